@@ -1,0 +1,264 @@
+"""Plain data to typed records: the one place where a config key is checked.
+
+A config is a tree of plain dicts, so that it can be written in a file, changed
+by a flag and saved as JSON. Each part of the codebase declares the section it
+takes as a frozen dataclass, and `parse` turns one into the other. A misspelt
+key, a missing unit or a wrong type ends there, with the place, what was
+expected and what came.
+"""
+
+import ast
+from collections.abc import Mapping, Sequence
+import dataclasses
+import difflib
+import math
+import types
+import typing
+from typing import Any, TypeVar
+
+T = TypeVar('T')
+
+# The units a duration may be written in, as in `total: {epochs: 300}`.
+UNITS = ('steps', 'examples', 'epochs', 'percent')
+
+
+class FlagText(str):
+  """A value typed on the command line; the field it lands in gives its type."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Duration:
+  """A length of training, written with its unit: exactly one field is set."""
+  steps: int | float | None = None
+  examples: int | float | None = None  # Images, counted with repetition.
+  epochs: int | float | None = None  # Passes over the training split.
+  percent: int | float | None = None  # Of the run's total.
+
+  def __post_init__(self):
+    written = [unit for unit in UNITS if getattr(self, unit) is not None]
+    if len(written) != 1:
+      raise ValueError(
+          'A duration has exactly one unit, for example {"epochs": 300}; got '
+          f'{ {unit: getattr(self, unit) for unit in written} }. '
+          f'Units: {", ".join(UNITS)}.')
+    if not 0 <= getattr(self, written[0]) < math.inf:
+      raise ValueError(
+          'A duration cannot be negative or infinite; got '
+          f'{to_plain(self)}.')
+
+  def to_steps(
+      self, *, batch_size: int, num_examples: int,
+      total_steps: int | None = None,
+  ) -> int:
+    """Returns the whole number of steps nearest to this duration.
+
+    Args:
+      batch_size: images in the global batch.
+      num_examples: images in the training split.
+      total_steps: length of the run; needed for `percent` alone.
+
+    Raises:
+      ValueError: if `percent` is asked for where no total is known yet.
+    """
+    if self.steps is not None:
+      return round(self.steps)
+    if self.examples is not None:
+      return round(self.examples / batch_size)
+    if self.epochs is not None:
+      return round(self.epochs * num_examples / batch_size)
+    assert self.percent is not None
+    if total_steps is None:
+      raise ValueError(
+          'The total length of a run cannot be a percentage of itself: write '
+          'it in steps, examples or epochs.')
+    return round(self.percent / 100 * total_steps)
+
+  def every(self, **sizes: Any) -> int:
+    """Returns the duration as an interval in steps: at least one."""
+    return max(1, self.to_steps(**sizes))
+
+
+def nearest(name: Any, known: Sequence[str]) -> str:
+  """Returns ' Did you mean "x"?' for the closest of `known`, or ''."""
+  close = difflib.get_close_matches(str(name), known, n=1, cutoff=0.5)
+  return f' Did you mean {close[0]!r}?' if close else ''
+
+
+def check_name(name: Any, known: Sequence[str], *, what: str) -> str:
+  """Returns `name` if it is known, else raises with the nearest that is."""
+  if name not in known:
+    raise ValueError(
+        f'Unknown {what} {name!r}.{nearest(name, known)} '
+        f'Known: {", ".join(known)}.')
+  return name
+
+
+def parse(record: type[T], section: Any, *, where: str) -> T:
+  """Builds the dataclass `record` from a section of a config.
+
+  Args:
+    record: a dataclass; each of its fields is a key that the section may have.
+      A field without a default must be given.
+    section: plain data: numbers, strings, lists, dicts.
+    where: the section's name in the config, for messages ('optimizer').
+
+  Raises:
+    ValueError: for an unknown key, a missing key, or a value of a wrong type.
+  """
+  if isinstance(section, record):
+    return section
+  if not isinstance(section, Mapping):
+    raise ValueError(
+        f'{where} must be {_describe(record)} but is {section!r}.')
+  hints = typing.get_type_hints(record)
+  fields = {f.name: f for f in dataclasses.fields(record) if f.init}  # type: ignore[arg-type]
+  for key in section:
+    if key not in fields:
+      raise ValueError(
+          f'Unknown key {where}.{key}.{nearest(key, list(fields))} '
+          f'Known keys: {", ".join(fields)}.')
+  missing = [
+      name for name, f in fields.items()
+      if name not in section and f.default is dataclasses.MISSING
+      and f.default_factory is dataclasses.MISSING]
+  if missing:
+    raise ValueError(f'{where} needs the key(s) {", ".join(missing)}.')
+  values = {
+      key: convert(value, hints[key], where=f'{where}.{key}')
+      for key, value in section.items()}
+  try:
+    return record(**values)
+  except ValueError as error:
+    raise ValueError(f'{where}: {error}') from error
+
+
+def parse_choice(
+    choices: Mapping[str, type], section: Any, *, where: str,
+) -> Any:
+  """Parses a section whose `name` says which record of `choices` it is."""
+  if not isinstance(section, Mapping):
+    raise ValueError(
+        f'{where} must be a section with keys, of which name says what it is '
+        f'({", ".join(choices)}), but is {section!r}.')
+  name = section.get('name')
+  if name is None:
+    raise ValueError(
+        f'{where} needs the key name. Known: {", ".join(choices)}.')
+  check_name(name, list(choices), what=f'{where}.name')
+  return parse(choices[name], section, where=where)
+
+
+def to_plain(value: Any) -> Any:
+  """Returns a record as nested dicts, lists and scalars, as JSON holds them."""
+  if isinstance(value, Duration):
+    return {unit: getattr(value, unit) for unit in UNITS
+            if getattr(value, unit) is not None}
+  if dataclasses.is_dataclass(value) and not isinstance(value, type):
+    return {f.name: to_plain(getattr(value, f.name))
+            for f in dataclasses.fields(value)}
+  if isinstance(value, Mapping):
+    return {str(k): to_plain(v) for k, v in value.items()}
+  if isinstance(value, (list, tuple)):
+    return [to_plain(v) for v in value]
+  return value
+
+
+def convert(value: Any, hint: Any, *, where: str) -> Any:
+  """Returns `value` as the annotated type `hint`, or raises naming `where`."""
+  origin, args = typing.get_origin(hint), typing.get_args(hint)
+  if origin in (typing.Union, types.UnionType):
+    return _convert_union(value, args, where=where)
+  if isinstance(value, FlagText):
+    # 'none' may be one of the names to choose from: `remat=none`.
+    chosen = origin is typing.Literal and str(value) in args
+    value = str(value) if chosen else _read_flag(value, hint)
+  if hint is Any:
+    return value
+  if origin is typing.Literal:
+    if value not in args:
+      raise ValueError(
+          f'{where} is {value!r}.{nearest(value, [str(a) for a in args])} '
+          f'Expected one of {", ".join(repr(a) for a in args)}.')
+    return value
+  if dataclasses.is_dataclass(hint):
+    return parse(typing.cast(type, hint), value, where=where)
+  if origin is tuple:
+    return _convert_tuple(value, args, where=where)
+  if origin in (dict, Mapping):
+    return _convert_mapping(value, args, where=where)
+  return _convert_scalar(value, hint, where=where)
+
+
+def _convert_union(value: Any, options: Sequence[Any], *, where: str) -> Any:
+  """Tries each type in turn, text last: '384' is a number where one may be."""
+  ordered = sorted(options, key=lambda option: option is str)
+  errors = []
+  for option in ordered:
+    try:
+      return convert(value, option, where=where)
+    except ValueError as error:
+      errors.append(error)
+  # A mapping was meant for the record among the options: its error helps most.
+  read = _read_flag(value, Any) if isinstance(value, FlagText) else value
+  if isinstance(read, Mapping):
+    for option, failure in zip(ordered, errors):
+      if dataclasses.is_dataclass(option):
+        raise failure
+  wanted = ' or '.join(_describe(option) for option in options)
+  raise ValueError(f'{where} must be {wanted}, but is {value!r}.')
+
+
+def _convert_tuple(value: Any, args: Sequence[Any], *, where: str) -> tuple:
+  if not isinstance(value, (list, tuple)):
+    raise ValueError(f'{where} must be a list, but is {value!r}.')
+  if len(args) == 2 and args[1] is Ellipsis:
+    args = (args[0],) * len(value)
+  if len(args) != len(value):
+    raise ValueError(
+        f'{where} must have {len(args)} entries, but is {value!r}.')
+  return tuple(convert(v, a, where=f'{where}[{i}]')
+               for i, (v, a) in enumerate(zip(value, args)))
+
+
+def _convert_mapping(value: Any, args: Sequence[Any], *, where: str) -> dict:
+  if not isinstance(value, Mapping):
+    raise ValueError(
+        f'{where} must be a section with keys, but is {value!r}.')
+  return {str(k): convert(v, args[1] if args else Any, where=f'{where}.{k}')
+          for k, v in value.items()}
+
+
+def _convert_scalar(value: Any, hint: Any, *, where: str) -> Any:
+  if hint is float and isinstance(value, int) and not isinstance(value, bool):
+    value = float(value)
+  is_bool_for_number = isinstance(value, bool) and hint in (int, float)
+  if not isinstance(value, hint) or is_bool_for_number:
+    raise ValueError(f'{where} must be {_describe(hint)}, but is {value!r}.')
+  if isinstance(value, float) and math.isnan(value):
+    raise ValueError(f'{where} is not a number (NaN).')
+  return value
+
+
+def _read_flag(text: FlagText, hint: Any) -> Any:
+  """Reads a command-line value as a Python literal, unless text is wanted."""
+  if hint is str:
+    return str(text)
+  constants = {'true': True, 'false': False, 'none': None, 'null': None}
+  if text.lower() in constants:
+    return constants[text.lower()]
+  try:
+    return ast.literal_eval(str(text))
+  except (ValueError, SyntaxError):
+    return str(text)
+
+
+def _describe(hint: Any) -> str:
+  if hint is type(None):
+    return 'none'
+  if typing.get_origin(hint) is typing.Literal:
+    return f'one of {", ".join(repr(a) for a in typing.get_args(hint))}'
+  if hint is Duration:
+    return 'a duration with its unit, for example {"epochs": 300},'
+  if dataclasses.is_dataclass(hint):
+    return f'a section with keys ({hint.__name__}),'  # type: ignore[union-attr]
+  return getattr(hint, '__name__', str(hint))

@@ -1,0 +1,123 @@
+"""Parameter trees by name: paths, rules over paths, sizes, differences."""
+
+from collections.abc import Callable, Mapping, Sequence
+import re
+from typing import Any, TypeVar
+
+import jax
+import numpy as np
+
+T = TypeVar('T')
+
+
+def path_name(path: Sequence[Any]) -> str:
+  """Returns a JAX key path as 'encoder/layers/mlp/kernel'."""
+  return '/'.join(
+      str(getattr(k, 'key', getattr(k, 'name', getattr(k, 'idx', k))))
+      for k in path)
+
+
+def flatten(tree: Any) -> dict[str, Any]:
+  """Returns the leaves of a tree by path name, in the tree's order."""
+  leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
+  return {path_name(path): leaf for path, leaf in leaves}
+
+
+def unflatten(leaves: Mapping[str, T]) -> dict[str, Any]:
+  """Returns nested dicts from leaves by path name: undoes `flatten`.
+
+  Raises:
+    ValueError: if one name is the beginning of another ('a' and 'a/b').
+  """
+  tree: dict[str, Any] = {}
+  for name, leaf in leaves.items():
+    *parents, last = name.split('/')
+    for end in range(1, len(parents) + 1):
+      if (prefix := '/'.join(parents[:end])) in leaves:
+        raise ValueError(
+            f'{prefix!r} is a leaf, but {name!r} needs it to be a dict.')
+    node = tree
+    for parent in parents:
+      node = node.setdefault(parent, {})
+    node[last] = leaf
+  return tree
+
+
+def map_with_name(function: Callable[..., T], tree: Any, *rest: Any) -> Any:
+  """Maps `function(name, leaf, ...)` over a tree."""
+  return jax.tree_util.tree_map_with_path(
+      lambda path, *leaves: function(path_name(path), *leaves), tree, *rest)
+
+
+def map_rules(
+    tree: Any, rules: Sequence[tuple[str, T]], *, default: T, where: str,
+) -> Any:
+  """Returns a tree that holds, for each leaf, the value of its first rule.
+
+  Args:
+    tree: a tree of parameters or shapes.
+    rules: pairs of a regular expression, matched against the whole path name,
+      and a value.
+    default: the value of a leaf that no rule matches.
+    where: what the rules are called in the config, for the message.
+
+  Raises:
+    ValueError: if a rule is the first match of no parameter: it would silently
+      do nothing.
+  """
+  names = list(flatten(tree))
+  compiled = []
+  for pattern, _ in rules:
+    try:
+      compiled.append(re.compile(pattern))
+    except re.error as error:
+      raise ValueError(
+          f'{where}: {pattern!r} is not a regular expression: {error}.'
+      ) from error
+
+  def first_match(name: str) -> int | None:
+    return next(
+        (i for i, p in enumerate(compiled) if p.fullmatch(name)), None)
+
+  used = {first_match(name) for name in names}
+  for i, (pattern, _) in enumerate(rules):
+    if i not in used:
+      shadowed = any(compiled[i].fullmatch(name) for name in names)
+      raise ValueError(
+          f'{where}: the rule {pattern!r} '
+          + ('only matches parameters that an earlier rule takes.'
+             if shadowed else 'matches no parameter.')
+          + f' Parameters: {", ".join(names)}.')
+
+  def value(name: str, leaf: Any) -> T:
+    del leaf
+    i = first_match(name)
+    return default if i is None else rules[i][1]
+
+  return map_with_name(value, tree)
+
+
+def num_elements(tree: Any) -> int:
+  """Returns the number of array elements in a tree of arrays or shapes."""
+  return sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(tree))
+
+
+def num_bytes(tree: Any) -> int:
+  """Returns the bytes that a tree of arrays or shapes takes when unsharded."""
+  return sum(int(np.prod(leaf.shape)) * leaf.dtype.itemsize
+             for leaf in jax.tree.leaves(tree))
+
+
+def differences(expected: Any, found: Any) -> list[str]:
+  """Returns a line for each leaf whose name or shape differs; [] if none."""
+  want, have = flatten(expected), flatten(found)
+  lines = []
+  for name in sorted(want.keys() | have.keys()):
+    if name not in have:
+      lines.append(f'{name}: expected {tuple(want[name].shape)}, found nothing')
+    elif name not in want:
+      lines.append(f'{name}: expected nothing, found {tuple(have[name].shape)}')
+    elif tuple(want[name].shape) != tuple(have[name].shape):
+      lines.append(f'{name}: expected {tuple(want[name].shape)}, '
+                   f'found {tuple(have[name].shape)}')
+  return lines
