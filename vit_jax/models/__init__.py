@@ -1,0 +1,61 @@
+"""Models: a section of the config becomes a linen module.
+
+A module takes images in its value range and returns named outputs. It names
+the axes of its parameters; which mesh axis each is split over is not its
+concern.
+"""
+
+from collections.abc import Mapping
+import dataclasses
+from typing import Any
+
+import flax.linen as nn
+import jax
+
+from vit_jax import records
+from vit_jax.models import embed
+from vit_jax.models import vit
+from vit_jax.models import vit_config
+
+resize_positions = embed.resize_positions
+
+ModelConfig = vit_config.ViTConfig  # A union, once there is a second family.
+
+_FAMILIES = {'vit': vit_config.ViTConfig}
+
+
+def parse(section: Mapping[str, Any]) -> ModelConfig:
+  """Returns the typed record of the section `model`, every dimension filled.
+
+  Raises:
+    ValueError: for an unknown name, key or variant, or a missing dimension.
+  """
+  config = records.parse_choice(
+      _FAMILIES, {'name': 'vit', **section}, where='model')
+  return vit_config.complete(config)
+
+
+def build(config: ModelConfig, *, num_classes: int) -> nn.Module:
+  """Returns the module; a config that leaves the classes open takes these."""
+  if config.num_classes is None:
+    config = dataclasses.replace(config, num_classes=num_classes)
+  return vit.ViT(config)
+
+
+def init(
+    model: nn.Module, key: jax.Array, images: jax.ShapeDtypeStruct | jax.Array,
+) -> Any:
+  """Returns new parameters; each leaf is boxed with the names of its axes.
+
+  Args:
+    model: from `build`.
+    key: random key.
+    images: [batch, height, width, channels]; only the shape is used.
+  """
+  zeros = jax.numpy.zeros((1, *images.shape[1:]), jax.numpy.float32)
+  return model.init(key, zeros)['params']
+
+
+def grid(config: ModelConfig, image_shape: tuple[int, int]) -> tuple[int, int]:
+  """Returns rows and columns of the patches of an image (height, width)."""
+  return embed.grid_shape(image_shape, config.patch_shape)

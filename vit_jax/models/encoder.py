@@ -1,0 +1,199 @@
+"""The Transformer encoder: equations 2 and 3 of the paper, scanned over layers.
+
+All layers share one compiled body: the parameters of a kind are stacked along
+a leading axis of `depth`, whatever the settings. `unroll` and `remat` change
+how the compiler walks over that axis, never what is computed or stored.
+"""
+
+from collections.abc import Callable, Mapping
+import functools
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from vit_jax.models import vit_config
+
+# What the backward pass finds saved; it computes the rest of a layer again.
+REMAT_POLICIES: Mapping[str, Callable | None] = {
+    'none': None,
+    # Results of matrix products with parameters; not the attention weights.
+    'dots': jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
+    # Only each layer's input.
+    'full': jax.checkpoint_policies.nothing_saveable,
+}
+
+_NORM = functools.partial(nn.with_logical_partitioning, names=('norm',))
+
+
+def layer_norm(config: vit_config.ViTConfig, name: str) -> nn.LayerNorm:
+  """Layer norm whose statistics are float32 whatever the compute dtype."""
+  return nn.LayerNorm(
+      epsilon=config.layer_norm_epsilon, dtype=config.compute_dtype,
+      scale_init=_NORM(nn.initializers.ones),
+      bias_init=_NORM(nn.initializers.zeros), name=name)
+
+
+def dot_product_attention(
+    query: Float[Array, 'batch queries heads head_dim'],
+    key: Float[Array, 'batch keys heads head_dim'],
+    value: Float[Array, 'batch keys heads head_dim'],
+    *,
+    drop: Callable[[jax.Array], jax.Array] = lambda weights: weights,
+) -> tuple[Float[Array, 'batch queries heads head_dim'],
+           Float[Array, 'batch heads queries keys']]:
+  """Attends, with the softmax in float32 (appendix A, equations 6 and 7).
+
+  Args:
+    query: what looks.
+    key: what is looked at.
+    value: what is fetched.
+    drop: dropout, applied to the attention weights.
+
+  Returns:
+    The weighted values, and the float32 weights before dropout.
+  """
+  scale = query.shape[-1] ** -0.5
+  logits = jnp.einsum('bqnh,bknh->bnqk', query * scale, key,
+                      preferred_element_type=jnp.float32)
+  weights = jax.nn.softmax(logits, axis=-1)
+  values = jnp.einsum('bnqk,bknh->bqnh', drop(weights).astype(value.dtype),
+                      value)
+  return values, weights
+
+
+class SelfAttention(nn.Module):
+  """Multi-head self-attention; queries, keys and values in one product."""
+  config: vit_config.ViTConfig
+  train: bool
+
+  @nn.compact
+  def __call__(
+      self, tokens: Float[Array, 'batch tokens width'],
+  ) -> tuple[Float[Array, 'batch tokens width'],
+             Float[Array, 'batch heads tokens tokens']]:
+    c = self.config
+    # Three Xavier matrices side by side: the fan-out is that of each alone.
+    xavier = nn.initializers.variance_scaling(
+        1.0, 'fan_avg', 'uniform', in_axis=0, out_axis=(2, 3), batch_axis=1)
+    kernel = self.param(
+        'qkv_kernel',
+        nn.with_logical_partitioning(
+            xavier, ('width', None, 'heads', 'head_dim')),
+        (c.width, 3, c.num_heads, c.head_dim))
+    qkv = jnp.einsum('btd,dcnh->btcnh', tokens,
+                     kernel.astype(c.compute_dtype))
+    if c.qkv_bias:
+      bias = self.param(
+          'qkv_bias',
+          nn.with_logical_partitioning(
+              nn.initializers.zeros, (None, 'heads', 'head_dim')),
+          (3, c.num_heads, c.head_dim))
+      qkv += bias.astype(c.compute_dtype)
+    query, key, value = (qkv[:, :, i] for i in range(3))
+    drop = nn.Dropout(c.attention_dropout, deterministic=not self.train)
+    values, weights = dot_product_attention(query, key, value, drop=drop)
+    out = nn.DenseGeneral(
+        c.width, axis=(-2, -1), dtype=c.compute_dtype,
+        kernel_init=nn.with_logical_partitioning(
+            nn.initializers.xavier_uniform(), ('heads', 'head_dim', 'width')),
+        bias_init=_NORM(nn.initializers.zeros), name='out')
+    return out(values), weights
+
+
+class Mlp(nn.Module):
+  """Two dense layers with a GELU between (equation 3)."""
+  config: vit_config.ViTConfig
+  train: bool
+
+  @nn.compact
+  def __call__(
+      self, tokens: Float[Array, 'batch tokens width'],
+  ) -> Float[Array, 'batch tokens width']:
+    c = self.config
+    dense = functools.partial(nn.Dense, dtype=c.compute_dtype)
+    bias = nn.initializers.normal(1e-6)
+    hidden = dense(
+        c.mlp_dim,
+        kernel_init=nn.with_logical_partitioning(
+            nn.initializers.xavier_uniform(), ('width', 'mlp')),
+        bias_init=nn.with_logical_partitioning(bias, ('mlp',)),
+        name='hidden')(tokens)
+    hidden = jax.nn.gelu(hidden, approximate=c.gelu == 'tanh')
+    hidden = nn.Dropout(c.dropout, deterministic=not self.train)(hidden)
+    out = dense(
+        c.width,
+        kernel_init=nn.with_logical_partitioning(
+            nn.initializers.xavier_uniform(), ('mlp', 'width')),
+        bias_init=_NORM(bias), name='out')(hidden)
+    return nn.Dropout(c.dropout, deterministic=not self.train)(out)
+
+
+class Block(nn.Module):
+  """One layer: attention, then MLP, each normed before and added after."""
+  config: vit_config.ViTConfig
+  train: bool
+  capture: bool
+
+  @nn.compact
+  def __call__(
+      self,
+      tokens: Float[Array, 'batch tokens width'],
+      drop_path: Float[Array, ''],
+  ) -> tuple[Float[Array, 'batch tokens width'], dict[str, jax.Array]]:
+    c = self.config
+    attended, weights = SelfAttention(c, self.train, name='attention')(
+        layer_norm(c, 'attention_norm')(tokens))
+    attended = nn.Dropout(c.dropout, deterministic=not self.train)(attended)
+    after_attention = tokens + self._drop_path(attended, drop_path)
+    mixed = Mlp(c, self.train, name='mlp')(
+        layer_norm(c, 'mlp_norm')(after_attention))
+    after_mlp = after_attention + self._drop_path(mixed, drop_path)
+    if not self.capture:
+      return after_mlp, {}
+    return after_mlp, {'attention': weights, 'after_attention': after_attention,
+                       'after_mlp': after_mlp}
+
+  def _drop_path(
+      self, branch: Float[Array, 'batch tokens width'],
+      rate: Float[Array, ''],
+  ) -> Float[Array, 'batch tokens width']:
+    """Stochastic depth: drops the branch for whole images (1603.09382)."""
+    if not self.train or not self.config.stochastic_depth:
+      return branch
+    keep = jax.random.bernoulli(
+        self.make_rng('dropout'), 1 - rate, (branch.shape[0], 1, 1))
+    return jnp.where(keep, branch / (1 - rate).astype(branch.dtype), 0)
+
+
+class Encoder(nn.Module):
+  """`depth` blocks under one scan.
+
+  Returns the last block's tokens, not yet normed, and with `capture` the
+  intermediates of every block, stacked: `attention` [depth, batch, heads,
+  tokens, tokens], `after_attention` and `after_mlp` [depth, batch, tokens,
+  width].
+  """
+  config: vit_config.ViTConfig
+  train: bool
+  capture: bool
+
+  @nn.compact
+  def __call__(
+      self, tokens: Float[Array, 'batch tokens width'],
+  ) -> tuple[Float[Array, 'batch tokens width'], dict[str, Any]]:
+    c = self.config
+    block: Any = Block
+    if c.remat != 'none':
+      block = nn.remat(
+          Block, prevent_cse=False, policy=REMAT_POLICIES[c.remat])
+    layers = nn.scan(
+        block, variable_axes={'params': 0},
+        split_rngs={'params': True, 'dropout': True}, length=c.depth,
+        unroll=min(c.unroll, c.depth),
+        metadata_params={nn.PARTITION_NAME: 'layers'})
+    # Linear from 0 at the first layer to the full rate at the last.
+    rates = jnp.linspace(0.0, c.stochastic_depth, c.depth)
+    return layers(c, self.train, self.capture, name='layers')(tokens, rates)

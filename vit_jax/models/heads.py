@@ -1,0 +1,83 @@
+"""From tokens to logits: pooling, the representation layer, the classifier."""
+
+from typing import Any
+
+import flax.linen as nn
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from vit_jax.models import encoder
+from vit_jax.models import vit_config
+
+
+class AttentionPooling(nn.Module):
+  """Pools tokens by one learned query, then an MLP (MAP; arXiv 2106.04560)."""
+  config: vit_config.ViTConfig
+  train: bool
+
+  @nn.compact
+  def __call__(
+      self, tokens: Float[Array, 'batch tokens width'],
+  ) -> Float[Array, 'batch width']:
+    c = self.config
+    probe = self.param(
+        'probe', nn.with_logical_partitioning(
+            nn.initializers.xavier_uniform(), (None, 'norm')),
+        (1, c.width))
+
+    def project(name: str, inputs: Any) -> Any:
+      return nn.DenseGeneral(
+          (c.num_heads, c.head_dim), dtype=c.compute_dtype,
+          kernel_init=nn.with_logical_partitioning(
+              nn.initializers.xavier_uniform(), ('width', 'heads', 'head_dim')),
+          bias_init=nn.with_logical_partitioning(
+              nn.initializers.zeros, ('heads', 'head_dim')),
+          name=name)(inputs)
+
+    query = project('query', jnp.tile(
+        probe.astype(c.compute_dtype), (tokens.shape[0], 1, 1)))
+    pooled, _ = encoder.dot_product_attention(
+        query, project('key', tokens), project('value', tokens))
+    pooled = nn.DenseGeneral(
+        c.width, axis=(-2, -1), dtype=c.compute_dtype,
+        kernel_init=nn.with_logical_partitioning(
+            nn.initializers.xavier_uniform(), ('heads', 'head_dim', 'width')),
+        bias_init=nn.with_logical_partitioning(
+            nn.initializers.zeros, ('norm',)), name='out')(pooled)
+    normed = encoder.layer_norm(c, 'mlp_norm')(pooled)
+    return (pooled + encoder.Mlp(c, self.train, name='mlp')(normed))[:, 0]
+
+
+class RepresentationLayer(nn.Module):
+  """A dense tanh layer between pooling and head, for pre-training alone."""
+  config: vit_config.ViTConfig
+
+  @nn.compact
+  def __call__(
+      self, pooled: Float[Array, 'batch width'],
+  ) -> Float[Array, 'batch width']:
+    c = self.config
+    return jnp.tanh(nn.Dense(
+        c.width, dtype=c.compute_dtype,
+        kernel_init=nn.with_logical_partitioning(
+            nn.initializers.lecun_normal(), ('width', None)),
+        bias_init=nn.with_logical_partitioning(
+            nn.initializers.zeros, ('norm',)), name='dense')(pooled))
+
+
+class Head(nn.Module):
+  """The linear classifier: zero at first, and float32 always."""
+  num_classes: int
+  bias: float
+
+  @nn.compact
+  def __call__(
+      self, representation: Float[Array, 'batch width'],
+  ) -> Float[Array, 'batch classes']:
+    return nn.Dense(
+        self.num_classes, dtype=jnp.float32,
+        kernel_init=nn.with_logical_partitioning(
+            nn.initializers.zeros, ('width', 'classes')),
+        bias_init=nn.with_logical_partitioning(
+            nn.initializers.constant(self.bias), ('classes',)),
+        name='dense')(representation.astype(jnp.float32))
