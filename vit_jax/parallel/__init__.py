@@ -1,0 +1,1 @@
+"""Devices as a mesh, and how arrays are split over it."""
