@@ -1,0 +1,1 @@
+"""The training step, its cost, and what a run writes about itself."""

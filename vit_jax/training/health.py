@@ -1,0 +1,82 @@
+"""Notices the first loss or gradient that is not finite, and names it."""
+
+from collections.abc import Sequence
+
+import clu.metrics
+import flax.struct
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from vit_jax import tree
+from vit_jax import types
+
+
+@flax.struct.dataclass
+class NonFinite(clu.metrics.Metric):
+  """The first step with a loss or gradient that is not finite.
+
+  Kept on the device with the other metrics, so that looking costs no wait.
+
+  Attributes:
+    step: that step, or 0 for none.
+    loss: whether its loss was not finite.
+    gradients: [parameters], whether each gradient was not, in the tree's order.
+  """
+  step: jax.Array
+  loss: jax.Array
+  gradients: jax.Array
+
+  @classmethod
+  def none(cls, params: types.Params) -> 'NonFinite':
+    """Returns the value that says: all was well."""
+    return cls(step=jnp.zeros((), jnp.int32), loss=jnp.zeros((), bool),
+               gradients=jnp.zeros(len(jax.tree.leaves(params)), bool))
+
+  @classmethod
+  def check(
+      cls, loss: jax.Array, grads: types.Params, *, step: jax.Array,
+  ) -> 'NonFinite':
+    """Checks one step; `step` counts from 1."""
+    gradients = jnp.stack([~jnp.isfinite(jnp.vdot(g, g)) for g in
+                           jax.tree.leaves(grads)])
+    loss = ~jnp.isfinite(loss)
+    bad = loss | gradients.any()
+    return cls(step=jnp.where(bad, step, 0), loss=loss, gradients=gradients)
+
+  def merge(self, other: 'NonFinite') -> 'NonFinite':
+    """Returns the earlier of the two."""
+    return jax.tree.map(
+        lambda mine, theirs: jnp.where(self.step > 0, mine, theirs),
+        self, other)
+
+  def compute(self) -> jax.Array:
+    """Returns the step, or 0 for none."""
+    return self.step
+
+
+class NonFiniteError(RuntimeError):
+  """Training met a loss or a gradient that is not finite."""
+
+
+def assert_finite(found: NonFinite, params: types.Params) -> None:
+  """Raises if `found` holds a step, naming it and the parameters.
+
+  Raises:
+    NonFiniteError: with the step and the first parameters in the tree's order.
+  """
+  found = jax.device_get(found)
+  if not found.step:
+    return
+  names: Sequence[str] = list(tree.flatten(params))
+  bad = [names[i] for i in np.flatnonzero(found.gradients)]
+  shown = ', '.join(bad[:8]) + (f' and {len(bad) - 8} more' if len(bad) > 8
+                                else '')
+  raise NonFiniteError(
+      f'Step {int(found.step)}: '
+      + ('the loss is not finite' if found.loss else 'the loss is finite')
+      + (f'; gradients not finite for {len(bad)} of {len(names)} parameters: '
+         f'{shown}.' if bad else '.')
+      + ' The checkpoints written before are untouched. Lower the learning '
+      'rate, clip gradients (optimizer.clip_norm), lengthen the warm-up, or '
+      'compute in float32 (model.dtype).')

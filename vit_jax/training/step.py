@@ -1,0 +1,147 @@
+"""One update: a pure function of a state and a batch."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import clu.metrics
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+import optax
+
+from vit_jax import metrics
+from vit_jax import types
+from vit_jax.training import health
+
+
+class Loss(Protocol):
+  """What an objective offers to be trained on."""
+
+  measures: tuple[str, ...]
+
+  def __call__(
+      self, params: types.Params, batch: types.Batch, key: PRNGKeyArray,
+  ) -> tuple[Float[Array, 'batch'], Mapping[str, Float[Array, 'batch']]]:
+    """Returns the loss, and each of `measures`, for each example."""
+
+
+# Norms over all parameters, of the last step before a log line.
+NORMS = ('gradient_norm', 'update_norm', 'parameter_norm')
+
+
+def empty_metrics(loss: Loss, params: types.Params) -> dict[str, Any]:
+  """Returns the sums of no step at all."""
+  return {
+      'loss': metrics.Mean.empty(),
+      **{name: metrics.Mean.empty() for name in loss.measures},
+      **{name: clu.metrics.LastValue.empty() for name in NORMS},
+      'non_finite': health.NonFinite.none(params),
+  }
+
+
+def init_state(
+    params: types.Params, *, tx: optax.GradientTransformation, loss: Loss,
+    averaging: float | None,
+) -> types.TrainState:
+  """Returns the state before the first step."""
+  params = nn.unbox(params)
+  average = jax.tree.map(jnp.copy, params) if averaging else None
+  return types.TrainState(
+      step=jnp.zeros((), jnp.int32), params=params, opt_state=tx.init(params),
+      average=average, metrics=empty_metrics(loss, params))
+
+
+def build(
+    *,
+    loss: Loss,
+    tx: optax.GradientTransformation,
+    prepare: Callable[[types.Batch, PRNGKeyArray], types.Batch],
+    key: PRNGKeyArray,
+    accumulation: int = 1,
+    averaging: float | None = None,
+) -> Callable[[types.TrainState, types.Batch],
+              tuple[types.TrainState, Float[Array, '']]]:
+  """Returns the training step, to be jitted: the new state and the mean loss.
+
+  Args:
+    loss: the objective.
+    tx: the optimizer; its updates are added to the parameters.
+    prepare: turns a batch as the pipeline gives it into what the model sees;
+      sees the whole batch, so that mixup does not depend on `accumulation`.
+    key: all randomness of step s comes from `fold_in(key, s)`.
+    accumulation: parts that the batch is computed in, one after the other. The
+      gradient is that of the whole batch.
+    averaging: factor of the Polyak average of the parameters, or None. Early
+      on it is (1 + s) / (10 + s), so that the start is forgotten.
+  """
+
+  def train_step(
+      state: types.TrainState, batch: types.Batch,
+  ) -> tuple[types.TrainState, Float[Array, '']]:
+    prepare_key, loss_key = jax.random.split(
+        jax.random.fold_in(key, state.step))
+    batch = prepare(batch, prepare_key)
+    grads, sums = _gradients(
+        loss, state.params, batch, loss_key, parts=accumulation)
+    updates, opt_state = tx.update(grads, state.opt_state, state.params)
+    params = optax.apply_updates(state.params, updates)
+    average = state.average
+    if averaging is not None:
+      step = state.step.astype(jnp.float32)
+      factor = jnp.minimum(averaging, (1 + step) / (10 + step))
+      average = optax.incremental_update(params, state.average, 1 - factor)
+    norms = (grads, updates, params)
+    new = {
+        **sums,
+        **{name: clu.metrics.LastValue(
+            optax.global_norm(value), jnp.ones((), jnp.int32))
+           for name, value in zip(NORMS, norms)},
+        'non_finite': health.NonFinite.check(
+            sums['loss'].total, grads, step=state.step + 1)}
+    merged = {name: value.merge(new[name])
+              for name, value in state.metrics.items()}
+    state = types.TrainState(
+        step=state.step + 1, params=params, opt_state=opt_state,
+        average=average, metrics=merged)
+    return state, sums['loss'].compute()
+
+  return train_step
+
+
+def _gradients(
+    loss: Loss, params: types.Params, batch: types.Batch, key: PRNGKeyArray,
+    *, parts: int,
+) -> tuple[types.Params, dict[str, metrics.Mean]]:
+  """Returns gradients of the batch's mean loss, and its metrics.
+
+  Each part contributes its share of the *whole* batch's mean, so that parts
+  just add up, whatever their masks; clipping comes after, on the total.
+  """
+  num_real = jnp.maximum(batch['mask'].sum(), 1.0)
+
+  def share(params, part, part_key):
+    losses, measures = loss(params, part, part_key)
+    mask = part['mask']
+    sums = {name: metrics.Mean.from_model_output(values, mask)
+            for name, values in {'loss': losses, **measures}.items()}
+    return jnp.where(mask > 0, losses, 0).sum() / num_real, sums
+
+  gradient = jax.grad(share, has_aux=True)
+  if parts == 1:
+    return gradient(params, batch, key)
+
+  # Part i takes rows i, i + parts, ...: every device keeps its own rows.
+  split = jax.tree.map(
+      lambda x: x.reshape(-1, parts, *x.shape[1:]).swapaxes(0, 1), batch)
+
+  def add(carry, xs):
+    part, i = xs
+    new = gradient(params, part, jax.random.fold_in(key, i))
+    grads = jax.tree.map(jnp.add, carry[0], new[0])
+    return (grads, {n: m.merge(new[1][n]) for n, m in carry[1].items()}), None
+
+  empty = {name: metrics.Mean.empty() for name in ('loss', *loss.measures)}
+  zeros = jax.tree.map(jnp.zeros_like, params)
+  total, _ = jax.lax.scan(add, (zeros, empty), (split, jnp.arange(parts)))
+  return total
