@@ -1,0 +1,1 @@
+"""What is kept of a run, and how another run starts from it."""

@@ -1,0 +1,230 @@
+"""Checkpoints of a run: `latest`, to go on from, and `best`, to use.
+
+    workdir/checkpoints/latest/1200/{params, average, training, config, progress}
+    workdir/checkpoints/best/900/{params, average, config, progress}
+
+Parameters, their average, and the rest of the state (optimizer, step, running
+metrics) are items of their own, so that whoever wants the model alone reads
+the model alone. Orbax writes in the background and renames a checkpoint into
+place once it is whole; what is half-written is never seen, and is swept away
+by the next run.
+"""
+
+from collections.abc import Mapping
+import dataclasses
+from typing import Any, Literal
+
+from etils import epath
+import jax
+import orbax.checkpoint as ocp
+
+from vit_jax import records
+from vit_jax import tree
+from vit_jax import types
+
+FOLDER = 'checkpoints'
+LATEST, BEST = 'latest', 'best'
+
+
+@dataclasses.dataclass(frozen=True)
+class CheckpointConfig:
+  """Section `checkpoint` of a config.
+
+  Attributes:
+    every: how often to save; the end and a signal save always.
+    keep: how many of the latest to keep.
+    best: metric that chooses the best, such as 'val/accuracy'; '' for none.
+    best_mode: whether the best is the largest or the smallest.
+  """
+  every: records.Duration = records.Duration(percent=10)
+  keep: int = 1
+  best: str = ''
+  best_mode: Literal['max', 'min'] = 'max'
+
+  def __post_init__(self):
+    if self.keep < 1:
+      raise ValueError(f'keep must be at least 1, but is {self.keep}.')
+
+
+def parse(section: Mapping[str, Any]) -> CheckpointConfig:
+  """Returns the typed record of the section `checkpoint`."""
+  return records.parse(CheckpointConfig, section, where='checkpoint')
+
+
+class Checkpoints:
+  """Saves and restores the state of one run; use as a context manager."""
+
+  def __init__(self, workdir: epath.PathLike, config: CheckpointConfig):
+    self._config = config
+    root = epath.Path(workdir) / FOLDER
+    self._latest = _manager(root / LATEST, keep=config.keep)
+    self._best = _manager(root / BEST, keep=1)
+
+  def __enter__(self) -> 'Checkpoints':
+    return self
+
+  def __exit__(self, *_: Any) -> None:
+    # Waits for what is being written; raises if it could not be.
+    try:
+      self._latest.close()
+    finally:
+      self._best.close()
+
+  @property
+  def latest_step(self) -> int | None:
+    """Step of the newest whole checkpoint, or None."""
+    return self._latest.latest_step()
+
+  def save(
+      self, state: types.TrainState, *, config: Mapping[str, Any],
+      progress: Mapping[str, Any], is_best: bool = False,
+  ) -> None:
+    """Starts writing `state`; returns as soon as it is copied.
+
+    Args:
+      state: the state; its step names the checkpoint.
+      config: resolved config, as plain data.
+      progress: what the run counts beside the state, as plain data.
+      is_best: also keeps the model as the best.
+
+    Raises:
+      Exception: if this or the save before it failed; never just a log line.
+    """
+    step = int(state.step)
+    model = {
+        'params': ocp.args.StandardSave(state.params),
+        'config': ocp.args.JsonSave(dict(config)),
+        'progress': ocp.args.JsonSave(dict(progress))}
+    if state.average is not None:
+      model['average'] = ocp.args.StandardSave(state.average)
+    training = ocp.args.StandardSave(_training(state))
+    if step not in self._latest.all_steps():
+      self._latest.save(
+          step, args=ocp.args.Composite(**model, training=training))
+    if is_best:
+      self._best.save(step, args=ocp.args.Composite(**model))
+
+  def restore(
+      self, abstract: types.TrainState,
+  ) -> tuple[types.TrainState, dict[str, Any]] | None:
+    """Returns the newest state and its progress, or None if there is none.
+
+    Args:
+      abstract: shapes, types and shardings of the state; the devices may be
+        others, and other in number, than those that wrote it.
+
+    Raises:
+      ValueError: if the checkpoint holds other parameters than `abstract`.
+    """
+    step = self.latest_step
+    if step is None:
+      return None
+    found = self._latest.item_metadata(step)
+    difference = tree.differences(abstract.params, found['params'])
+    if difference:
+      raise ValueError(
+          f'The checkpoint of step {step} in {self._latest.directory} holds '
+          'another model than the config asks for. Use another --workdir, or '
+          'the config it was written with. Differences:\n  '
+          + '\n  '.join(difference))
+    items = {'params': ocp.args.StandardRestore(abstract.params),
+             'training': ocp.args.StandardRestore(_training(abstract)),
+             'progress': ocp.args.JsonRestore()}
+    if abstract.average is not None:
+      items['average'] = ocp.args.StandardRestore(abstract.average)
+    restored = self._latest.restore(step, args=ocp.args.Composite(**items))
+    state = types.TrainState(
+        params=restored['params'],
+        average=restored['average'] if abstract.average is not None else None,
+        **restored['training'])
+    return state, restored['progress']
+
+  def check(self) -> None:
+    """Raises if a save in the background has failed."""
+    self._latest.check_for_errors()
+    self._best.check_for_errors()
+
+  def wait(self) -> None:
+    """Waits until everything is written; raises if it could not be."""
+    self._latest.wait_until_finished()
+    self._best.wait_until_finished()
+
+
+def _training(state: types.TrainState) -> dict[str, Any]:
+  return {'step': state.step, 'opt_state': state.opt_state,
+          'metrics': state.metrics}
+
+
+def _manager(directory: epath.Path, *, keep: int) -> ocp.CheckpointManager:
+  options = ocp.CheckpointManagerOptions(
+      max_to_keep=keep, cleanup_tmp_directories=True,
+      enable_async_checkpointing=True)
+  return ocp.CheckpointManager(
+      directory, options=options, item_handlers={
+          'params': ocp.StandardCheckpointHandler(),
+          'average': ocp.StandardCheckpointHandler(),
+          'training': ocp.StandardCheckpointHandler(),
+          'config': ocp.JsonCheckpointHandler(),
+          'progress': ocp.JsonCheckpointHandler()})
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+  """A checkpoint found on disk, to read a model from."""
+  path: epath.Path
+  config: dict[str, Any]
+  shapes: Any  # Tree of metadata with `shape` and `dtype`.
+  item: str  # 'average' where the run kept one, else 'params'.
+
+  def load(self) -> types.Params:
+    """Reads the parameters to host memory, as NumPy arrays."""
+    target = jax.tree.map(
+        lambda m: jax.ShapeDtypeStruct(m.shape, m.dtype), self.shapes)
+    with ocp.StandardCheckpointer() as checkpointer:
+      restored = checkpointer.restore(self.path / self.item, target)
+    return jax.device_get(restored)
+
+
+def find(path: epath.PathLike, *, which: str = LATEST) -> Source:
+  """Finds a checkpoint to start from or to evaluate.
+
+  Args:
+    path: a workdir, a folder of checkpoints, or one checkpoint.
+    which: 'latest' or 'best', where `path` is a workdir.
+
+  Raises:
+    FileNotFoundError: if there is no whole checkpoint at `path`.
+  """
+  path = epath.Path(path)
+  if not path.exists():
+    raise FileNotFoundError(f'There is nothing at {path}.')
+  for folder in (path / FOLDER / which, path / which, path):
+    step = _newest(folder)
+    if step is not None:
+      return _source(step)
+  if (path / 'params').exists():
+    return _source(path)
+  raise FileNotFoundError(
+      f'{path} holds no {which} checkpoint: expected a workdir with '
+      f'{FOLDER}/{which}/STEP, or the folder of one step. '
+      f'Found: {", ".join(sorted(p.name for p in path.iterdir())) or "nothing"}'
+      '.')
+
+
+def _newest(folder: epath.Path) -> epath.Path | None:
+  if not folder.is_dir():
+    return None
+  steps = [p for p in folder.iterdir()
+           if p.name.isdigit() and ocp.utils.is_checkpoint_finalized(p)]
+  return max(steps, key=lambda p: int(p.name), default=None)
+
+
+def _source(path: epath.Path) -> Source:
+  item = 'average' if (path / 'average').exists() else 'params'
+  with ocp.Checkpointer(ocp.JsonCheckpointHandler()) as checkpointer:
+    config = checkpointer.restore(path / 'config')
+  with ocp.StandardCheckpointer() as checkpointer:
+    metadata = checkpointer.metadata(path / item)
+  shapes = getattr(metadata, 'item_metadata', metadata)
+  return Source(path=path, config=config,
+                shapes=getattr(shapes, 'tree', shapes), item=item)

@@ -1,0 +1,134 @@
+"""Starting one model from another's parameters, with nothing silent about it.
+
+    load -> resize positions -> keep the new head -> report each parameter
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+import dataclasses
+import re
+from typing import Any, Literal
+
+import numpy as np
+
+from vit_jax import records
+from vit_jax import tree
+
+Status = Literal['loaded', 'resized', 'new', 'ignored']
+
+
+@dataclasses.dataclass(frozen=True)
+class InitConfig:
+  """Section `init`: where the parameters come from.
+
+  Attributes:
+    checkpoint: a workdir, or one checkpoint; '' starts from random values.
+    stage: an earlier stage of the same config, instead of `checkpoint`.
+    which: 'latest' or 'best' of a workdir's.
+    positions: how position embeddings are resized to another grid: 'linear'
+      with aligned corners, as the paper's code, or 'cubic'.
+    new: regular expressions of parameters that keep their initial values even
+      where the checkpoint has them: by default the head, which starts at zero.
+    ignored: parameters of the checkpoint that the model may lack: by default
+      the head and the representation layer of pre-training.
+  """
+  checkpoint: str = ''
+  stage: str = ''
+  which: Literal['latest', 'best'] = 'latest'
+  positions: Literal['linear', 'cubic'] = 'linear'
+  new: tuple[str, ...] = ('head/.*',)
+  ignored: tuple[str, ...] = ('head/.*', 'representation/.*')
+
+  def __post_init__(self):
+    if self.checkpoint and self.stage:
+      raise ValueError(
+          'Parameters start from a checkpoint or from a stage, not from both: '
+          f'got checkpoint={self.checkpoint!r} and stage={self.stage!r}.')
+
+
+def parse(section: Mapping[str, Any]) -> InitConfig:
+  """Returns the typed record of the section `init`."""
+  return records.parse(InitConfig, section, where='init')
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+  """What became of a parameter."""
+  name: str
+  status: Status
+  source: tuple[int, ...] | None
+  target: tuple[int, ...] | None
+
+
+def adapt(
+    source: Any,
+    initial: Any,
+    *,
+    config: InitConfig,
+    resize: Callable[[np.ndarray, tuple[int, ...]], np.ndarray],
+) -> tuple[dict[str, Any], list[Row]]:
+  """Fits a checkpoint's parameters to a model.
+
+  Args:
+    source: parameters of the checkpoint.
+    initial: the model's own initial parameters.
+    config: what may be new and what may be ignored.
+    resize: turns position embeddings into ones of another shape.
+
+  Returns:
+    Parameters shaped as `initial`, and a row for each name on either side.
+
+  Raises:
+    ValueError: if a parameter is missing, unexpected, or of another shape.
+  """
+  have, want = tree.flatten(source), tree.flatten(initial)
+  params, rows, problems = {}, [], []
+  for name, start in want.items():
+    target = tuple(start.shape)
+    found = have.get(name)
+    shape = None if found is None else tuple(found.shape)
+    if _matches(config.new, name):
+      params[name], status = start, 'new'
+    elif found is None:
+      problems.append(f'{name}: expected {target}, found nothing')
+      continue
+    elif shape == target:
+      params[name], status = np.asarray(found, start.dtype), 'loaded'
+    elif name.split('/')[-1] == 'positions' and shape[-1] == target[-1]:
+      params[name] = resize(np.asarray(found), target).astype(start.dtype)
+      status = 'resized'
+    else:
+      problems.append(f'{name}: expected {target}, found {shape}')
+      continue
+    rows.append(Row(name, status, shape, target))
+  for name, found in have.items():
+    if name in want:
+      continue
+    if _matches(config.ignored, name):
+      rows.append(Row(name, 'ignored', tuple(found.shape), None))
+    else:
+      problems.append(f'{name}: expected nothing, found {tuple(found.shape)}')
+  if problems:
+    raise ValueError(
+        'The checkpoint does not fit the model:\n  ' + '\n  '.join(problems)
+        + '\nMake the model section agree, or list what shall keep its initial '
+        'value in init.new and what shall be left out in init.ignored.')
+  return tree.unflatten(params), rows
+
+
+def report(rows: Sequence[Row]) -> str:
+  """Returns a line for each parameter, and the counts."""
+  width = max(len(row.name) for row in rows)
+  lines = []
+  for row in rows:
+    shapes = (f'{row.source}' if row.status == 'loaded'
+              else f'{row.source} -> {row.target}')
+    lines.append(f'  {row.status:8} {row.name:{width}} {shapes}')
+  counts = {status: sum(row.status == status for row in rows)
+            for status in ('loaded', 'resized', 'new', 'ignored')}
+  lines.append('  ' + ', '.join(f'{n} {status}'
+                                for status, n in counts.items()))
+  return '\n'.join(lines)
+
+
+def _matches(patterns: Sequence[str], name: str) -> bool:
+  return any(re.fullmatch(pattern, name) for pattern in patterns)
