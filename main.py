@@ -1,0 +1,103 @@
+"""The door: starts JAX and runs one command.
+
+    python main.py [COMMAND] --config=configs/x.py[:name=value] --workdir=DIR
+    python main.py --help
+"""
+
+import argparse
+from collections.abc import Sequence
+import importlib
+import pathlib
+import sys
+import traceback
+
+from vit_jax import records
+
+# A row for each file in vit_jax/commands.
+COMMANDS = {
+    'train': 'train a model, or go on with a run that stopped (the default)',
+    'evaluate': 'measure a checkpoint with the evaluators of its config',
+    'doctor': 'show versions, devices and memory, and what is missing',
+}
+DEFAULT = 'train'
+CONFIG_FLAG = '--config.'
+
+
+def main(argv: Sequence[str]) -> int:
+  """Runs the command line; returns the exit status."""
+  if not argv or argv[0] in ('-h', '--help', 'help'):
+    print(usage())
+    return 0 if argv else 2
+  named = not argv[0].startswith('-')
+  try:
+    if named:
+      records.check_name(argv[0], list(COMMANDS), what='command')
+    return run(argv[0] if named else DEFAULT, argv[1 if named else 0:])
+  except (ValueError, OSError, RuntimeError) as error:
+    if not is_explained(error):
+      raise
+    print(f'main.py: error: {error}', file=sys.stderr)
+    return 2
+
+
+def usage() -> str:
+  """Returns the list of commands."""
+  width = max(map(len, COMMANDS))
+  lines = [f'  {name:{width}}  {text}' for name, text in COMMANDS.items()]
+  return '\n'.join([
+      'usage: python main.py [COMMAND] --config=configs/x.py[:name=value,...] '
+      '--workdir=DIR', '',
+      'commands:', *lines, '',
+      'python main.py COMMAND --help shows the flags of one. A value of the '
+      'config is\nchanged by --config.section.key=value, for example '
+      '--config.optimizer.learning_rate=3e-4.'])
+
+
+def run(command: str, argv: Sequence[str]) -> int:
+  """Runs one command."""
+  module = importlib.import_module(f'vit_jax.commands.{command}')
+  parser = argparse.ArgumentParser(
+      prog=f'python main.py {command}', allow_abbrev=False,
+      description=(module.__doc__ or '').split('\n\n')[0])
+  module.add_arguments(parser)
+  parser.add_argument('--json', metavar='PATH',
+                      help='also write the figures to this file, as JSON')
+  overrides = [a[len(CONFIG_FLAG):] for a in argv if a.startswith(CONFIG_FLAG)]
+  args, unknown = parser.parse_known_args(
+      [a for a in argv if not a.startswith(CONFIG_FLAG)])
+  if unknown:
+    flags = [s for action in parser._actions for s in action.option_strings]
+    records.check_name(unknown[0].split('=')[0], flags, what='flag')
+    raise ValueError(f'Could not make sense of {unknown[0]!r}.')
+  if overrides and not hasattr(args, 'config'):
+    raise ValueError(f'{command} takes no config, but got --config.'
+                     f'{overrides[0]}.')
+  args.overrides = overrides
+  return module.run(args)
+
+
+def is_explained(error: BaseException) -> bool:
+  """Whether our own code raised the error, in words for the user.
+
+  Such an error needs no traceback; one from within a library does.
+  """
+  frame = traceback.extract_tb(error.__traceback__)[-1]
+  root = pathlib.Path(__file__).resolve().parent
+  file = pathlib.Path(frame.filename).resolve()
+  return file == pathlib.Path(__file__).resolve() or (
+      root / 'vit_jax' in file.parents)
+
+
+def exit_code(argv: Sequence[str]) -> int:
+  """Runs the command line; a run that was asked to stop has its own status."""
+  from vit_jax.training import signals  # Needs no JAX when only asked for help.
+  try:
+    return main(argv)
+  except signals.Stopped as stopped:
+    return stopped.exit_code
+  except KeyboardInterrupt:
+    return signals.EXIT_CODES[signals.signal.SIGINT]
+
+
+if __name__ == '__main__':
+  sys.exit(exit_code(sys.argv[1:]))

@@ -1,0 +1,79 @@
+"""Evaluates a checkpoint with the evaluators of its config."""
+
+import argparse
+import time
+
+import jax
+
+from vit_jax import config as config_lib
+from vit_jax import experiment as experiment_lib
+from vit_jax import records
+from vit_jax import run as run_lib
+from vit_jax import tree
+from vit_jax.checkpoints import manager
+from vit_jax.training import progress
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+  """Adds the command's flags."""
+  parser.add_argument(
+      '--workdir', required=True, metavar='DIR',
+      help='a workdir, or one checkpoint in it')
+  parser.add_argument(
+      '--which', choices=(manager.LATEST, manager.BEST), default=manager.LATEST,
+      help='which checkpoint of the workdir (default: %(default)s)')
+  parser.add_argument(
+      '--config', default='', metavar='FILE.py[:name=value,...]',
+      help='the experiment; by default the config saved with the checkpoint. '
+      'Change a value of either by --config.section.key=value')
+  parser.add_argument(
+      '--stage', default='', metavar='NAME',
+      help='which stage, where --config has several')
+
+
+def run(args: argparse.Namespace) -> int:
+  """Runs the command; returns the exit status."""
+  source = manager.find(args.workdir, which=args.which)
+  config = _config(args, source)
+  if not config.evals:
+    raise ValueError(
+        'The config has no evaluator: its section evals is empty.')
+  experiment = experiment_lib.build(config)
+  difference = tree.differences(
+      experiment.abstract_state.params, source.shapes)
+  if difference:
+    raise ValueError(
+        f'The checkpoint {source.path} holds another model than the config '
+        'asks for. Differences:\n  ' + '\n  '.join(difference))
+  params = jax.device_put(source.load(), experiment.shardings.params)
+  result = {'checkpoint': str(source.path), 'parameters': source.item,
+            'metrics': {}}
+  for name, evaluator in experiment.evaluators.items():
+    start = time.monotonic()
+    measured = evaluator(params)
+    secs = time.monotonic() - start
+    result['metrics'] |= {f'{name}/{key}': value
+                          for key, value in measured.items()}
+    progress.table(
+        f'{name}: {config.evals[name].split} of '
+        f'{config.evals[name].source or config.data.source}, '
+        f'{measured["examples"]:,} images in {secs:.1f} s',
+        ['metric', 'value'],
+        [row.rsplit(' ', 1) if not row.endswith('%') else row.split(' ', 1)
+         for row in run_lib.format_metrics(measured).split(', ')])
+  print(f'checkpoint  {source.path} ({source.item})')
+  if args.json:
+    run_lib.write_json(args.json, result)
+  return 0
+
+
+def _config(
+    args: argparse.Namespace, source: manager.Source,
+) -> config_lib.Config:
+  if not args.config:
+    return config_lib.resolve_with(source.config, args.overrides)
+  stages = config_lib.load(args.config, args.overrides)
+  if len(stages) == 1 and not args.stage:
+    return next(iter(stages.values()))
+  records.check_name(args.stage, list(stages), what='stage (--stage)')
+  return stages[args.stage]

@@ -1,0 +1,84 @@
+"""Trains the stages of a config, one after the other, each in its folder."""
+
+import argparse
+from collections.abc import Mapping
+import time
+from typing import Any
+
+from etils import epath
+
+from vit_jax import config as config_lib
+from vit_jax import experiment as experiment_lib
+from vit_jax import run as run_lib
+from vit_jax.analysis import plots
+from vit_jax.checkpoints import manager
+from vit_jax.training import progress
+from vit_jax.training import writer
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+  """Adds the command's flags."""
+  parser.add_argument(
+      '--config', required=True, metavar='FILE.py[:name=value,...]',
+      help='the experiment; change a value by --config.section.key=value')
+  parser.add_argument(
+      '--workdir', required=True, metavar='DIR',
+      help='folder of the run: checkpoints, metrics, curves; a run that was '
+      'stopped goes on from what is there')
+  parser.add_argument(
+      '--profile', type=int, default=0, metavar='STEPS',
+      help='trace so many steps into WORKDIR/profile, for TensorBoard and '
+      'Perfetto')
+
+
+def run(args: argparse.Namespace) -> int:
+  """Runs the command; returns the exit status."""
+  stages = config_lib.load(args.config, args.overrides)
+  workdir = epath.Path(args.workdir)
+  start = time.monotonic()
+  summaries: dict[str, Any] = {}
+  # Every stage is wired before the first is trained: what cannot run is said
+  # now, not after the hours of an earlier stage.
+  experiments = {name: experiment_lib.build(config)
+                 for name, config in stages.items()}
+  for name, experiment in experiments.items():
+    if name:
+      print(f'\nStage {name}', flush=True)
+    init = experiment.config.init
+    origin = workdir / init.stage if init.stage else init.checkpoint
+    summaries[name] = run_lib.train(
+        experiment, workdir / name, title=name, profile_steps=args.profile,
+        source=manager.find(origin, which=init.which) if origin else None,
+        show_parameters=not summaries)
+  if list(stages) != ['']:
+    _write_overview(workdir, summaries)
+  result = summaries[''] if '' in summaries else {'stages': summaries}
+  _print_summary(summaries, workdir, secs=time.monotonic() - start)
+  if args.json:
+    run_lib.write_json(args.json, result)
+  return 0
+
+
+def _write_overview(workdir: epath.Path, summaries: Mapping[str, Any]) -> None:
+  run_lib.write_json(workdir / run_lib.SUMMARY, {'stages': dict(summaries)})
+  plots.curves({name: writer.read_rows(workdir / name) for name in summaries},
+               workdir / run_lib.CURVES)
+
+
+def _print_summary(
+    summaries: Mapping[str, Any], workdir: epath.Path, *, secs: float,
+) -> None:
+  columns = ['stage', 'steps', 'images', 'seconds', 'train loss', 'held-out']
+  rows = [
+      [name or workdir.name, summary['steps'], summary['images'],
+       summary['secs'], summary['metrics'].get('train/loss'),
+       run_lib.format_metrics({
+           key: value for key, value in summary['metrics'].items()
+           if key.split('/')[-1] in ('accuracy', 'precision_at_1')
+           and not key.startswith('train/')})]
+      for name, summary in summaries.items()]
+  print()
+  progress.table(f'Summary ({progress.format_secs(secs)} in all)',
+                 columns, rows)
+  print(f'curves   {workdir / run_lib.CURVES}\n'
+        f'figures  {workdir / run_lib.SUMMARY}')

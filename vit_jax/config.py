@@ -1,0 +1,275 @@
+"""An experiment's config: from a file and flags to typed sections.
+
+    configs/x.py:arguments ─▶ plain data ─▶ stages ─▶ flags ─▶ Config
+
+A config file is Python whose `get_config` returns an `ml_collections`
+ConfigDict of plain data; its parameters are the file's arguments. Only what
+differs from the defaults need be written. Everything is checked here, once,
+before anything is computed.
+"""
+
+from collections.abc import Mapping, Sequence
+import dataclasses
+import importlib.util
+import inspect
+import pathlib
+import sys
+from typing import Any
+
+import ml_collections
+
+from vit_jax import data
+from vit_jax import evals
+from vit_jax import models
+from vit_jax import objectives
+from vit_jax import optim
+from vit_jax import records
+from vit_jax.checkpoints import manager
+from vit_jax.checkpoints import pretrained
+from vit_jax.parallel import mesh
+
+
+@dataclasses.dataclass(frozen=True)
+class LogConfig:
+  """Section `log`.
+
+  Attributes:
+    every: how often training metrics are averaged and written.
+  """
+  every: records.Duration = records.Duration(steps=50)
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+  """A whole experiment. No part sees more than its own section.
+
+  Attributes:
+    total: length of training.
+    batch_size: images an update sees, over all devices and parts.
+    accumulation: parts a batch is computed in, to save memory.
+    averaging: factor of the parameters' Polyak average, such as 0.9999, which
+      is then what is evaluated; None keeps no average.
+    seed: of initial parameters, data order, augmentation and dropout.
+  """
+  total: records.Duration
+  batch_size: int
+  model: models.ModelConfig
+  data: data.DataConfig
+  objective: objectives.ObjectiveConfig
+  optimizer: optim.Config
+  evals: dict[str, evals.EvalConfig]
+  init: pretrained.InitConfig
+  checkpoint: manager.CheckpointConfig
+  mesh: mesh.MeshConfig
+  log: LogConfig
+  accumulation: int = 1
+  averaging: float | None = None
+  seed: int = 0
+
+
+_SECTIONS = {
+    'model': models.parse,
+    'data': data.parse,
+    'objective': objectives.parse,
+    'optimizer': optim.parse,
+    'evals': evals.parse,
+    'init': pretrained.parse,
+    'checkpoint': manager.parse,
+    'mesh': mesh.parse,
+    'log': lambda section: records.parse(LogConfig, section, where='log'),
+}
+
+
+def resolve(raw: Mapping[str, Any]) -> Config:
+  """Returns plain data as a typed config, defaults filled in.
+
+  Raises:
+    ValueError: for whatever is misspelt, missing, of a wrong type, or does not
+      go together.
+  """
+  sections = {name: parse(raw.get(name, {}))
+              for name, parse in _SECTIONS.items()}
+  config = records.parse(Config, {**raw, **sections}, where='config')
+  if config.batch_size < 1 or config.accumulation < 1:
+    raise ValueError(
+        'batch_size and accumulation must be at least 1, but are '
+        f'{config.batch_size} and {config.accumulation}.')
+  if config.batch_size % config.accumulation:
+    raise ValueError(
+        f'batch_size {config.batch_size} does not divide into '
+        f'{config.accumulation} parts (accumulation).')
+  if config.averaging is not None and not 0 < config.averaging < 1:
+    raise ValueError(
+        f'averaging is a factor between 0 and 1, but is {config.averaging}.')
+  best = config.checkpoint.best
+  if best and best.split('/')[0] not in config.evals:
+    raise ValueError(
+        f'checkpoint.best is {best!r}, but no evaluator is called '
+        f'{best.split("/")[0]!r}. Evaluators: '
+        f'{", ".join(config.evals) or "none"}.')
+  return config
+
+
+def to_plain(config: Config) -> dict[str, Any]:
+  """Returns the config as JSON holds it; `resolve` reads it back."""
+  return records.to_plain(config)
+
+
+def load(
+    specification: str, overrides: Sequence[str] = (),
+) -> dict[str, Config]:
+  """Returns the stages of a config file, by name.
+
+  Args:
+    specification: 'configs/x.py' or 'configs/x.py:name=value,name=value'.
+    overrides: 'optimizer.learning_rate=3e-4' for every stage, or
+      'stages.pretrain.batch_size=64' for one.
+
+  Returns:
+    The config under the name '' where the file has no stages.
+
+  Raises:
+    ValueError, FileNotFoundError: as `read_file` and `resolve`.
+  """
+  raw = read_file(specification)
+  stages = raw.pop('stages', None) or {'': {}}
+  general, special = [], []
+  for override in overrides:
+    (special if override.startswith('stages.') else general).append(override)
+  resolved: dict[str, Config] = {}
+  merged = {name: merge(raw, stage) for name, stage in stages.items()}
+  for override in general:
+    for stage in merged.values():
+      _override(stage, override)
+  for override in special:
+    _, name, rest = (override.split('.', 2) + ['', ''])[:3]
+    records.check_name(name, list(merged), what='stage')
+    _override(merged[name], rest)
+  for name, stage in merged.items():
+    try:
+      resolved[name] = resolve(stage)
+    except ValueError as error:
+      where = f'{specification}, stage {name}' if name else specification
+      raise ValueError(f'{where}: {error}') from error
+    earlier = resolved[name].init.stage
+    if earlier and (earlier == name or earlier not in resolved):
+      known = ', '.join(n for n in resolved if n != name) or 'none'
+      raise ValueError(
+          f'{specification}: stage {name!r} starts from stage {earlier!r}, '
+          f'which does not come before it. Earlier stages: {known}.')
+  return resolved
+
+
+def resolve_with(raw: Mapping[str, Any], overrides: Sequence[str]) -> Config:
+  """Returns plain data, such as a saved config, changed by flags and typed."""
+  changed = dict(raw)
+  for override in overrides:
+    _override(changed, override)
+  return resolve(changed)
+
+
+def read_file(specification: str) -> dict[str, Any]:
+  """Runs the `get_config` of a config file and returns its plain data.
+
+  Raises:
+    FileNotFoundError: if there is no such file.
+    ValueError: for an argument that the file does not take, or of a wrong type.
+  """
+  path, _, text = specification.partition(':')
+  if not pathlib.Path(path).is_file():
+    folder = pathlib.Path(path).parent
+    known = [str(p) for p in sorted(folder.glob('*.py'))
+             if not p.name.startswith('_')] if folder.is_dir() else []
+    raise FileNotFoundError(
+        f'There is no config file {path}.{records.nearest(path, known)}')
+  spec = importlib.util.spec_from_file_location('config_file', path)
+  assert spec is not None and spec.loader is not None
+  module = importlib.util.module_from_spec(spec)
+  # So that configs can import each other, from wherever they are run.
+  sys.path.insert(0, str(pathlib.Path(path).resolve().parent.parent))
+  try:
+    spec.loader.exec_module(module)
+  finally:
+    sys.path.pop(0)
+  config = module.get_config(**_arguments(module.get_config, text, path))
+  if not isinstance(config, ml_collections.ConfigDict):
+    raise ValueError(
+        f'get_config() of {path} must return an ml_collections.ConfigDict, '
+        f'but returned {type(config).__name__}.')
+  return _plain(config.to_dict())
+
+
+def merge(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
+  """Returns `base` with `change` laid over it, section by section.
+
+  A duration is replaced whole, and so is a section whose `name` changes: the
+  keys of an Adam mean nothing to an SGD.
+  """
+  merged = dict(base)
+  for key, value in change.items():
+    old = base.get(key)
+    if (isinstance(value, Mapping) and isinstance(old, Mapping)
+        and not set(value) & set(records.UNITS)
+        and value.get('name', old.get('name')) == old.get('name')):
+      value = merge(old, value)
+    merged[key] = value
+  return merged
+
+
+def differences(old: Any, new: Any, where: str = '') -> list[str]:
+  """Returns a line for each value in which two plain configs differ."""
+  if isinstance(old, Mapping) and isinstance(new, Mapping):
+    keys = dict.fromkeys([*old, *new])
+    return [line for key in keys for line in differences(
+        old.get(key), new.get(key), f'{where}.{key}' if where else key)]
+  return [] if old == new else [f'{where}: {old!r} -> {new!r}']
+
+
+def _override(config: dict[str, Any], text: str) -> None:
+  """Applies 'section.key=value' in place."""
+  path, equals, value = text.partition('=')
+  keys = path.split('.')
+  if not equals or not all(keys):
+    raise ValueError(
+        f'A flag for the config is written --config.section.key=value, but '
+        f'is --config.{text}.')
+  # `evals` is the one section whose keys are free: a flag may only change
+  # what is there, or a misspelt name would add an evaluator.
+  if keys[0] == 'evals' and len(keys) > 1:
+    records.check_name(
+        keys[1], list(config.get('evals', {})), what='evaluator')
+  change: Any = records.FlagText(value)
+  for key in reversed(keys):
+    change = {key: change}
+  config.update(merge(config, change))
+
+
+def _arguments(
+    function: Any, text: str, path: str,
+) -> dict[str, Any]:
+  """Converts 'name=value,name=value' to the types of a signature."""
+  parameters = inspect.signature(function).parameters
+  values = {}
+  for part in filter(None, text.split(',')):
+    name, equals, value = part.partition('=')
+    if not equals:
+      raise ValueError(
+          f'Arguments of a config are written {path}:name=value,name=value, '
+          f'but one is {part!r}. It takes: {", ".join(parameters) or "none"}.')
+    records.check_name(name, list(parameters), what=f'argument of {path}')
+    default = parameters[name].default
+    values[name] = records.convert(
+        records.FlagText(value), type(default),
+        where=f'argument {name} of {path}')
+  return values
+
+
+def _plain(value: Any) -> Any:
+  """Turns ConfigDicts inside lists into dicts, too."""
+  if isinstance(value, ml_collections.ConfigDict):
+    return _plain(value.to_dict())
+  if isinstance(value, Mapping):
+    return {key: _plain(v) for key, v in value.items()}
+  if isinstance(value, (list, tuple)):
+    return [_plain(v) for v in value]
+  return value

@@ -1,0 +1,263 @@
+"""Config + devices -> Experiment: everything wired, nothing allocated.
+
+The only module that knows all the parts. What it returns can be trained,
+evaluated, or merely compiled; no array exists until `init_state` is called.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+import dataclasses
+import functools
+from typing import Any
+
+import flax.linen as nn
+import jax
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec
+
+from vit_jax import config as config_lib
+from vit_jax import data
+from vit_jax import evals
+from vit_jax import models
+from vit_jax import objectives
+from vit_jax import optim
+from vit_jax import types
+from vit_jax.checkpoints import pretrained
+from vit_jax.parallel import mesh as mesh_lib
+from vit_jax.parallel import sharding
+from vit_jax.training import flops
+from vit_jax.training import step as step_lib
+
+
+@dataclasses.dataclass(frozen=True)
+class Experiment:
+  """A wired experiment.
+
+  Attributes:
+    config: the config, with the number of classes filled in.
+    mesh: devices.
+    dataset: what is trained on.
+    model: the linen module.
+    total_steps: length of training.
+    schedule: learning rate at a step.
+    abstract_state: shapes, types and shardings of the state.
+    abstract_batch: those of a global batch.
+    shardings: the shardings of the state.
+    specs: how each parameter is split, by name.
+    init_state: makes the state of step 0.
+    empty_metrics: makes the running metrics of no step.
+    train_step: jitted; state and batch to state and the batch's mean loss.
+    evaluators: by name; each a function of parameters.
+  """
+  config: config_lib.Config
+  mesh: jax.sharding.Mesh
+  dataset: data.Dataset
+  model: nn.Module
+  total_steps: int
+  schedule: Callable[[Any], Any]
+  abstract_state: types.TrainState
+  abstract_batch: Mapping[str, jax.ShapeDtypeStruct]
+  shardings: types.TrainState
+  specs: Mapping[str, PartitionSpec]
+  init_state: Callable[[], types.TrainState]
+  empty_metrics: Callable[[], Any]
+  train_step: Any
+  evaluators: Mapping[str, Callable[..., dict[str, float]]]
+
+  @property
+  def steps_per_epoch(self) -> float:
+    """Updates in a pass over the training split."""
+    return self.dataset.num_examples / self.config.batch_size
+
+  def every(self, duration: Any) -> int:
+    """Returns a duration of the config as an interval in steps."""
+    return duration.every(
+        batch_size=self.config.batch_size, total_steps=self.total_steps,
+        num_examples=self.dataset.num_examples)
+
+  def batches(self, *, start_step: int) -> Iterator[types.Batch]:
+    """Yields the global batches of steps `start_step`, `start_step` + 1, ..."""
+    local = data.train_batches(
+        self.config.data, self.dataset, seed=self.config.seed,
+        batch_size=self.config.batch_size, start_step=start_step,
+        process_index=jax.process_index(), process_count=jax.process_count())
+    return (sharding.shard_batch(batch, self.mesh) for batch in local)
+
+  def flops_per_image(self) -> int:
+    """Returns the operations of a forward pass over one image."""
+    def forward(params, images):
+      return self.model.apply({'params': params}, images)['logits']
+    image = self.abstract_batch['image']
+    return flops.count(
+        forward, self.abstract_state.params,
+        jax.ShapeDtypeStruct((1, *image.shape[1:]), 'float32'))
+
+  def start_from(
+      self, state: types.TrainState, source: types.Params,
+      source_config: Mapping[str, Any],
+  ) -> tuple[types.TrainState, list[pretrained.Row]]:
+    """Returns the state with a checkpoint's parameters, and what became of each.
+
+    Args:
+      state: a new state, at step 0.
+      source: parameters of the checkpoint.
+      source_config: its resolved config; tells the grid of its positions.
+
+    Raises:
+      ValueError: if the parameters do not fit the model.
+    """
+    old_grid = self._grid(config_lib.resolve(source_config))
+    new_grid = self._grid(self.config)
+
+    def resize(positions, shape):
+      del shape
+      return models.resize_positions(
+          positions, old_grid=old_grid, new_grid=new_grid,
+          method=self.config.init.positions)
+
+    params, rows = pretrained.adapt(
+        source, jax.device_get(state.params), config=self.config.init,
+        resize=resize)
+    params = jax.device_put(params, self.shardings.params)
+    average = None if state.average is None else jax.tree.map(
+        lambda x: x.copy(), params)
+    return state.replace(params=params, average=average), rows  # type: ignore[attr-defined]
+
+  @staticmethod
+  def _grid(config: config_lib.Config) -> tuple[int, int]:
+    return models.grid(config.model, config.data.size)
+
+
+def build(
+    config: config_lib.Config, devices: Sequence[jax.Device] | None = None,
+) -> Experiment:
+  """Wires an experiment.
+
+  Args:
+    config: the typed config.
+    devices: devices of the mesh; by default all there are.
+
+  Raises:
+    ValueError: if the sections do not fit each other, the data or the devices.
+  """
+  mesh = mesh_lib.build(config.mesh, devices)
+  _check_batch('batch_size', config.batch_size, mesh, config.accumulation)
+  dataset = data.open_dataset(config.data)
+  config = dataclasses.replace(config, model=_with_classes(config, dataset))
+  sizes = {'batch_size': config.batch_size,
+           'num_examples': dataset.num_examples}
+  total_steps = config.total.to_steps(**sizes)
+
+  model = models.build(config.model, num_classes=dataset.num_classes)
+  loss = objectives.build(
+      config.objective, model, multi_label=dataset.multi_label)
+  abstract_batch = data.abstract_batch(
+      config.data, dataset, config.batch_size)
+  init_key, step_key = jax.random.split(jax.random.key(config.seed))
+  boxed = jax.eval_shape(
+      lambda: models.init(model, init_key, abstract_batch['image']))
+  specs = sharding.param_specs(boxed, mesh)
+  optimizer = optim.build(
+      config.optimizer, nn.unbox(boxed), total_steps=total_steps,
+      to_steps=functools.partial(_to_steps, total_steps=total_steps, **sizes))
+
+  def init_state() -> types.TrainState:
+    params = models.init(model, init_key, abstract_batch['image'])
+    return step_lib.init_state(
+        params, tx=optimizer.tx, loss=loss, averaging=config.averaging)
+
+  abstract_state = jax.eval_shape(init_state)
+  shardings = sharding.state_shardings(abstract_state, specs, mesh)
+  on_batch = NamedSharding(mesh, sharding.BATCH)
+  prepare = data.prepare(
+      config.data, num_classes=dataset.num_classes,
+      multi_label=dataset.multi_label)
+  train_step = step_lib.build(
+      loss=loss, tx=optimizer.tx, key=step_key,
+      prepare=functools.partial(prepare, train=True),
+      accumulation=config.accumulation, averaging=config.averaging)
+  return Experiment(
+      config=config, mesh=mesh, dataset=dataset, model=model,
+      total_steps=total_steps, schedule=optimizer.schedule,
+      abstract_state=_with_sharding(abstract_state, shardings),
+      abstract_batch={
+          name: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=on_batch)
+          for name, leaf in abstract_batch.items()},
+      shardings=shardings, specs=specs,
+      init_state=jax.jit(init_state, out_shardings=shardings),
+      empty_metrics=lambda: jax.device_put(
+          step_lib.empty_metrics(loss, abstract_state.params),
+          shardings.metrics),
+      train_step=jax.jit(
+          train_step, in_shardings=(shardings, on_batch),
+          out_shardings=(shardings, NamedSharding(mesh, PartitionSpec())),
+          donate_argnums=0),
+      evaluators={
+          name: _evaluator(name, section, config, model, dataset, mesh)
+          for name, section in config.evals.items()})
+
+
+def _evaluator(
+    name: str, section: evals.EvalConfig, config: config_lib.Config,
+    model: nn.Module, trained_on: data.Dataset, mesh: jax.sharding.Mesh,
+) -> Callable[..., dict[str, float]]:
+  dataset = data.open_dataset(
+      config.data, split=section.split, source=section.source or None)
+  if dataset.num_classes != trained_on.num_classes:
+    raise ValueError(
+        f'evals.{name}: {dataset.name} has {dataset.num_classes} classes, but '
+        f'the model is trained on {trained_on.name} with '
+        f'{trained_on.num_classes}.')
+  batch_size = section.batch_size or config.batch_size
+  _check_batch(f'evals.{name}.batch_size', batch_size, mesh, 1)
+  prepare = data.prepare(
+      config.data, num_classes=dataset.num_classes,
+      multi_label=dataset.multi_label)
+
+  def predict(params: types.Params, batch: types.Batch) -> types.Outputs:
+    # Evaluation has no randomness; `prepare` takes a key all the same.
+    images = prepare(batch, jax.random.key(0), train=False)['image']
+    return model.apply({'params': params}, images)
+
+  def batches() -> Iterator[types.Batch]:
+    local = data.eval_batches(
+        config.data, dataset, batch_size=batch_size,
+        process_index=jax.process_index(), process_count=jax.process_count())
+    return (sharding.shard_batch(batch, mesh) for batch in local)
+
+  return evals.build(
+      predict=predict, batches=batches, num_examples=dataset.num_examples,
+      loss=functools.partial(objectives.cross_entropy, config.objective),
+      multi_label=dataset.multi_label)
+
+
+def _with_classes(
+    config: config_lib.Config, dataset: data.Dataset,
+) -> models.ModelConfig:
+  asked = config.model.num_classes
+  if asked is not None and asked != dataset.num_classes:
+    raise ValueError(
+        f'model.num_classes is {asked}, but {dataset.name} has '
+        f'{dataset.num_classes} classes. Leave it out to take the data set\'s.')
+  return dataclasses.replace(config.model, num_classes=dataset.num_classes)
+
+
+def _check_batch(
+    what: str, batch_size: int, mesh: jax.sharding.Mesh, parts: int,
+) -> None:
+  unit = mesh_lib.data_parallelism(mesh) * parts
+  if batch_size % unit:
+    raise ValueError(
+        f'{what} {batch_size} does not divide over '
+        f'{mesh_lib.data_parallelism(mesh)} devices'
+        + (f' in {parts} parts' if parts > 1 else '')
+        + f' (mesh {dict(mesh.shape)}). Use a multiple of {unit}.')
+
+
+def _to_steps(duration: Any, **sizes: Any) -> int:
+  return duration.to_steps(**sizes)
+
+
+def _with_sharding(shapes: Any, shardings: Any) -> Any:
+  return jax.tree.map(
+      lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s),
+      shapes, shardings)

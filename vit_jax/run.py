@@ -1,0 +1,446 @@
+"""One experiment in one workdir: restored, trained, evaluated, saved.
+
+    restore or init ─▶ step ─▶ log ─▶ evaluate ─▶ save ─▶ step ...
+
+The order matters. A checkpoint says what was logged and evaluated at its step,
+so a run that is killed anywhere goes on as if nothing had happened: rows after
+the checkpoint are written again, an evaluation that was cut off is redone.
+"""
+
+from collections.abc import Callable, Mapping
+import collections
+import dataclasses
+import json
+import math
+from typing import Any
+
+import clu.parameter_overview
+from etils import epath
+import jax
+import psutil
+
+from vit_jax import config as config_lib
+from vit_jax import experiment as experiment_lib
+from vit_jax import records
+from vit_jax import tree
+from vit_jax import types
+from vit_jax.analysis import plots
+from vit_jax.checkpoints import manager
+from vit_jax.checkpoints import pretrained
+from vit_jax.parallel import mesh as mesh_lib
+from vit_jax.training import clock as clock_lib
+from vit_jax.training import health
+from vit_jax.training import progress as progress_lib
+from vit_jax.training import signals
+from vit_jax.training import writer as writer_lib
+
+CONFIG, SUMMARY, CURVES = 'config.json', 'summary.json', 'curves.png'
+PROFILE_AFTER = 5  # Steps before a trace begins: the first are not typical.
+IN_FLIGHT = 2  # Steps that the host may run ahead of the devices.
+
+
+@dataclasses.dataclass
+class Counters:
+  """What a run counts beside its state; saved with each checkpoint.
+
+  Attributes:
+    device_secs: seconds times devices, over all restarts.
+    evaluated: step of the last whole evaluation, or -1.
+    evals: what it gave.
+    train: the last row of training metrics.
+    best: value of the metric that chooses the best checkpoint, or None.
+    best_step: its step.
+  """
+  device_secs: float = 0.0
+  evaluated: int = -1
+  evals: dict[str, float] = dataclasses.field(default_factory=dict)
+  train: dict[str, float] = dataclasses.field(default_factory=dict)
+  best: float | None = None
+  best_step: int | None = None
+
+
+def train(
+    experiment: experiment_lib.Experiment,
+    workdir: epath.PathLike,
+    *,
+    title: str = '',
+    source: manager.Source | None = None,
+    profile_steps: int = 0,
+    show_parameters: bool = True,
+) -> dict[str, Any]:
+  """Trains to the end and returns the summary; goes on where a run stopped.
+
+  Args:
+    experiment: what to train.
+    workdir: folder of the run; holds everything that comes of it.
+    title: name to show.
+    source: checkpoint whose parameters a new run starts from.
+    profile_steps: steps to trace with the profiler; 0 for none.
+    show_parameters: whether to print the table of parameters.
+
+  Raises:
+    signals.Stopped: if a signal asked for it; the state is saved.
+    health.NonFiniteError: if the loss or a gradient is not finite.
+  """
+  workdir = epath.Path(workdir)
+  workdir.mkdir(parents=True, exist_ok=True)
+  with manager.Checkpoints(workdir, experiment.config.checkpoint) as saved:
+    if saved.latest_step == experiment.total_steps:
+      summary = _read_summary(workdir, experiment.total_steps)
+      if summary:
+        print(f'{title or workdir}: finished before, at step '
+              f'{experiment.total_steps}.', flush=True)
+        return summary
+    run = _Run(experiment, workdir, saved, title=title)
+    return run.train(source, profile_steps, show_parameters)
+
+
+class _Run:
+  """The mutable side of a run: the state, the counters, the open files."""
+
+  def __init__(
+      self, experiment: experiment_lib.Experiment, workdir: epath.Path,
+      saved: manager.Checkpoints, *, title: str):
+    self._experiment = experiment
+    self._config = experiment.config
+    self._workdir = workdir
+    self._saved = saved
+    self._title = title
+    self._active = jax.process_index() == 0
+    self._counters = Counters()
+    self._state: types.TrainState
+    self._step = 0
+    self._log_every = experiment.every(self._config.log.every)
+    self._save_every = experiment.every(self._config.checkpoint.every)
+    self._eval_every = {
+        name: experiment.every(section.every) if section.every else None
+        for name, section in self._config.evals.items()}
+
+  def train(
+      self, source: manager.Source | None, profile_steps: int,
+      show_parameters: bool,
+  ) -> dict[str, Any]:
+    """See `train`."""
+    total = self._experiment.total_steps
+    self._write_config()
+    notes = self._start(source)
+    step_function, memory = self._compile()
+    if self._active:
+      print(describe(self._experiment, memory, self._title,
+                     show_parameters=show_parameters), flush=True)
+      print(notes, flush=True)
+    self._clock = clock_lib.Clock(
+        devices=self._experiment.mesh.size,
+        device_secs=self._counters.device_secs)
+    self._writer = writer_lib.MetricWriter(
+        self._workdir, resume_step=self._step, active=self._active)
+    self._progress = progress_lib.Progress(
+        total, start_step=self._step, title=self._title, active=self._active)
+    profiler = _Profiler(self._workdir / 'profile', first=self._step,
+                         steps=profile_steps)
+    try:
+      with signals.catch() as self._stop, self._progress:
+        try:
+          self._loop(step_function, total, profiler)
+        except signals.Stopped as stopped:
+          self._save()
+          self._saved.wait()
+          self._progress.print(
+              f'{stopped}: saved at step {self._step:,}. The same command '
+              'goes on from there.')
+          raise
+    finally:
+      profiler.stop()
+      self._writer.close()
+    self._saved.wait()
+    return self._finish()
+
+  def _loop(
+      self, step_function: Callable, total: int, profiler: '_Profiler',
+  ) -> None:
+    if self._counters.evaluated != self._step:
+      self._evaluate()  # Was cut off by the end of the process, or is due at 0.
+    batches = self._experiment.batches(start_step=self._step)
+    in_flight: collections.deque[jax.Array] = collections.deque()
+    while self._step < total:
+      self._stop.check()
+      with self._clock.waiting():
+        batch = next(batches)
+      self._state, loss = step_function(self._state, batch)
+      self._step += 1
+      in_flight.append(loss)
+      if len(in_flight) > IN_FLIGHT:
+        in_flight.popleft().block_until_ready()
+      profiler.step(self._step, loss)
+      if self._is_due(self._log_every):
+        self._log()
+      self._evaluate()
+      if self._is_due(self._save_every):
+        with self._clock.paused():
+          self._save()
+
+  def _is_due(self, every: int | None) -> bool:
+    at_end = self._step == self._experiment.total_steps
+    return at_end or bool(
+        every and self._step and self._step % every == 0)
+
+  def _start(self, source: manager.Source | None) -> str:
+    """Restores the state, or makes it anew; returns what was done, in words."""
+    restored = self._saved.restore(self._experiment.abstract_state)
+    if restored is not None:
+      self._state, progress = restored
+      self._counters = Counters(**progress)
+      self._step = int(self._state.step)
+      return f'Goes on from step {self._step:,} of {self._workdir}.'
+    self._state = self._experiment.init_state()
+    if source is None:
+      return f'Starts from random parameters (seed {self._config.seed}).'
+    self._state, rows = self._experiment.start_from(
+        self._state, source.load(), source.config)
+    return (f'Starts from the {source.item} of {source.path}:\n'
+            f'{pretrained.report(rows)}')
+
+  def _compile(self) -> tuple[Callable, Any]:
+    e = self._experiment
+    compiled = e.train_step.lower(e.abstract_state, e.abstract_batch).compile()
+    return compiled, compiled.memory_analysis()
+
+  def _log(self) -> None:
+    """Writes the averages since the last log line, and starts new ones."""
+    measured = jax.device_get(self._state.metrics)
+    health.assert_finite(measured.pop('non_finite'), self._state.params)
+    images = self._step * self._config.batch_size
+    since = self._step - max(
+        0, (self._step - 1) // self._log_every * self._log_every)
+    speed = self._clock.interval(images=since * self._config.batch_size)
+    row = {
+        **{name: float(value.compute()) for name, value in measured.items()},
+        'learning_rate': float(self._experiment.schedule(self._step - 1)),
+        'epoch': self._step / self._experiment.steps_per_epoch,
+        'images_seen': images,
+        'images_per_sec': speed.images_per_sec,
+        'wait_share': speed.wait_share,
+        'device_hours': self._clock.device_hours,
+        'host_memory_bytes': host_memory_bytes()}
+    self._counters.train = row
+    self._writer.write(
+        self._step, {f'train/{name}': value for name, value in row.items()})
+    self._progress.update(self._step, loss=row['loss'],
+                          images_per_sec=speed.images_per_sec)
+    self._state = dataclasses.replace(
+        self._state, metrics=self._experiment.empty_metrics())
+    self._saved.check()
+
+  def _evaluate(self) -> None:
+    """Runs the evaluators that are due at this step."""
+    due = [name for name, every in self._eval_every.items()
+           if self._is_due(every)]
+    if not due:
+      return
+    row: dict[str, float] = {}
+    with self._clock.paused():
+      for name in due:
+        measured = self._experiment.evaluators[name](
+            self._state.eval_params, between=self._stop.check)
+        row |= {f'{name}/{key}': value for key, value in measured.items()}
+    self._writer.write(self._step, row)
+    self._progress.print(
+        f'step {self._step:,}: ' + format_metrics(row))
+    self._counters.evaluated = self._step
+    self._counters.evals |= row
+    self._keep_best(row)
+
+  def _keep_best(self, row: Mapping[str, float]) -> None:
+    section = self._config.checkpoint
+    if section.best not in row:
+      if section.best.split('/')[0] in {key.split('/')[0] for key in row}:
+        raise ValueError(
+            f'checkpoint.best is {section.best!r}, which is not measured.'
+            f'{records.nearest(section.best, list(row))} '
+            f'Measured: {", ".join(row)}.')
+      return
+    value, best = row[section.best], self._counters.best
+    sign = 1 if section.best_mode == 'max' else -1
+    if best is None or sign * value > sign * best:
+      self._counters.best, self._counters.best_step = value, self._step
+      self._save(is_best=True)
+
+  def _save(self, *, is_best: bool = False) -> None:
+    health.assert_finite(
+        self._state.metrics['non_finite'], self._state.params)
+    self._counters.device_secs = self._clock.device_secs
+    self._saved.save(
+        self._state, config=config_lib.to_plain(self._config),
+        progress=dataclasses.asdict(self._counters), is_best=is_best)
+
+  def _write_config(self) -> None:
+    new = config_lib.to_plain(self._config)
+    path = self._workdir / CONFIG
+    if not self._active:
+      return
+    if path.exists():
+      changes = config_lib.differences(json.loads(path.read_text()), new)
+      if changes:
+        print(f'The config differs from the one in {path}:\n  '
+              + '\n  '.join(changes), flush=True)
+    write_json(path, new)
+
+  def _finish(self) -> dict[str, Any]:
+    counters, total = self._counters, self._experiment.total_steps
+    device_secs = counters.device_secs
+    summary = {
+        'steps': total,
+        'images': total * self._config.batch_size,
+        'secs': device_secs / self._experiment.mesh.size,
+        'device_hours': device_secs / 3600,
+        'devices': self._experiment.mesh.size,
+        'device_kind': self._experiment.mesh.devices.flat[0].device_kind,
+        'parameters': tree.num_elements(self._experiment.abstract_state.params),
+        'metrics': {
+            **{f'train/{name}': counters.train[name]
+               for name in counters.train if name in (
+                   'loss', 'accuracy', 'precision_at_1')},
+            **counters.evals},
+        'best': None if counters.best is None else {
+            'metric': self._config.checkpoint.best, 'value': counters.best,
+            'step': counters.best_step}}
+    if self._active:
+      write_json(self._workdir / SUMMARY, summary)
+      plots.curves({self._title or self._workdir.name: writer_lib.read_rows(
+          self._workdir)}, self._workdir / CURVES)
+    return summary
+
+
+class _Profiler:
+  """Traces a few steps, for TensorBoard's profiler and for Perfetto."""
+
+  def __init__(self, folder: epath.Path, *, first: int, steps: int):
+    self._folder = folder
+    self._begin = first + PROFILE_AFTER
+    self._end = self._begin + steps
+    self._steps = steps
+    self._running = False
+
+  def step(self, step: int, loss: jax.Array) -> None:
+    """Starts or stops the trace after a step."""
+    if self._steps and step == self._begin:
+      loss.block_until_ready()
+      jax.profiler.start_trace(str(self._folder), create_perfetto_trace=True)
+      self._running = True
+    elif self._running and step == self._end:
+      loss.block_until_ready()
+      self.stop()
+
+  def stop(self) -> None:
+    """Ends the trace, if one is running."""
+    if self._running:
+      jax.profiler.stop_trace()
+      self._running = False
+
+
+def describe(
+    experiment: experiment_lib.Experiment, memory: Any, title: str, *,
+    show_parameters: bool,
+) -> str:
+  """Returns the arithmetic of a run: what divides into what, and what it costs.
+  """
+  config, state = experiment.config, experiment.abstract_state
+  hosts = jax.process_count()
+  devices = experiment.mesh.size
+  images = config.batch_size // mesh_lib.data_parallelism(experiment.mesh)
+  flops = experiment.flops_per_image()
+  mesh = ' x '.join(f'{axis} {n}' for axis, n in experiment.mesh.shape.items())
+  step = experiment.abstract_batch['image'].shape
+  lines = [
+      f'{title}: ' * bool(title)
+      + f'{experiment.dataset.name}, {experiment.dataset.num_examples:,} images '
+      f'of {step[1]}x{step[2]}x{step[3]}, {experiment.dataset.num_classes} '
+      'classes',
+      f'batch {config.batch_size:,} = {hosts} host(s) x {devices // hosts} '
+      f'{experiment.mesh.devices.flat[0].device_kind} device(s) ({mesh}), '
+      f'{images:,} images a device'
+      + f' in {config.accumulation} parts' * (config.accumulation > 1),
+      f'{experiment.dataset.num_examples:,} images / {config.batch_size:,} = '
+      f'{experiment.steps_per_epoch:,.1f} steps per epoch | '
+      f'{experiment.total_steps / experiment.steps_per_epoch:,.1f} epochs = '
+      f'{experiment.total_steps:,} steps',
+      f'{tree.num_elements(state.params):,} parameters | '
+      f'{_scaled(flops, "FLOP", 1000)} per image forward, '
+      f'{_scaled(3 * flops * config.batch_size, "FLOP", 1000)} per step | '
+      f'{_scaled(3 * flops * config.batch_size * experiment.total_steps, "FLOP", 1000)}'
+      ' in all',
+      f'memory: parameters {_bytes(tree.num_bytes(state.params))}, optimizer '
+      f'{_bytes(tree.num_bytes(state.opt_state))}'
+      + (f', step {_bytes(memory.temp_size_in_bytes)} of temporaries a device'
+         if memory is not None else '')]
+  if show_parameters:
+    lines.append(clu.parameter_overview.get_parameter_overview(
+        state.params, include_stats=False))
+  return '\n'.join(lines)
+
+
+def write_json(path: epath.PathLike, value: Any) -> None:
+  """Writes strict JSON; the file is the old one or the new one, never half."""
+  path = epath.Path(path)
+  path.parent.mkdir(parents=True, exist_ok=True)
+  new = path.with_name(path.name + '.new')
+  new.write_text(json.dumps(_strict(value), indent=2, allow_nan=False) + '\n')
+  new.replace(path)
+
+
+def format_metrics(row: Mapping[str, float]) -> str:
+  """Returns metrics as a person reads them: 'val/accuracy 97.22 %'."""
+  shares = ('accuracy', 'precision')
+  return ', '.join(
+      f'{name} {100 * value:.2f} %'
+      if name.split('/')[-1].startswith(shares)
+      else f'{name} {progress_lib.format_number(value)}'
+      for name, value in row.items() if not name.endswith('/examples'))
+
+
+def host_memory_bytes() -> int:
+  """Returns the memory of this process and its workers."""
+  process = psutil.Process()
+  total = process.memory_info().rss
+  for child in process.children(recursive=True):
+    try:
+      total += child.memory_info().rss
+    except psutil.NoSuchProcess:
+      continue
+  return total
+
+
+def _read_summary(workdir: epath.Path, steps: int) -> dict[str, Any] | None:
+  path = workdir / SUMMARY
+  if not path.exists():
+    return None
+  summary = json.loads(path.read_text())
+  return summary if summary['steps'] == steps else None
+
+
+def _strict(value: Any) -> Any:
+  """JSON has no NaN: a number that is not one becomes null."""
+  if isinstance(value, float) and not math.isfinite(value):
+    return None
+  if isinstance(value, Mapping):
+    return {key: _strict(v) for key, v in value.items()}
+  if isinstance(value, (list, tuple)):
+    return [_strict(v) for v in value]
+  return value
+
+
+def _bytes(count: float) -> str:
+  return _scaled(count, 'B', 1024)
+
+
+def _scaled(value: float, unit: str, base: int) -> str:
+  """Returns 1.2 GFLOP, 3.4 MiB and the like."""
+  middle = 'i' if base == 1024 else ''
+  for prefix in ('', 'k', 'M', 'G', 'T', 'P'):
+    if value < base:
+      break
+    value /= base
+  else:
+    prefix = 'E'
+  name = f'{prefix.upper() if middle else prefix}{middle}' if prefix else ''
+  return f'{value:.3g} {name}{unit}'
