@@ -133,7 +133,8 @@ def load(
   """
   raw = read_file(specification)
   stages = raw.pop('stages', None) or {'': {}}
-  general, special = [], []
+  general: list[str] = []
+  special: list[str] = []
   for override in overrides:
     (special if override.startswith('stages.') else general).append(override)
   resolved: dict[str, Config] = {}
@@ -151,13 +152,7 @@ def load(
     except ValueError as error:
       where = f'{specification}, stage {name}' if name else specification
       raise ValueError(f'{where}: {error}') from error
-    earlier = resolved[name].init.stage
-    if earlier and (earlier == name or earlier not in resolved):
-      known = ', '.join(n for n in resolved if n != name) or 'none'
-      raise ValueError(
-          f'{specification}: stage {name!r} starts from stage {earlier!r}, '
-          f'which does not come before it. Earlier stages: {known}.')
-  return resolved
+  return _in_order(resolved)
 
 
 def resolve_with(raw: Mapping[str, Any], overrides: Sequence[str]) -> Config:
@@ -223,6 +218,28 @@ def differences(old: Any, new: Any, where: str = '') -> list[str]:
     return [line for key in keys for line in differences(
         old.get(key), new.get(key), f'{where}.{key}' if where else key)]
   return [] if old == new else [f'{where}: {old!r} -> {new!r}']
+
+
+def _in_order(stages: Mapping[str, Config]) -> dict[str, Config]:
+  """Returns the stages so that each comes after the one it starts from.
+
+  The order of the file alone would not do: a ConfigDict sorts its keys.
+  """
+  done: dict[str, Config] = {}
+  while len(done) < len(stages):
+    ready = next((name for name, config in stages.items()
+                  if name not in done and config.init.stage in ('', *done)),
+                 None)
+    if ready is None:
+      name = next(name for name in stages if name not in done)
+      earlier = stages[name].init.stage
+      raise ValueError(
+          f'Stage {name!r} starts from stage {earlier!r}, which '
+          + ('starts from it in turn.' if earlier in stages else
+             f'does not exist.{records.nearest(earlier, list(stages))} '
+             f'Stages: {", ".join(stages)}.'))
+    done[ready] = stages[ready]
+  return done
 
 
 def _override(config: dict[str, Any], text: str) -> None:

@@ -95,7 +95,7 @@ class Experiment:
       self, state: types.TrainState, source: types.Params,
       source_config: Mapping[str, Any],
   ) -> tuple[types.TrainState, list[pretrained.Row]]:
-    """Returns the state with a checkpoint's parameters, and what became of each.
+    """Returns the state with a checkpoint's parameters, and each one's fate.
 
     Args:
       state: a new state, at step 0.
@@ -234,10 +234,10 @@ def _with_classes(
     config: config_lib.Config, dataset: data.Dataset,
 ) -> models.ModelConfig:
   asked = config.model.num_classes
-  if asked is not None and asked != dataset.num_classes:
+  if asked and asked != dataset.num_classes:
     raise ValueError(
         f'model.num_classes is {asked}, but {dataset.name} has '
-        f'{dataset.num_classes} classes. Leave it out to take the data set\'s.')
+        f'{dataset.num_classes} classes. Leave it out to take those.')
   return dataclasses.replace(config.model, num_classes=dataset.num_classes)
 
 

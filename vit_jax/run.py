@@ -7,17 +7,16 @@ so a run that is killed anywhere goes on as if nothing had happened: rows after
 the checkpoint are written again, an evaluation that was cut off is redone.
 """
 
-from collections.abc import Callable, Mapping
 import collections
+from collections.abc import Callable, Mapping
 import dataclasses
 import json
-import math
 from typing import Any
 
 import clu.parameter_overview
 from etils import epath
+import humanize
 import jax
-import psutil
 
 from vit_jax import config as config_lib
 from vit_jax import experiment as experiment_lib
@@ -30,12 +29,12 @@ from vit_jax.checkpoints import pretrained
 from vit_jax.parallel import mesh as mesh_lib
 from vit_jax.training import clock as clock_lib
 from vit_jax.training import health
+from vit_jax.training import profiler as profiler_lib
 from vit_jax.training import progress as progress_lib
 from vit_jax.training import signals
 from vit_jax.training import writer as writer_lib
 
 CONFIG, SUMMARY, CURVES = 'config.json', 'summary.json', 'curves.png'
-PROFILE_AFTER = 5  # Steps before a trace begins: the first are not typical.
 IN_FLIGHT = 2  # Steps that the host may run ahead of the devices.
 
 
@@ -136,8 +135,8 @@ class _Run:
         self._workdir, resume_step=self._step, active=self._active)
     self._progress = progress_lib.Progress(
         total, start_step=self._step, title=self._title, active=self._active)
-    profiler = _Profiler(self._workdir / 'profile', first=self._step,
-                         steps=profile_steps)
+    profiler = profiler_lib.Profiler(
+        self._workdir / 'profile', first=self._step, steps=profile_steps)
     try:
       with signals.catch() as self._stop, self._progress:
         try:
@@ -156,7 +155,8 @@ class _Run:
     return self._finish()
 
   def _loop(
-      self, step_function: Callable, total: int, profiler: '_Profiler',
+      self, step_function: Callable, total: int,
+      profiler: profiler_lib.Profiler,
   ) -> None:
     if self._counters.evaluated != self._step:
       self._evaluate()  # Was cut off by the end of the process, or is due at 0.
@@ -221,7 +221,7 @@ class _Run:
         'images_per_sec': speed.images_per_sec,
         'wait_share': speed.wait_share,
         'device_hours': self._clock.device_hours,
-        'host_memory_bytes': host_memory_bytes()}
+        'host_memory_bytes': profiler_lib.host_memory_bytes()}
     self._counters.train = row
     self._writer.write(
         self._step, {f'train/{name}': value for name, value in row.items()})
@@ -245,7 +245,7 @@ class _Run:
         row |= {f'{name}/{key}': value for key, value in measured.items()}
     self._writer.write(self._step, row)
     self._progress.print(
-        f'step {self._step:,}: ' + format_metrics(row))
+        f'step {self._step:,}: ' + progress_lib.format_metrics(row))
     self._counters.evaluated = self._step
     self._counters.evals |= row
     self._keep_best(row)
@@ -283,7 +283,7 @@ class _Run:
       if changes:
         print(f'The config differs from the one in {path}:\n  '
               + '\n  '.join(changes), flush=True)
-    write_json(path, new)
+    writer_lib.write_json(path, new)
 
   def _finish(self) -> dict[str, Any]:
     counters, total = self._counters, self._experiment.total_steps
@@ -305,73 +305,49 @@ class _Run:
             'metric': self._config.checkpoint.best, 'value': counters.best,
             'step': counters.best_step}}
     if self._active:
-      write_json(self._workdir / SUMMARY, summary)
+      writer_lib.write_json(self._workdir / SUMMARY, summary)
       plots.curves({self._title or self._workdir.name: writer_lib.read_rows(
           self._workdir)}, self._workdir / CURVES)
     return summary
-
-
-class _Profiler:
-  """Traces a few steps, for TensorBoard's profiler and for Perfetto."""
-
-  def __init__(self, folder: epath.Path, *, first: int, steps: int):
-    self._folder = folder
-    self._begin = first + PROFILE_AFTER
-    self._end = self._begin + steps
-    self._steps = steps
-    self._running = False
-
-  def step(self, step: int, loss: jax.Array) -> None:
-    """Starts or stops the trace after a step."""
-    if self._steps and step == self._begin:
-      loss.block_until_ready()
-      jax.profiler.start_trace(str(self._folder), create_perfetto_trace=True)
-      self._running = True
-    elif self._running and step == self._end:
-      loss.block_until_ready()
-      self.stop()
-
-  def stop(self) -> None:
-    """Ends the trace, if one is running."""
-    if self._running:
-      jax.profiler.stop_trace()
-      self._running = False
 
 
 def describe(
     experiment: experiment_lib.Experiment, memory: Any, title: str, *,
     show_parameters: bool,
 ) -> str:
-  """Returns the arithmetic of a run: what divides into what, and what it costs.
+  """Returns the arithmetic of a run: what divides into what, what it costs.
+
+  Args:
+    experiment: the run's.
+    memory: the compiler's analysis of the step, or None.
+    title: name of the run.
+    show_parameters: appends the table of parameters.
   """
   config, state = experiment.config, experiment.abstract_state
-  hosts = jax.process_count()
-  devices = experiment.mesh.size
-  images = config.batch_size // mesh_lib.data_parallelism(experiment.mesh)
-  flops = experiment.flops_per_image()
-  mesh = ' x '.join(f'{axis} {n}' for axis, n in experiment.mesh.shape.items())
-  step = experiment.abstract_batch['image'].shape
+  dataset, mesh = experiment.dataset, experiment.mesh
+  _, height, width, channels = experiment.abstract_batch['image'].shape
+  hosts, per_host = jax.process_count(), mesh.size // jax.process_count()
+  share = config.batch_size // mesh_lib.data_parallelism(mesh)
+  forward = experiment.flops_per_image()
+  per_step = 3 * forward * config.batch_size  # Backward is twice forward.
+  epochs = experiment.total_steps / experiment.steps_per_epoch
   lines = [
-      f'{title}: ' * bool(title)
-      + f'{experiment.dataset.name}, {experiment.dataset.num_examples:,} images '
-      f'of {step[1]}x{step[2]}x{step[3]}, {experiment.dataset.num_classes} '
-      'classes',
-      f'batch {config.batch_size:,} = {hosts} host(s) x {devices // hosts} '
-      f'{experiment.mesh.devices.flat[0].device_kind} device(s) ({mesh}), '
-      f'{images:,} images a device'
-      + f' in {config.accumulation} parts' * (config.accumulation > 1),
-      f'{experiment.dataset.num_examples:,} images / {config.batch_size:,} = '
+      f'{title or "run"}: {dataset.name} {dataset.split}, '
+      f'{dataset.num_examples:,} images of {height}x{width}x{channels}, '
+      f'{dataset.num_classes} classes',
+      f'batch {config.batch_size:,} = {hosts} host(s) x {per_host} '
+      f'{mesh.devices.flat[0].device_kind} device(s), {share:,} images each'
+      + f' in {config.accumulation} parts' * (config.accumulation > 1)
+      + f' | mesh {" x ".join(f"{a} {n}" for a, n in mesh.shape.items())}',
+      f'{dataset.num_examples:,} images / {config.batch_size:,} = '
       f'{experiment.steps_per_epoch:,.1f} steps per epoch | '
-      f'{experiment.total_steps / experiment.steps_per_epoch:,.1f} epochs = '
-      f'{experiment.total_steps:,} steps',
+      f'{epochs:,.1f} epochs = {experiment.total_steps:,} steps',
       f'{tree.num_elements(state.params):,} parameters | '
-      f'{_scaled(flops, "FLOP", 1000)} per image forward, '
-      f'{_scaled(3 * flops * config.batch_size, "FLOP", 1000)} per step | '
-      f'{_scaled(3 * flops * config.batch_size * experiment.total_steps, "FLOP", 1000)}'
-      ' in all',
+      f'{_flops(forward)} per image forward, {_flops(per_step)} per step, '
+      f'{_flops(per_step * experiment.total_steps)} in all',
       f'memory: parameters {_bytes(tree.num_bytes(state.params))}, optimizer '
       f'{_bytes(tree.num_bytes(state.opt_state))}'
-      + (f', step {_bytes(memory.temp_size_in_bytes)} of temporaries a device'
+      + (f', temporaries of a step {_bytes(memory.temp_size_in_bytes)} a device'
          if memory is not None else '')]
   if show_parameters:
     lines.append(clu.parameter_overview.get_parameter_overview(
@@ -379,35 +355,12 @@ def describe(
   return '\n'.join(lines)
 
 
-def write_json(path: epath.PathLike, value: Any) -> None:
-  """Writes strict JSON; the file is the old one or the new one, never half."""
-  path = epath.Path(path)
-  path.parent.mkdir(parents=True, exist_ok=True)
-  new = path.with_name(path.name + '.new')
-  new.write_text(json.dumps(_strict(value), indent=2, allow_nan=False) + '\n')
-  new.replace(path)
+def _flops(count: float) -> str:
+  return humanize.metric(count, 'FLOP')
 
 
-def format_metrics(row: Mapping[str, float]) -> str:
-  """Returns metrics as a person reads them: 'val/accuracy 97.22 %'."""
-  shares = ('accuracy', 'precision')
-  return ', '.join(
-      f'{name} {100 * value:.2f} %'
-      if name.split('/')[-1].startswith(shares)
-      else f'{name} {progress_lib.format_number(value)}'
-      for name, value in row.items() if not name.endswith('/examples'))
-
-
-def host_memory_bytes() -> int:
-  """Returns the memory of this process and its workers."""
-  process = psutil.Process()
-  total = process.memory_info().rss
-  for child in process.children(recursive=True):
-    try:
-      total += child.memory_info().rss
-    except psutil.NoSuchProcess:
-      continue
-  return total
+def _bytes(count: int) -> str:
+  return humanize.naturalsize(count, binary=True)
 
 
 def _read_summary(workdir: epath.Path, steps: int) -> dict[str, Any] | None:
@@ -416,31 +369,3 @@ def _read_summary(workdir: epath.Path, steps: int) -> dict[str, Any] | None:
     return None
   summary = json.loads(path.read_text())
   return summary if summary['steps'] == steps else None
-
-
-def _strict(value: Any) -> Any:
-  """JSON has no NaN: a number that is not one becomes null."""
-  if isinstance(value, float) and not math.isfinite(value):
-    return None
-  if isinstance(value, Mapping):
-    return {key: _strict(v) for key, v in value.items()}
-  if isinstance(value, (list, tuple)):
-    return [_strict(v) for v in value]
-  return value
-
-
-def _bytes(count: float) -> str:
-  return _scaled(count, 'B', 1024)
-
-
-def _scaled(value: float, unit: str, base: int) -> str:
-  """Returns 1.2 GFLOP, 3.4 MiB and the like."""
-  middle = 'i' if base == 1024 else ''
-  for prefix in ('', 'k', 'M', 'G', 'T', 'P'):
-    if value < base:
-      break
-    value /= base
-  else:
-    prefix = 'E'
-  name = f'{prefix.upper() if middle else prefix}{middle}' if prefix else ''
-  return f'{value:.3g} {name}{unit}'

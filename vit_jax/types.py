@@ -47,7 +47,7 @@ class TrainState:
     metrics: sums since the last log line; part of the state so that a run that
       was killed between two lines still prints the same next line.
   """
-  step: jax.Array
+  step: Any  # Not jax.Array: a state may also hold shapes or shardings.
   params: Params
   opt_state: Any
   average: Params | None

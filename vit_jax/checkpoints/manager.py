@@ -1,7 +1,7 @@
 """Checkpoints of a run: `latest`, to go on from, and `best`, to use.
 
-    workdir/checkpoints/latest/1200/{params, average, training, config, progress}
-    workdir/checkpoints/best/900/{params, average, config, progress}
+    WORKDIR/checkpoints/latest/1200/{params,average,training,config,progress}
+    WORKDIR/checkpoints/best/900/{params,average,config,progress}
 
 Parameters, their average, and the rest of the state (optimizer, step, running
 metrics) are items of their own, so that whoever wants the model alone reads

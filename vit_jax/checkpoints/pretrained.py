@@ -82,6 +82,7 @@ def adapt(
   """
   have, want = tree.flatten(source), tree.flatten(initial)
   params, rows, problems = {}, [], []
+  status: Status
   for name, start in want.items():
     target = tuple(start.shape)
     found = have.get(name)
@@ -93,7 +94,8 @@ def adapt(
       continue
     elif shape == target:
       params[name], status = np.asarray(found, start.dtype), 'loaded'
-    elif name.split('/')[-1] == 'positions' and shape[-1] == target[-1]:
+    elif (name.split('/')[-1] == 'positions'
+          and found.shape[-1] == target[-1]):
       params[name] = resize(np.asarray(found), target).astype(start.dtype)
       status = 'resized'
     else:

@@ -8,10 +8,10 @@ import jax
 from vit_jax import config as config_lib
 from vit_jax import experiment as experiment_lib
 from vit_jax import records
-from vit_jax import run as run_lib
 from vit_jax import tree
 from vit_jax.checkpoints import manager
 from vit_jax.training import progress
+from vit_jax.training import writer
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,24 +46,24 @@ def run(args: argparse.Namespace) -> int:
         f'The checkpoint {source.path} holds another model than the config '
         'asks for. Differences:\n  ' + '\n  '.join(difference))
   params = jax.device_put(source.load(), experiment.shardings.params)
-  result = {'checkpoint': str(source.path), 'parameters': source.item,
-            'metrics': {}}
+  metrics: dict[str, float] = {}
   for name, evaluator in experiment.evaluators.items():
     start = time.monotonic()
     measured = evaluator(params)
     secs = time.monotonic() - start
-    result['metrics'] |= {f'{name}/{key}': value
-                          for key, value in measured.items()}
+    metrics |= {f'{name}/{key}': value for key, value in measured.items()}
     progress.table(
         f'{name}: {config.evals[name].split} of '
         f'{config.evals[name].source or config.data.source}, '
         f'{measured["examples"]:,} images in {secs:.1f} s',
         ['metric', 'value'],
         [row.rsplit(' ', 1) if not row.endswith('%') else row.split(' ', 1)
-         for row in run_lib.format_metrics(measured).split(', ')])
+         for row in progress.format_metrics(measured).split(', ')])
   print(f'checkpoint  {source.path} ({source.item})')
   if args.json:
-    run_lib.write_json(args.json, result)
+    writer.write_json(args.json, {
+        'checkpoint': str(source.path), 'parameters': source.item,
+        'metrics': metrics})
   return 0
 
 

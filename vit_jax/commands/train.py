@@ -52,15 +52,15 @@ def run(args: argparse.Namespace) -> int:
         show_parameters=not summaries)
   if list(stages) != ['']:
     _write_overview(workdir, summaries)
-  result = summaries[''] if '' in summaries else {'stages': summaries}
+  result = summaries.get('', {'stages': summaries})
   _print_summary(summaries, workdir, secs=time.monotonic() - start)
   if args.json:
-    run_lib.write_json(args.json, result)
+    writer.write_json(args.json, result)
   return 0
 
 
 def _write_overview(workdir: epath.Path, summaries: Mapping[str, Any]) -> None:
-  run_lib.write_json(workdir / run_lib.SUMMARY, {'stages': dict(summaries)})
+  writer.write_json(workdir / run_lib.SUMMARY, {'stages': dict(summaries)})
   plots.curves({name: writer.read_rows(workdir / name) for name in summaries},
                workdir / run_lib.CURVES)
 
@@ -72,7 +72,7 @@ def _print_summary(
   rows = [
       [name or workdir.name, summary['steps'], summary['images'],
        summary['secs'], summary['metrics'].get('train/loss'),
-       run_lib.format_metrics({
+       progress.format_metrics({
            key: value for key, value in summary['metrics'].items()
            if key.split('/')[-1] in ('accuracy', 'precision_at_1')
            and not key.startswith('train/')})]

@@ -37,7 +37,7 @@ def parse(section: Mapping[str, Any]) -> ModelConfig:
 
 def build(config: ModelConfig, *, num_classes: int) -> nn.Module:
   """Returns the module; a config that leaves the classes open takes these."""
-  if config.num_classes is None:
+  if not config.num_classes:
     config = dataclasses.replace(config, num_classes=num_classes)
   return vit.ViT(config)
 

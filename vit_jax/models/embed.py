@@ -48,7 +48,8 @@ class PatchEmbedding(nn.Module):
   def __call__(
       self, images: Float[Array, 'batch height width channels'],
   ) -> Float[Array, 'batch rows columns embedding']:
-    rows, columns = grid_shape(images.shape[1:3], self.patch)
+    rows, columns = grid_shape(
+        (images.shape[1], images.shape[2]), self.patch)
     kernel = self.param(
         'kernel',
         nn.with_logical_partitioning(
@@ -66,12 +67,12 @@ class PatchEmbedding(nn.Module):
 
 
 def resize_positions(
-    positions: Float[Array, 'old_tokens width'],
+    positions: Float[np.ndarray, 'old_tokens width'],
     *,
     old_grid: tuple[int, int],
     new_grid: tuple[int, int],
     method: Method = 'linear',
-) -> Float[Array, 'new_tokens width']:
+) -> Float[np.ndarray, 'new_tokens width']:
   """Interpolates position embeddings to another grid (ViT, section 3.2).
 
   Tokens before the grid's (the class token's) are kept as they are.
@@ -86,7 +87,6 @@ def resize_positions(
   Raises:
     ValueError: if `positions` holds fewer tokens than `old_grid`.
   """
-  positions = np.asarray(positions)
   prefix = positions.shape[0] - old_grid[0] * old_grid[1]
   if prefix < 0:
     raise ValueError(

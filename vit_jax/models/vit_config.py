@@ -1,11 +1,13 @@
 """The settings of a Vision Transformer."""
 
 import dataclasses
-from typing import Literal
+from typing import Any, Literal
 
 import jax.numpy as jnp
 
 from vit_jax.models import variants
+
+DIMENSIONS = ('width', 'depth', 'mlp_dim', 'num_heads', 'patch')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -14,13 +16,13 @@ class ViTConfig:
 
   Attributes:
     name: always 'vit'.
-    variant: 'B/16' and the like; fills in every dimension left at None.
+    variant: 'B/16' and the like; fills in every dimension left at 0.
     width: D, the length of a token.
     depth: L, the number of layers.
     mlp_dim: hidden units of the MLP.
     num_heads: attention heads; divides `width`.
     patch: side of a patch in pixels, or (height, width).
-    num_classes: outputs of the head; None takes the data set's.
+    num_classes: outputs of the head; 0 takes the data set's.
     pooling: 'cls' token, 'average' of the tokens, or 'attention' with a learned
       query (MAP head, arXiv 2106.04560).
     representation_layer: a dense tanh layer before the head, as in the paper's
@@ -43,12 +45,12 @@ class ViTConfig:
   """
   name: Literal['vit'] = 'vit'
   variant: str = ''
-  width: int | None = None
-  depth: int | None = None
-  mlp_dim: int | None = None
-  num_heads: int | None = None
-  patch: int | tuple[int, int] | None = None
-  num_classes: int | None = None
+  width: int = 0
+  depth: int = 0
+  mlp_dim: int = 0
+  num_heads: int = 0
+  patch: int | tuple[int, int] = 0
+  num_classes: int = 0
   pooling: Literal['cls', 'average', 'attention'] = 'cls'
   representation_layer: bool = False
   head_bias: float = 0.0
@@ -68,13 +70,12 @@ class ViTConfig:
       if not 0 <= getattr(self, rate) < 1:
         raise ValueError(f'{rate} is a probability in [0, 1), but is '
                          f'{getattr(self, rate)}.')
-    for count in ('width', 'depth', 'mlp_dim', 'num_heads', 'num_classes',
-                  'unroll'):
+    for count in (*DIMENSIONS, 'num_classes'):
       value = getattr(self, count)
-      if value is not None and value < 1:
-        raise ValueError(f'{count} must be at least 1, but is {value}.')
-    if self.patch is not None and min(self.patch_shape) < 1:
-      raise ValueError(f'patch must be at least 1, but is {self.patch}.')
+      if min(value if isinstance(value, tuple) else (value,)) < 0:
+        raise ValueError(f'{count} cannot be negative, but is {value}.')
+    if self.unroll < 1:
+      raise ValueError(f'unroll must be at least 1, but is {self.unroll}.')
     if self.width and self.num_heads and self.width % self.num_heads:
       raise ValueError(
           f'width {self.width} does not divide into {self.num_heads} heads.')
@@ -82,7 +83,6 @@ class ViTConfig:
   @property
   def patch_shape(self) -> tuple[int, int]:
     """Height and width of a patch, in pixels."""
-    assert self.patch is not None
     return (self.patch, self.patch) if isinstance(self.patch, int) else (
         self.patch)
 
@@ -98,20 +98,19 @@ class ViTConfig:
 
 
 def complete(config: ViTConfig) -> ViTConfig:
-  """Fills dimensions left at None from the variant's row of the size table.
+  """Fills dimensions left at 0 from the variant's row of the size table.
 
   Raises:
     ValueError: if the variant is unknown, or there is none and a dimension is
       missing.
   """
-  given: dict = {}
+  given: dict[str, Any] = {}
   if config.variant:
     size, patch = variants.parse_variant(config.variant)
     given = {**dataclasses.asdict(size), 'patch': patch}
-  names = ('width', 'depth', 'mlp_dim', 'num_heads', 'patch')
-  values = {n: given.get(n) if getattr(config, n) is None
-            else getattr(config, n) for n in names}
-  missing = [n for n, value in values.items() if value is None]
+  values: dict[str, Any] = {
+      name: getattr(config, name) or given.get(name) for name in DIMENSIONS}
+  missing = [name for name, value in values.items() if not value]
   if missing:
     raise ValueError(
         f'The model has neither a variant nor {", ".join(missing)}. Set '

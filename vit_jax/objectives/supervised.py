@@ -44,7 +44,8 @@ class Supervised:
       self, config: SupervisedConfig, model: nn.Module, *, multi_label: bool):
     self._config = config
     self._model = model
-    self.measures = ('precision_at_1',) if multi_label else ('accuracy',)
+    self.measures: tuple[str, ...] = (
+        ('precision_at_1',) if multi_label else ('accuracy',))
 
   def __call__(
       self, params: types.Params, batch: types.Batch, key: PRNGKeyArray,

@@ -1,12 +1,12 @@
 """Notices the first loss or gradient that is not finite, and names it."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import clu.metrics
 import flax.struct
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from vit_jax import tree
 from vit_jax import types
@@ -23,9 +23,9 @@ class NonFinite(clu.metrics.Metric):
     loss: whether its loss was not finite.
     gradients: [parameters], whether each gradient was not, in the tree's order.
   """
-  step: jax.Array
-  loss: jax.Array
-  gradients: jax.Array
+  step: Any  # Not jax.Array: a state may also hold shapes or shardings.
+  loss: Any
+  gradients: Any
 
   @classmethod
   def none(cls, params: types.Params) -> 'NonFinite':
@@ -69,7 +69,7 @@ def assert_finite(found: NonFinite, params: types.Params) -> None:
   if not found.step:
     return
   names: Sequence[str] = list(tree.flatten(params))
-  bad = [names[i] for i in np.flatnonzero(found.gradients)]
+  bad = [name for name, is_bad in zip(names, found.gradients) if is_bad]
   shown = ', '.join(bad[:8]) + (f' and {len(bad) - 8} more' if len(bad) > 8
                                 else '')
   raise NonFiniteError(

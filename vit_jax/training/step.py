@@ -18,7 +18,10 @@ from vit_jax.training import health
 class Loss(Protocol):
   """What an objective offers to be trained on."""
 
-  measures: tuple[str, ...]
+  @property
+  def measures(self) -> tuple[str, ...]:
+    """Names of what is reported beside the loss."""
+    ...
 
   def __call__(
       self, params: types.Params, batch: types.Batch, key: PRNGKeyArray,

@@ -1,0 +1,70 @@
+# Everything from a fresh clone, with nothing but Python:
+#   make quickstart     make test     make help
+
+PYTHON ?= python3
+VENV ?= .venv
+# Empty (`make test CONSTRAIN=`) takes the newest versions that are allowed.
+CONSTRAIN ?= -c constraints.txt
+
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+SOURCES := $(wildcard main.py configs) vit_jax tests
+
+.DEFAULT_GOAL := help
+.PHONY: help quickstart test lint format constraints clean
+
+help:  ## Shows this list.
+	@grep -hE '^[a-z]+:.*##' Makefile | sed -E 's/:[^#]*## */|/' \
+	  | while IFS='|' read -r name text; do \
+	      printf '  make %-12s %s\n' "$$name" "$$text"; done
+
+quickstart: $(VENV)/.runtime  ## Pre-trains, fine-tunes and evaluates a small ViT, from the start.
+	rm -rf runs/quickstart
+	$(BIN)/python main.py --config=configs/quickstart.py --workdir=runs/quickstart
+
+test: lint  ## Lint, types and the whole test suite.
+	$(BIN)/python -m pytest -n logical --maxprocesses 8 tests
+
+lint: $(VENV)/.dev  ## Style and types, without the tests.
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/mypy
+
+format: $(VENV)/.dev  ## Mends what the style check can mend by itself.
+	$(BIN)/ruff check --fix $(SOURCES)
+
+constraints:  ## Writes constraints.txt anew: the newest versions that are allowed.
+	@echo 'Resolving the newest versions in a scratch environment ...'
+	rm -rf .venv-constraints
+	$(PYTHON) -m venv .venv-constraints
+	.venv-constraints/bin/python -m pip install --quiet \
+	  --disable-pip-version-check -r requirements-dev.txt
+	{ echo '# Exact versions that the tests last passed with: `make constraints`.'; \
+	  .venv-constraints/bin/python -m pip freeze; } > constraints.tmp
+	mv constraints.tmp constraints.txt
+	rm -rf .venv-constraints
+
+clean:  ## Removes the environment and caches; runs/ stays.
+	rm -rf $(VENV) .venv-constraints build *.egg-info
+	rm -rf .pytest_cache .mypy_cache .ruff_cache
+	find main.py configs vit_jax tests -name __pycache__ -prune -exec rm -rf {} +
+
+# An empty file in the environment says what was installed into it, and when.
+$(VENV)/.runtime: requirements.txt constraints.txt | $(BIN)/python
+	@echo 'Installing the requirements into $(VENV) (once, some minutes) ...'
+	@$(PIP) -r requirements.txt $(CONSTRAIN)
+	@touch $@
+
+$(VENV)/.dev: requirements.txt requirements-dev.txt constraints.txt | $(BIN)/python
+	@echo 'Installing the requirements and the tools of the tests into $(VENV) ...'
+	@$(PIP) -r requirements-dev.txt $(CONSTRAIN)
+	@touch $(VENV)/.runtime $@
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo 'This project needs Python 3.11 or newer; "$(PYTHON)" is' \
+	    "$$($(PYTHON) --version 2>&1). Name another one with:" \
+	    'make PYTHON=python3.12 $(MAKECMDGOALS)'; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo '"$(PYTHON)" cannot make virtual environments. On Debian and' \
+	    'Ubuntu: sudo apt install python3-venv'; exit 1; }
+	@$(PYTHON) -m venv $(VENV)

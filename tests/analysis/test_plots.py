@@ -1,0 +1,117 @@
+"""The curves show every run and metric, and the legend hides none of them."""
+
+import itertools
+import math
+
+from matplotlib import figure
+from PIL import Image
+import pytest
+
+from vit_jax.analysis import plots
+
+
+def make_rows(*, num_points=20, scale=1.0):
+  rows = []
+  for step in range(1, num_points + 1):
+    rows.append({
+        'step': 10 * step, 'train/loss': scale / step,
+        'train/learning_rate': 1e-3 / step, 'train/accuracy': step / 30})
+    rows.append({
+        'step': 10 * step, 'val/loss': 1.2 * scale / step,
+        'val/accuracy': step / 40})
+  return rows
+
+
+@pytest.fixture
+def saved(monkeypatch):
+  """Figures as they were when saved."""
+  figures = []
+  savefig = figure.Figure.savefig
+
+  def keep(self, *args, **kwargs):
+    savefig(self, *args, **kwargs)
+    figures.append(self)
+
+  monkeypatch.setattr(figure.Figure, 'savefig', keep)
+  return figures
+
+
+def labels(fig):
+  return [text.get_text() for text in fig.legends[0].get_texts()]
+
+
+@pytest.mark.parametrize('num_runs', [1, 3, 5])
+def test_every_run_has_its_own_colour_in_every_panel(
+    num_runs, saved, tmp_path):
+  runs = {f'run {i}': make_rows(scale=1 + i) for i in range(num_runs)}
+  plots.curves(runs, tmp_path / 'curves.png')
+  fig, = saved
+  assert [axes.get_title(loc='left') for axes in fig.axes] == [
+      'Loss', 'Accuracy', 'Learning rate']
+  for axes in fig.axes:
+    assert len({line.get_color() for line in axes.lines}) == num_runs
+  assert labels(fig) == [*runs, 'train', 'val']
+  with Image.open(tmp_path / 'curves.png') as picture:
+    assert picture.width > 1000
+
+
+def test_nothing_is_clipped_and_the_legend_covers_no_panel(saved, tmp_path):
+  runs = {f'quite a long name of a stage {i}': make_rows(scale=10.0 ** i)
+          for i in range(5)}
+  plots.curves(runs, tmp_path / 'curves.png')
+  fig, = saved
+  legend = fig.legends[0].get_window_extent()
+  boxes = [axes.get_tightbbox() for axes in fig.axes]
+  assert not any(legend.overlaps(box) for box in boxes)
+  for box in [legend, *boxes]:
+    assert box.x0 >= 0 and box.x1 <= fig.bbox.width
+    assert box.y0 >= 0 and box.y1 <= fig.bbox.height
+  for one, other in itertools.combinations(boxes, 2):
+    assert not one.overlaps(other)
+
+
+def test_a_run_with_a_single_point_shows_it(saved, tmp_path):
+  plots.curves({'run': make_rows(num_points=1)}, tmp_path / 'curves.png')
+  fig, = saved
+  markers = [line.get_marker() for axes in fig.axes for line in axes.lines]
+  assert markers and all(marker not in ('', 'None') for marker in markers)
+
+
+def test_a_metric_that_no_run_has_gets_no_panel(saved, tmp_path):
+  rows = [{'step': s, 'train/loss': 1 / s, 'val/loss': 2 / s}
+          for s in (1, 2, 3)]
+  plots.curves({'pretrain': rows}, tmp_path / 'curves.png')
+  fig, = saved
+  assert [axes.get_title(loc='left') for axes in fig.axes] == ['Loss']
+
+
+def test_evaluators_of_any_name_are_told_apart(saved, tmp_path):
+  rows = [{'step': 1, 'val/accuracy': 0.5}, {'step': 1, 'real/accuracy': 0.6},
+          {'step': 2, 'val/accuracy': 0.7}, {'step': 2, 'real/accuracy': 0.8}]
+  plots.curves({'run': rows}, tmp_path / 'curves.png')
+  fig, = saved
+  assert labels(fig) == ['run', 'val', 'real']
+  assert len({line.get_marker() for line in fig.axes[0].lines}) == 2
+
+
+def test_a_value_that_is_not_finite_is_left_out(saved, tmp_path):
+  rows = [{'step': 1, 'train/loss': 1.0}, {'step': 2, 'train/loss': math.nan},
+          {'step': 3, 'train/loss': 2.0}]
+  plots.curves({'run': rows}, tmp_path / 'curves.png')
+  fig, = saved
+  assert list(fig.axes[0].lines[0].get_xdata()) == [1, 3]
+
+
+@pytest.mark.parametrize('last,scale', [(0.5, 'linear'), (0.001, 'log')])
+def test_losses_over_decades_are_drawn_on_a_log_scale(
+    last, scale, saved, tmp_path):
+  rows = [{'step': 1, 'train/loss': 1.0}, {'step': 2, 'train/loss': last}]
+  plots.curves({'run': rows}, tmp_path / 'curves.png')
+  fig, = saved
+  assert fig.axes[0].get_yscale() == scale
+
+
+def test_runs_without_figures_are_an_error_that_names_them(tmp_path):
+  with pytest.raises(ValueError, match=r'Nothing to draw.*train/loss.*empty'):
+    plots.curves({'empty': []}, tmp_path / 'curves.png')
+  assert not (tmp_path / 'curves.png').exists()

@@ -1,0 +1,213 @@
+"""The batch at step s is a pure function of (seed, s); nothing is lost."""
+
+import functools
+import itertools
+
+import jax
+import numpy as np
+from PIL import Image
+import pytest
+
+from vit_jax import data
+
+# Random in every way that training may be.
+OPS = [{'op': 'inception_crop'}, {'op': 'flip'}, {'op': 'randaugment'}]
+
+
+@functools.cache
+def _opened(**settings):
+  config = data.parse({'resolution': 8, **settings})
+  return config, data.open_dataset(config)
+
+
+def _config(**settings):
+  return data.parse({'resolution': 8, 'split': 'train[:50]', **settings})
+
+
+def _take(count, config, *, seed=0, batch_size=16, **where):
+  dataset = data.open_dataset(config)
+  batches = data.train_batches(
+      config, dataset, seed=seed, batch_size=batch_size, **where)
+  taken = list(itertools.islice(batches, count))
+  batches.close()
+  return taken
+
+
+def _assert_equal(a, b):
+  assert len(a) == len(b)
+  jax.tree.map(np.testing.assert_array_equal, a, b)
+
+
+def _epochs(batches, num_examples):
+  """Returns a row of bytes for each example drawn, by epoch."""
+  rows = np.concatenate([b['image'].reshape(len(b['image']), -1)
+                         for b in batches])
+  rows = [row.tobytes() for row in rows]
+  return [rows[i:i + num_examples]
+          for i in range(0, len(rows) - num_examples + 1, num_examples)]
+
+
+def test_batches_have_the_abstract_shapes():
+  for source in ('digits', 'shapes'):
+    config = _config(source=source, channels=1, resolution=(8, 12))
+    dataset = data.open_dataset(config)
+    (batch,) = _take(1, config)
+    abstract = data.abstract_batch(config, dataset, 16)
+    assert abstract.keys() == batch.keys()
+    for name, leaf in abstract.items():
+      assert (leaf.shape, leaf.dtype) == (batch[name].shape, batch[name].dtype)
+    assert batch['mask'].tolist() == [1] * 16
+
+
+def test_four_processes_together_read_the_batch_of_one():
+  config = _config(train_ops=OPS)
+  whole = _take(5, config)
+  parts = [_take(5, config, process_index=i, process_count=4)
+           for i in range(4)]
+  joined = [jax.tree.map(lambda *rows: np.concatenate(rows), *step)
+            for step in zip(*parts)]
+  _assert_equal(joined, whole)
+
+
+def test_worker_processes_and_threads_change_nothing():
+  config = _config(train_ops=OPS)
+  whole = _take(5, config)
+  _assert_equal(_take(5, _config(train_ops=OPS, num_workers=2)), whole)
+  _assert_equal(
+      _take(5, _config(train_ops=OPS, num_threads=8, prefetch=9)), whole)
+
+
+@pytest.mark.parametrize('step', [1, 4, 200])
+def test_starting_at_a_step_is_skipping_to_it(step):
+  config = _config(train_ops=OPS)
+  last = _take(step + 1, config, batch_size=4)[-1]
+  (first,) = _take(1, config, batch_size=4, start_step=step)
+  _assert_equal([first], [last])
+
+
+def test_a_late_start_reads_nothing_before_it():
+  config = _config()
+  (batch,) = _take(1, config, start_step=10**9)
+  assert batch['image'].shape == (16, 8, 8, 3)
+
+
+def test_every_epoch_holds_every_example_once_in_an_order_of_its_own():
+  config = _config()
+  dataset = data.open_dataset(config)
+  expected = sorted(np.repeat(dataset[i]['image'], 3, -1).tobytes()
+                    for i in range(50))
+  # 16 does not divide 50: epochs run on into each other without a loss.
+  epochs = _epochs(_take(10, config), 50)
+  assert len(epochs) == 3
+  for epoch in epochs:
+    assert sorted(epoch) == expected
+  assert epochs[0] != epochs[1] != epochs[2] != epochs[0]
+
+
+def test_augmentation_differs_between_epochs_and_seeds():
+  config = _config(source='shapes', resolution=32,
+                   train_ops=[{'op': 'inception_crop'}])
+  epochs = _epochs(_take(10, config), 50)
+  assert not set(epochs[0]) & set(epochs[1])
+  other = _epochs(_take(10, config, seed=1), 50)
+  assert not set(epochs[0]) & set(other[0])
+
+
+@pytest.mark.parametrize('process_count', [1, 2])
+@pytest.mark.parametrize('num_workers', [0, 2])
+def test_evaluation_sees_every_example_once_in_order(
+    process_count, num_workers):
+  config = _config(num_workers=num_workers)
+  dataset = data.open_dataset(config)
+  parts = [list(data.eval_batches(
+      config, dataset, batch_size=16, process_index=i,
+      process_count=process_count)) for i in range(process_count)]
+  assert {len(part) for part in parts} == {4}
+  batches = [jax.tree.map(lambda *rows: np.concatenate(rows), *step)
+             for step in zip(*parts)]
+  masks = np.concatenate([b['mask'] for b in batches])
+  assert masks.tolist() == [1] * 50 + [0] * 14
+  images = np.concatenate([b['image'] for b in batches])
+  labels = np.concatenate([b['label'] for b in batches])
+  for i in range(50):
+    np.testing.assert_array_equal(
+        images[i], np.repeat(dataset[i]['image'], 3, -1))
+    assert labels[i] == dataset[i]['label']
+  assert not images[50:].any() and not labels[50:].any()
+
+
+def test_multi_label_padding_is_a_zero_vector():
+  config = _config(source='shapes', split='test[:3]')
+  dataset = data.open_dataset(config)
+  (batch,) = data.eval_batches(config, dataset, batch_size=4)
+  assert batch['label'].shape == (4, dataset.num_classes)
+  assert batch['label'].sum(1).astype(bool).tolist() == [True] * 3 + [False]
+
+
+@pytest.mark.parametrize('num_workers', [0, 2])
+def test_a_bad_image_is_an_error_that_names_the_file(tmp_path, num_workers):
+  (tmp_path / 'cats').mkdir()
+  pixels = np.random.default_rng(0).integers(
+      0, 256, (6, 9, 9, 3), dtype=np.uint8)
+  for i in range(6):
+    Image.fromarray(pixels[i]).save(tmp_path / 'cats' / f'{i}.png')
+  whole = (tmp_path / 'cats' / '3.png').read_bytes()
+  (tmp_path / 'cats' / '3.png').write_bytes(whole[:len(whole) // 2])
+  config = data.parse({'source': str(tmp_path), 'split': 'train+test',
+                       'num_workers': num_workers})
+  dataset = data.open_dataset(config)
+  with pytest.raises(ValueError, match=r'Example \d of .*cats/3.png'):
+    list(data.eval_batches(config, dataset, batch_size=2))
+  with pytest.raises(ValueError, match='cats/3.png'):
+    list(itertools.islice(data.train_batches(
+        config, dataset, seed=0, batch_size=2), 4))
+
+
+def test_images_of_unequal_size_are_an_error_that_says_to_resize():
+  config = _config(resolution=32, train_ops=[{'op': 'flip'}])
+  with pytest.raises(ValueError, match='8 x 8.*32 x 32.*resize'):
+    _take(1, config)
+
+
+def test_batch_size_must_divide_over_the_processes():
+  config, dataset = _opened()
+  with pytest.raises(ValueError, match='6 does not divide over 4'):
+    data.train_batches(
+        config, dataset, seed=0, batch_size=6, process_count=4)
+
+
+def test_examples_per_class_thins_the_training_split_alone():
+  config = _config(split='train', examples_per_class=3)
+  assert data.open_dataset(config).num_examples == 30
+  assert data.open_dataset(config, split='test').num_examples == 360
+  assert data.open_dataset(config, source='shapes').num_examples == 100_000
+
+
+def test_prepare_is_the_device_side_of_the_section():
+  config, dataset = _opened(mixup=0.4)
+  prepare = data.prepare(
+      config, num_classes=dataset.num_classes, multi_label=False)
+  (batch,) = _take(1, config)
+  trained = jax.jit(functools.partial(prepare, train=True))(
+      batch, jax.random.key(0))
+  assert trained['label'].shape == (16, 10)
+  evaluated = prepare(batch, None, train=False)
+  np.testing.assert_allclose(
+      evaluated['image'], batch['image'] / 127.5 - 1, atol=1e-6)
+
+
+@pytest.mark.parametrize('section,words', [
+    ({'channels': 2}, 'channels must be 1'),
+    ({'mean': [0.1, 0.2]}, 'each of the 3 channels'),
+    ({'std': 0.0}, 'std must be positive'),
+    ({'prefetch': 0}, 'prefetch must be at least 1'),
+    ({'mixup': -1.0}, 'mixup must be at least 0'),
+    ({'examples_per_class': 0}, 'examples_per_class'),
+    ({'resolution': 0}, 'size must be positive'),
+    ({'sauce': 'digits'}, "Did you mean 'source'"),
+    ({'train_ops': [{'op': 'flipp'}]}, "Did you mean 'flip'"),
+    ({'eval_ops': [{'op': 'resize', 'sise': 3}]}, "Did you mean 'size'"),
+])
+def test_wrong_sections_are_named(section, words):
+  with pytest.raises(ValueError, match=words):
+    data.parse(section)

@@ -1,0 +1,85 @@
+"""The drawn data set: pure, disjoint splits, honest labels, visible shapes."""
+
+import numpy as np
+import pytest
+
+from vit_jax.data import shapes
+
+
+def _splits(size=(32, 32), **settings):
+  return shapes.splits(shapes.ShapesConfig(**settings), size=size)
+
+
+def test_an_image_is_a_function_of_seed_and_index():
+  first, again = _splits()['train'][7], _splits(num_examples=8)['train'][7]
+  np.testing.assert_array_equal(first['image'], again['image'])
+  np.testing.assert_array_equal(first['label'], again['label'])
+  for other in (_splits()['train'][8], _splits(seed=1)['train'][7]):
+    assert (first['image'] != other['image']).any()
+
+
+def test_train_and_test_share_no_drawing():
+  both = _splits(num_examples=10**9, num_test_examples=10)
+  keys = {both['test'].key(i) for i in range(10)}
+  assert len(keys) == 10
+  assert both['train'].key(10**9 - 1) not in keys
+  assert both['train'].offset + len(both['train']) <= both['test'].offset
+
+
+@pytest.mark.parametrize('size', [(32, 32), (24, 48), (65, 33), (8, 8)])
+def test_any_size_can_be_drawn(size):
+  example = _splits(size=size)['train'][0]
+  assert example['image'].shape == (*size, 3)
+  assert example['image'].dtype == np.uint8
+
+
+def test_multi_labels_name_kinds_a_colour_and_a_background():
+  source = _splits()['train']
+  labels = np.stack([source.label(i) for i in range(200)])
+  assert labels.shape == (200, len(shapes.CLASS_NAMES))
+  kinds, colours, textures = np.split(
+      labels, np.cumsum([len(shapes.KINDS), len(shapes.COLOURS)]), axis=1)
+  assert set(kinds.sum(1)) <= {1, 2, 3} and kinds.sum(1).max() > 1
+  assert (colours.sum(1) == 1).all() and (textures.sum(1) == 1).all()
+
+
+def test_single_label_is_the_main_shape_of_the_multi_label():
+  multi, single = _splits()['train'], _splits(label='single')['train']
+  for i in range(30):
+    assert multi[i]['label'][single[i]['label']] == 1
+
+
+def test_all_classes_occur():
+  source = _splits()['train']
+  seen = sum(source.label(i) for i in range(1000))
+  assert (seen > 0).all()
+
+
+def test_every_kind_shows_and_no_two_look_alike():
+  # All draws in the middle of their range: each kind as it is meant.
+  def middle(low, high):
+    return (low + high) / 2
+  masks = {}
+  for kind in shapes.KINDS:
+    mask = shapes._mask(kind, (48, 48), middle, scale=0.8, spread=0)
+    assert 0.01 < mask.mean() < 0.6, kind
+    masks[kind] = mask
+  names = [k for k in shapes.KINDS if k not in shapes.RANDOM]
+  for i, a in enumerate(names):
+    for b in names[:i]:
+      assert np.abs(masks[a] - masks[b]).mean() > 0.01, (a, b)
+
+
+def test_the_main_shape_stands_out_from_its_ground():
+  source = _splits(max_others=0)['train']
+  spread = [np.ptp(source[i]['image'].astype(float).mean(-1))
+            for i in range(200)]
+  assert min(spread) > 30
+
+
+@pytest.mark.parametrize('settings,words', [
+    ({'num_examples': 0}, 'must be positive'),
+    ({'max_others': -1}, 'max_others'), ({'seed': -1}, 'seed')])
+def test_wrong_settings_are_named(settings, words):
+  with pytest.raises(ValueError, match=words):
+    shapes.ShapesConfig(**settings)

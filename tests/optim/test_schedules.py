@@ -1,0 +1,150 @@
+"""Schedules at named steps, against the formulas of their docstring."""
+
+import math
+import re
+
+import jax
+import numpy as np
+import pytest
+
+from vit_jax import records
+from vit_jax.optim import schedules
+
+TOTAL = 100
+
+
+def to_steps(duration):
+  return duration.to_steps(
+      batch_size=10, num_examples=100, total_steps=TOTAL)
+
+
+def build(name, peak=2.0, total_steps=TOTAL, **section):
+  config = records.parse(
+      schedules.ScheduleConfig, {'name': name} | section, where='schedule')
+  return schedules.build(
+      config, peak=peak, total_steps=total_steps, to_steps=to_steps)
+
+
+def values(schedule, steps=range(TOTAL + 1)):
+  return np.array([schedule(step) for step in steps])
+
+
+WARMUP = {'steps': 20}
+
+# The factor of the peak t steps after a warm-up of 20, of a run of 100.
+BODIES = {
+    'constant': ({}, lambda t: 1.0),
+    'linear': ({}, lambda t: 1 - t / 80),
+    'linear to a tenth': ({'end': 0.1}, lambda t: 0.1 + 0.9 * (1 - t / 80)),
+    'cosine': ({}, lambda t: 0.5 * (1 + math.cos(math.pi * t / 80))),
+    'cosine to a tenth': (
+        {'end': 0.1},
+        lambda t: 0.1 + 0.45 * (1 + math.cos(math.pi * t / 80))),
+    'rsqrt': ({'timescale': {'steps': 5}}, lambda t: (5 / (t + 5)) ** 0.5),
+    'rsqrt of ten thousand': ({}, lambda t: (10_000 / (t + 10_000)) ** 0.5),
+}
+
+
+@pytest.mark.parametrize('case', BODIES)
+def test_every_step_follows_the_formula(case):
+  section, factor = BODIES[case]
+  got = values(build(case.split()[0], warmup=WARMUP, **section))
+  want = [2.0 * (step / 20 if step < 20 else factor(step - 20))
+          for step in range(TOTAL + 1)]
+  np.testing.assert_allclose(got, want, rtol=2e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize('name, middle, last', [
+    ('constant', 2.0, 2.0), ('linear', 1.0, 0.0), ('cosine', 1.0, 0.0)])
+def test_named_steps(name, middle, last):
+  schedule = build(name, warmup=WARMUP)
+  assert schedule(0) == 0.0
+  assert schedule(1) == pytest.approx(0.1)
+  assert schedule(20) == pytest.approx(2.0)
+  assert schedule(60) == pytest.approx(middle)
+  assert schedule(100) == pytest.approx(last, abs=1e-6)
+
+
+def test_without_warmup_the_first_step_has_the_peak():
+  for name in ('constant', 'linear', 'cosine', 'rsqrt'):
+    assert build(name)(0) == 2.0
+    assert build(name, warmup={'steps': 0})(0) == 2.0
+
+
+def test_nothing_rises_again_after_the_end():
+  for name in ('linear', 'cosine'):
+    assert build(name, end=0.25)(10 * TOTAL) == pytest.approx(0.5)
+  assert build('rsqrt', cooldown={'steps': 10})(10 * TOTAL) == 0.0
+
+
+@pytest.mark.parametrize('name', ['constant', 'rsqrt'])
+def test_cooldown_falls_linearly_to_zero_at_the_end(name):
+  section = {'timescale': {'steps': 5}} if name == 'rsqrt' else {}
+  without = values(build(name, warmup=WARMUP, **section))
+  cooled = values(build(
+      name, warmup=WARMUP, cooldown={'percent': 25}, **section))
+  fall = np.minimum(1.0, (100 - np.arange(101)) / 25)
+  np.testing.assert_allclose(cooled, without * fall, rtol=1e-6)
+  assert cooled[75] == without[75]
+  assert cooled[100] == 0.0
+
+
+def test_durations_are_converted_from_their_unit():
+  for warmup in ({'steps': 20}, {'epochs': 2}, {'examples': 200},
+                 {'percent': 20}):
+    np.testing.assert_array_equal(
+        values(build('cosine', warmup=warmup)),
+        values(build('cosine', warmup={'steps': 20})))
+
+
+def test_compiled_schedule_is_the_same_and_float32():
+  with jax.debug_nans(True):
+    for name, (section, _) in BODIES.items():
+      schedule = build(name.split()[0], warmup=WARMUP, **section)
+      compiled = jax.jit(schedule)
+      for step in (0, 5, 20, 77):
+        got = compiled(np.int32(step))
+        assert got.dtype == np.float32 and got.shape == ()
+        np.testing.assert_allclose(got, schedule(step), rtol=1e-6)
+
+
+def test_run_that_is_all_warmup_rises_to_its_end():
+  for name in ('constant', 'linear', 'cosine', 'rsqrt'):
+    schedule = build(name, warmup={'percent': 100})
+    assert schedule(99) == pytest.approx(2.0 * 0.99)
+
+
+def test_warmup_longer_than_the_run_names_both():
+  with pytest.raises(ValueError, match=re.escape(
+      "optimizer.schedule.warmup is 10,000 steps ({'steps': 10000}), but the "
+      'whole run is 100 steps. Lengthen the run, or write {"percent": ...}')):
+    build('linear', warmup={'steps': 10_000})
+
+
+def test_warmup_and_cooldown_that_overlap_are_an_error_naming_both():
+  with pytest.raises(ValueError, match=re.escape(
+      "optimizer.schedule.warmup is 60 steps ({'percent': 60}) and "
+      "optimizer.schedule.cooldown is 50 steps ({'steps': 50}), but the whole "
+      'run is 100 steps.')):
+    build('rsqrt', warmup={'percent': 60}, cooldown={'steps': 50})
+
+
+@pytest.mark.parametrize('name, section, words', [
+    ('constant', {'end': 0.1}, "the schedule 'constant' has no end; only "
+                               'linear and cosine do.'),
+    ('rsqrt', {'end': 0.1}, "'rsqrt' has no end"),
+    ('cosine', {'timescale': {'steps': 1}}, "'cosine' has no timescale; only "
+                                            'rsqrt'),
+    ('cosine', {'cooldown': {'steps': 1}}, "'cosine' has no cooldown; only "
+                                           'constant and rsqrt do.'),
+    ('linear', {'end': 1.5}, 'end is a fraction of the peak, from 0 to 1; got '
+                             '1.5.'),
+    ('rsqrt', {'timescale': {'steps': 0}}, 'timescale must be at least one '
+                                           'step, but is 0.'),
+    ('cosin', {}, "schedule.name is 'cosin'. Did you mean 'cosine'?"),
+    ('cosine', {'warmup': 10}, 'schedule.warmup must be a duration with its '
+                               'unit'),
+])
+def test_wrong_sections_are_errors(name, section, words):
+  with pytest.raises(ValueError, match=re.escape(words)):
+    build(name, **section)

@@ -1,0 +1,166 @@
+"""The layer table of ARCHITECTURE.md: who may import whom.
+
+Nothing is imported here; the files are read.
+"""
+
+import ast
+import pathlib
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[1]
+
+# Each row may import the rows above it. Within a row, a name may import itself
+# and nothing beside it; rows of ORDERED hold a chain, where the later name may
+# import the earlier.
+LAYERS = (
+    ('types', 'tree', 'records'),
+    ('models', 'data', 'optim', 'parallel', 'losses', 'metrics', 'interop',
+     'analysis'),
+    ('objectives', 'training', 'checkpoints', 'evals', 'dedup'),
+    ('config', 'experiment', 'run'),
+    ('commands', '__init__'),
+    ('main',),
+)
+ORDERED = ('config', 'experiment', 'run')
+
+# Rooms that anything would fit in.
+FORBIDDEN_NAMES = ('utils', 'util', 'helpers', 'helper', 'base', 'common', 'v2')
+# They take seconds to import, and no run needs them.
+HEAVY = ('tensorflow', 'torch')
+
+
+def module_of(path):
+  """Returns vit_jax/models/vit.py as ('vit_jax', 'models', 'vit')."""
+  parts = path.relative_to(ROOT).with_suffix('').parts
+  return parts[:-1] if parts[-1] == '__init__' else parts
+
+
+def all_modules():
+  return {module_of(path) for path in (ROOT / 'vit_jax').rglob('*.py')}
+
+
+def sources():
+  paths = sorted((ROOT / 'vit_jax').rglob('*.py'))
+  return paths + [path for path in [ROOT / 'main.py'] if path.exists()]
+
+
+def imports(tree, *, package=(), modules=frozenset()):
+  """Returns the modules a file imports, as tuples of names.
+
+  Args:
+    tree: the parsed file, or a part of it.
+    package: package of the file, for relative imports.
+    modules: our modules: `from package import module` names the module.
+  """
+  found = set()
+  for node in ast.walk(tree):
+    if isinstance(node, ast.Import):
+      found |= {tuple(alias.name.split('.')) for alias in node.names}
+    elif isinstance(node, ast.ImportFrom):
+      start = package[:len(package) - node.level + 1] if node.level else ()
+      origin = (*start, *(node.module.split('.') if node.module else ()))
+      for alias in node.names:
+        whole = (*origin, alias.name)
+        found.add(whole if whole in modules else origin)
+  return found
+
+
+def unit(module):
+  """Returns what a layer's row calls a module: its first name in vit_jax."""
+  if module == ('main',):
+    return 'main'
+  return module[1] if len(module) > 1 else '__init__'
+
+
+def layer(name):
+  row = next((i for i, names in enumerate(LAYERS) if name in names), None)
+  assert row is not None, (
+      f'{name!r} stands in no layer: give it a place in ARCHITECTURE.md and '
+      'in LAYERS.')
+  return row
+
+
+def may_import(importer, imported):
+  """Says whether one module of ours may import another."""
+  above, below = unit(importer), unit(imported)
+  if above == below == 'commands':
+    # Commands never each other; `commands/__init__` may gather them.
+    return importer == imported or len(importer) == 2 or len(imported) == 2
+  if above == below:
+    return True
+  if layer(above) == layer(below):
+    return above in ORDERED and ORDERED.index(below) < ORDERED.index(above)
+  return layer(above) > layer(below)
+
+
+def violations(importer, tree, modules):
+  package = importer
+  ours = {module for module in imports(tree, package=package, modules=modules)
+          if module[0] == 'vit_jax'}
+  return sorted('.'.join(module) for module in ours
+                if not may_import(importer, module))
+
+
+@pytest.mark.parametrize(
+    'path', sources(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_module_imports_only_from_the_layers_below(path):
+  tree = ast.parse(path.read_text())
+  assert not violations(module_of(path), tree, all_modules())
+
+
+@pytest.mark.parametrize('importer,line,allowed', [
+    ('vit_jax.models.vit', 'from vit_jax import tree', True),
+    ('vit_jax.models.vit', 'from vit_jax.models import embed', True),
+    ('vit_jax.models.vit', 'from vit_jax import losses', False),
+    ('vit_jax.models.vit', 'import vit_jax.data.pipeline', False),
+    ('vit_jax.tree', 'from vit_jax.training import step', False),
+    ('vit_jax.training.step', 'def f():\n  from vit_jax import evals', False),
+    ('vit_jax.experiment', 'from vit_jax import config', True),
+    ('vit_jax.config', 'from vit_jax import experiment', False),
+    ('vit_jax.commands.train', 'from vit_jax import experiment', True),
+    ('vit_jax.commands.train', 'from vit_jax.commands import doctor', False),
+    ('vit_jax.tree', 'from vit_jax import __version__', False),
+    ('main', 'from vit_jax.commands import doctor', True),
+])
+def test_the_rule_tells_right_from_wrong(importer, line, allowed):
+  modules = {tuple(name.split('.')) for name in (
+      'vit_jax', 'vit_jax.tree', 'vit_jax.losses', 'vit_jax.models',
+      'vit_jax.models.embed', 'vit_jax.data', 'vit_jax.data.pipeline',
+      'vit_jax.training', 'vit_jax.training.step', 'vit_jax.evals',
+      'vit_jax.config', 'vit_jax.experiment', 'vit_jax.commands',
+      'vit_jax.commands.doctor')}
+  found = violations(tuple(importer.split('.')), ast.parse(line), modules)
+  assert (not found) == allowed
+
+
+@pytest.mark.parametrize('path', sorted((ROOT / 'configs').glob('**/*.py')),
+                         ids=lambda path: path.name)
+def test_a_config_is_plain_data(path):
+  roots = {module[0] for module in imports(ast.parse(path.read_text()))}
+  assert roots <= {'ml_collections', 'configs'}
+
+
+def at_start(tree):
+  """Returns the file without its functions: what runs when it is imported."""
+  class RemoveFunctions(ast.NodeTransformer):
+
+    def visit_FunctionDef(self, node):
+      return None
+
+    visit_AsyncFunctionDef = visit_FunctionDef
+
+  return RemoveFunctions().visit(tree)
+
+
+@pytest.mark.parametrize(
+    'path', sources(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_nothing_heavy_is_imported_at_the_start(path):
+  roots = {module[0] for module in imports(at_start(ast.parse(
+      path.read_text()))) if module}
+  assert not roots & set(HEAVY)
+
+
+def test_no_room_is_called_after_nothing():
+  names = {name for path in sources() for name in module_of(path)}
+  assert not names & set(FORBIDDEN_NAMES)

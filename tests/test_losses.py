@@ -1,0 +1,143 @@
+"""Losses against formulas in float64 NumPy."""
+
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from vit_jax import losses
+
+RNG = np.random.default_rng(0)
+LOGITS = RNG.normal(size=(6, 5)) * 3
+INDICES = np.array([0, 4, 2, 2, 1, 3])
+ONE_HOT = np.eye(5)[INDICES]
+SOFT = RNG.dirichlet(np.ones(5), size=6)
+KHOT = (RNG.random((6, 5)) < 0.4).astype(np.float64)
+
+LOSSES = (losses.softmax_cross_entropy, losses.sigmoid_cross_entropy)
+
+
+def softmax_formula(logits, targets):
+  probabilities = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+  return -(targets * np.log(probabilities)).sum(-1)
+
+
+def sigmoid_formula(logits, targets):
+  p = 1 / (1 + np.exp(-logits))
+  return -(targets * np.log(p) + (1 - targets) * np.log(1 - p)).sum(-1)
+
+
+FORMULAS = dict(zip(LOSSES, (softmax_formula, sigmoid_formula)))
+
+
+def f32(values):
+  return jnp.asarray(values, jnp.float32)
+
+
+@pytest.mark.parametrize('loss', LOSSES)
+@pytest.mark.parametrize('targets', [ONE_HOT, SOFT, KHOT])
+@pytest.mark.parametrize('smoothing', [0.0, 0.1])
+def test_loss_of_labels_per_class_is_the_formula(loss, targets, smoothing):
+  got = loss(f32(LOGITS), f32(targets), label_smoothing=smoothing)
+  smooth = (1 - smoothing) * targets + smoothing / 5
+  np.testing.assert_allclose(got, FORMULAS[loss](LOGITS, smooth), rtol=1e-5)
+
+
+@pytest.mark.parametrize('loss', LOSSES)
+@pytest.mark.parametrize('smoothing', [0.0, 0.3])
+@pytest.mark.parametrize('dtype', [jnp.int32, jnp.uint8])
+def test_class_indices_are_one_hot_labels(loss, smoothing, dtype):
+  got = loss(f32(LOGITS), jnp.asarray(INDICES, dtype),
+             label_smoothing=smoothing)
+  smooth = (1 - smoothing) * ONE_HOT + smoothing / 5
+  np.testing.assert_allclose(got, FORMULAS[loss](LOGITS, smooth), rtol=1e-5)
+
+
+@pytest.mark.parametrize('loss', LOSSES)
+def test_khot_labels_may_be_integers(loss):
+  np.testing.assert_array_equal(
+      loss(f32(LOGITS), jnp.asarray(KHOT, jnp.uint8)),
+      loss(f32(LOGITS), f32(KHOT)))
+
+
+def test_uniform_logits_cost_the_logarithm_of_the_classes():
+  zeros = jnp.zeros((1, 1000))
+  label = jnp.array([7])
+  assert losses.softmax_cross_entropy(zeros, label)[0] == pytest.approx(
+      np.log(1000))
+  # A thousand coins, each worth log 2: a sum, not a mean.
+  assert losses.sigmoid_cross_entropy(zeros, label)[0] == pytest.approx(
+      1000 * np.log(2))
+
+
+@pytest.mark.parametrize('loss', LOSSES)
+def test_loss_is_float32_whatever_the_logits(loss):
+  half = jnp.asarray(LOGITS, jnp.bfloat16)
+  got = loss(half, jnp.asarray(INDICES))
+  assert got.dtype == jnp.float32
+  np.testing.assert_array_equal(
+      got, loss(half.astype(jnp.float32), jnp.asarray(INDICES)))
+
+
+@pytest.mark.parametrize('loss', LOSSES)
+def test_large_logits_do_not_overflow(loss):
+  logits = f32([[1e4, -1e4], [-1e4, 1e4]])
+  value, grad = jax.value_and_grad(
+      lambda x: loss(x, jnp.array([0, 0])).sum())(logits)
+  assert value == pytest.approx(2e4)
+  assert jnp.isfinite(grad).all()
+
+
+def test_gradients_are_the_difference_of_prediction_and_target():
+  grad = jax.grad(
+      lambda x: losses.softmax_cross_entropy(x, f32(SOFT)).sum())(f32(LOGITS))
+  softmax = np.exp(LOGITS) / np.exp(LOGITS).sum(-1, keepdims=True)
+  np.testing.assert_allclose(grad, softmax - SOFT, atol=1e-5)
+  grad = jax.grad(
+      lambda x: losses.sigmoid_cross_entropy(x, f32(KHOT)).sum())(f32(LOGITS))
+  np.testing.assert_allclose(grad, 1 / (1 + np.exp(-LOGITS)) - KHOT, atol=1e-5)
+
+
+@pytest.mark.parametrize('loss', LOSSES)
+@pytest.mark.parametrize('wrong', [-1, 5, 1000])
+def test_class_that_does_not_exist_gives_nan_in_its_row_alone(loss, wrong):
+  labels = jnp.asarray(INDICES).at[1].set(wrong)
+  got = loss(f32(LOGITS), labels, label_smoothing=0.1)
+  np.testing.assert_array_equal(
+      jnp.isnan(got), [False, True, False, False, False, False])
+
+
+@pytest.mark.parametrize('loss', LOSSES)
+def test_masked_row_with_a_wrong_label_leaves_no_gradient(loss):
+  mask = jnp.array([1, 0, 1, 1, 1, 1])
+  labels = jnp.asarray(INDICES).at[1].set(-1)
+  grad = jax.grad(lambda x: jnp.where(mask, loss(x, labels), 0.0).sum())(
+      f32(LOGITS))
+  assert jnp.isfinite(grad).all()
+  np.testing.assert_array_equal(grad[1], np.zeros(5))
+  assert (grad[0] != 0).any()
+
+
+@pytest.mark.parametrize('loss', LOSSES)
+def test_compiled_loss_is_the_same(loss):
+  np.testing.assert_allclose(
+      jax.jit(loss)(f32(LOGITS), jnp.asarray(INDICES)),
+      loss(f32(LOGITS), jnp.asarray(INDICES)), rtol=1e-6)
+
+
+@pytest.mark.parametrize('loss', LOSSES)
+@pytest.mark.parametrize('smoothing', [-0.1, 1.0])
+def test_smoothing_out_of_range_is_an_error(loss, smoothing):
+  with pytest.raises(ValueError, match=re.escape(
+      f'label_smoothing must be at least 0 and below 1, but is {smoothing}.')):
+    loss(f32(LOGITS), jnp.asarray(INDICES), label_smoothing=smoothing)
+
+
+def test_labels_of_another_size_are_told_what_fits():
+  # Below the annotations, which catch this first while the tests run.
+  with pytest.raises(ValueError, match=re.escape(
+      'Labels of shape (6, 4) do not fit logits of shape (6, 5). Give class '
+      'indices (6,), or a value per class (6, 5).')):
+    losses._targets(jnp.zeros((6, 4)), (6, 5), 0.0)

@@ -1,0 +1,214 @@
+"""Metrics: merged as cut, blind to padding, right about ties."""
+
+import re
+
+import clu.metrics
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from vit_jax import metrics
+
+RNG = np.random.default_rng(0)
+LOGITS = RNG.normal(size=(40, 7)).astype(np.float32)
+LABELS = RNG.integers(0, 7, size=40)
+
+
+def mean(values, mask=None):
+  mask = None if mask is None else jnp.asarray(mask)
+  return metrics.Mean.from_model_output(jnp.asarray(values), mask)
+
+
+# The mean.
+
+
+@pytest.mark.parametrize('cuts', [(), (1,), (13, 20), (0, 5, 5, 39)])
+def test_merged_over_any_cuts_equals_the_whole(cuts):
+  values = RNG.normal(size=40).astype(np.float32)
+  merged = metrics.Mean.empty()
+  for part in np.split(values, cuts):
+    merged = merged.merge(mean(part))
+  assert merged.count == 40
+  np.testing.assert_allclose(
+      merged.compute(), values.astype(np.float64).mean(), rtol=1e-5)
+
+
+@pytest.mark.parametrize('padding', [0.0, 1e30, np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize('dtype', [np.float32, np.int32, np.uint8, bool])
+def test_padding_does_not_change_the_mean(padding, dtype):
+  got = mean(np.array([1.0, 2.0, 6.0, padding, padding], np.float32),
+             np.array([1, 1, 1, 0, 0], dtype))
+  assert got.count == 3
+  assert got.total == 9.0
+  assert got.compute() == 3.0
+
+
+def test_batch_that_is_all_padding_adds_nothing():
+  got = mean(np.array([2.0], np.float32)).merge(
+      mean(np.array([np.nan], np.float32), np.array([0])))
+  assert (got.total, got.count) == (2.0, 1)
+
+
+def test_nan_of_a_real_example_shows():
+  assert jnp.isnan(mean(np.array([1.0, np.nan], np.float32)).compute())
+
+
+def test_mean_of_nothing_is_nan_not_zero():
+  nothing = mean(np.array([2.0], np.float32), np.array([0]))
+  for got in (metrics.Mean.empty(), nothing):
+    assert (got.total, got.count) == (0.0, 0)
+    assert jnp.isnan(got.compute())
+
+
+def test_empty_changes_nothing():
+  one = mean(np.array([1.0, 2.0], np.float32))
+  for merged in (one.merge(metrics.Mean.empty()),
+                 metrics.Mean.empty().merge(one)):
+    assert (merged.total, merged.count) == (one.total, one.count)
+
+
+@pytest.mark.parametrize('dtype', [jnp.bfloat16, jnp.float32, jnp.int32, bool])
+def test_sums_are_float32_and_counts_int32_whatever_the_values(dtype):
+  for got in (mean(jnp.ones(3, dtype)), metrics.Mean.empty()):
+    assert got.total.dtype == jnp.float32
+    assert got.count.dtype == jnp.int32
+    assert got.total.shape == got.count.shape == ()
+
+
+def test_bfloat16_values_are_summed_exactly():
+  # In bfloat16 the sum would stop at 256.
+  got = mean(jnp.ones(1_000, jnp.bfloat16))
+  assert got.total == 1_000.0
+
+
+def test_mean_compiles_and_can_be_carried_through_a_loop():
+  values = RNG.normal(size=(5, 8)).astype(np.float32)
+
+  @jax.jit
+  def run(values):
+    def body(state, row):
+      return state.merge(metrics.Mean.from_model_output(row)), None
+    return jax.lax.scan(body, metrics.Mean.empty(), values)[0]
+
+  assert run(values).count == 40
+  np.testing.assert_allclose(run(values).compute(), values.mean(), rtol=1e-5)
+
+
+def test_mean_is_a_tree_of_anything():
+  names = jax.tree.map(lambda leaf: str(leaf.dtype), metrics.Mean.empty())
+  assert (names.total, names.count) == ('float32', 'int32')
+  assert jax.eval_shape(metrics.Mean.empty).total.shape == ()
+
+
+def test_mean_works_in_a_clu_collection():
+  collection = clu.metrics.Collection.create(
+      loss=metrics.Mean.from_output('loss'))
+  got = collection.single_from_model_output(
+      loss=jnp.array([1.0, 3.0, jnp.nan]), mask=jnp.array([1, 1, 0]))
+  assert got.compute() == {'loss': 2.0}
+
+
+def test_mean_over_eight_devices_is_the_mean():
+  mesh = jax.make_mesh((8,), ('data',))
+  sharding = jax.sharding.NamedSharding(
+      mesh, jax.sharding.PartitionSpec('data'))
+  values = np.arange(16, dtype=np.float32)
+  mask = np.arange(16) < 11
+  got = jax.jit(metrics.Mean.from_model_output)(
+      jax.device_put(values, sharding), jax.device_put(mask, sharding))
+  assert (got.total, got.count) == (values[:11].sum(), 11)
+
+
+# Top k.
+
+
+@pytest.mark.parametrize('k', [1, 2, 5, 7])
+def test_top_k_is_membership_in_the_sorted_first_k(k):
+  order = np.argsort(-LOGITS, axis=-1, kind='stable')[:, :k]
+  want = [label in row for label, row in zip(LABELS, order)]
+  got = metrics.top_k_correct(jnp.asarray(LOGITS), jnp.asarray(LABELS), k=k)
+  assert got.dtype == jnp.float32
+  np.testing.assert_array_equal(got, want)
+
+
+def test_default_is_accuracy():
+  got = metrics.top_k_correct(jnp.asarray(LOGITS), jnp.asarray(LABELS))
+  np.testing.assert_array_equal(got, LOGITS.argmax(-1) == LABELS)
+
+
+@pytest.mark.parametrize('k', [1, 3])
+def test_equal_logits_are_right_by_chance(k):
+  # A head initialised with zeros must not score 100 %.
+  got = metrics.top_k_correct(jnp.zeros((10, 10)), jnp.arange(10), k=k)
+  assert got.sum() == k
+  np.testing.assert_array_equal(got[:k], np.ones(k))
+
+
+def test_soft_labels_count_by_their_highest_class():
+  soft = jnp.array([[0.7, 0.3, 0.0], [0.2, 0.3, 0.5]])
+  logits = jnp.array([[1.0, 2.0, 0.0], [0.0, 0.0, 1.0]])
+  np.testing.assert_array_equal(
+      metrics.top_k_correct(logits, soft), [0.0, 1.0])
+  np.testing.assert_array_equal(
+      metrics.top_k_correct(logits, soft, k=2), [1.0, 1.0])
+
+
+def test_half_precision_logits_are_ranked():
+  logits = jnp.asarray(LOGITS, jnp.bfloat16)
+  np.testing.assert_array_equal(
+      metrics.top_k_correct(logits, jnp.asarray(LABELS), k=3),
+      metrics.top_k_correct(
+          logits.astype(jnp.float32), jnp.asarray(LABELS), k=3))
+
+
+def test_row_with_nan_is_wrong():
+  # Else the argmax of NaN, 0, would make class 0 right.
+  logits = jnp.full((2, 3), jnp.nan).at[1].set(jnp.array([1.0, 0.0, 0.0]))
+  khot = jnp.array([[1, 1, 1], [1, 0, 0]])
+  np.testing.assert_array_equal(
+      metrics.top_k_correct(logits, jnp.array([0, 0])), [0.0, 1.0])
+  np.testing.assert_array_equal(
+      metrics.top_k_correct(logits, jnp.array([0, 0]), k=3), [0.0, 1.0])
+  np.testing.assert_array_equal(
+      metrics.precision_at_1(logits, khot), [0.0, 1.0])
+
+
+def test_label_that_is_no_class_is_wrong():
+  logits = jnp.eye(3)
+  np.testing.assert_array_equal(
+      metrics.top_k_correct(logits, jnp.array([-1, 3, 2]), k=3),
+      [0.0, 0.0, 1.0])
+
+
+@pytest.mark.parametrize('k', [0, 4])
+def test_k_beyond_the_classes_is_an_error(k):
+  with pytest.raises(ValueError, match=re.escape(
+      f'Top-{k} accuracy needs k from 1 to the number of classes, which is 3. '
+      'Leave this metric out.')):
+    metrics.top_k_correct(jnp.eye(3), jnp.arange(3), k=k)
+
+
+# Labels with several classes.
+
+
+def test_precision_at_1_is_whether_the_top_class_is_among_the_true():
+  logits = jnp.array([[3.0, 1.0, 2.0]] * 4)
+  khot = jnp.array([[1, 0, 1], [0, 1, 1], [0, 0, 0], [1, 1, 1]], jnp.uint8)
+  np.testing.assert_array_equal(
+      metrics.precision_at_1(logits, khot), [1.0, 0.0, 0.0, 1.0])
+
+
+def test_precision_at_1_of_one_class_is_accuracy():
+  one_hot = jnp.asarray(np.eye(7, dtype=np.float32)[LABELS])
+  np.testing.assert_array_equal(
+      metrics.precision_at_1(jnp.asarray(LOGITS), one_hot),
+      metrics.top_k_correct(jnp.asarray(LOGITS), jnp.asarray(LABELS)))
+
+
+def test_functions_compile():
+  logits, labels = jnp.asarray(LOGITS), jnp.asarray(LABELS)
+  compiled = jax.jit(metrics.top_k_correct, static_argnames='k')
+  np.testing.assert_array_equal(
+      compiled(logits, labels, k=5), metrics.top_k_correct(
+          logits, labels, k=5))

@@ -1,0 +1,141 @@
+"""Parameter trees by name."""
+
+import re
+from typing import NamedTuple
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+import pytest
+
+from vit_jax import tree
+
+
+class Pair(NamedTuple):
+  mu: dict
+  nu: dict
+
+
+@flax.struct.dataclass
+class State:
+  step: jax.Array
+  params: dict
+
+
+def shape(*sizes, dtype=jnp.float32):
+  return jax.ShapeDtypeStruct(sizes, dtype)
+
+
+PARAMS = {
+    'encoder': {'mlp': {'kernel': shape(2, 3, 4), 'bias': shape(2, 4)}},
+    'head': {'kernel': shape(4, 5), 'bias': shape(5)},
+}
+NAMES = ['encoder/mlp/bias', 'encoder/mlp/kernel', 'head/bias', 'head/kernel']
+
+
+def test_names_are_paths_in_the_order_of_the_leaves():
+  flat = tree.flatten(PARAMS)
+  assert list(flat) == NAMES
+  assert list(flat.values()) == jax.tree.leaves(PARAMS)
+
+
+def test_names_go_through_tuples_dataclasses_and_lists():
+  state = (Pair({'a': 1}, {'a': 2}), [State(3, {'b': {'c': 4}})])
+  assert tree.flatten(state) == {
+      '0/mu/a': 1, '0/nu/a': 2, '1/0/step': 3, '1/0/params/b/c': 4}
+
+
+def test_unflatten_undoes_flatten():
+  assert tree.unflatten(tree.flatten(PARAMS)) == PARAMS
+  assert tree.unflatten({}) == {}
+
+
+@pytest.mark.parametrize('names', [('a', 'a/b'), ('a/b', 'a'),
+                                   ('x/a', 'x/a/b/c')])
+def test_leaf_that_is_also_a_folder_is_an_error(names):
+  with pytest.raises(ValueError, match='is a leaf, but'):
+    tree.unflatten(dict.fromkeys(names, 1))
+
+
+def test_similar_beginnings_are_not_the_same_folder():
+  assert tree.unflatten({'a': 1, 'ab/c': 2}) == {'a': 1, 'ab': {'c': 2}}
+
+
+def test_map_with_name_gives_name_and_leaves():
+  got = tree.map_with_name(
+      lambda name, a, b: (name, a + b), {'x': {'y': 1}}, {'x': {'y': 2}})
+  assert got == {'x': {'y': ('x/y', 3)}}
+
+
+def rules(pairs, default=0):
+  return tree.flatten(
+      tree.map_rules(PARAMS, pairs, default=default, where='rules'))
+
+
+def test_first_rule_that_matches_the_whole_name_counts():
+  got = rules([('head/kernel', 3), ('.*/kernel', 2), ('head/.*', 1)])
+  assert got == dict(zip(NAMES, [0, 2, 1, 3]))
+
+
+def test_rules_match_whole_names_only():
+  with pytest.raises(ValueError, match="'head' matches no parameter"):
+    rules([('head', 1)])
+
+
+def test_no_rules_give_the_default_everywhere():
+  assert rules([], default=7) == dict.fromkeys(NAMES, 7)
+
+
+def test_rule_that_matches_nothing_is_an_error_that_lists_the_names():
+  words = "rules: the rule 'haed/.*' matches no parameter. Parameters: " + (
+      ', '.join(NAMES))
+  with pytest.raises(ValueError, match=re.escape(words)):
+    rules([('.*', 1), ('haed/.*', 2)])
+
+
+def test_rule_behind_a_wider_one_is_an_error():
+  words = ("rules: the rule 'head/.*' only matches parameters that an earlier "
+           'rule takes.')
+  with pytest.raises(ValueError, match=re.escape(words)):
+    rules([('.*', 1), ('head/.*', 2)])
+
+
+def test_bad_regular_expression_is_named():
+  with pytest.raises(
+      ValueError, match=r"rules: '\*head' is not a regular expression"):
+    rules([('*head', 1)])
+
+
+def test_value_of_a_rule_may_be_none():
+  whole = tree.map_rules(
+      PARAMS, [('.*kernel', None)], default='x', where='rules')
+  assert whole['head'] == {'kernel': None, 'bias': 'x'}
+
+
+def test_sizes_count_elements_and_bytes():
+  sizes = {'a': shape(2, 3), 'b': shape(dtype=jnp.int32),
+           'c': shape(5, dtype=jnp.bfloat16), 'd': shape(0, 4)}
+  assert tree.num_elements(sizes) == 6 + 1 + 5 + 0
+  assert tree.num_bytes(sizes) == 24 + 4 + 10 + 0
+  assert tree.num_elements({}) == tree.num_bytes({}) == 0
+
+
+def test_sizes_beyond_32_bits_are_exact():
+  big = {'a': shape(70_000, 70_000), 'b': shape(1)}
+  assert tree.num_elements(big) == 4_900_000_001
+  assert tree.num_bytes(big) == 19_600_000_004
+
+
+def test_equal_trees_have_no_differences():
+  arrays = jax.tree.map(lambda s: jnp.zeros(s.shape), PARAMS)
+  assert tree.differences(PARAMS, arrays) == []
+
+
+def test_differences_name_what_is_missing_unexpected_and_of_another_shape():
+  found = {'encoder': {'mlp': PARAMS['encoder']['mlp'], 'new': shape(1)},
+           'head': {'kernel': shape(4, 10)}}
+  assert tree.differences(PARAMS, found) == [
+      'encoder/new: expected nothing, found (1,)',
+      'head/bias: expected (5,), found nothing',
+      'head/kernel: expected (4, 5), found (4, 10)',
+  ]

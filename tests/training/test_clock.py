@@ -1,0 +1,101 @@
+"""Speed and device time, with a clock that the test moves by hand."""
+
+import pytest
+
+from vit_jax.training import clock as clock_lib
+
+
+class Time:
+  """A source of time that stands still until told otherwise."""
+
+  def __init__(self):
+    self.secs = 1000.0
+
+  def __call__(self):
+    return self.secs
+
+  def sleep(self, secs):
+    self.secs += secs
+
+
+@pytest.fixture
+def time():
+  return Time()
+
+
+def test_speed_is_images_over_seconds_of_the_interval(time):
+  clock = clock_lib.Clock(devices=1, now=time)
+  time.sleep(4)
+  assert clock.interval(images=100).images_per_sec == 25
+  time.sleep(2)
+  assert clock.interval(images=100).images_per_sec == 50
+
+
+def test_a_pause_leaves_the_speed_alone_and_counts_as_device_time(time):
+  clock = clock_lib.Clock(devices=8, now=time)
+  time.sleep(4)
+  with clock.paused():
+    time.sleep(60)
+  interval = clock.interval(images=100)
+  assert (interval.images_per_sec, interval.secs) == (25, 4)
+  assert clock.device_secs == 8 * 64
+
+
+def test_a_pause_within_a_pause_counts_once(time):
+  clock = clock_lib.Clock(devices=1, now=time)
+  time.sleep(10)
+  with clock.paused():
+    time.sleep(5)
+    with clock.paused():
+      time.sleep(5)
+  assert clock.interval(images=10).secs == 10
+
+
+def test_a_pause_ends_when_its_block_fails(time):
+  clock = clock_lib.Clock(devices=1, now=time)
+  with pytest.raises(KeyboardInterrupt), clock.paused():
+    time.sleep(5)
+    raise KeyboardInterrupt
+  time.sleep(2)
+  assert clock.interval(images=4).images_per_sec == 2
+
+
+def test_waiting_is_a_share_of_the_time_that_was_not_paused(time):
+  clock = clock_lib.Clock(devices=1, now=time)
+  with clock.waiting():
+    time.sleep(1)
+  time.sleep(3)
+  with clock.paused():
+    time.sleep(96)
+  assert clock.interval(images=1).wait_share == 0.25
+  time.sleep(1)
+  assert clock.interval(images=1).wait_share == 0
+
+
+def test_device_time_goes_on_from_what_was_restored(time):
+  first = clock_lib.Clock(devices=8, now=time)
+  time.sleep(450)
+  assert first.device_hours == 1
+  second = clock_lib.Clock(
+      devices=4, device_secs=first.device_secs, now=time)
+  time.sleep(900)
+  assert second.device_hours == 2
+
+
+def test_device_time_runs_on_over_intervals(time):
+  clock = clock_lib.Clock(devices=2, now=time)
+  for _ in range(3):
+    time.sleep(5)
+    clock.interval(images=1)
+  assert clock.device_secs == 30
+
+
+def test_an_interval_without_time_has_no_speed(time):
+  clock = clock_lib.Clock(devices=1, now=time)
+  interval = clock.interval(images=10)
+  assert (interval.images_per_sec, interval.wait_share) == (0, 0)
+
+
+def test_the_default_source_moves_forward():
+  clock = clock_lib.Clock(devices=1)
+  assert clock.device_secs <= clock.device_secs

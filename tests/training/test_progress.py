@@ -1,0 +1,110 @@
+"""The bar in a terminal, the lines without one, and the tables in both."""
+
+import io
+import re
+
+import pytest
+import rich.console
+
+from vit_jax.training import progress as progress_lib
+
+
+def make_console(*, terminal, width=80):
+  return rich.console.Console(
+      file=io.StringIO(), force_terminal=terminal, width=width,
+      color_system=None, legacy_windows=False, _environ={})
+
+
+def text_of(console):
+  return console.file.getvalue()
+
+
+def test_without_a_terminal_each_update_is_one_plain_line():
+  console = make_console(terminal=False)
+  with progress_lib.Progress(
+      1000, title='pretrain', console=console) as progress:
+    progress.update(10, loss=2.3456, images_per_sec=812.4)
+    progress.update(1000, loss=0.0123, images_per_sec=14210)
+  first, last = text_of(console).splitlines()
+  assert re.fullmatch(
+      r'pretrain  10/1,000  loss 2\.35  images/s 812  [\d:]+ left', first)
+  assert last == 'pretrain  1,000/1,000  loss 0.0123  images/s 14,210'
+  assert '\033' not in text_of(console)
+
+
+def test_a_long_line_is_not_wrapped_where_there_is_no_terminal():
+  console = make_console(terminal=False)
+  with progress_lib.Progress(10, console=console) as progress:
+    progress.print('word ' * 40)
+  assert len(text_of(console).splitlines()) == 1
+
+
+def test_brackets_are_text_and_not_markup():
+  console = make_console(terminal=False)
+  with progress_lib.Progress(10, console=console) as progress:
+    progress.print('kernel [768, 3072] [/b]')
+  assert text_of(console) == 'kernel [768, 3072] [/b]\n'
+
+
+@pytest.mark.parametrize('width', [80, 120])
+def test_in_a_terminal_the_bar_fits_on_one_line(width):
+  console = make_console(terminal=True, width=width)
+  with progress_lib.Progress(
+      1_039_800, start_step=1000, title='finetune', console=console
+  ) as progress:
+    progress.update(1500, loss=2.3456, images_per_sec=14210)
+    progress.print('evaluated: accuracy 0.91')
+  plain = re.sub(r'\033\[[\d;?]*[A-Za-z]', '', text_of(console))
+  shown = re.split(r'[\r\n]+', plain)
+  assert 'evaluated: accuracy 0.91' in [line.strip() for line in shown]
+  bars = [line for line in shown if 'finetune' in line]
+  assert bars and max(map(len, bars)) <= width
+  assert '1,500/1,039,800  loss 2.35  images/s 14,210' in bars[-1]
+
+
+def test_the_time_left_counts_from_the_step_resumed_from(monkeypatch):
+  now = [100.0]
+  monkeypatch.setattr(progress_lib.time, 'monotonic', lambda: now[0])
+  console = make_console(terminal=False)
+  with progress_lib.Progress(1000, start_step=900, console=console) as progress:
+    now[0] += 10
+    progress.update(950)
+  assert text_of(console) == '950/1,000  0:10 left\n'
+
+
+def test_an_inactive_process_shows_nothing():
+  console = make_console(terminal=True)
+  with progress_lib.Progress(10, console=console, active=False) as progress:
+    progress.update(1, loss=1.0)
+    progress.print('text')
+  assert text_of(console) == ''
+
+
+@pytest.mark.parametrize('value,expected', [
+    (0, '0.00'), (0.03124, '0.0312'), (1.0, '1.00'), (12.34, '12.3'),
+    (812.4, '812'), (14210, '14,210'), (3e-5, '3.0e-05'),
+    (float('nan'), 'nan'), (-2.5, '-2.50')])
+def test_numbers_read_well(value, expected):
+  assert progress_lib.format_number(value) == expected
+
+
+@pytest.mark.parametrize('secs,expected', [
+    (7.2, '0:07'), (59.7, '1:00'), (750, '12:30'), (11100, '3:05:00')])
+def test_times_read_well(secs, expected):
+  assert progress_lib.format_secs(secs) == expected
+
+
+def test_a_table_aligns_numbers_right_and_fits_80_columns_in_a_pipe():
+  console = make_console(terminal=False)
+  progress_lib.table(
+      'Result', ['stage', 'accuracy', 'steps', 'secs'],
+      [['pretrain [a]', None, 2000, 61.25], ['finetune', '98.1 %', 600, 9.5]],
+      console=console)
+  shown = [line.rstrip() for line in text_of(console).splitlines()]
+  assert max(map(len, shown)) <= 80
+  assert shown[0] == 'Result'
+  row, = [line for line in shown if 'pretrain' in line]
+  other, = [line for line in shown if 'finetune' in line]
+  assert row.split() == ['pretrain', '[a]', '–', '2,000', '61.2']
+  assert other.split() == ['finetune', '98.1', '%', '600', '9.50']
+  assert row.index('2,000') + 5 == other.index('600') + 3

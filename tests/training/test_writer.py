@@ -1,0 +1,153 @@
+"""`metrics.jsonl` holds each row once, whatever was killed when."""
+
+import json
+import math
+import struct
+
+import pytest
+from tensorboardX.proto import event_pb2
+
+from vit_jax.training import writer
+
+
+def lines(workdir):
+  return (workdir / 'metrics.jsonl').read_text().splitlines()
+
+
+def write_steps(workdir, steps, *, resume_step, keys=('train/loss',)):
+  metric_writer = writer.MetricWriter(workdir, resume_step=resume_step)
+  for step in steps:
+    metric_writer.write(step, dict.fromkeys(keys, step / 10))
+  metric_writer.close()
+
+
+def read_events(workdir):
+  """Reads TFRecords: length, its CRC, the event, its CRC."""
+  events = []
+  for path in sorted(workdir.glob('events.out.tfevents.*')):
+    data = path.read_bytes()
+    while data:
+      (length,) = struct.unpack('<Q', data[:8])
+      events.append(event_pb2.Event.FromString(data[12:12 + length]))
+      data = data[16 + length:]
+  return events
+
+
+def test_a_row_is_in_the_file_before_the_writer_is_closed(tmp_path):
+  metric_writer = writer.MetricWriter(tmp_path, resume_step=0)
+  metric_writer.write(10, {'train/loss': 2.5})
+  assert lines(tmp_path) == ['{"step": 10, "train/loss": 2.5}']
+  metric_writer.close()
+
+
+def test_rows_read_are_the_rows_written(tmp_path):
+  metric_writer = writer.MetricWriter(tmp_path / 'new' / 'run')
+  metric_writer.write(1, {'train/loss': 0.1, 'val/accuracy': 1})
+  metric_writer.write(2, {'train/loss': 1e-9})
+  metric_writer.close()
+  assert writer.read_rows(tmp_path / 'new' / 'run') == [
+      {'step': 1, 'train/loss': 0.1, 'val/accuracy': 1.0},
+      {'step': 2, 'train/loss': 1e-9}]
+
+
+def test_what_is_not_finite_is_strict_json_and_reads_as_nan(tmp_path):
+  metric_writer = writer.MetricWriter(tmp_path)
+  metric_writer.write(1, {'a': math.nan, 'b': math.inf, 'c': -math.inf})
+  metric_writer.close()
+
+  def refuse(constant):
+    raise AssertionError(f'{constant} is no JSON')
+
+  row = json.loads(lines(tmp_path)[0], parse_constant=refuse)
+  assert row == {'step': 1, 'a': None, 'b': None, 'c': None}
+  (read,) = writer.read_rows(tmp_path)
+  assert all(math.isnan(read[name]) for name in 'abc')
+
+
+def test_resuming_removes_later_rows_and_writes_each_once(tmp_path):
+  write_steps(tmp_path, [10, 20, 30, 40], resume_step=0)
+  write_steps(tmp_path, [30, 40, 50], resume_step=20)
+  assert [row['step'] for row in writer.read_rows(tmp_path)] == [
+      10, 20, 30, 40, 50]
+
+
+def test_a_resumed_file_equals_one_that_was_never_interrupted(tmp_path):
+  write_steps(tmp_path / 'a', [10, 20, 30, 40], resume_step=0)
+  write_steps(tmp_path / 'b', [10, 20, 30], resume_step=0)
+  write_steps(tmp_path / 'b', [30, 40], resume_step=20)
+  assert lines(tmp_path / 'a') == lines(tmp_path / 'b')
+
+
+def test_starting_afresh_removes_all_rows_even_those_of_step_zero(tmp_path):
+  write_steps(tmp_path, [0, 10], resume_step=0)
+  write_steps(tmp_path, [0], resume_step=0)
+  assert [row['step'] for row in writer.read_rows(tmp_path)] == [0]
+
+
+def test_appending_keeps_every_row(tmp_path):
+  write_steps(tmp_path, [10, 20], resume_step=0)
+  write_steps(tmp_path, [20], resume_step=None, keys=('test/accuracy',))
+  assert [set(row) - {'step'} for row in writer.read_rows(tmp_path)] == [
+      {'train/loss'}, {'train/loss'}, {'test/accuracy'}]
+
+
+def test_an_evaluation_that_is_redone_takes_the_place_of_its_row(tmp_path):
+  metric_writer = writer.MetricWriter(tmp_path, resume_step=0)
+  metric_writer.write(20, {'train/loss': 1.0})
+  metric_writer.write(20, {'val/accuracy': 0.5})
+  metric_writer.close()
+  metric_writer = writer.MetricWriter(tmp_path, resume_step=20)
+  metric_writer.write(20, {'val/accuracy': 0.6})
+  metric_writer.write(20, {'val/accuracy': 0.7})
+  metric_writer.close()
+  assert writer.read_rows(tmp_path) == [
+      {'step': 20, 'train/loss': 1.0}, {'step': 20, 'val/accuracy': 0.7}]
+
+
+def test_a_line_cut_by_a_kill_is_not_read_and_goes_on_resuming(tmp_path):
+  write_steps(tmp_path, [10, 20], resume_step=0)
+  with (tmp_path / 'metrics.jsonl').open('a') as file:
+    file.write('{"step": 20, "val/lo')
+  assert [row['step'] for row in writer.read_rows(tmp_path)] == [10, 20]
+  write_steps(tmp_path, [30], resume_step=20)
+  assert [json.loads(line)['step'] for line in lines(tmp_path)] == [10, 20, 30]
+
+
+def test_a_damaged_line_is_named(tmp_path):
+  write_steps(tmp_path, [10], resume_step=0)
+  with (tmp_path / 'metrics.jsonl').open('a') as file:
+    file.write('spam\n{"step": 20}\n')
+  with pytest.raises(ValueError, match=r"line 2: expected a row .*'spam'"):
+    writer.read_rows(tmp_path)
+
+
+def test_resuming_leaves_no_other_file_behind(tmp_path):
+  write_steps(tmp_path, [10], resume_step=0)
+  write_steps(tmp_path, [10], resume_step=5)
+  names = {path.name for path in tmp_path.iterdir()}
+  assert {n for n in names if not n.startswith('events.')} == {'metrics.jsonl'}
+
+
+def test_a_run_that_wrote_nothing_has_no_rows(tmp_path):
+  assert writer.read_rows(tmp_path) == []
+
+
+def test_an_inactive_writer_touches_no_file(tmp_path):
+  metric_writer = writer.MetricWriter(tmp_path / 'run', active=False)
+  metric_writer.write(1, {'train/loss': 1.0})
+  metric_writer.close()
+  assert not (tmp_path / 'run').exists()
+
+
+def test_tensorboard_gets_the_scalars_and_is_told_what_to_purge(tmp_path):
+  write_steps(tmp_path, [10, 20, 30], resume_step=0)
+  write_steps(tmp_path, [30], resume_step=20)
+  events = read_events(tmp_path)
+  scalars = [(event.step, value.tag, value.simple_value)
+             for event in events for value in event.summary.value]
+  assert [(step, tag) for step, tag, _ in scalars] == [
+      (step, 'train/loss') for step in (10, 20, 30, 30)]
+  assert scalars[0][2] == pytest.approx(1.0)
+  starts = [event.step for event in events
+            if event.session_log.status == event_pb2.SessionLog.START]
+  assert 21 in starts

@@ -1,0 +1,1 @@
+"""Pictures and figures of what a model learned, and of how."""

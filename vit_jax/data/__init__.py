@@ -1,0 +1,31 @@
+"""The input: data sets, image operations, batches.
+
+`parse` a section, `open_dataset`, iterate `train_batches` or `eval_batches`,
+and `prepare` each batch on the device. `pipeline` says how they hang together.
+"""
+
+from vit_jax.data.datasets import DATASETS
+from vit_jax.data.pipeline import abstract_batch
+from vit_jax.data.pipeline import DataConfig
+from vit_jax.data.pipeline import Dataset
+from vit_jax.data.pipeline import eval_batches
+from vit_jax.data.pipeline import open_dataset
+from vit_jax.data.pipeline import parse
+from vit_jax.data.pipeline import prepare
+from vit_jax.data.pipeline import train_batches
+from vit_jax.data.shapes import ShapesConfig
+from vit_jax.data.transforms import OPS
+
+__all__ = [
+    'DATASETS',
+    'OPS',
+    'DataConfig',
+    'Dataset',
+    'ShapesConfig',
+    'abstract_batch',
+    'eval_batches',
+    'open_dataset',
+    'parse',
+    'prepare',
+    'train_batches',
+]

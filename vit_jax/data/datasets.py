@@ -1,0 +1,65 @@
+"""What is known of data sets by name: a row each, plain facts.
+
+The names are those of TensorFlow Datasets (https://www.tensorflow.org/datasets
+/catalog). A set without a row works too: its image is then called `image`, its
+label `label` or `labels`, as nearly all of them do. A row is needed only where
+that is wrong, or to say which split the results in the literature are on.
+"""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class DatasetFacts:
+  """How to read one data set.
+
+  Attributes:
+    image: the feature that holds the image.
+    label: the feature that holds the label, or None to find it: `label`, else
+      `labels`.
+    eval_split: the split that published results are on.
+    multi_label: an image may have several labels at once (they come as a
+      k-hot vector), or none; None to tell from the feature.
+    num_classes: for features that do not say it themselves.
+  """
+  image: str = 'image'
+  label: str | None = None
+  eval_split: str = 'test'
+  multi_label: bool | None = None
+  num_classes: int | None = None
+
+
+DATASETS: dict[str, DatasetFacts] = {
+    'digits': DatasetFacts(),
+    'shapes': DatasetFacts(),
+    'caltech101': DatasetFacts(),
+    'cifar10': DatasetFacts(),
+    'cifar100': DatasetFacts(label='label'),  # `coarse_label`: 20 groups.
+    'dtd': DatasetFacts(),
+    'eurosat': DatasetFacts(eval_split='train[21600:]'),
+    'fashion_mnist': DatasetFacts(),
+    'food101': DatasetFacts(eval_split='validation'),
+    'imagenet2012': DatasetFacts(eval_split='validation'),
+    'imagenet2012_real': DatasetFacts(
+        label='real_label', eval_split='validation', multi_label=True),
+    # Not in the public catalogue: the full ImageNet (Fall 2011 release), as
+    # the ViT and big_vision codebases name it, 21,843 labels.
+    'imagenet21k': DatasetFacts(
+        label='labels', eval_split='full[:51200]', multi_label=True,
+        num_classes=21_843),
+    'imagenet_v2': DatasetFacts(),
+    'mnist': DatasetFacts(),
+    'oxford_flowers102': DatasetFacts(),
+    'oxford_iiit_pet': DatasetFacts(label='label'),  # `species`: cat or dog.
+    'patch_camelyon': DatasetFacts(),
+    'resisc45': DatasetFacts(eval_split='train[25200:]'),
+    'stanford_dogs': DatasetFacts(),
+    'sun397': DatasetFacts(),
+    'svhn_cropped': DatasetFacts(),
+}
+
+
+def facts(name: str) -> DatasetFacts:
+  """Returns the row of 'name', 'name:version' or 'name/config:version'."""
+  bare = name.split(':')[0].split('/')[0]
+  return DATASETS.get(bare, DatasetFacts())

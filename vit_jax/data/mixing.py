@@ -1,0 +1,131 @@
+"""The device side of the input: value range, mixup and CutMix, inside the step.
+
+Batches travel to the device as bytes, a quarter of float32, and become numbers
+in the model's value range there. Mixing belongs here as well: it pairs images
+of the whole global batch, which no single host holds.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Key, UInt8
+
+Batch = Mapping[str, Any]  # Of arrays: traced, or as the host delivers them.
+
+
+def normalize(
+    image: UInt8[Array, 'batch height width channels'], *,
+    mean: float | tuple[float, ...], std: float | tuple[float, ...],
+) -> Float[Array, 'batch height width channels']:
+  """Returns (image / 255 - mean) / std in float32.
+
+  Args:
+    image: bytes.
+    mean: of images in [0, 1]; one number, or one for each channel.
+    std: the same. Mean and std of 0.5 make the value range [-1, 1].
+  """
+  image = image.astype(jnp.float32) / 255
+  return (image - jnp.asarray(mean)) / jnp.asarray(std)
+
+
+def mixup(
+    image: Float[Array, 'batch height width channels'],
+    label: Float[Array, 'batch classes'], key: Key[Array, ''], *,
+    alpha: float,
+) -> tuple[Float[Array, 'batch height width channels'],
+           Float[Array, 'batch classes']]:
+  """Returns images and labels blended with a random partner's.
+
+    x = lam x_i + (1 - lam) x_j,  y = lam y_i + (1 - lam) y_j,
+    lam ~ Beta(alpha, alpha), one for the batch
+
+  Zhang et al., https://arxiv.org/abs/1710.09412, equation 1 and figure 1a.
+  """
+  key_weight, key_partner = jax.random.split(key)
+  weight = jax.random.beta(key_weight, alpha, alpha)
+  partner = jax.random.permutation(key_partner, image.shape[0])
+  return (weight * image + (1 - weight) * image[partner],
+          weight * label + (1 - weight) * label[partner])
+
+
+def cutmix(
+    image: Float[Array, 'batch height width channels'],
+    label: Float[Array, 'batch classes'], key: Key[Array, ''], *,
+    alpha: float,
+) -> tuple[Float[Array, 'batch height width channels'],
+           Float[Array, 'batch classes']]:
+  """Returns images with a box pasted from a random partner's.
+
+  The box is the same in the whole batch. Its sides are sqrt(1 - lam) of the
+  image's, lam ~ Beta(alpha, alpha), around a uniform centre; the part that
+  hangs over the edge is cut off. Labels are blended by the area that is left.
+
+  Yun et al., https://arxiv.org/abs/1905.04899, equations 1 and 2, and the
+  appendix's algorithm 1.
+  """
+  key_weight, key_centre, key_partner = jax.random.split(key, 3)
+  height, width = image.shape[1:3]
+  side = jnp.sqrt(1 - jax.random.beta(key_weight, alpha, alpha))
+  centre_y, centre_x = jax.random.uniform(key_centre, (2,))
+  in_box = (_interval(height, centre_y, side)[:, None]
+            & _interval(width, centre_x, side)[None, :])
+  partner = jax.random.permutation(key_partner, image.shape[0])
+  weight = 1 - jnp.mean(in_box, dtype=jnp.float32)
+  return (jnp.where(in_box[None, :, :, None], image[partner], image),
+          weight * label + (1 - weight) * label[partner])
+
+
+def _interval(
+    size: int, centre: Float[Array, ''], side: Float[Array, ''],
+) -> jax.Array:
+  """Returns which of `size` pixels lie within side / 2 of the centre."""
+  first = jnp.round((centre - side / 2) * size)
+  last = jnp.round((centre + side / 2) * size)
+  pixels = jnp.arange(size)
+  return (pixels >= first) & (pixels < last)
+
+
+def soft_labels(
+    label: jax.Array, *, num_classes: int, multi_label: bool,
+) -> Float[Array, 'batch classes']:
+  """Returns class indices as one-hot, and k-hot vectors as float32."""
+  if multi_label:
+    return label.astype(jnp.float32)
+  return jax.nn.one_hot(label, num_classes, dtype=jnp.float32)
+
+
+def prepare(
+    *, mean: float | tuple[float, ...], std: float | tuple[float, ...],
+    mixup_alpha: float, cutmix_alpha: float, num_classes: int,
+    multi_label: bool,
+) -> Callable[..., dict[str, jax.Array]]:
+  """Returns the function (batch, key, train) -> batch of the device side.
+
+  `image` becomes float32 in the model's value range. In training, with mixup
+  or CutMix on, `label` becomes soft [batch, classes]; else it stays as it is.
+  With both on, each batch gets the one or the other, at equal odds. `key` is
+  not used where nothing is random, and may then be None.
+  """
+  mixers = [
+      lambda image, label, key, f=f, alpha=alpha: f(
+          image, label, key, alpha=alpha)
+      for f, alpha in ((mixup, mixup_alpha), (cutmix, cutmix_alpha))
+      if alpha > 0]
+
+  def apply(
+      batch: Batch, key: jax.Array | None, train: bool,
+  ) -> dict[str, jax.Array]:
+    image = normalize(jnp.asarray(batch['image']), mean=mean, std=std)
+    label = jnp.asarray(batch['label'])
+    if train and mixers:
+      assert key is not None, 'mixing is random: it needs a key'
+      key_which, key_mix = jax.random.split(key)
+      label = soft_labels(
+          label, num_classes=num_classes, multi_label=multi_label)
+      which = jax.random.randint(key_which, (), 0, len(mixers))
+      image, label = jax.lax.switch(which, mixers, image, label, key_mix)
+    return {**batch, 'image': image, 'label': label}
+
+  return apply

@@ -1,0 +1,352 @@
+"""From a config's section `data` to batches: one image's way from disk.
+
+  open_dataset     which examples there are; nothing is decoded
+  train_batches    shuffled each epoch, augmented, without end
+  eval_batches     every example once, in order, the last batch padded
+  prepare          on the device: value range, mixup, CutMix
+
+An index is drawn (a shuffle of the whole data set, new in each epoch), the
+source reads that example, `transforms` decode and augment it with a generator
+of its own, rows are stacked to a batch of bytes, and `mixing` makes numbers of
+it on the device.
+
+**The batch at a step is a pure function of (seed, step).** Grain computes the
+i-th example of the endless shuffled stream from the seed and i alone. A
+process takes the rows that are its own; a restart begins at its step. There
+is no state to save, whatever the number of hosts and workers was before.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+import dataclasses
+from typing import Any
+
+from absl import flags
+import grain
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from vit_jax import records
+from vit_jax.data import mixing
+from vit_jax.data import shapes as shapes_lib
+from vit_jax.data import sources
+from vit_jax.data import transforms
+
+HostBatch = dict[str, np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True)
+class DataConfig:
+  """The section `data` of a config.
+
+  Attributes:
+    source: 'digits', 'shapes', a folder of images (`train/class/*.jpg` or
+      `class/*.jpg`), or a TFDS name: 'cifar10', 'oxford_iiit_pet:4.0.0'.
+    data_dir: TFDS directory; default $TFDS_DATA_DIR or ~/tensorflow_datasets.
+    split: TFDS split string, for every source: 'train', 'train[:98%]'.
+    examples_per_class: keep only that many of each class of `split`, the same
+      ones in every run.
+    resolution: of the batch, one side or (height, width), in pixels;
+      operations without a size of their own use it.
+    channels: 1 (grey) or 3 (RGB).
+    train_ops: image operations, for example ({'op': 'inception_crop'},
+      {'op': 'flip'}); decoding comes first by itself.
+    eval_ops: the same for evaluation.
+    mean: of images in [0, 1], subtracted on the device; one number or one for
+      each channel.
+    std: the same, divided by. 0.5 and 0.5 make the value range [-1, 1].
+    mixup: alpha of mixup's Beta distribution; 0 is off.
+    cutmix: alpha of CutMix's. With both on, a batch gets one at random.
+    num_workers: processes that read and augment; 0 for threads in this one.
+    num_threads: in each process; more than two help where reading waits for a
+      network, not where decoding fills the cores (Python's global lock).
+    prefetch: batches that each process holds ready: the bound of its memory.
+    shapes: of the source 'shapes'.
+  """
+  source: str = 'digits'
+  data_dir: str = ''
+  split: str = 'train'
+  examples_per_class: int | None = None
+  resolution: int | tuple[int, int] = 32
+  channels: int = 3
+  train_ops: tuple[dict[str, Any], ...] = ({'op': 'resize'},)
+  eval_ops: tuple[dict[str, Any], ...] = ({'op': 'resize'},)
+  mean: float | tuple[float, ...] = 0.5
+  std: float | tuple[float, ...] = 0.5
+  mixup: float = 0.0
+  cutmix: float = 0.0
+  num_workers: int = 0
+  num_threads: int = 2
+  prefetch: int = 4
+  shapes: shapes_lib.ShapesConfig = shapes_lib.ShapesConfig()
+
+  def __post_init__(self):
+    if self.channels not in (1, 3):
+      raise ValueError(
+          f'channels must be 1 (grey) or 3 (RGB); got {self.channels}.')
+    for name in ('mean', 'std'):
+      value = getattr(self, name)
+      if isinstance(value, tuple) and len(value) not in (1, self.channels):
+        raise ValueError(
+            f'{name} must be one number or one for each of the '
+            f'{self.channels} channels; got {value}.')
+    if not np.all(np.asarray(self.std) > 0):
+      raise ValueError(f'std must be positive; got {self.std}.')
+    for name, least in (('mixup', 0), ('cutmix', 0), ('num_workers', 0),
+                        ('num_threads', 1), ('prefetch', 1)):
+      if getattr(self, name) < least:
+        raise ValueError(
+            f'{name} must be at least {least}; got {getattr(self, name)}.')
+    if self.examples_per_class is not None and self.examples_per_class < 1:
+      raise ValueError(
+          'examples_per_class must be positive, or none for all; got '
+          f'{self.examples_per_class}.')
+    # To build them is to check them: a misspelt setting shows at once.
+    self.build_ops(train=True)
+    self.build_ops(train=False)
+
+  @property
+  def size(self) -> tuple[int, int]:
+    """Height and width of the batch."""
+    return transforms.height_width(self.resolution)
+
+  @property
+  def image_shape(self) -> tuple[int, int, int]:
+    """Height, width and channels of the batch."""
+    return (*self.size, self.channels)
+
+  def build_ops(self, *, train: bool) -> tuple[transforms.Op, ...]:
+    """Returns the operations of training, or of evaluation."""
+    return transforms.build(
+        self.train_ops if train else self.eval_ops, size=self.size,
+        where='train_ops' if train else 'eval_ops')
+
+
+def parse(section: Mapping[str, Any]) -> DataConfig:
+  """Parses the section `data`; see `DataConfig` for its keys."""
+  return records.parse(DataConfig, section, where='data')
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Dataset:
+  """A split, opened: facts, and random access to undecoded examples.
+
+  Attributes:
+    name: as `data.source` gives it.
+    split: as a split string.
+    source: `source[i]` is {'image': bytes | uint8 array, 'label': int | k-hot}.
+    num_classes: of the whole data set.
+    class_names: in the order of the class indices, where known.
+    multi_label: labels are k-hot vectors [classes].
+    eval_split: the split of this data set that published results are on.
+  """
+  name: str
+  split: str
+  source: sources.Source
+  num_classes: int
+  class_names: tuple[str, ...] | None
+  multi_label: bool
+  eval_split: str
+
+  @property
+  def num_examples(self) -> int:
+    return len(self.source)
+
+  def __len__(self) -> int:
+    return len(self.source)
+
+  def __getitem__(self, index: int) -> dict[str, Any]:
+    return self.source[index]
+
+
+def open_dataset(
+    config: DataConfig, *, split: str | None = None, source: str | None = None,
+) -> Dataset:
+  """Opens a data set; reads no images (labels, if `examples_per_class`).
+
+  Args:
+    config: the section.
+    split: instead of the section's. It is opened whole:
+      `examples_per_class` thins out the section's own split alone, so that
+      the evaluation of a small training set is on all test images.
+    source: instead of the section's; opened whole as well.
+
+  Raises:
+    ValueError: if there is no such data set or split, with what to do.
+  """
+  name = config.source if source is None else source
+  opened = sources.open_source(
+      name, data_dir=config.data_dir, shapes_config=config.shapes,
+      size=config.size)
+  wanted = config.split if split is None else split
+  examples = sources.select_split(opened, wanted, name=name)
+  if config.examples_per_class is not None and split is source is None:
+    examples = sources.select_per_class(
+        examples, config.examples_per_class, name=f'{name} {wanted}')
+  return Dataset(
+      name=name, split=wanted, source=examples, num_classes=opened.num_classes,
+      class_names=opened.class_names, multi_label=opened.multi_label,
+      eval_split=opened.eval_split)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Load:
+  """Makes row `index` of a batch: read, decode, augment, check.
+
+  Indices beyond the data set are padding: zeros, with mask 0.
+  """
+  dataset: Dataset
+  ops: tuple[transforms.Op, ...]
+  image_shape: tuple[int, int, int]
+
+  def __call__(self, index: int, rng: np.random.Generator) -> HostBatch:
+    if index >= self.dataset.num_examples:
+      image = np.zeros(self.image_shape, np.uint8)
+      label = (np.zeros(self.dataset.num_classes, np.float32)
+               if self.dataset.multi_label else 0)
+      return _row(image, label, mask=0)
+    try:
+      example = self.dataset[index]
+      image = self._image(example['image'], rng)
+    # Grain loses sight of which example it was; the user must not.
+    except Exception as error:
+      raise ValueError(
+          f'Example {index} of {self.dataset.name}, split '
+          f'{self.dataset.split!r} ({self.dataset.source.key(index)}): {error}'
+      ) from error
+    return _row(image, example['label'], mask=1)
+
+  def _image(
+      self, data: bytes | np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    image = transforms.decode(data, channels=self.image_shape[-1])
+    for op in self.ops:
+      image = op(image, rng)
+    return transforms.to_array(image, size=self.image_shape[:2])
+
+
+def _row(image: np.ndarray, label: Any, *, mask: int) -> HostBatch:
+  dtype = np.float32 if np.ndim(label) else np.int32
+  return {'image': image, 'label': np.asarray(label, dtype),
+          'mask': np.asarray(mask, np.float32)}
+
+
+def train_batches(
+    config: DataConfig, dataset: Dataset, *, seed: int, batch_size: int,
+    start_step: int = 0, process_index: int = 0, process_count: int = 1,
+) -> Iterator[HostBatch]:
+  """Yields this process's rows of global batch start_step, start_step + 1, ...
+
+  Rows run on from one epoch into the next: each epoch is every example once,
+  whether or not the batch size divides it.
+
+  Args:
+    config: the section.
+    dataset: what to train on.
+    seed: of order and augmentation.
+    batch_size: global; the processes' rows in their order make up the batch.
+    start_step: the first batch to yield.
+    process_index: which process this is.
+    process_count: of how many.
+
+  Yields:
+    `image` uint8 [b, height, width, channels], `label` int32 [b] or float32
+    [b, classes], `mask` float32 [b] of ones, with b = batch_size /
+    process_count.
+
+  Raises:
+    ValueError: for a batch size that does not divide; while iterating, for an
+      image that cannot be read, naming it.
+  """
+  rows = _rows_per_process(batch_size, process_count)
+  load = _Load(dataset, config.build_ops(train=True), config.image_shape)
+  batches = (
+      grain.MapDataset.range(dataset.num_examples)
+      # Grain takes 32 bits.
+      .seed(seed % 2**32)
+      .shuffle()
+      .repeat()
+      .random_map(load)
+      .batch(rows)
+      .slice(slice(start_step * process_count + process_index, None,
+                   process_count)))
+  return _iterate(config, batches)
+
+
+def eval_batches(
+    config: DataConfig, dataset: Dataset, *, batch_size: int,
+    process_index: int = 0, process_count: int = 1,
+) -> Iterator[HostBatch]:
+  """Yields this process's rows of a pass over every example, in order.
+
+  As `train_batches`, but once. The last batch is filled up with zeros whose
+  `mask` is 0; every process yields the same number of batches.
+  """
+  rows = _rows_per_process(batch_size, process_count)
+  load = _Load(dataset, config.build_ops(train=False), config.image_shape)
+  num_batches = -(-dataset.num_examples // batch_size)
+  batches = (
+      grain.MapDataset.range(num_batches * batch_size)
+      .seed(0)
+      .random_map(load)
+      .batch(rows)
+      .slice(slice(process_index, None, process_count)))
+  return _iterate(config, batches)
+
+
+def _rows_per_process(batch_size: int, process_count: int) -> int:
+  if batch_size < 1 or batch_size % process_count:
+    raise ValueError(
+        f'Batch size {batch_size} does not divide over {process_count} '
+        f'processes. Use a multiple of {process_count}.')
+  return batch_size // process_count
+
+
+def _iterate(
+    config: DataConfig, batches: grain.MapDataset) -> Iterator[HostBatch]:
+  """Reads ahead, in threads or in processes, a bounded number of batches."""
+  options = grain.ReadOptions(
+      num_threads=min(config.num_threads, config.prefetch),
+      prefetch_buffer_size=config.prefetch)
+  stream = batches.to_iter_dataset(options)
+  if config.num_workers:
+    # Grain asks absl for flags of its own; in a notebook or a test, nobody
+    # has parsed any.
+    if not flags.FLAGS.is_parsed():
+      flags.FLAGS.mark_as_parsed()
+    stream = stream.mp_prefetch(
+        grain.MultiprocessingOptions(num_workers=config.num_workers))
+  iterator = iter(stream)
+  try:
+    yield from iterator
+  finally:
+    # Ends the worker processes as soon as nobody wants another batch.
+    iterator.close()
+
+
+def prepare(
+    config: DataConfig, *, num_classes: int, multi_label: bool,
+) -> Callable[..., dict[str, jax.Array]]:
+  """Returns the device's part, (batch, key, train) -> batch; to be jitted.
+
+  `image` becomes float32, (image / 255 - mean) / std. In training with mixup
+  or CutMix, `label` becomes soft [batch, classes]; else it stays as it is.
+  """
+  return mixing.prepare(
+      mean=config.mean, std=config.std, mixup_alpha=config.mixup,
+      cutmix_alpha=config.cutmix, num_classes=num_classes,
+      multi_label=multi_label)
+
+
+def abstract_batch(
+    config: DataConfig, dataset: Dataset, batch_size: int,
+) -> dict[str, jax.ShapeDtypeStruct]:
+  """Returns shapes and dtypes of a host batch, without reading anything."""
+  label = (
+      jax.ShapeDtypeStruct((batch_size, dataset.num_classes), jnp.float32)
+      if dataset.multi_label
+      else jax.ShapeDtypeStruct((batch_size,), jnp.int32))
+  return {
+      'image': jax.ShapeDtypeStruct(
+          (batch_size, *config.image_shape), jnp.uint8),
+      'label': label,
+      'mask': jax.ShapeDtypeStruct((batch_size,), jnp.float32)}

@@ -1,0 +1,92 @@
+"""Losses: logits and labels to one number per example.
+
+Each computes in float32 whatever the logits' type, and returns a value per
+example, so that masks, weights and means stay with the caller. A mask is
+applied with `where`, never by multiplication: 0 * NaN is NaN.
+"""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Integer, Real
+import optax
+
+# Class indices, or the k-hot or soft labels of every class.
+Labels = Integer[Array, 'batch'] | Real[Array, 'batch classes']
+
+
+def softmax_cross_entropy(
+    logits: Float[Array, 'batch classes'], labels: Labels, *,
+    label_smoothing: float = 0.0,
+) -> Float[Array, 'batch']:
+  """Returns -sum_c y_c log softmax(logits)_c, where exactly one class is true.
+
+  Args:
+    logits: of any floating type.
+    labels: class indices, or a distribution over the classes (soft labels).
+    label_smoothing: mixes this much of the uniform distribution into the
+      labels, y = (1 - s) y + s / classes (Szegedy et al., arXiv:1512.00567,
+      sec. 7).
+
+  Returns:
+    The loss of each example; NaN where a class index is not in
+    [0, classes), so that a wrong label stops a run rather than teaching it.
+  """
+  targets = _targets(labels, logits.shape, label_smoothing)
+  loss = optax.softmax_cross_entropy(logits.astype(jnp.float32), targets)
+  return _nan_where_unknown(loss, labels, logits.shape)
+
+
+def sigmoid_cross_entropy(
+    logits: Float[Array, 'batch classes'], labels: Labels, *,
+    label_smoothing: float = 0.0,
+) -> Float[Array, 'batch']:
+  """Returns the binary cross entropies of the classes, each true or not.
+
+    -sum_c y_c log sigmoid(logits_c) + (1 - y_c) log sigmoid(-logits_c)
+
+  The sum over classes, not their mean, as in big_vision (torch's
+  `BCEWithLogitsLoss` takes the mean, a loss smaller by the number of classes).
+
+  Args:
+    logits: of any floating type.
+    labels: class indices, taken as one-hot, or a probability for every class
+      (k-hot or soft).
+    label_smoothing: y = (1 - s) y + s / classes, as for softmax (so does timm).
+      Keras smooths towards 1/2 instead, which with a thousand classes would
+      ask for hundreds of them at once.
+
+  Returns:
+    The loss of each example; NaN where a class index is not in [0, classes).
+  """
+  targets = _targets(labels, logits.shape, label_smoothing)
+  losses = optax.sigmoid_binary_cross_entropy(
+      logits.astype(jnp.float32), targets)
+  return _nan_where_unknown(losses.sum(axis=-1), labels, logits.shape)
+
+
+def _targets(
+    labels: Labels, shape: tuple[int, ...], label_smoothing: float,
+) -> Float[Array, 'batch classes']:
+  """Returns labels as a float32 value for every class, smoothed."""
+  if not 0.0 <= label_smoothing < 1.0:
+    raise ValueError(
+        'label_smoothing must be at least 0 and below 1, but is '
+        f'{label_smoothing}.')
+  if labels.shape not in (shape, shape[:1]):
+    raise ValueError(
+        f'Labels of shape {labels.shape} do not fit logits of shape {shape}. '
+        f'Give class indices {shape[:1]}, or a value per class {shape}.')
+  if labels.ndim == 1:
+    labels = jax.nn.one_hot(labels, shape[-1], dtype=jnp.float32)
+  targets = labels.astype(jnp.float32)
+  return optax.smooth_labels(targets, label_smoothing)
+
+
+def _nan_where_unknown(
+    loss: Float[Array, 'batch'], labels: Labels, shape: tuple[int, ...],
+) -> Float[Array, 'batch']:
+  # Afterwards, not in the targets: there, the gradient of a padded row with
+  # such a label would be 0 * NaN, and spread to every parameter.
+  if labels.ndim == 2:
+    return loss
+  return jnp.where((labels >= 0) & (labels < shape[-1]), loss, jnp.nan)

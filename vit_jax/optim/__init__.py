@@ -1,0 +1,20 @@
+"""How parameters change: the section `optimizer` of a config.
+
+    config = optim.parse({'name': 'adam', 'learning_rate': 1e-3, ...})
+    optimizer = optim.build(config, params, total_steps=..., to_steps=...)
+"""
+
+from vit_jax.optim.optimizers import AdafactorConfig
+from vit_jax.optim.optimizers import AdamConfig
+from vit_jax.optim.optimizers import build
+from vit_jax.optim.optimizers import Config
+from vit_jax.optim.optimizers import Optimizer
+from vit_jax.optim.optimizers import parse
+from vit_jax.optim.optimizers import SgdConfig
+from vit_jax.optim.schedules import Schedule
+from vit_jax.optim.schedules import ScheduleConfig
+
+__all__ = [
+    'AdafactorConfig', 'AdamConfig', 'Config', 'Optimizer', 'Schedule',
+    'ScheduleConfig', 'SgdConfig', 'build', 'parse',
+]

@@ -1,0 +1,134 @@
+"""Learning-rate schedules: warm-up, then constant, linear, cosine or rsqrt.
+
+A schedule maps the number of updates already made to the learning rate of the
+next one: the first update of a run uses `schedule(0)`, which is 0 where there
+is a warm-up, and the last one `schedule(total_steps - 1)`.
+"""
+
+from collections.abc import Callable
+import dataclasses
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from vit_jax import records
+
+# Learning rate as a function of the number of updates made before.
+Schedule = Callable[[jax.typing.ArrayLike], jax.Array]
+ToSteps = Callable[[records.Duration], int]
+
+# The timescale of `rsqrt` where none is given, as in big_vision.
+_RSQRT_TIMESCALE = records.Duration(steps=10_000)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ScheduleConfig:
+  """The shape of the learning rate over a run, relative to its peak.
+
+  With t the steps since the end of the warm-up and T those from there to the
+  end of the run, the peak is multiplied by
+
+    constant  1
+    linear    end + (1 - end) (1 - t / T)
+    cosine    end + (1 - end) (1 + cos(pi t / T)) / 2
+    rsqrt     1 / sqrt(1 + t / timescale)          (arXiv:2106.04560, sec. 3.5)
+
+  Attributes:
+    name: one of the above.
+    warmup: how long the learning rate first rises, linearly from 0.
+    end: what is left of the peak at the end; for linear and cosine. The
+      paper's code ended at 1e-5 whatever the peak: that is 1e-5 / peak here.
+    timescale: of rsqrt; 10,000 steps where not given.
+    cooldown: how long constant or rsqrt finally fall, linearly to 0; none
+      where not given.
+  """
+  name: Literal['constant', 'linear', 'cosine', 'rsqrt']
+  warmup: records.Duration | None = None
+  end: float = 0.0
+  timescale: records.Duration | None = None
+  cooldown: records.Duration | None = None
+
+  def __post_init__(self):
+    # A key that the named schedule does not read would silently do nothing.
+    readers = {'end': ('linear', 'cosine'), 'timescale': ('rsqrt',),
+               'cooldown': ('constant', 'rsqrt')}
+    for key, names in readers.items():
+      if getattr(self, key) and self.name not in names:
+        raise ValueError(
+            f'the schedule {self.name!r} has no {key}; only '
+            f'{" and ".join(names)} do. Remove it or change the name.')
+    if not 0.0 <= self.end <= 1.0:
+      raise ValueError(
+          f'end is a fraction of the peak, from 0 to 1; got {self.end}.')
+
+
+def build(
+    config: ScheduleConfig, *, peak: float, total_steps: int, to_steps: ToSteps,
+) -> Schedule:
+  """Returns the schedule of a run of `total_steps` updates.
+
+  Args:
+    config: the section `optimizer.schedule`.
+    peak: the highest learning rate.
+    total_steps: number of updates in the run.
+    to_steps: converts a duration to a number of steps.
+
+  Returns:
+    A function of a step (an integer or an int32 scalar) to a float32 scalar.
+
+  Raises:
+    ValueError: if warm-up and cool-down are longer than the run.
+  """
+  warmup = to_steps(config.warmup) if config.warmup else 0
+  cooldown = to_steps(config.cooldown) if config.cooldown else 0
+  _check_lengths(config, warmup, cooldown, total_steps)
+  # A run that is all warm-up never reaches the body: any length will do.
+  decay_steps = max(1, total_steps - warmup)
+  body: optax.Schedule
+  if config.name == 'constant':
+    body = optax.constant_schedule(peak)
+  elif config.name == 'linear':
+    body = optax.linear_schedule(peak, peak * config.end, decay_steps)
+  elif config.name == 'cosine':
+    body = optax.cosine_decay_schedule(peak, decay_steps, alpha=config.end)
+  else:
+    timescale = to_steps(config.timescale or _RSQRT_TIMESCALE)
+    body = _rsqrt_schedule(peak, timescale=timescale)
+  if warmup:
+    rise = optax.linear_schedule(0.0, peak, warmup)
+    body = optax.join_schedules([rise, body], [warmup])
+
+  def schedule(step: jax.typing.ArrayLike) -> jax.Array:
+    rate = jnp.asarray(body(step), jnp.float32)
+    if cooldown:
+      rate *= jnp.clip((total_steps - step) / cooldown, 0.0, 1.0)
+    return rate
+
+  return schedule
+
+
+def _rsqrt_schedule(peak: float, *, timescale: int) -> optax.Schedule:
+  if timescale < 1:
+    raise ValueError(
+        'optimizer.schedule.timescale must be at least one step, but is '
+        f'{timescale}.')
+  # Before the warm-up's end the count is negative; its value is not used, but
+  # would be NaN, which `jax_debug_nans` takes for a fault.
+  return lambda count: peak * jax.lax.rsqrt(
+      1.0 + jnp.maximum(count, 0) / timescale)
+
+
+def _check_lengths(
+    config: ScheduleConfig, warmup: int, cooldown: int, total_steps: int,
+) -> None:
+  if warmup + cooldown <= total_steps:
+    return
+  parts = [
+      f'optimizer.schedule.{key} is {steps:,} steps '
+      f'({records.to_plain(getattr(config, key))})'
+      for key, steps in (('warmup', warmup), ('cooldown', cooldown)) if steps]
+  raise ValueError(
+      f'{" and ".join(parts)}, but the whole run is {total_steps:,} steps. '
+      'Lengthen the run, or write {"percent": ...} of it.')

@@ -1,0 +1,46 @@
+"""A trace of a few steps, and the memory of the host."""
+
+from etils import epath
+import jax
+import psutil
+
+SKIPPED_STEPS = 5  # Before a trace begins: the first are not typical.
+
+
+class Profiler:
+  """Traces a few steps, for TensorBoard's profiler and for Perfetto."""
+
+  def __init__(self, folder: epath.Path, *, first: int, steps: int):
+    self._folder = folder
+    self._begin = first + SKIPPED_STEPS
+    self._end = self._begin + steps
+    self._steps = steps
+    self._running = False
+
+  def step(self, step: int, loss: jax.Array) -> None:
+    """Starts or stops the trace after a step."""
+    if self._steps and step == self._begin:
+      loss.block_until_ready()
+      jax.profiler.start_trace(str(self._folder), create_perfetto_trace=True)
+      self._running = True
+    elif self._running and step == self._end:
+      loss.block_until_ready()
+      self.stop()
+
+  def stop(self) -> None:
+    """Ends the trace, if one is running."""
+    if self._running:
+      jax.profiler.stop_trace()
+      self._running = False
+
+
+def host_memory_bytes() -> int:
+  """Returns the memory of this process and its workers."""
+  process = psutil.Process()
+  total = process.memory_info().rss
+  for child in process.children(recursive=True):
+    try:
+      total += child.memory_info().rss
+    except psutil.NoSuchProcess:
+      continue
+  return total
