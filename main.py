@@ -7,6 +7,7 @@
 import argparse
 from collections.abc import Sequence
 import importlib
+import os
 import pathlib
 import sys
 import traceback
@@ -21,6 +22,10 @@ COMMANDS = {
 }
 DEFAULT = 'train'
 CONFIG_FLAG = '--config.'
+
+# A program that was compiled before is read, not compiled: a restart, and a
+# second stage of the same shapes, start in a second or two.
+COMPILE_CACHE = '~/.cache/vit_jax/xla'
 
 
 def main(argv: Sequence[str]) -> int:
@@ -55,6 +60,9 @@ def usage() -> str:
 
 def run(command: str, argv: Sequence[str]) -> int:
   """Runs one command."""
+  # JAX reads it when it is imported, with the command.
+  os.environ.setdefault(
+      'JAX_COMPILATION_CACHE_DIR', os.path.expanduser(COMPILE_CACHE))
   module = importlib.import_module(f'vit_jax.commands.{command}')
   parser = argparse.ArgumentParser(
       prog=f'python main.py {command}', allow_abbrev=False,

@@ -128,20 +128,25 @@ class Experiment:
 
 
 def build(
-    config: config_lib.Config, devices: Sequence[jax.Device] | None = None,
+    config: config_lib.Config, devices: Sequence[jax.Device] | None = None, *,
+    expected_data: bool = False,
 ) -> Experiment:
   """Wires an experiment.
 
   Args:
     config: the typed config.
     devices: devices of the mesh; by default all there are.
+    expected_data: takes the sizes of the data from the table of data sets: the
+      step can be compiled, but nothing can be read.
 
   Raises:
     ValueError: if the sections do not fit each other, the data or the devices.
   """
   mesh = mesh_lib.build(config.mesh, devices)
   _check_batch('batch_size', config.batch_size, mesh, config.accumulation)
-  dataset = data.open_dataset(config.data)
+  open_dataset = functools.partial(
+      data.open_dataset, config.data, expected=expected_data)
+  dataset = open_dataset()
   config = dataclasses.replace(config, model=_with_classes(config, dataset))
   sizes = {'batch_size': config.batch_size,
            'num_examples': dataset.num_examples}
@@ -192,16 +197,17 @@ def build(
           out_shardings=(shardings, NamedSharding(mesh, PartitionSpec())),
           donate_argnums=0),
       evaluators={
-          name: _evaluator(name, section, config, model, dataset, mesh)
+          name: _evaluator(
+              name, section, config, model, dataset, mesh,
+              open_dataset(split=section.split, source=section.source or None))
           for name, section in config.evals.items()})
 
 
 def _evaluator(
     name: str, section: evals.EvalConfig, config: config_lib.Config,
     model: nn.Module, trained_on: data.Dataset, mesh: jax.sharding.Mesh,
+    dataset: data.Dataset,
 ) -> Callable[..., dict[str, float]]:
-  dataset = data.open_dataset(
-      config.data, split=section.split, source=section.source or None)
   if dataset.num_classes != trained_on.num_classes:
     raise ValueError(
         f'evals.{name}: {dataset.name} has {dataset.num_classes} classes, but '

@@ -263,15 +263,17 @@ class _Run:
     sign = 1 if section.best_mode == 'max' else -1
     if best is None or sign * value > sign * best:
       self._counters.best, self._counters.best_step = value, self._step
-      self._save(is_best=True)
+      self._write(self._saved.save_best)
 
-  def _save(self, *, is_best: bool = False) -> None:
+  def _save(self) -> None:
+    self._write(self._saved.save)
+
+  def _write(self, save: Callable[..., None]) -> None:
     health.assert_finite(
         self._state.metrics['non_finite'], self._state.params)
     self._counters.device_secs = self._clock.device_secs
-    self._saved.save(
-        self._state, config=config_lib.to_plain(self._config),
-        progress=dataclasses.asdict(self._counters), is_best=is_best)
+    save(self._state, config=config_lib.to_plain(self._config),
+         progress=dataclasses.asdict(self._counters))
 
   def _write_config(self) -> None:
     new = config_lib.to_plain(self._config)

@@ -77,7 +77,7 @@ class Checkpoints:
 
   def save(
       self, state: types.TrainState, *, config: Mapping[str, Any],
-      progress: Mapping[str, Any], is_best: bool = False,
+      progress: Mapping[str, Any],
   ) -> None:
     """Starts writing `state`; returns as soon as it is copied.
 
@@ -85,24 +85,29 @@ class Checkpoints:
       state: the state; its step names the checkpoint.
       config: resolved config, as plain data.
       progress: what the run counts beside the state, as plain data.
-      is_best: also keeps the model as the best.
 
     Raises:
       Exception: if this or the save before it failed; never just a log line.
     """
     step = int(state.step)
-    model = {
-        'params': ocp.args.StandardSave(state.params),
-        'config': ocp.args.JsonSave(dict(config)),
-        'progress': ocp.args.JsonSave(dict(progress))}
-    if state.average is not None:
-      model['average'] = ocp.args.StandardSave(state.average)
+    if step in self._latest.all_steps():
+      return  # The end of a run and a signal may ask for the same one.
     training = ocp.args.StandardSave(_training(state))
-    if step not in self._latest.all_steps():
-      self._latest.save(
-          step, args=ocp.args.Composite(**model, training=training))
-    if is_best:
-      self._best.save(step, args=ocp.args.Composite(**model))
+    self._latest.save(step, args=ocp.args.Composite(
+        **_model(state, config, progress), training=training))
+
+  def save_best(
+      self, state: types.TrainState, *, config: Mapping[str, Any],
+      progress: Mapping[str, Any],
+  ) -> None:
+    """As `save`, but keeps the model alone, in place of the best so far."""
+    step = int(state.step)
+    # Best ones of this step or a later are of a run that was killed, and that
+    # this one goes over again.
+    for later in [s for s in self._best.all_steps() if s >= step]:
+      self._best.delete(later)
+    self._best.save(step, args=ocp.args.Composite(
+        **_model(state, config, progress)))
 
   def restore(
       self, abstract: types.TrainState,
@@ -148,6 +153,19 @@ class Checkpoints:
     """Waits until everything is written; raises if it could not be."""
     self._latest.wait_until_finished()
     self._best.wait_until_finished()
+
+
+def _model(
+    state: types.TrainState, config: Mapping[str, Any],
+    progress: Mapping[str, Any],
+) -> dict[str, Any]:
+  items = {
+      'params': ocp.args.StandardSave(state.params),
+      'config': ocp.args.JsonSave(dict(config)),
+      'progress': ocp.args.JsonSave(dict(progress))}
+  if state.average is not None:
+    items['average'] = ocp.args.StandardSave(state.average)
+  return items
 
 
 def _training(state: types.TrainState) -> dict[str, Any]:

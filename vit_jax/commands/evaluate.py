@@ -53,8 +53,8 @@ def run(args: argparse.Namespace) -> int:
     secs = time.monotonic() - start
     metrics |= {f'{name}/{key}': value for key, value in measured.items()}
     progress.table(
-        f'{name}: {config.evals[name].split} of '
-        f'{config.evals[name].source or config.data.source}, '
+        f'{name}: {config.evals[name].source or config.data.source} '
+        f'{config.evals[name].split or experiment.dataset.eval_split}, '
         f'{measured["examples"]:,} images in {secs:.1f} s',
         ['metric', 'value'],
         [row.rsplit(' ', 1) if not row.endswith('%') else row.split(' ', 1)

@@ -161,24 +161,31 @@ class Dataset:
 
 def open_dataset(
     config: DataConfig, *, split: str | None = None, source: str | None = None,
+    expected: bool = False,
 ) -> Dataset:
   """Opens a data set; reads no images (labels, if `examples_per_class`).
 
   Args:
     config: the section.
-    split: instead of the section's. It is opened whole:
-      `examples_per_class` thins out the section's own split alone, so that
-      the evaluation of a small training set is on all test images.
+    split: instead of the section's; '' is the one that results are published
+      on. It is opened whole: `examples_per_class` thins out the section's own
+      split alone, so that the evaluation of a small training set is on all
+      test images.
     source: instead of the section's; opened whole as well.
+    expected: takes the sizes of a public data set from the table, without its
+      files: enough to plan and to compile, not to read.
 
   Raises:
     ValueError: if there is no such data set or split, with what to do.
   """
   name = config.source if source is None else source
-  opened = sources.open_source(
-      name, data_dir=config.data_dir, shapes_config=config.shapes,
-      size=config.size)
-  wanted = config.split if split is None else split
+  if expected and name not in ('digits', 'shapes'):
+    opened = sources.expect_source(name)
+  else:
+    opened = sources.open_source(
+        name, data_dir=config.data_dir, shapes_config=config.shapes,
+        size=config.size)
+  wanted = config.split if split is None else split or opened.eval_split
   examples = sources.select_split(opened, wanted, name=name)
   if config.examples_per_class is not None and split is source is None:
     examples = sources.select_per_class(

@@ -107,6 +107,45 @@ def stable_hash(text: str) -> int:
       hashlib.blake2b(text.encode(), digest_size=8).digest(), 'little')
 
 
+@dataclasses.dataclass(frozen=True)
+class Expected:
+  """A split that is known of, but not at hand: a length to plan with."""
+  name: str
+  num_examples: int
+
+  def __len__(self) -> int:
+    return self.num_examples
+
+  def __getitem__(self, index: int) -> dict[str, Any]:
+    raise ValueError(f'{self.name} was only planned with, not opened.')
+
+  def label(self, index: int) -> Any:
+    return self[index]
+
+  def key(self, index: int) -> str:
+    return str(index)
+
+
+def expect_source(name: str) -> Opened:
+  """Returns what the table says of a data set, without looking for its files.
+
+  Raises:
+    ValueError: if the table does not hold its sizes.
+  """
+  row = datasets.facts(name)
+  if not row.num_examples or row.num_classes is None:
+    known = [n for n, r in datasets.DATASETS.items() if r.num_examples]
+    raise ValueError(
+        f'The sizes of {name!r} are not in the table of data sets '
+        f'(vit_jax/data/datasets.py).{records.nearest(name, known)} Known: '
+        f'{", ".join(known)}.')
+  return Opened(
+      {split: Expected(name, count)
+       for split, count in row.num_examples.items()},
+      row.num_classes, multi_label=bool(row.multi_label),
+      eval_split=row.eval_split)
+
+
 # ------------------------------------------------------- selections of examples
 
 

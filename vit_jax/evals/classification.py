@@ -20,13 +20,14 @@ class ClassificationConfig:
 
   Attributes:
     name: always 'classification'.
-    split: TFDS split string, for example 'test' or 'train[98%:]'.
+    split: TFDS split string, for example 'train[98%:]'; '' is the split that
+      the data set's results are published on, such as 'test'.
     source: data set; '' is the one that is trained on.
     every: how often during training; None is at its end alone.
     batch_size: global; None is the training's.
   """
   name: Literal['classification'] = 'classification'
-  split: str = 'test'
+  split: str = ''
   source: str = ''
   every: records.Duration | None = None
   batch_size: int | None = None
