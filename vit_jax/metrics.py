@@ -44,8 +44,8 @@ class Mean(clu.metrics.Average):
     average = super().from_model_output(values.astype(jnp.float32), mask)
     return cls(total=average.total, count=average.count)
 
-  def compute(self) -> jax.Array:
-    """Returns the mean in float32, or NaN if no real example was seen.
+  def compute(self) -> Any:
+    """Returns the mean, or NaN if no real example was seen.
 
     NaN says "not measured"; 0 would pass for a perfect loss.
     """

@@ -50,7 +50,7 @@ class NonFinite(clu.metrics.Metric):
         lambda mine, theirs: jnp.where(self.step > 0, mine, theirs),
         self, other)
 
-  def compute(self) -> jax.Array:
+  def compute(self) -> Any:
     """Returns the step, or 0 for none."""
     return self.step
 

@@ -1,7 +1,7 @@
 """One update: a pure function of a state and a batch."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import clu.metrics
 import flax.linen as nn
@@ -15,6 +15,7 @@ from vit_jax import types
 from vit_jax.training import health
 
 
+@runtime_checkable
 class Loss(Protocol):
   """What an objective offers to be trained on."""
 

@@ -1,0 +1,80 @@
+"""Every file in configs/ runs: configs that nobody runs rot."""
+
+import inspect
+import pathlib
+
+import jax
+import pytest
+
+from vit_jax import config as config_lib
+from vit_jax import experiment as experiment_lib
+from vit_jax import run as run_lib
+
+ROOT = pathlib.Path(__file__).parent.parent
+FILES = sorted(p.name for p in (ROOT / 'configs').glob('*.py'))
+
+# Arguments that lead through other branches of a file.
+ARGUMENTS = {
+    'pretrain.py': (
+        '', 'model=L/16,dataset=imagenet21k', 'model=H/14,dataset=jft'),
+    'finetune.py': (
+        '', 'model=B/16,dataset=cifar10,resolution=384', 'dataset=imagenet2012',
+        'model=L/32,dataset=oxford_flowers102', 'dataset=oxford_iiit_pet'),
+}
+CASES = [f'{name}:{arguments}' for name in FILES
+         for arguments in ARGUMENTS.get(name, ('',))]
+
+TOY_MODEL = ('width=16', 'depth=2', 'num_heads=2', 'mlp_dim=32', 'patch=8',
+             'unroll=1')
+
+
+def test_every_list_of_arguments_has_its_file():
+  assert set(ARGUMENTS) <= set(FILES)
+
+
+@pytest.mark.parametrize('case', CASES)
+def test_builds_at_full_size_without_allocating(case):
+  for config in config_lib.load(str(ROOT / 'configs' / case)).values():
+    experiment = experiment_lib.build(
+        config, devices=jax.devices()[:1], expected_data=True)
+    state, loss = jax.eval_shape(
+        experiment.train_step, experiment.abstract_state,
+        experiment.abstract_batch)
+    assert loss.shape == ()
+    assert jax.tree.structure(state) == jax.tree.structure(
+        experiment.abstract_state)
+    assert experiment.total_steps > 0
+    assert set(experiment.evaluators) == set(config.evals)
+
+
+@pytest.mark.parametrize('name', FILES)
+def test_runs_two_steps_at_toy_size(name, tmp_path):
+  """The file as it is, with a tiny model on embedded data."""
+  flags = [f'model.{setting}' for setting in TOY_MODEL] + [
+      'model.variant=', 'total.steps=2', 'batch_size=8', 'data.num_workers=0',
+      'data.resolution=16', 'log.every.steps=1']
+  stages = config_lib.load(str(ROOT / 'configs' / name), [])
+  embedded = {c.data.source for c in stages.values()} <= {'digits', 'shapes'}
+  argument = ''
+  if not embedded:
+    # A file that takes a data set knows best what another one changes.
+    takes = 'dataset' in inspect.signature(_get_config(name)).parameters
+    argument = ':dataset=digits' if takes else ''
+    flags.append('data.source=digits')
+    flags.append('data.eval_ops=[{"op": "resize"}]')
+  path = str(ROOT / 'configs' / name) + argument
+  for stage, config in config_lib.load(path, flags).items():
+    experiment = experiment_lib.build(config, devices=jax.devices()[:1])
+    summary = run_lib.train(experiment, tmp_path / stage)
+    assert summary['steps'] == 2
+    assert summary['images'] == 16
+    assert summary['metrics']['train/loss'] > 0
+    for evaluator in config.evals:
+      assert summary['metrics'][f'{evaluator}/examples'] > 0
+
+
+def _get_config(name):
+  scope = {}
+  source = (ROOT / 'configs' / name).read_text()
+  exec(compile(source, name, 'exec'), scope)  # pylint: disable=exec-used
+  return scope['get_config']
