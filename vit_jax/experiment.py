@@ -4,7 +4,8 @@ The only module that knows all the parts. What it returns can be trained,
 evaluated, or merely compiled; no array exists until `init_state` is called.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+import contextlib
 import dataclasses
 import functools
 from typing import Any
@@ -13,6 +14,7 @@ import flax.linen as nn
 import jax
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec
+import numpy as np
 
 from vit_jax import config as config_lib
 from vit_jax import data
@@ -74,13 +76,13 @@ class Experiment:
         batch_size=self.config.batch_size, total_steps=self.total_steps,
         num_examples=self.dataset.num_examples)
 
-  def batches(self, *, start_step: int) -> Iterator[types.Batch]:
+  def batches(self, *, start_step: int) -> Generator[types.Batch, None, None]:
     """Yields the global batches of steps `start_step`, `start_step` + 1, ..."""
     local = data.train_batches(
         self.config.data, self.dataset, seed=self.config.seed,
         batch_size=self.config.batch_size, start_step=start_step,
         process_index=jax.process_index(), process_count=jax.process_count())
-    return (sharding.shard_batch(batch, self.mesh) for batch in local)
+    return _sharded(local, self.mesh)
 
   def flops_per_image(self) -> int:
     """Returns the operations of a forward pass over one image."""
@@ -224,16 +226,26 @@ def _evaluator(
     images = prepare(batch, jax.random.key(0), train=False)['image']
     return model.apply({'params': params}, images)
 
-  def batches() -> Iterator[types.Batch]:
+  def batches() -> Generator[types.Batch, None, None]:
     local = data.eval_batches(
         config.data, dataset, batch_size=batch_size,
         process_index=jax.process_index(), process_count=jax.process_count())
-    return (sharding.shard_batch(batch, mesh) for batch in local)
+    return _sharded(local, mesh)
 
   return evals.build(
       predict=predict, batches=batches, num_examples=dataset.num_examples,
       loss=functools.partial(objectives.cross_entropy, config.objective),
       multi_label=dataset.multi_label)
+
+
+def _sharded(
+    local: Generator[Mapping[str, np.ndarray], None, None],
+    mesh: jax.sharding.Mesh,
+) -> Generator[types.Batch, None, None]:
+  # Closing one must close the other: there may be processes behind it.
+  with contextlib.closing(local):
+    for batch in local:
+      yield sharding.shard_batch(batch, mesh)
 
 
 def _with_classes(

@@ -9,6 +9,7 @@ the checkpoint are written again, an evaluation that was cut off is redone.
 
 import collections
 from collections.abc import Callable, Mapping
+import contextlib
 import dataclasses
 import json
 from typing import Any
@@ -160,24 +161,25 @@ class _Run:
   ) -> None:
     if self._counters.evaluated != self._step:
       self._evaluate()  # Was cut off by the end of the process, or is due at 0.
-    batches = self._experiment.batches(start_step=self._step)
     in_flight: collections.deque[jax.Array] = collections.deque()
-    while self._step < total:
-      self._stop.check()
-      with self._clock.waiting():
-        batch = next(batches)
-      self._state, loss = step_function(self._state, batch)
-      self._step += 1
-      in_flight.append(loss)
-      if len(in_flight) > IN_FLIGHT:
-        in_flight.popleft().block_until_ready()
-      profiler.step(self._step, loss)
-      if self._is_due(self._log_every):
-        self._log()
-      self._evaluate()
-      if self._is_due(self._save_every):
-        with self._clock.paused():
-          self._save()
+    with contextlib.closing(
+        self._experiment.batches(start_step=self._step)) as batches:
+      while self._step < total:
+        self._stop.check()
+        with self._clock.waiting():
+          batch = next(batches)
+        self._state, loss = step_function(self._state, batch)
+        self._step += 1
+        in_flight.append(loss)
+        if len(in_flight) > IN_FLIGHT:
+          in_flight.popleft().block_until_ready()
+        profiler.step(self._step, loss)
+        if self._is_due(self._log_every):
+          self._log()
+        self._evaluate()
+        if self._is_due(self._save_every):
+          with self._clock.paused():
+            self._save()
 
   def _is_due(self, every: int | None) -> bool:
     at_end = self._step == self._experiment.total_steps

@@ -105,6 +105,7 @@ class Checkpoints:
     # Best ones of this step or a later are of a run that was killed, and that
     # this one goes over again.
     for later in [s for s in self._best.all_steps() if s >= step]:
+      self._best.wait_until_finished()  # It may still be being written.
       self._best.delete(later)
     self._best.save(step, args=ocp.args.Composite(
         **_model(state, config, progress)))
@@ -132,6 +133,11 @@ class Checkpoints:
           'another model than the config asks for. Use another --workdir, or '
           'the config it was written with. Differences:\n  '
           + '\n  '.join(difference))
+    if abstract.average is not None and found.get('average') is None:
+      raise ValueError(
+          f'The checkpoint of step {step} in {self._latest.directory} keeps no '
+          'average of the parameters, but the config asks for one (averaging). '
+          'Use another --workdir, or the config it was written with.')
     items = {'params': ocp.args.StandardRestore(abstract.params),
              'training': ocp.args.StandardRestore(_training(abstract)),
              'progress': ocp.args.JsonRestore()}
@@ -220,7 +226,7 @@ def find(path: epath.PathLike, *, which: str = LATEST) -> Source:
     step = _newest(folder)
     if step is not None:
       return _source(step)
-  if (path / 'params').exists():
+  if (path / 'params').exists() and ocp.utils.is_checkpoint_finalized(path):
     return _source(path)
   raise FileNotFoundError(
       f'{path} holds no {which} checkpoint: expected a workdir with '
@@ -241,8 +247,7 @@ def _source(path: epath.Path) -> Source:
   item = 'average' if (path / 'average').exists() else 'params'
   with ocp.Checkpointer(ocp.JsonCheckpointHandler()) as checkpointer:
     config = checkpointer.restore(path / 'config')
-  with ocp.StandardCheckpointer() as checkpointer:
-    metadata = checkpointer.metadata(path / item)
-  shapes = getattr(metadata, 'item_metadata', metadata)
+  # The handler, not a checkpointer: that warns of a file that items lack.
+  shapes = ocp.StandardCheckpointHandler().metadata(path / item)
   return Source(path=path, config=config,
                 shapes=getattr(shapes, 'tree', shapes), item=item)

@@ -72,7 +72,9 @@ def adapt(
     source: parameters of the checkpoint.
     initial: the model's own initial parameters.
     config: what may be new and what may be ignored.
-    resize: turns position embeddings into ones of another shape.
+    resize: turns position embeddings into those of the model's grid; given
+      back untouched where the grid is the same, which the shape alone does not
+      tell: 4x9 patches are as many as 6x6.
 
   Returns:
     Parameters shaped as `initial`, and a row for each name on either side.
@@ -92,15 +94,16 @@ def adapt(
     elif found is None:
       problems.append(f'{name}: expected {target}, found nothing')
       continue
-    elif shape == target:
-      params[name], status = np.asarray(found, start.dtype), 'loaded'
-    elif (name.split('/')[-1] == 'positions'
-          and found.shape[-1] == target[-1]):
-      params[name] = resize(np.asarray(found), target).astype(start.dtype)
-      status = 'resized'
     else:
-      problems.append(f'{name}: expected {target}, found {shape}')
-      continue
+      values = found = np.asarray(found)
+      if (name.split('/')[-1] == 'positions'
+          and found.shape[-1] == target[-1]):
+        values = resize(found, target)
+      if values.shape != target:
+        problems.append(f'{name}: expected {target}, found {shape}')
+        continue
+      params[name] = values.astype(start.dtype)
+      status = 'loaded' if values is found else 'resized'
     rows.append(Row(name, status, shape, target))
   for name, found in have.items():
     if name in want:

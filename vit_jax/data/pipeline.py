@@ -16,8 +16,12 @@ process takes the rows that are its own; a restart begins at its step. There
 is no state to save, whatever the number of hosts and workers was before.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 import dataclasses
+import multiprocessing
+import os
+import signal
+import threading
 from typing import Any
 
 from absl import flags
@@ -33,6 +37,7 @@ from vit_jax.data import sources
 from vit_jax.data import transforms
 
 HostBatch = dict[str, np.ndarray]
+Batches = Generator[HostBatch, None, None]  # Close it to end its workers.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -240,7 +245,7 @@ def _row(image: np.ndarray, label: Any, *, mask: int) -> HostBatch:
 def train_batches(
     config: DataConfig, dataset: Dataset, *, seed: int, batch_size: int,
     start_step: int = 0, process_index: int = 0, process_count: int = 1,
-) -> Iterator[HostBatch]:
+) -> Batches:
   """Yields this process's rows of global batch start_step, start_step + 1, ...
 
   Rows run on from one epoch into the next: each epoch is every example once,
@@ -282,7 +287,7 @@ def train_batches(
 def eval_batches(
     config: DataConfig, dataset: Dataset, *, batch_size: int,
     process_index: int = 0, process_count: int = 1,
-) -> Iterator[HostBatch]:
+) -> Batches:
   """Yields this process's rows of a pass over every example, in order.
 
   As `train_batches`, but once. The last batch is filled up with zeros whose
@@ -309,7 +314,7 @@ def _rows_per_process(batch_size: int, process_count: int) -> int:
 
 
 def _iterate(
-    config: DataConfig, batches: grain.MapDataset) -> Iterator[HostBatch]:
+    config: DataConfig, batches: grain.MapDataset) -> Batches:
   """Reads ahead, in threads or in processes, a bounded number of batches."""
   options = grain.ReadOptions(
       num_threads=min(config.num_threads, config.prefetch),
@@ -321,13 +326,33 @@ def _iterate(
     if not flags.FLAGS.is_parsed():
       flags.FLAGS.mark_as_parsed()
     stream = stream.mp_prefetch(
-        grain.MultiprocessingOptions(num_workers=config.num_workers))
+        grain.MultiprocessingOptions(num_workers=config.num_workers),
+        worker_init_fn=_start_worker)
   iterator = iter(stream)
   try:
     yield from iterator
   finally:
     # Ends the worker processes as soon as nobody wants another batch.
     iterator.close()
+
+
+def _start_worker(index: int, count: int) -> None:
+  """Binds a worker process to the life of its parent, and to that alone.
+
+  Ctrl-C and a cluster's SIGTERM reach the whole process group; the parent
+  still needs batches, or an orderly end, while it saves.
+  """
+  del index, count
+  for signum in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(signum, signal.SIG_IGN)
+
+  def leave_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+      parent.join()
+      os._exit(1)  # A parent that was killed can stop nobody.
+
+  threading.Thread(target=leave_with_parent, daemon=True).start()
 
 
 def prepare(

@@ -7,6 +7,10 @@ handwriting is made of, so a model pre-trained here has something to transfer.
 Half of the images are ink (grey levels, plain ground, at times drawn coarsely
 and enlarged, as small scans are); half are coloured and textured.
 
+Stacked, an image holds two strokes instead, one joined above the other, with a
+label for each and its place: what a small model learns from in minutes, since
+its labels are dense and tell what is where.
+
 An image is a pure function of (seed, index): nothing is stored.
 """
 
@@ -37,7 +41,12 @@ class ShapesConfig:
     num_test_examples: images in the split `test`.
     label: 'multi' for a k-hot vector of the kinds, colours and textures that
       are present; 'single' for the kind of the main shape.
+    arrangement: 'scattered', a main shape with others beside it, or 'stacked',
+      a stroke above another; the latter's label is 'multi'.
     max_others: smaller shapes beside the main one, at most.
+    ink: share of the images without colour and texture.
+    bright: always bright on dark. Where either may be the darker, no patch
+      says anything by itself, and a small ViT is long in getting started.
     size: of the drawn image, one side or (height, width); default: the
       section's resolution.
     seed: of the drawing; another seed is another data set.
@@ -45,7 +54,10 @@ class ShapesConfig:
   num_examples: int = 100_000
   num_test_examples: int = 2_000
   label: Literal['multi', 'single'] = 'multi'
+  arrangement: Literal['scattered', 'stacked'] = 'scattered'
   max_others: int = 2
+  ink: float = 0.5
+  bright: bool = False
   size: int | tuple[int, int] | None = None
   seed: int = 0
 
@@ -56,6 +68,12 @@ class ShapesConfig:
           f'{self.num_examples} and {self.num_test_examples}.')
     if self.max_others < 0:
       raise ValueError(f'max_others cannot be negative; got {self.max_others}.')
+    if not 0 <= self.ink <= 1:
+      raise ValueError(f'ink is a share in [0, 1]; got {self.ink}.')
+    if self.arrangement == 'stacked' and self.label == 'single':
+      raise ValueError(
+          "The two strokes of arrangement 'stacked' have no single label. Use "
+          "label 'multi', or arrangement 'scattered'.")
     if self.seed < 0:
       raise ValueError(f'seed cannot be negative; got {self.seed}.')
 
@@ -177,8 +195,56 @@ COLOURS: dict[str, tuple[int, int, int]] = {
 
 TEXTURES = ('plain', 'gradient', 'stripes', 'checks', 'noise')
 
-CLASS_NAMES = (*KINDS, *(f'{name} shape' for name in COLOURS),
-               *(f'{name} background' for name in TEXTURES))
+# The strokes that are stacked.
+PARTS = (
+    'vertical line', 'horizontal line', 'rising line', 'falling line',
+    'arc open left', 'arc open right', 'arc open up', 'arc open down', 'ring',
+    'plus', 'diagonal cross', 'lower left corner', 'lower right corner',
+    'upper left corner', 'upper right corner')
+# Upper and lower strokes that could be read as a digit are never stacked.
+_READ_AS_DIGITS: dict[int, tuple[tuple[str, str], ...]] = {
+    0: (('arc open down', 'arc open up'),),
+    1: (('vertical line', 'vertical line'),),
+    2: (('arc open left', 'lower left corner'),
+        ('arc open down', 'lower left corner'),
+        ('arc open left', 'horizontal line'),
+        ('arc open down', 'horizontal line')),
+    3: (('arc open left', 'arc open left'),),
+    4: (('arc open up', 'vertical line'), ('lower left corner', 'plus'),
+        ('lower left corner', 'vertical line')),
+    5: (('upper left corner', 'arc open left'),
+        ('horizontal line', 'arc open left')),
+    6: (('vertical line', 'ring'), ('rising line', 'ring'),
+        ('arc open right', 'ring'), ('upper left corner', 'ring')),
+    7: (('horizontal line', 'rising line'),
+        ('horizontal line', 'vertical line'),
+        ('upper right corner', 'rising line'),
+        ('upper right corner', 'vertical line')),
+    8: (('ring', 'ring'),),
+    9: (('ring', 'vertical line'), ('ring', 'rising line'),
+        ('ring', 'arc open left'), ('ring', 'lower right corner')),
+}
+STACKS = tuple(
+    (upper, lower) for upper in PARTS for lower in PARTS
+    if not any((upper, lower) in pairs for pairs in _READ_AS_DIGITS.values()))
+
+
+def _with_looks(kinds: tuple[str, ...]) -> tuple[str, ...]:
+  return (*kinds, *(f'{name} shape' for name in COLOURS),
+          *(f'{name} background' for name in TEXTURES))
+
+
+CLASS_NAMES = _with_looks(KINDS)
+STACKED_CLASS_NAMES = _with_looks((
+    *(f'upper {part}' for part in PARTS), *(f'lower {part}' for part in PARTS)))
+
+
+def class_names(config: ShapesConfig) -> tuple[str, ...]:
+  """Returns the names of the classes that the section's labels tell."""
+  if config.label == 'single':
+    return KINDS
+  return CLASS_NAMES if config.arrangement == 'scattered' else (
+      STACKED_CLASS_NAMES)
 
 
 @functools.cache
@@ -233,11 +299,10 @@ class Shapes:
 
   def __getitem__(self, index: int) -> dict[str, Any]:
     image, present, kind = draw(
-        self.config.seed, self.offset + index, size=self.size,
-        max_others=self.config.max_others)
+        self.config, self.offset + index, size=self.size)
     if self.config.label == 'single':
       return {'image': image, 'label': kind}
-    label = np.zeros(len(CLASS_NAMES), np.float32)
+    label = np.zeros(len(class_names(self.config)), np.float32)
     label[present] = 1
     return {'image': image, 'label': label}
 
@@ -256,17 +321,18 @@ def splits(config: ShapesConfig, *, size: tuple[int, int]) -> dict[str, Shapes]:
 
 
 def draw(
-    seed: int, index: int, *, size: tuple[int, int], max_others: int = 2,
+    config: ShapesConfig, index: int, *, size: tuple[int, int],
 ) -> tuple[UInt8[np.ndarray, 'height width 3'], list[int], int]:
   """Draws image `index`.
 
   Returns:
-    The pixels; the entries of `CLASS_NAMES` that are present; and the kind of
-    the main shape, an entry of `KINDS`.
+    The pixels; the entries of `CLASS_NAMES`, or of `STACKED_CLASS_NAMES`, that
+    are present; and the first of them: scattered, it is the kind of the main
+    shape, an entry of `KINDS`.
   """
-  rng = np.random.Generator(np.random.Philox(key=[seed, index]))
+  rng = np.random.Generator(np.random.Philox(key=[config.seed, index]))
   # One call for all numbers: a call for each would take half of the time.
-  numbers = iter(rng.random(32 + 32 * (1 + max_others)).tolist())
+  numbers = iter(rng.random(32 + 32 * (1 + config.max_others)).tolist())
 
   def uniform(low: float, high: float) -> float:
     return low + (high - low) * next(numbers)
@@ -274,30 +340,79 @@ def draw(
   def choose(count: int) -> int:
     return int(count * next(numbers))
 
-  ink = next(numbers) < 0.5
+  ink = next(numbers) < config.ink
   texture = 0 if ink else choose(len(TEXTURES))
-  colour = choose(2) if ink else choose(len(COLOURS))
+  colours = [i for i, name in enumerate(COLOURS)
+             if not (config.bright and name == 'black')]
+  if ink:
+    colours = [i for i in colours if tuple(COLOURS)[i] in ('white', 'black')]
+  colour = colours[choose(len(colours))]
   paint = _vary(tuple(COLOURS.values())[colour], uniform)
   ground = _contrast(
-      tuple(uniform(0, 255) for _ in range(3)), paint, grey=ink)
+      tuple(uniform(0, 255) for _ in range(3)), paint, grey=ink,
+      bright=config.bright)
   image = _textured(ground, TEXTURES[texture], size, uniform, rng)
-  kind = choose(len(KINDS))
-  present = {kind, len(KINDS) + colour,
-             len(KINDS) + len(COLOURS) + texture}
+  compose = _scatter if config.arrangement == 'scattered' else _stack
+  image, kinds, num_kinds = compose(
+      image, paint, uniform, max_others=config.max_others)
+  present = {*kinds, num_kinds + colour, num_kinds + len(COLOURS) + texture}
+  return np.clip(image, 0, 255).astype(np.uint8), sorted(present), kinds[0]
+
+
+def _scatter(
+    image: Float[np.ndarray, 'height width 3'], paint: np.ndarray,
+    uniform: Callable[[float, float], float], *, max_others: int,
+) -> tuple[Float[np.ndarray, 'height width 3'], list[int], int]:
+  """Paints a main shape and perhaps others; returns their kinds, of how many.
+  """
+  size = image.shape[:2]
+  kind = int(uniform(0, len(KINDS)))
+  kinds = [kind]
   # Small ones first: the main shape lies on top.
-  num_others = choose(max_others + 1) if next(numbers) < 0.4 else 0
+  crowded = uniform(0, 1) < 0.4
+  num_others = int(uniform(0, max_others + 1)) if crowded else 0
   for _ in range(num_others):
-    other = choose(len(KINDS))
+    other = int(uniform(0, len(KINDS)))
     mask = _mask(KINDS[other], size, uniform, scale=uniform(0.2, 0.45),
                  spread=0.65)
     image = _paste(image, paint, mask)
-    present.add(other)
+    kinds.append(other)
   mask = _mask(
       KINDS[kind], size, uniform,
       scale=uniform(0.6, 0.95) if num_others == 0 else uniform(0.5, 0.7),
       spread=0.15)
-  image = _paste(image, paint, mask)
-  return (np.clip(image, 0, 255).astype(np.uint8), sorted(present), kind)
+  return _paste(image, paint, mask), kinds, len(KINDS)
+
+
+def _stack(
+    image: Float[np.ndarray, 'height width 3'], paint: np.ndarray,
+    uniform: Callable[[float, float], float], *, max_others: int,
+) -> tuple[Float[np.ndarray, 'height width 3'], list[int], int]:
+  """Paints a stroke above another; returns which ones, of how many."""
+  del max_others
+  size = image.shape[:2]
+  height, width = (side * _SUPERSAMPLING for side in size)
+  half = min(height, width) / 2
+  pair = STACKS[int(uniform(0, len(STACKS)))]
+  scale, joint = half * uniform(.65, .95), uniform(-.2, .2)
+  strokes = []
+  for part, top, bottom in zip(pair, (-1, joint), (joint, 1)):
+    points, ends = _template(part)
+    points = _bend(points, uniform) * (uniform(.55, 1), (bottom - top) / 2)
+    points = points + (uniform(-.1, .1), (bottom + top) / 2)
+    strokes += np.split(points, ends[:-1])
+  # Placed as one: what belongs together is turned and slanted together.
+  placed = _place(np.concatenate(strokes), uniform, scale=scale, turn=0.2)
+  placed += (width / 2 + half * uniform(-.12, .12),
+             height / 2 + half * uniform(-.12, .12))
+  canvas = Image.new('L', (width, height))
+  pen = ImageDraw.Draw(canvas)
+  thickness = max(0.09 * half, uniform(.14, .4) * scale)
+  for points in np.split(placed, np.cumsum([len(p) for p in strokes[:-1]])):
+    _stroke(pen, points.ravel().tolist(), thickness)
+  image = _paste(image, paint, _develop(canvas, size, uniform))
+  kinds = [PARTS.index(pair[0]), len(PARTS) + PARTS.index(pair[1])]
+  return image, kinds, 2 * len(PARTS)
 
 
 def _vary(
@@ -308,15 +423,19 @@ def _vary(
 
 
 def _contrast(
-    colour: tuple[float, ...], other: np.ndarray, *, grey: bool,
+    colour: tuple[float, ...], other: np.ndarray, *, grey: bool, bright: bool,
 ) -> np.ndarray:
-  """Returns the colour made dark beside a bright one, bright beside a dark."""
+  """Returns the colour made dark beside a bright one, bright beside a dark.
+
+  Where all shapes are `bright`, it is made dark beside any.
+  """
   red, green, blue = other.tolist()
   brightness = 0.3 * red + 0.59 * green + 0.11 * blue
   if grey:  # Paper is mostly near white or near black.
     colour = (0.5 * colour[0],) * 3
-  share = 0.4  # Of the range that the ground may take, away from the paint.
-  if brightness > 110:
+  # Of the range that the ground may take, away from the paint.
+  share = 0.2 if bright else 0.4
+  if bright or brightness > 110:
     return np.array([c * share for c in colour], np.float32)
   return np.array([255 - c * share for c in colour], np.float32)
 
@@ -442,12 +561,12 @@ def _develop(
 ) -> Float[np.ndarray, 'height width 1']:
   """Reduces the canvas to the image's size, half of the time over a detour.
 
-  The detour is a grid down to a quarter of the size: the look of a small scan
+  The detour is a grid down to half of the size: the look of a small scan
   that was enlarged, and of things out of focus.
   """
   height, width = size
   detour = uniform(0, 1) < 0.5
-  coarseness = uniform(0.25, 0.8)
+  coarseness = uniform(0.5, 1)
   if detour:
     canvas = canvas.resize(
         (max(4, round(width * coarseness)), max(4, round(height * coarseness))),

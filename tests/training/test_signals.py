@@ -1,0 +1,59 @@
+"""SIGTERM and Ctrl-C as a wish that the loop grants."""
+
+import os
+import signal
+import threading
+
+import pytest
+
+from vit_jax.training import signals
+
+
+@pytest.mark.parametrize('signum, code, name', [
+    (signal.SIGTERM, 75, 'SIGTERM'), (signal.SIGINT, 130, 'SIGINT')])
+def test_signal_stops_at_the_next_check_and_not_before(signum, code, name):
+  with signals.catch() as stop:
+    stop.check()
+    os.kill(os.getpid(), signum)
+    with pytest.raises(signals.Stopped, match=name) as caught:
+      stop.check()
+    assert caught.value.exit_code == code
+
+
+def test_second_ctrl_c_interrupts_at_once():
+  with signals.catch():
+    os.kill(os.getpid(), signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+      os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_second_sigterm_is_patient():
+  with signals.catch() as stop:
+    os.kill(os.getpid(), signal.SIGTERM)
+    os.kill(os.getpid(), signal.SIGTERM)
+    with pytest.raises(signals.Stopped):
+      stop.check()
+
+
+def test_handlers_are_put_back_even_after_an_error():
+  before = {s: signal.getsignal(s) for s in signals.EXIT_CODES}
+  with pytest.raises(RuntimeError), signals.catch():
+    assert all(signal.getsignal(s) != before[s] for s in before)
+    raise RuntimeError
+  assert {s: signal.getsignal(s) for s in before} == before
+
+
+def test_in_another_thread_nothing_is_caught_and_nothing_breaks():
+  before = {s: signal.getsignal(s) for s in signals.EXIT_CODES}
+  passed = []
+
+  def body():
+    with signals.catch() as stop:
+      stop.check()
+      passed.append(True)
+
+  thread = threading.Thread(target=body)
+  thread.start()
+  thread.join()
+  assert passed
+  assert {s: signal.getsignal(s) for s in before} == before

@@ -1,0 +1,338 @@
+"""One update: the gradient of the whole batch, whatever it is cut into."""
+
+import dataclasses
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from vit_jax import models
+from vit_jax import objectives
+from vit_jax import tree
+from vit_jax.training import step as step_lib
+
+RNG = np.random.default_rng(0)
+BATCH, CLASSES = 8, 4
+KEY = jax.random.key(3)
+TX = optax.chain(optax.clip_by_global_norm(0.1),
+                 optax.adamw(1e-2, weight_decay=0.5))
+
+
+def batch(*, seed=0, mask=None, image=(8, 8, 3)):
+  rng = np.random.default_rng(seed)
+  return {
+      'image': jnp.asarray(rng.normal(size=(BATCH, *image)), jnp.float32),
+      'label': jnp.asarray(rng.integers(0, CLASSES, BATCH)),
+      'mask': jnp.asarray(np.ones(BATCH) if mask is None else mask,
+                          jnp.float32)}
+
+
+class Linear:
+  """The smallest objective: softmax regression, with noise where asked."""
+  measures = ('accuracy',)
+
+  def __init__(self, noise=0.0):
+    self.noise = noise
+
+  def __call__(self, params, batch, key):
+    x = batch['image'].reshape(batch['image'].shape[0], -1)
+    x += self.noise * jax.random.normal(key, x.shape)
+    logits = x @ params['kernel'] + params['bias']
+    loss = -jnp.take_along_axis(
+        jax.nn.log_softmax(logits), batch['label'][:, None], axis=1)[:, 0]
+    hit = (logits.argmax(-1) == batch['label']).astype(jnp.float32)
+    return loss, {'accuracy': hit}
+
+
+def linear_params():
+  return {'kernel': jnp.asarray(RNG.normal(size=(192, CLASSES)), jnp.float32),
+          'bias': jnp.zeros(CLASSES)}
+
+
+LINEAR_PARAMS = linear_params()
+
+
+def keep(batch, key):
+  del key
+  return batch
+
+
+def build(loss, *, tx=TX, prepare=keep, **settings):
+  return jax.jit(step_lib.build(
+      loss=loss, tx=tx, prepare=prepare, key=KEY, **settings))
+
+
+def new_state(loss=None, params=None, *, tx=TX, averaging=None):
+  return step_lib.init_state(
+      LINEAR_PARAMS if params is None else params, tx=tx,
+      loss=loss or Linear(), averaging=averaging)
+
+
+def assert_close(have, want, *, rtol=1e-4, atol=1e-6):
+  assert jax.tree.structure(have) == jax.tree.structure(want)
+  for name, value in tree.flatten(want).items():
+    np.testing.assert_allclose(
+        tree.flatten(have)[name], value, rtol=rtol, atol=atol, err_msg=name)
+
+
+def measured(state):
+  return {name: float(value.compute()) for name, value in state.metrics.items()}
+
+
+@pytest.fixture(scope='module')
+def vit():
+  model = models.build(
+      models.parse({'width': 8, 'depth': 2, 'mlp_dim': 12, 'num_heads': 2,
+                    'patch': 4}), num_classes=CLASSES)
+  shapes = nn.unbox(jax.eval_shape(lambda: models.init(
+      model, KEY, jax.ShapeDtypeStruct((1, 8, 8, 3), 'float32'))))
+  params = jax.tree.map(
+      lambda leaf: jnp.asarray(RNG.normal(size=leaf.shape) * 0.3, jnp.float32),
+      shapes)
+  loss = objectives.build(
+      objectives.parse({'label_smoothing': 0.1}), model, multi_label=False)
+  return loss, params
+
+
+MASKS = [None, [1, 1, 0, 1, 1, 0, 1, 0],
+         [1, 0, 1, 0, 1, 0, 1, 1],  # Rows 1, 3, 5, ..: a part of its own.
+         [0, 0, 0, 0, 0, 1, 0, 0]]
+
+
+# SGD, for Adam would hide a gradient of the wrong scale.
+SGD = optax.chain(optax.clip_by_global_norm(0.5),
+                  optax.add_decayed_weights(0.1), optax.sgd(0.1, momentum=0.9))
+
+
+@pytest.fixture(scope='module')
+def vit_steps(vit):
+  loss, _ = vit
+  return {parts: build(loss, tx=SGD, accumulation=parts) for parts in (1, 2, 8)}
+
+
+@pytest.mark.parametrize('parts', [2, 8])
+@pytest.mark.parametrize('mask', MASKS, ids=str)
+def test_accumulated_is_one_batch(vit, vit_steps, parts, mask):
+  loss, params = vit
+  start = new_state(loss, params, tx=SGD)
+  whole, whole_loss = vit_steps[1](start, batch(mask=mask))
+  state, part_loss = vit_steps[parts](start, batch(mask=mask))
+  assert_close(part_loss, whole_loss)
+  assert_close(state, whole)
+  assert whole.metrics['gradient_norm'].compute() > 0
+  assert whole.metrics['loss'].count == (8 if mask is None else sum(mask))
+
+
+def test_clipping_comes_after_the_parts_are_added():
+  # Two halves that pull in opposite directions: clipped one by one they would
+  # not cancel in the same way as together.
+  tx = optax.chain(optax.clip_by_global_norm(1e-3), optax.sgd(1.0))
+  state = new_state(tx=tx)
+  one, _ = build(Linear(), tx=tx)(state, batch())
+  four, _ = build(Linear(), tx=tx, accumulation=4)(state, batch())
+  for after in (one, four):
+    moved = optax.global_norm(jax.tree.map(
+        lambda a, b: a - b, after.params, state.params))
+    assert float(moved) == pytest.approx(1e-3, rel=1e-2)
+    assert float(after.metrics['gradient_norm'].compute()) > 0.1
+    assert measured(after)['update_norm'] == pytest.approx(1e-3, rel=1e-3)
+  assert_close(four.params, one.params)
+
+
+@pytest.mark.parametrize('parts', [1, 2])
+def test_padding_changes_nothing(vit, vit_steps, parts):
+  loss, params = vit
+  mask = np.array([1, 1, 0, 1, 1, 0, 1, 0])
+  clean, padded = batch(mask=mask), batch(mask=mask)
+  rows = np.flatnonzero(mask == 0)
+  # As wrong as a row can be: its loss is NaN, its image far out of range.
+  padded['image'] = padded['image'].at[rows].set(1e6)
+  padded['label'] = padded['label'].at[rows].set(-1)
+  start = new_state(loss, params, tx=SGD)
+  want, want_loss = vit_steps[parts](start, clean)
+  have, have_loss = vit_steps[parts](start, padded)
+  assert_close(have, want, rtol=1e-6)
+  assert float(have_loss) == pytest.approx(float(want_loss), rel=1e-6)
+  assert measured(have)['non_finite'] == 0
+
+
+def test_padded_batch_is_the_smaller_batch():
+  mask = np.array([1, 1, 1, 1, 1, 0, 0, 0])
+  state = new_state()
+  have, _ = build(Linear())(state, batch(mask=mask))
+  small = {name: value[:5] for name, value in batch(mask=mask).items()}
+  want, _ = build(Linear())(state, small)
+  assert_close(have, want)
+
+
+def test_batch_without_a_real_example_changes_nothing_but_decay():
+  tx = optax.sgd(1.0)
+  state = new_state(tx=tx)
+  after, _ = build(Linear(), tx=tx)(state, batch(mask=np.zeros(BATCH)))
+  assert_close(after.params, state.params, rtol=0, atol=0)
+  assert after.metrics['loss'].count == 0
+  assert measured(after)['non_finite'] == 0
+
+
+@pytest.mark.parametrize('parts', [1, 4])
+def test_steps_are_those_of_a_loop_written_by_hand(parts):
+  step = build(Linear(), accumulation=parts)
+  state = new_state()
+  params, opt_state = LINEAR_PARAMS, TX.init(LINEAR_PARAMS)
+  for i in range(3):
+    data = batch(seed=i)
+
+    def mean_loss(p, data=data):
+      x = data['image'].reshape(BATCH, -1)
+      log_p = jax.nn.log_softmax(x @ p['kernel'] + p['bias'])
+      return -jnp.mean(log_p[jnp.arange(BATCH), data['label']])
+
+    value, grads = jax.value_and_grad(mean_loss)(params)
+    updates, opt_state = TX.update(grads, opt_state, params)
+    params = optax.apply_updates(params, updates)
+    state, loss = step(state, data)
+    assert float(loss) == pytest.approx(float(value), rel=1e-5)
+    for name, norm in (('gradient_norm', grads), ('update_norm', updates),
+                       ('parameter_norm', params)):
+      assert measured(state)[name] == pytest.approx(
+          float(optax.global_norm(norm)), rel=1e-4)
+  assert state.step == 3
+  assert_close(state.params, params)
+  assert_close(state.opt_state, opt_state)
+  assert state.average is None
+
+
+@pytest.mark.parametrize('averaging', [0.15, 0.9999])
+def test_average_is_that_of_a_loop_and_forgets_the_start(averaging):
+  step = build(Linear(), averaging=averaging)
+  state = new_state(averaging=averaging)
+  assert_close(state.average, state.params, rtol=0)
+  want = np.asarray(state.params['kernel'], np.float64)
+  factors = []
+  for s in range(4):
+    state, _ = step(state, batch(seed=s))
+    factors.append(min(averaging, (1 + s) / (10 + s)))
+    want = factors[-1] * want + (1 - factors[-1]) * np.asarray(
+        state.params['kernel'], np.float64)
+    np.testing.assert_allclose(state.average['kernel'], want, rtol=1e-5,
+                               atol=1e-6)
+  # The factor warms up from 1/10, and stops at what was asked for.
+  assert factors[0] == 0.1
+  assert (factors[-1] == 0.15) == (averaging == 0.15)
+  assert state.eval_params is state.average
+
+
+def test_average_starts_as_a_copy_so_that_the_state_can_be_donated():
+  state = new_state(averaging=0.9)
+  step = jax.jit(step_lib.build(
+      loss=Linear(), tx=TX, prepare=keep, key=KEY, averaging=0.9),
+      donate_argnums=0)
+  plain = build(Linear(), averaging=0.9)
+  params = jax.tree.map(jnp.copy, LINEAR_PARAMS)
+  state = new_state(params=params, averaging=0.9)
+  other = new_state(averaging=0.9)
+  for i in range(2):
+    before = state
+    state, loss = step(state, batch(seed=i))
+    other, other_loss = plain(other, batch(seed=i))
+    assert before.params['kernel'].is_deleted()
+    assert float(loss) == float(other_loss)
+  assert_close(state, other, rtol=0, atol=0)
+
+
+def noise_of(state, step, *, seed=0):
+  after, loss = step(state, batch(seed=seed))
+  return float(loss), after
+
+
+@pytest.mark.parametrize('parts', [1, 2])
+def test_randomness_differs_from_step_to_step_and_repeats_in_a_rerun(parts):
+  # A learning rate of zero: only the key tells the steps apart.
+  tx = optax.sgd(0.0)
+  step = build(Linear(noise=1.0), tx=tx, accumulation=parts)
+
+  def run():
+    state, losses = new_state(tx=tx), []
+    for _ in range(3):
+      state, loss = step(state, batch())
+      losses.append(float(loss))
+    return losses
+
+  losses = run()
+  assert len(set(losses)) == 3
+  assert run() == losses
+  # A state that was restored at step 2 draws what step 2 draws.
+  restored = dataclasses.replace(
+      new_state(tx=tx), step=jnp.array(2, jnp.int32))
+  assert float(step(restored, batch())[1]) == losses[2]
+
+
+def test_parts_of_a_batch_draw_differently():
+  # Eight equal rows in eight parts: equal noise would give equal losses.
+  data = jax.tree.map(lambda x: jnp.repeat(x[:1], BATCH, axis=0), batch())
+
+  class Spread(Linear):
+    def __call__(self, params, batch, key):
+      loss, _ = super().__call__(params, batch, key)
+      return loss, {'accuracy': loss ** 2}
+
+  tx = optax.sgd(0.0)
+  state, mean = build(Spread(noise=1.0), tx=tx, accumulation=8)(
+      new_state(tx=tx), data)
+  assert measured(state)['accuracy'] - float(mean) ** 2 > 1e-3
+
+
+def test_prepare_sees_the_whole_batch_and_a_key_of_its_own():
+  seen = []
+
+  def prepare(data, key):
+    seen.append(data['image'].shape)
+    noise = jax.random.normal(key, ())
+    return {**data, 'image': data['image'] * 0 + noise}
+
+  class Sum(Linear):
+    def __call__(self, params, batch, key):
+      # The key of the loss gives the same draw only if it is the same key.
+      draw = jax.random.normal(key, ())
+      image = batch['image'][:, 0, 0, 0]
+      return image + 0 * params['bias'].sum(), {'accuracy': image - draw}
+
+  tx = optax.sgd(0.0)
+  state, loss = build(Sum(), tx=tx, prepare=prepare)(new_state(tx=tx), batch())
+  assert abs(measured(state)['accuracy']) > 1e-3
+  again, same = build(Sum(), tx=tx, prepare=prepare, accumulation=4)(
+      new_state(tx=tx), batch())
+  assert float(same) == pytest.approx(float(loss), rel=1e-5)
+  assert set(seen) == {(BATCH, 8, 8, 3)}
+
+
+def test_metrics_are_means_since_they_were_last_emptied():
+  step = build(Linear())
+  state = new_state()
+  losses, masks = [], [MASKS[1], None, MASKS[2], None]
+  for i, mask in enumerate(masks):
+    if i == 2:
+      state = dataclasses.replace(state, metrics=step_lib.empty_metrics(
+          Linear(), state.params))
+    state, loss = step(state, batch(seed=i, mask=mask))
+    losses.append(float(loss))
+    if i == 1:  # By example, not by batch.
+      assert measured(state)['loss'] == pytest.approx(
+          (5 * losses[0] + 8 * losses[1]) / 13, rel=1e-5)
+  assert state.metrics['loss'].count == 13
+  assert measured(state)['loss'] == pytest.approx(
+      (5 * losses[2] + 8 * losses[3]) / 13, rel=1e-5)
+  assert 0 <= measured(state)['accuracy'] <= 1
+
+
+def test_bad_step_is_counted_from_one_and_kept():
+  step = build(Linear(), tx=optax.sgd(0.0))
+  state = new_state(tx=optax.sgd(0.0))
+  bad = batch()
+  bad['image'] = bad['image'].at[0, 0, 0, 0].set(jnp.nan)
+  for i, data in enumerate([batch(), bad, batch(), bad]):
+    state, _ = step(state, data)
+    assert measured(state)['non_finite'] == (0 if i == 0 else 2)
