@@ -1,12 +1,12 @@
 """Fine-tuning as in the paper: Table 4's values by data set.
 
-    python main.py --config=configs/finetune.py:model=B/16,dataset=cifar10 \
+    python main.py --config=configs/finetune.py:dataset=cifar10 \
         --workdir=runs/cifar10 --config.init.checkpoint=runs/b16 \
         --config.data.data_dir=$HOME/tensorflow_datasets
 
 Your own images, in folders by class:
 
-    python main.py --config=configs/finetune.py:model=B/16,dataset=/my/images \
+    python main.py --config=configs/finetune.py:dataset=/my/images \
         --workdir=runs/mine --config.init.checkpoint=runs/b16
 
 Hardware: a TPU v3-8 for B/16 at 384; fewer devices set --config.accumulation.
@@ -32,13 +32,13 @@ OTHERS = ({'epochs': 20}, 0.01, 'train')
 
 
 def get_config(
-    model: str = 'B/16', dataset: str = 'cifar10', resolution: int = 384,
+    model: str = '', dataset: str = 'cifar10', resolution: int = 384,
     batch_size: int = 512,
 ) -> ConfigDict:
   """Returns the fine-tuning of a model on a data set.
 
   Args:
-    model: a variant, such as 'L/16'; the checkpoint's.
+    model: a variant, such as 'L/16'; '' is the checkpoint's.
     dataset: of the table, any TFDS name, or a folder of images.
     resolution: of the images, in pixels; position embeddings are interpolated.
     batch_size: global.

@@ -206,3 +206,23 @@ def test_differences_name_each_changed_value():
   new = config_lib.to_plain(config_lib.resolve({**SMALL, 'seed': 3}))
   assert config_lib.differences(old, new) == ['seed: 0 -> 3']
   assert config_lib.differences(old, old) == []
+
+
+def test_a_stage_takes_the_model_it_starts_from(stages):
+  loaded = config_lib.load(stages, [
+      'stages.pretrain.model.gelu=exact', 'stages.pretrain.model.dropout=0.1',
+      'stages.pretrain.model.pooling=average'])
+  assert loaded['tune'].model.gelu == 'exact'
+  assert loaded['tune'].model.pooling == 'average'
+  assert loaded['tune'].model.dropout == 0
+
+
+def test_what_a_stage_says_of_its_model_wins(stages):
+  loaded = config_lib.load(stages, [
+      'stages.pretrain.model.gelu=exact', 'stages.tune.model.gelu=tanh'])
+  assert loaded['tune'].model.gelu == 'tanh'
+
+
+def test_a_checkpoint_that_is_not_there_is_an_error(file):
+  with pytest.raises(FileNotFoundError, match='nothing at /no/where'):
+    load(file, 'init.checkpoint=/no/where')

@@ -18,8 +18,10 @@ ARGUMENTS = {
     'pretrain.py': (
         '', 'model=L/16,dataset=imagenet21k', 'model=H/14,dataset=jft'),
     'finetune.py': (
-        '', 'model=B/16,dataset=cifar10,resolution=384', 'dataset=imagenet2012',
-        'model=L/32,dataset=oxford_flowers102', 'dataset=oxford_iiit_pet'),
+        'model=B/16,dataset=cifar10,resolution=384',
+        'model=L/16,dataset=imagenet2012',
+        'model=L/32,dataset=oxford_flowers102',
+        'model=B/16,dataset=oxford_iiit_pet'),
 }
 CASES = [f'{name}:{arguments}' for name in FILES
          for arguments in ARGUMENTS.get(name, ('',))]
@@ -53,7 +55,8 @@ def test_runs_two_steps_at_toy_size(name, tmp_path):
   flags = [f'model.{setting}' for setting in TOY_MODEL] + [
       'model.variant=', 'total.steps=2', 'batch_size=8', 'data.num_workers=0',
       'data.resolution=16', 'log.every.steps=1']
-  stages = config_lib.load(str(ROOT / 'configs' / name), [])
+  case = ARGUMENTS.get(name, ('',))[0]
+  stages = config_lib.load(f'{ROOT}/configs/{name}:{case}', [])
   embedded = {c.data.source for c in stages.values()} <= {'digits', 'shapes'}
   argument = ''
   if not embedded:

@@ -137,7 +137,6 @@ def load(
   special: list[str] = []
   for override in overrides:
     (special if override.startswith('stages.') else general).append(override)
-  resolved: dict[str, Config] = {}
   merged = {name: merge(raw, stage) for name, stage in stages.items()}
   for override in general:
     for stage in merged.values():
@@ -146,13 +145,14 @@ def load(
     _, name, rest = (override.split('.', 2) + ['', ''])[:3]
     records.check_name(name, list(merged), what='stage')
     _override(merged[name], rest)
-  for name, stage in merged.items():
+  resolved: dict[str, Config] = {}
+  for name, stage in _in_order(merged).items():
     try:
-      resolved[name] = resolve(stage)
+      resolved[name] = resolve(_inherit_model(stage, resolved))
     except ValueError as error:
       where = f'{specification}, stage {name}' if name else specification
       raise ValueError(f'{where}: {error}') from error
-  return _in_order(resolved)
+  return resolved
 
 
 def resolve_with(raw: Mapping[str, Any], overrides: Sequence[str]) -> Config:
@@ -220,19 +220,35 @@ def differences(old: Any, new: Any, where: str = '') -> list[str]:
   return [] if old == new else [f'{where}: {old!r} -> {new!r}']
 
 
-def _in_order(stages: Mapping[str, Config]) -> dict[str, Config]:
+def _inherit_model(
+    raw: Mapping[str, Any], stages: Mapping[str, Config],
+) -> Mapping[str, Any]:
+  """Fills what a section `model` leaves open from where its run starts."""
+  init = pretrained.parse(raw.get('init', {}))
+  if init.stage:
+    source = to_plain(stages[init.stage])
+  elif init.checkpoint:
+    source = manager.find(init.checkpoint, which=init.which).config
+  else:
+    return raw
+  return {**raw, 'model': models.inherit(
+      raw.get('model', {}), source['model'])}
+
+
+def _in_order(stages: Mapping[str, Any]) -> dict[str, Any]:
   """Returns the stages so that each comes after the one it starts from.
 
   The order of the file alone would not do: a ConfigDict sorts its keys.
   """
-  done: dict[str, Config] = {}
+  done: dict[str, Any] = {}
+  origins = {name: str(stage.get('init', {}).get('stage', ''))
+             for name, stage in stages.items()}
   while len(done) < len(stages):
-    ready = next((name for name, config in stages.items()
-                  if name not in done and config.init.stage in ('', *done)),
-                 None)
+    ready = next((name for name in stages
+                  if name not in done and origins[name] in ('', *done)), None)
     if ready is None:
       name = next(name for name in stages if name not in done)
-      earlier = stages[name].init.stage
+      earlier = origins[name]
       raise ValueError(
           f'Stage {name!r} starts from stage {earlier!r}, which '
           + ('starts from it in turn.' if earlier in stages else

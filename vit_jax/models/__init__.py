@@ -35,6 +35,26 @@ def parse(section: Mapping[str, Any]) -> ModelConfig:
   return vit_config.complete(config)
 
 
+def inherit(
+    section: Mapping[str, Any], source: Mapping[str, Any],
+) -> dict[str, Any]:
+  """Returns a section that takes from `source` what it leaves open.
+
+  Parameters mean what they meant where they were trained: with the same
+  dimensions, pooling, GELU, epsilon and norms. What concerns training alone
+  (dropout, dtype, remat, ...) is not taken over.
+
+  Args:
+    section: the section `model` of a run that starts from a checkpoint.
+    source: that section of the checkpoint's own config.
+  """
+  names: tuple[str, ...] = vit_config.ARCHITECTURE
+  if section.get('variant'):
+    names = tuple(n for n in names if n not in vit_config.DIMENSIONS)
+  return {**{name: source[name] for name in names if name in source},
+          **section}
+
+
 def build(config: ModelConfig, *, num_classes: int) -> nn.Module:
   """Returns the module; a config that leaves the classes open takes these."""
   if not config.num_classes:

@@ -8,6 +8,9 @@ import jax.numpy as jnp
 from vit_jax.models import variants
 
 DIMENSIONS = ('width', 'depth', 'mlp_dim', 'num_heads', 'patch')
+# With them, what the same parameters would compute otherwise without.
+ARCHITECTURE = (*DIMENSIONS, 'name', 'pooling', 'gelu', 'layer_norm_epsilon',
+                'final_norm', 'qkv_bias')
 
 
 @dataclasses.dataclass(frozen=True)
