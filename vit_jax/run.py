@@ -83,6 +83,10 @@ def train(
     health.NonFiniteError: if the loss or a gradient is not finite.
   """
   workdir = epath.Path(workdir)
+  if profile_steps and writer_lib.is_remote(workdir):
+    raise ValueError(
+        f'A profile is written to a local folder only, but the workdir is '
+        f'{workdir}. Use --profile in a short run with a local --workdir.')
   workdir.mkdir(parents=True, exist_ok=True)
   with manager.Checkpoints(workdir, experiment.config.checkpoint) as saved:
     if saved.latest_step == experiment.total_steps:

@@ -151,3 +151,19 @@ def test_tensorboard_gets_the_scalars_and_is_told_what_to_purge(tmp_path):
   starts = [event.step for event in events
             if event.session_log.status == event_pb2.SessionLog.START]
   assert 21 in starts
+
+
+def test_a_bucket_holds_the_same_rows_as_a_folder(tmp_path, monkeypatch):
+  """Objects cannot be appended to: the file is written whole each time."""
+  monkeypatch.setattr(writer, 'is_remote', lambda path: True)
+  remote = writer.MetricWriter(tmp_path, resume_step=0)
+  remote.write(1, {'train/loss': 2.0})
+  remote.write(2, {'train/loss': 1.5})
+  remote.write(2, {'train/loss': 1.0})
+  remote.close()
+  assert writer.read_rows(tmp_path) == [
+      {'step': 1, 'train/loss': 2.0}, {'step': 2, 'train/loss': 1.0}]
+  resumed = writer.MetricWriter(tmp_path, resume_step=1)
+  resumed.write(2, {'train/loss': 0.5})
+  resumed.close()
+  assert [row['train/loss'] for row in writer.read_rows(tmp_path)] == [2.0, 0.5]

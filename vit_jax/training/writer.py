@@ -69,7 +69,7 @@ class MetricWriter:
       step: updates made when the figures were measured.
       scalars: numbers, or arrays of one element, by name ('train/loss').
     """
-    if self._file is None or self._events is None:
+    if self._events is None:
       return
     values = {name: float(value) for name, value in scalars.items()}
     row = {'step': int(step)} | values
@@ -78,22 +78,33 @@ class MetricWriter:
           [old for old in _read(self._path)
            if _identity(old) != _identity(row)])
     self._written.add(_identity(row))
-    self._file.write(_line(row))
-    self._file.flush()
+    self._append(row)
     for name, value in values.items():
       self._events.add_scalar(name, value, int(step))
     self._events.flush()
 
   def close(self) -> None:
     """Closes the files; nothing is written afterwards."""
-    if self._file is not None and self._events is not None:
+    if self._file is not None:
       self._file.close()
+    if self._events is not None:
       self._events.close()
     self._file = self._events = None
+
+  def _append(self, row: Mapping[str, Any]) -> None:
+    if self._file is None:  # An object of a bucket cannot be appended to.
+      self._replace([*_read(self._path), row])
+      return
+    self._file.write(_line(row))
+    self._file.flush()
 
   def _replace(self, rows: Sequence[Mapping[str, Any]]) -> None:
     """Makes `rows` the whole file, which is the old or the new one, never half.
     """
+    if is_remote(self._path):
+      # Written whole or not at all.
+      self._path.write_text(''.join(_line(row) for row in rows))
+      return
     if self._file is not None:
       self._file.close()
     new = self._path.with_name(FILENAME + '.new')
@@ -118,6 +129,11 @@ def read_rows(workdir: epath.PathLike) -> list[dict[str, Any]]:
       {name: math.nan if value is None else value
        for name, value in row.items()}
       for row in _read(epath.Path(workdir) / FILENAME)]
+
+
+def is_remote(path: epath.PathLike) -> bool:
+  """Whether a path lies in a bucket, such as gs://bucket/run."""
+  return '://' in os.fspath(path)
 
 
 def _read(path: epath.Path) -> list[dict[str, Any]]:
