@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 import contextlib
 import dataclasses
 import json
+import math
 from typing import Any
 
 import clu.parameter_overview
@@ -126,8 +127,9 @@ class _Run:
   ) -> dict[str, Any]:
     """See `train`."""
     total = self._experiment.total_steps
-    self._write_config()
     notes = self._start(source)
+    self._write_config()
+    self._logged = self._step
     step_function, memory = self._compile()
     if self._active:
       print(describe(self._experiment, memory, self._title,
@@ -215,15 +217,15 @@ class _Run:
     """Writes the averages since the last log line, and starts new ones."""
     measured = jax.device_get(self._state.metrics)
     health.assert_finite(measured.pop('non_finite'), self._state.params)
-    images = self._step * self._config.batch_size
-    since = self._step - max(
-        0, (self._step - 1) // self._log_every * self._log_every)
-    speed = self._clock.interval(images=since * self._config.batch_size)
+    batch_size = self._config.batch_size
+    speed = self._clock.interval(
+        images=(self._step - self._logged) * batch_size)
+    self._logged = self._step
     row = {
         **{name: float(value.compute()) for name, value in measured.items()},
         'learning_rate': float(self._experiment.schedule(self._step - 1)),
         'epoch': self._step / self._experiment.steps_per_epoch,
-        'images_seen': images,
+        'images_seen': self._step * batch_size,
         'images_per_sec': speed.images_per_sec,
         'wait_share': speed.wait_share,
         'device_hours': self._clock.device_hours,
@@ -267,7 +269,7 @@ class _Run:
       return
     value, best = row[section.best], self._counters.best
     sign = 1 if section.best_mode == 'max' else -1
-    if best is None or sign * value > sign * best:
+    if math.isfinite(value) and (best is None or sign * value > sign * best):
       self._counters.best, self._counters.best_step = value, self._step
       self._write(self._saved.save_best)
 

@@ -77,7 +77,33 @@ def test_the_main_shape_stands_out_from_its_ground():
   assert min(spread) > 30
 
 
+def test_stacks_are_labelled_with_both_strokes_and_leave_plain_digits_out():
+  source = _splits(arrangement='stacked')['train']
+  labels = np.stack([source.label(i) for i in range(1000)])
+  num_parts = len(shapes.PARTS)
+  upper, lower, colours, textures = np.split(labels, np.cumsum(
+      [num_parts, num_parts, len(shapes.COLOURS)]), axis=1)
+  for group in (upper, lower, colours, textures):
+    assert (group.sum(1) == 1).all() and (group.sum(0) > 0).all()
+  seen = {(shapes.PARTS[u], shapes.PARTS[v])
+          for u, v in zip(upper.argmax(1), lower.argmax(1))}
+  assert len(seen) > 150 and seen <= set(shapes.STACKS)
+  for look_alike in (('ring', 'ring'), ('arc open left', 'arc open left')):
+    assert look_alike not in shapes.STACKS
+
+
+@pytest.mark.parametrize('arrangement', ['scattered', 'stacked'])
+def test_bright_shapes_are_brighter_than_their_ground(arrangement):
+  source = _splits(arrangement=arrangement, bright=True, ink=1.0)['train']
+  for i in range(100):
+    image = source[i]['image'].astype(float)
+    edge = np.median(np.concatenate([image[0], image[-1]]))
+    assert image.max() - edge > edge - image.min()
+
+
 @pytest.mark.parametrize('settings,words', [
+    ({'ink': 1.5}, 'share'),
+    ({'arrangement': 'stacked', 'label': 'single'}, 'no single label'),
     ({'num_examples': 0}, 'must be positive'),
     ({'max_others': -1}, 'max_others'), ({'seed': -1}, 'seed')])
 def test_wrong_settings_are_named(settings, words):

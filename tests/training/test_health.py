@@ -52,8 +52,8 @@ def test_loss_is_looked_at(value):
 
 def test_first_bad_step_is_kept_with_its_names():
   found = health.NonFinite.none(PARAMS)
-  for new in (check(1), check(2, kernel=np.nan), check(3, b=np.inf, loss=np.nan),
-              check(4)):
+  for new in (check(1), check(2, kernel=np.nan),
+              check(3, b=np.inf, loss=np.nan), check(4)):
     found = found.merge(new)
   assert found.compute() == 2
   assert not found.loss

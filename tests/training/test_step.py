@@ -47,12 +47,9 @@ class Linear:
     return loss, {'accuracy': hit}
 
 
-def linear_params():
-  return {'kernel': jnp.asarray(RNG.normal(size=(192, CLASSES)), jnp.float32),
-          'bias': jnp.zeros(CLASSES)}
-
-
-LINEAR_PARAMS = linear_params()
+LINEAR_PARAMS = {
+    'kernel': jnp.asarray(RNG.normal(size=(192, CLASSES)), jnp.float32),
+    'bias': jnp.zeros(CLASSES)}
 
 
 def keep(batch, key):
@@ -226,7 +223,6 @@ def test_average_is_that_of_a_loop_and_forgets_the_start(averaging):
 
 
 def test_average_starts_as_a_copy_so_that_the_state_can_be_donated():
-  state = new_state(averaging=0.9)
   step = jax.jit(step_lib.build(
       loss=Linear(), tx=TX, prepare=keep, key=KEY, averaging=0.9),
       donate_argnums=0)
@@ -241,11 +237,6 @@ def test_average_starts_as_a_copy_so_that_the_state_can_be_donated():
     assert before.params['kernel'].is_deleted()
     assert float(loss) == float(other_loss)
   assert_close(state, other, rtol=0, atol=0)
-
-
-def noise_of(state, step, *, seed=0):
-  after, loss = step(state, batch(seed=seed))
-  return float(loss), after
 
 
 @pytest.mark.parametrize('parts', [1, 2])
@@ -295,7 +286,7 @@ def test_prepare_sees_the_whole_batch_and_a_key_of_its_own():
 
   class Sum(Linear):
     def __call__(self, params, batch, key):
-      # The key of the loss gives the same draw only if it is the same key.
+      # The same draw as in `prepare` only if it has the same key.
       draw = jax.random.normal(key, ())
       image = batch['image'][:, 0, 0, 0]
       return image + 0 * params['bias'].sum(), {'accuracy': image - draw}
@@ -303,7 +294,7 @@ def test_prepare_sees_the_whole_batch_and_a_key_of_its_own():
   tx = optax.sgd(0.0)
   state, loss = build(Sum(), tx=tx, prepare=prepare)(new_state(tx=tx), batch())
   assert abs(measured(state)['accuracy']) > 1e-3
-  again, same = build(Sum(), tx=tx, prepare=prepare, accumulation=4)(
+  _, same = build(Sum(), tx=tx, prepare=prepare, accumulation=4)(
       new_state(tx=tx), batch())
   assert float(same) == pytest.approx(float(loss), rel=1e-5)
   assert set(seen) == {(BATCH, 8, 8, 3)}

@@ -201,8 +201,10 @@ PARTS = (
     'arc open left', 'arc open right', 'arc open up', 'arc open down', 'ring',
     'plus', 'diagonal cross', 'lower left corner', 'lower right corner',
     'upper left corner', 'upper right corner')
-# Upper and lower strokes that could be read as a digit are never stacked.
-_READ_AS_DIGITS: dict[int, tuple[tuple[str, str], ...]] = {
+# Upper and lower strokes whose plain forms make up a digit are never stacked.
+# (Bent and slanted, some of the other pairs come to resemble one all the same;
+# none is ever labelled as a whole.)
+_PLAIN_DIGITS: dict[int, tuple[tuple[str, str], ...]] = {
     0: (('arc open down', 'arc open up'),),
     1: (('vertical line', 'vertical line'),),
     2: (('arc open left', 'lower left corner'),
@@ -226,7 +228,7 @@ _READ_AS_DIGITS: dict[int, tuple[tuple[str, str], ...]] = {
 }
 STACKS = tuple(
     (upper, lower) for upper in PARTS for lower in PARTS
-    if not any((upper, lower) in pairs for pairs in _READ_AS_DIGITS.values()))
+    if not any((upper, lower) in pairs for pairs in _PLAIN_DIGITS.values()))
 
 
 def _with_looks(kinds: tuple[str, ...]) -> tuple[str, ...]:

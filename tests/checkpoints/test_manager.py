@@ -1,0 +1,304 @@
+"""Checkpoints: whole or not there, bit for bit, on any devices."""
+
+import re
+import shutil
+
+from etils import epath
+import jax
+import jax.numpy as jnp
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+import numpy as np
+import optax
+import pytest
+
+from vit_jax import metrics
+from vit_jax import records
+from vit_jax import tree
+from vit_jax import types
+from vit_jax.checkpoints import manager
+from vit_jax.training import health
+
+CONFIG = {'model': {'width': 4, 'patch': [2, 3]}, 'averaging': None}
+PROGRESS = {'device_secs': 1.5, 'evals': {'val/loss': 0.25}, 'best': None}
+TX = optax.adam(1e-3, mu_dtype=jnp.bfloat16)
+
+
+def new_state(step, *, devices=1, average=True, width=4):
+  """A state in which no two leaves are alike, split over `devices`."""
+  rng = np.random.default_rng(step)
+  params = {'encoder': {'kernel': jnp.zeros((8, width))},
+            'head': {'bias': jnp.zeros(3)}}
+  state = types.TrainState(
+      step=jnp.zeros((), jnp.int32), params=params, opt_state=TX.init(params),
+      average=params if average else None,
+      metrics={'loss': metrics.Mean.empty(),
+               'non_finite': health.NonFinite.none(params)})
+  state = jax.tree.map(lambda leaf: jnp.asarray(
+      rng.normal(size=leaf.shape) * 100, leaf.dtype), state)
+  mesh = jax.make_mesh((devices,), ('d',), devices=jax.devices()[:devices])
+  return jax.tree.map(
+      lambda leaf: jax.device_put(leaf, NamedSharding(
+          mesh, P('d') if leaf.ndim == 2 else P())),
+      state.replace(step=jnp.asarray(step, jnp.int32)))
+
+
+def abstract(state):
+  return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(
+      leaf.shape, leaf.dtype, sharding=leaf.sharding), state)
+
+
+def open_checkpoints(workdir, **section):
+  return manager.Checkpoints(workdir, manager.parse(section))
+
+
+def save(checkpoints, state, *, best=False):
+  write = checkpoints.save_best if best else checkpoints.save
+  write(state, config=CONFIG, progress=PROGRESS)
+
+
+def assert_same_bits(have, want):
+  assert jax.tree.structure(have) == jax.tree.structure(want)
+  for name, value in tree.flatten(want).items():
+    got = tree.flatten(have)[name]
+    assert got.dtype == value.dtype, name
+    assert np.asarray(got).tobytes() == np.asarray(value).tobytes(), name
+
+
+@pytest.fixture(scope='module')
+def workdir(tmp_path_factory):
+  """A run that saved steps 1 to 5, with the best at 2 and then at 3."""
+  path = tmp_path_factory.mktemp('run')
+  with open_checkpoints(path, keep=2, best='val/loss') as checkpoints:
+    for step in range(1, 6):
+      save(checkpoints, new_state(step, devices=2))
+      if step in (2, 3):
+        save(checkpoints, new_state(step, devices=2), best=True)
+  return epath.Path(path)
+
+
+def steps(folder):
+  return sorted(p.name for p in folder.iterdir())
+
+
+@pytest.mark.parametrize('devices', [1, 2, 8])
+def test_restored_bit_for_bit_onto_any_number_of_devices(workdir, devices):
+  target = abstract(new_state(0, devices=devices))
+  with open_checkpoints(workdir, keep=2) as checkpoints:
+    assert checkpoints.latest_step == 5
+    state, progress = checkpoints.restore(target)
+  assert progress == PROGRESS
+  assert_same_bits(state, new_state(5))
+  assert state.opt_state[0].mu['encoder']['kernel'].dtype == jnp.bfloat16
+  for leaf, want in zip(jax.tree.leaves(state), jax.tree.leaves(target)):
+    assert leaf.sharding == want.sharding
+
+
+def test_latest_and_best_are_kept_apart(workdir):
+  assert steps(workdir / 'checkpoints/latest') == ['4', '5']
+  assert steps(workdir / 'checkpoints/best') == ['3']
+  assert_same_bits(manager.find(workdir, which='best').load(),
+                   jax.device_get(new_state(3).average))
+  # Whoever wants the model alone finds no optimizer there.
+  assert not (workdir / 'checkpoints/best/3/training').exists()
+
+
+@pytest.mark.parametrize('place', [
+    '', 'checkpoints', 'checkpoints/latest', 'checkpoints/latest/5'])
+def test_found_by_workdir_folder_or_step(workdir, place):
+  source = manager.find(workdir / place)
+  assert source.path == workdir / 'checkpoints/latest/5'
+  assert source.config == CONFIG
+  assert {name: (leaf.shape, leaf.dtype) for name, leaf in
+          tree.flatten(source.shapes).items()} == {
+      'encoder/kernel': ((8, 4), np.float32), 'head/bias': ((3,), np.float32)}
+  loaded = source.load()
+  assert_same_bits(loaded, jax.device_get(new_state(5).average))
+  assert all(isinstance(leaf, np.ndarray) for leaf in jax.tree.leaves(loaded))
+
+
+def test_earlier_step_is_found_by_its_folder(workdir):
+  source = manager.find(workdir / 'checkpoints/latest/4')
+  assert_same_bits(source.load(), jax.device_get(new_state(4).average))
+
+
+def test_average_is_preferred_where_there_is_one(workdir, tmp_path):
+  assert manager.find(workdir).item == 'average'
+  with open_checkpoints(tmp_path) as checkpoints:
+    save(checkpoints, new_state(1, average=False))
+  source = manager.find(tmp_path)
+  assert source.item == 'params'
+  assert_same_bits(source.load(), jax.device_get(new_state(1).params))
+  with open_checkpoints(tmp_path) as checkpoints:
+    state, _ = checkpoints.restore(abstract(new_state(0, average=False)))
+  assert_same_bits(state, new_state(1, average=False))
+
+
+def test_numbers_of_steps_are_compared_as_numbers(tmp_path):
+  with open_checkpoints(tmp_path, keep=3) as checkpoints:
+    for step in (9, 10):
+      save(checkpoints, new_state(step))
+  assert manager.find(tmp_path).path.name == '10'
+
+
+def test_nothing_to_restore_is_none(tmp_path):
+  with open_checkpoints(tmp_path) as checkpoints:
+    assert checkpoints.latest_step is None
+    assert checkpoints.restore(abstract(new_state(0))) is None
+
+
+def test_nothing_to_find_is_an_error_that_says_what_is_there(tmp_path):
+  with pytest.raises(FileNotFoundError, match='There is nothing at .*/gone'):
+    manager.find(tmp_path / 'gone')
+  words = ('holds no latest checkpoint: expected a workdir with '
+           'checkpoints/latest/STEP, or the folder of one step. Found: ')
+  with pytest.raises(FileNotFoundError, match=re.escape(words + 'nothing.')):
+    manager.find(tmp_path)
+  (tmp_path / 'notes.txt').write_text('')
+  with pytest.raises(FileNotFoundError, match=re.escape(words + 'notes.txt.')):
+    manager.find(tmp_path)
+
+
+def test_run_without_a_best_has_none_to_find(tmp_path):
+  with open_checkpoints(tmp_path) as checkpoints:
+    save(checkpoints, new_state(1))
+  with pytest.raises(FileNotFoundError, match='holds no best checkpoint'):
+    manager.find(tmp_path, which='best')
+
+
+def test_half_written_checkpoint_is_ignored_and_does_not_block(
+    workdir, tmp_path):
+  run = tmp_path / 'run'
+  shutil.copytree(workdir, run)
+  latest = epath.Path(run) / 'checkpoints/latest'
+  # What a kill leaves: the folder under its temporary name, a part of it in it.
+  half = latest / '6.orbax-checkpoint-tmp'
+  shutil.copytree(latest / '5', half)
+  shutil.rmtree(half / 'training')
+  assert manager.find(run).path.name == '5'
+  with pytest.raises(FileNotFoundError):
+    manager.find(half)
+  with open_checkpoints(run, keep=2) as checkpoints:
+    assert checkpoints.latest_step == 5
+    state, _ = checkpoints.restore(abstract(new_state(0)))
+    assert_same_bits(state, new_state(5))
+    assert not half.exists()  # Swept away.
+    save(checkpoints, new_state(6))
+  assert steps(latest) == ['5', '6']
+  assert_same_bits(
+      manager.find(run).load(), jax.device_get(new_state(6).average))
+
+
+def test_checkpoint_killed_before_its_rename_is_never_seen(
+    tmp_path, monkeypatch):
+  # As a kill while Orbax writes: everything is there but the last rename.
+  with open_checkpoints(tmp_path) as checkpoints:
+    save(checkpoints, new_state(1))
+    checkpoints.wait()
+
+  def killed(*_, **__):
+    raise OSError('killed')
+
+  with monkeypatch.context() as patch, pytest.raises(Exception, match='killed'):
+    patch.setattr('os.rename', killed)
+    patch.setattr('os.replace', killed)
+    patch.setattr('pathlib.Path.rename', killed)
+    with open_checkpoints(tmp_path) as checkpoints:
+      save(checkpoints, new_state(2))
+  assert len(steps(epath.Path(tmp_path) / 'checkpoints/latest')) == 2
+  assert manager.find(tmp_path).path.name == '1'
+  with open_checkpoints(tmp_path) as checkpoints:
+    assert checkpoints.latest_step == 1
+    save(checkpoints, new_state(2))
+  assert manager.find(tmp_path).path.name == '2'
+
+
+def test_save_that_fails_raises(tmp_path):
+  with (pytest.raises(Exception, match='latest'),
+        open_checkpoints(tmp_path) as checkpoints):
+    latest = epath.Path(tmp_path) / 'checkpoints/latest'
+    latest.rmtree()
+    latest.write_text('a file where a folder was')
+    save(checkpoints, new_state(1))
+    checkpoints.wait()
+
+
+def test_failure_in_the_background_shows_at_the_next_check(
+    tmp_path, monkeypatch):
+  def full(*_, **__):
+    raise OSError('No space left on device')
+
+  checkpoints = open_checkpoints(tmp_path)
+  monkeypatch.setattr('orbax.checkpoint.checkpoint_manager.CheckpointManager.'
+                      '_finalize', full)
+  save(checkpoints, new_state(1))
+  with pytest.raises(Exception, match='No space left'):
+    checkpoints.wait()
+    checkpoints.check()
+
+
+def test_saved_twice_at_one_step_is_saved_once(tmp_path):
+  with open_checkpoints(tmp_path) as checkpoints:
+    for _ in range(2):
+      save(checkpoints, new_state(1))
+      save(checkpoints, new_state(1), best=True)
+  assert manager.find(tmp_path).path.name == '1'
+  assert manager.find(tmp_path, which='best').path.name == '1'
+
+
+@pytest.mark.parametrize('step', [3, 4, 5])
+def test_best_of_a_lost_future_gives_way(tmp_path, step):
+  # Killed after the best of step 4 was written: the run goes on from before,
+  # and may find its best at an earlier or the same step.
+  with open_checkpoints(tmp_path) as checkpoints:
+    checkpoints.save_best(new_state(4), config={'from': 'the lost future'},
+                          progress=PROGRESS)
+  with open_checkpoints(tmp_path) as checkpoints:
+    save(checkpoints, new_state(step), best=True)
+  source = manager.find(tmp_path, which='best')
+  assert source.config == CONFIG
+  assert steps(epath.Path(tmp_path) / 'checkpoints/best') == [str(step)]
+
+
+def test_saved_state_may_be_donated_at_once(tmp_path):
+  state = new_state(1)
+  want = jax.device_get(state)
+  overwrite = jax.jit(
+      lambda s: jax.tree.map(lambda x: x * 0, s), donate_argnums=0)
+  with open_checkpoints(tmp_path) as checkpoints:
+    save(checkpoints, state)
+    jax.block_until_ready(overwrite(state))
+  with open_checkpoints(tmp_path) as checkpoints:
+    restored, _ = checkpoints.restore(abstract(new_state(0)))
+  assert_same_bits(restored, want)
+
+
+def test_other_model_is_an_error_with_the_differences(workdir):
+  target = new_state(0, width=5)
+  target.params['new'] = target.params.pop('head')
+  with open_checkpoints(workdir, keep=2) as checkpoints, pytest.raises(
+      ValueError, match=re.escape(
+          'holds another model than the config asks for. Use another --workdir,'
+          ' or the config it was written with. Differences:\n'
+          '  encoder/kernel: expected (8, 5), found (8, 4)\n'
+          '  head/bias: expected nothing, found (3,)\n'
+          '  new/bias: expected (3,), found nothing')) as caught:
+    checkpoints.restore(abstract(target))
+  assert 'step 5' in str(caught.value)
+
+
+def test_average_that_was_never_kept_is_an_error_that_says_so(tmp_path):
+  with open_checkpoints(tmp_path) as checkpoints:
+    save(checkpoints, new_state(1, average=False))
+  with open_checkpoints(tmp_path) as checkpoints, pytest.raises(
+      ValueError, match='keeps no average.*averaging'):
+    checkpoints.restore(abstract(new_state(0)))
+
+
+def test_section_has_defaults_and_names_mistakes():
+  config = manager.parse({})
+  assert (config.every, config.keep) == (records.Duration(percent=10), 1)
+  with pytest.raises(ValueError, match='keep must be at least 1, but is 0.'):
+    manager.parse({'keep': 0})
+  with pytest.raises(ValueError, match='best_mode'):
+    manager.parse({'best_mod': 'min'})

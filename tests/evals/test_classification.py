@@ -1,0 +1,180 @@
+"""Evaluation: each example once, whatever the batches and the devices."""
+
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from vit_jax import config as config_lib
+from vit_jax import evals
+from vit_jax import experiment
+
+EXAMPLES, CLASSES = 10, 7
+RNG = np.random.default_rng(0)
+IMAGES = RNG.normal(size=(EXAMPLES, CLASSES)).astype(np.float32)
+LABELS = RNG.integers(0, CLASSES, EXAMPLES)
+PARAMS = {'scale': jnp.float32(2.0)}
+
+
+def predict(params, batch):
+  return {'logits': batch['image'] * params['scale']}
+
+
+def batches(size, *, garbage=0.0, labels=LABELS, order=None):
+  """Cuts the examples into batches; the last is padded with `garbage`."""
+  order = np.arange(EXAMPLES) if order is None else order
+
+  def generate():
+    for start in range(0, len(order), size):
+      rows = order[start:start + size]
+      short = size - len(rows)
+      yield {
+          'image': jnp.asarray(np.concatenate(
+              [IMAGES[rows], np.full((short, CLASSES), garbage, np.float32)])),
+          'label': jnp.asarray(np.concatenate(
+              [labels[rows], np.zeros((short, *labels.shape[1:]), int)])),
+          'mask': jnp.asarray([1.0] * len(rows) + [0.0] * short)}
+  return generate
+
+
+def loss(logits, labels):
+  if labels.ndim == 2:
+    return optax.sigmoid_binary_cross_entropy(
+        logits, labels.astype(jnp.float32)).sum(-1)
+  return optax.softmax_cross_entropy_with_integer_labels(logits, labels)
+
+
+def build(generate, *, num_examples=EXAMPLES, multi_label=False, loss=loss):
+  return evals.build(predict=predict, loss=loss, batches=generate,
+                     num_examples=num_examples, multi_label=multi_label)
+
+
+def test_metrics_are_the_means_over_the_examples():
+  logits = 2.0 * IMAGES.astype(np.float64)
+  log_p = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+  ranks = (logits > logits[np.arange(EXAMPLES), LABELS][:, None]).sum(-1)
+  got = build(batches(5))(PARAMS)
+  assert got == pytest.approx({
+      'loss': -log_p[np.arange(EXAMPLES), LABELS].mean(),
+      'accuracy': (ranks < 1).mean(), 'accuracy_top_5': (ranks < 5).mean(),
+      'examples': EXAMPLES}, rel=1e-5)
+  assert got['accuracy'] < got['accuracy_top_5'] < 1
+
+
+def test_several_labels_measure_precision_at_1():
+  khot = RNG.integers(0, 2, (EXAMPLES, CLASSES))
+  got = build(batches(4, labels=khot), multi_label=True)(PARAMS)
+  assert set(got) == {'loss', 'precision_at_1', 'examples'}
+  hits = khot[np.arange(EXAMPLES), IMAGES.argmax(-1)]
+  assert got['precision_at_1'] == pytest.approx(hits.mean())
+  assert 0 < hits.mean() < 1
+
+
+@pytest.mark.parametrize('size', [1, 3, 4, 10, 16])
+@pytest.mark.parametrize('garbage', [0.0, 1e30, np.nan])
+def test_batch_size_and_padding_change_nothing(size, garbage):
+  want = build(batches(5))(PARAMS)
+  got = build(batches(size, garbage=garbage))(PARAMS)
+  assert got == pytest.approx(want, rel=1e-5)
+
+
+@pytest.mark.parametrize('order', [
+    np.arange(EXAMPLES - 1), np.r_[np.arange(EXAMPLES), 0]])
+def test_lost_or_repeated_example_is_an_error(order):
+  with pytest.raises(RuntimeError, match=re.escape(
+      f'The evaluation counted {len(order)} examples, but its split has '
+      f'{EXAMPLES}: the input pipeline lost or repeated some.')):
+    build(batches(4, order=order))(PARAMS)
+
+
+def test_split_without_examples_is_an_error():
+  with pytest.raises(ValueError, match='holds no example'):
+    build(lambda: iter([]), num_examples=0)(PARAMS)
+
+
+def test_few_classes_have_no_top_5():
+  small = build(lambda: iter([{
+      'image': jnp.asarray(IMAGES[:, :5]), 'label': jnp.asarray(LABELS % 5),
+      'mask': jnp.ones(EXAMPLES)}]))(PARAMS)
+  assert set(small) == {'loss', 'accuracy', 'examples'}
+
+
+def test_split_is_opened_anew_for_each_evaluation():
+  evaluate = build(batches(4))
+  first = evaluate(PARAMS)
+  assert evaluate(PARAMS) == first
+  assert evaluate({'scale': jnp.float32(-1.0)})['loss'] != first['loss']
+
+
+def test_between_is_called_after_each_batch_and_cuts_off():
+  calls = []
+
+  class Stop(Exception):
+    pass
+
+  def between():
+    calls.append(None)
+    if len(calls) == 2:
+      raise Stop
+
+  evaluate = build(batches(2))
+  with pytest.raises(Stop):
+    evaluate(PARAMS, between=between)
+  assert len(calls) == 2
+  calls.clear()
+  evaluate(PARAMS, between=lambda: calls.append(None))
+  assert len(calls) == 5
+
+
+@pytest.mark.parametrize('sections, words', [
+    ({'val': {'splt': 'test'}}, 'split'),
+    ({'val': {'name': 'clasification'}}, 'classification'),
+])
+def test_mistakes_are_named_with_the_evaluator(sections, words):
+  with pytest.raises(ValueError, match=words) as caught:
+    evals.parse(sections)
+  assert 'evals.val' in str(caught.value)
+
+
+def evaluate(devices, *, batch_size, **change):
+  config = config_lib.resolve({
+      'total': {'steps': 1}, 'batch_size': 8,
+      'model': {'width': 16, 'depth': 1, 'mlp_dim': 16, 'num_heads': 2,
+                'patch': 4, 'dropout': 0.5},
+      'data': {'source': 'digits', 'resolution': 8},
+      'optimizer': {'name': 'adam', 'learning_rate': 1e-3,
+                    'schedule': {'name': 'constant'}},
+      'evals': {'val': {'split': 'test[:50]', 'batch_size': batch_size}},
+      **change})
+  built = experiment.build(config, devices=jax.devices()[:devices])
+  params = built.init_state().params
+  # The head starts at zero: it would hide the model.
+  rng = np.random.default_rng(0)
+  kernel = params['head']['dense']['kernel']
+  params['head']['dense']['kernel'] = jax.device_put(
+      rng.normal(size=kernel.shape).astype(np.float32), kernel.sharding)
+  return built.evaluators['val'](params)
+
+
+def test_one_device_is_eight():
+  one = evaluate(1, batch_size=25)  # 50 examples: no padding.
+  eight = evaluate(8, batch_size=16)  # 3 batches and an eighth of another.
+  assert one['examples'] == eight['examples'] == 50
+  assert eight == pytest.approx(one, rel=1e-4)
+  assert 0 < one['accuracy'] < 1
+
+
+def test_batch_that_does_not_divide_names_the_evaluator():
+  with pytest.raises(ValueError, match=re.escape(
+      'evals.val.batch_size 12 does not divide over 8 devices')):
+    evaluate(8, batch_size=12)
+
+
+def test_other_number_of_classes_is_an_error():
+  with pytest.raises(
+      ValueError, match='evals.val: shapes.* classes, but the model is trained '
+      'on digits.* with 10.'):
+    evaluate(1, batch_size=8, evals={'val': {'source': 'shapes'}})

@@ -1,0 +1,140 @@
+"""Patches as a convolution, and position embeddings on other grids."""
+
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.ndimage
+
+from vit_jax import models
+from vit_jax.models import embed
+
+RNG = np.random.default_rng(0)
+GRIDS = [((3, 3), (6, 6)), ((6, 6), (3, 3)), ((2, 5), (7, 3)),
+         ((7, 3), (2, 5)), ((4, 9), (6, 6)), ((1, 4), (3, 4))]
+
+
+def positions(grid, *, prefix=1, width=5):
+  return RNG.normal(size=(prefix + grid[0] * grid[1], width)).astype(np.float32)
+
+
+def as_grid(values, grid, *, prefix=1):
+  return values[prefix:].reshape(*grid, -1)
+
+
+def zoom(values, old, new):
+  """SciPy's idea of it: order 1 is linear, grid_mode=False aligns corners."""
+  grid = values.reshape(*old, -1).astype(np.float64)
+  return scipy.ndimage.zoom(
+      grid, (new[0] / old[0], new[1] / old[1], 1), order=1)
+
+
+@pytest.mark.parametrize('patch', [(4, 4), (2, 6), (12, 12)])
+@pytest.mark.parametrize('channels', [1, 3, 5])
+def test_patch_embedding_is_a_strided_convolution(patch, channels):
+  module = embed.PatchEmbedding(patch, 7, jnp.dtype('float32'))
+  images = jnp.asarray(RNG.normal(size=(2, 12, 24, channels)), jnp.float32)
+  params = {'kernel': RNG.normal(size=(*patch, channels, 7)),
+            'bias': RNG.normal(size=7)}
+  params = jax.tree.map(jnp.float32, params)
+  got = module.apply({'params': params}, images)
+  want = jax.lax.conv_general_dilated(
+      images, params['kernel'], patch, 'VALID',
+      dimension_numbers=('NHWC', 'HWIO', 'NHWC')) + params['bias']
+  assert got.shape == (2, 12 // patch[0], 24 // patch[1], 7)
+  np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+
+
+def test_grid_of_a_config_is_that_of_its_patches():
+  config = models.parse({'variant': 'Ti/16', 'patch': [4, 8]})
+  assert models.grid(config, (12, 40)) == (3, 5)
+
+
+@pytest.mark.parametrize('image, patch, sizes', [
+    ((225, 224), (16, 16), '224x224 and 240x224.'),
+    ((30, 50), (8, 12), '24x48 and 32x60.'),
+    ((10, 10), (16, 16), '16x16.'),  # Nothing below: it would be 0x0.
+    ((0, 16), (16, 16), '16x16.'),
+])
+def test_image_that_does_not_divide_is_told_the_nearest_that_do(
+    image, patch, sizes):
+  with pytest.raises(ValueError, match=re.escape(
+      f'An image of {image[0]}x{image[1]} does not divide into patches of '
+      f'{patch[0]}x{patch[1]}. Nearest sizes that do: {sizes}') + '$'):
+    embed.grid_shape(image, patch)
+
+
+@pytest.mark.parametrize('method', ['linear', 'cubic'])
+@pytest.mark.parametrize('grid', [(1, 1), (3, 4)])
+def test_same_grid_changes_nothing(method, grid):
+  values = positions(grid)
+  np.testing.assert_array_equal(embed.resize_positions(
+      values, old_grid=grid, new_grid=grid, method=method), values)
+
+
+@pytest.mark.parametrize('old, new', GRIDS)
+def test_linear_is_that_of_scipy_with_corners_aligned(old, new):
+  values = positions(old)
+  got = embed.resize_positions(values, old_grid=old, new_grid=new)
+  assert got.dtype == np.float32
+  np.testing.assert_allclose(
+      as_grid(got, new), zoom(values[1:], old, new), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize('old, new', GRIDS)
+def test_linear_keeps_the_corners_exactly(old, new):
+  values = positions(old)
+  got = embed.resize_positions(values, old_grid=old, new_grid=new)
+  for corner in [(0, 0), (0, -1), (-1, 0), (-1, -1)]:
+    np.testing.assert_array_equal(
+        as_grid(got, new)[corner], as_grid(values, old)[corner])
+
+
+def test_linear_runs_through_a_plane():
+  rows, columns = np.meshgrid(np.arange(3), np.arange(5), indexing='ij')
+  values = np.stack([rows, columns], -1).reshape(-1, 2).astype(np.float32)
+  got = embed.resize_positions(values, old_grid=(3, 5), new_grid=(5, 9))
+  np.testing.assert_allclose(
+      as_grid(got, (5, 9), prefix=0)[:, 0, 0], [0, 0.5, 1, 1.5, 2])
+  np.testing.assert_allclose(
+      as_grid(got, (5, 9), prefix=0)[0, :, 1], np.arange(9) / 2)
+
+
+@pytest.mark.parametrize('method', ['linear', 'cubic'])
+@pytest.mark.parametrize('prefix', [0, 1, 2])
+def test_tokens_before_the_grid_are_kept(method, prefix):
+  values = positions((3, 3), prefix=prefix)
+  got = embed.resize_positions(
+      values, old_grid=(3, 3), new_grid=(4, 2), method=method)
+  assert got.shape == (prefix + 8, 5)
+  np.testing.assert_array_equal(got[:prefix], values[:prefix])
+
+
+@pytest.mark.parametrize('method', ['linear', 'cubic'])
+@pytest.mark.parametrize('old, new', GRIDS)
+def test_constant_stays_constant(method, old, new):
+  values = np.full((1 + old[0] * old[1], 3), 0.7, np.float32)
+  got = embed.resize_positions(
+      values, old_grid=old, new_grid=new, method=method)
+  np.testing.assert_allclose(got, np.full_like(got, 0.7), rtol=1e-6)
+  assert got.shape == (1 + new[0] * new[1], 3)
+
+
+def test_cubic_has_half_pixel_centres():
+  # Between centres a quarter and three quarters of a pixel: by symmetry the
+  # middle of an odd grid stays where it is, and corners do not.
+  values = positions((3, 3), prefix=0)
+  got = embed.resize_positions(
+      values, old_grid=(3, 3), new_grid=(9, 9), method='cubic')
+  old, new = as_grid(values, (3, 3), prefix=0), as_grid(got, (9, 9), prefix=0)
+  np.testing.assert_allclose(new[4, 4], old[1, 1], rtol=1e-5, atol=1e-6)
+  assert np.abs(new[0, 0] - old[0, 0]).max() > 0.01
+
+
+def test_fewer_positions_than_the_grid_is_an_error():
+  with pytest.raises(ValueError, match=re.escape(
+      '8 position embeddings do not cover a grid of 3x3.')):
+    embed.resize_positions(
+        positions((2, 4), prefix=0), old_grid=(3, 3), new_grid=(2, 2))

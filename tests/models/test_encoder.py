@@ -1,0 +1,245 @@
+"""The encoder: one computation however it is compiled; what is random in it."""
+
+import collections
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from vit_jax import models
+from vit_jax import tree
+from vit_jax.models import encoder
+
+TINY = {'width': 8, 'depth': 3, 'mlp_dim': 12, 'num_heads': 2, 'patch': 4}
+IMAGES = jnp.asarray(
+    np.random.default_rng(0).normal(size=(2, 8, 8, 3)), jnp.float32)
+TOKENS, BATCH = 5, 2
+
+
+def build(**section):
+  return models.build(models.parse({**TINY, **section}), num_classes=3)
+
+
+def shapes(model):
+  return nn.unbox(jax.eval_shape(
+      lambda: models.init(model, jax.random.key(0), IMAGES)))
+
+
+@pytest.fixture(scope='module')
+def params():
+  rng = np.random.default_rng(1)
+  return jax.tree.map(
+      lambda leaf: jnp.asarray(rng.normal(size=leaf.shape) * 0.4, jnp.float32),
+      shapes(build()))
+
+
+def apply(params, images=IMAGES, *, section, key=None, capture=False):
+  def run(params, images):
+    return build(**section).apply(
+        {'params': params}, images, train=key is not None, capture=capture,
+        rngs=None if key is None else {'dropout': jax.random.key(key)})
+  return jax.jit(run)(params, images)
+
+
+def loss_and_gradients(model, params, *, train=False, images=IMAGES):
+  def loss(p):
+    outputs = model.apply(
+        {'params': p}, images, train=train,
+        rngs={'dropout': jax.random.key(7)})
+    return jnp.sin(outputs['logits']).sum(), outputs
+  (_, outputs), grads = jax.jit(jax.value_and_grad(loss, has_aux=True))(params)
+  return outputs, grads
+
+
+RANDOM = {'dropout': 0.2, 'attention_dropout': 0.2, 'stochastic_depth': 0.3}
+COMPILED = [{'unroll': 2}, {'unroll': 3}, {'unroll': 99}, {'remat': 'dots'},
+            {'remat': 'full'}, {'remat': 'full', 'unroll': 3}]
+
+
+@pytest.fixture(scope='module', params=[{}, RANDOM], ids=['eval', 'train'])
+def scanned(request, params):
+  section = request.param
+  return section, loss_and_gradients(
+      build(**section), params, train=bool(section))
+
+
+@pytest.mark.parametrize('how', COMPILED, ids=str)
+def test_scanned_unrolled_and_remat_are_one_computation(params, scanned, how):
+  section, (outputs, grads) = scanned
+  got, got_grads = loss_and_gradients(
+      build(**section, **how), params, train=bool(section))
+  for want, have in ((outputs, got), (grads, got_grads)):
+    assert jax.tree.structure(want) == jax.tree.structure(have)
+    for name, leaf in tree.flatten(want).items():
+      np.testing.assert_allclose(
+          tree.flatten(have)[name], leaf, rtol=1e-4, atol=1e-6, err_msg=name)
+  assert all(jnp.any(leaf != 0) for leaf in jax.tree.leaves(grads))
+
+
+@pytest.mark.parametrize('how', [COMPILED[1], COMPILED[-2]], ids=str)
+def test_parameters_are_the_same_tree_however_compiled(how):
+  def boxed(model):
+    return jax.jit(
+        lambda: models.init(model, jax.random.key(0), IMAGES))()
+  want, have = boxed(build()), boxed(build(**how))
+  # With the names of the axes, which are part of the structure.
+  assert jax.tree.structure(want) == jax.tree.structure(have)
+  jax.tree.map(np.testing.assert_array_equal, want, have)
+
+
+def residuals(remat):
+  """Bytes that the backward pass finds saved, per layer."""
+  model = build(remat=remat, depth=4, mlp_dim=64)
+  params = shapes(model)
+  jaxpr = jax.make_jaxpr(lambda p: jax.vjp(
+      lambda p: model.apply({'params': p}, IMAGES)['logits'], p)[1])(params)
+  scan = next(e for e in jaxpr.jaxpr.eqns if e.primitive.name == 'scan')
+  return sum(v.aval.size for v in scan.outvars)
+
+
+def test_remat_saves_less_for_the_backward_pass():
+  none, dots, full = (residuals(r) for r in ('none', 'dots', 'full'))
+  assert full < dots < none
+
+
+def random_sites(jaxpr, times=1):
+  """Shapes of all random bits that are drawn, with how many times."""
+  found = collections.Counter()
+  for equation in jaxpr.eqns:
+    if equation.primitive.name == 'random_bits':
+      found[tuple(equation.params['shape'])] += times
+    inner = times * (equation.params['length']
+                     if equation.primitive.name == 'scan' else 1)
+    for value in jax.tree.leaves(
+        list(equation.params.values()),
+        is_leaf=lambda v: hasattr(v, 'eqns') or hasattr(v, 'jaxpr')):
+      value = getattr(value, 'jaxpr', value)
+      if hasattr(value, 'eqns'):
+        found += random_sites(value, inner)
+  return found
+
+
+def sites(*, train=True, **section):
+  model = build(**section)
+  jaxpr = jax.make_jaxpr(lambda p, key: model.apply(
+      {'params': p}, IMAGES, train=train, rngs={'dropout': key})['logits'])(
+          shapes(model), jax.random.key(0))
+  return dict(random_sites(jaxpr.jaxpr))
+
+
+def test_dropout_is_exactly_where_the_paper_has_it():
+  # Appendix B.1: after every dense layer except the qkv projections, and
+  # after adding position embeddings.
+  assert sites(dropout=0.1) == {
+      (BATCH, TOKENS, 8): 1 + 3 * 2,  # Embeddings; attention and MLP out.
+      (BATCH, TOKENS, 12): 3}  # Hidden units of the MLP.
+
+
+def test_attention_dropout_is_on_the_weights_alone():
+  assert sites(attention_dropout=0.1) == {(BATCH, 2, TOKENS, TOKENS): 3}
+
+
+def test_stochastic_depth_draws_one_number_per_image_and_branch():
+  assert sites(stochastic_depth=0.1) == {(BATCH, 1, 1): 3 * 2}
+
+
+def test_nothing_is_random_in_evaluation_or_with_rates_of_zero():
+  assert sites(train=False, **RANDOM) == {}
+  assert sites() == {}
+
+
+def test_dropout_zeroes_at_its_rate_and_keeps_the_expectation(params):
+  images = jnp.tile(IMAGES[:1], (512, 1, 1, 1))
+  embedded = apply(
+      params, images, section={'dropout': 0.25}, key=0)['embedded']
+  plain = apply(params, IMAGES[:1], section={})['embedded']
+  assert float((embedded == 0).mean()) == pytest.approx(0.25, abs=0.01)
+  kept = np.broadcast_to(plain / 0.75, embedded.shape)[embedded != 0]
+  np.testing.assert_allclose(embedded[embedded != 0], kept, rtol=1e-5)
+
+
+@pytest.mark.parametrize('setting', RANDOM)
+def test_key_decides_in_training_and_not_in_evaluation(params, setting):
+  section = {setting: 0.5}
+  a, b, again = (apply(params, section=section, key=key)['tokens']
+                 for key in (0, 5, 0))
+  np.testing.assert_array_equal(a, again)
+  assert (a != b).any()
+  # No key at all is needed, and the rates do nothing.
+  np.testing.assert_array_equal(
+      apply(params, section=section)['tokens'],
+      apply(params, section={})['tokens'])
+
+
+@pytest.fixture(scope='module')
+def dropped(params):
+  """Branches of a model with stochastic depth, for many equal images."""
+  images = jnp.tile(IMAGES[:1], (2000, 1, 1, 1))
+  outputs = apply(params, images, section={'stochastic_depth': 0.6}, key=0,
+                  capture=True)
+  layers = outputs['layers']
+  before = np.concatenate([outputs['embedded'][None], layers['after_mlp'][:-1]])
+  return {'attention': np.asarray(layers['after_attention'] - before),
+          'mlp': np.asarray(layers['after_mlp'] - layers['after_attention'])}
+
+
+@pytest.mark.parametrize('branch', ['attention', 'mlp'])
+def test_stochastic_depth_drops_whole_images_linearly_with_depth(
+    dropped, branch):
+  is_zero = dropped[branch] == 0  # [depth, batch, tokens, width]
+  whole = is_zero.all(axis=(2, 3))
+  # An image loses all of its branch or nearly nothing of it.
+  assert (is_zero.mean(axis=(2, 3))[~whole] < 0.5).all()
+  np.testing.assert_allclose(whole.mean(axis=1), [0, 0.3, 0.6], atol=0.04)
+  assert not whole[0].any()
+
+
+def test_stochastic_depth_keeps_the_expectation(params, dropped):
+  # Equal images, and the first layer drops nothing: in the second, all that
+  # keep the branch have it alike, and the mean is that of a plain model.
+  branch = dropped['attention'][1]
+  layers = apply(params, IMAGES[:1], section={}, capture=True)['layers']
+  plain = np.asarray(layers['after_attention'][1] - layers['after_mlp'][0])[0]
+  kept = branch[(branch != 0).any(axis=(1, 2))]
+  np.testing.assert_allclose(
+      kept, np.broadcast_to(plain / 0.7, kept.shape), rtol=1e-3, atol=1e-5)
+  np.testing.assert_allclose(
+      branch.mean(0), plain, atol=0.1 * np.abs(plain).max())
+
+
+@pytest.mark.parametrize('how', [{}, {'unroll': 3}, {'remat': 'full'}])
+def test_capture_gives_every_layer_and_the_same_logits(params, how):
+  plain = apply(params, section=how)
+  outputs = apply(params, section=how, capture=True)
+  assert set(outputs) - set(plain) == {'layers'}
+  np.testing.assert_allclose(outputs['logits'], plain['logits'], rtol=1e-5)
+  layers = outputs['layers']
+  assert {name: leaf.shape for name, leaf in layers.items()} == {
+      'attention': (3, BATCH, 2, TOKENS, TOKENS),
+      'after_attention': (3, BATCH, TOKENS, 8),
+      'after_mlp': (3, BATCH, TOKENS, 8)}
+  np.testing.assert_allclose(layers['attention'].sum(-1), 1, rtol=1e-5)
+  assert (layers['attention'] > 0).all()
+  last = layers['after_mlp'][-1]
+  normed = (last - last.mean(-1, keepdims=True)) / jnp.sqrt(
+      last.var(-1, keepdims=True) + 1e-6)
+  norm = params['final_norm']
+  np.testing.assert_allclose(
+      outputs['tokens'], normed * norm['scale'] + norm['bias'], rtol=1e-3,
+      atol=1e-4)
+
+
+def test_attention_rows_are_float32_and_sum_to_one_in_bfloat16(params):
+  outputs = apply(params, section={'dtype': 'bfloat16'}, capture=True)
+  weights = outputs['layers']['attention']
+  assert weights.dtype == jnp.float32
+  np.testing.assert_allclose(weights.sum(-1), 1, rtol=1e-5)
+
+
+def test_attention_stays_finite_for_enormous_logits():
+  big = jnp.full((1, 3, 2, 4), 1e4)
+  values, weights = encoder.dot_product_attention(big, big, big)
+  np.testing.assert_allclose(weights, np.full((1, 2, 3, 3), 1 / 3), rtol=1e-6)
+  np.testing.assert_allclose(values, big)

@@ -1,0 +1,332 @@
+"""The Vision Transformer against equations 1 to 4, written out in NumPy."""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.special
+
+from vit_jax import models
+from vit_jax import tree
+
+RNG = np.random.default_rng(0)
+TINY = {'width': 12, 'depth': 3, 'mlp_dim': 20, 'num_heads': 3, 'patch': 4}
+CLASSES = 5
+
+
+def build(image=(8, 8, 3), **section):
+  """Returns the model and the shapes of its parameters: nothing compiles."""
+  model = models.build(
+      models.parse({**TINY, **section}), num_classes=CLASSES)
+  shape = jax.ShapeDtypeStruct((2, *image), jnp.float32)
+  return model, jax.eval_shape(lambda: nn.unbox(
+      models.init(model, jax.random.key(0), shape)))
+
+
+def initial(model, image=(8, 8, 3)):
+  shape = jax.ShapeDtypeStruct((2, *image), jnp.float32)
+  return jax.jit(lambda: nn.unbox(
+      models.init(model, jax.random.key(0), shape)))()
+
+
+def randomized(shapes):
+  """Every parameter random, so that none can be left out unnoticed."""
+  return jax.tree.map(
+      lambda leaf: jnp.asarray(
+          RNG.normal(size=leaf.shape) * 0.4, jnp.float32), shapes)
+
+
+def random_images(*shape):
+  return jnp.asarray(RNG.normal(size=shape), jnp.float32)
+
+
+def layer_norm(x, p, epsilon):
+  mean = x.mean(-1, keepdims=True)
+  variance = ((x - mean) ** 2).mean(-1, keepdims=True)
+  return (x - mean) / np.sqrt(variance + epsilon) * p['scale'] + p['bias']
+
+
+def softmax(x):
+  e = np.exp(x - x.max(-1, keepdims=True))
+  return e / e.sum(-1, keepdims=True)
+
+
+def gelu(x, kind):
+  if kind == 'exact':
+    return x * 0.5 * (1 + scipy.special.erf(x / np.sqrt(2)))
+  return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+
+
+def attend(query, key, value):
+  """One head: softmax(q k^T / sqrt(D_h)) v (appendix A, equations 6 and 7)."""
+  weights = softmax(query @ key.T / np.sqrt(query.shape[-1]))
+  return weights @ value
+
+
+def mlp(x, p, c):
+  hidden = gelu(x @ p['hidden']['kernel'] + p['hidden']['bias'], c.gelu)
+  return hidden @ p['out']['kernel'] + p['out']['bias']
+
+
+def self_attention(x, p, c):
+  out = np.zeros_like(x) + p['out']['bias']
+  for head in range(c.num_heads):
+    q, k, v = (x @ p['qkv_kernel'][:, i, head]
+               + (p['qkv_bias'][i, head] if c.qkv_bias else 0)
+               for i in range(3))
+    out = out + attend(q, k, v) @ p['out']['kernel'][head]
+  return out
+
+
+def attention_pooling(x, p, c):
+  pooled = np.zeros((1, c.width)) + p['out']['bias']
+  for head in range(c.num_heads):
+    q, k, v = (inputs @ p[name]['kernel'][:, head] + p[name]['bias'][head]
+               for name, inputs in
+               [('query', p['probe']), ('key', x), ('value', x)])
+    pooled = pooled + attend(q, k, v) @ p['out']['kernel'][head]
+  normed = layer_norm(pooled, p['mlp_norm'], c.layer_norm_epsilon)
+  return (pooled + mlp(normed, p['mlp'], c))[0]
+
+
+def reference(params, image, c):
+  """One image in float64, patch by patch, head by head."""
+  p = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params)
+  image = np.asarray(image, np.float64)
+  height, width = c.patch_shape
+  patches = [image[r:r + height, s:s + width]
+             for r in range(0, image.shape[0], height)
+             for s in range(0, image.shape[1], width)]
+  # Equation 1.
+  tokens = [np.einsum('hwc,hwcd->d', patch, p['patches']['kernel'])
+            + p['patches']['bias'] for patch in patches]
+  if c.pooling == 'cls':
+    tokens = [p['cls'][0]] + tokens
+  z = embedded = np.stack(tokens) + p['positions']
+  for i in range(c.depth):
+    layer = jax.tree.map(lambda leaf, i=i: leaf[i], p['encoder']['layers'])
+    # Equation 2.
+    z = z + self_attention(
+        layer_norm(z, layer['attention_norm'], c.layer_norm_epsilon),
+        layer['attention'], c)
+    # Equation 3.
+    z = z + mlp(layer_norm(z, layer['mlp_norm'], c.layer_norm_epsilon),
+                layer['mlp'], c)
+  # Equation 4.
+  if c.final_norm:
+    z = layer_norm(z, p['final_norm'], c.layer_norm_epsilon)
+  pooled = {'cls': lambda: z[0], 'average': lambda: z.mean(0),
+            'attention': lambda: attention_pooling(z, p['pooling'], c),
+            }[c.pooling]()
+  representation = pooled
+  if c.representation_layer:
+    dense = p['representation']['dense']
+    representation = np.tanh(pooled @ dense['kernel'] + dense['bias'])
+  head = p['head']['dense']
+  return {'embedded': embedded, 'tokens': z, 'pooled': pooled,
+          'representation': representation,
+          'logits': representation @ head['kernel'] + head['bias']}
+
+
+@pytest.mark.parametrize('section, image', [
+    ({}, (8, 8, 3)),
+    ({'representation_layer': True}, (8, 8, 3)),
+    ({'pooling': 'average'}, (8, 8, 3)),
+    ({'pooling': 'attention', 'representation_layer': True}, (8, 8, 3)),
+    ({'patch': [2, 4]}, (4, 12, 1)),
+    ({'patch': [4, 2], 'pooling': 'average'}, (12, 4, 5)),
+    ({'gelu': 'exact'}, (8, 8, 3)),
+    ({'layer_norm_epsilon': 0.1}, (8, 8, 3)),
+    ({'qkv_bias': False, 'final_norm': False}, (8, 8, 3)),
+    ({'num_heads': 1, 'depth': 1}, (8, 8, 3)),
+    ({'pooling': 'attention', 'gelu': 'exact', 'layer_norm_epsilon': 0.1},
+     (8, 8, 3)),
+], ids=str)
+def test_forward_pass_is_equations_1_to_4(section, image):
+  model, params = build(image, **section)
+  params = randomized(params)
+  images = random_images(2, *image)
+  got = jax.jit(lambda p, x: model.apply({'params': p}, x))(params, images)
+  for i in range(2):
+    want = reference(params, images[i], model.config)
+    assert set(got) == set(want)
+    for name, value in want.items():
+      np.testing.assert_allclose(
+          got[name][i], value, rtol=1e-4, atol=1e-4, err_msg=name)
+
+
+@pytest.mark.parametrize('change, tolerance', [
+    ({'gelu': 'exact'}, 1e-5), ({'layer_norm_epsilon': 1e-2}, 1e-3)])
+def test_setting_makes_a_difference_that_the_comparison_sees(
+    change, tolerance):
+  # Guards the test above: `reference` would not notice a setting that both
+  # sides ignore.
+  model, params = build()
+  params = randomized(params)
+  image = random_images(8, 8, 3)
+  other = models.parse({**TINY, **change})
+  one = reference(params, image, model.config)['logits']
+  two = reference(params, image, other)['logits']
+  assert np.abs(one - two).max() > tolerance
+
+
+@pytest.mark.parametrize('change, gone', [
+    ({'qkv_bias': False}, {'encoder/layers/attention/qkv_bias'}),
+    ({'final_norm': False}, {'final_norm/scale', 'final_norm/bias'}),
+    ({'pooling': 'average'}, {'cls'}),
+])
+def test_setting_removes_its_parameters_and_no_other(change, gone):
+  _, params = build()
+  _, changed = build(**change)
+  assert set(tree.flatten(params)) - set(tree.flatten(changed)) == gone
+  assert set(tree.flatten(changed)) <= set(tree.flatten(params))
+
+
+def test_representation_layer_adds_two_parameters():
+  _, params = build()
+  _, changed = build(representation_layer=True)
+  assert set(tree.flatten(changed)) - set(tree.flatten(params)) == {
+      'representation/dense/kernel', 'representation/dense/bias'}
+
+
+def test_image_that_does_not_divide_names_the_nearest_sizes():
+  with pytest.raises(ValueError, match='9x8 .* 8x8 and 12x8'):
+    build((9, 8, 3))
+
+
+def test_head_starts_at_zero_and_its_bias_where_it_is_told():
+  model, _ = build(head_bias=-10.0)
+  params = initial(model)
+  assert not params['head']['dense']['kernel'].any()
+  np.testing.assert_array_equal(
+      params['head']['dense']['bias'], np.full(CLASSES, -10.0))
+  logits = model.apply({'params': params}, random_images(2, 8, 8, 3))['logits']
+  np.testing.assert_array_equal(logits, np.full((2, CLASSES), -10.0))
+
+
+def uniform(bound):
+  return lambda leaf: (np.abs(leaf).max() <= bound
+                       and np.abs(leaf).max() > 0.97 * bound
+                       and abs(leaf.std() / (bound / 3**0.5) - 1) < 0.03
+                       and abs(leaf.mean()) < 0.03 * bound)
+
+
+def normal(std):
+  return lambda leaf: (abs(leaf.std() / std - 1) < 0.1
+                       and abs(leaf.mean()) < 0.2 * std)
+
+
+def constant(value):
+  return lambda leaf: (leaf == value).all()
+
+
+def test_initial_parameters_are_drawn_as_the_papers():
+  width, mlp_dim = 96, 160
+  model, _ = build(width=width, mlp_dim=mlp_dim, num_heads=4, depth=2,
+                   representation_layer=True)
+  params = initial(model, (40, 40, 3))
+  layer = 'encoder/layers/'
+  xavier = uniform((6 / (2 * width)) ** 0.5)
+  xavier_mlp = uniform((6 / (width + mlp_dim)) ** 0.5)
+  expected = {
+      'cls': constant(0), 'positions': normal(0.02),
+      'patches/kernel': normal((4 * 4 * 3) ** -0.5),
+      'patches/bias': constant(0),
+      layer + 'attention/qkv_bias': constant(0),
+      layer + 'attention/out/kernel': xavier,
+      layer + 'attention/out/bias': constant(0),
+      layer + 'mlp/hidden/kernel': xavier_mlp,
+      layer + 'mlp/hidden/bias': normal(1e-6),
+      layer + 'mlp/out/kernel': xavier_mlp,
+      layer + 'mlp/out/bias': normal(1e-6),
+      'representation/dense/kernel': normal(width ** -0.5),
+      'representation/dense/bias': constant(0),
+      'head/dense/kernel': constant(0), 'head/dense/bias': constant(0)}
+  for norm in (layer + 'attention_norm', layer + 'mlp_norm', 'final_norm'):
+    expected |= {norm + '/scale': constant(1), norm + '/bias': constant(0)}
+  flat = tree.flatten(params)
+  qkv = np.asarray(flat.pop(layer + 'attention/qkv_kernel'))
+  # Each of the three, in each layer, is a Xavier matrix of its own.
+  for i in range(3):
+    for of_layer in qkv[:, :, i]:
+      assert xavier(of_layer), i
+  assert (qkv[0] != qkv[1]).mean() > 0.9
+  assert set(flat) == set(expected)
+  for name, leaf in flat.items():
+    assert expected[name](np.asarray(leaf)), name
+
+
+def jaxpr_equations(jaxpr):
+  for equation in jaxpr.eqns:
+    yield equation
+    for value in jax.tree.leaves(
+        list(equation.params.values()),
+        is_leaf=lambda v: hasattr(v, 'eqns') or hasattr(v, 'jaxpr')):
+      if hasattr(value, 'jaxpr'):
+        value = value.jaxpr
+      if hasattr(value, 'eqns'):
+        yield from jaxpr_equations(value)
+
+
+@pytest.fixture(scope='module')
+def half():
+  model, params = build(
+      dtype='bfloat16', pooling='attention', representation_layer=True)
+  return model, params, random_images(2, 8, 8, 3)
+
+
+def test_bfloat16_keeps_parameters_gradients_and_logits_in_float32(half):
+  model, params, images = half
+
+  def loss(p):
+    return jnp.sin(model.apply({'params': p}, images)['logits'] + 1).sum()
+
+  grads = jax.eval_shape(jax.grad(loss), params)
+  assert {leaf.dtype for leaf in jax.tree.leaves((params, grads))} == {
+      jnp.dtype('float32')}
+  outputs = jax.eval_shape(
+      lambda p: model.apply({'params': p}, images), params)
+  types = {name: leaf.dtype for name, leaf in outputs.items()}
+  assert types.pop('logits') == jnp.float32
+  assert set(types.values()) == {jnp.dtype('bfloat16')}
+
+
+def test_bfloat16_computes_products_in_it_but_for_the_head(half):
+  model, params, images = half
+  jaxpr = jax.make_jaxpr(
+      lambda p, x: model.apply({'params': p}, x))(params, images)
+  products = [[v.aval.dtype for v in e.invars]
+              for e in jaxpr_equations(jaxpr.jaxpr)
+              if e.primitive.name == 'dot_general']
+  full = [jnp.dtype('float32')] * 2
+  # Patches; per layer qkv, 2 of attention, out, 2 of MLP; pooling's query,
+  # key, value, 2 of attention, out, 2 of MLP; representation; head.
+  assert len(products) == 1 + 6 + 8 + 1 + 1
+  assert products.count(full) == 1
+  assert products[-1] == full
+  assert products.count([jnp.dtype('bfloat16')] * 2) == len(products) - 1
+
+
+def test_bfloat16_takes_softmax_and_norms_in_float32(half):
+  model, params, images = half
+  jaxpr = jax.make_jaxpr(
+      lambda p, x: model.apply({'params': p}, x))(params, images)
+  found = {}
+  for equation in jaxpr_equations(jaxpr.jaxpr):
+    # What a softmax (exp, max, sum) and a layer norm (rsqrt, sum) are made of.
+    if equation.primitive.name in ('exp', 'rsqrt', 'reduce_max', 'reduce_sum'):
+      found.setdefault(equation.primitive.name, set()).add(
+          str(equation.invars[0].aval.dtype))
+  kinds = ('exp', 'rsqrt', 'reduce_max', 'reduce_sum')
+  assert found == {kind: {'float32'} for kind in kinds}
+
+
+def test_bfloat16_is_close_to_float32(half):
+  model, params, images = half
+  params = randomized(params)
+  exact, _ = build(pooling='attention', representation_layer=True)
+  a, b = (jax.jit(m.apply)({'params': params}, images)['logits']
+          for m in (model, exact))
+  np.testing.assert_allclose(a, b, rtol=0.1, atol=0.1)
+  assert (a != b).any()

@@ -1,0 +1,105 @@
+"""Classification as an objective."""
+
+import re
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from vit_jax import objectives
+
+LABELS = jnp.array([2, 0, 1, 2])
+KHOT = jnp.array([[1, 0, 1], [0, 1, 0], [1, 1, 1], [0, 0, 1]], jnp.uint8)
+
+
+class Linear(nn.Module):
+  """A model of three classes; adds noise in training alone."""
+
+  @nn.compact
+  def __call__(self, images, *, train=False):
+    logits = nn.Dense(3)(images.reshape(images.shape[0], -1))
+    if train:
+      logits += jax.random.normal(self.make_rng('dropout'), logits.shape)
+    return {'logits': logits}
+
+
+IMAGES = jnp.asarray(
+    np.random.default_rng(0).normal(size=(4, 2, 2, 3)), jnp.float32)
+PARAMS = Linear().init(jax.random.key(0), IMAGES)['params']
+KEY = jax.random.key(5)
+
+
+def logits(key=KEY):
+  return Linear().apply(
+      {'params': PARAMS}, IMAGES, train=True, rngs={'dropout': key})['logits']
+
+
+def measure(section, labels, *, multi_label, key=KEY):
+  objective = objectives.build(
+      objectives.parse(section), Linear(), multi_label=multi_label)
+  return objective, objective(
+      PARAMS, {'image': IMAGES, 'label': labels, 'mask': jnp.ones(4)}, key)
+
+
+def test_softmax_loss_and_accuracy_of_each_example():
+  objective, (loss, measures) = measure({}, LABELS, multi_label=False)
+  want = optax.softmax_cross_entropy_with_integer_labels(logits(), LABELS)
+  np.testing.assert_allclose(loss, want, rtol=1e-5)
+  assert objective.measures == tuple(measures) == ('accuracy',)
+  np.testing.assert_array_equal(
+      measures['accuracy'], logits().argmax(-1) == LABELS)
+
+
+def test_sigmoid_loss_and_precision_of_several_labels():
+  objective, (loss, measures) = measure(
+      {'loss': 'sigmoid'}, KHOT, multi_label=True)
+  want = optax.sigmoid_binary_cross_entropy(
+      logits(), KHOT.astype(jnp.float32)).sum(-1)
+  np.testing.assert_allclose(loss, want, rtol=1e-5)
+  assert objective.measures == tuple(measures) == ('precision_at_1',)
+  np.testing.assert_array_equal(
+      measures['precision_at_1'],
+      KHOT[jnp.arange(4), logits().argmax(-1)] > 0)
+
+
+@pytest.mark.parametrize('name, function', [
+    ('softmax', optax.softmax_cross_entropy),
+    ('sigmoid', lambda x, y: optax.sigmoid_binary_cross_entropy(x, y).sum(-1))])
+def test_smoothing_mixes_in_the_uniform_labels(name, function):
+  _, (loss, _) = measure({'loss': name, 'label_smoothing': 0.3}, LABELS,
+                         multi_label=False)
+  targets = 0.7 * jax.nn.one_hot(LABELS, 3) + 0.1
+  np.testing.assert_allclose(loss, function(logits(), targets), rtol=1e-5)
+
+
+def test_mixed_labels_count_by_their_heavier_class():
+  soft = 0.6 * jax.nn.one_hot(LABELS, 3) + 0.4 * jax.nn.one_hot(
+      (LABELS + 1) % 3, 3)
+  _, (loss, measures) = measure({}, soft, multi_label=False)
+  np.testing.assert_allclose(
+      loss, optax.softmax_cross_entropy(logits(), soft), rtol=1e-5)
+  np.testing.assert_array_equal(
+      measures['accuracy'], logits().argmax(-1) == LABELS)
+
+
+def test_model_is_run_in_training_mode_with_the_key_given():
+  _, (one, _) = measure({}, LABELS, multi_label=False)
+  _, (two, _) = measure({}, LABELS, multi_label=False, key=jax.random.key(6))
+  _, (again, _) = measure({}, LABELS, multi_label=False)
+  np.testing.assert_array_equal(one, again)
+  assert (one != two).all()
+
+
+@pytest.mark.parametrize('section, words', [
+    ({'label_smoothing': 1.0}, 'label_smoothing is in [0, 1), but is 1.0.'),
+    ({'label_smoothing': -0.1}, 'label_smoothing is in [0, 1), but is -0.1.'),
+    ({'loss': 'softmaks'}, 'softmax'),
+    ({'lable_smoothing': 0.1}, 'label_smoothing'),
+    ({'name': 'supervized'}, 'supervised'),
+])
+def test_mistakes_are_named(section, words):
+  with pytest.raises(ValueError, match=re.escape(words)):
+    objectives.parse(section)

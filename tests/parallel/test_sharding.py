@@ -1,0 +1,211 @@
+"""Arrays over the mesh; and that splitting them changes no result."""
+
+import re
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from jax.sharding import PartitionSpec as P
+import numpy as np
+import optax
+import pytest
+
+from vit_jax import config as config_lib
+from vit_jax import experiment
+from vit_jax import models
+from vit_jax import tree
+from vit_jax import types
+from vit_jax.parallel import mesh as mesh_lib
+from vit_jax.parallel import sharding
+
+TINY = {'width': 32, 'depth': 2, 'mlp_dim': 64, 'num_heads': 4, 'patch': 4}
+
+
+def mesh(**sizes):
+  return mesh_lib.build(mesh_lib.parse(sizes))
+
+
+def boxed(**section):
+  model = models.build(models.parse({**TINY, **section}), num_classes=10)
+  return jax.eval_shape(lambda: models.init(
+      model, jax.random.key(0), jax.ShapeDtypeStruct((1, 8, 8, 3), 'float32')))
+
+
+SPECS = {
+    'cls': P(None, None),
+    'encoder/layers/attention/out/bias': P(None, None),
+    'encoder/layers/attention/out/kernel': P(None, 'tensor', None, 'fsdp'),
+    'encoder/layers/attention/qkv_bias': P(None, None, 'tensor', None),
+    'encoder/layers/attention/qkv_kernel': P(
+        None, 'fsdp', None, 'tensor', None),
+    'encoder/layers/attention_norm/bias': P(None, None),
+    'encoder/layers/attention_norm/scale': P(None, None),
+    'encoder/layers/mlp/hidden/bias': P(None, 'tensor'),
+    'encoder/layers/mlp/hidden/kernel': P(None, 'fsdp', 'tensor'),
+    'encoder/layers/mlp/out/bias': P(None, None),
+    'encoder/layers/mlp/out/kernel': P(None, 'tensor', 'fsdp'),
+    'encoder/layers/mlp_norm/bias': P(None, None),
+    'encoder/layers/mlp_norm/scale': P(None, None),
+    'final_norm/bias': P(None),
+    'final_norm/scale': P(None),
+    'head/dense/bias': P(None),
+    'head/dense/kernel': P('fsdp', None),
+    'patches/bias': P(None),
+    'patches/kernel': P(None, None, None, 'fsdp'),
+    'positions': P(None, 'fsdp'),
+}
+
+
+def test_each_parameter_lies_as_the_table_says():
+  assert sharding.param_specs(boxed(), mesh(data=2, fsdp=2, tensor=2)) == SPECS
+
+
+def test_every_kernel_of_every_head_is_split():
+  specs = sharding.param_specs(
+      boxed(pooling='attention', representation_layer=True), mesh())
+  kernels = {name: spec for name, spec in specs.items()
+             if name.endswith('kernel')}
+  assert len(kernels) == 13
+  assert all('fsdp' in spec for spec in kernels.values())
+
+
+@pytest.mark.parametrize('section, sizes, words', [
+    ({}, {'tensor': 8},
+     "encoder/layers/attention/out/kernel (2, 4, 8, 32): its axis 'heads' of 4 "
+     "does not divide over mesh axis 'tensor' of 8. Use a divisor of 4 for "
+     'mesh.tensor.'),
+    ({'mlp_dim': 66}, {'tensor': 4},
+     "encoder/layers/mlp/hidden/bias (2, 66): its axis 'mlp' of 66 does not "
+     "divide over mesh axis 'tensor' of 4."),
+    ({'width': 36}, {'fsdp': 8},
+     "encoder/layers/attention/out/kernel (2, 4, 9, 36): its axis 'width' of "
+     "36 does not divide over mesh axis 'fsdp' of 8."),
+])
+def test_axis_that_does_not_divide_names_parameter_axis_and_size(
+    section, sizes, words):
+  with pytest.raises(ValueError, match=re.escape(words)):
+    sharding.param_specs(boxed(**section), mesh(**sizes))
+
+
+def placed(tx):
+  params = boxed()
+  on = mesh(data=2, fsdp=2, tensor=2)
+  plain = nn.unbox(params)
+  state = types.TrainState(
+      step=jax.ShapeDtypeStruct((), 'int32'), params=plain,
+      opt_state=jax.eval_shape(tx.init, plain), average=plain,
+      metrics={'loss': jax.ShapeDtypeStruct((), 'float32')})
+  return state, sharding.state_shardings(
+      state, sharding.param_specs(params, on), on)
+
+
+def test_moments_and_average_lie_as_their_parameters():
+  tx = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(1e-3))
+  _, shardings = placed(tx)
+  adam = shardings.opt_state[1][0]
+  for part in (shardings.params, shardings.average, adam.mu, adam.nu):
+    assert {name: leaf.spec for name, leaf in
+            tree.flatten(part).items()} == SPECS
+  assert adam.count.spec == shardings.step.spec == P()
+  assert shardings.metrics['loss'].spec == P()
+
+
+def test_factored_moments_are_replicated():
+  state, shardings = placed(
+      optax.adafactor(1e-3, min_dim_size_to_factor=8, momentum=0.9))
+  shapes, specs = tree.flatten(state.opt_state), tree.flatten(
+      shardings.opt_state)
+  name = 'encoder/layers/mlp/hidden/kernel'
+  row, column = (next(n for n in shapes if n.endswith(f'/{kind}/{name}'))
+                 for kind in ('v_row', 'v_col'))
+  assert shapes[row].shape != shapes[column].shape  # It is factored.
+  assert specs[row].spec == specs[column].spec == P()
+  # Momentum has the parameter's shape, and lies as it does.
+  mirrors = [n for n, s in shapes.items() if n.endswith(f'/{name}')
+             and s.shape == (2, 32, 64)]
+  assert mirrors
+  assert {specs[n].spec for n in mirrors} == {SPECS[name]}
+
+
+def test_batch_is_split_over_both_kinds_of_replicas():
+  on = mesh(data=2, fsdp=2, tensor=2)
+  rows = np.arange(8 * 3).reshape(8, 3)
+  batch = sharding.shard_batch({'label': rows}, on)['label']
+  np.testing.assert_array_equal(batch, rows)
+  assert batch.sharding.spec == P(('data', 'fsdp'))
+  assert {shard.data.shape for shard in batch.addressable_shards} == {(2, 3)}
+
+
+def test_table_is_text():
+  assert dict(sharding.table({'a/b': P('fsdp', None), 'c': P()})) == {
+      'a/b': 'fsdp x -', 'c': ''}
+
+
+def train(devices=None, **sizes):
+  """Two steps with everything on that is random or adds up."""
+  config = config_lib.resolve({
+      'total': {'steps': 2}, 'batch_size': 32, 'accumulation': 2,
+      'averaging': 0.5,
+      'model': {**TINY, 'dropout': 0.1, 'stochastic_depth': 0.1,
+                'attention_dropout': 0.1},
+      'data': {'source': 'digits', 'resolution': 8, 'mixup': 0.5},
+      # Not Adam, which divides by the gradient's size: the bias of the keys has
+      # a gradient of zero, all rounding, and would move by a whole step.
+      'optimizer': {'name': 'sgd', 'learning_rate': 1.0, 'clip_norm': 1.0,
+                    'weight_decay': 0.1, 'schedule': {'name': 'constant'}},
+      'mesh': sizes})
+  built = experiment.build(config, devices=devices)
+  state = built.init_state()
+  batches = built.batches(start_step=0)
+  losses = []
+  for _ in range(2):
+    state, loss = built.train_step(state, next(batches))
+    losses.append(float(loss))
+  return built, state, losses
+
+
+@pytest.fixture(scope='module')
+def one_device():
+  return train(jax.devices()[:1])
+
+
+@pytest.fixture(scope='module')
+def split():
+  return train(data=2, fsdp=2, tensor=2)
+
+
+@pytest.fixture(scope='module', params=['replicated', 'split'])
+def eight_devices(request):
+  if request.param == 'split':
+    return request.getfixturevalue('split')
+  return train(data=8)
+
+
+def test_one_device_is_eight_however_they_are_split(one_device, eight_devices):
+  _, want, want_losses = one_device
+  _, have, losses = eight_devices
+  np.testing.assert_allclose(losses, want_losses, rtol=1e-5)
+  want, have = jax.device_get((want, have))
+  assert want.step == have.step == 2
+  assert jax.tree.structure(want) == jax.tree.structure(have)
+  for name, value in tree.flatten(want).items():
+    np.testing.assert_allclose(
+        tree.flatten(have)[name], value, rtol=1e-3, atol=1e-5, err_msg=name)
+
+
+def test_training_moved_the_parameters(one_device):
+  # Guards the test above: doing nothing is the same everywhere.
+  built, after, _ = one_device
+  before = tree.flatten(built.init_state().params)
+  for name, value in tree.flatten(after.params).items():
+    assert np.abs(value - before[name]).max() > 1e-4, name
+
+
+def test_state_really_is_split_and_stays_so(split):
+  built, state, _ = split
+  kernel = state.params['encoder']['layers']['mlp']['hidden']['kernel']
+  assert kernel.shape == (2, 32, 64)
+  assert {s.data.shape for s in kernel.addressable_shards} == {(2, 16, 32)}
+  same = jax.tree.map(lambda leaf, want: leaf.sharding.is_equivalent_to(
+      want, jnp.ndim(leaf)), state, built.shardings)
+  assert all(jax.tree.leaves(same))
