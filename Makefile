@@ -23,7 +23,7 @@ quickstart: $(VENV)/.runtime  ## Pre-trains, fine-tunes and evaluates a small Vi
 	$(BIN)/python main.py --config=configs/quickstart.py --workdir=runs/quickstart
 
 test: lint  ## Lint, types and the whole test suite.
-	$(BIN)/python -m pytest -n logical --maxprocesses 8 tests
+	$(BIN)/python -m pytest -n logical --maxprocesses 8 --dist loadfile tests
 
 lint: $(VENV)/.dev  ## Style and types, without the tests.
 	$(BIN)/ruff check $(SOURCES)

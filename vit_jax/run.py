@@ -143,7 +143,8 @@ class _Run:
     self._progress = progress_lib.Progress(
         total, start_step=self._step, title=self._title, active=self._active)
     profiler = profiler_lib.Profiler(
-        self._workdir / 'profile', first=self._step, steps=profile_steps)
+        self._workdir / 'profile', first=self._step, last=total,
+        steps=profile_steps)
     try:
       with signals.catch() as self._stop, self._progress:
         try:

@@ -29,7 +29,7 @@ class Recorder:
   def run(self, *, first, last, steps):
     loss = jnp.zeros(())
     profiler = profiler_lib.Profiler(
-        epath.Path('nowhere'), first=first, steps=steps)
+        epath.Path('nowhere'), first=first, last=last, steps=steps)
     for self.step in range(first + 1, last + 1):
       profiler.step(self.step, loss)
     profiler.stop()
@@ -46,8 +46,13 @@ def test_trace_spans_the_steps_asked_for_after_the_first_few(
 
 
 def test_trace_that_the_end_cuts_off_is_closed_all_the_same(monkeypatch):
-  assert Recorder(monkeypatch).run(first=0, last=7, steps=10) == [
-      ('start', 5), ('stop', 7)]
+  assert Recorder(monkeypatch).run(first=0, last=12, steps=7) == [
+      ('start', 5), ('stop', 12)]
+
+
+def test_a_short_run_is_traced_from_its_first_step(monkeypatch):
+  assert Recorder(monkeypatch).run(first=0, last=4, steps=10) == [
+      ('start', 1), ('stop', 4)]
 
 
 def test_no_steps_are_no_trace(monkeypatch):
@@ -55,7 +60,8 @@ def test_no_steps_are_no_trace(monkeypatch):
 
 
 def test_trace_is_written_for_tensorboard_and_perfetto(tmp_path):
-  profiler = profiler_lib.Profiler(epath.Path(tmp_path), first=0, steps=2)
+  profiler = profiler_lib.Profiler(
+      epath.Path(tmp_path), first=0, last=100, steps=2)
   step = jax.jit(lambda x: (x @ x).sum())
   for i in range(1, 9):
     profiler.step(i, step(jnp.ones((8, 8))))

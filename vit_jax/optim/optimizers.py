@@ -53,7 +53,7 @@ class CommonConfig:
     weight_decay_rules: pairs of a regular expression and a multiplier of
       `weight_decay`; a parameter that none matches does not decay. A head that
       decays more (arXiv:2106.04560, sec. 3.1):
-      `(('head/kernel', 100.0), ('.*kernel', 1.0))`. The default may match
+      `(('head/.*kernel', 100.0), ('.*kernel', 1.0))`. The default may match
       nothing.
     learning_rate_rules: pairs of a regular expression and a multiplier of the
       learning rate; 1 for a parameter that none matches. The decay of a

@@ -10,9 +10,18 @@ SKIPPED_STEPS = 5  # Before a trace begins: the first are not typical.
 class Profiler:
   """Traces a few steps, for TensorBoard's profiler and for Perfetto."""
 
-  def __init__(self, folder: epath.Path, *, first: int, steps: int):
+  def __init__(
+      self, folder: epath.Path, *, first: int, last: int, steps: int):
+    """Prepares a trace; nothing is written before `step` says so.
+
+    Args:
+      folder: where the trace goes.
+      first: step that the run starts from.
+      last: step that it ends at; a short run is traced from its start.
+      steps: steps to trace; 0 for none.
+    """
     self._folder = folder
-    self._begin = first + SKIPPED_STEPS
+    self._begin = first + max(1, min(SKIPPED_STEPS, last - first - steps))
     self._end = self._begin + steps
     self._steps = steps
     self._running = False
