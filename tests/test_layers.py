@@ -1,4 +1,4 @@
-"""The layer table of ARCHITECTURE.md: who may import whom.
+"""The layer table of CONTRIBUTING.md: who may import whom.
 
 Nothing is imported here; the files are read.
 """
@@ -76,7 +76,7 @@ def unit(module):
 def layer(name):
   row = next((i for i, names in enumerate(LAYERS) if name in names), None)
   assert row is not None, (
-      f'{name!r} stands in no layer: give it a place in ARCHITECTURE.md and '
+      f'{name!r} stands in no layer: give it a place in CONTRIBUTING.md and '
       'in LAYERS.')
   return row
 
