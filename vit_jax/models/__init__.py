@@ -14,14 +14,23 @@ import jax
 
 from vit_jax import records
 from vit_jax.models import embed
+from vit_jax.models import resnet
+from vit_jax.models import resnet_config
+from vit_jax.models import variants
 from vit_jax.models import vit
 from vit_jax.models import vit_config
 
 resize_positions = embed.resize_positions
 
-ModelConfig = vit_config.ViTConfig  # A union, once there is a second family.
+ModelConfig = vit_config.ViTConfig | resnet_config.ResNetConfig
 
-_FAMILIES = {'vit': vit_config.ViTConfig}
+_FAMILIES = {'vit': vit_config.ViTConfig,
+             'resnet': resnet_config.ResNetConfig}
+# What a model's parameters mean something with, by family.
+_ARCHITECTURES: Mapping[str, tuple[str, ...]] = {
+    'vit': vit_config.ARCHITECTURE, 'resnet': resnet_config.ARCHITECTURE}
+# What a variant says.
+_OF_VARIANT = (*vit_config.DIMENSIONS, 'backbone')
 
 
 def parse(section: Mapping[str, Any]) -> ModelConfig:
@@ -30,8 +39,14 @@ def parse(section: Mapping[str, Any]) -> ModelConfig:
   Raises:
     ValueError: for an unknown name, key or variant, or a missing dimension.
   """
-  config = records.parse_choice(
-      _FAMILIES, {'name': 'vit', **section}, where='model')
+  variant = str(section.get('variant') or '')
+  section = {'name': variants.family(variant), **section}
+  backbone, given = variants.backbone(variant), section.get('backbone') or {}
+  if backbone and isinstance(given, Mapping):
+    section = {**section, 'backbone': {**backbone, **given}}
+  config = records.parse_choice(_FAMILIES, section, where='model')
+  if isinstance(config, resnet_config.ResNetConfig):
+    return resnet_config.complete(config)
   return vit_config.complete(config)
 
 
@@ -48,9 +63,12 @@ def inherit(
     section: the section `model` of a run that starts from a checkpoint.
     source: that section of the checkpoint's own config.
   """
-  names: tuple[str, ...] = vit_config.ARCHITECTURE
-  if section.get('variant'):
-    names = tuple(n for n in names if n not in vit_config.DIMENSIONS)
+  names = _ARCHITECTURES[source['name']]
+  variant = section.get('variant')
+  if variant:
+    if variants.family(variant) != source['name']:
+      return dict(section)
+    names = tuple(n for n in names if n not in _OF_VARIANT)
   return {**{name: source[name] for name in names if name in source},
           **section}
 
@@ -59,6 +77,8 @@ def build(config: ModelConfig, *, num_classes: int) -> nn.Module:
   """Returns the module; a config that leaves the classes open takes these."""
   if not config.num_classes:
     config = dataclasses.replace(config, num_classes=num_classes)
+  if isinstance(config, resnet_config.ResNetConfig):
+    return resnet.ResNet(config)
   return vit.ViT(config)
 
 
@@ -77,5 +97,12 @@ def init(
 
 
 def grid(config: ModelConfig, image_shape: tuple[int, int]) -> tuple[int, int]:
-  """Returns rows and columns of the patches of an image (height, width)."""
+  """Returns rows and columns of the patches of an image (height, width).
+
+  Those of a ResNet are the places of its last feature map.
+  """
+  if config.backbone is not None:
+    image_shape = embed.strided(image_shape, config.backbone.stride)
+  if isinstance(config, resnet_config.ResNetConfig):
+    return image_shape
   return embed.grid_shape(image_shape, config.patch_shape)

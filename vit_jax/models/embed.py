@@ -1,6 +1,7 @@
 """From images to tokens: patches, and position embeddings for any grid."""
 
-from typing import Literal
+from collections.abc import Callable
+from typing import Any, Literal
 
 import einops
 import flax.linen as nn
@@ -8,6 +9,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 import numpy as np
+
+from vit_jax.models import vit_config
 
 Method = Literal['linear', 'cubic']
 
@@ -31,6 +34,11 @@ def grid_shape(
         f'patches of {patch[0]}x{patch[1]}. Nearest sizes that do: '
         f'{" and ".join(sizes)}.')
   return image_shape[0] // patch[0], image_shape[1] // patch[1]
+
+
+def strided(shape: tuple[int, int], stride: int) -> tuple[int, int]:
+  """Returns rows and columns of a feature map, one place each `stride`."""
+  return -(-shape[0] // stride), -(-shape[1] // stride)
 
 
 class PatchEmbedding(nn.Module):
@@ -64,6 +72,92 @@ class PatchEmbedding(nn.Module):
         r=rows, c=columns)
     matrix = kernel.reshape(-1, self.width).astype(self.dtype)
     return patches @ matrix + bias.astype(self.dtype)
+
+
+def positions(
+    param: Callable[..., Any],
+    config: vit_config.ViTConfig,
+    grid: tuple[int, int],
+) -> Float[jax.Array, 'tokens width'] | None:
+  """Returns an embedding for each token that has one: what is added to them.
+
+  Args:
+    param: of the module that holds those to be learned.
+    config: says which: see `ViTConfig.position`.
+    grid: rows and columns of patches.
+
+  Returns:
+    That of the class token if it has one, then the patches', row by row; None
+    where nothing is added.
+  """
+  rows, columns = grid
+  prefix = int(config.has_cls and config.position_cls)
+  width = config.width
+
+  def learned(name: str, *shape: int) -> Any:
+    return param(name, nn.with_logical_partitioning(
+        nn.initializers.normal(0.02), (None, 'width')), shape)
+
+  match config.position:
+    case 'learned':
+      return learned('positions', prefix + rows * columns, width)
+    case '2d':
+      patches = outer_concat(
+          learned('positions_rows', rows, width // 2),
+          learned('positions_columns', columns, width // 2))
+      return jnp.concatenate(
+          [learned('positions_cls', prefix, width), patches]
+          if prefix else [patches])
+    case 'sincos':
+      waves = jnp.asarray(sincos_positions(grid, width))
+      return jnp.pad(waves, [(prefix, 0), (0, 0)])
+    case _:
+      return None
+
+
+def add_positions(
+    tokens: Float[Array, 'batch tokens width'],
+    positions: Float[Array, 'embeddings width'],
+    *,
+    num_patches: int,
+) -> Float[Array, 'batch tokens width']:
+  """Adds to the patches' tokens, which are last, and to a class token.
+
+  The class token is the first; registers between it and the patches get none.
+  """
+  prefix = positions.shape[0] - num_patches
+  between = tokens.shape[1] - positions.shape[0]
+  gap = jnp.zeros((between, positions.shape[1]), positions.dtype)
+  whole = jnp.concatenate([positions[:prefix], gap, positions[prefix:]])
+  return tokens + whole.astype(tokens.dtype)
+
+
+def outer_concat(
+    rows: Float[Array, 'rows a'], columns: Float[Array, 'columns b'],
+) -> Float[Array, 'places a+b']:
+  """Joins each row's embedding with each column's, row by row."""
+  shape = (rows.shape[0], columns.shape[0])
+  return jnp.concatenate([
+      jnp.broadcast_to(rows[:, None], (*shape, rows.shape[1])),
+      jnp.broadcast_to(columns[None], (*shape, columns.shape[1])),
+  ], axis=-1).reshape(shape[0] * shape[1], -1)
+
+
+def sincos_positions(
+    grid: tuple[int, int], width: int, *, longest: float = 10_000,
+) -> Float[np.ndarray, 'places width']:
+  """Returns waves of column and row (MoCo v3, arXiv 2104.02057, section 4).
+
+  A quarter of the width each: sine and cosine of the column, then of the row,
+  with wavelengths from 2 pi to 2 pi times `longest`.
+  """
+  quarter = width // 4
+  frequencies = longest ** -(np.arange(quarter) / max(quarter - 1, 1))
+  row, column = np.meshgrid(*map(np.arange, grid), indexing='ij')
+  angles = [place.reshape(-1, 1) * frequencies for place in (column, row)]
+  return np.concatenate(
+      [wave(a) for a in angles for wave in (np.sin, np.cos)],
+      axis=1).astype(np.float32)
 
 
 def resize_positions(

@@ -7,13 +7,16 @@ how the compiler walks over that axis, never what is computed or stored.
 
 from collections.abc import Callable, Mapping
 import functools
-from typing import Any
+from typing import Any, Literal
 
+import einops
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
+import numpy as np
 
+from vit_jax.models import embed
 from vit_jax.models import vit_config
 
 # What the backward pass finds saved; it computes the rest of a layer again.
@@ -41,6 +44,7 @@ def dot_product_attention(
     key: Float[Array, 'batch keys heads head_dim'],
     value: Float[Array, 'batch keys heads head_dim'],
     *,
+    bias: Float[Array, 'batch heads queries keys'] | None = None,
     drop: Callable[[jax.Array], jax.Array] = lambda weights: weights,
 ) -> tuple[Float[Array, 'batch queries heads head_dim'],
            Float[Array, 'batch heads queries keys']]:
@@ -50,6 +54,7 @@ def dot_product_attention(
     query: what looks.
     key: what is looked at.
     value: what is fetched.
+    bias: float32, added to the logits.
     drop: dropout, applied to the attention weights.
 
   Returns:
@@ -58,6 +63,8 @@ def dot_product_attention(
   scale = query.shape[-1] ** -0.5
   logits = jnp.einsum('bqnh,bknh->bnqk', query * scale, key,
                       preferred_element_type=jnp.float32)
+  if bias is not None:
+    logits += bias
   weights = jax.nn.softmax(logits, axis=-1)
   values = jnp.einsum('bnqk,bknh->bqnh', drop(weights).astype(value.dtype),
                       value)
@@ -93,14 +100,35 @@ class SelfAttention(nn.Module):
           (3, c.num_heads, c.head_dim))
       qkv += bias.astype(c.compute_dtype)
     query, key, value = (qkv[:, :, i] for i in range(3))
+    bias = self._relative(query) if c.position == 'relative' else None
     drop = nn.Dropout(c.attention_dropout, deterministic=not self.train)
-    values, weights = dot_product_attention(query, key, value, drop=drop)
+    values, weights = dot_product_attention(
+        query, key, value, bias=bias, drop=drop)
     out = nn.DenseGeneral(
         c.width, axis=(-2, -1), dtype=c.compute_dtype,
         kernel_init=nn.with_logical_partitioning(
             nn.initializers.xavier_uniform(), ('heads', 'head_dim', 'width')),
         bias_init=_NORM(nn.initializers.zeros), name='out')
     return out(values), weights
+
+  def _relative(
+      self, query: Float[Array, 'batch tokens heads head_dim'],
+  ) -> Float[Array, 'batch heads tokens tokens']:
+    """Logits of attention to distances p_q - p_k (appendix D.4)."""
+    c, length = self.config, query.shape[1]
+    distances = self.param(
+        'distances',
+        nn.with_logical_partitioning(
+            nn.initializers.normal(0.02), (None, 'heads', 'head_dim')),
+        (2 * length - 1, c.num_heads, c.head_dim))
+    logits = jnp.einsum(
+        'bqnh,dnh->bnqd', query * c.head_dim ** -0.5,
+        distances.astype(c.compute_dtype),
+        preferred_element_type=jnp.float32)
+    # Of the distances -(length - 1) ... length - 1, the one to each key.
+    place = np.arange(length)
+    index = place[:, None] - place[None, :] + length - 1
+    return jnp.take_along_axis(logits, index[None, None], axis=-1)
 
 
 class Mlp(nn.Module):
@@ -132,29 +160,70 @@ class Mlp(nn.Module):
 
 
 class Block(nn.Module):
-  """One layer: attention, then MLP, each normed before and added after."""
+  """One layer: attention, then MLP, each normed before and added after.
+
+  `along` says which tokens of a grid see each other: all of them, or those of
+  a row or of a column.
+  """
   config: vit_config.ViTConfig
   train: bool
   capture: bool
+  grid: tuple[int, int]
+  along: Literal['all', 'row', 'column'] = 'all'
 
   @nn.compact
   def __call__(
       self,
       tokens: Float[Array, 'batch tokens width'],
       drop_path: Float[Array, ''],
+      positions: Float[Array, 'embeddings width'] | None,
   ) -> tuple[Float[Array, 'batch tokens width'], dict[str, jax.Array]]:
     c = self.config
-    attended, weights = SelfAttention(c, self.train, name='attention')(
-        layer_norm(c, 'attention_norm')(tokens))
+    if c.position_at == 'layers' and self.along != 'column':
+      positions = embed.positions(self.param, c, self.grid)
+    if positions is not None:
+      tokens = embed.add_positions(
+          tokens, positions, num_patches=self.grid[0] * self.grid[1])
+    attended, weights = self._attend(layer_norm(c, 'attention_norm')(tokens))
     attended = nn.Dropout(c.dropout, deterministic=not self.train)(attended)
+    attended = self._scale('attention_scale', attended)
     after_attention = tokens + self._drop_path(attended, drop_path)
     mixed = Mlp(c, self.train, name='mlp')(
         layer_norm(c, 'mlp_norm')(after_attention))
+    mixed = self._scale('mlp_scale', mixed)
     after_mlp = after_attention + self._drop_path(mixed, drop_path)
     if not self.capture:
       return after_mlp, {}
     return after_mlp, {'attention': weights, 'after_attention': after_attention,
                        'after_mlp': after_mlp}
+
+  def _attend(
+      self, tokens: Float[Array, 'batch tokens width'],
+  ) -> tuple[Float[Array, 'batch tokens width'], Float[Array, '...']]:
+    attention = SelfAttention(self.config, self.train, name='attention')
+    if self.along == 'all':
+      return attention(tokens)
+    rows, columns = self.grid
+    apart, together = {
+        'row': ('b (r c) d -> (b r) c d', '(b r) c d -> b (r c) d'),
+        'column': ('b (r c) d -> (b c) r d', '(b c) r d -> b (r c) d'),
+    }[self.along]
+    lines = einops.rearrange(tokens, apart, r=rows, c=columns)
+    attended, weights = attention(lines)
+    return (
+        einops.rearrange(attended, together, r=rows, c=columns),
+        weights.reshape(tokens.shape[0], -1, *weights.shape[1:]))
+
+  def _scale(
+      self, name: str, branch: Float[Array, 'batch tokens width'],
+  ) -> Float[Array, 'batch tokens width']:
+    """Layer scale: a learned factor for each channel (arXiv 2103.17239)."""
+    c = self.config
+    if c.layer_scale is None:
+      return branch
+    scale = self.param(
+        name, _NORM(nn.initializers.constant(c.layer_scale)), (c.width,))
+    return branch * scale.astype(branch.dtype)
 
   def _drop_path(
       self, branch: Float[Array, 'batch tokens width'],
@@ -168,32 +237,61 @@ class Block(nn.Module):
     return jnp.where(keep, branch / (1 - rate).astype(branch.dtype), 0)
 
 
+class AxialBlock(nn.Module):
+  """Attention within rows, then within columns, an MLP after each (D.6)."""
+  config: vit_config.ViTConfig
+  train: bool
+  capture: bool
+  grid: tuple[int, int]
+
+  @nn.compact
+  def __call__(
+      self,
+      tokens: Float[Array, 'batch tokens width'],
+      drop_path: Float[Array, ''],
+      positions: Float[Array, 'embeddings width'] | None,
+  ) -> tuple[Float[Array, 'batch tokens width'], dict[str, Any]]:
+    settings = (self.config, self.train, self.capture, self.grid)
+    tokens, rows = Block(*settings, along='row', name='row')(
+        tokens, drop_path, positions)
+    tokens, columns = Block(*settings, along='column', name='column')(
+        tokens, drop_path, None)
+    return tokens, {'row': rows, 'column': columns} if self.capture else {}
+
+
 class Encoder(nn.Module):
   """`depth` blocks under one scan.
 
   Returns the last block's tokens, not yet normed, and with `capture` the
   intermediates of every block, stacked: `attention` [depth, batch, heads,
   tokens, tokens], `after_attention` and `after_mlp` [depth, batch, tokens,
-  width].
+  width]. Of axial blocks, these are under `row` and `column`, and attention is
+  [depth, batch, rows, heads, columns, columns] and the like.
   """
   config: vit_config.ViTConfig
   train: bool
   capture: bool
+  grid: tuple[int, int]
 
   @nn.compact
   def __call__(
-      self, tokens: Float[Array, 'batch tokens width'],
+      self,
+      tokens: Float[Array, 'batch tokens width'],
+      positions: Float[Array, 'embeddings width'] | None,
   ) -> tuple[Float[Array, 'batch tokens width'], dict[str, Any]]:
+    """Applies the blocks, each to the tokens with `positions` added if any."""
     c = self.config
-    block: Any = Block
+    block: Any = AxialBlock if c.axial else Block
     if c.remat != 'none':
       block = nn.remat(
-          Block, prevent_cse=False, policy=REMAT_POLICIES[c.remat])
+          block, prevent_cse=False, policy=REMAT_POLICIES[c.remat])
     layers = nn.scan(
         block, variable_axes={'params': 0},
-        split_rngs={'params': True, 'dropout': True}, length=c.depth,
+        split_rngs={'params': True, 'dropout': True},
+        in_axes=(0, nn.broadcast), length=c.depth,
         unroll=min(c.unroll, c.depth),
         metadata_params={nn.PARTITION_NAME: 'layers'})
     # Linear from 0 at the first layer to the full rate at the last.
     rates = jnp.linspace(0.0, c.stochastic_depth, c.depth)
-    return layers(c, self.train, self.capture, name='layers')(tokens, rates)
+    return layers(c, self.train, self.capture, self.grid, name='layers')(
+        tokens, rates, positions)

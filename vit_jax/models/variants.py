@@ -1,7 +1,9 @@
 """The sizes of the published models, each with its source."""
 
+from collections.abc import Mapping
 import dataclasses
 import re
+from typing import Any, Literal
 
 from vit_jax import records
 
@@ -19,6 +21,9 @@ SIZES = {
     # arXiv 2106.10270 (AugReg), table 2; Ti and S are DeiT's (2012.12877).
     'Ti': Size(width=192, depth=12, mlp_dim=768, num_heads=3),
     'S': Size(width=384, depth=12, mlp_dim=1536, num_heads=6),
+    # arXiv 2010.11929 (ViT), section 4.1: B, "with all hidden dimensions
+    # halved". The number of heads is no dimension: it stays.
+    'b': Size(width=384, depth=12, mlp_dim=1536, num_heads=12),
     # arXiv 2010.11929 (ViT), table 1.
     'B': Size(width=768, depth=12, mlp_dim=3072, num_heads=12),
     'L': Size(width=1024, depth=24, mlp_dim=4096, num_heads=16),
@@ -28,13 +33,64 @@ SIZES = {
     'G': Size(width=1664, depth=48, mlp_dim=8192, num_heads=16),
 }
 
+# Residual units in each stage, by the number of layers.
+STAGES: Mapping[int, tuple[int, ...]] = {
+    26: (2, 2, 2, 2),  # arXiv 2106.10270 (AugReg), section 3.4.
+    # arXiv 1512.03385 (ResNet), table 1.
+    50: (3, 4, 6, 3),
+    101: (3, 4, 23, 3),
+    152: (3, 8, 36, 3),
+    200: (3, 24, 36, 3),  # arXiv 1603.05027 (ResNet v2), table 5.
+}
+
+# A ViT on a convolutional network. Patches of one place of the feature map,
+# where nothing else is said; the number after the slash is then the stride of
+# the map, and says which of the paper's two networks it is (section 4.1):
+# (i) /32, stage 4 of a ResNet, or (ii) /16, the layers of stage 4 in stage 3.
+# AugReg's R+Ti/16 has the root alone, whose stride is 4, and patches of 8: it
+# cuts an image as /32 would.
+HYBRIDS: Mapping[str, tuple[str, tuple[int, ...], int]] = {
+    # Variant: (size of the encoder, stages, patch).
+    # arXiv 2010.11929 (ViT), table 6.
+    'R50+B/16': ('B', (3, 4, 9), 1),
+    'R50+B/32': ('B', (3, 4, 6, 3), 1),
+    'R50+L/16': ('L', (3, 4, 9), 1),
+    'R50+L/32': ('L', (3, 4, 6, 3), 1),
+    # arXiv 2106.10270 (AugReg), section 3.4.
+    'R+Ti/16': ('Ti', (), 8),
+    'R26+S/32': ('S', (2, 2, 2, 2), 1),
+    'R26+B/32': ('B', (2, 2, 2, 2), 1),
+}
+
+# "ResNet (BiT)": arXiv 2010.11929, table 6 and table 2 (R152x4); 1912.11370.
+RESNETS = ('R50x1', 'R50x2', 'R50x3', 'R101x1', 'R101x3', 'R152x1', 'R152x2',
+           'R152x4', 'R200x3')
+
+# Every model that has been published under a name.
+PUBLISHED = (
+    'Ti/16', 'S/16', 'S/32', 'b/16', 'b/32', 'B/8', 'B/16', 'B/32', 'L/16',
+    'L/32', 'H/14', 'g/14', 'G/14', *HYBRIDS, *RESNETS)
+
+# What BiT's ResNets have otherwise than the hybrids' (its published code).
+_BIT = {'preactivation': True, 'group_norm_epsilon': 1e-5, 'std_epsilon': 0.0,
+        'variance_epsilon': 1e-10}
+
+
+def family(variant: str) -> Literal['vit', 'resnet']:
+  """Returns which kind of model a variant names."""
+  return 'resnet' if re.fullmatch(r'R\d+x\d+', variant) else 'vit'
+
 
 def parse_variant(variant: str) -> tuple[Size, int]:
-  """Returns size and patch size of a name such as 'B/16'.
+  """Returns size and patch size of a ViT's name such as 'B/16', 'R50+B/16'.
 
   Raises:
     ValueError: if the name is not SIZE/PATCH or the size is not in the table.
   """
+  if '+' in variant:
+    records.check_name(variant, list(HYBRIDS), what='hybrid')
+    size, _, patch = HYBRIDS[variant]
+    return SIZES[size], patch
   match = re.fullmatch(r'(\w+)/(\d+)', variant)
   if not match or int(match[2]) == 0:
     raise ValueError(
@@ -42,3 +98,24 @@ def parse_variant(variant: str) -> tuple[Size, int]:
         f'{variant!r}. Sizes: {", ".join(SIZES)}.')
   records.check_name(match[1], list(SIZES), what='model size')
   return SIZES[match[1]], int(match[2])
+
+
+def backbone(variant: str) -> dict[str, Any]:
+  """Returns the settings of a variant's convolutional network; {} if none.
+
+  Raises:
+    ValueError: if the name is that of a hybrid or a ResNet, and not in the
+      tables.
+  """
+  if '+' in variant:
+    records.check_name(variant, list(HYBRIDS), what='hybrid')
+    return {'depths': HYBRIDS[variant][1]}
+  match = re.fullmatch(r'R(\d+)x(\d+)', variant)
+  if not match:
+    return {}
+  layers, factor = int(match[1]), int(match[2])
+  if layers not in STAGES or not factor:
+    raise ValueError(
+        f'A ResNet is written R<layers>x<width>, for example "R50x1", but is '
+        f'{variant!r}. Layers: {", ".join(map(str, STAGES))}.')
+  return {'depths': STAGES[layers], 'width': 64 * factor, **_BIT}

@@ -10,6 +10,7 @@ from jaxtyping import Array, Float
 from vit_jax.models import embed
 from vit_jax.models import encoder
 from vit_jax.models import heads
+from vit_jax.models import resnet
 from vit_jax.models import vit_config
 
 
@@ -35,7 +36,7 @@ class ViT(nn.Module):
     Returns:
       `embedded` [batch, tokens, width]: with positions, what the encoder gets.
       `tokens` [batch, tokens, width]: what it returns, after the final norm;
-        the class token, where there is one, is the first.
+        the class token, where there is one, is the first, then registers.
       `pooled` [batch, width]; `representation` [batch, width]: after the tanh
         layer where there is one, else the same; `logits` [batch, classes].
       `layers`, with `capture`: see `encoder.Encoder`.
@@ -44,10 +45,12 @@ class ViT(nn.Module):
       ValueError: if the images do not divide into patches.
     """
     c = self.config
-    embedded = self._embed(images)
+    patches = self._patches(images)
+    grid = (patches.shape[1], patches.shape[2])
+    embedded, positions = self._embed(patches, grid)
     embedded = nn.Dropout(c.dropout, deterministic=not train)(embedded)
-    tokens, layers = encoder.Encoder(c, train, capture, name='encoder')(
-        embedded)
+    tokens, layers = encoder.Encoder(c, train, capture, grid, name='encoder')(
+        embedded, positions)
     if c.final_norm:
       tokens = encoder.layer_norm(c, 'final_norm')(tokens)
     pooled = self._pool(tokens, train=train)
@@ -61,27 +64,58 @@ class ViT(nn.Module):
                'representation': representation, 'logits': logits}
     return {**outputs, 'layers': layers} if capture else outputs
 
-  def _embed(self, images: jax.Array) -> jax.Array:
-    """Equation 1: [class; x_1 E; ...; x_N E] + E_pos."""
+  def _patches(self, images: jax.Array) -> jax.Array:
+    """x_1 E ... x_N E of equation 1, [batch, rows, columns, width]."""
     c = self.config
-    patches = embed.PatchEmbedding(
+    if c.backbone is not None:
+      images, _ = resnet.Backbone(
+          c.backbone, c.compute_dtype, c.remat, name='backbone')(images)
+    return embed.PatchEmbedding(
         c.patch_shape, c.width, c.compute_dtype, name='patches')(images)
-    tokens = patches.reshape(patches.shape[0], -1, c.width)
-    if c.pooling == 'cls':
-      cls = self.param('cls', nn.with_logical_partitioning(
-          nn.initializers.zeros, (None, 'norm')), (1, c.width))
-      cls = jnp.tile(cls.astype(c.compute_dtype), (tokens.shape[0], 1, 1))
-      tokens = jnp.concatenate([cls, tokens], axis=1)
-    positions = self.param('positions', nn.with_logical_partitioning(
-        nn.initializers.normal(0.02), (None, 'width')), tokens.shape[1:])
-    return tokens + positions.astype(c.compute_dtype)
+
+  def _embed(
+      self, patches: jax.Array, grid: tuple[int, int],
+  ) -> tuple[jax.Array, jax.Array | None]:
+    """Equation 1: [class; x_1 E; ...; x_N E] + E_pos.
+
+    Returns the tokens, and the positions that every layer is to add.
+    """
+    c = self.config
+    tokens = [patches.reshape(patches.shape[0], -1, c.width)]
+    if c.registers:
+      tokens.insert(0, self._learned_tokens(
+          'registers', nn.initializers.normal(0.02), c.registers, patches))
+    if c.has_cls:
+      tokens.insert(0, self._learned_tokens(
+          'cls', nn.initializers.zeros, 1, patches))
+    embedded = jnp.concatenate(tokens, axis=1)
+    if c.position_at == 'layers':
+      return embedded, None
+    positions = embed.positions(self.param, c, grid)
+    if positions is None or c.position_at == 'shared':
+      return embedded, positions
+    return embed.add_positions(
+        embedded, positions, num_patches=grid[0] * grid[1]), None
+
+  def _learned_tokens(
+      self, name: str, init: Any, count: int, patches: jax.Array,
+  ) -> jax.Array:
+    """Tokens that are the same for every image, [batch, count, width]."""
+    learned = self.param(
+        name, nn.with_logical_partitioning(init, (None, 'norm')),
+        (count, self.config.width))
+    return jnp.tile(learned.astype(patches.dtype), (patches.shape[0], 1, 1))
 
   def _pool(self, tokens: jax.Array, *, train: bool) -> jax.Array:
-    match self.config.pooling:
+    c = self.config
+    patches = tokens[:, c.num_prefix:]
+    match c.pooling:
       case 'cls':
-        return tokens[:, 0]
+        pooled = tokens[:, 0]
       case 'average':
-        return tokens.mean(axis=1)
+        pooled = patches.mean(axis=1)
       case _:
-        return heads.AttentionPooling(
-            self.config, train, name='pooling')(tokens)
+        pooled = heads.AttentionPooling(c, train, name='pooling')(patches)
+    if c.pool_norm:
+      pooled = encoder.layer_norm(c, 'pool_norm')(pooled)
+    return pooled

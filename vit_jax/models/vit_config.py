@@ -5,12 +5,15 @@ from typing import Any, Literal
 
 import jax.numpy as jnp
 
+from vit_jax.models import resnet_config
 from vit_jax.models import variants
 
 DIMENSIONS = ('width', 'depth', 'mlp_dim', 'num_heads', 'patch')
 # With them, what the same parameters would compute otherwise without.
-ARCHITECTURE = (*DIMENSIONS, 'name', 'pooling', 'gelu', 'layer_norm_epsilon',
-                'final_norm', 'qkv_bias')
+ARCHITECTURE = (
+    *DIMENSIONS, 'name', 'backbone', 'cls', 'registers', 'position',
+    'position_at', 'position_cls', 'axial', 'qkv_bias', 'layer_scale', 'gelu',
+    'layer_norm_epsilon', 'final_norm', 'pooling', 'pool_norm')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,22 +27,47 @@ class ViTConfig:
     depth: L, the number of layers.
     mlp_dim: hidden units of the MLP.
     num_heads: attention heads; divides `width`.
-    patch: side of a patch in pixels, or (height, width).
+    patch: side of a patch, or (height, width), in pixels; on a backbone, in
+      places of its feature map.
+    backbone: the convolutional network of a hybrid, whose feature map takes the
+      place of the image; None cuts the image itself.
     num_classes: outputs of the head; 0 takes the data set's.
-    pooling: 'cls' token, 'average' of the tokens, or 'attention' with a learned
-      query (MAP head, arXiv 2106.04560).
+
+    cls: whether there is a class token; None if `pooling` is 'cls'.
+    registers: learned tokens after the class token, which no output is read
+      from (arXiv 2309.16588). They have no position.
+    position: embeddings of where a patch is (appendix D.4). 'learned' for each
+      place of the sequence (1-D); 'none'; '2d', the concatenation of one for
+      its row and one for its column; 'relative', learned for each distance in
+      the sequence, which attention adds to its logits; 'sincos', fixed waves of
+      row and column (arXiv 2104.02057), with nothing to learn.
+    position_at: where they are added: at the 'stem', before every one of the
+      'layers', each with its own, or before every layer the same, 'shared'.
+      Relative ones have no such place: each layer's attention has its own.
+    position_cls: whether the class token has a position embedding.
+
+    axial: each layer is two, of attention within rows and within columns, each
+      with an MLP (appendix D.6). There is then no token beside the patches'.
+    qkv_bias: whether queries, keys and values have biases.
+    layer_scale: initial factor of each channel of a branch before it is added
+      (arXiv 2103.17239); None has no factors.
+    gelu: 'tanh' approximation as the paper's code, or 'exact' as PyTorch's.
+    layer_norm_epsilon: added to the variance.
+    final_norm: layer norm after the last layer (equation 4).
+
+    pooling: 'cls' token, 'average' of the patches' tokens, or 'attention' to
+      them by a learned query (MAP head, arXiv 2106.04560).
+    pool_norm: layer norm after pooling (timm's `fc_norm`).
     representation_layer: a dense tanh layer before the head, as in the paper's
       pre-training (section 3.1); off for fine-tuning.
     head_bias: initial bias of the head; -10 with a sigmoid loss and very many
       classes starts training at a low loss. The head's kernel starts at zero.
+
     dropout: after every dense layer but the qkv projections, and after adding
       position embeddings (appendix B.1, table 3).
     attention_dropout: on the attention weights.
     stochastic_depth: rate at the last layer, growing linearly from 0.
-    gelu: 'tanh' approximation as the paper's code, or 'exact' as PyTorch's.
-    layer_norm_epsilon: added to the variance.
-    final_norm: layer norm after the last layer (equation 4).
-    qkv_bias: whether queries, keys and values have biases.
+
     dtype: of activations and matrix products. Parameters, layer-norm
       statistics, softmax, head and loss are float32 always.
     remat: what the backward pass computes again to save memory: 'none',
@@ -53,17 +81,26 @@ class ViTConfig:
   mlp_dim: int = 0
   num_heads: int = 0
   patch: int | tuple[int, int] = 0
+  backbone: resnet_config.BackboneConfig | None = None
   num_classes: int = 0
+  cls: bool | None = None
+  registers: int = 0
+  position: Literal['learned', 'none', '2d', 'relative', 'sincos'] = 'learned'
+  position_at: Literal['stem', 'layers', 'shared'] = 'stem'
+  position_cls: bool = True
+  axial: bool = False
+  qkv_bias: bool = True
+  layer_scale: float | None = None
+  gelu: Literal['tanh', 'exact'] = 'tanh'
+  layer_norm_epsilon: float = 1e-6
+  final_norm: bool = True
   pooling: Literal['cls', 'average', 'attention'] = 'cls'
+  pool_norm: bool = False
   representation_layer: bool = False
   head_bias: float = 0.0
   dropout: float = 0.0
   attention_dropout: float = 0.0
   stochastic_depth: float = 0.0
-  gelu: Literal['tanh', 'exact'] = 'tanh'
-  layer_norm_epsilon: float = 1e-6
-  final_norm: bool = True
-  qkv_bias: bool = True
   dtype: Literal['float32', 'bfloat16'] = 'float32'
   remat: Literal['none', 'dots', 'full'] = 'none'
   unroll: int = 1
@@ -73,7 +110,7 @@ class ViTConfig:
       if not 0 <= getattr(self, rate) < 1:
         raise ValueError(f'{rate} is a probability in [0, 1), but is '
                          f'{getattr(self, rate)}.')
-    for count in (*DIMENSIONS, 'num_classes'):
+    for count in (*DIMENSIONS, 'num_classes', 'registers'):
       value = getattr(self, count)
       if min(value if isinstance(value, tuple) else (value,)) < 0:
         raise ValueError(f'{count} cannot be negative, but is {value}.')
@@ -82,6 +119,40 @@ class ViTConfig:
     if self.width and self.num_heads and self.width % self.num_heads:
       raise ValueError(
           f'width {self.width} does not divide into {self.num_heads} heads.')
+    self._check_tokens()
+    self._check_positions()
+
+  def _check_tokens(self):
+    if self.pooling == 'cls' and self.cls is False:
+      raise ValueError(
+          "pooling 'cls' needs the class token. Set pooling to 'average' or "
+          "'attention', or leave cls out.")
+    if self.axial and (self.has_cls or self.registers):
+      raise ValueError(
+          'Axial attention is within rows and columns: a class token or '
+          "registers are in neither. Set pooling to 'average' or 'attention', "
+          'cls to false and registers to 0.')
+
+  def _check_positions(self):
+    if (self.position in ('none', 'relative') and self.position_at != 'stem'):
+      raise ValueError(
+          f'position {self.position!r} adds nothing to the tokens, so '
+          f'position_at cannot be {self.position_at!r}. Leave it out.')
+    parts = {'2d': 2, 'sincos': 4}.get(self.position, 1)
+    if self.width % parts:
+      raise ValueError(
+          f'position {self.position!r} needs a width that divides by {parts}, '
+          f'but it is {self.width}.')
+
+  @property
+  def has_cls(self) -> bool:
+    """Whether there is a class token."""
+    return self.pooling == 'cls' if self.cls is None else self.cls
+
+  @property
+  def num_prefix(self) -> int:
+    """Tokens before those of the patches."""
+    return int(self.has_cls) + self.registers
 
   @property
   def patch_shape(self) -> tuple[int, int]:

@@ -1,0 +1,249 @@
+"""ResNets with group norm and standardised convolutions ("ResNet (BiT)").
+
+The paper's baselines (arXiv 2010.11929, section 4.1; 1912.11370), and what is
+below the encoder of its hybrids. The first unit of a stage changes the shape;
+the others are alike, and are stacked and scanned as the encoder's layers are.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from vit_jax.models import heads
+from vit_jax.models import resnet_config
+
+
+def _is_convolution(primitive: Any, *args: Any, **params: Any) -> bool:
+  del args, params
+  return primitive.name == 'conv_general_dilated'
+
+
+# What the backward pass finds saved; it computes the rest of a unit again.
+REMAT_POLICIES: Mapping[str, Callable | None] = {
+    'none': None,
+    'dots': _is_convolution,
+    'full': jax.checkpoint_policies.nothing_saveable,
+}
+
+
+def standardize(
+    kernel: Float[Array, 'height width in out'],
+    *,
+    variance_epsilon: float,
+    std_epsilon: float,
+) -> Float[Array, 'height width in out']:
+  """Gives each output's weights mean 0 and variance 1 (arXiv 1903.10520)."""
+  centred = kernel - kernel.mean(axis=(0, 1, 2))
+  variance = jnp.square(centred).mean(axis=(0, 1, 2))
+  return centred / (jnp.sqrt(variance + variance_epsilon) + std_epsilon)
+
+
+class StdConv(nn.Module):
+  """Convolution by a standardised kernel, without bias."""
+  config: resnet_config.BackboneConfig
+  channels: int
+  size: int
+  stride: int
+  dtype: jnp.dtype
+
+  @nn.compact
+  def __call__(
+      self, features: Float[Array, 'batch height width in'],
+  ) -> Float[Array, 'batch new_height new_width {self.channels}']:
+    c = self.config
+    kernel = self.param(
+        'kernel',
+        nn.with_logical_partitioning(
+            nn.initializers.lecun_normal(), (None, None, None, 'width')),
+        (self.size, self.size, features.shape[-1], self.channels))
+    kernel = standardize(kernel, variance_epsilon=c.variance_epsilon,
+                         std_epsilon=c.std_epsilon)
+    return jax.lax.conv_general_dilated(
+        features.astype(self.dtype), kernel.astype(self.dtype),
+        (self.stride, self.stride), padding(c, self.size),
+        dimension_numbers=('NHWC', 'HWIO', 'NHWC'))
+
+
+def padding(config: resnet_config.BackboneConfig, size: int) -> Any:
+  """Returns the padding of a window: see `BackboneConfig.preactivation`."""
+  if not config.preactivation:
+    return 'SAME'
+  before = (size - 1) // 2
+  return [(before, size - 1 - before)] * 2
+
+
+class Unit(nn.Module):
+  """A bottleneck: convolutions of 1x1, 3x3 and 1x1, and a shortcut.
+
+  It has the signature of a scan's body; there is nothing to scan over.
+  """
+  config: resnet_config.BackboneConfig
+  width: int
+  stride: int
+  dtype: jnp.dtype
+
+  @nn.compact
+  def __call__(
+      self, features: Float[Array, 'batch height width in'], _: None,
+  ) -> tuple[Float[Array, 'batch new_height new_width out'], None]:
+    projected = self.stride > 1 or features.shape[-1] != 4 * self.width
+    branch = (self._preactivated if self.config.preactivation
+              else self._postactivated)
+    return branch(features, projected), None
+
+  def _preactivated(self, features: jax.Array, projected: bool) -> jax.Array:
+    normed = nn.relu(self._norm('norm1')(features))
+    shortcut = self._conv('conv_proj')(normed) if projected else features
+    x = self._conv('conv1')(normed)
+    x = self._conv('conv2')(nn.relu(self._norm('norm2')(x)))
+    return shortcut + self._conv('conv3')(nn.relu(self._norm('norm3')(x)))
+
+  def _postactivated(self, features: jax.Array, projected: bool) -> jax.Array:
+    shortcut = features
+    if projected:
+      shortcut = self._norm('norm_proj')(self._conv('conv_proj')(features))
+    x = nn.relu(self._norm('norm1')(self._conv('conv1')(features)))
+    x = nn.relu(self._norm('norm2')(self._conv('conv2')(x)))
+    # Zero at first: a unit starts as its shortcut (arXiv 1706.02677).
+    last = self._norm('norm3', scale=nn.initializers.zeros)
+    return nn.relu(shortcut + last(self._conv('conv3')(x)))
+
+  def _conv(self, name: str) -> StdConv:
+    channels, size, stride = {
+        'conv1': (self.width, 1, 1),
+        'conv2': (self.width, 3, self.stride),
+        'conv3': (4 * self.width, 1, 1),
+        'conv_proj': (4 * self.width, 1, self.stride),
+    }[name]
+    return StdConv(
+        self.config, channels, size, stride, self.dtype, name=name)
+
+  def _norm(
+      self, name: str, *, scale: Any = nn.initializers.ones,
+  ) -> nn.GroupNorm:
+    return group_norm(self.config, self.dtype, name, scale=scale)
+
+
+def group_norm(
+    config: resnet_config.BackboneConfig, dtype: jnp.dtype, name: str, *,
+    scale: Any = nn.initializers.ones,
+) -> nn.GroupNorm:
+  """Group norm whose statistics are float32 whatever the compute dtype."""
+  return nn.GroupNorm(
+      num_groups=resnet_config.GROUPS, epsilon=config.group_norm_epsilon,
+      dtype=dtype, scale_init=nn.with_logical_partitioning(scale, ('norm',)),
+      bias_init=nn.with_logical_partitioning(
+          nn.initializers.zeros, ('norm',)), name=name)
+
+
+class Stage(nn.Module):
+  """Units of one width; the first may halve the feature map."""
+  config: resnet_config.BackboneConfig
+  depth: int
+  width: int
+  stride: int
+  dtype: jnp.dtype
+  remat: str
+
+  @nn.compact
+  def __call__(
+      self, features: Float[Array, 'batch height width in'],
+  ) -> Float[Array, 'batch new_height new_width out']:
+    first = self._unit(in_scan=False)
+    features, _ = first(self.config, self.width, self.stride, self.dtype,
+                        name='unit1')(features, None)
+    if self.depth > 1:
+      units = nn.scan(
+          self._unit(in_scan=True), variable_axes={'params': 0},
+          split_rngs={'params': True}, length=self.depth - 1,
+          metadata_params={nn.PARTITION_NAME: 'layers'})
+      features, _ = units(self.config, self.width, 1, self.dtype,
+                          name='units')(features, None)
+    return features
+
+  def _unit(self, *, in_scan: bool) -> Any:
+    if self.remat == 'none':
+      return Unit
+    # Outside of a loop, the compiler would merge the two computations again.
+    return nn.remat(
+        Unit, prevent_cse=not in_scan, policy=REMAT_POLICIES[self.remat])
+
+
+class Backbone(nn.Module):
+  """From images to a feature map.
+
+  Returns the map, and that of each stage by name: 'root', 'block1', ...
+  """
+  config: resnet_config.BackboneConfig
+  dtype: jnp.dtype
+  remat: str
+
+  @nn.compact
+  def __call__(
+      self, images: Float[Array, 'batch height width channels'],
+  ) -> tuple[Float[Array, 'batch rows columns features'],
+             dict[str, jax.Array]]:
+    c = self.config
+    x = StdConv(c, c.width, 7, 2, self.dtype, name='root')(images)
+    if not c.preactivation:
+      x = nn.relu(group_norm(c, self.dtype, 'root_norm')(x))
+    maps = {'root': self._pool(x)}
+    x = maps['root']
+    for i, depth in enumerate(c.depths):
+      name = f'block{i + 1}'
+      x = maps[name] = Stage(
+          c, depth, c.width * 2**i, 1 if i == 0 else 2, self.dtype, self.remat,
+          name=name)(x)
+    return x, maps
+
+  def _pool(self, features: jax.Array) -> jax.Array:
+    window = padding(self.config, 3)
+    if window != 'SAME':
+      # BiT pads with zeros, and what it pools may be less: no ReLU is before.
+      features = jnp.pad(features, [(0, 0), *window, (0, 0)])
+      window = 'VALID'
+    return nn.max_pool(features, (3, 3), (2, 2), window)
+
+
+class ResNet(nn.Module):
+  """Classifies images; every intermediate comes out by name."""
+  config: resnet_config.ResNetConfig
+
+  @nn.compact
+  def __call__(
+      self,
+      images: Float[Array, 'batch height width channels'],
+      *,
+      train: bool = False,
+      capture: bool = False,
+  ) -> dict[str, Any]:
+    """Applies the model.
+
+    Args:
+      images: in the model's value range.
+      train: changes nothing: there is no dropout, and no running average.
+      capture: also returns the feature map of every stage, as `stages`.
+
+    Returns:
+      `tokens` [batch, places, width]: the last feature map, row by row;
+      `pooled` and `representation` [batch, width]: its mean; `logits` [batch,
+      classes].
+    """
+    del train
+    c = self.config
+    assert c.backbone is not None
+    features, stages = Backbone(
+        c.backbone, c.compute_dtype, c.remat, name='backbone')(images)
+    if c.backbone.preactivation:
+      features = nn.relu(group_norm(
+          c.backbone, c.compute_dtype, 'final_norm')(features))
+    tokens = features.reshape(features.shape[0], -1, features.shape[-1])
+    pooled = tokens.mean(axis=1)
+    logits = heads.Head(c.num_classes, c.head_bias, name='head')(pooled)
+    outputs = {'tokens': tokens, 'pooled': pooled, 'representation': pooled,
+               'logits': logits}
+    return {**outputs, 'stages': stages} if capture else outputs
