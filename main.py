@@ -18,6 +18,7 @@ from vit_jax import records
 COMMANDS = {
     'train': 'train a model, or go on with a run that stopped (the default)',
     'evaluate': 'measure a checkpoint with the evaluators of its config',
+    'flops': "count what pre-training costs, next to the paper's Table 6",
     'doctor': 'show versions, devices and memory, and what is missing',
 }
 DEFAULT = 'train'

@@ -12,6 +12,8 @@ A data set that is not in the paper gets ImageNet's values, with a warm-up of
 5 % of the steps.
 """
 
+import re
+
 from ml_collections import ConfigDict
 
 # arXiv 2010.11929, Table 3. Epochs where the table has two: the longer for L.
@@ -29,12 +31,14 @@ TABLE_3 = {
         'epochs': 7, 'decay': 'linear', 'weight_decay': 0.1, 'dropout': 0.0,
         'learning_rate': {
             'B/16': 8e-4, 'B/32': 8e-4, 'L/32': 6e-4, 'L/16': 4e-4,
-            'H/14': 3e-4,
+            'H/14': 3e-4, 'R50x1': 1e-3, 'R50x2': 1e-3, 'R101x1': 8e-4,
+            'R152x1': 6e-4, 'R152x2': 6e-4, 'R50+B/16': 8e-4,
+            'R50+B/32': 8e-4, 'R50+L/32': 2e-4, 'R50+L/16': 4e-4,
         },
         'default_rate': 8e-4, 'clip_norm': None,
     },
 }
-JFT_EPOCHS = {'L/16': 14, 'H/14': 14}
+JFT_EPOCHS = {'L/16': 14, 'H/14': 14, 'R50+L/16': 14}
 SPLITS = {'imagenet21k': 'full[51200:]'}
 # Several labels an image: sigmoid, with a head that starts at "no".
 MULTI_LABEL = ('imagenet21k', 'jft')
@@ -47,7 +51,7 @@ def get_config(
   """Returns the pre-training of a model on a data set.
 
   Args:
-    model: a variant, such as 'L/16'.
+    model: a variant, such as 'L/16', 'R50+B/16' or 'R50x1'.
     dataset: 'imagenet2012', 'imagenet21k', 'jft', or any other data set.
     resolution: of the images, in pixels.
     batch_size: global; the paper's learning rates are for 4096.
@@ -57,12 +61,15 @@ def get_config(
       row['epochs'])
   warmup = {'steps': 10_000} if dataset in TABLE_3 else {'percent': 5}
   many = dataset in MULTI_LABEL
+  # A ResNet has neither dropout nor a layer between pooling and head.
+  is_resnet = re.fullmatch(r'R\d+x\d+', model)
+  of_vit = {} if is_resnet else {
+      'representation_layer': True, 'dropout': row['dropout']}
   return ConfigDict({
       'total': {'epochs': epochs},
       'batch_size': batch_size,
       'model': {
-          'variant': model, 'representation_layer': True,
-          'dropout': row['dropout'], 'dtype': 'bfloat16', 'remat': 'dots',
+          'variant': model, **of_vit, 'dtype': 'bfloat16', 'remat': 'dots',
           'head_bias': -10.0 if many else 0.0,
       },
       'data': {

@@ -16,7 +16,8 @@ FILES = sorted(p.name for p in (ROOT / 'configs').glob('*.py'))
 # Arguments that lead through other branches of a file.
 ARGUMENTS = {
     'pretrain.py': (
-        '', 'model=L/16,dataset=imagenet21k', 'model=H/14,dataset=jft'),
+        '', 'model=L/16,dataset=imagenet21k', 'model=H/14,dataset=jft',
+        'model=R50x1,dataset=jft', 'model=R50+B/16,dataset=jft'),
     'finetune.py': (
         'model=B/16,dataset=cifar10,resolution=384',
         'model=L/16,dataset=imagenet2012',

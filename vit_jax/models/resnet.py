@@ -148,6 +148,7 @@ class Stage(nn.Module):
   stride: int
   dtype: jnp.dtype
   remat: str
+  unroll: int
 
   @nn.compact
   def __call__(
@@ -160,6 +161,7 @@ class Stage(nn.Module):
       units = nn.scan(
           self._unit(in_scan=True), variable_axes={'params': 0},
           split_rngs={'params': True}, length=self.depth - 1,
+          unroll=min(self.unroll, self.depth - 1),
           metadata_params={nn.PARTITION_NAME: 'layers'})
       features, _ = units(self.config, self.width, 1, self.dtype,
                           name='units')(features, None)
@@ -181,6 +183,7 @@ class Backbone(nn.Module):
   config: resnet_config.BackboneConfig
   dtype: jnp.dtype
   remat: str
+  unroll: int
 
   @nn.compact
   def __call__(
@@ -197,7 +200,7 @@ class Backbone(nn.Module):
       name = f'block{i + 1}'
       x = maps[name] = Stage(
           c, depth, c.width * 2**i, 1 if i == 0 else 2, self.dtype, self.remat,
-          name=name)(x)
+          self.unroll, name=name)(x)
     return x, maps
 
   def _pool(self, features: jax.Array) -> jax.Array:
@@ -237,7 +240,7 @@ class ResNet(nn.Module):
     c = self.config
     assert c.backbone is not None
     features, stages = Backbone(
-        c.backbone, c.compute_dtype, c.remat, name='backbone')(images)
+        c.backbone, c.compute_dtype, c.remat, c.unroll, name='backbone')(images)
     if c.backbone.preactivation:
       features = nn.relu(group_norm(
           c.backbone, c.compute_dtype, 'final_norm')(features))

@@ -66,6 +66,8 @@ class ResNetConfig:
       head and loss are float32 always.
     remat: what the backward pass computes again to save memory: 'none', 'dots'
       (all but convolutions) or 'full' (all but each unit's input).
+    unroll: units compiled side by side in a scan step. On a CPU, where the
+      gradient of a convolution in a loop is slow, 99 unrolls all of a stage.
   """
   name: Literal['resnet'] = 'resnet'
   variant: str = ''
@@ -74,8 +76,11 @@ class ResNetConfig:
   head_bias: float = 0.0
   dtype: Literal['float32', 'bfloat16'] = 'float32'
   remat: Literal['none', 'dots', 'full'] = 'none'
+  unroll: int = 1
 
   def __post_init__(self):
+    if self.unroll < 1:
+      raise ValueError(f'unroll must be at least 1, but is {self.unroll}.')
     if self.num_classes < 0:
       raise ValueError(
           f'num_classes cannot be negative, but is {self.num_classes}.')

@@ -69,7 +69,8 @@ class ViT(nn.Module):
     c = self.config
     if c.backbone is not None:
       images, _ = resnet.Backbone(
-          c.backbone, c.compute_dtype, c.remat, name='backbone')(images)
+          c.backbone, c.compute_dtype, c.remat, c.unroll,
+          name='backbone')(images)
     return embed.PatchEmbedding(
         c.patch_shape, c.width, c.compute_dtype, name='patches')(images)
 
