@@ -1,5 +1,7 @@
 """The published sizes: shapes and parameter counts, without any arithmetic."""
 
+import dataclasses
+import json
 import re
 
 import jax
@@ -7,23 +9,47 @@ import jax.numpy as jnp
 import pytest
 
 from vit_jax import models
+from vit_jax import records
 from vit_jax import tree
 from vit_jax.models import variants
 
-# Parameters with 1,000 classes at 224x224. Ti to H are the published figures
-# (timm's model cards, and the checkpoints of the paper); nobody published g and
-# G with 1,000 classes: theirs come from `formula` below, which is tested
-# against the published ones.
+# Parameters with 1,000 classes at 224x224. Ti to H, R+Ti, R26, R50+B/16,
+# R50+L/32 and the ResNets that BiT released (R50x1, R50x3, R101x1, R101x3,
+# R152x2, R152x4) are the published figures (timm's model cards, and the
+# checkpoints of the papers). Nobody published the others with 1,000 classes:
+# theirs come from the formulas below, which are tested against the published.
 PARAMETERS = {
     'Ti/16': 5_717_416,
     'S/16': 22_050_664,
-    'B/32': 88_224_232,
+    'S/32': 22_878_952,
+    'b/16': 22_050_664,
+    'b/32': 22_878_952,
+    'B/8': 86_576_872,
     'B/16': 86_567_656,
+    'B/32': 88_224_232,
     'L/16': 304_326_632,
+    'L/32': 306_535_400,
     'H/14': 632_045_800,
     'g/14': 1_012_611_432,
     'G/14': 1_844_440_680,
+    'R50+B/16': 98_659_112,
+    'R50+B/32': 110_945_832,
+    'R50+L/16': 316_483_624,
+    'R50+L/32': 328_994_856,
+    'R+Ti/16': 6_337_704,
+    'R26+S/32': 36_431_912,
+    'R26+B/32': 101_383_976,
+    'R50x1': 25_549_352,
+    'R50x2': 97_988_712,
+    'R50x3': 217_319_080,
+    'R101x1': 44_541_480,
+    'R101x3': 387_934_888,
+    'R152x1': 60_185_128,
+    'R152x2': 236_335_208,
+    'R152x4': 936_533_224,
+    'R200x3': 568_633_000,
 }
+PLAIN = [v for v in PARAMETERS if not v.startswith('R')]
 
 
 def abstract(section, *, image=(224, 224, 3), num_classes=1000):
@@ -36,10 +62,12 @@ def abstract(section, *, image=(224, 224, 3), num_classes=1000):
   return params, outputs
 
 
-def formula(*, width, depth, mlp_dim, patch, size=224, classes=1000):
+def formula(
+    *, width, depth, mlp_dim, patch, grid=None, channels=3, classes=1000):
   """Table 1 of the paper, written out."""
-  tokens = 1 + (size // patch) ** 2
-  embedding = (3 * patch**2 + 1) * width + width + tokens * width
+  tokens = 1 + (grid or 224 // patch) ** 2
+  embedding = (
+      (channels * patch**2 + 1) * width + width + tokens * width)
   attention = 4 * (width + 1) * width
   mlp = (width + 1) * mlp_dim + (mlp_dim + 1) * width
   norm = 2 * width
@@ -47,8 +75,33 @@ def formula(*, width, depth, mlp_dim, patch, size=224, classes=1000):
   return embedding + depth * layer + norm + (width + 1) * classes
 
 
-def test_every_size_has_a_golden_parameter_count():
-  assert {name.split('/')[0] for name in PARAMETERS} == set(variants.SIZES)
+def resnet_formula(depths, *, width, preactivation):
+  """Table 1 of the ResNet paper with group norms, up to the feature map."""
+  root = 7 * 7 * 3 * width + (0 if preactivation else 2 * width)
+  units, channels = 0, width
+  for stage, depth in enumerate(depths):
+    inner, outer = width * 2**stage, 4 * width * 2**stage
+    for unit in range(depth):
+      # The norm is before a convolution, or after it.
+      norms = (channels + 2 * inner if preactivation else 2 * inner + outer)
+      units += inner * (channels + 9 * inner + outer) + 2 * norms
+      if unit == 0:
+        units += channels * outer + (0 if preactivation else 2 * outer)
+      channels = outer
+  return root + units
+
+
+def test_every_published_variant_has_a_golden_parameter_count():
+  assert list(PARAMETERS) == list(variants.PUBLISHED)
+
+
+def test_every_size_hybrid_and_stage_of_the_tables_is_published():
+  assert {v.split('/')[0] for v in PLAIN} == set(variants.SIZES)
+  assert set(variants.HYBRIDS) | set(variants.RESNETS) == (
+      set(PARAMETERS) - set(PLAIN))
+  layers = {int(n) for v in variants.PUBLISHED
+            for n in re.findall(r'^R(\d+)', v)}
+  assert layers == set(variants.STAGES)
 
 
 @pytest.mark.parametrize('variant', PARAMETERS)
@@ -57,11 +110,53 @@ def test_parameter_count_is_the_published_one(variant):
   assert tree.num_elements(params) == PARAMETERS[variant]
 
 
-@pytest.mark.parametrize('variant', PARAMETERS)
+@pytest.mark.parametrize('variant', PLAIN)
 def test_golden_count_is_that_of_the_formula(variant):
   size, patch = variants.parse_variant(variant)
   assert PARAMETERS[variant] == formula(
       width=size.width, depth=size.depth, mlp_dim=size.mlp_dim, patch=patch)
+
+
+@pytest.mark.parametrize('variant, depths, patch, grid, channels', [
+    ('R50+B/16', (3, 4, 9), 1, 14, 1024),
+    ('R50+B/32', (3, 4, 6, 3), 1, 7, 2048),
+    ('R50+L/16', (3, 4, 9), 1, 14, 1024),
+    ('R50+L/32', (3, 4, 6, 3), 1, 7, 2048),
+    ('R+Ti/16', (), 8, 7, 64),
+    ('R26+S/32', (2, 2, 2, 2), 1, 7, 2048),
+    ('R26+B/32', (2, 2, 2, 2), 1, 7, 2048)])
+def test_golden_count_of_a_hybrid_is_that_of_the_formulas(
+    variant, depths, patch, grid, channels):
+  size = variants.SIZES[re.split(r'[+/]', variant)[1]]
+  encoder = formula(
+      width=size.width, depth=size.depth, mlp_dim=size.mlp_dim, patch=patch,
+      grid=grid, channels=channels)
+  network = resnet_formula(depths, width=64, preactivation=False)
+  assert PARAMETERS[variant] == encoder + network
+  assert models.grid(
+      models.parse({'variant': variant}), (224, 224)) == (grid, grid)
+
+
+@pytest.mark.parametrize('variant', variants.RESNETS)
+def test_golden_count_of_a_resnet_is_that_of_the_formula(variant):
+  layers, factor = map(int, variant[1:].split('x'))
+  network = resnet_formula(
+      variants.STAGES[layers], width=64 * factor, preactivation=True)
+  channels = 2048 * factor
+  head = 2 * channels + (channels + 1) * 1000
+  assert PARAMETERS[variant] == network + head
+
+
+@pytest.mark.parametrize('layers', variants.STAGES)
+def test_stages_have_the_layers_of_their_name(layers):
+  # Three a unit, the root and the head.
+  assert 3 * sum(variants.STAGES[layers]) + 2 == layers
+
+
+def test_vit_b_halves_every_dimension_of_b():
+  half, whole = variants.SIZES['b'], variants.SIZES['B']
+  assert (2 * half.width, 2 * half.mlp_dim) == (whole.width, whole.mlp_dim)
+  assert (half.depth, half.num_heads) == (whole.depth, whole.num_heads)
 
 
 @pytest.mark.parametrize('size', variants.SIZES)
@@ -112,14 +207,14 @@ def test_classes_of_the_config_win_over_those_offered():
 def test_malformed_variant_is_told_the_form_and_the_sizes(variant):
   with pytest.raises(ValueError, match=re.escape(
       f'A variant is written SIZE/PATCH, for example "B/16", but is '
-      f'{variant!r}. Sizes: Ti, S, B, L, H, g, G.')):
+      f'{variant!r}. Sizes: Ti, S, b, B, L, H, g, G.')):
     variants.parse_variant(variant)
 
 
 def test_unknown_size_is_told_the_known_ones():
   with pytest.raises(ValueError, match="model size.*'X'") as caught:
     models.parse({'variant': 'X/16'})
-  assert 'Ti, S, B, L, H, g, G' in str(caught.value)
+  assert 'Ti, S, b, B, L, H, g, G' in str(caught.value)
 
 
 def test_missing_dimensions_are_named():
@@ -146,3 +241,74 @@ def test_impossible_settings_are_named(section, words):
 def test_width_that_the_variants_heads_do_not_divide_is_an_error():
   with pytest.raises(ValueError, match='width 100 does not divide into 12'):
     models.parse({'variant': 'B/16', 'width': 100})
+
+
+@pytest.mark.parametrize('variant, words', [
+    ('R50+B/61', "Unknown hybrid 'R50+B/61'. Did you mean 'R50+B/16'?"),
+    ('R51x1', "for example \"R50x1\", but is 'R51x1'. Layers: 26, 50, 101"),
+    ('R50x0', "but is 'R50x0'"),
+])
+def test_unknown_hybrids_and_resnets_are_told_the_known_ones(variant, words):
+  with pytest.raises(ValueError, match=re.escape(words)):
+    models.parse({'variant': variant})
+
+
+def test_a_resnet_without_stages_is_told_how_to_have_some():
+  with pytest.raises(ValueError, match='A ResNet needs its stages'):
+    models.parse({'name': 'resnet'})
+
+
+def test_a_setting_of_a_variants_backbone_leaves_its_others():
+  config = models.parse({
+      'variant': 'R50x3', 'backbone': {'group_norm_epsilon': 0.5}})
+  plain = models.parse({'variant': 'R50x3'})
+  assert config.backbone == dataclasses.replace(
+      plain.backbone, group_norm_epsilon=0.5)
+  assert (plain.backbone.width, plain.backbone.preactivation) == (192, True)
+
+
+@pytest.mark.parametrize('variant', ['R50x1', 'R50+B/16', 'R+Ti/16', 'b/32'])
+def test_a_parsed_model_survives_json(variant):
+  config = models.parse({'variant': variant})
+  plain = json.loads(json.dumps(records.to_plain(config)))
+  assert models.parse(plain) == config
+
+
+@pytest.mark.parametrize('source', ['R50x1', 'R50+B/16', 'B/16'])
+@pytest.mark.parametrize('target', ['', 'R50x1', 'R26+S/32', 'S/32'])
+def test_a_model_takes_over_what_its_own_variant_leaves_open(source, target):
+  source = records.to_plain(models.parse({
+      'variant': source, 'head_bias': 2.0,
+      **({} if source == 'R50x1' else {'gelu': 'exact'})}))
+  got = models.parse(models.inherit({'variant': target}, source))
+  want = models.parse({'variant': target} if target else source)
+  assert got.backbone == want.backbone
+  assert got.name == want.name
+  assert got.head_bias == 0
+  if got.name == 'vit' == source['name']:
+    assert got.gelu == 'exact'
+    assert got.patch == want.patch
+
+
+@pytest.mark.parametrize('section, words', [
+    ({'variant': 'B/16', 'registers': -1}, 'registers cannot be negative'),
+    ({'variant': 'B/16', 'cls': False}, "pooling 'cls' needs the class token"),
+    ({'variant': 'B/16', 'axial': True}, 'within rows and columns'),
+    ({'variant': 'B/16', 'axial': True, 'pooling': 'average', 'registers': 1},
+     'within rows and columns'),
+    ({'variant': 'B/16', 'position': 'none', 'position_at': 'layers'},
+     "position_at cannot be 'layers'"),
+    ({'variant': 'B/16', 'position': 'relative', 'position_at': 'shared'},
+     "position_at cannot be 'shared'"),
+    ({'variant': 'B/16', 'width': 6, 'num_heads': 2, 'position': 'sincos'},
+     'a width that divides by 4, but it is 6'),
+    ({'variant': 'R50x1', 'num_classes': -1}, 'num_classes cannot be negative'),
+    ({'variant': 'R50x1', 'unroll': 0}, 'unroll must be at least 1'),
+    ({'variant': 'R50x1', 'backbone': {'width': 40}}, 'multiple of the 32'),
+    ({'variant': 'R50x1', 'backbone': {'depths': [3, 0]}}, 'at least one unit'),
+    ({'variant': 'R50x1', 'backbone': {'dephts': [3]}}, "mean 'depths'?"),
+    ({'variant': 'R50x1', 'dropout': 0.1}, 'Unknown key model.dropout'),
+])
+def test_settings_that_do_not_go_together_are_named(section, words):
+  with pytest.raises(ValueError, match=re.escape(words)):
+    models.parse(section)
