@@ -12,8 +12,6 @@ A data set that is not in the paper gets ImageNet's values, with a warm-up of
 5 % of the steps.
 """
 
-import re
-
 from ml_collections import ConfigDict
 
 # arXiv 2010.11929, Table 3. Epochs where the table has two: the longer for L.
@@ -62,7 +60,7 @@ def get_config(
   warmup = {'steps': 10_000} if dataset in TABLE_3 else {'percent': 5}
   many = dataset in MULTI_LABEL
   # A ResNet has neither dropout nor a layer between pooling and head.
-  is_resnet = re.fullmatch(r'R\d+x\d+', model)
+  is_resnet = '/' not in model
   of_vit = {} if is_resnet else {
       'representation_layer': True, 'dropout': row['dropout']}
   return ConfigDict({

@@ -133,6 +133,15 @@ def test_cubic_has_half_pixel_centres():
   assert np.abs(new[0, 0] - old[0, 0]).max() > 0.01
 
 
+@pytest.mark.parametrize('method', ['linear', 'cubic'])
+def test_positions_of_several_layers_are_resized_each_by_itself(method):
+  layers = [positions((3, 4)) for _ in range(3)]
+  sizes = {'old_grid': (3, 4), 'new_grid': (5, 2), 'method': method}
+  got = embed.resize_positions(np.stack(layers), **sizes)
+  want = [embed.resize_positions(layer, **sizes) for layer in layers]
+  np.testing.assert_allclose(got, np.stack(want), rtol=1e-5, atol=1e-6)
+
+
 def test_fewer_positions_than_the_grid_is_an_error():
   with pytest.raises(ValueError, match=re.escape(
       '8 position embeddings do not cover a grid of 3x3.')):

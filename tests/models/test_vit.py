@@ -79,6 +79,19 @@ def self_attention(x, p, c):
   return out
 
 
+def block(z, layer, c, lines):
+  """A layer, whose tokens see those of their line alone."""
+  # Equation 2.
+  normed = layer_norm(z, layer['attention_norm'], c.layer_norm_epsilon)
+  attended = np.zeros_like(z)
+  for line in lines:
+    attended[line] = self_attention(normed[line], layer['attention'], c)
+  z = z + attended * layer.get('attention_scale', 1)
+  # Equation 3.
+  normed = layer_norm(z, layer['mlp_norm'], c.layer_norm_epsilon)
+  return z + mlp(normed, layer['mlp'], c) * layer.get('mlp_scale', 1)
+
+
 def attention_pooling(x, p, c):
   pooled = np.zeros((1, c.width)) + p['out']['bias']
   for head in range(c.num_heads):
@@ -101,24 +114,32 @@ def reference(params, image, c):
   # Equation 1.
   tokens = [np.einsum('hwc,hwcd->d', patch, p['patches']['kernel'])
             + p['patches']['bias'] for patch in patches]
-  if c.pooling == 'cls':
-    tokens = [p['cls'][0]] + tokens
-  z = embedded = np.stack(tokens) + p['positions']
+  has_cls = c.pooling == 'cls' or bool(c.cls)
+  places = list(p['positions'])
+  start = []
+  if has_cls:
+    start = [p['cls'][0] + (places.pop(0) if c.position_cls else 0)]
+  start += list(p.get('registers', []))
+  z = embedded = np.stack(
+      start + [x + place for x, place in zip(tokens, places, strict=True)])
   for i in range(c.depth):
     layer = jax.tree.map(lambda leaf, i=i: leaf[i], p['encoder']['layers'])
-    # Equation 2.
-    z = z + self_attention(
-        layer_norm(z, layer['attention_norm'], c.layer_norm_epsilon),
-        layer['attention'], c)
-    # Equation 3.
-    z = z + mlp(layer_norm(z, layer['mlp_norm'], c.layer_norm_epsilon),
-                layer['mlp'], c)
+    if not c.axial:
+      z = block(z, layer, c, [np.arange(len(z))])
+      continue
+    places = np.arange(len(z)).reshape(image.shape[0] // height, -1)
+    z = block(z, layer['row'], c, places)
+    z = block(z, layer['column'], c, places.T)
   # Equation 4.
   if c.final_norm:
     z = layer_norm(z, p['final_norm'], c.layer_norm_epsilon)
-  pooled = {'cls': lambda: z[0], 'average': lambda: z.mean(0),
-            'attention': lambda: attention_pooling(z, p['pooling'], c),
-            }[c.pooling]()
+  of_patches = z[len(start):]
+  pooled = {
+      'cls': lambda: z[0], 'average': lambda: of_patches.mean(0),
+      'attention': lambda: attention_pooling(of_patches, p['pooling'], c),
+  }[c.pooling]()
+  if c.pool_norm:
+    pooled = layer_norm(pooled, p['pool_norm'], c.layer_norm_epsilon)
   representation = pooled
   if c.representation_layer:
     dense = p['representation']['dense']
@@ -142,6 +163,15 @@ def reference(params, image, c):
     ({'num_heads': 1, 'depth': 1}, (8, 8, 3)),
     ({'pooling': 'attention', 'gelu': 'exact', 'layer_norm_epsilon': 0.1},
      (8, 8, 3)),
+    ({'registers': 3}, (8, 8, 3)),
+    ({'registers': 2, 'position_cls': False, 'layer_scale': 0.1}, (8, 8, 3)),
+    ({'pooling': 'average', 'registers': 2, 'final_norm': False,
+      'pool_norm': True}, (8, 8, 3)),
+    ({'pooling': 'average', 'cls': True, 'layer_scale': 1.0}, (8, 8, 3)),
+    ({'pooling': 'attention', 'cls': True, 'registers': 1}, (8, 8, 3)),
+    ({'pooling': 'average', 'axial': True}, (8, 12, 3)),
+    ({'pooling': 'attention', 'axial': True, 'layer_scale': 0.5, 'patch': 2},
+     (4, 6, 1)),
 ], ids=str)
 def test_forward_pass_is_equations_1_to_4(section, image):
   model, params = build(image, **section)
@@ -175,6 +205,8 @@ def test_setting_makes_a_difference_that_the_comparison_sees(
     ({'qkv_bias': False}, {'encoder/layers/attention/qkv_bias'}),
     ({'final_norm': False}, {'final_norm/scale', 'final_norm/bias'}),
     ({'pooling': 'average'}, {'cls'}),
+    ({'position': 'none'}, {'positions'}),
+    ({'position': 'sincos'}, {'positions'}),
 ])
 def test_setting_removes_its_parameters_and_no_other(change, gone):
   _, params = build()
@@ -188,6 +220,36 @@ def test_representation_layer_adds_two_parameters():
   _, changed = build(representation_layer=True)
   assert set(tree.flatten(changed)) - set(tree.flatten(params)) == {
       'representation/dense/kernel', 'representation/dense/bias'}
+
+
+@pytest.mark.parametrize('change, new', [
+    ({'registers': 4}, {'registers': (4, 12)}),
+    ({'layer_scale': 0.1}, {'encoder/layers/attention_scale': (3, 12),
+                            'encoder/layers/mlp_scale': (3, 12)}),
+    ({'pool_norm': True}, {'pool_norm/scale': (12,), 'pool_norm/bias': (12,)}),
+])
+def test_setting_adds_its_parameters_and_no_other(change, new):
+  _, params = build()
+  _, changed = build(**change)
+  params, changed = tree.flatten(params), tree.flatten(changed)
+  assert {name: leaf.shape for name, leaf in changed.items()} == {
+      **{name: leaf.shape for name, leaf in params.items()}, **new}
+
+
+def test_layer_scale_starts_where_it_is_told():
+  params = tree.flatten(initial(build(layer_scale=0.25)[0]))
+  for name in ('attention_scale', 'mlp_scale'):
+    assert (params[f'encoder/layers/{name}'] == 0.25).all()
+
+
+def test_axial_attention_is_within_rows_and_columns():
+  model, params = build((8, 12, 3), pooling='average', axial=True)
+  outputs = model.apply(
+      {'params': randomized(params)}, random_images(2, 8, 12, 3), capture=True)
+  layers = outputs['layers']
+  # [depth, images, lines, heads, queries, keys], of 2x3 patches.
+  assert layers['row']['attention'].shape == (3, 2, 2, 3, 3, 3)
+  assert layers['column']['attention'].shape == (3, 2, 3, 3, 2, 2)
 
 
 def test_image_that_does_not_divide_names_the_nearest_sizes():

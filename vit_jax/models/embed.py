@@ -161,18 +161,19 @@ def sincos_positions(
 
 
 def resize_positions(
-    positions: Float[np.ndarray, 'old_tokens width'],
+    positions: Float[np.ndarray, '*layers old_tokens width'],
     *,
     old_grid: tuple[int, int],
     new_grid: tuple[int, int],
     method: Method = 'linear',
-) -> Float[np.ndarray, 'new_tokens width']:
+) -> Float[np.ndarray, '*layers new_tokens width']:
   """Interpolates position embeddings to another grid (ViT, section 3.2).
 
   Tokens before the grid's (the class token's) are kept as they are.
 
   Args:
-    positions: prefix tokens, then the grid's, row by row.
+    positions: prefix tokens, then the grid's, row by row; of one layer or of
+      several, stacked.
     old_grid: rows and columns of `positions`.
     new_grid: rows and columns wanted.
     method: 'linear' with the corners aligned, as the paper's code; 'cubic'
@@ -181,24 +182,25 @@ def resize_positions(
   Raises:
     ValueError: if `positions` holds fewer tokens than `old_grid`.
   """
-  prefix = positions.shape[0] - old_grid[0] * old_grid[1]
+  *layers, tokens, width = positions.shape
+  prefix = tokens - old_grid[0] * old_grid[1]
   if prefix < 0:
     raise ValueError(
-        f'{positions.shape[0]} position embeddings do not cover a grid of '
+        f'{tokens} position embeddings do not cover a grid of '
         f'{old_grid[0]}x{old_grid[1]}.')
   if tuple(old_grid) == tuple(new_grid):
     return positions
-  grid = positions[prefix:].reshape(*old_grid, -1)
+  grid = positions[..., prefix:, :].reshape(*layers, *old_grid, width)
   if method == 'linear':
     rows = _align_corners(old_grid[0], new_grid[0])
     columns = _align_corners(old_grid[1], new_grid[1])
-    resized = np.einsum('ir,jc,rcd->ijd', rows, columns, grid)
+    resized = np.einsum('ir,jc,...rcd->...ijd', rows, columns, grid)
   else:
     resized = np.asarray(jax.image.resize(
-        grid, (*new_grid, grid.shape[-1]), method='cubic'))
-  resized = resized.reshape(new_grid[0] * new_grid[1], -1)
+        grid, (*layers, *new_grid, width), method='cubic'))
+  resized = resized.reshape(*layers, new_grid[0] * new_grid[1], width)
   return np.concatenate(
-      [positions[:prefix], resized.astype(positions.dtype)])
+      [positions[..., :prefix, :], resized.astype(positions.dtype)], axis=-2)
 
 
 def _align_corners(old: int, new: int) -> Float[np.ndarray, 'new old']:

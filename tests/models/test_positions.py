@@ -1,0 +1,212 @@
+"""Position embeddings of every kind, at every place."""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from vit_jax import models
+from vit_jax import tree
+from vit_jax.models import embed
+
+RNG = np.random.default_rng(0)
+TINY = {'width': 8, 'depth': 2, 'mlp_dim': 12, 'num_heads': 2, 'patch': 4}
+GRID = (2, 3)
+PLACES = 6
+IMAGES = jnp.asarray(RNG.normal(size=(2, 8, 12, 3)), jnp.float32)
+
+
+def build(**section):
+  return models.build(models.parse({**TINY, **section}), num_classes=3)
+
+
+def shapes(**section):
+  model = build(**section)
+  return tree.flatten(jax.eval_shape(lambda: nn.unbox(
+      models.init(model, jax.random.key(0), IMAGES))))
+
+
+def randomized(**section):
+  return {name: jnp.asarray(RNG.normal(size=leaf.shape) * 0.4, jnp.float32)
+          for name, leaf in shapes(**section).items()}
+
+
+def apply(params, images=IMAGES, *, capture=False, **section):
+  model = build(**section)
+  return jax.jit(lambda p, x: model.apply({'params': p}, x, capture=capture))(
+      tree.unflatten(params), images)
+
+
+def assert_same(one, two):
+  np.testing.assert_allclose(
+      one['logits'], two['logits'], rtol=1e-4, atol=1e-5)
+
+
+def reversed_patches(images):
+  """The same patches in the opposite order."""
+  patches = images.reshape(-1, 2, 4, 3, 4, 3)[:, ::-1, :, ::-1]
+  return patches.reshape(images.shape)
+
+
+def without(params, *names):
+  return {name: leaf for name, leaf in params.items() if name not in names}
+
+
+@pytest.mark.parametrize('section', [
+    {'position': 'none'}, {'position': 'none', 'pooling': 'average'},
+    {'position': 'none', 'registers': 2}], ids=str)
+def test_without_positions_the_order_of_patches_does_not_matter(section):
+  params = randomized(**section)
+  assert_same(apply(params, **section),
+              apply(params, reversed_patches(IMAGES), **section))
+
+
+@pytest.mark.parametrize('position, at', [
+    ('relative', 'stem'), ('2d', 'stem'), ('2d', 'shared'),
+    ('learned', 'layers'), ('sincos', 'stem'), ('sincos', 'layers')])
+def test_with_positions_the_order_of_patches_matters(position, at):
+  section = {'position': position, 'position_at': at}
+  params = randomized(**section)
+  one, two = (apply(params, images, **section)['logits']
+              for images in (IMAGES, reversed_patches(IMAGES)))
+  assert np.abs(one - two).max() > 1e-3
+
+
+NEW = {
+    ('learned', 'stem'): {'positions': (7, 8)},
+    ('learned', 'shared'): {'positions': (7, 8)},
+    ('learned', 'layers'): {'encoder/layers/positions': (2, 7, 8)},
+    ('2d', 'stem'): {'positions_cls': (1, 8), 'positions_rows': (2, 4),
+                     'positions_columns': (3, 4)},
+    ('2d', 'layers'): {'encoder/layers/positions_cls': (2, 1, 8),
+                       'encoder/layers/positions_rows': (2, 2, 4),
+                       'encoder/layers/positions_columns': (2, 3, 4)},
+    ('sincos', 'layers'): {},
+    ('relative', 'stem'): {'encoder/layers/attention/distances': (2, 13, 2, 4)},
+}
+
+
+@pytest.mark.parametrize('position, at', NEW)
+def test_positions_have_these_parameters(position, at):
+  plain = shapes(position='none')
+  got = shapes(position=position, position_at=at)
+  assert {name: leaf.shape for name, leaf in got.items()
+          if name not in plain} == NEW[position, at]
+  assert set(plain) <= set(got)
+
+
+def test_positions_without_an_entry_for_cls_are_those_where_it_is_zero():
+  section = {'position_cls': False, 'registers': 1}
+  params = randomized(**section)
+  assert params['positions'].shape == (PLACES, 8)
+  with_cls = {**params, 'positions': jnp.pad(
+      params['positions'], [(1, 0), (0, 0)])}
+  assert_same(apply(params, **section), apply(with_cls, registers=1))
+
+
+def test_2d_positions_are_a_row_and_a_column_side_by_side():
+  params = randomized(position='2d')
+  places = [np.concatenate([params['positions_rows'][r],
+                            params['positions_columns'][c]])
+            for r in range(2) for c in range(3)]
+  learned = {
+      **without(params, 'positions_rows', 'positions_columns', 'positions_cls'),
+      'positions': jnp.stack([params['positions_cls'][0], *places])}
+  assert_same(apply(params, position='2d'), apply(learned))
+
+
+def test_waves_are_those_of_moco_v3():
+  got = embed.sincos_positions(GRID, 12)
+  for r in range(2):
+    for c in range(3):
+      waves = [w(x / 10_000 ** (k / 2)) for x in (c, r)
+               for w in (np.sin, np.cos) for k in range(3)]
+      np.testing.assert_allclose(got[3 * r + c], waves, rtol=1e-6, atol=1e-7)
+
+
+def test_waves_are_positions_that_cls_has_none_of():
+  params = randomized(position='sincos')
+  learned = {**params, 'positions': jnp.pad(
+      embed.sincos_positions(GRID, 8), [(1, 0), (0, 0)])}
+  assert_same(apply(params, position='sincos'), apply(learned))
+
+
+@pytest.mark.parametrize('position', ['learned', '2d'])
+def test_every_layer_with_the_same_positions_is_shared(position):
+  own = {'position': position, 'position_at': 'layers'}
+  shared = {'position': position, 'position_at': 'shared'}
+  params = randomized(**shared)
+  stacked = {
+      (f'encoder/layers/{name}' if 'positions' in name else name):
+      (jnp.stack([leaf, leaf]) if 'positions' in name else leaf)
+      for name, leaf in params.items()}
+  assert_same(apply(params, **shared), apply(stacked, **own))
+  # And each layer has its own.
+  first = {name: leaf.at[1].set(0) if 'positions' in name else leaf
+           for name, leaf in stacked.items()}
+  got = apply(first, **own)['logits']
+  assert np.abs(got - apply(stacked, **own)['logits']).max() > 1e-3
+
+
+def test_in_a_single_layer_the_place_does_not_matter():
+  params = randomized(depth=1)
+  stacked = {
+      **without(params, 'positions'),
+      'encoder/layers/positions': params['positions'][None]}
+  stem = apply(params, depth=1)
+  assert_same(stem, apply(params, depth=1, position_at='shared'))
+  assert_same(stem, apply(stacked, depth=1, position_at='layers'))
+
+
+def test_shared_positions_are_added_to_what_each_layer_returns():
+  section = {'position_at': 'shared', 'mlp_dim': 4}
+  params = randomized(**section)
+  # Branches that give nothing leave the positions, once for each layer.
+  params = {name: jnp.zeros_like(leaf) if '/out/' in name else leaf
+            for name, leaf in params.items()}
+  outputs = apply(params, capture=True, **section)
+  last = outputs['layers']['after_mlp'][-1]
+  np.testing.assert_allclose(
+      last - outputs['embedded'],
+      np.broadcast_to(2 * params['positions'], last.shape), rtol=1e-4,
+      atol=1e-5)
+
+
+def test_relative_positions_add_attention_to_distances():
+  section = {'position': 'relative', 'depth': 1}
+  params = randomized(**section)
+  weights = apply(params, capture=True, **section)['layers']['attention'][0]
+  plain = apply(without(params, 'encoder/layers/attention/distances'),
+                capture=True, depth=1, position='none')
+  embedded = np.asarray(plain['embedded'], np.float64)
+  layer = {name.removeprefix('encoder/layers/'): np.asarray(leaf[0], np.float64)
+           for name, leaf in params.items() if name.startswith('encoder/')}
+  normed = embedded - embedded.mean(-1, keepdims=True)
+  normed /= np.sqrt(normed.var(-1, keepdims=True) + 1e-6)
+  normed = (normed * layer['attention_norm/scale']
+            + layer['attention_norm/bias'])
+  for image in range(2):
+    for head in range(2):
+      query, key = (
+          normed[image] @ layer['attention/qkv_kernel'][:, i, head]
+          + layer['attention/qkv_bias'][i, head] for i in range(2))
+      logits = np.array([[
+          (q @ k + q @ layer['attention/distances'][i - j + 6, head]) / 4**0.5
+          for j, k in enumerate(key)] for i, q in enumerate(query)])
+      want = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+      np.testing.assert_allclose(
+          weights[image, head], want, rtol=1e-3, atol=1e-5)
+
+
+def test_axial_blocks_take_positions_once_a_layer():
+  section = {'axial': True, 'pooling': 'average'}
+  params = randomized(position_at='layers', **section)
+  assert params['encoder/layers/row/positions'].shape == (2, PLACES, 8)
+  assert not any('column/positions' in name for name in params)
+  params = {name: jnp.broadcast_to(leaf[:1], leaf.shape)
+            if 'positions' in name else leaf for name, leaf in params.items()}
+  shared = {**without(params, 'encoder/layers/row/positions'),
+            'positions': params['encoder/layers/row/positions'][0]}
+  assert_same(apply(params, position_at='layers', **section),
+              apply(shared, position_at='shared', **section))
