@@ -19,6 +19,7 @@ COMMANDS = {
     'train': 'train a model, or go on with a run that stopped (the default)',
     'evaluate': 'measure a checkpoint with the evaluators of its config',
     'flops': "count what pre-training costs, next to the paper's Table 6",
+    'convert': 'turn weights of one format into another, and prove the result',
     'doctor': 'show versions, devices and memory, and what is missing',
 }
 DEFAULT = 'train'

@@ -1,15 +1,26 @@
-"""Evaluates a checkpoint with the evaluators of its config."""
+"""Evaluates a checkpoint with the evaluators of its config.
+
+Weights of another codebase have no config of ours: name one with --config. The
+model is then the weights' own, and the rest of the config says on what, and
+how, it is measured.
+"""
 
 import argparse
+import dataclasses
 import time
+from typing import Any
 
 import jax
+import numpy as np
 
 from vit_jax import config as config_lib
 from vit_jax import experiment as experiment_lib
+from vit_jax import model as model_lib
+from vit_jax import models
 from vit_jax import records
 from vit_jax import tree
 from vit_jax.checkpoints import manager
+from vit_jax.checkpoints import sources
 from vit_jax.training import progress
 from vit_jax.training import writer
 
@@ -18,7 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the command's flags."""
   parser.add_argument(
       '--workdir', required=True, metavar='DIR',
-      help='a workdir, or one checkpoint in it')
+      help='a workdir, or one checkpoint in it; or weights of another codebase, '
+      'as `convert` reads them')
   parser.add_argument(
       '--which', choices=(manager.LATEST, manager.BEST), default=manager.LATEST,
       help='which checkpoint of the workdir (default: %(default)s)')
@@ -33,8 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
   """Runs the command; returns the exit status."""
-  source = manager.find(args.workdir, which=args.which)
-  config = _config(args, source)
+  config, source = _open(args)
   if not config.evals:
     raise ValueError(
         'The config has no evaluator: its section evals is empty.')
@@ -67,10 +78,53 @@ def run(args: argparse.Namespace) -> int:
   return 0
 
 
+@dataclasses.dataclass(frozen=True)
+class _Weights:
+  """Weights of another codebase, as `manager.Source` has those of ours."""
+  path: str
+  shapes: Any
+  item: str
+
+  def load(self) -> Any:
+    """Returns the parameters."""
+    return self.shapes
+
+
+def _open(
+    args: argparse.Namespace,
+) -> tuple[config_lib.Config, manager.Source | _Weights]:
+  path = sources.fetch(args.workdir)
+  if model_lib.is_run(path):
+    source = manager.find(path, which=args.which)
+    if 'batch_size' in source.config:  # Not so where `convert` wrote it.
+      return _config(args, source), source
+  if not args.config:
+    raise ValueError(
+        f'{args.workdir} was not trained here: there is no config with it that '
+        'says on what to measure. Give one: --config=configs/x.py.')
+  model = model_lib.load(path, which=args.which)
+  config = _config(args, None)
+  data = config.data
+  for name in ('mean', 'std'):
+    theirs = tuple(getattr(model.preprocess, name))
+    if not np.allclose(theirs, np.broadcast_to(getattr(data, name), (3,))):
+      print(f'note: data.{name} is {getattr(data, name)}, but the weights are '
+            f'for {theirs}')
+  if data.size != model.resolution and (
+      models.grid(model.config, data.size)
+      != models.grid(model.config, model.resolution)):
+    model = dataclasses.replace(model, params=model_lib.resize(
+        model.params, model.config, old=model.resolution, new=data.size,
+        method=model.positions))
+  return (dataclasses.replace(config, model=model.config),
+          _Weights(str(path), model.params, model.origin))
+
+
 def _config(
-    args: argparse.Namespace, source: manager.Source,
+    args: argparse.Namespace, source: manager.Source | None,
 ) -> config_lib.Config:
   if not args.config:
+    assert source is not None
     return config_lib.resolve_with(source.config, args.overrides)
   stages = config_lib.load(args.config, args.overrides)
   if len(stages) == 1 and not args.stage:

@@ -1,0 +1,36 @@
+"""What other implementations compute from the same weights, we compute."""
+
+import pathlib
+
+import numpy as np
+import pytest
+
+import vit_jax
+from vit_jax.interop import npz
+from vit_jax.interop import safetensors
+
+FILES = sorted(path.stem for path in
+               (pathlib.Path(__file__).parent / 'golden').glob('*.npz'))
+
+
+@pytest.mark.parametrize('name', FILES)
+def test_logits_are_those_of_the_other_implementation(name, golden, tmp_path):
+  arrays, images, logits = golden(name)
+  # No suffix: the content alone says what the file is.
+  of_torch = name.startswith(('timm-', 'hf-'))
+  (safetensors if of_torch else npz).write(tmp_path / 'weights', arrays)
+  # Its size is in no table, and Hugging Face keeps heads in config.json.
+  settings = {'num_heads': 4} if name.startswith('hf-') else {}
+  model = vit_jax.load(tmp_path / 'weights', log=None, **settings)
+  found = np.asarray(model(images)['logits'])
+  assert np.abs(found - logits).max() <= min(1e-4, 2e-3 * logits.std())
+  # And out again, under exactly the names that came in.
+  form = ('timm' if name.startswith('timm-') else
+          'huggingface' if name.startswith('hf-') else 'npz')
+  target = tmp_path / 'out'
+  model.save(target, form=form)
+  written = (safetensors.open_file(target / 'model.safetensors') if of_torch
+             else npz.open_file(target))
+  assert set(written.headers) == set(arrays)
+  for key, array in arrays.items():
+    assert np.array_equal(written.read(key), array), key

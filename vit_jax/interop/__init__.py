@@ -1,0 +1,1 @@
+"""Weights of other codebases: their files, their names, their layouts."""

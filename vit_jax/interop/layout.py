@@ -1,0 +1,295 @@
+"""Tables that rename and rearrange arrays, read in both directions.
+
+A row says how one kind of parameter is called and laid out there and here:
+
+    Row('encoder/layers/attention/qkv_kernel',
+        'vit.layers.{layer}.attention.{q|k|v}_proj.weight',
+        'n l (heads e) d -> l d n heads e')
+
+`{q|k|v}` and `{layer}` are several arrays there and one here: they are stacked,
+the alternatives outermost, then `{head}`, then `{layer}` or `{unit}`. `{stage}`
+stands for the same number on both sides, `{stage-1}` for one less there. What a
+row does to shapes, einops undoes: moving numbers is all that happens, so a round
+trip is exact to the bit.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+import dataclasses
+import functools
+import itertools
+import re
+from typing import Any
+
+import einops
+import numpy as np
+
+_HOLE = re.compile(r'\{(\w+)([+-]\d+)?(?::(\d+))?\}|\{(\w+(?:\|\w+)+)\}')
+_STACKED = ('head', 'layer', 'unit')
+_COUNTED = ('layer', 'unit')
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+  """How one kind of parameter is called, here and there.
+
+  Attributes:
+    ours: name here.
+    theirs: name there, and the one that is written.
+    layout: einops pattern from theirs (stacked) to ours; '' changes nothing.
+    aliases: other names that are read.
+    read_only: there are old files with it, but the library of today has no
+      such parameter.
+  """
+  ours: str
+  theirs: str
+  layout: str = ''
+  aliases: tuple[str, ...] = ()
+  read_only: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+  """The rows of a family.
+
+  Attributes:
+    name: of the family.
+    rows: each kind of parameter it may have.
+    ignored: regular expressions of names that are no parameters of the model:
+      counters, an optimizer's state.
+    unsupported: regular expressions of names of parts that our models do not
+      have, with what each is.
+  """
+  name: str
+  rows: tuple[Row, ...]
+  ignored: tuple[str, ...] = ()
+  unsupported: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class Match:
+  """Arrays there that make one array here.
+
+  Attributes:
+    ours: name here.
+    theirs: names there, in the order they are stacked.
+    axes: lengths of the stacked axes.
+    layout: einops pattern, applied after stacking; '' for none.
+  """
+  ours: str
+  theirs: tuple[str, ...]
+  axes: tuple[int, ...]
+  layout: str
+
+
+@dataclasses.dataclass(frozen=True)
+class _Pattern:
+  """A name with holes."""
+  text: str
+
+  @functools.cached_property
+  def stacked(self) -> tuple[str, ...]:
+    """Axes of several arrays, outermost first; alternatives as 'q|k|v'."""
+    holes = [m[4] or m[1] for m in _HOLE.finditer(self.text)]
+    return tuple(sorted(
+        (h for h in holes if '|' in h or h in _STACKED),
+        key=lambda h: -1 if '|' in h else _STACKED.index(h)))
+
+  @functools.cached_property
+  def regex(self) -> re.Pattern[str]:
+    parts, end = [], 0
+    for hole in _HOLE.finditer(self.text):
+      parts.append(re.escape(self.text[end:hole.start()]))
+      name = 'alternatives' if hole[4] else hole[1]
+      parts.append(f'(?P<{name}>{hole[4] or "[0-9]+"})')
+      end = hole.end()
+    return re.compile(''.join(parts) + re.escape(self.text[end:]))
+
+  def match(self, name: str) -> dict[str, int] | None:
+    """Returns what stands in the holes, alternatives by their index."""
+    found = self.regex.fullmatch(name)
+    if found is None:
+      return None
+    values = {}
+    for hole in _HOLE.finditer(self.text):
+      if hole[4]:
+        values[hole[4]] = hole[4].split('|').index(found['alternatives'])
+      else:
+        values[hole[1]] = int(found[hole[1]]) - int(hole[2] or 0)
+    if min(values.values(), default=0) < 0:
+      return None
+    # '{unit:02}' is '01', never '1': else two names would be one.
+    return values if self.fill(values) == name else None
+
+  def fill(self, values: Mapping[str, int]) -> str:
+    def text(hole: re.Match[str]) -> str:
+      if hole[4]:
+        return hole[4].split('|')[values[hole[4]]]
+      number = values[hole[1]] + int(hole[2] or 0)
+      return f'{number:0{int(hole[3] or 0)}d}'
+    return _HOLE.sub(text, self.text)
+
+
+_pattern = functools.lru_cache(maxsize=None)(_Pattern)
+
+
+def matches(
+    table: Table, names: Sequence[str],
+) -> tuple[list[Match], list[str], list[str]]:
+  """Sorts the names of a file into the parameters that they make.
+
+  Returns:
+    The parameters; names that are ignored; and a line for each problem: a name
+    of no row, or an array that a stack lacks.
+  """
+  groups: dict[tuple[str, str], dict[tuple[int, ...], str]] = {}
+  rows: dict[str, Row] = {}
+  ignored, problems = [], []
+  for name in names:
+    found = next(_rows_of(table, name), None)
+    if found is None:
+      if any(re.fullmatch(p, name) for p in table.ignored):
+        ignored.append(name)
+      else:
+        reason = next((text for p, text in table.unsupported.items()
+                       if re.fullmatch(p, name)), '')
+        problems.append(f'{name}: expected nothing, found it'
+                        + (f' ({reason}, which our models lack)'
+                           if reason else ''))
+      continue
+    row, pattern, values = found
+    ours = _pattern(row.ours).fill(values)
+    rows[ours] = row
+    groups.setdefault((ours, pattern.text), {})[
+        tuple(values[axis] for axis in pattern.stacked)] = name
+  # What any parameter of a stack has as its last layer, all must have.
+  depths: dict[str, int] = {}
+  for (ours, text), members in groups.items():
+    if set(_pattern(text).stacked) & set(_COUNTED):
+      depths[_stack(ours)] = max(depths.get(_stack(ours), 0), *(
+          1 + index[-1] for index in members))
+  result: list[Match] = []
+  for (ours, text), members in groups.items():
+    pattern = _pattern(text)
+    axes = tuple(
+        len(axis.split('|')) if '|' in axis
+        else depths[_stack(ours)] if axis in _COUNTED
+        else 1 + max(index[i] for index in members)
+        for i, axis in enumerate(pattern.stacked))
+    indices = list(itertools.product(*map(range, axes)))
+    missing = [index for index in indices if index not in members]
+    if any(match.ours == ours for match in result):
+      problems.append(f'{ours}: found under two names, one is {text}')
+    problems += [f'{_example(pattern, index, members)}: expected, found nothing'
+                 for index in missing]
+    if not missing:
+      result.append(Match(ours, tuple(members[i] for i in indices), axes,
+                          rows[ours].layout))
+  return result, ignored, problems
+
+
+def to_ours(
+    arrays: Sequence[np.ndarray], match: Match, **lengths: int,
+) -> np.ndarray:
+  """Stacks and rearranges.
+
+  Args:
+    arrays: those of `match.theirs`.
+    match: from `matches`.
+    **lengths: of axes that a pattern cannot tell, such as heads.
+
+  Raises:
+    ValueError: if shapes are not what the pattern takes, with both.
+  """
+  shapes = {array.shape for array in arrays}
+  if len(shapes) > 1:
+    by_shape = {array.shape: name for name, array in zip(match.theirs, arrays)}
+    raise ValueError(
+        f'{match.ours}: expected arrays of one shape, found '
+        + ', '.join(f'{shape} ({name})' for shape, name in by_shape.items()))
+  stacked = np.stack(arrays).reshape(*match.axes, *arrays[0].shape) if (
+      match.axes) else arrays[0]
+  if not match.layout:
+    # Group-norm scales of old files are [1, 1, 1, channels].
+    if stacked.ndim == 4 and stacked.shape[:3] == (1, 1, 1):
+      return stacked.reshape(-1)
+    return stacked
+  known = {k: n for k, n in lengths.items() if n and re.search(
+      rf'\b{k}\b', match.layout)}
+  try:
+    return np.ascontiguousarray(
+        einops.rearrange(stacked, match.layout, **known))
+  except einops.EinopsError as error:
+    wanted = match.layout.split('->', maxsplit=1)[0].strip()
+    raise ValueError(
+        f'{match.theirs[0]}: expected [{wanted}]'
+        + (f' with {known}' if known else '') +
+        f', found {stacked.shape}') from error
+
+
+def to_theirs(
+    table: Table, name: str, array: np.ndarray,
+) -> dict[str, np.ndarray]:
+  """Returns a parameter of ours as the arrays it is there.
+
+  Raises:
+    ValueError: if the format has no place for it.
+  """
+  for row in table.rows:
+    values = _pattern(row.ours).match(name)
+    if values is None or row.read_only:
+      continue
+    if row.layout:
+      left, right = row.layout.split('->')
+      array = einops.rearrange(array, f'{right} -> {left}')
+    pattern = _pattern(row.theirs)
+    axes = len(pattern.stacked)
+    result = {}
+    for index in np.ndindex(*array.shape[:axes]):
+      holes = {**values, **dict(zip(pattern.stacked, index))}
+      result[pattern.fill(holes)] = array[index] if axes else array
+    return result
+  raise ValueError(
+      f'The format {table.name} has no place for {name} '
+      f'{tuple(array.shape)}.')
+
+
+def knows(table: Table, name: str) -> bool:
+  """Whether a table has a row for a name of theirs."""
+  return next(_rows_of(table, name), None) is not None
+
+
+def theirs_matches(table: Table, ours: str, names: Sequence[str]) -> bool:
+  """Whether one of the names is theirs for a parameter of ours."""
+  patterns = [_pattern(text) for row in table.rows if row.ours == ours
+              for text in (row.theirs, *row.aliases)]
+  return any(pattern.match(name) is not None
+             for pattern in patterns for name in names)
+
+
+def _rows_of(
+    table: Table, name: str,
+) -> Iterator[tuple[Row, _Pattern, dict[str, int]]]:
+  for row in table.rows:
+    for text in (row.theirs, *row.aliases):
+      pattern = _pattern(text)
+      values = pattern.match(name)
+      if values is not None:
+        yield row, pattern, values
+
+
+def _stack(ours: str) -> str:
+  """Returns what is stacked with this parameter: 'encoder/layers'."""
+  parts = ours.split('/')
+  ends = [i for i, part in enumerate(parts) if part in ('layers', 'units')]
+  return '/'.join(parts[:ends[0] + 1]) if ends else ''
+
+
+def _example(
+    pattern: _Pattern, index: tuple[int, ...],
+    members: Mapping[tuple[int, ...], str],
+) -> str:
+  """Names an array that is not there, with the free holes of those that are."""
+  values: dict[str, Any] = dict(
+      pattern.match(next(iter(members.values()))) or {})
+  values |= dict(zip(pattern.stacked, index))
+  return pattern.fill(values)
