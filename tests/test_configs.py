@@ -77,6 +77,22 @@ def test_runs_two_steps_at_toy_size(name, tmp_path):
       assert summary['metrics'][f'{evaluator}/examples'] > 0
 
 
+@pytest.mark.parametrize(('model', 'flags'), [
+    ('R50x1', ()),
+    ('R50+B/16', ('model.width=16', 'model.depth=1', 'model.num_heads=2',
+                  'model.mlp_dim=32')),
+])
+def test_hybrids_and_resnets_train_by_the_same_file(model, flags, tmp_path):
+  path = f'{ROOT}/configs/pretrain.py:model={model},dataset=digits'
+  config = config_lib.load(path, [
+      'model.backbone={"depths": [1], "width": 32}', *flags, 'total.steps=2',
+      'batch_size=8', 'data.num_workers=0', 'data.resolution=16',
+      'log.every.steps=1', 'data.eval_ops=[{"op": "resize"}]'])['']
+  assert config.model.backbone.depths == (1,)
+  experiment = experiment_lib.build(config, devices=jax.devices()[:1])
+  assert run_lib.train(experiment, tmp_path)['steps'] == 2
+
+
 def _get_config(name):
   scope = {}
   source = (ROOT / 'configs' / name).read_text()
