@@ -12,7 +12,6 @@ import os
 from typing import Any
 
 from etils import epath
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -161,7 +160,7 @@ def is_run(path: epath.Path) -> bool:
     return False
   names = {child.name for child in path.iterdir()}
   return bool(names & {manager.FOLDER, manager.LATEST, manager.BEST}
-              or 'params' in names and 'config' in names
+              or ('params' in names and 'config' in names)
               or any((path / name / 'params').is_dir()
                      for name in names if name.isdigit()))
 

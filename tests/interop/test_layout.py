@@ -7,7 +7,8 @@ from vit_jax.interop import layout
 from vit_jax.interop.layout import Row
 
 TABLE = layout.Table('test', rows=(
-    Row('encoder/layers/qkv', 'block.{layer}.{q|k|v}', 'n l (h e) d -> l d n h e'),
+    Row('encoder/layers/qkv', 'block.{layer}.{q|k|v}',
+        'n l (h e) d -> l d n h e'),
     Row('encoder/layers/scale', 'block.{layer}.scale', '',
         ('old.{layer}.scale', 'stacked.scale')),
     Row('stage{stage}/unit1/w', 'stages.{stage-1}.0.w', 'o i -> i o'),
@@ -44,7 +45,8 @@ def test_arrays_are_stacked_and_rearranged():
       'stage1/unit1/w': (3, 2), 'stage1/units/w': (2, 3, 2),
       'stage2/unit1/w': (3, 2), 'stage2/units/w': (2, 3, 2)}
   # Layer 2, input 4, of v, head 1, its first.
-  assert ours['encoder/layers/qkv'][2, 4, 2, 1, 0] == arrays()['block.2.v'][2, 4]
+  assert ours['encoder/layers/qkv'][2, 4, 2, 1, 0] == (
+      arrays()['block.2.v'][2, 4])
   np.testing.assert_array_equal(
       ours['stage2/units/w'][1], arrays()['stages.1.02.w'].T)
 

@@ -14,7 +14,6 @@ import numpy as np
 from vit_jax import models
 from vit_jax import records
 from vit_jax import tree
-from vit_jax.checkpoints import formats
 from vit_jax.interop import layout
 from vit_jax.interop import names as names_lib
 from vit_jax.interop import npz
@@ -187,7 +186,8 @@ def _timm_config(
   pool = {'cls': 'token', 'average': 'avg', 'attention': 'map'}[
       plain['pooling']]
   arguments: dict[str, Any] = {
-      'img_size': list(resolution), 'class_token': _has_cls(plain), 'global_pool': pool,
+      'img_size': list(resolution), 'class_token': _has_cls(plain),
+      'global_pool': pool,
       'qkv_bias': plain['qkv_bias'], 'reg_tokens': plain['registers'],
       'no_embed_class': not _has_prefix_positions(plain),
       'fc_norm': plain['pool_norm'],
@@ -220,7 +220,7 @@ def _has_cls(plain: Mapping[str, Any]) -> bool:
 
 
 def _has_prefix_positions(plain: Mapping[str, Any]) -> bool:
-  """Whether the class token has a position; timm's registers then have, too."""
+  """Whether the class token has a position: timm's registers then have."""
   return (plain['name'] == 'vit' and plain['position_cls'] and _has_cls(plain)
           and plain['position'] == 'learned')
 

@@ -1,6 +1,6 @@
 """Weights of other codebases into our models and out again, strictly.
 
-    file ─▶ headers ─▶ family ─▶ arrays ─▶ model section ─▶ compared with the model
+    file ─▶ headers ─▶ family ─▶ arrays ─▶ model section ─▶ compared with it
 
 The content says what a file is, never its name. What names and shapes do not
 tell comes from a config.json, else from the table of sizes; what is given by
@@ -244,7 +244,8 @@ def _params(
     arrays = [opened.read(prefix + name) for name in match.theirs]
     parts = 2 if '/key_value/' in match.ours else 3
     try:
-      params[match.ours] = layout.to_ours(arrays, match, parts=parts, heads=heads)
+      params[match.ours] = layout.to_ours(
+          arrays, match, parts=parts, heads=heads)
     except ValueError as error:
       problems.append(str(error))
   if problems:
@@ -274,7 +275,7 @@ def _fold_register_positions(params: dict[str, np.ndarray]) -> None:
         [positions[:start], positions[start + count:]])
 
 
-# ------------------------------------------------------------------ inference
+# ---------------------------------------------------------------- inference
 
 
 def infer(
@@ -311,7 +312,7 @@ def infer(
   if missing:
     raise ValueError(
         f'The weights hold no {", ".join(missing)}: expected '
-        + ', '.join(layout.theirs(family.table, name) for name in missing))
+        + ', '.join(layout.name_there(family.table, name) for name in missing))
   patch = params['patches/kernel'].shape
   has_cls, average = 'cls' in params, 'pool_norm/scale' in params
   pooling = hints.get('pooling') or (
@@ -346,7 +347,7 @@ def _backbone(
   root = params.get('backbone/root/kernel')
   if root is None:
     return None
-  depths = []
+  depths: list[int] = []
   while f'backbone/block{len(depths) + 1}/unit1/conv1/kernel' in params:
     units = params.get(f'backbone/block{len(depths) + 1}/units/conv1/kernel')
     depths.append(1 + (0 if units is None else int(units.shape[0])))
@@ -646,7 +647,8 @@ def _statement(
       f'{opened.path}: {family.label} ({opened.format}'
       + (f', under {prefix}' if prefix else '') + '), '
       f'{tree.num_elements(dict(params)):,} parameters']
-  what = f'{config.variant or "no published size"}, {config.num_classes} classes'
+  what = (f'{config.variant or "no published size"}, '
+          f'{config.num_classes} classes')
   if isinstance(config, vit_config.ViTConfig):
     patch = 'x'.join(map(str, config.patch_shape))
     what += (

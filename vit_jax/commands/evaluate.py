@@ -29,8 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the command's flags."""
   parser.add_argument(
       '--workdir', required=True, metavar='DIR',
-      help='a workdir, or one checkpoint in it; or weights of another codebase, '
-      'as `convert` reads them')
+      help='a workdir, or one checkpoint in it; or weights of another '
+      'codebase, as `convert` reads them')
   parser.add_argument(
       '--which', choices=(manager.LATEST, manager.BEST), default=manager.LATEST,
       help='which checkpoint of the workdir (default: %(default)s)')

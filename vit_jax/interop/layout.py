@@ -8,9 +8,9 @@ A row says how one kind of parameter is called and laid out there and here:
 
 `{q|k|v}` and `{layer}` are several arrays there and one here: they are stacked,
 the alternatives outermost, then `{head}`, then `{layer}` or `{unit}`. `{stage}`
-stands for the same number on both sides, `{stage-1}` for one less there. What a
-row does to shapes, einops undoes: moving numbers is all that happens, so a round
-trip is exact to the bit.
+stands for the same number on both sides, `{stage-1}` for one less there. What
+a row does to shapes, einops undoes: moving numbers is all that happens, so a
+round trip is exact to the bit.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -200,6 +200,10 @@ def to_ours(
   Raises:
     ValueError: if shapes are not what the pattern takes, with both.
   """
+  if not match.layout:
+    # Group-norm scales of old files are [1, 1, 1, channels].
+    arrays = [a.reshape(-1) if a.ndim == 4 and a.shape[:3] == (1, 1, 1) else a
+              for a in arrays]
   shapes = {array.shape for array in arrays}
   if len(shapes) > 1:
     by_shape = {array.shape: name for name, array in zip(match.theirs, arrays)}
@@ -209,9 +213,6 @@ def to_ours(
   stacked = np.stack(arrays).reshape(*match.axes, *arrays[0].shape) if (
       match.axes) else arrays[0]
   if not match.layout:
-    # Group-norm scales of old files are [1, 1, 1, channels].
-    if stacked.ndim == 4 and stacked.shape[:3] == (1, 1, 1):
-      return stacked.reshape(-1)
     return stacked
   known = {k: n for k, n in lengths.items() if n and re.search(
       rf'\b{k}\b', match.layout)}
@@ -251,6 +252,11 @@ def to_theirs(
   raise ValueError(
       f'The format {table.name} has no place for {name} '
       f'{tuple(array.shape)}.')
+
+
+def name_there(table: Table, ours: str) -> str:
+  """Returns what a parameter of ours is called there; '' if nothing."""
+  return next((row.theirs for row in table.rows if row.ours == ours), '')
 
 
 def knows(table: Table, name: str) -> bool:

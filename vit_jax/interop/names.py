@@ -9,9 +9,9 @@ import dataclasses
 import re
 from typing import Any
 
+from vit_jax.interop import layout
 from vit_jax.interop.layout import Row
 from vit_jax.interop.layout import Table
-from vit_jax.interop import layout
 
 
 def _both(
@@ -34,7 +34,7 @@ def _norm(ours: str, theirs: str, **options: Any) -> tuple[Row, Row]:
 
 # ------------------------------------------- the published JAX format (.npz)
 
-_SCALE = {'spelling': ('scale', 'bias')}
+_SCALE: dict[str, Any] = {'spelling': ('scale', 'bias')}
 _LAYERS = 'encoder/layers'
 
 
@@ -52,7 +52,8 @@ def _npz_layer(
                **options)
 
 
-_ATTENTION = ('MultiHeadDotProductAttention_0', 'MultiHeadDotProductAttention_1')
+_ATTENTION = ('MultiHeadDotProductAttention_0',
+              'MultiHeadDotProductAttention_1')
 
 
 def _backbone_npz(ours: str, unit: str) -> tuple[Row, ...]:
@@ -86,7 +87,8 @@ NPZ = Table('npz', rows=(
          f'Transformer/encoderblock/{_ATTENTION[0]}/{{query|key|value}}/bias',
          f'Transformer/encoderblock/{_ATTENTION[1]}/{{query|key|value}}/bias')
         ),
-    *_npz_layer('attention/out', f'{_ATTENTION[0]}/out', f'{_ATTENTION[1]}/out'),
+    *_npz_layer('attention/out', f'{_ATTENTION[0]}/out',
+                f'{_ATTENTION[1]}/out'),
     *_npz_layer('attention_norm', 'LayerNorm_0', **_SCALE),
     *_npz_layer('mlp_norm', 'LayerNorm_1', 'LayerNorm_2', **_SCALE),
     *_npz_layer('mlp/hidden', 'MlpBlock_0/Dense_0', 'MlpBlock_3/Dense_0'),
@@ -109,7 +111,7 @@ NPZ = Table('npz', rows=(
 
 # ---------------------------------------------------------------- BiT (.npz)
 
-_GAMMA = {'spelling': ('gamma', 'beta')}
+_GAMMA: dict[str, Any] = {'spelling': ('gamma', 'beta')}
 _STANDARDIZED = 'standardized_conv2d/kernel'
 
 
@@ -134,10 +136,10 @@ BIT_NPZ = Table('bit', rows=(
 
 # ---------------------------------------------------------------------- timm
 
-_DENSE = {'spelling': ('weight', 'bias'), 'kernel': 'o i -> i o'}
-_DENSES = {'spelling': ('weight', 'bias'), 'kernel': 'l o i -> l i o'}
-_WEIGHT = {'spelling': ('weight', 'bias')}
-_OUT = {**_WEIGHT, 'kernel': 'l d (heads e) -> l heads e d'}
+_WEIGHT: dict[str, Any] = {'spelling': ('weight', 'bias')}
+_DENSE: dict[str, Any] = {**_WEIGHT, 'kernel': 'o i -> i o'}
+_DENSES: dict[str, Any] = {**_WEIGHT, 'kernel': 'l o i -> l i o'}
+_OUT: dict[str, Any] = {**_WEIGHT, 'kernel': 'l d (heads e) -> l heads e d'}
 _CONV = 'o i h w -> h w i o'
 _CONVS = 'l o i h w -> l h w i o'
 
@@ -179,12 +181,14 @@ TIMM = Table('timm', rows=(
     *_norm('final_norm', 'norm', **_WEIGHT),
     *_norm('pool_norm', 'fc_norm', **_WEIGHT),
     Row('pooling/probe', 'attn_pool.latent', '1 n d -> n d'),
-    Row('pooling/query/kernel', 'attn_pool.q.weight', '(heads e) d -> d heads e'),
+    Row('pooling/query/kernel', 'attn_pool.q.weight',
+        '(heads e) d -> d heads e'),
     Row('pooling/query/bias', 'attn_pool.q.bias', '(heads e) -> heads e'),
     # The pair is taken apart and put together by `split_pairs`.
     Row('pooling/key_value/kernel', 'attn_pool.kv.weight',
         '(parts heads e) d -> parts d heads e'),
-    Row('pooling/key_value/bias', 'attn_pool.kv.bias', '(parts heads e) -> parts heads e'),
+    Row('pooling/key_value/bias', 'attn_pool.kv.bias',
+        '(parts heads e) -> parts heads e'),
     *_both('pooling/out', 'attn_pool.proj', kernel='d (heads e) -> heads e d',
            **_WEIGHT),
     *_norm('pooling/mlp_norm', 'attn_pool.norm', **_WEIGHT),

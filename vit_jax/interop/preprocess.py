@@ -138,7 +138,7 @@ def from_timm(config: Mapping[str, Any]) -> dict[str, Any]:
   for name in ('mean', 'std'):
     if name in inner:
       result[name] = tuple(map(float, inner[name]))
-  if 'crop_pct' in inner and inner['crop_pct']:
+  if inner.get('crop_pct'):
     result['crop'] = float(inner['crop_pct'])
     result['keep_aspect'] = inner.get('crop_mode', 'center') == 'center'
   if inner.get('interpolation') in _RESAMPLE.values():

@@ -1,0 +1,55 @@
+"""An address becomes a file on this machine, once, with its checksum."""
+
+import hashlib
+
+import fsspec
+import pytest
+
+from vit_jax.checkpoints import sources
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+  monkeypatch.setenv(sources.CACHE_VARIABLE, str(tmp_path / 'cache'))
+
+
+def test_a_local_path_is_used_where_it_is(tmp_path):
+  (tmp_path / 'x').write_bytes(b'abc')
+  lines = []
+  assert str(sources.fetch(tmp_path / 'x', log=lines.append)) == str(
+      tmp_path / 'x')
+  assert str(sources.fetch(f'file://{tmp_path}/x', log=lines.append)) == str(
+      tmp_path / 'x')
+  assert not lines
+
+
+def test_a_remote_file_is_copied_once_and_its_checksum_said():
+  with fsspec.open('memory://bucket/weights.npz', 'wb') as file:
+    file.write(b'abc')
+  lines = []
+  first = sources.fetch('memory://bucket/weights.npz', log=lines.append)
+  assert first.read_bytes() == b'abc'
+  with fsspec.open('memory://bucket/weights.npz', 'wb') as file:
+    file.write(b'another')
+  second = sources.fetch('memory://bucket/weights.npz', log=lines.append)
+  assert (second, second.read_bytes()) == (first, b'abc')
+  assert [line.split()[0] for line in lines] == ['fetched', 'cached']
+  assert all(hashlib.sha256(b'abc').hexdigest() in line for line in lines)
+
+
+def test_nothing_at_an_address_leaves_nothing_behind(tmp_path):
+  for address in (tmp_path / 'none', 'memory://bucket/none.npz'):
+    with pytest.raises(FileNotFoundError, match='nothing at .*none'):
+      sources.fetch(address)
+  assert not [p for p in (tmp_path / 'cache').rglob('*') if p.is_file()]
+
+
+def test_an_address_that_no_library_reads_is_an_error():
+  with pytest.raises((ValueError, OSError), match='nosuch://x'):
+    sources.fetch('nosuch://x/y')
+
+
+def test_a_model_of_the_hub_is_written_user_and_model():
+  pytest.importorskip('huggingface_hub', reason='huggingface_hub is optional')
+  with pytest.raises(ValueError, match='hf://user/model.*but is hf://model'):
+    sources.fetch('hf://model')

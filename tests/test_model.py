@@ -1,0 +1,158 @@
+"""The public model: any format in, any batch and resolution, any format out."""
+
+import pathlib
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+
+import vit_jax
+from vit_jax import model as model_lib
+from vit_jax import models
+from vit_jax import tree
+from vit_jax.checkpoints import formats
+from vit_jax.interop import preprocess as preprocess_lib
+
+TINY = {'width': 12, 'depth': 2, 'mlp_dim': 20, 'num_heads': 2, 'patch': 8,
+        'num_classes': 5}
+
+
+def make(**settings):
+  config = models.parse({**TINY, **settings} if 'name' not in settings
+                        else settings)
+  shapes = formats.abstract_params(config, (32, 32))
+  rng = np.random.default_rng(0)
+  params = jax.tree.map(
+      lambda s: rng.normal(size=s.shape).astype(np.float32), shapes)
+  return model_lib.Model(
+      config=config, params=params, resolution=(32, 32), positions='cubic',
+      preprocess=preprocess_lib.Preprocess(
+          resolution=(32, 32), mean=preprocess_lib.IMAGENET_MEAN,
+          std=preprocess_lib.IMAGENET_STD, keep_aspect=True, crop=0.8,
+          interpolation='bicubic', labels=tuple('abcde')))
+
+
+def images(*shape):
+  return np.random.default_rng(1).uniform(-1, 1, shape).astype(np.float32)
+
+
+def same(a, b):
+  left, right = tree.flatten(a), tree.flatten(b)
+  return set(left) == set(right) and all(
+      np.array_equal(left[name], right[name]) for name in left)
+
+
+HYBRID = {'backbone': {'depths': (1, 2)}, 'patch': 1}
+RESNET = {'name': 'resnet', 'num_classes': 5, 'backbone': {
+    'depths': (1, 2), 'width': 32, 'preactivation': True}}
+
+
+@pytest.mark.parametrize(('form', 'settings'), [
+    (form, settings)
+    for form, all_settings in {
+        'npz': [{}, {'representation_layer': True}, {'pooling': 'average'},
+                {'pooling': 'attention'}, HYBRID, RESNET],
+        'timm': [{}, {'registers': 2, 'layer_scale': 0.1},
+                 {'registers': 2, 'position_cls': False}, {'qkv_bias': False},
+                 {'pooling': 'average', 'pool_norm': True,
+                  'final_norm': False},
+                 {'pooling': 'attention'}],
+        'huggingface': [{}, {'qkv_bias': False}],
+        'orbax': [{}, {'position': '2d', 'position_at': 'shared'},
+                  {'axial': True, 'pooling': 'average'}, HYBRID, RESNET],
+    }.items() for settings in all_settings])
+def test_out_and_in_again_changes_no_bit(form, settings, tmp_path):
+  model = make(**settings)
+  model.save(tmp_path / 'x', form=form)
+  again = vit_jax.load(tmp_path / 'x', log=None)
+  assert same(again.params, model.params)
+  if form != 'npz':
+    # A layer scale that has been learned does not tell where it started.
+    assert again.preprocess == model.preprocess
+    np.testing.assert_allclose(
+        again(images(2, 32, 32, 3))['logits'],
+        model(images(2, 32, 32, 3))['logits'], rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize(('form', 'settings', 'words'), [
+    ('npz', {'registers': 2}, 'registers=2'),
+    ('npz', {'axial': True, 'pooling': 'average'}, 'axial=True'),
+    ('npz', {'layer_scale': 0.1}, 'no place for .*attention_scale'),
+    ('timm', {'representation_layer': True}, 'no place for representation'),
+    ('timm', {'position_at': 'shared'}, "position_at='shared'"),
+    ('huggingface', {'pooling': 'average'}, "pooling='average'"),
+    ('huggingface', {'final_norm': False}, 'final_norm=False'),
+    ('huggingface', {'representation_layer': True}, 'no layer before its head'),
+    ('huggingface', HYBRID, 'no convolutional network')])
+def test_what_a_format_cannot_say_is_an_error(form, settings, words, tmp_path):
+  with pytest.raises(ValueError, match=words):
+    make(**settings).save(tmp_path / 'x', form=form)
+  assert not list(tmp_path.iterdir())
+
+
+def test_what_must_be_said_to_read_it_back_is_noted(tmp_path):
+  notes = make(gelu='exact').save(tmp_path / 'x', form='npz')
+  assert len(notes) == 1 and "gelu='tanh'" in notes[0]
+
+
+def test_nothing_is_overwritten(tmp_path):
+  (tmp_path / 'x').write_text('precious')
+  for form in model_lib.FORMATS:
+    with pytest.raises(FileExistsError, match='exists already'):
+      make().save(tmp_path / 'x', form=form)
+  assert (tmp_path / 'x').read_text() == 'precious'
+
+
+def test_any_batch_and_any_resolution():
+  model = make()
+  outputs = model(images(3, 32, 32, 3))
+  assert outputs['logits'].shape == (3, 5)
+  assert outputs['representation'].shape == (3, 12)
+  assert outputs['tokens'].shape == (3, 17, 12)
+  assert model(images(1, 48, 16, 3))['tokens'].shape == (1, 13, 12)
+  # The images do not see each other.
+  np.testing.assert_allclose(
+      model(images(3, 32, 32, 3)[1:2])['logits'], outputs['logits'][1:2],
+      rtol=1e-5, atol=1e-5)
+
+
+def test_the_grid_of_another_resolution_is_resized_as_the_origin_does():
+  model = make()
+  expected = models.resize_positions(
+      model.params['positions'], old_grid=(4, 4), new_grid=(6, 2),
+      method='cubic')
+  found = model_lib.resize(model.params, model.config, old=(32, 32),
+                           new=(48, 16), method='cubic')['positions']
+  np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize(('given', 'words'), [
+    (np.zeros((2, 3, 32, 32), np.float32), r'Transpose them to \(0, 2, 3, 1\)'),
+    (np.zeros((32, 32, 3), np.float32), r'came as \[32, 32, 3\]'),
+    (np.zeros((2, 32, 32, 3), np.uint8), 'came as uint8.*mean .*0.485'),
+    (np.zeros((2, 30, 32, 3), np.float32), 'does not divide into patches')])
+def test_images_that_are_none_are_errors(given, words):
+  # Beside the checks of annotations that the tests switch on.
+  with pytest.raises(ValueError, match=words):
+    model_lib.Model.__call__.__wrapped__(make(), given) if hasattr(
+        model_lib.Model.__call__, '__wrapped__') else make()(given)
+
+
+def test_a_run_that_is_damaged_or_of_nobody_is_an_error(tmp_path):
+  with pytest.raises(FileNotFoundError, match='nothing at'):
+    vit_jax.load(tmp_path / 'none')
+  model = make()
+  model.params['cls'][:] = np.nan
+  model.save(tmp_path / 'x')
+  with pytest.raises(ValueError, match='cls holds values that are NaN'):
+    vit_jax.load(tmp_path / 'x')
+
+
+def test_to_import_the_package_is_light():
+  program = ('import sys, vit_jax; '
+             'sys.exit(bool({"jax", "flax", "orbax", "numpy"} & set('
+             'sys.modules)))')
+  subprocess.run([sys.executable, '-c', program], check=True,
+                 cwd=pathlib.Path(__file__).parents[1])
