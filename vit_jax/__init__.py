@@ -8,7 +8,7 @@ Pre-training, fine-tuning and evaluation of the paper's models. Start with
 """
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any, TYPE_CHECKING
 
 if TYPE_CHECKING:
   from vit_jax.model import Model
