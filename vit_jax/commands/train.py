@@ -68,15 +68,18 @@ def _write_overview(workdir: epath.Path, summaries: Mapping[str, Any]) -> None:
 def _print_summary(
     summaries: Mapping[str, Any], workdir: epath.Path, *, secs: float,
 ) -> None:
-  columns = ['stage', 'steps', 'images', 'seconds', 'train loss', 'held-out']
-  rows = [
-      [name or workdir.name, summary['steps'], summary['images'],
-       summary['secs'], summary['metrics'].get('train/loss'),
-       progress.format_metrics({
-           key: value for key, value in summary['metrics'].items()
-           if key.split('/')[-1] in ('accuracy', 'precision_at_1')
-           and not key.startswith('train/')})]
-      for name, summary in summaries.items()]
+  columns = ['stage', 'steps', 'images', 'seconds', 'train loss', 'held out',
+             '']
+  rows = []
+  for name, summary in summaries.items():
+    held_out = {key: value for key, value in summary['metrics'].items()
+                if key.split('/')[-1] in ('accuracy', 'precision_at_1')
+                and not key.startswith('train/')}
+    rows.append([
+        name or workdir.name, summary['steps'], summary['images'],
+        round(summary['secs']), summary['metrics'].get('train/loss'),
+        '\n'.join(held_out),
+        '\n'.join(f'{100 * value:.2f} %' for value in held_out.values())])
   print()
   progress.table(f'Summary ({progress.format_secs(secs)} in all)',
                  columns, rows)
