@@ -22,6 +22,7 @@ from vit_jax import evals
 from vit_jax import models
 from vit_jax import objectives
 from vit_jax import optim
+from vit_jax import records
 from vit_jax import types
 from vit_jax.checkpoints import pretrained
 from vit_jax.parallel import mesh as mesh_lib
@@ -70,10 +71,10 @@ class Experiment:
     """Updates in a pass over the training split."""
     return self.dataset.num_examples / self.config.batch_size
 
-  def every(self, duration: Any) -> int:
-    """Returns a duration of the config as an interval in steps."""
-    return duration.every(
-        batch_size=self.config.batch_size, total_steps=self.total_steps,
+  def is_due(self, every: records.Duration, step: int) -> bool:
+    """Returns whether what happens `every` so often does after `step`."""
+    return every.is_due(
+        step, batch_size=self.config.batch_size, total_steps=self.total_steps,
         num_examples=self.dataset.num_examples)
 
   def batches(self, *, start_step: int) -> Generator[types.Batch, None, None]:

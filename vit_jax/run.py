@@ -115,11 +115,6 @@ class _Run:
     self._counters = Counters()
     self._state: types.TrainState
     self._step = 0
-    self._log_every = experiment.every(self._config.log.every)
-    self._save_every = experiment.every(self._config.checkpoint.every)
-    self._eval_every = {
-        name: experiment.every(section.every) if section.every else None
-        for name, section in self._config.evals.items()}
 
   def train(
       self, source: manager.Source | None, profile_steps: int,
@@ -181,17 +176,20 @@ class _Run:
         if len(in_flight) > IN_FLIGHT:
           in_flight.popleft().block_until_ready()
         profiler.step(self._step, loss)
-        if self._is_due(self._log_every):
+        if self._is_due(self._config.log.every):
           self._log()
         self._evaluate()
-        if self._is_due(self._save_every):
+        if self._is_due(self._config.checkpoint.every):
           with self._clock.paused():
             self._save()
 
-  def _is_due(self, every: int | None) -> bool:
-    at_end = self._step == self._experiment.total_steps
-    return at_end or bool(
-        every and self._step and self._step % every == 0)
+  def _is_due(self, every: records.Duration | None) -> bool:
+    """Whether this step ends an interval; the last step ends every one."""
+    if self._step == self._experiment.total_steps:
+      return True
+    if every is None or not self._step:
+      return False
+    return self._experiment.is_due(every, self._step)
 
   def _start(self, source: manager.Source | None) -> str:
     """Restores the state, or makes it anew; returns what was done, in words."""
@@ -242,8 +240,8 @@ class _Run:
 
   def _evaluate(self) -> None:
     """Runs the evaluators that are due at this step."""
-    due = [name for name, every in self._eval_every.items()
-           if self._is_due(every)]
+    due = [name for name, section in self._config.evals.items()
+           if self._is_due(section.every)]
     if not due:
       return
     row: dict[str, float] = {}
