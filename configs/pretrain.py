@@ -37,7 +37,7 @@ TABLE_3 = {
 JFT_EPOCHS = {'L/16': 14, 'H/14': 14}
 SPLITS = {'imagenet21k': 'full[51200:]'}
 # Several labels an image: sigmoid, with a head that starts at "no".
-MULTI_LABEL = ('imagenet21k', 'jft')
+MULTI_LABEL = ('imagenet21k', 'jft', 'shapes')
 
 
 def get_config(

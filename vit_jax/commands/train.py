@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 from etils import epath
+import jax
 
 from vit_jax import config as config_lib
 from vit_jax import experiment as experiment_lib
@@ -41,6 +42,10 @@ def run(args: argparse.Namespace) -> int:
   # now, not after the hours of an earlier stage.
   experiments = {name: experiment_lib.build(config)
                  for name, config in stages.items()}
+  for experiment in experiments.values():
+    earlier = experiment.config.init.stage
+    if earlier:
+      experiment.check_start_from(experiments[earlier])
   for name, experiment in experiments.items():
     if name:
       print(f'\nStage {name}', flush=True)
@@ -50,12 +55,13 @@ def run(args: argparse.Namespace) -> int:
         experiment, workdir / name, title=name, profile_steps=args.profile,
         source=manager.find(origin, which=init.which) if origin else None,
         show_parameters=not summaries)
-  if list(stages) != ['']:
+  if list(stages) != [''] and jax.process_index() == 0:
     _write_overview(workdir, summaries)
-  result = summaries.get('', {'stages': summaries})
-  _print_summary(summaries, workdir, secs=time.monotonic() - start)
-  if args.json:
-    writer.write_json(args.json, result)
+  if jax.process_index() == 0:
+    _print_summary(summaries, workdir, secs=time.monotonic() - start)
+    if args.json:
+      writer.write_json(
+          args.json, summaries.get('', {'stages': summaries}))
   return 0
 
 
