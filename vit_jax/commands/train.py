@@ -74,8 +74,9 @@ def _write_overview(workdir: epath.Path, summaries: Mapping[str, Any]) -> None:
 def _print_summary(
     summaries: Mapping[str, Any], workdir: epath.Path, *, secs: float,
 ) -> None:
-  columns = ['stage', 'steps', 'images', 'seconds', 'train loss', 'held out',
-             '']
+  columns = ['stage', 'steps', 'images', 'secs', 'train loss', 'held out', '']
+  evaluators = {key.split('/')[0] for summary in summaries.values()
+                for key in summary['metrics']} - {'train'}
   rows = []
   for name, summary in summaries.items():
     held_out = {key: value for key, value in summary['metrics'].items()
@@ -84,7 +85,9 @@ def _print_summary(
     rows.append([
         name or workdir.name, summary['steps'], summary['images'],
         round(summary['secs']), summary['metrics'].get('train/loss'),
-        '\n'.join(held_out),
+        # The evaluator's name only where there are several.
+        '\n'.join(key if len(evaluators) > 1 else key.split('/')[-1]
+                  for key in held_out),
         '\n'.join(f'{100 * value:.2f} %' for value in held_out.values())])
   print()
   progress.table(f'Summary ({progress.format_secs(secs)} in all)',
