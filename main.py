@@ -73,11 +73,15 @@ def run(command: str, argv: Sequence[str]) -> int:
   parser.add_argument('--json', metavar='PATH',
                       help='also write the figures to this file, as JSON')
   overrides = [a[len(CONFIG_FLAG):] for a in argv if a.startswith(CONFIG_FLAG)]
-  args, unknown = parser.parse_known_args(
-      [a for a in argv if not a.startswith(CONFIG_FLAG)])
+  known = [s for action in parser._actions for s in action.option_strings]
+  # Before the parser looks: it would say that --workdir is missing, not that
+  # --workdr is no flag.
+  rest = [a for a in argv if not a.startswith(CONFIG_FLAG)]
+  for argument in rest:
+    if argument.startswith('--'):
+      records.check_name(argument.split('=')[0], known, what='flag')
+  args, unknown = parser.parse_known_args(rest)
   if unknown:
-    flags = [s for action in parser._actions for s in action.option_strings]
-    records.check_name(unknown[0].split('=')[0], flags, what='flag')
     raise ValueError(f'Could not make sense of {unknown[0]!r}.')
   if overrides and not hasattr(args, 'config'):
     raise ValueError(f'{command} takes no config, but got --config.'
@@ -87,15 +91,18 @@ def run(command: str, argv: Sequence[str]) -> int:
 
 
 def is_explained(error: BaseException) -> bool:
-  """Whether our own code raised the error, in words for the user.
+  """Whether the error says by itself what the user can do.
 
-  Such an error needs no traceback; one from within a library does.
+  That is one that a `raise` of our own code made, or one of the file system
+  that names the file. Any other needs its traceback.
   """
+  if isinstance(error, OSError) and error.filename:
+    return True
   frame = traceback.extract_tb(error.__traceback__)[-1]
   root = pathlib.Path(__file__).resolve().parent
   file = pathlib.Path(frame.filename).resolve()
-  return file == pathlib.Path(__file__).resolve() or (
-      root / 'vit_jax' in file.parents)
+  ours = file == root / 'main.py' or root / 'vit_jax' in file.parents
+  return ours and (frame.line or '').startswith('raise')
 
 
 def exit_code(argv: Sequence[str]) -> int:

@@ -37,5 +37,5 @@ def get_config(epochs: int = 100) -> ConfigDict:
           'schedule': {'name': 'constant'},
       },
       'evals': {'test': {'split': 'test', 'every': {'epochs': 1}}},
-      'checkpoint': {'every': {'epochs': 1}, 'best': 'test/accuracy'},
+      'checkpoint': {'every': {'epochs': 1}},
   })

@@ -59,5 +59,5 @@ def get_config(
           'schedule': {'name': 'cosine', 'warmup': {'percent': 5}},
       },
       'evals': {'test': {'every': {'percent': 10}}},
-      'checkpoint': {'every': {'percent': 10}, 'best': 'test/accuracy'},
+      'checkpoint': {'every': {'percent': 10}},
   })

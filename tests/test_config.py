@@ -108,6 +108,7 @@ def test_defaults_are_filled_in_and_saved():
     ({'batch_size': 0}, 'at least 1'),
     ({'averaging': 1.5}, 'between 0 and 1'),
     ({'checkpoint': {'best': 'val/accuracy'}}, "evaluator is called 'val'"),
+    ({'checkpoint': {'best': 'test/acuracy'}}, "Did you mean 'accuracy'?"),
     ({'init': {'checkpoint': 'a', 'stage': 'b'}}, 'not from both'),
 ])
 def test_a_mistake_is_an_error_that_names_it(change, words):
@@ -157,6 +158,7 @@ def test_a_flag_can_change_the_unit_of_a_duration(file):
 @pytest.mark.parametrize(('flag', 'words'), [
     ('optimizer.lerning_rate=1', "Did you mean 'learning_rate'?"),
     ('optmizer.learning_rate=1', "Did you mean 'optimizer'?"),
+    ('stage.tune.batch_size=8', "Did you mean 'stages'?"),
     ('evals.tset.split=train', "Did you mean 'test'?"),
     ('model.depth=deep', "model.depth must be int, but is 'deep'"),
     ('model.depth', '--config.section.key=value'),
@@ -226,3 +228,14 @@ def test_what_a_stage_says_of_its_model_wins(stages):
 def test_a_checkpoint_that_is_not_there_is_an_error(file):
   with pytest.raises(FileNotFoundError, match='nothing at /no/where'):
     load(file, 'init.checkpoint=/no/where')
+
+
+def test_a_variant_takes_the_place_of_dimensions_said_before_it(file):
+  model = load(file, 'model.variant=Ti/16').model
+  assert (model.width, model.depth, model.patch) == (192, 12, 16)
+  assert load(file, 'model.variant=Ti/16', 'model.depth=3').model.depth == 3
+
+
+def test_the_best_of_a_stage_that_keeps_none_is_an_error(stages):
+  with pytest.raises(ValueError, match='pretrain keeps none'):
+    config_lib.load(stages, ['stages.tune.init.which=best'])

@@ -37,7 +37,8 @@ def test_each_command_explains_its_flags(command, capsys):
      "Did you mean 'epochs'?"),
     (['--config=configs/cifar10.py', '--workdir=x',
       '--config.optimizer.lerning_rate=1'], "Did you mean 'learning_rate'?"),
-    (['evaluate', '--workdir=nowhere'], 'nothing at nowhere'),
+    (['evaluate', '--workdir=nowhere'], '/nowhere.'),
+    (['--confg=configs/cifar10.py'], "Did you mean '--config'?"),
     (['doctor', '--config.seed=1'], 'takes no config'),
 ])
 def test_a_mistake_is_one_line_and_a_status(argv, words, capsys):

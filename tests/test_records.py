@@ -300,8 +300,30 @@ def test_duration_of_the_paper_is_exact():
 def test_interval_is_at_least_one_step():
   sizes = {'batch_size': 100, 'num_examples': 10}
   assert Duration(epochs=1).to_steps(**sizes) == 0
-  assert Duration(epochs=1).every(**sizes) == 1
-  assert Duration(steps=5).every(**sizes) == 5
+  due = [step for step in range(1, 21)
+         if Duration(steps=5).is_due(step, **sizes)]
+  assert due == [5, 10, 15, 20]
+  # Shorter than a step: due after each.
+  assert all(Duration(examples=1).is_due(step, **sizes)
+             for step in range(1, 21))
+
+
+@pytest.mark.parametrize('total', [7, 100, 337, 1_953])
+@pytest.mark.parametrize('percent', [10, 25, 100 / 3])
+def test_intervals_of_the_whole_end_with_it(total, percent):
+  sizes = {'batch_size': 64, 'num_examples': 1437, 'total_steps': total}
+  every = Duration(percent=percent)
+  due = [step for step in range(1, total + 1) if every.is_due(step, **sizes)]
+  assert due[-1] == total
+  assert len(due) == min(total, round(100 / percent))
+
+
+def test_an_epoch_that_is_no_whole_number_of_steps_does_not_drift():
+  sizes = {'batch_size': 256, 'num_examples': 50_000}  # 195.3 steps.
+  due = [step for step in range(1, 19_533)
+         if Duration(epochs=1).is_due(step, **sizes)]
+  assert len(due) == 100
+  assert all(abs(step - 195.3125 * (i + 1)) < 1 for i, step in enumerate(due))
 
 
 def test_total_cannot_be_a_percentage_of_itself():

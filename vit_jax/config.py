@@ -101,12 +101,13 @@ def resolve(raw: Mapping[str, Any]) -> Config:
   if config.averaging is not None and not 0 < config.averaging < 1:
     raise ValueError(
         f'averaging is a factor between 0 and 1, but is {config.averaging}.')
-  best = config.checkpoint.best
-  if best and best.split('/')[0] not in config.evals:
+  best, _, metric = config.checkpoint.best.partition('/')
+  if best and best not in config.evals:
     raise ValueError(
-        f'checkpoint.best is {best!r}, but no evaluator is called '
-        f'{best.split("/")[0]!r}. Evaluators: '
-        f'{", ".join(config.evals) or "none"}.')
+        f'checkpoint.best is {config.checkpoint.best!r}, but no evaluator is '
+        f'called {best!r}. Evaluators: {", ".join(config.evals) or "none"}.')
+  if best:
+    records.check_name(metric, evals.METRICS, what='metric in checkpoint.best')
   return config
 
 
@@ -198,7 +199,8 @@ def merge(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
   """Returns `base` with `change` laid over it, section by section.
 
   A duration is replaced whole, and so is a section whose `name` changes: the
-  keys of an Adam mean nothing to an SGD.
+  keys of an Adam mean nothing to an SGD. A model's variant takes the place of
+  the dimensions said before it.
   """
   merged = dict(base)
   for key, value in change.items():
@@ -206,6 +208,8 @@ def merge(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
     if (isinstance(value, Mapping) and isinstance(old, Mapping)
         and not set(value) & set(records.UNITS)
         and value.get('name', old.get('name')) == old.get('name')):
+      if key == 'model' and value.get('variant'):
+        old = models.without_dimensions(old)
       value = merge(old, value)
     merged[key] = value
   return merged
@@ -231,6 +235,10 @@ def _inherit_model(
     source = manager.find(init.checkpoint, which=init.which).config
   else:
     return raw
+  if init.which == manager.BEST and not source['checkpoint']['best']:
+    raise ValueError(
+        f'init.which is best, but {init.stage or init.checkpoint} keeps none: '
+        'its checkpoint.best names no metric.')
   return {**raw, 'model': models.inherit(
       raw.get('model', {}), source['model'])}
 
@@ -266,6 +274,9 @@ def _override(config: dict[str, Any], text: str) -> None:
     raise ValueError(
         f'A flag for the config is written --config.section.key=value, but '
         f'is --config.{text}.')
+  records.check_name(
+      keys[0], [*(f.name for f in dataclasses.fields(Config)), 'stages'],
+      what='section of the config')
   # `evals` is the one section whose keys are free: a flag may only change
   # what is there, or a misspelt name would add an evaluator.
   if keys[0] == 'evals' and len(keys) > 1:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 import contextlib
 import dataclasses
 import functools
+import math
 from typing import Any
 
 import flax.linen as nn
@@ -22,6 +23,7 @@ from vit_jax import evals
 from vit_jax import models
 from vit_jax import objectives
 from vit_jax import optim
+from vit_jax import records
 from vit_jax import types
 from vit_jax.checkpoints import pretrained
 from vit_jax.parallel import mesh as mesh_lib
@@ -44,7 +46,7 @@ class Experiment:
     abstract_state: shapes, types and shardings of the state.
     abstract_batch: those of a global batch.
     shardings: the shardings of the state.
-    specs: how each parameter is split, by name.
+    num_trainable: elements of the parameters that are not frozen.
     init_state: makes the state of step 0.
     empty_metrics: makes the running metrics of no step.
     train_step: jitted; state and batch to state and the batch's mean loss.
@@ -59,7 +61,7 @@ class Experiment:
   abstract_state: types.TrainState
   abstract_batch: Mapping[str, jax.ShapeDtypeStruct]
   shardings: types.TrainState
-  specs: Mapping[str, PartitionSpec]
+  num_trainable: int
   init_state: Callable[[], types.TrainState]
   empty_metrics: Callable[[], Any]
   train_step: Any
@@ -70,10 +72,10 @@ class Experiment:
     """Updates in a pass over the training split."""
     return self.dataset.num_examples / self.config.batch_size
 
-  def every(self, duration: Any) -> int:
-    """Returns a duration of the config as an interval in steps."""
-    return duration.every(
-        batch_size=self.config.batch_size, total_steps=self.total_steps,
+  def is_due(self, every: records.Duration, step: int) -> bool:
+    """Returns whether what happens `every` so often does after `step`."""
+    return every.is_due(
+        step, batch_size=self.config.batch_size, total_steps=self.total_steps,
         num_examples=self.dataset.num_examples)
 
   def batches(self, *, start_step: int) -> Generator[types.Batch, None, None]:
@@ -107,26 +109,60 @@ class Experiment:
     Raises:
       ValueError: if the parameters do not fit the model.
     """
-    old_grid = self._grid(config_lib.resolve(source_config))
-    new_grid = self._grid(self.config)
-
-    def resize(positions, shape):
-      del shape
-      return models.resize_positions(
-          positions, old_grid=old_grid, new_grid=new_grid,
-          method=self.config.init.positions)
-
-    params, rows = pretrained.adapt(
-        source, jax.device_get(state.params), config=self.config.init,
-        resize=resize)
-    params = jax.device_put(params, self.shardings.params)
+    params, rows = self.adapt(
+        source, source_config, initial=jax.device_get(state.params),
+        config=self.config.init)
     average = None if state.average is None else jax.tree.map(
         lambda x: x.copy(), params)
-    return state.replace(params=params, average=average), rows  # type: ignore[attr-defined]
+    return dataclasses.replace(state, params=params, average=average), rows
 
-  @staticmethod
-  def _grid(config: config_lib.Config) -> tuple[int, int]:
-    return models.grid(config.model, config.data.size)
+  def check_start_from(self, earlier: 'Experiment') -> None:
+    """Raises if this run could not start from another's checkpoint.
+
+    Takes the shapes alone, so that it is known before the other is trained.
+
+    Raises:
+      ValueError: with the parameters that do not fit.
+    """
+    def zeros(shape: jax.ShapeDtypeStruct) -> np.ndarray:
+      # Of no size in memory, whatever its shape.
+      return np.broadcast_to(np.zeros((), shape.dtype), shape.shape)
+
+    resize = functools.partial(
+        models.resize_positions, method=self.config.init.positions,
+        old_grid=grid(earlier.config), new_grid=grid(self.config))
+    pretrained.adapt(
+        jax.tree.map(zeros, earlier.abstract_state.params),
+        jax.tree.map(zeros, self.abstract_state.params),
+        config=self.config.init, resize=resize)
+
+  def adapt(
+      self, source: types.Params, source_config: Mapping[str, Any], *,
+      initial: types.Params, config: pretrained.InitConfig,
+  ) -> tuple[types.Params, list[pretrained.Row]]:
+    """Returns a checkpoint's parameters as this model's, on its devices.
+
+    Args:
+      source: parameters of the checkpoint.
+      source_config: its resolved config.
+      initial: this model's own, arrays or shapes.
+      config: what may be new, and what left out.
+
+    Raises:
+      ValueError: if the parameters do not fit the model.
+    """
+    resize = functools.partial(
+        models.resize_positions, method=config.positions,
+        old_grid=grid(config_lib.resolve(source_config)),
+        new_grid=grid(self.config))
+    params, rows = pretrained.adapt(
+        source, initial, config=config, resize=resize)
+    return jax.device_put(params, self.shardings.params), rows
+
+
+def grid(config: config_lib.Config) -> tuple[int, int]:
+  """Returns rows and columns of the patches of an image."""
+  return models.grid(config.model, config.data.size)
 
 
 def build(
@@ -154,6 +190,12 @@ def build(
            'num_examples': dataset.num_examples}
   total_steps = config.total.to_steps(**sizes)
 
+  if dataset.multi_label and config.objective.loss == 'softmax':
+    raise ValueError(
+        f'objective.loss is softmax, but the examples of {dataset.name} have '
+        'several labels each. Use --config.objective.loss=sigmoid'
+        + (', or --config.data.shapes.label=single.'
+           if dataset.name == 'shapes' else '.'))
   model = models.build(config.model, num_classes=dataset.num_classes)
   loss = objectives.build(
       config.objective, model, multi_label=dataset.multi_label)
@@ -166,6 +208,11 @@ def build(
   optimizer = optim.build(
       config.optimizer, nn.unbox(boxed), total_steps=total_steps,
       to_steps=functools.partial(_to_steps, total_steps=total_steps, **sizes))
+
+  num_trainable = sum(
+      math.prod(leaf.shape) for leaf, trained in zip(
+          jax.tree.leaves(nn.unbox(boxed)), jax.tree.leaves(
+              optimizer.trainable)) if trained)
 
   def init_state() -> types.TrainState:
     params = models.init(model, init_key, abstract_batch['image'])
@@ -189,7 +236,7 @@ def build(
       abstract_batch={
           name: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=on_batch)
           for name, leaf in abstract_batch.items()},
-      shardings=shardings, specs=specs,
+      shardings=shardings, num_trainable=num_trainable,
       init_state=jax.jit(init_state, out_shardings=shardings),
       empty_metrics=lambda: jax.device_put(
           step_lib.empty_metrics(loss, abstract_state.params),
@@ -234,7 +281,10 @@ def _evaluator(
 
   return evals.build(
       predict=predict, batches=batches, num_examples=dataset.num_examples,
-      loss=functools.partial(objectives.cross_entropy, config.objective),
+      # Smoothing is a means of training; what is measured is the labels' loss.
+      loss=functools.partial(
+          objectives.cross_entropy,
+          dataclasses.replace(config.objective, label_smoothing=0.0)),
       multi_label=dataset.multi_label)
 
 

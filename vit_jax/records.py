@@ -46,11 +46,18 @@ class Duration:
           'A duration cannot be negative or infinite; got '
           f'{to_plain(self)}.')
 
-  def to_steps(
+  def to_steps(self, **sizes: Any) -> int:
+    """Returns the whole number of steps nearest to this duration.
+
+    Takes and raises what `exact_steps` does.
+    """
+    return round(self.exact_steps(**sizes))
+
+  def exact_steps(
       self, *, batch_size: int, num_examples: int,
       total_steps: int | None = None,
-  ) -> int:
-    """Returns the whole number of steps nearest to this duration.
+  ) -> float:
+    """Returns this duration in steps, which need not be whole.
 
     Args:
       batch_size: images in the global batch.
@@ -61,21 +68,32 @@ class Duration:
       ValueError: if `percent` is asked for where no total is known yet.
     """
     if self.steps is not None:
-      return round(self.steps)
+      return self.steps
     if self.examples is not None:
-      return round(self.examples / batch_size)
+      return self.examples / batch_size
     if self.epochs is not None:
-      return round(self.epochs * num_examples / batch_size)
+      return self.epochs * num_examples / batch_size
     assert self.percent is not None
     if total_steps is None:
       raise ValueError(
           'The total length of a run cannot be a percentage of itself: write '
           'it in steps, examples or epochs.')
-    return round(self.percent / 100 * total_steps)
+    return self.percent / 100 * total_steps
 
-  def every(self, **sizes: Any) -> int:
-    """Returns the duration as an interval in steps: at least one."""
-    return max(1, self.to_steps(**sizes))
+  def is_due(self, step: int, **sizes: Any) -> bool:
+    """Returns whether an interval of this length ends with `step`.
+
+    Not rounded to whole steps: every 25 % of 337 steps ends at the last one,
+    and every epoch goes on meeting the end of the epoch.
+
+    Args:
+      step: steps made, from 1 on.
+      **sizes: see `exact_steps`.
+    """
+    interval = max(1.0, self.exact_steps(**sizes))
+    # A hair more: 3 intervals of 1/3 are one.
+    done, before = (math.floor(s / interval + 1e-9) for s in (step, step - 1))
+    return done > before
 
 
 def nearest(name: Any, known: Sequence[str]) -> str:

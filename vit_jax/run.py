@@ -8,11 +8,10 @@ the checkpoint are written again, an evaluation that was cut off is redone.
 """
 
 import collections
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 import contextlib
 import dataclasses
 import json
-import math
 from typing import Any
 
 import clu.parameter_overview
@@ -37,6 +36,11 @@ from vit_jax.training import signals
 from vit_jax.training import writer as writer_lib
 
 CONFIG, SUMMARY, CURVES = 'config.json', 'summary.json', 'curves.png'
+# Sections and keys that change how a run is made, not what comes of it.
+WITHOUT_RESULT = (
+    'mesh.', 'log.', 'checkpoint.', 'evals.', 'accumulation:', 'model.remat:',
+    'model.unroll:', 'data.data_dir:', 'data.num_workers:', 'data.num_threads:',
+    'data.prefetch:', 'init.')
 IN_FLIGHT = 2  # Steps that the host may run ahead of the devices.
 
 
@@ -45,13 +49,19 @@ class Counters:
   """What a run counts beside its state; saved with each checkpoint.
 
   Attributes:
-    device_secs: seconds times devices, over all restarts.
+    origin: the checkpoint that the first parameters came from, or ''.
+    images: images trained on; not steps x batch size, which may have changed.
+    secs: time that the run took, over all restarts.
+    device_secs: the same times the devices it held.
     evaluated: step of the last whole evaluation, or -1.
     evals: what it gave.
     train: the last row of training metrics.
     best: value of the metric that chooses the best checkpoint, or None.
     best_step: its step.
   """
+  origin: str = ''
+  images: int = 0
+  secs: float = 0.0
   device_secs: float = 0.0
   evaluated: int = -1
   evals: dict[str, float] = dataclasses.field(default_factory=dict)
@@ -90,12 +100,6 @@ def train(
         f'{workdir}. Use --profile in a short run with a local --workdir.')
   workdir.mkdir(parents=True, exist_ok=True)
   with manager.Checkpoints(workdir, experiment.config.checkpoint) as saved:
-    if saved.latest_step == experiment.total_steps:
-      summary = _read_summary(workdir, experiment.total_steps)
-      if summary:
-        print(f'{title or workdir}: finished before, at step '
-              f'{experiment.total_steps}.', flush=True)
-        return summary
     run = _Run(experiment, workdir, saved, title=title)
     return run.train(source, profile_steps, show_parameters)
 
@@ -114,12 +118,13 @@ class _Run:
     self._active = jax.process_index() == 0
     self._counters = Counters()
     self._state: types.TrainState
-    self._step = 0
-    self._log_every = experiment.every(self._config.log.every)
-    self._save_every = experiment.every(self._config.checkpoint.every)
-    self._eval_every = {
-        name: experiment.every(section.every) if section.every else None
-        for name, section in self._config.evals.items()}
+    self._clock: clock_lib.Clock
+    self._writer: writer_lib.MetricWriter
+    self._progress: progress_lib.Progress
+    self._stop: signals.Stop
+    self._step = 0  # Updates made.
+    self._logged = 0  # Of these, those already logged.
+    self._secs = 0.0  # What earlier starts of the run took.
 
   def train(
       self, source: manager.Source | None, profile_steps: int,
@@ -128,8 +133,14 @@ class _Run:
     """See `train`."""
     total = self._experiment.total_steps
     notes = self._start(source)
-    self._write_config()
-    self._logged = self._step
+    summary = self._finished_before()
+    if summary:
+      print(f'{self._title or self._workdir}: finished before, at step '
+            f'{total:,}.', flush=True)
+      return summary
+    if self._active:
+      writer_lib.write_json(
+          self._workdir / CONFIG, config_lib.to_plain(self._config))
     step_function, memory = self._compile()
     if self._active:
       print(describe(self._experiment, memory, self._title,
@@ -145,29 +156,30 @@ class _Run:
     profiler = profiler_lib.Profiler(
         self._workdir / 'profile', first=self._step, last=total,
         steps=profile_steps)
-    try:
-      with signals.catch() as self._stop, self._progress:
-        try:
+    with signals.catch() as self._stop:
+      try:
+        with self._progress:
           self._loop(step_function, total, profiler)
-        except signals.Stopped as stopped:
-          self._save()
           self._saved.wait()
-          self._progress.print(
-              f'{stopped}: saved at step {self._step:,}. The same command '
-              'goes on from there.')
-          raise
-    finally:
-      profiler.stop()
-      self._writer.close()
-    self._saved.wait()
-    return self._finish()
+      except signals.Stopped as stopped:
+        self._save()
+        self._saved.wait()
+        print(f'{stopped}: saved at step {self._step:,}. The same command goes '
+              'on from there.', flush=True)
+        raise
+      finally:
+        profiler.stop()
+        self._writer.close()
+      summary = self._finish()
+      self._stop.check()  # A signal during the last save stops what follows.
+    return summary
 
   def _loop(
       self, step_function: Callable, total: int,
       profiler: profiler_lib.Profiler,
   ) -> None:
     if self._counters.evaluated != self._step:
-      self._evaluate()  # Was cut off by the end of the process, or is due at 0.
+      self._evaluate()  # Was cut off by the end of the process.
     in_flight: collections.deque[jax.Array] = collections.deque()
     with contextlib.closing(
         self._experiment.batches(start_step=self._step)) as batches:
@@ -177,37 +189,87 @@ class _Run:
           batch = next(batches)
         self._state, loss = step_function(self._state, batch)
         self._step += 1
+        self._counters.images += self._config.batch_size
+        self._progress.advance(self._step)
         in_flight.append(loss)
         if len(in_flight) > IN_FLIGHT:
           in_flight.popleft().block_until_ready()
         profiler.step(self._step, loss)
-        if self._is_due(self._log_every):
+        if self._is_due(self._config.log.every):
           self._log()
         self._evaluate()
-        if self._is_due(self._save_every):
+        if self._is_due(self._config.checkpoint.every):
           with self._clock.paused():
             self._save()
 
-  def _is_due(self, every: int | None) -> bool:
-    at_end = self._step == self._experiment.total_steps
-    return at_end or bool(
-        every and self._step and self._step % every == 0)
+  def _is_due(self, every: records.Duration | None) -> bool:
+    """Whether this step ends an interval; the last step ends every one."""
+    if self._step == self._experiment.total_steps:
+      return True
+    if every is None or not self._step:
+      return False
+    return self._experiment.is_due(every, self._step)
 
   def _start(self, source: manager.Source | None) -> str:
     """Restores the state, or makes it anew; returns what was done, in words."""
     restored = self._saved.restore(self._experiment.abstract_state)
     if restored is not None:
-      self._state, progress = restored
-      self._counters = Counters(**progress)
-      self._step = int(self._state.step)
-      return f'Goes on from step {self._step:,} of {self._workdir}.'
+      return self._go_on(restored, source)
     self._state = self._experiment.init_state()
     if source is None:
       return f'Starts from random parameters (seed {self._config.seed}).'
+    self._counters.origin = str(source.path)
     self._state, rows = self._experiment.start_from(
         self._state, source.load(), source.config)
     return (f'Starts from the {source.item} of {source.path}:\n'
             f'{pretrained.report(rows)}')
+
+  def _go_on(
+      self, restored: manager.Restored, source: manager.Source | None,
+  ) -> str:
+    """Takes over a checkpoint of this run; returns what it says, in words."""
+    total = self._experiment.total_steps
+    self._state = restored.state
+    self._counters = Counters(**restored.progress)
+    self._step = self._logged = int(self._state.step)
+    self._secs = self._counters.secs
+    changes = config_lib.differences(
+        restored.config, config_lib.to_plain(self._config))
+    changed = ('\nThe config differs from the one it ran with:\n  '
+               + '\n  '.join(changes)) if changes else ''
+    if source is not None and str(source.path) != self._counters.origin:
+      raise ValueError(
+          f'The run in {self._workdir} started from '
+          f'{self._counters.origin or "random parameters"}, but the config '
+          f'now says {source.path}. Use another --workdir, or remove that one.')
+    if self._step > total:
+      raise ValueError(
+          f'The run in {self._workdir} is at step {self._step:,}, beyond the '
+          f'{total:,} that the config asks for. Use another --workdir, or a '
+          'longer total.')
+    if self._step == total and _concern_the_result(changes):
+      raise ValueError(
+          f'The run in {self._workdir} is finished, with another config than '
+          f'this one. Use another --workdir, or a longer total.{changed}')
+    old_grid = experiment_lib.grid(config_lib.resolve(restored.config))
+    new_grid = experiment_lib.grid(self._config)
+    if old_grid != new_grid:
+      raise ValueError(
+          f'The run in {self._workdir} has position embeddings of '
+          f'{old_grid[0]}x{old_grid[1]} patches, but the config asks for '
+          f'{new_grid[0]}x{new_grid[1]}. Start another run from it: '
+          '--config.init.checkpoint.')
+    return f'Goes on from step {self._step:,} of {self._workdir}.{changed}'
+
+  def _finished_before(self) -> dict[str, Any] | None:
+    """Returns the summary of a run that has nothing left to do."""
+    if self._step < self._experiment.total_steps:
+      return None
+    try:
+      summary = json.loads((self._workdir / SUMMARY).read_text())
+    except (OSError, ValueError):  # Not written yet, or damaged: made again.
+      return None
+    return summary if summary.get('steps') == self._step else None
 
   def _compile(self) -> tuple[Callable, Any]:
     e = self._experiment
@@ -226,7 +288,7 @@ class _Run:
         **{name: float(value.compute()) for name, value in measured.items()},
         'learning_rate': float(self._experiment.schedule(self._step - 1)),
         'epoch': self._step / self._experiment.steps_per_epoch,
-        'images_seen': self._step * batch_size,
+        'images_seen': self._counters.images,
         'images_per_sec': speed.images_per_sec,
         'wait_share': speed.wait_share,
         'device_hours': self._clock.device_hours,
@@ -242,8 +304,8 @@ class _Run:
 
   def _evaluate(self) -> None:
     """Runs the evaluators that are due at this step."""
-    due = [name for name, every in self._eval_every.items()
-           if self._is_due(every)]
+    due = [name for name, section in self._config.evals.items()
+           if self._is_due(section.every)]
     if not due:
       return
     row: dict[str, float] = {}
@@ -263,14 +325,16 @@ class _Run:
     section = self._config.checkpoint
     if section.best not in row:
       if section.best.split('/')[0] in {key.split('/')[0] for key in row}:
+        # Not for want of a name, which the config's check knows, but of a
+        # metric that this data set has no use for. The state is not lost.
+        self._save()
+        self._saved.wait()
         raise ValueError(
-            f'checkpoint.best is {section.best!r}, which is not measured.'
-            f'{records.nearest(section.best, list(row))} '
-            f'Measured: {", ".join(row)}.')
+            f'checkpoint.best is {section.best!r}, which is not measured on '
+            f'this data. Measured: {", ".join(row)}.')
       return
-    value, best = row[section.best], self._counters.best
-    sign = 1 if section.best_mode == 'max' else -1
-    if math.isfinite(value) and (best is None or sign * value > sign * best):
+    value = row[section.best]
+    if section.is_better(value, self._counters.best):
       self._counters.best, self._counters.best_step = value, self._step
       self._write(self._saved.save_best)
 
@@ -280,30 +344,18 @@ class _Run:
   def _write(self, save: Callable[..., None]) -> None:
     health.assert_finite(
         self._state.metrics['non_finite'], self._state.params)
+    self._counters.secs = self._secs + self._clock.secs
     self._counters.device_secs = self._clock.device_secs
     save(self._state, config=config_lib.to_plain(self._config),
          progress=dataclasses.asdict(self._counters))
 
-  def _write_config(self) -> None:
-    new = config_lib.to_plain(self._config)
-    path = self._workdir / CONFIG
-    if not self._active:
-      return
-    if path.exists():
-      changes = config_lib.differences(json.loads(path.read_text()), new)
-      if changes:
-        print(f'The config differs from the one in {path}:\n  '
-              + '\n  '.join(changes), flush=True)
-    writer_lib.write_json(path, new)
-
   def _finish(self) -> dict[str, Any]:
-    counters, total = self._counters, self._experiment.total_steps
-    device_secs = counters.device_secs
+    counters = self._counters
     summary = {
-        'steps': total,
-        'images': total * self._config.batch_size,
-        'secs': device_secs / self._experiment.mesh.size,
-        'device_hours': device_secs / 3600,
+        'steps': self._step,
+        'images': counters.images,
+        'secs': counters.secs,
+        'device_hours': counters.device_secs / 3600,
         'devices': self._experiment.mesh.size,
         'device_kind': self._experiment.mesh.devices.flat[0].device_kind,
         'parameters': tree.num_elements(self._experiment.abstract_state.params),
@@ -353,8 +405,10 @@ def describe(
       f'{dataset.num_examples:,} images / {config.batch_size:,} = '
       f'{experiment.steps_per_epoch:,.1f} steps per epoch | '
       f'{epochs:,.1f} epochs = {experiment.total_steps:,} steps',
-      f'{tree.num_elements(state.params):,} parameters | '
-      f'{_flops(forward)} per image forward, {_flops(per_step)} per step, '
+      f'{tree.num_elements(state.params):,} parameters'
+      + (f', {experiment.num_trainable:,} of them trained'
+         if experiment.num_trainable < tree.num_elements(state.params) else '')
+      + f' | {_flops(forward)} per image forward, {_flops(per_step)} per step, '
       f'{_flops(per_step * experiment.total_steps)} in all',
       f'memory: parameters {_bytes(tree.num_bytes(state.params))}, optimizer '
       f'{_bytes(tree.num_bytes(state.opt_state))}'
@@ -374,9 +428,6 @@ def _bytes(count: int) -> str:
   return humanize.naturalsize(count, binary=True)
 
 
-def _read_summary(workdir: epath.Path, steps: int) -> dict[str, Any] | None:
-  path = workdir / SUMMARY
-  if not path.exists():
-    return None
-  summary = json.loads(path.read_text())
-  return summary if summary['steps'] == steps else None
+def _concern_the_result(changes: Sequence[str]) -> list[str]:
+  """Returns the changes of a config that make another result of a run."""
+  return [line for line in changes if not line.startswith(WITHOUT_RESULT)]

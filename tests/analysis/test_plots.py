@@ -115,3 +115,16 @@ def test_runs_without_figures_are_an_error_that_names_them(tmp_path):
   with pytest.raises(ValueError, match=r'Nothing to draw.*train/loss.*empty'):
     plots.curves({'empty': []}, tmp_path / 'curves.png')
   assert not (tmp_path / 'curves.png').exists()
+
+
+def test_runs_of_very_different_length_share_an_axis_of_per_cent(
+    tmp_path, monkeypatch):
+  labels = []
+  monkeypatch.setattr(
+      'matplotlib.axes.Axes.set_xlabel',
+      lambda self, label: labels.append(label))
+  runs = {'long': [{'step': 1000, 'train/loss': 1.0}],
+          'short': [{'step': 100, 'train/loss': 2.0}]}
+  plots.curves(runs, tmp_path / 'curves.png')
+  plots.curves({'long': runs['long']}, tmp_path / 'curves.png')
+  assert labels == ['% of the run', 'step']

@@ -86,7 +86,8 @@ def test_restored_bit_for_bit_onto_any_number_of_devices(workdir, devices):
   target = abstract(new_state(0, devices=devices))
   with open_checkpoints(workdir, keep=2) as checkpoints:
     assert checkpoints.latest_step == 5
-    state, progress = checkpoints.restore(target)
+    restored = checkpoints.restore(target)
+    state, progress = restored.state, restored.progress
   assert progress == PROGRESS
   assert_same_bits(state, new_state(5))
   assert state.opt_state[0].mu['encoder']['kernel'].dtype == jnp.bfloat16
@@ -130,7 +131,7 @@ def test_average_is_preferred_where_there_is_one(workdir, tmp_path):
   assert source.item == 'params'
   assert_same_bits(source.load(), jax.device_get(new_state(1).params))
   with open_checkpoints(tmp_path) as checkpoints:
-    state, _ = checkpoints.restore(abstract(new_state(0, average=False)))
+    state = checkpoints.restore(abstract(new_state(0, average=False))).state
   assert_same_bits(state, new_state(1, average=False))
 
 
@@ -180,7 +181,7 @@ def test_half_written_checkpoint_is_ignored_and_does_not_block(
     manager.find(half)
   with open_checkpoints(run, keep=2) as checkpoints:
     assert checkpoints.latest_step == 5
-    state, _ = checkpoints.restore(abstract(new_state(0)))
+    state = checkpoints.restore(abstract(new_state(0))).state
     assert_same_bits(state, new_state(5))
     assert not half.exists()  # Swept away.
     save(checkpoints, new_state(6))
@@ -269,7 +270,7 @@ def test_saved_state_may_be_donated_at_once(tmp_path):
     save(checkpoints, state)
     jax.block_until_ready(overwrite(state))
   with open_checkpoints(tmp_path) as checkpoints:
-    restored, _ = checkpoints.restore(abstract(new_state(0)))
+    restored = checkpoints.restore(abstract(new_state(0))).state
   assert_same_bits(restored, want)
 
 
@@ -291,7 +292,7 @@ def test_average_that_was_never_kept_is_an_error_that_says_so(tmp_path):
   with open_checkpoints(tmp_path) as checkpoints:
     save(checkpoints, new_state(1, average=False))
   with open_checkpoints(tmp_path) as checkpoints, pytest.raises(
-      ValueError, match='keeps no average.*averaging'):
+      ValueError, match='another average.*averaging'):
     checkpoints.restore(abstract(new_state(0)))
 
 
@@ -302,3 +303,42 @@ def test_section_has_defaults_and_names_mistakes():
     manager.parse({'keep': 0})
   with pytest.raises(ValueError, match='best_mode'):
     manager.parse({'best_mod': 'min'})
+
+
+def test_a_relative_path_is_as_good_as_an_absolute_one(tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  config = manager.parse({'every': {'steps': 1}})
+  with manager.Checkpoints('runs/one', config) as checkpoints:
+    checkpoints.save(new_state(1), config={'a': 1}, progress={})
+  assert manager.find('runs/one').path == tmp_path / 'runs/one' / (
+      'checkpoints/latest/1')
+  assert manager.find('runs/one/checkpoints/latest/1').config == {'a': 1}
+
+
+@pytest.mark.parametrize(('best', 'mode', 'value', 'before', 'better'), [
+    ('val/accuracy', 'auto', 0.9, 0.8, True),
+    ('val/accuracy', 'auto', 0.8, 0.8, False),
+    ('val/loss', 'auto', 0.9, 0.8, False),
+    ('val/loss', 'auto', 0.7, 0.8, True),
+    ('val/loss', 'max', 0.9, 0.8, True),
+    ('val/accuracy', 'min', 0.7, 0.8, True),
+    ('val/loss', 'auto', 5.0, None, True),
+    ('val/loss', 'auto', float('nan'), None, False),
+    ('val/accuracy', 'auto', float('nan'), 0.1, False),
+])
+def test_the_best_is_a_small_loss_or_a_large_anything_else(
+    best, mode, value, before, better):
+  config = manager.parse({'best': best, 'best_mode': mode})
+  assert config.is_better(value, before) == better
+
+
+def test_another_optimizer_in_the_workdir_is_an_error(tmp_path):
+  config = manager.parse({'every': {'steps': 1}})
+  with manager.Checkpoints(tmp_path, config) as checkpoints:
+    checkpoints.save(new_state(1), config={}, progress={})
+  target = new_state(0)
+  target = target.replace(opt_state=optax.sgd(0.1, momentum=0.9).init(
+      target.params))
+  with (manager.Checkpoints(tmp_path, config) as checkpoints,
+        pytest.raises(ValueError, match='another optimizer')):
+    checkpoints.restore(abstract(target))

@@ -37,8 +37,7 @@ def initial(**settings):
 def adapt(source, target, *, old=(3, 3), new=(3, 3), **section):
   config = pretrained.parse(section)
 
-  def resize(positions, shape):
-    del shape
+  def resize(positions):
     return models.resize_positions(
         positions, old_grid=old, new_grid=new, method=config.positions)
 
@@ -80,7 +79,7 @@ def test_head_is_loaded_where_nothing_is_to_be_new():
   source = params()
   adapted, rows = pretrained.adapt(
       source, initial(), config=pretrained.parse({'new': []}),
-      resize=lambda positions, shape: positions)
+      resize=lambda positions: positions)
   assert {row.status for row in rows} == {'loaded'}
   np.testing.assert_array_equal(
       adapted['head']['dense']['kernel'], source['head']['dense']['kernel'])
@@ -164,7 +163,7 @@ def test_differences_can_be_allowed_by_name():
   adapted, rows = pretrained.adapt(
       source, target, config=pretrained.parse(
           {'new': ['head/.*', 'cls'], 'ignored': ['a/.*']}),
-      resize=lambda positions, shape: positions)
+      resize=lambda positions: positions)
   status = {row.name: row.status for row in rows}
   assert status['cls'] == 'new'
   assert status['a/b'] == 'ignored'
@@ -186,8 +185,8 @@ def test_positions_of_a_model_with_another_prefix_are_an_error():
 def test_report_has_a_line_for_each_and_the_counts():
   _, rows = pretrained.adapt(
       params(representation=True), initial(grid=(2, 2), classes=3),
-      config=pretrained.parse({}), resize=lambda positions, shape: (
-          positions[:shape[0]]))
+      config=pretrained.parse({}), resize=lambda positions: (
+          positions[:5]))
   lines = pretrained.report(rows).splitlines()
   assert [line.split()[:2] for line in lines[:-1]] == [
       ['loaded', 'cls'], ['loaded', 'encoder/layers/mlp/kernel'],
@@ -201,3 +200,10 @@ def test_checkpoint_and_stage_exclude_each_other():
   with pytest.raises(ValueError, match='from a checkpoint or from a stage, not'
                      " from both: got checkpoint='a' and stage='b'"):
     pretrained.parse({'checkpoint': 'a', 'stage': 'b'})
+
+
+def test_a_rule_of_new_that_matches_nothing_is_an_error():
+  config = pretrained.parse({'new': ['head/.*', 'positons']})
+  with pytest.raises(ValueError, match=r"init\.new: the rule 'positons'"):
+    pretrained.adapt(
+        params(), initial(), config=config, resize=lambda positions: positions)

@@ -13,6 +13,7 @@ import jax
 import numpy as np
 import pytest
 
+import main
 from vit_jax import config as config_lib
 from vit_jax import experiment as experiment_lib
 from vit_jax import run as run_lib
@@ -115,9 +116,9 @@ def restored(workdir):
   config = config_lib.resolve(json.loads((workdir / 'config.json').read_text()))
   experiment = experiment_lib.build(config, devices=jax.devices()[:1])
   with manager.Checkpoints(workdir, config.checkpoint) as saved:
-    state, progress = saved.restore(experiment.abstract_state)
-  return {name: np.asarray(leaf) for name, leaf in tree.flatten(state).items()
-          }, progress
+    found = saved.restore(experiment.abstract_state)
+  return {name: np.asarray(leaf)
+          for name, leaf in tree.flatten(found.state).items()}, found.progress
 
 
 def rows(workdir):
@@ -339,3 +340,70 @@ def test_stages_hand_over_their_parameters(environment, tmp_path):
   assert (tmp_path / 'run' / 'curves.png').exists()
   assert summary['stages']['finetune']['metrics']['test/examples'] == 360
   assert 'pretrain' in done.stdout.split('Summary')[1]
+
+
+def test_a_finished_run_is_not_taken_for_another_one(config_file, tmp_path):
+  run_lib.train(build(config_file, 'total.steps=1'), tmp_path)
+  with pytest.raises(ValueError, match='finished, with another config') as e:
+    run_lib.train(build(config_file, 'total.steps=1',
+                        'optimizer.learning_rate=5e-3'), tmp_path)
+  assert 'optimizer.learning_rate: 0.001 -> 0.005' in str(e.value)
+  # What does not change the result does not make it another run.
+  again = build(config_file, 'total.steps=1', 'log.every.steps=7')
+  assert run_lib.train(again, tmp_path)['steps'] == 1
+
+
+def test_a_total_that_is_passed_already_is_an_error(config_file, tmp_path):
+  run_lib.train(build(config_file, 'total.steps=3'), tmp_path)
+  with pytest.raises(ValueError, match='at step 3, beyond the 2'):
+    run_lib.train(build(config_file, 'total.steps=2'), tmp_path)
+
+
+def test_images_are_counted_as_they_were_seen(config_file, tmp_path):
+  run_lib.train(build(config_file, 'total.steps=2'), tmp_path)
+  summary = run_lib.train(
+      build(config_file, 'total.steps=3', 'batch_size=8'), tmp_path)
+  assert summary['images'] == 2 * 16 + 8
+
+
+def test_another_grid_of_as_many_patches_is_an_error(config_file, tmp_path):
+  run_lib.train(build(config_file, 'total.steps=1'), tmp_path)
+  with pytest.raises(ValueError, match='2x2 patches, but .* 1x4'):
+    run_lib.train(build(config_file, 'total.steps=2',
+                        'data.resolution=[4, 16]'), tmp_path)
+
+
+def test_a_damaged_summary_is_made_again(config_file, tmp_path):
+  summary = run_lib.train(build(config_file, 'total.steps=1'), tmp_path)
+  (tmp_path / 'summary.json').write_text('{"steps": 1,')
+  (tmp_path / 'config.json').write_text('{')
+  again = run_lib.train(build(config_file, 'total.steps=1'), tmp_path)
+  assert again['metrics'] == summary['metrics']
+  assert json.loads((tmp_path / 'summary.json').read_text()) == again
+
+
+def test_softmax_on_several_labels_is_an_error(config_file):
+  with pytest.raises(ValueError, match='objective.loss is softmax'):
+    build(config_file, 'data.source=shapes')
+
+
+def test_a_stage_that_cannot_start_is_known_before_the_first(
+    tmp_path, capsys):
+  file = tmp_path / 'stages.py'
+  file.write_text(STAGES)
+  status = main.main([f'--config={file}', f'--workdir={tmp_path}/run',
+                      '--config.stages.finetune.model.width=32'])
+  assert status == 2
+  assert 'does not fit the model' in capsys.readouterr().err
+  assert not (tmp_path / 'run').exists()
+
+
+def test_evaluation_at_another_resolution_resizes_the_positions(
+    whole, capsys, tmp_path):
+  status = main.main([
+      'evaluate', f'--workdir={whole[0]}', '--config.data.resolution=[12, 16]',
+      f'--json={tmp_path}/new/figures.json'])
+  assert status == 0
+  assert 'resized positions: (5, 8) -> (13, 8)' in capsys.readouterr().out
+  figures = json.loads((tmp_path / 'new' / 'figures.json').read_text())
+  assert figures['metrics']['test/examples'] == 360

@@ -146,11 +146,13 @@ def test_multi_label_padding_is_a_zero_vector():
 
 @pytest.mark.parametrize('num_workers', [0, 2])
 def test_a_bad_image_is_an_error_that_names_the_file(tmp_path, num_workers):
-  (tmp_path / 'cats').mkdir()
+  for name in ('cats', 'dogs'):
+    (tmp_path / name).mkdir()
   pixels = np.random.default_rng(0).integers(
       0, 256, (6, 9, 9, 3), dtype=np.uint8)
   for i in range(6):
-    Image.fromarray(pixels[i]).save(tmp_path / 'cats' / f'{i}.png')
+    name = 'cats' if i % 2 else 'dogs'
+    Image.fromarray(pixels[i]).save(tmp_path / name / f'{i}.png')
   whole = (tmp_path / 'cats' / '3.png').read_bytes()
   (tmp_path / 'cats' / '3.png').write_bytes(whole[:len(whole) // 2])
   config = data.parse({'source': str(tmp_path), 'split': 'train+test',

@@ -136,11 +136,6 @@ def test_batch_is_split_over_both_kinds_of_replicas():
   assert {shard.data.shape for shard in batch.addressable_shards} == {(2, 3)}
 
 
-def test_table_is_text():
-  assert dict(sharding.table({'a/b': P('fsdp', None), 'c': P()})) == {
-      'a/b': 'fsdp x -', 'c': ''}
-
-
 def train(devices=None, **sizes):
   """Two steps with everything on that is random or adds up."""
   config = config_lib.resolve({

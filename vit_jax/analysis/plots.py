@@ -16,6 +16,8 @@ COLOURS = (
 MARKERS = 'osD^vP'
 # Beyond this ratio of largest to smallest loss, a linear axis hides the end.
 LOG_SCALE_RATIO = 30
+# Beyond this ratio of longest to shortest run, an axis of steps hides one.
+LENGTH_RATIO = 3
 PANEL_INCHES = 4.2
 
 
@@ -37,7 +39,9 @@ def curves(runs: Mapping[str, Rows], path: epath.PathLike) -> None:
   """Draws the curves of one or several runs, a colour each.
 
   A panel for each of loss, accuracy and learning rate that was measured,
-  against the step. Training is a thin line, each evaluator a line with marks.
+  against the step, or against the share of the run where the lengths of the
+  runs are too unlike for one axis. Training is a thin line, each evaluator a
+  line with marks.
 
   Args:
     runs: rows by the run's name, as `read_rows` gives them: each holds `step`
@@ -61,9 +65,18 @@ def curves(runs: Mapping[str, Rows], path: epath.PathLike) -> None:
   fig = figure.Figure(
       figsize=(PANEL_INCHES * len(panels), 4.0), dpi=150,
       layout=layout_engine.ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.06))
+  lengths = {name: max((row['step'] for row in rows), default=0) or 1
+             for name, rows in runs.items()}
+  if max(lengths.values()) > LENGTH_RATIO * min(lengths.values()):
+    runs = {name: [{**row, 'step': 100 * row['step'] / lengths[name]}
+                   for row in rows] for name, rows in runs.items()}
+    label = '% of the run'
+  else:
+    label = 'step'
   all_axes = fig.subplots(1, len(panels), squeeze=False)[0]
   for axes, panel in zip(all_axes, panels):
     _draw_panel(axes, panel, runs, evaluators)
+    axes.set_xlabel(label)
   _draw_legend(fig, runs, evaluators)
   path = epath.Path(path)
   with path.open('wb') as file:
@@ -93,7 +106,6 @@ def _draw_panel(
         style |= {'linewidth': 1.6 + 2 * above, 'alpha': 1}
       axes.plot(steps, values, color=COLOURS[i % len(COLOURS)], **style)
   axes.set_title(panel.title, fontsize=12, loc='left', fontweight='bold')
-  axes.set_xlabel('step')
   axes.set_xlim(-0.03 * last_step, 1.03 * last_step)
   axes.grid(True, color='#E5E5E5', linewidth=0.8)
   axes.set_axisbelow(True)

@@ -12,6 +12,8 @@ by the next run.
 
 from collections.abc import Mapping
 import dataclasses
+import math
+import os
 from typing import Any, Literal
 
 from etils import epath
@@ -34,16 +36,25 @@ class CheckpointConfig:
     every: how often to save; the end and a signal save always.
     keep: how many of the latest to keep.
     best: metric that chooses the best, such as 'val/accuracy'; '' for none.
-    best_mode: whether the best is the largest or the smallest.
+    best_mode: whether the best is the largest ('max') or the smallest ('min');
+      'auto' is the smallest for a loss and the largest for all else.
   """
   every: records.Duration = records.Duration(percent=10)
   keep: int = 1
   best: str = ''
-  best_mode: Literal['max', 'min'] = 'max'
+  best_mode: Literal['auto', 'max', 'min'] = 'auto'
 
   def __post_init__(self):
     if self.keep < 1:
       raise ValueError(f'keep must be at least 1, but is {self.keep}.')
+
+  def is_better(self, value: float, best: float | None) -> bool:
+    """Returns whether a value of the metric `best` beats the best so far."""
+    if not math.isfinite(value) or best is None:
+      return math.isfinite(value)
+    is_loss = self.best.split('/')[-1].endswith('loss')
+    smaller = self.best_mode == 'min' or (self.best_mode == 'auto' and is_loss)
+    return value < best if smaller else value > best
 
 
 def parse(section: Mapping[str, Any]) -> CheckpointConfig:
@@ -51,12 +62,26 @@ def parse(section: Mapping[str, Any]) -> CheckpointConfig:
   return records.parse(CheckpointConfig, section, where='checkpoint')
 
 
+@dataclasses.dataclass(frozen=True)
+class Restored:
+  """A checkpoint of a run, read whole.
+
+  Attributes:
+    state: the state, laid out as asked for.
+    progress: what the run had counted.
+    config: the resolved config that it ran with.
+  """
+  state: types.TrainState
+  progress: dict[str, Any]
+  config: dict[str, Any]
+
+
 class Checkpoints:
   """Saves and restores the state of one run; use as a context manager."""
 
   def __init__(self, workdir: epath.PathLike, config: CheckpointConfig):
     self._config = config
-    root = epath.Path(workdir) / FOLDER
+    root = _absolute(workdir) / FOLDER
     self._latest = _manager(root / LATEST, keep=config.keep)
     self._best = _manager(root / BEST, keep=1)
 
@@ -110,37 +135,37 @@ class Checkpoints:
     self._best.save(step, args=ocp.args.Composite(
         **_model(state, config, progress)))
 
-  def restore(
-      self, abstract: types.TrainState,
-  ) -> tuple[types.TrainState, dict[str, Any]] | None:
-    """Returns the newest state and its progress, or None if there is none.
+  def restore(self, abstract: types.TrainState) -> Restored | None:
+    """Returns the newest checkpoint, or None if there is none.
 
     Args:
       abstract: shapes, types and shardings of the state; the devices may be
         others, and other in number, than those that wrote it.
 
     Raises:
-      ValueError: if the checkpoint holds other parameters than `abstract`.
+      ValueError: if the checkpoint holds another state than `abstract`: other
+        parameters, another optimizer, no average.
     """
     step = self.latest_step
     if step is None:
       return None
     found = self._latest.item_metadata(step)
-    difference = tree.differences(abstract.params, found['params'])
-    if difference:
-      raise ValueError(
-          f'The checkpoint of step {step} in {self._latest.directory} holds '
-          'another model than the config asks for. Use another --workdir, or '
-          'the config it was written with. Differences:\n  '
-          + '\n  '.join(difference))
-    if abstract.average is not None and found.get('average') is None:
-      raise ValueError(
-          f'The checkpoint of step {step} in {self._latest.directory} keeps no '
-          'average of the parameters, but the config asks for one (averaging). '
-          'Use another --workdir, or the config it was written with.')
+    for what, want, have in (
+        ('model', abstract.params, found.get('params')),
+        ('average (averaging)', abstract.average or {}, found.get('average')),
+        ('optimizer or objective', _training(abstract), found.get('training'))):
+      difference = tree.differences(want, _with_shapes(have)) if want else []
+      if difference:
+        raise ValueError(
+            f'The checkpoint of step {step} in {self._latest.directory} holds '
+            f'another {what} than the config asks for. Use another --workdir, '
+            'or the config it was written with. Differences:\n  '
+            + '\n  '.join(difference[:20])
+            + f'\n  and {len(difference) - 20} more' * (len(difference) > 20))
     items = {'params': ocp.args.StandardRestore(abstract.params),
              'training': ocp.args.StandardRestore(_training(abstract)),
-             'progress': ocp.args.JsonRestore()}
+             'progress': ocp.args.JsonRestore(),
+             'config': ocp.args.JsonRestore()}
     if abstract.average is not None:
       items['average'] = ocp.args.StandardRestore(abstract.average)
     restored = self._latest.restore(step, args=ocp.args.Composite(**items))
@@ -148,7 +173,7 @@ class Checkpoints:
         params=restored['params'],
         average=restored['average'] if abstract.average is not None else None,
         **restored['training'])
-    return state, restored['progress']
+    return Restored(state, restored['progress'], restored['config'])
 
   def check(self) -> None:
     """Raises if a save in the background has failed."""
@@ -159,6 +184,19 @@ class Checkpoints:
     """Waits until everything is written; raises if it could not be."""
     self._latest.wait_until_finished()
     self._best.wait_until_finished()
+
+
+def _absolute(path: epath.PathLike) -> epath.Path:
+  """Orbax takes absolute paths alone."""
+  path = epath.Path(path).expanduser()
+  is_remote = '://' in os.fspath(path)
+  return path if is_remote else epath.Path(os.path.abspath(path))
+
+
+def _with_shapes(metadata: Any) -> dict[str, Any]:
+  """Returns the leaves that are arrays; empty nodes of a state have none."""
+  return {name: leaf for name, leaf in tree.flatten(metadata).items()
+          if hasattr(leaf, 'shape')}
 
 
 def _model(
@@ -219,7 +257,7 @@ def find(path: epath.PathLike, *, which: str = LATEST) -> Source:
   Raises:
     FileNotFoundError: if there is no whole checkpoint at `path`.
   """
-  path = epath.Path(path)
+  path = _absolute(path)
   if not path.exists():
     raise FileNotFoundError(f'There is nothing at {path}.')
   for folder in (path / FOLDER / which, path / which, path):

@@ -64,13 +64,14 @@ def adapt(
     initial: Any,
     *,
     config: InitConfig,
-    resize: Callable[[np.ndarray, tuple[int, ...]], np.ndarray],
+    resize: Callable[[np.ndarray], np.ndarray],
 ) -> tuple[dict[str, Any], list[Row]]:
   """Fits a checkpoint's parameters to a model.
 
   Args:
     source: parameters of the checkpoint.
-    initial: the model's own initial parameters.
+    initial: the model's own initial parameters; shapes do for those that are
+      not new.
     config: what may be new and what may be ignored.
     resize: turns position embeddings into those of the model's grid; given
       back untouched where the grid is the same, which the shape alone does not
@@ -83,6 +84,11 @@ def adapt(
     ValueError: if a parameter is missing, unexpected, or of another shape.
   """
   have, want = tree.flatten(source), tree.flatten(initial)
+  for pattern in config.new:
+    if not any(re.fullmatch(pattern, name) for name in want):
+      raise ValueError(
+          f'init.new: the rule {pattern!r} matches no parameter. Parameters: '
+          f'{", ".join(want)}.')
   params, rows, problems = {}, [], []
   status: Status
   for name, start in want.items():
@@ -98,7 +104,7 @@ def adapt(
       values = found = np.asarray(found)
       if (name.split('/')[-1] == 'positions'
           and found.shape[-1] == target[-1]):
-        values = resize(found, target)
+        values = resize(found)
       if values.shape != target:
         problems.append(f'{name}: expected {target}, found {shape}')
         continue

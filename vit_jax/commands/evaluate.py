@@ -18,8 +18,8 @@ from vit_jax import experiment as experiment_lib
 from vit_jax import model as model_lib
 from vit_jax import models
 from vit_jax import records
-from vit_jax import tree
 from vit_jax.checkpoints import manager
+from vit_jax.checkpoints import pretrained
 from vit_jax.checkpoints import sources
 from vit_jax.training import progress
 from vit_jax.training import writer
@@ -50,13 +50,14 @@ def run(args: argparse.Namespace) -> int:
     raise ValueError(
         'The config has no evaluator: its section evals is empty.')
   experiment = experiment_lib.build(config)
-  difference = tree.differences(
-      experiment.abstract_state.params, source.shapes)
-  if difference:
-    raise ValueError(
-        f'The checkpoint {source.path} holds another model than the config '
-        'asks for. Differences:\n  ' + '\n  '.join(difference))
-  params = jax.device_put(source.load(), experiment.shardings.params)
+  # As trained, and whole: at another resolution only the positions differ.
+  params, rows = experiment.adapt(
+      source.load(), source.config, config=pretrained.InitConfig(
+          new=(), ignored=(), positions=config.init.positions),
+      initial=experiment.abstract_state.params)
+  for row in rows:
+    if row.status != 'loaded':
+      print(f'{row.status} {row.name}: {row.source} -> {row.target}')
   metrics: dict[str, float] = {}
   for name, evaluator in experiment.evaluators.items():
     start = time.monotonic()
@@ -71,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
         [row.rsplit(' ', 1) if not row.endswith('%') else row.split(' ', 1)
          for row in progress.format_metrics(measured).split(', ')])
   print(f'checkpoint  {source.path} ({source.item})')
-  if args.json:
+  if args.json and jax.process_index() == 0:
     writer.write_json(args.json, {
         'checkpoint': str(source.path), 'parameters': source.item,
         'metrics': metrics})
@@ -82,12 +83,13 @@ def run(args: argparse.Namespace) -> int:
 class _Weights:
   """Weights of another codebase, as `manager.Source` has those of ours."""
   path: str
-  shapes: Any
+  params: Any
   item: str
+  config: dict[str, Any]
 
   def load(self) -> Any:
     """Returns the parameters."""
-    return self.shapes
+    return self.params
 
 
 def _open(
@@ -116,8 +118,9 @@ def _open(
     model = dataclasses.replace(model, params=model_lib.resize(
         model.params, model.config, old=model.resolution, new=data.size,
         method=model.positions))
-  return (dataclasses.replace(config, model=model.config),
-          _Weights(str(path), model.params, model.origin))
+  config = dataclasses.replace(config, model=model.config)
+  return config, _Weights(
+      str(path), model.params, model.origin, config_lib.to_plain(config))
 
 
 def _config(

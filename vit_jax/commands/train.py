@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 from etils import epath
+import jax
 
 from vit_jax import config as config_lib
 from vit_jax import experiment as experiment_lib
@@ -41,6 +42,10 @@ def run(args: argparse.Namespace) -> int:
   # now, not after the hours of an earlier stage.
   experiments = {name: experiment_lib.build(config)
                  for name, config in stages.items()}
+  for experiment in experiments.values():
+    earlier = experiment.config.init.stage
+    if earlier:
+      experiment.check_start_from(experiments[earlier])
   for name, experiment in experiments.items():
     if name:
       print(f'\nStage {name}', flush=True)
@@ -50,12 +55,13 @@ def run(args: argparse.Namespace) -> int:
         experiment, workdir / name, title=name, profile_steps=args.profile,
         source=manager.find(origin, which=init.which) if origin else None,
         show_parameters=not summaries)
-  if list(stages) != ['']:
+  if list(stages) != [''] and jax.process_index() == 0:
     _write_overview(workdir, summaries)
-  result = summaries.get('', {'stages': summaries})
-  _print_summary(summaries, workdir, secs=time.monotonic() - start)
-  if args.json:
-    writer.write_json(args.json, result)
+  if jax.process_index() == 0:
+    _print_summary(summaries, workdir, secs=time.monotonic() - start)
+    if args.json:
+      writer.write_json(
+          args.json, summaries.get('', {'stages': summaries}))
   return 0
 
 
@@ -68,15 +74,21 @@ def _write_overview(workdir: epath.Path, summaries: Mapping[str, Any]) -> None:
 def _print_summary(
     summaries: Mapping[str, Any], workdir: epath.Path, *, secs: float,
 ) -> None:
-  columns = ['stage', 'steps', 'images', 'seconds', 'train loss', 'held-out']
-  rows = [
-      [name or workdir.name, summary['steps'], summary['images'],
-       summary['secs'], summary['metrics'].get('train/loss'),
-       progress.format_metrics({
-           key: value for key, value in summary['metrics'].items()
-           if key.split('/')[-1] in ('accuracy', 'precision_at_1')
-           and not key.startswith('train/')})]
-      for name, summary in summaries.items()]
+  columns = ['stage', 'steps', 'images', 'secs', 'train loss', 'held out', '']
+  evaluators = {key.split('/')[0] for summary in summaries.values()
+                for key in summary['metrics']} - {'train'}
+  rows = []
+  for name, summary in summaries.items():
+    held_out = {key: value for key, value in summary['metrics'].items()
+                if key.split('/')[-1] in ('accuracy', 'precision_at_1')
+                and not key.startswith('train/')}
+    rows.append([
+        name or workdir.name, summary['steps'], summary['images'],
+        round(summary['secs']), summary['metrics'].get('train/loss'),
+        # The evaluator's name only where there are several.
+        '\n'.join(key if len(evaluators) > 1 else key.split('/')[-1]
+                  for key in held_out),
+        '\n'.join(f'{100 * value:.2f} %' for value in held_out.values())])
   print()
   progress.table(f'Summary ({progress.format_secs(secs)} in all)',
                  columns, rows)

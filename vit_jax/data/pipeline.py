@@ -32,8 +32,10 @@ import numpy as np
 
 from vit_jax import records
 from vit_jax.data import mixing
+from vit_jax.data import protocol
 from vit_jax.data import shapes as shapes_lib
 from vit_jax.data import sources
+from vit_jax.data import splits
 from vit_jax.data import transforms
 
 HostBatch = dict[str, np.ndarray]
@@ -147,7 +149,7 @@ class Dataset:
   """
   name: str
   split: str
-  source: sources.Source
+  source: protocol.Source
   num_classes: int
   class_names: tuple[str, ...] | None
   multi_label: bool
@@ -191,9 +193,9 @@ def open_dataset(
         name, data_dir=config.data_dir, shapes_config=config.shapes,
         size=config.size)
   wanted = config.split if split is None else split or opened.eval_split
-  examples = sources.select_split(opened, wanted, name=name)
+  examples = splits.select_split(opened, wanted, name=name)
   if config.examples_per_class is not None and split is source is None:
-    examples = sources.select_per_class(
+    examples = splits.select_per_class(
         examples, config.examples_per_class, name=f'{name} {wanted}')
   return Dataset(
       name=name, split=wanted, source=examples, num_classes=opened.num_classes,

@@ -12,6 +12,8 @@ from vit_jax.evals import classification
 
 EvalConfig = classification.ClassificationConfig
 
+METRICS = classification.METRICS
+
 _EVALUATORS = {'classification': classification.ClassificationConfig}
 
 

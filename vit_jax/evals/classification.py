@@ -12,6 +12,7 @@ from vit_jax import records
 from vit_jax import types
 
 TOP_K = 5
+METRICS = ('loss', 'accuracy', f'accuracy_top_{TOP_K}', 'precision_at_1')
 
 
 @dataclasses.dataclass(frozen=True)

@@ -50,6 +50,12 @@ def parse(section: Mapping[str, Any]) -> ModelConfig:
   return vit_config.complete(config)
 
 
+def without_dimensions(section: Mapping[str, Any]) -> dict[str, Any]:
+  """Returns the section `model` without what a variant says."""
+  return {key: value for key, value in section.items()
+          if key not in vit_config.DIMENSIONS}
+
+
 def inherit(
     section: Mapping[str, Any], source: Mapping[str, Any],
 ) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """How arrays lie on the mesh: one table of rules."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import flax.linen as nn
@@ -93,9 +93,3 @@ def shard_batch(
   sharding = NamedSharding(mesh, BATCH)
   return {key: jax.make_array_from_process_local_data(sharding, value)
           for key, value in batch.items()}
-
-
-def table(specs: Mapping[str, PartitionSpec]) -> Iterator[tuple[str, str]]:
-  """Yields parameter and mesh axes, for printing."""
-  for path, spec in specs.items():
-    yield path, ' x '.join(str(axis or '-') for axis in spec)

@@ -56,13 +56,17 @@ class Clock:
     self._begin_interval()
 
   @property
+  def secs(self) -> float:
+    """Seconds since this start of the run."""
+    return self._now() - self._start
+
+  @property
   def device_secs(self) -> float:
     """Seconds times devices since the run first started, with evaluations.
 
     Pauses count: the devices are held, and paid for, while they last.
     """
-    run_secs = self._now() - self._start
-    return self._restored_device_secs + self._devices * run_secs
+    return self._restored_device_secs + self._devices * self.secs
 
   @property
   def device_hours(self) -> float:

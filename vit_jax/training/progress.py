@@ -43,6 +43,7 @@ class Progress:
     self._active = active
     self._start_secs = time.monotonic()
     self._bar: rich.progress.Progress | None = None
+    self._last: dict[str, float] = {}
 
   def __enter__(self) -> 'Progress':
     self._start_secs = time.monotonic()
@@ -73,12 +74,19 @@ class Progress:
     """
     if not self._active:
       return
+    self._last = figures
     text = self._figures(step, figures)
     if self._bar is not None:
       self._bar.update(self._task, completed=step, figures=text)
     else:
       left = self._time_left(step)
       self._plain('  '.join(filter(None, [self._title, text, left])))
+
+  def advance(self, step: int) -> None:
+    """Moves the bar between two updates; prints nothing."""
+    if self._bar is not None:
+      self._bar.update(self._task, completed=step,
+                       figures=self._figures(step, self._last))
 
   def print(self, text: str) -> None:
     """Prints a line above the bar."""

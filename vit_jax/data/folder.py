@@ -1,0 +1,217 @@
+"""Image folders: a folder for each class, in train/ or by themselves.
+
+What a folder means is guessed from names alone. Where the guess could be
+wrong, and a run would train on something else than was meant, it is an error
+that says which layout was expected.
+"""
+
+from collections.abc import Mapping
+import dataclasses
+import os
+import re
+from typing import Any
+
+from etils import epath
+import numpy as np
+
+from vit_jax.data import protocol
+from vit_jax.data import splits as splits_lib
+
+IMAGE_SUFFIXES = frozenset({
+    '.jpg', '.jpeg', '.jpe', '.jfif', '.png', '.apng', '.webp', '.bmp', '.gif',
+    '.ppm', '.pgm', '.pbm', '.tif', '.tiff', '.avif', '.jp2'})
+
+# Of images without an official split, the share that `test` gets.
+TEST_PERCENT = 10
+
+# 'val', 'Training', 'test_set', 'val2017': no class, in all likelihood.
+_SPLIT_NAME = re.compile(
+    r'(train(ing)?|val|valid(ation)?|test(ing)?|dev|eval(uation)?'
+    r'|h[eo]ld[-_ ]?out)([-_ ]?(set|data|images|split|\d+))?', re.IGNORECASE)
+
+# The split to evaluate on, the first of these that is there.
+_EVAL_SPLITS = ('test', 'val', 'validation', 'valid')
+
+# An image: its path relative to the root, and its class.
+_Images = list[tuple[str, str]]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Files:
+  """Image files with a class each."""
+  root: str
+  paths: tuple[str, ...]  # relative to the root, sorted
+  labels: np.ndarray
+
+  def __len__(self) -> int:
+    return len(self.paths)
+
+  def __getitem__(self, index: int) -> dict[str, Any]:
+    return {'image': (epath.Path(self.root) / self.paths[index]).read_bytes(),
+            'label': int(self.labels[index])}
+
+  def label(self, index: int) -> int:
+    return int(self.labels[index])
+
+  def key(self, index: int) -> str:
+    return self.paths[index]
+
+
+def open_folder(root: epath.Path) -> protocol.Opened:
+  """Opens a folder of images in either of the usual layouts.
+
+  - `train/class/*.jpg`, beside other splits (`test`, `val`, ...) of any name;
+  - `class/*.jpg`, without splits.
+
+  Where `train` stands alone, or nothing is split, a hash of each path below
+  the class folders' parent decides, which no added or removed file changes:
+  10 % are `test`, the rest is `train` (a class that would have no image left
+  to train on stays in `train` whole).
+
+  Classes are numbered in the sorted order of their names, over all splits.
+  Images may lie in deeper folders within a class. Hidden files, files that
+  are no images by their suffix (in any case), and images that lie in no class
+  folder are passed over.
+
+  Raises:
+    ValueError: if there are no images, fewer than two classes, a class that
+      is not in `train`, or splits without `train`.
+  """
+  if not root.is_dir():
+    raise ValueError(
+        f'There is no folder {root} (data.source). Expected {_layouts(root)}.')
+  folders = subfolders(root)
+  if 'train' in folders and subfolders(root / 'train'):
+    found = {split: _list_split(root, split) for split in folders}
+    splits = {split: images for split, images in found.items()
+              if images or split == 'train'}
+    if len(splits) == 1:
+      splits = _split_by_hash(splits['train'], below='train/')
+  else:
+    images = _list_split(root, '')
+    _check_no_splits(images, root)
+    splits = _split_by_hash(images, below='')
+  names = _check_classes(splits, root)
+  number = {name: i for i, name in enumerate(names)}
+  return protocol.Opened(
+      {split: Files(os.fspath(root), tuple(path for path, _ in images),
+                    np.array([number[name] for _, name in images], np.int32))
+       for split, images in splits.items()},
+      len(names), names, eval_split=_eval_split(list(splits)))
+
+
+def subfolders(path: epath.Path) -> list[str]:
+  """Returns the names of the visible folders in a folder, sorted."""
+  return sorted(p.name for p in path.iterdir()
+                if p.is_dir() and not p.name.startswith('.'))
+
+
+def _layouts(root: epath.Path) -> str:
+  return f'{root}/train/CLASS/*.jpg, or {root}/CLASS/*.jpg'
+
+
+def _list_split(root: epath.Path, split: str) -> _Images:
+  """Returns the images of a split, sorted."""
+  found = []
+  for name in subfolders(root / split if split else root):
+    relative = f'{split}/{name}' if split else name
+    found += [(path, name) for path in _list_images(root, relative)]
+  return found
+
+
+def _list_images(root: epath.Path, relative: str) -> list[str]:
+  paths = []
+  for path in sorted((root / relative).iterdir(), key=lambda p: p.name):
+    if path.name.startswith('.'):
+      continue
+    below = f'{relative}/{path.name}'
+    # The suffix first: to ask for the kind of each file is slow on a network.
+    if path.suffix.lower() in IMAGE_SUFFIXES:
+      paths.append(below)
+    elif path.is_dir():
+      paths += _list_images(root, below)
+  return paths
+
+
+def _split_by_hash(images: _Images, *, below: str) -> dict[str, _Images]:
+  """Splits by the paths below a folder: to move that folder changes nothing."""
+  test = {path for path, _ in images
+          if splits_lib.stable_hash(path.removeprefix(below)) % 100
+          < TEST_PERCENT}
+  trained = {name for path, name in images if path not in test}
+  splits: dict[str, _Images] = {'train': [], 'test': []}
+  for path, name in images:
+    is_test = path in test and name in trained
+    splits['test' if is_test else 'train'].append((path, name))
+  return splits
+
+
+def _eval_split(splits: list[str]) -> str:
+  """Returns the split to evaluate on: never `train`, there is another."""
+  for name in _EVAL_SPLITS:
+    if name in splits:
+      return name
+  others = [split for split in splits if split != 'train']
+  return next((s for s in others if _SPLIT_NAME.fullmatch(s)), others[0])
+
+
+def _check_no_splits(images: _Images, root: epath.Path) -> None:
+  """Raises where the folders that were taken for classes are splits.
+
+  A class may be called `test` and hold images; a split holds folders only.
+  """
+  holds_images = {name for path, name in images if path.count('/') == 1}
+  below: dict[str, set[str]] = {}
+  for path, name in images:
+    if name not in holds_images and _SPLIT_NAME.fullmatch(name):
+      below.setdefault(name, set()).add(path.split('/')[1])
+  if not below:
+    return
+  there = ', '.join(
+      f'{name}/ (with {_some(sorted(classes))})'
+      for name, classes in below.items())
+  train = next((n for n in below if n.lower().startswith('train')), None)
+  todo = (f'Rename {train}/ to train/' if train else
+          'Rename the folder to train on to train/')
+  raise ValueError(
+      f'{root} holds what look like splits, but no train/ with class folders: '
+      f'{there}. Expected {_layouts(root)}. {todo}. If these names are '
+      f'classes, move all class folders into {root}/train/.')
+
+
+def _check_classes(
+    splits: Mapping[str, _Images], root: epath.Path) -> tuple[str, ...]:
+  """Returns the classes in order.
+
+  Raises:
+    ValueError: if they are not enough to train on.
+  """
+  names = sorted({name for images in splits.values() for _, name in images})
+  if not names:
+    raise ValueError(
+        f'Found no images in {root}. Expected {_layouts(root)}, with one of '
+        f'the suffixes {" ".join(sorted(IMAGE_SUFFIXES))}. It holds: '
+        f'{_some(sorted(p.name for p in root.iterdir())) or "nothing"}.')
+  if len(names) == 1:
+    raise ValueError(
+        f'Found a single class folder, {names[0]!r}, in {root}; a classifier '
+        f'needs two classes. Expected {_layouts(root)}. If the classes lie a '
+        'level deeper, give the folder above them as data.source.')
+  trained = {name for _, name in splits['train']}
+  missing = [name for name in names if name not in trained]
+  if missing:
+    places = sorted(split for split, images in splits.items()
+                    if any(name in missing for _, name in images))
+    raise ValueError(
+        f'{len(missing)} of {len(names)} classes in {root} have no image in '
+        f'train/, only in {", ".join(f"{p}/" for p in places)}: '
+        f'{_some(missing)}. A class is a folder of the same name in each '
+        'split, upper and lower case included. Add images to train/, or '
+        'remove these folders.')
+  return tuple(names)
+
+
+def _some(names: list[str]) -> str:
+  """Returns names for a message, without flooding it."""
+  more = f', ... ({len(names)} in all)' if len(names) > 8 else ''
+  return ', '.join(names[:8]) + more

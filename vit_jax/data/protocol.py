@@ -1,0 +1,48 @@
+"""What a source of examples is: random access to one split of one data set.
+
+A source knows its length, gives example i as {'image': bytes of a file or
+uint8 pixels, 'label': class index or k-hot vector}, the label alone (without
+decoding anything), and a key that names the example in messages. Sources hold
+paths and small tables only: they travel to worker processes, and opening one
+reads no image.
+"""
+
+from collections.abc import Mapping
+import dataclasses
+import typing
+from typing import Any, Protocol
+
+
+@typing.runtime_checkable
+class Source(Protocol):
+  """One split, by index."""
+
+  def __len__(self) -> int:
+    ...
+
+  def __getitem__(self, index: int) -> dict[str, Any]:
+    ...
+
+  def label(self, index: int) -> Any:
+    ...
+
+  def key(self, index: int) -> str:
+    ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Opened:
+  """A data set with all its splits.
+
+  Attributes:
+    splits: sources by name.
+    num_classes: entries of a k-hot label, or one more than the largest index.
+    class_names: of the classes in order, where known.
+    multi_label: labels are k-hot vectors.
+    eval_split: the split that published results are on.
+  """
+  splits: Mapping[str, Source]
+  num_classes: int
+  class_names: tuple[str, ...] | None = None
+  multi_label: bool = False
+  eval_split: str = 'test'

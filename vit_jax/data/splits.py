@@ -1,0 +1,154 @@
+"""Selections of examples: a split string, or so many of each class."""
+
+import bisect
+from collections.abc import Mapping
+import dataclasses
+import functools
+import hashlib
+import types
+from typing import Any
+
+import numpy as np
+
+from vit_jax import records
+from vit_jax.data import protocol
+
+
+def stable_hash(text: str) -> int:
+  """Returns 64 bits that are the same on every machine, unlike `hash`."""
+  return int.from_bytes(
+      hashlib.blake2b(text.encode(), digest_size=8).digest(), 'little')
+
+
+@dataclasses.dataclass(frozen=True)
+class Concatenated:
+  """Ranges of splits in a row: what a split string such as 'a[:10]+b' means."""
+  parts: tuple[tuple[protocol.Source, int, int], ...]  # source, first, last + 1
+
+  @functools.cached_property
+  def _ends(self) -> list[int]:
+    return np.cumsum([last - first for _, first, last in self.parts]).tolist()
+
+  def __len__(self) -> int:
+    return self._ends[-1]
+
+  def __getitem__(self, index: int) -> dict[str, Any]:
+    source, i = self._find(index)
+    return source[i]
+
+  def label(self, index: int) -> Any:
+    source, i = self._find(index)
+    return source.label(i)
+
+  def key(self, index: int) -> str:
+    source, i = self._find(index)
+    return source.key(i)
+
+  def _find(self, index: int) -> tuple[protocol.Source, int]:
+    if not 0 <= index < len(self):
+      raise IndexError(f'Example {index} of {len(self)}.')
+    part = bisect.bisect_right(self._ends, index)
+    source, _, last = self.parts[part]
+    return source, last - (self._ends[part] - index)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Subset:
+  """Chosen examples of a source, in the source's order."""
+  source: protocol.Source
+  indices: np.ndarray
+
+  def __len__(self) -> int:
+    return len(self.indices)
+
+  def __getitem__(self, index: int) -> dict[str, Any]:
+    return self.source[int(self.indices[index])]
+
+  def label(self, index: int) -> Any:
+    return self.source.label(int(self.indices[index]))
+
+  def key(self, index: int) -> str:
+    return self.source.key(int(self.indices[index]))
+
+
+def select_split(
+    opened: protocol.Opened, split: str, *, name: str) -> protocol.Source:
+  """Returns the examples that a TFDS split string selects.
+
+  Args:
+    opened: the data set.
+    split: for example 'train', 'train[:98%]', 'train[:800]+validation[:200]'
+      (https://www.tensorflow.org/datasets/splits).
+    name: of the data set, for messages.
+
+  Raises:
+    ValueError: for a string that is no split, an unknown split or no examples.
+  """
+  if split in opened.splits:
+    source = opened.splits[split]
+  else:
+    source = Concatenated(tuple(
+        (opened.splits[part], first, last)
+        for part, first, last in _parse_split(opened.splits, split, name)))
+  if not len(source):
+    raise ValueError(f'The split {split!r} of {name} has no examples.')
+  return source
+
+
+def _parse_split(
+    splits: Mapping[str, protocol.Source], split: str, name: str,
+) -> list[tuple[str, int, int]]:
+  if 'shard' in split:
+    raise ValueError(
+        f'The split {split!r} of {name} counts in shards, which depend on how '
+        'the files were written. Count in examples or in percent.')
+  for part in split.split('+'):
+    records.check_name(
+        part.split('[')[0].strip(), list(splits), what=f'split of {name}')
+  # It takes a while to import, and a plain 'train' needs no parser.
+  import tensorflow_datasets as tfds  # pylint: disable=g-import-not-at-top
+  # All that the parser asks of a split is its length.
+  lengths = {key: types.SimpleNamespace(num_examples=len(source))
+             for key, source in splits.items()}
+  try:
+    absolute = tfds.core.ReadInstruction.from_spec(split).to_absolute(lengths)
+  except ValueError as error:
+    raise ValueError(
+        f'Cannot read the split {split!r} of {name}: '
+        f'{str(error).splitlines()[0]} Write for example "train", '
+        '"train[:98%]", "train[100:200]" or "train+test". Lengths: '
+        + ', '.join(f'{k} {len(v):,}' for k, v in splits.items()) + '.'
+    ) from error
+  return [
+      (a.splitname, a.from_ or 0, len(splits[a.splitname]) if a.to is None
+       else a.to) for a in absolute]
+
+
+def select_per_class(
+    source: protocol.Source, count: int, *, name: str) -> Subset:
+  """Returns `count` examples of each class, chosen by a hash of their keys.
+
+  The choice depends on the examples alone: no seed, and the first ten are
+  among the first twenty. Reads every label once.
+
+  Raises:
+    ValueError: if a class has fewer, or labels are not one class each.
+  """
+  by_class: dict[int, list[tuple[int, int]]] = {}
+  for index in range(len(source)):
+    label = source.label(index)
+    if np.ndim(label):
+      raise ValueError(
+          f'examples_per_class needs one label per image, but {name} has '
+          'several. Take a part of the split instead, such as "train[:1000]".')
+    by_class.setdefault(int(label), []).append(
+        (stable_hash(source.key(index)), index))
+  few = {label: len(entries) for label, entries in sorted(by_class.items())
+         if len(entries) < count}
+  if few:
+    raise ValueError(
+        f'examples_per_class is {count}, but {name} has fewer of some classes '
+        f'(class: examples): {few}.')
+  chosen = [index for entries in by_class.values()
+            for _, index in sorted(entries)[:count]]
+  return Subset(source, np.sort(np.array(chosen)))

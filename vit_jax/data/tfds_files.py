@@ -1,0 +1,185 @@
+"""Data sets that TensorFlow Datasets prepared, read without TensorFlow."""
+
+from collections.abc import Mapping
+import dataclasses
+import json
+import os
+import re
+from typing import Any
+
+from etils import epath
+import numpy as np
+
+from vit_jax import records
+from vit_jax.data import datasets
+from vit_jax.data import folder as image_folder
+from vit_jax.data import protocol
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Tfds:
+  """A split that TensorFlow Datasets prepared as ArrayRecord files.
+
+  Attributes:
+    name: data set and split, for messages.
+    records: TFDS's own random access; images come as the bytes of their file.
+    image: the image's feature.
+    label_feature: the label's.
+    num_classes: length of a k-hot label, or None for a class index.
+  """
+  name: str
+  records: Any
+  image: str
+  label_feature: str
+  num_classes: int | None
+
+  def __len__(self) -> int:
+    return len(self.records)
+
+  def __getitem__(self, index: int) -> dict[str, Any]:
+    example = self.records[index]
+    return {'image': example[self.image], 'label': self._label(example)}
+
+  def label(self, index: int) -> Any:
+    return self._label(self.records[index])
+
+  def key(self, index: int) -> str:
+    return f'{self.name} {index}'
+
+  def _label(self, example: Mapping[str, Any]) -> Any:
+    value = example[self.label_feature]
+    if self.num_classes is None:
+      return int(value)
+    label = np.zeros(self.num_classes, np.float32)
+    label[np.asarray(value, np.int64)] = 1
+    return label
+
+
+def open_tfds(name: str, data_dir: str) -> protocol.Opened:
+  """Opens 'name[/config][:version]' in a directory, or in TFDS's own.
+
+  Raises:
+    ValueError: if it is not there or not as ArrayRecord, with the command that
+      prepares or converts it.
+  """
+  root = epath.Path(
+      data_dir or os.environ.get('TFDS_DATA_DIR')
+      or '~/tensorflow_datasets').expanduser()
+  folder = _find_version(name, root)
+  _check_format(folder)
+  # It takes a while to import, and not every source needs it.
+  import tensorflow_datasets as tfds  # pylint: disable=g-import-not-at-top
+  # From the files alone: the code that once prepared them needs TensorFlow.
+  builder = tfds.builder_from_directory(folder)
+  facts = datasets.facts(name)
+  features = builder.info.features
+  image = _feature(features, facts.image, name=name)
+  label = _feature(
+      features, facts.label or ('label' if 'label' in features else 'labels'),
+      name=name)
+  multi_label, num_classes, names = _label_facts(
+      features[label], facts, what=f'{name}.{label}')
+  splits = {
+      split: Tfds(
+          f'{name} {split}',
+          builder.as_data_source(
+              split, decoders={image: tfds.decode.SkipDecoding()},
+              file_format='array_record'),
+          image, label, num_classes if multi_label else None)
+      for split in builder.info.splits}
+  return protocol.Opened(
+      splits, num_classes, names, multi_label, facts.eval_split)
+
+
+def _feature(features: Any, feature: str, *, name: str) -> str:
+  return records.check_name(
+      feature, list(features), what=f'feature of {name}')
+
+
+def _label_facts(
+    feature: Any, facts: datasets.DatasetFacts, *, what: str,
+) -> tuple[bool, int, tuple[str, ...] | None]:
+  """Returns (multi_label, num_classes, class_names) of a TFDS feature."""
+  entry = getattr(feature, 'feature', feature)  # Of a sequence, its element.
+  multi_label = facts.multi_label
+  if multi_label is None:
+    multi_label = entry is not feature
+  num_classes = facts.num_classes or getattr(entry, 'num_classes', None)
+  if num_classes is None:
+    raise ValueError(
+        f'The feature {what} is {feature!r}, which does not say how many '
+        'classes there are. Add a row to vit_jax/data/datasets.py.')
+  names = None
+  # Where no names were given, TFDS makes up '0', '1', ...: no names at all.
+  if getattr(entry, 'names', None) and any(
+      not n.isdigit() for n in entry.names):
+    names = tuple(entry.names)
+  return multi_label, num_classes, names
+
+
+def _find_version(name: str, root: epath.Path) -> epath.Path:
+  """Returns the folder `root/name[/config]/version`, by default the newest.
+
+  Raises:
+    ValueError: if there is none, with the command that prepares it.
+  """
+  path, _, version = name.partition(':')
+  folder = root / path
+  found = _versions(folder)
+  if not found and folder.is_dir():
+    configs = {
+        p: _versions(folder / p) for p in image_folder.subfolders(folder)}
+    configs = {p: versions for p, versions in configs.items() if versions}
+    if len(configs) > 1:
+      raise ValueError(
+          f'{path} has several configs in {root}; write one of '
+          + ', '.join(f'{path}/{config}' for config in configs) + '.')
+    if configs:
+      config, found = configs.popitem()
+      folder = folder / config
+  pattern = re.compile(
+      re.escape(version or '*').replace(r'\*', '.*'))
+  matching = [v for v in found if pattern.fullmatch(v)]
+  if matching:
+    return folder / matching[-1]
+  if found:
+    raise ValueError(
+        f'{path} is prepared in {folder} in the version(s) '
+        f'{", ".join(found)}, not in {version}.')
+  here = (', '.join(image_folder.subfolders(root)) if root.is_dir()
+          else 'no such directory')
+  raise ValueError(
+      f'No data set {name!r} in {root} (there: {here or "nothing"}).'
+      f'{records.nearest(path, [*datasets.DATASETS])} '
+      'Prepare it once, on any machine, with\n'
+      '  pip install tensorflow tensorflow-datasets\n'
+      f'  tfds build {name} --data_dir={root} --file_format=array_record\n'
+      'or give the directory that has it as --config.data.data_dir=DIR. '
+      'For a folder of images, write its path with a slash: ./my_images.')
+
+
+def _versions(folder: epath.Path) -> list[str]:
+  """Returns the prepared versions below a folder, oldest first."""
+  if not folder.is_dir():
+    return []
+  found = [p for p in image_folder.subfolders(folder)
+           if re.fullmatch(r'\d+\.\d+\.\d+', p)
+           and (folder / p / 'dataset_info.json').exists()]
+  return sorted(found, key=lambda v: tuple(int(n) for n in v.split('.')))
+
+
+def _check_format(folder: epath.Path) -> None:
+  """Raises where the files are not ArrayRecord, with the command to convert."""
+  info = json.loads((folder / 'dataset_info.json').read_text())
+  # One directory can hold several formats: a conversion in place adds one.
+  formats = [info.get('fileFormat', 'tfrecord'),
+             *info.get('alternativeFileFormats', ())]
+  if 'array_record' in formats:
+    return
+  raise ValueError(
+      f'{folder} holds {" and ".join(formats)} files, which have '
+      'no random access; training reads ArrayRecord. Convert them once (adds '
+      'files beside the others) with\n'
+      '  pip install tensorflow tensorflow-datasets\n'
+      f'  tfds convert_format --dataset_version_dir={folder} '
+      '--out_file_format=array_record')
