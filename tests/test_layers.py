@@ -18,11 +18,11 @@ LAYERS = (
     ('models', 'data', 'optim', 'parallel', 'losses', 'metrics', 'interop',
      'analysis'),
     ('objectives', 'training', 'checkpoints', 'evals', 'dedup'),
-    ('config', 'model', 'experiment', 'run'),
+    ('model', 'config', 'experiment', 'run'),
     ('commands', '__init__'),
     ('main',),
 )
-ORDERED = ('config', 'model', 'experiment', 'run')
+ORDERED = ('model', 'config', 'experiment', 'run')
 
 # Rooms that anything would fit in.
 FORBIDDEN_NAMES = ('utils', 'util', 'helpers', 'helper', 'base', 'common', 'v2')

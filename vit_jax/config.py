@@ -20,6 +20,7 @@ import ml_collections
 
 from vit_jax import data
 from vit_jax import evals
+from vit_jax import model as model_lib
 from vit_jax import models
 from vit_jax import objectives
 from vit_jax import optim
@@ -232,10 +233,14 @@ def _inherit_model(
   if init.stage:
     source = to_plain(stages[init.stage])
   elif init.checkpoint:
-    source = manager.find(init.checkpoint, which=init.which).config
+    # Weights of another codebase do not always tell the number of heads.
+    heads = {name: int(value) for name, value in raw.get('model', {}).items()
+             if name == 'num_heads' and value}
+    source = model_lib.find(init.checkpoint, which=init.which, **heads).config
   else:
     return raw
-  if init.which == manager.BEST and not source['checkpoint']['best']:
+  keeps_best = source.get('checkpoint', {}).get('best')
+  if init.which == manager.BEST and not keeps_best:
     raise ValueError(
         f'init.which is best, but {init.stage or init.checkpoint} keeps none: '
         'its checkpoint.best names no metric.')

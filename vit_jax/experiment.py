@@ -104,7 +104,7 @@ class Experiment:
     Args:
       state: a new state, at step 0.
       source: parameters of the checkpoint.
-      source_config: its resolved config; tells the grid of its positions.
+      source_config: the sections `model` and `data` of its config.
 
     Raises:
       ValueError: if the parameters do not fit the model.
@@ -144,7 +144,7 @@ class Experiment:
 
     Args:
       source: parameters of the checkpoint.
-      source_config: its resolved config.
+      source_config: the sections `model` and `data` of its config.
       initial: this model's own, arrays or shapes.
       config: what may be new, and what left out.
 
@@ -153,7 +153,10 @@ class Experiment:
     """
     resize = functools.partial(
         models.resize_positions, method=config.positions,
-        old_grid=grid(config_lib.resolve(source_config)),
+        old_grid=models.grid(
+            models.parse(source_config['model']),
+            data.parse({'resolution': source_config['data']['resolution']}
+                       ).size),
         new_grid=grid(self.config))
     params, rows = pretrained.adapt(
         source, initial, config=config, resize=resize)

@@ -154,6 +154,44 @@ def load(
       origin=f'{loaded.family}: {os.fspath(path)}', report=loaded.report)
 
 
+@dataclasses.dataclass(frozen=True)
+class Weights:
+  """Weights of another codebase, as `manager.Source` has those of ours.
+
+  Attributes:
+    path: where they are.
+    item: what they are.
+    config: the sections `model` and `data` of a config, as far as known.
+    params: the parameters.
+  """
+  path: str
+  item: str
+  config: dict[str, Any]
+  params: types.Params
+
+  def load(self) -> types.Params:
+    """Returns the parameters."""
+    return self.params
+
+
+def find(
+    path: str | os.PathLike, *, which: str = manager.LATEST, **overrides: Any,
+) -> manager.Source | Weights:
+  """Finds parameters to start a run from; takes and raises what `load` does.
+
+  A run of ours is only looked at; its parameters are read when asked for.
+  """
+  found = sources.fetch(path)
+  if is_run(found):
+    return manager.find(found, which=which)
+  model = load(path, which=which, **overrides)
+  return Weights(
+      path=os.fspath(path), item=model.origin.split(':')[0] or 'weights',
+      params=model.params, config={
+          'model': records.to_plain(model.config),
+          'data': {'resolution': list(model.resolution)}})
+
+
 def is_run(path: epath.Path) -> bool:
   """Whether a path is a workdir, or a checkpoint, of ours."""
   if not path.is_dir():

@@ -21,6 +21,7 @@ import jax
 
 from vit_jax import config as config_lib
 from vit_jax import experiment as experiment_lib
+from vit_jax import model as model_lib
 from vit_jax import records
 from vit_jax import tree
 from vit_jax import types
@@ -75,7 +76,7 @@ def train(
     workdir: epath.PathLike,
     *,
     title: str = '',
-    source: manager.Source | None = None,
+    source: manager.Source | model_lib.Weights | None = None,
     profile_steps: int = 0,
     show_parameters: bool = True,
 ) -> dict[str, Any]:
@@ -127,7 +128,8 @@ class _Run:
     self._secs = 0.0  # What earlier starts of the run took.
 
   def train(
-      self, source: manager.Source | None, profile_steps: int,
+      self, source: manager.Source | model_lib.Weights | None,
+      profile_steps: int,
       show_parameters: bool,
   ) -> dict[str, Any]:
     """See `train`."""
@@ -210,7 +212,7 @@ class _Run:
       return False
     return self._experiment.is_due(every, self._step)
 
-  def _start(self, source: manager.Source | None) -> str:
+  def _start(self, source: manager.Source | model_lib.Weights | None) -> str:
     """Restores the state, or makes it anew; returns what was done, in words."""
     restored = self._saved.restore(self._experiment.abstract_state)
     if restored is not None:
@@ -225,7 +227,8 @@ class _Run:
             f'{pretrained.report(rows)}')
 
   def _go_on(
-      self, restored: manager.Restored, source: manager.Source | None,
+      self, restored: manager.Restored,
+      source: manager.Source | model_lib.Weights | None,
   ) -> str:
     """Takes over a checkpoint of this run; returns what it says, in words."""
     total = self._experiment.total_steps

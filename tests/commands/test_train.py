@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import main
+import vit_jax
 from vit_jax import config as config_lib
 from vit_jax import experiment as experiment_lib
 from vit_jax import run as run_lib
@@ -407,3 +408,21 @@ def test_evaluation_at_another_resolution_resizes_the_positions(
   assert 'resized positions: (5, 8) -> (13, 8)' in capsys.readouterr().out
   figures = json.loads((tmp_path / 'new' / 'figures.json').read_text())
   assert figures['metrics']['test/examples'] == 360
+
+
+def test_a_run_starts_from_weights_of_another_format(
+    whole, environment, tmp_path):
+  """Written with the published names, read by the ordinary fine-tuning."""
+  npz = tmp_path / 'weights.npz'
+  vit_jax.load(whole[0], log=None).save(npz, form='npz')
+  file = tmp_path / 'tune.py'
+  file.write_text(CONFIG.replace("'averaging': 0.9,", ''))
+  status = main.main([
+      f'--config={file}', f'--workdir={tmp_path}/run',
+      f'--config.init.checkpoint={npz}', '--config.total.steps=1',
+      '--config.data.resolution=[12, 8]'])
+  assert status == 0
+  trained = manager.find(tmp_path / 'run')
+  assert trained.shapes['positions'].shape == (7, 8)
+  config = json.loads((tmp_path / 'run' / 'config.json').read_text())
+  assert config['init']['checkpoint'] == str(npz)

@@ -8,7 +8,6 @@ how, it is measured.
 import argparse
 import dataclasses
 import time
-from typing import Any
 
 import jax
 import numpy as np
@@ -79,22 +78,9 @@ def run(args: argparse.Namespace) -> int:
   return 0
 
 
-@dataclasses.dataclass(frozen=True)
-class _Weights:
-  """Weights of another codebase, as `manager.Source` has those of ours."""
-  path: str
-  params: Any
-  item: str
-  config: dict[str, Any]
-
-  def load(self) -> Any:
-    """Returns the parameters."""
-    return self.params
-
-
 def _open(
     args: argparse.Namespace,
-) -> tuple[config_lib.Config, manager.Source | _Weights]:
+) -> tuple[config_lib.Config, manager.Source | model_lib.Weights]:
   path = sources.fetch(args.workdir)
   if model_lib.is_run(path):
     source = manager.find(path, which=args.which)
@@ -119,8 +105,9 @@ def _open(
         model.params, model.config, old=model.resolution, new=data.size,
         method=model.positions))
   config = dataclasses.replace(config, model=model.config)
-  return config, _Weights(
-      str(path), model.params, model.origin, config_lib.to_plain(config))
+  return config, model_lib.Weights(
+      path=str(path), item=model.origin, params=model.params,
+      config=config_lib.to_plain(config))
 
 
 def _config(
