@@ -168,7 +168,7 @@ def test_every_package_that_vit_jax_imports_is_required():
   distribution_of = {
       'PIL': 'pillow', 'sklearn': 'scikit-learn', 'orbax': 'orbax-checkpoint',
       'absl': 'absl-py', 'google': 'protobuf', 'jaxlib': 'jax'}
-  optional = {'tensorflow', 'torch', 'libtpu'}
+  optional = {'tensorflow', 'torch', 'libtpu', 'huggingface_hub'}
   required = {
       doctor._split_requirement(line)[0].lower().replace('-', '_')
       for line in doctor._requirements()}

@@ -37,7 +37,7 @@ def fetch(address: str | os.PathLike, *, log: Log = print) -> epath.Path:
   text = os.fspath(address)
   scheme, _, rest = text.partition('://')
   if not rest:
-    path = epath.Path(text).expanduser()
+    path = epath.Path(os.path.abspath(epath.Path(text).expanduser()))
     if not path.exists():
       raise FileNotFoundError(f'There is nothing at {path}.')
     return path
