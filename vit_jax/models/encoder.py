@@ -286,7 +286,7 @@ class Encoder(nn.Module):
       block = nn.remat(
           block, prevent_cse=False, policy=REMAT_POLICIES[c.remat])
     layers = nn.scan(
-        block, variable_axes={'params': 0},
+        block, variable_axes={'params': 0, 'intermediates': 0},
         split_rngs={'params': True, 'dropout': True},
         in_axes=(0, nn.broadcast), length=c.depth,
         unroll=min(c.unroll, c.depth),

@@ -41,6 +41,9 @@ class ViT(nn.Module):
         layer where there is one, else the same; `logits` [batch, classes].
       `layers`, with `capture`: see `encoder.Encoder`.
 
+    Flax's own `capture_intermediates=True` with `mutable=['intermediates']`
+    gives the output of every module by its path, those of the layers stacked.
+
     Raises:
       ValueError: if the images do not divide into patches.
     """
