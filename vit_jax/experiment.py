@@ -128,13 +128,10 @@ class Experiment:
       # Of no size in memory, whatever its shape.
       return np.broadcast_to(np.zeros((), shape.dtype), shape.shape)
 
-    resize = functools.partial(
-        models.resize_positions, method=self.config.init.positions,
-        old_grid=grid(earlier.config), new_grid=grid(self.config))
-    pretrained.adapt(
+    self._fit(
         jax.tree.map(zeros, earlier.abstract_state.params),
-        jax.tree.map(zeros, self.abstract_state.params),
-        config=self.config.init, resize=resize)
+        config_lib.to_plain(earlier.config), config=self.config.init,
+        initial=jax.tree.map(zeros, self.abstract_state.params))
 
   def adapt(
       self, source: types.Params, source_config: Mapping[str, Any], *,
@@ -151,16 +148,22 @@ class Experiment:
     Raises:
       ValueError: if the parameters do not fit the model.
     """
+    params, rows = self._fit(
+        source, source_config, initial=initial, config=config)
+    return jax.device_put(params, self.shardings.params), rows
+
+  def _fit(
+      self, source: types.Params, source_config: Mapping[str, Any], *,
+      initial: types.Params, config: pretrained.InitConfig,
+  ) -> tuple[types.Params, list[pretrained.Row]]:
+    """As `adapt`, but leaves the parameters on the host."""
+    old_size = data.parse(
+        {'resolution': source_config['data']['resolution']}).size
     resize = functools.partial(
         models.resize_positions, method=config.positions,
-        old_grid=models.grid(
-            models.parse(source_config['model']),
-            data.parse({'resolution': source_config['data']['resolution']}
-                       ).size),
+        old_grid=models.grid(models.parse(source_config['model']), old_size),
         new_grid=grid(self.config))
-    params, rows = pretrained.adapt(
-        source, initial, config=config, resize=resize)
-    return jax.device_put(params, self.shardings.params), rows
+    return pretrained.adapt(source, initial, config=config, resize=resize)
 
 
 def grid(config: config_lib.Config) -> tuple[int, int]:
