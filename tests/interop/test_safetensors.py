@@ -3,6 +3,7 @@
 import ml_dtypes
 import numpy as np
 import pytest
+import safetensors
 import safetensors.numpy
 
 from vit_jax.interop import files
@@ -19,6 +20,14 @@ def test_what_is_written_is_what_the_library_reads(tmp_path):
   opened = ours.open_file(tmp_path / 'x')
   np.testing.assert_array_equal(opened.read('b'), array.T)
   assert opened.metadata == {'format': 'pt'}
+
+
+def test_text_is_kept_beside_the_arrays(tmp_path):
+  ours.write(tmp_path / 'x', {'a': np.zeros(1, np.float32)},
+             metadata={'vit_jax': '{"model": {}}'})
+  with safetensors.safe_open(tmp_path / 'x', framework='numpy') as found:
+    assert found.metadata() == {'format': 'pt', 'vit_jax': '{"model": {}}'}
+  assert ours.open_file(tmp_path / 'x').metadata['vit_jax'] == '{"model": {}}'
 
 
 def test_bfloat16_is_read(tmp_path):

@@ -1,15 +1,31 @@
-"""What stands beside weights about their model: config.json."""
+"""What is said of a model beside its arrays: in the file, or config.json."""
 
 from collections.abc import Mapping, Sequence
 import dataclasses
+import json
 import pathlib
 from typing import Any
 
+from vit_jax import models
 from vit_jax import records
 from vit_jax.checkpoints import opening
 from vit_jax.interop import files
 from vit_jax.interop import layout
 from vit_jax.interop import preprocess as preprocess_lib
+
+KEY = 'vit_jax'  # In the metadata of a file: JSON, of the form of `_Own`.
+
+
+@dataclasses.dataclass(frozen=True)
+class _Own:
+  """What our safetensors files say: plain data of both records.
+
+  Attributes:
+    model: the section `model`, of the model's own config.
+    preprocess: that of `Preprocess`.
+  """
+  model: dict[str, Any]
+  preprocess: dict[str, Any]
 
 
 @dataclasses.dataclass
@@ -24,6 +40,8 @@ def read(
     path: pathlib.Path, opened: files.ArrayFile,
     matches: Sequence[layout.Match],
 ) -> Hints:
+  if KEY in opened.metadata:
+    return _own(opened)
   folder = path if path.is_dir() else path.parent
   file = folder / 'config.json'
   if not file.is_file():
@@ -39,6 +57,29 @@ def read(
     hints.preprocess |= preprocess_lib.from_huggingface(
         opening.read_json(preprocessor))
   return hints
+
+
+def _own(opened: files.ArrayFile) -> Hints:
+  """Returns what a file that we wrote says of its model.
+
+  Raises:
+    ValueError: if it says something that no model of ours is.
+  """
+  where = f'{KEY} in the metadata of {opened.path}'
+  try:
+    found = json.loads(opened.metadata[KEY])
+  except ValueError as error:
+    raise ValueError(f'{where} is not JSON: {error}') from error
+  own = records.parse(_Own, found, where=where)
+  try:
+    config = models.parse(own.model)
+    preprocess = preprocess_lib.parse(own.preprocess)
+  except ValueError as error:
+    raise ValueError(f'{where}: {error}') from error
+  return Hints(
+      section=records.to_plain(config), source='the file itself',
+      preprocess={f.name: getattr(preprocess, f.name)
+                  for f in dataclasses.fields(preprocess)})
 
 
 def _hints_of(config: Mapping[str, Any]) -> Hints | None:

@@ -55,12 +55,19 @@ def open_file(path: str | pathlib.Path) -> files.ArrayFile:
 
 
 def write(
-    path: str | pathlib.Path, arrays: Mapping[str, Any],
+    path: str | pathlib.Path, arrays: Mapping[str, Any], *,
+    metadata: Mapping[str, str] | None = None,
 ) -> None:
-  """Writes arrays; `format: pt` is what PyTorch's libraries ask to see."""
+  """Writes arrays; `format: pt` is what PyTorch's libraries ask to see.
+
+  Args:
+    path: of the file.
+    arrays: by name.
+    metadata: text to keep beside them, in the file's header.
+  """
   safetensors.numpy.save_file(
       {name: np.ascontiguousarray(array) for name, array in arrays.items()},
-      str(path), metadata={'format': 'pt'})
+      str(path), metadata={'format': 'pt', **(metadata or {})})
 
 
 def _offsets(path: pathlib.Path) -> dict[str, tuple[int, int]]:
