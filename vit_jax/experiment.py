@@ -160,7 +160,7 @@ class Experiment:
     old_size = data.parse(
         {'resolution': source_config['data']['resolution']}).size
     resize = functools.partial(
-        models.resize_positions, method=config.positions,
+        models.resize, method=config.positions,
         old_grid=models.grid(models.parse(source_config['model']), old_size),
         new_grid=grid(self.config))
     return pretrained.adapt(source, initial, config=config, resize=resize)

@@ -7,6 +7,7 @@ import pytest
 
 from vit_jax import models
 from vit_jax import tree
+from vit_jax.checkpoints import formats
 from vit_jax.checkpoints import pretrained
 
 RNG = np.random.default_rng(0)
@@ -34,12 +35,17 @@ def initial(**settings):
   return values
 
 
+def untouched(name, array):
+  del name
+  return array
+
+
 def adapt(source, target, *, old=(3, 3), new=(3, 3), **section):
   config = pretrained.parse(section)
 
-  def resize(positions):
-    return models.resize_positions(
-        positions, old_grid=old, new_grid=new, method=config.positions)
+  def resize(name, array):
+    return models.resize(
+        name, array, old_grid=old, new_grid=new, method=config.positions)
 
   adapted, rows = pretrained.adapt(
       source, target, config=config, resize=resize)
@@ -79,7 +85,7 @@ def test_head_is_loaded_where_nothing_is_to_be_new():
   source = params()
   adapted, rows = pretrained.adapt(
       source, initial(), config=pretrained.parse({'new': []}),
-      resize=lambda positions: positions)
+      resize=untouched)
   assert {row.status for row in rows} == {'loaded'}
   np.testing.assert_array_equal(
       adapted['head']['dense']['kernel'], source['head']['dense']['kernel'])
@@ -163,7 +169,7 @@ def test_differences_can_be_allowed_by_name():
   adapted, rows = pretrained.adapt(
       source, target, config=pretrained.parse(
           {'new': ['head/.*', 'cls'], 'ignored': ['a/.*']}),
-      resize=lambda positions: positions)
+      resize=untouched)
   status = {row.name: row.status for row in rows}
   assert status['cls'] == 'new'
   assert status['a/b'] == 'ignored'
@@ -185,8 +191,8 @@ def test_positions_of_a_model_with_another_prefix_are_an_error():
 def test_report_has_a_line_for_each_and_the_counts():
   _, rows = pretrained.adapt(
       params(representation=True), initial(grid=(2, 2), classes=3),
-      config=pretrained.parse({}), resize=lambda positions: (
-          positions[:5]))
+      config=pretrained.parse({}), resize=lambda name, array: (
+          array[:5] if name == 'positions' else array))
   lines = pretrained.report(rows).splitlines()
   assert [line.split()[:2] for line in lines[:-1]] == [
       ['loaded', 'cls'], ['loaded', 'encoder/layers/mlp/kernel'],
@@ -206,4 +212,47 @@ def test_a_rule_of_new_that_matches_nothing_is_an_error():
   config = pretrained.parse({'new': ['head/.*', 'positons']})
   with pytest.raises(ValueError, match=r"init\.new: the rule 'positons'"):
     pretrained.adapt(
-        params(), initial(), config=config, resize=lambda positions: positions)
+        params(), initial(), config=config, resize=untouched)
+
+
+KINDS = [
+    {}, {'position': '2d'}, {'position': '2d', 'position_at': 'layers'},
+    {'position': 'learned', 'position_at': 'layers'},
+    {'position': 'learned', 'position_at': 'shared', 'position_cls': False},
+    {'position': 'relative'}, {'position': 'relative', 'registers': 2},
+    {'position': 'relative', 'axial': True, 'pooling': 'average'},
+    {'position': '2d', 'position_at': 'layers', 'axial': True,
+     'pooling': 'average'},
+    {'position': 'sincos'}, {'position': 'none'}]
+
+
+@pytest.mark.parametrize('settings', KINDS, ids=str)
+def test_positions_of_every_kind_fit_a_model_of_another_grid(settings):
+  config = models.parse({
+      'width': 8, 'depth': 2, 'mlp_dim': 12, 'num_heads': 2, 'patch': 4,
+      'num_classes': 3, **settings})
+
+  def values(resolution):
+    shapes = tree.flatten(formats.abstract_params(config, resolution))
+    return tree.unflatten({
+        name: RNG.normal(size=shape.shape).astype(np.float32)
+        for name, shape in shapes.items()})
+
+  source, target = values((12, 16)), values((20, 8))
+  adapted, rows = adapt(source, target, old=(3, 4), new=(5, 2))
+  assert tree.differences(target, adapted) == []
+  # All else is what it was; of embeddings, those whose length has changed.
+  status = {name: row.status for name, row in rows.items()}
+  assert {name for name, one in status.items() if one == 'resized'} == {
+      name for name, shape in tree.flatten(target).items()
+      if shape.shape != tree.flatten(source)[name].shape
+      and not name.startswith('head/')}
+  for name, array in tree.flatten(adapted).items():
+    if status[name] == 'loaded':
+      np.testing.assert_array_equal(array, tree.flatten(source)[name])
+
+
+def test_embeddings_of_another_grid_than_is_said_are_an_error():
+  with pytest.raises(ValueError, match='8 position embeddings do not cover'):
+    adapt(params(grid=(2, 4), cls=False), initial(cls=False), old=(3, 3),
+          new=(4, 4))

@@ -147,3 +147,81 @@ def test_fewer_positions_than_the_grid_is_an_error():
       '8 position embeddings do not cover a grid of 3x3.')):
     embed.resize_positions(
         positions((2, 4), prefix=0), old_grid=(3, 3), new_grid=(2, 2))
+
+
+# Parameters by name, with their shapes on grids of 3x4 and of 5x2.
+TABLES = {
+    'positions': ((13, 6), (11, 6)),
+    'encoder/layers/positions': ((2, 12, 6), (2, 10, 6)),
+    'positions_rows': ((3, 6), (5, 6)),
+    'encoder/layers/positions_columns': ((2, 4, 6), (2, 2, 6)),
+    'encoder/layers/row/positions_rows': ((2, 3, 6), (2, 5, 6)),
+    'encoder/layers/attention/distances': ((2, 25, 2, 3), (2, 21, 2, 3)),
+    'encoder/layers/row/attention/distances': ((2, 7, 2, 3), (2, 3, 2, 3)),
+    'encoder/layers/column/attention/distances': ((2, 5, 2, 3), (2, 9, 2, 3)),
+}
+SIZES = {'old_grid': (3, 4), 'new_grid': (5, 2)}
+
+
+@pytest.mark.parametrize('method', ['linear', 'cubic'])
+@pytest.mark.parametrize('name', TABLES)
+def test_a_constant_table_stays_constant_by_every_name(name, method):
+  old, new = TABLES[name]
+  got = embed.resize(
+      name, np.full(old, 0.7, np.float32), method=method, **SIZES)
+  assert (got.shape, got.dtype) == (new, np.float32)
+  np.testing.assert_allclose(got, np.full(new, 0.7), rtol=1e-6)
+
+
+@pytest.mark.parametrize('name', [*TABLES, 'positions_cls', 'cls',
+                                  'encoder/layers/mlp/out/bias'])
+def test_the_same_grid_and_any_other_parameter_are_untouched(name):
+  values = RNG.normal(size=TABLES.get(name, [(3, 4)])[0])
+  assert embed.resize(
+      name, values, old_grid=(3, 4), new_grid=(3, 4)) is values
+  if name not in TABLES:
+    assert embed.resize(name, values, **SIZES) is values
+
+
+@pytest.mark.parametrize('name', [
+    'positions_rows', 'positions_columns', 'encoder/layers/attention/distances',
+    'encoder/layers/row/attention/distances'])
+@pytest.mark.parametrize('new', [(5, 7), (2, 3)])
+def test_a_linear_ramp_stays_a_ramp_between_the_same_ends(name, new):
+  length = {'positions_rows': 3, 'positions_columns': 4}.get(
+      name, 7 if 'row/' in name else 25)
+  tail = (2, 3) if 'distances' in name else (6,)
+  ramp = np.linspace(-1, 1, length).reshape(-1, *[1] * len(tail))
+  values = np.broadcast_to(ramp, (length, *tail)).astype(np.float32)
+  got = embed.resize(name, values, old_grid=(3, 4), new_grid=new)
+  want = np.linspace(-1, 1, len(got)).reshape(-1, *[1] * len(tail))
+  assert len(got) != length
+  np.testing.assert_allclose(
+      got, np.broadcast_to(want, got.shape), rtol=1e-5, atol=1e-6)
+
+
+def test_distance_zero_stays_distance_zero():
+  values = RNG.normal(size=(25, 2, 3)).astype(np.float32)
+  got = embed.resize('a/distances', values, **SIZES)
+  assert len(got) == 21  # Of a class token and ten patches.
+  np.testing.assert_array_equal(got[10], values[12])
+  np.testing.assert_array_equal(got[[0, -1]], values[[0, -1]])
+
+
+def test_a_row_and_a_column_are_resized_as_the_grid_of_both_is():
+  rows, columns = (RNG.normal(size=(n, 3)).astype(np.float32) for n in (3, 4))
+  whole = np.asarray(embed.outer_concat(*map(jnp.asarray, (rows, columns))))
+  want = embed.resize('positions', whole, **SIZES)
+  got = embed.outer_concat(
+      jnp.asarray(embed.resize('positions_rows', rows, **SIZES)),
+      jnp.asarray(embed.resize('positions_columns', columns, **SIZES)))
+  np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(('name', 'shape', 'words'), [
+    ('positions_rows', (4, 6), 'holds 4 embeddings, but a grid of 3x4 has 3'),
+    ('a/distances', (9, 2, 3), 'holds 9 distances, too few'),
+    ('row/attention/distances', (9, 2, 3), 'holds 9 .* 3x4 has 7')])
+def test_a_table_of_another_grid_is_an_error(name, shape, words):
+  with pytest.raises(ValueError, match=words):
+    embed.resize(name, np.zeros(shape, np.float32), **SIZES)

@@ -64,7 +64,7 @@ def adapt(
     initial: Any,
     *,
     config: InitConfig,
-    resize: Callable[[np.ndarray], np.ndarray],
+    resize: Callable[[str, np.ndarray], np.ndarray],
 ) -> tuple[dict[str, Any], list[Row]]:
   """Fits a checkpoint's parameters to a model.
 
@@ -73,9 +73,10 @@ def adapt(
     initial: the model's own initial parameters; shapes do for those that are
       not new.
     config: what may be new and what may be ignored.
-    resize: turns position embeddings into those of the model's grid; given
-      back untouched where the grid is the same, which the shape alone does not
-      tell: 4x9 patches are as many as 6x6.
+    resize: turns a parameter of this name into that of the model's grid.
+      What is no position embedding, and all where the grid is the same, it
+      gives back untouched; the shape alone does not tell: 4x9 patches are as
+      many as 6x6.
 
   Returns:
     Parameters shaped as `initial`, and a row for each name on either side.
@@ -101,10 +102,14 @@ def adapt(
       problems.append(f'{name}: expected {target}, found nothing')
       continue
     else:
-      values = found = np.asarray(found)
-      if (name.split('/')[-1] == 'positions'
-          and found.shape[-1] == target[-1]):
-        values = resize(found)
+      found = np.asarray(found)
+      # Where more than the grid differs, it is shown as it was found.
+      alike = found.ndim == len(target) and shape[-1:] == target[-1:]
+      try:
+        values = resize(name, found) if alike else found
+      except ValueError as error:
+        problems.append(str(error))
+        continue
       if values.shape != target:
         problems.append(f'{name}: expected {target}, found {shape}')
         continue

@@ -20,6 +20,7 @@ from vit_jax.models import variants
 from vit_jax.models import vit
 from vit_jax.models import vit_config
 
+resize = embed.resize
 resize_positions = embed.resize_positions
 
 ModelConfig = vit_config.ViTConfig | resnet_config.ResNetConfig

@@ -160,6 +160,78 @@ def sincos_positions(
       axis=1).astype(np.float32)
 
 
+def resize(
+    name: str,
+    array: Float[np.ndarray, '...'],
+    *,
+    old_grid: tuple[int, int],
+    new_grid: tuple[int, int],
+    method: Method = 'linear',
+) -> Float[np.ndarray, '...']:
+  """Returns a parameter as a model of another grid has it.
+
+  Position embeddings are interpolated, those of each layer by themselves:
+  `positions` over the grid; `positions_rows` and `positions_columns` along
+  their one axis; `distances`, of relative positions, over the distances, with
+  the ends aligned, so that the farthest stays the farthest and none stays
+  none. Any other parameter, and each where the grid is the same, is given
+  back as it is.
+
+  Args:
+    name: of the parameter, as 'encoder/layers/positions'.
+    array: its values.
+    old_grid: rows and columns of patches that they are for.
+    new_grid: rows and columns wanted.
+    method: see `resize_positions`.
+
+  Raises:
+    ValueError: if the array is not that of `old_grid`.
+  """
+  if tuple(old_grid) == tuple(new_grid):
+    return array
+  last = name.split('/')[-1]
+  match last:
+    case 'positions':
+      return resize_positions(
+          array, old_grid=old_grid, new_grid=new_grid, method=method)
+    case 'positions_rows':
+      lengths = old_grid[0], new_grid[0]
+    case 'positions_columns':
+      lengths = old_grid[1], new_grid[1]
+    case 'distances':
+      lengths = _num_distances(
+          name, array.shape[-3], old_grid=old_grid, new_grid=new_grid)
+    case _:
+      return array
+  axis = array.ndim - (3 if last == 'distances' else 2)
+  if array.shape[axis] != lengths[0]:
+    raise ValueError(
+        f'{name} holds {array.shape[axis]} embeddings, but a grid of '
+        f'{old_grid[0]}x{old_grid[1]} has {lengths[0]}.')
+  return _resize_axis(array, axis, lengths[1], method)
+
+
+def _num_distances(
+    name: str, count: int, *, old_grid: tuple[int, int],
+    new_grid: tuple[int, int],
+) -> tuple[int, int]:
+  """Returns how many distances there are between the tokens of either grid.
+
+  Axial attention is within a row, or within a column; any other has tokens
+  before those of the grid, and they remain.
+  """
+  parts = name.split('/')
+  if 'row' in parts or 'column' in parts:
+    axis = 1 if 'row' in parts else 0
+    return 2 * old_grid[axis] - 1, 2 * new_grid[axis] - 1
+  prefix = (count + 1) // 2 - old_grid[0] * old_grid[1]
+  if prefix < 0:
+    raise ValueError(
+        f'{name} holds {count} distances, too few for the tokens of a grid of '
+        f'{old_grid[0]}x{old_grid[1]}.')
+  return count, 2 * (prefix + new_grid[0] * new_grid[1]) - 1
+
+
 def resize_positions(
     positions: Float[np.ndarray, '*layers old_tokens width'],
     *,
@@ -201,6 +273,22 @@ def resize_positions(
   resized = resized.reshape(*layers, new_grid[0] * new_grid[1], width)
   return np.concatenate(
       [positions[..., :prefix, :], resized.astype(positions.dtype)], axis=-2)
+
+
+def _resize_axis(
+    array: Float[np.ndarray, '...'], axis: int, length: int, method: Method,
+) -> Float[np.ndarray, '...']:
+  """As `resize_positions`, along one axis; the same length changes nothing."""
+  old = array.shape[axis]
+  if old == length:
+    return array
+  if method == 'linear':
+    resized = np.moveaxis(np.tensordot(
+        _align_corners(old, length), array, axes=(1, axis)), 0, axis)
+  else:
+    shape = (*array.shape[:axis], length, *array.shape[axis + 1:])
+    resized = np.asarray(jax.image.resize(array, shape, method='cubic'))
+  return resized.astype(array.dtype)
 
 
 def _align_corners(old: int, new: int) -> Float[np.ndarray, 'new old']:
