@@ -82,7 +82,7 @@ def read(
   hints = hints_lib.read(pathlib.Path(path), opened, matches)
   heads = inference.heads(opened, matches, prefix, {**hints.section, **given})
   params = matching.read(opened, matches, prefix, heads)
-  resolution = (preprocess.get('resolution') or
+  resolution = (preprocess.get('resolution') or hints.resolution or
                 hints.preprocess.get('resolution'))
   section, grid = infer(
       params, family, hints={**hints.section, **given},
@@ -93,11 +93,14 @@ def read(
       resolution or (DEFAULT_SIDE,) * 2)
   check(config, params, resolution, source=opened.path,
         theirs={match.ours: match.theirs[0] for match in matches})
-  done = {**hints.preprocess, 'resolution': tuple(resolution), **preprocess}
+  done = {**hints.preprocess, **preprocess}
+  if hints.resolution is None:  # Else images are known apart from positions.
+    done = {**done, 'resolution': tuple(resolution), **preprocess}
   return Loaded(
       config=config, params=tree.unflatten(params),
       resolution=tuple(resolution),  # type: ignore[arg-type]
-      preprocess=preprocess_lib.parse(done), positions=family.positions,
+      preprocess=preprocess_lib.parse(done),
+      positions=hints.positions or family.positions,
       family=family.name,
       statement=statement.state(
           opened, family, prefix, config, params, tuple(resolution), hints,

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 import dataclasses
 import json
 import pathlib
-from typing import Any
+from typing import Any, Literal
 
 from vit_jax import models
 from vit_jax import records
@@ -23,9 +23,14 @@ class _Own:
   Attributes:
     model: the section `model`, of the model's own config.
     preprocess: that of `Preprocess`.
+    resolution: height and width that the positions are for, where it is
+      another than that of `preprocess`.
+    positions: how they are resized; the family's way if it is not said.
   """
   model: dict[str, Any]
   preprocess: dict[str, Any]
+  resolution: tuple[int, int] | None = None
+  positions: Literal['linear', 'cubic'] | None = None
 
 
 @dataclasses.dataclass
@@ -34,6 +39,8 @@ class Hints:
   section: dict[str, Any] = dataclasses.field(default_factory=dict)
   preprocess: dict[str, Any] = dataclasses.field(default_factory=dict)
   source: str = ''
+  resolution: tuple[int, int] | None = None  # Of the positions alone.
+  positions: str | None = None
 
 
 def read(
@@ -78,6 +85,7 @@ def _own(opened: files.ArrayFile) -> Hints:
     raise ValueError(f'{where}: {error}') from error
   return Hints(
       section=records.to_plain(config), source='the file itself',
+      resolution=own.resolution, positions=own.positions,
       preprocess={f.name: getattr(preprocess, f.name)
                   for f in dataclasses.fields(preprocess)})
 
