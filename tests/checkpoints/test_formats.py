@@ -126,8 +126,6 @@ def test_bfloat16_stored_as_void_is_read(tmp_path):
 @pytest.mark.parametrize(('settings', 'resolution'), [
     ({'position_cls': False}, (32, 32)),
     ({'pooling': 'average'}, (32, 32)),
-    ({'pooling': 'average', 'position': 'none'}, (224, 224)),
-    ({'final_norm': False}, (32, 32)),
     ({'qkv_bias': False, 'patch': (8, 4)}, (32, 16)),
     ({'num_classes': 0}, (32, 32)),
 ])
@@ -319,7 +317,8 @@ def test_a_folder_of_hugging_face_says_what_shapes_do_not(rename, tmp_path):
   config = json.loads((tmp_path / 'config.json').read_text())
   (tmp_path / 'config.json').write_text(json.dumps(
       {**config, 'num_hidden_layers': 4}))
-  with pytest.raises(ValueError, match=r'expected \(4, 12\), found \(3, 12\)'):
+  with pytest.raises(
+      ValueError, match='num_hidden_layers: expected 4, found 3'):
     formats.read(tmp_path)
 
 

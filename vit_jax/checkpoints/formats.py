@@ -23,6 +23,7 @@ from vit_jax.checkpoints import hints as hints_lib
 from vit_jax.checkpoints import inference
 from vit_jax.checkpoints import matching
 from vit_jax.checkpoints import opening
+from vit_jax.checkpoints import overrides as overrides_lib
 from vit_jax.checkpoints import statement
 from vit_jax.interop import preprocess as preprocess_lib
 
@@ -63,49 +64,114 @@ def read(
 
   Args:
     path: a file, or a folder of one with its config.json.
-    overrides: keys of the section `model` and of `Preprocess`; they win over
-      what is inferred.
+    overrides: keys of the section `model` and of `Preprocess`, which win over
+      what is inferred; and `prefix`, of the names of the parameters, where a
+      file has two copies of them.
 
   Raises:
     ValueError: if the file is damaged, of no family that is known, or does not
       hold exactly the parameters of the model.
   """
-  given = dict(overrides or {})
-  preprocess = {name: given.pop(name) for name in preprocess_lib.NAMES
-                if name in given}
-  if isinstance(preprocess.get('resolution'), int):
-    preprocess['resolution'] = (preprocess['resolution'],) * 2
-  opened = open_weights(pathlib.Path(path))
-  family, prefix, matches, left_out = matching.recognise(opened)
-  matches, unused = matching.without_pooler(family, matches)
-  left_out += [prefix + name for name in unused]
-  hints = hints_lib.read(pathlib.Path(path), opened, matches)
-  heads = inference.heads(opened, matches, prefix, {**hints.section, **given})
-  params = matching.read(opened, matches, prefix, heads)
-  resolution = (preprocess.get('resolution') or hints.resolution or
-                hints.preprocess.get('resolution'))
-  section, grid = infer(
-      params, family, hints={**hints.section, **given},
-      resolution=resolution and tuple(resolution))
-  params = inference.complete(params, section)
-  config = models.parse({**section, **given})
+  path = pathlib.Path(path)
+  given = overrides_lib.parse(overrides or {})
+  found = matching.find(opening.open_weights(path), prefix=given.prefix)
+  source, family = found.opened.path, found.family
+  params = matching.read(found)
+  told = inference.tell(params, family, heads_apart=found.heads_apart)
+  different = hints_lib.contradictions(given.claims, told, {})
+  if different:
+    raise ValueError(
+        f'{source} does not hold the model that was said:\n'
+        + statement.indented(different))
+  hints = hints_lib.find(path, found, told, given.items())
+  known = {**hints.section, **given.claims, **given.model}
+  told['num_heads'] = inference.heads(told, known, source=source)
+  inference.demand(told, family, known=known, source=source)
+  params = matching.split_heads(params, found, told['num_heads'])
+  section, grid = inference.infer(
+      told, family, known={**hints.section, **given.model},
+      resolution=_of_positions(told, given, hints))
+  params = inference.complete(params, told)
+  config = models.parse(section)
   resolution = inference.resolution_of(config, grid) if grid else (
-      resolution or (DEFAULT_SIDE,) * 2)
-  check(config, params, resolution, source=opened.path,
-        theirs={match.ours: match.theirs[0] for match in matches})
-  done = {**hints.preprocess, **preprocess}
-  if hints.resolution is None:  # Else images are known apart from positions.
-    done = {**done, 'resolution': tuple(resolution), **preprocess}
+      given.preprocess.get('resolution') or hints.resolution
+      or hints.preprocess.get('resolution') or (DEFAULT_SIDE,) * 2)
+  check(config, params, resolution, source=source,
+        theirs={match.ours: match.theirs[0] for match in found.matches})
   return Loaded(
-      config=config, params=tree.unflatten(params),
-      resolution=tuple(resolution),  # type: ignore[arg-type]
-      preprocess=preprocess_lib.parse(done),
-      positions=hints.positions or family.positions,
-      family=family.name,
-      statement=statement.state(
-          opened, family, prefix, config, params, tuple(resolution), hints,
-          given, stated={**hints.preprocess, **preprocess}),
-      report=statement.report(opened, matches, params, left_out))
+      config=config, params=tree.unflatten(params), resolution=resolution,
+      preprocess=_preprocess(config, resolution, given, hints),
+      positions=hints.positions or family.positions, family=family.name,
+      statement=_statement(found, config, params, resolution, given, hints),
+      report=statement.report(
+          found.opened.headers, found.matches, params, found.left_out))
+
+
+def _of_positions(
+    told: Mapping[str, Any], given: overrides_lib.Given,
+    hints: hints_lib.Hints,
+) -> tuple[int, int] | None:
+  """Returns for which images the positions are, if anything says so."""
+  said = [resolution for resolution in (
+      given.preprocess.get('resolution'), hints.resolution,
+      hints.preprocess.get('resolution')) if resolution]
+  fitting = [resolution for resolution in said
+             if told.get('positions') and inference.fits(told, resolution)]
+  return next(iter((*fitting, *said)), None)
+
+
+def _preprocess(
+    config: models.ModelConfig, resolution: tuple[int, int],
+    given: overrides_lib.Given, hints: hints_lib.Hints,
+) -> preprocess_lib.Preprocess:
+  """Returns what images go through.
+
+  Raises:
+    ValueError: if it is not for images of the model, or names other classes.
+  """
+  result = preprocess_lib.parse({
+      'resolution': resolution, **hints.preprocess, **given.preprocess})
+  if 'resolution' in given.preprocess:
+    try:
+      models.grid(config, result.resolution)
+    except ValueError as error:
+      raise ValueError(f'resolution: {error}') from error
+  elif hints.source != hints_lib.OWN:
+    result = dataclasses.replace(result, resolution=resolution)
+  if result.labels and len(result.labels) != config.num_classes:
+    raise ValueError(
+        f'There are {len(result.labels)} labels, but the head has '
+        f'{config.num_classes} classes. Give a name for each, or none.')
+  return result
+
+
+def _statement(
+    found: matching.Found, config: models.ModelConfig,
+    params: Mapping[str, Any], resolution: tuple[int, int],
+    given: overrides_lib.Given, hints: hints_lib.Hints,
+) -> tuple[str, ...]:
+  """Returns lines on what was found and inferred."""
+  opened = found.opened
+  lines = [f'inferred: {statement.model_line(config, resolution)}']
+  if not config.num_classes:
+    lines.append('no head in the file: 0 classes, logits are empty')
+  if hints.source:
+    lines.append(f'with {hints.source}: ' + (', '.join(
+        f'{k}={v}' for k, v in hints.shown.items()) or 'preprocessing'))
+  lines += hints.notes
+  if given.items():
+    lines.append('given: ' + ', '.join(
+        f'{k}={v}' for k, v in given.items().items()))
+  lines += statement.arrays_lines(
+      opened.headers, [found.prefix + name for match in found.matches
+                       for name in match.theirs], found.left_out)
+  if not {'mean', 'std'} & {*hints.preprocess, *given.preprocess}:
+    lines.append(
+        'assumed: images in [-1, 1] (mean 0.5, std 0.5), for the file does '
+        'not say; DeiT has another mean and std')
+  under = f', under {found.prefix}' if found.prefix else ''
+  return (f'{opened.path}: {found.family.label} ({opened.format}{under}), '
+          f'{statement.count(params)}', *(f'  {line}' for line in lines))
 
 
 def check(

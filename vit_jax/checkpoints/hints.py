@@ -1,6 +1,6 @@
 """What is said of a model beside its arrays: in the file, or config.json."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 import dataclasses
 import json
 import pathlib
@@ -8,12 +8,16 @@ from typing import Any, Literal
 
 from vit_jax import models
 from vit_jax import records
-from vit_jax.checkpoints import opening
-from vit_jax.interop import files
-from vit_jax.interop import layout
+from vit_jax.checkpoints import config_json
+from vit_jax.checkpoints import inference
+from vit_jax.checkpoints import matching
+from vit_jax.checkpoints import statement
 from vit_jax.interop import preprocess as preprocess_lib
+from vit_jax.models import vit_config
 
 KEY = 'vit_jax'  # In the metadata of a file: JSON, of the form of `_Own`.
+OWN = 'the file itself'
+_SHOWN = ('variant', 'num_heads', 'gelu', 'layer_norm_epsilon', 'pooling')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,138 +27,221 @@ class _Own:
   Attributes:
     model: the section `model`, of the model's own config.
     preprocess: that of `Preprocess`.
-    resolution: height and width that the positions are for, where it is
-      another than that of `preprocess`.
-    positions: how they are resized; the family's way if it is not said.
+    resolution: of the images of the positions, if not that of `preprocess`.
+    positions: how they are resized, if not as the format's own library does.
   """
   model: dict[str, Any]
   preprocess: dict[str, Any]
   resolution: tuple[int, int] | None = None
-  positions: Literal['linear', 'cubic'] | None = None
+  positions: Literal['linear', 'cubic', ''] = ''
 
 
 @dataclasses.dataclass
 class Hints:
-  """What a config.json beside the weights says."""
-  section: dict[str, Any] = dataclasses.field(default_factory=dict)
+  """What is known beside the arrays.
+
+  Attributes:
+    section: keys of the section `model`.
+    preprocess: keys of `Preprocess`.
+    resolution: height and width that the positions are for, if said.
+    positions: how they are resized; '' if nothing says it.
+    source: where all of this is from; '' if there is nothing.
+    shown: of the section, what is worth a line.
+    notes: lines on what was there, but is not used.
+  """
+  section: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   preprocess: dict[str, Any] = dataclasses.field(default_factory=dict)
+  resolution: tuple[int, int] | None = None
+  positions: str = ''
   source: str = ''
-  resolution: tuple[int, int] | None = None  # Of the positions alone.
-  positions: str | None = None
+  shown: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  notes: tuple[str, ...] = ()
 
 
-def read(
-    path: pathlib.Path, opened: files.ArrayFile,
-    matches: Sequence[layout.Match],
+def find(
+    path: pathlib.Path, found: matching.Found, told: Mapping[str, Any],
+    given: Mapping[str, Any],
 ) -> Hints:
-  if KEY in opened.metadata:
-    return _own(opened)
-  folder = path if path.is_dir() else path.parent
-  file = folder / 'config.json'
-  if not file.is_file():
-    return Hints()
-  config = opening.read_json(file)
-  hints = _hints_of(config)
-  if hints is None or (path.is_file() and not _same_width(
-      config, opened, matches)):
-    return Hints()
-  hints.source = str(file)
-  preprocessor = folder / 'preprocessor_config.json'
-  if preprocessor.is_file():
-    hints.preprocess |= preprocess_lib.from_huggingface(
-        opening.read_json(preprocessor))
-  return hints
+  """Returns what the file itself says, else the config.json beside it.
 
-
-def _own(opened: files.ArrayFile) -> Hints:
-  """Returns what a file that we wrote says of its model.
+  Args:
+    path: a file, whose neighbours may be of another model; or a folder, whose
+      files belong together.
+    found: the file of weights.
+    told: what its arrays tell.
+    given: overrides, by their names: what they say is not asked of a config.
 
   Raises:
-    ValueError: if it says something that no model of ours is.
+    ValueError: if a file, or a folder, contradicts itself.
   """
-  where = f'{KEY} in the metadata of {opened.path}'
+  beside = _beside(path, found, told, given)
+  return _own(found, told, given) if KEY in found.opened.metadata else beside
+
+
+# ------------------------------------------------------------ the file itself
+
+
+def _own(
+    found: matching.Found, told: Mapping[str, Any], given: Mapping[str, Any],
+) -> Hints:
+  where = f'{KEY} in the metadata of {found.opened.path}'
   try:
-    found = json.loads(opened.metadata[KEY])
-  except ValueError as error:
+    said = json.loads(found.opened.metadata[KEY])
+  except (ValueError, RecursionError) as error:
     raise ValueError(f'{where} is not JSON: {error}') from error
-  own = records.parse(_Own, found, where=where)
+  own = records.parse(_Own, said, where=where)
   try:
     config = models.parse(own.model)
     preprocess = preprocess_lib.parse(own.preprocess)
   except ValueError as error:
     raise ValueError(f'{where}: {error}') from error
+  section = records.to_plain(config)
+  resolution = own.resolution or preprocess.resolution
+  claims = {**section, 'resolution': resolution}
+  if isinstance(config, vit_config.ViTConfig):
+    claims['cls'] = config.has_cls
+  different = contradictions(claims, told, given)
+  if different:
+    raise ValueError(
+        f'{where} contradicts the arrays of that file:\n'
+        + statement.indented(different))
+  if any(section.get(name) != given[name] for name in vit_config.DIMENSIONS
+         if name in given):
+    section.pop('variant')  # It is no more what the file was called.
   return Hints(
-      section=records.to_plain(config), source='the file itself',
-      resolution=own.resolution, positions=own.positions,
-      preprocess={f.name: getattr(preprocess, f.name)
-                  for f in dataclasses.fields(preprocess)})
+      section=section, resolution=resolution, positions=own.positions,
+      source=OWN, preprocess={
+          f.name: getattr(preprocess, f.name)
+          for f in dataclasses.fields(preprocess)},
+      shown={k: section[k] for k in _SHOWN if section.get(k)})
 
 
-def _hints_of(config: Mapping[str, Any]) -> Hints | None:
-  if 'architecture' in config or 'pretrained_cfg' in config:
-    return _timm_hints(config)
-  if 'hidden_size' in config:
-    return _huggingface_hints(config)
+# ------------------------------------------------------------------ config.json
+
+
+def _beside(
+    path: pathlib.Path, found: matching.Found, told: Mapping[str, Any],
+    given: Mapping[str, Any],
+) -> Hints:
+  whole = path.is_dir()
+  file = (path if whole else path.parent) / 'config.json'
+  if not file.is_file():
+    return Hints()
+  try:
+    return _of_config(file, found, told, given)
+  except ValueError as error:
+    if whole:
+      raise ValueError(
+          f'{file} is not of the weights beside it: {error}\n'
+          'Take both from one model; or load the file of weights alone, and '
+          'say what it does not: load(file, num_heads=...).') from error
+    reason = ' '.join(str(error).split())
+    return Hints(notes=(f'ignored {file}, not of this file: {reason}',))
+
+
+def _of_config(
+    file: pathlib.Path, found: matching.Found, told: Mapping[str, Any],
+    given: Mapping[str, Any],
+) -> Hints:
+  config = config_json.parse(config_json.read_json(file))
+  if config is None:
+    return Hints(notes=(
+        f'ignored {file}: it is neither of timm nor of Hugging Face',))
+  if found.family.name not in config.families:
+    raise ValueError(
+        f'it says {config.what}, but the arrays are those of a '
+        f'{found.family.label}.')
+  different = contradictions(config.claims, told, given, config.spelled)
+  if different:
+    raise ValueError(
+        'it contradicts the arrays:\n'
+        + statement.indented(different))
+  preprocess = dict(config.preprocess)
+  if not told['num_classes']:
+    preprocess.pop('labels', None)
+  processor = file.with_name('preprocessor_config.json')
+  if processor.is_file():
+    preprocess |= _of_processor(processor)
+  return Hints(
+      section=config.settings, preprocess=preprocess, source=str(file),
+      resolution=config.claims.get('resolution'), shown=config.settings)
+
+
+def _of_processor(file: pathlib.Path) -> dict[str, Any]:
+  try:
+    said = preprocess_lib.from_huggingface(config_json.read_json(file))
+    preprocess_lib.parse({'resolution': (1, 1), **said})
+  # A text where a list was to be, and the like.
+  except (ValueError, TypeError, KeyError, ZeroDivisionError) as error:
+    raise ValueError(f'{file.name} is not understood: {error}') from error
+  return said
+
+
+# -------------------------------------------------------------------- agreement
+
+
+def contradictions(
+    claims: Mapping[str, Any], told: Mapping[str, Any],
+    given: Mapping[str, Any], spelled: Mapping[str, str] | None = None,
+) -> list[str]:
+  """Returns a line for each claim that arrays deny.
+
+  Args:
+    claims: keys of the section `model`, `resolution` and `features`; what the
+      arrays do not tell is passed over.
+    told: what the arrays tell.
+    given: what is not asked about.
+    spelled: what the claims are called where they are made.
+  """
+  if claims.get('name', told['name']) != told['name']:
+    return [f'name: expected {claims["name"]!r}, found {told["name"]!r}']
+  called = {name: name for name in claims} | dict(spelled or {})
+  return [f'{called[name]}: expected {claimed!r}, found {found}'
+          for name, claimed in claims.items() if name not in given
+          and (found := _denied(name, claimed, told)) is not None]
+
+
+def _denied(name: str, claimed: Any, told: Mapping[str, Any]) -> str | None:
+  """Returns what was found instead; None if nothing speaks against it."""
+  if name == 'resolution':
+    if not told.get('positions') or inference.fits(told, claimed):
+      return None
+    return f'{told["positions"]} position embeddings'
+  if name == 'pooling':
+    if claimed == 'cls' and not told.get('cls', True):
+      return 'no class token'
+    needs = claimed == 'attention'
+    if needs == told.get('probe', needs):
+      return None
+    return 'no learned query' if needs else 'a learned query that pools'
+  if name not in told:
+    return None
+  if name == 'backbone':
+    return _denied_backbone(claimed, told)
+  if name == 'layer_scale':
+    same = (claimed is None) == (told[name] is None)
+    return None if same else ('none' if told[name] is None else 'learned ones')
+  if name == 'position':
+    same = (claimed == 'learned') == (told[name] == 'learned')
+  elif name == 'cls':
+    same = claimed is None or claimed == told[name]
+  else:
+    same = _plain(claimed) == _plain(told[name])
+  return None if same else repr(told[name])
+
+
+def _denied_backbone(claimed: Any, told: Mapping[str, Any]) -> str | None:
+  have = told['backbone']
+  if (claimed is None) != (have is None):
+    return repr(have)
+  if claimed and any(_plain(claimed[key]) != _plain(have[key])
+                     for key in have if key in claimed):
+    return repr(have)
   return None
 
 
-def _same_width(
-    config: Mapping[str, Any], opened: files.ArrayFile,
-    matches: Sequence[layout.Match],
-) -> bool:
-  """Whether the config beside a bare file can be of that file."""
-  width = config.get('hidden_size') or config.get('num_features')
-  norm = next((m for m in matches if m.ours.endswith('attention_norm/scale')),
-              None)
-  if norm is None or width is None:
-    return norm is None
-  return any(header.shape[-1:] == (width,) for name, header in
-             opened.headers.items() if name.endswith(norm.theirs[0]))
-
-
-_HF_GELU = {'gelu': 'exact', 'gelu_python': 'exact', 'gelu_new': 'tanh',
-            'gelu_pytorch_tanh': 'tanh', 'gelu_fast': 'tanh'}
-
-
-def _huggingface_hints(config: Mapping[str, Any]) -> Hints:
-  """Reads Hugging Face's config, and the page's, which has its first names."""
-  names = {'width': 'hidden_size', 'depth': 'num_hidden_layers',
-           'num_heads': 'num_attention_heads', 'mlp_dim': 'intermediate_size',
-           'layer_norm_epsilon': 'layer_norm_eps'}
-  section = {ours: config[name] for ours, name in names.items()
-             if name in config}
-  act = config.get('hidden_act')
-  if act is not None:
-    section['gelu'] = _HF_GELU[records.check_name(
-        act, list(_HF_GELU), what='hidden_act in config.json')]
-  result = Hints(section=section)
-  size = config.get('image_size')
-  if isinstance(size, (int, list, tuple)):
-    result.preprocess['resolution'] = (
-        (size, size) if isinstance(size, int) else tuple(size))
-  labels = config.get('id2label')
-  if isinstance(labels, Mapping):
-    text = [str(labels[k]) for k in sorted(labels, key=int)]
-    if text != [f'LABEL_{i}' for i in range(len(text))]:
-      result.preprocess['labels'] = tuple(text)
-  return result
-
-
-def _timm_hints(config: Mapping[str, Any]) -> Hints:
-  names = {'embed_dim': 'width', 'depth': 'depth', 'num_heads': 'num_heads'}
-  given = config.get('model_args') or {}
-  section = {ours: given[name] for name, ours in names.items() if name in given}
-  pool = config.get('global_pool') or given.get('global_pool')
-  pools = {'token': 'cls', 'avg': 'average', 'map': 'attention'}
-  if pool in pools and 'resnet' not in str(config.get('architecture')):
-    section['pooling'] = pools[pool]
-  act = given.get('act_layer')
-  if isinstance(act, str):
-    section['gelu'] = {'gelu': 'exact', 'gelu_tanh': 'tanh'}[records.check_name(
-        act, ['gelu', 'gelu_tanh'], what='act_layer in config.json')]
-  result = Hints(section=section, preprocess=preprocess_lib.from_timm(config))
-  size = given.get('img_size')
-  if size:
-    result.preprocess['resolution'] = (
-        (size, size) if isinstance(size, int) else tuple(size))
-  return result
+def _plain(value: Any) -> Any:
+  if isinstance(value, (list, tuple)):
+    sides = tuple(value)
+    return sides[0] if len(sides) == 2 and sides[0] == sides[1] else sides
+  return value

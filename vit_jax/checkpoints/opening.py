@@ -1,10 +1,9 @@
 """From a path to the arrays of one file of weights, told by content."""
 
 from collections.abc import Callable, Mapping
-import json
 import pathlib
-from typing import Any
 
+from vit_jax.checkpoints import config_json
 from vit_jax.interop import files
 from vit_jax.interop import npz
 from vit_jax.interop import pytorch
@@ -61,8 +60,11 @@ def _open_folder(folder: pathlib.Path) -> files.ArrayFile:
 
 
 def _open_shards(index: pathlib.Path) -> files.ArrayFile:
-  table = read_json(index).get('weight_map')
-  if not isinstance(table, dict):
+  try:
+    table = config_json.read_json(index).get('weight_map')
+  except ValueError as error:
+    raise ValueError(f'{index}: {error}') from error
+  if not isinstance(table, dict) or not table:
     raise ValueError(f'{index} has no weight_map.')
   shards = {}
   for name in sorted(set(table.values())):
@@ -79,13 +81,3 @@ def _open_shards(index: pathlib.Path) -> files.ArrayFile:
   return files.ArrayFile(
       path=str(index), format='safetensors', headers=headers,
       load=lambda name: shards[table[name]].load(name))
-
-
-def read_json(path: pathlib.Path) -> dict[str, Any]:
-  try:
-    found = json.loads(path.read_text())
-  except ValueError as error:
-    raise ValueError(f'{path} is not JSON: {error}') from error
-  if not isinstance(found, dict):
-    raise ValueError(f'{path} holds {type(found).__name__}, not an object.')
-  return found

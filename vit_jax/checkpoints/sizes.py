@@ -1,0 +1,103 @@
+"""Which published model dimensions are, and whether it is all there."""
+
+from collections.abc import Mapping
+import dataclasses
+from typing import Any
+
+from vit_jax.models import variants
+
+_COMPARED = ('width', 'mlp_dim', 'patch')
+
+
+def variant(section: Mapping[str, Any]) -> str:
+  """Returns the row of the tables that a section `model` is; '' if none."""
+  depths = tuple((section.get('backbone') or {}).get('depths', ()))
+  if section['name'] == 'resnet':
+    width = section['backbone']['width']
+    return next((name for name in variants.RESNETS
+                 if _stages(name) == depths
+                 and variants.backbone(name)['width'] == width), '')
+  return next(
+      (name for name in _vits(section) if _stages(name) == depths
+       and variants.parse_variant(name)[0].depth == section['depth']), '')
+
+
+def check_whole(
+    told: Mapping[str, Any], known: Mapping[str, Any], *, source: str,
+) -> None:
+  """Raises if a model is a published one that lacks its last layers.
+
+  Args:
+    told: what the parameters tell.
+    known: what somebody says; depths that are said may be any.
+    source: of the parameters, for messages.
+
+  Raises:
+    ValueError: with what is missing.
+  """
+  if told['backbone'] and not (known.get('backbone') or {}).get('depths'):
+    _check_stages(told, known, source)
+  if told['name'] == 'resnet' or 'depth' in known:
+    return
+  depth, depths = told['depth'], (told['backbone'] or {}).get('depths', ())
+  for name in _vits({**told, **known}):
+    full = variants.parse_variant(name)[0].depth
+    if _stages(name) != depths or depth == full:
+      continue
+    if depth < full:
+      raise ValueError(
+          f'{source}: the weights have the dimensions of {name}, but {depth} '
+          f'layers where it has {full}: expected {full - depth} more, found '
+          'nothing. If the model is to be so, load it with '
+          f'depth={depth}.')
+
+
+def _check_stages(
+    told: Mapping[str, Any], known: Mapping[str, Any], source: str,
+) -> None:
+  depths, width = told['backbone']['depths'], told['backbone']['width']
+  if told['name'] == 'resnet':
+    rows = [name for name in variants.RESNETS
+            if variants.backbone(name)['width'] == width]
+  else:
+    rows = [name for name in _vits({**told, **known}) if width == 64]
+  if any(_stages(name) == depths for name in rows):
+    return
+  lacking = {name: missing for name in rows
+             if (missing := _missing(_stages(name), depths))}
+  if lacking:
+    name = min(lacking, key=lacking.__getitem__)
+    raise ValueError(
+        f'{source}: the weights have the dimensions of {name}, but residual '
+        f'units {depths} where it has {_stages(name)}: expected '
+        f'{lacking[name]} more, found nothing. If the model is to be so, load '
+        f"it with backbone={{'depths': {depths}}}.")
+
+
+def _missing(full: tuple[int, ...], depths: tuple[int, ...]) -> int:
+  """Returns how many units stages lack; 0 if they are not those less some."""
+  padded = (*depths, *(0,) * (len(full) - len(depths)))
+  if len(padded) > len(full) or any(d > f for d, f in zip(padded, full)):
+    return 0
+  return sum(full) - sum(padded)
+
+
+def _vits(section: Mapping[str, Any]) -> list[str]:
+  """Returns the names whose encoder has these widths, patch and heads."""
+  backbone = bool(section.get('backbone'))
+  names = [n for n in variants.PUBLISHED if variants.family(n) == 'vit'
+           and bool(variants.HYBRIDS.get(n)) == backbone]
+  if not backbone and isinstance(section['patch'], int):
+    names += [f'{size}/{section["patch"]}' for size in variants.SIZES]
+  return [name for name in dict.fromkeys(names) if _is_row(section, name)]
+
+
+def _is_row(section: Mapping[str, Any], name: str) -> bool:
+  size, patch = variants.parse_variant(name)
+  row = {**dataclasses.asdict(size), 'patch': patch}
+  return (all(section[key] == row[key] for key in _COMPARED)
+          and section.get('num_heads') in (None, row['num_heads']))
+
+
+def _stages(name: str) -> tuple[int, ...]:
+  return tuple(variants.backbone(name).get('depths', ()))
