@@ -221,7 +221,8 @@ TIMM_BIT = Table('timm', rows=(
 
 def _hf(*names: str) -> tuple[str, tuple[str, ...]]:
   """Returns a name and its aliases: as a part of a classifier, or alone."""
-  spellings = [spelling for name in names for spelling in (f'vit.{name}', name)]
+  spellings = [spelling for name in names
+               for spelling in (f'vit.{name}', name, f'deit.{name}')]
   return spellings[0], tuple(spellings[1:])
 
 
@@ -251,9 +252,10 @@ HUGGINGFACE = Table('huggingface', rows=(
     *_hf_both('patches', 'embeddings.patch_embeddings.projection', kernel=_CONV,
               **_WEIGHT),
     Row('cls', 'vit.embeddings.cls_token', '1 n d -> n d',
-        ('embeddings.cls_token',)),
+        ('embeddings.cls_token', 'deit.embeddings.cls_token')),
     Row('positions', 'vit.embeddings.position_embeddings', '1 n d -> n d',
-        ('embeddings.position_embeddings',)),
+        ('embeddings.position_embeddings',
+         'deit.embeddings.position_embeddings')),
     _hf_qkv('qkv_kernel', 'weight', 'n l (heads e) d -> l d n heads e'),
     _hf_qkv('qkv_bias', 'bias', 'n l (heads e) -> l n heads e'),
     *_hf_layer('attention/out', 'attention.o_proj', 'attention.output.dense',
