@@ -1,12 +1,9 @@
 """Our models in the formats of other codebases, whole or not at all."""
 
-from collections.abc import Callable, Mapping
-import contextlib
+from collections.abc import Mapping
+import functools
 import json
 import os
-import pathlib
-import shutil
-import tempfile
 from typing import Any, Literal
 
 import numpy as np
@@ -14,6 +11,11 @@ import numpy as np
 from vit_jax import models
 from vit_jax import records
 from vit_jax import tree
+from vit_jax.checkpoints import formats
+from vit_jax.checkpoints import hints
+from vit_jax.checkpoints import sidecars
+from vit_jax.checkpoints import unsaid
+from vit_jax.checkpoints import writing
 from vit_jax.interop import layout
 from vit_jax.interop import names as names_lib
 from vit_jax.interop import npz
@@ -35,13 +37,6 @@ _FIXED: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
                     'position': ('learned',), 'position_cls': (True,),
                     'pooling': ('cls',), 'final_norm': (True,)}}
 
-_TIMM_SIZES = {'Ti': 'tiny', 'S': 'small', 'B': 'base', 'L': 'large',
-               'H': 'huge', 'g': 'giant', 'G': 'gigantic'}
-_TIMM_HYBRIDS = {
-    'R+Ti/16': 'vit_tiny_r_s16_p8_224', 'R26+S/32': 'vit_small_r26_s32_224',
-    'R26+B/32': 'vit_base_r26_s32_224', 'R50+B/16': 'vit_base_r50_s16_224',
-    'R50+L/32': 'vit_large_r50_s32_224'}
-
 
 def write(
     target: str | os.PathLike,
@@ -51,8 +46,12 @@ def write(
     *,
     resolution: tuple[int, int],
     preprocess: preprocess_lib.Preprocess,
+    positions: str,
 ) -> list[str]:
   """Writes a model for another library.
+
+  What is there beside the arrays is kept in the header of a safetensors file,
+  for `load`. An .npz has no such place.
 
   Args:
     target: of npz, a file; of timm, a .safetensors file or a folder with a
@@ -61,10 +60,12 @@ def write(
     config: of the model.
     params: nested dict of arrays.
     resolution: height and width that the positions are for.
-    preprocess: written where the format has a place for it.
+    preprocess: what images go through.
+    positions: how positions are resized: 'linear' or 'cubic'.
 
   Returns:
-    Lines on what the format cannot say.
+    Lines on what an .npz does not say, with what to give to `load` instead;
+    or on what another format's own library does otherwise.
 
   Raises:
     FileExistsError: if there is something at `target`.
@@ -72,38 +73,49 @@ def write(
   """
   family = _family(form, config)
   plain = records.to_plain(config)
+  _check_sayable(form, plain)
+  flat = {name: array for name, array in tree.flatten(params).items()
+          if array.size}
+  if form == 'timm' and sidecars.has_prefix_positions(plain):
+    flat = _with_register_positions(flat)
+  arrays = to_arrays(family, flat)
+  if form == 'npz':
+    with writing.whole(target) as path:
+      npz.write(path, arrays)
+      return _npz_notes(unsaid.settings(
+          functools.partial(formats.read, path), config=config,
+          resolution=resolution, preprocess=preprocess, positions=positions))
+  if form == 'huggingface' and config.num_classes == 0:
+    arrays = {name.removeprefix('vit.'): a for name, a in arrays.items()}
+  metadata = {hints.KEY: json.dumps({
+      'model': plain, 'preprocess': records.to_plain(preprocess),
+      'resolution': list(resolution), 'positions': positions})}
+  alone = form == 'timm' and os.fspath(target).endswith('.safetensors')
+  beside = {} if alone else _beside(form, plain, resolution, preprocess)
+  with writing.whole(target) as path:
+    if alone:
+      safetensors.write(path, arrays, metadata=metadata)
+    else:
+      path.mkdir()
+      safetensors.write(
+          path / 'model.safetensors', arrays, metadata=metadata)
+      for name, content in beside.items():
+        (path / name).write_text(json.dumps(content, indent=2) + '\n')
+  return (_computed_notes(form, family, plain, alone=alone)
+          + _preprocess_notes(form, beside, preprocess))
+
+
+def _check_sayable(form: Format, plain: Mapping[str, Any]) -> None:
   for name, allowed in _FIXED[form].items():
     if name in plain and plain[name] not in allowed:
       raise ValueError(
           f'The format {form} has no way to say {name}={plain[name]!r}: its '
           f'models have {" or ".join(map(repr, allowed))}.')
-  if form == 'huggingface' and config.num_classes and (
-      plain['representation_layer']):
+  if (form == 'huggingface' and plain['num_classes']
+      and plain['representation_layer']):
     raise ValueError(
         'The classifier of Hugging Face has no layer before its head, so '
         'representation_layer=True cannot be written with one. Write npz.')
-  flat = tree.flatten(params)
-  if form == 'timm' and _has_prefix_positions(plain):
-    flat = _with_register_positions(flat)
-  arrays = to_arrays(family, flat)
-  notes = _notes(form, family, plain)
-  target = pathlib.Path(target)
-  if form == 'npz':
-    _write_whole(target, lambda path: npz.write(path, arrays))
-  elif form == 'timm' and target.suffix == '.safetensors':
-    _write_whole(target, lambda path: safetensors.write(path, arrays))
-  elif form == 'timm':
-    side = _timm_config(plain, resolution, preprocess)
-    _write_whole(target, lambda path: _write_folder(
-        path, arrays, {'config.json': side}))
-  else:
-    if config.num_classes == 0:
-      arrays = {name.removeprefix('vit.'): a for name, a in arrays.items()}
-    _write_whole(target, lambda path: _write_folder(path, arrays, {
-        'config.json': _huggingface_config(plain, resolution, preprocess),
-        'preprocessor_config.json': preprocess_lib.to_huggingface(
-            preprocess)}))
-  return notes
 
 
 def to_arrays(
@@ -146,83 +158,77 @@ def _family(form: str, config: models.ModelConfig) -> names_lib.Family:
   return names_lib.FAMILIES[name]
 
 
-def _notes(
-    form: str, family: names_lib.Family, plain: Mapping[str, Any],
-) -> list[str]:
-  """Returns what a reader of the file must be told, for it does not say so."""
-  settings = dict(family.settings)
-  settings.pop('name', None)
-  if form == 'huggingface':
-    settings = {}
+def _beside(
+    form: str, plain: Mapping[str, Any], resolution: tuple[int, int],
+    preprocess: preprocess_lib.Preprocess,
+) -> dict[str, dict[str, Any]]:
+  """Returns the files beside the weights."""
   if form == 'timm':
-    settings.pop('gelu', None)
-  notes = [
-      f'{form} computes with {name}={value!r}, this model with '
-      f'{plain[name]!r}: to read the file back, say so'
-      for name, value in settings.items() if plain.get(name) != value]
+    return {'config.json': sidecars.timm(plain, resolution, preprocess)}
+  return {'config.json': sidecars.huggingface(plain, resolution, preprocess),
+          'preprocessor_config.json': preprocess_lib.to_huggingface(preprocess)}
+
+
+def _npz_notes(settings: Mapping[str, tuple[Any, Any]]) -> list[str]:
+  return [
+      f'npz does not say {unsaid.as_text(name, value)}'
+      + (' and cannot be read without it' if found is None else
+         f' and reads back as {unsaid.as_text(name, found)}')
+      + f': load it with {unsaid.as_text(name, value)}'
+      for name, (value, found) in settings.items()]
+
+
+def _computed_notes(
+    form: str, family: names_lib.Family, plain: Mapping[str, Any], *,
+    alone: bool,
+) -> list[str]:
+  """Returns what the format's own library would compute otherwise."""
+  settings = {name: value for name, value in family.settings.items()
+              if name != 'name'}
+  if form == 'huggingface':
+    settings = {}  # All of them are in config.json.
+  if form == 'timm' and not alone:
+    settings.pop('gelu', None)  # This one is.
+  differing = [(name, value, plain[name]) for name, value in settings.items()
+               if plain.get(name) != value]
   backbone = plain.get('backbone')
   if backbone:
-    notes += [
-        f'{form} computes with backbone.{name}={value!r}, this model with '
-        f'{backbone[name]!r}'
+    differing += [
+        (f'backbone.{name}', value, backbone[name])
         for name, value in family.backbone.items() if backbone[name] != value]
-  return notes
+  return [f'{form} computes with {name}={theirs!r}, this model with {ours!r}, '
+          'as the file says to vit_jax alone'
+          for name, theirs, ours in differing]
 
 
-def _timm_config(
-    plain: Mapping[str, Any], resolution: tuple[int, int],
+def _preprocess_notes(
+    form: str, beside: Mapping[str, dict[str, Any]],
     preprocess: preprocess_lib.Preprocess,
-) -> dict[str, Any]:
-  side: dict[str, Any] = {
-      'num_classes': plain['num_classes'],
-      'pretrained_cfg': {**preprocess_lib.to_timm(preprocess),
-                         'num_classes': plain['num_classes']}}
-  if preprocess.labels:
-    side['label_names'] = list(preprocess.labels)
-  variant = plain['variant']
-  if plain['name'] == 'resnet':
-    name = variant.lower().replace('r', '', 1)
-    return {'architecture': f'resnetv2_{name}_bit', **side}
-  pool = {'cls': 'token', 'average': 'avg', 'attention': 'map'}[
-      plain['pooling']]
-  arguments: dict[str, Any] = {
-      'img_size': list(resolution), 'class_token': _has_cls(plain),
-      'global_pool': pool,
-      'qkv_bias': plain['qkv_bias'], 'reg_tokens': plain['registers'],
-      'no_embed_class': not _has_prefix_positions(plain),
-      'fc_norm': plain['pool_norm'],
-      'final_norm': plain['final_norm'] or plain['pool_norm'],
-      'act_layer': {'exact': 'gelu', 'tanh': 'gelu_tanh'}[plain['gelu']]}
-  if plain['position'] == 'none':
-    arguments['pos_embed'] = 'none'
-  if plain['layer_scale'] is not None:
-    arguments['init_values'] = plain['layer_scale']
-  if plain['backbone']:
-    if variant not in _TIMM_HYBRIDS:
-      raise ValueError(
-          f'timm has no architecture for {variant or "this hybrid"} that a '
-          'config.json could name. Write the weights alone: '
-          '--target=FILE.safetensors.')
-    return {'architecture': _TIMM_HYBRIDS[variant], 'global_pool': pool,
-            'model_args': arguments, **side}
-  patch = plain['patch']
-  arguments |= {
-      'patch_size': patch, 'embed_dim': plain['width'],
-      'depth': plain['depth'], 'num_heads': plain['num_heads'],
-      'mlp_ratio': plain['mlp_dim'] / plain['width']}
-  # Any will do: the arguments say all that it says.
-  return {'architecture': 'vit_base_patch16_224', 'global_pool': pool,
-          'num_features': plain['width'], 'model_args': arguments, **side}
+) -> list[str]:
+  """Returns what the format's own library would do to images otherwise."""
+  if not beside:
+    return []
+  if form == 'timm':
+    read = preprocess_lib.from_timm(beside['config.json'])
+  else:
+    read = preprocess_lib.from_huggingface(
+        beside['preprocessor_config.json'])
+    read['labels'] = preprocess.labels  # They are in config.json.
+  found = preprocess_lib.parse({'resolution': preprocess.resolution, **read})
+  return [
+      f'{form} has no place for {unsaid.as_text(name, ours)} of the '
+      f'preprocessing, and has {unsaid.as_text(name, theirs)}; the file says '
+      'it to vit_jax alone'
+      for name in preprocess_lib.NAMES
+      for ours, theirs in [(getattr(preprocess, name), getattr(found, name))]
+      if not _alike(ours, theirs)]
 
 
-def _has_cls(plain: Mapping[str, Any]) -> bool:
-  return plain['pooling'] == 'cls' if plain['cls'] is None else plain['cls']
-
-
-def _has_prefix_positions(plain: Mapping[str, Any]) -> bool:
-  """Whether the class token has a position: timm's registers then have."""
-  return (plain['name'] == 'vit' and plain['position_cls'] and _has_cls(plain)
-          and plain['position'] == 'learned')
+def _alike(one: Any, two: Any) -> bool:
+  """Whether values are the same; a crop is written as whole pixels."""
+  if isinstance(one, float) and isinstance(two, float):
+    return abs(one - two) < 0.005
+  return one == two
 
 
 def _with_register_positions(params: Mapping[str, Any]) -> dict[str, Any]:
@@ -232,59 +238,3 @@ def _with_register_positions(params: Mapping[str, Any]) -> dict[str, Any]:
   cls, patches = np.split(np.asarray(params['positions']), [1])
   return {**params, 'positions': np.concatenate(
       [cls, np.zeros_like(params['registers']), patches])}
-
-
-def _huggingface_config(
-    plain: Mapping[str, Any], resolution: tuple[int, int],
-    preprocess: preprocess_lib.Preprocess,
-) -> dict[str, Any]:
-  classes = plain['num_classes']
-  labels = preprocess.labels or tuple(f'LABEL_{i}' for i in range(classes))
-  if len(labels) != classes:
-    raise ValueError(
-        f'There are {len(labels)} names for {classes} classes.')
-  height, width = resolution
-  patch = plain['patch']
-  return {
-      'architectures': [
-          'ViTForImageClassification' if classes else 'ViTModel'],
-      'model_type': 'vit',
-      'hidden_size': plain['width'], 'num_hidden_layers': plain['depth'],
-      'num_attention_heads': plain['num_heads'],
-      'intermediate_size': plain['mlp_dim'],
-      'hidden_act': {'exact': 'gelu', 'tanh': 'gelu_pytorch_tanh'}[
-          plain['gelu']],
-      'layer_norm_eps': plain['layer_norm_epsilon'],
-      'hidden_dropout_prob': 0.0, 'attention_probs_dropout_prob': 0.0,
-      'initializer_range': 0.02,
-      'image_size': height if height == width else [height, width],
-      'patch_size': patch if isinstance(patch, int) else list(patch),
-      'num_channels': 3, 'qkv_bias': plain['qkv_bias'],
-      'id2label': {str(i): label for i, label in enumerate(labels)},
-      'label2id': {label: i for i, label in enumerate(labels)},
-      'torch_dtype': 'float32'}
-
-
-def _write_folder(
-    folder: pathlib.Path, arrays: Mapping[str, np.ndarray],
-    texts: Mapping[str, Any],
-) -> None:
-  folder.mkdir()
-  safetensors.write(folder / 'model.safetensors', arrays)
-  for name, content in texts.items():
-    (folder / name).write_text(json.dumps(content, indent=2) + '\n')
-
-
-def _write_whole(
-    target: pathlib.Path, write_to: Callable[[pathlib.Path], None],
-) -> None:
-  """Writes beside the target, then renames: nobody sees a half of it."""
-  if target.exists():
-    raise FileExistsError(f'{target} exists already. Name another --target.')
-  target.parent.mkdir(parents=True, exist_ok=True)
-  beside = pathlib.Path(tempfile.mkdtemp(
-      dir=target.parent, prefix=f'.{target.name}.'))
-  with contextlib.ExitStack() as stack:
-    stack.callback(shutil.rmtree, beside, ignore_errors=True)
-    write_to(beside / target.name)
-    os.rename(beside / target.name, target)
