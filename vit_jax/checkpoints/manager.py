@@ -17,15 +17,18 @@ import os
 from typing import Any, Literal
 
 from etils import epath
-import jax
 import orbax.checkpoint as ocp
 
 from vit_jax import records
 from vit_jax import tree
 from vit_jax import types
+from vit_jax.checkpoints import items as items_lib
 
 FOLDER = 'checkpoints'
 LATEST, BEST = 'latest', 'best'
+# What tells a checkpoint from any folder that is called by a number.
+_MARKS = ('params', 'average', '_CHECKPOINT_METADATA')
+_MAX_NAMES = 12
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,12 +147,14 @@ class Checkpoints:
 
     Raises:
       ValueError: if the checkpoint holds another state than `abstract`: other
-        parameters, another optimizer, no average.
+        parameters, another optimizer, no average; or if it is damaged.
     """
     step = self.latest_step
     if step is None:
       return None
-    found = self._latest.item_metadata(step)
+    path = epath.Path(self._latest.directory) / str(step)
+    with items_lib.explained(path, others(path)):
+      found = self._latest.item_metadata(step)
     for what, want, have in (
         ('model', abstract.params, found.get('params')),
         ('average (averaging)', abstract.average or {}, found.get('average')),
@@ -168,7 +173,8 @@ class Checkpoints:
              'config': ocp.args.JsonRestore()}
     if abstract.average is not None:
       items['average'] = ocp.args.StandardRestore(abstract.average)
-    restored = self._latest.restore(step, args=ocp.args.Composite(**items))
+    with items_lib.explained(path, others(path)):
+      restored = self._latest.restore(step, args=ocp.args.Composite(**items))
     state = types.TrainState(
         params=restored['params'],
         average=restored['average'] if abstract.average is not None else None,
@@ -239,12 +245,13 @@ class Source:
   item: str  # 'average' where the run kept one, else 'params'.
 
   def load(self) -> types.Params:
-    """Reads the parameters to host memory, as NumPy arrays."""
-    target = jax.tree.map(
-        lambda m: jax.ShapeDtypeStruct(m.shape, m.dtype), self.shapes)
-    with ocp.StandardCheckpointer() as checkpointer:
-      restored = checkpointer.restore(self.path / self.item, target)
-    return jax.device_get(restored)
+    """Reads the parameters to host memory, as NumPy arrays.
+
+    Raises:
+      ValueError: if the checkpoint is damaged.
+    """
+    with items_lib.explained(self.path, others(self.path)):
+      return items_lib.read_arrays(self.path / self.item, self.shapes)
 
 
 def find(path: epath.PathLike, *, which: str = LATEST) -> Source:
@@ -255,7 +262,8 @@ def find(path: epath.PathLike, *, which: str = LATEST) -> Source:
     which: 'latest' or 'best', where `path` is a workdir.
 
   Raises:
-    FileNotFoundError: if there is no whole checkpoint at `path`.
+    FileNotFoundError: if there is no checkpoint at `path`.
+    ValueError: if the checkpoint is damaged; with the others that there are.
   """
   path = _absolute(path)
   if not path.exists():
@@ -264,28 +272,52 @@ def find(path: epath.PathLike, *, which: str = LATEST) -> Source:
     step = _newest(folder)
     if step is not None:
       return _source(step)
-  if (path / 'params').exists() and ocp.utils.is_checkpoint_finalized(path):
+  if is_checkpoint(path):
     return _source(path)
+  held = (', '.join(sorted(p.name for p in path.iterdir())[:_MAX_NAMES])
+          if path.is_dir() else 'a file')
   raise FileNotFoundError(
       f'{path} holds no {which} checkpoint: expected a workdir with '
       f'{FOLDER}/{which}/STEP, or the folder of one step. '
-      f'Found: {", ".join(sorted(p.name for p in path.iterdir())) or "nothing"}'
-      '.')
+      f'Found: {held or "nothing"}.')
+
+
+def is_checkpoint(path: epath.Path) -> bool:
+  """Whether a folder is one checkpoint of ours: whole, or once written whole.
+
+  Such as Orbax is still writing has another name.
+  """
+  return (path.is_dir() and ocp.utils.is_checkpoint_finalized(path)
+          and any((path / name).exists() for name in _MARKS))
+
+
+def others(path: epath.Path) -> list[epath.Path]:
+  """Returns the checkpoints of the same run beside one."""
+  folders = [path.parent]
+  if path.parent.name in (LATEST, BEST):
+    folders = [path.parent.parent / name for name in (LATEST, BEST)]
+  return [step for folder in folders for step in _steps(folder)
+          if step != path]
 
 
 def _newest(folder: epath.Path) -> epath.Path | None:
+  return max(_steps(folder), key=lambda p: int(p.name), default=None)
+
+
+def _steps(folder: epath.Path) -> list[epath.Path]:
   if not folder.is_dir():
-    return None
-  steps = [p for p in folder.iterdir()
-           if p.name.isdigit() and ocp.utils.is_checkpoint_finalized(p)]
-  return max(steps, key=lambda p: int(p.name), default=None)
+    return []
+  return [p for p in sorted(folder.iterdir())
+          if p.name.isdigit() and is_checkpoint(p)]
 
 
 def _source(path: epath.Path) -> Source:
   item = 'average' if (path / 'average').exists() else 'params'
-  with ocp.Checkpointer(ocp.JsonCheckpointHandler()) as checkpointer:
-    config = checkpointer.restore(path / 'config')
-  # The handler, not a checkpointer: that warns of a file that items lack.
-  shapes = ocp.StandardCheckpointHandler().metadata(path / item)
-  return Source(path=path, config=config,
-                shapes=getattr(shapes, 'tree', shapes), item=item)
+  with items_lib.explained(path, others(path)):
+    lacking = [name for name in ('params', 'config')
+               if not (path / name).is_dir()]
+    if lacking:
+      raise ValueError(f'it lacks {" and ".join(lacking)}')
+    return Source(
+        path=path, config=items_lib.read_config(path / 'config'),
+        shapes=items_lib.read_shapes(path / item), item=item)
