@@ -25,7 +25,9 @@ from vit_jax import types
 from vit_jax.checkpoints import export
 from vit_jax.checkpoints import formats
 from vit_jax.checkpoints import manager
+from vit_jax.checkpoints import pretrained
 from vit_jax.checkpoints import sources
+from vit_jax.checkpoints import writing
 from vit_jax.interop import preprocess as preprocess_lib
 
 Preprocess = preprocess_lib.Preprocess
@@ -33,6 +35,7 @@ Log = Callable[[str], None]
 
 ORBAX = 'orbax'
 FORMATS = (*export.FORMATS, ORBAX)
+_MAX_SIZES = 4  # Resolutions whose positions are kept.
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -46,7 +49,7 @@ class Model:
     resolution: height and width that the position embeddings are for.
     positions: how they are resized to others: 'linear' or 'cubic'.
     origin: where the weights are from.
-    report: a line for each parameter that was read.
+    report: a line for each parameter that was read, and for what was ignored.
   """
   config: models.ModelConfig
   params: types.Params
@@ -55,14 +58,15 @@ class Model:
   positions: str = 'linear'
   origin: str = ''
   report: tuple[str, ...] = ()
-  _resized: dict[tuple[int, int], Any] = dataclasses.field(
-      default_factory=dict, repr=False)
 
   def __call__(
       self, images: Float[Array, 'batch height width channels'] |
       Float[np.ndarray, 'batch height width channels'],
   ) -> types.Outputs:
     """Applies the model to images in its value range.
+
+    It is compiled for each shape of a batch, on its first use: many batches of
+    one size are faster than each of another.
 
     Args:
       images: float, of any number and any resolution: (x / 255 - mean) / std,
@@ -75,35 +79,49 @@ class Model:
     Raises:
       ValueError: if these are no such images, or do not divide into patches.
     """
-    return _apply(self.config)(self._params_for(images), images)
+    _check_images(images, self.preprocess)
+    number, height, width, _ = jnp.shape(images)
+    params = self._resized((height, width))
+    apply = _apply(self.config)
+    if number:
+      return apply(params, images)
+    shapes = jax.eval_shape(apply, params, jax.ShapeDtypeStruct(
+        (1, height, width, 3), jnp.result_type(images)))
+    return jax.tree.map(
+        lambda leaf: jnp.zeros((0, *leaf.shape[1:]), leaf.dtype), shapes)
 
-  def _params_for(self, images: Any) -> types.Params:
-    shape, dtype = jnp.shape(images), jnp.result_type(images)
-    if len(shape) != 4 or shape[-1] != 3:
-      raise ValueError(
-          'Images are [batch, height, width, 3], but came as '
-          f'{list(shape)}' + ('. Transpose them to (0, 2, 3, 1).'
-                              if len(shape) == 4 and shape[1] == 3 else '.'))
-    if not jnp.issubdtype(dtype, jnp.floating):
-      raise ValueError(
-          f'Images are floats in the value range of the model, but came as '
-          f'{dtype}. Give (images / 255 - mean) / std, with model.preprocess: '
-          f'mean {self.preprocess.mean}, std {self.preprocess.std}.')
-    size = (shape[1], shape[2])
-    if size not in self._resized:
-      self._resized[size] = jax.device_put(resize(
+  @functools.cached_property
+  def _on_device(self) -> types.Params:
+    """The parameters where they are computed with; copied once."""
+    return jax.device_put(self.params)
+
+  @functools.cached_property
+  def _resized(self) -> Callable[[tuple[int, int]], types.Params]:
+    """Returns parameters for images of a size; all but positions are shared."""
+    # The positions alone: a model of another size is not another model.
+    @functools.lru_cache(maxsize=_MAX_SIZES)
+    def positions(size: tuple[int, int]) -> dict[str, jax.Array]:
+      return jax.device_put(resized(
           self.params, self.config, old=self.resolution, new=size,
           method=self.positions))
-    return self._resized[size]
+
+    def params(size: tuple[int, int]) -> types.Params:
+      return _with(self._on_device, positions(size))
+
+    return params
 
   def save(
       self, target: str | os.PathLike, *, form: str = ORBAX,
   ) -> list[str]:
-    """Writes the model; returns lines on what the format cannot say.
+    """Writes the model, whole or not at all.
 
     Args:
-      target: a file or folder that does not exist.
+      target: a file or folder that does not exist, here or at gs://.
       form: one of `FORMATS`.
+
+    Returns:
+      Lines on what must be given to `load` to read it back, and on what the
+      format's own library does otherwise.
 
     Raises:
       FileExistsError: if there is something at `target`.
@@ -111,11 +129,12 @@ class Model:
     """
     records.check_name(form, FORMATS, what='format')
     if form == ORBAX:
-      _save_orbax(self, epath.Path(target))
+      _save_orbax(self, target)
       return []
     return export.write(
         target, form, self.config, self.params,  # type: ignore[arg-type]
-        resolution=self.resolution, preprocess=self.preprocess)
+        resolution=self.resolution, preprocess=self.preprocess,
+        positions=self.positions)
 
 
 def load(
@@ -131,7 +150,8 @@ def load(
     which: 'latest' or 'best' checkpoint of a workdir.
     log: takes lines on what was found and inferred; None for silence.
     **overrides: keys of the section `model` (num_heads=4), or of `Preprocess`
-      (resolution=384, mean=..., labels=...). They win over what is inferred.
+      (resolution=384, mean=..., labels=...), or positions='cubic'. They win
+      over what is inferred.
 
   Raises:
     FileNotFoundError: if there is nothing at `path`.
@@ -139,9 +159,12 @@ def load(
       the model.
   """
   log = log or (lambda line: None)
+  positions = overrides.pop('positions', None)
+  if positions is not None:
+    records.convert(positions, pretrained.Positions, where='positions')
   found = sources.fetch(path, log=log)
   if is_run(found):
-    model = _load_orbax(found, which, overrides)
+    model = _load_orbax(found, which, overrides, positions)
     log(f'{found}: a checkpoint of ours, {tree.num_elements(model.params):,} '
         f'parameters, images {model.resolution[0]}x{model.resolution[1]}')
     return model
@@ -150,7 +173,7 @@ def load(
     log(line)
   return Model(
       config=loaded.config, params=loaded.params, preprocess=loaded.preprocess,
-      resolution=loaded.resolution, positions=loaded.positions,
+      resolution=loaded.resolution, positions=positions or loaded.positions,
       origin=f'{loaded.family}: {os.fspath(path)}', report=loaded.report)
 
 
@@ -196,11 +219,11 @@ def is_run(path: epath.Path) -> bool:
   """Whether a path is a workdir, or a checkpoint, of ours."""
   if not path.is_dir():
     return False
-  names = {child.name for child in path.iterdir()}
-  return bool(names & {manager.FOLDER, manager.LATEST, manager.BEST}
-              or ('params' in names and 'config' in names)
-              or any((path / name / 'params').is_dir()
-                     for name in names if name.isdigit()))
+  folders = (manager.FOLDER, manager.LATEST, manager.BEST)
+  return (any((path / name).is_dir() for name in folders)
+          or manager.is_checkpoint(path)
+          or any(child.name.isdigit() and manager.is_checkpoint(child)
+                 for child in path.iterdir()))
 
 
 def resize(
@@ -209,36 +232,54 @@ def resize(
 ) -> types.Params:
   """Returns parameters with the positions of images of another size.
 
+  Args:
+    params: nested dict of arrays.
+    config: of the model.
+    old: height and width of the images that they are for.
+    new: those wanted.
+    method: 'linear' or 'cubic'.
+
   Raises:
-    ValueError: if a position embedding of this kind cannot be resized.
+    ValueError: if the images do not divide into patches.
   """
-  grids = [models.grid(config, size) for size in (old, new)]
-  if grids[0] == grids[1]:
-    return params
-  expected = tree.flatten(formats.abstract_params(config, new))
+  return _with(params, resized(params, config, old=old, new=new, method=method))
+
+
+def resized(
+    params: types.Params, config: models.ModelConfig, *,
+    old: tuple[int, int], new: tuple[int, int], method: str,
+) -> dict[str, np.ndarray]:
+  """As `resize`, but returns those that change alone, by name."""
+  grids = {'old_grid': models.grid(config, old),
+           'new_grid': models.grid(config, new)}
   result = {}
-  for name, array in tree.flatten(params).items():
-    want = expected[name].shape
-    if name.split('/')[-1] == 'positions':
-      array = _resize_positions(
-          np.asarray(array), old=grids[0], new=grids[1], method=method)
-    if tuple(array.shape) != tuple(want):
-      raise ValueError(
-          f'{name} {tuple(array.shape)} is for images of {old[0]}x{old[1]} and '
-          f'cannot be resized to {tuple(want)}, for {new[0]}x{new[1]}. Give '
-          f'images of {old[0]}x{old[1]}.')
-    result[name] = array
-  return tree.unflatten(result)
+  if grids['old_grid'] != grids['new_grid']:
+    for name, array in tree.flatten(params).items():
+      if name.split('/')[-1] in models.POSITIONS:
+        result[name] = models.resize(
+            name, np.asarray(array), **grids,
+            method=method)  # type: ignore[arg-type]
+  return result
 
 
-def _resize_positions(
-    positions: np.ndarray, **grids: Any,
-) -> np.ndarray:
-  old, new, method = grids['old'], grids['new'], grids['method']
-  if positions.ndim == 3:  # Those of each layer.
-    return np.stack([_resize_positions(p, **grids) for p in positions])
-  return models.resize_positions(
-      positions, old_grid=old, new_grid=new, method=method)
+def _with(params: types.Params, changed: Mapping[str, Any]) -> types.Params:
+  if not changed:
+    return params
+  return tree.unflatten({**tree.flatten(params), **changed})
+
+
+def _check_images(images: Any, preprocess: Preprocess) -> None:
+  shape, dtype = jnp.shape(images), jnp.result_type(images)
+  if len(shape) != 4 or shape[-1] != 3:
+    raise ValueError(
+        'Images are [batch, height, width, 3], but came as '
+        f'{list(shape)}' + ('. Transpose them to (0, 2, 3, 1).'
+                            if len(shape) == 4 and shape[1] == 3 else '.'))
+  if not jnp.issubdtype(dtype, jnp.floating):
+    raise ValueError(
+        f'Images are floats in the value range of the model, but came as '
+        f'{dtype}. Give (images / 255 - mean) / std, with model.preprocess: '
+        f'mean {preprocess.mean}, std {preprocess.std}.')
 
 
 @functools.lru_cache(maxsize=32)
@@ -252,40 +293,53 @@ def _apply(config: models.ModelConfig) -> Callable[..., types.Outputs]:
 
 def _load_orbax(
     path: epath.Path, which: str, overrides: Mapping[str, Any],
+    positions: str | None,
 ) -> Model:
   source = manager.find(path, which=which)
   given = dict(overrides)
+  if 'model' not in source.config:
+    raise ValueError(
+        f'The checkpoint {source.path} does not say what model it is of: its '
+        'config has no section model. Name another checkpoint.')
   stated = source.config.get('preprocess') or preprocess_lib.from_data(
       source.config.get('data', {}))
   preprocess = preprocess_lib.parse({
       **stated, **{name: given.pop(name) for name in preprocess_lib.NAMES
                    if name in given}})
   config = models.parse({**source.config['model'], **given})
-  if not config.num_classes:
-    head = tree.flatten(source.shapes)['head/dense/kernel']
+  head = tree.flatten(source.shapes).get('head/dense/kernel')
+  if not config.num_classes and head is not None:
     config = dataclasses.replace(config, num_classes=int(head.shape[-1]))
   resolution = source.config.get('resolution') or stated['resolution']
   resolution = ((resolution, resolution) if isinstance(resolution, int)
                 else tuple(resolution))
-  formats.check(config, tree.flatten(source.shapes), resolution,
+  empty = _empty(config, resolution)
+  formats.check(config, {**tree.flatten(source.shapes), **empty}, resolution,
                 source=str(source.path))
-  params = source.load()
-  for name, array in tree.flatten(params).items():
+  params = {**tree.flatten(source.load()), **empty}
+  for name, array in params.items():
     if not np.isfinite(array).all():
       raise ValueError(
           f'{source.path}: {name} holds values that are NaN or infinite.')
   return Model(
-      config=config, params=params, preprocess=preprocess,
+      config=config, params=tree.unflatten(params), preprocess=preprocess,
       resolution=resolution, origin=str(source.path),
-      positions=source.config.get('positions', 'linear'),
+      positions=positions or source.config.get('positions', 'linear'),
       report=tuple(f'  loaded  {name} {array.shape}'
-                   for name, array in tree.flatten(params).items()))
+                   for name, array in params.items()))
 
 
-def _save_orbax(model: Model, target: epath.Path) -> None:
+def _empty(
+    config: models.ModelConfig, resolution: tuple[int, int],
+) -> dict[str, np.ndarray]:
+  """Returns the parameters of no elements: Orbax has no place for them."""
+  shapes = tree.flatten(formats.abstract_params(config, resolution))
+  return {name: np.zeros(leaf.shape, leaf.dtype)
+          for name, leaf in shapes.items() if not leaf.size}
+
+
+def _save_orbax(model: Model, target: str | os.PathLike) -> None:
   """Writes a workdir with one checkpoint, of step 0, that has no optimizer."""
-  if target.exists():
-    raise FileExistsError(f'{target} exists already. Name another --target.')
   config = {
       'model': records.to_plain(model.config),
       'preprocess': records.to_plain(model.preprocess),
@@ -294,10 +348,14 @@ def _save_orbax(model: Model, target: epath.Path) -> None:
                'mean': list(model.preprocess.mean),
                'std': list(model.preprocess.std)},
       'origin': model.origin}
-  path = (target.absolute() if '://' not in os.fspath(target) else target)
-  step = path / manager.FOLDER / manager.LATEST / '0'
-  with ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as checkpointer:
-    checkpointer.save(step, args=ocp.args.Composite(
-        params=ocp.args.StandardSave(jax.tree.map(jnp.asarray, model.params)),
-        config=ocp.args.JsonSave(json.loads(json.dumps(config))),
-        progress=ocp.args.JsonSave({})))
+  params = tree.unflatten({
+      name: jnp.asarray(array)
+      for name, array in tree.flatten(model.params).items() if array.size})
+  with (writing.whole(target) as path,
+        ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as checkpointer):
+    checkpointer.save(
+        path.absolute() / manager.FOLDER / manager.LATEST / '0',
+        args=ocp.args.Composite(
+            params=ocp.args.StandardSave(params),
+            config=ocp.args.JsonSave(json.loads(json.dumps(config))),
+            progress=ocp.args.JsonSave({})))

@@ -13,6 +13,7 @@ import numpy as np
 from vit_jax import records
 from vit_jax import tree
 
+Positions = Literal['linear', 'cubic']  # How they are resized.
 Status = Literal['loaded', 'resized', 'new', 'ignored']
 
 
@@ -34,7 +35,7 @@ class InitConfig:
   checkpoint: str = ''
   stage: str = ''
   which: Literal['latest', 'best'] = 'latest'
-  positions: Literal['linear', 'cubic'] = 'linear'
+  positions: Positions = 'linear'
   new: tuple[str, ...] = ('head/.*',)
   ignored: tuple[str, ...] = ('head/.*', 'representation/.*')
 
@@ -104,7 +105,8 @@ def adapt(
     else:
       found = np.asarray(found)
       # Where more than the grid differs, it is shown as it was found.
-      alike = found.ndim == len(target) and shape[-1:] == target[-1:]
+      alike = (found.ndim == len(target)
+               and found.shape[-1:] == target[-1:])
       try:
         values = resize(name, found) if alike else found
       except ValueError as error:

@@ -2,18 +2,21 @@
 
     python main.py convert --source=ViT-B_16.npz --target=B16 --format=timm
 
-What was written is read again and compared, value by value.
+What was written is read again as a stranger would read it, and compared, value
+by value. Where the format cannot say something, a note says what to give.
 """
 
 import argparse
+from collections.abc import Mapping
+import functools
 from typing import Any
 
-import jax
 import numpy as np
 
 from vit_jax import model as model_lib
 from vit_jax import records
 from vit_jax import tree
+from vit_jax.checkpoints import unsaid
 from vit_jax.training import writer
 
 
@@ -39,38 +42,66 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       '--set', action='append', default=[], metavar='KEY=VALUE',
       help='what the source does not say, for example num_heads=4 or '
       'resolution=384; any key of the section model, and of its preprocessing')
+  parser.add_argument(
+      '--report', action='store_true',
+      help='print a line for each parameter: what it was called, what it is '
+      'called here, its shape; --json always holds them')
 
 
 def run(args: argparse.Namespace) -> int:
   """Runs the command; returns the exit status."""
   model = model_lib.load(
       args.source, which=args.which, **overrides(args.set))
-  for line in model.report:
-    print(line)
+  if args.report:
+    for line in model.report:
+      print(line)
   notes = model.save(args.target, form=args.format)
-  # The settings, which some formats cannot say, are not what is in question.
-  again = model_lib.load(
-      args.target, log=None, **_settings(model, args.format))
-  differing = [
-      name for name, same in tree.flatten(jax.tree.map(
-          lambda a, b: bool(np.array_equal(a, b)), model.params, again.params
-      )).items() if not same]
-  if differing:
-    raise ValueError(
-        f'{args.target} was written, but reads back with other values in '
-        f'{", ".join(differing)}. Do not use it.')
   for note in notes:
     print(f'note: {note}')
+  said = _prove(model, args.target)
   print(f'wrote   {args.target} ({args.format}), '
-        f'{tree.num_elements(model.params):,} parameters, read back and '
-        'compared: the same to the bit')
+        f'{tree.num_elements(model.params):,} parameters, read back '
+        + (f'with {" ".join(said)} ' if said else '')
+        + 'and compared: the same to the bit')
   if args.json:
     writer.write_json(args.json, {
         'source': args.source, 'target': args.target, 'format': args.format,
         'parameters': tree.num_elements(model.params),
         'model': records.to_plain(model.config),
-        'preprocess': records.to_plain(model.preprocess), 'notes': notes})
+        'preprocess': records.to_plain(model.preprocess), 'notes': notes,
+        'needed': said, 'report': list(model.report)})
   return 0
+
+
+def _prove(model: model_lib.Model, target: str) -> list[str]:
+  """Reads a file back, first as one who knows nothing of it.
+
+  Returns:
+    The flags that `load` needs for what the format does not say.
+
+  Raises:
+    ValueError: if it then reads back as another model all the same.
+  """
+  needed = unsaid.settings(
+      functools.partial(_load, target), config=model.config,
+      resolution=model.resolution, preprocess=model.preprocess,
+      positions=model.positions)
+  again = _load(target, {name: value for name, (value, _) in needed.items()})
+  have, want = tree.flatten(again.params), tree.flatten(model.params)
+  differing = sorted(have.keys() ^ want.keys()) or [
+      name for name in want if not np.array_equal(want[name], have[name])]
+  differing += [
+      name for name, value in unsaid.comparable(model.config).items()
+      if unsaid.comparable(again.config)[name] != value]
+  if differing:
+    raise ValueError(
+        f'{target} was written, but reads back with another '
+        f'{", ".join(differing)}. Do not use it.')
+  return [unsaid.as_text(name, value) for name, (value, _) in needed.items()]
+
+
+def _load(target: str, given: Mapping[str, Any]) -> model_lib.Model:
+  return model_lib.load(target, log=None, **given)
 
 
 def overrides(texts: list[str]) -> dict[str, Any]:
@@ -84,13 +115,3 @@ def overrides(texts: list[str]) -> dict[str, Any]:
         records.FlagText(value), Any, where=f'--set={key}')
   return result
 
-
-def _settings(model: model_lib.Model, form: str) -> dict[str, Any]:
-  """Returns what must be said for a model to be read back from a format."""
-  if form == 'orbax':
-    return {}
-  plain = records.to_plain(model.config)
-  names = ['depth', 'num_heads', 'gelu', 'layer_norm_epsilon', 'pooling',
-           'position_cls', 'backbone']
-  return {**{name: plain[name] for name in names if name in plain},
-          'resolution': model.resolution}

@@ -20,6 +20,7 @@ from vit_jax.models import variants
 from vit_jax.models import vit
 from vit_jax.models import vit_config
 
+POSITIONS = embed.TABLES
 resize = embed.resize
 resize_positions = embed.resize_positions
 

@@ -13,6 +13,8 @@ import numpy as np
 from vit_jax.models import vit_config
 
 Method = Literal['linear', 'cubic']
+# Last names of the parameters that `resize` changes.
+TABLES = ('positions', 'positions_rows', 'positions_columns', 'distances')
 
 
 def grid_shape(
