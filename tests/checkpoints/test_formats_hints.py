@@ -58,3 +58,201 @@ def test_a_file_that_says_what_it_is_comes_back_exactly(
   assert set(found) == set(params)
   for name, array in params.items():
     np.testing.assert_array_equal(found[name], array, err_msg=name)
+
+
+@pytest.mark.parametrize(('change', 'words'), [
+    ({'width': 24}, 'width: expected 24, found 12'),
+    ({'depth': 3}, 'depth: expected 3, found 2'),
+    ({'num_classes': 6}, 'num_classes: expected 6, found 5'),
+    ({'position': 'none'}, "position: expected 'none', found 'learned'"),
+    ({'final_norm': False}, 'final_norm: expected False, found True'),
+    ({'pooling': 'average', 'cls': False}, 'cls: expected False, found True'),
+    ({'backbone': {'depths': [1]}, 'patch': 8}, 'backbone: expected '),
+    ({'num_heads': 5}, 'does not divide into 5 heads'),
+    ({'num_heads': 'two'}, "model.num_heads must be int, but is 'two'"),
+    ({'gelu': 'quick'}, "model.gelu is 'quick'"),
+    ({'depht': 3}, "Did you mean 'depth'")])
+def test_a_file_that_contradicts_itself_is_an_error(change, words, tmp_path):
+  config, params = make()
+  write_own(tmp_path / 'x', config, params, **change)
+  with pytest.raises(ValueError, match=words) as error:
+    formats.read(tmp_path / 'x')
+  assert 'vit_jax in the metadata of' in str(error.value)
+
+
+@pytest.mark.parametrize(('text', 'words'), [
+    ('{', 'is not JSON'), ('[' * 100_000, 'is not JSON'),
+    ('[]', 'a section with keys'), ('{}', r'needs the key.s. model, preproc'),
+    ('{"model": {}, "preprocess": {}}', 'neither a variant nor width'),
+    ('{"model": {"variant": "B/16"}, "preprocess": {}}',
+     'needs the key.s. resolution'),
+    ('{"model": 3, "preprocess": {}}', 'model must be a section'),
+    ('{"model": {}, "preprocess": {}, "code": 1}', 'Unknown key .*code')])
+def test_text_in_the_file_that_says_nothing_is_an_error(
+    text, words, tmp_path):
+  _, params = make()
+  safetensors.write(tmp_path / 'x', export.to_arrays(
+      names.FAMILIES['timm'], params), metadata={'vit_jax': text})
+  with pytest.raises(ValueError, match=words) as error:
+    formats.read(tmp_path / 'x')
+  assert 'vit_jax in the metadata of' in str(error.value)
+
+
+def test_an_override_wins_over_the_file_itself(tmp_path):
+  config, params = make(variant='B/16')
+  write_own(tmp_path / 'x', config, params)
+  loaded = formats.read(tmp_path / 'x', {'num_heads': 3, 'mean': 0.5})
+  assert (loaded.config.num_heads, loaded.config.variant) == (3, '')
+  assert loaded.preprocess.mean == (0.5,) * 3
+  assert loaded.preprocess.crop == PREPROCESS.crop
+
+
+def test_positions_and_images_may_be_of_different_sizes(tmp_path):
+  config, params = make()
+  said = {'model': records.to_plain(config),
+          'preprocess': {'resolution': [64, 48]},
+          'resolution': [32, 32], 'positions': 'linear'}
+  arrays = export.to_arrays(names.FAMILIES['timm'], params)
+  safetensors.write(
+      tmp_path / 'x', arrays, metadata={'vit_jax': json.dumps(said)})
+  loaded = formats.read(tmp_path / 'x')
+  assert (loaded.resolution, loaded.preprocess.resolution) == (
+      (32, 32), (64, 48))
+  assert loaded.positions == 'linear'
+  del said['resolution']
+  safetensors.write(
+      tmp_path / 'x', arrays, metadata={'vit_jax': json.dumps(said)})
+  with pytest.raises(
+      ValueError, match=r'resolution: expected \(64, 48\), found 17 position'):
+    formats.read(tmp_path / 'x')
+
+
+# ------------------------------------------------------------------ config.json
+
+HF = {'model_type': 'vit', 'architectures': ['ViTForImageClassification'],
+      'hidden_size': 12, 'num_hidden_layers': 2, 'num_attention_heads': 3,
+      'intermediate_size': 20, 'image_size': 32, 'patch_size': 8,
+      'qkv_bias': True, 'hidden_act': 'gelu_new', 'layer_norm_eps': 1e-7,
+      'id2label': {str(i): f'class {i}' for i in range(5)}}
+TIMM = {'architecture': 'vit_tiny_patch16_224', 'num_classes': 5,
+        'num_features': 12, 'global_pool': 'token', 'model_args': {
+            'img_size': 32, 'embed_dim': 12, 'depth': 2, 'num_heads': 3,
+            'mlp_ratio': 20.5 / 12, 'patch_size': 8, 'act_layer': 'gelu_tanh'},
+        'pretrained_cfg': {'mean': [0.1, 0.2, 0.3], 'input_size': [3, 32, 32]}}
+
+CONTRADICTIONS = [
+    ('huggingface', {'hidden_size': 24}, 'hidden_size: expected 24, found 12'),
+    ('huggingface', {'patch_size': 16}, 'patch_size: expected 16, found 8'),
+    ('huggingface', {'qkv_bias': False},
+     'qkv_bias: expected False, found True'),
+    ('huggingface', {'image_size': 48},
+     r'image_size: expected \(48, 48\), found 17 position embeddings'),
+    ('huggingface', {'intermediate_size': 48},
+     'intermediate_size: expected 48, found 20'),
+    ('huggingface', {'num_hidden_layers': 12},
+     'num_hidden_layers: expected 12, found 2'),
+    ('huggingface', {'id2label': {'0': 'cat', '1': 'dog'}},
+     'id2label: expected 2, found 5'),
+    ('huggingface', {'num_labels': 7}, 'num_labels: 7, id2label: 5 names'),
+    ('huggingface', {'num_labels': 7, 'id2label': None},
+     'num_labels: expected 7, found 5'),
+    ('huggingface', {'model_type': 'swin'},
+     "it says model_type 'swin', but the arrays are those of a Hugging Face"),
+    ('huggingface', {'hidden_size': 'wide'}, 'hidden_size must be int, but'),
+    ('huggingface', {'layer_norm_eps': '1e-6'}, 'layer_norm_eps must be float'),
+    ('huggingface', {'hidden_act': 'relu'}, "Unknown hidden_act 'relu'"),
+    ('timm', {'architecture': 'swin_tiny'}, "it says architecture 'swin_tiny'"),
+    ('timm', {'architecture': 'resnetv2_50x1_bit'}, 'architecture .*timm ViT'),
+    ('timm', {'num_classes': 7}, 'num_classes: expected 7, found 5'),
+    ('timm', {'num_features': 24}, 'num_features: expected 24, found 12'),
+    ('timm', {'model_args': {}},
+     'width of vit_tiny_patch16_224: expected 192, found 12'),
+    ('timm', {'model_args': []}, 'contradicts the arrays'),
+    ('timm', {'model_args': [3]}, 'it is not understood'),
+    ('timm', {'global_pool': 'map'}, 'found no learned query'),
+    ('timm', {'pretrained_cfg': {'mean': 0.5}}, 'it is not understood')]
+
+
+def write_beside(folder, form, change):
+  _, params = make()
+  safetensors.write(folder / 'model.safetensors', export.to_arrays(
+      names.FAMILIES[form], params))
+  config = {**{'huggingface': HF, 'timm': TIMM}[form], **change}
+  (folder / 'config.json').write_text(json.dumps(config))
+
+
+@pytest.mark.parametrize('form', ['huggingface', 'timm'])
+@pytest.mark.parametrize('bare', [True, False])
+def test_a_config_that_agrees_is_used(form, bare, tmp_path):
+  write_beside(tmp_path, form, {})
+  loaded = formats.read(tmp_path / 'model.safetensors' if bare else tmp_path)
+  assert (loaded.config.num_heads, loaded.config.gelu) == (3, 'tanh')
+  text = '\n'.join(loaded.statement)
+  assert f'with {tmp_path / "config.json"}: ' in text and 'num_heads=3' in text
+  assert 'ignored' not in text
+
+
+@pytest.mark.parametrize(('form', 'change', 'words'), CONTRADICTIONS)
+def test_a_folder_that_contradicts_itself_is_an_error(
+    form, change, words, tmp_path):
+  write_beside(tmp_path, form, change)
+  with pytest.raises(ValueError, match=words) as error:
+    formats.read(tmp_path)
+  assert f'{tmp_path / "config.json"} is not of the weights' in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ('form', 'change', 'words'), [CONTRADICTIONS[i] for i in (0, 9, 13, 17)])
+def test_a_neighbour_of_another_model_is_ignored_and_said(
+    form, change, words, tmp_path):
+  write_beside(tmp_path, form, change)
+  file = tmp_path / 'model.safetensors'
+  loaded = formats.read(file, {'num_heads': 2})
+  assert loaded.config.num_heads == 2
+  # What the other model's config says is not in it.
+  assert loaded.config.gelu == 'exact'
+  assert loaded.preprocess == preprocess_lib.Preprocess(resolution=(32, 32))
+  note = next(line for line in loaded.statement if 'ignored' in line)
+  assert f'ignored {tmp_path / "config.json"}, not of this file: ' in note
+  assert '\n' not in note
+  with pytest.raises(ValueError, match=words):
+    raise ValueError(note)
+
+
+@pytest.mark.parametrize('text', ['{', '[]', '[' * 100_000, '"x"'])
+def test_a_config_that_is_none_blocks_a_folder_but_no_file(text, tmp_path):
+  write_beside(tmp_path, 'timm', {})
+  (tmp_path / 'config.json').write_text(text)
+  with pytest.raises(ValueError, match='is not JSON|not an object'):
+    formats.read(tmp_path)
+  loaded = formats.read(tmp_path / 'model.safetensors', {'num_heads': 2})
+  assert 'ignored' in '\n'.join(loaded.statement)
+
+
+def test_the_config_of_a_ship_is_ignored_and_said(tmp_path):
+  write_beside(tmp_path, 'timm', {})
+  (tmp_path / 'config.json').write_text('{"sails": 3}')
+  loaded = formats.read(tmp_path, {'num_heads': 2})
+  assert 'neither of timm nor of Hugging Face' in '\n'.join(loaded.statement)
+
+
+def test_a_base_model_may_carry_labels_along(tmp_path):
+  _, params = make(num_classes=0)
+  safetensors.write(tmp_path / 'model.safetensors', export.to_arrays(
+      names.FAMILIES['huggingface'], params))
+  (tmp_path / 'config.json').write_text(json.dumps(
+      {**HF, 'architectures': ['ViTModel']}))
+  loaded = formats.read(tmp_path)
+  assert (loaded.config.num_classes, loaded.preprocess.labels) == (0, ())
+  # But a classifier without its head is no base model.
+  (tmp_path / 'config.json').write_text(json.dumps(HF))
+  with pytest.raises(ValueError, match='id2label: expected 5, found 0'):
+    formats.read(tmp_path)
+
+
+def test_a_preprocessor_that_is_none_is_an_error(tmp_path):
+  write_beside(tmp_path, 'huggingface', {})
+  for text in ('{', '{"image_mean": 3}', '{"image_std": [0, 1, 1]}'):
+    (tmp_path / 'preprocessor_config.json').write_text(text)
+    with pytest.raises(ValueError, match='preprocessor_config.json'):
+      formats.read(tmp_path)

@@ -178,6 +178,7 @@ def _timm(config: Mapping[str, Any]) -> Config:
   if config.get('num_features') is not None:
     result.claim('features', 'num_features', config['num_features'])
   if resnet:
+    _read_stages(given, result)
     return result
   for theirs, ours in (
       ('embed_dim', 'width'), ('depth', 'depth'), ('patch_size', 'patch'),
@@ -186,11 +187,25 @@ def _timm(config: Mapping[str, Any]) -> Config:
       ('img_size', 'resolution')):
     if given.get(theirs) is not None:
       result.claim(ours, theirs, given[theirs])
-  if 'mlp_ratio' in given and 'width' in result.claims:
+  if given.get('embed_dim') is not None:
+    result.claims.pop('mlp_dim', None)  # Of the architecture's own width.
+  if given.get('mlp_ratio') is not None and 'width' in result.claims:
     result.claim('mlp_dim', 'mlp_ratio',
-                 round(given['mlp_ratio'] * result.claims['width']))
+                 int(given['mlp_ratio'] * result.claims['width']))
   _read_tokens(config, given, result)
   return result
+
+
+def _read_stages(given: Mapping[str, Any], result: Config) -> None:
+  """Reads what timm's BiT has otherwise than the architecture of its name."""
+  backbone = result.claims.get('backbone')
+  if backbone and given.get('stem_chs') is not None:
+    # The name's factor multiplies the argument as well.
+    factor = backbone['width'] // 64
+    backbone['width'] = factor * _typed('width', given['stem_chs'], 'stem_chs')
+    result.claims.pop('features', None)
+  if backbone and given.get('layers') is not None:
+    backbone['depths'] = tuple(given['layers'])
 
 
 def _read_tokens(

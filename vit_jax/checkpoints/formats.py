@@ -24,6 +24,7 @@ from vit_jax.checkpoints import inference
 from vit_jax.checkpoints import matching
 from vit_jax.checkpoints import opening
 from vit_jax.checkpoints import overrides as overrides_lib
+from vit_jax.checkpoints import sizes
 from vit_jax.checkpoints import statement
 from vit_jax.interop import preprocess as preprocess_lib
 
@@ -85,10 +86,11 @@ def read(
         + statement.indented(different))
   hints = hints_lib.find(path, found, told, given.items())
   known = {**hints.section, **given.claims, **given.model}
-  told['num_heads'] = inference.heads(told, known, source=source)
-  inference.demand(told, family, known=known, source=source)
-  params = matching.split_heads(params, found, told['num_heads'])
-  section, grid = inference.infer(
+  if told['name'] == 'vit':
+    told['num_heads'] = inference.heads(told, known, source=source)
+    params = matching.split_heads(params, found, told['num_heads'])
+  sizes.demand(told, family, known=known, source=source)
+  section, grid = inference.section_of(
       told, family, known={**hints.section, **given.model},
       resolution=_of_positions(told, given, hints))
   params = inference.complete(params, told)

@@ -33,7 +33,7 @@ class _Own:
   model: dict[str, Any]
   preprocess: dict[str, Any]
   resolution: tuple[int, int] | None = None
-  positions: Literal['linear', 'cubic', ''] = ''
+  positions: Literal['linear', 'cubic'] | None = None
 
 
 @dataclasses.dataclass
@@ -44,7 +44,7 @@ class Hints:
     section: keys of the section `model`.
     preprocess: keys of `Preprocess`.
     resolution: height and width that the positions are for, if said.
-    positions: how they are resized; '' if nothing says it.
+    positions: how they are resized, if said.
     source: where all of this is from; '' if there is nothing.
     shown: of the section, what is worth a line.
     notes: lines on what was there, but is not used.
@@ -52,7 +52,7 @@ class Hints:
   section: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   preprocess: dict[str, Any] = dataclasses.field(default_factory=dict)
   resolution: tuple[int, int] | None = None
-  positions: str = ''
+  positions: str | None = None
   source: str = ''
   shown: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   notes: tuple[str, ...] = ()

@@ -75,6 +75,26 @@ def tell(
 
 
 def infer(
+    params: Mapping[str, Any], family: names_lib.Family, *,
+    hints: Mapping[str, Any], resolution: tuple[int, int] | None,
+) -> tuple[dict[str, Any], tuple[int, int] | None]:
+  """Returns the section and the grid of parameters whose heads are apart.
+
+  Args:
+    params: arrays or shapes, by our names.
+    family: the format that they are read from.
+    hints: keys of the section `model` that are said.
+    resolution: height and width of images, if said.
+
+  Raises:
+    ValueError: if the parameters do not tell it all.
+  """
+  told = tell(params, family, heads_apart=True)
+  sizes.demand(told, family, known=hints, source='the file')
+  return section_of(told, family, known=hints, resolution=resolution)
+
+
+def section_of(
     told: Mapping[str, Any], family: names_lib.Family, *,
     known: Mapping[str, Any], resolution: tuple[int, int] | None,
 ) -> tuple[dict[str, Any], tuple[int, int] | None]:
@@ -113,32 +133,6 @@ def infer(
       section['position_cls'], grid = _grid(told, known, resolution)
   section['variant'] = sizes.variant({**section, **known})
   return {**section, **known}, grid
-
-
-def demand(
-    told: Mapping[str, Any], family: names_lib.Family, *,
-    known: Mapping[str, Any], source: str,
-) -> None:
-  """Raises if a part is missing that every model of a family has.
-
-  Raises:
-    ValueError: with what is missing, and how to say that it is to be so.
-  """
-  sizes.check_whole(told, known, source=source)
-  if told['name'] != 'vit' or family.name == 'scratch':
-    return
-  missing = []
-  if not (told['final_norm'] or told['pool_norm']) and (
-      known.get('final_norm', True)):
-    missing.append(('final_norm/scale', 'final_norm=False'))
-  if not told['positions'] and known.get('position', 'learned') == 'learned':
-    missing.append(('positions', "position='none'"))
-  for name, said in missing:
-    there = layout.name_there(family.table, name)
-    raise ValueError(
-        f'{source}: expected {there}, which a {family.label} has, found '
-        f'nothing ({name} here). Is the file whole? If the model is to be so, '
-        f'load it with {said}.')
 
 
 def _backbone(params: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -221,8 +215,6 @@ def heads(
     ValueError: if neither the arrays, nor what is known, nor the table of sizes
       tells it.
   """
-  if told['name'] == 'resnet':
-    return 0
   width = told['width']
   count = known.get('num_heads') or told.get('num_heads')
   if count:

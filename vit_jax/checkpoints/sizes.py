@@ -4,6 +4,8 @@ from collections.abc import Mapping
 import dataclasses
 from typing import Any
 
+from vit_jax.interop import layout
+from vit_jax.interop import names as names_lib
 from vit_jax.models import variants
 
 _COMPARED = ('width', 'mlp_dim', 'patch')
@@ -22,19 +24,36 @@ def variant(section: Mapping[str, Any]) -> str:
        and variants.parse_variant(name)[0].depth == section['depth']), '')
 
 
-def check_whole(
-    told: Mapping[str, Any], known: Mapping[str, Any], *, source: str,
+def demand(
+    told: Mapping[str, Any], family: names_lib.Family, *,
+    known: Mapping[str, Any], source: str,
 ) -> None:
-  """Raises if a model is a published one that lacks its last layers.
-
-  Args:
-    told: what the parameters tell.
-    known: what somebody says; depths that are said may be any.
-    source: of the parameters, for messages.
+  """Raises if a part is missing that every model of a family has.
 
   Raises:
-    ValueError: with what is missing.
+    ValueError: with what is missing, and how to say that it is to be so.
   """
+  _check_depths(told, known, source=source)
+  if told['name'] != 'vit' or family.name == 'scratch':
+    return
+  missing = []
+  if not (told['final_norm'] or told['pool_norm']) and (
+      known.get('final_norm', True)):
+    missing.append(('final_norm/scale', 'final_norm=False'))
+  if not told['positions'] and known.get('position', 'learned') == 'learned':
+    missing.append(('positions', "position='none'"))
+  for name, said in missing:
+    there = layout.name_there(family.table, name)
+    raise ValueError(
+        f'{source}: expected {there}, which a {family.label} has, found '
+        f'nothing ({name} here). Is the file whole? If the model is to be so, '
+        f'load it with {said}.')
+
+
+def _check_depths(
+    told: Mapping[str, Any], known: Mapping[str, Any], *, source: str,
+) -> None:
+  """Raises if a model is a published one that lacks its last layers."""
   if told['backbone'] and not (known.get('backbone') or {}).get('depths'):
     _check_stages(told, known, source)
   if told['name'] == 'resnet' or 'depth' in known:
