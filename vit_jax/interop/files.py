@@ -13,6 +13,10 @@ from typing import Any, Literal
 import ml_dtypes
 import numpy as np
 
+# Weights are noise to a compressor: they hardly shrink. Zeros do, and a file
+# may hold some; beyond this it is a bomb, whatever it says.
+MAX_RATIO, FREE_BYTES = 64, 256 * 2**20
+
 Format = Literal['npz', 'safetensors', 'pytorch']
 
 
@@ -102,6 +106,23 @@ def to_float32(
         f'{path}: {name} holds {count} of {values.size} values that are NaN or '
         'infinite. The file is damaged, or its training has diverged.')
   return values
+
+
+def check_unpacked(path: pathlib.Path, declared: int) -> None:
+  """Raises if a file is a bomb.
+
+  Args:
+    path: of the file.
+    declared: bytes that its arrays would take in memory.
+
+  Raises:
+    ValueError: if these are far more than weights could have shrunk from.
+  """
+  size = path.stat().st_size
+  if declared > MAX_RATIO * size + FREE_BYTES:
+    raise ValueError(
+        f'{path}: {size:,} bytes declare to hold {declared:,}. Weights do not '
+        'compress so well: this is a zip bomb, and was not unpacked.')
 
 
 def is_parameter(header: Header) -> bool:

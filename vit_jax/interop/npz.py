@@ -18,9 +18,6 @@ from numpy.lib import format as npy_format
 
 from vit_jax.interop import files
 
-# Weights are noise to a compressor: they hardly shrink. Zeros do, and a file
-# may hold some; beyond this it is a bomb, whatever it says.
-MAX_RATIO, FREE_BYTES = 64, 256 * 2**20
 MAX_HEADER_BYTES = 2**16
 
 _BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, OSError, struct.error,
@@ -38,7 +35,7 @@ def open_file(path: str | pathlib.Path) -> files.ArrayFile:
   try:
     with zipfile.ZipFile(path) as archive:
       members = archive.infolist()
-      _check_sizes(path, members)
+      files.check_unpacked(path, sum(m.file_size for m in members))
       headers = {}
       for member in members:
         name = member.filename.removesuffix('.npy')
@@ -67,15 +64,6 @@ def write(path: str | pathlib.Path, arrays: Mapping[str, Any]) -> None:
         with archive.open(f'{name}.npy', 'w', force_zip64=True) as member:
           npy_format.write_array(
               member, np.ascontiguousarray(array), allow_pickle=False)
-
-
-def _check_sizes(path: pathlib.Path, members: list[zipfile.ZipInfo]) -> None:
-  size = path.stat().st_size
-  declared = sum(member.file_size for member in members)
-  if declared > MAX_RATIO * size + FREE_BYTES:
-    raise ValueError(
-        f'{path}: {size:,} bytes declare to hold {declared:,}. Weights do not '
-        'compress so well: this is a zip bomb, and was not unpacked.')
 
 
 def _header(

@@ -4,24 +4,33 @@ A pickle is a program. torch's `weights_only` loader runs the few instructions
 that build tensors and refuses all others; there is no other way in here.
 """
 
+from collections.abc import Mapping
 import pathlib
+from typing import Any
+import zipfile
 
 import numpy as np
 
 from vit_jax.interop import files
 
 # A training script saves its state dict under one of these, often beside the
-# optimizer's.
-_NESTED = ('model_ema', 'state_dict_ema', 'model', 'state_dict')
+# optimizer's; some save a moving average of it as well.
+_NESTED = ('model', 'state_dict', 'model_ema', 'state_dict_ema')
+_PARALLEL = 'module.'  # Before every name, if trained on several devices.
 
 
 def open_file(path: str | pathlib.Path) -> files.ArrayFile:
   """Reads a state dict.
 
+  Where a file has several, the names of each begin with what it is called
+  there: 'model.' and 'model_ema.'.
+
   Raises:
-    ValueError: if torch is not installed, or refuses the file.
+    ValueError: if the file is cut short or a bomb, torch is not installed, or
+      it refuses the file.
   """
   path = pathlib.Path(path)
+  _check_archive(path)
   try:
     import torch
   except ImportError as error:
@@ -33,27 +42,25 @@ def open_file(path: str | pathlib.Path) -> files.ArrayFile:
     found = torch.load(str(path), map_location='cpu', weights_only=True)
   # Its unpickler raises whatever it meets: to a user each means the same.
   except Exception as error:
+    first = next(iter(str(error).splitlines()), '')
     raise ValueError(
         f'{path} is not a file of weights that torch reads with weights_only: '
-        f'{type(error).__name__}: {str(error).splitlines()[0]}') from error
-  for key in _NESTED:
-    if isinstance(found, dict) and isinstance(found.get(key), dict):
-      found = found[key]
-      break
-  tensors = {
-      name.removeprefix('module.'): tensor
-      for name, tensor in (found.items() if isinstance(found, dict) else ())
-      if isinstance(name, str) and isinstance(tensor, torch.Tensor)}
-  if not tensors:
-    raise ValueError(
-        f'{path} holds no state dict: {type(found).__name__} was found where '
-        'tensors by name were expected.')
+        f'{type(error).__name__}: {first}') from error
+  tensors = _state_dict(path, found, torch.Tensor)
+  # A tensor may be one number, repeated by a stride of 0.
+  files.check_unpacked(path, sum(
+      t.numel() * t.element_size() for t in tensors.values()))
 
   def load(name: str) -> np.ndarray:
     tensor = tensors[name].detach()
     if tensor.dtype == torch.bfloat16:
       tensor = tensor.float()
-    return tensor.contiguous().numpy()
+    try:
+      return tensor.contiguous().numpy()
+    except (TypeError, RuntimeError) as error:
+      raise ValueError(
+          f'{path}: {name} is a {tensor.layout} tensor of {tensor.dtype}, but '
+          'a parameter must be a dense array of floats.') from error
 
   headers = {
       name: files.Header(shape=tuple(tensor.shape),
@@ -61,3 +68,55 @@ def open_file(path: str | pathlib.Path) -> files.ArrayFile:
       for name, tensor in tensors.items()}
   return files.ArrayFile(
       path=str(path), format='pytorch', headers=headers, load=load)
+
+
+def _check_archive(path: pathlib.Path) -> None:
+  """Raises if what torch.save zipped is cut short, or unpacks to too much.
+
+  What torch writes is not compressed, but what it reads may be.
+  """
+  with path.open('rb') as file:
+    if file.read(2) != b'PK':
+      return  # A file of torch before 1.6, which has no compression.
+  try:
+    with zipfile.ZipFile(path) as archive:
+      members = archive.infolist()
+  except (zipfile.BadZipFile, OSError, ValueError,
+          NotImplementedError) as error:
+    raise ValueError(
+        f'{path} is truncated or damaged: {type(error).__name__}: {error}. '
+        'Copy or download it again.') from error
+  files.check_unpacked(path, sum(member.file_size for member in members))
+
+
+def _state_dict(
+    path: pathlib.Path, found: Any, tensor: type,
+) -> dict[str, Any]:
+  """Returns tensors by name.
+
+  Raises:
+    ValueError: if there are none, or two of one name.
+  """
+  def named(held: Any) -> dict[str, Any]:
+    items = held.items() if isinstance(held, Mapping) else ()
+    return {name: value for name, value in items
+            if isinstance(name, str) and isinstance(value, tensor)}
+
+  nested = {key: inner for key in _NESTED if isinstance(found, Mapping)
+            and (inner := named(found.get(key)))}
+  if len(nested) > 1:
+    return {f'{key}.{name}': value for key, inner in nested.items()
+            for name, value in _without_parallel(inner).items()}
+  tensors = _without_parallel(next(iter(nested.values()), None)
+                              or named(found))
+  if not tensors:
+    raise ValueError(
+        f'{path} holds no state dict: {type(found).__name__} was found where '
+        'tensors by name were expected.')
+  return tensors
+
+
+def _without_parallel(tensors: Mapping[str, Any]) -> dict[str, Any]:
+  if not all(name.startswith(_PARALLEL) for name in tensors):
+    return dict(tensors)
+  return {name.removeprefix(_PARALLEL): t for name, t in tensors.items()}
