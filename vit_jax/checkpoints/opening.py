@@ -64,8 +64,9 @@ def _open_shards(index: pathlib.Path) -> files.ArrayFile:
     table = config_json.read_json(index).get('weight_map')
   except ValueError as error:
     raise ValueError(f'{index}: {error}') from error
-  if not isinstance(table, dict) or not table:
-    raise ValueError(f'{index} has no weight_map.')
+  if not isinstance(table, dict) or not table or not all(
+      isinstance(name, str) for name in table.values()):
+    raise ValueError(f'{index} has no weight_map from names to files.')
   shards = {}
   for name in sorted(set(table.values())):
     # A name in a downloaded index must not lead out of its folder.
