@@ -1,5 +1,6 @@
 """Checkpoints: whole or not there, bit for bit, on any devices."""
 
+import pathlib
 import re
 import shutil
 
@@ -342,3 +343,96 @@ def test_another_optimizer_in_the_workdir_is_an_error(tmp_path):
   with (manager.Checkpoints(tmp_path, config) as checkpoints,
         pytest.raises(ValueError, match='another optimizer')):
     checkpoints.restore(abstract(target))
+
+
+# ------------------------------------------------------------------- damaged
+
+
+@pytest.fixture(scope='module')
+def small(tmp_path_factory):
+  """A run with steps 1 and 2, and a best at 1, of few files."""
+  path = tmp_path_factory.mktemp('small')
+  with open_checkpoints(path, keep=2, best='val/loss') as checkpoints:
+    for step in (1, 2):
+      save(checkpoints, new_state(step, average=False))
+    save(checkpoints, new_state(1, average=False), best=True)
+  return epath.Path(path)
+
+
+def files_of(step):
+  """Files of the items that a model is read from."""
+  return sorted(
+      path.relative_to(step).as_posix() for item in ('params', 'config')
+      for path in pathlib.Path(step / item).rglob('*') if path.is_file())
+
+
+def test_a_file_cut_anywhere_is_one_clear_error_or_changes_nothing(
+    small, tmp_path, capfd):
+  want = jax.device_get(new_state(2, average=False).params)
+  told = set()
+  for name in files_of(small / 'checkpoints/latest/2'):
+    size = (small / 'checkpoints/latest/2' / name).stat().length
+    for cut in sorted({0, size // 2, size - 1, None}, key=str):
+      run = epath.Path(tmp_path) / f'{len(told)}-{name.replace("/", "_")}-{cut}'
+      shutil.copytree(small, run)
+      file = run / 'checkpoints/latest/2' / name
+      if cut is None:
+        file.unlink()
+      else:
+        file.write_bytes(file.read_bytes()[:cut])
+      try:
+        got = manager.find(run).load()
+      except ValueError as error:
+        assert type(error) is ValueError
+        text = str(error)
+        assert text.startswith(
+            f'The checkpoint {run}/checkpoints/latest/2 is damaged, or none: ')
+        assert text.endswith(
+            'Copy it again from where it was written, or use another of this '
+            f'run: {run}/checkpoints/latest/1, {run}/checkpoints/best/1.')
+        assert len(text.splitlines()) == 1
+        told.add(name)
+      else:
+        assert_same_bits(got, want)
+      shutil.rmtree(run)
+  assert 'config/metadata' in told and 'params/_METADATA' in told
+  assert any('/d/' in name for name in told)  # Where the values are.
+  assert 'Traceback' not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize('item', ['params', 'config'])
+def test_a_missing_item_is_named(item, small, tmp_path):
+  run = epath.Path(tmp_path) / 'run'
+  shutil.copytree(small, run)
+  (run / 'checkpoints/latest/2' / item).rmtree()
+  with pytest.raises(ValueError, match=f'latest/2 is damaged.*lacks {item}.*'
+                     'run: .*latest/1, .*best/1'):
+    manager.find(run)
+
+
+def test_a_lonely_checkpoint_has_no_other(small, tmp_path):
+  shutil.copytree(small / 'checkpoints/latest/2', tmp_path / 'step')
+  (tmp_path / 'step/config/metadata').write_text('{')
+  with pytest.raises(ValueError, match='step is damaged.*what should be JSON '
+                     'is not.*there is no other beside it'):
+    manager.find(tmp_path / 'step')
+
+
+def test_folders_called_by_numbers_are_no_checkpoints(tmp_path):
+  for label in ('0', '1'):
+    (tmp_path / label).mkdir()
+    (tmp_path / label / 'image.png').write_bytes(b'PNG')
+  with pytest.raises(FileNotFoundError, match='holds no latest checkpoint'):
+    manager.find(tmp_path)
+  (tmp_path / '0/params').mkdir()  # Nor is this one.
+  with pytest.raises(ValueError, match='0 is damaged, or none: it lacks conf'):
+    manager.find(tmp_path)
+
+
+def test_a_run_whose_latest_is_damaged_is_not_gone_on_with(small, tmp_path):
+  run = epath.Path(tmp_path) / 'run'
+  shutil.copytree(small, run)
+  (run / 'checkpoints/latest/2/progress/metadata').write_text('')
+  with (open_checkpoints(run, keep=2) as checkpoints,
+        pytest.raises(ValueError, match='latest/2 is damaged.*best/1')):
+    checkpoints.restore(abstract(new_state(0, average=False)))

@@ -10,6 +10,8 @@ from vit_jax.interop import preprocess as preprocess_lib
 from vit_jax.models import vit_config
 
 _MAX_CHARACTERS = 60
+# What a reader may refuse to believe of arrays alone.
+_DOUBTED = ('depth', 'position', 'final_norm')
 
 
 def settings(
@@ -65,18 +67,30 @@ def _read(
     read: Callable[[Mapping[str, Any]], Any], config: models.ModelConfig,
     resolution: tuple[int, int],
 ) -> tuple[dict[str, Any], Any]:
-  """Reads with the fewest settings that make it readable at all."""
-  whole = {'depth': getattr(config, 'depth', 0), 'resolution': resolution}
-  choices: tuple[tuple[str, ...], ...] = (
-      (), ('depth',), ('resolution',), ('depth', 'resolution'))
-  errors = []
-  for names in choices:
-    given = {name: whole[name] for name in names if whole[name]}
+  """Reads with the fewest settings that make it readable at all.
+
+  A reader takes what looks like a damaged file for one, unless it is told that
+  the model is to be so.
+  """
+  try:
+    return {}, read({})
+  except ValueError as error:
+    refused = error
+  given = {name: value for name, value in {
+      'resolution': resolution,
+      **{name: getattr(config, name, None) for name in _DOUBTED},
+  }.items() if value is not None}
+  try:
+    found = read(given)
+  except ValueError:
+    raise refused from None
+  for name in list(given):
+    fewer = {n: value for n, value in given.items() if n != name}
     try:
-      return given, read(given)
-    except ValueError as error:
-      errors.append(error)
-  raise errors[0]
+      found, given = read(fewer), fewer
+    except ValueError:
+      continue
+  return given, found
 
 
 def comparable(config: models.ModelConfig) -> dict[str, Any]:
