@@ -1,6 +1,8 @@
 """The public model: any format in, any batch and resolution, any format out."""
 
+import dataclasses
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -31,7 +33,7 @@ def make(**settings):
       preprocess=preprocess_lib.Preprocess(
           resolution=(32, 32), mean=preprocess_lib.IMAGENET_MEAN,
           std=preprocess_lib.IMAGENET_STD, keep_aspect=True, crop=0.8,
-          interpolation='bicubic', labels=tuple('abcde')))
+          interpolation='bicubic', labels=tuple('abcde')[:config.num_classes]))
 
 
 def images(*shape):
@@ -58,9 +60,11 @@ RESNET = {'name': 'resnet', 'num_classes': 5, 'backbone': {
                  {'registers': 2, 'position_cls': False}, {'qkv_bias': False},
                  {'pooling': 'average', 'pool_norm': True,
                   'final_norm': False},
-                 {'pooling': 'attention'}],
-        'huggingface': [{}, {'qkv_bias': False}],
-        'orbax': [{}, {'position': '2d', 'position_at': 'shared'},
+                 {'pooling': 'attention'}, {'num_classes': 0},
+                 {'width': 768, 'mlp_dim': 3072, 'num_heads': 8, 'depth': 1}],
+        'huggingface': [{}, {'qkv_bias': False}, {'num_classes': 0}],
+        'orbax': [{}, {'num_classes': 0},
+                  {'position': '2d', 'position_at': 'shared'},
                   {'axial': True, 'pooling': 'average'}, HYBRID, RESNET],
     }.items() for settings in all_settings])
 def test_out_and_in_again_changes_no_bit(form, settings, tmp_path):
@@ -69,8 +73,9 @@ def test_out_and_in_again_changes_no_bit(form, settings, tmp_path):
   again = vit_jax.load(tmp_path / 'x', log=None)
   assert same(again.params, model.params)
   if form != 'npz':
-    # A layer scale that has been learned does not tell where it started.
+    assert again.config == model.config
     assert again.preprocess == model.preprocess
+    assert (again.resolution, again.positions) == ((32, 32), 'cubic')
     np.testing.assert_allclose(
         again(images(2, 32, 32, 3))['logits'],
         model(images(2, 32, 32, 3))['logits'], rtol=1e-3, atol=1e-3)
@@ -92,17 +97,23 @@ def test_what_a_format_cannot_say_is_an_error(form, settings, words, tmp_path):
   assert not list(tmp_path.iterdir())
 
 
-def test_what_must_be_said_to_read_it_back_is_noted(tmp_path):
-  notes = make(gelu='exact').save(tmp_path / 'x', form='npz')
-  assert len(notes) == 1 and "gelu='tanh'" in notes[0]
-
-
 def test_nothing_is_overwritten(tmp_path):
   (tmp_path / 'x').write_text('precious')
   for form in model_lib.FORMATS:
     with pytest.raises(FileExistsError, match='exists already'):
       make().save(tmp_path / 'x', form=form)
   assert (tmp_path / 'x').read_text() == 'precious'
+
+
+@pytest.mark.parametrize('form', model_lib.FORMATS)
+def test_a_save_that_fails_leaves_nothing(form, tmp_path, monkeypatch):
+  def full(*_, **__):
+    raise OSError('No space left on device')
+
+  monkeypatch.setattr('os.rename', full)
+  with pytest.raises(OSError, match='No space left'):
+    make().save(tmp_path / 'folder' / 'x', form=form)
+  assert not list((tmp_path / 'folder').iterdir())
 
 
 def test_any_batch_and_any_resolution():
@@ -116,6 +127,45 @@ def test_any_batch_and_any_resolution():
   np.testing.assert_allclose(
       model(images(3, 32, 32, 3)[1:2])['logits'], outputs['logits'][1:2],
       rtol=1e-5, atol=1e-5)
+
+
+def test_no_image_has_no_logits():
+  outputs = make()(images(0, 32, 48, 3))
+  assert {name: outputs[name].shape for name in (
+      'logits', 'representation', 'tokens')} == {
+          'logits': (0, 5), 'representation': (0, 12), 'tokens': (0, 25, 12)}
+  assert outputs['logits'].dtype == np.float32
+
+
+@pytest.mark.parametrize('settings', [
+    {'position': '2d', 'position_at': 'layers'}, {'position_at': 'shared'},
+    {'position': 'relative', 'registers': 1},
+    {'position': 'relative', 'axial': True, 'pooling': 'average'}, HYBRID,
+    RESNET], ids=str)
+def test_positions_of_every_kind_work_at_another_resolution(settings):
+  model = make(**settings, **({} if 'name' in settings else {'depth': 1}))
+  assert np.isfinite(model(images(1, 16, 48, 3))['logits']).all()
+
+
+def test_resolutions_share_all_but_the_positions_and_few_are_kept():
+  model = make()
+  sizes = [(32, 8 * n) for n in range(1, 8)]
+  seen = [model._resized(size) for size in sizes]
+  kernels = {id(params['patches']['kernel']) for params in seen}
+  assert len(kernels) == 1
+  assert [len(params['positions']) for params in seen] == [
+      4 * n + 1 for n in range(1, 8)]
+  # The last four are there still, those before are made again.
+  assert model._resized(sizes[-4])['positions'] is seen[-4]['positions']
+  assert model._resized(sizes[0])['positions'] is not seen[0]['positions']
+
+
+def test_a_model_with_other_parameters_does_not_remember_the_first_ones():
+  model = make()
+  first = model(images(1, 16, 16, 3))['logits']
+  second = dataclasses.replace(model, params=jax.tree.map(
+      lambda x: 2 * x, model.params))(images(1, 16, 16, 3))['logits']
+  assert np.abs(first - second).max() > 1e-3
 
 
 def test_the_grid_of_another_resolution_is_resized_as_the_origin_does():
@@ -148,6 +198,45 @@ def test_a_run_that_is_damaged_or_of_nobody_is_an_error(tmp_path):
   model.save(tmp_path / 'x')
   with pytest.raises(ValueError, match='cls holds values that are NaN'):
     vit_jax.load(tmp_path / 'x')
+
+
+def test_a_damaged_run_is_an_error_by_every_way_to_it(tmp_path):
+  make().save(tmp_path / 'x')
+  step = tmp_path / 'x/checkpoints/latest/0'
+  (step / 'params/_METADATA').write_text('{"tree')
+  for place in (tmp_path / 'x', tmp_path / 'x/checkpoints', step):
+    with pytest.raises(ValueError, match='latest/0 is damaged, or none: what '
+                       'should be JSON is not'):
+      vit_jax.load(place, log=None)
+  shutil.rmtree(step / 'params')
+  with pytest.raises(ValueError, match='latest/0 is damaged.*lacks params'):
+    vit_jax.load(tmp_path / 'x', log=None)
+
+
+def test_a_checkpoint_that_names_no_model_is_an_error(tmp_path):
+  make().save(tmp_path / 'x')
+  config = tmp_path / 'x/checkpoints/latest/0/config/metadata'
+  config.write_text('{"data": {"resolution": 32}}')
+  with pytest.raises(ValueError, match='has no section model'):
+    vit_jax.load(tmp_path / 'x', log=None)
+
+
+def test_how_positions_are_resized_can_be_said(tmp_path):
+  for form in ('orbax', 'npz'):
+    make().save(tmp_path / form, form=form)
+    loaded = vit_jax.load(tmp_path / form, log=None, positions='linear')
+    assert loaded.positions == 'linear'
+    with pytest.raises(ValueError, match="positions is 'lanczos'.*'cubic'"):
+      vit_jax.load(tmp_path / form, log=None, positions='lanczos')
+
+
+def test_an_address_that_cannot_be_written_to_is_an_error(
+    tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  for form in model_lib.FORMATS:
+    with pytest.raises(ValueError, match='https://host/x cannot be written to'):
+      make().save('https://host/x', form=form)
+  assert not list(tmp_path.iterdir())
 
 
 def test_to_import_the_package_is_light():

@@ -34,17 +34,70 @@ def test_each_format_is_written_read_back_and_reported(
   path, params = source
   assert main.main([
       'convert', f'--source={path}', f'--target={tmp_path / "out"}',
-      f'--format={form}', '--set=mean=0.25',
+      f'--format={form}', '--set=mean=0.25', '--report',
       f'--json={tmp_path / "figures.json"}']) == 0
   output = capsys.readouterr().out
   assert 'the same to the bit' in output
   assert '-> final_norm/scale' in output
-  again = model_lib.load(tmp_path / 'out', log=None, num_heads=2)
+  again = model_lib.load(tmp_path / 'out', log=None)
   for name, array in tree.flatten(again.params).items():
     np.testing.assert_array_equal(array, params[name])
   figures = json.loads((tmp_path / 'figures.json').read_text())
   assert figures['model']['width'] == 12
   assert figures['preprocess']['mean'] == [0.25] * 3
+  assert any('-> final_norm/scale' in line for line in figures['report'])
+
+
+def convert(source, target, form, capsys, *flags):
+  assert main.main(['convert', f'--source={source}', f'--target={target}',
+                    f'--format={form}', *flags]) == 0
+  return capsys.readouterr().out
+
+
+def test_the_report_is_printed_where_it_is_asked_for(source, tmp_path, capsys):
+  assert '-> final_norm' not in convert(
+      source[0], tmp_path / 'out', 'npz', capsys)
+
+
+@pytest.mark.parametrize('form', ['timm', 'huggingface', 'orbax'])
+def test_what_a_format_can_say_needs_nothing_to_be_given(
+    form, source, tmp_path, capsys):
+  output = convert(
+      source[0], tmp_path / 'out', form, capsys, '--set=gelu=exact',
+      '--set=layer_norm_epsilon=1e-5', '--set=crop=0.8', '--set=mean=0.25',
+      '--set=positions=linear')
+  assert 'parameters, read back and compared: the same' in output
+  again = model_lib.load(tmp_path / 'out', log=None)
+  assert (again.config.layer_norm_epsilon, again.preprocess.crop,
+          again.positions) == (1e-5, 0.8, 'linear')
+
+
+def test_what_an_npz_cannot_say_is_given_in_words_that_load_takes(
+    source, tmp_path, capsys):
+  output = convert(
+      source[0], tmp_path / 'out', 'npz', capsys, '--set=gelu=exact',
+      '--set=pooling=average', '--set=resolution=32', '--set=crop=0.8')
+  assert ("note: npz does not say pooling='average' and reads back as "
+          "pooling='cls': load it with pooling='average'\n") in output
+  assert "with pooling='average' gelu='exact' crop=0.8 and" in output
+  assert model_lib.load(tmp_path / 'out', log=None).config.pooling == 'cls'
+  flags = ['--set=pooling=average', '--set=gelu=exact', '--set=crop=0.8']
+  assert 'crop=0.8' in convert(
+      tmp_path / 'out', tmp_path / 'again', 'npz', capsys, *flags)
+
+
+def test_a_file_that_reads_back_as_another_is_an_error(
+    source, tmp_path, capsys, monkeypatch):
+  write = npz.write
+
+  def change(path, arrays):
+    write(path, {**arrays, 'cls': arrays['cls'] + 1})
+
+  monkeypatch.setattr(npz, 'write', change)
+  assert main.main([
+      'convert', f'--source={source[0]}', f'--target={tmp_path / "out"}',
+      '--format=npz']) == 2
+  assert 'reads back with another cls. Do not use' in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(('flags', 'words'), [
