@@ -62,6 +62,12 @@ def test_an_npz_notes_what_a_reader_must_be_told_and_nothing_else(
   assert formats.read(tmp_path / 'x', given).config == config
 
 
+def test_two_resolutions_are_noted(tmp_path):
+  _, notes = write(tmp_path / 'x', 'npz', preprocess=dataclasses.replace(
+      PLAIN, resolution=(48, 48)))
+  assert 'images are made (48, 48), and positions are for (32, 32)' in notes[-1]
+
+
 def test_a_long_setting_is_noted_in_few_words(tmp_path):
   labels = tuple(f'class number {i}' for i in range(5))
   _, notes = write(tmp_path / 'x', 'npz', preprocess=dataclasses.replace(

@@ -82,9 +82,10 @@ def write(
   if form == 'npz':
     with writing.whole(target) as path:
       npz.write(path, arrays)
-      return _npz_notes(unsaid.settings(
+      settings = unsaid.settings(
           functools.partial(formats.read, path), config=config,
-          resolution=resolution, preprocess=preprocess, positions=positions))
+          resolution=resolution, preprocess=preprocess, positions=positions)
+    return _npz_notes(settings, resolution, preprocess)
   if form == 'huggingface' and config.num_classes == 0:
     arrays = {name.removeprefix('vit.'): a for name, a in arrays.items()}
   metadata = {hints.KEY: json.dumps({
@@ -169,13 +170,21 @@ def _beside(
           'preprocessor_config.json': preprocess_lib.to_huggingface(preprocess)}
 
 
-def _npz_notes(settings: Mapping[str, tuple[Any, Any]]) -> list[str]:
-  return [
+def _npz_notes(
+    settings: Mapping[str, tuple[Any, Any]], resolution: tuple[int, int],
+    preprocess: preprocess_lib.Preprocess,
+) -> list[str]:
+  notes = [
       f'npz does not say {unsaid.as_text(name, value)}'
       + (' and cannot be read without it' if found is None else
          f' and reads back as {unsaid.as_text(name, found)}')
       + f': load it with {unsaid.as_text(name, value)}'
       for name, (value, found) in settings.items()]
+  if preprocess.resolution != resolution:
+    notes.append(
+        f'npz does not say that images are made {preprocess.resolution}, and '
+        f'positions are for {resolution}; `load` takes one resolution')
+  return notes
 
 
 def _computed_notes(
