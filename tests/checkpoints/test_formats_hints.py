@@ -8,8 +8,10 @@ import pytest
 from vit_jax import models
 from vit_jax import records
 from vit_jax import tree
+from vit_jax.checkpoints import config_json
 from vit_jax.checkpoints import export
 from vit_jax.checkpoints import formats
+from vit_jax.checkpoints import overrides
 from vit_jax.interop import names
 from vit_jax.interop import preprocess as preprocess_lib
 from vit_jax.interop import safetensors
@@ -256,3 +258,29 @@ def test_a_preprocessor_that_is_none_is_an_error(tmp_path):
     (tmp_path / 'preprocessor_config.json').write_text(text)
     with pytest.raises(ValueError, match='preprocessor_config.json'):
       formats.read(tmp_path)
+
+
+@pytest.mark.parametrize(('name', 'variant'), [
+    ('vit_tiny_patch16_224', 'Ti/16'), ('vit_small_patch32_384.tag', 'S/32'),
+    ('deit_base_patch16_384', 'B/16'), ('deit3_huge_patch14_224', 'H/14'),
+    ('vit_giant_patch14_224', 'g/14'), ('vit_tiny_r_s16_p8_224', 'R+Ti/16'),
+    ('vit_small_r26_s32_384', 'R26+S/32'), ('vit_base_r50_s16_384', 'R50+B/16'),
+    ('vit_large_r50_s32_224', 'R50+L/32'), ('resnetv2_152x4_bit', 'R152x4'),
+    # Of these the name does not say all that the model is.
+    ('vit_small_patch16_36x1_224', ''), ('vit_giant_patch14_dinov2', ''),
+    ('vit_base_patch16_gap_224', ''), ('resnetv2_50', '')])
+def test_timms_architecture_claims_the_dimensions_of_its_size(name, variant):
+  found = config_json.parse({'architecture': name})
+  assert found.claims == (overrides.of_variant(variant) if variant else {})
+
+
+def test_timms_arguments_change_what_the_architecture_claims():
+  claims = config_json.parse({
+      'architecture': 'resnetv2_50x3_bit',
+      'model_args': {'stem_chs': 32, 'layers': [1, 2]}}).claims
+  assert claims['backbone'] == {'depths': (1, 2), 'width': 96}
+  claims = config_json.parse({
+      'architecture': 'vit_base_patch16_224',
+      'model_args': {'embed_dim': 96, 'patch_size': [8, 4]}}).claims
+  assert (claims['width'], claims['patch'], claims['depth']) == (96, (8, 4), 12)
+  assert 'mlp_dim' not in claims

@@ -94,15 +94,11 @@ def parse(config: Mapping[str, Any]) -> Config | None:
 
 def _typed(name: str, value: Any, theirs: str) -> Any:
   if name == 'resolution':
-    return _size(value, theirs)
+    sides = (value, value) if isinstance(value, int) else value
+    return records.convert(sides, tuple[int, int], where=theirs)
   hint = {'features': int, 'cls': bool}.get(
       name, typing.get_type_hints(vit_config.ViTConfig).get(name, Any))
   return records.convert(value, hint, where=theirs)
-
-
-def _size(value: Any, theirs: str) -> tuple[int, int]:
-  sides = (value, value) if isinstance(value, int) else value
-  return records.convert(sides, tuple[int, int], where=theirs)
 
 
 def _huggingface(config: Mapping[str, Any]) -> Config:

@@ -3,8 +3,9 @@
     file ─▶ headers ─▶ family ─▶ arrays ─▶ model section ─▶ compared with it
 
 The content says what a file is, never its name. What names and shapes do not
-tell comes from a config.json, else from the table of sizes; what is given by
-hand wins. Then the model is built, and every parameter must be there, in its
+tell comes from the file's own metadata, else from a config.json, else from the
+table of sizes; what is given by hand wins. None of them may deny what the
+arrays tell. Then the model is built, and every parameter must be there, in its
 shape, and nothing else: or there is an error, and no result.
 """
 
@@ -27,9 +28,6 @@ from vit_jax.checkpoints import overrides as overrides_lib
 from vit_jax.checkpoints import sizes
 from vit_jax.checkpoints import statement
 from vit_jax.interop import preprocess as preprocess_lib
-
-open_weights = opening.open_weights
-infer = inference.infer
 
 DEFAULT_SIDE = 224  # Pixels, where nothing says for what size a model is.
 
@@ -90,7 +88,7 @@ def read(
     told['num_heads'] = inference.heads(told, known, source=source)
     params = matching.split_heads(params, found, told['num_heads'])
   sizes.demand(told, family, known=known, source=source)
-  section, grid = inference.section_of(
+  section, grid = inference.infer(
       told, family, known={**hints.section, **given.model},
       resolution=_of_positions(told, given, hints))
   params = inference.complete(params, told)

@@ -75,26 +75,6 @@ def tell(
 
 
 def infer(
-    params: Mapping[str, Any], family: names_lib.Family, *,
-    hints: Mapping[str, Any], resolution: tuple[int, int] | None,
-) -> tuple[dict[str, Any], tuple[int, int] | None]:
-  """Returns the section and the grid of parameters whose heads are apart.
-
-  Args:
-    params: arrays or shapes, by our names.
-    family: the format that they are read from.
-    hints: keys of the section `model` that are said.
-    resolution: height and width of images, if said.
-
-  Raises:
-    ValueError: if the parameters do not tell it all.
-  """
-  told = tell(params, family, heads_apart=True)
-  sizes.demand(told, family, known=hints, source='the file')
-  return section_of(told, family, known=hints, resolution=resolution)
-
-
-def section_of(
     told: Mapping[str, Any], family: names_lib.Family, *,
     known: Mapping[str, Any], resolution: tuple[int, int] | None,
 ) -> tuple[dict[str, Any], tuple[int, int] | None]:

@@ -107,8 +107,7 @@ def _state_dict(
   if len(nested) > 1:
     return {f'{key}.{name}': value for key, inner in nested.items()
             for name, value in _without_parallel(inner).items()}
-  tensors = _without_parallel(next(iter(nested.values()), None)
-                              or named(found))
+  tensors = _without_parallel(*nested.values() or [named(found)])
   if not tensors:
     raise ValueError(
         f'{path} holds no state dict: {type(found).__name__} was found where '
