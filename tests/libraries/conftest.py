@@ -1,0 +1,44 @@
+"""What a comparison with another library needs, with torch only if asked."""
+
+import types
+
+import numpy as np
+import pytest
+
+
+def _images(height=32, width=32):
+  return np.random.RandomState(0).uniform(
+      -1, 1, (2, height, width, 3)).astype(np.float32)
+
+
+def _outputs(module, images):
+  import torch
+  with torch.no_grad():
+    return module.eval()(torch.from_numpy(
+        images.transpose(0, 3, 1, 2).copy()))
+
+
+def _logits(module, images):
+  found = _outputs(module, images)
+  return np.asarray(getattr(found, 'logits', found))
+
+
+def _shaken(module):
+  """Returns the module with no parameter left at zero or one."""
+  import torch
+  torch.manual_seed(0)
+  with torch.no_grad():
+    for parameter in module.parameters():
+      parameter.add_(0.1 * torch.randn_like(parameter))
+  return module
+
+
+def _arrays(module):
+  return {n: t.numpy() for n, t in module.state_dict().items()}
+
+
+@pytest.fixture
+def torch_models():
+  return types.SimpleNamespace(
+      images=_images, outputs=_outputs, logits=_logits, shaken=_shaken,
+      arrays=_arrays)
