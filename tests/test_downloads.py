@@ -1,0 +1,121 @@
+"""Weights on the web are loaded once, and whole or not at all."""
+
+import hashlib
+from http import server
+import threading
+
+import numpy as np
+import pytest
+
+import vit_jax
+from vit_jax import model as model_lib
+from vit_jax import models
+from vit_jax import tree
+from vit_jax.checkpoints import formats
+from vit_jax.checkpoints import sources
+from vit_jax.interop import preprocess as preprocess_lib
+
+pytest.importorskip('aiohttp', reason='aiohttp, which reads https, is missing')
+
+
+@pytest.fixture
+def site(monkeypatch, tmp_path):
+  """Serves a dict of files by path; counts what is asked for whole."""
+  files, asked = {}, []
+
+  class Handler(server.BaseHTTPRequestHandler):
+    """A file, or its first half under the length of the whole."""
+
+    def do_GET(self):
+      body = files.get(self.path.removeprefix('/half'))
+      if body is None:
+        self.send_error(404)
+        return
+      asked.append(self.path)
+      self.send_response(200)
+      self.send_header('Content-Length', str(len(body)))
+      self.end_headers()
+      self.wfile.write(body[:len(body) // 2] if self.path.startswith('/half')
+                       else body)
+      self.close_connection = True
+
+    def do_HEAD(self):
+      self.send_error(405)
+
+    def log_message(self, *args):
+      """Says nothing."""
+
+  monkeypatch.setenv(sources.CACHE_VARIABLE, str(tmp_path / 'cache'))
+  with server.ThreadingHTTPServer(('127.0.0.1', 0), Handler) as running:
+    thread = threading.Thread(target=running.serve_forever)
+    thread.start()
+    yield f'http://127.0.0.1:{running.server_port}', files, asked
+    running.shutdown()
+    thread.join()
+
+
+@pytest.fixture
+def model():
+  config = models.parse({'width': 12, 'depth': 1, 'mlp_dim': 20, 'patch': 8,
+                         'num_heads': 2, 'num_classes': 5})
+  rng = np.random.default_rng(0)
+  params = {name: rng.normal(size=shape.shape).astype(np.float32)
+            for name, shape in tree.flatten(
+                formats.abstract_params(config, (32, 32))).items()}
+  return model_lib.Model(
+      config=config, params=tree.unflatten(params), resolution=(32, 32),
+      preprocess=preprocess_lib.Preprocess(resolution=(32, 32)))
+
+
+def kept(tmp_path):
+  return [path for path in (tmp_path / 'cache').rglob('*') if path.is_file()]
+
+
+@pytest.mark.parametrize(('form', 'name'), [
+    ('npz', 'x.npz'), ('timm', 'x.safetensors')])
+def test_weights_are_fetched_once_with_their_checksum(
+    form, name, site, model, tmp_path):
+  address, files, asked = site
+  model.save(tmp_path / name, form=form)
+  files[f'/models/{name}'] = (tmp_path / name).read_bytes()
+  digest = hashlib.sha256(files[f'/models/{name}']).hexdigest()
+  counts = []
+  for word in ('fetched', 'cached'):
+    lines = []
+    found = vit_jax.load(
+        f'{address}/models/{name}', log=lines.append, num_heads=2)
+    assert any(line.startswith(word) and f'sha256 {digest}' in line
+               for line in lines)
+    for key, array in tree.flatten(found.params).items():
+      np.testing.assert_array_equal(
+          array, tree.flatten(model.params)[key], err_msg=key)
+    counts.append(len(asked))
+  assert counts[0] == counts[1] > 0
+  assert len(kept(tmp_path)) == 1
+
+
+def test_a_download_that_breaks_off_is_an_error_and_not_kept(
+    site, model, tmp_path):
+  address, files, _ = site
+  model.save(tmp_path / 'x.npz', form='npz')
+  files['/x.npz'] = (tmp_path / 'x.npz').read_bytes()
+  with pytest.raises(OSError, match='/half/x.npz could not be fetched'):
+    vit_jax.load(f'{address}/half/x.npz', log=None)
+  assert not kept(tmp_path)
+  # Whole at the second try.
+  assert vit_jax.load(f'{address}/x.npz', log=None).config.depth == 1
+
+
+def test_nothing_at_an_address_is_an_error_and_nothing_is_kept(
+    site, tmp_path):
+  address, _, _ = site
+  with pytest.raises(FileNotFoundError, match='nothing at http.*none.npz'):
+    vit_jax.load(f'{address}/none.npz', log=None)
+  assert not kept(tmp_path)
+
+
+def test_a_page_instead_of_weights_is_an_error(site):
+  address, files, _ = site
+  files['/x.npz'] = b'<html>Please log in</html>'
+  with pytest.raises(ValueError, match='no file of weights.*<html>'):
+    vit_jax.load(f'{address}/x.npz', log=None)
