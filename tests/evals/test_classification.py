@@ -47,9 +47,14 @@ def loss(logits, labels):
   return optax.softmax_cross_entropy_with_integer_labels(logits, labels)
 
 
-def build(generate, *, num_examples=EXAMPLES, multi_label=False, loss=loss):
-  return evals.build(predict=predict, loss=loss, batches=generate,
-                     num_examples=num_examples, multi_label=multi_label)
+def build(generate, *, num_examples=EXAMPLES, multi_label=False, **section):
+  split = evals.Split(
+      name='toy test', batches=generate, num_examples=num_examples,
+      num_classes=CLASSES, multi_label=multi_label)
+  return evals.build(evals.parse({'test': section})['test'], evals.Context(
+      where='evals.test', predict=predict, objective=loss, loss=loss,
+      activation='softmax', num_classes=CLASSES, trained_on='toy',
+      open=lambda split_string, source, **options: split))
 
 
 def test_metrics_are_the_means_over_the_examples():
