@@ -383,9 +383,15 @@ def test_a_damaged_summary_is_made_again(config_file, tmp_path):
   assert json.loads((tmp_path / 'summary.json').read_text()) == again
 
 
-def test_softmax_on_several_labels_is_an_error(config_file):
-  with pytest.raises(ValueError, match='objective.loss is softmax'):
-    build(config_file, 'data.source=shapes')
+def test_softmax_learns_from_several_labels_too(config_file, tmp_path):
+  experiment = build(
+      config_file, 'data.source=shapes', 'total.steps=1',
+      'data.shapes.num_test_examples=4')
+  assert experiment.abstract_batch['label'].shape[1:] == (32,)
+  metrics = run_lib.train(experiment, tmp_path)['metrics']
+  # The even distribution of an untrained model: log C, whatever the labels.
+  assert metrics['train/loss'] == pytest.approx(
+      np.log(experiment.dataset.num_classes), rel=1e-5)
 
 
 def test_a_stage_that_cannot_start_is_known_before_the_first(

@@ -1,10 +1,10 @@
 """What a source of examples is: random access to one split of one data set.
 
 A source knows its length, gives example i as {'image': bytes of a file or
-uint8 pixels, 'label': class index or k-hot vector}, the label alone (without
-decoding anything), and a key that names the example in messages. Sources hold
-paths and small tables only: they travel to worker processes, and opening one
-reads no image.
+uint8 pixels, 'label': class index or list of them}, the label alone (without
+decoding anything), and a key that names the example in messages and is the same
+on every machine. Sources hold paths and small tables only: they travel to
+worker processes, and opening one reads no image.
 """
 
 from collections.abc import Mapping
@@ -36,9 +36,9 @@ class Opened:
 
   Attributes:
     splits: sources by name.
-    num_classes: entries of a k-hot label, or one more than the largest index.
+    num_classes: one more than the largest index that there may be.
     class_names: of the classes in order, where known.
-    multi_label: labels are k-hot vectors.
+    multi_label: labels are lists of class indices, in any order, of any length.
     eval_split: the split that published results are on.
   """
   splits: Mapping[str, Source]
