@@ -14,12 +14,14 @@ import jax
 
 from vit_jax import records
 from vit_jax.models import embed
+from vit_jax.models import masked_patch
 from vit_jax.models import resnet
 from vit_jax.models import resnet_config
 from vit_jax.models import variants
 from vit_jax.models import vit
 from vit_jax.models import vit_config
 
+MaskedPatch = masked_patch.MaskedPatch
 resize_positions = embed.resize_positions
 
 ModelConfig = vit_config.ViTConfig | resnet_config.ResNetConfig
