@@ -8,8 +8,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from vit_jax import records
+from vit_jax.evals import calibration
 from vit_jax.evals import classification
+from vit_jax.evals import confusion
 from vit_jax.evals import context as context_lib
+from vit_jax.evals import fewshot
+from vit_jax.evals import knn
+from vit_jax.evals import multi_label
 from vit_jax.evals import objective
 
 Context = context_lib.Context
@@ -17,11 +22,19 @@ Evaluator = context_lib.Evaluator
 Measured = context_lib.Measured
 Split = context_lib.Split
 
-EvalConfig = classification.ClassificationConfig | objective.ObjectiveConfig
+EvalConfig = (
+    calibration.CalibrationConfig | classification.ClassificationConfig
+    | confusion.ConfusionConfig | fewshot.FewshotConfig | knn.KnnConfig
+    | multi_label.MultiLabelConfig | objective.ObjectiveConfig)
 
 # A name's record, and the module that measures what it says.
 _EVALUATORS: Mapping[str, tuple[type, Any]] = {
     'classification': (classification.ClassificationConfig, classification),
+    'multi_label': (multi_label.MultiLabelConfig, multi_label),
+    'confusion': (confusion.ConfusionConfig, confusion),
+    'calibration': (calibration.CalibrationConfig, calibration),
+    'fewshot': (fewshot.FewshotConfig, fewshot),
+    'knn': (knn.KnnConfig, knn),
     'objective': (objective.ObjectiveConfig, objective),
 }
 KINDS = tuple(_EVALUATORS)
