@@ -37,6 +37,7 @@ from vit_jax.data import protocol
 from vit_jax.data import shapes as shapes_lib
 from vit_jax.data import sources
 from vit_jax.data import splits
+from vit_jax.data import subsets
 from vit_jax.data import transforms
 
 HostBatch = dict[str, np.ndarray]
@@ -54,6 +55,9 @@ class DataConfig:
     split: TFDS split string, for every source: 'train', 'train[:98%]'.
     examples_per_class: keep only that many of each class of `split`, the same
       ones in every run.
+    examples: keep only that many of `split`, chosen at random, the same ones
+      in every run: the first million is part of the first two.
+    fraction: the same, as a share of `split`.
     resolution: of the batch, one side or (height, width), in pixels;
       operations without a size of their own use it.
     channels: 1 (grey) or 3 (RGB).
@@ -77,6 +81,8 @@ class DataConfig:
   data_dir: str = ''
   split: str = 'train'
   examples_per_class: int | None = None
+  examples: int | None = None
+  fraction: float | None = None
   resolution: int | tuple[int, int] = 32
   channels: int = 3
   train_ops: tuple[dict[str, Any], ...] = ({'op': 'resize'},)
@@ -109,10 +115,18 @@ class DataConfig:
       if getattr(self, name) < least:
         raise ValueError(
             f'{name} must be at least {least}; got {getattr(self, name)}.')
-    if self.examples_per_class is not None and self.examples_per_class < 1:
+    for name in ('examples_per_class', 'examples', 'fraction'):
+      value = getattr(self, name)
+      if value is not None and value <= 0:
+        raise ValueError(
+            f'{name} must be positive, or none for all; got {value}.')
+    if self.fraction is not None and self.fraction > 1:
       raise ValueError(
-          'examples_per_class must be positive, or none for all; got '
-          f'{self.examples_per_class}.')
+          f'fraction is a share of the split, at most 1; got {self.fraction}.')
+    if [self.examples_per_class, self.examples, self.fraction].count(None) < 2:
+      raise ValueError(
+          'examples_per_class, examples and fraction each say how many '
+          'examples to keep. Give one of them.')
     # To build them is to check them: a misspelt setting shows at once.
     self.build_ops(train=True)
     self.build_ops(train=False)
@@ -180,9 +194,9 @@ def open_dataset(
   Args:
     config: the section.
     split: instead of the section's; '' is the one that results are published
-      on. It is opened whole: `examples_per_class` thins out the section's own
-      split alone, so that the evaluation of a small training set is on all
-      test images.
+      on. It is opened whole: `examples_per_class`, `examples` and `fraction`
+      thin out the section's own split alone, so that the evaluation of a small
+      training set is on all test images.
     source: instead of the section's; opened whole as well.
     expected: takes the sizes of a public data set from the table, without its
       files: enough to plan and to compile, not to read.
@@ -199,13 +213,32 @@ def open_dataset(
         size=config.size)
   wanted = config.split if split is None else split or opened.eval_split
   examples = splits.select_split(opened, wanted, name=name)
-  if config.examples_per_class is not None and split is source is None:
-    examples = splits.select_per_class(
-        examples, config.examples_per_class, name=f'{name} {wanted}')
+  if split is source is None:
+    examples = _thin_out(
+        examples, config, name=f'{name} {wanted}', expected=expected)
   return Dataset(
       name=name, split=wanted, source=examples, num_classes=opened.num_classes,
       class_names=opened.class_names, multi_label=opened.multi_label,
       eval_split=opened.eval_split)
+
+
+def _thin_out(
+    examples: protocol.Source, config: DataConfig, *, name: str,
+    expected: bool,
+) -> protocol.Source:
+  """Returns those of the section's split that it wants."""
+  if config.examples_per_class is not None:
+    return splits.select_per_class(
+        examples, config.examples_per_class, name=name)
+  count = config.examples
+  if config.fraction is not None:
+    count = max(1, round(config.fraction * len(examples)))
+  if count is None:
+    return examples
+  if expected:  # A plan asks how many, not which.
+    subsets.check_count(count, len(examples), name=name)
+    return splits.Concatenated(((examples, 0, count),))
+  return subsets.select_random(examples, count, name=name)
 
 
 def draw_per_class(

@@ -30,6 +30,19 @@ class Source(Protocol):
     ...
 
 
+@typing.runtime_checkable
+class Numbered(Protocol):
+  """A source whose keys are a name and a number that counts up.
+
+  Keys of 300 million examples can then be hashed in seconds.
+  """
+
+  @property
+  def numbering(self) -> tuple[str, int]:
+    """The name, and the number of example 0."""
+    ...
+
+
 @dataclasses.dataclass(frozen=True)
 class Opened:
   """A data set with all its splits.

@@ -312,6 +312,10 @@ class Shapes:
   def key(self, index: int) -> str:
     return f'drawing {self.offset + index} of seed {self.config.seed}'
 
+  @property
+  def numbering(self) -> tuple[str, int]:
+    return f'drawing of seed {self.config.seed}', self.offset
+
 
 def splits(config: ShapesConfig, *, size: tuple[int, int]) -> dict[str, Shapes]:
   """Returns the sources by split."""

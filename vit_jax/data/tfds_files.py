@@ -49,6 +49,10 @@ class Tfds:
   def key(self, index: int) -> str:
     return f'{self.name} {index}'
 
+  @property
+  def numbering(self) -> tuple[str, int]:
+    return self.name, 0
+
   def _label(self, example: Mapping[str, Any]) -> Any:
     value = example[self.label_feature]
     return np.asarray(value) if self.multi_label else int(value)
@@ -122,14 +126,25 @@ def open_tfds(name: str, data_dir: str) -> protocol.Opened:
       features[label], facts, what=f'{name}.{label}')
   splits = {
       split: Tfds(
-          f'{name} {split}',
+          # Without the version: to write it down chooses no other subset.
+          f'{name.partition(":")[0]} {split}',
           builder.as_data_source(
               split, decoders={image: tfds.decode.SkipDecoding()},
               file_format='array_record'),
           image, label, multi_label)
       for split in builder.info.splits}
   return protocol.Opened(
-      splits, num_classes, names, multi_label, facts.eval_split)
+      splits, num_classes, names, multi_label,
+      _eval_split(name, facts, list(splits)))
+
+
+def _eval_split(
+    name: str, facts: datasets.DatasetFacts, splits: Sequence[str]) -> str:
+  """Returns the table's; of a data set without a row, one that there is."""
+  if name.partition(':')[0].partition('/')[0] in datasets.DATASETS:
+    return facts.eval_split
+  return next((s for s in ('test', 'validation', 'val', 'valid', 'dev')
+               if s in splits), facts.eval_split)
 
 
 def _feature(features: Any, feature: str, *, name: str) -> str:
