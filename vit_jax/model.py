@@ -261,15 +261,16 @@ def _load_orbax(
       **stated, **{name: given.pop(name) for name in preprocess_lib.NAMES
                    if name in given}})
   config = models.parse({**source.config['model'], **given})
+  shapes = models.without_prediction(source.shapes)
   if not config.num_classes:
-    head = tree.flatten(source.shapes)['head/dense/kernel']
+    head = tree.flatten(shapes)['head/dense/kernel']
     config = dataclasses.replace(config, num_classes=int(head.shape[-1]))
   resolution = source.config.get('resolution') or stated['resolution']
   resolution = ((resolution, resolution) if isinstance(resolution, int)
                 else tuple(resolution))
-  formats.check(config, tree.flatten(source.shapes), resolution,
-                source=str(source.path))
-  params = source.load()
+  formats.check(
+      config, tree.flatten(shapes), resolution, source=str(source.path))
+  params = models.without_prediction(source.load())
   for name, array in tree.flatten(params).items():
     if not np.isfinite(array).all():
       raise ValueError(

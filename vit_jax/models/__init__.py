@@ -23,6 +23,7 @@ from vit_jax.models import vit_config
 
 MaskedPatch = masked_patch.MaskedPatch
 resize_positions = embed.resize_positions
+without_prediction = masked_patch.without_prediction
 
 ModelConfig = vit_config.ViTConfig | resnet_config.ResNetConfig
 

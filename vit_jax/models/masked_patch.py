@@ -4,6 +4,7 @@ Its parameters are the ViT's, under the ViT's own names, and beside them those
 of `masked_patch/`: a run that starts from it leaves these out.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import flax.linen as nn
@@ -18,9 +19,9 @@ from vit_jax.models import vit_config
 class MaskedPatch(nn.Module):
   """A ViT with a mask embedding, and a prediction from tokens of patches.
 
-  The head and, where the patches are not averaged, the class token learn
-  nothing from such predictions; they are there so that the model can be
-  evaluated and loaded as any ViT.
+  The head learns nothing from such predictions, nor is the output of a class
+  token trained; they are there so that the model can be evaluated and loaded as
+  any ViT.
   """
   config: vit_config.ViTConfig
   num_outputs: int
@@ -62,6 +63,12 @@ class MaskedPatch(nn.Module):
     if places is not None:
       tokens = jnp.take_along_axis(tokens, places[..., None], axis=1)
     return {**outputs, 'predictions': self.masked_patch.predict(tokens)}
+
+
+def without_prediction(params: Mapping[str, Any]) -> dict[str, Any]:
+  """Returns parameters, or their shapes, without those a plain ViT has not."""
+  return {name: value for name, value in params.items()
+          if name != 'masked_patch'}
 
 
 class _MaskedPatch(nn.Module):
