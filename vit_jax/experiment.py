@@ -50,7 +50,7 @@ class Experiment:
     init_state: makes the state of step 0.
     empty_metrics: makes the running metrics of no step.
     train_step: jitted; state and batch to state and the batch's mean loss.
-    evaluators: by name; each a function of parameters.
+    evaluators: by name; each a function of parameters to numbers.
   """
   config: config_lib.Config
   mesh: jax.sharding.Mesh
@@ -65,7 +65,7 @@ class Experiment:
   init_state: Callable[[], types.TrainState]
   empty_metrics: Callable[[], Any]
   train_step: Any
-  evaluators: Mapping[str, Callable[..., dict[str, float]]]
+  evaluators: Mapping[str, evals.Evaluator]
 
   @property
   def steps_per_epoch(self) -> float:

@@ -87,7 +87,8 @@ def build(
     return context_lib.Measured(
         {'mean_average_precision':
          float(per_class[usable].mean()) if usable.any() else float('nan'),
-         'precision_at_1': float(found['precision_at_1'].mean()),
+         'precision_at_1': float(
+             found['precision_at_1'].astype(np.float64).mean()),
          'classes': int(usable.sum()), 'examples': len(found['score'])},
         {'average_precision': per_class}, split.class_names)
 
