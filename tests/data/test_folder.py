@@ -34,7 +34,8 @@ def _write_classes(root, count, *, classes=('cat', 'dog')):
 
 
 def _paths(opened):
-  return {split: tuple(sorted(source.paths)) for split, source in opened.splits.items()}
+  return {split: tuple(sorted(source.paths))
+          for split, source in opened.splits.items()}
 
 
 def test_folder_with_splits(tmp_path):
