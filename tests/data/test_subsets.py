@@ -129,11 +129,11 @@ def test_a_subset_takes_little_more_than_a_bit_an_example():
 def test_the_section_takes_a_number_or_a_share():
   def opened(**settings):
     return data.open_dataset(data.parse({'source': 'shapes', **settings}))
-  few, share = opened(examples=1_000), opened(fraction=0.01)
+  few, share = opened(num_examples=1_000), opened(fraction=0.01)
   assert few.num_examples == share.num_examples == 1_000
   assert [few.source.key(i) for i in range(1_000)] == [
       share.source.key(i) for i in range(1_000)]
-  config = data.parse({'source': 'digits', 'examples': 50})
+  config = data.parse({'source': 'digits', 'num_examples': 50})
   assert data.open_dataset(config).num_examples == 50
   # What is measured is measured on all of it.
   assert data.open_dataset(config, split='test').num_examples == 360
@@ -141,20 +141,20 @@ def test_the_section_takes_a_number_or_a_share():
 
 
 def test_a_subset_is_planned_without_the_data():
-  config = data.parse({'source': 'jft', 'examples': 9_000_000})
+  config = data.parse({'source': 'jft', 'num_examples': 9_000_000})
   planned = data.open_dataset(config, expected=True)
   assert planned.num_examples == 9_000_000
-  config = data.parse({'source': 'jft', 'examples': 400_000_000})
+  config = data.parse({'source': 'jft', 'num_examples': 400_000_000})
   with pytest.raises(ValueError, match='400,000,000, but jft train has 303,0'):
     data.open_dataset(config, expected=True)
 
 
 @pytest.mark.parametrize('section,words', [
-    ({'examples': 0}, 'examples must be positive'),
+    ({'num_examples': 0}, 'num_examples must be positive'),
     ({'fraction': 1.5}, 'at most 1'),
-    ({'examples': 5, 'fraction': 0.5}, 'Give one of them'),
-    ({'examples': 5, 'examples_per_class': 1}, 'Give one of them'),
-    ({'examples': 2_000}, '2,000, but digits train has 1,437')])
+    ({'num_examples': 5, 'fraction': 0.5}, 'Give one of them'),
+    ({'num_examples': 5, 'examples_per_class': 1}, 'Give one of them'),
+    ({'num_examples': 2_000}, '2,000, but digits train has 1,437')])
 def test_wrong_sizes_are_named(section, words):
   with pytest.raises(ValueError, match=words):
     data.open_dataset(data.parse(section))

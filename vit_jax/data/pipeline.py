@@ -55,8 +55,8 @@ class DataConfig:
     split: TFDS split string, for every source: 'train', 'train[:98%]'.
     examples_per_class: keep only that many of each class of `split`, the same
       ones in every run.
-    examples: keep only that many of `split`, chosen at random, the same ones
-      in every run: the first million is part of the first two.
+    num_examples: keep only that many of `split`, chosen at random, the same
+      ones in every run: the first million is part of the first two.
     fraction: the same, as a share of `split`.
     resolution: of the batch, one side or (height, width), in pixels;
       operations without a size of their own use it.
@@ -81,7 +81,7 @@ class DataConfig:
   data_dir: str = ''
   split: str = 'train'
   examples_per_class: int | None = None
-  examples: int | None = None
+  num_examples: int | None = None
   fraction: float | None = None
   resolution: int | tuple[int, int] = 32
   channels: int = 3
@@ -115,7 +115,7 @@ class DataConfig:
       if getattr(self, name) < least:
         raise ValueError(
             f'{name} must be at least {least}; got {getattr(self, name)}.')
-    for name in ('examples_per_class', 'examples', 'fraction'):
+    for name in ('examples_per_class', 'num_examples', 'fraction'):
       value = getattr(self, name)
       if value is not None and value <= 0:
         raise ValueError(
@@ -123,9 +123,10 @@ class DataConfig:
     if self.fraction is not None and self.fraction > 1:
       raise ValueError(
           f'fraction is a share of the split, at most 1; got {self.fraction}.')
-    if [self.examples_per_class, self.examples, self.fraction].count(None) < 2:
+    if [self.examples_per_class, self.num_examples, self.fraction].count(
+        None) < 2:
       raise ValueError(
-          'examples_per_class, examples and fraction each say how many '
+          'examples_per_class, num_examples and fraction each say how many '
           'examples to keep. Give one of them.')
     # To build them is to check them: a misspelt setting shows at once.
     self.build_ops(train=True)
@@ -194,9 +195,9 @@ def open_dataset(
   Args:
     config: the section.
     split: instead of the section's; '' is the one that results are published
-      on. It is opened whole: `examples_per_class`, `examples` and `fraction`
-      thin out the section's own split alone, so that the evaluation of a small
-      training set is on all test images.
+      on. It is opened whole: `examples_per_class`, `num_examples` and
+      `fraction` thin out the section's own split alone, so that the evaluation
+      of a small training set is on all test images.
     source: instead of the section's; opened whole as well.
     expected: takes the sizes of a public data set from the table, without its
       files: enough to plan and to compile, not to read.
@@ -230,7 +231,7 @@ def _thin_out(
   if config.examples_per_class is not None:
     return splits.select_per_class(
         examples, config.examples_per_class, name=name)
-  count = config.examples
+  count = config.num_examples
   if config.fraction is not None:
     count = max(1, round(config.fraction * len(examples)))
   if count is None:

@@ -115,7 +115,7 @@ def check_count(count: int, length: int, *, name: str) -> None:
   """Raises where a subset would be larger than the whole."""
   if count > length:
     raise ValueError(
-        f'data.examples is {count:,}, but {name} has {length:,}.')
+        f'data.num_examples is {count:,}, but {name} has {length:,}.')
 
 
 def _lowest(
