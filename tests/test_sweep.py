@@ -3,17 +3,17 @@
 import json
 import os
 import pathlib
+import shutil
 import signal
-import subprocess
-import sys
-import time
 
 import pytest
 
 import main
 from vit_jax import sweep as sweep_lib
+from vit_jax.analysis import sweep_plot
 from vit_jax.commands import sweep as command
 from vit_jax.training import health
+from vit_jax.training import signals
 
 ROOT = pathlib.Path(__file__).parent.parent
 
@@ -135,54 +135,60 @@ def test_another_sweep_in_the_same_folder_is_refused(swept, file, capsys):
   assert json.loads((workdir / 'sweep.json').read_text()) == result
 
 
+class FakeRuns:
+  """In place of training: notes what was asked for, writes a summary."""
+
+  def __init__(self, after=lambda name: None):
+    self.names = []
+    self._after = after
+
+  def __call__(self, experiment, workdir, **_):
+    workdir = pathlib.Path(workdir)
+    self.names.append(workdir.name)
+    config = experiment.config
+    if config.batch_size == 8:
+      raise health.NonFiniteError('The loss is not finite at step 3.\nMore.')
+    value = config.optimizer.learning_rate + 0.1 * config.seed
+    summary = {'metrics': {f'{name}/accuracy': value for name in config.evals}}
+    workdir.mkdir(parents=True)
+    (workdir / 'summary.json').write_text(json.dumps(summary))
+    self._after(workdir.name)
+    return summary
+
+
+ALL = ['learning_rate=1e-06', 'learning_rate=0.01', 'final,seed=0',
+       'final,seed=1']
+
+
+@pytest.mark.parametrize('lost', ALL)
 def test_a_run_that_was_lost_is_made_again_and_no_other(
-    swept, file, tmp_path, capsys):
-  workdir, result = swept
-  copy = tmp_path / 'sweep'
-  subprocess.run(['cp', '-r', str(workdir), str(copy)], check=True)
-  summary = copy / 'runs' / 'final,seed=1' / 'summary.json'
-  summary.unlink()
-  times = {path: path.stat().st_mtime_ns
-           for path in copy.glob('runs/*/metrics.jsonl')}
-  assert main.main(
-      ['sweep', f'--config={file}', f'--workdir={copy}']) == 0
-  assert summary.exists()
-  again = json.loads((copy / 'sweep.json').read_text())
-  assert again == result
-  for path, before in times.items():
-    if path.parent.name != 'final,seed=1':
-      assert path.stat().st_mtime_ns == before, path
+    file, tmp_path, monkeypatch, lost):
+  runs = FakeRuns()
+  monkeypatch.setattr(sweep_lib.run_lib, 'train', runs)
+  before = sweep_lib.run(plan(file), tmp_path)
+  assert runs.names == ALL
+  shutil.rmtree(tmp_path / 'runs' / lost)
+  assert sweep_lib.run(plan(file), tmp_path) == before
+  assert runs.names == [*ALL, lost]
 
 
-def test_a_stopped_sweep_goes_on_to_the_same_result(
-    swept, file, tmp_path):
-  environment = {
-      **os.environ, 'JAX_PLATFORMS': 'cpu', 'JAX_NUM_CPU_DEVICES': '8',
-      'JAX_COMPILATION_CACHE_DIR': str(tmp_path / 'cache')}
-  arguments = [sys.executable, str(ROOT / 'main.py'), 'sweep',
-               f'--config={file}', f'--workdir={tmp_path / "sweep"}']
-  process = subprocess.Popen(
-      arguments, env=environment, stdout=subprocess.PIPE,
-      stderr=subprocess.STDOUT, text=True)
-  first = tmp_path / 'sweep' / 'runs' / 'learning_rate=1e-06'
-  deadline = time.monotonic() + 300
-  while not (first / 'summary.json').exists():
-    assert process.poll() is None, process.stdout.read()
-    assert time.monotonic() < deadline
-    time.sleep(0.002)
-  process.send_signal(signal.SIGTERM)
-  output, _ = process.communicate(timeout=300)
-  assert process.returncode == 75, output
-  state = json.loads((tmp_path / 'sweep' / 'sweep.json').read_text())
-  assert state['final'] is None
-  done = subprocess.run(
-      arguments, env=environment, capture_output=True, text=True, check=False)
-  assert done.returncode == 0, done.stderr
-  assert 'learning_rate=1e-06 (1 of 2): finished before' in done.stdout
-  result = json.loads((tmp_path / 'sweep' / 'sweep.json').read_text())
-  assert [row['value'] for row in result['grid']] == [
-      row['value'] for row in swept[1]['grid']]
-  assert result['final'] == swept[1]['final']
+@pytest.mark.parametrize('last', range(4))
+def test_a_signal_after_any_run_stops_and_the_rest_follows_later(
+    file, tmp_path, monkeypatch, last):
+  def stop(name):
+    if name == ALL[last]:
+      os.kill(os.getpid(), signal.SIGTERM)
+
+  first, second = FakeRuns(after=stop), FakeRuns()
+  monkeypatch.setattr(sweep_lib.run_lib, 'train', first)
+  with pytest.raises(signals.Stopped) as stopped:
+    sweep_lib.run(plan(file), tmp_path)
+  assert stopped.value.exit_code == 75
+  monkeypatch.setattr(sweep_lib.run_lib, 'train', second)
+  result = sweep_lib.run(plan(file), tmp_path)
+  assert first.names == ALL[:last + 1] and second.names == ALL[last + 1:]
+  assert result['final']['statistics']['test/accuracy'] == {
+      'mean': pytest.approx(0.06), 'std': pytest.approx(0.1 / 2**0.5)}
 
 
 # Planning.
@@ -291,21 +297,36 @@ def test_a_point_that_cannot_be_wired_stops_all_before_the_first(
 
 def test_a_setting_that_diverges_is_not_chosen_and_not_tried_again(
     file, tmp_path, monkeypatch):
-  tried = []
-
-  def train(experiment, workdir, **_):
-    tried.append(pathlib.Path(workdir).name)
-    if experiment.config.batch_size == 8:
-      raise health.NonFiniteError('The loss is not finite at step 3.\nMore.')
-    return {'metrics': {'dev/accuracy': 0.5, 'test/accuracy': 0.6}}
-
-  monkeypatch.setattr(sweep_lib.run_lib, 'train', train)
+  runs = FakeRuns()
+  monkeypatch.setattr(sweep_lib.run_lib, 'train', runs)
   sweep = plan(file, grid=command.parse_grid(['batch_size=8,16']))
   result = sweep_lib.run(sweep, tmp_path)
   assert result['grid'][0]['diverged'] == 'The loss is not finite at step 3.'
   assert result['best']['name'] == 'batch_size=16'
   sweep_lib.run(sweep, tmp_path)
-  assert tried.count('batch_size=8') == 1
+  assert runs.names.count('batch_size=8') == 1
+  sweep_plot.sweep(result, tmp_path / 'sweep.png')
+  assert (tmp_path / 'sweep.png').stat().st_size > 1000
+
+
+def test_a_grid_of_which_every_run_diverges_has_no_best(
+    file, tmp_path, monkeypatch):
+  monkeypatch.setattr(sweep_lib.run_lib, 'train', FakeRuns())
+  sweep = plan(file, grid=command.parse_grid(['batch_size=8']))
+  with pytest.raises(ValueError, match='No run of the grid has a value'):
+    sweep_lib.run(sweep, tmp_path)
+
+
+def test_a_picture_of_several_fields_is_drawn(file, tmp_path, monkeypatch):
+  monkeypatch.setattr(sweep_lib.run_lib, 'train', FakeRuns())
+  sweep = plan(file, grid=command.parse_grid(
+      ['model.pooling=cls,average', 'optimizer.learning_rate=1e-3,1e-2,1e-1']))
+  result = sweep_lib.run(sweep, tmp_path)
+  sweep_plot.sweep(result, tmp_path / 'sweep.svg')
+  text = (tmp_path / 'sweep.svg').read_text()
+  assert '<svg' in text
+  assert result['best']['values'] == {
+      'model.pooling': 'cls', 'optimizer.learning_rate': 0.1}
 
 
 def test_deviations_are_none_of_a_single_run():

@@ -339,6 +339,7 @@ def train(
           show_parameters=False)
     except health.NonFiniteError as error:
       yield name, error
+  stop.check()
 
 
 def _find(
