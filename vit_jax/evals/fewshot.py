@@ -90,6 +90,7 @@ def build(
       per_class=max(config.shots) + config.held_out,
       seeds=tuple(range(config.seeds)))
   features_lib.check_same_classes(context, train, test)
+  _check_classes(context, train)
   of_train = features_lib.extract(context, train, config.feature)
   of_test = features_lib.extract(context, test, config.feature)
 
@@ -117,6 +118,18 @@ def build(
     return context_lib.Measured({**found, 'examples': test.num_examples})
 
   return run
+
+
+def _check_classes(
+    context: context_lib.Context, train: context_lib.Split) -> None:
+  """Raises if a class is not drawn from at all: it would never be answered."""
+  if train.ranks is None:  # Only planned with.
+    return
+  there = int((train.ranks[0] == 0).sum())
+  if there != train.num_classes:
+    raise ValueError(
+        f'{context.where}: {train.name} has examples of {there} of '
+        f'{train.num_classes} classes. Name a larger train_split.')
 
 
 def _accuracy(
