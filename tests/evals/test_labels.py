@@ -169,11 +169,15 @@ def test_objective_is_measured_with_the_same_key_each_time(toy):
 # All.
 
 
+def ranks(count):
+  """As three draws of each of the classes give them."""
+  return np.tile(np.arange(count) // CLASSES, (3, 1))
+
+
 @pytest.mark.parametrize('name', evals.KINDS)
 def test_what_is_measured_is_what_was_said(toy, name):
   labels = KHOT if name == 'multi_label' else LABELS
-  split = toy.split(LOGITS, labels, ranks=np.array([
-      [int((LABELS[:i] == c).sum()) for i, c in enumerate(LABELS)]] * 3))
+  split = toy.split(LOGITS, labels, ranks=ranks(EXAMPLES))
   evaluator = toy({'name': name}, {'': split, 'train': split},
                   objective=objective)
   section = evals.parse({'x': {'name': name}})['x']
@@ -198,8 +202,27 @@ def test_another_number_of_classes_is_an_error_where_a_head_is_used(toy, name):
 def test_a_lost_example_is_an_error(toy, name):
   split = toy.split(
       LOGITS, KHOT if name == 'multi_label' else LABELS, num_examples=38,
-      ranks=np.zeros((3, 38), int))
+      ranks=ranks(38))
   evaluator = toy({'name': name}, {'': split, 'train': split},
                   objective=objective)
   with pytest.raises(RuntimeError, match='counted 37 examples, but its split'):
     evaluator(toy.params)
+
+
+@pytest.mark.parametrize('name', evals.KINDS)
+def test_each_batch_may_cut_it_off(toy, name):
+  split = toy.split(
+      LOGITS, KHOT if name == 'multi_label' else LABELS,
+      ranks=ranks(EXAMPLES))
+  calls = []
+
+  def between():
+    calls.append(None)
+    if len(calls) == 3:
+      raise KeyboardInterrupt
+
+  evaluator = toy({'name': name}, {'': split, 'train': split},
+                  objective=objective)
+  with pytest.raises(KeyboardInterrupt):
+    evaluator(toy.params, between)
+  assert len(calls) == 3

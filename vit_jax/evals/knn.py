@@ -111,6 +111,8 @@ def nearest(
     part = slice(start, start + BANK)
     rows, names = jnp.asarray(_unit(bank[part])), jnp.asarray(labels[part])
     best = [_merge(q, rows, names, *b, k=k) for q, b in zip(blocks, best)]
+    # Or the host would run ahead, and put the whole bank on the device.
+    jax.block_until_ready(best)
     between()
   cosines, found = zip(*jax.device_get(best))
   return np.concatenate(cosines), np.concatenate(found)
