@@ -110,15 +110,15 @@ def average_precision(
     sum_n (recall_n - recall_n-1) precision_n
 
   over the thresholds n, the different scores from the highest down: examples of
-  equal scores are answers at once. No interpolation, as in scikit-learn.
+  equal scores are answers at once. No interpolation, as in scikit-learn. It is
+  the mean, over the true examples, of the precision at their own score.
 
   Returns:
     NaN where no example is of the class, or a score is NaN.
   """
   if not labels.any() or np.isnan(scores).any():
     return float('nan')
-  order = np.argsort(-scores, kind='stable')
-  scores, hits = scores[order], np.cumsum(labels[order])
-  last = np.append(np.flatnonzero(np.diff(scores)), len(scores) - 1)
-  precision, recall = hits[last] / (last + 1), hits[last] / hits[-1]
-  return float(np.diff(recall, prepend=0.0) @ precision)
+  every, true = np.sort(scores), np.sort(scores[labels])
+  answers = len(every) - np.searchsorted(every, true, side='left')
+  hits = len(true) - np.searchsorted(true, true, side='left')
+  return float((hits / answers).mean())

@@ -89,6 +89,16 @@ def test_accuracy_is_the_mean_of_scikit_learns_over_the_draws(toy, penalty):
   assert 0.25 < got['5_shot'] < 1
 
 
+def test_blocks_change_nothing(toy, monkeypatch):
+  images, labels = examples(6)
+  splits_of = {'train': draws(toy, images, labels, count=5, seeds=2)[0],
+               '': toy.split(*examples(9), num_classes=CLASSES)}
+  evaluator = toy({'name': 'fewshot', 'shots': [1, 5], 'seeds': 2}, splits_of)
+  whole = evaluator(toy.params)
+  monkeypatch.setattr(fewshot, 'BLOCK', 7)
+  assert evaluator(toy.params) == pytest.approx(whole, rel=1e-12)
+
+
 def test_penalty_is_chosen_on_images_that_are_neither_few_nor_tested(toy):
   images, labels = examples(14)
   train, few, few_labels = draws(toy, images, labels, count=4 + 10, seeds=1)
