@@ -262,7 +262,7 @@ def plan(
   per_image = experiment.flops_per_image()
   images = experiment.total_steps * config.batch_size
   exaflops = _exaflops(per_image // 2, images)
-  row = {
+  row: dict[str, Any] = {
       'variant': config.model.variant, 'dataset': experiment.dataset.name,
       'epochs': images / experiment.dataset.num_examples}
   return Plan(
@@ -292,7 +292,7 @@ def _build(
 
 def _of_the_paper(
     *, variant: str, dataset: str, epochs: float, resolution: tuple[int, int],
-) -> Mapping[str, float | None]:
+) -> dict[str, Any]:
   """Returns what the paper says of the same pre-training."""
   def find(rows: Mapping[tuple[str, str, int], float]) -> float | None:
     same = (variant, dataset, round(epochs))
