@@ -14,10 +14,11 @@ the steps, and its best checkpoint is kept. What the paper reports of it:
 
 Minutes on two CPU cores, with data that is here:
 
-    python main.py --workdir=runs/study --config.model.depth=2 \
-        --config=configs/data_study.py:model=Ti/8,dataset=digits,steps=200 \
-        --config.batch_size=64 --config.data.resolution=24 \
-        --config.data.num_workers=0 --config.optimizer.learning_rate=1e-3
+    python main.py --workdir=runs/study \
+        --config=configs/data_study.py:model=Ti/8,dataset=digits,resolution=24 \
+        --config.total.steps=200 --config.batch_size=64 \
+        --config.model.depth=2 --config.data.num_workers=0 \
+        --config.optimizer.learning_rate=1e-3 --config.evals.val.every.steps=20
 
 Hardware: as configs/pretrain.py, for each size.
 Expected: five-shot accuracy on ImageNet of the larger models falls below that

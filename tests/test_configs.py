@@ -45,8 +45,9 @@ ARGUMENTS = {
     'masked_patch_small.py': ('', 'dataset=digits,target=patch'),
     'position_ablation.py': ('', 'dataset=cifar10,seeds=1'),
 }
-# Of a file whose stages differ in the model alone, those that are run here.
-STAGES = {'position_ablation.py': ('none', '2d-layers', 'relative')}
+# Of a file whose stages differ in little, those that are run here.
+STAGES = {'position_ablation.py': ('none', '2d-layers', 'relative'),
+          'data_study.py': ('10%',)}
 CASES = [f'{name}:{arguments}' for name in FILES
          for arguments in ARGUMENTS.get(name, ('',))]
 
@@ -123,7 +124,7 @@ def test_fine_tuning_starts_from_masked_patch_prediction(tmp_path):
   """Of a whole run: without labels, then with, and as a model of its own."""
   status = train_command(tmp_path, 'masked_patch_small.py:dataset=digits', [
       f'model.{setting}' for setting in TOY_MODEL] + [
-          'total.steps=1', 'data.resolution=16', 'evals={}',
+          'total.steps=1', 'data.resolution=16',
           # To be seen: nothing is learned after the first stage.
           'stages.finetune.optimizer.learning_rate=0.0',
           'stages.pretrain.total.steps=3'])
