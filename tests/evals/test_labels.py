@@ -7,7 +7,6 @@ import pytest
 from sklearn import metrics as sklearn_metrics
 
 from vit_jax import evals
-from vit_jax import metrics
 
 RNG = np.random.default_rng(0)
 EXAMPLES, CLASSES = 37, 6
@@ -18,22 +17,7 @@ KHOT = (RNG.random((EXAMPLES, CLASSES)) < 0.3).astype(np.float32)
 KHOT[:, 2] = 0
 
 
-# Average precision.
-
-
-@pytest.mark.parametrize('ties', [False, True])
-def test_average_precision_is_scikit_learns(ties):
-  for _ in range(20):
-    scores = (RNG.integers(0, 4, 25) if ties else RNG.normal(size=25))
-    labels = RNG.random(25) < 0.4
-    assert metrics.average_precision(scores, labels) == pytest.approx(
-        sklearn_metrics.average_precision_score(labels, scores))
-
-
-def test_average_precision_of_nothing_and_of_no_number_is_nan():
-  assert np.isnan(metrics.average_precision(np.ones(3), np.zeros(3, bool)))
-  assert np.isnan(metrics.average_precision(
-      np.array([1, np.nan, 0]), np.array([True, False, False])))
+# Several labels.
 
 
 @pytest.mark.parametrize('size', [5, 16, 37])
