@@ -10,6 +10,9 @@ from vit_jax.analysis import plots
 
 # Beyond this ratio of neighbours' extremes a linear axis crowds the small ones.
 LOG_SCALE_RATIO = 8
+# Metrics that are shares, by how their names begin.
+SHARES = ('accuracy', 'precision', 'mean_average_precision',
+          'calibration_error')
 Rows = Sequence[Mapping[str, Any]]
 
 
@@ -36,7 +39,8 @@ def sweep(result: Mapping[str, Any], path: epath.PathLike) -> None:
                 for v in values)
   places = {json.dumps(v): v if numeric else i for i, v in enumerate(values)}
   metric = result['plan']['metric']
-  percent = metric.rsplit('/', 1)[-1].startswith(('accuracy', 'precision'))
+  kind = metric.rsplit('/', 1)[-1]
+  percent = kind.startswith(SHARES) or kind.endswith('_shot')
   scale = 100 if percent else 1
 
   fig = figure.Figure(figsize=(6.4, 4.4), dpi=150, layout='constrained')
@@ -63,7 +67,7 @@ def sweep(result: Mapping[str, Any], path: epath.PathLike) -> None:
   axes.xaxis.set_minor_locator(_no_ticks())
   axes.margins(x=0.12, y=0.15)
   axes.set_xlabel(along)
-  axes.set_ylabel(metric.rsplit('/', 1)[-1] + (' (%)' if percent else ''))
+  axes.set_ylabel(kind + (' (%)' if percent else ''))
   axes.grid(True, color='#E5E5E5', linewidth=0.8)
   axes.set_axisbelow(True)
   axes.spines[['top', 'right']].set_visible(False)
