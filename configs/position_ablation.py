@@ -6,14 +6,27 @@
 Eight small models that differ in nothing but their position embeddings, one
 stage each, and the accuracy of each in the table at the end. `:seeds=3` trains
 every one three times; `:dataset=cifar10` takes the small model of
-configs/cifar10.py.
+configs/cifar10.py on its data. Hardware: 2 CPU cores; 10 s of training a stage.
+
+Accuracy on the 360 held-out digits of 8 x 8 pixels, in 4 x 4 patches of 2 x 2,
+in %, measured (2026-11-20, CPU, seeds 0 and 1):
+
+                at the stem    every layer    every layer, shared
+    none        76.1 77.2
+    1-D         92.8 93.9      94.4 93.9      93.6 94.7
+    2-D         88.1 90.6      90.3 90.3      91.7 93.1
+    relative    82.2 83.1
+
+As in the paper, a model that is told nothing comes out last by far. Unlike
+there, the ways of telling are not all as good, with 1,437 images and 449 steps
+to learn them from.
 """
 
 from typing import Any
 
 from ml_collections import ConfigDict
 
-# The cells of table 8, and 5-shot accuracy of ViT-B/16 on ImageNet there.
+# The cells of table 8, and the 5-shot accuracy of ViT-B/16 on ImageNet there.
 CELLS = {
     'none': {'position': 'none'},  # 61.4 %
     '1d-stem': {'position': 'learned', 'position_at': 'stem'},  # 64.2
@@ -28,7 +41,7 @@ CELLS = {
 DATASETS: dict[str, dict[str, Any]] = {
     'digits': {
         'total': {'epochs': 20}, 'batch_size': 64, 'resolution': 8, 'patch': 2,
-        'train_ops': []},
+        'train_ops': [{'op': 'resize'}]},
     'cifar10': {
         'total': {'epochs': 20}, 'batch_size': 256, 'resolution': 32,
         'patch': 4, 'train_ops': [
@@ -58,7 +71,7 @@ def get_config(dataset: str = 'digits', seeds: int = 1) -> ConfigDict:
       },
       'data': {
           'source': dataset, 'split': 'train', 'resolution': row['resolution'],
-          'train_ops': row['train_ops'], 'eval_ops': [],
+          'train_ops': row['train_ops'],
       },
       'optimizer': {
           'name': 'adam', 'learning_rate': 3e-3, 'weight_decay': 0.03,

@@ -1,5 +1,6 @@
 """Masked patch prediction, against a plain NumPy version of it."""
 
+import functools
 import re
 
 import flax.linen as nn
@@ -17,8 +18,9 @@ MEAN, STD = (0.5, 0.4, 0.3), (0.5, 0.25, 0.2)
 BYTES = np.random.default_rng(0).integers(0, 256, (3, 8, 12, 3))
 IMAGES = jnp.asarray((BYTES / 255 - MEAN) / STD, jnp.float32)
 BATCH = {'image': IMAGES, 'label': jnp.zeros(3, int), 'mask': jnp.ones(3)}
-SECTION = {'width': 16, 'depth': 2, 'num_heads': 2, 'mlp_dim': 32}
+SECTION = {'width': 16, 'depth': 1, 'num_heads': 2, 'mlp_dim': 32}
 KEY = jax.random.key(3)
+COLORS = jax.jit(masked_patch.colors, static_argnums=1)
 
 
 def build(target, *, patch=4, corrupted=0.5, shares=(0.8, 0.1, 0.1), **section):
@@ -31,11 +33,20 @@ def build(target, *, patch=4, corrupted=0.5, shares=(0.8, 0.1, 0.1), **section):
       image_shape=IMAGES.shape[1:], num_classes=5)
   objective = objectives.build(
       config, model, multi_label=False, mean=MEAN, std=STD)
-  params = nn.unbox(models.init(model, jax.random.key(0), IMAGES))
-  keys = iter(jax.random.split(jax.random.key(1), 100))
+  shapes = nn.unbox(jax.eval_shape(
+      lambda: models.init(model, jax.random.key(0), IMAGES)))
+  rng = np.random.default_rng(4)
   params = jax.tree.map(
-      lambda x: x + 0.1 * jax.random.normal(next(keys), x.shape), params)
+      lambda x: rng.normal(0, 0.3, x.shape).astype(np.float32), shapes)
   return objective, model, params
+
+
+def measure(objective, params, batch, key, *, train=True):
+  return jax.jit(functools.partial(objective, train=train))(params, batch, key)
+
+
+def predict(model, params, images, sources=None):
+  return jax.jit(model.apply)({'params': params}, images, sources=sources)
 
 
 def drawn(objective, model, key=KEY, images=IMAGES):
@@ -108,13 +119,14 @@ def test_every_patch_is_corrupted_equally_often_and_swapped_with_every_other():
 
 
 def test_what_is_drawn_depends_on_the_key_alone():
-  objective, model, params = build('mean_color', dropout=0.3)
-  one, _ = objective(params, BATCH, KEY)
-  again, _ = objective(params, BATCH, KEY)
-  other, _ = objective(params, BATCH, jax.random.key(4))
+  objective, _, params = build('mean_color', dropout=0.3)
+  loss = jax.jit(objective)
+  one, _ = loss(params, BATCH, KEY)
+  again, _ = loss(params, BATCH, KEY)
+  other, _ = loss(params, BATCH, jax.random.key(4))
   np.testing.assert_array_equal(one, again)
   assert (one != other).all()
-  unlabelled, _ = objective(params, BATCH | {'label': jnp.ones(3, int)}, KEY)
+  unlabelled, _ = loss(params, BATCH | {'label': jnp.ones(3, int)}, KEY)
   np.testing.assert_array_equal(one, unlabelled)
 
 
@@ -122,8 +134,8 @@ def test_embeddings_stand_where_the_sources_say():
   _, model, params = build('mean_color', position='none', pooling='average')
   sources = jnp.array([[0, 6, 1, 3, 4, 5], [6, 6, 2, 0, 4, 4],
                        [0, 1, 2, 3, 4, 5]])
-  plain = model.apply({'params': params}, IMAGES)['embedded']
-  got = model.apply({'params': params}, IMAGES, sources=sources)['embedded']
+  plain = jax.device_get(predict(model, params, IMAGES)['embedded'])
+  got = jax.device_get(predict(model, params, IMAGES, sources)['embedded'])
   for image, row in enumerate(sources.tolist()):
     for place, source in enumerate(row):
       want = (params['masked_patch']['mask'] if source == 6
@@ -142,10 +154,10 @@ def test_colors_are_those_of_numpy_on_every_block(patch):
   pixels[0, 2] = np.where(np.indices((patch, patch)).sum(0) % 2, 255, 0)[
       ..., None]
   values = jnp.asarray(pixels / 255, jnp.float32)
-  mean = jax.jit(masked_patch.colors, static_argnums=1)(values, 1)
+  mean = np.asarray(COLORS(values, 1))
   assert mean.shape == (2, 5, 1)
   block = patch // 4
-  fine = masked_patch.colors(values, 4)
+  fine = np.asarray(COLORS(values, 4))
   assert fine.shape == (2, 5, 16)
   for image in range(2):
     for n in range(5):
@@ -164,13 +176,13 @@ def test_colors_are_by_area_where_a_patch_does_not_divide_by_four(
   # Each pixel drawn 4 x 4 times as large: now every part is whole pixels.
   large = pixels.repeat(4, axis=2).repeat(4, axis=3)
   np.testing.assert_array_equal(
-      masked_patch.colors(jnp.asarray(pixels / 255, jnp.float32), 4),
-      masked_patch.colors(jnp.asarray(large / 255, jnp.float32), 4))
+      COLORS(jnp.asarray(pixels / 255, jnp.float32), 4),
+      COLORS(jnp.asarray(large / 255, jnp.float32), 4))
 
 
 def test_a_grey_patch_has_eight_colors():
   pixels = jnp.arange(8).reshape(1, 8, 1, 1, 1) / 7
-  assert masked_patch.colors(pixels, 1)[0, :, 0].tolist() == list(range(8))
+  assert COLORS(pixels, 1)[0, :, 0].tolist() == list(range(8))
 
 
 # ------------------------------------------------------------------------ loss
@@ -199,19 +211,18 @@ def numpy_loss(target, predictions, corruption, patch):
   return losses, hits
 
 
-@pytest.mark.parametrize('section', [
-    {}, {'pooling': 'average'}, {'registers': 2}, {'position': '2d'},
-    {'axial': True, 'pooling': 'average'}], ids=str)
-@pytest.mark.parametrize('target', ['mean_color', 'downsampled', 'patch'])
+@pytest.mark.parametrize('target, section', [
+    ('mean_color', {}), ('downsampled', {'registers': 2}),
+    ('patch', {'pooling': 'average'}),
+    ('mean_color', {'axial': True, 'pooling': 'average'})], ids=str)
 def test_loss_is_that_of_a_loop_over_corrupted_patches(target, section):
   objective, model, params = build(target, **section)
   corruption, _ = drawn(objective, model)
-  outputs = model.apply(
-      {'params': params}, IMAGES, sources=corruption.sources)
+  outputs = predict(model, params, IMAGES, corruption.sources)
   assert outputs['predictions'].shape[:2] == (3, 6)  # Every patch, in order.
-  predictions = np.stack([
-      row[at] for row, at in zip(outputs['predictions'], corruption.places)])
-  loss, measures = objective(params, BATCH, KEY, train=False)
+  predictions = np.stack([row[at] for row, at in zip(*jax.device_get(
+      (outputs['predictions'], corruption.places)))])
+  loss, measures = measure(objective, params, BATCH, KEY, train=False)
   want, accuracy = numpy_loss(target, predictions, corruption, 4)
   np.testing.assert_allclose(loss, want, rtol=1e-4)
   assert tuple(measures) == objective.measures
@@ -221,7 +232,7 @@ def test_loss_is_that_of_a_loop_over_corrupted_patches(target, section):
 
 def test_predictions_are_of_each_patch_s_own_token():
   _, model, params = build('mean_color', registers=2)
-  outputs = model.apply({'params': params}, IMAGES)
+  outputs = jax.device_get(predict(model, params, IMAGES))
   kernel = params['masked_patch']['prediction']['kernel']
   want = outputs['tokens'][:, 3:] @ kernel + (
       params['masked_patch']['prediction']['bias'])
@@ -235,9 +246,9 @@ def test_a_masked_patch_is_not_seen():
       'mean_color', corrupted=1.0, shares=(0.5, 0.0, 0.5))
   corruption, _ = drawn(objective, model)
 
-  def predict(images):
-    return model.apply({'params': params}, images, sources=corruption.sources)[
-        'predictions']
+  def predictions(images):
+    outputs = predict(model, params, images, corruption.sources)
+    return np.asarray(outputs['predictions'])
 
   def repainted(places):
     images = np.array(IMAGES)
@@ -248,16 +259,17 @@ def test_a_masked_patch_is_not_seen():
     return jnp.asarray(images)
 
   masked, kept = corruption.places[:, :3], corruption.places[:, 3:]
-  plain = predict(IMAGES)
-  np.testing.assert_array_equal(predict(repainted(masked)), plain)
-  assert (abs(predict(repainted(kept)) - plain) > 1e-6).all(axis=(1, 2)).all()
+  plain = predictions(IMAGES)
+  np.testing.assert_array_equal(predictions(repainted(masked)), plain)
+  changed = abs(predictions(repainted(kept)) - plain)
+  assert (changed.max(axis=(1, 2)) > 1e-3).all()
 
 
-@pytest.mark.parametrize('target', ['mean_color', 'downsampled', 'patch'])
+@pytest.mark.parametrize('target', ['mean_color', 'patch'])
 def test_gradients_reach_the_mask_and_the_encoder_but_not_the_head(target):
   objective, _, params = build(target)
-  grads = tree.flatten(jax.grad(
-      lambda p: objective(p, BATCH, KEY)[0].mean())(params))
+  grads = tree.flatten(jax.jit(jax.grad(
+      lambda p: objective(p, BATCH, KEY)[0].mean()))(params))
   norms = {name: float(jnp.abs(leaf).max()) for name, leaf in grads.items()}
   assert norms['masked_patch/mask'] > 1e-6
   assert norms['patches/kernel'] > 1e-6
@@ -268,15 +280,17 @@ def test_gradients_reach_the_mask_and_the_encoder_but_not_the_head(target):
 def test_dropout_is_of_training_alone():
   objective, _, params = build('mean_color', dropout=0.5)
   plain, _, _ = build('mean_color')
-  quiet, _ = objective(params, BATCH, KEY, train=False)
-  np.testing.assert_array_equal(quiet, plain(params, BATCH, KEY)[0])
-  assert (quiet != objective(params, BATCH, KEY)[0]).all()
+  quiet, _ = measure(objective, params, BATCH, KEY, train=False)
+  want, _ = measure(plain, params, BATCH, KEY)
+  np.testing.assert_allclose(quiet, want, rtol=1e-6)
+  assert (quiet != measure(objective, params, BATCH, KEY)[0]).all()
 
 
 def test_first_loss_is_that_of_guessing_among_512_colors():
   objective, model, _ = build('downsampled')
-  params = nn.unbox(models.init(model, jax.random.key(0), IMAGES))
-  loss, _ = objective(params, BATCH, KEY)
+  params = nn.unbox(jax.jit(models.init, static_argnums=0)(
+      model, jax.random.key(0), IMAGES))
+  loss, _ = measure(objective, params, BATCH, KEY)
   np.testing.assert_allclose(loss, np.log(512), rtol=1e-5)
 
 

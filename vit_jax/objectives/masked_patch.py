@@ -109,7 +109,8 @@ class MaskedPatch:
       train: with dropout and stochastic depth.
     """
     images, config = batch['image'], self._config
-    grid = models.grid(self._model.config, images.shape[1:3])
+    _, height, width, _ = images.shape
+    grid = models.grid(self._model.config, (height, width))
     corrupt_key, dropout_key = jax.random.split(key)
     corruption = corrupt(
         corrupt_key, config, batch_size=images.shape[0],
