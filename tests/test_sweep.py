@@ -156,6 +156,8 @@ class FakeRuns:
     if config.batch_size == 8:
       raise health.NonFiniteError('The loss is not finite at step 3.\nMore.')
     value = config.optimizer.learning_rate + 0.1 * config.seed
+    if config.batch_size == 24:
+      value = float('nan')
     summary = {'metrics': {f'{name}/accuracy': value for name in config.evals}}
     workdir.mkdir(parents=True)
     (workdir / 'summary.json').write_text(json.dumps(summary))
@@ -306,8 +308,9 @@ def test_a_setting_that_diverges_is_not_chosen_and_not_tried_again(
     file, tmp_path, monkeypatch):
   runs = FakeRuns()
   monkeypatch.setattr(sweep_lib.run_lib, 'train', runs)
-  sweep = plan(file, grid=command.parse_grid(['batch_size=8,16']))
+  sweep = plan(file, grid=command.parse_grid(['batch_size=8,24,16']))
   result = sweep_lib.run(sweep, tmp_path)
+  assert [row['value'] for row in result['grid']] == [None, None, 0.001]
   assert result['grid'][0]['diverged'] == 'The loss is not finite at step 3.'
   assert result['best']['name'] == 'batch_size=16'
   sweep_lib.run(sweep, tmp_path)

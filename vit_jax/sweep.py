@@ -16,6 +16,7 @@ import dataclasses
 import functools
 import itertools
 import json
+import math
 import re
 from typing import Any
 
@@ -490,7 +491,9 @@ def _measured(
     raise ValueError(
         f'sweep.metric is {metric!r}, which is not measured on this data. '
         f'Measured: {", ".join(metrics)}. Choose one of these: --metric.')
-  return {'value': metrics[metric], 'metrics': metrics}
+  value = metrics[metric]
+  usable = value is not None and math.isfinite(value)
+  return {'value': value if usable else None, 'metrics': metrics}
 
 
 def _best(rows: Sequence[Mapping[str, Any]], sweep: Sweep) -> Mapping[str, Any]:
@@ -499,7 +502,8 @@ def _best(rows: Sequence[Mapping[str, Any]], sweep: Sweep) -> Mapping[str, Any]:
   if not usable:
     raise ValueError(
         f'No run of the grid has a value of {sweep.section.metric}: '
-        + '; '.join(f'{row["name"]}: {row.get("diverged")}' for row in rows))
+        + '; '.join(f'{row["name"]}: {row.get("diverged", "not a number")}'
+                    for row in rows))
   choose = max if sweep.mode == 'max' else min
   return choose(usable, key=lambda row: row['value'])
 

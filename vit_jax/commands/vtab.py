@@ -224,7 +224,7 @@ def _print(result: Mapping[str, Any]) -> None:
        [of_all, f'{number} of 19', _text(result['mean'])]])
 
 
-def _text(row: Mapping[str, float | None]) -> str:
+def _text(row: Mapping[str, Any]) -> str:
   if row['mean'] is None:
     return '–'
   std = '' if row['std'] is None else f' ± {100 * row["std"]:.2f}'
