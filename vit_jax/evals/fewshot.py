@@ -91,6 +91,8 @@ def build(
   """Wires the evaluator."""
   test = context.open(
       config.split, config.source, batch_size=config.batch_size)
+  # First: it says best what is wrong with data of several labels.
+  of_test = features_lib.extract(context, test, config.feature)
   train = context.open(
       config.train_split, config.source, batch_size=config.batch_size,
       per_class=max(config.shots) + config.held_out,
@@ -98,7 +100,6 @@ def build(
   features_lib.check_same_classes(context, train, test)
   _check_classes(context, train)
   of_train = features_lib.extract(context, train, config.feature)
-  of_test = features_lib.extract(context, test, config.feature)
 
   def run(
       params: types.Params, between: context_lib.Between,

@@ -89,7 +89,7 @@ def build(
          float(per_class[usable].mean()) if usable.any() else float('nan'),
          'precision_at_1': float(
              found['precision_at_1'].astype(np.float64).mean()),
-         'classes': int(usable.sum()), 'examples': len(found['score'])},
+         'examples': len(found['score'])},
         {'average_precision': per_class}, split.class_names)
 
   return run

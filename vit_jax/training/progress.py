@@ -187,6 +187,6 @@ def format_metrics(row: Mapping[str, float]) -> str:
   return ', '.join(
       f'{name} {100 * value:.2f} %'
       if name.split('/')[-1].startswith(shares)
-      or name.endswith(('_shot', '_shot_std'))
+      or name.endswith(('accuracy', '_shot', '_shot_std'))
       else f'{name} {format_number(value)}'
       for name, value in row.items() if not name.endswith('/examples'))
