@@ -18,8 +18,8 @@ Minutes on two CPU cores, with data that is here:
         --config=configs/data_study.py:model=Ti/8,dataset=digits,resolution=24 \
         --config.total.steps=200 --config.batch_size=64 \
         --config.model.depth=2 --config.data.num_workers=0 \
-        --config.optimizer.learning_rate=1e-3 --config.evals.val.every.steps=20 \
-        --config.checkpoint.patience=4
+        --config.optimizer.learning_rate=1e-3 \
+        --config.evals.val.every.steps=20 --config.checkpoint.patience=4
 
 That many steps show how a study goes, not what it finds.
 
