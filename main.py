@@ -18,6 +18,8 @@ from vit_jax import records
 COMMANDS = {
     'train': 'train a model, or go on with a run that stopped (the default)',
     'evaluate': 'measure a checkpoint with the evaluators of its config',
+    'sweep': 'choose settings on held-out data, then train the best on all',
+    'vtab': 'fine-tune on the 19 tasks of VTAB-1k, and average the scores',
     'flops': "count what pre-training costs, next to the paper's Table 6",
     'convert': 'turn weights of one format into another, and prove the result',
     'doctor': 'show versions, devices and memory, and what is missing',

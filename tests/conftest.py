@@ -64,3 +64,113 @@ def golden():
     return (arrays, images.transpose(0, 2, 3, 1) if of_torch else images,
             logits)
   return of
+
+
+@pytest.fixture(scope='session')
+def write_tfds():
+  """Returns a function that writes a data set as TFDS prepares it.
+
+  No TensorFlow: `write_tfds(root, name, version, features, splits)` takes the
+  features as TFDS's own JSON has them and, by split, the serialised examples:
+  lists of int, float or bytes by the flat name of a feature.
+  """
+  from array_record.python import array_record_module
+  from tensorflow_datasets.proto import tf_example_pb2
+
+  def write(root, name, version, features, splits):
+    folder = root / name / version
+    folder.mkdir(parents=True)
+    base = name.split('/')[0]
+    (folder / 'dataset_info.json').write_text(json.dumps({
+        'name': base, 'version': version, 'fileFormat': 'array_record',
+        'moduleName': 'somewhere', 'splits': [
+            {'name': split, 'numBytes': '1',
+             'shardLengths': [str(len(examples))],
+             'filepathTemplate': '{DATASET}-{SPLIT}.{FILEFORMAT}-'
+                                 '{SHARD_X_OF_Y}'}
+            for split, examples in splits.items()]}))
+    (folder / 'features.json').write_text(json.dumps({
+        'pythonClassName':
+            'tensorflow_datasets.core.features.features_dict.FeaturesDict',
+        'featuresDict': {'features': features}}))
+    for split, examples in splits.items():
+      writer = array_record_module.ArrayRecordWriter(
+          str(folder / f'{base}-{split}.array_record-00000-of-00001'),
+          'group_size:1')
+      for values in examples:
+        example = tf_example_pb2.Example()
+        for key, value in values.items():
+          feature = example.features.feature[key]
+          if value and isinstance(value[0], bytes):
+            feature.bytes_list.value.extend(value)
+          elif value and isinstance(value[0], float):
+            feature.float_list.value.extend(value)
+          else:
+            feature.int64_list.value.extend(value)
+        writer.write(example.SerializeToString())
+      writer.close()
+    return folder
+  return write
+
+
+@pytest.fixture(scope='session')
+def tiny_vtab(write_tfds, tmp_path_factory):
+  """A TFDS directory with DTD, KITTI and SmallNORB of 8 x 8 pixels.
+
+  The label can be read off the brightness, so that it can be learned.
+  """
+  import io
+
+  from PIL import Image
+
+  package = 'tensorflow_datasets.core.features'
+
+  def image_feature(channels):
+    return {'pythonClassName': f'{package}.image_feature.Image',
+            'image': {'dtype': 'uint8', 'encodingFormat': 'png',
+                      'shape': {'dimensions': ['-1', '-1', str(channels)]}}}
+
+  def class_label(count):
+    return {'pythonClassName': f'{package}.class_label_feature.ClassLabel',
+            'classLabel': {'numClasses': str(count)}}
+
+  def png(mode, value):
+    buffer = io.BytesIO()
+    colour = value if mode == 'L' else (value, value, 0)
+    Image.new(mode, (8, 8), colour).save(buffer, 'PNG')
+    return buffer.getvalue()
+
+  root = tmp_path_factory.mktemp('tfds')
+  textures = [{'image': [png('RGB', 5 * (i % 47))], 'label': [i % 47]}
+              for i in range(800)]
+  write_tfds(root, 'dtd', '3.0.1',
+             {'image': image_feature(3), 'label': class_label(47)},
+             {'train': textures, 'validation': textures[:200],
+              'test': textures[:47]})
+  # One object in each of three distances; of the fourth class only a person.
+  metres = (5.0, 12.0, 40.0, 3.0)
+  streets = [{'image': [png('RGB', 80 * (i % 4))],
+              'objects/type': [4 if i % 4 == 3 else i % 3, 7],
+              'objects/location': [1.0, 2.0, metres[i % 4], 0.0, 0.0, 1.0]}
+             for i in range(800)]
+  tensor = {'pythonClassName': f'{package}.tensor_feature.Tensor',
+            'tensor': {'dtype': 'float32', 'encoding': 'none',
+                       'shape': {'dimensions': ['3']}}}
+  objects = {'pythonClassName': f'{package}.sequence_feature.Sequence',
+             'sequence': {'length': '-1', 'feature': {
+                 'pythonClassName': f'{package}.features_dict.FeaturesDict',
+                 'featuresDict': {'features': {
+                     'type': class_label(8), 'location': tensor}}}}}
+  write_tfds(root, 'kitti', '3.3.0',
+             {'image': image_feature(3), 'objects': objects},
+             {'train': streets, 'validation': streets[:200],
+              'test': streets[:30]})
+  toys = [{'image': [png('L', 10 * (i % 18))], 'image2': [png('L', 0)],
+           'label_azimuth': [i % 18], 'label_elevation': [i % 9]}
+          for i in range(800)]
+  write_tfds(root, 'smallnorb', '2.0.0',
+             {'image': image_feature(1), 'image2': image_feature(1),
+              'label_azimuth': class_label(18),
+              'label_elevation': class_label(9)},
+             {'train': toys, 'test': toys[:400]})
+  return root

@@ -109,6 +109,8 @@ def test_defaults_are_filled_in_and_saved():
     ({'averaging': 1.5}, 'between 0 and 1'),
     ({'checkpoint': {'best': 'val/accuracy'}}, "evaluator is called 'val'"),
     ({'checkpoint': {'best': 'test/acuracy'}}, "Did you mean 'accuracy'?"),
+    ({'checkpoint': {'best': 'test/loss', 'patience': 2},
+      'evals': {'test': {}}}, 'evals.test runs at the end alone'),
     ({'init': {'checkpoint': 'a', 'stage': 'b'}}, 'not from both'),
 ])
 def test_a_mistake_is_an_error_that_names_it(change, words):
@@ -239,3 +241,21 @@ def test_a_variant_takes_the_place_of_dimensions_said_before_it(file):
 def test_the_best_of_a_stage_that_keeps_none_is_an_error(stages):
   with pytest.raises(ValueError, match='pretrain keeps none'):
     config_lib.load(stages, ['stages.tune.init.which=best'])
+
+
+@pytest.mark.parametrize(('best', 'asked', 'mode'), [
+    ('test/accuracy', 'auto', 'max'), ('test/loss', 'auto', 'min'),
+    ('test/loss', 'max', 'max'), ('test/accuracy', 'min', 'min'),
+])
+def test_the_evaluator_says_which_way_is_better(best, asked, mode):
+  config = config_lib.resolve(
+      {**SMALL, 'checkpoint': {'best': best, 'best_mode': asked}})
+  assert config_lib.best_mode(config) == mode
+
+
+def test_a_flag_sets_patience_in_either_form(file):
+  best = 'checkpoint.best=test/loss'
+  for flag, patience in (('patience=3', 3), ('patience=none', None), (
+      'patience.epochs=2', records.Duration(epochs=2))):
+    config = load(file, best, f'checkpoint.{flag}')
+    assert config.checkpoint.patience == patience

@@ -24,6 +24,11 @@ def softmax_formula(logits, targets):
   return -(targets * np.log(probabilities)).sum(-1)
 
 
+def distribution(targets):
+  """Returns each row divided by its sum; a row of zeros as it is."""
+  return targets / np.maximum(targets.sum(-1, keepdims=True), 1e-300)
+
+
 def sigmoid_formula(logits, targets):
   p = 1 / (1 + np.exp(-logits))
   return -(targets * np.log(p) + (1 - targets) * np.log(1 - p)).sum(-1)
@@ -41,8 +46,31 @@ def f32(values):
 @pytest.mark.parametrize('smoothing', [0.0, 0.1])
 def test_loss_of_labels_per_class_is_the_formula(loss, targets, smoothing):
   got = loss(f32(LOGITS), f32(targets), label_smoothing=smoothing)
-  smooth = (1 - smoothing) * targets + smoothing / 5
+  any_label = 1
+  if loss is losses.softmax_cross_entropy:
+    any_label = targets.any(-1, keepdims=True)
+    targets = distribution(targets)
+  smooth = ((1 - smoothing) * targets + smoothing / 5) * any_label
   np.testing.assert_allclose(got, FORMULAS[loss](LOGITS, smooth), rtol=1e-5)
+
+
+@pytest.mark.parametrize('smoothing', [0.0, 0.1])
+def test_softmax_shares_an_example_among_its_labels(smoothing):
+  k_hot = f32([[1, 0, 1, 1, 0], [0, 1, 0, 0, 0], [0] * 5])
+  got = losses.softmax_cross_entropy(
+      f32(LOGITS[:3]), k_hot, label_smoothing=smoothing)
+  each = np.array([losses.softmax_cross_entropy(
+      f32(LOGITS[:1]), jnp.array([c]), label_smoothing=smoothing)[0]
+                   for c in (0, 2, 3)])
+  assert got[0] == pytest.approx(each.mean(), rel=1e-5)
+  assert got[1] == losses.softmax_cross_entropy(
+      f32(LOGITS[1:2]), jnp.array([1]), label_smoothing=smoothing)[0]
+  # Without a label there is nothing to learn, nor anything to smooth.
+  assert got[2] == 0
+  # Least where the probability is even over the labels: log 3.
+  best = f32([[9, -90, 9, 9, -90]])
+  assert losses.softmax_cross_entropy(best, k_hot[:1])[0] == pytest.approx(
+      np.log(3), rel=1e-5)
 
 
 @pytest.mark.parametrize('loss', LOSSES)

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from sklearn import metrics as sklearn_metrics
 
 from vit_jax import metrics
 
@@ -212,3 +213,21 @@ def test_functions_compile():
   np.testing.assert_array_equal(
       compiled(logits, labels, k=5), metrics.top_k_correct(
           logits, labels, k=5))
+
+
+# Average precision.
+
+
+@pytest.mark.parametrize('ties', [False, True])
+def test_average_precision_is_scikit_learns(ties):
+  for _ in range(20):
+    scores = (RNG.integers(0, 4, 25) if ties else RNG.normal(size=25))
+    labels = RNG.random(25) < 0.4
+    assert metrics.average_precision(scores, labels) == pytest.approx(
+        sklearn_metrics.average_precision_score(labels, scores))
+
+
+def test_average_precision_of_nothing_and_of_no_number_is_nan():
+  assert np.isnan(metrics.average_precision(np.ones(3), np.zeros(3, bool)))
+  assert np.isnan(metrics.average_precision(
+      np.array([1, np.nan, 0]), np.array([True, False, False])))

@@ -14,7 +14,7 @@ import importlib.util
 import inspect
 import pathlib
 import sys
-from typing import Any
+from typing import Any, Literal
 
 import ml_collections
 
@@ -102,14 +102,35 @@ def resolve(raw: Mapping[str, Any]) -> Config:
   if config.averaging is not None and not 0 < config.averaging < 1:
     raise ValueError(
         f'averaging is a factor between 0 and 1, but is {config.averaging}.')
-  best, _, metric = config.checkpoint.best.partition('/')
-  if best and best not in config.evals:
-    raise ValueError(
-        f'checkpoint.best is {config.checkpoint.best!r}, but no evaluator is '
-        f'called {best!r}. Evaluators: {", ".join(config.evals) or "none"}.')
-  if best:
-    records.check_name(metric, evals.METRICS, what='metric in checkpoint.best')
+  _check_best(config)
   return config
+
+
+def best_mode(config: Config) -> Literal['max', 'min']:
+  """Returns whether the metric of the best checkpoint is to rise or to fall."""
+  name, _, metric = config.checkpoint.best.partition('/')
+  asked = config.checkpoint.best_mode
+  return evals.metrics_of(config.evals[name])[metric] if asked == 'auto' else (
+      asked)
+
+
+def _check_best(config: Config) -> None:
+  section = config.checkpoint
+  name, _, metric = section.best.partition('/')
+  if not name:
+    return
+  if name not in config.evals:
+    raise ValueError(
+        f'checkpoint.best is {section.best!r}, but no evaluator is called '
+        f'{name!r}. Evaluators: {", ".join(config.evals) or "none"}.')
+  evaluator = config.evals[name]
+  records.check_name(metric, list(evals.metrics_of(evaluator)),
+                     what='metric in checkpoint.best')
+  if section.patience is not None and evaluator.every is None:
+    raise ValueError(
+        f'checkpoint.patience waits for {section.best} to improve, but '
+        f'evals.{name} runs at the end alone. Set '
+        f'--config.evals.{name}.every.epochs=1 or the like.')
 
 
 def to_plain(config: Config) -> dict[str, Any]:
@@ -134,6 +155,7 @@ def load(
     ValueError, FileNotFoundError: as `read_file` and `resolve`.
   """
   raw = read_file(specification)
+  raw.pop('sweep', None)  # Says how to run many; `sweep.plan` reads it.
   stages = raw.pop('stages', None) or {'': {}}
   general: list[str] = []
   special: list[str] = []
@@ -188,7 +210,11 @@ def read_file(specification: str) -> dict[str, Any]:
     spec.loader.exec_module(module)
   finally:
     sys.path.pop(0)
-  config = module.get_config(**_arguments(module.get_config, text, path))
+  arguments = _arguments(module.get_config, text, path)
+  try:
+    config = module.get_config(**arguments)
+  except ValueError as error:
+    raise ValueError(f'{path}: {error}') from error
   if not isinstance(config, ml_collections.ConfigDict):
     raise ValueError(
         f'get_config() of {path} must return an ml_collections.ConfigDict, '

@@ -50,7 +50,7 @@ class Experiment:
     init_state: makes the state of step 0.
     empty_metrics: makes the running metrics of no step.
     train_step: jitted; state and batch to state and the batch's mean loss.
-    evaluators: by name; each a function of parameters.
+    evaluators: by name; each a function of parameters to numbers.
   """
   config: config_lib.Config
   mesh: jax.sharding.Mesh
@@ -65,7 +65,7 @@ class Experiment:
   init_state: Callable[[], types.TrainState]
   empty_metrics: Callable[[], Any]
   train_step: Any
-  evaluators: Mapping[str, Callable[..., dict[str, float]]]
+  evaluators: Mapping[str, evals.Evaluator]
 
   @property
   def steps_per_epoch(self) -> float:
@@ -196,15 +196,12 @@ def build(
            'num_examples': dataset.num_examples}
   total_steps = config.total.to_steps(**sizes)
 
-  if dataset.multi_label and config.objective.loss == 'softmax':
-    raise ValueError(
-        f'objective.loss is softmax, but the examples of {dataset.name} have '
-        'several labels each. Use --config.objective.loss=sigmoid'
-        + (', or --config.data.shapes.label=single.'
-           if dataset.name == 'shapes' else '.'))
-  model = models.build(config.model, num_classes=dataset.num_classes)
+  model = objectives.build_model(
+      config.objective, config.model, image_shape=config.data.image_shape,
+      num_classes=dataset.num_classes)
   loss = objectives.build(
-      config.objective, model, multi_label=dataset.multi_label)
+      config.objective, model, multi_label=dataset.multi_label,
+      mean=config.data.mean, std=config.data.std)
   abstract_batch = data.abstract_batch(
       config.data, dataset, config.batch_size)
   init_key, step_key = jax.random.split(jax.random.key(config.seed))
@@ -253,45 +250,81 @@ def build(
           donate_argnums=0),
       evaluators={
           name: _evaluator(
-              name, section, config, model, dataset, mesh,
-              open_dataset(split=section.split, source=section.source or None))
-          for name, section in config.evals.items()})
+              name, config, model, loss, dataset, mesh, expected=expected_data)
+          for name in config.evals})
 
 
 def _evaluator(
-    name: str, section: evals.EvalConfig, config: config_lib.Config,
-    model: nn.Module, trained_on: data.Dataset, mesh: jax.sharding.Mesh,
-    dataset: data.Dataset,
-) -> Callable[..., dict[str, float]]:
-  if dataset.num_classes != trained_on.num_classes:
-    raise ValueError(
-        f'evals.{name}: {dataset.name} has {dataset.num_classes} classes, but '
-        f'the model is trained on {trained_on.name} with '
-        f'{trained_on.num_classes}.')
-  batch_size = section.batch_size or config.batch_size
-  _check_batch(f'evals.{name}.batch_size', batch_size, mesh, 1)
-  prepare = data.prepare(
-      config.data, num_classes=dataset.num_classes,
-      multi_label=dataset.multi_label)
+    name: str, config: config_lib.Config, model: nn.Module, objective: Any,
+    trained_on: data.Dataset, mesh: jax.sharding.Mesh, *, expected: bool,
+) -> evals.Evaluator:
+  where = f'evals.{name}'
 
   def predict(params: types.Params, batch: types.Batch) -> types.Outputs:
-    # Evaluation has no randomness; `prepare` takes a key all the same.
-    images = prepare(batch, jax.random.key(0), train=False)['image']
-    return model.apply({'params': params}, images)
+    return model.apply({'params': params}, batch['image'])
+
+  def open_split(
+      split: str, source: str = '', *, batch_size: int | None = None,
+      per_class: int = 0, seeds: tuple[int, ...] = (0,), real_labels: str = '',
+  ) -> evals.Split:
+    batch_size = batch_size or config.batch_size
+    _check_batch(f'{where}.batch_size', batch_size, mesh, 1)
+    dataset = data.open_dataset(
+        config.data, expected=expected, split=split, source=source or None)
+    ranks = None
+    if per_class and not expected:
+      dataset, ranks = data.draw_per_class(dataset, per_class, seeds=seeds)
+    if real_labels and not expected:
+      dataset = data.with_real_labels(dataset, real_labels)
+    return evals.Split(
+        name=f'{dataset.name} {dataset.split}', ranks=ranks,
+        batches=_eval_batches(config.data, dataset, batch_size, mesh),
+        num_examples=dataset.num_examples, num_classes=dataset.num_classes,
+        class_names=dataset.class_names, multi_label=dataset.multi_label)
+
+  # Smoothing is a means of training; what is measured is the labels' loss.
+  labelled = _labelled_objective(config, trained_on)
+  return evals.build(config.evals[name], evals.Context(
+      where=where, predict=predict, objective=objective, open=open_split,
+      loss=functools.partial(objectives.cross_entropy, labelled),
+      activation=labelled.loss, num_classes=trained_on.num_classes,
+      trained_on=trained_on.name))
+
+
+def _labelled_objective(
+    config: config_lib.Config, dataset: data.Dataset) -> Any:
+  """Returns what a model's answers are measured by: without smoothing.
+
+  That is the objective where it is one of labels, else the usual one.
+  """
+  if config.objective.name == 'supervised':
+    return dataclasses.replace(config.objective, label_smoothing=0.0)
+  return objectives.parse(
+      {'loss': 'sigmoid' if dataset.multi_label else 'softmax'})
+
+
+def _eval_batches(
+    config: data.DataConfig, dataset: data.Dataset, batch_size: int,
+    mesh: jax.sharding.Mesh,
+) -> Callable[[], Generator[types.Batch, None, None]]:
+  """Returns what yields an evaluator's batches: k-hot, images as numbers."""
+  prepare = data.prepare(
+      config, num_classes=dataset.num_classes, multi_label=dataset.multi_label)
+  on_batch = NamedSharding(mesh, sharding.BATCH)
+  # Evaluation has no randomness, and so no key.
+  prepared = jax.jit(
+      lambda batch: prepare(batch, None, train=False), in_shardings=on_batch,
+      out_shardings=on_batch)
 
   def batches() -> Generator[types.Batch, None, None]:
     local = data.eval_batches(
-        config.data, dataset, batch_size=batch_size,
+        config, dataset, batch_size=batch_size,
         process_index=jax.process_index(), process_count=jax.process_count())
-    return _sharded(local, mesh)
+    with contextlib.closing(_sharded(local, mesh)) as whole:
+      for batch in whole:
+        yield prepared(batch)
 
-  return evals.build(
-      predict=predict, batches=batches, num_examples=dataset.num_examples,
-      # Smoothing is a means of training; what is measured is the labels' loss.
-      loss=functools.partial(
-          objectives.cross_entropy,
-          dataclasses.replace(config.objective, label_smoothing=0.0)),
-      multi_label=dataset.multi_label)
+  return batches
 
 
 def _sharded(

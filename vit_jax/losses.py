@@ -18,11 +18,16 @@ def softmax_cross_entropy(
     logits: Float[Array, 'batch classes'], labels: Labels, *,
     label_smoothing: float = 0.0,
 ) -> Float[Array, 'batch']:
-  """Returns -sum_c y_c log softmax(logits)_c, where exactly one class is true.
+  """Returns -sum_c y_c log softmax(logits)_c, for a distribution y of classes.
 
   Args:
     logits: of any floating type.
-    labels: class indices, or a distribution over the classes (soft labels).
+    labels: class indices, or a value per class, which is divided by its sum
+      over the classes: k-hot labels become 1 / k each, so that an example
+      weighs the same however many it has, and the loss is least where the
+      probability is shared among them; a distribution (a class index that was
+      mixed with another) stays what it is. An example without any label has
+      nothing to teach: its loss is 0.
     label_smoothing: mixes this much of the uniform distribution into the
       labels, y = (1 - s) y + s / classes (Szegedy et al., arXiv:1512.00567,
       sec. 7).
@@ -31,7 +36,7 @@ def softmax_cross_entropy(
     The loss of each example; NaN where a class index is not in
     [0, classes), so that a wrong label stops a run rather than teaching it.
   """
-  targets = _targets(labels, logits.shape, label_smoothing)
+  targets = _targets(labels, logits.shape, label_smoothing, distribution=True)
   loss = optax.softmax_cross_entropy(logits.astype(jnp.float32), targets)
   return _nan_where_unknown(loss, labels, logits.shape)
 
@@ -65,9 +70,17 @@ def sigmoid_cross_entropy(
 
 
 def _targets(
-    labels: Labels, shape: tuple[int, ...], label_smoothing: float,
+    labels: Labels, shape: tuple[int, ...], label_smoothing: float, *,
+    distribution: bool = False,
 ) -> Float[Array, 'batch classes']:
-  """Returns labels as a float32 value for every class, smoothed."""
+  """Returns labels as a float32 value for every class, smoothed.
+
+  Args:
+    labels: class indices, or a value per class.
+    shape: of the logits.
+    label_smoothing: share of the uniform distribution.
+    distribution: divides each example's values by their sum, if it has any.
+  """
   if not 0.0 <= label_smoothing < 1.0:
     raise ValueError(
         'label_smoothing must be at least 0 and below 1, but is '
@@ -79,7 +92,13 @@ def _targets(
   if labels.ndim == 1:
     labels = jax.nn.one_hot(labels, shape[-1], dtype=jnp.float32)
   targets = labels.astype(jnp.float32)
-  return optax.smooth_labels(targets, label_smoothing)
+  if not distribution:
+    return optax.smooth_labels(targets, label_smoothing)
+  total = targets.sum(axis=-1, keepdims=True)
+  # Where there is no label the sum is 0, and so is what is divided by it.
+  smooth = optax.smooth_labels(
+      targets / jnp.where(total > 0, total, 1), label_smoothing)
+  return jnp.where(total > 0, smooth, 0)
 
 
 def _nan_where_unknown(

@@ -10,7 +10,8 @@ import clu.metrics
 import flax.struct
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Integer, Real, Shaped
+from jaxtyping import Array, Bool, Float, Integer, Real, Shaped
+import numpy as np
 
 # Class indices, or the k-hot or soft labels of every class.
 Labels = Integer[Array, 'batch'] | Real[Array, 'batch classes']
@@ -99,3 +100,25 @@ def precision_at_1(
   answer = logits.argmax(axis=-1)[:, None]
   correct = jnp.take_along_axis(khot_labels, answer, axis=-1)[:, 0] > 0
   return (correct & ~jnp.isnan(logits).any(axis=-1)).astype(jnp.float32)
+
+
+def average_precision(
+    scores: Real[np.ndarray, 'examples'], labels: Bool[np.ndarray, 'examples'],
+) -> float:
+  """Returns the area under precision over recall of one class, on the host.
+
+    sum_n (recall_n - recall_n-1) precision_n
+
+  over the thresholds n, the different scores from the highest down: examples of
+  equal scores are answers at once. No interpolation, as in scikit-learn. It is
+  the mean, over the true examples, of the precision at their own score.
+
+  Returns:
+    NaN where no example is of the class, or a score is NaN.
+  """
+  if not labels.any() or np.isnan(scores).any():
+    return float('nan')
+  every, true = np.sort(scores), np.sort(scores[labels])
+  answers = len(every) - np.searchsorted(every, true, side='left')
+  hits = len(true) - np.searchsorted(true, true, side='left')
+  return float((hits / answers).mean())

@@ -307,16 +307,17 @@ def _load_orbax(
       **stated, **{name: given.pop(name) for name in preprocess_lib.NAMES
                    if name in given}})
   config = models.parse({**source.config['model'], **given})
-  head = tree.flatten(source.shapes).get('head/dense/kernel')
+  shapes = tree.flatten(models.without_prediction(source.shapes))
+  head = shapes.get('head/dense/kernel')
   if not config.num_classes and head is not None:
     config = dataclasses.replace(config, num_classes=int(head.shape[-1]))
   resolution = source.config.get('resolution') or stated['resolution']
   resolution = ((resolution, resolution) if isinstance(resolution, int)
                 else tuple(resolution))
   empty = _empty(config, resolution)
-  formats.check(config, {**tree.flatten(source.shapes), **empty}, resolution,
-                source=str(source.path))
-  params = {**tree.flatten(source.load()), **empty}
+  formats.check(
+      config, {**shapes, **empty}, resolution, source=str(source.path))
+  params = {**tree.flatten(models.without_prediction(source.load())), **empty}
   for name, array in params.items():
     if not np.isfinite(array).all():
       raise ValueError(

@@ -28,8 +28,11 @@ from vit_jax import types
 from vit_jax.analysis import plots
 from vit_jax.checkpoints import manager
 from vit_jax.checkpoints import pretrained
+from vit_jax.parallel import hardware
 from vit_jax.parallel import mesh as mesh_lib
 from vit_jax.training import clock as clock_lib
+from vit_jax.training import cost as cost_lib
+from vit_jax.training import counters as counters_lib
 from vit_jax.training import health
 from vit_jax.training import profiler as profiler_lib
 from vit_jax.training import progress as progress_lib
@@ -43,32 +46,6 @@ WITHOUT_RESULT = (
     'model.unroll:', 'data.data_dir:', 'data.num_workers:', 'data.num_threads:',
     'data.prefetch:', 'init.')
 IN_FLIGHT = 2  # Steps that the host may run ahead of the devices.
-
-
-@dataclasses.dataclass
-class Counters:
-  """What a run counts beside its state; saved with each checkpoint.
-
-  Attributes:
-    origin: the checkpoint that the first parameters came from, or ''.
-    images: images trained on; not steps x batch size, which may have changed.
-    secs: time that the run took, over all restarts.
-    device_secs: the same times the devices it held.
-    evaluated: step of the last whole evaluation, or -1.
-    evals: what it gave.
-    train: the last row of training metrics.
-    best: value of the metric that chooses the best checkpoint, or None.
-    best_step: its step.
-  """
-  origin: str = ''
-  images: int = 0
-  secs: float = 0.0
-  device_secs: float = 0.0
-  evaluated: int = -1
-  evals: dict[str, float] = dataclasses.field(default_factory=dict)
-  train: dict[str, float] = dataclasses.field(default_factory=dict)
-  best: float | None = None
-  best_step: int | None = None
 
 
 def train(
@@ -117,15 +94,21 @@ class _Run:
     self._saved = saved
     self._title = title
     self._active = jax.process_index() == 0
-    self._counters = Counters()
+    self._counters = counters_lib.Counters()
+    self._device_kind = _device_kind(experiment.mesh)
+    forward = experiment.flops_per_image()
+    self._flops_per_image = cost_lib.training_flops(forward)
     self._state: types.TrainState
     self._clock: clock_lib.Clock
     self._writer: writer_lib.MetricWriter
     self._progress: progress_lib.Progress
     self._stop: signals.Stop
+    self._keeps_patience = True  # As it was at the checkpoint.
     self._step = 0  # Updates made.
     self._logged = 0  # Of these, those already logged.
-    self._secs = 0.0  # What earlier starts of the run took.
+    # What earlier starts of the run took.
+    self._secs = 0.0
+    self._device_secs_by_kind: dict[str, float] = {}
 
   def train(
       self, source: manager.Source | model_lib.Weights | None,
@@ -137,8 +120,9 @@ class _Run:
     notes = self._start(source)
     summary = self._finished_before()
     if summary:
+      early = ', early' * summary.get('stopped_early', False)
       print(f'{self._title or self._workdir}: finished before, at step '
-            f'{total:,}.', flush=True)
+            f'{self._step:,}{early}.', flush=True)
       return summary
     if self._active:
       writer_lib.write_json(
@@ -148,9 +132,7 @@ class _Run:
       print(describe(self._experiment, memory, self._title,
                      show_parameters=show_parameters), flush=True)
       print(notes, flush=True)
-    self._clock = clock_lib.Clock(
-        devices=self._experiment.mesh.size,
-        device_secs=self._counters.device_secs)
+    self._clock = clock_lib.Clock(devices=self._experiment.mesh.size)
     self._writer = writer_lib.MetricWriter(
         self._workdir, resume_step=self._step, active=self._active)
     self._progress = progress_lib.Progress(
@@ -161,7 +143,7 @@ class _Run:
     with signals.catch() as self._stop:
       try:
         with self._progress:
-          self._loop(step_function, total, profiler)
+          self._loop(step_function, profiler)
           self._saved.wait()
       except signals.Stopped as stopped:
         self._save()
@@ -177,21 +159,22 @@ class _Run:
     return summary
 
   def _loop(
-      self, step_function: Callable, total: int,
-      profiler: profiler_lib.Profiler,
+      self, step_function: Callable, profiler: profiler_lib.Profiler,
   ) -> None:
     if self._counters.evaluated != self._step:
       self._evaluate()  # Was cut off by the end of the process.
     in_flight: collections.deque[jax.Array] = collections.deque()
     with contextlib.closing(
         self._experiment.batches(start_step=self._step)) as batches:
-      while self._step < total:
+      while not self._is_over():
         self._stop.check()
         with self._clock.waiting():
           batch = next(batches)
         self._state, loss = step_function(self._state, batch)
         self._step += 1
         self._counters.images += self._config.batch_size
+        self._counters.flops += (
+            self._config.batch_size * self._flops_per_image)
         self._progress.advance(self._step)
         in_flight.append(loss)
         if len(in_flight) > IN_FLIGHT:
@@ -200,17 +183,34 @@ class _Run:
         if self._is_due(self._config.log.every):
           self._log()
         self._evaluate()
+        if self._is_over() and self._logged < self._step:
+          self._log()  # An early end is the last step as any other.
         if self._is_due(self._config.checkpoint.every):
           with self._clock.paused():
             self._save()
 
   def _is_due(self, every: records.Duration | None) -> bool:
     """Whether this step ends an interval; the last step ends every one."""
-    if self._step == self._experiment.total_steps:
+    if self._is_over():
       return True
     if every is None or not self._step:
       return False
     return self._experiment.is_due(every, self._step)
+
+  def _is_over(self) -> bool:
+    """Whether there is no step left to make."""
+    return (self._step == self._experiment.total_steps
+            or self._is_out_of_patience(self._counters))
+
+  def _is_out_of_patience(self, counters: counters_lib.Counters) -> bool:
+    """Whether the metric of the best checkpoint has long not improved."""
+    patience = self._config.checkpoint.patience
+    if not isinstance(patience, records.Duration):
+      return counters.is_out_of_patience(evaluations=patience)
+    return counters.is_out_of_patience(steps=patience.exact_steps(
+        batch_size=self._config.batch_size,
+        num_examples=self._experiment.dataset.num_examples,
+        total_steps=self._experiment.total_steps))
 
   def _start(self, source: manager.Source | model_lib.Weights | None) -> str:
     """Restores the state, or makes it anew; returns what was done, in words."""
@@ -233,11 +233,15 @@ class _Run:
     """Takes over a checkpoint of this run; returns what it says, in words."""
     total = self._experiment.total_steps
     self._state = restored.state
-    self._counters = Counters(**restored.progress)
+    self._counters = counters_lib.Counters.restore(
+        restored.progress, flops_per_image=self._flops_per_image)
     self._step = self._logged = int(self._state.step)
     self._secs = self._counters.secs
+    self._device_secs_by_kind = self._counters.device_secs_by_kind
     changes = config_lib.differences(
         restored.config, config_lib.to_plain(self._config))
+    self._keeps_patience = not any(
+        line.startswith('checkpoint.patience') for line in changes)
     changed = ('\nThe config differs from the one it ran with:\n  '
                + '\n  '.join(changes)) if changes else ''
     if source is not None and str(source.path) != self._counters.origin:
@@ -250,10 +254,11 @@ class _Run:
           f'The run in {self._workdir} is at step {self._step:,}, beyond the '
           f'{total:,} that the config asks for. Use another --workdir, or a '
           'longer total.')
-    if self._step == total and _concern_the_result(changes):
+    if self._is_over() and _concern_the_result(changes):
+      longer = 'total' if self._step == total else 'checkpoint.patience'
       raise ValueError(
           f'The run in {self._workdir} is finished, with another config than '
-          f'this one. Use another --workdir, or a longer total.{changed}')
+          f'this one. Use another --workdir, or a longer {longer}.{changed}')
     old_grid = experiment_lib.grid(config_lib.resolve(restored.config))
     new_grid = experiment_lib.grid(self._config)
     if old_grid != new_grid:
@@ -266,13 +271,15 @@ class _Run:
 
   def _finished_before(self) -> dict[str, Any] | None:
     """Returns the summary of a run that has nothing left to do."""
-    if self._step < self._experiment.total_steps:
-      return None
     try:
       summary = json.loads((self._workdir / SUMMARY).read_text())
     except (OSError, ValueError):  # Not written yet, or damaged: made again.
       return None
-    return summary if summary.get('steps') == self._step else None
+    # Where a signal cut the last evaluation off, and the next start made it
+    # again, the checkpoint does not know that patience has ended.
+    early = summary.get('stopped_early') and self._keeps_patience
+    is_over = self._is_over() or early
+    return summary if is_over and summary.get('steps') == self._step else None
 
   def _compile(self) -> tuple[Callable, Any]:
     e = self._experiment
@@ -287,14 +294,21 @@ class _Run:
     speed = self._clock.interval(
         images=(self._step - self._logged) * batch_size)
     self._logged = self._step
+    cost = self._cost()
+    utilisation = cost_lib.utilisation(
+        speed.images_per_sec * self._flops_per_image, kind=self._device_kind,
+        devices=self._experiment.mesh.size)
     row = {
         **{name: float(value.compute()) for name, value in measured.items()},
         'learning_rate': float(self._experiment.schedule(self._step - 1)),
         'epoch': self._step / self._experiment.steps_per_epoch,
-        'images_seen': self._counters.images,
+        'images_seen': cost.images,
+        'exaflops': cost.exaflops,
         'images_per_sec': speed.images_per_sec,
         'wait_share': speed.wait_share,
-        'device_hours': self._clock.device_hours,
+        **({} if utilisation is None else {'mfu': utilisation}),
+        'device_hours': cost.device_hours,
+        'core_hours': cost.core_hours,
         'host_memory_bytes': profiler_lib.host_memory_bytes()}
     self._counters.train = row
     self._writer.write(
@@ -307,39 +321,50 @@ class _Run:
 
   def _evaluate(self) -> None:
     """Runs the evaluators that are due at this step."""
-    due = [name for name, section in self._config.evals.items()
-           if self._is_due(section.every)]
+    evaluators = self._config.evals.items()
+    due = [name for name, section in evaluators if self._is_due(section.every)]
     if not due:
       return
-    row: dict[str, float] = {}
-    with self._clock.paused():
-      for name in due:
-        measured = self._experiment.evaluators[name](
-            self._state.eval_params, between=self._stop.check)
-        row |= {f'{name}/{key}': value for key, value in measured.items()}
+    row = self._measure(due)
+    counters = self._judged(row)
+    if self._is_out_of_patience(counters):  # Just now: all ends, and is due.
+      row |= self._measure([name for name, _ in evaluators if name not in due])
     self._writer.write(self._step, row)
     self._progress.print(
         f'step {self._step:,}: ' + progress_lib.format_metrics(row))
-    self._counters.evaluated = self._step
-    self._counters.evals |= row
-    self._keep_best(row)
-
-  def _keep_best(self, row: Mapping[str, float]) -> None:
-    section = self._config.checkpoint
-    if section.best not in row:
-      if section.best.split('/')[0] in {key.split('/')[0] for key in row}:
-        # Not for want of a name, which the config's check knows, but of a
-        # metric that this data set has no use for. The state is not lost.
-        self._save()
-        self._saved.wait()
-        raise ValueError(
-            f'checkpoint.best is {section.best!r}, which is not measured on '
-            f'this data. Measured: {", ".join(row)}.')
-      return
-    value = row[section.best]
-    if section.is_better(value, self._counters.best):
-      self._counters.best, self._counters.best_step = value, self._step
+    if self._is_out_of_patience(counters):
+      self._progress.print(_early_end(self._config.checkpoint.best, counters))
+    # All at once: a signal before leaves the evaluation to be done again.
+    self._counters = dataclasses.replace(
+        counters, evaluated=self._step, evals=self._counters.evals | row)
+    if counters.best_step == self._step:
       self._write(self._saved.save_best)
+
+  def _measure(self, names: Sequence[str]) -> dict[str, float]:
+    row: dict[str, float] = {}
+    with self._clock.paused():
+      for name in names:
+        measured = self._experiment.evaluators[name](
+            self._state.eval_params, between=self._stop.check)
+        row |= {f'{name}/{key}': value for key, value in measured.items()}
+    return row
+
+  def _judged(self, row: Mapping[str, float]) -> counters_lib.Counters:
+    """Returns the counters with what a row says of the best checkpoint."""
+    section = self._config.checkpoint
+    counters = dataclasses.replace(self._counters)
+    if section.best in row:
+      counters.judge(row[section.best], step=self._step,
+                     mode=config_lib.best_mode(self._config))
+    elif section.best.split('/')[0] in {key.split('/')[0] for key in row}:
+      # Not for want of a name, which the config's check knows, but of a
+      # metric that this data set has no use for. The state is not lost.
+      self._save()
+      self._saved.wait()
+      raise ValueError(
+          f'checkpoint.best is {section.best!r}, which is not measured on '
+          f'this data. Measured: {", ".join(row)}.')
+    return counters
 
   def _save(self) -> None:
     self._write(self._saved.save)
@@ -348,19 +373,26 @@ class _Run:
     health.assert_finite(
         self._state.metrics['non_finite'], self._state.params)
     self._counters.secs = self._secs + self._clock.secs
-    self._counters.device_secs = self._clock.device_secs
+    self._counters.device_secs_by_kind = dict(self._cost().device_secs_by_kind)
     save(self._state, config=config_lib.to_plain(self._config),
          progress=dataclasses.asdict(self._counters))
+
+  def _cost(self) -> cost_lib.Cost:
+    """Returns what the run has cost until now."""
+    return dataclasses.replace(
+        self._counters.cost, device_secs_by_kind=cost_lib.spent(
+            self._device_secs_by_kind, kind=self._device_kind,
+            device_secs=self._clock.device_secs))
 
   def _finish(self) -> dict[str, Any]:
     counters = self._counters
     summary = {
         'steps': self._step,
-        'images': counters.images,
+        'stopped_early': self._step < self._experiment.total_steps,
         'secs': counters.secs,
-        'device_hours': counters.device_secs / 3600,
+        **counters.cost.figures(),
         'devices': self._experiment.mesh.size,
-        'device_kind': self._experiment.mesh.devices.flat[0].device_kind,
+        'device_kind': self._device_kind,
         'parameters': tree.num_elements(self._experiment.abstract_state.params),
         'metrics': {
             **{f'train/{name}': counters.train[name]
@@ -375,6 +407,15 @@ class _Run:
       plots.curves({self._title or self._workdir.name: writer_lib.read_rows(
           self._workdir)}, self._workdir / CURVES)
     return summary
+
+
+def _early_end(metric: str, counters: counters_lib.Counters) -> str:
+  best = 'was never a number' if counters.best is None else (
+      f'is not better than at step {counters.best_step:,}, '
+      f'{progress_lib.format_number(counters.best)}')
+  return (f'{metric} {best}, {counters.unimproved} evaluation(s) and '
+          f'{counters.unimproved_steps:,} steps ago: training ends here '
+          '(checkpoint.patience).')
 
 
 def describe(
@@ -395,14 +436,14 @@ def describe(
   hosts, per_host = jax.process_count(), mesh.size // jax.process_count()
   share = config.batch_size // mesh_lib.data_parallelism(mesh)
   forward = experiment.flops_per_image()
-  per_step = 3 * forward * config.batch_size  # Backward is twice forward.
+  per_step = cost_lib.training_flops(forward) * config.batch_size
   epochs = experiment.total_steps / experiment.steps_per_epoch
   lines = [
       f'{title or "run"}: {dataset.name} {dataset.split}, '
       f'{dataset.num_examples:,} images of {height}x{width}x{channels}, '
       f'{dataset.num_classes} classes',
       f'batch {config.batch_size:,} = {hosts} host(s) x {per_host} '
-      f'{mesh.devices.flat[0].device_kind} device(s), {share:,} images each'
+      f'{_device_kind(mesh)} device(s), {share:,} images each'
       + f' in {config.accumulation} parts' * (config.accumulation > 1)
       + f' | mesh {" x ".join(f"{a} {n}" for a, n in mesh.shape.items())}',
       f'{dataset.num_examples:,} images / {config.batch_size:,} = '
@@ -413,6 +454,7 @@ def describe(
          if experiment.num_trainable < tree.num_elements(state.params) else '')
       + f' | {_flops(forward)} per image forward, {_flops(per_step)} per step, '
       f'{_flops(per_step * experiment.total_steps)} in all',
+      _expected_cost(experiment, forward),
       f'memory: parameters {_bytes(tree.num_bytes(state.params))}, optimizer '
       f'{_bytes(tree.num_bytes(state.opt_state))}'
       + (f', temporaries of a step {_bytes(memory.temp_size_in_bytes)} a device'
@@ -421,6 +463,26 @@ def describe(
     lines.append(clu.parameter_overview.get_parameter_overview(
         state.params, include_stats=False))
   return '\n'.join(lines)
+
+
+def _expected_cost(
+    experiment: experiment_lib.Experiment, forward: int) -> str:
+  images = experiment.total_steps * experiment.config.batch_size
+  flops = cost_lib.training_flops(forward) * images
+  line = (f'cost: 3 x {_flops(forward)} x {images:,} images = '
+          f'{progress_lib.format_number(flops / 1e18)} exaFLOPs')
+  mesh = experiment.mesh
+  row = hardware.find(_device_kind(mesh))
+  if row is None:
+    return line
+  hours = progress_lib.format_number(flops / row.peak_flops_per_core / 3600)
+  return line + (
+      f' | {mesh.size} x {row.name} at {_flops(row.peak_flops)}/s: at least '
+      f'{hours} core-hours')
+
+
+def _device_kind(mesh: jax.sharding.Mesh) -> str:
+  return mesh.devices.flat[0].device_kind
 
 
 def _flops(count: float) -> str:

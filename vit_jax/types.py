@@ -12,7 +12,9 @@ import jax
 
 # A mini-batch. `image` [batch, height, width, channels]: uint8 as the pipeline
 # delivers it, float32 in the model's value range once `prepare` has run on the
-# device. `label` [batch] (class index) or [batch, classes] (k-hot or soft).
+# device. `label` [batch] (class index) or, where an example has several,
+# [batch, max_labels] (indices, padded with -1) as the pipeline delivers it and
+# [batch, classes] (k-hot or soft) once `prepare` has run.
 # `mask` [batch]: 1 for a real example, 0 for padding.
 Batch = Mapping[str, jax.Array]
 

@@ -316,21 +316,24 @@ def test_a_relative_path_is_as_good_as_an_absolute_one(tmp_path, monkeypatch):
   assert manager.find('runs/one/checkpoints/latest/1').config == {'a': 1}
 
 
-@pytest.mark.parametrize(('best', 'mode', 'value', 'before', 'better'), [
-    ('val/accuracy', 'auto', 0.9, 0.8, True),
-    ('val/accuracy', 'auto', 0.8, 0.8, False),
-    ('val/loss', 'auto', 0.9, 0.8, False),
-    ('val/loss', 'auto', 0.7, 0.8, True),
-    ('val/loss', 'max', 0.9, 0.8, True),
-    ('val/accuracy', 'min', 0.7, 0.8, True),
-    ('val/loss', 'auto', 5.0, None, True),
-    ('val/loss', 'auto', float('nan'), None, False),
-    ('val/accuracy', 'auto', float('nan'), 0.1, False),
+@pytest.mark.parametrize(('section', 'words'), [
+    ({'patience': 3}, "best is not set. Name one, for example best='val/"),
+    ({'best': 'val/loss', 'patience': 0}, 'at least 1 evaluation, but is 0'),
+    ({'best': 'val/loss', 'patience': {'epoch': 1}},
+     "Did you mean 'epochs'?"),
+    ({'best': 'val/loss', 'patience': 'long'}, 'patience must be a duration'),
 ])
-def test_the_best_is_a_small_loss_or_a_large_anything_else(
-    best, mode, value, before, better):
-  config = manager.parse({'best': best, 'best_mode': mode})
-  assert config.is_better(value, before) == better
+def test_patience_without_sense_is_an_error(section, words):
+  with pytest.raises(ValueError) as error:
+    manager.parse(section)
+  assert words in str(error.value)
+
+
+def test_patience_is_a_duration_or_a_number_of_evaluations():
+  assert manager.parse({'best': 'a/b', 'patience': 3}).patience == 3
+  assert manager.parse({'best': 'a/b', 'patience': {'epochs': 2}}).patience == (
+      records.Duration(epochs=2))
+  assert manager.parse({'best': 'a/b'}).patience is None
 
 
 def test_another_optimizer_in_the_workdir_is_an_error(tmp_path):

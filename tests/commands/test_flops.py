@@ -1,11 +1,15 @@
-"""The paper's Table 6, counted from our own models."""
+"""The paper's Tables 6 and 2, counted from our own models; and a config's."""
 
 import json
+import pathlib
 
 import pytest
 
 import main
 from vit_jax.commands import flops
+
+CONFIGS = pathlib.Path(__file__).parents[2] / 'configs'
+PRETRAIN, QUICKSTART = CONFIGS / 'pretrain.py', CONFIGS / 'quickstart.py'
 
 
 @pytest.fixture(scope='module')
@@ -34,12 +38,94 @@ def test_twice_the_epochs_cost_twice(rows):
   assert rows['R50+L/16', 14].exaflops == 2 * rows['R50+L/16', 7].exaflops
 
 
-def test_command_prints_the_table_and_writes_it(tmp_path, capsys):
+@pytest.mark.parametrize(('variant', 'dataset', 'utilisation'), [
+    # exaFLOPs / (core-days x 86,400 s x 61.5 TFLOP/s), by hand.
+    ('H/14', 'jft', 4262 / (2500 * 5.3136)),
+    ('L/16', 'jft', 1567 / (680 * 5.3136)),
+])
+def test_table_2_implies_the_utilisation_that_division_gives(
+    variant, dataset, utilisation):
+  found = {(d.variant, d.dataset): d.utilisation for d in flops.table_2()}
+  assert found[variant, dataset] == pytest.approx(utilisation, rel=2e-3)
+
+
+def test_days_of_the_paper_lie_below_the_peak():
+  assert all(0.1 < day.utilisation < 0.6 for day in flops.table_2())
+
+
+def test_command_prints_the_tables_and_writes_them(tmp_path, capsys):
   path = tmp_path / 'new' / 'flops.json'
   assert main.main(['flops', f'--json={path}']) == 0
-  lines = capsys.readouterr().out.splitlines()
-  assert len(lines) == 1 + len(flops.TABLE_6)
-  assert lines[2].split() == ['B/16', '7', '17.56', '224', '224', '-0.2%']
+  lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+  assert ['B/16', '7', '17.56', '224', '224', '-0.2%'] in lines
+  assert ['L/16', 'jft', '14', '1567', '680', '43.4%'] in lines
   written = json.loads(path.read_text())
-  assert [(r['variant'], r['epochs'], r['paper']) for r in written] == list(
-      flops.TABLE_6)
+  assert [(r['variant'], r['epochs'], r['paper'])
+          for r in written['table_6']] == list(flops.TABLE_6)
+  assert len(written['table_2']) == len(flops.TABLE_2)
+
+
+def count(tmp_path, capsys, *arguments):
+  path = tmp_path / 'flops.json'
+  assert main.main(['flops', *arguments, f'--json={path}']) == 0
+  return json.loads(path.read_text()), capsys.readouterr().out
+
+
+def test_a_config_is_counted_without_its_data_beside_the_papers_rows(
+    tmp_path, capsys):
+  written, output = count(
+      tmp_path, capsys, f'--config={PRETRAIN}:model=B/16,dataset=jft',
+      f'--config.data.data_dir={tmp_path}')
+  (stage,) = written['stages']
+  assert stage['images'] == pytest.approx(7 * 303e6, rel=1e-5)
+  assert stage['epochs'] == pytest.approx(7, rel=1e-5)
+  assert stage['exaflops'] == pytest.approx(224, rel=0.01)
+  assert (stage['paper_exaflops'], stage['paper_core_days']) == (224, None)
+  assert stage['sizes_from'] == 'table'
+  # 61.5 TFLOP/s, 40 % of it.
+  assert stage['core_days'] == pytest.approx(
+      stage['exaflops'] * 1e18 / (0.4 * 61.5e12 * 86400))
+  assert 'jft could not be opened' in output
+  assert 'Table 6 of the paper: 224 exaFLOPs' in output
+  assert 'an assumption: see --utilisation' in output
+
+
+def test_another_length_is_not_the_papers_row(tmp_path, capsys):
+  written, output = count(
+      tmp_path, capsys, f'--config={PRETRAIN}:model=B/16,dataset=jft',
+      f'--config.data.data_dir={tmp_path}', '--config.total.epochs=14',
+      '--utilisation=0.5', '--device=tpu-v4')
+  (stage,) = written['stages']
+  assert stage['exaflops'] == pytest.approx(448, rel=0.01)
+  assert stage['paper_exaflops'] is None
+  assert stage['core_days'] == pytest.approx(
+      stage['exaflops'] * 1e18 / (0.5 * 275e12 / 2 * 86400))
+  assert 'Table' not in output
+  assert 'assumption' not in output
+
+
+def test_each_stage_is_a_line_with_the_sizes_of_data_that_is_here(
+    tmp_path, capsys):
+  written, output = count(tmp_path, capsys, f'--config={QUICKSTART}',
+                          '--config.mesh.fsdp=64')
+  stages = {stage['stage']: stage for stage in written['stages']}
+  assert next(iter(stages)) == 'pretrain'
+  assert stages['finetune']['images'] == 340 * 64
+  assert stages['finetune']['epochs'] == pytest.approx(340 * 64 / 1437)
+  assert {stage['sizes_from'] for stage in stages.values()} == {'data'}
+  assert written['exaflops'] == pytest.approx(
+      sum(stage['exaflops'] for stage in stages.values()))
+  for name in (*stages, 'all'):
+    assert any(line.startswith(name + ' ') for line in output.splitlines())
+
+
+@pytest.mark.parametrize(('arguments', 'words'), [
+    (['--config.seed=3'], 'but none is given'),
+    (['--device=TPUv33'], "Did you mean 'TPUv3'?"),
+    (['--utilisation=40'], 'above 0 and at most 1, but is 40'),
+    ([f'--config={PRETRAIN}:dataset=nowhere', '--config.data.data_dir=/no'],
+     "No data set 'nowhere'"),
+])
+def test_a_mistake_is_said(arguments, words, capsys):
+  assert main.main(['flops', *arguments]) == 2
+  assert words in capsys.readouterr().err

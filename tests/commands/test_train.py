@@ -16,6 +16,7 @@ import pytest
 import main
 import vit_jax
 from vit_jax import config as config_lib
+from vit_jax import evals
 from vit_jax import experiment as experiment_lib
 from vit_jax import run as run_lib
 from vit_jax import tree
@@ -78,7 +79,8 @@ def get_config():
 """
 
 # What depends on the time of day, not on the run.
-MEASURED = ('images_per_sec', 'wait_share', 'device_hours', 'host_memory_bytes')
+MEASURED = ('images_per_sec', 'wait_share', 'device_hours', 'core_hours',
+            'host_memory_bytes')
 
 
 @pytest.fixture(scope='module')
@@ -137,16 +139,20 @@ def assert_same_run(workdir, other):
   different = [name for name, leaf in leaves.items()
                if leaf.tobytes() != expected[name].tobytes()]
   assert different == []
-  assert progress['best'] == expected_progress['best']
-  assert progress['evals'] == expected_progress['evals']
+  for counted in ('best', 'best_step', 'evals', 'images', 'flops',
+                  'unimproved', 'unimproved_steps'):
+    assert progress[counted] == expected_progress[counted]
+  assert 0 < progress['secs'] <= progress['device_secs_by_kind']['cpu']
   assert rows(workdir) == rows(other)
 
 
-def start_and_stop(config_file, environment, workdir, signum, *, at):
+def start_and_stop(
+    config_file, environment, workdir, signum, *flags, at):
   """Starts a run and sends a signal once a checkpoint `at` is there."""
   process = subprocess.Popen(
       command(f'--config={config_file}', f'--workdir={workdir}',
-              '--config.data.source=digits'),
+              '--config.data.source=digits',
+              *(f'--config.{flag}' for flag in flags)),
       env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
       text=True)
   deadline = time.monotonic() + 300
@@ -192,7 +198,26 @@ def test_a_signal_saves_before_leaving(
   assert_same_run(tmp_path, whole[0])
 
 
-def test_the_workdir_holds_what_the_readme_says(whole):
+def test_a_killed_run_ends_early_where_an_undisturbed_one_does(
+    config_file, environment, tmp_path):
+  # The loss falls, but the larger is asked for: the first is the best.
+  flags = ('checkpoint.patience=1', 'checkpoint.best_mode=max')
+  whole = run_lib.train(build(config_file, *flags), tmp_path / 'whole')
+  assert (whole['steps'], whole['best']['step']) == (16, 8)
+  code, _ = start_and_stop(
+      config_file, environment, tmp_path / 'killed', signal.SIGKILL, *flags,
+      at=10)
+  assert code == -signal.SIGKILL
+  done = subprocess.run(
+      command(f'--config={config_file}', f'--workdir={tmp_path}/killed',
+              *(f'--config.{flag}' for flag in flags)),
+      env=environment, capture_output=True, text=True, check=False)
+  assert done.returncode == 0, done.stderr
+  assert 'ended at step 16: test/loss was best at step 8' in done.stdout
+  assert_same_run(tmp_path / 'killed', tmp_path / 'whole')
+
+
+def test_the_workdir_holds_what_the_readme_says(whole, experiment):
   workdir, output = whole
   assert (workdir / 'curves.png').read_bytes().startswith(b'\x89PNG')
   assert list(workdir.glob('events.out.tfevents.*'))
@@ -201,6 +226,9 @@ def test_the_workdir_holds_what_the_readme_says(whole):
   assert summary['steps'] == 24
   assert summary['images'] == 24 * 16
   assert summary['device_hours'] > 0
+  assert summary['core_hours_by_kind'] == {'cpu': summary['device_hours']}
+  per_image = experiment.flops_per_image()
+  assert summary['flops'] == 3 * per_image * 24 * 16
   last = {**rows(workdir)[-2], **rows(workdir)[-1]}
   assert summary['metrics']['test/accuracy'] == last['test/accuracy']
   assert summary['best']['value'] == min(
@@ -209,7 +237,8 @@ def test_the_workdir_holds_what_the_readme_says(whole):
   assert best.path.name == str(summary['best']['step'])
   assert best.config == json.loads((workdir / 'config.json').read_text())
   for words in ('1,437 images / 16', 'parameters', 'FLOP per image',
-                'memory:', 'qkv_kernel', 'Summary'):
+                'memory:', 'qkv_kernel', 'Summary', ' exaFLOPs, ',
+                ' core-hours on cpu', f'step {summary["best"]["step"]}'):
     assert words in output
 
 
@@ -270,7 +299,7 @@ def build(config_file, *flags):
 
 def test_an_evaluation_that_was_cut_off_is_done_again(
     whole, experiment, tmp_path):
-  evaluate = experiment.evaluators['test']
+  evaluate = experiment.evaluators['test'].details
   calls = []
 
   def cut_off(params, between):
@@ -279,7 +308,8 @@ def test_an_evaluation_that_was_cut_off_is_done_again(
       raise signals.Stopped(signal.SIGTERM)
     return evaluate(params, between)
 
-  cut = dataclasses.replace(experiment, evaluators={'test': cut_off})
+  cut = dataclasses.replace(experiment, evaluators={
+      'test': evals.Evaluator(cut_off)})
   with pytest.raises(signals.Stopped):
     run_lib.train(cut, tmp_path)
   assert manager.find(tmp_path).path.name == '16'
@@ -383,9 +413,15 @@ def test_a_damaged_summary_is_made_again(config_file, tmp_path):
   assert json.loads((tmp_path / 'summary.json').read_text()) == again
 
 
-def test_softmax_on_several_labels_is_an_error(config_file):
-  with pytest.raises(ValueError, match='objective.loss is softmax'):
-    build(config_file, 'data.source=shapes')
+def test_softmax_learns_from_several_labels_too(config_file, tmp_path):
+  experiment = build(
+      config_file, 'data.source=shapes', 'total.steps=1',
+      'data.shapes.num_test_examples=4')
+  assert experiment.abstract_batch['label'].shape[1:] == (32,)
+  metrics = run_lib.train(experiment, tmp_path)['metrics']
+  # The even distribution of an untrained model: log C, whatever the labels.
+  assert metrics['train/loss'] == pytest.approx(
+      np.log(experiment.dataset.num_classes), rel=1e-5)
 
 
 def test_a_stage_that_cannot_start_is_known_before_the_first(

@@ -4,6 +4,7 @@ import io
 import re
 
 from etils import epath
+import numpy as np
 from PIL import Image
 import pytest
 
@@ -33,7 +34,8 @@ def _write_classes(root, count, *, classes=('cat', 'dog')):
 
 
 def _paths(opened):
-  return {split: source.paths for split, source in opened.splits.items()}
+  return {split: tuple(sorted(source.paths))
+          for split, source in opened.splits.items()}
 
 
 def test_folder_with_splits(tmp_path):
@@ -46,7 +48,7 @@ def test_folder_with_splits(tmp_path):
   assert _paths(opened) == {
       'train': ('train/cat/a.JPG', 'train/cat/deep/b.png', 'train/dog/c.webp'),
       'val': ('val/dog/d.bmp',)}
-  assert opened.splits['train'].labels.tolist() == [0, 0, 1]
+  assert sorted(opened.splits['train'].labels) == [0, 0, 1]
   assert opened.splits['val'][0]['label'] == 1
   assert opened.splits['val'][0]['image'] == _image(30, '.bmp')
   assert opened.eval_split == 'val'
@@ -72,6 +74,15 @@ def test_one_level_folder_is_split_by_name_for_ever(tmp_path):
   assert set(train) <= set(after['train']) and set(test) <= set(after['test'])
 
 
+def test_a_part_of_a_split_has_images_of_every_class(tmp_path):
+  _write_classes(tmp_path, 100, classes=('cat', 'dog', 'emu'))
+  train = _open(tmp_path).splits['train']
+  for part in (train.labels[:50], train.labels[-50:]):
+    assert np.bincount(part).min() >= 8
+  for path, label in zip(train.paths, train.labels):
+    assert path.startswith(('cat', 'dog', 'emu')[label])
+
+
 def test_train_alone_is_split_as_its_classes_would_be(tmp_path):
   _write_classes(tmp_path / 'train', 100)
   # Images without a class, as the test sets of competitions have them.
@@ -91,7 +102,7 @@ def test_a_class_of_one_image_is_trained_on_wherever_its_hash_falls(tmp_path):
   held_out = [n for n in names if folder.splits_lib.stable_hash(f'{n}/0.png')
               % 100 < folder.TEST_PERCENT]
   assert held_out  # Or this test shows nothing.
-  assert _open(tmp_path).splits['train'].labels.tolist() == list(range(60))
+  assert sorted(_open(tmp_path).splits['train'].labels) == list(range(60))
 
 
 @pytest.mark.parametrize('splits,words', [
@@ -147,9 +158,9 @@ def test_folders_below_a_class_may_have_a_dot_in_their_name(tmp_path):
   _write(tmp_path, 'train/v1.0/batch.2/a.png', 'train/dog/b.png',
          'test/dog/2024.05/c.png')
   opened = _open(tmp_path)
-  assert opened.splits['train'].paths == (
-      'train/dog/b.png', 'train/v1.0/batch.2/a.png')
-  assert opened.splits['test'].paths == ('test/dog/2024.05/c.png',)
+  assert _paths(opened) == {
+      'train': ('train/dog/b.png', 'train/v1.0/batch.2/a.png'),
+      'test': ('test/dog/2024.05/c.png',)}
 
 
 def test_a_class_without_training_images_is_named(tmp_path):

@@ -1,5 +1,6 @@
 """The batch at step s is a pure function of (seed, s); nothing is lost."""
 
+import dataclasses
 import functools
 import itertools
 
@@ -136,12 +137,83 @@ def test_evaluation_sees_every_example_once_in_order(
   assert not images[50:].any() and not labels[50:].any()
 
 
+@dataclasses.dataclass(frozen=True)
+class Listed:
+  """Grey images, and of each a list of labels."""
+  labels: tuple[tuple[int, ...], ...]
+
+  def __len__(self):
+    return len(self.labels)
+
+  def __getitem__(self, index):
+    return {'image': np.full((8, 8, 1), index, np.uint8),
+            'label': self.labels[index]}
+
+  def label(self, index):
+    return self.labels[index]
+
+  def key(self, index):
+    return f'listed {index}'
+
+
+def _listed(labels, num_classes):
+  return data.Dataset(
+      name='listed', split='train', source=Listed(tuple(labels)),
+      num_classes=num_classes, class_names=None, multi_label=True,
+      eval_split='test')
+
+
+def _prepared(config, dataset, batch, *, train=False, key=None):
+  prepare = data.prepare(
+      config, num_classes=dataset.num_classes, multi_label=dataset.multi_label)
+  return jax.jit(functools.partial(prepare, train=train))(batch, key)
+
+
+@pytest.mark.parametrize('num_workers', [0, 2])
+def test_labels_of_30000_classes_travel_as_lists(num_workers):
+  rng = np.random.default_rng(0)
+  labels = [tuple(rng.integers(0, 30_000, rng.integers(0, 9)).tolist())
+            for _ in range(256)]
+  dataset = _listed(labels, 30_000)
+  config = _config(num_workers=num_workers)
+  (batch,) = data.eval_batches(config, dataset, batch_size=256)
+  assert batch['label'].nbytes == 256 * 32 * 4
+  dense = np.zeros((256, 30_000), np.float32)
+  for i, classes in enumerate(labels):
+    dense[i, list(classes)] = 1
+  np.testing.assert_array_equal(
+      _prepared(config, dataset, batch)['label'], dense)
+
+
+def test_a_label_that_is_listed_twice_counts_once():
+  dataset = _listed([(3, 1, 3, 1), ()], 5)
+  config = _config(max_labels=2)
+  (batch,) = data.eval_batches(config, dataset, batch_size=3)
+  assert batch['label'].tolist() == [[1, 3], [-1, -1], [-1, -1]]
+  assert _prepared(config, dataset, batch)['label'].tolist() == [
+      [0, 1, 0, 1, 0], [0] * 5, [0] * 5]
+
+
+@pytest.mark.parametrize('labels,words', [
+    ((0, 1, 2), r'Example 1 .*\(listed 1\).*3 labels.*max_labels is 2.*=3'),
+    ((0, -1), 'Example 1 .*one of its labels is -1.* 5 classes'),
+    ((5,), 'one of its labels is 5')])
+def test_labels_without_room_and_of_no_class_are_named(labels, words):
+  batches = data.eval_batches(
+      _config(max_labels=2), _listed([(0,), labels], 5), batch_size=2)
+  with pytest.raises(ValueError, match=words):
+    list(batches)
+
+
 def test_multi_label_padding_is_a_zero_vector():
   config = _config(source='shapes', split='test[:3]')
   dataset = data.open_dataset(config)
   (batch,) = data.eval_batches(config, dataset, batch_size=4)
-  assert batch['label'].shape == (4, dataset.num_classes)
-  assert batch['label'].sum(1).astype(bool).tolist() == [True] * 3 + [False]
+  label = np.asarray(_prepared(config, dataset, batch)['label'])
+  assert label.shape == (4, dataset.num_classes)
+  assert label.any(1).tolist() == [True] * 3 + [False]
+  for i in range(3):
+    assert np.flatnonzero(label[i]).tolist() == dataset.source.label(i)
 
 
 @pytest.mark.parametrize('num_workers', [0, 2])
@@ -203,6 +275,7 @@ def test_prepare_is_the_device_side_of_the_section():
     ({'mean': [0.1, 0.2]}, 'each of the 3 channels'),
     ({'std': 0.0}, 'std must be positive'),
     ({'prefetch': 0}, 'prefetch must be at least 1'),
+    ({'max_labels': 0}, 'max_labels must be at least 1'),
     ({'mixup': -1.0}, 'mixup must be at least 0'),
     ({'examples_per_class': 0}, 'examples_per_class'),
     ({'resolution': 0}, 'size must be positive'),

@@ -10,6 +10,14 @@ def _splits(size=(32, 32), **settings):
   return shapes.splits(shapes.ShapesConfig(**settings), size=size)
 
 
+def _k_hot(source, count, num_classes):
+  """Returns the labels of the first `count` drawings as 0 and 1."""
+  labels = np.zeros((count, num_classes))
+  for i in range(count):
+    labels[i, source.label(i)] = 1
+  return labels
+
+
 def test_an_image_is_a_function_of_seed_and_index():
   first, again = _splits()['train'][7], _splits(num_examples=8)['train'][7]
   np.testing.assert_array_equal(first['image'], again['image'])
@@ -35,8 +43,7 @@ def test_any_size_can_be_drawn(size):
 
 def test_multi_labels_name_kinds_a_colour_and_a_background():
   source = _splits()['train']
-  labels = np.stack([source.label(i) for i in range(200)])
-  assert labels.shape == (200, len(shapes.CLASS_NAMES))
+  labels = _k_hot(source, 200, len(shapes.CLASS_NAMES))
   kinds, colours, textures = np.split(
       labels, np.cumsum([len(shapes.KINDS), len(shapes.COLOURS)]), axis=1)
   assert set(kinds.sum(1)) <= {1, 2, 3} and kinds.sum(1).max() > 1
@@ -46,13 +53,12 @@ def test_multi_labels_name_kinds_a_colour_and_a_background():
 def test_single_label_is_the_main_shape_of_the_multi_label():
   multi, single = _splits()['train'], _splits(label='single')['train']
   for i in range(30):
-    assert multi[i]['label'][single[i]['label']] == 1
+    assert single[i]['label'] in multi[i]['label']
 
 
 def test_all_classes_occur():
   source = _splits()['train']
-  seen = sum(source.label(i) for i in range(1000))
-  assert (seen > 0).all()
+  assert _k_hot(source, 1000, len(shapes.CLASS_NAMES)).any(0).all()
 
 
 def test_every_kind_shows_and_no_two_look_alike():
@@ -79,7 +85,7 @@ def test_the_main_shape_stands_out_from_its_ground():
 
 def test_stacks_are_labelled_with_both_strokes_and_leave_plain_digits_out():
   source = _splits(arrangement='stacked')['train']
-  labels = np.stack([source.label(i) for i in range(1000)])
+  labels = _k_hot(source, 1000, len(shapes.STACKED_CLASS_NAMES))
   num_parts = len(shapes.PARTS)
   upper, lower, colours, textures = np.split(labels, np.cumsum(
       [num_parts, num_parts, len(shapes.COLOURS)]), axis=1)

@@ -18,6 +18,9 @@ CLASS_LABEL = {
     'pythonClassName':
         'tensorflow_datasets.core.features.class_label_feature.ClassLabel',
     'classLabel': {'numClasses': '3'}}
+TEXT = {
+    'pythonClassName': 'tensorflow_datasets.core.features.text_feature.Text',
+    'text': {}}
 SEQUENCE = {
     'pythonClassName':
         'tensorflow_datasets.core.features.sequence_feature.Sequence',
@@ -35,7 +38,8 @@ def _image(value):
 
 
 def _prepare_tfds(root, *, name='tiny', version='1.0.0', labels=((0,), (2,)),
-                  label_key='label', label_feature=None, names=('a', 'b', 'c')):
+                  label_key='label', label_feature=None, names=('a', 'b', 'c'),
+                  files=(), splits=('train',)):
   """Writes a data set in the form that TFDS prepares it: no TensorFlow."""
   folder = root / name / version
   folder.mkdir(parents=True)
@@ -43,26 +47,30 @@ def _prepare_tfds(root, *, name='tiny', version='1.0.0', labels=((0,), (2,)),
       'name': name.split('/')[0], 'version': version,
       'fileFormat': 'array_record',
       'moduleName': 'somewhere', 'splits': [{
-          'name': 'train', 'numBytes': '1', 'shardLengths': [str(len(labels))],
+          'name': split, 'numBytes': '1', 'shardLengths': [str(len(labels))],
           'filepathTemplate': '{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}',
-      }]}))
+      } for split in splits]}))
   (folder / 'features.json').write_text(json.dumps({
       'pythonClassName':
           'tensorflow_datasets.core.features.features_dict.FeaturesDict',
       'featuresDict': {'features': {
-          'image': IMAGE_FEATURE, label_key: label_feature or CLASS_LABEL}}}))
+          'image': IMAGE_FEATURE, label_key: label_feature or CLASS_LABEL,
+          **({'file_name': TEXT} if files else {})}}}))
   (folder / f'{label_key}.labels.txt').write_text('\n'.join(names) + '\n')
   base = name.split('/')[0]
-  writer = array_record_module.ArrayRecordWriter(
-      str(folder / f'{base}-train.array_record-00000-of-00001'),
-      'group_size:1')
-  for i, values in enumerate(labels):
-    example = tf_example_pb2.Example()
-    feature = example.features.feature
-    feature['image'].bytes_list.value.append(_image(i))
-    feature[label_key].int64_list.value.extend(values)
-    writer.write(example.SerializeToString())
-  writer.close()
+  for split in splits:
+    writer = array_record_module.ArrayRecordWriter(
+        str(folder / f'{base}-{split}.array_record-00000-of-00001'),
+        'group_size:1')
+    for i, values in enumerate(labels):
+      example = tf_example_pb2.Example()
+      feature = example.features.feature
+      feature['image'].bytes_list.value.append(_image(i))
+      feature[label_key].int64_list.value.extend(values)
+      if files:
+        feature['file_name'].bytes_list.value.append(files[i].encode())
+      writer.write(example.SerializeToString())
+    writer.close()
   return folder
 
 
@@ -82,13 +90,30 @@ def test_tfds_directory_may_come_from_the_environment(tmp_path, monkeypatch):
   assert len(_open('tiny').splits['train']) == 2
 
 
-def test_tfds_sequences_of_labels_are_k_hot(tmp_path):
+def test_tfds_sequences_of_labels_are_lists_of_any_length(tmp_path):
   _prepare_tfds(tmp_path, labels=((0, 2), ()), label_key='labels',
                 label_feature=SEQUENCE)
   opened = _open('tiny', tmp_path)
   assert opened.multi_label and opened.num_classes == 3
-  assert opened.splits['train'].label(0).tolist() == [1, 0, 1]
-  assert opened.splits['train'].label(1).tolist() == [0, 0, 0]
+  assert opened.splits['train'].label(0).tolist() == [0, 2]
+  assert opened.splits['train'].label(1).tolist() == []
+
+
+def test_tfds_evaluates_on_a_split_that_there_is(tmp_path):
+  _prepare_tfds(tmp_path, splits=('train', 'validation'))
+  _prepare_tfds(tmp_path, name='both', splits=('test', 'train', 'val'))
+  _prepare_tfds(tmp_path, name='cifar10', splits=('train', 'validation'))
+  assert _open('tiny', tmp_path).eval_split == 'validation'
+  assert _open('both', tmp_path).eval_split == 'test'
+  assert _open('cifar10', tmp_path).eval_split == 'test'
+
+
+def test_a_version_that_is_written_down_chooses_no_other_examples(tmp_path):
+  _prepare_tfds(tmp_path)
+  plain, versioned = (_open(name, tmp_path).splits['train']
+                      for name in ('tiny', 'tiny:1.0.0'))
+  assert plain.key(1) == versioned.key(1) == 'tiny train 1'
+  assert plain.numbering == versioned.numbering == ('tiny train', 0)
 
 
 def test_tfds_takes_the_newest_version_or_the_one_asked_for(tmp_path):
@@ -135,3 +160,10 @@ def test_tfds_converted_in_place_is_read(tmp_path):
   info |= {'fileFormat': 'tfrecord', 'alternativeFileFormats': ['array_record']}
   (folder / 'dataset_info.json').write_text(json.dumps(info))
   assert _open('tiny', tmp_path).splits['train'].label(1) == 2
+
+
+def test_the_name_of_a_file_is_beside_its_image(tmp_path):
+  files = ('ILSVRC2012_val_00000002.JPEG', 'ILSVRC2012_val_00000001.JPEG')
+  _prepare_tfds(tmp_path, files=files)
+  source = _open('tiny', tmp_path).splits['train']
+  assert tuple(source[i]['file_name'] for i in range(2)) == files

@@ -93,6 +93,16 @@ def test_model_is_run_in_training_mode_with_the_key_given():
   assert (one != two).all()
 
 
+def test_without_training_nothing_is_random():
+  objective, _ = measure({}, LABELS, multi_label=False)
+  batch = {'image': IMAGES, 'label': LABELS, 'mask': jnp.ones(4)}
+  loss, _ = objective(PARAMS, batch, KEY, train=False)
+  plain = Linear().apply({'params': PARAMS}, IMAGES)['logits']
+  np.testing.assert_allclose(
+      loss, optax.softmax_cross_entropy_with_integer_labels(plain, LABELS),
+      rtol=1e-5)
+
+
 @pytest.mark.parametrize('section, words', [
     ({'label_smoothing': 1.0}, 'label_smoothing is in [0, 1), but is 1.0.'),
     ({'label_smoothing': -0.1}, 'label_smoothing is in [0, 1), but is -0.1.'),

@@ -72,16 +72,6 @@ def test_waiting_is_a_share_of_the_time_that_was_not_paused(time):
   assert clock.interval(images=1).wait_share == 0
 
 
-def test_device_time_goes_on_from_what_was_restored(time):
-  first = clock_lib.Clock(devices=8, now=time)
-  time.sleep(450)
-  assert first.device_hours == 1
-  second = clock_lib.Clock(
-      devices=4, device_secs=first.device_secs, now=time)
-  time.sleep(900)
-  assert second.device_hours == 2
-
-
 def test_device_time_runs_on_over_intervals(time):
   clock = clock_lib.Clock(devices=2, now=time)
   for _ in range(3):

@@ -12,7 +12,6 @@ by the next run.
 
 from collections.abc import Mapping
 import dataclasses
-import math
 import os
 from typing import Any, Literal
 
@@ -40,24 +39,27 @@ class CheckpointConfig:
     keep: how many of the latest to keep.
     best: metric that chooses the best, such as 'val/accuracy'; '' for none.
     best_mode: whether the best is the largest ('max') or the smallest ('min');
-      'auto' is the smallest for a loss and the largest for all else.
+      'auto' is what its evaluator says: of a loss, the smallest.
+    patience: the run ends when `best` has not improved for so long: a duration
+      such as {'epochs': 5}, or a number of evaluations; None trains to the end.
   """
   every: records.Duration = records.Duration(percent=10)
   keep: int = 1
   best: str = ''
   best_mode: Literal['auto', 'max', 'min'] = 'auto'
+  patience: records.Duration | int | None = None
 
   def __post_init__(self):
     if self.keep < 1:
       raise ValueError(f'keep must be at least 1, but is {self.keep}.')
-
-  def is_better(self, value: float, best: float | None) -> bool:
-    """Returns whether a value of the metric `best` beats the best so far."""
-    if not math.isfinite(value) or best is None:
-      return math.isfinite(value)
-    is_loss = self.best.split('/')[-1].endswith('loss')
-    smaller = self.best_mode == 'min' or (self.best_mode == 'auto' and is_loss)
-    return value < best if smaller else value > best
+    if self.patience is not None and not self.best:
+      raise ValueError(
+          'patience waits for the metric `best` to improve, but best is not '
+          "set. Name one, for example best='val/accuracy'.")
+    if isinstance(self.patience, int) and self.patience < 1:
+      raise ValueError(
+          'patience must be at least 1 evaluation, but is '
+          f'{self.patience}. Use none to train to the end.')
 
 
 def parse(section: Mapping[str, Any]) -> CheckpointConfig:

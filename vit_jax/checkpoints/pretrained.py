@@ -30,14 +30,16 @@ class InitConfig:
     new: regular expressions of parameters that keep their initial values even
       where the checkpoint has them: by default the head, which starts at zero.
     ignored: parameters of the checkpoint that the model may lack: by default
-      the head and the representation layer of pre-training.
+      the head, and of pre-training the representation layer and what predicts
+      masked patches.
   """
   checkpoint: str = ''
   stage: str = ''
   which: Literal['latest', 'best'] = 'latest'
   positions: Positions = 'linear'
   new: tuple[str, ...] = ('head/.*',)
-  ignored: tuple[str, ...] = ('head/.*', 'representation/.*')
+  ignored: tuple[str, ...] = (
+      'head/.*', 'representation/.*', 'masked_patch/.*')
 
   def __post_init__(self):
     if self.checkpoint and self.stage:

@@ -1,22 +1,31 @@
-"""Evaluates a checkpoint with the evaluators of its config.
+"""Evaluates a checkpoint with the evaluators of its config, or with others.
+
+    python main.py evaluate --workdir=runs/x --evaluators=fewshot,knn
 
 Weights of another codebase have no config of ours: name one with --config. The
 model is then the weights' own, and the rest of the config says on what, and
-how, it is measured.
+how, it is measured. Few-shot and k-NN ask no head: they measure weights whose
+classes are others than the data's, or that have none.
 """
 
 import argparse
+from collections.abc import Mapping, Sequence
 import dataclasses
 import time
+from typing import Any
 
+from etils import epath
 import jax
 import numpy as np
 
 from vit_jax import config as config_lib
+from vit_jax import evals
 from vit_jax import experiment as experiment_lib
 from vit_jax import model as model_lib
 from vit_jax import models
 from vit_jax import records
+from vit_jax import types
+from vit_jax.analysis import answers
 from vit_jax.checkpoints import manager
 from vit_jax.checkpoints import pretrained
 from vit_jax.checkpoints import sources
@@ -38,6 +47,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       help='the experiment; by default the config saved with the checkpoint. '
       'Change a value of either by --config.section.key=value')
   parser.add_argument(
+      '--evaluators', default='', metavar='NAME,...',
+      help='only these of the config; also kinds that it lacks, with their '
+      f'defaults: {", ".join(evals.KINDS)}. Change one by '
+      '--config.evals.fewshot.shots=[1,5]')
+  parser.add_argument(
+      '--output', default='', metavar='DIR',
+      help='folder for pictures; by default `evals` in the workdir')
+  parser.add_argument(
       '--stage', default='', metavar='NAME',
       help='which stage, where --config has several')
 
@@ -45,37 +62,109 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
   """Runs the command; returns the exit status."""
   config, source = _open(args)
-  if not config.evals:
-    raise ValueError(
-        'The config has no evaluator: its section evals is empty.')
-  experiment = experiment_lib.build(config)
-  # As trained, and whole: at another resolution only the positions differ.
-  params, rows = experiment.adapt(
-      source.load(), source.config, config=pretrained.InitConfig(
-          new=(), ignored=(), positions=config.init.positions),
-      initial=experiment.abstract_state.params)
-  for row in rows:
-    if row.status != 'loaded':
-      print(f'{row.status} {row.name}: {row.source} -> {row.target}')
+  output = _output(args)
+  experiment, params = _restore(config, source)
   metrics: dict[str, float] = {}
+  tables: dict[str, dict[str, Any]] = {}
   for name, evaluator in experiment.evaluators.items():
     start = time.monotonic()
-    measured = evaluator(params)
-    secs = time.monotonic() - start
-    metrics |= {f'{name}/{key}': value for key, value in measured.items()}
-    progress.table(
-        f'{name}: {config.evals[name].source or config.data.source} '
-        f'{config.evals[name].split or experiment.dataset.eval_split}, '
-        f'{measured["examples"]:,} images in {secs:.1f} s',
-        ['metric', 'value'],
-        [row.rsplit(' ', 1) if not row.endswith('%') else row.split(' ', 1)
-         for row in progress.format_metrics(measured).split(', ')])
+    measured = evaluator.details(params, lambda: None)
+    _show(name, measured.metrics, config, experiment,
+          secs=time.monotonic() - start)
+    metrics |= {f'{name}/{key}': value
+                for key, value in measured.metrics.items()}
+    if measured.tables:
+      tables[name] = {
+          **{key: table.tolist() for key, table in measured.tables.items()},
+          'class_names': measured.class_names}
+      for path in _draw(name, measured, output):
+        print(f'picture     {path}')
   print(f'checkpoint  {source.path} ({source.item})')
   if args.json and jax.process_index() == 0:
     writer.write_json(args.json, {
         'checkpoint': str(source.path), 'parameters': source.item,
-        'metrics': metrics})
+        'metrics': metrics, 'tables': tables})
   return 0
+
+
+def _restore(
+    config: config_lib.Config, source: manager.Source | model_lib.Weights,
+) -> tuple[experiment_lib.Experiment, types.Params]:
+  """Returns the wired evaluators, and what they are to measure."""
+  needs_head = any(evals.uses_head(section) for section in
+                   config.evals.values())
+  # As trained, and whole: at another resolution only the positions differ.
+  rules = pretrained.InitConfig(
+      new=(), ignored=('masked_patch/.*',), positions=config.init.positions)
+  if not needs_head:
+    # Of whatever classes the head is, if there is one: nobody asks it.
+    config = dataclasses.replace(
+        config, model=dataclasses.replace(config.model, num_classes=0))
+    rules = dataclasses.replace(
+        rules, new=('head/.*',), ignored=('head/.*', *rules.ignored))
+  experiment = experiment_lib.build(config)
+  # What is new is a head that nobody asks: zeros do.
+  initial = jax.tree.map(
+      lambda x: np.broadcast_to(np.zeros((), x.dtype), x.shape),
+      experiment.abstract_state.params)
+  params, rows = experiment.adapt(
+      source.load(), source.config, config=rules, initial=initial)
+  for row in rows:
+    if row.status != 'loaded' and not row.name.startswith('head/'):
+      print(f'{row.status} {row.name}: {row.source} -> {row.target}')
+  return experiment, params
+
+
+def _show(
+    name: str, measured: Mapping[str, float], config: config_lib.Config,
+    experiment: experiment_lib.Experiment, *, secs: float,
+) -> None:
+  section = config.evals[name]
+  figures = {key: value for key, value in measured.items()
+             if key != 'examples'}
+  progress.table(
+      f'{name}: {section.source or config.data.source} '
+      f'{section.split or _eval_split(experiment, section.source)}, '
+      f'{measured["examples"]:,} images in {secs:.1f} s',
+      ['metric', 'value'],
+      [row.rsplit(' ', 1) if not row.endswith('%') else row.split(' ', 1)
+       for row in progress.format_metrics(figures).split(', ')])
+
+
+def _eval_split(
+    experiment: experiment_lib.Experiment, source: str) -> str:
+  # Another data set's own is not known here.
+  return '' if source else experiment.dataset.eval_split
+
+
+def _output(args: argparse.Namespace) -> epath.Path | None:
+  """Returns the folder for pictures: beside the run, where it is one."""
+  if args.output:
+    return epath.Path(args.output)
+  workdir = epath.Path(args.workdir)
+  return workdir / 'evals' if (workdir / manager.FOLDER).is_dir() else None
+
+
+def _draw(
+    name: str, measured: evals.Measured, output: epath.Path | None,
+) -> list[epath.Path]:
+  """Draws the tables that have a picture; returns the files."""
+  if output is None or jax.process_index():
+    return []
+  output.mkdir(parents=True, exist_ok=True)
+  paths = []
+  for table, array in measured.tables.items():
+    path = output / f'{name}.png'
+    match table:
+      case 'confusion':
+        answers.confusion(
+            array, path, names=measured.class_names, title=name)
+      case 'reliability':
+        answers.reliability(array, path, title=name)
+      case _:
+        continue
+    paths.append(path)
+  return paths
 
 
 def _open(
@@ -113,10 +202,45 @@ def _open(
 def _config(
     args: argparse.Namespace, source: manager.Source | None,
 ) -> config_lib.Config:
-  if not args.config:
+  """Returns the config with the evaluators that --evaluators chooses."""
+  chosen = [name for name in args.evaluators.split(',') if name]
+  # What concerns an evaluator that the config lacks waits until it is there.
+  later = [o for o in args.overrides if any(
+      o.startswith(f'evals.{name}.') for name in chosen)]
+  now = [o for o in args.overrides if o not in later]
+  if args.config:
+    config = _stage(args, config_lib.load(args.config, now))
+  else:
     assert source is not None
-    return config_lib.resolve_with(source.config, args.overrides)
-  stages = config_lib.load(args.config, args.overrides)
+    config = config_lib.resolve_with(source.config, now)
+  if chosen:
+    config = _choose(config, chosen, later)
+  if not config.evals:
+    raise ValueError(
+        'The config has no evaluator: its section evals is empty. Choose some '
+        f'by --evaluators. Known: {", ".join(evals.KINDS)}.')
+  return config
+
+
+def _choose(
+    config: config_lib.Config, chosen: Sequence[str], overrides: Sequence[str],
+) -> config_lib.Config:
+  """Returns the config with evaluators by name, or by kind with defaults."""
+  raw = config_lib.to_plain(config)
+  for name in chosen:
+    records.check_name(
+        name, list(dict.fromkeys([*config.evals, *evals.KINDS])),
+        what='evaluator (--evaluators)')
+    raw['evals'].setdefault(name, {'name': name})
+  config = config_lib.resolve_with(raw, overrides)
+  # Data of those that were not chosen need not be there.
+  return dataclasses.replace(
+      config, evals={name: config.evals[name] for name in chosen})
+
+
+def _stage(
+    args: argparse.Namespace, stages: Mapping[str, config_lib.Config],
+) -> config_lib.Config:
   if len(stages) == 1 and not args.stage:
     return next(iter(stages.values()))
   records.check_name(args.stage, list(stages), what='stage (--stage)')

@@ -1,27 +1,43 @@
-"""`main.py flops`: what pre-training costs, next to the paper's Table 6.
+"""`main.py flops`: what training costs, next to the paper's Tables 6 and 2.
 
-    6 x multiply-adds of an image x images of JFT-300M x epochs
+    exaFLOPs = 6 x multiply-adds of an image x images x epochs
+    core-days = exaFLOPs / (utilisation x peak of a core x 86,400 s)
 
 A forward pass, and a backward pass of twice its operations; a multiply-add is
-two. Counted from the traced model itself, with a head of one class: the paper
-does not say whether its figures include the head, and one for JFT's 18,291
-classes would add less than 1 %.
+two. Counted from the traced model itself. The tables' rows have a head of one
+class: the paper does not say whether its figures include the head, and one for
+JFT's 18,291 classes would add less than 1 %. A config is counted as it is, with
+its head.
+
+How long it takes depends on the share of the peak that is reached, which is
+measured, not known: a training logs it as `train/mfu`. The paper's own days
+and operations imply one, which is shown beside them.
 """
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 import dataclasses
 import functools
-import json
-import pathlib
+from typing import Any
 
 import jax
 
+from vit_jax import config as config_lib
+from vit_jax import experiment as experiment_lib
 from vit_jax import models
+from vit_jax.parallel import hardware
+from vit_jax.parallel import mesh
+from vit_jax.training import cost
 from vit_jax.training import flops
+from vit_jax.training import writer
 
 JFT_IMAGES = 303e6  # arXiv 2010.11929, section 4.1.
+IMAGENET21K_IMAGES = 14_197_122 - 51_200  # Less the split for validation.
 RESOLUTION = 224
+PAPER_DEVICE = 'TPUv3'
+# An assumption, within what Table 2 implies for a ViT: 0.32 to 0.43.
+UTILISATION = 0.4
+DAY_SECS = 86_400
 
 # arXiv 2010.11929, table 6: (variant, epochs on JFT-300M, exaFLOPs).
 #
@@ -34,6 +50,17 @@ TABLE_6: Sequence[tuple[str, int, float]] = (
     ('R152x2', 7, 563), ('R152x2', 14, 1126), ('R200x3', 14, 3306),
     ('R50+B/32', 7, 106), ('R50+B/16', 7, 274), ('R50+L/32', 7, 246),
     ('R50+L/16', 7, 859), ('R50+L/16', 14, 1668),
+)
+
+# arXiv 2010.11929, table 2: (variant, data, images, epochs, core-days).
+#
+# The epochs are the longer ones of Table 3 for L/16, whose implied utilisation
+# is then alike on both data sets; BiT-L's are of arXiv 1912.11370, section 3.2.
+TABLE_2: Sequence[tuple[str, str, float, int, float]] = (
+    ('H/14', 'jft', JFT_IMAGES, 14, 2_500),
+    ('L/16', 'jft', JFT_IMAGES, 14, 680),
+    ('L/16', 'imagenet21k', IMAGENET21K_IMAGES, 90, 230),
+    ('R152x4', 'jft', JFT_IMAGES, 40, 9_900),
 )
 
 
@@ -60,26 +87,228 @@ class Row:
     return self.exaflops / self.paper - 1
 
 
+@dataclasses.dataclass(frozen=True)
+class Days:
+  """A row of Table 2, and what its days say of the speed.
+
+  Attributes:
+    variant: the model.
+    dataset: what it was pre-trained on.
+    epochs: over that.
+    exaflops: our count.
+    core_days: the paper's, of TPUv3.
+  """
+  variant: str
+  dataset: str
+  epochs: int
+  exaflops: float
+  core_days: float
+
+  @property
+  def utilisation(self) -> float:
+    """The share of the cores' peak that these figures imply."""
+    return self.exaflops / (
+        self.core_days * _exaflops_per_day(hardware.named(PAPER_DEVICE)))
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+  """What the training that a config describes would cost.
+
+  Attributes:
+    stage: its name, '' where the config has none.
+    variant: the model, where it has a name.
+    dataset: what is trained on.
+    sizes_from: 'data' where it was there, else 'table': the table of data sets.
+    resolution: height and width of the images.
+    images: trained on, all epochs together.
+    epochs: over the training split.
+    multiply_adds: of a forward pass over one image.
+    exaflops: in all.
+    core_days: on the device and at the utilisation that were asked for.
+    paper_exaflops: what Table 6 says, where it has this row.
+    paper_core_days: what Table 2 says, of TPUv3, where it has this row.
+  """
+  stage: str
+  variant: str
+  dataset: str
+  sizes_from: str
+  resolution: tuple[int, int]
+  images: int
+  epochs: float
+  multiply_adds: int
+  exaflops: float
+  core_days: float
+  paper_exaflops: float | None
+  paper_core_days: float | None
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-  """Adds this command's flags: none beside --json, which all commands have."""
-  del parser
+  """Adds this command's flags."""
+  parser.add_argument(
+      '--config', default='', metavar='FILE.py[:name=value,...]',
+      help='count what this costs, stage by stage, instead of printing the '
+      "paper's tables; change a value by --config.section.key=value")
+  parser.add_argument(
+      '--device', default=PAPER_DEVICE, metavar='NAME',
+      help='what to count core-days of (default: %(default)s): '
+      + ', '.join(row.name for row in hardware.TABLE))
+  parser.add_argument(
+      '--utilisation', type=float, default=UTILISATION, metavar='SHARE',
+      help='share of the peak that is reached, 0 to 1 (default: %(default)s, '
+      'an assumption; train/mfu of a run is a measurement)')
 
 
 def run(args: argparse.Namespace) -> int:
-  """Prints the table."""
-  rows = table()
+  """Prints the tables, or the cost of a config."""
+  if args.overrides and not args.config:
+    raise ValueError(
+        f'--config.{args.overrides[0]} changes a config, but none is given. '
+        'Name one: --config=configs/pretrain.py.')
+  if not 0 < args.utilisation <= 1:
+    raise ValueError(
+        '--utilisation is a share of the peak, above 0 and at most 1, but is '
+        f'{args.utilisation}.')
+  device = hardware.named(args.device)
+  figures = _run_config(args, device) if args.config else _run_tables()
+  if args.json and jax.process_index() == 0:
+    writer.write_json(args.json, figures)
+  return 0
+
+
+def _run_tables() -> dict[str, Any]:
+  rows, days = table(), table_2()
+  print('Table 6: pre-training on JFT-300M')
   print(f'{"model":10} {"epochs":>6} {"GMACs":>8} {"exaFLOPs":>9} '
         f'{"Table 6":>8} {"differs":>8}')
   for row in rows:
     print(f'{row.variant:10} {row.epochs:6} {row.multiply_adds / 1e9:8.2f} '
           f'{row.exaflops:9.0f} {row.paper:8.0f} {row.difference:+8.1%}')
-  if args.json:
-    plain = [{**dataclasses.asdict(row), 'difference': row.difference}
-             for row in rows]
-    path = pathlib.Path(args.json)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(plain, indent=2) + '\n')
-  return 0
+  peak = hardware.named(PAPER_DEVICE)
+  print('\nTable 2: days of a TPUv3 core, and the utilisation they imply of '
+        f'its {peak.peak_flops_per_core / 1e12:.1f} TFLOP/s')
+  print(f'{"model":10} {"data":12} {"epochs":>6} {"exaFLOPs":>9} '
+        f'{"core-days":>10} {"implied":>8}')
+  for day in days:
+    print(f'{day.variant:10} {day.dataset:12} {day.epochs:6} '
+          f'{day.exaflops:9.0f} {day.core_days:10,.0f} '
+          f'{day.utilisation:8.1%}')
+  return {
+      'table_6': [{**dataclasses.asdict(row), 'difference': row.difference}
+                  for row in rows],
+      'table_2': [{**dataclasses.asdict(day), 'utilisation': day.utilisation}
+                  for day in days]}
+
+
+def _run_config(
+    args: argparse.Namespace, device: hardware.Hardware,
+) -> dict[str, Any]:
+  plans = [plan(config, stage=name, device=device, utilisation=args.utilisation)
+           for name, config in config_lib.load(
+               args.config, args.overrides).items()]
+  print(f'{"stage":12} {"model":9} {"data":12} {"images":>14} {"epochs":>7} '
+        f'{"GMACs":>8} {"exaFLOPs":>9} {"core-days":>9}')
+  for p in plans:
+    print(f'{p.stage or "-":12} {p.variant or "-":9} {p.dataset:12} '
+          f'{p.images:14,} {p.epochs:7.1f} {p.multiply_adds / 1e9:8.4g} '
+          f'{p.exaflops:9.4g} {p.core_days:9.4g}')
+  total = {key: sum(getattr(p, key) for p in plans)
+           for key in ('images', 'exaflops', 'core_days')}
+  if len(plans) > 1:
+    print(f'{"all":12} {"":9} {"":12} {total["images"]:14,} {"":7} {"":8} '
+          f'{total["exaflops"]:9.4g} {total["core_days"]:9.4g}')
+  assumed = ', an assumption: see --utilisation'
+  print(f'\ncore-days of {device.name} at {args.utilisation:.4g} of its '
+        f'{device.peak_flops_per_core / 1e12:.1f} TFLOP/s a core'
+        + assumed * (args.utilisation == UTILISATION))
+  for p in plans:
+    for line in _notes(p):
+      print(line)
+  return {'device': device.name, 'utilisation': args.utilisation, **total,
+          'stages': [dataclasses.asdict(p) for p in plans]}
+
+
+def _notes(p: Plan) -> list[str]:
+  """Returns what stands beside a row: the paper's, and where sizes are from."""
+  name = f'{p.stage}: ' if p.stage else ''
+  notes = []
+  if p.sizes_from == 'table':
+    notes.append(f'{name}{p.dataset} could not be opened: its sizes are those '
+                 'of the table of data sets')
+  if p.paper_exaflops:
+    notes.append(f'{name}Table 6 of the paper: {p.paper_exaflops:,.0f} exaFLOPs'
+                 f' (ours {p.exaflops / p.paper_exaflops - 1:+.1%})')
+  if p.paper_core_days:
+    implied = p.exaflops / (
+        p.paper_core_days * _exaflops_per_day(hardware.named(PAPER_DEVICE)))
+    notes.append(f'{name}Table 2 of the paper: {p.paper_core_days:,.0f} '
+                 f'TPUv3-core-days, which is {implied:.1%} of the peak')
+  return notes
+
+
+def plan(
+    config: config_lib.Config, *, stage: str = '', device: hardware.Hardware,
+    utilisation: float,
+) -> Plan:
+  """Counts what training by a config would cost; needs neither data nor chips.
+
+  Args:
+    config: of one stage.
+    stage: its name.
+    device: what the core-days are of.
+    utilisation: share of the device's peak.
+  """
+  experiment, sizes_from = _build(config)
+  per_image = experiment.flops_per_image()
+  images = experiment.total_steps * config.batch_size
+  exaflops = _exaflops(per_image // 2, images)
+  row: dict[str, Any] = {
+      'variant': config.model.variant, 'dataset': experiment.dataset.name,
+      'epochs': images / experiment.dataset.num_examples}
+  return Plan(
+      stage=stage, sizes_from=sizes_from, resolution=config.data.size,
+      images=images, multiply_adds=per_image // 2, exaflops=exaflops,
+      core_days=exaflops / (utilisation * _exaflops_per_day(device)),
+      **row, **_of_the_paper(resolution=config.data.size, **row))
+
+
+def _build(
+    config: config_lib.Config,
+) -> tuple[experiment_lib.Experiment, str]:
+  """Wires a config on one device, with the data that is there or expected."""
+  # Neither the layout nor what is measured on the way changes the count.
+  config = dataclasses.replace(
+      config, mesh=mesh.MeshConfig(), accumulation=1, evals={})
+  devices = jax.devices()[:1]
+  try:
+    return experiment_lib.build(config, devices=devices), 'data'
+  except (ValueError, OSError) as missing:
+    try:
+      return experiment_lib.build(
+          config, devices=devices, expected_data=True), 'table'
+    except ValueError:
+      raise missing from None  # Nor in the table: the first says what to do.
+
+
+def _of_the_paper(
+    *, variant: str, dataset: str, epochs: float, resolution: tuple[int, int],
+) -> dict[str, Any]:
+  """Returns what the paper says of the same pre-training."""
+  def find(rows: Mapping[tuple[str, str, int], float]) -> float | None:
+    same = (variant, dataset, round(epochs))
+    is_whole = abs(epochs - round(epochs)) < 0.01
+    is_same = is_whole and resolution == (RESOLUTION, RESOLUTION)
+    return rows.get(same) if is_same else None
+
+  return {
+      'paper_exaflops': find({(v, 'jft', e): x for v, e, x in TABLE_6}),
+      'paper_core_days': find(
+          {(v, d, e): days for v, d, _, e, days in TABLE_2})}
+
+
+def _exaflops_per_day(device: hardware.Hardware) -> float:
+  """Returns what a core of the device does in a day at its peak."""
+  return device.peak_flops_per_core * DAY_SECS / 1e18
 
 
 def table() -> list[Row]:
@@ -87,9 +316,17 @@ def table() -> list[Row]:
   rows = []
   for variant, epochs, paper in TABLE_6:
     multiply_adds = count_multiply_adds(variant)
-    exaflops = 6 * multiply_adds * JFT_IMAGES * epochs / 1e18
+    exaflops = _exaflops(multiply_adds, JFT_IMAGES * epochs)
     rows.append(Row(variant, epochs, multiply_adds, exaflops, paper))
   return rows
+
+
+def table_2() -> list[Days]:
+  """Returns the rows of Table 2 with our own count beside."""
+  return [
+      Days(variant, dataset, epochs, _exaflops(
+          count_multiply_adds(variant), images * epochs), core_days)
+      for variant, dataset, images, epochs, core_days in TABLE_2]
 
 
 @functools.cache
@@ -103,3 +340,7 @@ def count_multiply_adds(variant: str) -> int:
   operations = flops.count(
       lambda p, x: model.apply({'params': p}, x)['logits'], params, images)
   return operations // 2  # A multiply-add is two.
+
+
+def _exaflops(multiply_adds: int, images: float) -> float:
+  return cost.training_flops(2 * multiply_adds) * images / 1e18

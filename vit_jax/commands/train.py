@@ -14,6 +14,7 @@ from vit_jax import model as model_lib
 from vit_jax import run as run_lib
 from vit_jax.analysis import plots
 from vit_jax.checkpoints import manager
+from vit_jax.training import cost
 from vit_jax.training import progress
 from vit_jax.training import writer
 
@@ -98,8 +99,44 @@ def _print_summary(
         '\n'.join(key if len(evaluators) > 1 else key.split('/')[-1]
                   for key in held_out),
         '\n'.join(f'{100 * value:.2f} %' for value in held_out.values())])
+  if any(summary.get('best') for summary in summaries.values()):
+    columns.append('best')
+    for row, summary in zip(rows, summaries.values()):
+      row.append(_best(summary))
   print()
   progress.table(f'Summary ({progress.format_secs(secs)} in all)',
                  columns, rows)
-  print(f'curves   {workdir / run_lib.CURVES}\n'
+  print(f'{_early_ends(summaries)}'
+        f'cost     {_cost(summaries)}\n'
+        f'curves   {workdir / run_lib.CURVES}\n'
         f'figures  {workdir / run_lib.SUMMARY}')
+
+
+def _best(summary: Mapping[str, Any]) -> str:
+  """Returns value and step of the best checkpoint, a line each."""
+  best = summary.get('best')
+  if not best:
+    return ''
+  metric = progress.format_metrics({best['metric']: best['value']})
+  return f'{metric.split(" ", 1)[1]}\nstep {best["step"]:,}'
+
+
+def _early_ends(summaries: Mapping[str, Any]) -> str:
+  return ''.join(
+      f'early    {name or "the run"} ended at step {summary["steps"]:,}: '
+      f'{summary["best"]["metric"]} was best at step '
+      f'{summary["best"]["step"]:,}\n' if summary['best'] else
+      f'early    {name or "the run"} ended at step {summary["steps"]:,}: no '
+      'value of checkpoint.best was a number\n'
+      for name, summary in summaries.items() if summary.get('stopped_early'))
+
+
+def _cost(summaries: Mapping[str, Any]) -> str:
+  """Returns what all stages cost; a stage of an older version says less."""
+  hours: dict[str, float] = {}
+  for summary in summaries.values():
+    for kind, value in summary.get('core_hours_by_kind', {}).items():
+      hours[kind] = hours.get(kind, 0.0) + value
+  return cost.describe(
+      sum(summary.get('exaflops', 0.0) for summary in summaries.values()),
+      hours)

@@ -8,11 +8,13 @@ from vit_jax.data.datasets import DATASETS
 from vit_jax.data.pipeline import abstract_batch
 from vit_jax.data.pipeline import DataConfig
 from vit_jax.data.pipeline import Dataset
+from vit_jax.data.pipeline import draw_per_class
 from vit_jax.data.pipeline import eval_batches
 from vit_jax.data.pipeline import open_dataset
 from vit_jax.data.pipeline import parse
 from vit_jax.data.pipeline import prepare
 from vit_jax.data.pipeline import train_batches
+from vit_jax.data.real import with_real_labels
 from vit_jax.data.shapes import ShapesConfig
 from vit_jax.data.transforms import OPS
 
@@ -23,9 +25,11 @@ __all__ = [
     'Dataset',
     'ShapesConfig',
     'abstract_batch',
+    'draw_per_class',
     'eval_batches',
     'open_dataset',
     'parse',
     'prepare',
     'train_batches',
+    'with_real_labels',
 ]

@@ -19,8 +19,8 @@ class DatasetFacts:
     label: the feature that holds the label, or None to find it: `label`, else
       `labels`.
     eval_split: the split that published results are on.
-    multi_label: an image may have several labels at once (they come as a
-      k-hot vector), or none; None to tell from the feature.
+    multi_label: an image may have several labels at once, or none; None to
+      tell from the feature.
     num_classes: for features that do not say it themselves, and to plan with.
     num_examples: of each split, to plan a run with before the data is there.
   """

@@ -40,7 +40,7 @@ _Images = list[tuple[str, str]]
 class Files:
   """Image files with a class each."""
   root: str
-  paths: tuple[str, ...]  # relative to the root, sorted
+  paths: tuple[str, ...]  # relative to the root
   labels: np.ndarray
 
   def __len__(self) -> int:
@@ -68,6 +68,9 @@ def open_folder(root: epath.Path) -> protocol.Opened:
   10 % are `test`, the rest is `train` (a class that would have no image left
   to train on stays in `train` whole).
 
+  Images come in the order of a hash, so that a part of a split, 'train[:90%]',
+  is a sample of it, as of what TFDS prepared, and not its first classes.
+
   Classes are numbered in the sorted order of their names, over all splits.
   Images may lie in deeper folders within a class. Hidden files, files that
   are no images by their suffix (in any case), and images that lie in no class
@@ -91,6 +94,8 @@ def open_folder(root: epath.Path) -> protocol.Opened:
     images = _list_split(root, '')
     _check_no_splits(images, root)
     splits = _split_by_hash(images, below='')
+  splits = {split: sorted(images, key=_place)
+            for split, images in splits.items()}
   names = _check_classes(splits, root)
   number = {name: i for i, name in enumerate(names)}
   return protocol.Opened(
@@ -98,6 +103,11 @@ def open_folder(root: epath.Path) -> protocol.Opened:
                     np.array([number[name] for _, name in images], np.int32))
        for split, images in splits.items()},
       len(names), names, eval_split=_eval_split(list(splits)))
+
+
+def _place(image: tuple[str, str]) -> int:
+  """Returns what an image is ordered by: its own name and its folder's."""
+  return splits_lib.stable_hash('/'.join(image[0].split('/')[-2:]))
 
 
 def subfolders(path: epath.Path) -> list[str]:

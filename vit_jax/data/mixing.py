@@ -10,7 +10,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Key, UInt8
+from jaxtyping import Array, Float, Integer, Key, UInt8
 
 Batch = Mapping[str, Any]  # Of arrays: traced, or as the host delivers them.
 
@@ -87,13 +87,20 @@ def _interval(
   return (pixels >= first) & (pixels < last)
 
 
-def soft_labels(
-    label: jax.Array, *, num_classes: int, multi_label: bool,
+def k_hot(
+    label: Integer[Array, 'batch max_labels'], *, num_classes: int,
 ) -> Float[Array, 'batch classes']:
-  """Returns class indices as one-hot, and k-hot vectors as float32."""
-  if multi_label:
-    return label.astype(jnp.float32)
-  return jax.nn.one_hot(label, num_classes, dtype=jnp.float32)
+  """Returns lists of class indices as 1 for each class that is listed.
+
+  Args:
+    label: padded with negative numbers; a class that is listed twice counts
+      once.
+    num_classes: length of a k-hot label.
+  """
+  # XLA never makes the three-dimensional comparison: it is one fused loop, and
+  # rows stay on their device. A scatter, in turn, is slow on TPUs.
+  classes = jnp.arange(num_classes)
+  return (label[:, :, None] == classes).any(axis=1).astype(jnp.float32)
 
 
 def prepare(
@@ -103,10 +110,12 @@ def prepare(
 ) -> Callable[..., dict[str, jax.Array]]:
   """Returns the function (batch, key, train) -> batch of the device side.
 
-  `image` becomes float32 in the model's value range. In training, with mixup
-  or CutMix on, `label` becomes soft [batch, classes]; else it stays as it is.
-  With both on, each batch gets the one or the other, at equal odds. `key` is
-  not used where nothing is random, and may then be None.
+  `image` becomes float32 in the model's value range. `label` becomes k-hot
+  [batch, classes] where an example has several: as lists of class indices they
+  travel at a thousandth of that. In training, with mixup or CutMix on, it
+  becomes soft [batch, classes]; else a class index stays as it is. With both
+  on, each batch gets the one or the other, at equal odds. `key` is not used
+  where nothing is random, and may then be None.
   """
   mixers = [
       lambda image, label, key, f=f, alpha=alpha: f(
@@ -119,11 +128,13 @@ def prepare(
   ) -> dict[str, jax.Array]:
     image = normalize(jnp.asarray(batch['image']), mean=mean, std=std)
     label = jnp.asarray(batch['label'])
+    if multi_label:
+      label = k_hot(label, num_classes=num_classes)
     if train and mixers:
       assert key is not None, 'mixing is random: it needs a key'
       key_which, key_mix = jax.random.split(key)
-      label = soft_labels(
-          label, num_classes=num_classes, multi_label=multi_label)
+      if not multi_label:
+        label = jax.nn.one_hot(label, num_classes, dtype=jnp.float32)
       which = jax.random.randint(key_which, (), 0, len(mixers))
       image, label = jax.lax.switch(which, mixers, image, label, key_mix)
     return {**batch, 'image': image, 'label': label}

@@ -16,7 +16,7 @@ process takes the rows that are its own; a restart begins at its step. There
 is no state to save, whatever the number of hosts and workers was before.
 """
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 import dataclasses
 import multiprocessing
 import os
@@ -28,6 +28,7 @@ from absl import flags
 import grain
 import jax
 import jax.numpy as jnp
+from jaxtyping import Int, Int32
 import numpy as np
 
 from vit_jax import records
@@ -36,6 +37,7 @@ from vit_jax.data import protocol
 from vit_jax.data import shapes as shapes_lib
 from vit_jax.data import sources
 from vit_jax.data import splits
+from vit_jax.data import subsets
 from vit_jax.data import transforms
 
 HostBatch = dict[str, np.ndarray]
@@ -53,6 +55,9 @@ class DataConfig:
     split: TFDS split string, for every source: 'train', 'train[:98%]'.
     examples_per_class: keep only that many of each class of `split`, the same
       ones in every run.
+    num_examples: keep only that many of `split`, chosen at random, the same
+      ones in every run: the first million is part of the first two.
+    fraction: the same, as a share of `split`.
     resolution: of the batch, one side or (height, width), in pixels;
       operations without a size of their own use it.
     channels: 1 (grey) or 3 (RGB).
@@ -62,6 +67,8 @@ class DataConfig:
     mean: of images in [0, 1], subtracted on the device; one number or one for
       each channel.
     std: the same, divided by. 0.5 and 0.5 make the value range [-1, 1].
+    max_labels: the most labels that an image may have, where it has several: a
+      batch holds so many indices for each, whatever the number of classes.
     mixup: alpha of mixup's Beta distribution; 0 is off.
     cutmix: alpha of CutMix's. With both on, a batch gets one at random.
     num_workers: processes that read and augment; 0 for threads in this one.
@@ -74,12 +81,15 @@ class DataConfig:
   data_dir: str = ''
   split: str = 'train'
   examples_per_class: int | None = None
+  num_examples: int | None = None
+  fraction: float | None = None
   resolution: int | tuple[int, int] = 32
   channels: int = 3
   train_ops: tuple[dict[str, Any], ...] = ({'op': 'resize'},)
   eval_ops: tuple[dict[str, Any], ...] = ({'op': 'resize'},)
   mean: float | tuple[float, ...] = 0.5
   std: float | tuple[float, ...] = 0.5
+  max_labels: int = 32
   mixup: float = 0.0
   cutmix: float = 0.0
   num_workers: int = 0
@@ -100,14 +110,24 @@ class DataConfig:
     if not np.all(np.asarray(self.std) > 0):
       raise ValueError(f'std must be positive; got {self.std}.')
     for name, least in (('mixup', 0), ('cutmix', 0), ('num_workers', 0),
-                        ('num_threads', 1), ('prefetch', 1)):
+                        ('num_threads', 1), ('prefetch', 1),
+                        ('max_labels', 1)):
       if getattr(self, name) < least:
         raise ValueError(
             f'{name} must be at least {least}; got {getattr(self, name)}.')
-    if self.examples_per_class is not None and self.examples_per_class < 1:
+    for name in ('examples_per_class', 'num_examples', 'fraction'):
+      value = getattr(self, name)
+      if value is not None and value <= 0:
+        raise ValueError(
+            f'{name} must be positive, or none for all; got {value}.')
+    if self.fraction is not None and self.fraction > 1:
       raise ValueError(
-          'examples_per_class must be positive, or none for all; got '
-          f'{self.examples_per_class}.')
+          f'fraction is a share of the split, at most 1; got {self.fraction}.')
+    if [self.examples_per_class, self.num_examples, self.fraction].count(
+        None) < 2:
+      raise ValueError(
+          'examples_per_class, num_examples and fraction each say how many '
+          'examples to keep. Give one of them.')
     # To build them is to check them: a misspelt setting shows at once.
     self.build_ops(train=True)
     self.build_ops(train=False)
@@ -141,10 +161,10 @@ class Dataset:
   Attributes:
     name: as `data.source` gives it.
     split: as a split string.
-    source: `source[i]` is {'image': bytes | uint8 array, 'label': int | k-hot}.
+    source: `source[i]` is {'image': bytes | uint8 array, 'label': int | list}.
     num_classes: of the whole data set.
     class_names: in the order of the class indices, where known.
-    multi_label: labels are k-hot vectors [classes].
+    multi_label: labels are lists of class indices.
     eval_split: the split of this data set that published results are on.
   """
   name: str
@@ -175,9 +195,9 @@ def open_dataset(
   Args:
     config: the section.
     split: instead of the section's; '' is the one that results are published
-      on. It is opened whole: `examples_per_class` thins out the section's own
-      split alone, so that the evaluation of a small training set is on all
-      test images.
+      on. It is opened whole: `examples_per_class`, `num_examples` and
+      `fraction` thin out the section's own split alone, so that the evaluation
+      of a small training set is on all test images.
     source: instead of the section's; opened whole as well.
     expected: takes the sizes of a public data set from the table, without its
       files: enough to plan and to compile, not to read.
@@ -194,13 +214,42 @@ def open_dataset(
         size=config.size)
   wanted = config.split if split is None else split or opened.eval_split
   examples = splits.select_split(opened, wanted, name=name)
-  if config.examples_per_class is not None and split is source is None:
-    examples = splits.select_per_class(
-        examples, config.examples_per_class, name=f'{name} {wanted}')
+  if split is source is None:
+    examples = _thin_out(
+        examples, config, name=f'{name} {wanted}', expected=expected)
   return Dataset(
       name=name, split=wanted, source=examples, num_classes=opened.num_classes,
       class_names=opened.class_names, multi_label=opened.multi_label,
       eval_split=opened.eval_split)
+
+
+def _thin_out(
+    examples: protocol.Source, config: DataConfig, *, name: str,
+    expected: bool,
+) -> protocol.Source:
+  """Returns those of the section's split that it wants."""
+  if config.examples_per_class is not None:
+    return splits.select_per_class(
+        examples, config.examples_per_class, name=name)
+  count = config.num_examples
+  if config.fraction is not None:
+    count = max(1, round(config.fraction * len(examples)))
+  if count is None:
+    return examples
+  if expected:  # A plan asks how many, not which.
+    subsets.check_count(count, len(examples), name=name)
+    return splits.Concatenated(((examples, 0, count),))
+  return subsets.select_random(examples, count, name=name)
+
+
+def draw_per_class(
+    dataset: Dataset, count: int, *, seeds: Sequence[int],
+) -> tuple[Dataset, Int[np.ndarray, 'seeds examples']]:
+  """Returns the data set of several draws; see `splits.draw_per_class`."""
+  subset, ranks = splits.draw_per_class(
+      dataset.source, count, name=f'{dataset.name} {dataset.split}',
+      seeds=seeds)
+  return dataclasses.replace(dataset, source=subset), ranks
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -212,23 +261,48 @@ class _Load:
   dataset: Dataset
   ops: tuple[transforms.Op, ...]
   image_shape: tuple[int, int, int]
+  max_labels: int
 
   def __call__(self, index: int, rng: np.random.Generator) -> HostBatch:
     if index >= self.dataset.num_examples:
       image = np.zeros(self.image_shape, np.uint8)
-      label = (np.zeros(self.dataset.num_classes, np.float32)
-               if self.dataset.multi_label else 0)
+      label = self._label([] if self.dataset.multi_label else 0)
       return _row(image, label, mask=0)
     try:
       example = self.dataset[index]
       image = self._image(example['image'], rng)
+      label = self._label(example['label'])
     # Grain loses sight of which example it was; the user must not.
     except Exception as error:
       raise ValueError(
           f'Example {index} of {self.dataset.name}, split '
           f'{self.dataset.split!r} ({self.dataset.source.key(index)}): {error}'
       ) from error
-    return _row(image, example['label'], mask=1)
+    return _row(image, label, mask=1)
+
+  def _label(self, label: Any) -> Int32[np.ndarray, '...']:
+    """Returns a class index, or a list of them padded with -1.
+
+    Raises:
+      ValueError: if one of a list is no class (-1, above all, is no label), or
+        there are more than there is room for.
+    """
+    if not self.dataset.multi_label:
+      return np.asarray(label, np.int32)
+    indices = np.unique(np.asarray(label, np.int64)).astype(np.int32)
+    classes, room = self.dataset.num_classes, self.max_labels
+    wrong = indices[(indices < 0) | (indices >= classes)]
+    if wrong.size:
+      raise ValueError(
+          f'one of its labels is {wrong[0]}, but there are {classes:,} '
+          'classes, numbered from 0.')
+    if len(indices) > room:
+      raise ValueError(
+          f'it has {len(indices)} labels, but data.max_labels is {room}. Use '
+          f'--config.data.max_labels={len(indices)} or more.')
+    padded = np.full(room, -1, np.int32)
+    padded[:len(indices)] = indices
+    return padded
 
   def _image(
       self, data: bytes | np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -238,10 +312,9 @@ class _Load:
     return transforms.to_array(image, size=self.image_shape[:2])
 
 
-def _row(image: np.ndarray, label: Any, *, mask: int) -> HostBatch:
-  dtype = np.float32 if np.ndim(label) else np.int32
-  return {'image': image, 'label': np.asarray(label, dtype),
-          'mask': np.asarray(mask, np.float32)}
+def _row(
+    image: np.ndarray, label: np.ndarray, *, mask: int) -> HostBatch:
+  return {'image': image, 'label': label, 'mask': np.asarray(mask, np.float32)}
 
 
 def train_batches(
@@ -263,16 +336,18 @@ def train_batches(
     process_count: of how many.
 
   Yields:
-    `image` uint8 [b, height, width, channels], `label` int32 [b] or float32
-    [b, classes], `mask` float32 [b] of ones, with b = batch_size /
-    process_count.
+    `image` uint8 [b, height, width, channels], `label` int32 [b] or, where an
+    example has several, [b, max_labels] padded with -1, `mask` float32 [b] of
+    ones, with b = batch_size / process_count.
 
   Raises:
     ValueError: for a batch size that does not divide; while iterating, for an
       image that cannot be read, naming it.
   """
   rows = _rows_per_process(batch_size, process_count)
-  load = _Load(dataset, config.build_ops(train=True), config.image_shape)
+  load = _Load(
+      dataset, config.build_ops(train=True), config.image_shape,
+      config.max_labels)
   batches = (
       grain.MapDataset.range(dataset.num_examples)
       # Grain takes 32 bits.
@@ -296,7 +371,9 @@ def eval_batches(
   `mask` is 0; every process yields the same number of batches.
   """
   rows = _rows_per_process(batch_size, process_count)
-  load = _Load(dataset, config.build_ops(train=False), config.image_shape)
+  load = _Load(
+      dataset, config.build_ops(train=False), config.image_shape,
+      config.max_labels)
   num_batches = -(-dataset.num_examples // batch_size)
   batches = (
       grain.MapDataset.range(num_batches * batch_size)
@@ -362,8 +439,9 @@ def prepare(
 ) -> Callable[..., dict[str, jax.Array]]:
   """Returns the device's part, (batch, key, train) -> batch; to be jitted.
 
-  `image` becomes float32, (image / 255 - mean) / std. In training with mixup
-  or CutMix, `label` becomes soft [batch, classes]; else it stays as it is.
+  `image` becomes float32, (image / 255 - mean) / std. `label` becomes k-hot
+  float32 [batch, classes] where an example has several. In training with mixup
+  or CutMix it becomes soft [batch, classes]; else an index stays as it is.
   """
   return mixing.prepare(
       mean=config.mean, std=config.std, mixup_alpha=config.mixup,
@@ -375,12 +453,9 @@ def abstract_batch(
     config: DataConfig, dataset: Dataset, batch_size: int,
 ) -> dict[str, jax.ShapeDtypeStruct]:
   """Returns shapes and dtypes of a host batch, without reading anything."""
-  label = (
-      jax.ShapeDtypeStruct((batch_size, dataset.num_classes), jnp.float32)
-      if dataset.multi_label
-      else jax.ShapeDtypeStruct((batch_size,), jnp.int32))
+  labels = (config.max_labels,) if dataset.multi_label else ()
   return {
       'image': jax.ShapeDtypeStruct(
           (batch_size, *config.image_shape), jnp.uint8),
-      'label': label,
+      'label': jax.ShapeDtypeStruct((batch_size, *labels), jnp.int32),
       'mask': jax.ShapeDtypeStruct((batch_size,), jnp.float32)}

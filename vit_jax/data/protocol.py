@@ -1,10 +1,10 @@
 """What a source of examples is: random access to one split of one data set.
 
 A source knows its length, gives example i as {'image': bytes of a file or
-uint8 pixels, 'label': class index or k-hot vector}, the label alone (without
-decoding anything), and a key that names the example in messages. Sources hold
-paths and small tables only: they travel to worker processes, and opening one
-reads no image.
+uint8 pixels, 'label': class index or list of them}, the label alone (without
+decoding anything), and a key that names the example in messages and is the same
+on every machine. Sources hold paths and small tables only: they travel to
+worker processes, and opening one reads no image.
 """
 
 from collections.abc import Mapping
@@ -30,15 +30,28 @@ class Source(Protocol):
     ...
 
 
+@typing.runtime_checkable
+class Numbered(Protocol):
+  """A source whose keys are a name and a number that counts up.
+
+  Keys of 300 million examples can then be hashed in seconds.
+  """
+
+  @property
+  def numbering(self) -> tuple[str, int]:
+    """The name, and the number of example 0."""
+    ...
+
+
 @dataclasses.dataclass(frozen=True)
 class Opened:
   """A data set with all its splits.
 
   Attributes:
     splits: sources by name.
-    num_classes: entries of a k-hot label, or one more than the largest index.
+    num_classes: one more than the largest index that there may be.
     class_names: of the classes in order, where known.
-    multi_label: labels are k-hot vectors.
+    multi_label: labels are lists of class indices, in any order, of any length.
     eval_split: the split that published results are on.
   """
   splits: Mapping[str, Source]

@@ -39,7 +39,7 @@ class ShapesConfig:
   Attributes:
     num_examples: images in the split `train`.
     num_test_examples: images in the split `test`.
-    label: 'multi' for a k-hot vector of the kinds, colours and textures that
+    label: 'multi' for a list of the kinds, colours and textures that
       are present; 'single' for the kind of the main shape.
     arrangement: 'scattered', a main shape with others beside it, or 'stacked',
       a stroke above another; the latter's label is 'multi'.
@@ -304,15 +304,17 @@ class Shapes:
         self.config, self.offset + index, size=self.size)
     if self.config.label == 'single':
       return {'image': image, 'label': kind}
-    label = np.zeros(len(class_names(self.config)), np.float32)
-    label[present] = 1
-    return {'image': image, 'label': label}
+    return {'image': image, 'label': present}
 
   def label(self, index: int) -> Any:
     return self[index]['label']
 
   def key(self, index: int) -> str:
     return f'drawing {self.offset + index} of seed {self.config.seed}'
+
+  @property
+  def numbering(self) -> tuple[str, int]:
+    return f'drawing of seed {self.config.seed}', self.offset
 
 
 def splits(config: ShapesConfig, *, size: tuple[int, int]) -> dict[str, Shapes]:

@@ -3,6 +3,7 @@
   embedded     'digits' and 'shapes': there without any file
   folder       a folder of images
   tfds_files   what TensorFlow Datasets prepared
+  vtab         'vtab/dtd': a task of VTAB-1k, made of one of these
 
 `splits` then selects examples of what was opened.
 """
@@ -19,6 +20,7 @@ from vit_jax.data import folder
 from vit_jax.data import protocol
 from vit_jax.data import shapes
 from vit_jax.data import tfds_files
+from vit_jax.data import vtab
 
 
 def open_source(
@@ -28,8 +30,9 @@ def open_source(
   """Opens a data set by the name that `data.source` gives.
 
   Args:
-    name: 'digits', 'shapes', a folder, or a TFDS name. A folder is what
-      begins with '/', './', '../' or '~', has '://' in it, or exists.
+    name: 'digits', 'shapes', a folder, 'vtab/' and a task's name, or a TFDS
+      name. A folder is what begins with '/', './', '../' or '~', has '://' in
+      it, or exists.
     data_dir: TFDS directory.
     shapes_config: of 'shapes'.
     size: height and width that 'shapes' are drawn in by default.
@@ -41,6 +44,8 @@ def open_source(
     return embedded.open_digits()
   if name == 'shapes':
     return embedded.open_shapes(shapes_config, size)
+  if name.startswith(vtab.PREFIX):
+    return vtab.open_task(name, data_dir)
   if _is_folder(name):
     return folder.open_folder(epath.Path(name).expanduser())
   return tfds_files.open_tfds(name, data_dir)
@@ -78,6 +83,11 @@ def expect_source(name: str) -> protocol.Opened:
   Raises:
     ValueError: if the table does not hold its sizes.
   """
+  if name.startswith(vtab.PREFIX):
+    counts, num_classes = vtab.sizes(name)
+    return protocol.Opened(
+        {split: Expected(name, count) for split, count in counts.items()},
+        num_classes)
   row = datasets.facts(name)
   if not row.num_examples or row.num_classes is None:
     known = [n for n, r in datasets.DATASETS.items() if r.num_examples]

@@ -1,13 +1,14 @@
 """Selections of examples: a split string, or so many of each class."""
 
 import bisect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 import dataclasses
 import functools
 import hashlib
 import types
 from typing import Any
 
+from jaxtyping import Int
 import numpy as np
 
 from vit_jax import records
@@ -125,30 +126,49 @@ def _parse_split(
 
 
 def select_per_class(
-    source: protocol.Source, count: int, *, name: str) -> Subset:
+    source: protocol.Source, count: int, *, name: str, seed: int = 0,
+) -> Subset:
   """Returns `count` examples of each class, chosen by a hash of their keys.
 
-  The choice depends on the examples alone: no seed, and the first ten are
+  The choice depends on the examples and the seed alone, and the first ten are
   among the first twenty. Reads every label once.
 
   Raises:
     ValueError: if a class has fewer, or labels are not one class each.
   """
-  by_class: dict[int, list[tuple[int, int]]] = {}
+  return draw_per_class(source, count, name=name, seeds=(seed,))[0]
+
+
+def draw_per_class(
+    source: protocol.Source, count: int, *, name: str, seeds: Sequence[int],
+) -> tuple[Subset, Int[np.ndarray, 'seeds examples']]:
+  """Makes several draws as `select_per_class` does one, reading labels once.
+
+  Returns:
+    The examples that are in any of the draws; and of each the place among those
+    of its class in the draw of each seed, from 0, or -1 where it is in others
+    alone.
+  """
+  by_class: dict[int, list[int]] = {}
   for index in range(len(source)):
     label = source.label(index)
     if np.ndim(label):
       raise ValueError(
           f'examples_per_class needs one label per image, but {name} has '
           'several. Take a part of the split instead, such as "train[:1000]".')
-    by_class.setdefault(int(label), []).append(
-        (stable_hash(source.key(index)), index))
-  few = {label: len(entries) for label, entries in sorted(by_class.items())
-         if len(entries) < count}
+    by_class.setdefault(int(label), []).append(index)
+  few = {label: len(indices) for label, indices in sorted(by_class.items())
+         if len(indices) < count}
   if few:
     raise ValueError(
         f'examples_per_class is {count}, but {name} has fewer of some classes '
         f'(class: examples): {few}.')
-  chosen = [index for entries in by_class.values()
-            for _, index in sorted(entries)[:count]]
-  return Subset(source, np.sort(np.array(chosen)))
+  ranks = np.full((len(seeds), len(source)), -1)
+  for row, seed in zip(ranks, seeds):
+    salt = f'{seed} ' if seed else ''
+    for indices in by_class.values():
+      drawn = sorted((stable_hash(salt + source.key(i)), i) for i in indices)
+      for rank, (_, index) in enumerate(drawn[:count]):
+        row[index] = rank
+  chosen = np.flatnonzero((ranks >= 0).any(axis=0))
+  return Subset(source, chosen), ranks[:, chosen]

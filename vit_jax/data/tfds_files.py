@@ -1,6 +1,6 @@
 """Data sets that TensorFlow Datasets prepared, read without TensorFlow."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 import dataclasses
 import json
 import os
@@ -25,20 +25,23 @@ class Tfds:
     records: TFDS's own random access; images come as the bytes of their file.
     image: the image's feature.
     label_feature: the label's.
-    num_classes: length of a k-hot label, or None for a class index.
+    multi_label: a label is a list of class indices, not one.
   """
   name: str
   records: Any
   image: str
   label_feature: str
-  num_classes: int | None
+  multi_label: bool
 
   def __len__(self) -> int:
     return len(self.records)
 
   def __getitem__(self, index: int) -> dict[str, Any]:
     example = self.records[index]
-    return {'image': example[self.image], 'label': self._label(example)}
+    found = {'image': example[self.image], 'label': self._label(example)}
+    if 'file_name' in example:  # Of ImageNet, which other labels go by.
+      found['file_name'] = bytes(example['file_name']).decode()
+    return found
 
   def label(self, index: int) -> Any:
     return self._label(self.records[index])
@@ -46,13 +49,59 @@ class Tfds:
   def key(self, index: int) -> str:
     return f'{self.name} {index}'
 
+  @property
+  def numbering(self) -> tuple[str, int]:
+    return self.name, 0
+
   def _label(self, example: Mapping[str, Any]) -> Any:
     value = example[self.label_feature]
-    if self.num_classes is None:
-      return int(value)
-    label = np.zeros(self.num_classes, np.float32)
-    label[np.asarray(value, np.int64)] = 1
-    return label
+    return np.asarray(value) if self.multi_label else int(value)
+
+
+class NotPrepared(ValueError):
+  """A data set is not there, or not in a form that can be read.
+
+  Attributes:
+    command: what prepares or converts it.
+  """
+
+  def __init__(self, message: str, command: str):
+    super().__init__(message)
+    self.command = command
+
+
+def find(name: str, data_dir: str) -> epath.Path:
+  """Returns the folder of 'name[/config][:version]', a '*' for any number.
+
+  Raises:
+    NotPrepared: if it is not in the directory, or in TFDS's own where that is
+      '', or not as ArrayRecord.
+  """
+  root = epath.Path(
+      data_dir or os.environ.get('TFDS_DATA_DIR')
+      or '~/tensorflow_datasets').expanduser()
+  folder = _find_version(name, root)
+  _check_format(folder)
+  return folder
+
+
+def open_records(
+    name: str, data_dir: str, *, undecoded: Sequence[str],
+) -> dict[str, Any]:
+  """Returns TFDS's own random access to each split: examples with all features.
+
+  Args:
+    name: see `find`.
+    data_dir: see `find`.
+    undecoded: features, where there are such, to leave as the bytes of a file.
+  """
+  import tensorflow_datasets as tfds  # pylint: disable=g-import-not-at-top
+  builder = tfds.builder_from_directory(find(name, data_dir))
+  decoders = {feature: tfds.decode.SkipDecoding() for feature in undecoded
+              if feature in builder.info.features}
+  return {split: builder.as_data_source(
+      split, decoders=decoders, file_format='array_record')
+          for split in builder.info.splits}
 
 
 def open_tfds(name: str, data_dir: str) -> protocol.Opened:
@@ -62,11 +111,7 @@ def open_tfds(name: str, data_dir: str) -> protocol.Opened:
     ValueError: if it is not there or not as ArrayRecord, with the command that
       prepares or converts it.
   """
-  root = epath.Path(
-      data_dir or os.environ.get('TFDS_DATA_DIR')
-      or '~/tensorflow_datasets').expanduser()
-  folder = _find_version(name, root)
-  _check_format(folder)
+  folder = find(name, data_dir)
   # It takes a while to import, and not every source needs it.
   import tensorflow_datasets as tfds  # pylint: disable=g-import-not-at-top
   # From the files alone: the code that once prepared them needs TensorFlow.
@@ -81,14 +126,25 @@ def open_tfds(name: str, data_dir: str) -> protocol.Opened:
       features[label], facts, what=f'{name}.{label}')
   splits = {
       split: Tfds(
-          f'{name} {split}',
+          # Without the version: to write it down chooses no other subset.
+          f'{name.partition(":")[0]} {split}',
           builder.as_data_source(
               split, decoders={image: tfds.decode.SkipDecoding()},
               file_format='array_record'),
-          image, label, num_classes if multi_label else None)
+          image, label, multi_label)
       for split in builder.info.splits}
   return protocol.Opened(
-      splits, num_classes, names, multi_label, facts.eval_split)
+      splits, num_classes, names, multi_label,
+      _eval_split(name, facts, list(splits)))
+
+
+def _eval_split(
+    name: str, facts: datasets.DatasetFacts, splits: Sequence[str]) -> str:
+  """Returns the table's; of a data set without a row, one that there is."""
+  if name.partition(':')[0].partition('/')[0] in datasets.DATASETS:
+    return facts.eval_split
+  return next((s for s in ('test', 'validation', 'val', 'valid', 'dev')
+               if s in splits), facts.eval_split)
 
 
 def _feature(features: Any, feature: str, *, name: str) -> str:
@@ -124,6 +180,8 @@ def _find_version(name: str, root: epath.Path) -> epath.Path:
     ValueError: if there is none, with the command that prepares it.
   """
   path, _, version = name.partition(':')
+  wanted = path if '*' in version else name
+  command = f'tfds build {wanted} --data_dir={root} --file_format=array_record'
   folder = root / path
   found = _versions(folder)
   if not found and folder.is_dir():
@@ -143,19 +201,20 @@ def _find_version(name: str, root: epath.Path) -> epath.Path:
   if matching:
     return folder / matching[-1]
   if found:
-    raise ValueError(
+    raise NotPrepared(
         f'{path} is prepared in {folder} in the version(s) '
-        f'{", ".join(found)}, not in {version}.')
+        f'{", ".join(found)}, not in {version}.', command)
   here = (', '.join(image_folder.subfolders(root)) if root.is_dir()
           else 'no such directory')
-  raise ValueError(
+  raise NotPrepared(
       f'No data set {name!r} in {root} (there: {here or "nothing"}).'
       f'{records.nearest(path, [*datasets.DATASETS])} '
       'Prepare it once, on any machine, with\n'
       '  pip install tensorflow tensorflow-datasets\n'
-      f'  tfds build {name} --data_dir={root} --file_format=array_record\n'
+      f'  {command}\n'
       'or give the directory that has it as --config.data.data_dir=DIR. '
-      'For a folder of images, write its path with a slash: ./my_images.')
+      'For a folder of images, write its path with a slash: ./my_images.',
+      command)
 
 
 def _versions(folder: epath.Path) -> list[str]:
@@ -176,10 +235,11 @@ def _check_format(folder: epath.Path) -> None:
              *info.get('alternativeFileFormats', ())]
   if 'array_record' in formats:
     return
-  raise ValueError(
+  command = (f'tfds convert_format --dataset_version_dir={folder} '
+             '--out_file_format=array_record')
+  raise NotPrepared(
       f'{folder} holds {" and ".join(formats)} files, which have '
       'no random access; training reads ArrayRecord. Convert them once (adds '
       'files beside the others) with\n'
       '  pip install tensorflow tensorflow-datasets\n'
-      f'  tfds convert_format --dataset_version_dir={folder} '
-      '--out_file_format=array_record')
+      f'  {command}', command)

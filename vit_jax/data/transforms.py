@@ -20,10 +20,10 @@ from jaxtyping import UInt8
 import numpy as np
 import PIL
 from PIL import Image
-from PIL import ImageEnhance
 from PIL import ImageOps
 
 from vit_jax import records
+from vit_jax.data import randaugment
 
 Size = int | tuple[int, int]  # One side of a square, or (height, width).
 Method = Literal['nearest', 'box', 'bilinear', 'bicubic', 'lanczos']
@@ -301,80 +301,6 @@ class Flip:
     return image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
 
 
-# ---------------------------------------------------------------- RandAugment
-
-_GREY = 128  # What geometry uncovers is filled with mid-grey.
-
-
-def _affine(image: Image.Image, *matrix: float) -> Image.Image:
-  return image.transform(
-      image.size, Image.Transform.AFFINE, matrix, Image.Resampling.BILINEAR,
-      fillcolor=(_GREY,) * len(image.getbands()))
-
-
-# Each takes the image and a strength in [-1, 1], of random sign; 1 is the
-# paper's magnitude of 10. The ranges are AutoAugment's (Cubuk et al., 2018,
-# table 6: rotation 30 degrees, shear 0.3, translation 150 of 331 pixels,
-# enhancement 0.1 to 1.9, 4 to 8 bits, threshold 0 to 256), oriented so that a
-# larger magnitude always changes the image more.
-RAND_AUGMENT_OPS = {
-    'identity': lambda image, s: image,
-    'auto_contrast': lambda image, s: ImageOps.autocontrast(image),
-    'equalize': lambda image, s: ImageOps.equalize(image),
-    'rotate': lambda image, s: image.rotate(
-        30 * s, Image.Resampling.BILINEAR,
-        fillcolor=(_GREY,) * len(image.getbands())),
-    'solarize': lambda image, s: ImageOps.solarize(
-        image, round(256 * (1 - abs(s)))),
-    'color': lambda image, s: ImageEnhance.Color(image).enhance(1 + 0.9 * s),
-    'posterize': lambda image, s: ImageOps.posterize(
-        image, 8 - round(4 * abs(s))),
-    'contrast': lambda image, s: ImageEnhance.Contrast(image).enhance(
-        1 + 0.9 * s),
-    'brightness': lambda image, s: ImageEnhance.Brightness(image).enhance(
-        1 + 0.9 * s),
-    'sharpness': lambda image, s: ImageEnhance.Sharpness(image).enhance(
-        1 + 0.9 * s),
-    'shear_x': lambda image, s: _affine(image, 1, 0.3 * s, 0, 0, 1, 0),
-    'shear_y': lambda image, s: _affine(image, 1, 0, 0, 0.3 * s, 1, 0),
-    'translate_x': lambda image, s: _affine(
-        image, 1, 0, 150 / 331 * s * image.width, 0, 1, 0),
-    'translate_y': lambda image, s: _affine(
-        image, 1, 0, 0, 0, 1, 150 / 331 * s * image.height),
-}
-
-
-@dataclasses.dataclass(frozen=True)
-class RandAugment:
-  """Applies random operations of one shared strength.
-
-  Cubuk et al., "RandAugment: Practical automated data augmentation with a
-  reduced search space" (https://arxiv.org/abs/1909.13719), figure 2 with its
-  14 operations.
-
-  Attributes:
-    num_layers: operations per image, drawn with repetition (N in the paper).
-    magnitude: their strength, 0 to 10 (M in the paper).
-  """
-  num_layers: int = 2
-  magnitude: float = 9
-
-  def __post_init__(self):
-    if self.num_layers < 0:
-      raise ValueError(
-          f'num_layers cannot be negative; got {self.num_layers}.')
-    if not 0 <= self.magnitude <= 10:
-      raise ValueError(f'magnitude must lie in [0, 10]; got {self.magnitude}.')
-
-  def __call__(
-      self, image: Image.Image, rng: np.random.Generator) -> Image.Image:
-    ops = tuple(RAND_AUGMENT_OPS.values())
-    for index in rng.integers(len(ops), size=self.num_layers):
-      sign = 1 if rng.random() < 0.5 else -1
-      image = ops[index](image, sign * self.magnitude / 10)
-    return image
-
-
 # --------------------------------------------------------------- configuration
 
 OPS: dict[str, type] = {
@@ -382,7 +308,7 @@ OPS: dict[str, type] = {
     'flip': Flip,
     'inception_crop': InceptionCrop,
     'pad_crop': PadCrop,
-    'randaugment': RandAugment,
+    'randaugment': randaugment.RandAugment,
     'resize': Resize,
 }
 

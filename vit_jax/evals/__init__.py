@@ -1,29 +1,75 @@
 """What is measured of a model: sections of the config become evaluators.
 
-An evaluator is a function of parameters that returns named numbers. It gets
-`predict` and the batches it needs, and never sees the trainer.
+An evaluator is a function of parameters that returns named numbers. It gets a
+`Context`, of which it opens the data it needs, and never sees the trainer.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
 from vit_jax import records
+from vit_jax.evals import calibration
 from vit_jax.evals import classification
+from vit_jax.evals import confusion
+from vit_jax.evals import context as context_lib
+from vit_jax.evals import fewshot
+from vit_jax.evals import knn
+from vit_jax.evals import multi_label
+from vit_jax.evals import objective
 
-EvalConfig = classification.ClassificationConfig
+Context = context_lib.Context
+Evaluator = context_lib.Evaluator
+Measured = context_lib.Measured
+Split = context_lib.Split
 
-METRICS = classification.METRICS
+EvalConfig = (
+    calibration.CalibrationConfig | classification.ClassificationConfig
+    | confusion.ConfusionConfig | fewshot.FewshotConfig | knn.KnnConfig
+    | multi_label.MultiLabelConfig | objective.ObjectiveConfig)
 
-_EVALUATORS = {'classification': classification.ClassificationConfig}
+# A name's record, and the module that measures what it says.
+_EVALUATORS: Mapping[str, tuple[type, Any]] = {
+    'classification': (classification.ClassificationConfig, classification),
+    'multi_label': (multi_label.MultiLabelConfig, multi_label),
+    'confusion': (confusion.ConfusionConfig, confusion),
+    'calibration': (calibration.CalibrationConfig, calibration),
+    'fewshot': (fewshot.FewshotConfig, fewshot),
+    'knn': (knn.KnnConfig, knn),
+    'objective': (objective.ObjectiveConfig, objective),
+}
+KINDS = tuple(_EVALUATORS)
 
 
 def parse(sections: Mapping[str, Any]) -> dict[str, EvalConfig]:
   """Returns a typed record for each evaluator of the section `evals`."""
+  known = {name: record for name, (record, _) in _EVALUATORS.items()}
   return {
       name: records.parse_choice(
-          _EVALUATORS, {'name': 'classification', **section},
-          where=f'evals.{name}')
+          known, {'name': 'classification', **section}, where=f'evals.{name}')
       for name, section in sections.items()}
 
 
-build = classification.Classification
+def metrics_of(section: EvalConfig) -> dict[str, context_lib.Mode]:
+  """Returns the metrics that an evaluator may give, and which way is better.
+
+  Which of them it gives may depend on the data.
+  """
+  return _module(section).metrics_of(section)
+
+
+def uses_head(section: EvalConfig) -> bool:
+  """Whether the model's classes must be those of the data."""
+  return _module(section).USES_HEAD
+
+
+def build(section: EvalConfig, context: Context) -> Evaluator:
+  """Returns the evaluator of a section, its data opened.
+
+  Raises:
+    ValueError: if the data is not there, or does not fit the model.
+  """
+  return Evaluator(_module(section).build(section, context))
+
+
+def _module(section: EvalConfig) -> Any:
+  return _EVALUATORS[section.name][1]

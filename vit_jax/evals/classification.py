@@ -1,18 +1,16 @@
 """Loss and accuracy over a split, each example counted exactly once."""
 
-from collections.abc import Callable, Iterator
 import dataclasses
 from typing import Literal
-
-import jax
-from jaxtyping import Array, Float
 
 from vit_jax import metrics
 from vit_jax import records
 from vit_jax import types
+from vit_jax.evals import context as context_lib
+from vit_jax.evals import passes
 
 TOP_K = 5
-METRICS = ('loss', 'accuracy', f'accuracy_top_{TOP_K}', 'precision_at_1')
+USES_HEAD = True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,82 +24,67 @@ class ClassificationConfig:
     source: data set; '' is the one that is trained on.
     every: how often during training; None is at its end alone.
     batch_size: global; None is the training's.
+    real_labels: the file real.json of ImageNet's re-assessed labels, for its
+      50,000 images of validation (arXiv 2006.07159; https://github.com/
+      google-research/reassessed-imagenet). `accuracy` is then the share of
+      images whose answer is among their labels; images without any are left
+      out, as its authors do.
+    leave_out_unlabelled: of data with several labels an image, leaves out those
+      that have none; else these count as wrong.
   """
   name: Literal['classification'] = 'classification'
   split: str = ''
   source: str = ''
   every: records.Duration | None = None
   batch_size: int | None = None
+  real_labels: str = ''
+  leave_out_unlabelled: bool = False
 
 
-class Classification:
-  """Evaluates parameters on a split."""
+def metrics_of(config: ClassificationConfig) -> dict[str, context_lib.Mode]:
+  """Returns the metrics that there may be, and whether high or low is good."""
+  if config.real_labels:
+    return {'accuracy': 'max'}
+  return {'loss': 'min', 'accuracy': 'max', f'accuracy_top_{TOP_K}': 'max',
+          'precision_at_1': 'max'}
 
-  def __init__(
-      self,
-      *,
-      predict: Callable[[types.Params, types.Batch], types.Outputs],
-      loss: Callable[[Float[Array, 'batch classes'], jax.Array],
-                     Float[Array, 'batch']],
-      batches: Callable[[], Iterator[types.Batch]],
-      num_examples: int,
-      multi_label: bool,
-  ):
-    """Wires the evaluator.
 
-    Args:
-      predict: the model, without dropout.
-      loss: per-example loss of logits and labels.
-      batches: opens the split anew; the last batch is padded and masked.
-      num_examples: in the split; the count is held against it.
-      multi_label: measures precision at 1 instead of accuracies.
-    """
-    self._batches = batches
-    self._num_examples = num_examples
+def build(
+    config: ClassificationConfig, context: context_lib.Context,
+) -> context_lib.Measure:
+  """Wires the evaluator."""
+  split = context.open_for_head(
+      config.split, config.source, batch_size=config.batch_size,
+      real_labels=config.real_labels)
+  leave_out = config.leave_out_unlabelled or bool(config.real_labels)
 
-    def measure(
-        params: types.Params, batch: types.Batch,
-    ) -> dict[str, metrics.Mean]:
-      logits, labels = predict(params, batch)['logits'], batch['label']
-      values = {'loss': loss(logits, labels)}
-      if multi_label:
-        values['precision_at_1'] = metrics.precision_at_1(logits, labels)
-      else:
-        values['accuracy'] = metrics.top_k_correct(logits, labels, k=1)
-        if logits.shape[-1] > TOP_K:
-          values[f'accuracy_top_{TOP_K}'] = metrics.top_k_correct(
-              logits, labels, k=TOP_K)
-      return {name: metrics.Mean.from_model_output(v, batch['mask'])
-              for name, v in values.items()}
+  def measure(
+      params: types.Params, batch: types.Batch) -> dict[str, metrics.Mean]:
+    logits, labels = context.predict(params, batch)['logits'], batch['label']
+    mask, values = batch['mask'], {}
+    if not config.real_labels:
+      values['loss'] = context.loss(logits, labels)
+    if split.multi_label:
+      name = 'accuracy' if config.real_labels else 'precision_at_1'
+      values[name] = metrics.precision_at_1(logits, labels)
+      if leave_out:
+        mask = mask * (labels > 0).any(axis=-1)
+    else:
+      values['accuracy'] = metrics.top_k_correct(logits, labels, k=1)
+      if logits.shape[-1] > TOP_K:
+        values[f'accuracy_top_{TOP_K}'] = metrics.top_k_correct(
+            logits, labels, k=TOP_K)
+    return {name: metrics.Mean.from_model_output(value, mask)
+            for name, value in values.items()}
 
-    self._measure = jax.jit(measure)
+  over = passes.mean(split, measure)
 
-  def __call__(
-      self, params: types.Params,
-      between: Callable[[], None] = lambda: None,
-  ) -> dict[str, float]:
-    """Returns the metrics of `params`.
+  def run(
+      params: types.Params, between: context_lib.Between,
+  ) -> context_lib.Measured:
+    total = over(params, between)
+    return context_lib.Measured({
+        **{name: float(value.compute()) for name, value in total.items()},
+        'examples': int(next(iter(total.values())).count)})
 
-    Args:
-      params: parameters of the model.
-      between: called after each batch; may raise to cut the evaluation off.
-
-    Raises:
-      RuntimeError: if another number of examples was counted than there are.
-    """
-    total: dict[str, metrics.Mean] | None = None
-    for batch in self._batches():
-      part = self._measure(params, batch)
-      total = part if total is None else {
-          name: value.merge(part[name]) for name, value in total.items()}
-      between()
-    if total is None:
-      raise ValueError('The split to evaluate on holds no example.')
-    total = jax.device_get(total)
-    counted = int(total['loss'].count)
-    if counted != self._num_examples:
-      raise RuntimeError(
-          f'The evaluation counted {counted} examples, but its split has '
-          f'{self._num_examples}: the input pipeline lost or repeated some.')
-    return {**{name: float(m.compute()) for name, m in total.items()},
-            'examples': counted}
+  return run

@@ -14,15 +14,17 @@ import jax
 
 from vit_jax import records
 from vit_jax.models import embed
+from vit_jax.models import masked_patch
 from vit_jax.models import resnet
 from vit_jax.models import resnet_config
 from vit_jax.models import variants
 from vit_jax.models import vit
 from vit_jax.models import vit_config
 
+MaskedPatch = masked_patch.MaskedPatch
 POSITIONS = embed.TABLES
 resize = embed.resize
-resize_positions = embed.resize_positions
+without_prediction = masked_patch.without_prediction
 
 ModelConfig = vit_config.ViTConfig | resnet_config.ResNetConfig
 

@@ -1,5 +1,6 @@
 """The Vision Transformer (arXiv 2010.11929, section 3.1, equations 1 to 4)."""
 
+from collections.abc import Callable
 from typing import Any
 
 import flax.linen as nn
@@ -25,6 +26,7 @@ class ViT(nn.Module):
       *,
       train: bool = False,
       capture: bool = False,
+      replace: Callable[[jax.Array], jax.Array] | None = None,
   ) -> dict[str, Any]:
     """Applies the model.
 
@@ -32,6 +34,8 @@ class ViT(nn.Module):
       images: in the model's value range.
       train: applies dropout and stochastic depth; needs the rng `dropout`.
       capture: also returns the intermediates of every layer.
+      replace: what the patch embeddings [batch, patches, width] are changed by,
+        before they have positions.
 
     Returns:
       `embedded` [batch, tokens, width]: with positions, what the encoder gets.
@@ -50,6 +54,9 @@ class ViT(nn.Module):
     c = self.config
     patches = self._patches(images)
     grid = (patches.shape[1], patches.shape[2])
+    patches = patches.reshape(patches.shape[0], -1, c.width)
+    if replace is not None:
+      patches = replace(patches)
     embedded, positions = self._embed(patches, grid)
     embedded = nn.Dropout(c.dropout, deterministic=not train)(embedded)
     tokens, layers = encoder.Encoder(c, train, capture, grid, name='encoder')(
@@ -85,7 +92,7 @@ class ViT(nn.Module):
     Returns the tokens, and the positions that every layer is to add.
     """
     c = self.config
-    tokens = [patches.reshape(patches.shape[0], -1, c.width)]
+    tokens = [patches]
     if c.registers:
       tokens.insert(0, self._learned_tokens(
           'registers', nn.initializers.normal(0.02), c.registers, patches))

@@ -3,12 +3,20 @@
 from collections.abc import Mapping
 from typing import Any
 
+import flax.linen as nn
+
+from vit_jax import models
 from vit_jax import records
+from vit_jax.objectives import masked_patch
 from vit_jax.objectives import supervised
 
-ObjectiveConfig = supervised.SupervisedConfig
+MaskedPatchConfig = masked_patch.MaskedPatchConfig
+SupervisedConfig = supervised.SupervisedConfig
+ObjectiveConfig = SupervisedConfig | MaskedPatchConfig
+Objective = supervised.Supervised | masked_patch.MaskedPatch
 
-_OBJECTIVES = {'supervised': supervised.SupervisedConfig}
+_OBJECTIVES = {'supervised': SupervisedConfig,
+               'masked_patch': MaskedPatchConfig}
 
 
 def parse(section: Mapping[str, Any]) -> ObjectiveConfig:
@@ -17,5 +25,45 @@ def parse(section: Mapping[str, Any]) -> ObjectiveConfig:
       _OBJECTIVES, {'name': 'supervised', **section}, where='objective')
 
 
-build = supervised.Supervised
+def build_model(
+    config: ObjectiveConfig, model: models.ModelConfig, *,
+    image_shape: tuple[int, int, int], num_classes: int,
+) -> nn.Module:
+  """Returns the model that is trained: more than the model alone, or it.
+
+  Args:
+    config: the section `objective`.
+    model: the section `model`.
+    image_shape: height, width and channels.
+    num_classes: of the data set.
+
+  Raises:
+    ValueError: if the objective is not for such a model.
+  """
+  if isinstance(config, MaskedPatchConfig):
+    return masked_patch.build_model(
+        config, model, image_shape=image_shape, num_classes=num_classes)
+  return models.build(model, num_classes=num_classes)
+
+
+def build(
+    config: ObjectiveConfig, model: nn.Module, *, multi_label: bool,
+    mean: float | tuple[float, ...] = 0.5,
+    std: float | tuple[float, ...] = 0.5,
+) -> Objective:
+  """Returns the loss, a function of parameters, batch, key and `train`.
+
+  Args:
+    config: the section.
+    model: from `build_model`.
+    multi_label: whether an example may have several labels.
+    mean: what was subtracted from images in [0, 1].
+    std: what they were divided by.
+  """
+  if isinstance(config, MaskedPatchConfig):
+    assert isinstance(model, models.MaskedPatch)
+    return masked_patch.MaskedPatch(config, model, mean=mean, std=std)
+  return supervised.Supervised(config, model, multi_label=multi_label)
+
+
 cross_entropy = supervised.cross_entropy

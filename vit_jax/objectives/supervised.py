@@ -49,10 +49,18 @@ class Supervised:
 
   def __call__(
       self, params: types.Params, batch: types.Batch, key: PRNGKeyArray,
+      train: bool = True,
   ) -> tuple[Float[Array, 'batch'], Mapping[str, Float[Array, 'batch']]]:
-    """Returns loss and measures of each example, in training mode."""
+    """Returns loss and measures of each example.
+
+    Args:
+      params: of the model.
+      batch: as the model sees it.
+      key: of all that is random.
+      train: with dropout and stochastic depth.
+    """
     outputs = self._model.apply(
-        {'params': params}, batch['image'], train=True, rngs={'dropout': key})
+        {'params': params}, batch['image'], train=train, rngs={'dropout': key})
     logits, labels = outputs['logits'], batch['label']
     (name,) = self.measures
     hit = (metrics.precision_at_1(logits, labels) if name == 'precision_at_1'

@@ -31,6 +31,7 @@ import optax
 
 from vit_jax import records
 from vit_jax import tree
+from vit_jax.optim import layer_decay
 from vit_jax.optim import schedules
 
 # Biases, norms' scales, position embeddings and the cls token do not decay.
@@ -58,6 +59,8 @@ class CommonConfig:
     learning_rate_rules: pairs of a regular expression and a multiplier of the
       learning rate; 1 for a parameter that none matches. The decay of a
       parameter is multiplied by its own learning rate.
+    layer_decay: factor of the learning rate from one layer to the one below
+      it, such as 0.75 (see `optim.layer_decay`); multiplied with the rules'.
     frozen: regular expressions of parameters that are not trained: no update,
       no optimizer state, no part in the clipped norm.
     clip_norm: largest global norm of the gradient; none where not given.
@@ -69,6 +72,7 @@ class CommonConfig:
   weight_decay: float = 0.0
   weight_decay_rules: tuple[tuple[str, float], ...] = ((KERNELS, 1.0),)
   learning_rate_rules: tuple[tuple[str, float], ...] = ()
+  layer_decay: float | None = None
   frozen: tuple[str, ...] = ()
   clip_norm: float | None = None
   momentum_dtype: Literal['float32', 'bfloat16'] = 'float32'
@@ -79,6 +83,11 @@ class CommonConfig:
       raise ValueError(
           f'clip_norm must be above 0, but is {self.clip_norm}. Leave it out, '
           'or write none, for no clipping.')
+    if self.layer_decay is not None and not 0.0 < self.layer_decay <= 1.0:
+      raise ValueError(
+          'layer_decay is a factor above 0 and at most 1, such as 0.75, but is '
+          f'{self.layer_decay}. Leave it out, or write none, for one learning '
+          'rate.')
     for pattern, multiplier in self.weight_decay_rules:
       if not 0.0 <= multiplier < float('inf'):
         raise ValueError(
@@ -210,8 +219,8 @@ def build(
     to_steps: converts a duration to a number of steps.
 
   Raises:
-    ValueError: if a rule matches no parameter, nothing is left to train, or
-      the warm-up is longer than the run.
+    ValueError: if a rule matches no parameter, nothing is left to train, there
+      are no layers to decay over, or the warm-up is longer than the run.
   """
   schedule = schedules.build(
       config.schedule, peak=config.learning_rate, total_steps=total_steps,
@@ -224,6 +233,10 @@ def build(
   multipliers = _first_match(
       params, config.learning_rate_rules, default=1.0,
       where='learning_rate_rules')
+  if config.layer_decay is not None:
+    multipliers = jax.tree.map(
+        lambda by_rule, by_layer: by_rule * by_layer, multipliers,
+        layer_decay.multipliers(params, config.layer_decay))
   # Named, so that a state's leaf reads 'adam/mu/encoder/...' in a checkpoint,
   # and keeps its name when a step is added to the chain.
   steps: list[tuple[str, optax.GradientTransformation]] = [
@@ -233,7 +246,7 @@ def build(
   if config.weight_decay:
     steps.append(('weight_decay', _add_decay(
         jax.tree.map(lambda rule: config.weight_decay * rule, decay))))
-  if config.learning_rate_rules:
+  if config.learning_rate_rules or config.layer_decay is not None:
     steps.append(('multipliers', _multiply(multipliers)))
   steps.append(('learning_rate', optax.scale_by_learning_rate(schedule)))
   tx = optax.named_chain(*steps)
@@ -324,7 +337,8 @@ def _add_decay(rates: Any) -> optax.GradientTransformation:
 
 
 def _multiply(multipliers: Any) -> optax.GradientTransformation:
-  """Multiplies each update by the number at the same place."""
+  """Multiplies each update by what is at the same place: a factor or several.
+  """
   return optax.stateless(
       lambda updates, params: _map_trained(
           lambda multiplier, u: multiplier * u, multipliers, updates))

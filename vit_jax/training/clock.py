@@ -25,7 +25,7 @@ class Clock:
   """Measures the speed of a training loop.
 
   ```
-  clock = Clock(devices=8, device_secs=restored)
+  clock = Clock(devices=8)
   for step in ...:
     with clock.waiting():
       batch = next(batches)
@@ -38,19 +38,16 @@ class Clock:
   """
 
   def __init__(
-      self, *, devices: int, device_secs: float = 0.0,
-      now: Callable[[], float] = time.perf_counter,
+      self, *, devices: int, now: Callable[[], float] = time.perf_counter,
   ):
     """Starts the clock.
 
     Args:
       devices: accelerators that the run holds, on all hosts.
-      device_secs: what earlier starts of the same run took, from a checkpoint.
       now: source of the time in seconds.
     """
     self._now = now
     self._devices = devices
-    self._restored_device_secs = device_secs
     self._start = now()
     self._pauses = 0
     self._begin_interval()
@@ -62,16 +59,11 @@ class Clock:
 
   @property
   def device_secs(self) -> float:
-    """Seconds times devices since the run first started, with evaluations.
+    """Seconds times devices since this start of the run, with evaluations.
 
     Pauses count: the devices are held, and paid for, while they last.
     """
-    return self._restored_device_secs + self._devices * self.secs
-
-  @property
-  def device_hours(self) -> float:
-    """`device_secs` in hours."""
-    return self.device_secs / 3600
+    return self._devices * self.secs
 
   @contextlib.contextmanager
   def paused(self) -> Iterator[None]:

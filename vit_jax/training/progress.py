@@ -182,9 +182,11 @@ def _cell(value: Any) -> str:
 
 def format_metrics(row: Mapping[str, float]) -> str:
   """Returns metrics as a person reads them: 'val/accuracy 97.22 %'."""
-  shares = ('accuracy', 'precision')
+  shares = ('accuracy', 'precision', 'mean_average_precision',
+            'calibration_error')
   return ', '.join(
       f'{name} {100 * value:.2f} %'
       if name.split('/')[-1].startswith(shares)
+      or name.endswith(('accuracy', '_shot', '_shot_std'))
       else f'{name} {format_number(value)}'
       for name, value in row.items() if not name.endswith('/examples'))

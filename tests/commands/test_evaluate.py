@@ -1,0 +1,149 @@
+"""Evaluation as a person runs it: on a run, on foreign weights, by name."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+
+import main
+import vit_jax
+from vit_jax import config as config_lib
+from vit_jax import experiment as experiment_lib
+from vit_jax import run as run_lib
+
+CONFIG = """
+from ml_collections import ConfigDict
+
+def get_config(source: str = 'digits'):
+  return ConfigDict({
+      'total': {'steps': 2}, 'batch_size': 40,
+      'model': {'width': 8, 'depth': 1, 'num_heads': 2, 'mlp_dim': 16,
+                'patch': 4, 'pooling': 'average'},
+      'data': {'source': source, 'resolution': 8,
+               'shapes': {'num_examples': 32, 'num_test_examples': 16,
+                          'label': 'single'}},
+      'optimizer': {'name': 'adam', 'learning_rate': 1e-3,
+                    'schedule': {'name': 'constant'}},
+      'evals': {'half': {'split': 'test[:50%]'},
+                'absent': {'source': '/no/such/folder'}},
+  })
+"""
+
+
+@pytest.fixture(scope='module')
+def config_file(tmp_path_factory):
+  path = tmp_path_factory.mktemp('config') / 'toy.py'
+  path.write_text(CONFIG)
+  return str(path)
+
+
+@pytest.fixture(scope='module')
+def trained(config_file, tmp_path_factory):
+  workdir = tmp_path_factory.mktemp('run')
+  raw = config_lib.read_file(config_file)
+  del raw['evals']['absent']
+  run_lib.train(experiment_lib.build(
+      config_lib.resolve(raw), devices=jax.devices()[:1]), workdir)
+  return workdir
+
+
+def evaluate(*arguments, out):
+  path = out / 'figures.json'
+  status = main.main(['evaluate', *map(str, arguments), f'--json={path}'])
+  return status, json.loads(path.read_text()) if status == 0 else None
+
+
+def test_evaluators_are_chosen_by_name_or_by_kind(
+    trained, tmp_path, capsys):
+  status, figures = evaluate(
+      f'--workdir={trained}', '--evaluators=half,fewshot,confusion',
+      '--config.evals.fewshot.shots=[1,3]', '--config.evals.fewshot.seeds=2',
+      '--config.evals.confusion.split=test[:100]', out=tmp_path)
+  assert status == 0
+  metrics = figures['metrics']
+  assert metrics['half/examples'] == 180
+  assert {'fewshot/1_shot', 'fewshot/3_shot_std'} <= set(metrics)
+  assert 'fewshot/5_shot' not in metrics
+  counts = np.array(figures['tables']['confusion']['confusion'])
+  assert counts.sum() == 100 and counts.shape == (10, 10)
+  picture = trained / 'evals' / 'confusion.png'
+  assert picture.read_bytes().startswith(b'\x89PNG')
+  out = capsys.readouterr().out
+  assert f'picture     {picture}' in out
+  assert 'fewshot: digits test, 360 images' in out
+
+
+def test_pictures_go_where_they_are_asked_to(trained, tmp_path):
+  status, _ = evaluate(
+      f'--workdir={trained}', '--evaluators=calibration',
+      f'--output={tmp_path}/pictures', out=tmp_path)
+  assert status == 0
+  assert (tmp_path / 'pictures' / 'calibration.png').exists()
+
+
+def test_data_of_evaluators_that_are_not_chosen_need_not_be_there(
+    config_file, trained, tmp_path, capsys):
+  shared = (f'--workdir={trained}', f'--config={config_file}')
+  assert evaluate(*shared, out=tmp_path)[0] == 2
+  assert '/no/such/folder' in capsys.readouterr().err
+  assert evaluate(*shared, '--evaluators=half', out=tmp_path)[0] == 0
+
+
+@pytest.mark.parametrize(('flags', 'words'), [
+    (['--evaluators=fewshoot'], "Did you mean 'fewshot'?"),
+    (['--config.evals.knn.k=3'], 'Unknown evaluator'),
+    (['--evaluators=knn', '--config.evals.knn.kk=3'], 'Unknown key'),
+])
+def test_what_is_misspelt_is_an_error(trained, tmp_path, capsys, flags, words):
+  assert evaluate(f'--workdir={trained}', *flags, out=tmp_path)[0] == 2
+  assert words in capsys.readouterr().err
+
+
+@pytest.fixture(scope='module')
+def foreign(trained, tmp_path_factory):
+  """The same weights in another format, with their head of ten classes."""
+  path = tmp_path_factory.mktemp('foreign') / 'weights.npz'
+  vit_jax.load(trained, log=None).save(path, form='npz')
+  return path
+
+
+def test_no_head_is_asked_of_weights_with_other_classes(
+    config_file, foreign, trained, tmp_path, capsys):
+  """`shapes` have others than the ten digits."""
+  shared = (f'--workdir={foreign}', f'--config={config_file}:source=shapes',
+            '--config.model.num_heads=2')
+  assert evaluate(*shared, '--evaluators=half', out=tmp_path)[0] == 2
+  assert 'model.num_classes is 10, but shapes' in capsys.readouterr().err
+  status, figures = evaluate(
+      *shared, '--evaluators=knn', '--config.evals.knn.k=3', out=tmp_path)
+  assert status == 0
+  # As the same weights in our own format, on the same data.
+  _, ours = evaluate(
+      f'--workdir={trained}', f'--config={config_file}:source=shapes',
+      '--evaluators=knn', '--config.evals.knn.k=3', out=tmp_path)
+  assert figures['metrics'] == ours['metrics']
+  assert figures['metrics']['knn/examples'] == 16
+  assert not (foreign.parent / 'evals').exists()
+
+
+def test_weights_without_a_head_can_be_measured(
+    config_file, foreign, tmp_path, capsys):
+  with np.load(foreign) as file:
+    headless = {key: array for key, array in file.items()
+                if not key.startswith('head')}
+  path = tmp_path / 'headless.npz'
+  np.savez(path, **headless)
+  shared = (f'--workdir={path}', f'--config={config_file}',
+            '--config.model.num_heads=2')
+  status, figures = evaluate(
+      *shared, '--evaluators=fewshot', '--config.evals.fewshot.shots=[2]',
+      out=tmp_path)
+  assert status == 0
+  _, whole = evaluate(
+      f'--workdir={foreign}', *shared[1:], '--evaluators=fewshot',
+      '--config.evals.fewshot.shots=[2]', out=tmp_path)
+  assert figures['metrics'] == whole['metrics']
+  capsys.readouterr()
+  assert evaluate(*shared, '--evaluators=half', out=tmp_path)[0] == 2
+  assert 'head/dense/kernel' in capsys.readouterr().err

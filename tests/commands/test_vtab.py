@@ -1,0 +1,168 @@
+"""VTAB-1k as a person runs it, on tiny data sets of its nineteen."""
+
+import functools
+import json
+
+import jax
+import pytest
+
+import main
+from vit_jax import experiment as experiment_lib
+from vit_jax import sweep
+from vit_jax.commands import vtab as command
+from vit_jax.data import vtab
+
+TASKS = ('dtd', 'kitti_closest_vehicle_distance')
+TOY = ('--config.model.width=16', '--config.model.depth=1',
+       '--config.model.num_heads=2', '--config.model.mlp_dim=32',
+       '--config.model.patch=4', '--config.model.dtype=float32',
+       '--config.model.pooling=average', '--config.data.resolution=8',
+       '--config.batch_size=40', '--config.optimizer.learning_rate=0.1',
+       '--config.optimizer.momentum_dtype=float32',
+       '--config.checkpoint.every.percent=100')
+
+
+@pytest.fixture(scope='module', autouse=True)
+def one_device():
+  """Faster than on the eight that there are."""
+  build = functools.partial(
+      experiment_lib.build, devices=jax.devices()[:1])
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(sweep.experiment_lib, 'build', build)
+    yield
+
+
+def run(workdir, data_dir, *flags):
+  return main.main(['vtab', f'--workdir={workdir}', *TOY,
+                    f'--config.data.data_dir={data_dir}', *flags])
+
+
+@pytest.fixture(scope='module')
+def done(one_device, tiny_vtab, tmp_path_factory):
+  """A run over two tasks."""
+  workdir = tmp_path_factory.mktemp('vtab')
+  assert run(workdir, tiny_vtab, f'--tasks={",".join(TASKS)}',
+             '--config.total.steps=60') == 0
+  return workdir, json.loads((workdir / 'vtab.json').read_text())
+
+
+def test_tasks_are_trained_on_1000_images_and_tested_on_all(done):
+  workdir, result = done
+  assert list(result['tasks']) == list(TASKS)
+  for task, images in zip(TASKS, (47, 30)):
+    folder = workdir / 'runs' / f'{task},seed=0'
+    config = json.loads((folder / 'config.json').read_text())
+    assert config['data']['source'] == f'vtab/{task}'
+    assert config['data']['split'] == 'train800+val200'
+    metrics = json.loads((folder / 'summary.json').read_text())['metrics']
+    assert metrics['test/examples'] == result['tasks'][task]['images'] == images
+    assert metrics['test/accuracy'] == result['tasks'][task]['mean']
+  # The distance can be read off the brightness.
+  assert result['tasks']['kitti_closest_vehicle_distance']['mean'] > 0.4
+
+
+def test_the_mean_of_two_tasks_is_said_to_be_partial(
+    done, tiny_vtab, capsys):
+  workdir, result = done
+  scores = [result['tasks'][task]['mean'] for task in TASKS]
+  assert result['mean']['mean'] == pytest.approx(sum(scores) / 2)
+  assert {group: row['mean'] for group, row in result['groups'].items()} == {
+      'natural': scores[0], 'structured': scores[1]}
+  assert result['partial'] and result['num_tasks'] == 2
+  assert run(workdir, tiny_vtab, f'--tasks={",".join(TASKS)}',
+             '--config.total.steps=60') == 0
+  output = capsys.readouterr().out
+  assert 'mean of 2 of 19 tasks: not comparable' in output
+  assert '1 of 8' in output and '1 of 7' in output
+  assert output.count('finished before') == 2
+  assert f'{100 * result["mean"]["mean"]:.2f} %' in output
+
+
+def test_data_that_is_missing_is_listed_before_anything_runs(
+    tiny_vtab, tmp_path, capsys):
+  assert run(tmp_path / 'work', tiny_vtab, '--config.total.steps=1') == 2
+  error = capsys.readouterr().err
+  assert '15 of the 19 tasks have no data here' in error
+  assert (f'tfds build clevr --data_dir={tiny_vtab} '
+          '--file_format=array_record\n    (clevr_count_all, '
+          'clevr_closest_object_distance)') in error
+  assert 'tfds build sun397/tfds --data_dir=' in error
+  assert 'tfds build diabetic_retinopathy_detection/btgraham-300' in error
+  assert '--skip-missing' in error
+  assert not (tmp_path / 'work').exists()
+
+
+def test_missing_tasks_can_be_left_out_and_more_tasks_added_later(
+    done, tiny_vtab, capsys):
+  workdir, before = done
+  more = ','.join([*TASKS, 'specialized', 'dmlab', 'smallnorb_label_azimuth'])
+  assert run(workdir, tiny_vtab, f'--tasks={more}', '--skip-missing',
+             '--config.total.steps=60') == 0
+  output = capsys.readouterr().out
+  assert 'left out: dmlab' in output
+  assert output.count('finished before') == 2
+  assert 'mean of 3 of 19 tasks: not comparable' in output
+  result = json.loads((workdir / 'vtab.json').read_text())
+  added = result['tasks']['smallnorb_label_azimuth']
+  assert added['images'] == 200  # The second half of its test split.
+  assert list(result['missing']) == [
+      'patch_camelyon', 'eurosat', 'resisc45', 'diabetic_retinopathy', 'dmlab']
+  assert result['tasks'][TASKS[1]] == before['tasks'][TASKS[1]]
+
+
+def test_other_settings_in_the_same_folder_are_refused(
+    done, tiny_vtab, capsys):
+  assert run(done[0], tiny_vtab, '--tasks=dtd', '--config.total.steps=61') == 2
+  error = capsys.readouterr().err
+  assert 'another evaluation' in error and 'total.steps: 60 -> 61' in error
+
+
+def test_no_data_at_all_is_an_error_even_when_missing_is_skipped(
+    tmp_path, capsys):
+  assert run(tmp_path / 'work', tmp_path, '--skip-missing') == 2
+  assert '19 of the 19 tasks' in capsys.readouterr().err
+
+
+def test_settings_of_a_task_are_chosen_on_its_200_images():
+  planned = sweep.plan(
+      f'{command.CONFIG}:task=clevr_count_all,model=B/16',
+      grid={'optimizer.learning_rate': ('0.003', '0.01')})
+  for point in planned.points:
+    assert point.development.data.split == 'train800'
+    assert [e.split for e in point.development.evals.values()] == ['val200']
+    assert point.config.data.split == 'train800+val200'
+    assert [e.split for e in point.config.evals.values()] == ['test']
+
+
+def test_the_protocol_is_that_of_table_4():
+  config = command.config_lib.load(f'{command.CONFIG}:model=L/16')['']
+  assert config.total.steps == 2500 and config.batch_size == 512
+  assert config.data.resolution == 384
+  assert config.data.train_ops == ({'op': 'resize'},)  # No crop, no flip.
+  optimizer = config.optimizer
+  assert (optimizer.name, optimizer.momentum) == ('sgd', 0.9)
+  assert (optimizer.learning_rate, optimizer.weight_decay) == (0.01, 0)
+  assert optimizer.schedule.name == 'cosine' and optimizer.clip_norm == 1
+
+
+def test_tasks_are_chosen_by_name_or_by_group():
+  assert command.choose_tasks('') == list(vtab.TASKS)
+  assert command.choose_tasks('specialized,dtd') == [
+      'dtd', 'patch_camelyon', 'eurosat', 'resisc45', 'diabetic_retinopathy']
+  with pytest.raises(ValueError, match="Did you mean 'structured'"):
+    command.choose_tasks('structurd')
+
+
+def test_all_nineteen_make_a_score_and_its_deviation_over_seeds():
+  metrics = {task: {seed: {'test/accuracy': 0.5 + 0.01 * seed + 0.001 * i,
+                           'test/examples': 10.0}
+                    for seed in range(3)}
+             for i, task in enumerate(vtab.TASKS)}
+  result = command.summarise(metrics)
+  assert not result['partial'] and result['num_tasks'] == 19
+  assert result['mean']['mean'] == pytest.approx(0.51 + 0.001 * 9)
+  assert result['mean']['std'] == pytest.approx(0.01)
+  assert [result['groups'][g]['num_tasks'] for g in vtab.GROUPS] == [7, 4, 8]
+  # The score is the mean of tasks, not of groups.
+  assert result['mean']['mean'] != pytest.approx(
+      sum(row['mean'] for row in result['groups'].values()) / 3)

@@ -1,0 +1,140 @@
+"""Tasks of VTAB-1k: what the benchmark takes and how it labels it."""
+
+import io
+
+import numpy as np
+from PIL import Image
+import pytest
+
+from vit_jax import data
+from vit_jax.data import sources
+from vit_jax.data import splits
+from vit_jax.data import vtab
+
+
+def label(task, **example):
+  return vtab.TASKS[task].label(example)
+
+
+def test_there_are_seven_natural_four_specialized_and_eight_structured_tasks():
+  groups = [task.group for task in vtab.TASKS.values()]
+  assert [groups.count(group) for group in vtab.GROUPS] == [7, 4, 8]
+
+
+def test_clevr_counts_start_at_three_objects():
+  for count in range(3, 11):
+    assert label('clevr_count_all', objects={'size': [0] * count}) == count - 3
+
+
+@pytest.mark.parametrize(('distance', 'expected'), [
+    (0.1, 0), (8.0, 0), (8.01, 1), (8.5, 1), (8.6, 2), (9.2, 3), (9.9, 4),
+    (10.0, 4), (10.1, 5), (60.0, 5)])
+def test_clevr_distance_is_that_of_the_closest_object(distance, expected):
+  coordinates = np.array(
+      [[300, 200, 99.0], [1, 1, distance], [0, 0, 98.0]], np.float64)
+  assert label('clevr_closest_object_distance',
+               objects={'pixel_coords': coordinates}) == expected
+
+
+@pytest.mark.parametrize(('kinds', 'metres', 'expected'), [
+    ((0,), (7.0,), 0), ((0,), (8.0,), 0), ((1,), (8.1,), 1), ((2,), (20.0,), 1),
+    ((2,), (20.5,), 2), ((0, 1), (300.0, 9.0), 1), ((0,), (-3.0,), 0),
+    ((3, 4, 7), (1.0, 2.0, 3.0), 3),  # Others than cars, vans and trucks.
+    ((3, 0), (1.0, 25.0), 2), ((), (), 3)])
+def test_kitti_distance_is_that_of_the_closest_vehicle(
+    kinds, metres, expected):
+  location = np.array([[5.0, 6.0, z] for z in metres], np.float32)
+  assert label('kitti_closest_vehicle_distance', objects={
+      'type': np.array(kinds, np.int64), 'location': location}) == expected
+
+
+def test_dsprites_positions_are_paired_and_orientations_grouped():
+  pairs = [label('dsprites_label_x_position_16', label_x_position=i)
+           for i in range(32)]
+  assert pairs == [i // 2 for i in range(32)]
+  groups = [label('dsprites_label_orientation_16', label_orientation=i)
+            for i in range(40)]
+  assert groups == [2 * i // 5 for i in range(40)]
+  assert set(groups) == set(range(16))
+
+
+def test_dsprites_pixels_of_one_become_white():
+  buffer = io.BytesIO()
+  Image.fromarray(np.eye(4, dtype=np.uint8)).save(buffer, 'PNG')
+  image = vtab.TASKS['dsprites_label_x_position_16'].image(buffer.getvalue())
+  assert image.dtype == np.uint8 and image.shape == (4, 4, 1)
+  np.testing.assert_array_equal(
+      image[..., 0], 255 * np.eye(4, dtype=np.uint8))
+
+
+def open_task(task, root):
+  return sources.open_source(
+      f'vtab/{task}', data_dir=str(root), size=(8, 8),
+      shapes_config=data.DataConfig().shapes)
+
+
+def test_a_task_has_the_splits_of_the_benchmark_and_its_labels(tiny_vtab):
+  opened = open_task('kitti_closest_vehicle_distance', tiny_vtab)
+  assert {k: len(v) for k, v in opened.splits.items()} == {
+      'train800': 800, 'val200': 200, 'test': 30}
+  assert opened.num_classes == 4 and opened.eval_split == 'test'
+  test = opened.splits['test']
+  assert [test.label(i) for i in range(8)] == [0, 1, 2, 3] * 2
+  assert test[3]['label'] == 3
+  assert test[0]['image'].startswith(b'\x89PNG')
+  both = splits.select_split(opened, 'train800+val200', name='kitti')
+  assert len(both) == 1000
+  assert both.key(999) == 'kitti:3.*.* validation 199'
+
+
+def test_smallnorb_is_tested_on_the_second_half_of_its_test_split(tiny_vtab):
+  for name, classes in (('azimuth', 18), ('elevation', 9)):
+    opened = open_task(f'smallnorb_label_{name}', tiny_vtab)
+    test = opened.splits['test']
+    assert len(test) == 200 and opened.num_classes == classes
+    assert test.label(0) == 200 % classes
+    assert test.key(0).endswith('test 200')
+    assert opened.splits['val200'].key(199).endswith('test 199')
+
+
+def test_a_task_goes_through_the_pipeline_as_any_data_set_does(tiny_vtab):
+  config = data.parse({
+      'source': 'vtab/smallnorb_label_elevation', 'split': 'train800',
+      'data_dir': str(tiny_vtab), 'resolution': 16, 'num_workers': 0})
+  dataset = data.open_dataset(config)
+  batch = next(data.eval_batches(config, dataset, batch_size=20))
+  assert batch['image'].shape == (20, 16, 16, 3)
+  assert batch['label'].tolist() == [i % 9 for i in range(20)]
+  np.testing.assert_array_equal(batch['image'][3], 30)  # Grey, three times.
+
+
+def test_a_data_set_that_is_not_there_gets_its_command(tiny_vtab, tmp_path):
+  assert vtab.missing(['dtd', 'kitti_closest_vehicle_distance'],
+                      str(tiny_vtab)) == {}
+  found = vtab.missing(list(vtab.TASKS), str(tmp_path))
+  assert list(found) == list(vtab.TASKS)
+  assert found['clevr_count_all'] == (
+      f'tfds build clevr --data_dir={tmp_path} --file_format=array_record')
+  assert 'by hand' in found['resisc45']
+  with pytest.raises(ValueError, match='tfds build eurosat/rgb --data_dir'):
+    open_task('eurosat', tmp_path)
+
+
+def test_another_major_version_is_not_taken_for_the_benchmarks(
+    write_tfds, tmp_path):
+  write_tfds(tmp_path, 'dtd', '4.0.0', {}, {'train': []})
+  with pytest.raises(ValueError, match=r'4.0.0, not in 3.\*.\*'):
+    open_task('dtd', tmp_path)
+  assert list(vtab.missing(['dtd'], str(tmp_path))) == ['dtd']
+
+
+def test_a_misspelt_task_names_the_nearest(tmp_path):
+  with pytest.raises(ValueError, match="Did you mean 'clevr_count_all'"):
+    open_task('clevr_count', tmp_path)
+
+
+def test_sizes_are_known_without_files():
+  opened = sources.expect_source('vtab/dmlab')
+  assert len(splits.select_split(
+      opened, 'train800+val200', name='dmlab')) == 1000
+  assert len(opened.splits['test']) == 22_735 and opened.num_classes == 6

@@ -1,0 +1,65 @@
+"""A model without parameters to speak of: its images are the answers."""
+
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+
+def loss(logits, labels):
+  if labels.ndim == 2:
+    return optax.sigmoid_binary_cross_entropy(
+        logits, labels.astype(jnp.float32)).sum(-1)
+  return optax.softmax_cross_entropy_with_integer_labels(logits, labels)
+
+
+@pytest.fixture(scope='session')
+def toy():
+  """Returns a function that builds an evaluator over arrays.
+
+  Images [examples, width] are logits and representation at once, times
+  `params['scale']`. Each split is cut into batches, the last one padded with
+  `garbage`.
+  """
+  from vit_jax import evals  # Not before pytest has its import hook.
+
+  def split(images, labels, *, size=4, garbage=np.nan, num_examples=None,
+            num_classes=None, **facts):
+    images = np.asarray(images, np.float32)
+    labels = np.asarray(labels)
+
+    def batches():
+      for start in range(0, len(images), size):
+        rows = slice(start, start + size)
+        short = size - len(images[rows])
+        yield {
+            'image': jnp.asarray(np.concatenate([images[rows], np.full(
+                (short, *images.shape[1:]), garbage, np.float32)])),
+            'label': jnp.asarray(np.concatenate([labels[rows], np.zeros(
+                (short, *labels.shape[1:]), labels.dtype)])),
+            'mask': jnp.asarray([1.0] * (size - short) + [0.0] * short)}
+
+    return evals.Split(
+        name='toy', batches=batches, multi_label=labels.ndim == 2,
+        num_examples=len(images) if num_examples is None else num_examples,
+        num_classes=num_classes or images.shape[-1], **facts)
+
+  def predict(params, batch):
+    values = batch['image'] * params['scale']
+    return {'logits': values, 'representation': values}
+
+  def build(section, splits, *, objective=None, num_classes=None,
+            activation='softmax'):
+    if not isinstance(splits, dict):
+      splits = {'': splits}
+    context = evals.Context(
+        where='evals.test', predict=predict,
+        objective=objective or (lambda *_, **__: None), loss=loss,
+        activation=activation, trained_on='toy',
+        num_classes=num_classes or splits[''].num_classes,
+        open=lambda split, source, **options: splits[split])
+    return evals.build(evals.parse({'test': section})['test'], context)
+
+  build.split = split
+  build.params = {'scale': jnp.float32(1.0)}
+  return build

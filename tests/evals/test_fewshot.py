@@ -1,0 +1,179 @@
+"""Few-shot accuracy: the ridge regression of others, on the images drawn."""
+
+import re
+
+import jax
+import numpy as np
+import pytest
+from sklearn import linear_model
+
+from vit_jax import config as config_lib
+from vit_jax import evals
+from vit_jax import experiment
+from vit_jax.data import embedded
+from vit_jax.data import splits
+from vit_jax.evals import fewshot
+
+RNG = np.random.default_rng(0)
+CLASSES, WIDTH = 4, 6
+
+
+def examples(per_class, *, noise=1.5):
+  labels = np.repeat(np.arange(CLASSES), per_class)
+  centres = np.random.default_rng(7).normal(size=(CLASSES, WIDTH))
+  return (centres[labels] + noise * RNG.normal(size=(len(labels), WIDTH))
+          ).astype(np.float32), labels
+
+
+@pytest.mark.parametrize('examples_count', [3, 7, 40])  # Wide and tall.
+def test_ridge_is_scikit_learns_for_every_penalty(examples_count):
+  x = RNG.normal(size=(examples_count, 8)) * RNG.uniform(0.1, 10, 8)
+  y = RNG.choice([-1.0, 1.0], (examples_count, 3))
+  penalties = (1e-3, 1.0, 1024.0)
+  for penalty, got in zip(penalties, fewshot.ridge(x, y, penalties)):
+    want = linear_model.Ridge(
+        alpha=penalty, fit_intercept=False, solver='svd').fit(x, y).coef_.T
+    np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-9)
+
+
+def test_bias_of_100_is_all_but_unpenalised():
+  x, y = RNG.normal(size=(30, 3)), RNG.normal(size=(30, 2)) + 5
+  standardise = fewshot.standardiser(x)
+  (w,) = fewshot.ridge(standardise(x), y, (1.0,))
+  columns = standardise(x)[:, :-1]
+  free = linear_model.Ridge(alpha=1.0).fit(columns, y)
+  np.testing.assert_allclose(
+      standardise(x) @ w, free.predict(columns), rtol=1e-4)
+
+
+def by_hand(few, labels, test, *, penalty):
+  mean, std = few.mean(0, np.float64), few.std(0, np.float64) + 1e-5
+  def columns(x):
+    return np.c_[(x - mean) / std, np.full(len(x), 100.0)]
+  ridge = linear_model.Ridge(alpha=penalty, fit_intercept=False)
+  ridge.fit(columns(few), 2.0 * np.eye(CLASSES)[labels] - 1)
+  return ridge.predict(columns(test)).argmax(-1)
+
+
+def draws(toy, images, labels, *, count, seeds):
+  """A split as the experiment draws it, by a stand-in for the hash."""
+  ranks = np.full((seeds, len(labels)), -1)
+  for row in ranks:
+    for c in range(CLASSES):
+      where = RNG.permutation(np.flatnonzero(labels == c))[:count]
+      row[where] = np.arange(count)
+  kept = (ranks >= 0).any(0)
+  return toy.split(images[kept], labels[kept], num_classes=CLASSES,
+                   ranks=ranks[:, kept]), images[kept], labels[kept]
+
+
+@pytest.mark.parametrize('penalty', [0.5, 1024.0])
+def test_accuracy_is_the_mean_of_scikit_learns_over_the_draws(toy, penalty):
+  images, labels = examples(12)
+  train, few, few_labels = draws(toy, images, labels, count=5, seeds=3)
+  test_images, test_labels = examples(9)
+  got = toy({'name': 'fewshot', 'shots': [2, 5], 'penalty': penalty}, {
+      'train': train,
+      '': toy.split(test_images, test_labels, num_classes=CLASSES)})(
+          toy.params)
+  for shots in (2, 5):
+    want = []
+    for ranks in train.ranks:
+      chosen = (ranks >= 0) & (ranks < shots)
+      assert np.bincount(few_labels[chosen]).tolist() == [shots] * CLASSES
+      want.append(np.mean(test_labels == by_hand(
+          few[chosen], few_labels[chosen], test_images, penalty=penalty)))
+    assert got[f'{shots}_shot'] == pytest.approx(np.mean(want))
+    assert got[f'{shots}_shot_std'] == pytest.approx(np.std(want, ddof=1))
+  assert got['examples'] == 36
+  assert 0.25 < got['5_shot'] < 1
+
+
+def test_blocks_change_nothing(toy, monkeypatch):
+  images, labels = examples(6)
+  splits_of = {'train': draws(toy, images, labels, count=5, seeds=2)[0],
+               '': toy.split(*examples(9), num_classes=CLASSES)}
+  evaluator = toy({'name': 'fewshot', 'shots': [1, 5], 'seeds': 2}, splits_of)
+  whole = evaluator(toy.params)
+  monkeypatch.setattr(fewshot, 'BLOCK', 7)
+  assert evaluator(toy.params) == pytest.approx(whole, rel=1e-12)
+
+
+def test_penalty_is_chosen_on_images_that_are_neither_few_nor_tested(toy):
+  images, labels = examples(14)
+  train, few, few_labels = draws(toy, images, labels, count=4 + 10, seeds=1)
+  test_images, test_labels = examples(9)
+  penalties = (1e-3, 3.0, 1e5)
+  got = toy(
+      {'name': 'fewshot', 'shots': [4], 'seeds': 1, 'held_out': 10,
+       'penalties': list(penalties)},
+      {'train': train,
+       '': toy.split(test_images, test_labels, num_classes=CLASSES)})(
+           toy.params)
+  (ranks,) = train.ranks
+  chosen, held_out = ranks < 4, ranks >= 4
+  scores = [np.mean(few_labels[held_out] == by_hand(
+      few[chosen], few_labels[chosen], few[held_out], penalty=p))
+            for p in penalties]
+  best = penalties[int(np.argmax(scores))]
+  assert len(set(scores)) > 1
+  assert got['4_shot_penalty'] == pytest.approx(best)
+  assert got['4_shot'] == pytest.approx(np.mean(test_labels == by_hand(
+      few[chosen], few_labels[chosen], test_images, penalty=best)))
+  assert '4_shot_std' not in got
+
+
+def test_draws_are_nested_and_differ_by_seed():
+  source = embedded.open_digits().splits['train']
+  subset, ranks = splits.draw_per_class(
+      source, 5, name='digits', seeds=(0, 1, 2))
+  labels = np.array([subset.label(i) for i in range(len(subset))])
+  for row in ranks:
+    assert sorted(zip(labels[row >= 0], row[row >= 0])) == [
+        (label, rank) for label in range(10) for rank in range(5)]
+  assert len({tuple(np.flatnonzero(row >= 0)) for row in ranks}) == 3
+  for seed, row in enumerate(ranks):
+    alone = splits.select_per_class(source, 2, name='digits', seed=seed)
+    assert alone.indices.tolist() == subset.indices[
+        (row >= 0) & (row < 2)].tolist()
+
+
+@pytest.mark.parametrize(('section', 'words'), [
+    ({'shots': []}, 'shots are different numbers from 1 on'),
+    ({'shots': [5, 5]}, 'shots are different numbers from 1 on'),
+    ({'shots': [0]}, 'shots are different numbers from 1 on'),
+    ({'seeds': 0}, 'seeds must be at least 1'),
+    ({'penalty': 0.0}, 'must be positive'),
+])
+def test_wrong_settings_are_errors(section, words):
+  with pytest.raises(ValueError, match=words):
+    evals.parse({'few': {'name': 'fewshot', **section}})
+
+
+def test_several_labels_are_an_error(toy):
+  with pytest.raises(ValueError, match='evals.test needs one label per image'):
+    toy({'name': 'fewshot'}, {name: toy.split(
+        np.ones((3, 2)), np.ones((3, 2))) for name in ('', 'train')})
+
+
+def build(**section):
+  config = config_lib.resolve({
+      'total': {'steps': 1}, 'batch_size': 8,
+      'model': {'width': 16, 'depth': 1, 'mlp_dim': 16, 'num_heads': 2,
+                'patch': 4, 'dropout': 0.5},
+      'data': {'source': 'digits', 'resolution': 8},
+      'optimizer': {'name': 'adam', 'learning_rate': 1e-3,
+                    'schedule': {'name': 'constant'}},
+      'evals': {'few': {'name': 'fewshot',
+                        'shots': [1, 5], **section}}})
+  return experiment.build(config, devices=jax.devices()[:1])
+
+
+def test_what_is_missing_stops_the_run_at_its_start():
+  with pytest.raises(ValueError, match='No data set .*ciphar'):
+    build(source='ciphar10')
+  with pytest.raises(ValueError, match='fewer of some classes'):
+    build(shots=[1000])
+  with pytest.raises(ValueError, match=re.escape(
+      'evals.few: digits train[:3] has examples of 3 of 10 classes')):
+    build(shots=[1], train_split='train[:3]')

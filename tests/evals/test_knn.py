@@ -1,0 +1,87 @@
+"""Nearest neighbours: those of scikit-learn, their votes by hand."""
+
+import numpy as np
+import pytest
+from sklearn import neighbors
+
+from vit_jax.evals import knn
+
+RNG = np.random.default_rng(0)
+CLASSES, WIDTH = 3, 5
+
+
+def data(count):
+  labels = RNG.integers(0, CLASSES, count)
+  centres = np.random.default_rng(7).normal(size=(CLASSES, WIDTH))
+  return (centres[labels] + 1.5 * RNG.normal(size=(count, WIDTH))).astype(
+      np.float32), labels
+
+
+def accuracy_of_scikit_learn(bank, labels, queries, wanted, *, k, temperature):
+  model = neighbors.KNeighborsClassifier(
+      n_neighbors=k, metric='cosine', algorithm='brute',
+      weights=lambda distance: np.exp((1 - distance) / temperature))
+  return model.fit(bank.astype(np.float64), labels).score(queries, wanted)
+
+
+@pytest.mark.parametrize(('k', 'temperature'), [(1, 0.07), (5, 0.07), (20, 1.)])
+def test_accuracy_is_that_of_scikit_learn(toy, k, temperature):
+  (bank, labels), (queries, wanted) = data(61), data(30)
+  got = toy({'name': 'knn', 'k': k, 'temperature': temperature}, {
+      'train': toy.split(bank, labels, num_classes=CLASSES),
+      '': toy.split(queries, wanted, num_classes=CLASSES)})(toy.params)
+  want = accuracy_of_scikit_learn(
+      bank, labels, queries, wanted, k=k, temperature=temperature)
+  assert got == {'accuracy': pytest.approx(want), 'examples': 30}
+  assert 1 / CLASSES < want < 1
+
+
+def test_blocks_change_nothing(monkeypatch):
+  (bank, labels), (queries, _) = data(50), data(23)
+  whole = knn.nearest(queries, bank, labels, k=7)
+  monkeypatch.setattr(knn, 'BANK', 6)  # Smaller than k, too.
+  monkeypatch.setattr(knn, 'QUERIES', 4)
+  parts = knn.nearest(queries, bank, labels, k=7)
+  np.testing.assert_allclose(parts[0], whole[0], rtol=1e-6)
+  np.testing.assert_array_equal(parts[1], whole[1])
+
+
+def test_the_first_of_equal_neighbours_and_classes_wins():
+  same = np.ones((4, WIDTH), np.float32)
+  _, labels = knn.nearest(same[:1], same, np.array([2, 1, 1, 2]), k=2)
+  assert labels.tolist() == [[2, 1]]
+  assert knn.vote(np.ones((1, 2), np.float32), labels, temperature=0.07,
+                  num_classes=CLASSES).tolist() == [1]
+
+
+def test_a_small_temperature_is_the_nearest_neighbour():
+  (bank, labels), (queries, _) = data(50), data(23)
+  cosines, names = knn.nearest(queries, bank, labels, k=20)
+  got = knn.vote(cosines, names, temperature=1e-4, num_classes=CLASSES)
+  np.testing.assert_array_equal(got, names[:, 0])
+
+
+@pytest.mark.parametrize(('section', 'words'), [
+    ({'k': 9}, 'evals.test.k is 9, but toy has only 8 examples'),
+    ({'k': 0}, 'k must be at least 1'),
+    ({'temperature': 0.0}, 'temperature positive'),
+])
+def test_wrong_settings_are_errors(toy, section, words):
+  split = toy.split(*data(8), num_classes=CLASSES)
+  with pytest.raises(ValueError, match=words):
+    toy({'name': 'knn', **section}, {'': split, 'train': split})
+
+
+def test_features_that_are_no_numbers_are_an_error(toy):
+  images, labels = data(8)
+  images[3, 1] = np.nan
+  split = toy.split(images, labels, num_classes=CLASSES)
+  with pytest.raises(ValueError, match='the representation of an image of toy'):
+    toy({'name': 'knn', 'k': 2}, {'': split, 'train': split})(toy.params)
+
+
+def test_splits_of_different_classes_are_an_error(toy):
+  with pytest.raises(ValueError, match='toy has 4 classes, but toy has 3'):
+    toy({'name': 'knn', 'k': 2}, {
+        'train': toy.split(*data(8), num_classes=4),
+        '': toy.split(*data(8), num_classes=3)})

@@ -1,0 +1,211 @@
+"""Evaluators of answers: numbers of scikit-learn, whatever the padding."""
+
+import re
+
+import numpy as np
+import pytest
+from sklearn import metrics as sklearn_metrics
+
+from vit_jax import evals
+
+RNG = np.random.default_rng(0)
+EXAMPLES, CLASSES = 37, 6
+LABELS = RNG.integers(0, CLASSES - 1, EXAMPLES)  # None of the last class.
+LOGITS = RNG.normal(size=(EXAMPLES, CLASSES)).astype(np.float32)
+LOGITS[np.arange(EXAMPLES), LABELS] += 1
+KHOT = (RNG.random((EXAMPLES, CLASSES)) < 0.3).astype(np.float32)
+KHOT[:, 2] = 0
+
+
+# Several labels.
+
+
+@pytest.mark.parametrize('size', [5, 16, 37])
+def test_mean_average_precision_is_over_the_classes_there_are(toy, size):
+  got = toy({'name': 'multi_label'}, toy.split(
+      LOGITS, KHOT, size=size)).details(toy.params, lambda: None)
+  there = KHOT.any(0)
+  assert got.metrics == {
+      'mean_average_precision': pytest.approx(
+          sklearn_metrics.average_precision_score(
+              KHOT[:, there], LOGITS[:, there], average='macro')),
+      'precision_at_1': pytest.approx(
+          KHOT[np.arange(EXAMPLES), LOGITS.argmax(-1)].mean()),
+      'examples': EXAMPLES}
+  assert np.isnan(got.tables['average_precision']).tolist() == [
+      not t for t in there]
+
+
+def test_scores_that_are_no_numbers_show(toy):
+  broken = LOGITS.copy()
+  broken[4, 3] = np.nan
+  got = toy({'name': 'multi_label'}, toy.split(broken, KHOT))(toy.params)
+  assert np.isnan(got['mean_average_precision'])
+
+
+def test_more_scores_than_memory_are_an_error_at_the_start(toy):
+  with pytest.raises(ValueError, match=re.escape(
+      'evals.test: the scores of 37 examples of toy for 6 classes take '
+      '0.0 GB on the host, more than max_gb 1e-09')):
+    toy({'name': 'multi_label', 'max_gb': 1e-9}, toy.split(LOGITS, KHOT))
+
+
+# Confusion.
+
+
+@pytest.mark.parametrize('size', [5, 16, 37])
+def test_confusion_matrix_is_scikit_learns(toy, size):
+  got = toy({'name': 'confusion'}, toy.split(
+      LOGITS, LABELS, size=size, class_names=tuple('abcdef'))).details(
+          toy.params, lambda: None)
+  want = sklearn_metrics.confusion_matrix(
+      LABELS, LOGITS.argmax(-1), labels=range(CLASSES))
+  np.testing.assert_array_equal(got.tables['confusion'], want)
+  recall = sklearn_metrics.recall_score(
+      LABELS, LOGITS.argmax(-1), labels=range(CLASSES - 1), average=None)
+  np.testing.assert_allclose(
+      got.tables['class_accuracy'], [*recall, np.nan])
+  assert got.metrics == {
+      'accuracy': pytest.approx((LOGITS.argmax(-1) == LABELS).mean()),
+      'accuracy_class_mean': pytest.approx(recall.mean()),
+      'accuracy_class_worst': pytest.approx(recall.min()),
+      'examples': EXAMPLES}
+  assert got.class_names == tuple('abcdef')
+
+
+def test_logits_that_are_no_numbers_are_of_no_class(toy):
+  broken = LOGITS.copy()
+  broken[[4, 9], 3] = np.nan
+  with pytest.raises(ValueError, match='2 of the examples of toy have logits'):
+    toy({'name': 'confusion'}, toy.split(broken, LABELS))(toy.params)
+
+
+def test_confusion_of_several_labels_is_an_error(toy):
+  with pytest.raises(ValueError, match='needs one label per image'):
+    toy({'name': 'confusion'}, toy.split(LOGITS, KHOT))
+
+
+# Calibration.
+
+
+def softmax(logits):
+  e = np.exp(logits.astype(np.float64))
+  return e / e.sum(-1, keepdims=True)
+
+
+@pytest.mark.parametrize('size', [5, 16, 37])
+@pytest.mark.parametrize('bins', [1, 15])
+def test_calibration_error_is_the_sum_over_bins(toy, size, bins):
+  got = toy({'name': 'calibration', 'bins': bins}, toy.split(
+      LOGITS, LABELS, size=size)).details(toy.params, lambda: None)
+  p = softmax(LOGITS)
+  confidence, right = p.max(-1), p.argmax(-1) == LABELS
+  error, gaps = 0.0, []
+  for low, high in zip(np.arange(bins) / bins, np.arange(1, bins + 1) / bins):
+    inside = (confidence > low) & (confidence <= high)
+    if inside.any():
+      gaps.append(abs(right[inside].mean() - confidence[inside].mean()))
+      error += inside.mean() * gaps[-1]
+  assert got.metrics == {
+      'calibration_error': pytest.approx(error, rel=1e-5),
+      'calibration_error_max': pytest.approx(max(gaps), rel=1e-5),
+      'brier': pytest.approx(
+          np.square(p - np.eye(CLASSES)[LABELS]).sum(-1).mean(), rel=1e-5),
+      'loss': pytest.approx(sklearn_metrics.log_loss(
+          LABELS, p, labels=range(CLASSES)), rel=1e-5),
+      'examples': EXAMPLES}
+  assert got.tables['reliability'][:, 0].sum() == EXAMPLES
+
+
+def test_sigmoid_confidence_is_the_answers_own(toy):
+  got = toy({'name': 'calibration', 'bins': 1}, toy.split(LOGITS, KHOT),
+            activation='sigmoid').details(toy.params, lambda: None)
+  _, confidence, right = got.tables['reliability'][0]
+  assert confidence == pytest.approx(
+      (1 / (1 + np.exp(-LOGITS.max(-1)))).mean(), rel=1e-5)
+  assert right == pytest.approx(
+      KHOT[np.arange(EXAMPLES), LOGITS.argmax(-1)].mean())
+
+
+# The objective.
+
+
+def objective(params, batch, key, train):
+  import jax  # The padding's NaN must not matter.
+  assert train is False
+  noise = jax.random.normal(key, batch['label'].shape)
+  return batch['image'].sum(-1) * params['scale'], {'color_accuracy': noise}
+
+
+def test_objective_is_measured_with_the_same_key_each_time(toy):
+  evaluator = toy({'name': 'objective'}, toy.split(LOGITS, LABELS),
+                  objective=objective)
+  first = evaluator(toy.params)
+  assert first == evaluator(toy.params)
+  assert first['loss'] == pytest.approx(LOGITS.sum(-1).mean(), rel=1e-4)
+  assert first['examples'] == EXAMPLES
+  # A key of its own for each batch.
+  other = toy({'name': 'objective'}, toy.split(LOGITS[:4], LABELS[:4]),
+              objective=objective)(toy.params)
+  assert abs(first['color_accuracy'] - other['color_accuracy']) > 1e-3
+
+
+# All.
+
+
+def ranks(count):
+  """As three draws of each of the classes give them."""
+  return np.tile(np.arange(count) // CLASSES, (3, 1))
+
+
+@pytest.mark.parametrize('name', evals.KINDS)
+def test_what_is_measured_is_what_was_said(toy, name):
+  labels = KHOT if name == 'multi_label' else LABELS
+  split = toy.split(LOGITS, labels, ranks=ranks(EXAMPLES))
+  evaluator = toy({'name': name}, {'': split, 'train': split},
+                  objective=objective)
+  section = evals.parse({'x': {'name': name}})['x']
+  said = evals.metrics_of(section)
+  got = evaluator(toy.params)
+  measured = {m for m in got if not m.endswith(('_std', 'examples'))}
+  assert measured <= set(said)
+  assert set(said.values()) <= {'max', 'min'}
+
+
+@pytest.mark.parametrize('name', [
+    k for k in evals.KINDS if evals.uses_head(evals.parse({'x': {'name': k}})[
+        'x'])])
+def test_another_number_of_classes_is_an_error_where_a_head_is_used(toy, name):
+  split = toy.split(LOGITS, KHOT if name == 'multi_label' else LABELS)
+  with pytest.raises(ValueError, match='toy has 6 classes, but the model'):
+    toy({'name': name}, split, num_classes=7)
+
+
+@pytest.mark.parametrize('name', evals.KINDS)
+def test_a_lost_example_is_an_error(toy, name):
+  split = toy.split(
+      LOGITS, KHOT if name == 'multi_label' else LABELS, num_examples=38,
+      ranks=ranks(38))
+  evaluator = toy({'name': name}, {'': split, 'train': split},
+                  objective=objective)
+  with pytest.raises(RuntimeError, match='counted 37 examples, but its split'):
+    evaluator(toy.params)
+
+
+@pytest.mark.parametrize('name', evals.KINDS)
+def test_each_batch_may_cut_it_off(toy, name):
+  split = toy.split(
+      LOGITS, KHOT if name == 'multi_label' else LABELS,
+      ranks=ranks(EXAMPLES))
+  calls = []
+
+  def between():
+    calls.append(None)
+    if len(calls) == 3:
+      raise KeyboardInterrupt
+
+  evaluator = toy({'name': name}, {'': split, 'train': split},
+                  objective=objective)
+  with pytest.raises(KeyboardInterrupt):
+    evaluator(toy.params, between)
+  assert len(calls) == 3

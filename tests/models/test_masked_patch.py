@@ -1,0 +1,57 @@
+"""The model of masked patch prediction is a ViT, and a little beside it."""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from vit_jax import models
+from vit_jax import tree
+
+SECTION = {'width': 16, 'depth': 2, 'num_heads': 2, 'mlp_dim': 32, 'patch': 4,
+           'num_classes': 5}
+IMAGES = jnp.asarray(
+    np.random.default_rng(0).normal(size=(2, 8, 8, 3)), jnp.float32)
+
+
+def init(model):
+  return jax.jit(lambda: nn.unbox(
+      models.init(model, jax.random.key(0), IMAGES)))()
+
+
+@pytest.mark.parametrize('section', [
+    {}, {'registers': 2, 'pooling': 'attention', 'position_at': 'layers'}],
+    ids=str)
+def test_it_holds_a_vit_under_its_own_names_and_computes_the_same(section):
+  config = models.parse({**SECTION, **section})
+  vit = models.build(config, num_classes=5)
+  model = models.MaskedPatch(config, 7)
+  params, plain = init(model), init(vit)
+  assert set(tree.flatten(params)) - set(tree.flatten(plain)) == {
+      'masked_patch/mask', 'masked_patch/prediction/kernel',
+      'masked_patch/prediction/bias'}
+  jax.tree.map(np.testing.assert_array_equal,
+               models.without_prediction(params), plain)
+  got = jax.jit(model.apply)({'params': params}, IMAGES)
+  want = jax.jit(vit.apply)({'params': plain}, IMAGES)
+  assert got.pop('predictions').shape == (2, 4, 7)
+  assert set(got) == set(want)
+  for name, values in want.items():
+    np.testing.assert_allclose(got[name], values, rtol=1e-5, atol=1e-6)
+
+
+def test_only_the_places_asked_for_are_predicted():
+  model = models.MaskedPatch(models.parse(SECTION), 7)
+  params = jax.tree.map(
+      lambda x: x + 0.1 * np.sin(np.arange(x.size)).reshape(x.shape),
+      init(model))
+  places = jnp.array([[3, 0], [1, 1]])
+  apply = jax.jit(model.apply)
+  every = apply({'params': params}, IMAGES)['predictions']
+  some = apply({'params': params}, IMAGES, places=places)['predictions']
+  assert some.shape == (2, 2, 7)
+  np.testing.assert_allclose(
+      some, jnp.stack([every[0, [3, 0]], every[1, [1, 1]]]), rtol=1e-5,
+      atol=1e-6)
+  assert len(np.unique(np.asarray(every).round(4))) > 20

@@ -1,0 +1,321 @@
+"""Masked patch prediction, against a plain NumPy version of it."""
+
+import functools
+import re
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from vit_jax import models
+from vit_jax import objectives
+from vit_jax import tree
+from vit_jax.objectives import masked_patch
+
+MEAN, STD = (0.5, 0.4, 0.3), (0.5, 0.25, 0.2)
+BYTES = np.random.default_rng(0).integers(0, 256, (3, 8, 12, 3))
+IMAGES = jnp.asarray((BYTES / 255 - MEAN) / STD, jnp.float32)
+BATCH = {'image': IMAGES, 'label': jnp.zeros(3, int), 'mask': jnp.ones(3)}
+SECTION = {'width': 16, 'depth': 1, 'num_heads': 2, 'mlp_dim': 32}
+KEY = jax.random.key(3)
+COLORS = jax.jit(masked_patch.colors, static_argnums=1)
+
+
+def build(target, *, patch=4, corrupted=0.5, shares=(0.8, 0.1, 0.1), **section):
+  """Returns objective, model and random parameters, none of them zero."""
+  config = objectives.parse({
+      'name': 'masked_patch', 'target': target, 'corrupted': corrupted,
+      'shares': shares})
+  model = objectives.build_model(
+      config, models.parse({**SECTION, 'patch': patch, **section}),
+      image_shape=IMAGES.shape[1:], num_classes=5)
+  objective = objectives.build(
+      config, model, multi_label=False, mean=MEAN, std=STD)
+  shapes = nn.unbox(jax.eval_shape(
+      lambda: models.init(model, jax.random.key(0), IMAGES)))
+  rng = np.random.default_rng(4)
+  params = jax.tree.map(
+      lambda x: rng.normal(0, 0.3, x.shape).astype(np.float32), shapes)
+  return objective, model, params
+
+
+def measure(objective, params, batch, key, *, train=True):
+  return jax.jit(functools.partial(objective, train=train))(params, batch, key)
+
+
+def predict(model, params, images, sources=None):
+  return jax.jit(model.apply)({'params': params}, images, sources=sources)
+
+
+def drawn(objective, model, key=KEY, images=IMAGES):
+  """Returns the corruption that the objective draws for a batch."""
+  rows, columns = models.grid(model.config, images.shape[1:3])
+  corrupt_key, dropout_key = jax.random.split(key)
+  return masked_patch.corrupt(
+      corrupt_key, objective._config, batch_size=images.shape[0],
+      patches=rows * columns), dropout_key
+
+
+def numpy_patches(images, patch):
+  """Returns the patches of an image as a list, row by row."""
+  return [[image[i:i + patch, j:j + patch]
+           for i in range(0, image.shape[0], patch)
+           for j in range(0, image.shape[1], patch)]
+          for image in np.asarray(images, np.float64)]
+
+
+def numpy_color(pixels):
+  """Returns the class of the mean of bytes: 3 bits each of red, green, blue."""
+  number = 0
+  for channel in range(pixels.shape[-1]):
+    total, count = int(pixels[..., channel].sum()), pixels[..., 0].size
+    number = number * 8 + min(total * 8 // (255 * count), 7)
+  return number
+
+
+# ------------------------------------------------------------------ corruption
+
+
+@pytest.mark.parametrize('rate, patches, want', [
+    (0.5, 196, (78, 10, 10)), (0.15, 196, (23, 3, 3)), (0.5, 64, (26, 3, 3)),
+    (0.5, 16, (6, 1, 1)), (0.15, 7, (1, 0, 0)), (1.0, 10, (8, 1, 1))])
+def test_counts_are_the_shares_to_the_nearest_whole_patch(rate, patches, want):
+  config = masked_patch.MaskedPatchConfig(corrupted=rate)
+  assert masked_patch.counts(config, patches) == want
+
+
+@pytest.mark.parametrize('rate', [0.5, 0.15])
+def test_every_image_has_exactly_the_shares_in_its_own_places(rate):
+  config = masked_patch.MaskedPatchConfig(corrupted=rate)
+  masked, swapped, kept = masked_patch.counts(config, 49)
+  places, sources = jax.device_get(
+      masked_patch.corrupt(KEY, config, batch_size=64, patches=49))
+  own = np.arange(49)
+  for chosen, source in zip(places, sources):
+    assert len(set(chosen)) == len(chosen) == masked + swapped + kept
+    untouched = np.setdiff1d(own, chosen)
+    np.testing.assert_array_equal(source[untouched], untouched)
+    assert (source == 49).sum() == masked
+    # Another patch's is never its own: as many as were to be swapped differ.
+    assert ((source != own) & (source != 49)).sum() == swapped
+    assert (source[chosen] == chosen).sum() == kept
+  assert len({tuple(sorted(chosen)) for chosen in places}) == 64
+
+
+def test_every_patch_is_corrupted_equally_often_and_swapped_with_every_other():
+  config = masked_patch.MaskedPatchConfig(shares=(0.5, 0.5, 0.0))
+  places, sources = jax.device_get(
+      masked_patch.corrupt(KEY, config, batch_size=9000, patches=6))
+  # Of 6: 3 corrupted, 2 of them masked (round(1.5)), 1 swapped.
+  often = np.bincount(places.ravel(), minlength=6) / 9000
+  np.testing.assert_allclose(often, 0.5, atol=0.03)
+  pairs = np.zeros((6, 6))
+  for place, source in enumerate(sources.T):
+    pairs[place] = np.bincount(source, minlength=7)[:6]
+  swaps = pairs[~np.eye(6, dtype=bool)] / 9000
+  np.testing.assert_allclose(swaps, 1 / 30, atol=0.01)
+
+
+def test_what_is_drawn_depends_on_the_key_alone():
+  objective, _, params = build('mean_color', dropout=0.3)
+  loss = jax.jit(objective)
+  one, _ = loss(params, BATCH, KEY)
+  again, _ = loss(params, BATCH, KEY)
+  other, _ = loss(params, BATCH, jax.random.key(4))
+  np.testing.assert_array_equal(one, again)
+  assert (one != other).all()
+  unlabelled, _ = loss(params, BATCH | {'label': jnp.ones(3, int)}, KEY)
+  np.testing.assert_array_equal(one, unlabelled)
+
+
+def test_embeddings_stand_where_the_sources_say():
+  _, model, params = build('mean_color', position='none', pooling='average')
+  sources = jnp.array([[0, 6, 1, 3, 4, 5], [6, 6, 2, 0, 4, 4],
+                       [0, 1, 2, 3, 4, 5]])
+  plain = jax.device_get(predict(model, params, IMAGES)['embedded'])
+  got = jax.device_get(predict(model, params, IMAGES, sources)['embedded'])
+  for image, row in enumerate(sources.tolist()):
+    for place, source in enumerate(row):
+      want = (params['masked_patch']['mask'] if source == 6
+              else plain[image, source])
+      np.testing.assert_allclose(got[image, place], want, rtol=1e-6)
+
+
+# --------------------------------------------------------------------- targets
+
+
+@pytest.mark.parametrize('patch', [4, 8, 16])
+def test_colors_are_those_of_numpy_on_every_block(patch):
+  pixels = np.random.default_rng(1).integers(0, 256, (2, 5, patch, patch, 3))
+  # The extremes, and a mean that lies on a border of two levels exactly.
+  pixels[0, 0], pixels[0, 1] = 0, 255
+  pixels[0, 2] = np.where(np.indices((patch, patch)).sum(0) % 2, 255, 0)[
+      ..., None]
+  values = jnp.asarray(pixels / 255, jnp.float32)
+  mean = np.asarray(COLORS(values, 1))
+  assert mean.shape == (2, 5, 1)
+  block = patch // 4
+  fine = np.asarray(COLORS(values, 4))
+  assert fine.shape == (2, 5, 16)
+  for image in range(2):
+    for n in range(5):
+      assert mean[image, n, 0] == numpy_color(pixels[image, n])
+      for i in range(4):
+        for j in range(4):
+          assert fine[image, n, 4 * i + j] == numpy_color(pixels[
+              image, n, i * block:(i + 1) * block, j * block:(j + 1) * block])
+  assert mean[0, :3, 0].tolist() == [0, 511, 4 * 64 + 4 * 8 + 4]
+
+
+@pytest.mark.parametrize('height, width', [(14, 14), (2, 2), (3, 10)])
+def test_colors_are_by_area_where_a_patch_does_not_divide_by_four(
+    height, width):
+  pixels = np.random.default_rng(2).integers(0, 256, (1, 1, height, width, 3))
+  # Each pixel drawn 4 x 4 times as large: now every part is whole pixels.
+  large = pixels.repeat(4, axis=2).repeat(4, axis=3)
+  np.testing.assert_array_equal(
+      COLORS(jnp.asarray(pixels / 255, jnp.float32), 4),
+      COLORS(jnp.asarray(large / 255, jnp.float32), 4))
+
+
+def test_a_grey_patch_has_eight_colors():
+  pixels = jnp.arange(8).reshape(1, 8, 1, 1, 1) / 7
+  assert COLORS(pixels, 1)[0, :, 0].tolist() == list(range(8))
+
+
+# ------------------------------------------------------------------------ loss
+
+
+def numpy_loss(target, predictions, corruption, patch):
+  """Returns loss and accuracy of each image, patch by patch."""
+  losses, hits = [], []
+  in_range = numpy_patches(IMAGES, patch)
+  for image, patches in enumerate(numpy_patches(BYTES, patch)):
+    of_image, right = [], []
+    for i, place in enumerate(corruption.places[image].tolist()):
+      given = np.asarray(predictions[image, i], np.float64)
+      if target == 'patch':
+        of_image.append(((given - in_range[image][place].ravel())**2).mean())
+        continue
+      side = {'mean_color': 1, 'downsampled': 4}[target]
+      block = patch // side
+      for k, logits in enumerate(given.reshape(side * side, 512)):
+        a, b = k // side * block, k % side * block
+        color = numpy_color(patches[place][a:a + block, b:b + block])
+        of_image.append(np.log(np.exp(logits).sum()) - logits[color])
+        right.append(logits.argmax() == color)
+    losses.append(np.mean(of_image))
+    hits.append(np.mean(right) if right else None)
+  return losses, hits
+
+
+@pytest.mark.parametrize('target, section', [
+    ('mean_color', {}), ('downsampled', {'registers': 2}),
+    ('patch', {'pooling': 'average'}),
+    ('mean_color', {'axial': True, 'pooling': 'average'})], ids=str)
+def test_loss_is_that_of_a_loop_over_corrupted_patches(target, section):
+  objective, model, params = build(target, **section)
+  corruption, _ = drawn(objective, model)
+  outputs = predict(model, params, IMAGES, corruption.sources)
+  assert outputs['predictions'].shape[:2] == (3, 6)  # Every patch, in order.
+  predictions = np.stack([row[at] for row, at in zip(*jax.device_get(
+      (outputs['predictions'], corruption.places)))])
+  loss, measures = measure(objective, params, BATCH, KEY, train=False)
+  want, accuracy = numpy_loss(target, predictions, corruption, 4)
+  np.testing.assert_allclose(loss, want, rtol=1e-4)
+  assert tuple(measures) == objective.measures
+  if target != 'patch':
+    np.testing.assert_allclose(measures['color_accuracy'], accuracy, rtol=1e-6)
+
+
+def test_predictions_are_of_each_patch_s_own_token():
+  _, model, params = build('mean_color', registers=2)
+  outputs = jax.device_get(predict(model, params, IMAGES))
+  kernel = params['masked_patch']['prediction']['kernel']
+  want = outputs['tokens'][:, 3:] @ kernel + (
+      params['masked_patch']['prediction']['bias'])
+  np.testing.assert_allclose(
+      outputs['predictions'], want, rtol=1e-4, atol=1e-4)
+
+
+def test_a_masked_patch_is_not_seen():
+  """Pixels of masked patches change nothing; those of others do."""
+  objective, model, params = build(
+      'mean_color', corrupted=1.0, shares=(0.5, 0.0, 0.5))
+  corruption, _ = drawn(objective, model)
+
+  def predictions(images):
+    outputs = predict(model, params, images, corruption.sources)
+    return np.asarray(outputs['predictions'])
+
+  def repainted(places):
+    images = np.array(IMAGES)
+    for image, chosen in enumerate(places.tolist()):
+      for place in chosen:
+        i, j = 4 * (place // 3), 4 * (place % 3)
+        images[image, i:i + 4, j:j + 4] += 1
+    return jnp.asarray(images)
+
+  masked, kept = corruption.places[:, :3], corruption.places[:, 3:]
+  plain = predictions(IMAGES)
+  np.testing.assert_array_equal(predictions(repainted(masked)), plain)
+  changed = abs(predictions(repainted(kept)) - plain)
+  assert (changed.max(axis=(1, 2)) > 1e-3).all()
+
+
+@pytest.mark.parametrize('target', ['mean_color', 'patch'])
+def test_gradients_reach_the_mask_and_the_encoder_but_not_the_head(target):
+  objective, _, params = build(target)
+  grads = tree.flatten(jax.jit(jax.grad(
+      lambda p: objective(p, BATCH, KEY)[0].mean()))(params))
+  norms = {name: float(jnp.abs(leaf).max()) for name, leaf in grads.items()}
+  assert norms['masked_patch/mask'] > 1e-6
+  assert norms['patches/kernel'] > 1e-6
+  assert norms['encoder/layers/attention/qkv_kernel'] > 1e-6
+  assert norms['head/dense/kernel'] == norms['head/dense/bias'] == 0
+
+
+def test_dropout_is_of_training_alone():
+  objective, _, params = build('mean_color', dropout=0.5)
+  plain, _, _ = build('mean_color')
+  quiet, _ = measure(objective, params, BATCH, KEY, train=False)
+  want, _ = measure(plain, params, BATCH, KEY)
+  np.testing.assert_allclose(quiet, want, rtol=1e-6)
+  assert (quiet != measure(objective, params, BATCH, KEY)[0]).all()
+
+
+def test_first_loss_is_that_of_guessing_among_512_colors():
+  objective, model, _ = build('downsampled')
+  params = nn.unbox(jax.jit(models.init, static_argnums=0)(
+      model, jax.random.key(0), IMAGES))
+  loss, _ = measure(objective, params, BATCH, KEY)
+  np.testing.assert_allclose(loss, np.log(512), rtol=1e-5)
+
+
+# -------------------------------------------------------------------- mistakes
+
+
+@pytest.mark.parametrize('section, words', [
+    ({'corrupted': 0.0}, 'objective.corrupted is a share'),
+    ({'corrupted': 1.5}, 'but is 1.5'),
+    ({'shares': (0.8, 0.1, 0.2)}, 'three parts of one'),
+    ({'shares': (1.2, -0.1, -0.1)}, 'three parts of one'),
+    ({'target': 'mean_colour'}, 'mean_color'),
+    ({'label_smoothing': 0.1}, 'label_smoothing'),
+])
+def test_mistakes_in_the_section_are_named(section, words):
+  with pytest.raises(ValueError, match=re.escape(words)):
+    objectives.parse({'name': 'masked_patch', **section})
+
+
+@pytest.mark.parametrize('section, words', [
+    ({'variant': 'R50x1'}, 'which has no patches'),
+    ({**SECTION, 'patch': (8, 12)}, 'none. Use a larger share'),
+])
+def test_models_without_patches_to_corrupt_are_named(section, words):
+  config = masked_patch.MaskedPatchConfig(corrupted=0.3)
+  with pytest.raises(ValueError, match=re.escape(words)):
+    objectives.build_model(
+        config, models.parse(section), image_shape=(8, 12, 3), num_classes=5)

@@ -1,0 +1,157 @@
+"""The learning rate by layer, against each layer's own factor written out."""
+
+import flax.linen as nn
+import jax
+import numpy as np
+import pytest
+
+from vit_jax import models
+from vit_jax import optim
+from vit_jax import tree
+from vit_jax.optim import layer_decay
+
+DEPTH = 3
+SHAPES = {
+    'patches': {'kernel': (4, 2)},
+    'positions': (5, 2),
+    'positions_cls': (1, 2),
+    'cls': (1, 2),
+    'registers': (2, 2),
+    'backbone': {'stem': {'kernel': (3, 3)}},
+    'encoder': {'layers': {
+        'mlp': {'kernel': (DEPTH, 2, 4), 'bias': (DEPTH, 4)},
+        'attention_norm': {'scale': (DEPTH, 2)}}},
+    'final_norm': {'scale': (2,)},
+    'pooling': {'probe': (1, 2)},
+    'representation': {'kernel': (2, 2)},
+    'head': {'kernel': (2, 3), 'bias': (3,)},
+}
+EMBEDDINGS = {'patches/kernel', 'positions', 'positions_cls', 'cls',
+              'registers', 'backbone/stem/kernel'}
+
+
+def random(seed):
+  rng = np.random.default_rng(seed)
+  return jax.tree.map(
+      lambda shape: rng.normal(size=shape).astype(np.float32), SHAPES,
+      is_leaf=lambda node: isinstance(node, tuple))
+
+
+PARAMS, GRADS = random(0), random(1)
+
+
+def build(params=PARAMS, **section):
+  config = optim.parse({
+      'name': 'sgd', 'learning_rate': 0.1, 'schedule': {'name': 'constant'},
+      **section})
+  return optim.build(
+      config, params, total_steps=10, to_steps=lambda duration: 0)
+
+
+def update(**section):
+  """Returns the updates of one step of plain SGD, by name."""
+  tx = build(momentum=0.0, **section).tx
+  updates, _ = jax.jit(tx.update)(GRADS, tx.init(PARAMS), PARAMS)
+  return {name: np.asarray(u) for name, u in tree.flatten(updates).items()}
+
+
+def unrolled(leaves):
+  """Returns each layer's slice under a name of its own."""
+  result = {}
+  for name, leaf in leaves.items():
+    if name.startswith('encoder/layers/'):
+      for i in range(DEPTH):
+        result[f'block{i}/{name}'] = leaf[i]
+    else:
+      result[name] = leaf
+  return result
+
+
+def expected_factor(name, decay):
+  """BEiT's numbering: embeddings 0, block i is i + 1, the rest depth + 1."""
+  if name in EMBEDDINGS:
+    layer_id = 0
+  elif name.startswith('block'):
+    layer_id = int(name[len('block')]) + 1
+  else:
+    layer_id = DEPTH + 1
+  return decay ** (DEPTH + 1 - layer_id)
+
+
+def test_each_layer_has_its_own_learning_rate():
+  got = unrolled(update(layer_decay=0.75))
+  plain = unrolled(tree.flatten(GRADS))
+  assert len(got) == len(plain) == 11 + 3 * DEPTH
+  for name, grad in plain.items():
+    np.testing.assert_allclose(
+        got[name], -0.1 * expected_factor(name, 0.75) * grad, rtol=1e-6,
+        err_msg=name)
+
+
+def test_decay_of_one_changes_nothing():
+  plain = update()
+  for name, value in update(layer_decay=1.0).items():
+    np.testing.assert_array_equal(value, plain[name])
+
+
+def test_weight_decay_shares_the_layers_learning_rate():
+  got = unrolled(update(
+      layer_decay=0.5, weight_decay=0.3, weight_decay_rules=[['.*', 1.0]]))
+  grads, params = (unrolled(tree.flatten(t)) for t in (GRADS, PARAMS))
+  for name in grads:
+    np.testing.assert_allclose(
+        got[name], -0.1 * expected_factor(name, 0.5) * (
+            grads[name] + 0.3 * params[name]), rtol=1e-5, err_msg=name)
+
+
+def test_rules_multiply_the_layers_factors():
+  got = unrolled(update(
+      layer_decay=0.5, learning_rate_rules=[['.*kernel', 3.0]]))
+  for name, grad in unrolled(tree.flatten(GRADS)).items():
+    rule = 3.0 if name.endswith('kernel') else 1.0
+    np.testing.assert_allclose(
+        got[name], -0.1 * rule * expected_factor(name, 0.5) * grad, rtol=1e-6)
+
+
+@pytest.mark.parametrize('name', ['adam', 'sgd', 'adafactor'])
+def test_frozen_parameters_stay_and_have_no_state(name):
+  optimizer = build(
+      name=name, layer_decay=0.75, frozen=['encoder/.*', 'positions'])
+  state = optimizer.tx.init(PARAMS)
+  assert not [n for n in tree.flatten(state) if 'encoder' in n]
+  updates, _ = jax.jit(optimizer.tx.update)(GRADS, state, PARAMS)
+  got = tree.flatten(updates)
+  assert not np.any(got['encoder/layers/mlp/kernel'])
+  assert not np.any(got['positions'])
+  assert np.all(got['patches/kernel'] != 0)
+
+
+def test_a_real_model_is_one_of_layers_embeddings_and_a_head():
+  model = models.build(models.parse({
+      'width': 8, 'depth': 4, 'num_heads': 2, 'mlp_dim': 16, 'patch': 4,
+      'representation_layer': True}), num_classes=3)
+  params = nn.unbox(jax.eval_shape(lambda: models.init(
+      model, jax.random.key(0),
+      jax.ShapeDtypeStruct((1, 8, 8, 3), 'float32'))))
+  factors = tree.flatten(layer_decay.multipliers(params, 0.5))
+  for name, leaf in tree.flatten(params).items():
+    assert np.broadcast_shapes(factors[name].shape, leaf.shape) == leaf.shape
+  qkv = factors['encoder/layers/attention/qkv_kernel']
+  assert qkv.ravel().tolist() == [1 / 16, 1 / 8, 1 / 4, 1 / 2]
+  ends = {name: float(f) for name, f in factors.items() if f.shape == ()}
+  assert ends['patches/kernel'] == ends['cls'] == ends['positions'] == 1 / 32
+  assert ends['head/dense/kernel'] == ends['final_norm/scale'] == 1
+  assert ends['representation/dense/kernel'] == 1
+  assert set(ends.values()) == {1 / 32, 1}
+
+
+def test_a_model_without_layers_is_an_error():
+  params = {'stem': {'kernel': np.zeros((3, 3))}, 'head': {'bias': np.ones(2)}}
+  with pytest.raises(ValueError, match='no Transformer layers.*head, stem'):
+    build(params, layer_decay=0.75)
+
+
+@pytest.mark.parametrize('value', [0.0, -1.0, 1.5])
+def test_a_decay_that_is_no_factor_is_an_error(value):
+  with pytest.raises(ValueError, match='above 0 and at most 1'):
+    build(layer_decay=value)

@@ -1,0 +1,47 @@
+"""The table of accelerators: what JAX calls a device, and what one can do."""
+
+import pytest
+
+from vit_jax.parallel import hardware
+
+
+@pytest.mark.parametrize(('kind', 'peak', 'cores'), [
+    ('TPU v2', 23e12, 1), ('TPU v3', 61.5e12, 1), ('TPU v4', 275e12, 2),
+    ('TPU v5 lite', 197e12, 1), ('TPU v5', 459e12, 2),
+    ('TPU v6 lite', 918e12, 1), ('NVIDIA H100 80GB HBM3', 989e12, 1),
+    ('NVIDIA H200', 989e12, 1), ('NVIDIA A100-SXM4-40GB', 312e12, 1),
+])
+def test_a_device_has_the_peak_of_its_data_sheet(kind, peak, cores):
+  row = hardware.find(kind)
+  assert (row.peak_flops, row.cores) == (peak, cores)
+  assert hardware.cores(kind) == cores
+  assert row.peak_flops_per_core == peak / cores
+
+
+@pytest.mark.parametrize('kind', [
+    'cpu', 'NVIDIA H100 PCIe', 'NVIDIA H200 MIG 1g.18gb', 'TPU v9', ''])
+def test_another_kind_has_no_peak_rather_than_a_wrong_one(kind):
+  assert hardware.find(kind) is None
+  assert hardware.cores(kind) == 1
+
+
+def test_no_kind_and_no_name_stands_twice():
+  kinds = [kind for row in hardware.TABLE for kind in row.kinds]
+  assert len(kinds) == len(set(kinds))
+  assert all(hardware.named(row.name) is row for row in hardware.TABLE)
+
+
+def test_every_row_says_where_it_is_from():
+  for row in hardware.TABLE:
+    key = row.source[:row.source.index(']') + 1]
+    assert key in hardware.__doc__ or key in ('[v4]', '[v5e]', '[v5p]'), row
+
+
+@pytest.mark.parametrize('name', ['TPUv3', 'tpu-v3', 'TPU v3', 'tpu_v3'])
+def test_a_name_is_written_in_several_ways(name):
+  assert hardware.named(name).kinds == ('TPU v3',)
+
+
+def test_an_unknown_name_names_the_nearest():
+  with pytest.raises(ValueError, match="Did you mean 'TPUv5p'"):
+    hardware.named('TPUv5pp')

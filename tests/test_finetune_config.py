@@ -1,0 +1,77 @@
+"""configs/finetune.py says what Tables 2 and 4 of the paper say."""
+
+import pathlib
+
+import jax
+import pytest
+
+from vit_jax import config as config_lib
+from vit_jax import experiment as experiment_lib
+from vit_jax import sweep as sweep_lib
+from vit_jax import tree
+
+FILE = str(pathlib.Path(__file__).parent.parent / 'configs' / 'finetune.py')
+TOY = ('model.width=8', 'model.depth=2', 'model.num_heads=2',
+       'model.mlp_dim=16', 'model.patch=8', 'model.variant=', 'batch_size=8',
+       'data.resolution=16', 'total.steps=2')
+
+
+def load(arguments, *flags):
+  return config_lib.load(f'{FILE}:{arguments}', flags)['']
+
+
+@pytest.mark.parametrize(('dataset', 'steps', 'rates', 'held_out'), [
+    ('imagenet2012', 20_000, [0.003, 0.01, 0.03, 0.06], 1),
+    ('cifar100', 10_000, [0.001, 0.003, 0.01, 0.03], 2),
+    ('cifar10', 10_000, [0.001, 0.003, 0.01, 0.03], 2),
+    ('oxford_iiit_pet', 500, [0.001, 0.003, 0.01, 0.03], 10),
+    ('oxford_flowers102', 500, [0.001, 0.003, 0.01, 0.03], 10)])
+def test_a_sweep_is_a_row_of_table_4(dataset, steps, rates, held_out):
+  sweep = sweep_lib.plan(f'{FILE}:model=B/16,dataset={dataset}')
+  assert sweep.config.total.steps == steps
+  assert sweep.config.batch_size == 512
+  assert sweep.config.data.resolution == 384
+  assert sweep.config.optimizer.name == 'sgd'
+  assert sweep.config.optimizer.momentum == 0.9
+  assert sweep.config.optimizer.weight_decay == 0
+  assert sweep.config.optimizer.clip_norm == 1
+  assert sweep.config.optimizer.schedule.name == 'cosine'
+  assert sweep.config.averaging is None
+  assert [p.config.optimizer.learning_rate for p in sweep.points] == rates
+  assert sweep.section.seeds == 3
+  for point in sweep.points:
+    splits = point.development.data.split.split('+')
+    assert {s[s.index('['):] for s in splits} == {f'[:{100 - held_out}%]'}
+
+
+@pytest.mark.parametrize(('model', 'resolution', 'grid'), [
+    ('L/16', 512, (32, 32)), ('H/14', 518, (37, 37))])
+def test_table_2_averages_the_parameters_on_imagenet(model, resolution, grid):
+  config = load(f'model={model},dataset=imagenet2012,resolution={resolution}')
+  assert config.averaging == 0.9999
+  assert experiment_lib.grid(config) == grid
+
+
+def build(method):
+  config = load(f'dataset=digits,method={method}', *TOY)
+  return experiment_lib.build(config, devices=jax.devices()[:1])
+
+
+def test_a_probe_trains_the_head_alone():
+  probe, full = build('probe'), build('full')
+  names = tree.flatten(probe.abstract_state.params)
+  head = sum(leaf.size for name, leaf in names.items()
+             if name.startswith('head/'))
+  assert probe.num_trainable == head == 8 * 10 + 10
+  assert full.num_trainable == tree.num_elements(full.abstract_state.params)
+  # No optimizer state for what is frozen.
+  assert tree.num_elements(probe.abstract_state.opt_state) < head + 10
+
+
+def test_layers_lower_down_move_less():
+  assert build('layer_decay').config.optimizer.layer_decay == 0.75
+
+
+def test_an_unknown_method_is_an_error_that_names_the_file():
+  with pytest.raises(ValueError, match=r"finetune.py: Unknown method 'prob'"):
+    load('method=prob')

@@ -1,0 +1,183 @@
+"""The recipes that papers publish, value by value.
+
+Written down here a second time, row by row as the papers have them: a slip of
+the hand in a config would otherwise cost somebody a thousand TPU days.
+"""
+
+import pathlib
+
+import pytest
+
+from vit_jax import config as config_lib
+from vit_jax import data
+from vit_jax import experiment as experiment_lib
+
+CONFIGS = pathlib.Path(__file__).parent.parent / 'configs'
+
+
+def _load(case):
+  return config_lib.load(f'{CONFIGS}/{case}')
+
+
+# arXiv 2010.11929, Table 3, in its own order.
+@pytest.mark.parametrize(
+    'models,dataset,epochs,learning_rate,decay,weight_decay,dropout', [
+        ('B/16 B/32', 'jft', 7, 8e-4, 'linear', 0.1, 0.0),
+        ('L/32', 'jft', 7, 6e-4, 'linear', 0.1, 0.0),
+        ('L/16', 'jft', 14, 4e-4, 'linear', 0.1, 0.0),
+        ('H/14', 'jft', 14, 3e-4, 'linear', 0.1, 0.0),
+        ('R50x1 R50x2', 'jft', 7, 1e-3, 'linear', 0.1, 0.0),
+        ('R101x1', 'jft', 7, 8e-4, 'linear', 0.1, 0.0),
+        ('R152x1 R152x2', 'jft', 7, 6e-4, 'linear', 0.1, 0.0),
+        ('R50+B/16 R50+B/32', 'jft', 7, 8e-4, 'linear', 0.1, 0.0),
+        ('R50+L/32', 'jft', 7, 2e-4, 'linear', 0.1, 0.0),
+        ('R50+L/16', 'jft', 14, 4e-4, 'linear', 0.1, 0.0),
+        ('B/16 B/32', 'imagenet21k', 90, 1e-3, 'linear', 0.03, 0.1),
+        ('L/16 L/32', 'imagenet21k', 90, 1e-3, 'linear', 0.03, 0.1),
+        ('B/16 B/32 L/16 L/32', 'imagenet2012', 300, 3e-3, 'cosine', 0.3, 0.1),
+    ])
+def test_pre_training_has_the_values_of_table_3(
+    models, dataset, epochs, learning_rate, decay, weight_decay, dropout):
+  for model in models.split():
+    (config,) = _load(f'pretrain.py:model={model},dataset={dataset}').values()
+    optimizer = config.optimizer
+    assert config.total.epochs == epochs
+    assert config.batch_size == 4096 and config.data.size == (224, 224)
+    assert (optimizer.name, optimizer.beta1, optimizer.beta2) == (
+        'adam', 0.9, 0.999)
+    assert optimizer.learning_rate == learning_rate
+    assert optimizer.weight_decay == weight_decay
+    assert optimizer.schedule.name == decay
+    assert optimizer.schedule.warmup.steps == 10_000
+    assert optimizer.clip_norm == (1.0 if dataset == 'imagenet2012' else None)
+    assert getattr(config.model, 'dropout', 0.0) == dropout
+    if '/' in model:
+      assert config.model.representation_layer
+
+
+@pytest.mark.parametrize('case', [
+    'model=L/16,dataset=jft,epochs=7', 'model=R50+L/16,dataset=jft,epochs=7',
+    'model=L/16,dataset=imagenet21k,epochs=30'])
+def test_the_shorter_of_two_lengths_can_be_chosen(case):
+  (config,) = _load(f'pretrain.py:{case}').values()
+  assert config.total.epochs == int(case.split('=')[-1])
+
+
+@pytest.mark.parametrize('dataset', ['jft', 'imagenet21k'])
+def test_several_labels_are_learned_by_either_loss(dataset):
+  for loss, bias in (('sigmoid', -10.0), ('softmax', 0.0)):
+    (config,) = _load(f'pretrain.py:dataset={dataset},loss={loss}').values()
+    assert (config.objective.loss, config.model.head_bias) == (loss, bias)
+    experiment = experiment_lib.build(config, expected_data=True)
+    # 21,843 or 18,291 classes: the host sends 32 numbers an image.
+    assert experiment.abstract_batch['label'].shape == (4096, 32)
+  assert _load(f'pretrain.py:dataset={dataset}')[''].objective.loss == 'sigmoid'
+  assert _load('pretrain.py')[''].objective.loss == 'softmax'
+
+
+def test_another_data_set_has_the_stated_defaults():
+  (config,) = _load('pretrain.py:model=L/16,dataset=food101').values()
+  assert config.total.epochs == 300 and config.optimizer.weight_decay == 0.3
+  assert config.optimizer.schedule.warmup.percent == 5
+
+
+# arXiv 2106.10270: (layers, magnitude, mixup).
+@pytest.mark.parametrize('aug,expected', [
+    ('none', (0, 0, 0.0)), ('light1', (2, 0, 0.0)), ('light2', (2, 10, 0.2)),
+    ('medium1', (2, 15, 0.2)), ('medium2', (2, 15, 0.5)),
+    ('strong1', (2, 20, 0.5)), ('strong2', (2, 20, 0.8))])
+def test_augreg_has_seven_augmentations(aug, expected):
+  (config,) = _load(f'augreg.py:aug={aug}').values()
+  ops = config.data.train_ops
+  found = [op for op in ops if op['op'] == 'randaugment'] or [
+      {'num_layers': 0, 'magnitude': 0, 'ranges': 'published'}]
+  assert [op['op'] for op in ops[:2]] == ['inception_crop', 'flip']
+  assert found[0]['ranges'] == 'published' and len(found) == 1
+  assert expected == (
+      found[0]['num_layers'], found[0]['magnitude'], config.data.mixup)
+
+
+@pytest.mark.parametrize('dataset', ['imagenet2012', 'imagenet21k'])
+@pytest.mark.parametrize('regularize,rate', [('true', 0.1), ('false', 0.0)])
+def test_augreg_has_one_training_for_all_models(dataset, regularize, rate):
+  for model in ('Ti/16', 'S/32', 'S/16', 'B/32', 'B/16', 'L/16', 'R+Ti/16',
+                'R26+S/32', 'R50+L/32'):
+    (config,) = _load(
+        f'augreg.py:model={model},dataset={dataset},regularize={regularize},'
+        'weight_decay=0.03').values()
+    optimizer = config.optimizer
+    assert config.total.epochs == 300 and config.batch_size == 4096
+    assert (optimizer.learning_rate, optimizer.weight_decay) == (1e-3, 0.03)
+    assert (optimizer.beta1, optimizer.beta2) == (0.9, 0.999)
+    assert optimizer.clip_norm == 1.0
+    assert optimizer.schedule.name == 'cosine'
+    assert optimizer.schedule.warmup.steps == 10_000
+    assert config.model.dropout == config.model.stochastic_depth == rate
+    assert not config.model.representation_layer
+  (short,) = _load('augreg.py:epochs=30').values()
+  assert short.total.epochs == 30
+
+
+def test_augreg_defaults_are_of_the_recommended_checkpoints():
+  def of(case):
+    (config,) = _load(f'augreg.py:{case}').values()
+    return config.data.mixup, config.optimizer.weight_decay
+  assert of('model=B/16') == (0.2, 0.1)  # medium1
+  assert of('model=Ti/16') == (0.0, 0.03)  # none
+  assert of('model=L/16') == (0.5, 0.1)  # strong1
+  assert of('model=S/16,dataset=imagenet2012') == (0.5, 0.1)  # medium2
+
+
+def test_the_plain_baseline_has_its_settings():
+  (config,) = _load('vit_s16_imagenet.py').values()
+  optimizer, model = config.optimizer, config.model
+  assert config.total.epochs == 90 and config.batch_size == 1024
+  assert (optimizer.learning_rate, optimizer.weight_decay) == (1e-3, 0.1)
+  assert optimizer.clip_norm == 1.0 and optimizer.schedule.name == 'cosine'
+  assert optimizer.schedule.warmup.steps == 10_000
+  assert (model.variant, model.pooling, model.position) == (
+      'S/16', 'average', 'sincos')
+  assert not model.has_cls
+  assert model.dropout == config.objective.label_smoothing == 0
+  assert config.objective.loss == 'softmax' and config.data.mixup == 0.2
+  assert config.data.train_ops[2] == {
+      'op': 'randaugment', 'num_layers': 2, 'magnitude': 10,
+      'ranges': 'published'}
+  assert config.data.split == 'train[:99%]'
+  (linear,) = _load('vit_s16_imagenet.py:head=linear,epochs=300').values()
+  assert linear.total.epochs == 300 and not linear.model.representation_layer
+
+
+def test_the_study_of_figure_4_has_one_setting_for_nested_sizes():
+  stages = _load('data_study.py')
+  assert [stage.data.num_examples for stage in stages.values()] == [
+      9_000_000, 30_000_000, 90_000_000, None]
+  # Seven epochs of all 303 M images, whatever the size.
+  assert {stage.total.steps for stage in stages.values()} == {517_822}
+  for stage in stages.values():
+    assert stage.checkpoint.best == 'val/precision_at_1'
+    assert stage.checkpoint.patience.percent == 10
+    assert stage.evals['fewshot'].shots == (5,)
+
+
+def test_the_study_holds_out_what_it_does_not_train_on():
+  stages = _load('data_study.py:dataset=digits,sizes=10%+500+all')
+  chosen = []
+  for config in stages.values():
+    dataset = data.open_dataset(config.data)
+    chosen.append({dataset.source.key(i) for i in range(len(dataset))})
+  assert [len(keys) for keys in chosen] == [129, 500, 1_293]
+  assert chosen[0] < chosen[1] < chosen[2]
+  held_out = data.open_dataset(
+      config.data, split=config.evals['val'].split).source
+  assert not chosen[2] & {held_out.key(i) for i in range(len(held_out))}
+
+
+@pytest.mark.parametrize('case,words', [
+    ('augreg.py:aug=heavy', "aug is 'heavy'.*strong2"),
+    ('vit_s16_imagenet.py:head=deep', "head is 'deep'"),
+    ('data_study.py:sizes=9X', "'9X'.*9M, 500k"),
+    ('pretrain.py:loss=hinge', "'hinge'")])
+def test_wrong_arguments_are_named(case, words):
+  with pytest.raises(ValueError, match=words):
+    _load(case)

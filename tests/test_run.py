@@ -1,0 +1,289 @@
+"""A run from inside: what it counts over restarts, and when it ends early."""
+
+import dataclasses
+import json
+import math
+import signal
+
+import jax
+import numpy as np
+import pytest
+
+from vit_jax import config as config_lib
+from vit_jax import evals
+from vit_jax import experiment as experiment_lib
+from vit_jax import records
+from vit_jax import run as run_lib
+from vit_jax import tree
+from vit_jax.checkpoints import manager
+from vit_jax.parallel import hardware
+from vit_jax.training import signals
+from vit_jax.training import writer
+
+CONFIG = {
+    'total': {'steps': 40}, 'batch_size': 8,
+    'model': {'width': 8, 'depth': 1, 'num_heads': 2, 'mlp_dim': 16,
+              'patch': 4, 'dropout': 0.1},
+    'data': {'source': 'digits', 'resolution': 8},
+    'optimizer': {'name': 'adam', 'learning_rate': 1e-3,
+                  'schedule': {'name': 'constant'}},
+    'evals': {'val': {'every': {'steps': 4}, 'batch_size': 120},
+              'end': {'batch_size': 120}},
+    'log': {'every': {'steps': 3}},
+    'checkpoint': {'every': {'steps': 5}, 'best': 'val/loss'},
+}
+# The smallest is the third, at step 12.
+LOSSES = [3.0, 2.5, 2.0, 2.1, math.nan, 2.2, 2.3, 2.4, 2.5, 2.6]
+
+
+class Killed(BaseException):
+  """Ends a run with nothing saved on the way out, as SIGKILL does."""
+
+
+class Scripted:
+  """An evaluator that gives the losses of a list; knows where it stands."""
+
+  def __init__(self, losses, *, begin=0, fail=None):
+    self.calls = begin
+    self._losses = losses
+    self._fail = fail or {}
+
+  def __call__(self, params, between):
+    del params, between
+    if self.calls in self._fail:
+      raise self._fail[self.calls]
+    self.calls += 1
+    return evals.Measured(
+        {'loss': self._losses[self.calls - 1], 'examples': 360})
+
+
+@pytest.fixture(scope='module')
+def wired():
+  """An experiment whose steps are compiled once for this file."""
+  experiment = experiment_lib.build(
+      config_lib.resolve(CONFIG), devices=jax.devices()[:1])
+  compiled = experiment.train_step.lower(
+      experiment.abstract_state, experiment.abstract_batch).compile()
+
+  class Step:
+    """Stands where a jitted function is lowered and compiled."""
+
+    def lower(self, *_):
+      return self
+
+    def compile(self):
+      return compiled
+
+  return dataclasses.replace(experiment, train_step=Step())
+
+
+def scripted(
+    wired, *, losses=LOSSES, begin=0, fail=None, fail_at_end=None,
+    **checkpoint):
+  """Returns the experiment with its own section `checkpoint` and a script."""
+  config = wired.config
+  return dataclasses.replace(
+      wired, config=dataclasses.replace(
+          config, checkpoint=dataclasses.replace(
+              config.checkpoint, **checkpoint)),
+      evaluators={
+          'val': evals.Evaluator(Scripted(losses, begin=begin, fail=fail)),
+          'end': evals.Evaluator(Scripted([9.0] * 10, fail=fail_at_end))})
+
+
+def train(*arguments, **options):
+  return run_lib.train(*arguments, show_parameters=False, **options)
+
+
+def progress_of(workdir):
+  return json.loads(next(
+      (manager.find(workdir).path / 'progress').iterdir()).read_text())
+
+
+def rows(workdir):
+  measured = ('images_per_sec', 'wait_share', 'device_hours', 'core_hours',
+              'host_memory_bytes')
+  return [{name: repr(value) for name, value in row.items()
+           if name.split('/')[-1] not in measured}
+          for row in writer.read_rows(workdir)]
+
+
+def assert_same_run(workdir, other, wired):
+  states, counters = [], []
+  for folder in (workdir, other):
+    with manager.Checkpoints(folder, wired.config.checkpoint) as saved:
+      found = saved.restore(wired.abstract_state)
+    states.append({name: np.asarray(leaf).tobytes() for name, leaf in
+                   tree.flatten(found.state).items()})
+    counters.append({name: value for name, value in found.progress.items()
+                     if 'secs' not in name and name != 'train'})
+  assert states[0] == states[1]
+  assert counters[0] == counters[1]
+  assert rows(workdir) == rows(other)
+
+
+@pytest.mark.parametrize(('patience', 'step'), [
+    (2, 20), (records.Duration(steps=12), 24),
+    (records.Duration(examples=72), 24), (records.Duration(percent=20), 20)])
+def test_a_run_ends_when_patience_does(wired, tmp_path, patience, step):
+  summary = train(scripted(wired, patience=patience), tmp_path)
+  assert (summary['steps'], summary['stopped_early']) == (step, True)
+  assert summary['best'] == {'metric': 'val/loss', 'value': 2.0, 'step': 12}
+  assert summary['images'] == 8 * step
+  assert manager.find(tmp_path).path.name == str(step)
+  assert manager.find(tmp_path, which='best').path.name == '12'
+
+
+def test_an_early_end_is_logged_evaluated_and_drawn_as_any_other(
+    wired, tmp_path, capsys):
+  summary = train(scripted(wired, patience=2), tmp_path)
+  written = writer.read_rows(tmp_path)
+  assert max(row['step'] for row in written) == 20
+  # Neither every third step nor the evaluation at the end was due at 20.
+  assert [r['step'] for r in written if 'train/loss' in r][-2:] == [18, 20]
+  assert [r['step'] for r in written if 'end/loss' in r] == [20]
+  assert summary['metrics']['end/loss'] == 9.0
+  assert (tmp_path / 'curves.png').exists()
+  assert ('val/loss is not better than at step 12, 2.00, 2 evaluation(s) and 8 '
+          'steps ago: training ends here') in capsys.readouterr().out
+
+
+def test_a_run_that_improves_goes_to_its_end(wired, tmp_path):
+  summary = train(scripted(wired, losses=[5 - 0.1 * i for i in range(10)],
+                           patience=1), tmp_path)
+  assert (summary['steps'], summary['stopped_early']) == (40, False)
+  assert summary['best']['step'] == 40
+
+
+def test_a_run_that_ended_early_is_finished(wired, tmp_path, capsys):
+  train(scripted(wired, patience=2), tmp_path)
+  capsys.readouterr()
+  before = {name: (tmp_path / name).read_bytes()
+            for name in ('metrics.jsonl', 'summary.json')}
+  untouched = scripted(wired, patience=2, fail={0: AssertionError()})
+  assert train(untouched, tmp_path) == json.loads(before['summary.json'])
+  assert 'finished before, at step 20, early' in capsys.readouterr().out
+  # Its summary is made again where it was lost.
+  (tmp_path / 'summary.json').unlink()
+  train(untouched, tmp_path)
+  for name, content in before.items():
+    assert (tmp_path / name).read_bytes() == content
+
+
+def test_more_patience_goes_on_from_an_early_end(wired, tmp_path, capsys):
+  train(scripted(wired, patience=2), tmp_path)
+  summary = train(scripted(wired, patience=4, begin=5), tmp_path)
+  assert (summary['steps'], summary['stopped_early']) == (28, True)
+  assert 'checkpoint.patience: 2 -> 4' in capsys.readouterr().out
+  summary = train(scripted(wired, patience=None, begin=7), tmp_path)
+  assert (summary['steps'], summary['stopped_early']) == (40, False)
+
+
+def test_an_early_end_is_not_taken_for_another_run(wired, tmp_path):
+  train(scripted(wired, patience=2), tmp_path)
+  other = scripted(wired, patience=2)
+  other = dataclasses.replace(
+      other, config=dataclasses.replace(other.config, seed=1))
+  with pytest.raises(ValueError, match='or a longer checkpoint.patience'):
+    train(other, tmp_path)
+
+
+# Killed at the first evaluation, just before the last, and within the last.
+@pytest.mark.parametrize(('killed_at', 'saved'), [(3, 15), (4, 15), (5, 20)])
+def test_a_killed_run_ends_early_where_an_undisturbed_one_does(
+    wired, tmp_path, killed_at, saved):
+  train(scripted(wired, patience=3), tmp_path / 'whole')
+  with pytest.raises(Killed):
+    train(scripted(wired, patience=3, fail={killed_at: Killed()}),
+          tmp_path / 'killed')
+  assert manager.find(tmp_path / 'killed').path.name == str(saved)
+  train(scripted(wired, patience=3, begin=saved // 4), tmp_path / 'killed')
+  assert_same_run(tmp_path / 'killed', tmp_path / 'whole', wired)
+
+
+def test_a_signal_within_the_last_evaluation_changes_nothing(wired, tmp_path):
+  """It ends the run between the evaluator that decides and the one after."""
+  train(scripted(wired, patience=3), tmp_path / 'whole')
+  cut = scripted(
+      wired, patience=3, fail_at_end={0: signals.Stopped(signal.SIGTERM)})
+  with pytest.raises(signals.Stopped):
+    train(cut, tmp_path / 'cut')
+  assert manager.find(tmp_path / 'cut').path.name == '24'
+  assert progress_of(tmp_path / 'cut')['unimproved'] == 2
+  again = scripted(wired, patience=3, begin=5)
+  summary = train(again, tmp_path / 'cut')
+  whole = json.loads((tmp_path / 'whole' / 'summary.json').read_text())
+  assert (summary['steps'], summary['stopped_early']) == (24, True)
+  for key in ('images', 'flops', 'metrics', 'best'):
+    assert summary[key] == whole[key]
+  assert train(again, tmp_path / 'cut') == summary
+
+
+def test_a_stage_starts_from_the_best_of_one_that_ended_early(wired, tmp_path):
+  train(scripted(wired, patience=2), tmp_path / 'first')
+  source = manager.find(tmp_path / 'first', which='best')
+  assert source.path.name == '12'
+  train(scripted(wired), tmp_path / 'second', source=source)
+  assert progress_of(tmp_path / 'second')['origin'] == str(source.path)
+
+
+def test_costs_are_those_of_the_images_at_any_batch_size(wired, tmp_path):
+  per_image = 3 * wired.flops_per_image()
+  train(scripted(wired, patience=2), tmp_path)
+  raw = {**CONFIG, 'batch_size': 16, 'total': {'steps': 24}}
+  other = experiment_lib.build(
+      config_lib.resolve(raw), devices=jax.devices()[:1])
+  summary = train(scripted(other, begin=5), tmp_path)
+  assert summary['images'] == 20 * 8 + 4 * 16
+  assert summary['flops'] == per_image * summary['images']
+  assert summary['exaflops'] == summary['flops'] / 1e18
+  last = [r for r in writer.read_rows(tmp_path) if 'train/exaflops' in r][-1]
+  assert last['train/exaflops'] == summary['exaflops']
+  assert last['train/images_seen'] == summary['images']
+  assert last['train/core_hours'] == last['train/device_hours']
+
+
+def test_flops_are_three_forward_passes_counted_by_hand(wired):
+  tokens, width, hidden, classes = 5, 8, 16, 10
+  patches = 4 * (4 * 4 * 3) * width
+  layer = tokens * (4 * width**2 + 2 * width * hidden) + 2 * tokens**2 * width
+  assert wired.flops_per_image() == 2 * (patches + layer + width * classes)
+
+
+def test_time_on_another_kind_of_device_is_kept_apart(
+    wired, tmp_path, monkeypatch):
+  first = train(scripted(wired, patience=2), tmp_path)
+  monkeypatch.setattr(run_lib, '_device_kind', lambda mesh: 'TPU v4')
+  summary = train(scripted(wired, patience=3, begin=5), tmp_path)
+  hours = summary['core_hours_by_kind']
+  assert list(hours) == ['cpu', 'TPU v4']
+  assert hours['cpu'] == first['core_hours']
+  # A device of v4 is a chip of two cores.
+  assert summary['device_hours'] == pytest.approx(
+      hours['cpu'] + hours['TPU v4'] / 2)
+  assert summary['core_hours'] == sum(hours.values())
+
+
+def test_utilisation_is_logged_where_the_peak_is_known(
+    wired, tmp_path, monkeypatch):
+  train(scripted(wired, patience=2), tmp_path / 'cpu')
+  assert not any('train/mfu' in row for row in rows(tmp_path / 'cpu'))
+  monkeypatch.setattr(hardware, 'find', lambda kind: hardware.Hardware(
+      kind, (kind,), peak_flops=1e9, memory_bytes=0))
+  train(scripted(wired, patience=2), tmp_path / 'known')
+  for row in writer.read_rows(tmp_path / 'known'):
+    if 'train/loss' in row:
+      assert row['train/mfu'] == pytest.approx(
+          row['train/images_per_sec'] * 3 * wired.flops_per_image() / 1e9)
+
+
+def test_the_arithmetic_names_the_peak_where_it_is_known(wired, monkeypatch):
+  flops = 3 * wired.flops_per_image() * 320
+  text = run_lib.describe(wired, None, '', show_parameters=False)
+  assert 'x 320 images = ' in text
+  assert 'core-hours' not in text
+  monkeypatch.setattr(hardware, 'find', lambda kind: hardware.Hardware(
+      'Abacus', (kind,), peak_flops=flops / 1800, memory_bytes=0))
+  text = run_lib.describe(wired, None, '', show_parameters=False)
+  assert '1 x Abacus at' in text
+  assert 'at least 0.500 core-hours' in text

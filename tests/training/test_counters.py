@@ -1,0 +1,83 @@
+"""The counters of a run: what a checkpoint holds, and when patience ends."""
+
+import dataclasses
+import json
+import math
+
+import pytest
+
+from vit_jax.training import counters as counters_lib
+
+NAN = math.nan
+
+
+def test_counters_survive_a_checkpoint():
+  counters = counters_lib.Counters(
+      images=3, flops=2**70 + 1, device_secs_by_kind={'cpu': 1.5}, best=0.5,
+      best_step=4, unimproved=2, unimproved_steps=6)
+  progress = json.loads(json.dumps(dataclasses.asdict(counters)))
+  assert counters_lib.Counters.restore(
+      progress, flops_per_image=7) == counters
+
+
+def test_a_checkpoint_of_before_is_read_with_what_follows_from_it():
+  old = {'origin': '', 'images': 10, 'secs': 2.0, 'device_secs': 8.0,
+         'evaluated': 5, 'evals': {'val/loss': 1.0}, 'train': {}, 'best': None,
+         'best_step': None}
+  counters = counters_lib.Counters.restore(old, flops_per_image=7)
+  assert (counters.images, counters.flops, counters.secs) == (10, 70, 2.0)
+  assert counters.device_secs_by_kind == {'unknown': 8.0}
+  assert counters.evals == {'val/loss': 1.0}
+  assert not counters.is_out_of_patience(evaluations=1)
+
+
+@pytest.mark.parametrize(('mode', 'value', 'best', 'better'), [
+    ('max', 0.9, 0.8, True), ('max', 0.8, 0.8, False), ('max', 0.7, 0.8, False),
+    ('min', 0.9, 0.8, False), ('min', 0.8, 0.8, False), ('min', 0.7, 0.8, True),
+    ('min', 5.0, None, True), ('max', NAN, None, False),
+    ('max', NAN, 0.1, False), ('min', NAN, 0.1, False),
+    ('max', math.inf, 0.1, False), ('min', -math.inf, 0.1, False),
+])
+def test_only_a_number_beyond_the_best_is_better(mode, value, best, better):
+  assert counters_lib.is_better(value, best, mode=mode) is better
+
+
+def ends_at(values, *, every=4, mode='min', **patience):
+  """Returns the step at which patience ends, or None."""
+  counters = counters_lib.Counters()
+  for i, value in enumerate(values, start=1):
+    counters.judge(value, step=i * every, mode=mode)
+    if counters.is_out_of_patience(**patience):
+      return i * every
+  return None
+
+
+@pytest.mark.parametrize(('values', 'patience', 'step'), [
+    ([3, 2, 1], 1, None),
+    ([3, 4], 1, 8),
+    ([3, 4], 2, None),
+    ([3, 4, 5], 2, 12),
+    ([3, 4, 2, 4, 4], 2, 20),  # The best begins the count anew.
+    ([3, 3, 3], 2, 12),  # As good is not better.
+    ([3, NAN, NAN], 2, 12),
+    ([NAN, NAN, 1, 2], 3, None),
+    ([NAN, NAN], 2, 8),  # Never a number.
+])
+def test_patience_counts_evaluations_since_the_best(values, patience, step):
+  assert ends_at(values, evaluations=patience) == step
+
+
+@pytest.mark.parametrize(('values', 'steps', 'step'), [
+    ([3, 4, 5], 8, 12),
+    ([3, 4, 5], 7.9, 12),
+    ([3, 4, 5], 8.1, None),
+    ([3, 4, 5], 4, 8),
+    ([3, 2, 1], 0, None),
+    ([NAN, NAN], 8, 8),
+])
+def test_patience_counts_steps_since_the_best(values, steps, step):
+  assert ends_at(values, steps=steps) == step
+
+
+def test_without_patience_nothing_ends():
+  assert ends_at([1, 2, 3, 4, 5]) is None

@@ -1,0 +1,231 @@
+"""Fine-tunes on the 19 tasks of VTAB-1k, and averages their test accuracies.
+
+Each task is trained on its 800 + 200 images and tested on its whole test
+split. What is measured is written after every run; the same command goes on.
+"""
+
+import argparse
+from collections.abc import Mapping, Sequence
+import pathlib
+from typing import Any
+
+from etils import epath
+import jax
+import numpy as np
+
+from vit_jax import config as config_lib
+from vit_jax import records
+from vit_jax import sweep as sweep_lib
+from vit_jax.data import vtab
+from vit_jax.training import health
+from vit_jax.training import progress
+from vit_jax.training import signals
+from vit_jax.training import writer
+
+CONFIG = pathlib.Path(__file__).parents[2] / 'configs' / 'vtab.py'
+RESULT = 'vtab.json'
+METRIC = 'test/accuracy'
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+  """Adds the command's flags."""
+  parser.add_argument(
+      '--workdir', required=True, metavar='DIR',
+      help='folder of the runs, each in DIR/runs; what was stopped goes on')
+  parser.add_argument(
+      '--checkpoint', metavar='PATH',
+      help='what to start from: a workdir of ours, or weights of another '
+      'codebase')
+  parser.add_argument(
+      '--model', metavar='VARIANT',
+      help='model, such as B/16; by default that of the checkpoint')
+  parser.add_argument(
+      '--config', default=str(CONFIG), metavar='FILE.py[:name=value,...]',
+      help='how to train (default: configs/vtab.py); change a value by '
+      '--config.section.key=value')
+  parser.add_argument(
+      '--tasks', default='', metavar='NAME,...',
+      help='tasks or groups (natural, specialized, structured) instead of all')
+  parser.add_argument(
+      '--seeds', type=int, default=1, metavar='N',
+      help='runs of each task (default: %(default)s; the paper has 3)')
+  parser.add_argument(
+      '--skip-missing', action='store_true',
+      help='leave out tasks whose data is not there; the mean is then no VTAB '
+      'score')
+
+
+def run(args: argparse.Namespace) -> int:
+  """Runs the command; returns the exit status."""
+  base = _config(args)
+  asked = choose_tasks(args.tasks)
+  if args.seeds < 1:
+    raise ValueError(f'--seeds must be at least 1, but is {args.seeds}.')
+  missing = vtab.missing(asked, base.data.data_dir)
+  if missing and not (args.skip_missing and len(missing) < len(asked)):
+    raise ValueError(_how_to_prepare(missing, of=len(asked)))
+  tasks = [task for task in asked if task not in missing]
+  active = jax.process_index() == 0
+  if active:
+    for task, command in missing.items():
+      print(f'left out: {task}, which needs\n  {command}')
+    print(f'{len(tasks)} task(s) x {args.seeds} seed(s), from '
+          f'{base.init.checkpoint or "random parameters"}', flush=True)
+  workdir = epath.Path(args.workdir)
+  with signals.catch() as stop:
+    result = _run_all(base, tasks, args.seeds, missing, workdir, stop)
+  if active:
+    _print(result)
+    print(f'figures  {workdir / RESULT}')
+    if args.json:
+      writer.write_json(args.json, result)
+  return 0
+
+
+def choose_tasks(text: str) -> list[str]:
+  """Returns the tasks that 'dtd,structured' names, in the table's order.
+
+  Raises:
+    ValueError: for a name that is neither a task's nor a group's.
+  """
+  known = [*vtab.GROUPS, *vtab.TASKS]
+  names = [records.check_name(name.strip(), known, what='VTAB task')
+           for name in text.split(',')] if text else list(vtab.GROUPS)
+  return [task for task, row in vtab.TASKS.items()
+          if task in names or row.group in names]
+
+
+def _config(args: argparse.Namespace) -> config_lib.Config:
+  flags = [f'{key}={value}' for key, value in (
+      ('model.variant', args.model), ('init.checkpoint', args.checkpoint))
+           if value]
+  stages = config_lib.load(args.config, [*flags, *args.overrides])
+  if list(stages) != ['']:
+    raise ValueError(
+        f'{args.config} has the stages {", ".join(stages)}, but a task is a '
+        'single run.')
+  config = stages['']
+  evaluator, _, metric = METRIC.partition('/')
+  if evaluator not in config.evals:
+    raise ValueError(
+        f'The score is {METRIC}, but {args.config} has no evaluator '
+        f'{evaluator!r} that measures {metric}. Evaluators: '
+        f'{", ".join(config.evals) or "none"}.')
+  return config
+
+
+def _how_to_prepare(missing: Mapping[str, str], *, of: int) -> str:
+  by_command: dict[str, list[str]] = {}
+  for task, command in missing.items():
+    by_command.setdefault(command, []).append(task)
+  return '\n'.join([
+      f'{len(missing)} of the {of} tasks have no data here. Prepare it once, '
+      'on any machine, with',
+      '  pip install tensorflow tensorflow-datasets',
+      *(f'  {command}\n    ({", ".join(tasks)})'
+        for command, tasks in by_command.items()),
+      'or give the directory that has it as --config.data.data_dir=DIR, or '
+      'name the tasks to run as --tasks=NAME,..., or leave out those without '
+      'data by --skip-missing; the mean of fewer than 19 is no VTAB score.'])
+
+
+def _run_all(
+    base: config_lib.Config, tasks: Sequence[str], seeds: int,
+    missing: Mapping[str, str], workdir: epath.Path, stop: signals.Stop,
+) -> dict[str, Any]:
+  """Trains what is left to train; writes and returns the result."""
+  plain = config_lib.to_plain(base)
+  configs, owners = {}, {}
+  for task in tasks:
+    for seed in range(base.seed, base.seed + seeds):
+      name = f'{task},seed={seed}'
+      configs[name] = config_lib.resolve_with(
+          {**plain, 'seed': seed}, [f'data.source={vtab.PREFIX}{task}'])
+      owners[name] = task, seed
+  # The tasks may become more, as data is prepared; the rest stays.
+  plain['data'].pop('source')
+  plan = {'config': plain}
+  sweep_lib.check_same(workdir / RESULT, plan, what='evaluation')
+  experiments = sweep_lib.wire(configs, workdir)
+  metrics: dict[str, dict[int, dict[str, float]]] = {t: {} for t in tasks}
+  result: dict[str, Any] = {}
+  for name, summary in sweep_lib.train(
+      experiments, list(configs), workdir, stop=stop):
+    if isinstance(summary, health.NonFiniteError):
+      raise summary
+    task, seed = owners[name]
+    metrics[task][seed] = summary['metrics']
+    result = {'plan': plan, **summarise(metrics), 'missing': dict(missing)}
+    if jax.process_index() == 0:
+      writer.write_json(workdir / RESULT, result)
+  return result
+
+
+def summarise(
+    metrics: Mapping[str, Mapping[int, Mapping[str, float]]],
+) -> dict[str, Any]:
+  """Returns the scores of tasks, of groups, and their mean.
+
+  Args:
+    metrics: of each finished run, by task and seed.
+
+  Returns:
+    `tasks`, `groups` and `mean`, with mean and standard deviation over seeds
+    (of those seeds that all tasks have), `num_tasks`, and whether that is
+    `partial`: not all of the 19.
+  """
+  scores = {task: {seed: row[METRIC] for seed, row in runs.items()}
+            for task, runs in metrics.items() if runs}
+  seeds = sorted(set.intersection(*(set(runs) for runs in scores.values())))
+  groups = {group: [task for task in scores if vtab.TASKS[task].group == group]
+            for group in vtab.GROUPS}
+  return {
+      'tasks': {task: {
+          'group': vtab.TASKS[task].group,
+          'images': int(next(iter(metrics[task].values()))['test/examples']),
+          'accuracy': list(runs.values()), **_statistics(list(runs.values()))}
+                for task, runs in scores.items()},
+      'groups': {group: {'num_tasks': len(tasks), **_mean(scores, tasks, seeds)}
+                 for group, tasks in groups.items() if tasks},
+      'mean': _mean(scores, list(scores), seeds),
+      'seeds': seeds, 'num_tasks': len(scores),
+      'partial': len(scores) < len(vtab.TASKS)}
+
+
+def _mean(
+    scores: Mapping[str, Mapping[int, float]], tasks: Sequence[str],
+    seeds: Sequence[int],
+) -> dict[str, float | None]:
+  """Returns the mean over tasks, and how it varies with the seed."""
+  return _statistics([
+      float(np.mean([scores[task][seed] for task in tasks])) for seed in seeds])
+
+
+def _statistics(values: Sequence[float]) -> dict[str, float | None]:
+  return {'mean': float(np.mean(values)) if values else None,
+          'std': float(np.std(values, ddof=1)) if len(values) > 1 else None}
+
+
+def _print(result: Mapping[str, Any]) -> None:
+  print()
+  progress.table(
+      'VTAB-1k', ['task', 'group', 'test images', 'accuracy'],
+      [[task, row['group'], row['images'], _text(row)]
+       for task, row in result['tasks'].items()])
+  number = result['num_tasks']
+  of_all = (f'mean of {number} of 19 tasks: not comparable'
+            if result['partial'] else 'mean of 19 tasks')
+  sizes = {group: sum(task.group == group for task in vtab.TASKS.values())
+           for group in vtab.GROUPS}
+  progress.table(
+      'Means', ['', 'tasks', 'accuracy'],
+      [*([group, f'{row["num_tasks"]} of {sizes[group]}', _text(row)]
+         for group, row in result['groups'].items()),
+       [of_all, f'{number} of 19', _text(result['mean'])]])
+
+
+def _text(row: Mapping[str, Any]) -> str:
+  if row['mean'] is None:
+    return '–'
+  std = '' if row['std'] is None else f' ± {100 * row["std"]:.2f}'
+  return f'{100 * row["mean"]:.2f}{std} %'

@@ -1,0 +1,214 @@
+"""Few-shot linear accuracy, in closed form (ViT, section 4.1).
+
+A ridge regression from the representations of a few images of each class to
+targets in {-1, 1}. As in its ancestor, big_vision's `fewshot_lsr`, "whitened"
+means that each feature is standardised by the mean and deviation of the few
+images, and the bias is a column of 100s among the features: so large that its
+weight is hardly penalised, though formally it is, as all others.
+"""
+
+from collections.abc import Callable, Sequence
+import dataclasses
+from typing import Literal
+
+from jaxtyping import Float, Float64, Int
+import numpy as np
+
+from vit_jax import records
+from vit_jax import types
+from vit_jax.evals import context as context_lib
+from vit_jax.evals import features as features_lib
+
+USES_HEAD = False
+BIAS = 100.0
+# Keeps a feature that is the same in all of the few images finite.
+EPSILON = 1e-5
+# Images whose scores are on the host at once: 65 MB for 1,000 classes.
+BLOCK = 8192
+
+Standardise = Callable[
+    [Float[np.ndarray, 'examples width']],
+    Float64[np.ndarray, 'examples width_and_bias']]
+
+
+@dataclasses.dataclass(frozen=True)
+class FewshotConfig:
+  """An entry of the section `evals`, for `name: 'fewshot'`.
+
+  Attributes:
+    name: always 'fewshot'.
+    split: to measure on; see `ClassificationConfig`.
+    train_split: to take the few images from. Each of its labels is read once at
+      the start of a run: of a very large data set, name a part ('train[:10%]').
+    source: data set of both; '' is the one that is trained on.
+    every: how often during training.
+    batch_size: global.
+    shots: images of each class.
+    seeds: draws of these images, over which the accuracy is averaged.
+    penalty: of the squared weights; by default big_vision's.
+    held_out: images of each class, beside the shots, on which a penalty is
+      chosen from `penalties`, never on `split`; 0 takes `penalty`.
+    penalties: to choose from.
+    feature: 'representation', what the head gets; 'pooled', before the tanh
+      layer of pre-training; 'tokens', the mean of all tokens.
+  """
+  name: Literal['fewshot'] = 'fewshot'
+  split: str = ''
+  train_split: str = 'train'
+  source: str = ''
+  every: records.Duration | None = None
+  batch_size: int | None = None
+  shots: tuple[int, ...] = (1, 5, 10, 25)
+  seeds: int = 3
+  penalty: float = 2.0 ** 10
+  held_out: int = 0
+  penalties: tuple[float, ...] = tuple(2.0 ** i for i in range(-10, 21, 2))
+  feature: features_lib.Feature = 'representation'
+
+  def __post_init__(self):
+    if not self.shots or min(self.shots) < 1 or len(set(self.shots)) < len(
+        self.shots):
+      raise ValueError(
+          f'shots are different numbers from 1 on, but are {self.shots}.')
+    if self.seeds < 1 or self.held_out < 0:
+      raise ValueError(
+          'seeds must be at least 1 and held_out at least 0, but are '
+          f'{self.seeds} and {self.held_out}.')
+    if not self.penalties or min(self.penalty, *self.penalties) <= 0:
+      raise ValueError(
+          'penalty and penalties must be positive, but are '
+          f'{self.penalty} and {self.penalties}.')
+
+
+def metrics_of(config: FewshotConfig) -> dict[str, context_lib.Mode]:
+  """Returns the metrics to choose by, and whether high or low is good."""
+  return {f'{shots}_shot': 'max' for shots in config.shots}
+
+
+def build(
+    config: FewshotConfig, context: context_lib.Context,
+) -> context_lib.Measure:
+  """Wires the evaluator."""
+  test = context.open(
+      config.split, config.source, batch_size=config.batch_size)
+  # First: it says best what is wrong with data of several labels.
+  of_test = features_lib.extract(context, test, config.feature)
+  train = context.open(
+      config.train_split, config.source, batch_size=config.batch_size,
+      per_class=max(config.shots) + config.held_out,
+      seeds=tuple(range(config.seeds)))
+  features_lib.check_same_classes(context, train, test)
+  _check_classes(context, train)
+  of_train = features_lib.extract(context, train, config.feature)
+
+  def run(
+      params: types.Params, between: context_lib.Between,
+  ) -> context_lib.Measured:
+    few, tested = of_train(params, between), of_test(params, between)
+    assert train.ranks is not None
+    found: dict[str, float] = {}
+    for shots in config.shots:
+      accuracies, penalties = [], []
+      for ranks in train.ranks:
+        accuracy, penalty = _accuracy(
+            config, few, ranks, tested, shots=shots,
+            num_classes=train.num_classes)
+        accuracies.append(accuracy)
+        penalties.append(penalty)
+        between()
+      found[f'{shots}_shot'] = float(np.mean(accuracies))
+      if config.seeds > 1:
+        found[f'{shots}_shot_std'] = float(np.std(accuracies, ddof=1))
+      if config.held_out:
+        found[f'{shots}_shot_penalty'] = float(
+            np.exp(np.mean(np.log(penalties))))
+    return context_lib.Measured({**found, 'examples': test.num_examples})
+
+  return run
+
+
+def _check_classes(
+    context: context_lib.Context, train: context_lib.Split) -> None:
+  """Raises if a class is not drawn from at all: it would never be answered."""
+  if train.ranks is None:  # Only planned with.
+    return
+  there = int((train.ranks[0] == 0).sum())
+  if there != train.num_classes:
+    raise ValueError(
+        f'{context.where}: {train.name} has examples of {there} of '
+        f'{train.num_classes} classes. Name a larger train_split.')
+
+
+def _accuracy(
+    config: FewshotConfig, few: features_lib.Features,
+    ranks: Int[np.ndarray, 'examples'], test: features_lib.Features, *,
+    shots: int, num_classes: int,
+) -> tuple[float, float]:
+  """Returns the accuracy of one draw, and the penalty it is with."""
+  chosen = (ranks >= 0) & (ranks < shots)
+  most = max(config.shots)
+  held_out = (ranks >= most) & (ranks < most + config.held_out)
+  standardise = standardiser(few.values[chosen])
+  targets = np.where(
+      few.labels[chosen][:, None] == np.arange(num_classes), 1.0, -1.0)
+  penalties = config.penalties if config.held_out else (config.penalty,)
+  weights = ridge(standardise(few.values[chosen]), targets, penalties)
+  best = 0
+  if config.held_out:
+    best = int(np.argmax([
+        _correct(standardise, few.values[held_out], few.labels[held_out], w)
+        for w in weights]))
+  return (_correct(standardise, test.values, test.labels, weights[best]),
+          penalties[best])
+
+
+def _correct(
+    standardise: Standardise, values: Float[np.ndarray, 'examples width'],
+    labels: Int[np.ndarray, 'examples'],
+    weights: Float64[np.ndarray, 'width_and_bias classes'],
+) -> float:
+  """Returns the share of right answers."""
+  right = 0
+  for start in range(0, len(values), BLOCK):
+    part = slice(start, start + BLOCK)
+    answers = (standardise(values[part]) @ weights).argmax(axis=-1)
+    right += int((answers == labels[part]).sum())
+  return right / len(values)
+
+
+def standardiser(few: Float[np.ndarray, 'examples width']) -> Standardise:
+  """Returns a function that standardises features as `few`, and adds a bias."""
+  few = few.astype(np.float64)
+  mean, std = few.mean(axis=0), few.std(axis=0) + EPSILON
+
+  def standardise(
+      features: Float[np.ndarray, 'examples width'],
+  ) -> Float64[np.ndarray, 'examples width_and_bias']:
+    columns = (features.astype(np.float64) - mean) / std
+    return np.pad(columns, ((0, 0), (0, 1)), constant_values=BIAS)
+
+  return standardise
+
+
+def ridge(
+    x: Float64[np.ndarray, 'examples width'],
+    y: Float64[np.ndarray, 'examples targets'],
+    penalties: Sequence[float],
+) -> list[Float64[np.ndarray, 'width targets']]:
+  """Returns argmin_w |x w - y|^2 + penalty |w|^2 for each of the penalties.
+
+  One eigendecomposition, of the smaller of the two Gram matrices, does for all
+  of them: with x^T x = q diag(s) q^T,
+
+    w = (x^T x + penalty)^-1 x^T y = q diag(1 / (s + penalty)) q^T x^T y
+
+  and with x x^T = q diag(s) q^T, w = x^T q diag(1 / (s + penalty)) q^T y.
+  """
+  examples, width = x.shape
+  if examples >= width:
+    s, q = np.linalg.eigh(x.T @ x)
+    left, right = q, q.T @ (x.T @ y)
+  else:
+    s, q = np.linalg.eigh(x @ x.T)
+    left, right = x.T @ q, q.T @ y
+  return [(left / (s + penalty)) @ right for penalty in penalties]

@@ -1,0 +1,78 @@
+"""The objective itself on examples that are not trained on.
+
+What a run without labels, such as masked patch prediction, is watched by. No
+dropout; what else is random in the objective, such as which patches are
+masked, is drawn from a key of the batch's number: the same at each evaluation
+with the same batch size.
+"""
+
+import dataclasses
+import itertools
+from typing import Literal
+
+import jax
+
+from vit_jax import metrics
+from vit_jax import records
+from vit_jax import types
+from vit_jax.evals import context as context_lib
+from vit_jax.evals import passes
+
+USES_HEAD = True
+
+
+@dataclasses.dataclass(frozen=True)
+class ObjectiveConfig:
+  """An entry of the section `evals`, for `name: 'objective'`.
+
+  Attributes:
+    name: always 'objective'.
+    split: see `ClassificationConfig`, as for what follows.
+    source: data set.
+    every: how often during training.
+    batch_size: global.
+  """
+  name: Literal['objective'] = 'objective'
+  split: str = ''
+  source: str = ''
+  every: records.Duration | None = None
+  batch_size: int | None = None
+
+
+def metrics_of(config: ObjectiveConfig) -> dict[str, context_lib.Mode]:
+  """Returns the metrics that there may be, and whether high or low is good."""
+  del config
+  return {'loss': 'min', 'accuracy': 'max', 'precision_at_1': 'max',
+          'color_accuracy': 'max'}
+
+
+def build(
+    config: ObjectiveConfig, context: context_lib.Context,
+) -> context_lib.Measure:
+  """Wires the evaluator."""
+  split = context.open_for_head(
+      config.split, config.source, batch_size=config.batch_size)
+
+  def numbered():
+    for number, batch in zip(itertools.count(), split.batches()):
+      yield {**batch, 'number': number}
+
+  def measure(
+      params: types.Params, batch: types.Batch) -> dict[str, metrics.Mean]:
+    key = jax.random.fold_in(jax.random.key(0), batch['number'])
+    batch = {name: x for name, x in batch.items() if name != 'number'}
+    loss, measures = context.objective(params, batch, key, train=False)
+    return {name: metrics.Mean.from_model_output(value, batch['mask'])
+            for name, value in {'loss': loss, **measures}.items()}
+
+  over = passes.mean(dataclasses.replace(split, batches=numbered), measure)
+
+  def run(
+      params: types.Params, between: context_lib.Between,
+  ) -> context_lib.Measured:
+    total = over(params, between)
+    return context_lib.Measured({
+        **{name: float(value.compute()) for name, value in total.items()},
+        'examples': int(total['loss'].count)})
+
+  return run

@@ -1,0 +1,107 @@
+"""What an accelerator can do at best: a row each, with its source.
+
+The unit is what JAX calls a device. That is a core of a TPU v2 or v3, and a
+whole chip from v4 on: of two cores where it has two ("megacore"). Speeds are
+of dense matrix products in bfloat16, summed in float32; in float32 proper the
+same devices do a fraction of it.
+
+Sources: [v2] Jouppi et al., A Domain-Specific Supercomputer for Training Deep
+Neural Networks, CACM 63(7), 2020, table 3. [v3] to [v6e] Google Cloud's
+documentation, https://cloud.google.com/tpu/docs/v3 and so on. [H100] [H200]
+[A100] [V100] NVIDIA's data sheets, without sparsity.
+"""
+
+from collections.abc import Sequence
+import dataclasses
+import re
+
+from vit_jax import records
+
+GIB = 2**30
+GB = 10**9
+
+
+@dataclasses.dataclass(frozen=True)
+class Hardware:
+  """One device, as JAX counts devices.
+
+  Attributes:
+    name: as people write it.
+    kinds: what `jax.Device.device_kind` may say.
+    peak_flops: operations per second; a multiply-add is two.
+    memory_bytes: of the device.
+    cores: TensorCores of a device; a GPU counts as one.
+    source: of these figures.
+  """
+  name: str
+  kinds: Sequence[str]
+  peak_flops: float
+  memory_bytes: int
+  cores: int = 1
+  source: str = ''
+
+  @property
+  def peak_flops_per_core(self) -> float:
+    """Operations per second of one core."""
+    return self.peak_flops / self.cores
+
+
+TABLE: Sequence[Hardware] = (
+    Hardware('TPUv2', ('TPU v2',), 46e12 / 2, 8 * GIB, source='[v2]'),
+    Hardware('TPUv3', ('TPU v3',), 123e12 / 2, 16 * GIB, source='[v3]'),
+    Hardware('TPUv4', ('TPU v4',), 275e12, 32 * GIB, cores=2, source='[v4]'),
+    Hardware('TPUv5e', ('TPU v5 lite', 'TPU v5e'), 197e12, 16 * GB,
+             source='[v5e]'),
+    Hardware('TPUv5p', ('TPU v5', 'TPU v5p'), 459e12, 95 * GB, cores=2,
+             source='[v5p]'),
+    Hardware('TPUv6e', ('TPU v6 lite', 'TPU v6e'), 918e12, 32 * GB,
+             source='[v6e]'),
+    Hardware('V100', ('Tesla V100-SXM2-16GB',), 125e12, 16 * GB,
+             source='[V100], in float16: it has no bfloat16'),
+    Hardware('V100-32GB', ('Tesla V100-SXM2-32GB',), 125e12, 32 * GB,
+             source='[V100], in float16: it has no bfloat16'),
+    Hardware('A100', ('NVIDIA A100-SXM4-40GB', 'NVIDIA A100-PCIE-40GB'),
+             312e12, 40 * GB, source='[A100]'),
+    Hardware('A100-80GB', ('NVIDIA A100-SXM4-80GB', 'NVIDIA A100 80GB PCIe'),
+             312e12, 80 * GB, source='[A100]'),
+    # The PCIe and NVL models of these two are slower.
+    Hardware('H100', ('NVIDIA H100 80GB HBM3',), 989e12, 80 * GB,
+             source='[H100], SXM'),
+    Hardware('H200', ('NVIDIA H200',), 989e12, 141 * GB,
+             source='[H200], SXM'),
+)
+_BY_KIND = {kind: row for row in TABLE for kind in row.kinds}
+
+
+def find(device_kind: str) -> Hardware | None:
+  """Returns the row of a `jax.Device.device_kind`, or None if there is none.
+
+  The whole kind must be known: a part of a GPU, or its PCIe model, has another
+  peak, and no figure is better than a wrong one.
+  """
+  return _BY_KIND.get(device_kind)
+
+
+def named(name: str) -> Hardware:
+  """Returns the row of a name: 'TPUv3', 'tpu-v3', 'TPU v3', 'H200'.
+
+  Raises:
+    ValueError: for a name without a row, with those that have one.
+  """
+  rows = {_bare(row.name): row for row in TABLE}
+  if _bare(name) not in rows:
+    records.check_name(name, [row.name for row in TABLE], what='device')
+  return rows[_bare(name)]
+
+
+def cores(device_kind: str) -> int:
+  """Returns the cores of a device; one, where nothing is known of it.
+
+  One too for a CPU, which JAX shows as a single device whatever it has.
+  """
+  row = find(device_kind)
+  return row.cores if row else 1
+
+
+def _bare(name: str) -> str:
+  return re.sub(r'[\s_-]', '', name).lower()
