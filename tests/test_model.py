@@ -16,6 +16,7 @@ from vit_jax import models
 from vit_jax import tree
 from vit_jax.checkpoints import formats
 from vit_jax.interop import preprocess as preprocess_lib
+from vit_jax.models import embed
 
 TINY = {'width': 12, 'depth': 2, 'mlp_dim': 20, 'num_heads': 2, 'patch': 8,
         'num_classes': 5}
@@ -170,7 +171,7 @@ def test_a_model_with_other_parameters_does_not_remember_the_first_ones():
 
 def test_the_grid_of_another_resolution_is_resized_as_the_origin_does():
   model = make()
-  expected = models.resize_positions(
+  expected = embed.resize_positions(
       model.params['positions'], old_grid=(4, 4), new_grid=(6, 2),
       method='cubic')
   found = model_lib.resize(model.params, model.config, old=(32, 32),

@@ -9,6 +9,7 @@ from vit_jax import models
 from vit_jax import tree
 from vit_jax.checkpoints import formats
 from vit_jax.checkpoints import pretrained
+from vit_jax.models import embed
 
 RNG = np.random.default_rng(0)
 WIDTH = 6
@@ -69,7 +70,7 @@ def test_every_parameter_on_either_side_has_its_row():
   np.testing.assert_array_equal(
       adapted['encoder']['layers']['mlp']['kernel'],
       source['encoder']['layers']['mlp']['kernel'])
-  np.testing.assert_array_equal(adapted['positions'], models.resize_positions(
+  np.testing.assert_array_equal(adapted['positions'], embed.resize_positions(
       source['positions'], old_grid=(3, 3), new_grid=(4, 5)))
 
 
@@ -102,7 +103,7 @@ def test_other_grid_of_as_many_tokens_is_resized_all_the_same():
   source = params(grid=(4, 9))
   adapted, rows = adapt(source, initial(grid=(6, 6)), old=(4, 9), new=(6, 6))
   assert rows['positions'].status == 'resized'
-  np.testing.assert_array_equal(adapted['positions'], models.resize_positions(
+  np.testing.assert_array_equal(adapted['positions'], embed.resize_positions(
       source['positions'], old_grid=(4, 9), new_grid=(6, 6)))
 
 
@@ -113,7 +114,7 @@ def test_cubic_is_an_option():
     adapted, _ = adapt(source, target, new=(6, 6), positions=method)
     results[method] = adapted['positions']
     np.testing.assert_array_equal(
-        results[method], models.resize_positions(
+        results[method], embed.resize_positions(
             source['positions'], old_grid=(3, 3), new_grid=(6, 6),
             method=method))
   assert (results['linear'] != results['cubic']).any()
