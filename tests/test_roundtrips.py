@@ -197,7 +197,7 @@ def test_a_folder_of_timm_is_only_of_what_timm_can_name(variant, tmp_path):
 
 
 @pytest.mark.parametrize(('form', 'words'), [
-    ('npz', "gelu='tanh', this model with 'exact'"),
+    ('npz', "reads back as gelu='tanh': load it with gelu='exact'"),
     ('timm', 'layer_norm_epsilon=1e-06, this model with 0.001')])
 def test_what_a_format_cannot_say_is_said(form, words, tmp_path):
   model = make(**TINY, gelu='exact', layer_norm_epsilon=1e-3)
