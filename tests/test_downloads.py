@@ -114,8 +114,9 @@ def test_nothing_at_an_address_is_an_error_and_nothing_is_kept(
   assert not kept(tmp_path)
 
 
-def test_a_page_instead_of_weights_is_an_error(site):
+def test_a_page_instead_of_weights_is_an_error_and_not_kept(site, tmp_path):
   address, files, _ = site
   files['/x.npz'] = b'<html>Please log in</html>'
   with pytest.raises(ValueError, match='no file of weights.*<html>'):
     vit_jax.load(f'{address}/x.npz', log=None)
+  assert not kept(tmp_path)

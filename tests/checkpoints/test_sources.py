@@ -24,17 +24,18 @@ def test_a_local_path_is_used_where_it_is(tmp_path):
 
 
 def test_a_remote_file_is_copied_once_and_its_checksum_said():
+  weights = b'PK\x03\x04 and so on'  # As an .npz begins.
   with fsspec.open('memory://bucket/weights.npz', 'wb') as file:
-    file.write(b'abc')
+    file.write(weights)
   lines = []
   first = sources.fetch('memory://bucket/weights.npz', log=lines.append)
-  assert first.read_bytes() == b'abc'
+  assert first.read_bytes() == weights
   with fsspec.open('memory://bucket/weights.npz', 'wb') as file:
     file.write(b'another')
   second = sources.fetch('memory://bucket/weights.npz', log=lines.append)
-  assert (second, second.read_bytes()) == (first, b'abc')
+  assert (second, second.read_bytes()) == (first, weights)
   assert [line.split()[0] for line in lines] == ['fetched', 'cached']
-  assert all(hashlib.sha256(b'abc').hexdigest() in line for line in lines)
+  assert all(hashlib.sha256(weights).hexdigest() in line for line in lines)
 
 
 def test_nothing_at_an_address_leaves_nothing_behind(tmp_path):

@@ -12,8 +12,11 @@ import pathlib
 import re
 import shutil
 import tempfile
+from typing import IO
 
 from etils import epath
+
+from vit_jax.interop import files
 
 CACHE = '~/.cache/vit_jax/weights'
 CACHE_VARIABLE = 'VIT_JAX_CACHE'
@@ -77,19 +80,44 @@ def _fetch_file(url: str, log: Log) -> epath.Path:
   if target.exists():
     log(f'cached  {url}\n        {target}, sha256 {checksum(target)}')
   else:
-    _copy(url, target, log)
+    _copy(url, target, log, check=_check_weights)
   return epath.Path(target)
 
 
-def _copy(url: str, target: pathlib.Path, log: Log) -> None:
-  """Copies a file; what is there under its name is whole."""
-  import fsspec
+def _check_weights(file: pathlib.Path, url: str) -> None:
+  """Raises if a file that was fetched is a page, say, that asks to log in."""
+  if files.sniff(file) is None:
+    with file.open('rb') as stream:
+      start = stream.read(16)
+    raise ValueError(
+        f'{url} gave no file of weights, but {file.stat().st_size:,} bytes '
+        f'that begin {start!r}; they are not kept. Open the address in a '
+        'browser to see what it says.')
+
+
+def _copy(
+    url: str, target: pathlib.Path, log: Log,
+    check: Callable[[pathlib.Path, str], None] = lambda file, url: None,
+) -> None:
+  """Copies a file; what is there under its name is whole, and was checked."""
   target.parent.mkdir(parents=True, exist_ok=True)
   handle, name = tempfile.mkstemp(dir=target.parent, suffix='.part')
   try:
-    with os.fdopen(handle, 'wb') as sink, fsspec.open(url, 'rb') as stream:
-      shutil.copyfileobj(stream, sink, _CHUNK_BYTES)
+    with os.fdopen(handle, 'wb') as sink:
+      _download(url, sink)
+    check(pathlib.Path(name), url)
     os.replace(name, target)
+  finally:
+    pathlib.Path(name).unlink(missing_ok=True)
+  log(f'fetched {url}\n        {target}, {target.stat().st_size:,} bytes, '
+      f'sha256 {checksum(target)}')
+
+
+def _download(url: str, sink: IO[bytes]) -> None:
+  import fsspec
+  try:
+    with fsspec.open(url, 'rb') as stream:
+      shutil.copyfileobj(stream, sink, _CHUNK_BYTES)
   except FileNotFoundError as error:
     raise FileNotFoundError(f'There is nothing at {url}.') from error
   except ImportError as error:
@@ -102,10 +130,6 @@ def _copy(url: str, target: pathlib.Path, log: Log) -> None:
     raise OSError(
         f'{url} could not be fetched: {type(error).__name__}: {error}'
     ) from error
-  finally:
-    pathlib.Path(name).unlink(missing_ok=True)
-  log(f'fetched {url}\n        {target}, {target.stat().st_size:,} bytes, '
-      f'sha256 {checksum(target)}')
 
 
 def _fetch_hub(text: str, log: Log) -> epath.Path:

@@ -128,7 +128,7 @@ def _show(
       f'{measured["examples"]:,} images in {secs:.1f} s',
       ['metric', 'value'],
       [row.rsplit(' ', 1) if not row.endswith('%') else row.split(' ', 1)
-       for row in progress.format_metrics(figures).split(', ')])
+       for row in progress.format_metrics(figures, digits=5).split(', ')])
 
 
 def _eval_split(

@@ -117,14 +117,14 @@ class Progress:
     return f'{format_secs(secs)} left'
 
 
-def format_number(value: float) -> str:
+def format_number(value: float, *, digits: int = 3) -> str:
   """Returns a figure as a person reads it: 0.0312, 1.24, 812, 14,210."""
   if value != value or abs(value) == float('inf'):
     return str(value)
   if abs(value) >= 100:
     return f'{value:,.0f}'
   if value == 0 or abs(value) >= 1e-3:
-    return f'{value:#.3g}'.rstrip('.')
+    return f'{value:#.{digits}g}'.rstrip('.')
   return f'{value:.1e}'
 
 
@@ -180,13 +180,18 @@ def _cell(value: Any) -> str:
   return format_number(value) if _is_number(value) else str(value)
 
 
-def format_metrics(row: Mapping[str, float]) -> str:
-  """Returns metrics as a person reads them: 'val/accuracy 97.22 %'."""
+def format_metrics(row: Mapping[str, float], *, digits: int = 3) -> str:
+  """Returns metrics as a person reads them: 'val/accuracy 97.22 %'.
+
+  Args:
+    row: metrics by name.
+    digits: significant ones of what is no share.
+  """
   shares = ('accuracy', 'precision', 'mean_average_precision',
             'calibration_error')
   return ', '.join(
       f'{name} {100 * value:.2f} %'
       if name.split('/')[-1].startswith(shares)
       or name.endswith(('accuracy', '_shot', '_shot_std'))
-      else f'{name} {format_number(value)}'
+      else f'{name} {format_number(value, digits=digits)}'
       for name, value in row.items() if not name.endswith('/examples'))
