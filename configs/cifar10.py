@@ -3,39 +3,68 @@
     python main.py --config=configs/cifar10.py --workdir=runs/cifar10 \
         --config.data.data_dir=$HOME/tensorflow_datasets
 
-The model and the settings of the page "Implementing Vision Transformer from
-scratch" (width 48, 4 layers, 4 heads, patch 4; AdamW, constant learning rate
-0.01, batch 256, 100 epochs).
+`:recipe=page` (the default) has the settings of the page "Implementing Vision
+Transformer from scratch": AdamW, a constant learning rate of 0.01, batch 256,
+100 epochs. `:recipe=best` has the same model and epochs (width 48, 4 layers, 4
+heads, patch 4) with what we would do: a cosine schedule, smaller batches, and
+the mean of the patches instead of a class token.
+
+Hardware: 2 CPU cores, 80 minutes when they are idle.
+Expected: page: 75.5 % (cited: the page). See docs/results.md for what has been
+measured.
 """
+
+from typing import Any
 
 from ml_collections import ConfigDict
 
+RECIPES: dict[str, dict[str, Any]] = {
+    'page': {
+        'batch_size': 256,
+        'model': {'pooling': 'cls'},
+        'train_ops': [{'op': 'inception_crop', 'area': [0.8, 1.0]},
+                      {'op': 'flip'}],
+        'optimizer': {
+            'name': 'adam', 'learning_rate': 0.01, 'weight_decay': 0.01,
+            'schedule': {'name': 'constant'}},
+    },
+    'best': {
+        'batch_size': 128,
+        'model': {'pooling': 'average'},
+        'train_ops': [{'op': 'pad_crop'}, {'op': 'flip'}],
+        'optimizer': {
+            'name': 'adam', 'learning_rate': 3e-3, 'weight_decay': 0.05,
+            'clip_norm': 1.0,
+            'schedule': {'name': 'cosine', 'warmup': {'percent': 5}}},
+    },
+}
 
-def get_config(epochs: int = 100) -> ConfigDict:
+
+def get_config(epochs: int = 100, recipe: str = 'page') -> ConfigDict:
   """Returns the training of the small model.
 
   Args:
     epochs: over the 50,000 training images.
+    recipe: 'page' or 'best'.
   """
+  if recipe not in RECIPES:
+    raise ValueError(
+        f'recipe is one of {", ".join(RECIPES)}, but is {recipe!r}.')
+  row = RECIPES[recipe]
   return ConfigDict({
       'total': {'epochs': epochs},
-      'batch_size': 256,
+      'batch_size': row['batch_size'],
       'model': {
           'width': 48, 'depth': 4, 'num_heads': 4, 'mlp_dim': 192, 'patch': 4,
           # Side by side rather than in a loop: faster on a CPU.
-          'unroll': 4,
+          'unroll': 4, **row['model'],
       },
       'data': {
           'source': 'cifar10', 'split': 'train', 'resolution': 32,
-          'train_ops': [
-              {'op': 'inception_crop', 'area': [0.8, 1.0]}, {'op': 'flip'},
-          ],
+          'train_ops': row['train_ops'],
           'eval_ops': [],
       },
-      'optimizer': {
-          'name': 'adam', 'learning_rate': 0.01, 'weight_decay': 0.01,
-          'schedule': {'name': 'constant'},
-      },
+      'optimizer': row['optimizer'],
       'evals': {'test': {'split': 'test', 'every': {'epochs': 1}}},
       'checkpoint': {'every': {'epochs': 1}},
   })

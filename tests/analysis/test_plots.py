@@ -55,6 +55,15 @@ def test_every_run_has_its_own_colour_in_every_panel(
     assert picture.width > 1000
 
 
+def test_more_runs_than_the_palette_has_are_told_apart(saved, tmp_path):
+  runs = {f'run {i}': make_rows(scale=1 + i) for i in range(16)}
+  plots.curves(runs, tmp_path / 'curves.png')
+  loss, _, rates = saved[0].axes
+  assert len({line.get_color() for line in loss.lines}) == 16
+  # The same schedule sixteen times over does not fill the panel.
+  assert max(line.get_linewidth() for line in rates.lines) < 10
+
+
 def test_nothing_is_clipped_and_the_legend_covers_no_panel(saved, tmp_path):
   runs = {f'quite a long name of a stage {i}': make_rows(scale=10.0 ** i)
           for i in range(5)}

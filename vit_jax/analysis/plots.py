@@ -14,6 +14,11 @@ Rows = Sequence[Mapping[str, Any]]
 COLOURS = (
     '#0072B2', '#D55E00', '#009E73', '#CC79A7', '#56B4E9', '#E69F00', '#000000')
 MARKERS = 'osD^vP'
+# Beyond the palette, as many steps of a map whose lightness rises evenly: the
+# order of the runs is then what tells them apart.
+MANY_COLOURS = 'viridis'
+# Lines of the same learning rates that are drawn one within the other.
+MAX_WITHIN = 3
 # Beyond this ratio of largest to smallest loss, a linear axis hides the end.
 LOG_SCALE_RATIO = 30
 # Beyond this ratio of longest to shortest run, an axis of steps hides one.
@@ -92,7 +97,7 @@ def _draw_panel(
 
   drawn: list[float] = []
   last_step = 1.0
-  for i, rows in enumerate(runs.values()):
+  for i, (colour, rows) in enumerate(zip(_colours(len(runs)), runs.values())):
     for name in _names(rows, panel):
       steps, values = _series(rows, f'{name}/{panel.metric}')
       drawn += values
@@ -103,8 +108,10 @@ def _draw_panel(
         above = sum(
             _series(other, f'{name}/{panel.metric}') == (steps, values)
             for other in list(runs.values())[i + 1:])
+        if above > MAX_WITHIN:
+          continue
         style |= {'linewidth': 1.6 + 2 * above, 'alpha': 1}
-      axes.plot(steps, values, color=COLOURS[i % len(COLOURS)], **style)
+      axes.plot(steps, values, color=colour, **style)
   axes.set_title(panel.title, fontsize=12, loc='left', fontweight='bold')
   axes.set_xlim(-0.03 * last_step, 1.03 * last_step)
   axes.grid(True, color='#E5E5E5', linewidth=0.8)
@@ -130,9 +137,8 @@ def _draw_legend(
   from matplotlib import lines
 
   handles = [
-      lines.Line2D([], [], color=COLOURS[i % len(COLOURS)], linewidth=4,
-                   label=run)
-      for i, run in enumerate(runs)]
+      lines.Line2D([], [], color=colour, linewidth=4, label=run)
+      for colour, run in zip(_colours(len(runs)), runs)]
   names = [n for n in ('train', *evaluators)
            if any(_names(rows, p) and n in _names(rows, p)
                   for rows in runs.values() for p in PANELS)]
@@ -147,6 +153,16 @@ def _draw_legend(
   fig.legend(
       handles=handles, loc='outside lower center', frameon=False, fontsize=10,
       ncols=min(len(handles), max(1, columns)))
+
+
+def _colours(number: int) -> list[Any]:
+  """Returns a colour for each run."""
+  if number <= len(COLOURS):
+    return list(COLOURS[:number])
+  import matplotlib
+  # Not to the end of the map, where its yellow is too pale.
+  return [matplotlib.colormaps[MANY_COLOURS](0.9 * i / (number - 1))
+          for i in range(number)]
 
 
 def _line_style(
