@@ -61,7 +61,7 @@ def test_more_runs_than_the_palette_has_are_told_apart(saved, tmp_path):
   loss, _, rates = saved[0].axes
   assert len({line.get_color() for line in loss.lines}) == 16
   # The same schedule sixteen times over does not fill the panel.
-  assert max(line.get_linewidth() for line in rates.lines) < 10
+  assert max(line.get_linewidth() for line in rates.lines) < 15
 
 
 def test_nothing_is_clipped_and_the_legend_covers_no_panel(saved, tmp_path):

@@ -18,7 +18,7 @@ MARKERS = 'osD^vP'
 # order of the runs is then what tells them apart.
 MANY_COLOURS = 'viridis'
 # Lines of the same learning rates that are drawn one within the other.
-MAX_WITHIN = 3
+MAX_WITHIN = len(COLOURS) - 1
 # Beyond this ratio of largest to smallest loss, a linear axis hides the end.
 LOG_SCALE_RATIO = 30
 # Beyond this ratio of longest to shortest run, an axis of steps hides one.
