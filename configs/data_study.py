@@ -8,7 +8,9 @@ A stage for each size, one after another; `sizes=9M` is one of them alone. The
 subsets are nested: the 9 million are among the 30 million. As in the paper all
 sizes have the same settings, the number of steps included, and small ones would
 overfit: a run stops when the images held out have not got better for a tenth of
-the steps, and its best checkpoint is kept. What the paper reports of it:
+the steps, and its best checkpoint is kept. Better is judged by the accuracy, of
+several labels by the precision at 1, of a data set of your own by the loss
+(--config.checkpoint.best=val/accuracy). What the paper reports of it:
 
     python main.py evaluate --workdir=gs://bucket/study/9M --which=best
 
@@ -45,12 +47,13 @@ STUDIES = {
     'imagenet2012': ('10%+30%+all', 300 * 1_268_355 // 4096, 'train[:99%]',
                      'train[99%:]', 'imagenet2012'),
 }
+KNOWN = (*STUDIES, 'shapes', 'digits', 'cifar10', 'cifar100')
 OTHERS = ('10%+30%+all', 10_000, 'train[:90%]', 'train[90%:]', 'digits')
 
 
 def get_config(
     model: str = 'B/16', dataset: str = 'jft', sizes: str = '', steps: int = 0,
-    resolution: int = 224, batch_size: int = 4096,
+    resolution: int = 224, batch_size: int = 4096, loss: str = '',
 ) -> ConfigDict:
   """Returns a stage for each size.
 
@@ -61,15 +64,18 @@ def get_config(
     steps: of each run; 0 takes those of the paper's epochs on all data.
     resolution: of the images, in pixels.
     batch_size: global.
+    loss: 'softmax' or 'sigmoid'; see configs/pretrain.py.
   """
   usual, usual_steps, train, held_out, few_shot = STUDIES.get(dataset, OTHERS)
   config = pretrain.get_config(
       model=model, dataset=dataset, resolution=resolution,
-      batch_size=batch_size)
+      batch_size=batch_size, loss=loss)
   config.total = {'steps': steps or usual_steps}
   config.data.split = train
-  metric = ('precision_at_1' if dataset in pretrain.MULTI_LABEL
-            else 'accuracy')
+  # A data set of one's own may have one label an image or several: the loss is
+  # there for both.
+  metric = 'loss' if dataset not in KNOWN else (
+      'precision_at_1' if dataset in pretrain.MULTI_LABEL else 'accuracy')
   config.evals = {
       'val': {'split': held_out, 'every': {'percent': 1}},
       # The paper's measure: the head is left out, so any labels will do.

@@ -52,7 +52,7 @@ METHODS = {
 
 
 def get_config(
-    model: str = '', dataset: str = 'cifar10', resolution: int = 384,
+    model: str = '', dataset: str = 'cifar10', resolution: int = 0,
     batch_size: int = 512, method: str = 'full',
 ) -> ConfigDict:
   """Returns the fine-tuning of a model on a data set.
@@ -61,15 +61,18 @@ def get_config(
     model: a variant, such as 'L/16'; '' is the checkpoint's.
     dataset: of the table, any TFDS name, or a folder of images.
     resolution: of the images, in pixels; position embeddings are interpolated.
+      0 is 384 or, of the model that is named here, the next that its patches
+      divide: 392 for 'H/14'.
     batch_size: global.
     method: 'full', 'probe' or 'layer_decay'.
   """
   if method not in METHODS:
     raise ValueError(
         f'Unknown method {method!r}. Known: {", ".join(METHODS)}.')
+  resolution = resolution or usual_resolution(model)
   total, rates, held_out, split = TABLE_4.get(dataset, OTHERS)
   # Table 2, at 512 and 518 pixels: Polyak averaging with factor 0.9999.
-  averaged = dataset == 'imagenet2012' and resolution > 384
+  averaged = dataset == 'imagenet2012' and resolution >= 512
   return ConfigDict({
       'total': total,
       'batch_size': batch_size,
@@ -93,3 +96,10 @@ def get_config(
           'held_out': held_out, 'seeds': 3,
       },
   })
+
+
+def usual_resolution(model: str) -> int:
+  """Returns 384, or the next above that divides into the model's patches."""
+  patch = model.rpartition('/')[2]
+  side = int(patch) if patch.isdigit() else 1
+  return -(-384 // side) * side

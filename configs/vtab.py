@@ -22,9 +22,11 @@ from JFT 77.63 +- 0.23 % (cited: arXiv 2010.11929, Table 2). Not measured here.
 
 from ml_collections import ConfigDict
 
+from configs import finetune
+
 
 def get_config(
-    task: str = 'dtd', model: str = '', resolution: int = 384,
+    task: str = 'dtd', model: str = '', resolution: int = 0,
     batch_size: int = 512,
 ) -> ConfigDict:
   """Returns the fine-tuning of a model on a task.
@@ -33,8 +35,11 @@ def get_config(
     task: one of the 19, such as 'clevr_count_all' (vit_jax/data/vtab.py).
     model: a variant, such as 'L/16'; '' is the checkpoint's.
     resolution: of the images, in pixels; position embeddings are interpolated.
+      0 is 384 or, of the model that is named here, the next that its patches
+      divide: 392 for 'H/14'.
     batch_size: global.
   """
+  resolution = resolution or finetune.usual_resolution(model)
   return ConfigDict({
       'total': {'steps': 2500},
       'batch_size': batch_size,

@@ -52,6 +52,17 @@ def test_table_2_averages_the_parameters_on_imagenet(model, resolution, grid):
   assert experiment_lib.grid(config) == grid
 
 
+@pytest.mark.parametrize(('model', 'side'), [
+    ('L/16', 384), ('B/32', 384), ('H/14', 392), ('R50x1', 384)])
+def test_the_usual_resolution_is_384_or_what_the_patches_divide(model, side):
+  vtab = FILE.replace('finetune', 'vtab')
+  for config in (load(f'model={model}'),
+                 config_lib.load(f'{vtab}:model={model}')['']):
+    assert config.data.resolution == side
+    assert config.averaging is None
+  assert load('model=H/14,dataset=imagenet2012').averaging is None
+
+
 def build(method):
   config = load(f'dataset=digits,method={method}', *TOY)
   return experiment_lib.build(config, devices=jax.devices()[:1])
@@ -66,6 +77,14 @@ def test_a_probe_trains_the_head_alone():
   assert full.num_trainable == tree.num_elements(full.abstract_state.params)
   # No optimizer state for what is frozen.
   assert tree.num_elements(probe.abstract_state.opt_state) < head + 10
+
+
+def test_a_probe_costs_a_forward_pass_and_the_gradient_of_its_head():
+  probe, full = build('probe'), build('full')
+  forward = full.flops_per_image()
+  assert full.training_flops_per_image() == 3 * forward
+  assert probe.flops_per_image() == forward
+  assert probe.training_flops_per_image() == forward + 2 * 8 * 10
 
 
 def test_layers_lower_down_move_less():

@@ -32,8 +32,8 @@ CONFIG = {
     'log': {'every': {'steps': 3}},
     'checkpoint': {'every': {'steps': 5}, 'best': 'val/loss'},
 }
-# The smallest is the third, at step 12.
-LOSSES = [3.0, 2.5, 2.0, 2.1, math.nan, 2.2, 2.3, 2.4, 2.5, 2.6]
+# The smallest is the third, at step 12; the last is of the best at the end.
+LOSSES = [3.0, 2.5, 2.0, 2.1, math.nan, 2.2, 2.3, 2.4, 2.5, 2.6, 2.0]
 
 
 class Killed(BaseException):
@@ -49,7 +49,8 @@ class Scripted:
     self._fail = fail or {}
 
   def __call__(self, params, between):
-    del params, between
+    del between
+    self.params = params
     if self.calls in self._fail:
       raise self._fail[self.calls]
     self.calls += 1
@@ -128,7 +129,8 @@ def assert_same_run(workdir, other, wired):
 def test_a_run_ends_when_patience_does(wired, tmp_path, patience, step):
   summary = train(scripted(wired, patience=patience), tmp_path)
   assert (summary['steps'], summary['stopped_early']) == (step, True)
-  assert summary['best'] == {'metric': 'val/loss', 'value': 2.0, 'step': 12}
+  best = summary['best']
+  assert (best['metric'], best['value'], best['step']) == ('val/loss', 2.0, 12)
   assert summary['images'] == 8 * step
   assert manager.find(tmp_path).path.name == str(step)
   assert manager.find(tmp_path, which='best').path.name == '12'
@@ -146,6 +148,32 @@ def test_an_early_end_is_logged_evaluated_and_drawn_as_any_other(
   assert (tmp_path / 'curves.png').exists()
   assert ('val/loss is not better than at step 12, 2.00, 2 evaluation(s) and 8 '
           'steps ago: training ends here') in capsys.readouterr().out
+
+
+def test_at_the_end_everything_is_measured_of_the_best_too(wired, tmp_path):
+  experiment = scripted(wired, patience=2)
+  summary = train(experiment, tmp_path)
+  # The sixth call of the one, the second of the other.
+  assert summary['best']['metrics'] == {
+      'val/loss': LOSSES[5], 'val/examples': 360,
+      'end/loss': 9.0, 'end/examples': 360}
+  kept = manager.find(tmp_path, which='best').load()
+  for name in experiment.evaluators:
+    seen = experiment.evaluators[name].details.params
+    for path, value in tree.flatten(kept).items():
+      np.testing.assert_array_equal(tree.flatten(seen)[path], value)
+  # What the last step gave is what it was.
+  assert summary['metrics']['val/loss'] != summary['best']['metrics'][
+      'val/loss']
+
+
+def test_a_best_that_is_the_last_is_measured_once(wired, tmp_path):
+  experiment = scripted(wired, losses=[5 - 0.1 * i for i in range(10)])
+  summary = train(experiment, tmp_path)
+  assert experiment.evaluators['val'].details.calls == 10
+  assert summary['best']['metrics'] == {
+      name: value for name, value in summary['metrics'].items()
+      if not name.startswith('train/')}
 
 
 def test_a_run_that_improves_goes_to_its_end(wired, tmp_path):
@@ -275,6 +303,31 @@ def test_utilisation_is_logged_where_the_peak_is_known(
     if 'train/loss' in row:
       assert row['train/mfu'] == pytest.approx(
           row['train/images_per_sec'] * 3 * wired.flops_per_image() / 1e9)
+
+
+def test_softmax_over_several_labels_is_noted():
+  data = {'source': 'shapes', 'resolution': 8}
+  said = []
+  for loss in ('softmax', 'sigmoid'):
+    experiment = experiment_lib.build(config_lib.resolve({
+        **CONFIG, 'data': data, 'evals': {}, 'checkpoint': {},
+        'objective': {'loss': loss}}), devices=jax.devices()[:1])
+    said.append('--config.objective.loss=sigmoid' in run_lib.describe(
+        experiment, None, '', show_parameters=False))
+  assert said == [True, False]
+
+
+@pytest.mark.parametrize(('best', 'source', 'words'), [
+    ('val/accuracy', 'shapes', 'val gives loss, precision_at_1'),
+    ('val/precision_at_1', 'digits', 'val gives loss, .*accuracy'),
+    ('own/accuracy', 'shapes', 'own gives loss, precision_at_1')])
+def test_a_best_that_the_data_does_not_give_is_known_at_the_start(
+    best, source, words):
+  raw = {**CONFIG, 'data': {'source': source, 'resolution': 8},
+         'evals': {'val': {}, 'own': {'name': 'objective'}},
+         'checkpoint': {'best': best}}
+  with pytest.raises(ValueError, match=f'{best}.*not measured.*{words}'):
+    experiment_lib.build(config_lib.resolve(raw), devices=jax.devices()[:1])
 
 
 def test_the_arithmetic_names_the_peak_where_it_is_known(wired, monkeypatch):

@@ -28,6 +28,7 @@ from vit_jax import types
 from vit_jax.checkpoints import pretrained
 from vit_jax.parallel import mesh as mesh_lib
 from vit_jax.parallel import sharding
+from vit_jax.training import cost
 from vit_jax.training import flops
 from vit_jax.training import step as step_lib
 
@@ -46,7 +47,7 @@ class Experiment:
     abstract_state: shapes, types and shardings of the state.
     abstract_batch: those of a global batch.
     shardings: the shardings of the state.
-    num_trainable: elements of the parameters that are not frozen.
+    trainable: a tree of booleans like the parameters: False where frozen.
     init_state: makes the state of step 0.
     empty_metrics: makes the running metrics of no step.
     train_step: jitted; state and batch to state and the batch's mean loss.
@@ -61,11 +62,18 @@ class Experiment:
   abstract_state: types.TrainState
   abstract_batch: Mapping[str, jax.ShapeDtypeStruct]
   shardings: types.TrainState
-  num_trainable: int
+  trainable: Any
   init_state: Callable[[], types.TrainState]
   empty_metrics: Callable[[], Any]
   train_step: Any
   evaluators: Mapping[str, evals.Evaluator]
+
+  @property
+  def num_trainable(self) -> int:
+    """Elements of the parameters that are not frozen."""
+    return sum(math.prod(leaf.shape) for leaf, trained in zip(
+        jax.tree.leaves(self.abstract_state.params),
+        jax.tree.leaves(self.trainable)) if trained)
 
   @property
   def steps_per_epoch(self) -> float:
@@ -93,6 +101,30 @@ class Experiment:
     image = self.abstract_batch['image']
     return flops.count(
         forward, self.abstract_state.params,
+        jax.ShapeDtypeStruct((1, *image.shape[1:]), 'float32'))
+
+  def training_flops_per_image(self) -> int:
+    """Returns the operations of training on one image.
+
+    Three forward passes, as the paper counts. Where parameters are frozen, what
+    the gradient of the others takes, rematerialisation left out: hardly more
+    than one forward pass for a linear probe.
+    """
+    if all(jax.tree.leaves(self.trainable)):
+      return cost.training_flops(self.flops_per_image())
+    model = objectives.build_model(
+        self.config.objective,
+        dataclasses.replace(self.config.model, remat='none'),
+        image_shape=self.config.data.image_shape,
+        num_classes=self.dataset.num_classes)
+
+    def loss(params, images):
+      params = step_lib.stop_frozen(params, self.trainable)
+      return model.apply({'params': params}, images)['logits'].sum()
+
+    image = self.abstract_batch['image']
+    return flops.count(
+        jax.value_and_grad(loss), self.abstract_state.params,
         jax.ShapeDtypeStruct((1, *image.shape[1:]), 'float32'))
 
   def start_from(
@@ -202,6 +234,7 @@ def build(
   loss = objectives.build(
       config.objective, model, multi_label=dataset.multi_label,
       mean=config.data.mean, std=config.data.std)
+  _check_best(config, dataset, loss, expected=expected_data)
   abstract_batch = data.abstract_batch(
       config.data, dataset, config.batch_size)
   init_key, step_key = jax.random.split(jax.random.key(config.seed))
@@ -211,11 +244,6 @@ def build(
   optimizer = optim.build(
       config.optimizer, nn.unbox(boxed), total_steps=total_steps,
       to_steps=functools.partial(_to_steps, total_steps=total_steps, **sizes))
-
-  num_trainable = sum(
-      math.prod(leaf.shape) for leaf, trained in zip(
-          jax.tree.leaves(nn.unbox(boxed)), jax.tree.leaves(
-              optimizer.trainable)) if trained)
 
   def init_state() -> types.TrainState:
     params = models.init(model, init_key, abstract_batch['image'])
@@ -231,7 +259,8 @@ def build(
   train_step = step_lib.build(
       loss=loss, tx=optimizer.tx, key=step_key,
       prepare=functools.partial(prepare, train=True),
-      accumulation=config.accumulation, averaging=config.averaging)
+      accumulation=config.accumulation, averaging=config.averaging,
+      trainable=optimizer.trainable)
   return Experiment(
       config=config, mesh=mesh, dataset=dataset, model=model,
       total_steps=total_steps, schedule=optimizer.schedule,
@@ -239,7 +268,7 @@ def build(
       abstract_batch={
           name: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=on_batch)
           for name, leaf in abstract_batch.items()},
-      shardings=shardings, num_trainable=num_trainable,
+      shardings=shardings, trainable=optimizer.trainable,
       init_state=jax.jit(init_state, out_shardings=shardings),
       empty_metrics=lambda: jax.device_put(
           step_lib.empty_metrics(loss, abstract_state.params),
@@ -252,6 +281,38 @@ def build(
           name: _evaluator(
               name, config, model, loss, dataset, mesh, expected=expected_data)
           for name in config.evals})
+
+
+def _check_best(
+    config: config_lib.Config, trained_on: data.Dataset, objective: Any, *,
+    expected: bool,
+) -> None:
+  """Raises if the best checkpoint's metric is not one of this data.
+
+  Raises:
+    ValueError: with those that are.
+  """
+  name, _, metric = config.checkpoint.best.partition('/')
+  section = config.evals.get(name)
+  if section is None:
+    return
+  if section.name == 'objective':
+    measured: tuple[str, ...] = ('loss', *objective.measures)
+  elif section.name == 'classification' and not section.real_labels:
+    dataset = trained_on
+    if section.source:
+      dataset = data.open_dataset(
+          config.data, expected=expected, split=section.split,
+          source=section.source)
+    measured = evals.classification_metrics(
+        multi_label=dataset.multi_label, num_classes=trained_on.num_classes)
+  else:
+    return
+  if metric not in measured:
+    raise ValueError(
+        f'checkpoint.best is {config.checkpoint.best!r}, which is not measured '
+        f'on this data: {name} gives {", ".join(measured)}. Use '
+        f'--config.checkpoint.best={name}/{measured[-1]}.')
 
 
 def _evaluator(

@@ -96,8 +96,7 @@ class _Run:
     self._active = jax.process_index() == 0
     self._counters = counters_lib.Counters()
     self._device_kind = _device_kind(experiment.mesh)
-    forward = experiment.flops_per_image()
-    self._flops_per_image = cost_lib.training_flops(forward)
+    self._flops_per_image = experiment.training_flops_per_image()
     self._state: types.TrainState
     self._clock: clock_lib.Clock
     self._writer: writer_lib.MetricWriter
@@ -325,10 +324,13 @@ class _Run:
     due = [name for name, section in evaluators if self._is_due(section.every)]
     if not due:
       return
-    row = self._measure(due)
+    row = self._measure(due, self._state.eval_params)
     counters = self._judged(row)
     if self._is_out_of_patience(counters):  # Just now: all ends, and is due.
-      row |= self._measure([name for name, _ in evaluators if name not in due])
+      row |= self._measure([name for name, _ in evaluators if name not in due],
+                           self._state.eval_params)
+    if self._is_over() or self._is_out_of_patience(counters):
+      counters.best_evals = self._best_evals(counters, row)
     self._writer.write(self._step, row)
     self._progress.print(
         f'step {self._step:,}: ' + progress_lib.format_metrics(row))
@@ -340,12 +342,27 @@ class _Run:
     if counters.best_step == self._step:
       self._write(self._saved.save_best)
 
-  def _measure(self, names: Sequence[str]) -> dict[str, float]:
+  def _best_evals(
+      self, counters: counters_lib.Counters, row: Mapping[str, float],
+  ) -> dict[str, float]:
+    """Returns what all evaluators say of the best checkpoint, at the end."""
+    if counters.best is None:
+      return {}
+    if counters.best_step == self._step:
+      return dict(row)
+    self._saved.wait()
+    params = jax.device_put(
+        manager.find(self._workdir, which=manager.BEST).load(),
+        self._experiment.shardings.params)
+    return self._measure(list(self._config.evals), params)
+
+  def _measure(
+      self, names: Sequence[str], params: types.Params) -> dict[str, float]:
     row: dict[str, float] = {}
     with self._clock.paused():
       for name in names:
         measured = self._experiment.evaluators[name](
-            self._state.eval_params, between=self._stop.check)
+            params, between=self._stop.check)
         row |= {f'{name}/{key}': value for key, value in measured.items()}
     return row
 
@@ -401,7 +418,7 @@ class _Run:
             **counters.evals},
         'best': None if counters.best is None else {
             'metric': self._config.checkpoint.best, 'value': counters.best,
-            'step': counters.best_step}}
+            'step': counters.best_step, 'metrics': counters.best_evals}}
     if self._active:
       writer_lib.write_json(self._workdir / SUMMARY, summary)
       plots.curves({self._title or self._workdir.name: writer_lib.read_rows(
@@ -436,7 +453,8 @@ def describe(
   hosts, per_host = jax.process_count(), mesh.size // jax.process_count()
   share = config.batch_size // mesh_lib.data_parallelism(mesh)
   forward = experiment.flops_per_image()
-  per_step = cost_lib.training_flops(forward) * config.batch_size
+  training = experiment.training_flops_per_image()
+  per_step = training * config.batch_size
   epochs = experiment.total_steps / experiment.steps_per_epoch
   lines = [
       f'{title or "run"}: {dataset.name} {dataset.split}, '
@@ -454,7 +472,8 @@ def describe(
          if experiment.num_trainable < tree.num_elements(state.params) else '')
       + f' | {_flops(forward)} per image forward, {_flops(per_step)} per step, '
       f'{_flops(per_step * experiment.total_steps)} in all',
-      _expected_cost(experiment, forward),
+      *_several_labels(experiment),
+      _expected_cost(experiment, forward, training),
       f'memory: parameters {_bytes(tree.num_bytes(state.params))}, optimizer '
       f'{_bytes(tree.num_bytes(state.opt_state))}'
       + (f', temporaries of a step {_bytes(memory.temp_size_in_bytes)} a device'
@@ -465,11 +484,25 @@ def describe(
   return '\n'.join(lines)
 
 
+def _several_labels(experiment: experiment_lib.Experiment) -> list[str]:
+  """Returns a line where images with several labels are learned by softmax."""
+  objective = experiment.config.objective
+  is_softmax = objective.name == 'supervised' and objective.loss == 'softmax'
+  if not (is_softmax and experiment.dataset.multi_label):
+    return []
+  return ['note: images have several labels, which share one softmax. To ask '
+          'for each: --config.objective.loss=sigmoid, and of very many classes '
+          '--config.model.head_bias=-10']
+
+
 def _expected_cost(
-    experiment: experiment_lib.Experiment, forward: int) -> str:
+    experiment: experiment_lib.Experiment, forward: int, training: int,
+) -> str:
   images = experiment.total_steps * experiment.config.batch_size
-  flops = cost_lib.training_flops(forward) * images
-  line = (f'cost: 3 x {_flops(forward)} x {images:,} images = '
+  flops = training * images
+  per_image = (f'3 x {_flops(forward)}' if training == 3 * forward else
+               _flops(training))
+  line = (f'cost: {per_image} x {images:,} images = '
           f'{progress_lib.format_number(flops / 1e18)} exaFLOPs')
   mesh = experiment.mesh
   row = hardware.find(_device_kind(mesh))

@@ -327,3 +327,36 @@ def test_bad_step_is_counted_from_one_and_kept():
   for i, data in enumerate([batch(), bad, batch(), bad]):
     state, _ = step(state, data)
     assert measured(state)['non_finite'] == (0 if i == 0 else 2)
+
+
+@pytest.mark.parametrize('parts', [1, 2])
+def test_what_is_frozen_costs_no_backward_pass(vit, parts):
+  loss, params = vit
+  head = tree.map_with_name(lambda name, _: name.startswith('head/'), params)
+  state, data = new_state(loss, params, tx=SGD), batch()
+  flops, gradients = {}, {}
+  for name, trainable in (('all', None), ('head', head)):
+    compiled = build(
+        loss, tx=SGD, accumulation=parts, trainable=trainable,
+    ).lower(state, data).compile()
+    flops[name] = compiled.cost_analysis()['flops']
+    gradients[name], _ = jax.jit(
+        lambda p, trainable=trainable: step_lib._gradients(
+            loss, p, data, KEY, parts=parts, trainable=trainable))(params)
+  assert flops['head'] < 0.6 * flops['all']
+  frozen = tree.map_with_name(
+      lambda name, g: g if name.startswith('head/') else 0 * g,
+      gradients['all'])
+  assert_close(gradients['head'], frozen)
+
+
+def test_norms_and_checks_are_over_what_is_trained():
+  trainable = {'kernel': True, 'bias': False}
+  state = new_state()
+  whole, _ = build(Linear())(state, batch())
+  part, _ = build(Linear(), trainable=trainable)(state, batch())
+  grads, _ = step_lib._gradients(
+      Linear(), LINEAR_PARAMS, batch(), KEY, parts=1, trainable=None)
+  assert measured(part)['gradient_norm'] == pytest.approx(
+      float(jnp.linalg.norm(grads['kernel'])), rel=1e-5)
+  assert measured(part)['gradient_norm'] < measured(whole)['gradient_norm']

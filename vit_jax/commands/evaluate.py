@@ -102,6 +102,8 @@ def _restore(
         config, model=dataclasses.replace(config.model, num_classes=0))
     rules = dataclasses.replace(
         rules, new=('head/.*',), ignored=('head/.*', *rules.ignored))
+  # Which checkpoint is the best was for the run to say, on its own data.
+  config = dataclasses.replace(config, checkpoint=manager.CheckpointConfig())
   experiment = experiment_lib.build(config)
   # What is new is a head that nobody asks: zeros do.
   initial = jax.tree.map(

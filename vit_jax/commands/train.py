@@ -18,6 +18,9 @@ from vit_jax.training import cost
 from vit_jax.training import progress
 from vit_jax.training import writer
 
+# Metrics of the table at the end.
+SHOWN = ('accuracy', 'precision_at_1')
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the command's flags."""
@@ -90,7 +93,7 @@ def _print_summary(
   rows = []
   for name, summary in summaries.items():
     held_out = {key: value for key, value in summary['metrics'].items()
-                if key.split('/')[-1] in ('accuracy', 'precision_at_1')
+                if key.split('/')[-1] in SHOWN
                 and not key.startswith('train/')}
     rows.append([
         name or workdir.name, summary['steps'], summary['images'],
@@ -113,12 +116,16 @@ def _print_summary(
 
 
 def _best(summary: Mapping[str, Any]) -> str:
-  """Returns value and step of the best checkpoint, a line each."""
+  """Returns value and step of the best checkpoint, and what else it gives."""
   best = summary.get('best')
   if not best:
     return ''
   metric = progress.format_metrics({best['metric']: best['value']})
-  return f'{metric.split(" ", 1)[1]}\nstep {best["step"]:,}'
+  others = {key: value for key, value in best.get('metrics', {}).items()
+            if key != best['metric'] and key.split('/')[-1] in SHOWN}
+  return '\n'.join([
+      metric.split(' ', 1)[1], f'step {best["step"]:,}',
+      *(f'{key} {100 * value:.2f} %' for key, value in others.items())])
 
 
 def _early_ends(summaries: Mapping[str, Any]) -> str:

@@ -57,6 +57,9 @@ def metrics_of(section: EvalConfig) -> dict[str, context_lib.Mode]:
   return _module(section).metrics_of(section)
 
 
+classification_metrics = classification.measured
+
+
 def uses_head(section: EvalConfig) -> bool:
   """Whether the model's classes must be those of the data."""
   return _module(section).USES_HEAD

@@ -49,6 +49,14 @@ def metrics_of(config: ClassificationConfig) -> dict[str, context_lib.Mode]:
           'precision_at_1': 'max'}
 
 
+def measured(*, multi_label: bool, num_classes: int) -> tuple[str, ...]:
+  """Returns the metrics of data of this kind; the usual one comes last."""
+  if multi_label:
+    return 'loss', 'precision_at_1'
+  top_k = (f'accuracy_top_{TOP_K}',) * (num_classes > TOP_K)
+  return 'loss', *top_k, 'accuracy'
+
+
 def build(
     config: ClassificationConfig, context: context_lib.Context,
 ) -> context_lib.Measure:

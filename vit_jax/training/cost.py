@@ -5,10 +5,11 @@
 
 The backward pass does every product of the forward pass twice, once for the
 gradient of its input and once for that of its parameters: three in all, as
-Table 6 of the paper counts. What a frozen parameter saves, and what
-rematerialisation adds, is left out: these are the model's operations, the same
-on any hardware. So is the work that a kill destroyed and that was done again:
-its time before the last checkpoint counts, its operations count once.
+Table 6 of the paper counts. Where parameters are frozen, the products of the
+gradient that is left are counted instead. What rematerialisation adds is left
+out: these are the model's operations, the same on any hardware. So is the work
+that a kill destroyed and that was done again: its time before the last
+checkpoint counts, its operations count once.
 """
 
 from collections.abc import Mapping
@@ -23,10 +24,10 @@ UNKNOWN = 'unknown'
 
 
 def training_flops(forward: int) -> int:
-  """Returns the operations of training on an image, from a forward pass's.
+  """Returns the operations of training all of a model on an image.
 
-  An upper bound where parameters are frozen: the gradient of a frozen product's
-  parameters is never needed, that of its input only above something trained.
+  Args:
+    forward: those of a forward pass.
   """
   return 3 * forward
 

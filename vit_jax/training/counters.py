@@ -24,6 +24,7 @@ class Counters:
     train: the last row of training metrics.
     best: value of the metric that chooses the best checkpoint, or None.
     best_step: its step.
+    best_evals: what all evaluators gave of it, measured when training ended.
     unimproved: evaluations of that metric since its best.
     unimproved_steps: steps from its best, or from the start where there is
       none, to the last of them.
@@ -39,6 +40,7 @@ class Counters:
   train: dict[str, float] = dataclasses.field(default_factory=dict)
   best: float | None = None
   best_step: int | None = None
+  best_evals: dict[str, float] = dataclasses.field(default_factory=dict)
   unimproved: int = 0
   unimproved_steps: int = 0
 

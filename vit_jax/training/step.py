@@ -30,7 +30,8 @@ class Loss(Protocol):
     """Returns the loss, and each of `measures`, for each example."""
 
 
-# Norms over all parameters, of the last step before a log line.
+# Norms of the last step before a log line; the first two are over the trained
+# parameters, the last over all.
 NORMS = ('gradient_norm', 'update_norm', 'parameter_norm')
 
 
@@ -64,6 +65,7 @@ def build(
     key: PRNGKeyArray,
     accumulation: int = 1,
     averaging: float | None = None,
+    trainable: Any = None,
 ) -> Callable[[types.TrainState, types.Batch],
               tuple[types.TrainState, Float[Array, '']]]:
   """Returns the training step, to be jitted: the new state and the mean loss.
@@ -78,6 +80,9 @@ def build(
       gradient is that of the whole batch.
     averaging: factor of the Polyak average of the parameters, or None. Early
       on it is (1 + s) / (10 + s), so that the start is forgotten.
+    trainable: a tree of booleans like the parameters, False where frozen: such
+      a gradient is zero, and what would lead to it alone is not computed. None
+      is all of them.
   """
 
   def train_step(
@@ -87,7 +92,8 @@ def build(
         jax.random.fold_in(key, state.step))
     batch = prepare(batch, prepare_key)
     grads, sums = _gradients(
-        loss, state.params, batch, loss_key, parts=accumulation)
+        loss, state.params, batch, loss_key, parts=accumulation,
+        trainable=trainable)
     updates, opt_state = tx.update(grads, state.opt_state, state.params)
     params = optax.apply_updates(state.params, updates)
     average = state.average
@@ -113,9 +119,23 @@ def build(
   return train_step
 
 
+def stop_frozen(params: types.Params, trainable: Any) -> types.Params:
+  """Returns parameters of which the frozen ones are constants to a gradient.
+
+  Args:
+    params: all of them.
+    trainable: a tree of booleans like them; None is all True.
+  """
+  if trainable is None:
+    return params
+  return jax.tree.map(
+      lambda x, trained: x if trained else jax.lax.stop_gradient(x),
+      params, trainable)
+
+
 def _gradients(
     loss: Loss, params: types.Params, batch: types.Batch, key: PRNGKeyArray,
-    *, parts: int,
+    *, parts: int, trainable: Any,
 ) -> tuple[types.Params, dict[str, metrics.Mean]]:
   """Returns gradients of the batch's mean loss, and its metrics.
 
@@ -125,6 +145,7 @@ def _gradients(
   num_real = jnp.maximum(batch['mask'].sum(), 1.0)
 
   def share(params, part, part_key):
+    params = stop_frozen(params, trainable)
     losses, measures = loss(params, part, part_key)
     mask = part['mask']
     sums = {name: metrics.Mean.from_model_output(values, mask)
