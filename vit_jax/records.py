@@ -97,7 +97,12 @@ class Duration:
 
 
 def nearest(name: Any, known: Sequence[str]) -> str:
-  """Returns ' Did you mean "x"?' for the closest of `known`, or ''."""
+  """Returns ' Did you mean "x"?' for the closest of `known`, or ''.
+
+  A name that is known is not misspelt: what is wrong lies elsewhere.
+  """
+  if name in known:
+    return ''
   close = difflib.get_close_matches(str(name), known, n=1, cutoff=0.5)
   return f' Did you mean {close[0]!r}?' if close else ''
 

@@ -4,7 +4,8 @@
     core-days = exaFLOPs / (utilisation x peak of a core x 86,400 s)
 
 A forward pass, and a backward pass of twice its operations; a multiply-add is
-two. Counted from the traced model itself. The tables' rows have a head of one
+two. Where parameters are frozen, what is left of the backward pass. Counted
+from the traced model itself. The tables' rows have a head of one
 class: the paper does not say whether its figures include the head, and one for
 JFT's 18,291 classes would add less than 1 %. A config is counted as it is, with
 its head.
@@ -23,6 +24,7 @@ from typing import Any
 import jax
 
 from vit_jax import config as config_lib
+from vit_jax import data
 from vit_jax import experiment as experiment_lib
 from vit_jax import models
 from vit_jax.parallel import hardware
@@ -261,7 +263,7 @@ def plan(
   experiment, sizes_from = _build(config)
   per_image = experiment.flops_per_image()
   images = experiment.total_steps * config.batch_size
-  exaflops = _exaflops(per_image // 2, images)
+  exaflops = experiment.training_flops_per_image() * images / 1e18
   row: dict[str, Any] = {
       'variant': config.model.variant, 'dataset': experiment.dataset.name,
       'epochs': images / experiment.dataset.num_examples}
@@ -286,8 +288,8 @@ def _build(
     try:
       return experiment_lib.build(
           config, devices=devices, expected_data=True), 'table'
-    except ValueError:
-      raise missing from None  # Nor in the table: the first says what to do.
+    except data.UnknownSizes:
+      raise missing from None  # The first says what to do.
 
 
 def _of_the_paper(

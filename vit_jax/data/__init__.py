@@ -16,6 +16,8 @@ from vit_jax.data.pipeline import prepare
 from vit_jax.data.pipeline import train_batches
 from vit_jax.data.real import with_real_labels
 from vit_jax.data.shapes import ShapesConfig
+from vit_jax.data.sources import UnknownSizes
+from vit_jax.data.splits import TooFewExamples
 from vit_jax.data.transforms import OPS
 
 __all__ = [
@@ -24,6 +26,8 @@ __all__ = [
     'DataConfig',
     'Dataset',
     'ShapesConfig',
+    'TooFewExamples',
+    'UnknownSizes',
     'abstract_batch',
     'draw_per_class',
     'eval_batches',

@@ -77,11 +77,15 @@ class Expected:
     return str(index)
 
 
+class UnknownSizes(ValueError):
+  """The table of data sets does not hold what a plan needs."""
+
+
 def expect_source(name: str) -> protocol.Opened:
   """Returns what the table says of a data set, without looking for its files.
 
   Raises:
-    ValueError: if the table does not hold its sizes.
+    UnknownSizes: if the table does not hold its sizes.
   """
   if name.startswith(vtab.PREFIX):
     counts, num_classes = vtab.sizes(name)
@@ -91,7 +95,7 @@ def expect_source(name: str) -> protocol.Opened:
   row = datasets.facts(name)
   if not row.num_examples or row.num_classes is None:
     known = [n for n, r in datasets.DATASETS.items() if r.num_examples]
-    raise ValueError(
+    raise UnknownSizes(
         f'The sizes of {name!r} are not in the table of data sets '
         f'(vit_jax/data/datasets.py).{records.nearest(name, known)} Known: '
         f'{", ".join(known)}.')

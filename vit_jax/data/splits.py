@@ -125,6 +125,18 @@ def _parse_split(
        else a.to) for a in absolute]
 
 
+class TooFewExamples(ValueError):
+  """Classes have fewer examples than are to be drawn of each.
+
+  Attributes:
+    classes: the examples of each such class.
+  """
+
+  def __init__(self, message: str, classes: Mapping[int, int]):
+    super().__init__(message)
+    self.classes = dict(classes)
+
+
 def select_per_class(
     source: protocol.Source, count: int, *, name: str, seed: int = 0,
 ) -> Subset:
@@ -160,9 +172,9 @@ def draw_per_class(
   few = {label: len(indices) for label, indices in sorted(by_class.items())
          if len(indices) < count}
   if few:
-    raise ValueError(
+    raise TooFewExamples(
         f'examples_per_class is {count}, but {name} has fewer of some classes '
-        f'(class: examples): {few}.')
+        f'(class: examples): {few}.', few)
   ranks = np.full((len(seeds), len(source)), -1)
   for row, seed in zip(ranks, seeds):
     salt = f'{seed} ' if seed else ''

@@ -11,15 +11,18 @@ from collections.abc import Callable, Sequence
 import dataclasses
 from typing import Literal
 
+import jax
 from jaxtyping import Float, Float64, Int
 import numpy as np
 
+from vit_jax import data
 from vit_jax import records
 from vit_jax import types
 from vit_jax.evals import context as context_lib
 from vit_jax.evals import features as features_lib
 
 USES_HEAD = False
+SHOTS = (1, 5, 10, 25)
 BIAS = 100.0
 # Keeps a feature that is the same in all of the few images finite.
 EPSILON = 1e-5
@@ -43,7 +46,8 @@ class FewshotConfig:
     source: data set of both; '' is the one that is trained on.
     every: how often during training.
     batch_size: global.
-    shots: images of each class.
+    shots: images of each class; by default 1, 5, 10 and 25, less those that a
+      class of `train_split` does not have.
     seeds: draws of these images, over which the accuracy is averaged.
     penalty: of the squared weights; by default big_vision's.
     held_out: images of each class, beside the shots, on which a penalty is
@@ -58,7 +62,7 @@ class FewshotConfig:
   source: str = ''
   every: records.Duration | None = None
   batch_size: int | None = None
-  shots: tuple[int, ...] = (1, 5, 10, 25)
+  shots: tuple[int, ...] | None = None
   seeds: int = 3
   penalty: float = 2.0 ** 10
   held_out: int = 0
@@ -66,8 +70,9 @@ class FewshotConfig:
   feature: features_lib.Feature = 'representation'
 
   def __post_init__(self):
-    if not self.shots or min(self.shots) < 1 or len(set(self.shots)) < len(
-        self.shots):
+    if self.shots is not None and (
+        not self.shots or min(self.shots) < 1
+        or len(set(self.shots)) < len(self.shots)):
       raise ValueError(
           f'shots are different numbers from 1 on, but are {self.shots}.')
     if self.seeds < 1 or self.held_out < 0:
@@ -82,7 +87,7 @@ class FewshotConfig:
 
 def metrics_of(config: FewshotConfig) -> dict[str, context_lib.Mode]:
   """Returns the metrics to choose by, and whether high or low is good."""
-  return {f'{shots}_shot': 'max' for shots in config.shots}
+  return {f'{shots}_shot': 'max' for shots in config.shots or SHOTS}
 
 
 def build(
@@ -93,10 +98,7 @@ def build(
       config.split, config.source, batch_size=config.batch_size)
   # First: it says best what is wrong with data of several labels.
   of_test = features_lib.extract(context, test, config.feature)
-  train = context.open(
-      config.train_split, config.source, batch_size=config.batch_size,
-      per_class=max(config.shots) + config.held_out,
-      seeds=tuple(range(config.seeds)))
+  all_shots, train = _draw(config, context)
   features_lib.check_same_classes(context, train, test)
   _check_classes(context, train)
   of_train = features_lib.extract(context, train, config.feature)
@@ -107,11 +109,11 @@ def build(
     few, tested = of_train(params, between), of_test(params, between)
     assert train.ranks is not None
     found: dict[str, float] = {}
-    for shots in config.shots:
+    for shots in all_shots:
       accuracies, penalties = [], []
       for ranks in train.ranks:
         accuracy, penalty = _accuracy(
-            config, few, ranks, tested, shots=shots,
+            config, few, ranks, tested, shots=shots, most=max(all_shots),
             num_classes=train.num_classes)
         accuracies.append(accuracy)
         penalties.append(penalty)
@@ -125,6 +127,44 @@ def build(
     return context_lib.Measured({**found, 'examples': test.num_examples})
 
   return run
+
+
+def _draw(
+    config: FewshotConfig, context: context_lib.Context,
+) -> tuple[tuple[int, ...], context_lib.Split]:
+  """Returns the shots to measure with, and the few images for all of them.
+
+  Raises:
+    ValueError: if a class has fewer images than the config asks for.
+  """
+  def opened(shots: Sequence[int]) -> context_lib.Split:
+    return context.open(
+        config.train_split, config.source, batch_size=config.batch_size,
+        per_class=max(shots) + config.held_out,
+        seeds=tuple(range(config.seeds)))
+
+  shots = config.shots or SHOTS
+  try:
+    return shots, opened(shots)
+  except data.TooFewExamples as error:
+    fewest = min(error.classes.values())
+    possible = tuple(s for s in shots if s + config.held_out <= fewest)
+    if config.shots or not possible:
+      classes = ', '.join(
+          f'{label}: {count}' for label, count in list(
+              error.classes.items())[:8])
+      raise ValueError(
+          f'{context.where}.shots asks for {max(shots)} images of each class'
+          + (f' and held_out for {config.held_out}' if config.held_out else '')
+          + f', but in train_split {config.train_split!r} '
+          f'{len(error.classes)} class(es) have fewer (class: images): '
+          f'{classes}{", ..." * (len(error.classes) > 8)}. Take at most '
+          f'{fewest}, or a larger train_split.') from error
+  if jax.process_index() == 0:
+    print(f'note: {context.where} leaves out the shots of '
+          f'{", ".join(str(s) for s in shots if s not in possible)}: a class '
+          f'of {config.train_split} has {fewest} images')
+  return possible, opened(possible)
 
 
 def _check_classes(
@@ -142,11 +182,10 @@ def _check_classes(
 def _accuracy(
     config: FewshotConfig, few: features_lib.Features,
     ranks: Int[np.ndarray, 'examples'], test: features_lib.Features, *,
-    shots: int, num_classes: int,
+    shots: int, most: int, num_classes: int,
 ) -> tuple[float, float]:
   """Returns the accuracy of one draw, and the penalty it is with."""
   chosen = (ranks >= 0) & (ranks < shots)
-  most = max(config.shots)
   held_out = (ranks >= most) & (ranks < most + config.held_out)
   standardise = standardiser(few.values[chosen])
   targets = np.where(

@@ -143,13 +143,18 @@ def build_model(
     num_classes: of the head, which learns nothing here.
 
   Raises:
-    ValueError: if the model has no patches, or too few to corrupt that share,
-      or if the pixels do not divide into them.
+    ValueError: if the model has no patches or is a hybrid, if there are too few
+      to corrupt that share, or if the pixels do not divide into them.
   """
   if model.name != 'vit':
     raise ValueError(
         f'objective masked_patch is for a ViT, but the model is a '
         f'{model.name}, which has no patches. Choose another model.variant.')
+  if model.backbone is not None:
+    raise ValueError(
+        'objective masked_patch is for a ViT without model.backbone: the '
+        'ResNet of a hybrid sees beyond a patch, so that its neighbours tell '
+        'what it showed. Choose another model.variant, such as B/16.')
   height, width, channels = image_shape
   rows, columns = models.grid(model, (height, width))
   if height % rows or width % columns:

@@ -38,6 +38,8 @@ class ScheduleConfig:
   Attributes:
     name: one of the above.
     warmup: how long the learning rate first rises, linearly from 0.
+    warmup_limit: the warm-up is no longer than this, such as a share of the
+      run; for a recipe's fixed number of steps, which a short run has not.
     end: what is left of the peak at the end; for linear and cosine. The
       paper's code ended at 1e-5 whatever the peak: that is 1e-5 / peak here.
     timescale: of rsqrt; 10,000 steps where not given.
@@ -46,6 +48,7 @@ class ScheduleConfig:
   """
   name: Literal['constant', 'linear', 'cosine', 'rsqrt']
   warmup: records.Duration | None = None
+  warmup_limit: records.Duration | None = None
   end: float = 0.0
   timescale: records.Duration | None = None
   cooldown: records.Duration | None = None
@@ -59,6 +62,9 @@ class ScheduleConfig:
         raise ValueError(
             f'the schedule {self.name!r} has no {key}; only '
             f'{" and ".join(names)} do. Remove it or change the name.')
+    if self.warmup_limit and not self.warmup:
+      raise ValueError(
+          'warmup_limit bounds a warm-up, but there is none. Set warmup too.')
     if not 0.0 <= self.end <= 1.0:
       raise ValueError(
           f'end is a fraction of the peak, from 0 to 1; got {self.end}.')
@@ -82,6 +88,8 @@ def build(
     ValueError: if warm-up and cool-down are longer than the run.
   """
   warmup = to_steps(config.warmup) if config.warmup else 0
+  if config.warmup_limit:
+    warmup = min(warmup, to_steps(config.warmup_limit))
   cooldown = to_steps(config.cooldown) if config.cooldown else 0
   _check_lengths(config, warmup, cooldown, total_steps)
   # A run that is all warm-up never reaches the body: any length will do.
