@@ -259,3 +259,46 @@ def test_a_flag_sets_patience_in_either_form(file):
       'patience.epochs=2', records.Duration(epochs=2))):
     config = load(file, best, f'checkpoint.{flag}')
     assert config.checkpoint.patience == patience
+
+
+def test_another_name_keeps_what_both_have(file):
+  config = load(file, 'optimizer.schedule.warmup.steps=3',
+                'optimizer.beta1=0.5', 'optimizer.name=sgd',
+                'optimizer.schedule.name=linear')
+  assert config.optimizer.name == 'sgd'
+  assert config.optimizer.schedule.name == 'linear'
+  assert config.optimizer.schedule.warmup == records.Duration(steps=3)
+  assert not hasattr(config.optimizer, 'beta1')
+
+
+def test_a_section_that_says_more_than_its_name_is_whole():
+  merged = config_lib.merge(
+      {'optimizer': {'name': 'adam', 'weight_decay': 0.3, 'beta1': 0.5}},
+      {'optimizer': {'name': 'sgd', 'momentum': 0.5}})
+  assert merged == {'optimizer': {'name': 'sgd', 'momentum': 0.5}}
+
+
+def test_an_evaluator_of_another_kind_keeps_its_split(file):
+  test = load(
+      file, 'evals.test.split=train[90%:]', 'evals.test.name=knn').evals['test']
+  assert (test.name, test.split) == ('knn', 'train[90%:]')
+
+
+@pytest.mark.parametrize('text', [
+    '{}', "{'new': {'name': 'knn', 'every': None}}",
+    '{"new": {"name": "knn", "every": null}}'])
+def test_a_flag_gives_a_whole_section(file, text):
+  config = load(file, f'evals={text}')
+  assert list(config.evals) == (['new'] if 'new' in text else [])
+  assert load(file, 'data={}').data == config_lib.data.parse({})
+
+
+@pytest.mark.parametrize('flag', [
+    'evals=x', 'evals=', 'evals=[1]', 'evals.test=x', 'evals={"a": 3}',
+    'data=3', 'model=B/16', 'optimizer=sgd', 'optimizer.schedule=cosine',
+    'log=none', 'stages=x', 'stages={}', 'stages.tune=x', 'total=3', 'init=/a/b'])
+def test_a_value_in_place_of_a_section_is_an_error_that_names_it(
+    stages, flag):
+  with pytest.raises(ValueError) as error:
+    config_lib.load(stages, [flag])
+  assert flag.split('=')[0].split('.')[-1] in str(error.value)

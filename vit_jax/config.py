@@ -9,11 +9,14 @@ before anything is computed.
 """
 
 from collections.abc import Mapping, Sequence
+import contextlib
 import dataclasses
 import importlib.util
 import inspect
+import json
 import pathlib
 import sys
+import typing
 from typing import Any, Literal
 
 import ml_collections
@@ -88,6 +91,7 @@ def resolve(raw: Mapping[str, Any]) -> Config:
     ValueError: for whatever is misspelt, missing, of a wrong type, or does not
       go together.
   """
+  _check_sections(raw)
   sections = {name: parse(raw.get(name, {}))
               for name, parse in _SECTIONS.items()}
   config = records.parse(Config, {**raw, **sections}, where='config')
@@ -112,6 +116,16 @@ def best_mode(config: Config) -> Literal['max', 'min']:
   asked = config.checkpoint.best_mode
   return evals.metrics_of(config.evals[name])[metric] if asked == 'auto' else (
       asked)
+
+
+def _check_sections(raw: Mapping[str, Any]) -> None:
+  sections = {name: raw.get(name, {}) for name in _SECTIONS}
+  if isinstance(sections['evals'], Mapping):
+    sections |= {f'evals.{k}': v for k, v in sections['evals'].items()}
+  for name, section in sections.items():
+    if not isinstance(section, Mapping):
+      raise ValueError(
+          f'{name} must be a section with keys, but is {section!r}.')
 
 
 def _check_best(config: Config) -> None:
@@ -222,24 +236,50 @@ def read_file(specification: str) -> dict[str, Any]:
   return _plain(config.to_dict())
 
 
-def merge(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
+def merge(
+    base: Mapping[str, Any], change: Mapping[str, Any], *,
+    section: Any = Config,
+) -> dict[str, Any]:
   """Returns `base` with `change` laid over it, section by section.
 
   A duration is replaced whole, and so is a section whose `name` changes: the
-  keys of an Adam mean nothing to an SGD. A model's variant takes the place of
-  the dimensions said before it.
+  keys of an Adam mean nothing to an SGD. Where nothing but the name is said, as
+  by a flag, the keys that both have are kept. A model's variant takes the place
+  of the dimensions said before it.
+
+  Args:
+    base: plain data.
+    change: the same.
+    section: the types of what the two are.
   """
-  merged = dict(base)
+  merged, hints = dict(base), _hints(section)
   for key, value in change.items():
     old = base.get(key)
+    hint = (typing.get_args(section)[1]  # `evals`: any key, one type.
+            if typing.get_origin(section) is dict else hints.get(key))
     if (isinstance(value, Mapping) and isinstance(old, Mapping)
-        and not set(value) & set(records.UNITS)
-        and value.get('name', old.get('name')) == old.get('name')):
-      if key == 'model' and value.get('variant'):
-        old = models.without_dimensions(old)
-      value = merge(old, value)
+        and not set(value) & set(records.UNITS)):
+      name = value.get('name', old.get('name'))
+      if name == old.get('name'):
+        if key == 'model' and value.get('variant'):
+          old = models.without_dimensions(old)
+        value = merge(old, value, section=hint)
+      elif set(value) == {'name'}:
+        known = _hints(hint, name=str(name))
+        value = {**{k: v for k, v in old.items() if k in known}, 'name': name}
     merged[key] = value
   return merged
+
+
+def _hints(section: Any, name: str = '') -> Mapping[str, Any]:
+  """Returns the types of a section's keys, of all its records or of one."""
+  found: dict[str, Any] = {}
+  for record in typing.get_args(section) or (section,):
+    # A name of which there is but one record, as a schedule's, is of that.
+    if dataclasses.is_dataclass(record) and name in (
+        '', getattr(record, 'name', name)):
+      found |= typing.get_type_hints(record)
+  return found
 
 
 def differences(old: Any, new: Any, where: str = '') -> list[str]:
@@ -314,9 +354,34 @@ def _override(config: dict[str, Any], text: str) -> None:
     records.check_name(
         keys[1], list(config.get('evals', {})), what='evaluator')
   change: Any = records.FlagText(value)
+  if path in _SECTIONS or keys[0] == 'evals':
+    if len(keys) < 3:
+      change = _read_section(path, value)
+  elif path == 'stages':
+    raise ValueError(
+        f'Stages are written in the config file, but a flag gives '
+        f'--config.{text}. It may change one: '
+        '--config.stages.NAME.section.key=value.')
+  if path in _SECTIONS:
+    config[path] = change  # Whole: a part is changed by its key.
+    return
   for key in reversed(keys):
     change = {key: change}
   config.update(merge(config, change))
+
+
+def _read_section(path: str, text: str) -> dict[str, Any]:
+  """Reads a section that a flag gives whole, as Python or JSON writes it."""
+  section = records.convert(records.FlagText(text), Any, where=path)
+  if not isinstance(section, Mapping):
+    with contextlib.suppress(ValueError):
+      section = json.loads(text)
+  if not isinstance(section, Mapping):
+    raise ValueError(
+        f'{path} is a section with keys, but --config.{path}={text} gives it a '
+        f'value. Change a key by --config.{path}.KEY=VALUE, or give the whole '
+        f"section as {{'key': value}}.")
+  return dict(section)
 
 
 def _arguments(
