@@ -1,5 +1,6 @@
 """Archives that lie, break, or hide something are told apart from weights."""
 
+import io
 import struct
 import zipfile
 
@@ -84,9 +85,44 @@ def test_a_flipped_bit_is_an_error(tmp_path):
   data = bytearray((tmp_path / 'x.npz').read_bytes())
   data[2000] ^= 1
   (tmp_path / 'x.npz').write_bytes(bytes(data))
-  opened = npz.open_file(tmp_path / 'x.npz')
   with pytest.raises(ValueError, match='truncated or damaged.*CRC'):
-    opened.read('a')
+    npz.open_file(tmp_path / 'x.npz').read('a')
+
+
+@pytest.mark.parametrize('compression', [
+    zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+@pytest.mark.parametrize('size', [10, 10_000])
+def test_flipped_bits_of_what_is_compressed_are_errors(
+    size, compression, tmp_path):
+  content, array = io.BytesIO(), np.random.default_rng(0).normal(size=size)
+  npy_format.write_array(content, array)
+  with zipfile.ZipFile(tmp_path / 'x.npz', 'w', compression) as file:
+    file.writestr('a.npy', content.getvalue())
+  whole = (tmp_path / 'x.npz').read_bytes()
+  packed = zipfile.ZipFile(tmp_path / 'x.npz').infolist()[0].compress_size
+  errors = 0
+  for place in range(40, 30 + packed, packed // 20):
+    data = bytearray(whole)
+    data[place] ^= 0x55
+    (tmp_path / 'x.npz').write_bytes(bytes(data))
+    try:
+      # A bit that nothing depends on, such as the size of a dictionary.
+      np.testing.assert_array_equal(
+          npz.open_file(tmp_path / 'x.npz').load('a'), array)
+    except ValueError as error:
+      assert 'truncated or damaged' in str(error)
+      errors += 1
+  assert errors > 10
+
+
+def test_an_encrypted_file_is_an_error(tmp_path):
+  np.savez(tmp_path / 'x.npz', a=np.ones(10))
+  data = bytearray((tmp_path / 'x.npz').read_bytes())
+  data[6] |= 1  # The flag stands in both headers.
+  data[data.index(b'PK\x01\x02') + 8] |= 1
+  (tmp_path / 'x.npz').write_bytes(bytes(data))
+  with pytest.raises(ValueError, match='damaged: RuntimeError: .*encrypted'):
+    npz.open_file(tmp_path / 'x.npz')
 
 
 def test_a_zip_bomb_is_not_unpacked(tmp_path):
@@ -120,6 +156,33 @@ def test_a_zip_of_something_else_is_an_error(name, content, words, tmp_path):
   with zipfile.ZipFile(tmp_path / 'x.npz', 'w') as file:
     file.writestr(name, content)
   with pytest.raises(ValueError, match=words):
+    npz.open_file(tmp_path / 'x.npz')
+
+
+@pytest.mark.parametrize('header', [
+    "{'descr': '<f4', 'fortran_order': False, 'shape': (3",
+    "{'descr': '<f4', 'fortran_order': False, 'shape': 3}",
+    "{'descr': '<f4', 'fortran_order': False, 'shape': (3.0,)}",
+    "{'descr': ['<f4'], 'fortran_order': False, 'shape': (3,)}",
+    "{'descr': '<f4'}", '[', '3', "'", '-' * 60000 + '1', '-' * 4000 + '1',
+    '(' * 4000, '__import__("os")'])
+def test_a_header_that_is_none_is_an_error(header, tmp_path):
+  with zipfile.ZipFile(tmp_path / 'x.npz', 'w') as file:
+    file.writestr('a.npy', b'\x93NUMPY\x01\x00' + struct.pack(
+        '<H', len(header)) + header.encode() + bytes(12))
+  with pytest.raises(ValueError, match='not an array that NumPy') as error:
+    npz.open_file(tmp_path / 'x.npz')
+  assert len(str(error.value)) < 500
+  assert 'allow_pickle' not in str(error.value)
+
+
+@pytest.mark.parametrize('shape', ['(True,)', '(-1,)', '(2, -1)'])
+def test_a_shape_that_is_none_is_an_error(shape, tmp_path):
+  header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}}}"
+  with zipfile.ZipFile(tmp_path / 'x.npz', 'w') as file:
+    file.writestr('a.npy', b'\x93NUMPY\x01\x00' + struct.pack(
+        '<H', len(header)) + header.encode() + bytes(4))
+  with pytest.raises(ValueError, match='a declares the shape'):
     npz.open_file(tmp_path / 'x.npz')
 
 

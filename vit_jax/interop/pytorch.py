@@ -6,6 +6,7 @@ that build tensors and refuses all others; there is no other way in here.
 
 from collections.abc import Mapping
 import pathlib
+import re
 from typing import Any
 import zipfile
 
@@ -16,6 +17,7 @@ from vit_jax.interop import files
 # A training script saves its state dict under one of these, often beside the
 # optimizer's; some save a moving average of it as well.
 _NESTED = ('model', 'state_dict', 'model_ema', 'state_dict_ema')
+_CHUNK_BYTES = 2**20
 _PARALLEL = 'module.'  # Before every name, if trained on several devices.
 
 
@@ -42,10 +44,9 @@ def open_file(path: str | pathlib.Path) -> files.ArrayFile:
     found = torch.load(str(path), map_location='cpu', weights_only=True)
   # Its unpickler raises whatever it meets: to a user each means the same.
   except Exception as error:
-    first = next(iter(str(error).splitlines()), '')
     raise ValueError(
         f'{path} is not a file of weights that torch reads with weights_only: '
-        f'{type(error).__name__}: {first}') from error
+        f'{_reason(error)}') from error
   tensors = _state_dict(path, found, torch.Tensor)
   # A tensor may be one number, repeated by a stride of 0.
   files.check_unpacked(path, sum(
@@ -71,9 +72,11 @@ def open_file(path: str | pathlib.Path) -> files.ArrayFile:
 
 
 def _check_archive(path: pathlib.Path) -> None:
-  """Raises if what torch.save zipped is cut short, or unpacks to too much.
+  """Raises if what torch.save zipped is damaged, or unpacks to too much.
 
-  What torch writes is not compressed, but what it reads may be.
+  What torch writes is not compressed, but what it reads may be. It reads past
+  the checksums; they are compared here, but for those of 0, which it writes
+  where `set_crc32_options` tells it to compute none.
   """
   with path.open('rb') as file:
     if file.read(2) != b'PK':
@@ -81,12 +84,38 @@ def _check_archive(path: pathlib.Path) -> None:
   try:
     with zipfile.ZipFile(path) as archive:
       members = archive.infolist()
-  except (zipfile.BadZipFile, OSError, ValueError,
-          NotImplementedError) as error:
-    raise ValueError(
-        f'{path} is truncated or damaged: {type(error).__name__}: {error}. '
-        'Copy or download it again.') from error
+  except Exception as error:  # Whatever zipfile meets in it.
+    raise _damaged(path, error) from error
   files.check_unpacked(path, sum(member.file_size for member in members))
+  try:
+    with zipfile.ZipFile(path) as archive:
+      for member in members:
+        if member.CRC:
+          with archive.open(member) as stream:
+            while stream.read(_CHUNK_BYTES):
+              pass  # At the end, the checksum is compared.
+  except Exception as error:
+    raise _damaged(path, error) from error
+
+
+def _damaged(path: pathlib.Path, error: Exception) -> ValueError:
+  return ValueError(
+      f'{path} is truncated or damaged: {type(error).__name__}: {error}. '
+      'Copy or download it again.')
+
+
+def _reason(error: Exception) -> str:
+  """Returns what torch met, without its advice to trust the file."""
+  text = str(error)
+  # Trying to load unsupported GLOBAL posix.system whose module is blocked.
+  asked = re.search(r'GLOBAL ([\w.]+)', text)
+  if asked:
+    return (f'it asks for {asked[1]}, but weights need tensors alone. Ask for '
+            'its state dict, or for .safetensors.')
+  first = next(iter(text.splitlines()), '')
+  if 'weights_only' in text:
+    first = 'it asks for more than tensors.'
+  return f'{type(error).__name__}: {first}'
 
 
 def _state_dict(
