@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 import pathlib
+import re
 
 from vit_jax.checkpoints import config_json
 from vit_jax.interop import files
@@ -22,6 +23,10 @@ def open_weights(path: pathlib.Path) -> files.ArrayFile:
   """
   if path.is_dir():
     return _open_folder(path)
+  if path.exists() and not path.is_file():
+    raise ValueError(  # To read a pipe might wait for ever.
+        f'{path} is neither a file nor a folder, but a pipe, a socket or a '
+        'device. Name a file of weights.')
   found = files.sniff(path)
   if found is None:
     size = path.stat().st_size
@@ -70,10 +75,12 @@ def _open_shards(index: pathlib.Path) -> files.ArrayFile:
   shards = {}
   for name in sorted(set(table.values())):
     # A name in a downloaded index must not lead out of its folder.
-    path = index.parent / pathlib.PurePath(str(name)).name
-    if not path.exists():
-      raise ValueError(f'{index} names {name}, but it is not there.')
+    path = index.parent / pathlib.PurePath(name).name
+    if not path.is_file():
+      raise ValueError(
+          f'{index} names the file {name!r}, but it is not there.')
     shards[name] = safetensors.open_file(path)
+  _check_all_named(index, table, shards)
   headers: dict[str, files.Header] = {}
   for name, shard in table.items():
     if name not in shards[shard].headers:
@@ -82,3 +89,34 @@ def _open_shards(index: pathlib.Path) -> files.ArrayFile:
   return files.ArrayFile(
       path=str(index), format='safetensors', headers=headers,
       load=lambda name: shards[table[name]].load(name))
+
+
+def _check_all_named(
+    index: pathlib.Path, table: Mapping[str, str],
+    shards: Mapping[str, files.ArrayFile],
+) -> None:
+  """Raises if shards hold more than an index names: it would be lost.
+
+  Raises:
+    ValueError: naming the arrays, or the shards, that the index lacks.
+  """
+  for name, shard in shards.items():
+    extra = [array for array in shard.headers if table.get(array) != name]
+    if extra:
+      raise ValueError(
+          f'{index} does not say that {name} holds {", ".join(extra[:4])}'
+          + (f' and {len(extra) - 4} more' if len(extra) > 4 else '')
+          + '. Index and shards are not of one model, or the index is cut: '
+          'copy or download them again.')
+    # As they are called: model-00002-of-00003.safetensors.
+    number = re.fullmatch(r'(.*-)(\d+)(-of-)(\d+)(\.\w+)', name)
+    if not number:
+      continue
+    start, digits, of, count, end = number.groups()
+    lacking = [sibling for n in range(1, min(int(count), 10_000) + 1)
+               if (sibling := f'{start}{n:0{len(digits)}}{of}{count}{end}')
+               not in shards]
+    if lacking:
+      raise ValueError(
+          f'{index} names {name}, but not {", ".join(lacking[:4])}. The index '
+          'is cut: copy or download it again.')

@@ -35,9 +35,14 @@ def fetch(address: str | os.PathLike, *, log: Log = print) -> epath.Path:
 
   Raises:
     FileNotFoundError: if there is nothing at the address.
-    ValueError: if no installed library can read such an address.
+    ValueError: if no installed library can read such an address, or it is
+      empty.
+    OSError: if there is no connection to it.
   """
   text = os.fspath(address)
+  if not text:
+    raise ValueError('The path of the weights is empty. Name a file, a folder '
+                     'or an address.')
   scheme, _, rest = text.partition('://')
   if not rest:
     path = epath.Path(os.path.abspath(epath.Path(text).expanduser()))
@@ -119,6 +124,14 @@ def _download(url: str, sink: IO[bytes]) -> None:
     with fsspec.open(url, 'rb') as stream:
       shutil.copyfileobj(stream, sink, _CHUNK_BYTES)
   except FileNotFoundError as error:
+    # fsspec says so of a host that does not answer or lets nobody in, too.
+    cause = error.__cause__
+    is_absent = (cause is None or isinstance(cause, FileNotFoundError)
+                 or getattr(cause, 'status', None) in (404, 410))
+    if not is_absent:
+      raise OSError(
+          f'{url} could not be fetched: {type(cause).__name__}: {cause}'
+      ) from error
     raise FileNotFoundError(f'There is nothing at {url}.') from error
   except ImportError as error:
     raise ValueError(
