@@ -183,6 +183,11 @@ def test_the_grid_of_another_resolution_is_resized_as_the_origin_does():
     (np.zeros((2, 3, 32, 32), np.float32), r'Transpose them to \(0, 2, 3, 1\)'),
     (np.zeros((32, 32, 3), np.float32), r'came as \[32, 32, 3\]'),
     (np.zeros((2, 32, 32, 3), np.uint8), 'came as uint8.*mean .*0.485'),
+    (np.zeros((2, 32, 32, 3), object), 'came as object'),
+    (np.full((2, 32, 32, 3), 'x'), 'came as <U1'),
+    (np.zeros((1, 32, 32, 3), np.float32).tolist(),
+     r'came as list. Give np.asarray\(images, np.float32\)'),
+    ('x.jpg', 'array of floats, but came as str'), (None, 'came as NoneType'),
     (np.zeros((2, 30, 32, 3), np.float32), 'does not divide into patches')])
 def test_images_that_are_none_are_errors(given, words):
   # Beside the checks of annotations that the tests switch on.
@@ -191,14 +196,9 @@ def test_images_that_are_none_are_errors(given, words):
         model_lib.Model.__call__, '__wrapped__') else make()(given)
 
 
-def test_a_run_that_is_damaged_or_of_nobody_is_an_error(tmp_path):
+def test_nothing_at_a_path_is_an_error(tmp_path):
   with pytest.raises(FileNotFoundError, match='nothing at'):
     vit_jax.load(tmp_path / 'none')
-  model = make()
-  model.params['cls'][:] = np.nan
-  model.save(tmp_path / 'x')
-  with pytest.raises(ValueError, match='cls holds values that are NaN'):
-    vit_jax.load(tmp_path / 'x')
 
 
 def test_a_damaged_run_is_an_error_by_every_way_to_it(tmp_path):
@@ -220,6 +220,14 @@ def test_a_checkpoint_that_names_no_model_is_an_error(tmp_path):
   config.write_text('{"data": {"resolution": 32}}')
   with pytest.raises(ValueError, match='has no section model'):
     vit_jax.load(tmp_path / 'x', log=None)
+
+
+def test_which_checkpoint_is_checked_for_every_format(tmp_path):
+  for form in model_lib.FORMATS:
+    make().save(tmp_path / form, form=form)
+    assert vit_jax.load(tmp_path / form, log=None, which='latest')
+    with pytest.raises(ValueError, match="'bset'. Did you mean 'best'"):
+      vit_jax.load(tmp_path / form, log=None, which='bset')
 
 
 def test_how_positions_are_resized_can_be_said(tmp_path):

@@ -7,16 +7,13 @@
 from collections.abc import Callable, Mapping
 import dataclasses
 import functools
-import json
 import os
 from typing import Any
 
-from etils import epath
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 import numpy as np
-import orbax.checkpoint as ocp
 
 from vit_jax import models
 from vit_jax import records
@@ -25,13 +22,15 @@ from vit_jax import types
 from vit_jax.checkpoints import export
 from vit_jax.checkpoints import formats
 from vit_jax.checkpoints import manager
+from vit_jax.checkpoints import own
 from vit_jax.checkpoints import pretrained
 from vit_jax.checkpoints import sources
-from vit_jax.checkpoints import writing
+from vit_jax.interop import files
 from vit_jax.interop import preprocess as preprocess_lib
 
 Preprocess = preprocess_lib.Preprocess
 Log = Callable[[str], None]
+is_run = own.is_run
 
 ORBAX = 'orbax'
 FORMATS = (*export.FORMATS, ORBAX)
@@ -125,11 +124,17 @@ class Model:
 
     Raises:
       FileExistsError: if there is something at `target`.
-      ValueError: if the format has no place for a part of the model.
+      ValueError: if the format has no place for a part of the model, or a
+        parameter is no array of finite floats.
     """
     records.check_name(form, FORMATS, what='format')
+    for name, array in tree.flatten(self.params).items():
+      files.to_float32(np.asarray(array), name=name, path='The model')
     if form == ORBAX:
-      _save_orbax(self, target)
+      own.write(
+          target, self.config, self.params, resolution=self.resolution,
+          preprocess=self.preprocess, positions=self.positions,
+          origin=self.origin)
       return []
     return export.write(
         target, form, self.config, self.params,  # type: ignore[arg-type]
@@ -142,6 +147,12 @@ def load(
     log: Log | None = print, **overrides: Any,
 ) -> Model:
   """Loads a model with its weights, from whatever format they are in.
+
+  Damage is noticed where the format has a checksum of the values: an .npz and
+  a zipped state dict of PyTorch have; safetensors, PyTorch's older files and
+  our own checkpoints, which Orbax writes, have none. There, what is missing or
+  of another shape or type is noticed, and what is not finite, but not a value
+  that became another. Keep the checksum of what must not change.
 
   Args:
     path: a run's workdir or checkpoint; an .npz, .safetensors or state dict of
@@ -159,16 +170,13 @@ def load(
       the model.
   """
   log = log or (lambda line: None)
+  records.check_name(which, manager.WHICH, what='which checkpoint')
   positions = overrides.pop('positions', None)
   if positions is not None:
     records.convert(positions, pretrained.Positions, where='positions')
   found = sources.fetch(path, log=log)
-  if is_run(found):
-    model = _load_orbax(found, which, overrides, positions)
-    log(f'{found}: a checkpoint of ours, {tree.num_elements(model.params):,} '
-        f'parameters, images {model.resolution[0]}x{model.resolution[1]}')
-    return model
-  loaded = formats.read(sources.local(found, log=log), overrides)
+  loaded = (own.read(found, overrides, which=which) if is_run(found)
+            else formats.read(sources.local(found, log=log), overrides))
   for line in loaded.statement:
     log(line)
   return Model(
@@ -215,17 +223,6 @@ def find(
           'data': {'resolution': list(model.resolution)}})
 
 
-def is_run(path: epath.Path) -> bool:
-  """Whether a path is a workdir, or a checkpoint, of ours."""
-  if not path.is_dir():
-    return False
-  folders = (manager.FOLDER, manager.LATEST, manager.BEST)
-  return (any((path / name).is_dir() for name in folders)
-          or manager.is_checkpoint(path)
-          or any(child.name.isdigit() and manager.is_checkpoint(child)
-                 for child in path.iterdir()))
-
-
 def resize(
     params: types.Params, config: models.ModelConfig, *,
     old: tuple[int, int], new: tuple[int, int], method: str,
@@ -269,7 +266,11 @@ def _with(params: types.Params, changed: Mapping[str, Any]) -> types.Params:
 
 
 def _check_images(images: Any, preprocess: Preprocess) -> None:
-  shape, dtype = jnp.shape(images), jnp.result_type(images)
+  if not isinstance(images, (jax.Array, np.ndarray)):
+    raise ValueError(
+        'Images are an array of floats, but came as '
+        f'{type(images).__name__}. Give np.asarray(images, np.float32).')
+  shape, dtype = images.shape, images.dtype
   if len(shape) != 4 or shape[-1] != 3:
     raise ValueError(
         'Images are [batch, height, width, 3], but came as '
@@ -286,77 +287,3 @@ def _check_images(images: Any, preprocess: Preprocess) -> None:
 def _apply(config: models.ModelConfig) -> Callable[..., types.Outputs]:
   model = models.build(config, num_classes=config.num_classes)
   return jax.jit(lambda params, images: model.apply({'params': params}, images))
-
-
-# ------------------------------------------------------------ our own format
-
-
-def _load_orbax(
-    path: epath.Path, which: str, overrides: Mapping[str, Any],
-    positions: str | None,
-) -> Model:
-  source = manager.find(path, which=which)
-  given = dict(overrides)
-  if 'model' not in source.config:
-    raise ValueError(
-        f'The checkpoint {source.path} does not say what model it is of: its '
-        'config has no section model. Name another checkpoint.')
-  stated = source.config.get('preprocess') or preprocess_lib.from_data(
-      source.config.get('data', {}))
-  preprocess = preprocess_lib.parse({
-      **stated, **{name: given.pop(name) for name in preprocess_lib.NAMES
-                   if name in given}})
-  config = models.parse({**source.config['model'], **given})
-  shapes = tree.flatten(models.without_prediction(source.shapes))
-  head = shapes.get('head/dense/kernel')
-  if not config.num_classes and head is not None:
-    config = dataclasses.replace(config, num_classes=int(head.shape[-1]))
-  resolution = source.config.get('resolution') or stated['resolution']
-  resolution = ((resolution, resolution) if isinstance(resolution, int)
-                else tuple(resolution))
-  empty = _empty(config, resolution)
-  formats.check(
-      config, {**shapes, **empty}, resolution, source=str(source.path))
-  params = {**tree.flatten(models.without_prediction(source.load())), **empty}
-  for name, array in params.items():
-    if not np.isfinite(array).all():
-      raise ValueError(
-          f'{source.path}: {name} holds values that are NaN or infinite.')
-  return Model(
-      config=config, params=tree.unflatten(params), preprocess=preprocess,
-      resolution=resolution, origin=str(source.path),
-      positions=positions or source.config.get('positions', 'linear'),
-      report=tuple(f'  loaded  {name} {array.shape}'
-                   for name, array in params.items()))
-
-
-def _empty(
-    config: models.ModelConfig, resolution: tuple[int, int],
-) -> dict[str, np.ndarray]:
-  """Returns the parameters of no elements: Orbax has no place for them."""
-  shapes = tree.flatten(formats.abstract_params(config, resolution))
-  return {name: np.zeros(leaf.shape, leaf.dtype)
-          for name, leaf in shapes.items() if not leaf.size}
-
-
-def _save_orbax(model: Model, target: str | os.PathLike) -> None:
-  """Writes a workdir with one checkpoint, of step 0, that has no optimizer."""
-  config = {
-      'model': records.to_plain(model.config),
-      'preprocess': records.to_plain(model.preprocess),
-      'resolution': list(model.resolution), 'positions': model.positions,
-      'data': {'resolution': list(model.resolution),
-               'mean': list(model.preprocess.mean),
-               'std': list(model.preprocess.std)},
-      'origin': model.origin}
-  params = tree.unflatten({
-      name: jnp.asarray(array)
-      for name, array in tree.flatten(model.params).items() if array.size})
-  with (writing.whole(target) as path,
-        ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as checkpointer):
-    checkpointer.save(
-        path.absolute() / manager.FOLDER / manager.LATEST / '0',
-        args=ocp.args.Composite(
-            params=ocp.args.StandardSave(params),
-            config=ocp.args.JsonSave(json.loads(json.dumps(config))),
-            progress=ocp.args.JsonSave({})))

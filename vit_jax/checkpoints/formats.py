@@ -131,18 +131,30 @@ def _preprocess(
   """
   result = preprocess_lib.parse({
       'resolution': resolution, **hints.preprocess, **given.preprocess})
-  if 'resolution' in given.preprocess:
-    try:
-      models.grid(config, result.resolution)
-    except ValueError as error:
-      raise ValueError(f'resolution: {error}') from error
-  elif hints.source != hints_lib.OWN:
+  if 'resolution' not in given.preprocess and hints.source != hints_lib.OWN:
     result = dataclasses.replace(result, resolution=resolution)
-  if result.labels and len(result.labels) != config.num_classes:
-    raise ValueError(
-        f'There are {len(result.labels)} labels, but the head has '
-        f'{config.num_classes} classes. Give a name for each, or none.')
+  check_preprocess(config, result)
   return result
+
+
+def check_preprocess(
+    config: models.ModelConfig, preprocess: preprocess_lib.Preprocess,
+) -> None:
+  """Raises if what images go through is not for the model.
+
+  Raises:
+    ValueError: if images do not divide into patches, or if there are names for
+      some classes alone.
+  """
+  try:
+    models.grid(config, preprocess.resolution)
+  except ValueError as error:
+    raise ValueError(f'resolution: {error}') from error
+  labels = len(preprocess.labels)
+  if labels and labels != config.num_classes:
+    raise ValueError(
+        f'There are {labels} labels, but the head has {config.num_classes} '
+        'classes. Give a name for each, or none.')
 
 
 def _statement(

@@ -25,6 +25,7 @@ from vit_jax.checkpoints import items as items_lib
 
 FOLDER = 'checkpoints'
 LATEST, BEST = 'latest', 'best'
+WHICH = (LATEST, BEST)
 # What tells a checkpoint from any folder that is called by a number.
 _MARKS = ('params', 'average', '_CHECKPOINT_METADATA')
 _MAX_NAMES = 12
@@ -265,8 +266,10 @@ def find(path: epath.PathLike, *, which: str = LATEST) -> Source:
 
   Raises:
     FileNotFoundError: if there is no checkpoint at `path`.
-    ValueError: if the checkpoint is damaged; with the others that there are.
+    ValueError: if the checkpoint is damaged, with the others that there are;
+      or for another `which`.
   """
+  records.check_name(which, WHICH, what='which checkpoint')
   path = _absolute(path)
   if not path.exists():
     raise FileNotFoundError(f'There is nothing at {path}.')

@@ -104,7 +104,7 @@ def to_float32(
     count = int(values.size - finite.sum())
     raise ValueError(
         f'{path}: {name} holds {count} of {values.size} values that are NaN or '
-        'infinite. The file is damaged, or its training has diverged.')
+        'infinite. The weights are damaged, or their training has diverged.')
   return values
 
 
