@@ -119,6 +119,21 @@ def test_an_object_array_is_never_unpickled(arrays, tmp_path):
   assert not (tmp_path / 'ran').exists()
 
 
+@pytest.mark.parametrize('shape', [(), (3,), (3, 4), (1,) * 6])
+@pytest.mark.parametrize(('name', 'axes'), [
+    ('embedding/kernel', 4), ('head/kernel', 2), ('head/bias', None),
+    ('cls', None), ('Transformer/posembed_input/pos_embedding', None),
+    ('Transformer/encoder_norm/scale', None)])
+def test_an_array_of_other_axes_is_an_error(
+    name, axes, shape, arrays, tmp_path):
+  if axes == len(shape):
+    shape = (5, *shape)
+  npz.write(tmp_path / 'x', {**arrays, name: np.ones(shape, np.float32)})
+  with pytest.raises(ValueError, match=f'{name}.* expected {axes} axes'
+                     if axes else 'expected'):
+    formats.read(tmp_path / 'x')
+
+
 @pytest.mark.parametrize('index', [
     '{}', '{"weight_map": 3}', '{"weight_map": {"a": []}}', '{', '[]'])
 def test_an_index_of_shards_that_is_none_is_an_error(index, tmp_path):

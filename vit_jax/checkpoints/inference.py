@@ -17,6 +17,10 @@ _LAYERS = 'encoder/layers'
 _QKV = f'{_LAYERS}/attention/qkv_kernel'
 _NEEDED = ('patches/kernel', f'{_LAYERS}/attention_norm/scale', _QKV,
            f'{_LAYERS}/mlp/hidden/kernel')
+# Of what `tell` looks at, the axes.
+_AXES = {'patches/kernel': 4, f'{_LAYERS}/attention_norm/scale': 2,
+         f'{_LAYERS}/mlp/hidden/kernel': 3, 'head/dense/kernel': 2,
+         'positions': 2, 'registers': 2, 'backbone/root/kernel': 4}
 # Of what `tell` returns, no keys of the section.
 _FACTS = ('features', 'positions', 'probe')
 
@@ -37,8 +41,13 @@ def tell(
     number of position embeddings, and `probe`, whether there is one.
 
   Raises:
-    ValueError: if there is no encoder.
+    ValueError: if there is no encoder, or an array has another number of axes.
   """
+  for name, axes in _AXES.items():
+    if name in params and len(params[name].shape) != axes:
+      raise ValueError(
+          f'{layout.name_there(family.table, name) or name}: expected {axes} '
+          f'axes, found the shape {tuple(params[name].shape)}.')
   head = params.get('head/dense/kernel')
   told: dict[str, Any] = {
       'name': family.settings.get('name', 'vit'),
