@@ -47,7 +47,7 @@ def write_own(path, config, params, form='timm', **change):
 @pytest.mark.parametrize('form', ['timm', 'huggingface'])
 @pytest.mark.parametrize('settings', [
     {'num_heads': 3, 'gelu': 'tanh', 'layer_norm_epsilon': 1e-4},
-    {'dropout': 0.1, 'variant': 'B/16'}])
+    {'dropout': 0.1}])
 def test_a_file_that_says_what_it_is_comes_back_exactly(
     form, settings, tmp_path):
   config, params = make(**settings)
@@ -73,6 +73,8 @@ def test_a_file_that_says_what_it_is_comes_back_exactly(
     ({'num_heads': 5}, 'does not divide into 5 heads'),
     ({'num_heads': 'two'}, "model.num_heads must be int, but is 'two'"),
     ({'gelu': 'quick'}, "model.gelu is 'quick'"),
+    ({'variant': 'B/16'}, "variant 'B/16' is of other dimensions"),
+    ({'layer_norm_epsilon': 0.0}, 'layer_norm_epsilon must be positive'),
     ({'depht': 3}, "Did you mean 'depth'")])
 def test_a_file_that_contradicts_itself_is_an_error(change, words, tmp_path):
   config, params = make()
@@ -101,10 +103,13 @@ def test_text_in_the_file_that_says_nothing_is_an_error(
 
 
 def test_an_override_wins_over_the_file_itself(tmp_path):
-  config, params = make(variant='B/16')
+  config, params = make(**{
+      **TINY, 'variant': 'Ti/16', 'width': 192, 'depth': 12, 'mlp_dim': 768,
+      'num_heads': 3, 'patch': 16})
   write_own(tmp_path / 'x', config, params)
-  loaded = formats.read(tmp_path / 'x', {'num_heads': 3, 'mean': 0.5})
-  assert (loaded.config.num_heads, loaded.config.variant) == (3, '')
+  assert formats.read(tmp_path / 'x').config.variant == 'Ti/16'
+  loaded = formats.read(tmp_path / 'x', {'num_heads': 6, 'mean': 0.5})
+  assert (loaded.config.num_heads, loaded.config.variant) == (6, '')
   assert loaded.preprocess.mean == (0.5,) * 3
   assert loaded.preprocess.crop == PREPROCESS.crop
 
@@ -162,7 +167,7 @@ CONTRADICTIONS = [
      "it says model_type 'swin', but the arrays are those of a Hugging Face"),
     ('huggingface', {'hidden_size': 'wide'}, 'hidden_size must be int, but'),
     ('huggingface', {'layer_norm_eps': '1e-6'}, 'layer_norm_eps must be float'),
-    ('huggingface', {'hidden_act': 'relu'}, "Unknown hidden_act 'relu'"),
+    ('huggingface', {'layer_norm_eps': 0.0}, 'layer_norm_eps must be posit'),
     ('timm', {'architecture': 'swin_tiny'}, "it says architecture 'swin_tiny'"),
     ('timm', {'architecture': 'resnetv2_50x1_bit'}, 'architecture .*timm ViT'),
     ('timm', {'num_classes': 7}, 'num_classes: expected 7, found 5'),
@@ -284,3 +289,11 @@ def test_timms_arguments_change_what_the_architecture_claims():
       'model_args': {'embed_dim': 96, 'patch_size': [8, 4]}}).claims
   assert (claims['width'], claims['patch'], claims['depth']) == (96, (8, 4), 12)
   assert 'mlp_dim' not in claims
+
+
+def test_what_only_started_from_a_variant_is_written_without_its_name(
+    tmp_path):
+  config, params = make(variant='B/16')
+  export.write(tmp_path / 'x', 'timm', config, tree.unflatten(params),
+               resolution=(32, 32), preprocess=PREPROCESS, positions='cubic')
+  assert formats.read(tmp_path / 'x').config.variant == ''

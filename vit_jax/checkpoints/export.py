@@ -14,6 +14,7 @@ from vit_jax import tree
 from vit_jax.checkpoints import formats
 from vit_jax.checkpoints import hints
 from vit_jax.checkpoints import sidecars
+from vit_jax.checkpoints import sizes
 from vit_jax.checkpoints import unsaid
 from vit_jax.checkpoints import writing
 from vit_jax.interop import layout
@@ -88,8 +89,11 @@ def write(
     return _npz_notes(settings, resolution, preprocess)
   if form == 'huggingface' and config.num_classes == 0:
     arrays = {name.removeprefix('vit.'): a for name, a in arrays.items()}
+  # It may be called what it started from: a B/16 of other layers.
+  named = not plain['variant'] or sizes.is_of(plain)
   metadata = {hints.KEY: json.dumps({
-      'model': plain, 'preprocess': records.to_plain(preprocess),
+      'model': plain if named else {**plain, 'variant': ''},
+      'preprocess': records.to_plain(preprocess),
       'resolution': list(resolution), 'positions': positions})}
   alone = form == 'timm' and os.fspath(target).endswith('.safetensors')
   beside = {} if alone else _beside(form, plain, resolution, preprocess)

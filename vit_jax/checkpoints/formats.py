@@ -11,6 +11,7 @@ shape, and nothing else: or there is an error, and no result.
 
 from collections.abc import Mapping, Sequence
 import dataclasses
+import math
 import os
 import pathlib
 from typing import Any
@@ -83,6 +84,7 @@ def read(
         f'{source} does not hold the model that was said:\n'
         + statement.indented(different))
   hints = hints_lib.find(path, found, told, given.items())
+  told['embedded'] = hints.embedded
   known = {**hints.section, **given.claims, **given.model}
   if told['name'] == 'vit':
     told['num_heads'] = inference.heads(told, known, source=source)
@@ -91,6 +93,9 @@ def read(
   section, grid = inference.infer(
       told, family, known={**hints.section, **given.model},
       resolution=_of_positions(told, given, hints))
+  if grid:
+    params = matching.fold_register_positions(
+        params, told['positions'] - math.prod(grid))
   params = inference.complete(params, told)
   config = models.parse(section)
   resolution = inference.resolution_of(config, grid) if grid else (

@@ -8,9 +8,12 @@ from typing import Any, Literal
 
 from vit_jax import models
 from vit_jax import records
+from vit_jax.checkpoints import claims as claims_lib
 from vit_jax.checkpoints import config_json
 from vit_jax.checkpoints import inference
 from vit_jax.checkpoints import matching
+from vit_jax.checkpoints import overrides
+from vit_jax.checkpoints import sizes
 from vit_jax.checkpoints import statement
 from vit_jax.interop import preprocess as preprocess_lib
 from vit_jax.models import vit_config
@@ -45,6 +48,7 @@ class Hints:
     preprocess: keys of `Preprocess`.
     resolution: height and width that the positions are for, if said.
     positions: how they are resized, if said.
+    embedded: whether class token and registers have positions, if said.
     source: where all of this is from; '' if there is nothing.
     shown: of the section, what is worth a line.
     notes: lines on what was there, but is not used.
@@ -53,6 +57,7 @@ class Hints:
   preprocess: dict[str, Any] = dataclasses.field(default_factory=dict)
   resolution: tuple[int, int] | None = None
   positions: str | None = None
+  embedded: bool | None = None
   source: str = ''
   shown: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   notes: tuple[str, ...] = ()
@@ -74,8 +79,16 @@ def find(
   Raises:
     ValueError: if a file, or a folder, contradicts itself.
   """
-  beside = _beside(path, found, told, given)
-  return _own(found, told, given) if KEY in found.opened.metadata else beside
+  said = given.get('position_cls') if told.get('cls') else None
+  told = {**told, 'embedded': said}
+  result = _beside(path, found, told, given)
+  if KEY in found.opened.metadata:
+    result = _own(found, told, given)
+  return dataclasses.replace(result, embedded=_embedded(told, result.embedded))
+
+
+def _embedded(told: Mapping[str, Any], said: bool | None) -> bool | None:
+  return said if told['embedded'] is None else told['embedded']
 
 
 # ------------------------------------------------------------ the file itself
@@ -93,14 +106,25 @@ def _own(
   try:
     config = models.parse(own.model)
     preprocess = preprocess_lib.parse(own.preprocess)
+    if config.variant and not sizes.is_of(records.to_plain(config)):
+      raise ValueError(
+          f'variant {config.variant!r} is of other dimensions than the model '
+          'that is said beside it. Leave the variant away.')
+    if isinstance(config, vit_config.ViTConfig):
+      overrides.check_positive(
+          'layer_norm_epsilon', config.layer_norm_epsilon,
+          'layer_norm_epsilon')
   except ValueError as error:
     raise ValueError(f'{where}: {error}') from error
   section = records.to_plain(config)
   resolution = own.resolution or preprocess.resolution
   claims = {**section, 'resolution': resolution}
+  embedded = None
   if isinstance(config, vit_config.ViTConfig):
     claims['cls'] = config.has_cls
-  different = contradictions(claims, told, given)
+    embedded = config.has_cls and config.position_cls
+  different = contradictions(
+      claims, {**told, 'embedded': _embedded(told, embedded)}, given)
   if different:
     raise ValueError(
         f'{where} contradicts the arrays of that file:\n'
@@ -110,13 +134,17 @@ def _own(
     section.pop('variant')  # It is no more what the file was called.
   return Hints(
       section=section, resolution=resolution, positions=own.positions,
-      source=OWN, preprocess={
+      embedded=embedded, source=OWN, preprocess={
           f.name: getattr(preprocess, f.name)
           for f in dataclasses.fields(preprocess)},
       shown={k: section[k] for k in _SHOWN if section.get(k)})
 
 
 # ------------------------------------------------------------------ config.json
+
+
+class _NotOursError(ValueError):
+  """The config is that of the weights, and our models are not like that."""
 
 
 def _beside(
@@ -129,6 +157,8 @@ def _beside(
     return Hints()
   try:
     return _of_config(file, found, told, given)
+  except _NotOursError:
+    raise
   except ValueError as error:
     if whole:
       raise ValueError(
@@ -143,7 +173,7 @@ def _of_config(
     file: pathlib.Path, found: matching.Found, told: Mapping[str, Any],
     given: Mapping[str, Any],
 ) -> Hints:
-  config = config_json.parse(config_json.read_json(file))
+  config = config_json.parse(config_json.read_json(file), given)
   if config is None:
     return Hints(notes=(
         f'ignored {file}: it is neither of timm nor of Hugging Face',))
@@ -151,28 +181,52 @@ def _of_config(
     raise ValueError(
         f'it says {config.what}, but the arrays are those of a '
         f'{found.family.label}.')
-  different = contradictions(config.claims, told, given, config.spelled)
+  different = contradictions(
+      config.claims,
+      {**told, 'embedded': _embedded(told, config.embedded)}, given,
+      config.spelled)
   if different:
     raise ValueError(
         'it contradicts the arrays:\n'
         + statement.indented(different))
+  _check_ours(file, config, told, given)
   preprocess = dict(config.preprocess)
   if not told['num_classes']:
     preprocess.pop('labels', None)
   processor = file.with_name('preprocessor_config.json')
   if processor.is_file():
-    preprocess |= _of_processor(processor)
+    preprocess |= _of_processor(processor, given)
   return Hints(
       section=config.settings, preprocess=preprocess, source=str(file),
+      embedded=config.embedded,
       resolution=config.claims.get('resolution'), shown=config.settings)
 
 
-def _of_processor(file: pathlib.Path) -> dict[str, Any]:
+def _check_ours(
+    file: pathlib.Path, config: claims_lib.Config, told: Mapping[str, Any],
+    given: Mapping[str, Any],
+) -> None:
+  refused = config.refused(given)
+  if told.get('representation_layer') and config.pooler != 'tanh':
+    refused.append(
+        f'pooler_act is {config.pooler!r}, but ours is tanh, and the weights '
+        'have the pooler and no head that does without.')
+  if refused:
+    raise _NotOursError(
+        f'{file} is of a model that is not ours, or does not say enough of '
+        'it:\n' + statement.indented(refused))
+
+
+def _of_processor(
+    file: pathlib.Path, given: Mapping[str, Any],
+) -> dict[str, Any]:
   try:
-    said = preprocess_lib.from_huggingface(config_json.read_json(file))
+    said = preprocess_lib.from_huggingface(
+        config_json.read_json(file), skip=given)
     preprocess_lib.parse({'resolution': (1, 1), **said})
   # A text where a list was to be, and the like.
-  except (ValueError, TypeError, KeyError, ZeroDivisionError) as error:
+  except (ValueError, TypeError, KeyError, AttributeError,
+          ZeroDivisionError) as error:
     raise ValueError(f'{file.name} is not understood: {error}') from error
   return said
 

@@ -22,7 +22,7 @@ _AXES = {'patches/kernel': 4, f'{_LAYERS}/attention_norm/scale': 2,
          f'{_LAYERS}/mlp/hidden/kernel': 3, 'head/dense/kernel': 2,
          'positions': 2, 'registers': 2, 'backbone/root/kernel': 4}
 # Of what `tell` returns, no keys of the section.
-_FACTS = ('features', 'positions', 'probe')
+_FACTS = ('features', 'positions', 'probe', 'embedded')
 
 
 def tell(
@@ -38,7 +38,8 @@ def tell(
   Returns:
     Keys of the section `model`; `cls` is whether there is one, `layer_scale`
     is True or None. With them, `features` that the head sees, `positions`, the
-    number of position embeddings, and `probe`, whether there is one.
+    number of position embeddings, those of class token and registers included,
+    and `probe`, whether there is one.
 
   Raises:
     ValueError: if there is no encoder, or an array has another number of axes.
@@ -90,7 +91,8 @@ def infer(
   """Returns the section `model` that parameters belong to.
 
   Args:
-    told: what `tell` returns.
+    told: what `tell` returns; with `embedded`, whether class token and
+      registers have positions, if anybody says so.
     family: says what shapes do not.
     known: keys of the section that somebody says; they win.
     resolution: height and width of images, if known.
@@ -119,7 +121,7 @@ def infer(
     if told['layer_scale']:
       section['layer_scale'] = 1e-5  # Where it starts; it has long moved on.
     if told['positions']:
-      section['position_cls'], grid = _grid(told, known, resolution)
+      section['position_cls'], grid = _grid(told, resolution)
   section['variant'] = sizes.variant({**section, **known})
   return {**section, **known}, grid
 
@@ -136,34 +138,52 @@ def _backbone(params: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _grid(
-    told: Mapping[str, Any], known: Mapping[str, Any],
-    resolution: tuple[int, int] | None,
+    told: Mapping[str, Any], resolution: tuple[int, int] | None,
 ) -> tuple[bool, tuple[int, int]]:
   """Returns whether the class token has a position, and the grid."""
   count, has_cls = told['positions'], told['cls']
   if resolution is not None and fits(told, resolution):
     rows, columns = _grid_of(told, resolution)
     return not has_cls or count > rows * columns, (rows, columns)
-  prefixes = [p for p in ((1, 0) if has_cls else (0,))
-              if 'position_cls' not in known or p == known['position_cls']]
-  for prefix in prefixes:
-    if is_square(count - prefix):
-      side = math.isqrt(count - prefix)
-      return bool(prefix) or not has_cls, (side, side)
+  sides = {prefix: math.isqrt(count - prefix) for prefix in _prefixes(told)
+           if is_square(count - prefix)}
+  if len(sides) == 1:
+    (prefix, side), = sides.items()
+    return bool(prefix) or not has_cls, (side, side)
+  others = [part for part, there in (
+      ('a class token', has_cls),
+      (f'{told["registers"]} registers', told['registers'])) if there]
+  of = f'{count} position embeddings' + (
+      f' with {" and ".join(others)}' if others else '')
+  if sides:
+    raise ValueError(
+        f'{of} may be those of '
+        + ' patches, or of '.join(f'{n}x{n}' for n in sides.values())
+        + ' patches. Say for which images they are: '
+        'resolution=(height, width).')
   raise ValueError(
-      f'{count} position embeddings'
-      + (' with a class token' if has_cls else '')
-      + ' make no square grid'
+      f'{of} make no square grid'
       + (f', nor that of an image of {resolution[0]}x{resolution[1]}'
          if resolution else '')
       + '. Say for which images they are: resolution=(height, width).')
 
 
+def _prefixes(told: Mapping[str, Any]) -> tuple[int, ...]:
+  """Returns how many positions may be those of class token and registers.
+
+  It is all of them or none, in every library that we read.
+  """
+  every = int(told['cls']) + told['registers']
+  embedded = told.get('embedded')
+  if embedded is None and every:
+    return every, 0
+  return (every if embedded or embedded is None else 0,)
+
+
 def fits(told: Mapping[str, Any], resolution: tuple[int, int]) -> bool:
   """Whether the positions are those of images of a height and width."""
   rows, columns = _grid_of(told, resolution)
-  return told['positions'] - rows * columns in (
-      (0, 1) if told['cls'] else (0,))
+  return told['positions'] - rows * columns in _prefixes(told)
 
 
 def _grid_of(

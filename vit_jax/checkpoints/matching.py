@@ -6,7 +6,6 @@ import re
 
 import numpy as np
 
-from vit_jax.checkpoints import inference
 from vit_jax.checkpoints import statement
 from vit_jax.interop import files
 from vit_jax.interop import layout
@@ -190,9 +189,7 @@ def read(found: Found) -> dict[str, np.ndarray]:
     raise ValueError(
         f'{found.opened.path} does not hold what its names promise:\n'
         + statement.indented(problems))
-  params = names_lib.split_pairs(params)
-  _fold_register_positions(params)
-  return params
+  return names_lib.split_pairs(params)
 
 
 def split_heads(
@@ -221,19 +218,24 @@ def _joins_heads(match: layout.Match) -> bool:
   return any(group in match.layout for group in _JOINED)
 
 
-def _fold_register_positions(params: dict[str, np.ndarray]) -> None:
+def fold_register_positions(
+    params: Mapping[str, np.ndarray], prefix: int,
+) -> dict[str, np.ndarray]:
   """Adds the positions of registers, where timm has them, to the registers.
 
   Both are learned and the same for each image: one array is enough.
+
+  Args:
+    params: of a model.
+    prefix: how many of the positions are not those of patches.
   """
-  if not {'registers', 'positions'} <= set(params):
-    return
-  registers, positions = params['registers'], params['positions']
-  start, count = int('cls' in params), len(registers)
-  if (inference.is_square(len(positions) - start - count)
-      and not inference.is_square(len(positions) - start)):
-    theirs = positions[start:start + count]
-    if theirs.any():
-      params['registers'] = registers + theirs
-    params['positions'] = np.concatenate(
-        [positions[:start], positions[start + count:]])
+  registers, positions = params.get('registers'), params.get('positions')
+  count = 0 if registers is None else len(registers)
+  start = prefix - count
+  if registers is None or positions is None or start < 0:
+    return dict(params)
+  theirs = positions[start:prefix]
+  if theirs.any():  # Else they stay what they are, to the sign of a zero.
+    registers = registers + theirs
+  return {**params, 'registers': registers, 'positions': np.concatenate(
+      [positions[:start], positions[prefix:]])}

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 import dataclasses
+import math
 import typing
 from typing import Any
 
@@ -67,10 +68,21 @@ def _of_model(name: str, value: Any) -> Any:
   value = records.convert(value, _MODEL[name], where=name)
   if name == 'backbone':
     return records.to_plain(value)
+  check_positive(name, value, name)
+  return value
+
+
+def check_positive(name: str, value: Any, called: str) -> None:
+  """Raises if a key of the section `model` has to be positive, and is not.
+
+  Raises:
+    ValueError: with what the key is called where it was said.
+  """
+  if name == 'layer_norm_epsilon' and not 0 < value < math.inf:
+    raise ValueError(f'{called} must be positive, but is {value}.')
   if name in vit_config.DIMENSIONS and min(
       value if isinstance(value, tuple) else (value,)) < 1:
-    raise ValueError(f'{name} must be positive, but is {value}.')
-  return value
+    raise ValueError(f'{called} must be positive, but is {value}.')
 
 
 def _claims(model: Mapping[str, Any]) -> dict[str, Any]:

@@ -24,6 +24,21 @@ def variant(section: Mapping[str, Any]) -> str:
        and variants.parse_variant(name)[0].depth == section['depth']), '')
 
 
+def is_of(section: Mapping[str, Any]) -> bool:
+  """Whether the dimensions of a section are those of the variant it names."""
+  name, backbone = section['variant'], section.get('backbone') or {}
+  if variants.family(name) != section['name']:
+    return False
+  expected = variants.backbone(name)
+  if bool(expected) != bool(backbone) or (
+      expected and (tuple(backbone['depths']) != tuple(expected['depths'])
+                    or backbone['width'] != expected.get('width', 64))):
+    return False
+  return section['name'] == 'resnet' or (
+      _is_row(section, name)
+      and variants.parse_variant(name)[0].depth == section['depth'])
+
+
 def demand(
     told: Mapping[str, Any], family: names_lib.Family, *,
     known: Mapping[str, Any], source: str,

@@ -1,7 +1,8 @@
 """How an image becomes what a model was trained on, as the formats write it."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 import dataclasses
+import math
 from typing import Any, Literal
 
 from vit_jax import records
@@ -80,8 +81,18 @@ def from_data(section: Mapping[str, Any]) -> dict[str, Any]:
   return result
 
 
-def from_huggingface(config: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns what a `preprocessor_config.json` says."""
+def from_huggingface(
+    config: Mapping[str, Any], skip: Container[str] = (),
+) -> dict[str, Any]:
+  """Returns what a `preprocessor_config.json` says.
+
+  Args:
+    config: what is in it.
+    skip: keys of `Preprocess` that are not asked for.
+
+  Raises:
+    ValueError: if it is something that `Preprocess` cannot say.
+  """
   result: dict[str, Any] = {}
   crop = config.get('crop_size') if config.get('do_center_crop') else None
   size = crop or config.get('size')
@@ -89,14 +100,16 @@ def from_huggingface(config: Mapping[str, Any]) -> dict[str, Any]:
     result['resolution'] = (size['height'], size['width'])
   elif isinstance(size, int):
     result['resolution'] = (size, size)
-  if config.get('do_normalize', True):
-    for ours, theirs in (('mean', 'image_mean'), ('std', 'image_std')):
-      if theirs in config:
-        result[ours] = tuple(map(float, config[theirs]))
-  else:
-    result |= {'mean': (0.0,) * 3, 'std': (1.0,) * 3}
-  if config.get('resample') in _RESAMPLE:
-    result['interpolation'] = _RESAMPLE[config['resample']]
+  result |= {name: value for name, value in _huggingface_range(config).items()
+             if name not in skip}
+  if config.get('resample') is not None and 'interpolation' not in skip:
+    number = config['resample']
+    if isinstance(number, bool) or number not in _RESAMPLE:
+      raise ValueError(
+          f'resample is {number!r}, but must be one of '
+          f'{", ".join(f"{k} ({v})" for k, v in _RESAMPLE.items())}. Or say '
+          'it: interpolation=...')
+    result['interpolation'] = _RESAMPLE[number]
   whole = config.get('size')
   if isinstance(whole, Mapping) and 'shortest_edge' in whole:
     result['keep_aspect'] = True
@@ -105,6 +118,45 @@ def from_huggingface(config: Mapping[str, Any]) -> dict[str, Any]:
           1.0, min(result['resolution']) / whole['shortest_edge'])
   elif crop and isinstance(whole, Mapping) and 'height' in whole:
     result['crop'] = min(1.0, result['resolution'][0] / whole['height'])
+  return result
+
+
+def _huggingface_range(config: Mapping[str, Any]) -> dict[str, Any]:
+  """Returns mean and std for images in [0, 1], where the file has pixels."""
+  result: dict[str, Any] = {}
+  if config.get('do_normalize', True):
+    for ours, theirs in (('mean', 'image_mean'), ('std', 'image_std')):
+      if theirs in config:
+        result[ours] = _three(theirs, config[theirs])
+  else:
+    result |= {'mean': (0.0,) * 3, 'std': (1.0,) * 3}
+  factor = config.get('rescale_factor', 1 / 255)
+  if not config.get('do_rescale', True):
+    factor = 1
+  if not isinstance(factor, (int, float)) or not 0 < factor < math.inf:
+    raise ValueError(
+        f'rescale_factor must be a positive number, but is {factor!r}.')
+  if config.get('rescale_offset') or config.get('offset'):
+    raise ValueError(
+        'it moves pixels after it scales them (offset), which ours do not: '
+        'take that into image_mean.')
+  if not math.isclose(255 * factor, 1, rel_tol=1e-6):
+    # (255 f x - m) / s, of x in [0, 1].
+    if set(result) != {'mean', 'std'}:
+      raise ValueError(
+          f'it scales pixels by {factor!r}, but says no image_mean and '
+          'image_std of that. Add both.')
+    result = {name: tuple(v / (255 * factor) for v in values)
+              for name, values in result.items()}
+  return result
+
+
+def _three(theirs: str, values: Any) -> tuple[float, ...]:
+  result = tuple(map(float, values))
+  if len(result) != 3:
+    raise ValueError(
+        f'{theirs} must be three numbers, of red, green and blue, but is '
+        f'{values!r}.')
   return result
 
 
@@ -127,21 +179,45 @@ def to_huggingface(preprocess: Preprocess) -> dict[str, Any]:
   return {**config, 'size': size}
 
 
-def from_timm(config: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns what the `pretrained_cfg` of a timm `config.json` says."""
+def from_timm(
+    config: Mapping[str, Any], skip: Container[str] = (),
+) -> dict[str, Any]:
+  """Returns what the `pretrained_cfg` of a timm `config.json` says.
+
+  Args:
+    config: what is in the file.
+    skip: keys of `Preprocess` that are not asked for.
+
+  Raises:
+    ValueError: if it is something that `Preprocess` cannot say.
+  """
   inner = config.get('pretrained_cfg') or {}
   result: dict[str, Any] = {}
   if str(config.get('architecture', '')).startswith('deit'):
     result |= {'mean': IMAGENET_MEAN, 'std': IMAGENET_STD}
   if 'input_size' in inner:
-    result['resolution'] = tuple(inner['input_size'][1:])
+    channels, *sides = inner['input_size']
+    if channels != 3 or len(sides) != 2:
+      raise ValueError(
+          'input_size must be [3, height, width], but is '
+          f'{inner["input_size"]!r}.')
+    result['resolution'] = tuple(sides)
   for name in ('mean', 'std'):
-    if name in inner:
-      result[name] = tuple(map(float, inner[name]))
+    if name in inner and name not in skip:
+      result[name] = _three(name, inner[name])
   if inner.get('crop_pct'):
     result['crop'] = float(inner['crop_pct'])
-    result['keep_aspect'] = inner.get('crop_mode', 'center') == 'center'
-  if inner.get('interpolation') in _RESAMPLE.values():
+    mode = inner.get('crop_mode') or 'center'
+    if mode not in ('center', 'squash') and 'keep_aspect' not in skip:
+      raise ValueError(
+          f'crop_mode is {mode!r}, but must be center or squash. Or say what '
+          'comes nearest: keep_aspect=True or False.')
+    result['keep_aspect'] = mode == 'center'
+  if inner.get('interpolation') and 'interpolation' not in skip:
+    if inner['interpolation'] not in _RESAMPLE.values():
+      raise ValueError(
+          f'interpolation is {inner["interpolation"]!r}, but must be one of '
+          f'{", ".join(_RESAMPLE.values())}. Or say it: interpolation=...')
     result['interpolation'] = inner['interpolation']
   labels = config.get('label_names') or inner.get('label_names')
   if labels:
