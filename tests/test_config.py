@@ -296,7 +296,8 @@ def test_a_flag_gives_a_whole_section(file, text):
 @pytest.mark.parametrize('flag', [
     'evals=x', 'evals=', 'evals=[1]', 'evals.test=x', 'evals={"a": 3}',
     'data=3', 'model=B/16', 'optimizer=sgd', 'optimizer.schedule=cosine',
-    'log=none', 'stages=x', 'stages={}', 'stages.tune=x', 'total=3', 'init=/a/b'])
+    'log=none', 'stages=x', 'stages={}', 'stages.tune=x', 'total=3',
+    'init=/a/b'])
 def test_a_value_in_place_of_a_section_is_an_error_that_names_it(
     stages, flag):
   with pytest.raises(ValueError) as error:
