@@ -12,6 +12,7 @@ import pytest
 
 import main
 from vit_jax import experiment as experiment_lib
+from vit_jax import run as run_lib
 from vit_jax import sweep as sweep_lib
 from vit_jax.analysis import sweep_plot
 from vit_jax.commands import sweep as command
@@ -59,7 +60,7 @@ def swept(file, tmp_path_factory):
   build = functools.partial(
       experiment_lib.build, devices=jax.devices()[:1])  # Faster than on eight.
   with pytest.MonkeyPatch.context() as patch:
-    patch.setattr(sweep_lib.experiment_lib, 'build', build)
+    patch.setattr(experiment_lib, 'build', build)
     code = main.main(['sweep', f'--config={file}', f'--workdir={workdir}'])
   assert code == 0
   return workdir, json.loads((workdir / 'sweep.json').read_text())
@@ -173,7 +174,7 @@ ALL = ['learning_rate=1e-06', 'learning_rate=0.01', 'final,seed=0',
 def test_a_run_that_was_lost_is_made_again_and_no_other(
     file, tmp_path, monkeypatch, lost):
   runs = FakeRuns()
-  monkeypatch.setattr(sweep_lib.run_lib, 'train', runs)
+  monkeypatch.setattr(run_lib, 'train', runs)
   before = sweep_lib.run(plan(file), tmp_path)
   assert runs.names == ALL
   shutil.rmtree(tmp_path / 'runs' / lost)
@@ -189,11 +190,11 @@ def test_a_signal_after_any_run_stops_and_the_rest_follows_later(
       os.kill(os.getpid(), signal.SIGTERM)
 
   first, second = FakeRuns(after=stop), FakeRuns()
-  monkeypatch.setattr(sweep_lib.run_lib, 'train', first)
+  monkeypatch.setattr(run_lib, 'train', first)
   with pytest.raises(signals.Stopped) as stopped:
     sweep_lib.run(plan(file), tmp_path)
   assert stopped.value.exit_code == 75
-  monkeypatch.setattr(sweep_lib.run_lib, 'train', second)
+  monkeypatch.setattr(run_lib, 'train', second)
   result = sweep_lib.run(plan(file), tmp_path)
   assert first.names == ALL[:last + 1] and second.names == ALL[last + 1:]
   assert result['final']['statistics']['test/accuracy'] == {
@@ -307,7 +308,7 @@ def test_a_point_that_cannot_be_wired_stops_all_before_the_first(
 def test_a_setting_that_diverges_is_not_chosen_and_not_tried_again(
     file, tmp_path, monkeypatch):
   runs = FakeRuns()
-  monkeypatch.setattr(sweep_lib.run_lib, 'train', runs)
+  monkeypatch.setattr(run_lib, 'train', runs)
   sweep = plan(file, grid=command.parse_grid(['batch_size=8,24,16']))
   result = sweep_lib.run(sweep, tmp_path)
   assert [row['value'] for row in result['grid']] == [None, None, 0.001]
@@ -321,14 +322,14 @@ def test_a_setting_that_diverges_is_not_chosen_and_not_tried_again(
 
 def test_a_grid_of_which_every_run_diverges_has_no_best(
     file, tmp_path, monkeypatch):
-  monkeypatch.setattr(sweep_lib.run_lib, 'train', FakeRuns())
+  monkeypatch.setattr(run_lib, 'train', FakeRuns())
   sweep = plan(file, grid=command.parse_grid(['batch_size=8']))
   with pytest.raises(ValueError, match='No run of the grid has a value'):
     sweep_lib.run(sweep, tmp_path)
 
 
 def test_a_picture_of_several_fields_is_drawn(file, tmp_path, monkeypatch):
-  monkeypatch.setattr(sweep_lib.run_lib, 'train', FakeRuns())
+  monkeypatch.setattr(run_lib, 'train', FakeRuns())
   sweep = plan(file, grid=command.parse_grid(
       ['model.pooling=cls,average', 'optimizer.learning_rate=1e-3,1e-2,1e-1']))
   result = sweep_lib.run(sweep, tmp_path)

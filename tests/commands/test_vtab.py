@@ -28,7 +28,7 @@ def one_device():
   build = functools.partial(
       experiment_lib.build, devices=jax.devices()[:1])
   with pytest.MonkeyPatch.context() as patch:
-    patch.setattr(sweep.experiment_lib, 'build', build)
+    patch.setattr(experiment_lib, 'build', build)
     yield
 
 
