@@ -5,6 +5,13 @@
 
 Longer: --config=configs/vit_s16_imagenet.py:epochs=300
 
+Settings chosen on the last percent of the training images, as the paper's were,
+and never on the validation images:
+
+    python main.py sweep --config=configs/vit_s16_imagenet.py \
+        --workdir=gs://bucket/s16_sweep --seeds=1 \
+        --grid optimizer.learning_rate=0.0005,0.001,0.002
+
 Hardware: a TPU v3-8, 6 to 7 hours for 90 epochs; fewer devices set
 --config.accumulation.
 Expected: 76.5 % top-1 on the validation images after 90 epochs, 80 % after 300
@@ -59,4 +66,7 @@ def get_config(
     config.data.split = 'train[:99%]'
     config.evals.minival = {
         'split': 'train[99%:]', 'every': {'percent': 2}}
+    config.sweep = {'development': {
+        'data': {'split': config.data.split},
+        'evals': {'minival': {'split': config.evals.minival.split}}}}
   return config
