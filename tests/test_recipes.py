@@ -4,8 +4,11 @@ Written down here a second time, row by row as the papers have them: a slip of
 the hand in a config would otherwise cost somebody a thousand TPU days.
 """
 
+import dataclasses
 import pathlib
 
+import jax
+import numpy as np
 import pytest
 
 from vit_jax import config as config_lib
@@ -158,6 +161,33 @@ def test_the_study_of_figure_4_has_one_setting_for_nested_sizes():
     assert stage.checkpoint.best == 'val/precision_at_1'
     assert stage.checkpoint.patience.percent == 10
     assert stage.evals['fewshot'].shots == (5,)
+
+
+def test_a_small_set_in_the_place_of_jft_trains_with_the_defaults():
+  def warmed_up(config):
+    schedule = experiment_lib.build(
+        config, devices=jax.devices()[:1], expected_data=True).schedule
+    return float(schedule(9_999)), float(schedule(10_000))
+
+  (config,) = _load('pretrain.py:dataset=jft').values()
+  before, after = warmed_up(config)  # The paper's 10,000 steps.
+  assert before < after == pytest.approx(8e-4)
+  small = dataclasses.replace(config, data=dataclasses.replace(
+      config.data, num_examples=100_000))
+  schedule = experiment_lib.build(
+      small, devices=jax.devices()[:1], expected_data=True).schedule
+  # Of 171 steps, 15 %.
+  assert [int(np.argmax([schedule(s) for s in range(171)]))] == [26]
+
+
+@pytest.mark.parametrize('dataset,loss,best', [
+    ('big', '', 'val/loss'), ('big', 'sigmoid', 'val/loss'),
+    ('shapes', '', 'val/precision_at_1'), ('digits', '', 'val/accuracy')])
+def test_the_study_of_any_set_goes_by_what_it_has(dataset, loss, best):
+  (config,) = _load(
+      f'data_study.py:dataset={dataset},loss={loss},sizes=all').values()
+  assert config.checkpoint.best == best
+  assert config.objective.loss == loss or not loss
 
 
 def test_the_study_holds_out_what_it_does_not_train_on():

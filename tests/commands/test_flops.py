@@ -125,7 +125,19 @@ def test_each_stage_is_a_line_with_the_sizes_of_data_that_is_here(
     (['--utilisation=40'], 'above 0 and at most 1, but is 40'),
     ([f'--config={PRETRAIN}:dataset=nowhere', '--config.data.data_dir=/no'],
      "No data set 'nowhere'"),
+    # What is wrong is the model, not that the data is away.
+    ([f'--config={CONFIGS}/finetune.py:model=H/14,dataset=cifar10,'
+      'resolution=384', '--config.data.data_dir=/no'], 'divide'),
 ])
 def test_a_mistake_is_said(arguments, words, capsys):
   assert main.main(['flops', *arguments]) == 2
   assert words in capsys.readouterr().err
+
+
+def test_a_name_that_is_right_is_not_corrected(capsys):
+  assert main.main([
+      '--workdir=/no/where', '--config.data.data_dir=/no',
+      f'--config={PRETRAIN}:dataset=imagenet2012']) == 2
+  error = capsys.readouterr().err
+  assert "No data set 'imagenet2012'" in error
+  assert 'Did you mean' not in error

@@ -172,8 +172,24 @@ def build(**section):
 def test_what_is_missing_stops_the_run_at_its_start():
   with pytest.raises(ValueError, match='No data set .*ciphar'):
     build(source='ciphar10')
-  with pytest.raises(ValueError, match='fewer of some classes'):
+  with pytest.raises(ValueError, match=re.escape(
+      'evals.few.shots asks for 1000 images of each class, but in train_split '
+      "'train' 10 class(es) have fewer (class: images): 0: 142, 1: 146")):
     build(shots=[1000])
   with pytest.raises(ValueError, match=re.escape(
       'evals.few: digits train[:3] has examples of 3 of 10 classes')):
     build(shots=[1], train_split='train[:3]')
+
+
+def test_the_default_leaves_out_the_shots_that_a_class_lacks(capsys):
+  wired = build(shots=None, train_split='train[:160]', seeds=1)
+  assert ('evals.few leaves out the shots of 25: a class of train[:160] has '
+          in capsys.readouterr().out)
+  found = wired.evaluators['few'](wired.init_state().params)
+  assert [name for name in found if name.endswith('_shot')] == [
+      '1_shot', '5_shot', '10_shot']
+  with pytest.raises(ValueError, match='evals.few.shots asks for 25'):
+    build(shots=[1, 25], train_split='train[:160]')
+  # None is possible: nothing to leave out.
+  with pytest.raises(ValueError, match='and held_out for 200, but'):
+    build(shots=None, held_out=200)

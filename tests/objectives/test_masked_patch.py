@@ -319,3 +319,11 @@ def test_models_without_patches_to_corrupt_are_named(section, words):
   with pytest.raises(ValueError, match=re.escape(words)):
     objectives.build_model(
         config, models.parse(section), image_shape=(8, 12, 3), num_classes=5)
+
+
+def test_a_hybrid_is_refused_for_its_resnet_would_tell_the_answer():
+  with pytest.raises(ValueError, match='without model.backbone'):
+    objectives.build_model(
+        objectives.parse({'name': 'masked_patch'}),
+        models.parse({'variant': 'R50+B/16'}), image_shape=(224, 224, 3),
+        num_classes=5)

@@ -121,6 +121,18 @@ def test_warmup_longer_than_the_run_names_both():
     build('linear', warmup={'steps': 10_000})
 
 
+def test_a_limit_shortens_the_warmup_of_a_short_run_alone():
+  limit = {'warmup_limit': {'percent': 15}}
+  np.testing.assert_array_equal(
+      values(build('linear', warmup={'steps': 10_000}, **limit)),
+      values(build('linear', warmup={'steps': 15})))
+  np.testing.assert_array_equal(
+      values(build('linear', warmup={'steps': 10}, **limit)),
+      values(build('linear', warmup={'steps': 10})))
+  with pytest.raises(ValueError, match='there is none. Set warmup too'):
+    build('linear', **limit)
+
+
 def test_warmup_and_cooldown_that_overlap_are_an_error_naming_both():
   with pytest.raises(ValueError, match=re.escape(
       "optimizer.schedule.warmup is 60 steps ({'percent': 60}) and "

@@ -158,8 +158,9 @@ def _draw(
           + (f' and held_out for {config.held_out}' if config.held_out else '')
           + f', but in train_split {config.train_split!r} '
           f'{len(error.classes)} class(es) have fewer (class: images): '
-          f'{classes}{", ..." * (len(error.classes) > 8)}. Take at most '
-          f'{fewest}, or a larger train_split.') from error
+          f'{classes}{" and more" * (len(error.classes) > 8)}. Take at most '
+          f'{max(0, fewest - config.held_out)}, or a larger train_split.'
+      ) from error
   if jax.process_index() == 0:
     print(f'note: {context.where} leaves out the shots of '
           f'{", ".join(str(s) for s in shots if s not in possible)}: a class '
