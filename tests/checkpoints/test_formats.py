@@ -343,7 +343,7 @@ def test_shards_are_read_as_one(tmp_path):
       name: f'm-{i}.safetensors' for i, p in enumerate(parts) for name in p}}))
   assert same(formats.read(tmp_path, {'num_heads': 2}), params)
   (tmp_path / 'm-1.safetensors').unlink()
-  with pytest.raises(ValueError, match='m-1.safetensors, but it is not there'):
+  with pytest.raises(ValueError, match="m-1.safetensors', but it is not"):
     formats.read(tmp_path, {'num_heads': 2})
 
 
