@@ -1,5 +1,4 @@
-"""Data in the form of ImageNet-21k: several files, several labels, many classes.
-"""
+"""Data as ImageNet-21k has it: several files and labels, many classes."""
 
 import io
 import json
