@@ -200,8 +200,8 @@ def test_a_signal_saves_before_leaving(
 
 def test_a_killed_run_ends_early_where_an_undisturbed_one_does(
     config_file, environment, tmp_path):
-  # The loss falls, but the larger is asked for: the first is the best.
-  flags = ('checkpoint.patience=1', 'checkpoint.best_mode=max')
+  # The head stays at zero, and the loss what it is at the first evaluation.
+  flags = ('checkpoint.patience=1', 'optimizer.learning_rate=0')
   whole = run_lib.train(build(config_file, *flags), tmp_path / 'whole')
   assert (whole['steps'], whole['best']['step']) == (16, 8)
   code, _ = start_and_stop(
