@@ -243,7 +243,8 @@ def test_hugging_faces_deit_without_distillation_is_a_vit(tmp_path):
 
 @pytest.mark.parametrize(('settings', 'words'), [
     ({'qkv_bias': False}, 'qkv without bias'),
-    ({'registers': 2}, '2 registers'),
+    # As timm's no_embed_class has it: positions of the patches alone.
+    ({'registers': 2, 'position_cls': False}, '2 registers'),
     ({'layer_scale': 0.1}, 'layer scale'),
     ({'position_cls': False}, 'no position of the class token'),
     ({'representation_layer': True}, 'a representation layer'),
