@@ -71,6 +71,11 @@ def load(specification, *overrides):
   return config_lib.load(specification, overrides)['']
 
 
+def test_a_flag_for_the_section_sweep_is_told_where_to_go():
+  with pytest.raises(ValueError, match='--seeds.*got --config.sweep.seeds=2'):
+    config_lib.load('configs/finetune.py:model=B/16', ['sweep.seeds=2'])
+
+
 def test_a_resolved_config_survives_json():
   config = config_lib.resolve(SMALL)
   plain = json.loads(json.dumps(config_lib.to_plain(config)))

@@ -17,7 +17,22 @@ __version__ = '0.1.0'
 
 
 def load(path: str | os.PathLike, **overrides: Any) -> 'Model':
-  """Loads a model with its weights: see `vit_jax.model.load`."""
+  """Loads a model with its weights, from whatever format they are in.
+
+  Args:
+    path: a run's workdir or checkpoint; an .npz, .safetensors or state dict of
+      PyTorch; a folder of one with its config.json; locally, or at gs://,
+      https:// or hf://user/model.
+    **overrides: `which='best'` of a workdir; `log=None` for silence; keys of
+      the section `model` (num_heads=4) or of the preprocessing
+      (resolution=384, mean=..., labels=...), which win over what is inferred.
+      See `vit_jax.model.load`.
+
+  Raises:
+    FileNotFoundError: if there is nothing at `path`.
+    ValueError: if the weights are damaged, unknown, or not exactly those of
+      the model.
+  """
   # Not at the top: whoever wants a part alone need not wait for Orbax.
   from vit_jax import model
   return model.load(path, **overrides)

@@ -345,6 +345,10 @@ def _override(config: dict[str, Any], text: str) -> None:
     raise ValueError(
         f'A flag for the config is written --config.section.key=value, but '
         f'is --config.{text}.')
+  if keys[0] == 'sweep':
+    raise ValueError(
+        f'The section sweep has flags of its own, of `main.py sweep`: --grid, '
+        f'--seeds, --held-out, --metric; got --config.{text}.')
   records.check_name(
       keys[0], [*(f.name for f in dataclasses.fields(Config)), 'stages'],
       what='section of the config')

@@ -108,6 +108,16 @@ def foreign(trained, tmp_path_factory):
   return path
 
 
+def test_the_model_is_the_weights_own_where_a_config_leaves_it_open(
+    foreign, trained, tmp_path):
+  status, figures = evaluate(
+      f'--workdir={foreign}', '--evaluators=knn', '--config.evals.knn.k=3',
+      '--config=configs/finetune.py:dataset=digits,resolution=8,batch_size=24',
+      out=tmp_path)
+  assert status == 0
+  assert figures['metrics']['knn/examples'] == 360
+
+
 def test_no_head_is_asked_of_weights_with_other_classes(
     config_file, foreign, trained, tmp_path, capsys):
   """`shapes` have others than the ten digits."""

@@ -120,7 +120,9 @@ def test_other_settings_in_the_same_folder_are_refused(
 def test_no_data_at_all_is_an_error_even_when_missing_is_skipped(
     tmp_path, capsys):
   assert run(tmp_path / 'work', tmp_path, '--skip-missing') == 2
-  assert '19 of the 19 tasks' in capsys.readouterr().err
+  error = capsys.readouterr().err
+  assert '19 of the 19 tasks' in error
+  assert '--skip-missing' not in error  # It was given, and does not help.
 
 
 def test_settings_of_a_task_are_chosen_on_its_200_images():

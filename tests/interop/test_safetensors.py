@@ -11,6 +11,12 @@ from vit_jax.interop import npz
 from vit_jax.interop import safetensors as ours
 
 
+def test_whoever_may_read_a_new_file_may_read_what_is_written(tmp_path):
+  (tmp_path / 'new').touch()
+  ours.write(tmp_path / 'x', {'a': np.zeros(2, np.float32)})
+  assert (tmp_path / 'x').stat().st_mode == (tmp_path / 'new').stat().st_mode
+
+
 def test_what_is_written_is_what_the_library_reads(tmp_path):
   array = np.arange(6, dtype=np.float32).reshape(2, 3)
   ours.write(tmp_path / 'x', {'a.weight': array, 'b': array.T})

@@ -11,6 +11,7 @@ classes are others than the data's, or that have none.
 import argparse
 from collections.abc import Mapping, Sequence
 import dataclasses
+import json
 import time
 from typing import Any
 
@@ -182,7 +183,9 @@ def _open(
         f'{args.workdir} was not trained here: there is no config with it that '
         'says on what to measure. Give one: --config=configs/x.py.')
   model = model_lib.load(path, which=args.which)
-  config = _config(args, None)
+  # The model is the weights' own: a config that leaves it open will do.
+  section = json.dumps(records.to_plain(model.config))
+  config = _config(args, None, first=[f'model={section}'])
   data = config.data
   for name in ('mean', 'std'):
     theirs = tuple(getattr(model.preprocess, name))
@@ -203,15 +206,22 @@ def _open(
 
 def _config(
     args: argparse.Namespace, source: manager.Source | None,
+    first: Sequence[str] = (),
 ) -> config_lib.Config:
-  """Returns the config with the evaluators that --evaluators chooses."""
+  """Returns the config with the evaluators that --evaluators chooses.
+
+  Args:
+    args: of the command line.
+    source: whose config to take where none is named.
+    first: overrides before those of the command line.
+  """
   chosen = [name for name in args.evaluators.split(',') if name]
   # What concerns an evaluator that the config lacks waits until it is there.
   later = [o for o in args.overrides if any(
       o.startswith(f'evals.{name}.') for name in chosen)]
   now = [o for o in args.overrides if o not in later]
   if args.config:
-    config = _stage(args, config_lib.load(args.config, now))
+    config = _stage(args, config_lib.load(args.config, [*first, *now]))
   else:
     assert source is not None
     config = config_lib.resolve_with(source.config, now)

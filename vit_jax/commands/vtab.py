@@ -124,9 +124,11 @@ def _how_to_prepare(missing: Mapping[str, str], *, of: int) -> str:
       '  pip install tensorflow tensorflow-datasets',
       *(f'  {command}\n    ({", ".join(tasks)})'
         for command, tasks in by_command.items()),
-      'or give the directory that has it as --config.data.data_dir=DIR, or '
-      'name the tasks to run as --tasks=NAME,..., or leave out those without '
-      'data by --skip-missing; the mean of fewer than 19 is no VTAB score.'])
+      'or give the directory that has it as --config.data.data_dir=DIR'
+      + ('.' if len(missing) == of else
+         ', or name the tasks to run as --tasks=NAME,..., or leave out those '
+         'without data by --skip-missing; the mean of fewer than 19 is no VTAB '
+         'score.')])
 
 
 def _run_all(

@@ -65,9 +65,13 @@ def write(
     arrays: by name.
     metadata: text to keep beside them, in the file's header.
   """
+  path = pathlib.Path(path)
+  path.touch()
+  mode = path.stat().st_mode  # The library would let nobody else read it.
   safetensors.numpy.save_file(
       {name: np.ascontiguousarray(array) for name, array in arrays.items()},
       str(path), metadata={'format': 'pt', **(metadata or {})})
+  path.chmod(mode)
 
 
 def _offsets(path: pathlib.Path) -> dict[str, tuple[int, int]]:

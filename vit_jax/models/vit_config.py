@@ -188,5 +188,6 @@ def complete(config: ViTConfig) -> ViTConfig:
   if missing:
     raise ValueError(
         f'The model has neither a variant nor {", ".join(missing)}. Set '
-        'model.variant to e.g. "B/16", or each dimension.')
+        'model.variant to e.g. "B/16", or each dimension, or start from a '
+        'checkpoint that says it: --config.init.checkpoint=RUN.')
   return dataclasses.replace(config, **values)
