@@ -81,10 +81,10 @@ def test_a_probe_trains_the_head_alone():
 
 def test_a_probe_costs_a_forward_pass_and_the_gradient_of_its_head():
   probe, full = build('probe'), build('full')
-  forward = full.flops_per_image()
-  assert full.training_flops_per_image() == 3 * forward
-  assert probe.flops_per_image() == forward
-  assert probe.training_flops_per_image() == forward + 2 * 8 * 10
+  forward = full.flops_per_image
+  assert full.training_flops_per_image == 3 * forward
+  assert probe.flops_per_image == forward
+  assert probe.training_flops_per_image == forward + 2 * 8 * 10
 
 
 def test_layers_lower_down_move_less():

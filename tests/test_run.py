@@ -256,7 +256,7 @@ def test_a_stage_starts_from_the_best_of_one_that_ended_early(wired, tmp_path):
 
 
 def test_costs_are_those_of_the_images_at_any_batch_size(wired, tmp_path):
-  per_image = 3 * wired.flops_per_image()
+  per_image = 3 * wired.flops_per_image
   train(scripted(wired, patience=2), tmp_path)
   raw = {**CONFIG, 'batch_size': 16, 'total': {'steps': 24}}
   other = experiment_lib.build(
@@ -275,7 +275,7 @@ def test_flops_are_three_forward_passes_counted_by_hand(wired):
   tokens, width, hidden, classes = 5, 8, 16, 10
   patches = 4 * (4 * 4 * 3) * width
   layer = tokens * (4 * width**2 + 2 * width * hidden) + 2 * tokens**2 * width
-  assert wired.flops_per_image() == 2 * (patches + layer + width * classes)
+  assert wired.flops_per_image == 2 * (patches + layer + width * classes)
 
 
 def test_time_on_another_kind_of_device_is_kept_apart(
@@ -302,7 +302,7 @@ def test_utilisation_is_logged_where_the_peak_is_known(
   for row in writer.read_rows(tmp_path / 'known'):
     if 'train/loss' in row:
       assert row['train/mfu'] == pytest.approx(
-          row['train/images_per_sec'] * 3 * wired.flops_per_image() / 1e9)
+          row['train/images_per_sec'] * 3 * wired.flops_per_image / 1e9)
 
 
 def test_softmax_over_several_labels_is_noted():
@@ -331,7 +331,7 @@ def test_a_best_that_the_data_does_not_give_is_known_at_the_start(
 
 
 def test_the_arithmetic_names_the_peak_where_it_is_known(wired, monkeypatch):
-  flops = 3 * wired.flops_per_image() * 320
+  flops = 3 * wired.flops_per_image * 320
   text = run_lib.describe(wired, None, '', show_parameters=False)
   assert 'x 320 images = ' in text
   assert 'core-hours' not in text

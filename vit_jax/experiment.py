@@ -94,8 +94,9 @@ class Experiment:
         process_index=jax.process_index(), process_count=jax.process_count())
     return _sharded(local, self.mesh)
 
+  @functools.cached_property
   def flops_per_image(self) -> int:
-    """Returns the operations of a forward pass over one image."""
+    """Operations of a forward pass over one image."""
     def forward(params, images):
       return self.model.apply({'params': params}, images)['logits']
     image = self.abstract_batch['image']
@@ -103,15 +104,16 @@ class Experiment:
         forward, self.abstract_state.params,
         jax.ShapeDtypeStruct((1, *image.shape[1:]), 'float32'))
 
+  @functools.cached_property
   def training_flops_per_image(self) -> int:
-    """Returns the operations of training on one image.
+    """Operations of training on one image.
 
     Three forward passes, as the paper counts. Where parameters are frozen, what
     the gradient of the others takes, rematerialisation left out: hardly more
     than one forward pass for a linear probe.
     """
     if all(jax.tree.leaves(self.trainable)):
-      return cost.training_flops(self.flops_per_image())
+      return cost.training_flops(self.flops_per_image)
     model = objectives.build_model(
         self.config.objective,
         dataclasses.replace(self.config.model, remat='none'),

@@ -82,6 +82,21 @@ def train(
     return run.train(source, profile_steps, show_parameters)
 
 
+def find_source(
+    origin: epath.PathLike, which: str, heads: int | None,
+) -> manager.Source | model_lib.Weights:
+  """Finds what a run starts from.
+
+  Args:
+    origin: a workdir, a checkpoint, or weights of another codebase.
+    which: 'latest' or 'best' of a workdir's.
+    heads: of the run's model, for weights that do not tell them; None of a
+      ResNet.
+  """
+  known = {} if heads is None else {'num_heads': heads}
+  return model_lib.find(origin, which=which, **known)
+
+
 class _Run:
   """The mutable side of a run: the state, the counters, the open files."""
 
@@ -96,7 +111,7 @@ class _Run:
     self._active = jax.process_index() == 0
     self._counters = counters_lib.Counters()
     self._device_kind = _device_kind(experiment.mesh)
-    self._flops_per_image = experiment.training_flops_per_image()
+    self._flops_per_image = experiment.training_flops_per_image
     self._state: types.TrainState
     self._clock: clock_lib.Clock
     self._writer: writer_lib.MetricWriter
@@ -452,8 +467,8 @@ def describe(
   _, height, width, channels = experiment.abstract_batch['image'].shape
   hosts, per_host = jax.process_count(), mesh.size // jax.process_count()
   share = config.batch_size // mesh_lib.data_parallelism(mesh)
-  forward = experiment.flops_per_image()
-  training = experiment.training_flops_per_image()
+  forward = experiment.flops_per_image
+  training = experiment.training_flops_per_image
   per_step = training * config.batch_size
   epochs = experiment.total_steps / experiment.steps_per_epoch
   lines = [

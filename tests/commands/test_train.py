@@ -227,7 +227,7 @@ def test_the_workdir_holds_what_the_readme_says(whole, experiment):
   assert summary['images'] == 24 * 16
   assert summary['device_hours'] > 0
   assert summary['core_hours_by_kind'] == {'cpu': summary['device_hours']}
-  per_image = experiment.flops_per_image()
+  per_image = experiment.flops_per_image
   assert summary['flops'] == 3 * per_image * 24 * 16
   last = {**rows(workdir)[-2], **rows(workdir)[-1]}
   assert summary['metrics']['test/accuracy'] == last['test/accuracy']

@@ -261,9 +261,9 @@ def plan(
     utilisation: share of the device's peak.
   """
   experiment, sizes_from = _build(config)
-  per_image = experiment.flops_per_image()
+  per_image = experiment.flops_per_image
   images = experiment.total_steps * config.batch_size
-  exaflops = experiment.training_flops_per_image() * images / 1e18
+  exaflops = experiment.training_flops_per_image * images / 1e18
   row: dict[str, Any] = {
       'variant': config.model.variant, 'dataset': experiment.dataset.name,
       'epochs': images / experiment.dataset.num_examples}

@@ -10,10 +10,8 @@ import jax
 
 from vit_jax import config as config_lib
 from vit_jax import experiment as experiment_lib
-from vit_jax import model as model_lib
 from vit_jax import run as run_lib
 from vit_jax.analysis import plots
-from vit_jax.checkpoints import manager
 from vit_jax.training import cost
 from vit_jax.training import progress
 from vit_jax.training import writer
@@ -58,7 +56,10 @@ def run(args: argparse.Namespace) -> int:
     origin = workdir / init.stage if init.stage else init.checkpoint
     summaries[name] = run_lib.train(
         experiment, workdir / name, title=name, profile_steps=args.profile,
-        source=_find(origin, experiment.config) if origin else None,
+        source=run_lib.find_source(
+            origin, init.which,
+            getattr(experiment.config.model, 'num_heads', None)
+        ) if origin else None,
         show_parameters=not summaries)
   if list(stages) != [''] and jax.process_index() == 0:
     _write_overview(workdir, summaries)
@@ -68,14 +69,6 @@ def run(args: argparse.Namespace) -> int:
       writer.write_json(
           args.json, summaries.get('', {'stages': summaries}))
   return 0
-
-
-def _find(
-    origin: epath.PathLike, config: config_lib.Config,
-) -> manager.Source | model_lib.Weights:
-  heads = {'num_heads': config.model.num_heads} if hasattr(
-      config.model, 'num_heads') else {}
-  return model_lib.find(origin, which=config.init.which, **heads)
 
 
 def _write_overview(workdir: epath.Path, summaries: Mapping[str, Any]) -> None:

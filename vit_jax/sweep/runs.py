@@ -15,9 +15,7 @@ import numpy as np
 
 from vit_jax import config as config_lib
 from vit_jax import experiment as experiment_lib
-from vit_jax import model as model_lib
 from vit_jax import run as run_lib
-from vit_jax.checkpoints import manager
 from vit_jax.training import health
 from vit_jax.training import signals
 
@@ -74,7 +72,7 @@ def train(
   Raises:
     signals.Stopped: if a signal asked for it; the state is saved.
   """
-  find = functools.cache(_find)
+  find = functools.cache(run_lib.find_source)
   for number, name in enumerate(names, start=1):
     stop.check()
     summary = finished(workdir, name)
@@ -97,13 +95,6 @@ def train(
     except health.NonFiniteError as error:
       yield name, error
   stop.check()
-
-
-def _find(
-    checkpoint: str, which: str, num_heads: int | None,
-) -> manager.Source | model_lib.Weights:
-  heads = {} if num_heads is None else {'num_heads': num_heads}
-  return model_lib.find(checkpoint, which=which, **heads)
 
 
 def check_same(
