@@ -276,7 +276,8 @@ def build(
           step_lib.empty_metrics(loss, abstract_state.params),
           shardings.metrics),
       train_step=jax.jit(
-          train_step, in_shardings=(shardings, on_batch),
+          sharding.keep_batch_split(train_step, mesh),
+          in_shardings=(shardings, on_batch),
           out_shardings=(shardings, NamedSharding(mesh, PartitionSpec())),
           donate_argnums=0),
       evaluators={
