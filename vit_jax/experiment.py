@@ -47,6 +47,7 @@ class Experiment:
     abstract_state: shapes, types and shardings of the state.
     abstract_batch: those of a global batch.
     shardings: the shardings of the state.
+    axes: names of the axes of each parameter, by path name.
     trainable: a tree of booleans like the parameters: False where frozen.
     init_state: makes the state of step 0.
     empty_metrics: makes the running metrics of no step.
@@ -62,6 +63,7 @@ class Experiment:
   abstract_state: types.TrainState
   abstract_batch: Mapping[str, jax.ShapeDtypeStruct]
   shardings: types.TrainState
+  axes: Mapping[str, sharding.Axes]
   trainable: Any
   init_state: Callable[[], types.TrainState]
   empty_metrics: Callable[[], Any]
@@ -270,7 +272,8 @@ def build(
       abstract_batch={
           name: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=on_batch)
           for name, leaf in abstract_batch.items()},
-      shardings=shardings, trainable=optimizer.trainable,
+      shardings=shardings, axes=sharding.axis_names(boxed),
+      trainable=optimizer.trainable,
       init_state=jax.jit(init_state, out_shardings=shardings),
       empty_metrics=lambda: jax.device_put(
           step_lib.empty_metrics(loss, abstract_state.params),
@@ -349,7 +352,9 @@ def _evaluator(
   # Smoothing is a means of training; what is measured is the labels' loss.
   labelled = _labelled_objective(config, trained_on)
   return evals.build(config.evals[name], evals.Context(
-      where=where, predict=predict, objective=objective, open=open_split,
+      where=where, open=open_split,
+      predict=sharding.keep_batch_split(predict, mesh),
+      objective=sharding.keep_batch_split(objective, mesh),
       loss=functools.partial(objectives.cross_entropy, labelled),
       activation=labelled.loss, num_classes=trained_on.num_classes,
       trained_on=trained_on.name))
