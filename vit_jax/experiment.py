@@ -24,6 +24,7 @@ from vit_jax import models
 from vit_jax import objectives
 from vit_jax import optim
 from vit_jax import records
+from vit_jax import tree
 from vit_jax import types
 from vit_jax.checkpoints import pretrained
 from vit_jax.parallel import mesh as mesh_lib
@@ -222,8 +223,6 @@ def build(
   Raises:
     ValueError: if the sections do not fit each other, the data or the devices.
   """
-  mesh = mesh_lib.build(config.mesh, devices)
-  _check_batch('batch_size', config.batch_size, mesh, config.accumulation)
   open_dataset = functools.partial(
       data.open_dataset, config.data, expected=expected_data)
   dataset = open_dataset()
@@ -244,6 +243,9 @@ def build(
   init_key, step_key = jax.random.split(jax.random.key(config.seed))
   boxed = jax.eval_shape(
       lambda: models.init(model, init_key, abstract_batch['image']))
+  mesh = mesh_lib.build(
+      config.mesh, devices, num_params=tree.num_elements(boxed))
+  _check_batch('batch_size', config.batch_size, mesh, config.accumulation)
   specs = sharding.param_specs(boxed, mesh)
   optimizer = optim.build(
       config.optimizer, nn.unbox(boxed), total_steps=total_steps,

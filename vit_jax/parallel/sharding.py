@@ -165,7 +165,8 @@ def describe(
     cells.append((
         row.name, ' x '.join(map(str, row.shape)),
         ' '.join(name or '-' for name in row.axes),
-        ' '.join(axis or '-' for axis in row.spec),
+        ' '.join(axis if axis and mesh.shape[axis] > 1 else '-'
+                 for axis in row.spec),
         f'{row.param_bytes:,}', f'{row.state_bytes:,}'))
   cells.append((
       'all', '', '', '', f'{sum(row.param_bytes for row in rows):,}',
