@@ -1,17 +1,14 @@
-"""Arrays over the mesh; and that splitting them changes no result."""
+"""How arrays lie on the mesh."""
 
 import re
 
 import flax.linen as nn
 import jax
-import jax.numpy as jnp
 from jax.sharding import PartitionSpec as P
 import numpy as np
 import optax
 import pytest
 
-from vit_jax import config as config_lib
-from vit_jax import experiment
 from vit_jax import models
 from vit_jax import tree
 from vit_jax import types
@@ -134,73 +131,3 @@ def test_batch_is_split_over_both_kinds_of_replicas():
   np.testing.assert_array_equal(batch, rows)
   assert batch.sharding.spec == P(('data', 'fsdp'))
   assert {shard.data.shape for shard in batch.addressable_shards} == {(2, 3)}
-
-
-def train(devices=None, **sizes):
-  """Two steps with everything on that is random or adds up."""
-  config = config_lib.resolve({
-      'total': {'steps': 2}, 'batch_size': 32, 'accumulation': 2,
-      'averaging': 0.5,
-      'model': {**TINY, 'dropout': 0.1, 'stochastic_depth': 0.1,
-                'attention_dropout': 0.1},
-      'data': {'source': 'digits', 'resolution': 8, 'mixup': 0.5},
-      # Not Adam, which divides by the gradient's size: the bias of the keys has
-      # a gradient of zero, all rounding, and would move by a whole step.
-      'optimizer': {'name': 'sgd', 'learning_rate': 1.0, 'clip_norm': 1.0,
-                    'weight_decay': 0.1, 'schedule': {'name': 'constant'}},
-      'mesh': sizes})
-  built = experiment.build(config, devices=devices)
-  state = built.init_state()
-  batches = built.batches(start_step=0)
-  losses = []
-  for _ in range(2):
-    state, loss = built.train_step(state, next(batches))
-    losses.append(float(loss))
-  return built, state, losses
-
-
-@pytest.fixture(scope='module')
-def one_device():
-  return train(jax.devices()[:1])
-
-
-@pytest.fixture(scope='module')
-def split():
-  return train(data=2, fsdp=2, tensor=2)
-
-
-@pytest.fixture(scope='module', params=['replicated', 'split'])
-def eight_devices(request):
-  if request.param == 'split':
-    return request.getfixturevalue('split')
-  return train(data=8)
-
-
-def test_one_device_is_eight_however_they_are_split(one_device, eight_devices):
-  _, want, want_losses = one_device
-  _, have, losses = eight_devices
-  np.testing.assert_allclose(losses, want_losses, rtol=1e-5)
-  want, have = jax.device_get((want, have))
-  assert want.step == have.step == 2
-  assert jax.tree.structure(want) == jax.tree.structure(have)
-  for name, value in tree.flatten(want).items():
-    np.testing.assert_allclose(
-        tree.flatten(have)[name], value, rtol=1e-3, atol=1e-5, err_msg=name)
-
-
-def test_training_moved_the_parameters(one_device):
-  # Guards the test above: doing nothing is the same everywhere.
-  built, after, _ = one_device
-  before = tree.flatten(built.init_state().params)
-  for name, value in tree.flatten(after.params).items():
-    assert np.abs(value - before[name]).max() > 1e-4, name
-
-
-def test_state_really_is_split_and_stays_so(split):
-  built, state, _ = split
-  kernel = state.params['encoder']['layers']['mlp']['hidden']['kernel']
-  assert kernel.shape == (2, 32, 64)
-  assert {s.data.shape for s in kernel.addressable_shards} == {(2, 16, 32)}
-  same = jax.tree.map(lambda leaf, want: leaf.sharding.is_equivalent_to(
-      want, jnp.ndim(leaf)), state, built.shardings)
-  assert all(jax.tree.leaves(same))
