@@ -83,7 +83,7 @@ def test_what_is_written_comes_before_the_preset(section, sizes):
 
 
 def test_unknown_preset_names_the_nearest():
-  with pytest.raises(ValueError, match="mesh.preset is '22b'.*'22B'"):
+  with pytest.raises(ValueError, match="mesh.preset '22b'. Did you mean '22B'"):
     mesh.parse({'preset': '22b'})
 
 

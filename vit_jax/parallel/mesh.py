@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 import dataclasses
 import math
-from typing import Any, Literal
+from typing import Any
 
 import jax
 
@@ -59,9 +59,10 @@ class MeshConfig:
   data: int = -1
   fsdp: int | None = None
   tensor: int | None = None
-  preset: Literal['auto', 'data', 'L', 'H', 'g', 'G', '22B'] = 'auto'
+  preset: str = 'auto'
 
   def __post_init__(self):
+    records.check_name(self.preset, ['auto', *PRESETS], what='mesh.preset')
     sizes = [s for s in (self.data, self.fsdp, self.tensor) if s is not None]
     if sizes.count(-1) > 1 or any(s == 0 or s < -1 for s in sizes):
       raise ValueError(
