@@ -22,7 +22,8 @@ def random_params(model):
   rng = np.random.default_rng(1)
   params = unboxed(models.init(model, jax.random.key(0), IMAGES))
   return jax.tree.map(
-      lambda leaf: jnp.asarray(rng.normal(size=leaf.shape), jnp.float32), params)
+      lambda leaf: jnp.asarray(rng.normal(size=leaf.shape), jnp.float32),
+      params)
 
 
 def norm(x, params):

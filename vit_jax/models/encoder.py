@@ -20,14 +20,15 @@ import numpy as np
 from vit_jax.models import embed
 from vit_jax.models import vit_config
 
-# Results of matrix products that are needed again, all in the compute dtype.
-# The attention weights are not among them, which are float32 and tokens^2 long,
-# nor are those of norms, GELU and dropout, which cost next to nothing.
-_PRODUCTS = ('query', 'key', 'value', 'attended', 'after_attention', 'hidden')
+# Results of a layer's products with parameters, as far as its gradient needs
+# them, in the compute dtype. Attention weights are not among them, float32 and
+# tokens^2 large, nor is anything of norms, GELU and dropout.
+_PROJECTIONS = ('query', 'key', 'value', 'after_attention', 'hidden')
 # What the backward pass finds saved; it computes the rest of a layer again.
 REMAT_POLICIES: Mapping[str, Callable | None] = {
     'none': None,
-    'attention': jax.checkpoint_policies.save_only_these_names(*_PRODUCTS),
+    # All but attention and what costs next to nothing.
+    'attention': jax.checkpoint_policies.save_only_these_names(*_PROJECTIONS),
     # Results of matrix products with parameters; not the attention weights.
     'dots': jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
     # Only each layer's input.
@@ -56,6 +57,25 @@ def layer_norm(
   return nn.LayerNorm(
       **options, bias_init=nn.with_logical_partitioning(
           nn.initializers.zeros, (axis,)))
+
+
+class Dropout(nn.Module):
+  """Zeroes elements at a rate, and makes the others larger to match.
+
+  As `nn.Dropout`, whose random numbers it draws, but what is kept is decided
+  once, apart from its use: a compiler that fuses the generator into each
+  product beside it computes it several times over, and takes twice as long.
+  """
+  rate: float
+  deterministic: bool
+
+  @nn.compact
+  def __call__(self, inputs: Float[Array, '...']) -> Float[Array, '...']:
+    if self.rate == 0 or self.deterministic:
+      return inputs
+    kept = jax.lax.optimization_barrier(jax.random.bernoulli(
+        self.make_rng('dropout'), 1 - self.rate, inputs.shape))
+    return jnp.where(kept, inputs / (1 - self.rate), 0)
 
 
 def dot_product_attention(
@@ -136,10 +156,9 @@ class SelfAttention(nn.Module):
       query = layer_norm(c, 'query_norm', axis='head_dim')(query)
       key = layer_norm(c, 'key_norm', axis='head_dim')(key)
     bias = self._relative(query) if c.position == 'relative' else None
-    drop = nn.Dropout(c.attention_dropout, deterministic=not self.train)
+    drop = Dropout(c.attention_dropout, deterministic=not self.train)
     values, weights = dot_product_attention(
         query, key, value, bias=bias, drop=drop)
-    values = _saveable(values, 'attended')
     out = nn.DenseGeneral(
         c.width, axis=(-2, -1), dtype=c.compute_dtype,
         kernel_init=nn.with_logical_partitioning(
@@ -187,13 +206,13 @@ class Mlp(nn.Module):
         name='hidden')(tokens)
     hidden = ad_checkpoint.checkpoint_name(hidden, 'hidden')
     hidden = jax.nn.gelu(hidden, approximate=c.gelu == 'tanh')
-    hidden = nn.Dropout(c.dropout, deterministic=not self.train)(hidden)
+    hidden = Dropout(c.dropout, deterministic=not self.train)(hidden)
     out = dense(
         c.width,
         kernel_init=nn.with_logical_partitioning(
             nn.initializers.xavier_uniform(), ('mlp', 'width')),
         bias_init=_NORM(bias), name='out')(hidden)
-    return nn.Dropout(c.dropout, deterministic=not self.train)(out)
+    return Dropout(c.dropout, deterministic=not self.train)(out)
 
 
 class Block(nn.Module):
@@ -226,7 +245,7 @@ class Block(nn.Module):
           tokens, positions, num_patches=self.grid[0] * self.grid[1])
     normed = layer_norm(c, 'attention_norm')(tokens)
     attended, weights = self._attend(normed)
-    attended = nn.Dropout(c.dropout, deterministic=not self.train)(attended)
+    attended = Dropout(c.dropout, deterministic=not self.train)(attended)
     attended = self._scale('attention_scale', attended)
     after_attention = ad_checkpoint.checkpoint_name(
         tokens + self._drop_path(attended, drop_path), 'after_attention')

@@ -76,8 +76,10 @@ class ViTConfig:
 
     dtype: of activations and matrix products. Parameters, layer-norm
       statistics, softmax, head and loss are float32 always.
-    remat: what the backward pass computes again to save memory: 'none',
-      'dots' (all but matrix products with parameters) or 'full'.
+    remat: what the backward pass computes again to save memory: 'none';
+      'attention', with norms, GELU and dropout, which is about 1 % of the
+      operations; 'dots' (all but matrix products with parameters, hardly
+      different); or 'full', a third more. See docs/performance.md.
     unroll: layers compiled side by side in a scan step; `depth` unrolls all.
   """
   name: Literal['vit'] = 'vit'
