@@ -77,7 +77,7 @@ def get_config(
       'total': total,
       'batch_size': batch_size,
       'averaging': 0.9999 if averaged else None,
-      'model': {'variant': model, 'dtype': 'bfloat16', 'remat': 'dots'},
+      'model': {'variant': model, 'dtype': 'bfloat16', 'remat': 'attention'},
       'data': {
           'source': dataset, 'split': split, 'resolution': resolution,
           'train_ops': [{'op': 'inception_crop'}, {'op': 'flip'}],

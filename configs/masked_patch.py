@@ -44,7 +44,7 @@ def get_config(
   return ConfigDict({
       'total': {'steps': 1_000_000},
       'batch_size': batch_size,
-      'model': {'variant': model, 'dtype': 'bfloat16', 'remat': 'dots'},
+      'model': {'variant': model, 'dtype': 'bfloat16', 'remat': 'attention'},
       'data': {
           'source': dataset, 'split': SPLITS.get(dataset, 'train'),
           'resolution': resolution,

@@ -89,7 +89,7 @@ def get_config(
       'batch_size': batch_size,
       'model': {
           'variant': model, **(of_vit if '/' in model else {}),
-          'dtype': 'bfloat16', 'remat': 'dots',
+          'dtype': 'bfloat16', 'remat': 'attention',
           # Of very many labels, each starts at "no".
           'head_bias': -10.0 if loss == 'sigmoid' and in_paper else 0.0,
       },

@@ -43,7 +43,7 @@ def get_config(
   return ConfigDict({
       'total': {'steps': 2500},
       'batch_size': batch_size,
-      'model': {'variant': model, 'dtype': 'bfloat16', 'remat': 'dots'},
+      'model': {'variant': model, 'dtype': 'bfloat16', 'remat': 'attention'},
       'data': {
           'source': f'vtab/{task}', 'split': 'train800+val200',
           'resolution': resolution,

@@ -8,6 +8,7 @@ import pytest
 
 from vit_jax import models
 from vit_jax import tree
+from vit_jax.models import encoder
 from vit_jax.models import resnet
 
 RNG = np.random.default_rng(0)
@@ -206,6 +207,10 @@ def residuals(remat):
       lambda p: model.apply({'params': p}, images)['logits'], p)[1])(params)
   scan = next(e for e in jaxpr.jaxpr.eqns if e.primitive.name == 'scan')
   return sum(v.aval.size for v in scan.outvars)
+
+
+def test_a_hybrid_has_a_policy_wherever_its_encoder_has_one():
+  assert set(resnet.REMAT_POLICIES) == set(encoder.REMAT_POLICIES)
 
 
 def test_remat_saves_less_for_the_backward_pass():

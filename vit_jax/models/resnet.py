@@ -26,6 +26,8 @@ def _is_convolution(primitive: Any, *args: Any, **params: Any) -> bool:
 REMAT_POLICIES: Mapping[str, Callable | None] = {
     'none': None,
     'dots': _is_convolution,
+    # Below a hybrid's attention. Convolutions are its projections.
+    'attention': _is_convolution,
     'full': jax.checkpoint_policies.nothing_saveable,
 }
 

@@ -65,7 +65,8 @@ class ResNetConfig:
     dtype: of activations and convolutions. Parameters, statistics of norms,
       head and loss are float32 always.
     remat: what the backward pass computes again to save memory: 'none', 'dots'
-      (all but convolutions) or 'full' (all but each unit's input).
+      (all but convolutions), which 'attention' is as well where there is none,
+      or 'full' (all but each unit's input).
     unroll: units compiled side by side in a scan step. On a CPU, where the
       gradient of a convolution in a loop is slow, 99 unrolls all of a stage.
   """
@@ -75,7 +76,7 @@ class ResNetConfig:
   num_classes: int = 0
   head_bias: float = 0.0
   dtype: Literal['float32', 'bfloat16'] = 'float32'
-  remat: Literal['none', 'dots', 'full'] = 'none'
+  remat: Literal['none', 'attention', 'dots', 'full'] = 'none'
   unroll: int = 1
 
   def __post_init__(self):
