@@ -18,7 +18,7 @@ LAYERS = (
     ('models', 'data', 'optim', 'parallel', 'losses', 'metrics', 'interop',
      'analysis'),
     ('objectives', 'training', 'checkpoints', 'evals', 'dedup'),
-    ('model', 'config', 'experiment', 'run', 'sweep'),
+    ('model', 'config', 'experiment', 'run', 'sweep', 'plan'),
     ('commands', '__init__'),
     ('main',),
 )
