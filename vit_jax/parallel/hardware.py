@@ -5,10 +5,18 @@ whole chip from v4 on: of two cores where it has two ("megacore"). Speeds are
 of dense matrix products in bfloat16, summed in float32; in float32 proper the
 same devices do a fraction of it.
 
+What a device sends to others is that of all its links together, in one
+direction, and it receives as much meanwhile: half of what a data sheet calls
+bidirectional. The two cores of a v2 or v3 share their chip's memory bandwidth
+and links; each is said to have half.
+
 Sources: [v2] Jouppi et al., A Domain-Specific Supercomputer for Training Deep
-Neural Networks, CACM 63(7), 2020, table 3. [v3] to [v6e] Google Cloud's
-documentation, https://cloud.google.com/tpu/docs/v3 and so on. [H100] [H200]
-[A100] [V100] NVIDIA's data sheets, without sparsity.
+Neural Networks, CACM 63(7), 2020, table 3; the links of [v3] too: four of 496
+and 656 Gbit/s. [v3] to [v6e] Google Cloud's documentation,
+https://cloud.google.com/tpu/docs/v3 and so on: "HBM bandwidth", "Inter-chip
+interconnect bandwidth" (2,400 Gbit/s of v4, 1,600 of v5e, 4,800 of v5p, and of
+v6e 800 GB/s bidirectional). [H100] [H200] [A100] [V100] NVIDIA's data sheets,
+without sparsity; links are NVLink within a machine, and not known for PCIe.
 """
 
 from collections.abc import Sequence
@@ -30,6 +38,8 @@ class Hardware:
     kinds: what `jax.Device.device_kind` may say.
     peak_flops: operations per second; a multiply-add is two.
     memory_bytes: of the device.
+    memory_bytes_per_sec: between the device and its memory.
+    link_bytes_per_sec: that the device can send to others; None if not known.
     cores: TensorCores of a device; a GPU counts as one.
     source: of these figures.
   """
@@ -37,6 +47,8 @@ class Hardware:
   kinds: Sequence[str]
   peak_flops: float
   memory_bytes: int
+  memory_bytes_per_sec: float
+  link_bytes_per_sec: float | None = None
   cores: int = 1
   source: str = ''
 
@@ -47,27 +59,34 @@ class Hardware:
 
 
 TABLE: Sequence[Hardware] = (
-    Hardware('TPUv2', ('TPU v2',), 46e12 / 2, 8 * GIB, source='[v2]'),
-    Hardware('TPUv3', ('TPU v3',), 123e12 / 2, 16 * GIB, source='[v3]'),
-    Hardware('TPUv4', ('TPU v4',), 275e12, 32 * GIB, cores=2, source='[v4]'),
-    Hardware('TPUv5e', ('TPU v5 lite', 'TPU v5e'), 197e12, 16 * GB,
-             source='[v5e]'),
-    Hardware('TPUv5p', ('TPU v5', 'TPU v5p'), 459e12, 95 * GB, cores=2,
-             source='[v5p]'),
-    Hardware('TPUv6e', ('TPU v6 lite', 'TPU v6e'), 918e12, 32 * GB,
-             source='[v6e]'),
-    Hardware('V100', ('Tesla V100-SXM2-16GB',), 125e12, 16 * GB,
-             source='[V100], in float16: it has no bfloat16'),
-    Hardware('V100-32GB', ('Tesla V100-SXM2-32GB',), 125e12, 32 * GB,
-             source='[V100], in float16: it has no bfloat16'),
-    Hardware('A100', ('NVIDIA A100-SXM4-40GB', 'NVIDIA A100-PCIE-40GB'),
-             312e12, 40 * GB, source='[A100]'),
-    Hardware('A100-80GB', ('NVIDIA A100-SXM4-80GB', 'NVIDIA A100 80GB PCIe'),
-             312e12, 80 * GB, source='[A100]'),
+    Hardware('TPUv2', ('TPU v2',), 46e12 / 2, 8 * GIB, 700e9 / 2,
+             4 * 496e9 / 8 / 2, source='[v2]'),
+    Hardware('TPUv3', ('TPU v3',), 123e12 / 2, 16 * GIB, 900e9 / 2,
+             4 * 656e9 / 8 / 2, source='[v3]'),
+    Hardware('TPUv4', ('TPU v4',), 275e12, 32 * GIB, 1200e9, 2400e9 / 8,
+             cores=2, source='[v4]'),
+    Hardware('TPUv5e', ('TPU v5 lite', 'TPU v5e'), 197e12, 16 * GB, 819e9,
+             1600e9 / 8, source='[v5e]'),
+    Hardware('TPUv5p', ('TPU v5', 'TPU v5p'), 459e12, 95 * GB, 2765e9,
+             4800e9 / 8, cores=2, source='[v5p]'),
+    Hardware('TPUv6e', ('TPU v6 lite', 'TPU v6e'), 918e12, 32 * GB, 1638e9,
+             800e9 / 2, source='[v6e]'),
+    Hardware('V100', ('Tesla V100-SXM2-16GB',), 125e12, 16 * GB, 900e9,
+             300e9 / 2, source='[V100], in float16: it has no bfloat16'),
+    Hardware('V100-32GB', ('Tesla V100-SXM2-32GB',), 125e12, 32 * GB, 900e9,
+             300e9 / 2, source='[V100], in float16: it has no bfloat16'),
+    Hardware('A100', ('NVIDIA A100-SXM4-40GB',), 312e12, 40 * GB, 1555e9,
+             600e9 / 2, source='[A100], SXM'),
+    Hardware('A100-PCIe', ('NVIDIA A100-PCIE-40GB',), 312e12, 40 * GB, 1555e9,
+             source='[A100], PCIe'),
+    Hardware('A100-80GB', ('NVIDIA A100-SXM4-80GB',), 312e12, 80 * GB, 2039e9,
+             600e9 / 2, source='[A100], SXM'),
+    Hardware('A100-80GB-PCIe', ('NVIDIA A100 80GB PCIe',), 312e12, 80 * GB,
+             1935e9, source='[A100], PCIe'),
     # The PCIe and NVL models of these two are slower.
-    Hardware('H100', ('NVIDIA H100 80GB HBM3',), 989e12, 80 * GB,
-             source='[H100], SXM'),
-    Hardware('H200', ('NVIDIA H200',), 989e12, 141 * GB,
+    Hardware('H100', ('NVIDIA H100 80GB HBM3',), 989e12, 80 * GB, 3350e9,
+             900e9 / 2, source='[H100], SXM'),
+    Hardware('H200', ('NVIDIA H200',), 989e12, 141 * GB, 4800e9, 900e9 / 2,
              source='[H200], SXM'),
 )
 _BY_KIND = {kind: row for row in TABLE for kind in row.kinds}

@@ -7,7 +7,7 @@ program does; what is derived from it, such as a speed, is an estimate and
 stands elsewhere (`plan/roofline.py`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 import dataclasses
 import functools
 import math
@@ -16,11 +16,14 @@ import time
 from typing import Any
 
 import jax
+import numpy as np
 import psutil
 
 from vit_jax import experiment as experiment_lib
 from vit_jax import objectives
+from vit_jax.parallel import collectives
 from vit_jax.parallel import hardware
+from vit_jax.plan import program
 from vit_jax.training import flops
 from vit_jax.training import step as step_lib
 
@@ -87,7 +90,8 @@ class Measured:
     compiler_flops: as the compiler counts, which takes the body of a loop once;
       None if it refused or does not count.
     compiler_bytes: bytes read and written, counted likewise.
-    program: the compiled program as text; '' if the compiler refused.
+    work: what the program does, its loops counted; None if it was refused.
+    collectives: what the devices say to each other.
     compile_secs: that compiling took on this machine.
     refusal: the compiler's words if it refused the step for want of memory.
   """
@@ -100,7 +104,8 @@ class Measured:
   recomputed_flops: float
   compiler_flops: float | None
   compiler_bytes: float | None
-  program: str = dataclasses.field(repr=False)
+  work: program.Work | None
+  collectives: Sequence[collectives.Collective]
   compile_secs: float
   refusal: str
 
@@ -142,6 +147,7 @@ def measure(experiment: experiment_lib.Experiment) -> Measured:
       raise
   compile_secs = time.monotonic() - start
   costs = _costs(compiled)
+  text = compiled.as_text() if compiled else None
   images = experiment.config.batch_size
   return Measured(
       device_kind=device.device_kind, devices=len(devices),
@@ -153,7 +159,8 @@ def measure(experiment: experiment_lib.Experiment) -> Measured:
           recomputed_flops_per_image(experiment) * images / len(devices)),
       compiler_flops=costs.get('flops'),
       compiler_bytes=costs.get('bytes accessed'),
-      program=compiled.as_text() or '' if compiled else '',
+      work=program.work(text) if text else None,
+      collectives=collectives.find(text) if text else [],
       compile_secs=compile_secs, refusal=refusal)
 
 
@@ -179,19 +186,34 @@ def needed(message: str) -> tuple[int, int] | None:
 
 def capacity(device: Any) -> tuple[int | None, str]:
   """Returns the bytes that a device offers, and where the figure is from."""
-  try:
-    limit = (device.memory_stats() or {}).get('bytes_limit')
-  except (jax.errors.JaxRuntimeError, NotImplementedError, AttributeError):
-    limit = None  # A device of a topology cannot be asked.
-  if limit:
-    return limit, 'what JAX may take of this device'
-  row = hardware.find(device.device_kind)
-  if row:
-    return row.memory_bytes, f'{row.name} {row.source}'
   if device.platform == 'cpu':
     return (psutil.virtual_memory().total // len(jax.local_devices()),
             "this machine's memory, shared by its devices")
-  return None, 'not known'
+  try:
+    limit = (device.memory_stats() or {}).get('bytes_limit')
+  except (jax.errors.JaxRuntimeError, NotImplementedError, AttributeError):
+    limit = _compiler_limit(device)  # A device that is not here.
+    if limit:
+      return limit, "the compiler's limit"
+  if limit:
+    return limit, 'what JAX may take of the device'
+  row = hardware.find(device.device_kind)
+  return (row.memory_bytes, row.source) if row else (None, 'not known')
+
+
+def _compiler_limit(device: Any) -> int | None:
+  """Returns what a compiler lets a program use, or None if it does not say.
+
+  It says so when it refuses one that needs more.
+  """
+  too_much = jax.ShapeDtypeStruct(
+      (2**40,), np.float32, sharding=jax.sharding.SingleDeviceSharding(device))
+  try:
+    jax.jit(lambda x: x + 1).lower(too_much).compile()
+  except jax.errors.JaxRuntimeError as error:
+    figures = needed(str(error))
+    return figures[1] if figures else None
+  return None
 
 
 def recomputed_flops_per_image(experiment: experiment_lib.Experiment) -> int:
