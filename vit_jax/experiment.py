@@ -284,7 +284,8 @@ def build(
         prepare=functools.partial(prepare, train=True), accumulation=parts,
         averaging=config.averaging, trainable=optimizer.trainable)
     return jax.jit(
-        step, in_shardings=(shardings, on_batch),
+        sharding.keep_batch_split(step, mesh),
+        in_shardings=(shardings, on_batch),
         out_shardings=(shardings, NamedSharding(mesh, PartitionSpec())),
         donate_argnums=0)
 

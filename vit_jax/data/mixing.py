@@ -36,18 +36,16 @@ def mixup(
     alpha: float,
 ) -> tuple[Float[Array, 'batch height width channels'],
            Float[Array, 'batch classes']]:
-  """Returns images and labels blended with a random partner's.
+  """Returns images and labels blended with a partner's: see `_partner`.
 
     x = lam x_i + (1 - lam) x_j,  y = lam y_i + (1 - lam) y_j,
     lam ~ Beta(alpha, alpha), one for the batch
 
   Zhang et al., https://arxiv.org/abs/1710.09412, equation 1 and figure 1a.
   """
-  key_weight, key_partner = jax.random.split(key)
-  weight = jax.random.beta(key_weight, alpha, alpha)
-  partner = jax.random.permutation(key_partner, image.shape[0])
-  return (weight * image + (1 - weight) * image[partner],
-          weight * label + (1 - weight) * label[partner])
+  weight = jax.random.beta(key, alpha, alpha)
+  return (weight * image + (1 - weight) * _partner(image),
+          weight * label + (1 - weight) * _partner(label))
 
 
 def cutmix(
@@ -56,7 +54,7 @@ def cutmix(
     alpha: float,
 ) -> tuple[Float[Array, 'batch height width channels'],
            Float[Array, 'batch classes']]:
-  """Returns images with a box pasted from a random partner's.
+  """Returns images with a box pasted from a partner's: see `_partner`.
 
   The box is the same in the whole batch. Its sides are sqrt(1 - lam) of the
   image's, lam ~ Beta(alpha, alpha), around a uniform centre; the part that
@@ -65,16 +63,25 @@ def cutmix(
   Yun et al., https://arxiv.org/abs/1905.04899, equations 1 and 2, and the
   appendix's algorithm 1.
   """
-  key_weight, key_centre, key_partner = jax.random.split(key, 3)
+  key_weight, key_centre = jax.random.split(key)
   height, width = image.shape[1:3]
   side = jnp.sqrt(1 - jax.random.beta(key_weight, alpha, alpha))
   centre_y, centre_x = jax.random.uniform(key_centre, (2,))
   in_box = (_interval(height, centre_y, side)[:, None]
             & _interval(width, centre_x, side)[None, :])
-  partner = jax.random.permutation(key_partner, image.shape[0])
   weight = 1 - jnp.mean(in_box, dtype=jnp.float32)
-  return (jnp.where(in_box[None, :, :, None], image[partner], image),
-          weight * label + (1 - weight) * label[partner])
+  return (jnp.where(in_box[None, :, :, None], _partner(image), image),
+          weight * label + (1 - weight) * _partner(label))
+
+
+def _partner(rows: Float[Array, 'batch ...']) -> Float[Array, 'batch ...']:
+  """Returns for each row the one before it, for the first the last.
+
+  Batches are shuffled, so that a neighbour is as good as any other; but each
+  device sends one row to the next. For a permutation drawn at random, every
+  device would have to hold the images of the whole batch.
+  """
+  return jnp.roll(rows, 1, axis=0)
 
 
 def _interval(

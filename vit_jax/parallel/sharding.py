@@ -1,7 +1,8 @@
 """How arrays lie on the mesh: one table of rules."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+import functools
+from typing import Any, ParamSpec, TypeVar
 
 import flax.linen as nn
 import jax
@@ -11,6 +12,9 @@ import numpy as np
 
 from vit_jax import tree
 from vit_jax import types
+
+P = ParamSpec('P')
+T = TypeVar('T')
 
 # Axis of a parameter -> axis of the mesh. Names not listed are never split.
 RULES: Mapping[str, str] = {
@@ -76,6 +80,49 @@ def state_shardings(
         mesh, specs[param] if mirrors else PartitionSpec())  # type: ignore[index]
 
   return tree.map_with_name(place, state)
+
+
+def keep_batch_split(
+    function: Callable[P, T], mesh: jax.sharding.Mesh,
+) -> Callable[P, T]:
+  """Returns `function` with the images of a batch kept on their devices.
+
+  A compiler that sees parameters split over `fsdp` along their width may well
+  split the activations like that too, and then every device works on every
+  image. So what modules take and give is held to the split of the batch: the
+  parameters come to the images, a layer at a time, and never the other way.
+
+  Args:
+    function: applies linen modules whose arguments and results, the first of
+      each, have the batch as their first axis.
+    mesh: the mesh.
+  """
+  replicas = mesh.shape[types.DATA] * mesh.shape[types.FSDP]
+
+  def keep(value: Any) -> Any:
+    if isinstance(value, tuple):
+      return (keep(value[0]), *value[1:])
+    if not isinstance(value, jax.Array) or value.ndim < 2 or (
+        value.shape[0] % replicas):
+      return value
+    others = [PartitionSpec.UNCONSTRAINED] * (value.ndim - 1)
+    return jax.lax.with_sharding_constraint(
+        value, NamedSharding(mesh, PartitionSpec(*BATCH, *others)))
+
+  def intercept(
+      method: Callable[..., Any], args: tuple[Any, ...],
+      kwargs: dict[str, Any], context: nn.module.InterceptorContext,
+  ) -> Any:
+    if context.method_name != '__call__' or not args:
+      return method(*args, **kwargs)
+    return keep(method(keep(args[0]), *args[1:], **kwargs))
+
+  @functools.wraps(function)
+  def split(*args: P.args, **kwargs: P.kwargs) -> T:
+    with nn.intercept_methods(intercept):
+      return function(*args, **kwargs)
+
+  return split
 
 
 def shard_batch(

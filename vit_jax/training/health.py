@@ -38,7 +38,9 @@ class NonFinite(clu.metrics.Metric):
       cls, loss: jax.Array, grads: types.Params, *, step: jax.Array,
   ) -> 'NonFinite':
     """Checks one step; `step` counts from 1."""
-    gradients = jnp.stack([~jnp.isfinite(jnp.vdot(g, g)) for g in
+    # Not a product of vectors: to flatten a gradient that is split over devices
+    # would gather it whole.
+    gradients = jnp.stack([~jnp.isfinite(jnp.square(g).sum()) for g in
                            jax.tree.leaves(grads)])
     loss = ~jnp.isfinite(loss)
     bad = loss | gradients.any()
