@@ -47,6 +47,11 @@ _SAME = {'v5litepod': 'v5e', 'v5lite': 'v5e', 'v6lite': 'v6e'}
 # A device is then a chip of two cores, as it is on a machine.
 _OPTIONS: Mapping[str, Mapping[str, Any]] = {
     'v4': {'chip_config_name': 'megacore'}}
+# Otherwise one process at a time may load libtpu, and it asks Google's servers
+# which machine this is, or complains that nobody says.
+_ENVIRONMENT: Mapping[str, str] = {
+    'ALLOW_MULTIPLE_LIBTPU_LOAD': '1', 'TPU_SKIP_MDS_QUERY': '1',
+    'TPU_WORKER_HOSTNAMES': 'localhost', 'TPU_ACCELERATOR_TYPE': 'v3-8'}
 
 
 def parse(name: str) -> tuple[str, str]:
@@ -100,10 +105,8 @@ def devices(name: str) -> Sequence[jax.Device]:
   """
   version, shape = parse(name)
   _check_libtpu()
-  # Otherwise one process at a time may load it, and it asks Google's servers
-  # which machine this is.
-  os.environ.setdefault('ALLOW_MULTIPLE_LIBTPU_LOAD', '1')
-  os.environ.setdefault('TPU_SKIP_MDS_QUERY', '1')
+  for variable, value in _ENVIRONMENT.items():
+    os.environ.setdefault(variable, value)
   options = dict(_OPTIONS.get(version, {}))
   if math.prod(map(int, shape.split('x'))) < 4:
     # A host of fewer chips than the four that are usual.
