@@ -8,48 +8,50 @@ from vit_jax.plan import program
 
 # A loop of five products; on the way a slice of stacked weights, as of a
 # scanned encoder, and results stacked in place.
-LOOP = '''HloModule jit_f, num_partitions=1
+LOOP = """HloModule jit_f, num_partitions=1
 
 %slice (p0: f32[5,8,8], p1: s32[]) -> f32[8,8] {
-  %p0 = f32[5,8,8]{2,1,0} parameter(0)
+  %p0 = STACK parameter(0)
   %p1 = s32[] parameter(1)
   %zero = s32[] constant(0)
   %part = f32[1,8,8]{2,1,0} dynamic-slice(%p0, %p1, %zero, %zero)
-  ROOT %flat = f32[8,8]{1,0} bitcast(%part)
+  ROOT %flat = PART bitcast(%part)
 }
 
 %stack (q0: f32[5,8,8], q1: f32[8,8], q2: s32[]) -> f32[5,8,8] {
-  %q0 = f32[5,8,8]{2,1,0} parameter(0)
-  %q1 = f32[8,8]{1,0} parameter(1)
+  %q0 = STACK parameter(0)
+  %q1 = PART parameter(1)
   %q2 = s32[] parameter(2)
   %none = s32[] constant(0)
   %row = f32[1,8,8]{2,1,0} bitcast(%q1)
-  ROOT %put = f32[5,8,8]{2,1,0} dynamic-update-slice(%q0, %row, %q2, %none)
+  ROOT %put = STACK dynamic-update-slice(%q0, %row, %q2, %none)
 }
 
 %body (state: (s32[], f32[5,8,8], f32[5,8,8])) -> (s32[], f32[5,8,8]) {
-  %state = (s32[], f32[5,8,8]{2,1,0}, f32[5,8,8]{2,1,0}) parameter(0)
+  %state = STATE parameter(0)
   %i = s32[] get-tuple-element(%state), index=0
-  %weights = f32[5,8,8]{2,1,0} get-tuple-element(%state), index=1
-  %results = f32[5,8,8]{2,1,0} get-tuple-element(%state), index=2
-  %weight = f32[8,8]{1,0} fusion(%weights, %i), kind=kLoop, calls=%slice
-  %product = f32[8,8]{1,0} dot(%weight, %weight), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  %stacked = f32[5,8,8]{2,1,0} fusion(%results, %product, %i), kind=kLoop, calls=%stack
-  ROOT %next = (s32[], f32[5,8,8]{2,1,0}, f32[5,8,8]{2,1,0}) tuple(%i, %weights, %stacked)
+  %weights = STACK get-tuple-element(%state), index=1
+  %results = STACK get-tuple-element(%state), index=2
+  %weight = PART fusion(%weights, %i), kind=kLoop, calls=%slice
+  %product = PART dot(%weight, %weight), lhs_contracting_dims={1}
+  %stacked = STACK fusion(%results, %product, %i), kind=kLoop, calls=%stack
+  ROOT %next = STATE tuple(%i, %weights, %stacked)
 }
 
 %condition (s: (s32[], f32[5,8,8], f32[5,8,8])) -> pred[] {
-  %s = (s32[], f32[5,8,8]{2,1,0}, f32[5,8,8]{2,1,0}) parameter(0)
+  %s = STATE parameter(0)
   %n = s32[] get-tuple-element(%s), index=0
   %five = s32[] constant(5)
   ROOT %less = pred[] compare(%n, %five), direction=LT
 }
 
 ENTRY %main (a: (s32[], f32[5,8,8], f32[5,8,8])) -> f32[5,8,8] {
-  %a = (s32[], f32[5,8,8]{2,1,0}, f32[5,8,8]{2,1,0}) parameter(0)
-  ROOT %loop = (s32[], f32[5,8,8]{2,1,0}, f32[5,8,8]{2,1,0}) while(%a), condition=%condition, body=%body
+  %a = STATE parameter(0)
+  ROOT %loop = STATE while(%a), condition=%condition, body=%body
 }
-'''
+"""
+LOOP = (LOOP.replace('STATE', '(s32[], STACK, STACK)')
+        .replace('STACK', 'f32[5,8,8]{2,1,0}').replace('PART', 'f32[8,8]{1,0}'))
 MATRIX = 8 * 8 * 4
 COUNTER = 4
 # The slice in and out, the counter; two operands and a result; in and out.

@@ -9,17 +9,9 @@ What a device sends to others is that of all its links together, in one
 direction, and it receives as much meanwhile: half of what a data sheet calls
 bidirectional. The two cores of a v2 or v3 share their chip's memory bandwidth
 and links; each is said to have half.
-
-Sources: [v2] Jouppi et al., A Domain-Specific Supercomputer for Training Deep
-Neural Networks, CACM 63(7), 2020, table 3; the links of [v3] too: four of 496
-and 656 Gbit/s. [v3] to [v6e] Google Cloud's documentation,
-https://cloud.google.com/tpu/docs/v3 and so on: "HBM bandwidth", "Inter-chip
-interconnect bandwidth" (2,400 Gbit/s of v4, 1,600 of v5e, 4,800 of v5p, and of
-v6e 800 GB/s bidirectional). [H100] [H200] [A100] [V100] NVIDIA's data sheets,
-without sparsity; links are NVLink within a machine, and not known for PCIe.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 import dataclasses
 import re
 
@@ -27,6 +19,25 @@ from vit_jax import records
 
 GIB = 2**30
 GB = 10**9
+
+# What stands in brackets in a row's source. A v2's and a v3's chip has four
+# links of 496 and of 656 Gbit/s; the documentation gives a v4's 2,400, a v5e's
+# 1,600 and a v5p's 4,800 Gbit/s, and a v6e's 800 GB/s in both directions.
+SOURCES: Mapping[str, str] = {
+    'v2': 'Jouppi et al., A Domain-Specific Supercomputer for Training Deep '
+          'Neural Networks, CACM 63(7), 2020, table 3',
+    'v3': 'https://cloud.google.com/tpu/docs/v3; links: CACM 63(7), 2020, '
+          'table 3',
+    'v4': 'https://cloud.google.com/tpu/docs/v4',
+    'v5e': 'https://cloud.google.com/tpu/docs/v5e',
+    'v5p': 'https://cloud.google.com/tpu/docs/v5p',
+    'v6e': 'https://cloud.google.com/tpu/docs/v6e',
+    'V100': "NVIDIA's data sheet of the V100",
+    # Without sparsity; links are NVLink within a machine.
+    'A100': "NVIDIA's data sheet of the A100",
+    'H100': "NVIDIA's data sheet of the H100",
+    'H200': "NVIDIA's data sheet of the H200",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,6 +122,12 @@ def named(name: str) -> Hardware:
   if _bare(name) not in rows:
     records.check_name(name, [row.name for row in TABLE], what='device')
   return rows[_bare(name)]
+
+
+def describe_source(source: str) -> str:
+  """Returns a row's source in full: '[H100], SXM' names a data sheet."""
+  key = source.strip('[').partition(']')[0]
+  return f'{source}: {SOURCES[key]}'
 
 
 def cores(device_kind: str) -> int:

@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 import dataclasses
+import textwrap
 from typing import Any
 
 import humanize
 
 from vit_jax import experiment as experiment_lib
 from vit_jax.parallel import collectives
+from vit_jax.parallel import hardware
 from vit_jax.plan import measure as measure_lib
 from vit_jax.plan import paper as paper_lib
 from vit_jax.plan import roofline
@@ -116,12 +118,12 @@ def render(plan: Plan) -> str:
   return '\n\n'.join(parts)
 
 
-def unit(measured: measure_lib.Measured) -> str:
+def unit(device_kind: str) -> str:
   """Returns what a device is: a 'core' of a TPU v2 or v3, a 'chip', a 'device'.
   """
-  if measured.device_kind in ('TPU v2', 'TPU v3'):
+  if device_kind in ('TPU v2', 'TPU v3'):
     return 'core'
-  return 'chip' if measured.device_kind.startswith('TPU') else 'device'
+  return 'chip' if device_kind.startswith('TPU') else 'device'
 
 
 def _head(plan: Plan) -> str:
@@ -131,11 +133,12 @@ def _head(plan: Plan) -> str:
   accumulation = s['accumulation']
   parts = f', in {accumulation} parts' if accumulation != 1 else ''
   name = f'{plan.stage}: ' if plan.stage else ''
-  expected = '' if plan.sizes_from == 'data' else (
-      ', whose sizes are those of the table of data sets')
+  expected = [] if plan.sizes_from == 'data' else [
+      f'{plan.dataset} could not be opened: its sizes are those of the table '
+      'of data sets']
   took = 'compiled' if not m.refusal else 'refused by the compiler'
   return '\n'.join([
-      f'{name}{plan.model}, {plan.dataset} at {height} x {width}{expected}',
+      f'{name}{plan.model}, {plan.dataset} at {height} x {width}', *expected,
       f'batch {s["batch_size"]:,}{parts} | remat {s["remat"]!r} | mesh {mesh}',
       f'{m.devices:,} x {m.device_kind}'
       + (f' ({plan.topology})' if plan.topology else '')
@@ -154,7 +157,7 @@ def _memory(plan: Plan) -> str:
       ('results, program, padding',
        None if memory.outputs_bytes is None or memory.other_bytes is None
        else memory.outputs_bytes + memory.other_bytes)]
-  lines = [f'Memory of a {unit(m)}{of}']
+  lines = [f'Memory of a {unit(m.device_kind)}{of}']
   lines += [f'  {name:26} {_gib(size):>12}' for name, size in rows
             if size is not None]
   share = '' if memory.share is None else (
@@ -166,7 +169,7 @@ def _memory(plan: Plan) -> str:
 
 def _work(plan: Plan) -> str:
   m = plan.measured
-  lines = [f'Work of a {unit(m)} in a step']
+  lines = [f'Work of a {unit(m.device_kind)} in a step']
   rows = [('model, there and back', _flops(m.training_flops), '')]
   if m.recomputed_flops:
     rows.append(('computed again (remat)', _flops(m.recomputed_flops), ''))
@@ -193,8 +196,12 @@ def _roofs(plan: Plan) -> str:
     speed = (f'{roof.per_sec / 1e12:,.1f} TFLOP/s' if roof.name == 'compute'
              else f'{roof.per_sec / 1e9:,.0f} GB/s')
     mark = '  <- the bound' if roof is e.bound else ''
-    lines.append(f'  {roof.name:26} {roof.secs * 1e3:9,.1f} ms  at {speed} '
-                 f'{roof.source}{mark}')
+    lines.append(f'  {roof.name:26} {roof.secs * 1e3:9,.1f} ms  at '
+                 f'{speed}{mark}')
+  for source in dict.fromkeys(roof.source for roof in e.roofs.values()):
+    lines += textwrap.wrap(
+        hardware.describe_source(source), width=80, initial_indent='  ',
+        subsequent_indent='    ', break_on_hyphens=False)
   return '\n'.join(lines)
 
 
@@ -211,7 +218,8 @@ def _schedule(plan: Plan) -> str:
       ('images/s', [f'{e.images_per_sec(s):,.0f}' for s in bounds]),
       ('utilisation', [f'{e.utilisation(s):.0%}' for s in bounds]),
       ('hours', [f'{s * plan.total_steps / HOUR_SECS:,.1f}' for s in bounds]),
-      (f'{e.core}-core-days' if unit(plan.measured) != 'device' else (
+      (f'{e.core}-core-days'
+       if unit(plan.measured.device_kind) != 'device' else (
           f'{e.core}-days'),
        [f'{e.core_days(s, steps=plan.total_steps):,.0f}' for s in bounds])]
   lines += [f'  {name:26} {best:>12}  {serial:>12}'
