@@ -24,6 +24,7 @@ from vit_jax import models
 from vit_jax import objectives
 from vit_jax import optim
 from vit_jax import records
+from vit_jax import tree
 from vit_jax import types
 from vit_jax.checkpoints import pretrained
 from vit_jax.parallel import mesh as mesh_lib
@@ -47,6 +48,7 @@ class Experiment:
     abstract_state: shapes, types and shardings of the state.
     abstract_batch: those of a global batch.
     shardings: the shardings of the state.
+    axes: names of the axes of each parameter, by path name.
     trainable: a tree of booleans like the parameters: False where frozen.
     init_state: makes the state of step 0.
     empty_metrics: makes the running metrics of no step.
@@ -63,6 +65,7 @@ class Experiment:
   abstract_state: types.TrainState
   abstract_batch: Mapping[str, jax.ShapeDtypeStruct]
   shardings: types.TrainState
+  axes: Mapping[str, sharding.Axes]
   trainable: Any
   init_state: Callable[[], types.TrainState]
   empty_metrics: Callable[[], Any]
@@ -239,8 +242,6 @@ def build(
   Raises:
     ValueError: if the sections do not fit each other, the data or the devices.
   """
-  mesh = mesh_lib.build(config.mesh, devices)
-  _check_batch('batch_size', config.batch_size, mesh, config.parts)
   open_dataset = functools.partial(
       data.open_dataset, config.data, expected=expected_data)
   dataset = open_dataset()
@@ -261,6 +262,9 @@ def build(
   init_key, step_key = jax.random.split(jax.random.key(config.seed))
   boxed = jax.eval_shape(
       lambda: models.init(model, init_key, abstract_batch['image']))
+  mesh = mesh_lib.build(
+      config.mesh, devices, num_params=tree.num_elements(boxed))
+  _check_batch('batch_size', config.batch_size, mesh, config.parts)
   specs = sharding.param_specs(boxed, mesh)
   optimizer = optim.build(
       config.optimizer, nn.unbox(boxed), total_steps=total_steps,
@@ -296,7 +300,8 @@ def build(
       abstract_batch={
           name: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=on_batch)
           for name, leaf in abstract_batch.items()},
-      shardings=shardings, trainable=optimizer.trainable,
+      shardings=shardings, axes=sharding.axis_names(boxed),
+      trainable=optimizer.trainable,
       init_state=jax.jit(init_state, out_shardings=shardings),
       empty_metrics=lambda: jax.device_put(
           step_lib.empty_metrics(loss, abstract_state.params),
@@ -371,7 +376,9 @@ def _evaluator(
   # Smoothing is a means of training; what is measured is the labels' loss.
   labelled = _labelled_objective(config, trained_on)
   return evals.build(config.evals[name], evals.Context(
-      where=where, predict=predict, objective=objective, open=open_split,
+      where=where, open=open_split,
+      predict=sharding.keep_batch_split(predict, mesh),
+      objective=sharding.keep_batch_split(objective, mesh),
       loss=functools.partial(objectives.cross_entropy, labelled),
       activation=labelled.loss, num_classes=trained_on.num_classes,
       trained_on=trained_on.name))

@@ -8,7 +8,6 @@ from typing import Any
 
 import clu.metrics
 import flax.struct
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Integer, Real, Shaped
 import numpy as np

@@ -499,7 +499,8 @@ def describe(
       f'batch {config.batch_size:,} = {hosts} host(s) x {per_host} '
       f'{_device_kind(mesh)} device(s), {share:,} images each'
       + f' in {config.parts} parts' * (config.parts > 1)
-      + f' | mesh {" x ".join(f"{a} {n}" for a, n in mesh.shape.items())}',
+      + ' | mesh '
+      + mesh_lib.describe(config.mesh, mesh, tree.num_elements(state.params)),
       f'{dataset.num_examples:,} images / {config.batch_size:,} = '
       f'{experiment.steps_per_epoch:,.1f} steps per epoch | '
       f'{epochs:,.1f} epochs = {experiment.total_steps:,} steps',

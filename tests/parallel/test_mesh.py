@@ -43,3 +43,57 @@ def test_mesh_that_does_not_fill_the_devices_is_an_error(section):
 def test_impossible_axes_are_an_error(section):
   with pytest.raises(ValueError, match='positive, and at most one of them -1'):
     mesh.parse(section)
+
+
+SIZES = {  # Parameters of each model, to three digits.
+    'data': {'Ti': 5.72e6, 'S': 22.1e6, 'B': 86.6e6, 'R50+B': 98.7e6},
+    'L': {'L': 304e6, 'R50+L': 330e6, 'R101x3': 382e6},
+    'H': {'H': 632e6, 'R152x4': 928e6},
+    'g': {'g': 1.01e9}, 'G': {'G': 1.84e9}, '22B': {'22B': 21.7e9}}
+
+
+@pytest.mark.parametrize('name', list(mesh.PRESETS))
+def test_preset_is_that_of_the_models_size(name):
+  for num_params in SIZES[name].values():
+    assert mesh.preset(mesh.MeshConfig(), int(num_params)) == name
+
+
+@pytest.mark.parametrize('name, by_devices', [
+    ('data', {1: (1, 1, 1), 6: (6, 1, 1), 2048: (2048, 1, 1)}),
+    ('L', {1: (1, 1, 1), 2: (1, 2, 1), 6: (3, 2, 1), 8: (1, 8, 1),
+           64: (8, 8, 1), 2048: (256, 8, 1)}),
+    ('G', {8: (1, 8, 1), 32: (1, 32, 1), 2048: (64, 32, 1)}),
+    ('22B', {1: (1, 1, 1), 64: (1, 64, 1), 128: (1, 64, 2),
+             2048: (4, 64, 8)}),
+])
+def test_preset_fits_one_device_and_thousands(name, by_devices):
+  for devices, sizes in by_devices.items():
+    assert mesh.resolve(mesh.MeshConfig(preset=name), devices) == sizes
+
+
+@pytest.mark.parametrize('section, sizes', [
+    ({'fsdp': 1}, (64, 1, 1)), ({'fsdp': 4}, (16, 4, 1)),
+    ({'data': 8}, (8, 8, 1)), ({'tensor': 4}, (2, 8, 4)),
+    ({'tensor': 16}, (1, 4, 16)), ({'data': 2, 'fsdp': -1}, (2, 32, 1)),
+    ({'data': 2, 'fsdp': 16, 'tensor': 2}, (2, 16, 2)),
+    ({'data': 1, 'tensor': -1}, (1, 1, 64))])
+def test_what_is_written_comes_before_the_preset(section, sizes):
+  config = mesh.parse(section)
+  assert mesh.resolve(config, 64, num_params=304_000_000) == sizes
+
+
+def test_unknown_preset_names_the_nearest():
+  with pytest.raises(ValueError, match="mesh.preset is '22b'.*'22B'"):
+    mesh.parse({'preset': '22b'})
+
+
+@pytest.mark.parametrize('section, words', [
+    ({}, 'data 1 x fsdp 8 x tensor 1 (preset L)'),
+    ({'data': 2, 'preset': 'H', 'tensor': 2},
+     'data 2 x fsdp 2 x tensor 2 (preset H)'),
+    ({'preset': 'data'}, 'data 8 x fsdp 1 x tensor 1'),
+    ({'fsdp': 2, 'tensor': 1}, 'data 4 x fsdp 2 x tensor 1')])
+def test_words_say_where_the_sizes_come_from(section, words):
+  config, num_params = mesh.parse(section), 304_000_000
+  built = mesh.build(config, num_params=num_params)
+  assert mesh.describe(config, built, num_params) == words

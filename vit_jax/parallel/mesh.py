@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 import dataclasses
 import math
-from typing import Any
+from typing import Any, Literal
 
 import jax
 
@@ -12,29 +12,66 @@ from vit_jax import types
 
 
 @dataclasses.dataclass(frozen=True)
+class Preset:
+  """How a model of some size lies where enough devices are.
+
+  Attributes:
+    up_to: parameters of the largest model that it is for.
+    fsdp: devices that split the parameters; fewer where there are fewer.
+    tensor: devices that share each image; what is left when `fsdp` is full.
+    why: in words.
+  """
+  up_to: float
+  fsdp: int
+  tensor: int
+  why: str
+
+
+# In float32, a parameter takes 16 bytes with its gradient and Adam's moments,
+# of the 16 GiB of a TPU v3 core; the rest is for activations. The more devices
+# split a parameter, the more often it must travel: so as few as leave a core
+# some 1 GiB of them, and `data` takes all others.
+PRESETS: Mapping[str, Preset] = {
+    'data': Preset(200e6, 1, 1, 'Ti, S, B: at most 3 GB, on every device'),
+    'L': Preset(500e6, 8, 1, 'L, R101x3: 5 to 8 GB'),
+    'H': Preset(950e6, 8, 1, 'H, R152x4: 10 to 15 GB'),
+    'g': Preset(1.5e9, 16, 1, 'g: 16 GB, all that a core has'),
+    'G': Preset(5e9, 32, 1, 'G: 30 GB'),
+    # A layer of 450 million parameters, which a device holds while it works on
+    # it, with its gradient: 4 GB where `tensor` is 1.
+    '22B': Preset(math.inf, 64, 8, 'ViT-22B: 350 GB, 7 GB of it a layer'),
+}
+
+
+@dataclasses.dataclass(frozen=True)
 class MeshConfig:
   """Section `mesh`: devices along each axis; -1 takes all that are left.
 
   Attributes:
     data: replicas that see different images and hold the same parameters.
-    fsdp: replicas that see different images and split the parameters.
-    tensor: devices that share each image's heads and MLP units.
+    fsdp: replicas that see different images and split the parameters; None
+      takes the preset's.
+    tensor: devices that share each image's heads and MLP units; None takes the
+      preset's.
+    preset: a row of `PRESETS`, or 'auto' for the first that is large enough for
+      the model. What is written beside it comes first.
   """
   data: int = -1
-  fsdp: int = 1
-  tensor: int = 1
+  fsdp: int | None = None
+  tensor: int | None = None
+  preset: Literal['auto', 'data', 'L', 'H', 'g', 'G', '22B'] = 'auto'
 
   def __post_init__(self):
-    sizes = self.sizes
+    sizes = [s for s in (self.data, self.fsdp, self.tensor) if s is not None]
     if sizes.count(-1) > 1 or any(s == 0 or s < -1 for s in sizes):
       raise ValueError(
           'Mesh axes are positive, and at most one of them -1; got '
-          f'{dict(zip(types.MESH_AXES, sizes))}.')
+          f'{dict(zip(types.MESH_AXES, self.sizes))}.')
 
   @property
   def sizes(self) -> tuple[int, int, int]:
-    """Sizes in the order of `types.MESH_AXES`."""
-    return self.data, self.fsdp, self.tensor
+    """Sizes in the order of `types.MESH_AXES`, without a preset."""
+    return self.data, self.fsdp or 1, self.tensor or 1
 
 
 def parse(section: Mapping[str, Any]) -> MeshConfig:
@@ -42,25 +79,87 @@ def parse(section: Mapping[str, Any]) -> MeshConfig:
   return records.parse(MeshConfig, section, where='mesh')
 
 
+def preset(config: MeshConfig, num_params: int | None) -> str:
+  """Returns the name of the preset that a model gets.
+
+  Args:
+    config: the section.
+    num_params: parameters of the model; None if not known, which 'auto' takes
+      for few.
+  """
+  if config.preset != 'auto':
+    return config.preset
+  return next(name for name, row in PRESETS.items()
+              if (num_params or 0) <= row.up_to)
+
+
+def resolve(
+    config: MeshConfig, num_devices: int, *, num_params: int | None = None,
+) -> tuple[int, int, int]:
+  """Returns the sizes of the axes over so many devices.
+
+  A preset's sizes are reached where the devices allow, `fsdp` first: on one
+  device, all axes are 1.
+
+  Args:
+    config: the section.
+    num_devices: to be filled.
+    num_params: see `preset`.
+
+  Raises:
+    ValueError: if the axes do not fill the devices exactly.
+  """
+  row = PRESETS[preset(config, num_params)]
+  taken = math.prod(
+      s for s in (config.data, config.fsdp, config.tensor) if s and s > 0)
+  left, rest = divmod(num_devices, taken)
+  fsdp, tensor = config.fsdp, config.tensor
+  if fsdp is None:
+    # Figures are powers of two: this is the largest that divides both.
+    fsdp = 1 if tensor == -1 else math.gcd(left, row.fsdp)
+    left //= fsdp
+  if tensor is None:
+    tensor = 1 if fsdp == -1 else math.gcd(left, row.tensor)
+    left //= tensor
+  sizes = (left if config.data == -1 else config.data,
+           left if fsdp == -1 else fsdp, left if tensor == -1 else tensor)
+  if rest or math.prod(sizes) != num_devices:
+    asked = dict(zip(types.MESH_AXES, (config.data, fsdp, tensor)))
+    raise ValueError(
+        f'The mesh {asked} does not fill {num_devices} devices. Make the '
+        f'product of the axes {num_devices}, or set one axis to -1.')
+  return sizes
+
+
 def build(
-    config: MeshConfig, devices: Sequence[jax.Device] | None = None,
+    config: MeshConfig, devices: Sequence[jax.Device] | None = None, *,
+    num_params: int | None = None,
 ) -> jax.sharding.Mesh:
   """Returns the mesh over `devices`, by default all there are.
+
+  Args:
+    config: the section.
+    devices: of the mesh.
+    num_params: of the model, which a preset goes by.
 
   Raises:
     ValueError: if the devices do not fill the mesh exactly.
   """
   devices = jax.devices() if devices is None else devices
-  fixed = math.prod(s for s in config.sizes if s != -1)
-  sizes = tuple(len(devices) // fixed if s == -1 else s for s in config.sizes)
-  if math.prod(sizes) != len(devices):
-    raise ValueError(
-        f'The mesh {dict(zip(types.MESH_AXES, config.sizes))} does not fill '
-        f'{len(devices)} devices. Make the product of the axes '
-        f'{len(devices)}, or set one axis to -1.')
+  sizes = resolve(config, len(devices), num_params=num_params)
   return jax.make_mesh(
       sizes, types.MESH_AXES, devices=devices,
       axis_types=(jax.sharding.AxisType.Auto,) * len(sizes))
+
+
+def describe(
+    config: MeshConfig, mesh: jax.sharding.Mesh, num_params: int,
+) -> str:
+  """Returns the mesh, and where its sizes come from, in words."""
+  name = preset(config, num_params)
+  chosen = config.fsdp is None or config.tensor is None
+  return ' x '.join(f'{axis} {n}' for axis, n in mesh.shape.items()) + (
+      f' (preset {name})' if chosen and name != 'data' else '')
 
 
 def data_parallelism(mesh: jax.sharding.Mesh) -> int:

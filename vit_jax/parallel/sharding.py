@@ -1,7 +1,9 @@
 """How arrays lie on the mesh: one table of rules."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+import dataclasses
 import functools
+import math
 from typing import Any, ParamSpec, TypeVar
 
 import flax.linen as nn
@@ -27,6 +29,20 @@ RULES: Mapping[str, str] = {
 BATCH = PartitionSpec((types.DATA, types.FSDP))
 
 
+# Names of a parameter's axes, as its model gives them.
+Axes = tuple[str | None, ...]
+
+
+def axis_names(boxed_params: Any) -> dict[str, Axes]:
+  """Returns the names of each parameter's axes, by path name.
+
+  Args:
+    boxed_params: parameters or shapes, boxed with the names of their axes.
+  """
+  return {path: tuple(names) for path, names in tree.flatten(
+      nn.get_partition_spec(boxed_params)).items()}
+
+
 def param_specs(
     boxed_params: Any, mesh: jax.sharding.Mesh,
 ) -> dict[str, PartitionSpec]:
@@ -39,11 +55,11 @@ def param_specs(
   Raises:
     ValueError: if a dimension does not divide over its mesh axis.
   """
-  names = tree.flatten(nn.get_partition_spec(boxed_params))
+  names = axis_names(boxed_params)
   shapes = tree.flatten(nn.unbox(boxed_params))
   specs = {}
   for path, leaf in shapes.items():
-    axes = [RULES.get(name) for name in names[path]]
+    axes = [RULES.get(name or '') for name in names[path]]
     for axis, size, name in zip(axes, leaf.shape, names[path]):
       if axis and size % mesh.shape[axis]:
         raise ValueError(
@@ -72,14 +88,99 @@ def state_shardings(
             tree.flatten(state.params).items()}
 
   def place(name: str, leaf: Any) -> NamedSharding:
-    parts = name.split('/')
-    tails = ('/'.join(parts[i:]) for i in range(len(parts)))
-    param = next((t for t in tails if t in specs), None)
+    param = _parameter_of(name, specs)
     mirrors = param is not None and shapes[param] == leaf.shape
     return NamedSharding(
         mesh, specs[param] if mirrors else PartitionSpec())  # type: ignore[index]
 
   return tree.map_with_name(place, state)
+
+
+def _parameter_of(name: str, params: Collection[str]) -> str | None:
+  """Returns the parameter whose path is the end of a leaf's, or None."""
+  parts = name.split('/')
+  tails = ('/'.join(parts[i:]) for i in range(len(parts)))
+  return next((tail for tail in tails if tail in params), None)
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+  """How a parameter lies on the mesh.
+
+  Attributes:
+    name: path of the parameter.
+    shape: whole.
+    axes: their names.
+    spec: the mesh axis that each is split over.
+    param_bytes: of the parameter on one device.
+    state_bytes: on one device, of what is kept beside it: the optimizer's state
+      and the average.
+  """
+  name: str
+  shape: tuple[int, ...]
+  axes: Axes
+  spec: PartitionSpec
+  param_bytes: int
+  state_bytes: int
+
+
+def table(
+    state: types.TrainState, axes: Mapping[str, Axes],
+    mesh: jax.sharding.Mesh,
+) -> list[Row]:
+  """Returns how each parameter of a state lies, in the tree's order.
+
+    sharding.table(experiment.abstract_state, experiment.axes, experiment.mesh)
+
+  What belongs to no parameter, such as the step, is on every device: scalars.
+
+  Args:
+    state: shapes and shardings of a whole state.
+    axes: from `axis_names`.
+    mesh: the mesh.
+  """
+  def bytes_of(leaf: Any) -> int:
+    return math.prod(
+        leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize
+
+  params = tree.flatten(state.params)
+  beside = dict.fromkeys(params, 0)
+  for name, leaf in tree.flatten((state.opt_state, state.average)).items():
+    if param := _parameter_of(name, params):
+      beside[param] += bytes_of(leaf)
+  return [
+      Row(name=name, shape=tuple(leaf.shape), axes=axes[name],
+          spec=leaf.sharding.spec, param_bytes=bytes_of(leaf),
+          state_bytes=beside[name])
+      for name, leaf in params.items()]
+
+
+def describe(
+    rows: Sequence[Row], mesh: jax.sharding.Mesh,
+) -> str:
+  """Returns the rules, and below them `table` as text: what users read."""
+  cells = [('parameter', 'shape', 'axes', 'split over', 'bytes a device',
+            'and its state')]
+  for row in rows:
+    cells.append((
+        row.name, ' x '.join(map(str, row.shape)),
+        ' '.join(name or '-' for name in row.axes),
+        ' '.join(axis if axis and mesh.shape[axis] > 1 else '-'
+                 for axis in row.spec),
+        f'{row.param_bytes:,}', f'{row.state_bytes:,}'))
+  cells.append((
+      'all', '', '', '', f'{sum(row.param_bytes for row in rows):,}',
+      f'{sum(row.state_bytes for row in rows):,}'))
+  widths = [max(map(len, column)) for column in zip(*cells)]
+  lines = ['  '.join(
+      cell.rjust(width) if i >= 4 else cell.ljust(width)
+      for i, (cell, width) in enumerate(zip(line, widths))) for line in cells]
+  return '\n'.join([
+      'rules: ' + ', '.join(f'{name} over {axis}' for name, axis in
+                            RULES.items()) + '; no other axis is split',
+      f'images: over {types.DATA} x {types.FSDP}',
+      'mesh: ' + ' x '.join(f'{name} {n}' for name, n in mesh.shape.items()),
+      '', *(line.rstrip() for line in lines)])
 
 
 def keep_batch_split(
