@@ -81,12 +81,12 @@ def fit(
   """
   asked = experiment.config.accumulation
   first = (earlier or 1) if asked == 'auto' else asked
-  all_options = _options(experiment)
+  every = options(experiment)
   # A run that goes on on other devices may not divide as it did.
-  options = [n for n in all_options if n >= first] or all_options
+  choices = [n for n in every if n >= first] or every
   limit = math.inf if free_bytes is None else free_bytes
   tried: dict[int, int] = {}
-  parts: int | None = options[0]
+  parts: int | None = choices[0]
   while parts is not None:
     candidate = experiment.in_parts(parts)
     step, memory, tried[parts], most = _compile(candidate, batches_ahead)
@@ -94,7 +94,7 @@ def fit(
     if step is not None and tried[parts] <= limit:
       return Fitted(candidate, step, memory, _note(
           candidate, tried, limit=limit, earlier=earlier))
-    parts = _next(options, tried, limit) if asked == 'auto' else None
+    parts = next_parts(choices, tried, limit) if asked == 'auto' else None
   raise ValueError(_refusal(experiment, tried, limit))
 
 
@@ -212,15 +212,15 @@ def _compile(
   return step, memory, needed, math.inf
 
 
-def _options(experiment: experiment_lib.Experiment) -> list[int]:
+def options(experiment: experiment_lib.Experiment) -> list[int]:
   """Returns into how many parts the batch divides, the fewest first."""
   share = experiment.config.batch_size // mesh_lib.data_parallelism(
       experiment.mesh)
   return [parts for parts in range(1, share + 1) if share % parts == 0]
 
 
-def _next(
-    options: Sequence[int], tried: Mapping[int, int], limit: float,
+def next_parts(
+    choices: Sequence[int], tried: Mapping[int, int], limit: float,
 ) -> int | None:
   """Returns the parts to try after those that did not fit; None if none is.
 
@@ -229,7 +229,7 @@ def _next(
   so that no number of parts that fits is passed over.
   """
   *before, last = tried
-  rest = [parts for parts in options if parts > last]
+  rest = [parts for parts in choices if parts > last]
   if not rest:
     return None
   fixed = 0.0
@@ -297,7 +297,7 @@ def _refusal(
       f'A step of {config.batch_size:,} images in {parts} part(s) takes '
       f'{_size(tried[parts])} a device, {_size(tried[parts] - limit)} more '
       f'than the {_size(limit)} that are there')
-  if config.accumulation != 'auto' and parts != _options(experiment)[-1]:
+  if config.accumulation != 'auto' and parts != options(experiment)[-1]:
     return (f'{text} (accumulation={parts}). Leave accumulation out, or write '
             '--config.accumulation=auto, to have it computed in as many parts '
             'as fit.')
