@@ -66,7 +66,9 @@ RESNET = {'name': 'resnet', 'num_classes': 5, 'backbone': {
         'huggingface': [{}, {'qkv_bias': False}, {'num_classes': 0}],
         'orbax': [{}, {'num_classes': 0},
                   {'position': '2d', 'position_at': 'shared'},
-                  {'axial': True, 'pooling': 'average'}, HYBRID, RESNET],
+                  {'axial': True, 'pooling': 'average'},
+                  {'parallel': True, 'qk_norm': True, 'norm': 'rms',
+                   'qkv_bias': False}, HYBRID, RESNET],
     }.items() for settings in all_settings])
 def test_out_and_in_again_changes_no_bit(form, settings, tmp_path):
   model = make(**settings)
@@ -88,6 +90,9 @@ def test_out_and_in_again_changes_no_bit(form, settings, tmp_path):
     ('npz', {'layer_scale': 0.1}, 'no place for .*attention_scale'),
     ('timm', {'representation_layer': True}, 'no place for representation'),
     ('timm', {'position_at': 'shared'}, "position_at='shared'"),
+    ('npz', {'parallel': True}, 'parallel=True'),
+    ('timm', {'qk_norm': True}, 'qk_norm=True'),
+    ('huggingface', {'norm': 'rms'}, "norm='rms'"),
     ('huggingface', {'pooling': 'average'}, "pooling='average'"),
     ('huggingface', {'final_norm': False}, 'final_norm=False'),
     ('huggingface', {'representation_layer': True}, 'no layer before its head'),

@@ -54,8 +54,9 @@ def loss_and_gradients(model, params, *, train=False, images=IMAGES):
 
 
 RANDOM = {'dropout': 0.2, 'attention_dropout': 0.2, 'stochastic_depth': 0.3}
-COMPILED = [{'unroll': 2}, {'unroll': 3}, {'unroll': 99}, {'remat': 'dots'},
-            {'remat': 'full'}, {'remat': 'full', 'unroll': 3}]
+COMPILED = [{'unroll': 2}, {'unroll': 99}, {'remat': 'attention'},
+            {'remat': 'dots'}, {'remat': 'full'},
+            {'remat': 'attention', 'unroll': 3}]
 
 
 @pytest.fixture(scope='module', params=[{}, RANDOM], ids=['eval', 'train'])
@@ -78,7 +79,7 @@ def test_scanned_unrolled_and_remat_are_one_computation(params, scanned, how):
   assert all(jnp.any(leaf != 0) for leaf in jax.tree.leaves(grads))
 
 
-@pytest.mark.parametrize('how', [COMPILED[1], COMPILED[-2]], ids=str)
+@pytest.mark.parametrize('how', [COMPILED[1], COMPILED[-1]], ids=str)
 def test_parameters_are_the_same_tree_however_compiled(how):
   def boxed(model):
     return jax.jit(
@@ -89,19 +90,38 @@ def test_parameters_are_the_same_tree_however_compiled(how):
   jax.tree.map(np.testing.assert_array_equal, want, have)
 
 
-def residuals(remat):
-  """Bytes that the backward pass finds saved, per layer."""
-  model = build(remat=remat, depth=4, mlp_dim=64)
+def residuals(remat, *, train=False, **section):
+  """What the backward pass finds saved of each layer, as (shape, dtype)."""
+  model = build(remat=remat, depth=4, mlp_dim=64, **section)
   params = shapes(model)
-  jaxpr = jax.make_jaxpr(lambda p: jax.vjp(
-      lambda p: model.apply({'params': p}, IMAGES)['logits'], p)[1])(params)
+  jaxpr = jax.make_jaxpr(lambda p, key: jax.vjp(
+      lambda p: model.apply(
+          {'params': p}, IMAGES, train=train, rngs={'dropout': key})['logits'],
+      p)[1])(params, jax.random.key(0))
   scan = next(e for e in jaxpr.jaxpr.eqns if e.primitive.name == 'scan')
-  return sum(v.aval.size for v in scan.outvars)
+  saved = [v.aval for v in scan.outvars[scan.params['num_carry']:]]
+  return collections.Counter((a.shape[1:], str(a.dtype)) for a in saved)
 
 
 def test_remat_saves_less_for_the_backward_pass():
-  none, dots, full = (residuals(r) for r in ('none', 'dots', 'full'))
-  assert full < dots < none
+  none, dots, attention, full = (
+      sum(number * np.prod(shape) for (shape, _), number in
+          residuals(remat).items())
+      for remat in ('none', 'dots', 'attention', 'full'))
+  assert full < attention <= dots < none
+
+
+@pytest.mark.parametrize('kind', [{}, {'parallel': True}, {'qk_norm': True}])
+def test_remat_of_attention_saves_projections_in_the_compute_dtype(kind):
+  # Neither attention weights, nor float32 parts of norms, nor dropout's masks.
+  saved = residuals(
+      'attention', train=True, dtype='bfloat16', **RANDOM, **kind)
+  floats = {key: n for key, n in saved.items() if 'float' in key[1]}
+  # The tokens that came in, queries, keys, values, and those after attention.
+  after = 0 if 'parallel' in kind else 1
+  assert floats == {((BATCH, TOKENS, 8), 'bfloat16'): 4 + after,
+                    ((BATCH, TOKENS, 64), 'bfloat16'): 1}
+  assert not any(dtype == 'bool' for _, dtype in saved)
 
 
 def random_sites(jaxpr, times=1):

@@ -32,6 +32,7 @@ PARAMETERS = {
     'H/14': 632_045_800,
     'g/14': 1_012_611_432,
     'G/14': 1_844_440_680,
+    '22B/14': 21_756_239_848,
     'R50+B/16': 98_659_112,
     'R50+B/32': 110_945_832,
     'R50+L/16': 316_483_624,
@@ -110,7 +111,22 @@ def test_parameter_count_is_the_published_one(variant):
   assert tree.num_elements(params) == PARAMETERS[variant]
 
 
-@pytest.mark.parametrize('variant', PLAIN)
+def test_golden_count_of_22b_is_that_of_its_formula():
+  # Table 1 of arXiv 2302.05442 says 21,743 M: of the layers' matrices alone,
+  # which are 12 D^2 each.
+  width, depth, mlp_dim, head_dim = 6144, 48, 24_576, 128
+  matrices = 4 * width**2 + 2 * width * mlp_dim
+  assert round(depth * matrices, -6) == 21_743_000_000
+  biases = width + mlp_dim + width  # Of the attention's output, and the MLP.
+  norms = width + 2 * head_dim
+  embedding = (3 * 14**2 + 1 + 1 + 1 + 16**2) * width
+  assert PARAMETERS['22B/14'] == (
+      embedding + depth * (matrices + biases + norms) + width
+      + (width + 1) * 1000)
+
+
+@pytest.mark.parametrize('variant', [
+    v for v in PLAIN if not variants.settings(v)])
 def test_golden_count_is_that_of_the_formula(variant):
   size, patch = variants.parse_variant(variant)
   assert PARAMETERS[variant] == formula(
@@ -159,7 +175,8 @@ def test_vit_b_halves_every_dimension_of_b():
   assert (half.depth, half.num_heads) == (whole.depth, whole.num_heads)
 
 
-@pytest.mark.parametrize('size', variants.SIZES)
+@pytest.mark.parametrize('size', [
+    s for s in variants.SIZES if not variants.settings(s)])
 @pytest.mark.parametrize('patch', [8, 14, 32])
 def test_shapes_of_every_variant(size, patch):
   params, outputs = abstract({'variant': f'{size}/{patch}'})
@@ -193,6 +210,34 @@ def test_shapes_of_every_variant(size, patch):
   assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(params))
 
 
+def test_shapes_of_22b():
+  params, outputs = abstract({'variant': '22B/14'})
+  assert outputs['tokens'].shape == (2, 257, 6144)
+  layer = 'encoder/layers/'
+  assert {name.removesuffix('/value').removeprefix(layer): leaf.shape[1:]
+          for name, leaf in tree.flatten(params).items()
+          if name.startswith(layer)} == {
+      'attention_norm/scale': (6144,),
+      'attention/qkv_kernel': (6144, 3, 48, 128),
+      'attention/query_norm/scale': (128,), 'attention/key_norm/scale': (128,),
+      'attention/out/kernel': (48, 128, 6144), 'attention/out/bias': (6144,),
+      'mlp/hidden/kernel': (6144, 24576), 'mlp/hidden/bias': (24576,),
+      'mlp/out/kernel': (24576, 6144), 'mlp/out/bias': (6144,)}
+
+
+def test_what_a_variant_says_of_its_layers_can_be_said_otherwise():
+  config = models.parse({'variant': '22B/14', 'parallel': False})
+  assert (config.parallel, config.qk_norm, config.norm, config.qkv_bias) == (
+      False, True, 'rms', False)
+
+
+def test_a_model_starts_from_a_22b_as_what_it_is():
+  source = records.to_plain(models.parse({'variant': '22B/14'}))
+  got = models.parse(models.inherit({'depth': 2}, source))
+  assert (got.parallel, got.qk_norm, got.norm, got.qkv_bias, got.width) == (
+      True, True, 'rms', False, 6144)
+
+
 def test_dimensions_given_beside_a_variant_win():
   config = models.parse({'variant': 'B/16', 'depth': 3, 'patch': [8, 4]})
   assert (config.width, config.depth, config.patch_shape) == (768, 3, (8, 4))
@@ -207,14 +252,14 @@ def test_classes_of_the_config_win_over_those_offered():
 def test_malformed_variant_is_told_the_form_and_the_sizes(variant):
   with pytest.raises(ValueError, match=re.escape(
       f'A variant is written SIZE/PATCH, for example "B/16", but is '
-      f'{variant!r}. Sizes: Ti, S, b, B, L, H, g, G.')):
+      f'{variant!r}. Sizes: Ti, S, b, B, L, H, g, G, 22B.')):
     variants.parse_variant(variant)
 
 
 def test_unknown_size_is_told_the_known_ones():
   with pytest.raises(ValueError, match="model size.*'X'") as caught:
     models.parse({'variant': 'X/16'})
-  assert 'Ti, S, b, B, L, H, g, G' in str(caught.value)
+  assert 'Ti, S, b, B, L, H, g, G, 22B' in str(caught.value)
 
 
 def test_missing_dimensions_are_named():

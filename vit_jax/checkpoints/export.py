@@ -28,7 +28,8 @@ FORMATS: tuple[Format, ...] = ('npz', 'timm', 'huggingface')
 
 # What each format's own library computes, whatever parameters there are. A
 # model that computes otherwise would give other logits there.
-_PLAIN = {'axial': False, 'position_at': 'stem'}
+_PLAIN = {'axial': False, 'position_at': 'stem', 'parallel': False,
+          'qk_norm': False, 'norm': 'layer'}
 _FIXED: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
     'npz': {**{k: (v,) for k, v in _PLAIN.items()},
             'position': ('learned', 'none'), 'registers': (0,)},

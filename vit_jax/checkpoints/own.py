@@ -34,8 +34,8 @@ from vit_jax.models import vit_config
 
 # Of the section `model`, what arrays tell as well: no word changes it.
 _TOLD = (*vit_config.DIMENSIONS, 'name', 'num_classes', 'registers', 'position',
-         'qkv_bias', 'layer_scale', 'final_norm', 'pool_norm',
-         'representation_layer')
+         'parallel', 'qkv_bias', 'qk_norm', 'norm', 'layer_scale',
+         'final_norm', 'pool_norm', 'representation_layer')
 
 
 @dataclasses.dataclass(frozen=True)

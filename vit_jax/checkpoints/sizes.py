@@ -130,6 +130,8 @@ def _is_row(section: Mapping[str, Any], name: str) -> bool:
   size, patch = variants.parse_variant(name)
   row = {**dataclasses.asdict(size), 'patch': patch}
   return (all(section[key] == row[key] for key in _COMPARED)
+          and all(section.get(key) == value
+                  for key, value in variants.settings(name).items())
           and section.get('num_heads') in (None, row['num_heads']))
 
 

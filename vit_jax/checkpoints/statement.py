@@ -22,7 +22,10 @@ _PARTS: Mapping[str, Mapping[Any, str]] = {
     'qkv_bias': {False: 'qkv without bias'},
     'pool_norm': {True: 'a norm after pooling'},
     'representation_layer': {True: 'a representation layer'},
-    'axial': {True: 'axial attention'}}
+    'axial': {True: 'axial attention'},
+    'parallel': {True: 'parallel layers'},
+    'qk_norm': {True: 'norms of queries and keys'},
+    'norm': {'rms': 'norms of the root mean square'}}
 
 
 def model_line(

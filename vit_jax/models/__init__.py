@@ -44,7 +44,8 @@ def parse(section: Mapping[str, Any]) -> ModelConfig:
     ValueError: for an unknown name, key or variant, or a missing dimension.
   """
   variant = str(section.get('variant') or '')
-  section = {'name': variants.family(variant), **section}
+  section = {'name': variants.family(variant), **variants.settings(variant),
+             **section}
   backbone, given = variants.backbone(variant), section.get('backbone') or {}
   if backbone and isinstance(given, Mapping):
     section = {**section, 'backbone': {**backbone, **given}}
@@ -78,7 +79,8 @@ def inherit(
   if variant:
     if variants.family(variant) != source['name']:
       return dict(section)
-    names = tuple(n for n in names if n not in _OF_VARIANT)
+    said = (*_OF_VARIANT, *variants.settings(str(variant)))
+    names = tuple(n for n in names if n not in said)
   return {**{name: source[name] for name in names if name in source},
           **section}
 

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import einops
 import flax.linen as nn
 import jax
+from jax import ad_checkpoint
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 import numpy as np
@@ -19,9 +20,15 @@ import numpy as np
 from vit_jax.models import embed
 from vit_jax.models import vit_config
 
+# Results of a layer's products with parameters, as far as its gradient needs
+# them, in the compute dtype. Attention weights are not among them, float32 and
+# tokens^2 large, nor is anything of norms, GELU and dropout.
+_PROJECTIONS = ('query', 'key', 'value', 'after_attention', 'hidden')
 # What the backward pass finds saved; it computes the rest of a layer again.
 REMAT_POLICIES: Mapping[str, Callable | None] = {
     'none': None,
+    # All but attention and what costs next to nothing.
+    'attention': jax.checkpoint_policies.save_only_these_names(*_PROJECTIONS),
     # Results of matrix products with parameters; not the attention weights.
     'dots': jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
     # Only each layer's input.
@@ -31,12 +38,44 @@ REMAT_POLICIES: Mapping[str, Callable | None] = {
 _NORM = functools.partial(nn.with_logical_partitioning, names=('norm',))
 
 
-def layer_norm(config: vit_config.ViTConfig, name: str) -> nn.LayerNorm:
-  """Layer norm whose statistics are float32 whatever the compute dtype."""
+def layer_norm(
+    config: vit_config.ViTConfig, name: str, *, axis: str = 'norm',
+) -> nn.LayerNorm | nn.RMSNorm:
+  """Norm whose statistics are float32 whatever the compute dtype.
+
+  Args:
+    config: says its kind and its epsilon.
+    name: of the module.
+    axis: that it is over, as its parameters name it.
+  """
+  options: dict[str, Any] = {
+      'epsilon': config.layer_norm_epsilon, 'dtype': config.compute_dtype,
+      'scale_init': nn.with_logical_partitioning(
+          nn.initializers.ones, (axis,)), 'name': name}
+  if config.norm == 'rms':
+    return nn.RMSNorm(**options)
   return nn.LayerNorm(
-      epsilon=config.layer_norm_epsilon, dtype=config.compute_dtype,
-      scale_init=_NORM(nn.initializers.ones),
-      bias_init=_NORM(nn.initializers.zeros), name=name)
+      **options, bias_init=nn.with_logical_partitioning(
+          nn.initializers.zeros, (axis,)))
+
+
+class Dropout(nn.Module):
+  """Zeroes elements at a rate, and makes the others larger to match.
+
+  As `nn.Dropout`, whose random numbers it draws, but what is kept is decided
+  once, apart from its use: a compiler that fuses the generator into each
+  product beside it computes it several times over, and takes twice as long.
+  """
+  rate: float
+  deterministic: bool
+
+  @nn.compact
+  def __call__(self, inputs: Float[Array, '...']) -> Float[Array, '...']:
+    if self.rate == 0 or self.deterministic:
+      return inputs
+    kept = jax.lax.optimization_barrier(jax.random.bernoulli(
+        self.make_rng('dropout'), 1 - self.rate, inputs.shape))
+    return jnp.where(kept, inputs / (1 - self.rate), 0)
 
 
 def dot_product_attention(
@@ -71,6 +110,17 @@ def dot_product_attention(
   return values, weights
 
 
+def _saveable(
+    array: Float[Array, 'batch tokens heads head_dim'], name: str,
+) -> Float[Array, 'batch tokens heads head_dim']:
+  """Names what a policy may save, in a shape that wastes no memory.
+
+  A TPU pads the last axis to 128, which is twice the usual length of a head.
+  """
+  flat = einops.rearrange(array, 'b t n h -> b t (n h)')
+  return ad_checkpoint.checkpoint_name(flat, name).reshape(array.shape)
+
+
 class SelfAttention(nn.Module):
   """Multi-head self-attention; queries, keys and values in one product."""
   config: vit_config.ViTConfig
@@ -99,9 +149,14 @@ class SelfAttention(nn.Module):
               nn.initializers.zeros, (None, 'heads', 'head_dim')),
           (3, c.num_heads, c.head_dim))
       qkv += bias.astype(c.compute_dtype)
-    query, key, value = (qkv[:, :, i] for i in range(3))
+    query, key, value = (
+        _saveable(qkv[:, :, i], name)
+        for i, name in enumerate(('query', 'key', 'value')))
+    if c.qk_norm:
+      query = layer_norm(c, 'query_norm', axis='head_dim')(query)
+      key = layer_norm(c, 'key_norm', axis='head_dim')(key)
     bias = self._relative(query) if c.position == 'relative' else None
-    drop = nn.Dropout(c.attention_dropout, deterministic=not self.train)
+    drop = Dropout(c.attention_dropout, deterministic=not self.train)
     values, weights = dot_product_attention(
         query, key, value, bias=bias, drop=drop)
     out = nn.DenseGeneral(
@@ -149,18 +204,22 @@ class Mlp(nn.Module):
             nn.initializers.xavier_uniform(), ('width', 'mlp')),
         bias_init=nn.with_logical_partitioning(bias, ('mlp',)),
         name='hidden')(tokens)
+    hidden = ad_checkpoint.checkpoint_name(hidden, 'hidden')
     hidden = jax.nn.gelu(hidden, approximate=c.gelu == 'tanh')
-    hidden = nn.Dropout(c.dropout, deterministic=not self.train)(hidden)
+    hidden = Dropout(c.dropout, deterministic=not self.train)(hidden)
     out = dense(
         c.width,
         kernel_init=nn.with_logical_partitioning(
             nn.initializers.xavier_uniform(), ('mlp', 'width')),
         bias_init=_NORM(bias), name='out')(hidden)
-    return nn.Dropout(c.dropout, deterministic=not self.train)(out)
+    return Dropout(c.dropout, deterministic=not self.train)(out)
 
 
 class Block(nn.Module):
   """One layer: attention, then MLP, each normed before and added after.
+
+  Parallel ones share a norm, and both see the tokens as they came: y = x +
+  Attention(Norm(x)) + MLP(Norm(x)) (arXiv 2302.05442, section 2.1).
 
   `along` says which tokens of a grid see each other: all of them, or those of
   a row or of a column.
@@ -184,12 +243,15 @@ class Block(nn.Module):
     if positions is not None:
       tokens = embed.add_positions(
           tokens, positions, num_patches=self.grid[0] * self.grid[1])
-    attended, weights = self._attend(layer_norm(c, 'attention_norm')(tokens))
-    attended = nn.Dropout(c.dropout, deterministic=not self.train)(attended)
+    normed = layer_norm(c, 'attention_norm')(tokens)
+    attended, weights = self._attend(normed)
+    attended = Dropout(c.dropout, deterministic=not self.train)(attended)
     attended = self._scale('attention_scale', attended)
-    after_attention = tokens + self._drop_path(attended, drop_path)
-    mixed = Mlp(c, self.train, name='mlp')(
-        layer_norm(c, 'mlp_norm')(after_attention))
+    after_attention = ad_checkpoint.checkpoint_name(
+        tokens + self._drop_path(attended, drop_path), 'after_attention')
+    if not c.parallel:
+      normed = layer_norm(c, 'mlp_norm')(after_attention)
+    mixed = Mlp(c, self.train, name='mlp')(normed)
     mixed = self._scale('mlp_scale', mixed)
     after_mlp = after_attention + self._drop_path(mixed, drop_path)
     if not self.capture:

@@ -31,6 +31,17 @@ SIZES = {
     # arXiv 2106.04560 (Scaling Vision Transformers), table 2.
     'g': Size(width=1408, depth=40, mlp_dim=6144, num_heads=16),
     'G': Size(width=1664, depth=48, mlp_dim=8192, num_heads=16),
+    # arXiv 2302.05442 (Scaling ViTs to 22 Billion Parameters), table 1.
+    '22B': Size(width=6144, depth=48, mlp_dim=24576, num_heads=48),
+}
+
+# What a size has otherwise than the plain encoder.
+SETTINGS: Mapping[str, Mapping[str, Any]] = {
+    # arXiv 2302.05442, section 2.1: parallel layers, QK normalization, no bias
+    # in qkv projections, norms without bias and centering. The paper pools by
+    # attention, which is a setting of ours for every size: pooling.
+    '22B': {'parallel': True, 'qkv_bias': False, 'qk_norm': True,
+            'norm': 'rms'},
 }
 
 # Residual units in each stage, by the number of layers.
@@ -69,7 +80,8 @@ RESNETS = ('R50x1', 'R50x2', 'R50x3', 'R101x1', 'R101x3', 'R152x1', 'R152x2',
 # Every model that has been published under a name.
 PUBLISHED = (
     'Ti/16', 'S/16', 'S/32', 'b/16', 'b/32', 'B/8', 'B/16', 'B/32', 'L/16',
-    'L/32', 'H/14', 'g/14', 'G/14', *HYBRIDS, *RESNETS)
+    'L/32', 'H/14', 'g/14', 'G/14', '22B/14',
+    *HYBRIDS, *RESNETS)
 
 # What BiT's ResNets have otherwise than the hybrids' (its published code).
 _BIT = {'preactivation': True, 'group_norm_epsilon': 1e-5, 'std_epsilon': 0.0,
@@ -98,6 +110,11 @@ def parse_variant(variant: str) -> tuple[Size, int]:
         f'{variant!r}. Sizes: {", ".join(SIZES)}.')
   records.check_name(match[1], list(SIZES), what='model size')
   return SIZES[match[1]], int(match[2])
+
+
+def settings(variant: str) -> Mapping[str, Any]:
+  """Returns what a variant has otherwise than a plain ViT of its size."""
+  return SETTINGS.get(variant.split('/')[0], {})
 
 
 def backbone(variant: str) -> dict[str, Any]:

@@ -58,7 +58,7 @@ class ViT(nn.Module):
     if replace is not None:
       patches = replace(patches)
     embedded, positions = self._embed(patches, grid)
-    embedded = nn.Dropout(c.dropout, deterministic=not train)(embedded)
+    embedded = encoder.Dropout(c.dropout, deterministic=not train)(embedded)
     tokens, layers = encoder.Encoder(c, train, capture, grid, name='encoder')(
         embedded, positions)
     if c.final_norm:

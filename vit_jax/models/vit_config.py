@@ -12,8 +12,9 @@ DIMENSIONS = ('width', 'depth', 'mlp_dim', 'num_heads', 'patch')
 # With them, what the same parameters would compute otherwise without.
 ARCHITECTURE = (
     *DIMENSIONS, 'name', 'backbone', 'cls', 'registers', 'position',
-    'position_at', 'position_cls', 'axial', 'qkv_bias', 'layer_scale', 'gelu',
-    'layer_norm_epsilon', 'final_norm', 'pooling', 'pool_norm')
+    'position_at', 'position_cls', 'axial', 'parallel', 'qkv_bias', 'qk_norm',
+    'layer_scale', 'gelu', 'norm', 'layer_norm_epsilon', 'final_norm',
+    'pooling', 'pool_norm')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,10 +49,15 @@ class ViTConfig:
 
     axial: each layer is two, of attention within rows and within columns, each
       with an MLP (appendix D.6). There is then no token beside the patches'.
+    parallel: attention and MLP of a layer see the same tokens, after one norm,
+      and are added together (arXiv 2302.05442, section 2.1).
     qkv_bias: whether queries, keys and values have biases.
+    qk_norm: a norm of each head's queries and keys, over `head_dim`, before
+      they meet (the same section): what keeps attention logits from growing.
     layer_scale: initial factor of each channel of a branch before it is added
       (arXiv 2103.17239); None has no factors.
     gelu: 'tanh' approximation as the paper's code, or 'exact' as PyTorch's.
+    norm: of 'layer', or 'rms' without centering and bias (arXiv 1910.07467).
     layer_norm_epsilon: added to the variance.
     final_norm: layer norm after the last layer (equation 4).
 
@@ -70,8 +76,10 @@ class ViTConfig:
 
     dtype: of activations and matrix products. Parameters, layer-norm
       statistics, softmax, head and loss are float32 always.
-    remat: what the backward pass computes again to save memory: 'none',
-      'dots' (all but matrix products with parameters) or 'full'.
+    remat: what the backward pass computes again to save memory: 'none';
+      'attention', with norms, GELU and dropout, which is about 1 % of the
+      operations; 'dots' (all but matrix products with parameters, hardly
+      different); or 'full', a third more. See docs/performance.md.
     unroll: layers compiled side by side in a scan step; `depth` unrolls all.
   """
   name: Literal['vit'] = 'vit'
@@ -89,9 +97,12 @@ class ViTConfig:
   position_at: Literal['stem', 'layers', 'shared'] = 'stem'
   position_cls: bool = True
   axial: bool = False
+  parallel: bool = False
   qkv_bias: bool = True
+  qk_norm: bool = False
   layer_scale: float | None = None
   gelu: Literal['tanh', 'exact'] = 'tanh'
+  norm: Literal['layer', 'rms'] = 'layer'
   layer_norm_epsilon: float = 1e-6
   final_norm: bool = True
   pooling: Literal['cls', 'average', 'attention'] = 'cls'
@@ -102,7 +113,7 @@ class ViTConfig:
   attention_dropout: float = 0.0
   stochastic_depth: float = 0.0
   dtype: Literal['float32', 'bfloat16'] = 'float32'
-  remat: Literal['none', 'dots', 'full'] = 'none'
+  remat: Literal['none', 'attention', 'dots', 'full'] = 'none'
   unroll: int = 1
 
   def __post_init__(self):
