@@ -142,7 +142,8 @@ def _head(plan: Plan) -> str:
       f'batch {s["batch_size"]:,}{parts} | remat {s["remat"]!r} | mesh {mesh}',
       f'{m.devices:,} x {m.device_kind}'
       + (f' ({plan.topology})' if plan.topology else '')
-      + f' | {took} in {m.compile_secs:.0f} s'])
+      + f' | {took} in {m.compile_secs:,.0f} s'
+      f' ({m.compile_cpu_secs:,.0f} s of processors)'])
 
 
 def _memory(plan: Plan) -> str:
