@@ -30,13 +30,14 @@ def largest_batches(
   axes = fig.subplots()
   axes.set_xscale('log', base=2)
   axes.set_yscale('log', base=2)
+  colours = (*plots.COLOURS, '#888888')
   for i, model in enumerate(dict.fromkeys(cell['model'] for cell in cells)):
     points = sorted((cell['resolution'], cell['batch']) for cell in cells
                     if cell['model'] == model and cell['batch'])
     # Lines of powers of two lie on one another: told apart by their marks.
     axes.plot(
         *zip(*points) if points else ([], []), label=model, linewidth=1.8,
-        color=plots.COLOURS[i % len(plots.COLOURS)],
+        color=colours[i % len(colours)],
         marker=plots.MARKERS[i % len(plots.MARKERS)],
         markersize=9 - 0.7 * i, alpha=0.9,
         linestyle='-' if '/' in model else '--')
