@@ -4,8 +4,8 @@
         --config=configs/augreg.py:model=S/16,dataset=imagenet21k,aug=light1 \
         --config.data.data_dir=gs://bucket/tfds
 
-Hardware: a TPU that holds 4,096 images of 224 x 224; fewer set
---config.accumulation.
+Hardware: a TPU that holds 4,096 images of 224 x 224; fewer compute a
+batch in parts.
 Expected of 300 epochs of imagenet21k with the defaults here, then fine-tuned on
 ImageNet at 384 pixels, top-1 in %; not measured here (cited: the table of
 recommended checkpoints in github.com/google-research/vision_transformer, whose

@@ -17,7 +17,7 @@ Your own images, in folders by class:
 Table 2's ImageNet: `:dataset=imagenet2012,resolution=512` for L/16 and
 resolution=518 for H/14, with the parameters averaged.
 
-Hardware: a TPU v3-8 for B/16 at 384; fewer devices set --config.accumulation.
+Hardware: a TPU v3-8 for B/16 at 384; fewer devices compute a batch in parts.
 Expected: ViT-B/16 from ImageNet-21k on CIFAR-10: 98.95 % (cited: arXiv
 2010.11929, Table 5). L/16 from ImageNet-21k on ImageNet at 512: 85.30 +- 0.02 %
 (cited: Table 2). Not measured here.

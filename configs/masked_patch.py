@@ -10,8 +10,8 @@ Then fine-tuned by the ordinary path, which leaves out what predicted patches:
         --workdir=gs://bucket/mpp_imagenet \
         --config.init.checkpoint=gs://bucket/mpp
 
-Hardware: as many TPU cores as hold 4,096 images of 224 x 224; fewer set
---config.accumulation. Any data set will do; its labels are not used.
+Hardware: as many TPU cores as hold 4,096 images of 224 x 224; fewer
+compute a batch in parts. Any data set will do; its labels are not used.
 Expected: ViT-B/16 fine-tuned on ImageNet: 79.9 % top-1, 2 points above from
 scratch (cited: arXiv 2010.11929, section 4.6). Not measured here; for a proof
 at small scale see configs/masked_patch_small.py.

@@ -16,8 +16,8 @@ classes and splits are what its files say. Labels travel as lists, at most
 `dataset=my_images`, such a set needs to be told: loss=sigmoid. The warm-up of
 10,000 steps is at most 15 % of a run, so that small sets train as well.
 
-Hardware: as many TPU cores as hold 4,096 images of 224 x 224; fewer set
---config.accumulation. What a run costs: python main.py flops --config=...
+Hardware: as many TPU cores as hold 4,096 images of 224 x 224; fewer
+compute a batch in parts. What a run costs: python main.py flops --config=...
 Expected, after fine-tuning on ImageNet (configs/finetune.py), top-1 in %; not
 measured here (cited: arXiv 2010.11929, Table 2 at 512 and 518 pixels, the first
 row Table 5 at 384):

@@ -12,8 +12,8 @@ and never on the validation images:
         --workdir=gs://bucket/s16_sweep --seeds=1 \
         --grid optimizer.learning_rate=0.0005,0.001,0.002
 
-Hardware: a TPU v3-8, 6 to 7 hours for 90 epochs; fewer devices set
---config.accumulation.
+Hardware: a TPU v3-8, 6 to 7 hours for 90 epochs; fewer devices
+compute a batch in parts.
 Expected: 76.5 % top-1 on the validation images after 90 epochs, 80 % after 300
 (cited: big_vision's configs/vit_s16_i1k.py and the paper's abstract). Not
 measured here.

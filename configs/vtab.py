@@ -15,7 +15,7 @@ arXiv 2010.11929, Table 4 and appendix B.1.1: 2,500 steps at learning rate 0.01
 for every task, trained on the 800 and the 200 images, at 384 pixels. Images are
 resized whole, neither cropped nor flipped: some labels say where a thing is.
 
-Hardware: a TPU v3-8 for B/16 at 384; fewer devices set --config.accumulation.
+Hardware: a TPU v3-8 for B/16 at 384; fewer devices compute a batch in parts.
 Expected, the mean of the 19 tasks: L/16 from ImageNet-21k 72.72 +- 0.21 %, H/14
 from JFT 77.63 +- 0.23 % (cited: arXiv 2010.11929, Table 2). Not measured here.
 """

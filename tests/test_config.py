@@ -84,7 +84,7 @@ def test_a_resolved_config_survives_json():
 
 def test_defaults_are_filled_in_and_saved():
   plain = config_lib.to_plain(config_lib.resolve(SMALL))
-  assert plain['accumulation'] == 1
+  assert plain['accumulation'] == 'auto'
   assert plain['optimizer']['beta2'] == 0.999
   assert plain['data']['source'] == 'digits'
   assert plain['total'] == {'steps': 10}

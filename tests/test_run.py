@@ -297,7 +297,8 @@ def test_utilisation_is_logged_where_the_peak_is_known(
   train(scripted(wired, patience=2), tmp_path / 'cpu')
   assert not any('train/mfu' in row for row in rows(tmp_path / 'cpu'))
   monkeypatch.setattr(hardware, 'find', lambda kind: hardware.Hardware(
-      kind, (kind,), peak_flops=1e9, memory_bytes=0))
+      kind, (kind,), peak_flops=1e9, memory_bytes=0,
+      memory_bytes_per_sec=0.0))
   train(scripted(wired, patience=2), tmp_path / 'known')
   for row in writer.read_rows(tmp_path / 'known'):
     if 'train/loss' in row:
@@ -336,7 +337,8 @@ def test_the_arithmetic_names_the_peak_where_it_is_known(wired, monkeypatch):
   assert 'x 320 images = ' in text
   assert 'core-hours' not in text
   monkeypatch.setattr(hardware, 'find', lambda kind: hardware.Hardware(
-      'Abacus', (kind,), peak_flops=flops / 1800, memory_bytes=0))
+      'Abacus', (kind,), peak_flops=flops / 1800, memory_bytes=0,
+      memory_bytes_per_sec=0.0))
   text = run_lib.describe(wired, None, '', show_parameters=False)
   assert '1 x Abacus at' in text
   assert 'at least 0.500 core-hours' in text

@@ -50,7 +50,8 @@ class Config:
   Attributes:
     total: length of training.
     batch_size: images an update sees, over all devices and parts.
-    accumulation: parts a batch is computed in, to save memory.
+    accumulation: parts a batch is computed in, to save memory; 'auto' is as
+      few as fit the devices (`plan.parts`), which is 1 until that is known.
     averaging: factor of the parameters' Polyak average, such as 0.9999, which
       is then what is evaluated; None keeps no average.
     seed: of initial parameters, data order, augmentation and dropout.
@@ -66,9 +67,14 @@ class Config:
   checkpoint: manager.CheckpointConfig
   mesh: mesh.MeshConfig
   log: LogConfig
-  accumulation: int = 1
+  accumulation: int | Literal['auto'] = 'auto'
   averaging: float | None = None
   seed: int = 0
+
+  @property
+  def parts(self) -> int:
+    """Parts that a batch is computed in."""
+    return 1 if self.accumulation == 'auto' else self.accumulation
 
 
 _SECTIONS = {
@@ -95,11 +101,11 @@ def resolve(raw: Mapping[str, Any]) -> Config:
   sections = {name: parse(raw.get(name, {}))
               for name, parse in _SECTIONS.items()}
   config = records.parse(Config, {**raw, **sections}, where='config')
-  if config.batch_size < 1 or config.accumulation < 1:
+  if config.batch_size < 1 or config.parts < 1:
     raise ValueError(
         'batch_size and accumulation must be at least 1, but are '
         f'{config.batch_size} and {config.accumulation}.')
-  if config.batch_size % config.accumulation:
+  if config.batch_size % config.parts:
     raise ValueError(
         f'batch_size {config.batch_size} does not divide into '
         f'{config.accumulation} parts (accumulation).')

@@ -53,6 +53,7 @@ class Experiment:
     init_state: makes the state of step 0.
     empty_metrics: makes the running metrics of no step.
     train_step: jitted; state and batch to state and the batch's mean loss.
+    build_step: makes a `train_step` that computes a batch in so many parts.
     evaluators: by name; each a function of parameters to numbers.
   """
   config: config_lib.Config
@@ -69,6 +70,7 @@ class Experiment:
   init_state: Callable[[], types.TrainState]
   empty_metrics: Callable[[], Any]
   train_step: Any
+  build_step: Callable[[int], Any]
   evaluators: Mapping[str, evals.Evaluator]
 
   @property
@@ -96,6 +98,23 @@ class Experiment:
         batch_size=self.config.batch_size, start_step=start_step,
         process_index=jax.process_index(), process_count=jax.process_count())
     return _sharded(local, self.mesh)
+
+  def in_parts(self, parts: int) -> 'Experiment':
+    """Returns the same experiment, each batch of it computed in `parts`.
+
+    Raises:
+      ValueError: if the batch does not divide so.
+    """
+    _check_batch('batch_size', self.config.batch_size, self.mesh, parts)
+    other = dataclasses.replace(
+        self, config=dataclasses.replace(self.config, accumulation=parts),
+        train_step=(self.train_step if parts == self.config.parts
+                    else self.build_step(parts)))
+    # What was counted stays: an image costs the same in any part.
+    vars(other).update(
+        (name, value) for name, value in vars(self).items()
+        if name in ('flops_per_image', 'training_flops_per_image'))
+    return other
 
   @functools.cached_property
   def flops_per_image(self) -> int:
@@ -245,7 +264,7 @@ def build(
       lambda: models.init(model, init_key, abstract_batch['image']))
   mesh = mesh_lib.build(
       config.mesh, devices, num_params=tree.num_elements(boxed))
-  _check_batch('batch_size', config.batch_size, mesh, config.accumulation)
+  _check_batch('batch_size', config.batch_size, mesh, config.parts)
   specs = sharding.param_specs(boxed, mesh)
   optimizer = optim.build(
       config.optimizer, nn.unbox(boxed), total_steps=total_steps,
@@ -262,11 +281,18 @@ def build(
   prepare = data.prepare(
       config.data, num_classes=dataset.num_classes,
       multi_label=dataset.multi_label)
-  train_step = step_lib.build(
-      loss=loss, tx=optimizer.tx, key=step_key,
-      prepare=functools.partial(prepare, train=True),
-      accumulation=config.accumulation, averaging=config.averaging,
-      trainable=optimizer.trainable)
+
+  def build_step(parts: int) -> Any:
+    step = step_lib.build(
+        loss=loss, tx=optimizer.tx, key=step_key,
+        prepare=functools.partial(prepare, train=True), accumulation=parts,
+        averaging=config.averaging, trainable=optimizer.trainable)
+    return jax.jit(
+        sharding.keep_batch_split(step, mesh),
+        in_shardings=(shardings, on_batch),
+        out_shardings=(shardings, NamedSharding(mesh, PartitionSpec())),
+        donate_argnums=0)
+
   return Experiment(
       config=config, mesh=mesh, dataset=dataset, model=model,
       total_steps=total_steps, schedule=optimizer.schedule,
@@ -280,11 +306,7 @@ def build(
       empty_metrics=lambda: jax.device_put(
           step_lib.empty_metrics(loss, abstract_state.params),
           shardings.metrics),
-      train_step=jax.jit(
-          sharding.keep_batch_split(train_step, mesh),
-          in_shardings=(shardings, on_batch),
-          out_shardings=(shardings, NamedSharding(mesh, PartitionSpec())),
-          donate_argnums=0),
+      train_step=build_step(config.parts), build_step=build_step,
       evaluators={
           name: _evaluator(
               name, config, model, loss, dataset, mesh, expected=expected_data)

@@ -30,6 +30,7 @@ from vit_jax.checkpoints import manager
 from vit_jax.checkpoints import pretrained
 from vit_jax.parallel import hardware
 from vit_jax.parallel import mesh as mesh_lib
+from vit_jax.plan import parts as parts_lib
 from vit_jax.training import clock as clock_lib
 from vit_jax.training import cost as cost_lib
 from vit_jax.training import counters as counters_lib
@@ -56,6 +57,7 @@ def train(
     source: manager.Source | model_lib.Weights | None = None,
     profile_steps: int = 0,
     show_parameters: bool = True,
+    free_bytes: int | None = None,
 ) -> dict[str, Any]:
   """Trains to the end and returns the summary; goes on where a run stopped.
 
@@ -66,8 +68,12 @@ def train(
     source: checkpoint whose parameters a new run starts from.
     profile_steps: steps to trace with the profiler; 0 for none.
     show_parameters: whether to print the table of parameters.
+    free_bytes: memory of a device that the run may take; by default what is
+      free now.
 
   Raises:
+    ValueError: if a step does not fit it, before the first; if an evaluation
+      runs out of memory; if the run in `workdir` is another.
     signals.Stopped: if a signal asked for it; the state is saved.
     health.NonFiniteError: if the loss or a gradient is not finite.
   """
@@ -79,7 +85,8 @@ def train(
   workdir.mkdir(parents=True, exist_ok=True)
   with manager.Checkpoints(workdir, experiment.config.checkpoint) as saved:
     run = _Run(experiment, workdir, saved, title=title)
-    return run.train(source, profile_steps, show_parameters)
+    free_bytes = free_bytes or parts_lib.free_bytes(experiment.mesh)
+    return run.train(source, profile_steps, show_parameters, free_bytes)
 
 
 def find_source(
@@ -118,6 +125,7 @@ class _Run:
     self._progress: progress_lib.Progress
     self._stop: signals.Stop
     self._keeps_patience = True  # As it was at the checkpoint.
+    self._earlier_parts: int | None = None  # Of a batch, until now.
     self._step = 0  # Updates made.
     self._logged = 0  # Of these, those already logged.
     # What earlier starts of the run took.
@@ -128,9 +136,11 @@ class _Run:
       self, source: manager.Source | model_lib.Weights | None,
       profile_steps: int,
       show_parameters: bool,
+      free_bytes: int | None,
   ) -> dict[str, Any]:
     """See `train`."""
     total = self._experiment.total_steps
+    parts_lib.check_state(self._experiment, free_bytes=free_bytes)
     notes = self._start(source)
     summary = self._finished_before()
     if summary:
@@ -138,14 +148,13 @@ class _Run:
       print(f'{self._title or self._workdir}: finished before, at step '
             f'{self._step:,}{early}.', flush=True)
       return summary
+    fitted = self._fit(free_bytes)
     if self._active:
       writer_lib.write_json(
           self._workdir / CONFIG, config_lib.to_plain(self._config))
-    step_function, memory = self._compile()
-    if self._active:
-      print(describe(self._experiment, memory, self._title,
+      print(describe(self._experiment, fitted.memory, self._title,
                      show_parameters=show_parameters), flush=True)
-      print(notes, flush=True)
+      print(*filter(None, [fitted.note, notes]), sep='\n', flush=True)
     self._clock = clock_lib.Clock(devices=self._experiment.mesh.size)
     self._writer = writer_lib.MetricWriter(
         self._workdir, resume_step=self._step, active=self._active)
@@ -157,7 +166,10 @@ class _Run:
     with signals.catch() as self._stop:
       try:
         with self._progress:
-          self._loop(step_function, profiler)
+          with parts_lib.explained('The training', advice=(
+              f'Compute a batch in more than {self._config.parts} part(s): '
+              '--config.accumulation.')):
+            self._loop(fitted.step, profiler)
           self._saved.wait()
       except signals.Stopped as stopped:
         self._save()
@@ -252,8 +264,11 @@ class _Run:
     self._step = self._logged = int(self._state.step)
     self._secs = self._counters.secs
     self._device_secs_by_kind = self._counters.device_secs_by_kind
-    changes = config_lib.differences(
-        restored.config, config_lib.to_plain(self._config))
+    self._earlier_parts = config_lib.resolve(restored.config).parts
+    changes = config_lib.differences(restored.config, {
+        **config_lib.to_plain(self._config),
+        **({'accumulation': self._earlier_parts}
+           if self._config.accumulation == 'auto' else {})})
     self._keeps_patience = not any(
         line.startswith('checkpoint.patience') for line in changes)
     changed = ('\nThe config differs from the one it ran with:\n  '
@@ -295,10 +310,15 @@ class _Run:
     is_over = self._is_over() or early
     return summary if is_over and summary.get('steps') == self._step else None
 
-  def _compile(self) -> tuple[Callable, Any]:
-    e = self._experiment
-    compiled = e.train_step.lower(e.abstract_state, e.abstract_batch).compile()
-    return compiled, compiled.memory_analysis()
+  def _fit(self, free_bytes: int | None) -> parts_lib.Fitted:
+    """Compiles the step, in as few parts as fit, and takes these over."""
+    fitted = parts_lib.fit(
+        self._experiment, free_bytes=free_bytes, earlier=self._earlier_parts,
+        batches_ahead=IN_FLIGHT)
+    self._experiment = fitted.experiment
+    # Saved with every checkpoint: the run goes on in the same parts.
+    self._config = fitted.experiment.config
+    return fitted
 
   def _log(self) -> None:
     """Writes the averages since the last log line, and starts new ones."""
@@ -376,8 +396,9 @@ class _Run:
     row: dict[str, float] = {}
     with self._clock.paused():
       for name in names:
-        measured = self._experiment.evaluators[name](
-            params, between=self._stop.check)
+        with parts_lib.explained_evaluation(self._config, name):
+          measured = self._experiment.evaluators[name](
+              params, between=self._stop.check)
         row |= {f'{name}/{key}': value for key, value in measured.items()}
     return row
 
@@ -477,7 +498,7 @@ def describe(
       f'{dataset.num_classes} classes',
       f'batch {config.batch_size:,} = {hosts} host(s) x {per_host} '
       f'{_device_kind(mesh)} device(s), {share:,} images each'
-      + f' in {config.accumulation} parts' * (config.accumulation > 1)
+      + f' in {config.parts} parts' * (config.parts > 1)
       + ' | mesh '
       + mesh_lib.describe(config.mesh, mesh, tree.num_elements(state.params)),
       f'{dataset.num_examples:,} images / {config.batch_size:,} = '

@@ -30,6 +30,7 @@ from vit_jax.analysis import answers
 from vit_jax.checkpoints import manager
 from vit_jax.checkpoints import pretrained
 from vit_jax.checkpoints import sources
+from vit_jax.plan import parts
 from vit_jax.training import progress
 from vit_jax.training import writer
 
@@ -69,7 +70,8 @@ def run(args: argparse.Namespace) -> int:
   tables: dict[str, dict[str, Any]] = {}
   for name, evaluator in experiment.evaluators.items():
     start = time.monotonic()
-    measured = evaluator.details(params, lambda: None)
+    with parts.explained_evaluation(experiment.config, name):
+      measured = evaluator.details(params, lambda: None)
     _show(name, measured.metrics, config, experiment,
           secs=time.monotonic() - start)
     metrics |= {f'{name}/{key}': value

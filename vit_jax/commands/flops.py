@@ -16,7 +16,6 @@ and operations imply one, which is shown beside them.
 """
 
 import argparse
-from collections.abc import Mapping, Sequence
 import dataclasses
 import functools
 from typing import Any
@@ -24,46 +23,18 @@ from typing import Any
 import jax
 
 from vit_jax import config as config_lib
-from vit_jax import data
-from vit_jax import experiment as experiment_lib
 from vit_jax import models
 from vit_jax.parallel import hardware
 from vit_jax.parallel import mesh
+from vit_jax.plan import building
+from vit_jax.plan import paper
 from vit_jax.training import cost
 from vit_jax.training import flops
 from vit_jax.training import writer
 
-JFT_IMAGES = 303e6  # arXiv 2010.11929, section 4.1.
-IMAGENET21K_IMAGES = 14_197_122 - 51_200  # Less the split for validation.
-RESOLUTION = 224
-PAPER_DEVICE = 'TPUv3'
 # An assumption, within what Table 2 implies for a ViT: 0.32 to 0.43.
 UTILISATION = 0.4
 DAY_SECS = 86_400
-
-# arXiv 2010.11929, table 6: (variant, epochs on JFT-300M, exaFLOPs).
-#
-# The two rows of R50+L/16 contradict each other: 7 epochs cost more than half
-# of 14. Ours agree with the latter.
-TABLE_6: Sequence[tuple[str, int, float]] = (
-    ('B/32', 7, 55), ('B/16', 7, 224), ('L/32', 7, 196), ('L/16', 7, 783),
-    ('L/16', 14, 1567), ('H/14', 14, 4262),
-    ('R50x1', 7, 50), ('R50x2', 7, 199), ('R101x1', 7, 96), ('R152x1', 7, 141),
-    ('R152x2', 7, 563), ('R152x2', 14, 1126), ('R200x3', 14, 3306),
-    ('R50+B/32', 7, 106), ('R50+B/16', 7, 274), ('R50+L/32', 7, 246),
-    ('R50+L/16', 7, 859), ('R50+L/16', 14, 1668),
-)
-
-# arXiv 2010.11929, table 2: (variant, data, images, epochs, core-days).
-#
-# The epochs are the longer ones of Table 3 for L/16, whose implied utilisation
-# is then alike on both data sets; BiT-L's are of arXiv 1912.11370, section 3.2.
-TABLE_2: Sequence[tuple[str, str, float, int, float]] = (
-    ('H/14', 'jft', JFT_IMAGES, 14, 2_500),
-    ('L/16', 'jft', JFT_IMAGES, 14, 680),
-    ('L/16', 'imagenet21k', IMAGENET21K_IMAGES, 90, 230),
-    ('R152x4', 'jft', JFT_IMAGES, 40, 9_900),
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,7 +81,7 @@ class Days:
   def utilisation(self) -> float:
     """The share of the cores' peak that these figures imply."""
     return self.exaflops / (
-        self.core_days * _exaflops_per_day(hardware.named(PAPER_DEVICE)))
+        self.core_days * _exaflops_per_day(hardware.named(paper.DEVICE)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,7 +123,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       help='count what this costs, stage by stage, instead of printing the '
       "paper's tables; change a value by --config.section.key=value")
   parser.add_argument(
-      '--device', default=PAPER_DEVICE, metavar='NAME',
+      '--device', default=paper.DEVICE, metavar='NAME',
       help='what to count core-days of (default: %(default)s): '
       + ', '.join(row.name for row in hardware.TABLE))
   parser.add_argument(
@@ -186,7 +157,7 @@ def _run_tables() -> dict[str, Any]:
   for row in rows:
     print(f'{row.variant:10} {row.epochs:6} {row.multiply_adds / 1e9:8.2f} '
           f'{row.exaflops:9.0f} {row.paper:8.0f} {row.difference:+8.1%}')
-  peak = hardware.named(PAPER_DEVICE)
+  peak = hardware.named(paper.DEVICE)
   print('\nTable 2: days of a TPUv3 core, and the utilisation they imply of '
         f'its {peak.peak_flops_per_core / 1e12:.1f} TFLOP/s')
   print(f'{"model":10} {"data":12} {"epochs":>6} {"exaFLOPs":>9} '
@@ -242,7 +213,7 @@ def _notes(p: Plan) -> list[str]:
                  f' (ours {p.exaflops / p.paper_exaflops - 1:+.1%})')
   if p.paper_core_days:
     implied = p.exaflops / (
-        p.paper_core_days * _exaflops_per_day(hardware.named(PAPER_DEVICE)))
+        p.paper_core_days * _exaflops_per_day(hardware.named(paper.DEVICE)))
     notes.append(f'{name}Table 2 of the paper: {p.paper_core_days:,.0f} '
                  f'TPUv3-core-days, which is {implied:.1%} of the peak')
   return notes
@@ -260,7 +231,10 @@ def plan(
     device: what the core-days are of.
     utilisation: share of the device's peak.
   """
-  experiment, sizes_from = _build(config)
+  # Neither the layout nor what is measured on the way changes the count.
+  config = dataclasses.replace(
+      config, mesh=mesh.MeshConfig(), accumulation=1, evals={})
+  experiment, sizes_from = building.build(config, jax.devices()[:1])
   per_image = experiment.flops_per_image
   images = experiment.total_steps * config.batch_size
   exaflops = experiment.training_flops_per_image * images / 1e18
@@ -271,41 +245,7 @@ def plan(
       stage=stage, sizes_from=sizes_from, resolution=config.data.size,
       images=images, multiply_adds=per_image // 2, exaflops=exaflops,
       core_days=exaflops / (utilisation * _exaflops_per_day(device)),
-      **row, **_of_the_paper(resolution=config.data.size, **row))
-
-
-def _build(
-    config: config_lib.Config,
-) -> tuple[experiment_lib.Experiment, str]:
-  """Wires a config on one device, with the data that is there or expected."""
-  # Neither the layout nor what is measured on the way changes the count.
-  config = dataclasses.replace(
-      config, mesh=mesh.MeshConfig(), accumulation=1, evals={})
-  devices = jax.devices()[:1]
-  try:
-    return experiment_lib.build(config, devices=devices), 'data'
-  except (ValueError, OSError) as missing:
-    try:
-      return experiment_lib.build(
-          config, devices=devices, expected_data=True), 'table'
-    except data.UnknownSizes:
-      raise missing from None  # The first says what to do.
-
-
-def _of_the_paper(
-    *, variant: str, dataset: str, epochs: float, resolution: tuple[int, int],
-) -> dict[str, Any]:
-  """Returns what the paper says of the same pre-training."""
-  def find(rows: Mapping[tuple[str, str, int], float]) -> float | None:
-    same = (variant, dataset, round(epochs))
-    is_whole = abs(epochs - round(epochs)) < 0.01
-    is_same = is_whole and resolution == (RESOLUTION, RESOLUTION)
-    return rows.get(same) if is_same else None
-
-  return {
-      'paper_exaflops': find({(v, 'jft', e): x for v, e, x in TABLE_6}),
-      'paper_core_days': find(
-          {(v, d, e): days for v, d, _, e, days in TABLE_2})}
+      **row, **paper.find(resolution=config.data.size, **row))
 
 
 def _exaflops_per_day(device: hardware.Hardware) -> float:
@@ -316,10 +256,10 @@ def _exaflops_per_day(device: hardware.Hardware) -> float:
 def table() -> list[Row]:
   """Returns the rows of Table 6 with our own count beside."""
   rows = []
-  for variant, epochs, paper in TABLE_6:
+  for variant, epochs, theirs in paper.TABLE_6:
     multiply_adds = count_multiply_adds(variant)
-    exaflops = _exaflops(multiply_adds, JFT_IMAGES * epochs)
-    rows.append(Row(variant, epochs, multiply_adds, exaflops, paper))
+    exaflops = _exaflops(multiply_adds, paper.JFT_IMAGES * epochs)
+    rows.append(Row(variant, epochs, multiply_adds, exaflops, theirs))
   return rows
 
 
@@ -328,7 +268,7 @@ def table_2() -> list[Days]:
   return [
       Days(variant, dataset, epochs, _exaflops(
           count_multiply_adds(variant), images * epochs), core_days)
-      for variant, dataset, images, epochs, core_days in TABLE_2]
+      for variant, dataset, images, epochs, core_days in paper.TABLE_2]
 
 
 @functools.cache
@@ -336,7 +276,8 @@ def count_multiply_adds(variant: str) -> int:
   """Returns those of a forward pass over an image."""
   # The head of a single class costs nothing beside the rest.
   model = models.build(models.parse({'variant': variant}), num_classes=1)
-  images = jax.ShapeDtypeStruct((1, RESOLUTION, RESOLUTION, 3), 'float32')
+  images = jax.ShapeDtypeStruct(
+      (1, paper.RESOLUTION, paper.RESOLUTION, 3), 'float32')
   params = jax.eval_shape(
       lambda: models.init(model, jax.random.key(0), images))
   operations = flops.count(

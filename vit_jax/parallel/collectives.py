@@ -18,8 +18,11 @@ import dataclasses
 import math
 import re
 
+from vit_jax.parallel import hlo
+
 KINDS = ('all-reduce', 'all-gather', 'reduce-scatter', 'all-to-all',
          'collective-permute')
+_OP_NAME = re.compile(r'op_name="([^"]*)"')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,18 +90,10 @@ def find(text: str) -> list[Collective]:
     text: of the optimised program: `jax.stages.Compiled.as_text()`.
 
   Raises:
-    ValueError: if this is not the text of such a program.
+    ValueError: if this is not the text of a compiled program.
   """
-  computations, entry = _parse(text)
-  if entry is None:
-    raise ValueError(
-        'The text has no ENTRY computation: it is not a compiled program. Take '
-        'it from jitted.lower(...).compile().as_text().')
-  header = text[:text.find('\n')]
-  devices = max(
-      [int(n) for n in re.findall(
-          r'(?:num_partitions|replica_count)=(\d+)', header)] or [1])
-  return _Walk(computations, devices).walk(entry, ())
+  program = hlo.parse(text)
+  return _Walk(program).walk(program.entry, ())
 
 
 def total(collectives: Sequence[Collective]) -> dict[str, Total]:
@@ -115,121 +110,14 @@ def total(collectives: Sequence[Collective]) -> dict[str, Total]:
 
 
 # ---------------------------------------------------------------------------
-# The text as instructions.
-
-
-@dataclasses.dataclass(frozen=True)
-class _Instruction:
-  """`name = shape opcode(operands), attributes`."""
-  name: str
-  shape: str
-  opcode: str
-  rest: str
-  is_root: bool
-
-  @property
-  def called(self) -> list[str]:
-    """The computations that it runs, without those that only add numbers."""
-    if self.opcode == 'call':
-      return _names(self.rest, 'to_apply')
-    if self.opcode == 'conditional':
-      return (_names(self.rest, 'branch_computations')
-              + _names(self.rest, 'true_computation')
-              + _names(self.rest, 'false_computation'))
-    if self.opcode == 'custom-call':
-      return _names(self.rest, 'called_computations')
-    return _names(self.rest, 'calls')
-
-
-_COMPUTATION = re.compile(r'^(ENTRY )?%?([^\s(]+) \(.*\{\s*$')
-_INSTRUCTION = re.compile(r'^\s+(ROOT )?%?([^\s=]+) = (.*)$')
-_ARRAY = re.compile(r'([a-z]\w*)\[([\d,<=]*)\]')
-_COMMENT = re.compile(r'/\*.*?\*/')
-_TRIP_COUNT = re.compile(r'"known_trip_count":\s*\{"n":\s*"?(\d+)')
-_OP_NAME = re.compile(r'op_name="([^"]*)"')
-
-
-def _parse(text: str) -> tuple[dict[str, list[_Instruction]], str | None]:
-  """Returns instructions by computation, and which one is the entry."""
-  computations: dict[str, list[_Instruction]] = {}
-  entry = None
-  current: list[_Instruction] = []
-  for line in text.splitlines():
-    if (found := _INSTRUCTION.match(line)) is not None:
-      shape, after = _split_shape(found[3])
-      opcode, _, rest = after.partition('(')
-      current.append(_Instruction(
-          found[2], shape, opcode, rest, is_root=bool(found[1])))
-    elif (found := _COMPUTATION.match(line)) is not None:
-      current = computations.setdefault(found[2], [])
-      if found[1]:
-        entry = found[2]
-  return computations, entry
-
-
-def _split_shape(text: str) -> tuple[str, str]:
-  """Splits 'shape opcode(...' where the shape, maybe a tuple, ends."""
-  if not text.startswith('('):
-    shape, _, after = text.partition(' ')
-    return shape, after
-  depth = 0
-  for i, letter in enumerate(text):
-    depth += (letter == '(') - (letter == ')')
-    if depth == 0:
-      return text[:i + 1], text[i + 1:].lstrip()
-  return text, ''
-
-
-def _names(rest: str, attribute: str) -> list[str]:
-  """Returns the names in `attribute=%a` or `attribute={%a, %b}`."""
-  found = re.search(
-      r'\b' + attribute + r'=(?:\{([^}]*)\}|%?([^\s,)}]+))', rest)
-  if not found:
-    return []
-  names = found[1] if found[1] is not None else found[2]
-  return [name.strip().lstrip('%') for name in names.split(',') if name.strip()]
-
-
-def _elements(shape: str) -> list[str]:
-  """Returns the elements of a tuple's shape; of an array's, itself."""
-  shape = _COMMENT.sub('', shape)
-  if not shape.startswith('('):
-    return [shape]
-  elements, depth, start = [], 0, 1
-  for i, letter in enumerate(shape):
-    depth += (letter in '([{') - (letter in ')]}')
-    if (letter == ',' and depth == 1) or depth == 0:
-      elements.append(shape[start:i].strip())
-      start = i + 1
-  return elements
-
-
-def _arrays(shape: str) -> list[tuple[str, tuple[int, ...]]]:
-  """Returns type and dimensions of each array of a shape, however nested."""
-  return [
-      (dtype, tuple(int(n.lstrip('<=')) for n in sizes.split(',') if n))
-      for dtype, sizes in _ARRAY.findall(re.sub(r'\{[^}]*\}', '', shape))]
-
-
-def _itemsize(dtype: str) -> float:
-  """Returns the bytes of 'f32', 'bf16', 'f8e4m3fn', 's4' or 'pred'."""
-  if dtype == 'pred':
-    return 1
-  bits = re.match(r'[a-z]+(\d+)', dtype)
-  return int(bits[1]) / 8 if bits else 0  # 'token' has none.
-
-
-# ---------------------------------------------------------------------------
 # The instructions as they run.
 
 
 class _Walk:
   """Follows the program from its entry through loops, calls and fusions."""
 
-  def __init__(
-      self, computations: dict[str, list[_Instruction]], devices: int):
-    self._computations = computations
-    self._devices = devices
+  def __init__(self, program: hlo.Program):
+    self._program = program
 
   def walk(
       self, computation: str, loops: tuple[int | None, ...],
@@ -247,15 +135,15 @@ class _Walk:
   def _listed(
       self, computation: str, loops: tuple[int | None, ...],
   ) -> Iterator[tuple[Collective, str | None]]:
-    for instruction in self._computations.get(computation, ()):
+    for instruction in self._program.computations.get(computation, ()):
       kind = instruction.opcode.removesuffix('-start').removeprefix('ragged-')
       if kind in KINDS:
         yield (self._record(instruction, kind, loops),
                _chain(instruction.rest))
       elif instruction.opcode == 'while':
-        inner = (*loops, self._trip_count(instruction))
-        for name in (*_names(instruction.rest, 'body'),
-                     *_names(instruction.rest, 'condition')):
+        inner = (*loops, self._program.trip_count(instruction))
+        for name in (*hlo.names(instruction.rest, 'body'),
+                     *hlo.names(instruction.rest, 'condition')):
           yield from ((row, None) for row in self.walk(name, inner))
       elif instruction.opcode.endswith(('-done', '-update')):
         continue  # Counted where it starts.
@@ -269,15 +157,15 @@ class _Walk:
           yield from ((row, None) for row in self.walk(name, loops))
 
   def _record(
-      self, instruction: _Instruction, kind: str,
+      self, instruction: hlo.Instruction, kind: str,
       loops: tuple[int | None, ...],
   ) -> Collective:
     group_size = self._group_size(instruction.rest)
     shape = instruction.shape
     if instruction.opcode.endswith('-start') and kind != 'all-reduce':
       # Operands, results, and what the hardware needs.
-      _, shape, *_ = _elements(shape)
-    arrays = _arrays(shape)
+      _, shape, *_ = hlo.elements(shape)
+    arrays = hlo.arrays(shape)
     if kind == 'reduce-scatter':
       dimension = int(_attribute(instruction.rest, 'dimensions') or 0)
       arrays = [
@@ -289,7 +177,7 @@ class _Walk:
     return _collective(instruction, kind, arrays, group_size, loops)
 
   def _reduce_scatter(
-      self, instruction: _Instruction, loops: tuple[int | None, ...],
+      self, instruction: hlo.Instruction, loops: tuple[int | None, ...],
   ) -> Collective:
     """A TPU's: an all-reduce fused with the slice that a device keeps of it."""
     (whole, _), *others = self._listed(instruction.called[0], loops)
@@ -314,45 +202,17 @@ class _Walk:
       return math.prod(
           int(part or sizes[name]) for name, part in re.findall(
               r"'([^']*)'(?::\(\d+\)(\d+))?", found[2]))
-    return self._devices  # No groups: all together.
-
-  def _trip_count(self, loop: _Instruction) -> int | None:
-    """Returns how often a loop's body runs, or None if nothing says so.
-
-    JAX's loops of known length count from 0 in ones, up to the constant of
-    their condition. A compiler may write that as a fusion, with the constant
-    in or outside.
-    """
-    if found := _TRIP_COUNT.search(loop.rest):
-      return int(found[1])
-    condition, = _names(loop.rest, 'condition')
-    reached = [
-        i for name in self._reached(condition)
-        for i in self._computations.get(name, ())]
-    limits = {int(i.rest.partition(')')[0]) for i in reached
-              if i.opcode == 'constant' and re.match(r'[su]\d+\[\]', i.shape)}
-    compares = [i for i in reached if i.opcode == 'compare']
-    if (len(limits) == len(compares) == 1
-        and 'direction=LT' in compares[0].rest):
-      return limits.pop()
-    return None
-
-  def _reached(self, computation: str) -> Iterator[str]:
-    yield computation
-    for instruction in self._computations.get(computation, ()):
-      for name in instruction.called:
-        yield from self._reached(name)
-
+    return self._program.devices  # No groups: all together.
 
 def _collective(
-    instruction: _Instruction, kind: str,
+    instruction: hlo.Instruction, kind: str,
     arrays: Sequence[tuple[str, tuple[int, ...]]], group_size: int,
     loops: tuple[int | None, ...],
 ) -> Collective:
   return Collective(
       kind=kind, group_size=group_size, loops=loops,
       bytes=math.ceil(sum(
-          math.prod(sizes) * _itemsize(dtype) for dtype, sizes in arrays)),
+          math.prod(sizes) * hlo.itemsize(dtype) for dtype, sizes in arrays)),
       shapes=tuple(f'{dtype}[{",".join(map(str, sizes))}]'
                    for dtype, sizes in arrays),
       name=instruction.name, source=_source(instruction.rest))

@@ -5,13 +5,13 @@ whole chip from v4 on: of two cores where it has two ("megacore"). Speeds are
 of dense matrix products in bfloat16, summed in float32; in float32 proper the
 same devices do a fraction of it.
 
-Sources: [v2] Jouppi et al., A Domain-Specific Supercomputer for Training Deep
-Neural Networks, CACM 63(7), 2020, table 3. [v3] to [v6e] Google Cloud's
-documentation, https://cloud.google.com/tpu/docs/v3 and so on. [H100] [H200]
-[A100] [V100] NVIDIA's data sheets, without sparsity.
+What a device sends to others is that of all its links together, in one
+direction, and it receives as much meanwhile: half of what a data sheet calls
+bidirectional. The two cores of a v2 or v3 share their chip's memory bandwidth
+and links; each is said to have half.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 import dataclasses
 import re
 
@@ -19,6 +19,25 @@ from vit_jax import records
 
 GIB = 2**30
 GB = 10**9
+
+# What stands in brackets in a row's source. A v2's and a v3's chip has four
+# links of 496 and of 656 Gbit/s; the documentation gives a v4's 2,400, a v5e's
+# 1,600 and a v5p's 4,800 Gbit/s, and a v6e's 800 GB/s in both directions.
+SOURCES: Mapping[str, str] = {
+    'v2': 'Jouppi et al., A Domain-Specific Supercomputer for Training Deep '
+          'Neural Networks, CACM 63(7), 2020, table 3',
+    'v3': 'https://cloud.google.com/tpu/docs/v3; links: CACM 63(7), 2020, '
+          'table 3',
+    'v4': 'https://cloud.google.com/tpu/docs/v4',
+    'v5e': 'https://cloud.google.com/tpu/docs/v5e',
+    'v5p': 'https://cloud.google.com/tpu/docs/v5p',
+    'v6e': 'https://cloud.google.com/tpu/docs/v6e',
+    'V100': "NVIDIA's data sheet of the V100",
+    # Without sparsity; links are NVLink within a machine.
+    'A100': "NVIDIA's data sheet of the A100",
+    'H100': "NVIDIA's data sheet of the H100",
+    'H200': "NVIDIA's data sheet of the H200",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,6 +49,8 @@ class Hardware:
     kinds: what `jax.Device.device_kind` may say.
     peak_flops: operations per second; a multiply-add is two.
     memory_bytes: of the device.
+    memory_bytes_per_sec: between the device and its memory.
+    link_bytes_per_sec: that the device can send to others; None if not known.
     cores: TensorCores of a device; a GPU counts as one.
     source: of these figures.
   """
@@ -37,6 +58,8 @@ class Hardware:
   kinds: Sequence[str]
   peak_flops: float
   memory_bytes: int
+  memory_bytes_per_sec: float
+  link_bytes_per_sec: float | None = None
   cores: int = 1
   source: str = ''
 
@@ -47,27 +70,34 @@ class Hardware:
 
 
 TABLE: Sequence[Hardware] = (
-    Hardware('TPUv2', ('TPU v2',), 46e12 / 2, 8 * GIB, source='[v2]'),
-    Hardware('TPUv3', ('TPU v3',), 123e12 / 2, 16 * GIB, source='[v3]'),
-    Hardware('TPUv4', ('TPU v4',), 275e12, 32 * GIB, cores=2, source='[v4]'),
-    Hardware('TPUv5e', ('TPU v5 lite', 'TPU v5e'), 197e12, 16 * GB,
-             source='[v5e]'),
-    Hardware('TPUv5p', ('TPU v5', 'TPU v5p'), 459e12, 95 * GB, cores=2,
-             source='[v5p]'),
-    Hardware('TPUv6e', ('TPU v6 lite', 'TPU v6e'), 918e12, 32 * GB,
-             source='[v6e]'),
-    Hardware('V100', ('Tesla V100-SXM2-16GB',), 125e12, 16 * GB,
-             source='[V100], in float16: it has no bfloat16'),
-    Hardware('V100-32GB', ('Tesla V100-SXM2-32GB',), 125e12, 32 * GB,
-             source='[V100], in float16: it has no bfloat16'),
-    Hardware('A100', ('NVIDIA A100-SXM4-40GB', 'NVIDIA A100-PCIE-40GB'),
-             312e12, 40 * GB, source='[A100]'),
-    Hardware('A100-80GB', ('NVIDIA A100-SXM4-80GB', 'NVIDIA A100 80GB PCIe'),
-             312e12, 80 * GB, source='[A100]'),
+    Hardware('TPUv2', ('TPU v2',), 46e12 / 2, 8 * GIB, 700e9 / 2,
+             4 * 496e9 / 8 / 2, source='[v2]'),
+    Hardware('TPUv3', ('TPU v3',), 123e12 / 2, 16 * GIB, 900e9 / 2,
+             4 * 656e9 / 8 / 2, source='[v3]'),
+    Hardware('TPUv4', ('TPU v4',), 275e12, 32 * GIB, 1200e9, 2400e9 / 8,
+             cores=2, source='[v4]'),
+    Hardware('TPUv5e', ('TPU v5 lite', 'TPU v5e'), 197e12, 16 * GB, 819e9,
+             1600e9 / 8, source='[v5e]'),
+    Hardware('TPUv5p', ('TPU v5', 'TPU v5p'), 459e12, 95 * GB, 2765e9,
+             4800e9 / 8, cores=2, source='[v5p]'),
+    Hardware('TPUv6e', ('TPU v6 lite', 'TPU v6e'), 918e12, 32 * GB, 1638e9,
+             800e9 / 2, source='[v6e]'),
+    Hardware('V100', ('Tesla V100-SXM2-16GB',), 125e12, 16 * GB, 900e9,
+             300e9 / 2, source='[V100], in float16: it has no bfloat16'),
+    Hardware('V100-32GB', ('Tesla V100-SXM2-32GB',), 125e12, 32 * GB, 900e9,
+             300e9 / 2, source='[V100], in float16: it has no bfloat16'),
+    Hardware('A100', ('NVIDIA A100-SXM4-40GB',), 312e12, 40 * GB, 1555e9,
+             600e9 / 2, source='[A100], SXM'),
+    Hardware('A100-PCIe', ('NVIDIA A100-PCIE-40GB',), 312e12, 40 * GB, 1555e9,
+             source='[A100], PCIe'),
+    Hardware('A100-80GB', ('NVIDIA A100-SXM4-80GB',), 312e12, 80 * GB, 2039e9,
+             600e9 / 2, source='[A100], SXM'),
+    Hardware('A100-80GB-PCIe', ('NVIDIA A100 80GB PCIe',), 312e12, 80 * GB,
+             1935e9, source='[A100], PCIe'),
     # The PCIe and NVL models of these two are slower.
-    Hardware('H100', ('NVIDIA H100 80GB HBM3',), 989e12, 80 * GB,
-             source='[H100], SXM'),
-    Hardware('H200', ('NVIDIA H200',), 989e12, 141 * GB,
+    Hardware('H100', ('NVIDIA H100 80GB HBM3',), 989e12, 80 * GB, 3350e9,
+             900e9 / 2, source='[H100], SXM'),
+    Hardware('H200', ('NVIDIA H200',), 989e12, 141 * GB, 4800e9, 900e9 / 2,
              source='[H200], SXM'),
 )
 _BY_KIND = {kind: row for row in TABLE for kind in row.kinds}
@@ -92,6 +122,12 @@ def named(name: str) -> Hardware:
   if _bare(name) not in rows:
     records.check_name(name, [row.name for row in TABLE], what='device')
   return rows[_bare(name)]
+
+
+def describe_source(source: str) -> str:
+  """Returns a row's source in full: '[H100], SXM' names a data sheet."""
+  key = source.strip('[').partition(']')[0]
+  return f'{source}: {SOURCES[key]}'
 
 
 def cores(device_kind: str) -> int:

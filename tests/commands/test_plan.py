@@ -1,0 +1,122 @@
+"""A plan is printed and written, of devices that are here or only named."""
+
+import importlib.metadata
+import json
+import pathlib
+
+import jax
+import pytest
+
+import main
+
+CONFIG = """
+from ml_collections import ConfigDict
+
+def get_config(batch_size=16):
+  return ConfigDict({
+      'total': {'epochs': 90}, 'batch_size': batch_size, 'accumulation': 1,
+      'model': {'width': 32, 'depth': 2, 'num_heads': 2, 'mlp_dim': 64,
+                'patch': 16, 'remat': 'full'},
+      'data': {'source': 'imagenet21k', 'split': 'full[51200:]',
+               'resolution': 32},
+      'objective': {'loss': 'sigmoid'},
+      'optimizer': {'name': 'adam', 'learning_rate': 0.1,
+                    'schedule': {'name': 'constant'}},
+      'evals': {'val': {'every': {'percent': 2}}},
+  })
+"""
+
+
+@pytest.fixture(autouse=True)
+def settings_of_this_process():
+  """The command changes how JAX starts, which is over in a process of tests."""
+  names = ('jax_enable_compilation_cache', 'jax_platforms')
+  before = {name: getattr(jax.config, name) for name in names}
+  yield
+  for name, value in before.items():
+    jax.config.update(name, value)
+
+
+@pytest.fixture
+def config(tmp_path):
+  path = tmp_path / 'toy.py'
+  path.write_text(CONFIG)
+  return path
+
+
+def plan(tmp_path, capsys, *arguments):
+  path = tmp_path / 'plan.json'
+  status = main.main(['plan', *map(str, arguments), f'--json={path}',
+                      f'--config.data.data_dir={tmp_path}'])
+  (stage,) = json.loads(path.read_text())['stages']
+  return status, stage, capsys.readouterr().out
+
+
+def test_the_devices_that_are_here_are_planned_for_without_the_data(
+    tmp_path, capsys, config):
+  status, stage, output = plan(tmp_path, capsys, f'--config={config}')
+  assert status == 0
+  measured = stage['measured']
+  assert (measured['devices'], measured['device_kind']) == (8, 'cpu')
+  assert measured['fits'] is True
+  assert measured['recomputed_flops'] > 0
+  assert 'all-reduce' in measured['collectives']
+  assert stage['sizes_from'] == 'table'
+  assert stage['epochs'] == pytest.approx(90, rel=1e-3)
+  assert stage['estimate'] is None
+  lines = output.splitlines()
+  assert "batch 16 | remat 'full' | mesh data 8 x fsdp 1 x tensor 1" in lines
+  assert any(line.split()[:1] == ['total'] and line.endswith('fits')
+             for line in lines)
+  assert "the peak of 'cpu' is not known" in output
+  assert all(len(line) <= 80 for line in lines)
+
+
+def test_a_slice_without_its_compiler_is_told_how_to_get_it(
+    config, monkeypatch, capsys):
+  def missing(name):
+    raise importlib.metadata.PackageNotFoundError(name)
+
+  monkeypatch.setattr(importlib.metadata, 'version', missing)
+  assert main.main(['plan', f'--config={config}', '--topology=v3-8']) == 2
+  assert "pip install 'libtpu" in capsys.readouterr().err
+
+
+def test_an_unknown_slice_is_an_error_before_anything_is_built(config, capsys):
+  assert main.main(['plan', f'--config={config}', '--topology=v3-9']) == 2
+  assert 'Those of v3: v3-8' in capsys.readouterr().err
+
+
+def test_a_slice_is_planned_for(tmp_path, capsys, config):
+  pytest.importorskip('libtpu')
+  status, stage, output = plan(
+      tmp_path, capsys, f'--config={config}', '--topology=v3-8')
+  assert status == 0
+  assert stage['measured']['device_kind'] == 'TPU v3'
+  # What the compiler grants of the 16 GiB.
+  assert 15 < stage['measured']['memory']['capacity_bytes'] / 2**30 < 16
+  e = stage['estimate']
+  assert set(e['roof_secs']) == {'compute', 'memory', 'interconnect'}
+  assert e['at_best']['step_secs'] == max(e['roof_secs'].values())
+  assert 0 < e['at_best']['utilisation'] < 1
+  assert 'TPUv3-core-days' in output
+  assert all(len(line) <= 80 for line in output.splitlines())
+
+
+def test_what_does_not_fit_says_so_and_fails(tmp_path, capsys, config):
+  pytest.importorskip('libtpu')
+  status, stage, output = plan(
+      tmp_path, capsys, f'--config={config}:batch_size=8388608',
+      '--topology=v3-8')
+  assert status == 1
+  assert stage['measured']['fits'] is False
+  assert 'DOES NOT FIT' in output
+
+
+def test_every_published_plan_is_of_a_command_that_stands_there():
+  docs = pathlib.Path(main.__file__).parent / 'docs' / 'plans.md'
+  text = docs.read_text()
+  for line in text.replace('\\\n', ' ').splitlines():
+    if line.startswith('python main.py plan'):
+      assert '--topology=' in line
+  assert text.count('python main.py plan') >= 8

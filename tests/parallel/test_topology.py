@@ -1,0 +1,71 @@
+"""Slices of TPUs by name; those that the compiler knows, where it is here."""
+
+import importlib.metadata
+import math
+
+import pytest
+
+from vit_jax.parallel import hardware
+from vit_jax.parallel import topology
+
+CORES = {'v2': 2, 'v3': 2, 'v4': 2, 'v5e': 1, 'v5p': 2, 'v6e': 1}
+
+
+@pytest.mark.parametrize(('name', 'expected'), [
+    ('v3-8', ('v3', '2x2')), ('v3-512', ('v3', '16x16')),
+    ('v3-2048', ('v3', '32x32')), ('v3:32x32', ('v3', '32x32')),
+    ('v5p-512', ('v5p', '4x8x8')), ('v5p-1024', ('v5p', '8x8x8')),
+    ('v5litepod-16', ('v5e', '4x4')), ('v6e-1', ('v6e', '1x1')),
+    ('TPU-v4-8', ('v4', '2x2x1')), ('v4:2x2x3', ('v4', '2x2x3')),
+])
+def test_a_slice_and_its_shape_are_the_same(name, expected):
+  assert topology.parse(name) == expected
+
+
+@pytest.mark.parametrize('version', topology.SLICES)
+def test_a_slice_is_named_after_its_cores(version):
+  for number, shape in topology.SLICES[version].items():
+    assert math.prod(map(int, shape.split('x'))) * CORES[version] == number
+
+
+@pytest.mark.parametrize(('name', 'words'), [
+    ('v3', 'a slice, such as v3-8.*Slices: v2-{8,'),
+    ('v9-8', "version of TPU.*'v9'"),
+    ('v3-12', 'no slice v3-12. Those of v3: v3-8, v3-32'),
+    ('v3:2x2x2', '2 sides of chips, at most 32x32'),
+    ('v3:64x64', 'at most 32x32'), ('v5p:0x1x1', '3 sides'),
+])
+def test_what_is_no_slice_is_told_those_that_are(name, words):
+  with pytest.raises(ValueError, match=words):
+    topology.devices(name)
+
+
+def test_a_missing_compiler_is_told_with_the_line_that_installs_it(monkeypatch):
+  version = importlib.metadata.version
+
+  def without_libtpu(name):
+    if name == 'libtpu':
+      raise importlib.metadata.PackageNotFoundError(name)
+    return version(name)
+
+  monkeypatch.setattr(importlib.metadata, 'version', without_libtpu)
+  # The line is JAX's own: each release goes with one libtpu.
+  with pytest.raises(ValueError, match=r"pip install 'libtpu==\d+\.\d+"):
+    topology.devices('v3-8')
+
+
+@pytest.mark.parametrize('name', [
+    'v2-8', 'v3-8', 'v3-2048', 'v4-8', 'v4-4096', 'v5e-1', 'v5e-256', 'v5p-512',
+    'v6e-4'])
+def test_a_slice_has_the_cores_that_its_name_says(name):
+  pytest.importorskip('libtpu')
+  devices = topology.devices(name)
+  row = hardware.find(devices[0].device_kind)
+  assert row.cores * len(devices) == int(name.split('-')[1])
+  assert devices[0].num_cores == row.cores
+
+
+def test_a_shape_that_hosts_do_not_fill_is_an_error():
+  pytest.importorskip('libtpu')
+  with pytest.raises(ValueError, match='has no topology v3:3x5.*v3-2048'):
+    topology.devices('v3:3x5')

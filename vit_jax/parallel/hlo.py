@@ -1,0 +1,163 @@
+"""XLA's programs as text: what `jax.stages.Compiled.as_text()` returns.
+
+A program is computations by name, each a list of instructions; loops, calls and
+fusions name the computations that they run. The format is described nowhere but
+in its own printer; openxla.org/xla/operation_semantics says what it means.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+import dataclasses
+import re
+
+
+@dataclasses.dataclass(frozen=True)
+class Instruction:
+  """`name = shape opcode(operands), attributes`."""
+  name: str
+  shape: str
+  opcode: str
+  rest: str
+  is_root: bool
+
+  @property
+  def called(self) -> list[str]:
+    """The computations that it runs, without those that only add numbers."""
+    if self.opcode == 'call':
+      return names(self.rest, 'to_apply')
+    if self.opcode == 'conditional':
+      return (names(self.rest, 'branch_computations')
+              + names(self.rest, 'true_computation')
+              + names(self.rest, 'false_computation'))
+    if self.opcode == 'custom-call':
+      return names(self.rest, 'called_computations')
+    return names(self.rest, 'calls')
+
+
+_COMPUTATION = re.compile(r'^(ENTRY )?%?([^\s(]+) \(.*\{\s*$')
+_INSTRUCTION = re.compile(r'^\s+(ROOT )?%?([^\s=]+) = (.*)$')
+_ARRAY = re.compile(r'([a-z]\w*)\[([\d,<=]*)\]')
+_COMMENT = re.compile(r'/\*.*?\*/')
+_TRIP_COUNT = re.compile(r'"known_trip_count":\s*\{"n":\s*"?(\d+)')
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+  """A compiled program of one device.
+
+  Attributes:
+    computations: their instructions, by name.
+    entry: name of the one that is run.
+    devices: that run the program together.
+  """
+  computations: Mapping[str, Sequence[Instruction]]
+  entry: str
+  devices: int
+
+  def trip_count(self, loop: Instruction) -> int | None:
+    """Returns how often a loop's body runs, or None if nothing says so.
+
+    JAX's loops of known length count from 0 in ones, up to the constant of
+    their condition. A compiler may write that as a fusion, with the constant
+    in or outside.
+    """
+    if found := _TRIP_COUNT.search(loop.rest):
+      return int(found[1])
+    condition, = names(loop.rest, 'condition')
+    reached = [
+        i for name in self._reached(condition)
+        for i in self.computations.get(name, ())]
+    limits = {int(i.rest.partition(')')[0]) for i in reached
+              if i.opcode == 'constant' and re.match(r'[su]\d+\[\]', i.shape)}
+    compares = [i for i in reached if i.opcode == 'compare']
+    if (len(limits) == len(compares) == 1
+        and 'direction=LT' in compares[0].rest):
+      return limits.pop()
+    return None
+
+  def _reached(self, computation: str) -> Iterator[str]:
+    yield computation
+    for instruction in self.computations.get(computation, ()):
+      for name in instruction.called:
+        yield from self._reached(name)
+
+
+def parse(text: str) -> Program:
+  """Reads a compiled program.
+
+  Raises:
+    ValueError: if this is not the text of such a program.
+  """
+  computations: dict[str, list[Instruction]] = {}
+  entry = None
+  current: list[Instruction] = []
+  for line in text.splitlines():
+    if (found := _INSTRUCTION.match(line)) is not None:
+      shape, after = _split_shape(found[3])
+      opcode, _, rest = after.partition('(')
+      current.append(Instruction(
+          found[2], shape, opcode, rest, is_root=bool(found[1])))
+    elif (found := _COMPUTATION.match(line)) is not None:
+      current = computations.setdefault(found[2], [])
+      if found[1]:
+        entry = found[2]
+  if entry is None:
+    raise ValueError(
+        'The text has no ENTRY computation: it is not a compiled program. Take '
+        'it from jitted.lower(...).compile().as_text().')
+  header = text[:text.find('\n')]
+  devices = max(
+      [int(n) for n in re.findall(
+          r'(?:num_partitions|replica_count)=(\d+)', header)] or [1])
+  return Program(computations, entry, devices)
+
+
+def _split_shape(text: str) -> tuple[str, str]:
+  """Splits 'shape opcode(...' where the shape, maybe a tuple, ends."""
+  if not text.startswith('('):
+    shape, _, after = text.partition(' ')
+    return shape, after
+  depth = 0
+  for i, letter in enumerate(text):
+    depth += (letter == '(') - (letter == ')')
+    if depth == 0:
+      return text[:i + 1], text[i + 1:].lstrip()
+  return text, ''
+
+
+def names(rest: str, attribute: str) -> list[str]:
+  """Returns the names in `attribute=%a` or `attribute={%a, %b}`."""
+  found = re.search(
+      r'\b' + attribute + r'=(?:\{([^}]*)\}|%?([^\s,)}]+))', rest)
+  if not found:
+    return []
+  names = found[1] if found[1] is not None else found[2]
+  return [name.strip().lstrip('%') for name in names.split(',') if name.strip()]
+
+
+def elements(shape: str) -> list[str]:
+  """Returns the elements of a tuple's shape; of an array's, itself."""
+  shape = _COMMENT.sub('', shape)
+  if not shape.startswith('('):
+    return [shape]
+  elements, depth, start = [], 0, 1
+  for i, letter in enumerate(shape):
+    depth += (letter in '([{') - (letter in ')]}')
+    if (letter == ',' and depth == 1) or depth == 0:
+      elements.append(shape[start:i].strip())
+      start = i + 1
+  return elements
+
+
+def arrays(shape: str) -> list[tuple[str, tuple[int, ...]]]:
+  """Returns type and dimensions of each array of a shape, however nested."""
+  return [
+      (dtype, tuple(int(n.lstrip('<=')) for n in sizes.split(',') if n))
+      for dtype, sizes in _ARRAY.findall(re.sub(r'\{[^}]*\}', '', shape))]
+
+
+def itemsize(dtype: str) -> float:
+  """Returns the bytes of 'f32', 'bf16', 'f8e4m3fn', 's4' or 'pred'."""
+  if dtype == 'pred':
+    return 1
+  bits = re.match(r'[a-z]+(\d+)', dtype)
+  return int(bits[1]) / 8 if bits else 0  # 'token' has none.

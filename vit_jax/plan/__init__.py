@@ -1,0 +1,1 @@
+"""What a training step needs and could reach, found by compiling it."""
