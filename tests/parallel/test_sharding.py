@@ -127,15 +127,6 @@ def test_factored_moments_are_replicated():
   assert {specs[n].spec for n in mirrors} == {SPECS[name]}
 
 
-def test_batch_is_split_over_both_kinds_of_replicas():
-  on = mesh(data=2, fsdp=2, tensor=2)
-  rows = np.arange(8 * 3).reshape(8, 3)
-  batch = sharding.shard_batch({'label': rows}, on)['label']
-  np.testing.assert_array_equal(batch, rows)
-  assert batch.sharding.spec == P(('data', 'fsdp'))
-  assert {shard.data.shape for shard in batch.addressable_shards} == {(2, 3)}
-
-
 def train(devices=None, **sizes):
   """Two steps with everything on that is random or adds up."""
   config = config_lib.resolve({

@@ -6,7 +6,7 @@ it by flags. Where neither speaks of more than one process, nothing is waited
 for and nothing changes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 import dataclasses
 import functools
 import glob
@@ -19,6 +19,13 @@ from typing import Any
 import urllib.request
 
 import jax
+from jax.experimental import multihost_utils
+from jax.sharding import NamedSharding
+import numpy as np
+
+from vit_jax import types
+from vit_jax.parallel import mesh as mesh_lib
+from vit_jax.parallel import sharding
 
 # Of a peer that is silent for so long, the others take it that it died, and
 # end too (JAX's default is 100).
@@ -113,7 +120,7 @@ def start(processes: Processes) -> bool:
       return False
     how = f'one of several processes of {cluster}'
     arguments = {}
-    devices = _slurm_gpus(os.environ)
+    devices = slurm_gpus(os.environ)
     if cluster == SLURM and devices:
       arguments['local_device_ids'] = devices
   # Of devices of other processes, a CPU reaches those by this alone. It is the
@@ -150,6 +157,100 @@ def leave(status: int, why: str = '') -> None:
     sys.stdout.flush()
     print(why, end='', file=sys.stderr, flush=True)
     os._exit(status)
+
+
+def batch_parts(
+    mesh: jax.sharding.Mesh, devices: Iterable[jax.Device] | None = None,
+) -> tuple[tuple[int, ...], int]:
+  """Returns which parts of a batch devices hold, and of how many.
+
+  Where the axis `tensor` spans processes, several of them hold the same part,
+  and each has to read it.
+
+  Args:
+    mesh: the mesh.
+    devices: some of its devices; by default those of this process.
+
+  Returns:
+    The numbers of the parts, ascending, and the number of all parts: as few,
+    and so as large, as the devices' share allows.
+  """
+  number = mesh_lib.data_parallelism(mesh)
+  if devices is None:
+    devices = [d for d in mesh.devices.flat
+               if d.process_index == jax.process_index()]
+  rows = NamedSharding(mesh, sharding.BATCH).devices_indices_map((number,))
+  parts = sorted({rows[device][0].indices(number)[0] for device in devices})
+  first, count = parts[0], len(parts)
+  if (number % count == first % count == 0
+      and parts == list(range(first, first + count))):
+    return (first // count,), number // count
+  return tuple(parts), number
+
+
+def shard_batch(
+    batch: Mapping[str, np.ndarray], mesh: jax.sharding.Mesh,
+) -> types.Batch:
+  """Puts this process's rows of a batch on its devices.
+
+  Args:
+    batch: arrays of this process's rows: its parts of the batch, in order.
+    mesh: the mesh.
+
+  Returns:
+    Arrays of the global batch.
+  """
+  on_batch = NamedSharding(mesh, sharding.BATCH)
+  if jax.process_count() == 1:
+    return jax.device_put(dict(batch), on_batch)
+  parts, number = batch_parts(mesh)
+
+  def whole(rows: np.ndarray) -> jax.Array:
+    size = len(rows) // len(parts)
+
+    def of_device(index: Any) -> np.ndarray:
+      start, stop, _ = index[0].indices(size * number)
+      # A device's rows may be a piece of a part, where parts were joined.
+      start_here = parts.index(start // size) * size + start % size
+      return rows[start_here:start_here + stop - start]
+
+    return jax.make_array_from_callback(
+        (size * number, *rows.shape[1:]), on_batch, of_device)
+
+  return {key: whole(value) for key, value in batch.items()}
+
+
+def fetch(arrays: Any) -> Any:
+  """Returns global arrays, whole, as NumPy's, in every process."""
+  def of(array: Any) -> np.ndarray:
+    if (not isinstance(array, jax.Array) or array.is_fully_addressable
+        or array.is_fully_replicated):
+      return jax.device_get(array)
+    return multihost_utils.process_allgather(array, tiled=True)
+
+  if jax.process_count() == 1:
+    return jax.device_get(arrays)
+  return jax.tree.map(of, arrays)
+
+
+def put(arrays: Any, shardings: Any) -> Any:
+  """Puts arrays that every process has whole on the devices of all.
+
+  `jax.device_put` would first send them round, to see that they are the same.
+
+  Args:
+    arrays: a tree of NumPy's, or of this process's own.
+    shardings: a tree like it.
+  """
+  if jax.process_count() == 1:
+    return jax.device_put(arrays, shardings)
+
+  def of(array: Any, on: jax.sharding.Sharding) -> jax.Array:
+    array = np.asarray(array)
+    return jax.make_array_from_callback(
+        array.shape, on, lambda index: array[index])
+
+  return jax.tree.map(of, arrays, shardings)
 
 
 TPU, SLURM = 'a TPU pod', 'SLURM'
@@ -231,7 +332,7 @@ def _metadata(key: str) -> str | None:
     return None
 
 
-def _slurm_gpus(environ: Mapping[str, str]) -> list[int] | None:
+def slurm_gpus(environ: Mapping[str, str]) -> list[int] | None:
   """Returns this task's GPUs of those it sees; None to let JAX choose.
 
   JAX takes the one GPU whose number is the task's on its node. That is right
