@@ -12,6 +12,7 @@ import os
 import pathlib
 import sys
 import traceback
+import types
 
 from vit_jax import records
 
@@ -72,15 +73,7 @@ def run(command: str, argv: Sequence[str]) -> int:
   # JAX reads it when it is imported, with the command.
   os.environ.setdefault(
       'JAX_COMPILATION_CACHE_DIR', os.path.expanduser(COMPILE_CACHE))
-  module = importlib.import_module(f'vit_jax.commands.{command}')
-  parser = argparse.ArgumentParser(
-      prog=f'python main.py {command}', allow_abbrev=False,
-      description=(module.__doc__ or '').split('\n\n')[0])
-  module.add_arguments(parser)
-  parser.add_argument('--json', metavar='PATH',
-                      help='also write the figures to this file, as JSON')
-  if command in OVER_PROCESSES:
-    add_process_flags(parser)
+  module, parser = build_parser(command)
   overrides = [a[len(CONFIG_FLAG):] for a in argv if a.startswith(CONFIG_FLAG)]
   known = [s for action in parser._actions for s in action.option_strings]
   # Before the parser looks: it would say that --workdir is missing, not that
@@ -111,6 +104,21 @@ def run(command: str, argv: Sequence[str]) -> int:
       nowhere = stack.enter_context(open(os.devnull, 'w'))
       stack.enter_context(contextlib.redirect_stdout(nowhere))
     return module.run(args)
+
+
+def build_parser(
+    command: str) -> tuple[types.ModuleType, argparse.ArgumentParser]:
+  """Returns a command's module, and what reads its flags (not --config.*)."""
+  module = importlib.import_module(f'vit_jax.commands.{command}')
+  parser = argparse.ArgumentParser(
+      prog=f'python main.py {command}', allow_abbrev=False,
+      description=(module.__doc__ or '').split('\n\n')[0])
+  module.add_arguments(parser)
+  parser.add_argument('--json', metavar='PATH',
+                      help='also write the figures to this file, as JSON')
+  if command in OVER_PROCESSES:
+    add_process_flags(parser)
+  return module, parser
 
 
 def add_process_flags(parser: argparse.ArgumentParser) -> None:
