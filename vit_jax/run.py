@@ -99,6 +99,7 @@ def train(
         name=f'process {jax.process_index()} of {jax.process_count()}'))
     saved = stack.enter_context(
         manager.Checkpoints(workdir, experiment.config.checkpoint))
+    stack.enter_context(agreement.naming_the_lost())
     run = _Run(experiment, workdir, saved, stop, watchdog, title=title)
     return run.train(source, profile_steps, show_parameters)
 

@@ -25,6 +25,7 @@ from vit_jax import tree
 from vit_jax import types
 from vit_jax.checkpoints import items as items_lib
 from vit_jax.checkpoints import storage
+from vit_jax.parallel import agreement
 
 FOLDER = 'checkpoints'
 LATEST, BEST = 'latest', 'best'
@@ -105,6 +106,8 @@ class Checkpoints:
   def __exit__(self, kind: type[BaseException] | None, *_: Any) -> None:
     # Waits for what is being written; raises if it could not be. An error that
     # is on its way already is not replaced by what follows from it.
+    if kind is not None and issubclass(kind, agreement.LostError):
+      return  # It would wait for the lost.
     with contextlib.ExitStack() as stack:
       if kind is not None:
         stack.enter_context(contextlib.suppress(Exception))

@@ -7,8 +7,9 @@ other through the key-value store of JAX's coordination service, and only once
 somebody has a wish. Without one a step costs the taking of a free lock.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 import contextlib
+import re
 import sys
 import threading
 import time
@@ -23,6 +24,7 @@ POLL_SECS = 1.0  # How long a wish may go unseen.
 # How long the others may take to say how far they are. A process that is gone
 # is the coordination service's to find, and sooner.
 ANSWER_SECS = 600.0
+ROLL_CALL_SECS = 5.0  # For the others to answer, when a collective has failed.
 HEARING_SECS = 10.0  # For the others to hear why the first one ends.
 
 _T = TypeVar('_T')
@@ -172,6 +174,7 @@ def on_first(name: str, act: Callable[[], _T]) -> _T | None:
 
   Raises:
     ValueError: on the others, with the words of the error on process 0.
+    Exception: on process 0, what `act` raises.
   """
   shared = store()
   if shared is None:
@@ -199,3 +202,60 @@ def _raise_as_first(shared: Store, name: str) -> None:
   if text != 'done':
     shared.set(f'{name}/heard/{jax.process_index()}', 'yes')
     raise ValueError(text.removeprefix('failed: '))
+
+
+class LostError(RuntimeError):
+  """Another process of the run is gone, or cut off.
+
+  Attributes:
+    exit_code: as of a run that hangs: it can be started again.
+  """
+  exit_code = 76
+
+
+# What libraries say when they cannot reach a process: Gloo, NCCL, the
+# coordination service.
+_UNREACHABLE = re.compile(
+    r'gloo|nccl|connection|unavailable|barrier|heartbeat|socket', re.IGNORECASE)
+
+
+@contextlib.contextmanager
+def naming_the_lost() -> Generator[None, None, None]:
+  """Turns the failure of a collective into an error that says who is missing.
+
+  Where no collective fails, but hangs, JAX's heartbeats end the process.
+
+  Raises:
+    LostError: with the processes that do not answer a roll call.
+  """
+  try:
+    yield
+  except Exception as error:
+    shared = store()
+    if shared is None or not _UNREACHABLE.search(str(error)):
+      raise
+    missing = _missing(shared)
+    me = f'process {jax.process_index()} of {jax.process_count()}'
+    if not missing:
+      who = 'though all processes are there'
+    else:
+      who = (f'and {ROLL_CALL_SECS:g} s later there was no answer from process '
+             f'{", ".join(map(str, missing))}: see what it said last')
+    reason = str(error).splitlines()[0][:200]
+    raise LostError(
+        f'{me}: the processes could not reach each other, {who}. When all are '
+        'there again, the same command goes on from the last checkpoint. '
+        f'({reason})') from error
+
+
+def _missing(shared: Store) -> list[int]:
+  """Calls the roll; returns who does not answer in time."""
+  answers = set()
+  shared.set(f'roll/{jax.process_index()}', 'here')
+  end = time.monotonic() + ROLL_CALL_SECS
+  while (len(answers) < jax.process_count() and time.monotonic() < end):
+    answers = {int(key.split('/')[-1]) for key in shared.list('roll/')}
+    time.sleep(POLL_SECS / 10)
+  # The first to leave must not take the answers of the others with it.
+  time.sleep(POLL_SECS)
+  return [i for i in range(jax.process_count()) if i not in answers]
