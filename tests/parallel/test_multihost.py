@@ -1,5 +1,6 @@
 """Which process of how many this is, and what of a batch it holds."""
 
+import socket
 import subprocess
 import sys
 
@@ -126,6 +127,13 @@ def test_one_process_alone_waits_for_nobody(monkeypatch):
   for name, value in STEP.items():
     monkeypatch.setenv(name, value)
   assert not multihost.start(multihost.Processes(num_processes=1))
+
+
+def test_a_port_that_is_taken_is_named():
+  with socket.create_server(('localhost', 0)) as taken:
+    port = taken.getsockname()[1]
+    with pytest.raises(ValueError, match=f'cannot listen on port {port}'):
+      multihost.start(multihost.Processes(f'localhost:{port}', 2, 0))
 
 
 def test_an_address_where_nobody_is_is_named():

@@ -8,11 +8,13 @@ for and nothing changes.
 
 from collections.abc import Iterable, Mapping
 import dataclasses
+import errno
 import functools
 import glob
 import importlib.util
 import os
 import re
+import socket
 import sys
 import threading
 from typing import Any
@@ -114,6 +116,8 @@ def start(processes: Processes) -> bool:
         'coordinator_address': processes.coordinator,
         'num_processes': processes.num_processes,
         'process_id': processes.process_id}
+    if processes.process_id == 0:
+      _check_port(processes.coordinator)
   else:
     cluster = find_cluster(os.environ)
     if cluster is None:
@@ -348,6 +352,23 @@ def slurm_gpus(environ: Mapping[str, str]) -> list[int] | None:
   if is_alone or 'SLURM_GPUS_PER_TASK' in environ:
     return list(range(len(visible.split(','))))
   return None
+
+
+def _check_port(address: str) -> None:
+  """Raises if this process could not be the coordinator: JAX would crash."""
+  port = int(address.rpartition(':')[2])
+  for family, host in ((socket.AF_INET6, '::'), (socket.AF_INET, '')):
+    try:
+      with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind((host, port))
+    except (OSError, OverflowError) as error:
+      if not isinstance(error, OSError) or error.errno in (
+          errno.EADDRINUSE, errno.EACCES):
+        raise ValueError(
+            f'--coordinator is {address}, but process 0 cannot listen on port '
+            f'{port} of its machine: {error}. Give all processes another one, '
+            'from 1024 to 65535.') from error
 
 
 def _meet(
