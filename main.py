@@ -52,7 +52,7 @@ def main(argv: Sequence[str]) -> int:
     if not is_explained(error):
       raise
     print(f'main.py: error: {error}', file=sys.stderr)
-    return 2
+    return getattr(error, 'exit_code', 2)
 
 
 def usage() -> str:

@@ -34,9 +34,9 @@ from ml_collections import ConfigDict
 def get_config():
   return ConfigDict({
       'total': {'steps': 40}, 'batch_size': 16, 'averaging': 0.9,
-      'model': {'width': 8, 'depth': 2, 'num_heads': 2, 'mlp_dim': 16,
+      'model': {'width': 8, 'depth': 1, 'num_heads': 2, 'mlp_dim': 16,
                 'patch': 4, 'dropout': 0.1},
-      'data': {'source': 'digits', 'resolution': 8, 'mixup': 0.2,
+      'data': {'source': 'digits', 'resolution': 8,
                'train_ops': [{'op': 'inception_crop'}, {'op': 'flip'}]},
       'optimizer': {'name': 'adam', 'learning_rate': 1e-3,
                     'schedule': {'name': 'cosine', 'warmup': {'percent': 10}}},

@@ -443,7 +443,8 @@ class _Run:
 
   def _writes(self, what: str) -> contextlib.AbstractContextManager[None]:
     """Explains a failure to write a file of the workdir."""
-    return storage.explained(what, self._workdir)
+    return storage.explained(
+        what, self._workdir, resume=self._saved.what_is_safe)
 
   def _write_row(self, row: Mapping[str, float]) -> None:
     with self._writes(f'a row of {writer_lib.FILENAME}'):

@@ -88,7 +88,9 @@ def _locked(path: epath.Path) -> Generator[None, None, None]:
       if error.errno not in (errno.EACCES, errno.EAGAIN):
         raise
       raise ValueError(_in_use(path.parent, _parse(file.read()))) from None
-    with storage.explained('the workdir', path.parent):
+    # Held whatever is in it. Of a full disk the start sweeps half a checkpoint
+    # away, if one is left from the last run, and may get on.
+    with contextlib.suppress(OSError):
       file.truncate(0)
       file.write(json.dumps(_me()))
       file.flush()

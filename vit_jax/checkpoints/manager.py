@@ -13,6 +13,7 @@ by the next run. A checkpoint that cannot be read is put aside, never deleted.
 from collections.abc import Mapping
 import contextlib
 import dataclasses
+import logging
 import os
 from typing import Any, Literal
 
@@ -30,6 +31,10 @@ from vit_jax.parallel import agreement
 FOLDER = 'checkpoints'
 LATEST, BEST = 'latest', 'best'
 WHICH = (LATEST, BEST)
+# A failure in the background is raised by the next call here. Orbax logs it as
+# well, from each of its threads, with pages of tracebacks around our error.
+logging.getLogger('absl').addFilter(
+    lambda record: not (record.exc_info and 'orbax' in record.pathname))
 # What tells a checkpoint from any folder that is called by a number.
 _MARKS = ('params', 'average', '_CHECKPOINT_METADATA')
 _MAX_NAMES = 12
@@ -142,7 +147,8 @@ class Checkpoints:
       return  # The end of a run and a signal may ask for the same one.
     training = ocp.args.StandardSave(_training(state))
     self._needed_bytes = tree.num_bytes(state)
-    with self._explained(f'the checkpoint of step {step:,}, or one before it'):
+    with self._explained(f'the checkpoint of step {step:,} or the last one'):
+      self._wait_for(self._best)
       self._latest.save(step, args=ocp.args.Composite(
           **_model(state, config, progress), training=training))
 
@@ -159,6 +165,7 @@ class Checkpoints:
       for later in [s for s in self._best.all_steps() if s >= step]:
         self._best.wait_until_finished()  # It may still be being written.
         self._best.delete(later)
+      self._wait_for(self._latest)
       self._best.save(step, args=ocp.args.Composite(
           **_model(state, config, progress)))
 
@@ -237,6 +244,14 @@ class Checkpoints:
       self._latest.wait_until_finished()
       self._best.wait_until_finished()
 
+  def _wait_for(self, other: ocp.CheckpointManager) -> None:
+    """Waits for the other manager's save, where processes must agree on it.
+
+    Their barriers are told apart by the number of the save that was begun last.
+    """
+    if jax.process_count() > 1:
+      other.wait_until_finished()
+
   def _put_aside(self, step: int, error: items_lib.DamagedError) -> str:
     """Renames a checkpoint; returns what was wrong with it, in words."""
     path = epath.Path(self._latest.directory) / str(step)
@@ -252,9 +267,10 @@ class Checkpoints:
   def _explained(self, what: str) -> contextlib.AbstractContextManager[None]:
     return storage.explained(
         what, self._root, needed_bytes=self._needed_bytes,
-        resume=self._what_is_safe)
+        resume=self.what_is_safe)
 
-  def _what_is_safe(self) -> str:
+  def what_is_safe(self) -> str:
+    """Returns what the run can go on from, in words."""
     newest = _newest(self._root / LATEST)
     if newest is None:
       return 'No checkpoint has been finished yet.'
@@ -307,7 +323,9 @@ def _training(state: types.TrainState) -> dict[str, Any]:
 def _manager(directory: epath.Path, *, keep: int) -> ocp.CheckpointManager:
   options = ocp.CheckpointManagerOptions(
       max_to_keep=keep, cleanup_tmp_directories=True,
-      enable_async_checkpointing=True)
+      enable_async_checkpointing=True,
+      multiprocessing_options=ocp.options.MultiprocessingOptions(
+          barrier_sync_key_prefix=directory.name))
   return ocp.CheckpointManager(
       directory, options=options, item_handlers={
           'params': ocp.StandardCheckpointHandler(),

@@ -250,7 +250,7 @@ def naming_the_lost() -> Generator[None, None, None]:
 
 def _missing(shared: Store) -> list[int]:
   """Calls the roll; returns who does not answer in time."""
-  answers = set()
+  answers: set[int] = set()
   shared.set(f'roll/{jax.process_index()}', 'here')
   end = time.monotonic() + ROLL_CALL_SECS
   while (len(answers) < jax.process_count() and time.monotonic() < end):
