@@ -156,9 +156,9 @@ class _Run:
     """See `train`."""
     total = self._experiment.total_steps
     # May take any time, of a large model over a slow network.
-    self._watchdog.beat('restoring or starting the state', may_end=False)
+    self._doing('restoring or starting the state', may_end=False)
     notes = self._start(source)
-    self._watchdog.beat('compiling', step=self._step, may_end=False)
+    self._doing('compiling', may_end=False)
     summary = self._finished_before()
     if summary:
       early = ', early' * summary.get('stopped_early', False)
@@ -186,10 +186,10 @@ class _Run:
     try:
       with self._progress:
         self._loop(step_function, profiler)
-        self._watchdog.beat('finishing a checkpoint')
+        self._doing('finishing a checkpoint')
         self._saved.wait()
     except signals.Stopped as stopped:
-      self._watchdog.beat('saving, as it was asked to stop')
+      self._doing('saving, as it was asked to stop')
       self._save()
       self._saved.wait()
       print(f'{stopped}: saved at step {self._step:,}. The same command goes '
@@ -213,10 +213,10 @@ class _Run:
       while not self._is_over():
         self._stop.check()
         self._saved.check()
-        self._watchdog.beat('waiting for the input', step=self._step)
+        self._doing('waiting for the input')
         with self._clock.waiting():
           batch = next(batches)
-        self._watchdog.beat('in a step')
+        self._doing('in a step')
         self._state, loss = step_function(self._state, batch)
         self._step += 1
         self._counters.images += self._config.batch_size
@@ -410,15 +410,18 @@ class _Run:
     with self._clock.paused():
       for name in names:
         doing = f'evaluating {name}'
-        self._watchdog.beat(doing)
+        self._doing(doing)
         measured = self._experiment.evaluators[name](
             params, between=functools.partial(self._between, doing))
         row |= {f'{name}/{key}': value for key, value in measured.items()}
     return row
 
+  def _doing(self, what: str, *, may_end: bool = True) -> None:
+    self._watchdog.beat(what, step=self._step, may_end=may_end)
+
   def _between(self, doing: str) -> None:
     """What is done between two batches of an evaluation."""
-    self._watchdog.beat(doing)
+    self._doing(doing)
     self._stop.check()
 
   def _judged(self, row: Mapping[str, float]) -> counters_lib.Counters:
@@ -451,7 +454,7 @@ class _Run:
       self._writer.write(self._step, row)
 
   def _write(self, save: Callable[..., None]) -> None:
-    self._watchdog.beat('starting a checkpoint')
+    self._doing('starting a checkpoint')
     health.assert_finite(
         self._state.metrics['non_finite'], self._state.params)
     self._counters.secs = self._secs + self._clock.secs
