@@ -6,11 +6,13 @@
 
 import argparse
 from collections.abc import Sequence
+import contextlib
 import importlib
 import os
 import pathlib
 import sys
 import traceback
+import types
 
 from vit_jax import records
 
@@ -26,6 +28,10 @@ COMMANDS = {
     'doctor': 'show versions, devices and memory, and what is missing',
 }
 DEFAULT = 'train'
+MULTIHOST = 'vit_jax.parallel.multihost'  # Imported only where it is needed.
+# Those that run as one program in several processes. The others are for one
+# process, wherever it is.
+OVER_PROCESSES = ('train', 'evaluate', 'sweep', 'vtab', 'doctor')
 CONFIG_FLAG = '--config.'
 
 # A program that was compiled before is read, not compiled: a restart, and a
@@ -47,7 +53,7 @@ def main(argv: Sequence[str]) -> int:
     if not is_explained(error):
       raise
     print(f'main.py: error: {error}', file=sys.stderr)
-    return 2
+    return getattr(error, 'exit_code', 2)
 
 
 def usage() -> str:
@@ -68,13 +74,7 @@ def run(command: str, argv: Sequence[str]) -> int:
   # JAX reads it when it is imported, with the command.
   os.environ.setdefault(
       'JAX_COMPILATION_CACHE_DIR', os.path.expanduser(COMPILE_CACHE))
-  module = importlib.import_module(f'vit_jax.commands.{command}')
-  parser = argparse.ArgumentParser(
-      prog=f'python main.py {command}', allow_abbrev=False,
-      description=(module.__doc__ or '').split('\n\n')[0])
-  module.add_arguments(parser)
-  parser.add_argument('--json', metavar='PATH',
-                      help='also write the figures to this file, as JSON')
+  module, parser = build_parser(command)
   overrides = [a[len(CONFIG_FLAG):] for a in argv if a.startswith(CONFIG_FLAG)]
   known = [s for action in parser._actions for s in action.option_strings]
   # Before the parser looks: it would say that --workdir is missing, not that
@@ -90,7 +90,55 @@ def run(command: str, argv: Sequence[str]) -> int:
     raise ValueError(f'{command} takes no config, but got --config.'
                      f'{overrides[0]}.')
   args.overrides = overrides
-  return module.run(args)
+  if command not in OVER_PROCESSES:
+    return module.run(args)
+  from vit_jax.parallel import multihost
+  several = multihost.start(multihost.Processes(
+      args.coordinator, args.num_processes, args.process_id,
+      args.start_timeout))
+  if not several:
+    return module.run(args)
+  print(multihost.describe(), flush=True)
+  with contextlib.ExitStack() as stack:
+    if not multihost.is_first():
+      # What they would say, the first says too.
+      nowhere = stack.enter_context(open(os.devnull, 'w'))
+      stack.enter_context(contextlib.redirect_stdout(nowhere))
+    return module.run(args)
+
+
+def build_parser(
+    command: str) -> tuple[types.ModuleType, argparse.ArgumentParser]:
+  """Returns a command's module, and what reads its flags (not --config.*)."""
+  module = importlib.import_module(f'vit_jax.commands.{command}')
+  parser = argparse.ArgumentParser(
+      prog=f'python main.py {command}', allow_abbrev=False,
+      description=(module.__doc__ or '').split('\n\n')[0])
+  module.add_arguments(parser)
+  parser.add_argument('--json', metavar='PATH',
+                      help='also write the figures to this file, as JSON')
+  if command in OVER_PROCESSES:
+    add_process_flags(parser)
+  return module, parser
+
+
+def add_process_flags(parser: argparse.ArgumentParser) -> None:
+  """Adds the flags that say which of several processes this is."""
+  group = parser.add_argument_group(
+      'several processes, on one machine or on many',
+      'A TPU pod, SLURM, Kubernetes and Open MPI are asked by themselves; '
+      'elsewhere give the three flags to each process.')
+  group.add_argument(
+      '--coordinator', metavar='HOST:PORT',
+      help='where process 0 is, and a free port there')
+  group.add_argument(
+      '--num-processes', type=int, metavar='N',
+      help='how many; 1 for this one alone, whatever a cluster says')
+  group.add_argument(
+      '--process-id', type=int, metavar='I', help='which one this is, from 0')
+  group.add_argument(
+      '--start-timeout', type=int, default=300, metavar='SECS',
+      help='how long to wait for the others (default: %(default)s)')
 
 
 def is_explained(error: BaseException) -> bool:
@@ -112,11 +160,22 @@ def exit_code(argv: Sequence[str]) -> int:
   """Runs the command line; a run that was asked to stop has its own status."""
   from vit_jax.training import signals  # Needs no JAX when only asked for help.
   try:
-    return main(argv)
+    return left(main(argv))
   except signals.Stopped as stopped:
-    return stopped.exit_code
+    return stopped.exit_code  # All processes, together.
   except KeyboardInterrupt:
-    return signals.EXIT_CODES[signals.signal.SIGINT]
+    return left(signals.EXIT_CODES[signals.signal.SIGINT])
+  except Exception:
+    if multihost := sys.modules.get(MULTIHOST):
+      multihost.leave(1, traceback.format_exc())
+    raise
+
+
+def left(status: int) -> int:
+  """Returns the status; where others wait for this process, ends it if bad."""
+  if multihost := sys.modules.get(MULTIHOST):
+    multihost.leave(status)
+  return status
 
 
 if __name__ == '__main__':

@@ -1,7 +1,5 @@
 """What the README tells a newcomer to type is what the code takes."""
 
-import argparse
-import importlib
 import pathlib
 import re
 import shlex
@@ -29,10 +27,7 @@ def test_there_are_lines_for_every_way_to_use_it():
 def test_a_line_of_the_readme_is_understood(line):
   words = shlex.split(line)[2:]
   command = words.pop(0) if not words[0].startswith('-') else main.DEFAULT
-  module = importlib.import_module(f'vit_jax.commands.{command}')
-  parser = argparse.ArgumentParser()
-  module.add_arguments(parser)
-  parser.add_argument('--json')
+  _, parser = main.build_parser(command)
   overrides = [w.removeprefix('--config.') for w in words
                if w.startswith('--config.')]
   args = parser.parse_args([w for w in words if not w.startswith('--config.')])

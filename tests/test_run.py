@@ -1,9 +1,12 @@
 """A run from inside: what it counts over restarts, and when it ends early."""
 
 import dataclasses
+import errno
 import json
 import math
+import os
 import signal
+import threading
 
 import jax
 import numpy as np
@@ -15,9 +18,12 @@ from vit_jax import experiment as experiment_lib
 from vit_jax import records
 from vit_jax import run as run_lib
 from vit_jax import tree
+from vit_jax.checkpoints import lock
 from vit_jax.checkpoints import manager
+from vit_jax.checkpoints import storage
 from vit_jax.parallel import hardware
 from vit_jax.training import signals
+from vit_jax.training import watchdog
 from vit_jax.training import writer
 
 CONFIG = {
@@ -342,3 +348,71 @@ def test_the_arithmetic_names_the_peak_where_it_is_known(wired, monkeypatch):
   text = run_lib.describe(wired, None, '', show_parameters=False)
   assert '1 x Abacus at' in text
   assert 'at least 0.500 core-hours' in text
+
+
+def test_what_hangs_is_said_with_its_place(wired, tmp_path, monkeypatch):
+  texts, said = [], threading.Event()
+
+  def report(text):
+    if 'evaluating val' in text:  # A slow machine may stall before.
+      texts.append(text)
+      said.set()
+
+  def hangs(params, between):
+    del params, between
+    assert said.wait(timeout=60)
+    return evals.Measured({'loss': 1.0, 'examples': 360})
+
+  monkeypatch.setattr(watchdog, '_write', report)
+  experiment = scripted(wired)
+  train(dataclasses.replace(
+      experiment,
+      config=dataclasses.replace(experiment.config, log=dataclasses.replace(
+          experiment.config.log, stalled_secs=1, hung_secs=0)),
+      evaluators={'val': evals.Evaluator(hangs), 'end': evals.Evaluator(hangs)},
+      total_steps=4), tmp_path)
+  text, = texts
+  assert text.startswith('process 0 of 1: nothing has moved for ')
+  assert 'after step 4: evaluating val' in text
+  assert 'in hangs' in text
+
+
+def test_a_workdir_that_a_run_is_at_work_in_is_left_alone(wired, tmp_path):
+  with (lock.hold(tmp_path), pytest.raises(ValueError, match=(
+      f'Another run is at work in {tmp_path}'))):
+    train(wired, tmp_path)
+  assert not (tmp_path / 'checkpoints').exists()
+
+
+def test_a_row_that_cannot_be_written_says_what_is_safe(
+    wired, tmp_path, monkeypatch):
+  write = writer.MetricWriter.write
+
+  def full_from_step_9(self, step, scalars):
+    if step >= 9:
+      raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    write(self, step, scalars)
+
+  monkeypatch.setattr(writer.MetricWriter, 'write', full_from_step_9)
+  with pytest.raises(storage.StorageError, match=(
+      r'A row of metrics.jsonl could not be written to .*the disk is full .*'
+      r'The checkpoint of step 5 is whole: the same command goes on from')):
+    train(scripted(wired), tmp_path)
+  assert manager.find(tmp_path).path.name == '5'
+
+
+def test_a_damaged_checkpoint_costs_steps_and_not_the_result(
+    wired, tmp_path, capsys):
+  train(scripted(wired, keep=2), tmp_path / 'whole')
+  killed = scripted(wired, keep=2, fail={5: Killed()})
+  with pytest.raises(Killed):
+    train(killed, tmp_path / 'run')
+  newest = manager.find(tmp_path / 'run').path
+  for file in (newest / 'training').rglob('*'):
+    if file.is_file():
+      file.write_bytes(file.read_bytes()[:20])
+  train(scripted(wired, keep=2, begin=int(newest.name) // 4 - 1),
+        tmp_path / 'run')
+  assert (f'The checkpoint of step {newest.name} cannot be read, and is now '
+          f'{newest}.damaged: ') in capsys.readouterr().out
+  assert_same_run(tmp_path / 'run', tmp_path / 'whole', wired)

@@ -39,8 +39,20 @@ class LogConfig:
 
   Attributes:
     every: how often training metrics are averaged and written.
+    stalled_secs: if no step ends for so long, each process says where it
+      stands; 0 for never.
+    hung_secs: if no step ends for so long, the run ends with status 76, to be
+      started again; 0 for never.
   """
   every: records.Duration = records.Duration(steps=50)
+  stalled_secs: float = 300.0
+  hung_secs: float = 1800.0
+
+  def __post_init__(self):
+    for name in ('stalled_secs', 'hung_secs'):
+      if getattr(self, name) < 0:
+        raise ValueError(f'{name} must be at least 0 (never), but is '
+                         f'{getattr(self, name)}.')
 
 
 @dataclasses.dataclass(frozen=True)

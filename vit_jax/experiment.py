@@ -28,6 +28,7 @@ from vit_jax import tree
 from vit_jax import types
 from vit_jax.checkpoints import pretrained
 from vit_jax.parallel import mesh as mesh_lib
+from vit_jax.parallel import multihost
 from vit_jax.parallel import sharding
 from vit_jax.training import cost
 from vit_jax.training import flops
@@ -93,10 +94,11 @@ class Experiment:
 
   def batches(self, *, start_step: int) -> Generator[types.Batch, None, None]:
     """Yields the global batches of steps `start_step`, `start_step` + 1, ..."""
+    parts, num_parts = multihost.batch_parts(self.mesh)
     local = data.train_batches(
         self.config.data, self.dataset, seed=self.config.seed,
         batch_size=self.config.batch_size, start_step=start_step,
-        process_index=jax.process_index(), process_count=jax.process_count())
+        parts=parts, num_parts=num_parts)
     return _sharded(local, self.mesh)
 
   def in_parts(self, parts: int) -> 'Experiment':
@@ -166,7 +168,7 @@ class Experiment:
       ValueError: if the parameters do not fit the model.
     """
     params, rows = self.adapt(
-        source, source_config, initial=jax.device_get(state.params),
+        source, source_config, initial=multihost.fetch(state.params),
         config=self.config.init)
     average = None if state.average is None else jax.tree.map(
         lambda x: x.copy(), params)
@@ -206,7 +208,7 @@ class Experiment:
     """
     params, rows = self._fit(
         source, source_config, initial=initial, config=config)
-    return jax.device_put(params, self.shardings.params), rows
+    return multihost.put(params, self.shardings.params), rows
 
   def _fit(
       self, source: types.Params, source_config: Mapping[str, Any], *,
@@ -303,7 +305,7 @@ def build(
       shardings=shardings, axes=sharding.axis_names(boxed),
       trainable=optimizer.trainable,
       init_state=jax.jit(init_state, out_shardings=shardings),
-      empty_metrics=lambda: jax.device_put(
+      empty_metrics=lambda: multihost.put(
           step_lib.empty_metrics(loss, abstract_state.params),
           shardings.metrics),
       train_step=build_step(config.parts), build_step=build_step,
@@ -404,6 +406,7 @@ def _eval_batches(
   prepare = data.prepare(
       config, num_classes=dataset.num_classes, multi_label=dataset.multi_label)
   on_batch = NamedSharding(mesh, sharding.BATCH)
+  parts, num_parts = multihost.batch_parts(mesh)
   # Evaluation has no randomness, and so no key.
   prepared = jax.jit(
       lambda batch: prepare(batch, None, train=False), in_shardings=on_batch,
@@ -411,8 +414,8 @@ def _eval_batches(
 
   def batches() -> Generator[types.Batch, None, None]:
     local = data.eval_batches(
-        config, dataset, batch_size=batch_size,
-        process_index=jax.process_index(), process_count=jax.process_count())
+        config, dataset, batch_size=batch_size, parts=parts,
+        num_parts=num_parts)
     with contextlib.closing(_sharded(local, mesh)) as whole:
       for batch in whole:
         yield prepared(batch)
@@ -427,7 +430,7 @@ def _sharded(
   # Closing one must close the other: there may be processes behind it.
   with contextlib.closing(local):
     for batch in local:
-      yield sharding.shard_batch(batch, mesh)
+      yield multihost.shard_batch(batch, mesh)
 
 
 def _with_classes(

@@ -11,6 +11,8 @@ import collections
 from collections.abc import Callable, Mapping, Sequence
 import contextlib
 import dataclasses
+import functools
+import itertools
 import json
 from typing import Any
 
@@ -26,10 +28,14 @@ from vit_jax import records
 from vit_jax import tree
 from vit_jax import types
 from vit_jax.analysis import plots
+from vit_jax.checkpoints import lock
 from vit_jax.checkpoints import manager
 from vit_jax.checkpoints import pretrained
+from vit_jax.checkpoints import storage
+from vit_jax.parallel import agreement
 from vit_jax.parallel import hardware
 from vit_jax.parallel import mesh as mesh_lib
+from vit_jax.parallel import multihost
 from vit_jax.plan import parts as parts_lib
 from vit_jax.training import clock as clock_lib
 from vit_jax.training import cost as cost_lib
@@ -38,6 +44,7 @@ from vit_jax.training import health
 from vit_jax.training import profiler as profiler_lib
 from vit_jax.training import progress as progress_lib
 from vit_jax.training import signals
+from vit_jax.training import watchdog as watchdog_lib
 from vit_jax.training import writer as writer_lib
 
 CONFIG, SUMMARY, CURVES = 'config.json', 'summary.json', 'curves.png'
@@ -47,6 +54,8 @@ WITHOUT_RESULT = (
     'model.unroll:', 'data.data_dir:', 'data.num_workers:', 'data.num_threads:',
     'data.prefetch:', 'init.')
 IN_FLIGHT = 2  # Steps that the host may run ahead of the devices.
+
+_numbers = itertools.count()  # Of the runs of this process.
 
 
 def train(
@@ -76,15 +85,28 @@ def train(
       runs out of memory; if the run in `workdir` is another.
     signals.Stopped: if a signal asked for it; the state is saved.
     health.NonFiniteError: if the loss or a gradient is not finite.
+    storage.StorageError: if the workdir cannot be written to.
+    ValueError: if another run is at work there.
   """
   workdir = epath.Path(workdir)
   if profile_steps and writer_lib.is_remote(workdir):
     raise ValueError(
         f'A profile is written to a local folder only, but the workdir is '
         f'{workdir}. Use --profile in a short run with a local --workdir.')
-  workdir.mkdir(parents=True, exist_ok=True)
-  with manager.Checkpoints(workdir, experiment.config.checkpoint) as saved:
-    run = _Run(experiment, workdir, saved, title=title)
+  log = experiment.config.log
+  with contextlib.ExitStack() as stack:
+    # From the start: what comes during a long compilation is granted after it.
+    stop = stack.enter_context(signals.catch())
+    agreement.on_first(
+        f'lock/{next(_numbers)}',
+        lambda: stack.enter_context(lock.hold(workdir)))
+    watchdog = stack.enter_context(watchdog_lib.Watchdog(
+        report_secs=log.stalled_secs, end_secs=log.hung_secs,
+        name=f'process {jax.process_index()} of {jax.process_count()}'))
+    saved = stack.enter_context(
+        manager.Checkpoints(workdir, experiment.config.checkpoint))
+    stack.enter_context(agreement.naming_the_lost())
+    run = _Run(experiment, workdir, saved, stop, watchdog, title=title)
     free_bytes = free_bytes or parts_lib.free_bytes(experiment.mesh)
     return run.train(source, profile_steps, show_parameters, free_bytes)
 
@@ -109,11 +131,14 @@ class _Run:
 
   def __init__(
       self, experiment: experiment_lib.Experiment, workdir: epath.Path,
-      saved: manager.Checkpoints, *, title: str):
+      saved: manager.Checkpoints, stop: signals.Stop,
+      watchdog: watchdog_lib.Watchdog, *, title: str):
     self._experiment = experiment
     self._config = experiment.config
     self._workdir = workdir
     self._saved = saved
+    self._stop = stop
+    self._watchdog = watchdog
     self._title = title
     self._active = jax.process_index() == 0
     self._counters = counters_lib.Counters()
@@ -123,7 +148,6 @@ class _Run:
     self._clock: clock_lib.Clock
     self._writer: writer_lib.MetricWriter
     self._progress: progress_lib.Progress
-    self._stop: signals.Stop
     self._keeps_patience = True  # As it was at the checkpoint.
     self._earlier_parts: int | None = None  # Of a batch, until now.
     self._step = 0  # Updates made.
@@ -141,7 +165,10 @@ class _Run:
     """See `train`."""
     total = self._experiment.total_steps
     parts_lib.check_state(self._experiment, free_bytes=free_bytes)
+    # May take any time, of a large model over a slow network.
+    self._doing('restoring or starting the state', may_end=False)
     notes = self._start(source)
+    self._doing('compiling', may_end=False)
     summary = self._finished_before()
     if summary:
       early = ', early' * summary.get('stopped_early', False)
@@ -150,38 +177,41 @@ class _Run:
       return summary
     fitted = self._fit(free_bytes)
     if self._active:
-      writer_lib.write_json(
-          self._workdir / CONFIG, config_lib.to_plain(self._config))
+      with self._writes(CONFIG):
+        writer_lib.write_json(
+            self._workdir / CONFIG, config_lib.to_plain(self._config))
       print(describe(self._experiment, fitted.memory, self._title,
                      show_parameters=show_parameters), flush=True)
       print(*filter(None, [fitted.note, notes]), sep='\n', flush=True)
     self._clock = clock_lib.Clock(devices=self._experiment.mesh.size)
-    self._writer = writer_lib.MetricWriter(
-        self._workdir, resume_step=self._step, active=self._active)
+    with self._writes(writer_lib.FILENAME):
+      self._writer = writer_lib.MetricWriter(
+          self._workdir, resume_step=self._step, active=self._active)
     self._progress = progress_lib.Progress(
         total, start_step=self._step, title=self._title, active=self._active)
     profiler = profiler_lib.Profiler(
         self._workdir / 'profile', first=self._step, last=total,
         steps=profile_steps)
-    with signals.catch() as self._stop:
-      try:
-        with self._progress:
-          with parts_lib.explained('The training', advice=(
-              f'Compute a batch in more than {self._config.parts} part(s): '
-              '--config.accumulation.')):
-            self._loop(fitted.step, profiler)
-          self._saved.wait()
-      except signals.Stopped as stopped:
-        self._save()
+    try:
+      with self._progress:
+        with parts_lib.explained('The training', advice=(
+            f'Compute a batch in more than {self._config.parts} part(s): '
+            '--config.accumulation.')):
+          self._loop(fitted.step, profiler)
+        self._doing('finishing a checkpoint')
         self._saved.wait()
-        print(f'{stopped}: saved at step {self._step:,}. The same command goes '
-              'on from there.', flush=True)
-        raise
-      finally:
-        profiler.stop()
-        self._writer.close()
-      summary = self._finish()
-      self._stop.check()  # A signal during the last save stops what follows.
+    except signals.Stopped as stopped:
+      self._doing('saving, as it was asked to stop')
+      self._save()
+      self._saved.wait()
+      print(f'{stopped}: saved at step {self._step:,}. The same command goes '
+            'on from there.', flush=True)
+      raise
+    finally:
+      profiler.stop()
+      self._writer.close()
+    summary = self._finish()
+    self._stop.check()  # A signal during the last save stops what follows.
     return summary
 
   def _loop(
@@ -194,8 +224,11 @@ class _Run:
         self._experiment.batches(start_step=self._step)) as batches:
       while not self._is_over():
         self._stop.check()
+        self._saved.check()
+        self._doing('waiting for the input')
         with self._clock.waiting():
           batch = next(batches)
+        self._doing('in a step')
         self._state, loss = step_function(self._state, batch)
         self._step += 1
         self._counters.images += self._config.batch_size
@@ -296,7 +329,9 @@ class _Run:
           f'{old_grid[0]}x{old_grid[1]} patches, but the config asks for '
           f'{new_grid[0]}x{new_grid[1]}. Start another run from it: '
           '--config.init.checkpoint.')
-    return f'Goes on from step {self._step:,} of {self._workdir}.{changed}'
+    return '\n'.join([
+        *restored.damaged,
+        f'Goes on from step {self._step:,} of {self._workdir}.{changed}'])
 
   def _finished_before(self) -> dict[str, Any] | None:
     """Returns the summary of a run that has nothing left to do."""
@@ -345,13 +380,11 @@ class _Run:
         'core_hours': cost.core_hours,
         'host_memory_bytes': profiler_lib.host_memory_bytes()}
     self._counters.train = row
-    self._writer.write(
-        self._step, {f'train/{name}': value for name, value in row.items()})
+    self._write_row({f'train/{name}': value for name, value in row.items()})
     self._progress.update(self._step, loss=row['loss'],
                           images_per_sec=speed.images_per_sec)
     self._state = dataclasses.replace(
         self._state, metrics=self._experiment.empty_metrics())
-    self._saved.check()
 
   def _evaluate(self) -> None:
     """Runs the evaluators that are due at this step."""
@@ -366,7 +399,7 @@ class _Run:
                            self._state.eval_params)
     if self._is_over() or self._is_out_of_patience(counters):
       counters.best_evals = self._best_evals(counters, row)
-    self._writer.write(self._step, row)
+    self._write_row(row)
     self._progress.print(
         f'step {self._step:,}: ' + progress_lib.format_metrics(row))
     if self._is_out_of_patience(counters):
@@ -386,7 +419,7 @@ class _Run:
     if counters.best_step == self._step:
       return dict(row)
     self._saved.wait()
-    params = jax.device_put(
+    params = multihost.put(
         manager.find(self._workdir, which=manager.BEST).load(),
         self._experiment.shardings.params)
     return self._measure(list(self._config.evals), params)
@@ -396,11 +429,21 @@ class _Run:
     row: dict[str, float] = {}
     with self._clock.paused():
       for name in names:
+        doing = f'evaluating {name}'
+        self._doing(doing)
         with parts_lib.explained_evaluation(self._config, name):
           measured = self._experiment.evaluators[name](
-              params, between=self._stop.check)
+              params, between=functools.partial(self._between, doing))
         row |= {f'{name}/{key}': value for key, value in measured.items()}
     return row
+
+  def _doing(self, what: str, *, may_end: bool = True) -> None:
+    self._watchdog.beat(what, step=self._step, may_end=may_end)
+
+  def _between(self, doing: str) -> None:
+    """What is done between two batches of an evaluation."""
+    self._doing(doing)
+    self._stop.check()
 
   def _judged(self, row: Mapping[str, float]) -> counters_lib.Counters:
     """Returns the counters with what a row says of the best checkpoint."""
@@ -422,7 +465,17 @@ class _Run:
   def _save(self) -> None:
     self._write(self._saved.save)
 
+  def _writes(self, what: str) -> contextlib.AbstractContextManager[None]:
+    """Explains a failure to write a file of the workdir."""
+    return storage.explained(
+        what, self._workdir, resume=self._saved.what_is_safe)
+
+  def _write_row(self, row: Mapping[str, float]) -> None:
+    with self._writes(f'a row of {writer_lib.FILENAME}'):
+      self._writer.write(self._step, row)
+
   def _write(self, save: Callable[..., None]) -> None:
+    self._doing('starting a checkpoint')
     health.assert_finite(
         self._state.metrics['non_finite'], self._state.params)
     self._counters.secs = self._secs + self._clock.secs
@@ -456,9 +509,10 @@ class _Run:
             'metric': self._config.checkpoint.best, 'value': counters.best,
             'step': counters.best_step, 'metrics': counters.best_evals}}
     if self._active:
-      writer_lib.write_json(self._workdir / SUMMARY, summary)
-      plots.curves({self._title or self._workdir.name: writer_lib.read_rows(
-          self._workdir)}, self._workdir / CURVES)
+      with self._writes(f'{SUMMARY} or {CURVES}'):
+        writer_lib.write_json(self._workdir / SUMMARY, summary)
+        plots.curves({self._title or self._workdir.name: writer_lib.read_rows(
+            self._workdir)}, self._workdir / CURVES)
     return summary
 
 

@@ -1,5 +1,7 @@
 """Checkpoints: whole or not there, bit for bit, on any devices."""
 
+import errno
+import os
 import pathlib
 import re
 import shutil
@@ -17,7 +19,9 @@ from vit_jax import metrics
 from vit_jax import records
 from vit_jax import tree
 from vit_jax import types
+from vit_jax.checkpoints import items
 from vit_jax.checkpoints import manager
+from vit_jax.checkpoints import storage
 from vit_jax.training import health
 
 CONFIG = {'model': {'width': 4, 'patch': [2, 3]}, 'averaging': None}
@@ -228,13 +232,16 @@ def test_save_that_fails_raises(tmp_path):
 def test_failure_in_the_background_shows_at_the_next_check(
     tmp_path, monkeypatch):
   def full(*_, **__):
-    raise OSError('No space left on device')
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
   checkpoints = open_checkpoints(tmp_path)
   monkeypatch.setattr('orbax.checkpoint.checkpoint_manager.CheckpointManager.'
                       '_finalize', full)
   save(checkpoints, new_state(1))
-  with pytest.raises(Exception, match='No space left'):
+  with pytest.raises(
+      storage.StorageError, match='could not be written to .* the disk is full '
+      r'\(.* free, up to .* needed\). Make room there, or use another '
+      '--workdir. No checkpoint has been finished yet.'):
     checkpoints.wait()
     checkpoints.check()
 
@@ -386,7 +393,7 @@ def test_a_file_cut_anywhere_is_one_clear_error_or_changes_nothing(
       try:
         got = manager.find(run).load()
       except ValueError as error:
-        assert type(error) is ValueError
+        assert type(error) is items.DamagedError
         text = str(error)
         assert text.startswith(
             f'The checkpoint {run}/checkpoints/latest/2 is damaged, or none: ')
@@ -432,10 +439,57 @@ def test_folders_called_by_numbers_are_no_checkpoints(tmp_path):
     manager.find(tmp_path)
 
 
-def test_a_run_whose_latest_is_damaged_is_not_gone_on_with(small, tmp_path):
+@pytest.fixture
+def damaged(small, tmp_path):
+  """A run whose newest checkpoint has lost a half of its values."""
   run = epath.Path(tmp_path) / 'run'
   shutil.copytree(small, run)
-  (run / 'checkpoints/latest/2/progress/metadata').write_text('')
-  with (open_checkpoints(run, keep=2) as checkpoints,
-        pytest.raises(ValueError, match='latest/2 is damaged.*best/1')):
+  for item in ('params', 'training'):
+    values = max(
+        pathlib.Path(run / 'checkpoints/latest/2' / item).rglob('d/*'),
+        key=lambda path: path.stat().st_size)
+    values.write_bytes(values.read_bytes()[:values.stat().st_size // 2])
+  return run
+
+
+def test_a_damaged_newest_is_put_aside_for_the_one_before(damaged):
+  target = abstract(new_state(0, average=False))
+  with open_checkpoints(damaged, keep=2) as checkpoints:
+    restored = checkpoints.restore(target)
+    assert_same_bits(restored.state, new_state(1, average=False))
+    assert checkpoints.latest_step == 1
+    words, = restored.damaged
+    assert words.startswith('The checkpoint of step 2 cannot be read, and is '
+                            f'now {damaged}/checkpoints/latest/2.damaged: ')
+    save(checkpoints, new_state(2, average=False))  # Its place is free again.
+  assert steps(damaged / 'checkpoints/latest') == ['1', '2', '2.damaged']
+  with open_checkpoints(damaged, keep=2) as checkpoints:
+    restored = checkpoints.restore(target)
+  assert restored.damaged == ()
+  assert_same_bits(restored.state, new_state(2, average=False))
+
+
+def test_a_damaged_one_alone_is_an_error_and_stays(damaged):
+  (damaged / 'checkpoints/latest/1').rmtree()
+  with (open_checkpoints(damaged, keep=2) as checkpoints,
+        pytest.raises(items.DamagedError, match='latest/2 is damaged.*best/1')):
     checkpoints.restore(abstract(new_state(0, average=False)))
+  assert steps(damaged / 'checkpoints/latest') == ['2']
+
+
+@pytest.mark.parametrize(('processes', 'error', 'words'), [
+    (2, ValueError('torn'), r'go on from step 1: mv (.*)/2 \1/2.damaged'),
+    (1, OSError(errno.EIO, os.strerror(errno.EIO)), 'Input/output error'),
+])
+def test_what_one_process_cannot_judge_is_left_to_a_person(
+    small, monkeypatch, processes, error, words):
+  def fail(*_, **__):
+    raise error
+
+  with open_checkpoints(small, keep=2) as checkpoints:
+    with monkeypatch.context() as patch, pytest.raises(
+        items.DamagedError, match=words):
+      patch.setattr(checkpoints._latest, 'restore', fail)
+      patch.setattr(jax, 'process_count', lambda: processes)
+      checkpoints.restore(abstract(new_state(0, average=False)))
+    assert checkpoints.latest_step == 2

@@ -63,11 +63,62 @@ def test_batches_have_the_abstract_shapes():
 def test_four_processes_together_read_the_batch_of_one():
   config = _config(train_ops=OPS)
   whole = _take(5, config)
-  parts = [_take(5, config, process_index=i, process_count=4)
-           for i in range(4)]
+  parts = [_take(5, config, parts=(i,), num_parts=4) for i in range(4)]
   joined = [jax.tree.map(lambda *rows: np.concatenate(rows), *step)
             for step in zip(*parts)]
   _assert_equal(joined, whole)
+
+
+@pytest.mark.parametrize('num_workers', [0, 2])
+def test_a_process_may_hold_parts_that_are_apart(num_workers):
+  config = _config(train_ops=OPS, num_workers=num_workers)
+  chosen = _take(4, config, parts=(0, 3), num_parts=4, start_step=2)
+  expected = [
+      {name: np.concatenate([rows[:4], rows[12:]])
+       for name, rows in batch.items()}
+      for batch in _take(4, _config(train_ops=OPS), start_step=2)]
+  _assert_equal(chosen, expected)
+
+
+class Counted:
+  """Examples, and which of them were read."""
+
+  def __init__(self, examples):
+    self._examples = examples
+    self.read = []
+
+  def __len__(self):
+    return len(self._examples)
+
+  def __getitem__(self, index):
+    self.read.append(index)
+    return self._examples[index]
+
+  def label(self, index):
+    return self._examples.label(index)
+
+  def key(self, index):
+    return self._examples.key(index)
+
+
+def test_a_process_reads_its_share_alone():
+  config = _config(prefetch=1)
+  opened = data.open_dataset(config)
+  evaluated = []
+  for part in range(5):
+    dataset = dataclasses.replace(opened, source=Counted(opened.source))
+    list(data.eval_batches(
+        config, dataset, batch_size=10, parts=(part,), num_parts=5))
+    assert len(dataset.source.read) == 10
+    evaluated += dataset.source.read
+    dataset = dataclasses.replace(opened, source=Counted(opened.source))
+    batches = data.train_batches(
+        config, dataset, seed=0, batch_size=10, parts=(part,), num_parts=5)
+    list(itertools.islice(batches, 5))
+    batches.close()
+    # Two rows a batch, and at most two batches ahead.
+    assert 10 <= len(dataset.source.read) <= 14
+  assert sorted(evaluated) == list(range(50))
 
 
 def test_worker_processes_and_threads_change_nothing():
@@ -121,8 +172,8 @@ def test_evaluation_sees_every_example_once_in_order(
   config = _config(num_workers=num_workers)
   dataset = data.open_dataset(config)
   parts = [list(data.eval_batches(
-      config, dataset, batch_size=16, process_index=i,
-      process_count=process_count)) for i in range(process_count)]
+      config, dataset, batch_size=16, parts=(i,), num_parts=process_count))
+      for i in range(process_count)]
   assert {len(part) for part in parts} == {4}
   batches = [jax.tree.map(lambda *rows: np.concatenate(rows), *step)
              for step in zip(*parts)]
@@ -243,11 +294,11 @@ def test_images_of_unequal_size_are_an_error_that_says_to_resize():
     _take(1, config)
 
 
-def test_batch_size_must_divide_over_the_processes():
+def test_batch_size_must_divide_into_the_parts():
   config, dataset = _opened()
-  with pytest.raises(ValueError, match='6 does not divide over 4'):
+  with pytest.raises(ValueError, match='6 does not divide into 4 parts'):
     data.train_batches(
-        config, dataset, seed=0, batch_size=6, process_count=4)
+        config, dataset, seed=0, batch_size=6, num_parts=4)
 
 
 def test_examples_per_class_thins_the_training_split_alone():

@@ -5,7 +5,6 @@ import re
 import flax.linen as nn
 import jax
 from jax.sharding import PartitionSpec as P
-import numpy as np
 import optax
 import pytest
 
@@ -122,12 +121,3 @@ def test_factored_moments_are_replicated():
              and s.shape == (2, 32, 64)]
   assert mirrors
   assert {specs[n].spec for n in mirrors} == {SPECS[name]}
-
-
-def test_batch_is_split_over_both_kinds_of_replicas():
-  on = mesh(data=2, fsdp=2, tensor=2)
-  rows = np.arange(8 * 3).reshape(8, 3)
-  batch = sharding.shard_batch({'label': rows}, on)['label']
-  np.testing.assert_array_equal(batch, rows)
-  assert batch.sharding.spec == P(('data', 'fsdp'))
-  assert {shard.data.shape for shard in batch.addressable_shards} == {(2, 3)}

@@ -20,6 +20,10 @@ from orbax.checkpoint import type_handlers
 _MAX_CHARACTERS = 200
 
 
+class DamagedError(ValueError):
+  """A checkpoint cannot be read, as far as its own files go."""
+
+
 @contextlib.contextmanager
 def explained(
     path: epath.Path, others: Sequence[epath.Path] = (),
@@ -31,14 +35,14 @@ def explained(
     others: whole ones beside it, which could be used instead.
 
   Raises:
-    ValueError: for any exception inside, naming the checkpoint.
+    DamagedError: for any exception inside, naming the checkpoint.
   """
   try:
     yield
   # Whatever Orbax raises; among them bare `Exception`.
   except Exception as error:
-    raise ValueError(
-        f'The checkpoint {path} is damaged, or none: {_reason(error)}. Copy it '
+    raise DamagedError(
+        f'The checkpoint {path} is damaged, or none: {reason(error)}. Copy it '
         'again from where it was written'
         + (f', or use another of this run: {", ".join(map(str, others))}.'
            if others else '; there is no other beside it.')) from error
@@ -69,8 +73,8 @@ def read_arrays(path: epath.Path, shapes: Any) -> Any:
         path, args=ocp.args.PyTreeRestore(restore_args=target))
 
 
-def _reason(error: BaseException) -> str:
-  """Returns the first line of what started it."""
+def reason(error: BaseException) -> str:
+  """Returns the first line of what started an error."""
   while error.__cause__ is not None:
     error = error.__cause__
   text = (str(error) or 'no reason is given').splitlines()[0]

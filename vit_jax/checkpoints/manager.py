@@ -7,28 +7,38 @@ Parameters, their average, and the rest of the state (optimizer, step, running
 metrics) are items of their own, so that whoever wants the model alone reads
 the model alone. Orbax writes in the background and renames a checkpoint into
 place once it is whole; what is half-written is never seen, and is swept away
-by the next run.
+by the next run. A checkpoint that cannot be read is put aside, never deleted.
 """
 
 from collections.abc import Mapping
+import contextlib
 import dataclasses
+import logging
 import os
 from typing import Any, Literal
 
 from etils import epath
+import jax
 import orbax.checkpoint as ocp
 
 from vit_jax import records
 from vit_jax import tree
 from vit_jax import types
 from vit_jax.checkpoints import items as items_lib
+from vit_jax.checkpoints import storage
+from vit_jax.parallel import agreement
 
 FOLDER = 'checkpoints'
 LATEST, BEST = 'latest', 'best'
 WHICH = (LATEST, BEST)
+# A failure in the background is raised by the next call here. Orbax logs it as
+# well, from each of its threads, with pages of tracebacks around our error.
+logging.getLogger('absl').addFilter(
+    lambda record: not (record.exc_info and 'orbax' in record.pathname))
 # What tells a checkpoint from any folder that is called by a number.
 _MARKS = ('params', 'average', '_CHECKPOINT_METADATA')
 _MAX_NAMES = 12
+DAMAGED = '.damaged'  # Ends the name of what was put aside.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,10 +86,12 @@ class Restored:
     state: the state, laid out as asked for.
     progress: what the run had counted.
     config: the resolved config that it ran with.
+    damaged: what was wrong with newer ones, and where they were put.
   """
   state: types.TrainState
   progress: dict[str, Any]
   config: dict[str, Any]
+  damaged: tuple[str, ...] = ()
 
 
 class Checkpoints:
@@ -87,19 +99,28 @@ class Checkpoints:
 
   def __init__(self, workdir: epath.PathLike, config: CheckpointConfig):
     self._config = config
-    root = _absolute(workdir) / FOLDER
-    self._latest = _manager(root / LATEST, keep=config.keep)
-    self._best = _manager(root / BEST, keep=1)
+    self._root = _absolute(workdir) / FOLDER
+    with storage.explained('checkpoints', self._root):
+      self._latest = _manager(self._root / LATEST, keep=config.keep)
+      self._best = _manager(self._root / BEST, keep=1)
+    self._needed_bytes = 0
 
   def __enter__(self) -> 'Checkpoints':
     return self
 
-  def __exit__(self, *_: Any) -> None:
-    # Waits for what is being written; raises if it could not be.
-    try:
-      self._latest.close()
-    finally:
-      self._best.close()
+  def __exit__(self, kind: type[BaseException] | None, *_: Any) -> None:
+    # Waits for what is being written; raises if it could not be. An error that
+    # is on its way already is not replaced by what follows from it.
+    if kind is not None and issubclass(kind, agreement.LostError):
+      return  # It would wait for the lost.
+    with contextlib.ExitStack() as stack:
+      if kind is not None:
+        stack.enter_context(contextlib.suppress(Exception))
+      with self._explained('what was being saved'):
+        try:
+          self._latest.close()
+        finally:
+          self._best.close()
 
   @property
   def latest_step(self) -> int | None:
@@ -118,14 +139,18 @@ class Checkpoints:
       progress: what the run counts beside the state, as plain data.
 
     Raises:
-      Exception: if this or the save before it failed; never just a log line.
+      storage.StorageError: if this or the save before it could not be written.
+      Exception: if it failed for another reason; never just a log line.
     """
     step = int(state.step)
     if step in self._latest.all_steps():
       return  # The end of a run and a signal may ask for the same one.
     training = ocp.args.StandardSave(_training(state))
-    self._latest.save(step, args=ocp.args.Composite(
-        **_model(state, config, progress), training=training))
+    self._needed_bytes = tree.num_bytes(state)
+    with self._explained(f'the checkpoint of step {step:,} or the last one'):
+      self._wait_for(self._best)
+      self._latest.save(step, args=ocp.args.Composite(
+          **_model(state, config, progress), training=training))
 
   def save_best(
       self, state: types.TrainState, *, config: Mapping[str, Any],
@@ -135,14 +160,20 @@ class Checkpoints:
     step = int(state.step)
     # Best ones of this step or a later are of a run that was killed, and that
     # this one goes over again.
-    for later in [s for s in self._best.all_steps() if s >= step]:
-      self._best.wait_until_finished()  # It may still be being written.
-      self._best.delete(later)
-    self._best.save(step, args=ocp.args.Composite(
-        **_model(state, config, progress)))
+    self._needed_bytes = max(self._needed_bytes, tree.num_bytes(state.params))
+    with self._explained(f'the best checkpoint, of step {step:,}'):
+      for later in [s for s in self._best.all_steps() if s >= step]:
+        self._best.wait_until_finished()  # It may still be being written.
+        self._best.delete(later)
+      self._wait_for(self._latest)
+      self._best.save(step, args=ocp.args.Composite(
+          **_model(state, config, progress)))
 
   def restore(self, abstract: types.TrainState) -> Restored | None:
     """Returns the newest checkpoint, or None if there is none.
+
+    Where the newest is damaged and an older one is whole, that is the newest,
+    and the damaged are put aside: the run computes again what they held.
 
     Args:
       abstract: shapes, types and shardings of the state; the devices may be
@@ -150,11 +181,28 @@ class Checkpoints:
 
     Raises:
       ValueError: if the checkpoint holds another state than `abstract`: other
-        parameters, another optimizer, no average; or if it is damaged.
+        parameters, another optimizer, no average.
+      items.DamagedError: if all are damaged.
     """
-    step = self.latest_step
-    if step is None:
-      return None
+    damaged: dict[int, items_lib.DamagedError] = {}
+    for step in sorted(self._latest.all_steps(), reverse=True):
+      try:
+        restored = self._restore(step, abstract)
+      except items_lib.DamagedError as error:
+        # A person has to say what is damaged where only one of several
+        # processes may have seen it, and the others wait for it; and where the
+        # files may be whole, and only the way to them is not.
+        if jax.process_count() > 1 or storage.reason(error):
+          raise _with_way_out(error, self._latest.directory, step) from error
+        damaged[step] = error
+      else:
+        return dataclasses.replace(restored, damaged=tuple(
+            self._put_aside(step, error) for step, error in damaged.items()))
+    if damaged:
+      raise damaged[max(damaged)]
+    return None
+
+  def _restore(self, step: int, abstract: types.TrainState) -> Restored:
     path = epath.Path(self._latest.directory) / str(step)
     with items_lib.explained(path, others(path)):
       found = self._latest.item_metadata(step)
@@ -186,13 +234,59 @@ class Checkpoints:
 
   def check(self) -> None:
     """Raises if a save in the background has failed."""
-    self._latest.check_for_errors()
-    self._best.check_for_errors()
+    with self._explained('a checkpoint'):
+      self._latest.check_for_errors()
+      self._best.check_for_errors()
 
   def wait(self) -> None:
     """Waits until everything is written; raises if it could not be."""
-    self._latest.wait_until_finished()
-    self._best.wait_until_finished()
+    with self._explained('a checkpoint'):
+      self._latest.wait_until_finished()
+      self._best.wait_until_finished()
+
+  def _wait_for(self, other: ocp.CheckpointManager) -> None:
+    """Waits for the other manager's save, where processes must agree on it.
+
+    Their barriers are told apart by the number of the save that was begun last.
+    """
+    if jax.process_count() > 1:
+      other.wait_until_finished()
+
+  def _put_aside(self, step: int, error: items_lib.DamagedError) -> str:
+    """Renames a checkpoint; returns what was wrong with it, in words."""
+    path = epath.Path(self._latest.directory) / str(step)
+    aside = path.with_name(path.name + DAMAGED)
+    while aside.exists():
+      aside = aside.with_name(aside.name + DAMAGED)
+    with self._explained('the name of a damaged checkpoint'):
+      path.rename(aside)
+    self._latest.reload()
+    return (f'The checkpoint of step {step:,} cannot be read, and is now '
+            f'{aside}: {items_lib.reason(error)}')
+
+  def _explained(self, what: str) -> contextlib.AbstractContextManager[None]:
+    return storage.explained(
+        what, self._root, needed_bytes=self._needed_bytes,
+        resume=self.what_is_safe)
+
+  def what_is_safe(self) -> str:
+    """Returns what the run can go on from, in words."""
+    newest = _newest(self._root / LATEST)
+    if newest is None:
+      return 'No checkpoint has been finished yet.'
+    return (f'The checkpoint of step {int(newest.name):,} is whole: the same '
+            'command goes on from there.')
+
+
+def _with_way_out(
+    error: items_lib.DamagedError, folder: epath.PathLike, step: int,
+) -> items_lib.DamagedError:
+  path = epath.Path(folder) / str(step)
+  older = [int(other.name) for other in others(path)
+           if other.parent == path.parent and int(other.name) < step]
+  way_out = (f'To go on from step {max(older):,}: mv {path} {path}{DAMAGED}, '
+             'and start again.') if older else ''
+  return items_lib.DamagedError(f'{error} {way_out}'.rstrip())
 
 
 def _absolute(path: epath.PathLike) -> epath.Path:
@@ -229,7 +323,9 @@ def _training(state: types.TrainState) -> dict[str, Any]:
 def _manager(directory: epath.Path, *, keep: int) -> ocp.CheckpointManager:
   options = ocp.CheckpointManagerOptions(
       max_to_keep=keep, cleanup_tmp_directories=True,
-      enable_async_checkpointing=True)
+      enable_async_checkpointing=True,
+      multiprocessing_options=ocp.options.MultiprocessingOptions(
+          barrier_sync_key_prefix=directory.name))
   return ocp.CheckpointManager(
       directory, options=options, item_handlers={
           'params': ocp.StandardCheckpointHandler(),

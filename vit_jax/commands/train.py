@@ -14,6 +14,7 @@ from vit_jax import run as run_lib
 from vit_jax.analysis import plots
 from vit_jax.training import cost
 from vit_jax.training import progress
+from vit_jax.training import signals
 from vit_jax.training import writer
 
 # Metrics of the table at the end.
@@ -37,6 +38,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
   """Runs the command; returns the exit status."""
+  with signals.catch():  # Between two stages too.
+    return _train(args)
+
+
+def _train(args: argparse.Namespace) -> int:
   stages = config_lib.load(args.config, args.overrides)
   workdir = epath.Path(args.workdir)
   start = time.monotonic()

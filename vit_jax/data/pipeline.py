@@ -319,9 +319,9 @@ def _row(
 
 def train_batches(
     config: DataConfig, dataset: Dataset, *, seed: int, batch_size: int,
-    start_step: int = 0, process_index: int = 0, process_count: int = 1,
+    start_step: int = 0, parts: Sequence[int] = (0,), num_parts: int = 1,
 ) -> Batches:
-  """Yields this process's rows of global batch start_step, start_step + 1, ...
+  """Yields some rows of global batch start_step, start_step + 1, ...
 
   Rows run on from one epoch into the next: each epoch is every example once,
   whether or not the batch size divides it.
@@ -330,66 +330,86 @@ def train_batches(
     config: the section.
     dataset: what to train on.
     seed: of order and augmentation.
-    batch_size: global; the processes' rows in their order make up the batch.
+    batch_size: global.
     start_step: the first batch to yield.
-    process_index: which process this is.
-    process_count: of how many.
+    parts: which of the equal parts of each batch to read: those that this
+      process's devices hold. Nothing is read of the others.
+    num_parts: how many parts a batch has.
 
   Yields:
     `image` uint8 [b, height, width, channels], `label` int32 [b] or, where an
     example has several, [b, max_labels] padded with -1, `mask` float32 [b] of
-    ones, with b = batch_size / process_count.
+    ones, with b = batch_size / num_parts * len(parts).
 
   Raises:
     ValueError: for a batch size that does not divide; while iterating, for an
       image that cannot be read, naming it.
   """
-  rows = _rows_per_process(batch_size, process_count)
   load = _Load(
       dataset, config.build_ops(train=True), config.image_shape,
       config.max_labels)
-  batches = (
+  stream = (
       grain.MapDataset.range(dataset.num_examples)
       # Grain takes 32 bits.
       .seed(seed % 2**32)
       .shuffle()
       .repeat()
       .random_map(load)
-      .batch(rows)
-      .slice(slice(start_step * process_count + process_index, None,
-                   process_count)))
-  return _iterate(config, batches)
+      .batch(_rows_of_part(batch_size, num_parts)))
+  return _iterate(config, _choose(stream, parts, num_parts, start_step))
 
 
 def eval_batches(
     config: DataConfig, dataset: Dataset, *, batch_size: int,
-    process_index: int = 0, process_count: int = 1,
+    parts: Sequence[int] = (0,), num_parts: int = 1,
 ) -> Batches:
-  """Yields this process's rows of a pass over every example, in order.
+  """Yields some rows of a pass over every example, in order.
 
   As `train_batches`, but once. The last batch is filled up with zeros whose
-  `mask` is 0; every process yields the same number of batches.
+  `mask` is 0; there are as many batches of any parts.
   """
-  rows = _rows_per_process(batch_size, process_count)
   load = _Load(
       dataset, config.build_ops(train=False), config.image_shape,
       config.max_labels)
   num_batches = -(-dataset.num_examples // batch_size)
-  batches = (
+  stream = (
       grain.MapDataset.range(num_batches * batch_size)
       .seed(0)
       .random_map(load)
-      .batch(rows)
-      .slice(slice(process_index, None, process_count)))
-  return _iterate(config, batches)
+      .batch(_rows_of_part(batch_size, num_parts)))
+  return _iterate(config, _choose(stream, parts, num_parts))
 
 
-def _rows_per_process(batch_size: int, process_count: int) -> int:
-  if batch_size < 1 or batch_size % process_count:
+def _rows_of_part(batch_size: int, num_parts: int) -> int:
+  if batch_size < 1 or batch_size % num_parts:
     raise ValueError(
-        f'Batch size {batch_size} does not divide over {process_count} '
-        f'processes. Use a multiple of {process_count}.')
-  return batch_size // process_count
+        f'Batch size {batch_size} does not divide into {num_parts} parts. Use '
+        f'a multiple of {num_parts}.')
+  return batch_size // num_parts
+
+
+def _choose(
+    stream: grain.MapDataset, parts: Sequence[int], num_parts: int,
+    start_step: int = 0,
+) -> grain.MapDataset:
+  """Returns the batches from `start_step` on: of each, its chosen parts.
+
+  Args:
+    stream: all parts of all batches, one after the other.
+    parts: numbers of the parts to join.
+    num_parts: how many a batch has.
+    start_step: the first batch.
+  """
+  of_each = [stream.slice(slice(start_step * num_parts + part, None, num_parts))
+             for part in parts]
+  if len(of_each) == 1:
+    return of_each[0]
+  return grain.experimental.ZipMapDataset(of_each).map(_join)
+
+
+def _join(parts: Sequence[HostBatch]) -> HostBatch:
+  return {name: np.concatenate([part[name] for part in parts])
+          for name in parts[0]}
 
 
 def _iterate(

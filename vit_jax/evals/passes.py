@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
-from jax.experimental import multihost_utils
 import numpy as np
 
 from vit_jax import metrics
 from vit_jax import types
 from vit_jax.evals import context
+from vit_jax.parallel import multihost
 
 Means = Callable[[types.Params, types.Batch], Mapping[str, metrics.Mean]]
 Values = Callable[[types.Params, types.Batch], Mapping[str, jax.Array]]
@@ -45,7 +45,7 @@ def mean(split: context.Split, function: Means) -> Callable[
       total = part if total is None else {
           name: value.merge(part[name]) for name, value in total.items()}
       between()
-    total = jax.device_get(total) or {}
+    total = multihost.fetch(total) or {}
     _check_count(int(total.pop(_SEEN).count) if total else 0, split)
     return total
 
@@ -69,7 +69,7 @@ def collect(split: context.Split, function: Values) -> Callable[
   ) -> dict[str, np.ndarray]:
     parts = []
     for batch in split.batches():
-      values, mask = gather(of_batch(params, batch))
+      values, mask = multihost.fetch(of_batch(params, batch))
       parts.append({name: v[mask > 0] for name, v in values.items()})
       between()
     _check_count(
@@ -78,13 +78,6 @@ def collect(split: context.Split, function: Values) -> Callable[
             for name in parts[0]}
 
   return run
-
-
-def gather(arrays: Any) -> Any:
-  """Returns global arrays, whole, as NumPy's, on every host."""
-  if jax.process_count() == 1:
-    return jax.device_get(arrays)
-  return multihost_utils.process_allgather(arrays, tiled=True)
 
 
 def _check_count(counted: int, split: context.Split) -> None:

@@ -10,7 +10,6 @@ import flax.linen as nn
 import jax
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec
-import numpy as np
 
 from vit_jax import tree
 from vit_jax import types
@@ -224,20 +223,3 @@ def keep_batch_split(
       return function(*args, **kwargs)
 
   return split
-
-
-def shard_batch(
-    batch: Mapping[str, np.ndarray], mesh: jax.sharding.Mesh,
-) -> types.Batch:
-  """Puts this process's rows of a batch on its devices.
-
-  Args:
-    batch: arrays of this process's rows.
-    mesh: the mesh.
-
-  Returns:
-    Arrays of the global batch.
-  """
-  sharding = NamedSharding(mesh, BATCH)
-  return {key: jax.make_array_from_process_local_data(sharding, value)
-          for key, value in batch.items()}

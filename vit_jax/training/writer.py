@@ -14,6 +14,7 @@ a row with the step and the keys of an earlier one takes its place.
 """
 
 from collections.abc import Mapping, Sequence
+import contextlib
 import json
 import math
 import os
@@ -84,11 +85,22 @@ class MetricWriter:
     self._events.flush()
 
   def close(self) -> None:
-    """Closes the files; nothing is written afterwards."""
+    """Closes the files; nothing is written afterwards.
+
+    Where the disk is full, whoever wrote last has said so, and rows are in the
+    file before: another error here would hide that one.
+    """
     if self._file is not None:
-      self._file.close()
+      with contextlib.suppress(OSError):
+        self._file.close()
     if self._events is not None:
-      self._events.close()
+      try:
+        self._events.close()
+      except OSError:
+        # Else its thread, and it itself when Python exits, would say so too.
+        if self._events.file_writer is not None:
+          self._events.file_writer.event_writer._worker.stop()
+          self._events.file_writer.event_writer = _Closed()
     self._file = self._events = None
 
   def _append(self, row: Mapping[str, Any]) -> None:
@@ -114,6 +126,13 @@ class MetricWriter:
       os.fsync(file.fileno())
     new.replace(self._path)
     self._file = self._path.open('a')
+
+
+class _Closed:
+  """Stands where TensorBoard's file was that could not be closed."""
+
+  def close(self) -> None:
+    """Nothing is left to do."""
 
 
 def read_rows(workdir: epath.PathLike) -> list[dict[str, Any]]:

@@ -1,0 +1,34 @@
+#!/bin/bash
+# One run on the nodes of a SLURM cluster: a process on each, with all its GPUs.
+#
+#   sbatch --nodes=4 --time=24:00:00 scripts/slurm.sh \
+#     --config=configs/pretrain.py:model=B/16,dataset=imagenet2012 \
+#     --workdir=/shared/runs/b16 --config.data.data_dir=/shared/tensorflow_datasets
+#
+# Takes what main.py takes. Start it in the repository, in a folder that all
+# nodes see, with its environment in .venv; the workdir has to be shared too.
+# What the cluster wants to know beside that (--partition, --account) goes
+# before the script's name.
+#SBATCH --job-name=vit-jax
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=1
+#SBATCH --gpus-per-node=8
+#SBATCH --exclusive
+# Two minutes before the time is over the run is told, and saves. A job that
+# starts again writes at the end of the same log.
+#SBATCH --signal=TERM@120
+#SBATCH --requeue
+#SBATCH --open-mode=append
+#SBATCH --output=slurm-%j.log
+
+# Without a word of ours, srun gives a task one core of the node.
+srun --kill-on-bad-exit=1 --cpus-per-task="${SLURM_CPUS_ON_NODE:?start it by sbatch}" \
+  "${PYTHON:-.venv/bin/python}" main.py "$@"
+status=$?
+
+# 75: it saved when it was told to stop, and goes on from there. srun itself
+# gives 143 where a task was still leaving.
+if [ "$status" -eq 75 ] || [ "$status" -eq 143 ]; then
+  scontrol requeue "$SLURM_JOB_ID"
+fi
+exit "$status"

@@ -1,0 +1,153 @@
+"""Which process of how many this is, and what of a batch it holds."""
+
+import socket
+import subprocess
+import sys
+
+import jax
+from jax.sharding import PartitionSpec as P
+import numpy as np
+import pytest
+
+from vit_jax.parallel import mesh as mesh_lib
+from vit_jax.parallel import multihost
+
+STEP = {'SLURM_JOB_ID': '7', 'SLURM_STEP_NODELIST': 'n[1-2]',
+        'SLURM_NTASKS': '2', 'SLURM_PROCID': '1', 'SLURM_LOCALID': '0'}
+POD = {'KUBERNETES_SERVICE_HOST': '10.0.0.1', 'JOB_COMPLETION_INDEX': '0'}
+
+
+def mesh(**sizes):
+  return mesh_lib.build(mesh_lib.parse(sizes))
+
+
+def test_batch_is_split_over_both_kinds_of_replicas():
+  on = mesh(data=2, fsdp=2, tensor=2)
+  rows = np.arange(8 * 3).reshape(8, 3)
+  batch = multihost.shard_batch({'label': rows}, on)['label']
+  np.testing.assert_array_equal(batch, rows)
+  assert batch.sharding.spec == P(('data', 'fsdp'))
+  assert {shard.data.shape for shard in batch.addressable_shards} == {(2, 3)}
+
+
+@pytest.mark.parametrize(('sizes', 'process', 'parts'), [
+    # Eight devices of four processes: two each, in the order of the mesh.
+    ({}, slice(0, 2), ((0,), 4)),
+    ({}, slice(6, 8), ((3,), 4)),
+    ({'fsdp': 2}, slice(2, 4), ((1,), 4)),
+    # The axis `tensor` within a process, over two, and over all of them.
+    ({'tensor': 2}, slice(2, 4), ((1,), 4)),
+    ({'tensor': 4}, slice(0, 2), ((0,), 2)),
+    ({'tensor': 4}, slice(2, 4), ((0,), 2)),
+    ({'tensor': 4}, slice(4, 6), ((1,), 2)),
+    ({'tensor': 8}, slice(6, 8), ((0,), 1)),
+    # Such as a TPU's torus asks for: a process's devices are not neighbours.
+    ({}, slice(1, 8, 4), ((1, 5), 8)),
+    ({}, slice(1, 3), ((1, 2), 8)),
+    # All that there is.
+    ({}, slice(0, 8), ((0,), 1)),
+])
+def test_a_process_reads_the_parts_that_its_devices_hold(
+    sizes, process, parts):
+  on = mesh(**sizes)
+  assert multihost.batch_parts(on, on.devices.flat[process]) == parts
+
+
+@pytest.mark.parametrize(('flags', 'words'), [
+    ({'coordinator': 'a:1'},
+     '--num-processes and --process-id must be given with --coordinator'),
+    ({'num_processes': 2}, '--coordinator and --process-id must be given'),
+    ({'process_id': 1}, '--coordinator and --num-processes must be given'),
+    ({'coordinator': 'a:1', 'num_processes': 2, 'process_id': 2},
+     '--process-id must be from 0 to 1'),
+    ({'coordinator': 'a:1', 'num_processes': 2, 'process_id': -1},
+     '--process-id must be from 0 to 1'),
+    ({'coordinator': 'a', 'num_processes': 2, 'process_id': 1}, 'HOST:PORT'),
+    ({'num_processes': 0}, 'at least 1'),
+    ({'start_timeout_secs': 0}, 'at least 1 second'),
+])
+def test_flags_that_do_not_fit_say_what_is_wrong(flags, words):
+  with pytest.raises(ValueError, match=words):
+    multihost.Processes(**flags)
+
+
+@pytest.mark.parametrize(('environ', 'cluster'), [
+    ({}, None),
+    (STEP, multihost.SLURM),
+    ({**STEP, 'SLURM_NTASKS': '1'}, None),
+    # A shell in an allocation of two tasks is a step of one.
+    ({**STEP, 'SLURM_STEP_NUM_TASKS': '1'}, None),
+    # A batch script that starts a program without srun.
+    ({'SLURM_JOB_ID': '7', 'SLURM_NTASKS': '2', 'SLURM_PROCID': '0'}, None),
+    ({'TPU_WORKER_HOSTNAMES': 'a,b', 'TPU_WORKER_ID': '0'}, multihost.TPU),
+    ({'TPU_WORKER_HOSTNAMES': 'localhost'}, None),
+    ({'TPU_WORKER_HOSTNAMES': 'a', 'MEGASCALE_NUM_SLICES': '2'},
+     multihost.TPU),
+    # A TPU of one host is alone, whatever job it is a part of.
+    ({'TPU_WORKER_HOSTNAMES': 'a', **POD}, None),
+    ({'OMPI_COMM_WORLD_SIZE': '2', 'OMPI_MCA_orte_hnp_uri': 'x'},
+     multihost.OPEN_MPI),
+    ({'OMPI_COMM_WORLD_SIZE': '1'}, None),
+    ({'KUBERNETES_SERVICE_HOST': '10.0.0.1'}, None),
+])
+def test_only_a_cluster_of_several_processes_is_waited_for(environ, cluster):
+  assert multihost.find_cluster(environ) == cluster
+
+
+@pytest.mark.parametrize(('environ', 'words'), [
+    (POD, 'pip install "jax'),
+    ({'OMPI_COMM_WORLD_SIZE': '2'}, 'does not say where the first one is'),
+])
+def test_others_that_cannot_be_found_are_an_error(environ, words, monkeypatch):
+  monkeypatch.setitem(sys.modules, 'kubernetes', None)
+  monkeypatch.setattr(
+      multihost.importlib.util, 'find_spec', lambda name: None)
+  with pytest.raises(ValueError, match=words) as error:
+    multihost.find_cluster(environ)
+  assert '--num-processes=1' in str(error.value)
+
+
+@pytest.mark.parametrize(('environ', 'gpus'), [
+    ({'SLURM_STEP_TASKS_PER_NODE': '1(x2)'}, [0, 1, 2, 3]),
+    ({'SLURM_STEP_TASKS_PER_NODE': '1'}, [0, 1, 2, 3]),
+    ({'SLURM_STEP_TASKS_PER_NODE': '4', 'SLURM_GPUS_PER_TASK': '4'},
+     [0, 1, 2, 3]),
+    # A task for each GPU, which all see: JAX takes the one of its number.
+    ({'SLURM_STEP_TASKS_PER_NODE': '4(x2)'}, None),
+])
+def test_a_task_alone_on_its_node_has_all_gpus(environ, gpus):
+  environ = {**environ, 'CUDA_VISIBLE_DEVICES': '0,1,2,3'}
+  assert multihost.slurm_gpus(environ) == gpus
+
+
+def test_one_process_alone_waits_for_nobody(monkeypatch):
+  monkeypatch.setattr(
+      jax.distributed, 'initialize', lambda **_: pytest.fail('waits'))
+  assert not multihost.start(multihost.Processes())
+  for name, value in STEP.items():
+    monkeypatch.setenv(name, value)
+  assert not multihost.start(multihost.Processes(num_processes=1))
+
+
+def test_a_port_that_is_taken_is_named():
+  with socket.create_server(('localhost', 0)) as taken:
+    port = taken.getsockname()[1]
+    with pytest.raises(ValueError, match=f'cannot listen on port {port}'):
+      multihost.start(multihost.Processes(f'localhost:{port}', 2, 0))
+
+
+def test_an_address_where_nobody_is_is_named():
+  # In a process of its own: it cannot be used for anything afterwards.
+  program = (
+      'import os\n'
+      'from vit_jax.parallel import multihost\n'
+      'try:\n'
+      '  multihost.start(multihost.Processes("localhost:1", 3, 1, 1))\n'
+      'except ValueError as error:\n'
+      '  print(error, flush=True)\n'
+      '  multihost.leave(2)\n')
+  done = subprocess.run(
+      [sys.executable, '-c', program], capture_output=True, text=True,
+      timeout=240)
+  assert done.returncode == 2, done.stderr
+  assert 'process 1 of 3, coordinator localhost:1. After 1 s' in done.stdout

@@ -1,0 +1,61 @@
+"""What befalls a run of several processes leaves no trace in what comes of it.
+
+The whole experiment, of twenty kills, is `python -m tests.faults`.
+"""
+
+import signal
+
+import pytest
+
+from tests import faults
+from vit_jax.checkpoints import manager
+
+
+@pytest.fixture(scope='module')
+def folder(tmp_path_factory):
+  return tmp_path_factory.mktemp('faults')
+
+
+@pytest.fixture(scope='module')
+def calm(folder):
+  """The workdir of a run that nothing disturbed."""
+  ended = faults.Launch(folder, folder / 'calm').end()
+  assert ended.statuses == [0, 0], ended
+  return folder / 'calm'
+
+
+def test_kills_and_a_signal_to_one_process_change_nothing(folder, calm):
+  workdir = folder / 'disturbed'
+
+  def disturb(moment, signum, which):
+    launch = faults.Launch(folder, workdir)
+    assert launch.until(moment), launch.end()
+    launch.send(signum, which)
+    return launch.end()
+
+  # In a save: the half-written checkpoint is swept away by the next start.
+  ended = disturb(lambda: faults.is_saving(workdir), signal.SIGKILL, [1])
+  assert ended.statuses[1] == -signal.SIGKILL
+  assert ended.statuses[0] != 0
+  # Whoever is left says who is missing, or JAX does.
+  assert 'no answer from process 1' in ended.outputs[0] or (
+      'task' in ended.outputs[0]), ended
+
+  # In an evaluation, a signal to the process that speaks for none.
+  before = faults.last_step(workdir)
+  ended = disturb(
+      lambda: faults.last_step(workdir) > before
+      and faults.is_evaluating(workdir), signal.SIGTERM, [1])
+  assert ended.statuses == [75, 75], ended
+  saved = manager.find(workdir).path
+  assert f'SIGTERM: saved at step {saved.name}' in ended.outputs[0]
+
+  # In a step, all at once.
+  ended = disturb(lambda: faults.last_step(workdir) > int(saved.name),
+                  signal.SIGKILL, [0, 1])
+  assert ended.statuses == [-signal.SIGKILL] * 2
+
+  ended = faults.Launch(folder, workdir).end()
+  assert ended.statuses == [0, 0], ended
+  assert 'Goes on from step' in ended.outputs[0]
+  assert faults.assert_same_end(workdir, calm) > 50

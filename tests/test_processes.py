@@ -1,0 +1,264 @@
+"""Several real processes on this machine do what one alone does.
+
+Each is started as a user starts it, with a part of the devices; JAX joins them
+over the network, and the CPU's arrays travel by gloo.
+"""
+
+import json
+import os
+import pathlib
+import shutil
+import socket
+import subprocess
+import sys
+
+import jax
+import numpy as np
+from PIL import Image
+import pytest
+
+import main
+from vit_jax import config as config_lib
+from vit_jax import experiment as experiment_lib
+from vit_jax import run as run_lib
+from vit_jax.training import writer
+
+ROOT = pathlib.Path(__file__).parents[1]
+# For all processes of a run to end, on a machine that does much besides.
+TIMEOUT_SECS = 540
+
+CONFIG = {
+    'total': {'steps': 4}, 'batch_size': 16,
+    'model': {'width': 8, 'depth': 1, 'num_heads': 2, 'mlp_dim': 16,
+              'patch': 4, 'dropout': 0.1},
+    'data': {'source': 'digits', 'resolution': 8, 'channels': 1,
+             'split': 'train[:320]', 'train_ops': ({'op': 'inception_crop'},),
+             'mixup': 0.2},
+    'optimizer': {'name': 'sgd', 'learning_rate': 0.3, 'clip_norm': 1.0,
+                  'schedule': {'name': 'constant'}},
+    'mesh': {'fsdp': 2},
+    # 50 do not divide into batches of 16: the last is padded.
+    'evals': {'test': {'split': 'test[:50]', 'every': {'steps': 2}}},
+    'log': {'every': {'steps': 1}},
+    'checkpoint': {'every': {'steps': 2}, 'keep': 2, 'best': 'test/loss'},
+}
+EVALUATORS = {
+    'classes': {'name': 'classification'}, 'confusion': {'name': 'confusion'},
+    'calibration': {'name': 'calibration'}, 'loss': {'name': 'objective'},
+    'several': {'name': 'multi_label'},
+    'knn': {'name': 'knn', 'train_split': 'train[:100]', 'k': 5},
+    'fewshot': {'name': 'fewshot', 'train_split': 'train[:300]',
+                'shots': (5,), 'seeds': 2},
+}
+# What a run takes, as against what comes of it.
+COSTS = ('train/images_per_sec', 'train/wait_share', 'train/device_hours',
+         'train/core_hours', 'train/host_memory_bytes')
+
+
+def write_config(path, config):
+  path.write_text(
+      '"""For a test."""\nfrom ml_collections import ConfigDict\n'
+      f'def get_config():\n  return ConfigDict({config!r})\n')
+  return f'--config={path}'
+
+
+def free_port():
+  """Returns a port below those that connections get by themselves."""
+  first = 20_000 + os.getpid() * 13 % 10_000
+  for port in range(first, first + 1_000):
+    with socket.socket() as probe:
+      try:
+        probe.bind(('', port))
+      except OSError:
+        continue
+      return port
+  pytest.fail('No port is free.')
+
+
+def run_processes(number, *argv, devices=1):
+  """Runs main.py in several processes.
+
+  Args:
+    number: of processes.
+    *argv: the command line, but for the flags that say which process it is.
+    devices: of each process.
+
+  Returns:
+    Status, standard output and standard error of each.
+  """
+  environ = {**os.environ, 'JAX_PLATFORMS': 'cpu',
+             'JAX_NUM_CPU_DEVICES': str(devices),
+             # Programs that run for a moment need not be fast.
+             'XLA_FLAGS': '--xla_backend_optimization_level=0 '
+                          '--xla_llvm_disable_expensive_passes=true'}
+  started = []
+  try:
+    flags = [f'--coordinator=localhost:{free_port()}',
+             f'--num-processes={number}']
+    for i in range(number):
+      started.append(subprocess.Popen(
+          [sys.executable, 'main.py', *map(str, argv), *flags,
+           f'--process-id={i}'], cwd=ROOT, env=environ, text=True,
+          stdout=subprocess.PIPE, stderr=subprocess.PIPE))
+    said = [process.communicate(timeout=TIMEOUT_SECS) for process in started]
+    return [(process.returncode, *texts)
+            for process, texts in zip(started, said)]
+  except subprocess.TimeoutExpired:
+    for process in started:
+      process.kill()
+    pytest.fail('Some process did not end.\n' + '\n'.join(
+        '\n'.join(process.communicate()) for process in started))
+  finally:
+    for process in started:
+      process.kill()
+
+
+def assert_all_succeeded(done):
+  for status, out, err in done:
+    assert status == 0, f'{out}\n{err}'
+
+
+def train_here(workdir, num_devices, **changes):
+  """Trains in this process; returns the rows of its metrics."""
+  config = config_lib.resolve({**CONFIG, **changes})
+  experiment = experiment_lib.build(config, jax.devices()[:num_devices])
+  run_lib.train(experiment, workdir, show_parameters=False)
+  return writer.read_rows(workdir)
+
+
+def by_step(rows, prefix=''):
+  steps = {}
+  for row in rows:
+    steps.setdefault(row['step'], {}).update({
+        name: value for name, value in row.items()
+        if name.startswith(prefix) and name != 'step'})
+  return steps
+
+
+def assert_same_metrics(rows, expected, *, first=1, prefix=''):
+  found, wanted = by_step(rows, prefix), by_step(expected, prefix)
+  assert list(found) == list(wanted) == [1, 2, 3, 4]
+  for step in range(first, 5):
+    assert found[step].keys() == wanted[step].keys()
+    for name, value in wanted[step].items():
+      if 'accuracy' in name or 'examples' in name:
+        assert found[step][name] == value, (step, name)
+      elif name not in COSTS:
+        np.testing.assert_allclose(
+            found[step][name], value, rtol=2e-5, err_msg=f'{step}: {name}')
+
+
+@pytest.fixture(scope='module')
+def reference(tmp_path_factory):
+  """Metrics of one process with one device."""
+  return train_here(
+      tmp_path_factory.mktemp('one') / 'run', 1, mesh={'data': 1})
+
+
+@pytest.fixture(scope='module')
+def by_four(tmp_path_factory):
+  """A workdir and what the four processes said that trained in it."""
+  folder = tmp_path_factory.mktemp('four')
+  flag = write_config(folder / 'config.py', CONFIG)
+  done = run_processes(4, flag, f'--workdir={folder / "run"}')
+  assert_all_succeeded(done)
+  return folder / 'run', done
+
+
+def test_four_processes_train_as_one_device_does(by_four, reference):
+  assert_same_metrics(writer.read_rows(by_four[0]), reference)
+
+
+def test_four_processes_train_as_one_process_of_four_devices(
+    by_four, tmp_path):
+  assert_same_metrics(
+      writer.read_rows(by_four[0]), train_here(tmp_path / 'run', 4))
+
+
+def test_the_first_process_speaks_and_writes_for_all(by_four):
+  workdir, done = by_four
+  lines = [[line for line in out.splitlines() if '[Gloo]' not in line]
+           for _, out, _ in done]
+  assert [said[0] for said in lines] == [
+      f'process {i} of 4, 1 of 4 devices' for i in range(4)]
+  assert 'batch 16 = 4 host(s) x 1' in '\n'.join(lines[0])
+  assert [said[1:] for said in lines[1:]] == [[], [], []]
+  assert len(list(workdir.glob('events.out.tfevents.*'))) == 1
+  steps = [row['step'] for row in writer.read_rows(workdir)
+           if 'train/loss' in row]
+  assert steps == [1, 2, 3, 4]
+
+
+# Training alone: what is measured beside it is compared elsewhere.
+REST = {'evals': {}, 'checkpoint': {'every': {'steps': 2}}}
+
+
+def at_step_2(workdir, target):
+  """Copies a run as it was when it was killed after step 2."""
+  shutil.copytree(workdir, target)
+  shutil.rmtree(target / 'checkpoints' / 'latest' / '4')
+  (target / 'summary.json').unlink()
+  return target
+
+
+def test_one_process_goes_on_from_a_checkpoint_of_four(
+    by_four, reference, tmp_path):
+  workdir = at_step_2(by_four[0], tmp_path / 'run')
+  rows = train_here(workdir, 1, mesh={'data': 1}, **REST)
+  assert_same_metrics(rows, reference, first=3, prefix='train/')
+
+
+def test_two_processes_go_on_from_a_checkpoint_of_four(
+    by_four, reference, tmp_path):
+  workdir = at_step_2(by_four[0], tmp_path / 'run')
+  # Heads are split over both: each needs all the images of a batch.
+  flag = write_config(
+      tmp_path / 'config.py', {**CONFIG, **REST, 'mesh': {'tensor': 2}})
+  done = run_processes(2, flag, f'--workdir={workdir}')
+  assert_all_succeeded(done)
+  assert 'Goes on from step 2' in done[0][1]
+  assert_same_metrics(
+      writer.read_rows(workdir), reference, first=3, prefix='train/')
+
+
+def test_two_processes_evaluate_exactly_as_one(by_four, tmp_path):
+  evals = {name: {'split': 'test[:50]', **section}
+           for name, section in EVALUATORS.items()}
+  flag = write_config(tmp_path / 'config.py', {
+      **CONFIG, 'evals': evals, 'checkpoint': {}})
+  argv = ['evaluate', flag, f'--workdir={by_four[0]}',
+          f'--output={tmp_path / "pictures"}']
+  assert main.main([*argv, f'--json={tmp_path / "one.json"}']) == 0
+  done = run_processes(
+      2, *argv, f'--json={tmp_path / "two.json"}', devices=2)
+  assert_all_succeeded(done)
+  one, two = (json.loads((tmp_path / f'{name}.json').read_text())
+              for name in ('one', 'two'))
+  assert {name.split('/')[0] for name in one['metrics']} == set(EVALUATORS)
+  assert two['metrics'].keys() == one['metrics'].keys()
+  for name, value in one['metrics'].items():
+    if any(word in name for word in ('loss', 'calibration')):
+      np.testing.assert_allclose(
+          two['metrics'][name], value, rtol=1e-5, atol=1e-7, err_msg=name)
+    else:  # Counts, and what follows from them.
+      assert two['metrics'][name] == value, name
+  assert (two['tables']['confusion']['confusion']
+          == one['tables']['confusion']['confusion'])
+
+
+def test_an_error_in_one_process_ends_all(tmp_path):
+  images = tmp_path / 'images' / 'train'
+  for name in ('a', 'b'):
+    (images / name).mkdir(parents=True)
+    for i in range(8):
+      Image.new('L', (8, 8), 16 * i).save(images / name / f'{i}.png')
+  (images / 'b' / '3.png').write_bytes(b'not an image')
+  flag = write_config(tmp_path / 'config.py', {
+      **CONFIG, 'evals': {}, 'checkpoint': {},
+      'total': {'epochs': 2}, 'batch_size': 4,
+      'data': {'source': str(tmp_path / 'images'), 'resolution': 8,
+               'channels': 1}})
+  done = run_processes(2, flag, f'--workdir={tmp_path / "run"}')
+  assert all(status != 0 for status, _, _ in done), done
+  # One read it; the other saw that the first had gone.
+  assert sum('3.png' in err for _, _, err in done) == 1, done

@@ -1,0 +1,71 @@
+"""What starts a run on a cluster is whole, and says what main.py takes."""
+
+import pathlib
+import re
+import shlex
+import subprocess
+
+import pytest
+
+import main
+from vit_jax import config as config_lib
+
+ROOT = pathlib.Path(__file__).parents[1]
+SHELL = sorted((ROOT / 'scripts').glob('*.sh'))
+JOB = ROOT / 'scripts' / 'gke.yaml'
+
+
+def check_arguments(words):
+  """Raises if main.py would not take them, or there is no such experiment."""
+  command = words.pop(0) if not words[0].startswith('-') else main.DEFAULT
+  overrides = [word.removeprefix(main.CONFIG_FLAG) for word in words
+               if word.startswith(main.CONFIG_FLAG)]
+  _, parser = main.build_parser(command)
+  args = parser.parse_args(
+      [word for word in words if not word.startswith(main.CONFIG_FLAG)])
+  config_lib.load(str(ROOT / args.config), overrides)
+
+
+@pytest.mark.parametrize('path', SHELL, ids=lambda path: path.name)
+def test_a_script_parses_and_its_example_is_understood(path):
+  subprocess.run(['bash', '-n', path], check=True)
+  comments = '\n'.join(
+      line.removeprefix('#') for line in path.read_text().splitlines()
+      if line.startswith('# '))
+  example = re.search(
+      rf'scripts/{path.name} (.*)', comments.replace('\\\n', ' '))
+  check_arguments(shlex.split(example.group(1)))
+
+
+def test_words_of_the_command_line_reach_a_pod_as_they_were_given(tmp_path):
+  # In place of gcloud: runs what the hosts would run.
+  gcloud = tmp_path / 'gcloud'
+  gcloud.write_text('#!/bin/bash\nfor last; do :; done\n'
+                    'printf %s "${last#--command=}"\n')
+  gcloud.chmod(0o755)
+  words = ['--config=a b.py', "--config.x='y'", '--workdir=$HOME;false']
+  command = subprocess.run(
+      [ROOT / 'scripts' / 'tpu_pod.sh', *words], check=True, text=True,
+      capture_output=True, env={
+          'PATH': f'{tmp_path}:/usr/bin:/bin', 'TPU': 't', 'ZONE': 'z'}).stdout
+  assert shlex.split(command)[-3:] == words
+
+
+def test_the_job_of_kubernetes_is_whole():
+  yaml = pytest.importorskip('yaml')
+  service, job = yaml.safe_load_all(JOB.read_text())
+  spec, pod = job['spec'], job['spec']['template']['spec']
+  assert spec['completionMode'] == 'Indexed'  # Gives each pod its number.
+  assert spec['parallelism'] == spec['completions']
+  # The pods' names exist by the service alone.
+  assert service['spec']['clusterIP'] == 'None'
+  assert service['spec']['selector'] == {'job-name': job['metadata']['name']}
+  assert pod['subdomain'] == service['metadata']['name']
+  (container,) = pod['containers']
+  rows, columns = map(int, pod['nodeSelector'][
+      'cloud.google.com/gke-tpu-topology'].split('x'))
+  chips = container['resources']['limits']['google.com/tpu']
+  assert container['resources']['requests']['google.com/tpu'] == chips
+  assert rows * columns == chips * spec['parallelism']
+  assert container['command'][:2] == ['python', 'main.py']
+  check_arguments(container['command'][2:])

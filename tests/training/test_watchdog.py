@@ -1,0 +1,81 @@
+"""A run that does not move is reported, then ended; one that moves is not."""
+
+import threading
+import time
+
+import pytest
+
+from vit_jax.training import watchdog
+
+
+class Wait:
+  """Collects the reports and the end of a watchdog, and waits for them."""
+
+  def __init__(self):
+    self.texts, self.statuses = [], []
+    self._changed = threading.Condition()
+
+  def report(self, text):
+    with self._changed:
+      self.texts.append(text)
+      self._changed.notify_all()
+
+  def end(self, status):
+    with self._changed:
+      self.statuses.append(status)
+      self._changed.notify_all()
+
+  def until(self, condition):
+    with self._changed:
+      return self._changed.wait_for(condition, timeout=30)
+
+
+@pytest.fixture
+def wait():
+  return Wait()
+
+
+def watch(wait, report_secs, end_secs):
+  return watchdog.Watchdog(
+      report_secs=report_secs, end_secs=end_secs, name='process 1 of 4',
+      report=wait.report, end=wait.end)
+
+
+def test_a_stalled_run_says_where_it_stands_once(wait):
+  with watch(wait, 0.05, 0) as dog:
+    dog.beat('waiting for the input', step=1234)
+    assert wait.until(lambda: wait.texts)
+    time.sleep(0.2)
+  text, = wait.texts
+  assert text.startswith('process 1 of 4: nothing has moved for ')
+  assert 'after step 1,234: waiting for the input. It stands at\n' in text
+  assert 'test_a_stalled_run_says_where_it_stands_once' in text  # The stack.
+  assert wait.statuses == []
+
+
+def test_a_hung_run_ends_with_a_status_of_its_own(wait):
+  with watch(wait, 0, 0.05):
+    assert wait.until(lambda: wait.statuses)
+  assert wait.statuses == [76]
+  assert 'the same command goes on from the last checkpoint' in wait.texts[-1]
+
+
+def test_what_may_take_any_time_is_reported_and_not_ended(wait):
+  with watch(wait, 0.05, 0.1) as dog:
+    dog.beat('compiling', may_end=False)
+    assert wait.until(lambda: 'compiling' in ''.join(wait.texts))
+    time.sleep(0.2)
+  assert wait.statuses == []
+
+
+def test_each_beat_starts_the_clock_anew(wait):
+  with watch(wait, 0, 3) as dog:
+    for _ in range(40):
+      dog.beat('in a step')
+      time.sleep(0.1)
+  assert wait.statuses == []
+
+
+def test_nothing_watches_where_it_is_turned_off(wait):
+  with watch(wait, 0, 0):
+    assert 'watchdog' not in {t.name for t in threading.enumerate()}
