@@ -241,11 +241,12 @@ def plan(
   row: dict[str, Any] = {
       'variant': config.model.variant, 'dataset': experiment.dataset.name,
       'epochs': images / experiment.dataset.num_examples}
+  published: dict[str, Any] = paper.find(resolution=config.data.size, **row)
   return Plan(
       stage=stage, sizes_from=sizes_from, resolution=config.data.size,
       images=images, multiply_adds=per_image // 2, exaflops=exaflops,
       core_days=exaflops / (utilisation * _exaflops_per_day(device)),
-      **row, **paper.find(resolution=config.data.size, **row))
+      **row, **published)
 
 
 def _exaflops_per_day(device: hardware.Hardware) -> float:
