@@ -18,11 +18,11 @@ LAYERS = (
     ('models', 'data', 'optim', 'parallel', 'losses', 'metrics', 'interop',
      'analysis'),
     ('objectives', 'training', 'checkpoints', 'evals', 'dedup'),
-    ('model', 'config', 'experiment', 'run', 'sweep'),
+    ('images', 'model', 'config', 'experiment', 'run', 'sweep'),
     ('commands', '__init__'),
     ('main',),
 )
-ORDERED = ('model', 'config', 'experiment', 'run', 'sweep')
+ORDERED = ('images', 'model', 'config', 'experiment', 'run', 'sweep')
 
 # Rooms that anything would fit in.
 FORBIDDEN_NAMES = ('utils', 'util', 'helpers', 'helper', 'base', 'common', 'v2')
