@@ -21,6 +21,8 @@ COMMANDS = {
     'sweep': 'choose settings on held-out data, then train the best on all',
     'vtab': 'fine-tune on the 19 tasks of VTAB-1k, and average the scores',
     'flops': "count what pre-training costs, next to the paper's Table 6",
+    'predict': 'classify pictures with any model',
+    'features': 'write what a model makes of pictures, a row for each',
     'convert': 'turn weights of one format into another, and prove the result',
     'doctor': 'show versions, devices and memory, and what is missing',
 }

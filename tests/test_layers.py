@@ -18,11 +18,13 @@ LAYERS = (
     ('models', 'data', 'optim', 'parallel', 'losses', 'metrics', 'interop',
      'analysis'),
     ('objectives', 'training', 'checkpoints', 'evals', 'dedup'),
-    ('images', 'model', 'config', 'experiment', 'run', 'sweep'),
+    ('images', 'model', 'config', 'experiment', 'run', 'sweep',
+     'command_line'),
     ('commands', '__init__'),
     ('main',),
 )
-ORDERED = ('images', 'model', 'config', 'experiment', 'run', 'sweep')
+ORDERED = ('images', 'model', 'config', 'experiment', 'run', 'sweep',
+           'command_line')
 
 # Rooms that anything would fit in.
 FORBIDDEN_NAMES = ('utils', 'util', 'helpers', 'helper', 'base', 'common', 'v2')

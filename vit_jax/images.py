@@ -1,9 +1,13 @@
-"""Pictures in, arrays in a model's value range out: what a notebook hands over.
+"""Pictures in, arrays in a model's value range out: what a person hands over.
 
 A picture is a path, a Pillow image, or an array: uint8 in 0 ... 255 or float in
 0 ... 1, [height, width] or [height, width, 1 or 3].
 """
 
+from collections.abc import Callable, Iterable, Iterator
+from concurrent import futures
+import dataclasses
+import itertools
 import os
 from typing import Any, TypeGuard
 
@@ -16,6 +20,26 @@ from vit_jax.data import transforms
 from vit_jax.interop import preprocess as preprocess_lib
 
 Picture = str | os.PathLike | Image.Image | np.ndarray
+# Told of a picture that cannot be read, and why.
+Failed = Callable[[Picture, Exception], None]
+_THREADS = min(8, os.cpu_count() or 1)  # Pillow decodes without the lock.
+
+
+@dataclasses.dataclass(frozen=True)
+class Batch:
+  """Pictures that were read.
+
+  Attributes:
+    pictures: as they were given, `count` of them.
+    images: in the model's value range; zeros after the first `count`.
+  """
+  pictures: tuple[Picture, ...]
+  images: Float[np.ndarray, 'batch height width 3']
+
+  @property
+  def count(self) -> int:
+    """How many of `images` are pictures."""
+    return len(self.pictures)
 
 
 def is_one(pictures: Any) -> TypeGuard[Picture]:
@@ -43,6 +67,56 @@ def read(
   mean, std = (np.asarray(v, np.float32)
                for v in (preprocess.mean, preprocess.std))
   return (np.asarray(pixels, np.float32) / 255 - mean) / std
+
+
+def batches(
+    pictures: Iterable[Picture], preprocess: preprocess_lib.Preprocess, *,
+    size: int, failed: Failed | None = None,
+) -> Iterator[Batch]:
+  """Yields batches of one size, in order; the last is filled up with zeros.
+
+  Only a few batches are in memory at a time. What cannot be read is told to
+  `failed` and left out: a batch may then be smaller than its place.
+
+  Args:
+    pictures: see the top of the file.
+    preprocess: what is done to each.
+    size: of a batch.
+    failed: by default, the error is raised.
+
+  Raises:
+    FileNotFoundError, ValueError: as `read`, unless there is `failed`.
+  """
+  def attempt(picture: Picture) -> np.ndarray | Exception:
+    try:
+      return read(picture, preprocess)
+    except (OSError, ValueError) as error:
+      if failed is None:
+        raise
+      return error
+
+  def start(pool: futures.Executor) -> list[tuple[Picture, futures.Future]]:
+    return [(picture, pool.submit(attempt, picture))
+            for picture in itertools.islice(rest, size)]
+
+  rest = iter(pictures)
+  with futures.ThreadPoolExecutor(_THREADS) as pool:
+    ahead = start(pool)
+    while ahead:
+      now, ahead = ahead, start(pool)  # Read while the model computes.
+      good: list[tuple[Picture, np.ndarray]] = []
+      for picture, future in now:
+        result = future.result()
+        if isinstance(result, Exception):
+          assert failed is not None
+          failed(picture, result)
+        else:
+          good.append((picture, result))
+      if good:
+        images = np.stack([image for _, image in good])
+        missing = size - len(images)
+        yield Batch(tuple(picture for picture, _ in good), np.pad(
+            images, ((0, missing), (0, 0), (0, 0), (0, 0))))
 
 
 def show(

@@ -7,7 +7,7 @@
     logits = model(images)['logits']        # Arrays in, arrays out.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import dataclasses
 import functools
 import os
@@ -155,6 +155,21 @@ class Model:
       FileNotFoundError: if a file is not there.
       ValueError: if one is no picture, or the model has no head.
     """
+    result = []
+    for outputs in self._all(pictures, batch_size):
+      result += self.likeliest(
+          outputs['logits'], top_k=top_k, activation=activation)
+    return result[0] if images_lib.is_one(pictures) else result
+
+  def likeliest(
+      self, logits: Float[Any, 'batch classes'], *, top_k: int = 5,
+      activation: Literal['softmax', 'sigmoid'] = 'softmax',
+  ) -> list[Prediction]:
+    """Returns what `predict` does, of logits.
+
+    Raises:
+      ValueError: if the model has no head, or there is no such activation.
+    """
     if not self.config.num_classes:
       raise ValueError(
           f'{self.origin or "The model"} has no head, and so no classes. Use '
@@ -163,16 +178,12 @@ class Model:
       raise ValueError(f'top_k must be at least 1, but is {top_k}.')
     records.check_name(activation, list(_ACTIVATIONS), what='activation')
     count = min(top_k, self.config.num_classes)
-    result = []
-    for outputs in self._batches(pictures, batch_size, what='logits'):
-      probabilities = _ACTIVATIONS[activation](
-          np.asarray(outputs, np.float32))
-      values, classes = jax.device_get(jax.lax.top_k(probabilities, count))
-      result += [Prediction(
-          names=tuple(self._name(int(i)) for i in row),
-          probabilities=tuple(map(float, value)), classes=tuple(map(int, row)))
-          for row, value in zip(classes, values)]
-    return result[0] if images_lib.is_one(pictures) else result
+    probabilities = _ACTIVATIONS[activation](jnp.asarray(logits, jnp.float32))
+    values, classes = jax.device_get(jax.lax.top_k(probabilities, count))
+    return [Prediction(
+        names=tuple(self._name(int(i)) for i in row),
+        probabilities=tuple(map(float, value)), classes=tuple(map(int, row)))
+        for row, value in zip(classes, values)]
 
   def features(
       self, pictures: Picture | Sequence[Picture], *,
@@ -195,23 +206,36 @@ class Model:
       FileNotFoundError: if a file is not there.
       ValueError: if one is no picture, or the model has no such layer.
     """
+    name = self.output_of(layer)
+    result = np.concatenate([
+        self.layer_of(outputs, layer) for outputs in
+        self._all(pictures, batch_size, names=(name,))])
+    return result[0] if images_lib.is_one(pictures) else result
+
+  def output_of(self, layer: str) -> str:
+    """Returns the output of the model that holds a layer of `features`.
+
+    Raises:
+      ValueError: if the model has no such layer.
+    """
     records.check_name(layer, FEATURES, what='layer')
-    tokens = layer in ('cls', 'mean', 'tokens')
     if layer == 'cls' and not getattr(self.config, 'has_cls', False):
       raise ValueError("The model has no class token. Use layer='mean'.")
+    tokens = layer in ('cls', 'mean', 'tokens')
     if tokens or layer == 'pooled':
       self._need_tokens(layer)
-    first = getattr(self.config, 'num_prefix', 0)
-    rows = []
-    for outputs in self._batches(
-        pictures, batch_size, what='tokens' if tokens else layer):
-      if layer == 'cls':
-        outputs = outputs[:, 0]
-      elif layer == 'mean':
-        outputs = outputs[:, first:].mean(1)
-      rows.append(np.asarray(outputs, np.float32))
-    result = np.concatenate(rows)
-    return result[0] if images_lib.is_one(pictures) else result
+    return 'tokens' if tokens else layer
+
+  def layer_of(
+      self, outputs: Mapping[str, Any], layer: str,
+  ) -> Float[np.ndarray, 'batch ...']:
+    """Returns a layer of `features` from the outputs of a batch, as float32."""
+    values = outputs[self.output_of(layer)]
+    if layer == 'cls':
+      values = values[:, 0]
+    elif layer == 'mean':
+      values = values[:, getattr(self.config, 'num_prefix', 0):].mean(1)
+    return np.asarray(values, np.float32)
 
   def attention(
       self, pictures: Picture | Sequence[Picture], *, batch_size: int = 8,
@@ -239,8 +263,9 @@ class Model:
           'Axial attention is within rows and within columns: there is none of '
           'every token to every other.')
     result = np.concatenate([
-        np.asarray(weights, np.float32).swapaxes(0, 1) for weights in
-        self._batches(pictures, batch_size, what='attention')])
+        np.asarray(outputs['layers']['attention'], np.float32).swapaxes(0, 1)
+        for outputs in self._all(
+            pictures, batch_size, names=('layers',), capture=True)])
     return result[0] if images_lib.is_one(pictures) else result
 
   def rollout(
@@ -280,35 +305,50 @@ class Model:
     labels = self.preprocess.labels
     return labels[index] if index < len(labels) else f'class {index}'
 
-  def _batches(
-      self, pictures: Picture | Sequence[Picture], batch_size: int, *,
-      what: str,
-  ) -> Iterator[Any]:
-    """Yields an output of each batch of pictures.
+  def outputs(
+      self, pictures: Iterable[Picture], *, batch_size: int = 32,
+      names: Sequence[str] = ('logits',), capture: bool = False,
+      failed: images_lib.Failed | None = None,
+  ) -> Iterator[tuple[tuple[Picture, ...], dict[str, Any]]]:
+    """Yields, batch by batch, pictures and what the model makes of them.
 
-    All but a lone batch have the same size, so that one program does: the last
-    is filled up, and what comes of that is left out.
+    All of however many pictures: only a few batches are in memory.
+
+    Args:
+      pictures: as `predict` takes them.
+      batch_size: pictures at a time.
+      names: of the outputs that are wanted; see `models.vit.ViT`.
+      capture: whether `layers` is one, of every layer.
+      failed: told of each picture that cannot be read; it is then left out.
+
+    Raises:
+      FileNotFoundError, ValueError: for such a picture, without `failed`.
     """
     if batch_size < 1:
       raise ValueError(f'batch_size must be at least 1, but is {batch_size}.')
+    params = self._resized(self.preprocess.resolution)
+    apply = _apply(self.config, capture, tuple(names))
+    for batch in images_lib.batches(
+        pictures, self.preprocess, size=batch_size, failed=failed):
+      outputs = jax.device_get(apply(params, batch.images))
+      yield batch.pictures, {
+          name: _first(value, batch.count, axis=int(name == 'layers'))
+          for name, value in outputs.items()}
+
+  def _all(
+      self, pictures: Picture | Sequence[Picture], batch_size: int,
+      **asked: Any,
+  ) -> Iterator[dict[str, Any]]:
+    """Yields outputs of one picture or several; batches no larger than these.
+    """
     given: Sequence[Picture] = (
         [pictures] if images_lib.is_one(pictures)
         else pictures)  # type: ignore[assignment]
     if not len(given):
       raise ValueError('There are no pictures: got an empty list.')
-    params = self._resized(self.preprocess.resolution)
-    apply = _apply(self.config, what == 'attention')
-    size = min(batch_size, len(given))
-    for start in range(0, len(given), size):
-      images = np.stack([images_lib.read(picture, self.preprocess)
-                         for picture in given[start:start + size]])
-      count = len(images)
-      filled = np.pad(images, ((0, size - count), (0, 0), (0, 0), (0, 0)))
-      outputs = apply(params, filled)
-      if what == 'attention':
-        yield outputs['layers']['attention'][:, :count]
-      else:
-        yield outputs[what][:count]
+    for _, outputs in self.outputs(
+        given, batch_size=min(batch_size, len(given)), **asked):
+      yield outputs
 
   def save(
       self, target: str | os.PathLike, *, form: str = ORBAX,
@@ -466,6 +506,12 @@ def _with(params: types.Params, changed: Mapping[str, Any]) -> types.Params:
   return tree.unflatten({**tree.flatten(params), **changed})
 
 
+def _first(values: Any, count: int, *, axis: int) -> Any:
+  """Returns the first of each array along an axis; that of the images."""
+  index = (slice(None),) * axis + (slice(count),)
+  return jax.tree.map(lambda x: x[index], values)
+
+
 def _check_images(images: Any, preprocess: Preprocess) -> None:
   if not isinstance(images, (jax.Array, np.ndarray)):
     raise ValueError(
@@ -487,8 +533,14 @@ def _check_images(images: Any, preprocess: Preprocess) -> None:
 @functools.lru_cache(maxsize=32)
 def _apply(
     config: models.ModelConfig, capture: bool = False,
+    names: tuple[str, ...] = (),
 ) -> Callable[..., types.Outputs]:
   model = models.build(config, num_classes=config.num_classes)
   more = {'capture': True} if capture else {}
-  return jax.jit(lambda params, images: model.apply(
-      {'params': params}, images, **more))
+
+  def apply(params, images):
+    outputs = model.apply({'params': params}, images, **more)
+    # What nobody asks for is not computed, or not copied at least.
+    return {name: outputs[name] for name in names} if names else outputs
+
+  return jax.jit(apply)
