@@ -23,6 +23,7 @@ COMMANDS = {
     'flops': "count what pre-training costs, next to the paper's Table 6",
     'predict': 'classify pictures with any model',
     'features': 'write what a model makes of pictures, a row for each',
+    'inspect': 'show what a model learned, and where it looks',
     'convert': 'turn weights of one format into another, and prove the result',
     'doctor': 'show versions, devices and memory, and what is missing',
 }

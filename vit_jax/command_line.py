@@ -59,13 +59,16 @@ def overrides(texts: Sequence[str]) -> dict[str, Any]:
   return result
 
 
-def add_pictures(parser: argparse.ArgumentParser) -> None:
+def add_pictures(
+    parser: argparse.ArgumentParser, *, required: bool = True,
+    batch_size: int = 32,
+) -> None:
   """Adds the arguments that `find` reads."""
   parser.add_argument(
-      'paths', nargs='+', metavar='PATH',
+      'paths', nargs='+' if required else '*', metavar='PATH',
       help='pictures: files, folders with all below them, or globs')
   parser.add_argument(
-      '--batch-size', type=int, default=32, metavar='N',
+      '--batch-size', type=int, default=batch_size, metavar='N',
       help='pictures at a time (default: %(default)s)')
 
 

@@ -95,6 +95,27 @@ def rollout_map(
   return (patches / patches.sum(-1, keepdims=True)).reshape(-1, *grid)
 
 
+def head_maps(
+    weights: Float[np.ndarray, 'layers heads tokens tokens'], *,
+    grid: tuple[int, int], pooling: str,
+) -> Float[np.ndarray, 'layers heads rows columns']:
+  """Returns where each head looks in an image.
+
+  Args:
+    weights: attention after the softmax; class token and registers first.
+    grid: rows and columns of the patches.
+    pooling: 'cls' looks from the class token; any other from all patches, on
+      average.
+
+  Raises:
+    ValueError: if there are fewer tokens than patches.
+  """
+  first = _first(weights, grid)
+  looks = (weights[..., 0, :] if pooling == 'cls' and first
+           else weights[..., first:, :].mean(-2))
+  return looks[..., first:].reshape(*looks.shape[:2], *grid)
+
+
 def _first(weights: Any, grid: tuple[int, int]) -> int:
   """Returns how many tokens come before the patches."""
   first = weights.shape[-1] - grid[0] * grid[1]

@@ -98,8 +98,9 @@ def _show(rows: dict[str, model_lib.Prediction]) -> None:
   folder = os.path.commonpath([os.path.dirname(path) for path in rows] or [''])
   progress.table(
       f'{len(rows):,} pictures' + f' in {folder}' * bool(folder), columns,
-      [[os.path.relpath(path, folder) if folder else path, *(cell for name, value in list(
-          zip(prediction.names, prediction.probabilities))[:shown]
+      [[os.path.relpath(path, folder) if folder else path, *(
+          cell for name, value in list(
+              zip(prediction.names, prediction.probabilities))[:shown]
           for cell in (name, f'{100 * value:.1f} %'))]
        for path, prediction in list(rows.items())[:MAX_ROWS]])
   if len(rows) > MAX_ROWS:
