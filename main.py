@@ -25,6 +25,7 @@ COMMANDS = {
     'features': 'write what a model makes of pictures, a row for each',
     'inspect': 'show what a model learned, and where it looks',
     'convert': 'turn weights of one format into another, and prove the result',
+    'export': 'write a model as one file that runs elsewhere, and prove it',
     'doctor': 'show versions, devices and memory, and what is missing',
 }
 DEFAULT = 'train'

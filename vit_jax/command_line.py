@@ -116,8 +116,19 @@ def check_suffix(path: str, suffixes: Sequence[str]) -> None:
     raise ValueError(
         f'{path} must end with {" or ".join(suffixes)}: the ending says the '
         'format.')
-  if path and epath.Path(path).exists():
-    raise FileExistsError(17, 'there is something already', path)
+  if path:
+    check_free(path)
+
+
+def check_free(path: str) -> None:
+  """Raises if there is something at a path, before anything is computed.
+
+  Raises:
+    FileExistsError: naming it.
+  """
+  if '://' not in path and epath.Path(path).exists():
+    raise FileExistsError(
+        17, 'there is something already; remove it, or name another', path)
 
 
 class Reading:

@@ -114,6 +114,14 @@ class Model:
     return jax.tree.map(
         lambda leaf: jnp.zeros((0, *leaf.shape[1:]), leaf.dtype), shapes)
 
+  def resized_params(self, size: tuple[int, int]) -> types.Params:
+    """Returns the parameters for images of a height and width, on the device.
+
+    Raises:
+      ValueError: if such images do not divide into patches.
+    """
+    return self._resized(size)
+
   @functools.cached_property
   def _on_device(self) -> types.Params:
     """The parameters where they are computed with; copied once."""
