@@ -24,7 +24,11 @@ COMMANDS = {
     'vtab': 'fine-tune on the 19 tasks of VTAB-1k, and average the scores',
     'flops': "count what pre-training costs, next to the paper's Table 6",
     'plan': 'say whether a training fits TPUs that are not here, and how fast',
+    'predict': 'classify pictures with any model',
+    'features': 'write what a model makes of pictures, a row for each',
+    'inspect': 'show what a model learned, and where it looks',
     'convert': 'turn weights of one format into another, and prove the result',
+    'export': 'write a model as one file that runs elsewhere, and prove it',
     'doctor': 'show versions, devices and memory, and what is missing',
 }
 DEFAULT = 'train'

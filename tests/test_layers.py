@@ -18,11 +18,13 @@ LAYERS = (
     ('models', 'data', 'optim', 'parallel', 'losses', 'metrics', 'interop',
      'analysis'),
     ('objectives', 'training', 'checkpoints', 'evals', 'dedup'),
-    ('model', 'config', 'experiment', 'plan', 'run', 'sweep'),
+    ('images', 'model', 'config', 'experiment', 'plan', 'run', 'sweep',
+     'exporting', 'command_line'),
     ('commands', '__init__'),
     ('main',),
 )
-ORDERED = ('model', 'config', 'experiment', 'plan', 'run', 'sweep')
+ORDERED = ('images', 'model', 'config', 'experiment', 'plan', 'run', 'sweep',
+           'exporting', 'command_line')
 
 # Rooms that anything would fit in.
 FORBIDDEN_NAMES = ('utils', 'util', 'helpers', 'helper', 'base', 'common', 'v2')

@@ -4,7 +4,9 @@ Pre-training, fine-tuning and evaluation of the paper's models. Start with
 `python main.py --help`; CONTRIBUTING.md says where things are.
 
     model = vit_jax.load('ViT-B_16.npz')   # Or a run, a folder, hf://...
-    logits = model(images)['logits']
+    model.predict('cat.jpg')               # Names and probabilities.
+    model.features(['cat.jpg', 'dog.jpg']), model.rollout('cat.jpg')
+    logits = model(images)['logits']       # Arrays in, arrays out.
 """
 
 import os

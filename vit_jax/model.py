@@ -1,24 +1,29 @@
 """A model with its weights, ready to be called: what `vit_jax.load` returns.
 
     model = vit_jax.load('ViT-B_16.npz')
-    logits = model(images)['logits']
+    model.predict('cat.jpg')                # Names and probabilities.
+    model.features(['cat.jpg', 'dog.jpg'])  # [2, width]
+    model.rollout('cat.jpg')                # Where it looks.
+    logits = model(images)['logits']        # Arrays in, arrays out.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import dataclasses
 import functools
 import os
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 import numpy as np
 
+from vit_jax import images as images_lib
 from vit_jax import models
 from vit_jax import records
 from vit_jax import tree
 from vit_jax import types
+from vit_jax.analysis import attention as attention_lib
 from vit_jax.checkpoints import export
 from vit_jax.checkpoints import formats
 from vit_jax.checkpoints import manager
@@ -35,6 +40,26 @@ is_run = own.is_run
 ORBAX = 'orbax'
 FORMATS = (*export.FORMATS, ORBAX)
 _MAX_SIZES = 4  # Resolutions whose positions are kept.
+# What `Model.features` gives; `cls` and `mean` are of the tokens.
+FEATURES = ('representation', 'pooled', 'cls', 'mean', 'tokens', 'logits')
+
+_ACTIVATIONS = {'softmax': jax.nn.softmax, 'sigmoid': jax.nn.sigmoid}
+
+Picture = images_lib.Picture
+
+
+@dataclasses.dataclass(frozen=True)
+class Prediction:
+  """The likeliest classes of a picture, the likeliest first.
+
+  Attributes:
+    names: of the classes; 'class 3' where the weights came without names.
+    probabilities: of the classes.
+    classes: their indices.
+  """
+  names: tuple[str, ...]
+  probabilities: tuple[float, ...]
+  classes: tuple[int, ...]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -89,6 +114,14 @@ class Model:
     return jax.tree.map(
         lambda leaf: jnp.zeros((0, *leaf.shape[1:]), leaf.dtype), shapes)
 
+  def resized_params(self, size: tuple[int, int]) -> types.Params:
+    """Returns the parameters for images of a height and width, on the device.
+
+    Raises:
+      ValueError: if such images do not divide into patches.
+    """
+    return self._resized(size)
+
   @functools.cached_property
   def _on_device(self) -> types.Params:
     """The parameters where they are computed with; copied once."""
@@ -108,6 +141,222 @@ class Model:
       return _with(self._on_device, positions(size))
 
     return params
+
+  def predict(
+      self, pictures: Picture | Sequence[Picture], *, top_k: int = 5,
+      activation: Literal['softmax', 'sigmoid'] = 'softmax',
+      batch_size: int = 32,
+  ) -> Prediction | list[Prediction]:
+    """Classifies one picture or several.
+
+    Args:
+      pictures: paths, Pillow images, or arrays [height, width, 1 or 3], uint8
+        in 0 ... 255 or float in 0 ... 1; one, a list, or an array [batch, ...].
+      top_k: classes of each; all, where there are fewer.
+      activation: 'sigmoid' of a model whose pictures have several classes.
+      batch_size: pictures at a time.
+
+    Returns:
+      A prediction for each; for one picture, its own.
+
+    Raises:
+      FileNotFoundError: if a file is not there.
+      ValueError: if one is no picture, or the model has no head.
+    """
+    result = []
+    for outputs in self._all(pictures, batch_size):
+      result += self.likeliest(
+          outputs['logits'], top_k=top_k, activation=activation)
+    return result[0] if images_lib.is_one(pictures) else result
+
+  def likeliest(
+      self, logits: Float[Any, 'batch classes'], *, top_k: int = 5,
+      activation: Literal['softmax', 'sigmoid'] = 'softmax',
+  ) -> list[Prediction]:
+    """Returns what `predict` does, of logits.
+
+    Raises:
+      ValueError: if the model has no head, or there is no such activation.
+    """
+    if not self.config.num_classes:
+      raise ValueError(
+          f'{self.origin or "The model"} has no head, and so no classes. Use '
+          'model.features, or fine-tune it first.')
+    if top_k < 1:
+      raise ValueError(f'top_k must be at least 1, but is {top_k}.')
+    records.check_name(activation, list(_ACTIVATIONS), what='activation')
+    count = min(top_k, self.config.num_classes)
+    probabilities = _ACTIVATIONS[activation](jnp.asarray(logits, jnp.float32))
+    values, classes = jax.device_get(jax.lax.top_k(probabilities, count))
+    return [Prediction(
+        names=tuple(self._name(int(i)) for i in row),
+        probabilities=tuple(map(float, value)), classes=tuple(map(int, row)))
+        for row, value in zip(classes, values)]
+
+  def features(
+      self, pictures: Picture | Sequence[Picture], *,
+      layer: str = 'representation', batch_size: int = 32,
+  ) -> Float[np.ndarray, '...']:
+    """Returns what the model makes of one picture or several.
+
+    Args:
+      pictures: as `predict` takes them.
+      layer: 'representation' [width], what the head sees; 'pooled' [width],
+        before the tanh layer, where there is one; 'cls' [width], the class
+        token; 'mean' [width], that of the patches; 'tokens' [tokens, width],
+        all after the final norm; 'logits' [classes].
+      batch_size: pictures at a time.
+
+    Returns:
+      float32, with a leading axis for the pictures unless there is but one.
+
+    Raises:
+      FileNotFoundError: if a file is not there.
+      ValueError: if one is no picture, or the model has no such layer.
+    """
+    name = self.output_of(layer)
+    result = np.concatenate([
+        self.layer_of(outputs, layer) for outputs in
+        self._all(pictures, batch_size, names=(name,))])
+    return result[0] if images_lib.is_one(pictures) else result
+
+  def output_of(self, layer: str) -> str:
+    """Returns the output of the model that holds a layer of `features`.
+
+    Raises:
+      ValueError: if the model has no such layer.
+    """
+    records.check_name(layer, FEATURES, what='layer')
+    if layer == 'cls' and not getattr(self.config, 'has_cls', False):
+      raise ValueError("The model has no class token. Use layer='mean'.")
+    tokens = layer in ('cls', 'mean', 'tokens')
+    if tokens or layer == 'pooled':
+      self._need_tokens(layer)
+    return 'tokens' if tokens else layer
+
+  def layer_of(
+      self, outputs: Mapping[str, Any], layer: str,
+  ) -> Float[np.ndarray, 'batch ...']:
+    """Returns a layer of `features` from the outputs of a batch, as float32."""
+    values = outputs[self.output_of(layer)]
+    if layer == 'cls':
+      values = values[:, 0]
+    elif layer == 'mean':
+      values = values[:, getattr(self.config, 'num_prefix', 0):].mean(1)
+    return np.asarray(values, np.float32)
+
+  def attention(
+      self, pictures: Picture | Sequence[Picture], *, batch_size: int = 8,
+  ) -> Float[np.ndarray, '...']:
+    """Returns the attention of every layer and head, after the softmax.
+
+    It is large: 144 x 197 x 197 numbers, 21 MiB, a picture for B/16 at 224.
+
+    Args:
+      pictures: as `predict` takes them.
+      batch_size: pictures at a time.
+
+    Returns:
+      float32 [batch, layers, heads, tokens, tokens]: of each token (rows) to
+      each (columns), class token and registers first; without the first axis
+      for a single picture.
+
+    Raises:
+      FileNotFoundError: if a file is not there.
+      ValueError: if one is no picture, or the model has no such attention.
+    """
+    self._need_tokens('attention')
+    if getattr(self.config, 'axial', False):
+      raise ValueError(
+          'Axial attention is within rows and within columns: there is none of '
+          'every token to every other.')
+    result = np.concatenate([
+        np.asarray(outputs['layers']['attention'], np.float32).swapaxes(0, 1)
+        for outputs in self._all(
+            pictures, batch_size, names=('layers',), capture=True)])
+    return result[0] if images_lib.is_one(pictures) else result
+
+  def rollout(
+      self, pictures: Picture | Sequence[Picture], *, batch_size: int = 8,
+  ) -> Float[np.ndarray, '...']:
+    """Returns how much of each patch is in what the head sees (figure 6).
+
+    See `analysis.attention.rollout_map`.
+
+    Args:
+      pictures: as `predict` takes them.
+      batch_size: pictures at a time.
+
+    Returns:
+      float64 [batch, rows, columns], summing to one for each picture; without
+      the first axis for a single picture.
+
+    Raises:
+      FileNotFoundError: if a file is not there.
+      ValueError: if one is no picture, or the model has no such attention.
+    """
+    weights = self.attention(pictures, batch_size=batch_size)
+    one = images_lib.is_one(pictures)
+    maps = attention_lib.rollout_map(
+        (weights[None] if one else weights).swapaxes(0, 1),
+        grid=models.grid(self.config, self.preprocess.resolution),
+        pooling=getattr(self.config, 'pooling', ''))
+    return maps[0] if one else maps
+
+  def _need_tokens(self, what: str) -> None:
+    if self.config.name != 'vit':
+      raise ValueError(
+          f'A {self.config.name} has no tokens, and so no {what}. Use '
+          "layer='representation'.")
+
+  def _name(self, index: int) -> str:
+    labels = self.preprocess.labels
+    return labels[index] if index < len(labels) else f'class {index}'
+
+  def outputs(
+      self, pictures: Iterable[Picture], *, batch_size: int = 32,
+      names: Sequence[str] = ('logits',), capture: bool = False,
+      failed: images_lib.Failed | None = None,
+  ) -> Iterator[tuple[tuple[Picture, ...], dict[str, Any]]]:
+    """Yields, batch by batch, pictures and what the model makes of them.
+
+    All of however many pictures: only a few batches are in memory.
+
+    Args:
+      pictures: as `predict` takes them.
+      batch_size: pictures at a time.
+      names: of the outputs that are wanted; see `models.vit.ViT`.
+      capture: whether `layers` is one, of every layer.
+      failed: told of each picture that cannot be read; it is then left out.
+
+    Raises:
+      FileNotFoundError, ValueError: for such a picture, without `failed`.
+    """
+    if batch_size < 1:
+      raise ValueError(f'batch_size must be at least 1, but is {batch_size}.')
+    params = self._resized(self.preprocess.resolution)
+    apply = _apply(self.config, capture, tuple(names))
+    for batch in images_lib.batches(
+        pictures, self.preprocess, size=batch_size, failed=failed):
+      outputs = jax.device_get(apply(params, batch.images))
+      yield batch.pictures, {
+          name: _first(value, batch.count, axis=int(name == 'layers'))
+          for name, value in outputs.items()}
+
+  def _all(
+      self, pictures: Picture | Sequence[Picture], batch_size: int,
+      **asked: Any,
+  ) -> Iterator[dict[str, Any]]:
+    """Yields outputs of one picture or several; batches no larger than these.
+    """
+    given: Sequence[Picture] = (
+        [pictures] if images_lib.is_one(pictures)
+        else pictures)  # type: ignore[assignment]
+    if not len(given):
+      raise ValueError('There are no pictures: got an empty list.')
+    for _, outputs in self.outputs(
+        given, batch_size=min(batch_size, len(given)), **asked):
+      yield outputs
 
   def save(
       self, target: str | os.PathLike, *, form: str = ORBAX,
@@ -265,6 +514,12 @@ def _with(params: types.Params, changed: Mapping[str, Any]) -> types.Params:
   return tree.unflatten({**tree.flatten(params), **changed})
 
 
+def _first(values: Any, count: int, *, axis: int) -> Any:
+  """Returns the first of each array along an axis; that of the images."""
+  index = (slice(None),) * axis + (slice(count),)
+  return jax.tree.map(lambda x: x[index], values)
+
+
 def _check_images(images: Any, preprocess: Preprocess) -> None:
   if not isinstance(images, (jax.Array, np.ndarray)):
     raise ValueError(
@@ -284,6 +539,16 @@ def _check_images(images: Any, preprocess: Preprocess) -> None:
 
 
 @functools.lru_cache(maxsize=32)
-def _apply(config: models.ModelConfig) -> Callable[..., types.Outputs]:
+def _apply(
+    config: models.ModelConfig, capture: bool = False,
+    names: tuple[str, ...] = (),
+) -> Callable[..., types.Outputs]:
   model = models.build(config, num_classes=config.num_classes)
-  return jax.jit(lambda params, images: model.apply({'params': params}, images))
+  more = {'capture': True} if capture else {}
+
+  def apply(params, images):
+    outputs = model.apply({'params': params}, images, **more)
+    # What nobody asks for is not computed, or not copied at least.
+    return {name: outputs[name] for name in names} if names else outputs
+
+  return jax.jit(apply)

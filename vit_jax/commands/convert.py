@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from vit_jax import command_line
 from vit_jax import model as model_lib
 from vit_jax import records
 from vit_jax import tree
@@ -38,10 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
       '--which', choices=('latest', 'best'), default='latest',
       help='which checkpoint of a workdir (default: %(default)s)')
-  parser.add_argument(
-      '--set', action='append', default=[], metavar='KEY=VALUE',
-      help='what the source does not say, for example num_heads=4 or '
-      'resolution=384; any key of the section model, and of its preprocessing')
+  command_line.add_set(parser)
   parser.add_argument(
       '--report', action='store_true',
       help='print a line for each parameter: what it was called, what it is '
@@ -51,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
   """Runs the command; returns the exit status."""
   model = model_lib.load(
-      args.source, which=args.which, **overrides(args.set))
+      args.source, which=args.which, **command_line.overrides(args.set))
   if args.report:
     for line in model.report:
       print(line)
@@ -102,16 +100,3 @@ def _prove(model: model_lib.Model, target: str) -> list[str]:
 
 def _load(target: str, given: Mapping[str, Any]) -> model_lib.Model:
   return model_lib.load(target, log=None, **given)
-
-
-def overrides(texts: list[str]) -> dict[str, Any]:
-  """Returns KEY=VALUE texts as keywords, typed later where they are used."""
-  result: dict[str, Any] = {}
-  for text in texts:
-    key, equals, value = text.partition('=')
-    if not equals or not key.isidentifier():
-      raise ValueError(f'--set takes KEY=VALUE, but got {text!r}.')
-    result[key] = records.convert(
-        records.FlagText(value), Any, where=f'--set={key}')
-  return result
-

@@ -96,7 +96,20 @@ def decode(
     raise ValueError(
         f'not a readable image: {type(error).__name__}: {error} '
         f'({len(image)} bytes)') from error
-  return _flatten(_upright(pixels), mode)
+  return convert(pixels, channels=channels)
+
+
+def convert(image: Image.Image, *, channels: int) -> Image.Image:
+  """Returns an opened image, upright, as `decode` does; may change it.
+
+  Args:
+    image: of any mode.
+    channels: 1 for grey, 3 for RGB.
+
+  Raises:
+    ValueError: if its pixels are no 8- or 16-bit numbers.
+  """
+  return _flatten(_upright(image), {1: 'L', 3: 'RGB'}[channels])
 
 
 def _upright(image: Image.Image) -> Image.Image:

@@ -23,6 +23,7 @@ from vit_jax.models import vit_config
 
 MaskedPatch = masked_patch.MaskedPatch
 POSITIONS = embed.TABLES
+patch_positions = embed.patch_positions
 resize = embed.resize
 without_prediction = masked_patch.without_prediction
 

@@ -117,6 +117,32 @@ def positions(
       return None
 
 
+def patch_positions(
+    params: Any, config: vit_config.ViTConfig, grid: tuple[int, int],
+) -> np.ndarray | None:
+  """Returns the position embedding of each patch, [patches, width].
+
+  Where every layer has its own, those of the first; None where nothing is
+  added.
+
+  Args:
+    params: of the whole model.
+    config: of the model.
+    grid: rows and columns that they are for.
+  """
+  if config.position_at == 'layers':
+    params = params['encoder']['layers']
+    if config.axial:
+      params = params['row']
+
+  def read(name: str, *_: Any) -> Any:
+    array = jnp.asarray(params[name])
+    return array[0] if config.position_at == 'layers' else array
+
+  table = positions(read, config, grid)
+  return None if table is None else np.asarray(table)[-grid[0] * grid[1]:]
+
+
 def add_positions(
     tokens: Float[Array, 'batch tokens width'],
     positions: Float[Array, 'embeddings width'],

@@ -211,7 +211,8 @@ class Backbone(nn.Module):
       # BiT pads with zeros, and what it pools may be less: no ReLU is before.
       features = jnp.pad(features, [(0, 0), *window, (0, 0)])
       window = 'VALID'
-    return nn.max_pool(features, (3, 3), (2, 2), window)
+    return nn.max_pool(
+        features, window_shape=(3, 3), strides=(2, 2), padding=window)
 
 
 class ResNet(nn.Module):

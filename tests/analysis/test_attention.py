@@ -1,0 +1,109 @@
+"""Attention distance and rollout: against loops, and against known patterns."""
+
+import numpy as np
+import pytest
+
+from vit_jax.analysis import attention
+
+GRID, PATCH = (3, 4), (8.0, 8.0)
+
+
+def weights(layers=2, batch=2, heads=3, prefix=1):
+  rng = np.random.default_rng(0)
+  tokens = prefix + GRID[0] * GRID[1]
+  logits = rng.normal(size=(layers, batch, heads, tokens, tokens))
+  exps = np.exp(logits)
+  return exps / exps.sum(-1, keepdims=True)
+
+
+def pattern(rows):
+  """One layer, image and head."""
+  return np.asarray(rows, np.float64)[None, None, None]
+
+
+def distance_of(rows):
+  return attention.mean_distance(
+      pattern(rows), grid=GRID, patch=PATCH)[0, 0]
+
+
+def test_mean_distance_is_that_of_a_loop():
+  given = weights()
+  wanted = np.zeros((2, 3))
+  for layer in range(2):
+    for head in range(3):
+      values = []
+      for image in range(2):
+        for q in range(12):
+          row = given[layer, image, head, 1 + q, 1:]
+          total = 0.0
+          for k in range(12):
+            (qy, qx), (ky, kx) = divmod(q, 4), divmod(k, 4)
+            far = 8 * ((qy - ky) ** 2 + (qx - kx) ** 2) ** 0.5
+            total += row[k] / row.sum() * far
+          values.append(total)
+      wanted[layer, head] = np.mean(values)
+  np.testing.assert_allclose(
+      attention.mean_distance(given, grid=GRID, patch=PATCH), wanted)
+
+
+def test_looking_at_oneself_is_no_distance():
+  assert distance_of(np.eye(12)) == 0
+
+
+def test_looking_everywhere_is_the_mean_of_all_pairs():
+  centres = [(8 * y, 8 * x) for y in range(3) for x in range(4)]
+  pairs = [np.hypot(a - c, b - d) for a, b in centres for c, d in centres]
+  assert distance_of(np.full((12, 12), 1 / 12)) == pytest.approx(np.mean(pairs))
+
+
+@pytest.mark.parametrize('k', [1, 2, 3])
+def test_looking_k_patches_to_the_right_is_k_patches_far(k):
+  # Of a row of 4, around its end: 4 - k patches look k far, k look 4 - k back.
+  rows = np.zeros((12, 12))
+  for q in range(12):
+    y, x = divmod(q, 4)
+    rows[q, 4 * y + (x + k) % 4] = 1
+  assert distance_of(rows) == pytest.approx(8 * 2 * k * (4 - k) / 4)
+
+
+def test_looking_at_the_class_token_alone_says_nothing_of_a_distance():
+  rows = np.zeros((13, 13))
+  rows[:, 0] = 1  # All patches look at the class token,
+  rows[1] = np.eye(13)[4]  # but one, which looks three patches to the right.
+  assert distance_of(rows) == 24
+
+
+def test_rollout_is_that_of_a_loop_and_its_rows_sum_to_one():
+  given = weights(layers=3)
+  got = attention.rollout(given)
+  for image in range(2):
+    wanted = np.eye(13)
+    for layer in range(3):
+      mixed = sum(given[layer, image, head] for head in range(3)) / 3
+      mixed = (mixed + np.eye(13)) / 2
+      wanted = mixed @ wanted
+    np.testing.assert_allclose(got[image], wanted)
+  np.testing.assert_allclose(got.sum(-1), 1)
+
+
+@pytest.mark.parametrize('pooling', ['cls', 'average'])
+def test_the_map_of_a_rollout_sums_to_one(pooling):
+  got = attention.rollout_map(weights(), grid=GRID, pooling=pooling)
+  assert got.shape == (2, 3, 4)
+  np.testing.assert_allclose(got.sum((1, 2)), 1)
+
+
+def test_the_map_follows_the_class_token():
+  rows = np.eye(13)
+  rows[0] = 0.25 * np.eye(13)[7] + 0.75 * np.eye(13)[2]
+  got = attention.rollout_map(pattern(rows), grid=GRID, pooling='cls')
+  wanted = np.zeros(12)
+  wanted[6], wanted[1] = 0.25, 0.75
+  np.testing.assert_allclose(got[0].ravel(), wanted)
+
+
+def test_no_class_token_is_an_error_in_words():
+  with pytest.raises(ValueError, match='no class token'):
+    attention.rollout_map(weights(prefix=0), grid=GRID, pooling='cls')
+  with pytest.raises(ValueError, match='of 13 tokens, fewer than the 5x5'):
+    attention.mean_distance(weights(), grid=(5, 5), patch=PATCH)

@@ -1,0 +1,36 @@
+"""Filters and positions: against scikit-learn, loops, and known patterns."""
+
+import numpy as np
+from sklearn import decomposition
+
+from vit_jax.analysis import embeddings
+
+
+def test_filters_are_the_principal_components_of_scikit_learn():
+  kernel = np.random.default_rng(0).normal(size=(4, 4, 3, 60))
+  got = embeddings.filters(kernel, count=28)
+  wanted = decomposition.PCA(28).fit(kernel.reshape(48, 60).T).components_
+  assert got.shape == (28, 4, 4, 3)
+  cosines = np.abs((got.reshape(28, 48) * wanted).sum(-1))
+  np.testing.assert_allclose(cosines, 1, atol=1e-6)
+
+
+def test_a_kernel_of_few_features_has_few_components():
+  kernel = np.random.default_rng(0).normal(size=(4, 4, 3, 6))
+  assert len(embeddings.filters(kernel)) == 5
+
+
+def test_similarity_is_that_of_a_loop():
+  table = np.random.default_rng(0).normal(size=(6, 5))
+  got = embeddings.similarity(table, grid=(2, 3))
+  for a in range(6):
+    for b in range(6):
+      wanted = table[a] @ table[b] / (
+          np.linalg.norm(table[a]) * np.linalg.norm(table[b]))
+      np.testing.assert_allclose(got[a // 3, a % 3, b // 3, b % 3], wanted)
+
+
+def test_a_position_is_most_like_itself():
+  table = np.random.default_rng(0).normal(size=(6, 5))
+  got = embeddings.similarity(table, grid=(2, 3)).reshape(6, 6)
+  assert (got.argmax(-1) == np.arange(6)).all()

@@ -1,0 +1,90 @@
+"""`inspect`: every figure there is, and one page that needs no network."""
+
+import json
+import re
+
+import jax
+import numpy as np
+from PIL import Image
+import pytest
+
+import main
+from vit_jax import model as model_lib
+from vit_jax import models
+from vit_jax.analysis import attention
+from vit_jax.checkpoints import formats
+from vit_jax.interop import preprocess as preprocess_lib
+
+TINY = {'width': 8, 'depth': 2, 'mlp_dim': 8, 'num_heads': 2, 'patch': 4,
+        'num_classes': 3}
+RESNET = {'name': 'resnet', 'num_classes': 3, 'backbone': {
+    'depths': (1, 1), 'width': 32, 'preactivation': True}}
+
+
+def save(path, settings):
+  config = models.parse(settings)
+  rng = np.random.default_rng(0)
+  params = jax.tree.map(
+      lambda s: rng.normal(size=s.shape).astype(np.float32),
+      formats.abstract_params(config, (16, 16)))
+  model = model_lib.Model(
+      config=config, params=params, resolution=(16, 16),
+      preprocess=preprocess_lib.Preprocess(resolution=(16, 16)))
+  model.save(path)
+  return model
+
+
+@pytest.fixture(scope='module', name='photos')
+def _photos(tmp_path_factory):
+  folder = tmp_path_factory.mktemp('photos')
+  rng = np.random.default_rng(0)
+  for name in 'abc':
+    Image.fromarray(rng.integers(
+        0, 256, (16, 16, 3), dtype=np.uint8)).save(folder / f'{name}.png')
+  return folder
+
+
+def test_all_figures_are_drawn_and_the_page_holds_them(
+    photos, tmp_path, capsys):
+  model = save(tmp_path / 'model', TINY)
+  figures = tmp_path / 'figures.json'
+  assert not main.main([
+      'inspect', f'--model={tmp_path}/model', str(photos), '--batch-size=2',
+      f'--json={figures}', '--show=2'])
+  capsys.readouterr()
+  folder = tmp_path / 'model' / 'inspect'
+  names = {'filters', 'positions', 'distance', 'rollout', 'heads'}
+  assert {path.stem for path in folder.glob('*.png')} == names
+  for path in folder.glob('*.png'):
+    assert np.asarray(Image.open(path).convert('L')).std() > 5  # Not blank.
+  page = (folder / 'index.html').read_text()
+  assert len(re.findall('src="data:image/png;base64,', page)) == len(names)
+  assert not re.search(r'(src|href)="(?!data:)', page)
+  said = json.loads(figures.read_text())
+  weights = model.attention([str(p) for p in sorted(photos.iterdir())])
+  np.testing.assert_allclose(
+      said['mean_attention_distance'],
+      attention.mean_distance(
+          weights.swapaxes(0, 1), grid=(4, 4), patch=(4.0, 4.0)), rtol=1e-4)
+  assert said['pictures'] == 3
+
+
+@pytest.mark.parametrize(('settings', 'words'), [
+    (RESNET, 'ResNet'),
+    ({**TINY, 'position': 'none'}, 'no embedding is added'),
+    ({**TINY, 'position': '2d'}, 'positions.png'),
+    ({**TINY, 'position_at': 'layers'}, 'positions.png'),
+    ({**TINY, 'axial': True, 'pooling': 'average'}, 'axial'),
+])
+def test_what_a_model_does_not_have_is_said(
+    photos, tmp_path, capsys, settings, words):
+  save(tmp_path / 'model', settings)
+  assert not main.main([
+      'inspect', f'--model={tmp_path}/model', f'{photos}/a.png'])
+  assert words in capsys.readouterr().out
+
+
+def test_without_pictures_it_says_what_more_there_would_be(tmp_path, capsys):
+  save(tmp_path / 'model', TINY)
+  assert not main.main(['inspect', f'--model={tmp_path}/model'])
+  assert 'Name pictures' in capsys.readouterr().out

@@ -1,0 +1,142 @@
+"""`predict` and `features`: pictures in, a table or rows out."""
+
+import csv
+import json
+
+import numpy as np
+from PIL import Image
+from pyarrow import parquet
+import pytest
+
+import main
+import vit_jax
+from vit_jax import model as model_lib
+from vit_jax import models
+from vit_jax.checkpoints import formats
+from vit_jax.interop import preprocess as preprocess_lib
+
+
+@pytest.fixture(scope='module', name='model')
+def _model(tmp_path_factory):
+  """The path of a small model whose classes have names."""
+  config = models.parse({
+      'width': 8, 'depth': 1, 'mlp_dim': 8, 'num_heads': 2, 'patch': 4,
+      'num_classes': 4})
+  rng = np.random.default_rng(0)
+  params = {}
+  for name, leaf in model_lib.tree.flatten(
+      formats.abstract_params(config, (8, 8))).items():
+    params[name] = rng.normal(size=leaf.shape).astype(np.float32)
+  path = tmp_path_factory.mktemp('model') / 'tiny'
+  model_lib.Model(
+      config=config, params=model_lib.tree.unflatten(params),
+      resolution=(8, 8), preprocess=preprocess_lib.Preprocess(
+          resolution=(8, 8), labels=('ant', 'bee', 'cat', 'dog'))).save(path)
+  return str(path)
+
+
+@pytest.fixture(scope='module', name='photos')
+def _photos(tmp_path_factory):
+  """A folder of five pictures, one of them below, one broken, and a text."""
+  folder = tmp_path_factory.mktemp('photos')
+  (folder / 'more').mkdir()
+  rng = np.random.default_rng(0)
+  for name in ('a.png', 'b.jpg', 'c.png', 'more/d.PNG'):
+    Image.fromarray(rng.integers(
+        0, 256, (12, 10, 3), dtype=np.uint8)).save(folder / name)
+  (folder / 'e.jpg').write_bytes((folder / 'b.jpg').read_bytes()[:200])
+  (folder / 'notes.txt').write_text('no picture')
+  return folder
+
+
+GOOD = ['a.png', 'b.jpg', 'c.png', 'more/d.PNG']
+
+
+def test_a_broken_file_is_named_and_counted_and_the_rest_goes_on(
+    model, photos, tmp_path, capsys):
+  output = tmp_path / 'p.csv'
+  status = main.main(['predict', f'--model={model}', str(photos),
+                      '--batch-size=2', f'--output={output}'])
+  printed = capsys.readouterr().out
+  assert status == 1
+  assert f'could not read {photos}/e.jpg' in printed
+  assert '1 pictures could not be read' in printed
+  assert 'notes.txt' not in printed
+  rows = list(csv.DictReader(output.open()))
+  assert [row['path'] for row in rows if not row['error']] == [
+      str(photos / name) for name in GOOD]
+  assert [row['path'] for row in rows if row['error']] == [
+      str(photos / 'e.jpg')]
+  loaded = vit_jax.load(model, log=None)
+  for row in rows[:4]:
+    wanted = loaded.predict(row['path'])
+    assert row['name_1'] == wanted.names[0] in printed
+    assert float(row['probability_4']) == pytest.approx(
+        wanted.probabilities[3], rel=1e-4)
+
+
+def test_globs_and_files_are_taken_once_each(model, photos, tmp_path):
+  output = tmp_path / 'p.jsonl'
+  assert not main.main([
+      'predict', f'--model={model}', f'{photos}/*.png', f'{photos}/a.png',
+      '--top-k=2', f'--output={output}'])
+  rows = [json.loads(line) for line in output.read_text().splitlines()]
+  assert [row['path'] for row in rows] == [f'{photos}/a.png', f'{photos}/c.png']
+  assert all(len(row['predictions']) == 2 for row in rows)
+
+
+def test_names_may_come_from_a_file(model, photos, tmp_path, capsys):
+  names = tmp_path / 'names.txt'
+  names.write_text('one\ntwo\nthree\nfour\n')
+  main.main(['predict', f'--model={model}', f'{photos}/a.png',
+             f'--labels={names}'])
+  assert 'three' in capsys.readouterr().out
+  names.write_text('one\n')
+  main.main(['predict', f'--model={model}', f'{photos}/a.png',
+             f'--labels={names}'])
+  assert 'holds 1 names (a line each), but the model has 4 classes' in (
+      capsys.readouterr().err)
+
+
+@pytest.mark.parametrize(('layer', 'shape'), [
+    ('representation', (8,)), ('mean', (8,)), ('tokens', (5, 8))])
+@pytest.mark.parametrize('suffix', ['npz', 'parquet'])
+def test_features_keep_order_and_names(
+    model, photos, tmp_path, layer, shape, suffix):
+  output = tmp_path / f'f.{suffix}'
+  assert main.main([
+      'features', f'--model={model}', str(photos), f'--output={output}',
+      f'--layer={layer}', '--batch-size=3']) == 1
+  if suffix == 'npz':
+    with np.load(output) as file:
+      paths, features = list(file['path']), file['features']
+  else:
+    table = parquet.read_table(output)
+    assert table.schema.metadata[b'shape'].decode() == ' '.join(map(str, shape))
+    paths = table['path'].to_pylist()
+    features = np.stack(table['features'].to_pylist()).reshape(-1, *shape)
+  assert paths == [str(photos / name) for name in GOOD]
+  np.testing.assert_allclose(
+      features, vit_jax.load(model, log=None).features(paths, layer=layer),
+      rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(('command', 'arguments', 'words'), [
+    ('predict', ['{photos}/none.jpg'], 'no such file'),
+    ('predict', ['{photos}/*.gif'], 'there is no picture'),
+    ('predict', ['{photos}/a.png', '--output=p.txt'],
+     'must end with .csv or .jsonl'),
+    ('predict', ['{photos}/a.png', '--output={photos}/notes.txt'],
+     'must end with'),
+    ('features', ['{photos}/a.png', '--output={photos}/a.npy'],
+     'must end with .npz or .parquet'),
+    ('features', ['{photos}/e.jpg', '--output={photos}/f.npz'],
+     'None of the pictures'),
+])
+def test_what_cannot_be_done_is_said_and_nothing_is_written(
+    model, photos, capsys, command, arguments, words):
+  before = sorted(photos.rglob('*'))
+  assert main.main([command, f'--model={model}', *(
+      text.format(photos=photos) for text in arguments)]) == 2
+  assert words in capsys.readouterr().err
+  assert sorted(photos.rglob('*')) == before

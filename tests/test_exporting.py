@@ -1,0 +1,101 @@
+"""A model as one file: what is read back gives the same logits."""
+
+import json
+
+import jax
+from jax import export as jax_export
+import numpy as np
+from PIL import Image
+import pytest
+
+import main
+from vit_jax import exporting
+from vit_jax import model as model_lib
+from vit_jax import models
+from vit_jax.checkpoints import formats
+from vit_jax.interop import preprocess as preprocess_lib
+
+VIT = {'width': 8, 'depth': 2, 'mlp_dim': 8, 'num_heads': 2, 'patch': 4,
+       'num_classes': 3}
+MODELS = {
+    'vit': VIT,
+    'average': {**VIT, 'pooling': 'average'},
+    'hybrid': {**VIT, 'backbone': {'depths': (1, 1)}, 'patch': 1},
+    'resnet': {'name': 'resnet', 'num_classes': 3, 'backbone': {
+        'depths': (1, 1), 'width': 32, 'preactivation': True}},
+    'no head': {**VIT, 'num_classes': 0},
+}
+NEEDS = {'jax': (), 'onnx': ('jax2onnx', 'onnxruntime'),
+         'savedmodel': ('tensorflow',)}
+
+
+def make(settings):
+  config = models.parse(settings)
+  rng = np.random.default_rng(0)
+  params = jax.tree.map(
+      lambda s: rng.normal(size=s.shape).astype(np.float32),
+      formats.abstract_params(config, (32, 32)))
+  return model_lib.Model(
+      config=config, params=params, resolution=(32, 32),
+      preprocess=preprocess_lib.Preprocess(resolution=(32, 32)))
+
+
+@pytest.mark.parametrize('form', list(exporting.FORMATS))
+@pytest.mark.parametrize('name', list(MODELS))
+def test_what_is_read_back_gives_the_same_logits(tmp_path, name, form):
+  for library in NEEDS[form]:
+    pytest.importorskip(library)
+  model = make(MODELS[name])
+  path = tmp_path / 'model'
+  exporting.write(model, path, form=form)
+  run = exporting.read(path, form=form)
+  for size in (1, 3):  # Any number of images.
+    images = np.random.default_rng(size).uniform(
+        -1, 1, (size, 32, 32, 3)).astype(np.float32)
+    assert exporting.difference(model, run, images) < 1e-3
+    np.testing.assert_allclose(
+        run(images)['representation'], model(images)['representation'],
+        atol=1e-3, rtol=1e-3)
+
+
+def test_a_file_of_jax_is_for_every_platform_and_needs_none_of_our_code(
+    tmp_path):
+  model = make(VIT)
+  exporting.write(model, tmp_path / 'model', form='jax')
+  exported = jax_export.deserialize(
+      bytearray((tmp_path / 'model').read_bytes()))
+  assert exported.platforms == ('cpu', 'cuda', 'tpu')
+  assert str(exported.in_avals[0].shape) == '(batch, 32, 32, 3)'
+
+
+def test_another_model_differs():
+  model, other = make(VIT), make({**VIT, 'pooling': 'average'})
+  images = np.zeros((1, 32, 32, 3), np.float32)
+  assert exporting.difference(model, lambda x: jax.device_get(other(x)),
+                              images) > 1e-3
+
+
+def test_the_command_proves_what_it_wrote(tmp_path, capsys):
+  model = make(VIT)
+  model.save(tmp_path / 'orbax')
+  Image.new('RGB', (40, 40), 'red').save(tmp_path / 'red.png')
+  arguments = ['export', f'--model={tmp_path}/orbax', '--format=jax',
+               f'--output={tmp_path}/model.stablehlo', f'{tmp_path}/red.png']
+  assert not main.main([*arguments, f'--json={tmp_path}/figures.json'])
+  printed = capsys.readouterr().out
+  assert '5 random images: largest difference of a logit' in printed
+  assert '1 pictures: largest difference of a logit' in printed
+  figures = json.loads((tmp_path / 'figures.json').read_text())
+  assert max(figures['differences'].values()) < 1e-3
+  assert main.main(arguments) == 2
+  assert 'there is something already' in capsys.readouterr().err
+
+
+def test_a_file_that_differs_is_not_left_behind(tmp_path, capsys, monkeypatch):
+  make(VIT).save(tmp_path / 'orbax')
+  monkeypatch.setattr(exporting, 'difference', lambda *_: float('nan'))
+  assert main.main([
+      'export', f'--model={tmp_path}/orbax', '--format=jax',
+      f'--output={tmp_path}/model.stablehlo']) == 2
+  assert 'a logit differs by nan' in capsys.readouterr().err
+  assert [path.name for path in tmp_path.iterdir()] == ['orbax']

@@ -1,0 +1,172 @@
+"""What a notebook asks of a loaded model: classes, features, attention."""
+
+import pathlib
+
+import jax
+import numpy as np
+from PIL import Image
+import pytest
+
+from vit_jax import images as images_lib
+from vit_jax import model as model_lib
+from vit_jax import models
+from vit_jax.checkpoints import formats
+from vit_jax.interop import preprocess as preprocess_lib
+
+TINY = {'width': 12, 'depth': 2, 'mlp_dim': 20, 'num_heads': 2, 'patch': 8,
+        'num_classes': 5}
+
+
+def make(*, labels=tuple('abcde'), preprocess=None, **settings):
+  config = models.parse(settings if 'name' in settings
+                        else {**TINY, **settings})
+  rng = np.random.default_rng(0)
+  params = jax.tree.map(
+      lambda s: rng.normal(size=s.shape).astype(np.float32),
+      formats.abstract_params(config, (32, 32)))
+  return model_lib.Model(
+      config=config, params=params, resolution=(32, 32),
+      preprocess=preprocess_lib.Preprocess(
+          resolution=(32, 32), labels=labels, **(preprocess or {})))
+
+
+@pytest.fixture(scope='module', name='model')
+def _model():
+  return make()
+
+
+def pixels(seed=0, size=(32, 32)):
+  return np.random.default_rng(seed).integers(
+      0, 256, (*size, 3), dtype=np.uint8)
+
+
+def logits(model, *pictures):
+  return np.asarray(model(np.stack(
+      [images_lib.read(p, model.preprocess) for p in pictures]))['logits'])
+
+
+def test_a_prediction_is_the_softmax_of_the_logits(model):
+  got = model.predict(pixels(), top_k=5)
+  wanted = logits(model, pixels())[0]
+  wanted = np.exp(wanted - wanted.max())
+  wanted /= wanted.sum()
+  assert list(got.classes) == list(np.argsort(-wanted))
+  assert list(got.names) == ['abcde'[i] for i in got.classes]
+  np.testing.assert_allclose(got.probabilities, np.sort(wanted)[::-1],
+                             rtol=1e-5)
+
+
+def test_of_several_labels_each_has_a_probability_of_its_own(model):
+  got = model.predict(pixels(), activation='sigmoid')
+  wanted = 1 / (1 + np.exp(-logits(model, pixels())[0]))
+  np.testing.assert_allclose(got.probabilities, np.sort(wanted)[::-1],
+                             rtol=1e-5)
+
+
+def test_a_picture_is_the_same_as_path_image_array_and_floats(
+    model, tmp_path: pathlib.Path):
+  array = pixels()
+  Image.fromarray(array).save(tmp_path / 'a.png')
+  kinds = [str(tmp_path / 'a.png'), tmp_path / 'a.png', Image.fromarray(array),
+           array, (array / 255).astype(np.float32)]
+  first = model.predict(kinds)
+  assert len({p.probabilities for p in first}) == 1
+  assert model.predict(kinds[0]).classes == first[0].classes
+
+
+def test_the_last_batch_may_be_smaller(model):
+  pictures = [pixels(seed) for seed in range(5)]
+  assert [p.classes for p in model.predict(pictures, batch_size=2)] == [
+      p.classes for p in model.predict(pictures, batch_size=5)]
+  np.testing.assert_allclose(
+      model.features(np.stack(pictures), batch_size=2, layer='logits'),
+      logits(model, *pictures), rtol=1e-4, atol=1e-5)
+
+
+def test_without_names_a_class_is_its_number():
+  assert set(make(labels=()).predict(pixels()).names) == {
+      f'class {i}' for i in range(5)}
+
+
+def test_features_are_the_named_layers(model):
+  pictures = [pixels(0), pixels(1)]
+  tokens = model.features(pictures, layer='tokens')
+  assert tokens.shape == (2, 17, 12)
+  np.testing.assert_array_equal(
+      model.features(pictures, layer='cls'), tokens[:, 0])
+  np.testing.assert_allclose(
+      model.features(pictures, layer='mean'), tokens[:, 1:].mean(1), rtol=1e-5)
+  np.testing.assert_array_equal(
+      model.features(pictures), tokens[:, 0])  # What the head sees.
+  assert model.features(pictures[0]).shape == (12,)
+
+
+def test_attention_sums_to_one_and_rollout_to_one(model):
+  weights = model.attention([pixels(0), pixels(1), pixels(2)], batch_size=2)
+  assert weights.shape == (3, 2, 2, 17, 17)
+  np.testing.assert_allclose(weights.sum(-1), 1, rtol=1e-5)
+  maps = model.rollout([pixels(0), pixels(1), pixels(2)])
+  assert maps.shape == (3, 4, 4)
+  np.testing.assert_allclose(maps.sum((1, 2)), 1)
+  np.testing.assert_allclose(model.rollout(pixels(1)), maps[1], rtol=1e-5)
+
+
+def test_a_resnet_has_features_and_no_attention():
+  model = make(name='resnet', num_classes=5, backbone={
+      'depths': (1, 1), 'width': 32, 'preactivation': True})
+  assert model.features(pixels()).ndim == 1
+  with pytest.raises(ValueError, match='has no tokens, and so no attention'):
+    model.attention(pixels())
+
+
+def test_a_crop_keeps_the_middle():
+  model = make(preprocess={'keep_aspect': True, 'crop': 0.5})
+  wide = np.zeros((64, 128, 3), np.uint8)
+  wide[16:48, 48:80] = 255
+  seen = images_lib.show(wide, model.preprocess)
+  assert seen.size == (32, 32)
+  assert np.asarray(seen).mean() > 250
+
+
+def test_a_rectangle_is_cut_from_any_picture():
+  preprocess = preprocess_lib.Preprocess(
+      resolution=(32, 64), keep_aspect=True, crop=0.9)
+  for size in ((100, 50), (50, 100), (40, 300)):
+    assert images_lib.show(
+        pixels(size=size), preprocess).size == (64, 32)
+
+
+@pytest.mark.parametrize(('picture', 'words'), [
+    (np.zeros((3, 32, 32), np.uint8), r'Transpose it to \(1, 2, 0\)'),
+    (np.full((32, 32, 3), 7.0), 'from 7 to 7. Divide it by 255'),
+    (np.full((32, 32, 3), np.nan), 'from nan to nan'),
+    (np.zeros((32, 32, 3), np.int32), 'came as int32'),
+])
+def test_arrays_that_are_no_pictures_are_refused_in_words(
+    model, picture, words):
+  with pytest.raises(ValueError, match=words):
+    model.predict([picture])
+
+
+def test_a_file_that_is_no_picture_is_named(model, tmp_path: pathlib.Path):
+  path = tmp_path / 'notes.jpg'
+  path.write_text('not a picture')
+  with pytest.raises(ValueError, match='notes.jpg: not an image'):
+    model.predict(path)
+  with pytest.raises(FileNotFoundError, match='missing.jpg'):
+    model.predict(tmp_path / 'missing.jpg')
+  with pytest.raises(ValueError, match='is a folder'):
+    model.predict(tmp_path)
+
+
+def test_what_cannot_be_asked_is_said(model):
+  with pytest.raises(ValueError, match='no pictures'):
+    model.predict([])
+  with pytest.raises(ValueError, match='layer'):
+    model.features(pixels(), layer='tokns')
+  with pytest.raises(ValueError, match='top_k must be at least 1'):
+    model.predict(pixels(), top_k=0)
+  headless = make(num_classes=0, labels=())
+  with pytest.raises(ValueError, match='has no head'):
+    headless.predict(pixels())
+  assert headless.features(pixels()).shape == (12,)

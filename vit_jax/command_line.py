@@ -1,0 +1,198 @@
+"""What several commands ask for: a model, pictures, and what became of them."""
+
+import argparse
+from collections.abc import Iterator, Sequence
+import glob
+import os
+import pathlib
+from typing import Any
+
+from etils import epath
+from PIL import Image
+import rich.console
+import rich.progress
+
+from vit_jax import images as images_lib
+from vit_jax import model as model_lib
+from vit_jax import records
+from vit_jax.checkpoints import manager
+
+MAX_ERRORS = 20  # Named on the screen; a file has them all.
+
+
+def add_model(parser: argparse.ArgumentParser) -> None:
+  """Adds the flags that `load` reads."""
+  parser.add_argument(
+      '--model', required=True, metavar='PATH',
+      help='a workdir or checkpoint of ours, an .npz, a .safetensors, a state '
+      'dict of PyTorch, or a folder of one; also gs://, https:// and '
+      'hf://user/model')
+  parser.add_argument(
+      '--which', choices=manager.WHICH, default=manager.LATEST,
+      help='which checkpoint of a workdir (default: %(default)s)')
+  add_set(parser)
+
+
+def add_set(parser: argparse.ArgumentParser) -> None:
+  """Adds the flag that `overrides` reads."""
+  parser.add_argument(
+      '--set', action='append', default=[], metavar='KEY=VALUE',
+      help='what the weights do not say, for example num_heads=4 or '
+      'resolution=384; any key of the section model, and of its preprocessing')
+
+
+def load(args: argparse.Namespace) -> model_lib.Model:
+  """Returns the model that `add_model`'s flags name."""
+  return model_lib.load(
+      args.model, which=args.which, **overrides(args.set))
+
+
+def overrides(texts: Sequence[str]) -> dict[str, Any]:
+  """Returns KEY=VALUE texts as keywords, typed later where they are used."""
+  result: dict[str, Any] = {}
+  for text in texts:
+    key, equals, value = text.partition('=')
+    if not equals or not key.isidentifier():
+      raise ValueError(f'--set takes KEY=VALUE, but got {text!r}.')
+    result[key] = records.convert(
+        records.FlagText(value), Any, where=f'--set={key}')
+  return result
+
+
+def add_pictures(
+    parser: argparse.ArgumentParser, *, required: bool = True,
+    batch_size: int = 32,
+) -> None:
+  """Adds the arguments that `find` reads."""
+  parser.add_argument(
+      'paths', nargs='+' if required else '*', metavar='PATH',
+      help='pictures: files, folders with all below them, or globs')
+  parser.add_argument(
+      '--batch-size', type=int, default=batch_size, metavar='N',
+      help='pictures at a time (default: %(default)s)')
+
+
+def find(paths: Sequence[str]) -> list[str]:
+  """Returns the files of pictures, each once, those of a folder sorted.
+
+  A file that is named is taken whatever it is called; of a folder or a glob,
+  those that are called as pictures are.
+
+  Raises:
+    FileNotFoundError: if there is nothing at a path.
+    ValueError: if there is no picture there.
+  """
+  found: dict[str, None] = {}
+  for text in paths:
+    path = epath.Path(text).expanduser()
+    if path.is_dir():
+      files = sorted(os.fspath(p) for p in _below(path) if _is_picture(p))
+    elif path.exists():
+      files = [os.fspath(path)]
+    else:
+      pattern = os.path.expanduser(text)
+      files = sorted(p for p in glob.glob(pattern, recursive=True)
+                     if os.path.isfile(p) and _is_picture(p))
+      if not files and not glob.has_magic(text):
+        raise FileNotFoundError(
+            2, 'there is no such file or folder', str(text))
+    if not files:
+      raise ValueError(
+          f'{text}: there is no picture. Files are known by their endings: '
+          f'{", ".join(sorted(_endings())[:8])}, ... Name a file itself if it '
+          'is called otherwise.')
+    found |= dict.fromkeys(files)
+  return list(found)
+
+
+def check_suffix(path: str, suffixes: Sequence[str]) -> None:
+  """Raises if a file to write is called as no format, or is there already.
+
+  Raises:
+    FileExistsError: if there is something at `path`.
+    ValueError: if it has another ending.
+  """
+  if path and not path.endswith(tuple(suffixes)):
+    raise ValueError(
+        f'{path} must end with {" or ".join(suffixes)}: the ending says the '
+        'format.')
+  if path:
+    check_free(path)
+
+
+def check_free(path: str) -> None:
+  """Raises if there is something at a path, before anything is computed.
+
+  Raises:
+    FileExistsError: naming it.
+  """
+  if '://' not in path and epath.Path(path).exists():
+    raise FileExistsError(
+        17, 'there is something already; remove it, or name another', path)
+
+
+class Reading:
+  """A progress bar, and the pictures that could not be read.
+
+  Attributes:
+    errors: why each could not, by its file.
+  """
+
+  def __init__(self, total: int):
+    self.errors: dict[str, str] = {}
+    console = rich.console.Console(stderr=True)
+    self._bar = rich.progress.Progress(
+        *rich.progress.Progress.get_default_columns(),
+        rich.progress.MofNCompleteColumn(), console=console, transient=True,
+        disable=not console.is_terminal, refresh_per_second=2)
+    self._task = self._bar.add_task('pictures', total=total)
+
+  def __enter__(self) -> 'Reading':
+    self._bar.start()
+    return self
+
+  def __exit__(self, *exception: object) -> None:
+    self._bar.stop()
+
+  def advance(self, count: int) -> None:
+    """Counts pictures that are done."""
+    self._bar.advance(self._task, count)
+
+  def failed(self, picture: images_lib.Picture, error: Exception) -> None:
+    """Keeps a picture that could not be read."""
+    path = str(picture)
+    # The file is named beside it.
+    self.errors[path] = str(error).removeprefix(f'{path}: ')
+    self.advance(1)
+
+  def report(self) -> int:
+    """Names what could not be read; returns the exit status."""
+    for path, error in list(self.errors.items())[:MAX_ERRORS]:
+      print(f'could not read {path}: {error}')
+    if len(self.errors) > MAX_ERRORS:
+      print(f'... and {len(self.errors) - MAX_ERRORS:,} more')
+    if self.errors:
+      print(f'{len(self.errors):,} pictures could not be read')
+    return int(bool(self.errors))
+
+
+def _below(folder: epath.Path) -> Iterator[epath.Path]:
+  """Yields all files of a folder; those that are hidden are no one's pictures.
+  """
+  for path in folder.iterdir():
+    if path.name.startswith('.'):
+      continue
+    if path.is_dir():
+      yield from _below(path)
+    else:
+      yield path
+
+
+def _endings() -> set[str]:
+  Image.init()
+  return {ending for ending, form in Image.EXTENSION.items()
+          if form in Image.OPEN} - {'.pdf', '.eps', '.ps', '.h5', '.hdf'}
+
+
+def _is_picture(path: Any) -> bool:
+  return pathlib.PurePath(path).suffix.lower() in _endings()

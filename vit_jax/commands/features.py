@@ -1,0 +1,105 @@
+"""Writes what a model makes of pictures: a row of features for each.
+
+    python main.py features --model=runs/quickstart/finetune \
+        --output=features.npz photos/
+
+Rows are in the order of the files, with their names. A file that cannot be
+read is named and counted, and the rest goes on; the exit status is then 1.
+"""
+
+import argparse
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from vit_jax import command_line
+from vit_jax import model as model_lib
+from vit_jax.checkpoints import writing
+from vit_jax.training import writer
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+  """Adds the command's flags."""
+  command_line.add_model(parser)
+  command_line.add_pictures(parser)
+  parser.add_argument(
+      '--layer', choices=model_lib.FEATURES, default='representation',
+      help='representation: what the head sees; pooled: before the tanh layer, '
+      'where there is one; cls: the class token; mean: that of the patches; '
+      'tokens: all, a matrix for each picture (default: %(default)s)')
+  parser.add_argument(
+      '--output', required=True, metavar='FILE',
+      help='what to write, .npz or .parquet: `features` and `path`; it must '
+      'not exist')
+
+
+def run(args: argparse.Namespace) -> int:
+  """Runs the command; returns the exit status."""
+  command_line.check_suffix(args.output, ('.npz', '.parquet'))
+  found = command_line.find(args.paths)
+  model = command_line.load(args)
+  name = model.output_of(args.layer)
+  with command_line.Reading(len(found)) as reading:
+
+    def rows() -> Iterator[tuple[list[str], np.ndarray]]:
+      for paths, outputs in model.outputs(
+          found, batch_size=args.batch_size, names=(name,),
+          failed=reading.failed):
+        yield list(map(str, paths)), model.layer_of(outputs, args.layer)
+        reading.advance(len(paths))
+
+    write = _write_npz if args.output.endswith('.npz') else _write_parquet
+    with writing.whole(args.output) as path:
+      shape = write(path, rows())
+  print(f'wrote {args.output}: {args.layer} '
+        f'{" x ".join(f"{n:,}" for n in shape)} of {len(found):,} pictures')
+  if args.json:
+    writer.write_json(args.json, {
+        'output': args.output, 'layer': args.layer, 'shape': shape,
+        'errors': reading.errors})
+  return reading.report()
+
+
+def _write_npz(
+    path: Any, rows: Iterator[tuple[list[str], np.ndarray]],
+) -> list[int]:
+  paths: list[str] = []
+  features: list[np.ndarray] = []
+  for names, values in rows:
+    paths += names
+    features.append(values)
+  if not features:
+    raise ValueError('None of the pictures could be read: nothing to write.')
+  array = np.concatenate(features)
+  with open(path, 'wb') as file:
+    np.savez(file, features=array, path=np.asarray(paths))
+  return list(array.shape)
+
+
+def _write_parquet(
+    path: Any, rows: Iterator[tuple[list[str], np.ndarray]],
+) -> list[int]:
+  """Writes a row group for each batch; a matrix is a list, row by row."""
+  import pyarrow
+  from pyarrow import parquet
+  total, shape, file = 0, (), None
+  try:
+    for paths, features in rows:
+      shape = features.shape[1:]
+      table = pyarrow.table({
+          'path': paths,
+          'features': pyarrow.FixedSizeListArray.from_arrays(
+              pyarrow.array(features.ravel()), int(np.prod(shape)))})
+      if file is None:
+        meta = {'shape': ' '.join(map(str, shape))}
+        file = parquet.ParquetWriter(
+            path, table.schema.with_metadata(meta))
+      file.write_table(table.cast(file.schema))
+      total += len(paths)
+  finally:
+    if file is not None:
+      file.close()
+  if not total:
+    raise ValueError('None of the pictures could be read: nothing to write.')
+  return [total, *shape]

@@ -1,0 +1,196 @@
+"""Shows what a model learned: the figures of the paper's section 4.5.
+
+    python main.py inspect --model=runs/quickstart/finetune photos/
+
+Filters, positions, and, over the given pictures, how far each head looks and
+where the model does. Pictures in a folder, and one page of them all that opens
+without a network.
+"""
+
+import argparse
+import dataclasses
+from typing import Any
+
+from etils import epath
+import numpy as np
+
+from vit_jax import command_line
+from vit_jax import images as images_lib
+from vit_jax import model as model_lib
+from vit_jax import models
+from vit_jax import run as run_lib
+from vit_jax import tree
+from vit_jax.analysis import attention
+from vit_jax.analysis import embeddings
+from vit_jax.analysis import inside
+from vit_jax.analysis import page
+from vit_jax.training import writer
+
+PAGE = 'index.html'
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+  """Adds the command's flags."""
+  command_line.add_model(parser)
+  command_line.add_pictures(parser, required=False, batch_size=8)
+  parser.add_argument(
+      '--output', default='', metavar='DIR',
+      help='folder of the pictures and the page; by default `inspect` in the '
+      'workdir, or here where the model has none')
+  parser.add_argument(
+      '--show', type=int, default=6, metavar='N',
+      help='pictures whose rollout is drawn; all count in the distances '
+      '(default: %(default)s)')
+
+
+def run(args: argparse.Namespace) -> int:
+  """Runs the command; returns the exit status."""
+  if args.show < 1:
+    raise ValueError(f'--show must be at least 1, but is {args.show}.')
+  found = command_line.find(args.paths)
+  model = command_line.load(args)
+  workdir = epath.Path(args.model)
+  is_run = workdir.is_dir() and model_lib.is_run(workdir)
+  output = epath.Path(args.output) if args.output else (
+      workdir / 'inspect' if is_run else epath.Path('inspect'))
+  output.mkdir(parents=True, exist_ok=True)
+  figures: dict[str, Any] = {}
+  with command_line.Reading(len(found)) as reading:
+    sections = [
+        _filters(model, output / 'filters.png'),
+        _positions(model, output / 'positions.png'),
+        *_attention(args, model, found, output, reading, figures)]
+  curves = workdir / run_lib.CURVES
+  if is_run and curves.exists():
+    sections.append(page.Section('Curves', 'Of the run.', curves))
+  page.write(
+      output / PAGE, title=f'Inside {args.model}',
+      text=f'{_describe(model)}. Figures as in "An Image is Worth 16x16 '
+      'Words", section 4.5.', sections=sections)
+  for section in sections:
+    print(f'{section.title:26}  {section.picture or section.text}')
+  print(f'{"page":26}  {output / PAGE}')
+  if args.json:
+    writer.write_json(args.json, {
+        'model': args.model, 'page': str(output / PAGE), **figures,
+        'errors': reading.errors})
+  return reading.report()
+
+
+def _describe(model: model_lib.Model) -> str:
+  height, width = model.preprocess.resolution
+  c = model.config
+  size = getattr(c, 'variant', '') or (
+      f'{c.depth} layers of width {c.width}' if c.name == 'vit' else c.name)
+  return (f'{size}, {tree.num_elements(model.params):,} parameters, images of '
+          f'{height} x {width}')
+
+
+def _filters(model: model_lib.Model, path: epath.Path) -> page.Section:
+  named = tree.flatten(model.params)
+  # Of hybrids and ResNets, what sees pixels is the first convolution.
+  name = next(name for name in ('backbone/root/kernel', 'patches/kernel')
+              if name in named)
+  inside.filters(embeddings.filters(np.asarray(named[name])), path)
+  return page.Section(
+      'Filters', f'Principal components of {name}, the strongest first; grey '
+      'is zero (figure 7, left).', path)
+
+
+def _positions(model: model_lib.Model, path: epath.Path) -> page.Section:
+  title = 'Position embeddings'
+  config = model.config
+  if config.name != 'vit':
+    return page.Section(title, f'A {config.name} has none.')
+  grid = models.grid(config, model.resolution)
+  table = models.patch_positions(model.params, config, grid)
+  if table is None:
+    return page.Section(
+        title, f'Positions are {config.position!r}: no embedding is added.')
+  inside.similarity(embeddings.similarity(table, grid=grid), path)
+  return page.Section(
+      title, 'Each small picture is a patch: how alike its position is to that '
+      'of every patch (figure 7, centre)'
+      + (', in the first layer.' if config.position_at == 'layers' else '.'),
+      path)
+
+
+def _attention(
+    args: argparse.Namespace, model: model_lib.Model, found: list[str],
+    output: epath.Path, reading: command_line.Reading, figures: dict[str, Any],
+) -> list[page.Section]:
+  """Draws what pictures are needed for."""
+  title = 'Attention'
+  config = model.config
+  if config.name != 'vit' or config.axial:
+    return [page.Section(
+        title, 'There is none of every token to every other in a '
+        + ('ResNet.' if config.name != 'vit' else 'model of axial attention.'))]
+  if not found:
+    return [page.Section(
+        title, 'Name pictures to see where the model looks: inspect '
+        f'--model={args.model} photos/')]
+  grid = models.grid(config, model.preprocess.resolution)
+  height, width = model.preprocess.resolution
+  looks = _Looks(config.pooling, grid, (height / grid[0], width / grid[1]),
+                 args.show)
+  for paths, outputs in model.outputs(
+      found, batch_size=min(args.batch_size, len(found)), names=('layers',),
+      capture=True, failed=reading.failed):
+    looks.add(list(map(str, paths)), outputs['layers']['attention'])
+    reading.advance(len(paths))
+  if not looks.count:
+    return [page.Section(title, 'None of the pictures could be read.')]
+  distance = looks.distances / looks.count
+  figures['mean_attention_distance'] = distance.tolist()
+  figures['pictures'] = looks.count
+  inside.distance(distance, output / 'distance.png')
+  seen = [np.asarray(images_lib.show(path, model.preprocess))
+          for path in looks.paths]
+  inside.rollout(seen, np.concatenate(looks.maps), output / 'rollout.png',
+                 titles=[epath.Path(path).name for path in looks.paths])
+  inside.heads(looks.heads, output / 'heads.png', title=looks.paths[0])
+  return [
+      page.Section(
+          'Mean attention distance',
+          f'How far each head looks, over {looks.count:,} pictures of '
+          f'{height} x {width} pixels (figure 7, right).',
+          output / 'distance.png'),
+      page.Section(
+          'Attention rollout', 'How much of each patch is in what the head '
+          'sees: attention of all layers and heads multiplied (figures 6 and '
+          '14).', output / 'rollout.png'),
+      page.Section(
+          'Heads', 'Where each head looks in the first picture, from '
+          + ('the class token' if config.pooling == 'cls' else
+             'all patches on average')
+          + '; each on its own scale.', output / 'heads.png')]
+
+
+@dataclasses.dataclass
+class _Looks:
+  """What is kept of attention, batch by batch: all of it would fill memory."""
+  pooling: str
+  grid: tuple[int, int]
+  patch: tuple[float, float]
+  show: int
+  count: int = 0
+  distances: Any = 0.0  # Summed over pictures, [layers, heads].
+  paths: list[str] = dataclasses.field(default_factory=list)
+  maps: list[np.ndarray] = dataclasses.field(default_factory=list)
+  heads: Any = None  # Of the first picture, [layers, heads, rows, columns].
+
+  def add(self, paths: list[str], weights: np.ndarray) -> None:
+    """Takes attention [layers, batch, heads, tokens, tokens] of pictures."""
+    weights = np.asarray(weights, np.float32)
+    self.distances = self.distances + len(paths) * attention.mean_distance(
+        weights, grid=self.grid, patch=self.patch)
+    self.count += len(paths)
+    if self.heads is None:
+      self.heads = attention.head_maps(
+          weights[:, 0], grid=self.grid, pooling=self.pooling)
+    left = self.show - len(self.paths)
+    if left > 0:
+      self.paths += paths[:left]
+      self.maps.append(attention.rollout_map(
+          weights[:, :left], grid=self.grid, pooling=self.pooling))

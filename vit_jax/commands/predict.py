@@ -1,0 +1,141 @@
+"""Classifies pictures with any model that `vit_jax.load` takes.
+
+    python main.py predict --model=runs/quickstart/finetune photos/ cat.jpg
+
+Files, folders (with all below them) and globs. A file that cannot be read is
+named and counted, and the rest goes on; the exit status is then 1.
+"""
+
+import argparse
+from collections.abc import Iterator
+import csv
+import dataclasses
+import json
+import os
+from typing import Any
+
+from etils import epath
+import numpy as np
+
+from vit_jax import command_line
+from vit_jax import model as model_lib
+from vit_jax.checkpoints import writing
+from vit_jax.training import progress
+
+MAX_ROWS = 50  # Of the table; a file holds them all.
+_SHOWN = 3  # Classes of a row of the table.
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+  """Adds the command's flags."""
+  command_line.add_model(parser)
+  command_line.add_pictures(parser)
+  parser.add_argument(
+      '--top-k', type=int, default=5, metavar='N',
+      help='classes of each picture (default: %(default)s)')
+  parser.add_argument(
+      '--activation', choices=('softmax', 'sigmoid'), default='softmax',
+      help='sigmoid: of a model whose pictures have several classes '
+      '(default: %(default)s)')
+  parser.add_argument(
+      '--labels', default='', metavar='FILE',
+      help='names of the classes, a line each, where the weights have none')
+  parser.add_argument(
+      '--output', default='', metavar='FILE',
+      help='also write all predictions: .csv or .jsonl, which must not exist')
+
+
+def run(args: argparse.Namespace) -> int:
+  """Runs the command; returns the exit status."""
+  command_line.check_suffix(args.output, ('.csv', '.jsonl'))
+  found = command_line.find(args.paths)
+  model = command_line.load(args)
+  if args.labels:
+    model = _named(model, args.labels)
+  # What cannot be answered is said before all pictures are read.
+  model.likeliest(np.zeros((0, model.config.num_classes)), top_k=args.top_k)
+  rows: dict[str, model_lib.Prediction] = {}
+  with command_line.Reading(len(found)) as reading:
+    for paths, outputs in model.outputs(
+        found, batch_size=args.batch_size, failed=reading.failed):
+      rows |= zip(map(str, paths), model.likeliest(
+          outputs['logits'], top_k=args.top_k, activation=args.activation))
+      reading.advance(len(paths))
+  _show(rows)
+  if args.output:
+    with writing.whole(args.output) as path, open(
+        path, 'w', newline='', encoding='utf-8') as file:
+      write = _write_csv if args.output.endswith('.csv') else _write_jsonl
+      write(file, rows, reading.errors)
+    print(f'wrote {args.output}: {len(rows):,} predictions')
+  if args.json:
+    with writing.whole(args.json) as path:
+      path.write_text(json.dumps(list(_records(rows, reading.errors))))
+  return reading.report()
+
+
+def _named(model: model_lib.Model, path: str) -> model_lib.Model:
+  """Returns the model with the names of a file.
+
+  Raises:
+    ValueError: if there are not as many as classes.
+  """
+  names = tuple(epath.Path(path).read_text().strip().splitlines())
+  if len(names) != model.config.num_classes:
+    raise ValueError(
+        f'{path} holds {len(names):,} names (a line each), but the model has '
+        f'{model.config.num_classes:,} classes.')
+  return dataclasses.replace(model, preprocess=dataclasses.replace(
+      model.preprocess, labels=names))
+
+
+def _show(rows: dict[str, model_lib.Prediction]) -> None:
+  shown = min([_SHOWN, *(len(p.names) for p in rows.values())])
+  columns = ['picture']
+  for i in range(shown):
+    columns += [f'{i + 1}.', '']
+  # What all paths begin with would fill the table.
+  folder = os.path.commonpath([os.path.dirname(path) for path in rows] or [''])
+  progress.table(
+      f'{len(rows):,} pictures' + f' in {folder}' * bool(folder), columns,
+      [[os.path.relpath(path, folder) if folder else path, *(
+          cell for name, value in list(
+              zip(prediction.names, prediction.probabilities))[:shown]
+          for cell in (name, f'{100 * value:.1f} %'))]
+       for path, prediction in list(rows.items())[:MAX_ROWS]])
+  if len(rows) > MAX_ROWS:
+    print(f'... and {len(rows) - MAX_ROWS:,} more: see --output')
+
+
+def _write_csv(
+    file: Any, rows: dict[str, model_lib.Prediction], errors: dict[str, str],
+) -> None:
+  """Writes a line for each picture; those that could not be read say why."""
+  count = max((len(p.names) for p in rows.values()), default=0)
+  writer = csv.writer(file)
+  writer.writerow(['path', *(f'{what}_{i + 1}' for i in range(count) for what
+                             in ('name', 'probability', 'class')), 'error'])
+  for path, p in rows.items():
+    cells = [cell for row in zip(p.names, p.probabilities, p.classes)
+             for cell in row]
+    writer.writerow([path, *cells, ''])
+  for path, error in errors.items():
+    writer.writerow([path, *[''] * (3 * count), error])
+
+
+def _write_jsonl(
+    file: Any, rows: dict[str, model_lib.Prediction], errors: dict[str, str],
+) -> None:
+  for record in _records(rows, errors):
+    file.write(json.dumps(record) + '\n')
+
+
+def _records(
+    rows: dict[str, model_lib.Prediction], errors: dict[str, str],
+) -> Iterator[dict[str, Any]]:
+  for path, p in rows.items():
+    yield {'path': path, 'predictions': [
+        {'name': name, 'probability': value, 'class': index}
+        for name, value, index in zip(p.names, p.probabilities, p.classes)]}
+  for path, error in errors.items():
+    yield {'path': path, 'error': error}

@@ -1,0 +1,184 @@
+"""Pictures in, arrays in a model's value range out: what a person hands over.
+
+A picture is a path, a Pillow image, or an array: uint8 in 0 ... 255 or float in
+0 ... 1, [height, width] or [height, width, 1 or 3].
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent import futures
+import dataclasses
+import itertools
+import os
+from typing import Any, TypeGuard
+
+from etils import epath
+from jaxtyping import Float
+import numpy as np
+from PIL import Image
+
+from vit_jax.data import transforms
+from vit_jax.interop import preprocess as preprocess_lib
+
+Picture = str | os.PathLike | Image.Image | np.ndarray
+# Told of a picture that cannot be read, and why.
+Failed = Callable[[Picture, Exception], None]
+_THREADS = min(8, os.cpu_count() or 1)  # Pillow decodes without the lock.
+
+
+@dataclasses.dataclass(frozen=True)
+class Batch:
+  """Pictures that were read.
+
+  Attributes:
+    pictures: as they were given, `count` of them.
+    images: in the model's value range; zeros after the first `count`.
+  """
+  pictures: tuple[Picture, ...]
+  images: Float[np.ndarray, 'batch height width 3']
+
+  @property
+  def count(self) -> int:
+    """How many of `images` are pictures."""
+    return len(self.pictures)
+
+
+def is_one(pictures: Any) -> TypeGuard[Picture]:
+  """Whether this is one picture rather than several."""
+  if isinstance(pictures, (str, os.PathLike, Image.Image)):
+    return True
+  return hasattr(pictures, 'ndim') and pictures.ndim < 4 and not (
+      pictures.ndim == 3 and pictures.shape[-1] not in (1, 3))
+
+
+def read(
+    picture: Picture, preprocess: preprocess_lib.Preprocess,
+) -> Float[np.ndarray, 'height width 3']:
+  """Returns a picture as its model was trained on pictures.
+
+  Args:
+    picture: see the top of the file.
+    preprocess: size, crop and value range.
+
+  Raises:
+    FileNotFoundError: if there is no such file.
+    ValueError: if it is no picture; a file is named.
+  """
+  pixels = show(picture, preprocess)
+  mean, std = (np.asarray(v, np.float32)
+               for v in (preprocess.mean, preprocess.std))
+  return (np.asarray(pixels, np.float32) / 255 - mean) / std
+
+
+def batches(
+    pictures: Iterable[Picture], preprocess: preprocess_lib.Preprocess, *,
+    size: int, failed: Failed | None = None,
+) -> Iterator[Batch]:
+  """Yields batches of one size, in order; the last is filled up with zeros.
+
+  Only a few batches are in memory at a time. What cannot be read is told to
+  `failed` and left out: a batch may then be smaller than its place.
+
+  Args:
+    pictures: see the top of the file.
+    preprocess: what is done to each.
+    size: of a batch.
+    failed: by default, the error is raised.
+
+  Raises:
+    FileNotFoundError, ValueError: as `read`, unless there is `failed`.
+  """
+  def attempt(picture: Picture) -> np.ndarray | Exception:
+    try:
+      return read(picture, preprocess)
+    except (OSError, ValueError) as error:
+      if failed is None:
+        raise
+      return error
+
+  def start(pool: futures.Executor) -> list[tuple[Picture, futures.Future]]:
+    return [(picture, pool.submit(attempt, picture))
+            for picture in itertools.islice(rest, size)]
+
+  rest = iter(pictures)
+  with futures.ThreadPoolExecutor(_THREADS) as pool:
+    ahead = start(pool)
+    while ahead:
+      now, ahead = ahead, start(pool)  # Read while the model computes.
+      good: list[tuple[Picture, np.ndarray]] = []
+      for picture, future in now:
+        result = future.result()
+        if isinstance(result, Exception):
+          assert failed is not None
+          failed(picture, result)
+        else:
+          good.append((picture, result))
+      if good:
+        images = np.stack([image for _, image in good])
+        missing = size - len(images)
+        yield Batch(tuple(picture for picture, _ in good), np.pad(
+            images, ((0, missing), (0, 0), (0, 0), (0, 0))))
+
+
+def show(
+    picture: Picture, preprocess: preprocess_lib.Preprocess,
+) -> Image.Image:
+  """Returns what of a picture the model sees; takes what `read` does."""
+  image = _open(picture)
+  rng = np.random.default_rng(0)  # Nothing here draws from it.
+  for op in _ops(image, preprocess):
+    image = op(image, rng)
+  return image
+
+
+def _ops(
+    image: Image.Image, preprocess: preprocess_lib.Preprocess,
+) -> list[transforms.Op]:
+  size = height, width = preprocess.resolution
+  method: Any = preprocess.interpolation
+  whole = round(height / preprocess.crop), round(width / preprocess.crop)
+  if not preprocess.keep_aspect:
+    resize = transforms.Resize(whole, method=method)
+  elif height == width:
+    resize = transforms.Resize(shorter=whole[0], method=method)
+  else:  # As small as it can be with both sides there.
+    scale = max(whole[0] / image.height, whole[1] / image.width)
+    resize = transforms.Resize(
+        (max(height, round(image.height * scale)),
+         max(width, round(image.width * scale))), method=method)
+  return [resize, transforms.CentralCrop(size)]
+
+
+def _open(picture: Picture) -> Image.Image:
+  if isinstance(picture, (str, os.PathLike)):
+    path = epath.Path(picture)
+    if path.is_dir():
+      raise ValueError(f'{path} is a folder, not a picture. Give its files.')
+    try:
+      return transforms.decode(path.read_bytes(), channels=3)
+    except ValueError as error:
+      raise ValueError(f'{path}: {error}') from error
+  if isinstance(picture, Image.Image):
+    return transforms.convert(picture.copy(), channels=3)
+  return transforms.decode(_pixels(np.asarray(picture)), channels=3)
+
+
+def _pixels(array: np.ndarray) -> np.ndarray:
+  """Returns an array as uint8 [height, width] or [height, width, 1 or 3]."""
+  if array.ndim != 2 and (array.ndim != 3 or array.shape[-1] not in (1, 3)):
+    raise ValueError(
+        'A picture is [height, width] or [height, width, 1 or 3], but came as '
+        f'{list(array.shape)}' + (
+            '. Transpose it to (1, 2, 0).'
+            if array.ndim == 3 and array.shape[0] in (1, 3) else '.'))
+  if array.dtype == np.uint8:
+    return array
+  if not np.issubdtype(array.dtype, np.floating):
+    raise ValueError(
+        'A picture is uint8 in 0 ... 255 or float in 0 ... 1, but came as '
+        f'{array.dtype}. Convert it: array.astype(np.uint8).')
+  if not (array.min() >= 0 and array.max() <= 1):  # Nor NaN.
+    raise ValueError(
+        f'A picture of floats is in 0 ... 1, but goes from {array.min():.4g} '
+        f"to {array.max():.4g}. Divide it by 255; what is in the model's own "
+        'value range goes to model(images).')
+  return np.round(255 * array).astype(np.uint8)
