@@ -23,7 +23,7 @@ FILES = sorted(p.name for p in (ROOT / 'configs').glob('*.py'))
 ARGUMENTS = {
     'pretrain.py': (
         '', 'model=L/16,dataset=imagenet21k', 'model=H/14,dataset=jft',
-        'model=R50x1,dataset=jft',
+        'model=22B/14,dataset=jft', 'model=R50x1,dataset=jft',
         'model=R50+B/16,dataset=jft,loss=softmax,epochs=1'),
     'augreg.py': (
         '', 'model=R+Ti/16,dataset=imagenet2012,aug=strong2,regularize=true'),

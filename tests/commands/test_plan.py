@@ -3,11 +3,14 @@
 import importlib.metadata
 import json
 import pathlib
+import shlex
 
 import jax
 import pytest
 
 import main
+from vit_jax import config as config_lib
+from vit_jax.parallel import topology
 
 CONFIG = """
 from ml_collections import ConfigDict
@@ -113,10 +116,13 @@ def test_what_does_not_fit_says_so_and_fails(tmp_path, capsys, config):
   assert 'DOES NOT FIT' in output
 
 
-def test_every_published_plan_is_of_a_command_that_stands_there():
-  docs = pathlib.Path(main.__file__).parent / 'docs' / 'plans.md'
-  text = docs.read_text()
-  for line in text.replace('\\\n', ' ').splitlines():
-    if line.startswith('python main.py plan'):
-      assert '--topology=' in line
-  assert text.count('python main.py plan') >= 8
+def test_every_published_plan_is_of_a_config_and_a_slice_that_there_are():
+  root = pathlib.Path(main.__file__).parent
+  text = (root / 'docs' / 'plans.md').read_text().replace('\\\n', ' ')
+  commands = [shlex.split(line) for line in text.splitlines()
+              if line.startswith('python main.py plan')]
+  assert len(commands) >= 8
+  for _, _, _, config, name, *overrides in commands:
+    topology.parse(name.removeprefix('--topology='))
+    config_lib.load(f'{root}/{config.removeprefix("--config=")}',
+                    [o.removeprefix('--config.') for o in overrides])

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from vit_jax import types
 from vit_jax.plan import measure as measure_lib
 
 GIB = 2**30
@@ -12,7 +13,7 @@ GIB = 2**30
 @pytest.fixture(scope='session')
 def measured() -> Callable[..., measure_lib.Measured]:
   """Makes what is measured of a step of so many GiB a device."""
-  def make(total, capacity=15.5, *, held=0.0, recomputed=0.0):
+  def make(total, capacity=15.5, *, held=0.0, recomputed=0.0, mesh=(8, 1, 1)):
     """A refusal counts no state, of which `held` GiB are.
 
     The model takes 3 operations.
@@ -25,7 +26,8 @@ def measured() -> Callable[..., measure_lib.Measured]:
         capacity_bytes=None if capacity is None else round(capacity * GIB),
         capacity_source='made up')
     return measure_lib.Measured(
-        device_kind='fake', devices=1, mesh={}, images=1, memory=memory,
+        device_kind='fake', devices=1, images=1,
+        mesh=dict(zip(types.MESH_AXES, mesh)), memory=memory,
         training_flops=3.0, recomputed_flops=recomputed, compiler_flops=None,
         compiler_bytes=None, work=None, collectives=[], compile_secs=2.0,
         refusal='RESOURCE_EXHAUSTED' if is_refused else '')

@@ -83,6 +83,9 @@ def test_a_table_has_every_model_at_every_size(cells):
   assert [line.split() for line in text.splitlines() if 'R26x1' in line] == [
       ['R26x1', '16', '4']]
   assert 'Ti/14 at 28 for 32, 70 for 64' in text
+  split = [dataclasses.replace(cell, fsdp=8) for cell in cells[:1]]
+  assert 'Ti/16 over 8' in max_batch.render(
+      split, device_kind='TPU v3', unit='core')
   assert max_batch.line(cells[0]).startswith(
       'Ti/16 at 32: 16 fit (9.0 of 15.5 GiB), 32 do not (16.0)')
 

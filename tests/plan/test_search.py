@@ -42,7 +42,8 @@ def suggest(measured):
   def run(capacity, *, devices=8, **changes):
     config, said = config_lib.resolve({**CONFIG, **changes}), []
     rows = search.suggest(
-        config, jax.devices()[:devices], measured=measured(44.0, capacity),
+        config, jax.devices()[:devices], measured=measured(
+            44.0, capacity, mesh=(devices, 1, 1)),
         measure=compiler(measured, capacity), say=said.append)
     assert len(said) == len(rows)
     return {row.overrides: row for row in rows}, said
@@ -93,7 +94,8 @@ def test_what_is_set_already_is_not_tried_again(suggest):
 
 def test_an_fsdp_that_the_mesh_leaves_no_room_for_frees_it():
   config = config_lib.resolve({**CONFIG, 'mesh': {'data': 8}})
-  free = search._without_operations(config, jax.devices()[:8])
+  free = search._without_operations(
+      config, {'data': 8, 'fsdp': 1, 'tensor': 1})
   assert free[-1].overrides == ('mesh.data=1', 'mesh.fsdp=8')
   changed = config_lib.resolve_with(
       config_lib.to_plain(config), free[-1].overrides)

@@ -15,7 +15,7 @@ import humanize
 import jax
 
 from vit_jax import config as config_lib
-from vit_jax.parallel import mesh as mesh_lib
+from vit_jax import types
 from vit_jax.plan import building
 from vit_jax.plan import measure as measure_lib
 
@@ -41,6 +41,7 @@ class Cell:
     too_large_bytes: what the compiler says that it needs, which may be less
       than all.
     capacity_bytes: what there is.
+    fsdp: devices that split the parameters, as the config or its preset says.
     compilations: that it took.
     compile_secs: all of them on this machine.
   """
@@ -52,6 +53,7 @@ class Cell:
   too_large: int | None
   too_large_bytes: int | None
   capacity_bytes: int | None
+  fsdp: int
   compilations: int
   compile_secs: float
 
@@ -130,6 +132,7 @@ def largest(
       'too_large': refused[0] if refused else None,
       'too_large_bytes': refused[1].memory.total_bytes if refused else None,
       'capacity_bytes': found.memory.capacity_bytes,
+      'fsdp': found.mesh[types.FSDP],
       'compilations': compilations, 'compile_secs': secs}
 
 
@@ -165,11 +168,10 @@ def _cell(
         f'The largest batch is sought of a config without stages, but '
         f'{specification} has {", ".join(stages)}.')
   config = dataclasses.replace(stages[''], accumulation=1, evals={})
-  replicas = mesh_lib.data_parallelism(mesh_lib.build(config.mesh, devices))
 
   def measure_at(batch: int) -> measure_lib.Measured:
     experiment, _ = building.build(dataclasses.replace(
-        config, batch_size=batch * replicas), devices)
+        config, batch_size=batch * len(devices)), devices)
     return measure(experiment)
 
   return Cell(model=model, resolution=resolution, used_resolution=used,
@@ -204,6 +206,12 @@ def render(cells: Sequence[Cell], *, device_kind: str, unit: str) -> str:
     lines.append(f'{model:{width}}' + ''.join(
         f'{f"{cell.batch:,}" if cell else "-":>8}' for cell in row))
   lines += ['', 'Each fits, and twice as many images do not: both compiled.']
+  split = {cell.model: cell.fsdp for cell in cells if cell.fsdp > 1}
+  if split:
+    lines.append(
+        'Parameters and their optimizer split over several devices: '
+        + ', '.join(f'{model} over {n}' for model, n in split.items())
+        + ' (none: --config.mesh.preset=data).')
   other = {(cell.model, cell.resolution): cell.used_resolution
            for cell in cells if cell.used_resolution != cell.resolution}
   for model in dict.fromkeys(model for model, _ in other):

@@ -1,6 +1,7 @@
 """What the paper says its trainings took: its Tables 2 and 6."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 JFT_IMAGES = 303e6  # arXiv 2010.11929, section 4.1.
 IMAGENET21K_IMAGES = 14_197_122 - 51_200  # Less the split for validation.
@@ -34,7 +35,7 @@ TABLE_2: Sequence[tuple[str, str, float, int, float]] = (
 
 def find(
     *, variant: str, dataset: str, epochs: float, resolution: tuple[int, int],
-) -> dict[str, float | None]:
+) -> dict[str, Any]:
   """Returns what the paper says of the same pre-training.
 
   Args:

@@ -197,7 +197,7 @@ def _roofs(plan: Plan) -> str:
     speed = (f'{roof.per_sec / 1e12:,.1f} TFLOP/s' if roof.name == 'compute'
              else f'{roof.per_sec / 1e9:,.0f} GB/s')
     mark = '  <- the bound' if roof is e.bound else ''
-    lines.append(f'  {roof.name:26} {roof.secs * 1e3:9,.1f} ms  at '
+    lines.append(f'  {roof.name:26} {_number(roof.secs * 1e3):>9} ms  at '
                  f'{speed}{mark}')
   for source in dict.fromkeys(roof.source for roof in e.roofs.values()):
     lines += textwrap.wrap(
@@ -218,11 +218,11 @@ def _schedule(plan: Plan) -> str:
       ('steps/s', [f'{1 / s:,.3g}' for s in bounds]),
       ('images/s', [f'{e.images_per_sec(s):,.0f}' for s in bounds]),
       ('utilisation', [f'{e.utilisation(s):.0%}' for s in bounds]),
-      ('hours', [f'{s * plan.total_steps / HOUR_SECS:,.1f}' for s in bounds]),
+      ('hours', [_number(s * plan.total_steps / HOUR_SECS) for s in bounds]),
       (f'{e.core}-core-days'
        if unit(plan.measured.device_kind) != 'device' else (
           f'{e.core}-days'),
-       [f'{e.core_days(s, steps=plan.total_steps):,.0f}' for s in bounds])]
+       [_number(e.core_days(s, steps=plan.total_steps)) for s in bounds])]
   lines += [f'  {name:26} {best:>12}  {serial:>12}'
             for name, (best, serial) in rows]
   if plan.paper['paper_core_days']:
@@ -241,6 +241,11 @@ def _dimensions(model: Any) -> str:
 def _gib(size: int) -> str:
   return f'{size / GIB:,.2f} GiB' if size >= GIB / 10 else (
       f'{size / MIB:,.2f} MiB')
+
+
+def _number(value: float) -> str:
+  """Returns '1,035.6', '42.0' or '0.0213'."""
+  return f'{value:,.1f}' if value >= 1 else f'{value:.3g}'
 
 
 def _size(size: float) -> str:

@@ -6,7 +6,7 @@ Nothing is foreseen: a row is what the compiler says of the step with those
 settings.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 import dataclasses
 import math
 import typing
@@ -17,7 +17,7 @@ import jax
 
 from vit_jax import config as config_lib
 from vit_jax import experiment as experiment_lib
-from vit_jax.parallel import mesh as mesh_lib
+from vit_jax import types
 from vit_jax.plan import building
 from vit_jax.plan import measure as measure_lib
 from vit_jax.plan import parts as parts_lib
@@ -80,7 +80,8 @@ def suggest(
   # Evaluators need their own data, and are no part of the step.
   tried = _Tried(dataclasses.replace(config, evals={}), devices, measured,
                  measure, say)
-  free, remat = _without_operations(config, devices), _remat(config)
+  free = _without_operations(config, measured.mesh)
+  remat = _remat(config)
   for setting in (*free, *remat):
     tried.settings(setting)
   tried.parts()
@@ -203,17 +204,21 @@ class _Tried:
 
 
 def _without_operations(
-    config: config_lib.Config, devices: Sequence[jax.Device],
+    config: config_lib.Config, mesh: Mapping[str, int],
 ) -> list[Setting]:
-  """Returns the settings that save memory and add no operation."""
+  """Returns the settings that save memory and add no operation.
+
+  Args:
+    config: as it is.
+    mesh: the number of devices along each axis.
+  """
   settings = []
   if config.optimizer.momentum_dtype != 'bfloat16':
     settings.append(Setting(
         ('optimizer.momentum_dtype=bfloat16',),
         'the momentum in bfloat16 (arXiv:2106.04560, section 3.4)'))
-  mesh = mesh_lib.build(config.mesh, devices)
-  replicas = mesh_lib.data_parallelism(mesh)
-  if config.mesh.fsdp not in (-1, replicas):
+  replicas = mesh[types.DATA] * mesh[types.FSDP]
+  if mesh[types.FSDP] < replicas:
     fixed = ('mesh.data=1',) if config.mesh.data != -1 else ()
     settings.append(Setting(
         (*fixed, f'mesh.fsdp={replicas}'),
