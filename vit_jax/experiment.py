@@ -223,6 +223,7 @@ def build(
     ValueError: if the sections do not fit each other, the data or the devices.
   """
   mesh = mesh_lib.build(config.mesh, devices)
+  multihost.join(mesh)
   _check_batch('batch_size', config.batch_size, mesh, config.accumulation)
   open_dataset = functools.partial(
       data.open_dataset, config.data, expected=expected_data)
