@@ -24,6 +24,7 @@ def calm(folder):
   return folder / 'calm'
 
 
+@pytest.mark.slow
 def test_kills_and_a_signal_to_one_process_change_nothing(folder, calm):
   workdir = folder / 'disturbed'
 

@@ -5,6 +5,7 @@ import errno
 import json
 import math
 import os
+import pathlib
 import signal
 import threading
 
@@ -388,17 +389,18 @@ def test_a_row_that_cannot_be_written_says_what_is_safe(
     wired, tmp_path, monkeypatch):
   write = writer.MetricWriter.write
 
-  def full_from_step_9(self, step, scalars):
-    if step >= 9:
+  def full_from_step_20(self, step, scalars):
+    if step >= 20:
       raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     write(self, step, scalars)
 
-  monkeypatch.setattr(writer.MetricWriter, 'write', full_from_step_9)
+  monkeypatch.setattr(writer.MetricWriter, 'write', full_from_step_20)
   with pytest.raises(storage.StorageError, match=(
       r'A row of metrics.jsonl could not be written to .*the disk is full .*'
-      r'The checkpoint of step 5 is whole: the same command goes on from')):
+      r'The checkpoint of step (10|15|20) is whole: the same command goes on')):
     train(scripted(wired), tmp_path)
-  assert manager.find(tmp_path).path.name == '5'
+  # What was being written is waited for, and whole.
+  assert int(manager.find(tmp_path).path.name) in (15, 20)
 
 
 def test_a_damaged_checkpoint_costs_steps_and_not_the_result(
@@ -408,7 +410,7 @@ def test_a_damaged_checkpoint_costs_steps_and_not_the_result(
   with pytest.raises(Killed):
     train(killed, tmp_path / 'run')
   newest = manager.find(tmp_path / 'run').path
-  for file in (newest / 'training').rglob('*'):
+  for file in pathlib.Path(newest / 'training').rglob('*'):
     if file.is_file():
       file.write_bytes(file.read_bytes()[:20])
   train(scripted(wired, keep=2, begin=int(newest.name) // 4 - 1),

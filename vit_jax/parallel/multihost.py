@@ -12,20 +12,24 @@ import errno
 import functools
 import glob
 import importlib.util
+import itertools
 import os
 import re
 import socket
 import sys
 import threading
+import time
 from typing import Any
 import urllib.request
 
 import jax
 from jax.experimental import multihost_utils
 from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec
 import numpy as np
 
 from vit_jax import types
+from vit_jax.parallel import agreement
 from vit_jax.parallel import mesh as mesh_lib
 from vit_jax.parallel import sharding
 
@@ -37,6 +41,7 @@ START_TIMEOUT_SECS = 300
 _METADATA = (
     'http://metadata.google.internal/computeMetadata/v1/instance/attributes/')
 _METADATA_TIMEOUT_SECS = 5
+_numbers = itertools.count()  # Of the meshes of this process.
 _ONE_ALONE = 'or --num-processes=1 for a run of this process alone'
 
 
@@ -255,6 +260,35 @@ def put(arrays: Any, shardings: Any) -> Any:
         array.shape, on, lambda index: array[index])
 
   return jax.tree.map(of, arrays, shardings)
+
+
+def join(mesh: jax.sharding.Mesh) -> None:
+  """Connects the CPUs of several processes, all along each axis of a mesh.
+
+  Else the first step would, and fail where one process compiles it half a
+  minute longer than another: gloo waits no longer for a connection.
+
+  Args:
+    mesh: the mesh that will be computed on.
+  """
+  shared = agreement.store()
+  if shared is None or mesh.devices.flat[0].platform != 'cpu':
+    return
+  folder = f'join/{next(_numbers)}/'
+  shared.set(f'{folder}{jax.process_index()}', 'here')
+  while len(shared.list(folder)) < jax.process_count():
+    time.sleep(0.1)
+  axes = [axis for axis, size in mesh.shape.items() if size > 1]
+  spread = NamedSharding(mesh, PartitionSpec(tuple(mesh.axis_names)))
+  ones = jax.make_array_from_callback(
+      (mesh.size,), spread, lambda index: np.ones(mesh.size)[index])
+  for count in range(1, len(axes) + 1):
+    for along in itertools.combinations(axes, count):
+      total = jax.shard_map(
+          functools.partial(jax.lax.psum, axis_name=along), mesh=mesh,
+          in_specs=spread.spec, out_specs=PartitionSpec(tuple(
+              axis for axis in mesh.axis_names if axis not in along)))
+      jax.block_until_ready(jax.jit(total)(ones))
 
 
 TPU, SLURM = 'a TPU pod', 'SLURM'
