@@ -287,6 +287,12 @@ def test_training_imports_neither_tensorflow_nor_torch(
   assert done.returncode == 0, done.stderr
 
 
+def test_names_of_classes_and_preprocessing_travel_with_the_checkpoint(whole):
+  model = vit_jax.load(whole[0], log=None)
+  assert model.preprocess.labels == tuple(str(digit) for digit in range(10))
+  assert model.predict(np.zeros((8, 8), np.uint8)).names[0] in '0123456789'
+
+
 @pytest.fixture
 def experiment(config_file):
   return build(config_file)

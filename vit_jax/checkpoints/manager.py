@@ -1,7 +1,8 @@
 """Checkpoints of a run: `latest`, to go on from, and `best`, to use.
 
-    WORKDIR/checkpoints/latest/1200/{params,average,training,config,progress}
-    WORKDIR/checkpoints/best/900/{params,average,config,progress}
+    WORKDIR/checkpoints/latest/1200/
+        {params,average,training,config,labels,progress}
+    WORKDIR/checkpoints/best/900/{params,average,config,labels,progress}
 
 Parameters, their average, and the rest of the state (optimizer, step, running
 metrics) are items of their own, so that whoever wants the model alone reads
@@ -10,7 +11,7 @@ place once it is whole; what is half-written is never seen, and is swept away
 by the next run. A checkpoint that cannot be read is put aside, never deleted.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 import contextlib
 import dataclasses
 import logging
@@ -129,7 +130,7 @@ class Checkpoints:
 
   def save(
       self, state: types.TrainState, *, config: Mapping[str, Any],
-      progress: Mapping[str, Any],
+      progress: Mapping[str, Any], labels: Sequence[str] = (),
   ) -> None:
     """Starts writing `state`; returns as soon as it is copied.
 
@@ -137,6 +138,7 @@ class Checkpoints:
       state: the state; its step names the checkpoint.
       config: resolved config, as plain data.
       progress: what the run counts beside the state, as plain data.
+      labels: names of the classes, where known.
 
     Raises:
       storage.StorageError: if this or the save before it could not be written.
@@ -150,11 +152,11 @@ class Checkpoints:
     with self._explained(f'the checkpoint of step {step:,} or the last one'):
       self._wait_for(self._best)
       self._latest.save(step, args=ocp.args.Composite(
-          **_model(state, config, progress), training=training))
+          **_model(state, config, progress, labels), training=training))
 
   def save_best(
       self, state: types.TrainState, *, config: Mapping[str, Any],
-      progress: Mapping[str, Any],
+      progress: Mapping[str, Any], labels: Sequence[str] = (),
   ) -> None:
     """As `save`, but keeps the model alone, in place of the best so far."""
     step = int(state.step)
@@ -167,7 +169,7 @@ class Checkpoints:
         self._best.delete(later)
       self._wait_for(self._latest)
       self._best.save(step, args=ocp.args.Composite(
-          **_model(state, config, progress)))
+          **_model(state, config, progress, labels)))
 
   def restore(self, abstract: types.TrainState) -> Restored | None:
     """Returns the newest checkpoint, or None if there is none.
@@ -304,12 +306,14 @@ def _with_shapes(metadata: Any) -> dict[str, Any]:
 
 def _model(
     state: types.TrainState, config: Mapping[str, Any],
-    progress: Mapping[str, Any],
+    progress: Mapping[str, Any], labels: Sequence[str],
 ) -> dict[str, Any]:
   items = {
       'params': ocp.args.StandardSave(state.params),
       'config': ocp.args.JsonSave(dict(config)),
       'progress': ocp.args.JsonSave(dict(progress))}
+  if labels:
+    items['labels'] = ocp.args.JsonSave({'names': list(labels)})
   if state.average is not None:
     items['average'] = ocp.args.StandardSave(state.average)
   return items
@@ -332,6 +336,7 @@ def _manager(directory: epath.Path, *, keep: int) -> ocp.CheckpointManager:
           'average': ocp.StandardCheckpointHandler(),
           'training': ocp.StandardCheckpointHandler(),
           'config': ocp.JsonCheckpointHandler(),
+          'labels': ocp.JsonCheckpointHandler(),
           'progress': ocp.JsonCheckpointHandler()})
 
 
@@ -342,6 +347,7 @@ class Source:
   config: dict[str, Any]
   shapes: Any  # Tree of metadata with `shape` and `dtype`.
   item: str  # 'average' where the run kept one, else 'params'.
+  labels: tuple[str, ...] = ()  # Names of the classes, where known.
 
   def load(self) -> types.Params:
     """Reads the parameters to host memory, as NumPy arrays.
@@ -419,6 +425,9 @@ def _source(path: epath.Path) -> Source:
                if not (path / name).is_dir()]
     if lacking:
       raise ValueError(f'it lacks {" and ".join(lacking)}')
+    labels = (items_lib.read_config(path / 'labels')['names']
+              if (path / 'labels').is_dir() else ())
     return Source(
         path=path, config=items_lib.read_config(path / 'config'),
-        shapes=items_lib.read_shapes(path / item), item=item)
+        shapes=items_lib.read_shapes(path / item), item=item,
+        labels=tuple(map(str, labels)))

@@ -96,6 +96,8 @@ def read(
                 if f.name in source.config}, where='config')
     stated = _with_classes(models.parse(said.model), shapes)
     preprocess = _preprocess(said)
+    if len(source.labels) == stated.num_classes:  # Of this head, or none.
+      preprocess = dataclasses.replace(preprocess, labels=source.labels)
     side = (preprocess.resolution if said.resolution is None
             else said.resolution)
     resolution = overrides_lib.parse(
