@@ -110,7 +110,7 @@ def test_what_does_not_fit_says_so_and_fails(tmp_path, capsys, config):
   pytest.importorskip('libtpu')
   status, stage, output = plan(
       tmp_path, capsys, f'--config={config}:batch_size=8388608',
-      '--topology=v3-8')
+      '--topology=v3-8', '--no-search')
   assert status == 1
   assert stage['measured']['fits'] is False
   assert 'DOES NOT FIT' in output
