@@ -57,7 +57,7 @@ sys.exit(main.exit_code(sys.argv[2:]))
 # What depends on the time of day, not on the run.
 MEASURED = ('images_per_sec', 'wait_share', 'device_hours', 'core_hours',
             'host_memory_bytes')
-END_SECS = 300  # More than a heartbeat and what a loaded machine adds.
+END_SECS = 900  # A heartbeat, and what a loaded machine adds.
 
 
 @dataclasses.dataclass

@@ -23,6 +23,8 @@ from vit_jax import experiment as experiment_lib
 from vit_jax import run as run_lib
 from vit_jax.training import writer
 
+pytestmark = pytest.mark.slow
+
 ROOT = pathlib.Path(__file__).parents[1]
 # For all processes of a run to end, on a machine that does much besides.
 TIMEOUT_SECS = 540

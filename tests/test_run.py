@@ -413,7 +413,7 @@ def test_a_damaged_checkpoint_costs_steps_and_not_the_result(
   for file in pathlib.Path(newest / 'training').rglob('*'):
     if file.is_file():
       file.write_bytes(file.read_bytes()[:20])
-  train(scripted(wired, keep=2, begin=int(newest.name) // 4 - 1),
+  train(scripted(wired, keep=2, begin=(int(newest.name) - 5) // 4),
         tmp_path / 'run')
   assert (f'The checkpoint of step {newest.name} cannot be read, and is now '
           f'{newest}.damaged: ') in capsys.readouterr().out
