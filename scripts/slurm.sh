@@ -26,9 +26,14 @@ srun --kill-on-bad-exit=1 --cpus-per-task="${SLURM_CPUS_ON_NODE:?start it by sba
   "${PYTHON:-.venv/bin/python}" main.py "$@"
 status=$?
 
-# 75: it saved when it was told to stop, and goes on from there. srun itself
-# gives 143 where a task was still leaving.
-if [ "$status" -eq 75 ] || [ "$status" -eq 143 ]; then
-  scontrol requeue "$SLURM_JOB_ID"
-fi
+# 75: it saved when it was told to stop. 76, 134, 137, 143: a process was lost,
+# hung or killed, or left while srun still waited. Each goes on from the last
+# checkpoint; what fails every time must not come back for ever.
+case "$status" in
+  75 | 76 | 134 | 137 | 143)
+    if [ "${SLURM_RESTART_COUNT:-0}" -lt "${MAX_RESTARTS:-100}" ]; then
+      scontrol requeue "$SLURM_JOB_ID"
+    fi
+    ;;
+esac
 exit "$status"

@@ -69,3 +69,23 @@ def test_the_job_of_kubernetes_is_whole():
   assert rows * columns == chips * spec['parallelism']
   assert container['command'][:2] == ['python', 'main.py']
   check_arguments(container['command'][2:])
+
+
+@pytest.mark.parametrize(('status', 'restarts', 'requeued'), [
+    (0, 0, False), (2, 0, False),  # An error of the user's comes back.
+    (75, 0, True), (76, 0, True), (134, 3, True), (137, 0, True),
+    (76, 100, False)])
+def test_slurm_requeues_what_goes_on_from_a_checkpoint(
+    tmp_path, status, restarts, requeued):
+  for name, body in (('srun', f'exit {status}'), (
+      'scontrol', f'echo "$@" > {tmp_path}/requeued')):
+    (tmp_path / name).write_text(f'#!/bin/bash\n{body}\n')
+    (tmp_path / name).chmod(0o755)
+  done = subprocess.run(
+      ['bash', ROOT / 'scripts' / 'slurm.sh', '--config=x.py'], check=False,
+      cwd=ROOT, capture_output=True, text=True, env={
+          'PATH': f'{tmp_path}:/usr/bin:/bin', 'SLURM_JOB_ID': '7',
+          'SLURM_CPUS_ON_NODE': '2', 'SLURM_RESTART_COUNT': str(restarts),
+          'SLURM_SUBMIT_DIR': str(ROOT)})
+  assert done.returncode == status, done.stderr
+  assert (tmp_path / 'requeued').exists() == requeued

@@ -266,7 +266,6 @@ def build(
       lambda: models.init(model, init_key, abstract_batch['image']))
   mesh = mesh_lib.build(
       config.mesh, devices, num_params=tree.num_elements(boxed))
-  multihost.join(mesh)
   _check_batch('batch_size', config.batch_size, mesh, config.parts)
   specs = sharding.param_specs(boxed, mesh)
   optimizer = optim.build(

@@ -106,6 +106,7 @@ def train(
     saved = stack.enter_context(
         manager.Checkpoints(workdir, experiment.config.checkpoint))
     stack.enter_context(agreement.naming_the_lost())
+    multihost.join(experiment.mesh)
     run = _Run(experiment, workdir, saved, stop, watchdog, title=title)
     free_bytes = free_bytes or parts_lib.free_bytes(experiment.mesh)
     return run.train(source, profile_steps, show_parameters, free_bytes)
@@ -169,7 +170,9 @@ class _Run:
     self._doing('restoring or starting the state', may_end=False)
     notes = self._start(source)
     self._doing('compiling', may_end=False)
-    summary = self._finished_before()
+    # The first one's word: a file system may show each another state.
+    summary = agreement.on_first(
+        f'finished/{next(_numbers)}', self._finished_before)
     if summary:
       early = ', early' * summary.get('stopped_early', False)
       print(f'{self._title or self._workdir}: finished before, at step '
@@ -345,10 +348,24 @@ class _Run:
     is_over = self._is_over() or early
     return summary if is_over and summary.get('steps') == self._step else None
 
+  def _written_parts(self) -> int | None:
+    """Returns the parts of a batch that the same run's config.json says."""
+    try:
+      written = json.loads((self._workdir / CONFIG).read_text())
+      parts = config_lib.resolve(written).parts
+    except (OSError, ValueError):  # Not written yet, or damaged.
+      return None
+    same = {**written, 'accumulation': self._config.accumulation}
+    changes = config_lib.differences(same, config_lib.to_plain(self._config))
+    return None if _concern_the_result(changes) else parts
+
   def _fit(self, free_bytes: int | None) -> parts_lib.Fitted:
     """Compiles the step, in as few parts as fit, and takes these over."""
+    # A run that was killed before its first checkpoint has said its parts too.
+    earlier = self._earlier_parts or agreement.on_first(
+        f'parts/{next(_numbers)}', self._written_parts)
     fitted = parts_lib.fit(
-        self._experiment, free_bytes=free_bytes, earlier=self._earlier_parts,
+        self._experiment, free_bytes=free_bytes, earlier=earlier,
         batches_ahead=IN_FLIGHT)
     self._experiment = fitted.experiment
     # Saved with every checkpoint: the run goes on in the same parts.

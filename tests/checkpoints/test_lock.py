@@ -140,3 +140,9 @@ def test_of_two_that_start_at_once_one_stays(tmp_path):
   with (pytest.raises(ValueError, match='process 7 on elsewhere'),
         beating(file, sleep=other_writes)):
     pass
+
+
+@pytest.mark.skipif(not os.path.exists('/dev/full'), reason='Linux has it')
+def test_a_lock_on_a_full_disk_is_held_and_given_back():
+  with lock._locked(epath.Path('/dev/full')):
+    pass  # Nothing could be written, now or on closing.

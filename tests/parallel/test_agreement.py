@@ -121,3 +121,41 @@ def test_a_signal_to_one_process_stops_all():
     time.sleep(0.01)
   assert stopped == [75, 75]
   assert checks[0] == checks[1] > 1
+
+
+@pytest.fixture(name='shelf')
+def _shelf(monkeypatch):
+  """What processes share, seen from process 1 of 3."""
+  shelf = Shelf()
+  monkeypatch.setattr(agreement, 'store', lambda: shelf)
+  monkeypatch.setattr(agreement, 'ANSWER_SECS', 0.05)
+  monkeypatch.setattr(agreement.jax, 'process_index', lambda: 1)
+  monkeypatch.setattr(agreement.jax, 'process_count', lambda: 3)
+  return shelf
+
+
+def test_who_does_not_come_to_a_meeting_is_named(shelf):
+  shelf.set('there/0', 'here')
+  with pytest.raises(agreement.LostError, match='process 2 did not come'):
+    agreement.meet('there')
+  shelf.set('there/2', 'here')
+  agreement.meet('there')
+
+
+def test_what_the_first_finds_all_are_told(shelf, monkeypatch):
+  with pytest.raises(agreement.LostError, match='process 0 has not said'):
+    agreement.on_first('look', lambda: pytest.fail('not here'))
+  monkeypatch.setattr(agreement.jax, 'process_index', lambda: 0)
+  assert agreement.on_first('look', lambda: {'steps': 3}) == {'steps': 3}
+  monkeypatch.setattr(agreement.jax, 'process_index', lambda: 1)
+  assert agreement.on_first(
+      'look', lambda: pytest.fail('not here')) == {'steps': 3}
+
+
+def test_where_the_service_is_gone_process_0_is_missing(shelf, monkeypatch):
+  def gone(*_):
+    raise ConnectionError('the service is gone')
+  monkeypatch.setattr(shelf, 'set', gone)
+  with pytest.raises(agreement.LostError, match='no answer from process 0'):
+    with agreement.naming_the_lost():
+      raise RuntimeError('Gloo: connection closed by peer')

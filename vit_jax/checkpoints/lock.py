@@ -79,7 +79,8 @@ def _locked(path: epath.Path) -> Generator[None, None, None]:
   with storage.explained('the workdir', path.parent):
     # Not for long-lived children: record locks are not inherited by a fork.
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-  with open(descriptor, 'r+', encoding='utf-8') as file:
+  # Unbuffered: what a full disk refuses must not be tried again on closing.
+  with open(descriptor, 'rb+', buffering=0) as file:
     try:
       fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -87,15 +88,16 @@ def _locked(path: epath.Path) -> Generator[None, None, None]:
         raise _NoLocks from error
       if error.errno not in (errno.EACCES, errno.EAGAIN):
         raise
-      raise ValueError(_in_use(path.parent, _parse(file.read()))) from None
+      raise ValueError(_in_use(
+          path.parent, _parse(file.read().decode(errors='replace')))) from None
     # Held whatever is in it. Of a full disk the start sweeps half a checkpoint
     # away, if one is left from the last run, and may get on.
     with contextlib.suppress(OSError):
       file.truncate(0)
-      file.write(json.dumps(_me()))
-      file.flush()
+      file.write(json.dumps(_me()).encode())
     yield
-    file.truncate(0)
+    with contextlib.suppress(OSError):
+      file.truncate(0)
     # Closing the file gives the lock back. It stays: to remove it would race
     # with whoever has just opened it.
 

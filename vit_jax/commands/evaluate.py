@@ -11,6 +11,7 @@ classes are others than the data's, or that have none.
 import argparse
 from collections.abc import Mapping, Sequence
 import dataclasses
+import functools
 import json
 import time
 from typing import Any
@@ -30,8 +31,11 @@ from vit_jax.analysis import answers
 from vit_jax.checkpoints import manager
 from vit_jax.checkpoints import pretrained
 from vit_jax.checkpoints import sources
+from vit_jax.parallel import agreement
+from vit_jax.parallel import multihost
 from vit_jax.plan import parts
 from vit_jax.training import progress
+from vit_jax.training import watchdog as watchdog_lib
 from vit_jax.training import writer
 
 
@@ -65,13 +69,29 @@ def run(args: argparse.Namespace) -> int:
   """Runs the command; returns the exit status."""
   config, source = _open(args)
   output = _output(args)
+  log = config.log
+  with watchdog_lib.Watchdog(
+      report_secs=log.stalled_secs, end_secs=log.hung_secs,
+      name=f'process {jax.process_index()} of {jax.process_count()}',
+  ) as watchdog, agreement.naming_the_lost():
+    return _evaluate(args, config, source, output, watchdog)
+
+
+def _evaluate(
+    args: argparse.Namespace, config: config_lib.Config,
+    source: manager.Source | model_lib.Weights, output: epath.Path | None,
+    watchdog: watchdog_lib.Watchdog,
+) -> int:
+  watchdog.beat('reading the checkpoint', may_end=False)
   experiment, params = _restore(config, source)
   metrics: dict[str, float] = {}
   tables: dict[str, dict[str, Any]] = {}
   for name, evaluator in experiment.evaluators.items():
     start = time.monotonic()
+    beat = functools.partial(watchdog.beat, f'evaluating {name}')
+    beat()
     with parts.explained_evaluation(experiment.config, name):
-      measured = evaluator.details(params, lambda: None)
+      measured = evaluator.details(params, beat)
     _show(name, measured.metrics, config, experiment,
           secs=time.monotonic() - start)
     metrics |= {f'{name}/{key}': value
@@ -108,6 +128,7 @@ def _restore(
   # Which checkpoint is the best was for the run to say, on its own data.
   config = dataclasses.replace(config, checkpoint=manager.CheckpointConfig())
   experiment = experiment_lib.build(config)
+  multihost.join(experiment.mesh)
   # What is new is a head that nobody asks: zeros do.
   initial = jax.tree.map(
       lambda x: np.broadcast_to(np.zeros((), x.dtype), x.shape),

@@ -9,6 +9,7 @@ somebody has a wish. Without one a step costs the taking of a free lock.
 
 from collections.abc import Callable, Generator
 import contextlib
+import json
 import re
 import sys
 import threading
@@ -170,18 +171,18 @@ def on_first(name: str, act: Callable[[], _T]) -> _T | None:
     act: what process 0 does.
 
   Returns:
-    What `act` does, on process 0; None on the others.
+    What `act` does, which is plain data.
 
   Raises:
     ValueError: on the others, with the words of the error on process 0.
+    LostError: on the others, if they do not hear of it in time.
     Exception: on process 0, what `act` raises.
   """
   shared = store()
   if shared is None:
     return act()
   if jax.process_index():
-    _raise_as_first(shared, name)
-    return None
+    return json.loads(_told_by_first(shared, name))
   try:
     result = act()
   except Exception as error:
@@ -192,16 +193,47 @@ def on_first(name: str, act: Callable[[], _T]) -> _T | None:
            and time.monotonic() < end):
       time.sleep(POLL_SECS / 10)
     raise
-  shared.set(f'{name}/done', 'done')
+  shared.set(f'{name}/done', f'done: {json.dumps(result)}')
   return result
 
 
-def _raise_as_first(shared: Store, name: str) -> None:
+def _told_by_first(shared: Store, name: str) -> str:
+  end = time.monotonic() + ANSWER_SECS
   while not (text := shared.list(f'{name}/').get(f'{name}/done')):
+    if time.monotonic() > end:
+      raise LostError(
+          f'process {jax.process_index()}: process 0 has not said within '
+          f'{ANSWER_SECS:.0f} s what came of {name!r}: see what it said last.')
     time.sleep(POLL_SECS / 10)
-  if text != 'done':
+  if text.startswith('failed: '):
     shared.set(f'{name}/heard/{jax.process_index()}', 'yes')
     raise ValueError(text.removeprefix('failed: '))
+  return text.removeprefix('done: ')
+
+
+def meet(name: str) -> None:
+  """Waits for all processes, where there are several.
+
+  Args:
+    name: of the meeting; no other of the run may have it.
+
+  Raises:
+    LostError: with those that do not come in time.
+  """
+  shared = store()
+  if shared is None:
+    return
+  shared.set(f'{name}/{jax.process_index()}', 'here')
+  end = time.monotonic() + ANSWER_SECS
+  while len(there := shared.list(f'{name}/')) < jax.process_count():
+    if time.monotonic() > end:
+      came = {int(key.split('/')[-1]) for key in there}
+      missing = [i for i in range(jax.process_count()) if i not in came]
+      raise LostError(
+          f'process {jax.process_index()}: process '
+          f'{", ".join(map(str, missing))} did not come within '
+          f'{ANSWER_SECS:.0f} s: see what it said last.')
+    time.sleep(POLL_SECS / 10)
 
 
 class LostError(RuntimeError):
@@ -251,11 +283,14 @@ def naming_the_lost() -> Generator[None, None, None]:
 def _missing(shared: Store) -> list[int]:
   """Calls the roll; returns who does not answer in time."""
   answers: set[int] = set()
-  shared.set(f'roll/{jax.process_index()}', 'here')
-  end = time.monotonic() + ROLL_CALL_SECS
-  while (len(answers) < jax.process_count() and time.monotonic() < end):
-    answers = {int(key.split('/')[-1]) for key in shared.list('roll/')}
-    time.sleep(POLL_SECS / 10)
+  try:
+    shared.set(f'roll/{jax.process_index()}', 'here')
+    end = time.monotonic() + ROLL_CALL_SECS
+    while len(answers) < jax.process_count() and time.monotonic() < end:
+      answers = {int(key.split('/')[-1]) for key in shared.list('roll/')}
+      time.sleep(POLL_SECS / 10)
+  except Exception:  # JAX's own class of errors is not public.
+    return [0]  # It keeps the texts.
   # The first to leave must not take the answers of the others with it.
   time.sleep(POLL_SECS)
   return [i for i in range(jax.process_count()) if i not in answers]

@@ -18,7 +18,6 @@ import re
 import socket
 import sys
 import threading
-import time
 from typing import Any
 import urllib.request
 
@@ -270,14 +269,13 @@ def join(mesh: jax.sharding.Mesh) -> None:
 
   Args:
     mesh: the mesh that will be computed on.
+
+  Raises:
+    agreement.LostError: if a process does not come.
   """
-  shared = agreement.store()
-  if shared is None or mesh.devices.flat[0].platform != 'cpu':
+  if agreement.store() is None or mesh.devices.flat[0].platform != 'cpu':
     return
-  folder = f'join/{next(_numbers)}/'
-  shared.set(f'{folder}{jax.process_index()}', 'here')
-  while len(shared.list(folder)) < jax.process_count():
-    time.sleep(0.1)
+  agreement.meet(f'join/{next(_numbers)}')
   axes = [axis for axis, size in mesh.shape.items() if size > 1]
   spread = NamedSharding(mesh, PartitionSpec(tuple(mesh.axis_names)))
   ones = jax.make_array_from_callback(
