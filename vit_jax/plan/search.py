@@ -4,8 +4,8 @@
 
 Of the numbers of devices that may split the parameters, the fewest that fit are
 sought. A setting that does not go with the config is left out, and that is
-said. Nothing is foreseen: a row is what the compiler says of the step with those
-settings.
+said. Nothing is foreseen: a row is what the compiler says of the step with
+those settings.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
