@@ -11,10 +11,10 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 SOURCES := $(wildcard main.py configs) vit_jax tests
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test lint format constraints clean
+.PHONY: help quickstart test test-plan lint format constraints clean
 
 help:  ## Shows this list.
-	@grep -hE '^[a-z]+:.*##' Makefile | sed -E 's/:[^#]*## */|/' \
+	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*## */|/' \
 	  | while IFS='|' read -r name text; do \
 	      printf '  make %-12s %s\n' "$$name" "$$text"; done
 
@@ -24,6 +24,12 @@ quickstart: $(VENV)/.runtime  ## Pre-trains, fine-tunes and evaluates a small Vi
 
 test: lint  ## Lint, types and the whole test suite.
 	$(BIN)/python -m pytest -n logical --maxprocesses 8 --dist loadfile tests
+
+# A plan's tests skip what needs libtpu where it is not; here it is.
+test-plan: $(VENV)/.plan  ## The tests of `main.py plan` with the TPU's compiler, which needs no TPU.
+	$(BIN)/python -c 'import libtpu'
+	$(BIN)/python -m pytest -rs tests/plan tests/parallel/test_mesh.py \
+	  tests/parallel/test_topology.py tests/commands/test_plan.py
 
 lint: $(VENV)/.dev  ## Style and types, without the tests.
 	$(BIN)/ruff check $(SOURCES)
@@ -44,7 +50,7 @@ constraints:  ## Writes constraints.txt anew: the newest versions that are allow
 	rm -rf .venv-constraints
 
 clean:  ## Removes the environment and caches; runs/ stays.
-	rm -rf $(VENV) .venv-constraints build *.egg-info
+	rm -rf $(VENV) .venv-constraints .venv-plan build *.egg-info
 	rm -rf .pytest_cache .mypy_cache .ruff_cache
 	find main.py configs vit_jax tests -name __pycache__ -prune -exec rm -rf {} +
 
@@ -58,6 +64,11 @@ $(VENV)/.dev: requirements.txt requirements-dev.txt constraints.txt | $(BIN)/pyt
 	@echo 'Installing the requirements and the tools of the tests into $(VENV) ...'
 	@$(PIP) -r requirements-dev.txt $(CONSTRAIN)
 	@touch $(VENV)/.runtime $@
+
+$(VENV)/.plan: requirements-plan.txt $(VENV)/.dev
+	@echo "Installing the TPU's compiler into $(VENV) (once; 0.7 GB) ..."
+	@$(PIP) -r requirements-plan.txt $(CONSTRAIN)
+	@touch $@
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \

@@ -1,11 +1,14 @@
 """The mesh of devices."""
 
 import re
+from unittest import mock
 
 import jax
+from jax.experimental import mesh_utils
 import pytest
 
 from vit_jax.parallel import mesh
+from vit_jax.parallel import topology
 
 
 @pytest.mark.parametrize('section, sizes, replicas', [
@@ -25,6 +28,59 @@ def test_devices_may_be_given():
   built = mesh.build(mesh.MeshConfig(), jax.devices()[:1])
   assert built.size == 1
   assert list(built.devices.flat) == jax.devices()[:1]
+
+
+@pytest.mark.parametrize('sizes', [(8, 1, 1), (2, 2, 2), (1, 4, 2)])
+def test_devices_lie_as_jax_would_lay_them(sizes):
+  built = mesh.build(mesh.MeshConfig(*sizes))
+  assert built == jax.make_mesh(
+      sizes, ('data', 'fsdp', 'tensor'),
+      axis_types=(jax.sharding.AxisType.Auto,) * 3)
+  assert set(built.axis_types) == {jax.sharding.AxisType.Auto}
+
+
+@pytest.mark.parametrize('version', topology.SLICES)
+def test_every_preset_has_a_mesh_on_every_slice(version):
+  pytest.importorskip('libtpu')
+  sections = [{'preset': name} for name in mesh.PRESETS]
+  for number in topology.SLICES[version]:
+    devices = topology.devices(f'{version}-{number}')
+    # And the README's example.
+    example = [{'fsdp': 8, 'tensor': 2}] if len(devices) >= 16 else []
+    for section in sections + example:
+      config = mesh.parse(section)
+      built = mesh.build(config, devices)
+      assert built.devices.shape == mesh.resolve(config, len(devices))
+      assert set(built.devices.flat) == set(devices)
+
+
+@pytest.mark.parametrize('error', [
+    NotImplementedError('no assignment of 8 to the axes'),
+    AssertionError('no assignment of 8 to the axes')])
+def test_a_mesh_that_the_links_do_not_allow_is_said_in_words(
+    monkeypatch, error):
+  def create(*_, **__):
+    raise error
+
+  monkeypatch.setattr(mesh_utils, 'create_device_mesh', create)
+  with pytest.raises(ValueError, match=(
+      r"'fsdp': 8, 'tensor': 1} cannot be laid out on 8 x cpu: no assign.*"
+      'Take sizes that divide')):
+    mesh.build(mesh.parse({'data': 1, 'fsdp': 8}))
+
+
+def of_slices(platform):
+  return [mock.Mock(spec=jax.Device, platform=platform, device_kind='fake',
+                    slice_index=index, id=index) for index in range(2)]
+
+
+def test_tpus_of_two_slices_are_an_error():
+  with pytest.raises(ValueError, match='2 x fake: they are of 2 slices'):
+    mesh.build(mesh.MeshConfig(), of_slices('tpu'))
+
+
+def test_machines_with_gpus_are_not_taken_for_slices():
+  assert mesh.build(mesh.MeshConfig(), of_slices('gpu')).size == 2
 
 
 @pytest.mark.parametrize('section', [

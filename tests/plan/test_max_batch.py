@@ -80,6 +80,7 @@ def test_a_table_has_every_model_at_every_size(cells):
       ('R26x1', 32): 16, ('R26x1', 64): 4}
   text = max_batch.render(cells, device_kind='TPU v3', unit='core')
   assert 'a core (TPU v3)' in text
+  assert 'Only powers of two are tried' in text
   assert [line.split() for line in text.splitlines() if 'R26x1' in line] == [
       ['R26x1', '16', '4']]
   assert 'Ti/14 at 28 for 32, 70 for 64' in text

@@ -7,6 +7,7 @@ import pytest
 
 from vit_jax import config as config_lib
 from vit_jax import experiment as experiment_lib
+from vit_jax.parallel import collectives
 from vit_jax.plan import measure
 
 DEPTH = 4
@@ -75,7 +76,6 @@ def test_bytes_are_about_as_many_as_the_compiler_counts(unrolled):
 
 
 def test_gradients_are_what_two_replicas_share(unrolled):
-  from vit_jax.parallel import collectives
   (kind, total), = collectives.total(unrolled.collectives).items()
   assert kind == 'all-reduce'
   assert total.bytes == pytest.approx(unrolled.memory.params_bytes, rel=0.01)

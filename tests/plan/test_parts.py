@@ -174,24 +174,6 @@ def test_the_memory_of_a_cpu_is_shared_by_its_devices():
   assert free(4) == pytest.approx(free(1) / 4, rel=0.2)
 
 
-@pytest.mark.parametrize('files', [
-    {'memory.max': '1000\n', 'memory.stat': 'file 500\nanon 300\n'},
-    {'memory/memory.limit_in_bytes': '1000\n',
-     'memory/memory.stat': 'rss 1\ntotal_rss 300\n'}])
-def test_a_container_has_what_its_limit_leaves(tmp_path, files):
-  for name, text in files.items():
-    path = tmp_path / name
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(text)
-  assert parts_lib._free_in_container(tmp_path) == [700]
-
-
-def test_a_container_without_a_limit_has_what_the_machine_has(tmp_path):
-  (tmp_path / 'memory.max').write_text('max\n')
-  (tmp_path / 'memory.stat').write_text('anon 300\n')
-  assert parts_lib._free_in_container(tmp_path) == []
-
-
 def test_memory_that_runs_out_after_all_is_said_in_words(wired):
   config = config_lib.resolve(
       {**CONFIG, 'evals': {'test': {'batch_size': 120}}})

@@ -45,7 +45,7 @@ def suggest(measured):
         config, jax.devices()[:devices], measured=measured(
             44.0, capacity, mesh=(devices, 1, 1)),
         measure=compiler(measured, capacity), say=said.append)
-    assert len(said) == len(rows)
+    assert sum('left out' not in line for line in said) == len(rows)
     return {row.overrides: row for row in rows}, said
   return run
 
@@ -92,14 +92,54 @@ def test_what_is_set_already_is_not_tried_again(suggest):
   assert [key[0].split('=')[0] for key in rows] == ['accumulation']
 
 
+@pytest.mark.parametrize(('capacity', 'expected', 'fits'), [
+    # 12 / fsdp + 32 GiB.
+    (38.5, 'mesh.fsdp=2', True), (35.5, 'mesh.fsdp=4', True),
+    (34.0, 'mesh.fsdp=8', True), (30.0, 'mesh.fsdp=8', False)])
+def test_parameters_are_split_over_the_fewest_devices_that_fit(
+    suggest, capacity, expected, fits):
+  rows, _ = suggest(capacity)
+  found = [o for o in rows if len(o) == 1 and o[0].startswith('mesh.')]
+  assert found == [(expected,)]
+  assert rows[expected,].fits is fits
+
+
+def test_no_more_devices_split_the_parameters_than_divide_them(suggest):
+  # As H/14, of width 1,280, on 512 cores.
+  rows, said = suggest(
+      capacity=30, model={**CONFIG['model'], 'width': 12})
+  assert ('mesh.fsdp=4',) in rows
+  assert not any('left out' in line for line in said)
+
+
+def test_a_setting_that_the_config_does_not_go_with_is_named_once(
+    suggest, monkeypatch):
+  build = search.building.build
+
+  def without_eight(config, devices):
+    if config.mesh.fsdp == 8:
+      raise ValueError('8 is not possible here.')
+    return build(config, devices)
+
+  monkeypatch.setattr(search.building, 'build', without_eight)
+  rows, said = suggest(capacity=6)
+  line, = (line for line in said if 'left out' in line)
+  assert line.endswith(
+      'left out: --config.mesh.fsdp=8  (8 is not possible here.)')
+  assert ('mesh.fsdp=4',) in rows  # The next best.
+
+
 def test_an_fsdp_that_the_mesh_leaves_no_room_for_frees_it():
   config = config_lib.resolve({**CONFIG, 'mesh': {'data': 8}})
-  free = search._without_operations(
-      config, {'data': 8, 'fsdp': 1, 'tensor': 1})
-  assert free[-1].overrides == ('mesh.data=1', 'mesh.fsdp=8')
-  changed = config_lib.resolve_with(
-      config_lib.to_plain(config), free[-1].overrides)
-  assert mesh_lib.build(changed.mesh, jax.devices()[:8]).shape['fsdp'] == 8
+  splits = search._splits(config, {'data': 8, 'fsdp': 1, 'tensor': 1})
+  assert [setting.overrides for setting in splits] == [
+      ('mesh.data=4', 'mesh.fsdp=2'), ('mesh.data=2', 'mesh.fsdp=4'),
+      ('mesh.data=1', 'mesh.fsdp=8')]
+  for setting in splits:
+    changed = config_lib.resolve_with(
+        config_lib.to_plain(config), setting.overrides)
+    built = mesh_lib.build(changed.mesh, jax.devices()[:8])
+    assert f'mesh.fsdp={built.shape["fsdp"]}' == setting.overrides[-1]
 
 
 def test_by_how_much_and_what_to_do_is_said(measured):

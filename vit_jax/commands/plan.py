@@ -65,9 +65,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       'does: each has to be compiled')
   parser.add_argument(
       '--max-batch', action='store_true',
-      help='find the largest batch that fits a device instead, in powers of '
-      'two, of --models and --resolutions; --config must take the arguments '
-      'model and resolution, as configs/pretrain.py')
+      help='find the largest batch that fits a device instead, of powers of '
+      'two alone (somewhat more images may fit), of --models and '
+      '--resolutions; --config must take the arguments model and resolution, '
+      'as configs/pretrain.py')
   parser.add_argument(
       '--models', default=','.join(max_batch.MODELS), metavar='NAME,...',
       help='models of --max-batch (default: %(default)s)')

@@ -204,6 +204,7 @@ class _Walk:
               r"'([^']*)'(?::\(\d+\)(\d+))?", found[2]))
     return self._program.devices  # No groups: all together.
 
+
 def _collective(
     instruction: hlo.Instruction, kind: str,
     arrays: Sequence[tuple[str, tuple[int, ...]]], group_size: int,

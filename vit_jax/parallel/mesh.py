@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import jax
+from jax.experimental import mesh_utils
 
 from vit_jax import records
 from vit_jax import types
@@ -144,13 +145,38 @@ def build(
     num_params: of the model, which a preset goes by.
 
   Raises:
-    ValueError: if the devices do not fill the mesh exactly.
+    ValueError: if the devices do not fill the mesh exactly, or their links
+      allow no such mesh.
   """
   devices = jax.devices() if devices is None else devices
   sizes = resolve(config, len(devices), num_params=num_params)
-  return jax.make_mesh(
-      sizes, types.MESH_AXES, devices=devices,
+  try:
+    _check_one_slice(devices)
+    # `jax.make_mesh` splits no side of a slice but those of a v5e, and so
+    # refuses 8 x 8 x 1 on 4 x 4 x 4 chips. What it does lay out is the same.
+    laid_out = mesh_utils.create_device_mesh(
+        sizes, devices, allow_split_physical_axes=True)
+  except (NotImplementedError, ValueError, AssertionError) as error:
+    asked = dict(zip(types.MESH_AXES, sizes))
+    raise ValueError(
+        f'The mesh {asked} cannot be laid out on {len(devices)} x '
+        f'{devices[0].device_kind}: {error or "their links allow it not"}. '
+        'Take sizes that divide the sides of the slice (powers of two), all of '
+        'one slice.') from error
+  return jax.sharding.Mesh(
+      laid_out, types.MESH_AXES,
       axis_types=(jax.sharding.AxisType.Auto,) * len(sizes))
+
+
+def _check_one_slice(devices: Sequence[jax.Device]) -> None:
+  """Raises where devices of several slices are taken for one torus.
+
+  Machines with GPUs or CPUs are numbered as slices too, and lie as they come.
+  """
+  slices = {getattr(device, 'slice_index', 0) for device in devices
+            if device.platform == 'tpu'}
+  if len(slices) > 1:
+    raise ValueError(f'they are of {len(slices)} slices')
 
 
 def describe(

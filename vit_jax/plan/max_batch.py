@@ -205,7 +205,8 @@ def render(cells: Sequence[Cell], *, device_kind: str, unit: str) -> str:
     row = (by_place.get((model, r)) for r in resolutions)
     lines.append(f'{model:{width}}' + ''.join(
         f'{f"{cell.batch:,}" if cell else "-":>8}' for cell in row))
-  lines += ['', 'Each fits, and twice as many images do not: both compiled.']
+  lines += ['', 'Only powers of two are tried: each fits, and twice as many '
+            'images do not (both', 'compiled); a number between may fit too.']
   split = {cell.model: cell.fsdp for cell in cells if cell.fsdp > 1}
   if split:
     lines.append(

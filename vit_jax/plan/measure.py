@@ -17,12 +17,12 @@ from typing import Any
 
 import jax
 import numpy as np
-import psutil
 
 from vit_jax import experiment as experiment_lib
 from vit_jax import objectives
 from vit_jax.parallel import collectives
 from vit_jax.parallel import hardware
+from vit_jax.plan import host
 from vit_jax.plan import program
 from vit_jax.training import flops
 from vit_jax.training import step as step_lib
@@ -189,11 +189,18 @@ def needed(message: str) -> tuple[int, int] | None:
   return None
 
 
-def capacity(device: Any) -> tuple[int | None, str]:
-  """Returns the bytes that a device offers, and where the figure is from."""
+def capacity(device: Any, *, sharing: int = 1) -> tuple[int | None, str]:
+  """Returns the bytes that a device offers, and where the figure is from.
+
+  Args:
+    device: that is here, or of a topology.
+    sharing: devices of the mesh that share the memory of this process, if they
+      are its processors.
+  """
   if device.platform == 'cpu':
-    return (psutil.virtual_memory().total // len(jax.local_devices()),
-            "this machine's memory, shared by its devices")
+    # What a run would take: all that is not in use now, but for a reserve.
+    return (host.free_bytes(sharing),
+            f'{host.HOST_SHARE:.0%} of what is free here, by {sharing} devices')
   try:
     limit = (device.memory_stats() or {}).get('bytes_limit')
   except (jax.errors.JaxRuntimeError, NotImplementedError, AttributeError):
@@ -254,7 +261,8 @@ def _memory(
   state, batch = experiment.abstract_state, experiment.abstract_batch
   params, whole = _device_bytes(state.params), _device_bytes(state)
   held = whole + _device_bytes(batch)
-  capacity_bytes, source = capacity(device)
+  capacity_bytes, source = capacity(
+      device, sharing=len(experiment.mesh.local_devices) or 1)
   known = functools.partial(
       Memory, params_bytes=params, optimizer_bytes=whole - params,
       batch_bytes=held - whole, capacity_source=source)

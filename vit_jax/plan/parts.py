@@ -13,29 +13,20 @@ import contextlib
 import dataclasses
 import gc
 import math
-import pathlib
 from typing import Any
 
 import humanize
 import jax
 from jax.experimental import multihost_utils
 import numpy as np
-import psutil
 
 from vit_jax import config as config_lib
 from vit_jax import experiment as experiment_lib
 from vit_jax.parallel import mesh as mesh_lib
+from vit_jax.plan import host
 from vit_jax.plan import measure
 
 MIB = 2**20
-# What else a machine does with its memory: reading images, for one.
-HOST_SHARE = 0.9
-# The limit that a container has been given, and what it has taken of it:
-# control groups of version 2, and of version 1.
-_CONTAINER = (('memory.max', 'memory.stat', 'anon'),
-              ('memory/memory.limit_in_bytes', 'memory/memory.stat',
-               'total_rss'))
-_GROUPS = pathlib.Path('/sys/fs/cgroup')
 _WAYS_OUT = (
     '`python main.py plan` tries what would make it fit: a smaller batch, '
     '--config.model.remat, --config.mesh.fsdp, '
@@ -124,12 +115,15 @@ def device_bytes(shapes: Any) -> int:
 def free_bytes(mesh: jax.sharding.Mesh) -> int | None:
   """Returns the memory that is free on each device of a mesh; None if unknown.
 
-  The same in every process: the least of all. A CPU's is the machine's, or its
-  container's, by the number of devices that share it.
+  The same in every process: the least of all. A CPU's is a share of its host's
+  (`plan.host`).
   """
   gc.collect()  # Arrays of an earlier stage that only a cycle still holds.
   local = mesh.local_devices
-  free = [_free_on(device, sharing=len(local)) for device in local]
+  if mesh.devices.flat[0].platform == 'cpu':
+    free: list[int | None] = [host.free_bytes(max(1, len(local)))]
+  else:
+    free = [_free_on(device) for device in local]
   known = [number for number in free if number is not None]
   least = min(known) if len(known) == len(free) else None
   if jax.process_count() == 1:
@@ -242,28 +236,11 @@ def next_parts(
   return next(fitting, rest[-1])
 
 
-def _free_on(device: jax.Device, *, sharing: int) -> int | None:
-  if device.platform == 'cpu':
-    free = psutil.virtual_memory().available
-    return int(HOST_SHARE * min([free, *_free_in_container()])) // sharing
+def _free_on(device: jax.Device) -> int | None:
   stats = device.memory_stats() or {}
   if 'bytes_limit' not in stats:
     return None
   return max(0, stats['bytes_limit'] - stats.get('bytes_in_use', 0))
-
-
-def _free_in_container(groups: pathlib.Path = _GROUPS) -> list[int]:
-  """Returns what a container's limit leaves, where it has one."""
-  free = []
-  for limit, stat, used in _CONTAINER:
-    try:
-      most = int((groups / limit).read_text())
-      taken = dict(line.split() for line in
-                   (groups / stat).read_text().splitlines())[used]
-    except (OSError, ValueError, KeyError):  # 'max', or none of that version.
-      continue
-    free.append(max(0, most - int(taken)))
-  return free
 
 
 def _note(

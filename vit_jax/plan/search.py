@@ -2,8 +2,10 @@
 
     does not fit ─▶ each setting alone ─▶ none? ─▶ together, the cheapest first
 
-Nothing is foreseen: a row is what the compiler says of the step with those
-settings.
+Of the numbers of devices that may split the parameters, the fewest that fit are
+sought. A setting that does not go with the config is left out, and that is
+said. Nothing is foreseen: a row is what the compiler says of the step with
+those settings.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -80,9 +82,12 @@ def suggest(
   # Evaluators need their own data, and are no part of the step.
   tried = _Tried(dataclasses.replace(config, evals={}), devices, measured,
                  measure, say)
-  free = _without_operations(config, measured.mesh)
-  remat = _remat(config)
-  for setting in (*free, *remat):
+  free, remat = _momentum(config), _remat(config)
+  for setting in free:
+    tried.settings(setting)
+  split = tried.fewest(_splits(config, measured.mesh))
+  free += [split] if split else []
+  for setting in remat:
     tried.settings(setting)
   tried.parts()
   if not tried.any_fits:
@@ -126,6 +131,7 @@ class _Tried:
     self._before = before
     self._measure = measure
     self._say = say
+    self._left_out: set[tuple[str, ...]] = set()
 
   @property
   def any_fits(self) -> bool:
@@ -139,6 +145,33 @@ class _Tried:
       return False
     self._keep(row)
     return row.fits
+
+  def fewest(self, settings: Sequence[Setting]) -> Setting | None:
+    """Tries settings of which each saves more memory than the one before.
+
+    Only one is kept as a row: the first that fits, or else the last that goes
+    with the config, which is compiled first.
+
+    Returns:
+      That one; None if none goes with the config.
+    """
+    rest = list(settings)
+    best: tuple[Setting, Row] | None = None
+    while rest and best is None:
+      setting = rest.pop()
+      row = self._row([setting])
+      best = (setting, row) if row else None
+    if best is None:
+      return None
+    while best[1].fits and rest:
+      middle = (len(rest) - 1) // 2
+      row = self._row([rest[middle]])
+      if row and row.fits:
+        best, rest = (rest[middle], row), rest[:middle]
+      else:
+        rest = rest[middle + 1:]
+    self._keep(best[1])
+    return best[0]
 
   def parts(self, *settings: Setting) -> bool:
     """Tries more parts, beside some settings; returns whether some fit.
@@ -199,30 +232,47 @@ class _Tried:
       config = config_lib.resolve_with(
           config_lib.to_plain(self._config), overrides)
       return building.build(config, self._devices)[0]
-    except ValueError:
+    except ValueError as error:
+      if tuple(overrides) not in self._left_out:
+        self._left_out.add(tuple(overrides))
+        self._say(f'{"-":>7}  left out: {_flags(overrides)}  ({error})')
       return None
 
 
-def _without_operations(
+def _momentum(config: config_lib.Config) -> list[Setting]:
+  """Returns what keeps the momentum in fewer bytes, if it is not so kept."""
+  if config.optimizer.momentum_dtype == 'bfloat16':
+    return []
+  return [Setting(('optimizer.momentum_dtype=bfloat16',),
+                  'the momentum in bfloat16 (arXiv:2106.04560, section 3.4)')]
+
+
+def _splits(
     config: config_lib.Config, mesh: Mapping[str, int],
 ) -> list[Setting]:
-  """Returns the settings that save memory and add no operation.
+  """Returns the numbers of devices that may split the parameters.
+
+  Powers of two above today's that divide the replicas and what is split of a
+  parameter, its width; the fewest first.
 
   Args:
     config: as it is.
     mesh: the number of devices along each axis.
   """
-  settings = []
-  if config.optimizer.momentum_dtype != 'bfloat16':
-    settings.append(Setting(
-        ('optimizer.momentum_dtype=bfloat16',),
-        'the momentum in bfloat16 (arXiv:2106.04560, section 3.4)'))
+  model = config.model
+  width = getattr(model, 'width', 0) or getattr(
+      getattr(model, 'backbone', None), 'width', 0)
   replicas = mesh[types.DATA] * mesh[types.FSDP]
-  if mesh[types.FSDP] < replicas:
-    fixed = ('mesh.data=1',) if config.mesh.data != -1 else ()
-    settings.append(Setting(
-        (*fixed, f'mesh.fsdp={replicas}'),
-        'parameters sent from device to device'))
+  settings = []
+  fsdp = 2
+  while math.gcd(replicas, width) % fsdp == 0:
+    if fsdp > mesh[types.FSDP]:
+      fixed = ((f'mesh.data={replicas // fsdp}',) if config.mesh.data != -1
+               else ())
+      settings.append(Setting(
+          (*fixed, f'mesh.fsdp={fsdp}'),
+          'parameters sent from device to device'))
+    fsdp *= 2
   return settings
 
 
@@ -260,10 +310,13 @@ def figures(rows: Sequence[Row]) -> list[dict[str, Any]]:
 
 
 def _line(row: Row) -> str:
-  flags = ' '.join(f'--config.{text}' for text in row.overrides)
   paid = f'  ({row.price})' if row.price else ''
   return (f'{_gib(row.total_bytes):>7}  {"yes" if row.fits else "no":4}  '
-          f'{row.extra_flops:+6.0%}  {flags}{paid}')
+          f'{row.extra_flops:+6.0%}  {_flags(row.overrides)}{paid}')
+
+
+def _flags(overrides: Sequence[str]) -> str:
+  return ' '.join(f'--config.{text}' for text in overrides)
 
 
 def _gib(size: float) -> str:
