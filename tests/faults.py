@@ -218,20 +218,22 @@ def main() -> None:
   args = parser.parse_args()
   folder = args.folder or pathlib.Path(tempfile.mkdtemp())
   rng = random.Random(args.seed)
-  total = 10 * args.kills
+  total = 15 * args.kills
   flags = (f'--config.total.steps={total}',)
   start = time.monotonic()
-  calm = Launch(folder, folder / 'calm', *flags, processes=args.processes).end()
+  launch = Launch(folder, folder / 'calm', *flags, processes=args.processes)
+  launch.until(lambda: last_step(folder / 'calm') > 0)
+  start_secs = time.monotonic() - start
+  calm = launch.end()
   assert calm.statuses == [0] * args.processes, calm
-  whole_secs = time.monotonic() - start
-  print(f'in peace: {total} steps in {whole_secs:.0f} s; kills in {folder}',
-        flush=True)
+  print(f'in peace: {total} steps in {time.monotonic() - start:.0f} s, the '
+        f'first after {start_secs:.0f} s; kills in {folder}', flush=True)
   workdir, kills = folder / 'killed', 0
   while kills < args.kills:
     launch = Launch(folder, workdir, *flags, processes=args.processes)
     begun = time.monotonic()
     if rng.random() < 0.2:  # At any time of the start.
-      moment = begun + rng.uniform(0, whole_secs / 2)
+      moment = begun + rng.uniform(0, start_secs)
       came = launch.until(lambda at=moment: time.monotonic() > at)
     else:
       step = last_step(workdir) + rng.randrange(1, 16)
