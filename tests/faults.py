@@ -191,10 +191,13 @@ def _arrays(workdir: pathlib.Path) -> dict[str, np.ndarray]:
   from vit_jax.checkpoints import items
   from vit_jax.checkpoints import manager
 
-  path = manager.find(workdir).path
   return {
-      f'{item}/{name}': np.asarray(leaf)
-      for item in ('params', 'average', 'training')
+      f'{which}/{item}/{name}': np.asarray(leaf)
+      for which, kept in (
+          (manager.LATEST, ('params', 'average', 'training')),
+          (manager.BEST, ('params', 'average')))
+      for path in [manager.find(workdir, which=which).path]
+      for item in kept
       for name, leaf in tree.flatten(items.read_arrays(
           path / item, items.read_shapes(path / item))).items()}
 
@@ -218,20 +221,22 @@ def main() -> None:
   args = parser.parse_args()
   folder = args.folder or pathlib.Path(tempfile.mkdtemp())
   rng = random.Random(args.seed)
-  total = 10 * args.kills
+  total = 20 * args.kills  # More than the kills go on for.
   flags = (f'--config.total.steps={total}',)
   start = time.monotonic()
-  calm = Launch(folder, folder / 'calm', *flags, processes=args.processes).end()
+  launch = Launch(folder, folder / 'calm', *flags, processes=args.processes)
+  launch.until(lambda: last_step(folder / 'calm') > 0)
+  start_secs = time.monotonic() - start
+  calm = launch.end()
   assert calm.statuses == [0] * args.processes, calm
-  whole_secs = time.monotonic() - start
-  print(f'in peace: {total} steps in {whole_secs:.0f} s; kills in {folder}',
-        flush=True)
+  print(f'in peace: {total} steps in {time.monotonic() - start:.0f} s, the '
+        f'first after {start_secs:.0f} s; kills in {folder}', flush=True)
   workdir, kills = folder / 'killed', 0
   while kills < args.kills:
     launch = Launch(folder, workdir, *flags, processes=args.processes)
     begun = time.monotonic()
     if rng.random() < 0.2:  # At any time of the start.
-      moment = begun + rng.uniform(0, whole_secs / 2)
+      moment = begun + rng.uniform(0, start_secs)
       came = launch.until(lambda at=moment: time.monotonic() > at)
     else:
       step = last_step(workdir) + rng.randrange(1, 16)
@@ -249,7 +254,8 @@ def main() -> None:
       print(f'ended before the kill: {ended.statuses}', flush=True)
       if any(ended.statuses):
         raise RuntimeError('\n'.join(ended.outputs))
-      break
+      raise RuntimeError(
+          f'The run was over after {kills} kills: too few steps for more.')
     kills += 1
     assert 0 not in ended.statuses, ended
     print(f'kill {kills:2}: of {victims} at step {last_step(workdir):3}, '

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 import types
 
 import jax
@@ -221,6 +222,16 @@ def test_a_run_in_the_parts_that_fit_is_the_run_of_the_whole_batch(
   assert '24 images each in 2 parts' in said
   saved = json.loads((tmp_path / 'parts' / 'config.json').read_text())
   assert saved['accumulation'] == 2
+
+  # So it does where it was killed before its first checkpoint, and where
+  # another config was tried there before, it does not.
+  shutil.copytree(tmp_path / 'parts', tmp_path / 'killed')
+  shutil.rmtree(tmp_path / 'killed' / 'checkpoints')
+  assert '24 images each in 2 parts' in train('killed', steps=2)
+  shutil.rmtree(tmp_path / 'killed' / 'checkpoints')
+  (tmp_path / 'killed' / 'config.json').write_text(
+      json.dumps({**saved, 'seed': 7}))
+  assert 'parts' not in train('killed', steps=2)
 
   # It goes on in two parts, where there is room for the whole batch as well.
   said = train('parts')
