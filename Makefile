@@ -23,7 +23,7 @@ quickstart: $(VENV)/.runtime  ## Pre-trains, fine-tunes and evaluates a small Vi
 	$(BIN)/python main.py --config=configs/quickstart.py --workdir=runs/quickstart
 
 test: lint  ## Lint, types and the whole test suite.
-	$(BIN)/python -m pytest -n logical --maxprocesses 8 --dist loadfile tests
+	$(BIN)/python -m pytest -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder tests
 
 # A plan's tests skip what needs libtpu where it is not; here it is.
 test-plan: $(VENV)/.plan  ## The tests of `main.py plan` with the TPU's compiler, which needs no TPU.

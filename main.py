@@ -53,7 +53,7 @@ def main(argv: Sequence[str]) -> int:
     if named:
       records.check_name(argv[0], list(COMMANDS), what='command')
     return run(argv[0] if named else DEFAULT, argv[1 if named else 0:])
-  except (ValueError, OSError, RuntimeError) as error:
+  except (ValueError, OSError, RuntimeError, ImportError) as error:
     if not is_explained(error):
       raise
     print(f'main.py: error: {error}', file=sys.stderr)

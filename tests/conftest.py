@@ -174,3 +174,10 @@ def tiny_vtab(write_tfds, tmp_path_factory):
               'label_elevation': class_label(9)},
              {'train': toys, 'test': toys[:400]})
   return root
+
+
+def pytest_collection_modifyitems(items):
+  """Slow files first: else a worker is still at one when all others are done.
+  """
+  slow = {item.path for item in items if item.get_closest_marker('slow')}
+  items.sort(key=lambda item: item.path not in slow)  # Stable.

@@ -172,7 +172,8 @@ class Reading:
     if len(self.errors) > MAX_ERRORS:
       print(f'... and {len(self.errors) - MAX_ERRORS:,} more')
     if self.errors:
-      print(f'{len(self.errors):,} pictures could not be read')
+      count = len(self.errors)
+      print(f'{count:,} picture{"s" * (count > 1)} could not be read')
     return int(bool(self.errors))
 
 

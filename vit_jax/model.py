@@ -142,6 +142,12 @@ class Model:
 
     return params
 
+  def __repr__(self) -> str:
+    height, width = self.resolution
+    return (f'Model({self.origin or self.config.name}: '
+            f'{tree.num_elements(self.params):,} parameters, images of '
+            f'{height} x {width}, {self.config.num_classes} classes)')
+
   def predict(
       self, pictures: Picture | Sequence[Picture], *, top_k: int = 5,
       activation: Literal['softmax', 'sigmoid'] = 'softmax',

@@ -220,7 +220,8 @@ def test_checkpoint_killed_before_its_rename_is_never_seen(
 
 
 def test_save_that_fails_raises(tmp_path):
-  with (pytest.raises(Exception, match='latest'),
+  # Whichever is noticed first: Orbax names the folder, we what stands there.
+  with (pytest.raises(Exception, match='latest|a file is where a folder'),
         open_checkpoints(tmp_path) as checkpoints):
     latest = epath.Path(tmp_path) / 'checkpoints/latest'
     latest.rmtree()

@@ -60,7 +60,7 @@ def test_a_broken_file_is_named_and_counted_and_the_rest_goes_on(
   printed = capsys.readouterr().out
   assert status == 1
   assert f'could not read {photos}/e.jpg' in printed
-  assert '1 pictures could not be read' in printed
+  assert '1 picture could not be read' in printed
   assert 'notes.txt' not in printed
   rows = list(csv.DictReader(output.open()))
   assert [row['path'] for row in rows if not row['error']] == [

@@ -195,7 +195,7 @@ def test_scanned_unrolled_and_remat_are_one_computation(scanned, how):
   for name, leaf in tree.flatten(scanned).items():
     scale = np.abs(leaf).max()
     np.testing.assert_allclose(
-        tree.flatten(got)[name], leaf, atol=1e-4 * scale, err_msg=name)
+        tree.flatten(got)[name], leaf, atol=1e-3 * scale, err_msg=name)
   assert all(jnp.any(leaf != 0) for leaf in jax.tree.leaves(scanned[1]))
 
 

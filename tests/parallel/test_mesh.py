@@ -88,9 +88,10 @@ def test_machines_with_gpus_are_not_taken_for_slices():
     {'fsdp': 16}])
 def test_mesh_that_does_not_fill_the_devices_is_an_error(section):
   sizes = {'data': -1, 'fsdp': 1, 'tensor': 1} | section
+  way_out = ('The product of the others, ' if -1 in sizes.values() else
+             'Make the product of the axes 8, or set one axis to -1.')
   with pytest.raises(ValueError, match=re.escape(
-      f'The mesh {sizes} does not fill 8 devices. Make the product of the axes '
-      '8, or set one axis to -1.')):
+      f'The mesh {sizes} does not fill 8 devices. {way_out}')):
     mesh.build(mesh.parse(section))
 
 

@@ -68,7 +68,7 @@ def distance(
   ax.plot(np.arange(1, layers + 1), pixels.mean(1), color='black', linewidth=1,
           label='their mean')
   ax.set(xlabel='layer', ylabel='mean attention distance (pixels)',
-         xlim=(0.5, layers + 0.5), ylim=(0, None))
+         xlim=(0.5, layers + 0.5), ylim=(0, 1.08 * float(pixels.max()) or 1))
   ax.set_xticks(range(1, layers + 1, max(1, layers // 12)))
   ax.spines[['top', 'right']].set_visible(False)
   ax.legend(frameon=False, fontsize=9)
@@ -139,7 +139,7 @@ def heads(
   ax.set(xlabel='head', ylabel='layer')
   _frameless(ax)
   if title:
-    ax.set_title(_short(title, 60), fontsize=9)
+    ax.set_title(_short(title, max(24, 6 * count)), fontsize=9)
   _save(fig, path)
 
 

@@ -61,7 +61,8 @@ def run(args: argparse.Namespace) -> int:
       rows |= zip(map(str, paths), model.likeliest(
           outputs['logits'], top_k=args.top_k, activation=args.activation))
       reading.advance(len(paths))
-  _show(rows)
+  if rows:
+    _show(rows)
   if args.output:
     with writing.whole(args.output) as path, open(
         path, 'w', newline='', encoding='utf-8') as file:

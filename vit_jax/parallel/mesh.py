@@ -68,7 +68,8 @@ class MeshConfig:
     if sizes.count(-1) > 1 or any(s == 0 or s < -1 for s in sizes):
       raise ValueError(
           'Mesh axes are positive, and at most one of them -1; got '
-          f'{dict(zip(types.MESH_AXES, self.sizes))}.')
+          f'{dict(zip(types.MESH_AXES, (self.data, self.fsdp, self.tensor)))}.'
+          ' None, for fsdp and tensor, takes the preset.')
 
   @property
   def sizes(self) -> tuple[int, int, int]:
@@ -128,8 +129,12 @@ def resolve(
   if rest or math.prod(sizes) != num_devices:
     asked = dict(zip(types.MESH_AXES, (config.data, fsdp, tensor)))
     raise ValueError(
-        f'The mesh {asked} does not fill {num_devices} devices. Make the '
-        f'product of the axes {num_devices}, or set one axis to -1.')
+        f'The mesh {asked} does not fill {num_devices} device'
+        f'{"s" * (num_devices > 1)}. '
+        + (f'The product of the others, {taken}, must divide {num_devices}.'
+           if -1 in asked.values() else
+           f'Make the product of the axes {num_devices}, or set one axis to '
+           '-1.'))
   return sizes
 
 

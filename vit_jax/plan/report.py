@@ -131,7 +131,7 @@ def _head(plan: Plan) -> str:
   height, width = s['resolution']
   mesh = ' x '.join(f'{axis} {size}' for axis, size in m.mesh.items())
   accumulation = s['accumulation']
-  parts = f', in {accumulation} parts' if accumulation != 1 else ''
+  parts = '' if accumulation in (1, 'auto') else f', in {accumulation} parts'
   name = f'{plan.stage}: ' if plan.stage else ''
   expected = [] if plan.sizes_from == 'data' else [
       f'{plan.dataset} could not be opened: its sizes are those of the table '
