@@ -9,11 +9,8 @@ from PIL import Image
 import pytest
 
 import main
+from tests import random_models
 from vit_jax import exporting
-from vit_jax import model as model_lib
-from vit_jax import models
-from vit_jax.checkpoints import formats
-from vit_jax.interop import preprocess as preprocess_lib
 
 VIT = {'width': 8, 'depth': 2, 'mlp_dim': 8, 'num_heads': 2, 'patch': 4,
        'num_classes': 3}
@@ -30,14 +27,7 @@ NEEDS = {'jax': (), 'onnx': ('jax2onnx', 'onnxruntime'),
 
 
 def make(settings):
-  config = models.parse(settings)
-  rng = np.random.default_rng(0)
-  params = jax.tree.map(
-      lambda s: rng.normal(size=s.shape).astype(np.float32),
-      formats.abstract_params(config, (32, 32)))
-  return model_lib.Model(
-      config=config, params=params, resolution=(32, 32),
-      preprocess=preprocess_lib.Preprocess(resolution=(32, 32)))
+  return random_models.make(settings, side=32)
 
 
 @pytest.mark.parametrize(('name', 'form'), [

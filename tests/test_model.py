@@ -156,14 +156,14 @@ def test_positions_of_every_kind_work_at_another_resolution(settings):
 def test_resolutions_share_all_but_the_positions_and_few_are_kept():
   model = make()
   sizes = [(32, 8 * n) for n in range(1, 8)]
-  seen = [model._resized(size) for size in sizes]
+  seen = [model.resized_params(size) for size in sizes]
   kernels = {id(params['patches']['kernel']) for params in seen}
   assert len(kernels) == 1
   assert [len(params['positions']) for params in seen] == [
       4 * n + 1 for n in range(1, 8)]
   # The last four are there still, those before are made again.
-  assert model._resized(sizes[-4])['positions'] is seen[-4]['positions']
-  assert model._resized(sizes[0])['positions'] is not seen[0]['positions']
+  assert model.resized_params(sizes[-4])['positions'] is seen[-4]['positions']
+  assert model.resized_params(sizes[0])['positions'] is not seen[0]['positions']
 
 
 def test_a_model_with_other_parameters_does_not_remember_the_first_ones():

@@ -2,15 +2,12 @@
 
 import pathlib
 
-import jax
 import numpy as np
 from PIL import Image
 import pytest
 
+from tests import random_models
 from vit_jax import images as images_lib
-from vit_jax import model as model_lib
-from vit_jax import models
-from vit_jax.checkpoints import formats
 from vit_jax.interop import preprocess as preprocess_lib
 
 TINY = {'width': 12, 'depth': 2, 'mlp_dim': 20, 'num_heads': 2, 'patch': 8,
@@ -18,16 +15,9 @@ TINY = {'width': 12, 'depth': 2, 'mlp_dim': 20, 'num_heads': 2, 'patch': 8,
 
 
 def make(*, labels=tuple('abcde'), preprocess=None, **settings):
-  config = models.parse(settings if 'name' in settings
-                        else {**TINY, **settings})
-  rng = np.random.default_rng(0)
-  params = jax.tree.map(
-      lambda s: rng.normal(size=s.shape).astype(np.float32),
-      formats.abstract_params(config, (32, 32)))
-  return model_lib.Model(
-      config=config, params=params, resolution=(32, 32),
-      preprocess=preprocess_lib.Preprocess(
-          resolution=(32, 32), labels=labels, **(preprocess or {})))
+  return random_models.make(
+      settings if 'name' in settings else {**TINY, **settings}, side=32,
+      labels=labels, **(preprocess or {}))
 
 
 @pytest.fixture(scope='module', name='model')

@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Iterator, Sequence
+import functools
 import glob
 import os
 import pathlib
@@ -20,21 +21,23 @@ from vit_jax.checkpoints import manager
 MAX_ERRORS = 20  # Named on the screen; a file has them all.
 
 
-def add_model(parser: argparse.ArgumentParser) -> None:
-  """Adds the flags that `load` reads."""
+def add_model(
+    parser: argparse.ArgumentParser, *, flag: str = '--model',
+) -> None:
+  """Adds the flags that say which model.
+
+  Args:
+    parser: of the command.
+    flag: what names the model; `load` reads '--model'.
+  """
   parser.add_argument(
-      '--model', required=True, metavar='PATH',
+      flag, required=True, metavar='PATH',
       help='a workdir or checkpoint of ours, an .npz, a .safetensors, a state '
       'dict of PyTorch, or a folder of one; also gs://, https:// and '
       'hf://user/model')
   parser.add_argument(
       '--which', choices=manager.WHICH, default=manager.LATEST,
       help='which checkpoint of a workdir (default: %(default)s)')
-  add_set(parser)
-
-
-def add_set(parser: argparse.ArgumentParser) -> None:
-  """Adds the flag that `overrides` reads."""
   parser.add_argument(
       '--set', action='append', default=[], metavar='KEY=VALUE',
       help='what the weights do not say, for example num_heads=4 or '
@@ -189,6 +192,7 @@ def _below(folder: epath.Path) -> Iterator[epath.Path]:
       yield path
 
 
+@functools.cache
 def _endings() -> set[str]:
   Image.init()
   return {ending for ending, form in Image.EXTENSION.items()

@@ -138,12 +138,23 @@ class Experiment:
     """
     if all(jax.tree.leaves(self.trainable)):
       return cost.training_flops(self.flops_per_image)
-    model = objectives.build_model(
+    return self.gradient_flops(self.model_without_remat)
+
+  @property
+  def model_without_remat(self) -> nn.Module:
+    """The same model, of which the backward pass computes nothing again."""
+    return objectives.build_model(
         self.config.objective,
         dataclasses.replace(self.config.model, remat='none'),
         image_shape=self.config.data.image_shape,
         num_classes=self.dataset.num_classes)
 
+  def gradient_flops(self, model: nn.Module) -> int:
+    """Returns the operations of a model's gradient on an image.
+
+    Args:
+      model: with the experiment's parameters; frozen ones have no gradient.
+    """
     def loss(params, images):
       params = step_lib.stop_frozen(params, self.trainable)
       return model.apply({'params': params}, images)['logits'].sum()

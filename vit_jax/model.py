@@ -105,7 +105,7 @@ class Model:
     """
     _check_images(images, self.preprocess)
     number, height, width, _ = jnp.shape(images)
-    params = self._resized((height, width))
+    params = self.resized_params((height, width))
     apply = _apply(self.config)
     if number:
       return apply(params, images)
@@ -114,22 +114,18 @@ class Model:
     return jax.tree.map(
         lambda leaf: jnp.zeros((0, *leaf.shape[1:]), leaf.dtype), shapes)
 
-  def resized_params(self, size: tuple[int, int]) -> types.Params:
-    """Returns the parameters for images of a height and width, on the device.
-
-    Raises:
-      ValueError: if such images do not divide into patches.
-    """
-    return self._resized(size)
-
   @functools.cached_property
   def _on_device(self) -> types.Params:
     """The parameters where they are computed with; copied once."""
     return jax.device_put(self.params)
 
   @functools.cached_property
-  def _resized(self) -> Callable[[tuple[int, int]], types.Params]:
-    """Returns parameters for images of a size; all but positions are shared."""
+  def resized_params(self) -> Callable[[tuple[int, int]], types.Params]:
+    """Gives the parameters for images of a height and width, on the device.
+
+    All but positions are shared. Raises a `ValueError` if such images do not
+    divide into patches.
+    """
     # The positions alone: a model of another size is not another model.
     @functools.lru_cache(maxsize=_MAX_SIZES)
     def positions(size: tuple[int, int]) -> dict[str, jax.Array]:
@@ -340,7 +336,7 @@ class Model:
     """
     if batch_size < 1:
       raise ValueError(f'batch_size must be at least 1, but is {batch_size}.')
-    params = self._resized(self.preprocess.resolution)
+    params = self.resized_params(self.preprocess.resolution)
     apply = _apply(self.config, capture, tuple(names))
     for batch in images_lib.batches(
         pictures, self.preprocess, size=batch_size, failed=failed):

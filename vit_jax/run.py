@@ -101,8 +101,7 @@ def train(
         f'lock/{next(_numbers)}',
         lambda: stack.enter_context(lock.hold(workdir)))
     watchdog = stack.enter_context(watchdog_lib.Watchdog(
-        report_secs=log.stalled_secs, end_secs=log.hung_secs,
-        name=f'process {jax.process_index()} of {jax.process_count()}'))
+        report_secs=log.stalled_secs, end_secs=log.hung_secs))
     saved = stack.enter_context(
         manager.Checkpoints(workdir, experiment.config.checkpoint))
     stack.enter_context(agreement.naming_the_lost())

@@ -3,17 +3,13 @@
 import json
 import re
 
-import jax
 import numpy as np
 from PIL import Image
 import pytest
 
 import main
-from vit_jax import model as model_lib
-from vit_jax import models
+from tests import random_models
 from vit_jax.analysis import attention
-from vit_jax.checkpoints import formats
-from vit_jax.interop import preprocess as preprocess_lib
 
 TINY = {'width': 8, 'depth': 2, 'mlp_dim': 8, 'num_heads': 2, 'patch': 4,
         'num_classes': 3}
@@ -22,14 +18,7 @@ RESNET = {'name': 'resnet', 'num_classes': 3, 'backbone': {
 
 
 def save(path, settings):
-  config = models.parse(settings)
-  rng = np.random.default_rng(0)
-  params = jax.tree.map(
-      lambda s: rng.normal(size=s.shape).astype(np.float32),
-      formats.abstract_params(config, (16, 16)))
-  model = model_lib.Model(
-      config=config, params=params, resolution=(16, 16),
-      preprocess=preprocess_lib.Preprocess(resolution=(16, 16)))
+  model = random_models.make(settings, side=16)
   model.save(path)
   return model
 

@@ -9,29 +9,18 @@ from pyarrow import parquet
 import pytest
 
 import main
+from tests import random_models
 import vit_jax
-from vit_jax import model as model_lib
-from vit_jax import models
-from vit_jax.checkpoints import formats
-from vit_jax.interop import preprocess as preprocess_lib
 
 
 @pytest.fixture(scope='module', name='model')
 def _model(tmp_path_factory):
   """The path of a small model whose classes have names."""
-  config = models.parse({
-      'width': 8, 'depth': 1, 'mlp_dim': 8, 'num_heads': 2, 'patch': 4,
-      'num_classes': 4})
-  rng = np.random.default_rng(0)
-  params = {}
-  for name, leaf in model_lib.tree.flatten(
-      formats.abstract_params(config, (8, 8))).items():
-    params[name] = rng.normal(size=leaf.shape).astype(np.float32)
   path = tmp_path_factory.mktemp('model') / 'tiny'
-  model_lib.Model(
-      config=config, params=model_lib.tree.unflatten(params),
-      resolution=(8, 8), preprocess=preprocess_lib.Preprocess(
-          resolution=(8, 8), labels=('ant', 'bee', 'cat', 'dog'))).save(path)
+  random_models.make(
+      {'width': 8, 'depth': 1, 'mlp_dim': 8, 'num_heads': 2, 'patch': 4,
+       'num_classes': 4},
+      side=8, labels=('ant', 'bee', 'cat', 'dog')).save(path)
   return str(path)
 
 

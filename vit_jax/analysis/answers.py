@@ -7,6 +7,8 @@ from etils import epath
 from jaxtyping import Float, Int
 import numpy as np
 
+from vit_jax.analysis import plots
+
 BLUE, ORANGE, GREY = '#0072B2', '#D55E00', '#999999'  # Okabe and Ito's.
 # Classes up to which each cell shows its count, and each row its name.
 MAX_COUNTS, MAX_NAMES = 20, 60
@@ -70,7 +72,7 @@ def confusion(
       f'{title}: ' * bool(title)
       + f'{100 * np.trace(counts) / max(1, counts.sum()):.2f} % of '
       f'{counts.sum():,} right', fontsize=12, fontweight='bold')
-  _save(fig, path)
+  plots.save(fig, path)
 
 
 def reliability(
@@ -115,7 +117,7 @@ def reliability(
     each.spines[['top', 'right']].set_visible(False)
   fig.suptitle(f'{title}: ' * bool(title) + f'calibration error '
                f'{100 * error:.2f} %', fontsize=12, fontweight='bold')
-  _save(fig, path)
+  plots.save(fig, path)
 
 
 def _pooled(
@@ -180,9 +182,3 @@ def _of_accuracy(axes: Any) -> None:
   axes.set_xlabel('accuracy of the class')
   axes.xaxis.set_major_formatter(lambda x, _: f'{100 * x:g} %')
   axes.spines[['top', 'right']].set_visible(False)
-
-
-def _save(fig: Any, path: epath.PathLike) -> None:
-  path = epath.Path(path)
-  with path.open('wb') as file:
-    fig.savefig(file, format=path.suffix.removeprefix('.') or 'png')

@@ -11,7 +11,8 @@ from etils import epath
 from jaxtyping import Float, UInt8
 import numpy as np
 
-BLUE = '#0072B2'  # Okabe and Ito's.
+from vit_jax.analysis import plots
+
 COLUMNS = 7  # Of the grid of filters, as in figure 7.
 _INCH = 150  # Dots.
 
@@ -30,7 +31,7 @@ def filters(
     shown = 0.5 + 0.5 * shown / max(1e-12, np.abs(shown).max())
     ax.imshow(shown, cmap='gray', vmin=0, vmax=1, interpolation='nearest')
     ax.set_visible(True)
-  _save(fig, path)
+  plots.save(fig, path)
 
 
 def similarity(
@@ -52,7 +53,7 @@ def similarity(
   _frameless(ax)
   fig.colorbar(shown, ax=ax, fraction=0.04, pad=0.02,
                label='cosine similarity')
-  _save(fig, path)
+  plots.save(fig, path)
 
 
 def distance(
@@ -63,7 +64,7 @@ def distance(
   fig = _figure(6.4, 4.2)
   ax = fig.subplots()
   ax.plot(np.repeat(np.arange(1, layers + 1), heads), pixels.ravel(), 'o',
-          color=BLUE, markersize=4, alpha=0.6, markeredgewidth=0,
+          color=plots.COLOURS[0], markersize=4, alpha=0.6, markeredgewidth=0,
           label=f'each of {heads} heads')
   ax.plot(np.arange(1, layers + 1), pixels.mean(1), color='black', linewidth=1,
           label='their mean')
@@ -72,7 +73,7 @@ def distance(
   ax.set_xticks(range(1, layers + 1, max(1, layers // 12)))
   ax.spines[['top', 'right']].set_visible(False)
   ax.legend(frameon=False, fontsize=9)
-  _save(fig, path)
+  plots.save(fig, path)
 
 
 def rollout(
@@ -113,7 +114,7 @@ def rollout(
   axes[0, 2].set_title('share of each patch', fontsize=9)
   for row, title in zip(axes, titles or []):
     row[0].set_ylabel(_short(title), fontsize=8)
-  _save(fig, path)
+  plots.save(fig, path)
 
 
 def heads(
@@ -140,7 +141,7 @@ def heads(
   _frameless(ax)
   if title:
     ax.set_title(_short(title, max(24, 6 * count)), fontsize=9)
-  _save(fig, path)
+  plots.save(fig, path)
 
 
 def _mosaic(
@@ -189,9 +190,3 @@ def _figure(width: float, height: float) -> Any:
   return figure.Figure(
       figsize=(width, height), dpi=_INCH,
       layout=layout_engine.ConstrainedLayoutEngine(w_pad=0.05, h_pad=0.05))
-
-
-def _save(fig: Any, path: epath.PathLike) -> None:
-  path = epath.Path(path)
-  with path.open('wb') as file:
-    fig.savefig(file, format=path.suffix.removeprefix('.') or 'png')

@@ -52,6 +52,4 @@ def largest_batches(
   axes.set_axisbelow(True)
   axes.spines[['top', 'right']].set_visible(False)
   fig.legend(loc='outside right upper', frameon=False, fontsize=9)
-  path = epath.Path(path)
-  with path.open('wb') as file:
-    fig.savefig(file, format=path.suffix.removeprefix('.') or 'png')
+  plots.save(fig, path)

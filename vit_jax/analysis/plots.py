@@ -83,6 +83,16 @@ def curves(runs: Mapping[str, Rows], path: epath.PathLike) -> None:
     _draw_panel(axes, panel, runs, evaluators)
     axes.set_xlabel(label)
   _draw_legend(fig, runs, evaluators)
+  save(fig, path)
+
+
+def save(fig: Any, path: epath.PathLike) -> None:
+  """Writes a Matplotlib figure, here or in a bucket.
+
+  Args:
+    fig: the figure.
+    path: file to write; the suffix says the format (.png, .pdf, .svg).
+  """
   path = epath.Path(path)
   with path.open('wb') as file:
     fig.savefig(file, format=path.suffix.removeprefix('.') or 'png')

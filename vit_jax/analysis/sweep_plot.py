@@ -73,9 +73,7 @@ def sweep(result: Mapping[str, Any], path: epath.PathLike) -> None:
   axes.spines[['top', 'right']].set_visible(False)
   fig.legend(loc='outside lower center', frameon=False, fontsize=9,
              ncols=2)
-  path = epath.Path(path)
-  with path.open('wb') as file:
-    fig.savefig(file, format=path.suffix.removeprefix('.') or 'png')
+  plots.save(fig, path)
 
 
 def _lines(rows: Rows, along: str) -> dict[str, list[Mapping[str, Any]]]:

@@ -23,11 +23,7 @@ from vit_jax.training import writer
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the command's flags."""
-  parser.add_argument(
-      '--source', required=True, metavar='PATH',
-      help='a workdir or checkpoint of ours, an .npz, a .safetensors, a state '
-      'dict of PyTorch, or a folder of one; also gs://, https:// and '
-      'hf://user/model')
+  command_line.add_model(parser, flag='--source')
   parser.add_argument(
       '--target', required=True, metavar='PATH',
       help='what to write: a file for npz, a file or a folder for timm, a '
@@ -36,10 +32,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       '--format', required=True, choices=model_lib.FORMATS,
       help='npz: names of the published JAX weights; timm; huggingface; orbax: '
       'our own')
-  parser.add_argument(
-      '--which', choices=('latest', 'best'), default='latest',
-      help='which checkpoint of a workdir (default: %(default)s)')
-  command_line.add_set(parser)
   parser.add_argument(
       '--report', action='store_true',
       help='print a line for each parameter: what it was called, what it is '

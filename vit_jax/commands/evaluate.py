@@ -72,7 +72,6 @@ def run(args: argparse.Namespace) -> int:
   log = config.log
   with watchdog_lib.Watchdog(
       report_secs=log.stalled_secs, end_secs=log.hung_secs,
-      name=f'process {jax.process_index()} of {jax.process_count()}',
   ) as watchdog, agreement.naming_the_lost():
     return _evaluate(args, config, source, output, watchdog)
 

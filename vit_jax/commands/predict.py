@@ -21,6 +21,7 @@ from vit_jax import command_line
 from vit_jax import model as model_lib
 from vit_jax.checkpoints import writing
 from vit_jax.training import progress
+from vit_jax.training import writer
 
 MAX_ROWS = 50  # Of the table; a file holds them all.
 _SHOWN = 3  # Classes of a row of the table.
@@ -70,8 +71,7 @@ def run(args: argparse.Namespace) -> int:
       write(file, rows, reading.errors)
     print(f'wrote {args.output}: {len(rows):,} predictions')
   if args.json:
-    with writing.whole(args.json) as path:
-      path.write_text(json.dumps(list(_records(rows, reading.errors))))
+    writer.write_json(args.json, list(_records(rows, reading.errors)))
   return reading.report()
 
 
@@ -113,15 +113,15 @@ def _write_csv(
 ) -> None:
   """Writes a line for each picture; those that could not be read say why."""
   count = max((len(p.names) for p in rows.values()), default=0)
-  writer = csv.writer(file)
-  writer.writerow(['path', *(f'{what}_{i + 1}' for i in range(count) for what
+  lines = csv.writer(file)
+  lines.writerow(['path', *(f'{what}_{i + 1}' for i in range(count) for what
                              in ('name', 'probability', 'class')), 'error'])
   for path, p in rows.items():
     cells = [cell for row in zip(p.names, p.probabilities, p.classes)
              for cell in row]
-    writer.writerow([path, *cells, ''])
+    lines.writerow([path, *cells, ''])
   for path, error in errors.items():
-    writer.writerow([path, *[''] * (3 * count), error])
+    lines.writerow([path, *[''] * (3 * count), error])
 
 
 def _write_jsonl(

@@ -19,13 +19,10 @@ import jax
 import numpy as np
 
 from vit_jax import experiment as experiment_lib
-from vit_jax import objectives
 from vit_jax.parallel import collectives
 from vit_jax.parallel import hardware
 from vit_jax.plan import host
 from vit_jax.plan import program
-from vit_jax.training import flops
-from vit_jax.training import step as step_lib
 
 # As the TPU compiler writes them: "40.1G" is of 2**30 bytes.
 _UNITS = {'': 1, 'K': 2**10, 'M': 2**20, 'G': 2**30, 'T': 2**40, 'P': 2**50}
@@ -230,28 +227,10 @@ def _compiler_limit(device: Any) -> int | None:
 
 def recomputed_flops_per_image(experiment: experiment_lib.Experiment) -> int:
   """Returns the operations that rematerialisation does again for an image."""
-  config = experiment.config
-  if getattr(config.model, 'remat', 'none') == 'none':
+  if getattr(experiment.config.model, 'remat', 'none') == 'none':
     return 0
-  saved = objectives.build_model(
-      config.objective, dataclasses.replace(config.model, remat='none'),
-      image_shape=config.data.image_shape,
-      num_classes=experiment.dataset.num_classes)
-  return (_gradient_flops(experiment, experiment.model)
-          - _gradient_flops(experiment, saved))
-
-
-def _gradient_flops(
-    experiment: experiment_lib.Experiment, model: Any) -> int:
-  """Returns the operations of a model's gradient on an image."""
-  def loss(params, images):
-    params = step_lib.stop_frozen(params, experiment.trainable)
-    return model.apply({'params': params}, images)['logits'].sum()
-
-  image = experiment.abstract_batch['image']
-  return flops.count(
-      jax.value_and_grad(loss), experiment.abstract_state.params,
-      jax.ShapeDtypeStruct((1, *image.shape[1:]), 'float32'))
+  return (experiment.gradient_flops(experiment.model)
+          - experiment.gradient_flops(experiment.model_without_remat))
 
 
 def _memory(

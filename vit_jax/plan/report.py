@@ -72,7 +72,7 @@ def plan(
       total_steps=experiment.total_steps,
       settings={
           'resolution': config.data.size, 'batch_size': config.batch_size,
-          'accumulation': config.accumulation,
+          'accumulation': config.parts,
           'remat': getattr(config.model, 'remat', 'none')},
       measured=measured, estimate=roofline.estimate(measured),
       paper=paper_lib.find(
@@ -131,7 +131,7 @@ def _head(plan: Plan) -> str:
   height, width = s['resolution']
   mesh = ' x '.join(f'{axis} {size}' for axis, size in m.mesh.items())
   accumulation = s['accumulation']
-  parts = '' if accumulation in (1, 'auto') else f', in {accumulation} parts'
+  parts = f', in {accumulation} parts' if accumulation != 1 else ''
   name = f'{plan.stage}: ' if plan.stage else ''
   expected = [] if plan.sizes_from == 'data' else [
       f'{plan.dataset} could not be opened: its sizes are those of the table '

@@ -12,6 +12,8 @@ import threading
 import time
 import traceback
 
+import jax
+
 # What a process exits with that has not moved for long: EX_PROTOCOL of
 # sysexits.h. The last checkpoint is whole; the same command goes on from it.
 EXIT_CODE = 76
@@ -32,7 +34,7 @@ class Watchdog:
   """
 
   def __init__(
-      self, *, report_secs: float, end_secs: float, name: str = 'this process',
+      self, *, report_secs: float, end_secs: float, name: str = '',
       report: Callable[[str], None] | None = None,
       end: Callable[[int], None] = os._exit,
   ):
@@ -41,13 +43,14 @@ class Watchdog:
     Args:
       report_secs: without a beat for so long, it is said; 0 for never.
       end_secs: without a beat for so long, the process ends; 0 for never.
-      name: of the process.
+      name: of the process; by default its number.
       report: takes the text; writes to standard error if not given.
       end: ends the process with a status.
     """
     self._report_secs = report_secs
     self._end_secs = end_secs
-    self._name = name
+    self._name = name or (
+        f'process {jax.process_index()} of {jax.process_count()}')
     self._report = report or _write
     self._end = end
     self._watched = threading.get_ident()
