@@ -63,7 +63,8 @@ HEARTBEAT_SECS = 20
 STALLED_SECS, HUNG_SECS = 8, 30
 HUNG = (f'--config.log.stalled_secs={STALLED_SECS}',
         f'--config.log.hung_secs={HUNG_SECS}')
-START_SECS = 5  # Until a host that does not come is missed.
+START_SECS = 5  # Until a host that never comes is missed.
+LATE_SECS = 120  # And one that was killed before it came.
 END_SECS = 900  # A heartbeat, and what a loaded machine adds.
 
 
@@ -276,11 +277,13 @@ def disturb(
 ) -> str:
   """Does it at a random moment; returns what came of it, in words."""
   workdir, begun = launch.workdir, time.monotonic()
+  before = last_step(workdir)
   if rng.random() < 0.2:  # At any time of the start.
     moment = begun + rng.uniform(0, start_secs)
-    came = launch.until(lambda: time.monotonic() > moment)
+    came = launch.until(lambda: time.monotonic() > moment
+                        or last_step(workdir) > before)
   else:
-    step = last_step(workdir) + rng.randrange(1, 16)
+    step = before + rng.randrange(1, 16)
     came = launch.until(lambda: last_step(workdir) >= step)
     time.sleep(rng.uniform(0, 0.2))
   place = where(workdir)
@@ -309,7 +312,7 @@ def main() -> None:
   folder = args.folder or pathlib.Path(tempfile.mkdtemp())
   rng = random.Random(args.seed)
   total = 20 * args.kills  # More than the kills go on for.
-  flags = (f'--config.total.steps={total}',)
+  flags = (f'--config.total.steps={total}', f'--start-timeout={LATE_SECS}')
   start = time.monotonic()
   launch = Launch(folder, folder / 'calm', *flags, processes=args.processes)
   launch.until(lambda: last_step(folder / 'calm') > 0)
