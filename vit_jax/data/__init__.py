@@ -10,6 +10,7 @@ from vit_jax.data.pipeline import DataConfig
 from vit_jax.data.pipeline import Dataset
 from vit_jax.data.pipeline import draw_per_class
 from vit_jax.data.pipeline import eval_batches
+from vit_jax.data.pipeline import measured
 from vit_jax.data.pipeline import open_dataset
 from vit_jax.data.pipeline import parse
 from vit_jax.data.pipeline import prepare
@@ -31,6 +32,7 @@ __all__ = [
     'abstract_batch',
     'draw_per_class',
     'eval_batches',
+    'measured',
     'open_dataset',
     'parse',
     'prepare',

@@ -113,7 +113,7 @@ def k_hot(
 def prepare(
     *, mean: float | tuple[float, ...], std: float | tuple[float, ...],
     mixup_alpha: float, cutmix_alpha: float, num_classes: int,
-    multi_label: bool,
+    multi_label: bool, targets: bool = False,
 ) -> Callable[..., dict[str, jax.Array]]:
   """Returns the function (batch, key, train) -> batch of the device side.
 
@@ -121,9 +121,19 @@ def prepare(
   [batch, classes] where an example has several: as lists of class indices they
   travel at a thousandth of that. In training, with mixup or CutMix on, it
   becomes soft [batch, classes]; else a class index stays as it is. With both
-  on, each batch gets the one or the other, at equal odds. `key` is not used
-  where nothing is random, and may then be None.
+  on, each batch gets the one or the other, at equal odds. Numbers to predict
+  (`targets`) stay as they are, or are blended by mixup: of one that is not
+  known, so is the blend. `key` is not used where nothing is random, and may
+  then be None.
+
+  Raises:
+    ValueError: if CutMix is asked for numbers.
   """
+  if targets and cutmix_alpha > 0:
+    raise ValueError(
+        'data.cutmix blends labels by the area of what is pasted, which is no '
+        'share of a number to predict. Use --config.data.cutmix=0, or '
+        'data.mixup.')
   mixers = [
       lambda image, label, key, f=f, alpha=alpha: f(
           image, label, key, alpha=alpha)
@@ -140,7 +150,7 @@ def prepare(
     if train and mixers:
       assert key is not None, 'mixing is random: it needs a key'
       key_which, key_mix = jax.random.split(key)
-      if not multi_label:
+      if not multi_label and not targets:
         label = jax.nn.one_hot(label, num_classes, dtype=jnp.float32)
       which = jax.random.randint(key_which, (), 0, len(mixers))
       image, label = jax.lax.switch(which, mixers, image, label, key_mix)

@@ -28,7 +28,7 @@ from absl import flags
 import grain
 import jax
 import jax.numpy as jnp
-from jaxtyping import Int, Int32
+from jaxtyping import Float32, Int, Int32
 import numpy as np
 
 from vit_jax import records
@@ -38,6 +38,7 @@ from vit_jax.data import shapes as shapes_lib
 from vit_jax.data import sources
 from vit_jax.data import splits
 from vit_jax.data import subsets
+from vit_jax.data import targets as targets_lib
 from vit_jax.data import transforms
 
 HostBatch = dict[str, np.ndarray]
@@ -67,6 +68,10 @@ class DataConfig:
     mean: of images in [0, 1], subtracted on the device; one number or one for
       each channel.
     std: the same, divided by. 0.5 and 0.5 make the value range [-1, 1].
+    target_mean: of data whose labels are numbers, that of each in the training
+      split: they are learned as (label - mean) / std. Left out, it is measured
+      when a run begins, and kept with its checkpoints.
+    target_std: the same, divided by.
     max_labels: the most labels that an image may have, where it has several: a
       batch holds so many indices for each, whatever the number of classes.
     mixup: alpha of mixup's Beta distribution; 0 is off.
@@ -89,6 +94,8 @@ class DataConfig:
   eval_ops: tuple[dict[str, Any], ...] = ({'op': 'resize'},)
   mean: float | tuple[float, ...] = 0.5
   std: float | tuple[float, ...] = 0.5
+  target_mean: tuple[float, ...] = ()
+  target_std: tuple[float, ...] = ()
   max_labels: int = 32
   mixup: float = 0.0
   cutmix: float = 0.0
@@ -109,6 +116,7 @@ class DataConfig:
             f'{self.channels} channels; got {value}.')
     if not np.all(np.asarray(self.std) > 0):
       raise ValueError(f'std must be positive; got {self.std}.')
+    targets_lib.check_scale(self.target_mean, self.target_std)
     for name, least in (('mixup', 0), ('cutmix', 0), ('num_workers', 0),
                         ('num_threads', 1), ('prefetch', 1),
                         ('max_labels', 1)):
@@ -166,6 +174,7 @@ class Dataset:
     class_names: in the order of the class indices, where known.
     multi_label: labels are lists of class indices.
     eval_split: the split of this data set that published results are on.
+    targets: names of the numbers that labels are, if they are no classes.
   """
   name: str
   split: str
@@ -174,6 +183,7 @@ class Dataset:
   class_names: tuple[str, ...] | None
   multi_label: bool
   eval_split: str
+  targets: tuple[str, ...] = ()
 
   @property
   def num_examples(self) -> int:
@@ -216,19 +226,24 @@ def open_dataset(
   examples = splits.select_split(opened, wanted, name=name)
   if split is source is None:
     examples = _thin_out(
-        examples, config, name=f'{name} {wanted}', expected=expected)
+        examples, config, name=f'{name} {wanted}', expected=expected,
+        targets=bool(opened.targets))
   return Dataset(
       name=name, split=wanted, source=examples, num_classes=opened.num_classes,
       class_names=opened.class_names, multi_label=opened.multi_label,
-      eval_split=opened.eval_split)
+      eval_split=opened.eval_split, targets=opened.targets)
 
 
 def _thin_out(
     examples: protocol.Source, config: DataConfig, *, name: str,
-    expected: bool,
+    expected: bool, targets: bool,
 ) -> protocol.Source:
   """Returns those of the section's split that it wants."""
   if config.examples_per_class is not None:
+    if targets:
+      raise ValueError(
+          f'examples_per_class is {config.examples_per_class}, but the labels '
+          f'of {name} are numbers to predict. Use num_examples or fraction.')
     return splits.select_per_class(
         examples, config.examples_per_class, name=name)
   count = config.num_examples
@@ -240,6 +255,25 @@ def _thin_out(
     subsets.check_count(count, len(examples), name=name)
     return splits.Concatenated(((examples, 0, count),))
   return subsets.select_random(examples, count, name=name)
+
+
+def measured(
+    config: DataConfig, dataset: Dataset, *, expected: bool = False,
+) -> DataConfig:
+  """Returns the section with what it leaves to be measured filled in.
+
+  Args:
+    config: the section.
+    dataset: what is trained on; every label is read where labels are numbers.
+    expected: there is nothing to read: zero and one stand for what it would be.
+  """
+  if not dataset.targets or config.target_mean:
+    return config
+  count = len(dataset.targets)
+  mean, std = ((0.0,) * count, (1.0,) * count) if expected else (
+      targets_lib.measure(dataset.source, dataset.targets,
+                          name=f'{dataset.name} {dataset.split}'))
+  return dataclasses.replace(config, target_mean=mean, target_std=std)
 
 
 def draw_per_class(
@@ -259,15 +293,13 @@ class _Load:
   Indices beyond the data set are padding: zeros, with mask 0.
   """
   dataset: Dataset
+  config: DataConfig
   ops: tuple[transforms.Op, ...]
-  image_shape: tuple[int, int, int]
-  max_labels: int
 
   def __call__(self, index: int, rng: np.random.Generator) -> HostBatch:
     if index >= self.dataset.num_examples:
-      image = np.zeros(self.image_shape, np.uint8)
-      label = self._label([] if self.dataset.multi_label else 0)
-      return _row(image, label, mask=0)
+      image = np.zeros(self.config.image_shape, np.uint8)
+      return _row(image, self._no_label(), mask=0)
     try:
       example = self.dataset[index]
       image = self._image(example['image'], rng)
@@ -280,17 +312,28 @@ class _Load:
       ) from error
     return _row(image, label, mask=1)
 
-  def _label(self, label: Any) -> Int32[np.ndarray, '...']:
-    """Returns a class index, or a list of them padded with -1.
+  def _no_label(self) -> np.ndarray:
+    if self.dataset.targets:
+      return np.full(len(self.dataset.targets), np.nan, np.float32)
+    return self._label([] if self.dataset.multi_label else 0)
+
+  def _label(
+      self, label: Any,
+  ) -> Int32[np.ndarray, '...'] | Float32[np.ndarray, 'targets']:
+    """Returns a class index, a list of them padded with -1, or numbers.
 
     Raises:
       ValueError: if one of a list is no class (-1, above all, is no label), or
         there are more than there is room for.
     """
+    if self.dataset.targets:
+      return targets_lib.standardise(
+          label, self.dataset.targets, mean=self.config.target_mean,
+          std=self.config.target_std)
     if not self.dataset.multi_label:
       return np.asarray(label, np.int32)
     indices = np.unique(np.asarray(label, np.int64)).astype(np.int32)
-    classes, room = self.dataset.num_classes, self.max_labels
+    classes, room = self.dataset.num_classes, self.config.max_labels
     wrong = indices[(indices < 0) | (indices >= classes)]
     if wrong.size:
       raise ValueError(
@@ -306,10 +349,10 @@ class _Load:
 
   def _image(
       self, data: bytes | np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    image = transforms.decode(data, channels=self.image_shape[-1])
+    image = transforms.decode(data, channels=self.config.channels)
     for op in self.ops:
       image = op(image, rng)
-    return transforms.to_array(image, size=self.image_shape[:2])
+    return transforms.to_array(image, size=self.config.size)
 
 
 def _row(
@@ -338,16 +381,15 @@ def train_batches(
 
   Yields:
     `image` uint8 [b, height, width, channels], `label` int32 [b] or, where an
-    example has several, [b, max_labels] padded with -1, `mask` float32 [b] of
-    ones, with b = batch_size / num_parts * len(parts).
+    example has several, [b, max_labels] padded with -1, or where labels are
+    numbers, float32 [b, targets], standardised; `mask` float32 [b] of ones,
+    with b = batch_size / num_parts * len(parts).
 
   Raises:
     ValueError: for a batch size that does not divide; while iterating, for an
       image that cannot be read, naming it.
   """
-  load = _Load(
-      dataset, config.build_ops(train=True), config.image_shape,
-      config.max_labels)
+  load = _Load(dataset, config, config.build_ops(train=True))
   stream = (
       grain.MapDataset.range(dataset.num_examples)
       # Grain takes 32 bits.
@@ -368,9 +410,7 @@ def eval_batches(
   As `train_batches`, but once. The last batch is filled up with zeros whose
   `mask` is 0; there are as many batches of any parts.
   """
-  load = _Load(
-      dataset, config.build_ops(train=False), config.image_shape,
-      config.max_labels)
+  load = _Load(dataset, config, config.build_ops(train=False))
   num_batches = -(-dataset.num_examples // batch_size)
   stream = (
       grain.MapDataset.range(num_batches * batch_size)
@@ -456,26 +496,32 @@ def _start_worker(index: int, count: int) -> None:
 
 def prepare(
     config: DataConfig, *, num_classes: int, multi_label: bool,
+    targets: bool = False,
 ) -> Callable[..., dict[str, jax.Array]]:
   """Returns the device's part, (batch, key, train) -> batch; to be jitted.
 
   `image` becomes float32, (image / 255 - mean) / std. `label` becomes k-hot
   float32 [batch, classes] where an example has several. In training with mixup
-  or CutMix it becomes soft [batch, classes]; else an index stays as it is.
+  or CutMix it becomes soft [batch, classes]; else an index stays as it is, and
+  so do numbers (`targets`), which mixup blends.
   """
   return mixing.prepare(
       mean=config.mean, std=config.std, mixup_alpha=config.mixup,
       cutmix_alpha=config.cutmix, num_classes=num_classes,
-      multi_label=multi_label)
+      multi_label=multi_label, targets=targets)
 
 
 def abstract_batch(
     config: DataConfig, dataset: Dataset, batch_size: int,
 ) -> dict[str, jax.ShapeDtypeStruct]:
   """Returns shapes and dtypes of a host batch, without reading anything."""
-  labels = (config.max_labels,) if dataset.multi_label else ()
+  labels = jax.ShapeDtypeStruct(
+      (batch_size, *((config.max_labels,) * dataset.multi_label)), jnp.int32)
+  if dataset.targets:
+    labels = jax.ShapeDtypeStruct(
+        (batch_size, len(dataset.targets)), jnp.float32)
   return {
       'image': jax.ShapeDtypeStruct(
           (batch_size, *config.image_shape), jnp.uint8),
-      'label': jax.ShapeDtypeStruct((batch_size, *labels), jnp.int32),
+      'label': labels,
       'mask': jax.ShapeDtypeStruct((batch_size,), jnp.float32)}

@@ -53,9 +53,13 @@ class Opened:
     class_names: of the classes in order, where known.
     multi_label: labels are lists of class indices, in any order, of any length.
     eval_split: the split that published results are on.
+    targets: names of the numbers to predict, where these take the place of
+      classes: a label is then a vector of one number each, NaN where it is not
+      known, and `num_classes` is how many they are.
   """
   splits: Mapping[str, Source]
   num_classes: int
   class_names: tuple[str, ...] | None = None
   multi_label: bool = False
   eval_split: str = 'test'
+  targets: tuple[str, ...] = ()

@@ -48,6 +48,7 @@ def build_model(
 
 def build(
     config: ObjectiveConfig, model: nn.Module, *, multi_label: bool,
+    targets: bool = False,
     mean: float | tuple[float, ...] = 0.5,
     std: float | tuple[float, ...] = 0.5,
 ) -> Objective:
@@ -57,13 +58,33 @@ def build(
     config: the section.
     model: from `build_model`.
     multi_label: whether an example may have several labels.
+    targets: whether labels are numbers to predict, not classes.
     mean: what was subtracted from images in [0, 1].
     std: what they were divided by.
+
+  Raises:
+    ValueError: if the objective is not for such labels.
   """
   if isinstance(config, MaskedPatchConfig):
     assert isinstance(model, models.MaskedPatch)
     return masked_patch.MaskedPatch(config, model, mean=mean, std=std)
-  return supervised.Supervised(config, model, multi_label=multi_label)
+  return supervised.Supervised(
+      config, model, multi_label=multi_label, targets=targets)
 
 
-cross_entropy = supervised.cross_entropy
+def resolve(config: ObjectiveConfig, *, targets: bool) -> ObjectiveConfig:
+  """Returns the section with what it leaves to the data filled in.
+
+  Args:
+    config: the section.
+    targets: whether labels are numbers to predict, not classes.
+
+  Raises:
+    ValueError: if the objective is not for such labels.
+  """
+  if isinstance(config, MaskedPatchConfig):
+    return config
+  return supervised.resolve(config, targets=targets)
+
+
+loss_of_logits = supervised.of_logits
