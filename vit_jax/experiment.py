@@ -267,7 +267,8 @@ def build(
   loss = objectives.build(
       config.objective, model, multi_label=dataset.multi_label,
       targets=bool(dataset.targets), mean=config.data.mean,
-      std=config.data.std)
+      std=config.data.std, class_weights=_class_weights(
+          config, dataset, expected=expected_data))
   _check_best(config, dataset, loss, expected=expected_data)
   abstract_batch = data.abstract_batch(
       config.data, dataset, config.batch_size)
@@ -406,7 +407,8 @@ def _labelled_objective(
     return dataclasses.replace(config.objective, label_smoothing=0.0)
   usual = 'sigmoid' if dataset.multi_label else 'auto'
   return objectives.resolve(
-      objectives.parse({'loss': usual}), targets=bool(dataset.targets))
+      objectives.parse({'loss': usual}), targets=bool(dataset.targets),
+      multi_label=dataset.multi_label)
 
 
 def _eval_batches(
@@ -454,12 +456,41 @@ def _prepare(
 def _completed(
     config: config_lib.Config, dataset: data.Dataset, *, expected: bool,
 ) -> config_lib.Config:
-  """Returns the config with what it leaves to the data filled in."""
+  """Returns the config with what it leaves to the data filled in.
+
+  Raises:
+    ValueError: if it asks for what such data has not.
+  """
+  data.check_training(config.data, dataset)
   return dataclasses.replace(
       config, model=_with_classes(config, dataset),
       data=data.measured(config.data, dataset, expected=expected),
       objective=objectives.resolve(
-          config.objective, targets=bool(dataset.targets)))
+          config.objective, targets=bool(dataset.targets),
+          multi_label=dataset.multi_label))
+
+
+def _class_weights(
+    config: config_lib.Config, dataset: data.Dataset, *, expected: bool,
+) -> np.ndarray | None:
+  """Returns the weights of the classes in the loss, if it has any.
+
+  Raises:
+    ValueError: if classes are drawn more evenly as well.
+  """
+  section = config.objective
+  if section.name != 'supervised' or section.class_weights == 'none':
+    return None
+  if config.data.sampling != 'natural':
+    raise ValueError(
+        f'objective.class_weights is {section.class_weights!r} and '
+        f'data.sampling {config.data.sampling!r}: both make up for classes '
+        'that are rare, and together for twice as much. Leave one out.')
+  if expected:  # A plan knows of no labels; the step is the same.
+    return np.ones(dataset.num_classes, np.float32)
+  labels = data.class_labels(dataset, asked='objective.class_weights')
+  return objectives.class_weights(
+      section, np.bincount(labels, minlength=dataset.num_classes))
 
 
 def _with_classes(

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Integer, Real
+import numpy as np
 import optax
 
 # Class indices, or the k-hot or soft labels of every class.
@@ -71,6 +72,21 @@ def sigmoid_cross_entropy(
   losses = optax.sigmoid_binary_cross_entropy(
       logits.astype(jnp.float32), targets)
   return _nan_where_unknown(losses.sum(axis=-1), labels, logits.shape)
+
+
+def label_weights(
+    labels: Labels, weights: Float[np.ndarray, 'classes'],
+) -> Float[Array, 'batch']:
+  """Returns the weight of each example's class; of a mixed label, their mean.
+
+  Args:
+    labels: class indices, or a distribution over the classes.
+    weights: of the classes.
+  """
+  table = jnp.asarray(weights, jnp.float32)
+  if labels.ndim == 1:
+    labels = jax.nn.one_hot(labels, len(weights), dtype=jnp.float32)
+  return labels.astype(jnp.float32) @ table
 
 
 def _targets(

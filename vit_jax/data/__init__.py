@@ -6,6 +6,8 @@ and `prepare` each batch on the device. `pipeline` says how they hang together.
 
 from vit_jax.data.datasets import DATASETS
 from vit_jax.data.pipeline import abstract_batch
+from vit_jax.data.pipeline import check_training
+from vit_jax.data.pipeline import class_labels
 from vit_jax.data.pipeline import DataConfig
 from vit_jax.data.pipeline import Dataset
 from vit_jax.data.pipeline import draw_per_class
@@ -30,6 +32,8 @@ __all__ = [
     'TooFewExamples',
     'UnknownSizes',
     'abstract_batch',
+    'check_training',
+    'class_labels',
     'draw_per_class',
     'eval_batches',
     'measured',

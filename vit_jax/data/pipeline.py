@@ -34,6 +34,7 @@ import numpy as np
 from vit_jax import records
 from vit_jax.data import mixing
 from vit_jax.data import protocol
+from vit_jax.data import sampling as sampling_lib
 from vit_jax.data import shapes as shapes_lib
 from vit_jax.data import sources
 from vit_jax.data import splits
@@ -59,6 +60,9 @@ class DataConfig:
     num_examples: keep only that many of `split`, chosen at random, the same
       ones in every run: the first million is part of the first two.
     fraction: the same, as a share of `split`.
+    sampling: how often training draws a class: 'natural', as it occurs;
+      'balanced', all equally often; 'sqrt', by the root of its examples. An
+      epoch stays as many draws as there are examples; see `sampling`.
     resolution: of the batch, one side or (height, width), in pixels;
       operations without a size of their own use it.
     channels: 1 (grey) or 3 (RGB).
@@ -88,6 +92,7 @@ class DataConfig:
   examples_per_class: int | None = None
   num_examples: int | None = None
   fraction: float | None = None
+  sampling: sampling_lib.Sampling = 'natural'
   resolution: int | tuple[int, int] = 32
   channels: int = 3
   train_ops: tuple[dict[str, Any], ...] = ({'op': 'resize'},)
@@ -276,6 +281,21 @@ def measured(
   return dataclasses.replace(config, target_mean=mean, target_std=std)
 
 
+def check_training(config: DataConfig, dataset: Dataset) -> None:
+  """Raises if a data set cannot be trained on in the way that is asked for."""
+  sampling_lib.check(
+      config.sampling, multi_label=dataset.multi_label,
+      targets=dataset.targets, name=dataset.name)
+
+
+def class_labels(
+    dataset: Dataset, *, asked: str) -> Int[np.ndarray, 'examples']:
+  """Returns the class of each example; see `sampling.class_labels`."""
+  return sampling_lib.class_labels(
+      dataset.source, num_classes=dataset.num_classes,
+      name=f'{dataset.name} {dataset.split}', asked=asked)
+
+
 def draw_per_class(
     dataset: Dataset, count: int, *, seeds: Sequence[int],
 ) -> tuple[Dataset, Int[np.ndarray, 'seeds examples']]:
@@ -367,7 +387,8 @@ def train_batches(
   """Yields some rows of global batch start_step, start_step + 1, ...
 
   Rows run on from one epoch into the next: each epoch is every example once,
-  whether or not the batch size divides it.
+  whether or not the batch size divides it; or as many draws, where
+  `data.sampling` draws some classes more often.
 
   Args:
     config: the section.
@@ -395,9 +416,14 @@ def train_batches(
       # Grain takes 32 bits.
       .seed(seed % 2**32)
       .shuffle()
-      .repeat()
-      .random_map(load)
-      .batch(_rows_of_part(batch_size, num_parts)))
+      .repeat())
+  if config.sampling != 'natural':
+    check_training(config, dataset)
+    stream = stream.map_with_index(sampling_lib.build(
+        class_labels(dataset, asked='data.sampling'),
+        num_classes=dataset.num_classes, sampling=config.sampling,
+        seed=seed % 2**32))
+  stream = stream.random_map(load).batch(_rows_of_part(batch_size, num_parts))
   return _iterate(config, _choose(stream, parts, num_parts, start_step))
 
 
