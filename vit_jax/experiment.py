@@ -266,8 +266,8 @@ def build(
       num_classes=dataset.num_classes)
   loss = objectives.build(
       config.objective, model, multi_label=dataset.multi_label,
-      targets=bool(dataset.targets), mean=config.data.mean,
-      std=config.data.std, class_weights=_class_weights(
+      targets=bool(dataset.targets), mean=config.data.value_scale['mean'],
+      std=config.data.value_scale['std'], class_weights=_class_weights(
           config, dataset, expected=expected_data))
   _check_best(config, dataset, loss, expected=expected_data)
   abstract_batch = data.abstract_batch(

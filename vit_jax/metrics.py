@@ -136,7 +136,8 @@ def errors(
 
     mean_absolute_error     mean |prediction - label|
     root_mean_square_error  sqrt(mean (prediction - label)^2)
-    r2                      1 - sum (prediction - label)^2 / sum (label - mean)^2
+    r2                      1 - sum (prediction - label)^2
+                                / sum (label - mean of labels)^2
 
   r2 is the coefficient of determination: 1 is perfect, 0 as good as the mean of
   these very labels, and there is no lower bound; as in scikit-learn.

@@ -19,7 +19,7 @@ from vit_jax.data import splits as splits_lib
 
 IMAGE_SUFFIXES = frozenset({
     '.jpg', '.jpeg', '.jpe', '.jfif', '.png', '.apng', '.webp', '.bmp', '.gif',
-    '.ppm', '.pgm', '.pbm', '.tif', '.tiff', '.avif', '.jp2'})
+    '.ppm', '.pgm', '.pbm', '.tif', '.tiff', '.avif', '.jp2', '.npy'})
 
 # Of images without an official split, the share that `test` gets.
 TEST_PERCENT = 10

@@ -10,23 +10,30 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Integer, Key, UInt8
+from jaxtyping import Array, Float, Integer, Key, Real
 
 Batch = Mapping[str, Any]  # Of arrays: traced, or as the host delivers them.
 
 
 def normalize(
-    image: UInt8[Array, 'batch height width channels'], *,
+    image: Real[Array, 'batch height width channels'], *,
     mean: float | tuple[float, ...], std: float | tuple[float, ...],
+    value_range: tuple[float, float] | None = None,
 ) -> Float[Array, 'batch height width channels']:
   """Returns (image / 255 - mean) / std in float32.
 
   Args:
-    image: bytes.
+    image: bytes, or other numbers.
     mean: of images in [0, 1]; one number, or one for each channel.
     std: the same. Mean and std of 0.5 make the value range [-1, 1].
+    value_range: what becomes 0 and 1, in place of 0 and 255.
   """
-  image = image.astype(jnp.float32) / 255
+  image = image.astype(jnp.float32)
+  if value_range is None:
+    image = image / 255
+  else:
+    low, high = value_range
+    image = (image - low) / (high - low)
   return (image - jnp.asarray(mean)) / jnp.asarray(std)
 
 
@@ -114,6 +121,7 @@ def prepare(
     *, mean: float | tuple[float, ...], std: float | tuple[float, ...],
     mixup_alpha: float, cutmix_alpha: float, num_classes: int,
     multi_label: bool, targets: bool = False,
+    value_range: tuple[float, float] | None = None,
 ) -> Callable[..., dict[str, jax.Array]]:
   """Returns the function (batch, key, train) -> batch of the device side.
 
@@ -143,7 +151,9 @@ def prepare(
   def apply(
       batch: Batch, key: jax.Array | None, train: bool,
   ) -> dict[str, jax.Array]:
-    image = normalize(jnp.asarray(batch['image']), mean=mean, std=std)
+    image = normalize(
+        jnp.asarray(batch['image']), mean=mean, std=std,
+        value_range=value_range)
     label = jnp.asarray(batch['label'])
     if multi_label:
       label = k_hot(label, num_classes=num_classes)

@@ -17,12 +17,13 @@ is no state to save, whatever the number of hosts and workers was before.
 """
 
 from collections.abc import Callable, Generator, Mapping, Sequence
+import contextlib
 import dataclasses
 import multiprocessing
 import os
 import signal
 import threading
-from typing import Any
+from typing import Any, Literal
 
 from absl import flags
 import grain
@@ -32,6 +33,7 @@ from jaxtyping import Float32, Int, Int32
 import numpy as np
 
 from vit_jax import records
+from vit_jax.data import bands
 from vit_jax.data import mixing
 from vit_jax.data import protocol
 from vit_jax.data import sampling as sampling_lib
@@ -43,6 +45,7 @@ from vit_jax.data import targets as targets_lib
 from vit_jax.data import transforms
 
 HostBatch = dict[str, np.ndarray]
+_MEASURED = 512  # Images, of which mean and std are measured.
 Batches = Generator[HostBatch, None, None]  # Close it to end its workers.
 
 
@@ -65,12 +68,19 @@ class DataConfig:
       epoch stays as many draws as there are examples; see `sampling`.
     resolution: of the batch, one side or (height, width), in pixels;
       operations without a size of their own use it.
-    channels: 1 (grey) or 3 (RGB).
+    channels: 1 (grey) or 3 (RGB) of pictures, which `transforms.decode` makes
+      of whatever files there are; or any number, such as 13 of Sentinel-2,
+      which files must have: see `bands.decode`.
+    dtype: of pixels on their way to the device: 'uint8', 'uint16' or 'float32'.
+    value_range: pixel values that become 0 and 1: (0, 255) of uint8; of others
+      it must be said, such as (0, 10000) of reflectances in uint16. Values
+      beyond it are not cut off.
     train_ops: image operations, for example ({'op': 'inception_crop'},
       {'op': 'flip'}); decoding comes first by itself.
     eval_ops: the same for evaluation.
     mean: of images in [0, 1], subtracted on the device; one number or one for
-      each channel.
+      each channel. 'measured', of both: that of each channel in 512 images of
+      the training split, when a run begins; kept with its checkpoints.
     std: the same, divided by. 0.5 and 0.5 make the value range [-1, 1].
     target_mean: of data whose labels are numbers, that of each in the training
       split: they are learned as (label - mean) / std. Left out, it is measured
@@ -95,10 +105,12 @@ class DataConfig:
   sampling: sampling_lib.Sampling = 'natural'
   resolution: int | tuple[int, int] = 32
   channels: int = 3
+  dtype: bands.Dtype = 'uint8'
+  value_range: tuple[float, float] | None = None
   train_ops: tuple[dict[str, Any], ...] = ({'op': 'resize'},)
   eval_ops: tuple[dict[str, Any], ...] = ({'op': 'resize'},)
-  mean: float | tuple[float, ...] = 0.5
-  std: float | tuple[float, ...] = 0.5
+  mean: float | tuple[float, ...] | Literal['measured'] = 0.5
+  std: float | tuple[float, ...] | Literal['measured'] = 0.5
   target_mean: tuple[float, ...] = ()
   target_std: tuple[float, ...] = ()
   max_labels: int = 32
@@ -110,16 +122,22 @@ class DataConfig:
   shapes: shapes_lib.ShapesConfig = shapes_lib.ShapesConfig()
 
   def __post_init__(self):
-    if self.channels not in (1, 3):
+    if self.channels < 1:
       raise ValueError(
-          f'channels must be 1 (grey) or 3 (RGB); got {self.channels}.')
+          'channels must be 1 (grey), 3 (RGB) or any other number of them; got '
+          f'{self.channels}.')
+    self._check_value_range()
     for name in ('mean', 'std'):
       value = getattr(self, name)
       if isinstance(value, tuple) and len(value) not in (1, self.channels):
         raise ValueError(
             f'{name} must be one number or one for each of the '
             f'{self.channels} channels; got {value}.')
-    if not np.all(np.asarray(self.std) > 0):
+    if (self.mean == 'measured') != (self.std == 'measured'):
+      raise ValueError(
+          "mean and std are 'measured' together; got "
+          f'{self.mean!r} and {self.std!r}.')
+    if self.std != 'measured' and not np.all(np.asarray(self.std) > 0):
       raise ValueError(f'std must be positive; got {self.std}.')
     targets_lib.check_scale(self.target_mean, self.target_std)
     for name, least in (('mixup', 0), ('cutmix', 0), ('num_workers', 0),
@@ -145,6 +163,34 @@ class DataConfig:
     self.build_ops(train=True)
     self.build_ops(train=False)
 
+  def _check_value_range(self) -> None:
+    if self.value_range is None and self.dtype != 'uint8':
+      raise ValueError(
+          f'dtype {self.dtype} needs value_range, the pixel values that become '
+          '0 and 1: [0, 65535], or [0, 10000] of reflectances.')
+    if self.value_range is not None and not (
+        -np.inf < self.value_range[0] < self.value_range[1] < np.inf):
+      raise ValueError(
+          'value_range is a lower and a higher pixel value; got '
+          f'{self.value_range}.')
+
+  @property
+  def is_picture(self) -> bool:
+    """Whether images are 8-bit grey or RGB, of whatever files."""
+    return self.dtype == 'uint8' and self.channels in (1, 3)
+
+  @property
+  def value_scale(self) -> dict[str, Any]:
+    """Mean, std and range of pixels, as `mixing.normalize` takes them.
+
+    Raises:
+      ValueError: if they are still to be measured.
+    """
+    if 'measured' in (self.mean, self.std):
+      raise ValueError(
+          "data.mean is 'measured', but nobody has: see `data.measured`.")
+    return {'mean': self.mean, 'std': self.std, 'value_range': self.value_range}
+
   @property
   def size(self) -> tuple[int, int]:
     """Height and width of the batch."""
@@ -159,7 +205,8 @@ class DataConfig:
     """Returns the operations of training, or of evaluation."""
     return transforms.build(
         self.train_ops if train else self.eval_ops, size=self.size,
-        where='train_ops' if train else 'eval_ops')
+        where='train_ops' if train else 'eval_ops',
+        any_channels=not self.is_picture)
 
 
 def parse(section: Mapping[str, Any]) -> DataConfig:
@@ -269,16 +316,52 @@ def measured(
 
   Args:
     config: the section.
-    dataset: what is trained on; every label is read where labels are numbers.
+    dataset: what is trained on; every label is read where labels are numbers,
+      and 512 images where `mean` is to be measured.
     expected: there is nothing to read: zero and one stand for what it would be.
   """
+  if config.mean == 'measured':
+    mean, std = ((0.5, 0.5) if expected else
+                 _measure_pixels(config, dataset))
+    config = dataclasses.replace(config, mean=mean, std=std)
   if not dataset.targets or config.target_mean:
     return config
   count = len(dataset.targets)
-  mean, std = ((0.0,) * count, (1.0,) * count) if expected else (
+  means, stds = ((0.0,) * count, (1.0,) * count) if expected else (
       targets_lib.measure(dataset.source, dataset.targets,
                           name=f'{dataset.name} {dataset.split}'))
-  return dataclasses.replace(config, target_mean=mean, target_std=std)
+  return dataclasses.replace(config, target_mean=means, target_std=stds)
+
+
+def _measure_pixels(
+    config: DataConfig, dataset: Dataset,
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+  """Returns mean and std of each channel in images of a split, in [0, 1].
+
+  Of as many as `_MEASURED`, evenly apart, as evaluation reads them.
+
+  Raises:
+    ValueError: if a channel is the same everywhere.
+  """
+  load = _Load(dataset, config, config.build_ops(train=False))
+  count = min(_MEASURED, dataset.num_examples)
+  low, high = config.value_range or (0.0, 255.0)
+  sums = np.zeros((2, config.channels))
+  for i in range(count):
+    image = load.image(i * dataset.num_examples // count).astype(np.float64)
+    scaled = (image - low) / (high - low)
+    sums += [scaled.mean((0, 1)), np.square(scaled).mean((0, 1))]
+  mean, square = sums / count
+  variance = square - np.square(mean)
+  if not np.all(variance > 1e-12):
+    channel = int(np.argmin(np.nan_to_num(variance)))
+    raise ValueError(
+        f'data.std cannot be measured: channel {channel} is {mean[channel]:g} '
+        f'in all of {count} images of {dataset.name} {dataset.split}. Give '
+        'data.mean and data.std, one for each channel.')
+  # Four digits: the same on a machine whose JPEG decoder rounds otherwise.
+  return (tuple(float(f'{m:.4g}') for m in mean),
+          tuple(float(f'{s:.4g}') for s in np.sqrt(variance)))
 
 
 def check_training(config: DataConfig, dataset: Dataset) -> None:
@@ -318,19 +401,29 @@ class _Load:
 
   def __call__(self, index: int, rng: np.random.Generator) -> HostBatch:
     if index >= self.dataset.num_examples:
-      image = np.zeros(self.config.image_shape, np.uint8)
+      image = np.zeros(self.config.image_shape, self.config.dtype)
       return _row(image, self._no_label(), mask=0)
-    try:
+    with self._named(index):
       example = self.dataset[index]
-      image = self._image(example['image'], rng)
-      label = self._label(example['label'])
-    # Grain loses sight of which example it was; the user must not.
+      return _row(self._image(example['image'], rng),
+                  self._label(example['label']), mask=1)
+
+  def image(self, index: int) -> np.ndarray:
+    """Returns the pixels of an example, where nothing is random."""
+    with self._named(index):
+      return self._image(
+          self.dataset[index]['image'], np.random.default_rng(0))
+
+  @contextlib.contextmanager
+  def _named(self, index: int) -> Generator[None, None, None]:
+    """Says of which example an error is: Grain loses sight of it."""
+    try:
+      yield
     except Exception as error:
       raise ValueError(
           f'Example {index} of {self.dataset.name}, split '
           f'{self.dataset.split!r} ({self.dataset.source.key(index)}): {error}'
       ) from error
-    return _row(image, label, mask=1)
 
   def _no_label(self) -> np.ndarray:
     if self.dataset.targets:
@@ -368,8 +461,12 @@ class _Load:
     return padded
 
   def _image(
-      self, data: bytes | np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    image = transforms.decode(data, channels=self.config.channels)
+      self, data: bytes | np.ndarray, rng: np.random.Generator,
+  ) -> np.ndarray:
+    config = self.config
+    image: Any = (
+        transforms.decode(data, channels=config.channels) if config.is_picture
+        else bands.decode(data, channels=config.channels, dtype=config.dtype))
     for op in self.ops:
       image = op(image, rng)
     return transforms.to_array(image, size=self.config.size)
@@ -401,10 +498,10 @@ def train_batches(
     num_parts: how many parts a batch has.
 
   Yields:
-    `image` uint8 [b, height, width, channels], `label` int32 [b] or, where an
-    example has several, [b, max_labels] padded with -1, or where labels are
-    numbers, float32 [b, targets], standardised; `mask` float32 [b] of ones,
-    with b = batch_size / num_parts * len(parts).
+    `image` [b, height, width, channels] of `data.dtype`, `label` int32 [b] or,
+    where an example has several, [b, max_labels] padded with -1, or where
+    labels are numbers, float32 [b, targets], standardised; `mask` float32 [b]
+    of ones, with b = batch_size / num_parts * len(parts).
 
   Raises:
     ValueError: for a batch size that does not divide; while iterating, for an
@@ -526,13 +623,14 @@ def prepare(
 ) -> Callable[..., dict[str, jax.Array]]:
   """Returns the device's part, (batch, key, train) -> batch; to be jitted.
 
-  `image` becomes float32, (image / 255 - mean) / std. `label` becomes k-hot
+  `image` becomes float32, (image / 255 - mean) / std, or with `value_range` for
+  0 and 255. `label` becomes k-hot
   float32 [batch, classes] where an example has several. In training with mixup
   or CutMix it becomes soft [batch, classes]; else an index stays as it is, and
   so do numbers (`targets`), which mixup blends.
   """
   return mixing.prepare(
-      mean=config.mean, std=config.std, mixup_alpha=config.mixup,
+      **config.value_scale, mixup_alpha=config.mixup,
       cutmix_alpha=config.cutmix, num_classes=num_classes,
       multi_label=multi_label, targets=targets)
 
@@ -548,6 +646,6 @@ def abstract_batch(
         (batch_size, len(dataset.targets)), jnp.float32)
   return {
       'image': jax.ShapeDtypeStruct(
-          (batch_size, *config.image_shape), jnp.uint8),
+          (batch_size, *config.image_shape), config.dtype),
       'label': labels,
       'mask': jax.ShapeDtypeStruct((batch_size,), jnp.float32)}

@@ -1,4 +1,4 @@
-"""Labels that are numbers: what they are learned as, and what is counted of them.
+"""Labels that are numbers: what they are learned as, and how that is measured.
 
 A network learns a number best where it is about as large as its weights. Each
 target is therefore learned as (label - mean) / std of the training split, and
@@ -63,8 +63,8 @@ def measure(
     name: of the split, for messages.
 
   Raises:
-    ValueError: for a target that is nowhere known, or everywhere the same: there
-      is nothing to learn of it.
+    ValueError: for a target that is nowhere known, or everywhere the same:
+      there is nothing to learn of it.
   """
   values = np.empty((len(source), len(targets)))
   for index in range(len(source)):
