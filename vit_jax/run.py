@@ -498,7 +498,8 @@ class _Run:
     self._counters.device_secs_by_kind = dict(self._cost().device_secs_by_kind)
     save(self._state, config=config_lib.to_plain(self._config),
          progress=dataclasses.asdict(self._counters),
-         labels=self._experiment.dataset.class_names or ())
+         labels=(self._experiment.dataset.targets
+                 or self._experiment.dataset.class_names or ()))
 
   def _cost(self) -> cost_lib.Cost:
     """Returns what the run has cost until now."""
