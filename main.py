@@ -56,7 +56,7 @@ def main(argv: Sequence[str]) -> int:
   except (ValueError, OSError, RuntimeError, ImportError) as error:
     if not is_explained(error):
       raise
-    print(f'main.py: error: {error}', file=sys.stderr)
+    print(f'main.py: error: {records.words(error)}', file=sys.stderr)
     return getattr(error, 'exit_code', 2)
 
 

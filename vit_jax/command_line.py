@@ -1,12 +1,14 @@
 """What several commands ask for: a model, pictures, and what became of them."""
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+import contextlib
 import functools
 import glob
 import os
 import pathlib
 from typing import Any
+import warnings
 
 from etils import epath
 from PIL import Image
@@ -97,8 +99,7 @@ def find(paths: Sequence[str]) -> list[str]:
       files = sorted(p for p in glob.glob(pattern, recursive=True)
                      if os.path.isfile(p) and _is_picture(p))
       if not files and not glob.has_magic(text):
-        raise FileNotFoundError(
-            2, 'there is no such file or folder', str(text))
+        raise FileNotFoundError(f'{text}: there is no such file or folder.')
     if not files:
       raise ValueError(
           f'{text}: there is no picture. Files are known by their endings: '
@@ -131,7 +132,25 @@ def check_free(path: str) -> None:
   """
   if '://' not in path and epath.Path(path).exists():
     raise FileExistsError(
-        17, 'there is something already; remove it, or name another', path)
+        f'{path}: there is something already. Remove it, or name another.')
+
+
+def counted(count: int, noun: str) -> str:
+  """Returns '1 picture' or '1,024 pictures'."""
+  return f'{count:,} {noun}' + 's' * (count != 1)
+
+
+@contextlib.contextmanager
+def quiet_pictures() -> Generator[None, None, None]:
+  """Keeps what Pillow thinks of a picture from the screen.
+
+  A defective EXIF block or an odd palette spoils no pixel; a picture that
+  cannot be read is an error, which is named. In the main thread alone: the
+  filter is that of all threads.
+  """
+  with warnings.catch_warnings():
+    warnings.filterwarnings('ignore', module=r'PIL(\.|$)')
+    yield
 
 
 class Reading:
@@ -149,13 +168,16 @@ class Reading:
         rich.progress.MofNCompleteColumn(), console=console, transient=True,
         disable=not console.is_terminal, refresh_per_second=2)
     self._task = self._bar.add_task('pictures', total=total)
+    self._quiet = quiet_pictures()
 
   def __enter__(self) -> 'Reading':
+    self._quiet.__enter__()
     self._bar.start()
     return self
 
   def __exit__(self, *exception: object) -> None:
     self._bar.stop()
+    self._quiet.__exit__(None, None, None)
 
   def advance(self, count: int) -> None:
     """Counts pictures that are done."""
@@ -165,7 +187,7 @@ class Reading:
     """Keeps a picture that could not be read."""
     path = str(picture)
     # The file is named beside it.
-    self.errors[path] = str(error).removeprefix(f'{path}: ')
+    self.errors[path] = records.words(error).removeprefix(f'{path}: ')
     self.advance(1)
 
   def report(self) -> int:
@@ -175,8 +197,7 @@ class Reading:
     if len(self.errors) > MAX_ERRORS:
       print(f'... and {len(self.errors) - MAX_ERRORS:,} more')
     if self.errors:
-      count = len(self.errors)
-      print(f'{count:,} picture{"s" * (count > 1)} could not be read')
+      print(f'{counted(len(self.errors), "picture")} could not be read')
     return int(bool(self.errors))
 
 

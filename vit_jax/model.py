@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import dataclasses
 import functools
 import os
-from typing import Any, Literal
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -43,7 +43,7 @@ _MAX_SIZES = 4  # Resolutions whose positions are kept.
 # What `Model.features` gives; `cls` and `mean` are of the tokens.
 FEATURES = ('representation', 'pooled', 'cls', 'mean', 'tokens', 'logits')
 
-_ACTIVATIONS = {'softmax': jax.nn.softmax, 'sigmoid': jax.nn.sigmoid}
+ACTIVATIONS = {'softmax': jax.nn.softmax, 'sigmoid': jax.nn.sigmoid}
 
 Picture = images_lib.Picture
 
@@ -146,7 +146,7 @@ class Model:
 
   def predict(
       self, pictures: Picture | Sequence[Picture], *, top_k: int = 5,
-      activation: Literal['softmax', 'sigmoid'] = 'softmax',
+      activation: preprocess_lib.Activation | None = None,
       batch_size: int = 32,
   ) -> Prediction | list[Prediction]:
     """Classifies one picture or several.
@@ -155,7 +155,9 @@ class Model:
       pictures: paths, Pillow images, or arrays [height, width, 1 or 3], uint8
         in 0 ... 255 or float in 0 ... 1; one, a list, or an array [batch, ...].
       top_k: classes of each; all, where there are fewer.
-      activation: 'sigmoid' of a model whose pictures have several classes.
+      activation: 'softmax', or 'sigmoid' of a model whose pictures have several
+        classes; by default what `preprocess` says: the loss that a run of ours
+        was trained with, softmax where nothing is said.
       batch_size: pictures at a time.
 
     Returns:
@@ -173,7 +175,7 @@ class Model:
 
   def likeliest(
       self, logits: Float[Any, 'batch classes'], *, top_k: int = 5,
-      activation: Literal['softmax', 'sigmoid'] = 'softmax',
+      activation: preprocess_lib.Activation | None = None,
   ) -> list[Prediction]:
     """Returns what `predict` does, of logits.
 
@@ -186,9 +188,10 @@ class Model:
           'model.features, or fine-tune it first.')
     if top_k < 1:
       raise ValueError(f'top_k must be at least 1, but is {top_k}.')
-    records.check_name(activation, list(_ACTIVATIONS), what='activation')
+    activation = activation or self.preprocess.activation
+    records.check_name(activation, list(ACTIVATIONS), what='activation')
     count = min(top_k, self.config.num_classes)
-    probabilities = _ACTIVATIONS[activation](jnp.asarray(logits, jnp.float32))
+    probabilities = ACTIVATIONS[activation](jnp.asarray(logits, jnp.float32))
     values, classes = jax.device_get(jax.lax.top_k(probabilities, count))
     return [Prediction(
         names=tuple(self._name(int(i)) for i in row),

@@ -24,6 +24,7 @@ import jax
 from vit_jax import config as config_lib
 from vit_jax import experiment as experiment_lib
 from vit_jax import model as model_lib
+from vit_jax import model_card
 from vit_jax import records
 from vit_jax import tree
 from vit_jax import types
@@ -52,7 +53,7 @@ CONFIG, SUMMARY, CURVES = 'config.json', 'summary.json', 'curves.png'
 WITHOUT_RESULT = (
     'mesh.', 'log.', 'checkpoint.', 'evals.', 'accumulation:', 'model.remat:',
     'model.unroll:', 'data.data_dir:', 'data.num_workers:', 'data.num_threads:',
-    'data.prefetch:', 'init.')
+    'data.prefetch:', 'init.', 'card')
 IN_FLIGHT = 2  # Steps that the host may run ahead of the devices.
 
 _numbers = itertools.count()  # Of the runs of this process.
@@ -108,7 +109,9 @@ def train(
     multihost.join(experiment.mesh)
     run = _Run(experiment, workdir, saved, stop, watchdog, title=title)
     free_bytes = free_bytes or parts_lib.free_bytes(experiment.mesh)
-    return run.train(source, profile_steps, show_parameters, free_bytes)
+    summary = run.train(source, profile_steps, show_parameters, free_bytes)
+    run.write_card(summary, source)
+    return summary
 
 
 def find_source(
@@ -532,6 +535,19 @@ class _Run:
         plots.curves({self._title or self._workdir.name: writer_lib.read_rows(
             self._workdir)}, self._workdir / CURVES)
     return summary
+
+
+  def write_card(
+      self, summary: Mapping[str, Any],
+      source: manager.Source | model_lib.Weights | None,
+  ) -> None:
+    """Writes what the finished run says of its model."""
+    if self._active:
+      with self._writes(model_card.FILENAME):
+        model_card.write(self._workdir / model_card.FILENAME, model_card.of_run(
+            self._experiment, summary, workdir=self._workdir,
+            title=self._title, origin=model_card.Origin(
+                self._counters.origin, source.config if source else {})))
 
 
 def _early_end(metric: str, counters: counters_lib.Counters) -> str:

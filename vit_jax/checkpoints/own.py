@@ -45,12 +45,14 @@ class _Said:
   Attributes:
     model: the section `model`.
     data: that of the run's data; what images go through, unless `preprocess`.
+    objective: that of the run's loss; what logits mean, unless `preprocess`.
     preprocess: what they go through, as `write` says it.
     resolution: of the images of the positions, if not that of `preprocess`.
     positions: how they are resized.
   """
   model: dict[str, Any]
   data: dict[str, Any] = dataclasses.field(default_factory=dict)
+  objective: dict[str, Any] = dataclasses.field(default_factory=dict)
   preprocess: dict[str, Any] | None = None
   resolution: int | tuple[int, int] | None = None
   positions: pretrained.Positions = 'linear'
@@ -151,6 +153,8 @@ def _preprocess(said: _Said) -> preprocess_lib.Preprocess:
   stated = said.preprocess
   if stated is None:
     stated = preprocess_lib.from_data(said.data)
+    if said.objective.get('loss') == 'sigmoid':
+      stated['activation'] = 'sigmoid'
   # First as what the caller says is checked: three channels, positive sides.
   checked = overrides_lib.parse({
       name: stated[name] for name in preprocess_lib.NAMES if name in stated})

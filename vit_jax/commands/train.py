@@ -106,12 +106,18 @@ def _print_summary(
     for row, summary in zip(rows, summaries.values()):
       row.append(_best(summary))
   print()
-  progress.table(f'Summary ({progress.format_secs(secs)} in all)',
-                 columns, rows)
+  progress.table(f'Summary ({_time(summaries, secs)})', columns, rows)
   print(f'{_early_ends(summaries)}'
         f'cost     {_cost(summaries)}\n'
         f'curves   {workdir / run_lib.CURVES}\n'
         f'figures  {workdir / run_lib.SUMMARY}')
+
+
+def _time(summaries: Mapping[str, Any], secs: float) -> str:
+  """Returns how long this start took, and the training of all starts."""
+  trained = sum(summary['secs'] for summary in summaries.values())
+  return (f'{progress.format_secs(secs)} since this start; training in all '
+          f'{progress.format_secs(trained)}')
 
 
 def _best(summary: Mapping[str, Any]) -> str:

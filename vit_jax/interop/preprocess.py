@@ -1,4 +1,7 @@
-"""How an image becomes what a model was trained on, as the formats write it."""
+"""How an image becomes what a model was trained on, as the formats write it.
+
+And what the model's answers mean: names of its classes, and their activation.
+"""
 
 from collections.abc import Container, Mapping
 import dataclasses
@@ -8,6 +11,7 @@ from typing import Any, Literal
 from vit_jax import records
 
 Interpolation = Literal['nearest', 'box', 'bilinear', 'bicubic', 'lanczos']
+Activation = Literal['softmax', 'sigmoid']
 
 # Pillow's numbers, which Hugging Face writes.
 _RESAMPLE: Mapping[int, Interpolation] = {
@@ -31,6 +35,8 @@ class Preprocess:
     crop: part of the resized side that is kept; 1 cuts only what is longer.
     interpolation: of the resize.
     labels: names of the classes, where the source has them.
+    activation: what makes probabilities of logits: 'softmax' over all classes,
+      or 'sigmoid' of each, where a picture may have several.
   """
   resolution: tuple[int, int]
   mean: tuple[float, ...] = HALF
@@ -39,6 +45,7 @@ class Preprocess:
   crop: float = 1.0
   interpolation: Interpolation = 'bilinear'
   labels: tuple[str, ...] = ()
+  activation: Activation = 'softmax'
 
   def __post_init__(self):
     if min(self.std) <= 0:
