@@ -5,8 +5,8 @@ import json
 import jax
 import numpy as np
 import pytest
-from tests import in_memory
 
+from tests import in_memory
 from vit_jax import config as config_lib
 from vit_jax import experiment as experiment_lib
 from vit_jax import run as run_lib

@@ -8,8 +8,8 @@ import re
 import numpy as np
 from PIL import Image
 import pytest
-from tests import in_memory
 
+from tests import in_memory
 from vit_jax import data
 from vit_jax.data import bands
 from vit_jax.data import pipeline

@@ -6,8 +6,8 @@ import re
 
 import numpy as np
 import pytest
-from tests import in_memory
 
+from tests import in_memory
 from vit_jax import data
 from vit_jax.data import pipeline
 from vit_jax.data import sampling
@@ -40,7 +40,7 @@ def test_every_epoch_draws_each_class_by_its_quota(asked, quotas):
   # Within a class, all come before one comes again.
   times = np.bincount(epochs.ravel(), minlength=100)
   for label in (0, 1, 3):
-    assert np.ptp(times[LABELS == label]) <= 1
+    assert np.ptp(times[label == LABELS]) <= 1
   # And neither classes nor the examples of one come in an order.
   assert len({tuple(epoch) for epoch in epochs}) == 3
   assert len(set(LABELS[epochs[0][:20]])) == 3

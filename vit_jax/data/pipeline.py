@@ -37,11 +37,11 @@ from vit_jax.data import bands
 from vit_jax.data import mixing
 from vit_jax.data import protocol
 from vit_jax.data import sampling as sampling_lib
+from vit_jax.data import scaling
 from vit_jax.data import shapes as shapes_lib
 from vit_jax.data import sources
 from vit_jax.data import splits
 from vit_jax.data import subsets
-from vit_jax.data import targets as targets_lib
 from vit_jax.data import transforms
 
 HostBatch = dict[str, np.ndarray]
@@ -139,7 +139,7 @@ class DataConfig:
           f'{self.mean!r} and {self.std!r}.')
     if self.std != 'measured' and not np.all(np.asarray(self.std) > 0):
       raise ValueError(f'std must be positive; got {self.std}.')
-    targets_lib.check_scale(self.target_mean, self.target_std)
+    scaling.check_scale(self.target_mean, self.target_std)
     for name, least in (('mixup', 0), ('cutmix', 0), ('num_workers', 0),
                         ('num_threads', 1), ('prefetch', 1),
                         ('max_labels', 1)):
@@ -328,7 +328,7 @@ def measured(
     return config
   count = len(dataset.targets)
   means, stds = ((0.0,) * count, (1.0,) * count) if expected else (
-      targets_lib.measure(dataset.source, dataset.targets,
+      scaling.measure(dataset.source, dataset.targets,
                           name=f'{dataset.name} {dataset.split}'))
   return dataclasses.replace(config, target_mean=means, target_std=stds)
 
@@ -440,7 +440,7 @@ class _Load:
         there are more than there is room for.
     """
     if self.dataset.targets:
-      return targets_lib.standardise(
+      return scaling.standardise(
           label, self.dataset.targets, mean=self.config.target_mean,
           std=self.config.target_std)
     if not self.dataset.multi_label:

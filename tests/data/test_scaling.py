@@ -7,8 +7,8 @@ import re
 import jax
 import numpy as np
 import pytest
-from tests import in_memory
 
+from tests import in_memory
 from vit_jax import data
 from vit_jax.data import pipeline
 
