@@ -33,7 +33,7 @@ def opened(splits, **facts):
 def brightness(count, *, seed=0):
   """Returns grey images and two numbers to predict of each, some unknown.
 
-  The first is the brightness in hundredths, far from 0; the second its negative.
+  The first is the brightness in hundredths, far from 0; the other its negative.
   """
   rng = np.random.default_rng(seed)
   images = np.broadcast_to(

@@ -155,7 +155,7 @@ def test_numbers_are_learned_by_their_squared_error_unless_it_is_said():
 
 @pytest.mark.parametrize('section, facts, words', [
     ({'loss': 'softmax'}, {'targets': True}, 'Use mse or mae or huber'),
-    ({'loss': 'mae'}, {}, "objective.loss is 'mae', but the labels are classes"),
+    ({'loss': 'mae'}, {}, "loss is 'mae', but the labels are classes"),
     ({'label_smoothing': 0.1}, {'targets': True}, 'no classes to spread over'),
     ({'class_weights': 'inverse'}, {'targets': True}, 'numbers to predict'),
     ({'class_weights': 'inverse'}, {'multi_label': True},

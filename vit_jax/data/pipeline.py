@@ -36,12 +36,14 @@ from vit_jax import records
 from vit_jax.data import bands
 from vit_jax.data import mixing
 from vit_jax.data import protocol
+from vit_jax.data import rows
 from vit_jax.data import sampling as sampling_lib
 from vit_jax.data import scaling
 from vit_jax.data import shapes as shapes_lib
 from vit_jax.data import sources
 from vit_jax.data import splits
 from vit_jax.data import subsets
+from vit_jax.data import targets as targets_lib
 from vit_jax.data import transforms
 
 HostBatch = dict[str, np.ndarray]
@@ -54,10 +56,14 @@ class DataConfig:
   """The section `data` of a config.
 
   Attributes:
-    source: 'digits', 'shapes', a folder of images (`train/class/*.jpg` or
-      `class/*.jpg`), or a TFDS name: 'cifar10', 'oxford_iiit_pet:4.0.0'.
+    source: 'digits', 'shapes', a TFDS name ('cifar10',
+      'oxford_iiit_pet:4.0.0'), or a path: a folder of images, a table, Parquet
+      files, tar shards; docs/data.md.
     data_dir: TFDS directory; default $TFDS_DATA_DIR or ~/tensorflow_datasets.
     split: TFDS split string, for every source: 'train', 'train[:98%]'.
+    target: 'single', 'multi' or 'regression': the kind of label that a table
+      at a path has; 'auto' tells it from the values (`targets`).
+    table: which column of it is what, where names do not say.
     examples_per_class: keep only that many of each class of `split`, the same
       ones in every run.
     num_examples: keep only that many of `split`, chosen at random, the same
@@ -99,6 +105,8 @@ class DataConfig:
   source: str = 'digits'
   data_dir: str = ''
   split: str = 'train'
+  target: targets_lib.Kind = 'auto'
+  table: rows.TableConfig = rows.TableConfig()
   examples_per_class: int | None = None
   num_examples: int | None = None
   fraction: float | None = None
@@ -227,6 +235,7 @@ class Dataset:
     multi_label: labels are lists of class indices.
     eval_split: the split of this data set that published results are on.
     targets: names of the numbers that labels are, if they are no classes.
+    description: how its files were understood, in words; perhaps ''.
   """
   name: str
   split: str
@@ -236,6 +245,7 @@ class Dataset:
   multi_label: bool
   eval_split: str
   targets: tuple[str, ...] = ()
+  description: str = ''
 
   @property
   def num_examples(self) -> int:
@@ -273,7 +283,8 @@ def open_dataset(
   else:
     opened = sources.open_source(
         name, data_dir=config.data_dir, shapes_config=config.shapes,
-        size=config.size)
+        size=config.size,
+        understood=rows.Understood(config.target, config.table))
   wanted = config.split if split is None else split or opened.eval_split
   examples = splits.select_split(opened, wanted, name=name)
   if split is source is None:
@@ -283,7 +294,8 @@ def open_dataset(
   return Dataset(
       name=name, split=wanted, source=examples, num_classes=opened.num_classes,
       class_names=opened.class_names, multi_label=opened.multi_label,
-      eval_split=opened.eval_split, targets=opened.targets)
+      eval_split=opened.eval_split, targets=opened.targets,
+      description=opened.description)
 
 
 def _thin_out(
