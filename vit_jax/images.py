@@ -130,10 +130,10 @@ def show(
   Raises:
     ValueError: also if it is no picture to look at, but of other channels.
   """
-  if preprocess.dtype != 'uint8' or preprocess.channels not in (1, 3):
+  if preprocess.pixel_dtype != 'uint8' or preprocess.channels not in (1, 3):
     raise ValueError(
-        f'Images of {preprocess.channels} channels of {preprocess.dtype} are '
-        'no pictures to look at.')
+        f'Images of {preprocess.channels} channels of '
+        f'{preprocess.pixel_dtype} are no pictures to look at.')
   return _applied(picture, preprocess)
 
 
@@ -170,12 +170,12 @@ def _open(
     picture: Picture, preprocess: preprocess_lib.Preprocess,
 ) -> transforms.Picture:
   channels = preprocess.channels
-  is_picture = preprocess.dtype == 'uint8' and channels in (1, 3)
+  is_picture = preprocess.pixel_dtype == 'uint8' and channels in (1, 3)
 
   def decode(data: bytes | np.ndarray) -> transforms.Picture:
     if is_picture:
       return transforms.decode(data, channels=channels)
-    return bands.decode(data, channels=channels, dtype=preprocess.dtype)
+    return bands.decode(data, channels=channels, dtype=preprocess.pixel_dtype)
 
   if isinstance(picture, (str, os.PathLike)):
     path = epath.Path(picture)

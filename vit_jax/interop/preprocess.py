@@ -39,7 +39,7 @@ class Preprocess:
       or 'sigmoid' of each, where a picture may have several; 'none' where they
       are the predicted numbers themselves, of which `labels` are the names.
     channels: of the image that the model gets.
-    dtype: 'uint8', or what pixels of other than 8 bits are read as.
+    pixel_dtype: 'uint8', or what pixels of other than 8 bits are read as.
     value_range: pixel values that become 0 and 1, if not 0 and 255.
   """
   resolution: tuple[int, int]
@@ -51,7 +51,7 @@ class Preprocess:
   labels: tuple[str, ...] = ()
   activation: Activation = 'softmax'
   channels: int = 3
-  dtype: Literal['uint8', 'uint16', 'float32'] = 'uint8'
+  pixel_dtype: Literal['uint8', 'uint16', 'float32'] = 'uint8'
   value_range: tuple[float, float] | None = None
 
   def __post_init__(self):
@@ -84,8 +84,10 @@ def parse(section: Mapping[str, Any]) -> Preprocess:
 def from_data(section: Mapping[str, Any]) -> dict[str, Any]:
   """Returns what a section `data` of a run says."""
   result = {name: section[name] for name in (
-      'resolution', 'mean', 'std', 'channels', 'dtype', 'value_range')
+      'resolution', 'mean', 'std', 'channels', 'value_range')
             if name in section}
+  if 'dtype' in section:
+    result['pixel_dtype'] = section['dtype']
   for name in ('mean', 'std'):
     if isinstance(result.get(name), (list, tuple)) and len(result[name]) == 1:
       result[name] = result[name][0]
