@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests import in_memory
+import vit_jax
 from vit_jax import config as config_lib
 from vit_jax import experiment as experiment_lib
 from vit_jax import run as run_lib
@@ -46,6 +47,14 @@ def test_a_run_learns_numbers_and_keeps_their_scale(
       source.config['data']['target_mean'], np.nanmean(labels, 0), rtol=1e-6)
   assert source.config['objective']['loss'] == 'mse'
   assert source.labels == ('light', 'dark')
+  # In the labels' own units, whatever was learned.
+  model = vit_jax.load(tmp_path, log=None)
+  images, labels = in_memory.brightness(40, seed=1)
+  for estimate, wanted in zip(model.predict(images), labels):
+    assert estimate.names == ('light', 'dark')
+    assert abs(estimate.values[0] - wanted[0]) < 20
+  with pytest.raises(ValueError, match='predicts numbers, of which none'):
+    model.likeliest(np.zeros((1, 2)))
 
 
 def test_an_evaluator_of_classes_says_how_to_measure_numbers(monkeypatch):
