@@ -131,7 +131,8 @@ def _best(summary: Mapping[str, Any]) -> str:
             if key != best['metric'] and key.split('/')[-1] in SHOWN}
   return '\n'.join([
       metric.split(' ', 1)[1], f'step {best["step"]:,}',
-      *(f'{key} {100 * value:.2f} %' for key, value in others.items())])
+      *(progress.format_metrics({key: value})
+        for key, value in others.items())])
 
 
 def _early_ends(summaries: Mapping[str, Any]) -> str:

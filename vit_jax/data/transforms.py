@@ -75,7 +75,8 @@ def decode(
   | CMYK, YCbCr, Lab   | the luma of RGB     | RGB, by Pillow, without profile |
   | 16-bit grey        | the upper 8 bits    | these three times               |
   | 16-bit colour      | as Pillow reads it: the upper 8 bits                  |
-  | 32-bit, floats     | an error, unless they are whole 16-bit numbers        |
+  | 32-bit integers    | as 16-bit grey; an error where a value is larger      |
+  | floats             | an error                                              |
 
   All else, any number of channels and values of 16 bits or floats, is carried
   as it is: `bands.decode`.
