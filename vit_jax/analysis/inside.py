@@ -105,7 +105,7 @@ def rollout(
     titles: of each image, by default none.
   """
   height, width = images[0].shape[:2]
-  fig = _figure(8.4, 2.65 * height / width * len(images) + 0.25)
+  fig = _figure(8.4, (2.65 * height / width + 0.2) * len(images) + 0.3)
   axes = fig.subplots(len(images), 3, squeeze=False)
   for row, image, values in zip(axes, images, maps):
     # Never quite black: what is not looked at is still recognised.
@@ -125,7 +125,7 @@ def rollout(
   axes[0, 1].set_title('brightness: attention rollout', fontsize=9)
   axes[0, 2].set_title('share of each patch', fontsize=9)
   for row, title in zip(axes, titles or []):
-    row[0].set_ylabel(_short(title), fontsize=8)
+    row[0].set_xlabel(_short(title, 40), fontsize=8)
   plots.save(fig, path)
 
 

@@ -90,7 +90,8 @@ def _describe(model: model_lib.Model) -> str:
   height, width = model.preprocess.resolution
   c = model.config
   size = getattr(c, 'variant', '') or (
-      f'{c.depth} layers of width {c.width}' if c.name == 'vit' else c.name)
+      f'{c.depth} layers of width {c.width}' + ' on a ResNet' * (
+          c.backbone is not None) if c.name == 'vit' else 'ResNet')
   return (f'{size}, {tree.num_elements(model.params):,} parameters, images of '
           f'{height} x {width}')
 
@@ -102,10 +103,10 @@ def _filters(model: model_lib.Model, path: epath.Path) -> page.Section:
     kernel = np.asarray(named[ROOT])
     shown = embeddings.convolution(kernel)
     inside.filters(shown, path, columns=8)
-    first = 'the first ' * (len(shown) < kernel.shape[-1])
+    first = 'first ' * (len(shown) < kernel.shape[-1])
     return page.Section(
-        'Filters', f'{first}{len(shown)} filters of {ROOT}, which alone see '
-        'pixels, as the network applies them; grey is zero.'.capitalize(), path)
+        'Filters', f'The {first}{len(shown)} filters of {ROOT}, which alone '
+        'see pixels, as the network applies them; grey is zero.', path)
   inside.filters(embeddings.filters(np.asarray(named[PATCHES])), path)
   return page.Section(
       'Filters', f'Principal components of {PATCHES}, the strongest first; '
