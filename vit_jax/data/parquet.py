@@ -32,6 +32,8 @@ SUFFIXES = frozenset({'.parquet'})
 # What a process keeps of row groups: at least one, whatever it takes.
 _CACHE_BYTES = 256 * 2**20
 _OPEN_FILES = 32
+# A row group that takes longer to read than its image takes to decode.
+_SLOW_BYTES = 4 * 2**20
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -83,6 +85,10 @@ class _Groups:
     self._kept: collections.OrderedDict[Any, pa.ChunkedArray] = (
         collections.OrderedDict())
 
+  def clear(self) -> None:
+    with self._lock:
+      self._kept.clear()
+
   def get(self, path: str, group: int, column: str) -> pa.ChunkedArray:
     """Returns a column of a row group; a file is read by one thread at once."""
     key = (path, group, column)
@@ -127,6 +133,8 @@ def open_parquet(
     ValueError: if one is damaged, they have not the same columns, or it cannot
       be told which is the image and which the label.
   """
+  _open.cache_clear()  # In a notebook, a file may have been written anew.
+  _groups.clear()
   schema = _open(os.fspath(paths[0])).schema_arrow
   for path in paths[1:]:
     other = _open(os.fspath(path)).schema_arrow
@@ -160,7 +168,8 @@ def open_parquet(
   groups = np.diff(reader.ends, prepend=0)
   return rows.assemble(
       reader, table, columns, understood, where=where, splits=splits,
-      names=names, blocks=np.repeat(np.arange(len(groups)), groups))
+      names=names, blocks=np.repeat(np.arange(len(groups)), groups),
+      note=_note(reader))
 
 
 def _images(
@@ -181,6 +190,22 @@ def _images(
       texts, tuple(os.path.relpath(text, root) for text in texts),
       f'{image}.bytes' if inside else image, np.cumsum(lengths, dtype=np.int64),
       np.array(file_of, np.int64), np.array(first_of, np.int64))
+
+
+def _note(reader: Images) -> str:
+  """Returns what to say of files whose shuffled reading is slow."""
+  sizes = [
+      column.total_uncompressed_size for path in reader.paths
+      for metadata in [_open(path).metadata]
+      for group in range(metadata.num_row_groups)
+      for column in map(
+          metadata.row_group(group).column, range(metadata.num_columns))
+      if column.path_in_schema == reader.column]
+  mean = sum(sizes) / len(sizes)
+  if sum(sizes) < _CACHE_BYTES or mean < _SLOW_BYTES:
+    return ''
+  return (f'shuffled, each image takes reading a row group of '
+          f'{mean / 2**20:,.0f} MiB: smaller ones are faster (docs/data.md)')
 
 
 def _open_paths(

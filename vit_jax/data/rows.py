@@ -10,7 +10,7 @@ import re
 import typing
 from typing import Any, Protocol
 
-from jaxtyping import Int64
+from jaxtyping import Bool, Int64
 import numpy as np
 
 from vit_jax import records
@@ -183,7 +183,7 @@ def assemble(
     reader: Reader, table: Mapping[str, targets_lib.Column], columns: Columns,
     understood: Understood, *, where: str, splits: Sequence[str] | None = None,
     names: Sequence[str] | None = None,
-    blocks: Int64[np.ndarray, 'rows'] | None = None,
+    blocks: Int64[np.ndarray, 'rows'] | None = None, note: str = '',
 ) -> protocol.Opened:
   """Returns a data set of the rows of a table.
 
@@ -197,6 +197,7 @@ def assemble(
     names: of the classes, where the files say them.
     blocks: number of the block of each row that is read as a whole; rows of a
       block stay together.
+    note: what else a person should know.
 
   Raises:
     ValueError: if there are no rows, no rows to train on, or labels that
@@ -232,7 +233,8 @@ def assemble(
       eval_split=splits_lib.choose_eval_split(list(chosen)),
       targets=found.targets, description='; '.join([
           f'{where}: {found.describe()} ({told})',
-          sizes + ('' if given else ', chosen by a hash'), *notes]))
+          sizes + ('' if given else ', chosen by a hash'), *notes,
+          *filter(None, [note])]))
 
 
 def split_name(value: Any) -> str:
@@ -249,16 +251,29 @@ def split_by_hash(
     keys: Sequence[str], found: targets_lib.Targets) -> list[str]:
   """Holds out those whose keys' hashes say so, which no other row changes.
 
-  A class that would have no image left to train on stays in `train` whole.
+  A class that would have no image left to train on stays in `train` whole. Of
+  a handful of rows, none may fall there: the lowest hash then does.
   """
-  held = np.array([splits_lib.is_held_out(key) for key in keys])
+  held = _still_trained(
+      np.array([splits_lib.is_held_out(key) for key in keys]), found)
+  if not held.any():
+    for key in sorted(set(keys), key=splits_lib.stable_hash)[:100]:
+      held = _still_trained(np.array([k == key for k in keys]), found)
+      if held.any():
+        break
+  return ['test' if h else 'train' for h in held]
+
+
+def _still_trained(
+    held: Bool[np.ndarray, 'rows'], found: targets_lib.Targets,
+) -> Bool[np.ndarray, 'rows']:
+  """Returns which rows to hold out, less the classes that would have no other.
+  """
   if found.kind == 'single':
     labels = np.asarray(found.labels)
     trained = np.bincount(labels[~held], minlength=found.num_classes) > 0
-    held &= trained[labels]
-  if held.all():  # Of a handful of rows, all may fall there.
-    held[:] = False
-  return ['test' if h else 'train' for h in held]
+    held = held & trained[labels]
+  return held & (not held.all())
 
 
 def _labelled(

@@ -4,7 +4,8 @@
     /data/*.parquet                     a pattern
     hf/data/train-00000-of-00004.parquet, hf/default/test/0000.parquet
 
-The split of a file is a word of its name, or of its folder's.
+The split of a file is a word of its name, or the name of its folder. Where that
+is the same of all of them, it says nothing.
 """
 
 from collections.abc import Sequence
@@ -84,14 +85,14 @@ def files_below(root: epath.Path, suffixes: frozenset[str]) -> list[epath.Path]:
 
 def splits_of(
     paths: Sequence[epath.Path], *, where: str) -> list[str] | None:
-  """Returns the split of each file, or None where no name says one.
+  """Returns the split of each file, or None where names do not tell them apart.
 
   Raises:
     ValueError: if some names do and others do not.
   """
   found = [_split_of(path) for path in paths]
   named = [split for split in found if split is not None]
-  if not named:
+  if len(set(found)) == 1:
     return None
   if len(named) < len(found):
     other = paths[found.index(None)]
@@ -104,9 +105,6 @@ def splits_of(
 
 
 def _split_of(path: epath.Path) -> str | None:
-  for name in (path.stem, path.parent.name):
-    words = re.split(r'[-_.\d]+', name)
-    split = next((w for w in words if splits_lib.is_split_name(w)), None)
-    if split is not None:
-      return rows.split_name(split)
-  return None
+  words = [*re.split(r'[-_.\d]+', path.stem), path.parent.name]
+  split = next((w for w in words if splits_lib.is_split_name(w)), None)
+  return None if split is None else rows.split_name(split)

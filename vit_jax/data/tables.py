@@ -97,6 +97,9 @@ def open_tables(
           f'There are {len(paths)} tables in {paths[0].parent}, and it is not '
           f'clear which is meant: {", ".join(p.name for p in paths)}. Give '
           'one as data.source, or call them train.csv, val.csv, test.csv.')
+    # Which column is what, the table that is trained on says.
+    paths = sorted(paths, key=lambda p: (
+        rows.split_name(_split_of(p)) != 'train', p.name))
   where = str(paths[0]) if len(paths) == 1 else (
       f'{paths[0].parent}/{{{",".join(p.name for p in paths)}}}')
   joined: Table = {}
@@ -178,7 +181,7 @@ def read(path: epath.Path, *, limit: int | None = None) -> Table:
     ValueError: if it is no table, with the line.
   """
   try:
-    text = path.read_text(encoding='utf-8-sig')
+    text = path.read_bytes().decode('utf-8-sig')  # Spreadsheets write a BOM.
   except UnicodeDecodeError as error:
     raise ValueError(
         f'{path} is not UTF-8 text ({error}). Save it as UTF-8.') from error
