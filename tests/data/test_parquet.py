@@ -117,6 +117,22 @@ def test_mistakes_of_parquet_are_said(hub):
     open_path(cut)
 
 
+def test_lists_of_named_classes_are_multi_label(tmp_path):
+  feature = {'_type': 'Sequence', 'feature': {
+      '_type': 'ClassLabel', 'names': NAMES}}
+  table = pa.table({
+      'image': [str(i).encode() for i in range(9)],
+      'caption': ['long'] * 9, 'objects': [[2], [0, 1], []] * 3})
+  pq.write_table(table.replace_schema_metadata({'huggingface': json.dumps(
+      {'info': {'features': {'objects': feature}}})}), tmp_path / 'a.parquet')
+  opened = open_path(tmp_path, label='objects')
+  assert opened.multi_label and opened.class_names == NAMES
+  train = opened.splits['train']
+  for i in range(len(train)):
+    assert train.label(i).tolist() == [[2], [0, 1], []][
+        int(train[i]['image']) % 3]
+
+
 def test_images_that_were_left_out_are_said(tmp_path):
   pq.write_table(pa.table({
       'image': pa.array([None, None, None], pa.binary()),

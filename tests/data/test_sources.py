@@ -63,6 +63,5 @@ def test_a_file_of_data_is_a_path_by_its_look(tmp_path, monkeypatch):
 
 def test_words_on_labels_are_refused_where_a_data_set_has_its_own():
   with pytest.raises(ValueError, match='data.target and data.table say how'):
-    sources.open_source(
-        'cifar10', data_dir='', shapes_config=shapes.ShapesConfig(),
-        size=(16, 16), understood=rows.Understood('multi'))
+    sources.check_understood('digits', rows.Understood('multi'))
+  sources.check_understood('./digits', rows.Understood('multi'))

@@ -157,9 +157,10 @@ def test_metadata_may_lie_in_the_folder_of_each_split(tmp_path):
   assert len(opened.splits['test']) == 2
 
 
-def test_folders_of_classes_are_not_given_up_for_any_table(tmp_path):
+@pytest.mark.parametrize('name', ['colours.csv', 'labels.csv'])
+def test_folders_of_classes_are_not_given_up_for_any_table(tmp_path, name):
   write_images(tmp_path, 'cat/1.png', 'dog/2.png')
-  (tmp_path / 'colours.csv').write_text('cat,dog\nred,green\n')
+  (tmp_path / name).write_text('label,name\n0,cat\n1,dog\n')
   assert open_path(tmp_path).class_names == ('cat', 'dog')
 
 
@@ -172,6 +173,8 @@ def test_folders_of_classes_are_not_given_up_for_any_table(tmp_path):
     ('path,path,label\n', "two columns called 'path'"),
     ('path,label,split\n1.png,a,train\n1.png,a,test\n',
      'images/1.png is in several splits .*: test, train'),
+    ('path,label,split\n1.png,a,train\n2.png,b,\n',
+     "1 of 2 rows of .* have no split in column 'split' .*row 2"),
     ('path,label,split\n1.png,a,test\n2.png,b,val\n', 'no split to train on'),
     ('path,label,split\n1.png,a,train\n2.png,b,test\n3.png,a,train\n',
      '1 classes of .* have no image in train, only in other splits: b'),

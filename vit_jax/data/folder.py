@@ -101,8 +101,12 @@ def _place(image: tuple[str, str]) -> int:
 
 def subfolders(path: epath.Path) -> list[str]:
   """Returns the names of the visible folders in a folder, sorted."""
-  return sorted(p.name for p in path.iterdir()
-                if p.is_dir() and not p.name.startswith('.'))
+  if '://' in os.fspath(path):
+    found = [entry.name for entry in path.iterdir() if entry.is_dir()]
+  else:  # Asks the file system for no file's kind: it is in the listing.
+    with os.scandir(path) as entries:
+      found = [entry.name for entry in entries if entry.is_dir()]
+  return sorted(name for name in found if not name.startswith('.'))
 
 
 def names_in(path: epath.Path) -> list[str]:

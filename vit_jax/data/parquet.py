@@ -146,19 +146,23 @@ def open_parquet(
   image = _image_column(schema, understood.table.path)
   binary = [name for name in schema.names if _is_image_type(
       schema.field(name).type)]
-  table = _read_columns(
-      paths, [name for name in schema.names
-              if name not in binary and name != image])
   of_file = shards.splits_of(paths, where=where)
   counts = [_open(os.fspath(path)).metadata.num_rows for path in paths]
   splits = of_file and [
       split for split, count in zip(of_file, counts) for _ in range(count)]
-  if image is None:
-    return _open_paths(paths, table, understood, splits, where)
-  # The column is not in the table, but an error should name it.
+  # Of the others, only those that are needed: there may be long texts.
+  sample = _sample(paths[0], [n for n in schema.names if n not in binary])
+  if image is not None:
+    understood = dataclasses.replace(understood, table=dataclasses.replace(
+        understood.table, path=None))
   columns = rows.choose_columns(
-      table, dataclasses.replace(understood, table=dataclasses.replace(
-          understood.table, path=None)), where=where)
+      sample, understood, where=where,
+      is_path=tables.is_image if image is None else None)
+  table = _read_columns(paths, [
+      name for name in schema.names if name in (
+          columns.path, *columns.labels, columns.split, columns.key)])
+  if image is None:
+    return _open_paths(paths, table, columns, understood, splits, where)
   names = _class_names(schema, columns.labels)
   if names is not None:
     name, = columns.labels
@@ -209,17 +213,23 @@ def _note(reader: Images) -> str:
 
 
 def _open_paths(
-    paths: Sequence[epath.Path], table: tables.Table,
+    paths: Sequence[epath.Path], table: tables.Table, columns: rows.Columns,
     understood: rows.Understood, splits: Sequence[str] | None, where: str,
 ) -> protocol.Opened:
   """Opens a table of paths that is kept as Parquet."""
-  columns = rows.choose_columns(
-      table, understood, where=where, is_path=tables.is_image)
   found = tables.locate(
       table[columns.path or ''], paths[0], understood.table, split='')
   return tables.from_paths(
       found, table, columns, understood, where=where, splits=splits,
       root=os.fspath(paths[0].parent))
+
+
+def _sample(path: epath.Path, names: Sequence[str]) -> tables.Table:
+  """Returns the columns of the first rows of a file."""
+  batch = next(_open(os.fspath(path)).iter_batches(
+      1_000, columns=list(names)), None)
+  return {name: [] if batch is None else batch.column(name).to_pylist()
+          for name in names}
 
 
 def _read_columns(

@@ -4,7 +4,7 @@ A table of any layout ends here: images by row number (a `Reader`), columns of
 labels, and perhaps the split of each row.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 import dataclasses
 import re
 import typing
@@ -133,7 +133,7 @@ def choose_columns(
   for asked in (config.path, config.split, config.key, *(config.labels or ())):
     if asked is not None:
       records.check_name(asked, names, what=f'column of {where}')
-  path = config.path or (None if is_path is None else _named(names, _PATHS))
+  path = config.path or (None if is_path is None else path_column(names))
   if path is None and is_path is not None:
     looks = [name for name in names if table[name] and all(
         is_path(value) for value in table[name][:20])]
@@ -144,11 +144,17 @@ def choose_columns(
           'it: --config.data.table.path=COLUMN')
     path, = looks
   split = config.split or _named(names, _SPLITS)
-  key = config.key or _named(names, _KEYS)
-  others = [n for n in names if n not in (path, split, key)]
+  # An id that is there by chance must not decide what is split from what.
+  ids = config.key or _named(names, _KEYS)
+  others = [n for n in names if n not in (path, split, ids)]
   labels = config.labels or _find_labels(
       table, others, understood.target, where)
-  return Columns(path, labels, split, key)
+  return Columns(path, labels, split, config.key)
+
+
+def path_column(names: Iterable[str]) -> str | None:
+  """Returns the column that holds images by its name."""
+  return _named(list(names), _PATHS)
 
 
 def _named(names: Sequence[str], known: Sequence[str]) -> str | None:
@@ -207,7 +213,7 @@ def assemble(
   if not count:
     raise ValueError(f'{where} holds no rows.')
   if columns.split is not None:
-    splits = [split_name(value) for value in table[columns.split]]
+    splits = splits_in(table[columns.split], columns.split, where)
   kept, notes = _labelled(table, columns.labels, splits, where)
   if splits is not None:
     splits = [splits[row] for row in kept]
@@ -235,6 +241,22 @@ def assemble(
           f'{where}: {found.describe()} ({told})',
           sizes + ('' if given else ', chosen by a hash'), *notes,
           *filter(None, [note])]))
+
+
+def splits_in(
+    values: targets_lib.Column, column: str, where: str) -> list[str]:
+  """Returns the splits that a column says.
+
+  Raises:
+    ValueError: if some rows are of none.
+  """
+  empty = [row for row, v in enumerate(values) if targets_lib.is_missing(v)]
+  if empty:
+    raise ValueError(
+        f'{len(empty):,} of {len(values):,} rows of {where} have no split in '
+        f'column {column!r} (the first: row {empty[0] + 1}). Fill them in, or '
+        'remove the column: splits are then made.')
+  return [split_name(value) for value in values]
 
 
 def split_name(value: Any) -> str:

@@ -75,8 +75,9 @@ def _match(name: str) -> list[epath.Path]:
 
 def files_below(root: epath.Path, suffixes: frozenset[str]) -> list[epath.Path]:
   """Returns files in a folder, in its splits and in `data/` and `default/`."""
-  found = [path for path in root.iterdir()
-           if path.suffix.lower() in suffixes and not path.name.startswith('.')]
+  found = [root / name for name in image_folder.names_in(root)
+           if os.path.splitext(name)[1].lower() in suffixes
+           and not name.startswith('.')]
   for name in image_folder.subfolders(root):
     if name in ('data', 'default') or splits_lib.is_split_name(name):
       found += files_below(root / name, suffixes)

@@ -47,10 +47,13 @@ class Files:
 def find(root: epath.Path) -> list[epath.Path]:
   """Returns the tables that say what the images of a folder are; perhaps none.
 
-  A table of another name counts where it is the only one and has a column
-  that names images.
+  A table of another name counts where it is the only one. One that names no
+  images, such as a list of classes, does not count beside folders of them.
   """
   here = _tables_in(root)
+  naming = [path for path in here if _names_images(path)]
+  if naming or len(image_folder.subfolders(root)) > 1:
+    here = naming
   usual = [p for p in here if p.stem.lower() in _USUAL_NAMES]
   by_split = [p for p in here if splits_lib.is_split_name(p.stem)]
   if len(usual) == 1 or (usual and not by_split):
@@ -63,16 +66,20 @@ def find(root: epath.Path) -> list[epath.Path]:
            if path.stem.lower() in _USUAL_NAMES]
   if below:
     return below
-  if len(here) == 1 and any(
-      is_image(value) for column in read(here[0], limit=1).values()
-      for value in column):
-    return here
-  return []
+  return here if len(here) == 1 else []
 
 
 def _tables_in(path: epath.Path) -> list[epath.Path]:
-  return sorted(p for p in path.iterdir() if p.suffix.lower() in SUFFIXES
-                and not p.name.startswith('.'))
+  return sorted(path / name for name in image_folder.names_in(path)
+                if os.path.splitext(name)[1].lower() in SUFFIXES
+                and not name.startswith('.'))
+
+
+def _names_images(path: epath.Path) -> bool:
+  """Whether a table has a column of images, by its name or by its look."""
+  table = read(path, limit=1)
+  return rows.path_column(table) is not None or any(
+      is_image(value) for column in table.values() for value in column)
 
 
 def is_image(value: Any) -> bool:
@@ -143,7 +150,7 @@ def from_paths(
   prefix = root.rstrip('/') + '/'
   relative = tuple(path.removeprefix(prefix) for path in paths)
   if columns.split is not None:
-    splits = [rows.split_name(v) for v in table[columns.split]]
+    splits = rows.splits_in(table[columns.split], columns.split, where)
   kept = _check_duplicates(
       relative, table, columns, splits, where, understood.target == 'multi')
   if kept is not None:
