@@ -8,6 +8,7 @@ headers alone and jumps over what they head finds every offset; it is kept as
 
 from collections.abc import Callable, Mapping, Sequence
 import concurrent.futures
+import contextlib
 import functools
 import hashlib
 import io
@@ -95,7 +96,10 @@ def unpack(array: np.ndarray, count: int) -> list[str]:
 
 
 def _stamp(path: epath.Path) -> tuple[int, int]:
-  """Returns what changes when a file does: its size, and its time in secs."""
+  """Returns what changes when a file does: its size, and its time."""
+  if '://' not in os.fspath(path):
+    local = os.stat(path)
+    return local.st_size, local.st_mtime_ns
   found = path.stat()
   return int(found.length), int(found.mtime)
 
@@ -141,4 +145,5 @@ def _keep(
       new.replace(place)
       return
     except OSError:  # Read-only, or full: the next place, or the next start.
-      continue
+      with contextlib.suppress(OSError):
+        new.unlink(missing_ok=True)

@@ -32,6 +32,8 @@ SUFFIXES = frozenset({'.parquet'})
 # What a process keeps of row groups: at least one, whatever it takes.
 _CACHE_BYTES = 256 * 2**20
 _OPEN_FILES = 32
+# A row group that takes longer to read than its image takes to decode.
+_SLOW_BYTES = 4 * 2**20
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -83,6 +85,10 @@ class _Groups:
     self._kept: collections.OrderedDict[Any, pa.ChunkedArray] = (
         collections.OrderedDict())
 
+  def clear(self) -> None:
+    with self._lock:
+      self._kept.clear()
+
   def get(self, path: str, group: int, column: str) -> pa.ChunkedArray:
     """Returns a column of a row group; a file is read by one thread at once."""
     key = (path, group, column)
@@ -127,6 +133,8 @@ def open_parquet(
     ValueError: if one is damaged, they have not the same columns, or it cannot
       be told which is the image and which the label.
   """
+  _open.cache_clear()  # In a notebook, a file may have been written anew.
+  _groups.clear()
   schema = _open(os.fspath(paths[0])).schema_arrow
   for path in paths[1:]:
     other = _open(os.fspath(path)).schema_arrow
@@ -138,19 +146,23 @@ def open_parquet(
   image = _image_column(schema, understood.table.path)
   binary = [name for name in schema.names if _is_image_type(
       schema.field(name).type)]
-  table = _read_columns(
-      paths, [name for name in schema.names
-              if name not in binary and name != image])
   of_file = shards.splits_of(paths, where=where)
   counts = [_open(os.fspath(path)).metadata.num_rows for path in paths]
   splits = of_file and [
       split for split, count in zip(of_file, counts) for _ in range(count)]
-  if image is None:
-    return _open_paths(paths, table, understood, splits, where)
-  # The column is not in the table, but an error should name it.
+  # Of the others, only those that are needed: there may be long texts.
+  sample = _sample(paths[0], [n for n in schema.names if n not in binary])
+  if image is not None:
+    understood = dataclasses.replace(understood, table=dataclasses.replace(
+        understood.table, path=None))
   columns = rows.choose_columns(
-      table, dataclasses.replace(understood, table=dataclasses.replace(
-          understood.table, path=None)), where=where)
+      sample, understood, where=where,
+      is_path=tables.is_image if image is None else None)
+  table = _read_columns(paths, [
+      name for name in schema.names if name in (
+          columns.path, *columns.labels, columns.split, columns.key)])
+  if image is None:
+    return _open_paths(paths, table, columns, understood, splits, where)
   names = _class_names(schema, columns.labels)
   if names is not None:
     name, = columns.labels
@@ -160,7 +172,8 @@ def open_parquet(
   groups = np.diff(reader.ends, prepend=0)
   return rows.assemble(
       reader, table, columns, understood, where=where, splits=splits,
-      names=names, blocks=np.repeat(np.arange(len(groups)), groups))
+      names=names, blocks=np.repeat(np.arange(len(groups)), groups),
+      note=_note(reader))
 
 
 def _images(
@@ -183,18 +196,40 @@ def _images(
       np.array(file_of, np.int64), np.array(first_of, np.int64))
 
 
+def _note(reader: Images) -> str:
+  """Returns what to say of files whose shuffled reading is slow."""
+  sizes = [
+      column.total_uncompressed_size for path in reader.paths
+      for metadata in [_open(path).metadata]
+      for group in range(metadata.num_row_groups)
+      for column in map(
+          metadata.row_group(group).column, range(metadata.num_columns))
+      if column.path_in_schema == reader.column]
+  mean = sum(sizes) / len(sizes)
+  if sum(sizes) < _CACHE_BYTES or mean < _SLOW_BYTES:
+    return ''
+  return (f'shuffled, each image takes reading a row group of '
+          f'{mean / 2**20:,.0f} MiB: smaller ones are faster (docs/data.md)')
+
+
 def _open_paths(
-    paths: Sequence[epath.Path], table: tables.Table,
+    paths: Sequence[epath.Path], table: tables.Table, columns: rows.Columns,
     understood: rows.Understood, splits: Sequence[str] | None, where: str,
 ) -> protocol.Opened:
   """Opens a table of paths that is kept as Parquet."""
-  columns = rows.choose_columns(
-      table, understood, where=where, is_path=tables.is_image)
   found = tables.locate(
       table[columns.path or ''], paths[0], understood.table, split='')
   return tables.from_paths(
       found, table, columns, understood, where=where, splits=splits,
       root=os.fspath(paths[0].parent))
+
+
+def _sample(path: epath.Path, names: Sequence[str]) -> tables.Table:
+  """Returns the columns of the first rows of a file."""
+  batch = next(_open(os.fspath(path)).iter_batches(
+      1_000, columns=list(names)), None)
+  return {name: [] if batch is None else batch.column(name).to_pylist()
+          for name in names}
 
 
 def _read_columns(

@@ -281,10 +281,12 @@ def open_dataset(
   if expected and name not in ('digits', 'shapes'):
     opened = sources.expect_source(name)
   else:
+    understood = rows.Understood(config.target, config.table)
+    if source is None:
+      sources.check_understood(name, understood)
     opened = sources.open_source(
         name, data_dir=config.data_dir, shapes_config=config.shapes,
-        size=config.size,
-        understood=rows.Understood(config.target, config.table))
+        size=config.size, understood=understood)
   wanted = config.split if split is None else split or opened.eval_split
   examples = splits.select_split(opened, wanted, name=name)
   if split is source is None:

@@ -4,13 +4,13 @@ A table of any layout ends here: images by row number (a `Reader`), columns of
 labels, and perhaps the split of each row.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 import dataclasses
 import re
 import typing
 from typing import Any, Protocol
 
-from jaxtyping import Int64
+from jaxtyping import Bool, Int64
 import numpy as np
 
 from vit_jax import records
@@ -133,7 +133,7 @@ def choose_columns(
   for asked in (config.path, config.split, config.key, *(config.labels or ())):
     if asked is not None:
       records.check_name(asked, names, what=f'column of {where}')
-  path = config.path or (None if is_path is None else _named(names, _PATHS))
+  path = config.path or (None if is_path is None else path_column(names))
   if path is None and is_path is not None:
     looks = [name for name in names if table[name] and all(
         is_path(value) for value in table[name][:20])]
@@ -144,11 +144,17 @@ def choose_columns(
           'it: --config.data.table.path=COLUMN')
     path, = looks
   split = config.split or _named(names, _SPLITS)
-  key = config.key or _named(names, _KEYS)
-  others = [n for n in names if n not in (path, split, key)]
+  # An id that is there by chance must not decide what is split from what.
+  ids = config.key or _named(names, _KEYS)
+  others = [n for n in names if n not in (path, split, ids)]
   labels = config.labels or _find_labels(
       table, others, understood.target, where)
-  return Columns(path, labels, split, key)
+  return Columns(path, labels, split, config.key)
+
+
+def path_column(names: Iterable[str]) -> str | None:
+  """Returns the column that holds images by its name."""
+  return _named(list(names), _PATHS)
 
 
 def _named(names: Sequence[str], known: Sequence[str]) -> str | None:
@@ -183,7 +189,7 @@ def assemble(
     reader: Reader, table: Mapping[str, targets_lib.Column], columns: Columns,
     understood: Understood, *, where: str, splits: Sequence[str] | None = None,
     names: Sequence[str] | None = None,
-    blocks: Int64[np.ndarray, 'rows'] | None = None,
+    blocks: Int64[np.ndarray, 'rows'] | None = None, note: str = '',
 ) -> protocol.Opened:
   """Returns a data set of the rows of a table.
 
@@ -197,6 +203,7 @@ def assemble(
     names: of the classes, where the files say them.
     blocks: number of the block of each row that is read as a whole; rows of a
       block stay together.
+    note: what else a person should know.
 
   Raises:
     ValueError: if there are no rows, no rows to train on, or labels that
@@ -206,7 +213,7 @@ def assemble(
   if not count:
     raise ValueError(f'{where} holds no rows.')
   if columns.split is not None:
-    splits = [split_name(value) for value in table[columns.split]]
+    splits = splits_in(table[columns.split], columns.split, where)
   kept, notes = _labelled(table, columns.labels, splits, where)
   if splits is not None:
     splits = [splits[row] for row in kept]
@@ -232,7 +239,24 @@ def assemble(
       eval_split=splits_lib.choose_eval_split(list(chosen)),
       targets=found.targets, description='; '.join([
           f'{where}: {found.describe()} ({told})',
-          sizes + ('' if given else ', chosen by a hash'), *notes]))
+          sizes + ('' if given else ', chosen by a hash'), *notes,
+          *filter(None, [note])]))
+
+
+def splits_in(
+    values: targets_lib.Column, column: str, where: str) -> list[str]:
+  """Returns the splits that a column says.
+
+  Raises:
+    ValueError: if some rows are of none.
+  """
+  empty = [row for row, v in enumerate(values) if targets_lib.is_missing(v)]
+  if empty:
+    raise ValueError(
+        f'{len(empty):,} of {len(values):,} rows of {where} have no split in '
+        f'column {column!r} (the first: row {empty[0] + 1}). Fill them in, or '
+        'remove the column: splits are then made.')
+  return [split_name(value) for value in values]
 
 
 def split_name(value: Any) -> str:
@@ -249,16 +273,29 @@ def split_by_hash(
     keys: Sequence[str], found: targets_lib.Targets) -> list[str]:
   """Holds out those whose keys' hashes say so, which no other row changes.
 
-  A class that would have no image left to train on stays in `train` whole.
+  A class that would have no image left to train on stays in `train` whole. Of
+  a handful of rows, none may fall there: the lowest hash then does.
   """
-  held = np.array([splits_lib.is_held_out(key) for key in keys])
+  held = _still_trained(
+      np.array([splits_lib.is_held_out(key) for key in keys]), found)
+  if not held.any():
+    for key in sorted(set(keys), key=splits_lib.stable_hash)[:100]:
+      held = _still_trained(np.array([k == key for k in keys]), found)
+      if held.any():
+        break
+  return ['test' if h else 'train' for h in held]
+
+
+def _still_trained(
+    held: Bool[np.ndarray, 'rows'], found: targets_lib.Targets,
+) -> Bool[np.ndarray, 'rows']:
+  """Returns which rows to hold out, less the classes that would have no other.
+  """
   if found.kind == 'single':
     labels = np.asarray(found.labels)
     trained = np.bincount(labels[~held], minlength=found.num_classes) > 0
-    held &= trained[labels]
-  if held.all():  # Of a handful of rows, all may fall there.
-    held[:] = False
-  return ['test' if h else 'train' for h in held]
+    held = held & trained[labels]
+  return held & (not held.all())
 
 
 def _labelled(

@@ -4,7 +4,8 @@
     /data/*.parquet                     a pattern
     hf/data/train-00000-of-00004.parquet, hf/default/test/0000.parquet
 
-The split of a file is a word of its name, or of its folder's.
+The split of a file is a word of its name, or the name of its folder. Where that
+is the same of all of them, it says nothing.
 """
 
 from collections.abc import Sequence
@@ -74,8 +75,9 @@ def _match(name: str) -> list[epath.Path]:
 
 def files_below(root: epath.Path, suffixes: frozenset[str]) -> list[epath.Path]:
   """Returns files in a folder, in its splits and in `data/` and `default/`."""
-  found = [path for path in root.iterdir()
-           if path.suffix.lower() in suffixes and not path.name.startswith('.')]
+  found = [root / name for name in image_folder.names_in(root)
+           if os.path.splitext(name)[1].lower() in suffixes
+           and not name.startswith('.')]
   for name in image_folder.subfolders(root):
     if name in ('data', 'default') or splits_lib.is_split_name(name):
       found += files_below(root / name, suffixes)
@@ -84,14 +86,14 @@ def files_below(root: epath.Path, suffixes: frozenset[str]) -> list[epath.Path]:
 
 def splits_of(
     paths: Sequence[epath.Path], *, where: str) -> list[str] | None:
-  """Returns the split of each file, or None where no name says one.
+  """Returns the split of each file, or None where names do not tell them apart.
 
   Raises:
     ValueError: if some names do and others do not.
   """
   found = [_split_of(path) for path in paths]
   named = [split for split in found if split is not None]
-  if not named:
+  if len(set(found)) == 1:
     return None
   if len(named) < len(found):
     other = paths[found.index(None)]
@@ -104,9 +106,6 @@ def splits_of(
 
 
 def _split_of(path: epath.Path) -> str | None:
-  for name in (path.stem, path.parent.name):
-    words = re.split(r'[-_.\d]+', name)
-    split = next((w for w in words if splits_lib.is_split_name(w)), None)
-    if split is not None:
-      return rows.split_name(split)
-  return None
+  words = [*re.split(r'[-_.\d]+', path.stem), path.parent.name]
+  split = next((w for w in words if splits_lib.is_split_name(w)), None)
+  return None if split is None else rows.split_name(split)

@@ -50,12 +50,17 @@ def open_source(
     return vtab.open_task(name, data_dir)
   if layouts.is_path(name) or _is_folder_here(name):
     return layouts.open_path(name, understood)
-  if understood != rows.AUTO:
+  return tfds_files.open_tfds(name, data_dir)
+
+
+def check_understood(name: str, understood: rows.Understood) -> None:
+  """Raises where a data set says itself what its labels are."""
+  is_path = layouts.is_path(name) or _is_folder_here(name)
+  if understood != rows.AUTO and not is_path:
     raise ValueError(
         'data.target and data.table say how the labels of your own files are '
         f'meant, but data.source is {name!r}, which says so itself. Leave them '
         'out.')
-  return tfds_files.open_tfds(name, data_dir)
 
 
 def _is_folder_here(name: str) -> bool:

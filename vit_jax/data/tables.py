@@ -47,10 +47,13 @@ class Files:
 def find(root: epath.Path) -> list[epath.Path]:
   """Returns the tables that say what the images of a folder are; perhaps none.
 
-  A table of another name counts where it is the only one and has a column
-  that names images.
+  A table of another name counts where it is the only one. One that names no
+  images, such as a list of classes, does not count beside folders of them.
   """
   here = _tables_in(root)
+  naming = [path for path in here if _names_images(path)]
+  if naming or len(image_folder.subfolders(root)) > 1:
+    here = naming
   usual = [p for p in here if p.stem.lower() in _USUAL_NAMES]
   by_split = [p for p in here if splits_lib.is_split_name(p.stem)]
   if len(usual) == 1 or (usual and not by_split):
@@ -63,16 +66,20 @@ def find(root: epath.Path) -> list[epath.Path]:
            if path.stem.lower() in _USUAL_NAMES]
   if below:
     return below
-  if len(here) == 1 and any(
-      is_image(value) for column in read(here[0], limit=1).values()
-      for value in column):
-    return here
-  return []
+  return here if len(here) == 1 else []
 
 
 def _tables_in(path: epath.Path) -> list[epath.Path]:
-  return sorted(p for p in path.iterdir() if p.suffix.lower() in SUFFIXES
-                and not p.name.startswith('.'))
+  return sorted(path / name for name in image_folder.names_in(path)
+                if os.path.splitext(name)[1].lower() in SUFFIXES
+                and not name.startswith('.'))
+
+
+def _names_images(path: epath.Path) -> bool:
+  """Whether a table has a column of images, by its name or by its look."""
+  table = read(path, limit=1)
+  return rows.path_column(table) is not None or any(
+      is_image(value) for column in table.values() for value in column)
 
 
 def is_image(value: Any) -> bool:
@@ -97,6 +104,9 @@ def open_tables(
           f'There are {len(paths)} tables in {paths[0].parent}, and it is not '
           f'clear which is meant: {", ".join(p.name for p in paths)}. Give '
           'one as data.source, or call them train.csv, val.csv, test.csv.')
+    # Which column is what, the table that is trained on says.
+    paths = sorted(paths, key=lambda p: (
+        rows.split_name(_split_of(p)) != 'train', p.name))
   where = str(paths[0]) if len(paths) == 1 else (
       f'{paths[0].parent}/{{{",".join(p.name for p in paths)}}}')
   joined: Table = {}
@@ -140,7 +150,7 @@ def from_paths(
   prefix = root.rstrip('/') + '/'
   relative = tuple(path.removeprefix(prefix) for path in paths)
   if columns.split is not None:
-    splits = [rows.split_name(v) for v in table[columns.split]]
+    splits = rows.splits_in(table[columns.split], columns.split, where)
   kept = _check_duplicates(
       relative, table, columns, splits, where, understood.target == 'multi')
   if kept is not None:
@@ -178,7 +188,7 @@ def read(path: epath.Path, *, limit: int | None = None) -> Table:
     ValueError: if it is no table, with the line.
   """
   try:
-    text = path.read_text(encoding='utf-8-sig')
+    text = path.read_bytes().decode('utf-8-sig')  # Spreadsheets write a BOM.
   except UnicodeDecodeError as error:
     raise ValueError(
         f'{path} is not UTF-8 text ({error}). Save it as UTF-8.') from error
@@ -262,8 +272,9 @@ def locate(
   present = _Present()
   root, suffix = _begin(names[:20], table, config, present, split)
   names = [name + suffix for name in names]
-  found = [name if '://' in name else os.path.normpath(os.path.join(
-      os.fspath(root), name)) for name in names]
+  start = os.fspath(root)
+  found = [name if '://' in name else
+           os.path.normpath(os.path.join(start, name)) for name in names]
   missing = [name for name, path in zip(names, found) if path not in present]
   if missing:
     raise ValueError(
@@ -312,7 +323,7 @@ class _Present:
     if folder not in self._names:
       place = epath.Path(folder)
       self._names[folder] = frozenset(
-          p.name for p in place.iterdir()) if place.is_dir() else frozenset()
+          image_folder.names_in(place) if place.is_dir() else ())
     return name in self._names[folder]
 
 

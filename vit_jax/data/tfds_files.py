@@ -134,7 +134,9 @@ def open_folder(folder: epath.Path) -> protocol.Opened:
     folder = folder / _versions(folder)[-1]
   _format(folder)
   info = json.loads((folder / 'dataset_info.json').read_text())
-  return _open(folder, info.get('name') or folder.parent.name)
+  name = info.get('name') or folder.parent.name
+  config = info.get('configName')
+  return _open(folder, f'{name}/{config}' if config else name)
 
 
 def is_prepared(folder: epath.Path) -> bool:
