@@ -21,6 +21,7 @@ from vit_jax import models
 from vit_jax import records
 from vit_jax import tree
 from vit_jax import types
+from vit_jax.checkpoints import folders
 from vit_jax.checkpoints import formats
 from vit_jax.checkpoints import hints
 from vit_jax.checkpoints import manager
@@ -62,11 +63,9 @@ def is_run(path: epath.Path) -> bool:
   """Whether a path is a workdir, or a checkpoint, of ours."""
   if not path.is_dir():
     return False
-  folders = (manager.FOLDER, manager.LATEST, manager.BEST)
-  return (any((path / name).is_dir() for name in folders)
-          or manager.is_checkpoint(path)
-          or any(child.name.isdigit() and manager.is_checkpoint(child)
-                 for child in path.iterdir()))
+  names = (manager.FOLDER, manager.LATEST, manager.BEST)
+  return (any((path / name).is_dir() for name in names)
+          or folders.is_checkpoint(path) or folders.newest(path) is not None)
 
 
 def read(
