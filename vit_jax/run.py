@@ -567,6 +567,7 @@ def describe(
       f'{title or "run"}: {dataset.name} {dataset.split}, '
       f'{dataset.num_examples:,} images of {height}x{width}x{channels}, '
       f'{dataset.num_classes} classes',
+      *([str(dataset.excluded)] if dataset.excluded else []),
       f'batch {config.batch_size:,} = {hosts} host(s) x {per_host} '
       f'{_device_kind(mesh)} device(s), {share:,} images each'
       + f' in {config.parts} parts' * (config.parts > 1)

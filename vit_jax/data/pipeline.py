@@ -32,6 +32,7 @@ from jaxtyping import Int, Int32
 import numpy as np
 
 from vit_jax import records
+from vit_jax.data import exclude as exclude_lib
 from vit_jax.data import mixing
 from vit_jax.data import protocol
 from vit_jax.data import shapes as shapes_lib
@@ -58,6 +59,8 @@ class DataConfig:
     num_examples: keep only that many of `split`, chosen at random, the same
       ones in every run: the first million is part of the first two.
     fraction: the same, as a share of `split`.
+    exclude: a file of keys, a line each, of examples of `split` to leave out
+      before anything else is chosen: `main.py deduplicate` writes one.
     resolution: of the batch, one side or (height, width), in pixels;
       operations without a size of their own use it.
     channels: 1 (grey) or 3 (RGB).
@@ -83,6 +86,7 @@ class DataConfig:
   examples_per_class: int | None = None
   num_examples: int | None = None
   fraction: float | None = None
+  exclude: str = ''
   resolution: int | tuple[int, int] = 32
   channels: int = 3
   train_ops: tuple[dict[str, Any], ...] = ({'op': 'resize'},)
@@ -166,6 +170,7 @@ class Dataset:
     class_names: in the order of the class indices, where known.
     multi_label: labels are lists of class indices.
     eval_split: the split of this data set that published results are on.
+    excluded: what `data.exclude` left out.
   """
   name: str
   split: str
@@ -174,6 +179,7 @@ class Dataset:
   class_names: tuple[str, ...] | None
   multi_label: bool
   eval_split: str
+  excluded: exclude_lib.Excluded | None = None
 
   @property
   def num_examples(self) -> int:
@@ -195,9 +201,9 @@ def open_dataset(
   Args:
     config: the section.
     split: instead of the section's; '' is the one that results are published
-      on. It is opened whole: `examples_per_class`, `num_examples` and
-      `fraction` thin out the section's own split alone, so that the evaluation
-      of a small training set is on all test images.
+      on. It is opened whole: `exclude`, `examples_per_class`, `num_examples`
+      and `fraction` thin out the section's own split alone, so that the
+      evaluation of a small training set is on all test images.
     source: instead of the section's; opened whole as well.
     expected: takes the sizes of a public data set from the table, without its
       files: enough to plan and to compile, not to read.
@@ -214,13 +220,17 @@ def open_dataset(
         size=config.size)
   wanted = config.split if split is None else split or opened.eval_split
   examples = splits.select_split(opened, wanted, name=name)
+  excluded = None
   if split is source is None:
+    if config.exclude and not expected:  # A plan is of the whole.
+      examples, excluded = exclude_lib.exclude(
+          examples, config.exclude, name=f'{name} {wanted}')
     examples = _thin_out(
         examples, config, name=f'{name} {wanted}', expected=expected)
   return Dataset(
       name=name, split=wanted, source=examples, num_classes=opened.num_classes,
       class_names=opened.class_names, multi_label=opened.multi_label,
-      eval_split=opened.eval_split)
+      eval_split=opened.eval_split, excluded=excluded)
 
 
 def _thin_out(

@@ -1,0 +1,84 @@
+"""Runs an Apache Beam pipeline: on this machine, or on a cluster.
+
+Beam is large and asks for older versions of what others share, so that it is
+an extra: nothing else here needs it.
+"""
+
+import argparse
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from vit_jax import records
+
+DIRECT = 'DirectRunner'
+LOCAL = 'local'  # In this process, without Beam.
+
+
+def load() -> Any:
+  """Returns the module.
+
+  Raises:
+    ImportError: where it is not installed, with what to do.
+  """
+  try:
+    import apache_beam
+  except ImportError as error:
+    raise ImportError(
+        f'Apache Beam is not installed ({error}). Run `pip install -r '
+        'requirements-beam.txt`, or give --runner=local to work in this one '
+        'process without it.') from error
+  return apache_beam
+
+
+def run(
+    build: Callable[[Any], Any], *, runner: str, flags: Sequence[str],
+) -> None:
+  """Builds a pipeline and waits for its end.
+
+  Args:
+    build: adds the steps to a `beam.Pipeline`.
+    runner: name of one that Beam knows.
+    flags: Beam's own: '--direct_num_workers=4', '--region=...'.
+
+  Raises:
+    ImportError: if Beam is not installed.
+    ValueError: if Beam does not know a flag.
+  """
+  beam = load()
+  check_flags(flags)
+  chosen: Any = runner
+  if runner == DIRECT:
+    # What Beam's own DirectRunner comes to after it tried to download a
+    # program (Prism) that runs pipelines.
+    from apache_beam.runners.portability import fn_api_runner
+    chosen = fn_api_runner.FnApiRunner()
+  options = beam.options.pipeline_options.PipelineOptions(list(flags))
+  with beam.Pipeline(runner=chosen, options=options) as pipeline:
+    build(pipeline)
+
+
+def check_flags(flags: Sequence[str]) -> None:
+  """Raises where a flag is none of Beam's: it would pass over it.
+
+  Raises:
+    ValueError: naming the nearest.
+  """
+  load()
+  from apache_beam.options import pipeline_options
+  parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+  for options in _subclasses(pipeline_options.PipelineOptions):
+    try:
+      options._add_argparse_args(parser)
+    except argparse.ArgumentError:
+      continue  # Another has the same flag.
+  known = [s for action in parser._actions for s in action.option_strings]
+  for flag in flags:
+    if flag.startswith('--'):
+      records.check_name(flag.split('=')[0], known, what='flag of Apache Beam')
+
+
+def _subclasses(cls: type) -> list[Any]:
+  found: list[Any] = []
+  for subclass in cls.__subclasses__():
+    found += [subclass, *_subclasses(subclass)]
+  return found
