@@ -171,6 +171,7 @@ class Dataset:
     multi_label: labels are lists of class indices.
     eval_split: the split of this data set that published results are on.
     excluded: what `data.exclude` left out.
+    splits: all that the data set has.
   """
   name: str
   split: str
@@ -180,6 +181,7 @@ class Dataset:
   multi_label: bool
   eval_split: str
   excluded: exclude_lib.Excluded | None = None
+  splits: tuple[str, ...] = ()
 
   @property
   def num_examples(self) -> int:
@@ -230,7 +232,8 @@ def open_dataset(
   return Dataset(
       name=name, split=wanted, source=examples, num_classes=opened.num_classes,
       class_names=opened.class_names, multi_label=opened.multi_label,
-      eval_split=opened.eval_split, excluded=excluded)
+      eval_split=opened.eval_split, excluded=excluded,
+      splits=tuple(opened.splits))
 
 
 def _thin_out(

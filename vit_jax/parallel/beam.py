@@ -79,6 +79,7 @@ def check_flags(flags: Sequence[str]) -> None:
 
 def _subclasses(cls: type) -> list[Any]:
   found: list[Any] = []
-  for subclass in cls.__subclasses__():
+  subclasses: list[Any] = cls.__subclasses__()
+  for subclass in subclasses:
     found += [subclass, *_subclasses(subclass)]
   return found
