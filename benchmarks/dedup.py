@@ -3,8 +3,8 @@
     python benchmarks/dedup.py speed                 # made-up fingerprints
     python benchmarks/dedup.py speed --runner=DirectRunner
     python benchmarks/dedup.py plant --data-dir=DIR --to=runs/planted
-    python main.py deduplicate --source=runs/planted --against=cifar10 \
-        --data-dir=DIR --to=runs/found
+    python main.py deduplicate --source=runs/planted --split=train+test \
+        --against=cifar10 --data-dir=DIR --to=runs/found
     python benchmarks/dedup.py score --to=runs/planted --found=runs/found
 
 `speed` needs nothing. `plant` writes CIFAR-10's training images, as TFDS

@@ -1,7 +1,8 @@
 """Prepares a data set for training: `data prepare`.
 
     python main.py data prepare --source=./photos --to=tfds --name=photos
-    python main.py --config.data.source=photos:1.0.0 --config.data.data_dir=tfds ...
+    python main.py --config=... --config.data.source=photos:1.0.0 \
+        --config.data.data_dir=tfds
 
 Any source becomes shards of random access, as TensorFlow Datasets writes them:
 a few large files in place of a million small ones. Stopped anywhere, the same
