@@ -79,10 +79,9 @@ class Index:
     self.bits, self.first = np.unique(bits, return_index=True)
     self._max_distance = max_distance
     self._radius = max_distance // NUM_BANDS
-    self._bands = split_bands(self.bits)
     self._places = []
     self.crowded = 0
-    for band in self._bands:
+    for band in split_bands(self.bits):
       counts = np.bincount(band, minlength=2**BAND_BITS)
       starts = np.cumsum(counts) - counts
       kept = np.minimum(counts, max_place)
@@ -94,19 +93,21 @@ class Index:
     """Returns all pairs of a query and one of `bits` within the distance."""
     found = [pairs for band in range(NUM_BANDS)
              for pairs in self._match_band(queries, band)]
-    query, entry, distance = (
-        np.concatenate(parts) for parts in zip(*found)) if found else (
-            np.zeros(0, np.int64),) * 3
+    # Several bands find the same pair.
+    pairs = np.unique(np.concatenate([np.zeros(0, np.int64), *found]))
+    query, entry = np.divmod(pairs, len(self.bits))
+    distance = np.bitwise_count(
+        queries[query] ^ self.bits[entry]).astype(np.int64)
     order = np.lexsort((entry, distance, query))
     return Matches(query[order], entry[order], distance[order])
 
   def _match_band(
       self, queries: UInt64[np.ndarray, '_'], band: int,
-  ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+  ) -> Iterator[Int[np.ndarray, '_']]:
+    """Yields pairs as numbers: query * entries + entry."""
     order, starts, counts = self._places[band]
-    bands = split_bands(queries)
     masks = flips(self._radius)
-    places = (bands[band][:, None] ^ masks).ravel()
+    places = (split_bands(queries)[band][:, None] ^ masks).ravel()
     queried = np.repeat(np.arange(len(queries)), len(masks))
     sizes = counts[places]
     used = np.flatnonzero(sizes)
@@ -119,14 +120,7 @@ class Index:
       query = np.repeat(queried[first:last], size)
       distance = np.bitwise_count(queries[query] ^ self.bits[entry])
       near = np.flatnonzero(distance <= self._max_distance)
-      query, entry, distance = query[near], entry[near], distance[near]
-      # What an earlier band finds too was found there.
-      new = np.ones(len(query), bool)
-      for other in range(band):
-        new &= np.bitwise_count(
-            bands[other][query] ^ self._bands[other][entry]) > self._radius
-      yield (query[new], entry[new].astype(np.int64),
-             distance[new].astype(np.int64))
+      yield query[near] * len(self.bits) + entry[near]
 
 
 def _chunks(ends: np.ndarray) -> Iterator[tuple[int, int]]:
