@@ -55,7 +55,8 @@ def _root(tmp_path_factory):
 def _search(root, runner, folder='unused'):
   return search.search(
       selection.select(f'{root}/mine:train', {}),
-      [selection.select(f'{root}/theirs:test', {})], blocks.Settings(),
+      [selection.select(f'{root}/theirs:test', {})],
+      blocks.by_pixels(blocks.Settings()),
       folder=epath.Path(folder), runner=runner)
 
 

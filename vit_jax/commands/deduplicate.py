@@ -5,22 +5,28 @@
     python main.py --config.data.exclude=runs/clean/exclude.txt ...
 
 Near-duplicates are found whatever their format, size and brightness, mirrored
-or not, and crops of at least 0.8 of each side of a test image: by perceptual
-hash, then by their pixels. docs/data_cleaning.md says what is found and missed.
+or not, and crops of at least 0.85 of each side of a test image: by perceptual
+hash, then by their pixels. docs/data_cleaning.md says what is missed.
 """
 
 import argparse
 import dataclasses
+import functools
 import time
+from typing import Any
 
 from etils import epath
+import numpy as np
 
 from vit_jax import command_line
+from vit_jax import model as model_lib
+from vit_jax.checkpoints import manager
 from vit_jax.checkpoints import writing
 from vit_jax.data import overlap
 from vit_jax.data import selection as selection_lib
 from vit_jax.dedup import bands
 from vit_jax.dedup import blocks
+from vit_jax.dedup import features
 from vit_jax.dedup import report
 from vit_jax.dedup import search
 from vit_jax.parallel import beam as beam_lib
@@ -54,6 +60,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       '--no-crops', action='store_true',
       help='look for whole test images alone: ten times as fast to prepare')
   parser.add_argument(
+      '--model', default='', metavar='PATH',
+      help='also find what this model sees as alike: anything that `features` '
+      'takes; each image of the source is then computed with')
+  parser.add_argument(
+      '--which', choices=manager.WHICH, default=manager.LATEST,
+      help='which checkpoint of a workdir (default: %(default)s)')
+  parser.add_argument(
+      '--min-cosine', type=float, default=0.95, metavar='R',
+      help='of the features of a pair (default: %(default)s)')
+  parser.add_argument(
       '--shown', type=int, default=60, metavar='N',
       help='pairs on the page (default: %(default)s)')
   command_line.add_runner(parser)
@@ -68,6 +84,11 @@ def run(args: argparse.Namespace) -> int:
       max_distance=args.max_distance, min_similarity=args.min_similarity,
       crops=not args.no_crops)
   bands.check_distance(args.max_distance)
+  methods = [blocks.by_pixels(settings)]
+  if args.model:
+    _load(args.model, args.which)  # If it cannot be, that is said at once.
+    methods.append(features.by_features(features.Settings(
+        functools.partial(_embed, args.model, args.which), args.min_cosine)))
   section = command_line.data_settings(args)
   source = selection_lib.select(f'{args.source}:{args.split}', section)
   against = [selection_lib.select(text, {'data_dir': args.data_dir})
@@ -78,10 +99,12 @@ def run(args: argparse.Namespace) -> int:
     folder = epath.Path(path)
     folder.mkdir()
     # Workers elsewhere must see it: where the result goes, and not hidden here.
-    result = search.search(
-        source, against, settings, folder=epath.Path(f'{args.to}.found'),
-        runner=args.runner, flags=args.runner_flags)
+    result = functools.reduce(search.join, [search.search(
+        source, against, method, folder=epath.Path(f'{args.to}.found'),
+        runner=args.runner, flags=args.runner_flags) for method in methods])
     figures = _figures(source, against, settings, result)
+    if args.model:
+      figures |= {'model': args.model, 'min_cosine': args.min_cosine}
     _write(folder, args, source, against, result, figures)
   print(f'{len(result.pairs):,} of {figures["examples"]:,} examples of '
         f'{source.name} are near-duplicates; {result.candidates:,} pairs were '
@@ -91,6 +114,20 @@ def run(args: argparse.Namespace) -> int:
   if args.json:
     writer.write_json(args.json, figures)
   return _report(result)
+
+
+@functools.lru_cache(maxsize=1)
+def _load(path: str, which: str) -> model_lib.Model:
+  """Returns the model; a worker loads it once."""
+  return model_lib.load(path, which=which, log=None)
+
+
+def _embed(path: str, which: str, pictures: list[Any]) -> np.ndarray:
+  """Returns a row of features of each picture."""
+  model = _load(path, which)
+  name = model.output_of('representation')
+  return np.concatenate([outputs[name] for _, outputs in model.outputs(
+      pictures, batch_size=64, names=(name,))])
 
 
 def _check(
@@ -111,7 +148,7 @@ def _check(
 def _figures(
     source: selection_lib.Selection, against: list[selection_lib.Selection],
     settings: blocks.Settings, result: search.Result,
-) -> dict[str, object]:
+) -> dict[str, Any]:
   return {
       'source': source.name, 'examples': len(source.open()),
       'against': {s.name: len(s.open()) for s in against},
@@ -123,7 +160,7 @@ def _figures(
 def _write(
     folder: epath.Path, args: argparse.Namespace,
     source: selection_lib.Selection, against: list[selection_lib.Selection],
-    result: search.Result, figures: dict[str, object],
+    result: search.Result, figures: dict[str, Any],
 ) -> None:
   report.write_keys(folder / report.EXCLUDE, result.pairs)
   report.write_pairs(folder / report.PAIRS, result.pairs)

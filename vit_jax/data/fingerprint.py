@@ -28,7 +28,7 @@ SIDE = 64  # Of a thumbnail, in pixels.
 FLAT = 2.0  # Standard deviation of grey, of 255, below which all is noise.
 
 # ITU-R 601 luma, as Pillow's grey.
-_LUMA = np.array([0.299, 0.587, 0.114], np.float32)
+LUMA = np.array([0.299, 0.587, 0.114], np.float32)
 
 Thumbnails = UInt8[np.ndarray, 'images 64 64 3']
 
@@ -47,7 +47,7 @@ WHOLE = Window()
 
 @functools.cache
 def crops() -> tuple[Window, ...]:
-  """Returns the whole and 29 windows: crops of at least 0.8 of each side.
+  """Returns the whole and 29 windows: crops of at least 0.85 of each side.
 
   A fingerprint bears a shift of some 2 % of a side, and so the windows of a
   size lie 5 % apart.
@@ -107,7 +107,7 @@ def fingerprints(
       (w.top, w.bottom), (w.left, w.right))})
   matrix = np.concatenate([_cosines(*span, count) for span in spans])
   place = {span: i * count for i, span in enumerate(spans)}
-  grey = thumbnails.astype(np.float32) @ _LUMA
+  grey = thumbnails.astype(np.float32) @ LUMA
   transformed = matrix @ (grey @ matrix.T)
   signs = np.stack([
       transformed[:, place[w.top, w.bottom] + vertical,
@@ -133,7 +133,7 @@ def mirrored(
 
 def is_flat(thumbnails: Thumbnails) -> Bool[np.ndarray, 'images']:
   """Says which pictures have next to no contrast."""
-  grey = thumbnails.astype(np.float32) @ _LUMA
+  grey = thumbnails.astype(np.float32) @ LUMA
   return grey.std(axis=(1, 2)) < FLAT
 
 

@@ -1,11 +1,14 @@
 """What is done to a few hundred examples at a time: the same wherever it runs.
 
   fingerprint   examples of a test set -> fingerprints of all their crops
+  gather        those of all test sets -> what is searched
   match         examples of the source -> those that are near-duplicates
 
-Both are functions of plain records, which travel to other processes.
+All are functions of plain records, which travel to other processes. These here
+are of pixels; `features` has the same three of what a model makes of them.
 """
 
+from collections.abc import Callable
 from concurrent import futures
 import dataclasses
 import functools
@@ -60,9 +63,10 @@ class Pair:
     against: the selection of the other.
     against_index: its index there.
     against_key: its key there.
-    similarity: correlation of the pixels.
+    similarity: correlation of the pixels, or cosine of the features.
     distance: bits that differ, of 64.
-    change: 'whole', 'crop', 'mirrored' or 'mirrored crop'.
+    change: 'whole', 'crop', 'mirrored', 'mirrored crop'; of features 'alike'
+      or 'alike mirrored'.
   """
   index: int
   key: str
@@ -80,6 +84,23 @@ class Found:
   pairs: tuple[Pair, ...]
   candidates: int
   unreadable: dict[str, str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Method:
+  """A way to find near-duplicates: the three functions, and their settings.
+
+  Attributes:
+    fingerprint: of a block of a test set; (block, settings).
+    gather: all of these, to be searched; (parts, settings).
+    match: the near-duplicates in a block of the source; (block, what was
+      gathered, settings).
+    settings: what counts as the same.
+  """
+  fingerprint: Callable[..., Any]
+  gather: Callable[..., Any]
+  match: Callable[..., Found]
+  settings: Any
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,7 +137,7 @@ def split(selection: selection_lib.Selection) -> list[Block]:
 
 def fingerprint(block: Block, settings: Settings) -> Fingerprints:
   """Returns the fingerprints of test images."""
-  thumbnails, indices, unreadable = _read(block)
+  thumbnails, indices, unreadable = _thumbnails(block)
   bits = fingerprint_lib.fingerprints(thumbnails, settings.windows)
   flipped = fingerprint_lib.mirrored(bits)
   flat = fingerprint_lib.is_flat(thumbnails)
@@ -159,9 +180,9 @@ def gather(parts: list[Fingerprints], settings: Settings) -> TestSets:
 
 def match(block: Block, tests: TestSets, settings: Settings) -> Found:
   """Returns the examples of a block that are near-duplicates of test images."""
-  thumbnails, indices, unreadable = _read(block)
+  thumbnails, indices, unreadable = _thumbnails(block)
   bits = fingerprint_lib.fingerprints(thumbnails)[:, 0]
-  rows = _candidates(tests, bits)
+  rows = candidates(tests, bits)
   best: dict[int, Pair] = {}
   for row, image, view, distance in rows:
     pair = _compare(
@@ -174,7 +195,7 @@ def match(block: Block, tests: TestSets, settings: Settings) -> Found:
   return Found(tuple(best.values()), len(rows), unreadable)
 
 
-def _candidates(
+def candidates(
     tests: TestSets, bits: UInt64[np.ndarray, '_'],
 ) -> list[tuple[int, int, int, int]]:
   """Returns (row, image, view, distance) of the nearest test images."""
@@ -216,22 +237,36 @@ def _thumbnail(
   return fingerprint_lib.thumbnail(selection.open()[index]['image'])
 
 
-def _read(block: Block) -> tuple[np.ndarray, np.ndarray, dict[str, str]]:
+def _thumbnails(
+    block: Block) -> tuple[np.ndarray, np.ndarray, dict[str, str]]:
   """Returns thumbnails, the indices they are of, and what is unreadable."""
+  found, indices, unreadable = read(block, fingerprint_lib.thumbnail)
+  side = fingerprint_lib.SIDE
+  return (np.array(found, np.uint8).reshape(-1, side, side, 3), indices,
+          unreadable)
+
+
+def read(
+    block: Block, convert: Callable[[Any], Any],
+) -> tuple[list[Any], np.ndarray, dict[str, str]]:
+  """Returns converted images, their indices, and what is unreadable by key."""
   dataset = block.selection.open()
 
   def attempt(index: int) -> Any:
     try:
-      return fingerprint_lib.thumbnail(dataset[index]['image'])
+      return convert(dataset[index]['image'])
     except (OSError, ValueError) as error:
       return error
 
   with futures.ThreadPoolExecutor(_THREADS) as pool:
     results = list(pool.map(attempt, range(block.first, block.last)))
   good = [i for i, r in enumerate(results) if not isinstance(r, Exception)]
-  side = fingerprint_lib.SIDE
   return (
-      np.array([results[i] for i in good], np.uint8).reshape(-1, side, side, 3),
-      np.array(good, np.int64) + block.first,
+      [results[i] for i in good], np.array(good, np.int64) + block.first,
       {dataset.source.key(block.first + i): str(r)
        for i, r in enumerate(results) if isinstance(r, Exception)})
+
+
+def by_pixels(settings: Settings) -> Method:
+  """Returns this way to find near-duplicates."""
+  return Method(fingerprint, gather, match, settings)

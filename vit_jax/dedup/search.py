@@ -39,7 +39,7 @@ class Result:
 
 def search(
     source: selection_lib.Selection,
-    against: Sequence[selection_lib.Selection], settings: blocks.Settings, *,
+    against: Sequence[selection_lib.Selection], method: blocks.Method, *,
     folder: epath.Path, runner: str, flags: Sequence[str] = (),
 ) -> Result:
   """Returns the examples of the source that test sets have, too.
@@ -47,7 +47,7 @@ def search(
   Args:
     source: what to train on.
     against: test sets.
-    settings: what counts as the same.
+    method: how near-duplicates are found.
     folder: where what workers find is written, and then removed; all of them
       must see it.
     runner: of Beam, or 'local'.
@@ -59,28 +59,28 @@ def search(
   tests = [block for selection in against for block in blocks.split(selection)]
   sources = blocks.split(source)
   if runner == beam_lib.LOCAL:
-    lines = list(_search_here(sources, tests, settings))
+    lines = list(_search_here(sources, tests, method))
   else:
     lines = _search_on_beam(
-        sources, tests, settings, folder=folder, runner=runner, flags=flags)
+        sources, tests, method, folder=folder, runner=runner, flags=flags)
   return _join(lines)
 
 
 def _search_here(
     sources: Sequence[blocks.Block], tests: Sequence[blocks.Block],
-    settings: blocks.Settings,
+    method: blocks.Method,
 ) -> Iterator[dict[str, Any]]:
-  parts = [blocks.fingerprint(block, settings) for block in tests]
+  parts = [method.fingerprint(block, method.settings) for block in tests]
   for part in parts:
     yield _unreadable(part)
-  index = blocks.gather(parts, settings)
+  index = method.gather(parts, method.settings)
   for block in sources:
-    yield _found(block, index, settings)
+    yield _found(block, index, method)
 
 
 def _search_on_beam(
     sources: Sequence[blocks.Block], tests: Sequence[blocks.Block],
-    settings: blocks.Settings, *, folder: epath.Path, runner: str,
+    method: blocks.Method, *, folder: epath.Path, runner: str,
     flags: Sequence[str],
 ) -> list[dict[str, Any]]:
   beam = beam_lib.load()
@@ -91,17 +91,17 @@ def _search_on_beam(
         | 'test images' >> beam.Create(list(tests))
         # Else one worker gets them all, with what follows.
         | 'spread test images' >> beam.Reshuffle()
-        | 'fingerprint' >> beam.Map(blocks.fingerprint, settings))
+        | 'fingerprint' >> beam.Map(method.fingerprint, method.settings))
     index = (
         parts
         | 'all test images' >> beam.combiners.ToList()
-        | 'index' >> beam.Map(blocks.gather, settings))
+        | 'index' >> beam.Map(method.gather, method.settings))
     found = (
         pipeline
         | 'source' >> beam.Create(list(sources))
         | 'spread source' >> beam.Reshuffle()
         | 'match' >> beam.Map(
-            _found, beam.pvalue.AsSingleton(index), settings))
+            _found, beam.pvalue.AsSingleton(index), method))
     (((parts | 'unreadable' >> beam.Map(_unreadable)), found)
      | beam.Flatten()
      | 'as JSON' >> beam.Map(json.dumps)
@@ -117,16 +117,24 @@ def _search_on_beam(
       folder.rmtree()
 
 
-def _unreadable(part: blocks.Fingerprints) -> dict[str, Any]:
+def join(one: Result, other: Result) -> Result:
+  """Returns what two methods found: of an example, what the first did."""
+  pairs = {pair.index: pair for pair in (*other.pairs, *one.pairs)}
+  return Result(
+      tuple(pairs[index] for index in sorted(pairs)),
+      one.candidates + other.candidates, one.unreadable | other.unreadable)
+
+
+def _unreadable(part: Any) -> dict[str, Any]:
   return {'pairs': [], 'candidates': 0,
           'unreadable': {f'{part.block.selection.name} {key}': why
                          for key, why in part.unreadable.items()}}
 
 
 def _found(
-    block: blocks.Block, tests: blocks.TestSets, settings: blocks.Settings,
+    block: blocks.Block, tests: Any, method: blocks.Method,
 ) -> dict[str, Any]:
-  found = blocks.match(block, tests, settings)
+  found = method.match(block, tests, method.settings)
   return {'pairs': [dataclasses.asdict(pair) for pair in found.pairs],
           'candidates': found.candidates,
           'unreadable': {f'{block.selection.name} {key}': why

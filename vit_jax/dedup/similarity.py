@@ -2,6 +2,7 @@
 
 The correlation of their pixels, 16 x 16 x 3 averages, after the mean of each
 colour was taken away: from -1 to 1, whatever the brightness and the contrast.
+Where one of them is grey, the other's colours do not count.
 """
 
 import functools
@@ -40,12 +41,17 @@ def view(
 
 
 def similarity(
-    one: Float32[np.ndarray, '16 16 3'],
-    other: Float32[np.ndarray, '16 16 3'],
+    one: Float32[np.ndarray, '16 16 3'], other: Float32[np.ndarray, '16 16 3'],
 ) -> float:
   """Returns the correlation of two views; of flat ones 1 or 0."""
+  if _is_grey(one) or _is_grey(other):
+    one, other = (x @ fingerprint.LUMA[:, None] for x in (one, other))
   a, b = (x - x.mean(axis=(0, 1)) for x in (one, other))
   scale = float(np.linalg.norm(a) * np.linalg.norm(b))
   if min(a.std(), b.std()) < fingerprint.FLAT:
     return float(np.abs(one - other).max() < _SAME_FLAT)
   return float((a * b).sum() / scale)
+
+
+def _is_grey(view: Float32[np.ndarray, '16 16 3']) -> bool:
+  return bool(np.ptp(view, axis=2).max() < _SAME_FLAT)
