@@ -71,8 +71,8 @@ def document(
     title: of the page.
     text: below the title.
     body: HTML, in lines.
-    style: CSS beside that of every page, which has the colours --line, --card
-      and --quiet.
+    style: CSS beside that of every page, which has the colours --text,
+      --ground, --line and --quiet; --card is that of pictures, always white.
   """
   return '\n'.join([
       '<!doctype html>', '<html lang="en"><head><meta charset="utf-8">',

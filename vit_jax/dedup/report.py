@@ -23,7 +23,7 @@ _STYLE = """
 .pairs { display: grid; gap: 1rem; padding: 0; list-style: none;
   grid-template-columns: repeat(auto-fill, minmax(min(18rem, 100%), 1fr)); }
 .pairs li { border: 1px solid var(--line); border-radius: .5rem;
-  background: var(--card); padding: .75rem; }
+  padding: .75rem; }
 .both { display: grid; grid-template-columns: 1fr 1fr; gap: .5rem; }
 .both img { width: 100%; aspect-ratio: 1; object-fit: contain; }
 .small { image-rendering: pixelated; }
