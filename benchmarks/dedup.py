@@ -40,15 +40,16 @@ _BLOCK = 10_000
 # ----------------------------------------------------------------------- speed
 
 
-def fingerprints(count: int, seed: int) -> np.ndarray:
-  """Returns fingerprints, one in fifty of them near one of ten centres.
+def fingerprints(
+    count: int, seed: int, *, crowd_share: float = 0.02) -> np.ndarray:
+  """Returns fingerprints, by default one in fifty near one of ten centres.
 
   As pictures have it: many are nearly the same (a white page), most are not.
   """
   rng = np.random.default_rng(seed)
   bits = rng.integers(0, 2**64, count, dtype=np.uint64)
   centres = np.random.default_rng(0).integers(0, 2**64, 10, dtype=np.uint64)
-  crowd = rng.random(count) < 0.02
+  crowd = rng.random(count) < crowd_share
   noise = rng.integers(0, 64, (3, crowd.sum())).astype(np.uint64)
   near = centres[rng.integers(0, 10, crowd.sum())]
   for bit in noise:
@@ -57,24 +58,26 @@ def fingerprints(count: int, seed: int) -> np.ndarray:
   return bits
 
 
-def count_pairs(seed: int, index: bands.Index) -> int:
+def count_pairs(seed: int, index: bands.Index, crowd_share: float) -> int:
   """Returns how many pairs a block of the source has."""
-  return len(index.match(fingerprints(_BLOCK, seed)).query)
+  return len(index.match(fingerprints(
+      _BLOCK, seed, crowd_share=crowd_share)).query)
 
 
-def match(num_source: int, num_tests: int, runner: str) -> int:
+def match(
+    num_source: int, num_tests: int, runner: str, crowd_share: float) -> int:
   """Returns how many pairs there are."""
-  index = bands.Index(fingerprints(num_tests, 1))
+  index = bands.Index(fingerprints(num_tests, 1, crowd_share=crowd_share))
   seeds = range(2, 2 + num_source // _BLOCK)
   if runner == beam_lib.LOCAL:
-    return sum(count_pairs(seed, index) for seed in seeds)
+    return sum(count_pairs(seed, index, crowd_share) for seed in seeds)
   beam = beam_lib.load()
   out = pathlib.Path(tempfile.mkdtemp()) / 'pairs'
 
   def build(pipeline):
     tests = pipeline | beam.Create([index])
     _ = (pipeline | 'source' >> beam.Create(list(seeds)) | beam.Reshuffle()
-         | beam.Map(count_pairs, beam.pvalue.AsSingleton(tests))
+         | beam.Map(count_pairs, beam.pvalue.AsSingleton(tests), crowd_share)
          | beam.CombineGlobally(sum)
          | beam.io.WriteToText(os.fspath(out)))
 
@@ -85,15 +88,17 @@ def match(num_source: int, num_tests: int, runner: str) -> int:
 
 def speed(args: argparse.Namespace) -> None:
   """Prints the processor seconds of each size, and how they grow."""
-  for title, tests_of in (
+  for title, tests_of, crowd_share in (
       (f'10,000 test images, {VIEWS} fingerprints each',
-       lambda n: 10_000 * VIEWS),
-      ('a tenth as many test fingerprints as examples', lambda n: n // 10)):
+       lambda n: 10_000 * VIEWS, 0.02),
+      ('a tenth as many test fingerprints as examples',
+       lambda n: n // 10, 0.02),
+      ('the same without a crowd', lambda n: n // 10, 0)):
     print(f'{title}; runner {args.runner}')
     secs = []
     for size in SIZES:
       start = time.process_time()  # The machine may be busy with others.
-      pairs = match(size, tests_of(size), args.runner)
+      pairs = match(size, tests_of(size), args.runner, crowd_share)
       secs.append(time.process_time() - start)
       print(f'  {size:>9,} examples: {secs[-1]:8.2f} s, {pairs:,} pairs',
             flush=True)

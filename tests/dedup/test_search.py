@@ -98,6 +98,7 @@ def test_the_command_writes_what_a_run_then_leaves_out(root, tmp_path, capsys):
   printed = capsys.readouterr().out
   assert status == 1  # For the bad file.
   assert '5 of 30 examples' in printed and 'bad.jpg' in printed
+  assert 'That is very many' in printed
   keys = (to / 'exclude.txt').read_text().split()
   assert len(keys) == 5 and 'train/a/flipped.jpg' in keys
   rows = [json.loads(line) for line in (to / 'pairs.jsonl').open()]

@@ -33,6 +33,8 @@ from vit_jax.parallel import beam as beam_lib
 from vit_jax.training import progress
 from vit_jax.training import writer
 
+_MANY = 0.1  # A share of the source that is hardly all near-duplicates.
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the command's flags."""
@@ -90,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
     methods.append(features.by_features(features.Settings(
         functools.partial(_embed, args.model, args.which), args.min_cosine)))
   section = command_line.data_settings(args)
-  source = selection_lib.select(f'{args.source}:{args.split}', section)
+  source = selection_lib.of(args.source, args.split, section)
   against = [selection_lib.select(text, {'data_dir': args.data_dir})
              for text in args.against.split(',')]
   _check(source, against)
@@ -109,6 +111,11 @@ def run(args: argparse.Namespace) -> int:
   print(f'{len(result.pairs):,} of {figures["examples"]:,} examples of '
         f'{source.name} are near-duplicates; {result.candidates:,} pairs were '
         f'compared; {progress.format_secs(time.monotonic() - start)}')
+  if len(result.pairs) > _MANY * figures['examples']:
+    print('That is very many. If the page shows pictures that are only alike, '
+          'ask for more with --min-similarity' + (
+              ' and --min-cosine, or take a better model.' if args.model
+              else '.'))
   print(f'wrote {args.to}: look at {report.PAGE}, then train with '
         f'--config.data.exclude={args.to}/{report.EXCLUDE}')
   if args.json:

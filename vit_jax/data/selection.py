@@ -47,14 +47,18 @@ def select(text: str, settings: Mapping[str, Any]) -> Selection:
     settings: other keys of the section.
   """
   source, *split = re.split(r':(?=[A-Za-z])', text, maxsplit=1)
-  section = {**settings, 'source': source}
-  if split:
-    section['split'] = split[0]
-  else:
-    config = pipeline.parse({**section})
-    section['split'] = pipeline.open_dataset(config, split='').split
+  if not split:
+    config = pipeline.parse({**settings, 'source': source})
+    split = [pipeline.open_dataset(config, split='').split]
+  return of(source, split[0], settings)
+
+
+def of(source: str, split: str, settings: Mapping[str, Any]) -> Selection:
+  """Returns a split of a source; see `select`."""
   return Selection(
-      json.dumps(section, sort_keys=True), f'{source}:{section["split"]}')
+      json.dumps({**settings, 'source': source, 'split': split},
+                 sort_keys=True),
+      f'{source}:{split}')
 
 
 def ranges(length: int, size: int) -> Iterator[tuple[int, int]]:

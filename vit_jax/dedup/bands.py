@@ -63,7 +63,7 @@ class Index:
   """Fingerprints, laid out by their bands.
 
   Many the same are kept once. A place of a band with more than `max_place`
-  different ones (what is common to thousands of pictures tells nothing) is cut
+  different ones (what a thousand pictures have in common tells nothing) is cut
   to so many: these are then found by their other bands alone.
 
   Attributes:
@@ -74,7 +74,7 @@ class Index:
 
   def __init__(
       self, bits: UInt64[np.ndarray, '_'], *, max_distance: int = 7,
-      max_place: int = 10_000):
+      max_place: int = 1_000):
     check_distance(max_distance)
     self.bits, self.first = np.unique(bits, return_index=True)
     self._max_distance = max_distance

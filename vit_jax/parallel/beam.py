@@ -5,7 +5,10 @@ an extra: nothing else here needs it.
 """
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+import contextlib
+import os
+import pathlib
 from typing import Any
 
 from vit_jax import records
@@ -42,6 +45,7 @@ def run(
 
   Raises:
     ImportError: if Beam is not installed.
+    RuntimeError: if a worker failed, with what it said last.
     ValueError: if Beam does not know a flag.
   """
   beam = load()
@@ -53,8 +57,31 @@ def run(
     from apache_beam.runners.portability import fn_api_runner
     chosen = fn_api_runner.FnApiRunner()
   options = beam.options.pipeline_options.PipelineOptions(list(flags))
-  with beam.Pipeline(runner=chosen, options=options) as pipeline:
-    build(pipeline)
+  pipeline = beam.Pipeline(runner=chosen, options=options)
+  build(pipeline)
+  with _findable():
+    try:
+      pipeline.run().wait_until_finish()
+    except Exception as error:  # Beam's hold the tracebacks of all workers.
+      said = [line for line in str(error).splitlines() if line.strip()]
+      raise RuntimeError(
+          f'A worker failed: {said[-1] if said else repr(error)} '
+          '(--runner=local says where)') from error
+
+
+@contextlib.contextmanager
+def _findable() -> Iterator[None]:
+  """Lets worker processes on this machine import what this one does."""
+  root = os.fspath(pathlib.Path(__file__).parents[2])
+  before = os.environ.get('PYTHONPATH')
+  os.environ['PYTHONPATH'] = os.pathsep.join(filter(None, [root, before]))
+  try:
+    yield
+  finally:
+    if before is None:
+      del os.environ['PYTHONPATH']
+    else:
+      os.environ['PYTHONPATH'] = before
 
 
 def check_flags(flags: Sequence[str]) -> None:

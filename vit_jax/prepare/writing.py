@@ -75,8 +75,7 @@ def plan(
   opened, sizes = {}, {}
   sample: list[Mapping[str, Any]] = []
   for split in chosen:
-    opened[split] = selection_lib.select(
-        f'{settings["source"]}:{split}', settings)
+    opened[split] = selection_lib.of(settings['source'], split, settings)
     of_split = examples.sample(opened[split].open())
     sizes[split] = sum(
         len(examples.image_bytes(e['image'])) for e in of_split) / len(of_split)
