@@ -190,3 +190,24 @@ def test_every_file_of_the_document_is_python_or_what_it_says():
   for name, code in FILES.items():
     if name.endswith('.py'):
       compile(code, name, 'exec')
+
+
+def test_a_file_of_onnx_holds_large_weights_too(tmp_path):
+  for library in ('jax2onnx', 'onnxruntime'):
+    pytest.importorskip(library)
+  large = random_models.make(
+      {**MODEL, 'width': 128, 'mlp_dim': 2560, 'depth': 1}, side=8)
+  exporting.write(large, tmp_path / 'first.onnx', form='onnx')
+  assert [path.name for path in tmp_path.iterdir()] == ['first.onnx']
+  moved = (tmp_path / 'first.onnx').rename(tmp_path / 'moved.onnx')
+  images = np.random.default_rng(0).uniform(
+      -1, 1, (2, 8, 8, 3)).astype(np.float32)
+  assert exporting.difference(
+      large, exporting.read(moved, form='onnx'), images) < 1e-3
+
+
+def test_weights_too_large_for_onnx_are_said_so(tmp_path, model, monkeypatch):
+  monkeypatch.setattr(exporting, '_library', lambda *_: None)
+  monkeypatch.setattr(exporting, 'MAX_ONNX_BYTES', 1000)
+  with pytest.raises(ValueError, match='Use --format=jax'):
+    exporting.write(model, tmp_path / 'model.onnx', form='onnx')
