@@ -29,8 +29,8 @@ from vit_jax.interop import preprocess as preprocess_lib
 ROOT = pathlib.Path(__file__).parent.parent
 TEXT = (ROOT / 'docs' / 'serving.md').read_text()
 # The files of the document, by the name in their first line.
-FILES = {name: code for name, code in re.findall(
-    r'```\w*\n# (\S+)\n(.*?)```', TEXT, flags=re.DOTALL)}
+FILES = dict(re.findall(
+    r'```\w*\n# (\S+)\n(.*?)```', TEXT, flags=re.DOTALL))
 START_SECS = 120
 MODEL = {'width': 8, 'depth': 2, 'mlp_dim': 8, 'num_heads': 2, 'patch': 4,
          'num_classes': 5}
@@ -125,9 +125,9 @@ def test_a_served_picture_gets_what_the_model_predicts(
       np.testing.assert_allclose(
           [a['probability'] for a in answers[-1]], expected.probabilities,
           atol=1e-3)
-    for path, data in (('predict', b'no picture'), ('predict?top_k=x', data)):
+    for path, body in (('predict', b'no picture'), ('predict?top_k=x', data)):
       with pytest.raises(error.HTTPError) as caught:
-        post(f'{address}/{path}', data)
+        post(f'{address}/{path}', body)
       assert caught.value.code == 400
   assert answers[0] != answers[1]
 
