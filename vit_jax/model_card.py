@@ -129,17 +129,21 @@ def _model(
       'Parameters': f'{summary["parameters"]:,}',
       'Resolution': f'{height} x {width} pixels, {channels} channels',
       'Grid': ' x '.join(map(str, models.grid(model, (height, width)))),
-      'Classes': f'{experiment.dataset.num_classes:,}'}
+      'Targets' if experiment.dataset.targets else 'Classes':
+          f'{experiment.dataset.num_classes:,}'}
   return rows
 
 
 def _data(experiment: experiment_lib.Experiment) -> dict[str, str]:
   dataset = experiment.dataset
   names = dataset.class_names or ()
+  labels = ('several' if dataset.multi_label else 'one') + ' an image'
+  if dataset.targets:
+    labels = f'numbers to predict: {", ".join(dataset.targets)}'
   return {
       'Source': f'{dataset.name}, split `{dataset.split}`',
       'Examples': f'{dataset.num_examples:,}',
-      'Labels': ('several' if dataset.multi_label else 'one') + ' an image',
+      'Labels': labels,
       **({'Classes': ', '.join(names)} if 0 < len(names) <= MAX_NAMES else {})}
 
 

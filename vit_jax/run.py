@@ -501,7 +501,8 @@ class _Run:
     self._counters.device_secs_by_kind = dict(self._cost().device_secs_by_kind)
     save(self._state, config=config_lib.to_plain(self._config),
          progress=dataclasses.asdict(self._counters),
-         labels=self._experiment.dataset.class_names or ())
+         labels=(self._experiment.dataset.targets
+                 or self._experiment.dataset.class_names or ()))
 
   def _cost(self) -> cost_lib.Cost:
     """Returns what the run has cost until now."""
@@ -582,7 +583,9 @@ def describe(
   lines = [
       f'{title or "run"}: {dataset.name} {dataset.split}, '
       f'{dataset.num_examples:,} images of {height}x{width}x{channels}, '
-      f'{dataset.num_classes} classes',
+      + _labels(experiment),
+      *filter(None, [dataset.description]),
+      *([str(dataset.excluded)] if dataset.excluded else []),
       f'batch {config.batch_size:,} = {hosts} host(s) x {per_host} '
       f'{_device_kind(mesh)} device(s), {share:,} images each'
       + f' in {config.parts} parts' * (config.parts > 1)
@@ -606,6 +609,20 @@ def describe(
     lines.append(clu.parameter_overview.get_parameter_overview(
         state.params, include_stats=False))
   return '\n'.join(lines)
+
+
+def _labels(experiment: experiment_lib.Experiment) -> str:
+  """Returns what is learned of the images, and how evenly, in a few words."""
+  dataset, section = experiment.dataset, experiment.config.data
+  if dataset.targets:
+    return 'target' + 's' * (len(dataset.targets) > 1) + ' ' + ', '.join(
+        f'{name} ({mean:.4g} ± {std:.4g})' for name, mean, std in zip(
+            dataset.targets, section.target_mean, section.target_std))
+  weights = getattr(experiment.config.objective, 'class_weights', 'none')
+  said = f'{dataset.num_classes} classes'
+  if section.sampling != 'natural':
+    said += f', drawn {section.sampling} (an epoch is as many draws)'
+  return said if weights == 'none' else f'{said}, weighed ({weights})'
 
 
 def _several_labels(experiment: experiment_lib.Experiment) -> list[str]:

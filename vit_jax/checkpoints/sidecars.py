@@ -159,6 +159,6 @@ def huggingface(
       'num_channels': 3, 'qkv_bias': plain['qkv_bias'],
       'id2label': {str(i): label for i, label in enumerate(labels)},
       'label2id': {label: i for i, label in enumerate(labels)},
-      **({'problem_type': config_json.MULTI_LABEL}
-         if preprocess.activation == 'sigmoid' else {}),
+      **({'problem_type': config_json.PROBLEMS[preprocess.activation]}
+         if preprocess.activation in config_json.PROBLEMS else {}),
       'torch_dtype': 'float32'}

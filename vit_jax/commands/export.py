@@ -94,7 +94,8 @@ def _proofs(
 ) -> Iterator[tuple[str, np.ndarray]]:
   rng = np.random.default_rng(0)
   for size in SIZES:
-    pixels = rng.uniform(0, 1, (size, *model.preprocess.resolution, 3))
+    pixels = rng.uniform(0, 1, (
+        size, *model.preprocess.resolution, model.preprocess.channels))
     mean, std = model.preprocess.mean, model.preprocess.std
     yield (command_line.counted(size, 'random image'),
            ((pixels - mean) / std).astype(np.float32))

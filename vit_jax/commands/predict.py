@@ -57,6 +57,8 @@ def run(args: argparse.Namespace) -> int:
   if args.activation:
     model = _with(model, activation=args.activation)
   # What cannot be answered is said before all pictures are read.
+  if model.predicts_numbers:
+    return _estimate(args, model, found)
   model.likeliest(np.zeros((0, model.config.num_classes)), top_k=args.top_k)
   rows: dict[str, model_lib.Prediction] = {}
   with command_line.Reading(len(found)) as reading:
@@ -76,6 +78,45 @@ def run(args: argparse.Namespace) -> int:
           + command_line.counted(len(rows), 'prediction'))
   if args.json:
     writer.write_json(args.json, list(_records(rows, reading.errors)))
+  return reading.report()
+
+
+def _estimate(
+    args: argparse.Namespace, model: model_lib.Model, found: list[str],
+) -> int:
+  """Predicts numbers, a column for each."""
+  rows: dict[str, tuple[float, ...]] = {}
+  with command_line.Reading(len(found)) as reading:
+    for paths, outputs in model.outputs(
+        found, batch_size=args.batch_size, failed=reading.failed):
+      rows |= zip(map(str, paths), (
+          estimate.values for estimate in model.estimates(outputs['logits'])))
+      reading.advance(len(paths))
+  names = model.estimates(np.zeros((1, model.config.num_classes)))[0].names
+  if rows:
+    progress.table(
+        command_line.counted(len(rows), 'picture'), ['picture', *names],
+        [[path, *map(progress.format_number, values)]
+         for path, values in list(rows.items())[:MAX_ROWS]])
+  records = [{'path': path, 'values': dict(zip(names, values))}
+             for path, values in rows.items()]
+  records += [{'path': path, 'error': error}
+              for path, error in reading.errors.items()]
+  if args.output:
+    with writing.whole(args.output) as path, open(
+        path, 'w', newline='', encoding='utf-8') as file:
+      if args.output.endswith('.csv'):
+        lines = csv.writer(file)
+        lines.writerow(['path', *names, 'error'])
+        lines.writerows([name, *values, ''] for name, values in rows.items())
+        lines.writerows([name, *[''] * len(names), error]
+                        for name, error in reading.errors.items())
+      else:
+        file.writelines(json.dumps(record) + '\n' for record in records)
+    print(f'wrote {args.output}: '
+          + command_line.counted(len(rows), 'prediction'))
+  if args.json:
+    writer.write_json(args.json, records)
   return reading.report()
 
 
