@@ -1,11 +1,13 @@
-"""Kills a run of several processes at random moments, and compares its end.
+"""Kills and halts a run of several processes, and compares its end.
 
     python -m tests.faults --kills=20 --seed=0
 
 A run is trained once in peace. Then it is trained again, and again and again
-one of its processes, or all at once, gets `kill -9`: while it starts, in a
-step, in a save, in an evaluation. Who is left must end by itself. At the end
-every array of the state and every row of metrics must be the same, bit for bit.
+one of its processes, or all at once, gets `kill -9`, or one is halted as a host
+that hangs: while it starts, in a step, in a save, in an evaluation. Who is left
+must end by itself, and who is halted when it wakes. Before, one that waits for
+a host that never starts must say so and end. At the end every array of the
+state and every row of metrics must be the same, bit for bit.
 """
 
 import argparse
@@ -45,18 +47,24 @@ def get_config():
       'checkpoint': {'every': {'steps': 5}, 'best': 'test/loss'},
   })
 """
-# The heartbeat that finds who is halted, of which tests cannot wait a minute.
 MAIN = """
 import sys
 sys.path.insert(0, sys.argv[1])
 import main
 from vit_jax.parallel import multihost
-multihost.HEARTBEAT_SECS = 20
-sys.exit(main.exit_code(sys.argv[2:]))
+multihost.HEARTBEAT_SECS = int(sys.argv[2])
+sys.exit(main.exit_code(sys.argv[3:]))
 """
 # What depends on the time of day, not on the run.
 MEASURED = ('images_per_sec', 'wait_share', 'device_hours', 'core_hours',
             'host_memory_bytes')
+# What finds who is halted; tests cannot wait for the minutes of a real run.
+HEARTBEAT_SECS = 20
+STALLED_SECS, HUNG_SECS = 8, 30
+HUNG = (f'--config.log.stalled_secs={STALLED_SECS}',
+        f'--config.log.hung_secs={HUNG_SECS}')
+START_SECS = 5  # Until a host that never comes is missed.
+LATE_SECS = 120  # And one that was killed before it came.
 END_SECS = 900  # A heartbeat, and what a loaded machine adds.
 
 
@@ -65,7 +73,7 @@ class Ended:
   """How a launch ended: by process, its status and what it printed."""
   statuses: list[int]
   outputs: list[str]
-  secs: float  # From the kill to the end of the last.
+  secs: float  # From the call to the end of the last that nobody halted.
 
 
 class Launch:
@@ -73,7 +81,8 @@ class Launch:
 
   def __init__(
       self, folder: pathlib.Path, workdir: pathlib.Path, *flags: str,
-      processes: int = 2):
+      processes: int = 2, missing: int | None = None,
+      heartbeat_secs: int = HEARTBEAT_SECS):
     """Starts them.
 
     Args:
@@ -81,6 +90,8 @@ class Launch:
       workdir: of the run.
       *flags: more of the command's.
       processes: how many.
+      missing: one that is not started.
+      heartbeat_secs: silence by which JAX takes one for dead.
     """
     folder.mkdir(parents=True, exist_ok=True)
     workdir.mkdir(parents=True, exist_ok=True)
@@ -92,20 +103,22 @@ class Launch:
         'JAX_PLATFORMS': 'cpu',
         'JAX_COMPILATION_CACHE_DIR': str(folder / 'cache')}
     address = f'localhost:{_free_port()}'
-    self._files = [folder / f'{workdir.name}-{i}.txt' for i in range(processes)]
-    self.processes = []
-    for i, file in enumerate(self._files):
+    self._files = {i: folder / f'{workdir.name}-{i}.txt'
+                   for i in range(processes) if i != missing}
+    self.processes = {}
+    self._halted: set[int] = set()
+    for i, file in self._files.items():
       with file.open('w') as output:
-        self.processes.append(subprocess.Popen(
-            [sys.executable, '-c', MAIN, str(ROOT),
+        self.processes[i] = subprocess.Popen(
+            [sys.executable, '-c', MAIN, str(ROOT), str(heartbeat_secs),
              f'--config={folder}/toy.py', f'--workdir={workdir}', *flags,
              f'--coordinator={address}', f'--num-processes={processes}',
              f'--process-id={i}'],
-            env=environment, stdout=output, stderr=subprocess.STDOUT))
+            env=environment, stdout=output, stderr=subprocess.STDOUT)
 
   def is_over(self) -> bool:
     """Whether a process has ended."""
-    return any(process.poll() is not None for process in self.processes)
+    return any(p.poll() is not None for p in self.processes.values())
 
   def until(self, reached: Callable[[], bool]) -> bool:
     """Waits; returns False if a process ended before."""
@@ -122,22 +135,28 @@ class Launch:
 
   def send(self, signum: int, which: Sequence[int] | None = None) -> None:
     """Sends a signal to some processes, or to all."""
-    for i, process in enumerate(self.processes):
+    for i, process in self.processes.items():
       if which is None or i in which:
         process.send_signal(signum)
+        if signum == signal.SIGSTOP:
+          self._halted.add(i)
 
   def end(self) -> Ended:
-    """Waits until all have ended."""
+    """Waits until all have ended; who is halted wakes after the others."""
     start = time.monotonic()
     try:
-      for process in self.processes:
+      for i, process in self.processes.items():
+        if i not in self._halted:
+          process.wait(timeout=END_SECS)
+      secs = time.monotonic() - start
+      self.send(signal.SIGCONT, list(self._halted))
+      for process in self.processes.values():
         process.wait(timeout=END_SECS)
     except subprocess.TimeoutExpired:
       self.send(signal.SIGKILL)
       raise
-    return Ended([process.returncode for process in self.processes],
-                 [file.read_text() for file in self._files],
-                 time.monotonic() - start)
+    return Ended([process.returncode for process in self.processes.values()],
+                 [file.read_text() for file in self._files.values()], secs)
 
 
 def _free_port() -> int:
@@ -211,6 +230,77 @@ def _counters(workdir: pathlib.Path) -> dict:
           if 'secs' not in name and name != 'train'}
 
 
+def assert_missing_is_said(folder: pathlib.Path, processes: int) -> None:
+  """Starts all but one, the first and then the last."""
+  for missing in (0, processes - 1):
+    ended = Launch(
+        folder, folder / f'without-{missing}', f'--start-timeout={START_SECS}',
+        processes=processes, missing=missing).end()
+    assert 0 not in ended.statuses, ended
+    assert any('a process that does not was not started' in output
+               for output in ended.outputs), ended
+    print(f'process {missing} never starts: statuses {ended.statuses} after '
+          f'{ended.secs:.1f} s, of which {START_SECS} s are --start-timeout',
+          flush=True)
+
+
+@dataclasses.dataclass(frozen=True)
+class Deed:
+  """What is done to a run: a signal, to whom, and how that start differs."""
+  signum: int
+  victims: list[int]
+  flags: tuple[str, ...] = ()
+  heartbeat_secs: int = HEARTBEAT_SECS
+
+  @classmethod
+  def draw(cls, rng: random.Random, processes: int) -> 'Deed':
+    """Draws one: two in three are kills."""
+    one = rng.choice([0, processes - 1])
+    return rng.choice([
+        cls(signal.SIGKILL, [one]), cls(signal.SIGKILL, list(range(processes))),
+        # Found by the watchdog, or else by the heartbeat.
+        cls(signal.SIGSTOP, [one],
+            *rng.choice([(HUNG, 10 * HUNG_SECS), ((), HEARTBEAT_SECS)]))])
+
+  def __str__(self) -> str:
+    return f'{signal.Signals(self.signum).name} of {self.victims}'
+
+
+def where(workdir: pathlib.Path) -> str:
+  """Returns what a run does just now."""
+  return ('in a save' if is_saving(workdir) else
+          'in an evaluation' if is_evaluating(workdir) else 'elsewhere')
+
+
+def disturb(
+    launch: Launch, deed: Deed, rng: random.Random, start_secs: float,
+) -> str:
+  """Does it at a random moment; returns what came of it, in words."""
+  workdir, begun = launch.workdir, time.monotonic()
+  before = last_step(workdir)
+  if rng.random() < 0.2:  # At any time of the start.
+    moment = begun + rng.uniform(0, start_secs)
+    came = launch.until(lambda: time.monotonic() > moment
+                        or last_step(workdir) > before)
+  else:
+    step = before + rng.randrange(1, 16)
+    came = launch.until(lambda: last_step(workdir) >= step)
+    time.sleep(rng.uniform(0, 0.2))
+  place = where(workdir)
+  if came:
+    launch.send(deed.signum, deed.victims)
+  ended = launch.end()
+  if not came and 76 in ended.statuses:  # By the watchdog, on a loaded machine.
+    return f'ended before its turn: statuses {ended.statuses}'
+  if not came or all(status == 0 for status in ended.statuses):
+    raise RuntimeError(
+        f'It ended before its turn ({ended.statuses}); too few steps?\n'
+        + '\n'.join(ended.outputs))
+  assert 0 not in ended.statuses, ended
+  return (f'{deed} at step {last_step(workdir):3}, {place}; statuses '
+          f'{ended.statuses}, the last after {ended.secs:.1f} s')
+
+
 def main() -> None:
   """Runs the whole experiment and prints what came of it."""
   parser = argparse.ArgumentParser(description=(__doc__ or '').split('\n')[0])
@@ -222,7 +312,7 @@ def main() -> None:
   folder = args.folder or pathlib.Path(tempfile.mkdtemp())
   rng = random.Random(args.seed)
   total = 20 * args.kills  # More than the kills go on for.
-  flags = (f'--config.total.steps={total}',)
+  flags = (f'--config.total.steps={total}', f'--start-timeout={LATE_SECS}')
   start = time.monotonic()
   launch = Launch(folder, folder / 'calm', *flags, processes=args.processes)
   launch.until(lambda: last_step(folder / 'calm') > 0)
@@ -230,42 +320,20 @@ def main() -> None:
   calm = launch.end()
   assert calm.statuses == [0] * args.processes, calm
   print(f'in peace: {total} steps in {time.monotonic() - start:.0f} s, the '
-        f'first after {start_secs:.0f} s; kills in {folder}', flush=True)
-  workdir, kills = folder / 'killed', 0
-  while kills < args.kills:
-    launch = Launch(folder, workdir, *flags, processes=args.processes)
-    begun = time.monotonic()
-    if rng.random() < 0.2:  # At any time of the start.
-      moment = begun + rng.uniform(0, start_secs)
-      came = launch.until(lambda at=moment: time.monotonic() > at)
-    else:
-      step = last_step(workdir) + rng.randrange(1, 16)
-      came = launch.until(lambda at=step: last_step(workdir) >= at)
-      time.sleep(rng.uniform(0, 0.2))
-    where = ('in a save' if is_saving(workdir) else
-             'in an evaluation' if is_evaluating(workdir) else
-             'elsewhere')
-    victims = rng.choice([[0], [args.processes - 1],
-                          list(range(args.processes))])
-    if came:
-      launch.send(signal.SIGKILL, victims)
-    ended = launch.end()
-    if not came or all(status == 0 for status in ended.statuses):
-      print(f'ended before the kill: {ended.statuses}', flush=True)
-      if any(ended.statuses):
-        raise RuntimeError('\n'.join(ended.outputs))
-      raise RuntimeError(
-          f'The run was over after {kills} kills: too few steps for more.')
-    kills += 1
-    assert 0 not in ended.statuses, ended
-    print(f'kill {kills:2}: of {victims} at step {last_step(workdir):3}, '
-          f'{where}; statuses {ended.statuses}, the last after '
-          f'{ended.secs:.1f} s', flush=True)
+        f'first after {start_secs:.0f} s; all in {folder}', flush=True)
+  assert_missing_is_said(folder, args.processes)
+  workdir = folder / 'killed'
+  for number in range(1, args.kills + 1):
+    deed = Deed.draw(rng, args.processes)
+    launch = Launch(
+        folder, workdir, *flags, *deed.flags, processes=args.processes,
+        heartbeat_secs=deed.heartbeat_secs)
+    print(f'{number:2}: {disturb(launch, deed, rng, start_secs)}', flush=True)
   done = Launch(folder, workdir, *flags, processes=args.processes).end()
   assert done.statuses == [0] * args.processes, done
   arrays = assert_same_end(workdir, folder / 'calm')
-  print(f'{kills} kills: {arrays} arrays and {len(rows(workdir))} rows are the '
-        f'same bit for bit; {time.monotonic() - start:.0f} s in all')
+  print(f'after {args.kills}: {arrays} arrays and {len(rows(workdir))} rows '
+        f'are the same bit for bit; {time.monotonic() - start:.0f} s in all')
 
 
 if __name__ == '__main__':

@@ -3,12 +3,14 @@
 The whole experiment, of twenty kills, is `python -m tests.faults`.
 """
 
+import re
 import signal
 
 import pytest
 
 from tests import faults
 from vit_jax.checkpoints import manager
+from vit_jax.training import watchdog
 
 
 @pytest.fixture(scope='module')
@@ -25,22 +27,23 @@ def calm(folder):
 
 
 @pytest.mark.slow
-def test_kills_and_a_signal_to_one_process_change_nothing(folder, calm):
+def test_a_kill_a_signal_and_a_halt_of_one_process_change_nothing(folder, calm):
   workdir = folder / 'disturbed'
 
-  def disturb(moment, signum, which):
-    launch = faults.Launch(folder, workdir)
+  def disturb(moment, signum, which, *flags, **settings):
+    launch = faults.Launch(folder, workdir, *flags, **settings)
     assert launch.until(moment), launch.end()
     launch.send(signum, which)
     return launch.end()
 
-  # In a save: the half-written checkpoint is swept away by the next start.
-  ended = disturb(lambda: faults.is_saving(workdir), signal.SIGKILL, [1])
-  assert ended.statuses[1] == -signal.SIGKILL
-  assert ended.statuses[0] != 0
+  # In a save, the process that writes and that all others ask: the half-written
+  # checkpoint is swept away by the next start.
+  ended = disturb(lambda: faults.is_saving(workdir), signal.SIGKILL, [0])
+  assert ended.statuses[0] == -signal.SIGKILL
+  assert ended.statuses[1] != 0
   # Whoever is left says who is missing, or JAX does.
-  assert 'no answer from process 1' in ended.outputs[0] or (
-      'coordination service' in ended.outputs[0].lower()), ended
+  assert 'no answer from process 0' in ended.outputs[1] or (
+      'coordination service' in ended.outputs[1].lower()), ended
 
   # In an evaluation, a signal to the process that speaks for none.
   before = faults.last_step(workdir)
@@ -51,11 +54,17 @@ def test_kills_and_a_signal_to_one_process_change_nothing(folder, calm):
   saved = manager.find(workdir).path
   assert f'SIGTERM: saved at step {saved.name}' in ended.outputs[0]
 
-  # In the next one, all at once.
+  # A host hangs: the other says where it stands, and ends; so does the first
+  # when it wakes.
   ended = disturb(
-      lambda: faults.last_step(workdir) > int(saved.name)
-      and faults.is_evaluating(workdir), signal.SIGKILL, [0, 1])
-  assert ended.statuses == [-signal.SIGKILL] * 2
+      lambda: faults.last_step(workdir) > int(saved.name), signal.SIGSTOP, [1],
+      *faults.HUNG, heartbeat_secs=10 * faults.HUNG_SECS)
+  assert ended.statuses[0] == watchdog.EXIT_CODE, ended
+  assert ended.statuses[1] != 0
+  said, ends = re.findall(
+      r'process 0 of 2: nothing has moved for (\d+) s, after step \d+: \w',
+      ended.outputs[0])
+  assert faults.STALLED_SECS <= int(said) < faults.HUNG_SECS <= int(ends)
 
   ended = faults.Launch(folder, workdir).end()
   assert ended.statuses == [0, 0], ended

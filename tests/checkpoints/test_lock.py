@@ -1,7 +1,6 @@
 """A workdir has one run at a time, and a dead one stands in nobody's way."""
 
 import errno
-import json
 import os
 import pathlib
 import signal
@@ -82,63 +81,6 @@ def test_a_workdir_that_cannot_be_written_is_said(
   monkeypatch.setattr(os, 'open', refuse)
   with (pytest.raises(storage.StorageError, match=words),
         lock.hold(tmp_path / 'run')):
-    pass
-
-
-# ------------------------------------------------------- where there are none
-
-
-def beating(path, *, sleep=lambda secs: None):
-  return lock._beating(
-      epath.Path(path), beat_secs=60, watch_secs=30, sleep=sleep)
-
-
-def test_a_file_that_changes_belongs_to_a_run_that_is_alive(tmp_path):
-  file = tmp_path / '.lock'
-  record = {'host': 'elsewhere', 'pid': 7, 'since': 'now', 'count': 0}
-  file.write_text(json.dumps(record))
-
-  def other_beats(secs):
-    record['count'] += 1
-    file.write_text(json.dumps(record))
-
-  with (pytest.raises(ValueError, match='process 7 on elsewhere'),
-        beating(file, sleep=other_beats)):
-    pass
-  assert json.loads(file.read_text())['host'] == 'elsewhere'
-
-
-def test_a_file_that_does_not_change_is_of_a_dead_run(tmp_path, capsys):
-  file = tmp_path / '.lock'
-  file.write_text(json.dumps({'host': 'elsewhere', 'pid': 7, 'since': 'then'}))
-  waited = []
-  with beating(file, sleep=waited.append):
-    assert json.loads(file.read_text())['pid'] == os.getpid()
-  assert sum(waited) == pytest.approx(31)
-  assert 'process 7 on elsewhere (since then) is at work' in (
-      capsys.readouterr().out)
-  assert not file.exists()
-
-
-def test_a_dead_process_of_this_host_is_not_waited_for(tmp_path):
-  file = tmp_path / '.lock'
-  dead = subprocess.Popen([sys.executable, '-c', ''])
-  dead.wait()
-  file.write_text(json.dumps({'host': socket.gethostname(), 'pid': dead.pid}))
-  waited = []
-  with beating(file, sleep=waited.append):
-    pass
-  assert sum(waited) == 1
-
-
-def test_of_two_that_start_at_once_one_stays(tmp_path):
-  file = tmp_path / '.lock'
-
-  def other_writes(secs):
-    file.write_text(json.dumps({'host': 'elsewhere', 'pid': 7, 'run': 'x'}))
-
-  with (pytest.raises(ValueError, match='process 7 on elsewhere'),
-        beating(file, sleep=other_writes)):
     pass
 
 

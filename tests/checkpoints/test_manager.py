@@ -4,7 +4,9 @@ import errno
 import os
 import pathlib
 import re
+import shlex
 import shutil
+import subprocess
 
 from etils import epath
 import jax
@@ -13,6 +15,7 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 import numpy as np
 import optax
+import orbax.checkpoint as ocp
 import pytest
 
 from vit_jax import metrics
@@ -270,6 +273,44 @@ def test_best_of_a_lost_future_gives_way(tmp_path, step):
   assert steps(epath.Path(tmp_path) / 'checkpoints/best') == [str(step)]
 
 
+@pytest.mark.parametrize('step', [3, 4])
+def test_there_is_a_best_whenever_its_replacement_is_killed(
+    tmp_path, monkeypatch, step):
+  folder = epath.Path(tmp_path) / 'checkpoints/best'
+
+  def best():
+    return manager.find(tmp_path, which='best').config['from']
+
+  def killed(*_, **__):
+    raise KeyboardInterrupt
+
+  def save_best(text):
+    with open_checkpoints(tmp_path) as checkpoints:
+      checkpoints.save_best(
+          new_state(step), config={'from': text}, progress=PROGRESS)
+
+  with open_checkpoints(tmp_path) as checkpoints:
+    checkpoints.save_best(
+        new_state(4), config={'from': 'the lost future'}, progress=PROGRESS)
+  # Before the new one is written; a second time, over what that left.
+  for _ in range(2):
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+      patch.setattr(ocp.CheckpointManager, 'save', killed)
+      save_best('never')
+    assert best() == 'the lost future'
+  # Before the old one is removed: the next start does that.
+  with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    patch.setattr(type(folder), 'rmtree', killed)
+    save_best('the new run')
+  assert best() == 'the new run'
+  assert steps(folder) == [str(step), '4.replaced']
+  with open_checkpoints(tmp_path):
+    assert steps(folder) == [str(step)]
+  save_best('a newer run')
+  assert best() == 'a newer run'
+  assert steps(folder) == [str(step)]
+
+
 def test_saved_state_may_be_donated_at_once(tmp_path):
   state = new_state(1)
   want = jax.device_get(state)
@@ -478,19 +519,34 @@ def test_a_damaged_one_alone_is_an_error_and_stays(damaged):
   assert steps(damaged / 'checkpoints/latest') == ['2']
 
 
-@pytest.mark.parametrize(('processes', 'error', 'words'), [
-    (2, ValueError('torn'), r'go on from step 1: mv (.*)/2 \1/2.damaged'),
-    (1, OSError(errno.EIO, os.strerror(errno.EIO)), 'Input/output error'),
-])
+def contents(folder):
+  return {path.relative_to(folder): path.read_bytes()
+          for path in pathlib.Path(folder).rglob('*') if path.is_file()}
+
+
+@pytest.mark.parametrize(('processes', 'error'), [
+    (2, ValueError('torn')), (1, OSError(errno.EIO, os.strerror(errno.EIO)))])
 def test_what_one_process_cannot_judge_is_left_to_a_person(
-    small, monkeypatch, processes, error, words):
+    small, tmp_path, monkeypatch, processes, error):
+  run = tmp_path / 'my run'
+  shutil.copytree(small, run)
+  before = contents(run)
+  target = abstract(new_state(0, average=False))
+
   def fail(*_, **__):
     raise error
 
-  with open_checkpoints(small, keep=2) as checkpoints:
+  with open_checkpoints(run, keep=2) as checkpoints:
     with monkeypatch.context() as patch, pytest.raises(
-        items.DamagedError, match=words):
+        items.DamagedError, match=re.escape(str(error))) as caught:
       patch.setattr(checkpoints._latest, 'restore', fail)
       patch.setattr(jax, 'process_count', lambda: processes)
-      checkpoints.restore(abstract(new_state(0, average=False)))
-    assert checkpoints.latest_step == 2
+      checkpoints.restore(target)
+  assert contents(run) == before
+  # Its way out is one.
+  command, = re.findall(
+      'To go on from step 1: (mv .*), and start again', str(caught.value))
+  subprocess.run(shlex.split(command), check=True)
+  with open_checkpoints(run, keep=2) as checkpoints:
+    restored = checkpoints.restore(target)
+  assert_same_bits(restored.state, new_state(1, average=False))

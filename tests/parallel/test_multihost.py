@@ -1,5 +1,6 @@
 """Which process of how many this is, and what of a batch it holds."""
 
+import pathlib
 import socket
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 from vit_jax.parallel import mesh as mesh_lib
 from vit_jax.parallel import multihost
 
+ROOT = str(pathlib.Path(__file__).parents[2])
 STEP = {'SLURM_JOB_ID': '7', 'SLURM_STEP_NODELIST': 'n[1-2]',
         'SLURM_NTASKS': '2', 'SLURM_PROCID': '1', 'SLURM_LOCALID': '0'}
 POD = {'KUBERNETES_SERVICE_HOST': '10.0.0.1', 'JOB_COMPLETION_INDEX': '0'}
@@ -136,13 +138,17 @@ def test_a_port_that_is_taken_is_named():
       multihost.start(multihost.Processes(f'localhost:{port}', 2, 0))
 
 
-def test_an_address_where_nobody_is_is_named():
+@pytest.mark.parametrize('index', [0, 1])
+def test_a_process_that_never_starts_is_missed(index):
+  with socket.create_server(('localhost', 0)) as free:
+    address = f'localhost:{free.getsockname()[1]}'
   # In a process of its own: it cannot be used for anything afterwards.
   program = (
-      'import os\n'
+      'import sys\n'
+      f'sys.path.insert(0, {ROOT!r})\n'
       'from vit_jax.parallel import multihost\n'
       'try:\n'
-      '  multihost.start(multihost.Processes("localhost:1", 3, 1, 1))\n'
+      f'  multihost.start(multihost.Processes({address!r}, 2, {index}, 1))\n'
       'except ValueError as error:\n'
       '  print(error, flush=True)\n'
       '  multihost.leave(2)\n')
@@ -150,4 +156,5 @@ def test_an_address_where_nobody_is_is_named():
       [sys.executable, '-c', program], capture_output=True, text=True,
       timeout=240)
   assert done.returncode == 2, done.stderr
-  assert 'process 1 of 3, coordinator localhost:1. After 1 s' in done.stdout
+  assert (f'This is process {index} of 2, coordinator {address}. After 1 s '
+          '(--start-timeout) not all of them have met there') in done.stdout

@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import math
+import os
 
 import pytest
 
@@ -49,8 +50,9 @@ def test_a_missing_compiler_is_told_with_the_line_that_installs_it(monkeypatch):
     return version(name)
 
   monkeypatch.setattr(importlib.metadata, 'version', without_libtpu)
-  # The line is JAX's own: each release goes with one libtpu.
-  with pytest.raises(ValueError, match=r"pip install 'libtpu==\d+\.\d+"):
+  # The version is JAX's own: each release goes with one libtpu.
+  with pytest.raises(ValueError, match=(
+      r'libtpu==\d+\.\d+.*pip install -r requirements-plan.txt$')):
     topology.devices('v3-8')
 
 
@@ -69,3 +71,13 @@ def test_a_shape_that_hosts_do_not_fill_is_an_error():
   pytest.importorskip('libtpu')
   with pytest.raises(ValueError, match='has no topology v3:3x5.*v3-2048'):
     topology.devices('v3:3x5')
+
+
+def test_where_no_tpu_is_none_is_sought(monkeypatch):
+  monkeypatch.setattr(os, 'environ', {})
+  monkeypatch.setattr(hardware, 'has_tpu', lambda: True)
+  topology.expect_no_tpu()
+  assert not os.environ
+  monkeypatch.setattr(hardware, 'has_tpu', lambda: False)
+  topology.expect_no_tpu()
+  assert os.environ['TPU_SKIP_MDS_QUERY'] == '1'

@@ -14,8 +14,11 @@ by the next run. A checkpoint that cannot be read is put aside, never deleted.
 from collections.abc import Mapping, Sequence
 import contextlib
 import dataclasses
+import itertools
 import logging
 import os
+import shlex
+import time
 from typing import Any, Literal
 
 from etils import epath
@@ -25,21 +28,22 @@ import orbax.checkpoint as ocp
 from vit_jax import records
 from vit_jax import tree
 from vit_jax import types
+from vit_jax.checkpoints import folders
 from vit_jax.checkpoints import items as items_lib
 from vit_jax.checkpoints import storage
 from vit_jax.parallel import agreement
 
 FOLDER = 'checkpoints'
-LATEST, BEST = 'latest', 'best'
+LATEST, BEST = folders.LATEST, folders.BEST
 WHICH = (LATEST, BEST)
 # A failure in the background is raised by the next call here. Orbax logs it as
 # well, from each of its threads, with pages of tracebacks around our error.
 logging.getLogger('absl').addFilter(
     lambda record: not (record.exc_info and 'orbax' in record.pathname))
-# What tells a checkpoint from any folder that is called by a number.
-_MARKS = ('params', 'average', '_CHECKPOINT_METADATA')
 _MAX_NAMES = 12
-DAMAGED = '.damaged'  # Ends the name of what was put aside.
+RELOAD_SECS = 1.0  # Between looks whether a network drive shows new names.
+
+_numbers = itertools.count()  # Of the agreements of this process.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,6 +108,7 @@ class Checkpoints:
     with storage.explained('checkpoints', self._root):
       self._latest = _manager(self._root / LATEST, keep=config.keep)
       self._best = _manager(self._root / BEST, keep=1)
+      self._sweep()
     self._needed_bytes = 0
 
   def __enter__(self) -> 'Checkpoints':
@@ -122,6 +127,7 @@ class Checkpoints:
           self._latest.close()
         finally:
           self._best.close()
+        self._sweep()
 
   @property
   def latest_step(self) -> int | None:
@@ -160,13 +166,15 @@ class Checkpoints:
   ) -> None:
     """As `save`, but keeps the model alone, in place of the best so far."""
     step = int(state.step)
-    # Best ones of this step or a later are of a run that was killed, and that
-    # this one goes over again.
     self._needed_bytes = max(self._needed_bytes, tree.num_bytes(state.params))
     with self._explained(f'the best checkpoint, of step {step:,}'):
-      for later in [s for s in self._best.all_steps() if s >= step]:
+      self._sweep()
+      # Best ones of this step or a later are of a run that was killed, and that
+      # this one goes over again. Orbax takes neither beside the new one.
+      replaced = [s for s in self._best.all_steps() if s >= step]
+      if replaced:
         self._best.wait_until_finished()  # It may still be being written.
-        self._best.delete(later)
+        self._make_way(replaced)
       self._wait_for(self._latest)
       self._best.save(step, args=ocp.args.Composite(
           **_model(state, config, progress, labels)))
@@ -206,7 +214,7 @@ class Checkpoints:
 
   def _restore(self, step: int, abstract: types.TrainState) -> Restored:
     path = epath.Path(self._latest.directory) / str(step)
-    with items_lib.explained(path, others(path)):
+    with items_lib.explained(path, folders.others(path)):
       found = self._latest.item_metadata(step)
     for what, want, have in (
         ('model', abstract.params, found.get('params')),
@@ -226,7 +234,7 @@ class Checkpoints:
              'config': ocp.args.JsonRestore()}
     if abstract.average is not None:
       items['average'] = ocp.args.StandardRestore(abstract.average)
-    with items_lib.explained(path, others(path)):
+    with items_lib.explained(path, folders.others(path)):
       restored = self._latest.restore(step, args=ocp.args.Composite(**items))
     state = types.TrainState(
         params=restored['params'],
@@ -254,12 +262,28 @@ class Checkpoints:
     if jax.process_count() > 1:
       other.wait_until_finished()
 
+  def _make_way(self, steps: Sequence[int]) -> None:
+    """Frees the names of best checkpoints, which stay till another is whole."""
+    agreement.on_first(
+        f'best/{next(_numbers)}',
+        lambda: folders.replace(epath.Path(self._best.directory), steps))
+    self._best.reload()
+    # A network drive may show another process the old names for a while.
+    while set(steps) & set(self._best.all_steps()):
+      time.sleep(RELOAD_SECS)
+      self._best.reload()
+
+  def _sweep(self) -> None:
+    """Removes best checkpoints that were replaced, if another is whole."""
+    if jax.process_index() == 0:
+      folders.sweep(epath.Path(self._best.directory))
+
   def _put_aside(self, step: int, error: items_lib.DamagedError) -> str:
     """Renames a checkpoint; returns what was wrong with it, in words."""
     path = epath.Path(self._latest.directory) / str(step)
-    aside = path.with_name(path.name + DAMAGED)
+    aside = path.with_name(path.name + folders.DAMAGED)
     while aside.exists():
-      aside = aside.with_name(aside.name + DAMAGED)
+      aside = aside.with_name(aside.name + folders.DAMAGED)
     with self._explained('the name of a damaged checkpoint'):
       path.rename(aside)
     self._latest.reload()
@@ -273,7 +297,7 @@ class Checkpoints:
 
   def what_is_safe(self) -> str:
     """Returns what the run can go on from, in words."""
-    newest = _newest(self._root / LATEST)
+    newest = folders.newest(self._root / LATEST)
     if newest is None:
       return 'No checkpoint has been finished yet.'
     return (f'The checkpoint of step {int(newest.name):,} is whole: the same '
@@ -284,10 +308,13 @@ def _with_way_out(
     error: items_lib.DamagedError, folder: epath.PathLike, step: int,
 ) -> items_lib.DamagedError:
   path = epath.Path(folder) / str(step)
-  older = [int(other.name) for other in others(path)
+  older = [int(other.name) for other in folders.others(path)
            if other.parent == path.parent and int(other.name) < step]
-  way_out = (f'To go on from step {max(older):,}: mv {path} {path}{DAMAGED}, '
-             'and start again.') if older else ''
+  aside = path.with_name(path.name + folders.DAMAGED)
+  move = (f'rename {path} to {aside}' if '://' in os.fspath(path) else
+          shlex.join(['mv', os.fspath(path), os.fspath(aside)]))
+  way_out = (f'To go on from step {max(older):,}: {move}, and start again.'
+             if older else '')
   return items_lib.DamagedError(f'{error} {way_out}'.rstrip())
 
 
@@ -355,7 +382,7 @@ class Source:
     Raises:
       ValueError: if the checkpoint is damaged.
     """
-    with items_lib.explained(self.path, others(self.path)):
+    with items_lib.explained(self.path, folders.others(self.path)):
       return items_lib.read_arrays(self.path / self.item, self.shapes)
 
 
@@ -376,10 +403,10 @@ def find(path: epath.PathLike, *, which: str = LATEST) -> Source:
   if not path.exists():
     raise FileNotFoundError(f'There is nothing at {path}.')
   for folder in (path / FOLDER / which, path / which, path):
-    step = _newest(folder)
+    step = folders.newest(folder)
     if step is not None:
       return _source(step)
-  if is_checkpoint(path):
+  if folders.is_checkpoint(path):
     return _source(path)
   held = (', '.join(sorted(p.name for p in path.iterdir())[:_MAX_NAMES])
           if path.is_dir() else 'a file')
@@ -389,38 +416,9 @@ def find(path: epath.PathLike, *, which: str = LATEST) -> Source:
       f'Found: {held or "nothing"}.')
 
 
-def is_checkpoint(path: epath.Path) -> bool:
-  """Whether a folder is one checkpoint of ours: whole, or once written whole.
-
-  Such as Orbax is still writing has another name.
-  """
-  return (path.is_dir() and ocp.utils.is_checkpoint_finalized(path)
-          and any((path / name).exists() for name in _MARKS))
-
-
-def others(path: epath.Path) -> list[epath.Path]:
-  """Returns the checkpoints of the same run beside one."""
-  folders = [path.parent]
-  if path.parent.name in (LATEST, BEST):
-    folders = [path.parent.parent / name for name in (LATEST, BEST)]
-  return [step for folder in folders for step in _steps(folder)
-          if step != path]
-
-
-def _newest(folder: epath.Path) -> epath.Path | None:
-  return max(_steps(folder), key=lambda p: int(p.name), default=None)
-
-
-def _steps(folder: epath.Path) -> list[epath.Path]:
-  if not folder.is_dir():
-    return []
-  return [p for p in sorted(folder.iterdir())
-          if p.name.isdigit() and is_checkpoint(p)]
-
-
 def _source(path: epath.Path) -> Source:
   item = 'average' if (path / 'average').exists() else 'params'
-  with items_lib.explained(path, others(path)):
+  with items_lib.explained(path, folders.others(path)):
     lacking = [name for name in ('params', 'config')
                if not (path / name).is_dir()]
     if lacking:

@@ -85,11 +85,15 @@ def run(args: argparse.Namespace) -> int:
   """Prints a plan of each stage; returns 1 if one does not fit."""
   # What it takes to compile is one of the figures.
   jax.config.update('jax_enable_compilation_cache', False)
+  devices: Sequence[jax.Device]
   if args.topology:
     topology.parse(args.topology)
     # The devices that are here are not asked for anything, and not taken.
     jax.config.update('jax_platforms', 'cpu')
-  devices = topology.devices(args.topology) if args.topology else jax.devices()
+    devices = topology.devices(args.topology)
+  else:
+    topology.expect_no_tpu()
+    devices = jax.devices()
   if args.max_batch:
     return _max_batch(args, devices)
   stages = config_lib.load(args.config, args.overrides)

@@ -13,6 +13,7 @@ and links; each is said to have half.
 
 from collections.abc import Mapping, Sequence
 import dataclasses
+import glob
 import re
 
 from vit_jax import records
@@ -141,3 +142,8 @@ def cores(device_kind: str) -> int:
 
 def _bare(name: str) -> str:
   return re.sub(r'[\s_-]', '', name).lower()
+
+
+def has_tpu() -> bool:
+  """Whether a TPU is in this machine, and shown to this process."""
+  return bool(glob.glob('/dev/accel*') + glob.glob('/dev/vfio/[0-9]*'))

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping
 import dataclasses
 import errno
 import functools
-import glob
 import importlib.util
 import itertools
 import os
@@ -29,6 +28,7 @@ import numpy as np
 
 from vit_jax import types
 from vit_jax.parallel import agreement
+from vit_jax.parallel import hardware
 from vit_jax.parallel import mesh as mesh_lib
 from vit_jax.parallel import sharding
 
@@ -342,8 +342,7 @@ def _num_tpu_hosts(environ: Mapping[str, str]) -> int | None:
                       environ.get('TPU_WORKER_HOSTNAMES'))
   slices: str | int = environ.get('MEGASCALE_NUM_SLICES', 1)
   if hosts is None:
-    chips = glob.glob('/dev/accel*') + glob.glob('/dev/vfio/[0-9]*')
-    if (not chips or importlib.util.find_spec('libtpu') is None
+    if (not hardware.has_tpu() or importlib.util.find_spec('libtpu') is None
         or 'TPU_SKIP_MDS_QUERY' in environ):
       return None
     hosts = _metadata('worker-network-endpoints')

@@ -24,6 +24,7 @@ from jax.experimental import topologies
 from packaging import requirements
 
 from vit_jax import records
+from vit_jax.parallel import hardware
 
 _FLAT = {8: '2x2', 32: '4x4', 64: '4x8', 128: '8x8', 256: '8x16', 512: '16x16',
          1024: '16x32', 2048: '32x32'}
@@ -105,8 +106,7 @@ def devices(name: str) -> Sequence[jax.Device]:
   """
   version, shape = parse(name)
   _check_libtpu()
-  for variable, value in _ENVIRONMENT.items():
-    os.environ.setdefault(variable, value)
+  _set_environment()
   options = dict(_OPTIONS.get(version, {}))
   if math.prod(map(int, shape.split('x'))) < 4:
     # A host of fewer chips than the four that are usual.
@@ -123,6 +123,22 @@ def devices(name: str) -> Sequence[jax.Device]:
     ) from error
 
 
+def expect_no_tpu() -> None:
+  """Lets JAX find that there is no TPU here without a page of warnings.
+
+  Where libtpu is installed for its compiler alone, JAX's first look for devices
+  starts it, and it asks Google's servers which machine this is. Changes nothing
+  on a machine that has a TPU.
+  """
+  if not hardware.has_tpu():
+    _set_environment()
+
+
+def _set_environment() -> None:
+  for variable, value in _ENVIRONMENT.items():
+    os.environ.setdefault(variable, value)
+
+
 def libtpu_requirement() -> str:
   """Returns what the installed JAX asks for: 'libtpu==0.0.42.*'."""
   for line in importlib.metadata.requires('jax') or ():
@@ -137,9 +153,9 @@ def _check_libtpu() -> None:
     importlib.metadata.version('libtpu')
   except importlib.metadata.PackageNotFoundError:
     raise ValueError(
-        'A topology needs the TPU compiler, libtpu, which needs no TPU but is '
-        f'not installed. Install it with: pip install '
-        f"'{libtpu_requirement()}'") from None
+        f'A topology needs the TPU compiler, {libtpu_requirement()}, which '
+        'needs no TPU but is not installed. Install it with: pip install -r '
+        'requirements-plan.txt') from None
 
 
 def _listed() -> str:

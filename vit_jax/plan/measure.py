@@ -197,7 +197,8 @@ def capacity(device: Any, *, sharing: int = 1) -> tuple[int | None, str]:
   if device.platform == 'cpu':
     # What a run would take: all that is not in use now, but for a reserve.
     return (host.free_bytes(sharing),
-            f'{host.HOST_SHARE:.0%} of what is free here, by {sharing} devices')
+            f'{host.HOST_SHARE:.0%} of what is free here'
+            + f', by {sharing} devices' * (sharing > 1))
   try:
     limit = (device.memory_stats() or {}).get('bytes_limit')
   except (jax.errors.JaxRuntimeError, NotImplementedError, AttributeError):

@@ -23,6 +23,7 @@ from vit_jax import types
 from vit_jax.plan import building
 from vit_jax.plan import measure as measure_lib
 from vit_jax.plan import parts as parts_lib
+from vit_jax.plan import report
 
 Measure = Callable[[experiment_lib.Experiment], measure_lib.Measured]
 # Of the numbers of parts of one batch, that are compiled.
@@ -289,9 +290,10 @@ def header(measured: measure_lib.Measured) -> str:
   memory = measured.memory
   over = memory.total_bytes - (memory.capacity_bytes or 0)
   return (
-      f'Does not fit: {_gib(memory.total_bytes)} GiB a device, {_gib(over)} '
-      f'more than the {_gib(memory.capacity_bytes or 0)}\nthat are there. With '
-      'other settings, each compiled:\n\n'
+      f'Does not fit: {_gib(memory.total_bytes)} GiB a '
+      f'{report.unit(measured.device_kind)}, {_gib(over)} more than the '
+      f'{_gib(memory.capacity_bytes or 0)}\nthat are there. With other '
+      'settings, each compiled:\n\n'
       f'{"GiB":>7}  {"fits":4}  {"FLOPs":>6}  settings (what is paid)')
 
 
