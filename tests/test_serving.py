@@ -184,6 +184,31 @@ def test_the_preprocessing_beside_a_file_is_the_models(
   np.testing.assert_allclose(got, wanted, atol=1e-6)
 
 
+@pytest.mark.parametrize('activation', ['softmax', 'sigmoid'])
+def test_the_answers_beside_a_file_are_the_models(
+    preprocess, model, activation):
+  settings = dataclasses.replace(model.preprocess, activation=activation)
+  logits = np.asarray([0.5, -1.0, 2.0, 3.0, -2.0], np.float32)
+  got = preprocess.likeliest(logits, dataclasses.asdict(settings), 5)
+  expected, = dataclasses.replace(model, preprocess=settings).likeliest(
+      logits[None], top_k=5)
+  assert sorted(a['name'] for a in got) == sorted(expected.names)
+  of = dict(zip(expected.classes, expected.probabilities))
+  np.testing.assert_allclose(
+      [a['probability'] for a in got], [of[a['class']] for a in got], atol=1e-6)
+
+
+def test_a_model_of_other_pictures_or_answers_is_refused(preprocess, tmp_path):
+  for words, other in (
+      ('1 channels', {'channels': 1, 'mean': (0.5,), 'std': (0.5,)}),
+      ('predicts numbers', {'activation': 'none'})):
+    record = preprocess_lib.Preprocess(resolution=(8, 8), **other)
+    (tmp_path / 'other.json').write_text(
+        json.dumps(dataclasses.asdict(record)))
+    with pytest.raises(ValueError, match=words):
+      preprocess.read_settings(tmp_path / 'other.json')
+
+
 def test_every_file_of_the_document_is_python_or_what_it_says():
   assert {'beside.py', 'preprocess.py', 'server.py', 'triton.py',
           'tensorflow_serving.py', 'config.pbtxt'} <= set(FILES)
