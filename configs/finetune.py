@@ -59,7 +59,7 @@ def get_config(
 
   Args:
     model: a variant, such as 'L/16'; '' is the checkpoint's.
-    dataset: of the table, any TFDS name, or a folder of images.
+    dataset: of the table, any TFDS name, or a path to your own (docs/data.md).
     resolution: of the images, in pixels; position embeddings are interpolated.
       0 is 384 or, of the model that is named here, the next that its patches
       divide: 392 for 'H/14'.

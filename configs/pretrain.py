@@ -10,7 +10,7 @@ On ImageNet-21k or JFT, by a sigmoid for each label or by the softmax:
         --config.data.source=my_images --config.data.data_dir=gs://bucket/tfds
 
 `jft` stands for any data set of images with several labels each, of any size,
-that TensorFlow Datasets prepared as ArrayRecord files: `data.source` names it;
+that TensorFlow Datasets prepared: `data.source` names it;
 classes and splits are what its files say. Labels travel as lists, at most
 `data.max_labels` an image, whatever the number of classes. Under its own name,
 `dataset=my_images`, such a set needs to be told: loss=sigmoid. The warm-up of

@@ -76,11 +76,22 @@ def test_the_command_proves_what_it_wrote(tmp_path, capsys):
   assert not main.main([*arguments, f'--json={tmp_path}/figures.json'])
   printed = capsys.readouterr().out
   assert '5 random images: largest difference of a logit' in printed
-  assert '1 pictures: largest difference of a logit' in printed
+  assert '1 picture: largest difference of a logit' in printed
   figures = json.loads((tmp_path / 'figures.json').read_text())
   assert max(figures['differences'].values()) < 1e-3
   assert main.main(arguments) == 2
   assert 'there is something already' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(('form', 'name', 'words'), [
+    ('jax', 'model.onnx', 'must end with .stablehlo'),
+    ('onnx', 'model', 'must end with .onnx'),
+    ('savedmodel', 'model.onnx', 'use --format=onnx')])
+def test_a_file_is_called_as_its_format(tmp_path, capsys, form, name, words):
+  # Known before the model is looked for.
+  assert main.main(['export', '--model=nothing', f'--format={form}',
+                    f'--output={tmp_path}/{name}']) == 2
+  assert words in capsys.readouterr().err
 
 
 def test_a_file_that_differs_is_not_left_behind(tmp_path, capsys, monkeypatch):

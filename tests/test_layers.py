@@ -17,14 +17,14 @@ LAYERS = (
     ('types', 'tree', 'records'),
     ('models', 'data', 'optim', 'parallel', 'losses', 'metrics', 'interop',
      'analysis'),
-    ('objectives', 'training', 'checkpoints', 'evals', 'dedup'),
-    ('images', 'model', 'config', 'experiment', 'plan', 'run', 'sweep',
-     'exporting', 'command_line'),
+    ('objectives', 'training', 'checkpoints', 'evals', 'dedup', 'prepare'),
+    ('images', 'model', 'config', 'experiment', 'model_card', 'plan', 'run',
+     'sweep', 'exporting', 'command_line'),
     ('commands', '__init__'),
     ('main',),
 )
-ORDERED = ('images', 'model', 'config', 'experiment', 'plan', 'run', 'sweep',
-           'exporting', 'command_line')
+ORDERED = ('images', 'model', 'config', 'experiment', 'model_card', 'plan',
+           'run', 'sweep', 'exporting', 'command_line')
 
 # Rooms that anything would fit in.
 FORBIDDEN_NAMES = ('utils', 'util', 'helpers', 'helper', 'base', 'common', 'v2')

@@ -1,5 +1,6 @@
 """Losses against formulas in float64 NumPy."""
 
+import functools
 import re
 
 import jax
@@ -169,3 +170,30 @@ def test_labels_of_another_size_are_told_what_fits():
       'Labels of shape (6, 4) do not fit logits of shape (6, 5). Give class '
       'indices (6,), or a value per class (6, 5).')):
     losses._targets(jnp.zeros((6, 4)), (6, 5), 0.0)
+
+
+@pytest.mark.parametrize('kind, error', [
+    ('mse', lambda e: e**2), ('mae', abs),
+    ('huber', lambda e: e**2 / 2 if abs(e) < 1 else abs(e) - 0.5)])
+def test_errors_of_numbers_are_the_formulas_and_unknown_ones_count_nothing(
+    kind, error):
+  answers = np.array([[0.5, -3.0], [2.0, 1.0], [0.0, 9.0]], np.float32)
+  labels = np.array([[0.0, 1.0], [np.nan, 1.25], [np.nan, np.nan]], np.float32)
+  function = functools.partial(losses.mean_error, kind=kind)
+  found = function(jnp.asarray(answers), jnp.asarray(labels))
+  want = [(error(0.5) + error(-4.0)) / 2, error(-0.25) / 2, 0]
+  np.testing.assert_allclose(found, want, rtol=1e-6)
+  gradient = jax.grad(lambda x: function(x, jnp.asarray(labels)).sum())(
+      jnp.asarray(answers))
+  assert np.isfinite(gradient).all()
+  np.testing.assert_array_equal(gradient[np.isnan(labels)], 0)
+  assert np.isnan(function(
+      jnp.full((1, 2), jnp.nan), jnp.asarray(labels[:1])))[0]
+
+
+def test_weights_of_mixed_labels_are_the_mean_of_their_classes():
+  weights = np.array([0.5, 2.0, 4.0], np.float32)
+  np.testing.assert_array_equal(
+      losses.label_weights(jnp.array([2, 0]), weights), [4, 0.5])
+  np.testing.assert_allclose(losses.label_weights(
+      jnp.array([[0.25, 0.75, 0.0]]), weights), [1.625])

@@ -360,3 +360,12 @@ def test_record_survives_the_way_to_json_and_back():
   assert plain['rules'] == [['a', 1.0]]
   again = json.loads(json.dumps(plain))
   assert records.parse(Record, again, where='model') == record
+
+
+def test_an_error_of_the_file_system_is_said_without_its_number(tmp_path):
+  with pytest.raises(OSError) as caught:
+    (tmp_path / 'none').read_text()
+  assert records.words(caught.value) == (
+      f'{tmp_path}/none: No such file or directory')
+  assert records.words(FileExistsError('x: there already')) == (
+      'x: there already')

@@ -1,12 +1,14 @@
 """What several commands ask for: a model, pictures, and what became of them."""
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+import contextlib
 import functools
 import glob
 import os
 import pathlib
 from typing import Any
+import warnings
 
 from etils import epath
 from PIL import Image
@@ -17,6 +19,7 @@ from vit_jax import images as images_lib
 from vit_jax import model as model_lib
 from vit_jax import records
 from vit_jax.checkpoints import manager
+from vit_jax.parallel import beam
 
 MAX_ERRORS = 20  # Named on the screen; a file has them all.
 
@@ -62,6 +65,34 @@ def overrides(texts: Sequence[str]) -> dict[str, Any]:
   return result
 
 
+def add_data(parser: argparse.ArgumentParser) -> None:
+  """Adds the flags that `data_settings` reads, and --source."""
+  parser.add_argument(
+      '--source', required=True, metavar='DATA',
+      help='any data set that data.source names: a folder, a TFDS name, ...')
+  parser.add_argument(
+      '--data-dir', default='', metavar='DIR',
+      help='TFDS directory (default: $TFDS_DATA_DIR or ~/tensorflow_datasets)')
+  parser.add_argument(
+      '--set', action='append', default=[], metavar='KEY=VALUE',
+      help='any other key of the section data')
+
+
+def data_settings(args: argparse.Namespace) -> dict[str, Any]:
+  """Returns keys of the section `data` that `add_data`'s flags give."""
+  return {'data_dir': args.data_dir, **overrides(args.set)}
+
+
+def add_runner(parser: argparse.ArgumentParser) -> None:
+  """Adds the flag that says where a pipeline runs."""
+  parser.add_argument(
+      '--runner', default=beam.DIRECT, metavar='NAME',
+      help="an Apache Beam runner, with Beam's own flags after --, or 'local': "
+      'in this process, without Beam (default: %(default)s, which is this '
+      'machine; of all its cores with -- --direct_num_workers=0 '
+      '--direct_running_mode=multi_processing)')
+
+
 def add_pictures(
     parser: argparse.ArgumentParser, *, required: bool = True,
     batch_size: int = 32,
@@ -97,8 +128,7 @@ def find(paths: Sequence[str]) -> list[str]:
       files = sorted(p for p in glob.glob(pattern, recursive=True)
                      if os.path.isfile(p) and _is_picture(p))
       if not files and not glob.has_magic(text):
-        raise FileNotFoundError(
-            2, 'there is no such file or folder', str(text))
+        raise FileNotFoundError(f'{text}: there is no such file or folder.')
     if not files:
       raise ValueError(
           f'{text}: there is no picture. Files are known by their endings: '
@@ -131,7 +161,25 @@ def check_free(path: str) -> None:
   """
   if '://' not in path and epath.Path(path).exists():
     raise FileExistsError(
-        17, 'there is something already; remove it, or name another', path)
+        f'{path}: there is something already. Remove it, or name another.')
+
+
+def counted(count: int, noun: str) -> str:
+  """Returns '1 picture' or '1,024 pictures'."""
+  return f'{count:,} {noun}' + 's' * (count != 1)
+
+
+@contextlib.contextmanager
+def quiet_pictures() -> Generator[None, None, None]:
+  """Keeps what Pillow thinks of a picture from the screen.
+
+  A defective EXIF block or an odd palette spoils no pixel; a picture that
+  cannot be read is an error, which is named. In the main thread alone: the
+  filter is that of all threads.
+  """
+  with warnings.catch_warnings():
+    warnings.filterwarnings('ignore', module=r'PIL(\.|$)')
+    yield
 
 
 class Reading:
@@ -149,13 +197,16 @@ class Reading:
         rich.progress.MofNCompleteColumn(), console=console, transient=True,
         disable=not console.is_terminal, refresh_per_second=2)
     self._task = self._bar.add_task('pictures', total=total)
+    self._quiet = quiet_pictures()
 
   def __enter__(self) -> 'Reading':
+    self._quiet.__enter__()
     self._bar.start()
     return self
 
   def __exit__(self, *exception: object) -> None:
     self._bar.stop()
+    self._quiet.__exit__(None, None, None)
 
   def advance(self, count: int) -> None:
     """Counts pictures that are done."""
@@ -165,7 +216,7 @@ class Reading:
     """Keeps a picture that could not be read."""
     path = str(picture)
     # The file is named beside it.
-    self.errors[path] = str(error).removeprefix(f'{path}: ')
+    self.errors[path] = records.words(error).removeprefix(f'{path}: ')
     self.advance(1)
 
   def report(self) -> int:
@@ -175,8 +226,7 @@ class Reading:
     if len(self.errors) > MAX_ERRORS:
       print(f'... and {len(self.errors) - MAX_ERRORS:,} more')
     if self.errors:
-      count = len(self.errors)
-      print(f'{count:,} picture{"s" * (count > 1)} could not be read')
+      print(f'{counted(len(self.errors), "picture")} could not be read')
     return int(bool(self.errors))
 
 

@@ -30,6 +30,7 @@ from vit_jax import optim
 from vit_jax import records
 from vit_jax.checkpoints import manager
 from vit_jax.checkpoints import pretrained
+from vit_jax.interop import card
 from vit_jax.parallel import mesh
 
 
@@ -79,6 +80,7 @@ class Config:
   checkpoint: manager.CheckpointConfig
   mesh: mesh.MeshConfig
   log: LogConfig
+  card: card.CardConfig
   accumulation: int | Literal['auto'] = 'auto'
   averaging: float | None = None
   seed: int = 0
@@ -99,6 +101,8 @@ _SECTIONS = {
     'checkpoint': manager.parse,
     'mesh': mesh.parse,
     'log': lambda section: records.parse(LogConfig, section, where='log'),
+    'card': lambda section: records.parse(
+        card.CardConfig, section, where='card'),
 }
 
 

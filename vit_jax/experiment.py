@@ -40,7 +40,7 @@ class Experiment:
   """A wired experiment.
 
   Attributes:
-    config: the config, with the number of classes filled in.
+    config: the config, with what the data decides filled in.
     mesh: devices.
     dataset: what is trained on.
     model: the linen module.
@@ -255,10 +255,8 @@ def build(
   Raises:
     ValueError: if the sections do not fit each other, the data or the devices.
   """
-  open_dataset = functools.partial(
-      data.open_dataset, config.data, expected=expected_data)
-  dataset = open_dataset()
-  config = dataclasses.replace(config, model=_with_classes(config, dataset))
+  dataset = data.open_dataset(config.data, expected=expected_data)
+  config = _completed(config, dataset, expected=expected_data)
   sizes = {'batch_size': config.batch_size,
            'num_examples': dataset.num_examples}
   total_steps = config.total.to_steps(**sizes)
@@ -268,7 +266,9 @@ def build(
       num_classes=dataset.num_classes)
   loss = objectives.build(
       config.objective, model, multi_label=dataset.multi_label,
-      mean=config.data.mean, std=config.data.std)
+      targets=bool(dataset.targets), mean=config.data.value_scale['mean'],
+      std=config.data.value_scale['std'], class_weights=_class_weights(
+          config, dataset, expected=expected_data))
   _check_best(config, dataset, loss, expected=expected_data)
   abstract_batch = data.abstract_batch(
       config.data, dataset, config.batch_size)
@@ -291,9 +291,7 @@ def build(
   abstract_state = jax.eval_shape(init_state)
   shardings = sharding.state_shardings(abstract_state, specs, mesh)
   on_batch = NamedSharding(mesh, sharding.BATCH)
-  prepare = data.prepare(
-      config.data, num_classes=dataset.num_classes,
-      multi_label=dataset.multi_label)
+  prepare = _prepare(config.data, dataset)
 
   def build_step(parts: int) -> Any:
     step = step_lib.build(
@@ -384,7 +382,8 @@ def _evaluator(
         name=f'{dataset.name} {dataset.split}', ranks=ranks,
         batches=_eval_batches(config.data, dataset, batch_size, mesh),
         num_examples=dataset.num_examples, num_classes=dataset.num_classes,
-        class_names=dataset.class_names, multi_label=dataset.multi_label)
+        class_names=dataset.class_names, multi_label=dataset.multi_label,
+        targets=dataset.targets, target_std=config.data.target_std)
 
   # Smoothing is a means of training; what is measured is the labels' loss.
   labelled = _labelled_objective(config, trained_on)
@@ -392,8 +391,9 @@ def _evaluator(
       where=where, open=open_split,
       predict=sharding.keep_batch_split(predict, mesh),
       objective=sharding.keep_batch_split(objective, mesh),
-      loss=functools.partial(objectives.cross_entropy, labelled),
-      activation=labelled.loss, num_classes=trained_on.num_classes,
+      loss=functools.partial(objectives.loss_of_logits, labelled),
+      activation='sigmoid' if labelled.loss == 'sigmoid' else 'softmax',
+      num_classes=trained_on.num_classes, targets=trained_on.targets,
       trained_on=trained_on.name))
 
 
@@ -405,8 +405,10 @@ def _labelled_objective(
   """
   if config.objective.name == 'supervised':
     return dataclasses.replace(config.objective, label_smoothing=0.0)
-  return objectives.parse(
-      {'loss': 'sigmoid' if dataset.multi_label else 'softmax'})
+  usual = 'sigmoid' if dataset.multi_label else 'auto'
+  return objectives.resolve(
+      objectives.parse({'loss': usual}), targets=bool(dataset.targets),
+      multi_label=dataset.multi_label)
 
 
 def _eval_batches(
@@ -414,8 +416,7 @@ def _eval_batches(
     mesh: jax.sharding.Mesh,
 ) -> Callable[[], Generator[types.Batch, None, None]]:
   """Returns what yields an evaluator's batches: k-hot, images as numbers."""
-  prepare = data.prepare(
-      config, num_classes=dataset.num_classes, multi_label=dataset.multi_label)
+  prepare = _prepare(config, dataset)
   on_batch = NamedSharding(mesh, sharding.BATCH)
   parts, num_parts = multihost.batch_parts(mesh)
   # Evaluation has no randomness, and so no key.
@@ -444,6 +445,54 @@ def _sharded(
       yield multihost.shard_batch(batch, mesh)
 
 
+def _prepare(
+    config: data.DataConfig, dataset: data.Dataset,
+) -> Callable[..., dict[str, jax.Array]]:
+  return data.prepare(
+      config, num_classes=dataset.num_classes, multi_label=dataset.multi_label,
+      targets=bool(dataset.targets))
+
+
+def _completed(
+    config: config_lib.Config, dataset: data.Dataset, *, expected: bool,
+) -> config_lib.Config:
+  """Returns the config with what it leaves to the data filled in.
+
+  Raises:
+    ValueError: if it asks for what such data has not.
+  """
+  data.check_training(config.data, dataset)
+  return dataclasses.replace(
+      config, model=_with_classes(config, dataset),
+      data=data.measured(config.data, dataset, expected=expected),
+      objective=objectives.resolve(
+          config.objective, targets=bool(dataset.targets),
+          multi_label=dataset.multi_label))
+
+
+def _class_weights(
+    config: config_lib.Config, dataset: data.Dataset, *, expected: bool,
+) -> np.ndarray | None:
+  """Returns the weights of the classes in the loss, if it has any.
+
+  Raises:
+    ValueError: if classes are drawn more evenly as well.
+  """
+  section = config.objective
+  if section.name != 'supervised' or section.class_weights == 'none':
+    return None
+  if config.data.sampling != 'natural':
+    raise ValueError(
+        f'objective.class_weights is {section.class_weights!r} and '
+        f'data.sampling {config.data.sampling!r}: both make up for classes '
+        'that are rare, and together for twice as much. Leave one out.')
+  if expected:  # A plan knows of no labels; the step is the same.
+    return np.ones(dataset.num_classes, np.float32)
+  labels = data.class_labels(dataset, asked='objective.class_weights')
+  return objectives.class_weights(
+      section, np.bincount(labels, minlength=dataset.num_classes))
+
+
 def _with_classes(
     config: config_lib.Config, dataset: data.Dataset,
 ) -> models.ModelConfig:
@@ -451,7 +500,9 @@ def _with_classes(
   if asked and asked != dataset.num_classes:
     raise ValueError(
         f'model.num_classes is {asked}, but {dataset.name} has '
-        f'{dataset.num_classes} classes. Leave it out to take those.')
+        f'{dataset.num_classes} '
+        + ('targets' if dataset.targets else 'classes')
+        + '. Leave it out to take those.')
   return dataclasses.replace(config.model, num_classes=dataset.num_classes)
 
 

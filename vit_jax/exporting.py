@@ -4,8 +4,9 @@
     onnx        by jax2onnx, for ONNX Runtime and what reads its files
     savedmodel  by jax2tf, for TensorFlow Serving and TensorFlow Lite
 
-All take `images` [batch, height, width, 3], float32 in the model's value range,
-of any number, and give `logits` and `representation`. The weights are inside.
+All take `images` [batch, height, width, channels], float32 in the model's value
+range, of any number, and give `logits` and `representation`. The weights are
+inside.
 """
 
 from collections.abc import Callable
@@ -23,14 +24,16 @@ import numpy as np
 from vit_jax import model as model_lib
 from vit_jax import models
 from vit_jax import records
+from vit_jax import tree
 from vit_jax.models import encoder
 
 PLATFORMS = ('cpu', 'cuda', 'tpu')
 OUTPUTS = ('logits', 'representation')
 # Of ONNX operators: the newest that ONNX Runtime 1.20 (2024) runs whole.
 OPSET = 21
+MAX_ONNX_BYTES = 2**31  # Of one file, as Protocol Buffers have it.
 
-Images = Float[np.ndarray, 'batch height width 3']
+Images = Float[np.ndarray, 'batch height width channels']
 Run = Callable[[Images], dict[str, np.ndarray]]
 
 
@@ -125,7 +128,8 @@ def _one_by_one(
 def _write_jax(model: model_lib.Model, path: pathlib.Path) -> None:
   batch, = jax_export.symbolic_shape('batch')
   shape = jax.ShapeDtypeStruct(
-      (batch, *model.preprocess.resolution, 3), np.float32)
+      (batch, *model.preprocess.resolution, model.preprocess.channels),
+      np.float32)
   exported = jax_export.export(
       jax.jit(_forward(model)), platforms=PLATFORMS)(shape)
   path.write_bytes(exported.serialize())
@@ -138,12 +142,31 @@ def _read_jax(path: pathlib.Path) -> Run:
 
 def _write_onnx(model: model_lib.Model, path: pathlib.Path) -> None:
   jax2onnx = _library('jax2onnx', 'onnx')
+  num_bytes = 4 * tree.num_elements(model.params)
+  if num_bytes >= MAX_ONNX_BYTES:
+    raise ValueError(
+        f'The weights are {num_bytes / 2**30:.1f} GiB, but one file of ONNX '
+        f'holds less than {MAX_ONNX_BYTES / 2**30:.0f}. Use --format=jax.')
   forward = _forward(model, unrolled=True)
   jax2onnx.to_onnx(
       lambda images: tuple(forward(images).values()),
-      [('batch', *model.preprocess.resolution, 3)], model_name='vit_jax',
+      [('batch', *model.preprocess.resolution, model.preprocess.channels)],
+      model_name='vit_jax',
       opset=OPSET, input_names=['images'], output_names=list(OUTPUTS),
       return_mode='file', output_path=str(path))
+  _take_in(path.with_name(f'{path.name}.data'), path)
+
+
+def _take_in(beside: pathlib.Path, path: pathlib.Path) -> None:
+  """Puts weights that were written beside a file of ONNX into it.
+
+  jax2onnx does so with arrays above 1 MiB; the file is then of no use where it
+  is moved alone.
+  """
+  if beside.exists():
+    onnx = _library('onnx', 'onnx')
+    onnx.save_model(onnx.load(str(path)), str(path))
+    beside.unlink()
 
 
 def _read_onnx(path: pathlib.Path) -> Run:
@@ -158,13 +181,15 @@ def _write_savedmodel(model: model_lib.Model, path: pathlib.Path) -> None:
   tf = _library('tensorflow', 'savedmodel')
   from jax.experimental import jax2tf
   height, width = model.preprocess.resolution
+  channels = model.preprocess.channels
   forward = jax2tf.convert(
-      _forward(model), polymorphic_shapes=[f'(batch, {height}, {width}, 3)'],
+      _forward(model),
+      polymorphic_shapes=[f'(batch, {height}, {width}, {channels})'],
       native_serialization_platforms=PLATFORMS, with_gradient=False)
   module = tf.Module()
   module.serve = tf.function(
       forward, autograph=False, input_signature=[tf.TensorSpec(
-          (None, height, width, 3), tf.float32, name='images')])
+          (None, height, width, channels), tf.float32, name='images')])
   tf.saved_model.save(
       module, str(path), signatures={'serving_default': module.serve})
 

@@ -16,6 +16,7 @@ from jaxtyping import Float
 import numpy as np
 from PIL import Image
 
+from vit_jax.data import bands
 from vit_jax.data import transforms
 from vit_jax.interop import preprocess as preprocess_lib
 
@@ -34,7 +35,7 @@ class Batch:
     images: in the model's value range; zeros after the first `count`.
   """
   pictures: tuple[Picture, ...]
-  images: Float[np.ndarray, 'batch height width 3']
+  images: Float[np.ndarray, 'batch height width channels']
 
   @property
   def count(self) -> int:
@@ -52,7 +53,7 @@ def is_one(pictures: Any) -> TypeGuard[Picture]:
 
 def read(
     picture: Picture, preprocess: preprocess_lib.Preprocess,
-) -> Float[np.ndarray, 'height width 3']:
+) -> Float[np.ndarray, 'height width channels']:
   """Returns a picture as its model was trained on pictures.
 
   Args:
@@ -63,10 +64,12 @@ def read(
     FileNotFoundError: if there is no such file.
     ValueError: if it is no picture; a file is named.
   """
-  pixels = show(picture, preprocess)
+  pixels = transforms.to_array(
+      _applied(picture, preprocess), size=preprocess.resolution)
+  low, high = preprocess.value_range or (0.0, 255.0)
   mean, std = (np.asarray(v, np.float32)
                for v in (preprocess.mean, preprocess.std))
-  return (np.asarray(pixels, np.float32) / 255 - mean) / std
+  return ((pixels.astype(np.float32) - low) / (high - low) - mean) / std
 
 
 def batches(
@@ -122,8 +125,23 @@ def batches(
 def show(
     picture: Picture, preprocess: preprocess_lib.Preprocess,
 ) -> Image.Image:
-  """Returns what of a picture the model sees; takes what `read` does."""
-  image = _open(picture)
+  """Returns what of a picture the model sees; takes what `read` does.
+
+  Raises:
+    ValueError: also if it is no picture to look at, but of other channels.
+  """
+  if preprocess.pixel_dtype != 'uint8' or preprocess.channels not in (1, 3):
+    raise ValueError(
+        f'Images of {preprocess.channels} channels of '
+        f'{preprocess.pixel_dtype} are no pictures to look at.')
+  return _applied(picture, preprocess)
+
+
+def _applied(
+    picture: Picture, preprocess: preprocess_lib.Preprocess,
+) -> transforms.Picture:
+  """Returns a picture, or what has other channels, of the model's size."""
+  image = _open(picture, preprocess)
   rng = np.random.default_rng(0)  # Nothing here draws from it.
   for op in _ops(image, preprocess):
     image = op(image, rng)
@@ -131,7 +149,7 @@ def show(
 
 
 def _ops(
-    image: Image.Image, preprocess: preprocess_lib.Preprocess,
+    image: transforms.Picture, preprocess: preprocess_lib.Preprocess,
 ) -> list[transforms.Op]:
   size = height, width = preprocess.resolution
   method: Any = preprocess.interpolation
@@ -148,18 +166,31 @@ def _ops(
   return [resize, transforms.CentralCrop(size)]
 
 
-def _open(picture: Picture) -> Image.Image:
+def _open(
+    picture: Picture, preprocess: preprocess_lib.Preprocess,
+) -> transforms.Picture:
+  channels = preprocess.channels
+  is_picture = preprocess.pixel_dtype == 'uint8' and channels in (1, 3)
+
+  def decode(data: bytes | np.ndarray) -> transforms.Picture:
+    if is_picture:
+      return transforms.decode(data, channels=channels)
+    return bands.decode(data, channels=channels, dtype=preprocess.pixel_dtype)
+
   if isinstance(picture, (str, os.PathLike)):
     path = epath.Path(picture)
     if path.is_dir():
       raise ValueError(f'{path} is a folder, not a picture. Give its files.')
     try:
-      return transforms.decode(path.read_bytes(), channels=3)
+      return decode(path.read_bytes())
     except ValueError as error:
       raise ValueError(f'{path}: {error}') from error
   if isinstance(picture, Image.Image):
-    return transforms.convert(picture.copy(), channels=3)
-  return transforms.decode(_pixels(np.asarray(picture)), channels=3)
+    if not is_picture:
+      return decode(np.asarray(picture))
+    return transforms.convert(picture.copy(), channels=channels)
+  array = np.asarray(picture)
+  return decode(_pixels(array) if is_picture else array)
 
 
 def _pixels(array: np.ndarray) -> np.ndarray:

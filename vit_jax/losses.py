@@ -1,13 +1,18 @@
 """Losses: logits and labels to one number per example.
 
+Of classes, cross-entropies; of numbers to predict, errors.
+
 Each computes in float32 whatever the logits' type, and returns a value per
 example, so that masks, weights and means stay with the caller. A mask is
 applied with `where`, never by multiplication: 0 * NaN is NaN.
 """
 
+from collections.abc import Callable, Mapping
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Integer, Real
+import numpy as np
 import optax
 
 # Class indices, or the k-hot or soft labels of every class.
@@ -69,6 +74,21 @@ def sigmoid_cross_entropy(
   return _nan_where_unknown(losses.sum(axis=-1), labels, logits.shape)
 
 
+def label_weights(
+    labels: Labels, weights: Float[np.ndarray, 'classes'],
+) -> Float[Array, 'batch']:
+  """Returns the weight of each example's class; of a mixed label, their mean.
+
+  Args:
+    labels: class indices, or a distribution over the classes.
+    weights: of the classes.
+  """
+  table = jnp.asarray(weights, jnp.float32)
+  if labels.ndim == 1:
+    labels = jax.nn.one_hot(labels, len(weights), dtype=jnp.float32)
+  return labels.astype(jnp.float32) @ table
+
+
 def _targets(
     labels: Labels, shape: tuple[int, ...], label_smoothing: float, *,
     distribution: bool = False,
@@ -109,3 +129,46 @@ def _nan_where_unknown(
   if labels.ndim == 2:
     return loss
   return jnp.where((labels >= 0) & (labels < shape[-1]), loss, jnp.nan)
+
+
+def mean_error(
+    predictions: Float[Array, 'batch targets'],
+    labels: Float[Array, 'batch targets'], *, kind: str = 'mse',
+) -> Float[Array, 'batch']:
+  """Returns the mean error of an example's targets, of those that are known.
+
+    1 / targets * sum_t known_t error(prediction_t - label_t)
+
+  The mean is over all targets, known or not, so that each known value weighs
+  the same, whatever else is known of its example. One of which nothing is known
+  has nothing to teach: its loss is 0.
+
+  Args:
+    predictions: of any floating type.
+    labels: in the same units; NaN where they are not known.
+    kind: one of `ERRORS`.
+
+  Returns:
+    The loss of each example; NaN where a prediction of what is known is NaN.
+  """
+  known = ~jnp.isnan(labels)
+  # Inside, too: the gradient of 0 * NaN would spread.
+  labels = jnp.where(known, labels, 0).astype(jnp.float32)
+  errors = ERRORS[kind](predictions.astype(jnp.float32), labels)
+  return jnp.where(known, errors, 0).mean(axis=-1)
+
+
+def _absolute_error(
+    predictions: Float[Array, 'batch targets'],
+    labels: Float[Array, 'batch targets'],
+) -> Float[Array, 'batch targets']:
+  return jnp.abs(predictions - labels)
+
+
+# Of huber, an error beyond 1 counts as |error| - 1 / 2, a smaller one as
+# error ** 2 / 2 (Huber, 1964): of standardised targets, 1 is their deviation.
+ERRORS: Mapping[str, Callable[..., Float[Array, 'batch targets']]] = {
+    'mse': optax.squared_error,
+    'mae': _absolute_error,
+    'huber': optax.huber_loss,
+}

@@ -126,3 +126,41 @@ def average_precision(
   answers = len(every) - np.searchsorted(every, true, side='left')
   hits = len(true) - np.searchsorted(true, true, side='left')
   return float((hits / answers).mean())
+
+
+def errors(
+    predictions: Real[np.ndarray, 'examples targets'],
+    labels: Real[np.ndarray, 'examples targets'],
+) -> dict[str, Float[np.ndarray, 'targets']]:
+  """Returns how far off predictions of numbers are, on the host in float64.
+
+    mean_absolute_error     mean |prediction - label|
+    root_mean_square_error  sqrt(mean (prediction - label)^2)
+    r2                      1 - sum (prediction - label)^2
+                                / sum (label - mean of labels)^2
+
+  r2 is the coefficient of determination: 1 is perfect, 0 as good as the mean of
+  these very labels, and there is no lower bound; as in scikit-learn.
+
+  Args:
+    predictions: in the labels' units.
+    labels: NaN where one is not known; it is left out.
+
+  Returns:
+    Each for each target: NaN where no label is known, or a prediction is NaN,
+    and r2 also where all labels are the same.
+  """
+  result: dict[str, list[float]] = {
+      'mean_absolute_error': [], 'root_mean_square_error': [], 'r2': []}
+  for prediction, label in zip(predictions.T, labels.T):
+    known = ~np.isnan(label)
+    label = label[known].astype(np.float64)
+    error = prediction[known].astype(np.float64) - label
+    with np.errstate(divide='ignore', invalid='ignore'):
+      count = np.float64(len(label))
+      squares = np.square(error).sum()
+      spread = np.square(label - label.sum() / count).sum()
+      result['mean_absolute_error'].append(np.abs(error).sum() / count)
+      result['root_mean_square_error'].append(np.sqrt(squares / count))
+      result['r2'].append(1 - squares / spread if spread else np.nan)
+  return {name: np.array(values) for name, values in result.items()}

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import dataclasses
 import functools
 import os
-from typing import Any, Literal
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -43,7 +43,7 @@ _MAX_SIZES = 4  # Resolutions whose positions are kept.
 # What `Model.features` gives; `cls` and `mean` are of the tokens.
 FEATURES = ('representation', 'pooled', 'cls', 'mean', 'tokens', 'logits')
 
-_ACTIVATIONS = {'softmax': jax.nn.softmax, 'sigmoid': jax.nn.sigmoid}
+ACTIVATIONS = {'softmax': jax.nn.softmax, 'sigmoid': jax.nn.sigmoid}
 
 Picture = images_lib.Picture
 
@@ -60,6 +60,18 @@ class Prediction:
   names: tuple[str, ...]
   probabilities: tuple[float, ...]
   classes: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Estimate:
+  """The numbers that a model predicts of a picture.
+
+  Attributes:
+    names: of the targets; 'target 0' where the weights came without names.
+    values: in the units of the labels that were learned.
+  """
+  names: tuple[str, ...]
+  values: tuple[float, ...]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -110,7 +122,8 @@ class Model:
     if number:
       return apply(params, images)
     shapes = jax.eval_shape(apply, params, jax.ShapeDtypeStruct(
-        (1, height, width, 3), jnp.result_type(images)))
+        (1, height, width, self.preprocess.channels),
+        jnp.result_type(images)))
     return jax.tree.map(
         lambda leaf: jnp.zeros((0, *leaf.shape[1:]), leaf.dtype), shapes)
 
@@ -146,34 +159,38 @@ class Model:
 
   def predict(
       self, pictures: Picture | Sequence[Picture], *, top_k: int = 5,
-      activation: Literal['softmax', 'sigmoid'] = 'softmax',
+      activation: preprocess_lib.Activation | None = None,
       batch_size: int = 32,
-  ) -> Prediction | list[Prediction]:
-    """Classifies one picture or several.
+  ) -> Prediction | Estimate | list[Prediction] | list[Estimate]:
+    """Classifies one picture or several, or predicts numbers of them.
 
     Args:
       pictures: paths, Pillow images, or arrays [height, width, 1 or 3], uint8
         in 0 ... 255 or float in 0 ... 1; one, a list, or an array [batch, ...].
       top_k: classes of each; all, where there are fewer.
-      activation: 'sigmoid' of a model whose pictures have several classes.
+      activation: 'softmax', or 'sigmoid' of a model whose pictures have several
+        classes; by default what `preprocess` says: the loss that a run of ours
+        was trained with, softmax where nothing is said.
       batch_size: pictures at a time.
 
     Returns:
-      A prediction for each; for one picture, its own.
+      A prediction for each, or an `Estimate` where the model predicts numbers;
+      for one picture, its own.
 
     Raises:
       FileNotFoundError: if a file is not there.
       ValueError: if one is no picture, or the model has no head.
     """
-    result = []
+    result: list[Any] = []
     for outputs in self._all(pictures, batch_size):
-      result += self.likeliest(
-          outputs['logits'], top_k=top_k, activation=activation)
+      result += (self.estimates(outputs['logits']) if self.predicts_numbers
+                 else self.likeliest(outputs['logits'], top_k=top_k,
+                                     activation=activation))
     return result[0] if images_lib.is_one(pictures) else result
 
   def likeliest(
       self, logits: Float[Any, 'batch classes'], *, top_k: int = 5,
-      activation: Literal['softmax', 'sigmoid'] = 'softmax',
+      activation: preprocess_lib.Activation | None = None,
   ) -> list[Prediction]:
     """Returns what `predict` does, of logits.
 
@@ -186,14 +203,31 @@ class Model:
           'model.features, or fine-tune it first.')
     if top_k < 1:
       raise ValueError(f'top_k must be at least 1, but is {top_k}.')
-    records.check_name(activation, list(_ACTIVATIONS), what='activation')
+    activation = activation or self.preprocess.activation
+    if activation == 'none':
+      raise ValueError(
+          f'{self.origin or "The model"} predicts numbers, of which none is '
+          'the likeliest. Use model.predict or model.estimates.')
+    records.check_name(activation, list(ACTIVATIONS), what='activation')
     count = min(top_k, self.config.num_classes)
-    probabilities = _ACTIVATIONS[activation](jnp.asarray(logits, jnp.float32))
+    probabilities = ACTIVATIONS[activation](jnp.asarray(logits, jnp.float32))
     values, classes = jax.device_get(jax.lax.top_k(probabilities, count))
     return [Prediction(
         names=tuple(self._name(int(i)) for i in row),
         probabilities=tuple(map(float, value)), classes=tuple(map(int, row)))
         for row, value in zip(classes, values)]
+
+  @property
+  def predicts_numbers(self) -> bool:
+    """Whether what the head gives are numbers, not logits of classes."""
+    return self.preprocess.activation == 'none'
+
+  def estimates(self, logits: Float[Any, 'batch targets']) -> list[Estimate]:
+    """Returns what `predict` does of a model that predicts numbers."""
+    names = self.preprocess.labels or tuple(
+        f'target {i}' for i in range(self.config.num_classes))
+    return [Estimate(names, tuple(map(float, row)))
+            for row in np.asarray(logits, np.float64)]
 
   def features(
       self, pictures: Picture | Sequence[Picture], *,
@@ -379,6 +413,10 @@ class Model:
         parameter is no array of finite floats.
     """
     records.check_name(form, FORMATS, what='format')
+    if form != ORBAX and self.preprocess.channels != 3:
+      raise ValueError(
+          f'The model takes images of {self.preprocess.channels} channels, and '
+          f'{form} is of three. Save it as {ORBAX}.')
     for name, array in tree.flatten(self.params).items():
       files.to_float32(np.asarray(array), name=name, path='The model')
     if form == ORBAX:
@@ -528,11 +566,12 @@ def _check_images(images: Any, preprocess: Preprocess) -> None:
         'Images are an array of floats, but came as '
         f'{type(images).__name__}. Give np.asarray(images, np.float32).')
   shape, dtype = images.shape, images.dtype
-  if len(shape) != 4 or shape[-1] != 3:
+  channels = preprocess.channels
+  if len(shape) != 4 or shape[-1] != channels:
     raise ValueError(
-        'Images are [batch, height, width, 3], but came as '
-        f'{list(shape)}' + ('. Transpose them to (0, 2, 3, 1).'
-                            if len(shape) == 4 and shape[1] == 3 else '.'))
+        f'Images are [batch, height, width, {channels}], but came as '
+        f'{list(shape)}' + ('. Transpose them to (0, 2, 3, 1).' if len(
+            shape) == 4 and shape[1] == channels else '.'))
   if not jnp.issubdtype(dtype, jnp.floating):
     raise ValueError(
         f'Images are floats in the value range of the model, but came as '

@@ -96,6 +96,14 @@ class Duration:
     return done > before
 
 
+def words(error: BaseException) -> str:
+  """Returns what an error says; of the file system, without its number."""
+  if isinstance(error, OSError) and error.filename and error.strerror:
+    other = f' -> {error.filename2}' if error.filename2 else ''
+    return f'{error.filename}{other}: {error.strerror}'
+  return str(error)
+
+
 def nearest(name: Any, known: Sequence[str]) -> str:
   """Returns ' Did you mean "x"?' for the closest of `known`, or ''.
 

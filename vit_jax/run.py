@@ -24,6 +24,7 @@ import jax
 from vit_jax import config as config_lib
 from vit_jax import experiment as experiment_lib
 from vit_jax import model as model_lib
+from vit_jax import model_card
 from vit_jax import records
 from vit_jax import tree
 from vit_jax import types
@@ -52,7 +53,7 @@ CONFIG, SUMMARY, CURVES = 'config.json', 'summary.json', 'curves.png'
 WITHOUT_RESULT = (
     'mesh.', 'log.', 'checkpoint.', 'evals.', 'accumulation:', 'model.remat:',
     'model.unroll:', 'data.data_dir:', 'data.num_workers:', 'data.num_threads:',
-    'data.prefetch:', 'init.')
+    'data.prefetch:', 'init.', 'card')
 IN_FLIGHT = 2  # Steps that the host may run ahead of the devices.
 
 _numbers = itertools.count()  # Of the runs of this process.
@@ -108,7 +109,9 @@ def train(
     multihost.join(experiment.mesh)
     run = _Run(experiment, workdir, saved, stop, watchdog, title=title)
     free_bytes = free_bytes or parts_lib.free_bytes(experiment.mesh)
-    return run.train(source, profile_steps, show_parameters, free_bytes)
+    summary = run.train(source, profile_steps, show_parameters, free_bytes)
+    run.write_card(summary, source)
+    return summary
 
 
 def find_source(
@@ -299,8 +302,10 @@ class _Run:
     self._step = self._logged = int(self._state.step)
     self._secs = self._counters.secs
     self._device_secs_by_kind = self._counters.device_secs_by_kind
-    self._earlier_parts = config_lib.resolve(restored.config).parts
-    changes = config_lib.differences(restored.config, {
+    # Read anew: what a newer version added was then at its default.
+    earlier = config_lib.resolve(restored.config)
+    self._earlier_parts = earlier.parts
+    changes = config_lib.differences(config_lib.to_plain(earlier), {
         **config_lib.to_plain(self._config),
         **({'accumulation': self._earlier_parts}
            if self._config.accumulation == 'auto' else {})})
@@ -323,7 +328,7 @@ class _Run:
       raise ValueError(
           f'The run in {self._workdir} is finished, with another config than '
           f'this one. Use another --workdir, or a longer {longer}.{changed}')
-    old_grid = experiment_lib.grid(config_lib.resolve(restored.config))
+    old_grid = experiment_lib.grid(earlier)
     new_grid = experiment_lib.grid(self._config)
     if old_grid != new_grid:
       raise ValueError(
@@ -350,13 +355,14 @@ class _Run:
   def _written_parts(self) -> int | None:
     """Returns the parts of a batch that the same run's config.json says."""
     try:
-      written = json.loads((self._workdir / CONFIG).read_text())
-      parts = config_lib.resolve(written).parts
+      written = config_lib.resolve(
+          json.loads((self._workdir / CONFIG).read_text()))
     except (OSError, ValueError):  # Not written yet, or damaged.
       return None
-    same = {**written, 'accumulation': self._config.accumulation}
+    same = {**config_lib.to_plain(written),
+            'accumulation': self._config.accumulation}
     changes = config_lib.differences(same, config_lib.to_plain(self._config))
-    return None if _concern_the_result(changes) else parts
+    return None if _concern_the_result(changes) else written.parts
 
   def _fit(self, free_bytes: int | None) -> parts_lib.Fitted:
     """Compiles the step, in as few parts as fit, and takes these over."""
@@ -498,7 +504,8 @@ class _Run:
     self._counters.device_secs_by_kind = dict(self._cost().device_secs_by_kind)
     save(self._state, config=config_lib.to_plain(self._config),
          progress=dataclasses.asdict(self._counters),
-         labels=self._experiment.dataset.class_names or ())
+         labels=(self._experiment.dataset.targets
+                 or self._experiment.dataset.class_names or ()))
 
   def _cost(self) -> cost_lib.Cost:
     """Returns what the run has cost until now."""
@@ -531,6 +538,19 @@ class _Run:
         plots.curves({self._title or self._workdir.name: writer_lib.read_rows(
             self._workdir)}, self._workdir / CURVES)
     return summary
+
+
+  def write_card(
+      self, summary: Mapping[str, Any],
+      source: manager.Source | model_lib.Weights | None,
+  ) -> None:
+    """Writes what the finished run says of its model."""
+    if self._active:
+      with self._writes(model_card.FILENAME):
+        model_card.write(self._workdir / model_card.FILENAME, model_card.of_run(
+            self._experiment, summary, workdir=self._workdir,
+            title=self._title, origin=model_card.Origin(
+                self._counters.origin, source.config if source else {})))
 
 
 def _early_end(metric: str, counters: counters_lib.Counters) -> str:
@@ -566,7 +586,9 @@ def describe(
   lines = [
       f'{title or "run"}: {dataset.name} {dataset.split}, '
       f'{dataset.num_examples:,} images of {height}x{width}x{channels}, '
-      f'{dataset.num_classes} classes',
+      + _labels(experiment),
+      *filter(None, [dataset.description]),
+      *([str(dataset.excluded)] if dataset.excluded else []),
       f'batch {config.batch_size:,} = {hosts} host(s) x {per_host} '
       f'{_device_kind(mesh)} device(s), {share:,} images each'
       + f' in {config.parts} parts' * (config.parts > 1)
@@ -590,6 +612,20 @@ def describe(
     lines.append(clu.parameter_overview.get_parameter_overview(
         state.params, include_stats=False))
   return '\n'.join(lines)
+
+
+def _labels(experiment: experiment_lib.Experiment) -> str:
+  """Returns what is learned of the images, and how evenly, in a few words."""
+  dataset, section = experiment.dataset, experiment.config.data
+  if dataset.targets:
+    return 'target' + 's' * (len(dataset.targets) > 1) + ' ' + ', '.join(
+        f'{name} ({mean:.4g} ± {std:.4g})' for name, mean, std in zip(
+            dataset.targets, section.target_mean, section.target_std))
+  weights = getattr(experiment.config.objective, 'class_weights', 'none')
+  said = f'{dataset.num_classes} classes'
+  if section.sampling != 'natural':
+    said += f', drawn {section.sampling} (an epoch is as many draws)'
+  return said if weights == 'none' else f'{said}, weighed ({weights})'
 
 
 def _several_labels(experiment: experiment_lib.Experiment) -> list[str]:

@@ -14,7 +14,8 @@ import jax
 # delivers it, float32 in the model's value range once `prepare` has run on the
 # device. `label` [batch] (class index) or, where an example has several,
 # [batch, max_labels] (indices, padded with -1) as the pipeline delivers it and
-# [batch, classes] (k-hot or soft) once `prepare` has run.
+# [batch, classes] (k-hot or soft) once `prepare` has run. Where labels are
+# numbers to predict, [batch, targets] float32, standardised, NaN where unknown.
 # `mask` [batch]: 1 for a real example, 0 for padding.
 Batch = Mapping[str, jax.Array]
 

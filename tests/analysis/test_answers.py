@@ -44,6 +44,12 @@ def test_few_classes_show_names_counts_and_accuracies(tmp_path, texts):
           'test: 99.76 % of 1,245 right'} <= set(texts)
 
 
+def test_a_long_name_is_cut_and_not_the_matrix(tmp_path, texts):
+  answers.confusion(np.eye(2, dtype=int), tmp_path / 'x.png',
+                    names=['cat', 'Canis lupus familiaris, dog'])
+  assert 'Canis lupus familiaris,…' in texts
+
+
 def test_many_classes_name_the_worst(tmp_path, texts):
   matrix = np.diag(np.full(100, 10))
   matrix[17] = 0

@@ -66,6 +66,14 @@ def test_looking_k_patches_to_the_right_is_k_patches_far(k):
   assert distance_of(rows) == pytest.approx(8 * 2 * k * (4 - k) / 4)
 
 
+def test_distances_are_in_pixels_of_patches_that_are_not_square():
+  far = attention.distances((2, 3), (30.0, 40.0))
+  wanted = [[np.hypot(30 * (q // 3 - k // 3), 40 * (q % 3 - k % 3))
+             for k in range(6)] for q in range(6)]
+  np.testing.assert_allclose(far, wanted)
+  assert far[0, 4] == 50  # One down and one to the right.
+
+
 def test_looking_at_the_class_token_alone_says_nothing_of_a_distance():
   rows = np.zeros((13, 13))
   rows[:, 0] = 1  # All patches look at the class token,
@@ -91,6 +99,32 @@ def test_the_map_of_a_rollout_sums_to_one(pooling):
   got = attention.rollout_map(weights(), grid=GRID, pooling=pooling)
   assert got.shape == (2, 3, 4)
   np.testing.assert_allclose(got.sum((1, 2)), 1)
+
+
+@pytest.mark.parametrize('pooling', ['average', 'attention'])
+def test_without_a_class_token_the_map_is_of_the_mean_of_the_patches(pooling):
+  given = weights(prefix=2)  # Registers, whose share is left out.
+  wanted = np.zeros((2, 12))
+  for image, mixed in enumerate(attention.rollout(given)):
+    for q in range(2, 14):
+      for k in range(2, 14):
+        wanted[image, k - 2] += mixed[q, k] / 12
+  wanted /= wanted.sum(-1, keepdims=True)
+  got = attention.rollout_map(given, grid=GRID, pooling=pooling)
+  np.testing.assert_allclose(got.reshape(2, 12), wanted)
+
+
+@pytest.mark.parametrize(('pooling', 'queries'), [
+    ('cls', [0]), ('average', range(2, 14)), ('attention', range(2, 14))])
+def test_maps_of_heads_are_those_of_a_loop(pooling, queries):
+  given = weights(prefix=2)[:, 0]
+  got = attention.head_maps(given, grid=GRID, pooling=pooling)
+  for layer in range(2):
+    for head in range(3):
+      for k in range(12):
+        wanted = sum(given[layer, head, q, 2 + k] for q in queries)
+        np.testing.assert_allclose(
+            got[layer, head, k // 4, k % 4], wanted / len(queries))
 
 
 def test_the_map_follows_the_class_token():

@@ -20,6 +20,22 @@ def test_a_kernel_of_few_features_has_few_components():
   assert len(embeddings.filters(kernel)) == 5
 
 
+def test_the_largest_value_of_a_component_is_positive():
+  kernel = np.random.default_rng(0).normal(size=(4, 4, 3, 60))
+  flat = embeddings.filters(kernel).reshape(28, -1)
+  np.testing.assert_allclose(np.abs(flat).max(-1), flat.max(-1))
+  np.testing.assert_allclose(np.linalg.norm(flat, axis=-1), 1)
+
+
+def test_filters_of_a_convolution_are_those_of_a_loop():
+  kernel = np.random.default_rng(0).normal(3, 2, size=(7, 7, 3, 5))
+  got = embeddings.convolution(kernel, count=4)
+  assert got.shape == (4, 7, 7, 3)
+  for i in range(4):
+    one = kernel[..., i]
+    np.testing.assert_allclose(got[i], (one - one.mean()) / one.std())
+
+
 def test_similarity_is_that_of_a_loop():
   table = np.random.default_rng(0).normal(size=(6, 5))
   got = embeddings.similarity(table, grid=(2, 3))

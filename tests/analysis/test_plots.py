@@ -86,6 +86,14 @@ def test_a_run_with_a_single_point_shows_it(saved, tmp_path):
   assert markers and all(marker not in ('', 'None') for marker in markers)
 
 
+def test_few_points_are_marked_and_many_are_not(saved, tmp_path):
+  for count in (9, 90):
+    plots.curves({'run': make_rows(num_points=count)}, tmp_path / 'curves.png')
+  markers = [{line.get_marker() for line in fig.axes[-1].lines}
+             for fig in saved]  # Of the learning rate: training alone.
+  assert markers == [{'.'}, {''}] or markers == [{'.'}, {'None'}]
+
+
 def test_a_metric_that_no_run_has_gets_no_panel(saved, tmp_path):
   rows = [{'step': s, 'train/loss': 1 / s, 'val/loss': 2 / s}
           for s in (1, 2, 3)]

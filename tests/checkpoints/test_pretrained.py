@@ -257,3 +257,22 @@ def test_embeddings_of_another_grid_than_is_said_are_an_error():
   with pytest.raises(ValueError, match='8 position embeddings do not cover'):
     adapt(params(grid=(2, 4), cls=False), initial(cls=False), old=(3, 3),
           new=(4, 4))
+
+
+def test_filters_are_spread_over_other_channels_if_asked():
+  filters = np.random.default_rng(0).normal(size=(2, 2, 3, 5))
+  initial = {'patches': {'kernel': np.zeros((2, 2, 13, 5), np.float32)}}
+  source = {'patches': {'kernel': filters.astype(np.float32)}}
+  same = lambda name, values: values
+  with pytest.raises(ValueError, match='--config.init.channels=mean'):
+    pretrained.adapt(source, initial, resize=same,
+                     config=pretrained.InitConfig(new=()))
+  params, (row,) = pretrained.adapt(
+      source, initial, resize=same,
+      config=pretrained.InitConfig(new=(), channels='mean'))
+  assert row.status == 'resized'
+  # An image of equal channels is embedded as it was.
+  grey = np.ones((2, 2))
+  np.testing.assert_allclose(
+      np.einsum('hw,hwce->e', grey, params['patches']['kernel']),
+      np.einsum('hw,hwce->e', grey, filters), rtol=1e-5)

@@ -13,6 +13,7 @@ from vit_jax.analysis import attention
 
 TINY = {'width': 8, 'depth': 2, 'mlp_dim': 8, 'num_heads': 2, 'patch': 4,
         'num_classes': 3}
+HYBRID = {**TINY, 'patch': 1, 'backbone': {'depths': (1, 1), 'width': 32}}
 RESNET = {'name': 'resnet', 'num_classes': 3, 'backbone': {
     'depths': (1, 1), 'width': 32, 'preactivation': True}}
 
@@ -33,9 +34,13 @@ def _photos(tmp_path_factory):
   return folder
 
 
+@pytest.mark.parametrize(('settings', 'grid', 'patch', 'filters'), [
+    (TINY, (4, 4), 4.0, 'Principal components of patches/kernel'),
+    # A patch is one place of the feature map, of eight pixels.
+    (HYBRID, (2, 2), 8.0, 'The 32 filters of backbone/root/kernel')])
 def test_all_figures_are_drawn_and_the_page_holds_them(
-    photos, tmp_path, capsys):
-  model = save(tmp_path / 'model', TINY)
+    photos, tmp_path, capsys, settings, grid, patch, filters):
+  model = save(tmp_path / 'model', settings)
   figures = tmp_path / 'figures.json'
   assert not main.main([
       'inspect', f'--model={tmp_path}/model', str(photos), '--batch-size=2',
@@ -49,12 +54,13 @@ def test_all_figures_are_drawn_and_the_page_holds_them(
   page = (folder / 'index.html').read_text()
   assert len(re.findall('src="data:image/png;base64,', page)) == len(names)
   assert not re.search(r'(src|href)="(?!data:)', page)
+  assert filters in page and f'in patches of {patch:g} x {patch:g}' in page
   said = json.loads(figures.read_text())
   weights = model.attention([str(p) for p in sorted(photos.iterdir())])
   np.testing.assert_allclose(
       said['mean_attention_distance'],
       attention.mean_distance(
-          weights.swapaxes(0, 1), grid=(4, 4), patch=(4.0, 4.0)), rtol=1e-4)
+          weights.swapaxes(0, 1), grid=grid, patch=(patch, patch)), rtol=1e-4)
   assert said['pictures'] == 3
 
 
@@ -63,7 +69,7 @@ def test_all_figures_are_drawn_and_the_page_holds_them(
     ({**TINY, 'position': 'none'}, 'no embedding is added'),
     ({**TINY, 'position': '2d'}, 'positions.png'),
     ({**TINY, 'position_at': 'layers'}, 'positions.png'),
-    ({**TINY, 'axial': True, 'pooling': 'average'}, 'axial'),
+    ({**TINY, 'axial': True, 'pooling': 'average'}, 'Axial'),
 ])
 def test_what_a_model_does_not_have_is_said(
     photos, tmp_path, capsys, settings, words):

@@ -64,6 +64,20 @@ def test_a_broken_file_is_named_and_counted_and_the_rest_goes_on(
         wanted.probabilities[3], rel=1e-4)
 
 
+def test_a_defective_exif_block_is_passed_over_in_silence(
+    model, tmp_path, capsys, recwarn):
+  exif = Image.Exif()
+  exif[0x010e] = 'a description that is cut'
+  path = tmp_path / 'exif.jpg'
+  Image.new('RGB', (8, 8), 'red').save(path, exif=exif.tobytes()[:-9])
+  with pytest.warns(UserWarning, match='Truncated'):
+    vit_jax.load(model, log=None).predict(path)
+  recwarn.clear()
+  assert not main.main(['predict', f'--model={model}', str(path)])
+  assert not [w for w in recwarn.list if 'PIL' in w.filename]
+  assert '1 picture in' in capsys.readouterr().out
+
+
 def test_globs_and_files_are_taken_once_each(model, photos, tmp_path):
   output = tmp_path / 'p.jsonl'
   assert not main.main([
@@ -83,7 +97,7 @@ def test_names_may_come_from_a_file(model, photos, tmp_path, capsys):
   names.write_text('one\n')
   main.main(['predict', f'--model={model}', f'{photos}/a.png',
              f'--labels={names}'])
-  assert 'holds 1 names (a line each), but the model has 4 classes' in (
+  assert 'holds 1 name (one a line), but the model has 4 classes' in (
       capsys.readouterr().err)
 
 

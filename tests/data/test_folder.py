@@ -9,6 +9,7 @@ from PIL import Image
 import pytest
 
 from vit_jax.data import folder
+from vit_jax.data import splits
 
 
 def _open(root):
@@ -99,8 +100,7 @@ def test_train_alone_is_split_as_its_classes_would_be(tmp_path):
 def test_a_class_of_one_image_is_trained_on_wherever_its_hash_falls(tmp_path):
   names = [f'class{i}' for i in range(60)]
   _write_classes(tmp_path, 1, classes=names)
-  held_out = [n for n in names if folder.splits_lib.stable_hash(f'{n}/0.png')
-              % 100 < folder.TEST_PERCENT]
+  held_out = [n for n in names if splits.is_held_out(f'{n}/0.png')]
   assert held_out  # Or this test shows nothing.
   assert sorted(_open(tmp_path).splits['train'].labels) == list(range(60))
 

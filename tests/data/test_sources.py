@@ -2,6 +2,7 @@
 
 import pytest
 
+from vit_jax.data import rows
 from vit_jax.data import shapes
 from vit_jax.data import sources
 from vit_jax.data import splits
@@ -50,3 +51,17 @@ def test_sizes_to_plan_with_come_from_the_table():
     opened.splits['train'][0]
   with pytest.raises(ValueError, match="Did you mean 'cifar10'"):
     sources.expect_source('cifar1')
+
+
+def test_a_file_of_data_is_a_path_by_its_look(tmp_path, monkeypatch):
+  _write_folder(tmp_path / 'pets')
+  (tmp_path / 'pets.csv').write_text(
+      'path,label\npets/cat/a.png,1\npets/dog/a.png,0\npets/dog/a.png,0\n')
+  monkeypatch.chdir(tmp_path)
+  assert _open('pets.csv').class_names == ('0', '1')
+
+
+def test_words_on_labels_are_refused_where_a_data_set_has_its_own():
+  with pytest.raises(ValueError, match='data.target and data.table say how'):
+    sources.check_understood('digits', rows.Understood('multi'))
+  sources.check_understood('./digits', rows.Understood('multi'))

@@ -142,12 +142,10 @@ def test_missing_tfds_gets_the_command_that_prepares_it(tmp_path):
   assert "Did you mean 'cifar10'" in str(error.value)
 
 
-def test_tfrecords_get_the_command_that_converts_them(tmp_path):
+def test_other_formats_get_the_command_that_converts_them(tmp_path):
   folder = _prepare_tfds(tmp_path)
-  records = folder / 'tiny-train.array_record-00000-of-00001'
-  records.rename(folder / 'tiny-train.tfrecord-00000-of-00001')
   info = folder / 'dataset_info.json'
-  info.write_text(info.read_text().replace('array_record', 'tfrecord'))
+  info.write_text(info.read_text().replace('array_record', 'riegeli'))
   with pytest.raises(ValueError) as error:
     _open('tiny', tmp_path)
   assert (f'tfds convert_format --dataset_version_dir={folder} '

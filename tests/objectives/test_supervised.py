@@ -113,3 +113,64 @@ def test_without_training_nothing_is_random():
 def test_mistakes_are_named(section, words):
   with pytest.raises(ValueError, match=re.escape(words)):
     objectives.parse(section)
+
+
+def weighed(asked, counts=(6, 3, 1)):
+  return objectives.class_weights(
+      objectives.parse({'class_weights': asked}), np.array(counts))
+
+
+@pytest.mark.parametrize('asked, ratios', [
+    ('inverse', [1 / 6, 1 / 3, 1]),
+    ('inverse_sqrt', [6**-0.5, 3**-0.5, 1]), ((1.0, 2.0, 0.0), [1, 2, 0])])
+def test_weights_of_classes_are_1_in_the_mean_over_the_examples(asked, ratios):
+  weights = weighed(asked)
+  assert np.dot(weights, [6, 3, 1]) / 10 == pytest.approx(1)
+  np.testing.assert_allclose(weights * ratios[0], weights[0] * np.array(ratios))
+
+
+def test_loss_of_an_example_is_times_the_weight_of_its_class():
+  weights = weighed('inverse')
+  _, (plain, _) = measure({}, LABELS, multi_label=False)
+  objective = objectives.build(
+      objectives.parse({'class_weights': 'inverse'}), Linear(),
+      multi_label=False, class_weights=weights)
+  loss, measures = objective(
+      PARAMS, {'image': IMAGES, 'label': LABELS, 'mask': jnp.ones(4)}, KEY)
+  np.testing.assert_allclose(loss, plain * weights[LABELS], rtol=1e-6)
+  assert tuple(measures) == ('accuracy',)
+
+
+def test_numbers_are_learned_by_their_squared_error_unless_it_is_said():
+  labels = jnp.asarray(np.random.default_rng(1).normal(size=(4, 3)))
+  for section, error in (({}, jnp.square), ({'loss': 'mae'}, jnp.abs)):
+    objective = objectives.build(
+        objectives.parse(section), Linear(), multi_label=False, targets=True)
+    loss, measures = objective(
+        PARAMS, {'image': IMAGES, 'label': labels, 'mask': jnp.ones(4)}, KEY)
+    np.testing.assert_allclose(
+        loss, error(logits() - labels).mean(-1), rtol=1e-5)
+    assert objective.measures == tuple(measures) == ()
+
+
+@pytest.mark.parametrize('section, facts, words', [
+    ({'loss': 'softmax'}, {'targets': True}, 'Use mse or mae or huber'),
+    ({'loss': 'mae'}, {}, "loss is 'mae', but the labels are classes"),
+    ({'label_smoothing': 0.1}, {'targets': True}, 'no classes to spread over'),
+    ({'class_weights': 'inverse'}, {'targets': True}, 'numbers to predict'),
+    ({'class_weights': 'inverse'}, {'multi_label': True},
+     'the labels are several for an image'),
+    ({'class_weights': [1.0, -1.0]}, {}, 'are finite and at least 0'),
+])
+def test_objectives_that_are_not_for_such_labels_are_refused(
+    section, facts, words):
+  with pytest.raises(ValueError, match=re.escape(words)):
+    objectives.build(objectives.parse(section), Linear(), **{
+        'multi_label': False, **facts})
+
+
+def test_weights_are_as_many_as_classes():
+  with pytest.raises(ValueError, match='are 2 numbers, of which 2 are more'):
+    weighed((1.0, 2.0))
+  with pytest.raises(ValueError, match='one that occurs is more than 0'):
+    weighed((0.0, 0.0, 1.0), counts=(1, 1, 0))

@@ -15,6 +15,7 @@ MAX_COUNTS, MAX_NAMES = 20, 60
 # Of a matrix, in pixels: more classes than that are pooled.
 MAX_CELLS = 1_000
 WORST = 12
+MAX_LETTERS = 24  # Of a name.
 
 
 def confusion(
@@ -56,7 +57,7 @@ def confusion(
       extent=(-0.5, classes - 0.5, classes - 0.5, -0.5))
   fig.colorbar(
       shown, ax=matrix, location='bottom', shrink=0.6, aspect=40, pad=0.02,
-      ticks=(0, 0.01, 0.1, 0.25, 0.5, 1),
+      ticks=(0, 0.05, 0.25, 0.5, 1),
       format=lambda x, _: f'{100 * x:g} %',
       label='share of the class' + (
           f', the highest of {block} x {block} classes' if block > 1 else ''))
@@ -134,6 +135,9 @@ def _pooled(
 
 def _name_axes(axes: Any, names: Sequence[str]) -> None:
   places = range(len(names))
+  # A long name on its side would take more room than the matrix.
+  names = [name if len(name) <= MAX_LETTERS else name[:MAX_LETTERS - 1] + '…'
+           for name in names]
   axes.set_yticks(places, names, fontsize=8)
   longest = max(map(len, names))
   axes.set_xticks(places, names, fontsize=8,
@@ -172,7 +176,7 @@ def _draw_curve(axes: Any, share: Any, total: Any, names: Any) -> None:
   axes.yaxis.tick_right()
   axes.yaxis.set_label_position('right')
   _of_accuracy(axes)
-  worst = '\n'.join(f'{100 * accuracy[i]:.0f} %  {names[seen[i]][:24]}'
+  worst = '\n'.join(f'{100 * accuracy[i]:.0f} %  {names[seen[i]][:MAX_LETTERS]}'
                     for i in order[:WORST])
   axes.text(0.03, 0.985, f'The worst:\n{worst}', transform=axes.transAxes,
             va='top', fontsize=7, linespacing=1.4)

@@ -1,4 +1,4 @@
-"""What the first layer learned: filters of patches, and of positions."""
+"""What the first layer learned: filters of pixels, and positions."""
 
 from jaxtyping import Float
 import numpy as np
@@ -26,6 +26,24 @@ def filters(
   largest = np.abs(components).argmax(-1)
   signs = np.sign(components[np.arange(len(components)), largest])
   return (components * signs[:, None]).reshape(-1, *shape)
+
+
+def convolution(
+    kernel: Float[np.ndarray, 'height width channels features'], *,
+    count: int = 64,
+) -> Float[np.ndarray, 'filters height width channels']:
+  """Returns filters of a ResNet's root, in their order.
+
+  Each is less its mean and of standard deviation 1, as the network applies it
+  (weight standardisation, arXiv:1903.10520).
+
+  Args:
+    kernel: of the convolution.
+    count: filters wanted; fewer come back where there are no more.
+  """
+  found = np.moveaxis(np.asarray(kernel, np.float64)[..., :count], -1, 0)
+  found = found - found.mean((1, 2, 3), keepdims=True)
+  return found / np.maximum(found.std((1, 2, 3), keepdims=True), 1e-12)
 
 
 def similarity(

@@ -13,17 +13,18 @@ import numpy as np
 
 from vit_jax.analysis import plots
 
-COLUMNS = 7  # Of the grid of filters, as in figure 7.
+COLUMNS = 7  # Of the grid of components, as in figure 7.
 _INCH = 150  # Dots.
 
 
 def filters(
     components: Float[np.ndarray, 'filters height width channels'],
-    path: epath.PathLike,
+    path: epath.PathLike, *, columns: int = COLUMNS,
 ) -> None:
-  """Draws filters of the patch embedding; grey is zero (figure 7, left)."""
+  """Draws filters of pixels, each on its own scale; grey is zero (figure 7,
+  left)."""
   count = len(components)
-  columns = min(COLUMNS, count)
+  columns = min(columns, count)
   fig, axes = _grid(-(-count // columns), columns, cell=1.05)
   for ax, component in zip(axes.flat, components):
     colours = component.shape[-1] >= 3
@@ -57,22 +58,33 @@ def similarity(
 
 
 def distance(
-    pixels: Float[np.ndarray, 'layers heads'], path: epath.PathLike,
+    pixels: Float[np.ndarray, 'layers heads'], path: epath.PathLike, *,
+    everywhere: float,
 ) -> None:
-  """Draws the mean attention distance of every head (figure 7, right)."""
+  """Draws the mean attention distance of every head (figure 7, right).
+
+  Args:
+    pixels: of each head.
+    path: picture to write.
+    everywhere: that of a head which looks at all patches alike.
+  """
   layers, heads = pixels.shape
   fig = _figure(6.4, 4.2)
   ax = fig.subplots()
   ax.plot(np.repeat(np.arange(1, layers + 1), heads), pixels.ravel(), 'o',
           color=plots.COLOURS[0], markersize=4, alpha=0.6, markeredgewidth=0,
-          label=f'each of {heads} heads')
+          label='each head')
   ax.plot(np.arange(1, layers + 1), pixels.mean(1), color='black', linewidth=1,
           label='their mean')
+  ax.axhline(everywhere, color='#555555', linewidth=1, linestyle='--',
+             label='to look everywhere alike')
   ax.set(xlabel='layer', ylabel='mean attention distance (pixels)',
-         xlim=(0.5, layers + 0.5), ylim=(0, 1.08 * float(pixels.max()) or 1))
+         xlim=(0.5, layers + 0.5),
+         ylim=(0, 1.08 * max(everywhere, float(pixels.max())) or 1))
   ax.set_xticks(range(1, layers + 1, max(1, layers // 12)))
   ax.spines[['top', 'right']].set_visible(False)
-  ax.legend(frameon=False, fontsize=9)
+  # Away from the points, which may be anywhere.
+  fig.legend(loc='outside lower center', frameon=False, fontsize=9, ncols=3)
   plots.save(fig, path)
 
 
@@ -93,7 +105,7 @@ def rollout(
     titles: of each image, by default none.
   """
   height, width = images[0].shape[:2]
-  fig = _figure(8.4, 2.65 * height / width * len(images) + 0.25)
+  fig = _figure(8.4, (2.65 * height / width + 0.2) * len(images) + 0.3)
   axes = fig.subplots(len(images), 3, squeeze=False)
   for row, image, values in zip(axes, images, maps):
     # Never quite black: what is not looked at is still recognised.
@@ -113,7 +125,7 @@ def rollout(
   axes[0, 1].set_title('brightness: attention rollout', fontsize=9)
   axes[0, 2].set_title('share of each patch', fontsize=9)
   for row, title in zip(axes, titles or []):
-    row[0].set_ylabel(_short(title), fontsize=8)
+    row[0].set_xlabel(_short(title, 40), fontsize=8)
   plots.save(fig, path)
 
 
@@ -128,9 +140,11 @@ def heads(
     path: picture to write.
     title: above the picture.
   """
-  layers, count = maps.shape[:2]
+  layers, count, rows, columns = maps.shape
   top = maps.max((2, 3), keepdims=True)
-  fig = _figure(max(3.2, 0.62 * count + 1), max(2.2, 0.62 * layers + 1))
+  # Cells of the image's shape, and of one area whatever that is.
+  side = 0.62 * np.sqrt([columns / rows, rows / columns]).clip(0.5, 2)
+  fig = _figure(max(3.2, side[0] * count + 1), max(2.2, side[1] * layers + 1))
   ax = fig.subplots()
   ax.imshow(_mosaic(maps / np.maximum(top, 1e-12)), cmap='viridis', vmin=0,
             vmax=1, interpolation='nearest', aspect='auto',

@@ -4,8 +4,10 @@ import base64
 from collections.abc import Sequence
 import dataclasses
 import html
+import io
 
 from etils import epath
+from PIL import Image
 
 _STYLE = """
 :root { color-scheme: light dark; --text: #1b1b1b; --quiet: #555;
@@ -22,6 +24,8 @@ p { margin: .25rem 0 .75rem; max-width: 46rem; }
 figure { margin: 0; padding: .75rem; background: var(--card);
   border: 1px solid var(--line); border-radius: .5rem; overflow-x: auto; }
 figure img { display: block; max-width: 100%; height: auto; margin: 0 auto; }
+/* On a narrow screen a picture is moved sideways, not shrunk to nothing. */
+@media (max-width: 48rem) { figure img { max-width: none; } }
 """
 
 
@@ -50,19 +54,41 @@ def write(
     text: below the title.
     sections: in their order.
   """
-  parts = [
-      '<!doctype html>', '<html lang="en"><head><meta charset="utf-8">',
-      '<meta name="viewport" content="width=device-width, initial-scale=1">',
-      f'<title>{html.escape(title)}</title><style>{_STYLE}</style></head>',
-      f'<body><h1>{html.escape(title)}</h1>',
-      f'<p class="quiet">{html.escape(text)}</p>']
+  parts = []
   for section in sections:
     parts.append(f'<h2>{html.escape(section.title)}</h2>'
                  f'<p>{html.escape(section.text)}</p>')
     if section.picture is not None:
-      data = base64.b64encode(section.picture.read_bytes()).decode()
-      parts.append(
-          f'<figure><img alt="{html.escape(section.title)}" '
-          f'src="data:image/png;base64,{data}"></figure>')
-  parts.append('</body></html>\n')
-  epath.Path(path).write_text('\n'.join(parts))
+      parts.append(_figure(section))
+  epath.Path(path).write_text(document(title=title, text=text, body=parts))
+
+
+def _figure(section: Section) -> str:
+  assert section.picture is not None
+  data = section.picture.read_bytes()
+  with Image.open(io.BytesIO(data)) as image:
+    # Of two dots a pixel: sharp on any screen, and as large as text is.
+    width, height = (max(1, side // 2) for side in image.size)
+  encoded = base64.b64encode(data).decode()
+  return (f'<figure><img alt="{html.escape(section.title)}" width="{width}" '
+          f'height="{height}" src="data:image/png;base64,{encoded}"></figure>')
+
+
+def document(
+    *, title: str, text: str, body: Sequence[str], style: str = '',
+) -> str:
+  """Returns a page in the colours that the reader's machine asks for.
+
+  Args:
+    title: of the page.
+    text: below the title.
+    body: HTML, in lines.
+    style: CSS beside that of every page, which has the colours --text,
+      --ground, --line and --quiet; --card is that of pictures, always white.
+  """
+  return '\n'.join([
+      '<!doctype html>', '<html lang="en"><head><meta charset="utf-8">',
+      '<meta name="viewport" content="width=device-width, initial-scale=1">',
+      f'<title>{html.escape(title)}</title><style>{_STYLE}{style}</style>'
+      '</head>', f'<body><h1>{html.escape(title)}</h1>',
+      f'<p class="quiet">{html.escape(text)}</p>', *body, '</body></html>\n'])

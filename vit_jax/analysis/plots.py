@@ -24,6 +24,7 @@ LOG_SCALE_RATIO = 30
 # Beyond this ratio of longest to shortest run, an axis of steps hides one.
 LENGTH_RATIO = 3
 PANEL_INCHES = 4.2
+FEW_POINTS = 25  # Up to which each is marked, in the curves of training too.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,8 +46,8 @@ def curves(runs: Mapping[str, Rows], path: epath.PathLike) -> None:
 
   A panel for each of loss, accuracy and learning rate that was measured,
   against the step, or against the share of the run where the lengths of the
-  runs are too unlike for one axis. Training is a thin line, each evaluator a
-  line with marks.
+  runs are too unlike for one axis. Training is a thin line, with dots where it
+  is short, each evaluator a line with marks.
 
   Args:
     runs: rows by the run's name, as `read_rows` gives them: each holds `step`
@@ -152,9 +153,13 @@ def _draw_legend(
   names = [n for n in ('train', *evaluators)
            if any(_names(rows, p) and n in _names(rows, p)
                   for rows in runs.values() for p in PANELS)]
+  longest = {name: max(len(_series(rows, f'{name}/{p.metric}')[0])
+                       for rows in runs.values() for p in PANELS)
+             for name in names}
   handles += [
-      lines.Line2D([], [], color='#555555', label=name,
-                   **_line_style(name, evaluators, num_points=2))
+      lines.Line2D([], [], color='#555555', label=name, **{
+          **_line_style(name, evaluators, num_points=longest[name]),
+          'markevery': 1})
       for name in names]
   # As many side by side as fit: a letter of 10 points is 0.09 inches wide, the
   # sample of a line with its margins 0.7.
@@ -179,9 +184,9 @@ def _line_style(
     name: str, evaluators: Sequence[str], *, num_points: int,
 ) -> dict[str, Any]:
   if name == 'train':
-    # A line needs two points; a single one would not show at all.
+    # A line of few points says little, and of a single one nothing at all.
     return {'linewidth': 1.2, 'alpha': 0.75,
-            'marker': '.' if num_points == 1 else ''}
+            'marker': '.' if num_points <= FEW_POINTS else ''}
   return {'linewidth': 1.8, 'markersize': 4.5,
           'marker': MARKERS[evaluators.index(name) % len(MARKERS)],
           # Few marks, however often the run was evaluated.

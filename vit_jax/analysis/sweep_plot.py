@@ -56,6 +56,13 @@ def sweep(result: Mapping[str, Any], path: epath.PathLike) -> None:
     axes.plot(*zip(*points) if points else ([], []), 'o-',
               color=plots.COLOURS[i % len(plots.COLOURS)], markersize=6,
               label=f'{metric}{label}', linewidth=1.6)
+  # What has no value has a place all the same: at the foot.
+  diverged = sorted({places[json.dumps(row['values'][along])]
+                     for row in result['grid'] if row['value'] is None})
+  if diverged:
+    axes.plot(diverged, [0.04] * len(diverged), 'x', color='#555555',
+              markersize=8, transform=axes.get_xaxis_transform(),
+              label='diverged')
   best = result['best']
   place = places[json.dumps(best['values'][along])]
   axes.plot([place], [scale * best['value']], 'o', markersize=13,

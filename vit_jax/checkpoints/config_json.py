@@ -13,6 +13,8 @@ from vit_jax.checkpoints import claims
 from vit_jax.checkpoints import timm_json
 from vit_jax.interop import preprocess as preprocess_lib
 
+# Hugging Face's `problem_type`, of what is no choice among classes.
+PROBLEMS = {'sigmoid': 'multi_label_classification', 'none': 'regression'}
 _VIT_TYPES = ('vit', 'deit')
 _HF_GELU = {'gelu': 'exact', 'gelu_python': 'exact', 'gelu_new': 'tanh',
             'gelu_pytorch_tanh': 'tanh', 'gelu_fast': 'tanh'}
@@ -95,6 +97,9 @@ def _huggingface(config: Mapping[str, Any]) -> claims.Config:
     result.pooler = str(config['pooler_act'])
   if 'resolution' in result.claims:
     result.preprocess['resolution'] = result.claims['resolution']
+  for activation, problem in PROBLEMS.items():
+    if config.get('problem_type') == problem:
+      result.preprocess['activation'] = activation
   _read_labels(config, result)
   return result
 

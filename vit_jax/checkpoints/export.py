@@ -227,7 +227,8 @@ def _preprocess_notes(
   else:
     read = preprocess_lib.from_huggingface(
         beside['preprocessor_config.json'])
-    read['labels'] = preprocess.labels  # They are in config.json.
+    # These are in config.json.
+    read |= {'labels': preprocess.labels, 'activation': preprocess.activation}
   found = preprocess_lib.parse({'resolution': preprocess.resolution, **read})
   return [
       f'{form} has no place for {unsaid.as_text(name, ours)} of the '

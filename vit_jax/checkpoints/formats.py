@@ -194,14 +194,14 @@ def _statement(
 def check(
     config: models.ModelConfig, params: Mapping[str, Any],
     resolution: Sequence[int], *, source: str,
-    theirs: Mapping[str, str] | None = None,
+    theirs: Mapping[str, str] | None = None, channels: int = 3,
 ) -> None:
   """Raises if parameters, by our names, are not exactly the model's.
 
   Raises:
     ValueError: with expected and found shapes side by side.
   """
-  expected = abstract_params(config, resolution)
+  expected = abstract_params(config, resolution, channels=channels)
   difference = tree.differences(expected, tree.unflatten(params))
   if difference:
     names = theirs or {}
@@ -216,10 +216,11 @@ def check(
 
 
 def abstract_params(
-    config: models.ModelConfig, resolution: Sequence[int],
+    config: models.ModelConfig, resolution: Sequence[int], *,
+    channels: int = 3,
 ) -> Any:
   """Returns the shapes of a model's parameters, as a nested dict."""
   model = models.build(config, num_classes=config.num_classes)
-  images = jax.ShapeDtypeStruct((1, *resolution, 3), 'float32')
+  images = jax.ShapeDtypeStruct((1, *resolution, channels), 'float32')
   return nn.unbox(jax.eval_shape(
       lambda: models.init(model, jax.random.key(0), images)))

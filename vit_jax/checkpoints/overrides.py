@@ -124,7 +124,7 @@ def _preprocess(given: Mapping[str, Any]) -> dict[str, Any]:
     result['resolution'] = _resolution(given['resolution'])
   for name in ('mean', 'std'):
     if name in given:
-      result[name] = _three(name, given[name])
+      result[name] = _three(name, given[name], given.get('channels', 3))
   # The resolution may be left to the weights; it stands in for that here.
   preprocess_lib.parse({'resolution': (1, 1), **result})
   return result
@@ -143,13 +143,14 @@ def _resolution(value: Any) -> tuple[int, int]:
   return sides[0], sides[1]
 
 
-def _three(name: str, value: Any) -> tuple[float, ...]:
+def _three(name: str, value: Any, channels: int) -> tuple[float, ...]:
   if isinstance(value, records.FlagText):
     value = records.convert(value, Any, where=name)
   values = tuple(value) if isinstance(value, (tuple, list)) else (value,)
-  if len(values) not in (1, 3):
+  if len(values) not in (1, channels):
     raise ValueError(
-        f'{name} must be one number, or three, of red, green and blue, but is '
-        f'{value!r}.')
+        f'{name} must be one number, or '
+        + ('three, of red, green and blue' if channels == 3 else
+           f'{channels}, one for each channel') + f', but is {value!r}.')
   numbers = tuple(records.convert(v, float, where=name) for v in values)
-  return numbers if len(numbers) == 3 else numbers * 3
+  return numbers if len(numbers) == channels else numbers * channels

@@ -46,12 +46,14 @@ class _Said:
   Attributes:
     model: the section `model`.
     data: that of the run's data; what images go through, unless `preprocess`.
+    objective: that of the run's loss; what logits mean, unless `preprocess`.
     preprocess: what they go through, as `write` says it.
     resolution: of the images of the positions, if not that of `preprocess`.
     positions: how they are resized.
   """
   model: dict[str, Any]
   data: dict[str, Any] = dataclasses.field(default_factory=dict)
+  objective: dict[str, Any] = dataclasses.field(default_factory=dict)
   preprocess: dict[str, Any] | None = None
   resolution: int | tuple[int, int] | None = None
   positions: pretrained.Positions = 'linear'
@@ -107,11 +109,14 @@ def read(
   preprocess = preprocess_lib.parse(
       {**records.to_plain(preprocess), **given.preprocess})
   formats.check_preprocess(config, preprocess)
-  formats.check(config, {**shapes, **empty}, resolution, source=where)
+  formats.check(config, {**shapes, **empty}, resolution, source=where,
+                channels=preprocess.channels)
   params = {
       name: files.to_float32(array, name=name, path=where) for name, array in
       {**tree.flatten(models.without_prediction(source.load())),
        **empty}.items()}
+  if said.data.get('target_std'):
+    params = _in_units(params, said.data)
   return formats.Loaded(
       config=config, params=tree.unflatten(params), resolution=resolution,
       preprocess=preprocess, positions=said.positions, family='ours',
@@ -150,10 +155,31 @@ def _preprocess(said: _Said) -> preprocess_lib.Preprocess:
   stated = said.preprocess
   if stated is None:
     stated = preprocess_lib.from_data(said.data)
+    if said.objective.get('loss') == 'sigmoid':
+      stated['activation'] = 'sigmoid'
+    if said.data.get('target_std'):
+      stated['activation'] = 'none'
   # First as what the caller says is checked: three channels, positive sides.
   checked = overrides_lib.parse({
       name: stated[name] for name in preprocess_lib.NAMES if name in stated})
   return preprocess_lib.parse({**stated, **checked.preprocess})
+
+
+def _in_units(
+    params: dict[str, np.ndarray], data: Mapping[str, Any],
+) -> dict[str, np.ndarray]:
+  """Returns parameters whose answers are in the units of the labels.
+
+  A run learns (label - mean) / std. To bring that back is linear, as the head
+  is: std (w x + b) + mean = (std w) x + (std b + mean). So every format can
+  hold it, and none has to say it.
+  """
+  mean, std = (np.asarray(data[name], np.float64)
+               for name in ('target_mean', 'target_std'))
+  kernel, bias = 'head/dense/kernel', 'head/dense/bias'
+  return {**params,
+          kernel: (params[kernel] * std).astype(np.float32),
+          bias: (params[bias] * std + mean).astype(np.float32)}
 
 
 def _overridden(

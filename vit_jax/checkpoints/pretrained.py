@@ -8,11 +8,13 @@ import dataclasses
 import re
 from typing import Any, Literal
 
+from jaxtyping import Shaped
 import numpy as np
 
 from vit_jax import records
 from vit_jax import tree
 
+FILTERS = 'patches/kernel'  # Of the patch embedding: [p, p, channels, width].
 Positions = Literal['linear', 'cubic']  # How they are resized.
 Status = Literal['loaded', 'resized', 'new', 'ignored']
 
@@ -27,6 +29,11 @@ class InitConfig:
     which: 'latest' or 'best' of a workdir's.
     positions: how position embeddings are resized to another grid: 'linear'
       with aligned corners, as the paper's code, or 'cubic'.
+    channels: what becomes of the patch embedding's filters where images have
+      another number of channels than the checkpoint's: 'same' is an error;
+      'mean' gives every channel the mean of the old filters, times the old
+      number of channels over the new: an image that is the same in every
+      channel gets the embedding that it had.
     new: regular expressions of parameters that keep their initial values even
       where the checkpoint has them: by default the head, which starts at zero.
     ignored: parameters of the checkpoint that the model may lack: by default
@@ -37,6 +44,7 @@ class InitConfig:
   stage: str = ''
   which: Literal['latest', 'best'] = 'latest'
   positions: Positions = 'linear'
+  channels: Literal['same', 'mean'] = 'same'
   new: tuple[str, ...] = ('head/.*',)
   ignored: tuple[str, ...] = (
       'head/.*', 'representation/.*', 'masked_patch/.*')
@@ -110,15 +118,22 @@ def adapt(
       alike = (found.ndim == len(target)
                and found.shape[-1:] == target[-1:])
       try:
+        if name == FILTERS and config.channels == 'mean':
+          found = spread_channels(found, target[2])
         values = resize(name, found) if alike else found
       except ValueError as error:
         problems.append(str(error))
         continue
       if values.shape != target:
-        problems.append(f'{name}: expected {target}, found {shape}')
+        of_channels = name == FILTERS and values.ndim == len(target) == 4 and (
+            values.shape[:2] + values.shape[3:] == target[:2] + target[3:])
+        problems.append(
+            f'{name}: expected {target}, found {shape}'
+            + (f', of images of {values.shape[2]} channels: to spread them, '
+               '--config.init.channels=mean' if of_channels else ''))
         continue
       params[name] = values.astype(start.dtype)
-      status = 'loaded' if values is found else 'resized'
+      status = 'loaded' if values is found and shape == target else 'resized'
     rows.append(Row(name, status, shape, target))
   for name, found in have.items():
     if name in want:
@@ -133,6 +148,17 @@ def adapt(
         + '\nMake the model section agree, or list what shall keep its initial '
         'value in init.new and what shall be left out in init.ignored.')
   return tree.unflatten(params), rows
+
+
+def spread_channels(
+    filters: Shaped[np.ndarray, 'height width channels embedding'],
+    channels: int,
+) -> Shaped[np.ndarray, 'height width new_channels embedding']:
+  """Returns filters for another number of channels; see `InitConfig`."""
+  if filters.ndim != 4 or filters.shape[2] == channels:
+    return filters
+  each = filters.sum(axis=2, keepdims=True) / channels
+  return np.repeat(each, channels, axis=2).astype(filters.dtype)
 
 
 def report(rows: Sequence[Row]) -> str:

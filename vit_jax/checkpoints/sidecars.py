@@ -4,6 +4,7 @@ from collections.abc import Mapping
 import math
 from typing import Any
 
+from vit_jax.checkpoints import config_json
 from vit_jax.interop import preprocess as preprocess_lib
 
 # timm's architectures, from which `model_args` makes others. A hybrid's network
@@ -158,4 +159,6 @@ def huggingface(
       'num_channels': 3, 'qkv_bias': plain['qkv_bias'],
       'id2label': {str(i): label for i, label in enumerate(labels)},
       'label2id': {label: i for i, label in enumerate(labels)},
+      **({'problem_type': config_json.PROBLEMS[preprocess.activation]}
+         if preprocess.activation in config_json.PROBLEMS else {}),
       'torch_dtype': 'float32'}

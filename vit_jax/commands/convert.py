@@ -11,10 +11,12 @@ from collections.abc import Mapping
 import functools
 from typing import Any
 
+from etils import epath
 import numpy as np
 
 from vit_jax import command_line
 from vit_jax import model as model_lib
+from vit_jax import model_card
 from vit_jax import records
 from vit_jax import tree
 from vit_jax.checkpoints import unsaid
@@ -49,6 +51,7 @@ def run(args: argparse.Namespace) -> int:
   for note in notes:
     print(f'note: {note}')
   said = _prove(model, args.target)
+  _take_card(args)
   print(f'wrote   {args.target} ({args.format}), '
         f'{tree.num_elements(model.params):,} parameters, read back '
         + (f'with {" ".join(said)} ' if said else '')
@@ -61,6 +64,20 @@ def run(args: argparse.Namespace) -> int:
         'preprocess': records.to_plain(model.preprocess), 'notes': notes,
         'needed': said, 'report': list(model.report)})
   return 0
+
+
+def _take_card(args: argparse.Namespace) -> None:
+  """Gives a folder the card of the run that its model is from.
+
+  It is called as the hub wants it, where the format is one of the hub's.
+  """
+  card = epath.Path(args.source) / model_card.FILENAME
+  target = epath.Path(args.target)
+  if not card.exists() or not target.is_dir():
+    return
+  name = model_card.FILENAME if args.format == model_lib.ORBAX else 'README.md'
+  model_card.write(
+      target / name, model_card.moved(card.read_text(), args.target))
 
 
 def _prove(model: model_lib.Model, target: str) -> list[str]:

@@ -199,7 +199,7 @@ def _open(
   if model_lib.is_run(path):
     source = manager.find(path, which=args.which)
     if 'batch_size' in source.config:  # Not so where `convert` wrote it.
-      return _config(args, source), source
+      return _as_learned(_config(args, source), source.config), source
   if not args.config:
     raise ValueError(
         f'{args.workdir} was not trained here: there is no config with it that '
@@ -211,8 +211,10 @@ def _open(
   data = config.data
   for name in ('mean', 'std'):
     theirs = tuple(getattr(model.preprocess, name))
-    if not np.allclose(theirs, np.broadcast_to(getattr(data, name), (3,))):
-      print(f'note: data.{name} is {getattr(data, name)}, but the weights are '
+    ours = getattr(data, name)
+    if ours != 'measured' and not np.allclose(
+        theirs, np.broadcast_to(ours, (len(theirs),))):
+      print(f'note: data.{name} is {ours}, but the weights are '
             f'for {theirs}')
   if data.size != model.resolution and (
       models.grid(model.config, data.size)
@@ -224,6 +226,30 @@ def _open(
   return config, model_lib.Weights(
       path=str(path), item=model.origin, params=model.params,
       config=config_lib.to_plain(config))
+
+
+def _as_learned(
+    config: config_lib.Config, trained: Mapping[str, Any],
+) -> config_lib.Config:
+  """Returns the config with the scales that the model has learned in.
+
+  Another --config leaves open what is measured: that of other data would be
+  another scale than the model's.
+
+  Args:
+    config: to evaluate with.
+    trained: what the checkpoint was trained with, as plain data.
+  """
+  data = trained.get('data', {})
+  learned: dict[str, Any] = {}
+  if data.get('target_std'):
+    learned |= {name: tuple(data[name]) for name in (
+        'target_mean', 'target_std')}
+  if config.data.mean == 'measured' and 'mean' in data:
+    learned |= {name: tuple(np.atleast_1d(data[name]).tolist())
+                for name in ('mean', 'std')}
+  return dataclasses.replace(
+      config, data=dataclasses.replace(config.data, **learned))
 
 
 def _config(

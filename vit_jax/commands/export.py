@@ -10,6 +10,7 @@ left behind.
 
 import argparse
 from collections.abc import Iterator
+import pathlib
 
 import numpy as np
 
@@ -24,6 +25,8 @@ TOLERANCE = 1e-3
 # Batches: the file must take any number.
 SIZES = (1, 2, 5)
 MAX_PICTURES = 32
+# What files are called; '' is a folder.
+SUFFIXES = {'jax': '.stablehlo', 'onnx': '.onnx', 'savedmodel': ''}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,7 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       'TPU; onnx: for ONNX Runtime; savedmodel: a folder for TensorFlow')
   parser.add_argument(
       '--output', required=True, metavar='PATH',
-      help='the file, or for savedmodel the folder; it must not exist')
+      help='the file, .stablehlo for jax and .onnx for onnx, or for savedmodel '
+      'the folder; it must not exist')
   parser.add_argument(
       'paths', nargs='*', metavar='PATH',
       help=f'pictures to prove it on, of which {MAX_PICTURES} are taken')
@@ -43,6 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
   """Runs the command; returns the exit status."""
+  _check_suffix(args.output, args.format)
   command_line.check_free(args.output)
   found = command_line.find(args.paths)[:MAX_PICTURES]
   model = command_line.load(args)
@@ -66,15 +71,35 @@ def run(args: argparse.Namespace) -> int:
   return 0
 
 
+def _check_suffix(path: str, form: str) -> None:
+  """Raises if a file is called as one of another format would be.
+
+  Raises:
+    ValueError: naming the ending of this format.
+  """
+  wanted, found = SUFFIXES[form], pathlib.PurePath(path).suffix
+  if wanted and found != wanted:
+    raise ValueError(
+        f'{path} must end with {wanted}: it is to be of the format {form}.')
+  if found and found in SUFFIXES.values():
+    of = next(name for name, suffix in SUFFIXES.items() if suffix == found)
+    if of != form:
+      raise ValueError(
+          f'{path} is called as a file of the format {of}, but {form} is a '
+          f'folder. Leave {found} out, or use --format={of}.')
+
+
 def _proofs(
     model: model_lib.Model, found: list[str],
 ) -> Iterator[tuple[str, np.ndarray]]:
   rng = np.random.default_rng(0)
   for size in SIZES:
-    pixels = rng.uniform(0, 1, (size, *model.preprocess.resolution, 3))
+    pixels = rng.uniform(0, 1, (
+        size, *model.preprocess.resolution, model.preprocess.channels))
     mean, std = model.preprocess.mean, model.preprocess.std
-    yield (f'{size} random image' + 's' * (size > 1),
+    yield (command_line.counted(size, 'random image'),
            ((pixels - mean) / std).astype(np.float32))
   if found:
-    yield f'{len(found)} pictures', np.stack(
-        [images_lib.read(path, model.preprocess) for path in found])
+    with command_line.quiet_pictures():
+      images = [images_lib.read(path, model.preprocess) for path in found]
+    yield command_line.counted(len(found), 'picture'), np.stack(images)

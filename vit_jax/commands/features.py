@@ -53,7 +53,8 @@ def run(args: argparse.Namespace) -> int:
     with writing.whole(args.output) as path:
       shape = write(path, rows())
   print(f'wrote {args.output}: {args.layer} '
-        f'{" x ".join(f"{n:,}" for n in shape)} of {len(found):,} pictures')
+        f'{" x ".join(f"{n:,}" for n in shape)} of '
+        + command_line.counted(shape[0], 'picture'))
   if args.json:
     writer.write_json(args.json, {
         'output': args.output, 'layer': args.layer, 'shape': shape,

@@ -12,6 +12,7 @@ import dataclasses
 from typing import Any
 
 from etils import epath
+from jaxtyping import Float
 import numpy as np
 
 from vit_jax import command_line
@@ -24,9 +25,17 @@ from vit_jax.analysis import attention
 from vit_jax.analysis import embeddings
 from vit_jax.analysis import inside
 from vit_jax.analysis import page
+from vit_jax.models import vit_config
 from vit_jax.training import writer
 
 PAGE = 'index.html'
+PATCHES, ROOT = 'patches/kernel', 'backbone/root/kernel'
+# What a rollout is of, by how a model pools its tokens.
+_FOLLOWED = {
+    'cls': 'the class token, which the head sees',
+    'average': 'the mean of the patches, which the head sees',
+    'attention': 'the mean of the patches (the head weighs them by an '
+                 'attention of its own, which is not counted)'}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -81,27 +90,35 @@ def _describe(model: model_lib.Model) -> str:
   height, width = model.preprocess.resolution
   c = model.config
   size = getattr(c, 'variant', '') or (
-      f'{c.depth} layers of width {c.width}' if c.name == 'vit' else c.name)
+      f'{c.depth} layers of width {c.width}' + ' on a ResNet' * (
+          c.backbone is not None) if c.name == 'vit' else 'ResNet')
   return (f'{size}, {tree.num_elements(model.params):,} parameters, images of '
           f'{height} x {width}')
 
 
 def _filters(model: model_lib.Model, path: epath.Path) -> page.Section:
   named = tree.flatten(model.params)
-  # Of hybrids and ResNets, what sees pixels is the first convolution.
-  name = next(name for name in ('backbone/root/kernel', 'patches/kernel')
-              if name in named)
-  inside.filters(embeddings.filters(np.asarray(named[name])), path)
+  if ROOT in named:
+    # Patches are then of a feature map: their components are no pictures.
+    kernel = np.asarray(named[ROOT])
+    shown = embeddings.convolution(kernel)
+    inside.filters(shown, path, columns=8)
+    first = 'first ' * (len(shown) < kernel.shape[-1])
+    return page.Section(
+        'Filters', f'The {first}{len(shown)} filters of {ROOT}, which alone '
+        'see pixels, as the network applies them; grey is zero.', path)
+  inside.filters(embeddings.filters(np.asarray(named[PATCHES])), path)
   return page.Section(
-      'Filters', f'Principal components of {name}, the strongest first; grey '
-      'is zero (figure 7, left).', path)
+      'Filters', f'Principal components of {PATCHES}, the strongest first; '
+      'grey is zero (figure 7, left).', path)
 
 
 def _positions(model: model_lib.Model, path: epath.Path) -> page.Section:
   title = 'Position embeddings'
   config = model.config
-  if config.name != 'vit':
-    return page.Section(title, f'A {config.name} has none.')
+  if not isinstance(config, vit_config.ViTConfig):
+    return page.Section(
+        title, 'A ResNet has none: it cuts no patches that would need them.')
   grid = models.grid(config, model.resolution)
   table = models.patch_positions(model.params, config, grid)
   if table is None:
@@ -122,18 +139,20 @@ def _attention(
   """Draws what pictures are needed for."""
   title = 'Attention'
   config = model.config
-  if config.name != 'vit' or config.axial:
+  if not isinstance(config, vit_config.ViTConfig):
     return [page.Section(
-        title, 'There is none of every token to every other in a '
-        + ('ResNet.' if config.name != 'vit' else 'model of axial attention.'))]
+        title, 'A ResNet has none: no distances, and no rollout over pictures. '
+        'What it makes of them is a row each of `main.py features`.')]
+  if config.axial:
+    return [page.Section(
+        title, 'Axial attention is within rows and within columns: there is '
+        'none of every patch to every other.')]
   if not found:
     return [page.Section(
         title, 'Name pictures to see where the model looks: inspect '
         f'--model={args.model} photos/')]
-  grid = models.grid(config, model.preprocess.resolution)
-  height, width = model.preprocess.resolution
-  looks = _Looks(config.pooling, grid, (height / grid[0], width / grid[1]),
-                 args.show)
+  looks = _Looks(config.pooling, models.grid(
+      config, model.preprocess.resolution), _patch_pixels(config), args.show)
   for paths, outputs in model.outputs(
       found, batch_size=min(args.batch_size, len(found)), names=('layers',),
       capture=True, failed=reading.failed):
@@ -144,27 +163,45 @@ def _attention(
   distance = looks.distances / looks.count
   figures['mean_attention_distance'] = distance.tolist()
   figures['pictures'] = looks.count
-  inside.distance(distance, output / 'distance.png')
+  return _drawn(model, config, looks, distance, output)
+
+
+def _drawn(
+    model: model_lib.Model, config: vit_config.ViTConfig, looks: '_Looks',
+    distance: Float[np.ndarray, 'layers heads'], output: epath.Path,
+) -> list[page.Section]:
+  everywhere = attention.distances(looks.grid, looks.patch).mean()
+  inside.distance(distance, output / 'distance.png',
+                  everywhere=float(everywhere))
   seen = [np.asarray(images_lib.show(path, model.preprocess))
           for path in looks.paths]
   inside.rollout(seen, np.concatenate(looks.maps), output / 'rollout.png',
                  titles=[epath.Path(path).name for path in looks.paths])
   inside.heads(looks.heads, output / 'heads.png', title=looks.paths[0])
+  height, width = model.preprocess.resolution
+  of = ' x '.join(f'{side:g}' for side in looks.patch)
   return [
       page.Section(
-          'Mean attention distance',
-          f'How far each head looks, over {looks.count:,} pictures of '
-          f'{height} x {width} pixels (figure 7, right).',
+          'Mean attention distance', 'How far each head looks, over '
+          f'{command_line.counted(looks.count, "picture")} of {height} x '
+          f'{width} pixels, in patches of {of} (figure 7, right).',
           output / 'distance.png'),
       page.Section(
-          'Attention rollout', 'How much of each patch is in what the head '
-          'sees: attention of all layers and heads multiplied (figures 6 and '
-          '14).', output / 'rollout.png'),
+          'Attention rollout', 'How much of each patch is in '
+          f'{_FOLLOWED[config.pooling]}: attention of all layers and heads '
+          'multiplied (figures 6 and 14).', output / 'rollout.png'),
       page.Section(
           'Heads', 'Where each head looks in the first picture, from '
           + ('the class token' if config.pooling == 'cls' else
              'all patches on average')
           + '; each on its own scale.', output / 'heads.png')]
+
+
+def _patch_pixels(config: vit_config.ViTConfig) -> tuple[float, float]:
+  """Returns height and width of a patch in pixels of the image."""
+  stride = config.backbone.stride if config.backbone else 1
+  return float(stride * config.patch_shape[0]), float(
+      stride * config.patch_shape[1])
 
 
 @dataclasses.dataclass

@@ -35,9 +35,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       '--top-k', type=int, default=5, metavar='N',
       help='classes of each picture (default: %(default)s)')
   parser.add_argument(
-      '--activation', choices=('softmax', 'sigmoid'), default='softmax',
-      help='sigmoid: of a model whose pictures have several classes '
-      '(default: %(default)s)')
+      '--activation', choices=tuple(model_lib.ACTIVATIONS),
+      help='softmax: the classes share 100 %%; sigmoid: each has its own '
+      'probability, of a model whose pictures have several (default: the loss '
+      'that it was trained with, softmax where the weights do not say)')
   parser.add_argument(
       '--labels', default='', metavar='FILE',
       help='names of the classes, a line each, where the weights have none')
@@ -52,31 +53,81 @@ def run(args: argparse.Namespace) -> int:
   found = command_line.find(args.paths)
   model = command_line.load(args)
   if args.labels:
-    model = _named(model, args.labels)
+    model = _with(model, labels=_names(model, args.labels))
+  if args.activation:
+    model = _with(model, activation=args.activation)
   # What cannot be answered is said before all pictures are read.
+  if model.predicts_numbers:
+    return _estimate(args, model, found)
   model.likeliest(np.zeros((0, model.config.num_classes)), top_k=args.top_k)
   rows: dict[str, model_lib.Prediction] = {}
   with command_line.Reading(len(found)) as reading:
     for paths, outputs in model.outputs(
         found, batch_size=args.batch_size, failed=reading.failed):
       rows |= zip(map(str, paths), model.likeliest(
-          outputs['logits'], top_k=args.top_k, activation=args.activation))
+          outputs['logits'], top_k=args.top_k))
       reading.advance(len(paths))
   if rows:
-    _show(rows)
+    _show(rows, model.preprocess.activation)
   if args.output:
     with writing.whole(args.output) as path, open(
         path, 'w', newline='', encoding='utf-8') as file:
       write = _write_csv if args.output.endswith('.csv') else _write_jsonl
       write(file, rows, reading.errors)
-    print(f'wrote {args.output}: {len(rows):,} predictions')
+    print(f'wrote {args.output}: '
+          + command_line.counted(len(rows), 'prediction'))
   if args.json:
     writer.write_json(args.json, list(_records(rows, reading.errors)))
   return reading.report()
 
 
-def _named(model: model_lib.Model, path: str) -> model_lib.Model:
-  """Returns the model with the names of a file.
+def _estimate(
+    args: argparse.Namespace, model: model_lib.Model, found: list[str],
+) -> int:
+  """Predicts numbers, a column for each."""
+  rows: dict[str, tuple[float, ...]] = {}
+  with command_line.Reading(len(found)) as reading:
+    for paths, outputs in model.outputs(
+        found, batch_size=args.batch_size, failed=reading.failed):
+      rows |= zip(map(str, paths), (
+          estimate.values for estimate in model.estimates(outputs['logits'])))
+      reading.advance(len(paths))
+  names = model.estimates(np.zeros((1, model.config.num_classes)))[0].names
+  if rows:
+    progress.table(
+        command_line.counted(len(rows), 'picture'), ['picture', *names],
+        [[path, *map(progress.format_number, values)]
+         for path, values in list(rows.items())[:MAX_ROWS]])
+  records = [{'path': path, 'values': dict(zip(names, values))}
+             for path, values in rows.items()]
+  records += [{'path': path, 'error': error}
+              for path, error in reading.errors.items()]
+  if args.output:
+    with writing.whole(args.output) as path, open(
+        path, 'w', newline='', encoding='utf-8') as file:
+      if args.output.endswith('.csv'):
+        lines = csv.writer(file)
+        lines.writerow(['path', *names, 'error'])
+        lines.writerows([name, *values, ''] for name, values in rows.items())
+        lines.writerows([name, *[''] * len(names), error]
+                        for name, error in reading.errors.items())
+      else:
+        file.writelines(json.dumps(record) + '\n' for record in records)
+    print(f'wrote {args.output}: '
+          + command_line.counted(len(rows), 'prediction'))
+  if args.json:
+    writer.write_json(args.json, records)
+  return reading.report()
+
+
+def _with(model: model_lib.Model, **said: Any) -> model_lib.Model:
+  """Returns the model with other words on what its answers mean."""
+  return dataclasses.replace(
+      model, preprocess=dataclasses.replace(model.preprocess, **said))
+
+
+def _names(model: model_lib.Model, path: str) -> tuple[str, ...]:
+  """Returns the names of the classes that a file holds.
 
   Raises:
     ValueError: if there are not as many as classes.
@@ -84,13 +135,12 @@ def _named(model: model_lib.Model, path: str) -> model_lib.Model:
   names = tuple(epath.Path(path).read_text().strip().splitlines())
   if len(names) != model.config.num_classes:
     raise ValueError(
-        f'{path} holds {len(names):,} names (a line each), but the model has '
-        f'{model.config.num_classes:,} classes.')
-  return dataclasses.replace(model, preprocess=dataclasses.replace(
-      model.preprocess, labels=names))
+        f'{path} holds {command_line.counted(len(names), "name")} (one a '
+        f'line), but the model has {model.config.num_classes:,} classes.')
+  return names
 
 
-def _show(rows: dict[str, model_lib.Prediction]) -> None:
+def _show(rows: dict[str, model_lib.Prediction], activation: str) -> None:
   shown = min([_SHOWN, *(len(p.names) for p in rows.values())])
   columns = ['picture']
   for i in range(shown):
@@ -98,7 +148,9 @@ def _show(rows: dict[str, model_lib.Prediction]) -> None:
   # What all paths begin with would fill the table.
   folder = os.path.commonpath([os.path.dirname(path) for path in rows] or [''])
   progress.table(
-      f'{len(rows):,} pictures' + f' in {folder}' * bool(folder), columns,
+      command_line.counted(len(rows), 'picture')
+      + f' in {folder}' * bool(folder)
+      + ', each class by itself (sigmoid)' * (activation == 'sigmoid'), columns,
       [[os.path.relpath(path, folder) if folder else path, *(
           cell for name, value in list(
               zip(prediction.names, prediction.probabilities))[:shown]

@@ -18,7 +18,7 @@ from vit_jax.training import signals
 from vit_jax.training import writer
 
 # Metrics of the table at the end.
-SHOWN = ('accuracy', 'precision_at_1')
+SHOWN = ('accuracy', 'precision_at_1', 'root_mean_square_error', 'r2')
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -100,18 +100,25 @@ def _print_summary(
         # The evaluator's name only where there are several.
         '\n'.join(key if len(evaluators) > 1 else key.split('/')[-1]
                   for key in held_out),
-        '\n'.join(f'{100 * value:.2f} %' for value in held_out.values())])
+        '\n'.join(progress.format_metrics({key: value}).rsplit(
+            f'{key} ', 1)[-1] for key, value in held_out.items())])
   if any(summary.get('best') for summary in summaries.values()):
     columns.append('best')
     for row, summary in zip(rows, summaries.values()):
       row.append(_best(summary))
   print()
-  progress.table(f'Summary ({progress.format_secs(secs)} in all)',
-                 columns, rows)
+  progress.table(f'Summary ({_time(summaries, secs)})', columns, rows)
   print(f'{_early_ends(summaries)}'
         f'cost     {_cost(summaries)}\n'
         f'curves   {workdir / run_lib.CURVES}\n'
         f'figures  {workdir / run_lib.SUMMARY}')
+
+
+def _time(summaries: Mapping[str, Any], secs: float) -> str:
+  """Returns how long this start took, and the training of all starts."""
+  trained = sum(summary['secs'] for summary in summaries.values())
+  return (f'{progress.format_secs(secs)} since this start; training in all '
+          f'{progress.format_secs(trained)}')
 
 
 def _best(summary: Mapping[str, Any]) -> str:
@@ -124,7 +131,8 @@ def _best(summary: Mapping[str, Any]) -> str:
             if key != best['metric'] and key.split('/')[-1] in SHOWN}
   return '\n'.join([
       metric.split(' ', 1)[1], f'step {best["step"]:,}',
-      *(f'{key} {100 * value:.2f} %' for key, value in others.items())])
+      *(progress.format_metrics({key: value})
+        for key, value in others.items())])
 
 
 def _early_ends(summaries: Mapping[str, Any]) -> str:

@@ -6,10 +6,13 @@ and `prepare` each batch on the device. `pipeline` says how they hang together.
 
 from vit_jax.data.datasets import DATASETS
 from vit_jax.data.pipeline import abstract_batch
+from vit_jax.data.pipeline import check_training
+from vit_jax.data.pipeline import class_labels
 from vit_jax.data.pipeline import DataConfig
 from vit_jax.data.pipeline import Dataset
 from vit_jax.data.pipeline import draw_per_class
 from vit_jax.data.pipeline import eval_batches
+from vit_jax.data.pipeline import measured
 from vit_jax.data.pipeline import open_dataset
 from vit_jax.data.pipeline import parse
 from vit_jax.data.pipeline import prepare
@@ -29,8 +32,11 @@ __all__ = [
     'TooFewExamples',
     'UnknownSizes',
     'abstract_batch',
+    'check_training',
+    'class_labels',
     'draw_per_class',
     'eval_batches',
+    'measured',
     'open_dataset',
     'parse',
     'prepare',

@@ -5,10 +5,9 @@ wrong, and a run would train on something else than was meant, it is an error
 that says which layout was expected.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 import dataclasses
 import os
-import re
 from typing import Any
 
 from etils import epath
@@ -19,18 +18,7 @@ from vit_jax.data import splits as splits_lib
 
 IMAGE_SUFFIXES = frozenset({
     '.jpg', '.jpeg', '.jpe', '.jfif', '.png', '.apng', '.webp', '.bmp', '.gif',
-    '.ppm', '.pgm', '.pbm', '.tif', '.tiff', '.avif', '.jp2'})
-
-# Of images without an official split, the share that `test` gets.
-TEST_PERCENT = 10
-
-# 'val', 'Training', 'test_set', 'val2017': no class, in all likelihood.
-_SPLIT_NAME = re.compile(
-    r'(train(ing)?|val|valid(ation)?|test(ing)?|dev|eval(uation)?'
-    r'|h[eo]ld[-_ ]?out)([-_ ]?(set|data|images|split|\d+))?', re.IGNORECASE)
-
-# The split to evaluate on, the first of these that is there.
-_EVAL_SPLITS = ('test', 'val', 'validation', 'valid')
+    '.ppm', '.pgm', '.pbm', '.tif', '.tiff', '.avif', '.jp2', '.npy'})
 
 # An image: its path relative to the root, and its class.
 _Images = list[tuple[str, str]]
@@ -102,7 +90,8 @@ def open_folder(root: epath.Path) -> protocol.Opened:
       {split: Files(os.fspath(root), tuple(path for path, _ in images),
                     np.array([number[name] for _, name in images], np.int32))
        for split, images in splits.items()},
-      len(names), names, eval_split=_eval_split(list(splits)))
+      len(names), names, eval_split=splits_lib.choose_eval_split(list(splits)),
+      description=_describe(root, names, splits))
 
 
 def _place(image: tuple[str, str]) -> int:
@@ -112,8 +101,19 @@ def _place(image: tuple[str, str]) -> int:
 
 def subfolders(path: epath.Path) -> list[str]:
   """Returns the names of the visible folders in a folder, sorted."""
-  return sorted(p.name for p in path.iterdir()
-                if p.is_dir() and not p.name.startswith('.'))
+  if '://' in os.fspath(path):
+    found = [entry.name for entry in path.iterdir() if entry.is_dir()]
+  else:  # Asks the file system for no file's kind: it is in the listing.
+    with os.scandir(path) as entries:
+      found = [entry.name for entry in entries if entry.is_dir()]
+  return sorted(name for name in found if not name.startswith('.'))
+
+
+def names_in(path: epath.Path) -> list[str]:
+  """Returns the names in a folder: of a million files in a second."""
+  if '://' in os.fspath(path):
+    return [entry.name for entry in path.iterdir()]
+  return os.listdir(path)
 
 
 def _layouts(root: epath.Path) -> str:
@@ -131,14 +131,14 @@ def _list_split(root: epath.Path, split: str) -> _Images:
 
 def _list_images(root: epath.Path, relative: str) -> list[str]:
   paths = []
-  for path in sorted((root / relative).iterdir(), key=lambda p: p.name):
-    if path.name.startswith('.'):
+  for name in sorted(names_in(root / relative)):
+    if name.startswith('.'):
       continue
-    below = f'{relative}/{path.name}'
+    below = f'{relative}/{name}'
     # The suffix first: to ask for the kind of each file is slow on a network.
-    if path.suffix.lower() in IMAGE_SUFFIXES:
+    if os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES:
       paths.append(below)
-    elif path.is_dir():
+    elif (root / below).is_dir():
       paths += _list_images(root, below)
   return paths
 
@@ -146,23 +146,13 @@ def _list_images(root: epath.Path, relative: str) -> list[str]:
 def _split_by_hash(images: _Images, *, below: str) -> dict[str, _Images]:
   """Splits by the paths below a folder: to move that folder changes nothing."""
   test = {path for path, _ in images
-          if splits_lib.stable_hash(path.removeprefix(below)) % 100
-          < TEST_PERCENT}
+          if splits_lib.is_held_out(path.removeprefix(below))}
   trained = {name for path, name in images if path not in test}
   splits: dict[str, _Images] = {'train': [], 'test': []}
   for path, name in images:
     is_test = path in test and name in trained
     splits['test' if is_test else 'train'].append((path, name))
   return splits
-
-
-def _eval_split(splits: list[str]) -> str:
-  """Returns the split to evaluate on: never `train`, there is another."""
-  for name in _EVAL_SPLITS:
-    if name in splits:
-      return name
-  others = [split for split in splits if split != 'train']
-  return next((s for s in others if _SPLIT_NAME.fullmatch(s)), others[0])
 
 
 def _check_no_splits(images: _Images, root: epath.Path) -> None:
@@ -173,7 +163,7 @@ def _check_no_splits(images: _Images, root: epath.Path) -> None:
   holds_images = {name for path, name in images if path.count('/') == 1}
   below: dict[str, set[str]] = {}
   for path, name in images:
-    if name not in holds_images and _SPLIT_NAME.fullmatch(name):
+    if name not in holds_images and splits_lib.is_split_name(name):
       below.setdefault(name, set()).add(path.split('/')[1])
   if not below:
     return
@@ -219,6 +209,14 @@ def _check_classes(
         'split, upper and lower case included. Add images to train/, or '
         'remove these folders.')
   return tuple(names)
+
+
+def _describe(
+    root: epath.Path, names: Sequence[str], splits: Mapping[str, _Images],
+) -> str:
+  sizes = ', '.join(f'{split} {len(of):,}' for split, of in splits.items())
+  return (f'{root}: a folder for each of {len(names):,} classes: '
+          f'{_some(list(names))}; {sizes}')
 
 
 def _some(names: list[str]) -> str:

@@ -10,23 +10,30 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Integer, Key, UInt8
+from jaxtyping import Array, Float, Integer, Key, Real
 
 Batch = Mapping[str, Any]  # Of arrays: traced, or as the host delivers them.
 
 
 def normalize(
-    image: UInt8[Array, 'batch height width channels'], *,
+    image: Real[Array, 'batch height width channels'], *,
     mean: float | tuple[float, ...], std: float | tuple[float, ...],
+    value_range: tuple[float, float] | None = None,
 ) -> Float[Array, 'batch height width channels']:
   """Returns (image / 255 - mean) / std in float32.
 
   Args:
-    image: bytes.
+    image: bytes, or other numbers.
     mean: of images in [0, 1]; one number, or one for each channel.
     std: the same. Mean and std of 0.5 make the value range [-1, 1].
+    value_range: what becomes 0 and 1, in place of 0 and 255.
   """
-  image = image.astype(jnp.float32) / 255
+  image = image.astype(jnp.float32)
+  if value_range is None:
+    image = image / 255
+  else:
+    low, high = value_range
+    image = (image - low) / (high - low)
   return (image - jnp.asarray(mean)) / jnp.asarray(std)
 
 
@@ -113,7 +120,8 @@ def k_hot(
 def prepare(
     *, mean: float | tuple[float, ...], std: float | tuple[float, ...],
     mixup_alpha: float, cutmix_alpha: float, num_classes: int,
-    multi_label: bool,
+    multi_label: bool, targets: bool = False,
+    value_range: tuple[float, float] | None = None,
 ) -> Callable[..., dict[str, jax.Array]]:
   """Returns the function (batch, key, train) -> batch of the device side.
 
@@ -121,9 +129,19 @@ def prepare(
   [batch, classes] where an example has several: as lists of class indices they
   travel at a thousandth of that. In training, with mixup or CutMix on, it
   becomes soft [batch, classes]; else a class index stays as it is. With both
-  on, each batch gets the one or the other, at equal odds. `key` is not used
-  where nothing is random, and may then be None.
+  on, each batch gets the one or the other, at equal odds. Numbers to predict
+  (`targets`) stay as they are, or are blended by mixup: of one that is not
+  known, so is the blend. `key` is not used where nothing is random, and may
+  then be None.
+
+  Raises:
+    ValueError: if CutMix is asked for numbers.
   """
+  if targets and cutmix_alpha > 0:
+    raise ValueError(
+        'data.cutmix blends labels by the area of what is pasted, which is no '
+        'share of a number to predict. Use --config.data.cutmix=0, or '
+        'data.mixup.')
   mixers = [
       lambda image, label, key, f=f, alpha=alpha: f(
           image, label, key, alpha=alpha)
@@ -133,14 +151,16 @@ def prepare(
   def apply(
       batch: Batch, key: jax.Array | None, train: bool,
   ) -> dict[str, jax.Array]:
-    image = normalize(jnp.asarray(batch['image']), mean=mean, std=std)
+    image = normalize(
+        jnp.asarray(batch['image']), mean=mean, std=std,
+        value_range=value_range)
     label = jnp.asarray(batch['label'])
     if multi_label:
       label = k_hot(label, num_classes=num_classes)
     if train and mixers:
       assert key is not None, 'mixing is random: it needs a key'
       key_which, key_mix = jax.random.split(key)
-      if not multi_label:
+      if not multi_label and not targets:
         label = jax.nn.one_hot(label, num_classes, dtype=jnp.float32)
       which = jax.random.randint(key_which, (), 0, len(mixers))
       image, label = jax.lax.switch(which, mixers, image, label, key_mix)

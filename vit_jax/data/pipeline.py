@@ -17,30 +17,38 @@ is no state to save, whatever the number of hosts and workers was before.
 """
 
 from collections.abc import Callable, Generator, Mapping, Sequence
+import contextlib
 import dataclasses
 import multiprocessing
 import os
 import signal
 import threading
-from typing import Any
+from typing import Any, Literal
 
 from absl import flags
 import grain
 import jax
 import jax.numpy as jnp
-from jaxtyping import Int, Int32
+from jaxtyping import Float32, Int, Int32
 import numpy as np
 
 from vit_jax import records
+from vit_jax.data import bands
+from vit_jax.data import exclude as exclude_lib
 from vit_jax.data import mixing
 from vit_jax.data import protocol
+from vit_jax.data import rows
+from vit_jax.data import sampling as sampling_lib
+from vit_jax.data import scaling
 from vit_jax.data import shapes as shapes_lib
 from vit_jax.data import sources
 from vit_jax.data import splits
 from vit_jax.data import subsets
+from vit_jax.data import targets as targets_lib
 from vit_jax.data import transforms
 
 HostBatch = dict[str, np.ndarray]
+_MEASURED = 512  # Images, of which mean and std are measured.
 Batches = Generator[HostBatch, None, None]  # Close it to end its workers.
 
 
@@ -49,24 +57,44 @@ class DataConfig:
   """The section `data` of a config.
 
   Attributes:
-    source: 'digits', 'shapes', a folder of images (`train/class/*.jpg` or
-      `class/*.jpg`), or a TFDS name: 'cifar10', 'oxford_iiit_pet:4.0.0'.
+    source: 'digits', 'shapes', a TFDS name ('cifar10',
+      'oxford_iiit_pet:4.0.0'), or a path: a folder of images, a table, Parquet
+      files, tar shards; docs/data.md.
     data_dir: TFDS directory; default $TFDS_DATA_DIR or ~/tensorflow_datasets.
     split: TFDS split string, for every source: 'train', 'train[:98%]'.
+    target: 'single', 'multi' or 'regression': the kind of label that a table
+      at a path has; 'auto' tells it from the values (`targets`).
+    table: which column of it is what, where names do not say.
     examples_per_class: keep only that many of each class of `split`, the same
       ones in every run.
     num_examples: keep only that many of `split`, chosen at random, the same
       ones in every run: the first million is part of the first two.
     fraction: the same, as a share of `split`.
+    sampling: how often training draws a class: 'natural', as it occurs;
+      'balanced', all equally often; 'sqrt', by the root of its examples. An
+      epoch stays as many draws as there are examples; see `sampling`.
+    exclude: a file of keys, a line each, of examples of `split` to leave out
+      before anything else is chosen: `main.py deduplicate` writes one.
     resolution: of the batch, one side or (height, width), in pixels;
       operations without a size of their own use it.
-    channels: 1 (grey) or 3 (RGB).
+    channels: 1 (grey) or 3 (RGB) of pictures, which `transforms.decode` makes
+      of whatever files there are; or any number, such as 13 of Sentinel-2,
+      which files must have: see `bands.decode`.
+    dtype: of pixels on their way to the device: 'uint8', 'uint16' or 'float32'.
+    value_range: pixel values that become 0 and 1: (0, 255) of uint8; of others
+      it must be said, such as (0, 10000) of reflectances in uint16. Values
+      beyond it are not cut off.
     train_ops: image operations, for example ({'op': 'inception_crop'},
       {'op': 'flip'}); decoding comes first by itself.
     eval_ops: the same for evaluation.
     mean: of images in [0, 1], subtracted on the device; one number or one for
-      each channel.
+      each channel. 'measured', of both: that of each channel in 512 images of
+      the training split, when a run begins; kept with its checkpoints.
     std: the same, divided by. 0.5 and 0.5 make the value range [-1, 1].
+    target_mean: of data whose labels are numbers, that of each in the training
+      split: they are learned as (label - mean) / std. Left out, it is measured
+      when a run begins, and kept with its checkpoints.
+    target_std: the same, divided by.
     max_labels: the most labels that an image may have, where it has several: a
       batch holds so many indices for each, whatever the number of classes.
     mixup: alpha of mixup's Beta distribution; 0 is off.
@@ -80,15 +108,23 @@ class DataConfig:
   source: str = 'digits'
   data_dir: str = ''
   split: str = 'train'
+  target: targets_lib.Kind = 'auto'
+  table: rows.TableConfig = rows.TableConfig()
   examples_per_class: int | None = None
   num_examples: int | None = None
   fraction: float | None = None
+  sampling: sampling_lib.Sampling = 'natural'
+  exclude: str = ''
   resolution: int | tuple[int, int] = 32
   channels: int = 3
+  dtype: bands.Dtype = 'uint8'
+  value_range: tuple[float, float] | None = None
   train_ops: tuple[dict[str, Any], ...] = ({'op': 'resize'},)
   eval_ops: tuple[dict[str, Any], ...] = ({'op': 'resize'},)
-  mean: float | tuple[float, ...] = 0.5
-  std: float | tuple[float, ...] = 0.5
+  mean: float | tuple[float, ...] | Literal['measured'] = 0.5
+  std: float | tuple[float, ...] | Literal['measured'] = 0.5
+  target_mean: tuple[float, ...] = ()
+  target_std: tuple[float, ...] = ()
   max_labels: int = 32
   mixup: float = 0.0
   cutmix: float = 0.0
@@ -98,17 +134,24 @@ class DataConfig:
   shapes: shapes_lib.ShapesConfig = shapes_lib.ShapesConfig()
 
   def __post_init__(self):
-    if self.channels not in (1, 3):
+    if self.channels < 1:
       raise ValueError(
-          f'channels must be 1 (grey) or 3 (RGB); got {self.channels}.')
+          'channels must be 1 (grey), 3 (RGB) or any other number of them; got '
+          f'{self.channels}.')
+    self._check_value_range()
     for name in ('mean', 'std'):
       value = getattr(self, name)
       if isinstance(value, tuple) and len(value) not in (1, self.channels):
         raise ValueError(
             f'{name} must be one number or one for each of the '
             f'{self.channels} channels; got {value}.')
-    if not np.all(np.asarray(self.std) > 0):
+    if (self.mean == 'measured') != (self.std == 'measured'):
+      raise ValueError(
+          "mean and std are 'measured' together; got "
+          f'{self.mean!r} and {self.std!r}.')
+    if self.std != 'measured' and not np.all(np.asarray(self.std) > 0):
       raise ValueError(f'std must be positive; got {self.std}.')
+    scaling.check_scale(self.target_mean, self.target_std)
     for name, least in (('mixup', 0), ('cutmix', 0), ('num_workers', 0),
                         ('num_threads', 1), ('prefetch', 1),
                         ('max_labels', 1)):
@@ -132,6 +175,34 @@ class DataConfig:
     self.build_ops(train=True)
     self.build_ops(train=False)
 
+  def _check_value_range(self) -> None:
+    if self.value_range is None and self.dtype != 'uint8':
+      raise ValueError(
+          f'dtype {self.dtype} needs value_range, the pixel values that become '
+          '0 and 1: [0, 65535], or [0, 10000] of reflectances.')
+    if self.value_range is not None and not (
+        -np.inf < self.value_range[0] < self.value_range[1] < np.inf):
+      raise ValueError(
+          'value_range is a lower and a higher pixel value; got '
+          f'{self.value_range}.')
+
+  @property
+  def is_picture(self) -> bool:
+    """Whether images are 8-bit grey or RGB, of whatever files."""
+    return self.dtype == 'uint8' and self.channels in (1, 3)
+
+  @property
+  def value_scale(self) -> dict[str, Any]:
+    """Mean, std and range of pixels, as `mixing.normalize` takes them.
+
+    Raises:
+      ValueError: if they are still to be measured.
+    """
+    if 'measured' in (self.mean, self.std):
+      raise ValueError(
+          "data.mean is 'measured', but nobody has: see `data.measured`.")
+    return {'mean': self.mean, 'std': self.std, 'value_range': self.value_range}
+
   @property
   def size(self) -> tuple[int, int]:
     """Height and width of the batch."""
@@ -146,7 +217,8 @@ class DataConfig:
     """Returns the operations of training, or of evaluation."""
     return transforms.build(
         self.train_ops if train else self.eval_ops, size=self.size,
-        where='train_ops' if train else 'eval_ops')
+        where='train_ops' if train else 'eval_ops',
+        any_channels=not self.is_picture)
 
 
 def parse(section: Mapping[str, Any]) -> DataConfig:
@@ -166,6 +238,10 @@ class Dataset:
     class_names: in the order of the class indices, where known.
     multi_label: labels are lists of class indices.
     eval_split: the split of this data set that published results are on.
+    targets: names of the numbers that labels are, if they are no classes.
+    description: how its files were understood, in words; perhaps ''.
+    excluded: what `data.exclude` left out.
+    splits: all that the data set has.
   """
   name: str
   split: str
@@ -174,6 +250,10 @@ class Dataset:
   class_names: tuple[str, ...] | None
   multi_label: bool
   eval_split: str
+  targets: tuple[str, ...] = ()
+  description: str = ''
+  excluded: exclude_lib.Excluded | None = None
+  splits: tuple[str, ...] = ()
 
   @property
   def num_examples(self) -> int:
@@ -195,9 +275,9 @@ def open_dataset(
   Args:
     config: the section.
     split: instead of the section's; '' is the one that results are published
-      on. It is opened whole: `examples_per_class`, `num_examples` and
-      `fraction` thin out the section's own split alone, so that the evaluation
-      of a small training set is on all test images.
+      on. It is opened whole: `exclude`, `examples_per_class`, `num_examples`
+      and `fraction` thin out the section's own split alone, so that the
+      evaluation of a small training set is on all test images.
     source: instead of the section's; opened whole as well.
     expected: takes the sizes of a public data set from the table, without its
       files: enough to plan and to compile, not to read.
@@ -209,26 +289,40 @@ def open_dataset(
   if expected and name not in ('digits', 'shapes'):
     opened = sources.expect_source(name)
   else:
+    understood = rows.Understood(config.target, config.table)
+    if source is None:
+      sources.check_understood(name, understood)
     opened = sources.open_source(
         name, data_dir=config.data_dir, shapes_config=config.shapes,
-        size=config.size)
+        size=config.size, understood=understood)
   wanted = config.split if split is None else split or opened.eval_split
   examples = splits.select_split(opened, wanted, name=name)
+  excluded = None
   if split is source is None:
+    if config.exclude and not expected:  # A plan is of the whole.
+      examples, excluded = exclude_lib.exclude(
+          examples, config.exclude, name=f'{name} {wanted}')
     examples = _thin_out(
-        examples, config, name=f'{name} {wanted}', expected=expected)
+        examples, config, name=f'{name} {wanted}', expected=expected,
+        targets=bool(opened.targets))
   return Dataset(
       name=name, split=wanted, source=examples, num_classes=opened.num_classes,
       class_names=opened.class_names, multi_label=opened.multi_label,
-      eval_split=opened.eval_split)
+      eval_split=opened.eval_split, targets=opened.targets,
+      description=opened.description, excluded=excluded,
+      splits=tuple(opened.splits))
 
 
 def _thin_out(
     examples: protocol.Source, config: DataConfig, *, name: str,
-    expected: bool,
+    expected: bool, targets: bool,
 ) -> protocol.Source:
   """Returns those of the section's split that it wants."""
   if config.examples_per_class is not None:
+    if targets:
+      raise ValueError(
+          f'examples_per_class is {config.examples_per_class}, but the labels '
+          f'of {name} are numbers to predict. Use num_examples or fraction.')
     return splits.select_per_class(
         examples, config.examples_per_class, name=name)
   count = config.num_examples
@@ -240,6 +334,76 @@ def _thin_out(
     subsets.check_count(count, len(examples), name=name)
     return splits.Concatenated(((examples, 0, count),))
   return subsets.select_random(examples, count, name=name)
+
+
+def measured(
+    config: DataConfig, dataset: Dataset, *, expected: bool = False,
+) -> DataConfig:
+  """Returns the section with what it leaves to be measured filled in.
+
+  Args:
+    config: the section.
+    dataset: what is trained on; every label is read where labels are numbers,
+      and 512 images where `mean` is to be measured.
+    expected: there is nothing to read: zero and one stand for what it would be.
+  """
+  if config.mean == 'measured':
+    mean, std = ((0.5, 0.5) if expected else
+                 _measure_pixels(config, dataset))
+    config = dataclasses.replace(config, mean=mean, std=std)
+  if not dataset.targets or config.target_mean:
+    return config
+  count = len(dataset.targets)
+  means, stds = ((0.0,) * count, (1.0,) * count) if expected else (
+      scaling.measure(dataset.source, dataset.targets,
+                          name=f'{dataset.name} {dataset.split}'))
+  return dataclasses.replace(config, target_mean=means, target_std=stds)
+
+
+def _measure_pixels(
+    config: DataConfig, dataset: Dataset,
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+  """Returns mean and std of each channel in images of a split, in [0, 1].
+
+  Of as many as `_MEASURED`, evenly apart, as evaluation reads them.
+
+  Raises:
+    ValueError: if a channel is the same everywhere.
+  """
+  load = _Load(dataset, config, config.build_ops(train=False))
+  count = min(_MEASURED, dataset.num_examples)
+  low, high = config.value_range or (0.0, 255.0)
+  sums = np.zeros((2, config.channels))
+  for i in range(count):
+    image = load.image(i * dataset.num_examples // count).astype(np.float64)
+    scaled = (image - low) / (high - low)
+    sums += [scaled.mean((0, 1)), np.square(scaled).mean((0, 1))]
+  mean, square = sums / count
+  variance = square - np.square(mean)
+  if not np.all(variance > 1e-12):
+    channel = int(np.argmin(np.nan_to_num(variance)))
+    raise ValueError(
+        f'data.std cannot be measured: channel {channel} is {mean[channel]:g} '
+        f'in all of {count} images of {dataset.name} {dataset.split}. Give '
+        'data.mean and data.std, one for each channel.')
+  # Four digits: the same on a machine whose JPEG decoder rounds otherwise.
+  return (tuple(float(f'{m:.4g}') for m in mean),
+          tuple(float(f'{s:.4g}') for s in np.sqrt(variance)))
+
+
+def check_training(config: DataConfig, dataset: Dataset) -> None:
+  """Raises if a data set cannot be trained on in the way that is asked for."""
+  sampling_lib.check(
+      config.sampling, multi_label=dataset.multi_label,
+      targets=dataset.targets, name=dataset.name)
+
+
+def class_labels(
+    dataset: Dataset, *, asked: str) -> Int[np.ndarray, 'examples']:
+  """Returns the class of each example; see `sampling.class_labels`."""
+  return sampling_lib.class_labels(
+      dataset.source, num_classes=dataset.num_classes,
+      name=f'{dataset.name} {dataset.split}', asked=asked)
 
 
 def draw_per_class(
@@ -259,38 +423,57 @@ class _Load:
   Indices beyond the data set are padding: zeros, with mask 0.
   """
   dataset: Dataset
+  config: DataConfig
   ops: tuple[transforms.Op, ...]
-  image_shape: tuple[int, int, int]
-  max_labels: int
 
   def __call__(self, index: int, rng: np.random.Generator) -> HostBatch:
     if index >= self.dataset.num_examples:
-      image = np.zeros(self.image_shape, np.uint8)
-      label = self._label([] if self.dataset.multi_label else 0)
-      return _row(image, label, mask=0)
-    try:
+      image = np.zeros(self.config.image_shape, self.config.dtype)
+      return _row(image, self._no_label(), mask=0)
+    with self._named(index):
       example = self.dataset[index]
-      image = self._image(example['image'], rng)
-      label = self._label(example['label'])
-    # Grain loses sight of which example it was; the user must not.
+      return _row(self._image(example['image'], rng),
+                  self._label(example['label']), mask=1)
+
+  def image(self, index: int) -> np.ndarray:
+    """Returns the pixels of an example, where nothing is random."""
+    with self._named(index):
+      return self._image(
+          self.dataset[index]['image'], np.random.default_rng(0))
+
+  @contextlib.contextmanager
+  def _named(self, index: int) -> Generator[None, None, None]:
+    """Says of which example an error is: Grain loses sight of it."""
+    try:
+      yield
     except Exception as error:
       raise ValueError(
           f'Example {index} of {self.dataset.name}, split '
           f'{self.dataset.split!r} ({self.dataset.source.key(index)}): {error}'
       ) from error
-    return _row(image, label, mask=1)
 
-  def _label(self, label: Any) -> Int32[np.ndarray, '...']:
-    """Returns a class index, or a list of them padded with -1.
+  def _no_label(self) -> np.ndarray:
+    if self.dataset.targets:
+      return np.full(len(self.dataset.targets), np.nan, np.float32)
+    return self._label([] if self.dataset.multi_label else 0)
+
+  def _label(
+      self, label: Any,
+  ) -> Int32[np.ndarray, '...'] | Float32[np.ndarray, 'targets']:
+    """Returns a class index, a list of them padded with -1, or numbers.
 
     Raises:
       ValueError: if one of a list is no class (-1, above all, is no label), or
         there are more than there is room for.
     """
+    if self.dataset.targets:
+      return scaling.standardise(
+          label, self.dataset.targets, mean=self.config.target_mean,
+          std=self.config.target_std)
     if not self.dataset.multi_label:
       return np.asarray(label, np.int32)
     indices = np.unique(np.asarray(label, np.int64)).astype(np.int32)
-    classes, room = self.dataset.num_classes, self.max_labels
+    classes, room = self.dataset.num_classes, self.config.max_labels
     wrong = indices[(indices < 0) | (indices >= classes)]
     if wrong.size:
       raise ValueError(
@@ -305,11 +488,15 @@ class _Load:
     return padded
 
   def _image(
-      self, data: bytes | np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    image = transforms.decode(data, channels=self.image_shape[-1])
+      self, data: bytes | np.ndarray, rng: np.random.Generator,
+  ) -> np.ndarray:
+    config = self.config
+    image: Any = (
+        transforms.decode(data, channels=config.channels) if config.is_picture
+        else bands.decode(data, channels=config.channels, dtype=config.dtype))
     for op in self.ops:
       image = op(image, rng)
-    return transforms.to_array(image, size=self.image_shape[:2])
+    return transforms.to_array(image, size=self.config.size)
 
 
 def _row(
@@ -324,7 +511,8 @@ def train_batches(
   """Yields some rows of global batch start_step, start_step + 1, ...
 
   Rows run on from one epoch into the next: each epoch is every example once,
-  whether or not the batch size divides it.
+  whether or not the batch size divides it; or as many draws, where
+  `data.sampling` draws some classes more often.
 
   Args:
     config: the section.
@@ -337,25 +525,29 @@ def train_batches(
     num_parts: how many parts a batch has.
 
   Yields:
-    `image` uint8 [b, height, width, channels], `label` int32 [b] or, where an
-    example has several, [b, max_labels] padded with -1, `mask` float32 [b] of
-    ones, with b = batch_size / num_parts * len(parts).
+    `image` [b, height, width, channels] of `data.dtype`, `label` int32 [b] or,
+    where an example has several, [b, max_labels] padded with -1, or where
+    labels are numbers, float32 [b, targets], standardised; `mask` float32 [b]
+    of ones, with b = batch_size / num_parts * len(parts).
 
   Raises:
     ValueError: for a batch size that does not divide; while iterating, for an
       image that cannot be read, naming it.
   """
-  load = _Load(
-      dataset, config.build_ops(train=True), config.image_shape,
-      config.max_labels)
+  load = _Load(dataset, config, config.build_ops(train=True))
   stream = (
       grain.MapDataset.range(dataset.num_examples)
       # Grain takes 32 bits.
       .seed(seed % 2**32)
       .shuffle()
-      .repeat()
-      .random_map(load)
-      .batch(_rows_of_part(batch_size, num_parts)))
+      .repeat())
+  if config.sampling != 'natural':
+    check_training(config, dataset)
+    stream = stream.map_with_index(sampling_lib.build(
+        class_labels(dataset, asked='data.sampling'),
+        num_classes=dataset.num_classes, sampling=config.sampling,
+        seed=seed % 2**32))
+  stream = stream.random_map(load).batch(_rows_of_part(batch_size, num_parts))
   return _iterate(config, _choose(stream, parts, num_parts, start_step))
 
 
@@ -368,9 +560,7 @@ def eval_batches(
   As `train_batches`, but once. The last batch is filled up with zeros whose
   `mask` is 0; there are as many batches of any parts.
   """
-  load = _Load(
-      dataset, config.build_ops(train=False), config.image_shape,
-      config.max_labels)
+  load = _Load(dataset, config, config.build_ops(train=False))
   num_batches = -(-dataset.num_examples // batch_size)
   stream = (
       grain.MapDataset.range(num_batches * batch_size)
@@ -456,26 +646,33 @@ def _start_worker(index: int, count: int) -> None:
 
 def prepare(
     config: DataConfig, *, num_classes: int, multi_label: bool,
+    targets: bool = False,
 ) -> Callable[..., dict[str, jax.Array]]:
   """Returns the device's part, (batch, key, train) -> batch; to be jitted.
 
-  `image` becomes float32, (image / 255 - mean) / std. `label` becomes k-hot
+  `image` becomes float32, (image / 255 - mean) / std, or with `value_range` for
+  0 and 255. `label` becomes k-hot
   float32 [batch, classes] where an example has several. In training with mixup
-  or CutMix it becomes soft [batch, classes]; else an index stays as it is.
+  or CutMix it becomes soft [batch, classes]; else an index stays as it is, and
+  so do numbers (`targets`), which mixup blends.
   """
   return mixing.prepare(
-      mean=config.mean, std=config.std, mixup_alpha=config.mixup,
+      **config.value_scale, mixup_alpha=config.mixup,
       cutmix_alpha=config.cutmix, num_classes=num_classes,
-      multi_label=multi_label)
+      multi_label=multi_label, targets=targets)
 
 
 def abstract_batch(
     config: DataConfig, dataset: Dataset, batch_size: int,
 ) -> dict[str, jax.ShapeDtypeStruct]:
   """Returns shapes and dtypes of a host batch, without reading anything."""
-  labels = (config.max_labels,) if dataset.multi_label else ()
+  labels = jax.ShapeDtypeStruct(
+      (batch_size, *((config.max_labels,) * dataset.multi_label)), jnp.int32)
+  if dataset.targets:
+    labels = jax.ShapeDtypeStruct(
+        (batch_size, len(dataset.targets)), jnp.float32)
   return {
       'image': jax.ShapeDtypeStruct(
-          (batch_size, *config.image_shape), jnp.uint8),
-      'label': jax.ShapeDtypeStruct((batch_size, *labels), jnp.int32),
+          (batch_size, *config.image_shape), config.dtype),
+      'label': labels,
       'mask': jax.ShapeDtypeStruct((batch_size,), jnp.float32)}

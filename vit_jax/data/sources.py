@@ -1,8 +1,8 @@
 """Opens a data set by its name, whichever kind it is of.
 
   embedded     'digits' and 'shapes': there without any file
-  folder       a folder of images
-  tfds_files   what TensorFlow Datasets prepared
+  layouts      a path: folders, tables, Parquet, tar, what TFDS prepared
+  tfds_files   a name of what TensorFlow Datasets prepared
   vtab         'vtab/dtd': a task of VTAB-1k, made of one of these
 
 `splits` then selects examples of what was opened.
@@ -16,8 +16,9 @@ from etils import epath
 from vit_jax import records
 from vit_jax.data import datasets
 from vit_jax.data import embedded
-from vit_jax.data import folder
+from vit_jax.data import layouts
 from vit_jax.data import protocol
+from vit_jax.data import rows
 from vit_jax.data import shapes
 from vit_jax.data import tfds_files
 from vit_jax.data import vtab
@@ -25,17 +26,18 @@ from vit_jax.data import vtab
 
 def open_source(
     name: str, *, data_dir: str, shapes_config: shapes.ShapesConfig,
-    size: tuple[int, int],
+    size: tuple[int, int], understood: rows.Understood = rows.AUTO,
 ) -> protocol.Opened:
   """Opens a data set by the name that `data.source` gives.
 
   Args:
-    name: 'digits', 'shapes', a folder, 'vtab/' and a task's name, or a TFDS
-      name. A folder is what begins with '/', './', '../' or '~', has '://' in
-      it, or exists.
+    name: 'digits', 'shapes', a path, 'vtab/' and a task's name, or a TFDS
+      name. A path is what begins with '/', './', '../' or '~', has '://' in
+      it, ends as a file of data does, or is a folder that exists.
     data_dir: TFDS directory.
     shapes_config: of 'shapes'.
     size: height and width that 'shapes' are drawn in by default.
+    understood: how the labels of a path are meant.
 
   Raises:
     ValueError: if there is no such data set, with what to do about it.
@@ -46,14 +48,22 @@ def open_source(
     return embedded.open_shapes(shapes_config, size)
   if name.startswith(vtab.PREFIX):
     return vtab.open_task(name, data_dir)
-  if _is_folder(name):
-    return folder.open_folder(epath.Path(name).expanduser())
+  if layouts.is_path(name) or _is_folder_here(name):
+    return layouts.open_path(name, understood)
   return tfds_files.open_tfds(name, data_dir)
 
 
-def _is_folder(name: str) -> bool:
-  if name.startswith(('/', './', '../', '~')) or name == '.' or '://' in name:
-    return True
+def check_understood(name: str, understood: rows.Understood) -> None:
+  """Raises where a data set says itself what its labels are."""
+  is_path = layouts.is_path(name) or _is_folder_here(name)
+  if understood != rows.AUTO and not is_path:
+    raise ValueError(
+        'data.target and data.table say how the labels of your own files are '
+        f'meant, but data.source is {name!r}, which says so itself. Leave them '
+        'out.')
+
+
+def _is_folder_here(name: str) -> bool:
   known = name.split(':')[0].split('/')[0] in datasets.DATASETS
   return not known and epath.Path(name).is_dir()
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import dataclasses
 import functools
 import hashlib
+import re
 import types
 from typing import Any
 
@@ -14,11 +15,41 @@ import numpy as np
 from vit_jax import records
 from vit_jax.data import protocol
 
+# Of images without an official split, the share that `test` gets.
+TEST_PERCENT = 10
+
+# 'val', 'Training', 'test_set', 'val2017': no class, in all likelihood.
+_SPLIT_NAME = re.compile(
+    r'(train(ing)?|val|valid(ation)?|test(ing)?|dev|eval(uation)?'
+    r'|h[eo]ld[-_ ]?out)([-_ ]?(set|data|images|split|\d+))?', re.IGNORECASE)
+
+# The split to evaluate on, the first of these that is there.
+_EVAL_SPLITS = ('test', 'val', 'validation', 'valid')
+
 
 def stable_hash(text: str) -> int:
   """Returns 64 bits that are the same on every machine, unlike `hash`."""
   return int.from_bytes(
       hashlib.blake2b(text.encode(), digest_size=8).digest(), 'little')
+
+
+def is_held_out(key: str) -> bool:
+  """Whether an example is of `test`, where there is no official split."""
+  return stable_hash(key) % 100 < TEST_PERCENT
+
+
+def is_split_name(name: str) -> bool:
+  """Whether a folder or a file of that name is a split, in all likelihood."""
+  return bool(_SPLIT_NAME.fullmatch(name))
+
+
+def choose_eval_split(splits: Sequence[str]) -> str:
+  """Returns the split to evaluate on: never `train`, there is another."""
+  for name in _EVAL_SPLITS:
+    if name in splits:
+      return name
+  others = [split for split in splits if split != 'train']
+  return next((s for s in others if is_split_name(s)), others[0])
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,15 +14,16 @@ from vit_jax import records
 from vit_jax.data import datasets
 from vit_jax.data import folder as image_folder
 from vit_jax.data import protocol
+from vit_jax.data import tfrecords
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Tfds:
-  """A split that TensorFlow Datasets prepared as ArrayRecord files.
+  """A split that TensorFlow Datasets prepared.
 
   Attributes:
     name: data set and split, for messages.
-    records: TFDS's own random access; images come as the bytes of their file.
+    records: its examples, by index; images come as the bytes of their file.
     image: the image's feature.
     label_feature: the label's.
     multi_label: a label is a list of class indices, not one.
@@ -75,20 +76,20 @@ def find(name: str, data_dir: str) -> epath.Path:
 
   Raises:
     NotPrepared: if it is not in the directory, or in TFDS's own where that is
-      '', or not as ArrayRecord.
+      '', or in files that have no random access.
   """
   root = epath.Path(
       data_dir or os.environ.get('TFDS_DATA_DIR')
       or '~/tensorflow_datasets').expanduser()
   folder = _find_version(name, root)
-  _check_format(folder)
+  _format(folder)
   return folder
 
 
 def open_records(
     name: str, data_dir: str, *, undecoded: Sequence[str],
 ) -> dict[str, Any]:
-  """Returns TFDS's own random access to each split: examples with all features.
+  """Returns random access to each split: examples with all features.
 
   Args:
     name: see `find`.
@@ -96,22 +97,54 @@ def open_records(
     undecoded: features, where there are such, to leave as the bytes of a file.
   """
   import tensorflow_datasets as tfds  # pylint: disable=g-import-not-at-top
-  builder = tfds.builder_from_directory(find(name, data_dir))
+  folder = find(name, data_dir)
+  builder = tfds.builder_from_directory(folder)
   decoders = {feature: tfds.decode.SkipDecoding() for feature in undecoded
               if feature in builder.info.features}
-  return {split: builder.as_data_source(
-      split, decoders=decoders, file_format='array_record')
-          for split in builder.info.splits}
+  return _random_access(builder, folder, decoders)
+
+
+def _random_access(
+    builder: Any, folder: epath.Path, decoders: Mapping[str, Any],
+) -> dict[str, Any]:
+  """Returns the examples of each split."""
+  if _format(folder) == 'array_record':
+    return {split: builder.as_data_source(
+        split, decoders=decoders, file_format='array_record')
+            for split in builder.info.splits}
+  return {split: tfrecords.Examples(
+      tfrecords.open_records(info.filepaths, counts=info.shard_lengths),
+      builder.info.features, decoders)
+          for split, info in builder.info.splits.items()}
 
 
 def open_tfds(name: str, data_dir: str) -> protocol.Opened:
   """Opens 'name[/config][:version]' in a directory, or in TFDS's own.
 
   Raises:
-    ValueError: if it is not there or not as ArrayRecord, with the command that
-      prepares or converts it.
+    ValueError: if it is not there or not in files that can be read, with the
+      command that prepares or converts it.
   """
-  folder = find(name, data_dir)
+  return _open(find(name, data_dir), name)
+
+
+def open_folder(folder: epath.Path) -> protocol.Opened:
+  """Opens a folder that holds a `dataset_info.json`, or versions that do."""
+  if not (folder / 'dataset_info.json').exists():
+    folder = folder / _versions(folder)[-1]
+  _format(folder)
+  info = json.loads((folder / 'dataset_info.json').read_text())
+  name = info.get('name') or folder.parent.name
+  config = info.get('configName')
+  return _open(folder, f'{name}/{config}' if config else name)
+
+
+def is_prepared(folder: epath.Path) -> bool:
+  """Whether TFDS prepared what a folder holds."""
+  return (folder / 'dataset_info.json').exists() or bool(_versions(folder))
+
+
+def _open(folder: epath.Path, name: str) -> protocol.Opened:
   # It takes a while to import, and not every source needs it.
   import tensorflow_datasets as tfds  # pylint: disable=g-import-not-at-top
   # From the files alone: the code that once prepared them needs TensorFlow.
@@ -124,15 +157,13 @@ def open_tfds(name: str, data_dir: str) -> protocol.Opened:
       name=name)
   multi_label, num_classes, names = _label_facts(
       features[label], facts, what=f'{name}.{label}')
+  examples = _random_access(
+      builder, folder, {image: tfds.decode.SkipDecoding()})
   splits = {
-      split: Tfds(
-          # Without the version: to write it down chooses no other subset.
-          f'{name.partition(":")[0]} {split}',
-          builder.as_data_source(
-              split, decoders={image: tfds.decode.SkipDecoding()},
-              file_format='array_record'),
-          image, label, multi_label)
-      for split in builder.info.splits}
+      # Without the version: to write it down chooses no other subset.
+      split: Tfds(f'{name.partition(":")[0]} {split}', of_split, image, label,
+                  multi_label)
+      for split, of_split in examples.items()}
   return protocol.Opened(
       splits, num_classes, names, multi_label,
       _eval_split(name, facts, list(splits)))
@@ -227,19 +258,24 @@ def _versions(folder: epath.Path) -> list[str]:
   return sorted(found, key=lambda v: tuple(int(n) for n in v.split('.')))
 
 
-def _check_format(folder: epath.Path) -> None:
-  """Raises where the files are not ArrayRecord, with the command to convert."""
+def _format(folder: epath.Path) -> str:
+  """Returns the format to read: 'array_record' or 'tfrecord'.
+
+  Raises:
+    NotPrepared: if the files are of another, with the command to convert.
+  """
   info = json.loads((folder / 'dataset_info.json').read_text())
   # One directory can hold several formats: a conversion in place adds one.
   formats = [info.get('fileFormat', 'tfrecord'),
              *info.get('alternativeFileFormats', ())]
-  if 'array_record' in formats:
-    return
+  for known in ('array_record', 'tfrecord'):
+    if known in formats:
+      return known
   command = (f'tfds convert_format --dataset_version_dir={folder} '
              '--out_file_format=array_record')
   raise NotPrepared(
-      f'{folder} holds {" and ".join(formats)} files, which have '
-      'no random access; training reads ArrayRecord. Convert them once (adds '
-      'files beside the others) with\n'
+      f'{folder} holds {" and ".join(formats)} files; training reads '
+      'ArrayRecord and TFRecord. Convert them once (adds files beside the '
+      'others) with\n'
       '  pip install tensorflow tensorflow-datasets\n'
       f'  {command}', command)

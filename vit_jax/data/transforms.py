@@ -1,8 +1,8 @@
 """Image operations of the host: a record each, made from a section of a config.
 
-An operation takes a Pillow image and a NumPy random generator and returns a
-Pillow image; it holds its settings and nothing else, so it can travel to a
-worker process, and its result depends on its two arguments alone. Pillow is
+An operation takes an image, Pillow's or `Bands`, and a NumPy random generator
+and returns another; it holds its settings and nothing else, so it can travel to
+a worker process, and its result depends on its two arguments alone. Pillow is
 kept from one operation to the next because its resize reads a crop in place.
 
 A pipeline is `decode`, then the operations in their order, then `to_array`.
@@ -16,13 +16,14 @@ import math
 import typing
 from typing import Any, Literal, Protocol
 
-from jaxtyping import UInt8
+from jaxtyping import Real, Shaped
 import numpy as np
 import PIL
 from PIL import Image
 from PIL import ImageOps
 
 from vit_jax import records
+from vit_jax.data import bands
 from vit_jax.data import randaugment
 
 Size = int | tuple[int, int]  # One side of a square, or (height, width).
@@ -34,12 +35,14 @@ _METHODS = {
     'bicubic': Image.Resampling.BICUBIC, 'lanczos': Image.Resampling.LANCZOS}
 
 
+Picture = Any  # A Pillow image, or `bands.Bands`: they share these methods.
+
+
 @typing.runtime_checkable
 class Op(Protocol):
   """What every operation is."""
 
-  def __call__(
-      self, image: Image.Image, rng: np.random.Generator) -> Image.Image:
+  def __call__(self, image: Picture, rng: np.random.Generator) -> Picture:
     ...
 
 
@@ -59,26 +62,47 @@ def height_width(size: Size) -> tuple[int, int]:
 
 
 def decode(
-    image: bytes | UInt8[np.ndarray, '...'], *, channels: int,
+    image: bytes | Shaped[np.ndarray, '...'], *, channels: int,
 ) -> Image.Image:
-  """Returns the pixels of an image file or array as grey or RGB.
+  """Returns the pixels of an image file or array as grey or RGB of 8 bits.
+
+  | a file of          | 1 channel           | 3 channels                      |
+  |--------------------|---------------------|---------------------------------|
+  | grey               | as it is            | three times                     |
+  | RGB                | its luma            | as it is                        |
+  | palette            | the luma of colours | its colours                     |
+  | RGBA, grey + alpha | laid on white first | laid on white                   |
+  | CMYK, YCbCr, Lab   | the luma of RGB     | RGB, by Pillow, without profile |
+  | 16-bit grey        | the upper 8 bits    | these three times               |
+  | 16-bit colour      | as Pillow reads it: the upper 8 bits                  |
+  | 32-bit integers    | as 16-bit grey; an error where a value is larger      |
+  | floats             | an error                                              |
+
+  All else, any number of channels and values of 16 bits or floats, is carried
+  as it is: `bands.decode`.
 
   Turned upright as its EXIF orientation says (a defective EXIF block is
   passed over: the pixels are what matters). Transparency is laid on white,
-  the paper that such pictures are drawn for. 16-bit grey keeps its upper 8
-  bits. Of an animation, the first frame. CMYK and the like are converted by
-  Pillow, without colour profiles.
+  the paper that such pictures are drawn for. Of an animation, or of a TIFF of
+  several pages, the first.
 
   Args:
-    image: the bytes of a JPEG, PNG, WebP, GIF, BMP, ... file, or pixels
-      [height, width], [height, width, 1] or [height, width, 3].
+    image: the bytes of a JPEG, PNG, WebP, GIF, BMP, ... or .npy file, or uint8
+      pixels [height, width], [height, width, 1] or [height, width, 3].
     channels: 1 for grey (ITU-R 601 luma), 3 for RGB.
 
   Raises:
     ValueError: if the bytes are no whole image that Pillow can read.
   """
   mode = {1: 'L', 3: 'RGB'}[channels]
+  if not isinstance(image, np.ndarray) and image.startswith(bands.NUMPY):
+    image = bands.load_array(image)
   if isinstance(image, np.ndarray):
+    if image.dtype != np.uint8 or image.shape[2:] not in ((), (1,), (3,)):
+      raise ValueError(
+          f'its pixels are {image.dtype} {list(image.shape)}, but uint8 '
+          f'[height, width, 1 or 3] was expected. Say how it is: data.channels '
+          'and data.dtype, uint16 or float32 with their data.value_range.')
     pixels = Image.fromarray(image[..., 0] if image.shape[2:] == (1,)
                              else image)
     return pixels if pixels.mode == mode else pixels.convert(mode)
@@ -144,8 +168,8 @@ def _narrow(image: Image.Image) -> Image.Image:
 
 
 def to_array(
-    image: Image.Image, *, size: tuple[int, int],
-) -> UInt8[np.ndarray, 'height width channels']:
+    image: Picture, *, size: tuple[int, int],
+) -> Real[np.ndarray, 'height width channels']:
   """Returns the pixels, after a check that they have the size of the batch.
 
   Raises:
@@ -158,6 +182,8 @@ def to_array(
         f'but the batch holds {height} x {width} (data.resolution). End them '
         'with an operation that fixes the size: resize, central_crop, '
         'inception_crop or pad_crop.')
+  if isinstance(image, bands.Bands):
+    return image.pixels
   pixels = np.asarray(image)
   return pixels[..., None] if pixels.ndim == 2 else pixels
 
@@ -180,8 +206,7 @@ class Resize:
   shorter: int | None = None
   method: Method = 'bilinear'
 
-  def __call__(
-      self, image: Image.Image, rng: np.random.Generator) -> Image.Image:
+  def __call__(self, image: Picture, rng: np.random.Generator) -> Picture:
     del rng
     if self.shorter is not None:
       scale = self.shorter / min(image.size)
@@ -200,8 +225,7 @@ class CentralCrop:
   """Cuts the middle out; default size: the resolution."""
   size: Size | None = None
 
-  def __call__(
-      self, image: Image.Image, rng: np.random.Generator) -> Image.Image:
+  def __call__(self, image: Picture, rng: np.random.Generator) -> Picture:
     del rng
     assert self.size is not None
     height, width = height_width(self.size)
@@ -244,8 +268,7 @@ class InceptionCrop:
       raise ValueError(
           f'aspect must be two ratios, 0 < low <= high; got {self.aspect}.')
 
-  def __call__(
-      self, image: Image.Image, rng: np.random.Generator) -> Image.Image:
+  def __call__(self, image: Picture, rng: np.random.Generator) -> Picture:
     assert self.size is not None
     height, width = height_width(self.size)
     left, top, w, h = self._window(image.width, image.height, rng)
@@ -285,8 +308,7 @@ class PadCrop:
   """
   padding: int = 4
 
-  def __call__(
-      self, image: Image.Image, rng: np.random.Generator) -> Image.Image:
+  def __call__(self, image: Picture, rng: np.random.Generator) -> Picture:
     left, top = (
         int(d) for d in rng.integers(-self.padding, self.padding + 1, 2))
     # `crop` beyond the edges fills with zeros: the padding costs no copy.
@@ -307,8 +329,7 @@ class Flip:
       raise ValueError(
           f'probability must lie in [0, 1]; got {self.probability}.')
 
-  def __call__(
-      self, image: Image.Image, rng: np.random.Generator) -> Image.Image:
+  def __call__(self, image: Picture, rng: np.random.Generator) -> Picture:
     if rng.random() >= self.probability:
       return image
     return image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
@@ -324,11 +345,13 @@ OPS: dict[str, type] = {
     'randaugment': randaugment.RandAugment,
     'resize': Resize,
 }
+# Those that move pixels, and do not ask what they mean.
+ANY_CHANNELS = ('central_crop', 'flip', 'inception_crop', 'pad_crop', 'resize')
 
 
 def build(
     sections: Sequence[Mapping[str, Any]], *, size: tuple[int, int],
-    where: str,
+    where: str, any_channels: bool = False,
 ) -> tuple[Op, ...]:
   """Returns the operations that sections such as {'op': 'flip'} describe.
 
@@ -336,9 +359,12 @@ def build(
     sections: a mapping each, with the operation's name under `op`.
     size: height and width for operations that have none of their own.
     where: the place in the config, for messages.
+    any_channels: images are no 8-bit grey or RGB: only what moves pixels will
+      do.
 
   Raises:
-    ValueError: for an unknown operation or setting, naming the nearest.
+    ValueError: for an unknown operation or setting, naming the nearest, or one
+      that is for colours.
   """
   ops = []
   for i, section in enumerate(sections):
@@ -353,6 +379,11 @@ def build(
       raise ValueError(
           f'{place}: decode always comes first by itself; leave it out.')
     records.check_name(name, list(OPS), what=f'{place}.op')
+    if any_channels and name not in ANY_CHANNELS:
+      raise ValueError(
+          f'{place}: {name} is for 8-bit grey or RGB, but data.channels and '
+          'data.dtype say that images are other. What works on any: '
+          f'{", ".join(ANY_CHANNELS)}.')
     op: Any = records.parse(OPS[name], settings, where=f'{place} ({name})')
     wants_size = getattr(op, 'size', size) is None
     if wants_size and getattr(op, 'shorter', None) is None:

@@ -16,6 +16,7 @@ from vit_jax.evals import fewshot
 from vit_jax.evals import knn
 from vit_jax.evals import multi_label
 from vit_jax.evals import objective
+from vit_jax.evals import regression
 
 Context = context_lib.Context
 Evaluator = context_lib.Evaluator
@@ -25,7 +26,8 @@ Split = context_lib.Split
 EvalConfig = (
     calibration.CalibrationConfig | classification.ClassificationConfig
     | confusion.ConfusionConfig | fewshot.FewshotConfig | knn.KnnConfig
-    | multi_label.MultiLabelConfig | objective.ObjectiveConfig)
+    | multi_label.MultiLabelConfig | objective.ObjectiveConfig
+    | regression.RegressionConfig)
 
 # A name's record, and the module that measures what it says.
 _EVALUATORS: Mapping[str, tuple[type, Any]] = {
@@ -36,6 +38,7 @@ _EVALUATORS: Mapping[str, tuple[type, Any]] = {
     'fewshot': (fewshot.FewshotConfig, fewshot),
     'knn': (knn.KnnConfig, knn),
     'objective': (objective.ObjectiveConfig, objective),
+    'regression': (regression.RegressionConfig, regression),
 }
 KINDS = tuple(_EVALUATORS)
 

@@ -34,6 +34,9 @@ class Split:
     num_classes: of the data set.
     class_names: of the classes in order, where known.
     multi_label: labels are k-hot [batch, classes], not indices [batch].
+    targets: names of the numbers to predict, where labels are such:
+      standardised [batch, targets], NaN where they are not known.
+    target_std: of each, what a difference of 1 in a label means.
     ranks: of a split drawn by class: the place of each example among those of
       its class in the draw of each seed, from 0; -1 where it is not drawn.
   """
@@ -43,6 +46,8 @@ class Split:
   num_classes: int
   class_names: tuple[str, ...] | None = None
   multi_label: bool = False
+  targets: tuple[str, ...] = ()
+  target_std: tuple[float, ...] = ()
   ranks: Int[np.ndarray, 'seeds examples'] | None = None
 
 
@@ -78,6 +83,7 @@ class Context:
     loss: of each example, of logits and labels; without smoothing.
     activation: of logits, to probabilities.
     num_classes: of the model.
+    targets: names of the numbers that it predicts, if these are no classes.
     trained_on: data set that these are of.
     open: opens splits.
   """
@@ -90,14 +96,38 @@ class Context:
   num_classes: int
   trained_on: str
   open: Open
+  targets: tuple[str, ...] = ()
 
   def open_for_head(self, split: str, source: str, **options: Any) -> Split:
     """Opens a split whose classes are those of the model's head.
 
     Raises:
+      ValueError: if they cannot be, or are numbers to predict.
+    """
+    opened = self.open_as_trained(split, source, **options)
+    self.need_classes(opened)
+    return opened
+
+  def need_classes(self, split: Split) -> None:
+    """Raises if the labels of a split are numbers to predict."""
+    if split.targets:
+      raise ValueError(
+          f'{self.where} measures classes, but the labels of {split.name} are '
+          f'numbers to predict ({", ".join(split.targets)}). Use '
+          f'--config.{self.where}.name=regression.')
+
+  def open_as_trained(self, split: str, source: str, **options: Any) -> Split:
+    """Opens a split of classes or targets that are those of the model's head.
+
+    Raises:
       ValueError: if they cannot be.
     """
     opened = self.open(split, source, **options)
+    if opened.targets != self.targets:
+      raise ValueError(
+          f'{self.where}: {opened.name} has '
+          f'{_answers(opened.targets)}, but the model is trained on '
+          f'{self.trained_on} with {_answers(self.targets)}.')
     if opened.num_classes != self.num_classes:
       raise ValueError(
           f'{self.where}: {opened.name} has {opened.num_classes} classes, but '
@@ -118,6 +148,10 @@ class Measured:
   metrics: dict[str, float]
   tables: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
   class_names: tuple[str, ...] | None = None
+
+
+def _answers(targets: tuple[str, ...]) -> str:
+  return f'the targets {", ".join(targets)}' if targets else 'classes'
 
 
 # Parameters, and what to call after each batch: it may raise to cut it off.

@@ -31,8 +31,9 @@ def extract(
   """Returns what brings the features of a split to every host.
 
   Raises:
-    ValueError: if an image of the split has several labels.
+    ValueError: if an image of the split has several labels, or numbers.
   """
+  context.need_classes(split)
   if split.multi_label:
     raise ValueError(
         f'{context.where} needs one label per image, but {split.name} has '

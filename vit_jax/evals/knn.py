@@ -69,13 +69,13 @@ def build(
   test, train = (
       context.open(split, config.source, batch_size=config.batch_size)
       for split in (config.split, config.train_split))
+  of_train = features_lib.extract(context, train, config.feature)
+  of_test = features_lib.extract(context, test, config.feature)
   features_lib.check_same_classes(context, train, test)
   if config.k > train.num_examples:
     raise ValueError(
         f'{context.where}.k is {config.k}, but {train.name} has only '
         f'{train.num_examples} examples.')
-  of_train = features_lib.extract(context, train, config.feature)
-  of_test = features_lib.extract(context, test, config.feature)
 
   def run(
       params: types.Params, between: context_lib.Between,

@@ -50,7 +50,7 @@ def build(
     config: ObjectiveConfig, context: context_lib.Context,
 ) -> context_lib.Measure:
   """Wires the evaluator."""
-  split = context.open_for_head(
+  split = context.open_as_trained(
       config.split, config.source, batch_size=config.batch_size)
 
   def numbered():

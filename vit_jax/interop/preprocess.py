@@ -1,4 +1,7 @@
-"""How an image becomes what a model was trained on, as the formats write it."""
+"""How an image becomes what a model was trained on, as the formats write it.
+
+And what the model's answers mean: names of its classes, and their activation.
+"""
 
 from collections.abc import Container, Mapping
 import dataclasses
@@ -8,6 +11,7 @@ from typing import Any, Literal
 from vit_jax import records
 
 Interpolation = Literal['nearest', 'box', 'bilinear', 'bicubic', 'lanczos']
+Activation = Literal['softmax', 'sigmoid', 'none']
 
 # Pillow's numbers, which Hugging Face writes.
 _RESAMPLE: Mapping[int, Interpolation] = {
@@ -31,6 +35,12 @@ class Preprocess:
     crop: part of the resized side that is kept; 1 cuts only what is longer.
     interpolation: of the resize.
     labels: names of the classes, where the source has them.
+    activation: what makes probabilities of logits: 'softmax' over all classes,
+      or 'sigmoid' of each, where a picture may have several; 'none' where they
+      are the predicted numbers themselves, of which `labels` are the names.
+    channels: of the image that the model gets.
+    pixel_dtype: 'uint8', or what pixels of other than 8 bits are read as.
+    value_range: pixel values that become 0 and 1, if not 0 and 255.
   """
   resolution: tuple[int, int]
   mean: tuple[float, ...] = HALF
@@ -39,8 +49,17 @@ class Preprocess:
   crop: float = 1.0
   interpolation: Interpolation = 'bilinear'
   labels: tuple[str, ...] = ()
+  activation: Activation = 'softmax'
+  channels: int = 3
+  pixel_dtype: Literal['uint8', 'uint16', 'float32'] = 'uint8'
+  value_range: tuple[float, float] | None = None
 
   def __post_init__(self):
+    for name in ('mean', 'std'):
+      if len(getattr(self, name)) != self.channels:
+        raise ValueError(
+            f'{name} is {getattr(self, name)}, but must be one number for each '
+            f'of {self.channels} channels.')
     if min(self.std) <= 0:
       raise ValueError(f'std must be positive, but is {self.std}.')
     if not 0 < self.crop <= 1:
@@ -58,14 +77,17 @@ def parse(section: Mapping[str, Any]) -> Preprocess:
     section['resolution'] = (section['resolution'],) * 2
   for name in ('mean', 'std'):
     if isinstance(section.get(name), (int, float)):
-      section[name] = (section[name],) * 3
+      section[name] = (section[name],) * section.get('channels', 3)
   return records.parse(Preprocess, section, where='preprocess')
 
 
 def from_data(section: Mapping[str, Any]) -> dict[str, Any]:
   """Returns what a section `data` of a run says."""
-  result = {name: section[name] for name in ('resolution', 'mean', 'std')
+  result = {name: section[name] for name in (
+      'resolution', 'mean', 'std', 'channels', 'value_range')
             if name in section}
+  if 'dtype' in section:
+    result['pixel_dtype'] = section['dtype']
   for name in ('mean', 'std'):
     if isinstance(result.get(name), (list, tuple)) and len(result[name]) == 1:
       result[name] = result[name][0]

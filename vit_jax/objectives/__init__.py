@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import flax.linen as nn
+from jaxtyping import Float
+import numpy as np
 
 from vit_jax import models
 from vit_jax import records
@@ -48,6 +50,8 @@ def build_model(
 
 def build(
     config: ObjectiveConfig, model: nn.Module, *, multi_label: bool,
+    targets: bool = False,
+    class_weights: Float[np.ndarray, 'classes'] | None = None,
     mean: float | tuple[float, ...] = 0.5,
     std: float | tuple[float, ...] = 0.5,
 ) -> Objective:
@@ -57,13 +61,40 @@ def build(
     config: the section.
     model: from `build_model`.
     multi_label: whether an example may have several labels.
+    targets: whether labels are numbers to predict, not classes.
+    class_weights: of the loss, from `class_weights`.
     mean: what was subtracted from images in [0, 1].
     std: what they were divided by.
+
+  Raises:
+    ValueError: if the objective is not for such labels.
   """
   if isinstance(config, MaskedPatchConfig):
     assert isinstance(model, models.MaskedPatch)
     return masked_patch.MaskedPatch(config, model, mean=mean, std=std)
-  return supervised.Supervised(config, model, multi_label=multi_label)
+  return supervised.Supervised(
+      config, model, multi_label=multi_label, targets=targets,
+      class_weights=class_weights)
 
 
-cross_entropy = supervised.cross_entropy
+def resolve(
+    config: ObjectiveConfig, *, targets: bool, multi_label: bool,
+) -> ObjectiveConfig:
+  """Returns the section with what it leaves to the data filled in.
+
+  Args:
+    config: the section.
+    targets: whether labels are numbers to predict, not classes.
+    multi_label: whether an example may have several classes.
+
+  Raises:
+    ValueError: if the objective is not for such labels.
+  """
+  if isinstance(config, MaskedPatchConfig):
+    return config
+  return supervised.resolve(
+      config, targets=targets, multi_label=multi_label)
+
+
+class_weights = supervised.class_weights
+loss_of_logits = supervised.of_logits

@@ -162,6 +162,11 @@ def build_model(
         f'objective masked_patch: an image of {height}x{width} does not divide '
         f'into the {rows}x{columns} patches of the model. Choose another '
         'data.resolution.')
+  if channels > 3 and config.target in _SIDES:
+    raise ValueError(
+        f'objective.target {config.target} is one of {LEVELS} ** {channels} '
+        f'colours of {channels} channels: too many to be classes. Use '
+        '--config.objective.target=patch.')
   counts(config, rows * columns)
   if config.target == 'patch':
     num_outputs = (height // rows) * (width // columns) * channels

@@ -15,7 +15,8 @@ from vit_jax.sweep import section as section_lib
 
 DEVELOPMENT = 'dev'
 # What there is to choose by in place of accuracy, by the evaluator's kind.
-_USUAL = {'objective': 'loss', 'multi_label': 'mean_average_precision'}
+_USUAL = {'objective': 'loss', 'multi_label': 'mean_average_precision',
+          'regression': 'root_mean_square_error'}
 
 
 def changes(
@@ -35,6 +36,8 @@ def changes(
   parts = [part.strip() for part in split.split('+')]
   # A head that nothing trains says nothing of a setting.
   kind = {} if _uses_labels(config) else {'name': 'objective'}
+  if any(section.name == 'regression' for section in config.evals.values()):
+    kind = {'name': 'regression'}
   return {
       'data': {'split': end(f'{part}[:{kept}%]' for part in parts)},
       'evals': {DEVELOPMENT: {

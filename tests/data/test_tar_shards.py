@@ -1,0 +1,140 @@
+"""Tar shards are walked once, and then read in any order."""
+
+import io
+import json
+import tarfile
+
+import pytest
+
+from vit_jax.data import layouts
+from vit_jax.data import rows
+from vit_jax.data import tar_shards
+
+
+def open_path(path, **table):
+  return layouts.open_path(
+      str(path), rows.Understood('auto', rows.TableConfig(**table)))
+
+
+def write(path, members):
+  path.parent.mkdir(parents=True, exist_ok=True)
+  with tarfile.open(path, 'w') as tar:
+    for name, content in members:
+      member = tarfile.TarInfo(name)
+      member.size = len(content)
+      tar.addfile(member, io.BytesIO(content))
+
+
+def pairs(first, last, kind='cls', folder='deep.er/'):
+  for i in range(first, last):
+    text = {'cls': str(i % 3), 'txt': ['cat', 'dog', 'emu'][i % 3],
+            'json': json.dumps({'caption': f'No. {i}', 'label': i % 3})}[kind]
+    yield f'{folder}{i:04}.{kind}', text.encode()
+    yield f'{folder}{i:04}.seg.PNG', str(i).encode() * 300
+
+
+@pytest.fixture
+def tars(tmp_path):
+  write(tmp_path / 'train-08.tar', pairs(0, 20))
+  write(tmp_path / 'train-09.tar', pairs(20, 30))
+  write(tmp_path / 'val-00.tar', pairs(30, 40))
+  return tmp_path
+
+
+def test_examples_of_tars_are_read_by_index(tars):
+  for _ in range(2):  # Walked, and then from the index.
+    opened = open_path(tars)
+    assert {k: len(v) for k, v in opened.splits.items()} == {
+        'train': 30, 'val': 10}
+    train = opened.splits['train']
+    for i in range(30):
+      number = int(train.key(i).removeprefix('deep.er/'))
+      assert train[i] == {'image': str(number).encode() * 300,
+                          'label': number % 3}
+    assert {train.key(i) for i in range(30)} == {
+        f'deep.er/{i:04}' for i in range(30)}
+
+
+def test_a_range_in_braces_names_shards(tars):
+  opened = open_path(tars / 'train-{08..09}.tar')
+  assert sum(len(source) for source in opened.splits.values()) == 30
+  assert len(open_path(tars / '{train-*,val-00}.tar').splits['val']) == 10
+  with pytest.raises(ValueError, match='1 of 3 files .*train-10.tar'):
+    open_path(tars / 'train-{08..10}.tar')
+
+
+@pytest.mark.parametrize(('kind', 'names'), [
+    ('txt', ('cat', 'dog', 'emu')), ('json', ('0', '1', '2'))])
+def test_labels_of_other_members(tmp_path, kind, names):
+  write(tmp_path / 'a.tar', pairs(0, 9, kind))
+  opened = open_path(tmp_path / 'a.tar')
+  assert opened.class_names == names
+  train = opened.splits['train']
+  assert train.label(0) == int(train.key(0)[-4:]) % 3
+
+
+def test_shards_may_each_count_from_0(tmp_path):
+  for shard in 'ab':
+    write(tmp_path / f'{shard}.tar', pairs(0, 20, folder=''))
+  opened = open_path(tmp_path)
+  assert sum(len(source) for source in opened.splits.values()) == 40
+  keys = {s.key(i) for s in opened.splits.values() for i in range(len(s))}
+  assert {'a/0003', 'b/0003'} <= keys
+
+
+def test_an_index_is_kept_and_holds_until_the_shard_changes(
+    tars, monkeypatch):
+  open_path(tars)
+  walk = tar_shards._walk
+  walked = []
+  monkeypatch.setattr(
+      tar_shards, '_walk', lambda path: (walked.append(path), walk(path))[1])
+  open_path(tars)
+  assert walked == []
+  write(tars / 'val-00.tar', pairs(30, 50))
+  assert len(open_path(tars).splits['val']) == 20
+  assert [path.name for path in walked] == ['val-00.tar']
+  (tars / '.val-00.tar.tar-index.npz').write_bytes(b'damaged')
+  assert len(open_path(tars).splits['val']) == 20
+
+
+def test_an_index_goes_to_the_cache_where_the_shard_cannot_have_it(
+    tars, tmp_path_factory, monkeypatch):
+  cache = tmp_path_factory.mktemp('cache')
+  monkeypatch.setenv('XDG_CACHE_HOME', str(cache))
+  write(tars / 'ro/a.tar', pairs(0, 9))
+  # A folder in the index's place: root writes to what is read-only.
+  (tars / 'ro/.a.tar.tar-index.npz').mkdir()
+  for _ in range(2):
+    assert open_path(tars / 'ro/a.tar').num_classes == 3
+  assert len(list(cache.rglob('*.npz'))) == 1
+  assert not list(tars.rglob('*.tmp')) and not list(cache.rglob('*.tmp'))
+
+
+@pytest.mark.parametrize('cut', [700, 512, 100, 1536])
+def test_a_tar_that_is_cut_off_is_named(tars, cut):
+  path = tars / 'train-09.tar'
+  content = path.read_bytes()
+  end = len(content.rstrip(b'\0')) // 512 * 512 + 512
+  path.write_bytes(content[:end + 512 - cut])
+  with pytest.raises(ValueError, match=f'{path} is cut off, or no tar'):
+    open_path(tars)
+
+
+def test_mistakes_of_tars_are_said(tmp_path):
+  path = tmp_path / 'a.tar'
+  write(path, [('1.png', b''), ('2.png', b'')])
+  with pytest.raises(ValueError, match="have no labels.*KEY.cls.*'1' has"):
+    open_path(path)
+  write(path, [('1.cls', b'0')])
+  with pytest.raises(ValueError, match='holds no images'):
+    open_path(path)
+  write(path, [*pairs(0, 4), ('deep.er/0001.jpg', b'')])
+  with pytest.raises(ValueError, match="two images 'deep.er/0001'"):
+    open_path(path)
+  write(path, pairs(0, 4, 'json'))
+  with pytest.raises(ValueError, match="'lable'. Did you mean 'label'"):
+    open_path(path, label='lable')
+  write(path, [*pairs(0, 3), ('x.png', b'')])
+  with pytest.raises(ValueError, match='1 of 4 rows have no label'):
+    open_path(path)

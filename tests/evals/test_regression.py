@@ -1,0 +1,86 @@
+"""How far off predicted numbers are."""
+
+import dataclasses
+import functools
+import re
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from sklearn import metrics as sklearn_metrics
+
+from vit_jax import evals
+from vit_jax import losses
+
+RNG = np.random.default_rng(0)
+ANSWERS = RNG.normal(size=(10, 2)).astype(np.float32)
+LABELS = (ANSWERS + 0.3 * RNG.normal(size=(10, 2))).astype(np.float32)
+LABELS[3, 1] = np.nan
+FACTS = {'targets': ('age', 'mass'), 'target_std': (10.0, 0.5)}
+
+
+def build(toy, section, split, *, targets=('age', 'mass')):
+  context = evals.Context(
+      where='evals.test', predict=lambda params, batch: {
+          'logits': batch['image'], 'representation': batch['image']},
+      objective=lambda *_, **__: None,
+      loss=functools.partial(losses.mean_error, kind='mse'),
+      activation='softmax', num_classes=2, targets=targets, trained_on='toy',
+      open=lambda split_, source, **options: split)
+  return evals.build(evals.parse({'test': section})['test'], context)
+
+
+@pytest.fixture
+def split(toy):
+  found = toy.split(ANSWERS, LABELS, num_classes=2)
+  return dataclasses.replace(found, multi_label=False, **FACTS)
+
+
+def test_errors_are_scikit_learns_in_the_units_of_the_labels(toy, split):
+  found = build(toy, {'name': 'regression'}, split)({'scale': jnp.ones(())})
+  assert found['examples'] == 10
+  for column, (name, std) in enumerate(zip(*FACTS.values())):
+    known = ~np.isnan(LABELS[:, column])
+    pair = (std * LABELS[known, column].astype(np.float64),
+            std * ANSWERS[known, column].astype(np.float64))
+    want = {
+        'mean_absolute_error': sklearn_metrics.mean_absolute_error(*pair),
+        'root_mean_square_error': np.sqrt(
+            sklearn_metrics.mean_squared_error(*pair)),
+        'r2': sklearn_metrics.r2_score(*pair)}
+    for metric, value in want.items():
+      np.testing.assert_allclose(found[f'{metric}_{name}'], value, rtol=1e-6)
+  for metric in want:
+    assert found[metric] == pytest.approx(
+        np.mean([found[f'{metric}_{name}'] for name in FACTS['targets']]))
+  squares = np.square(ANSWERS - LABELS)
+  np.testing.assert_allclose(
+      found['loss'], np.nan_to_num(squares).mean(), rtol=1e-5)
+
+
+def test_a_nan_answer_shows(toy, split):
+  answers = ANSWERS.copy()
+  answers[0, 0] = np.nan
+  broken = dataclasses.replace(
+      toy.split(answers, LABELS, num_classes=2), multi_label=False, **FACTS)
+  found = build(toy, {'name': 'regression'}, broken)({'scale': jnp.ones(())})
+  assert np.isnan(found['mean_absolute_error_age']) and np.isnan(found['r2'])
+  assert np.isfinite(found['r2_mass'])
+
+
+@pytest.mark.parametrize('name', [
+    'classification', 'confusion', 'calibration', 'multi_label', 'knn'])
+def test_what_measures_classes_refuses_numbers(toy, split, name):
+  with pytest.raises(ValueError, match=re.escape(
+      'evals.test measures classes, but the labels of toy are numbers to '
+      'predict (age, mass). Use --config.evals.test.name=regression.')):
+    build(toy, {'name': name}, split)
+
+
+def test_numbers_are_not_looked_for_among_classes(toy, split):
+  classes = toy.split(np.eye(2), [0, 1])
+  with pytest.raises(ValueError, match='name=classification'):
+    build(toy, {'name': 'regression'}, classes, targets=())
+  with pytest.raises(ValueError, match='toy has classes, but the model is '
+                     'trained on toy with the targets age, mass'):
+    build(toy, {'name': 'regression'}, classes)

@@ -1,0 +1,365 @@
+"""Tables of files: CSV, TSV or JSON lines with an image's path in each row.
+
+    path,label,split
+    images/1.jpg,cat,train
+
+A table is given itself, or found in its folder: `labels.csv`, Hugging Face's
+`metadata.csv` and `metadata.jsonl`, a table for each split (`train.csv`,
+`test.csv`; `train/metadata.csv`), or the single one that is there. Paths begin
+at the table's folder, or where most of the first ones are found below it.
+"""
+
+from collections.abc import Mapping, Sequence
+import csv
+import dataclasses
+import io
+import json
+import os
+from typing import Any
+
+from etils import epath
+
+from vit_jax.data import folder as image_folder
+from vit_jax.data import protocol
+from vit_jax.data import rows
+from vit_jax.data import splits as splits_lib
+
+SUFFIXES = frozenset({'.csv', '.tsv', '.jsonl', '.ndjson'})
+
+_USUAL_NAMES = frozenset({'labels', 'label', 'metadata', 'annotations'})
+
+Table = dict[str, list[Any]]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Files:
+  """Images by the paths of a table, relative to the root or absolute."""
+  root: str
+  paths: tuple[str, ...]
+
+  def read(self, row: int) -> bytes:
+    return (epath.Path(self.root) / self.paths[row]).read_bytes()
+
+  def key(self, row: int) -> str:
+    return self.paths[row]
+
+
+def find(root: epath.Path) -> list[epath.Path]:
+  """Returns the tables that say what the images of a folder are; perhaps none.
+
+  A table of another name counts where it is the only one. One that names no
+  images, such as a list of classes, does not count beside folders of them.
+  """
+  here = _tables_in(root)
+  naming = [path for path in here if _names_images(path)]
+  if naming or len(image_folder.subfolders(root)) > 1:
+    here = naming
+  usual = [p for p in here if p.stem.lower() in _USUAL_NAMES]
+  by_split = [p for p in here if splits_lib.is_split_name(p.stem)]
+  if len(usual) == 1 or (usual and not by_split):
+    return usual
+  if by_split:
+    return by_split
+  below = [path for name in image_folder.subfolders(root)
+           if splits_lib.is_split_name(name)
+           for path in _tables_in(root / name)
+           if path.stem.lower() in _USUAL_NAMES]
+  if below:
+    return below
+  return here if len(here) == 1 else []
+
+
+def _tables_in(path: epath.Path) -> list[epath.Path]:
+  return sorted(path / name for name in image_folder.names_in(path)
+                if os.path.splitext(name)[1].lower() in SUFFIXES
+                and not name.startswith('.'))
+
+
+def _names_images(path: epath.Path) -> bool:
+  """Whether a table has a column of images, by its name or by its look."""
+  table = read(path, limit=1)
+  return rows.path_column(table) is not None or any(
+      is_image(value) for column in table.values() for value in column)
+
+
+def is_image(value: Any) -> bool:
+  """Whether a cell looks like the path of an image."""
+  return isinstance(value, str) and (
+      os.path.splitext(value.strip())[1].lower() in image_folder.IMAGE_SUFFIXES)
+
+
+def open_tables(
+    paths: Sequence[epath.Path], understood: rows.Understood,
+) -> protocol.Opened:
+  """Opens a table, or one for each split.
+
+  Raises:
+    ValueError: if a table cannot be read, its images are not there, or what it
+      says contradicts itself.
+  """
+  if len(paths) > 1:
+    names = [_split_of(path) for path in paths]
+    if None in names or len(set(names)) < len(names):
+      raise ValueError(
+          f'There are {len(paths)} tables in {paths[0].parent}, and it is not '
+          f'clear which is meant: {", ".join(p.name for p in paths)}. Give '
+          'one as data.source, or call them train.csv, val.csv, test.csv.')
+    # Which column is what, the table that is trained on says.
+    paths = sorted(paths, key=lambda p: (
+        rows.split_name(_split_of(p)) != 'train', p.name))
+  where = str(paths[0]) if len(paths) == 1 else (
+      f'{paths[0].parent}/{{{",".join(p.name for p in paths)}}}')
+  joined: Table = {}
+  splits: list[str] | None = [] if len(paths) > 1 else None
+  found: list[str] = []
+  columns = None
+  for path in paths:
+    table = read(path)
+    if columns is None:
+      columns = rows.choose_columns(
+          table, understood, where=str(path), is_path=is_image)
+    found += locate(table.get(columns.path or '', []), path,
+                    understood.table, split=_split_of(path) or '')
+    count = len(next(iter(table.values()), []))
+    if splits is not None:
+      splits += [rows.split_name(_split_of(path))] * count
+    for name in {*joined, *table, *columns.labels}:
+      earlier = joined.setdefault(name, [None] * (len(found) - count))
+      earlier += table.get(name, [None] * count)
+  assert columns is not None
+  return from_paths(found, joined, columns, understood, where=where,
+                    splits=splits, root=_common(paths))
+
+
+def from_paths(
+    paths: Sequence[str], table: Table, columns: rows.Columns,
+    understood: rows.Understood, *, where: str, root: str,
+    splits: Sequence[str] | None = None,
+) -> protocol.Opened:
+  """Returns the data set of images at paths, with a row each.
+
+  Args:
+    paths: of the images, absolute or relative to where the process runs.
+    table: columns by name.
+    columns: which of them is what.
+    understood: what a person said of them.
+    where: the table, for messages.
+    root: folder that keys are relative to, so that to move it changes nothing.
+    splits: of each row, or None.
+  """
+  prefix = root.rstrip('/') + '/'
+  relative = tuple(path.removeprefix(prefix) for path in paths)
+  if columns.split is not None:
+    splits = rows.splits_in(table[columns.split], columns.split, where)
+  kept = _check_duplicates(
+      relative, table, columns, splits, where, understood.target == 'multi')
+  if kept is not None:
+    relative = tuple(relative[i] for i in kept)
+    splits = splits and [splits[i] for i in kept]
+    table = {
+        name: ([[table[name][i] for i in group] for group in kept.values()]
+               if name in columns.labels else [column[i] for i in kept])
+        for name, column in table.items()}
+  return rows.assemble(
+      Files(root, relative), table, columns, understood, where=where,
+      splits=splits)
+
+
+def _common(paths: Sequence[epath.Path]) -> str:
+  parents = sorted({os.fspath(path.parent) for path in paths}, key=len)
+  if len(parents) == 1:
+    return parents[0]
+  return os.fspath(paths[0].parent.parent)
+
+
+def _split_of(path: epath.Path) -> str | None:
+  """Returns the split that a table is of, by its name or its folder's."""
+  return next((name for name in (path.stem, path.parent.name)
+               if splits_lib.is_split_name(name)), None)
+
+
+# ---------------------------------------------------------------------- reading
+
+
+def read(path: epath.Path, *, limit: int | None = None) -> Table:
+  """Returns the columns of a table, the first `limit` rows of it.
+
+  Raises:
+    ValueError: if it is no table, with the line.
+  """
+  try:
+    text = path.read_bytes().decode('utf-8-sig')  # Spreadsheets write a BOM.
+  except UnicodeDecodeError as error:
+    raise ValueError(
+        f'{path} is not UTF-8 text ({error}). Save it as UTF-8.') from error
+  if path.suffix.lower() in ('.jsonl', '.ndjson'):
+    return _read_json(text, path, limit)
+  return _read_csv(text, path, limit)
+
+
+def _read_json(text: str, path: epath.Path, limit: int | None) -> Table:
+  table: Table = {}
+  count = 0
+  for number, line in enumerate(text.splitlines(), 1):
+    if not line.strip() or count == limit:
+      continue
+    try:
+      row = json.loads(line)
+    except ValueError as error:
+      raise ValueError(
+          f'Line {number} of {path} is no JSON: {error}') from error
+    if not isinstance(row, dict):
+      raise ValueError(
+          f'Line {number} of {path} must be an object such as {{"file_name": '
+          f'"1.jpg", "label": "cat"}}, but is {line[:60]!r}.')
+    for name in {**table, **row}:
+      table.setdefault(name, [None] * count).append(row.get(name))
+    count += 1
+  return table
+
+
+def _read_csv(text: str, path: epath.Path, limit: int | None) -> Table:
+  first = text.partition('\n')[0]
+  # Spreadsheets of half the world write ';'.
+  delimiter = '\t' if path.suffix.lower() == '.tsv' else max(
+      ',;\t', key=first.count)
+  lines = csv.reader(io.StringIO(text, newline=''), delimiter=delimiter)
+  header = [name.strip() for name in next(lines, [])]
+  if any(is_image(name) for name in header):
+    raise ValueError(
+        f'{path} has no line of names at its top: it begins with {first!r}. '
+        'Put one there, for example path,label.')
+  twice = {name for name in header if header.count(name) > 1}
+  if twice:
+    raise ValueError(f'{path} has two columns called {sorted(twice)[0]!r}.')
+  table: Table = {name: [] for name in header}
+  columns = list(table.values())
+  for row in lines:
+    if not row:
+      continue
+    if limit is not None and len(columns[0]) == limit:
+      break
+    if len(row) != len(header):
+      raise ValueError(
+          f'Line {lines.line_num} of {path} has {len(row)} cells, but its top '
+          f'names {len(header)} columns: {delimiter.join(row)[:80]!r}. A cell '
+          f'with {delimiter!r} in it must be in double quotes.')
+    for column, value in zip(columns, row):
+      column.append(value)
+  table.pop('', None)  # The row numbers that pandas writes.
+  return table
+
+
+# ----------------------------------------------------------------------- images
+
+
+def locate(
+    values: Sequence[Any], table: epath.Path, config: rows.TableConfig, *,
+    split: str,
+) -> list[str]:
+  """Returns the paths of a table's images, all of which are there.
+
+  Raises:
+    ValueError: if some are not, with how many and the first of them.
+  """
+  empty = [i for i, value in enumerate(values)
+           if not isinstance(value, str) or not value.strip()]
+  if empty:
+    raise ValueError(
+        f'{len(empty):,} rows of {table} name no image (the first: row '
+        f'{empty[0] + 1}).')
+  names = [value.strip().replace('\\', '/') + config.suffix for value in values]
+  present = _Present()
+  root, suffix = _begin(names[:20], table, config, present, split)
+  names = [name + suffix for name in names]
+  start = os.fspath(root)
+  found = [name if '://' in name else
+           os.path.normpath(os.path.join(start, name)) for name in names]
+  missing = [name for name, path in zip(names, found) if path not in present]
+  if missing:
+    raise ValueError(
+        f'{len(missing):,} of {len(names):,} images of {table} are not there: '
+        f'{", ".join(missing[:3])}{", ..." * (len(missing) > 3)}. Looked in '
+        f'{root}. Say where relative paths begin '
+        '(--config.data.table.folder=FOLDER) or how they end '
+        '(--config.data.table.suffix=.jpg), or remove these rows.')
+  return found
+
+
+def _begin(
+    names: Sequence[str], table: epath.Path, config: rows.TableConfig,
+    present: '_Present', split: str,
+) -> tuple[epath.Path, str]:
+  """Returns where paths begin, and what they lack at their end.
+
+  Of the table's folder and those in it, 'train/' beside train.csv or 'images/'
+  beside labels.csv, the one that has most of the images.
+  """
+  root = table.parent / config.folder if config.folder else table.parent
+  candidates = [root]
+  if not config.folder:
+    candidates += [root / name for name in sorted(
+        image_folder.subfolders(root), key=lambda n: (n != split, n))]
+  suffixes = ['']
+  if not config.suffix and not any(is_image(name) for name in names):
+    suffixes += sorted(image_folder.IMAGE_SUFFIXES)  # Tables of 'id,label'.
+  return max(
+      ((c, suffix) for suffix in suffixes for c in candidates),
+      key=lambda place: sum(
+          os.fspath(place[0] / (name + place[1])) in present for name in names))
+
+
+class _Present:
+  """Tells of files whether they are there; lists each folder once.
+
+  To ask for each file would take minutes on a network.
+  """
+
+  def __init__(self):
+    self._names: dict[str, frozenset[str]] = {}
+
+  def __contains__(self, path: str) -> bool:
+    folder, name = os.path.split(path)
+    if folder not in self._names:
+      place = epath.Path(folder)
+      self._names[folder] = frozenset(
+          image_folder.names_in(place) if place.is_dir() else ())
+    return name in self._names[folder]
+
+
+def _check_duplicates(
+    paths: Sequence[str], table: Mapping[str, Sequence[Any]],
+    columns: rows.Columns, splits: Sequence[str] | None, where: str,
+    join: bool,
+) -> dict[int, list[int]] | None:
+  """Returns the rows to join into one, by the first of them, or None.
+
+  Raises:
+    ValueError: if an image is in two splits, or has two labels.
+  """
+  if len(set(paths)) == len(paths):
+    return None
+  by_path: dict[str, list[int]] = {}
+  for row, path in enumerate(paths):
+    by_path.setdefault(path, []).append(row)
+  for path, group in by_path.items():
+    if splits is not None and len({splits[row] for row in group}) > 1:
+      raise ValueError(
+          f'{path} is in several splits of {where}: '
+          f'{", ".join(sorted({splits[row] for row in group}))}. What is '
+          'trained on must not be evaluated on.')
+  labels = [[str(table[name][row]) for name in columns.labels]
+            for row in range(len(paths))]
+  differing = [path for path, group in by_path.items()
+               if any(labels[row] != labels[group[0]] for row in group)]
+  if not differing:
+    return None
+  if join and len(columns.labels) == 1:
+    return {group[0]: group for group in by_path.values()}
+  path = differing[0]
+  raise ValueError(
+      f'{len(differing):,} images of {where} are there twice, with different '
+      f'labels: {path} is '
+      f'{" and ".join(sorted({"/".join(labels[r]) for r in by_path[path]}))}. '
+      'Remove the wrong row; if an image may have several labels, '
+      '--config.data.target=multi joins its rows.')

@@ -1,0 +1,181 @@
+"""WebDataset shards: tar files in which `KEY.jpg` lies beside `KEY.cls`.
+
+    train-000000.tar:  n01/1.jpg  n01/1.cls  n01/2.jpg  n01/2.cls ...
+
+A member's key is its path up to the first dot of its name, as WebDataset has
+it (https://github.com/webdataset/webdataset). The label is the text of the
+member `.cls` or `.txt`, or a value of `.json`. Shards are walked once, headers
+and labels alone (`offsets`), and every image is then read at its offset: in any
+order, and the same on every machine.
+"""
+
+from collections.abc import Sequence
+import dataclasses
+import json
+import os
+import tarfile
+from typing import Any
+
+from etils import epath
+from jaxtyping import Int64
+import numpy as np
+
+from vit_jax import records
+from vit_jax.data import folder as image_folder
+from vit_jax.data import offsets
+from vit_jax.data import protocol
+from vit_jax.data import rows
+from vit_jax.data import shards
+
+SUFFIXES = frozenset({'.tar'})
+
+_LABELS = ('cls', 'json', 'txt')
+# Longer texts beside an image are no label, and would swell the index.
+_MAX_LABEL_BYTES = 2**16
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Tars:
+  """Images within tar files."""
+  paths: tuple[str, ...]
+  keys: tuple[str, ...]  # of all rows
+  file_of: Int64[np.ndarray, 'rows']
+  starts: Int64[np.ndarray, 'rows']
+  sizes: Int64[np.ndarray, 'rows']
+
+  def read(self, row: int) -> bytes:
+    return offsets.read_at(self.paths[self.file_of[row]],
+                           int(self.starts[row]), int(self.sizes[row]))
+
+  def key(self, row: int) -> str:
+    return self.keys[row]
+
+
+def open_tars(
+    paths: Sequence[epath.Path], understood: rows.Understood, *, where: str,
+) -> protocol.Opened:
+  """Opens tar files; walks them where no index is kept.
+
+  Raises:
+    ValueError: if one is cut off or no tar, or images have no labels.
+  """
+  found = offsets.load_or_build(paths, _walk, kind='tar')
+  counts = [len(arrays['starts']) for arrays in found]
+  texts = {kind: [text for arrays, count in zip(found, counts)
+                  for text in offsets.unpack(arrays[kind], count)]
+           for kind in ('keys', *_LABELS)}
+  keys = texts.pop('keys')
+  if not keys:
+    raise ValueError(
+        f'{where} holds no images. Expected members KEY.jpg (or .png, .webp, '
+        '...) and KEY.cls.')
+  file_of = np.repeat(np.arange(len(paths)), counts)
+  if len(set(keys)) < len(keys):  # Many a writer counts anew in each shard.
+    keys = [f'{paths[i].stem}/{key}'
+            for i, key in zip(file_of.tolist(), keys)]
+  reader = Tars(
+      tuple(os.fspath(path) for path in paths), tuple(keys), file_of,
+      np.concatenate([arrays['starts'] for arrays in found]),
+      np.concatenate([arrays['sizes'] for arrays in found]))
+  table, columns = _labels(texts, understood, keys, where)
+  of_file = shards.splits_of(paths, where=where)
+  return rows.assemble(
+      reader, table, columns, understood, where=where,
+      splits=of_file and [of_file[i] for i in file_of.tolist()])
+
+
+def _labels(
+    texts: dict[str, list[str]], understood: rows.Understood,
+    keys: Sequence[str], where: str,
+) -> tuple[dict[str, list[Any]], rows.Columns]:
+  """Returns the labels: of one kind of member, the first that all have."""
+  config = understood.table
+  has = {kind: [i for i, text in enumerate(of) if text]
+         for kind, of in texts.items()}
+  wanted = 'json' if config.labels else max(
+      _LABELS, key=lambda kind: len(has[kind]))
+  if not has[wanted]:
+    raise ValueError(
+        f'The images of {where} have no labels. Expected a member KEY.cls, '
+        f'KEY.json or KEY.txt beside each KEY.jpg; {keys[0]!r} has none.')
+  if wanted != 'json':
+    return ({wanted: list(texts[wanted])},
+            rows.Columns(None, (wanted,), None, None))
+  table: dict[str, list[Any]] = {}
+  for row, text in enumerate(texts['json']):
+    try:
+      values = json.loads(text or '{}')
+      if not isinstance(values, dict):
+        values = {'label': values}
+    except ValueError as error:
+      raise ValueError(
+          f'{keys[row]}.json of {where} is no JSON: {error}') from error
+    for name in {**table, **values}:
+      table.setdefault(name, [None] * row).append(values.get(name))
+  for name in config.labels or ():
+    records.check_name(name, list(table), what=f'key of the JSON of {where}')
+  return table, rows.choose_columns(table, understood, where=f'{where} (JSON)')
+
+
+# --------------------------------------------------------------------- the walk
+
+
+def _walk(path: epath.Path) -> dict[str, np.ndarray]:
+  """Returns keys, offsets and sizes of a shard's images, and their labels."""
+  images: dict[str, tuple[int, int]] = {}
+  texts: dict[str, dict[str, str]] = {kind: {} for kind in _LABELS}
+  with offsets.open_for_walk(path) as file:
+    try:
+      with tarfile.open(fileobj=file, mode='r:') as tar:
+        for member in tar:
+          key, kind = _split_name(member.name)
+          # They are kept for nothing: 300 MB a million.
+          tar.members.clear()  # type: ignore[attr-defined]
+          if not member.isfile() or not key.rpartition('/')[2]:
+            continue  # A folder, or a hidden file.
+          if f'.{kind.rpartition(".")[2]}' in image_folder.IMAGE_SUFFIXES:
+            if key in images:
+              raise ValueError(
+                  f'{path} holds two images {key!r}, the second '
+                  f'{member.name!r}. Keys name an example, and must be unique.')
+            images[key] = (member.offset_data, member.size)
+          elif kind in texts and member.size <= _MAX_LABEL_BYTES:
+            content = tar.extractfile(member)
+            assert content is not None
+            texts[kind][key] = _text(
+                content.read(), path, member.name)
+        _check_end(file, tar.offset, path)
+    except (tarfile.ReadError, EOFError) as error:
+      raise ValueError(_damaged(path, str(error))) from error
+  return {'starts': np.array([o for o, _ in images.values()], np.int64),
+          'sizes': np.array([s for _, s in images.values()], np.int64),
+          'keys': offsets.pack(list(images)),
+          **{kind: offsets.pack([of.get(key, '') for key in images])
+             for kind, of in texts.items()}}
+
+
+def _split_name(name: str) -> tuple[str, str]:
+  """Returns 'a.b/c', 'seg.jpg' of 'a.b/c.seg.jpg'."""
+  folder, _, last = name.removeprefix('./').rpartition('/')
+  key, _, kind = last.partition('.')
+  return (f'{folder}/{key}' if folder else key), kind.lower()
+
+
+def _text(content: bytes, path: epath.Path, name: str) -> str:
+  try:
+    return content.decode().strip().replace('\0', '')
+  except UnicodeDecodeError as error:
+    raise ValueError(
+        f'{name} in {path} is not UTF-8 text ({error}).') from error
+
+
+def _check_end(file: Any, offset: int, path: epath.Path) -> None:
+  """Raises where the blocks of zeros at the end of a tar are lacking."""
+  file.seek(offset)
+  if file.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
+    raise ValueError(_damaged(path, 'it has no end'))
+
+
+def _damaged(path: epath.Path, why: str) -> str:
+  return (f'{path} is cut off, or no tar ({why}). Copy it again; a compressed '
+          'one must be unpacked (gunzip), for it has no random access.')
