@@ -17,7 +17,7 @@ LAYERS = (
     ('types', 'tree', 'records'),
     ('models', 'data', 'optim', 'parallel', 'losses', 'metrics', 'interop',
      'analysis'),
-    ('objectives', 'training', 'checkpoints', 'evals', 'dedup'),
+    ('objectives', 'training', 'checkpoints', 'evals', 'dedup', 'prepare'),
     ('images', 'model', 'config', 'experiment', 'model_card', 'plan', 'run',
      'sweep', 'exporting', 'command_line'),
     ('commands', '__init__'),

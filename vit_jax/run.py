@@ -585,6 +585,7 @@ def describe(
       f'{dataset.num_examples:,} images of {height}x{width}x{channels}, '
       + _labels(experiment),
       *filter(None, [dataset.description]),
+      *([str(dataset.excluded)] if dataset.excluded else []),
       f'batch {config.batch_size:,} = {hosts} host(s) x {per_host} '
       f'{_device_kind(mesh)} device(s), {share:,} images each'
       + f' in {config.parts} parts' * (config.parts > 1)
