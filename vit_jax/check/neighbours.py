@@ -15,7 +15,7 @@ from vit_jax.check import scan as scan_lib
 
 _QUERIES, _BANK = 1024, 8192  # Rows of a product of matrices: 32 MiB at once.
 _SHOWN = 3  # Neighbours that a page shows beside an example.
-_SPARE = 8  # Found beyond those that vote: duplicates of the example drop out.
+_FEWEST = 3  # Neighbours that say anything; fewer have no verdict.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,11 +104,12 @@ def find(
     own = labels[first:first + len(found)]
     votes = _votes(cosines, labels[found], len(scan.asked.class_names))
     best = votes.argmax(axis=1)
-    heard = votes.sum(axis=1) > 0
+    heard = (cosines > 0).sum(axis=1) >= _FEWEST
     margin = votes.max(axis=1) - votes[np.arange(len(own)), own]
     right += int((heard & (best == own)).sum())
     compared += int(heard.sum())
-    for row in np.flatnonzero((best != own) & (margin >= settings.min_margin)):
+    for row in np.flatnonzero(
+        heard & (best != own) & (margin >= settings.min_margin)):
       agree = labels[found[row]] == best[row]
       suspects.append(Suspect(
           int(numbers[first + row]), int(best[row]), float(margin[row]),
@@ -125,21 +126,20 @@ def _nearest(
                     Int[np.ndarray, 'queries k']]]:
   """Yields the first row, cosines and rows of the nearest, nearest first.
 
-  Of the same group, and where there are not as many, the cosine is 0.
+  Those of the same group have a cosine of 0: no vote.
   """
   for first in range(0, len(rows), _QUERIES):
     queries = rows[first:first + _QUERIES]
+    own = groups[first:first + len(queries), None]
     best = np.zeros((len(queries), 0), np.float32)
     found = np.zeros((len(queries), 0), np.int64)
     for start in range(0, len(bank), _BANK):
       part = bank[start:start + _BANK]
-      best = np.concatenate([best, queries @ rows[part].T], axis=1)
-      found = np.concatenate(
-          [found, np.broadcast_to(part, (len(queries), len(part)))], axis=1)
-      best, found = _top(best, found, count + _SPARE)
-    own = groups[first:first + len(queries)]
-    yield (first, *_top(
-        np.where(groups[found] == own[:, None], 0, best), found, count))
+      cosines = np.where(own == groups[part], 0, queries @ rows[part].T)
+      names = np.broadcast_to(part, (len(queries), len(part)))
+      best, found = _top(np.concatenate([best, cosines], axis=1),
+                         np.concatenate([found, names], axis=1), count)
+    yield first, best, found
 
 
 def _top(

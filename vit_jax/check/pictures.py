@@ -77,7 +77,7 @@ def look(
   remarks: tuple[str, ...] = ()
   if isinstance(image, np.ndarray):
     mode = _pixels(image)
-    data = f'{mode} {image.shape}'.encode() + np.ascontiguousarray(image).tobytes()
+    data = str(image.shape).encode() + mode.encode() + image.tobytes()
     num_bytes = image.nbytes
   elif image.startswith(bands.NUMPY):
     mode, data, num_bytes = _pixels(bands.load_array(image)), image, len(image)
