@@ -10,6 +10,9 @@ from vit_jax.check import neighbours
 from vit_jax.check import report as report_lib
 from vit_jax.check import scan as scan_lib
 from vit_jax.data import bands
+from vit_jax.data import protocol
+from vit_jax.data import rows
+from vit_jax.data import sources
 from vit_jax.data import subsets
 from vit_jax.data import transforms
 
@@ -47,13 +50,13 @@ def ask(
   if max_examples < 0:
     raise ValueError(
         f'--max-examples must be 0, for all, or more; got {max_examples}.')
-  whole = data.open_dataset(config, split='')
-  found = [(name, data.open_dataset(config, split=name).source)
-           for name in whole.splits]
-  total = sum(len(source) for _, source in found)
+  whole = _open(config)
+  # A handful of files may leave a split without any.
+  found = {name: source for name, source in whole.splits.items() if len(source)}
+  total = sum(map(len, found.values()))
   wanted = min(max_examples or total, total)
   chosen = []
-  for name, source in found:
+  for name, source in found.items():
     count = min(len(source), max(1, round(wanted * len(source) / total)))
     chosen.append(scan_lib.Split(name, subsets.select_random(
         source, count, name=f'{config.source} {name}'), len(source)))
@@ -64,6 +67,15 @@ def ask(
       map(str, range(whole.num_classes)))
   return scan_lib.Asked(
       config.source, tuple(chosen), kind, names, _decode(config), embed, keep)
+
+
+def _open(config: data.DataConfig) -> protocol.Opened:
+  """Returns all splits as they are, with nothing left out."""
+  understood = rows.Understood(config.target, config.table)
+  sources.check_understood(config.source, understood)
+  return sources.open_source(
+      config.source, data_dir=config.data_dir, shapes_config=config.shapes,
+      size=config.size, understood=understood)
 
 
 def check(

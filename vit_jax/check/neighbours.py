@@ -51,11 +51,13 @@ class Suspect:
     number: of the example.
     suggested: the class that most votes are for.
     margin: the share of votes that it has more than the label.
+    closeness: mean cosine of the neighbours.
     nearest: the nearest examples of that class.
   """
   number: int
   suggested: int
   margin: float
+  closeness: float
   nearest: tuple[int, ...]
 
 
@@ -64,7 +66,8 @@ class Result:
   """What the neighbours say.
 
   Attributes:
-    suspects: the most certain first.
+    suspects: the most certain first; of equal margins, those whose neighbours
+      are closest.
     agreement: share of all examples whose neighbours name their label: how far
       the features can be trusted. None where there is nothing to compare.
     reason: why there is nothing to compare.
@@ -113,9 +116,11 @@ def find(
       agree = labels[found[row]] == best[row]
       suspects.append(Suspect(
           int(numbers[first + row]), int(best[row]), float(margin[row]),
+          float(cosines[row].mean()),
           tuple(numbers[found[row][agree][:_SHOWN]].tolist())))
   return Result(
-      tuple(sorted(suspects, key=lambda s: (-s.margin, s.number))),
+      tuple(sorted(suspects, key=lambda s: (
+          -round(s.margin, 2), -s.closeness, s.number))),
       right / max(compared, 1))
 
 

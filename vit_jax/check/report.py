@@ -59,14 +59,14 @@ class Report:
     missing = [_missing(self, place, split.name)
                for place, split in enumerate(asked.splits)]
     found = [
-        (len(self.scan.errors), True, '{:,} cannot be read'),
-        (len(across), True, '{:,} pictures are in several splits'
-         f' ({same:,} byte for byte): a test on them proves less'),
-        (conflict, False, '{:,} pictures have copies with another label'),
-        (suspects, False, '{:,} labels are suspicious: their neighbours are '
-         'of another class'),
-        (extra, False, '{:,} are copies of others, near or exact')]
-    return [Fault(text.format(count), harmful)
+        (len(self.scan.errors), True, 'that cannot be read'),
+        (len(across), True, f'in several splits ({same:,} byte for byte): a '
+         'test on what was trained on proves less'),
+        (conflict, False, 'with copies of another label'),
+        (suspects, False, 'with a suspicious label: the neighbours are of '
+         'another class'),
+        (extra, False, 'copied from others, exactly or nearly')]
+    return [Fault(f'{count:,} picture{"s" * (count > 1)} {text}', harmful)
             for count, harmful, text in found if count] + [
                 Fault(text, False) for text in missing if text]
 

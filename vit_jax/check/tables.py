@@ -134,7 +134,7 @@ def _kind(group) -> str:
 
 
 def _members(report: report_lib.Report, numbers: tuple[int, ...]) -> str:
-  lines = [f'{split} {key} ({label})' for split, key, label in (
+  lines = [f'{split}: {key} ({label})' for split, key, label in (
       _named(report, number) for number in numbers[:_MEMBERS])]
   more = report_lib.rest(len(lines), len(numbers), 'copies')
   return '\n'.join(lines + [more] * bool(more))
