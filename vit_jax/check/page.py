@@ -28,6 +28,7 @@ _STYLE = """
   padding: .75rem; }
 .cards strong { display: block; margin-bottom: .25rem; }
 .row { display: flex; flex-wrap: wrap; gap: .5rem; }
+.cards .quiet { font-size: .75rem; margin-top: .4rem; }
 .row > div { width: 6rem; font-size: .75rem; line-height: 1.3; }
 .row img, .sheet img { width: 6rem; height: 6rem; object-fit: contain;
   background: #8883; display: block; }
