@@ -28,7 +28,7 @@ COMMANDS = {
     'features': 'write what a model makes of pictures, a row for each',
     'inspect': 'show what a model learned, and where it looks',
     'deduplicate': 'find examples of a data set that test sets hold too',
-    'data': 'write any data set as shards of random access, and prove them',
+    'data': 'check any data set, or write it as shards of random access',
     'convert': 'turn weights of one format into another, and prove the result',
     'export': 'write a model as one file that runs elsewhere, and prove it',
     'doctor': 'show versions, devices and memory, and what is missing',

@@ -29,8 +29,8 @@ from PIL import ImageEnhance
 sys.path.insert(0, os.fspath(pathlib.Path(__file__).parents[1]))
 
 from vit_jax import data
+from vit_jax.data import hash_bands
 from vit_jax.data import transforms
-from vit_jax.dedup import bands
 from vit_jax.parallel import beam as beam_lib
 
 SIZES = (10_000, 100_000, 1_000_000)
@@ -58,7 +58,7 @@ def fingerprints(
   return bits
 
 
-def count_pairs(seed: int, index: bands.Index, crowd_share: float) -> int:
+def count_pairs(seed: int, index: hash_bands.Index, crowd_share: float) -> int:
   """Returns how many pairs a block of the source has."""
   return len(index.match(fingerprints(
       _BLOCK, seed, crowd_share=crowd_share)).query)
@@ -67,7 +67,7 @@ def count_pairs(seed: int, index: bands.Index, crowd_share: float) -> int:
 def match(
     num_source: int, num_tests: int, runner: str, crowd_share: float) -> int:
   """Returns how many pairs there are."""
-  index = bands.Index(fingerprints(num_tests, 1, crowd_share=crowd_share))
+  index = hash_bands.Index(fingerprints(num_tests, 1, crowd_share=crowd_share))
   seeds = range(2, 2 + num_source // _BLOCK)
   if runner == beam_lib.LOCAL:
     return sum(count_pairs(seed, index, crowd_share) for seed in seeds)

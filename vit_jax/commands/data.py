@@ -1,4 +1,9 @@
-"""Prepares a data set for training: `data prepare`.
+"""Checks a data set, or prepares it for training: `data check` and `prepare`.
+
+    python main.py data check --source=./photos --html=photos.html
+
+What is wrong with any source: files that cannot be read, duplicates, suspicious
+labels. Nothing is changed.
 
     python main.py data prepare --source=./photos --to=tfds --name=photos
     python main.py --config=... --config.data.source=photos:1.0.0 \
@@ -11,9 +16,22 @@ command goes on.
 
 import argparse
 import re
+import tempfile
 import time
+from typing import Any
+
+import numpy as np
+import rich.console
 
 from vit_jax import command_line
+from vit_jax import data
+from vit_jax import model as model_lib
+from vit_jax.check import checking
+from vit_jax.check import duplicates
+from vit_jax.check import neighbours
+from vit_jax.check import page
+from vit_jax.check import tables
+from vit_jax.checkpoints import manager
 from vit_jax.parallel import beam as beam_lib
 from vit_jax.prepare import writing
 from vit_jax.training import progress
@@ -23,12 +41,99 @@ from vit_jax.training import writer
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the command's tasks, with the flags of each."""
   tasks = parser.add_subparsers(dest='task', required=True, metavar='TASK')
+  _add_check(tasks)
   _add_prepare(tasks)
 
 
 def run(args: argparse.Namespace) -> int:
   """Runs the task; returns the exit status."""
   return args.run_task(args)
+
+
+# ----------------------------------------------------------------------- check
+
+
+def _add_check(tasks: argparse._SubParsersAction) -> None:
+  parser = tasks.add_parser(
+      'check', help='say what is wrong with any data set; nothing is changed',
+      description='Reads every example of all splits once: what cannot be '
+      'read, duplicates, suspicious labels, classes, sizes and formats.')
+  command_line.add_data(parser)
+  parser.add_argument(
+      '--html', default='', metavar='PATH',
+      help='write a page with pictures, at most '
+      f'{page.MAX_BYTES / 2**20:.0f} MiB of them')
+  parser.add_argument(
+      '--strict', action='store_true',
+      help='exit with 1 if examples cannot be read, or are in several splits')
+  parser.add_argument(
+      '--max-examples', type=int, default=0, metavar='N',
+      help='check so many, chosen by a hash of their names; 0 is all '
+      '(default: %(default)s)')
+  parser.add_argument(
+      '--model', default='', metavar='PATH',
+      help='find neighbours by what this model sees, anything that `features` '
+      'takes; without, by colours and edges, which is weak')
+  parser.add_argument(
+      '--which', choices=manager.WHICH, default=manager.LATEST,
+      help='which checkpoint of a workdir (default: %(default)s)')
+  found, votes = duplicates.Settings(), neighbours.Settings()
+  parser.add_argument(
+      '--max-distance', type=int, default=found.max_distance, metavar='BITS',
+      help='of 64, that hashes of near-duplicates may differ in '
+      '(default: %(default)s)')
+  parser.add_argument(
+      '--min-similarity', type=float, default=found.min_similarity,
+      metavar='R', help='correlation of the pixels of near-duplicates '
+      '(default: %(default)s)')
+  parser.add_argument(
+      '--neighbours', type=int, default=votes.neighbours, metavar='N',
+      help='that vote on a label (default: %(default)s)')
+  parser.add_argument(
+      '--min-margin', type=float, default=votes.min_margin, metavar='R',
+      help='share of votes that another class must have more than the label '
+      '(default: %(default)s)')
+  parser.set_defaults(run_task=_check)
+
+
+def _check(args: argparse.Namespace) -> int:
+  settings = checking.Settings(
+      duplicates.Settings(args.max_distance, args.min_similarity),
+      neighbours.Settings(args.neighbours, args.min_margin))
+  config = data.parse(
+      {**command_line.data_settings(args), 'source': args.source})
+  embed, keep = None, 0
+  if args.model:
+    model = model_lib.load(args.model, which=args.which, log=None)
+    embed, keep = _embedder(model), 2 * max(model.preprocess.resolution)
+  asked = checking.ask(
+      config, max_examples=args.max_examples, embed=embed, keep=keep)
+  with tempfile.TemporaryFile() as store:
+    with command_line.Reading(len(asked)) as reading:
+      report = checking.check(
+          asked, settings, features=args.model or checking.LOOKS, store=store,
+          done=reading.advance, failed=reading.failed)
+    tables.show(report, rich.console.Console())
+    print(f'read {command_line.counted(len(asked), "example")}, '
+          f'{1e3 * report.secs_per_image:,.1f} ms each')
+    if args.html:
+      page.write(report, args.html)
+      print(f'wrote {args.html}')
+  if args.json:
+    writer.write_json(args.json, report.to_json())
+  return int(args.strict and report.harmful)
+
+
+def _embedder(model: model_lib.Model) -> Any:
+  """Returns what makes a row of features of each of some pictures."""
+  name = model.output_of('representation')
+
+  def embed(pictures: list[Any]) -> np.ndarray:
+    return np.concatenate([np.asarray(outputs[name], np.float32)
+                           for _, outputs in model.outputs(
+                               pictures, batch_size=64, names=(name,))])
+
+  return embed
 
 
 # --------------------------------------------------------------------- prepare

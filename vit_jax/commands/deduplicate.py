@@ -22,9 +22,9 @@ from vit_jax import command_line
 from vit_jax import model as model_lib
 from vit_jax.checkpoints import manager
 from vit_jax.checkpoints import writing
+from vit_jax.data import hash_bands
 from vit_jax.data import overlap
 from vit_jax.data import selection as selection_lib
-from vit_jax.dedup import bands
 from vit_jax.dedup import blocks
 from vit_jax.dedup import features
 from vit_jax.dedup import report
@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
       '--max-distance', type=int, default=defaults.max_distance, metavar='BITS',
       help='of 64, that the hashes of a pair may differ in, at most '
-      f'{bands.MAX_DISTANCE} (default: %(default)s)')
+      f'{hash_bands.MAX_DISTANCE} (default: %(default)s)')
   parser.add_argument(
       '--min-similarity', type=float, default=defaults.min_similarity,
       metavar='R', help='correlation of the pixels of a pair, at most 1 '
@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
   settings = blocks.Settings(
       max_distance=args.max_distance, min_similarity=args.min_similarity,
       crops=not args.no_crops)
-  bands.check_distance(args.max_distance)
+  hash_bands.check_distance(args.max_distance)
   methods = [blocks.by_pixels(settings)]
   if args.model:
     _load(args.model, args.which)  # If it cannot be, that is said at once.

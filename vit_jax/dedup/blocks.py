@@ -19,9 +19,9 @@ from jaxtyping import UInt8, UInt64
 import numpy as np
 
 from vit_jax.data import fingerprint as fingerprint_lib
+from vit_jax.data import hash_bands
 from vit_jax.data import selection as selection_lib
-from vit_jax.dedup import bands
-from vit_jax.dedup import similarity
+from vit_jax.data import similarity
 
 SIZE = 512  # Examples of a block.
 # Of an example, the nearest test images by fingerprint that are looked at.
@@ -149,7 +149,7 @@ def fingerprint(block: Block, settings: Settings) -> Fingerprints:
 @dataclasses.dataclass(frozen=True, eq=False)
 class TestSets:
   """All test images, to be searched."""
-  index: bands.Index
+  index: hash_bands.Index
   blocks: tuple[Block, ...]
   starts: np.ndarray  # of each block among `indices`
   indices: np.ndarray  # in its selection, of each image
@@ -170,7 +170,7 @@ def gather(parts: list[Fingerprints], settings: Settings) -> TestSets:
   parts = sorted(parts, key=lambda p: (p.block.selection.name, p.block.first))
   lengths = [len(part.indices) for part in parts]
   return TestSets(
-      bands.Index(np.concatenate([p.bits.ravel() for p in parts]),
+      hash_bands.Index(np.concatenate([p.bits.ravel() for p in parts]),
                   max_distance=settings.max_distance),
       tuple(part.block for part in parts),
       np.cumsum([0, *lengths[:-1]]),

@@ -16,8 +16,8 @@ from jaxtyping import Float32, UInt64
 import numpy as np
 from PIL import Image
 
+from vit_jax.data import hash_bands
 from vit_jax.data import transforms
-from vit_jax.dedup import bands
 from vit_jax.dedup import blocks
 
 # Of pictures, to a row of features each; it travels to other processes.
@@ -101,7 +101,8 @@ def gather(parts: list[Features], settings: Settings) -> TestSets:
   lengths = [len(part.indices) for part in parts]
   return TestSets(
       blocks.TestSets(
-          bands.Index(bits_of(vectors), max_distance=bands.MAX_DISTANCE),
+          hash_bands.Index(
+              bits_of(vectors), max_distance=hash_bands.MAX_DISTANCE),
           tuple(part.block for part in parts), np.cumsum([0, *lengths[:-1]]),
           np.concatenate([part.indices for part in parts]), 2),
       mean, vectors)

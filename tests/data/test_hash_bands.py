@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from vit_jax.dedup import bands
+from vit_jax.data import hash_bands
 
 
 def _near(count, seed):
@@ -20,7 +20,7 @@ def _near(count, seed):
 def test_every_pair_within_the_distance_is_found_once_and_no_other(distance):
   tests, queries = _near(150, 1), _near(150, 2)
   queries[:5] = tests[:5]
-  index = bands.Index(tests, max_distance=distance)
+  index = hash_bands.Index(tests, max_distance=distance)
   found = index.match(queries)
   apart = np.bitwise_count(queries[:, None] ^ index.bits)
   expected = set(zip(*np.nonzero(apart <= distance)))
@@ -31,14 +31,14 @@ def test_every_pair_within_the_distance_is_found_once_and_no_other(distance):
 
 
 def test_of_each_query_the_nearest_come_first():
-  index = bands.Index(_near(150, 1), max_distance=11)
+  index = hash_bands.Index(_near(150, 1), max_distance=11)
   found = index.match(_near(60, 2))
   order = list(zip(found.query, found.distance))
   assert order == sorted(order) and len(order) > 60
 
 
 def test_the_same_fingerprint_a_thousand_times_is_compared_once():
-  index = bands.Index(np.full(1000, 5, np.uint64))
+  index = hash_bands.Index(np.full(1000, 5, np.uint64))
   assert len(index.match(np.array([5], np.uint64)).query) == 1
   assert index.first[0] == 0
 
@@ -47,12 +47,13 @@ def test_a_crowded_place_is_cut_and_its_rest_found_by_other_bands():
   # All share band 0, bits 0, 4, 8, ...; they differ in band 1.
   spread = sum(((np.arange(256, dtype=np.uint64) >> np.uint64(i))
                 & np.uint64(1)) << np.uint64(4 * i + 1) for i in range(8))
-  index = bands.Index(spread.astype(np.uint64), max_distance=0, max_place=16)
+  index = hash_bands.Index(
+      spread.astype(np.uint64), max_distance=0, max_place=16)
   assert index.crowded > 200
   assert len(index.match(index.bits).query) == 256
 
 
 def test_a_distance_that_bands_do_not_help_with_is_refused():
   with pytest.raises(ValueError, match='from 0 to 11 bits of 64; got 12'):
-    bands.Index(np.zeros(1, np.uint64), max_distance=12)
-  assert len(bands.flips(1)) == 17 and len(bands.flips(2)) == 137
+    hash_bands.Index(np.zeros(1, np.uint64), max_distance=12)
+  assert len(hash_bands.flips(1)) == 17 and len(hash_bands.flips(2)) == 137
