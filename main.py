@@ -29,6 +29,7 @@ COMMANDS = {
     'inspect': 'show what a model learned, and where it looks',
     'convert': 'turn weights of one format into another, and prove the result',
     'export': 'write a model as one file that runs elsewhere, and prove it',
+    'benchmark': 'measure how fast a part is, beside others that do the same',
     'doctor': 'show versions, devices and memory, and what is missing',
 }
 DEFAULT = 'train'

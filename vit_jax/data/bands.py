@@ -166,7 +166,8 @@ def _read(
     image: Image.Image, *, channels: int, dtype: Dtype) -> np.ndarray:
   """Returns what an image file holds: its bands, or its pages as channels."""
   # Before it is loaded: then nobody can tell.
-  narrowed = ';16' in str(image.tile) and not image.mode.startswith('I')
+  deep = ';16' in str(getattr(image, 'tile', ''))
+  narrowed = deep and not image.mode.startswith('I')
   pages = getattr(image, 'n_frames', 1) if image.format == 'TIFF' else 1
   stacked = pages == channels > 1
   size = image.size

@@ -70,6 +70,16 @@ def open_image(data: bytes, *, max_pixels: int = MAX_PIXELS) -> Image.Image:
   return image
 
 
+def keep_memory() -> None:
+  """Has Pillow keep what it frees for the next image, up to 8 blocks.
+
+  Else each image's pages come anew from the kernel, which clears them: a tenth
+  of the time of decoding (0.3 of 2.3 ms for 500 x 375 pixels). A block is 16
+  MiB at most.
+  """
+  Image.core.set_blocks_max(8)
+
+
 def unreadable(error: Exception, data: bytes) -> str:
   """Returns the words for whatever one of Pillow's readers raised.
 

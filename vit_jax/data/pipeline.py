@@ -717,6 +717,7 @@ def _join(parts: Sequence[HostBatch]) -> HostBatch:
 def _iterate(
     config: DataConfig, batches: grain.MapDataset) -> Batches:
   """Reads ahead, in threads or in processes, a bounded number of batches."""
+  headers.keep_memory()
   options = grain.ReadOptions(
       num_threads=min(config.num_threads, config.prefetch),
       prefetch_buffer_size=config.prefetch)
@@ -762,6 +763,7 @@ def _start_worker(index: int, count: int) -> None:
   still needs batches, or an orderly end, while it saves.
   """
   del index, count
+  headers.keep_memory()
   for signum in (signal.SIGINT, signal.SIGTERM):
     signal.signal(signum, signal.SIG_IGN)
 
