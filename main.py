@@ -31,6 +31,7 @@ COMMANDS = {
     'data': 'check any data set, or write it as shards of random access',
     'convert': 'turn weights of one format into another, and prove the result',
     'export': 'write a model as one file that runs elsewhere, and prove it',
+    'benchmark': 'measure how fast a part is, beside others that do the same',
     'doctor': 'show versions, devices and memory, and what is missing',
 }
 DEFAULT = 'train'

@@ -20,12 +20,12 @@ LAYERS = (
     ('objectives', 'training', 'checkpoints', 'evals', 'check', 'dedup',
      'prepare'),
     ('images', 'model', 'config', 'experiment', 'model_card', 'plan', 'run',
-     'sweep', 'exporting', 'command_line'),
+     'sweep', 'exporting', 'benchmarking', 'command_line'),
     ('commands', '__init__'),
     ('main',),
 )
 ORDERED = ('images', 'model', 'config', 'experiment', 'model_card', 'plan',
-           'run', 'sweep', 'exporting', 'command_line')
+           'run', 'sweep', 'exporting', 'benchmarking', 'command_line')
 
 # Rooms that anything would fit in.
 FORBIDDEN_NAMES = ('utils', 'util', 'helpers', 'helper', 'base', 'common', 'v2')

@@ -56,6 +56,7 @@ class Experiment:
     train_step: jitted; state and batch to state and the batch's mean loss.
     build_step: makes a `train_step` that computes a batch in so many parts.
     evaluators: by name; each a function of parameters to numbers.
+    unreadable: what could not be read, where the config says to skip it.
   """
   config: config_lib.Config
   mesh: jax.sharding.Mesh
@@ -73,6 +74,7 @@ class Experiment:
   train_step: Any
   build_step: Callable[[int], Any]
   evaluators: Mapping[str, evals.Evaluator]
+  unreadable: data.UnreadableLog
 
   @property
   def num_trainable(self) -> int:
@@ -92,13 +94,18 @@ class Experiment:
         step, batch_size=self.config.batch_size, total_steps=self.total_steps,
         num_examples=self.dataset.num_examples)
 
-  def batches(self, *, start_step: int) -> Generator[types.Batch, None, None]:
-    """Yields the global batches of steps `start_step`, `start_step` + 1, ..."""
+  def batches(
+      self, *, start_step: int, tally: data.Tally | None = None,
+  ) -> Generator[types.Batch, None, None]:
+    """Yields the global batches of steps `start_step`, `start_step` + 1, ...
+
+    `tally` counts what could not be read of this process's rows.
+    """
     parts, num_parts = multihost.batch_parts(self.mesh)
     local = data.train_batches(
         self.config.data, self.dataset, seed=self.config.seed,
         batch_size=self.config.batch_size, start_step=start_step,
-        parts=parts, num_parts=num_parts)
+        parts=parts, num_parts=num_parts, tally=tally)
     return _sharded(local, self.mesh)
 
   def in_parts(self, parts: int) -> 'Experiment':
@@ -304,6 +311,7 @@ def build(
         out_shardings=(shardings, NamedSharding(mesh, PartitionSpec())),
         donate_argnums=0)
 
+  unreadable = data.UnreadableLog()
   return Experiment(
       config=config, mesh=mesh, dataset=dataset, model=model,
       total_steps=total_steps, schedule=optimizer.schedule,
@@ -320,8 +328,10 @@ def build(
       train_step=build_step(config.parts), build_step=build_step,
       evaluators={
           name: _evaluator(
-              name, config, model, loss, dataset, mesh, expected=expected_data)
-          for name in config.evals})
+              name, config, model, loss, dataset, mesh, unreadable,
+              expected=expected_data)
+          for name in config.evals},
+      unreadable=unreadable)
 
 
 def _check_best(
@@ -358,7 +368,8 @@ def _check_best(
 
 def _evaluator(
     name: str, config: config_lib.Config, model: nn.Module, objective: Any,
-    trained_on: data.Dataset, mesh: jax.sharding.Mesh, *, expected: bool,
+    trained_on: data.Dataset, mesh: jax.sharding.Mesh,
+    unreadable: data.UnreadableLog, *, expected: bool,
 ) -> evals.Evaluator:
   where = f'evals.{name}'
 
@@ -373,15 +384,19 @@ def _evaluator(
     _check_batch(f'{where}.batch_size', batch_size, mesh, 1)
     dataset = data.open_dataset(
         config.data, expected=expected, split=split, source=source or None)
-    ranks = None
+    section, ranks = config.data, None
+    if per_class:  # Places in a draw leave none out.
+      section = dataclasses.replace(section, eval_unreadable='error')
     if per_class and not expected:
       dataset, ranks = data.draw_per_class(dataset, per_class, seeds=seeds)
     if real_labels and not expected:
       dataset = data.with_real_labels(dataset, real_labels)
     return evals.Split(
         name=f'{dataset.name} {dataset.split}', ranks=ranks,
-        batches=_eval_batches(config.data, dataset, batch_size, mesh),
-        num_examples=dataset.num_examples, num_classes=dataset.num_classes,
+        batches=_eval_batches(
+            section, dataset, batch_size, mesh, unreadable),
+        num_examples=dataset.num_examples,
+        may_miss=_may_miss(section, dataset), num_classes=dataset.num_classes,
         class_names=dataset.class_names, multi_label=dataset.multi_label,
         targets=dataset.targets, target_std=config.data.target_std)
 
@@ -413,7 +428,7 @@ def _labelled_objective(
 
 def _eval_batches(
     config: data.DataConfig, dataset: data.Dataset, batch_size: int,
-    mesh: jax.sharding.Mesh,
+    mesh: jax.sharding.Mesh, unreadable: data.UnreadableLog,
 ) -> Callable[[], Generator[types.Batch, None, None]]:
   """Returns what yields an evaluator's batches: k-hot, images as numbers."""
   prepare = _prepare(config, dataset)
@@ -427,12 +442,21 @@ def _eval_batches(
   def batches() -> Generator[types.Batch, None, None]:
     local = data.eval_batches(
         config, dataset, batch_size=batch_size, parts=parts,
-        num_parts=num_parts)
+        num_parts=num_parts, tally=data.Tally(
+            max_share=config.max_unreadable, log=unreadable,
+            of=dataset.num_examples))
     with contextlib.closing(_sharded(local, mesh)) as whole:
       for batch in whole:
         yield prepared(batch)
 
   return batches
+
+
+def _may_miss(config: data.DataConfig, dataset: data.Dataset) -> int:
+  """Returns how many examples an evaluation may leave out, as unreadable."""
+  if config.eval_unreadable == 'error':
+    return 0
+  return data.allowed_unreadable(config.max_unreadable, dataset.num_examples)
 
 
 def _sharded(

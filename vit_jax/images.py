@@ -17,6 +17,7 @@ import numpy as np
 from PIL import Image
 
 from vit_jax.data import bands
+from vit_jax.data import decoding
 from vit_jax.data import transforms
 from vit_jax.interop import preprocess as preprocess_lib
 
@@ -174,7 +175,7 @@ def _open(
 
   def decode(data: bytes | np.ndarray) -> transforms.Picture:
     if is_picture:
-      return transforms.decode(data, channels=channels)
+      return decoding.decode(data, channels=channels)
     return bands.decode(data, channels=channels, dtype=preprocess.pixel_dtype)
 
   if isinstance(picture, (str, os.PathLike)):
@@ -188,7 +189,7 @@ def _open(
   if isinstance(picture, Image.Image):
     if not is_picture:
       return decode(np.asarray(picture))
-    return transforms.convert(picture.copy(), channels=channels)
+    return decoding.convert(picture.copy(), channels=channels)
   array = np.asarray(picture)
   return decode(_pixels(array) if is_picture else array)
 

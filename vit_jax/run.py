@@ -22,6 +22,7 @@ import humanize
 import jax
 
 from vit_jax import config as config_lib
+from vit_jax import data
 from vit_jax import experiment as experiment_lib
 from vit_jax import model as model_lib
 from vit_jax import model_card
@@ -53,7 +54,8 @@ CONFIG, SUMMARY, CURVES = 'config.json', 'summary.json', 'curves.png'
 WITHOUT_RESULT = (
     'mesh.', 'log.', 'checkpoint.', 'evals.', 'accumulation:', 'model.remat:',
     'model.unroll:', 'data.data_dir:', 'data.num_workers:', 'data.num_threads:',
-    'data.prefetch:', 'init.', 'card')
+    'data.prefetch:', 'data.max_unreadable:', 'data.eval_unreadable:', 'init.',
+    'card')
 IN_FLIGHT = 2  # Steps that the host may run ahead of the devices.
 
 _numbers = itertools.count()  # Of the runs of this process.
@@ -156,6 +158,8 @@ class _Run:
     self._step = 0  # Updates made.
     self._logged = 0  # Of these, those already logged.
     # What earlier starts of the run took.
+    self._tally: data.Tally | None = None
+    self._named = 0  # Unreadable examples that are written down.
     self._secs = 0.0
     self._device_secs_by_kind: dict[str, float] = {}
 
@@ -215,6 +219,11 @@ class _Run:
     finally:
       profiler.stop()
       self._writer.close()
+      self._name_unreadable()  # An end for too many says which.
+    if self._counters.unreadable:
+      print(f'{self._counters.unreadable:,} of {self._counters.images:,} '
+            'images could not be read, and others took their places: '
+            f'{unreadable_file(0)}', flush=True)
     summary = self._finish()
     self._stop.check()  # A signal during the last save stops what follows.
     return summary
@@ -225,8 +234,9 @@ class _Run:
     if self._counters.evaluated != self._step:
       self._evaluate()  # Was cut off by the end of the process.
     in_flight: collections.deque[jax.Array] = collections.deque()
-    with contextlib.closing(
-        self._experiment.batches(start_step=self._step)) as batches:
+    self._tally = self._new_tally()
+    with contextlib.closing(self._experiment.batches(
+        start_step=self._step, tally=self._tally)) as batches:
       while not self._is_over():
         self._stop.check()
         self._saved.check()
@@ -252,6 +262,34 @@ class _Run:
         if self._is_due(self._config.checkpoint.every):
           with self._clock.paused():
             self._save()
+
+  def _new_tally(self) -> data.Tally | None:
+    """Returns what goes on counting what this process cannot read."""
+    section = self._config.data
+    if section.unreadable == 'error':
+      return None
+    parts, num_parts = multihost.batch_parts(self._experiment.mesh)
+    return data.Tally(
+        max_share=section.max_unreadable, log=self._experiment.unreadable,
+        rows=self._counters.images * len(parts) // num_parts,
+        count=self._counters.unreadable * len(parts) // num_parts)
+
+  def _count_unreadable(self) -> None:
+    """Takes over what all processes have counted, and writes down which."""
+    if self._tally is not None:
+      self._counters.unreadable = multihost.sum_of_shares(
+          self._tally.count, self._tally.rows, total=self._counters.images)
+    self._name_unreadable()
+
+  def _name_unreadable(self) -> None:
+    found = self._experiment.unreadable.found.values()
+    if len(found) > self._named:
+      name = unreadable_file(jax.process_index())
+      with self._writes(name):
+        writer_lib.add_rows(
+            self._workdir / name, map(dataclasses.asdict, found),
+            step=self._step)
+      self._named = len(found)
 
   def _is_due(self, every: records.Duration | None) -> bool:
     """Whether this step ends an interval; the last step ends every one."""
@@ -385,6 +423,7 @@ class _Run:
     speed = self._clock.interval(
         images=(self._step - self._logged) * batch_size)
     self._logged = self._step
+    self._count_unreadable()
     cost = self._cost()
     utilisation = cost_lib.utilisation(
         speed.images_per_sec * self._flops_per_image, kind=self._device_kind,
@@ -397,6 +436,8 @@ class _Run:
         'exaflops': cost.exaflops,
         'images_per_sec': speed.images_per_sec,
         'wait_share': speed.wait_share,
+        **({} if self._tally is None else {
+            'unreadable': self._counters.unreadable}),
         **({} if utilisation is None else {'mfu': utilisation}),
         'device_hours': cost.device_hours,
         'core_hours': cost.core_hours,
@@ -404,7 +445,8 @@ class _Run:
     self._counters.train = row
     self._write_row({f'train/{name}': value for name, value in row.items()})
     self._progress.update(self._step, loss=row['loss'],
-                          images_per_sec=speed.images_per_sec)
+                          images_per_sec=speed.images_per_sec,
+                          wait_share=speed.wait_share)
     self._state = dataclasses.replace(
         self._state, metrics=self._experiment.empty_metrics())
 
@@ -498,6 +540,7 @@ class _Run:
 
   def _write(self, save: Callable[..., None]) -> None:
     self._doing('starting a checkpoint')
+    self._count_unreadable()
     health.assert_finite(
         self._state.metrics['non_finite'], self._state.params)
     self._counters.secs = self._secs + self._clock.secs
@@ -523,6 +566,8 @@ class _Run:
         **counters.cost.figures(),
         'devices': self._experiment.mesh.size,
         'device_kind': self._device_kind,
+        **({} if self._config.data.unreadable == 'error' else {
+            'unreadable': counters.unreadable}),
         'parameters': tree.num_elements(self._experiment.abstract_state.params),
         'metrics': {
             **{f'train/{name}': counters.train[name]
@@ -560,6 +605,11 @@ def _early_end(metric: str, counters: counters_lib.Counters) -> str:
   return (f'{metric} {best}, {counters.unimproved} evaluation(s) and '
           f'{counters.unimproved_steps:,} steps ago: training ends here '
           '(checkpoint.patience).')
+
+
+def unreadable_file(process: int) -> str:
+  """Returns where a process names what it could not read, in the workdir."""
+  return f'unreadable.{process}.jsonl' if process else 'unreadable.jsonl'
 
 
 def describe(

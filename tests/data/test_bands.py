@@ -12,6 +12,7 @@ import pytest
 from tests import in_memory
 from vit_jax import data
 from vit_jax.data import bands
+from vit_jax.data import decoding
 from vit_jax.data import pipeline
 from vit_jax.data import transforms
 
@@ -51,7 +52,7 @@ def test_grey_of_sixteen_bits_keeps_them_all(form):
   found = bands.decode(picture, channels=1, dtype='uint16').pixels
   np.testing.assert_array_equal(found[..., 0], DEEP[..., 0])
   # As a picture, the upper eight.
-  grey = np.asarray(transforms.decode(picture, channels=1))
+  grey = np.asarray(decoding.decode(picture, channels=1))
   np.testing.assert_array_equal(grey, DEEP[..., 0] >> 8)
 
 
@@ -97,7 +98,7 @@ def test_operations_do_to_channels_what_they_do_to_a_picture(section):
     (DEEP.astype(complex), 13, 'float32', 'complex128, which are no numbers'),
     (npy(DEEP)[:200], 13, 'uint16', 'not a readable .npy file'),
     (npy(np.array([{}])), 13, 'uint16', 'not a readable .npy file'),
-    (b'nothing', 13, 'uint16', 'not an image in a format that Pillow reads'),
+    (b'nothing', 13, 'uint16', 'not an image in a format that is read'),
     (file(Image.new('P', (2, 2)), 'PNG'), 1, 'uint16', 'mode P, numbers of'),
     (file(Image.new('RGB', (2, 2)), 'PNG'), 13, 'uint8', '[2, 2, 3], but'),
 ])
@@ -165,4 +166,4 @@ def test_a_channel_that_is_constant_cannot_be_measured():
 def test_pictures_of_other_types_are_refused_where_bytes_are_meant():
   with pytest.raises(ValueError, match=re.escape(
       'its pixels are uint16 [6, 5, 13], but uint8 [height, width, 1 or 3]')):
-    transforms.decode(npy(DEEP), channels=3)
+    decoding.decode(npy(DEEP), channels=3)

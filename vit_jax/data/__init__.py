@@ -22,6 +22,9 @@ from vit_jax.data.shapes import ShapesConfig
 from vit_jax.data.sources import UnknownSizes
 from vit_jax.data.splits import TooFewExamples
 from vit_jax.data.transforms import OPS
+from vit_jax.data.unreadable import allowed as allowed_unreadable
+from vit_jax.data.unreadable import Log as UnreadableLog
+from vit_jax.data.unreadable import Tally
 
 __all__ = [
     'DATASETS',
@@ -29,9 +32,12 @@ __all__ = [
     'DataConfig',
     'Dataset',
     'ShapesConfig',
+    'Tally',
     'TooFewExamples',
     'UnknownSizes',
+    'UnreadableLog',
     'abstract_batch',
+    'allowed_unreadable',
     'check_training',
     'class_labels',
     'draw_per_class',

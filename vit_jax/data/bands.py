@@ -11,16 +11,20 @@ says what they mean. A value that the batch's type cannot hold is an error.
 from collections.abc import Sequence
 import dataclasses
 import io
+import math
 from typing import Literal
 
 import numpy as np
-import PIL
 from PIL import Image
 from PIL import ImageOps
+
+from vit_jax.data import headers
 
 Dtype = Literal['uint8', 'uint16', 'float32']
 
 NUMPY = b'\x93NUMPY'  # What a .npy file begins with.
+_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0,
+            (2, 0): np.lib.format.read_array_header_2_0}
 # Of a palette, and of single bits, the stored numbers are no brightness.
 _NO_VALUES = ('P', 'PA', '1')
 
@@ -78,7 +82,9 @@ class Bands:
 
 
 def decode(
-    image: bytes | np.ndarray, *, channels: int, dtype: Dtype) -> Bands:
+    image: bytes | np.ndarray, *, channels: int, dtype: Dtype,
+    max_pixels: int = headers.MAX_PIXELS,
+) -> Bands:
   """Returns the pixels of a file or array, as they are.
 
   Args:
@@ -88,6 +94,7 @@ def decode(
       grey of 8, 16 or 32 bits for 1.
     channels: how many there are to be.
     dtype: of the result.
+    max_pixels: the most that an image file may have.
 
   Raises:
     ValueError: if it cannot be read, has other channels, or holds values that
@@ -98,7 +105,13 @@ def decode(
   elif image.startswith(NUMPY):
     pixels = load_array(image)
   else:
-    pixels = _read(image, channels=channels, dtype=dtype)
+    opened = headers.open_image(image, max_pixels=max_pixels)
+    try:
+      pixels = _read(opened, channels=channels, dtype=dtype)
+    except ValueError:
+      raise
+    except Exception as error:
+      raise ValueError(headers.unreadable(error, image)) from error
   if pixels.ndim == 2:
     pixels = pixels[..., None]
   if pixels.ndim != 3 or pixels.shape[-1] != channels:
@@ -117,9 +130,16 @@ def load_array(data: bytes) -> np.ndarray:
   Raises:
     ValueError: if it is damaged, or holds Python objects.
   """
+  file = io.BytesIO(data)
   try:
-    return np.load(io.BytesIO(data), allow_pickle=False)
-  except (ValueError, EOFError, OSError) as error:
+    shape, _, dtype = _HEADERS[np.lib.format.read_magic(file)](file)
+    promised = math.prod(shape) * dtype.itemsize
+    if promised > len(data) - file.tell():  # NumPy takes the memory first.
+      raise ValueError(f'{promised:,} bytes of {dtype} {shape} were expected')
+    file.seek(0)
+    return np.load(file, allow_pickle=False)
+  # Its header is text to parse, and parsing raises whatever it meets.
+  except Exception as error:
     raise ValueError(
         f'not a readable .npy file: {error} ({len(data)} bytes)') from error
 
@@ -142,27 +162,18 @@ def _fitted(pixels: np.ndarray, dtype: Dtype) -> np.ndarray:
   return np.ascontiguousarray(pixels, dtype)
 
 
-def _read(data: bytes, *, channels: int, dtype: Dtype) -> np.ndarray:
+def _read(
+    image: Image.Image, *, channels: int, dtype: Dtype) -> np.ndarray:
   """Returns what an image file holds: its bands, or its pages as channels."""
-  try:
-    image = Image.open(io.BytesIO(data))
-    # Before it is loaded: then nobody can tell.
-    narrowed = ';16' in str(image.tile) and not image.mode.startswith('I')
-    pages = getattr(image, 'n_frames', 1) if image.format == 'TIFF' else 1
-    stacked = pages == channels > 1
-    arrays: Sequence[np.ndarray] = [
-        _page(image, number) for number in range(channels if stacked else 1)]
-  except ValueError:
-    raise
-  except PIL.UnidentifiedImageError as error:
-    raise ValueError(
-        f'not an image in a format that Pillow reads ({len(data)} bytes, '
-        f'beginning {data[:8]!r}). Of more than 4 channels, give .npy arrays '
-        'or a TIFF with a page for each.') from error
-  except Exception as error:  # As `transforms.decode` has it.
-    raise ValueError(
-        f'not a readable image: {type(error).__name__}: {error} '
-        f'({len(data)} bytes)') from error
+  # Before it is loaded: then nobody can tell.
+  deep = ';16' in str(getattr(image, 'tile', ''))
+  narrowed = deep and not image.mode.startswith('I')
+  pages = getattr(image, 'n_frames', 1) if image.format == 'TIFF' else 1
+  stacked = pages == channels > 1
+  size = image.size
+  arrays: Sequence[np.ndarray] = [
+      _page(image, number, size)
+      for number in range(channels if stacked else 1)]
   if narrowed and dtype != 'uint8':
     raise ValueError(
         'of 16-bit colour, Pillow reads 8 bits alone. Use data.dtype=uint8, or '
@@ -174,9 +185,14 @@ def _read(data: bytes, *, channels: int, dtype: Dtype) -> np.ndarray:
   return np.stack(arrays, axis=-1) if stacked else arrays[0]
 
 
-def _page(image: Image.Image, number: int) -> np.ndarray:
+def _page(
+    image: Image.Image, number: int, size: tuple[int, int]) -> np.ndarray:
   if number:
     image.seek(number)
+  if image.size != size:
+    raise ValueError(
+        f'its page {number} has {image.height} x {image.width} pixels, but '
+        f'the first has {size[1]} x {size[0]}.')
   if image.mode in _NO_VALUES:
     raise ValueError(
         f'its pixels are of mode {image.mode}, numbers of colours and not of '

@@ -21,6 +21,7 @@ import contextlib
 import dataclasses
 import multiprocessing
 import os
+import re
 import signal
 import threading
 from typing import Any, Literal
@@ -34,7 +35,9 @@ import numpy as np
 
 from vit_jax import records
 from vit_jax.data import bands
+from vit_jax.data import decoding
 from vit_jax.data import exclude as exclude_lib
+from vit_jax.data import headers
 from vit_jax.data import mixing
 from vit_jax.data import protocol
 from vit_jax.data import rows
@@ -46,6 +49,7 @@ from vit_jax.data import splits
 from vit_jax.data import subsets
 from vit_jax.data import targets as targets_lib
 from vit_jax.data import transforms
+from vit_jax.data import unreadable as unreadable_lib
 
 HostBatch = dict[str, np.ndarray]
 _MEASURED = 512  # Images, of which mean and std are measured.
@@ -77,7 +81,7 @@ class DataConfig:
       before anything else is chosen: `main.py deduplicate` writes one.
     resolution: of the batch, one side or (height, width), in pixels;
       operations without a size of their own use it.
-    channels: 1 (grey) or 3 (RGB) of pictures, which `transforms.decode` makes
+    channels: 1 (grey) or 3 (RGB) of pictures, which `decoding.decode` makes
       of whatever files there are; or any number, such as 13 of Sentinel-2,
       which files must have: see `bands.decode`.
     dtype: of pixels on their way to the device: 'uint8', 'uint16' or 'float32'.
@@ -97,6 +101,14 @@ class DataConfig:
     target_std: the same, divided by.
     max_labels: the most labels that an image may have, where it has several: a
       batch holds so many indices for each, whatever the number of classes.
+    unreadable: what training does about an image that cannot be read: 'error',
+      or 'skip' it, count and name it, and take the next example that can be;
+      see `unreadable`.
+    eval_unreadable: what evaluation does; 'skip' leaves the image out.
+    max_unreadable: the share of images that may be skipped before that is an
+      error after all; ten always may.
+    max_pixels: the most that an image may have. A header that says more is an
+      error before anything is decoded: each thread takes four bytes for each.
     mixup: alpha of mixup's Beta distribution; 0 is off.
     cutmix: alpha of CutMix's. With both on, a batch gets one at random.
     num_workers: processes that read and augment; 0 for threads in this one.
@@ -126,6 +138,10 @@ class DataConfig:
   target_mean: tuple[float, ...] = ()
   target_std: tuple[float, ...] = ()
   max_labels: int = 32
+  unreadable: unreadable_lib.Policy = 'error'
+  eval_unreadable: unreadable_lib.Policy = 'error'
+  max_unreadable: float = 0.01
+  max_pixels: int = headers.MAX_PIXELS
   mixup: float = 0.0
   cutmix: float = 0.0
   num_workers: int = 0
@@ -158,6 +174,14 @@ class DataConfig:
       if getattr(self, name) < least:
         raise ValueError(
             f'{name} must be at least {least}; got {getattr(self, name)}.')
+    if not 0 <= self.max_unreadable <= 1:
+      raise ValueError(
+          'max_unreadable is a share of the images, from 0 to 1; got '
+          f'{self.max_unreadable}.')
+    if not 1 <= self.max_pixels <= headers.LARGEST:
+      raise ValueError(
+          f"max_pixels must be from 1 to {headers.LARGEST:,}, Pillow's own "
+          f'bound; got {self.max_pixels:,}.')
     for name in ('examples_per_class', 'num_examples', 'fraction'):
       value = getattr(self, name)
       if value is not None and value <= 0:
@@ -370,7 +394,7 @@ def _measure_pixels(
   Raises:
     ValueError: if a channel is the same everywhere.
   """
-  load = _Load(dataset, config, config.build_ops(train=False))
+  load = _Load(dataset, config, train=False)
   count = min(_MEASURED, dataset.num_examples)
   low, high = config.value_range or (0.0, 255.0)
   sums = np.zeros((2, config.channels))
@@ -424,33 +448,112 @@ class _Load:
   """
   dataset: Dataset
   config: DataConfig
-  ops: tuple[transforms.Op, ...]
+  train: bool
+  ops: tuple[transforms.Op, ...] = dataclasses.field(init=False)
+
+  def __post_init__(self):
+    object.__setattr__(
+        self, 'ops', self.config.build_ops(train=self.train))
+
+  @property
+  def policy(self) -> unreadable_lib.Policy:
+    """What is done about what cannot be read."""
+    config = self.config
+    return config.unreadable if self.train else config.eval_unreadable
 
   def __call__(self, index: int, rng: np.random.Generator) -> HostBatch:
     if index >= self.dataset.num_examples:
-      image = np.zeros(self.config.image_shape, self.config.dtype)
-      return _row(image, self._no_label(), mask=0)
-    with self._named(index):
-      example = self.dataset[index]
-      return _row(self._image(example['image'], rng),
-                  self._label(example['label']), mask=1)
+      return self._padding(unreadable_lib.NONE)
+    found, at = unreadable_lib.NONE, index
+    try:
+      label, picture = self._read(index)
+    except unreadable_lib.UnreadableError as error:
+      if self.policy == 'error':
+        raise
+      found = index
+      if not self.train:
+        return self._padding(found)
+      at, label, picture = self._next(index, error)
+    with self._named(at):
+      return self._row(
+          self._finished(picture, rng), self._label(label), mask=1, found=found)
 
   def image(self, index: int) -> np.ndarray:
     """Returns the pixels of an example, where nothing is random."""
+    try:
+      _, picture = self._read(index)
+    except unreadable_lib.UnreadableError as error:
+      if self.config.unreadable == 'error':
+        raise
+      index, _, picture = self._next(index, error)
     with self._named(index):
-      return self._image(
-          self.dataset[index]['image'], np.random.default_rng(0))
+      return self._finished(picture, np.random.default_rng(0))
+
+  def unreadable(self, index: int) -> list[unreadable_lib.Unreadable]:
+    """Returns what is unreadable from an example on, until one that is not.
+
+    In training; in evaluation, what is wrong with the example alone.
+    """
+    bad: list[unreadable_lib.Unreadable] = []
+    count = self.dataset.num_examples
+    for at in range(index, index + (count if self.train else 1)):
+      try:
+        self._read(at % count)
+        break
+      except unreadable_lib.UnreadableError as error:
+        bad.append(unreadable_lib.Unreadable(
+            f'{self.dataset.name} {self.dataset.split}',
+            self.dataset.source.key(at % count), str(error)))
+    return bad
+
+  def _next(
+      self, index: int, error: ValueError,
+  ) -> tuple[int, Any, transforms.Picture]:
+    """Returns the next example that can be read, its label and its pixels."""
+    count = self.dataset.num_examples
+    tries = min(unreadable_lib.TRIES, count - 1)
+    for at in range(index + 1, index + 1 + tries):
+      with contextlib.suppress(unreadable_lib.UnreadableError):
+        return (at % count, *self._read(at % count))
+    raise ValueError(
+        f'{error} Nor can the {tries} examples after it be read: '
+        'data.unreadable=skip is for a few.') from error
+
+  def _read(self, index: int) -> tuple[Any, transforms.Picture]:
+    with self._named(index, bad=unreadable_lib.UnreadableError):
+      example = self.dataset[index]
+      return example['label'], self._decoded(example['image'])
 
   @contextlib.contextmanager
-  def _named(self, index: int) -> Generator[None, None, None]:
-    """Says of which example an error is: Grain loses sight of it."""
+  def _named(
+      self, index: int, *, bad: type[ValueError] = ValueError,
+  ) -> Generator[None, None, None]:
+    """Says of which example an error is: Grain loses sight of it.
+
+    Args:
+      index: of the example.
+      bad: what a ValueError becomes.
+    """
     try:
       yield
     except Exception as error:
-      raise ValueError(
+      kind = bad if isinstance(error, ValueError) else ValueError
+      raise kind(
           f'Example {index} of {self.dataset.name}, split '
           f'{self.dataset.split!r} ({self.dataset.source.key(index)}): {error}'
       ) from error
+
+  def _padding(self, found: int) -> HostBatch:
+    image = np.zeros(self.config.image_shape, self.config.dtype)
+    return self._row(image, self._no_label(), mask=0, found=found)
+
+  def _row(
+      self, image: np.ndarray, label: np.ndarray, *, mask: int, found: int,
+  ) -> HostBatch:
+    row = {'image': image, 'label': label, 'mask': np.asarray(mask, np.float32)}
+    if self.policy == 'skip':
+      row[unreadable_lib.KEY] = np.asarray(found, np.int64)
+    return row
 
   def _no_label(self) -> np.ndarray:
     if self.dataset.targets:
@@ -487,26 +590,26 @@ class _Load:
     padded[:len(indices)] = indices
     return padded
 
-  def _image(
-      self, data: bytes | np.ndarray, rng: np.random.Generator,
-  ) -> np.ndarray:
+  def _decoded(self, data: bytes | np.ndarray) -> transforms.Picture:
     config = self.config
-    image: Any = (
-        transforms.decode(data, channels=config.channels) if config.is_picture
-        else bands.decode(data, channels=config.channels, dtype=config.dtype))
+    if config.is_picture:
+      return decoding.decode(
+          data, channels=config.channels, max_pixels=config.max_pixels)
+    return bands.decode(data, channels=config.channels, dtype=config.dtype,
+                        max_pixels=config.max_pixels)
+
+  def _finished(
+      self, image: transforms.Picture, rng: np.random.Generator,
+  ) -> np.ndarray:
     for op in self.ops:
       image = op(image, rng)
     return transforms.to_array(image, size=self.config.size)
 
 
-def _row(
-    image: np.ndarray, label: np.ndarray, *, mask: int) -> HostBatch:
-  return {'image': image, 'label': label, 'mask': np.asarray(mask, np.float32)}
-
-
 def train_batches(
     config: DataConfig, dataset: Dataset, *, seed: int, batch_size: int,
     start_step: int = 0, parts: Sequence[int] = (0,), num_parts: int = 1,
+    tally: unreadable_lib.Tally | None = None,
 ) -> Batches:
   """Yields some rows of global batch start_step, start_step + 1, ...
 
@@ -523,6 +626,7 @@ def train_batches(
     parts: which of the equal parts of each batch to read: those that this
       process's devices hold. Nothing is read of the others.
     num_parts: how many parts a batch has.
+    tally: counts what could not be read.
 
   Yields:
     `image` [b, height, width, channels] of `data.dtype`, `label` int32 [b] or,
@@ -534,7 +638,7 @@ def train_batches(
     ValueError: for a batch size that does not divide; while iterating, for an
       image that cannot be read, naming it.
   """
-  load = _Load(dataset, config, config.build_ops(train=True))
+  load = _Load(dataset, config, train=True)
   stream = (
       grain.MapDataset.range(dataset.num_examples)
       # Grain takes 32 bits.
@@ -548,26 +652,47 @@ def train_batches(
         num_classes=dataset.num_classes, sampling=config.sampling,
         seed=seed % 2**32))
   stream = stream.random_map(load).batch(_rows_of_part(batch_size, num_parts))
-  return _iterate(config, _choose(stream, parts, num_parts, start_step))
+  return _counted(
+      _iterate(config, _choose(stream, parts, num_parts, start_step)), load,
+      tally)
 
 
 def eval_batches(
     config: DataConfig, dataset: Dataset, *, batch_size: int,
     parts: Sequence[int] = (0,), num_parts: int = 1,
+    tally: unreadable_lib.Tally | None = None,
 ) -> Batches:
   """Yields some rows of a pass over every example, in order.
 
   As `train_batches`, but once. The last batch is filled up with zeros whose
   `mask` is 0; there are as many batches of any parts.
   """
-  load = _Load(dataset, config, config.build_ops(train=False))
+  load = _Load(dataset, config, train=False)
   num_batches = -(-dataset.num_examples // batch_size)
   stream = (
       grain.MapDataset.range(num_batches * batch_size)
       .seed(0)
       .random_map(load)
       .batch(_rows_of_part(batch_size, num_parts)))
-  return _iterate(config, _choose(stream, parts, num_parts))
+  return _counted(
+      _iterate(config, _choose(stream, parts, num_parts)), load, tally)
+
+
+def _counted(
+    batches: Batches, load: _Load, tally: unreadable_lib.Tally | None,
+) -> Batches:
+  """Takes from batches what they say of unreadable images, and counts it."""
+  if load.policy == 'error':
+    return batches
+  counts = tally or unreadable_lib.Tally(max_share=load.config.max_unreadable)
+
+  def taken() -> Batches:
+    with contextlib.closing(batches):
+      for batch in batches:
+        counts.add(batch.pop(unreadable_lib.KEY), load.unreadable)
+        yield batch
+
+  return taken()
 
 
 def _rows_of_part(batch_size: int, num_parts: int) -> int:
@@ -605,6 +730,7 @@ def _join(parts: Sequence[HostBatch]) -> HostBatch:
 def _iterate(
     config: DataConfig, batches: grain.MapDataset) -> Batches:
   """Reads ahead, in threads or in processes, a bounded number of batches."""
+  headers.keep_memory()
   options = grain.ReadOptions(
       num_threads=min(config.num_threads, config.prefetch),
       prefetch_buffer_size=config.prefetch)
@@ -620,9 +746,27 @@ def _iterate(
   iterator = iter(stream)
   try:
     yield from iterator
+  except RuntimeError as error:
+    if 'terminated unexpectedly' not in str(error):
+      raise
+    raise RuntimeError(_died(config, str(error))) from error
   finally:
     # Ends the worker processes as soon as nobody wants another batch.
     iterator.close()
+
+
+def _died(config: DataConfig, error: str) -> str:
+  """Returns the words for a worker process that is gone; see Grain's error."""
+  code = re.search(r'exit code (-?\d+)', error)
+  status = int(code.group(1)) if code else 0
+  how = (f'killed by {signal.Signals(-status).name}' if status < 0
+         else f'with exit code {status}')
+  memory = (
+      ' The kernel does that where memory runs out: take fewer '
+      f'data.num_workers ({config.num_workers}) or a smaller data.prefetch '
+      f'({config.prefetch}) or data.max_pixels ({config.max_pixels:,}).'
+      ) * (status == -signal.SIGKILL)
+  return (f'A process that reads the input has died, {how}.{memory}')
 
 
 def _start_worker(index: int, count: int) -> None:
@@ -632,6 +776,7 @@ def _start_worker(index: int, count: int) -> None:
   still needs batches, or an orderly end, while it saves.
   """
   del index, count
+  headers.keep_memory()
   for signum in (signal.SIGINT, signal.SIGTERM):
     signal.signal(signum, signal.SIG_IGN)
 

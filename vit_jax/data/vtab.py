@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 
 from vit_jax import records as records_lib
+from vit_jax.data import decoding
 from vit_jax.data import protocol
 from vit_jax.data import splits
 from vit_jax.data import tfds_files
-from vit_jax.data import transforms
 
 PREFIX = 'vtab/'
 NATURAL, SPECIALIZED, STRUCTURED = GROUPS = (
@@ -74,7 +74,7 @@ def interval(value: float, starts: Sequence[float]) -> int:
 
 def black_and_white(image: bytes) -> np.ndarray:
   """dSprites: pixels of 0 and 1 become 0 and 255."""
-  return np.asarray(transforms.decode(image, channels=1))[..., None] * 255
+  return np.asarray(decoding.decode(image, channels=1))[..., None] * 255
 
 
 # ------------------------------------------------------------------------ tasks

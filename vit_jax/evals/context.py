@@ -31,6 +31,7 @@ class Split:
     batches: opens them anew; as the model sees them: images in its value range,
       labels as class indices or k-hot. The last is padded and masked.
     num_examples: in the split; what is counted is held against it.
+    may_miss: of these, how many may be left out, as they cannot be read.
     num_classes: of the data set.
     class_names: of the classes in order, where known.
     multi_label: labels are k-hot [batch, classes], not indices [batch].
@@ -49,6 +50,7 @@ class Split:
   targets: tuple[str, ...] = ()
   target_std: tuple[float, ...] = ()
   ranks: Int[np.ndarray, 'seeds examples'] | None = None
+  may_miss: int = 0
 
 
 @typing.runtime_checkable

@@ -241,6 +241,24 @@ def fetch(arrays: Any) -> Any:
   return jax.tree.map(of, arrays)
 
 
+def sum_of_shares(count: int, rows: int, *, total: int) -> int:
+  """Returns how many of `total` rows are what each process counted of its own.
+
+  Rows that several processes hold, as those of one model's devices do, are
+  counted by each, and so the sum is brought back to the total.
+
+  Args:
+    count: of this process.
+    rows: among which it counted.
+    total: rows of all processes, each counted once.
+  """
+  if jax.process_count() == 1:
+    return count
+  counts, all_rows = multihost_utils.process_allgather(
+      np.array([count, rows])).sum(0).tolist()
+  return round(counts * total / all_rows) if all_rows else 0
+
+
 def put(arrays: Any, shardings: Any) -> Any:
   """Puts arrays that every process has whole on the devices of all.
 

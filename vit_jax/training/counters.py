@@ -15,6 +15,8 @@ class Counters:
   Attributes:
     origin: the checkpoint that the first parameters came from, or ''.
     images: images trained on; not steps x batch size, which may have changed.
+    unreadable: of these, those that took the place of one that could not be
+      read.
     flops: operations of training on them.
     secs: time that the run took, over all restarts.
     device_secs_by_kind: the same times the devices it held, by their kind: a
@@ -31,6 +33,7 @@ class Counters:
   """
   origin: str = ''
   images: int = 0
+  unreadable: int = 0
   flops: int = 0
   secs: float = 0.0
   device_secs_by_kind: dict[str, float] = dataclasses.field(

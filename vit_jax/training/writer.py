@@ -13,7 +13,7 @@ write them again. So the rows after the checkpoint go when the run resumes, and
 a row with the step and the keys of an earlier one takes its place.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 import contextlib
 import json
 import math
@@ -183,6 +183,31 @@ def _line(row: Mapping[str, Any]) -> str:
 
 def _identity(row: Mapping[str, Any]) -> tuple[int, frozenset[str]]:
   return row['step'], frozenset(row)
+
+
+def add_rows(
+    path: epath.PathLike, rows: Iterable[Mapping[str, Any]], *, step: int,
+) -> None:
+  """Adds rows to a file of lines of JSON, those that it does not have yet.
+
+  Args:
+    path: the file; the old one or the new one, never half.
+    rows: each is known by its values.
+    step: written with those that are new.
+  """
+  path = epath.Path(path)
+  lines = path.read_text().splitlines() if path.exists() else []
+  known = [json.loads(line) for line in lines]
+  there = {_values(row) for row in known}
+  known += [{'step': step, **row} for row in rows if _values(row) not in there]
+  path.parent.mkdir(parents=True, exist_ok=True)
+  new = path.with_name(path.name + '.new')
+  new.write_text(''.join(json.dumps(row) + '\n' for row in known))
+  new.replace(path)
+
+
+def _values(row: Mapping[str, Any]) -> tuple[Any, ...]:
+  return tuple(value for name, value in sorted(row.items()) if name != 'step')
 
 
 def write_json(path: epath.PathLike, value: Any) -> None:

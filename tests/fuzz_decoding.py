@@ -1,0 +1,62 @@
+"""Feeds decoders files that coverage finds, for as long as you let it.
+
+    pip install atheris
+    python tests/fuzz_decoding.py CORPUS -max_total_time=600
+
+An input that raises anything but ValueError, takes more than 10 s or 512 MiB at
+once is written to a file and ends the run: give it a row in `hostile.bad`.
+`tests/data/test_decoding.py` runs the same properties without coverage.
+"""
+
+import pathlib
+import sys
+
+import atheris
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
+
+with atheris.instrument_imports(include=['PIL', 'vit_jax.data.headers',
+                                         'vit_jax.data.decoding',
+                                         'vit_jax.data.bands']):
+  from PIL import Image
+  Image.init()
+  from vit_jax.data import bands
+  from vit_jax.data import decoding
+
+from tests import hostile
+
+MAX_PIXELS = 2**20
+
+
+def one(data):
+  """Decodes bytes in every way that a config may ask for."""
+  for channels in (1, 3):
+    try:
+      image = decoding.decode(data, channels=channels, max_pixels=MAX_PIXELS)
+    except ValueError:
+      continue
+    assert image.mode == {1: 'L', 3: 'RGB'}[channels]
+    assert 0 < image.width * image.height <= MAX_PIXELS
+  for channels, dtype in ((1, 'float32'), (3, 'uint16')):
+    try:
+      pixels = bands.decode(data, channels=channels, dtype=dtype,
+                            max_pixels=MAX_PIXELS).pixels
+    except ValueError:
+      continue
+    assert pixels.dtype == dtype and pixels.shape[2] == channels
+
+
+def main():
+  corpus = pathlib.Path(sys.argv[1])
+  corpus.mkdir(parents=True, exist_ok=True)
+  seeds = hostile.good() | {k: v for k, (v, _) in hostile.bad().items()}
+  for name, data in seeds.items():
+    if len(data) < 100_000:
+      (corpus / name.replace(' ', '_')).write_bytes(data)
+  atheris.Setup([*sys.argv, '-timeout=10', '-rss_limit_mb=3000',
+                 '-malloc_limit_mb=512', '-max_len=20000'], one)
+  atheris.Fuzz()
+
+
+if __name__ == '__main__':
+  main()

@@ -1,0 +1,158 @@
+"""Image files of every kind, good and bad, made here: what loaders break on."""
+
+import io
+import struct
+import zlib
+
+import numpy as np
+from PIL import Image
+from PIL import PngImagePlugin
+
+
+def encode(image, file_format, **options):
+  """Returns the bytes of a Pillow image's file."""
+  buffer = io.BytesIO()
+  image.save(buffer, file_format, **options)
+  return buffer.getvalue()
+
+
+def picture(height=24, width=33, seed=0):
+  """Returns RGB noise on a gradient, as a Pillow image."""
+  rng = np.random.default_rng(seed)
+  ramp = np.linspace(0, 160, width)[None, :, None]
+  pixels = ramp + rng.integers(0, 90, (height, width, 3))
+  return Image.fromarray(pixels.astype(np.uint8))
+
+
+def good():
+  """Returns by name the bytes of files that decode to 24 x 33."""
+  rgb = picture()
+  grey = rgb.convert('L')
+  files = {
+      name.lower(): encode(rgb, name) for name in (
+          'JPEG', 'PNG', 'WEBP', 'GIF', 'BMP', 'TIFF', 'PPM', 'AVIF',
+          'JPEG2000')}
+  files['jpeg progressive'] = encode(rgb, 'JPEG', progressive=True)
+  files['jpeg cmyk'] = encode(rgb.convert('CMYK'), 'JPEG')
+  files['jpeg grey'] = encode(grey, 'JPEG')
+  files['png palette'] = encode(rgb.quantize(17), 'PNG', transparency=3)
+  files['png alpha'] = encode(rgb.convert('RGBA'), 'PNG')
+  files['png bits'] = encode(rgb.convert('1'), 'PNG')
+  files['tiff cmyk'] = encode(rgb.convert('CMYK'), 'TIFF')
+  files['webp lossless'] = encode(rgb, 'WEBP', lossless=True)
+  sixteen = Image.fromarray(np.asarray(grey).astype(np.uint16) * 257)
+  for name in ('PNG', 'TIFF', 'PPM', 'JPEG2000'):
+    files[f'{name.lower()} 16 bits'] = encode(sixteen, name)
+  for compression in ('tiff_lzw', 'tiff_adobe_deflate', 'jpeg', 'group4',
+                      'packbits'):
+    files[f'tiff {compression}'] = encode(
+        rgb.convert('1') if compression == 'group4' else rgb, 'TIFF',
+        compression=compression)
+  more = [picture(seed=i) for i in (1, 2)]
+  for name in ('GIF', 'PNG', 'WEBP', 'TIFF', 'AVIF'):
+    files[f'{name.lower()} animated'] = encode(
+        rgb, name, save_all=True, append_images=more)
+  exif = Image.Exif()
+  exif[0x0112] = 1
+  files['jpeg exif'] = encode(rgb, 'JPEG', exif=exif)
+  buffer = io.BytesIO()
+  np.save(buffer, np.asarray(rgb))
+  files['npy'] = buffer.getvalue()
+  return files
+
+
+def png(width, height, *, bits=8, colour=2, data=b'', chunks=()):
+  """Returns a PNG whose header says what you like."""
+  header = struct.pack('>IIBBBBB', width, height, bits, colour, 0, 0, 0)
+  parts = [(b'IHDR', header), *chunks, (b'IDAT', zlib.compress(data)),
+           (b'IEND', b'')]
+  return PngImagePlugin._MAGIC + b''.join(
+      struct.pack('>I', len(body)) + kind + body
+      + struct.pack('>I', zlib.crc32(kind + body)) for kind, body in parts)
+
+
+def with_size(data, width, height):
+  """Returns a JPEG, GIF or BMP whose header says another size."""
+  if data[:2] == b'\xff\xd8':
+    at = next(i for i in range(len(data))
+              if data[i:i + 2] in (b'\xff\xc0', b'\xff\xc2')) + 5
+    return data[:at] + struct.pack('>HH', height, width) + data[at + 4:]
+  if data[:3] == b'GIF':
+    frame = data.index(b'\x2c', 13 + 3 * 2 ** ((data[10] & 7) + 1))
+    size = struct.pack('<HH', width, height)
+    data = data[:6] + size + data[10:]
+    return data[:frame + 5] + size + data[frame + 9:]
+  assert data[:2] == b'BM'
+  return data[:18] + struct.pack('<ii', width, height) + data[26:]
+
+
+def tiff(**tags):
+  """Returns a grey TIFF of one uncompressed strip, with other tags.
+
+  Args:
+    **tags: by name, a long each: width, height, tile_width, tile_length, rows,
+      bits, samples, offset, count.
+  """
+  numbers = {'width': 256, 'height': 257, 'bits': 258, 'compression': 259,
+             'photometric': 262, 'offset': 273, 'samples': 277, 'rows': 278,
+             'count': 279, 'tile_width': 322, 'tile_length': 323,
+             'tile_offset': 324, 'tile_count': 325}
+  values = {'width': 4, 'height': 4, 'bits': 8, 'compression': 1,
+            'photometric': 1, 'offset': 8, 'samples': 1, 'rows': 4,
+            'count': 16, **tags}
+  entries = b''.join(
+      struct.pack('<HHII', numbers[name], 4, 1, values[name])
+      for name in sorted(values, key=numbers.get))
+  return (b'II*\0' + struct.pack('<I', 24) + bytes(range(16))
+          + struct.pack('<H', len(values)) + entries + struct.pack('<I', 0))
+
+
+def webp(width, height):
+  """Returns a WebP whose canvas, and nothing else, is there."""
+  body = b'\0\0\0\0' + (width - 1).to_bytes(3, 'little') + (
+      height - 1).to_bytes(3, 'little')
+  chunk = b'VP8X' + struct.pack('<I', 10) + body
+  return b'RIFF' + struct.pack('<I', 4 + len(chunk)) + b'WEBP' + chunk
+
+
+def bad():
+  """Returns by name files that are errors, and a pattern of the words."""
+  files, huge = good(), 60_000
+  progressive = files['jpeg progressive']
+  scan = progressive.index(b'\xff\xda')
+  text = zlib.compress(bytes(80 << 20))
+  return {
+      'empty': (b'', 'not an image'),
+      'foreign': (b'hello, world', 'not an image'),
+      'postscript': (b'%!PS-Adobe-3.0 EPSF-3.0\n', 'not an image'),
+      'jpeg truncated': (files['jpeg'][:-300], 'truncated'),
+      'png truncated': (files['png'][:-300], 'truncated'),
+      'webp truncated': (files['webp'][:-100], 'not a'),
+      'png corrupt': (
+          files['png'][:-300] + b'\xff' * 300, 'not a readable image'),
+      'jpeg huge': (with_size(files['jpeg'], huge, huge), 'max_pixels'),
+      'jpeg progressive huge': (
+          with_size(progressive, huge, huge), 'max_pixels'),
+      'gif huge': (with_size(files['gif'], huge, huge), 'max_pixels'),
+      'bmp huge': (with_size(files['bmp'], huge, huge), 'max_pixels'),
+      'png huge': (png(huge, huge), 'max_pixels'),
+      'webp huge': (webp(1 << 24, 200), 'max_pixels'),
+      'tiff huge': (tiff(width=huge, height=huge), 'max_pixels'),
+      'tiff of huge tiles': (
+          tiff(tile_width=huge, tile_length=huge, tile_offset=8,
+               tile_count=16), 'max_pixels'),
+      'tiff of many bits': (tiff(bits=2**31), 'not a'),
+      'tiff of many samples': (tiff(samples=60_000), 'not a'),
+      'tiff without its strip': (tiff(offset=2**31), 'not a readable image'),
+      'too many scans': (
+          progressive[:scan] + progressive[scan:scan + 40] * 2_000_000,
+          'not a|scans'),
+      'jpeg of no width': (with_size(files['jpeg'], 0, 5), 'not a'),
+      'png of no width': (png(0, 5), 'not a'),
+      'gif of no width': (with_size(files['gif'], 0, 0), 'not a'),
+      'text bomb': (
+          png(4, 4, chunks=[(b'zTXt', b'a\0\0' + text)]), 'not a'),
+      'npy of many numbers': (
+          files['npy'].replace(b'(24, 33, 3)', b'(24000000, 33000, 3)'
+                               )[:-40], 'npy'),
+      'npy of objects': (files['npy'].replace(b'|u1', b'|O8'), 'npy')}

@@ -1,0 +1,1 @@
+"""How fast parts of the codebase are, and others that do the same."""

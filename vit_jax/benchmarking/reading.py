@@ -1,0 +1,148 @@
+"""Images a second through the whole input: read, decode, crop, resize, batch.
+
+Ours and others take turns, so that what else the machine does strikes all
+alike. Two speeds of each: by the clock, and by the seconds of processors that a
+reader and all of its processes took, which is what a core can do. The latter
+are counted from the start of a turn to the start of its next: a reader works
+ahead while others have their turn. By the clock, what it had ready is a gift.
+
+Another reader is a program: given a line of text, it makes a number of batches
+and writes how many images and seconds these were, as JSON; see
+`benchmarks/input.py`.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+import contextlib
+import dataclasses
+import itertools
+import json
+import statistics
+import subprocess
+import time
+
+import psutil
+
+from vit_jax import data
+
+Batches = Callable[[int], int]  # Makes so many batches; returns the images.
+
+
+@dataclasses.dataclass(frozen=True)
+class Speed:
+  """A turn of one reader.
+
+  Attributes:
+    images: that it made.
+    secs: by the clock.
+    core_secs: of processors.
+  """
+  images: int
+  secs: float
+  core_secs: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+  """What a reader's turns come to, medians.
+
+  Attributes:
+    reader: its name.
+    images_per_sec: by the clock.
+    images_per_core_sec: by the time of processors.
+  """
+  reader: str
+  images_per_sec: float
+  images_per_core_sec: float
+
+
+@contextlib.contextmanager
+def ours(
+    config: data.DataConfig, *, batch_size: int) -> Iterator[Batches]:
+  """Gives what makes batches as a training does."""
+  dataset = data.open_dataset(config)
+  batches = data.train_batches(config, dataset, seed=0, batch_size=batch_size)
+
+  def make(count: int) -> int:
+    return sum(len(batch['mask'])
+               for batch in itertools.islice(batches, count))
+
+  with contextlib.closing(batches):
+    yield make
+
+
+@contextlib.contextmanager
+def program(command: Sequence[str]) -> Iterator[Batches]:
+  """Gives what makes batches in another program.
+
+  Raises:
+    RuntimeError: if it ends before its time.
+  """
+  with subprocess.Popen(
+      command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+  ) as process:
+    assert process.stdin is not None and process.stdout is not None
+
+    def make(count: int) -> int:
+      process.stdin.write(f'{count}\n')
+      process.stdin.flush()
+      line = process.stdout.readline()
+      if not line:
+        raise RuntimeError(f'{command[0]} ended, with {process.wait()}.')
+      return int(json.loads(line)['images'])
+
+    make.process = process.pid  # type: ignore[attr-defined]
+    try:
+      yield make
+    finally:
+      process.stdin.close()
+      process.terminate()
+
+
+def alternate(
+    readers: Mapping[str, Batches], *, batches: int, turns: int,
+) -> dict[str, list[Speed]]:
+  """Returns the turns of each reader; an unmeasured one comes first.
+
+  Args:
+    readers: by name.
+    batches: in a turn.
+    turns: of each.
+  """
+  others = {make.process: name for name, make in readers.items()
+            if hasattr(make, 'process')}
+  made: dict[str, list[tuple[int, float]]] = {name: [] for name in readers}
+  cores: dict[str, list[float]] = {name: [] for name in readers}
+  for turn in range(turns + 2):
+    for name, make in readers.items():
+      cores[name].append(_core_secs(make, others))
+      if turn > turns:
+        continue
+      start = time.perf_counter()
+      images = make(batches)
+      made[name].append((images, time.perf_counter() - start))
+  return {name: [
+      Speed(images, secs, after - before)
+      for (images, secs), before, after in zip(
+          made[name][1:], cores[name][1:-1], cores[name][2:], strict=True)]
+          for name in readers}
+
+
+def _core_secs(make: Batches, others: Mapping[int, str]) -> float:
+  """Returns the seconds of processors of a reader's processes until now."""
+  own = getattr(make, 'process', None)
+  roots = [psutil.Process(own)]
+  if own is None:  # This process, without the others below it.
+    roots += [child for child in roots[0].children() if child.pid not in others]
+    found = roots[:1] + [p for root in roots[1:]
+                         for p in (root, *root.children(recursive=True))]
+  else:
+    found = [roots[0], *roots[0].children(recursive=True)]
+  return sum(times.user + times.system
+             for times in (process.cpu_times() for process in found))
+
+
+def medians(speeds: Mapping[str, Sequence[Speed]]) -> list[Row]:
+  """Returns a row for each reader."""
+  return [Row(name, statistics.median(s.images / s.secs for s in turns),
+              statistics.median(s.images / s.core_secs for s in turns))
+          for name, turns in speeds.items()]
