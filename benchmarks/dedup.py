@@ -29,8 +29,8 @@ from PIL import ImageEnhance
 sys.path.insert(0, os.fspath(pathlib.Path(__file__).parents[1]))
 
 from vit_jax import data
+from vit_jax.data import decoding
 from vit_jax.data import hash_bands
-from vit_jax.data import transforms
 from vit_jax.parallel import beam as beam_lib
 
 SIZES = (10_000, 100_000, 1_000_000)
@@ -185,7 +185,7 @@ def plant(args: argparse.Namespace) -> None:
   for index, image in images('train'):
     (root / 'cifar10' / f'{index}.png').write_bytes(image)
   for index, image in images(f'test[:{args.count}]'):
-    pixels = transforms.decode(image, channels=3)
+    pixels = decoding.decode(image, channels=3)
     for name, change in CHANGES.items():
       change(pixels, np.random.default_rng(index)).save(
           root / name / f'{index}.png')
