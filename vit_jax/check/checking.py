@@ -2,11 +2,12 @@
 
 import dataclasses
 import time
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from vit_jax import data
 from vit_jax.check import duplicates
 from vit_jax.check import neighbours
+from vit_jax.check import pictures
 from vit_jax.check import report as report_lib
 from vit_jax.check import scan as scan_lib
 from vit_jax.data import bands
@@ -102,9 +103,9 @@ def check(
       scan, groups, labels, features, secs / max(len(asked), 1))
 
 
-def _decode(config: data.DataConfig):
+def _decode(config: data.DataConfig) -> pictures.Decode:
   """Returns what decodes an image as a run would."""
-  def decode(image):
+  def decode(image: Any) -> transforms.Picture:
     if config.is_picture:
       return decoding.decode(image, channels=3)
     return bands.decode(image, channels=config.channels, dtype=config.dtype)

@@ -8,6 +8,7 @@ from rich import console as console_lib
 from rich import markup
 from rich import table as table_lib
 
+from vit_jax.check import duplicates
 from vit_jax.check import report as report_lib
 
 _ROWS = 10  # Of a table of findings; the page and the JSON have more.
@@ -125,7 +126,7 @@ def _findings(report: report_lib.Report) -> Iterator[table_lib.Table]:
           f'{suspect.margin:.0%}') for suspect in suspects])
 
 
-def _kind(group) -> str:
+def _kind(group: duplicates.Group) -> str:
   words = ['the same file' if group.exact
            else f'alike, {group.similarity:.2f}']
   words += ['labels differ'] * group.conflict
