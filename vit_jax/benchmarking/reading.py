@@ -80,12 +80,13 @@ def program(command: Sequence[str]) -> Iterator[Batches]:
   with subprocess.Popen(
       command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
   ) as process:
-    assert process.stdin is not None and process.stdout is not None
+    lines, answers = process.stdin, process.stdout
+    assert lines is not None and answers is not None
 
     def make(count: int) -> int:
-      process.stdin.write(f'{count}\n')
-      process.stdin.flush()
-      line = process.stdout.readline()
+      lines.write(f'{count}\n')
+      lines.flush()
+      line = answers.readline()
       if not line:
         raise RuntimeError(f'{command[0]} ended, with {process.wait()}.')
       return int(json.loads(line)['images'])
@@ -94,7 +95,7 @@ def program(command: Sequence[str]) -> Iterator[Batches]:
     try:
       yield make
     finally:
-      process.stdin.close()
+      lines.close()
       process.terminate()
 
 
