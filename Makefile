@@ -8,7 +8,7 @@ CONSTRAIN ?= -c constraints.txt
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
-SOURCES := $(wildcard main.py configs) vit_jax tests
+SOURCES := $(wildcard main.py configs benchmarks) vit_jax tests
 
 .DEFAULT_GOAL := help
 .PHONY: help quickstart test test-plan lint format constraints clean

@@ -27,6 +27,8 @@ COMMANDS = {
     'predict': 'classify pictures with any model',
     'features': 'write what a model makes of pictures, a row for each',
     'inspect': 'show what a model learned, and where it looks',
+    'deduplicate': 'find examples of a data set that test sets hold too',
+    'data': 'check any data set, or write it as shards of random access',
     'convert': 'turn weights of one format into another, and prove the result',
     'export': 'write a model as one file that runs elsewhere, and prove it',
     'benchmark': 'measure how fast a part is, beside others that do the same',
@@ -80,8 +82,10 @@ def run(command: str, argv: Sequence[str]) -> int:
   os.environ.setdefault(
       'JAX_COMPILATION_CACHE_DIR', os.path.expanduser(COMPILE_CACHE))
   module, parser = build_parser(command)
+  argv, behind = split_flags(argv)
   overrides = [a[len(CONFIG_FLAG):] for a in argv if a.startswith(CONFIG_FLAG)]
-  known = [s for action in parser._actions for s in action.option_strings]
+  known = [s for leaf in leaves(parser, argv) for action in leaf._actions
+           for s in action.option_strings]
   # Before the parser looks: it would say that --workdir is missing, not that
   # --workdr is no flag.
   rest = [a for a in argv if not a.startswith(CONFIG_FLAG)]
@@ -94,7 +98,9 @@ def run(command: str, argv: Sequence[str]) -> int:
   if overrides and not hasattr(args, 'config'):
     raise ValueError(f'{command} takes no config, but got --config.'
                      f'{overrides[0]}.')
-  args.overrides = overrides
+  if behind and not hasattr(args, 'runner'):
+    raise ValueError(f'{command} takes nothing after --, but got {behind[0]}.')
+  args.overrides, args.runner_flags = overrides, behind
   if command not in OVER_PROCESSES:
     return module.run(args)
   from vit_jax.parallel import multihost
@@ -112,6 +118,12 @@ def run(command: str, argv: Sequence[str]) -> int:
     return module.run(args)
 
 
+def split_flags(argv: Sequence[str]) -> tuple[list[str], list[str]]:
+  """Returns our own flags, and those after '--': of what runs a pipeline."""
+  end = list(argv).index('--') if '--' in argv else len(argv)
+  return list(argv[:end]), list(argv[end + 1:])
+
+
 def build_parser(
     command: str) -> tuple[types.ModuleType, argparse.ArgumentParser]:
   """Returns a command's module, and what reads its flags (not --config.*)."""
@@ -120,11 +132,30 @@ def build_parser(
       prog=f'python main.py {command}', allow_abbrev=False,
       description=(module.__doc__ or '').split('\n\n')[0])
   module.add_arguments(parser)
-  parser.add_argument('--json', metavar='PATH',
-                      help='also write the figures to this file, as JSON')
+  for leaf in leaves(parser):
+    leaf.add_argument(
+        '--json', metavar='PATH',
+        # What the outer parser read is not forgotten by an inner one.
+        default=None if leaf is parser else argparse.SUPPRESS,
+        help='also write the figures to this file, as JSON')
   if command in OVER_PROCESSES:
     add_process_flags(parser)
   return module, parser
+
+
+def leaves(
+    parser: argparse.ArgumentParser, words: Sequence[str] | None = None,
+) -> list[argparse.ArgumentParser]:
+  """Returns a command's parser and those of its tasks, or of one in `words`.
+
+  `data prepare` is a task of `data`.
+  """
+  found = [parser]
+  for action in parser._actions:
+    if isinstance(action, argparse._SubParsersAction):
+      found += [task for name, task in action.choices.items()
+                if words is None or name in words]
+  return found
 
 
 def add_process_flags(parser: argparse.ArgumentParser) -> None:

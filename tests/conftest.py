@@ -11,6 +11,9 @@ import zlib
 
 # Before JAX starts; a GPU or TPU in the machine is not what the tests measure.
 os.environ['JAX_PLATFORMS'] = 'cpu'
+# Nearly all of the time goes into compiling programs that run for a moment.
+os.environ.setdefault('XLA_FLAGS', '--xla_backend_optimization_level=0 '
+                      '--xla_llvm_disable_expensive_passes=true')
 
 import jax
 import numpy as np

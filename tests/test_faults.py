@@ -61,10 +61,12 @@ def test_a_kill_a_signal_and_a_halt_of_one_process_change_nothing(folder, calm):
       *faults.HUNG, heartbeat_secs=10 * faults.HUNG_SECS)
   assert ended.statuses[0] == watchdog.EXIT_CODE, ended
   assert ended.statuses[1] != 0
-  said, ends = re.findall(
+  *said, ends = map(int, re.findall(
       r'process 0 of 2: nothing has moved for (\d+) s, after step \d+: \w',
-      ended.outputs[0])
-  assert faults.STALLED_SECS <= int(said) < faults.HUNG_SECS <= int(ends)
+      ended.outputs[0]))
+  assert said  # Perhaps before, too: a loaded machine is slow.
+  assert all(faults.STALLED_SECS <= secs < faults.HUNG_SECS for secs in said)
+  assert ends >= faults.HUNG_SECS
 
   ended = faults.Launch(folder, workdir).end()
   assert ended.statuses == [0, 0], ended

@@ -160,6 +160,16 @@ def test_a_section_is_replaced_and_the_others_stay():
   assert card.with_section('# mine\n', card.USE, 'new') == '# mine\n'
 
 
+def test_a_number_that_is_none_is_left_out(experiment, workdir):
+  summary = json.loads((workdir / 'summary.json').read_text())
+  summary['metrics']['val/loss'] = None  # As JSON has NaN.
+  del summary['best'], summary['exaflops'], summary['core_hours_by_kind']
+  text = model_card.of_run(experiment, summary, workdir=workdir)
+  (result,) = front(text)['model-index'][0]['results']
+  assert 'val/loss' not in {m['name'] for m in result['metrics']}
+  assert '| loss | – |' in text and 'not kept' in text
+
+
 def test_weights_of_the_hub_are_named_as_the_base_model(experiment, workdir):
   summary = json.loads((workdir / 'summary.json').read_text())
   text = model_card.of_run(

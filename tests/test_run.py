@@ -205,6 +205,20 @@ def test_a_run_that_ended_early_is_finished(wired, tmp_path, capsys):
     assert (tmp_path / name).read_bytes() == content
 
 
+def test_a_setting_that_was_not_there_yet_does_not_make_it_another_run(
+    wired, tmp_path, capsys):
+  train(scripted(wired, patience=2), tmp_path)
+  found = manager.find(tmp_path).path / 'config' / 'metadata'
+  config = json.loads(found.read_text())
+  del config['data']['sampling'], config['card']
+  found.write_text(json.dumps(config))
+  capsys.readouterr()
+  train(scripted(wired, patience=2), tmp_path)
+  printed = capsys.readouterr().out
+  assert 'finished before' in printed
+  assert 'differs' not in printed
+
+
 def test_more_patience_goes_on_from_an_early_end(wired, tmp_path, capsys):
   train(scripted(wired, patience=2), tmp_path)
   summary = train(scripted(wired, patience=4, begin=5), tmp_path)

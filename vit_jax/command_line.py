@@ -19,6 +19,7 @@ from vit_jax import images as images_lib
 from vit_jax import model as model_lib
 from vit_jax import records
 from vit_jax.checkpoints import manager
+from vit_jax.parallel import beam
 
 MAX_ERRORS = 20  # Named on the screen; a file has them all.
 
@@ -62,6 +63,34 @@ def overrides(texts: Sequence[str]) -> dict[str, Any]:
     result[key] = records.convert(
         records.FlagText(value), Any, where=f'--set={key}')
   return result
+
+
+def add_data(parser: argparse.ArgumentParser) -> None:
+  """Adds the flags that `data_settings` reads, and --source."""
+  parser.add_argument(
+      '--source', required=True, metavar='DATA',
+      help='any data set that data.source names: a folder, a TFDS name, ...')
+  parser.add_argument(
+      '--data-dir', default='', metavar='DIR',
+      help='TFDS directory (default: $TFDS_DATA_DIR or ~/tensorflow_datasets)')
+  parser.add_argument(
+      '--set', action='append', default=[], metavar='KEY=VALUE',
+      help='any other key of the section data')
+
+
+def data_settings(args: argparse.Namespace) -> dict[str, Any]:
+  """Returns keys of the section `data` that `add_data`'s flags give."""
+  return {'data_dir': args.data_dir, **overrides(args.set)}
+
+
+def add_runner(parser: argparse.ArgumentParser) -> None:
+  """Adds the flag that says where a pipeline runs."""
+  parser.add_argument(
+      '--runner', default=beam.DIRECT, metavar='NAME',
+      help="an Apache Beam runner, with Beam's own flags after --, or 'local': "
+      'in this process, without Beam (default: %(default)s, which is this '
+      'machine; of all its cores with -- --direct_num_workers=0 '
+      '--direct_running_mode=multi_processing)')
 
 
 def add_pictures(

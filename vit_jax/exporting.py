@@ -24,12 +24,14 @@ import numpy as np
 from vit_jax import model as model_lib
 from vit_jax import models
 from vit_jax import records
+from vit_jax import tree
 from vit_jax.models import encoder
 
 PLATFORMS = ('cpu', 'cuda', 'tpu')
 OUTPUTS = ('logits', 'representation')
 # Of ONNX operators: the newest that ONNX Runtime 1.20 (2024) runs whole.
 OPSET = 21
+MAX_ONNX_BYTES = 2**31  # Of one file, as Protocol Buffers have it.
 
 Images = Float[np.ndarray, 'batch height width channels']
 Run = Callable[[Images], dict[str, np.ndarray]]
@@ -140,6 +142,11 @@ def _read_jax(path: pathlib.Path) -> Run:
 
 def _write_onnx(model: model_lib.Model, path: pathlib.Path) -> None:
   jax2onnx = _library('jax2onnx', 'onnx')
+  num_bytes = 4 * tree.num_elements(model.params)
+  if num_bytes >= MAX_ONNX_BYTES:
+    raise ValueError(
+        f'The weights are {num_bytes / 2**30:.1f} GiB, but one file of ONNX '
+        f'holds less than {MAX_ONNX_BYTES / 2**30:.0f}. Use --format=jax.')
   forward = _forward(model, unrolled=True)
   jax2onnx.to_onnx(
       lambda images: tuple(forward(images).values()),
@@ -147,6 +154,19 @@ def _write_onnx(model: model_lib.Model, path: pathlib.Path) -> None:
       model_name='vit_jax',
       opset=OPSET, input_names=['images'], output_names=list(OUTPUTS),
       return_mode='file', output_path=str(path))
+  _take_in(path.with_name(f'{path.name}.data'), path)
+
+
+def _take_in(beside: pathlib.Path, path: pathlib.Path) -> None:
+  """Puts weights that were written beside a file of ONNX into it.
+
+  jax2onnx does so with arrays above 1 MiB; the file is then of no use where it
+  is moved alone.
+  """
+  if beside.exists():
+    onnx = _library('onnx', 'onnx')
+    onnx.save_model(onnx.load(str(path)), str(path))
+    beside.unlink()
 
 
 def _read_onnx(path: pathlib.Path) -> Run:

@@ -8,6 +8,7 @@ from the section `card` of the config, or is said to be missing.
 from collections.abc import Iterator, Mapping
 import dataclasses
 import json
+import math
 from typing import Any
 
 from etils import epath
@@ -46,7 +47,7 @@ def of_run(
 
   Args:
     experiment: the run's.
-    summary: as `summary.json` holds it.
+    summary: as `summary.json` holds it; one of an older version says less.
     workdir: the run's.
     title: name of the model; by default that of the workdir.
     origin: what the run started from.
@@ -161,7 +162,7 @@ def _training(
       'Length': (
           f'{steps:,} steps of {config.batch_size:,} images, '
           f'{progress.format_number(steps / experiment.steps_per_epoch)} epochs'
-          + ', ended early' * summary['stopped_early']),
+          + ', ended early' * summary.get('stopped_early', False)),
       'Objective': _words(records.to_plain(config.objective)),
       'Optimizer': _words(optimizer),
       'Schedule': _words(schedule),
@@ -194,7 +195,9 @@ def _results(
     yield card.Result(
         evaluator=name, dataset=section.source or dataset.name,
         split=section.split or usual,
-        metrics={k: v for k, v in found.items() if k != 'examples'})
+        # JSON has no NaN: a summary that was read has None in its place.
+        metrics={k: math.nan if v is None else v
+                 for k, v in found.items() if k != 'examples'})
 
 
 def _measured(
@@ -202,7 +205,7 @@ def _measured(
 ) -> str:
   """Returns a table of what was measured of the last and the best checkpoint.
   """
-  best = summary['best'] or {'metrics': {}}
+  best = {'metrics': {}, **(summary.get('best') or {})}
   columns = ['Evaluator', 'Data', 'Images', 'Metric',
              f'Last (step {summary["steps"]:,})']
   if best['metrics']:
@@ -225,20 +228,21 @@ def _measured(
 
 
 def _number(key: str, value: float | None) -> str:
-  if value is None:
+  if value is None or not math.isfinite(value):
     return '–'
   return progress.format_metrics({key: value}, digits=4).removeprefix(f'{key} ')
 
 
 def _cost(summary: Mapping[str, Any]) -> str:
+  exaflops = summary.get('exaflops', 0.0)
   return _list({
       'Images seen': f'{summary["images"]:,}',
-      'Operations': (f'{humanize.metric(summary["flops"], "FLOP")} = '
-                     f'{progress.format_number(summary["exaflops"])} exaFLOPs'),
-      'Devices': f'{summary["devices"]} x {summary["device_kind"]}',
+      'Operations': (f'{humanize.metric(1e18 * exaflops, "FLOP")} = '
+                     f'{progress.format_number(exaflops)} exaFLOPs'),
       'Core-hours': ', '.join(
           f'{progress.format_number(hours)} on {kind}' for kind, hours in
-          summary['core_hours_by_kind'].items()),
+          summary.get('core_hours_by_kind', {}).items()) or 'not kept',
+      'Devices': f'{summary["devices"]} x {summary["device_kind"]}',
       'Time': progress.format_secs(summary['secs']) + ', over all starts'})
 
 

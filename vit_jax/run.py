@@ -340,8 +340,10 @@ class _Run:
     self._step = self._logged = int(self._state.step)
     self._secs = self._counters.secs
     self._device_secs_by_kind = self._counters.device_secs_by_kind
-    self._earlier_parts = config_lib.resolve(restored.config).parts
-    changes = config_lib.differences(restored.config, {
+    # Read anew: what a newer version added was then at its default.
+    earlier = config_lib.resolve(restored.config)
+    self._earlier_parts = earlier.parts
+    changes = config_lib.differences(config_lib.to_plain(earlier), {
         **config_lib.to_plain(self._config),
         **({'accumulation': self._earlier_parts}
            if self._config.accumulation == 'auto' else {})})
@@ -364,7 +366,7 @@ class _Run:
       raise ValueError(
           f'The run in {self._workdir} is finished, with another config than '
           f'this one. Use another --workdir, or a longer {longer}.{changed}')
-    old_grid = experiment_lib.grid(config_lib.resolve(restored.config))
+    old_grid = experiment_lib.grid(earlier)
     new_grid = experiment_lib.grid(self._config)
     if old_grid != new_grid:
       raise ValueError(
@@ -391,13 +393,14 @@ class _Run:
   def _written_parts(self) -> int | None:
     """Returns the parts of a batch that the same run's config.json says."""
     try:
-      written = json.loads((self._workdir / CONFIG).read_text())
-      parts = config_lib.resolve(written).parts
+      written = config_lib.resolve(
+          json.loads((self._workdir / CONFIG).read_text()))
     except (OSError, ValueError):  # Not written yet, or damaged.
       return None
-    same = {**written, 'accumulation': self._config.accumulation}
+    same = {**config_lib.to_plain(written),
+            'accumulation': self._config.accumulation}
     changes = config_lib.differences(same, config_lib.to_plain(self._config))
-    return None if _concern_the_result(changes) else parts
+    return None if _concern_the_result(changes) else written.parts
 
   def _fit(self, free_bytes: int | None) -> parts_lib.Fitted:
     """Compiles the step, in as few parts as fit, and takes these over."""
@@ -635,6 +638,7 @@ def describe(
       f'{dataset.num_examples:,} images of {height}x{width}x{channels}, '
       + _labels(experiment),
       *filter(None, [dataset.description]),
+      *([str(dataset.excluded)] if dataset.excluded else []),
       f'batch {config.batch_size:,} = {hosts} host(s) x {per_host} '
       f'{_device_kind(mesh)} device(s), {share:,} images each'
       + f' in {config.parts} parts' * (config.parts > 1)

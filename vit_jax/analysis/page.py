@@ -54,19 +54,13 @@ def write(
     text: below the title.
     sections: in their order.
   """
-  parts = [
-      '<!doctype html>', '<html lang="en"><head><meta charset="utf-8">',
-      '<meta name="viewport" content="width=device-width, initial-scale=1">',
-      f'<title>{html.escape(title)}</title><style>{_STYLE}</style></head>',
-      f'<body><h1>{html.escape(title)}</h1>',
-      f'<p class="quiet">{html.escape(text)}</p>']
+  parts = []
   for section in sections:
     parts.append(f'<h2>{html.escape(section.title)}</h2>'
                  f'<p>{html.escape(section.text)}</p>')
     if section.picture is not None:
       parts.append(_figure(section))
-  parts.append('</body></html>\n')
-  epath.Path(path).write_text('\n'.join(parts))
+  epath.Path(path).write_text(document(title=title, text=text, body=parts))
 
 
 def _figure(section: Section) -> str:
@@ -78,3 +72,23 @@ def _figure(section: Section) -> str:
   encoded = base64.b64encode(data).decode()
   return (f'<figure><img alt="{html.escape(section.title)}" width="{width}" '
           f'height="{height}" src="data:image/png;base64,{encoded}"></figure>')
+
+
+def document(
+    *, title: str, text: str, body: Sequence[str], style: str = '',
+) -> str:
+  """Returns a page in the colours that the reader's machine asks for.
+
+  Args:
+    title: of the page.
+    text: below the title.
+    body: HTML, in lines.
+    style: CSS beside that of every page, which has the colours --text,
+      --ground, --line and --quiet; --card is that of pictures, always white.
+  """
+  return '\n'.join([
+      '<!doctype html>', '<html lang="en"><head><meta charset="utf-8">',
+      '<meta name="viewport" content="width=device-width, initial-scale=1">',
+      f'<title>{html.escape(title)}</title><style>{_STYLE}{style}</style>'
+      '</head>', f'<body><h1>{html.escape(title)}</h1>',
+      f'<p class="quiet">{html.escape(text)}</p>', *body, '</body></html>\n'])

@@ -36,6 +36,7 @@ import numpy as np
 from vit_jax import records
 from vit_jax.data import bands
 from vit_jax.data import decoding
+from vit_jax.data import exclude as exclude_lib
 from vit_jax.data import headers
 from vit_jax.data import mixing
 from vit_jax.data import protocol
@@ -76,6 +77,8 @@ class DataConfig:
     sampling: how often training draws a class: 'natural', as it occurs;
       'balanced', all equally often; 'sqrt', by the root of its examples. An
       epoch stays as many draws as there are examples; see `sampling`.
+    exclude: a file of keys, a line each, of examples of `split` to leave out
+      before anything else is chosen: `main.py deduplicate` writes one.
     resolution: of the batch, one side or (height, width), in pixels;
       operations without a size of their own use it.
     channels: 1 (grey) or 3 (RGB) of pictures, which `decoding.decode` makes
@@ -123,6 +126,7 @@ class DataConfig:
   num_examples: int | None = None
   fraction: float | None = None
   sampling: sampling_lib.Sampling = 'natural'
+  exclude: str = ''
   resolution: int | tuple[int, int] = 32
   channels: int = 3
   dtype: bands.Dtype = 'uint8'
@@ -260,6 +264,8 @@ class Dataset:
     eval_split: the split of this data set that published results are on.
     targets: names of the numbers that labels are, if they are no classes.
     description: how its files were understood, in words; perhaps ''.
+    excluded: what `data.exclude` left out.
+    splits: all that the data set has.
   """
   name: str
   split: str
@@ -270,6 +276,8 @@ class Dataset:
   eval_split: str
   targets: tuple[str, ...] = ()
   description: str = ''
+  excluded: exclude_lib.Excluded | None = None
+  splits: tuple[str, ...] = ()
 
   @property
   def num_examples(self) -> int:
@@ -291,9 +299,9 @@ def open_dataset(
   Args:
     config: the section.
     split: instead of the section's; '' is the one that results are published
-      on. It is opened whole: `examples_per_class`, `num_examples` and
-      `fraction` thin out the section's own split alone, so that the evaluation
-      of a small training set is on all test images.
+      on. It is opened whole: `exclude`, `examples_per_class`, `num_examples`
+      and `fraction` thin out the section's own split alone, so that the
+      evaluation of a small training set is on all test images.
     source: instead of the section's; opened whole as well.
     expected: takes the sizes of a public data set from the table, without its
       files: enough to plan and to compile, not to read.
@@ -313,7 +321,11 @@ def open_dataset(
         size=config.size, understood=understood)
   wanted = config.split if split is None else split or opened.eval_split
   examples = splits.select_split(opened, wanted, name=name)
+  excluded = None
   if split is source is None:
+    if config.exclude and not expected:  # A plan is of the whole.
+      examples, excluded = exclude_lib.exclude(
+          examples, config.exclude, name=f'{name} {wanted}')
     examples = _thin_out(
         examples, config, name=f'{name} {wanted}', expected=expected,
         targets=bool(opened.targets))
@@ -321,7 +333,8 @@ def open_dataset(
       name=name, split=wanted, source=examples, num_classes=opened.num_classes,
       class_names=opened.class_names, multi_label=opened.multi_label,
       eval_split=opened.eval_split, targets=opened.targets,
-      description=opened.description)
+      description=opened.description, excluded=excluded,
+      splits=tuple(opened.splits))
 
 
 def _thin_out(

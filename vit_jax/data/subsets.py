@@ -6,12 +6,12 @@ and in every run, and 9 million are among 30 million, these among 90 million
 whole, 40 MB of 303 million, and ten times that while it is chosen.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 import dataclasses
 import functools
 from typing import Any
 
-from jaxtyping import Int, UInt8, UInt64
+from jaxtyping import Bool, Int, UInt8, UInt64
 import numpy as np
 
 from vit_jax.data import protocol
@@ -95,8 +95,7 @@ def select_random(
     return source
   chunks = _chunks(source)
   threshold, equal = _lowest(chunks, count)
-  blocks = -(-len(source) // _BLOCK)
-  marks = np.zeros(blocks * _BLOCK, bool)
+  marks = np.zeros(len(source), bool)
   first = 0
   for chunk in chunks:
     hashes = chunk()
@@ -107,6 +106,14 @@ def select_random(
     equal -= len(same)
     marks[first:first + len(chosen)] = chosen
     first += len(chosen)
+  return mark(source, marks)
+
+
+def mark(
+    source: protocol.Source, marks: Bool[np.ndarray, 'examples']) -> Marked:
+  """Returns the examples that are marked."""
+  blocks = -(-len(marks) // _BLOCK)
+  marks = np.pad(marks, (0, blocks * _BLOCK - len(marks)))
   ends = np.cumsum(np.count_nonzero(marks.reshape(blocks, _BLOCK), axis=1))
   return Marked(source, np.packbits(marks), ends)
 
@@ -142,22 +149,43 @@ def _lowest(
 
 def _chunks(source: protocol.Source) -> list[_Chunk]:
   """Returns what makes the hashes of a source, range by range."""
+  if isinstance(source, Marked):
+    # The hashes are those that the examples have among all.
+    starts = np.cumsum(
+        [0, *(stop - start for _, start, stop in _spans(source.source))])
+    return [functools.partial(_marked, chunk, source.bits, int(start))
+            for chunk, start in zip(_chunks(source.source), starts)]
+  chunks: list[_Chunk] = []
+  for part, start, stop in _spans(source):
+    if isinstance(part, protocol.Numbered):
+      name, offset = part.numbering
+      chunks.append(functools.partial(
+          hash_numbers, name, start + offset, stop + offset))
+    else:
+      made = np.fromiter(
+          (splits.stable_hash(part.key(i)) for i in range(start, stop)),
+          np.uint64, stop - start)
+      chunks.append(functools.partial(_as_it_is, made))
+  return chunks
+
+
+def _spans(
+    source: protocol.Source) -> Iterator[tuple[protocol.Source, int, int]]:
+  """Yields ranges of the sources that a source is made of."""
   parts = (source.parts if isinstance(source, splits.Concatenated)
            else ((source, 0, len(source)),))
-  chunks: list[_Chunk] = []
   for part, first, last in parts:
     for start in range(first, last, _CHUNK):
-      stop = min(start + _CHUNK, last)
-      if isinstance(part, protocol.Numbered):
-        name, offset = part.numbering
-        chunks.append(functools.partial(
-            hash_numbers, name, start + offset, stop + offset))
-      else:
-        made = np.fromiter(
-            (splits.stable_hash(part.key(i)) for i in range(start, stop)),
-            np.uint64, stop - start)
-        chunks.append(functools.partial(_as_it_is, made))
-  return chunks
+      yield part, start, min(start + _CHUNK, last)
+
+
+def _marked(
+    chunk: _Chunk, bits: UInt8[np.ndarray, 'bytes'], start: int,
+) -> UInt64[np.ndarray, 'examples']:
+  hashes = chunk()
+  first = start // 8
+  marks = np.unpackbits(bits[first:-(-(start + len(hashes)) // 8)])
+  return hashes[marks[start - 8 * first:][:len(hashes)].astype(bool)]
 
 
 def _as_it_is(

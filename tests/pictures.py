@@ -1,0 +1,20 @@
+"""Pictures with something in them, for tests: smooth noise of one size."""
+
+import io
+
+import numpy as np
+from PIL import Image
+
+
+def picture(seed, *, side=48):
+  """Returns a Pillow image of soft patches of colour."""
+  rng = np.random.default_rng(seed)
+  small = rng.integers(0, 256, (6, 6, 3), dtype=np.uint8)
+  return Image.fromarray(small).resize((side, side), Image.Resampling.BICUBIC)
+
+
+def encoded(image, form='PNG', **options):
+  """Returns the bytes of a file."""
+  buffer = io.BytesIO()
+  image.save(buffer, form, **options)
+  return buffer.getvalue()

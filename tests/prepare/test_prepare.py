@@ -1,0 +1,214 @@
+"""Any source becomes shards that hold just what it held, and go on if stopped.
+"""
+
+import io
+import json
+
+import numpy as np
+from PIL import Image
+import pytest
+import tensorflow_datasets as tfds
+
+import main
+from tests import pictures
+from vit_jax import data
+from vit_jax.prepare import examples
+from vit_jax.prepare import shards
+from vit_jax.prepare import writing
+
+
+@pytest.fixture(scope='module', name='folder')
+def _folder(tmp_path_factory):
+  """A folder of 30 images in two formats, with a test split."""
+  root = tmp_path_factory.mktemp('photos')
+  for i in range(30):
+    path = root / f'{"test" if i < 5 else "train"}/{("cat", "dog")[i % 2]}'
+    path.mkdir(parents=True, exist_ok=True)
+    form = 'JPEG' if i % 3 else 'PNG'
+    (path / f'{i}.{form.lower()}').write_bytes(
+        pictures.encoded(pictures.picture(i, side=16), form))
+  return root
+
+
+def _prepare(source, to, *flags):
+  return main.main([
+      'data', 'prepare', f'--source={source}', f'--to={to}', '--name=mine',
+      '--runner=local', *flags])
+
+
+def _open(source, split, **settings):
+  return data.open_dataset(data.parse({
+      'source': str(source), 'split': split, **settings}))
+
+
+def _plan(folder, to, *, shard_bytes=4000):
+  return writing.plan(
+      {'source': str(folder), 'data_dir': ''}, splits=[], to=str(to),
+      name='mine', version='1.0.0', shard_bytes=shard_bytes)
+
+
+def _same(there, source):
+  assert len(there) == len(source)
+  for i in range(len(source)):
+    assert there[i]['image'] == examples.image_bytes(source[i]['image'])
+    np.testing.assert_array_equal(there[i]['label'], source[i]['label'])
+
+
+def test_a_folder_keeps_bytes_labels_names_and_order(folder, tmp_path, capsys):
+  assert _prepare(folder, tmp_path, f'--json={tmp_path}/facts.json') == 0
+  assert 'train: 25 examples in 1 shard\n' in capsys.readouterr().out
+  for split in ('train', 'test'):
+    there = _open('mine', split, data_dir=str(tmp_path))
+    assert there.class_names == ('cat', 'dog')
+    _same(there, _open(folder, split))
+  assert sorted(p.name for p in (tmp_path / 'mine/1.0.0').iterdir()) == [
+      'checksums.json', 'dataset_info.json', 'features.json',
+      'label.labels.txt', 'mine-test.array_record-00000-of-00001',
+      'mine-train.array_record-00000-of-00001']
+  facts = json.loads((tmp_path / 'facts.json').read_text())['shards']
+  assert sum(shard['examples'] for shard in facts.values()) == 30
+
+
+def test_tensorflow_datasets_reads_and_decodes_it(folder, tmp_path):
+  _prepare(folder, tmp_path)
+  source = tfds.builder_from_directory(
+      tmp_path / 'mine/1.0.0').as_data_source('train')
+  original = _open(folder, 'train')
+  assert source[3]['key'].decode() == original.source.key(3)
+  np.testing.assert_array_equal(
+      source[3]['image'],
+      np.asarray(Image.open(io.BytesIO(original[3]['image']))))
+
+
+def test_pixels_and_several_labels_come_back(tmp_path):
+  section = {'label': 'multi', 'num_test_examples': 20}
+  assert _prepare('shapes', tmp_path, '--splits=test', '--set=resolution=8',
+                  f'--set=shapes={section}') == 0
+  there = _open('mine', 'test', data_dir=str(tmp_path))
+  assert there.multi_label
+  _same(there, _open('shapes', 'test', resolution=8, shapes=section))
+
+
+def test_pixels_become_png_which_loses_nothing():
+  for shape in ((5, 4), (5, 4, 1), (5, 4, 3)):
+    pixels = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
+    decoded = Image.open(io.BytesIO(examples.image_bytes(pixels)))
+    np.testing.assert_array_equal(decoded, pixels.squeeze())
+  with pytest.raises(ValueError, match=r'uint16 \[2, 2, 13\] is no image'):
+    examples.image_bytes(np.zeros((2, 2, 13), np.uint16))
+
+
+def test_shards_are_ranges_of_about_one_size(folder, tmp_path):
+  planned = _plan(folder, tmp_path)
+  ends = [(shard.first, shard.last) for shard in planned.shards['train']]
+  assert len(ends) > 2 and ends[0][0] == 0 and ends[-1][1] == 25
+  assert [last for _, last in ends[:-1]] == [first for first, _ in ends[1:]]
+  assert max(b - a for a, b in ends) - min(b - a for a, b in ends) <= 1
+
+
+def test_a_run_that_was_stopped_goes_on_and_keeps_what_is_finished(
+    folder, tmp_path, monkeypatch):
+  planned = _plan(folder, tmp_path)
+  writing.begin(planned)
+  written = []
+  whole = shards._write_records
+
+  def fail_at_the_third(part, shard):
+    if len(written) == 2:
+      part.write_bytes(b'half')
+      raise KeyboardInterrupt
+    written.append(shard.name)
+    return whole(part, shard)
+
+  monkeypatch.setattr(shards, '_write_records', fail_at_the_third)
+  with pytest.raises(KeyboardInterrupt):
+    writing.write(planned, runner='local', flags=[])
+  with pytest.raises(RuntimeError, match='The same command goes on'):
+    writing.finish(planned)
+  monkeypatch.undo()
+  assert not (tmp_path / 'mine/1.0.0/dataset_info.json').exists()
+  times = {name: (tmp_path / 'mine/1.0.0' / name).stat().st_mtime_ns
+           for name in written}
+  planned = _plan(folder, tmp_path)
+  assert writing.begin(planned) == 2
+  writing.write(planned, runner='local', flags=[])
+  writing.finish(planned)
+  writing.verify(planned)
+  for name, time in times.items():
+    assert (tmp_path / 'mine/1.0.0' / name).stat().st_mtime_ns == time
+  _same(_open('mine', 'train', data_dir=str(tmp_path)),
+        _open(folder, 'train'))
+
+
+def test_what_a_disk_garbles_is_not_taken_for_finished(
+    folder, tmp_path, monkeypatch):
+  planned = _plan(folder, tmp_path, shard_bytes=10**6)
+  writing.begin(planned)
+  add = examples.Digest.add_record
+
+  def other(self, record, features):
+    add(self, record.replace(b'train/cat', b'train/cow'), features)
+
+  monkeypatch.setattr(examples.Digest, 'add_record', other)
+  with pytest.raises(RuntimeError, match='25 came back when it was read'):
+    writing.write(planned, runner='local', flags=[])
+  assert not list((tmp_path / 'mine/1.0.0').glob('mine-train*'))
+
+
+@pytest.mark.parametrize(('flags', 'words'), [
+    (['--name=My-Photos'], 'small letters'),
+    (['--version=1'], 'like 1.0.0'),
+    (['--splits=tets'], "Did you mean 'test'?"),
+    (['--shard-mib=0'], 'at least 1'),
+])
+def test_a_mistake_is_said_before_anything_is_written(
+    folder, tmp_path, capsys, flags, words):
+  assert _prepare(folder, tmp_path / 'to', *flags) == 2
+  assert words in capsys.readouterr().err
+  assert not (tmp_path / 'to').exists()
+
+
+def test_another_plan_or_a_finished_set_is_not_written_over(
+    folder, tmp_path, capsys):
+  writing.begin(_plan(folder, tmp_path))
+  assert _prepare(folder, tmp_path) == 2
+  assert 'another command began' in capsys.readouterr().err
+  assert _prepare(folder, tmp_path, '--version=1.0.1') == 0
+  assert _prepare(folder, tmp_path, '--version=1.0.1') == 2
+  assert 'is prepared already' in capsys.readouterr().err
+
+
+def test_numbers_to_predict_are_refused(folder):
+  dataset = _open(folder, 'train')
+  example = {**dataset[0], 'label': np.zeros(2, np.float32)}
+  with pytest.raises(ValueError, match='numbers to predict'):
+    examples.describe(dataset, [example])
+
+
+def test_beam_writes_the_same_files(folder, tmp_path):
+  pytest.importorskip('apache_beam')
+  contents = []
+  for runner in ('local', 'DirectRunner'):
+    planned = _plan(folder, tmp_path / runner)
+    writing.begin(planned)
+    writing.write(planned, runner=runner, flags=[])
+    writing.finish(planned)
+    contents.append({
+        path.name: path.read_bytes()
+        for path in (tmp_path / runner / 'mine/1.0.0').iterdir()})
+  assert contents[0] == contents[1]
+
+
+def test_beam_names_the_example_that_cannot_be_read(folder, tmp_path):
+  pytest.importorskip('apache_beam')
+  planned = _plan(folder, tmp_path, shard_bytes=10**6)
+  shard = planned.shards['test'][0]
+  path = folder / shard.selection.open().source.key(0)
+  content = path.read_bytes()
+  path.unlink()
+  try:
+    writing.begin(planned)
+    with pytest.raises(RuntimeError, match=r'Example 0 of .*:test \(test/'):
+      writing.write(planned, runner='DirectRunner', flags=[])
+  finally:
+    path.write_bytes(content)

@@ -1,0 +1,96 @@
+"""Every notebook runs from top to bottom, and shows what it says.
+
+The cells run here as a script, one after the other, with a few steps of
+training in place of hundreds: what those learn is in the outputs that are kept
+in the files.
+"""
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parent.parent
+PATHS = sorted((ROOT / 'notebooks').glob('*.ipynb'))
+NAMES = {'quickstart', 'pretrained', 'inside_vit'}
+MAX_BYTES = 400_000  # With outputs: GitHub draws it at once.
+# Of a home, and of whatever else is on one machine alone.
+OWN_PATHS = re.compile(r'(?<![\w.])/(home|root|Users|work|tmp|mnt|opt|usr)/')
+STEPS = re.compile(r'^STEPS = \d+$', flags=re.MULTILINE)
+
+
+def cells(path, kind):
+  """Returns the cells of one kind; each is checked to be whole."""
+  notebook = json.loads(path.read_text())
+  assert notebook['nbformat'] == 4
+  return [cell for cell in notebook['cells'] if cell['cell_type'] == kind]
+
+
+def text_of(cell):
+  return ''.join(cell['source'])
+
+
+def test_there_is_a_notebook_for_each_use():
+  assert {path.stem for path in PATHS} == NAMES
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('path', PATHS, ids=lambda path: path.stem)
+def test_a_notebook_runs_from_top_to_bottom(path, tmp_path):
+  source = '\n'.join(text_of(cell) for cell in cells(path, 'code'))
+  source, shortened = STEPS.subn('STEPS = 2', source)
+  assert shortened
+  script = tmp_path / 'cells.py'
+  script.write_text(source)
+  (tmp_path / 'written').mkdir()
+  # A process of its own: on one device, as where it will be run.
+  subprocess.run(
+      [sys.executable, '-W', 'ignore', script], cwd=path.parent, check=True,
+      timeout=600, env={
+          **os.environ, 'MPLBACKEND': 'agg', 'JAX_PLATFORMS': 'cpu',
+          'TMPDIR': str(tmp_path / 'written'),
+          # What is compiled runs for a moment only.
+          'XLA_FLAGS': '--xla_backend_optimization_level=0'})
+  # What it wrote is where it said, not in the repository.
+  assert list((tmp_path / 'written').glob('*/*'))
+
+
+@pytest.mark.parametrize('path', PATHS, ids=lambda path: path.stem)
+def test_a_notebook_shows_what_it_computed_when_it_was_run(path):
+  code = cells(path, 'code')
+  assert [cell['execution_count'] for cell in code] == [
+      *range(1, len(code) + 1)]
+  outputs = [output for cell in code for output in cell['outputs']]
+  assert not [o for o in outputs if o['output_type'] == 'error'
+              or o.get('name') == 'stderr']
+  assert sum('image/png' in o.get('data', {}) for o in outputs) >= 2
+  assert path.stat().st_size < MAX_BYTES
+
+
+@pytest.mark.parametrize('path', PATHS, ids=lambda path: path.stem)
+def test_a_notebook_names_no_path_of_one_machine(path):
+  lines = path.read_text().split('\n')
+  assert not [line for line in lines
+              if OWN_PATHS.search(line) and '"image/png"' not in line]
+
+
+@pytest.mark.parametrize('path', PATHS, ids=lambda path: path.stem)
+def test_the_badge_opens_this_notebook_of_the_repository_that_is_installed(
+    path):
+  badge = re.search(
+      r'\(https://colab.research.google.com/github/([^/]+/[^/]+)/blob/main/'
+      r'([^)]+)\)', text_of(cells(path, 'markdown')[0]))
+  assert badge and badge[2] == f'notebooks/{path.name}'
+  assert f"'https://github.com/{badge[1]}'" in text_of(cells(path, 'code')[0])
+
+
+@pytest.mark.parametrize('path', PATHS, ids=lambda path: path.stem)
+def test_every_file_that_a_notebook_links_is_there(path):
+  links = [link for cell in cells(path, 'markdown') for link in re.findall(
+      r'\]\((?!https?:)([^)#]+)\)', text_of(cell))]
+  assert [link for link in links
+          if not (path.parent / link).resolve().exists()] == []

@@ -1,0 +1,201 @@
+"""Checks a data set, or prepares it for training: `data check` and `prepare`.
+
+    python main.py data check --source=./photos --html=photos.html
+
+What is wrong with any source: files that cannot be read, duplicates, suspicious
+labels. Nothing is changed.
+
+    python main.py data prepare --source=./photos --to=tfds --name=photos
+    python main.py --config=... --config.data.source=photos:1.0.0 \
+        --config.data.data_dir=tfds
+
+Any source becomes shards of random access, as TensorFlow Datasets writes them:
+a few large files in place of a million small ones. Stopped anywhere, the same
+command goes on.
+"""
+
+import argparse
+import re
+import tempfile
+import time
+from typing import Any
+
+import numpy as np
+import rich.console
+
+from vit_jax import command_line
+from vit_jax import data
+from vit_jax import model as model_lib
+from vit_jax.check import checking
+from vit_jax.check import duplicates
+from vit_jax.check import neighbours
+from vit_jax.check import page
+from vit_jax.check import tables
+from vit_jax.checkpoints import manager
+from vit_jax.parallel import beam as beam_lib
+from vit_jax.prepare import writing
+from vit_jax.training import progress
+from vit_jax.training import writer
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+  """Adds the command's tasks, with the flags of each."""
+  tasks = parser.add_subparsers(dest='task', required=True, metavar='TASK')
+  _add_check(tasks)
+  _add_prepare(tasks)
+
+
+def run(args: argparse.Namespace) -> int:
+  """Runs the task; returns the exit status."""
+  return args.run_task(args)
+
+
+# ----------------------------------------------------------------------- check
+
+
+def _add_check(tasks: argparse._SubParsersAction) -> None:
+  parser = tasks.add_parser(
+      'check', help='say what is wrong with any data set; nothing is changed',
+      description='Reads every example of all splits once: what cannot be '
+      'read, duplicates, suspicious labels, classes, sizes and formats.')
+  command_line.add_data(parser)
+  parser.add_argument(
+      '--html', default='', metavar='PATH',
+      help='write a page with pictures, at most '
+      f'{page.MAX_BYTES / 2**20:.0f} MiB of them')
+  parser.add_argument(
+      '--strict', action='store_true',
+      help='exit with 1 if examples cannot be read, or are in several splits')
+  parser.add_argument(
+      '--max-examples', type=int, default=0, metavar='N',
+      help='check so many, chosen by a hash of their names; 0 is all '
+      '(default: %(default)s)')
+  parser.add_argument(
+      '--model', default='', metavar='PATH',
+      help='find neighbours by what this model sees, anything that `features` '
+      'takes; without, by colours and edges, which is weak')
+  parser.add_argument(
+      '--which', choices=manager.WHICH, default=manager.LATEST,
+      help='which checkpoint of a workdir (default: %(default)s)')
+  found, votes = duplicates.Settings(), neighbours.Settings()
+  parser.add_argument(
+      '--max-distance', type=int, default=found.max_distance, metavar='BITS',
+      help='of 64, that hashes of near-duplicates may differ in '
+      '(default: %(default)s)')
+  parser.add_argument(
+      '--min-similarity', type=float, default=found.min_similarity,
+      metavar='R', help='correlation of the pixels of near-duplicates '
+      '(default: %(default)s)')
+  parser.add_argument(
+      '--neighbours', type=int, default=votes.neighbours, metavar='N',
+      help='that vote on a label (default: %(default)s)')
+  parser.add_argument(
+      '--min-margin', type=float, default=votes.min_margin, metavar='R',
+      help='share of votes that another class must have more than the label '
+      '(default: %(default)s)')
+  parser.set_defaults(run_task=_check)
+
+
+def _check(args: argparse.Namespace) -> int:
+  settings = checking.Settings(
+      duplicates.Settings(args.max_distance, args.min_similarity),
+      neighbours.Settings(args.neighbours, args.min_margin))
+  config = data.parse(
+      {**command_line.data_settings(args), 'source': args.source})
+  embed, keep = None, 0
+  if args.model:
+    model = model_lib.load(args.model, which=args.which, log=None)
+    embed, keep = _embedder(model), 2 * max(model.preprocess.resolution)
+  asked = checking.ask(
+      config, max_examples=args.max_examples, embed=embed, keep=keep)
+  with tempfile.TemporaryFile() as store:
+    with command_line.Reading(len(asked)) as reading:
+      report = checking.check(
+          asked, settings, features=args.model or checking.LOOKS, store=store,
+          done=reading.advance, failed=reading.failed)
+    tables.show(report, rich.console.Console())
+    print(f'read {command_line.counted(len(asked), "example")}, '
+          f'{1e3 * report.secs_per_image:,.1f} ms each')
+    if args.html:
+      page.write(report, args.html)
+      print(f'wrote {args.html}')
+  if args.json:
+    writer.write_json(args.json, report.to_json())
+  return int(args.strict and report.harmful)
+
+
+def _embedder(model: model_lib.Model) -> Any:
+  """Returns what makes a row of features of each of some pictures."""
+  name = model.output_of('representation')
+
+  def embed(pictures: list[Any]) -> np.ndarray:
+    return np.concatenate([np.asarray(outputs[name], np.float32)
+                           for _, outputs in model.outputs(
+                               pictures, batch_size=64, names=(name,))])
+
+  return embed
+
+
+# --------------------------------------------------------------------- prepare
+
+
+def _add_prepare(tasks: argparse._SubParsersAction) -> None:
+  parser = tasks.add_parser(
+      'prepare', help='write any data set as shards, and prove them',
+      description='Writes any data set as shards of ArrayRecord, in the form '
+      'of TensorFlow Datasets, and reads each back.')
+  command_line.add_data(parser)
+  parser.add_argument(
+      '--to', required=True, metavar='DIR',
+      help='directory of prepared data sets: DIR/NAME/VERSION is written')
+  parser.add_argument(
+      '--name', default='', metavar='NAME',
+      help='what to call it (default: what the source is called)')
+  parser.add_argument(
+      '--version', default='1.0.0', help='default: %(default)s')
+  parser.add_argument(
+      '--splits', default='', metavar='SPLIT,...',
+      help='which to write (default: all)')
+  parser.add_argument(
+      '--shard-mib', type=int, default=256, metavar='N',
+      help='about how large a shard is, in MiB (default: %(default)s)')
+  command_line.add_runner(parser)
+  parser.set_defaults(run_task=_prepare)
+
+
+def _prepare(args: argparse.Namespace) -> int:
+  if args.shard_mib < 1:
+    raise ValueError(f'--shard-mib must be at least 1; got {args.shard_mib}.')
+  if args.runner != beam_lib.LOCAL:
+    beam_lib.check_flags(args.runner_flags)
+  start = time.monotonic()
+  planned = writing.plan(
+      {**command_line.data_settings(args), 'source': args.source},
+      splits=[split for split in args.splits.split(',') if split],
+      to=args.to, name=args.name or _name_of(args.source),
+      version=args.version, shard_bytes=args.shard_mib * 2**20)
+  done = writing.begin(planned)
+  for split, shards in planned.shards.items():
+    print(f'{split}: {shards[-1].last:,} examples in {len(shards):,} '
+          f'shard{"s" * (len(shards) > 1)}')
+  if done:
+    print(f'{done:,} of {len(planned.all_shards):,} shards were finished '
+          'before, and are kept')
+  writing.write(planned, runner=args.runner, flags=args.runner_flags)
+  facts = writing.finish(planned)
+  writing.verify(planned)
+  size = sum(shard['file_bytes'] for shard in facts.values())
+  print(f'wrote {planned.folder}: {size / 2**20:,.1f} MiB, each shard read '
+        f'back and compared; {progress.format_secs(time.monotonic() - start)}')
+  print(f'train with --config.data.source={planned.name}:{planned.version} '
+        f'--config.data.data_dir={args.to}')
+  if args.json:
+    writer.write_json(args.json, {
+        'folder': planned.folder, 'kept': done, 'shards': facts})
+  return 0
+
+
+def _name_of(source: str) -> str:
+  """Returns a name for what a folder, a file or a data set is called."""
+  base = source.rstrip('/').split('/')[-1].split(':')[0].split('.')[0]
+  return re.sub(r'\W+', '_', base).strip('_').lower()

@@ -1,0 +1,1 @@
+"""Writes any data set as TFDS would have: shards of ArrayRecord."""

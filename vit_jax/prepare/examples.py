@@ -1,0 +1,158 @@
+"""An example of any source as a record that TensorFlow Datasets reads.
+
+The bytes of an image file stay what they are; pixels become PNG, which loses
+nothing. The key that the source has for it goes along, so that an example can
+be found again where it came from.
+"""
+
+from collections.abc import Iterable, Mapping
+import dataclasses
+import hashlib
+import io
+from typing import Any
+
+from etils import epath
+import numpy as np
+from PIL import Image
+
+from vit_jax import data
+
+KEY, FILE_NAME = 'key', 'file_name'
+_SAMPLE = 64  # Examples that say what all are like.
+
+
+@dataclasses.dataclass(frozen=True)
+class Features:
+  """What the examples of a data set hold.
+
+  Attributes:
+    label: name of the feature.
+    num_classes: of the label.
+    names: of the classes, or () where none are known.
+    multi_label: a label is a list of classes.
+    channels: 1 where all images of a sample are grey, else 3.
+    encoding: 'jpeg' or 'png' where all images of a sample are, else ''.
+    file_name: whether examples have the name of their file.
+  """
+  label: str
+  num_classes: int
+  names: tuple[str, ...]
+  multi_label: bool
+  channels: int
+  encoding: str
+  file_name: bool
+
+  def write(self, folder: epath.Path) -> None:
+    """Writes features.json and the names of the classes, as TFDS does."""
+    import tensorflow_datasets as tfds
+    label = (tfds.features.ClassLabel(names=list(self.names)) if self.names
+             else tfds.features.ClassLabel(num_classes=self.num_classes))
+    features = {
+        'image': tfds.features.Image(
+            shape=(None, None, self.channels),
+            encoding_format=self.encoding or None),
+        self.label: (
+            tfds.features.Sequence(label) if self.multi_label else label),
+        KEY: tfds.features.Text()}
+    if self.file_name:
+      features[FILE_NAME] = tfds.features.Text()
+    tfds.features.FeaturesDict(features).save_config(folder)
+
+
+def sample(dataset: data.Dataset) -> list[Mapping[str, Any]]:
+  """Returns some examples from all over a data set."""
+  return [dataset[int(i)] for i in np.unique(np.linspace(
+      0, len(dataset) - 1, min(_SAMPLE, len(dataset))).astype(int))]
+
+
+def describe(
+    dataset: data.Dataset, examples: Iterable[Mapping[str, Any]], *,
+    label: str | None = None,
+) -> Features:
+  """Returns the features of a data set, judging by a sample.
+
+  Args:
+    dataset: of any source.
+    examples: of it.
+    label: name of the feature; by default 'label', or 'labels' of several.
+
+  Raises:
+    ValueError: for labels that are no classes.
+  """
+  examples = list(examples)
+  for example in examples:
+    if np.issubdtype(np.asarray(example['label']).dtype, np.floating):
+      raise ValueError(
+          f'{dataset.name} has numbers to predict, not classes; `data prepare` '
+          'writes classes alone. Train from the source as it is.')
+  pictures = [Image.open(io.BytesIO(image_bytes(e['image'])))
+              for e in examples]
+  formats = {str(picture.format) for picture in pictures}
+  return Features(
+      label=label or ('labels' if dataset.multi_label else 'label'),
+      num_classes=dataset.num_classes, names=dataset.class_names or (),
+      multi_label=dataset.multi_label,
+      channels=1 if all(p.mode in ('1', 'L') for p in pictures) else 3,
+      encoding=(formats.pop().lower()
+                if formats in ({'JPEG'}, {'PNG'}) else ''),
+      file_name=all(FILE_NAME in example for example in examples))
+
+
+def image_bytes(image: bytes | np.ndarray) -> bytes:
+  """Returns the bytes of an image file.
+
+  Raises:
+    ValueError: for pixels that PNG cannot hold as they are.
+  """
+  if not isinstance(image, np.ndarray):
+    return bytes(image)
+  if image.dtype != np.uint8 or image.shape[2:] not in ((), (1,), (3,)):
+    raise ValueError(
+        f'an array of {image.dtype} {list(image.shape)} is no image that '
+        '`data prepare` can write: uint8 with 1 or 3 channels')
+  buffer = io.BytesIO()
+  Image.fromarray(image[..., 0] if image.shape[2:] == (1,) else image).save(
+      buffer, 'PNG')
+  return buffer.getvalue()
+
+
+def serialise(
+    example: Mapping[str, Any], features: Features, *, key: str) -> bytes:
+  """Returns a record: a tf.train.Example, as TFDS stores them."""
+  from tensorflow_datasets.proto import tf_example_pb2
+  message = tf_example_pb2.Example()
+  feature = message.features.feature
+  feature['image'].bytes_list.value.append(image_bytes(example['image']))
+  feature[features.label].int64_list.value.extend(
+      np.atleast_1d(np.asarray(example['label'])).astype(int).tolist())
+  feature[KEY].bytes_list.value.append(key.encode())
+  if features.file_name:
+    feature[FILE_NAME].bytes_list.value.append(example[FILE_NAME].encode())
+  return message.SerializeToString(deterministic=True)
+
+
+class Digest:
+  """What sums up the keys, labels and image bytes of a row of examples."""
+
+  def __init__(self):
+    self._hash = hashlib.blake2b(digest_size=16)
+    self.examples = 0
+
+  def add(self, key: str, label: Any, image: bytes) -> None:
+    """Adds the next example."""
+    for part in (key.encode(), image, repr(
+        np.atleast_1d(np.asarray(label)).astype(int).tolist()).encode()):
+      self._hash.update(len(part).to_bytes(8, 'little') + part)
+    self.examples += 1
+
+  def add_record(self, record: bytes, features: Features) -> None:
+    """Adds an example that was read back."""
+    from tensorflow_datasets.proto import tf_example_pb2
+    feature = tf_example_pb2.Example.FromString(record).features.feature
+    self.add(feature[KEY].bytes_list.value[0].decode(),
+             list(feature[features.label].int64_list.value),
+             feature['image'].bytes_list.value[0])
+
+  def hexdigest(self) -> str:
+    """Returns the sum so far."""
+    return self._hash.hexdigest()

@@ -1,0 +1,235 @@
+"""A whole data set: planned, written shard by shard, and opened as it will be.
+
+    TO/NAME/1.0.0/NAME-train.array_record-00000-of-00004
+                  features.json  label.labels.txt  dataset_info.json
+                  checksums.json   what is in each shard
+
+`dataset_info.json` comes last: until then nothing takes it for a data set.
+"""
+
+from collections.abc import Mapping, Sequence
+import dataclasses
+import json
+import re
+from typing import Any
+
+from etils import epath
+
+from vit_jax import data
+from vit_jax import records
+from vit_jax.data import datasets
+from vit_jax.data import selection as selection_lib
+from vit_jax.parallel import beam as beam_lib
+from vit_jax.prepare import examples
+from vit_jax.prepare import shards as shards_lib
+
+_PLAN = '.plan.json'
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+  """What is to be written.
+
+  Attributes:
+    name: of the data set.
+    version: of it: '1.0.0'.
+    folder: where, with name and version.
+    features: what an example holds.
+    shards: of each split, in order.
+  """
+  name: str
+  version: str
+  folder: str
+  features: examples.Features
+  shards: Mapping[str, tuple[shards_lib.Shard, ...]]
+
+  @property
+  def all_shards(self) -> list[shards_lib.Shard]:
+    """The shards of all splits."""
+    return [shard for of_split in self.shards.values() for shard in of_split]
+
+
+def plan(
+    settings: Mapping[str, Any], *, splits: Sequence[str], to: str, name: str,
+    version: str, shard_bytes: int,
+) -> Plan:
+  """Returns what to write; reads a sample of each split.
+
+  Args:
+    settings: the section `data`, with the source.
+    splits: to write; all there are if empty.
+    to: the directory.
+    name: of the data set there.
+    version: of it.
+    shard_bytes: about how large a shard shall be.
+
+  Raises:
+    ValueError: for a name or version that TFDS does not take, or labels that
+      are no classes.
+  """
+  _check_names(name, version)
+  whole = data.open_dataset(data.parse(settings), split='')
+  folder = epath.Path(to).expanduser() / name / version
+  chosen = [records.check_name(split, whole.splits, what='split')
+            for split in splits] or list(whole.splits)
+  opened, sizes = {}, {}
+  sample: list[Mapping[str, Any]] = []
+  for split in chosen:
+    opened[split] = selection_lib.of(settings['source'], split, settings)
+    of_split = examples.sample(opened[split].open())
+    sizes[split] = sum(
+        len(examples.image_bytes(e['image'])) for e in of_split) / len(of_split)
+    sample += of_split
+  features = examples.describe(
+      whole, sample, label=datasets.facts(name).label)
+  return Plan(name, version, str(folder), features, {
+      split: _split_up(
+          selection, max(1, round(shard_bytes / sizes[split])), name, split,
+          str(folder), features)
+      for split, selection in opened.items()})
+
+
+def _split_up(
+    selection: selection_lib.Selection, size: int, name: str, split: str,
+    folder: str, features: examples.Features,
+) -> tuple[shards_lib.Shard, ...]:
+  """Returns shards of about as many examples each."""
+  total = len(selection.open())
+  count = -(-total // size)
+  ends = [i * total // count for i in range(count + 1)]
+  return tuple(
+      shards_lib.Shard(
+          selection, ends[i], ends[i + 1], folder,
+          shards_lib.name_of(name, split, i, count), features)
+      for i in range(count))
+
+
+def _check_names(name: str, version: str) -> None:
+  if not re.fullmatch(r'[a-z][a-z0-9_]*', name):
+    raise ValueError(
+        f'--name must be of small letters, digits and _, and begin with a '
+        f'letter, as TFDS names are; got {name!r}.')
+  if not re.fullmatch(r'\d+\.\d+\.\d+', version):
+    raise ValueError(f'--version must be like 1.0.0; got {version!r}.')
+
+
+def begin(planned: Plan) -> int:
+  """Makes the folder; returns how many shards were finished before.
+
+  Raises:
+    FileExistsError: if it holds a data set already.
+    ValueError: if it holds shards of another plan.
+  """
+  folder = epath.Path(planned.folder)
+  if (folder / 'dataset_info.json').exists():
+    raise FileExistsError(
+        17, 'is prepared already; remove it, or give another --name or '
+        '--version', str(folder))
+  folder.mkdir(parents=True, exist_ok=True)
+  text = json.dumps(dataclasses.asdict(planned), sort_keys=True)
+  path = folder / _PLAN
+  if path.exists() and path.read_text() != text:
+    raise ValueError(
+        f'{folder} holds shards that another command began, or the source has '
+        'changed since. Remove it to begin anew, or give another --version.')
+  _write_text(path, text)
+  return sum(shards_lib.finished(shard) is not None
+             for shard in planned.all_shards)
+
+
+def write(planned: Plan, *, runner: str, flags: Sequence[str]) -> None:
+  """Writes all shards that are not finished, here or on Beam."""
+  if runner == beam_lib.LOCAL:
+    for shard in planned.all_shards:
+      shards_lib.write(shard)
+    return
+  beam = beam_lib.load()
+
+  def build(pipeline: Any) -> None:
+    _ = (pipeline
+         | 'shards' >> beam.Create(planned.all_shards)
+         # Else one worker writes them all.
+         | 'spread' >> beam.Reshuffle()
+         | 'write' >> beam.Map(shards_lib.write))
+
+  beam_lib.run(build, runner=runner, flags=flags)
+
+
+def finish(planned: Plan) -> dict[str, Any]:
+  """Writes what makes a data set of the shards; returns what they hold.
+
+  Raises:
+    RuntimeError: if a shard is missing.
+  """
+  folder = epath.Path(planned.folder)
+  facts = {}
+  for shard in planned.all_shards:
+    found = shards_lib.finished(shard)
+    if found is None:
+      raise RuntimeError(
+          f'{shard.path} is not there, or not whole. Do all workers see '
+          f'{folder}? The same command goes on with what is missing.')
+    facts[shard.name] = dataclasses.asdict(found)
+  planned.features.write(folder)
+  (folder / 'checksums.json').write_text(json.dumps(facts, indent=2) + '\n')
+  _write_text(folder / 'dataset_info.json',
+              json.dumps(_info(planned, facts), indent=2) + '\n')
+  for path in folder.glob('.*'):  # And what a killed worker left.
+    path.rmtree() if path.is_dir() else path.unlink()
+  return facts
+
+
+def _write_text(path: epath.Path, text: str) -> None:
+  """Writes a file whole or not at all."""
+  new = path.with_name(f'.new{path.name}')
+  new.write_text(text)
+  new.replace(path)
+
+
+def _info(planned: Plan, facts: Mapping[str, Any]) -> dict[str, Any]:
+  """Returns dataset_info.json, as TFDS reads it."""
+  return {
+      'name': planned.name, 'version': planned.version,
+      'fileFormat': shards_lib.FORMAT, 'disableShuffling': True,
+      'moduleName': 'vit_jax.prepare', 'splits': [{
+          'name': split,
+          'numBytes': str(sum(facts[s.name]['record_bytes'] for s in shards)),
+          'shardLengths': [str(s.last - s.first) for s in shards],
+          'filepathTemplate': '{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}'}
+          for split, shards in planned.shards.items()]}
+
+
+def verify(planned: Plan) -> None:
+  """Opens what was written as a run will, and compares it with the source.
+
+  Its shards were read back one by one; this is of what joins them: counts,
+  classes, and the examples at both ends of each shard.
+
+  Raises:
+    RuntimeError: naming what differs.
+  """
+  root = str(epath.Path(planned.folder).parent.parent)
+  for split, shards in planned.shards.items():
+    there = data.open_dataset(data.parse({
+        'source': f'{planned.name}:{planned.version}', 'data_dir': root,
+        'split': split}))
+    source = shards[0].selection.open()
+    _same('examples', split, len(there), len(source))
+    _same('classes', split, there.num_classes, source.num_classes)
+    names = source.class_names or ()
+    if any(not name.isdigit() for name in names):  # TFDS's own for none.
+      _same('names of classes', split, there.class_names, names)
+    for index in sorted({i for s in shards for i in (s.first, s.last - 1)}):
+      one, other = examples.Digest(), examples.Digest()
+      for digest, dataset in ((one, there), (other, source)):
+        example = dataset[index]
+        digest.add('', example['label'],
+                   examples.image_bytes(example['image']))
+      _same(f'example {index}', split, one.hexdigest(), other.hexdigest())
+
+
+def _same(what: str, split: str, there: Any, wanted: Any) -> None:
+  if there != wanted:
+    raise RuntimeError(
+        f'What was written differs from the source: {what} of {split}: '
+        f'{there} for {wanted}.')
