@@ -10,11 +10,11 @@ from vit_jax.check import neighbours
 from vit_jax.check import report as report_lib
 from vit_jax.check import scan as scan_lib
 from vit_jax.data import bands
+from vit_jax.data import decoding
 from vit_jax.data import protocol
 from vit_jax.data import rows
 from vit_jax.data import sources
 from vit_jax.data import subsets
-from vit_jax.data import transforms
 
 LOOKS = 'colours and edges alone, which is weak: give a model with --model'
 
@@ -106,7 +106,7 @@ def _decode(config: data.DataConfig):
   """Returns what decodes an image as a run would."""
   def decode(image):
     if config.is_picture:
-      return transforms.decode(image, channels=3)
+      return decoding.decode(image, channels=3)
     return bands.decode(image, channels=config.channels, dtype=config.dtype)
 
   return decode

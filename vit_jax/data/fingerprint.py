@@ -22,7 +22,7 @@ from jaxtyping import Bool, Float32, UInt8, UInt64
 import numpy as np
 from PIL import Image
 
-from vit_jax.data import transforms
+from vit_jax.data import decoding
 
 SIDE = 64  # Of a thumbnail, in pixels.
 FLAT = 2.0  # Standard deviation of grey, of 255, below which all is noise.
@@ -68,7 +68,7 @@ def thumbnail(image: bytes | np.ndarray | Image.Image) -> UInt8[
     ValueError: if it is no picture.
   """
   if not isinstance(image, Image.Image):
-    image = transforms.decode(image, channels=3)
+    image = decoding.decode(image, channels=3)
   # A large picture is first made smaller by whole pixels, which is quick.
   return np.asarray(image.convert('RGB').resize(
       (SIDE, SIDE), Image.Resampling.BOX, reducing_gap=3.0))

@@ -16,8 +16,8 @@ from jaxtyping import Float32, UInt64
 import numpy as np
 from PIL import Image
 
+from vit_jax.data import decoding
 from vit_jax.data import hash_bands
-from vit_jax.data import transforms
 from vit_jax.dedup import blocks
 
 # Of pictures, to a row of features each; it travels to other processes.
@@ -136,7 +136,7 @@ def by_features(settings: Settings) -> blocks.Method:
 
 
 def _decode(image: Any) -> Image.Image:
-  return transforms.decode(image, channels=3)
+  return decoding.decode(image, channels=3)
 
 
 def _embed(

@@ -12,8 +12,8 @@ from etils import epath
 import numpy as np
 
 from vit_jax.analysis import page
+from vit_jax.data import decoding
 from vit_jax.data import selection as selection_lib
-from vit_jax.data import transforms
 from vit_jax.dedup import blocks
 
 EXCLUDE, PAIRS, PAGE = 'exclude.txt', 'pairs.jsonl', 'pairs.html'
@@ -100,7 +100,7 @@ def _side(
     selection: selection_lib.Selection, index: int, key: str) -> str:
   dataset = selection.open()
   example = dataset[index]
-  image = transforms.decode(example['image'], channels=3)
+  image = decoding.decode(example['image'], channels=3)
   small = max(image.size) < _PICTURE
   image.thumbnail((_PICTURE, _PICTURE))
   buffer = io.BytesIO()
