@@ -322,7 +322,7 @@ def test_prepare_is_the_device_side_of_the_section():
 
 
 @pytest.mark.parametrize('section,words', [
-    ({'channels': 2}, 'channels must be 1'),
+    ({'channels': 0}, 'channels must be 1'),
     ({'mean': [0.1, 0.2]}, 'each of the 3 channels'),
     ({'std': 0.0}, 'std must be positive'),
     ({'prefetch': 0}, 'prefetch must be at least 1'),

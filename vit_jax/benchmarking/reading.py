@@ -80,12 +80,12 @@ def program(command: Sequence[str]) -> Iterator[Batches]:
   with subprocess.Popen(
       command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
   ) as process:
-    orders, answers = process.stdin, process.stdout
-    assert orders is not None and answers is not None
+    lines, answers = process.stdin, process.stdout
+    assert lines is not None and answers is not None
 
     def make(count: int) -> int:
-      orders.write(f'{count}\n')
-      orders.flush()
+      lines.write(f'{count}\n')
+      lines.flush()
       line = answers.readline()
       if not line:
         raise RuntimeError(f'{command[0]} ended, with {process.wait()}.')
@@ -95,7 +95,7 @@ def program(command: Sequence[str]) -> Iterator[Batches]:
     try:
       yield make
     finally:
-      orders.close()
+      lines.close()
       process.terminate()
 
 
