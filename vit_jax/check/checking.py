@@ -16,6 +16,7 @@ from vit_jax.data import protocol
 from vit_jax.data import rows
 from vit_jax.data import sources
 from vit_jax.data import subsets
+from vit_jax.data import transforms
 
 LOOKS = 'colours and edges alone, which is weak: give a model with --model'
 
