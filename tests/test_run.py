@@ -13,6 +13,7 @@ import jax
 import numpy as np
 import pytest
 
+from vit_jax import announcement
 from vit_jax import config as config_lib
 from vit_jax import evals
 from vit_jax import experiment as experiment_lib
@@ -334,7 +335,7 @@ def test_softmax_over_several_labels_is_noted():
     experiment = experiment_lib.build(config_lib.resolve({
         **CONFIG, 'data': data, 'evals': {}, 'checkpoint': {},
         'objective': {'loss': loss}}), devices=jax.devices()[:1])
-    said.append('--config.objective.loss=sigmoid' in run_lib.describe(
+    said.append('--config.objective.loss=sigmoid' in announcement.describe(
         experiment, None, '', show_parameters=False))
   assert said == [True, False]
 
@@ -354,13 +355,13 @@ def test_a_best_that_the_data_does_not_give_is_known_at_the_start(
 
 def test_the_arithmetic_names_the_peak_where_it_is_known(wired, monkeypatch):
   flops = 3 * wired.flops_per_image * 320
-  text = run_lib.describe(wired, None, '', show_parameters=False)
+  text = announcement.describe(wired, None, '', show_parameters=False)
   assert 'x 320 images = ' in text
   assert 'core-hours' not in text
   monkeypatch.setattr(hardware, 'find', lambda kind: hardware.Hardware(
       'Abacus', (kind,), peak_flops=flops / 1800, memory_bytes=0,
       memory_bytes_per_sec=0.0))
-  text = run_lib.describe(wired, None, '', show_parameters=False)
+  text = announcement.describe(wired, None, '', show_parameters=False)
   assert '1 x Abacus at' in text
   assert 'at least 0.500 core-hours' in text
 

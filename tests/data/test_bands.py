@@ -13,7 +13,7 @@ from tests import in_memory
 from vit_jax import data
 from vit_jax.data import bands
 from vit_jax.data import decoding
-from vit_jax.data import pipeline
+from vit_jax.data import opening
 from vit_jax.data import transforms
 
 RNG = np.random.default_rng(0)
@@ -124,7 +124,7 @@ def test_settings_that_do_not_go_together_are_refused(section, words):
 def deep_dataset():
   images = [npy(RNG.integers(c, 10_000, (8, 8, 13), np.uint16))
             for c in range(6)]
-  return pipeline.Dataset(
+  return opening.Dataset(
       name='deep', split='train', num_classes=2, class_names=None,
       source=in_memory.Arrays(images, [0, 1] * 3), multi_label=False,
       eval_split='test')

@@ -9,13 +9,13 @@ import pytest
 
 from tests import in_memory
 from vit_jax import data
-from vit_jax.data import pipeline
+from vit_jax.data import opening
 from vit_jax.data import sampling
 
 LABELS = np.array([0] * 70 + [1] * 25 + [3] * 5)  # None is of class 2.
 IMAGES = np.broadcast_to(
     np.arange(100, dtype=np.uint8)[:, None, None, None], (100, 2, 2, 3))
-DATASET = pipeline.Dataset(
+DATASET = opening.Dataset(
     name='rare', split='train', source=in_memory.Arrays(IMAGES, LABELS),
     num_classes=4, class_names=None, multi_label=False, eval_split='test')
 

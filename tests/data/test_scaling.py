@@ -10,11 +10,11 @@ import pytest
 
 from tests import in_memory
 from vit_jax import data
-from vit_jax.data import pipeline
+from vit_jax.data import opening
 
 IMAGES, LABELS = in_memory.brightness(20)
 SOURCE = in_memory.Arrays(IMAGES, LABELS)
-DATASET = pipeline.Dataset(
+DATASET = opening.Dataset(
     name='lamps', split='train', source=SOURCE, num_classes=2,
     class_names=None, multi_label=False, eval_split='test',
     targets=('light', 'dark'))

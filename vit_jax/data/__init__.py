@@ -4,17 +4,17 @@
 and `prepare` each batch on the device. `pipeline` says how they hang together.
 """
 
+from vit_jax.data.config import DataConfig
+from vit_jax.data.config import parse
 from vit_jax.data.datasets import DATASETS
+from vit_jax.data.measuring import measured
+from vit_jax.data.opening import check_training
+from vit_jax.data.opening import class_labels
+from vit_jax.data.opening import Dataset
+from vit_jax.data.opening import draw_per_class
+from vit_jax.data.opening import open_dataset
 from vit_jax.data.pipeline import abstract_batch
-from vit_jax.data.pipeline import check_training
-from vit_jax.data.pipeline import class_labels
-from vit_jax.data.pipeline import DataConfig
-from vit_jax.data.pipeline import Dataset
-from vit_jax.data.pipeline import draw_per_class
 from vit_jax.data.pipeline import eval_batches
-from vit_jax.data.pipeline import measured
-from vit_jax.data.pipeline import open_dataset
-from vit_jax.data.pipeline import parse
 from vit_jax.data.pipeline import prepare
 from vit_jax.data.pipeline import train_batches
 from vit_jax.data.real import with_real_labels

@@ -14,7 +14,7 @@ from typing import Any
 from jaxtyping import Int
 import numpy as np
 
-from vit_jax.data import pipeline
+from vit_jax.data import opening
 from vit_jax.data import protocol
 from vit_jax.data import splits
 from vit_jax.data import subsets
@@ -23,7 +23,7 @@ from vit_jax.data import subsets
 _Chosen = range | Int[np.ndarray, '_']
 
 
-def overlap(one: pipeline.Dataset, other: pipeline.Dataset) -> bool:
+def overlap(one: opening.Dataset, other: opening.Dataset) -> bool:
   """Returns whether an example of one selection is in the other, too.
 
   Only within a data set: what is published under two names is not told to be
@@ -37,7 +37,7 @@ def overlap(one: pipeline.Dataset, other: pipeline.Dataset) -> bool:
 
 
 def _split(
-    dataset: pipeline.Dataset,
+    dataset: opening.Dataset,
 ) -> tuple[list[tuple[str, _Chosen]], set[tuple[str, str]]]:
   """Returns the numbers, by their sources' names, and the keys of others."""
   place = os.path.abspath(os.path.expanduser(dataset.name))

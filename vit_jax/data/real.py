@@ -14,7 +14,7 @@ from typing import Any
 
 from etils import epath
 
-from vit_jax.data import pipeline
+from vit_jax.data import opening
 from vit_jax.data import protocol
 
 _NAME = re.compile(r'(?:.*/)?ILSVRC2012_val_(\d{8})\.jpe?g', re.IGNORECASE)
@@ -52,7 +52,7 @@ class Relabelled:
 
 
 def with_real_labels(
-    dataset: pipeline.Dataset, path: str) -> pipeline.Dataset:
+    dataset: opening.Dataset, path: str) -> opening.Dataset:
   """Returns ImageNet's validation images with their re-assessed labels.
 
   Raises:

@@ -10,7 +10,8 @@ import json
 import re
 from typing import Any
 
-from vit_jax.data import pipeline
+from vit_jax.data import config as config_lib
+from vit_jax.data import opening
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,7 +25,7 @@ class Selection:
   section: str
   name: str
 
-  def open(self) -> pipeline.Dataset:
+  def open(self) -> opening.Dataset:
     """Opens it, once in a process.
 
     Raises:
@@ -34,8 +35,8 @@ class Selection:
 
 
 @functools.lru_cache(maxsize=64)
-def _open(section: str) -> pipeline.Dataset:
-  return pipeline.open_dataset(pipeline.parse(json.loads(section)))
+def _open(section: str) -> opening.Dataset:
+  return opening.open_dataset(config_lib.parse(json.loads(section)))
 
 
 def select(text: str, settings: Mapping[str, Any]) -> Selection:
@@ -48,8 +49,8 @@ def select(text: str, settings: Mapping[str, Any]) -> Selection:
   """
   source, *split = re.split(r':(?=[A-Za-z])', text, maxsplit=1)
   if not split:
-    config = pipeline.parse({**settings, 'source': source})
-    split = [pipeline.open_dataset(config, split='').split]
+    config = config_lib.parse({**settings, 'source': source})
+    split = [opening.open_dataset(config, split='').split]
   return of(source, split[0], settings)
 
 
