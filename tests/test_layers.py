@@ -26,7 +26,8 @@ LAYERS = (
     ('main',),
 )
 ORDERED = ('images', 'model', 'config', 'experiment', 'model_card', 'plan',
-           'announcement', 'run', 'sweep', 'exporting', 'benchmarking', 'command_line')
+           'announcement', 'run', 'sweep', 'exporting', 'benchmarking',
+           'command_line')
 
 # Rooms that anything would fit in.
 FORBIDDEN_NAMES = ('utils', 'util', 'helpers', 'helper', 'base', 'common', 'v2')
