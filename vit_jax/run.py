@@ -97,6 +97,7 @@ def train(
   with contextlib.ExitStack() as stack:
     # From the start: what comes during a long compilation is granted after it.
     stop = stack.enter_context(signals.catch())
+    stack.enter_context(agreement.naming_the_lost())
     agreement.on_first(
         f'lock/{next(_numbers)}',
         lambda: stack.enter_context(lock.hold(workdir)))
@@ -104,6 +105,7 @@ def train(
         report_secs=log.stalled_secs, end_secs=log.hung_secs))
     saved = stack.enter_context(
         manager.Checkpoints(workdir, experiment.config.checkpoint))
+    # And within: who is lost, the checkpoints do not wait for.
     stack.enter_context(agreement.naming_the_lost())
     multihost.join(experiment.mesh)
     run = _Run(experiment, workdir, saved, stop, watchdog, title=title)

@@ -511,6 +511,21 @@ def test_a_damaged_newest_is_put_aside_for_the_one_before(damaged):
   assert_same_bits(restored.state, new_state(2, average=False))
 
 
+@pytest.mark.parametrize('error', [
+    ValueError('RESOURCE_EXHAUSTED: out of memory'), MemoryError(),
+    ValueError('UNAVAILABLE: 503')])
+def test_a_checkpoint_that_could_not_be_reached_is_not_put_aside(
+    damaged, monkeypatch, error):
+  def fail(*_, **__):
+    raise error
+  with open_checkpoints(damaged, keep=2) as checkpoints:
+    monkeypatch.setattr(ocp.CheckpointManager, 'restore', fail)
+    with pytest.raises(type(error)) as raised:
+      checkpoints.restore(abstract(new_state(0, average=False)))
+  assert raised.value is error
+  assert steps(damaged / 'checkpoints/latest') == ['1', '2']
+
+
 def test_a_damaged_one_alone_is_an_error_and_stays(damaged):
   (damaged / 'checkpoints/latest/1').rmtree()
   with (open_checkpoints(damaged, keep=2) as checkpoints,

@@ -159,3 +159,10 @@ def test_where_the_service_is_gone_process_0_is_missing(shelf, monkeypatch):
   with pytest.raises(agreement.LostError, match='no answer from process 0'):
     with agreement.naming_the_lost():
       raise RuntimeError('Gloo: connection closed by peer')
+
+
+@pytest.mark.usefixtures('shelf')
+def test_a_server_of_data_that_is_away_is_not_a_lost_process():
+  with pytest.raises(OSError, match='503 Service Unavailable'):
+    with agreement.naming_the_lost():
+      raise OSError('503 Service Unavailable')

@@ -99,6 +99,11 @@ def test_it_is_computed_in_the_fewest_parts_that_fit(
       f'computed in {parts} parts (accumulation={parts}).')
 
 
+def test_a_second_try_that_needs_no_less_does_not_lead_to_the_most_parts():
+  choices = [2**i for i in range(10)]
+  assert parts_lib.next_parts(choices, {1: 20, 2: 22}, 15) == 4
+
+
 @pytest.mark.parametrize('message', [
     'RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm. Used {}G of '
     '15.48G hbm. Exceeded hbm capacity by 4.52G.',

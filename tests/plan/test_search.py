@@ -67,6 +67,13 @@ def test_each_setting_is_tried_alone_and_said_as_it_is_pasted(suggest):
   assert line.split() == ['28.0', 'yes', '+7%', '--config.model.remat=dots']
 
 
+def test_a_best_checkpoint_by_an_evaluator_is_in_no_setting_s_way(suggest):
+  rows, said = suggest(
+      capacity=28.5, evals={'val': {}}, checkpoint={'best': 'val/accuracy'})
+  assert rows['accumulation=2',].fits
+  assert not any('left out' in line for line in said)
+
+
 def test_parts_are_the_fewest_that_fit(suggest):
   rows, _ = suggest(capacity=17)
   parts = [o for (o, *_), row in rows.items()

@@ -17,6 +17,7 @@ import dataclasses
 import itertools
 import logging
 import os
+import re
 import shlex
 import time
 from typing import Any, Literal
@@ -44,6 +45,15 @@ _MAX_NAMES = 12
 RELOAD_SECS = 1.0  # Between looks whether a network drive shows new names.
 
 _numbers = itertools.count()  # Of the agreements of this process.
+
+
+# A large model over a slow network takes long; a process that is lost in it is
+# missed by its heartbeat, and one that hangs by the watchdog.
+_SAVE_SECS = 24 * 3600
+# What stops a reader, and says nothing against the files.
+_ELSEWHERE = re.compile(
+    'RESOURCE_EXHAUSTED|UNAVAILABLE|UNAUTHENTICATED|PERMISSION_DENIED'
+    '|DEADLINE_EXCEEDED')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -202,6 +212,10 @@ class Checkpoints:
         # A person has to say what is damaged where only one of several
         # processes may have seen it, and the others wait for it; and where the
         # files may be whole, and only the way to them is not.
+        cause = error.__cause__
+        if cause and (isinstance(cause, MemoryError)
+                      or _ELSEWHERE.search(str(cause))):
+          raise cause from None
         if jax.process_count() > 1 or storage.reason(error):
           raise _with_way_out(error, self._latest.directory, step) from error
         damaged[step] = error
@@ -354,7 +368,8 @@ def _training(state: types.TrainState) -> dict[str, Any]:
 def _manager(directory: epath.Path, *, keep: int) -> ocp.CheckpointManager:
   options = ocp.CheckpointManagerOptions(
       max_to_keep=keep, cleanup_tmp_directories=True,
-      enable_async_checkpointing=True,
+      enable_async_checkpointing=True, async_options=ocp.AsyncOptions(
+          timeout_secs=_SAVE_SECS),
       multiprocessing_options=ocp.options.MultiprocessingOptions(
           barrier_sync_key_prefix=directory.name))
   return ocp.CheckpointManager(

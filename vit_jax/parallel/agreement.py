@@ -245,8 +245,8 @@ class LostError(RuntimeError):
   exit_code = 76
 
 
-# What libraries say when they cannot reach a process: Gloo, NCCL, the
-# coordination service.
+# What JAX says when it cannot reach a process: Gloo, NCCL, the coordination
+# service. A bucket or a server of data says alike, by errors of other kinds.
 _UNREACHABLE = re.compile(
     r'gloo|nccl|connection|unavailable|barrier|heartbeat|socket', re.IGNORECASE)
 
@@ -262,9 +262,11 @@ def naming_the_lost() -> Generator[None, None, None]:
   """
   try:
     yield
+  except LostError:
+    raise
   except Exception as error:
     shared = store()
-    if shared is None or not _UNREACHABLE.search(str(error)):
+    if shared is None or not _is_of_a_collective(error):
       raise
     missing = _missing(shared)
     me = f'process {jax.process_index()} of {jax.process_count()}'
@@ -278,6 +280,15 @@ def naming_the_lost() -> Generator[None, None, None]:
         f'{me}: the processes could not reach each other, {who}. When all are '
         'there again, the same command goes on from the last checkpoint. '
         f'({reason})') from error
+
+
+def _is_of_a_collective(error: BaseException | None) -> bool:
+  """Whether an error, or what it came from, is that of a lost process."""
+  while error is not None:
+    if isinstance(error, RuntimeError) and _UNREACHABLE.search(str(error)):
+      return True
+    error = error.__cause__
+  return False
 
 
 def _missing(shared: Store) -> list[int]:

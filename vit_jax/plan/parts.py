@@ -229,6 +229,8 @@ def next_parts(
   fixed = 0.0
   if before:
     slope = ((tried[before[-1]] - tried[last]) / (1 / before[-1] - 1 / last))
+    if slope <= 0:  # A refusal may tell less than all that is needed.
+      return next((parts for parts in rest if parts >= 2 * last), rest[-1])
     fixed = max(0.0, tried[last] - slope / last)
   shrinking = tried[last] - fixed
   fitting = (parts for parts in rest

@@ -89,7 +89,9 @@ def figures(plan: Plan) -> dict[str, Any]:
           kind: dataclasses.asdict(total) for kind, total in collectives.total(
               plan.measured.collectives).items()}}
   e = plan.estimate
-  if e is not None:
+  if plan.measured.refusal:  # No step, no speed.
+    row['estimate'] = None
+  elif e is not None:
     row['estimate'] |= {
         'bound': e.bound.name,
         'roof_secs': {name: roof.secs for name, roof in e.roofs.items()},

@@ -20,6 +20,7 @@ import jax
 from vit_jax import config as config_lib
 from vit_jax import experiment as experiment_lib
 from vit_jax import types
+from vit_jax.checkpoints import manager
 from vit_jax.plan import building
 from vit_jax.plan import measure as measure_lib
 from vit_jax.plan import parts as parts_lib
@@ -80,9 +81,12 @@ def suggest(
   Returns:
     Each setting alone, then together, up to the first that fits.
   """
-  # Evaluators need their own data, and are no part of the step.
-  tried = _Tried(dataclasses.replace(config, evals={}), devices, measured,
-                 measure, say)
+  # Evaluators need their own data, and are no part of the step; nor is what is
+  # best by them.
+  tried = _Tried(
+      dataclasses.replace(
+          config, evals={}, checkpoint=manager.CheckpointConfig()),
+      devices, measured, measure, say)
   free, remat = _momentum(config), _remat(config)
   for setting in free:
     tried.settings(setting)
