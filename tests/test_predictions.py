@@ -2,6 +2,7 @@
 
 import pathlib
 
+import jax.numpy as jnp
 import numpy as np
 from PIL import Image
 import pytest
@@ -89,6 +90,14 @@ def test_features_are_the_named_layers(model):
   np.testing.assert_array_equal(
       model.features(pictures), tokens[:, 0])  # What the head sees.
   assert model.features(pictures[0]).shape == (12,)
+
+
+def test_the_mean_of_tokens_in_bfloat16_is_that_of_their_values(model):
+  tokens = np.random.default_rng(0).normal(
+      1, 1, (2, 17, 12)).astype(jnp.bfloat16)
+  np.testing.assert_allclose(
+      model.layer_of({'tokens': tokens}, 'mean'),
+      tokens[:, 1:].astype(np.float64).mean(1), rtol=1e-5)
 
 
 def test_attention_sums_to_one_and_rollout_to_one(model):

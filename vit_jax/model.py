@@ -278,8 +278,9 @@ class Model:
     if layer == 'cls':
       values = values[:, 0]
     elif layer == 'mean':
-      values = values[:, getattr(self.config, 'num_prefix', 0):].mean(1)
-    return np.asarray(values, np.float32)
+      values = values[:, getattr(self.config, 'num_prefix', 0):]
+    values = np.asarray(values, np.float32)  # A mean in bfloat16 is a guess.
+    return values.mean(1) if layer == 'mean' else values
 
   def attention(
       self, pictures: Picture | Sequence[Picture], *, batch_size: int = 8,
