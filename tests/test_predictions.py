@@ -9,6 +9,7 @@ import pytest
 
 from tests import random_models
 from vit_jax import images as images_lib
+from vit_jax.analysis import attention as attention_lib
 from vit_jax.interop import preprocess as preprocess_lib
 
 TINY = {'width': 12, 'depth': 2, 'mlp_dim': 20, 'num_heads': 2, 'patch': 8,
@@ -108,6 +109,19 @@ def test_attention_sums_to_one_and_rollout_to_one(model):
   assert maps.shape == (3, 4, 4)
   np.testing.assert_allclose(maps.sum((1, 2)), 1)
   np.testing.assert_allclose(model.rollout(pixels(1)), maps[1], rtol=1e-5)
+
+
+def test_a_rollout_keeps_the_attention_of_one_batch(model, monkeypatch):
+  sizes = []
+  rollout_map = attention_lib.rollout_map
+
+  def counting(weights, **options):
+    sizes.append(weights.shape[1])
+    return rollout_map(weights, **options)
+
+  monkeypatch.setattr(attention_lib, 'rollout_map', counting)
+  model.rollout([pixels(seed) for seed in range(3)], batch_size=2)
+  assert sizes == [2, 1]
 
 
 def test_a_resnet_has_features_and_no_attention():

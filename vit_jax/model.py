@@ -302,15 +302,9 @@ class Model:
       FileNotFoundError: if a file is not there.
       ValueError: if one is no picture, or the model has no such attention.
     """
-    self._need_tokens('attention')
-    if getattr(self.config, 'axial', False):
-      raise ValueError(
-          'Axial attention is within rows and within columns: there is none of '
-          'every token to every other.')
     result = np.concatenate([
-        np.asarray(outputs['layers']['attention'], np.float32).swapaxes(0, 1)
-        for outputs in self._all(
-            pictures, batch_size, names=('layers',), capture=True)])
+        weights.swapaxes(0, 1)
+        for weights in self._weights(pictures, batch_size)])
     return result[0] if images_lib.is_one(pictures) else result
 
   def rollout(
@@ -332,13 +326,26 @@ class Model:
       FileNotFoundError: if a file is not there.
       ValueError: if one is no picture, or the model has no such attention.
     """
-    weights = self.attention(pictures, batch_size=batch_size)
-    one = images_lib.is_one(pictures)
-    maps = attention_lib.rollout_map(
-        (weights[None] if one else weights).swapaxes(0, 1),
-        grid=models.grid(self.config, self.preprocess.resolution),
-        pooling=getattr(self.config, 'pooling', ''))
-    return maps[0] if one else maps
+    # Batch by batch: the attention of many pictures would fill memory.
+    result = np.concatenate([
+        attention_lib.rollout_map(
+            weights, grid=models.grid(self.config, self.preprocess.resolution),
+            pooling=getattr(self.config, 'pooling', ''))
+        for weights in self._weights(pictures, batch_size)])
+    return result[0] if images_lib.is_one(pictures) else result
+
+  def _weights(
+      self, pictures: Picture | Sequence[Picture], batch_size: int,
+  ) -> Iterator[Float[np.ndarray, 'layers batch heads tokens tokens']]:
+    """Yields the attention of each batch."""
+    self._need_tokens('attention')
+    if getattr(self.config, 'axial', False):
+      raise ValueError(
+          'Axial attention is within rows and within columns: there is none of '
+          'every token to every other.')
+    for outputs in self._all(
+        pictures, batch_size, names=('layers',), capture=True):
+      yield np.asarray(outputs['layers']['attention'], np.float32)
 
   def _need_tokens(self, what: str) -> None:
     if self.config.name != 'vit':
