@@ -38,7 +38,7 @@ def logits(model, *pictures):
 
 
 def test_a_prediction_is_the_softmax_of_the_logits(model):
-  got = model.predict(pixels(), top_k=5)
+  got = model.predict(pixels(), 5)
   wanted = logits(model, pixels())[0]
   wanted = np.exp(wanted - wanted.max())
   wanted /= wanted.sum()

@@ -158,7 +158,7 @@ class Model:
             f'{height} x {width}, {self.config.num_classes} classes)')
 
   def predict(
-      self, pictures: Picture | Sequence[Picture], *, top_k: int = 5,
+      self, pictures: Picture | Sequence[Picture], top_k: int = 5, *,
       activation: preprocess_lib.Activation | None = None,
       batch_size: int = 32,
   ) -> Prediction | Estimate | list[Prediction] | list[Estimate]:
