@@ -21,7 +21,8 @@ def make(settings, *, side, **preprocess):
   rng = np.random.default_rng(0)
   params = jax.tree.map(
       lambda s: rng.normal(size=s.shape).astype(np.float32),
-      formats.abstract_params(config, (side, side)))
+      formats.abstract_params(
+          config, (side, side), channels=preprocess.get('channels', 3)))
   return model_lib.Model(
       config=config, params=params, resolution=(side, side),
       preprocess=preprocess_lib.Preprocess(

@@ -66,6 +66,21 @@ def test_a_picture_is_the_same_as_path_image_array_and_floats(
   assert model.predict(kinds[0]).classes == first[0].classes
 
 
+def test_an_array_with_transparency_is_a_picture_as_its_file_is(
+    model, tmp_path: pathlib.Path):
+  array = np.dstack([pixels(), pixels(1)[..., 0]])
+  Image.fromarray(array).save(tmp_path / 'a.png')
+  wanted = model.predict(tmp_path / 'a.png')
+  assert wanted == model.predict(array)
+  assert wanted == model.predict((array / 255).astype(np.float32))
+
+
+def test_an_array_of_as_many_channels_as_the_models_is_one_picture():
+  bands = np.zeros((8, 8, 13), np.uint8)
+  assert images_lib.is_one(bands, channels=13)
+  assert not images_lib.is_one(bands, channels=3)
+
+
 def test_the_last_batch_may_be_smaller(model):
   pictures = [pixels(seed) for seed in range(5)]
   assert [p.classes for p in model.predict(pictures, batch_size=2)] == [

@@ -1,7 +1,8 @@
 """Pictures in, arrays in a model's value range out: what a person hands over.
 
 A picture is a path, a Pillow image, or an array: uint8 in 0 ... 255 or float in
-0 ... 1, [height, width] or [height, width, 1 or 3].
+0 ... 1, [height, width] or [height, width, 1, 3 or 4]; the fourth channel is
+how opaque it is, on white.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -44,12 +45,12 @@ class Batch:
     return len(self.pictures)
 
 
-def is_one(pictures: Any) -> TypeGuard[Picture]:
-  """Whether this is one picture rather than several."""
+def is_one(pictures: Any, *, channels: int) -> TypeGuard[Picture]:
+  """Whether this is one picture, of a model's channels, and not several."""
   if isinstance(pictures, (str, os.PathLike, Image.Image)):
     return True
   return hasattr(pictures, 'ndim') and pictures.ndim < 4 and not (
-      pictures.ndim == 3 and pictures.shape[-1] not in (1, 3))
+      pictures.ndim == 3 and pictures.shape[-1] not in (1, 3, 4, channels))
 
 
 def read(
@@ -191,17 +192,22 @@ def _open(
       return decode(np.asarray(picture))
     return decoding.convert(picture.copy(), channels=channels)
   array = np.asarray(picture)
-  return decode(_pixels(array) if is_picture else array)
+  if not is_picture:
+    return decode(array)
+  pixels = _pixels(array)
+  if pixels.shape[2:] == (4,):
+    return decoding.convert(Image.fromarray(pixels), channels=channels)
+  return decode(pixels)
 
 
 def _pixels(array: np.ndarray) -> np.ndarray:
-  """Returns an array as uint8 [height, width] or [height, width, 1 or 3]."""
-  if array.ndim != 2 and (array.ndim != 3 or array.shape[-1] not in (1, 3)):
+  """Returns [height, width] or [height, width, 1, 3 or 4] as uint8."""
+  if array.ndim != 2 and (array.ndim != 3 or array.shape[-1] not in (1, 3, 4)):
     raise ValueError(
-        'A picture is [height, width] or [height, width, 1 or 3], but came as '
-        f'{list(array.shape)}' + (
+        'A picture is [height, width] or [height, width, 1, 3 or 4], but came '
+        f'as {list(array.shape)}' + (
             '. Transpose it to (1, 2, 0).'
-            if array.ndim == 3 and array.shape[0] in (1, 3) else '.'))
+            if array.ndim == 3 and array.shape[0] in (1, 3, 4) else '.'))
   if array.dtype == np.uint8:
     return array
   if not np.issubdtype(array.dtype, np.floating):

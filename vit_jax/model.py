@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import dataclasses
 import functools
 import os
-from typing import Any
+from typing import Any, TypeGuard
 
 import jax
 import jax.numpy as jnp
@@ -165,8 +165,9 @@ class Model:
     """Classifies one picture or several, or predicts numbers of them.
 
     Args:
-      pictures: paths, Pillow images, or arrays [height, width, 1 or 3], uint8
-        in 0 ... 255 or float in 0 ... 1; one, a list, or an array [batch, ...].
+      pictures: paths, Pillow images, or arrays [height, width, 1, 3 or 4],
+        uint8 in 0 ... 255 or float in 0 ... 1; one, a list, or an array
+        [batch, ...].
       top_k: classes of each; all, where there are fewer.
       activation: 'softmax', or 'sigmoid' of a model whose pictures have several
         classes; by default what `preprocess` says: the loss that a run of ours
@@ -186,7 +187,7 @@ class Model:
       result += (self.estimates(outputs['logits']) if self.predicts_numbers
                  else self.likeliest(outputs['logits'], top_k=top_k,
                                      activation=activation))
-    return result[0] if images_lib.is_one(pictures) else result
+    return result[0] if self._is_one(pictures) else result
 
   def likeliest(
       self, logits: Float[Any, 'batch classes'], *, top_k: int = 5,
@@ -254,7 +255,7 @@ class Model:
     result = np.concatenate([
         self.layer_of(outputs, layer) for outputs in
         self._all(pictures, batch_size, names=(name,))])
-    return result[0] if images_lib.is_one(pictures) else result
+    return result[0] if self._is_one(pictures) else result
 
   def output_of(self, layer: str) -> str:
     """Returns the output of the model that holds a layer of `features`.
@@ -305,7 +306,7 @@ class Model:
     result = np.concatenate([
         weights.swapaxes(0, 1)
         for weights in self._weights(pictures, batch_size)])
-    return result[0] if images_lib.is_one(pictures) else result
+    return result[0] if self._is_one(pictures) else result
 
   def rollout(
       self, pictures: Picture | Sequence[Picture], *, batch_size: int = 8,
@@ -332,7 +333,7 @@ class Model:
             weights, grid=models.grid(self.config, self.preprocess.resolution),
             pooling=getattr(self.config, 'pooling', ''))
         for weights in self._weights(pictures, batch_size)])
-    return result[0] if images_lib.is_one(pictures) else result
+    return result[0] if self._is_one(pictures) else result
 
   def _weights(
       self, pictures: Picture | Sequence[Picture], batch_size: int,
@@ -352,6 +353,9 @@ class Model:
       raise ValueError(
           f'A {self.config.name} has no tokens, and so no {what}. Use '
           "layer='representation'.")
+
+  def _is_one(self, pictures: Any) -> TypeGuard[Picture]:
+    return images_lib.is_one(pictures, channels=self.preprocess.channels)
 
   def _name(self, index: int) -> str:
     labels = self.preprocess.labels
@@ -394,7 +398,7 @@ class Model:
     """Yields outputs of one picture or several; batches no larger than these.
     """
     given: Sequence[Picture] = (
-        [pictures] if images_lib.is_one(pictures)
+        [pictures] if self._is_one(pictures)
         else pictures)  # type: ignore[assignment]
     if not len(given):
       raise ValueError('There are no pictures: got an empty list.')
