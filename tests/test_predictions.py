@@ -64,6 +64,8 @@ def test_a_picture_is_the_same_as_path_image_array_and_floats(
   first = model.predict(kinds)
   assert len({p.probabilities for p in first}) == 1
   assert model.predict(kinds[0]).classes == first[0].classes
+  (globbed,) = model.predict(tmp_path.glob('*.png'))
+  assert globbed.classes == first[0].classes
 
 
 def test_an_array_with_transparency_is_a_picture_as_its_file_is(
@@ -145,6 +147,10 @@ def test_a_resnet_has_features_and_no_attention():
   assert model.features(pixels()).ndim == 1
   with pytest.raises(ValueError, match='has no tokens, and so no attention'):
     model.attention(pixels())
+  with pytest.raises(ValueError, match='no attention. Use model.features'):
+    model.rollout(pixels())
+  with pytest.raises(ValueError, match="Use layer='representation'"):
+    model.features(pixels(), layer='mean')
 
 
 def test_a_crop_keeps_the_middle():
@@ -169,6 +175,7 @@ def test_a_rectangle_is_cut_from_any_picture():
     (np.full((32, 32, 3), 7.0), 'from 7 to 7. Divide it by 255'),
     (np.full((32, 32, 3), np.nan), 'from nan to nan'),
     (np.zeros((32, 32, 3), np.int32), 'came as int32'),
+    (np.zeros((32, 32, 3), np.uint16), 'array / 65535'),
 ])
 def test_arrays_that_are_no_pictures_are_refused_in_words(
     model, picture, words):
@@ -197,4 +204,6 @@ def test_what_cannot_be_asked_is_said(model):
   headless = make(num_classes=0, labels=())
   with pytest.raises(ValueError, match='has no head'):
     headless.predict(pixels())
+  with pytest.raises(ValueError, match='has no head, and so no logits'):
+    headless.features(pixels(), layer='logits')
   assert headless.features(pixels()).shape == (12,)

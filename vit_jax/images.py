@@ -213,7 +213,8 @@ def _pixels(array: np.ndarray) -> np.ndarray:
   if not np.issubdtype(array.dtype, np.floating):
     raise ValueError(
         'A picture is uint8 in 0 ... 255 or float in 0 ... 1, but came as '
-        f'{array.dtype}. Convert it: array.astype(np.uint8).')
+        f'{array.dtype}. Divide it by the value of white: array / 255, or '
+        'array / 65535 where that is 16 bits.')
   if not (array.min() >= 0 and array.max() <= 1):  # Nor NaN.
     raise ValueError(
         f'A picture of floats is in 0 ... 1, but goes from {array.min():.4g} '

@@ -158,7 +158,7 @@ class Model:
             f'{height} x {width}, {self.config.num_classes} classes)')
 
   def predict(
-      self, pictures: Picture | Sequence[Picture], top_k: int = 5, *,
+      self, pictures: Picture | Iterable[Picture], top_k: int = 5, *,
       activation: preprocess_lib.Activation | None = None,
       batch_size: int = 32,
   ) -> Prediction | Estimate | list[Prediction] | list[Estimate]:
@@ -166,8 +166,8 @@ class Model:
 
     Args:
       pictures: paths, Pillow images, or arrays [height, width, 1, 3 or 4],
-        uint8 in 0 ... 255 or float in 0 ... 1; one, a list, or an array
-        [batch, ...].
+        uint8 in 0 ... 255 or float in 0 ... 1; one, several (a list,
+        Path.glob, ...), or an array [batch, ...].
       top_k: classes of each; all, where there are fewer.
       activation: 'softmax', or 'sigmoid' of a model whose pictures have several
         classes; by default what `preprocess` says: the loss that a run of ours
@@ -231,7 +231,7 @@ class Model:
             for row in np.asarray(logits, np.float64)]
 
   def features(
-      self, pictures: Picture | Sequence[Picture], *,
+      self, pictures: Picture | Iterable[Picture], *,
       layer: str = 'representation', batch_size: int = 32,
   ) -> Float[np.ndarray, '...']:
     """Returns what the model makes of one picture or several.
@@ -268,7 +268,11 @@ class Model:
       raise ValueError("The model has no class token. Use layer='mean'.")
     tokens = layer in ('cls', 'mean', 'tokens')
     if tokens or layer == 'pooled':
-      self._need_tokens(layer)
+      self._need_tokens(layer, instead="layer='representation'")
+    if layer == 'logits' and not self.config.num_classes:
+      raise ValueError(
+          f'{self.origin or "The model"} has no head, and so no logits. Use '
+          "layer='representation', or fine-tune it first.")
     return 'tokens' if tokens else layer
 
   def layer_of(
@@ -284,7 +288,7 @@ class Model:
     return values.mean(1) if layer == 'mean' else values
 
   def attention(
-      self, pictures: Picture | Sequence[Picture], *, batch_size: int = 8,
+      self, pictures: Picture | Iterable[Picture], *, batch_size: int = 8,
   ) -> Float[np.ndarray, '...']:
     """Returns the attention of every layer and head, after the softmax.
 
@@ -309,7 +313,7 @@ class Model:
     return result[0] if self._is_one(pictures) else result
 
   def rollout(
-      self, pictures: Picture | Sequence[Picture], *, batch_size: int = 8,
+      self, pictures: Picture | Iterable[Picture], *, batch_size: int = 8,
   ) -> Float[np.ndarray, '...']:
     """Returns how much of each patch is in what the head sees (figure 6).
 
@@ -336,10 +340,10 @@ class Model:
     return result[0] if self._is_one(pictures) else result
 
   def _weights(
-      self, pictures: Picture | Sequence[Picture], batch_size: int,
+      self, pictures: Picture | Iterable[Picture], batch_size: int,
   ) -> Iterator[Float[np.ndarray, 'layers batch heads tokens tokens']]:
     """Yields the attention of each batch."""
-    self._need_tokens('attention')
+    self._need_tokens('attention', instead='model.features')
     if getattr(self.config, 'axial', False):
       raise ValueError(
           'Axial attention is within rows and within columns: there is none of '
@@ -348,11 +352,11 @@ class Model:
         pictures, batch_size, names=('layers',), capture=True):
       yield np.asarray(outputs['layers']['attention'], np.float32)
 
-  def _need_tokens(self, what: str) -> None:
+  def _need_tokens(self, what: str, *, instead: str) -> None:
     if self.config.name != 'vit':
       raise ValueError(
           f'A {self.config.name} has no tokens, and so no {what}. Use '
-          "layer='representation'.")
+          f'{instead}.')
 
   def _is_one(self, pictures: Any) -> TypeGuard[Picture]:
     return images_lib.is_one(pictures, channels=self.preprocess.channels)
@@ -392,16 +396,15 @@ class Model:
           for name, value in outputs.items()}
 
   def _all(
-      self, pictures: Picture | Sequence[Picture], batch_size: int,
+      self, pictures: Picture | Iterable[Picture], batch_size: int,
       **asked: Any,
   ) -> Iterator[dict[str, Any]]:
     """Yields outputs of one picture or several; batches no larger than these.
     """
-    given: Sequence[Picture] = (
-        [pictures] if self._is_one(pictures)
-        else pictures)  # type: ignore[assignment]
-    if not len(given):
-      raise ValueError('There are no pictures: got an empty list.')
+    given: list[Any] = (
+        [pictures] if self._is_one(pictures) else list(pictures))
+    if not given:
+      raise ValueError('There are no pictures: none was given.')
     for _, outputs in self.outputs(
         given, batch_size=min(batch_size, len(given)), **asked):
       yield outputs
