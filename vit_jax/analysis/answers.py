@@ -72,7 +72,8 @@ def confusion(
   fig.suptitle(
       f'{title}: ' * bool(title)
       + f'{100 * np.trace(counts) / max(1, counts.sum()):.2f} % of '
-      f'{counts.sum():,} right', fontsize=12, fontweight='bold')
+      f'{counts.sum():,} right', fontsize=12, fontweight='bold',
+      parse_math=False)
   plots.save(fig, path)
 
 
@@ -117,7 +118,8 @@ def reliability(
     each.yaxis.set_major_formatter(lambda y, _: f'{100 * y:g} %')
     each.spines[['top', 'right']].set_visible(False)
   fig.suptitle(f'{title}: ' * bool(title) + f'calibration error '
-               f'{100 * error:.2f} %', fontsize=12, fontweight='bold')
+               f'{100 * error:.2f} %', fontsize=12, fontweight='bold',
+               parse_math=False)
   plots.save(fig, path)
 
 
@@ -138,9 +140,10 @@ def _name_axes(axes: Any, names: Sequence[str]) -> None:
   # A long name on its side would take more room than the matrix.
   names = [name if len(name) <= MAX_LETTERS else name[:MAX_LETTERS - 1] + '…'
            for name in names]
-  axes.set_yticks(places, names, fontsize=8)
+  # A name with dollars is no formula.
+  axes.set_yticks(places, names, fontsize=8, parse_math=False)
   longest = max(map(len, names))
-  axes.set_xticks(places, names, fontsize=8,
+  axes.set_xticks(places, names, fontsize=8, parse_math=False,
                   rotation=90 if longest > 4 or len(names) > MAX_COUNTS else 0)
 
 
@@ -179,7 +182,7 @@ def _draw_curve(axes: Any, share: Any, total: Any, names: Any) -> None:
   worst = '\n'.join(f'{100 * accuracy[i]:.0f} %  {names[seen[i]][:MAX_LETTERS]}'
                     for i in order[:WORST])
   axes.text(0.03, 0.985, f'The worst:\n{worst}', transform=axes.transAxes,
-            va='top', fontsize=7, linespacing=1.4)
+            va='top', fontsize=7, linespacing=1.4, parse_math=False)
 
 
 def _of_accuracy(axes: Any) -> None:

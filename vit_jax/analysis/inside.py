@@ -125,7 +125,8 @@ def rollout(
   axes[0, 1].set_title('brightness: attention rollout', fontsize=9)
   axes[0, 2].set_title('share of each patch', fontsize=9)
   for row, title in zip(axes, titles or []):
-    row[0].set_xlabel(_short(title, 40), fontsize=8)
+    # The name of a file may have dollars, and is no formula.
+    row[0].set_xlabel(_short(title, 40), fontsize=8, parse_math=False)
   plots.save(fig, path)
 
 
@@ -154,7 +155,8 @@ def heads(
   ax.set(xlabel='head', ylabel='layer')
   _frameless(ax)
   if title:
-    ax.set_title(_short(title, max(24, 6 * count)), fontsize=9)
+    ax.set_title(_short(title, max(24, 6 * count)), fontsize=9,
+                 parse_math=False)
   plots.save(fig, path)
 
 
