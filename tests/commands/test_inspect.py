@@ -9,6 +9,7 @@ import pytest
 
 import main
 from tests import random_models
+from vit_jax import model as model_lib
 from vit_jax.analysis import attention
 
 TINY = {'width': 8, 'depth': 2, 'mlp_dim': 8, 'num_heads': 2, 'patch': 4,
@@ -83,3 +84,19 @@ def test_without_pictures_it_says_what_more_there_would_be(tmp_path, capsys):
   save(tmp_path / 'model', TINY)
   assert not main.main(['inspect', f'--model={tmp_path}/model'])
   assert 'Name pictures' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(('model', 'folder'), [
+    ('~/run', 'run/inspect'), ('run/checkpoints/latest/0', 'inspect'),
+    ('hf://someone/run', 'inspect'), ('https://host/run.npz', 'inspect')])
+def test_the_page_is_in_the_workdir_and_never_in_a_checkpoint(
+    model, folder, tmp_path, monkeypatch, capsys):
+  monkeypatch.chdir(tmp_path)
+  monkeypatch.setenv('HOME', str(tmp_path))
+  loaded = save(tmp_path / 'run', TINY)
+  if '://' in model:
+    monkeypatch.setattr(model_lib, 'load', lambda path, **_: loaded)
+  assert not main.main(['inspect', f'--model={model}'])
+  capsys.readouterr()
+  assert [path.relative_to(tmp_path).as_posix()
+          for path in tmp_path.rglob('index.html')] == [f'{folder}/index.html']

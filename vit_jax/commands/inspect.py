@@ -25,6 +25,7 @@ from vit_jax.analysis import attention
 from vit_jax.analysis import embeddings
 from vit_jax.analysis import inside
 from vit_jax.analysis import page
+from vit_jax.checkpoints import manager
 from vit_jax.models import vit_config
 from vit_jax.training import writer
 
@@ -45,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
       '--output', default='', metavar='DIR',
       help='folder of the pictures and the page; by default `inspect` in the '
-      'workdir, or here where the model has none')
+      'workdir, or here where the model is not of one')
   parser.add_argument(
       '--show', type=int, default=6, metavar='N',
       help='pictures whose rollout is drawn; all count in the distances '
@@ -58,10 +59,8 @@ def run(args: argparse.Namespace) -> int:
     raise ValueError(f'--show must be at least 1, but is {args.show}.')
   found = command_line.find(args.paths)
   model = command_line.load(args)
-  workdir = epath.Path(args.model)
-  is_run = workdir.is_dir() and model_lib.is_run(workdir)
-  output = epath.Path(args.output) if args.output else (
-      workdir / 'inspect' if is_run else epath.Path('inspect'))
+  workdir = _workdir(args.model)
+  output = epath.Path(args.output or (workdir or epath.Path()) / 'inspect')
   output.mkdir(parents=True, exist_ok=True)
   figures: dict[str, Any] = {}
   with command_line.Reading(len(found)) as reading:
@@ -69,8 +68,7 @@ def run(args: argparse.Namespace) -> int:
         _filters(model, output / 'filters.png'),
         _positions(model, output / 'positions.png'),
         *_attention(args, model, found, output, reading, figures)]
-  curves = workdir / run_lib.CURVES
-  if is_run and curves.exists():
+  if workdir and (curves := workdir / run_lib.CURVES).exists():
     sections.append(page.Section('Curves', 'Of the run.', curves))
   page.write(
       output / PAGE, title=f'Inside {args.model}',
@@ -84,6 +82,15 @@ def run(args: argparse.Namespace) -> int:
         'model': args.model, 'page': str(output / PAGE), **figures,
         'errors': reading.errors})
   return reading.report()
+
+
+def _workdir(path: str) -> epath.Path | None:
+  """Returns the workdir that a model is from, if it is one on this machine.
+
+  Not a checkpoint: nothing is written among its files.
+  """
+  folder = epath.Path(path).expanduser() if '://' not in path else None
+  return folder if folder and (folder / manager.FOLDER).is_dir() else None
 
 
 def _describe(model: model_lib.Model) -> str:
