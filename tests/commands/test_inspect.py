@@ -1,5 +1,6 @@
 """`inspect`: every figure there is, and one page that needs no network."""
 
+import base64
 import json
 import re
 
@@ -83,7 +84,18 @@ def test_what_a_model_does_not_have_is_said(
 def test_without_pictures_it_says_what_more_there_would_be(tmp_path, capsys):
   save(tmp_path / 'model', TINY)
   assert not main.main(['inspect', f'--model={tmp_path}/model'])
-  assert 'Name pictures' in capsys.readouterr().out
+  said = capsys.readouterr().out
+  assert 'Name pictures' in said and 'Curves' not in said
+
+
+def test_the_curves_of_a_run_are_on_the_page(tmp_path, capsys):
+  save(tmp_path / 'model', TINY)
+  curves = tmp_path / 'model' / 'curves.png'
+  Image.new('RGB', (8, 8), 'red').save(curves)
+  assert not main.main(['inspect', f'--model={tmp_path}/model'])
+  assert f'Curves                      {curves}' in capsys.readouterr().out
+  page = (tmp_path / 'model' / 'inspect' / 'index.html').read_text()
+  assert base64.b64encode(curves.read_bytes()).decode() in page
 
 
 @pytest.mark.parametrize(('model', 'folder'), [
