@@ -124,6 +124,11 @@ def batches(
             images, ((0, missing), (0, 0), (0, 0), (0, 0))))
 
 
+def is_picture(preprocess: preprocess_lib.Preprocess) -> bool:
+  """Whether what a model sees is something to look at: grey or RGB."""
+  return preprocess.pixel_dtype == 'uint8' and preprocess.channels in (1, 3)
+
+
 def show(
     picture: Picture, preprocess: preprocess_lib.Preprocess,
 ) -> Image.Image:
@@ -132,7 +137,7 @@ def show(
   Raises:
     ValueError: also if it is no picture to look at, but of other channels.
   """
-  if preprocess.pixel_dtype != 'uint8' or preprocess.channels not in (1, 3):
+  if not is_picture(preprocess):
     raise ValueError(
         f'Images of {preprocess.channels} channels of '
         f'{preprocess.pixel_dtype} are no pictures to look at.')
@@ -172,10 +177,10 @@ def _open(
     picture: Picture, preprocess: preprocess_lib.Preprocess,
 ) -> transforms.Picture:
   channels = preprocess.channels
-  is_picture = preprocess.pixel_dtype == 'uint8' and channels in (1, 3)
+  as_picture = is_picture(preprocess)
 
   def decode(data: bytes | np.ndarray) -> transforms.Picture:
-    if is_picture:
+    if as_picture:
       return decoding.decode(data, channels=channels)
     return bands.decode(data, channels=channels, dtype=preprocess.pixel_dtype)
 
@@ -188,11 +193,11 @@ def _open(
     except ValueError as error:
       raise ValueError(f'{path}: {error}') from error
   if isinstance(picture, Image.Image):
-    if not is_picture:
+    if not as_picture:
       return decode(np.asarray(picture))
     return decoding.convert(picture.copy(), channels=channels)
   array = np.asarray(picture)
-  if not is_picture:
+  if not as_picture:
     return decode(array)
   pixels = _pixels(array)
   if pixels.shape[2:] == (4,):

@@ -3,6 +3,7 @@
 import base64
 import json
 import re
+import shutil
 
 import numpy as np
 from PIL import Image
@@ -18,10 +19,11 @@ TINY = {'width': 8, 'depth': 2, 'mlp_dim': 8, 'num_heads': 2, 'patch': 4,
 HYBRID = {**TINY, 'patch': 1, 'backbone': {'depths': (1, 1), 'width': 32}}
 RESNET = {'name': 'resnet', 'num_classes': 3, 'backbone': {
     'depths': (1, 1), 'width': 32, 'preactivation': True}}
+FIGURES = {'filters', 'positions', 'distance', 'rollout', 'heads'}
 
 
-def save(path, settings):
-  model = random_models.make(settings, side=16)
+def save(path, settings, **preprocess):
+  model = random_models.make(settings, side=16, **preprocess)
   model.save(path)
   return model
 
@@ -49,12 +51,11 @@ def test_all_figures_are_drawn_and_the_page_holds_them(
       f'--json={figures}', '--show=2'])
   capsys.readouterr()
   folder = tmp_path / 'model' / 'inspect'
-  names = {'filters', 'positions', 'distance', 'rollout', 'heads'}
-  assert {path.stem for path in folder.glob('*.png')} == names
+  assert {path.stem for path in folder.glob('*.png')} == FIGURES
   for path in folder.glob('*.png'):
     assert np.asarray(Image.open(path).convert('L')).std() > 5  # Not blank.
   page = (folder / 'index.html').read_text()
-  assert len(re.findall('src="data:image/png;base64,', page)) == len(names)
+  assert len(re.findall('src="data:image/png;base64,', page)) == len(FIGURES)
   assert not re.search(r'(src|href)="(?!data:)', page)
   assert filters in page and f'in patches of {patch:g} x {patch:g}' in page
   said = json.loads(figures.read_text())
@@ -64,6 +65,22 @@ def test_all_figures_are_drawn_and_the_page_holds_them(
       attention.mean_distance(
           weights.swapaxes(0, 1), grid=grid, patch=(patch, patch)), rtol=1e-4)
   assert said['pictures'] == 3
+
+
+@pytest.mark.parametrize(('channels', 'name', 'missing'), [
+    (1, 'a.png', set()), (13, 'bands.npy', {'rollout'})])
+def test_images_that_are_not_in_colour_have_figures_too(
+    photos, tmp_path, capsys, channels, name, missing):
+  save(tmp_path / 'model', {**TINY, 'depth': 1}, channels=channels,
+       mean=(0.5,) * channels, std=(0.5,) * channels)
+  shutil.copy(photos / 'a.png', tmp_path)
+  np.save(tmp_path / 'bands.npy', np.ones((16, 16, 13), np.uint8))
+  assert not main.main([
+      'inspect', f'--model={tmp_path}/model', f'{tmp_path}/{name}'])
+  assert ('of 13 channels of uint8 are no pictures' in (
+      capsys.readouterr().out)) == bool(missing)
+  folder = tmp_path / 'model' / 'inspect'
+  assert {path.stem for path in folder.glob('*.png')} == FIGURES - missing
 
 
 @pytest.mark.parametrize(('settings', 'words'), [

@@ -180,10 +180,6 @@ def _drawn(
   everywhere = attention.distances(looks.grid, looks.patch).mean()
   inside.distance(distance, output / 'distance.png',
                   everywhere=float(everywhere))
-  seen = [np.asarray(images_lib.show(path, model.preprocess))
-          for path in looks.paths]
-  inside.rollout(seen, np.concatenate(looks.maps), output / 'rollout.png',
-                 titles=[epath.Path(path).name for path in looks.paths])
   inside.heads(looks.heads, output / 'heads.png', title=looks.paths[0])
   height, width = model.preprocess.resolution
   of = ' x '.join(f'{side:g}' for side in looks.patch)
@@ -193,15 +189,31 @@ def _drawn(
           f'{command_line.counted(looks.count, "picture")} of {height} x '
           f'{width} pixels, in patches of {of} (figure 7, right).',
           output / 'distance.png'),
-      page.Section(
-          'Attention rollout', 'How much of each patch is in '
-          f'{_FOLLOWED[config.pooling]}: attention of all layers and heads '
-          'multiplied (figures 6 and 14).', output / 'rollout.png'),
+      _rollout(model, config, looks, output / 'rollout.png'),
       page.Section(
           'Heads', 'Where each head looks in the first picture, from '
           + ('the class token' if config.pooling == 'cls' else
              'all patches on average')
           + '; each on its own scale.', output / 'heads.png')]
+
+
+def _rollout(
+    model: model_lib.Model, config: vit_config.ViTConfig, looks: '_Looks',
+    path: epath.Path,
+) -> page.Section:
+  title, preprocess = 'Attention rollout', model.preprocess
+  if not images_lib.is_picture(preprocess):
+    return page.Section(
+        title, f'Not drawn: images of {preprocess.channels} channels of '
+        f'{preprocess.pixel_dtype} are no pictures to look at. model.rollout '
+        'gives its numbers.')
+  seen = [np.asarray(images_lib.show(picture, preprocess).convert('RGB'))
+          for picture in looks.paths]
+  inside.rollout(seen, np.concatenate(looks.maps), path,
+                 titles=[epath.Path(picture).name for picture in looks.paths])
+  return page.Section(
+      title, f'How much of each patch is in {_FOLLOWED[config.pooling]}: '
+      'attention of all layers and heads multiplied (figures 6 and 14).', path)
 
 
 def _patch_pixels(config: vit_config.ViTConfig) -> tuple[float, float]:
