@@ -10,6 +10,7 @@ from tests import in_memory
 import vit_jax
 from vit_jax import config as config_lib
 from vit_jax import experiment as experiment_lib
+from vit_jax import model_card
 from vit_jax import run as run_lib
 from vit_jax.checkpoints import manager
 from vit_jax.data import sources
@@ -41,6 +42,11 @@ def test_a_run_learns_numbers_and_keeps_their_scale(
   # A guess of the mean is off by 29 hundredths of the brightest.
   assert metrics['test/root_mean_square_error_light'] < 6
   assert metrics['test/r2'] > 0.95
+  # No class is among what it says, and no task that it does not do.
+  card = (tmp_path / 'model_card.md').read_text()
+  assert 'image-classification' not in card and 'model-index' not in card
+  moved = model_card.moved(card, '/hub')
+  assert 'main.py predict --model=/hub' in moved
   source = manager.find(tmp_path, which='best')
   labels = opened.splits['train']._labels
   np.testing.assert_allclose(

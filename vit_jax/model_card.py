@@ -53,15 +53,16 @@ def of_run(
     origin: what the run started from.
   """
   config = experiment.config
-  is_classifier = isinstance(
-      config.objective, objectives.SupervisedConfig)
+  predicts = isinstance(config.objective, objectives.SupervisedConfig)
+  task = 'image-classification' if predicts else 'image-feature-extraction'
+  if predicts and experiment.dataset.targets:
+    task = ''  # Hugging Face has no word for numbers of an image.
   family = ('resnet' if config.model.name == 'resnet'
             else 'vision-transformer')
   hub = origin.path.removeprefix(_HUB) if origin.path.startswith(_HUB) else ''
   return card.render(
       title or epath.Path(workdir).name, config.card,
-      task=('image-classification' if is_classifier
-            else 'image-feature-extraction'),
+      task=task,
       tags=('jax', 'flax', family), base_model=hub,
       results=list(_results(experiment, summary['metrics'])),
       sections={
@@ -70,7 +71,7 @@ def of_run(
           'Training': _list(_training(experiment, summary, origin)),
           'Results': _measured(experiment, summary),
           'Cost': _cost(summary),
-          card.USE: use(workdir, is_classifier=is_classifier),
+          card.USE: use(workdir, predicts=predicts),
           'Intended use and limits': _list({
               'Intended use': config.card.intended_use,
               'Limits': config.card.limits,
@@ -86,15 +87,15 @@ def write(path: epath.PathLike, text: str) -> None:
   new.replace(path)
 
 
-def use(path: epath.PathLike, *, is_classifier: bool) -> str:
+def use(path: epath.PathLike, *, predicts: bool) -> str:
   """Returns the section on how to use a model.
 
   Args:
     path: what `vit_jax.load` takes.
-    is_classifier: whether it has learned to name classes.
+    predicts: whether it has learned to name classes, or numbers.
   """
   command, call = 'predict', "model.predict('cat.jpg')  # Names and numbers."
-  if not is_classifier:
+  if not predicts:
     command = 'features --output=features.npz'
     call = "model.features('cat.jpg')  # [width]"
   return (f'```bash\npython main.py {command} --model={path} photos/\n```\n\n'
@@ -105,7 +106,7 @@ def use(path: epath.PathLike, *, is_classifier: bool) -> str:
 def moved(text: str, path: epath.PathLike) -> str:
   """Returns the card of a model that is at `path` now."""
   return card.with_section(text, card.USE, use(
-      path, is_classifier='pipeline_tag: image-classification' in text))
+      path, predicts='main.py predict' in text))
 
 
 def _model(

@@ -65,7 +65,8 @@ def render(
   Args:
     title: name of the model.
     config: the section `card`.
-    task: what the model does, as Hugging Face calls it.
+    task: what the model does, as Hugging Face calls it; '' if it has no word
+      for it: there is then no model-index either, which must name one.
     tags: words to be found by.
     results: of the evaluators; what is not finite is left out of the YAML,
       whose readers take numbers alone.
@@ -75,12 +76,12 @@ def render(
   licence = config.licence
   front: dict[str, Any] = {
       'license': _UNKNOWN if licence == CardConfig.licence else licence,
-      'library_name': LIBRARY, 'pipeline_tag': task,
-      'tags': list(dict.fromkeys([*tags, task]))}
+      'library_name': LIBRARY, **({'pipeline_tag': task} if task else {}),
+      'tags': list(dict.fromkeys([*tags, *([task] if task else [])]))}
   if base_model:
     front['base_model'] = base_model
   found = [index for result in results
-           if (index := _result(result, task))['metrics']]
+           if task and (index := _result(result, task))['metrics']]
   if found:
     front['metrics'] = list(dict.fromkeys(
         metric['type'] for index in found for metric in index['metrics']))
