@@ -124,6 +124,16 @@ def test_features_keep_order_and_names(
       rtol=1e-5, atol=1e-6)
 
 
+def test_features_of_nothing_readable_name_the_file_and_why(
+    model, photos, tmp_path, capsys):
+  assert main.main([
+      'features', f'--model={model}', f'{photos}/e.jpg',
+      f'--output={tmp_path}/f.npz']) == 2
+  said = capsys.readouterr()
+  assert f'could not read {photos}/e.jpg: ' in said.out
+  assert 'None of the pictures could be read' in said.err
+
+
 @pytest.mark.parametrize(('command', 'arguments', 'words'), [
     ('predict', ['{photos}/none.jpg'], 'no such file'),
     ('predict', ['{photos}/*.gif'], 'there is no picture'),

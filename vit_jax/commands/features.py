@@ -48,6 +48,10 @@ def run(args: argparse.Namespace) -> int:
           failed=reading.failed):
         yield list(map(str, paths)), model.layer_of(outputs, args.layer)
         reading.advance(len(paths))
+      if len(reading.errors) == len(found):
+        reading.report()  # Which, and why.
+        raise ValueError(
+            'None of the pictures could be read: nothing to write.')
 
     write = _write_npz if args.output.endswith('.npz') else _write_parquet
     with writing.whole(args.output) as path:
@@ -70,8 +74,6 @@ def _write_npz(
   for names, values in rows:
     paths += names
     features.append(values)
-  if not features:
-    raise ValueError('None of the pictures could be read: nothing to write.')
   array = np.concatenate(features)
   with open(path, 'wb') as file:
     np.savez(file, features=array, path=np.asarray(paths))
@@ -101,6 +103,4 @@ def _write_parquet(
   finally:
     if file is not None:
       file.close()
-  if not total:
-    raise ValueError('None of the pictures could be read: nothing to write.')
   return [total, *shape]
