@@ -284,7 +284,7 @@ class Model:
       values = values[:, 0]
     elif layer == 'mean':
       values = values[:, getattr(self.config, 'num_prefix', 0):]
-    values = np.asarray(values, np.float32)  # A mean in bfloat16 is a guess.
+    values = np.asarray(values, np.float32)  # bfloat16 rounds sums.
     return values.mean(1) if layer == 'mean' else values
 
   def attention(
@@ -402,7 +402,8 @@ class Model:
     """Yields outputs of one picture or several; batches no larger than these.
     """
     given: list[Any] = (
-        [pictures] if self._is_one(pictures) else list(pictures))
+        [pictures] if self._is_one(pictures)
+        else list(pictures))  # type: ignore[arg-type]
     if not given:
       raise ValueError('There are no pictures: none was given.')
     for _, outputs in self.outputs(
