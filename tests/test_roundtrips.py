@@ -250,7 +250,7 @@ def test_a_published_model_is_known_by_its_names_and_shapes(
   shapes = tree.flatten(formats.abstract_params(
       models.parse(section), (224, 224)))
   monkeypatch.setattr(formats, 'abstract_params',
-                      lambda config, resolution: tree.unflatten(shapes))
+                      lambda config, resolution, **_: tree.unflatten(shapes))
   monkeypatch.setattr(layout, 'to_ours', stacked)
   monkeypatch.setattr(files, 'to_float32', lambda array, **_: array)
   resnet = variants.family(variant) == 'resnet'
