@@ -16,6 +16,7 @@ VIT = {'width': 8, 'depth': 2, 'mlp_dim': 8, 'num_heads': 2, 'patch': 4,
        'num_classes': 3}
 MODELS = {
     'vit': VIT,
+    'bfloat16': {**VIT, 'dtype': 'bfloat16', 'remat': 'full'},
     'average': {**VIT, 'pooling': 'average'},
     'hybrid': {**VIT, 'backbone': {'depths': (1, 1)}, 'patch': 1},
     'resnet': {'name': 'resnet', 'num_classes': 3, 'backbone': {
@@ -28,6 +29,18 @@ NEEDS = {'jax': (), 'onnx': ('jax2onnx', 'onnxruntime'),
 
 def make(settings):
   return random_models.make(settings, side=32)
+
+
+def test_what_is_written_computes_in_float32(tmp_path):
+  model = make(MODELS['bfloat16'])
+  exporting.write(model, tmp_path / 'model', form='jax')
+  program = jax_export.deserialize(
+      bytearray((tmp_path / 'model').read_bytes())).mlir_module()
+  assert 'f32' in program and 'bf16' not in program
+  # What runs it is held to the same: bfloat16 would differ by more.
+  plain = exporting.in_float32(model)
+  assert exporting.in_float32(plain) is plain and plain.config.remat == 'none'
+  assert plain.params is model.params
 
 
 @pytest.mark.parametrize(('name', 'form'), [

@@ -6,10 +6,11 @@
 
 All take `images` [batch, height, width, channels], float32 in the model's value
 range, of any number, and give `logits` and `representation`. The weights are
-inside.
+inside, and all is computed in float32: ONNX Runtime has no bfloat16 on a CPU.
 """
 
 from collections.abc import Callable
+import dataclasses
 import os
 import pathlib
 from typing import Any
@@ -52,7 +53,14 @@ def write(
     ModuleNotFoundError: if the format's converter is not installed.
   """
   records.check_name(form, list(FORMATS), what='format')
-  FORMATS[form][0](model, pathlib.Path(path))
+  FORMATS[form][0](in_float32(model), pathlib.Path(path))
+
+
+def in_float32(model: model_lib.Model) -> model_lib.Model:
+  """Returns the model as it is written; itself where it is so already."""
+  config = dataclasses.replace(model.config, dtype='float32', remat='none')
+  return (model if config == model.config
+          else dataclasses.replace(model, config=config))
 
 
 def read(path: str | os.PathLike, *, form: str) -> Run:
@@ -69,11 +77,11 @@ def difference(model: model_lib.Model, run: Run, images: Images) -> float:
   """Returns the largest difference of a logit, or of a feature without any.
 
   Args:
-    model: what was written.
+    model: what was written; it is compared in float32.
     run: what was read back.
     images: in the model's value range.
   """
-  wanted, got = model(images), run(images)
+  wanted, got = in_float32(model)(images), run(images)
   name = OUTPUTS[0] if model.config.num_classes else OUTPUTS[1]
   want, have = np.asarray(wanted[name]), np.asarray(got[name])
   if want.shape != have.shape:

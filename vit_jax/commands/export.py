@@ -50,7 +50,11 @@ def run(args: argparse.Namespace) -> int:
   _check_suffix(args.output, args.format)
   command_line.check_free(args.output)
   found = command_line.find(args.paths)[:MAX_PICTURES]
-  model = command_line.load(args)
+  loaded = command_line.load(args)
+  model = exporting.in_float32(loaded)  # Once: it is copied to the device.
+  if model is not loaded:
+    print('written and compared in float32, though the model computes in '
+          f'{loaded.config.dtype} with remat={loaded.config.remat}')
   differences = {}
   with writing.whole(args.output) as path:
     exporting.write(model, path, form=args.format)
