@@ -231,8 +231,10 @@ def test_a_file_of_onnx_holds_large_weights_too(tmp_path):
       large, exporting.read(moved, form='onnx'), images) < 1e-3
 
 
-def test_weights_too_large_for_onnx_are_said_so(tmp_path, model, monkeypatch):
-  monkeypatch.setattr(exporting, '_library', lambda *_: None)
-  monkeypatch.setattr(exporting, 'MAX_ONNX_BYTES', 1000)
-  with pytest.raises(ValueError, match='Use --format=jax'):
-    exporting.write(model, tmp_path / 'model.onnx', form='onnx')
+@pytest.mark.parametrize('form', exporting.FORMATS)
+def test_weights_too_large_for_a_file_are_said_so(
+    tmp_path, model, monkeypatch, form):
+  monkeypatch.setattr(exporting, 'MAX_BYTES', 1000)
+  with pytest.raises(ValueError, match='holds less than 2.*vit_jax.load'):
+    exporting.write(model, tmp_path / 'model', form=form)
+  assert not list(tmp_path.iterdir())

@@ -32,7 +32,9 @@ PLATFORMS = ('cpu', 'cuda', 'tpu')
 OUTPUTS = ('logits', 'representation')
 # Of ONNX operators: the newest that ONNX Runtime 1.20 (2024) runs whole.
 OPSET = 21
-MAX_ONNX_BYTES = 2**31  # Of one file, as Protocol Buffers have it.
+# Of one file, as FlatBuffers (jax) and Protocol Buffers (the others) have it,
+# less some room for the program.
+MAX_BYTES = 2**31 - 2**24
 
 Images = Float[np.ndarray, 'batch height width channels']
 Run = Callable[[Images], dict[str, np.ndarray]]
@@ -49,10 +51,16 @@ def write(
     form: one of `FORMATS`.
 
   Raises:
-    ValueError: for another format.
+    ValueError: for another format, or weights too large for one file.
     ModuleNotFoundError: if the format's converter is not installed.
   """
   records.check_name(form, list(FORMATS), what='format')
+  num_bytes = 4 * tree.num_elements(model.params)
+  if num_bytes > MAX_BYTES:
+    raise ValueError(
+        f'The weights are {num_bytes / 2**30:.2f} GiB, but a file of '
+        f'{", ".join(FORMATS)} holds less than 2: L/16 fits, H/14 does not. '
+        'Serve it with this code: vit_jax.load(...).predict.')
   FORMATS[form][0](in_float32(model), pathlib.Path(path))
 
 
@@ -150,11 +158,6 @@ def _read_jax(path: pathlib.Path) -> Run:
 
 def _write_onnx(model: model_lib.Model, path: pathlib.Path) -> None:
   jax2onnx = _library('jax2onnx', 'onnx')
-  num_bytes = 4 * tree.num_elements(model.params)
-  if num_bytes >= MAX_ONNX_BYTES:
-    raise ValueError(
-        f'The weights are {num_bytes / 2**30:.1f} GiB, but one file of ONNX '
-        f'holds less than {MAX_ONNX_BYTES / 2**30:.0f}. Use --format=jax.')
   forward = _forward(model, unrolled=True)
   jax2onnx.to_onnx(
       lambda images: tuple(forward(images).values()),
