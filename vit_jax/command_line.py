@@ -169,6 +169,11 @@ def counted(count: int, noun: str) -> str:
   return f'{count:,} {noun}' + 's' * (count != 1)
 
 
+def printable(text: str) -> str:
+  """Returns a path as any terminal takes it: its name need not be UTF-8."""
+  return text.encode('utf-8', 'backslashreplace').decode('utf-8')
+
+
 @contextlib.contextmanager
 def quiet_pictures() -> Generator[None, None, None]:
   """Keeps what Pillow thinks of a picture from the screen.
@@ -222,7 +227,7 @@ class Reading:
   def report(self) -> int:
     """Names what could not be read; returns the exit status."""
     for path, error in list(self.errors.items())[:MAX_ERRORS]:
-      print(f'could not read {path}: {error}')
+      print(printable(f'could not read {path}: {error}'))
     if len(self.errors) > MAX_ERRORS:
       print(f'... and {len(self.errors) - MAX_ERRORS:,} more')
     if self.errors:

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 
 import numpy as np
 from PIL import Image
@@ -62,6 +63,25 @@ def test_a_broken_file_is_named_and_counted_and_the_rest_goes_on(
     assert row['name_1'] == wanted.names[0] in printed
     assert float(row['probability_4']) == pytest.approx(
         wanted.probabilities[3], rel=1e-4)
+
+
+def test_names_of_any_bytes_and_paths_of_any_kind_are_shown_and_written(
+    model, photos, tmp_path, capfd, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  odd = os.fsdecode(b'caf\xe9.png')  # Latin-1.
+  (tmp_path / odd).write_bytes((photos / 'a.png').read_bytes())
+  (tmp_path / os.fsdecode(b'\xe9.jpg')).write_bytes(b'no picture')
+  assert main.main(['predict', f'--model={model}', odd, f'{photos}/a.png',
+                    os.fsdecode(b'\xe9.jpg'), '--output=p.csv',
+                    '--batch-size=3', '--json=p.json']) == 1
+  printed = capfd.readouterr().out
+  assert r'caf\udce9.png' in printed and f'{photos}/a.png' in printed
+  assert r'could not read \udce9.jpg' in printed
+  with open('p.csv', encoding='utf-8') as file:
+    assert [row['path'] for row in csv.DictReader(file)] == [
+        r'caf\udce9.png', f'{photos}/a.png', r'\udce9.jpg']
+  # JSON has an escape for what is no text: the name itself.
+  assert json.loads((tmp_path / 'p.json').read_text())[0]['path'] == odd
 
 
 def test_a_defective_exif_block_is_passed_over_in_silence(

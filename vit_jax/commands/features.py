@@ -89,7 +89,7 @@ def _write_parquet(
     for paths, features in rows:
       shape = features.shape[1:]
       table = pyarrow.table({
-          'path': paths,
+          'path': list(map(command_line.printable, paths)),
           'features': pyarrow.FixedSizeListArray.from_arrays(
               pyarrow.array(features.ravel()), int(np.prod(shape)))})
       if file is None:

@@ -7,12 +7,13 @@ named and counted, and the rest goes on; the exit status is then 1.
 """
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+import contextlib
 import csv
 import dataclasses
 import json
 import os
-from typing import Any
+from typing import Any, IO
 
 from etils import epath
 import numpy as np
@@ -67,17 +68,16 @@ def run(args: argparse.Namespace) -> int:
       rows |= zip(map(str, paths), model.likeliest(
           outputs['logits'], top_k=args.top_k))
       reading.advance(len(paths))
-  if rows:
-    _show(rows, model.preprocess.activation)
   if args.output:
-    with writing.whole(args.output) as path, open(
-        path, 'w', newline='', encoding='utf-8') as file:
+    with _opened(args.output) as file:
       write = _write_csv if args.output.endswith('.csv') else _write_jsonl
       write(file, rows, reading.errors)
     print(f'wrote {args.output}: '
           + command_line.counted(len(rows), 'prediction'))
   if args.json:
     writer.write_json(args.json, list(_records(rows, reading.errors)))
+  if rows:
+    _show(rows, model.preprocess.activation)
   return reading.report()
 
 
@@ -93,18 +93,12 @@ def _estimate(
           estimate.values for estimate in model.estimates(outputs['logits'])))
       reading.advance(len(paths))
   names = model.estimates(np.zeros((1, model.config.num_classes)))[0].names
-  if rows:
-    progress.table(
-        command_line.counted(len(rows), 'picture'), ['picture', *names],
-        [[path, *map(progress.format_number, values)]
-         for path, values in list(rows.items())[:MAX_ROWS]])
   records = [{'path': path, 'values': dict(zip(names, values))}
              for path, values in rows.items()]
   records += [{'path': path, 'error': error}
               for path, error in reading.errors.items()]
   if args.output:
-    with writing.whole(args.output) as path, open(
-        path, 'w', newline='', encoding='utf-8') as file:
+    with _opened(args.output) as file:
       if args.output.endswith('.csv'):
         lines = csv.writer(file)
         lines.writerow(['path', *names, 'error'])
@@ -117,6 +111,11 @@ def _estimate(
           + command_line.counted(len(rows), 'prediction'))
   if args.json:
     writer.write_json(args.json, records)
+  if rows:
+    progress.table(
+        command_line.counted(len(rows), 'picture'), ['picture', *names],
+        [[command_line.printable(path), *map(progress.format_number, values)]
+         for path, values in list(rows.items())[:MAX_ROWS]])
   return reading.report()
 
 
@@ -140,18 +139,34 @@ def _names(model: model_lib.Model, path: str) -> tuple[str, ...]:
   return names
 
 
+@contextlib.contextmanager
+def _opened(target: str) -> Generator[IO[str], None, None]:
+  """Gives a file of text that appears whole.
+
+  A file's name need not be UTF-8; its odd bytes are written as \\udcff.
+  """
+  with writing.whole(target) as path, open(
+      path, 'w', newline='', encoding='utf-8',
+      errors='backslashreplace') as file:
+    yield file
+
+
 def _show(rows: dict[str, model_lib.Prediction], activation: str) -> None:
   shown = min([_SHOWN, *(len(p.names) for p in rows.values())])
   columns = ['picture']
   for i in range(shown):
     columns += [f'{i + 1}.', '']
   # What all paths begin with would fill the table.
-  folder = os.path.commonpath([os.path.dirname(path) for path in rows] or [''])
+  try:
+    folder = os.path.commonpath(list(map(os.path.dirname, rows)) or [''])
+  except ValueError:  # Of absolute paths and relative ones: nothing.
+    folder = ''
   progress.table(
       command_line.counted(len(rows), 'picture')
-      + f' in {folder}' * bool(folder)
+      + f' in {command_line.printable(folder)}' * bool(folder)
       + ', each class by itself (sigmoid)' * (activation == 'sigmoid'), columns,
-      [[os.path.relpath(path, folder) if folder else path, *(
+      [[command_line.printable(
+          os.path.relpath(path, folder) if folder else path), *(
           cell for name, value in list(
               zip(prediction.names, prediction.probabilities))[:shown]
           for cell in (name, f'{100 * value:.1f} %'))]
