@@ -19,6 +19,7 @@ from vit_jax import images as images_lib
 from vit_jax import model as model_lib
 from vit_jax import records
 from vit_jax.checkpoints import manager
+from vit_jax.data import headers
 from vit_jax.parallel import beam
 
 MAX_ERRORS = 20  # Named on the screen; a file has them all.
@@ -250,8 +251,8 @@ def _below(folder: epath.Path) -> Iterator[epath.Path]:
 @functools.cache
 def _endings() -> set[str]:
   Image.init()
-  return {ending for ending, form in Image.EXTENSION.items()
-          if form in Image.OPEN} - {'.pdf', '.eps', '.ps', '.h5', '.hdf'}
+  return {'.npy'} | {ending for ending, form in Image.EXTENSION.items()
+                     if form in headers.FORMATS and form in Image.OPEN}
 
 
 def _is_picture(path: Any) -> bool:

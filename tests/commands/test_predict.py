@@ -12,6 +12,7 @@ import pytest
 import main
 from tests import random_models
 import vit_jax
+from vit_jax import command_line
 
 
 @pytest.fixture(scope='module', name='model')
@@ -106,6 +107,16 @@ def test_globs_and_files_are_taken_once_each(model, photos, tmp_path):
   rows = [json.loads(line) for line in output.read_text().splitlines()]
   assert [row['path'] for row in rows] == [f'{photos}/a.png', f'{photos}/c.png']
   assert all(len(row['predictions']) == 2 for row in rows)
+
+
+def test_of_a_folder_what_is_called_as_a_format_that_is_read_is_taken(
+    tmp_path):
+  for name in ('a.npy', 'b.PNG', 'c.tiff', 'd.mpg', 'e.psd', 'f.ico', 'g.tga',
+               'h.npz'):
+    (tmp_path / name).touch()
+  wanted = [f'{tmp_path}/{name}' for name in ('a.npy', 'b.PNG', 'c.tiff')]
+  assert command_line.find([str(tmp_path)]) == wanted
+  assert command_line.find([f'{tmp_path}/*']) == wanted
 
 
 def test_names_may_come_from_a_file(model, photos, tmp_path, capsys):
