@@ -84,10 +84,14 @@ def test_the_command_proves_what_it_wrote(tmp_path, capsys):
   model = make(VIT)
   model.save(tmp_path / 'orbax')
   Image.new('RGB', (40, 40), 'red').save(tmp_path / 'red.png')
+  (tmp_path / 'broken.png').write_bytes(b'no picture')
   arguments = ['export', f'--model={tmp_path}/orbax', '--format=jax',
-               f'--output={tmp_path}/model.stablehlo', f'{tmp_path}/red.png']
-  assert not main.main([*arguments, f'--json={tmp_path}/figures.json'])
+               f'--output={tmp_path}/model.stablehlo',
+               f'{tmp_path}/broken.png', f'{tmp_path}/red.png']
+  # What cannot be read is named, and the rest goes on.
+  assert main.main([*arguments, f'--json={tmp_path}/figures.json']) == 1
   printed = capsys.readouterr().out
+  assert f'could not read {tmp_path}/broken.png' in printed
   assert '5 random images: largest difference of a logit' in printed
   assert '1 picture: largest difference of a logit' in printed
   figures = json.loads((tmp_path / 'figures.json').read_text())
@@ -105,6 +109,17 @@ def test_a_file_is_called_as_its_format(tmp_path, capsys, form, name, words):
   assert main.main(['export', '--model=nothing', f'--format={form}',
                     f'--output={tmp_path}/{name}']) == 2
   assert words in capsys.readouterr().err
+
+
+def test_pictures_none_of_which_can_be_read_are_said_before_the_work(
+    tmp_path, capsys, monkeypatch):
+  make(VIT).save(tmp_path / 'orbax')
+  (tmp_path / 'broken.png').write_bytes(b'no picture')
+  monkeypatch.setattr(exporting, 'write', None)  # Not reached.
+  assert main.main([
+      'export', f'--model={tmp_path}/orbax', '--format=jax',
+      f'--output={tmp_path}/model.stablehlo', f'{tmp_path}/broken.png']) == 2
+  assert f'could be read: {tmp_path}/broken.png: ' in capsys.readouterr().err
 
 
 def test_a_file_that_differs_is_not_left_behind(tmp_path, capsys, monkeypatch):
