@@ -107,36 +107,59 @@ def add_pictures(
       help='pictures at a time (default: %(default)s)')
 
 
-def find(paths: Sequence[str]) -> list[str]:
+def find(
+    paths: Sequence[str], errors: dict[str, str] | None = None,
+) -> list[str]:
   """Returns the files of pictures, each once, those of a folder sorted.
 
   A file that is named is taken whatever it is called; of a folder or a glob,
   those that are called as pictures are.
 
+  Args:
+    paths: files, folders with all below them, or globs.
+    errors: takes why there is nothing at a path, or a folder cannot be read, if
+      there are pictures elsewhere; by default, the first is raised.
+
   Raises:
     FileNotFoundError: if there is nothing at a path.
+    PermissionError: if a folder cannot be read.
     ValueError: if there is no picture there.
   """
   found: dict[str, None] = {}
+  failed: dict[str, OSError] = {}
   for text in paths:
-    path = epath.Path(text).expanduser()
-    if path.is_dir():
-      files = sorted(os.fspath(p) for p in _below(path) if _is_picture(p))
-    elif path.exists():
-      files = [os.fspath(path)]
-    else:
-      pattern = os.path.expanduser(text)
-      files = sorted(p for p in glob.glob(pattern, recursive=True)
-                     if os.path.isfile(p) and _is_picture(p))
-      if not files and not glob.has_magic(text):
-        raise FileNotFoundError(f'{text}: there is no such file or folder.')
-    if not files:
-      raise ValueError(
-          f'{text}: there is no picture. Files are known by their endings: '
-          f'{", ".join(sorted(_endings())[:8])}, ... Name a file itself if it '
-          'is called otherwise.')
-    found |= dict.fromkeys(files)
+    try:
+      found |= dict.fromkeys(_find(text, failed))
+    except OSError as error:
+      failed[text] = error
+  if failed and (errors is None or not found):
+    raise next(iter(failed.values()))
+  if errors is not None:
+    errors |= {path: records.words(error).removeprefix(f'{path}: ')
+               for path, error in failed.items()}
   return list(found)
+
+
+def _find(text: str, failed: dict[str, OSError]) -> list[str]:
+  """Returns the pictures at a path; keeps folders that cannot be read."""
+  path, before = epath.Path(text).expanduser(), len(failed)
+  if path.is_dir():
+    files = sorted(
+        os.fspath(p) for p in _below(path, failed) if _is_picture(p))
+  elif path.exists():
+    files = [os.fspath(path)]
+  else:
+    pattern = os.path.expanduser(text)
+    files = sorted(p for p in glob.glob(pattern, recursive=True)
+                   if os.path.isfile(p) and _is_picture(p))
+    if not files and not glob.has_magic(text):
+      raise FileNotFoundError(f'{text}: there is no such file or folder.')
+  if not files and len(failed) == before:
+    raise ValueError(
+        f'{text}: there is no picture. Files are known by their endings: '
+        f'{", ".join(sorted(_endings())[:8])}, ... Name a file itself if it '
+        'is called otherwise.')
+  return files
 
 
 def check_suffix(path: str, suffixes: Sequence[str]) -> None:
@@ -195,8 +218,8 @@ class Reading:
     errors: why each could not, by its file.
   """
 
-  def __init__(self, total: int):
-    self.errors: dict[str, str] = {}
+  def __init__(self, total: int, errors: dict[str, str] | None = None):
+    self.errors = dict(errors or {})  # What `find` could not.
     console = rich.console.Console(stderr=True)
     self._bar = rich.progress.Progress(
         *rich.progress.Progress.get_default_columns(),
@@ -236,14 +259,20 @@ class Reading:
     return int(bool(self.errors))
 
 
-def _below(folder: epath.Path) -> Iterator[epath.Path]:
+def _below(
+    folder: epath.Path, failed: dict[str, OSError],
+) -> Iterator[epath.Path]:
   """Yields all files of a folder; those that are hidden are no one's pictures.
   """
-  for path in folder.iterdir():
-    if path.name.startswith('.'):
-      continue
-    if path.is_dir():
-      yield from _below(path)
+  try:
+    inside = [(path, path.is_dir()) for path in folder.iterdir()
+              if not path.name.startswith('.')]
+  except OSError as error:
+    failed[os.fspath(folder)] = error
+    return
+  for path, is_dir in inside:
+    if is_dir:
+      yield from _below(path, failed)
     else:
       yield path
 

@@ -1,6 +1,7 @@
 """`predict` and `features`: pictures in, a table or rows out."""
 
 import csv
+import errno
 import json
 import os
 
@@ -119,6 +120,31 @@ def test_of_a_folder_what_is_called_as_a_format_that_is_read_is_taken(
   assert command_line.find([f'{tmp_path}/*']) == wanted
 
 
+@pytest.mark.parametrize('command', ['predict', 'features'])
+def test_what_is_not_there_or_closed_is_named_and_the_rest_goes_on(
+    model, photos, tmp_path, capsys, monkeypatch, command):
+  folders = type(command_line.epath.Path(photos))
+  inside = folders.iterdir
+
+  def closed(folder):
+    if folder.name == 'more':
+      raise PermissionError(errno.EACCES, 'Permission denied', str(folder))
+    return inside(folder)
+
+  monkeypatch.setattr(folders, 'iterdir', closed)
+  output = 'f.npz' if command == 'features' else 'p.csv'
+  arguments = [command, f'--model={model}', f'--output={tmp_path}/{output}']
+  assert main.main([*arguments, f'{photos}/none.jpg', str(photos)]) == 1
+  printed = capsys.readouterr().out
+  assert f'could not read {photos}/none.jpg: there is no such file' in printed
+  assert f'could not read {photos}/more: Permission denied' in printed
+  assert f'could not read {photos}/e.jpg' in printed
+  assert '3 pictures could not be read' in printed
+  # With nothing else to read, it is an error.
+  with pytest.raises(PermissionError):
+    command_line.find([f'{photos}/more'], {})
+
+
 def test_names_may_come_from_a_file(model, photos, tmp_path, capsys):
   names = tmp_path / 'names.txt'
   names.write_text('one\ntwo\nthree\nfour\n')
@@ -165,12 +191,13 @@ def test_features_keep_order_and_names(
     ('features', ['{photos}/a.png', '--output={photos}/a.npy'],
      'must end with .npz or .parquet'),
     ('features', ['{photos}/e.jpg', '--output={photos}/f.npz'],
-     'None of the pictures'),
+     'nothing to write. {photos}/e.jpg: not a readable image'),
+    ('predict', ['{photos}/a.png', '{photos}/*.gif'], 'there is no picture'),
 ])
 def test_what_cannot_be_done_is_said_and_nothing_is_written(
     model, photos, capsys, command, arguments, words):
   before = sorted(photos.rglob('*'))
   assert main.main([command, f'--model={model}', *(
       text.format(photos=photos) for text in arguments)]) == 2
-  assert words in capsys.readouterr().err
+  assert words.format(photos=photos) in capsys.readouterr().err
   assert sorted(photos.rglob('*')) == before

@@ -49,13 +49,15 @@ def run(args: argparse.Namespace) -> int:
   """Runs the command; returns the exit status."""
   _check_suffix(args.output, args.format)
   command_line.check_free(args.output)
-  found = command_line.find(args.paths)[:MAX_PICTURES]
+  errors: dict[str, str] = {}
+  found = command_line.find(args.paths, errors)[:MAX_PICTURES]
   loaded = command_line.load(args)
   model = exporting.in_float32(loaded)  # Once: it is copied to the device.
   if model is not loaded:
     print('written and compared in float32, though the model computes in '
           f'{loaded.config.dtype} with remat={loaded.config.remat}')
-  with command_line.Reading(len(found)) as reading:  # Before the long part.
+  # Before the long part.
+  with command_line.Reading(len(found), errors) as reading:
     proofs = _proofs(model, found, reading)
   differences = {}
   with writing.whole(args.output) as path:

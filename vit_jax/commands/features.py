@@ -37,10 +37,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
   """Runs the command; returns the exit status."""
   command_line.check_suffix(args.output, ('.npz', '.parquet'))
-  found = command_line.find(args.paths)
+  errors: dict[str, str] = {}
+  found = command_line.find(args.paths, errors)
   model = command_line.load(args)
   name = model.output_of(args.layer)
-  with command_line.Reading(len(found)) as reading:
+  with command_line.Reading(len(found), errors) as reading:
 
     def rows() -> Iterator[tuple[list[str], np.ndarray]]:
       for paths, outputs in model.outputs(
@@ -48,6 +49,11 @@ def run(args: argparse.Namespace) -> int:
           failed=reading.failed):
         yield list(map(str, paths)), model.layer_of(outputs, args.layer)
         reading.advance(len(paths))
+      if len(reading.errors) == len(found) + len(errors):
+        path, error = next(iter(reading.errors.items()))
+        raise ValueError(
+            'None of the pictures could be read: nothing to write. '
+            f'{path}: {error}')
 
     write = _write_npz if args.output.endswith('.npz') else _write_parquet
     with writing.whole(args.output) as path:
@@ -70,8 +76,6 @@ def _write_npz(
   for names, values in rows:
     paths += names
     features.append(values)
-  if not features:
-    raise ValueError('None of the pictures could be read: nothing to write.')
   array = np.concatenate(features)
   with open(path, 'wb') as file:
     np.savez(file, features=array, path=np.asarray(paths))
@@ -101,6 +105,4 @@ def _write_parquet(
   finally:
     if file is not None:
       file.close()
-  if not total:
-    raise ValueError('None of the pictures could be read: nothing to write.')
   return [total, *shape]

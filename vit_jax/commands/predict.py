@@ -51,7 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
   """Runs the command; returns the exit status."""
   command_line.check_suffix(args.output, ('.csv', '.jsonl'))
-  found = command_line.find(args.paths)
+  errors: dict[str, str] = {}
+  found = command_line.find(args.paths, errors)
   model = command_line.load(args)
   if args.labels:
     model = _with(model, labels=_names(model, args.labels))
@@ -59,10 +60,10 @@ def run(args: argparse.Namespace) -> int:
     model = _with(model, activation=args.activation)
   # What cannot be answered is said before all pictures are read.
   if model.predicts_numbers:
-    return _estimate(args, model, found)
+    return _estimate(args, model, found, errors)
   model.likeliest(np.zeros((0, model.config.num_classes)), top_k=args.top_k)
   rows: dict[str, model_lib.Prediction] = {}
-  with command_line.Reading(len(found)) as reading:
+  with command_line.Reading(len(found), errors) as reading:
     for paths, outputs in model.outputs(
         found, batch_size=args.batch_size, failed=reading.failed):
       rows |= zip(map(str, paths), model.likeliest(
@@ -83,10 +84,11 @@ def run(args: argparse.Namespace) -> int:
 
 def _estimate(
     args: argparse.Namespace, model: model_lib.Model, found: list[str],
+    errors: dict[str, str],
 ) -> int:
   """Predicts numbers, a column for each."""
   rows: dict[str, tuple[float, ...]] = {}
-  with command_line.Reading(len(found)) as reading:
+  with command_line.Reading(len(found), errors) as reading:
     for paths, outputs in model.outputs(
         found, batch_size=args.batch_size, failed=reading.failed):
       rows |= zip(map(str, paths), (
