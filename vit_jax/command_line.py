@@ -1,6 +1,7 @@
 """What several commands ask for: a model, pictures, and what became of them."""
 
 import argparse
+import collections
 from collections.abc import Generator, Iterator, Sequence
 import contextlib
 import functools
@@ -262,19 +263,29 @@ class Reading:
 def _below(
     folder: epath.Path, failed: dict[str, OSError],
 ) -> Iterator[epath.Path]:
-  """Yields all files of a folder; those that are hidden are no one's pictures.
+  """Yields all files of a folder, each folder's once, however links lead to it.
+
+  Those that are hidden are no one's pictures.
   """
-  try:
-    inside = [(path, path.is_dir()) for path in folder.iterdir()
-              if not path.name.startswith('.')]
-  except OSError as error:
-    failed[os.fspath(folder)] = error
-    return
-  for path, is_dir in inside:
-    if is_dir:
-      yield from _below(path, failed)
-    else:
-      yield path
+  waiting, seen = collections.deque([folder]), set()
+  while waiting:
+    folder = waiting.popleft()
+    real = os.path.realpath(folder)
+    if real in seen:
+      continue
+    seen.add(real)
+    try:
+      inside = [(path, path.is_dir()) for path in sorted(folder.iterdir())
+                if not path.name.startswith('.')]
+    except OSError as error:
+      failed[os.fspath(folder)] = error
+      continue
+    yield from (path for path, is_dir in inside if not is_dir)
+    for path in (path for path, is_dir in inside if is_dir):
+      if os.path.islink(path):
+        waiting.append(path)  # Last: a folder goes by its own name first.
+      else:
+        waiting.appendleft(path)
 
 
 @functools.cache

@@ -145,6 +145,18 @@ def test_what_is_not_there_or_closed_is_named_and_the_rest_goes_on(
     command_line.find([f'{photos}/more'], {})
 
 
+def test_links_between_folders_give_each_picture_once(tmp_path):
+  photos, other = tmp_path / 'photos', tmp_path / 'other'
+  for path in (photos / 'deep' / 'a.png', other / 'b.png'):
+    path.parent.mkdir(parents=True)
+    path.touch()
+  (photos / 'again').symlink_to(photos / 'deep')  # Before it in order.
+  (photos / 'deep' / 'up').symlink_to(photos)
+  (photos / 'elsewhere').symlink_to(other)
+  assert command_line.find([str(photos)]) == [
+      f'{photos}/deep/a.png', f'{photos}/elsewhere/b.png']
+
+
 def test_names_may_come_from_a_file(model, photos, tmp_path, capsys):
   names = tmp_path / 'names.txt'
   names.write_text('one\ntwo\nthree\nfour\n')
