@@ -149,9 +149,18 @@ def upside_down():
   return to_bytes(picture(3), 'JPEG', exif=exif)
 
 
+def broken_exif():
+  exif = Image.Exif()
+  exif[0x0112], exif[0x0213] = 6, 1
+  # A number that is said to be a text: Pillow fails to write it again.
+  return to_bytes(picture(3), 'JPEG', exif=exif.tobytes().replace(
+      b'\2\x13\0\3', b'\2\x13\0\2'))
+
+
 PICTURES = {
     'jpeg': to_bytes(picture(0), 'JPEG'),
     'turned jpeg': upside_down(),
+    'jpeg of broken exif': broken_exif(),
     'cmyk jpeg': to_bytes(picture(0, mode='CMYK'), 'JPEG'),
     'grey png': to_bytes(picture(0, mode='L'), 'PNG'),
     'transparent png': to_bytes(picture(0, mode='RGBA'), 'PNG'),
@@ -169,6 +178,7 @@ SETTINGS = (
      'std': preprocess_lib.IMAGENET_STD},
     {'keep_aspect': True, 'crop': 0.9, 'interpolation': 'lanczos'},
     {'keep_aspect': True, 'resolution': (24, 32)},
+    {'value_range': (16.0, 235.0), 'mean': preprocess_lib.IMAGENET_MEAN},
 )
 
 
