@@ -194,6 +194,15 @@ def test_the_preprocessing_beside_a_file_is_the_models(
   np.testing.assert_allclose(got, wanted, atol=1e-6)
 
 
+def test_a_strip_of_pixels_is_refused_as_the_model_does(preprocess):
+  record = preprocess_lib.Preprocess(resolution=(224, 224), keep_aspect=True)
+  strip = Image.new('RGB', (1, 60_000))
+  with pytest.raises(ValueError, match='too long a strip'):
+    preprocess.to_array(to_bytes(strip, 'PNG'), dataclasses.asdict(record))
+  with pytest.raises(ValueError, match='would be resized'):
+    images_lib.read(strip, record)
+
+
 @pytest.mark.parametrize('activation', ['softmax', 'sigmoid'])
 def test_the_answers_beside_a_file_are_the_models(
     preprocess, model, activation):

@@ -246,7 +246,8 @@ class Reading:
     """Keeps a picture that could not be read."""
     path = str(picture)
     # The file is named beside it.
-    self.errors[path] = records.words(error).removeprefix(f'{path}: ')
+    self.errors[path] = records.words(error).removeprefix(
+        f'{path}: ') or type(error).__name__  # Of MemoryError, all there is.
     self.advance(1)
 
   def report(self) -> int:
