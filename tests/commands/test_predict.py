@@ -168,6 +168,10 @@ def test_names_may_come_from_a_file(model, photos, tmp_path, capsys):
              f'--labels={names}'])
   assert 'holds 1 name (one a line), but the model has 4 classes' in (
       capsys.readouterr().err)
+  names.write_bytes('Café\nb\nc\nd\n'.encode('latin-1'))
+  main.main(['predict', f'--model={model}', f'{photos}/a.png',
+             f'--labels={names}'])
+  assert 'names.txt is not text in UTF-8' in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(('layer', 'shape'), [

@@ -131,9 +131,14 @@ def _names(model: model_lib.Model, path: str) -> tuple[str, ...]:
   """Returns the names of the classes that a file holds.
 
   Raises:
-    ValueError: if there are not as many as classes.
+    ValueError: if there are not as many as classes, or it is not UTF-8.
   """
-  names = tuple(epath.Path(path).read_text().strip().splitlines())
+  try:
+    text = epath.Path(path).read_text(encoding='utf-8')
+  except UnicodeDecodeError as error:
+    raise ValueError(
+        f'{path} is not text in UTF-8: {error}. Save it as that.') from error
+  names = tuple(text.strip().splitlines())
   if len(names) != model.config.num_classes:
     raise ValueError(
         f'{path} holds {command_line.counted(len(names), "name")} (one a '
