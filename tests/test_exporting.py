@@ -96,6 +96,7 @@ def test_the_command_proves_what_it_wrote(tmp_path, capsys):
   assert '1 picture: largest difference of a logit' in printed
   figures = json.loads((tmp_path / 'figures.json').read_text())
   assert max(figures['differences'].values()) < 1e-3
+  assert 'random images only' not in printed
   assert main.main(arguments) == 2
   assert 'there is something already' in capsys.readouterr().err
 
@@ -128,5 +129,7 @@ def test_a_file_that_differs_is_not_left_behind(tmp_path, capsys, monkeypatch):
   assert main.main([
       'export', f'--model={tmp_path}/orbax', '--format=jax',
       f'--output={tmp_path}/model.stablehlo']) == 2
-  assert 'a logit differs by nan' in capsys.readouterr().err
+  printed = capsys.readouterr()
+  assert 'a logit differs by nan' in printed.err
+  assert 'compared on random images only' in printed.out
   assert [path.name for path in tmp_path.iterdir()] == ['orbax']

@@ -59,6 +59,8 @@ def run(args: argparse.Namespace) -> int:
   # Before the long part.
   with command_line.Reading(len(found), errors) as reading:
     proofs = _proofs(model, found, reading)
+  if not found:
+    print('compared on random images only: give pictures (PATH) for more')
   differences = {}
   with writing.whole(args.output) as path:
     exporting.write(model, path, form=args.format)
