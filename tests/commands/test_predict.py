@@ -70,6 +70,7 @@ def test_a_broken_file_is_named_and_counted_and_the_rest_goes_on(
 def test_names_of_any_bytes_and_paths_of_any_kind_are_shown_and_written(
     model, photos, tmp_path, capfd, monkeypatch):
   monkeypatch.chdir(tmp_path)
+  monkeypatch.setenv('COLUMNS', '300')  # Paths in one line.
   odd = os.fsdecode(b'caf\xe9.png')  # Latin-1.
   (tmp_path / odd).write_bytes((photos / 'a.png').read_bytes())
   (tmp_path / os.fsdecode(b'\xe9.jpg')).write_bytes(b'no picture')
