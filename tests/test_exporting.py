@@ -16,6 +16,7 @@ VIT = {'width': 8, 'depth': 2, 'mlp_dim': 8, 'num_heads': 2, 'patch': 4,
        'num_classes': 3}
 MODELS = {
     'vit': VIT,
+    'bfloat16': {**VIT, 'dtype': 'bfloat16', 'remat': 'full'},
     'average': {**VIT, 'pooling': 'average'},
     'hybrid': {**VIT, 'backbone': {'depths': (1, 1)}, 'patch': 1},
     'resnet': {'name': 'resnet', 'num_classes': 3, 'backbone': {
@@ -28,6 +29,18 @@ NEEDS = {'jax': (), 'onnx': ('jax2onnx', 'onnxruntime'),
 
 def make(settings):
   return random_models.make(settings, side=32)
+
+
+def test_what_is_written_computes_in_float32(tmp_path):
+  model = make(MODELS['bfloat16'])
+  exporting.write(model, tmp_path / 'model', form='jax')
+  program = jax_export.deserialize(
+      bytearray((tmp_path / 'model').read_bytes())).mlir_module()
+  assert 'f32' in program and 'bf16' not in program
+  # What runs it is held to the same: bfloat16 would differ by more.
+  plain = exporting.in_float32(model)
+  assert exporting.in_float32(plain) is plain and plain.config.remat == 'none'
+  assert plain.params is model.params
 
 
 @pytest.mark.parametrize(('name', 'form'), [
@@ -46,7 +59,8 @@ def test_what_is_read_back_gives_the_same_logits(tmp_path, name, form):
         -1, 1, (size, 32, 32, 3)).astype(np.float32)
     assert exporting.difference(model, run, images) < 1e-3
     np.testing.assert_allclose(
-        run(images)['representation'], model(images)['representation'],
+        run(images)['representation'],
+        exporting.in_float32(model)(images)['representation'],
         atol=1e-3, rtol=1e-3)
 
 
@@ -71,14 +85,19 @@ def test_the_command_proves_what_it_wrote(tmp_path, capsys):
   model = make(VIT)
   model.save(tmp_path / 'orbax')
   Image.new('RGB', (40, 40), 'red').save(tmp_path / 'red.png')
+  (tmp_path / 'broken.png').write_bytes(b'no picture')
   arguments = ['export', f'--model={tmp_path}/orbax', '--format=jax',
-               f'--output={tmp_path}/model.stablehlo', f'{tmp_path}/red.png']
-  assert not main.main([*arguments, f'--json={tmp_path}/figures.json'])
+               f'--output={tmp_path}/model.stablehlo',
+               f'{tmp_path}/broken.png', f'{tmp_path}/red.png']
+  # What cannot be read is named, and the rest goes on.
+  assert main.main([*arguments, f'--json={tmp_path}/figures.json']) == 1
   printed = capsys.readouterr().out
+  assert f'could not read {tmp_path}/broken.png' in printed
   assert '5 random images: largest difference of a logit' in printed
   assert '1 picture: largest difference of a logit' in printed
   figures = json.loads((tmp_path / 'figures.json').read_text())
   assert max(figures['differences'].values()) < 1e-3
+  assert 'random images only' not in printed
   assert main.main(arguments) == 2
   assert 'there is something already' in capsys.readouterr().err
 
@@ -94,11 +113,24 @@ def test_a_file_is_called_as_its_format(tmp_path, capsys, form, name, words):
   assert words in capsys.readouterr().err
 
 
+def test_pictures_none_of_which_can_be_read_are_said_before_the_work(
+    tmp_path, capsys, monkeypatch):
+  make(VIT).save(tmp_path / 'orbax')
+  (tmp_path / 'broken.png').write_bytes(b'no picture')
+  monkeypatch.setattr(exporting, 'write', None)  # Not reached.
+  assert main.main([
+      'export', f'--model={tmp_path}/orbax', '--format=jax',
+      f'--output={tmp_path}/model.stablehlo', f'{tmp_path}/broken.png']) == 2
+  assert f'could be read: {tmp_path}/broken.png: ' in capsys.readouterr().err
+
+
 def test_a_file_that_differs_is_not_left_behind(tmp_path, capsys, monkeypatch):
   make(VIT).save(tmp_path / 'orbax')
   monkeypatch.setattr(exporting, 'difference', lambda *_: float('nan'))
   assert main.main([
       'export', f'--model={tmp_path}/orbax', '--format=jax',
       f'--output={tmp_path}/model.stablehlo']) == 2
-  assert 'a logit differs by nan' in capsys.readouterr().err
+  printed = capsys.readouterr()
+  assert 'a logit differs by nan' in printed.err
+  assert 'compared on random images only' in printed.out
   assert [path.name for path in tmp_path.iterdir()] == ['orbax']

@@ -37,6 +37,22 @@ def logits(model, *pictures):
       [images_lib.read(p, model.preprocess) for p in pictures]))['logits'])
 
 
+def test_a_picture_that_there_is_no_memory_for_is_one_that_cannot_be_read(
+    model, monkeypatch):
+  failed, read = [], images_lib.read
+
+  def greedy(picture, preprocess):
+    if isinstance(picture, str):
+      raise MemoryError
+    return read(picture, preprocess)
+
+  monkeypatch.setattr(images_lib, 'read', greedy)
+  batch, = images_lib.batches(
+      ['large.png', pixels()], model.preprocess, size=2,
+      failed=lambda picture, error: failed.append(picture))
+  assert failed == ['large.png'] and batch.count == 1
+
+
 def test_a_prediction_is_the_softmax_of_the_logits(model):
   got = model.predict(pixels(), 5)
   wanted = logits(model, pixels())[0]

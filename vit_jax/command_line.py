@@ -1,6 +1,7 @@
 """What several commands ask for: a model, pictures, and what became of them."""
 
 import argparse
+import collections
 from collections.abc import Generator, Iterator, Sequence
 import contextlib
 import functools
@@ -19,6 +20,7 @@ from vit_jax import images as images_lib
 from vit_jax import model as model_lib
 from vit_jax import records
 from vit_jax.checkpoints import manager
+from vit_jax.data import headers
 from vit_jax.parallel import beam
 
 MAX_ERRORS = 20  # Named on the screen; a file has them all.
@@ -106,36 +108,59 @@ def add_pictures(
       help='pictures at a time (default: %(default)s)')
 
 
-def find(paths: Sequence[str]) -> list[str]:
+def find(
+    paths: Sequence[str], errors: dict[str, str] | None = None,
+) -> list[str]:
   """Returns the files of pictures, each once, those of a folder sorted.
 
   A file that is named is taken whatever it is called; of a folder or a glob,
   those that are called as pictures are.
 
+  Args:
+    paths: files, folders with all below them, or globs.
+    errors: takes why there is nothing at a path, or a folder cannot be read, if
+      there are pictures elsewhere; by default, the first is raised.
+
   Raises:
     FileNotFoundError: if there is nothing at a path.
+    PermissionError: if a folder cannot be read.
     ValueError: if there is no picture there.
   """
   found: dict[str, None] = {}
+  failed: dict[str, OSError] = {}
   for text in paths:
-    path = epath.Path(text).expanduser()
-    if path.is_dir():
-      files = sorted(os.fspath(p) for p in _below(path) if _is_picture(p))
-    elif path.exists():
-      files = [os.fspath(path)]
-    else:
-      pattern = os.path.expanduser(text)
-      files = sorted(p for p in glob.glob(pattern, recursive=True)
-                     if os.path.isfile(p) and _is_picture(p))
-      if not files and not glob.has_magic(text):
-        raise FileNotFoundError(f'{text}: there is no such file or folder.')
-    if not files:
-      raise ValueError(
-          f'{text}: there is no picture. Files are known by their endings: '
-          f'{", ".join(sorted(_endings())[:8])}, ... Name a file itself if it '
-          'is called otherwise.')
-    found |= dict.fromkeys(files)
+    try:
+      found |= dict.fromkeys(_find(text, failed))
+    except OSError as error:
+      failed[text] = error
+  if failed and (errors is None or not found):
+    raise next(iter(failed.values()))
+  if errors is not None:
+    errors |= {path: records.words(error).removeprefix(f'{path}: ')
+               for path, error in failed.items()}
   return list(found)
+
+
+def _find(text: str, failed: dict[str, OSError]) -> list[str]:
+  """Returns the pictures at a path; keeps folders that cannot be read."""
+  path, before = epath.Path(text).expanduser(), len(failed)
+  if path.is_dir():
+    files = sorted(
+        os.fspath(p) for p in _below(path, failed) if _is_picture(p))
+  elif path.exists():
+    files = [os.fspath(path)]
+  else:
+    pattern = os.path.expanduser(text)
+    files = sorted(p for p in glob.glob(pattern, recursive=True)
+                   if os.path.isfile(p) and _is_picture(p))
+    if not files and not glob.has_magic(text):
+      raise FileNotFoundError(f'{text}: there is no such file or folder.')
+  if not files and len(failed) == before:
+    raise ValueError(
+        f'{text}: there is no picture. Files are known by their endings: '
+        f'{", ".join(sorted(_endings())[:8])}, ... Name a file itself if it '
+        'is called otherwise.')
+  return files
 
 
 def check_suffix(path: str, suffixes: Sequence[str]) -> None:
@@ -169,6 +194,11 @@ def counted(count: int, noun: str) -> str:
   return f'{count:,} {noun}' + 's' * (count != 1)
 
 
+def printable(text: str) -> str:
+  """Returns a path as any terminal takes it: its name need not be UTF-8."""
+  return text.encode('utf-8', 'backslashreplace').decode('utf-8')
+
+
 @contextlib.contextmanager
 def quiet_pictures() -> Generator[None, None, None]:
   """Keeps what Pillow thinks of a picture from the screen.
@@ -189,8 +219,8 @@ class Reading:
     errors: why each could not, by its file.
   """
 
-  def __init__(self, total: int):
-    self.errors: dict[str, str] = {}
+  def __init__(self, total: int, errors: dict[str, str] | None = None):
+    self.errors = dict(errors or {})  # What `find` could not.
     console = rich.console.Console(stderr=True)
     self._bar = rich.progress.Progress(
         *rich.progress.Progress.get_default_columns(),
@@ -216,13 +246,14 @@ class Reading:
     """Keeps a picture that could not be read."""
     path = str(picture)
     # The file is named beside it.
-    self.errors[path] = records.words(error).removeprefix(f'{path}: ')
+    self.errors[path] = records.words(error).removeprefix(
+        f'{path}: ') or type(error).__name__  # Of MemoryError, all there is.
     self.advance(1)
 
   def report(self) -> int:
     """Names what could not be read; returns the exit status."""
     for path, error in list(self.errors.items())[:MAX_ERRORS]:
-      print(f'could not read {path}: {error}')
+      print(printable(f'could not read {path}: {error}'))
     if len(self.errors) > MAX_ERRORS:
       print(f'... and {len(self.errors) - MAX_ERRORS:,} more')
     if self.errors:
@@ -230,23 +261,39 @@ class Reading:
     return int(bool(self.errors))
 
 
-def _below(folder: epath.Path) -> Iterator[epath.Path]:
-  """Yields all files of a folder; those that are hidden are no one's pictures.
+def _below(
+    folder: epath.Path, failed: dict[str, OSError],
+) -> Iterator[epath.Path]:
+  """Yields all files of a folder, each folder's once, however links lead to it.
+
+  Those that are hidden are no one's pictures.
   """
-  for path in folder.iterdir():
-    if path.name.startswith('.'):
+  waiting, seen = collections.deque([folder]), set()
+  while waiting:
+    folder = waiting.popleft()
+    real = os.path.realpath(folder)
+    if real in seen:
       continue
-    if path.is_dir():
-      yield from _below(path)
-    else:
-      yield path
+    seen.add(real)
+    try:
+      inside = [(path, path.is_dir()) for path in sorted(folder.iterdir())
+                if not path.name.startswith('.')]
+    except OSError as error:
+      failed[os.fspath(folder)] = error
+      continue
+    yield from (path for path, is_dir in inside if not is_dir)
+    for path in (path for path, is_dir in inside if is_dir):
+      if os.path.islink(path):
+        waiting.append(path)  # Last: a folder goes by its own name first.
+      else:
+        waiting.appendleft(path)
 
 
 @functools.cache
 def _endings() -> set[str]:
   Image.init()
-  return {ending for ending, form in Image.EXTENSION.items()
-          if form in Image.OPEN} - {'.pdf', '.eps', '.ps', '.h5', '.hdf'}
+  return {'.npy'} | {ending for ending, form in Image.EXTENSION.items()
+                     if form in headers.FORMATS and form in Image.OPEN}
 
 
 def _is_picture(path: Any) -> bool:

@@ -6,10 +6,11 @@
 
 All take `images` [batch, height, width, channels], float32 in the model's value
 range, of any number, and give `logits` and `representation`. The weights are
-inside.
+inside, and all is computed in float32: ONNX Runtime has no bfloat16 on a CPU.
 """
 
 from collections.abc import Callable
+import dataclasses
 import os
 import pathlib
 from typing import Any
@@ -31,7 +32,9 @@ PLATFORMS = ('cpu', 'cuda', 'tpu')
 OUTPUTS = ('logits', 'representation')
 # Of ONNX operators: the newest that ONNX Runtime 1.20 (2024) runs whole.
 OPSET = 21
-MAX_ONNX_BYTES = 2**31  # Of one file, as Protocol Buffers have it.
+# Of one file, as FlatBuffers (jax) and Protocol Buffers (the others) have it,
+# less some room for the program.
+MAX_BYTES = 2**31 - 2**24
 
 Images = Float[np.ndarray, 'batch height width channels']
 Run = Callable[[Images], dict[str, np.ndarray]]
@@ -48,11 +51,24 @@ def write(
     form: one of `FORMATS`.
 
   Raises:
-    ValueError: for another format.
+    ValueError: for another format, or weights too large for one file.
     ModuleNotFoundError: if the format's converter is not installed.
   """
   records.check_name(form, list(FORMATS), what='format')
-  FORMATS[form][0](model, pathlib.Path(path))
+  num_bytes = 4 * tree.num_elements(model.params)
+  if num_bytes > MAX_BYTES:
+    raise ValueError(
+        f'The weights are {num_bytes / 2**30:.2f} GiB, but a file of '
+        f'{", ".join(FORMATS)} holds less than 2: L/16 fits, H/14 does not. '
+        'Serve it with this code: vit_jax.load(...).predict.')
+  FORMATS[form][0](in_float32(model), pathlib.Path(path))
+
+
+def in_float32(model: model_lib.Model) -> model_lib.Model:
+  """Returns the model as it is written; itself where it is so already."""
+  config = dataclasses.replace(model.config, dtype='float32', remat='none')
+  return (model if config == model.config
+          else dataclasses.replace(model, config=config))
 
 
 def read(path: str | os.PathLike, *, form: str) -> Run:
@@ -69,11 +85,11 @@ def difference(model: model_lib.Model, run: Run, images: Images) -> float:
   """Returns the largest difference of a logit, or of a feature without any.
 
   Args:
-    model: what was written.
+    model: what was written; it is compared in float32.
     run: what was read back.
     images: in the model's value range.
   """
-  wanted, got = model(images), run(images)
+  wanted, got = in_float32(model)(images), run(images)
   name = OUTPUTS[0] if model.config.num_classes else OUTPUTS[1]
   want, have = np.asarray(wanted[name]), np.asarray(got[name])
   if want.shape != have.shape:
@@ -142,11 +158,6 @@ def _read_jax(path: pathlib.Path) -> Run:
 
 def _write_onnx(model: model_lib.Model, path: pathlib.Path) -> None:
   jax2onnx = _library('jax2onnx', 'onnx')
-  num_bytes = 4 * tree.num_elements(model.params)
-  if num_bytes >= MAX_ONNX_BYTES:
-    raise ValueError(
-        f'The weights are {num_bytes / 2**30:.1f} GiB, but one file of ONNX '
-        f'holds less than {MAX_ONNX_BYTES / 2**30:.0f}. Use --format=jax.')
   forward = _forward(model, unrolled=True)
   jax2onnx.to_onnx(
       lambda images: tuple(forward(images).values()),

@@ -95,7 +95,7 @@ def batches(
   def attempt(picture: Picture) -> np.ndarray | Exception:
     try:
       return read(picture, preprocess)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, MemoryError) as error:
       if failed is None:
         raise
       return error

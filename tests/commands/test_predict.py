@@ -1,7 +1,9 @@
 """`predict` and `features`: pictures in, a table or rows out."""
 
 import csv
+import errno
 import json
+import os
 
 import numpy as np
 from PIL import Image
@@ -11,6 +13,7 @@ import pytest
 import main
 from tests import random_models
 import vit_jax
+from vit_jax import command_line
 
 
 @pytest.fixture(scope='module', name='model')
@@ -64,6 +67,26 @@ def test_a_broken_file_is_named_and_counted_and_the_rest_goes_on(
         wanted.probabilities[3], rel=1e-4)
 
 
+def test_names_of_any_bytes_and_paths_of_any_kind_are_shown_and_written(
+    model, photos, tmp_path, capfd, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  monkeypatch.setenv('COLUMNS', '300')  # Paths in one line.
+  odd = os.fsdecode(b'caf\xe9.png')  # Latin-1.
+  (tmp_path / odd).write_bytes((photos / 'a.png').read_bytes())
+  (tmp_path / os.fsdecode(b'\xe9.jpg')).write_bytes(b'no picture')
+  assert main.main(['predict', f'--model={model}', odd, f'{photos}/a.png',
+                    os.fsdecode(b'\xe9.jpg'), '--output=p.csv',
+                    '--batch-size=3', '--json=p.json']) == 1
+  printed = capfd.readouterr().out
+  assert r'caf\udce9.png' in printed and f'{photos}/a.png' in printed
+  assert r'could not read \udce9.jpg' in printed
+  with open('p.csv', encoding='utf-8') as file:
+    assert [row['path'] for row in csv.DictReader(file)] == [
+        r'caf\udce9.png', f'{photos}/a.png', r'\udce9.jpg']
+  # JSON has an escape for what is no text: the name itself.
+  assert json.loads((tmp_path / 'p.json').read_text())[0]['path'] == odd
+
+
 def test_a_defective_exif_block_is_passed_over_in_silence(
     model, tmp_path, capsys, recwarn):
   exif = Image.Exif()
@@ -88,6 +111,53 @@ def test_globs_and_files_are_taken_once_each(model, photos, tmp_path):
   assert all(len(row['predictions']) == 2 for row in rows)
 
 
+def test_of_a_folder_what_is_called_as_a_format_that_is_read_is_taken(
+    tmp_path):
+  for name in ('a.npy', 'b.PNG', 'c.tiff', 'd.mpg', 'e.psd', 'f.ico', 'g.tga',
+               'h.npz'):
+    (tmp_path / name).touch()
+  wanted = [f'{tmp_path}/{name}' for name in ('a.npy', 'b.PNG', 'c.tiff')]
+  assert command_line.find([str(tmp_path)]) == wanted
+  assert command_line.find([f'{tmp_path}/*']) == wanted
+
+
+@pytest.mark.parametrize('command', ['predict', 'features'])
+def test_what_is_not_there_or_closed_is_named_and_the_rest_goes_on(
+    model, photos, tmp_path, capsys, monkeypatch, command):
+  folders = type(command_line.epath.Path(photos))
+  inside = folders.iterdir
+
+  def closed(folder):
+    if folder.name == 'more':
+      raise PermissionError(errno.EACCES, 'Permission denied', str(folder))
+    return inside(folder)
+
+  monkeypatch.setattr(folders, 'iterdir', closed)
+  output = 'f.npz' if command == 'features' else 'p.csv'
+  arguments = [command, f'--model={model}', f'--output={tmp_path}/{output}']
+  assert main.main([*arguments, f'{photos}/none.jpg', str(photos)]) == 1
+  printed = capsys.readouterr().out
+  assert f'could not read {photos}/none.jpg: there is no such file' in printed
+  assert f'could not read {photos}/more: Permission denied' in printed
+  assert f'could not read {photos}/e.jpg' in printed
+  assert '3 pictures could not be read' in printed
+  # With nothing else to read, it is an error.
+  with pytest.raises(PermissionError):
+    command_line.find([f'{photos}/more'], {})
+
+
+def test_links_between_folders_give_each_picture_once(tmp_path):
+  photos, other = tmp_path / 'photos', tmp_path / 'other'
+  for path in (photos / 'deep' / 'a.png', other / 'b.png'):
+    path.parent.mkdir(parents=True)
+    path.touch()
+  (photos / 'again').symlink_to(photos / 'deep')  # Before it in order.
+  (photos / 'deep' / 'up').symlink_to(photos)
+  (photos / 'elsewhere').symlink_to(other)
+  assert command_line.find([str(photos)]) == [
+      f'{photos}/deep/a.png', f'{photos}/elsewhere/b.png']
+
+
 def test_names_may_come_from_a_file(model, photos, tmp_path, capsys):
   names = tmp_path / 'names.txt'
   names.write_text('one\ntwo\nthree\nfour\n')
@@ -99,6 +169,10 @@ def test_names_may_come_from_a_file(model, photos, tmp_path, capsys):
              f'--labels={names}'])
   assert 'holds 1 name (one a line), but the model has 4 classes' in (
       capsys.readouterr().err)
+  names.write_bytes('Café\nb\nc\nd\n'.encode('latin-1'))
+  main.main(['predict', f'--model={model}', f'{photos}/a.png',
+             f'--labels={names}'])
+  assert 'names.txt is not text in UTF-8' in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(('layer', 'shape'), [
@@ -144,12 +218,13 @@ def test_features_of_nothing_readable_name_the_file_and_why(
     ('features', ['{photos}/a.png', '--output={photos}/a.npy'],
      'must end with .npz or .parquet'),
     ('features', ['{photos}/e.jpg', '--output={photos}/f.npz'],
-     'None of the pictures'),
+     'nothing to write. {photos}/e.jpg: not a readable image'),
+    ('predict', ['{photos}/a.png', '{photos}/*.gif'], 'there is no picture'),
 ])
 def test_what_cannot_be_done_is_said_and_nothing_is_written(
     model, photos, capsys, command, arguments, words):
   before = sorted(photos.rglob('*'))
   assert main.main([command, f'--model={model}', *(
       text.format(photos=photos) for text in arguments)]) == 2
-  assert words in capsys.readouterr().err
+  assert words.format(photos=photos) in capsys.readouterr().err
   assert sorted(photos.rglob('*')) == before

@@ -33,6 +33,15 @@ def test_shorter_side_resize_keeps_the_aspect_ratio():
   assert op(_picture(60, 40), _rng()).size == (20, 30)
 
 
+def test_a_strip_does_not_grow_without_bound():
+  strip = Image.new('RGB', (1, 60_000))
+  (op,) = _build({'op': 'resize', 'shorter': 224})
+  with pytest.raises(ValueError, match='60000 x 1 .* 13,440,000 x 224'):
+    op(strip, _rng())
+  (op,) = _build({'op': 'resize', 'shorter': 2})
+  assert op(strip, _rng()).size == (2, 120_000)
+
+
 def test_central_crop_takes_the_middle():
   pixels = np.arange(100, dtype=np.uint8).reshape(10, 10)
   (op,) = _build({'op': 'central_crop', 'size': 4})

@@ -71,7 +71,8 @@ def _remote(text: str, scheme: str) -> epath.Path:
 
 def _check_free(path: epath.Path) -> None:
   if path.exists():
-    raise FileExistsError(f'{path} exists already. Name another --target.')
+    raise FileExistsError(
+        f'{path} exists already. Remove it, or name another.')
 
 
 def _upload(part: pathlib.Path, target: epath.Path) -> None:

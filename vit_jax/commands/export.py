@@ -5,11 +5,11 @@
 
 What was written is loaded back and run on random images, and on the given
 pictures; a logit that differs by more than 0.001 is a failure, and nothing is
-left behind.
+left behind. A picture that cannot be read is named and counted, and the rest
+goes on; the exit status is then 1.
 """
 
 import argparse
-from collections.abc import Iterator
 import pathlib
 
 import numpy as np
@@ -49,13 +49,23 @@ def run(args: argparse.Namespace) -> int:
   """Runs the command; returns the exit status."""
   _check_suffix(args.output, args.format)
   command_line.check_free(args.output)
-  found = command_line.find(args.paths)[:MAX_PICTURES]
-  model = command_line.load(args)
+  errors: dict[str, str] = {}
+  found = command_line.find(args.paths, errors)[:MAX_PICTURES]
+  loaded = command_line.load(args)
+  model = exporting.in_float32(loaded)  # Once: it is copied to the device.
+  if model is not loaded:
+    print('written and compared in float32, though the model computes in '
+          f'{loaded.config.dtype} with remat={loaded.config.remat}')
+  # Before the long part.
+  with command_line.Reading(len(found), errors) as reading:
+    proofs = _proofs(model, found, reading)
+  if not found:
+    print('compared on random images only: give pictures (PATH) for more')
   differences = {}
   with writing.whole(args.output) as path:
     exporting.write(model, path, form=args.format)
     read = exporting.read(path, form=args.format)
-    for what, images in _proofs(model, found):
+    for what, images in proofs.items():
       differences[what] = exporting.difference(model, read, images)
       if not differences[what] <= TOLERANCE:  # Nor NaN.
         raise ValueError(
@@ -67,8 +77,8 @@ def run(args: argparse.Namespace) -> int:
   if args.json:
     writer.write_json(args.json, {
         'output': args.output, 'format': args.format,
-        'differences': differences})
-  return 0
+        'differences': differences, 'errors': reading.errors})
+  return reading.report()
 
 
 def _check_suffix(path: str, form: str) -> None:
@@ -90,16 +100,29 @@ def _check_suffix(path: str, form: str) -> None:
 
 
 def _proofs(
-    model: model_lib.Model, found: list[str],
-) -> Iterator[tuple[str, np.ndarray]]:
+    model: model_lib.Model, found: list[str], reading: command_line.Reading,
+) -> dict[str, np.ndarray]:
+  """Returns batches of images in the model's value range, by what they are.
+
+  Raises:
+    ValueError: if there are pictures, and none can be read.
+  """
+  preprocess = model.preprocess
   rng = np.random.default_rng(0)
+  proofs = {}
   for size in SIZES:
-    pixels = rng.uniform(0, 1, (
-        size, *model.preprocess.resolution, model.preprocess.channels))
-    mean, std = model.preprocess.mean, model.preprocess.std
-    yield (command_line.counted(size, 'random image'),
-           ((pixels - mean) / std).astype(np.float32))
-  if found:
-    with command_line.quiet_pictures():
-      images = [images_lib.read(path, model.preprocess) for path in found]
-    yield command_line.counted(len(found), 'picture'), np.stack(images)
+    pixels = rng.uniform(
+        0, 1, (size, *preprocess.resolution, preprocess.channels))
+    proofs[command_line.counted(size, 'random image')] = (
+        (pixels - preprocess.mean) / preprocess.std).astype(np.float32)
+  if not found:
+    return proofs
+  for batch in images_lib.batches(
+      found, preprocess, size=MAX_PICTURES, failed=reading.failed):
+    proofs[command_line.counted(batch.count, 'picture')] = (
+        batch.images[:batch.count])
+  if len(proofs) == len(SIZES):
+    path, error = next(iter(reading.errors.items()))
+    raise ValueError(
+        f'None of the pictures could be read: {path}: {error}')
+  return proofs

@@ -37,10 +37,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
   """Runs the command; returns the exit status."""
   command_line.check_suffix(args.output, ('.npz', '.parquet'))
-  found = command_line.find(args.paths)
+  errors: dict[str, str] = {}
+  found = command_line.find(args.paths, errors)
   model = command_line.load(args)
   name = model.output_of(args.layer)
-  with command_line.Reading(len(found)) as reading:
+  with command_line.Reading(len(found), errors) as reading:
 
     def rows() -> Iterator[tuple[list[str], np.ndarray]]:
       for paths, outputs in model.outputs(
@@ -48,10 +49,12 @@ def run(args: argparse.Namespace) -> int:
           failed=reading.failed):
         yield list(map(str, paths)), model.layer_of(outputs, args.layer)
         reading.advance(len(paths))
-      if len(reading.errors) == len(found):
+      if len(reading.errors) == len(found) + len(errors):
         reading.report()  # Which, and why.
+        path, error = next(iter(reading.errors.items()))
         raise ValueError(
-            'None of the pictures could be read: nothing to write.')
+            'None of the pictures could be read: nothing to write. '
+            f'{path}: {error}')
 
     write = _write_npz if args.output.endswith('.npz') else _write_parquet
     with writing.whole(args.output) as path:
@@ -91,7 +94,7 @@ def _write_parquet(
     for paths, features in rows:
       shape = features.shape[1:]
       table = pyarrow.table({
-          'path': paths,
+          'path': list(map(command_line.printable, paths)),
           'features': pyarrow.FixedSizeListArray.from_arrays(
               pyarrow.array(features.ravel()), int(np.prod(shape)))})
       if file is None:

@@ -7,12 +7,13 @@ named and counted, and the rest goes on; the exit status is then 1.
 """
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+import contextlib
 import csv
 import dataclasses
 import json
 import os
-from typing import Any
+from typing import Any, IO
 
 from etils import epath
 import numpy as np
@@ -50,7 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
   """Runs the command; returns the exit status."""
   command_line.check_suffix(args.output, ('.csv', '.jsonl'))
-  found = command_line.find(args.paths)
+  errors: dict[str, str] = {}
+  found = command_line.find(args.paths, errors)
   model = command_line.load(args)
   if args.labels:
     model = _with(model, labels=_names(model, args.labels))
@@ -58,53 +60,47 @@ def run(args: argparse.Namespace) -> int:
     model = _with(model, activation=args.activation)
   # What cannot be answered is said before all pictures are read.
   if model.predicts_numbers:
-    return _estimate(args, model, found)
+    return _estimate(args, model, found, errors)
   model.likeliest(np.zeros((0, model.config.num_classes)), top_k=args.top_k)
   rows: dict[str, model_lib.Prediction] = {}
-  with command_line.Reading(len(found)) as reading:
+  with command_line.Reading(len(found), errors) as reading:
     for paths, outputs in model.outputs(
         found, batch_size=args.batch_size, failed=reading.failed):
       rows |= zip(map(str, paths), model.likeliest(
           outputs['logits'], top_k=args.top_k))
       reading.advance(len(paths))
-  if rows:
-    _show(rows, model.preprocess.activation)
   if args.output:
-    with writing.whole(args.output) as path, open(
-        path, 'w', newline='', encoding='utf-8') as file:
+    with _opened(args.output) as file:
       write = _write_csv if args.output.endswith('.csv') else _write_jsonl
       write(file, rows, reading.errors)
     print(f'wrote {args.output}: '
           + command_line.counted(len(rows), 'prediction'))
   if args.json:
     writer.write_json(args.json, list(_records(rows, reading.errors)))
+  if rows:
+    _show(rows, model.preprocess.activation)
   return reading.report()
 
 
 def _estimate(
     args: argparse.Namespace, model: model_lib.Model, found: list[str],
+    errors: dict[str, str],
 ) -> int:
   """Predicts numbers, a column for each."""
   rows: dict[str, tuple[float, ...]] = {}
-  with command_line.Reading(len(found)) as reading:
+  with command_line.Reading(len(found), errors) as reading:
     for paths, outputs in model.outputs(
         found, batch_size=args.batch_size, failed=reading.failed):
       rows |= zip(map(str, paths), (
           estimate.values for estimate in model.estimates(outputs['logits'])))
       reading.advance(len(paths))
   names = model.estimates(np.zeros((1, model.config.num_classes)))[0].names
-  if rows:
-    progress.table(
-        command_line.counted(len(rows), 'picture'), ['picture', *names],
-        [[path, *map(progress.format_number, values)]
-         for path, values in list(rows.items())[:MAX_ROWS]])
   records = [{'path': path, 'values': dict(zip(names, values))}
              for path, values in rows.items()]
   records += [{'path': path, 'error': error}
               for path, error in reading.errors.items()]
   if args.output:
-    with writing.whole(args.output) as path, open(
-        path, 'w', newline='', encoding='utf-8') as file:
+    with _opened(args.output) as file:
       if args.output.endswith('.csv'):
         lines = csv.writer(file)
         lines.writerow(['path', *names, 'error'])
@@ -117,6 +113,11 @@ def _estimate(
           + command_line.counted(len(rows), 'prediction'))
   if args.json:
     writer.write_json(args.json, records)
+  if rows:
+    progress.table(
+        command_line.counted(len(rows), 'picture'), ['picture', *names],
+        [[command_line.printable(path), *map(progress.format_number, values)]
+         for path, values in list(rows.items())[:MAX_ROWS]])
   return reading.report()
 
 
@@ -130,14 +131,31 @@ def _names(model: model_lib.Model, path: str) -> tuple[str, ...]:
   """Returns the names of the classes that a file holds.
 
   Raises:
-    ValueError: if there are not as many as classes.
+    ValueError: if there are not as many as classes, or it is not UTF-8.
   """
-  names = tuple(epath.Path(path).read_text().strip().splitlines())
+  try:
+    text = epath.Path(path).read_text(encoding='utf-8')
+  except UnicodeDecodeError as error:
+    raise ValueError(
+        f'{path} is not text in UTF-8: {error}. Save it as that.') from error
+  names = tuple(text.strip().splitlines())
   if len(names) != model.config.num_classes:
     raise ValueError(
         f'{path} holds {command_line.counted(len(names), "name")} (one a '
         f'line), but the model has {model.config.num_classes:,} classes.')
   return names
+
+
+@contextlib.contextmanager
+def _opened(target: str) -> Generator[IO[str], None, None]:
+  """Gives a file of text that appears whole.
+
+  A file's name need not be UTF-8; its odd bytes are written as \\udcff.
+  """
+  with writing.whole(target) as path, open(
+      path, 'w', newline='', encoding='utf-8',
+      errors='backslashreplace') as file:
+    yield file
 
 
 def _show(rows: dict[str, model_lib.Prediction], activation: str) -> None:
@@ -146,12 +164,16 @@ def _show(rows: dict[str, model_lib.Prediction], activation: str) -> None:
   for i in range(shown):
     columns += [f'{i + 1}.', '']
   # What all paths begin with would fill the table.
-  folder = os.path.commonpath([os.path.dirname(path) for path in rows] or [''])
+  try:
+    folder = os.path.commonpath(list(map(os.path.dirname, rows)) or [''])
+  except ValueError:  # Of absolute paths and relative ones: nothing.
+    folder = ''
   progress.table(
       command_line.counted(len(rows), 'picture')
-      + f' in {folder}' * bool(folder)
+      + f' in {command_line.printable(folder)}' * bool(folder)
       + ', each class by itself (sigmoid)' * (activation == 'sigmoid'), columns,
-      [[os.path.relpath(path, folder) if folder else path, *(
+      [[command_line.printable(
+          os.path.relpath(path, folder) if folder else path), *(
           cell for name, value in list(
               zip(prediction.names, prediction.probabilities))[:shown]
           for cell in (name, f'{100 * value:.1f} %'))]

@@ -20,6 +20,7 @@ from PIL import Image
 
 from vit_jax import records
 from vit_jax.data import bands
+from vit_jax.data import headers
 from vit_jax.data import randaugment
 
 Size = int | tuple[int, int]  # One side of a square, or (height, width).
@@ -82,7 +83,9 @@ def to_array(
 class Resize:
   """Resizes to an exact size, or so that the shorter side has a length.
 
-  Pillow widens its filter when it shrinks an image (antialiasing).
+  Pillow widens its filter when it shrinks an image (antialiasing). A strip of
+  pixels may not grow without bound: 1 x 60,000 to a shorter side of 224 would
+  be 3 billion pixels.
 
   Attributes:
     size: of the result, aspect ratio ignored; default: the resolution.
@@ -104,6 +107,11 @@ class Resize:
       height, width = height_width(self.size)
     if image.size == (width, height):
       return image
+    if width * height > max(headers.MAX_PIXELS, image.width * image.height):
+      raise ValueError(
+          f'an image of {image.height} x {image.width} would be resized to '
+          f'{height:,} x {width:,}, more than {headers.MAX_PIXELS:,} pixels. '
+          'Crop it before.')
     return image.resize((width, height), _METHODS[self.method])
 
 
