@@ -303,7 +303,7 @@ def test_flops_are_three_forward_passes_counted_by_hand(wired):
 def test_time_on_another_kind_of_device_is_kept_apart(
     wired, tmp_path, monkeypatch):
   first = train(scripted(wired, patience=2), tmp_path)
-  monkeypatch.setattr(run_lib, '_device_kind', lambda mesh: 'TPU v4')
+  monkeypatch.setattr(announcement, 'device_kind', lambda mesh: 'TPU v4')
   summary = train(scripted(wired, patience=3, begin=5), tmp_path)
   hours = summary['core_hours_by_kind']
   assert list(hours) == ['cpu', 'TPU v4']
