@@ -28,7 +28,8 @@ from vit_jax.training import writer
 OPS = [{'op': 'inception_crop'}, {'op': 'flip'}]
 RIVALS = ('tf', 'torch')
 SCRIPT = pathlib.Path(__file__).parents[2] / 'benchmarks' / 'input.py'
-COUNT = 64  # Photographs: read from memory after the first turn, by all alike.
+# Photographs: read from memory after the first turn, by all alike.
+COUNT, NAMES = 64, 64
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -74,7 +75,7 @@ def measure_input(args: argparse.Namespace) -> int:
       stages = config_lib.load(args.config, args.overrides)
       section = next(iter(stages.values())).data
     else:
-      photographs.write(pathlib.Path(folder), COUNT)
+      photographs.write(pathlib.Path(folder), COUNT, names=NAMES)
       section = data.parse({
           'source': folder, 'split': 'train+test', 'resolution': 224,
           'train_ops': OPS})
