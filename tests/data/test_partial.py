@@ -1,4 +1,4 @@
-"""The crop of a JPEG alone is that of the whole, to a level of rounding."""
+"""The crop of a JPEG alone is that of the whole, to a rounding."""
 
 import itertools
 
@@ -14,6 +14,8 @@ from vit_jax.data import transforms
 
 needs_libraries = pytest.mark.skipif(
     not partial.is_installed(), reason='requirements-fast.txt is not installed')
+# Levels of 255. Both directions of a resize round.
+ROUNDING = 2
 CROP = transforms.InceptionCrop(size=(24, 40))
 OPS = [{'op': 'inception_crop'}, {'op': 'flip'}]
 
@@ -48,7 +50,7 @@ def test_a_crop_is_that_of_the_whole(options):
   whole = decoding.decode(file, channels=3)
   for seed in range(12):
     rng, same = (np.random.default_rng(seed) for _ in range(2))
-    assert _apart(_crop(file, rng), CROP(whole, same)) <= 1
+    assert _apart(_crop(file, rng), CROP(whole, same)) <= ROUNDING
     # What comes next is drawn alike.
     assert rng.random() == same.random()
 
@@ -62,7 +64,7 @@ def test_a_crop_is_that_of_the_whole_by_every_filter(method, mode):
   whole = decoding.decode(file, channels=3)
   for seed in range(4):
     crop = _crop(file, np.random.default_rng(seed), op)
-    assert _apart(crop, op(whole, np.random.default_rng(seed))) <= 1
+    assert _apart(crop, op(whole, np.random.default_rng(seed))) <= ROUNDING
 
 
 def _turned():
@@ -95,7 +97,7 @@ def test_a_scan_that_ends_early_is_filled_up_as_by_pillow():
   whole = decoding.decode(file, channels=3)
   for seed in range(4):
     crop = _crop(file, np.random.default_rng(seed))
-    assert _apart(crop, CROP(whole, np.random.default_rng(seed))) <= 1
+    assert _apart(crop, CROP(whole, np.random.default_rng(seed))) <= ROUNDING
 
 
 def test_a_header_that_promises_too_much_is_an_error_at_once():
@@ -135,7 +137,8 @@ def test_a_batch_is_the_same_with_and_without(folder):
   (fast, counted), (slow, expected) = (
       _batches(folder, decoder=name) for name in ('auto', 'pillow'))
   apart = [_apart(a['image'], b['image']) for a, b in zip(fast, slow)]
-  assert max(apart) == 1  # Not 0: else both were decoded whole.
+  # Not 0: else both were decoded whole.
+  assert 0 < max(apart) <= ROUNDING
   for a, b in zip(fast, slow):
     assert a['label'].tolist() == b['label'].tolist()
   assert counted.count == expected.count > 0

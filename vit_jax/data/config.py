@@ -74,7 +74,8 @@ class DataConfig:
       error before anything is decoded: each thread takes four bytes for each.
     decoder: 'auto' decodes, of a JPEG in training, no more than its Inception
       crop, where `requirements-fast.txt` is installed: the same pixels but for
-      a level of 255 in rounding; see `partial`. 'pillow' decodes all of it.
+      a level of 255, seldom two, in rounding; see `partial`. 'pillow' decodes
+      all of it.
     mixup: alpha of mixup's Beta distribution; 0 is off.
     cutmix: alpha of CutMix's. With both on, a batch gets one at random.
     num_workers: processes that read and augment; 0 for threads in this one.

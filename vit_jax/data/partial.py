@@ -5,8 +5,8 @@ crop and beside it has still to be read, but need not become pixels, and what is
 below not even that. Pillow decodes all. nvImageCodec decodes a part, by the
 same libjpeg-turbo, bit for bit the same, and needs no GPU for it; and
 cykooz-resizer resizes Pillow's images by Pillow's own arithmetic in vector
-instructions, with weights of fewer bits: a level of 255 apart at most, in one
-value of four. Both are optional, `requirements-fast.txt`.
+instructions, with weights of fewer bits: a level of 255 apart in one value of
+four, and two in one of very many. Both are optional, `requirements-fast.txt`.
 
 **Who can be read is decided elsewhere.** A file that is no plain JPEG (one
 scan, colour or grey, upright, whole from its first marker to its last) or that
