@@ -45,9 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       '--workdir', required=True, metavar='DIR',
       help='a workdir, or one checkpoint in it; or weights of another '
       'codebase, as `convert` reads them')
-  parser.add_argument(
-      '--which', choices=(manager.LATEST, manager.BEST), default=manager.LATEST,
-      help='which checkpoint of the workdir (default: %(default)s)')
+  command_line.add_which(parser)
   parser.add_argument(
       '--config', default='', metavar='FILE.py[:name=value,...]',
       help='the experiment; by default the config saved with the checkpoint. '
