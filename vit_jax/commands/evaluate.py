@@ -20,6 +20,7 @@ from etils import epath
 import jax
 import numpy as np
 
+from vit_jax import command_line
 from vit_jax import config as config_lib
 from vit_jax import evals
 from vit_jax import experiment as experiment_lib
