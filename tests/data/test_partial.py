@@ -167,6 +167,6 @@ def test_a_run_says_how_it_decodes(monkeypatch):
   assert 'requirements-fast.txt' in config.decoder_note
   monkeypatch.setattr(partial, 'PACKAGES', ('PIL',))
   assert 'no more than the crop' in config.decoder_note
-  for other in ({'decoder': 'pillow'}, {'channels': 1},
+  for other in ({'decoder': 'pillow'}, {'channels': 1}, {'cache_mib': 1},
                 {'train_ops': [{'op': 'resize'}]}):
     assert not data.parse({'train_ops': OPS, **other}).decoder_note

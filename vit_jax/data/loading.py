@@ -129,12 +129,17 @@ class Load:
         left as it was. Without it, the whole image is decoded.
     """
     with self._named(index, bad=unreadable_lib.UnreadableError):
-      example = self.dataset[index]
+      cache, room = self.dataset.cache, self.config.cache_mib * 2**20
+      held = cache.get(index) if room else None
+      example = held or self.dataset[index]
       label, data = example['label'], example['image']
       picture = None if rng is None else self._cropped(data, rng)
       if picture is not None:
         return Reading(label, picture, self.ops[1:])
-      return Reading(label, self._decoded(data), self.ops)
+      picture = self._decoded(data)
+      if room and not held:
+        cache.put(index, label, transforms.pixels(picture), max_bytes=room)
+      return Reading(label, picture, self.ops)
 
   @contextlib.contextmanager
   def _named(
