@@ -129,12 +129,13 @@ def main(path: str, began: str) -> None:
     jax.block_until_ready(fitted.step(state, batch))
     times.append(time.time())
   parts = [after - before for before, after in itertools.pairwise(times)]
+  names = [field.name for field in dataclasses.fields(Start)]
   stats = experiment.mesh.devices.flat[0].memory_stats() or {}
-  print(json.dumps(dataclasses.asdict(Start(
-      *parts, total_secs=sum(parts), core_secs=time.process_time(),
+  print(json.dumps(dict(zip(names, (
+      *parts, sum(parts), time.process_time(),
       # Linux counts in KiB.
-      host_bytes=1024.0 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
-      device_bytes=stats.get('peak_bytes_in_use')))), flush=True)
+      1024.0 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
+      stats.get('peak_bytes_in_use')), strict=True))), flush=True)
 
 
 if __name__ == '__main__':
