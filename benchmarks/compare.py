@@ -154,16 +154,21 @@ def best(rows):
 def show(title, rows):
   """Prints the table."""
   progress.table(title, (
-      'contestant', 'batch', 'images/s', 'lowest to highest',
-      'images/s of a core', 'ours is', 'of a core'), [
-          (r['contestant'], r['batch_size'], r['images_per_sec'],
-           f'{progress.format_number(r["images_per_sec_lowest"])} to '
-           f'{progress.format_number(r["images_per_sec_highest"])}',
+      'contestant', 'batch', 'images/s', 'of a core', 'ours is', 'of a core'), [
+          (r['contestant'], r['batch_size'], _rate(r),
            r['images_per_core_sec'], *(
-               None if r[key] is None or r['contestant'] == OURS
+               '' if r[key] is None or r['contestant'] == OURS
                else f'{r[key]:.2f} x'
                for key in ('ratio_per_sec', 'ratio_per_core_sec')))
           for r in rows])
+
+
+def _rate(row):
+  lowest, highest = (
+      progress.format_number(row[f'images_per_sec_{end}'], digits=2)
+      for end in ('lowest', 'highest'))
+  return (f'{progress.format_number(row["images_per_sec"])} '
+          f'({lowest} to {highest})')
 
 
 if __name__ == '__main__':

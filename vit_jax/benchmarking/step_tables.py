@@ -12,20 +12,21 @@ _PARTS = (
     ('compile', 'compile_secs'), ('first state', 'state_secs'),
     ('first batch', 'batch_secs'), ('first step', 'step_secs'),
     ('all of these', 'total_secs'), ('of processors', 'core_secs'))
+_ROWS = ('images/s', 'seconds', 'seconds of processors', 'GFLOP an image',
+         'TFLOP/s', 'share of a product here', 'share of the data sheet',
+         'GiB, as the compiler has it')
 
 
 def show(title: str, measured: step_lib.Measured) -> None:
   """Prints the step and the forward pass."""
-  turns = measured.train.timed.turns
+  columns = [_column(part) for part in (measured.train, measured.inference)]
   progress.table(
       f'{title}, {measured.devices} x {measured.device_kind}, '
-      f'{os.cpu_count()} cores; medians of {turns} turns (lowest to highest)',
-      ('', 'images/s', 'seconds', 'of processors', 'GFLOP an image', 'TFLOP/s',
-       'of a product', 'of data sheet', 'GiB'),
-      [_row(name, part) for name, part in (
-          ('training step', measured.train),
-          ('inference', measured.inference))])
+      f'{os.cpu_count()} cores', ('', 'training step', 'inference'),
+      [(words, *cells) for words, cells in zip(_ROWS, zip(*columns))])
   peak = measured.peak
+  print(f'Medians of {measured.train.timed.turns} turns, in turn (lowest to '
+        'highest).')
   print(f'A product of {peak.size:,} x {peak.size:,} matrices: '
         f'{progress.format_number(peak.flops_per_sec / 1e12)} TFLOP/s '
         f'({_spread(peak.timed.secs)} s).')
@@ -54,12 +55,15 @@ def show_starts(starts: start_lib.Starts, *, turns: int) -> None:
   print(f'At most held: {", ".join(memory)}.')
 
 
-def _row(name: str, part: step_lib.Part) -> tuple[str | float | None, ...]:
+def _column(part: step_lib.Part) -> tuple[str, ...]:
+  """Returns the cells of `_ROWS`."""
   sheet = part.datasheet_utilisation
-  return (name, part.images_per_sec, _spread(part.timed.secs),
-          part.timed.core_secs.median, part.flops_per_image / 1e9,
-          part.flops_per_sec / 1e12, f'{100 * part.utilisation:.1f} %',
-          None if sheet is None else f'{100 * sheet:.1f} %',
+  return (progress.format_number(part.images_per_sec),
+          _spread(part.timed.secs), _spread(part.timed.core_secs),
+          progress.format_number(part.flops_per_image / 1e9),
+          progress.format_number(part.flops_per_sec / 1e12),
+          f'{part.utilisation:.1%}',
+          '–' if sheet is None else f'{sheet:.1%}',
           _gib(part.needed_bytes))
 
 
