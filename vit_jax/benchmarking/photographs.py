@@ -30,6 +30,23 @@ def photograph(rng: np.random.Generator) -> Image.Image:
   return Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8))
 
 
+def write_classes(
+    folder: pathlib.Path, count: int, *, num_classes: int = 1000) -> None:
+  """Writes so many, as a data set of as many classes as ImageNet has.
+
+  The classes share them: how many files there are of the same content makes no
+  difference to what reads them.
+  """
+  photographs = folder / '.photographs'  # Hidden: no class.
+  write(photographs, count)
+  files = sorted(photographs.rglob('*.jpg'))
+  for split, classes in (('train', num_classes), ('test', 1)):
+    for number in range(classes):
+      path = folder / split / f'{number:04}' / '0.jpg'
+      path.parent.mkdir(parents=True)
+      path.hardlink_to(files[number % count])
+
+
 def write(folder: pathlib.Path, count: int) -> None:
   """Writes so many, in two classes: `folder/0/000.jpg` and so on."""
   rng = np.random.default_rng(0)

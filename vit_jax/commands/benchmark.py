@@ -2,11 +2,18 @@
 
     python main.py benchmark --what=input
     python main.py benchmark --what=input --rival tf=/path/to/python
+    python main.py benchmark --what=step --model=B/16
+    python main.py benchmark --what=step --config=configs/x.py
 
 `input` is the way of an image from disk into a batch. Without a config, it
 reads JPEGs made for it, of the size of ImageNet's, as the recipes do: Inception
 crop, flip, 224 pixels. A rival is named `tf` or `torch`, with the Python that
 has it.
+
+`step` is the training step of a config, or of a model on such JPEGs; its
+forward pass; what share of the devices' best both reach; what part of the time
+the input takes; and how long a fresh process takes to its first step. Rivals
+are in `benchmarks/compare.py`.
 """
 
 import argparse
@@ -18,14 +25,20 @@ import pathlib
 import sys
 import tempfile
 
+import jax
+
 from vit_jax import config as config_lib
 from vit_jax import data
 from vit_jax.benchmarking import photographs
 from vit_jax.benchmarking import reading
+from vit_jax.benchmarking import start
+from vit_jax.benchmarking import step
+from vit_jax.benchmarking import step_tables
+from vit_jax.benchmarking import subject
+from vit_jax.plan import building
 from vit_jax.training import progress
 from vit_jax.training import writer
 
-OPS = [{'op': 'inception_crop'}, {'op': 'flip'}]
 RIVALS = ('tf', 'torch')
 SCRIPT = pathlib.Path(__file__).parents[2] / 'benchmarks' / 'input.py'
 COUNT = 64  # Photographs: read from memory after the first turn, by all alike.
@@ -37,28 +50,48 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       '--what', choices=WHATS, required=True, help='what to measure')
   parser.add_argument(
       '--config', metavar='FILE.py[:name=value,...]',
-      help='measure the data of this config instead')
+      help='measure what this config says instead: its data, or its step')
+  parser.add_argument(
+      '--model', default='', metavar='VARIANT',
+      help='of --what=step, such as B/16, where there is no config')
+  parser.add_argument(
+      '--resolution', type=int, default=224, metavar='PIXELS',
+      help="of the model's images (default: %(default)s)")
+  parser.add_argument(
+      '--dtype', choices=('float32', 'bfloat16'), default='float32',
+      help='that the model computes in (default: %(default)s)')
+  parser.add_argument(
+      '--starts', type=int, default=5, metavar='N',
+      help='of fresh processes, each with and without what was compiled '
+      'before; 0 leaves them out (default: %(default)s)')
   parser.add_argument(
       '--workers', default='1', metavar='N,...',
-      help='processes that read, one measurement each; 0 for threads in this '
-      'one (default: %(default)s)')
+      help='processes that read, one measurement each (a step takes one '
+      'number); 0 for threads in this one (default: %(default)s)')
   parser.add_argument(
       '--rival', action='append', default=[], metavar='NAME=PYTHON',
       help='tf or torch, and the Python that has it; may be repeated')
   parser.add_argument(
       '--turns', type=int, default=5, metavar='N',
-      help='of each reader, of which the median is shown (default: '
+      help='of each thing, of which the median is shown (default: '
       '%(default)s)')
   parser.add_argument(
-      '--batches', type=int, default=10, metavar='N',
-      help='in a turn (default: %(default)s)')
+      '--batches', type=int, metavar='N',
+      help='in a turn (default: 10 of the input; of a step, as many as take a '
+      'second)')
   parser.add_argument(
-      '--batch-size', type=int, default=64, metavar='N',
-      help='images in a batch (default: %(default)s)')
+      '--batch-size', type=int, metavar='N',
+      help="images in a batch (default: 64 of the input; of a step, the "
+      "config's, or 8)")
 
 
 def run(args: argparse.Namespace) -> int:
   """Runs the command; returns the exit status."""
+  for flag in ('turns', 'batches', 'batch_size'):
+    value = getattr(args, flag)
+    if value is not None and value < 1:
+      raise ValueError(f'--{flag.replace("_", "-")} must be at least 1, but is '
+                       f'{value}.')
   return WHATS[args.what](args)
 
 
@@ -77,7 +110,7 @@ def measure_input(args: argparse.Namespace) -> int:
       photographs.write(pathlib.Path(folder), COUNT)
       section = data.parse({
           'source': folder, 'split': 'train+test', 'resolution': 224,
-          'train_ops': OPS})
+          'train_ops': subject.TRAIN_OPS})
     rows = [dataclasses.asdict(row) | {'workers': count}
             for count in workers
             for row in _measure(args, section, rivals, folder, workers=count)]
@@ -101,13 +134,13 @@ def _measure(
       num_threads=1 if workers else section.num_threads)
   with contextlib.ExitStack() as stack:
     readers = {'ours': stack.enter_context(
-        reading.ours(own, batch_size=args.batch_size))}
+        reading.ours(own, batch_size=args.batch_size or 64))}
     for name, python in rivals.items():
       readers[name] = stack.enter_context(reading.program([
           python, str(SCRIPT), name, folder, str(max(1, workers)),
-          str(section.size[0]), str(args.batch_size)]))
+          str(section.size[0]), str(args.batch_size or 64)]))
     return reading.medians(reading.alternate(
-        readers, batches=args.batches, turns=args.turns))
+        readers, batches=args.batches or 10, turns=args.turns))
 
 
 def _rival(text: str) -> tuple[str, str]:
@@ -129,7 +162,55 @@ def _ratio(row: dict, rows: list[dict]) -> str:
   return f'{ratio:.2f} x'
 
 
+def measure_step(args: argparse.Namespace) -> int:
+  """Measures a training step and all around it; returns the exit status."""
+  if bool(args.config) == bool(args.model):
+    raise ValueError(
+        'A step is of a model or of a config. Name one of the two: '
+        '--model=B/16, or --config=configs/x.py.')
+  if not args.workers.isdigit():
+    raise ValueError(f'A step takes one number of --workers; got '
+                     f'{args.workers!r}.')
+  with tempfile.TemporaryDirectory() as folder:
+    config = _subject(args, pathlib.Path(folder))
+    # Other processes first: this one keeps the accelerator once it has it.
+    starts = start.measure(config, turns=args.starts) if args.starts else None
+    experiment, origin = building.build(config, jax.devices())
+    measured = step.measure(
+        experiment, turns=args.turns, repeats=args.batches,
+        with_input=origin == 'data')
+  height, width = config.data.size
+  name = config.model.variant or args.config
+  step_tables.show(
+      f'{name} at {height} x {width}, batch {config.batch_size:,}, '
+      f'{config.model.dtype}', measured)
+  if starts:
+    step_tables.show_starts(starts, turns=args.starts)
+  if args.json:
+    writer.write_json(args.json, {
+        'model': name, 'resolution': config.data.size,
+        'batch_size': config.batch_size, 'dtype': config.model.dtype,
+        'cores': os.cpu_count(), **dataclasses.asdict(measured),
+        'starts': starts and dataclasses.asdict(starts)})
+  return 0
+
+
+def _subject(
+    args: argparse.Namespace, folder: pathlib.Path) -> config_lib.Config:
+  """Returns the config to measure; its first stage, if it has several."""
+  if args.config:
+    config = next(iter(config_lib.load(args.config, args.overrides).values()))
+    return dataclasses.replace(
+        config, batch_size=args.batch_size or config.batch_size)
+  photographs.write_classes(folder, COUNT)
+  return subject.config(
+      args.model, resolution=args.resolution, batch_size=args.batch_size or 8,
+      dtype=args.dtype, source=os.fspath(folder), num_workers=int(args.workers),
+      overrides=args.overrides)
+
+
 # A row for each thing that can be measured.
 WHATS: dict[str, Callable[[argparse.Namespace], int]] = {
     'input': measure_input,
+    'step': measure_step,
 }
