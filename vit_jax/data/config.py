@@ -77,6 +77,9 @@ class DataConfig:
     num_threads: in each process; more than two help where reading waits for a
       network, not where decoding fills the cores (Python's global lock).
     prefetch: batches that each process holds ready: the bound of its memory.
+    cache_mib: memory for decoded images, in MiB: those of a small data set are
+      then read and decoded once, not in each epoch. Each process of
+      `num_workers` has as much. What has no room is read each time.
     shapes: of the source 'shapes'.
   """
   source: str = 'digits'
@@ -109,6 +112,7 @@ class DataConfig:
   num_workers: int = 0
   num_threads: int = 2
   prefetch: int = 4
+  cache_mib: int = 0
   shapes: shapes_lib.ShapesConfig = shapes_lib.ShapesConfig()
 
   def __post_init__(self):
@@ -132,7 +136,7 @@ class DataConfig:
     scaling.check_scale(self.target_mean, self.target_std)
     for name, least in (('mixup', 0), ('cutmix', 0), ('num_workers', 0),
                         ('num_threads', 1), ('prefetch', 1),
-                        ('max_labels', 1)):
+                        ('cache_mib', 0), ('max_labels', 1)):
       if getattr(self, name) < least:
         raise ValueError(
             f'{name} must be at least {least}; got {getattr(self, name)}.')

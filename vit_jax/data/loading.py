@@ -100,8 +100,14 @@ class Load:
 
   def _read(self, index: int) -> tuple[Any, transforms.Picture]:
     with self._named(index, bad=unreadable_lib.UnreadableError):
-      example = self.dataset[index]
-      return example['label'], self._decoded(example['image'])
+      cache, room = self.dataset.cache, self.config.cache_mib * 2**20
+      held = cache.get(index) if room else None
+      example = held or self.dataset[index]
+      picture = self._decoded(example['image'])
+      if room and not held:
+        cache.put(index, example['label'], transforms.pixels(picture),
+                  max_bytes=room)
+      return example['label'], picture
 
   @contextlib.contextmanager
   def _named(

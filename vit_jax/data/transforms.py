@@ -70,10 +70,15 @@ def to_array(
         f'but the batch holds {height} x {width} (data.resolution). End them '
         'with an operation that fixes the size: resize, central_crop, '
         'inception_crop or pad_crop.')
+  return pixels(image)
+
+
+def pixels(image: Picture) -> Real[np.ndarray, 'height width channels']:
+  """Returns the pixels of an image of any size."""
   if isinstance(image, bands.Bands):
     return image.pixels
-  pixels = np.asarray(image)
-  return pixels[..., None] if pixels.ndim == 2 else pixels
+  array = np.asarray(image)
+  return array[..., None] if array.ndim == 2 else array
 
 
 # ---------------------------------------------------------- crops and resizes
