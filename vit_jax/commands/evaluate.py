@@ -71,6 +71,7 @@ def run(args: argparse.Namespace) -> int:
   log = config.log
   with watchdog_lib.Watchdog(
       report_secs=log.stalled_secs, end_secs=log.hung_secs,
+      start_secs=log.start_secs,
   ) as watchdog, agreement.naming_the_lost():
     return _evaluate(args, config, source, output, watchdog)
 
@@ -80,7 +81,7 @@ def _evaluate(
     source: manager.Source | model_lib.Weights, output: epath.Path | None,
     watchdog: watchdog_lib.Watchdog,
 ) -> int:
-  watchdog.beat('reading the checkpoint', may_end=False)
+  watchdog.beat('reading the checkpoint', is_start=True)
   experiment, params = _restore(config, source)
   metrics: dict[str, float] = {}
   tables: dict[str, dict[str, Any]] = {}
