@@ -16,6 +16,7 @@ import jax
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec
 import numpy as np
+import optax
 
 from vit_jax import config as config_lib
 from vit_jax import data
@@ -46,6 +47,7 @@ class Experiment:
     model: the linen module.
     total_steps: length of training.
     schedule: learning rate at a step.
+    tx: the optimizer, with that schedule.
     abstract_state: shapes, types and shardings of the state.
     abstract_batch: those of a global batch.
     shardings: the shardings of the state.
@@ -65,6 +67,7 @@ class Experiment:
   model: nn.Module
   total_steps: int
   schedule: Callable[[Any], Any]
+  tx: optax.GradientTransformation
   abstract_state: types.TrainState
   abstract_batch: Mapping[str, jax.ShapeDtypeStruct]
   shardings: types.TrainState
@@ -327,7 +330,7 @@ def build(
 
   return Experiment(
       config=config, mesh=mesh, dataset=dataset, model=model,
-      total_steps=total_steps, schedule=optimizer.schedule,
+      total_steps=total_steps, schedule=optimizer.schedule, tx=optimizer.tx,
       abstract_state=_with_sharding(abstract_state, shardings),
       abstract_batch={
           name: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=on_batch)

@@ -1,12 +1,22 @@
-"""Readers take turns, and what is counted is their own."""
+"""Readers and steps take turns, and what is counted is their own."""
 
 import json
 import sys
+import time
 
+import jax
+from PIL import Image
 import pytest
 
 import main
+from vit_jax import config as config_lib
+from vit_jax import experiment
+from vit_jax.benchmarking import product
 from vit_jax.benchmarking import reading
+from vit_jax.benchmarking import start
+from vit_jax.benchmarking import subject
+from vit_jax.benchmarking import turns
+from vit_jax.commands import benchmark
 
 READER = """
 import json, sys
@@ -69,3 +79,121 @@ def test_the_input_of_a_config_is_measured(tmp_path, capsys):
   assert row['reader'] == 'ours' and row['images_per_core_sec'] > 0
   assert main.main([*command, '--rival=tf']) == 2
   assert 'Leave out --config' in capsys.readouterr().err
+
+
+TINY = ('model.width=8', 'model.depth=1', 'model.num_heads=2',
+        'model.mlp_dim=8')
+
+
+@pytest.fixture(scope='module')
+def step_figures(tmp_path_factory):
+  """The step of the smallest model, as JSON; without fresh processes."""
+  path = tmp_path_factory.mktemp('step') / 'figures.json'
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(benchmark, 'COUNT', 2)
+    patch.setattr(product, 'SIZES', (64,))
+    assert main.main([
+        'benchmark', '--what=step', '--model=Ti/16', '--resolution=16',
+        '--workers=0', '--turns=2', '--batches=1', '--starts=0',
+        *(f'--config.{words}' for words in TINY), f'--json={path}']) == 0
+  return json.loads(path.read_text())
+
+
+def test_the_operations_of_a_step_are_those_of_the_accounting(step_figures):
+  config = subject.config(
+      'Ti/16', resolution=16, batch_size=8, dtype='float32',
+      source='imagenet2012', overrides=TINY)
+  counted = experiment.build(config, jax.devices(), expected_data=True)
+  assert step_figures['train']['flops_per_image'] == (
+      counted.training_flops_per_image)
+  assert step_figures['inference']['flops_per_image'] == (
+      counted.flops_per_image)
+
+
+def test_rates_follow_from_seconds(step_figures):
+  assert step_figures['devices'] == 8
+  assert step_figures['peak']['flops_per_sec'] == pytest.approx(
+      8 * 2 * 64**3 / step_figures['peak']['timed']['secs']['median'])
+  for name in ('train', 'inference'):
+    part = step_figures[name]
+    secs = part['timed']['secs']
+    assert 0 < secs['lowest'] <= secs['median'] <= secs['highest']
+    assert part['images_per_sec'] == pytest.approx(8 / secs['median'])
+    assert part['utilisation'] == pytest.approx(
+        part['images_per_sec'] * part['flops_per_image']
+        / step_figures['peak']['flops_per_sec'])
+    assert part['datasheet_utilisation'] is None  # Of a CPU nothing is known.
+  # A training also holds gradients and Adam's moments.
+  assert step_figures['train']['needed_bytes'] > 2 * (
+      step_figures['inference']['needed_bytes'])
+  assert 0 <= step_figures['input']['wait_share']['median'] <= 1
+  assert step_figures['starts'] is None
+
+
+def test_the_parts_of_a_step_do_what_it_does(step_figures, tmp_path, capsys):
+  path, picture = tmp_path / 'parts.json', tmp_path / 'parts.png'
+  assert main.main([
+      'benchmark', '--what=parts', '--model=Ti/16', '--resolution=16',
+      '--workers=0', '--turns=1', '--batches=1', f'--picture={picture}',
+      *(f'--config.{words}' for words in TINY), f'--json={path}']) == 0
+  found = json.loads(path.read_text())
+  parts = {part['name']: part for part in found['parts']}
+  # Images have no gradient; the accounting takes each product three times.
+  least = parts['patch embedding']['flops'] / 2
+  assert least + sum(part['flops'] for part in parts.values()) == (
+      8 * step_figures['train']['flops_per_image'])
+  for part in parts.values():
+    assert part['bound_secs'] == pytest.approx(max(
+        part['flops'] / found['flops_per_sec'],
+        part['num_bytes'] / found['bytes_per_sec']))
+  # Parameters, gradients and Adam's two moments are read; all but the
+  # gradients are written.
+  config = subject.config(
+      'Ti/16', resolution=16, batch_size=8, dtype='float32',
+      source='imagenet2012', overrides=TINY)
+  built = experiment.build(config, jax.devices()[:1], expected_data=True)
+  count = sum(leaf.size for leaf in jax.tree.leaves(
+      built.abstract_state.params))
+  assert parts['optimizer']['num_bytes'] == pytest.approx(
+      7 * 4 * count, abs=64)  # And some counters.
+  with Image.open(picture) as image:
+    assert image.width > image.height
+  assert 'The whole step takes' in capsys.readouterr().out
+
+
+def test_parts_are_those_of_a_vision_transformer(capsys):
+  assert main.main([
+      'benchmark', '--what=parts', '--model=R50x1', '--resolution=64']) == 2
+  assert '--what=step measures any' in capsys.readouterr().err
+
+
+def test_a_start_says_what_each_part_took(tmp_path, capsys):
+  config = subject.config(
+      'Ti/16', resolution=16, batch_size=8, dtype='float32',
+      source='imagenet2012', overrides=TINY)
+  path = tmp_path / 'config.json'
+  path.write_text(json.dumps(config_lib.to_plain(config)))
+  start.main(str(path), repr(time.time()))
+  figures = json.loads(capsys.readouterr().out.splitlines()[-1])
+  parts = ('import', 'build', 'compile', 'state', 'batch', 'step')
+  assert figures['total_secs'] == pytest.approx(
+      sum(figures[f'{name}_secs'] for name in parts))
+  assert min(figures[f'{name}_secs'] for name in parts) > 0
+  assert figures['host_bytes'] > 0
+
+
+def test_a_step_is_of_a_model_or_of_a_config(capsys):
+  assert main.main(['benchmark', '--what=step']) == 2
+  assert 'Name one of the two' in capsys.readouterr().err
+  assert main.main(
+      ['benchmark', '--what=step', '--model=B/16', '--turns=0']) == 2
+  assert '--turns must be at least 1' in capsys.readouterr().err
+
+
+def test_actions_take_turns():
+  done = []
+  timed = turns.alternate(
+      {'a': lambda n: done.append(('a', n)),
+       'b': lambda n: done.append(('b', n))}, turns=2, repeats=3)
+  assert done == [('a', 1), ('b', 1), *2 * [('a', 3), ('b', 3)]]
+  assert timed['a'].repeats == 3 and timed['b'].turns == 2

@@ -2,11 +2,23 @@
 
     python main.py benchmark --what=input
     python main.py benchmark --what=input --rival tf=/path/to/python
+    python main.py benchmark --what=step --model=B/16
+    python main.py benchmark --what=step --config=configs/x.py
+    python main.py benchmark --what=parts --model=B/16 --picture=parts.png
 
 `input` is the way of an image from disk into a batch. Without a config, it
 reads JPEGs made for it, of the size of ImageNet's, as the recipes do: Inception
 crop, flip, 224 pixels. A rival is named `tf` or `torch`, with the Python that
 has it.
+
+`step` is the training step of a config, or of a model on such JPEGs; its
+forward pass; what share of the devices' best both reach; what part of the time
+the input takes; and how long a fresh process takes to its first step. Rivals
+are in `benchmarks/compare.py`.
+
+`parts` is the step of one device part by part, from the patch embedding to the
+optimizer: operations, bytes and time of each, and how near it is to the least
+that it could take (a roofline).
 """
 
 import argparse
@@ -17,18 +29,29 @@ import os
 import pathlib
 import sys
 import tempfile
+from typing import Any
+
+import jax
 
 from vit_jax import config as config_lib
 from vit_jax import data
+from vit_jax.analysis import roofline_plot
+from vit_jax.benchmarking import parts
+from vit_jax.benchmarking import parts_table
 from vit_jax.benchmarking import photographs
 from vit_jax.benchmarking import reading
+from vit_jax.benchmarking import start
+from vit_jax.benchmarking import step
+from vit_jax.benchmarking import step_tables
+from vit_jax.benchmarking import subject
+from vit_jax.plan import building
 from vit_jax.training import progress
 from vit_jax.training import writer
 
-OPS = [{'op': 'inception_crop'}, {'op': 'flip'}]
 RIVALS = ('tf', 'torch')
 SCRIPT = pathlib.Path(__file__).parents[2] / 'benchmarks' / 'input.py'
-COUNT = 64  # Photographs: read from memory after the first turn, by all alike.
+# Photographs: read from memory after the first turn, by all alike.
+COUNT, NAMES = 64, 64
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,28 +60,51 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       '--what', choices=WHATS, required=True, help='what to measure')
   parser.add_argument(
       '--config', metavar='FILE.py[:name=value,...]',
-      help='measure the data of this config instead')
+      help='measure what this config says instead: its data, or its step')
+  parser.add_argument(
+      '--model', default='', metavar='VARIANT',
+      help='of --what=step, such as B/16, where there is no config')
+  parser.add_argument(
+      '--resolution', type=int, default=224, metavar='PIXELS',
+      help="of the model's images (default: %(default)s)")
+  parser.add_argument(
+      '--dtype', choices=('float32', 'bfloat16'), default='float32',
+      help='that the model computes in (default: %(default)s)')
+  parser.add_argument(
+      '--starts', type=int, default=5, metavar='N',
+      help='of fresh processes, each with and without what was compiled '
+      'before; 0 leaves them out (default: %(default)s)')
+  parser.add_argument(
+      '--picture', default='', metavar='PATH',
+      help='draw the parts: .png, .pdf or .svg')
   parser.add_argument(
       '--workers', default='1', metavar='N,...',
-      help='processes that read, one measurement each; 0 for threads in this '
-      'one (default: %(default)s)')
+      help='processes that read, one measurement each (a step takes one '
+      'number); 0 for threads in this one (default: %(default)s)')
   parser.add_argument(
       '--rival', action='append', default=[], metavar='NAME=PYTHON',
       help='tf or torch, and the Python that has it; may be repeated')
   parser.add_argument(
       '--turns', type=int, default=5, metavar='N',
-      help='of each reader, of which the median is shown (default: '
+      help='of each thing, of which the median is shown (default: '
       '%(default)s)')
   parser.add_argument(
-      '--batches', type=int, default=10, metavar='N',
-      help='in a turn (default: %(default)s)')
+      '--batches', type=int, metavar='N',
+      help='in a turn (default: 10 of the input; of a step, as many as take a '
+      'second)')
   parser.add_argument(
-      '--batch-size', type=int, default=64, metavar='N',
-      help='images in a batch (default: %(default)s)')
+      '--batch-size', type=int, metavar='N',
+      help="images in a batch (default: 64 of the input; of a step, the "
+      "config's, or 8)")
 
 
 def run(args: argparse.Namespace) -> int:
   """Runs the command; returns the exit status."""
+  for flag in ('turns', 'batches', 'batch_size'):
+    value = getattr(args, flag)
+    if value is not None and value < 1:
+      raise ValueError(f'--{flag.replace("_", "-")} must be at least 1, but is '
+                       f'{value}.')
   return WHATS[args.what](args)
 
 
@@ -74,10 +120,10 @@ def measure_input(args: argparse.Namespace) -> int:
       stages = config_lib.load(args.config, args.overrides)
       section = next(iter(stages.values())).data
     else:
-      photographs.write(pathlib.Path(folder), COUNT)
+      photographs.write(pathlib.Path(folder), COUNT, names=NAMES)
       section = data.parse({
           'source': folder, 'split': 'train+test', 'resolution': 224,
-          'train_ops': OPS})
+          'train_ops': subject.TRAIN_OPS})
     rows = [dataclasses.asdict(row) | {'workers': count}
             for count in workers
             for row in _measure(args, section, rivals, folder, workers=count)]
@@ -101,13 +147,13 @@ def _measure(
       num_threads=1 if workers else section.num_threads)
   with contextlib.ExitStack() as stack:
     readers = {'ours': stack.enter_context(
-        reading.ours(own, batch_size=args.batch_size))}
+        reading.ours(own, batch_size=args.batch_size or 64))}
     for name, python in rivals.items():
       readers[name] = stack.enter_context(reading.program([
           python, str(SCRIPT), name, folder, str(max(1, workers)),
-          str(section.size[0]), str(args.batch_size)]))
+          str(section.size[0]), str(args.batch_size or 64)]))
     return reading.medians(reading.alternate(
-        readers, batches=args.batches, turns=args.turns))
+        readers, batches=args.batches or 10, turns=args.turns))
 
 
 def _rival(text: str) -> tuple[str, str]:
@@ -129,7 +175,88 @@ def _ratio(row: dict, rows: list[dict]) -> str:
   return f'{ratio:.2f} x'
 
 
+def measure_step(args: argparse.Namespace) -> int:
+  """Measures a training step and all around it; returns the exit status."""
+  with tempfile.TemporaryDirectory() as folder:
+    config = _subject(args, pathlib.Path(folder))
+    # Other processes first: this one keeps the accelerator once it has it.
+    starts = start.measure(config, turns=args.starts) if args.starts else None
+    experiment, origin = building.build(config, jax.devices())
+    measured = step.measure(
+        experiment, turns=args.turns, repeats=args.batches,
+        with_input=origin == 'data')
+  step_tables.show(_title(args, config), measured)
+  if starts:
+    step_tables.show_starts(starts, turns=args.starts)
+  if args.json:
+    writer.write_json(args.json, {
+        **_said(args, config), **dataclasses.asdict(measured),
+        'starts': starts and dataclasses.asdict(starts)})
+  return 0
+
+
+def measure_parts(args: argparse.Namespace) -> int:
+  """Measures the parts of a training step; returns the exit status."""
+  with tempfile.TemporaryDirectory() as folder:
+    config = _subject(args, pathlib.Path(folder))
+    experiment, _ = building.build(config, jax.devices()[:1])
+    measured = parts.measure(
+        experiment, turns=args.turns, repeats=args.batches)
+  title = _title(args, config)
+  parts_table.show(title, measured)
+  if args.picture:
+    roofline_plot.roofline(
+        [roofline_plot.Point(
+            part.name, part.flops, part.num_bytes, part.secs.median,
+            part.bound_secs) for part in measured.parts],
+        args.picture, title=title, flops_per_sec=measured.flops_per_sec,
+        bytes_per_sec=measured.bytes_per_sec)
+    print(f'wrote {args.picture}')
+  if args.json:
+    writer.write_json(args.json, {
+        **_said(args, config), **dataclasses.asdict(measured)})
+  return 0
+
+
+def _said(
+    args: argparse.Namespace, config: config_lib.Config) -> dict[str, Any]:
+  """Returns what was measured, as JSON has it."""
+  return {
+      'model': config.model.variant or args.config,
+      'resolution': config.data.size, 'batch_size': config.batch_size,
+      'dtype': config.model.dtype, 'cores': os.cpu_count()}
+
+
+def _title(args: argparse.Namespace, config: config_lib.Config) -> str:
+  height, width = config.data.size
+  return (f'{config.model.variant or args.config} at {height} x {width}, batch '
+          f'{config.batch_size:,}, {config.model.dtype}')
+
+
+def _subject(
+    args: argparse.Namespace, folder: pathlib.Path) -> config_lib.Config:
+  """Returns the config to measure; its first stage, if it has several."""
+  if bool(args.config) == bool(args.model):
+    raise ValueError(
+        'A step is of a model or of a config. Name one of the two: '
+        '--model=B/16, or --config=configs/x.py.')
+  if not args.workers.isdigit():
+    raise ValueError(f'A step takes one number of --workers; got '
+                     f'{args.workers!r}.')
+  if args.config:
+    config = next(iter(config_lib.load(args.config, args.overrides).values()))
+    return dataclasses.replace(
+        config, batch_size=args.batch_size or config.batch_size)
+  photographs.write_classes(folder, COUNT)
+  return subject.config(
+      args.model, resolution=args.resolution, batch_size=args.batch_size or 8,
+      dtype=args.dtype, source=os.fspath(folder), num_workers=int(args.workers),
+      overrides=args.overrides)
+
+
 # A row for each thing that can be measured.
 WHATS: dict[str, Callable[[argparse.Namespace], int]] = {
     'input': measure_input,
+    'step': measure_step,
+    'parts': measure_parts,
 }

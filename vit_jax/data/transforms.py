@@ -26,7 +26,7 @@ from vit_jax.data import randaugment
 Size = int | tuple[int, int]  # One side of a square, or (height, width).
 Method = Literal['nearest', 'box', 'bilinear', 'bicubic', 'lanczos']
 
-_METHODS = {
+METHODS = {
     'nearest': Image.Resampling.NEAREST, 'box': Image.Resampling.BOX,
     'bilinear': Image.Resampling.BILINEAR,
     'bicubic': Image.Resampling.BICUBIC, 'lanczos': Image.Resampling.LANCZOS}
@@ -117,7 +117,7 @@ class Resize:
           f'an image of {image.height} x {image.width} would be resized to '
           f'{height:,} x {width:,}, more than {headers.MAX_PIXELS:,} pixels. '
           'Crop it before.')
-    return image.resize((width, height), _METHODS[self.method])
+    return image.resize((width, height), METHODS[self.method])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -171,12 +171,12 @@ class InceptionCrop:
   def __call__(self, image: Picture, rng: np.random.Generator) -> Picture:
     assert self.size is not None
     height, width = height_width(self.size)
-    left, top, w, h = self._window(image.width, image.height, rng)
+    left, top, w, h = self.window(image.width, image.height, rng)
     return image.resize(
-        (width, height), _METHODS[self.method],
+        (width, height), METHODS[self.method],
         box=(left, top, left + w, top + h))
 
-  def _window(
+  def window(
       self, width: int, height: int, rng: np.random.Generator,
   ) -> tuple[int, int, int, int]:
     """Returns (left, top, width, height) of a crop inside the image."""

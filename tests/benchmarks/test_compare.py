@@ -1,0 +1,93 @@
+"""Contestants are compared round by round; those that are missing are named."""
+
+import argparse
+import importlib.util
+import json
+import pathlib
+
+import pytest
+
+from vit_jax import models
+from vit_jax.benchmarking import reading
+
+FOLDER = pathlib.Path(__file__).parents[2] / 'benchmarks'
+SETTING = {'task': 'train', 'dtype': 'float32', 'model': 'Ti/16',
+           'resolution': 16, 'batch_size': 2}
+
+
+def load(name):
+  spec = importlib.util.spec_from_file_location(name, FOLDER / f'{name}.py')
+  module = importlib.util.module_from_spec(spec)
+  spec.loader.exec_module(module)
+  return module
+
+
+@pytest.fixture(scope='module')
+def compare():
+  return load('compare')
+
+
+def speeds(*secs):
+  return [reading.Speed(8, s, 2 * s) for s in secs]
+
+
+def test_a_ratio_is_the_median_of_those_of_rounds(compare):
+  # By medians, 4 / 1 and 4 / 2 images a second, it would be 2.
+  rounds = {'ours': speeds(1, 4, 2), 'timm': speeds(3, 4, 8)}
+  figures = compare.row('timm', rounds, SETTING)
+  assert figures['ratio_per_sec'] == figures['ratio_per_core_sec'] == 3
+  assert figures['images_per_sec'] == 2 == (
+      2 * figures['images_per_core_sec'])
+  assert compare.row('ours', rounds, SETTING)['ratio_per_sec'] == 1
+
+
+def test_each_is_shown_at_its_best_batch_size(compare):
+  rows = [compare.row(name, rounds, {**SETTING, 'batch_size': size})
+          for size, rounds in (
+              (2, {'ours': speeds(4), 'timm': speeds(8)}),
+              (4, {'ours': speeds(1), 'timm': speeds(10)}))
+          for name in rounds]
+  ours, timm = compare.best(rows)
+  assert (ours['batch_size'], timm['batch_size']) == (4, 2)
+  assert timm['ratio_per_sec'] == 8
+
+
+def test_the_missing_are_left_out_and_named(
+    compare, monkeypatch, tmp_path, capsys):
+  started = {}
+
+  def measure(commands, setting, **_):
+    started.update(commands)
+    return [compare.row(n, {n: speeds(1), 'ours': speeds(1)}, setting)
+            for n in commands]
+
+  nothing = tmp_path / 'python'
+  nothing.write_text('#!/bin/sh\nexit 1\n')
+  nothing.chmod(0o755)
+  monkeypatch.setattr(compare, 'measure', measure)
+  assert compare.main([
+      '--task=train', f'--python=timm={nothing}', '--turns=1',
+      '--also=remat=model.remat=full --xla_some_flag=1',
+      f'--json={tmp_path}/rows.json']) == 0
+  printed = capsys.readouterr().out
+  assert 'timm-compiled: its libraries are not installed' in printed
+  assert list(started) == ['ours', 'plain-flax', 'remat']
+  assert '--xla_some_flag=1' in started['remat'][1]
+  assert json.loads(started['remat'][-1])['overrides'] == ['model.remat=full']
+  assert [row['contestant'] for row in json.loads(
+      (tmp_path / 'rows.json').read_text())] == list(started)
+
+
+@pytest.mark.parametrize(
+    'name,task', [('ours', 'inference'), ('plain-flax', 'train')])
+def test_a_contestant_does_its_task(monkeypatch, name, task):
+  tiny = {'width': 8, 'depth': 1, 'num_heads': 2, 'mlp_dim': 8}
+  parse = models.parse
+  monkeypatch.syspath_prepend(str(FOLDER))
+  monkeypatch.setattr(models, 'parse', lambda section: parse({
+      **section, **tiny}))
+  overrides = [f'model.{key}={value}' for key, value in tiny.items()]
+  _, build = load('contestants').CONTESTANTS[name]
+  run = build(argparse.Namespace(
+      **{**SETTING, 'task': task, 'overrides': overrides}))
+  run(2)
