@@ -405,7 +405,8 @@ def _evaluator(
         num_examples=dataset.num_examples,
         may_miss=_may_miss(section, dataset), num_classes=dataset.num_classes,
         class_names=dataset.class_names, multi_label=dataset.multi_label,
-        targets=dataset.targets, target_std=config.data.target_std)
+        targets=dataset.targets, target_mean=config.data.target_mean,
+        target_std=config.data.target_std)
 
   # Smoothing is a means of training; what is measured is the labels' loss.
   labelled = _labelled_objective(config, trained_on)

@@ -83,3 +83,10 @@ def test_reliability_is_drawn(tmp_path):
   answers.reliability(
       np.array([[3, 0.2, 0.0], [4, 0.7, 1.0]]), path, title='$_$')
   assert path.read_bytes().startswith(b'\x89PNG')
+
+
+def test_each_target_has_a_panel_even_without_labels(tmp_path, texts):
+  pairs = np.array([[[1.0, 2.0], [np.nan, 1.0]], [[3.0, 3.5], [np.nan, 2.0]]])
+  path = tmp_path / 'answers.png'
+  answers.scatter(pairs, path, names=['age', 'cost, $'], title='val')
+  assert {'val', 'age', 'cost, $'} <= set(texts)

@@ -16,7 +16,8 @@ RNG = np.random.default_rng(0)
 ANSWERS = RNG.normal(size=(10, 2)).astype(np.float32)
 LABELS = (ANSWERS + 0.3 * RNG.normal(size=(10, 2))).astype(np.float32)
 LABELS[3, 1] = np.nan
-FACTS = {'targets': ('age', 'mass'), 'target_std': (10.0, 0.5)}
+FACTS = {'targets': ('age', 'mass'), 'target_mean': (40.0, 2.0),
+         'target_std': (10.0, 0.5)}
 
 
 def build(toy, section, split, *, targets=('age', 'mass')):
@@ -39,7 +40,8 @@ def split(toy):
 def test_errors_are_scikit_learns_in_the_units_of_the_labels(toy, split):
   found = build(toy, {'name': 'regression'}, split)({'scale': jnp.ones(())})
   assert found['examples'] == 10
-  for column, (name, std) in enumerate(zip(*FACTS.values())):
+  for column, (name, std) in enumerate(zip(
+      FACTS['targets'], FACTS['target_std'])):
     known = ~np.isnan(LABELS[:, column])
     pair = (std * LABELS[known, column].astype(np.float64),
             std * ANSWERS[known, column].astype(np.float64))
@@ -56,6 +58,18 @@ def test_errors_are_scikit_learns_in_the_units_of_the_labels(toy, split):
   squares = np.square(ANSWERS - LABELS)
   np.testing.assert_allclose(
       found['loss'], np.nan_to_num(squares).mean(), rtol=1e-5)
+
+
+def test_answers_come_beside_their_labels_in_the_units_of_these(toy, split):
+  measured = build(toy, {'name': 'regression'}, split).details(
+      {'scale': jnp.ones(())}, lambda: None)
+  assert measured.class_names == ('age', 'mass')
+  np.testing.assert_allclose(
+      measured.tables['answers'][:, 0],
+      40 + 10 * np.stack([LABELS[:, 0], ANSWERS[:, 0]], -1), rtol=1e-6)
+  np.testing.assert_allclose(
+      measured.tables['answers'][:, 1],
+      2 + 0.5 * np.stack([LABELS[:, 1], ANSWERS[:, 1]], -1), rtol=1e-6)
 
 
 def test_a_nan_answer_shows(toy, split):

@@ -1,4 +1,4 @@
-"""Pictures of a classifier's answers: confusion matrix and reliability."""
+"""Pictures of a model's answers: of classes, how sure it is, of numbers."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,6 +15,7 @@ MAX_COUNTS, MAX_NAMES = 20, 60
 # Of a matrix, in pixels: more classes than that are pooled.
 MAX_CELLS = 1_000
 WORST = 12
+MAX_COLUMNS = 3  # Of panels.
 MAX_LETTERS = 24  # Of a name.
 
 
@@ -74,6 +75,50 @@ def confusion(
       + f'{100 * np.trace(counts) / max(1, counts.sum()):.2f} % of '
       f'{counts.sum():,} right', fontsize=12, fontweight='bold',
       parse_math=False)
+  plots.save(fig, path)
+
+
+def scatter(
+    pairs: Float[np.ndarray, 'examples targets 2'], path: epath.PathLike, *,
+    names: Sequence[str] | None = None, title: str = '',
+) -> None:
+  """Draws what was predicted against what is true, a panel for each target.
+
+  Args:
+    pairs: the label and the prediction of each example, in the label's units;
+      NaN where it has no label.
+    path: picture to write; the suffix says the format.
+    names: of the targets; by default their numbers.
+    title: above the picture.
+  """
+  from matplotlib import figure
+  from matplotlib import layout_engine
+
+  count = pairs.shape[1]
+  names = [str(i) for i in range(count)] if names is None else list(names)
+  columns = min(count, MAX_COLUMNS)
+  rows = -(-count // columns)
+  fig = figure.Figure(
+      figsize=(3.8 * columns, 3.6 * rows + 0.4), dpi=150,
+      layout=layout_engine.ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.08))
+  panels = fig.subplots(rows, columns, squeeze=False).ravel()
+  for axes, name, (true, predicted) in zip(
+      panels, names, np.moveaxis(pairs, 0, -1)):
+    known = np.isfinite(true) & np.isfinite(predicted)
+    true, predicted = true[known], predicted[known]
+    if len(true):
+      ends = [min(true.min(), predicted.min()),
+              max(true.max(), predicted.max())]
+      axes.plot(ends, ends, color=GREY, linestyle='--', linewidth=1)
+    # Many dots make a cloud, whose density shows.
+    axes.plot(true, predicted, 'o', color=BLUE, markersize=3, markeredgewidth=0,
+              alpha=max(0.05, min(0.8, 200 / max(1, len(true)))))
+    axes.set(xlabel='label', ylabel='prediction')
+    axes.set_title(name, fontsize=10, parse_math=False)
+    axes.spines[['top', 'right']].set_visible(False)
+  for axes in panels[count:]:
+    axes.set_visible(False)
+  fig.suptitle(title, fontsize=12, fontweight='bold', parse_math=False)
   plots.save(fig, path)
 
 

@@ -184,6 +184,8 @@ def _draw(
       case 'confusion':
         answers.confusion(
             array, path, names=measured.class_names, title=name)
+      case 'answers':
+        answers.scatter(array, path, names=measured.class_names, title=name)
       case 'reliability':
         answers.reliability(array, path, title=name)
       case _:

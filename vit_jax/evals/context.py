@@ -37,6 +37,7 @@ class Split:
     multi_label: labels are k-hot [batch, classes], not indices [batch].
     targets: names of the numbers to predict, where labels are such:
       standardised [batch, targets], NaN where they are not known.
+    target_mean: of each, what a label of 0 means.
     target_std: of each, what a difference of 1 in a label means.
     ranks: of a split drawn by class: the place of each example among those of
       its class in the draw of each seed, from 0; -1 where it is not drawn.
@@ -48,6 +49,7 @@ class Split:
   class_names: tuple[str, ...] | None = None
   multi_label: bool = False
   targets: tuple[str, ...] = ()
+  target_mean: tuple[float, ...] = ()
   target_std: tuple[float, ...] = ()
   ranks: Int[np.ndarray, 'seeds examples'] | None = None
   may_miss: int = 0
@@ -145,7 +147,7 @@ class Measured:
   Attributes:
     metrics: numbers by name.
     tables: arrays that say more, by name.
-    class_names: of the classes that tables are of, where known.
+    class_names: of the classes or targets that tables are of, where known.
   """
   metrics: dict[str, float]
   tables: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)

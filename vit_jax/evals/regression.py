@@ -85,6 +85,11 @@ def build(
       if len(split.targets) > 1:
         result |= {f'{name}_{target}': float(figure)
                    for target, figure in zip(split.targets, figures)}
-    return context_lib.Measured({**result, 'examples': len(found['loss'])})
+    pairs = np.stack([found['label'], found['prediction']], axis=-1)
+    return context_lib.Measured(
+        {**result, 'examples': len(found['loss'])},
+        {'answers': pairs * np.asarray(split.target_std)[:, None]
+                    + np.asarray(split.target_mean)[:, None]},
+        split.targets)
 
   return run
