@@ -11,7 +11,8 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 SOURCES := $(wildcard main.py configs benchmarks) vit_jax tests
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test test-plan lint format constraints clean
+.PHONY: help quickstart test test-plan test-export test-faults lint format \
+  constraints owner clean
 
 help:  ## Shows this list.
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*## */|/' \
@@ -31,6 +32,16 @@ test-plan: $(VENV)/.plan  ## The tests of `main.py plan` with the TPU's compiler
 	$(BIN)/python -m pytest -rs tests/plan tests/parallel/test_mesh.py \
 	  tests/parallel/test_topology.py tests/commands/test_plan.py
 
+# What `make test` skips, since it installs none of these libraries.
+test-export: $(VENV)/.export  ## The tests of `main.py export` to ONNX and SavedModel.
+	$(BIN)/python -c 'import jax2onnx, onnxruntime, tensorflow'
+	$(BIN)/python -m pytest -rs tests/test_exporting.py tests/test_serving.py
+
+KILLS ?= 20
+SEED ?= 1
+test-faults: $(VENV)/.dev  ## Kills and halts a run KILLS times (20: 35 minutes), and compares its end.
+	$(BIN)/python -m tests.faults --kills=$(KILLS) --seed=$(SEED)
+
 lint: $(VENV)/.dev  ## Style and types, without the tests.
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/mypy
@@ -49,8 +60,14 @@ constraints:  ## Writes constraints.txt anew: the newest versions that are allow
 	mv constraints.tmp constraints.txt
 	rm -rf .venv-constraints
 
+owner:  ## Writes OWNER=name, whose repository this is, into the notebooks.
+	@test -n '$(OWNER)' || { echo 'Say whose: make owner OWNER=name'; exit 1; }
+	sed -i.bak -E 's#(github(\.com)?)/[^/ ]+/vit-jax#\1/$(OWNER)/vit-jax#' \
+	  notebooks/*.ipynb
+	rm notebooks/*.ipynb.bak
+
 clean:  ## Removes the environment and caches; runs/ stays.
-	rm -rf $(VENV) .venv-constraints .venv-plan build *.egg-info
+	rm -rf $(VENV) .venv-constraints .venv-plan .venv-export build *.egg-info
 	rm -rf .pytest_cache .mypy_cache .ruff_cache
 	find main.py configs vit_jax tests -name __pycache__ -prune -exec rm -rf {} +
 
@@ -68,6 +85,15 @@ $(VENV)/.dev: requirements.txt requirements-dev.txt constraints.txt | $(BIN)/pyt
 $(VENV)/.plan: requirements-plan.txt $(VENV)/.dev
 	@echo "Installing the TPU's compiler into $(VENV) (once; 0.7 GB) ..."
 	@$(PIP) -r requirements-plan.txt $(CONSTRAIN)
+	@touch $@
+
+# jax2onnx allows no Orbax as new as the pinned one.
+$(VENV)/.export: requirements-export.txt requirements-dev.txt requirements.txt \
+    constraints.txt | $(BIN)/python
+	@echo 'Installing ONNX and TensorFlow into $(VENV) (once, some minutes) ...'
+	@grep -v '^orbax-checkpoint==' constraints.txt > $(VENV)/constraints.txt
+	@$(PIP) -r requirements-dev.txt -r requirements-export.txt \
+	  $(if $(CONSTRAIN),-c $(VENV)/constraints.txt)
 	@touch $@
 
 $(BIN)/python:

@@ -69,6 +69,7 @@ def get_config(
       'data': {
           'source': dataset, 'split': 'train', 'resolution': row['resolution'],
           'train_ops': row['train_ops'],
+          'cache_mib': 256,  # All of them, decoded once.
       },
       'optimizer': {
           'name': 'adam', 'learning_rate': 1e-3, 'weight_decay': 0.03,

@@ -4,6 +4,7 @@ This file must not import vit_jax: the shapes in its annotations are checked by
 an import hook that pytest installs after it has read this file.
 """
 
+import gc
 import json
 import os
 import pathlib
@@ -50,6 +51,16 @@ def weight_of_torch(name, shape):
     return (1 + 0.1 * noise(name, shape) if name.endswith('weight')
             else 0.1 * noise(name, shape))
   return noise(name, shape) / np.sqrt(np.prod(shape[1:]))
+
+
+def pytest_collection_finish():
+  """Takes what is imported out of reach of the garbage collector.
+
+  A run collects garbage before it counts free memory, which here would walk
+  through the objects of all the tests and libraries, a second each time.
+  """
+  gc.collect()
+  gc.freeze()
 
 
 @pytest.fixture(scope='session')

@@ -1,6 +1,7 @@
 """Every file in configs/ runs: configs that nobody runs rot."""
 
 import argparse
+import functools
 import inspect
 import pathlib
 
@@ -120,8 +121,11 @@ def test_hybrids_and_resnets_train_by_the_same_file(model, flags, tmp_path):
   assert run_lib.train(experiment, tmp_path)['steps'] == 2
 
 
-def test_fine_tuning_starts_from_masked_patch_prediction(tmp_path):
+def test_fine_tuning_starts_from_masked_patch_prediction(
+    tmp_path, monkeypatch):
   """Of a whole run: without labels, then with, and as a model of its own."""
+  monkeypatch.setattr(experiment_lib, 'build', functools.partial(
+      experiment_lib.build, devices=jax.devices()[:1]))  # Compile sooner.
   status = train_command(tmp_path, 'masked_patch_small.py:dataset=digits', [
       f'model.{setting}' for setting in TOY_MODEL] + [
           'total.steps=1', 'data.resolution=16',

@@ -64,6 +64,46 @@ def test_what_is_read_back_gives_the_same_logits(tmp_path, name, form):
         atol=1e-3, rtol=1e-3)
 
 
+@pytest.mark.parametrize('form', ['jax', 'onnx', 'savedmodel'])
+def test_what_one_file_does_not_hold_is_a_folder_with_the_weights_beside(
+    tmp_path, monkeypatch, form):
+  for library in NEEDS[form]:
+    pytest.importorskip(library)
+  # Wide: of an array above 1 MiB, jax2onnx writes a file of its own.
+  model = make({**VIT, 'depth': 1, 'mlp_dim': 2**15})
+  size = 4 * sum(leaf.size for leaf in jax.tree.leaves(model.params))
+  monkeypatch.setattr(exporting, 'MAX_BYTES', size - 1)
+  exporting.write(model, tmp_path / 'model', form=form)
+  (tmp_path / 'model').rename(tmp_path / 'moved')
+  run = exporting.read(tmp_path / 'moved', form=form)
+  images = np.random.default_rng(0).uniform(
+      -1, 1, (2, 32, 32, 3)).astype(np.float32)
+  assert exporting.difference(model, run, images) < 1e-3
+  if form == 'savedmodel':
+    return
+  sizes = {path.name: path.stat().st_size
+           for path in (tmp_path / 'moved').iterdir()}
+  weights = {'jax': 'weights.npz', 'onnx': 'model.onnx.data'}[form]
+  assert set(sizes) == {exporting.PROGRAMS[form], weights}
+  assert sizes[exporting.PROGRAMS[form]] < size / 4
+  monkeypatch.setattr(exporting, 'MAX_BYTES', size)
+  exporting.write(model, tmp_path / 'file', form=form)
+  assert (tmp_path / 'file').stat().st_size >= size
+
+
+def test_a_folder_of_jax_needs_none_of_our_code(tmp_path, monkeypatch):
+  monkeypatch.setattr(exporting, 'MAX_BYTES', 0)
+  model = make({**VIT, 'depth': 1})
+  exporting.write(model, tmp_path / 'model', form='jax')
+  exported = jax_export.deserialize(
+      bytearray((tmp_path / 'model/model.stablehlo').read_bytes()))
+  weights = dict(np.load(tmp_path / 'model/weights.npz'))
+  images = np.zeros((3, 32, 32, 3), np.float32)
+  np.testing.assert_allclose(
+      exported.call(weights, images)['logits'], model(images)['logits'],
+      atol=1e-5)
+
+
 def test_a_file_of_jax_is_for_every_platform_and_needs_none_of_our_code(
     tmp_path):
   model = make(VIT)

@@ -9,6 +9,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
@@ -94,3 +95,21 @@ def test_every_file_that_a_notebook_links_is_there(path):
       r'\]\((?!https?:)([^)#]+)\)', text_of(cell))]
   assert [link for link in links
           if not (path.parent / link).resolve().exists()] == []
+
+
+def test_the_owner_is_written_into_all_notebooks_by_one_command(tmp_path):
+  shutil.copytree(ROOT / 'notebooks', tmp_path / 'notebooks')
+  shutil.copy(ROOT / 'Makefile', tmp_path)
+
+  def make(*arguments):
+    return subprocess.run(['make', '-s', 'owner', *arguments], cwd=tmp_path,
+                          check=False, capture_output=True).returncode
+
+  assert make() != 0
+  for name in ('somebody', 'else'):  # It can be changed again.
+    assert make(f'OWNER={name}') == 0
+    for path in (tmp_path / 'notebooks').iterdir():
+      test_the_badge_opens_this_notebook_of_the_repository_that_is_installed(
+          path)
+      assert f'https://github.com/{name}/vit-jax' in path.read_text()
+  assert {path.stem for path in (tmp_path / 'notebooks').iterdir()} == NAMES

@@ -6,6 +6,7 @@ import clu.parameter_overview
 import humanize
 import jax
 
+from vit_jax import config as config_lib
 from vit_jax import experiment as experiment_lib
 from vit_jax import tree
 from vit_jax.parallel import hardware
@@ -38,13 +39,14 @@ def describe(
       f'{title or "run"}: {dataset.name} {dataset.split}, '
       f'{dataset.num_examples:,} images of {height}x{width}x{channels}, '
       + _labels(experiment),
-      *filter(None, [dataset.description]),
+      *filter(None, [dataset.description, config.data.decoder_note]),
       *([str(dataset.excluded)] if dataset.excluded else []),
       f'batch {config.batch_size:,} = {hosts} host(s) x {per_host} '
       f'{device_kind(mesh)} device(s), {share:,} images each'
       + f' in {config.parts} parts' * (config.parts > 1)
       + ' | mesh '
       + mesh_lib.describe(config.mesh, mesh, tree.num_elements(state.params)),
+      *_evaluation(config),
       f'{dataset.num_examples:,} images / {config.batch_size:,} = '
       f'{experiment.steps_per_epoch:,.1f} steps per epoch | '
       f'{epochs:,.1f} epochs = {experiment.total_steps:,} steps',
@@ -63,6 +65,16 @@ def describe(
     lines.append(clu.parameter_overview.get_parameter_overview(
         state.params, include_stats=False))
   return '\n'.join(lines)
+
+
+def _evaluation(config: config_lib.Config) -> list[str]:
+  """Returns a line where evaluators take less than a batch at once."""
+  names = [name for name, section in config.evals.items()
+           if section.batch_size is None]
+  if config.parts == 1 or not names:
+    return []
+  return [f'evaluated {experiment_lib.eval_batch_size(config):,} at once, as '
+          f'many as a part of the batch: {", ".join(names)}']
 
 
 def _labels(experiment: experiment_lib.Experiment) -> str:

@@ -20,7 +20,9 @@ from vit_jax import images as images_lib
 from vit_jax import model as model_lib
 from vit_jax import records
 from vit_jax.checkpoints import manager
+from vit_jax.data import hash_bands
 from vit_jax.data import headers
+from vit_jax.data import similarity
 from vit_jax.parallel import beam
 
 MAX_ERRORS = 20  # Named on the screen; a file has them all.
@@ -40,9 +42,7 @@ def add_model(
       help='a workdir or checkpoint of ours, an .npz, a .safetensors, a state '
       'dict of PyTorch, or a folder of one; also gs://, https:// and '
       'hf://user/model')
-  parser.add_argument(
-      '--which', choices=manager.WHICH, default=manager.LATEST,
-      help='which checkpoint of a workdir (default: %(default)s)')
+  add_which(parser)
   parser.add_argument(
       '--set', action='append', default=[], metavar='KEY=VALUE',
       help='what the weights do not say, for example num_heads=4 or '
@@ -53,6 +53,26 @@ def load(args: argparse.Namespace) -> model_lib.Model:
   """Returns the model that `add_model`'s flags name."""
   return model_lib.load(
       args.model, which=args.which, **overrides(args.set))
+
+
+def add_which(parser: argparse.ArgumentParser) -> None:
+  """Adds the flag that says which of a workdir's checkpoints."""
+  parser.add_argument(
+      '--which', choices=manager.WHICH, default=manager.LATEST,
+      help='which checkpoint of a workdir (default: %(default)s)')
+
+
+def add_likeness(
+    parser: argparse.ArgumentParser, default: similarity.Likeness) -> None:
+  """Adds the flags that say which pictures are near-duplicates."""
+  parser.add_argument(
+      '--max-distance', type=int, default=default.max_distance, metavar='BITS',
+      help='of 64, that hashes of near-duplicates may differ in, at most '
+      f'{hash_bands.MAX_DISTANCE} (default: %(default)s)')
+  parser.add_argument(
+      '--min-similarity', type=float, default=default.min_similarity,
+      metavar='R', help='correlation of the pixels of near-duplicates, at most '
+      '1 (default: %(default)s)')
 
 
 def overrides(texts: Sequence[str]) -> dict[str, Any]:

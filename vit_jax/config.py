@@ -44,13 +44,16 @@ class LogConfig:
       stands; 0 for never.
     hung_secs: if no step ends for so long, the run ends with status 76, to be
       started again; 0 for never.
+    start_secs: the same for each thing of a run's start: the data is opened, a
+      checkpoint restored, the step compiled.
   """
   every: records.Duration = records.Duration(steps=50)
   stalled_secs: float = 300.0
   hung_secs: float = 1800.0
+  start_secs: float = 7200.0
 
   def __post_init__(self):
-    for name in ('stalled_secs', 'hung_secs'):
+    for name in ('stalled_secs', 'hung_secs', 'start_secs'):
       if getattr(self, name) < 0:
         raise ValueError(f'{name} must be at least 0 (never), but is '
                          f'{getattr(self, name)}.')

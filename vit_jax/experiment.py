@@ -16,6 +16,7 @@ import jax
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec
 import numpy as np
+import optax
 
 from vit_jax import config as config_lib
 from vit_jax import data
@@ -46,6 +47,7 @@ class Experiment:
     model: the linen module.
     total_steps: length of training.
     schedule: learning rate at a step.
+    tx: the optimizer, with that schedule.
     abstract_state: shapes, types and shardings of the state.
     abstract_batch: those of a global batch.
     shardings: the shardings of the state.
@@ -56,6 +58,7 @@ class Experiment:
     train_step: jitted; state and batch to state and the batch's mean loss.
     build_step: makes a `train_step` that computes a batch in so many parts.
     evaluators: by name; each a function of parameters to numbers.
+    build_evaluators: makes `evaluators` for a training in so many parts.
     unreadable: what could not be read, where the config says to skip it.
   """
   config: config_lib.Config
@@ -64,6 +67,7 @@ class Experiment:
   model: nn.Module
   total_steps: int
   schedule: Callable[[Any], Any]
+  tx: optax.GradientTransformation
   abstract_state: types.TrainState
   abstract_batch: Mapping[str, jax.ShapeDtypeStruct]
   shardings: types.TrainState
@@ -74,6 +78,7 @@ class Experiment:
   train_step: Any
   build_step: Callable[[int], Any]
   evaluators: Mapping[str, evals.Evaluator]
+  build_evaluators: Callable[[int], Mapping[str, evals.Evaluator]]
   unreadable: data.UnreadableLog
 
   @property
@@ -115,10 +120,11 @@ class Experiment:
       ValueError: if the batch does not divide so.
     """
     _check_batch('batch_size', self.config.batch_size, self.mesh, parts)
+    same = parts == self.config.parts
     other = dataclasses.replace(
         self, config=dataclasses.replace(self.config, accumulation=parts),
-        train_step=(self.train_step if parts == self.config.parts
-                    else self.build_step(parts)))
+        train_step=self.train_step if same else self.build_step(parts),
+        evaluators=self.evaluators if same else self.build_evaluators(parts))
     # What was counted stays: an image costs the same in any part.
     vars(other).update(
         (name, value) for name, value in vars(self).items()
@@ -312,9 +318,19 @@ def build(
         donate_argnums=0)
 
   unreadable = data.UnreadableLog()
+  open_split = functools.cache(functools.partial(
+      _open_split, config, expected=expected_data))
+
+  def build_evaluators(parts: int) -> dict[str, evals.Evaluator]:
+    return {
+        name: _evaluator(
+            name, dataclasses.replace(config, accumulation=parts), model, loss,
+            dataset, mesh, unreadable, open_split)
+        for name in config.evals}
+
   return Experiment(
       config=config, mesh=mesh, dataset=dataset, model=model,
-      total_steps=total_steps, schedule=optimizer.schedule,
+      total_steps=total_steps, schedule=optimizer.schedule, tx=optimizer.tx,
       abstract_state=_with_sharding(abstract_state, shardings),
       abstract_batch={
           name: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=on_batch)
@@ -326,12 +342,8 @@ def build(
           step_lib.empty_metrics(loss, abstract_state.params),
           shardings.metrics),
       train_step=build_step(config.parts), build_step=build_step,
-      evaluators={
-          name: _evaluator(
-              name, config, model, loss, dataset, mesh, unreadable,
-              expected=expected_data)
-          for name in config.evals},
-      unreadable=unreadable)
+      evaluators=build_evaluators(config.parts),
+      build_evaluators=build_evaluators, unreadable=unreadable)
 
 
 def _check_best(
@@ -369,7 +381,7 @@ def _check_best(
 def _evaluator(
     name: str, config: config_lib.Config, model: nn.Module, objective: Any,
     trained_on: data.Dataset, mesh: jax.sharding.Mesh,
-    unreadable: data.UnreadableLog, *, expected: bool,
+    unreadable: data.UnreadableLog, open_data: Callable[..., Any],
 ) -> evals.Evaluator:
   where = f'evals.{name}'
 
@@ -380,17 +392,12 @@ def _evaluator(
       split: str, source: str = '', *, batch_size: int | None = None,
       per_class: int = 0, seeds: tuple[int, ...] = (0,), real_labels: str = '',
   ) -> evals.Split:
-    batch_size = batch_size or config.batch_size
+    batch_size = batch_size or eval_batch_size(config)
     _check_batch(f'{where}.batch_size', batch_size, mesh, 1)
-    dataset = data.open_dataset(
-        config.data, expected=expected, split=split, source=source or None)
-    section, ranks = config.data, None
+    dataset, ranks = open_data(split, source, per_class, seeds, real_labels)
+    section = config.data
     if per_class:  # Places in a draw leave none out.
       section = dataclasses.replace(section, eval_unreadable='error')
-    if per_class and not expected:
-      dataset, ranks = data.draw_per_class(dataset, per_class, seeds=seeds)
-    if real_labels and not expected:
-      dataset = data.with_real_labels(dataset, real_labels)
     return evals.Split(
         name=f'{dataset.name} {dataset.split}', ranks=ranks,
         batches=_eval_batches(
@@ -410,6 +417,34 @@ def _evaluator(
       activation='sigmoid' if labelled.loss == 'sigmoid' else 'softmax',
       num_classes=trained_on.num_classes, targets=trained_on.targets,
       trained_on=trained_on.name))
+
+
+def _open_split(
+    config: config_lib.Config, split: str, source: str, per_class: int,
+    seeds: tuple[int, ...], real_labels: str, *, expected: bool,
+) -> tuple[data.Dataset, np.ndarray | None]:
+  """Opens what an evaluator reads; see `evals.context.Open`.
+
+  Returns:
+    The examples, and their ranks in the draws of a few of each class.
+  """
+  dataset = data.open_dataset(
+      config.data, expected=expected, split=split, source=source or None)
+  ranks = None
+  if per_class and not expected:
+    dataset, ranks = data.draw_per_class(dataset, per_class, seeds=seeds)
+  if real_labels and not expected:
+    dataset = data.with_real_labels(dataset, real_labels)
+  return dataset, ranks
+
+
+def eval_batch_size(config: config_lib.Config) -> int:
+  """Returns the images that an evaluator takes at once, if it does not say.
+
+  What training computes at once, whose gradients take far more memory than an
+  evaluation: where the whole batch does not fit, this does.
+  """
+  return config.batch_size // config.parts
 
 
 def _labelled_objective(

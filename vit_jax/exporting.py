@@ -1,4 +1,4 @@
-"""A model as one file that runs without this code: written, and read back.
+"""A model that runs without this code: written as one file, and read back.
 
     jax         StableHLO by `jax.export`: `f(images)` on a CPU, a GPU or a TPU
     onnx        by jax2onnx, for ONNX Runtime and what reads its files
@@ -7,10 +7,18 @@
 All take `images` [batch, height, width, channels], float32 in the model's value
 range, of any number, and give `logits` and `representation`. The weights are
 inside, and all is computed in float32: ONNX Runtime has no bfloat16 on a CPU.
+
+No file of the formats holds 2 GiB. Of a larger model the first two are folders,
+as the third is always, with the weights in a file of their own:
+
+    jax         model.stablehlo, `f(weights, images)`, and weights.npz, its
+                first argument: `dict(numpy.load('weights.npz'))`
+    onnx        model.onnx, which finds model.onnx.data beside it
 """
 
 from collections.abc import Callable
 import dataclasses
+import functools
 import os
 import pathlib
 from typing import Any
@@ -26,15 +34,19 @@ from vit_jax import model as model_lib
 from vit_jax import models
 from vit_jax import records
 from vit_jax import tree
+from vit_jax import types
 from vit_jax.models import encoder
 
 PLATFORMS = ('cpu', 'cuda', 'tpu')
 OUTPUTS = ('logits', 'representation')
 # Of ONNX operators: the newest that ONNX Runtime 1.20 (2024) runs whole.
 OPSET = 21
-# Of one file, as FlatBuffers (jax) and Protocol Buffers (the others) have it,
-# less some room for the program.
+# Of one file, as FlatBuffers (jax) and Protocol Buffers (onnx) have it, less
+# some room for the program.
 MAX_BYTES = 2**31 - 2**24
+# What is in a folder, where one file does not hold all.
+PROGRAMS = {'jax': 'model.stablehlo', 'onnx': 'model.onnx'}
+WEIGHTS = 'weights.npz'
 
 Images = Float[np.ndarray, 'batch height width channels']
 Run = Callable[[Images], dict[str, np.ndarray]]
@@ -47,21 +59,22 @@ def write(
 
   Args:
     model: with its weights.
-    path: a file, or of 'savedmodel' a folder; it is overwritten.
+    path: a file, which is overwritten; of 'savedmodel', or where `is_folder`
+      says so, a folder, which must not exist.
     form: one of `FORMATS`.
 
   Raises:
-    ValueError: for another format, or weights too large for one file.
+    ValueError: for another format.
     ModuleNotFoundError: if the format's converter is not installed.
   """
   records.check_name(form, list(FORMATS), what='format')
-  num_bytes = 4 * tree.num_elements(model.params)
-  if num_bytes > MAX_BYTES:
-    raise ValueError(
-        f'The weights are {num_bytes / 2**30:.2f} GiB, but a file of '
-        f'{", ".join(FORMATS)} holds less than 2: L/16 fits, H/14 does not. '
-        'Serve it with this code: vit_jax.load(...).predict.')
   FORMATS[form][0](in_float32(model), pathlib.Path(path))
+
+
+def is_folder(model: model_lib.Model, *, form: str) -> bool:
+  """Whether a model is written as a folder: one file would not hold it."""
+  num_bytes = 4 * tree.num_elements(model.params)
+  return form not in PROGRAMS or num_bytes > MAX_BYTES
 
 
 def in_float32(model: model_lib.Model) -> model_lib.Model:
@@ -101,12 +114,11 @@ def difference(model: model_lib.Model, run: Run, images: Images) -> float:
 
 def _forward(
     model: model_lib.Model, *, unrolled: bool = False,
-) -> Callable[[Any], dict[str, jax.Array]]:
-  """Returns the model as a function of images alone."""
+) -> tuple[Callable[[types.Params, Any], dict[str, jax.Array]], types.Params]:
+  """Returns the model as a function of weights and images, and the weights."""
   module = models.build(model.config, num_classes=model.config.num_classes)
-  params = model.resized_params(model.preprocess.resolution)
 
-  def forward(images: Any) -> dict[str, jax.Array]:
+  def forward(params: types.Params, images: Any) -> dict[str, jax.Array]:
     if unrolled:
       with nn.intercept_methods(_one_by_one):
         outputs = module.apply({'params': params}, images)
@@ -114,7 +126,7 @@ def _forward(
       outputs = module.apply({'params': params}, images)
     return {name: outputs[name] for name in OUTPUTS}
 
-  return forward
+  return forward, model.resized_params(model.preprocess.resolution)
 
 
 def _one_by_one(
@@ -142,30 +154,54 @@ def _one_by_one(
 
 
 def _write_jax(model: model_lib.Model, path: pathlib.Path) -> None:
+  forward, params = _forward(model)
   batch, = jax_export.symbolic_shape('batch')
-  shape = jax.ShapeDtypeStruct(
+  images = jax.ShapeDtypeStruct(
       (batch, *model.preprocess.resolution, model.preprocess.channels),
       np.float32)
+  if not is_folder(model, form='jax'):
+    exported = jax_export.export(jax.jit(functools.partial(
+        forward, params)), platforms=PLATFORMS)(images)
+    path.write_bytes(exported.serialize())
+    return
+  path.mkdir()
+  weights = {name: np.asarray(value, np.float32)
+             for name, value in tree.flatten(params).items()}
   exported = jax_export.export(
-      jax.jit(_forward(model)), platforms=PLATFORMS)(shape)
-  path.write_bytes(exported.serialize())
+      jax.jit(lambda named, images: forward(tree.unflatten(named), images)),
+      platforms=PLATFORMS)(
+          jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype),
+                       weights), images)
+  (path / PROGRAMS['jax']).write_bytes(exported.serialize())
+  np.savez(path / WEIGHTS, **weights)  # type: ignore[arg-type]
 
 
 def _read_jax(path: pathlib.Path) -> Run:
-  exported = jax_export.deserialize(bytearray(path.read_bytes()))
-  return lambda images: jax.device_get(exported.call(images))
+  if not path.is_dir():
+    exported = jax_export.deserialize(bytearray(path.read_bytes()))
+    return lambda images: jax.device_get(exported.call(images))
+  exported = jax_export.deserialize(
+      bytearray((path / PROGRAMS['jax']).read_bytes()))
+  with np.load(path / WEIGHTS) as file:
+    weights = jax.device_put(dict(file))
+  return lambda images: jax.device_get(exported.call(weights, images))
 
 
 def _write_onnx(model: model_lib.Model, path: pathlib.Path) -> None:
   jax2onnx = _library('jax2onnx', 'onnx')
-  forward = _forward(model, unrolled=True)
+  forward, params = _forward(model, unrolled=True)
+  beside = is_folder(model, form='onnx')
+  if beside:
+    path.mkdir()
+    path = path / PROGRAMS['onnx']
   jax2onnx.to_onnx(
-      lambda images: tuple(forward(images).values()),
+      lambda images: tuple(forward(params, images).values()),
       [('batch', *model.preprocess.resolution, model.preprocess.channels)],
       model_name='vit_jax',
       opset=OPSET, input_names=['images'], output_names=list(OUTPUTS),
       return_mode='file', output_path=str(path))
-  _take_in(path.with_name(f'{path.name}.data'), path)
+  if not beside:
+    _take_in(path.with_name(f'{path.name}.data'), path)
 
 
 def _take_in(beside: pathlib.Path, path: pathlib.Path) -> None:
@@ -182,6 +218,8 @@ def _take_in(beside: pathlib.Path, path: pathlib.Path) -> None:
 
 def _read_onnx(path: pathlib.Path) -> Run:
   runtime = _library('onnxruntime', 'onnx')
+  if path.is_dir():
+    path = path / PROGRAMS['onnx']
   session = runtime.InferenceSession(
       str(path), providers=['CPUExecutionProvider'])
   return lambda images: dict(zip(OUTPUTS, session.run(
@@ -193,13 +231,19 @@ def _write_savedmodel(model: model_lib.Model, path: pathlib.Path) -> None:
   from jax.experimental import jax2tf
   height, width = model.preprocess.resolution
   channels = model.preprocess.channels
-  forward = jax2tf.convert(
-      _forward(model),
-      polymorphic_shapes=[f'(batch, {height}, {width}, {channels})'],
+  forward, params = _forward(model)
+  converted = jax2tf.convert(
+      forward,
+      polymorphic_shapes=[None, f'(batch, {height}, {width}, {channels})'],
       native_serialization_platforms=PLATFORMS, with_gradient=False)
   module = tf.Module()
+  # Variables, which have files of their own: constants were in the program's.
+  leaves, shape = jax.tree.flatten(params)
+  module.weights = variables = [
+      tf.Variable(np.asarray(leaf), trainable=False) for leaf in leaves]
   module.serve = tf.function(
-      forward, autograph=False, input_signature=[tf.TensorSpec(
+      lambda images: converted(jax.tree.unflatten(shape, variables), images),
+      autograph=False, input_signature=[tf.TensorSpec(
           (None, height, width, channels), tf.float32, name='images')])
   tf.saved_model.save(
       module, str(path), signatures={'serving_default': module.serve})

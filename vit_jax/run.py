@@ -97,12 +97,12 @@ def train(
   with contextlib.ExitStack() as stack:
     # From the start: what comes during a long compilation is granted after it.
     stop = stack.enter_context(signals.catch())
+    # First of all that may hang: a file system does, and so do the others.
+    watchdog = stack.enter_context(watching(log, 'opening the workdir'))
     stack.enter_context(agreement.naming_the_lost())
     agreement.on_first(
         f'lock/{next(_numbers)}',
         lambda: stack.enter_context(lock.hold(workdir)))
-    watchdog = stack.enter_context(watchdog_lib.Watchdog(
-        report_secs=log.stalled_secs, end_secs=log.hung_secs))
     saved = stack.enter_context(
         manager.Checkpoints(workdir, experiment.config.checkpoint))
     # And within: who is lost, the checkpoints do not wait for.
@@ -113,6 +113,19 @@ def train(
     summary = run.train(source, profile_steps, show_parameters, free_bytes)
     run.write_card(summary, source)
     return summary
+
+
+def watching(
+    log: config_lib.LogConfig, doing: str) -> watchdog_lib.Watchdog:
+  """Returns what ends this process where a part of its start hangs.
+
+  Args:
+    log: the section that says after how long.
+    doing: the first part.
+  """
+  return watchdog_lib.Watchdog(
+      report_secs=log.stalled_secs, end_secs=log.hung_secs,
+      start_secs=log.start_secs, doing=doing)
 
 
 def find_source(
@@ -171,10 +184,10 @@ class _Run:
     """See `train`."""
     total = self._experiment.total_steps
     parts_lib.check_state(self._experiment, free_bytes=free_bytes)
-    # May take any time, of a large model over a slow network.
-    self._doing('restoring or starting the state', may_end=False)
+    # May take long, of a large model over a slow network.
+    self._doing('restoring or starting the state', is_start=True)
     notes = self._start(source)
-    self._doing('compiling', may_end=False)
+    self._doing('compiling', is_start=True)
     # The first one's word: a file system may show each another state.
     summary = agreement.on_first(
         f'finished/{next(_numbers)}', self._finished_before)
@@ -501,8 +514,8 @@ class _Run:
         row |= {f'{name}/{key}': value for key, value in measured.items()}
     return row
 
-  def _doing(self, what: str, *, may_end: bool = True) -> None:
-    self._watchdog.beat(what, step=self._step, may_end=may_end)
+  def _doing(self, what: str, *, is_start: bool = False) -> None:
+    self._watchdog.beat(what, step=self._step, is_start=is_start)
 
   def _between(self, doing: str) -> None:
     """What is done between two batches of an evaluation."""

@@ -145,3 +145,13 @@ def test_runs_of_very_different_length_share_an_axis_of_per_cent(
   plots.curves(runs, tmp_path / 'curves.png')
   plots.curves({'long': runs['long']}, tmp_path / 'curves.png')
   assert labels == ['% of the run', 'step']
+
+
+def test_a_name_with_dollars_is_no_formula(saved, tmp_path):
+  rows = [{**row, 'a$b$/loss': 1.0} for row in make_rows(num_points=2)]
+  # What is no formula either would be an error: an unknown command.
+  plots.curves({r'$\run$': rows, 'one $': rows}, tmp_path / 'curves.png')
+  for text in saved[0].legends[0].get_texts():
+    shown, is_math = text._preprocess_math(text.get_text())
+    assert not is_math
+    assert shown in (r'$\run$', 'one $', 'train', 'val', 'a$b$')

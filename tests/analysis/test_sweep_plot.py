@@ -6,16 +6,16 @@ from vit_jax.analysis import sweep_plot
 FIELD = 'optimizer.learning_rate'
 
 
-def draw(values, monkeypatch):
+def draw(values, monkeypatch, *, field=FIELD):
   """Returns the axes and the legend's words of a sweep over learning rates."""
   figures = []
   monkeypatch.setattr(plots, 'save', lambda fig, path: figures.append(fig))
-  rows = [{'values': {FIELD: rate}, 'value': value}
+  rows = [{'values': {field: rate}, 'value': value}
           for rate, value in values.items()]
   best = max((row for row in rows if row['value'] is not None),
              key=lambda row: row['value'])
   sweep_plot.sweep({
-      'plan': {'grid': {FIELD: list(values)}, 'metric': 'val/accuracy'},
+      'plan': {'grid': {field: list(values)}, 'metric': 'val/accuracy'},
       'grid': rows, 'best': best, 'final': None}, 'sweep.png')
   (fig,) = figures
   return fig.axes[0], {text.get_text() for text in fig.legends[0].get_texts()}
@@ -33,3 +33,10 @@ def test_nothing_is_said_to_have_diverged_where_nothing_did(monkeypatch):
   axes, words = draw({0.001: 0.5, 0.01: 0.7}, monkeypatch)
   assert words == {'val/accuracy', 'chosen'}
   assert axes.get_xlim()[1] < 1.0
+
+
+def test_a_value_with_dollars_is_no_formula(monkeypatch):
+  axes, _ = draw({'$a$': 0.5, r'$\b$': 0.7}, monkeypatch, field='data.$x$')
+  texts = [*axes.get_xticklabels(), axes.xaxis.label]
+  assert [text._preprocess_math(text.get_text()) for text in texts] == [
+      ('$a$', False), (r'$\b$', False), ('data.$x$', False)]

@@ -11,10 +11,10 @@ import pytest
 from tests import pictures
 from vit_jax import data
 from vit_jax.check import checking
-from vit_jax.check import duplicates
 from vit_jax.check import neighbours
 from vit_jax.check import page
 from vit_jax.check import report as report_lib
+from vit_jax.data import similarity
 
 _WRONG = 'train/lying/wrong.png'
 
@@ -292,8 +292,8 @@ def test_a_reader_that_fails_otherwise_is_a_finding(root):
 
 
 @pytest.mark.parametrize('build,words', [
-    (lambda: duplicates.Settings(max_distance=12), 'from 0 to 11'),
-    (lambda: duplicates.Settings(min_similarity=0), r'\(0, 1\]'),
+    (lambda: similarity.Likeness(max_distance=12), 'from 0 to 11'),
+    (lambda: similarity.Likeness(min_similarity=0), r'\(0, 1\]'),
     (lambda: neighbours.Settings(neighbours=0), 'at least one neighbour'),
     (lambda: neighbours.Settings(min_margin=2), r'in \[0, 1\]'),
     (lambda: checking.ask(data.parse({'source': 'digits'}), max_examples=-1),

@@ -98,6 +98,24 @@ def test_what_a_model_does_not_have_is_said(
   assert words in capsys.readouterr().out
 
 
+def test_a_picture_that_is_not_there_is_named_and_the_rest_goes_on(
+    photos, tmp_path, capsys):
+  save(tmp_path / 'model', {**TINY, 'depth': 1})
+  (tmp_path / 'broken.png').write_bytes(b'no picture')
+  figures = tmp_path / 'figures.json'
+  assert main.main([
+      'inspect', f'--model={tmp_path}/model', f'{tmp_path}/none.png',
+      f'{photos}/a.png', f'{tmp_path}/broken.png', f'--json={figures}']) == 1
+  said = json.loads(figures.read_text())
+  assert said['pictures'] == 1
+  assert set(said['errors']) == {
+      f'{tmp_path}/none.png', f'{tmp_path}/broken.png'}
+  assert 'none.png: there is no such file' in capsys.readouterr().out
+  # Nothing else is left to look at.
+  assert main.main([
+      'inspect', f'--model={tmp_path}/model', f'{tmp_path}/none.png']) == 2
+
+
 def test_without_pictures_it_says_what_more_there_would_be(tmp_path, capsys):
   save(tmp_path / 'model', TINY)
   assert not main.main(['inspect', f'--model={tmp_path}/model'])

@@ -94,19 +94,32 @@ def test_an_unknown_slice_is_an_error_before_anything_is_built(config, capsys):
   assert 'Those of v3: v3-8' in capsys.readouterr().err
 
 
-def test_a_slice_is_planned_for(tmp_path, capsys, config):
+@pytest.mark.parametrize(('slice_', 'kind', 'name', 'gib'), [
+    # What the compiler grants of 16, 32, 16, 95 and 32 GiB.
+    ('v3-8', 'TPU v3', 'TPUv3', 15.48), ('v4-8', 'TPU v4', 'TPUv4', 30.75),
+    ('v5e-8', 'TPU v5 lite', 'TPUv5e', 15.75),
+    ('v5p-8', 'TPU v5', 'TPUv5p', 95.74),
+    ('v6e-8', 'TPU v6 lite', 'TPUv6e', 31.25)])
+def test_a_slice_is_planned_for(
+    tmp_path, capsys, config, slice_, kind, name, gib):
   pytest.importorskip('libtpu')
   status, stage, output = plan(
-      tmp_path, capsys, f'--config={config}', '--topology=v3-8')
+      tmp_path, capsys, f'--config={config}', f'--topology={slice_}')
   assert status == 0
-  assert stage['measured']['device_kind'] == 'TPU v3'
-  # What the compiler grants of the 16 GiB.
-  assert 15 < stage['measured']['memory']['capacity_bytes'] / 2**30 < 16
+  measured = stage['measured']
+  assert measured['device_kind'] == kind
+  assert measured['fits'] is True
+  assert measured['memory']['capacity_bytes'] / 2**30 == pytest.approx(
+      gib, abs=0.25)
+  # The products of the compiled program are those of the model.
+  flops = measured['training_flops'] + measured['recomputed_flops']
+  assert measured['work']['flops'] == pytest.approx(flops, rel=0.1)
+  assert measured['collectives']['all-reduce']['count'] > 0
   e = stage['estimate']
   assert set(e['roof_secs']) == {'compute', 'memory', 'interconnect'}
-  assert e['at_best']['step_secs'] == max(e['roof_secs'].values())
+  assert e['at_best']['step_secs'] == max(e['roof_secs'].values()) > 0
   assert 0 < e['at_best']['utilisation'] < 1
-  assert 'TPUv3-core-days' in output
+  assert f'{name}-core-days' in output
   assert all(len(line) <= 80 for line in output.splitlines())
 
 

@@ -58,7 +58,7 @@ def test_central_crop_of_a_small_image_says_to_resize():
 
 def test_inception_crops_have_the_promised_areas_and_shapes():
   op = transforms.InceptionCrop(size=8)
-  windows = np.array([op._window(200, 150, _rng(i)) for i in range(500)])
+  windows = np.array([op.window(200, 150, _rng(i)) for i in range(500)])
   left, top, width, height = windows.T
   assert (left >= 0).all() and (left + width <= 200).all()
   assert (top >= 0).all() and (top + height <= 150).all()
@@ -69,7 +69,7 @@ def test_inception_crops_have_the_promised_areas_and_shapes():
 
 def test_inception_crop_of_a_panorama_stays_inside():
   op = transforms.InceptionCrop(size=8, area=(0.9, 1.0))
-  left, top, width, height = op._window(1000, 10, _rng())
+  left, top, width, height = op.window(1000, 10, _rng())
   assert (top, height) == (0, 10) and left >= 0 and left + width <= 1000
 
 

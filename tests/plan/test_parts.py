@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from vit_jax import config as config_lib
+from vit_jax import data
 from vit_jax import experiment as experiment_lib
 from vit_jax import run as run_lib
 from vit_jax.plan import parts as parts_lib
@@ -24,6 +25,7 @@ CONFIG = {
                   'schedule': {'name': 'constant'}},
     'log': {'every': {'steps': 1}},
     'checkpoint': {'every': {'steps': 2}},
+    'evals': {'test': {}, 'own': {'batch_size': 120}},
 }
 GIB = 2**30
 STATE = 2 * GIB  # What the faked steps need, whatever their parts.
@@ -124,6 +126,41 @@ def test_another_failure_of_the_compiler_is_not_taken_for_one_of_memory(wired):
     parts_lib.fit(experiment, free_bytes=GIB)
 
 
+def test_all_processes_take_the_parts_that_the_first_one_takes(
+    wired, monkeypatch):
+  told, own = [], []
+
+  def first(name, act):
+    del name
+    own.append(act())
+    return told.pop(0)
+
+  monkeypatch.setattr(parts_lib.agreement, 'on_first', first)
+  experiment, compiled = faked(wired, shrinking)
+  # Here two would do, and there four are needed.
+  told += [3, 4, 4]
+  fitted = parts_lib.fit(experiment, free_bytes=12 * GIB)
+  assert fitted.experiment.config.parts == 4
+  assert (own, compiled) == ([2, 3, 4], [3, 4])
+  # The other way round: here the batch would not do in one.
+  told += [1]
+  fitted = parts_lib.fit(experiment, free_bytes=12 * GIB)
+  assert (fitted.experiment.config.parts, told) == (1, [])
+  told += [0]
+  with pytest.raises(ValueError, match='takes 19.0 GiB a device'):
+    parts_lib.fit(experiment, free_bytes=20 * GIB)
+
+
+def test_a_process_that_cannot_have_the_first_ones_parts_says_so(
+    wired, monkeypatch):
+  monkeypatch.setattr(parts_lib.agreement, 'on_first', lambda *_: 1)
+  experiment, _ = faked(wired, lambda _: Step(GIB, refusal=(
+      'RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm. Used 20.00G '
+      'of 15.48G hbm. Exceeded hbm capacity by 4.52G.')))
+  with pytest.raises(ValueError, match='process 0: .* It fits on process 0'):
+    parts_lib.fit(experiment, free_bytes=None)
+
+
 def test_what_was_asked_for_is_taken_or_is_an_error(wired):
   experiment, compiled = faked(wired, shrinking, accumulation=2)
   fitted = parts_lib.fit(experiment, free_bytes=12 * GIB)
@@ -193,8 +230,15 @@ def test_memory_that_runs_out_after_all_is_said_in_words(wired):
 
 
 def test_a_run_in_the_parts_that_fit_is_the_run_of_the_whole_batch(
-    wired, tmp_path, capsys):
-  compiled = {}
+    wired, tmp_path, capsys, monkeypatch):
+  compiled, evaluated = {}, []
+  eval_batches = data.eval_batches
+
+  def of_size(*args, batch_size, **options):
+    evaluated.append(batch_size)
+    return eval_batches(*args, batch_size=batch_size, **options)
+
+  monkeypatch.setattr(data, 'eval_batches', of_size)
 
   def build_step(parts):
     """Compiled once for the runs of this test."""
@@ -219,12 +263,14 @@ def test_a_run_in_the_parts_that_fit_is_the_run_of_the_whole_batch(
         wired, compiled[parts].memory_analysis(),
         batches_ahead=run_lib.IN_FLIGHT)
 
-  assert 'parts' not in train('whole')
+  assert 'part' not in train('whole')
+  assert evaluated == [24, 120]
   build_step(2)
   assert needed(2) < needed(1)
   said = train('parts', steps=2, free_bytes=needed(2))
   assert 'computed in 2 parts (accumulation=2)' in said
   assert '24 images each in 2 parts' in said
+  assert 'evaluated 12 at once, as many as a part of the batch: test\n' in said
   saved = json.loads((tmp_path / 'parts' / 'config.json').read_text())
   assert saved['accumulation'] == 2
 
@@ -242,8 +288,11 @@ def test_a_run_in_the_parts_that_fit_is_the_run_of_the_whole_batch(
   said = train('parts')
   assert '24 images each in 2 parts' in said
   assert 'accumulation' not in said
+  assert evaluated[-2:] == [12, 120]
   whole, parts = (
-      [row['train/loss'] for row in writer.read_rows(tmp_path / name)
-       if 'train/loss' in row] for name in ('whole', 'parts'))
-  assert len(whole) == 4
-  np.testing.assert_allclose(parts, whole, rtol=1e-5)
+      [[row[name] for row in writer.read_rows(tmp_path / run) if name in row]
+       for name in ('train/loss', 'test/loss', 'test/examples')]
+      for run in ('whole', 'parts'))
+  assert (len(whole[0]), whole[2], parts[2]) == (4, [360], [360, 360])
+  np.testing.assert_allclose(parts[0], whole[0], rtol=1e-5)
+  np.testing.assert_allclose(parts[1][-1], whole[1][-1], rtol=1e-5)

@@ -35,10 +35,10 @@ def wait():
   return Wait()
 
 
-def watch(wait, report_secs, end_secs):
+def watch(wait, report_secs, end_secs, start_secs=0):
   return watchdog.Watchdog(
-      report_secs=report_secs, end_secs=end_secs, name='process 1 of 4',
-      report=wait.report, end=wait.end)
+      report_secs=report_secs, end_secs=end_secs, start_secs=start_secs,
+      name='process 1 of 4', report=wait.report, end=wait.end)
 
 
 def test_a_stalled_run_says_where_it_stands_once(wait):
@@ -54,18 +54,28 @@ def test_a_stalled_run_says_where_it_stands_once(wait):
 
 
 def test_a_hung_run_ends_with_a_status_of_its_own(wait):
-  with watch(wait, 0, 0.05):
+  with watch(wait, 0, 0.05) as dog:
+    dog.beat('in a step')
     assert wait.until(lambda: wait.statuses)
   assert wait.statuses == [76]
   assert 'the same command goes on from the last checkpoint' in wait.texts[-1]
 
 
-def test_what_may_take_any_time_is_reported_and_not_ended(wait):
-  with watch(wait, 0.05, 0.1) as dog:
-    dog.beat('compiling', may_end=False)
+def test_a_part_of_the_start_has_a_limit_of_its_own(wait):
+  with watch(wait, 0.05, 0.1, 30) as dog:
+    assert wait.until(lambda: 'starting. It stands' in ''.join(wait.texts))
+    dog.beat('compiling', is_start=True)
     assert wait.until(lambda: 'compiling' in ''.join(wait.texts))
     time.sleep(0.2)
   assert wait.statuses == []
+  assert wait.texts[-1].endswith('after 30 s of this (log.start_secs).')
+
+
+def test_what_hangs_before_the_first_beat_ends_too(wait):
+  with watch(wait, 0, 0, 0.05):
+    assert wait.until(lambda: wait.statuses)
+  assert wait.statuses == [76]
+  assert 'after step 0: starting' in wait.texts[-1]
 
 
 def test_each_beat_starts_the_clock_anew(wait):

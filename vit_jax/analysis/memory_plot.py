@@ -36,12 +36,13 @@ def largest_batches(
                     if cell['model'] == model and cell['batch'])
     # Lines of powers of two lie on one another: told apart by their marks.
     axes.plot(
-        *zip(*points) if points else ([], []), label=model, linewidth=1.8,
-        color=colours[i % len(colours)],
+        *zip(*points) if points else ([], []), label=plots.plain(model),
+        linewidth=1.8, color=colours[i % len(colours)],
         marker=plots.MARKERS[i % len(plots.MARKERS)],
         markersize=9 - 0.7 * i, alpha=0.9,
         linestyle='-' if '/' in model else '--')
-  axes.set_title(title, fontsize=11, loc='left', fontweight='bold')
+  axes.set_title(
+      plots.plain(title), fontsize=11, loc='left', fontweight='bold')
   axes.set_xticks(sorted({cell['resolution'] for cell in cells}))
   axes.xaxis.set_major_formatter(lambda x, _: f'{x:g}')
   axes.tick_params(axis='x', labelsize=8)  # 224 is close to 256.

@@ -87,6 +87,11 @@ def curves(runs: Mapping[str, Rows], path: epath.PathLike) -> None:
   save(fig, path)
 
 
+def plain(text: str) -> str:
+  """Returns a name as it is drawn letter by letter: no `$` begins a formula."""
+  return text.replace('$', r'\$')
+
+
 def save(fig: Any, path: epath.PathLike) -> None:
   """Writes a Matplotlib figure, here or in a bucket.
 
@@ -148,7 +153,7 @@ def _draw_legend(
   from matplotlib import lines
 
   handles = [
-      lines.Line2D([], [], color=colour, linewidth=4, label=run)
+      lines.Line2D([], [], color=colour, linewidth=4, label=plain(run))
       for colour, run in zip(_colours(len(runs)), runs)]
   names = [n for n in ('train', *evaluators)
            if any(_names(rows, p) and n in _names(rows, p)
@@ -157,7 +162,7 @@ def _draw_legend(
                        for rows in runs.values() for p in PANELS)
              for name in names}
   handles += [
-      lines.Line2D([], [], color='#555555', label=name, **{
+      lines.Line2D([], [], color='#555555', label=plain(name), **{
           **_line_style(name, evaluators, num_points=longest[name]),
           'markevery': 1})
       for name in names]

@@ -55,7 +55,7 @@ def sweep(result: Mapping[str, Any], path: epath.PathLike) -> None:
                     for row in rows if row['value'] is not None)
     axes.plot(*zip(*points) if points else ([], []), 'o-',
               color=plots.COLOURS[i % len(plots.COLOURS)], markersize=6,
-              label=f'{metric}{label}', linewidth=1.6)
+              label=plots.plain(f'{metric}{label}'), linewidth=1.6)
   # What has no value has a place all the same: at the foot.
   diverged = sorted({places[json.dumps(row['values'][along])]
                      for row in result['grid'] if row['value'] is None})
@@ -69,12 +69,12 @@ def sweep(result: Mapping[str, Any], path: epath.PathLike) -> None:
             markerfacecolor='none', markeredgecolor='#000000', label='chosen')
   _draw_final(axes, result, place, scale=scale, first_colour=len(lines))
   # The values themselves are the ticks: nothing lies between them.
-  axes.set_xticks(list(places.values()), [str(v) for v in values],
-                  minor=False)
+  axes.set_xticks(list(places.values()),
+                  [plots.plain(str(v)) for v in values], minor=False)
   axes.xaxis.set_minor_locator(_no_ticks())
   axes.margins(x=0.12, y=0.15)
-  axes.set_xlabel(along)
-  axes.set_ylabel(kind + (' (%)' if percent else ''))
+  axes.set_xlabel(plots.plain(along))
+  axes.set_ylabel(plots.plain(kind) + (' (%)' if percent else ''))
   axes.grid(True, color='#E5E5E5', linewidth=0.8)
   axes.set_axisbelow(True)
   axes.spines[['top', 'right']].set_visible(False)
@@ -112,7 +112,7 @@ def _draw_final(
         fmt=plots.MARKERS[1 + i % (len(plots.MARKERS) - 1)], capsize=5,
         color=plots.COLOURS[(first_colour + i) % len(plots.COLOURS)],
         markersize=7,
-        label=f'{name}, final (mean ± std of {seeds})', zorder=4)
+        label=plots.plain(f'{name}, final (mean ± std of {seeds})'), zorder=4)
 
 
 def _no_ticks() -> Any:

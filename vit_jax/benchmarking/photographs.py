@@ -47,10 +47,19 @@ def write_classes(
       path.hardlink_to(files[number % count])
 
 
-def write(folder: pathlib.Path, count: int) -> None:
-  """Writes so many, in two classes: `folder/0/000.jpg` and so on."""
+def write(folder: pathlib.Path, count: int, *, names: int = 1) -> None:
+  """Writes so many, in two classes: `folder/0/000-00.jpg` and so on.
+
+  Args:
+    folder: where to.
+    count: of different ones.
+    names: of each, links to one file: to draw from a few files at random costs
+      Grain more than from many (0.3 ms of 64, 0.01 of 10,000).
+  """
   rng = np.random.default_rng(0)
   for number in range(count):
-    path = folder / str(number % 2) / f'{number:03}.jpg'
+    path = folder / str(number % 2) / f'{number:03}-00.jpg'
     path.parent.mkdir(parents=True, exist_ok=True)
     photograph(rng).save(path, quality=QUALITY)
+    for name in range(1, names):
+      path.with_name(f'{number:03}-{name:02}.jpg').hardlink_to(path)

@@ -14,6 +14,7 @@ from vit_jax.data import bands
 from vit_jax.data import decoding
 from vit_jax.data import protocol
 from vit_jax.data import rows
+from vit_jax.data import similarity
 from vit_jax.data import sources
 from vit_jax.data import subsets
 from vit_jax.data import transforms
@@ -29,7 +30,7 @@ class Settings:
     copies: what counts as a near-duplicate.
     labels: when one is suspicious.
   """
-  copies: duplicates.Settings = duplicates.Settings()
+  copies: similarity.Likeness = similarity.Likeness()
   labels: neighbours.Settings = neighbours.Settings()
 
 

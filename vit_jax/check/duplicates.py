@@ -16,25 +16,6 @@ _QUERIES = 2**16  # Looked for at once.
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
-  """What counts as a near-duplicate.
-
-  Attributes:
-    max_distance: bits of 64 that fingerprints may differ in.
-    min_similarity: the least correlation of the pixels.
-  """
-  max_distance: int = 7
-  min_similarity: float = 0.9
-
-  def __post_init__(self):
-    hash_bands.check_distance(self.max_distance)
-    if not 0 < self.min_similarity <= 1:
-      raise ValueError(
-          'The least similarity must lie in (0, 1]; got '
-          f'{self.min_similarity}.')
-
-
-@dataclasses.dataclass(frozen=True)
 class Group:
   """Examples that show the same.
 
@@ -60,7 +41,8 @@ class _Pairs:
   similarity: Float[np.ndarray, 'pairs']
 
 
-def find(scan: scan_lib.Scan, settings: Settings) -> tuple[Group, ...]:
+def find(
+    scan: scan_lib.Scan, likeness: similarity.Likeness) -> tuple[Group, ...]:
   """Returns groups of duplicates, the most harmful first.
 
   First those of different labels and of several splits, then of either; the
@@ -70,7 +52,7 @@ def find(scan: scan_lib.Scan, settings: Settings) -> tuple[Group, ...]:
   _, first, file = np.unique(
       scan.digests[readable], return_index=True, return_inverse=True)
   files = readable[first]  # One example of each different file.
-  pairs = _near(scan, files, settings)
+  pairs = _near(scan, files, likeness)
   _, group = sparse.csgraph.connected_components(
       sparse.coo_array((np.ones(len(pairs.one)), (pairs.one, pairs.other)),
                        shape=(len(files), len(files))), directed=False)
@@ -106,13 +88,14 @@ def _group(
 
 
 def _near(
-    scan: scan_lib.Scan, files: Int[np.ndarray, 'files'], settings: Settings,
+    scan: scan_lib.Scan, files: Int[np.ndarray, 'files'],
+    likeness: similarity.Likeness,
 ) -> _Pairs:
   """Returns the pairs of files whose pixels are alike."""
   bits = scan.bits[files]
   found = [(a, b, _alike(scan.views[files[a]], scan.views[files[b]], flip))
-           for a, b, flip in _candidates(bits, settings.max_distance)]
-  kept = [pair for pair in found if pair[2] >= settings.min_similarity]
+           for a, b, flip in _candidates(bits, likeness.max_distance)]
+  kept = [pair for pair in found if pair[2] >= likeness.min_similarity]
   one, other, alike = zip(*kept) if kept else ((), (), ())
   return _Pairs(np.array(one, np.int64), np.array(other, np.int64),
                 np.array(alike, np.float64))

@@ -17,6 +17,8 @@ import numpy as np
 import orbax.checkpoint as ocp
 from orbax.checkpoint import type_handlers
 
+from vit_jax.checkpoints import storage
+
 _MAX_CHARACTERS = 200
 
 
@@ -35,12 +37,17 @@ def explained(
     others: whole ones beside it, which could be used instead.
 
   Raises:
-    DamagedError: for any exception inside, naming the checkpoint.
+    storage.StorageError: if it lies in a bucket that does not give it.
+    DamagedError: for any other exception inside, naming the checkpoint.
   """
   try:
     yield
   # Whatever Orbax raises; among them bare `Exception`.
   except Exception as error:
+    answered = storage.of_bucket(
+        error, 'The checkpoint could not be read from', path)
+    if answered is not None:
+      raise storage.StorageError(f'{answered}.') from error
     raise DamagedError(
         f'The checkpoint {path} is damaged, or none: {reason(error)}. Copy it '
         'again from where it was written'

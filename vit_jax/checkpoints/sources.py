@@ -16,6 +16,7 @@ from typing import IO
 
 from etils import epath
 
+from vit_jax.checkpoints import storage
 from vit_jax.interop import files
 
 CACHE = '~/.cache/vit_jax/weights'
@@ -38,6 +39,7 @@ def fetch(address: str | os.PathLike, *, log: Log = print) -> epath.Path:
     ValueError: if no installed library can read such an address, or it is
       empty.
     OSError: if there is no connection to it.
+    storage.StorageError: if it lies in a bucket that does not give it.
   """
   text = os.fspath(address)
   if not text:
@@ -77,6 +79,11 @@ def _is_folder(text: str) -> bool:
         f'{text} cannot be read: {error}. Install the library for such '
         'addresses: pip install "etils[epath-gcs]" gcsfs for gs://.'
     ) from error
+  except Exception as error:
+    answered = storage.of_bucket(error, 'There is no reading from', text)
+    if answered is None:
+      raise
+    raise storage.StorageError(f'{answered}.') from error
 
 
 def _fetch_file(url: str, log: Log) -> epath.Path:
@@ -140,6 +147,9 @@ def _download(url: str, sink: IO[bytes]) -> None:
         'file and name its path.') from error
   # Whatever the network does; the address is what the user can check.
   except Exception as error:
+    answered = storage.of_bucket(error, 'There is no reading from', url)
+    if answered is not None:
+      raise storage.StorageError(f'{answered}.') from error
     raise OSError(
         f'{url} could not be fetched: {type(error).__name__}: {error}'
     ) from error

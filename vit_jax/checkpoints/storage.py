@@ -1,13 +1,15 @@
-"""What to do when the workdir cannot be written to.
+"""What to do when the workdir cannot be written to, or a bucket not read.
 
 Each library says it in its own words: Python by an errno, TensorStore by the
-text of an error of its own, Orbax by a chain of both from a thread of its own.
+text of an error of its own, Orbax by a chain of both from a thread of its own,
+and a bucket by what its service answered.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 import contextlib
 import errno
 import os
+import re
 import shutil
 
 from etils import epath
@@ -30,10 +32,36 @@ _REASONS = {
 }
 # Where only a text comes, it holds the system's words for the errno.
 _MESSAGES = {os.strerror(code): code for code in _REASONS}
+_MAX_CHARACTERS = 200  # Of what a service answered.
+
+# What services of buckets answer, as TensorStore, gcsfs, s3fs and Google's own
+# libraries put it; what is wrong; and what a person can do about it. The first
+# that fits counts. Not 'UNAVAILABLE': so a lost process is reported, too.
+_ANSWERS = tuple((re.compile(pattern, re.IGNORECASE), why, way_out)
+                 for pattern, why, way_out in (
+    (r'bucket.{0,60}(does not|doesn.t) exist|NoSuchBucket|bucket not found',
+     'there is no such bucket',
+     'Check its name, or make it (gcloud storage buckets create)'),
+    (r'UNAUTHENTICATED|\b401\b.{0,40}(http|unauthorized)|response code: 401'
+     r'|default credentials|Anonymous caller|invalid_grant'
+     r'|Unable to locate credentials|NoCredentials',
+     'nobody is logged in, or no longer',
+     'Log in (gcloud auth application-default login)'),
+    (r'quota|response code: 429|Too Many Requests|rateLimitExceeded|SlowDown',
+     'a quota of the bucket or its project is used up',
+     'Wait, or have it raised'),
+    (r'PERMISSION_DENIED|response code: 403|\bForbidden\b|Access ?Denied'
+     r'|does not have storage\.|Insufficient Permission',
+     'this account has not the right to',
+     'Give it a role that may (of Google: roles/storage.objectUser)'),
+    (r'response code: 5\d\d|Cannot connect to host|Name or service not known'
+     r'|Temporary failure in name resolution',
+     'the service does not answer', 'Try again later'),
+))
 
 
 class StorageError(RuntimeError):
-  """Something of a run could not be written."""
+  """Something of a run could not be written, or a bucket not be read."""
 
 
 @contextlib.contextmanager
@@ -50,13 +78,21 @@ def explained(
     resume: says what is safe, and how the run goes on.
 
   Raises:
-    StorageError: for what the table above knows.
+    StorageError: for what the tables above know.
   """
   try:
     yield
   except Exception as error:
+    if isinstance(error, StorageError):
+      raise
+    answered = of_bucket(
+        error, f'{what[0].upper() + what[1:]} could not be written to', folder)
+    if answered is not None:
+      raise StorageError(
+          f'{answered}, or use another --workdir. {resume()}'.rstrip()
+      ) from error
     code = _errno(error)
-    if code is None or isinstance(error, StorageError):
+    if code is None:
       raise
     why, way_out = _REASONS[code]
     sizes = _free(folder) if way_out == _FULL else []
@@ -76,18 +112,46 @@ def reason(error: BaseException) -> str:
   return '' if code is None else _REASONS[code][0]
 
 
+def of_bucket(
+    error: BaseException, what: str, folder: epath.PathLike,
+) -> str | None:
+  """Returns what a bucket said against it and what to do; None if it did not.
+
+  Args:
+    error: of reading or writing.
+    what: failed: 'The checkpoint could not be read from'.
+    folder: that it was to be read from or written to.
+  """
+  scheme, _, rest = os.fspath(folder).partition('://')
+  if not rest or scheme in ('http', 'https'):  # A page is no bucket.
+    return None
+  for link in _chain(error):
+    text = f'{type(link).__name__}: {link}'
+    for pattern, why, way_out in _ANSWERS:
+      if pattern.search(text):
+        said = ' '.join(str(link).split()) or type(link).__name__
+        return f'{what} {folder}: {why} ({said[:_MAX_CHARACTERS]}). {way_out}'
+  return None
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+  """Yields an error and what it came from, the last first."""
+  seen: set[int] = set()
+  link: BaseException | None = error
+  while link is not None and id(link) not in seen:
+    seen.add(id(link))
+    yield link
+    link = link.__cause__ or link.__context__
+
+
 def _errno(error: BaseException) -> int | None:
   """Returns the number of the system's error that started it."""
-  seen: set[int] = set()
-  chain: BaseException | None = error
-  while chain is not None and id(chain) not in seen:
-    seen.add(id(chain))
+  for chain in _chain(error):
     if isinstance(chain, OSError) and chain.errno in _REASONS:
       return chain.errno
     for message, code in _MESSAGES.items():
       if message in str(chain):
         return code
-    chain = chain.__cause__ or chain.__context__
   return None
 
 

@@ -4,6 +4,7 @@
     python main.py benchmark --what=input --rival tf=/path/to/python
     python main.py benchmark --what=step --model=B/16
     python main.py benchmark --what=step --config=configs/x.py
+    python main.py benchmark --what=parts --model=B/16 --picture=parts.png
 
 `input` is the way of an image from disk into a batch. Without a config, it
 reads JPEGs made for it, of the size of ImageNet's, as the recipes do: Inception
@@ -14,6 +15,10 @@ has it.
 forward pass; what share of the devices' best both reach; what part of the time
 the input takes; and how long a fresh process takes to its first step. Rivals
 are in `benchmarks/compare.py`.
+
+`parts` is the step of one device part by part, from the patch embedding to the
+optimizer: operations, bytes and time of each, and how near it is to the least
+that it could take (a roofline).
 """
 
 import argparse
@@ -24,11 +29,15 @@ import os
 import pathlib
 import sys
 import tempfile
+from typing import Any
 
 import jax
 
 from vit_jax import config as config_lib
 from vit_jax import data
+from vit_jax.analysis import roofline_plot
+from vit_jax.benchmarking import parts
+from vit_jax.benchmarking import parts_table
 from vit_jax.benchmarking import photographs
 from vit_jax.benchmarking import reading
 from vit_jax.benchmarking import start
@@ -41,7 +50,8 @@ from vit_jax.training import writer
 
 RIVALS = ('tf', 'torch')
 SCRIPT = pathlib.Path(__file__).parents[2] / 'benchmarks' / 'input.py'
-COUNT = 64  # Photographs: read from memory after the first turn, by all alike.
+# Photographs: read from memory after the first turn, by all alike.
+COUNT, NAMES = 64, 64
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -64,6 +74,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       '--starts', type=int, default=5, metavar='N',
       help='of fresh processes, each with and without what was compiled '
       'before; 0 leaves them out (default: %(default)s)')
+  parser.add_argument(
+      '--picture', default='', metavar='PATH',
+      help='draw the parts: .png, .pdf or .svg')
   parser.add_argument(
       '--workers', default='1', metavar='N,...',
       help='processes that read, one measurement each (a step takes one '
@@ -107,7 +120,7 @@ def measure_input(args: argparse.Namespace) -> int:
       stages = config_lib.load(args.config, args.overrides)
       section = next(iter(stages.values())).data
     else:
-      photographs.write(pathlib.Path(folder), COUNT)
+      photographs.write(pathlib.Path(folder), COUNT, names=NAMES)
       section = data.parse({
           'source': folder, 'split': 'train+test', 'resolution': 224,
           'train_ops': subject.TRAIN_OPS})
@@ -164,13 +177,6 @@ def _ratio(row: dict, rows: list[dict]) -> str:
 
 def measure_step(args: argparse.Namespace) -> int:
   """Measures a training step and all around it; returns the exit status."""
-  if bool(args.config) == bool(args.model):
-    raise ValueError(
-        'A step is of a model or of a config. Name one of the two: '
-        '--model=B/16, or --config=configs/x.py.')
-  if not args.workers.isdigit():
-    raise ValueError(f'A step takes one number of --workers; got '
-                     f'{args.workers!r}.')
   with tempfile.TemporaryDirectory() as folder:
     config = _subject(args, pathlib.Path(folder))
     # Other processes first: this one keeps the accelerator once it has it.
@@ -179,25 +185,64 @@ def measure_step(args: argparse.Namespace) -> int:
     measured = step.measure(
         experiment, turns=args.turns, repeats=args.batches,
         with_input=origin == 'data')
-  height, width = config.data.size
-  name = config.model.variant or args.config
-  step_tables.show(
-      f'{name} at {height} x {width}, batch {config.batch_size:,}, '
-      f'{config.model.dtype}', measured)
+  step_tables.show(_title(args, config), measured)
   if starts:
     step_tables.show_starts(starts, turns=args.starts)
   if args.json:
     writer.write_json(args.json, {
-        'model': name, 'resolution': config.data.size,
-        'batch_size': config.batch_size, 'dtype': config.model.dtype,
-        'cores': os.cpu_count(), **dataclasses.asdict(measured),
+        **_said(args, config), **dataclasses.asdict(measured),
         'starts': starts and dataclasses.asdict(starts)})
   return 0
+
+
+def measure_parts(args: argparse.Namespace) -> int:
+  """Measures the parts of a training step; returns the exit status."""
+  with tempfile.TemporaryDirectory() as folder:
+    config = _subject(args, pathlib.Path(folder))
+    experiment, _ = building.build(config, jax.devices()[:1])
+    measured = parts.measure(
+        experiment, turns=args.turns, repeats=args.batches)
+  title = _title(args, config)
+  parts_table.show(title, measured)
+  if args.picture:
+    roofline_plot.roofline(
+        [roofline_plot.Point(
+            part.name, part.flops, part.num_bytes, part.secs.median,
+            part.bound_secs) for part in measured.parts],
+        args.picture, title=title, flops_per_sec=measured.flops_per_sec,
+        bytes_per_sec=measured.bytes_per_sec)
+    print(f'wrote {args.picture}')
+  if args.json:
+    writer.write_json(args.json, {
+        **_said(args, config), **dataclasses.asdict(measured)})
+  return 0
+
+
+def _said(
+    args: argparse.Namespace, config: config_lib.Config) -> dict[str, Any]:
+  """Returns what was measured, as JSON has it."""
+  return {
+      'model': config.model.variant or args.config,
+      'resolution': config.data.size, 'batch_size': config.batch_size,
+      'dtype': config.model.dtype, 'cores': os.cpu_count()}
+
+
+def _title(args: argparse.Namespace, config: config_lib.Config) -> str:
+  height, width = config.data.size
+  return (f'{config.model.variant or args.config} at {height} x {width}, batch '
+          f'{config.batch_size:,}, {config.model.dtype}')
 
 
 def _subject(
     args: argparse.Namespace, folder: pathlib.Path) -> config_lib.Config:
   """Returns the config to measure; its first stage, if it has several."""
+  if bool(args.config) == bool(args.model):
+    raise ValueError(
+        'A step is of a model or of a config. Name one of the two: '
+        '--model=B/16, or --config=configs/x.py.')
+  if not args.workers.isdigit():
+    raise ValueError(f'A step takes one number of --workers; got '
+                     f'{args.workers!r}.')
   if args.config:
     config = next(iter(config_lib.load(args.config, args.overrides).values()))
     return dataclasses.replace(
@@ -213,4 +258,5 @@ def _subject(
 WHATS: dict[str, Callable[[argparse.Namespace], int]] = {
     'input': measure_input,
     'step': measure_step,
+    'parts': measure_parts,
 }

@@ -15,27 +15,27 @@ command goes on.
 """
 
 import argparse
+import functools
 import re
 import tempfile
 import time
-from typing import Any
 
-import numpy as np
 import rich.console
 
 from vit_jax import command_line
 from vit_jax import data
 from vit_jax import model as model_lib
 from vit_jax.check import checking
-from vit_jax.check import duplicates
 from vit_jax.check import neighbours
 from vit_jax.check import page
 from vit_jax.check import tables
-from vit_jax.checkpoints import manager
+from vit_jax.data import similarity
 from vit_jax.parallel import beam as beam_lib
 from vit_jax.prepare import writing
 from vit_jax.training import progress
 from vit_jax.training import writer
+
+_MODEL_BATCH = 64
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -74,18 +74,9 @@ def _add_check(tasks: argparse._SubParsersAction) -> None:
       '--model', default='', metavar='PATH',
       help='find neighbours by what this model sees, anything that `features` '
       'takes; without, by colours and edges, which is weak')
-  parser.add_argument(
-      '--which', choices=manager.WHICH, default=manager.LATEST,
-      help='which checkpoint of a workdir (default: %(default)s)')
-  found, votes = duplicates.Settings(), neighbours.Settings()
-  parser.add_argument(
-      '--max-distance', type=int, default=found.max_distance, metavar='BITS',
-      help='of 64, that hashes of near-duplicates may differ in '
-      '(default: %(default)s)')
-  parser.add_argument(
-      '--min-similarity', type=float, default=found.min_similarity,
-      metavar='R', help='correlation of the pixels of near-duplicates '
-      '(default: %(default)s)')
+  command_line.add_which(parser)
+  command_line.add_likeness(parser, similarity.Likeness())
+  votes = neighbours.Settings()
   parser.add_argument(
       '--neighbours', type=int, default=votes.neighbours, metavar='N',
       help='that vote on a label (default: %(default)s)')
@@ -98,14 +89,15 @@ def _add_check(tasks: argparse._SubParsersAction) -> None:
 
 def _check(args: argparse.Namespace) -> int:
   settings = checking.Settings(
-      duplicates.Settings(args.max_distance, args.min_similarity),
+      similarity.Likeness(args.max_distance, args.min_similarity),
       neighbours.Settings(args.neighbours, args.min_margin))
   config = data.parse(
       {**command_line.data_settings(args), 'source': args.source})
   embed, keep = None, 0
   if args.model:
     model = model_lib.load(args.model, which=args.which, log=None)
-    embed, keep = _embedder(model), 2 * max(model.preprocess.resolution)
+    embed = functools.partial(model.features, batch_size=_MODEL_BATCH)
+    keep = 2 * max(model.preprocess.resolution)
   asked = checking.ask(
       config, max_examples=args.max_examples, embed=embed, keep=keep)
   with tempfile.TemporaryFile() as store:
@@ -122,18 +114,6 @@ def _check(args: argparse.Namespace) -> int:
   if args.json:
     writer.write_json(args.json, report.to_json())
   return int(args.strict and report.harmful)
-
-
-def _embedder(model: model_lib.Model) -> Any:
-  """Returns what makes a row of features of each of some pictures."""
-  name = model.output_of('representation')
-
-  def embed(pictures: list[Any]) -> np.ndarray:
-    return np.concatenate([np.asarray(outputs[name], np.float32)
-                           for _, outputs in model.outputs(
-                               pictures, batch_size=64, names=(name,))])
-
-  return embed
 
 
 # --------------------------------------------------------------------- prepare

@@ -20,9 +20,7 @@ import numpy as np
 
 from vit_jax import command_line
 from vit_jax import model as model_lib
-from vit_jax.checkpoints import manager
 from vit_jax.checkpoints import writing
-from vit_jax.data import hash_bands
 from vit_jax.data import overlap
 from vit_jax.data import selection as selection_lib
 from vit_jax.dedup import blocks
@@ -33,12 +31,12 @@ from vit_jax.parallel import beam as beam_lib
 from vit_jax.training import progress
 from vit_jax.training import writer
 
+_MODEL_BATCH = 64
 _MANY = 0.1  # A share of the source that is hardly all near-duplicates.
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the command's flags."""
-  defaults = blocks.Settings()
   command_line.add_data(parser)
   parser.add_argument(
       '--split', default='train', help='of the source (default: %(default)s)')
@@ -50,14 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       '--to', required=True, metavar='DIR',
       help=f'for {report.EXCLUDE}, {report.PAIRS} and {report.PAGE}; it must '
       'not exist')
-  parser.add_argument(
-      '--max-distance', type=int, default=defaults.max_distance, metavar='BITS',
-      help='of 64, that the hashes of a pair may differ in, at most '
-      f'{hash_bands.MAX_DISTANCE} (default: %(default)s)')
-  parser.add_argument(
-      '--min-similarity', type=float, default=defaults.min_similarity,
-      metavar='R', help='correlation of the pixels of a pair, at most 1 '
-      '(default: %(default)s)')
+  command_line.add_likeness(parser, blocks.Settings())
   parser.add_argument(
       '--no-crops', action='store_true',
       help='look for whole test images alone: ten times as fast to prepare')
@@ -65,9 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       '--model', default='', metavar='PATH',
       help='also find what this model sees as alike: anything that `features` '
       'takes; each image of the source is then computed with')
-  parser.add_argument(
-      '--which', choices=manager.WHICH, default=manager.LATEST,
-      help='which checkpoint of a workdir (default: %(default)s)')
+  command_line.add_which(parser)
   parser.add_argument(
       '--min-cosine', type=float, default=0.95, metavar='R',
       help='of the features of a pair (default: %(default)s)')
@@ -85,7 +74,6 @@ def run(args: argparse.Namespace) -> int:
   settings = blocks.Settings(
       max_distance=args.max_distance, min_similarity=args.min_similarity,
       crops=not args.no_crops)
-  hash_bands.check_distance(args.max_distance)
   methods = [blocks.by_pixels(settings)]
   if args.model:
     _load(args.model, args.which)  # If it cannot be, that is said at once.
@@ -131,10 +119,7 @@ def _load(path: str, which: str) -> model_lib.Model:
 
 def _embed(path: str, which: str, pictures: list[Any]) -> np.ndarray:
   """Returns a row of features of each picture."""
-  model = _load(path, which)
-  name = model.output_of('representation')
-  return np.concatenate([outputs[name] for _, outputs in model.outputs(
-      pictures, batch_size=64, names=(name,))])
+  return _load(path, which).features(pictures, batch_size=_MODEL_BATCH)
 
 
 def _check(

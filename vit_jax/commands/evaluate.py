@@ -20,6 +20,7 @@ from etils import epath
 import jax
 import numpy as np
 
+from vit_jax import command_line
 from vit_jax import config as config_lib
 from vit_jax import evals
 from vit_jax import experiment as experiment_lib
@@ -45,9 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       '--workdir', required=True, metavar='DIR',
       help='a workdir, or one checkpoint in it; or weights of another '
       'codebase, as `convert` reads them')
-  parser.add_argument(
-      '--which', choices=(manager.LATEST, manager.BEST), default=manager.LATEST,
-      help='which checkpoint of the workdir (default: %(default)s)')
+  command_line.add_which(parser)
   parser.add_argument(
       '--config', default='', metavar='FILE.py[:name=value,...]',
       help='the experiment; by default the config saved with the checkpoint. '
@@ -72,6 +71,7 @@ def run(args: argparse.Namespace) -> int:
   log = config.log
   with watchdog_lib.Watchdog(
       report_secs=log.stalled_secs, end_secs=log.hung_secs,
+      start_secs=log.start_secs,
   ) as watchdog, agreement.naming_the_lost():
     return _evaluate(args, config, source, output, watchdog)
 
@@ -81,7 +81,7 @@ def _evaluate(
     source: manager.Source | model_lib.Weights, output: epath.Path | None,
     watchdog: watchdog_lib.Watchdog,
 ) -> int:
-  watchdog.beat('reading the checkpoint', may_end=False)
+  watchdog.beat('reading the checkpoint', is_start=True)
   experiment, params = _restore(config, source)
   metrics: dict[str, float] = {}
   tables: dict[str, dict[str, Any]] = {}

@@ -39,7 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
       '--output', required=True, metavar='PATH',
       help='the file, .stablehlo for jax and .onnx for onnx, or for savedmodel '
-      'the folder; it must not exist')
+      'the folder; it must not exist. Above 2 GiB of weights it is a folder of '
+      'program and weights')
   parser.add_argument(
       'paths', nargs='*', metavar='PATH',
       help=f'pictures to prove it on, of which {MAX_PICTURES} are taken')
@@ -73,7 +74,10 @@ def run(args: argparse.Namespace) -> int:
             f'{what}, more than {TOLERANCE}. Nothing was written.')
   for what, value in differences.items():
     print(f'{what}: largest difference of a logit {value:.1e}')
-  print(f'wrote {args.output} ({args.format})')
+  print(f'wrote {args.output} ({args.format})'
+        + ': a folder, since one file holds no 2 GiB' * (
+            args.format in exporting.PROGRAMS
+            and exporting.is_folder(model, form=args.format)))
   if args.json:
     writer.write_json(args.json, {
         'output': args.output, 'format': args.format,

@@ -4,7 +4,8 @@
 
 Filters, positions, and, over the given pictures, how far each head looks and
 where the model does. Pictures in a folder, and one page of them all that opens
-without a network.
+without a network. A picture that cannot be read, or is not there, is named and
+counted, and the rest goes on; the exit status is then 1.
 """
 
 import argparse
@@ -57,13 +58,14 @@ def run(args: argparse.Namespace) -> int:
   """Runs the command; returns the exit status."""
   if args.show < 1:
     raise ValueError(f'--show must be at least 1, but is {args.show}.')
-  found = command_line.find(args.paths)
+  errors: dict[str, str] = {}
+  found = command_line.find(args.paths, errors)
   model = command_line.load(args)
   workdir = _workdir(args.model)
   output = epath.Path(args.output or (workdir or epath.Path()) / 'inspect')
   output.mkdir(parents=True, exist_ok=True)
   figures: dict[str, Any] = {}
-  with command_line.Reading(len(found)) as reading:
+  with command_line.Reading(len(found), errors) as reading:
     sections = [
         _filters(model, output / 'filters.png'),
         _positions(model, output / 'positions.png'),

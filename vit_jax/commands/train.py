@@ -49,8 +49,9 @@ def _train(args: argparse.Namespace) -> int:
   summaries: dict[str, Any] = {}
   # Every stage is wired before the first is trained: what cannot run is said
   # now, not after the hours of an earlier stage.
-  experiments = {name: experiment_lib.build(config)
-                 for name, config in stages.items()}
+  with run_lib.watching(next(iter(stages.values())).log, 'opening the data'):
+    experiments = {name: experiment_lib.build(config)
+                   for name, config in stages.items()}
   for experiment in experiments.values():
     earlier = experiment.config.init.stage
     if earlier:
@@ -60,13 +61,14 @@ def _train(args: argparse.Namespace) -> int:
       print(f'\nStage {name}', flush=True)
     init = experiment.config.init
     origin = workdir / init.stage if init.stage else init.checkpoint
+    with run_lib.watching(experiment.config.log, 'finding what it starts from'):
+      source = run_lib.find_source(
+          origin, init.which,
+          getattr(experiment.config.model, 'num_heads', None)
+      ) if origin else None
     summaries[name] = run_lib.train(
         experiment, workdir / name, title=name, profile_steps=args.profile,
-        source=run_lib.find_source(
-            origin, init.which,
-            getattr(experiment.config.model, 'num_heads', None)
-        ) if origin else None,
-        show_parameters=not summaries)
+        source=source, show_parameters=not summaries)
   if list(stages) != [''] and jax.process_index() == 0:
     _write_overview(workdir, summaries)
   if jax.process_index() == 0:

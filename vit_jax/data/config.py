@@ -9,6 +9,7 @@ import numpy as np
 from vit_jax import records
 from vit_jax.data import bands
 from vit_jax.data import headers
+from vit_jax.data import partial
 from vit_jax.data import rows
 from vit_jax.data import sampling as sampling_lib
 from vit_jax.data import scaling
@@ -71,12 +72,19 @@ class DataConfig:
       error after all; ten always may.
     max_pixels: the most that an image may have. A header that says more is an
       error before anything is decoded: each thread takes four bytes for each.
+    decoder: 'auto' decodes, of a JPEG in training, no more than its Inception
+      crop, where `requirements-fast.txt` is installed: the same pixels but for
+      a level of 255, seldom two, in rounding; see `partial`. 'pillow' decodes
+      all of it.
     mixup: alpha of mixup's Beta distribution; 0 is off.
     cutmix: alpha of CutMix's. With both on, a batch gets one at random.
     num_workers: processes that read and augment; 0 for threads in this one.
     num_threads: in each process; more than two help where reading waits for a
       network, not where decoding fills the cores (Python's global lock).
     prefetch: batches that each process holds ready: the bound of its memory.
+    cache_mib: memory for decoded images, in MiB: those of a small data set are
+      then read and decoded once, not in each epoch. Each process of
+      `num_workers` has as much. What has no room is read each time.
     shapes: of the source 'shapes'.
   """
   source: str = 'digits'
@@ -104,11 +112,13 @@ class DataConfig:
   eval_unreadable: unreadable_lib.Policy = 'error'
   max_unreadable: float = 0.01
   max_pixels: int = headers.MAX_PIXELS
+  decoder: Literal['auto', 'pillow'] = 'auto'
   mixup: float = 0.0
   cutmix: float = 0.0
   num_workers: int = 0
   num_threads: int = 2
   prefetch: int = 4
+  cache_mib: int = 0
   shapes: shapes_lib.ShapesConfig = shapes_lib.ShapesConfig()
 
   def __post_init__(self):
@@ -132,7 +142,7 @@ class DataConfig:
     scaling.check_scale(self.target_mean, self.target_std)
     for name, least in (('mixup', 0), ('cutmix', 0), ('num_workers', 0),
                         ('num_threads', 1), ('prefetch', 1),
-                        ('max_labels', 1)):
+                        ('cache_mib', 0), ('max_labels', 1)):
       if getattr(self, name) < least:
         raise ValueError(
             f'{name} must be at least {least}; got {getattr(self, name)}.')
@@ -176,6 +186,23 @@ class DataConfig:
   def is_picture(self) -> bool:
     """Whether images are 8-bit grey or RGB, of whatever files."""
     return self.dtype == 'uint8' and self.channels in (1, 3)
+
+  @property
+  def first_crop(self) -> transforms.InceptionCrop | None:
+    """The crop that training begins with, if JPEGs may be decoded by it."""
+    ops = self.build_ops(train=True)
+    if (self.decoder == 'pillow' or self.cache_mib or not self.is_picture
+        or self.channels != 3):
+      return None
+    return next((op for op in ops[:1]
+                 if isinstance(op, transforms.InceptionCrop)), None)
+
+  @property
+  def decoder_note(self) -> str:
+    """What a run says of how it decodes; '' where there is no choice."""
+    if self.first_crop is None:
+      return ''
+    return partial.NOTES[partial.is_installed()]
 
   @property
   def value_scale(self) -> dict[str, Any]:

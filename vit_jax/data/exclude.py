@@ -64,7 +64,7 @@ def exclude(
   keys = read_keys(path)
   marks = np.concatenate(
       [np.zeros(0, bool), *(_marks(part, first, last, keys)
-                            for part, first, last in _parts(source))])
+                            for part, first, last in splits.parts(source))])
   found = int(marks.sum())
   if keys and not found:
     key = min(keys)
@@ -77,12 +77,6 @@ def exclude(
     raise ValueError(f'{path} (data.exclude) names every example of {name}.')
   return (subsets.mark(source, ~marks) if found else source,
           Excluded(path, len(keys), found))
-
-
-def _parts(
-    source: protocol.Source) -> tuple[tuple[protocol.Source, int, int], ...]:
-  return (source.parts if isinstance(source, splits.Concatenated)
-          else ((source, 0, len(source)),))
 
 
 def _marks(

@@ -1,6 +1,6 @@
 """One row of a batch: an example is read, decoded, augmented and checked."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 import contextlib
 import dataclasses
 from typing import Any
@@ -12,11 +12,26 @@ from vit_jax.data import bands
 from vit_jax.data import config as config_lib
 from vit_jax.data import decoding
 from vit_jax.data import opening
+from vit_jax.data import partial
 from vit_jax.data import scaling
 from vit_jax.data import transforms
 from vit_jax.data import unreadable as unreadable_lib
 
 HostBatch = dict[str, np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Reading:
+  """An example as it was read.
+
+  Attributes:
+    label: as its source has it.
+    picture: its pixels.
+    ops: what is still to be done to them.
+  """
+  label: Any
+  picture: transforms.Picture
+  ops: Sequence[transforms.Op]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -29,10 +44,16 @@ class Load:
   config: config_lib.DataConfig
   train: bool
   ops: tuple[transforms.Op, ...] = dataclasses.field(init=False)
+  # The operation that comes first, where no more is decoded than it takes.
+  first_crop: transforms.InceptionCrop | None = dataclasses.field(init=False)
 
   def __post_init__(self):
     object.__setattr__(
         self, 'ops', self.config.build_ops(train=self.train))
+    object.__setattr__(
+        self, 'first_crop',
+        self.config.first_crop if self.train and partial.is_installed()
+        else None)
 
   @property
   def policy(self) -> unreadable_lib.Policy:
@@ -45,28 +66,29 @@ class Load:
       return self._padding(unreadable_lib.NONE)
     found, at = unreadable_lib.NONE, index
     try:
-      label, picture = self._read(index)
+      read = self._read(index, rng)
     except unreadable_lib.UnreadableError as error:
       if self.policy == 'error':
         raise
       found = index
       if not self.train:
         return self._padding(found)
-      at, label, picture = self._next(index, error)
+      at, read = self._next(index, rng, error)
     with self._named(at):
-      return self._row(
-          self._finished(picture, rng), self._label(label), mask=1, found=found)
+      return self._row(self._finished(read, rng), self._label(read.label),
+                       mask=1, found=found)
 
   def image(self, index: int) -> np.ndarray:
     """Returns the pixels of an example, where nothing is random."""
+    rng = np.random.default_rng(0)
     try:
-      _, picture = self._read(index)
+      read = self._read(index, rng)
     except unreadable_lib.UnreadableError as error:
       if self.config.unreadable == 'error':
         raise
-      index, _, picture = self._next(index, error)
+      index, read = self._next(index, rng, error)
     with self._named(index):
-      return self._finished(picture, np.random.default_rng(0))
+      return self._finished(read, rng)
 
   def unreadable(self, index: int) -> list[unreadable_lib.Unreadable]:
     """Returns what is unreadable from an example on, until one that is not.
@@ -77,7 +99,7 @@ class Load:
     count = self.dataset.num_examples
     for at in range(index, index + (count if self.train else 1)):
       try:
-        self._read(at % count)
+        self._read(at % count, None)
         break
       except unreadable_lib.UnreadableError as error:
         bad.append(unreadable_lib.Unreadable(
@@ -86,22 +108,38 @@ class Load:
     return bad
 
   def _next(
-      self, index: int, error: ValueError,
-  ) -> tuple[int, Any, transforms.Picture]:
-    """Returns the next example that can be read, its label and its pixels."""
+      self, index: int, rng: np.random.Generator, error: ValueError,
+  ) -> tuple[int, Reading]:
+    """Returns the next example that can be read, and its index."""
     count = self.dataset.num_examples
     tries = min(unreadable_lib.TRIES, count - 1)
     for at in range(index + 1, index + 1 + tries):
       with contextlib.suppress(unreadable_lib.UnreadableError):
-        return (at % count, *self._read(at % count))
+        return at % count, self._read(at % count, rng)
     raise ValueError(
         f'{error} Nor can the {tries} examples after it be read: '
         'data.unreadable=skip is for a few.') from error
 
-  def _read(self, index: int) -> tuple[Any, transforms.Picture]:
+  def _read(self, index: int, rng: np.random.Generator | None) -> Reading:
+    """Reads an example.
+
+    Args:
+      index: of the example.
+      rng: draws the first crop, where no more is decoded than that; else it is
+        left as it was. Without it, the whole image is decoded.
+    """
     with self._named(index, bad=unreadable_lib.UnreadableError):
-      example = self.dataset[index]
-      return example['label'], self._decoded(example['image'])
+      cache, room = self.dataset.cache, self.config.cache_mib * 2**20
+      held = cache.get(index) if room else None
+      example = held or self.dataset[index]
+      label, data = example['label'], example['image']
+      picture = None if rng is None else self._cropped(data, rng)
+      if picture is not None:
+        return Reading(label, picture, self.ops[1:])
+      picture = self._decoded(data)
+      if room and not held:
+        cache.put(index, label, transforms.pixels(picture), max_bytes=room)
+      return Reading(label, picture, self.ops)
 
   @contextlib.contextmanager
   def _named(
@@ -169,6 +207,27 @@ class Load:
     padded[:len(indices)] = indices
     return padded
 
+  def _cropped(
+      self, data: bytes | np.ndarray, rng: np.random.Generator,
+  ) -> transforms.Picture | None:
+    """Returns what the first crop leaves of an image; None if it is for all.
+
+    The generator is then as it was: it draws the crop again.
+    """
+    crop = self.first_crop
+    if crop is None:
+      return None
+    assert crop.size is not None
+    height, width = transforms.height_width(crop.size)
+    state = rng.bit_generator.state
+    picture = partial.crop(
+        data, (width, height), transforms.METHODS[crop.method],
+        lambda w, h: crop.window(w, h, rng),
+        max_pixels=self.config.max_pixels)
+    if picture is None:
+      rng.bit_generator.state = state
+    return picture
+
   def _decoded(self, data: bytes | np.ndarray) -> transforms.Picture:
     config = self.config
     if config.is_picture:
@@ -177,9 +236,8 @@ class Load:
     return bands.decode(data, channels=config.channels, dtype=config.dtype,
                         max_pixels=config.max_pixels)
 
-  def _finished(
-      self, image: transforms.Picture, rng: np.random.Generator,
-  ) -> np.ndarray:
-    for op in self.ops:
+  def _finished(self, read: Reading, rng: np.random.Generator) -> np.ndarray:
+    image = read.picture
+    for op in read.ops:
       image = op(image, rng)
     return transforms.to_array(image, size=self.config.size)

@@ -33,7 +33,7 @@ def measured(
   count = len(dataset.targets)
   means, stds = ((0.0,) * count, (1.0,) * count) if expected else (
       scaling.measure(dataset.source, dataset.targets,
-                          name=f'{dataset.name} {dataset.split}'))
+                      name=f'{dataset.name} {dataset.split}'))
   return dataclasses.replace(config, target_mean=means, target_std=stds)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from jaxtyping import Int
 import numpy as np
 
+from vit_jax.data import cache as cache_lib
 from vit_jax.data import config as config_lib
 from vit_jax.data import exclude as exclude_lib
 from vit_jax.data import protocol
@@ -36,6 +37,7 @@ class Dataset:
     description: how its files were understood, in words; perhaps ''.
     excluded: what `data.exclude` left out.
     splits: all that the data set has.
+    cache: what of it is held in memory; `data.cache_mib` says how much.
   """
   name: str
   split: str
@@ -48,6 +50,9 @@ class Dataset:
   description: str = ''
   excluded: exclude_lib.Excluded | None = None
   splits: tuple[str, ...] = ()
+  # Not taken over by `replace`: the numbers of the examples are others then.
+  cache: cache_lib.Cache = dataclasses.field(
+      init=False, default_factory=cache_lib.Cache)
 
   @property
   def num_examples(self) -> int:

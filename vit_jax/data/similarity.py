@@ -5,17 +5,38 @@ colour was taken away: from -1 to 1, whatever the brightness and the contrast.
 Where one of them is grey, the other's colours do not count.
 """
 
+import dataclasses
 import functools
 
 from jaxtyping import Float32, UInt8
 import numpy as np
 
 from vit_jax.data import fingerprint
+from vit_jax.data import hash_bands
 
 SIDE = 16
 # A flat picture correlates with nothing; what differs less than this, of 255,
 # in each of its averages is the same.
 _SAME_FLAT = 4.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Likeness:
+  """What counts as a near-duplicate.
+
+  Attributes:
+    max_distance: bits of 64 that fingerprints may differ in.
+    min_similarity: the least correlation of the pixels.
+  """
+  max_distance: int = 7
+  min_similarity: float = 0.9
+
+  def __post_init__(self):
+    hash_bands.check_distance(self.max_distance)
+    if not 0 < self.min_similarity <= 1:
+      raise ValueError(
+          'The least similarity must lie in (0, 1]; got '
+          f'{self.min_similarity}.')
 
 
 @functools.cache

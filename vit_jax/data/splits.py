@@ -84,6 +84,13 @@ class Concatenated:
     return source, last - (self._ends[part] - index)
 
 
+def parts(
+    source: protocol.Source) -> tuple[tuple[protocol.Source, int, int], ...]:
+  """Returns the ranges that a source is made of: source, first, last + 1."""
+  return (source.parts if isinstance(source, Concatenated)
+          else ((source, 0, len(source)),))
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Subset:
   """Chosen examples of a source, in the source's order."""

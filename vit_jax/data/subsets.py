@@ -172,9 +172,7 @@ def _chunks(source: protocol.Source) -> list[_Chunk]:
 def _spans(
     source: protocol.Source) -> Iterator[tuple[protocol.Source, int, int]]:
   """Yields ranges of the sources that a source is made of."""
-  parts = (source.parts if isinstance(source, splits.Concatenated)
-           else ((source, 0, len(source)),))
-  for part, first, last in parts:
+  for part, first, last in splits.parts(source):
     for start in range(first, last, _CHUNK):
       yield part, start, min(start + _CHUNK, last)
 

@@ -26,7 +26,7 @@ from vit_jax.data import randaugment
 Size = int | tuple[int, int]  # One side of a square, or (height, width).
 Method = Literal['nearest', 'box', 'bilinear', 'bicubic', 'lanczos']
 
-_METHODS = {
+METHODS = {
     'nearest': Image.Resampling.NEAREST, 'box': Image.Resampling.BOX,
     'bilinear': Image.Resampling.BILINEAR,
     'bicubic': Image.Resampling.BICUBIC, 'lanczos': Image.Resampling.LANCZOS}
@@ -70,10 +70,15 @@ def to_array(
         f'but the batch holds {height} x {width} (data.resolution). End them '
         'with an operation that fixes the size: resize, central_crop, '
         'inception_crop or pad_crop.')
+  return pixels(image)
+
+
+def pixels(image: Picture) -> Real[np.ndarray, 'height width channels']:
+  """Returns the pixels of an image of any size."""
   if isinstance(image, bands.Bands):
     return image.pixels
-  pixels = np.asarray(image)
-  return pixels[..., None] if pixels.ndim == 2 else pixels
+  array = np.asarray(image)
+  return array[..., None] if array.ndim == 2 else array
 
 
 # ---------------------------------------------------------- crops and resizes
@@ -112,7 +117,7 @@ class Resize:
           f'an image of {image.height} x {image.width} would be resized to '
           f'{height:,} x {width:,}, more than {headers.MAX_PIXELS:,} pixels. '
           'Crop it before.')
-    return image.resize((width, height), _METHODS[self.method])
+    return image.resize((width, height), METHODS[self.method])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -166,12 +171,12 @@ class InceptionCrop:
   def __call__(self, image: Picture, rng: np.random.Generator) -> Picture:
     assert self.size is not None
     height, width = height_width(self.size)
-    left, top, w, h = self._window(image.width, image.height, rng)
+    left, top, w, h = self.window(image.width, image.height, rng)
     return image.resize(
-        (width, height), _METHODS[self.method],
+        (width, height), METHODS[self.method],
         box=(left, top, left + w, top + h))
 
-  def _window(
+  def window(
       self, width: int, height: int, rng: np.random.Generator,
   ) -> tuple[int, int, int, int]:
     """Returns (left, top, width, height) of a crop inside the image."""

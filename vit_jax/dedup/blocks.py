@@ -104,23 +104,13 @@ class Method:
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
+class Settings(similarity.Likeness):
   """What counts as a near-duplicate.
 
   Attributes:
-    max_distance: bits of 64 that may differ.
-    min_similarity: the least correlation of the pixels.
     crops: whether crops of test images are looked for.
   """
-  max_distance: int = 7
-  min_similarity: float = 0.9
   crops: bool = True
-
-  def __post_init__(self):
-    if not 0 < self.min_similarity <= 1:
-      raise ValueError(
-          'The least similarity must lie in (0, 1]; got '
-          f'{self.min_similarity}.')
 
   @property
   def windows(self) -> tuple[fingerprint_lib.Window, ...]:
@@ -171,7 +161,7 @@ def gather(parts: list[Fingerprints], settings: Settings) -> TestSets:
   lengths = [len(part.indices) for part in parts]
   return TestSets(
       hash_bands.Index(np.concatenate([p.bits.ravel() for p in parts]),
-                  max_distance=settings.max_distance),
+                       max_distance=settings.max_distance),
       tuple(part.block for part in parts),
       np.cumsum([0, *lengths[:-1]]),
       np.concatenate([part.indices for part in parts]),

@@ -23,7 +23,8 @@ class ClassificationConfig:
       the data set's results are published on, such as 'test'.
     source: data set; '' is the one that is trained on.
     every: how often during training; None is at its end alone.
-    batch_size: global; None is the training's.
+    batch_size: global; None is the training's, or a part of it where that is
+      computed in parts.
     real_labels: the file real.json of ImageNet's re-assessed labels, for its
       50,000 images of validation (arXiv 2006.07159; https://github.com/
       google-research/reassessed-imagenet). `accuracy` is then the share of

@@ -66,7 +66,7 @@ class Open(Protocol):
     Args:
       split: TFDS split string; '' is the one that results are published on.
       source: data set; '' is the one that is trained on.
-      batch_size: global; None is the training's.
+      batch_size: global; None is what is trained on at once.
       per_class: only so many examples of each class, for each of the seeds.
       seeds: of the draws.
       real_labels: file of ImageNet's re-assessed labels, to take instead.

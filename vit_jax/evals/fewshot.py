@@ -9,6 +9,7 @@ weight is hardly penalised, though formally it is, as all others.
 
 from collections.abc import Callable, Sequence
 import dataclasses
+import functools
 from typing import Literal
 
 import jax
@@ -161,11 +162,17 @@ def _draw(
           f'{classes}{" and more" * (len(error.classes) > 8)}. Take at most '
           f'{max(0, fewest - config.held_out)}, or a larger train_split.'
       ) from error
-  if jax.process_index() == 0:
-    print(f'note: {context.where} leaves out the shots of '
-          f'{", ".join(str(s) for s in shots if s not in possible)}: a class '
-          f'of {config.train_split} has {fewest} images')
+  _say(f'note: {context.where} leaves out the shots of '
+       f'{", ".join(str(s) for s in shots if s not in possible)}: a class '
+       f'of {config.train_split} has {fewest} images')
   return possible, opened(possible)
+
+
+@functools.cache
+def _say(text: str) -> None:
+  """Says it once, though batches of another size are wired anew."""
+  if jax.process_index() == 0:
+    print(text)
 
 
 def _check_classes(

@@ -121,12 +121,15 @@ class _Pattern:
     return values if self.fill(values) == name else None
 
   def fill(self, values: Mapping[str, int]) -> str:
-    def text(hole: re.Match[str]) -> str:
-      if hole[4]:
-        return hole[4].split('|')[values[hole[4]]]
-      number = values[hole[1]] + int(hole[2] or 0)
-      return f'{number:0{int(hole[3] or 0)}d}'
-    return _HOLE.sub(text, self.text)
+    return _HOLE.sub(functools.partial(_filled, values), self.text)
+
+
+def _filled(values: Mapping[str, int], hole: re.Match[str]) -> str:
+  """Returns what stands in a hole."""
+  if hole[4]:
+    return hole[4].split('|')[values[hole[4]]]
+  number = values[hole[1]] + int(hole[2] or 0)
+  return f'{number:0{int(hole[3] or 0)}d}'
 
 
 _pattern = functools.lru_cache(maxsize=None)(_Pattern)

@@ -11,7 +11,9 @@ whole batch fits, the step that was compiled to ask is the step that trains.
 from collections.abc import Generator, Mapping, Sequence
 import contextlib
 import dataclasses
+import functools
 import gc
+import itertools
 import math
 from typing import Any
 
@@ -22,6 +24,7 @@ import numpy as np
 
 from vit_jax import config as config_lib
 from vit_jax import experiment as experiment_lib
+from vit_jax.parallel import agreement
 from vit_jax.parallel import mesh as mesh_lib
 from vit_jax.plan import host
 from vit_jax.plan import measure
@@ -31,6 +34,8 @@ _WAYS_OUT = (
     '`python main.py plan` tries what would make it fit: a smaller batch, '
     '--config.model.remat, --config.mesh.fsdp, '
     '--config.optimizer.momentum_dtype=bfloat16.')
+
+_numbers = itertools.count()  # Of the questions to the first process.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +73,8 @@ def fit(
     batches_ahead: batches that wait on the devices while another is trained on.
 
   Raises:
-    ValueError: if it fits in no parts, or not in those that were asked for.
+    ValueError: if it fits in no parts, or not in those that were asked for; of
+      several processes, as the first one finds it.
   """
   asked = experiment.config.accumulation
   first = (earlier or 1) if asked == 'auto' else asked
@@ -82,10 +88,21 @@ def fit(
     candidate = experiment.in_parts(parts)
     step, memory, tried[parts], most = _compile(candidate, batches_ahead)
     limit = min(limit, most)
-    if step is not None and tried[parts] <= limit:
+    fits = step is not None and tried[parts] <= limit
+    following = parts if fits else (
+        next_parts(choices, tried, limit) if asked == 'auto' else None)
+    # The first one's word: they would wait for ever in different programs.
+    following = agreement.on_first(
+        f'fit/{next(_numbers)}', functools.partial(int, following or 0)) or None
+    if following == parts:
+      if step is None:
+        raise ValueError(
+            f'process {jax.process_index()}: '
+            f'{_refusal(experiment, tried, limit)} It fits on process 0: are '
+            'all devices of one kind, and free?')
       return Fitted(candidate, step, memory, _note(
           candidate, tried, limit=limit, earlier=earlier))
-    parts = next_parts(choices, tried, limit) if asked == 'auto' else None
+    parts = following
   raise ValueError(_refusal(experiment, tried, limit))
 
 
@@ -160,7 +177,8 @@ def explained_evaluation(
     config: config_lib.Config, name: str,
 ) -> contextlib.AbstractContextManager[None]:
   """Returns `explained` for one of the config's evaluators."""
-  size = config.evals[name].batch_size or config.batch_size
+  size = (config.evals[name].batch_size
+          or experiment_lib.eval_batch_size(config))
   return explained(f'The evaluator {name}', advice=(
       f'Its batches are of {size:,} images: set '
       f'--config.evals.{name}.batch_size to less.'))

@@ -38,7 +38,8 @@ def wire(
     if finished(workdir, name) is not None:
       continue
     try:
-      experiments[name] = experiment_lib.build(config)
+      with run_lib.watching(config.log, f'opening the data of {name}'):
+        experiments[name] = experiment_lib.build(config)
     except ValueError as error:
       raise ValueError(f'run {name}: {error}') from error
   return experiments
@@ -84,10 +85,11 @@ def train(
       continue
     experiment = experiments[name]
     init = experiment.config.init
-    source = find(
-        init.checkpoint, init.which,
-        getattr(experiment.config.model, 'num_heads', None)
-    ) if init.checkpoint else None
+    with run_lib.watching(experiment.config.log, 'finding what it starts from'):
+      source = find(
+          init.checkpoint, init.which,
+          getattr(experiment.config.model, 'num_heads', None)
+      ) if init.checkpoint else None
     try:
       yield name, run_lib.train(
           experiment, workdir / RUNS / name, title=name, source=source,

@@ -23,8 +23,8 @@ class Watchdog:
   """A thread that looks at the clock; use as a context manager.
 
   ```
-  with Watchdog(report_secs=300, end_secs=1800) as watchdog:
-    watchdog.beat('compiling', may_end=False)
+  with Watchdog(report_secs=300, end_secs=1800, start_secs=7200) as watchdog:
+    watchdog.beat('compiling', is_start=True)
     ...
     for step in ...:
       watchdog.beat('waiting for the input')
@@ -34,7 +34,8 @@ class Watchdog:
   """
 
   def __init__(
-      self, *, report_secs: float, end_secs: float, name: str = '',
+      self, *, report_secs: float, end_secs: float, start_secs: float,
+      doing: str = 'starting', name: str = '',
       report: Callable[[str], None] | None = None,
       end: Callable[[int], None] = os._exit,
   ):
@@ -43,12 +44,17 @@ class Watchdog:
     Args:
       report_secs: without a beat for so long, it is said; 0 for never.
       end_secs: without a beat for so long, the process ends; 0 for never.
+      start_secs: the same in the start of a run, of which a single thing, such
+        as compiling, may take long; 0 for never.
+      doing: what is done until the first beat, a part of the start.
       name: of the process; by default its number.
       report: takes the text; writes to standard error if not given.
       end: ends the process with a status.
     """
     self._report_secs = report_secs
     self._end_secs = end_secs
+    self._start_secs = start_secs
+    self._doing = doing
     self._name = name or (
         f'process {jax.process_index()} of {jax.process_count()}')
     self._report = report or _write
@@ -56,14 +62,15 @@ class Watchdog:
     self._watched = threading.get_ident()
     self._step = 0
     # One tuple, so that the thread never sees the half of a beat.
-    self._beat = (time.monotonic(), 'starting', True)
+    self._beat = (time.monotonic(), doing, True)
     self._closed = threading.Event()
     self._thread: threading.Thread | None = None
 
   def __enter__(self) -> 'Watchdog':
     self._watched = threading.get_ident()
-    self.beat('starting')
-    limits = [limit for limit in (self._report_secs, self._end_secs) if limit]
+    self.beat(self._doing, is_start=True)
+    limits = [limit for limit in (
+        self._report_secs, self._end_secs, self._start_secs) if limit]
     if limits:
       self._thread = threading.Thread(
           target=self._watch, args=(min(10.0, min(limits) / 4),),
@@ -77,19 +84,19 @@ class Watchdog:
       self._thread.join()
 
   def beat(
-      self, doing: str, *, step: int | None = None, may_end: bool = True,
+      self, doing: str, *, step: int | None = None, is_start: bool = False,
   ) -> None:
     """Starts the clock anew: something has moved.
 
     Args:
       doing: what is done from now on.
       step: updates made, if their number has changed.
-      may_end: False for what may take any time, such as compiling: that is
-        reported, but never ended.
+      is_start: that is a part of the start, such as compiling, which has a
+        limit of its own.
     """
     if step is not None:
       self._step = step
-    self._beat = (time.monotonic(), doing, may_end)
+    self._beat = (time.monotonic(), doing, is_start)
 
   def _watch(self, period_secs: float) -> None:
     reported, looked = None, time.monotonic()
@@ -97,12 +104,14 @@ class Watchdog:
       now, beat = time.monotonic(), self._beat
       if now - looked > 2 * period_secs + 5:
         # The whole process was halted, as by Ctrl-Z: nothing could move.
-        self.beat(beat[1], may_end=beat[2])
+        self.beat(beat[1], is_start=beat[2])
         looked = now
         continue
       looked = now
-      start, _, may_end = beat
-      if self._end_secs and may_end and now - start >= self._end_secs:
+      start, _, is_start = beat
+      limit, setting = ((self._start_secs, 'log.start_secs') if is_start else
+                        (self._end_secs, 'log.hung_secs'))
+      if limit and now - start >= limit:
         self._report(self._text(beat, now) + f'\nEnds with status {EXIT_CODE}: '
                      'the same command goes on from the last checkpoint.')
         self._end(EXIT_CODE)
@@ -111,8 +120,8 @@ class Watchdog:
           and reported is not beat):
         reported = beat
         self._report(self._text(beat, now) + (
-            f'\nIt ends after {self._end_secs:g} s of this (log.hung_secs).'
-            if self._end_secs and may_end else ''))
+            f'\nIt ends after {limit:g} s of this ({setting}).'
+            if limit else ''))
 
   def _text(self, beat: tuple[float, str, bool], now: float) -> str:
     start, doing, _ = beat
