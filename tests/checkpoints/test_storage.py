@@ -97,6 +97,9 @@ def test_what_a_bucket_answers_is_said_with_its_path_and_a_way_out(
     ValueError('loss'),
     # A process that is gone: `agreement` names it.
     RuntimeError('UNAVAILABLE: failed to connect to all addresses: barrier'),
+    # Of a file that is not there; what its path says is no answer.
+    ValueError('File gs://my-bucket/run/4/_METADATA does not exist.'),
+    ValueError('Checkpoint path my-bucket/quota-study/4 does not exist.'),
     # Of a device.
     RuntimeError('RESOURCE_EXHAUSTED: Out of memory allocating 2 bytes.')])
 def test_of_a_bucket_too_other_errors_pass(error):

@@ -74,6 +74,17 @@ def test_evaluators_are_chosen_by_name_or_by_kind(
   assert 'fewshot: digits test, 360 images' in out
 
 
+def test_a_run_of_small_parts_is_measured_on_more_devices(trained, tmp_path):
+  """Trained on one device in parts of one image, measured on all of these."""
+  common = (f'--workdir={trained}', '--evaluators=half')
+  _, whole = evaluate(*common, out=tmp_path)
+  status, parts = evaluate(
+      *common, '--config.batch_size=12', '--config.accumulation=12',
+      out=tmp_path)
+  assert status == 0 and jax.device_count() > 1
+  assert parts['metrics'] == pytest.approx(whole['metrics'], rel=1e-5)
+
+
 def test_pictures_go_where_they_are_asked_to(trained, tmp_path):
   status, _ = evaluate(
       f'--workdir={trained}', '--evaluators=calibration',

@@ -4,8 +4,10 @@ import random
 import threading
 import time
 
+import jax
 import pytest
 
+from vit_jax.checkpoints import storage
 from vit_jax.parallel import agreement
 from vit_jax.training import signals
 
@@ -128,7 +130,7 @@ def _shelf(monkeypatch):
   """What processes share, seen from process 1 of 3."""
   shelf = Shelf()
   monkeypatch.setattr(agreement, 'store', lambda: shelf)
-  monkeypatch.setattr(agreement, 'ANSWER_SECS', 0.05)
+  monkeypatch.setattr(agreement, 'START_SECS', 0.05)
   monkeypatch.setattr(agreement.jax, 'process_index', lambda: 1)
   monkeypatch.setattr(agreement.jax, 'process_count', lambda: 3)
   return shelf
@@ -158,7 +160,7 @@ def test_where_the_service_is_gone_process_0_is_missing(shelf, monkeypatch):
   monkeypatch.setattr(shelf, 'set', gone)
   with pytest.raises(agreement.LostError, match='no answer from process 0'):
     with agreement.naming_the_lost():
-      raise RuntimeError('Gloo: connection closed by peer')
+      raise jax.errors.JaxRuntimeError('Gloo: connection closed by peer')
 
 
 @pytest.mark.usefixtures('shelf')
@@ -166,3 +168,7 @@ def test_a_server_of_data_that_is_away_is_not_a_lost_process():
   with pytest.raises(OSError, match='503 Service Unavailable'):
     with agreement.naming_the_lost():
       raise OSError('503 Service Unavailable')
+  with pytest.raises(storage.StorageError, match='does not answer'):
+    with agreement.naming_the_lost():
+      with storage.explained('the checkpoint of step 3', 'gs://b/run'):
+        raise OSError('Cannot connect to host b: connection refused')

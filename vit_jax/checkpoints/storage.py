@@ -32,6 +32,7 @@ _REASONS = {
 }
 # Where only a text comes, it holds the system's words for the errno.
 _MESSAGES = {os.strerror(code): code for code in _REASONS}
+_PATH = re.compile(r'\S*/\S*')
 _MAX_CHARACTERS = 200  # Of what a service answered.
 
 # What services of buckets answer, as TensorStore, gcsfs, s3fs and Google's own
@@ -126,7 +127,8 @@ def of_bucket(
   if not rest or scheme in ('http', 'https'):  # A page is no bucket.
     return None
   for link in _chain(error):
-    text = f'{type(link).__name__}: {link}'
+    # Not what lies in a path: 'gs://my-bucket/x does not exist' is of x.
+    text = _PATH.sub('', f'{type(link).__name__}: {link}')
     for pattern, why, way_out in _ANSWERS:
       if pattern.search(text):
         said = ' '.join(str(link).split()) or type(link).__name__

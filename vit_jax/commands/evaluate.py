@@ -27,6 +27,7 @@ from vit_jax import experiment as experiment_lib
 from vit_jax import model as model_lib
 from vit_jax import models
 from vit_jax import records
+from vit_jax import run as run_lib
 from vit_jax import types
 from vit_jax.analysis import answers
 from vit_jax.checkpoints import manager
@@ -66,12 +67,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
   """Runs the command; returns the exit status."""
-  config, source = _open(args)
+  # What the config says of patience is not known before it is found.
+  with run_lib.watching(config_lib.LogConfig(), 'finding the checkpoint'):
+    config, source = _open(args)
   output = _output(args)
-  log = config.log
-  with watchdog_lib.Watchdog(
-      report_secs=log.stalled_secs, end_secs=log.hung_secs,
-      start_secs=log.start_secs,
+  with run_lib.watching(
+      config.log, 'reading the checkpoint',
   ) as watchdog, agreement.naming_the_lost():
     return _evaluate(args, config, source, output, watchdog)
 
@@ -81,7 +82,6 @@ def _evaluate(
     source: manager.Source | model_lib.Weights, output: epath.Path | None,
     watchdog: watchdog_lib.Watchdog,
 ) -> int:
-  watchdog.beat('reading the checkpoint', is_start=True)
   experiment, params = _restore(config, source)
   metrics: dict[str, float] = {}
   tables: dict[str, dict[str, Any]] = {}
@@ -126,7 +126,7 @@ def _restore(
         rules, new=('head/.*',), ignored=('head/.*', *rules.ignored))
   # Which checkpoint is the best was for the run to say, on its own data.
   config = dataclasses.replace(config, checkpoint=manager.CheckpointConfig())
-  experiment = experiment_lib.build(config)
+  experiment = experiment_lib.build(_for_these_devices(config))
   multihost.join(experiment.mesh)
   # What is new is a head that nobody asks: zeros do.
   initial = jax.tree.map(
@@ -138,6 +138,17 @@ def _restore(
     if row.status != 'loaded' and not row.name.startswith('head/'):
       print(f'{row.status} {row.name}: {row.source} -> {row.target}')
   return experiment, params
+
+
+def _for_these_devices(config: config_lib.Config) -> config_lib.Config:
+  """Returns the config with batches that the devices here can share.
+
+  No step is made: a batch is what training took at once, rounded up, on however
+  many devices that was.
+  """
+  count = jax.device_count()
+  batch_size = -(-experiment_lib.eval_batch_size(config) // count) * count
+  return dataclasses.replace(config, batch_size=batch_size, accumulation=1)
 
 
 def _show(

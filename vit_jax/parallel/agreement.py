@@ -25,6 +25,9 @@ POLL_SECS = 1.0  # How long a wish may go unseen.
 # How long the others may take to say how far they are. A process that is gone
 # is the coordination service's to find, and sooner.
 ANSWER_SECS = 600.0
+# The same in the start of a run, of which a part may take as long on one of
+# them as `log.start_secs`: a compilation, where others found theirs in a cache.
+START_SECS = 7200.0
 ROLL_CALL_SECS = 5.0  # For the others to answer, when a collective has failed.
 HEARING_SECS = 10.0  # For the others to hear why the first one ends.
 
@@ -198,12 +201,12 @@ def on_first(name: str, act: Callable[[], _T]) -> _T | None:
 
 
 def _told_by_first(shared: Store, name: str) -> str:
-  end = time.monotonic() + ANSWER_SECS
+  end = time.monotonic() + START_SECS
   while not (text := shared.list(f'{name}/').get(f'{name}/done')):
     if time.monotonic() > end:
       raise LostError(
           f'process {jax.process_index()}: process 0 has not said within '
-          f'{ANSWER_SECS:.0f} s what came of {name!r}: see what it said last.')
+          f'{START_SECS:.0f} s what came of {name!r}: see what it said last.')
     time.sleep(POLL_SECS / 10)
   if text.startswith('failed: '):
     shared.set(f'{name}/heard/{jax.process_index()}', 'yes')
@@ -224,7 +227,7 @@ def meet(name: str) -> None:
   if shared is None:
     return
   shared.set(f'{name}/{jax.process_index()}', 'here')
-  end = time.monotonic() + ANSWER_SECS
+  end = time.monotonic() + START_SECS
   while len(there := shared.list(f'{name}/')) < jax.process_count():
     if time.monotonic() > end:
       came = {int(key.split('/')[-1]) for key in there}
@@ -232,7 +235,7 @@ def meet(name: str) -> None:
       raise LostError(
           f'process {jax.process_index()}: process '
           f'{", ".join(map(str, missing))} did not come within '
-          f'{ANSWER_SECS:.0f} s: see what it said last.')
+          f'{START_SECS:.0f} s: see what it said last.')
     time.sleep(POLL_SECS / 10)
 
 
@@ -246,7 +249,8 @@ class LostError(RuntimeError):
 
 
 # What JAX says when it cannot reach a process: Gloo, NCCL, the coordination
-# service. A bucket or a server of data says alike, by errors of other kinds.
+# service. A bucket or a server of data says alike, by errors of other classes,
+# and what we make of these is a RuntimeError, but none of JAX's.
 _UNREACHABLE = re.compile(
     r'gloo|nccl|connection|unavailable|barrier|heartbeat|socket', re.IGNORECASE)
 
@@ -285,7 +289,8 @@ def naming_the_lost() -> Generator[None, None, None]:
 def _is_of_a_collective(error: BaseException | None) -> bool:
   """Whether an error, or what it came from, is that of a lost process."""
   while error is not None:
-    if isinstance(error, RuntimeError) and _UNREACHABLE.search(str(error)):
+    if (isinstance(error, jax.errors.JaxRuntimeError)
+        and _UNREACHABLE.search(str(error))):
       return True
     error = error.__cause__
   return False

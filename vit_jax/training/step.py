@@ -78,7 +78,8 @@ def build(
     key: all randomness of step s comes from `fold_in(key, s)`.
     accumulation: parts that the batch is computed in, one after the other. The
       gradient is that of the whole batch. Devices sum their gradients in every
-      part, not once at the end: n parts send n times what one does.
+      part, those of the layers at least: n parts send nearly n times what one
+      does.
     averaging: factor of the Polyak average of the parameters, or None. Early
       on it is (1 + s) / (10 + s), so that the start is forgotten.
     trainable: a tree of booleans like the parameters, False where frozen: such
