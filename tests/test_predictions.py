@@ -199,6 +199,25 @@ def test_arrays_that_are_no_pictures_are_refused_in_words(
     model.predict([picture])
 
 
+def test_a_picture_without_pixels_is_none(model):
+  with pytest.raises(ValueError, match='has no pixels'):
+    model.predict(np.zeros((0, 4, 3), np.uint8))
+
+
+def test_an_array_of_paths_is_several_pictures(model, tmp_path):
+  path = tmp_path / 'a.png'
+  Image.fromarray(np.full((16, 16, 3), 9, np.uint8)).save(path)
+  one = model.predict(path)
+  for found in model.predict(np.array([str(path)] * 2)):
+    assert found.names == one.names
+    assert found.probabilities == pytest.approx(one.probabilities, rel=1e-5)
+
+
+def test_a_pattern_is_no_file_and_what_it_is_for_is_said(model):
+  with pytest.raises(FileNotFoundError, match=r'no such file.*glob\('):
+    model.predict('no/such/*.png')
+
+
 def test_a_file_that_is_no_picture_is_named(model, tmp_path: pathlib.Path):
   path = tmp_path / 'notes.jpg'
   path.write_text('not a picture')

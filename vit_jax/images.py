@@ -8,6 +8,7 @@ how opaque it is, on white.
 from collections.abc import Callable, Iterable, Iterator
 from concurrent import futures
 import dataclasses
+import glob
 import itertools
 import os
 from typing import Any, TypeGuard
@@ -49,6 +50,8 @@ def is_one(pictures: Any, *, channels: int) -> TypeGuard[Picture]:
   """Whether this is one picture, of a model's channels, and not several."""
   if isinstance(pictures, (str, os.PathLike, Image.Image)):
     return True
+  if getattr(getattr(pictures, 'dtype', None), 'kind', '') in ('U', 'O'):
+    return False  # An array of paths.
   return hasattr(pictures, 'ndim') and pictures.ndim < 4 and not (
       pictures.ndim == 3 and pictures.shape[-1] not in (1, 3, 4, channels))
 
@@ -189,7 +192,14 @@ def _open(
     if path.is_dir():
       raise ValueError(f'{path} is a folder, not a picture. Give its files.')
     try:
-      return decode(path.read_bytes())
+      data = path.read_bytes()
+    except FileNotFoundError as error:
+      raise FileNotFoundError(
+          f'{path}: there is no such file.' + (
+              ' Of a pattern give what it finds: pathlib.Path().glob(...).'
+              if glob.has_magic(os.fspath(path)) else '')) from error
+    try:
+      return decode(data)
     except ValueError as error:
       raise ValueError(f'{path}: {error}') from error
   if isinstance(picture, Image.Image):
@@ -213,6 +223,8 @@ def _pixels(array: np.ndarray) -> np.ndarray:
         f'as {list(array.shape)}' + (
             '. Transpose it to (1, 2, 0).'
             if array.ndim == 3 and array.shape[0] in (1, 3, 4) else '.'))
+  if not array.size:
+    raise ValueError(f'A picture of {list(array.shape)} has no pixels.')
   if array.dtype == np.uint8:
     return array
   if not np.issubdtype(array.dtype, np.floating):

@@ -42,11 +42,14 @@ def similarity(
   """Draws the grid of grids: each patch's likeness to all (figure 7, centre).
   """
   rows, columns = cosines.shape[:2]
-  fig = _figure(7.6, 6.3 * rows / columns + 0.6)
+  tiles, extent = _mosaic(cosines)
+  # Two dots for a value, at the least.
+  width = max(6.3, 2 * tiles.shape[1] / _INCH)
+  fig = _figure(width + 1.3, width * rows / columns + 0.6)
   ax = fig.subplots()
   shown = ax.imshow(
-      _mosaic(cosines), cmap='viridis', vmin=-1, vmax=1,
-      interpolation='nearest', extent=(0.5, columns + 0.5, rows + 0.5, 0.5))
+      tiles, cmap='viridis', vmin=-1, vmax=1, interpolation='nearest',
+      extent=extent)
   step = max(1, columns // 14)
   ax.set_xticks(range(1, columns + 1, step))
   ax.set_yticks(range(1, rows + 1, max(1, rows // 14)))
@@ -127,6 +130,8 @@ def rollout(
   for row, title in zip(axes, titles or []):
     # The name of a file may have dollars, and is no formula.
     row[0].set_xlabel(_short(title, 40), fontsize=8, parse_math=False)
+  # Ticks are chosen by the room that a layout leaves: the next knows them.
+  fig.draw_without_rendering()
   plots.save(fig, path)
 
 
@@ -147,9 +152,9 @@ def heads(
   side = 0.62 * np.sqrt([columns / rows, rows / columns]).clip(0.5, 2)
   fig = _figure(max(3.2, side[0] * count + 1), max(2.2, side[1] * layers + 1))
   ax = fig.subplots()
-  ax.imshow(_mosaic(maps / np.maximum(top, 1e-12)), cmap='viridis', vmin=0,
-            vmax=1, interpolation='nearest', aspect='auto',
-            extent=(0.5, count + 0.5, layers + 0.5, 0.5))
+  tiles, extent = _mosaic(maps / np.maximum(top, 1e-12))
+  ax.imshow(tiles, cmap='viridis', vmin=0, vmax=1, interpolation='nearest',
+            aspect=side[1] / side[0], extent=extent)
   ax.set_xticks(range(1, count + 1))
   ax.set_yticks(range(1, layers + 1))
   ax.set(xlabel='head', ylabel='layer')
@@ -162,14 +167,21 @@ def heads(
 
 def _mosaic(
     tiles: Float[np.ndarray, 'rows columns height width'],
-) -> Float[np.ndarray, 'tall wide']:
-  """Returns one array of all tiles, with a line of NaN between them."""
+) -> tuple[Float[np.ndarray, 'tall wide'],
+           tuple[float, float, float, float]]:
+  """Returns one array of all tiles, with a line of NaN between them.
+
+  And its extent (left, right, bottom, top), where the centres of the tiles are
+  1, 2, 3, ...
+  """
   rows, columns, height, width = tiles.shape
   framed = np.full((rows, columns, height + 1, width + 1), np.nan)
   framed[..., :-1, :-1] = tiles
   whole = framed.swapaxes(1, 2).reshape(
-      rows * (height + 1), columns * (width + 1))
-  return whole[:-1, :-1]
+      rows * (height + 1), columns * (width + 1))[:-1, :-1]
+  # A tile and its line are 1; half a line is missing at each end.
+  x, y = 0.5 - 0.5 / (width + 1), 0.5 - 0.5 / (height + 1)
+  return whole, (1 - x, columns + x, rows + y, 1 - y)
 
 
 def _enlarged(

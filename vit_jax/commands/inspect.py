@@ -182,7 +182,6 @@ def _drawn(
   everywhere = attention.distances(looks.grid, looks.patch).mean()
   inside.distance(distance, output / 'distance.png',
                   everywhere=float(everywhere))
-  inside.heads(looks.heads, output / 'heads.png', title=looks.paths[0])
   height, width = model.preprocess.resolution
   of = ' x '.join(f'{side:g}' for side in looks.patch)
   return [
@@ -192,11 +191,23 @@ def _drawn(
           f'{width} pixels, in patches of {of} (figure 7, right).',
           output / 'distance.png'),
       _rollout(model, config, looks, output / 'rollout.png'),
-      page.Section(
-          'Heads', 'Where each head looks in the first picture, from '
-          + ('the class token' if config.pooling == 'cls' else
-             'all patches on average')
-          + '; each on its own scale.', output / 'heads.png')]
+      *_heads(config, looks, output)]
+
+
+def _heads(
+    config: vit_config.ViTConfig, looks: '_Looks', output: epath.Path,
+) -> list[page.Section]:
+  source = ('the class token' if config.pooling == 'cls' else
+            'all patches on average')
+  sections = []
+  for number, (picture, maps) in enumerate(zip(looks.paths, looks.heads), 1):
+    path = output / (f'heads_{number}.png' if number > 1 else 'heads.png')
+    inside.heads(maps, path, title=picture)
+    sections.append(page.Section(
+        f'Heads, picture {number}', f'Where each head looks in '
+        f'{epath.Path(picture).name}, from {source}; each on its own scale.',
+        path))
+  return sections
 
 
 def _rollout(
@@ -236,7 +247,8 @@ class _Looks:
   distances: Any = 0.0  # Summed over pictures, [layers, heads].
   paths: list[str] = dataclasses.field(default_factory=list)
   maps: list[np.ndarray] = dataclasses.field(default_factory=list)
-  heads: Any = None  # Of the first picture, [layers, heads, rows, columns].
+  # Of a picture each, [layers, heads, rows, columns].
+  heads: list[np.ndarray] = dataclasses.field(default_factory=list)
 
   def add(self, paths: list[str], weights: np.ndarray) -> None:
     """Takes attention [layers, batch, heads, tokens, tokens] of pictures."""
@@ -244,11 +256,12 @@ class _Looks:
     self.distances = self.distances + len(paths) * attention.mean_distance(
         weights, grid=self.grid, patch=self.patch)
     self.count += len(paths)
-    if self.heads is None:
-      self.heads = attention.head_maps(
-          weights[:, 0], grid=self.grid, pooling=self.pooling)
     left = self.show - len(self.paths)
     if left > 0:
       self.paths += paths[:left]
+      self.heads += [
+          attention.head_maps(weights[:, i], grid=self.grid,
+                              pooling=self.pooling)
+          for i in range(len(paths[:left]))]
       self.maps.append(attention.rollout_map(
           weights[:, :left], grid=self.grid, pooling=self.pooling))

@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
   if args.json:
     writer.write_json(args.json, list(_records(rows, reading.errors)))
   if rows:
-    _show(rows, model.preprocess.activation)
+    _show(rows, model.preprocess.activation, args.output or '--output')
   return reading.report()
 
 
@@ -158,8 +158,12 @@ def _opened(target: str) -> Generator[IO[str], None, None]:
     yield file
 
 
-def _show(rows: dict[str, model_lib.Prediction], activation: str) -> None:
-  shown = min([_SHOWN, *(len(p.names) for p in rows.values())])
+def _show(
+    rows: dict[str, model_lib.Prediction], activation: str, whole: str,
+) -> None:
+  """Prints the likeliest classes; `whole` is where all of them are."""
+  asked = min(len(p.names) for p in rows.values())
+  shown = min(_SHOWN, asked)
   columns = ['picture']
   for i in range(shown):
     columns += [f'{i + 1}.', '']
@@ -179,7 +183,9 @@ def _show(rows: dict[str, model_lib.Prediction], activation: str) -> None:
           for cell in (name, f'{100 * value:.1f} %'))]
        for path, prediction in list(rows.items())[:MAX_ROWS]])
   if len(rows) > MAX_ROWS:
-    print(f'... and {len(rows) - MAX_ROWS:,} more: see --output')
+    print(f'... and {len(rows) - MAX_ROWS:,} more: see {whole}')
+  if asked > shown:
+    print(f'The {shown} likeliest classes of {asked}: for all see {whole}')
 
 
 def _write_csv(
