@@ -17,7 +17,8 @@ Accuracy on the 360 held-out digits in %, after the last step with the labels of
     from scratch, 300 steps          51.1 41.9
     from scratch, 600 steps                              53.3
 
-Not measured here: CIFAR-10.
+On CIFAR-10, 20 epochs of mean colours first: 54.8 % against 51.5 % from scratch
+(2026-11-22, seed 0; docs/results.md).
 """
 
 from typing import Any
