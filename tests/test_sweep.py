@@ -7,15 +7,18 @@ import pathlib
 import shutil
 import signal
 
+from etils import epath
 import jax
 import pytest
 
 import main
+from vit_jax import config as config_lib
 from vit_jax import experiment as experiment_lib
 from vit_jax import run as run_lib
 from vit_jax import sweep as sweep_lib
 from vit_jax.analysis import sweep_plot
 from vit_jax.commands import sweep as command
+from vit_jax.sweep import runs
 from vit_jax.training import health
 from vit_jax.training import signals
 
@@ -346,3 +349,14 @@ def test_deviations_are_none_of_a_single_run():
   assert command.format_statistics('test/loss', values['test/loss']) == '2.00'
   assert command.format_statistics(
       'test/accuracy', {'mean': 0.5, 'std': 0.125}) == '50.00 ± 12.50 %'
+
+
+def test_what_is_finished_all_processes_hear_from_the_first(
+    tmp_path, monkeypatch):
+  monkeypatch.setattr(runs.agreement, 'on_first', lambda name, act: ['a'])
+  missing = config_lib.resolve({
+      'total': {'steps': 1}, 'batch_size': 8,
+      'model': {'variant': 'Ti/16'}, 'data': {'source': '/not/there'},
+      'optimizer': {'name': 'adam', 'learning_rate': 1.0,
+                    'schedule': {'name': 'constant'}}})
+  assert not runs.wire({'a': missing}, epath.Path(tmp_path))

@@ -53,7 +53,7 @@ def open_image(data: bytes, *, max_pixels: int = MAX_PIXELS) -> Image.Image:
         f'{", ".join(_formats())}, and arrays as .npy.') from error
   except Image.DecompressionBombError as error:
     raise ValueError(
-        f'it has more pixels than data.max_pixels, {max_pixels:,}: {error} '
+        f'it has more than {max_pixels:,} pixels (data.max_pixels): {error} '
         f'({len(data)} bytes)') from error
   except Exception as error:
     raise ValueError(unreadable(error, data)) from error
@@ -97,7 +97,7 @@ def check_pixels(size: tuple[int, int], max_pixels: int) -> None:
   if width * height > max_pixels:
     raise ValueError(
         f'it has {height} x {width} pixels, {width * height:,}, but '
-        f'data.max_pixels is {max_pixels:,}. Make it smaller, or raise '
+        f'{max_pixels:,} are the most. Make it smaller; or, in training, raise '
         'data.max_pixels where there is the memory: four bytes for each, in '
         'each thread.')
 

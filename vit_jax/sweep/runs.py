@@ -6,6 +6,7 @@ was.
 
 from collections.abc import Iterator, Mapping, Sequence
 import functools
+import itertools
 import json
 from typing import Any
 
@@ -16,6 +17,7 @@ import numpy as np
 from vit_jax import config as config_lib
 from vit_jax import experiment as experiment_lib
 from vit_jax import run as run_lib
+from vit_jax.parallel import agreement
 from vit_jax.training import health
 from vit_jax.training import signals
 
@@ -23,6 +25,7 @@ RUNS = 'runs'
 # What may change between two starts; of a run alone, evaluators may, too.
 _WITHOUT_RESULT = tuple(
     key for key in run_lib.WITHOUT_RESULT if key not in ('evals.', 'init.'))
+_numbers = itertools.count()  # Of the questions to the first process.
 
 
 def wire(
@@ -34,8 +37,11 @@ def wire(
     ValueError: if one of them does not go together, with its name.
   """
   experiments = {}
+  # The first one's word: a file system may show each process another state.
+  done = agreement.on_first(f'sweep/{next(_numbers)}', lambda: [
+      name for name in configs if finished(workdir, name) is not None]) or []
   for name, config in configs.items():
-    if finished(workdir, name) is not None:
+    if name in done:
       continue
     try:
       with run_lib.watching(config.log, f'opening the data of {name}'):
@@ -76,7 +82,8 @@ def train(
   find = functools.cache(run_lib.find_source)
   for number, name in enumerate(names, start=1):
     stop.check()
-    summary = finished(workdir, name)
+    summary = agreement.on_first(
+        f'sweep/{next(_numbers)}', functools.partial(finished, workdir, name))
     if jax.process_index() == 0:
       print(f'\n{name} ({number} of {len(names)})'
             + ': finished before' * (summary is not None), flush=True)
