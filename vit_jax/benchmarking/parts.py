@@ -29,6 +29,7 @@ from vit_jax import losses
 from vit_jax import models
 from vit_jax import records
 from vit_jax import run as run_lib
+from vit_jax import tree
 from vit_jax.benchmarking import product as product_lib
 from vit_jax.benchmarking import step as step_lib
 from vit_jax.benchmarking import turns as turns_lib
@@ -227,7 +228,7 @@ def _there_and_back(
 
   return _Asked(
       run, (cotangent, args, constants), times,
-      3 * _num_bytes(args) + 2 * _num_bytes((constants, outputs)))
+      3 * tree.num_bytes(args) + 2 * tree.num_bytes((constants, outputs)))
 
 
 def _optimizer(experiment: experiment_lib.Experiment) -> _Asked:
@@ -242,12 +243,7 @@ def _optimizer(experiment: experiment_lib.Experiment) -> _Asked:
     return optax.apply_updates(params, updates), opt_state
 
   return _Asked(run, (params, params, opt_state), 1,
-                3 * _num_bytes(params) + 2 * _num_bytes(opt_state))
-
-
-def _num_bytes(tree: Any) -> int:
-  return sum(math.prod(leaf.shape) * leaf.dtype.itemsize
-             for leaf in jax.tree.leaves(tree))
+                3 * tree.num_bytes(params) + 2 * tree.num_bytes(opt_state))
 
 
 def _action(part: _Asked) -> turns_lib.Action:

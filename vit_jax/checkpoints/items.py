@@ -44,10 +44,8 @@ def explained(
     yield
   # Whatever Orbax raises; among them bare `Exception`.
   except Exception as error:
-    answered = storage.of_bucket(
+    storage.raise_answered(
         error, 'The checkpoint could not be read from', path)
-    if answered is not None:
-      raise storage.StorageError(f'{answered}.') from error
     raise DamagedError(
         f'The checkpoint {path} is damaged, or none: {reason(error)}. Copy it '
         'again from where it was written'

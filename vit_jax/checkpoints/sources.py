@@ -80,10 +80,8 @@ def _is_folder(text: str) -> bool:
         'addresses: pip install "etils[epath-gcs]" gcsfs for gs://.'
     ) from error
   except Exception as error:
-    answered = storage.of_bucket(error, 'There is no reading from', text)
-    if answered is None:
-      raise
-    raise storage.StorageError(f'{answered}.') from error
+    storage.raise_answered(error, 'There is no reading from', text)
+    raise
 
 
 def _fetch_file(url: str, log: Log) -> epath.Path:
@@ -147,9 +145,7 @@ def _download(url: str, sink: IO[bytes]) -> None:
         'file and name its path.') from error
   # Whatever the network does; the address is what the user can check.
   except Exception as error:
-    answered = storage.of_bucket(error, 'There is no reading from', url)
-    if answered is not None:
-      raise storage.StorageError(f'{answered}.') from error
+    storage.raise_answered(error, 'There is no reading from', url)
     raise OSError(
         f'{url} could not be fetched: {type(error).__name__}: {error}'
     ) from error

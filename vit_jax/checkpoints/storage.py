@@ -86,12 +86,9 @@ def explained(
   except Exception as error:
     if isinstance(error, StorageError):
       raise
-    answered = of_bucket(
-        error, f'{what[0].upper() + what[1:]} could not be written to', folder)
-    if answered is not None:
-      raise StorageError(
-          f'{answered}, or use another --workdir. {resume()}'.rstrip()
-      ) from error
+    raise_answered(
+        error, f'{what[0].upper() + what[1:]} could not be written to', folder,
+        instead='use another --workdir', resume=resume)
     code = _errno(error)
     if code is None:
       raise
@@ -113,27 +110,35 @@ def reason(error: BaseException) -> str:
   return '' if code is None else _REASONS[code][0]
 
 
-def of_bucket(
-    error: BaseException, what: str, folder: epath.PathLike,
-) -> str | None:
-  """Returns what a bucket said against it and what to do; None if it did not.
+def raise_answered(
+    error: BaseException, what: str, folder: epath.PathLike, *,
+    instead: str = '', resume: Callable[[], str] = str,
+) -> None:
+  """Raises what a bucket said against it and what to do; else nothing.
 
   Args:
     error: of reading or writing.
     what: failed: 'The checkpoint could not be read from'.
     folder: that it was to be read from or written to.
+    instead: another way out.
+    resume: says what is safe, and how the run goes on.
+
+  Raises:
+    StorageError: for what the table above knows.
   """
   scheme, _, rest = os.fspath(folder).partition('://')
   if not rest or scheme in ('http', 'https'):  # A page is no bucket.
-    return None
+    return
   for link in _chain(error):
     # Not what lies in a path: 'gs://my-bucket/x does not exist' is of x.
     text = _PATH.sub('', f'{type(link).__name__}: {link}')
     for pattern, why, way_out in _ANSWERS:
       if pattern.search(text):
         said = ' '.join(str(link).split()) or type(link).__name__
-        return f'{what} {folder}: {why} ({said[:_MAX_CHARACTERS]}). {way_out}'
-  return None
+        ways = ', or '.join(filter(None, [way_out, instead]))
+        raise StorageError(
+            f'{what} {folder}: {why} ({said[:_MAX_CHARACTERS]}). {ways}. '
+            f'{resume()}'.rstrip()) from error
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
