@@ -6,8 +6,8 @@
 `:recipe=page` (the default) has the settings of the page "Implementing Vision
 Transformer from scratch": AdamW, a constant learning rate of 0.01, batch 256,
 100 epochs. `:recipe=best` has the same model and epochs (width 48, 4 layers, 4
-heads, patch 4) with what we would do: a cosine schedule, smaller batches, and
-the mean of the patches instead of a class token.
+heads, patch 4) with what we would do: Muon, a cosine schedule, smaller batches,
+and the mean of the patches instead of a class token.
 
 On a CPU, add --config.accumulation=16: a batch in parts of a few images, whose
 activations stay in the processor's cache, takes little more than half the time.
@@ -36,7 +36,7 @@ RECIPES: dict[str, dict[str, Any]] = {
         'model': {'pooling': 'average'},
         'train_ops': [{'op': 'pad_crop'}, {'op': 'flip'}],
         'optimizer': {
-            'name': 'adam', 'learning_rate': 3e-3, 'weight_decay': 0.05,
+            'name': 'muon', 'learning_rate': 0.01, 'weight_decay': 0.05,
             'clip_norm': 1.0,
             'schedule': {'name': 'cosine', 'warmup': {'percent': 5}}},
     },

@@ -10,9 +10,10 @@ import pytest
 
 from vit_jax import optim
 from vit_jax import tree
+from vit_jax.optim import optimizers
 
 TOTAL = 10
-NAMES = ('adam', 'sgd', 'adafactor')
+NAMES = ('adam', 'sgd', 'adafactor', 'muon')
 
 
 def to_steps(duration):
@@ -37,6 +38,8 @@ GRADS = [random(np.random.default_rng(1 + step), SHAPES)
 def parse(name, **section):
   defaults = {'name': name, 'learning_rate': 0.1,
               'schedule': {'name': 'linear', 'warmup': {'steps': 3}}}
+  if name == 'muon':
+    defaults['matrices'] = '.*kernel'
   return optim.parse(defaults | section)
 
 
@@ -114,6 +117,25 @@ class NumpyAdafactor:
     return self.m
 
 
+class NumpyMuon:
+  """Of a matrix, or a stack of them, [..., rows, columns]."""
+
+  def __init__(self, momentum=0.95, rms=0.2):
+    self.momentum, self.rms = momentum, rms
+    self.m = 0.0
+
+  def __call__(self, g, step):
+    self.m = self.momentum * self.m + (1 - self.momentum) * g
+    ahead = (
+        self.momentum * self.m / (1 - self.momentum ** (step + 2))
+        + (1 - self.momentum) * g / (1 - self.momentum ** (step + 1)))
+    x = ahead / np.linalg.norm(ahead, axis=(-2, -1), keepdims=True)
+    for _ in range(5):
+      square = x @ np.swapaxes(x, -2, -1)
+      x = (3.4445 * x - 4.7750 * square @ x + 2.0315 * square @ square @ x)
+    return self.rms * np.sqrt(max(x.shape[-2:])) * x
+
+
 def numpy_run(
     make, *, decay=None, multiplier=None, frozen=(), clip=None, rate=rate,
     params=PARAMS, grads=GRADS):
@@ -170,6 +192,65 @@ def test_adafactor_follows_the_formula(section):
         params={name: params[name]}, grads=[{name: g[name]} for g in grads])
     np.testing.assert_allclose(
         run(optimizer, params, grads)[name], want[name], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize('section', [{}, {'momentum': 0.5, 'rms': 1.0}])
+def test_muon_follows_the_formula_and_leaves_the_rest_to_adam(section):
+  got = run(build('muon', **section))
+  check_close(
+      {key: got[key] for key in got if key.endswith('bias')},
+      {key: value for key, value in numpy_run(NumpyAdam).items()
+       if key.endswith('bias')})
+  want = {}
+  for part in SHAPES:
+    want |= numpy_run(
+        lambda: NumpyMuon(**section),
+        params={part: {'kernel': PARAMS[part]['kernel']}},
+        grads=[{part: {'kernel': grad[part]['kernel']}} for grad in GRADS])
+  check_close({key: got[key] for key in want}, want, rtol=1e-3, atol=1e-4)
+
+
+def test_muon_takes_the_matrices_of_the_layers_apart():
+  shapes = {'encoder': {'layers': {
+      'qkv_kernel': (2, 6, 3, 2, 4),  # layers, width, q k v, heads, head_dim
+      'out': {'kernel': (2, 2, 4, 6)},  # layers, heads, head_dim, width
+      'hidden': {'kernel': (2, 6, 9)}}}, 'head': {'kernel': (6, 3)}}
+  params = random(np.random.default_rng(0), shapes)
+  grads = [random(np.random.default_rng(i), shapes) for i in range(1, 4)]
+  got = run(build('muon', params, matrices='encoder/layers/.*kernel'),
+            params, grads)
+  as_matrices = {
+      'encoder/layers/qkv_kernel': lambda a: np.moveaxis(
+          a.reshape(2, 6, 3, 8), 2, 1),
+      'encoder/layers/out/kernel': lambda a: a.reshape(2, 8, 6),
+      'encoder/layers/hidden/kernel': lambda a: a}
+  for name, matrices in as_matrices.items():
+    want = numpy_run(
+        NumpyMuon, params={'it': matrices(tree.flatten(params)[name])},
+        grads=[{'it': matrices(tree.flatten(grad)[name])} for grad in grads])
+    np.testing.assert_allclose(
+        matrices(got[name]), want['it'], rtol=1e-3, atol=1e-4, err_msg=name)
+  # By default neither the head nor what is no kernel.
+  adam = numpy_run(NumpyAdam, params={'it': params['head']['kernel']},
+                   grads=[{'it': grad['head']['kernel']} for grad in grads])
+  np.testing.assert_allclose(
+      got['head/kernel'], adam['it'], rtol=1e-4, atol=1e-6)
+  default = optim.parse({'name': 'muon', 'learning_rate': 0.1,
+                         'schedule': {'name': 'constant'}})
+  assert default.matrices == 'encoder/layers/.*kernel'
+
+
+def test_muon_makes_every_direction_of_an_update_about_as_long():
+  params = {'kernel': np.zeros((32, 48), np.float32)}
+  grads = random(np.random.default_rng(0), {'kernel': (32, 48)})
+  grads['kernel'] *= np.logspace(0, -1, 48, dtype=np.float32)
+  tx = build('muon', params, schedule={'name': 'constant'}).tx
+  updates, _ = tx.update(grads, tx.init(params), params)
+  lengths = np.linalg.svd(updates['kernel'], compute_uv=False)
+  unit = 0.1 * 0.2 * 48 ** 0.5  # Learning rate, rms, and the longer side.
+  assert 0.6 * unit < lengths.min() and lengths.max() < 1.3 * unit
+  given = np.linalg.svd(grads['kernel'], compute_uv=False)
+  assert given.max() / given.min() > 4
 
 
 def test_weight_decay_is_decoupled_and_multiplied_by_the_learning_rate():
@@ -275,6 +356,9 @@ def test_state_that_mirrors_a_parameter_ends_with_its_path(name, frozen):
   for key, leaf in names.items():
     if key.endswith('/count'):
       assert leaf.shape == () and leaf.dtype == jnp.int32
+      continue
+    if key.endswith('/ns_coeffs'):  # Muon's polynomial.
+      assert leaf.shape == (3,)
       continue
     owners = [p for p in params if key.endswith(f'/{p}')]
     assert len(owners) == 1, key
@@ -398,8 +482,10 @@ def test_rules_that_nobody_wrote_may_match_nothing():
   params = {'scale': np.ones(3, np.float32)}
   for name in NAMES:
     for weight_decay in (0.0, 0.1):
-      got = run(build(name, params, weight_decay=weight_decay), params,
-                [{'scale': np.zeros(3, np.float32)}])
+      matrices = {'matrices': optimizers.LAYERS} if name == 'muon' else {}
+      got = run(
+          build(name, params, weight_decay=weight_decay, **matrices), params,
+          [{'scale': np.zeros(3, np.float32)}])
       np.testing.assert_array_equal(got['scale'], params['scale'])
 
 

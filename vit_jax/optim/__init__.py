@@ -8,6 +8,7 @@ from vit_jax.optim.optimizers import AdafactorConfig
 from vit_jax.optim.optimizers import AdamConfig
 from vit_jax.optim.optimizers import build
 from vit_jax.optim.optimizers import Config
+from vit_jax.optim.optimizers import MuonConfig
 from vit_jax.optim.optimizers import Optimizer
 from vit_jax.optim.optimizers import parse
 from vit_jax.optim.optimizers import SgdConfig
@@ -15,6 +16,6 @@ from vit_jax.optim.schedules import Schedule
 from vit_jax.optim.schedules import ScheduleConfig
 
 __all__ = [
-    'AdafactorConfig', 'AdamConfig', 'Config', 'Optimizer', 'Schedule',
-    'ScheduleConfig', 'SgdConfig', 'build', 'parse',
+    'AdafactorConfig', 'AdamConfig', 'Config', 'MuonConfig', 'Optimizer',
+    'Schedule', 'ScheduleConfig', 'SgdConfig', 'build', 'parse',
 ]

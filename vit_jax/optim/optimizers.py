@@ -1,9 +1,9 @@
-"""Optimizers: Adam, SGD and Adafactor as chains of Optax transformations.
+"""Optimizers: Adam, SGD, Adafactor and Muon as chains of Optax transformations.
 
 Whatever the name, one update of a parameter p with gradient g is
 
   g = g * min(1, clip_norm / |g|)           global norm over trained parameters
-  u = adam(g) or sgd(g) or adafactor(g)
+  u = adam(g) or sgd(g) or adafactor(g) or muon(g)
   p = p - learning_rate(step) * multiplier(p) * (u + weight_decay(p) * p)
 
 so weight decay is decoupled from the gradient's statistics but multiplied by
@@ -32,10 +32,12 @@ import optax
 from vit_jax import records
 from vit_jax import tree
 from vit_jax.optim import layer_decay
+from vit_jax.optim import muon
 from vit_jax.optim import schedules
 
 # Biases, norms' scales, position embeddings and the cls token do not decay.
 KERNELS = '.*kernel'
+LAYERS = f'{layer_decay.STACKED}.*kernel'
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -176,10 +178,43 @@ class AdafactorConfig(CommonConfig):
           'write none, for no clipping.')
 
 
-Config = AdamConfig | SgdConfig | AdafactorConfig
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MuonConfig(CommonConfig):
+  """Muon for the layers' matrices, Adam for the rest (arXiv:2502.16982).
+
+  An update of a matrix has the size of one of Adam's: learning rates and decays
+  that suit the one suit the other.
+
+  Attributes:
+    momentum: m = momentum * m + (1 - momentum) * g, without its bias and with
+      Nesterov's step ahead, which is then made orthogonal (see `optim.muon`).
+    rms: root mean square of the elements of a matrix' update.
+    matrices: regular expression of the parameters that are updated so: kernels,
+      of which all axes but the last are the input's. As the method's authors
+      have it, neither embeddings nor the head. The default may match nothing.
+    beta1: of Adam.
+    beta2: of Adam.
+    epsilon: of Adam.
+  """
+  name: Literal['muon'] = 'muon'
+  momentum: float = 0.95
+  rms: float = 0.2
+  matrices: str = LAYERS
+  beta1: float = 0.9
+  beta2: float = 0.999
+  epsilon: float = 1e-8
+
+  def __post_init__(self):
+    super().__post_init__()
+    _check_range(self, 0.0, 1.0, 'momentum', 'beta1', 'beta2')
+    _check_range(self, 0.0, float('inf'), 'rms', 'epsilon')
+
+
+Config = AdamConfig | SgdConfig | AdafactorConfig | MuonConfig
 
 CONFIGS: Mapping[str, type] = {
-    'adam': AdamConfig, 'sgd': SgdConfig, 'adafactor': AdafactorConfig}
+    'adam': AdamConfig, 'sgd': SgdConfig, 'adafactor': AdafactorConfig,
+    'muon': MuonConfig}
 
 
 class Optimizer(NamedTuple):
@@ -283,17 +318,26 @@ def _first_match(
 def _scale(config: Config, params: Any) -> optax.GradientTransformation:
   """Returns the transformation that gives the optimizer its name."""
   momentum_dtype = jnp.dtype(config.momentum_dtype)
-  if isinstance(config, AdamConfig):
-    return optax.scale_by_adam(
-        b1=config.beta1, b2=config.beta2, eps=config.epsilon,
-        mu_dtype=momentum_dtype)
   if isinstance(config, SgdConfig):
     if not config.momentum:
       return optax.identity()
     return optax.trace(
         config.momentum, nesterov=config.nesterov,
         accumulator_dtype=momentum_dtype)
-  return _scale_by_adafactor(config, params)
+  if isinstance(config, AdafactorConfig):
+    return _scale_by_adafactor(config, params)
+  adam = optax.scale_by_adam(
+      b1=config.beta1, b2=config.beta2, eps=config.epsilon,
+      mu_dtype=momentum_dtype)
+  if isinstance(config, AdamConfig):
+    return adam
+  labels = _first_match(
+      params, [(config.matrices, 'matrices')], default='rest',
+      where='matrices', lenient=config.matrices == LAYERS)
+  return optax.partition(
+      {'rest': adam, 'matrices': muon.scale_by_muon(
+          params, beta=config.momentum, rms=config.rms,
+          mu_dtype=momentum_dtype)}, labels)
 
 
 def _scale_by_adafactor(
