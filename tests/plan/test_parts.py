@@ -120,6 +120,16 @@ def test_a_refusal_of_the_compiler_leads_to_more_parts(wired, message):
   assert '20.0 GiB a device and 15.5 GiB are there' in fitted.note
 
 
+def test_a_refusal_that_names_less_than_there_is_speaks_of_no_difference(wired):
+  experiment, _ = faked(wired, lambda parts: Step(0, refusal=(
+      'RESOURCE_EXHAUSTED: Ran out of memory on HBM, the total memory required '
+      'for HLO temporaries (14.48G) exceeds available HBM (15.48G).')),
+      accumulation=2)
+  with pytest.raises(ValueError, match=(
+      'in 2 part.s. takes more of a device than the 15.5 GiB that are there')):
+    parts_lib.fit(experiment, free_bytes=None)
+
+
 def test_another_failure_of_the_compiler_is_not_taken_for_one_of_memory(wired):
   experiment, _ = faked(wired, lambda _: Step(0, refusal='INTERNAL: a bug'))
   with pytest.raises(jax.errors.JaxRuntimeError, match='a bug'):

@@ -2,6 +2,7 @@
 
 import threading
 import time
+import types
 
 import pytest
 
@@ -84,6 +85,21 @@ def test_each_beat_starts_the_clock_anew(wait):
       dog.beat('in a step')
       time.sleep(0.1)
   assert wait.statuses == []
+
+
+def test_time_that_the_whole_process_was_halted_does_not_count(
+    wait, monkeypatch):
+  halted = 0.0
+  monkeypatch.setattr(watchdog, 'time', types.SimpleNamespace(
+      monotonic=lambda: time.monotonic() + halted))
+  with watch(wait, 0, 4) as dog:
+    dog.beat('in a step')
+    time.sleep(0.1)
+    halted = 1000.0
+    time.sleep(1.5)  # It has looked at the clock, which it does each second.
+    assert wait.statuses == []
+    assert wait.until(lambda: wait.statuses)
+  assert 'nothing has moved for 4 s' in wait.texts[-1]
 
 
 def test_nothing_watches_where_it_is_turned_off(wait):

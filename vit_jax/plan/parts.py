@@ -290,10 +290,12 @@ def _refusal(
   """Returns what to say where nothing fits, or not what was asked for."""
   config = experiment.config
   parts = list(tried)[-1]
-  text = (
-      f'A step of {config.batch_size:,} images in {parts} part(s) takes '
-      f'{_size(tried[parts])} a device, {_size(tried[parts] - limit)} more '
-      f'than the {_size(limit)} that are there')
+  over = tried[parts] - limit
+  # What a compiler says that a step needs may be less than all of it.
+  takes = (f'{_size(tried[parts])} a device, {_size(over)} more than' if over > 0
+           else 'more of a device than')
+  text = (f'A step of {config.batch_size:,} images in {parts} part(s) takes '
+          f'{takes} the {_size(limit)} that are there')
   if config.accumulation != 'auto' and parts != options(experiment)[-1]:
     return (f'{text} (accumulation={parts}). Leave accumulation out, or write '
             '--config.accumulation=auto, to have it computed in as many parts '

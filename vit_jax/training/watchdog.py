@@ -100,34 +100,34 @@ class Watchdog:
 
   def _watch(self, period_secs: float) -> None:
     reported, looked = None, time.monotonic()
+    resumed = 0.0
     while not self._closed.wait(period_secs):
       now, beat = time.monotonic(), self._beat
       if now - looked > 2 * period_secs + 5:
         # The whole process was halted, as by Ctrl-Z: nothing could move.
-        self.beat(beat[1], is_start=beat[2])
-        looked = now
-        continue
+        resumed = now
       looked = now
-      start, _, is_start = beat
+      start, doing, is_start = beat
+      start = max(start, resumed)
       limit, setting = ((self._start_secs, 'log.start_secs') if is_start else
                         (self._end_secs, 'log.hung_secs'))
       if limit and now - start >= limit:
-        self._report(self._text(beat, now) + f'\nEnds with status {EXIT_CODE}: '
-                     'the same command goes on from the last checkpoint.')
+        self._report(
+            self._text(doing, now - start) + f'\nEnds with status {EXIT_CODE}: '
+            'the same command goes on from the last checkpoint.')
         self._end(EXIT_CODE)
         return
       if (self._report_secs and now - start >= self._report_secs
           and reported is not beat):
         reported = beat
-        self._report(self._text(beat, now) + (
+        self._report(self._text(doing, now - start) + (
             f'\nIt ends after {limit:g} s of this ({setting}).'
             if limit else ''))
 
-  def _text(self, beat: tuple[float, str, bool], now: float) -> str:
-    start, doing, _ = beat
+  def _text(self, doing: str, secs: float) -> str:
     frame = sys._current_frames().get(self._watched)
     stack = ''.join(traceback.format_stack(frame)) if frame else ''
-    return (f'{self._name}: nothing has moved for {now - start:.0f} s, after '
+    return (f'{self._name}: nothing has moved for {secs:.0f} s, after '
             f'step {self._step:,}: {doing}. It stands at\n{stack.rstrip()}')
 
 
