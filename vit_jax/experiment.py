@@ -274,9 +274,10 @@ def build(
            'num_examples': dataset.num_examples}
   total_steps = config.total.to_steps(**sizes)
 
+  platform = (devices or jax.devices())[0].platform
   model = objectives.build_model(
-      config.objective, config.model, image_shape=config.data.image_shape,
-      num_classes=dataset.num_classes)
+      config.objective, models.on_platform(config.model, platform),
+      image_shape=config.data.image_shape, num_classes=dataset.num_classes)
   loss = objectives.build(
       config.objective, model, multi_label=dataset.multi_label,
       targets=bool(dataset.targets), mean=config.data.value_scale['mean'],

@@ -600,7 +600,9 @@ def _apply(
     config: models.ModelConfig, capture: bool = False,
     names: tuple[str, ...] = (),
 ) -> Callable[..., types.Outputs]:
-  model = models.build(config, num_classes=config.num_classes)
+  model = models.build(
+      models.on_platform(config, jax.default_backend()),
+      num_classes=config.num_classes)
   more = {'capture': True} if capture else {}
 
   def apply(params, images):

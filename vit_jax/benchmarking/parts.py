@@ -116,7 +116,8 @@ def measure(
     ValueError: if the model is no Vision Transformer of patches, or the step
       does not fit the device.
   """
-  model = _checked(experiment.config.model)
+  model = _checked(models.on_platform(
+      experiment.config.model, experiment.mesh.devices.flat[0].platform))
   fitted = parts_lib.fit(
       experiment, free_bytes=parts_lib.free_bytes(experiment.mesh),
       batches_ahead=run_lib.IN_FLIGHT)
@@ -163,21 +164,24 @@ def _parts(
   of_layer = _array((images, tokens, config.width), compute)
   of_heads = _array(
       (images, tokens, config.num_heads, config.head_dim), compute)
-  dense = {'dtype': compute, 'use_bias': config.qkv_bias}
+  dense = {'dtype': compute, 'dot_general': config.dot_general}
   return {
       'patch embedding': _module(
-          embed.PatchEmbedding(config.patch_shape, config.width, compute),
+          embed.PatchEmbedding(
+              config.patch_shape, config.width, compute, config.dot_general),
           _array(shape), times=parts, to_inputs=False),
       'layer norm': _module(
           encoder.layer_norm(config, 'norm'), of_layer, times=norms),
       'qkv': _module(
-          nn.DenseGeneral((3, config.num_heads, config.head_dim), **dense),
+          nn.DenseGeneral((3, config.num_heads, config.head_dim),
+                          use_bias=config.qkv_bias, **dense),
           of_layer, times=layers),
       'attention': _there_and_back(
-          lambda *qkv: encoder.dot_product_attention(*qkv)[0],
+          lambda *qkv: encoder.dot_product_attention(
+              *qkv, dot_general=config.dot_general)[0],
           *[of_heads] * 3, times=layers),
       'attention out': _module(
-          nn.DenseGeneral(config.width, axis=(-2, -1), dtype=compute),
+          nn.DenseGeneral(config.width, axis=(-2, -1), **dense),
           of_heads, times=layers),
       'MLP': _module(
           encoder.Mlp(config, train=False), of_layer, times=layers),

@@ -15,6 +15,7 @@ import jax
 from vit_jax import records
 from vit_jax.models import embed
 from vit_jax.models import masked_patch
+from vit_jax.models import products
 from vit_jax.models import resnet
 from vit_jax.models import resnet_config
 from vit_jax.models import variants
@@ -84,6 +85,20 @@ def inherit(
     names = tuple(n for n in names if n not in said)
   return {**{name: source[name] for name in names if name in source},
           **section}
+
+
+def on_platform(config: ModelConfig, platform: str) -> ModelConfig:
+  """Returns the config with what depends on the hardware decided.
+
+  Args:
+    config: of a model.
+    platform: 'cpu', 'gpu' or 'tpu': where it is to run, which need not be
+      where it is traced.
+  """
+  if (isinstance(config, vit_config.ViTConfig) and config.products == 'auto'
+      and platform == 'cpu' and products.has_matrix_units()):
+    return dataclasses.replace(config, products='float32')
+  return config
 
 
 def build(config: ModelConfig, *, num_classes: int) -> nn.Module:

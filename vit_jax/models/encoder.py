@@ -85,6 +85,7 @@ def dot_product_attention(
     *,
     bias: Float[Array, 'batch heads queries keys'] | None = None,
     drop: Callable[[jax.Array], jax.Array] = lambda weights: weights,
+    dot_general: Callable[..., jax.Array] = jax.lax.dot_general,
 ) -> tuple[Float[Array, 'batch queries heads head_dim'],
            Float[Array, 'batch heads queries keys']]:
   """Attends, with the softmax in float32 (appendix A, equations 6 and 7).
@@ -95,19 +96,23 @@ def dot_product_attention(
     value: what is fetched.
     bias: float32, added to the logits.
     drop: dropout, applied to the attention weights.
+    dot_general: what multiplies.
 
   Returns:
     The weighted values, and the float32 weights before dropout.
   """
   scale = query.shape[-1] ** -0.5
-  logits = jnp.einsum('bqnh,bknh->bnqk', query * scale, key,
-                      preferred_element_type=jnp.float32)
+  heads_apart = ((0, 2), (0, 2))
+  logits = dot_general(
+      query * scale, key, (((3,), (3,)), heads_apart),
+      preferred_element_type=jnp.float32)
   if bias is not None:
     logits += bias
   weights = jax.nn.softmax(logits, axis=-1)
-  values = jnp.einsum('bnqk,bknh->bqnh', drop(weights).astype(value.dtype),
-                      value)
-  return values, weights
+  values = dot_general(
+      drop(weights).astype(value.dtype), value,
+      (((3,), (1,)), ((0, 1), (0, 2))))
+  return einops.rearrange(values, 'b n q h -> b q n h'), weights
 
 
 def _saveable(
@@ -140,8 +145,8 @@ class SelfAttention(nn.Module):
         nn.with_logical_partitioning(
             xavier, ('width', None, 'heads', 'head_dim')),
         (c.width, 3, c.num_heads, c.head_dim))
-    qkv = jnp.einsum('btd,dcnh->btcnh', tokens,
-                     kernel.astype(c.compute_dtype))
+    qkv = c.dot_general(
+        tokens, kernel.astype(c.compute_dtype), (((2,), (0,)), ((), ())))
     if c.qkv_bias:
       bias = self.param(
           'qkv_bias',
@@ -158,9 +163,10 @@ class SelfAttention(nn.Module):
     bias = self._relative(query) if c.position == 'relative' else None
     drop = Dropout(c.attention_dropout, deterministic=not self.train)
     values, weights = dot_product_attention(
-        query, key, value, bias=bias, drop=drop)
+        query, key, value, bias=bias, drop=drop, dot_general=c.dot_general)
     out = nn.DenseGeneral(
         c.width, axis=(-2, -1), dtype=c.compute_dtype,
+        dot_general=c.dot_general,
         kernel_init=nn.with_logical_partitioning(
             nn.initializers.xavier_uniform(), ('heads', 'head_dim', 'width')),
         bias_init=_NORM(nn.initializers.zeros), name='out')
@@ -196,7 +202,8 @@ class Mlp(nn.Module):
       self, tokens: Float[Array, 'batch tokens width'],
   ) -> Float[Array, 'batch tokens width']:
     c = self.config
-    dense = functools.partial(nn.Dense, dtype=c.compute_dtype)
+    dense = functools.partial(
+        nn.Dense, dtype=c.compute_dtype, dot_general=c.dot_general)
     bias = nn.initializers.normal(1e-6)
     hidden = dense(
         c.mlp_dim,

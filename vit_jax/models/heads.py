@@ -28,6 +28,7 @@ class AttentionPooling(nn.Module):
     def project(name: str, inputs: Any) -> Any:
       return nn.DenseGeneral(
           (c.num_heads, c.head_dim), dtype=c.compute_dtype,
+          dot_general=c.dot_general,
           kernel_init=nn.with_logical_partitioning(
               nn.initializers.xavier_uniform(), ('width', 'heads', 'head_dim')),
           bias_init=nn.with_logical_partitioning(
@@ -37,9 +38,11 @@ class AttentionPooling(nn.Module):
     query = project('query', jnp.tile(
         probe.astype(c.compute_dtype), (tokens.shape[0], 1, 1)))
     pooled, _ = encoder.dot_product_attention(
-        query, project('key', tokens), project('value', tokens))
+        query, project('key', tokens), project('value', tokens),
+        dot_general=c.dot_general)
     pooled = nn.DenseGeneral(
         c.width, axis=(-2, -1), dtype=c.compute_dtype,
+        dot_general=c.dot_general,
         kernel_init=nn.with_logical_partitioning(
             nn.initializers.xavier_uniform(), ('heads', 'head_dim', 'width')),
         bias_init=nn.with_logical_partitioning(
@@ -58,7 +61,7 @@ class RepresentationLayer(nn.Module):
   ) -> Float[Array, 'batch width']:
     c = self.config
     return jnp.tanh(nn.Dense(
-        c.width, dtype=c.compute_dtype,
+        c.width, dtype=c.compute_dtype, dot_general=c.dot_general,
         kernel_init=nn.with_logical_partitioning(
             nn.initializers.lecun_normal(), ('width', None)),
         bias_init=nn.with_logical_partitioning(

@@ -1,10 +1,13 @@
 """The settings of a Vision Transformer."""
 
+from collections.abc import Callable
 import dataclasses
 from typing import Any, Literal
 
+import jax
 import jax.numpy as jnp
 
+from vit_jax.models import products
 from vit_jax.models import resnet_config
 from vit_jax.models import variants
 
@@ -76,6 +79,10 @@ class ViTConfig:
 
     dtype: of activations and matrix products. Parameters, layer-norm
       statistics, softmax, head and loss are float32 always.
+    products: of bfloat16: 'float32' has them return that, which is then rounded,
+      in the form for which CPUs with matrix units are fast (see
+      `models.products`); 'dtype' leaves it to the compiler; 'auto' is the first
+      on such a CPU and the second elsewhere.
     remat: what the backward pass computes again to save memory: 'none';
       'attention', with norms, GELU and dropout, which is about 1 % of the
       operations; 'dots' (all but matrix products with parameters, hardly
@@ -113,6 +120,7 @@ class ViTConfig:
   attention_dropout: float = 0.0
   stochastic_depth: float = 0.0
   dtype: Literal['float32', 'bfloat16'] = 'float32'
+  products: Literal['auto', 'dtype', 'float32'] = 'auto'
   remat: Literal['none', 'attention', 'dots', 'full'] = 'none'
   unroll: int = 1
 
@@ -175,6 +183,12 @@ class ViTConfig:
   def head_dim(self) -> int:
     """Length of a query."""
     return self.width // self.num_heads
+
+  @property
+  def dot_general(self) -> Callable[..., jax.Array]:
+    """What multiplies matrices of the compute dtype."""
+    return (products.dot_general if self.products == 'float32'
+            else jax.lax.dot_general)
 
   @property
   def compute_dtype(self) -> jnp.dtype:
