@@ -95,8 +95,8 @@ def main():
   parser.add_argument('--slice', default='v4-8')
   args = parser.parse_args()
   device = topology.devices(args.slice)[0]
-  print(f'{args.model}, {args.resolution} pixels, {args.batch_size} images, one '
-        f'core of {args.slice}')
+  print(f'{args.model}, {args.resolution} pixels, {args.batch_size} images, '
+        f'one core of {args.slice}')
   print(f'{"":<28}{"temporaries":>12}{"in use":>10}{"TFLOP":>10}'
         '   beside plain Flax')
   of_plain = row('plain Flax', plain(args, device), None)

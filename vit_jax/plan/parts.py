@@ -292,8 +292,9 @@ def _refusal(
   parts = list(tried)[-1]
   over = tried[parts] - limit
   # What a compiler says that a step needs may be less than all of it.
-  takes = (f'{_size(tried[parts])} a device, {_size(over)} more than' if over > 0
-           else 'more of a device than')
+  takes = 'more of a device than'
+  if over > 0:
+    takes = f'{_size(tried[parts])} a device, {_size(over)} more than'
   text = (f'A step of {config.batch_size:,} images in {parts} part(s) takes '
           f'{takes} the {_size(limit)} that are there')
   if config.accumulation != 'auto' and parts != options(experiment)[-1]:
