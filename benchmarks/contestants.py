@@ -5,9 +5,9 @@
 
 For each line of standard input, a number, it does the task so many times and
 writes a line of JSON. All train with the softmax loss of 1,000 classes and Adam
-on float32 parameters, on one batch that stays on the device; `bfloat16` is
-torch's autocast there and our `model.dtype` here. The steps that are ours are
-the runs' own: uint8 images, metrics and norms included.
+on float32 parameters, on one batch that stays on the device, and have the exact
+GELU; `bfloat16` is torch's autocast there and our `model.dtype` here. The steps
+that are ours are the runs' own: uint8 images, metrics and norms included.
 """
 
 import argparse
@@ -33,7 +33,8 @@ def ours(setting):
   config = subject.config(
       setting.model, resolution=setting.resolution,
       batch_size=setting.batch_size, dtype=setting.dtype,
-      source='imagenet2012', overrides=setting.overrides)
+      source='imagenet2012',
+      overrides=['model.gelu=exact', *setting.overrides])
   experiment = experiment_lib.build(
       config, jax.devices()[:1], expected_data=True)
   training = step.Training(experiment, experiment.train_step)
