@@ -13,6 +13,7 @@ import pytest
 import main
 from vit_jax import config as config_lib
 from vit_jax.parallel import topology
+from vit_jax.plan import max_batch
 
 CONFIG = """
 from ml_collections import ConfigDict
@@ -59,8 +60,17 @@ def plan(tmp_path, capsys, *arguments):
 
 def test_the_devices_that_are_here_are_planned_for_without_the_data(
     tmp_path, capsys, config):
-  status, stage, output = plan(tmp_path, capsys, f'--config={config}')
+  status, stage, output = plan(
+      tmp_path, capsys, f'--config={config}', '--sharding')
   assert status == 0
+  lines = output.splitlines()
+  assert lines[0] == 'how each parameter lies'
+  (row,) = [line for line in lines
+            if line.startswith('encoder/layers/mlp/hidden/kernel ')]
+  assert '2 x 32 x 64' in row
+  # The plan itself comes after the table's last line.
+  end = [line.startswith('all ') for line in lines].index(True)
+  output = '\n'.join(lines[end + 1:])
   measured = stage['measured']
   assert (measured['devices'], measured['device_kind']) == (8, 'cpu')
   assert measured['fits'] is True
@@ -87,6 +97,44 @@ def test_a_slice_without_its_compiler_is_told_how_to_get_it(
   said = capsys.readouterr().err
   name, = re.findall(r'pip install -r (\S+)', said)
   assert 'jax[tpu]' in (ROOT / name).read_text()  # Which brings libtpu.
+
+
+def test_the_largest_batches_are_printed_written_and_drawn(
+    tmp_path, capsys, monkeypatch, config):
+  asked = {}
+
+  def table(path, devices, **keywords):
+    asked.update(keywords, path=path, devices=len(devices))
+    for resolution in keywords['resolutions']:
+      yield max_batch.Cell(
+          model='B/16', resolution=resolution, used_resolution=resolution,
+          batch=64, total_bytes=9 * 2**30, too_large=128,
+          too_large_bytes=17 * 2**30, capacity_bytes=16 * 2**30, fsdp=1,
+          compilations=2, compile_secs=3.0)
+
+  monkeypatch.setattr(max_batch, 'table', table)
+  written, picture = tmp_path / 'batch.json', tmp_path / 'batch.png'
+  status = main.main([
+      'plan', f'--config={config}', '--max-batch', '--models=B/16',
+      '--resolutions=224,384', f'--json={written}', f'--picture={picture}',
+      '--config.model.dtype=bfloat16'])
+  output = capsys.readouterr().out
+  assert status == 0
+  assert asked == {
+      'path': str(config), 'devices': 8, 'models': ['B/16'],
+      'resolutions': [224, 384], 'overrides': ['model.dtype=bfloat16']}
+  assert 'B/16 at 224: 64 fit (9.0 of 16.0 GiB), 128 do not (17.0)' in output
+  cells = json.loads(written.read_text())['cells']
+  assert [(c['resolution'], c['batch']) for c in cells] == [
+      (224, 64), (384, 64)]
+  assert picture.read_bytes().startswith(b'\x89PNG')
+
+
+def test_sizes_that_are_no_numbers_are_an_error(capsys, config):
+  status = main.main(['plan', f'--config={config}', '--max-batch',
+                      '--resolutions=224px'])
+  assert status != 0
+  assert "are '224px'" in capsys.readouterr().err
 
 
 def test_an_unknown_slice_is_an_error_before_anything_is_built(config, capsys):
