@@ -274,9 +274,9 @@ def build(
            'num_examples': dataset.num_examples}
   total_steps = config.total.to_steps(**sizes)
 
-  platform = (devices or jax.devices())[0].platform
   model = objectives.build_model(
-      config.objective, models.on_platform(config.model, platform),
+      config.objective,
+      models.for_devices(config.model, devices or jax.devices()),
       image_shape=config.data.image_shape, num_classes=dataset.num_classes)
   loss = objectives.build(
       config.objective, model, multi_label=dataset.multi_label,

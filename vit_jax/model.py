@@ -601,7 +601,7 @@ def _apply(
     names: tuple[str, ...] = (),
 ) -> Callable[..., types.Outputs]:
   model = models.build(
-      models.on_platform(config, jax.default_backend()),
+      models.for_devices(config, jax.devices()[:1]),
       num_classes=config.num_classes)
   more = {'capture': True} if capture else {}
 

@@ -1,5 +1,7 @@
 """Products of bfloat16 in the form that a CPU's matrix units have."""
 
+from unittest import mock
+
 import flax.linen as nn
 import jax
 from jax import lax
@@ -148,13 +150,16 @@ def test_a_cpu_says_whether_it_has_matrix_units(
 
 def test_only_where_it_runs_decides(monkeypatch):
   auto = models.parse(TINY)
-  for has, platform, want in [
-      (True, 'cpu', 'float32'), (True, 'tpu', 'auto'), (True, 'gpu', 'auto'),
-      (False, 'cpu', 'auto')]:
-    monkeypatch.setattr(products, 'has_matrix_units', lambda: has)  # noqa: B023
-    assert models.on_platform(auto, platform).products == want
-    chosen = models.parse({**TINY, 'products': 'dtype'})
-    assert models.on_platform(chosen, platform) == chosen
+  chosen = models.parse({**TINY, 'products': 'dtype'})
   resnet = models.parse({'variant': 'R50x1'})
-  assert models.on_platform(resnet, 'cpu') == resnet
+  for has, platforms, want in [
+      (True, ['cpu'], 'float32'), (True, ['tpu'], 'auto'),
+      (True, ['gpu'], 'auto'), (True, ['cpu', 'cpu'], 'auto'),
+      (False, ['cpu'], 'auto')]:
+    monkeypatch.setattr(products, 'has_matrix_units', lambda: has)  # noqa: B023
+    devices = [mock.Mock(spec=jax.Device, platform=name)
+               for name in platforms]
+    assert models.for_devices(auto, devices).products == want
+    for other in (chosen, resnet):
+      assert models.for_devices(other, devices) == other
   assert auto.dot_general is lax.dot_general

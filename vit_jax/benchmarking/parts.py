@@ -116,8 +116,8 @@ def measure(
     ValueError: if the model is no Vision Transformer of patches, or the step
       does not fit the device.
   """
-  model = _checked(models.on_platform(
-      experiment.config.model, experiment.mesh.devices.flat[0].platform))
+  model = _checked(models.for_devices(
+      experiment.config.model, experiment.mesh.devices.flatten()))
   fitted = parts_lib.fit(
       experiment, free_bytes=parts_lib.free_bytes(experiment.mesh),
       batches_ahead=run_lib.IN_FLIGHT)

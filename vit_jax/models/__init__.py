@@ -5,7 +5,7 @@ the axes of its parameters; which mesh axis each is split over is not its
 concern.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 import dataclasses
 from typing import Any
 
@@ -87,16 +87,18 @@ def inherit(
           **section}
 
 
-def on_platform(config: ModelConfig, platform: str) -> ModelConfig:
+def for_devices(
+    config: ModelConfig, devices: Sequence[jax.Device],
+) -> ModelConfig:
   """Returns the config with what depends on the hardware decided.
 
   Args:
     config: of a model.
-    platform: 'cpu', 'gpu' or 'tpu': where it is to run, which need not be
-      where it is traced.
+    devices: where it is to run, which need not be where it is traced.
   """
   if (isinstance(config, vit_config.ViTConfig) and config.products == 'auto'
-      and platform == 'cpu' and products.has_matrix_units()):
+      and [device.platform for device in devices] == ['cpu']
+      and products.has_matrix_units()):
     return dataclasses.replace(config, products='float32')
   return config
 

@@ -84,7 +84,8 @@ def _forward(lhs: jax.Array, rhs: jax.Array, dtype: jnp.dtype) -> Any:
 def _backward(_: jnp.dtype, saved: Any, cotangent: jax.Array) -> Any:
   lhs, rhs = saved
   cotangent = cotangent.astype(jnp.bfloat16)
-  # A copy in the order of the axes, or XLA would read `lhs` where it lies.
+  # A copy in the order of the axes, or XLA would read `lhs` where it lies. Of
+  # several devices' images, all are gathered for it.
   transposed = jnp.swapaxes(lhs, -1, -2)
   transposed = layout.with_layout_constraint(
       transposed, layout.Layout(tuple(range(transposed.ndim))))

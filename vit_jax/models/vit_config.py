@@ -81,8 +81,8 @@ class ViTConfig:
       statistics, softmax, head and loss are float32 always.
     products: of bfloat16: 'float32' has them return that, rounded after, in the
       form for which CPUs with matrix units are fast (see `models.products`);
-      'dtype' leaves it to the compiler; 'auto' is the first on such a CPU and
-      the second elsewhere.
+      'dtype' leaves it to the compiler; 'auto' is the first on one device of
+      such a CPU and the second elsewhere.
     remat: what the backward pass computes again to save memory: 'none';
       'attention', with norms, GELU and dropout, which is about 1 % of the
       operations; 'dots' (all but matrix products with parameters, hardly
