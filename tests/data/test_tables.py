@@ -209,3 +209,22 @@ def test_a_table_elsewhere_says_where_its_images_are(tmp_path):
   opened = open_path(table, folder=str(tmp_path / 'a/images'), suffix='.png')
   assert opened.num_classes == 2
   assert epath.Path(opened.splits['train'].key(0)).exists()
+
+
+@pytest.mark.parametrize(('row', 'table'), [
+    ('../far/{}.png', {}), ('{}.png', {'folder': '../far'}),
+    ('../near/../far/{}.png', {}), ('{root}/near/{}.png', {})])
+def test_a_table_is_the_same_from_wherever_it_is_named(
+    tmp_path, monkeypatch, row, table):
+  for name in ('far', 'near'):
+    write_images(tmp_path, *(f'{name}/{i}.png' for i in range(30)))
+  (tmp_path / 'near/labels.csv').write_text(lines(
+      'path,label', lambda i: f'{row.format(i, root=tmp_path)},{i % 2}', 30))
+  monkeypatch.chdir(tmp_path)
+  found = []
+  for place in ('near/labels.csv', './near', tmp_path / 'near/labels.csv'):
+    splits = open_path(place, **table).splits
+    found.append({name: [(source.key(i), source[i]['label'])
+                         for i in range(len(source))]
+                  for name, source in splits.items()})
+  assert found[0] == found[1] == found[2]

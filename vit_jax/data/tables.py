@@ -147,8 +147,7 @@ def from_paths(
     root: folder that keys are relative to, so that to move it changes nothing.
     splits: of each row, or None.
   """
-  prefix = root.rstrip('/') + '/'
-  relative = tuple(path.removeprefix(prefix) for path in paths)
+  relative = tuple(_relative(path, root) for path in paths)
   if columns.split is not None:
     splits = rows.splits_in(table[columns.split], columns.split, where)
   kept = _check_duplicates(
@@ -163,6 +162,22 @@ def from_paths(
   return rows.assemble(
       Files(root, relative), table, columns, understood, where=where,
       splits=splits)
+
+
+def _relative(path: str, root: str) -> str:
+  """Returns a path as it is seen from a root; an absolute one elsewhere stays.
+
+  However the root was written: splits are made by these names.
+  """
+  if '://' not in path and os.path.isabs(path) and not os.path.isabs(root):
+    root = os.path.abspath(root)
+  prefix = root.rstrip('/') + '/'
+  if path.startswith(prefix):
+    inside = path.removeprefix(prefix)
+    return os.path.relpath(path, root) if '..' in inside else inside
+  if '://' in path or os.path.isabs(path):
+    return path
+  return os.path.relpath(path, root)
 
 
 def _common(paths: Sequence[epath.Path]) -> str:
@@ -273,8 +288,9 @@ def locate(
   root, suffix = _begin(names[:20], table, config, present, split)
   names = [name + suffix for name in names]
   start = os.fspath(root)
+  # What leads out of the folder still begins with it: see `_relative`.
   found = [name if '://' in name else
-           os.path.normpath(os.path.join(start, name)) for name in names]
+           os.path.join(start, os.path.normpath(name)) for name in names]
   missing = [name for name, path in zip(names, found) if path not in present]
   if missing:
     raise ValueError(
