@@ -228,3 +228,26 @@ def test_a_table_is_the_same_from_wherever_it_is_named(
                          for i in range(len(source))]
                   for name, source in splits.items()})
   assert found[0] == found[1] == found[2]
+
+
+def test_images_of_one_name_in_two_folders_are_not_taken_by_chance(tmp_path):
+  write_images(tmp_path, *(f'{folder}/{i}.png' for i in range(20)
+                           for folder in ('test', 'train', 'val')))
+  text = lines('path,label', lambda i: f'{i},{ANIMALS[i % 3]}', 20)
+  table = tmp_path / 'trainLabels.csv'
+  table.write_text(text)
+  with pytest.raises(ValueError, match='means is not clear: .* there as '
+                     'test/0.png and train/0.png and val/0.png.*folder='):
+    open_path(table)
+  assert 'train/0.png' in examples(open_path(table, folder='train'))
+  for name in ('train', 'validation'):
+    (tmp_path / f'{name}.csv').write_text(text)
+  table.unlink()
+  assert set(examples(open_path(tmp_path))) == {
+      f'{folder}/{i}.png' for i in range(20) for folder in ('train', 'val')}
+  write_images(tmp_path, *(f'images/{i}.png' for i in range(20)))
+  table.write_text(text)
+  assert 'images/0.png' in examples(open_path(table))
+  write_images(tmp_path, *(f'images/{i}.jpg' for i in range(20)))
+  with pytest.raises(ValueError, match='images/0.jpg and images/0.png'):
+    open_path(table)

@@ -27,6 +27,8 @@ from vit_jax.data import splits as splits_lib
 SUFFIXES = frozenset({'.csv', '.tsv', '.jsonl', '.ndjson'})
 
 _USUAL_NAMES = frozenset({'labels', 'label', 'metadata', 'annotations'})
+_USUAL_FOLDERS = frozenset({
+    'images', 'image', 'imgs', 'img', 'photos', 'pictures', 'jpegimages'})
 
 Table = dict[str, list[Any]]
 
@@ -310,19 +312,50 @@ def _begin(
 
   Of the table's folder and those in it, 'train/' beside train.csv or 'images/'
   beside labels.csv, the one that has most of the images.
+
+  Raises:
+    ValueError: if several have as many, and no name says which: '1.png' of
+      train/ is another picture than that of test/.
   """
   root = table.parent / config.folder if config.folder else table.parent
-  candidates = [root]
-  if not config.folder:
-    candidates += [root / name for name in sorted(
-        image_folder.subfolders(root), key=lambda n: (n != split, n))]
+  folders = [] if config.folder else image_folder.subfolders(root)
   suffixes = ['']
   if not config.suffix and not any(is_image(name) for name in names):
     suffixes += sorted(image_folder.IMAGE_SUFFIXES)  # Tables of 'id,label'.
-  return max(
-      ((c, suffix) for suffix in suffixes for c in candidates),
-      key=lambda place: sum(
-          os.fspath(place[0] / (name + place[1])) in present for name in names))
+  counts = {
+      (folder, suffix): sum(
+          os.fspath(root / folder / (name + suffix)) in present
+          for name in names)
+      for suffix in suffixes for folder in ('', *folders)}
+  most = max(counts.values())
+  best = [place for place, count in counts.items() if count == most]
+  if not most:
+    return root, ''
+  # Where several have all of them: its own folder, or one that is called so.
+  of_split = [(f, s) for f, s in best if split and _same_split(f, split)]
+  usual = [(f, s) for f, s in best if f.lower() in _USUAL_FOLDERS]
+  likely = [(f, s) for f, s in best if not f] or of_split or usual or best
+  if len(likely) > 1:
+    raise ValueError(
+        f'Which images {table} means is not clear: {names[0]!r} and others are '
+        f'there as {_places(likely, names[0])}. Say which: '
+        '--config.data.table.folder=FOLDER, or '
+        '--config.data.table.suffix=.jpg where it is their ends that differ.')
+  (folder, suffix), = likely
+  return root / folder, suffix
+
+
+def _same_split(one: str, other: str) -> bool:
+  """Whether two names mean a split: 'val' and 'validation' do."""
+  validation = ('val', 'valid', 'validation')
+  names = {rows.split_name(one), rows.split_name(other)}
+  return len(names) == 1 or names <= set(validation)
+
+
+def _places(places: Sequence[tuple[str, str]], name: str) -> str:
+  return ' and '.join(
+      f'{folder}/{name}{suffix}' if folder else f'{name}{suffix}'
+      for folder, suffix in places[:3]) + ', ...' * (len(places) > 3)
 
 
 class _Present:
