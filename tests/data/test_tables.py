@@ -251,3 +251,22 @@ def test_images_of_one_name_in_two_folders_are_not_taken_by_chance(tmp_path):
   write_images(tmp_path, *(f'images/{i}.jpg' for i in range(20)))
   with pytest.raises(ValueError, match='images/0.jpg and images/0.png'):
     open_path(table)
+
+
+@pytest.mark.parametrize(('broken', 'words'), [
+    ('"cat', 'begins at line 5 is no CSV: unexpected end of data'),
+    ('"cat\nimages/9.png,"cat"', 'begins at line 5 is no CSV'),
+    ('x' * 140_000, 'begins at line 5 is no CSV: field larger')])
+def test_a_quote_that_nobody_closes_swallows_no_rows(tmp_path, broken, words):
+  table = write_table(tmp_path, lines(
+      'path,label', lambda i: f'images/{i}.png,{broken if i == 3 else "cat"}'))
+  with pytest.raises(ValueError, match=words):
+    open_path(table)
+
+
+def test_a_line_of_json_ends_where_the_file_says(tmp_path):
+  write_table(tmp_path, ''.join(
+      json.dumps({'path': f'images/{i}.png', 'label': f'a\u2028{i % 2}\x85'},
+                 ensure_ascii=False) + '\r\n' for i in range(40)), 'x.jsonl')
+  assert open_path(tmp_path / 'x.jsonl').class_names == (
+      'a\u20280\x85'.strip(), 'a\u20281\x85'.strip())

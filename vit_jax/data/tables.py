@@ -9,7 +9,7 @@ A table is given itself, or found in its folder: `labels.csv`, Hugging Face's
 at the table's folder, or where most of the first ones are found below it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 import csv
 import dataclasses
 import io
@@ -217,7 +217,8 @@ def read(path: epath.Path, *, limit: int | None = None) -> Table:
 def _read_json(text: str, path: epath.Path, limit: int | None) -> Table:
   table: Table = {}
   count = 0
-  for number, line in enumerate(text.splitlines(), 1):
+  # Not `splitlines`: a text may hold what Unicode calls the end of a line.
+  for number, line in enumerate(text.split('\n'), 1):
     if not line.strip() or count == limit:
       continue
     try:
@@ -240,8 +241,9 @@ def _read_csv(text: str, path: epath.Path, limit: int | None) -> Table:
   # Spreadsheets of half the world write ';'.
   delimiter = '\t' if path.suffix.lower() == '.tsv' else max(
       ',;\t', key=first.count)
-  lines = csv.reader(io.StringIO(text, newline=''), delimiter=delimiter)
-  header = [name.strip() for name in next(lines, [])]
+  lines = _strictly(text, path, delimiter)
+  _, header = next(lines, (0, []))
+  header = [name.strip() for name in header]
   if any(is_image(name) for name in header):
     raise ValueError(
         f'{path} has no line of names at its top: it begins with {first!r}. '
@@ -251,20 +253,43 @@ def _read_csv(text: str, path: epath.Path, limit: int | None) -> Table:
     raise ValueError(f'{path} has two columns called {sorted(twice)[0]!r}.')
   table: Table = {name: [] for name in header}
   columns = list(table.values())
-  for row in lines:
+  for number, row in lines:
     if not row:
       continue
     if limit is not None and len(columns[0]) == limit:
       break
     if len(row) != len(header):
       raise ValueError(
-          f'Line {lines.line_num} of {path} has {len(row)} cells, but its top '
+          f'Line {number} of {path} has {len(row)} cells, but its top '
           f'names {len(header)} columns: {delimiter.join(row)[:80]!r}. A cell '
           f'with {delimiter!r} in it must be in double quotes.')
     for column, value in zip(columns, row):
       column.append(value)
   table.pop('', None)  # The row numbers that pandas writes.
   return table
+
+
+def _strictly(
+    text: str, path: epath.Path, delimiter: str,
+) -> Iterator[tuple[int, list[str]]]:
+  """Yields the number of each row's last line, and its cells.
+
+  Raises:
+    ValueError: for a quote that nobody closes: it would swallow all the rows
+      that follow, and nobody would miss them.
+  """
+  lines = csv.reader(
+      io.StringIO(text, newline=''), delimiter=delimiter, strict=True)
+  last = 0
+  try:
+    for row in lines:
+      last = lines.line_num
+      yield last, row
+  except csv.Error as error:
+    raise ValueError(
+        f'The row of {path} that begins at line {last + 1} is no CSV: {error}. '
+        'A cell that begins with a double quote ends with one, and a quote '
+        'within it is written twice.') from error
 
 
 # ----------------------------------------------------------------------- images
