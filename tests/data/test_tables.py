@@ -270,3 +270,27 @@ def test_a_line_of_json_ends_where_the_file_says(tmp_path):
                  ensure_ascii=False) + '\r\n' for i in range(40)), 'x.jsonl')
   assert open_path(tmp_path / 'x.jsonl').class_names == (
       'a\u20280\x85'.strip(), 'a\u20281\x85'.strip())
+
+
+def test_joined_rows_hold_the_labels_of_each_and_nothing_where_empty(tmp_path):
+  write_table(tmp_path, 'path,label\n1.png,cat\n2.png,dog|emu\n1.png,\n'
+              '2.png,cat\n3.png,cat\n')
+  opened = open_path(tmp_path, target='multi')
+  assert opened.class_names == ANIMALS
+  assert {key: sorted(label) for key, label in examples(opened).items()} == {
+      'images/1.png': [0], 'images/2.png': [0, 1, 2], 'images/3.png': [0]}
+  (tmp_path / 'labels.csv').unlink()
+  write_table(tmp_path, ''.join(json.dumps(
+      {'path': '1.png' if i < 2 else f'{i}.png', 'label': label}) + '\n'
+      for i, label in enumerate([['cat'], ['dog', None], ['dog', ''], []])),
+              'labels.jsonl')
+  opened = open_path(tmp_path, target='multi')
+  assert opened.class_names == ('cat', 'dog')
+  assert sorted(examples(opened)['images/1.png']) == [0, 1]
+
+
+def test_rows_that_are_there_twice_are_told_of(tmp_path):
+  write_table(tmp_path, PLAIN + 'images/3.png,cat\n')
+  opened = open_path(tmp_path)
+  assert sum(map(len, opened.splits.values())) == 41
+  assert '1 rows name an image that is there already' in opened.description

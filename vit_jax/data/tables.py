@@ -23,6 +23,7 @@ from vit_jax.data import folder as image_folder
 from vit_jax.data import protocol
 from vit_jax.data import rows
 from vit_jax.data import splits as splits_lib
+from vit_jax.data import targets as targets_lib
 
 SUFFIXES = frozenset({'.csv', '.tsv', '.jsonl', '.ndjson'})
 
@@ -157,13 +158,22 @@ def from_paths(
   if kept is not None:
     relative = tuple(relative[i] for i in kept)
     splits = splits and [splits[i] for i in kept]
-    table = {
-        name: ([[table[name][i] for i in group] for group in kept.values()]
-               if name in columns.labels else [column[i] for i in kept])
-        for name, column in table.items()}
+    label, = columns.labels
+    cells = targets_lib.cells(table[label], understood.table.separator)
+    table = {name: [column[i] for i in kept] for name, column in table.items()}
+    table[label] = [[value for i in group for value in cells[i]]
+                    for group in kept.values()]
   return rows.assemble(
       Files(root, relative), table, columns, understood, where=where,
-      splits=splits)
+      splits=splits, note=_repeated(relative))
+
+
+def _repeated(paths: Sequence[str]) -> str:
+  """Returns words on images that have several rows of the same label."""
+  again = len(paths) - len(set(paths))
+  if not again:
+    return ''
+  return f'{again:,} rows name an image that is there already, and count again'
 
 
 def _relative(path: str, root: str) -> str:
