@@ -313,3 +313,13 @@ def test_a_clean_data_set_has_no_faults(tmp_path):
   assert report.faults() == [] and not report.harmful
   assert 'Found nothing wrong' in text
   assert report_lib.rest(3, 3, 'x') == ''
+
+
+def test_what_a_run_would_refuse_for_its_pixels_cannot_be_read(tmp_path):
+  for name in ('lying', 'upright'):
+    for i, side in enumerate((48, 48, 60)):
+      _save(tmp_path / name / f'{i}.png',
+            _striped(i, lying=name == 'lying').resize((side, side)))
+  report, _ = _check(tmp_path, max_pixels=50 * 50)
+  assert len(report.scan.errors) == 2
+  assert all('2,500 are the most' in e for e in report.scan.errors.values())
