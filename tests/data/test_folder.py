@@ -242,3 +242,10 @@ def test_of_a_handful_of_images_one_is_held_out(tmp_path):
     assert {path[0] for path in found['train']} == {'a', 'b'}
   _write(tmp_path, 'odd/a/0.png', 'odd/b/0.png', 'odd/b/2.png')
   assert len(_paths(_open(tmp_path / 'odd'))['test']) == 1
+
+
+def test_images_without_classes_are_not_said_to_be_none(tmp_path):
+  _write(tmp_path, '1.JPEG', '2.png')
+  with pytest.raises(ValueError, match='Found 2 images in .* but none in a '
+                     'class folder, and no table'):
+    _open(tmp_path)

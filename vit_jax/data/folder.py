@@ -252,8 +252,12 @@ def _check_classes(
   """
   names = sorted({name for images in splits.values() for _, name in images})
   if not names:
+    flat = sum(map(_is_image, names_in(root)))
+    found = (f'Found {flat:,} images in {root}, but none in a class folder, '
+             'and no table of their labels' if flat else
+             f'Found no images in {root}')
     raise ValueError(
-        f'Found no images in {root}. Expected {_layouts(root)}, with one of '
+        f'{found}. Expected {_layouts(root)}, with one of '
         f'the suffixes {" ".join(sorted(IMAGE_SUFFIXES))}. It holds: '
         f'{_some(sorted(p.name for p in root.iterdir())) or "nothing"}.')
   if len(names) == 1:
