@@ -313,3 +313,32 @@ def test_a_clean_data_set_has_no_faults(tmp_path):
   assert report.faults() == [] and not report.harmful
   assert 'Found nothing wrong' in text
   assert report_lib.rest(3, 3, 'x') == ''
+
+
+def test_what_a_run_would_refuse_for_its_pixels_cannot_be_read(tmp_path):
+  for name in ('lying', 'upright'):
+    for i, side in enumerate((48, 48, 60)):
+      _save(tmp_path / name / f'{i}.png',
+            _striped(i, lying=name == 'lying').resize((side, side)))
+  report, _ = _check(tmp_path, max_pixels=50 * 50)
+  assert len(report.scan.errors) == 2
+  assert all('2,500 are the most' in e for e in report.scan.errors.values())
+
+
+def test_the_copy_that_harms_is_among_those_that_are_shown(tmp_path):
+  whole = pictures.picture(7)
+  for i in range(9):  # Of other bytes each.
+    _save(tmp_path / f'train/lying/{i}.jpg', whole, quality=70 + 3 * i)
+  _save(tmp_path / 'train/upright/other.png', _striped(1, lying=False))
+  for place in ('test/upright/leak.jpg', 'train/upright/wrong.jpg'):
+    (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / place).write_bytes(
+        (tmp_path / 'train/lying/4.jpg').read_bytes())
+  report, text = _check(tmp_path)
+  group, = report.groups
+  assert len(group.numbers) == 11 and not group.exact and group.same_across
+  assert {'test/upright/leak.jpg', 'train/upright/wrong.jpg'} <= _keys(
+      report, group.numbers[:3])
+  assert any('(1 byte for byte)' in fault.text for fault in report.faults())
+  cards = text[:text.index('Suspicious labels')]
+  assert 'leak.jpg' in cards and 'wrong.jpg' in cards

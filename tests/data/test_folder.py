@@ -190,3 +190,62 @@ def test_folder_errors_say_what_was_expected(tmp_path):
   (tmp_path / 'class' / 'readme.txt').write_text('')
   with pytest.raises(ValueError, match='Found no images .*It holds: class'):
     _open(tmp_path)
+
+
+def test_what_systems_make_of_themselves_is_no_image(tmp_path):
+  _write_classes(tmp_path, 4)
+  expected = _paths(_open(tmp_path))
+  _write(tmp_path, 'cat/@eaDir/1.png/SYNO_THUMB.png', '__MACOSX/a/1.png',
+         'lost+found/1.png', '.Trash/1.png')
+  for name in ('.DS_Store', 'cat/Thumbs.db', 'cat/._1.png', 'dog/desktop.ini'):
+    (tmp_path / name).write_bytes(b'')
+  (tmp_path / 'cat/folder.png').mkdir()
+  assert _paths(_open(tmp_path)) == expected
+
+
+def test_links_are_followed_and_never_in_a_circle(tmp_path):
+  _write_classes(tmp_path / 'all', 4)
+  _write(tmp_path, 'far/x.png')
+  expected = {path for of in _paths(_open(tmp_path / 'all')).values()
+              for path in of}
+  (tmp_path / 'all/cat/around').symlink_to('..')
+  (tmp_path / 'all/dog/self').symlink_to('.')
+  (tmp_path / 'all/cat/far').symlink_to(tmp_path / 'far')
+  (tmp_path / 'far/back').symlink_to(tmp_path / 'all')
+  (tmp_path / 'all/dog/one.png').symlink_to(tmp_path / 'far/x.png')
+  found = _paths(_open(tmp_path / 'all'))
+  assert {path for of in found.values() for path in of} == expected | {
+      'cat/far/x.png', 'dog/one.png'}
+
+
+@pytest.mark.parametrize('names', [('train', 'test'), ('train', 'val', 'dev')])
+def test_splits_without_class_folders_are_not_taken_for_classes(
+    tmp_path, names):
+  _write(tmp_path, *(f'{name}/{i}.png' for name in names for i in range(3)))
+  with pytest.raises(ValueError, match='no class folders in these.*a table of'):
+    _open(tmp_path)
+
+
+def test_a_split_that_is_passed_over_is_told_of(tmp_path):
+  _write_classes(tmp_path / 'train', 9)
+  assert 'passed over' not in _open(tmp_path).description
+  _write(tmp_path, 'val/1.png', 'notes/a.png')
+  words = _open(tmp_path).description
+  assert words.endswith('; val/ has no class folders, and is passed over')
+
+
+def test_of_a_handful_of_images_one_is_held_out(tmp_path):
+  for count in (1, 2, 3):
+    _write_classes(tmp_path / f'{count}', count, classes=('a', 'b'))
+    found = _paths(_open(tmp_path / f'{count}'))
+    assert len(found['test']) >= (count > 1)
+    assert {path[0] for path in found['train']} == {'a', 'b'}
+  _write(tmp_path, 'odd/a/0.png', 'odd/b/0.png', 'odd/b/2.png')
+  assert len(_paths(_open(tmp_path / 'odd'))['test']) == 1
+
+
+def test_images_without_classes_are_not_said_to_be_none(tmp_path):
+  _write(tmp_path, '1.JPEG', '2.png')
+  with pytest.raises(ValueError, match='Found 2 images in .* but none in a '
+                     'class folder, and no table'):
+    _open(tmp_path)

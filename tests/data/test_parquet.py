@@ -139,3 +139,13 @@ def test_images_that_were_left_out_are_said(tmp_path):
       'label': [0, 1, 0]}), tmp_path / 'a.parquet')
   with pytest.raises(ValueError, match='the image is not in .*a.parquet'):
     open_path(tmp_path).splits['train'][0]
+
+
+def test_files_that_number_the_classes_otherwise_are_not_joined(hub):
+  path = hub / 'data/test-00000-of-00001.parquet'
+  write(path, 30, 40, names=('dog', 'cat', 'emu'))
+  with pytest.raises(ValueError, match='train-00000.* names the classes cat, '
+                     'dog, emu, but .*test-.* dog, cat, emu: the same number'):
+    open_path(hub)
+  write(path, 30, 40, names=None)  # Nobody says otherwise.
+  assert open_path(hub).class_names == NAMES

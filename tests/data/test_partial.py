@@ -1,6 +1,9 @@
 """The crop of a JPEG alone is that of the whole, to a rounding."""
 
 import itertools
+import os
+import threading
+import time
 
 import numpy as np
 from PIL import Image
@@ -170,3 +173,20 @@ def test_a_run_says_how_it_decodes(monkeypatch):
   for other in ({'decoder': 'pillow'}, {'channels': 1}, {'cache_mib': 1},
                 {'train_ops': [{'op': 'resize'}]}):
     assert not data.parse({'train_ops': OPS, **other}).decoder_note
+
+
+def test_threads_that_are_quiet_at_once_leave_errors_to_be_seen():
+  before = os.fstat(2)
+
+  def load():
+    with partial._quiet():
+      time.sleep(0.05)
+
+  threads = [threading.Thread(target=load) for _ in range(2)]
+  for thread in threads:
+    thread.start()
+    time.sleep(0.02)
+  for thread in threads:
+    thread.join()
+  after = os.fstat(2)
+  assert (after.st_dev, after.st_ino) == (before.st_dev, before.st_ino)

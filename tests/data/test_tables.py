@@ -209,3 +209,88 @@ def test_a_table_elsewhere_says_where_its_images_are(tmp_path):
   opened = open_path(table, folder=str(tmp_path / 'a/images'), suffix='.png')
   assert opened.num_classes == 2
   assert epath.Path(opened.splits['train'].key(0)).exists()
+
+
+@pytest.mark.parametrize(('row', 'table'), [
+    ('../far/{}.png', {}), ('{}.png', {'folder': '../far'}),
+    ('../near/../far/{}.png', {}), ('{root}/near/{}.png', {})])
+def test_a_table_is_the_same_from_wherever_it_is_named(
+    tmp_path, monkeypatch, row, table):
+  for name in ('far', 'near'):
+    write_images(tmp_path, *(f'{name}/{i}.png' for i in range(30)))
+  (tmp_path / 'near/labels.csv').write_text(lines(
+      'path,label', lambda i: f'{row.format(i, root=tmp_path)},{i % 2}', 30))
+  monkeypatch.chdir(tmp_path)
+  found = []
+  for place in ('near/labels.csv', './near', tmp_path / 'near/labels.csv'):
+    splits = open_path(place, **table).splits
+    found.append({name: [(source.key(i), source[i]['label'])
+                         for i in range(len(source))]
+                  for name, source in splits.items()})
+  assert found[0] == found[1] == found[2]
+
+
+def test_images_of_one_name_in_two_folders_are_not_taken_by_chance(tmp_path):
+  write_images(tmp_path, *(f'{folder}/{i}.png' for i in range(20)
+                           for folder in ('test', 'train', 'val')))
+  text = lines('path,label', lambda i: f'{i},{ANIMALS[i % 3]}', 20)
+  table = tmp_path / 'trainLabels.csv'
+  table.write_text(text)
+  with pytest.raises(ValueError, match='means is not clear: .* there as '
+                     'test/0.png and train/0.png and val/0.png.*folder='):
+    open_path(table)
+  assert 'train/0.png' in examples(open_path(table, folder='train'))
+  for name in ('train', 'validation'):
+    (tmp_path / f'{name}.csv').write_text(text)
+  table.unlink()
+  assert set(examples(open_path(tmp_path))) == {
+      f'{folder}/{i}.png' for i in range(20) for folder in ('train', 'val')}
+  write_images(tmp_path, *(f'images/{i}.png' for i in range(20)))
+  table.write_text(text)
+  assert 'images/0.png' in examples(open_path(table))
+  write_images(tmp_path, *(f'images/{i}.jpg' for i in range(20)))
+  with pytest.raises(ValueError, match='images/0.jpg and images/0.png'):
+    open_path(table)
+
+
+@pytest.mark.parametrize(('broken', 'words'), [
+    ('"cat', 'begins at line 5 is no CSV: unexpected end of data'),
+    ('"cat\nimages/9.png,"cat"', 'begins at line 5 is no CSV'),
+    ('x' * 140_000, 'begins at line 5 is no CSV: field larger')])
+def test_a_quote_that_nobody_closes_swallows_no_rows(tmp_path, broken, words):
+  table = write_table(tmp_path, lines(
+      'path,label', lambda i: f'images/{i}.png,{broken if i == 3 else "cat"}'))
+  with pytest.raises(ValueError, match=words):
+    open_path(table)
+
+
+def test_a_line_of_json_ends_where_the_file_says(tmp_path):
+  write_table(tmp_path, ''.join(
+      json.dumps({'path': f'images/{i}.png', 'label': f'a\u2028{i % 2}\x85'},
+                 ensure_ascii=False) + '\r\n' for i in range(40)), 'x.jsonl')
+  assert open_path(tmp_path / 'x.jsonl').class_names == (
+      'a\u20280\x85'.strip(), 'a\u20281\x85'.strip())
+
+
+def test_joined_rows_hold_the_labels_of_each_and_nothing_where_empty(tmp_path):
+  write_table(tmp_path, 'path,label\n1.png,cat\n2.png,dog|emu\n1.png,\n'
+              '2.png,cat\n3.png,cat\n')
+  opened = open_path(tmp_path, target='multi')
+  assert opened.class_names == ANIMALS
+  assert {key: sorted(label) for key, label in examples(opened).items()} == {
+      'images/1.png': [0], 'images/2.png': [0, 1, 2], 'images/3.png': [0]}
+  (tmp_path / 'labels.csv').unlink()
+  write_table(tmp_path, ''.join(json.dumps(
+      {'path': '1.png' if i < 2 else f'{i}.png', 'label': label}) + '\n'
+      for i, label in enumerate([['cat'], ['dog', None], ['dog', ''], []])),
+              'labels.jsonl')
+  opened = open_path(tmp_path, target='multi')
+  assert opened.class_names == ('cat', 'dog')
+  assert sorted(examples(opened)['images/1.png']) == [0, 1]
+
+
+def test_rows_that_are_there_twice_are_told_of(tmp_path):
+  write_table(tmp_path, PLAIN + 'images/3.png,cat\n')
+  opened = open_path(tmp_path)
+  assert sum(map(len, opened.splits.values())) == 41
+  assert '1 rows name an image that is there already' in opened.description

@@ -138,3 +138,13 @@ def test_mistakes_of_tars_are_said(tmp_path):
   write(path, [*pairs(0, 3), ('x.png', b'')])
   with pytest.raises(ValueError, match='1 of 4 rows have no label'):
     open_path(path)
+
+
+def test_a_caption_is_no_class_where_there_are_classes(tmp_path):
+  members = [(f'{i}.{kind}', text.encode()) for i in range(9)
+             for kind, text in (('jpg', f'{i}'), ('txt', f'A {i % 2}.'),
+                                ('cls', '' if i == 4 else f'{i % 3}'))]
+  write(tmp_path / 'x.tar', members)
+  with pytest.raises(ValueError, match="1 of 9 rows have no label in column "
+                     "'cls' .* row 5"):
+    open_path(tmp_path / 'x.tar')

@@ -5,6 +5,7 @@ import json
 import struct
 
 from array_record.python import array_record_module
+from etils import epath
 from PIL import Image
 import pytest
 
@@ -119,3 +120,9 @@ def test_a_file_that_is_not_there_is_named(folder):
   (folder / 'tiny-train.tfrecord-00000-of-00003').unlink()
   with pytest.raises(ValueError, match='1 of 2 files are not in .*00000-of'):
     tfds_files.open_tfds('tiny', str(folder.parent.parent))
+
+
+def test_a_split_may_hold_no_examples(tmp_path):
+  found = tfrecords.open_records(
+      [epath.Path(tmp_path) / 'x-test.tfrecord-00000-of-00001'], counts=[0])
+  assert len(found) == 0

@@ -12,6 +12,7 @@ import tensorflow_datasets as tfds
 import main
 from tests import pictures
 from vit_jax import data
+from vit_jax.data import selection
 from vit_jax.prepare import examples
 from vit_jax.prepare import shards
 from vit_jax.prepare import writing
@@ -176,6 +177,48 @@ def test_another_plan_or_a_finished_set_is_not_written_over(
   assert _prepare(folder, tmp_path, '--version=1.0.1') == 0
   assert _prepare(folder, tmp_path, '--version=1.0.1') == 2
   assert 'is prepared already' in capsys.readouterr().err
+
+
+def test_shards_of_a_source_that_changed_are_not_gone_on_with(tmp_path):
+  source = tmp_path / 'photos'
+  for i in range(8):
+    path = source / 'train' / ('cat', 'dog')[i % 2] / f'{i}.png'
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(pictures.encoded(pictures.picture(i, side=16), 'PNG'))
+  begun = _plan(source, tmp_path)
+  assert writing.begin(begun) == 0
+  assert writing.begin(_plan(source, tmp_path)) == 0
+  (source / 'train/cat/0.png').rename(source / 'train/cat/9.png')
+  selection._open.cache_clear()  # As another process sees it.
+  with pytest.raises(ValueError, match='or the source has changed since'):
+    writing.begin(_plan(source, tmp_path))
+
+
+def test_what_differs_from_its_source_is_no_data_set(
+    folder, tmp_path, monkeypatch):
+  planned = _plan(folder, tmp_path, shard_bytes=10**6)
+  writing.begin(planned)
+  writing.write(planned, runner='local', flags=[])
+  writing.finish(planned)
+  monkeypatch.setattr(
+      examples, 'image_bytes', lambda image, whole=examples.image_bytes: (
+          whole(image) + next(numbers)))
+  numbers = iter(bytes([i]) for i in range(99))
+  with pytest.raises(RuntimeError, match='differs from the source: example 0'):
+    writing.verify(planned)
+  assert not (tmp_path / 'mine/1.0.0/dataset_info.json').exists()
+
+
+def test_files_that_cannot_be_read_go_along_as_they_are(tmp_path):
+  source = tmp_path / 'photos'
+  for i in range(6):
+    path = source / 'train' / ('cat', 'dog')[i % 2] / f'{i}.jpg'
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b'no image' if i == 3 else pictures.encoded(
+        pictures.picture(i, side=16), 'JPEG'))
+  assert _prepare(source, tmp_path) == 0
+  for split in ('train', 'test'):
+    _same(_open('mine', split, data_dir=str(tmp_path)), _open(source, split))
 
 
 def test_numbers_to_predict_are_refused(folder):

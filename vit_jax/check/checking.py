@@ -109,7 +109,9 @@ def _decode(config: data.DataConfig) -> pictures.Decode:
   """Returns what decodes an image as a run would."""
   def decode(image: Any) -> transforms.Picture:
     if config.is_picture:
-      return decoding.decode(image, channels=3)
-    return bands.decode(image, channels=config.channels, dtype=config.dtype)
+      return decoding.decode(
+          image, channels=3, max_pixels=config.max_pixels)
+    return bands.decode(image, channels=config.channels, dtype=config.dtype,
+                        max_pixels=config.max_pixels)
 
   return decode

@@ -20,17 +20,20 @@ class Group:
   """Examples that show the same.
 
   Attributes:
-    numbers: of the examples, in their order.
+    numbers: of the examples: first one of each label in each split, which is
+      what a person must see, then the others; in their order.
     exact: whether all have the same bytes.
     similarity: of those in it that are least alike, of the pairs that were
       compared; 1 if exact.
     across: whether they are of several splits.
+    same_across: whether some with the same bytes are.
     conflict: whether their labels differ.
   """
   numbers: tuple[int, ...]
   exact: bool
   similarity: float
   across: bool
+  same_across: bool
   conflict: bool
 
 
@@ -80,11 +83,16 @@ def of_example(
 def _group(
     scan: scan_lib.Scan, numbers: Int[np.ndarray, '_'], least: float) -> Group:
   splits = scan.asked.split_numbers()[numbers]
-  known = scan.labels[numbers]
+  labels = scan.labels[numbers]
+  digests = scan.digests[numbers].tolist()
+  _, first = np.unique(np.stack([splits, labels]), axis=1, return_index=True)
+  others = np.delete(np.arange(len(numbers)), first)
+  files = set(zip(digests, splits.tolist()))
   return Group(
-      tuple(numbers.tolist()), len(set(scan.digests[numbers].tolist())) == 1,
-      least, len(set(splits.tolist())) > 1,
-      len(set(known[known >= 0].tolist())) > 1)
+      tuple(numbers[np.concatenate([np.sort(first), others])].tolist()),
+      len(set(digests)) == 1, least, len(set(splits.tolist())) > 1,
+      len(files) > len(set(digests)),
+      len(set(labels[labels >= 0].tolist())) > 1)
 
 
 def _near(

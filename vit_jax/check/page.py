@@ -39,6 +39,8 @@ _STYLE = """
 table { border-collapse: collapse; font-size: .9rem; }
 th, td { text-align: left; padding: .2rem .9rem .2rem 0; vertical-align: top;
   border-bottom: 1px solid var(--line); min-width: 3rem; }
+th { white-space: nowrap; }
+.wide td:nth-child(2):not(.n) { min-width: 9rem; }
 .n { text-align: right; font-variant-numeric: tabular-nums; }
 h3 { font-size: 1rem; margin: 1.25rem 0 .25rem; }
 .harm { font-weight: 600; }

@@ -52,7 +52,7 @@ class Report:
     """Returns what was found in lines, the most harmful first."""
     asked, groups = self.scan.asked, self.groups
     across = [group for group in groups if group.across]
-    same = sum(group.exact for group in across)
+    same = sum(group.same_across for group in across)
     conflict = sum(group.conflict for group in groups)
     extra = sum(len(group.numbers) - 1 for group in groups)
     suspects = len(self.labels.suspects)

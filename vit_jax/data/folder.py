@@ -5,6 +5,7 @@ wrong, and a run would train on something else than was meant, it is an error
 that says which layout was expected.
 """
 
+import collections
 from collections.abc import Mapping, Sequence
 import dataclasses
 import os
@@ -19,6 +20,11 @@ from vit_jax.data import splits as splits_lib
 IMAGE_SUFFIXES = frozenset({
     '.jpg', '.jpeg', '.jpe', '.jfif', '.png', '.apng', '.webp', '.bmp', '.gif',
     '.ppm', '.pgm', '.pbm', '.tif', '.tiff', '.avif', '.jp2', '.npy'})
+
+# Of macOS's archives, of Synology (thumbnails), of Windows and Linux volumes.
+_NO_CLASSES = frozenset({
+    '__MACOSX', '@eaDir', '$RECYCLE.BIN', 'System Volume Information',
+    'lost+found'})
 
 # An image: its path relative to the root, and its class.
 _Images = list[tuple[str, str]]
@@ -53,16 +59,17 @@ def open_folder(root: epath.Path) -> protocol.Opened:
 
   Where `train` stands alone, or nothing is split, a hash of each path below
   the class folders' parent decides, which no added or removed file changes:
-  10 % are `test`, the rest is `train` (a class that would have no image left
-  to train on stays in `train` whole).
+  10 % are `test`, and of a handful at least one, the rest is `train` (a class
+  that would have no image left to train on stays in `train` whole).
 
   Images come in the order of a hash, so that a part of a split, 'train[:90%]',
   is a sample of it, as of what TFDS prepared, and not its first classes.
 
   Classes are numbered in the sorted order of their names, over all splits.
   Images may lie in deeper folders within a class. Hidden files, files that
-  are no images by their suffix (in any case), and images that lie in no class
-  folder are passed over.
+  are no images by their suffix (in any case), images that lie in no class
+  folder, links to a folder around them, and what systems make of themselves
+  (`__MACOSX`) are passed over.
 
   Raises:
     ValueError: if there are no images, fewer than two classes, a class that
@@ -72,15 +79,19 @@ def open_folder(root: epath.Path) -> protocol.Opened:
     raise ValueError(
         f'There is no folder {root} (data.source). Expected {_layouts(root)}.')
   folders = subfolders(root)
+  passed_over: list[str] = []
   if 'train' in folders and subfolders(root / 'train'):
     found = {split: _list_split(root, split) for split in folders}
     splits = {split: images for split, images in found.items()
               if images or split == 'train'}
+    passed_over = [split for split in folders if split not in splits
+                   and splits_lib.is_split_name(split)]
     if len(splits) == 1:
       splits = _split_by_hash(splits['train'], below='train/')
   else:
     images = _list_split(root, '')
     _check_no_splits(images, root)
+    _check_no_flat_splits(images, root)
     splits = _split_by_hash(images, below='')
   splits = {split: sorted(images, key=_place)
             for split, images in splits.items()}
@@ -91,7 +102,9 @@ def open_folder(root: epath.Path) -> protocol.Opened:
                     np.array([number[name] for _, name in images], np.int32))
        for split, images in splits.items()},
       len(names), names, eval_split=splits_lib.choose_eval_split(list(splits)),
-      description=_describe(root, names, splits))
+      description=_describe(root, names, splits) + ''.join(
+          f'; {split}/ has no class folders, and is passed over'
+          for split in passed_over))
 
 
 def _place(image: tuple[str, str]) -> int:
@@ -102,11 +115,10 @@ def _place(image: tuple[str, str]) -> int:
 def subfolders(path: epath.Path) -> list[str]:
   """Returns the names of the visible folders in a folder, sorted."""
   if '://' in os.fspath(path):
-    found = [entry.name for entry in path.iterdir() if entry.is_dir()]
-  else:  # Asks the file system for no file's kind: it is in the listing.
-    with os.scandir(path) as entries:
-      found = [entry.name for entry in entries if entry.is_dir()]
-  return sorted(name for name in found if not name.startswith('.'))
+    return sorted(entry.name for entry in path.iterdir()
+                  if entry.is_dir() and not entry.name.startswith('.')
+                  and entry.name not in _NO_CLASSES)
+  return [name for name, is_folder in _entries(path) if is_folder]
 
 
 def names_in(path: epath.Path) -> list[str]:
@@ -131,28 +143,69 @@ def _list_split(root: epath.Path, split: str) -> _Images:
 
 def _list_images(root: epath.Path, relative: str) -> list[str]:
   paths = []
-  for name in sorted(names_in(root / relative)):
-    if name.startswith('.'):
-      continue
+  for name, is_folder in _entries(root / relative):
     below = f'{relative}/{name}'
-    # The suffix first: to ask for the kind of each file is slow on a network.
-    if os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES:
-      paths.append(below)
-    elif (root / below).is_dir():
+    if is_folder:
       paths += _list_images(root, below)
+    elif _is_image(name):
+      paths.append(below)
   return paths
+
+
+def _is_image(name: str) -> bool:
+  return os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES
+
+
+def _entries(path: epath.Path) -> list[tuple[str, bool]]:
+  """Returns the visible names in a folder, and which are folders, sorted.
+
+  A link to a folder around it is passed over: it leads to other classes, and in
+  a circle. So are folders that systems and NAS make of themselves.
+  """
+  if '://' in os.fspath(path):
+    # The suffix first: to ask for the kind of each object is slow.
+    found = [(name, not _is_image(name) and (path / name).is_dir())
+             for name in names_in(path) if not name.startswith('.')]
+    return sorted(found)
+  # Asks the file system for no file's kind: it is in the listing.
+  with os.scandir(path) as entries:
+    found = [(entry.name, _is_folder(entry)) for entry in entries
+             if not entry.name.startswith('.')]
+  return sorted(
+      (name, is_folder) for name, is_folder in found if not is_folder or not (
+          name in _NO_CLASSES or _is_around(os.path.join(path, name))))
+
+
+def _is_folder(entry: os.DirEntry) -> bool:
+  linked = entry.is_symlink() and not _is_image(entry.name)
+  return entry.is_dir(follow_symlinks=linked)
+
+
+def _is_around(path: str) -> bool:
+  """Whether a folder is a link to one that it lies in, however deep."""
+  if not os.path.islink(path):
+    return False
+  target, above = os.path.realpath(path), os.path.abspath(path)
+  while above != os.path.dirname(above):
+    above = os.path.dirname(above)
+    if os.path.realpath(above) == target:
+      return True
+  return False
 
 
 def _split_by_hash(images: _Images, *, below: str) -> dict[str, _Images]:
   """Splits by the paths below a folder: to move that folder changes nothing."""
-  test = {path for path, _ in images
+  held = {path for path, _ in images
           if splits_lib.is_held_out(path.removeprefix(below))}
-  trained = {name for path, name in images if path not in test}
-  splits: dict[str, _Images] = {'train': [], 'test': []}
-  for path, name in images:
-    is_test = path in test and name in trained
-    splits['test' if is_test else 'train'].append((path, name))
-  return splits
+  trained = {name for path, name in images if path not in held}
+  test = {path for path, name in images if path in held and name in trained}
+  if not test:  # Of a handful of images, the lowest hash is held out.
+    counts = collections.Counter(name for _, name in images)
+    test = set(sorted(
+        (path for path, name in images if counts[name] > 1),
+        key=lambda p: splits_lib.stable_hash(p.removeprefix(below)))[:1])
+  return {'train': [image for image in images if image[0] not in test],
+          'test': [image for image in images if image[0] in test]}
 
 
 def _check_no_splits(images: _Images, root: epath.Path) -> None:
@@ -179,6 +232,17 @@ def _check_no_splits(images: _Images, root: epath.Path) -> None:
       f'classes, move all class folders into {root}/train/.')
 
 
+def _check_no_flat_splits(images: _Images, root: epath.Path) -> None:
+  """Raises where nothing but splits was taken for classes: train/1.jpg."""
+  names = sorted({name for _, name in images})
+  if len(names) > 1 and all(map(splits_lib.is_split_name, names)):
+    raise ValueError(
+        f'{root} holds images in {", ".join(f"{n}/" for n in names)} and no '
+        f'class folders in these. Expected {_layouts(root)}, or a table of '
+        'labels: --config.data.source=FILE.csv. If these names are classes, '
+        f'move their folders into {root}/train/.')
+
+
 def _check_classes(
     splits: Mapping[str, _Images], root: epath.Path) -> tuple[str, ...]:
   """Returns the classes in order.
@@ -188,8 +252,12 @@ def _check_classes(
   """
   names = sorted({name for images in splits.values() for _, name in images})
   if not names:
+    flat = sum(map(_is_image, names_in(root)))
+    found = (f'Found {flat:,} images in {root}, but none in a class folder, '
+             'and no table of their labels' if flat else
+             f'Found no images in {root}')
     raise ValueError(
-        f'Found no images in {root}. Expected {_layouts(root)}, with one of '
+        f'{found}. Expected {_layouts(root)}, with one of '
         f'the suffixes {" ".join(sorted(IMAGE_SUFFIXES))}. It holds: '
         f'{_some(sorted(p.name for p in root.iterdir())) or "nothing"}.')
   if len(names) == 1:

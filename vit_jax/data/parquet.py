@@ -163,7 +163,7 @@ def open_parquet(
           columns.path, *columns.labels, columns.split, columns.key)])
   if image is None:
     return _open_paths(paths, table, columns, understood, splits, where)
-  names = _class_names(schema, columns.labels)
+  names = _same_names(paths, columns.labels)
   if names is not None:
     name, = columns.labels
     # Hugging Face's way to say that there is no label.
@@ -267,6 +267,30 @@ def _image_column(schema: pa.Schema, asked: str | None) -> str | None:
         f'Several columns could hold the images: {", ".join(found)}. Name one: '
         '--config.data.table.path=COLUMN')
   return (named or found or [None])[0]
+
+
+def _same_names(
+    paths: Sequence[epath.Path], labels: Sequence[str],
+) -> tuple[str, ...] | None:
+  """Returns the names of the classes, of which no two files say others.
+
+  Raises:
+    ValueError: if they do: the same number would be another class.
+  """
+  found = [(path, names) for path in paths if (names := _class_names(
+      _open(os.fspath(path)).schema_arrow, labels)) is not None]
+  for path, names in found:
+    if names != found[0][1]:
+      raise ValueError(
+          f'{path} names the classes {_some(names)}, but {found[0][0]} '
+          f'{_some(found[0][1])}: the same number would be another class. '
+          'Write them again with the same names in the same order.')
+  return found[0][1] if found else None
+
+
+def _some(names: Sequence[str]) -> str:
+  more = f', ... ({len(names):,} in all)' if len(names) > 6 else ''
+  return ', '.join(names[:6]) + more
 
 
 def _class_names(

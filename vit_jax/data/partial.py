@@ -16,10 +16,12 @@ error, an orientation or a rule for CMYK is the same with and without.
 
 from collections.abc import Callable, Generator
 import contextlib
+import importlib
 import importlib.util
 import math
 import os
 import re
+import sys
 import threading
 from typing import Any
 
@@ -123,9 +125,12 @@ class _Tools(threading.local):
   def _load(self) -> None:
     # It looks for NVIDIA's libraries, and writes that they are not there.
     os.environ.setdefault('PYNVIMGCODEC_VERBOSITY', '0')
-    with _quiet():
-      from nvidia import nvimgcodec
+    # Once: what others write to standard error meanwhile is lost.
+    if PACKAGES[0] not in sys.modules:
+      with _quiet():
+        importlib.import_module(PACKAGES[0])
     import cykooz_resizer
+    from nvidia import nvimgcodec
     self._codec = nvimgcodec
     self._params = nvimgcodec.DecodeParams(
         apply_exif_orientation=False, color_spec=nvimgcodec.ColorSpec.SRGB,
@@ -180,16 +185,22 @@ class _Tools(threading.local):
 
 
 _tools = _Tools()
+_one_at_once = threading.Lock()
 
 
 @contextlib.contextmanager
 def _quiet() -> Generator[None, None, None]:
-  """Discards what libraries write to standard error."""
-  kept = os.dup(2)
-  with open(os.devnull, 'wb') as nowhere:
-    os.dup2(nowhere.fileno(), 2)
-  try:
-    yield
-  finally:
-    os.dup2(kept, 2)
-    os.close(kept)
+  """Discards what libraries write to standard error.
+
+  In one thread at once: another would keep the nowhere of the first as what to
+  come back to, and the process would be silent for ever.
+  """
+  with _one_at_once:
+    kept = os.dup(2)
+    with open(os.devnull, 'wb') as nowhere:
+      os.dup2(nowhere.fileno(), 2)
+    try:
+      yield
+    finally:
+      os.dup2(kept, 2)
+      os.close(kept)

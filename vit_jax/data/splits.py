@@ -130,7 +130,9 @@ def select_split(
         (opened.splits[part], first, last)
         for part, first, last in _parse_split(opened.splits, split, name)))
   if not len(source):
-    raise ValueError(f'The split {split!r} of {name} has no examples.')
+    raise ValueError(
+        f'The split {split!r} of {name} has no examples. Lengths: '
+        f'{_lengths(opened.splits)}. Give another, such as "train[:90%]".')
   return source
 
 
@@ -156,11 +158,14 @@ def _parse_split(
         f'Cannot read the split {split!r} of {name}: '
         f'{str(error).splitlines()[0]} Write for example "train", '
         '"train[:98%]", "train[100:200]" or "train+test". Lengths: '
-        + ', '.join(f'{k} {len(v):,}' for k, v in splits.items()) + '.'
-    ) from error
+        f'{_lengths(splits)}.') from error
   return [
       (a.splitname, a.from_ or 0, len(splits[a.splitname]) if a.to is None
        else a.to) for a in absolute]
+
+
+def _lengths(splits: Mapping[str, protocol.Source]) -> str:
+  return ', '.join(f'{name} {len(of):,}' for name, of in splits.items())
 
 
 class TooFewExamples(ValueError):

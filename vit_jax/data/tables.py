@@ -9,7 +9,7 @@ A table is given itself, or found in its folder: `labels.csv`, Hugging Face's
 at the table's folder, or where most of the first ones are found below it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 import csv
 import dataclasses
 import io
@@ -23,10 +23,13 @@ from vit_jax.data import folder as image_folder
 from vit_jax.data import protocol
 from vit_jax.data import rows
 from vit_jax.data import splits as splits_lib
+from vit_jax.data import targets as targets_lib
 
 SUFFIXES = frozenset({'.csv', '.tsv', '.jsonl', '.ndjson'})
 
 _USUAL_NAMES = frozenset({'labels', 'label', 'metadata', 'annotations'})
+_USUAL_FOLDERS = frozenset({
+    'images', 'image', 'imgs', 'img', 'photos', 'pictures', 'jpegimages'})
 
 Table = dict[str, list[Any]]
 
@@ -147,8 +150,7 @@ def from_paths(
     root: folder that keys are relative to, so that to move it changes nothing.
     splits: of each row, or None.
   """
-  prefix = root.rstrip('/') + '/'
-  relative = tuple(path.removeprefix(prefix) for path in paths)
+  relative = tuple(_relative(path, root) for path in paths)
   if columns.split is not None:
     splits = rows.splits_in(table[columns.split], columns.split, where)
   kept = _check_duplicates(
@@ -156,13 +158,38 @@ def from_paths(
   if kept is not None:
     relative = tuple(relative[i] for i in kept)
     splits = splits and [splits[i] for i in kept]
-    table = {
-        name: ([[table[name][i] for i in group] for group in kept.values()]
-               if name in columns.labels else [column[i] for i in kept])
-        for name, column in table.items()}
+    label, = columns.labels
+    cells = targets_lib.cells(table[label], understood.table.separator)
+    table = {name: [column[i] for i in kept] for name, column in table.items()}
+    table[label] = [[value for i in group for value in cells[i]]
+                    for group in kept.values()]
   return rows.assemble(
       Files(root, relative), table, columns, understood, where=where,
-      splits=splits)
+      splits=splits, note=_repeated(relative))
+
+
+def _repeated(paths: Sequence[str]) -> str:
+  """Returns words on images that have several rows of the same label."""
+  again = len(paths) - len(set(paths))
+  if not again:
+    return ''
+  return f'{again:,} rows name an image that is there already, and count again'
+
+
+def _relative(path: str, root: str) -> str:
+  """Returns a path as it is seen from a root; an absolute one elsewhere stays.
+
+  However the root was written: splits are made by these names.
+  """
+  if '://' not in path and os.path.isabs(path) and not os.path.isabs(root):
+    root = os.path.abspath(root)
+  prefix = root.rstrip('/') + '/'
+  if path.startswith(prefix):
+    inside = path.removeprefix(prefix)
+    return os.path.relpath(path, root) if '..' in inside else inside
+  if '://' in path or os.path.isabs(path):
+    return path
+  return os.path.relpath(path, root)
 
 
 def _common(paths: Sequence[epath.Path]) -> str:
@@ -200,7 +227,8 @@ def read(path: epath.Path, *, limit: int | None = None) -> Table:
 def _read_json(text: str, path: epath.Path, limit: int | None) -> Table:
   table: Table = {}
   count = 0
-  for number, line in enumerate(text.splitlines(), 1):
+  # Not `splitlines`: a text may hold what Unicode calls the end of a line.
+  for number, line in enumerate(text.split('\n'), 1):
     if not line.strip() or count == limit:
       continue
     try:
@@ -223,8 +251,9 @@ def _read_csv(text: str, path: epath.Path, limit: int | None) -> Table:
   # Spreadsheets of half the world write ';'.
   delimiter = '\t' if path.suffix.lower() == '.tsv' else max(
       ',;\t', key=first.count)
-  lines = csv.reader(io.StringIO(text, newline=''), delimiter=delimiter)
-  header = [name.strip() for name in next(lines, [])]
+  lines = _strictly(text, path, delimiter)
+  _, header = next(lines, (0, []))
+  header = [name.strip() for name in header]
   if any(is_image(name) for name in header):
     raise ValueError(
         f'{path} has no line of names at its top: it begins with {first!r}. '
@@ -234,20 +263,43 @@ def _read_csv(text: str, path: epath.Path, limit: int | None) -> Table:
     raise ValueError(f'{path} has two columns called {sorted(twice)[0]!r}.')
   table: Table = {name: [] for name in header}
   columns = list(table.values())
-  for row in lines:
+  for number, row in lines:
     if not row:
       continue
     if limit is not None and len(columns[0]) == limit:
       break
     if len(row) != len(header):
       raise ValueError(
-          f'Line {lines.line_num} of {path} has {len(row)} cells, but its top '
+          f'Line {number} of {path} has {len(row)} cells, but its top '
           f'names {len(header)} columns: {delimiter.join(row)[:80]!r}. A cell '
           f'with {delimiter!r} in it must be in double quotes.')
     for column, value in zip(columns, row):
       column.append(value)
   table.pop('', None)  # The row numbers that pandas writes.
   return table
+
+
+def _strictly(
+    text: str, path: epath.Path, delimiter: str,
+) -> Iterator[tuple[int, list[str]]]:
+  """Yields the number of each row's last line, and its cells.
+
+  Raises:
+    ValueError: for a quote that nobody closes: it would swallow all the rows
+      that follow, and nobody would miss them.
+  """
+  lines = csv.reader(
+      io.StringIO(text, newline=''), delimiter=delimiter, strict=True)
+  last = 0
+  try:
+    for row in lines:
+      last = lines.line_num
+      yield last, row
+  except csv.Error as error:
+    raise ValueError(
+        f'The row of {path} that begins at line {last + 1} is no CSV: {error}. '
+        'A cell that begins with a double quote ends with one, and a quote '
+        'within it is written twice.') from error
 
 
 # ----------------------------------------------------------------------- images
@@ -273,8 +325,9 @@ def locate(
   root, suffix = _begin(names[:20], table, config, present, split)
   names = [name + suffix for name in names]
   start = os.fspath(root)
+  # What leads out of the folder still begins with it: see `_relative`.
   found = [name if '://' in name else
-           os.path.normpath(os.path.join(start, name)) for name in names]
+           os.path.join(start, os.path.normpath(name)) for name in names]
   missing = [name for name, path in zip(names, found) if path not in present]
   if missing:
     raise ValueError(
@@ -294,19 +347,50 @@ def _begin(
 
   Of the table's folder and those in it, 'train/' beside train.csv or 'images/'
   beside labels.csv, the one that has most of the images.
+
+  Raises:
+    ValueError: if several have as many, and no name says which: '1.png' of
+      train/ is another picture than that of test/.
   """
   root = table.parent / config.folder if config.folder else table.parent
-  candidates = [root]
-  if not config.folder:
-    candidates += [root / name for name in sorted(
-        image_folder.subfolders(root), key=lambda n: (n != split, n))]
+  folders = [] if config.folder else image_folder.subfolders(root)
   suffixes = ['']
   if not config.suffix and not any(is_image(name) for name in names):
     suffixes += sorted(image_folder.IMAGE_SUFFIXES)  # Tables of 'id,label'.
-  return max(
-      ((c, suffix) for suffix in suffixes for c in candidates),
-      key=lambda place: sum(
-          os.fspath(place[0] / (name + place[1])) in present for name in names))
+  counts = {
+      (folder, suffix): sum(
+          os.fspath(root / folder / (name + suffix)) in present
+          for name in names)
+      for suffix in suffixes for folder in ('', *folders)}
+  most = max(counts.values())
+  best = [place for place, count in counts.items() if count == most]
+  if not most:
+    return root, ''
+  # Where several have all of them: its own folder, or one that is called so.
+  of_split = [(f, s) for f, s in best if split and _same_split(f, split)]
+  usual = [(f, s) for f, s in best if f.lower() in _USUAL_FOLDERS]
+  likely = [(f, s) for f, s in best if not f] or of_split or usual or best
+  if len(likely) > 1:
+    raise ValueError(
+        f'Which images {table} means is not clear: {names[0]!r} and others are '
+        f'there as {_places(likely, names[0])}. Say which: '
+        '--config.data.table.folder=FOLDER, or '
+        '--config.data.table.suffix=.jpg where it is their ends that differ.')
+  (folder, suffix), = likely
+  return root / folder, suffix
+
+
+def _same_split(one: str, other: str) -> bool:
+  """Whether two names mean a split: 'val' and 'validation' do."""
+  validation = ('val', 'valid', 'validation')
+  names = {rows.split_name(one), rows.split_name(other)}
+  return len(names) == 1 or names <= set(validation)
+
+
+def _places(places: Sequence[tuple[str, str]], name: str) -> str:
+  return ' and '.join(
+      f'{folder}/{name}{suffix}' if folder else f'{name}{suffix}'
+      for folder, suffix in places[:3]) + ', ...' * (len(places) > 3)
 
 
 class _Present:

@@ -88,12 +88,13 @@ def _labels(
     texts: dict[str, list[str]], understood: rows.Understood,
     keys: Sequence[str], where: str,
 ) -> tuple[dict[str, list[Any]], rows.Columns]:
-  """Returns the labels: of one kind of member, the first that all have."""
+  """Returns the labels: of one kind of member, the first that there is."""
   config = understood.table
   has = {kind: [i for i, text in enumerate(of) if text]
          for kind, of in texts.items()}
-  wanted = 'json' if config.labels else max(
-      _LABELS, key=lambda kind: len(has[kind]))
+  # A caption is no class where there are classes, though it be of more images.
+  wanted = 'json' if config.labels else next(
+      (kind for kind in _LABELS if has[kind]), _LABELS[0])
   if not has[wanted]:
     raise ValueError(
         f'The images of {where} have no labels. Expected a member KEY.cls, '
@@ -137,7 +138,9 @@ def _walk(path: epath.Path) -> dict[str, np.ndarray]:
             if key in images:
               raise ValueError(
                   f'{path} holds two images {key!r}, the second '
-                  f'{member.name!r}. Keys name an example, and must be unique.')
+                  f'{member.name!r}. A key, the name up to its first dot, is '
+                  'an example of one image: write the shard without the other, '
+                  'or under another name.')
             images[key] = (member.offset_data, member.size)
           elif kind in texts and member.size <= _MAX_LABEL_BYTES:
             content = tar.extractfile(member)

@@ -114,7 +114,7 @@ def understand(
   (column, values), = columns.items()
   what = f'column {column!r} of {where}'
   if kind == 'multi':
-    return _multi(_cells(values, separator), names, what)
+    return _multi(cells(values, separator), names, what)
   return _single(values, names, what)
 
 
@@ -200,19 +200,16 @@ def _find_separator(values: Column) -> str | None:
   return None
 
 
-def _cells(values: Column, separator: str | None) -> list[list[Any]]:
-  """Returns the labels of each cell."""
+def cells(values: Column, separator: str | None) -> list[list[Any]]:
+  """Returns the labels of each cell, of which there may be none."""
   separator = separator or _find_separator(values)
-  cells = []
+  found: list[list[Any]] = []
   for value in values:
-    if isinstance(value, (list, tuple)):
-      cells.append([_clean(v) for v in value])
-    elif isinstance(value, str) and separator:
-      cells.append([part for part in (p.strip() for p in value.split(separator))
-                    if part])
-    else:
-      cells.append([] if value is None else [value])
-  return cells
+    if isinstance(value, str) and separator:
+      value = value.split(separator)
+    several = value if isinstance(value, (list, tuple)) else [value]
+    found.append([v for v in map(_clean, several) if v is not None])
+  return found
 
 
 def _regression(columns: Mapping[str, Column], where: str) -> Targets:

@@ -16,6 +16,7 @@ import numpy as np
 from PIL import Image
 
 from vit_jax import data
+from vit_jax.data import headers
 
 KEY, FILE_NAME = 'key', 'file_name'
 _SAMPLE = 64  # Examples that say what all are like.
@@ -85,17 +86,29 @@ def describe(
       raise ValueError(
           f'{dataset.name} has numbers to predict, not classes; `data prepare` '
           'writes classes alone. Train from the source as it is.')
-  pictures = [Image.open(io.BytesIO(image_bytes(e['image'])))
-              for e in examples]
-  formats = {str(picture.format) for picture in pictures}
+  looks = {_look(image_bytes(example['image'])) for example in examples}
+  formats = {form for form, _ in looks}
   return Features(
       label=label or ('labels' if dataset.multi_label else 'label'),
       num_classes=dataset.num_classes, names=dataset.class_names or (),
       multi_label=dataset.multi_label,
-      channels=1 if all(p.mode in ('1', 'L') for p in pictures) else 3,
+      channels=1 if all(mode in ('1', 'L') for _, mode in looks) else 3,
       encoding=(formats.pop().lower()
                 if formats in ({'JPEG'}, {'PNG'}) else ''),
       file_name=all(FILE_NAME in example for example in examples))
+
+
+def _look(image: bytes) -> tuple[str, str]:
+  """Returns format and mode of an image file; '' of what is none.
+
+  A file that cannot be read goes along as it is: what is done about it, a run
+  says (`data.unreadable`).
+  """
+  try:
+    with headers.open_image(image) as opened:
+      return str(opened.format), opened.mode
+  except ValueError:
+    return '', ''
 
 
 def image_bytes(image: bytes | np.ndarray) -> bytes:

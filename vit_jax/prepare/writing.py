@@ -9,6 +9,7 @@
 
 from collections.abc import Mapping, Sequence
 import dataclasses
+import hashlib
 import json
 import re
 from typing import Any
@@ -36,12 +37,15 @@ class Plan:
     folder: where, with name and version.
     features: what an example holds.
     shards: of each split, in order.
+    keys: what sums up the examples' names in each split, in order: shards that
+      were finished before belong to these and to no others.
   """
   name: str
   version: str
   folder: str
   features: examples.Features
   shards: Mapping[str, tuple[shards_lib.Shard, ...]]
+  keys: Mapping[str, str]
 
   @property
   def all_shards(self) -> list[shards_lib.Shard]:
@@ -86,7 +90,16 @@ def plan(
       split: _split_up(
           selection, max(1, round(shard_bytes / sizes[split])), name, split,
           str(folder), features)
-      for split, selection in opened.items()})
+      for split, selection in opened.items()}, {
+          split: _sum_of_keys(selection.open().source)
+          for split, selection in opened.items()})
+
+
+def _sum_of_keys(source: Any) -> str:
+  digest = hashlib.blake2b(digest_size=16)
+  for index in range(len(source)):
+    digest.update(source.key(index).encode() + b'\n')
+  return digest.hexdigest()
 
 
 def _split_up(
@@ -203,11 +216,20 @@ def verify(planned: Plan) -> None:
   """Opens what was written as a run will, and compares it with the source.
 
   Its shards were read back one by one; this is of what joins them: counts,
-  classes, and the examples at both ends of each shard.
+  classes, and the examples at both ends of each shard. What differs is no data
+  set: its dataset_info.json is taken away.
 
   Raises:
     RuntimeError: naming what differs.
   """
+  try:
+    _compare(planned)
+  except RuntimeError:
+    (epath.Path(planned.folder) / 'dataset_info.json').unlink()
+    raise
+
+
+def _compare(planned: Plan) -> None:
   root = str(epath.Path(planned.folder).parent.parent)
   for split, shards in planned.shards.items():
     there = data.open_dataset(data.parse({
@@ -232,4 +254,5 @@ def _same(what: str, split: str, there: Any, wanted: Any) -> None:
   if there != wanted:
     raise RuntimeError(
         f'What was written differs from the source: {what} of {split}: '
-        f'{there} for {wanted}.')
+        f'{there} for {wanted}. Did it change meanwhile? Remove what was '
+        'written, and begin anew.')
