@@ -117,7 +117,7 @@ def measure(
       does not fit the device.
   """
   model = _checked(models.for_devices(
-      experiment.config.model, experiment.mesh.devices.flatten()))
+      experiment.config.model, list(experiment.mesh.devices.flat)))
   fitted = parts_lib.fit(
       experiment, free_bytes=parts_lib.free_bytes(experiment.mesh),
       batches_ahead=run_lib.IN_FLIGHT)
