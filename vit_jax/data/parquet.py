@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 from vit_jax.data import protocol
 from vit_jax.data import rows
 from vit_jax.data import shards
+from vit_jax.data import table_images
 from vit_jax.data import tables
 
 SUFFIXES = frozenset({'.parquet'})
@@ -157,7 +158,7 @@ def open_parquet(
         understood.table, path=None))
   columns = rows.choose_columns(
       sample, understood, where=where,
-      is_path=tables.is_image if image is None else None)
+      is_path=table_images.is_image if image is None else None)
   table = _read_columns(paths, [
       name for name in schema.names if name in (
           columns.path, *columns.labels, columns.split, columns.key)])
@@ -217,7 +218,7 @@ def _open_paths(
     understood: rows.Understood, splits: Sequence[str] | None, where: str,
 ) -> protocol.Opened:
   """Opens a table of paths that is kept as Parquet."""
-  found = tables.locate(
+  found = table_images.locate(
       table[columns.path or ''], paths[0], understood.table, split='')
   return tables.from_paths(
       found, table, columns, understood, where=where, splits=splits,
