@@ -28,6 +28,8 @@ in the table gets 20 epochs and CIFAR's learning rates.
 
 from ml_collections import ConfigDict
 
+from configs import pretrain
+
 # arXiv 2010.11929, Table 4: (length, learning rates, percent of the training
 # split that they are chosen on, training split).
 CIFAR_RATES = (0.001, 0.003, 0.01, 0.03)
@@ -70,9 +72,10 @@ def get_config(
     raise ValueError(
         f'Unknown method {method!r}. Known: {", ".join(METHODS)}.')
   resolution = resolution or usual_resolution(model)
-  total, rates, held_out, split = TABLE_4.get(dataset, OTHERS)
+  name = pretrain.without_version(dataset)
+  total, rates, held_out, split = TABLE_4.get(name, OTHERS)
   # Table 2, at 512 and 518 pixels: Polyak averaging with factor 0.9999.
-  averaged = dataset == 'imagenet2012' and resolution >= 512
+  averaged = name == 'imagenet2012' and resolution >= 512
   return ConfigDict({
       'total': total,
       'batch_size': batch_size,

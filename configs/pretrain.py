@@ -77,11 +77,12 @@ def get_config(
     resolution: of the images, in pixels.
     batch_size: global; the paper's learning rates are for 4096.
   """
-  in_paper = dataset in TABLE_3
+  name = without_version(dataset)
+  in_paper = name in TABLE_3
   decay, weight_decay, dropout, clip_norm, models, default = TABLE_3[
-      dataset if in_paper else 'imagenet2012']
+      name if in_paper else 'imagenet2012']
   usual_epochs, learning_rate = models.get(model, default)
-  loss = loss or ('sigmoid' if dataset in MULTI_LABEL else 'softmax')
+  loss = loss or ('sigmoid' if name in MULTI_LABEL else 'softmax')
   # A ResNet has neither dropout nor a layer between pooling and head.
   of_vit = {'representation_layer': True, 'dropout': dropout}
   return ConfigDict({
@@ -94,7 +95,7 @@ def get_config(
           'head_bias': -10.0 if loss == 'sigmoid' and in_paper else 0.0,
       },
       'data': {
-          'source': dataset, 'split': SPLITS.get(dataset, 'train'),
+          'source': dataset, 'split': SPLITS.get(name, 'train'),
           'resolution': resolution,
           'train_ops': [{'op': 'inception_crop'}, {'op': 'flip'}],
           'eval_ops': eval_ops(resolution), 'num_workers': 8,
@@ -114,6 +115,11 @@ def get_config(
       'evals': {'val': {'every': {'percent': 2}}},
       'checkpoint': {'every': {'steps': 1000}},
   })
+
+
+def without_version(dataset: str) -> str:
+  """Returns what 'imagenet2012:5.1.0' is called in a table."""
+  return dataset.partition(':')[0]
 
 
 def eval_ops(resolution: int) -> list[dict[str, object]]:
