@@ -125,7 +125,8 @@ def build(
       if config.held_out:
         found[f'{shots}_shot_penalty'] = float(
             np.exp(np.mean(np.log(penalties))))
-    return context_lib.Measured({**found, 'examples': test.num_examples})
+    # Not those of the split: of it, what cannot be read may be left out.
+    return context_lib.Measured({**found, 'examples': len(tested.labels)})
 
   return run
 
