@@ -13,8 +13,9 @@ On ImageNet-21k or JFT, by a sigmoid for each label or by the softmax:
 that TensorFlow Datasets prepared: `data.source` names it;
 classes and splits are what its files say. Labels travel as lists, at most
 `data.max_labels` an image, whatever the number of classes. Under its own name,
-`dataset=my_images`, such a set needs to be told: loss=sigmoid. The warm-up of
-10,000 steps is at most 15 % of a run, so that small sets train as well.
+`dataset=my_images`, such a set gets ImageNet's values, and needs to be told:
+loss=sigmoid and, of very many labels, --config.model.head_bias=-10. The warm-up
+of 10,000 steps is at most 15 % of a run, so that small sets train as well.
 
 Hardware: as many TPU cores as hold 4,096 images of 224 x 224; fewer
 compute a batch in parts. What a run costs: python main.py flops --config=...
