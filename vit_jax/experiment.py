@@ -28,6 +28,7 @@ from vit_jax import records
 from vit_jax import tree
 from vit_jax import types
 from vit_jax.checkpoints import pretrained
+from vit_jax.data import overlap
 from vit_jax.parallel import mesh as mesh_lib
 from vit_jax.parallel import multihost
 from vit_jax.parallel import sharding
@@ -321,6 +322,8 @@ def build(
   unreadable = data.UnreadableLog()
   open_split = functools.cache(functools.partial(
       _open_split, config, expected=expected_data))
+  if not expected_data:
+    _check_apart(config, open_split)
 
   def build_evaluators(parts: int) -> dict[str, evals.Evaluator]:
     return {
@@ -438,6 +441,25 @@ def _open_split(
   if real_labels and not expected:
     dataset = data.with_real_labels(dataset, real_labels)
   return dataset, ranks
+
+
+def _check_apart(
+    config: config_lib.Config, open_data: Callable[..., Any]) -> None:
+  """Raises if what few-shot or k-NN measures on is among what they learn from.
+
+  An image is its own nearest neighbour: every model would be right.
+  """
+  for name, section in config.evals.items():
+    train_split = getattr(section, 'train_split', None)
+    if train_split is None:
+      continue
+    train, test = (open_data(split, section.source, 0, (0,), '')[0]
+                   for split in (train_split, section.split))
+    if overlap.overlap(train, test):
+      raise ValueError(
+          f'evals.{name} measures on {test.split!r} of {test.name}, but has '
+          f'examples of it in its train_split, {train.split!r}. Name one that '
+          f'has none of them: --config.evals.{name}.train_split.')
 
 
 def eval_batch_size(config: config_lib.Config) -> int:
