@@ -160,7 +160,7 @@ def _open(folder: epath.Path, name: str) -> protocol.Opened:
       features[label], facts, what=f'{name}.{label}')
   examples = _random_access(
       builder, folder, {image: tfds.decode.SkipDecoding()})
-  splits = {
+  splits: dict[str, protocol.Source] = {
       # Without the version: to write it down chooses no other subset.
       split: Tfds(f'{name.partition(":")[0]} {split}', of_split, image, label,
                   multi_label)
