@@ -42,8 +42,9 @@ class FewshotConfig:
   Attributes:
     name: always 'fewshot'.
     split: to measure on; see `ClassificationConfig`.
-    train_split: to take the few images from. Each of its labels is read once at
-      the start of a run: of a very large data set, name a part ('train[:10%]').
+    train_split: to take the few images from, none of them in `split`. Each of
+      its labels is read once at the start of a run: of a very large data set,
+      name a part ('train[:10%]').
     source: data set of both; '' is the one that is trained on.
     every: how often during training.
     batch_size: global.
