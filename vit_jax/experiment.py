@@ -134,13 +134,17 @@ class Experiment:
 
   @functools.cached_property
   def flops_per_image(self) -> int:
-    """Operations of a forward pass over one image."""
-    def forward(params, images):
-      return self.model.apply({'params': params}, images)['logits']
+    """Operations of a forward pass over one image, as it is trained on."""
+    def forward(params, images, inputs):
+      return self.model.apply({'params': params}, images, **inputs)['logits']
+
     image = self.abstract_batch['image']
     return flops.count(
         forward, self.abstract_state.params,
-        jax.ShapeDtypeStruct((1, *image.shape[1:]), 'float32'))
+        jax.ShapeDtypeStruct((1, *image.shape[1:]), 'float32'),
+        objectives.training_inputs(
+            self.config.objective, self.config.model,
+            image_shape=self.config.data.image_shape))
 
   @functools.cached_property
   def training_flops_per_image(self) -> int:
