@@ -72,7 +72,8 @@ def get_config(
     batch_size: global.
   """
   best_aug, best_decay = (
-      IMAGENET21K if dataset == 'imagenet21k' else IMAGENET).get(model, OTHERS)
+      IMAGENET21K if pretrain.without_version(dataset) == 'imagenet21k'
+      else IMAGENET).get(model, OTHERS)
   aug = aug or best_aug
   if aug not in AUGMENTATIONS:
     raise ValueError(

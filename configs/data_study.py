@@ -66,7 +66,8 @@ def get_config(
     batch_size: global.
     loss: 'softmax' or 'sigmoid'; see configs/pretrain.py.
   """
-  usual, usual_steps, train, held_out, few_shot = STUDIES.get(dataset, OTHERS)
+  name = pretrain.without_version(dataset)
+  usual, usual_steps, train, held_out, few_shot = STUDIES.get(name, OTHERS)
   config = pretrain.get_config(
       model=model, dataset=dataset, resolution=resolution,
       batch_size=batch_size, loss=loss)
@@ -74,8 +75,8 @@ def get_config(
   config.data.split = train
   # A data set of one's own may have one label an image or several: the loss is
   # there for both.
-  metric = 'loss' if dataset not in KNOWN else (
-      'precision_at_1' if dataset in pretrain.MULTI_LABEL else 'accuracy')
+  metric = 'loss' if name not in KNOWN else (
+      'precision_at_1' if name in pretrain.MULTI_LABEL else 'accuracy')
   config.evals = {
       'val': {'split': held_out, 'every': {'percent': 1}},
       # The paper's measure: the head is left out, so any labels will do.

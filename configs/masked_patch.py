@@ -23,7 +23,7 @@ be the patches' average: --config.model.pooling=average --config.model.cls=true.
 
 from ml_collections import ConfigDict
 
-SPLITS = {'imagenet21k': 'full[51200:]'}
+from configs import pretrain
 
 
 def get_config(
@@ -46,14 +46,11 @@ def get_config(
       'batch_size': batch_size,
       'model': {'variant': model, 'dtype': 'bfloat16', 'remat': 'attention'},
       'data': {
-          'source': dataset, 'split': SPLITS.get(dataset, 'train'),
+          'source': dataset, 'split': pretrain.SPLITS.get(
+              pretrain.without_version(dataset), 'train'),
           'resolution': resolution,
           'train_ops': [{'op': 'inception_crop'}, {'op': 'flip'}],
-          'eval_ops': [
-              {'op': 'resize', 'shorter': resolution * 8 // 7},
-              {'op': 'central_crop'},
-          ],
-          'num_workers': 8,
+          'eval_ops': pretrain.eval_ops(resolution), 'num_workers': 8,
       },
       'objective': {
           'name': 'masked_patch', 'target': target, 'corrupted': corrupted},

@@ -13,8 +13,9 @@ On ImageNet-21k or JFT, by a sigmoid for each label or by the softmax:
 that TensorFlow Datasets prepared: `data.source` names it;
 classes and splits are what its files say. Labels travel as lists, at most
 `data.max_labels` an image, whatever the number of classes. Under its own name,
-`dataset=my_images`, such a set needs to be told: loss=sigmoid. The warm-up of
-10,000 steps is at most 15 % of a run, so that small sets train as well.
+`dataset=my_images`, such a set gets ImageNet's values, and needs to be told:
+loss=sigmoid and, of very many labels, --config.model.head_bias=-10. The warm-up
+of 10,000 steps is at most 15 % of a run, so that small sets train as well.
 
 Hardware: as many TPU cores as hold 4,096 images of 224 x 224; fewer
 compute a batch in parts. What a run costs: python main.py flops --config=...
@@ -77,11 +78,12 @@ def get_config(
     resolution: of the images, in pixels.
     batch_size: global; the paper's learning rates are for 4096.
   """
-  in_paper = dataset in TABLE_3
+  name = without_version(dataset)
+  in_paper = name in TABLE_3
   decay, weight_decay, dropout, clip_norm, models, default = TABLE_3[
-      dataset if in_paper else 'imagenet2012']
+      name if in_paper else 'imagenet2012']
   usual_epochs, learning_rate = models.get(model, default)
-  loss = loss or ('sigmoid' if dataset in MULTI_LABEL else 'softmax')
+  loss = loss or ('sigmoid' if name in MULTI_LABEL else 'softmax')
   # A ResNet has neither dropout nor a layer between pooling and head.
   of_vit = {'representation_layer': True, 'dropout': dropout}
   return ConfigDict({
@@ -94,7 +96,7 @@ def get_config(
           'head_bias': -10.0 if loss == 'sigmoid' and in_paper else 0.0,
       },
       'data': {
-          'source': dataset, 'split': SPLITS.get(dataset, 'train'),
+          'source': dataset, 'split': SPLITS.get(name, 'train'),
           'resolution': resolution,
           'train_ops': [{'op': 'inception_crop'}, {'op': 'flip'}],
           'eval_ops': eval_ops(resolution), 'num_workers': 8,
@@ -114,6 +116,11 @@ def get_config(
       'evals': {'val': {'every': {'percent': 2}}},
       'checkpoint': {'every': {'steps': 1000}},
   })
+
+
+def without_version(dataset: str) -> str:
+  """Returns what 'imagenet2012:5.1.0' is called in a table."""
+  return dataset.partition(':')[0]
 
 
 def eval_ops(resolution: int) -> list[dict[str, object]]:

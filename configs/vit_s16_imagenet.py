@@ -61,7 +61,7 @@ def get_config(
           'learning_rate': 1e-3, 'weight_decay': 0.1, 'clip_norm': 1.0,
           'momentum_dtype': 'bfloat16', 'schedule': {'name': 'cosine'}},
   })
-  if dataset == 'imagenet2012':
+  if pretrain.without_version(dataset) == 'imagenet2012':
     # What was tuned was tuned on the last percent of the training images.
     config.data.split = 'train[:99%]'
     config.evals.minival = {

@@ -13,7 +13,9 @@ One, as any experiment; its settings chosen on the benchmark's 200 images:
 
 arXiv 2010.11929, Table 4 and appendix B.1.1: 2,500 steps at learning rate 0.01
 for every task, trained on the 800 and the 200 images, at 384 pixels. Images are
-resized whole, neither cropped nor flipped: some labels say where a thing is.
+resized whole, neither cropped nor flipped, as in the benchmark's own script:
+some labels say where a thing is. The paper does as arXiv 1912.11370 does, which
+crops and flips at random in the tasks whose labels allow it.
 
 Hardware: a TPU v3-8 for B/16 at 384; fewer devices compute a batch in parts.
 Expected, the mean of the 19 tasks: L/16 from ImageNet-21k 72.72 +- 0.21 %, H/14

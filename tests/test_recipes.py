@@ -78,6 +78,19 @@ def test_several_labels_are_learned_by_either_loss(dataset):
   assert _load('pretrain.py')[''].objective.loss == 'softmax'
 
 
+@pytest.mark.parametrize('name', [
+    'pretrain', 'augreg', 'vit_s16_imagenet', 'masked_patch', 'data_study',
+    'finetune'])
+def test_a_version_of_a_data_set_changes_no_setting(name):
+  for dataset in ('imagenet2012', 'imagenet21k', 'cifar10'):
+    raw, versioned = (
+        config_lib.read_file(f'{CONFIGS}/{name}.py:dataset={text}')
+        for text in (dataset, f'{dataset}:1.2.3'))
+    assert versioned['data'].pop('source') == f'{dataset}:1.2.3'
+    del raw['data']['source']
+    assert versioned == raw
+
+
 def test_another_data_set_has_the_stated_defaults():
   (config,) = _load('pretrain.py:model=L/16,dataset=food101').values()
   assert config.total.epochs == 300 and config.optimizer.weight_decay == 0.3

@@ -300,6 +300,16 @@ def test_flops_are_three_forward_passes_counted_by_hand(wired):
   assert wired.flops_per_image == 2 * (patches + layer + width * classes)
 
 
+def test_of_masked_patches_those_that_are_predicted_are_counted(wired):
+  half, whole = (experiment_lib.build(config_lib.resolve({
+      **CONFIG, 'evals': {}, 'checkpoint': {}, 'objective': {
+          'name': 'masked_patch', 'target': 'downsampled',
+          'corrupted': corrupted}}), devices=jax.devices()[:1]).flops_per_image
+                 for corrupted in (0.5, 1.0))
+  assert half - wired.flops_per_image == 2 * 2 * 8 * 16 * 512
+  assert whole - half == half - wired.flops_per_image
+
+
 def test_time_on_another_kind_of_device_is_kept_apart(
     wired, tmp_path, monkeypatch):
   first = train(scripted(wired, patience=2), tmp_path)

@@ -28,6 +28,7 @@ from vit_jax import records
 from vit_jax import tree
 from vit_jax import types
 from vit_jax.checkpoints import pretrained
+from vit_jax.data import overlap
 from vit_jax.parallel import mesh as mesh_lib
 from vit_jax.parallel import multihost
 from vit_jax.parallel import sharding
@@ -133,13 +134,17 @@ class Experiment:
 
   @functools.cached_property
   def flops_per_image(self) -> int:
-    """Operations of a forward pass over one image."""
-    def forward(params, images):
-      return self.model.apply({'params': params}, images)['logits']
+    """Operations of a forward pass over one image, as it is trained on."""
+    def forward(params, images, inputs):
+      return self.model.apply({'params': params}, images, **inputs)['logits']
+
     image = self.abstract_batch['image']
     return flops.count(
         forward, self.abstract_state.params,
-        jax.ShapeDtypeStruct((1, *image.shape[1:]), 'float32'))
+        jax.ShapeDtypeStruct((1, *image.shape[1:]), 'float32'),
+        objectives.training_inputs(
+            self.config.objective, self.config.model,
+            image_shape=self.config.data.image_shape))
 
   @functools.cached_property
   def training_flops_per_image(self) -> int:
@@ -321,6 +326,8 @@ def build(
   unreadable = data.UnreadableLog()
   open_split = functools.cache(functools.partial(
       _open_split, config, expected=expected_data))
+  if not expected_data:
+    _check_apart(config, open_split)
 
   def build_evaluators(parts: int) -> dict[str, evals.Evaluator]:
     return {
@@ -438,6 +445,25 @@ def _open_split(
   if real_labels and not expected:
     dataset = data.with_real_labels(dataset, real_labels)
   return dataset, ranks
+
+
+def _check_apart(
+    config: config_lib.Config, open_data: Callable[..., Any]) -> None:
+  """Raises if what few-shot or k-NN measures on is among what they learn from.
+
+  An image is its own nearest neighbour: every model would be right.
+  """
+  for name, section in config.evals.items():
+    train_split = getattr(section, 'train_split', None)
+    if train_split is None:
+      continue
+    train, test = (open_data(split, section.source, 0, (0,), '')[0]
+                   for split in (train_split, section.split))
+    if overlap.overlap(train, test):
+      raise ValueError(
+          f'evals.{name} measures on {test.split!r} of {test.name}, but has '
+          f'examples of it in its train_split, {train.split!r}. Name one that '
+          f'has none of them: --config.evals.{name}.train_split.')
 
 
 def eval_batch_size(config: config_lib.Config) -> int:

@@ -99,6 +99,19 @@ def test_a_part_of_a_split_keeps_what_the_split_chooses():
   assert chosen == (100 + np.sort(np.argsort(hashes)[:300])).tolist()
 
 
+def test_a_part_of_a_part_chooses_as_the_whole_does():
+  whole = {'train': Numbers(1_000)}
+  part = splits.select_split(
+      protocol.Opened(whole, 1_000), 'train[100:400]+train[500:]', name='x')
+  inner = splits.select_split(
+      protocol.Opened({'train': part}, 1_000), 'train[50:700]', name='x')
+  there = np.r_[150:400, 500:900]
+  assert [(a, b) for _, a, b in splits.parts(inner)] == [(150, 400), (500, 900)]
+  hashes = subsets.hash_numbers('numbers', 0, 1_000)[there]
+  assert _labels(_choose(inner, 90)) == sorted(
+      there[np.argsort(hashes)[:90]].tolist())
+
+
 def test_an_example_that_is_there_twice_may_be_chosen_once():
   opened = protocol.Opened({'train': Numbers(40)}, 40)
   twice = splits.select_split(opened, 'train+train', name='numbers')

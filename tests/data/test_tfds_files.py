@@ -8,7 +8,11 @@ from PIL import Image
 import pytest
 from tensorflow_datasets.proto import tf_example_pb2
 
+from vit_jax import data
+from vit_jax.data import datasets
+from vit_jax.data import overlap
 from vit_jax.data import tfds_files
+from vit_jax.data import vtab
 
 IMAGE_FEATURE = {
     'pythonClassName': 'tensorflow_datasets.core.features.image_feature.Image',
@@ -165,3 +169,27 @@ def test_the_name_of_a_file_is_beside_its_image(tmp_path):
   _prepare_tfds(tmp_path, files=files)
   source = _open('tiny', tmp_path).splits['train']
   assert tuple(source[i]['file_name'] for i in range(2)) == files
+
+
+def test_what_results_are_published_on_is_not_trained_on(
+    tmp_path, monkeypatch):
+  """Of a data set that TFDS has as one split."""
+  for name in ('eurosat', 'resisc45'):
+    row, task = datasets.facts(name), vtab.TASKS[name]
+    assert row.parts['test'] == task.test and row.eval_split == 'test'
+    assert row.parts['train'] == task.test.replace('[', '[:').replace(':]', ']')
+  monkeypatch.setitem(datasets.DATASETS, 'eurosat', datasets.DatasetFacts(
+      parts={'train': 'train[:6]', 'test': 'train[6:]'}))
+  _prepare_tfds(tmp_path, name='eurosat/rgb', labels=((0,), (2,)) * 5)
+  section = data.parse({'source': 'eurosat/rgb', 'data_dir': str(tmp_path)})
+  trained, tested = (data.open_dataset(section, split=s) for s in (None, ''))
+  assert (len(trained), len(tested)) == (6, 4) and tested.split == 'test'
+  assert not overlap.overlap(trained, tested)
+  assert tested.source.key(0) == 'eurosat/rgb train 6'
+  assert list(_open('eurosat', tmp_path).splits) == ['train', 'test']
+
+
+def test_parts_that_somebody_prepared_are_taken_as_they_are(tmp_path):
+  _prepare_tfds(tmp_path, name='resisc45', splits=('train', 'test'))
+  assert [len(of) for of in _open('resisc45', tmp_path).splits.values()] == [
+      2, 2]

@@ -97,3 +97,11 @@ def test_masked_patches_are_watched_without_labels():
   assert got['held_out/examples'] == 50
   assert {'held_out/loss', 'held_out/color_accuracy'} <= set(got)
   assert got['knn/accuracy'] > 0.2
+
+
+@pytest.mark.parametrize('kind', ['knn', 'fewshot'])
+def test_an_image_is_not_measured_by_itself(kind):
+  """As in a sweep whose development data is a part of `train`."""
+  section = {'name': kind, 'split': 'train[90%:]'}
+  with pytest.raises(ValueError, match="'train'. Name one.*dev.train_split"):
+    evaluate(jax.devices()[:1], batch_size=25, evals={'dev': section})

@@ -89,6 +89,15 @@ def test_accuracy_is_the_mean_of_scikit_learns_over_the_draws(toy, penalty):
   assert 0.25 < got['5_shot'] < 1
 
 
+def test_an_image_that_could_not_be_read_is_not_counted(toy):
+  train = draws(toy, *examples(4), count=2, seeds=1)[0]
+  test = toy.split(*examples(9), num_classes=CLASSES, num_examples=37,
+                   may_miss=1)
+  got = toy({'name': 'fewshot', 'shots': [2], 'seeds': 1}, {
+      'train': train, '': test})(toy.params)
+  assert got['examples'] == 36
+
+
 def test_blocks_change_nothing(toy, monkeypatch):
   images, labels = examples(6)
   splits_of = {'train': draws(toy, images, labels, count=5, seeds=2)[0],

@@ -19,6 +19,9 @@ class DatasetFacts:
     label: the feature that holds the label, or None to find it: `label`, else
       `labels`.
     eval_split: the split that published results are on.
+    parts: of a set that TFDS has as one split, what is trained on and what
+      results are published on: split strings by name. The parts take the place
+      of the whole, or training on `train` would be training on the test.
     multi_label: an image may have several labels at once, or none; None to
       tell from the feature.
     num_classes: for features that do not say it themselves, and to plan with.
@@ -27,6 +30,7 @@ class DatasetFacts:
   image: str = 'image'
   label: str | None = None
   eval_split: str = 'test'
+  parts: Mapping[str, str] = dataclasses.field(default_factory=dict)
   multi_label: bool | None = None
   num_classes: int | None = None
   num_examples: Mapping[str, int] = dataclasses.field(default_factory=dict)
@@ -42,7 +46,9 @@ DATASETS: dict[str, DatasetFacts] = {
         label='label',  # `coarse_label`: 20 groups.
         num_classes=100, num_examples={'train': 50_000, 'test': 10_000}),
     'dtd': DatasetFacts(),
-    'eurosat': DatasetFacts(eval_split='train[21600:]'),
+    # Of these two, the parts of arXiv 1910.04867: train and validate on 80 %.
+    'eurosat': DatasetFacts(
+        parts={'train': 'train[:21600]', 'test': 'train[21600:]'}),
     'fashion_mnist': DatasetFacts(),
     'food101': DatasetFacts(eval_split='validation'),
     'imagenet2012': DatasetFacts(
@@ -71,7 +77,8 @@ DATASETS: dict[str, DatasetFacts] = {
         label='label',  # `species`: cat or dog.
         num_classes=37, num_examples={'train': 3_680, 'test': 3_669}),
     'patch_camelyon': DatasetFacts(),
-    'resisc45': DatasetFacts(eval_split='train[25200:]'),
+    'resisc45': DatasetFacts(
+        parts={'train': 'train[:25200]', 'test': 'train[25200:]'}),
     'stanford_dogs': DatasetFacts(),
     'sun397': DatasetFacts(),
     'svhn_cropped': DatasetFacts(),

@@ -86,9 +86,23 @@ class Concatenated:
 
 def parts(
     source: protocol.Source) -> tuple[tuple[protocol.Source, int, int], ...]:
-  """Returns the ranges that a source is made of: source, first, last + 1."""
-  return (source.parts if isinstance(source, Concatenated)
-          else ((source, 0, len(source)),))
+  """Returns the ranges that a source is made of: source, first, last + 1.
+
+  Of a part of a part, those of what both are of: what a subset chooses goes by
+  the numbers that examples have there.
+  """
+  if not isinstance(source, Concatenated):
+    return ((source, 0, len(source)),)
+  found = []
+  for part, first, last in source.parts:
+    start = 0
+    for inner, begin, end in parts(part):
+      stop = start + end - begin
+      low, high = max(first, start), min(last, stop)
+      if low < high:
+        found.append((inner, begin + low - start, begin + high - start))
+      start = stop
+  return tuple(found)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

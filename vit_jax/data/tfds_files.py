@@ -14,6 +14,7 @@ from vit_jax import records
 from vit_jax.data import datasets
 from vit_jax.data import folder as image_folder
 from vit_jax.data import protocol
+from vit_jax.data import splits as splits_lib
 from vit_jax.data import tfrecords
 
 
@@ -159,14 +160,18 @@ def _open(folder: epath.Path, name: str) -> protocol.Opened:
       features[label], facts, what=f'{name}.{label}')
   examples = _random_access(
       builder, folder, {image: tfds.decode.SkipDecoding()})
-  splits = {
+  splits: dict[str, protocol.Source] = {
       # Without the version: to write it down chooses no other subset.
       split: Tfds(f'{name.partition(":")[0]} {split}', of_split, image, label,
                   multi_label)
       for split, of_split in examples.items()}
-  return protocol.Opened(
-      splits, num_classes, names, multi_label,
-      _eval_split(name, facts, list(splits)))
+  opened = protocol.Opened(splits, num_classes, names, multi_label)
+  if set(facts.parts) - set(splits):  # Whoever prepared all of them, said so.
+    splits = {part: splits_lib.select_split(opened, split, name=name)
+              for part, split in facts.parts.items()}
+  return dataclasses.replace(
+      opened, splits=splits,
+      eval_split=_eval_split(name, facts, list(splits)))
 
 
 def _eval_split(

@@ -42,8 +42,9 @@ class FewshotConfig:
   Attributes:
     name: always 'fewshot'.
     split: to measure on; see `ClassificationConfig`.
-    train_split: to take the few images from. Each of its labels is read once at
-      the start of a run: of a very large data set, name a part ('train[:10%]').
+    train_split: to take the few images from, none of them in `split`. Each of
+      its labels is read once at the start of a run: of a very large data set,
+      name a part ('train[:10%]').
     source: data set of both; '' is the one that is trained on.
     every: how often during training.
     batch_size: global.
@@ -125,7 +126,8 @@ def build(
       if config.held_out:
         found[f'{shots}_shot_penalty'] = float(
             np.exp(np.mean(np.log(penalties))))
-    return context_lib.Measured({**found, 'examples': test.num_examples})
+    # Not those of the split: of it, what cannot be read may be left out.
+    return context_lib.Measured({**found, 'examples': len(tested.labels)})
 
   return run
 

@@ -31,8 +31,8 @@ class KnnConfig:
   Attributes:
     name: always 'knn'.
     split: to measure on; see `ClassificationConfig`.
-    train_split: the neighbours; all of it is kept on each host, 4 bytes a
-      number: 3.9 GB for ImageNet and a width of 768.
+    train_split: the neighbours, none of them in `split`; all of it is kept on
+      each host, 4 bytes a number: 3.9 GB for ImageNet and a width of 768.
     source: data set of both; '' is the one that is trained on.
     every: how often during training.
     batch_size: global.

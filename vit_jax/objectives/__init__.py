@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import flax.linen as nn
+import jax
 from jaxtyping import Float
 import numpy as np
 
@@ -75,6 +76,18 @@ def build(
   return supervised.Supervised(
       config, model, multi_label=multi_label, targets=targets,
       class_weights=class_weights)
+
+
+def training_inputs(
+    config: ObjectiveConfig, model: models.ModelConfig, *,
+    image_shape: tuple[int, int, int],
+) -> dict[str, jax.ShapeDtypeStruct]:
+  """Returns the shapes of what a model is trained with beside an image."""
+  if not isinstance(config, MaskedPatchConfig):
+    return {}
+  rows, columns = models.grid(model, image_shape[:2])
+  predicted = sum(masked_patch.counts(config, rows * columns))
+  return {'places': jax.ShapeDtypeStruct((1, predicted), 'int32')}
 
 
 def resolve(
