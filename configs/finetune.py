@@ -15,9 +15,8 @@ Your own images, in folders by class:
         --workdir=runs/mine --config.init.checkpoint=runs/b16
 
 Table 2's ImageNet: `:dataset=imagenet2012,resolution=512` for L/16 and
-resolution=518 for H/14, with the parameters averaged. The factor of step s is
-(1 + s) / (10 + s), at most 0.9999, so that nothing of the start is left at the
-end; after 20,000 steps it is 0.9996. The accuracy on ReaL's labels:
+resolution=518 for H/14, with the parameters averaged by 0.9999. The accuracy on
+ReaL's labels:
 
     python main.py evaluate --workdir=runs/l16 --evaluators=classification \
         --config.evals.classification.real_labels=real.json

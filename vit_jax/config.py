@@ -69,9 +69,8 @@ class Config:
     accumulation: parts a batch is computed in, to save memory; 'auto' is as
       few as fit the devices (`plan.parts`), which is 1 until that is known.
     averaging: factor of the parameters' Polyak average, such as 0.9999, which
-      is then what is evaluated; None keeps no average. In step s it is at most
-      (1 + s) / (10 + s), so that the start is forgotten: 0.9999 is reached
-      after 90,000 steps.
+      is then what is evaluated: those of k steps ago have its k-th power as
+      their weight, and the initial ones none. None keeps no average.
     seed: of initial parameters, data order, augmentation and dropout.
   """
   total: records.Duration

@@ -72,10 +72,11 @@ def count(tmp_path, capsys, *arguments):
   return json.loads(path.read_text()), capsys.readouterr().out
 
 
+@pytest.mark.parametrize('dataset', ['jft', 'jft:1.0.0'])
 def test_a_config_is_counted_without_its_data_beside_the_papers_rows(
-    tmp_path, capsys):
+    tmp_path, capsys, dataset):
   written, output = count(
-      tmp_path, capsys, f'--config={PRETRAIN}:model=B/16,dataset=jft',
+      tmp_path, capsys, f'--config={PRETRAIN}:model=B/16,dataset={dataset}',
       f'--config.data.data_dir={tmp_path}')
   (stage,) = written['stages']
   assert stage['images'] == pytest.approx(7 * 303e6, rel=1e-5)
@@ -86,7 +87,7 @@ def test_a_config_is_counted_without_its_data_beside_the_papers_rows(
   # 61.5 TFLOP/s, 40 % of it.
   assert stage['core_days'] == pytest.approx(
       stage['exaflops'] * 1e18 / (0.4 * 61.5e12 * 86400))
-  assert 'jft could not be opened' in output
+  assert f'{dataset} could not be opened' in output
   assert 'Table 6 of the paper: 224 exaFLOPs' in output
   assert 'an assumption: see --utilisation' in output
 

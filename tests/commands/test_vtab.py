@@ -1,5 +1,6 @@
 """VTAB-1k as a person runs it, on tiny data sets of its nineteen."""
 
+import argparse
 import functools
 import json
 
@@ -44,6 +45,19 @@ def done(one_device, tiny_vtab, tmp_path_factory):
   assert run(workdir, tiny_vtab, f'--tasks={",".join(TASKS)}',
              '--config.total.steps=60') == 0
   return workdir, json.loads((workdir / 'vtab.json').read_text())
+
+
+@pytest.mark.parametrize('model, side', [('', 384), ('L/16', 384),
+                                         ('H/14', 392)])
+def test_images_divide_into_the_patches_of_the_model_that_is_named(
+    model, side):
+  args = argparse.Namespace(config=str(command.CONFIG), model=model,
+                            checkpoint='', overrides=[])
+  if not model:
+    args.overrides = ['model.variant=B/16']
+  config = command._config(args)
+  assert config.data.size == (side, side)
+  assert config.model.variant == (model or 'B/16')
 
 
 def test_tasks_are_trained_on_1000_images_and_tested_on_all(done):

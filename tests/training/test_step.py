@@ -207,18 +207,14 @@ def test_average_is_that_of_a_loop_and_forgets_the_start(averaging):
   step = build(Linear(), averaging=averaging)
   state = new_state(averaging=averaging)
   assert_close(state.average, state.params, rtol=0)
-  want = np.asarray(state.params['kernel'], np.float64)
-  factors = []
+  seen = []
   for s in range(4):
     state, _ = step(state, batch(seed=s))
-    factors.append(min(averaging, (1 + s) / (10 + s)))
-    want = factors[-1] * want + (1 - factors[-1]) * np.asarray(
-        state.params['kernel'], np.float64)
-    np.testing.assert_allclose(state.average['kernel'], want, rtol=1e-5,
+    seen.append(np.asarray(state.params['kernel'], np.float64))
+    weights = averaging ** np.arange(s, -1, -1.0)
+    want = np.tensordot(weights / weights.sum(), np.stack(seen), axes=1)
+    np.testing.assert_allclose(state.average['kernel'], want, rtol=1e-4,
                                atol=1e-6)
-  # The factor warms up from 1/10, and stops at what was asked for.
-  assert factors[0] == 0.1
-  assert (factors[-1] == 0.15) == (averaging == 0.15)
   assert state.eval_params is state.average
 
 

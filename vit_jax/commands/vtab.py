@@ -96,10 +96,14 @@ def choose_tasks(text: str) -> list[str]:
 
 
 def _config(args: argparse.Namespace) -> config_lib.Config:
-  flags = [f'{key}={value}' for key, value in (
-      ('model.variant', args.model), ('init.checkpoint', args.checkpoint))
-           if value]
-  stages = config_lib.load(args.config, [*flags, *args.overrides])
+  path, flags = args.config, []
+  if args.checkpoint:
+    flags.append(f'init.checkpoint={args.checkpoint}')
+  if args.model and path == str(CONFIG):  # It chooses the resolution by it.
+    path += f':model={args.model}'
+  elif args.model:
+    flags.append(f'model.variant={args.model}')
+  stages = config_lib.load(path, [*flags, *args.overrides])
   if list(stages) != ['']:
     raise ValueError(
         f'{args.config} has the stages {", ".join(stages)}, but a task is a '

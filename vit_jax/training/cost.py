@@ -9,7 +9,8 @@ Table 6 of the paper counts. Where parameters are frozen, the products of the
 gradient that is left are counted instead. What rematerialisation adds is left
 out: these are the model's operations, the same on any hardware. So is the work
 that a kill destroyed and that was done again: its time before the last
-checkpoint counts, its operations count once.
+checkpoint counts, its operations count once. Time runs from the first batch on:
+what a start takes to compile and to restore is left out.
 """
 
 from collections.abc import Mapping

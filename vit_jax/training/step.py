@@ -1,13 +1,14 @@
 """One update: a pure function of a state and a batch."""
 
 from collections.abc import Callable, Mapping
+import math
 from typing import Any, Protocol, runtime_checkable
 
 import clu.metrics
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 import optax
 
 from vit_jax import metrics
@@ -80,8 +81,9 @@ def build(
       gradient is that of the whole batch. Devices sum their gradients in every
       part, those of the layers at least: n parts send nearly n times what one
       does.
-    averaging: factor of the Polyak average of the parameters, or None. Early
-      on it is (1 + s) / (10 + s), so that the start is forgotten.
+    averaging: factor b of the Polyak average of the parameters, or None: those
+      after k steps have weight b^k beside the latest ones, and the initial ones
+      none.
     trainable: a tree of booleans like the parameters, False where frozen: such
       a gradient is zero, and what would lead to it alone is not computed. None
       is all of them.
@@ -100,9 +102,8 @@ def build(
     params = optax.apply_updates(state.params, updates)
     average = state.average
     if averaging is not None:
-      step = state.step.astype(jnp.float32)
-      factor = jnp.minimum(averaging, (1 + step) / (10 + step))
-      average = optax.incremental_update(params, state.average, 1 - factor)
+      average = optax.incremental_update(
+          params, state.average, _weight_of_latest(averaging, state.step))
     norms = (grads, updates, params)
     new = {
         **sums,
@@ -133,6 +134,14 @@ def stop_frozen(params: types.Params, trainable: Any) -> types.Params:
   return jax.tree.map(
       lambda x, trained: x if trained else jax.lax.stop_gradient(x),
       params, trainable)
+
+
+def _weight_of_latest(
+    factor: float, before: Int[Array, ''],
+) -> Float[Array, '']:
+  """Returns (1 - b) / (1 - b^(s + 1)) after s steps: 1, then less and less."""
+  steps = before.astype(jnp.float32) + 1
+  return (1 - factor) / -jnp.expm1(steps * math.log(factor))
 
 
 def _gradients(
