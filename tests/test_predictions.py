@@ -141,7 +141,8 @@ def test_attention_sums_to_one_and_rollout_to_one(model):
   maps = model.rollout([pixels(0), pixels(1), pixels(2)])
   assert maps.shape == (3, 4, 4)
   np.testing.assert_allclose(maps.sum((1, 2)), 1)
-  np.testing.assert_allclose(model.rollout(pixels(1)), maps[1], rtol=1e-5)
+  # A batch of another size is summed in another order.
+  np.testing.assert_allclose(model.rollout(pixels(1)), maps[1], rtol=1e-4)
 
 
 def test_a_rollout_keeps_the_attention_of_one_batch(model, monkeypatch):

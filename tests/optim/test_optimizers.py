@@ -521,7 +521,7 @@ def test_adafactor_rule_that_somebody_wrote_must_match():
 
 @pytest.mark.parametrize('name, section, words', [
     ('adm', {}, "Unknown optimizer.name 'adm'. Did you mean 'adam'? Known: "
-                'adam, sgd, adafactor.'),
+                'adam, sgd, adafactor, muon.'),
     ('adam', {'beta_1': 0.9}, 'Unknown key optimizer.beta_1. Did you mean '
                               "'beta1'?"),
     ('sgd', {'beta1': 0.9}, 'Unknown key optimizer.beta1.'),

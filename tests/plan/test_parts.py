@@ -126,7 +126,7 @@ def test_a_refusal_that_names_less_than_there_is_speaks_of_no_difference(wired):
       'for HLO temporaries (14.48G) exceeds available HBM (15.48G).')),
       accumulation=2)
   with pytest.raises(ValueError, match=(
-      'in 2 part.s. takes more of a device than the 15.5 GiB that are there')):
+      'takes 14.5 GiB a device, or more: it was refused, though 15.5 GiB')):
     parts_lib.fit(experiment, free_bytes=None)
 
 

@@ -291,12 +291,12 @@ def _refusal(
   config = experiment.config
   parts = list(tried)[-1]
   over = tried[parts] - limit
-  # What a compiler says that a step needs may be less than all of it.
-  takes = 'more of a device than'
-  if over > 0:
-    takes = f'{_size(tried[parts])} a device, {_size(over)} more than'
+  # A compiler may say less than all; or it is another process that refuses.
+  what = (f'{_size(over)} more than the {_size(limit)} that are there'
+          if over > 0 else
+          f'or more: it was refused, though {_size(limit)} are there')
   text = (f'A step of {config.batch_size:,} images in {parts} part(s) takes '
-          f'{takes} the {_size(limit)} that are there')
+          f'{_size(tried[parts])} a device, {what}')
   if config.accumulation != 'auto' and parts != options(experiment)[-1]:
     return (f'{text} (accumulation={parts}). Leave accumulation out, or write '
             '--config.accumulation=auto, to have it computed in as many parts '
