@@ -9,7 +9,6 @@ rows and which are columns is said here. What is no matrix in a layer has Adam.
 import math
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import optax
 from optax import contrib
@@ -19,38 +18,29 @@ from vit_jax.optim import layer_decay
 
 
 def scale_by_muon(
-    params: Any, *, beta: float, rms: float, mu_dtype: jnp.dtype,
+    *, beta: float, rms: float, mu_dtype: jnp.dtype,
 ) -> optax.GradientTransformation:
   """Returns the transformation of a tree of kernels.
 
   Args:
-    params: all parameters: the tree in which those to be transformed have their
-      places.
     beta: factor of the momentum, which is Nesterov's.
     rms: root mean square of an update's elements, whatever the matrix' shape;
       0.2 is about Adam's, so that learning rates and decays are Adam's too.
     mu_dtype: of the momentum.
   """
-  axes = tree.map_with_name(_axes, params)
-  # An orthogonal matrix of [rows, columns] has min(rows, columns) singular
-  # values of 1: elements whose mean square is 1 / max(rows, columns).
-  scales = jax.tree.map(
-      lambda leaf, of: rms * math.sqrt(max(
-          math.prod(leaf.shape[axis] for axis in group)
-          for group in (of.reduction_axis, of.output_axis))), params, axes)
-
-  def of_trained(values: Any, updates: Any) -> Any:
-    masked = lambda node: isinstance(node, optax.MaskedNode)
-    return jax.tree.map(
-        lambda update, value: update if masked(update) else value, updates,
-        values, is_leaf=masked)
+  def scale(name: str, update: Any) -> Any:
+    # An orthogonal matrix of [rows, columns] has min(rows, columns) singular
+    # values of 1: elements whose mean square is 1 / max(rows, columns).
+    longer = max(math.prod(update.shape[axis] for axis in group)
+                 for group in _axes(name, update))
+    return rms * math.sqrt(longer) * update
 
   return optax.chain(
       contrib.scale_by_muon(
           beta=beta, mu_dtype=mu_dtype,
-          weight_dimension_numbers=lambda updates: of_trained(axes, updates)),
-      optax.stateless(lambda updates, _: jax.tree.map(
-          jnp.multiply, updates, of_trained(scales, updates))))
+          weight_dimension_numbers=lambda updates: tree.map_with_name(
+              _axes, updates)),
+      optax.stateless(lambda updates, _: tree.map_with_name(scale, updates)))
 
 
 def _axes(name: str, leaf: Any) -> contrib.MuonDimensionNumbers:

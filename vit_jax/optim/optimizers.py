@@ -336,8 +336,8 @@ def _scale(config: Config, params: Any) -> optax.GradientTransformation:
       where='matrices', lenient=config.matrices == LAYERS)
   return optax.partition(
       {'rest': adam, 'matrices': muon.scale_by_muon(
-          params, beta=config.momentum, rms=config.rms,
-          mu_dtype=momentum_dtype)}, labels)
+          beta=config.momentum, rms=config.rms, mu_dtype=momentum_dtype)},
+      labels)
 
 
 def _scale_by_adafactor(
