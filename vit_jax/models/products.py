@@ -74,7 +74,7 @@ def _matmul(
     lhs: BFloat16[Array, '*batch rows length'],
     rhs: BFloat16[Array, '*batch length columns'], dtype: jnp.dtype,
 ) -> Float[Array, '*batch rows columns']:
-  return _sum_over(lhs, rhs, -1, -2).astype(dtype)
+  return _sum_over(lhs, rhs, -2).astype(dtype)
 
 
 def _forward(lhs: jax.Array, rhs: jax.Array, dtype: jnp.dtype) -> Any:
@@ -89,18 +89,21 @@ def _backward(_: jnp.dtype, saved: Any, cotangent: jax.Array) -> Any:
   transposed = jnp.swapaxes(lhs, -1, -2)
   transposed = layout.with_layout_constraint(
       transposed, layout.Layout(tuple(range(transposed.ndim))))
-  return (_sum_over(cotangent, rhs, -1, -1).astype(lhs.dtype),
-          _sum_over(transposed, cotangent, -1, -2).astype(rhs.dtype))
+  return (_sum_over(cotangent, rhs, -1).astype(lhs.dtype),
+          _sum_over(transposed, cotangent, -2).astype(rhs.dtype))
 
 
 _matmul.defvjp(_forward, _backward)
 
 
 def _sum_over(
-    lhs: jax.Array, rhs: jax.Array, lhs_axis: int, rhs_axis: int,
+    lhs: jax.Array, rhs: jax.Array, rhs_axis: int,
 ) -> Float[Array, '...']:
-  """Product of matrices, or of stacks of them, in float32."""
+  """Product of matrices, or of stacks of them, in float32.
+
+  Over the last axis of `lhs`, and the last (-1) or the one before of `rhs`.
+  """
   batch = tuple(range(lhs.ndim - 2))
-  axes = ((lhs.ndim + lhs_axis,), (rhs.ndim + rhs_axis,))
+  axes = ((lhs.ndim - 1,), (rhs.ndim + rhs_axis,))
   return jax.lax.dot_general(
       lhs, rhs, (axes, (batch, batch)), preferred_element_type=jnp.float32)
