@@ -15,6 +15,7 @@ import os
 import pathlib
 import sys
 
+import contestants
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -29,7 +30,6 @@ from vit_jax.parallel import topology
 from vit_jax.plan import measure
 from vit_jax.training import flops
 
-NUM_CLASSES = 1000
 GIB = 2**30
 
 
@@ -38,7 +38,7 @@ def plain(args, device):
   sharding = jax.sharding.NamedSharding(
       jax.sharding.Mesh(np.array([device]), 'x'), jax.sharding.PartitionSpec())
   config = models.parse({'variant': args.model})
-  model = plain_flax.ViT(config, NUM_CLASSES, jnp.bfloat16)
+  model = plain_flax.ViT(config, contestants.NUM_CLASSES, jnp.bfloat16)
   images = jax.ShapeDtypeStruct(
       (args.batch_size, args.resolution, args.resolution, 3), jnp.float32)
   labels = jax.ShapeDtypeStruct((args.batch_size,), jnp.int32)

@@ -239,12 +239,9 @@ def plan(
   images = experiment.total_steps * config.batch_size
   exaflops = experiment.training_flops_per_image * images / 1e18
   row: dict[str, Any] = {
-      'variant': config.model.variant,
-      'dataset': experiment.dataset.name,
+      'variant': config.model.variant, 'dataset': experiment.dataset.name,
       'epochs': images / experiment.dataset.num_examples}
-  # The tables name data sets without the version that TFDS gives them.
-  published: dict[str, Any] = paper.find(resolution=config.data.size, **{
-      **row, 'dataset': experiment.dataset.name.partition(':')[0]})
+  published: dict[str, Any] = paper.find(resolution=config.data.size, **row)
   return Plan(
       stage=stage, sizes_from=sizes_from, resolution=config.data.size,
       images=images, multiply_adds=per_image // 2, exaflops=exaflops,

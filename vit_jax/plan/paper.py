@@ -40,7 +40,7 @@ def find(
 
   Args:
     variant: the model.
-    dataset: what it is trained on.
+    dataset: what it is trained on; with a version it is the same.
     epochs: over that.
     resolution: height and width of the images.
 
@@ -49,7 +49,7 @@ def find(
     None where the table has no such row.
   """
   def look_up(rows: Mapping[tuple[str, str, int], float]) -> float | None:
-    same = (variant, dataset, round(epochs))
+    same = (variant, dataset.partition(':')[0], round(epochs))
     is_whole = abs(epochs - round(epochs)) < 0.01
     is_same = is_whole and resolution == (RESOLUTION, RESOLUTION)
     return rows.get(same) if is_same else None
