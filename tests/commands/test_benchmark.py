@@ -6,6 +6,7 @@ import time
 
 import jax
 from PIL import Image
+import psutil
 import pytest
 
 import main
@@ -26,17 +27,18 @@ for line in sys.stdin:
 """
 
 
-def test_readers_take_turns_and_are_counted_apart():
-  turns = []
+def test_readers_take_turns_halted_meanwhile_and_are_counted_apart():
+  others = []
 
   def idle(count):
-    turns.append('idle')
+    others.append(psutil.Process(other.process).status())
     return count
 
   with reading.program([sys.executable, '-c', READER]) as other:
     speeds = reading.alternate(
-        {'idle': idle, 'other': other}, batches=4, turns=2)
-  assert turns == ['idle'] * 3
+        {'other': other, 'idle': idle}, batches=4, turns=2)
+    assert other(1) == 3  # Goes on afterwards.
+  assert others == [psutil.STATUS_STOPPED] * 3
   assert [s.images for s in speeds['other']] == [12, 12]
   assert [s.images for s in speeds['idle']] == [4, 4]
 

@@ -2,16 +2,16 @@
 
 Ours and others take turns, so that what else the machine does strikes all
 alike. Two speeds of each: by the clock, and by the seconds of processors that a
-reader and all of its processes took, which is what a core can do. The latter
-are counted from the start of a turn to the start of its next: a reader works
-ahead while others have their turn. By the clock, what it had ready is a gift.
+reader and all of its processes took, which is what a core can do. Every reader
+works ahead, so its processes are halted while others have their turn: what it
+has ready when a turn begins it has ready again when the turn ends.
 
 Another reader is a program: given a line of text, it makes a number of batches
 and writes how many images and seconds these were, as JSON; see
 `benchmarks/input.py`.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 import contextlib
 import dataclasses
 import itertools
@@ -109,37 +109,49 @@ def alternate(
     batches: in a turn.
     turns: of each.
   """
-  others = {make.process: name for name, make in readers.items()
+  others = {make.process for make in readers.values()
             if hasattr(make, 'process')}
-  made: dict[str, list[tuple[int, float]]] = {name: [] for name in readers}
-  cores: dict[str, list[float]] = {name: [] for name in readers}
-  for turn in range(turns + 2):
-    for name, make in readers.items():
-      cores[name].append(_core_secs(make, others))
-      if turn > turns:
-        continue
-      start = time.perf_counter()
-      images = make(batches)
-      made[name].append((images, time.perf_counter() - start))
-  return {name: [
-      Speed(images, secs, after - before)
-      for (images, secs), before, after in zip(
-          made[name][1:], cores[name][1:-1], cores[name][2:], strict=True)]
-          for name in readers}
+  speeds: dict[str, list[Speed]] = {name: [] for name in readers}
+  try:
+    for _ in range(turns + 1):
+      for name, make in readers.items():
+        _signal(make, others, psutil.Process.resume)
+        before, start = _core_secs(make, others), time.perf_counter()
+        images = make(batches)
+        secs = time.perf_counter() - start
+        speeds[name].append(
+            Speed(images, secs, _core_secs(make, others) - before))
+        _signal(make, others, psutil.Process.suspend)
+  finally:
+    for make in readers.values():
+      _signal(make, others, psutil.Process.resume)
+  return {name: found[1:] for name, found in speeds.items()}
 
 
-def _core_secs(make: Batches, others: Mapping[int, str]) -> float:
-  """Returns the seconds of processors of a reader's processes until now."""
+def _processes(make: Batches, others: Set[int]) -> list[psutil.Process]:
+  """Returns a reader's processes, without this one."""
   own = getattr(make, 'process', None)
-  roots = [psutil.Process(own)]
-  if own is None:  # This process, without the others below it.
-    roots += [child for child in roots[0].children() if child.pid not in others]
-    found = roots[:1] + [p for root in roots[1:]
-                         for p in (root, *root.children(recursive=True))]
-  else:
-    found = [roots[0], *roots[0].children(recursive=True)]
-  return sum(times.user + times.system
-             for times in (process.cpu_times() for process in found))
+  roots = [psutil.Process(own)] if own else [
+      child for child in psutil.Process().children() if child.pid not in others]
+  return [process for root in roots
+          for process in (root, *root.children(recursive=True))]
+
+
+def _core_secs(make: Batches, others: Set[int]) -> float:
+  """Returns the seconds of processors of a reader's processes until now."""
+  # A reader in this process works in its threads as well.
+  own = [] if hasattr(make, 'process') else [psutil.Process()]
+  return sum(times.user + times.system for times in (
+      process.cpu_times() for process in own + _processes(make, others)))
+
+
+def _signal(
+    make: Batches, others: Set[int],
+    send: Callable[[psutil.Process], None],
+) -> None:
+  for process in _processes(make, others):
+    with contextlib.suppress(psutil.NoSuchProcess):
+      send(process)
 
 
 def medians(speeds: Mapping[str, Sequence[Speed]]) -> list[Row]:
