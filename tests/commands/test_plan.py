@@ -12,6 +12,7 @@ import pytest
 
 import main
 from vit_jax import config as config_lib
+from vit_jax.parallel import gpus
 from vit_jax.parallel import topology
 from vit_jax.plan import max_batch
 
@@ -169,6 +170,22 @@ def test_a_slice_is_planned_for(
   assert 0 < e['at_best']['utilisation'] < 1
   assert f'{name}-core-days' in output
   assert all(len(line) <= 80 for line in output.splitlines())
+
+
+def test_gpus_that_are_not_here_are_planned_for(tmp_path, capsys, config):
+  if gpus.plugin() is None:
+    pytest.skip("JAX's CUDA plugin is not here")
+  status, stage, output = plan(
+      tmp_path, capsys, f'--config={config}', '--topology=h100:8')
+  measured = stage['measured']
+  assert (status, measured['devices']) == (0, 8)
+  assert measured['device_kind'] == 'NVIDIA H100 80GB HBM3'
+  assert measured['memory']['capacity_bytes'] == 60 * 10**9
+  # Products are calls of NVIDIA's library, and counted all the same.
+  flops = measured['training_flops'] + measured['recomputed_flops']
+  assert measured['work']['flops'] == pytest.approx(flops, rel=0.1)
+  assert measured['collectives']['all-reduce']['count'] > 0
+  assert 'H100-days' in output
 
 
 def test_what_does_not_fit_says_so_and_fails(tmp_path, capsys, config):

@@ -3,10 +3,11 @@
     python main.py plan --config=configs/pretrain.py:model=L/16 \
         --topology=v3-512
 
-Compiles the very training step of the config, for the devices that are here or
-for a slice of TPUs, and says what it needs of each: memory, operations, bytes,
-what the devices say to each other. Nothing is trained, and no data is read; a
-slice needs the TPU's compiler (requirements-plan.txt), and no TPU.
+Compiles the very training step of the config, for the devices that are here,
+for a slice of TPUs or for GPUs, and says what it needs of each: memory,
+operations, bytes, what the devices say to each other. Nothing is trained, and
+no data is read; a slice needs the TPU's compiler (requirements-plan.txt), and
+no TPU, GPUs need JAX's CUDA plugin (requirements-gpu.txt), and no GPU.
 
 What the compiler says of memory is what a run would take. Speeds are estimates:
 no step is faster than the bounds that are printed, and most are slower.
@@ -52,10 +53,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       help='what would be trained; change a value by '
       '--config.section.key=value')
   parser.add_argument(
-      '--topology', default='', metavar='SLICE',
-      help='TPUs that need not be here: a slice such as v3-8, v3-2048 or '
-      'v5p-512, or a shape in chips such as v3:32x32. Without it: the devices '
-      'that are here')
+      '--topology', default='', metavar='NAME',
+      help='what need not be here: TPUs, a slice such as v3-8, v3-2048 or '
+      'v5p-512, or a shape in chips such as v3:32x32; or the GPUs of a '
+      'machine, such as h100:8. Without it: the devices that are here')
   parser.add_argument(
       '--sharding', action='store_true',
       help='also print how each parameter lies on the devices')
@@ -87,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
   jax.config.update('jax_enable_compilation_cache', False)
   devices: Sequence[jax.Device]
   if args.topology:
-    topology.parse(args.topology)
+    topology.check(args.topology)
     # The devices that are here are not asked for anything, and not taken.
     jax.config.update('jax_platforms', 'cpu')
     devices = topology.devices(args.topology)

@@ -1,7 +1,8 @@
-"""Machines that are not here: TPU slices, by name, for the compiler alone.
+"""Machines that are not here, by name, for the compiler alone.
 
     topology.devices('v3-2048')    # or 'v3:32x32': 2,048 cores
     topology.devices('v5p-512')    # or 'v5p:4x8x8': 256 chips of two cores
+    topology.devices('h100:8')     # GPUs: `gpus`
 
 `libtpu` contains the compiler of every TPU and needs none. What it gives for a
 topology are descriptions of devices: programs can be compiled for them, and no
@@ -24,6 +25,7 @@ from jax.experimental import topologies
 from packaging import requirements
 
 from vit_jax import records
+from vit_jax.parallel import gpus
 from vit_jax.parallel import hardware
 
 _FLAT = {8: '2x2', 32: '4x4', 64: '4x8', 128: '8x8', 256: '8x16', 512: '16x16',
@@ -55,6 +57,12 @@ _ENVIRONMENT: Mapping[str, str] = {
     'TPU_WORKER_HOSTNAMES': 'localhost', 'TPU_ACCELERATOR_TYPE': 'v3-8'}
 
 
+def check(name: str) -> None:
+  """Raises `ValueError` for what names no slice and no GPUs."""
+  if gpus.parse(name) is None:
+    parse(name)
+
+
 def parse(name: str) -> tuple[str, str]:
   """Returns version and shape in chips: ('v3', '32x32') of 'v3-2048'.
 
@@ -70,7 +78,8 @@ def parse(name: str) -> tuple[str, str]:
   if not match:
     raise ValueError(
         f'A topology is a slice, such as v3-8, or a shape in chips, such as '
-        f'v3:2x2, but is {name!r}. Slices: {_listed()}.')
+        f'v3:2x2, or GPUs, such as h100:8, but is {name!r}. Slices: '
+        f'{_listed()}; GPUs: {", ".join(gpus.CHIPS)}.')
   version = _SAME.get(match[1], match[1])
   records.check_name(version, list(SLICES), what='version of TPU')
   slices = SLICES[version]
@@ -99,11 +108,13 @@ def devices(name: str) -> Sequence[jax.Device]:
   Starts libtpu, in a way that takes no TPU and minds nobody who has one.
 
   Args:
-    name: as `parse` takes it.
+    name: as `parse` or `gpus.parse` takes it.
 
   Raises:
-    ValueError: if the topology is not known, or libtpu is not installed.
+    ValueError: if the topology is not known, or its compiler not installed.
   """
+  if gpus.parse(name) is not None:
+    return gpus.devices(name)
   version, shape = parse(name)
   _check_libtpu()
   _set_environment()

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 import dataclasses
 import functools
 import math
+import os
 import re
 import time
 from typing import Any
@@ -33,6 +34,10 @@ _REFUSALS = (
     rf'temporaries \({_SIZE}\) exceeds available HBM \({_SIZE}\)',
     rf'allocate {_SIZE}.*?(?:limit|available|only)[^0-9]*{_SIZE}',
 )
+
+# docs.jax.dev, GPU memory allocation: what JAX takes of a GPU when it starts.
+_GPU_SHARE = 'XLA_PYTHON_CLIENT_MEM_FRACTION'
+_USUAL_GPU_SHARE = 0.75
 
 
 @dataclasses.dataclass(frozen=True)
@@ -202,13 +207,19 @@ def capacity(device: Any, *, sharing: int = 1) -> tuple[int | None, str]:
   try:
     limit = (device.memory_stats() or {}).get('bytes_limit')
   except (jax.errors.JaxRuntimeError, NotImplementedError, AttributeError):
-    limit = _compiler_limit(device)  # A device that is not here.
+    # A device that is not here.
+    limit = None if device.platform == 'gpu' else _compiler_limit(device)
     if limit:
       return limit, "the compiler's limit"
   if limit:
     return limit, 'what JAX may take of the device'
   row = hardware.find(device.device_kind)
-  return (row.memory_bytes, row.source) if row else (None, 'not known')
+  if row is None:
+    return None, 'not known'
+  if device.platform == 'gpu':  # Its compiler refuses nothing.
+    share = float(os.environ.get(_GPU_SHARE, _USUAL_GPU_SHARE))
+    return int(share * row.memory_bytes), f'the {share:.0%} that JAX takes'
+  return row.memory_bytes, row.source
 
 
 def _compiler_limit(device: Any) -> int | None:
