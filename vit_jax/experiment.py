@@ -136,8 +136,9 @@ class Experiment:
   def flops_per_image(self) -> int:
     """Operations of a forward pass over one image, as it is trained on."""
     def forward(params, images, inputs):
-      return self.model.apply({'params': params}, images, **inputs)['logits']
+      return model.apply({'params': params}, images, **inputs)['logits']
 
+    model = self.countable_model(remat='none')
     image = self.abstract_batch['image']
     return flops.count(
         forward, self.abstract_state.params,
@@ -156,14 +157,17 @@ class Experiment:
     """
     if all(jax.tree.leaves(self.trainable)):
       return cost.training_flops(self.flops_per_image)
-    return self.gradient_flops(self.model_without_remat)
+    return self.gradient_flops(self.countable_model(remat='none'))
 
-  @property
-  def model_without_remat(self) -> nn.Module:
-    """The same model, of which the backward pass computes nothing again."""
+  def countable_model(self, *, remat: Any) -> nn.Module:
+    """Returns the same model, all of whose operations its jaxpr shows.
+
+    Args:
+      remat: what the backward pass computes again.
+    """
     return objectives.build_model(
-        self.config.objective,
-        dataclasses.replace(self.config.model, remat='none'),
+        self.config.objective, dataclasses.replace(
+            models.written_out(self.config.model), remat=remat),
         image_shape=self.config.data.image_shape,
         num_classes=self.dataset.num_classes)
 

@@ -10,7 +10,7 @@ import pytest
 
 from vit_jax import models
 from vit_jax import tree
-from vit_jax.models import encoder
+from vit_jax.models import attention
 
 TINY = {'width': 8, 'depth': 3, 'mlp_dim': 12, 'num_heads': 2, 'patch': 4}
 IMAGES = jnp.asarray(
@@ -260,6 +260,6 @@ def test_attention_rows_are_float32_and_sum_to_one_in_bfloat16(params):
 
 def test_attention_stays_finite_for_enormous_logits():
   big = jnp.full((1, 3, 2, 4), 1e4)
-  values, weights = encoder.dot_product_attention(big, big, big)
+  values, weights = attention.dot_product_attention(big, big, big)
   np.testing.assert_allclose(weights, np.full((1, 2, 3, 3), 1 / 3), rtol=1e-6)
   np.testing.assert_allclose(values, big)

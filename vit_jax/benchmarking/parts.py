@@ -33,6 +33,7 @@ from vit_jax import tree
 from vit_jax.benchmarking import product as product_lib
 from vit_jax.benchmarking import step as step_lib
 from vit_jax.benchmarking import turns as turns_lib
+from vit_jax.models import attention
 from vit_jax.models import embed
 from vit_jax.models import encoder
 from vit_jax.models import heads
@@ -177,8 +178,9 @@ def _parts(
                           use_bias=config.qkv_bias, **dense),
           of_layer, times=layers),
       'attention': _there_and_back(
-          lambda *qkv: encoder.dot_product_attention(
-              *qkv, dot_general=config.dot_general)[0],
+          attention.fused_attention if config.attention == 'cudnn' else (
+              lambda *qkv: attention.dot_product_attention(
+                  *qkv, dot_general=config.dot_general)[0]),
           *[of_heads] * 3, times=layers),
       'attention out': _module(
           nn.DenseGeneral(config.width, axis=(-2, -1), **dense),

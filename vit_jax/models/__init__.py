@@ -96,10 +96,24 @@ def for_devices(
     config: of a model.
     devices: where it is to run, which need not be where it is traced.
   """
-  if (isinstance(config, vit_config.ViTConfig) and config.products == 'auto'
-      and [device.platform for device in devices] == ['cpu']
+  if not isinstance(config, vit_config.ViTConfig):
+    return config
+  platforms = [device.platform for device in devices]
+  if set(platforms) != {'gpu'}:
+    config = dataclasses.replace(config, attention='plain')
+  if (config.products == 'auto' and platforms == ['cpu']
       and products.has_matrix_units()):
-    return dataclasses.replace(config, products='float32')
+    config = dataclasses.replace(config, products='float32')
+  return config
+
+
+def written_out(config: ModelConfig) -> ModelConfig:
+  """Returns the config of the same function without fused kernels.
+
+  Whoever counts operations finds them in its jaxpr.
+  """
+  if isinstance(config, vit_config.ViTConfig):
+    return dataclasses.replace(config, attention='plain')
   return config
 
 

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 import numpy as np
 
+from vit_jax.models import attention as attention_lib
 from vit_jax.models import embed
 from vit_jax.models import vit_config
 
@@ -78,43 +79,6 @@ class Dropout(nn.Module):
     return jnp.where(kept, inputs / (1 - self.rate), 0)
 
 
-def dot_product_attention(
-    query: Float[Array, 'batch queries heads head_dim'],
-    key: Float[Array, 'batch keys heads head_dim'],
-    value: Float[Array, 'batch keys heads head_dim'],
-    *,
-    bias: Float[Array, 'batch heads queries keys'] | None = None,
-    drop: Callable[[jax.Array], jax.Array] = lambda weights: weights,
-    dot_general: Callable[..., jax.Array] = jax.lax.dot_general,
-) -> tuple[Float[Array, 'batch queries heads head_dim'],
-           Float[Array, 'batch heads queries keys']]:
-  """Attends, with the softmax in float32 (appendix A, equations 6 and 7).
-
-  Args:
-    query: what looks.
-    key: what is looked at.
-    value: what is fetched.
-    bias: float32, added to the logits.
-    drop: dropout, applied to the attention weights.
-    dot_general: what multiplies.
-
-  Returns:
-    The weighted values, and the float32 weights before dropout.
-  """
-  scale = query.shape[-1] ** -0.5
-  heads_apart = ((0, 2), (0, 2))
-  logits = dot_general(
-      query * scale, key, (((3,), (3,)), heads_apart),
-      preferred_element_type=jnp.float32)
-  if bias is not None:
-    logits += bias
-  weights = jax.nn.softmax(logits, axis=-1)
-  values = dot_general(
-      drop(weights).astype(value.dtype), value,
-      (((3,), (1,)), ((0, 1), (0, 2))))
-  return einops.rearrange(values, 'b n q h -> b q n h'), weights
-
-
 def _saveable(
     array: Float[Array, 'batch tokens heads head_dim'], name: str,
 ) -> Float[Array, 'batch tokens heads head_dim']:
@@ -127,15 +91,19 @@ def _saveable(
 
 
 class SelfAttention(nn.Module):
-  """Multi-head self-attention; queries, keys and values in one product."""
+  """Multi-head self-attention; queries, keys and values in one product.
+
+  A fused kernel has no weights to return, and takes neither dropout nor bias.
+  """
   config: vit_config.ViTConfig
   train: bool
+  capture: bool
 
   @nn.compact
   def __call__(
       self, tokens: Float[Array, 'batch tokens width'],
   ) -> tuple[Float[Array, 'batch tokens width'],
-             Float[Array, 'batch heads tokens tokens']]:
+             Float[Array, 'batch heads tokens tokens'] | None]:
     c = self.config
     # Three Xavier matrices side by side: the fan-out is that of each alone.
     xavier = nn.initializers.variance_scaling(
@@ -161,9 +129,13 @@ class SelfAttention(nn.Module):
       query = layer_norm(c, 'query_norm', axis='head_dim')(query)
       key = layer_norm(c, 'key_norm', axis='head_dim')(key)
     bias = self._relative(query) if c.position == 'relative' else None
-    drop = Dropout(c.attention_dropout, deterministic=not self.train)
-    values, weights = dot_product_attention(
-        query, key, value, bias=bias, drop=drop, dot_general=c.dot_general)
+    drops = self.train and c.attention_dropout > 0
+    if c.attention == 'cudnn' and bias is None and not (self.capture or drops):
+      values, weights = attention_lib.fused_attention(query, key, value), None
+    else:
+      drop = Dropout(c.attention_dropout, deterministic=not self.train)
+      values, weights = attention_lib.dot_product_attention(
+          query, key, value, bias=bias, drop=drop, dot_general=c.dot_general)
     out = nn.DenseGeneral(
         c.width, axis=(-2, -1), dtype=c.compute_dtype,
         dot_general=c.dot_general,
@@ -263,13 +235,15 @@ class Block(nn.Module):
     after_mlp = after_attention + self._drop_path(mixed, drop_path)
     if not self.capture:
       return after_mlp, {}
+    assert weights is not None
     return after_mlp, {'attention': weights, 'after_attention': after_attention,
                        'after_mlp': after_mlp}
 
   def _attend(
       self, tokens: Float[Array, 'batch tokens width'],
-  ) -> tuple[Float[Array, 'batch tokens width'], Float[Array, '...']]:
-    attention = SelfAttention(self.config, self.train, name='attention')
+  ) -> tuple[Float[Array, 'batch tokens width'], Float[Array, '...'] | None]:
+    attention = SelfAttention(
+        self.config, self.train, self.capture, name='attention')
     if self.along == 'all':
       return attention(tokens)
     rows, columns = self.grid
@@ -279,9 +253,9 @@ class Block(nn.Module):
     }[self.along]
     lines = einops.rearrange(tokens, apart, r=rows, c=columns)
     attended, weights = attention(lines)
-    return (
-        einops.rearrange(attended, together, r=rows, c=columns),
-        weights.reshape(tokens.shape[0], -1, *weights.shape[1:]))
+    if weights is not None:
+      weights = weights.reshape(tokens.shape[0], -1, *weights.shape[1:])
+    return einops.rearrange(attended, together, r=rows, c=columns), weights
 
   def _scale(
       self, name: str, branch: Float[Array, 'batch tokens width'],

@@ -6,6 +6,7 @@ import flax.linen as nn
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from vit_jax.models import attention
 from vit_jax.models import encoder
 from vit_jax.models import vit_config
 
@@ -37,7 +38,7 @@ class AttentionPooling(nn.Module):
 
     query = project('query', jnp.tile(
         probe.astype(c.compute_dtype), (tokens.shape[0], 1, 1)))
-    pooled, _ = encoder.dot_product_attention(
+    pooled, _ = attention.dot_product_attention(
         query, project('key', tokens), project('value', tokens),
         dot_general=c.dot_general)
     pooled = nn.DenseGeneral(

@@ -83,6 +83,10 @@ class ViTConfig:
       form for which CPUs with matrix units are fast (see `models.products`);
       'dtype' leaves it to the compiler; 'auto' is the first on one device of
       such a CPU and the second elsewhere.
+    attention: 'plain', as it is written; or on GPUs in bfloat16 'cudnn',
+      NVIDIA's fused kernel (arXiv 2205.14135), which keeps no attention weights
+      in memory. It is plain all the same where weights are asked for, with
+      dropout on them or relative positions, and on anything but GPUs.
     remat: what the backward pass computes again to save memory: 'none';
       'attention', with norms, GELU and dropout, which is about 1 % of the
       operations; 'dots' (all but matrix products with parameters, hardly
@@ -121,6 +125,7 @@ class ViTConfig:
   stochastic_depth: float = 0.0
   dtype: Literal['float32', 'bfloat16'] = 'float32'
   products: Literal['auto', 'dtype', 'float32'] = 'auto'
+  attention: Literal['plain', 'cudnn'] = 'plain'
   remat: Literal['none', 'attention', 'dots', 'full'] = 'none'
   unroll: int = 1
 
@@ -138,6 +143,10 @@ class ViTConfig:
     if self.width and self.num_heads and self.width % self.num_heads:
       raise ValueError(
           f'width {self.width} does not divide into {self.num_heads} heads.')
+    if self.attention == 'cudnn' and self.dtype == 'float32':
+      raise ValueError(
+          "attention 'cudnn' is of bfloat16, but dtype is 'float32'. Set dtype "
+          "to 'bfloat16', or attention to 'plain'.")
     self._check_tokens()
     self._check_positions()
 

@@ -239,10 +239,13 @@ def _compiler_limit(device: Any) -> int | None:
 
 def recomputed_flops_per_image(experiment: experiment_lib.Experiment) -> int:
   """Returns the operations that rematerialisation does again for an image."""
-  if getattr(experiment.config.model, 'remat', 'none') == 'none':
+  remat = getattr(experiment.config.model, 'remat', 'none')
+  if remat == 'none':
     return 0
-  return (experiment.gradient_flops(experiment.model)
-          - experiment.gradient_flops(experiment.model_without_remat))
+  with_it, without = (
+      experiment.gradient_flops(experiment.countable_model(remat=name))
+      for name in (remat, 'none'))
+  return with_it - without
 
 
 def _memory(

@@ -1,0 +1,105 @@
+"""The fused kernel: where it is taken, and what is made around it."""
+
+import functools
+from unittest import mock
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from vit_jax import models
+from vit_jax.models import attention
+from vit_jax.parallel import gpus
+from vit_jax.parallel import topology
+
+TINY = {'name': 'vit', 'width': 16, 'depth': 2, 'mlp_dim': 16, 'num_heads': 2,
+        'patch': 4, 'dtype': 'bfloat16'}
+GPU, CPU, TPU = (mock.Mock(spec=jax.Device, platform=name)
+                 for name in ('gpu', 'cpu', 'tpu'))
+
+
+@pytest.mark.parametrize('tokens', [4, 5])
+def test_fused_attention_is_attention_whatever_the_number_of_tokens(tokens):
+  rng = np.random.default_rng(tokens)
+  query, key, value, seen = (
+      jnp.asarray(rng.normal(size=(2, tokens, 3, 8)), jnp.float32)
+      for _ in range(4))
+
+  def loss(attend):
+    return lambda *qkv: (attend(*qkv) * seen).sum()
+
+  # XLA's form of the same function takes the same arguments as the kernel.
+  fused = functools.partial(attention.fused_attention, implementation='xla')
+  plain = lambda *qkv: attention.dot_product_attention(*qkv)[0]
+  np.testing.assert_allclose(
+      fused(query, key, value), plain(query, key, value), rtol=1e-5, atol=1e-6)
+  for one, other in zip(*(
+      jax.grad(loss(attend), (0, 1, 2))(query, key, value)
+      for attend in (fused, plain))):
+    np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+
+
+@pytest.fixture
+def calls(monkeypatch):
+  """What is given to the kernel, which XLA's form stands in for."""
+  made = []
+
+  def attend(*qkv):
+    made.append(qkv[0].shape)
+    return fused(*qkv, implementation='xla')
+
+  fused = attention.fused_attention
+  monkeypatch.setattr(attention, 'fused_attention', attend)
+  return made
+
+
+def trace(section, **options):
+  """Traces a model with the parameters of its plain form."""
+  plain, fused = (
+      models.build(models.parse(
+          {**TINY, **section, 'attention': name}), num_classes=3)
+      for name in ('plain', 'cudnn'))
+  images = jnp.ones((1, 8, 8, 3))
+  params = jax.eval_shape(
+      lambda: models.init(plain, jax.random.key(0), images))
+  jax.eval_shape(lambda p: fused.apply(
+      {'params': p}, images, rngs={'dropout': jax.random.key(1)}, **options),
+                 params)
+
+
+@pytest.mark.parametrize(('section', 'options', 'fused'), [
+    ({}, {}, True), ({}, {'train': True}, True), ({}, {'capture': True}, False),
+    ({'position': 'relative'}, {}, False),
+    ({'attention_dropout': 0.1}, {'train': True}, False),
+    ({'attention_dropout': 0.1}, {}, True),
+    ({'axial': True, 'pooling': 'average'}, {}, True)])
+def test_weights_dropout_and_relative_positions_take_the_plain_path(
+    calls, section, options, fused):
+  trace(section, **options)
+  assert bool(calls) == fused
+
+
+def test_only_gpus_have_the_kernel():
+  config = models.parse({**TINY, 'attention': 'cudnn'})
+  assert models.for_devices(config, [GPU] * 2).attention == 'cudnn'
+  for device in (CPU, TPU):
+    assert models.for_devices(config, [device] * 2).attention == 'plain'
+
+
+def test_float32_is_refused():
+  with pytest.raises(ValueError, match="'cudnn' is of bfloat16.*'float32'"):
+    models.parse({**TINY, 'attention': 'cudnn', 'dtype': 'float32'})
+
+
+@pytest.mark.skipif(not gpus.plugin(), reason="JAX's CUDA plugin is not here")
+@pytest.mark.parametrize('tokens', [196, 197])
+def test_the_kernel_compiles_there_and_back(tokens):
+  (device,) = topology.devices('h100:1')
+  here = jax.sharding.SingleDeviceSharding(device)
+  shape = jax.ShapeDtypeStruct((2, tokens, 4, 64), jnp.bfloat16)
+  step = jax.jit(
+      jax.grad(lambda *qkv: attention.fused_attention(*qkv).sum(), (0, 1, 2)),
+      in_shardings=here, out_shardings=here)
+  text = step.lower(*[shape] * 3).compile().as_text()
+  assert '__cudnn$fmhaSoftmaxBackward' in text

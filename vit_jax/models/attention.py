@@ -1,0 +1,76 @@
+"""Attention of queries to keys: written out, or one kernel of NVIDIA's."""
+
+from collections.abc import Callable
+from typing import Any
+
+import einops
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+
+def dot_product_attention(
+    query: Float[Array, 'batch queries heads head_dim'],
+    key: Float[Array, 'batch keys heads head_dim'],
+    value: Float[Array, 'batch keys heads head_dim'],
+    *,
+    bias: Float[Array, 'batch heads queries keys'] | None = None,
+    drop: Callable[[jax.Array], jax.Array] = lambda weights: weights,
+    dot_general: Callable[..., jax.Array] = jax.lax.dot_general,
+) -> tuple[Float[Array, 'batch queries heads head_dim'],
+           Float[Array, 'batch heads queries keys']]:
+  """Attends, with the softmax in float32 (appendix A, equations 6 and 7).
+
+  Args:
+    query: what looks.
+    key: what is looked at.
+    value: what is fetched.
+    bias: float32, added to the logits.
+    drop: dropout, applied to the attention weights.
+    dot_general: what multiplies.
+
+  Returns:
+    The weighted values, and the float32 weights before dropout.
+  """
+  scale = query.shape[-1] ** -0.5
+  heads_apart = ((0, 2), (0, 2))
+  logits = dot_general(
+      query * scale, key, (((3,), (3,)), heads_apart),
+      preferred_element_type=jnp.float32)
+  if bias is not None:
+    logits += bias
+  weights = jax.nn.softmax(logits, axis=-1)
+  values = dot_general(
+      drop(weights).astype(value.dtype), value,
+      (((3,), (1,)), ((0, 1), (0, 2))))
+  return einops.rearrange(values, 'b n q h -> b q n h'), weights
+
+
+def fused_attention(
+    query: Float[Array, 'batch tokens heads head_dim'],
+    key: Float[Array, 'batch tokens heads head_dim'],
+    value: Float[Array, 'batch tokens heads head_dim'],
+    *, implementation: Any = 'cudnn',
+) -> Float[Array, 'batch tokens heads head_dim']:
+  """Attends in one kernel, which writes no attention weights to memory.
+
+  Args:
+    query: what looks, in bfloat16.
+    key: what is looked at.
+    value: what is fetched.
+    implementation: of `jax.nn.dot_product_attention`.
+
+  Raises:
+    RuntimeError: where there is no cuDNN.
+  """
+  tokens = query.shape[1]
+  if not tokens % 2:
+    return jax.nn.dot_product_attention(
+        query, key, value, implementation=implementation)
+  # JAX refuses to train on an odd number: one more is added, and masked.
+  padded = [jnp.pad(array, ((0, 0), (0, 1), (0, 0), (0, 0)))
+            for array in (query, key, value)]
+  lengths = jnp.full(query.shape[0], tokens, jnp.int32)
+  return jax.nn.dot_product_attention(
+      *padded, query_seq_lengths=lengths, key_value_seq_lengths=lengths,
+      implementation=implementation)[:, :tokens]
