@@ -75,15 +75,16 @@ def add_likeness(
       '1 (default: %(default)s)')
 
 
-def overrides(texts: Sequence[str]) -> dict[str, Any]:
+def overrides(
+    texts: Sequence[str], *, flag: str = '--set') -> dict[str, Any]:
   """Returns KEY=VALUE texts as keywords, typed later where they are used."""
   result: dict[str, Any] = {}
   for text in texts:
     key, equals, value = text.partition('=')
     if not equals or not key.isidentifier():
-      raise ValueError(f'--set takes KEY=VALUE, but got {text!r}.')
+      raise ValueError(f'{flag} takes KEY=VALUE, but got {text!r}.')
     result[key] = records.convert(
-        records.FlagText(value), Any, where=f'--set={key}')
+        records.FlagText(value), Any, where=f'{flag}={key}')
   return result
 
 

@@ -45,6 +45,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       help='test sets, for example cifar10,oxford_iiit_pet:test; without a '
       'split, the one that results are published on')
   parser.add_argument(
+      '--set-against', action='append', default=[], metavar='KEY=VALUE',
+      help='a key of the section data that is another there; what --set says '
+      'else holds for them, too')
+  parser.add_argument(
       '--to', required=True, metavar='DIR',
       help=f'for {report.EXCLUDE}, {report.PAIRS} and {report.PAGE}; it must '
       'not exist')
@@ -81,8 +85,7 @@ def run(args: argparse.Namespace) -> int:
         functools.partial(_embed, args.model, args.which), args.min_cosine)))
   section = command_line.data_settings(args)
   source = selection_lib.of(args.source, args.split, section)
-  against = [selection_lib.select(text, {'data_dir': args.data_dir})
-             for text in args.against.split(',')]
+  against = _against(args, section)
   _check(source, against)
   start = time.monotonic()
   with writing.whole(args.to) as path:
@@ -109,6 +112,30 @@ def run(args: argparse.Namespace) -> int:
   if args.json:
     writer.write_json(args.json, figures)
   return _report(result)
+
+
+def _against(
+    args: argparse.Namespace, section: dict[str, Any],
+) -> list[selection_lib.Selection]:
+  """Returns the test sets.
+
+  Raises:
+    ValueError: if there is no such one, or its table is not like the source's.
+  """
+  settings = section | command_line.overrides(
+      args.set_against, flag='--set-against')
+  try:
+    found = selection_lib.select_others(args.against, settings)
+    for selection in found:
+      selection.open()
+  except ValueError as error:
+    if not args.set:
+      raise
+    raise ValueError(
+        f'{error} For --against, --set={" --set=".join(args.set)} holds as for '
+        '--source: what is another there, --set-against=KEY=VALUE says.'
+    ) from error
+  return found
 
 
 @functools.lru_cache(maxsize=1)
