@@ -48,11 +48,11 @@ def test_examples_of_tars_are_read_by_index(tars):
         'train': 30, 'val': 10}
     train = opened.splits['train']
     for i in range(30):
-      number = int(train.key(i).removeprefix('deep.er/'))
+      number = int(train.key(i).rpartition('/')[2])
       assert train[i] == {'image': str(number).encode() * 300,
                           'label': number % 3}
     assert {train.key(i) for i in range(30)} == {
-        f'deep.er/{i:04}' for i in range(30)}
+        f'train-{"08" if i < 20 else "09"}/deep.er/{i:04}' for i in range(30)}
 
 
 def test_a_range_in_braces_names_shards(tars):
@@ -80,6 +80,26 @@ def test_shards_may_each_count_from_0(tmp_path):
   assert sum(len(source) for source in opened.splits.values()) == 40
   keys = {s.key(i) for s in opened.splits.values() for i in range(len(s))}
   assert {'a/0003', 'b/0003'} <= keys
+  for folder in 'xy':
+    write(tmp_path / folder / '0.tar', pairs(0, 20, folder=''))
+  opened = open_path(f'{tmp_path}/*/0.tar')
+  keys = {s.key(i) for s in opened.splits.values() for i in range(len(s))}
+  assert {'x/0/0003', 'y/0/0003'} <= keys
+
+
+def test_a_shard_that_is_added_renames_and_moves_no_other_example(tmp_path):
+  def splits():
+    return {source.key(i): split
+            for split, source in open_path(tmp_path).splits.items()
+            for i in range(len(source))}
+  write(tmp_path / 'b.tar', pairs(0, 40))
+  before = splits()
+  assert set(before.values()) == {'train', 'test'}
+  write(tmp_path / 'a.tar', pairs(20, 60))
+  after = splits()
+  assert before.items() <= after.items() and len(after) == 80
+  for i in range(20, 40):  # Perhaps the same image: never trained and tested.
+    assert after[f'a/deep.er/{i:04}'] == after[f'b/deep.er/{i:04}']
 
 
 def test_an_index_is_kept_and_holds_until_the_shard_changes(

@@ -70,18 +70,30 @@ def open_tars(
         f'{where} holds no images. Expected members KEY.jpg (or .png, .webp, '
         '...) and KEY.cls.')
   file_of = np.repeat(np.arange(len(paths)), counts)
-  if len(set(keys)) < len(keys):  # Many a writer counts anew in each shard.
-    keys = [f'{paths[i].stem}/{key}'
-            for i, key in zip(file_of.tolist(), keys)]
+  shard = _names(paths)
   reader = Tars(
-      tuple(os.fspath(path) for path in paths), tuple(keys), file_of,
+      tuple(os.fspath(path) for path in paths),
+      # Many a writer counts anew in each shard. Not only where two keys are
+      # equal: a shard that is added would give other names to all the rest.
+      tuple(f'{shard[i]}/{key}' for i, key in zip(file_of.tolist(), keys)),
+      file_of,
       np.concatenate([arrays['starts'] for arrays in found]),
       np.concatenate([arrays['sizes'] for arrays in found]))
   table, columns = _labels(texts, understood, keys, where)
   of_file = shards.splits_of(paths, where=where)
   return rows.assemble(
-      reader, table, columns, understood, where=where,
+      reader, table, columns, understood, where=where, groups=keys,
       splits=of_file and [of_file[i] for i in file_of.tolist()])
+
+
+def _names(paths: Sequence[epath.Path]) -> list[str]:
+  """Returns what to call each shard: its name, or its path if two have one."""
+  names = [path.stem for path in paths]
+  if len(set(names)) == len(names):
+    return names
+  texts = [os.fspath(path) for path in paths]
+  root = os.path.commonpath([os.path.dirname(text) for text in texts])
+  return [os.path.splitext(os.path.relpath(text, root))[0] for text in texts]
 
 
 def _labels(
