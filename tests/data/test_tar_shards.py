@@ -160,6 +160,30 @@ def test_mistakes_of_tars_are_said(tmp_path):
     open_path(path)
 
 
+def test_links_lead_to_what_lies_in_the_same_tar(tmp_path):
+  def add(tar, name, kind, target):
+    member = tarfile.TarInfo(name)
+    member.type, member.linkname = kind, target
+    tar.addfile(member)
+  path = tmp_path / 'a.tar'
+  write(path, pairs(0, 5, folder='./x/'))
+  with tarfile.open(path, 'a') as tar:
+    add(tar, './y/9.png', tarfile.LNKTYPE, './x/0004.seg.PNG')
+    add(tar, 'y/9.cls', tarfile.SYMTYPE, '../y/8.cls')
+    add(tar, 'y/8.cls', tarfile.SYMTYPE, '../x/0001.cls')
+  opened = open_path(path)
+  found = {source.key(i): source[i] for source in opened.splits.values()
+           for i in range(len(source))}
+  assert len(found) == 6
+  assert found['a/y/9'] == {'image': b'4' * 300, 'label': 1}
+  with tarfile.open(path, 'a') as tar:
+    add(tar, '1.png', tarfile.LNKTYPE, '2.png')
+    add(tar, '3.cls', tarfile.SYMTYPE, '3.cls')
+  with pytest.raises(ValueError, match="2 links in .*a.tar lead to nothing in "
+                     "it, the first '1.png' to '2.png'.*--dereference"):
+    open_path(path)
+
+
 def test_a_caption_is_no_class_where_there_are_classes(tmp_path):
   members = [(f'{i}.{kind}', text.encode()) for i in range(9)
              for kind, text in (('jpg', f'{i}'), ('txt', f'A {i % 2}.'),
