@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import tarfile
 
 import pytest
@@ -116,6 +117,18 @@ def test_an_index_is_kept_and_holds_until_the_shard_changes(
   assert [path.name for path in walked] == ['val-00.tar']
   (tars / '.val-00.tar.tar-index.npz').write_bytes(b'damaged')
   assert len(open_path(tars).splits['val']) == 20
+
+
+def test_a_shard_of_the_same_size_and_time_is_seen_to_be_another(tars):
+  path = tars / 'val-00.tar'
+  open_path(tars)
+  old = path.stat()
+  write(path, pairs(40, 50))
+  os.utime(path, ns=(old.st_atime_ns, old.st_mtime_ns))
+  assert path.stat().st_size == old.st_size
+  val = open_path(tars).splits['val']
+  assert {val.key(i)[-4:] for i in range(10)} == {
+      f'{i:04}' for i in range(40, 50)}
 
 
 def test_an_index_goes_to_the_cache_where_the_shard_cannot_have_it(
