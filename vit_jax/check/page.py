@@ -127,10 +127,7 @@ def _duplicates(
 
 
 def _group(group: duplicates.Group, pictures: _Pictures) -> str:
-  title = '; '.join([
-      'the same file' if group.exact else f'{group.similarity:.3f} alike',
-      *['labels differ'] * group.conflict,
-      *['in several splits'] * group.across])
+  title = '; '.join(group.words)
   shown = group.numbers[:_MEMBERS]
   more = report_lib.rest(len(shown), len(group.numbers), 'copies')
   return (f'<strong>{title}</strong><div class="row">'

@@ -8,7 +8,6 @@ from rich import console as console_lib
 from rich import markup
 from rich import table as table_lib
 
-from vit_jax.check import duplicates
 from vit_jax.check import report as report_lib
 
 _ROWS = 10  # Of a table of findings; the page and the JSON have more.
@@ -113,7 +112,7 @@ def _findings(report: report_lib.Report) -> Iterator[table_lib.Table]:
     yield _limited(
         _table(f'Duplicates: {len(report.groups):,} groups', 'what',
                'examples'),
-        [(_kind(group), _members(report, group.numbers))
+        [('\n'.join(group.words), _members(report, group.numbers))
          for group in report.groups[:_ROWS + 1]], len(report.groups))
   suspects = report.labels.suspects
   names = report.scan.asked.class_names
@@ -124,14 +123,6 @@ def _findings(report: report_lib.Report) -> Iterator[table_lib.Table]:
                numbers=1),
         [(*_named(report, suspect.number), names[suspect.suggested],
           f'{suspect.margin:.0%}') for suspect in suspects])
-
-
-def _kind(group: duplicates.Group) -> str:
-  words = ['the same file' if group.exact
-           else f'alike, {group.similarity:.2f}']
-  words += ['labels differ'] * group.conflict
-  words += ['in several splits'] * group.across
-  return '\n'.join(words)
 
 
 def _members(report: report_lib.Report, numbers: tuple[int, ...]) -> str:
