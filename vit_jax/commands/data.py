@@ -155,6 +155,8 @@ def _prepare(args: argparse.Namespace) -> int:
       to=args.to, name=args.name or _name_of(args.source),
       version=args.version, shard_bytes=args.shard_mib * 2**20)
   done = writing.begin(planned)
+  if planned.understood:
+    print(planned.understood)
   for split, shards in planned.shards.items():
     print(f'{split}: {shards[-1].last:,} examples in {len(shards):,} '
           f'shard{"s" * (len(shards) > 1)}')

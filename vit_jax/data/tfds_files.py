@@ -110,9 +110,11 @@ def _random_access(
 ) -> dict[str, Any]:
   """Returns the examples of each split."""
   if _format(folder) == 'array_record':
+    # Of a split without examples, it would not read even the others.
     return {split: builder.as_data_source(
         split, decoders=decoders, file_format='array_record')
-            for split in builder.info.splits}
+            if info.num_examples else ()
+            for split, info in builder.info.splits.items()}
   return {split: tfrecords.Examples(
       tfrecords.open_records(info.filepaths, counts=info.shard_lengths),
       builder.info.features, decoders)
