@@ -71,8 +71,8 @@ def plan(
     shard_bytes: about how large a shard shall be.
 
   Raises:
-    ValueError: for a name or version that TFDS does not take, or labels that
-      are no classes.
+    ValueError: for a name or version that TFDS does not take, or if there are
+      no examples at all.
   """
   _check_names(name, version)
   whole = opening.open_splits(data.parse(settings))
@@ -88,8 +88,8 @@ def plan(
   for split in chosen:
     opened[split] = selection_lib.of(settings['source'], split, settings)
     of_split = examples.sample(opened[split].open())
-    sizes[split] = sum(
-        len(examples.image_bytes(e['image'])) for e in of_split) / len(of_split)
+    num_bytes = sum(len(examples.image_bytes(e['image'])) for e in of_split)
+    sizes[split] = max(1, num_bytes) / len(of_split)
     sample += of_split
   features = examples.describe(
       opened[chosen[0]].open(), sample, label=datasets.facts(name).label)
@@ -251,6 +251,7 @@ def _compare(planned: Plan) -> None:
     source = shards[0].selection.open()
     _same('examples', split, len(there), len(source))
     _same('classes', split, there.num_classes, source.num_classes)
+    _same('targets', split, there.targets, source.targets)
     names = source.class_names or ()
     if any(not name.isdigit() for name in names):  # TFDS's own for none.
       _same('names of classes', split, there.class_names, names)
