@@ -67,7 +67,8 @@ def ask(
   names = () if whole.targets else whole.class_names or tuple(
       map(str, range(whole.num_classes)))
   return scan_lib.Asked(
-      config.source, tuple(chosen), kind, names, _decode(config), embed, keep)
+      config.source, tuple(chosen), kind, names, _decode(config), embed, keep,
+      whole.description)
 
 
 def check(

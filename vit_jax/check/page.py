@@ -101,6 +101,8 @@ class _Pictures:
 
 
 def _found(report: report_lib.Report) -> Iterator[str]:
+  if report.scan.asked.understood:
+    yield f'<p class="quiet">{html.escape(report.scan.asked.understood)}</p>'
   faults = report.faults()
   if not faults:
     yield '<p>Found nothing wrong.</p>'

@@ -134,7 +134,8 @@ class Report:
     scan, names = self.scan, self.scan.asked.class_names
     common, different = self.common_sizes()
     return {
-        'source': scan.asked.name, 'labels': scan.asked.kind,
+        'source': scan.asked.name, 'understood': scan.asked.understood,
+        'labels': scan.asked.kind,
         'splits': self.split_rows(),
         'classes': [
             {'name': name, **{split.name: int(count) for split, count in zip(

@@ -17,6 +17,9 @@ _MEMBERS = 4  # Of a group of duplicates.
 def show(
     report: report_lib.Report, console: console_lib.Console) -> None:
   """Prints it."""
+  if report.scan.asked.understood:
+    console.print(markup.escape(report.scan.asked.understood) + '\n',
+                  highlight=False, soft_wrap=True)
   for part in (_splits(report), _classes(report), _pixels(report),
                *_findings(report)):
     if part is not None:
