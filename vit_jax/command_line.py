@@ -2,8 +2,9 @@
 
 import argparse
 import collections
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 import contextlib
+import copy
 import functools
 import glob
 import os
@@ -76,14 +77,28 @@ def add_likeness(
 
 
 def overrides(
-    texts: Sequence[str], *, flag: str = '--set') -> dict[str, Any]:
-  """Returns KEY=VALUE texts as keywords, typed later where they are used."""
-  result: dict[str, Any] = {}
+    texts: Sequence[str], *, flag: str = '--set',
+    onto: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+  """Returns KEY=VALUE texts as keywords, typed later where they are used.
+
+  Args:
+    texts: a key with a dot, 'table.label=breed', is one of a section within.
+    flag: that they were given by.
+    onto: keywords that there are already.
+  """
+  result: dict[str, Any] = copy.deepcopy(dict(onto or {}))
   for text in texts:
     key, equals, value = text.partition('=')
-    if not equals or not key.isidentifier():
+    *sections, last = key.split('.')
+    inner = result
+    for name in sections:
+      inner = inner.setdefault(name, {})
+      if not isinstance(inner, dict):
+        raise ValueError(f'{flag}={text}: {name} is {inner!r}, no section.')
+    if not equals or not all(map(str.isidentifier, (*sections, last))):
       raise ValueError(f'{flag} takes KEY=VALUE, but got {text!r}.')
-    result[key] = records.convert(
+    inner[last] = records.convert(
         records.FlagText(value), Any, where=f'{flag}={key}')
   return result
 
@@ -98,12 +113,27 @@ def add_data(parser: argparse.ArgumentParser) -> None:
       help='TFDS directory (default: $TFDS_DATA_DIR or ~/tensorflow_datasets)')
   parser.add_argument(
       '--set', action='append', default=[], metavar='KEY=VALUE',
-      help='any other key of the section data')
+      help='any other key of the section data: table.label=breed')
 
 
 def data_settings(args: argparse.Namespace) -> dict[str, Any]:
   """Returns keys of the section `data` that `add_data`'s flags give."""
   return {'data_dir': args.data_dir, **overrides(args.set)}
+
+
+@contextlib.contextmanager
+def data_flags() -> Iterator[None]:
+  """Has errors name the flags of `add_data`, not those of a config."""
+  try:
+    yield
+  except ValueError as error:
+    error.args = tuple(
+        functools.reduce(lambda text, pair: text.replace(*pair), (
+            ('--config.data.source=', '--source='),
+            ('--config.data.data_dir=', '--data-dir='),
+            ('--config.data.', '--set=')), arg)
+        if isinstance(arg, str) else arg for arg in error.args)
+    raise
 
 
 def add_runner(parser: argparse.ArgumentParser) -> None:

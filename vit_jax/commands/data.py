@@ -45,6 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   _add_prepare(tasks)
 
 
+@command_line.data_flags()
 def run(args: argparse.Namespace) -> int:
   """Runs the task; returns the exit status."""
   return args.run_task(args)
@@ -179,5 +180,7 @@ def _prepare(args: argparse.Namespace) -> int:
 
 def _name_of(source: str) -> str:
   """Returns a name for what a folder, a file or a data set is called."""
-  base = source.rstrip('/').split('/')[-1].split(':')[0].split('.')[0]
+  base = source.rstrip('/').split('/')[-1].split(':')[0]
+  # Of many files, what all their names begin with: 'train-{000..146}.tar'.
+  base = re.sub(r'\{.*\}|\[.*\]', '', base).split('.')[0]
   return re.sub(r'\W+', '_', base).strip('_').lower()

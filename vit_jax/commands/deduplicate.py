@@ -70,6 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   command_line.add_runner(parser)
 
 
+@command_line.data_flags()
 def run(args: argparse.Namespace) -> int:
   """Runs the command; returns the exit status."""
   command_line.check_free(args.to)
@@ -107,8 +108,10 @@ def run(args: argparse.Namespace) -> int:
           'ask for more with --min-similarity' + (
               ' and --min-cosine, or take a better model.' if args.model
               else '.'))
-  print(f'wrote {args.to}: look at {report.PAGE}, then train with '
-        f'--config.data.exclude={args.to}/{report.EXCLUDE}')
+  print(f'wrote {args.to}: ' + (
+      f'look at {report.PAGE}, then train with '
+      f'--config.data.exclude={args.to}/{report.EXCLUDE}' if result.pairs
+      else 'there is nothing to leave out'))
   if args.json:
     writer.write_json(args.json, figures)
   return _report(result)
@@ -122,8 +125,8 @@ def _against(
   Raises:
     ValueError: if there is no such one, or its table is not like the source's.
   """
-  settings = section | command_line.overrides(
-      args.set_against, flag='--set-against')
+  settings = command_line.overrides(
+      args.set_against, flag='--set-against', onto=section)
   try:
     found = selection_lib.select_others(args.against, settings)
     for selection in found:
