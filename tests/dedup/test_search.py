@@ -120,7 +120,7 @@ def test_the_command_writes_what_a_run_then_leaves_out(root, tmp_path, capsys):
     (['--against={root}/theirs:tset'], "Did you mean 'test'?"),
     (['--against={root}/theirs.csv', '--set=table.path=path',
       '--set-against=table.label=x'],
-     'what is another there, --set-against=KEY=VALUE says'),
+     'unless --set-against=KEY=VALUE says otherwise'),
     (['--against={root}/theirs', '--set-against=max_pixels'],
      "--set-against takes KEY=VALUE, but got 'max_pixels'"),
 ])

@@ -132,12 +132,12 @@ def _against(
     for selection in found:
       selection.open()
   except ValueError as error:
-    if not args.set:
+    if not (args.set or args.set_against):
       raise
     raise ValueError(
-        f'{error} For --against, --set={" --set=".join(args.set)} holds as for '
-        '--source: what is another there, --set-against=KEY=VALUE says.'
-    ) from error
+        f'{error} What --set says of the source holds for every path of '
+        '--against too, unless --set-against=KEY=VALUE says otherwise; both '
+        'hold for all of them.') from error
   return found
 
 
