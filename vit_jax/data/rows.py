@@ -360,6 +360,6 @@ def _check_trained(
   if missing:
     named = [(found.class_names or ())[i] for i in missing]
     raise ValueError(
-        f'{len(missing)} classes of {where} have no image in train, only in '
-        f'other splits: {", ".join(named[:8])}. Add images to train, or remove '
+        f'{len(missing)} of the classes of {where} have no image in train, '
+        f'only in other splits: {", ".join(named[:8])}. Add images to train, or remove '
         'these rows.')
