@@ -361,5 +361,5 @@ def _check_trained(
     named = [(found.class_names or ())[i] for i in missing]
     raise ValueError(
         f'{len(missing)} of the classes of {where} have no image in train, '
-        f'only in other splits: {", ".join(named[:8])}. Add images to train, or remove '
-        'these rows.')
+        f'only in other splits: {", ".join(named[:8])}. Add images to train, '
+        'or remove these rows.')
