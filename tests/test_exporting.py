@@ -66,7 +66,7 @@ def test_what_is_read_back_gives_the_same_logits(tmp_path, name, form):
 
 @pytest.mark.parametrize('form', ['jax', 'onnx', 'savedmodel'])
 def test_what_one_file_does_not_hold_is_a_folder_with_the_weights_beside(
-    tmp_path, monkeypatch, form):
+    tmp_path, monkeypatch, caplog, form):
   for library in NEEDS[form]:
     pytest.importorskip(library)
   # Wide: of an array above 1 MiB, jax2onnx writes a file of its own.
@@ -81,6 +81,11 @@ def test_what_one_file_does_not_hold_is_a_folder_with_the_weights_beside(
   assert exporting.difference(model, run, images) < 1e-3
   if form == 'savedmodel':
     return
+  # As many warnings as a large model has shapes would hide the figures.
+  assert not [r for r in caplog.records if r.name.startswith('onnx')]
+  # Whoever may read one, a server say, may read the other.
+  assert len({path.stat().st_mode
+              for path in (tmp_path / 'moved').iterdir()}) == 1
   sizes = {path.name: path.stat().st_size
            for path in (tmp_path / 'moved').iterdir()}
   weights = {'jax': 'weights.npz', 'onnx': 'model.onnx.data'}[form]

@@ -16,9 +16,11 @@ as the third is always, with the weights in a file of their own:
     onnx        model.onnx, which finds model.onnx.data beside it
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+import contextlib
 import dataclasses
 import functools
+import logging
 import os
 import pathlib
 from typing import Any
@@ -194,14 +196,18 @@ def _write_onnx(model: model_lib.Model, path: pathlib.Path) -> None:
   if beside:
     path.mkdir()
     path = path / PROGRAMS['onnx']
-  jax2onnx.to_onnx(
-      lambda images: tuple(forward(params, images).values()),
-      [('batch', *model.preprocess.resolution, model.preprocess.channels)],
-      model_name='vit_jax',
-      opset=OPSET, input_names=['images'], output_names=list(OUTPUTS),
-      return_mode='file', output_path=str(path))
+  with _quiet('onnx_ir'):
+    jax2onnx.to_onnx(
+        lambda images: tuple(forward(params, images).values()),
+        [('batch', *model.preprocess.resolution, model.preprocess.channels)],
+        model_name='vit_jax',
+        opset=OPSET, input_names=['images'], output_names=list(OUTPUTS),
+        return_mode='file', output_path=str(path))
+  data = path.with_name(f'{path.name}.data')
   if not beside:
-    _take_in(path.with_name(f'{path.name}.data'), path)
+    _take_in(data, path)
+  elif data.exists():
+    data.chmod(path.stat().st_mode)  # It comes readable by its owner alone.
 
 
 def _take_in(beside: pathlib.Path, path: pathlib.Path) -> None:
@@ -255,6 +261,22 @@ def _read_savedmodel(path: pathlib.Path) -> Run:
   return lambda images: {
       name: np.asarray(value) for name, value in
       serve(images=tf.constant(images)).items()}
+
+
+@contextlib.contextmanager
+def _quiet(name: str) -> Generator[None, None, None]:
+  """Keeps a library's warnings from the screen.
+
+  jax2onnx's own has one for each shape that it leaves out of a file, hundreds
+  of a large model, though no runtime asks for them: it infers them.
+  """
+  logger = logging.getLogger(name)
+  level = logger.level
+  logger.setLevel(logging.ERROR)
+  try:
+    yield
+  finally:
+    logger.setLevel(level)
 
 
 def _library(name: str, form: str) -> Any:
