@@ -49,6 +49,10 @@ MAX_BYTES = 2**31 - 2**24
 # What is in a folder, where one file does not hold all.
 PROGRAMS = {'jax': 'model.stablehlo', 'onnx': 'model.onnx'}
 WEIGHTS = 'weights.npz'
+# What writes a format, and what runs it.
+LIBRARIES: dict[str, tuple[str, ...]] = {
+    'jax': (), 'onnx': ('jax2onnx', 'onnxruntime'),
+    'savedmodel': ('tensorflow',)}
 
 Images = Float[np.ndarray, 'batch height width channels']
 Run = Callable[[Images], dict[str, np.ndarray]]
@@ -71,6 +75,16 @@ def write(
   """
   records.check_name(form, list(FORMATS), what='format')
   FORMATS[form][0](in_float32(model), pathlib.Path(path))
+
+
+def check_installed(form: str) -> None:
+  """Raises if what writes a format, or what runs it, is not installed.
+
+  Raises:
+    ModuleNotFoundError: with what to install.
+  """
+  for name in LIBRARIES[form]:
+    _library(name, form)
 
 
 def is_folder(model: model_lib.Model, *, form: str) -> bool:

@@ -162,7 +162,7 @@ def heads(
   ax.set(xlabel='head', ylabel='layer')
   _frameless(ax)
   if title:
-    fig.suptitle(_short(title, max(38, 6 * count)), fontsize=10,
+    fig.suptitle(_short(title, max(42, 6 * count)), fontsize=9,
                  parse_math=False)
   plots.save(fig, path)
 

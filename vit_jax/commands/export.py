@@ -50,6 +50,7 @@ def run(args: argparse.Namespace) -> int:
   """Runs the command; returns the exit status."""
   _check_suffix(args.output, args.format)
   command_line.check_free(args.output)
+  exporting.check_installed(args.format)
   errors: dict[str, str] = {}
   found = command_line.find(args.paths, errors)[:MAX_PICTURES]
   loaded = command_line.load(args)
