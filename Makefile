@@ -39,7 +39,7 @@ test-export: $(VENV)/.export  ## The tests of `main.py export` to ONNX and Saved
 
 KILLS ?= 20
 SEED ?= 1
-test-faults: $(VENV)/.dev  ## Kills and halts a run KILLS times (20: 35 minutes), and compares its end.
+test-faults: $(VENV)/.dev  ## Kills and halts a run KILLS times (20: 20 minutes), and compares its end.
 	$(BIN)/python -m tests.faults --kills=$(KILLS) --seed=$(SEED)
 
 lint: $(VENV)/.dev  ## Style and types, without the tests.

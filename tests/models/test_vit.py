@@ -354,6 +354,19 @@ def test_bfloat16_keeps_parameters_gradients_and_logits_in_float32(half):
   assert set(types.values()) == {jnp.dtype('bfloat16')}
 
 
+def test_bfloat16_stacks_no_gradient_of_a_matrix_in_float32(half):
+  model, params, images = half
+  jaxpr = jax.make_jaxpr(jax.grad(lambda p: jnp.sin(
+      model.apply({'params': p}, images)['logits'] + 1).sum()))(params)
+  stacked = [
+      aval for e in jaxpr_equations(jaxpr.jaxpr) if e.primitive.name == 'scan'
+      for aval in (v.aval for v in e.outvars)
+      if aval.shape[:1] == (TINY['depth'],)
+      and TINY['mlp_dim'] in aval.shape and TINY['width'] in aval.shape]
+  assert stacked
+  assert {aval.dtype for aval in stacked} == {jnp.dtype('bfloat16')}
+
+
 def test_bfloat16_computes_products_in_it_but_for_the_head(half):
   model, params, images = half
   jaxpr = jax.make_jaxpr(
