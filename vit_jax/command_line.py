@@ -165,7 +165,8 @@ def find(
   """Returns the files of pictures, each once, those of a folder sorted.
 
   A file that is named is taken whatever it is called; of a folder or a glob,
-  those that are called as pictures are.
+  those that are called as pictures are. Of `./a.png` and `a.png` the first is
+  kept; a link to a file is a picture of its own, with a row of its own.
 
   Args:
     paths: files, folders with all below them, or globs.
@@ -177,11 +178,16 @@ def find(
     PermissionError: if a folder cannot be read.
     ValueError: if there is no picture there.
   """
-  found: dict[str, None] = {}
+  found: dict[str, str] = {}  # By what is the same, however it is spelt.
   failed: dict[str, OSError] = {}
+  real_folder = functools.cache(os.path.realpath)
   for text in paths:
     try:
-      found |= dict.fromkeys(_find(text, failed))
+      for path in _find(text, failed):
+        folder, name = os.path.split(path)
+        found.setdefault(
+            path if '://' in path else os.path.join(real_folder(folder), name),
+            path)
     except OSError as error:
       failed[text] = error
   if failed and (errors is None or not found):
@@ -189,7 +195,7 @@ def find(
   if errors is not None:
     errors |= {path: records.words(error).removeprefix(f'{path}: ')
                for path, error in failed.items()}
-  return list(found)
+  return list(found.values())
 
 
 def _find(text: str, failed: dict[str, OSError]) -> list[str]:

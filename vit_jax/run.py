@@ -29,6 +29,7 @@ from vit_jax import records
 from vit_jax import tree
 from vit_jax import types
 from vit_jax.analysis import plots
+from vit_jax.checkpoints import folders
 from vit_jax.checkpoints import lock
 from vit_jax.checkpoints import manager
 from vit_jax.checkpoints import pretrained
@@ -338,7 +339,7 @@ class _Run:
     self._counters.origin = str(source.path)
     self._state, rows = self._experiment.start_from(
         self._state, source.load(), source.config)
-    return (f'Starts from the {source.item} of {source.path}:\n'
+    return (f'Starts from the {source.item} of {folders.shown(source.path)}:\n'
             f'{pretrained.report(rows)}')
 
   def _go_on(
