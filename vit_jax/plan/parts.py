@@ -13,7 +13,6 @@ import contextlib
 import dataclasses
 import functools
 import gc
-import itertools
 import math
 from typing import Any
 
@@ -34,8 +33,6 @@ _WAYS_OUT = (
     '`python main.py plan` tries what would make it fit: a smaller batch, '
     '--config.model.remat, --config.mesh.fsdp, '
     '--config.optimizer.momentum_dtype=bfloat16.')
-
-_numbers = itertools.count()  # Of the questions to the first process.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,7 +90,7 @@ def fit(
         next_parts(choices, tried, limit) if asked == 'auto' else None)
     # The first one's word: they would wait for ever in different programs.
     following = agreement.on_first(
-        f'fit/{next(_numbers)}', functools.partial(int, following or 0)) or None
+        'fit', functools.partial(int, following or 0)) or None
     if following == parts:
       if step is None:
         raise ValueError(
