@@ -121,16 +121,21 @@ class Experiment:
       ValueError: if the batch does not divide so.
     """
     _check_batch('batch_size', self.config.batch_size, self.mesh, parts)
-    same = parts == self.config.parts
     other = dataclasses.replace(
         self, config=dataclasses.replace(self.config, accumulation=parts),
-        train_step=self.train_step if same else self.build_step(parts),
-        evaluators=self.evaluators if same else self.build_evaluators(parts))
+        train_step=self.step_in_parts(parts), evaluators=(
+            self.evaluators if parts == self.config.parts
+            else self.build_evaluators(parts)))
     # What was counted stays: an image costs the same in any part.
     vars(other).update(
         (name, value) for name, value in vars(self).items()
         if name in ('flops_per_image', 'training_flops_per_image'))
     return other
+
+  def step_in_parts(self, parts: int) -> Any:
+    """Returns the `train_step` of `in_parts`; nothing else is built."""
+    return (self.train_step if parts == self.config.parts
+            else self.build_step(parts))
 
   @functools.cached_property
   def flops_per_image(self) -> int:
@@ -312,6 +317,7 @@ def build(
   on_batch = NamedSharding(mesh, sharding.BATCH)
   prepare = _prepare(config.data, dataset)
 
+  @functools.cache
   def build_step(parts: int) -> Any:
     step = step_lib.build(
         loss=loss, tx=optimizer.tx, key=step_key,
