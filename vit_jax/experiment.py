@@ -319,12 +319,18 @@ def build(
 
   @functools.cache
   def build_step(parts: int) -> Any:
+    # Not of convolutions: a kernel's gradient for each device apart is one in
+    # groups, and to split these the compiler sends the images around.
+    alone = parts > 1 and getattr(config.model, 'backbone', None) is None
+    replicas = mesh_lib.replicas(mesh) if alone else 1
     step = step_lib.build(
         loss=loss, tx=optimizer.tx, key=step_key,
         prepare=functools.partial(prepare, train=True), accumulation=parts,
-        averaging=config.averaging, trainable=optimizer.trainable)
+        replicas=replicas, averaging=config.averaging,
+        trainable=optimizer.trainable)
     return jax.jit(
-        sharding.keep_batch_split(step, mesh),
+        # Where each device sees no rows but its own, there is nothing to keep.
+        sharding.keep_batch_split(step, mesh) if replicas == 1 else step,
         in_shardings=(shardings, on_batch),
         out_shardings=(shardings, NamedSharding(mesh, PartitionSpec())),
         donate_argnums=0)
