@@ -21,10 +21,27 @@
 #SBATCH --open-mode=append
 #SBATCH --output=slurm-%j.log
 
+# srun gives the highest status of all tasks. Where one fails, the others see it
+# missing (76, 134) or are ended by srun (75, 137, 143), and its status is lost.
+# So the first to end with one of its own leaves that in a file.
+cause="$PWD/slurm-$SLURM_JOB_ID.cause"
+rm -f "$cause"
+# A signal comes to the shell as well, which then must wait for what is saved.
+task='trap : TERM
+"$@"
+status=$?
+case "$status" in
+  0 | 75 | 76 | 134 | 143) ;;
+  *) (set -o noclobber; echo "$status" > "$0") 2> /dev/null ;;
+esac
+exit "$status"'
+
 # Without a word of ours, srun gives a task one core of the node.
 srun --kill-on-bad-exit=1 --cpus-per-task="${SLURM_CPUS_ON_NODE:?start it by sbatch}" \
-  "${PYTHON:-.venv/bin/python}" main.py "$@"
+  bash -c "$task" "$cause" "${PYTHON:-.venv/bin/python}" main.py "$@"
 status=$?
+[ ! -s "$cause" ] || read -r status < "$cause"
+rm -f "$cause"
 
 # 75: it saved when it was told to stop. 76, 134, 137, 143: a process was lost,
 # hung or killed, or left while srun still waited. Each goes on from the last

@@ -23,8 +23,6 @@ MODELS = {
         'depths': (1, 1), 'width': 32, 'preactivation': True}},
     'no head': {**VIT, 'num_classes': 0},
 }
-NEEDS = {'jax': (), 'onnx': ('jax2onnx', 'onnxruntime'),
-         'savedmodel': ('tensorflow',)}
 
 
 def make(settings):
@@ -48,7 +46,7 @@ def test_what_is_written_computes_in_float32(tmp_path):
     *((name, 'jax') for name in ('vit', 'resnet', 'no head')),
     *((name, form) for name in MODELS for form in ('onnx', 'savedmodel'))])
 def test_what_is_read_back_gives_the_same_logits(tmp_path, name, form):
-  for library in NEEDS[form]:
+  for library in exporting.LIBRARIES[form]:
     pytest.importorskip(library)
   model = make(MODELS[name])
   path = tmp_path / 'model'
@@ -66,8 +64,8 @@ def test_what_is_read_back_gives_the_same_logits(tmp_path, name, form):
 
 @pytest.mark.parametrize('form', ['jax', 'onnx', 'savedmodel'])
 def test_what_one_file_does_not_hold_is_a_folder_with_the_weights_beside(
-    tmp_path, monkeypatch, form):
-  for library in NEEDS[form]:
+    tmp_path, monkeypatch, caplog, form):
+  for library in exporting.LIBRARIES[form]:
     pytest.importorskip(library)
   # Wide: of an array above 1 MiB, jax2onnx writes a file of its own.
   model = make({**VIT, 'depth': 1, 'mlp_dim': 2**15})
@@ -81,6 +79,11 @@ def test_what_one_file_does_not_hold_is_a_folder_with_the_weights_beside(
   assert exporting.difference(model, run, images) < 1e-3
   if form == 'savedmodel':
     return
+  # As many warnings as a large model has shapes would hide the figures.
+  assert not [r for r in caplog.records if r.name.startswith('onnx')]
+  # Whoever may read one, a server say, may read the other.
+  assert len({path.stat().st_mode
+              for path in (tmp_path / 'moved').iterdir()}) == 1
   sizes = {path.name: path.stat().st_size
            for path in (tmp_path / 'moved').iterdir()}
   weights = {'jax': 'weights.npz', 'onnx': 'model.onnx.data'}[form]
@@ -151,6 +154,15 @@ def test_a_file_is_called_as_its_format(tmp_path, capsys, form, name, words):
   assert main.main(['export', '--model=nothing', f'--format={form}',
                     f'--output={tmp_path}/{name}']) == 2
   assert words in capsys.readouterr().err
+
+
+def test_what_is_not_installed_is_said_before_the_model_is_looked_for(
+    tmp_path, capsys, monkeypatch):
+  monkeypatch.setitem(exporting.LIBRARIES, 'onnx', ('json', 'absent_library'))
+  assert main.main(['export', '--model=nothing', '--format=onnx',
+                    f'--output={tmp_path}/model.onnx']) == 2
+  assert '--format=onnx needs absent_library, which is not installed: pip' in (
+      capsys.readouterr().err)
 
 
 def test_pictures_none_of_which_can_be_read_are_said_before_the_work(

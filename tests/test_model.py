@@ -201,6 +201,19 @@ def test_images_that_are_none_are_errors(given, words):
         model_lib.Model.__call__, '__wrapped__') else make()(given)
 
 
+def test_what_is_below_here_is_said_from_here(tmp_path, monkeypatch):
+  # A notebook's outputs and a model card are shared; whose home it was is not.
+  make().save(tmp_path / 'x')
+  said = []
+  (tmp_path / 'x/check').mkdir()  # Not above it: only called alike.
+  for folder in (tmp_path, tmp_path / 'x', tmp_path / 'x/check'):
+    monkeypatch.chdir(folder)
+    vit_jax.load(tmp_path / 'x', log=said.append)
+  assert [line.split(':')[0] for line in said] == [
+      'x/checkpoints/latest/0', 'checkpoints/latest/0',
+      f'{tmp_path}/x/checkpoints/latest/0']
+
+
 def test_nothing_at_a_path_is_an_error(tmp_path):
   with pytest.raises(FileNotFoundError, match='nothing at'):
     vit_jax.load(tmp_path / 'none')

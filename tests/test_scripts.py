@@ -71,21 +71,74 @@ def test_the_job_of_kubernetes_is_whole():
   check_arguments(container['command'][2:])
 
 
+# In place of srun: each task in a group of its own, one after the other, and
+# the highest status of all.
+SRUN = """#!/bin/bash
+while [[ $1 == --* ]]; do shift; done
+highest=0
+for SLURM_PROCID in $(seq 0 $((TASKS - 1))); do
+  export SLURM_PROCID
+  setsid --wait "$@"
+  status=$?
+  highest=$((status > highest ? status : highest))
+done
+exit $highest
+"""
+
+
+def run_on_slurm(folder, ends, *, restarts=0):
+  """Runs the script with tasks that end as they are told.
+
+  Args:
+    folder: to work in.
+    ends: of each task, in the order of time: what a shell does.
+    restarts: of the job, so far.
+
+  Returns:
+    The script's status, and whether it had the job start again.
+  """
+  bodies = {
+      'srun': SRUN, 'scontrol': f'#!/bin/bash\necho "$@" > {folder}/requeued\n',
+      'python': '#!/bin/bash\ncase $SLURM_PROCID in\n' + ''.join(
+          f'{i}) {end} ;;\n' for i, end in enumerate(ends)) + 'esac\n'}
+  for name, body in bodies.items():
+    (folder / name).write_text(body)
+    (folder / name).chmod(0o755)
+  done = subprocess.run(
+      ['bash', ROOT / 'scripts' / 'slurm.sh', '--config=x.py'], check=False,
+      cwd=folder, capture_output=True, text=True, timeout=60, env={
+          'PATH': f'{folder}:/usr/bin:/bin', 'SLURM_JOB_ID': '7',
+          'PYTHON': str(folder / 'python'), 'SLURM_CPUS_ON_NODE': '2',
+          'SLURM_RESTART_COUNT': str(restarts), 'TASKS': str(len(ends))})
+  assert sorted(path.name for path in folder.iterdir()) == sorted(
+      {*bodies, *(['requeued'] if (folder / 'requeued').exists() else [])})
+  return done.returncode, (folder / 'requeued').exists()
+
+
 @pytest.mark.parametrize(('status', 'restarts', 'requeued'), [
     (0, 0, False), (2, 0, False),  # An error of the user's comes back.
     (75, 0, True), (76, 0, True), (134, 3, True), (137, 0, True),
     (76, 100, False)])
 def test_slurm_requeues_what_goes_on_from_a_checkpoint(
     tmp_path, status, restarts, requeued):
-  for name, body in (('srun', f'exit {status}'), (
-      'scontrol', f'echo "$@" > {tmp_path}/requeued')):
-    (tmp_path / name).write_text(f'#!/bin/bash\n{body}\n')
-    (tmp_path / name).chmod(0o755)
-  done = subprocess.run(
-      ['bash', ROOT / 'scripts' / 'slurm.sh', '--config=x.py'], check=False,
-      cwd=ROOT, capture_output=True, text=True, env={
-          'PATH': f'{tmp_path}:/usr/bin:/bin', 'SLURM_JOB_ID': '7',
-          'SLURM_CPUS_ON_NODE': '2', 'SLURM_RESTART_COUNT': str(restarts),
-          'SLURM_SUBMIT_DIR': str(ROOT)})
-  assert done.returncode == status, done.stderr
-  assert (tmp_path / 'requeued').exists() == requeued
+  assert run_on_slurm(
+      tmp_path, [f'exit {status}'], restarts=restarts) == (status, requeued)
+
+
+@pytest.mark.parametrize(('ends', 'status', 'requeued'), [
+    # One fails for good; the others are ended by srun, or miss it, even sooner.
+    (['exit 0', 'exit 2', 'exit 143'], 2, False),
+    (['exit 1', 'kill -9 $$'], 1, False),
+    (['exit 76', 'exit 1', 'exit 134'], 1, False),
+    # One is killed, and another makes of that what it will.
+    (['kill -9 $$', 'exit 1'], 137, True),
+    (['exit 75', 'exit 76'], 76, True)])
+def test_slurm_goes_by_the_task_that_failed_first(
+    tmp_path, ends, status, requeued):
+  assert run_on_slurm(tmp_path, ends) == (status, requeued)
+
+
+def test_a_signal_of_slurm_leaves_a_task_the_time_to_save(tmp_path):
+  # To all of its processes, as slurmstepd sends it.
+  saves = 'trap "sleep 0.2; exit 75" TERM; kill -TERM 0; sleep 30'
+  assert run_on_slurm(tmp_path, [saves]) == (75, True)

@@ -2,8 +2,9 @@
 
 import argparse
 import collections
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 import contextlib
+import copy
 import functools
 import glob
 import os
@@ -75,15 +76,30 @@ def add_likeness(
       '1 (default: %(default)s)')
 
 
-def overrides(texts: Sequence[str]) -> dict[str, Any]:
-  """Returns KEY=VALUE texts as keywords, typed later where they are used."""
-  result: dict[str, Any] = {}
+def overrides(
+    texts: Sequence[str], *, flag: str = '--set',
+    onto: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+  """Returns KEY=VALUE texts as keywords, typed later where they are used.
+
+  Args:
+    texts: a key with a dot, 'table.label=breed', is one of a section within.
+    flag: that they were given by.
+    onto: keywords that there are already.
+  """
+  result: dict[str, Any] = copy.deepcopy(dict(onto or {}))
   for text in texts:
     key, equals, value = text.partition('=')
-    if not equals or not key.isidentifier():
-      raise ValueError(f'--set takes KEY=VALUE, but got {text!r}.')
-    result[key] = records.convert(
-        records.FlagText(value), Any, where=f'--set={key}')
+    *sections, last = key.split('.')
+    inner = result
+    for name in sections:
+      inner = inner.setdefault(name, {})
+      if not isinstance(inner, dict):
+        raise ValueError(f'{flag}={text}: {name} is {inner!r}, no section.')
+    if not equals or not all(map(str.isidentifier, (*sections, last))):
+      raise ValueError(f'{flag} takes KEY=VALUE, but got {text!r}.')
+    inner[last] = records.convert(
+        records.FlagText(value), Any, where=f'{flag}={key}')
   return result
 
 
@@ -97,12 +113,27 @@ def add_data(parser: argparse.ArgumentParser) -> None:
       help='TFDS directory (default: $TFDS_DATA_DIR or ~/tensorflow_datasets)')
   parser.add_argument(
       '--set', action='append', default=[], metavar='KEY=VALUE',
-      help='any other key of the section data')
+      help='any other key of the section data: table.label=breed')
 
 
 def data_settings(args: argparse.Namespace) -> dict[str, Any]:
   """Returns keys of the section `data` that `add_data`'s flags give."""
   return {'data_dir': args.data_dir, **overrides(args.set)}
+
+
+@contextlib.contextmanager
+def data_flags() -> Iterator[None]:
+  """Has errors name the flags of `add_data`, not those of a config."""
+  try:
+    yield
+  except ValueError as error:
+    error.args = tuple(
+        functools.reduce(lambda text, pair: text.replace(*pair), (
+            ('--config.data.source=', '--source='),
+            ('--config.data.data_dir=', '--data-dir='),
+            ('--config.data.', '--set=')), arg)
+        if isinstance(arg, str) else arg for arg in error.args)
+    raise
 
 
 def add_runner(parser: argparse.ArgumentParser) -> None:
@@ -134,7 +165,8 @@ def find(
   """Returns the files of pictures, each once, those of a folder sorted.
 
   A file that is named is taken whatever it is called; of a folder or a glob,
-  those that are called as pictures are.
+  those that are called as pictures are. Of `./a.png` and `a.png` the first is
+  kept; a link to a file is a picture of its own, with a row of its own.
 
   Args:
     paths: files, folders with all below them, or globs.
@@ -146,11 +178,16 @@ def find(
     PermissionError: if a folder cannot be read.
     ValueError: if there is no picture there.
   """
-  found: dict[str, None] = {}
+  found: dict[str, str] = {}  # By what is the same, however it is spelt.
   failed: dict[str, OSError] = {}
+  real_folder = functools.cache(os.path.realpath)
   for text in paths:
     try:
-      found |= dict.fromkeys(_find(text, failed))
+      for path in _find(text, failed):
+        folder, name = os.path.split(path)
+        found.setdefault(
+            path if '://' in path else os.path.join(real_folder(folder), name),
+            path)
     except OSError as error:
       failed[text] = error
   if failed and (errors is None or not found):
@@ -158,7 +195,7 @@ def find(
   if errors is not None:
     errors |= {path: records.words(error).removeprefix(f'{path}: ')
                for path, error in failed.items()}
-  return list(found)
+  return list(found.values())
 
 
 def _find(text: str, failed: dict[str, OSError]) -> list[str]:

@@ -121,16 +121,21 @@ class Experiment:
       ValueError: if the batch does not divide so.
     """
     _check_batch('batch_size', self.config.batch_size, self.mesh, parts)
-    same = parts == self.config.parts
     other = dataclasses.replace(
         self, config=dataclasses.replace(self.config, accumulation=parts),
-        train_step=self.train_step if same else self.build_step(parts),
-        evaluators=self.evaluators if same else self.build_evaluators(parts))
+        train_step=self.step_in_parts(parts), evaluators=(
+            self.evaluators if parts == self.config.parts
+            else self.build_evaluators(parts)))
     # What was counted stays: an image costs the same in any part.
     vars(other).update(
         (name, value) for name, value in vars(self).items()
         if name in ('flops_per_image', 'training_flops_per_image'))
     return other
+
+  def step_in_parts(self, parts: int) -> Any:
+    """Returns the `train_step` of `in_parts`; nothing else is built."""
+    return (self.train_step if parts == self.config.parts
+            else self.build_step(parts))
 
   @functools.cached_property
   def flops_per_image(self) -> int:
@@ -316,13 +321,20 @@ def build(
   on_batch = NamedSharding(mesh, sharding.BATCH)
   prepare = _prepare(config.data, dataset)
 
+  @functools.cache
   def build_step(parts: int) -> Any:
+    # Not of convolutions: a kernel's gradient for each device apart is one in
+    # groups, and to split these the compiler sends the images around.
+    alone = parts > 1 and getattr(config.model, 'backbone', None) is None
+    replicas = mesh_lib.replicas(mesh) if alone else 1
     step = step_lib.build(
         loss=loss, tx=optimizer.tx, key=step_key,
         prepare=functools.partial(prepare, train=True), accumulation=parts,
-        averaging=config.averaging, trainable=optimizer.trainable)
+        replicas=replicas, averaging=config.averaging,
+        trainable=optimizer.trainable)
     return jax.jit(
-        sharding.keep_batch_split(step, mesh),
+        # Where each device sees no rows but its own, there is nothing to keep.
+        sharding.keep_batch_split(step, mesh) if replicas == 1 else step,
         in_shardings=(shardings, on_batch),
         out_shardings=(shardings, NamedSharding(mesh, PartitionSpec())),
         donate_argnums=0)

@@ -16,9 +16,11 @@ as the third is always, with the weights in a file of their own:
     onnx        model.onnx, which finds model.onnx.data beside it
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+import contextlib
 import dataclasses
 import functools
+import logging
 import os
 import pathlib
 from typing import Any
@@ -47,6 +49,10 @@ MAX_BYTES = 2**31 - 2**24
 # What is in a folder, where one file does not hold all.
 PROGRAMS = {'jax': 'model.stablehlo', 'onnx': 'model.onnx'}
 WEIGHTS = 'weights.npz'
+# What writes a format, and what runs it.
+LIBRARIES: dict[str, tuple[str, ...]] = {
+    'jax': (), 'onnx': ('jax2onnx', 'onnxruntime'),
+    'savedmodel': ('tensorflow',)}
 
 Images = Float[np.ndarray, 'batch height width channels']
 Run = Callable[[Images], dict[str, np.ndarray]]
@@ -69,6 +75,16 @@ def write(
   """
   records.check_name(form, list(FORMATS), what='format')
   FORMATS[form][0](in_float32(model), pathlib.Path(path))
+
+
+def check_installed(form: str) -> None:
+  """Raises if what writes a format, or what runs it, is not installed.
+
+  Raises:
+    ModuleNotFoundError: with what to install.
+  """
+  for name in LIBRARIES[form]:
+    _library(name, form)
 
 
 def is_folder(model: model_lib.Model, *, form: str) -> bool:
@@ -194,14 +210,18 @@ def _write_onnx(model: model_lib.Model, path: pathlib.Path) -> None:
   if beside:
     path.mkdir()
     path = path / PROGRAMS['onnx']
-  jax2onnx.to_onnx(
-      lambda images: tuple(forward(params, images).values()),
-      [('batch', *model.preprocess.resolution, model.preprocess.channels)],
-      model_name='vit_jax',
-      opset=OPSET, input_names=['images'], output_names=list(OUTPUTS),
-      return_mode='file', output_path=str(path))
+  with _quiet('onnx_ir'):
+    jax2onnx.to_onnx(
+        lambda images: tuple(forward(params, images).values()),
+        [('batch', *model.preprocess.resolution, model.preprocess.channels)],
+        model_name='vit_jax',
+        opset=OPSET, input_names=['images'], output_names=list(OUTPUTS),
+        return_mode='file', output_path=str(path))
+  data = path.with_name(f'{path.name}.data')
   if not beside:
-    _take_in(path.with_name(f'{path.name}.data'), path)
+    _take_in(data, path)
+  elif data.exists():
+    data.chmod(path.stat().st_mode)  # It comes readable by its owner alone.
 
 
 def _take_in(beside: pathlib.Path, path: pathlib.Path) -> None:
@@ -255,6 +275,22 @@ def _read_savedmodel(path: pathlib.Path) -> Run:
   return lambda images: {
       name: np.asarray(value) for name, value in
       serve(images=tf.constant(images)).items()}
+
+
+@contextlib.contextmanager
+def _quiet(name: str) -> Generator[None, None, None]:
+  """Keeps a library's warnings from the screen.
+
+  jax2onnx's own has one for each shape that it leaves out of a file, hundreds
+  of a large model, though no runtime asks for them: it infers them.
+  """
+  logger = logging.getLogger(name)
+  level = logger.level
+  logger.setLevel(logging.ERROR)
+  try:
+    yield
+  finally:
+    logger.setLevel(level)
 
 
 def _library(name: str, form: str) -> Any:

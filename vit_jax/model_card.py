@@ -18,6 +18,7 @@ from vit_jax import experiment as experiment_lib
 from vit_jax import models
 from vit_jax import objectives
 from vit_jax import records
+from vit_jax.checkpoints import folders
 from vit_jax.interop import card
 from vit_jax.models import vit_config
 from vit_jax.training import progress
@@ -181,7 +182,8 @@ def _origin(origin: Origin, seed: int) -> str:
   if not origin.path:
     return f'random values (seed {seed})'
   source = origin.config.get('data', {}).get('source')
-  return f'`{origin.path}`' + (f', trained on {source}' if source else '')
+  return f'`{folders.shown(origin.path)}`' + (
+      f', trained on {source}' if source else '')
 
 
 def _results(

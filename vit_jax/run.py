@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 import contextlib
 import dataclasses
 import functools
-import itertools
 import json
 from typing import Any
 
@@ -29,6 +28,7 @@ from vit_jax import records
 from vit_jax import tree
 from vit_jax import types
 from vit_jax.analysis import plots
+from vit_jax.checkpoints import folders
 from vit_jax.checkpoints import lock
 from vit_jax.checkpoints import manager
 from vit_jax.checkpoints import pretrained
@@ -54,8 +54,6 @@ WITHOUT_RESULT = (
     'data.prefetch:', 'data.max_unreadable:', 'data.eval_unreadable:', 'init.',
     'card')
 IN_FLIGHT = 2  # Steps that the host may run ahead of the devices.
-
-_numbers = itertools.count()  # Of the runs of this process.
 
 
 def train(
@@ -101,8 +99,7 @@ def train(
     watchdog = stack.enter_context(watching(log, 'opening the workdir'))
     stack.enter_context(agreement.naming_the_lost())
     agreement.on_first(
-        f'lock/{next(_numbers)}',
-        lambda: stack.enter_context(lock.hold(workdir)))
+        'lock', lambda: stack.enter_context(lock.hold(workdir)))
     saved = stack.enter_context(
         manager.Checkpoints(workdir, experiment.config.checkpoint))
     # And within: who is lost, the checkpoints do not wait for.
@@ -189,8 +186,7 @@ class _Run:
     notes = self._start(source)
     self._doing('compiling', is_start=True)
     # The first one's word: a file system may show each another state.
-    summary = agreement.on_first(
-        f'finished/{next(_numbers)}', self._finished_before)
+    summary = agreement.on_first('finished', self._finished_before)
     if summary:
       early = ', early' * summary.get('stopped_early', False)
       print(f'{self._title or self._workdir}: finished before, at step '
@@ -338,7 +334,7 @@ class _Run:
     self._counters.origin = str(source.path)
     self._state, rows = self._experiment.start_from(
         self._state, source.load(), source.config)
-    return (f'Starts from the {source.item} of {source.path}:\n'
+    return (f'Starts from the {source.item} of {folders.shown(source.path)}:\n'
             f'{pretrained.report(rows)}')
 
   def _go_on(
@@ -419,7 +415,7 @@ class _Run:
     """Compiles the step, in as few parts as fit, and takes these over."""
     # A run that was killed before its first checkpoint has said its parts too.
     earlier = self._earlier_parts or agreement.on_first(
-        f'parts/{next(_numbers)}', self._written_parts)
+        'parts', self._written_parts)
     fitted = parts_lib.fit(
         self._experiment, free_bytes=free_bytes, earlier=earlier,
         batches_ahead=IN_FLIGHT)

@@ -339,6 +339,17 @@ def test_the_copy_that_harms_is_among_those_that_are_shown(tmp_path):
   assert len(group.numbers) == 11 and not group.exact and group.same_across
   assert {'test/upright/leak.jpg', 'train/upright/wrong.jpg'} <= _keys(
       report, group.numbers[:3])
-  assert any('(1 byte for byte)' in fault.text for fault in report.faults())
+  found = {fault.kind: fault for fault in report.faults()}
+  for kind in ('across_splits', 'labels_differ'):
+    fault = found[kind]
+    assert (fault.counted, fault.count) == ('groups', 1)
+    assert fault.text.startswith('1 group of copies, 11 pictures in all, ')
+  assert '(1 of the groups with the same' in found['across_splits'].text
+  assert (found['copies'].counted, found['copies'].count) == ('pictures', 10)
+  written = report.to_json()
+  assert written['found'][0]['counted'] == 'groups'
+  of_group, = written['duplicates']
+  assert not of_group['all_same_bytes']
+  assert of_group['same_bytes_across_splits']
   cards = text[:text.index('Suspicious labels')]
   assert 'leak.jpg' in cards and 'wrong.jpg' in cards

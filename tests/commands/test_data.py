@@ -6,6 +6,7 @@ import pytest
 
 import main
 from tests import pictures
+from vit_jax.commands import data
 
 
 @pytest.fixture(name='photos')
@@ -38,8 +39,39 @@ def test_harm_fails_only_strictly_and_is_in_every_form(
   assert [error['key'] for error in found['unreadable']] == [
       'cat/empty[0].jpg']
   assert found['found'][0] == {
-      'text': '1 picture that cannot be read', 'harmful': True}
+      'kind': 'unreadable', 'counted': 'pictures', 'count': 1,
+      'text': '1 picture cannot be read', 'harmful': True}
   assert _check(photos, '--strict') == 1
+
+
+def test_what_was_understood_is_said_in_every_form(photos, tmp_path, capsys):
+  page, facts = tmp_path / 'page.html', tmp_path / 'facts.json'
+  assert _check(photos, f'--html={page}', f'--json={facts}') == 0
+  words = 'a folder for each of 2 classes: cat, dog; train 11, test 1, chosen '
+  assert words in capsys.readouterr().out
+  assert words in page.read_text()
+  assert words in json.loads(facts.read_text())['understood']
+
+
+def test_keys_of_a_table_are_named_as_errors_name_them(tmp_path, capsys):
+  for i in range(12):
+    (tmp_path / f'{i}.png').write_bytes(
+        pictures.encoded(pictures.picture(i, side=16)))
+  (tmp_path / 'labels.csv').write_text('\n'.join(
+      ['path,breed,note', *(f'{i}.png,{"ab"[i % 2]},x' for i in range(12))]))
+  assert _check(tmp_path) == 2
+  assert '--set=table.label=COLUMN' in capsys.readouterr().err
+  assert _check(tmp_path, '--set=table.label=breed') == 0
+  assert 'classes: a, b (column breed)' in capsys.readouterr().out
+  assert _check(tmp_path, '--set=target=multi', '--set=target.label=x') == 2
+  assert "target is 'multi', no section" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(('source', 'name'), [
+    ('./x/Pets-2/', 'pets_2'), ('cifar10:3.0.2', 'cifar10'),
+    ('/x/shots-{000000..000146}.tar', 'shots'), ('shots-*.parquet', 'shots')])
+def test_a_prepared_data_set_is_called_as_its_source_is(source, name):
+  assert data._name_of(source) == name
 
 
 def test_a_folder_that_is_not_there_is_said(tmp_path, capsys):

@@ -60,6 +60,10 @@ def test_all_figures_are_drawn_and_the_page_holds_them(
   assert len(re.findall('src="data:image/png;base64,', page)) == len(
       figures_there)
   assert not re.search(r'(src|href)="(?!data:)', page)
+  # Text in a picture is as large as it says: 96 dots of CSS to the inch.
+  with Image.open(folder / 'distance.png') as image:
+    width = round(96 * image.width / image.info['dpi'][0])
+  assert f'width="{width}"' in page
   assert filters in page and f'in patches of {patch:g} x {patch:g}' in page
   said = json.loads(figures.read_text())
   weights = model.attention([str(p) for p in sorted(photos.iterdir())])

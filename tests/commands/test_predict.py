@@ -158,6 +158,19 @@ def test_links_between_folders_give_each_picture_once(tmp_path):
       f'{photos}/deep/a.png', f'{photos}/elsewhere/b.png']
 
 
+def test_a_file_that_is_spelt_in_several_ways_is_read_once(
+    tmp_path, monkeypatch):
+  (tmp_path / 'photos').mkdir()
+  (tmp_path / 'linked').symlink_to(tmp_path / 'photos')
+  (tmp_path / 'photos' / 'a.png').touch()
+  (tmp_path / 'photos' / 'b.png').symlink_to('a.png')
+  monkeypatch.chdir(tmp_path / 'photos')
+  # The first spelling is kept; a link to a file has a row of its own.
+  assert command_line.find([
+      './a.png', f'{tmp_path}/photos/a.png', '../photos/*.png',
+      f'{tmp_path}/linked']) == ['a.png', '../photos/b.png']
+
+
 def test_names_may_come_from_a_file(model, photos, tmp_path, capsys):
   names = tmp_path / 'names.txt'
   names.write_text('one\ntwo\nthree\nfour\n')

@@ -21,6 +21,26 @@ def test_two_layouts_in_a_folder_are_an_error(tmp_path):
     open_path(tmp_path)
 
 
+def test_a_table_that_nobody_asked_for_breaks_no_folder_of_classes(tmp_path):
+  for i in range(6):
+    path = tmp_path / 'ab'[i % 2] / f'{i}.jpg'
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(b'')
+  latin = 'größe,ort\n1,Köln\n'.encode('latin-1')
+  (tmp_path / 'notes.csv').write_bytes(latin)
+  opened = open_path(tmp_path)
+  assert opened.class_names == ('a', 'b')
+  assert 'notes.csv is passed over' in opened.description
+  assert 'not UTF-8' in opened.description
+  for name in ('a', 'b'):  # What is there must not be missed, though.
+    (tmp_path / name).rename(tmp_path / {'a': 'train', 'b': 'test'}[name])
+  with pytest.raises(ValueError, match='no class folders.*notes.csv is passed'):
+    open_path(tmp_path)
+  (tmp_path / 'notes.csv').rename(tmp_path / 'labels.csv')
+  with pytest.raises(ValueError, match='labels.csv is not UTF-8'):
+    open_path(tmp_path)
+
+
 @pytest.mark.parametrize('name', ['a.zip', 'a.tar.gz'])
 def test_files_of_other_kinds_are_refused(tmp_path, name):
   (tmp_path / name).write_bytes(b'')

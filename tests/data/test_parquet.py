@@ -1,6 +1,7 @@
 """Images in Parquet are read by row group, in any order, and cached."""
 
 import json
+import re
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -75,15 +76,30 @@ def test_one_file_is_split_by_a_hash(tmp_path, struct):
 
 def test_in_order_each_row_group_is_read_once_and_few_stay(hub, monkeypatch):
   read = []
-  group = pq.ParquetFile.read_row_group
-  monkeypatch.setattr(pq.ParquetFile, 'read_row_group', lambda *args, **kw: (
-      read.append(args[1:]), group(*args, **kw))[1])
-  monkeypatch.setattr(parquet, '_CACHE_BYTES', 100)
+  group = pq.ParquetFile.iter_batches
   train = open_path(hub).splits['train']
+  kept = parquet._groups._kept
+
+  def batches(*args, row_groups, **kwargs):
+    assert not kept  # The room for a group is made before it is read.
+    read.append(row_groups)
+    return group(*args, row_groups=row_groups, **kwargs)
+
+  monkeypatch.setattr(pq.ParquetFile, 'iter_batches', batches)
+  monkeypatch.setattr(parquet, '_CACHE_BYTES', 0)
   for i in range(30):
     train[i]
   assert len(read) == 5 + 3
-  assert sum(kept.nbytes for kept in parquet._groups._kept.values()) <= 100
+  assert len(kept) == 1
+
+
+def test_a_row_group_that_fills_a_memory_is_said_with_the_figure(
+    hub, monkeypatch):
+  assert 'row group' not in open_path(hub).description
+  monkeypatch.setattr(parquet, '_LARGE_BYTES', 20)
+  assert re.search(
+      'a row group of .* GiB is read whole, .* up to .* GiB of memory: write '
+      'smaller ones', open_path(hub).description)
 
 
 def test_labels_are_read_without_the_images(hub, monkeypatch):

@@ -177,7 +177,7 @@ def test_folders_of_classes_are_not_given_up_for_any_table(tmp_path, name):
      "1 of 2 rows of .* have no split in column 'split' .*row 2"),
     ('path,label,split\n1.png,a,test\n2.png,b,val\n', 'no split to train on'),
     ('path,label,split\n1.png,a,train\n2.png,b,test\n3.png,a,train\n',
-     '1 classes of .* have no image in train, only in other splits: b'),
+     '1 of the classes of .* have no image in train, only in other splits: b'),
     ('path,x,y\n1.png,a,b\n', 'Of x, y, any could be it'),
     ('path\n1.png\n', 'no other column than that of the images'),
     ('path,label\n,a\n1.png,b\n', '1 rows of .* name no image .*row 1')])

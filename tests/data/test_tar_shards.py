@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import tarfile
 
 import pytest
@@ -48,11 +49,11 @@ def test_examples_of_tars_are_read_by_index(tars):
         'train': 30, 'val': 10}
     train = opened.splits['train']
     for i in range(30):
-      number = int(train.key(i).removeprefix('deep.er/'))
+      number = int(train.key(i).rpartition('/')[2])
       assert train[i] == {'image': str(number).encode() * 300,
                           'label': number % 3}
     assert {train.key(i) for i in range(30)} == {
-        f'deep.er/{i:04}' for i in range(30)}
+        f'train-{"08" if i < 20 else "09"}/deep.er/{i:04}' for i in range(30)}
 
 
 def test_a_range_in_braces_names_shards(tars):
@@ -80,6 +81,26 @@ def test_shards_may_each_count_from_0(tmp_path):
   assert sum(len(source) for source in opened.splits.values()) == 40
   keys = {s.key(i) for s in opened.splits.values() for i in range(len(s))}
   assert {'a/0003', 'b/0003'} <= keys
+  for folder in 'xy':
+    write(tmp_path / folder / '0.tar', pairs(0, 20, folder=''))
+  opened = open_path(f'{tmp_path}/*/0.tar')
+  keys = {s.key(i) for s in opened.splits.values() for i in range(len(s))}
+  assert {'x/0/0003', 'y/0/0003'} <= keys
+
+
+def test_a_shard_that_is_added_renames_and_moves_no_other_example(tmp_path):
+  def splits():
+    return {source.key(i): split
+            for split, source in open_path(tmp_path).splits.items()
+            for i in range(len(source))}
+  write(tmp_path / 'b.tar', pairs(0, 40))
+  before = splits()
+  assert set(before.values()) == {'train', 'test'}
+  write(tmp_path / 'a.tar', pairs(20, 60))
+  after = splits()
+  assert before.items() <= after.items() and len(after) == 80
+  for i in range(20, 40):  # Perhaps the same image: never trained and tested.
+    assert after[f'a/deep.er/{i:04}'] == after[f'b/deep.er/{i:04}']
 
 
 def test_an_index_is_kept_and_holds_until_the_shard_changes(
@@ -96,6 +117,18 @@ def test_an_index_is_kept_and_holds_until_the_shard_changes(
   assert [path.name for path in walked] == ['val-00.tar']
   (tars / '.val-00.tar.tar-index.npz').write_bytes(b'damaged')
   assert len(open_path(tars).splits['val']) == 20
+
+
+def test_a_shard_of_the_same_size_and_time_is_seen_to_be_another(tars):
+  path = tars / 'val-00.tar'
+  open_path(tars)
+  old = path.stat()
+  write(path, pairs(40, 50))
+  os.utime(path, ns=(old.st_atime_ns, old.st_mtime_ns))
+  assert path.stat().st_size == old.st_size
+  val = open_path(tars).splits['val']
+  assert {val.key(i)[-4:] for i in range(10)} == {
+      f'{i:04}' for i in range(40, 50)}
 
 
 def test_an_index_goes_to_the_cache_where_the_shard_cannot_have_it(
@@ -137,6 +170,30 @@ def test_mistakes_of_tars_are_said(tmp_path):
     open_path(path, label='lable')
   write(path, [*pairs(0, 3), ('x.png', b'')])
   with pytest.raises(ValueError, match='1 of 4 rows have no label'):
+    open_path(path)
+
+
+def test_links_lead_to_what_lies_in_the_same_tar(tmp_path):
+  def add(tar, name, kind, target):
+    member = tarfile.TarInfo(name)
+    member.type, member.linkname = kind, target
+    tar.addfile(member)
+  path = tmp_path / 'a.tar'
+  write(path, pairs(0, 5, folder='./x/'))
+  with tarfile.open(path, 'a') as tar:
+    add(tar, './y/9.png', tarfile.LNKTYPE, './x/0004.seg.PNG')
+    add(tar, 'y/9.cls', tarfile.SYMTYPE, '../y/8.cls')
+    add(tar, 'y/8.cls', tarfile.SYMTYPE, '../x/0001.cls')
+  opened = open_path(path)
+  found = {source.key(i): source[i] for source in opened.splits.values()
+           for i in range(len(source))}
+  assert len(found) == 6
+  assert found['a/y/9'] == {'image': b'4' * 300, 'label': 1}
+  with tarfile.open(path, 'a') as tar:
+    add(tar, '1.png', tarfile.LNKTYPE, '2.png')
+    add(tar, '3.cls', tarfile.SYMTYPE, '3.cls')
+  with pytest.raises(ValueError, match="2 links in .*a.tar lead to nothing in "
+                     "it, the first '1.png' to '2.png'.*--dereference"):
     open_path(path)
 
 

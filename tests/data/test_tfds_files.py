@@ -4,8 +4,10 @@ import io
 import json
 
 from array_record.python import array_record_module
+import numpy as np
 from PIL import Image
 import pytest
+import tensorflow_datasets as tfds
 from tensorflow_datasets.proto import tf_example_pb2
 
 from vit_jax import data
@@ -193,3 +195,19 @@ def test_parts_that_somebody_prepared_are_taken_as_they_are(tmp_path):
   _prepare_tfds(tmp_path, name='resisc45', splits=('train', 'test'))
   assert [len(of) for of in _open('resisc45', tmp_path).splits.values()] == [
       2, 2]
+
+
+def test_a_label_of_floating_point_is_a_number_to_predict():
+  features = tfds.features
+  for feature, targets in (
+      (features.Scalar(np.float32), ('age',)),
+      (features.Tensor(shape=(2,), dtype=np.float64), ('age_0', 'age_1'))):
+    found = tfds_files._label_facts(
+        feature, datasets.facts('mine'), what='mine.age')
+    assert (found.targets, found.num_classes) == (targets, len(targets))
+    label = found.of(np.ones(feature.shape, feature.np_dtype))
+    assert label.shape == (len(targets),) and label.dtype == np.float32
+  with pytest.raises(ValueError, match='how many classes'):
+    tfds_files._label_facts(
+        features.Tensor(shape=(None,), dtype=np.float32),
+        datasets.facts('mine'), what='mine.age')

@@ -47,6 +47,7 @@ def _root(tmp_path_factory):
     _write(root / f'mine/train/a/{name}.jpg', change(pictures.picture(i)),
            'JPEG')
   (root / 'mine/train/a/bad.jpg').write_bytes(b'nothing')
+  (root / 'theirs.csv').write_text('path,label\ntheirs/test/a/0.png,a\n')
   (root / 'mine/val/a').mkdir(parents=True)
   _write(root / 'mine/val/a/x.png', pictures.picture(500))
   return root
@@ -117,11 +118,17 @@ def test_the_command_writes_what_a_run_then_leaves_out(root, tmp_path, capsys):
     (['--against={root}/theirs', '--max-distance=20'], 'from 0 to 11 bits'),
     (['--against={root}/theirs', '--min-similarity=90'], 'lie in (0, 1]'),
     (['--against={root}/theirs:tset'], "Did you mean 'test'?"),
+    (['--against={root}/theirs.csv', '--set=table.path=path',
+      '--set-against=table.label=x'],
+     'unless --set-against=KEY=VALUE says otherwise'),
+    (['--against={root}/theirs', '--set-against=max_pixels'],
+     "--set-against takes KEY=VALUE, but got 'max_pixels'"),
 ])
 def test_a_mistake_is_said_before_anything_is_read(
     root, tmp_path, capsys, flags, words):
   assert main.main([
       'deduplicate', f'--source={root}/mine', f'--to={tmp_path}/x',
-      '--runner=local', *(flag.format(root=root) for flag in flags)]) == 2
+      '--runner=local',
+      *(flag.replace('{root}', str(root)) for flag in flags)]) == 2
   assert words in capsys.readouterr().err
   assert not (tmp_path / 'x').exists()

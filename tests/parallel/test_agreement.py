@@ -1,5 +1,6 @@
 """All processes of a run act on the wish of one, at the same point of it."""
 
+import collections
 import random
 import threading
 import time
@@ -130,6 +131,7 @@ def _shelf(monkeypatch):
   """What processes share, seen from process 1 of 3."""
   shelf = Shelf()
   monkeypatch.setattr(agreement, 'store', lambda: shelf)
+  monkeypatch.setattr(agreement, '_begun', collections.Counter())
   monkeypatch.setattr(agreement, 'START_SECS', 0.05)
   monkeypatch.setattr(agreement.jax, 'process_index', lambda: 1)
   monkeypatch.setattr(agreement.jax, 'process_count', lambda: 3)
@@ -137,21 +139,29 @@ def _shelf(monkeypatch):
 
 
 def test_who_does_not_come_to_a_meeting_is_named(shelf):
-  shelf.set('there/0', 'here')
+  shelf.set('there/1/0', 'here')
   with pytest.raises(agreement.LostError, match='process 2 did not come'):
     agreement.meet('there')
-  shelf.set('there/2', 'here')
+  for process in range(3):
+    shelf.set(f'there/2/{process}', 'here')
   agreement.meet('there')
 
 
 def test_what_the_first_finds_all_are_told(shelf, monkeypatch):
-  with pytest.raises(agreement.LostError, match='process 0 has not said'):
-    agreement.on_first('look', lambda: pytest.fail('not here'))
   monkeypatch.setattr(agreement.jax, 'process_index', lambda: 0)
-  assert agreement.on_first('look', lambda: {'steps': 3}) == {'steps': 3}
-  monkeypatch.setattr(agreement.jax, 'process_index', lambda: 1)
-  assert agreement.on_first(
-      'look', lambda: pytest.fail('not here')) == {'steps': 3}
+  for steps in (3, 5):
+    assert agreement.on_first(
+        'look', lambda n=steps: {'steps': n}) == {'steps': steps}
+  assert agreement.on_first('see', lambda: 7) == 7
+  for process in (1, 2):
+    monkeypatch.setattr(agreement.jax, 'process_index', lambda n=process: n)
+    # The n-th of a name is the n-th of it in each.
+    for steps in (3, 5):
+      assert agreement.on_first(
+          'look', lambda: pytest.fail('not here')) == {'steps': steps}
+    assert agreement.on_first('see', lambda: pytest.fail('not here')) == 7
+    with pytest.raises(agreement.LostError, match='process 0 has not said'):
+      agreement.on_first('look', lambda: pytest.fail('not here'))
 
 
 def test_where_the_service_is_gone_process_0_is_missing(shelf, monkeypatch):

@@ -193,6 +193,41 @@ def test_all_three_axes_gather_no_more_than_their_part_of_a_layer():
 PARTS = 7
 
 
+def test_in_parts_devices_draw_as_one_does_and_reduce_each_gradient_once():
+  params = {}
+  for number in (1, 8):
+    built = experiment.build(config_lib.resolve({
+        **CONFIG, 'accumulation': PARTS, 'mesh': {'data': number},
+        'data': {'source': 'digits', 'resolution': 8}}),
+        devices=jax.devices()[:number])
+    step, state = compile_step(built), built.init_state()
+    batches = built.batches(start_step=0)
+    for _ in range(3):
+      state, _ = step(state, next(batches))
+    batches.close()
+    params[number] = tree.flatten(jax.device_get(state.params))
+  for path, value in params[1].items():
+    np.testing.assert_allclose(
+        params[8][path], value, rtol=1e-4, atol=1e-6, err_msg=path)
+  found = by_kind(step)
+  assert not any(
+      rows for kind, rows in found.items() if kind != 'all-reduce')
+  reduced = collectives.total(found['all-reduce'])['all-reduce'].bytes
+  assert param_bytes(built) <= reduced <= param_bytes(built) + 32
+  assert not any(c.loops for c in found['all-reduce'])
+
+
+def test_in_parts_no_kernel_of_a_convolution_has_a_gradient_for_each_device():
+  # The compiler would send the images of each around: see `experiment.build`.
+  built = experiment.build(config_lib.resolve({
+      **CONFIG, 'accumulation': PARTS, 'mesh': MESHES['8x1x1'],
+      'model': {**CONFIG['model'], 'patch': 1,
+                'backbone': {'depths': (), 'width': 32}}}))
+  step = built.train_step.lower(built.abstract_state, built.abstract_batch)
+  assert {int(n) for n in re.findall(
+      r'_group_count = (\d+)', step.as_text())} == {1}
+
+
 @functools.cache
 def compiled_in_parts():
   """Returns experiment and collectives of a step in parts, over `fsdp`."""
@@ -213,9 +248,9 @@ def test_accumulation_leaves_images_on_their_devices():
   assert max(c.bytes for c in found['all-gather']) == largest
 
 
-def test_accumulation_reduces_every_gradient_in_every_part():
-  # Once a step would do, and would be better: `training/step.py` says so. Where
-  # this fails for less, change what it says, CONTRIBUTING.md and docs/plans.md.
+def test_where_parameters_are_split_every_part_reduces_every_gradient():
+  # Each part gathers the parameters as well. Where this fails for less, change
+  # what `training/step.py`, CONTRIBUTING.md and docs/plans.md say.
   built, found = compiled_in_parts()
   reduced = [*found['all-reduce'], *found['reduce-scatter']]
   total = sum(c.count * c.bytes for c in reduced)

@@ -1,6 +1,7 @@
 """A batch is computed in as few parts as fit, and that is known beforehand."""
 
 import dataclasses
+import functools
 import json
 import shutil
 import types
@@ -63,6 +64,7 @@ def faked(wired, steps, *, accumulation='auto'):
   """Returns the experiment with steps by parts, and the parts compiled."""
   compiled = []
 
+  @functools.cache
   def build_step(parts):
     compiled.append(parts)
     return steps(parts)
@@ -93,9 +95,13 @@ def test_a_batch_that_fits_is_compiled_once_and_nothing_is_said(wired):
 def test_it_is_computed_in_the_fewest_parts_that_fit(
     wired, free, parts, compiled):
   experiment, tried = faked(wired, shrinking)
+  evaluated = []
+  experiment = dataclasses.replace(
+      experiment, build_evaluators=lambda n: evaluated.append(n) or {})
   fitted = parts_lib.fit(experiment, free_bytes=int(free * GIB))
   assert fitted.experiment.config.accumulation == parts
   assert tried == compiled
+  assert evaluated == [parts]
   assert fitted.note == (
       f'The batch of 24 takes 19.0 GiB a device and {free:.1f} GiB are there: '
       f'computed in {parts} parts (accumulation={parts}).')

@@ -112,6 +112,36 @@ def test_a_convolution_counts_as_xla_counts_it(settings):
       compiled.cost_analysis()['flops'])
 
 
+# Of a convolution from 8 x 9 x 4 to 4 x 4 x 6: image, kernel and result.
+CONVOLVED = ('f32[2,8,9,4]', 'f32[3,3,4,6]', 'f32[2,4,4,6]')
+
+
+@pytest.mark.parametrize(('target', 'operands', 'result'), [
+    ('Forward', (0, 1), 2), ('BackwardInput', (2, 1), 0),
+    ('BackwardFilter', (0, 2), 1), ('BiasActivationForward', (0, 1), 2)])
+def test_a_convolution_of_cudnn_counts_as_that_which_it_is_or_leads_back(
+    target, operands, result):
+  def convolve(image, kernel):
+    return jax.lax.conv_general_dilated(
+        image, kernel, (2, 2), ((1, 0), (0, 0)),
+        dimension_numbers=('NHWC', 'HWIO', 'NHWC'))
+
+  shapes = [jnp.zeros([int(n) for n in shape[4:-1].split(',')])
+            for shape in CONVOLVED]
+  want = jax.jit(convolve).lower(*shapes[:2]).compile()
+  first, second = (CONVOLVED[n] for n in operands)
+  shape = f'({CONVOLVED[result]}, u8[4096])'
+  found = program.work(
+      f'HloModule m\n\nENTRY %e (a: {first}, b: {second}) -> {shape} {{\n'
+      f'  %a = {first} parameter(0)\n  %b = {second} parameter(1)\n'
+      f'  ROOT %c = {shape} custom-call(%a, %b), '
+      'window={size=3x3 stride=2x2 pad=1_0x0_0}, dim_labels=b01f_01io->b01f, '
+      f'custom_call_target="__cudnn$conv{target}"\n}}\n')
+  assert found.flops == want.cost_analysis()['flops']
+  # Without the room that the library takes to work in.
+  assert found.bytes == sum(x.nbytes for x in shapes)
+
+
 def test_what_is_no_program_is_an_error():
   with pytest.raises(ValueError, match='no ENTRY'):
     program.work('something else')

@@ -70,6 +70,23 @@ def test_a_folder_keeps_bytes_labels_names_and_order(folder, tmp_path, capsys):
   assert sum(shard['examples'] for shard in facts.values()) == 30
 
 
+def test_a_split_without_examples_is_left_out_in_words(
+    folder, tmp_path, capsys):
+  _prepare(folder, tmp_path)
+  info = tmp_path / 'mine/1.0.0/dataset_info.json'
+  text = json.loads(info.read_text())
+  text['splits'] = [s | ({'numBytes': '0', 'shardLengths': []}
+                         if s['name'] == 'test' else {})
+                    for s in text['splits']]
+  info.write_text(json.dumps(text))
+  capsys.readouterr()
+  assert _prepare(
+      'mine', tmp_path, f'--data-dir={tmp_path}', '--version=1.0.1') == 0
+  assert 'test has no examples, and is left out' in capsys.readouterr().out
+  assert _open('mine:1.0.1', 'train', data_dir=str(tmp_path)).splits == (
+      'train',)
+
+
 def test_tensorflow_datasets_reads_and_decodes_it(folder, tmp_path):
   _prepare(folder, tmp_path)
   source = tfds.builder_from_directory(
@@ -221,11 +238,30 @@ def test_files_that_cannot_be_read_go_along_as_they_are(tmp_path):
     _same(_open('mine', split, data_dir=str(tmp_path)), _open(source, split))
 
 
-def test_numbers_to_predict_are_refused(folder):
-  dataset = _open(folder, 'train')
-  example = {**dataset[0], 'label': np.zeros(2, np.float32)}
-  with pytest.raises(ValueError, match='numbers to predict'):
-    examples.describe(dataset, [example])
+@pytest.mark.parametrize(('head', 'cells'), [
+    ('age', ('1.5', '-2', '', '0.1')),
+    ('age,größe', ('1,2.5', '0.1,', '-7,1e-3', '3,4')),
+    ('labels', ('a|b', 'b|c', '', 'a')),
+])
+def test_numbers_and_several_labels_of_a_table_come_back(
+    tmp_path, head, cells):
+  for i in range(20):
+    (tmp_path / f'{i}.png').write_bytes(
+        pictures.encoded(pictures.picture(i, side=8), 'PNG'))
+  (tmp_path / 'labels.csv').write_text('\n'.join(
+      [f'path,{head}', *(f'{i}.png,{cells[i % 4]}' for i in range(20))]))
+  target = 'multi' if head == 'labels' else 'regression'
+  assert _prepare(
+      tmp_path / 'labels.csv', tmp_path / 'to', f'--set=target={target}') == 0
+  for split in ('train', 'test'):
+    there = _open('mine', split, data_dir=str(tmp_path / 'to'))
+    source = _open(tmp_path / 'labels.csv', split, target=target)
+    _same(there, source)
+    for name in ('targets', 'num_classes', 'class_names', 'multi_label'):
+      assert getattr(there, name) == getattr(source, name)
+    if target == 'regression':
+      assert there[0]['label'].dtype == np.float32
+      assert there.targets == tuple(head.split(','))
 
 
 def test_beam_writes_the_same_files(folder, tmp_path):

@@ -107,15 +107,17 @@ SGD = optax.chain(optax.clip_by_global_norm(0.5),
 @pytest.fixture(scope='module')
 def vit_steps(vit):
   loss, _ = vit
-  return {parts: build(loss, tx=SGD, accumulation=parts) for parts in (1, 2, 8)}
+  return {(parts, replicas): build(
+      loss, tx=SGD, accumulation=parts, replicas=replicas)
+          for parts, replicas in ((1, 1), (2, 1), (8, 1), (2, 4))}
 
 
-@pytest.mark.parametrize('parts', [2, 8])
+@pytest.mark.parametrize('parts', [(2, 1), (8, 1), (2, 4)], ids=str)
 @pytest.mark.parametrize('mask', MASKS, ids=str)
 def test_accumulated_is_one_batch(vit, vit_steps, parts, mask):
   loss, params = vit
   start = new_state(loss, params, tx=SGD)
-  whole, whole_loss = vit_steps[1](start, batch(mask=mask))
+  whole, whole_loss = vit_steps[1, 1](start, batch(mask=mask))
   state, part_loss = vit_steps[parts](start, batch(mask=mask))
   assert_close(part_loss, whole_loss)
   assert_close(state, whole)
@@ -139,7 +141,7 @@ def test_clipping_comes_after_the_parts_are_added():
   assert_close(four.params, one.params)
 
 
-@pytest.mark.parametrize('parts', [1, 2])
+@pytest.mark.parametrize('parts', [(1, 1), (2, 1), (2, 4)], ids=str)
 def test_padding_changes_nothing(vit, vit_steps, parts):
   loss, params = vit
   mask = np.array([1, 1, 0, 1, 1, 0, 1, 0])

@@ -87,7 +87,7 @@ def distance(
   ax.set_xticks(range(1, layers + 1, max(1, layers // 12)))
   ax.spines[['top', 'right']].set_visible(False)
   # Away from the points, which may be anywhere.
-  fig.legend(loc='outside lower center', frameon=False, fontsize=9, ncols=3)
+  fig.legend(loc='outside lower center', frameon=False, fontsize=10, ncols=3)
   plots.save(fig, path)
 
 
@@ -108,7 +108,7 @@ def rollout(
     titles: of each image, by default none.
   """
   height, width = images[0].shape[:2]
-  fig = _figure(8.4, (2.65 * height / width + 0.2) * len(images) + 0.3)
+  fig = _figure(7.2, (2.2 * height / width + 0.2) * len(images) + 0.3)
   axes = fig.subplots(len(images), 3, squeeze=False)
   for row, image, values in zip(axes, images, maps):
     # Never quite black: what is not looked at is still recognised.
@@ -119,17 +119,19 @@ def rollout(
     shown = row[2].imshow(
         100 * values, cmap='viridis', vmin=0, interpolation='nearest',
         extent=(0, width, height, 0))
-    fig.colorbar(shown, ax=row[2], shrink=0.85, format=lambda x, _: f'{x:g} %')
+    fig.colorbar(shown, ax=row[2], shrink=0.85, format=lambda x, _: f'{x:g} %'
+                 ).ax.tick_params(labelsize=10)
     for ax in row:
       _frameless(ax)
       ax.set_xticks([])
       ax.set_yticks([])
-  axes[0, 0].set_title('as the model sees it', fontsize=9)
-  axes[0, 1].set_title('brightness: attention rollout', fontsize=9)
-  axes[0, 2].set_title('share of each patch', fontsize=9)
+  axes[0, 0].set_title('as the model sees it', fontsize=11)
+  axes[0, 1].set_title('brightness: rollout', fontsize=11)
+  axes[0, 2].set_title('share of each patch', fontsize=11)
   for row, title in zip(axes, titles or []):
     # The name of a file may have dollars, and is no formula.
-    row[0].set_xlabel(_short(title, 40), fontsize=8, parse_math=False)
+    row[0].set_xlabel(
+        _short(title, 60), fontsize=10, parse_math=False, loc='left')
   # Ticks are chosen by the room that a layout leaves: the next knows them.
   fig.draw_without_rendering()
   plots.save(fig, path)
@@ -160,7 +162,7 @@ def heads(
   ax.set(xlabel='head', ylabel='layer')
   _frameless(ax)
   if title:
-    ax.set_title(_short(title, max(24, 6 * count)), fontsize=9,
+    fig.suptitle(_short(title, max(42, 6 * count)), fontsize=9,
                  parse_math=False)
   plots.save(fig, path)
 
@@ -209,7 +211,7 @@ def _grid(rows: int, columns: int, *, cell: float) -> tuple[Any, Any]:
 
 def _frameless(ax: Any) -> None:
   ax.spines[:].set_visible(False)
-  ax.tick_params(length=0, labelsize=8)
+  ax.tick_params(length=0, labelsize=9)
 
 
 def _figure(width: float, height: float) -> Any:

@@ -24,9 +24,14 @@ p { margin: .25rem 0 .75rem; max-width: 46rem; }
 figure { margin: 0; padding: .75rem; background: var(--card);
   border: 1px solid var(--line); border-radius: .5rem; overflow-x: auto; }
 figure img { display: block; max-width: 100%; height: auto; margin: 0 auto; }
-/* On a narrow screen a picture is moved sideways, not shrunk to nothing. */
-@media (max-width: 48rem) { figure img { max-width: none; } }
+/* Whole at first, however narrow the screen; what was asked for is moved. */
+figure label { display: block; cursor: zoom-in; }
+figure input { position: absolute; opacity: 0; }
+figure input:focus-visible + img { outline: 2px solid #0072b2; }
+figure label:has(:checked) { cursor: zoom-out; }
+figure :checked + img { max-width: none; }
 """
+_CSS_DPI = 96  # Dots of CSS in an inch, so that text is as large as it says.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,11 +72,16 @@ def _figure(section: Section) -> str:
   assert section.picture is not None
   data = section.picture.read_bytes()
   with Image.open(io.BytesIO(data)) as image:
-    # Of two dots a pixel: sharp on any screen, and as large as text is.
-    width, height = (max(1, side // 2) for side in image.size)
+    width, height = (
+        max(1, round(_CSS_DPI * side / float(dpi)))
+        for side, dpi in zip(image.size, image.info.get('dpi', (150, 150))))
   encoded = base64.b64encode(data).decode()
-  return (f'<figure><img alt="{html.escape(section.title)}" width="{width}" '
-          f'height="{height}" src="data:image/png;base64,{encoded}"></figure>')
+  title = html.escape(section.title)
+  # Without a script: a picture is a box to tick, and ticked it is of full size.
+  return (f'<figure><label title="Full size"><input type="checkbox" '
+          f'aria-label="{title}, full size"><img alt="{title}" '
+          f'width="{width}" height="{height}" '
+          f'src="data:image/png;base64,{encoded}"></label></figure>')
 
 
 def document(

@@ -12,10 +12,8 @@ from vit_jax.check import report as report_lib
 from vit_jax.check import scan as scan_lib
 from vit_jax.data import bands
 from vit_jax.data import decoding
-from vit_jax.data import protocol
-from vit_jax.data import rows
+from vit_jax.data import opening
 from vit_jax.data import similarity
-from vit_jax.data import sources
 from vit_jax.data import subsets
 from vit_jax.data import transforms
 
@@ -53,7 +51,7 @@ def ask(
   if max_examples < 0:
     raise ValueError(
         f'--max-examples must be 0, for all, or more; got {max_examples}.')
-  whole = _open(config)
+  whole = opening.open_splits(config)
   # A handful of files may leave a split without any.
   found = {name: source for name, source in whole.splits.items() if len(source)}
   total = sum(map(len, found.values()))
@@ -69,16 +67,8 @@ def ask(
   names = () if whole.targets else whole.class_names or tuple(
       map(str, range(whole.num_classes)))
   return scan_lib.Asked(
-      config.source, tuple(chosen), kind, names, _decode(config), embed, keep)
-
-
-def _open(config: data.DataConfig) -> protocol.Opened:
-  """Returns all splits as they are, with nothing left out."""
-  understood = rows.Understood(config.target, config.table)
-  sources.check_understood(config.source, understood)
-  return sources.open_source(
-      config.source, data_dir=config.data_dir, shapes_config=config.shapes,
-      size=config.size, understood=understood)
+      config.source, tuple(chosen), kind, names, _decode(config), embed, keep,
+      whole.description)
 
 
 def check(

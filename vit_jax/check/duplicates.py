@@ -36,6 +36,16 @@ class Group:
   same_across: bool
   conflict: bool
 
+  @property
+  def words(self) -> list[str]:
+    """What is to be said of it, in a few words each."""
+    return [
+        'all the same file' if self.exact
+        else f'alike, {self.similarity:.3f} at least',
+        *['labels differ'] * self.conflict,
+        *['in several splits' + ', the same file' * (
+            self.same_across and not self.exact)] * self.across]
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Pairs:

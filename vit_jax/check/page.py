@@ -101,6 +101,8 @@ class _Pictures:
 
 
 def _found(report: report_lib.Report) -> Iterator[str]:
+  if report.scan.asked.understood:
+    yield f'<p class="quiet">{html.escape(report.scan.asked.understood)}</p>'
   faults = report.faults()
   if not faults:
     yield '<p>Found nothing wrong.</p>'
@@ -127,10 +129,7 @@ def _duplicates(
 
 
 def _group(group: duplicates.Group, pictures: _Pictures) -> str:
-  title = '; '.join([
-      'the same file' if group.exact else f'{group.similarity:.3f} alike',
-      *['labels differ'] * group.conflict,
-      *['in several splits'] * group.across])
+  title = '; '.join(group.words)
   shown = group.numbers[:_MEMBERS]
   more = report_lib.rest(len(shown), len(group.numbers), 'copies')
   return (f'<strong>{title}</strong><div class="row">'

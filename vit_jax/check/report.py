@@ -19,9 +19,15 @@ class Fault:
   """Something found, in a line.
 
   Attributes:
-    text: what, and how many.
+    kind: of fault, a word for programs.
+    counted: what `count` is a number of: 'pictures', 'groups' or 'classes'.
+    count: how many.
+    text: the same, in words.
     harmful: whether it would spoil a run or its result, whatever is meant.
   """
+  kind: str
+  counted: str
+  count: int
   text: str
   harmful: bool
 
@@ -50,25 +56,24 @@ class Report:
 
   def faults(self) -> list[Fault]:
     """Returns what was found in lines, the most harmful first."""
-    asked, groups = self.scan.asked, self.groups
-    across = [group for group in groups if group.across]
+    across = [group for group in self.groups if group.across]
+    conflict = [group for group in self.groups if group.conflict]
     same = sum(group.same_across for group in across)
-    conflict = sum(group.conflict for group in groups)
-    extra = sum(len(group.numbers) - 1 for group in groups)
-    suspects = len(self.labels.suspects)
-    missing = [_missing(self, place, split.name)
-               for place, split in enumerate(asked.splits)]
+    extra = sum(len(group.numbers) - 1 for group in self.groups)
     found = [
-        (len(self.scan.errors), True, 'that cannot be read'),
-        (len(across), True, f'in several splits ({same:,} byte for byte): a '
-         'test on what was trained on proves less'),
-        (conflict, False, 'with copies of another label'),
-        (suspects, False, 'with a suspicious label: the neighbours are of '
-         'another class'),
-        (extra, False, 'copied from others, exactly or nearly')]
-    return [Fault(f'{count:,} picture{"s" * (count > 1)} {text}', harmful)
-            for count, harmful, text in found if count] + [
-                Fault(text, False) for text in missing if text]
+        _fault('unreadable', len(self.scan.errors), 'cannot be read',
+               harmful=True),
+        _groups('across_splits', across, f'in several splits ({same:,} of the '
+                'groups with the same bytes there): a test on what was trained '
+                'on proves less', harmful=True),
+        _groups('labels_differ', conflict, 'with different labels'),
+        _fault('suspicious_label', len(self.labels.suspects), 'with a '
+               'suspicious label: the neighbours are of another class'),
+        _fault('copies', extra, 'copied from others, exactly or nearly: as '
+               'many could go, and one of each group stay')]
+    missing = [_missing(self, place, split.name)
+               for place, split in enumerate(self.scan.asked.splits)]
+    return [fault for fault in (*found, *missing) if fault and fault.count]
 
   def counts(self) -> Int[np.ndarray, 'splits classes']:
     """Returns how many examples of each split have each class."""
@@ -129,7 +134,8 @@ class Report:
     scan, names = self.scan, self.scan.asked.class_names
     common, different = self.common_sizes()
     return {
-        'source': scan.asked.name, 'labels': scan.asked.kind,
+        'source': scan.asked.name, 'understood': scan.asked.understood,
+        'labels': scan.asked.kind,
         'splits': self.split_rows(),
         'classes': [
             {'name': name, **{split.name: int(count) for split, count in zip(
@@ -146,8 +152,11 @@ class Report:
         'unreadable': [{**self.named(number), 'why': why}
                        for number, why in sorted(scan.errors.items())],
         'duplicates': [{
-            'exact': group.exact, 'similarity': group.similarity,
-            'across_splits': group.across, 'labels_differ': group.conflict,
+            'all_same_bytes': group.exact,
+            'least_similarity': group.similarity,
+            'across_splits': group.across,
+            'same_bytes_across_splits': group.same_across,
+            'labels_differ': group.conflict,
             'examples': self._named(group.numbers)} for group in self.groups],
         'suspicious_labels': {
             'features': self.features, 'agreement': self.labels.agreement,
@@ -169,13 +178,33 @@ class Report:
     return [self.named(number) for number in numbers]
 
 
-def _missing(report: Report, place: int, split: str) -> str:
-  """Returns words on the classes that a split has none of."""
+def _fault(
+    kind: str, count: int, words: str, *, harmful: bool = False) -> Fault:
+  """Returns a fault of so many pictures."""
+  return Fault(kind, 'pictures', count,
+               f'{count:,} picture{"s" * (count != 1)} {words}', harmful)
+
+
+def _groups(
+    kind: str, groups: Sequence[duplicates.Group], words: str, *,
+    harmful: bool = False,
+) -> Fault:
+  """Returns a fault of groups of copies."""
+  count, members = len(groups), sum(len(group.numbers) for group in groups)
+  return Fault(kind, 'groups', count,
+               f'{count:,} group{"s" * (count != 1)} of copies, {members:,} '
+               f'pictures in all, {words}', harmful)
+
+
+def _missing(report: Report, place: int, split: str) -> Fault | None:
+  """Returns how many classes a split has none of, unless it has no class."""
   counts = report.counts()[place]
   missing = int((counts == 0).sum())
-  if not missing or not counts.any():
-    return ''
-  return f'{missing:,} of {len(counts):,} classes have no example in {split}'
+  if not counts.any():
+    return None
+  return Fault(
+      'no_example', 'classes', missing, f'{missing:,} of {len(counts):,} '
+      f'classes have no example in {split}', False)
 
 
 def rest(shown: int, total: int, noun: str) -> str:

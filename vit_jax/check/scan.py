@@ -59,6 +59,7 @@ class Asked:
     decode: as a run would decode an image.
     embed: the model; None for `looks`.
     keep: the shorter side of a picture that `embed` is given, at least.
+    understood: what its files were taken for, in words; perhaps ''.
   """
   name: str
   splits: tuple[Split, ...]
@@ -67,6 +68,7 @@ class Asked:
   decode: pictures.Decode
   embed: Embed | None = None
   keep: int = 0
+  understood: str = ''
 
   def __len__(self) -> int:
     return sum(len(split.source) for split in self.splits)

@@ -8,7 +8,6 @@ from rich import console as console_lib
 from rich import markup
 from rich import table as table_lib
 
-from vit_jax.check import duplicates
 from vit_jax.check import report as report_lib
 
 _ROWS = 10  # Of a table of findings; the page and the JSON have more.
@@ -18,6 +17,9 @@ _MEMBERS = 4  # Of a group of duplicates.
 def show(
     report: report_lib.Report, console: console_lib.Console) -> None:
   """Prints it."""
+  if report.scan.asked.understood:
+    console.print(markup.escape(report.scan.asked.understood) + '\n',
+                  highlight=False, soft_wrap=True)
   for part in (_splits(report), _classes(report), _pixels(report),
                *_findings(report)):
     if part is not None:
@@ -113,7 +115,7 @@ def _findings(report: report_lib.Report) -> Iterator[table_lib.Table]:
     yield _limited(
         _table(f'Duplicates: {len(report.groups):,} groups', 'what',
                'examples'),
-        [(_kind(group), _members(report, group.numbers))
+        [('\n'.join(group.words), _members(report, group.numbers))
          for group in report.groups[:_ROWS + 1]], len(report.groups))
   suspects = report.labels.suspects
   names = report.scan.asked.class_names
@@ -124,14 +126,6 @@ def _findings(report: report_lib.Report) -> Iterator[table_lib.Table]:
                numbers=1),
         [(*_named(report, suspect.number), names[suspect.suggested],
           f'{suspect.margin:.0%}') for suspect in suspects])
-
-
-def _kind(group: duplicates.Group) -> str:
-  words = ['the same file' if group.exact
-           else f'alike, {group.similarity:.2f}']
-  words += ['labels differ'] * group.conflict
-  words += ['in several splits'] * group.across
-  return '\n'.join(words)
 
 
 def _members(report: report_lib.Report, numbers: tuple[int, ...]) -> str:

@@ -8,6 +8,7 @@ What Orbax is still writing has a name of its own, and is none of these.
 """
 
 from collections.abc import Sequence
+import os
 
 from etils import epath
 import orbax.checkpoint as ocp
@@ -25,6 +26,15 @@ def is_checkpoint(path: epath.Path) -> bool:
   """
   return (path.is_dir() and ocp.utils.is_checkpoint_finalized(path)
           and any((path / name).exists() for name in _MARKS))
+
+
+def shown(path: epath.PathLike) -> str:
+  """Returns a path for a person: from here, where it is below.
+
+  Notebooks and model cards are shared; whose home it was, they need not say.
+  """
+  text, here = os.fspath(path), os.path.join(os.getcwd(), '')
+  return text.removeprefix(here) or text
 
 
 def others(path: epath.Path) -> list[epath.Path]:

@@ -14,7 +14,6 @@ by the next run. A checkpoint that cannot be read is put aside, never deleted.
 from collections.abc import Mapping, Sequence
 import contextlib
 import dataclasses
-import itertools
 import logging
 import os
 import re
@@ -43,8 +42,6 @@ logging.getLogger('absl').addFilter(
     lambda record: not (record.exc_info and 'orbax' in record.pathname))
 _MAX_NAMES = 12
 RELOAD_SECS = 1.0  # Between looks whether a network drive shows new names.
-
-_numbers = itertools.count()  # Of the agreements of this process.
 
 
 # A large model over a slow network takes long; a process that is lost in it is
@@ -279,7 +276,7 @@ class Checkpoints:
   def _make_way(self, steps: Sequence[int]) -> None:
     """Frees the names of best checkpoints, which stay till another is whole."""
     agreement.on_first(
-        f'best/{next(_numbers)}',
+        'best',
         lambda: folders.replace(epath.Path(self._best.directory), steps))
     self._best.reload()
     # A network drive may show another process the old names for a while.

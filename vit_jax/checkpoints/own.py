@@ -121,7 +121,8 @@ def read(
       config=config, params=tree.unflatten(params), resolution=resolution,
       preprocess=preprocess, positions=said.positions, family='ours',
       statement=(
-          f'{where}: a checkpoint of ours, {statement.count(params)}, images '
+          f'{folders.shown(where)}: a checkpoint of ours, '
+          f'{statement.count(params)}, images '
           f'{resolution[0]}x{resolution[1]}',),
       report=tuple(f'  loaded  {name} {array.shape}'
                    for name, array in params.items()))

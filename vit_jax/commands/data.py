@@ -45,6 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   _add_prepare(tasks)
 
 
+@command_line.data_flags()
 def run(args: argparse.Namespace) -> int:
   """Runs the task; returns the exit status."""
   return args.run_task(args)
@@ -155,6 +156,8 @@ def _prepare(args: argparse.Namespace) -> int:
       to=args.to, name=args.name or _name_of(args.source),
       version=args.version, shard_bytes=args.shard_mib * 2**20)
   done = writing.begin(planned)
+  if planned.understood:
+    print(planned.understood)
   for split, shards in planned.shards.items():
     print(f'{split}: {shards[-1].last:,} examples in {len(shards):,} '
           f'shard{"s" * (len(shards) > 1)}')
@@ -177,5 +180,7 @@ def _prepare(args: argparse.Namespace) -> int:
 
 def _name_of(source: str) -> str:
   """Returns a name for what a folder, a file or a data set is called."""
-  base = source.rstrip('/').split('/')[-1].split(':')[0].split('.')[0]
+  base = source.rstrip('/').split('/')[-1].split(':')[0]
+  # Of many files, what all their names begin with: 'train-{000..146}.tar'.
+  base = re.sub(r'\{.*\}|\[.*\]', '', base).split('.')[0]
   return re.sub(r'\W+', '_', base).strip('_').lower()

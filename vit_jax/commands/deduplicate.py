@@ -45,6 +45,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       help='test sets, for example cifar10,oxford_iiit_pet:test; without a '
       'split, the one that results are published on')
   parser.add_argument(
+      '--set-against', action='append', default=[], metavar='KEY=VALUE',
+      help='a key of the section data that is another there; what --set says '
+      'else holds for them, too')
+  parser.add_argument(
       '--to', required=True, metavar='DIR',
       help=f'for {report.EXCLUDE}, {report.PAIRS} and {report.PAGE}; it must '
       'not exist')
@@ -66,6 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   command_line.add_runner(parser)
 
 
+@command_line.data_flags()
 def run(args: argparse.Namespace) -> int:
   """Runs the command; returns the exit status."""
   command_line.check_free(args.to)
@@ -81,8 +86,7 @@ def run(args: argparse.Namespace) -> int:
         functools.partial(_embed, args.model, args.which), args.min_cosine)))
   section = command_line.data_settings(args)
   source = selection_lib.of(args.source, args.split, section)
-  against = [selection_lib.select(text, {'data_dir': args.data_dir})
-             for text in args.against.split(',')]
+  against = _against(args, section)
   _check(source, against)
   start = time.monotonic()
   with writing.whole(args.to) as path:
@@ -104,11 +108,37 @@ def run(args: argparse.Namespace) -> int:
           'ask for more with --min-similarity' + (
               ' and --min-cosine, or take a better model.' if args.model
               else '.'))
-  print(f'wrote {args.to}: look at {report.PAGE}, then train with '
-        f'--config.data.exclude={args.to}/{report.EXCLUDE}')
+  print(f'wrote {args.to}: ' + (
+      f'look at {report.PAGE}, then train with '
+      f'--config.data.exclude={args.to}/{report.EXCLUDE}' if result.pairs
+      else 'there is nothing to leave out'))
   if args.json:
     writer.write_json(args.json, figures)
   return _report(result)
+
+
+def _against(
+    args: argparse.Namespace, section: dict[str, Any],
+) -> list[selection_lib.Selection]:
+  """Returns the test sets.
+
+  Raises:
+    ValueError: if there is no such one, or its table is not like the source's.
+  """
+  settings = command_line.overrides(
+      args.set_against, flag='--set-against', onto=section)
+  try:
+    found = selection_lib.select_others(args.against, settings)
+    for selection in found:
+      selection.open()
+  except ValueError as error:
+    if not (args.set or args.set_against):
+      raise
+    raise ValueError(
+        f'{error} What --set says of the source holds for every path of '
+        '--against too, unless --set-against=KEY=VALUE says otherwise; both '
+        'hold for all of them.') from error
+  return found
 
 
 @functools.lru_cache(maxsize=1)

@@ -35,7 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
       '--format', required=True, choices=tuple(exporting.FORMATS),
       help='jax: StableHLO for jax.export.deserialize, on a CPU, a GPU or a '
-      'TPU; onnx: for ONNX Runtime; savedmodel: a folder for TensorFlow')
+      'TPU; onnx: for ONNX Runtime; savedmodel: a folder for TensorFlow. '
+      'Behind a server: docs/serving.md')
   parser.add_argument(
       '--output', required=True, metavar='PATH',
       help='the file, .stablehlo for jax and .onnx for onnx, or for savedmodel '
@@ -50,6 +51,7 @@ def run(args: argparse.Namespace) -> int:
   """Runs the command; returns the exit status."""
   _check_suffix(args.output, args.format)
   command_line.check_free(args.output)
+  exporting.check_installed(args.format)
   errors: dict[str, str] = {}
   found = command_line.find(args.paths, errors)[:MAX_PICTURES]
   loaded = command_line.load(args)

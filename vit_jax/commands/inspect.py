@@ -75,7 +75,8 @@ def run(args: argparse.Namespace) -> int:
   page.write(
       output / PAGE, title=f'Inside {args.model}',
       text=f'{_describe(model)}. Figures as in "An Image is Worth 16x16 '
-      'Words", section 4.5.', sections=sections)
+      'Words", section 4.5. A click on one shows it in full size.',
+      sections=sections)
   for section in sections:
     print(f'{section.title:26}  {section.picture or section.text}')
   print(f'{"page":26}  {output / PAGE}')
@@ -202,7 +203,7 @@ def _heads(
   sections = []
   for number, (picture, maps) in enumerate(zip(looks.paths, looks.heads), 1):
     path = output / (f'heads_{number}.png' if number > 1 else 'heads.png')
-    inside.heads(maps, path, title=picture)
+    inside.heads(maps, path, title=epath.Path(picture).name)
     sections.append(page.Section(
         f'Heads, picture {number}', f'Where each head looks in '
         f'{epath.Path(picture).name}, from {source}; each on its own scale.',

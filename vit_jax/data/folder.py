@@ -79,6 +79,7 @@ def open_folder(root: epath.Path) -> protocol.Opened:
     raise ValueError(
         f'There is no folder {root} (data.source). Expected {_layouts(root)}.')
   folders = subfolders(root)
+  by_hash = True
   passed_over: list[str] = []
   if 'train' in folders and subfolders(root / 'train'):
     found = {split: _list_split(root, split) for split in folders}
@@ -86,7 +87,8 @@ def open_folder(root: epath.Path) -> protocol.Opened:
               if images or split == 'train'}
     passed_over = [split for split in folders if split not in splits
                    and splits_lib.is_split_name(split)]
-    if len(splits) == 1:
+    by_hash = len(splits) == 1
+    if by_hash:
       splits = _split_by_hash(splits['train'], below='train/')
   else:
     images = _list_split(root, '')
@@ -102,7 +104,8 @@ def open_folder(root: epath.Path) -> protocol.Opened:
                     np.array([number[name] for _, name in images], np.int32))
        for split, images in splits.items()},
       len(names), names, eval_split=splits_lib.choose_eval_split(list(splits)),
-      description=_describe(root, names, splits) + ''.join(
+      description=_describe(
+          root, names, splits) + ', chosen by a hash' * by_hash + ''.join(
           f'; {split}/ has no class folders, and is passed over'
           for split in passed_over))
 

@@ -53,8 +53,8 @@ def open_image(data: bytes, *, max_pixels: int = MAX_PIXELS) -> Image.Image:
         f'{", ".join(_formats())}, and arrays as .npy.') from error
   except Image.DecompressionBombError as error:
     raise ValueError(
-        f'it has more than {max_pixels:,} pixels (data.max_pixels): {error} '
-        f'({len(data)} bytes)') from error
+        f'it has more than {LARGEST:,} pixels, the most that Pillow opens: '
+        f'{error} ({len(data)} bytes). Make it smaller.') from error
   except Exception as error:
     raise ValueError(unreadable(error, data)) from error
   check_pixels(image.size, max_pixels)
@@ -97,9 +97,10 @@ def check_pixels(size: tuple[int, int], max_pixels: int) -> None:
   if width * height > max_pixels:
     raise ValueError(
         f'it has {height} x {width} pixels, {width * height:,}, but '
-        f'{max_pixels:,} are the most. Make it smaller; or, in training, raise '
-        'data.max_pixels where there is the memory: four bytes for each, in '
-        'each thread.')
+        f'{max_pixels:,} are the most. Make it smaller' + (
+            '; or, where data is read by a config (training, evaluate, data '
+            'check), raise data.max_pixels if there is the memory: four bytes '
+            'for each, in each thread' * (width * height <= LARGEST)) + '.')
 
 
 @functools.cache

@@ -12,6 +12,7 @@ an error. docs/data.md shows each.
 """
 
 from collections.abc import Sequence
+import dataclasses
 import os
 
 from etils import epath
@@ -61,10 +62,11 @@ def _open_folder(
     root: epath.Path, understood: rows.Understood) -> protocol.Opened:
   if tfds_files.is_prepared(root):
     return tfds_files.open_folder(root)
+  table_paths, unread = tables.find(root)
   found = {
       'Parquet files': shards.files_below(root, parquet.SUFFIXES),
       'tar files': shards.files_below(root, tar_shards.SUFFIXES),
-      'tables': tables.find(root)}
+      'tables': table_paths}
   there = {kind: paths for kind, paths in found.items() if paths}
   if len(there) > 1:
     raise ValueError(
@@ -78,7 +80,12 @@ def _open_folder(
         found['tar files'], understood, where=str(root))
   if found['tables']:
     return tables.open_tables(found['tables'], understood)
-  return image_folder.open_folder(root)
+  try:
+    opened = image_folder.open_folder(root)
+  except ValueError as error:
+    raise ValueError(' '.join([str(error), *unread])) from error
+  return dataclasses.replace(
+      opened, description='; '.join([opened.description, *unread]))
 
 
 def _list(there: dict[str, list[epath.Path]]) -> str:

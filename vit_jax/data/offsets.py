@@ -3,7 +3,7 @@
 A tar or a TFRecord file can only be walked from its start. One walk that reads
 headers alone and jumps over what they head finds every offset; it is kept as
 `.NAME.KIND-index.npz` beside the file or, where that cannot be written to, in
-`~/.cache/vit_jax`, and holds as long as the file's size and time are the same.
+`~/.cache/vit_jax`, and holds as long as the file's size and times are the same.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +21,7 @@ import zipfile
 from etils import epath
 import numpy as np
 
-_VERSION = 1
+_VERSION = 2
 _THREADS = 8
 # Walking less than this takes no time worth a line.
 _SHOWN_BYTES = 2 * 2**30
@@ -95,11 +95,17 @@ def unpack(array: np.ndarray, count: int) -> list[str]:
   return array.tobytes().decode().split('\0') if count else []
 
 
-def _stamp(path: epath.Path) -> tuple[int, int]:
-  """Returns what changes when a file does: its size, and its time."""
+def _stamp(path: epath.Path) -> tuple[int, ...]:
+  """Returns what changes when a file does: its size, and its times.
+
+  What writes a file may set the time of its content as it likes, as copying
+  programs do; the time of its entry (ctime), only the system sets. A copy, or
+  other permissions, cost a walk: headers alone. Not the inode, which a bucket
+  that is mounted numbers anew each time.
+  """
   if '://' not in os.fspath(path):
     local = os.stat(path)
-    return local.st_size, local.st_mtime_ns
+    return local.st_size, local.st_mtime_ns, local.st_ctime_ns
   found = path.stat()
   return int(found.length), int(found.mtime)
 
@@ -116,7 +122,7 @@ def _places(path: epath.Path, kind: str) -> tuple[epath.Path, epath.Path]:
 
 
 def _load(
-    path: epath.Path, stamp: tuple[int, int], kind: str) -> Arrays | None:
+    path: epath.Path, stamp: tuple[int, ...], kind: str) -> Arrays | None:
   for place in _places(path, kind):
     try:
       with np.load(io.BytesIO(place.read_bytes()), allow_pickle=False) as file:
@@ -130,7 +136,7 @@ def _load(
 
 
 def _keep(
-    path: epath.Path, stamp: tuple[int, int], arrays: Arrays, kind: str,
+    path: epath.Path, stamp: tuple[int, ...], arrays: Arrays, kind: str,
 ) -> None:
   buffer = io.BytesIO()
   content: dict[str, Any] = {

@@ -112,6 +112,18 @@ def open_dataset(
       splits=tuple(opened.splits))
 
 
+def open_splits(config: config_lib.DataConfig) -> protocol.Opened:
+  """Opens all splits of what the section names, with nothing left out.
+
+  Some may have no examples: of a handful of files, none may be held out.
+  """
+  understood = rows.Understood(config.target, config.table)
+  sources.check_understood(config.source, understood)
+  return sources.open_source(
+      config.source, data_dir=config.data_dir, shapes_config=config.shapes,
+      size=config.size, understood=understood)
+
+
 def _thin_out(
     examples: protocol.Source, config: config_lib.DataConfig, *, name: str,
     expected: bool, targets: bool,

@@ -30,11 +30,17 @@ from vit_jax.data import tables
 
 SUFFIXES = frozenset({'.parquet'})
 
-# What a process keeps of row groups: at least one, whatever it takes.
+# What a process keeps of row groups: one, whatever it takes, and what others
+# there is room for.
 _CACHE_BYTES = 256 * 2**20
 _OPEN_FILES = 32
+_BATCH_ROWS = 1024
 # A row group that takes longer to read than its image takes to decode.
 _SLOW_BYTES = 4 * 2**20
+# A row group that fills a memory: Arrow holds it whole as it lies in the file,
+# and once more as values, in whichever way its pages are asked for.
+_LARGE_BYTES = 2**30
+_PEAK = 2.1
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -95,18 +101,24 @@ class _Groups:
     key = (path, group, column)
     with self._lock:
       if key not in self._kept:
-        table = _open(path).read_row_group(group, columns=[column])
-        values = table.column(0)
+        # The last are let go before, or the peak would be higher by them.
+        self._forget(_CACHE_BYTES - _image_bytes(path, group, column))
+        # A fifth less at the peak than by `read_row_group`.
+        values = pa.Table.from_batches(list(_open(path).iter_batches(
+            _BATCH_ROWS, row_groups=[group], columns=[column]))).column(0)
         while pa.types.is_struct(values.type):
           values = pa.chunked_array(
               [chunk.field(0) for chunk in values.chunks],
               values.type.field(0).type)
         self._kept[key] = values
-        while len(self._kept) > 1 and sum(
-            kept.nbytes for kept in self._kept.values()) > _CACHE_BYTES:
-          self._kept.popitem(last=False)
       self._kept.move_to_end(key)
       return self._kept[key]
+
+  def _forget(self, num_bytes: int) -> None:
+    """Keeps no more than so many bytes."""
+    while self._kept and sum(
+        kept.nbytes for kept in self._kept.values()) > num_bytes:
+      self._kept.popitem(last=False)
 
 
 _groups = _Groups()  # Of this process: workers start with an empty one.
@@ -197,20 +209,31 @@ def _images(
       np.array(file_of, np.int64), np.array(first_of, np.int64))
 
 
+def _image_bytes(path: str, group: int, column: str) -> int:
+  """Returns what the images of a row group take in memory."""
+  metadata = _open(path).metadata.row_group(group)
+  return sum(found.total_uncompressed_size for found in map(
+      metadata.column, range(metadata.num_columns))
+             if found.path_in_schema == column)
+
+
 def _note(reader: Images) -> str:
-  """Returns what to say of files whose shuffled reading is slow."""
-  sizes = [
-      column.total_uncompressed_size for path in reader.paths
-      for metadata in [_open(path).metadata]
-      for group in range(metadata.num_row_groups)
-      for column in map(
-          metadata.row_group(group).column, range(metadata.num_columns))
-      if column.path_in_schema == reader.column]
-  mean = sum(sizes) / len(sizes)
-  if sum(sizes) < _CACHE_BYTES or mean < _SLOW_BYTES:
-    return ''
-  return (f'shuffled, each image takes reading a row group of '
-          f'{mean / 2**20:,.0f} MiB: smaller ones are faster (docs/data.md)')
+  """Returns what to say of files whose reading is slow, or takes memory."""
+  sizes = [_image_bytes(path, group, reader.column) for path in reader.paths
+           for group in range(_open(path).metadata.num_row_groups)]
+  mean, largest = sum(sizes) / len(sizes), max(sizes)
+  notes = []
+  if sum(sizes) >= _CACHE_BYTES and mean >= _SLOW_BYTES:
+    notes.append(
+        f'shuffled, each image takes reading a row group of '
+        f'{mean / 2**20:,.0f} MiB: smaller ones are faster (docs/data.md)')
+  if largest > _LARGE_BYTES:
+    notes.append(
+        f'a row group of {largest / 2**30:,.1f} GiB is read whole, for which '
+        f'each process takes up to {_PEAK * largest / 2**30:,.1f} GiB of '
+        'memory: write smaller ones, with the lines of docs/data.md or once '
+        'with `data prepare`')
+  return '; '.join(notes)
 
 
 def _open_paths(

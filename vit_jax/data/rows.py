@@ -189,6 +189,7 @@ def assemble(
     reader: Reader, table: Mapping[str, targets_lib.Column], columns: Columns,
     understood: Understood, *, where: str, splits: Sequence[str] | None = None,
     names: Sequence[str] | None = None,
+    groups: Sequence[Any] | None = None,
     blocks: Int64[np.ndarray, 'rows'] | None = None, note: str = '',
 ) -> protocol.Opened:
   """Returns a data set of the rows of a table.
@@ -201,6 +202,8 @@ def assemble(
     where: the file, for messages.
     splits: of each row, where the files say it and no column does.
     names: of the classes, where the files say them.
+    groups: what rows of one value stay together by where a split is made, if
+      no column says it and it is not the reader's key.
     blocks: number of the block of each row that is read as a whole; rows of a
       block stay together.
     note: what else a person should know.
@@ -221,7 +224,8 @@ def assemble(
       {name: [table[name][row] for row in kept] for name in columns.labels},
       kind=understood.target, separator=understood.table.separator,
       names=names, where=where)
-  groups = None if columns.key is None else table[columns.key]
+  if columns.key is not None:
+    groups = table[columns.key]
   given = splits is not None and len(set(splits)) > 1
   if splits is None or not given:
     splits = split_by_hash(
@@ -356,6 +360,6 @@ def _check_trained(
   if missing:
     named = [(found.class_names or ())[i] for i in missing]
     raise ValueError(
-        f'{len(missing)} classes of {where} have no image in train, only in '
-        f'other splits: {", ".join(named[:8])}. Add images to train, or remove '
-        'these rows.')
+        f'{len(missing)} of the classes of {where} have no image in train, '
+        f'only in other splits: {", ".join(named[:8])}. Add images to train, '
+        'or remove these rows.')

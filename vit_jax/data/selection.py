@@ -12,6 +12,12 @@ from typing import Any
 
 from vit_jax.data import config as config_lib
 from vit_jax.data import opening
+from vit_jax.data import sources
+
+# Keys of the section that choose examples, or say what is in a person's files.
+_CHOICE = frozenset(
+    {'exclude', 'examples_per_class', 'num_examples', 'fraction'})
+_OF_PATHS = frozenset({'target', 'table'})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,11 +53,38 @@ def select(text: str, settings: Mapping[str, Any]) -> Selection:
       'cifar10:3.0.2' and 'gs://bucket/folder' have none.
     settings: other keys of the section.
   """
-  source, *split = re.split(r':(?=[A-Za-z])', text, maxsplit=1)
+  source, *split = _source_of(text)
   if not split:
     config = config_lib.parse({**settings, 'source': source})
     split = [opening.open_dataset(config, split='').split]
   return of(source, split[0], settings)
+
+
+def select_others(
+    texts: str, settings: Mapping[str, Any],
+) -> list[Selection]:
+  """Returns what 'a:test,b' means, with settings that were given for another.
+
+  Each is taken whole: what thins the other out is left out. What says how the
+  tables of a path are meant holds for paths alone; other data sets say it
+  themselves.
+
+  Args:
+    texts: see `select`; a comma in braces, '/x/{a,b}.tar', separates files.
+    settings: keys of the section.
+  """
+  found = []
+  for text in re.split(r',(?![^{}]*\})', texts):
+    left_out = _CHOICE if sources.is_path(_source_of(text)[0]) else (
+        _CHOICE | _OF_PATHS)
+    found.append(select(text, {
+        key: value for key, value in settings.items() if key not in left_out}))
+  return found
+
+
+def _source_of(text: str) -> list[str]:
+  """Returns the source, and the split if there is one."""
+  return re.split(r':(?=[A-Za-z])', text, maxsplit=1)
 
 
 def of(source: str, split: str, settings: Mapping[str, Any]) -> Selection:

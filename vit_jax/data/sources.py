@@ -48,15 +48,19 @@ def open_source(
     return embedded.open_shapes(shapes_config, size)
   if name.startswith(vtab.PREFIX):
     return vtab.open_task(name, data_dir)
-  if layouts.is_path(name) or _is_folder_here(name):
+  if is_path(name):
     return layouts.open_path(name, understood)
   return tfds_files.open_tfds(name, data_dir)
 
 
+def is_path(name: str) -> bool:
+  """Whether a name is of a person's own files."""
+  return layouts.is_path(name) or _is_folder_here(name)
+
+
 def check_understood(name: str, understood: rows.Understood) -> None:
   """Raises where a data set says itself what its labels are."""
-  is_path = layouts.is_path(name) or _is_folder_here(name)
-  if understood != rows.AUTO and not is_path:
+  if understood != rows.AUTO and not is_path(name):
     raise ValueError(
         'data.target and data.table say how the labels of your own files are '
         f'meant, but data.source is {name!r}, which says so itself. Leave them '

@@ -46,16 +46,38 @@ class Files:
     return self.paths[row]
 
 
-def find(root: epath.Path) -> list[epath.Path]:
+def find(root: epath.Path) -> tuple[list[epath.Path], list[str]]:
   """Returns the tables that say what the images of a folder are; perhaps none.
 
   A table of another name counts where it is the only one. One that names no
-  images, such as a list of classes, does not count beside folders of them.
+  images, such as a list of classes, does not count beside folders of them; nor
+  does one that cannot be read, unless it is called as those that count are.
+
+  Returns:
+    The tables, and words on those that cannot be read and do not count.
   """
-  here = _tables_in(root)
-  naming = [path for path in here if _names_images(path)]
-  if naming or len(image_folder.subfolders(root)) > 1:
-    here = naming
+  here, unread = _tables_in(root), []
+  classes = len(image_folder.subfolders(root)) > 1
+  naming = []
+  for path in here:
+    try:
+      if _names_images(path):
+        naming.append(path)
+    except ValueError as error:
+      if not classes or _is_usual(path):
+        raise
+      unread.append(f'{path.name} is passed over ({error})')
+  return _choose(root, naming if naming or classes else here), unread
+
+
+def _is_usual(path: epath.Path) -> bool:
+  return (path.stem.lower() in _USUAL_NAMES
+          or splits_lib.is_split_name(path.stem))
+
+
+def _choose(
+    root: epath.Path, here: Sequence[epath.Path]) -> list[epath.Path]:
+  """Returns which of the tables of a folder, or of its splits, are meant."""
   usual = [p for p in here if p.stem.lower() in _USUAL_NAMES]
   by_split = [p for p in here if splits_lib.is_split_name(p.stem)]
   if len(usual) == 1 or (usual and not by_split):
@@ -68,7 +90,7 @@ def find(root: epath.Path) -> list[epath.Path]:
            if path.stem.lower() in _USUAL_NAMES]
   if below:
     return below
-  return here if len(here) == 1 else []
+  return list(here) if len(here) == 1 else []
 
 
 def _tables_in(path: epath.Path) -> list[epath.Path]:

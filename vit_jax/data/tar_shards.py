@@ -6,15 +6,16 @@ A member's key is its path up to the first dot of its name, as WebDataset has
 it (https://github.com/webdataset/webdataset). The label is the text of the
 member `.cls` or `.txt`, or a value of `.json`. Shards are walked once, headers
 and labels alone (`offsets`), and every image is then read at its offset: in any
-order, and the same on every machine.
+order, and the same on every machine. Links to what lies in the same tar are
+followed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 import dataclasses
 import json
 import os
 import tarfile
-from typing import Any
+from typing import Any, BinaryIO
 
 from etils import epath
 from jaxtyping import Int64
@@ -70,18 +71,30 @@ def open_tars(
         f'{where} holds no images. Expected members KEY.jpg (or .png, .webp, '
         '...) and KEY.cls.')
   file_of = np.repeat(np.arange(len(paths)), counts)
-  if len(set(keys)) < len(keys):  # Many a writer counts anew in each shard.
-    keys = [f'{paths[i].stem}/{key}'
-            for i, key in zip(file_of.tolist(), keys)]
+  shard = _names(paths)
   reader = Tars(
-      tuple(os.fspath(path) for path in paths), tuple(keys), file_of,
+      tuple(os.fspath(path) for path in paths),
+      # Many a writer counts anew in each shard. Not only where two keys are
+      # equal: a shard that is added would give other names to all the rest.
+      tuple(f'{shard[i]}/{key}' for i, key in zip(file_of.tolist(), keys)),
+      file_of,
       np.concatenate([arrays['starts'] for arrays in found]),
       np.concatenate([arrays['sizes'] for arrays in found]))
   table, columns = _labels(texts, understood, keys, where)
   of_file = shards.splits_of(paths, where=where)
   return rows.assemble(
-      reader, table, columns, understood, where=where,
+      reader, table, columns, understood, where=where, groups=keys,
       splits=of_file and [of_file[i] for i in file_of.tolist()])
+
+
+def _names(paths: Sequence[epath.Path]) -> list[str]:
+  """Returns what to call each shard: its name, or its path if two have one."""
+  names = [path.stem for path in paths]
+  if len(set(names)) == len(names):
+    return names
+  texts = [os.fspath(path) for path in paths]
+  root = os.path.commonpath([os.path.dirname(text) for text in texts])
+  return [os.path.splitext(os.path.relpath(text, root))[0] for text in texts]
 
 
 def _labels(
@@ -121,40 +134,109 @@ def _labels(
 # --------------------------------------------------------------------- the walk
 
 
+@dataclasses.dataclass
+class _Found:
+  """What a walk has found: images by key, and texts by kind and key."""
+  path: epath.Path
+  images: dict[str, tuple[int, int]]
+  texts: dict[str, dict[str, str]]
+
+  def add(self, name: str, place: tuple[int, int], file: BinaryIO) -> None:
+    """Adds a member, if it is an image or a label."""
+    key, kind = _split_name(name)
+    if _is_image(kind):
+      if key in self.images:
+        raise ValueError(
+            f'{self.path} holds two images {key!r}, the second {name!r}. A '
+            'key, the name up to its first dot, is an example of one image: '
+            'write the shard without the other, or under another name.')
+      self.images[key] = place
+    elif kind in self.texts and place[1] <= _MAX_LABEL_BYTES:
+      file.seek(place[0])
+      self.texts[kind][key] = _text(file.read(place[1]), self.path, name)
+
+
 def _walk(path: epath.Path) -> dict[str, np.ndarray]:
   """Returns keys, offsets and sizes of a shard's images, and their labels."""
-  images: dict[str, tuple[int, int]] = {}
-  texts: dict[str, dict[str, str]] = {kind: {} for kind in _LABELS}
+  found = _Found(path, {}, {kind: {} for kind in _LABELS})
+  links: dict[str, str] = {}
   with offsets.open_for_walk(path) as file:
-    try:
-      with tarfile.open(fileobj=file, mode='r:') as tar:
-        for member in tar:
-          key, kind = _split_name(member.name)
-          # They are kept for nothing: 300 MB a million.
-          tar.members.clear()  # type: ignore[attr-defined]
-          if not member.isfile() or not key.rpartition('/')[2]:
-            continue  # A folder, or a hidden file.
-          if f'.{kind.rpartition(".")[2]}' in image_folder.IMAGE_SUFFIXES:
-            if key in images:
-              raise ValueError(
-                  f'{path} holds two images {key!r}, the second '
-                  f'{member.name!r}. A key, the name up to its first dot, is '
-                  'an example of one image: write the shard without the other, '
-                  'or under another name.')
-            images[key] = (member.offset_data, member.size)
-          elif kind in texts and member.size <= _MAX_LABEL_BYTES:
-            content = tar.extractfile(member)
-            assert content is not None
-            texts[kind][key] = _text(
-                content.read(), path, member.name)
-        _check_end(file, tar.offset, path)
-    except (tarfile.ReadError, EOFError) as error:
-      raise ValueError(_damaged(path, str(error))) from error
-  return {'starts': np.array([o for o, _ in images.values()], np.int64),
-          'sizes': np.array([s for _, s in images.values()], np.int64),
-          'keys': offsets.pack(list(images)),
-          **{kind: offsets.pack([of.get(key, '') for key in images])
-             for kind, of in texts.items()}}
+    for member in _members(file, path):
+      key, kind = _split_name(member.name)
+      if not key.rpartition('/')[2]:
+        continue  # A hidden file.
+      if member.isfile():
+        found.add(member.name, (member.offset_data, member.size), file)
+      elif (member.islnk() or member.issym()) and (
+          _is_image(kind) or kind in _LABELS):
+        links[_plain(member.name)] = _target(member)
+    for name, place in _follow(links, file, path).items():
+      found.add(name, place, file)
+  return {'starts': np.array([o for o, _ in found.images.values()], np.int64),
+          'sizes': np.array([s for _, s in found.images.values()], np.int64),
+          'keys': offsets.pack(list(found.images)),
+          **{kind: offsets.pack([of.get(key, '') for key in found.images])
+             for kind, of in found.texts.items()}}
+
+
+def _members(
+    file: BinaryIO, path: epath.Path) -> Iterator[tarfile.TarInfo]:
+  """Yields the headers of a tar; raises if it is damaged."""
+  try:
+    file.seek(0)
+    with tarfile.open(fileobj=file, mode='r:') as tar:
+      for member in tar:
+        # They are kept for nothing: 300 MB a million.
+        tar.members.clear()  # type: ignore[attr-defined]
+        yield member
+      _check_end(file, tar.offset, path)
+  except (tarfile.ReadError, EOFError) as error:
+    raise ValueError(_damaged(path, str(error))) from error
+
+
+def _follow(
+    links: Mapping[str, str], file: BinaryIO, path: epath.Path,
+) -> dict[str, tuple[int, int]]:
+  """Returns where what the links of a tar lead to lies in it.
+
+  Raises:
+    ValueError: if some lead to nothing in it.
+  """
+  if not links:
+    return {}
+  ends = {}
+  for name in links:
+    end, seen = links[name], {name}
+    while end in links and end not in seen:
+      seen.add(end)
+      end = links[end]
+    ends[name] = end
+  wanted = set(ends.values())
+  places = {name: (member.offset_data, member.size)
+            for member in _members(file, path) if member.isfile()
+            and (name := _plain(member.name)) in wanted}
+  lost = [name for name, end in ends.items() if end not in places]
+  if lost:
+    raise ValueError(
+        f'{len(lost):,} links in {path} lead to nothing in it, the first '
+        f'{lost[0]!r} to {links[lost[0]]!r}. Write it with the files '
+        'themselves: tar --dereference --hard-dereference -cf ...')
+  return {name: places[end] for name, end in ends.items()}
+
+
+def _target(member: tarfile.TarInfo) -> str:
+  """Returns what a link leads to, as a member is called."""
+  if member.islnk():  # From the top; symbolic ones from where they lie.
+    return _plain(member.linkname)
+  return _plain(f'{os.path.dirname(member.name)}/{member.linkname}')
+
+
+def _plain(name: str) -> str:
+  return os.path.normpath(name).lstrip('/')
+
+
+def _is_image(kind: str) -> bool:
+  return f'.{kind.rpartition(".")[2]}' in image_folder.IMAGE_SUFFIXES
 
 
 def _split_name(name: str) -> tuple[str, str]:
@@ -172,7 +254,7 @@ def _text(content: bytes, path: epath.Path, name: str) -> str:
         f'{name} in {path} is not UTF-8 text ({error}).') from error
 
 
-def _check_end(file: Any, offset: int, path: epath.Path) -> None:
+def _check_end(file: BinaryIO, offset: int, path: epath.Path) -> None:
   """Raises where the blocks of zeros at the end of a tar are lacking."""
   file.seek(offset)
   if file.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):

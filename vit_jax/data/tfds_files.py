@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 import dataclasses
 import json
+import math
 import os
 import re
 from typing import Any
@@ -18,6 +19,20 @@ from vit_jax.data import splits as splits_lib
 from vit_jax.data import tfrecords
 
 
+@dataclasses.dataclass(frozen=True)
+class _Label:
+  """What labels are; see `protocol.Opened`."""
+  multi_label: bool
+  num_classes: int
+  names: tuple[str, ...] | None = None
+  targets: tuple[str, ...] = ()
+
+  def of(self, value: Any) -> Any:
+    if self.targets:
+      return np.atleast_1d(np.asarray(value, np.float32))
+    return np.asarray(value) if self.multi_label else int(value)
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Tfds:
   """A split that TensorFlow Datasets prepared.
@@ -27,13 +42,13 @@ class Tfds:
     records: its examples, by index; images come as the bytes of their file.
     image: the image's feature.
     label_feature: the label's.
-    multi_label: a label is a list of class indices, not one.
+    label_facts: what a label is.
   """
   name: str
   records: Any
   image: str
   label_feature: str
-  multi_label: bool
+  label_facts: _Label
 
   def __len__(self) -> int:
     return len(self.records)
@@ -56,8 +71,7 @@ class Tfds:
     return self.name, 0
 
   def _label(self, example: Mapping[str, Any]) -> Any:
-    value = example[self.label_feature]
-    return np.asarray(value) if self.multi_label else int(value)
+    return self.label_facts.of(example[self.label_feature])
 
 
 class NotPrepared(ValueError):
@@ -110,9 +124,11 @@ def _random_access(
 ) -> dict[str, Any]:
   """Returns the examples of each split."""
   if _format(folder) == 'array_record':
+    # Of a split without examples, it would not read even the others.
     return {split: builder.as_data_source(
         split, decoders=decoders, file_format='array_record')
-            for split in builder.info.splits}
+            if info.num_examples else ()
+            for split, info in builder.info.splits.items()}
   return {split: tfrecords.Examples(
       tfrecords.open_records(info.filepaths, counts=info.shard_lengths),
       builder.info.features, decoders)
@@ -156,16 +172,17 @@ def _open(folder: epath.Path, name: str) -> protocol.Opened:
   label = _feature(
       features, facts.label or ('label' if 'label' in features else 'labels'),
       name=name)
-  multi_label, num_classes, names = _label_facts(
-      features[label], facts, what=f'{name}.{label}')
+  found = _label_facts(features[label], facts, what=f'{name}.{label}')
   examples = _random_access(
       builder, folder, {image: tfds.decode.SkipDecoding()})
   splits: dict[str, protocol.Source] = {
       # Without the version: to write it down chooses no other subset.
       split: Tfds(f'{name.partition(":")[0]} {split}', of_split, image, label,
-                  multi_label)
+                  found)
       for split, of_split in examples.items()}
-  opened = protocol.Opened(splits, num_classes, names, multi_label)
+  opened = protocol.Opened(
+      splits, found.num_classes, found.names, found.multi_label,
+      targets=found.targets)
   if set(facts.parts) - set(splits):  # Whoever prepared all of them, said so.
     splits = {part: splits_lib.select_split(opened, split, name=name)
               for part, split in facts.parts.items()}
@@ -190,8 +207,11 @@ def _feature(features: Any, feature: str, *, name: str) -> str:
 
 def _label_facts(
     feature: Any, facts: datasets.DatasetFacts, *, what: str,
-) -> tuple[bool, int, tuple[str, ...] | None]:
-  """Returns (multi_label, num_classes, class_names) of a TFDS feature."""
+) -> _Label:
+  """Returns what the labels of a TFDS feature are."""
+  targets = _targets(feature, what.rpartition('.')[2])
+  if targets:
+    return _Label(False, len(targets), None, targets)
   entry = getattr(feature, 'feature', feature)  # Of a sequence, its element.
   multi_label = facts.multi_label
   if multi_label is None:
@@ -206,7 +226,28 @@ def _label_facts(
   if getattr(entry, 'names', None) and any(
       not n.isdigit() for n in entry.names):
     names = tuple(entry.names)
-  return multi_label, num_classes, names
+  return _Label(multi_label, num_classes, names)
+
+
+def _targets(feature: Any, label: str) -> tuple[str, ...]:
+  """Returns the names of a label's numbers; () if it is no fixed row of them.
+
+  `data prepare` writes them, as JSON, into the description of the feature.
+  """
+  import tensorflow_datasets as tfds  # pylint: disable=g-import-not-at-top
+  if not isinstance(feature, tfds.features.Tensor) or not np.issubdtype(
+      feature.np_dtype, np.floating):
+    return ()
+  if len(feature.shape) > 1 or None in feature.shape:
+    return ()
+  count = math.prod(feature.shape)
+  try:
+    names = json.loads(feature.doc.desc or '')
+  except ValueError:  # In words, or none.
+    names = None
+  if isinstance(names, list) and len(names) == count:
+    return tuple(map(str, names))
+  return (label,) if count == 1 else tuple(f'{label}_{i}' for i in range(count))
 
 
 def _find_version(name: str, root: epath.Path) -> epath.Path:

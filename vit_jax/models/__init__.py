@@ -13,6 +13,7 @@ import flax.linen as nn
 import jax
 
 from vit_jax import records
+from vit_jax.models import draws
 from vit_jax.models import embed
 from vit_jax.models import masked_patch
 from vit_jax.models import products
@@ -22,6 +23,7 @@ from vit_jax.models import variants
 from vit_jax.models import vit
 from vit_jax.models import vit_config
 
+for_images = draws.for_images
 MaskedPatch = masked_patch.MaskedPatch
 POSITIONS = embed.TABLES
 patch_positions = embed.patch_positions

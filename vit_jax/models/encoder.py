@@ -18,6 +18,7 @@ from jaxtyping import Array, Float
 import numpy as np
 
 from vit_jax.models import attention as attention_lib
+from vit_jax.models import draws
 from vit_jax.models import embed
 from vit_jax.models import vit_config
 
@@ -74,8 +75,10 @@ class Dropout(nn.Module):
   def __call__(self, inputs: Float[Array, '...']) -> Float[Array, '...']:
     if self.rate == 0 or self.deterministic:
       return inputs
-    kept = jax.lax.optimization_barrier(jax.random.bernoulli(
-        self.make_rng('dropout'), 1 - self.rate, inputs.shape))
+    kept = jax.lax.optimization_barrier(draws.for_images(
+        lambda key, batch: jax.random.bernoulli(
+            key, 1 - self.rate, (batch, *inputs.shape[1:])),
+        self.make_rng('dropout'), inputs))
     return jnp.where(kept, inputs / (1 - self.rate), 0)
 
 
@@ -275,8 +278,10 @@ class Block(nn.Module):
     """Stochastic depth: drops the branch for whole images (1603.09382)."""
     if not self.train or not self.config.stochastic_depth:
       return branch
-    keep = jax.random.bernoulli(
-        self.make_rng('dropout'), 1 - rate, (branch.shape[0], 1, 1))
+    keep = draws.for_images(
+        lambda key, batch, share: jax.random.bernoulli(
+            key, share, (batch, 1, 1)),
+        self.make_rng('dropout'), branch, 1 - rate)
     return jnp.where(keep, branch / (1 - rate).astype(branch.dtype), 0)
 
 

@@ -112,9 +112,10 @@ class MaskedPatch:
     _, height, width, _ = images.shape
     grid = models.grid(self._model.config, (height, width))
     corrupt_key, dropout_key = jax.random.split(key)
-    corruption = corrupt(
-        corrupt_key, config, batch_size=images.shape[0],
-        patches=grid[0] * grid[1])
+    corruption = models.for_images(
+        lambda key, batch: corrupt(
+            key, config, batch_size=batch, patches=grid[0] * grid[1]),
+        corrupt_key, images)
     outputs = self._model.apply(
         {'params': params}, images, train=train,
         sources=corruption.sources, places=corruption.places,

@@ -7,6 +7,7 @@ other through the key-value store of JAX's coordination service, and only once
 somebody has a wish. Without one a step costs the taking of a free lock.
 """
 
+import collections
 from collections.abc import Callable, Generator
 import contextlib
 import json
@@ -30,6 +31,10 @@ ANSWER_SECS = 600.0
 START_SECS = 7200.0
 ROLL_CALL_SECS = 5.0  # For the others to answer, when a collective has failed.
 HEARING_SECS = 10.0  # For the others to hear why the first one ends.
+
+# What each process has begun, by its number and the name: all run the same
+# program, so the n-th of a name is the same in each.
+_begun: collections.Counter[tuple[int, str]] = collections.Counter()
 
 _T = TypeVar('_T')
 
@@ -72,6 +77,13 @@ def store() -> Store | None:
   return CoordinationStore(client)
 
 
+def _numbered(name: str) -> str:
+  """Returns a folder of the store that nothing else of this run has."""
+  mine = jax.process_index(), name
+  _begun[mine] += 1
+  return f'{name}/{_begun[mine]}'
+
+
 class Agreement:
   """Finds the point at which all processes act.
 
@@ -90,7 +102,7 @@ class Agreement:
 
     Args:
       store: what the processes share.
-      name: of this agreement; no other of the run may have it.
+      name: of this agreement; no other in the store may have it.
       process: number of this process.
       num_processes: how many there are.
       poll_secs: how long a wish may go unseen.
@@ -166,11 +178,24 @@ class Agreement:
       self._store.set(f'{self._points}{self._process}', str(self._point))
 
 
+def begin(name: str) -> Agreement | None:
+  """Returns an agreement of this run's processes; None where there is but one.
+
+  Args:
+    name: of what is agreed on; each process begins those of a name in the same
+      order.
+  """
+  shared = store()
+  return None if shared is None else Agreement(
+      shared, _numbered(name), process=jax.process_index(),
+      num_processes=jax.process_count())
+
+
 def on_first(name: str, act: Callable[[], _T]) -> _T | None:
   """Acts on process 0 alone; where it fails there, it fails on all.
 
   Args:
-    name: of the act; no other of the run may have it.
+    name: of the act; each process asks for those of a name in the same order.
     act: what process 0 does.
 
   Returns:
@@ -184,6 +209,7 @@ def on_first(name: str, act: Callable[[], _T]) -> _T | None:
   shared = store()
   if shared is None:
     return act()
+  name = _numbered(name)
   if jax.process_index():
     return json.loads(_told_by_first(shared, name))
   try:
@@ -218,7 +244,8 @@ def meet(name: str) -> None:
   """Waits for all processes, where there are several.
 
   Args:
-    name: of the meeting; no other of the run may have it.
+    name: of the meeting; each process comes to those of a name in the same
+      order.
 
   Raises:
     LostError: with those that do not come in time.
@@ -226,6 +253,7 @@ def meet(name: str) -> None:
   shared = store()
   if shared is None:
     return
+  name = _numbered(name)
   shared.set(f'{name}/{jax.process_index()}', 'here')
   end = time.monotonic() + START_SECS
   while len(there := shared.list(f'{name}/')) < jax.process_count():

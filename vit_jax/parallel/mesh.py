@@ -197,3 +197,8 @@ def describe(
 def data_parallelism(mesh: jax.sharding.Mesh) -> int:
   """Returns into how many parts a batch is split."""
   return mesh.shape[types.DATA] * mesh.shape[types.FSDP]
+
+
+def replicas(mesh: jax.sharding.Mesh) -> int:
+  """Returns how many devices hold all parameters; 1 where they are split."""
+  return mesh.size if mesh.shape[types.DATA] == mesh.size else 1

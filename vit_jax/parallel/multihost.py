@@ -40,7 +40,6 @@ START_TIMEOUT_SECS = 300
 _METADATA = (
     'http://metadata.google.internal/computeMetadata/v1/instance/attributes/')
 _METADATA_TIMEOUT_SECS = 5
-_numbers = itertools.count()  # Of the meshes of this process.
 _ONE_ALONE = 'or --num-processes=1 for a run of this process alone'
 
 
@@ -293,7 +292,7 @@ def join(mesh: jax.sharding.Mesh) -> None:
   """
   if agreement.store() is None or mesh.devices.flat[0].platform != 'cpu':
     return
-  agreement.meet(f'join/{next(_numbers)}')
+  agreement.meet('join')
   axes = [axis for axis, size in mesh.shape.items() if size > 1]
   spread = NamedSharding(mesh, PartitionSpec(tuple(mesh.axis_names)))
   ones = jax.make_array_from_callback(

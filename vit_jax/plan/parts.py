@@ -13,7 +13,6 @@ import contextlib
 import dataclasses
 import functools
 import gc
-import itertools
 import math
 from typing import Any
 
@@ -34,8 +33,6 @@ _WAYS_OUT = (
     '`python main.py plan` tries what would make it fit: a smaller batch, '
     '--config.model.remat, --config.mesh.fsdp, '
     '--config.optimizer.momentum_dtype=bfloat16.')
-
-_numbers = itertools.count()  # Of the questions to the first process.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,23 +82,24 @@ def fit(
   tried: dict[int, int] = {}
   parts: int | None = choices[0]
   while parts is not None:
-    candidate = experiment.in_parts(parts)
-    step, memory, tried[parts], most = _compile(candidate, batches_ahead)
+    step, memory, tried[parts], most = _compile(
+        experiment, parts, batches_ahead)
     limit = min(limit, most)
     fits = step is not None and tried[parts] <= limit
     following = parts if fits else (
         next_parts(choices, tried, limit) if asked == 'auto' else None)
     # The first one's word: they would wait for ever in different programs.
     following = agreement.on_first(
-        f'fit/{next(_numbers)}', functools.partial(int, following or 0)) or None
+        'fit', functools.partial(int, following or 0)) or None
     if following == parts:
       if step is None:
         raise ValueError(
             f'process {jax.process_index()}: '
             f'{_refusal(experiment, tried, limit)} It fits on process 0: are '
             'all devices of one kind, and free?')
-      return Fitted(candidate, step, memory, _note(
-          candidate, tried, limit=limit, earlier=earlier))
+      fitted = experiment.in_parts(parts)
+      return Fitted(fitted, step, memory, _note(
+          fitted, tried, limit=limit, earlier=earlier))
     parts = following
   raise ValueError(_refusal(experiment, tried, limit))
 
@@ -202,14 +200,14 @@ def needed_bytes(
 
 
 def _compile(
-    experiment: experiment_lib.Experiment, batches_ahead: int,
+    experiment: experiment_lib.Experiment, parts: int, batches_ahead: int,
 ) -> tuple[Any, Any, int, float]:
   """Returns the compiled step, its analysis, what it needs and what there is.
 
   The step is None where the compiler refused it for want of memory; else it
   does not say what there is.
   """
-  lowered = experiment.train_step.lower(
+  lowered = experiment.step_in_parts(parts).lower(
       experiment.abstract_state, experiment.abstract_batch)
   try:
     step = lowered.compile()

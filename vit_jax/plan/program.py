@@ -28,6 +28,8 @@ _FREE = frozenset((
     'after-all', 'opt-barrier', 'partition-id', 'replica-id', 'domain',
     'add-dependency', 'async-update', 'async-done', 'copy-done'))
 _SLICES = frozenset(('dynamic-slice', 'slice', 'gather'))
+# Libraries of whose results the second is room to work in.
+_LIBRARY = re.compile('_target="__(cublas|cudnn|onednn)')
 _ON_HOST = '5'  # The memory space that is neither on the chip nor beside it.
 
 
@@ -118,12 +120,9 @@ class _Count:
       return _product_flops(i.shape, shapes[0], _numbers(
           i.rest, 'lhs_contracting_dims={'))
     if i.opcode == 'convolution':
-      return _convolution_flops(i, shapes)
+      return _convolution_flops(i, shapes[0], shapes[1], i.shape)
     if i.opcode == 'custom-call':
-      # cuBLAS's and oneDNN's. The result may have a workspace beside it.
-      contracted = _numbers(i.rest, '"lhs_contracting_dimensions":[')
-      if contracted:
-        return _product_flops(hlo.elements(i.shape)[0], shapes[0], contracted)
+      return _library_flops(i, shapes)
     return sum(self._flops(name) for name in i.called)
 
   # Bytes.
@@ -144,6 +143,9 @@ class _Count:
       parts = hlo.elements(i.shape)
       result = parts[1] if len(parts) > 1 else parts[0]
       return _bytes(result) + sum(_bytes(x.shape) for x in operands)
+    if i.opcode == 'custom-call' and _LIBRARY.search(i.rest):
+      return _bytes(hlo.elements(i.shape)[0]) + sum(
+          _bytes(x.shape) for x in operands)
     return _bytes(i.shape) + sum(_bytes(x.shape) for x in operands)
 
   def _read(self, computation: str, index: int, shape: str) -> int:
@@ -229,11 +231,30 @@ def _product_flops(
   return 2 * math.prod(sizes) * math.prod(left_sizes[d] for d in contracted)
 
 
-def _convolution_flops(i: hlo.Instruction, shapes: Sequence[str]) -> int:
+def _library_flops(i: hlo.Instruction, shapes: Sequence[str]) -> int:
+  """Returns the operations of what cuBLAS, cuDNN or oneDNN computes."""
+  contracted = _numbers(i.rest, '"lhs_contracting_dimensions":[')
+  if contracted:
+    return _product_flops(hlo.elements(i.shape)[0], shapes[0], contracted)
+  found = re.search(
+      r'_target="__cudnn\$conv(Forward|BackwardInput|BackwardFilter|Bias)',
+      i.rest)
+  if not found:
+    return 0
+  result = hlo.elements(i.shape)[0]
+  # A gradient's labels and window are those of the convolution that it is of.
+  first, second, *_ = shapes
+  roles = {'BackwardInput': (result, second, first),
+           'BackwardFilter': (first, result, second)}
+  return _convolution_flops(i, *roles.get(found[1], (first, second, result)))
+
+
+def _convolution_flops(i: hlo.Instruction, *shapes: str) -> int:
+  """Returns the operations, from the shapes of image, kernel and result."""
   found = re.search(r'dim_labels=(\w+)_(\w+)->(\w+)', i.rest)
   assert found is not None, i.name
   sizes = [dict(zip(labels, hlo.arrays(shape)[0][1])) for labels, shape in zip(
-      found.groups(), (*shapes[:2], i.shape))]
+      found.groups(), shapes)]
   image, kernel, result = sizes
   window = dict(re.findall(r'(\w+)=([\dx_\-]+)', (re.search(
       r'window=\{([^}]*)\}', i.rest) or ['', ''])[1]))

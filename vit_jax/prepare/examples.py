@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 import dataclasses
 import hashlib
 import io
+import json
 from typing import Any
 
 from etils import epath
@@ -34,6 +35,7 @@ class Features:
     channels: 1 where all images of a sample are grey, else 3.
     encoding: 'jpeg' or 'png' where all images of a sample are, else ''.
     file_name: whether examples have the name of their file.
+    targets: names of the numbers that a label is, if it is no class.
   """
   label: str
   num_classes: int
@@ -42,12 +44,19 @@ class Features:
   channels: int
   encoding: str
   file_name: bool
+  targets: tuple[str, ...] = ()
 
   def write(self, folder: epath.Path) -> None:
     """Writes features.json and the names of the classes, as TFDS does."""
     import tensorflow_datasets as tfds
-    label = (tfds.features.ClassLabel(names=list(self.names)) if self.names
-             else tfds.features.ClassLabel(num_classes=self.num_classes))
+    label = (
+        tfds.features.Tensor(
+            shape=(len(self.targets),), dtype=np.float32,
+            doc=tfds.features.Documentation(
+                desc=json.dumps(self.targets, ensure_ascii=False)))
+        if self.targets else
+        tfds.features.ClassLabel(names=list(self.names)) if self.names
+        else tfds.features.ClassLabel(num_classes=self.num_classes))
     features = {
         'image': tfds.features.Image(
             shape=(None, None, self.channels),
@@ -76,16 +85,8 @@ def describe(
     dataset: of any source.
     examples: of it.
     label: name of the feature; by default 'label', or 'labels' of several.
-
-  Raises:
-    ValueError: for labels that are no classes.
   """
   examples = list(examples)
-  for example in examples:
-    if np.issubdtype(np.asarray(example['label']).dtype, np.floating):
-      raise ValueError(
-          f'{dataset.name} has numbers to predict, not classes; `data prepare` '
-          'writes classes alone. Train from the source as it is.')
   looks = {_look(image_bytes(example['image'])) for example in examples}
   formats = {form for form, _ in looks}
   return Features(
@@ -95,7 +96,8 @@ def describe(
       channels=1 if all(mode in ('1', 'L') for _, mode in looks) else 3,
       encoding=(formats.pop().lower()
                 if formats in ({'JPEG'}, {'PNG'}) else ''),
-      file_name=all(FILE_NAME in example for example in examples))
+      file_name=all(FILE_NAME in example for example in examples),
+      targets=dataset.targets)
 
 
 def _look(image: bytes) -> tuple[str, str]:
@@ -136,12 +138,20 @@ def serialise(
   message = tf_example_pb2.Example()
   feature = message.features.feature
   feature['image'].bytes_list.value.append(image_bytes(example['image']))
-  feature[features.label].int64_list.value.extend(
-      np.atleast_1d(np.asarray(example['label'])).astype(int).tolist())
+  label = feature[features.label]
+  (label.float_list if features.targets else label.int64_list).value.extend(
+      _plain(example['label']))
   feature[KEY].bytes_list.value.append(key.encode())
   if features.file_name:
     feature[FILE_NAME].bytes_list.value.append(example[FILE_NAME].encode())
   return message.SerializeToString(deterministic=True)
+
+
+def _plain(label: Any) -> list[int] | list[float]:
+  """Returns a label as the numbers that a record holds of it."""
+  values = np.atleast_1d(np.asarray(label))
+  is_float = np.issubdtype(values.dtype, np.floating) and values.size
+  return values.astype(np.float32 if is_float else int).tolist()
 
 
 class Digest:
@@ -153,8 +163,7 @@ class Digest:
 
   def add(self, key: str, label: Any, image: bytes) -> None:
     """Adds the next example."""
-    for part in (key.encode(), image, repr(
-        np.atleast_1d(np.asarray(label)).astype(int).tolist()).encode()):
+    for part in (key.encode(), image, repr(_plain(label)).encode()):
       self._hash.update(len(part).to_bytes(8, 'little') + part)
     self.examples += 1
 
@@ -162,8 +171,10 @@ class Digest:
     """Adds an example that was read back."""
     from tensorflow_datasets.proto import tf_example_pb2
     feature = tf_example_pb2.Example.FromString(record).features.feature
+    label = feature[features.label]
     self.add(feature[KEY].bytes_list.value[0].decode(),
-             list(feature[features.label].int64_list.value),
+             list((label.float_list if features.targets
+                   else label.int64_list).value),
              feature['image'].bytes_list.value[0])
 
   def hexdigest(self) -> str:

@@ -19,6 +19,7 @@ from etils import epath
 from vit_jax import data
 from vit_jax import records
 from vit_jax.data import datasets
+from vit_jax.data import opening
 from vit_jax.data import selection as selection_lib
 from vit_jax.parallel import beam as beam_lib
 from vit_jax.prepare import examples
@@ -39,6 +40,7 @@ class Plan:
     shards: of each split, in order.
     keys: what sums up the examples' names in each split, in order: shards that
       were finished before belong to these and to no others.
+    understood: the source, in words; perhaps ''.
   """
   name: str
   version: str
@@ -46,6 +48,7 @@ class Plan:
   features: examples.Features
   shards: Mapping[str, tuple[shards_lib.Shard, ...]]
   keys: Mapping[str, str]
+  understood: str = ''
 
   @property
   def all_shards(self) -> list[shards_lib.Shard]:
@@ -68,31 +71,38 @@ def plan(
     shard_bytes: about how large a shard shall be.
 
   Raises:
-    ValueError: for a name or version that TFDS does not take, or labels that
-      are no classes.
+    ValueError: for a name or version that TFDS does not take, or if there are
+      no examples at all.
   """
   _check_names(name, version)
-  whole = data.open_dataset(data.parse(settings), split='')
+  whole = opening.open_splits(data.parse(settings))
   folder = epath.Path(to).expanduser() / name / version
-  chosen = [records.check_name(split, whole.splits, what='split')
-            for split in splits] or list(whole.splits)
+  # Of a handful of files, a split may have none.
+  there = [split for split, source in whole.splits.items() if len(source)]
+  if not there:
+    raise ValueError(f'{settings["source"]} has no examples at all.')
+  chosen = [records.check_name(split, there, what='split with examples')
+            for split in splits] or there
   opened, sizes = {}, {}
   sample: list[Mapping[str, Any]] = []
   for split in chosen:
     opened[split] = selection_lib.of(settings['source'], split, settings)
     of_split = examples.sample(opened[split].open())
-    sizes[split] = sum(
-        len(examples.image_bytes(e['image'])) for e in of_split) / len(of_split)
+    num_bytes = sum(len(examples.image_bytes(e['image'])) for e in of_split)
+    sizes[split] = max(1, num_bytes) / len(of_split)
     sample += of_split
   features = examples.describe(
-      whole, sample, label=datasets.facts(name).label)
+      opened[chosen[0]].open(), sample, label=datasets.facts(name).label)
   return Plan(name, version, str(folder), features, {
       split: _split_up(
           selection, max(1, round(shard_bytes / sizes[split])), name, split,
           str(folder), features)
       for split, selection in opened.items()}, {
           split: _sum_of_keys(selection.open().source)
-          for split, selection in opened.items()})
+          for split, selection in opened.items()},
+              '; '.join(filter(None, [whole.description, *(
+                  f'{split} has no examples, and is left out'
+                  for split in whole.splits if split not in there)])))
 
 
 def _sum_of_keys(source: Any) -> str:
@@ -139,7 +149,10 @@ def begin(planned: Plan) -> int:
         17, 'is prepared already; remove it, or give another --name or '
         '--version', str(folder))
   folder.mkdir(parents=True, exist_ok=True)
-  text = json.dumps(dataclasses.asdict(planned), sort_keys=True)
+  # Not in what words it is said.
+  text = json.dumps(
+      dataclasses.asdict(dataclasses.replace(planned, understood='')),
+      sort_keys=True)
   path = folder / _PLAN
   if path.exists() and path.read_text() != text:
     raise ValueError(
@@ -238,6 +251,7 @@ def _compare(planned: Plan) -> None:
     source = shards[0].selection.open()
     _same('examples', split, len(there), len(source))
     _same('classes', split, there.num_classes, source.num_classes)
+    _same('targets', split, there.targets, source.targets)
     names = source.class_names or ()
     if any(not name.isdigit() for name in names):  # TFDS's own for none.
       _same('names of classes', split, there.class_names, names)

@@ -6,7 +6,6 @@ was.
 
 from collections.abc import Iterator, Mapping, Sequence
 import functools
-import itertools
 import json
 from typing import Any
 
@@ -25,7 +24,6 @@ RUNS = 'runs'
 # What may change between two starts; of a run alone, evaluators may, too.
 _WITHOUT_RESULT = tuple(
     key for key in run_lib.WITHOUT_RESULT if key not in ('evals.', 'init.'))
-_numbers = itertools.count()  # Of the questions to the first process.
 
 
 def wire(
@@ -38,7 +36,7 @@ def wire(
   """
   experiments = {}
   # The first one's word: a file system may show each process another state.
-  done = agreement.on_first(f'sweep/{next(_numbers)}', lambda: [
+  done = agreement.on_first('finished', lambda: [
       name for name in configs if finished(workdir, name) is not None]) or []
   for name, config in configs.items():
     if name in done:
@@ -83,7 +81,7 @@ def train(
   for number, name in enumerate(names, start=1):
     stop.check()
     summary = agreement.on_first(
-        f'sweep/{next(_numbers)}', functools.partial(finished, workdir, name))
+        'finished', functools.partial(finished, workdir, name))
     if jax.process_index() == 0:
       print(f'\n{name} ({number} of {len(names)})'
             + ': finished before' * (summary is not None), flush=True)

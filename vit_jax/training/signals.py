@@ -5,15 +5,12 @@ Of a run of several processes a signal to any one stops all, at the same step.
 
 from collections.abc import Iterator
 import contextlib
-import itertools
 import signal
 from typing import Any, Protocol, runtime_checkable
 
 # What a process that saved and can be started again exits with: EX_TEMPFAIL of
 # sysexits.h for SIGTERM, and the shell's 128 + 2 for Ctrl-C.
 EXIT_CODES = {signal.SIGTERM: 75, signal.SIGINT: 130}
-
-_numbers = itertools.count()  # Of the agreements of this process.
 
 
 @runtime_checkable
@@ -80,14 +77,9 @@ def catch() -> Iterator[Stop]:
     yield _active[0]
     return
   # JAX takes seconds, and main.py reads this file's statuses before it.
-  import jax
-
   from vit_jax.parallel import agreement
 
-  shared, number = agreement.store(), next(_numbers)
-  agreed = None if shared is None else agreement.Agreement(
-      shared, f'stop/{number}', process=jax.process_index(),
-      num_processes=jax.process_count())
+  agreed = agreement.begin('stop')
   stop = Stop(agreed)
   before = {}
   try:

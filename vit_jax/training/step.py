@@ -65,6 +65,7 @@ def build(
     prepare: Callable[[types.Batch, PRNGKeyArray], types.Batch],
     key: PRNGKeyArray,
     accumulation: int = 1,
+    replicas: int = 1,
     averaging: float | None = None,
     trainable: Any = None,
 ) -> Callable[[types.TrainState, types.Batch],
@@ -78,9 +79,11 @@ def build(
       sees the whole batch, so that mixup does not depend on `accumulation`.
     key: all randomness of step s comes from `fold_in(key, s)`.
     accumulation: parts that the batch is computed in, one after the other. The
-      gradient is that of the whole batch. Devices sum their gradients in every
-      part, those of the layers at least: n parts send nearly n times what one
-      does.
+      gradient is that of the whole batch.
+    replicas: devices that hold all parameters each, and a share of the batch.
+      They sum their gradients once, after the last part. Where it is 1, the
+      compiler decides: it sums those of the layers in every part, so that n
+      parts send nearly n times what one does.
     averaging: factor b of the Polyak average of the parameters, or None: those
       after k steps have weight b^k beside the latest ones, and the initial ones
       none.
@@ -97,7 +100,7 @@ def build(
     batch = prepare(batch, prepare_key)
     grads, sums = _gradients(
         loss, state.params, batch, loss_key, parts=accumulation,
-        trainable=trainable)
+        replicas=replicas, trainable=trainable)
     updates, opt_state = tx.update(grads, state.opt_state, state.params)
     params = optax.apply_updates(state.params, updates)
     average = state.average
@@ -146,7 +149,7 @@ def _weight_of_latest(
 
 def _gradients(
     loss: Loss, params: types.Params, batch: types.Batch, key: PRNGKeyArray,
-    *, parts: int, trainable: Any,
+    *, parts: int, replicas: int = 1, trainable: Any,
 ) -> tuple[types.Params, dict[str, metrics.Mean]]:
   """Returns gradients of the batch's mean loss, and its metrics.
 
@@ -170,6 +173,11 @@ def _gradients(
   # Part i takes rows i, i + parts, ...: every device keeps its own rows.
   split = jax.tree.map(
       lambda x: x.reshape(-1, parts, *x.shape[1:]).swapaxes(0, 1), batch)
+  # A gradient for each device, of its own rows of a part.
+  if replicas > 1:
+    split = jax.tree.map(
+        lambda x: x.reshape(parts, replicas, -1, *x.shape[2:]), split)
+    gradient = jax.vmap(gradient, in_axes=(None, 0, None))
 
   def add(carry, xs):
     part, i = xs
@@ -178,6 +186,9 @@ def _gradients(
     return (grads, {n: m.merge(new[1][n]) for n, m in carry[1].items()}), None
 
   empty = {name: metrics.Mean.empty() for name in ('loss', *loss.measures)}
-  zeros = jax.tree.map(jnp.zeros_like, params)
-  total, _ = jax.lax.scan(add, (zeros, empty), (split, jnp.arange(parts)))
-  return total
+  zeros = jax.tree.map(jnp.zeros_like, (params, empty))
+  if replicas > 1:
+    zeros = jax.tree.map(
+        lambda x: jnp.zeros((replicas, *x.shape), x.dtype), zeros)
+  total, _ = jax.lax.scan(add, zeros, (split, jnp.arange(parts)))
+  return total if replicas == 1 else jax.tree.map(lambda x: x.sum(0), total)

@@ -1,0 +1,43 @@
+"""What is drawn for a batch is the same, in groups or whole."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from vit_jax import models
+
+KEY = jax.random.key(3)
+IMAGES = jnp.ones((12, 5))
+
+
+def drop(images, key, share):
+  kept = models.for_images(
+      lambda key, batch, share: jax.random.bernoulli(key, share, (batch, 5)),
+      key, images, share)
+  return jnp.where(kept, images, 0).sum()
+
+
+def kept(images, key, share):
+  # By the gradient, and in a loop: as a layer of a model that is trained.
+  return jax.grad(lambda images: jax.lax.scan(
+      lambda total, share: (total + drop(images, key, share), None),
+      0.0, share[None])[0])(images)
+
+
+def test_groups_are_drawn_for_as_the_whole_batch():
+  share = jnp.float32(0.4)
+  whole = kept(IMAGES, KEY, share)
+  assert 10 < whole.sum() < 40
+  groups = jax.jit(jax.vmap(kept, in_axes=(0, None, None)))(
+      IMAGES.reshape(4, 3, 5), KEY, share)
+  np.testing.assert_array_equal(groups.reshape(12, 5), whole)
+
+
+def test_models_side_by_side_draw_for_themselves():
+  keys, shares = jax.random.split(KEY, 2), jnp.asarray([0.2, 0.7])
+  one_by_one = np.stack([kept(IMAGES, *row) for row in zip(keys, shares)])
+  np.testing.assert_array_equal(
+      jax.vmap(kept, in_axes=(None, 0, 0))(IMAGES, keys, shares), one_by_one)
+  # Each with images of its own.
+  np.testing.assert_array_equal(jax.vmap(kept)(
+      jnp.stack([IMAGES, IMAGES]), keys, shares), one_by_one)
