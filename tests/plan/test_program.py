@@ -142,6 +142,28 @@ def test_a_convolution_of_cudnn_counts_as_that_which_it_is_or_leads_back(
   assert found.bytes == sum(x.nbytes for x in shapes)
 
 
+@pytest.mark.parametrize(('target', 'results', 'products'), [
+    ('Softmax', ('bf16[2,3,6,8]', 'f32[2,3,6]', 'u8[4096]'), 2),
+    ('SoftmaxBackward', ('bf16[2,3,6,8]',) * 3 + ('u8[0]',), 5)])
+def test_fused_attention_of_cudnn_counts_as_its_products(
+    target, results, products):
+  array = 'bf16[2,6,3,8]'
+  config = ('{"cudnn_fmha_backend_config": {"intermediate_tensor_shape": '
+            '{"element_type": "BF16", "dimensions": ["2", "3", "6", "6"]}, '
+            '"bmm1_dot_dimension_numbers": {"lhs_contracting_dimensions": '
+            '["3"]}}}')
+  found = program.work(
+      f'HloModule m\n\nENTRY %main (a: {array}) -> ({", ".join(results)}) {{\n'
+      f'  %a = {array} parameter(0)\n'
+      f'  ROOT %c = ({", ".join(results)}) custom-call(%a, %a, %a), '
+      f'custom_call_target="__cudnn$fmha{target}", backend_config={config}\n'
+      '}\n')
+  assert found.flops == products * 2 * (2 * 3 * 6 * 6) * 8
+  one = 2 * 6 * 3 * 8 * 2
+  written = {2: one + 2 * 3 * 6 * 4, 5: 3 * one}[products]
+  assert found.bytes == 3 * one + written
+
+
 def test_what_is_no_program_is_an_error():
   with pytest.raises(ValueError, match='no ENTRY'):
     program.work('something else')

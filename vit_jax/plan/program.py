@@ -28,8 +28,9 @@ _FREE = frozenset((
     'after-all', 'opt-barrier', 'partition-id', 'replica-id', 'domain',
     'add-dependency', 'async-update', 'async-done', 'copy-done'))
 _SLICES = frozenset(('dynamic-slice', 'slice', 'gather'))
-# Libraries of whose results the second is room to work in.
+# Libraries among whose results is room to work in, of bytes.
 _LIBRARY = re.compile('_target="__(cublas|cudnn|onednn)')
+_ROOM = ('u8[', 's8[')
 _ON_HOST = '5'  # The memory space that is neither on the chip nor beside it.
 
 
@@ -144,8 +145,9 @@ class _Count:
       result = parts[1] if len(parts) > 1 else parts[0]
       return _bytes(result) + sum(_bytes(x.shape) for x in operands)
     if i.opcode == 'custom-call' and _LIBRARY.search(i.rest):
-      return _bytes(hlo.elements(i.shape)[0]) + sum(
-          _bytes(x.shape) for x in operands)
+      first, *others = hlo.elements(i.shape)
+      results = [first, *(x for x in others if not x.startswith(_ROOM))]
+      return sum(map(_bytes, (*results, *(x.shape for x in operands))))
     return _bytes(i.shape) + sum(_bytes(x.shape) for x in operands)
 
   def _read(self, computation: str, index: int, shape: str) -> int:
@@ -233,6 +235,14 @@ def _product_flops(
 
 def _library_flops(i: hlo.Instruction, shapes: Sequence[str]) -> int:
   """Returns the operations of what cuBLAS, cuDNN or oneDNN computes."""
+  fused = re.search(r'_target="__cudnn\$fmha\w*?Softmax(Backward)?"', i.rest)
+  if fused:  # Two products; back, one of them again and four others.
+    weights = re.search(
+        r'"intermediate_tensor_shape".*?"dimensions":\s*\[(.*?)\]', i.rest)
+    assert weights is not None, i.name
+    ((_, sizes),) = hlo.arrays(shapes[0])
+    return (5 if fused[1] else 2) * 2 * sizes[-1] * math.prod(
+        int(n) for n in re.findall(r'\d+', weights[1]))
   contracted = _numbers(i.rest, '"lhs_contracting_dimensions":[')
   if contracted:
     return _product_flops(hlo.elements(i.shape)[0], shapes[0], contracted)
