@@ -8,6 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from vit_jax import config as config_lib
+from vit_jax import experiment
 from vit_jax import models
 from vit_jax.models import attention
 from vit_jax.parallel import gpus
@@ -38,6 +40,28 @@ def test_fused_attention_is_attention_whatever_the_number_of_tokens(tokens):
       jax.grad(loss(attend), (0, 1, 2))(query, key, value)
       for attend in (fused, plain))):
     np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize('tokens', [4, 5])
+def test_what_the_kernel_is_given_is_of_all_groups(monkeypatch, tokens):
+  # It makes one batch of them, and fails where an argument has no groups.
+  seen = []
+
+  @jax.custom_batching.custom_vmap
+  def kernel(query, *others):
+    return query
+
+  @kernel.def_vmap
+  def _(groups, batched, query, *others):
+    seen.append(batched)
+    return query, True
+
+  monkeypatch.setattr(
+      jax.nn, 'dot_product_attention',
+      lambda *qkv, implementation, **lengths: kernel(*qkv, *lengths.values()))
+  groups = jax.ShapeDtypeStruct((2, 3, tokens, 4, 8), jnp.bfloat16)
+  jax.eval_shape(jax.vmap(attention.fused_attention), *[groups] * 3)
+  assert seen == [[True] * (5 if tokens % 2 else 3)]
 
 
 @pytest.fixture
@@ -103,3 +127,18 @@ def test_the_kernel_compiles_there_and_back(tokens):
       in_shardings=here, out_shardings=here)
   text = step.lower(*[shape] * 3).compile().as_text()
   assert '__cudnn$fmhaSoftmaxBackward' in text
+
+
+@pytest.mark.skipif(not gpus.plugin(), reason="JAX's CUDA plugin is not here")
+def test_in_parts_each_device_attends_to_its_own_images():
+  built = experiment.build(config_lib.resolve({
+      'total': {'steps': 2}, 'batch_size': 8, 'accumulation': 2,
+      'optimizer': {'name': 'sgd', 'learning_rate': 0.1,
+                    'schedule': {'name': 'constant'}},
+      'mesh': {'data': 2}, 'model': {**TINY, 'attention': 'cudnn'},
+      'data': {'source': 'digits', 'resolution': 8}}),
+      devices=topology.devices('h100:2'))
+  text = built.train_step.lower(
+      built.abstract_state, built.abstract_batch).compile().as_text()
+  assert '__cudnn$fmhaSoftmaxBackward' in text
+  assert not any(kind in text for kind in ('all-gather', 'all-to-all'))

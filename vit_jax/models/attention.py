@@ -70,7 +70,9 @@ def fused_attention(
   # JAX refuses to train on an odd number: one more is added, and masked.
   padded = [jnp.pad(array, ((0, 0), (0, 1), (0, 0), (0, 0)))
             for array in (query, key, value)]
-  lengths = jnp.full(query.shape[0], tokens, jnp.int32)
+  # Of the queries, so that there are as many where devices have groups each
+  # (`jax.vmap`): the kernel takes one for every image of all groups.
+  lengths = jnp.where(query[:, 0, 0, 0] == 0, tokens, tokens).astype(jnp.int32)
   return jax.nn.dot_product_attention(
       *padded, query_seq_lengths=lengths, key_value_seq_lengths=lengths,
       implementation=implementation)[:, :tokens]
