@@ -16,7 +16,8 @@ VIT = {'width': 8, 'depth': 2, 'mlp_dim': 8, 'num_heads': 2, 'patch': 4,
        'num_classes': 3}
 MODELS = {
     'vit': VIT,
-    'bfloat16': {**VIT, 'dtype': 'bfloat16', 'remat': 'full'},
+    'bfloat16': {**VIT, 'dtype': 'bfloat16', 'remat': 'full',
+                 'attention': 'cudnn'},
     'average': {**VIT, 'pooling': 'average'},
     'hybrid': {**VIT, 'backbone': {'depths': (1, 1)}, 'patch': 1},
     'resnet': {'name': 'resnet', 'num_classes': 3, 'backbone': {

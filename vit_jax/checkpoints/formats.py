@@ -220,7 +220,9 @@ def abstract_params(
     channels: int = 3,
 ) -> Any:
   """Returns the shapes of a model's parameters, as a nested dict."""
-  model = models.build(config, num_classes=config.num_classes)
+  # Which are the same wherever it is to run, and without what runs it there.
+  model = models.build(
+      models.written_out(config), num_classes=config.num_classes)
   images = jax.ShapeDtypeStruct((1, *resolution, channels), 'float32')
   return nn.unbox(jax.eval_shape(
       lambda: models.init(model, jax.random.key(0), images)))
