@@ -31,7 +31,12 @@ def test_readers_take_turns_halted_meanwhile_and_are_counted_apart():
   others = []
 
   def idle(count):
-    others.append(psutil.Process(other.process).status())
+    process, end = psutil.Process(other.process), time.monotonic() + 10
+    # On a busy machine a signal takes a moment.
+    while (process.status() != psutil.STATUS_STOPPED
+           and time.monotonic() < end):
+      time.sleep(0.01)
+    others.append(process.status())
     return count
 
   with reading.program([sys.executable, '-c', READER]) as other:
@@ -54,6 +59,10 @@ def test_a_reader_that_ends_is_an_error():
   with reading.program([sys.executable, '-c', '']) as gone:
     with pytest.raises((RuntimeError, BrokenPipeError)):
       gone(1)
+  ends = 'input(); import sys; sys.exit(3)'
+  with reading.program([sys.executable, '-c', ends]) as gone:
+    with pytest.raises(RuntimeError, match='ended, with 3'):
+      reading.alternate({'gone': gone}, batches=1, turns=1)
 
 
 CONFIG = """

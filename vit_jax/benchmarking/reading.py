@@ -131,10 +131,14 @@ def alternate(
 def _processes(make: Batches, others: Set[int]) -> list[psutil.Process]:
   """Returns a reader's processes, without this one."""
   own = getattr(make, 'process', None)
-  roots = [psutil.Process(own)] if own else [
-      child for child in psutil.Process().children() if child.pid not in others]
-  return [process for root in roots
-          for process in (root, *root.children(recursive=True))]
+  found = []
+  with contextlib.suppress(psutil.NoSuchProcess):  # Its own error is said.
+    roots = [psutil.Process(own)] if own else [
+        child for child in psutil.Process().children()
+        if child.pid not in others]
+    for root in roots:
+      found += [root, *root.children(recursive=True)]
+  return found
 
 
 def _core_secs(make: Batches, others: Set[int]) -> float:
