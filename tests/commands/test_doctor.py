@@ -72,7 +72,7 @@ def test_a_gpu_that_another_program_fills_is_a_warning_with_the_share_left():
       '0, NVIDIA H200, 143771, 100000, 580.65.06\n'
       '1, NVIDIA H200, 143771, 4, 580.65.06\n')
   assert (full.status, free.status) == ('warning', 'ok')
-  assert 'XLA_PYTHON_CLIENT_MEM_FRACTION=0.27' in full.remedy
+  assert 'XLA_CLIENT_MEM_FRACTION=0.27' in full.remedy
   assert 'DNN library' in full.remedy
 
 
@@ -120,7 +120,7 @@ def test_a_device_that_fails_is_an_error_and_no_traceback(monkeypatch):
   checks = doctor.check_devices()
   assert checks[-1].status == 'error'
   assert checks[-1].found == 'fails: DNN library is not found.'
-  assert 'XLA_PYTHON_CLIENT_MEM_FRACTION' in checks[-1].remedy
+  assert 'XLA_CLIENT_MEM_FRACTION' in checks[-1].remedy
 
 
 def test_the_tfds_folder_lists_its_data_sets(tmp_path):

@@ -1,6 +1,7 @@
 """What a step needs: against sums by hand, and the compiler's own count."""
 
 import dataclasses
+import types
 
 import jax
 import pytest
@@ -134,3 +135,18 @@ def test_another_refusal_stays_an_error():
 def test_a_refusal_is_read(message, expected):
   assert measure.needed(message) == (
       expected and tuple(round(n) for n in expected))
+
+
+@pytest.mark.parametrize(('name', 'share'), [
+    ('XLA_CLIENT_MEM_FRACTION', '0.9'),
+    ('XLA_PYTHON_CLIENT_MEM_FRACTION', '0.5'), ('XLA_CLIENT_MEM_FRACTION', '')])
+def test_a_gpu_that_is_not_here_offers_what_jax_would_take(
+    monkeypatch, name, share):
+  for other in measure._GPU_SHARES:
+    monkeypatch.delenv(other, raising=False)
+  monkeypatch.setenv(name, share)
+  gpu = types.SimpleNamespace(
+      platform='gpu', device_kind='NVIDIA H100 80GB HBM3')
+  found, source = measure.capacity(gpu)
+  assert found == int(float(share or 0.75) * 80e9)
+  assert source == f'the {float(share or 0.75):.0%} that JAX takes'

@@ -198,7 +198,7 @@ def check_devices() -> list[Check]:
         'convolution', f'fails: {_first_line(error)}', 'error',
         'On a GPU, "DNN library is not found" mostly means that its memory '
         'is\nfull: stop the other programs, which nvidia-smi lists, or:\n'
-        'export XLA_PYTHON_CLIENT_MEM_FRACTION=0.5'))
+        'export XLA_CLIENT_MEM_FRACTION=0.5'))
   return checks
 
 
@@ -224,7 +224,7 @@ def check_gpus(nvidia_smi: str) -> list[Check]:
           'fails with\n"DNN library is not found" or "out of memory" where '
           'that is not free.\nStop the other programs, which nvidia-smi lists, '
           'or:\n'
-          'export XLA_PYTHON_CLIENT_MEM_FRACTION='
+          'export XLA_CLIENT_MEM_FRACTION='
           f'{max(0.05, 0.9 * free_share):.2f}'))
     elif (int(driver.split('.')[0]) < CUDA_13_DRIVER
           and find_version('jax-cuda12-plugin') is None):

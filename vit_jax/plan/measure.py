@@ -35,8 +35,9 @@ _REFUSALS = (
     rf'allocate {_SIZE}.*?(?:limit|available|only)[^0-9]*{_SIZE}',
 )
 
-# docs.jax.dev, GPU memory allocation: what JAX takes of a GPU when it starts.
-_GPU_SHARE = 'XLA_PYTHON_CLIENT_MEM_FRACTION'
+# docs.jax.dev, GPU memory allocation: what JAX takes of a GPU when it starts. It
+# heeds the second name too, which is older.
+_GPU_SHARES = ('XLA_CLIENT_MEM_FRACTION', 'XLA_PYTHON_CLIENT_MEM_FRACTION')
 _USUAL_GPU_SHARE = 0.75
 
 
@@ -217,7 +218,8 @@ def capacity(device: Any, *, sharing: int = 1) -> tuple[int | None, str]:
   if row is None:
     return None, 'not known'
   if device.platform == 'gpu':  # Its compiler refuses nothing.
-    share = float(os.environ.get(_GPU_SHARE, _USUAL_GPU_SHARE))
+    share = next((float(os.environ[name]) for name in _GPU_SHARES
+                  if os.environ.get(name)), _USUAL_GPU_SHARE)
     return int(share * row.memory_bytes), f'the {share:.0%} that JAX takes'
   return row.memory_bytes, row.source
 
