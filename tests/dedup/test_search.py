@@ -123,6 +123,8 @@ def test_the_command_writes_what_a_run_then_leaves_out(root, tmp_path, capsys):
      'unless --set-against=KEY=VALUE says otherwise'),
     (['--against={root}/theirs', '--set-against=max_pixels'],
      "--set-against takes KEY=VALUE, but got 'max_pixels'"),
+    (['--against={root}/theirs', '--set-against=num_examples=3'],
+     '--set-against=num_examples chooses examples, but test sets are compared'),
 ])
 def test_a_mistake_is_said_before_anything_is_read(
     root, tmp_path, capsys, flags, words):

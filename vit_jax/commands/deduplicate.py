@@ -123,8 +123,14 @@ def _against(
   """Returns the test sets.
 
   Raises:
-    ValueError: if there is no such one, or its table is not like the source's.
+    ValueError: if there is no such one, its table is not like the source's, or
+      only some of its examples are asked for.
   """
+  own = command_line.overrides(args.set_against, flag='--set-against')
+  if thinned := sorted(selection_lib.CHOICE & own.keys()):
+    raise ValueError(
+        f'--set-against={thinned[0]} chooses examples, but test sets are '
+        'compared whole. Leave it out.')
   settings = command_line.overrides(
       args.set_against, flag='--set-against', onto=section)
   try:

@@ -15,7 +15,7 @@ from vit_jax.data import opening
 from vit_jax.data import sources
 
 # Keys of the section that choose examples, or say what is in a person's files.
-_CHOICE = frozenset(
+CHOICE = frozenset(
     {'exclude', 'examples_per_class', 'num_examples', 'fraction'})
 _OF_PATHS = frozenset({'target', 'table'})
 
@@ -75,8 +75,8 @@ def select_others(
   """
   found = []
   for text in re.split(r',(?![^{}]*\})', texts):
-    left_out = _CHOICE if sources.is_path(_source_of(text)[0]) else (
-        _CHOICE | _OF_PATHS)
+    left_out = CHOICE if sources.is_path(_source_of(text)[0]) else (
+        CHOICE | _OF_PATHS)
     found.append(select(text, {
         key: value for key, value in settings.items() if key not in left_out}))
   return found
