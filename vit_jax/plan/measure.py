@@ -35,8 +35,8 @@ _REFUSALS = (
     rf'allocate {_SIZE}.*?(?:limit|available|only)[^0-9]*{_SIZE}',
 )
 
-# docs.jax.dev, GPU memory allocation: what JAX takes of a GPU when it starts. It
-# heeds the second name too, which is older.
+# docs.jax.dev, GPU memory allocation: what JAX takes of a GPU when it starts.
+# The second name is older, and heeded too.
 _GPU_SHARES = ('XLA_CLIENT_MEM_FRACTION', 'XLA_PYTHON_CLIENT_MEM_FRACTION')
 _USUAL_GPU_SHARE = 0.75
 
