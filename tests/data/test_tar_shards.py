@@ -179,15 +179,17 @@ def test_links_lead_to_what_lies_in_the_same_tar(tmp_path):
     member.type, member.linkname = kind, target
     tar.addfile(member)
   path = tmp_path / 'a.tar'
-  write(path, pairs(0, 5, folder='./x/'))
+  write(path, [*pairs(0, 5, folder='./x/'), ('/z/7.png', b'7')])
   with tarfile.open(path, 'a') as tar:
     add(tar, './y/9.png', tarfile.LNKTYPE, './x/0004.seg.PNG')
     add(tar, 'y/9.cls', tarfile.SYMTYPE, '../y/8.cls')
     add(tar, 'y/8.cls', tarfile.SYMTYPE, '../x/0001.cls')
+    # A label is its image's, however both are spelt.
+    add(tar, '/z/7.cls', tarfile.SYMTYPE, '../x/0001.cls')
   opened = open_path(path)
   found = {source.key(i): source[i] for source in opened.splits.values()
            for i in range(len(source))}
-  assert len(found) == 6
+  assert len(found) == 7 and found['a//z/7']['label'] == 1
   assert found['a/y/9'] == {'image': b'4' * 300, 'label': 1}
   with tarfile.open(path, 'a') as tar:
     add(tar, '1.png', tarfile.LNKTYPE, '2.png')

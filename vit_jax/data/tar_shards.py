@@ -160,6 +160,7 @@ def _walk(path: epath.Path) -> dict[str, np.ndarray]:
   """Returns keys, offsets and sizes of a shard's images, and their labels."""
   found = _Found(path, {}, {kind: {} for kind in _LABELS})
   links: dict[str, str] = {}
+  spelt: dict[str, str] = {}  # A key is of the name as it is written.
   with offsets.open_for_walk(path) as file:
     for member in _members(file, path):
       key, kind = _split_name(member.name)
@@ -170,8 +171,9 @@ def _walk(path: epath.Path) -> dict[str, np.ndarray]:
       elif (member.islnk() or member.issym()) and (
           _is_image(kind) or kind in _LABELS):
         links[_plain(member.name)] = _target(member)
+        spelt[_plain(member.name)] = member.name
     for name, place in _follow(links, file, path).items():
-      found.add(name, place, file)
+      found.add(spelt[name], place, file)
   return {'starts': np.array([o for o, _ in found.images.values()], np.int64),
           'sizes': np.array([s for _, s in found.images.values()], np.int64),
           'keys': offsets.pack(list(found.images)),
