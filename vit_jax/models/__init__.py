@@ -112,7 +112,7 @@ def for_devices(
 def written_out(config: ModelConfig) -> ModelConfig:
   """Returns the config of the same function without fused kernels.
 
-  Whoever counts operations finds them in its jaxpr.
+  It can be traced wherever it is to run, and its jaxpr has all operations.
   """
   if isinstance(config, vit_config.ViTConfig):
     return dataclasses.replace(config, attention='plain')
