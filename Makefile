@@ -26,11 +26,12 @@ quickstart: $(VENV)/.runtime  ## Pre-trains, fine-tunes and evaluates a small Vi
 test: lint  ## Lint, types and the whole test suite.
 	$(BIN)/python -m pytest -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder tests
 
-# A plan's tests skip what needs libtpu where it is not; here it is.
-test-plan: $(VENV)/.plan  ## The tests of `main.py plan` with the TPU's compiler, which needs no TPU.
-	$(BIN)/python -c 'import libtpu'
+# A plan's tests skip what needs a compiler that is not there; here both are.
+test-plan: $(VENV)/.plan  ## The tests of `main.py plan` with the compilers for TPUs and GPUs, which need neither.
+	$(BIN)/python -c 'import libtpu, jax_cuda13_plugin'
 	$(BIN)/python -m pytest -rs tests/plan tests/parallel/test_mesh.py \
-	  tests/parallel/test_topology.py tests/commands/test_plan.py
+	  tests/parallel/test_topology.py tests/parallel/test_gpus.py \
+	  tests/models/test_attention.py tests/commands/test_plan.py
 
 # What `make test` skips, since it installs none of these libraries.
 test-export: $(VENV)/.export  ## The tests of `main.py export` to ONNX and SavedModel.
@@ -82,9 +83,9 @@ $(VENV)/.dev: requirements.txt requirements-dev.txt constraints.txt | $(BIN)/pyt
 	@$(PIP) -r requirements-dev.txt $(CONSTRAIN)
 	@touch $(VENV)/.runtime $@
 
-$(VENV)/.plan: requirements-plan.txt $(VENV)/.dev
-	@echo "Installing the TPU's compiler into $(VENV) (once; 0.7 GB) ..."
-	@$(PIP) -r requirements-plan.txt $(CONSTRAIN)
+$(VENV)/.plan: requirements-plan.txt requirements-gpu.txt $(VENV)/.dev
+	@echo "Installing the compilers for TPUs and GPUs into $(VENV) (once; 5 GB) ..."
+	@$(PIP) -r requirements-plan.txt -r requirements-gpu.txt $(CONSTRAIN)
 	@touch $@
 
 # jax2onnx allows no Orbax as new as the pinned one.

@@ -205,7 +205,8 @@ PLANNED = {
     ('L/16', 'jft', 'v3-512'), ('H/14', 'jft', 'v3-512'),
     ('L/16', 'jft', 'v3-2048'), ('H/14', 'jft', 'v3-2048'),
     ('H/14', 'imagenet21k', 'v3-8'),
-    ('G/14', 'jft', 'v5p-512'), ('22B/14', 'jft', 'v5p-1024')}
+    ('G/14', 'jft', 'v5p-512'), ('22B/14', 'jft', 'v5p-1024'),
+    ('L/16', 'imagenet21k', 'h100:8')}
 
 
 def published(name):
@@ -238,7 +239,7 @@ def test_a_published_plan_is_what_its_command_plans(name):
   plans = [plan for plan in published(name) if plan[-1]]
   assert plans
   for model, dataset, slice_, config, output in plans:
-    topology.parse(slice_)
+    topology.check(slice_)
     lines = output.splitlines()
     assert lines[0].startswith(f'{model}, {dataset} at 224 x 224')
     settings = next(line for line in lines if line.startswith('batch '))
@@ -247,6 +248,6 @@ def test_a_published_plan_is_what_its_command_plans(name):
         f'batch {config.batch_size:,}{parts} | '
         f'remat {config.model.remat!r} | ')
     num_devices, = re.findall(
-        rf'^([\d,]+) x TPU .* \({slice_}\) \|', output, re.MULTILINE)
+        rf'^([\d,]+) x .* \({slice_}\) \|', output, re.MULTILINE)
     sizes = re.findall(r'(?:data|fsdp|tensor) (\d+)', settings)
     assert math.prod(map(int, sizes)) == int(num_devices.replace(',', ''))
