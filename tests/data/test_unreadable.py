@@ -81,10 +81,14 @@ def _equal(some, others):
 
 def test_an_error_by_default_in_training_and_in_evaluation():
   config = data.parse({'resolution': 9})
-  for batches in (
-      data.eval_batches(config, _dataset(), batch_size=10),
-      data.train_batches(config, _dataset(), seed=0, batch_size=10)):
-    with pytest.raises(ValueError, match=r'files.*\((03|04|11)\): not a read'):
+  for batches, key in (
+      (data.eval_batches(config, _dataset(), batch_size=10),
+       'eval_unreadable'),
+      (data.train_batches(config, _dataset(), seed=0, batch_size=10),
+       'unreadable')):
+    with pytest.raises(
+        ValueError, match=r'files.*\((03|04|11)\): not a read.* by '
+        f'--config.data.{key}=skip; `data check`'):
       list(itertools.islice(batches, 2))
 
 

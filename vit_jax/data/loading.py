@@ -69,7 +69,7 @@ class Load:
       read = self._read(index, rng)
     except unreadable_lib.UnreadableError as error:
       if self.policy == 'error':
-        raise
+        raise self._advised(error) from error
       found = index
       if not self.train:
         return self._padding(found)
@@ -85,7 +85,7 @@ class Load:
       read = self._read(index, rng)
     except unreadable_lib.UnreadableError as error:
       if self.config.unreadable == 'error':
-        raise
+        raise self._advised(error) from error
       index, read = self._next(index, rng, error)
     with self._named(index):
       return self._finished(read, rng)
@@ -119,6 +119,16 @@ class Load:
     raise ValueError(
         f'{error} Nor can the {tries} examples after it be read: '
         'data.unreadable=skip is for a few.') from error
+
+  def _advised(
+      self, error: unreadable_lib.UnreadableError,
+  ) -> unreadable_lib.UnreadableError:
+    """Returns the error with what can be done, for it ends the run."""
+    skip = ('go on without such images by --config.data.unreadable=skip'
+            if self.train else 'leave such images out of evaluations (but for '
+            'few-shot probes) by --config.data.eval_unreadable=skip')
+    return unreadable_lib.UnreadableError(
+        f'{error} Remove it, or {skip}; `data check` names all of them.')
 
   def _read(self, index: int, rng: np.random.Generator | None) -> Reading:
     """Reads an example.
