@@ -108,3 +108,16 @@ def test_a_table_aligns_numbers_right_and_fits_80_columns_in_a_pipe():
   assert row.split() == ['pretrain', '[a]', '–', '2,000', '61.2']
   assert other.split() == ['finetune', '98.1', '%', '600', '9.50']
   assert row.index('2,000') + 5 == other.index('600') + 3
+
+
+@pytest.mark.parametrize('width', [80, 30])
+def test_a_short_name_is_broken_only_where_all_would_be(width):
+  text = io.StringIO()
+  name = 'root_mean_square_error'
+  progress_lib.table(
+      'Summary', ['stage', 'steps', 'images', 'train loss', 'held out', ''],
+      [['finetune', 20, 320, 0.725, f'{name}\nr2',
+        'a long text that may well be broken into lines']],
+      console=rich.console.Console(file=text, width=width))
+  assert (name in text.getvalue()) == (width == 80)
+  assert max(map(len, text.getvalue().splitlines())) <= width

@@ -10,6 +10,9 @@ import rich.progress
 import rich.table
 import rich.text
 
+# Cells of at most so many characters stay whole; longer ones keep so many.
+_SHORT, _LEAST = 24, 12
+
 
 class Progress:
   """A progress bar; plain lines where there is no terminal to draw it in.
@@ -153,6 +156,7 @@ def table(
   for row in rows:
     assert len(row) == len(columns), (row, columns)
   drawn = rich.table.Table(box=rich.box.SIMPLE_HEAD, pad_edge=False)
+  whole = _whole(columns, rows, width=console.width)
   for i, column in enumerate(columns):
     cells = [row[i] for row in rows]
     numeric = all(
@@ -160,12 +164,31 @@ def table(
         for cell in cells)
     drawn.add_column(
         rich.text.Text(column), justify='right' if numeric else 'left',
-        overflow='fold')
+        overflow='fold', no_wrap=i in whole)
   for row in rows:
     drawn.add_row(*(rich.text.Text(_cell(value)) for value in row))
   # Not the table's own title, which wraps where the table is narrow.
   console.print(rich.text.Text(title, style='bold'))
   console.print(drawn)
+
+
+def _whole(
+    columns: Sequence[str], rows: Sequence[Sequence[Any]], *, width: int,
+) -> set[int]:
+  """Returns the columns of short cells, which are not broken within a word.
+
+  Others make room: headings of several words, and long texts. None is returned
+  where that would leave them too little.
+  """
+  widths = [max((len(line) for row in rows for line in _cell(row[i]).split(
+      '\n')), default=0) for i in range(len(columns))]
+  short = {i for i, column in enumerate(columns)
+           if len(column) <= widths[i] <= _SHORT}
+  least = sum(
+      widths[i] if i in short else
+      max([min(widths[i], _LEAST), *map(len, column.split())])
+      for i, column in enumerate(columns))
+  return short if least + 3 * len(columns) <= width else set()
 
 
 def _is_number(value: Any) -> bool:
