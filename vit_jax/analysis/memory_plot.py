@@ -54,5 +54,8 @@ def largest_batches(
   axes.grid(True, color='#E5E5E5', linewidth=0.8)
   axes.set_axisbelow(True)
   axes.spines[['top', 'right']].set_visible(False)
-  fig.legend(loc='outside right upper', frameon=False, fontsize=9)
+  # Beside the axes, below the title, which is longer than they are wide where
+  # the device's name is.
+  axes.legend(loc='upper left', bbox_to_anchor=(1, 1), frameon=False,
+              fontsize=9)
   plots.save(fig, path)
