@@ -119,7 +119,7 @@ def _duplicates(
   groups = report.groups
   if not groups:
     return
-  yield _heading(f'Duplicates: {len(groups):,} groups', min(
+  yield _heading(f'Groups of duplicates: {len(groups):,}', min(
       len(groups), _GROUPS), len(groups), 'those of other labels or splits '
       'first')
   yield '<ul class="cards">'

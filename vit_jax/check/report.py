@@ -70,7 +70,7 @@ class Report:
         _fault('suspicious_label', len(self.labels.suspects), 'with a '
                'suspicious label: the neighbours are of another class'),
         _fault('copies', extra, 'copied from others, exactly or nearly: as '
-               'many could go, and one of each group stay')]
+               'many could go, and one of each group stays')]
     missing = [_missing(self, place, split.name)
                for place, split in enumerate(self.scan.asked.splits)]
     return [fault for fault in (*found, *missing) if fault and fault.count]

@@ -113,7 +113,7 @@ def _findings(report: report_lib.Report) -> Iterator[table_lib.Table]:
         [(*_named(report, number)[:2], why) for number, why in errors])
   if report.groups:
     yield _limited(
-        _table(f'Duplicates: {len(report.groups):,} groups', 'what',
+        _table(f'Groups of duplicates: {len(report.groups):,}', 'what',
                'examples'),
         [('\n'.join(group.words), _members(report, group.numbers))
          for group in report.groups[:_ROWS + 1]], len(report.groups))

@@ -63,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       help='measure what this config says instead: its data, or its step')
   parser.add_argument(
       '--model', default='', metavar='VARIANT',
-      help='of --what=step, such as B/16, where there is no config')
+      help='of --what=step and parts, such as B/16, where there is no config')
   parser.add_argument(
       '--resolution', type=int, default=224, metavar='PIXELS',
       help="of the model's images (default: %(default)s)")

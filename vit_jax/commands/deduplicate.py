@@ -207,5 +207,6 @@ def _report(result: search.Result) -> int:
   for name, error in errors[:command_line.MAX_ERRORS]:
     print(f'could not read {name}: {error}')
   if errors:
-    print(f'{len(errors):,} examples could not be read, and were not compared')
+    print(f'could not be read, and were not compared: {len(errors):,} of the '
+          'examples')
   return int(bool(errors))

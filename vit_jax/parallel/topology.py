@@ -78,7 +78,7 @@ def parse(name: str) -> tuple[str, str]:
   if not match:
     raise ValueError(
         f'A topology is a slice, such as v3-8, or a shape in chips, such as '
-        f'v3:2x2, or GPUs, such as h100:8, but is {name!r}. Slices: '
+        f'v3:2x2, or GPUs, such as h100:8, but this is {name!r}. Slices: '
         f'{_listed()}; GPUs: {", ".join(gpus.CHIPS)}.')
   version = _SAME.get(match[1], match[1])
   records.check_name(version, list(SLICES), what='version of TPU')
