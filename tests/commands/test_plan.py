@@ -62,7 +62,8 @@ def plan(tmp_path, capsys, *arguments):
 def test_the_devices_that_are_here_are_planned_for_without_the_data(
     tmp_path, capsys, config):
   status, stage, output = plan(
-      tmp_path, capsys, f'--config={config}', '--sharding')
+      tmp_path, capsys, f'--config={config}', '--sharding',
+      '--config.model.dtype=bfloat16', '--config.model.attention=cudnn')
   assert status == 0
   lines = output.splitlines()
   assert lines[0] == 'how each parameter lies'
@@ -72,6 +73,7 @@ def test_the_devices_that_are_here_are_planned_for_without_the_data(
   # The plan itself comes after the table's last line.
   end = [line.startswith('all ') for line in lines].index(True)
   output = '\n'.join(lines[end + 1:])
+  assert "\nattention 'cudnn', which is plain here: it is for " in output
   measured = stage['measured']
   assert (measured['devices'], measured['device_kind']) == (8, 'cpu')
   assert measured['fits'] is True
@@ -176,7 +178,8 @@ def test_gpus_that_are_not_here_are_planned_for(tmp_path, capsys, config):
   if gpus.plugin() is None:
     pytest.skip("JAX's CUDA plugin is not here")
   status, stage, output = plan(
-      tmp_path, capsys, f'--config={config}', '--topology=h100:8')
+      tmp_path, capsys, f'--config={config}', '--topology=h100:8',
+      '--config.model.dtype=bfloat16', '--config.model.attention=cudnn')
   measured = stage['measured']
   assert (status, measured['devices']) == (0, 8)
   assert measured['device_kind'] == 'NVIDIA H100 80GB HBM3'
@@ -186,6 +189,7 @@ def test_gpus_that_are_not_here_are_planned_for(tmp_path, capsys, config):
   assert measured['work']['flops'] == pytest.approx(flops, rel=0.1)
   assert measured['collectives']['all-reduce']['count'] > 0
   assert 'H100-days' in output
+  assert "\nattention 'cudnn'\n" in output
 
 
 def test_what_does_not_fit_says_so_and_fails(tmp_path, capsys, config):

@@ -73,7 +73,8 @@ def plan(
       settings={
           'resolution': config.data.size, 'batch_size': config.batch_size,
           'accumulation': config.parts,
-          'remat': getattr(config.model, 'remat', 'none')},
+          'remat': getattr(config.model, 'remat', 'none'),
+          'attention': getattr(config.model, 'attention', 'plain')},
       measured=measured, estimate=roofline.estimate(measured),
       paper=paper_lib.find(
           variant=variant, dataset=experiment.dataset.name, epochs=epochs,
@@ -138,10 +139,15 @@ def _head(plan: Plan) -> str:
   expected = [] if plan.sizes_from == 'data' else [
       f'{plan.dataset} could not be opened: its sizes are those of the table '
       'of data sets']
+  fused = [] if s['attention'] == 'plain' else [
+      f'attention {s["attention"]!r}' + (
+          '' if m.device_kind.startswith('NVIDIA') else
+          ", which is plain here: it is for NVIDIA's GPUs")]
   took = 'compiled' if not m.refusal else 'refused by the compiler'
   return '\n'.join([
       f'{name}{plan.model}, {plan.dataset} at {height} x {width}', *expected,
       f'batch {s["batch_size"]:,}{parts} | remat {s["remat"]!r} | mesh {mesh}',
+      *fused,
       f'{m.devices:,} x {m.device_kind}'
       + (f' ({plan.topology})' if plan.topology else '')
       + f' | {took} in {m.compile_secs:,.0f} s'
