@@ -241,7 +241,7 @@ def _members(report: report_lib.Report) -> list[tuple[str, np.ndarray]]:
     first = np.array([value[0] for value in scan.label_values] or [0.0])
     numbers = np.flatnonzero(scan.readable & (scan.labels >= 0))
     order = np.argsort(first[scan.labels[numbers]], kind='stable')
-    return [('from the lowest number to the highest', numbers[order])]
+    return [('by the first number, the lowest first', numbers[order])]
   found = []
   for place in np.argsort(-report.counts().sum(axis=0), kind='stable'):
     values = [i for i, v in enumerate(scan.label_values) if place in v]
