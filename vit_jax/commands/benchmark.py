@@ -130,9 +130,11 @@ def measure_input(args: argparse.Namespace) -> int:
   progress.table(
       f'Input: {section.source if args.config else "JPEGs of 500 x 375"}, '
       f'{os.cpu_count()} cores', (
-          'reader', 'workers', 'images/s', 'images/s of a core', 'ours is'), [
+          'reader', 'workers', 'images/s', 'images/s of a core',
+          *['ours is'] * bool(rivals)), [
               (row['reader'], row['workers'], row['images_per_sec'],
-               row['images_per_core_sec'], _ratio(row, rows)) for row in rows])
+               row['images_per_core_sec'],
+               *[_ratio(row, rows)] * bool(rivals)) for row in rows])
   if args.json:
     writer.write_json(args.json, rows)
   return 0
