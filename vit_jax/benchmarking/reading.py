@@ -25,6 +25,8 @@ import psutil
 from vit_jax import data
 
 Batches = Callable[[int], int]  # Makes so many batches; returns the images.
+# A process stops when it is next scheduled, on a busy machine a while later.
+_HALT_SECS = 1.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,7 +123,7 @@ def alternate(
         secs = time.perf_counter() - start
         speeds[name].append(
             Speed(images, secs, _core_secs(make, others) - before))
-        _signal(make, others, psutil.Process.suspend)
+        _signal(make, others, _halt)
   finally:
     for make in readers.values():
       _signal(make, others, psutil.Process.resume)
@@ -156,6 +158,14 @@ def _signal(
   for process in _processes(make, others):
     with contextlib.suppress(psutil.NoSuchProcess):
       send(process)
+
+
+def _halt(process: psutil.Process) -> None:
+  """Suspends a process, and waits until it is: the next turn is not its own."""
+  process.suspend()
+  end = time.monotonic() + _HALT_SECS
+  while process.status() == psutil.STATUS_RUNNING and time.monotonic() < end:
+    time.sleep(0.001)
 
 
 def medians(speeds: Mapping[str, Sequence[Speed]]) -> list[Row]:
