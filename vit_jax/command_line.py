@@ -201,18 +201,20 @@ def find(
 def _find(text: str, failed: dict[str, OSError]) -> list[str]:
   """Returns the pictures at a path; keeps folders that cannot be read."""
   path, before = epath.Path(text).expanduser(), len(failed)
+  pattern = os.path.expanduser(text)
   if path.is_dir():
     files = sorted(
         os.fspath(p) for p in _below(path, failed) if _is_picture(p))
   elif path.exists():
     files = [os.fspath(path)]
   else:
-    pattern = os.path.expanduser(text)
     files = sorted(p for p in glob.glob(pattern, recursive=True)
                    if os.path.isfile(p) and _is_picture(p))
     if not files and not glob.has_magic(text):
       raise FileNotFoundError(f'{text}: there is no such file or folder.')
   if not files and len(failed) == before:
+    if glob.has_magic(text) and not glob.glob(pattern, recursive=True):
+      raise ValueError(f'{text}: no file matches it. Is the folder right?')
     raise ValueError(
         f'{text}: there is no picture. Files are known by their endings: '
         f'{", ".join(sorted(_endings())[:8])}, ... Name a file itself if it '

@@ -223,7 +223,8 @@ def test_features_of_nothing_readable_name_the_file_and_why(
 
 @pytest.mark.parametrize(('command', 'arguments', 'words'), [
     ('predict', ['{photos}/none.jpg'], 'no such file'),
-    ('predict', ['{photos}/*.gif'], 'there is no picture'),
+    ('predict', ['{photos}/*.gif'], 'no file matches it'),
+    ('predict', ['{photos}/*.txt'], 'there is no picture'),
     ('predict', ['{photos}/a.png', '--output=p.txt'],
      'must end with .csv or .jsonl'),
     ('predict', ['{photos}/a.png', '--output={photos}/notes.txt'],
@@ -232,7 +233,7 @@ def test_features_of_nothing_readable_name_the_file_and_why(
      'must end with .npz or .parquet'),
     ('features', ['{photos}/e.jpg', '--output={photos}/f.npz'],
      'nothing to write. {photos}/e.jpg: not a readable image'),
-    ('predict', ['{photos}/a.png', '{photos}/*.gif'], 'there is no picture'),
+    ('predict', ['{photos}/a.png', '{photos}/*.gif'], 'no file matches it'),
 ])
 def test_what_cannot_be_done_is_said_and_nothing_is_written(
     model, photos, capsys, command, arguments, words):

@@ -356,8 +356,12 @@ def test_bfloat16_keeps_parameters_gradients_and_logits_in_float32(half):
 
 def test_bfloat16_stacks_no_gradient_of_a_matrix_in_float32(half):
   model, params, images = half
-  jaxpr = jax.make_jaxpr(jax.grad(lambda p: jnp.sin(
-      model.apply({'params': p}, images)['logits'] + 1).sum()))(params)
+
+  def loss(p):
+    outputs = model.apply({'params': p}, images, train=True)
+    return jnp.sin(outputs['logits'] + 1).sum()
+
+  jaxpr = jax.make_jaxpr(jax.grad(loss))(params)
   stacked = [
       aval for e in jaxpr_equations(jaxpr.jaxpr) if e.primitive.name == 'scan'
       for aval in (v.aval for v in e.outvars)

@@ -8,6 +8,7 @@ as JSON. Cold, nothing was compiled before; warm, JAX's cache on disk holds what
 a cold one left there.
 """
 
+from collections.abc import Callable
 import contextlib
 import dataclasses
 import itertools
@@ -68,10 +69,17 @@ class Starts:
   warm: dict[str, turns_lib.Spread]
 
 
-def measure(config: config_lib.Config, *, turns: int) -> Starts:
+def measure(
+    config: config_lib.Config, *, turns: int, say: Callable[[str], object],
+) -> Starts:
   """Starts so often with an empty cache, and each time again with a full one.
 
   Before this process asks for its devices: an accelerator serves one at a time.
+
+  Args:
+    config: of the run.
+    turns: starts of each kind.
+    say: is told after each pair, which may take a minute.
 
   Raises:
     RuntimeError: if a start fails, with its words.
@@ -84,6 +92,7 @@ def measure(config: config_lib.Config, *, turns: int) -> Starts:
       cache = os.path.join(folder, f'cache{turn}')
       cold.append(_start(path, cache))
       warm.append(_start(path, cache))
+      say(f'start {turn + 1} of {turns}: nothing compiled before, and again')
   return Starts(_spreads(cold), _spreads(warm))
 
 

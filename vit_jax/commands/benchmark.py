@@ -25,6 +25,7 @@ import argparse
 from collections.abc import Callable
 import contextlib
 import dataclasses
+import functools
 import os
 import pathlib
 import sys
@@ -182,7 +183,9 @@ def measure_step(args: argparse.Namespace) -> int:
   with tempfile.TemporaryDirectory() as folder:
     config = _subject(args, pathlib.Path(folder))
     # Other processes first: this one keeps the accelerator once it has it.
-    starts = start.measure(config, turns=args.starts) if args.starts else None
+    starts = start.measure(
+        config, turns=args.starts,
+        say=functools.partial(print, flush=True)) if args.starts else None
     experiment, origin = building.build(config, jax.devices())
     measured = step.measure(
         experiment, turns=args.turns, repeats=args.batches,
