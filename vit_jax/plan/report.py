@@ -8,6 +8,7 @@ from typing import Any
 import humanize
 
 from vit_jax import experiment as experiment_lib
+from vit_jax import models
 from vit_jax.parallel import collectives
 from vit_jax.parallel import hardware
 from vit_jax.plan import measure as measure_lib
@@ -74,7 +75,10 @@ def plan(
           'resolution': config.data.size, 'batch_size': config.batch_size,
           'accumulation': config.parts,
           'remat': getattr(config.model, 'remat', 'none'),
-          'attention': getattr(config.model, 'attention', 'plain')},
+          'attention': getattr(config.model, 'attention', 'plain'),
+          'attention_here': getattr(models.for_devices(
+              config.model, experiment.mesh.devices.flatten().tolist()),
+                                    'attention', 'plain')},
       measured=measured, estimate=roofline.estimate(measured),
       paper=paper_lib.find(
           variant=variant, dataset=experiment.dataset.name, epochs=epochs,
@@ -141,7 +145,7 @@ def _head(plan: Plan) -> str:
       'of data sets']
   fused = [] if s['attention'] == 'plain' else [
       f'attention {s["attention"]!r}' + (
-          '' if m.device_kind.startswith('NVIDIA') else
+          '' if s['attention_here'] == s['attention'] else
           ", which is plain here: it is for NVIDIA's GPUs")]
   took = 'compiled' if not m.refusal else 'refused by the compiler'
   return '\n'.join([
