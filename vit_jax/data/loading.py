@@ -52,8 +52,7 @@ class Load:
         self, 'ops', self.config.build_ops(train=self.train))
     object.__setattr__(
         self, 'first_crop',
-        self.config.first_crop if self.train and partial.is_installed()
-        else None)
+        self.config.first_crop if self.train else None)
 
   @property
   def policy(self) -> unreadable_lib.Policy:

@@ -2,8 +2,9 @@
 
 An Inception crop takes half of an image. A JPEG is a stream: what is above the
 crop and beside it has still to be read, but need not become pixels, and what is
-below not even that. Pillow decodes all. nvImageCodec decodes a part, by the
-same libjpeg-turbo, bit for bit the same, and needs no GPU for it; and
+below not even that. Pillow decodes all, unless the file has restart markers and
+the crop is cut out before (`restarts`). nvImageCodec decodes a part of any, by
+the same libjpeg-turbo, bit for bit the same, and needs no GPU for it; and
 cykooz-resizer resizes Pillow's images by Pillow's own arithmetic in vector
 instructions, with weights of fewer bits: a level of 255 apart in one value of
 four, and two in one of very many. Both are optional, `requirements-fast.txt`.
@@ -16,8 +17,10 @@ error, an orientation or a rule for CMYK is the same with and without.
 
 from collections.abc import Callable, Generator
 import contextlib
+import functools
 import importlib
 import importlib.util
+import io
 import math
 import os
 import re
@@ -30,6 +33,7 @@ from PIL import Image
 from PIL import ImageFile
 
 from vit_jax.data import headers
+from vit_jax.data import restarts
 
 Window = Callable[[int, int], tuple[int, int, int, int]]
 Method = Image.Resampling
@@ -39,7 +43,8 @@ PACKAGES = ('nvidia.nvimgcodec', 'cykooz_resizer')
 NOTES = {
     True: 'JPEGs: no more than the crop is decoded, by nvImageCodec '
           '(data.decoder=pillow for all of it)',
-    False: 'JPEGs: decoded whole, by Pillow; to decode no more than the crop, '
+    False: 'JPEGs: decoded whole, by Pillow, unless they have restart markers; '
+           'to decode no more than the crop of any, '
            'pip install -r requirements-fast.txt'}
 # How far filters reach, in pixels of the smaller image; without those that have
 # a step, where a pixel is in or out by the last digit of a position.
@@ -53,8 +58,13 @@ _ORIENTATION, _TURNED = 0x0112, range(2, 9)
 
 def is_installed() -> bool:
   """Returns whether both libraries are there; imports neither."""
+  return _are_installed(PACKAGES)
+
+
+@functools.cache
+def _are_installed(packages: tuple[str, ...]) -> bool:
   with contextlib.suppress(ModuleNotFoundError):  # Of `nvidia` itself.
-    return all(importlib.util.find_spec(name) for name in PACKAGES)
+    return all(importlib.util.find_spec(name) for name in packages)
   return False
 
 
@@ -79,23 +89,59 @@ def crop(
     return None
   if not data.startswith(b'\xff\xd8'):
     return None
+  restarting = restarts.find(data)
+  if restarting is None and not is_installed():
+    return None
   header = headers.open_image(data, max_pixels=max_pixels)
   if not _is_plain(header, data):
     return None
   left, top, width, height = draw(*header.size)
   reach = _REACH[method]
   # Pillow's resize of a box looks beyond its edges, where its filter reaches.
-  x = 1 + math.ceil(reach * max(1.0, width / size[0]))
-  y = 1 + math.ceil(reach * max(1.0, height / size[1]))
-  region = (max(0, left - x), max(0, top - y),
-            min(header.width, left + width + x),
-            min(header.height, top + height + y))
-  pixels = _tools.decode(data, region)
-  if pixels is None:
+  wide = 1 + math.ceil(reach * max(1.0, width / size[0]))
+  high = 1 + math.ceil(reach * max(1.0, height / size[1]))
+  region = (max(0, left - wide), max(0, top - high),
+            min(header.width, left + width + wide),
+            min(header.height, top + height + high))
+  found = _part(data, restarting, region)
+  if found is None:
     return None
+  pixels, (x, y) = found
   return _tools.resize(
-      pixels, size, method,
-      (left - region[0], top - region[1], width, height))
+      pixels, size, method, (left - x, top - y, width, height))
+
+
+def _part(
+    data: bytes, restarting: restarts.Header | None, region: restarts.Region,
+) -> tuple[Image.Image, tuple[int, int]] | None:
+  """Returns pixels of a region at least, and their left and upper edge.
+
+  None where nothing here decodes a part of it.
+  """
+  found = None if restarting is None else _cut(data, restarting, region)
+  if found is not None or not is_installed():
+    return found
+  pixels = _tools.decode(data, region)
+  return None if pixels is None else (pixels, region[:2])
+
+
+def _cut(
+    data: bytes, header: restarts.Header, region: restarts.Region,
+) -> tuple[Image.Image, tuple[int, int]] | None:
+  """Returns pixels of a region and around it, and their left and upper edge.
+
+  None where the file does not restart as its header says, or is defective.
+  """
+  smaller = restarts.cut(data, header, region)
+  if smaller is None:
+    return None
+  file, corner = smaller
+  try:
+    image = Image.open(io.BytesIO(file), formats=['JPEG'])
+    image.load()
+  except Exception:  # As of any other file: `decoding` says what it is.
+    return None
+  return image if image.mode == 'RGB' else image.convert('RGB'), corner
 
 
 def _is_plain(header: Image.Image, data: bytes) -> bool:
@@ -173,9 +219,11 @@ class _Tools(threading.local):
   ) -> Image.Image:
     """Returns (left, top, width, height) of an image at another size."""
     left, top, width, height = box
-    if method not in _VECTORISED:
+    if method not in _VECTORISED or not is_installed():
       return image.resize(
           size, method, box=(left, top, left + width, top + height))
+    if self._codec is None:
+      self._load()
     lib = self._resizing
     resized = Image.new('RGB', size, None)
     self._resizer.resize_pil(image, resized, lib.ResizeOptions(
