@@ -14,6 +14,7 @@ from tests import pictures
 from vit_jax import data
 from vit_jax.data import selection
 from vit_jax.prepare import examples
+from vit_jax.prepare import pictures as storing
 from vit_jax.prepare import shards
 from vit_jax.prepare import writing
 
@@ -51,7 +52,7 @@ def _plan(folder, to, *, shard_bytes=4000):
 def _same(there, source):
   assert len(there) == len(source)
   for i in range(len(source)):
-    assert there[i]['image'] == examples.image_bytes(source[i]['image'])
+    assert there[i]['image'] == storing.Pictures().stored(source[i]['image'])
     np.testing.assert_array_equal(there[i]['label'], source[i]['label'])
 
 
@@ -105,15 +106,6 @@ def test_pixels_and_several_labels_come_back(tmp_path):
   there = _open('mine', 'test', data_dir=str(tmp_path))
   assert there.multi_label
   _same(there, _open('shapes', 'test', resolution=8, shapes=section))
-
-
-def test_pixels_become_png_which_loses_nothing():
-  for shape in ((5, 4), (5, 4, 1), (5, 4, 3)):
-    pixels = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
-    decoded = Image.open(io.BytesIO(examples.image_bytes(pixels)))
-    np.testing.assert_array_equal(decoded, pixels.squeeze())
-  with pytest.raises(ValueError, match=r'uint16 \[2, 2, 13\] is no image'):
-    examples.image_bytes(np.zeros((2, 2, 13), np.uint16))
 
 
 def test_shards_are_ranges_of_about_one_size(folder, tmp_path):
@@ -178,6 +170,9 @@ def test_what_a_disk_garbles_is_not_taken_for_finished(
     (['--version=1'], 'like 1.0.0'),
     (['--splits=tets'], "Did you mean 'test'?"),
     (['--shard-mib=0'], 'at least 1'),
+    (['--shorter-side=-1'], 'got -1'),
+    (['--shorter-side=8', '--quality=0'], 'from 1 to 100'),
+    (['--shorter-side=8', '--set=channels=4'], 'Leave it out'),
 ])
 def test_a_mistake_is_said_before_anything_is_written(
     folder, tmp_path, capsys, flags, words):
@@ -217,10 +212,10 @@ def test_what_differs_from_its_source_is_no_data_set(
   writing.begin(planned)
   writing.write(planned, runner='local', flags=[])
   writing.finish(planned)
+  stored = storing.Pictures.stored
   monkeypatch.setattr(
-      examples, 'image_bytes', lambda image, whole=examples.image_bytes: (
-          whole(image) + next(numbers)))
-  numbers = iter(bytes([i]) for i in range(99))
+      storing.Pictures, 'stored', lambda self, image: (
+          stored(self, image) + b'another'))
   with pytest.raises(RuntimeError, match='differs from the source: example 0'):
     writing.verify(planned)
   assert not (tmp_path / 'mine/1.0.0/dataset_info.json').exists()

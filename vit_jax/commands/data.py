@@ -31,6 +31,7 @@ from vit_jax.check import page
 from vit_jax.check import tables
 from vit_jax.data import similarity
 from vit_jax.parallel import beam as beam_lib
+from vit_jax.prepare import pictures
 from vit_jax.prepare import writing
 from vit_jax.training import progress
 from vit_jax.training import writer
@@ -140,6 +141,14 @@ def _add_prepare(tasks: argparse._SubParsersAction) -> None:
   parser.add_argument(
       '--shard-mib', type=int, default=256, metavar='N',
       help='about how large a shard is, in MiB (default: %(default)s)')
+  parser.add_argument(
+      '--shorter-side', type=int, default=0, metavar='N',
+      help='make images smaller whose shorter side has more pixels than N: a '
+      'JPEG becomes a JPEG whose crops are read alone, all else PNG (default: '
+      'files stay as they are)')
+  parser.add_argument(
+      '--quality', type=int, default=pictures.QUALITY, metavar='N',
+      help='of JPEGs that are made smaller, 1 to 100 (default: %(default)s)')
   command_line.add_runner(parser)
   parser.set_defaults(run_task=_prepare)
 
@@ -150,11 +159,14 @@ def _prepare(args: argparse.Namespace) -> int:
   if args.runner != beam_lib.LOCAL:
     beam_lib.check_flags(args.runner_flags)
   start = time.monotonic()
+  settings = {**command_line.data_settings(args), 'source': args.source}
   planned = writing.plan(
-      {**command_line.data_settings(args), 'source': args.source},
-      splits=[split for split in args.splits.split(',') if split],
+      settings, splits=[split for split in args.splits.split(',') if split],
       to=args.to, name=args.name or _name_of(args.source),
-      version=args.version, shard_bytes=args.shard_mib * 2**20)
+      version=args.version, shard_bytes=args.shard_mib * 2**20,
+      pictures=pictures.of(
+          data.parse(settings), shorter_side=args.shorter_side,
+          quality=args.quality))
   done = writing.begin(planned)
   if planned.understood:
     print(planned.understood)

@@ -144,6 +144,14 @@ def load_array(data: bytes) -> np.ndarray:
         f'not a readable .npy file: {error} ({len(data)} bytes)') from error
 
 
+def is_deep(image: Image.Image) -> bool:
+  """Returns whether an image file has 16 bits a colour, or more.
+
+  Of one that is opened, but not loaded: then nobody can tell.
+  """
+  return image.mode in ('I', 'F') or ';16' in str(getattr(image, 'tile', ''))
+
+
 def _fitted(pixels: np.ndarray, dtype: Dtype) -> np.ndarray:
   if pixels.dtype.kind not in 'buif':
     raise ValueError(f'its values are {pixels.dtype}, which are no numbers.')
@@ -165,9 +173,7 @@ def _fitted(pixels: np.ndarray, dtype: Dtype) -> np.ndarray:
 def _read(
     image: Image.Image, *, channels: int, dtype: Dtype) -> np.ndarray:
   """Returns what an image file holds: its bands, or its pages as channels."""
-  # Before it is loaded: then nobody can tell.
-  deep = ';16' in str(getattr(image, 'tile', ''))
-  narrowed = deep and not image.mode.startswith('I')
+  narrowed = is_deep(image) and image.mode[0] not in 'IF'
   pages = getattr(image, 'n_frames', 1) if image.format == 'TIFF' else 1
   stacked = pages == channels > 1
   size = image.size

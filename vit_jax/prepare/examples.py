@@ -1,23 +1,22 @@
 """An example of any source as a record that TensorFlow Datasets reads.
 
-The bytes of an image file stay what they are; pixels become PNG, which loses
-nothing. The key that the source has for it goes along, so that an example can
-be found again where it came from.
+The bytes of an image file stay what they are, unless it is to be smaller
+(`pictures`); pixels become PNG, which loses nothing. The key that the source
+has for it goes along, so that an example can be found again where it came from.
 """
 
 from collections.abc import Iterable, Mapping
 import dataclasses
 import hashlib
-import io
 import json
 from typing import Any
 
 from etils import epath
 import numpy as np
-from PIL import Image
 
 from vit_jax import data
 from vit_jax.data import headers
+from vit_jax.prepare import pictures as pictures_lib
 
 KEY, FILE_NAME = 'key', 'file_name'
 _SAMPLE = 64  # Examples that say what all are like.
@@ -36,6 +35,7 @@ class Features:
     encoding: 'jpeg' or 'png' where all images of a sample are, else ''.
     file_name: whether examples have the name of their file.
     targets: names of the numbers that a label is, if it is no class.
+    pictures: what becomes of images.
   """
   label: str
   num_classes: int
@@ -45,6 +45,7 @@ class Features:
   encoding: str
   file_name: bool
   targets: tuple[str, ...] = ()
+  pictures: pictures_lib.Pictures = pictures_lib.AS_THEY_ARE
 
   def write(self, folder: epath.Path) -> None:
     """Writes features.json and the names of the classes, as TFDS does."""
@@ -69,25 +70,30 @@ class Features:
     tfds.features.FeaturesDict(features).save_config(folder)
 
 
-def sample(dataset: data.Dataset) -> list[Mapping[str, Any]]:
-  """Returns some examples from all over a data set."""
-  return [dataset[int(i)] for i in np.unique(np.linspace(
+def sample(
+    dataset: data.Dataset, pictures: pictures_lib.Pictures,
+) -> list[Mapping[str, Any]]:
+  """Returns some examples from all over a data set, with images as stored."""
+  chosen = [dataset[int(i)] for i in np.unique(np.linspace(
       0, len(dataset) - 1, min(_SAMPLE, len(dataset))).astype(int))]
+  return [{**example, 'image': pictures.stored(example['image'])}
+          for example in chosen]
 
 
 def describe(
     dataset: data.Dataset, examples: Iterable[Mapping[str, Any]], *,
-    label: str | None = None,
+    pictures: pictures_lib.Pictures, label: str | None = None,
 ) -> Features:
   """Returns the features of a data set, judging by a sample.
 
   Args:
     dataset: of any source.
-    examples: of it.
+    examples: of it, as `sample` gives them.
+    pictures: what becomes of images.
     label: name of the feature; by default 'label', or 'labels' of several.
   """
   examples = list(examples)
-  looks = {_look(image_bytes(example['image'])) for example in examples}
+  looks = {_look(example['image']) for example in examples}
   formats = {form for form, _ in looks}
   return Features(
       label=label or ('labels' if dataset.multi_label else 'label'),
@@ -97,7 +103,7 @@ def describe(
       encoding=(formats.pop().lower()
                 if formats in ({'JPEG'}, {'PNG'}) else ''),
       file_name=all(FILE_NAME in example for example in examples),
-      targets=dataset.targets)
+      targets=dataset.targets, pictures=pictures)
 
 
 def _look(image: bytes) -> tuple[str, str]:
@@ -113,31 +119,19 @@ def _look(image: bytes) -> tuple[str, str]:
     return '', ''
 
 
-def image_bytes(image: bytes | np.ndarray) -> bytes:
-  """Returns the bytes of an image file.
-
-  Raises:
-    ValueError: for pixels that PNG cannot hold as they are.
-  """
-  if not isinstance(image, np.ndarray):
-    return bytes(image)
-  if image.dtype != np.uint8 or image.shape[2:] not in ((), (1,), (3,)):
-    raise ValueError(
-        f'an array of {image.dtype} {list(image.shape)} is no image that '
-        '`data prepare` can write: uint8 with 1 or 3 channels')
-  buffer = io.BytesIO()
-  Image.fromarray(image[..., 0] if image.shape[2:] == (1,) else image).save(
-      buffer, 'PNG')
-  return buffer.getvalue()
-
-
 def serialise(
     example: Mapping[str, Any], features: Features, *, key: str) -> bytes:
-  """Returns a record: a tf.train.Example, as TFDS stores them."""
+  """Returns a record: a tf.train.Example, as TFDS stores them.
+
+  Args:
+    example: its image is the bytes that are stored.
+    features: of the data set.
+    key: that the source has for it.
+  """
   from tensorflow_datasets.proto import tf_example_pb2
   message = tf_example_pb2.Example()
   feature = message.features.feature
-  feature['image'].bytes_list.value.append(image_bytes(example['image']))
+  feature['image'].bytes_list.value.append(example['image'])
   label = feature[features.label]
   (label.float_list if features.targets else label.int64_list).value.extend(
       _plain(example['label']))

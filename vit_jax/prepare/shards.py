@@ -119,14 +119,14 @@ def _write_records(part: pathlib.Path, shard: Shard) -> Facts:
     for index in range(shard.first, shard.last):
       key = dataset.source.key(index)
       try:
-        example = dataset[index]
+        example = dict(dataset[index])
+        example['image'] = shard.features.pictures.stored(example['image'])
         record = examples.serialise(example, shard.features, key=key)
       except (OSError, ValueError) as error:
         raise ValueError(
             f'Example {index} of {shard.selection.name} ({key}): {error}'
         ) from error
-      digest.add(
-          key, example['label'], examples.image_bytes(example['image']))
+      digest.add(key, example['label'], example['image'])
       writer.write(record)
       size += len(record)
   return Facts(digest.examples, size, part.stat().st_size, digest.hexdigest())

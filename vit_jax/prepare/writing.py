@@ -23,6 +23,7 @@ from vit_jax.data import opening
 from vit_jax.data import selection as selection_lib
 from vit_jax.parallel import beam as beam_lib
 from vit_jax.prepare import examples
+from vit_jax.prepare import pictures as pictures_lib
 from vit_jax.prepare import shards as shards_lib
 
 _PLAN = '.plan.json'
@@ -59,6 +60,7 @@ class Plan:
 def plan(
     settings: Mapping[str, Any], *, splits: Sequence[str], to: str, name: str,
     version: str, shard_bytes: int,
+    pictures: pictures_lib.Pictures = pictures_lib.AS_THEY_ARE,
 ) -> Plan:
   """Returns what to write; reads a sample of each split.
 
@@ -69,6 +71,7 @@ def plan(
     name: of the data set there.
     version: of it.
     shard_bytes: about how large a shard shall be.
+    pictures: what becomes of images.
 
   Raises:
     ValueError: for a name or version that TFDS does not take, or if there are
@@ -87,12 +90,13 @@ def plan(
   sample: list[Mapping[str, Any]] = []
   for split in chosen:
     opened[split] = selection_lib.of(settings['source'], split, settings)
-    of_split = examples.sample(opened[split].open())
-    num_bytes = sum(len(examples.image_bytes(e['image'])) for e in of_split)
+    of_split = examples.sample(opened[split].open(), pictures)
+    num_bytes = sum(len(example['image']) for example in of_split)
     sizes[split] = max(1, num_bytes) / len(of_split)
     sample += of_split
   features = examples.describe(
-      opened[chosen[0]].open(), sample, label=datasets.facts(name).label)
+      opened[chosen[0]].open(), sample, pictures=pictures,
+      label=datasets.facts(name).label)
   return Plan(name, version, str(folder), features, {
       split: _split_up(
           selection, max(1, round(shard_bytes / sizes[split])), name, split,
@@ -216,6 +220,7 @@ def _info(planned: Plan, facts: Mapping[str, Any]) -> dict[str, Any]:
   """Returns dataset_info.json, as TFDS reads it."""
   return {
       'name': planned.name, 'version': planned.version,
+      'description': planned.features.pictures.description,
       'fileFormat': shards_lib.FORMAT, 'disableShuffling': True,
       'moduleName': 'vit_jax.prepare', 'splits': [{
           'name': split,
@@ -257,10 +262,10 @@ def _compare(planned: Plan) -> None:
       _same('names of classes', split, there.class_names, names)
     for index in sorted({i for s in shards for i in (s.first, s.last - 1)}):
       one, other = examples.Digest(), examples.Digest()
-      for digest, dataset in ((one, there), (other, source)):
-        example = dataset[index]
-        digest.add('', example['label'],
-                   examples.image_bytes(example['image']))
+      read, wanted = there[index], source[index]
+      one.add('', read['label'], bytes(read['image']))
+      other.add('', wanted['label'],
+                planned.features.pictures.stored(wanted['image']))
       _same(f'example {index}', split, one.hexdigest(), other.hexdigest())
 
 
