@@ -31,7 +31,7 @@ def test_readers_take_turns_halted_meanwhile_and_are_counted_apart():
   others = []
 
   def idle(count):
-    process, end = psutil.Process(other.process), time.monotonic() + 10
+    (process,), end = other.processes, time.monotonic() + 10
     # On a busy machine a signal takes a moment.
     while (process.status() != psutil.STATUS_STOPPED
            and time.monotonic() < end):
@@ -41,8 +41,9 @@ def test_readers_take_turns_halted_meanwhile_and_are_counted_apart():
 
   with reading.program([sys.executable, '-c', READER]) as other:
     speeds = reading.alternate(
-        {'other': other, 'idle': idle}, batches=4, turns=2)
-    assert other(1) == 3  # Goes on afterwards.
+        {'other': other, 'idle': reading.Reader(idle, [], True)}, batches=4,
+        turns=2)
+    assert other.make(1) == 3  # Goes on afterwards.
   assert others == [psutil.STATUS_STOPPED] * 3
   assert [s.images for s in speeds['other']] == [12, 12]
   assert [s.images for s in speeds['idle']] == [4, 4]
@@ -58,7 +59,7 @@ def test_the_median_is_of_turns():
 def test_a_reader_that_ends_is_an_error():
   with reading.program([sys.executable, '-c', '']) as gone:
     with pytest.raises((RuntimeError, BrokenPipeError)):
-      gone(1)
+      gone.make(1)
   ends = 'input(); import sys; sys.exit(3)'
   with reading.program([sys.executable, '-c', ends]) as gone:
     with pytest.raises(RuntimeError, match='ended, with 3'):
@@ -90,6 +91,21 @@ def test_the_input_of_a_config_is_measured(tmp_path, capsys):
   assert row['reader'] == 'ours' and row['images_per_core_sec'] > 0
   assert main.main([*command, '--rival=tf']) == 2
   assert 'Leave out --config' in capsys.readouterr().err
+
+
+def test_the_input_is_measured_as_prepared_as_well(
+    tmp_path, capsys, monkeypatch):
+  monkeypatch.setattr(benchmark, 'COUNT', 2)
+  monkeypatch.setattr(benchmark, 'NAMES', 2)
+  command = ['benchmark', '--what=input', '--turns=1', '--batches=1',
+             '--batch-size=2', '--prepared=64', f'--json={tmp_path}/rows.json']
+  assert main.main(command) == 0
+  assert 'prepared: 64 the shorter side' in capsys.readouterr().out
+  rows = json.loads((tmp_path / 'rows.json').read_text())
+  assert [row['reader'] for row in rows] == ['ours', 'ours, prepared']
+  assert all(row['images_per_core_sec'] > 0 for row in rows)
+  assert main.main([*command, '--workers=0']) == 2
+  assert '--workers of 1 or more' in capsys.readouterr().err
 
 
 TINY = ('model.width=8', 'model.depth=1', 'model.num_heads=2',

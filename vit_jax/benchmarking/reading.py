@@ -11,7 +11,7 @@ and writes how many images and seconds these were, as JSON; see
 `benchmarks/input.py`.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence
 import contextlib
 import dataclasses
 import itertools
@@ -24,9 +24,23 @@ import psutil
 
 from vit_jax import data
 
-Batches = Callable[[int], int]  # Makes so many batches; returns the images.
 # A process stops when it is next scheduled, on a busy machine a while later.
 _HALT_SECS = 1.0
+_TICK_SECS = 0.01  # That the kernel counts the time of processors in.
+
+
+@dataclasses.dataclass(frozen=True)
+class Reader:
+  """What makes batches.
+
+  Attributes:
+    make: makes so many batches; returns the images.
+    processes: that it works in, beside this one.
+    is_here: whether it works in this one as well.
+  """
+  make: Callable[[int], int]
+  processes: Sequence[psutil.Process]
+  is_here: bool
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,21 +73,23 @@ class Row:
 
 @contextlib.contextmanager
 def ours(
-    config: data.DataConfig, *, batch_size: int) -> Iterator[Batches]:
+    config: data.DataConfig, *, batch_size: int) -> Iterator[Reader]:
   """Gives what makes batches as a training does."""
   dataset = data.open_dataset(config)
   batches = data.train_batches(config, dataset, seed=0, batch_size=batch_size)
+  before = set(psutil.Process().children())
 
   def make(count: int) -> int:
     return sum(len(batch['mask'])
                for batch in itertools.islice(batches, count))
 
   with contextlib.closing(batches):
-    yield make
+    make(1)  # Its workers are there then.
+    yield Reader(make, list(set(psutil.Process().children()) - before), True)
 
 
 @contextlib.contextmanager
-def program(command: Sequence[str]) -> Iterator[Batches]:
+def program(command: Sequence[str]) -> Iterator[Reader]:
   """Gives what makes batches in another program.
 
   Raises:
@@ -93,16 +109,15 @@ def program(command: Sequence[str]) -> Iterator[Batches]:
         raise RuntimeError(f'{command[0]} ended, with {process.wait()}.')
       return int(json.loads(line)['images'])
 
-    make.process = process.pid  # type: ignore[attr-defined]
     try:
-      yield make
+      yield Reader(make, [psutil.Process(process.pid)], False)
     finally:
       lines.close()
       process.terminate()
 
 
 def alternate(
-    readers: Mapping[str, Batches], *, batches: int, turns: int,
+    readers: Mapping[str, Reader], *, batches: int, turns: int,
 ) -> dict[str, list[Speed]]:
   """Returns the turns of each reader; an unmeasured one comes first.
 
@@ -111,51 +126,44 @@ def alternate(
     batches: in a turn.
     turns: of each.
   """
-  others = {make.process for make in readers.values()
-            if hasattr(make, 'process')}
   speeds: dict[str, list[Speed]] = {name: [] for name in readers}
   try:
+    for reader in readers.values():
+      _signal(reader, _halt)
     for _ in range(turns + 1):
-      for name, make in readers.items():
-        _signal(make, others, psutil.Process.resume)
-        before, start = _core_secs(make, others), time.perf_counter()
-        images = make(batches)
+      for name, reader in readers.items():
+        _signal(reader, psutil.Process.resume)
+        before, start = _core_secs(reader), time.perf_counter()
+        images = reader.make(batches)
         secs = time.perf_counter() - start
-        speeds[name].append(
-            Speed(images, secs, _core_secs(make, others) - before))
-        _signal(make, others, _halt)
+        speeds[name].append(Speed(images, secs, _core_secs(reader) - before))
+        _signal(reader, _halt)
   finally:
-    for make in readers.values():
-      _signal(make, others, psutil.Process.resume)
+    for reader in readers.values():
+      _signal(reader, psutil.Process.resume)
   return {name: found[1:] for name, found in speeds.items()}
 
 
-def _processes(make: Batches, others: Set[int]) -> list[psutil.Process]:
-  """Returns a reader's processes, without this one."""
-  own = getattr(make, 'process', None)
-  found = []
+def _processes(reader: Reader) -> list[psutil.Process]:
+  """Returns a reader's processes, and those that they started."""
+  found: list[psutil.Process] = []
   with contextlib.suppress(psutil.NoSuchProcess):  # Its own error is said.
-    roots = [psutil.Process(own)] if own else [
-        child for child in psutil.Process().children()
-        if child.pid not in others]
-    for root in roots:
-      found += [root, *root.children(recursive=True)]
+    for process in reader.processes:
+      found += [process, *process.children(recursive=True)]
   return found
 
 
-def _core_secs(make: Batches, others: Set[int]) -> float:
+def _core_secs(reader: Reader) -> float:
   """Returns the seconds of processors of a reader's processes until now."""
   # A reader in this process works in its threads as well.
-  own = [] if hasattr(make, 'process') else [psutil.Process()]
+  own = [psutil.Process()] * reader.is_here
   return sum(times.user + times.system for times in (
-      process.cpu_times() for process in own + _processes(make, others)))
+      process.cpu_times() for process in own + _processes(reader)))
 
 
 def _signal(
-    make: Batches, others: Set[int],
-    send: Callable[[psutil.Process], None],
-) -> None:
-  for process in _processes(make, others):
+    reader: Reader, send: Callable[[psutil.Process], None]) -> None:
+  for process in _processes(reader):
     with contextlib.suppress(psutil.NoSuchProcess):
       send(process)
 
@@ -171,5 +179,6 @@ def _halt(process: psutil.Process) -> None:
 def medians(speeds: Mapping[str, Sequence[Speed]]) -> list[Row]:
   """Returns a row for each reader."""
   return [Row(name, statistics.median(s.images / s.secs for s in turns),
-              statistics.median(s.images / s.core_secs for s in turns))
+              statistics.median(
+                  s.images / max(s.core_secs, _TICK_SECS) for s in turns))
           for name, turns in speeds.items()]

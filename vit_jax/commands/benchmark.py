@@ -46,6 +46,7 @@ from vit_jax.benchmarking import step
 from vit_jax.benchmarking import step_tables
 from vit_jax.benchmarking import subject
 from vit_jax.plan import building
+from vit_jax.prepare import pictures
 from vit_jax.training import progress
 from vit_jax.training import writer
 
@@ -53,6 +54,7 @@ RIVALS = ('tf', 'torch')
 SCRIPT = pathlib.Path(__file__).parents[2] / 'benchmarks' / 'input.py'
 # Photographs: read from memory after the first turn, by all alike.
 COUNT, NAMES = 64, 64
+_OURS, _PREPARED = 'ours', 'ours, prepared'
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -86,6 +88,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       '--rival', action='append', default=[], metavar='NAME=PYTHON',
       help='tf or torch, and the Python that has it; may be repeated')
   parser.add_argument(
+      '--prepared', type=int, default=0, metavar='N',
+      help='of the input: ours reads the photographs once more, as `data '
+      'prepare --shorter-side=N` stores them (375 is theirs)')
+  parser.add_argument(
       '--turns', type=int, default=5, metavar='N',
       help='of each thing, of which the median is shown (default: '
       '%(default)s)')
@@ -113,48 +119,63 @@ def measure_input(args: argparse.Namespace) -> int:
   """Measures the input; returns the exit status."""
   workers = [int(text) for text in args.workers.split(',')]
   rivals = dict(_rival(text) for text in args.rival)
-  if rivals and args.config:
+  if (rivals or args.prepared) and args.config:
     raise ValueError(
-        'Rivals read the photographs that are made here. Leave out --config.')
+        'Rivals read the photographs that are made here, and those are what is '
+        'prepared. Leave out --config.')
   with tempfile.TemporaryDirectory() as folder:
     if args.config:
       stages = config_lib.load(args.config, args.overrides)
       section = next(iter(stages.values())).data
     else:
-      photographs.write(pathlib.Path(folder), COUNT, names=NAMES)
       section = data.parse({
-          'source': folder, 'split': 'train+test', 'resolution': 224,
-          'train_ops': subject.TRAIN_OPS})
+          'source': os.path.join(folder, 'photographs'), 'split': 'train+test',
+          'resolution': 224, 'train_ops': subject.TRAIN_OPS})
+      photographs.write(pathlib.Path(section.source), COUNT, names=NAMES)
+    if args.prepared and 0 in workers:
+      raise ValueError(
+          'Two readers in the threads of one process cannot be told apart: '
+          '--prepared takes --workers of 1 or more.')
+    own = {_OURS: section}
+    if args.prepared:
+      own[_PREPARED] = dataclasses.replace(
+          section, source=os.path.join(folder, 'prepared'))
+      photographs.write(
+          pathlib.Path(own[_PREPARED].source), COUNT, names=NAMES,
+          stored=pictures.Pictures(args.prepared).stored)
     rows = [dataclasses.asdict(row) | {'workers': count}
             for count in workers
-            for row in _measure(args, section, rivals, folder, workers=count)]
+            for row in _measure(args, own, rivals, workers=count)]
+  beside = list(own) if len(own) + len(rivals) > 1 else []
   progress.table(
       f'Input: {section.source if args.config else "JPEGs of 500 x 375"}, '
-      f'{os.cpu_count()} cores', (
+      + f'prepared: {args.prepared} the shorter side, ' * bool(args.prepared)
+      + f'{os.cpu_count()} cores', (
           'reader', 'workers', 'images/s', 'images/s of a core',
-          *['ours is'] * bool(rivals)), [
+          *[f'{name} is' for name in beside]), [
               (row['reader'], row['workers'], row['images_per_sec'],
                row['images_per_core_sec'],
-               *[_ratio(row, rows)] * bool(rivals)) for row in rows])
+               *[_ratio(name, row, rows) for name in beside]) for row in rows])
   if args.json:
     writer.write_json(args.json, rows)
   return 0
 
 
 def _measure(
-    args: argparse.Namespace, section: data.DataConfig, rivals: dict[str, str],
-    folder: str, *, workers: int,
+    args: argparse.Namespace, own: dict[str, data.DataConfig],
+    rivals: dict[str, str], *, workers: int,
 ) -> list[reading.Row]:
-  own = dataclasses.replace(
-      section, num_workers=workers, prefetch=1,
-      num_threads=1 if workers else section.num_threads)
+  first = own[_OURS]
   with contextlib.ExitStack() as stack:
-    readers = {'ours': stack.enter_context(
-        reading.ours(own, batch_size=args.batch_size or 64))}
+    readers = {name: stack.enter_context(reading.ours(
+        dataclasses.replace(
+            section, num_workers=workers, prefetch=1,
+            num_threads=1 if workers else section.num_threads),
+        batch_size=args.batch_size or 64)) for name, section in own.items()}
     for name, python in rivals.items():
       readers[name] = stack.enter_context(reading.program([
-          python, str(SCRIPT), name, folder, str(max(1, workers)),
-          str(section.size[0]), str(args.batch_size or 64)]))
+          python, str(SCRIPT), name, first.source, str(max(1, workers)),
+          str(first.size[0]), str(args.batch_size or 64)]))
     return reading.medians(reading.alternate(
         readers, batches=args.batches or 10, turns=args.turns))
 
@@ -168,11 +189,11 @@ def _rival(text: str) -> tuple[str, str]:
   return name, python or sys.executable
 
 
-def _ratio(row: dict, rows: list[dict]) -> str:
-  """Returns how many times as fast ours is, of a core."""
-  if row['reader'] == 'ours':
+def _ratio(name: str, row: dict, rows: list[dict]) -> str:
+  """Returns how many times as fast a reader is as that of a row, of a core."""
+  if row['reader'] == name:
     return ''
-  own = next(r for r in rows if r['reader'] == 'ours'
+  own = next(r for r in rows if r['reader'] == name
              and r['workers'] == row['workers'])
   ratio = own['images_per_core_sec'] / row['images_per_core_sec']
   return f'{ratio:.2f} x'
