@@ -116,3 +116,30 @@ def test_a_damaged_file_is_cut_or_left_but_never_an_error(changes, end):
   header = restarts.find(file)
   if header is not None:
     restarts.cut(file, header, (8, 8, 30, 20))
+
+
+def test_metadata_is_left_to_pillow_which_knows_of_turned_images():
+  exif = Image.Exif()
+  exif[0x0112] = 6
+  for options, is_bare in (({}, True), ({'exif': exif}, False),
+                           ({'icc_profile': b'profile'}, False)):
+    assert restarts.find(_jpeg((64, 32), **options)).is_bare == is_bare
+  turned = _jpeg((64, 32), exif=exif)
+  assert partial.crop(turned, (8, 8), Image.Resampling.BILINEAR,
+                      lambda *size: (0, 0, *size)) is None
+  profiled = _jpeg((64, 32), icc_profile=b'profile')
+  assert partial.crop(profiled, (8, 8), Image.Resampling.BILINEAR,
+                      lambda *size: (0, 0, *size)).size == (8, 8)
+
+
+def test_what_follows_the_scan_or_lacks_its_end_is_not_cut():
+  file = _jpeg((64, 32))
+  header = restarts.find(file)
+  for other in (file[:-2], file + b'\0', file[:-40] + b'\xff\xc4' + file[-38:]):
+    assert restarts.cut(other, header, (0, 0, 8, 8)) is None
+
+
+def test_a_header_that_promises_too_much_is_an_error_at_once():
+  with pytest.raises(ValueError, match='pixels'):
+    partial.crop(_jpeg((64, 32)), (8, 8), Image.Resampling.BILINEAR,
+                 lambda *size: (0, 0, *size), max_pixels=100)

@@ -37,6 +37,7 @@ from vit_jax.data import restarts
 
 Window = Callable[[int, int], tuple[int, int, int, int]]
 Method = Image.Resampling
+Part = tuple[Image.Image, tuple[int, int]]  # Pixels, their left and upper edge.
 
 PACKAGES = ('nvidia.nvimgcodec', 'cykooz_resizer')
 # What a run says, by whether they are there.
@@ -89,46 +90,56 @@ def crop(
     return None
   if not data.startswith(b'\xff\xd8'):
     return None
-  restarting = restarts.find(data)
-  if restarting is None and not is_installed():
+  found = _decoder(data, max_pixels)
+  if found is None:
     return None
-  header = headers.open_image(data, max_pixels=max_pixels)
-  if not _is_plain(header, data):
-    return None
-  left, top, width, height = draw(*header.size)
+  whole, decode = found
+  left, top, width, height = draw(*whole)
   reach = _REACH[method]
   # Pillow's resize of a box looks beyond its edges, where its filter reaches.
   wide = 1 + math.ceil(reach * max(1.0, width / size[0]))
   high = 1 + math.ceil(reach * max(1.0, height / size[1]))
   region = (max(0, left - wide), max(0, top - high),
-            min(header.width, left + width + wide),
-            min(header.height, top + height + high))
-  found = _part(data, restarting, region)
-  if found is None:
+            min(whole[0], left + width + wide),
+            min(whole[1], top + height + high))
+  part = decode(region)
+  if part is None:
     return None
-  pixels, (x, y) = found
+  pixels, (x, y) = part
   return _tools.resize(
       pixels, size, method, (left - x, top - y, width, height))
 
 
-def _part(
-    data: bytes, restarting: restarts.Header | None, region: restarts.Region,
-) -> tuple[Image.Image, tuple[int, int]] | None:
-  """Returns pixels of a region at least, and their left and upper edge.
+def _decoder(
+    data: bytes, max_pixels: int,
+) -> tuple[tuple[int, int], Callable[[restarts.Region], Part | None]] | None:
+  """Returns (width, height) of a plain JPEG, and what decodes a part of it.
 
-  None where nothing here decodes a part of it.
+  None where nothing here does.
+
+  Raises:
+    ValueError: as `headers.open_image`.
   """
-  found = None if restarting is None else _cut(data, restarting, region)
-  if found is not None or not is_installed():
-    return found
-  pixels = _tools.decode(data, region)
-  return None if pixels is None else (pixels, region[:2])
+  restarting = restarts.find(data)
+  if restarting is None and not is_installed():
+    return None
+  if restarting is not None and restarting.is_bare:  # As those that we write.
+    size = restarting.width, restarting.height
+    headers.check_pixels(size, max_pixels)
+  else:
+    header = headers.open_image(data, max_pixels=max_pixels)
+    if not _is_plain(header, data):
+      return None
+    size = header.size
+  return size, (
+      functools.partial(_tools.decode, data) if restarting is None
+      else functools.partial(_cut, data, restarting))
 
 
 def _cut(
     data: bytes, header: restarts.Header, region: restarts.Region,
-) -> tuple[Image.Image, tuple[int, int]] | None:
-  """Returns pixels of a region and around it, and their left and upper edge.
+) -> Part | None:
+  """Returns a region and what is around it.
 
   None where the file does not restart as its header says, or is defective.
   """
@@ -192,10 +203,8 @@ class _Tools(threading.local):
             cykooz_resizer.FilterType[name])
         for method, name in _VECTORISED.items()}
 
-  def decode(
-      self, data: bytes, region: tuple[int, int, int, int],
-  ) -> Image.Image | None:
-    """Returns (left, top, right, bottom) of a JPEG; None if it is defective."""
+  def decode(self, data: bytes, region: restarts.Region) -> Part | None:
+    """Returns a region of a JPEG; None if it is defective."""
     if self._codec is None:
       self._load()
     left, top, right, bottom = region
@@ -211,7 +220,7 @@ class _Tools(threading.local):
       return None
     picture = Image.new('RGB', (right - left, bottom - top), None)
     picture.frombytes(pixels)
-    return picture
+    return picture, (left, top)
 
   def resize(
       self, image: Image.Image, size: tuple[int, int], method: Method,

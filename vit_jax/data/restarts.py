@@ -20,6 +20,8 @@ import numpy as np
 Region = tuple[int, int, int, int]  # (left, top, right, bottom).
 
 _SCAN, _INTERVAL, _SIZES = 0xda, 0xdd, (0xc0, 0xc1)
+# EXIF, profiles, Adobe's transform, ...; the first, JFIF, says nothing new.
+_METADATA = range(0xe1, 0xf0)
 _END = b'\xff\xd9'
 _RESTART = 0xd0  # To 0xd7, in turn.
 
@@ -35,6 +37,8 @@ class Header:
     block: (width, height) of an MCU, in pixels.
     interval: MCUs from a restart to the next.
     scan: where the codes begin.
+    is_bare: whether there is no metadata, that could turn the image or say
+      what its colours are.
   """
   height: int
   width: int
@@ -42,6 +46,7 @@ class Header:
   block: tuple[int, int]
   interval: int
   scan: int
+  is_bare: bool
 
 
 def find(data: bytes) -> Header | None:
@@ -49,7 +54,7 @@ def find(data: bytes) -> Header | None:
 
   None where it promises no restarts, or none where a row begins.
   """
-  at, interval, frame = 2, 0, None
+  at, interval, frame, is_bare = 2, 0, None, True
   while at + 4 <= len(data) and data[at] == 0xff:
     marker, length = data[at + 1], int.from_bytes(data[at + 2:at + 4])
     if marker in _SIZES:
@@ -63,8 +68,10 @@ def find(data: bytes) -> Header | None:
       block = _block(data[frame + 9:at])
       if 0 in block or -(-width // block[0]) % interval:
         return None
+      is_bare &= data[frame + 9] in (1, 3)
       return Header(height, width, frame + 5, block, interval,
-                     at + 2 + length)
+                    at + 2 + length, is_bare)
+    is_bare &= marker not in _METADATA
     at += 2 + length
   return None
 
@@ -78,14 +85,16 @@ def cut(
   looks at beside them, to smooth colours, is there.
 
   Args:
-    data: a JPEG of a single scan, whole from its first byte to its last.
+    data: a JPEG.
     header: of it.
     region: of its pixels.
 
   Returns:
     The file, and the left and upper edge that it has in the whole; None where
-    restarts are missing, or not one after the other.
+    restarts are missing, or more than a scan follows.
   """
+  if not data.endswith(_END):
+    return None
   step, rise = header.block[0] * header.interval, header.block[1]
   columns, rows = -(-header.width // step), -(-header.height // rise)
   codes = np.frombuffer(data, np.uint8)[header.scan:-len(_END)]
@@ -118,13 +127,17 @@ def _block(components: bytes) -> tuple[int, int]:
 
 
 def _restarts(codes: np.ndarray) -> np.ndarray | None:
-  """Returns where the restarts of a scan are; None if not one after the other.
+  """Returns where the restarts of a scan are.
+
+  None if they are not one after the other, or there is another marker.
   """
   found = np.flatnonzero(codes[:-1] == 0xff)
   follows = codes[found + 1]
   is_restart = (follows & 0xf8) == _RESTART
   turns = follows[is_restart] & 7
-  if not np.array_equal(turns, np.arange(len(turns)) & 7):
+  # A byte 0xff of the codes is followed by a zero.
+  if follows[~is_restart].any() or not np.array_equal(
+      turns, np.arange(len(turns)) & 7):
     return None
   return found[is_restart]
 
