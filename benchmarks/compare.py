@@ -8,7 +8,8 @@ Each contestant is a process of its own (`benchmarks/contestants.py`), told to
 take its turn while the others wait: what else the machine does, and how warm it
 is, strikes all alike. A ratio is the median of those of single rounds, ours by
 the other's. Those whose libraries are not installed are left out, and named.
-Where several batch sizes are given, each contestant is shown at its best.
+Where several batch sizes are given, each contestant is shown at its best. Who
+waits keeps its memory: where that runs short, let few compete at a time.
 
 `--also 'remat=model.remat=attention'` lets ours compete once more with other
 settings of the config, or with flags of XLA, `--also 'one=--xla_flag=value'`;
