@@ -51,6 +51,17 @@ def test_a_region_has_the_pixels_of_the_whole(
       there, _pixels(file)[top:bottom + 1, left:right + 1])
 
 
+@pytest.mark.parametrize('beyond', [1, 2, 3, 4, 5])
+def test_the_last_columns_have_their_neighbours_colours(beyond):
+  # Alone, an image of up to 4 pixels' width has its colours not smoothed.
+  file = _jpeg((48 + beyond, 32), subsampling='4:2:0')
+  for left in range(44, 48 + beyond):
+    region = left, 3, 48 + beyond, 30
+    smaller, (x, y) = restarts.cut(file, restarts.find(file), region)
+    there = _pixels(smaller)[3 - y:30 - y, left - x:]
+    assert np.array_equal(there, _pixels(file)[3:30, left:])
+
+
 def test_what_lies_outside_is_left_out():
   file = _jpeg((320, 240))
   smaller, corner = restarts.cut(

@@ -24,6 +24,9 @@ _SCAN, _INTERVAL, _SIZES = 0xda, 0xdd, (0xc0, 0xc1)
 _METADATA = range(0xe1, 0xf0)
 _END = b'\xff\xd9'
 _RESTART = 0xd0  # To 0xd7, in turn.
+# So wide, libjpeg does not look at the neighbours of a colour's samples: no
+# image of the last few columns alone is cut out of one that is wider.
+_UNSMOOTHED = 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,7 +106,8 @@ def cut(
     return None
   # A neighbour of each pixel, for what is between two samples of a colour.
   left, top, right, bottom = region
-  first, last = max(0, left - 1) // step, min(columns, -(-(right + 1) // step))
+  first = max(0, left - _UNSMOOTHED) // step
+  last = min(columns, -(-(right + 1) // step))
   upper, lower = max(0, top - 1) // rise, min(rows, -(-(bottom + 1) // rise))
   size = (min(header.height, lower * rise) - upper * rise,
           min(header.width, last * step) - first * step)
