@@ -173,6 +173,7 @@ def test_what_a_disk_garbles_is_not_taken_for_finished(
     (['--shorter-side=-1'], 'got -1'),
     (['--shorter-side=8', '--quality=0'], 'from 1 to 100'),
     (['--shorter-side=8', '--set=channels=4'], 'Leave it out'),
+    (['--quality=80'], 'Give --shorter-side'),
 ])
 def test_a_mistake_is_said_before_anything_is_written(
     folder, tmp_path, capsys, flags, words):

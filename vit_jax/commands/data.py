@@ -147,8 +147,9 @@ def _add_prepare(tasks: argparse._SubParsersAction) -> None:
       'JPEG becomes a JPEG whose crops are read alone, all else PNG (default: '
       'files stay as they are)')
   parser.add_argument(
-      '--quality', type=int, default=pictures.QUALITY, metavar='N',
-      help='of JPEGs that are made smaller, 1 to 100 (default: %(default)s)')
+      '--quality', type=int, metavar='N',
+      help='of JPEGs that are made smaller, 1 to 100 (default: '
+      f'{pictures.QUALITY})')
   command_line.add_runner(parser)
   parser.set_defaults(run_task=_prepare)
 

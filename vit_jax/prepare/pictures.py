@@ -109,23 +109,30 @@ AS_THEY_ARE = Pictures()
 
 
 def of(
-    config: data.DataConfig, *, shorter_side: int, quality: int) -> Pictures:
+    config: data.DataConfig, *, shorter_side: int, quality: int | None,
+) -> Pictures:
   """Returns what becomes of the images of a data set.
 
   Args:
     config: the section `data`.
     shorter_side: as of `Pictures`.
-    quality: as of `Pictures`.
+    quality: as of `Pictures`; None for its own.
 
   Raises:
-    ValueError: if they are no pictures of 8 bits that could be made smaller.
+    ValueError: if they are no pictures of 8 bits that could be made smaller,
+      or none of them is to be.
   """
+  if quality is not None and not shorter_side:
+    raise ValueError(
+        '--quality is of images that are made smaller; without --shorter-side '
+        'all files stay as they are. Give --shorter-side, or leave it out.')
   if shorter_side and not config.is_picture:
     raise ValueError(
         f'Images of {config.channels} channels of {config.dtype} stay as they '
         'are: --shorter-side is for those of 1 or 3 channels of 8 bits. Leave '
         'it out.')
-  return Pictures(shorter_side, quality, config.max_pixels)
+  return Pictures(
+      shorter_side, QUALITY if quality is None else quality, config.max_pixels)
 
 
 def _picture(pixels: np.ndarray) -> Image.Image:
