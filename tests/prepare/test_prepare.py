@@ -99,6 +99,19 @@ def test_tensorflow_datasets_reads_and_decodes_it(folder, tmp_path):
       np.asarray(Image.open(io.BytesIO(original[3]['image']))))
 
 
+def test_what_is_excluded_is_left_out_of_the_training_split_alone(
+    folder, tmp_path, capsys):
+  keys = tmp_path / 'exclude.txt'
+  keys.write_text('train/cat/6.png\ntrain/dog/7.jpeg\n')
+  assert _prepare(folder, tmp_path, f'--set=exclude={keys}') == 0
+  assert '2 examples are left out' in capsys.readouterr().out
+  for split in ('train', 'test'):
+    exclude = {'exclude': str(keys)} if split == 'train' else {}
+    _same(_open('mine', split, data_dir=str(tmp_path)),
+          _open(folder, split, **exclude))
+  assert len(_open('mine', 'train', data_dir=str(tmp_path))) == 23
+
+
 def test_pixels_and_several_labels_come_back(tmp_path):
   section = {'label': 'multi', 'num_test_examples': 20}
   assert _prepare('shapes', tmp_path, '--splits=test', '--set=resolution=8',

@@ -65,7 +65,8 @@ def plan(
   """Returns what to write; reads a sample of each split.
 
   Args:
-    settings: the section `data`, with the source.
+    settings: the section `data`, with the source. Its `exclude` is of the
+      training split, `split`, as in a run; others are written whole.
     splits: to write; all there are if empty.
     to: the directory.
     name: of the data set there.
@@ -74,11 +75,12 @@ def plan(
     pictures: what becomes of images.
 
   Raises:
-    ValueError: for a name or version that TFDS does not take, or if there are
-      no examples at all.
+    ValueError: for a name or version that TFDS does not take, if there are
+      no examples at all, or if `exclude` is of a split that is not written.
   """
   _check_names(name, version)
-  whole = opening.open_splits(data.parse(settings))
+  config = data.parse(settings)
+  whole = opening.open_splits(config)
   folder = epath.Path(to).expanduser() / name / version
   # Of a handful of files, a split may have none.
   there = [split for split, source in whole.splits.items() if len(source)]
@@ -86,10 +88,13 @@ def plan(
     raise ValueError(f'{settings["source"]} has no examples at all.')
   chosen = [records.check_name(split, there, what='split with examples')
             for split in splits] or there
+  thinned = _excluded_from(config, chosen)
   opened, sizes = {}, {}
   sample: list[Mapping[str, Any]] = []
   for split in chosen:
-    opened[split] = selection_lib.of(settings['source'], split, settings)
+    opened[split] = selection_lib.of(
+        settings['source'], split,
+        {**settings, 'exclude': config.exclude if split in thinned else ''})
     of_split = examples.sample(opened[split].open(), pictures)
     num_bytes = sum(len(example['image']) for example in of_split)
     sizes[split] = max(1, num_bytes) / len(of_split)
@@ -106,7 +111,24 @@ def plan(
           for split, selection in opened.items()},
               '; '.join(filter(None, [whole.description, *(
                   f'{split} has no examples, and is left out'
-                  for split in whole.splits if split not in there)])))
+                  for split in whole.splits if split not in there), *(
+                      f'{split}: {opened[split].open().excluded}'
+                      for split in thinned)])))
+
+
+def _excluded_from(
+    config: data.DataConfig, chosen: Sequence[str]) -> list[str]:
+  """Returns the splits that `data.exclude` is of; [] without it."""
+  if not config.exclude:
+    return []
+  trained = {part.partition('[')[0] for part in config.split.split('+')}
+  found = [split for split in chosen if split in trained]
+  if not found:
+    raise ValueError(
+        f'data.exclude is of the split {config.split!r} (data.split), which is '
+        f'not written: {", ".join(chosen)}. Name another by --set=split=NAME, '
+        'or leave data.exclude out.')
+  return found
 
 
 def _sum_of_keys(source: Any) -> str:
