@@ -3,6 +3,7 @@
 
 import io
 import json
+import shutil
 
 import numpy as np
 from PIL import Image
@@ -245,6 +246,26 @@ def test_files_that_cannot_be_read_go_along_as_they_are(tmp_path):
   assert _prepare(source, tmp_path) == 0
   for split in ('train', 'test'):
     _same(_open('mine', split, data_dir=str(tmp_path)), _open(source, split))
+
+
+def test_a_prepared_file_that_cannot_be_read_is_named_as_in_its_source(
+    folder, tmp_path, capsys):
+  source = shutil.copytree(folder, tmp_path / 'photos')
+  (source / 'train/dog/7.jpeg').write_bytes(b'no image')
+  _prepare(source, tmp_path)
+  capsys.readouterr()
+  main.main(['data', 'check', '--source=mine', f'--data-dir={tmp_path}',
+             f'--json={tmp_path}/check.json'])
+  report = json.loads((tmp_path / 'check.json').read_text())
+  assert report['unreadable'][0]['why'].endswith(
+      '; prepared from train/dog/7.jpeg')
+  config = data.parse({'source': 'mine', 'data_dir': str(tmp_path),
+                       'split': 'train', 'resolution': 8})
+  batches = data.train_batches(
+      config, data.open_dataset(config), seed=0, batch_size=25)
+  with pytest.raises(ValueError, match='; prepared from train/dog/7.jpeg'):
+    next(batches)
+  batches.close()
 
 
 @pytest.mark.parametrize(('head', 'cells'), [

@@ -21,6 +21,7 @@ from vit_jax.check import pictures
 from vit_jax.data import fingerprint
 from vit_jax.data import protocol
 from vit_jax.data import similarity
+from vit_jax.data import unreadable
 
 Kind = Literal['classes', 'several classes', 'numbers']
 # Of pictures, to a row of features each.
@@ -210,9 +211,10 @@ def _attempt(asked: Asked, split: Split, index: int) -> _Found:
   try:
     example = split.source[index]
     label = _label_of(asked, example['label'])
-    return pictures.look(
-        example['image'], split.source.key(index), asked.decode,
-        keep=asked.keep), label
+    with unreadable.named_as_before(example):
+      return pictures.look(
+          example['image'], split.source.key(index), asked.decode,
+          keep=asked.keep), label
   except Exception as error:
     return error, label
 

@@ -142,10 +142,11 @@ class Load:
       held = cache.get(index) if room else None
       example = held or self.dataset[index]
       label, data = example['label'], example['image']
-      picture = None if rng is None else self._cropped(data, rng)
-      if picture is not None:
-        return Reading(label, picture, self.ops[1:])
-      picture = self._decoded(data)
+      with unreadable_lib.named_as_before(example):
+        picture = None if rng is None else self._cropped(data, rng)
+        if picture is not None:
+          return Reading(label, picture, self.ops[1:])
+        picture = self._decoded(data)
       if room and not held:
         cache.put(index, label, transforms.pixels(picture), max_bytes=room)
       return Reading(label, picture, self.ops)

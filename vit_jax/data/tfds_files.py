@@ -17,6 +17,7 @@ from vit_jax.data import folder as image_folder
 from vit_jax.data import protocol
 from vit_jax.data import splits as splits_lib
 from vit_jax.data import tfrecords
+from vit_jax.data import unreadable
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,6 +59,9 @@ class Tfds:
     found = {'image': example[self.image], 'label': self._label(example)}
     if 'file_name' in example:  # Of ImageNet, which other labels go by.
       found['file_name'] = bytes(example['file_name']).decode()
+    # Of `data prepare`: what it was called before. Some have a number there.
+    if isinstance(example.get('key'), bytes):
+      found[unreadable.PREPARED_FROM] = example['key'].decode(errors='replace')
     return found
 
   def label(self, index: int) -> Any:

@@ -19,10 +19,11 @@ substitute, so that counts are as exact as batches are, whatever the number of
 workers and hosts. The words of the error are found by reading it once more.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+import contextlib
 import dataclasses
 import sys
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -32,6 +33,8 @@ KEY = 'unreadable'  # Of a batch, on the host alone: the example, or NONE.
 NONE = -1
 # So many are no sign of anything yet, whatever their share.
 FEW = 10
+# Of an example: its key in the source that it was prepared from, if it was.
+PREPARED_FROM = 'prepared_from'
 # Of examples that follow an unreadable one. More in a row are no accident.
 TRIES = 32
 
@@ -52,6 +55,18 @@ class Unreadable:
   data: str
   key: str
   error: str
+
+
+@contextlib.contextmanager
+def named_as_before(example: Mapping[str, Any]) -> Iterator[None]:
+  """Says of a prepared example what file to mend: its place is a number."""
+  try:
+    yield
+  except ValueError as error:
+    if PREPARED_FROM not in example:
+      raise
+    raise ValueError(
+        f'{error}; prepared from {example[PREPARED_FROM]}') from error
 
 
 class Log:
