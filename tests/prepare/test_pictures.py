@@ -81,16 +81,17 @@ def test_a_smaller_jpeg_restarts_so_that_crops_are_read_alone():
   assert header is not None and header.interval == 1
 
 
-def test_what_is_prepared_smaller_is_trained_on_and_says_so(tmp_path):
+def test_what_is_prepared_smaller_is_trained_on_and_says_so(tmp_path, capsys):
   source = tmp_path / 'photos'
   for i in range(6):
     path = source / 'train' / ('cat', 'dog')[i % 2] / f'{i}.jpg'
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(_file('JPEG', size=(40, 30 - i)))
+    path.write_bytes(_file('JPEG', size=(40, 30 - i) if i else (12, 12)))
   assert main.main([
       'data', 'prepare', f'--source={source}', f'--to={tmp_path}',
       '--name=mine', '--runner=local', '--shorter-side=12',
       '--quality=80']) == 0
+  assert '5 of 6 images were made smaller' in capsys.readouterr().out
   config = data.parse({
       'source': 'mine', 'data_dir': str(tmp_path), 'split': 'train',
       'resolution': 8, 'train_ops': [{'op': 'inception_crop'}]})

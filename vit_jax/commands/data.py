@@ -180,6 +180,12 @@ def _prepare(args: argparse.Namespace) -> int:
   writing.write(planned, runner=args.runner, flags=args.runner_flags)
   facts = writing.finish(planned)
   writing.verify(planned)
+  if args.shorter_side:
+    smaller, total = (sum(shard[what] for shard in facts.values())
+                      for what in ('smaller', 'examples'))
+    print(f'{smaller:,} of {total:,} images were made smaller'
+          + '; the others had no more pixels, have 16 bits or cannot be read'
+          * (smaller < total))
   size = sum(shard['file_bytes'] for shard in facts.values())
   print(f'wrote {planned.folder}: {size / 2**20:,.1f} MiB, each shard read '
         f'back and compared; {progress.format_secs(time.monotonic() - start)}')

@@ -73,6 +73,12 @@ class Pictures:
       return _encoded(self._smaller(pixels) or pixels, 'PNG')
     return self._smaller_file(image) or bytes(image)
 
+  def made_smaller(self, image: bytes | np.ndarray, stored: bytes) -> bool:
+    """Returns whether what is stored of an image has fewer pixels."""
+    if isinstance(image, np.ndarray):
+      return 0 < self.shorter_side < min(image.shape[:2])
+    return stored != image
+
   def _smaller_file(self, data: bytes) -> bytes | None:
     """Returns a file of fewer pixels; None if this is to stay."""
     if not self.shorter_side:

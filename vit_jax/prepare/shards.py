@@ -59,11 +59,13 @@ class Facts:
 
   Attributes:
     examples: how many.
+    smaller: how many have fewer pixels than in the source.
     record_bytes: of all records.
     file_bytes: of the file.
     checksum: of keys, labels and image bytes, in order.
   """
   examples: int
+  smaller: int
   record_bytes: int
   file_bytes: int
   checksum: str
@@ -114,13 +116,14 @@ def write(shard: Shard) -> None:
 
 def _write_records(part: pathlib.Path, shard: Shard) -> Facts:
   dataset = shard.selection.open()
-  digest, size = examples.Digest(), 0
+  pictures = shard.features.pictures
+  digest, size, smaller = examples.Digest(), 0, 0
   with contextlib.closing(_writer(part)) as writer:
     for index in range(shard.first, shard.last):
       key = dataset.source.key(index)
       try:
-        example = dict(dataset[index])
-        example['image'] = shard.features.pictures.stored(example['image'])
+        found = dataset[index]
+        example = {**found, 'image': pictures.stored(found['image'])}
         record = examples.serialise(example, shard.features, key=key)
       except (OSError, ValueError) as error:
         raise ValueError(
@@ -129,7 +132,9 @@ def _write_records(part: pathlib.Path, shard: Shard) -> Facts:
       digest.add(key, example['label'], example['image'])
       writer.write(record)
       size += len(record)
-  return Facts(digest.examples, size, part.stat().st_size, digest.hexdigest())
+      smaller += pictures.made_smaller(found['image'], example['image'])
+  return Facts(digest.examples, smaller, size, part.stat().st_size,
+               digest.hexdigest())
 
 
 def _verify(part: pathlib.Path, shard: Shard, facts: Facts) -> None:
