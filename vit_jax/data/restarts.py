@@ -7,8 +7,8 @@ that a crop needs can be taken out, given a header of their own size, and
 decoded as if there never was more: not what is above, below or beside.
 
 `data prepare --shorter-side` writes such files, and libjpeg's `jpegtran
--restart 1B` makes one of any, without loss. Markers at every block take one or
-two in a hundred of the bytes.
+-restart 1B` makes one of any, without loss. Markers at every block take 2 to 6
+in a hundred of the bytes at quality 95, of small images at 75 up to 13.
 """
 
 import dataclasses
