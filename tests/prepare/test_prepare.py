@@ -4,6 +4,7 @@
 import io
 import json
 import shutil
+import time
 
 import numpy as np
 from PIL import Image
@@ -13,6 +14,7 @@ import tensorflow_datasets as tfds
 import main
 from tests import pictures
 from vit_jax import data
+from vit_jax.commands import data as commands_data
 from vit_jax.data import selection
 from vit_jax.prepare import examples
 from vit_jax.prepare import pictures as storing
@@ -158,10 +160,28 @@ def test_a_run_that_was_stopped_goes_on_and_keeps_what_is_finished(
   writing.write(planned, runner='local', flags=[])
   writing.finish(planned)
   writing.verify(planned)
-  for name, time in times.items():
-    assert (tmp_path / 'mine/1.0.0' / name).stat().st_mtime_ns == time
+  for name, written_at in times.items():
+    assert (tmp_path / 'mine/1.0.0' / name).stat().st_mtime_ns == written_at
   _same(_open('mine', 'train', data_dir=str(tmp_path)),
         _open(folder, 'train'))
+
+
+def test_shards_that_are_finished_are_counted_meanwhile(
+    folder, tmp_path, monkeypatch, capsys):
+  monkeypatch.setattr(commands_data, '_TELL_SECS', 0.02)
+  write = shards.write
+
+  def write_and_wait(shard):
+    write(shard)
+    deadline = time.monotonic() + 5
+    while '1 of 2' not in said[0] and time.monotonic() < deadline:
+      time.sleep(0.02)
+      said[0] += capsys.readouterr().out
+
+  said = ['']
+  monkeypatch.setattr(shards, 'write', write_and_wait)
+  assert _prepare(folder, tmp_path) == 0
+  assert said[0].count('1 of 2 shards are written; 0:0') == 1
 
 
 def test_what_a_disk_garbles_is_not_taken_for_finished(

@@ -15,9 +15,12 @@ command goes on.
 """
 
 import argparse
+from collections.abc import Iterator
+import contextlib
 import functools
 import re
 import tempfile
+import threading
 import time
 
 import rich.console
@@ -37,6 +40,7 @@ from vit_jax.training import progress
 from vit_jax.training import writer
 
 _MODEL_BATCH = 64
+_TELL_SECS = 30.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -177,7 +181,8 @@ def _prepare(args: argparse.Namespace) -> int:
   if done:
     print(f'{done:,} of {len(planned.all_shards):,} shards were finished '
           'before, and are kept')
-  writing.write(planned, runner=args.runner, flags=args.runner_flags)
+  with _telling(planned):
+    writing.write(planned, runner=args.runner, flags=args.runner_flags)
   facts = writing.finish(planned)
   writing.verify(planned)
   if args.shorter_side:
@@ -195,6 +200,30 @@ def _prepare(args: argparse.Namespace) -> int:
     writer.write_json(args.json, {
         'folder': planned.folder, 'kept': done, 'shards': facts})
   return 0
+
+
+@contextlib.contextmanager
+def _telling(planned: writing.Plan) -> Iterator[None]:
+  """Says now and then how many shards there are, whoever writes them."""
+  ended, total = threading.Event(), len(planned.all_shards)
+
+  def tell() -> None:
+    said = writing.count_finished(planned)
+    start = time.monotonic()
+    while not ended.wait(_TELL_SECS):
+      done = writing.count_finished(planned)
+      if done > said:
+        secs = progress.format_secs(time.monotonic() - start)
+        print(f'{done:,} of {total:,} shards are written; {secs}', flush=True)
+      said = done
+
+  thread = threading.Thread(target=tell, daemon=True)
+  thread.start()
+  try:
+    yield
+  finally:
+    ended.set()
+    thread.join()
 
 
 def _name_of(source: str) -> str:
