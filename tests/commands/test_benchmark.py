@@ -49,6 +49,20 @@ def test_readers_take_turns_halted_meanwhile_and_are_counted_apart():
   assert [s.images for s in speeds['idle']] == [4, 4]
 
 
+def test_what_was_ready_before_is_in_no_turn():
+  ready = [7]
+
+  def make(count):
+    taken = min(count, ready[0])
+    ready[0] -= taken
+    time.sleep(0.02 * (count - taken))
+    return count
+
+  speeds = reading.alternate(
+      {'ahead': reading.Reader(make, [], True)}, batches=1, turns=1, ready=7)
+  assert [s.secs >= 0.02 for s in speeds['ahead']] == [True]
+
+
 def test_the_median_is_of_turns():
   (row,) = reading.medians({'a': [
       reading.Speed(8, 2.0, 4.0), reading.Speed(8, 1.0, 2.0),
@@ -91,6 +105,8 @@ def test_the_input_of_a_config_is_measured(tmp_path, capsys):
   assert row['reader'] == 'ours' and row['images_per_core_sec'] > 0
   assert main.main([*command, '--rival=tf']) == 2
   assert 'Leave out --config' in capsys.readouterr().err
+  assert main.main([*command, '--workers=1,two']) == 2
+  assert '--workers is' in capsys.readouterr().err
 
 
 def test_the_input_is_measured_as_prepared_as_well(

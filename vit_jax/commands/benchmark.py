@@ -28,6 +28,7 @@ import dataclasses
 import functools
 import os
 import pathlib
+import re
 import sys
 import tempfile
 from typing import Any
@@ -117,6 +118,10 @@ def run(args: argparse.Namespace) -> int:
 
 def measure_input(args: argparse.Namespace) -> int:
   """Measures the input; returns the exit status."""
+  if not re.fullmatch(r'\d+(,\d+)*', args.workers):
+    raise ValueError(
+        '--workers is a number of processes, or several with commas, such as '
+        f'1,2,4; got {args.workers!r}.')
   workers = [int(text) for text in args.workers.split(',')]
   rivals = dict(_rival(text) for text in args.rival)
   if (rivals or args.prepared) and args.config:
@@ -177,7 +182,8 @@ def _measure(
           python, str(SCRIPT), name, first.source, str(max(1, workers)),
           str(first.size[0]), str(args.batch_size or 64)]))
     return reading.medians(reading.alternate(
-        readers, batches=args.batches or 10, turns=args.turns))
+        readers, batches=args.batches or 10, turns=args.turns,
+        ready=reading.READY * max(1, workers)))
 
 
 def _rival(text: str) -> tuple[str, str]:
