@@ -268,6 +268,19 @@ def test_files_that_cannot_be_read_go_along_as_they_are(tmp_path):
     _same(_open('mine', split, data_dir=str(tmp_path)), _open(source, split))
 
 
+def test_what_pillow_thinks_of_a_picture_is_not_said(
+    tmp_path, capsys, recwarn):
+  source = tmp_path / 'photos'
+  for i in range(4):
+    path = source / 'train' / ('cat', 'dog')[i % 2] / f'{i}.jpg'
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new('RGB', (16, 12)).save(
+        path, exif=b'Exif\0\0II*\0\x08\0\0\0\x05\0')  # Cut off.
+  assert _prepare(source, tmp_path, '--shorter-side=8') == 0
+  assert not [w for w in recwarn if 'EXIF' in str(w.message)]
+  assert 'test: 1 example in 1 shard\n' in capsys.readouterr().out
+
+
 def test_a_prepared_file_that_cannot_be_read_is_named_as_in_its_source(
     folder, tmp_path, capsys):
   source = shutil.copytree(folder, tmp_path / 'photos')

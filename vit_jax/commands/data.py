@@ -163,6 +163,11 @@ def _prepare(args: argparse.Namespace) -> int:
     raise ValueError(f'--shard-mib must be at least 1; got {args.shard_mib}.')
   if args.runner != beam_lib.LOCAL:
     beam_lib.check_flags(args.runner_flags)
+  with command_line.quiet_pictures():
+    return _write(args)
+
+
+def _write(args: argparse.Namespace) -> int:
   start = time.monotonic()
   settings = {**command_line.data_settings(args), 'source': args.source}
   planned = writing.plan(
@@ -176,8 +181,8 @@ def _prepare(args: argparse.Namespace) -> int:
   if planned.understood:
     print(planned.understood)
   for split, shards in planned.shards.items():
-    print(f'{split}: {shards[-1].last:,} examples in {len(shards):,} '
-          f'shard{"s" * (len(shards) > 1)}')
+    print(f'{split}: {command_line.counted(shards[-1].last, "example")} in '
+          f'{command_line.counted(len(shards), "shard")}')
   if done:
     print(f'{done:,} of {len(planned.all_shards):,} shards were finished '
           'before, and are kept')

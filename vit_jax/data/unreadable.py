@@ -66,7 +66,8 @@ def named_as_before(example: Mapping[str, Any]) -> Iterator[None]:
     if PREPARED_FROM not in example:
       raise
     raise ValueError(
-        f'{error}; prepared from {example[PREPARED_FROM]}') from error
+        f'{str(error).removesuffix(".")}; prepared from '
+        f'{example[PREPARED_FROM]}') from error
 
 
 class Log:
