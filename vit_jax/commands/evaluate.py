@@ -23,6 +23,7 @@ import numpy as np
 from vit_jax import command_line
 from vit_jax import config as config_lib
 from vit_jax import evals
+from vit_jax import evaluation
 from vit_jax import experiment as experiment_lib
 from vit_jax import model as model_lib
 from vit_jax import models
@@ -147,7 +148,7 @@ def _for_these_devices(config: config_lib.Config) -> config_lib.Config:
   many devices that was.
   """
   count = jax.device_count()
-  batch_size = -(-experiment_lib.eval_batch_size(config) // count) * count
+  batch_size = -(-evaluation.eval_batch_size(config) // count) * count
   return dataclasses.replace(config, batch_size=batch_size, accumulation=1)
 
 
