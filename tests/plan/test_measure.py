@@ -15,7 +15,7 @@ DEPTH = 4
 CONFIG = {
     'total': {'steps': 4}, 'batch_size': 16, 'accumulation': 1,
     'model': {'width': 64, 'depth': DEPTH, 'num_heads': 1, 'mlp_dim': 256,
-              'patch': 2, 'pooling': 'average'},
+              'patch': 2, 'pooling': 'average', 'remat': 'none'},
     'data': {'source': 'digits', 'resolution': 8},
     'optimizer': {'name': 'adam', 'learning_rate': 0.1,
                   'schedule': {'name': 'constant'}},
