@@ -20,13 +20,15 @@ LAYERS = (
     ('objectives', 'training', 'checkpoints', 'evals', 'check', 'dedup',
      'prepare'),
     ('images', 'model', 'config', 'device_batches', 'evaluation', 'experiment',
-     'model_card', 'plan', 'announcement', 'run', 'sweep', 'exporting',
-     'benchmarking', 'command_line'),
+     'model_card', 'plan', 'announcement', 'figures', 'workdir', 'tallying',
+     'judging', 'starting', 'run', 'sweep', 'exporting', 'benchmarking',
+     'command_line'),
     ('commands', '__init__'),
     ('main',),
 )
 ORDERED = ('images', 'model', 'config', 'device_batches', 'evaluation',
-           'experiment', 'model_card', 'plan', 'announcement', 'run', 'sweep',
+           'experiment', 'model_card', 'plan', 'announcement', 'figures',
+           'workdir', 'tallying', 'judging', 'starting', 'run', 'sweep',
            'exporting', 'benchmarking', 'command_line')
 
 # Rooms that anything would fit in.

@@ -28,7 +28,7 @@ from vit_jax import experiment as experiment_lib
 from vit_jax import model as model_lib
 from vit_jax import models
 from vit_jax import records
-from vit_jax import run as run_lib
+from vit_jax import starting
 from vit_jax import types
 from vit_jax.analysis import answers
 from vit_jax.checkpoints import manager
@@ -69,10 +69,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
   """Runs the command; returns the exit status."""
   # What the config says of patience is not known before it is found.
-  with run_lib.watching(config_lib.LogConfig(), 'finding the checkpoint'):
+  with starting.watching(config_lib.LogConfig(), 'finding the checkpoint'):
     config, source = _open(args)
   output = _output(args)
-  with run_lib.watching(
+  with starting.watching(
       config.log, 'reading the checkpoint',
   ) as watchdog, agreement.naming_the_lost():
     return _evaluate(args, config, source, output, watchdog)
