@@ -22,7 +22,7 @@ from vit_jax import announcement
 from vit_jax import config as config_lib
 from vit_jax import data
 from vit_jax import experiment as experiment_lib
-from vit_jax import model as model_lib
+from vit_jax import loading
 from vit_jax import model_card
 from vit_jax import records
 from vit_jax import tree
@@ -61,7 +61,7 @@ def train(
     workdir: epath.PathLike,
     *,
     title: str = '',
-    source: manager.Source | model_lib.Weights | None = None,
+    source: manager.Source | loading.Weights | None = None,
     profile_steps: int = 0,
     show_parameters: bool = True,
     free_bytes: int | None = None,
@@ -127,7 +127,7 @@ def watching(
 
 def find_source(
     origin: epath.PathLike, which: str, heads: int | None,
-) -> manager.Source | model_lib.Weights:
+) -> manager.Source | loading.Weights:
   """Finds what a run starts from.
 
   Args:
@@ -137,7 +137,7 @@ def find_source(
       ResNet.
   """
   known = {} if heads is None else {'num_heads': heads}
-  return model_lib.find(origin, which=which, **known)
+  return loading.find(origin, which=which, **known)
 
 
 class _Run:
@@ -173,7 +173,7 @@ class _Run:
     self._device_secs_by_kind: dict[str, float] = {}
 
   def train(
-      self, source: manager.Source | model_lib.Weights | None,
+      self, source: manager.Source | loading.Weights | None,
       profile_steps: int,
       show_parameters: bool,
       free_bytes: int | None,
@@ -323,7 +323,7 @@ class _Run:
         num_examples=self._experiment.dataset.num_examples,
         total_steps=self._experiment.total_steps))
 
-  def _start(self, source: manager.Source | model_lib.Weights | None) -> str:
+  def _start(self, source: manager.Source | loading.Weights | None) -> str:
     """Restores the state, or makes it anew; returns what was done, in words."""
     restored = self._saved.restore(self._experiment.abstract_state)
     if restored is not None:
@@ -339,7 +339,7 @@ class _Run:
 
   def _go_on(
       self, restored: manager.Restored,
-      source: manager.Source | model_lib.Weights | None,
+      source: manager.Source | loading.Weights | None,
   ) -> str:
     """Takes over a checkpoint of this run; returns what it says, in words."""
     total = self._experiment.total_steps
@@ -596,7 +596,7 @@ class _Run:
 
   def write_card(
       self, summary: Mapping[str, Any],
-      source: manager.Source | model_lib.Weights | None,
+      source: manager.Source | loading.Weights | None,
   ) -> None:
     """Writes what the finished run says of its model."""
     if self._active:
