@@ -19,17 +19,17 @@ LAYERS = (
      'analysis'),
     ('objectives', 'training', 'checkpoints', 'evals', 'check', 'dedup',
      'prepare'),
-    ('images', 'model', 'config', 'device_batches', 'evaluation', 'experiment',
-     'model_card', 'plan', 'announcement', 'figures', 'workdir', 'tallying',
-     'judging', 'starting', 'run', 'sweep', 'exporting', 'benchmarking',
+    ('images', 'network', 'predictions', 'model', 'loading', 'config',
+     'device_batches', 'evaluation', 'experiment', 'model_card', 'plan',
+     'announcement', 'run', 'sweep', 'exporting', 'benchmarking',
      'command_line'),
     ('commands', '__init__'),
     ('main',),
 )
-ORDERED = ('images', 'model', 'config', 'device_batches', 'evaluation',
-           'experiment', 'model_card', 'plan', 'announcement', 'figures',
-           'workdir', 'tallying', 'judging', 'starting', 'run', 'sweep',
-           'exporting', 'benchmarking', 'command_line')
+ORDERED = ('images', 'network', 'predictions', 'model', 'loading', 'config',
+           'device_batches', 'evaluation', 'experiment', 'model_card', 'plan',
+           'announcement', 'run', 'sweep', 'exporting', 'benchmarking',
+           'command_line')
 
 # Rooms that anything would fit in.
 FORBIDDEN_NAMES = ('utils', 'util', 'helpers', 'helper', 'base', 'common', 'v2')

@@ -21,13 +21,13 @@ from vit_jax import images as images_lib
 from vit_jax import model as model_lib
 from vit_jax import models
 from vit_jax import tree
-from vit_jax import workdir as workdir_lib
 from vit_jax.analysis import attention
 from vit_jax.analysis import embeddings
 from vit_jax.analysis import inside
 from vit_jax.analysis import page
 from vit_jax.checkpoints import manager
 from vit_jax.models import vit_config
+from vit_jax.run import workdir as workdir_lib
 from vit_jax.training import writer
 
 PAGE = 'index.html'

@@ -11,9 +11,9 @@ import jax
 from vit_jax import config as config_lib
 from vit_jax import experiment as experiment_lib
 from vit_jax import run as run_lib
-from vit_jax import starting
-from vit_jax import workdir as workdir_lib
 from vit_jax.analysis import plots
+from vit_jax.run import starting
+from vit_jax.run import workdir as workdir_lib
 from vit_jax.training import cost
 from vit_jax.training import progress
 from vit_jax.training import signals

@@ -16,9 +16,9 @@ import numpy as np
 from vit_jax import config as config_lib
 from vit_jax import experiment as experiment_lib
 from vit_jax import run as run_lib
-from vit_jax import starting
-from vit_jax import workdir as workdir_lib
 from vit_jax.parallel import agreement
+from vit_jax.run import starting
+from vit_jax.run import workdir as workdir_lib
 from vit_jax.training import health
 from vit_jax.training import signals
 

@@ -23,19 +23,19 @@ import jax
 from vit_jax import announcement
 from vit_jax import config as config_lib
 from vit_jax import experiment as experiment_lib
-from vit_jax import figures
-from vit_jax import judging
 from vit_jax import model_card
 from vit_jax import records
-from vit_jax import starting
-from vit_jax import tallying
 from vit_jax import types
-from vit_jax import workdir as workdir_lib
 from vit_jax.checkpoints import lock
 from vit_jax.checkpoints import manager
 from vit_jax.parallel import agreement
 from vit_jax.parallel import multihost
 from vit_jax.plan import parts as parts_lib
+from vit_jax.run import figures
+from vit_jax.run import judging
+from vit_jax.run import starting
+from vit_jax.run import tallying
+from vit_jax.run import workdir as workdir_lib
 from vit_jax.training import clock as clock_lib
 from vit_jax.training import counters as counters_lib
 from vit_jax.training import health

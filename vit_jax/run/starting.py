@@ -16,13 +16,13 @@ from etils import epath
 
 from vit_jax import config as config_lib
 from vit_jax import experiment as experiment_lib
-from vit_jax import judging
-from vit_jax import model as model_lib
+from vit_jax import loading
 from vit_jax import types
-from vit_jax import workdir as workdir_lib
 from vit_jax.checkpoints import folders
 from vit_jax.checkpoints import manager
 from vit_jax.checkpoints import pretrained
+from vit_jax.run import judging
+from vit_jax.run import workdir as workdir_lib
 from vit_jax.training import counters as counters_lib
 from vit_jax.training import watchdog
 
@@ -33,7 +33,7 @@ WITHOUT_RESULT = (
     'data.prefetch:', 'data.max_unreadable:', 'data.eval_unreadable:', 'init.',
     'card')
 
-Source = manager.Source | model_lib.Weights
+Source = manager.Source | loading.Weights
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,7 +78,7 @@ def find_source(
       ResNet.
   """
   known = {} if heads is None else {'num_heads': heads}
-  return model_lib.find(origin, which=which, **known)
+  return loading.find(origin, which=which, **known)
 
 
 def restore_or_init(

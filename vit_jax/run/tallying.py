@@ -10,8 +10,8 @@ import jax
 
 from vit_jax import data
 from vit_jax import experiment as experiment_lib
-from vit_jax import workdir
 from vit_jax.parallel import multihost
+from vit_jax.run import workdir
 from vit_jax.training import counters as counters_lib
 from vit_jax.training import writer
 
