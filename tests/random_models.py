@@ -1,5 +1,7 @@
 """Small models of random weights, for what does not depend on what they are."""
 
+import dataclasses
+
 import jax
 import numpy as np
 
@@ -7,6 +9,12 @@ from vit_jax import model as model_lib
 from vit_jax import models
 from vit_jax.checkpoints import formats
 from vit_jax.interop import preprocess as preprocess_lib
+
+TINY = {'width': 12, 'depth': 2, 'mlp_dim': 20, 'num_heads': 2, 'patch': 8,
+        'num_classes': 5}
+HYBRID = {'backbone': {'depths': (1, 2)}, 'patch': 1}
+RESNET = {'name': 'resnet', 'num_classes': 5, 'backbone': {
+    'depths': (1, 2), 'width': 32, 'preactivation': True}}
 
 
 def make(settings, *, side, **preprocess):
@@ -27,3 +35,14 @@ def make(settings, *, side, **preprocess):
       config=config, params=params, resolution=(side, side),
       preprocess=preprocess_lib.Preprocess(
           resolution=(side, side), **preprocess))
+
+
+def make_tiny(**settings):
+  """Returns a tiny model of which all is said that a file may say."""
+  settings = settings if 'name' in settings else {**TINY, **settings}
+  model = make(
+      settings, side=32, mean=preprocess_lib.IMAGENET_MEAN,
+      std=preprocess_lib.IMAGENET_STD, keep_aspect=True, crop=0.8,
+      interpolation='bicubic',
+      labels=tuple('abcde')[:settings.get('num_classes')])
+  return dataclasses.replace(model, positions='cubic')

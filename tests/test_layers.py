@@ -19,13 +19,15 @@ LAYERS = (
      'analysis'),
     ('objectives', 'training', 'checkpoints', 'evals', 'check', 'dedup',
      'prepare'),
-    ('images', 'model', 'config', 'experiment', 'model_card', 'plan',
+    ('images', 'network', 'predictions', 'model', 'loading', 'config',
+     'device_batches', 'evaluation', 'experiment', 'model_card', 'plan',
      'announcement', 'run', 'sweep', 'exporting', 'benchmarking',
      'command_line'),
     ('commands', '__init__'),
     ('main',),
 )
-ORDERED = ('images', 'model', 'config', 'experiment', 'model_card', 'plan',
+ORDERED = ('images', 'network', 'predictions', 'model', 'loading', 'config',
+           'device_batches', 'evaluation', 'experiment', 'model_card', 'plan',
            'announcement', 'run', 'sweep', 'exporting', 'benchmarking',
            'command_line')
 

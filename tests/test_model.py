@@ -1,274 +1,183 @@
-"""The public model: any format in, any batch and resolution, any format out."""
+"""What a notebook asks of a loaded model: classes, features, attention."""
 
-import dataclasses
 import pathlib
-import shutil
-import subprocess
-import sys
 
-import jax
+import jax.numpy as jnp
 import numpy as np
+from PIL import Image
 import pytest
 
-import vit_jax
+from tests import random_models
+from vit_jax import images as images_lib
 from vit_jax import model as model_lib
-from vit_jax import models
-from vit_jax import tree
-from vit_jax.checkpoints import formats
-from vit_jax.interop import preprocess as preprocess_lib
-from vit_jax.models import embed
-
-TINY = {'width': 12, 'depth': 2, 'mlp_dim': 20, 'num_heads': 2, 'patch': 8,
-        'num_classes': 5}
+from vit_jax.analysis import attention as attention_lib
 
 
-def make(**settings):
-  config = models.parse({**TINY, **settings} if 'name' not in settings
-                        else settings)
-  shapes = formats.abstract_params(config, (32, 32))
-  rng = np.random.default_rng(0)
-  params = jax.tree.map(
-      lambda s: rng.normal(size=s.shape).astype(np.float32), shapes)
-  return model_lib.Model(
-      config=config, params=params, resolution=(32, 32), positions='cubic',
-      preprocess=preprocess_lib.Preprocess(
-          resolution=(32, 32), mean=preprocess_lib.IMAGENET_MEAN,
-          std=preprocess_lib.IMAGENET_STD, keep_aspect=True, crop=0.8,
-          interpolation='bicubic', labels=tuple('abcde')[:config.num_classes]))
+def make(*, labels=tuple('abcde'), **settings):
+  return random_models.make(
+      settings if 'name' in settings else {**random_models.TINY, **settings},
+      side=32, labels=labels)
 
 
-def images(*shape):
-  return np.random.default_rng(1).uniform(-1, 1, shape).astype(np.float32)
+@pytest.fixture(scope='module', name='model')
+def _model():
+  return make()
 
 
-def same(a, b):
-  left, right = tree.flatten(a), tree.flatten(b)
-  return set(left) == set(right) and all(
-      np.array_equal(left[name], right[name]) for name in left)
+def pixels(seed=0, size=(32, 32)):
+  return np.random.default_rng(seed).integers(
+      0, 256, (*size, 3), dtype=np.uint8)
 
 
-HYBRID = {'backbone': {'depths': (1, 2)}, 'patch': 1}
-RESNET = {'name': 'resnet', 'num_classes': 5, 'backbone': {
-    'depths': (1, 2), 'width': 32, 'preactivation': True}}
+def logits(model, *pictures):
+  return np.asarray(model(np.stack(
+      [images_lib.read(p, model.preprocess) for p in pictures]))['logits'])
 
 
-@pytest.mark.parametrize(('form', 'settings'), [
-    (form, settings)
-    for form, all_settings in {
-        'npz': [{}, {'representation_layer': True}, {'pooling': 'average'},
-                {'pooling': 'attention'}, HYBRID, RESNET],
-        'timm': [{}, {'registers': 2, 'layer_scale': 0.1},
-                 {'registers': 2, 'position_cls': False}, {'qkv_bias': False},
-                 {'pooling': 'average', 'pool_norm': True,
-                  'final_norm': False},
-                 {'pooling': 'attention'}, {'num_classes': 0},
-                 {'width': 768, 'mlp_dim': 3072, 'num_heads': 8, 'depth': 1}],
-        'huggingface': [{}, {'qkv_bias': False}, {'num_classes': 0}],
-        'orbax': [{}, {'num_classes': 0},
-                  {'position': '2d', 'position_at': 'shared'},
-                  {'axial': True, 'pooling': 'average'},
-                  {'parallel': True, 'qk_norm': True, 'norm': 'rms',
-                   'qkv_bias': False}, HYBRID, RESNET],
-    }.items() for settings in all_settings])
-def test_out_and_in_again_changes_no_bit(form, settings, tmp_path):
-  model = make(**settings)
-  model.save(tmp_path / 'x', form=form)
-  again = vit_jax.load(tmp_path / 'x', log=None)
-  assert same(again.params, model.params)
-  if form != 'npz':
-    assert again.config == model.config
-    assert again.preprocess == model.preprocess
-    assert (again.resolution, again.positions) == ((32, 32), 'cubic')
-    np.testing.assert_allclose(
-        again(images(2, 32, 32, 3))['logits'],
-        model(images(2, 32, 32, 3))['logits'], rtol=1e-3, atol=1e-3)
+
+def test_a_prediction_is_the_softmax_of_the_logits(model):
+  got = model.predict(pixels(), 5)
+  wanted = logits(model, pixels())[0]
+  wanted = np.exp(wanted - wanted.max())
+  wanted /= wanted.sum()
+  assert list(got.classes) == list(np.argsort(-wanted))
+  assert list(got.names) == ['abcde'[i] for i in got.classes]
+  np.testing.assert_allclose(got.probabilities, np.sort(wanted)[::-1],
+                             rtol=1e-5)
 
 
-@pytest.mark.parametrize(('form', 'settings', 'words'), [
-    ('npz', {'registers': 2}, 'registers=2'),
-    ('npz', {'axial': True, 'pooling': 'average'}, 'axial=True'),
-    ('npz', {'layer_scale': 0.1}, 'no place for .*attention_scale'),
-    ('timm', {'representation_layer': True}, 'no place for representation'),
-    ('timm', {'position_at': 'shared'}, "position_at='shared'"),
-    ('npz', {'parallel': True}, 'parallel=True'),
-    ('timm', {'qk_norm': True}, 'qk_norm=True'),
-    ('huggingface', {'norm': 'rms'}, "norm='rms'"),
-    ('huggingface', {'pooling': 'average'}, "pooling='average'"),
-    ('huggingface', {'final_norm': False}, 'final_norm=False'),
-    ('huggingface', {'representation_layer': True}, 'no layer before its head'),
-    ('huggingface', HYBRID, 'no convolutional network')])
-def test_what_a_format_cannot_say_is_an_error(form, settings, words, tmp_path):
-  with pytest.raises(ValueError, match=words):
-    make(**settings).save(tmp_path / 'x', form=form)
-  assert not list(tmp_path.iterdir())
+
+def test_of_several_labels_each_has_a_probability_of_its_own(model):
+  got = model.predict(pixels(), activation='sigmoid')
+  wanted = 1 / (1 + np.exp(-logits(model, pixels())[0]))
+  np.testing.assert_allclose(got.probabilities, np.sort(wanted)[::-1],
+                             rtol=1e-5)
 
 
-def test_nothing_is_overwritten(tmp_path):
-  (tmp_path / 'x').write_text('precious')
-  for form in model_lib.FORMATS:
-    with pytest.raises(FileExistsError, match='exists already'):
-      make().save(tmp_path / 'x', form=form)
-  assert (tmp_path / 'x').read_text() == 'precious'
+def test_a_picture_is_the_same_as_path_image_array_and_floats(
+    model, tmp_path: pathlib.Path):
+  array = pixels()
+  Image.fromarray(array).save(tmp_path / 'a.png')
+  kinds = [str(tmp_path / 'a.png'), tmp_path / 'a.png', Image.fromarray(array),
+           array, (array / 255).astype(np.float32)]
+  first = model.predict(kinds)
+  assert len({p.probabilities for p in first}) == 1
+  assert model.predict(kinds[0]).classes == first[0].classes
+  (globbed,) = model.predict(tmp_path.glob('*.png'))
+  assert globbed.classes == first[0].classes
 
 
-@pytest.mark.parametrize('form', model_lib.FORMATS)
-def test_a_save_that_fails_leaves_nothing(form, tmp_path, monkeypatch):
-  def full(*_, **__):
-    raise OSError('No space left on device')
-
-  monkeypatch.setattr('os.rename', full)
-  with pytest.raises(OSError, match='No space left'):
-    make().save(tmp_path / 'folder' / 'x', form=form)
-  assert not list((tmp_path / 'folder').iterdir())
+def test_an_array_with_transparency_is_a_picture_as_its_file_is(
+    model, tmp_path: pathlib.Path):
+  array = np.dstack([pixels(), pixels(1)[..., 0]])
+  Image.fromarray(array).save(tmp_path / 'a.png')
+  wanted = model.predict(tmp_path / 'a.png')
+  assert wanted == model.predict(array)
+  assert wanted == model.predict((array / 255).astype(np.float32))
 
 
-def test_any_batch_and_any_resolution():
-  model = make()
-  outputs = model(images(3, 32, 32, 3))
-  assert outputs['logits'].shape == (3, 5)
-  assert outputs['representation'].shape == (3, 12)
-  assert outputs['tokens'].shape == (3, 17, 12)
-  assert model(images(1, 48, 16, 3))['tokens'].shape == (1, 13, 12)
-  # The images do not see each other.
+def test_the_last_batch_may_be_smaller(model):
+  pictures = [pixels(seed) for seed in range(5)]
+  assert [p.classes for p in model.predict(pictures, batch_size=2)] == [
+      p.classes for p in model.predict(pictures, batch_size=5)]
   np.testing.assert_allclose(
-      model(images(3, 32, 32, 3)[1:2])['logits'], outputs['logits'][1:2],
-      rtol=1e-5, atol=1e-5)
+      model.features(np.stack(pictures), batch_size=2, layer='logits'),
+      logits(model, *pictures), rtol=1e-4, atol=1e-5)
 
 
-def test_no_image_has_no_logits():
-  outputs = make()(images(0, 32, 48, 3))
-  assert {name: outputs[name].shape for name in (
-      'logits', 'representation', 'tokens')} == {
-          'logits': (0, 5), 'representation': (0, 12), 'tokens': (0, 25, 12)}
-  assert outputs['logits'].dtype == np.float32
+def test_features_are_the_named_layers(model):
+  pictures = [pixels(0), pixels(1)]
+  tokens = model.features(pictures, layer='tokens')
+  assert tokens.shape == (2, 17, 12)
+  np.testing.assert_array_equal(
+      model.features(pictures, layer='cls'), tokens[:, 0])
+  np.testing.assert_allclose(
+      model.features(pictures, layer='mean'), tokens[:, 1:].mean(1), rtol=1e-5)
+  np.testing.assert_array_equal(
+      model.features(pictures), tokens[:, 0])  # What the head sees.
+  assert model.features(pictures[0]).shape == (12,)
 
 
-@pytest.mark.parametrize('settings', [
-    {'position': '2d', 'position_at': 'layers'}, {'position_at': 'shared'},
-    {'position': 'relative', 'registers': 1},
-    {'position': 'relative', 'axial': True, 'pooling': 'average'}, HYBRID,
-    RESNET], ids=str)
-def test_positions_of_every_kind_work_at_another_resolution(settings):
-  model = make(**settings, **({} if 'name' in settings else {'depth': 1}))
-  assert np.isfinite(model(images(1, 16, 48, 3))['logits']).all()
+def test_the_mean_of_tokens_in_bfloat16_is_that_of_their_values(model):
+  tokens = np.random.default_rng(0).normal(
+      1, 1, (2, 17, 12)).astype(jnp.bfloat16)
+  np.testing.assert_allclose(
+      model.layer_of({'tokens': tokens}, 'mean'),
+      tokens[:, 1:].astype(np.float64).mean(1), rtol=1e-5)
 
 
-def test_resolutions_share_all_but_the_positions_and_few_are_kept():
-  model = make()
-  sizes = [(32, 8 * n) for n in range(1, 8)]
-  seen = [model.resized_params(size) for size in sizes]
-  kernels = {id(params['patches']['kernel']) for params in seen}
-  assert len(kernels) == 1
-  assert [len(params['positions']) for params in seen] == [
-      4 * n + 1 for n in range(1, 8)]
-  # The last four are there still, those before are made again.
-  assert model.resized_params(sizes[-4])['positions'] is seen[-4]['positions']
-  assert model.resized_params(sizes[0])['positions'] is not seen[0]['positions']
+def test_attention_sums_to_one_and_rollout_to_one(model):
+  weights = model.attention([pixels(0), pixels(1), pixels(2)], batch_size=2)
+  assert weights.shape == (3, 2, 2, 17, 17)
+  np.testing.assert_allclose(weights.sum(-1), 1, rtol=1e-5)
+  maps = model.rollout([pixels(0), pixels(1), pixels(2)])
+  assert maps.shape == (3, 4, 4)
+  np.testing.assert_allclose(maps.sum((1, 2)), 1)
+  # A batch of another size is summed in another order.
+  np.testing.assert_allclose(model.rollout(pixels(1)), maps[1], rtol=1e-4)
 
 
-def test_a_model_with_other_parameters_does_not_remember_the_first_ones():
-  model = make()
-  first = model(images(1, 16, 16, 3))['logits']
-  second = dataclasses.replace(model, params=jax.tree.map(
-      lambda x: 2 * x, model.params))(images(1, 16, 16, 3))['logits']
-  assert np.abs(first - second).max() > 1e-3
+def test_a_rollout_keeps_the_attention_of_one_batch(model, monkeypatch):
+  sizes = []
+  rollout_map = attention_lib.rollout_map
+
+  def counting(weights, **options):
+    sizes.append(weights.shape[1])
+    return rollout_map(weights, **options)
+
+  monkeypatch.setattr(attention_lib, 'rollout_map', counting)
+  model.rollout([pixels(seed) for seed in range(3)], batch_size=2)
+  assert sizes == [2, 1]
 
 
-def test_the_grid_of_another_resolution_is_resized_as_the_origin_does():
-  model = make()
-  expected = embed.resize_positions(
-      model.params['positions'], old_grid=(4, 4), new_grid=(6, 2),
-      method='cubic')
-  found = model_lib.resize(model.params, model.config, old=(32, 32),
-                           new=(48, 16), method='cubic')['positions']
-  np.testing.assert_array_equal(found, expected)
+def test_a_resnet_has_features_and_no_attention():
+  model = make(name='resnet', num_classes=5, backbone={
+      'depths': (1, 1), 'width': 32, 'preactivation': True})
+  assert model.features(pixels()).ndim == 1
+  with pytest.raises(ValueError, match='has no tokens, and so no attention'):
+    model.attention(pixels())
+  with pytest.raises(ValueError, match='no attention. Use model.features'):
+    model.rollout(pixels())
+  with pytest.raises(ValueError, match="Use layer='representation'"):
+    model.features(pixels(), layer='mean')
+
+
+def test_an_array_of_paths_is_several_pictures(model, tmp_path):
+  path = tmp_path / 'a.png'
+  Image.fromarray(np.full((16, 16, 3), 9, np.uint8)).save(path)
+  one = model.predict(path)
+  for found in model.predict(np.array([str(path)] * 2)):
+    assert found.names == one.names
+    assert found.probabilities == pytest.approx(one.probabilities, rel=1e-5)
+
+
+def test_what_cannot_be_asked_is_said(model):
+  with pytest.raises(ValueError, match='no pictures'):
+    model.predict([])
+  with pytest.raises(ValueError, match='layer'):
+    model.features(pixels(), layer='tokns')
+  with pytest.raises(ValueError, match='top_k must be at least 1'):
+    model.predict(pixels(), top_k=0)
+  headless = make(num_classes=0, labels=())
+  with pytest.raises(ValueError, match='has no head'):
+    headless.predict(pixels())
+  with pytest.raises(ValueError, match='has no head, and so no logits'):
+    headless.features(pixels(), layer='logits')
+  assert headless.features(pixels()).shape == (12,)
 
 
 @pytest.mark.parametrize(('given', 'words'), [
     (np.zeros((2, 3, 32, 32), np.float32), r'Transpose them to \(0, 2, 3, 1\)'),
     (np.zeros((32, 32, 3), np.float32), r'came as \[32, 32, 3\]'),
-    (np.zeros((2, 32, 32, 3), np.uint8), 'came as uint8.*mean .*0.485'),
+    (np.zeros((2, 32, 32, 3), np.uint8), 'came as uint8.*mean .*0.5'),
     (np.zeros((2, 32, 32, 3), object), 'came as object'),
     (np.full((2, 32, 32, 3), 'x'), 'came as <U1'),
     (np.zeros((1, 32, 32, 3), np.float32).tolist(),
      r'came as list. Give np.asarray\(images, np.float32\)'),
     ('x.jpg', 'array of floats, but came as str'), (None, 'came as NoneType'),
     (np.zeros((2, 30, 32, 3), np.float32), 'does not divide into patches')])
-def test_images_that_are_none_are_errors(given, words):
+def test_images_that_are_none_are_errors(model, given, words):
   # Beside the checks of annotations that the tests switch on.
   with pytest.raises(ValueError, match=words):
-    model_lib.Model.__call__.__wrapped__(make(), given) if hasattr(
-        model_lib.Model.__call__, '__wrapped__') else make()(given)
-
-
-def test_what_is_below_here_is_said_from_here(tmp_path, monkeypatch):
-  # A notebook's outputs and a model card are shared; whose home it was is not.
-  make().save(tmp_path / 'x')
-  said = []
-  (tmp_path / 'x/check').mkdir()  # Not above it: only called alike.
-  for folder in (tmp_path, tmp_path / 'x', tmp_path / 'x/check'):
-    monkeypatch.chdir(folder)
-    vit_jax.load(tmp_path / 'x', log=said.append)
-  assert [line.split(':')[0] for line in said] == [
-      'x/checkpoints/latest/0', 'checkpoints/latest/0',
-      f'{tmp_path}/x/checkpoints/latest/0']
-
-
-def test_nothing_at_a_path_is_an_error(tmp_path):
-  with pytest.raises(FileNotFoundError, match='nothing at'):
-    vit_jax.load(tmp_path / 'none')
-
-
-def test_a_damaged_run_is_an_error_by_every_way_to_it(tmp_path):
-  make().save(tmp_path / 'x')
-  step = tmp_path / 'x/checkpoints/latest/0'
-  (step / 'params/_METADATA').write_text('{"tree')
-  for place in (tmp_path / 'x', tmp_path / 'x/checkpoints', step):
-    with pytest.raises(ValueError, match='latest/0 is damaged, or none: what '
-                       'should be JSON is not'):
-      vit_jax.load(place, log=None)
-  shutil.rmtree(step / 'params')
-  with pytest.raises(ValueError, match='latest/0 is damaged.*lacks params'):
-    vit_jax.load(tmp_path / 'x', log=None)
-
-
-def test_a_checkpoint_that_names_no_model_is_an_error(tmp_path):
-  make().save(tmp_path / 'x')
-  config = tmp_path / 'x/checkpoints/latest/0/config/metadata'
-  config.write_text('{"data": {"resolution": 32}}')
-  with pytest.raises(ValueError, match='has no section model'):
-    vit_jax.load(tmp_path / 'x', log=None)
-
-
-def test_which_checkpoint_is_checked_for_every_format(tmp_path):
-  for form in model_lib.FORMATS:
-    make().save(tmp_path / form, form=form)
-    assert vit_jax.load(tmp_path / form, log=None, which='latest')
-    with pytest.raises(ValueError, match="'bset'. Did you mean 'best'"):
-      vit_jax.load(tmp_path / form, log=None, which='bset')
-
-
-def test_how_positions_are_resized_can_be_said(tmp_path):
-  for form in ('orbax', 'npz'):
-    make().save(tmp_path / form, form=form)
-    loaded = vit_jax.load(tmp_path / form, log=None, positions='linear')
-    assert loaded.positions == 'linear'
-    with pytest.raises(ValueError, match="positions is 'lanczos'.*'cubic'"):
-      vit_jax.load(tmp_path / form, log=None, positions='lanczos')
-
-
-def test_an_address_that_cannot_be_written_to_is_an_error(
-    tmp_path, monkeypatch):
-  monkeypatch.chdir(tmp_path)
-  for form in model_lib.FORMATS:
-    with pytest.raises(ValueError, match='https://host/x cannot be written to'):
-      make().save('https://host/x', form=form)
-  assert not list(tmp_path.iterdir())
-
-
-def test_to_import_the_package_is_light():
-  program = ('import sys, vit_jax; '
-             'sys.exit(bool({"jax", "flax", "orbax", "numpy"} & set('
-             'sys.modules)))')
-  subprocess.run([sys.executable, '-c', program], check=True,
-                 cwd=pathlib.Path(__file__).parents[1])
+    model_lib.Model.__call__.__wrapped__(model, given) if hasattr(
+        model_lib.Model.__call__, '__wrapped__') else model(given)

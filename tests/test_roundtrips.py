@@ -16,6 +16,7 @@ from vit_jax import records
 from vit_jax import tree
 from vit_jax.checkpoints import formats
 from vit_jax.checkpoints import opening
+from vit_jax.checkpoints import saving
 from vit_jax.interop import files
 from vit_jax.interop import layout
 from vit_jax.interop import names
@@ -123,7 +124,7 @@ TOLD = {
 
 
 @pytest.mark.parametrize('setting', SETTINGS)
-@pytest.mark.parametrize('form', model_lib.FORMATS)
+@pytest.mark.parametrize('form', saving.FORMATS)
 def test_a_vit_comes_back_or_is_refused(form, setting, tmp_path):
   model = make(**{**TINY, **COMPUTES[form], **SETTINGS[setting]})
   target = tmp_path / 'x'
@@ -138,7 +139,7 @@ def test_a_vit_comes_back_or_is_refused(form, setting, tmp_path):
     assert again.preprocess == model.preprocess
 
 
-@pytest.mark.parametrize('form', model_lib.FORMATS)
+@pytest.mark.parametrize('form', saving.FORMATS)
 def test_a_grid_that_is_not_square_comes_back(form, tmp_path):
   model = make((16, 40), **TINY, **COMPUTES[form])
   told = {'resolution': (16, 40)} if form == 'npz' else {}
@@ -204,7 +205,7 @@ def test_what_a_format_cannot_say_is_said(form, words, tmp_path):
   assert any(words in note for note in model.save(tmp_path / 'x', form=form))
 
 
-@pytest.mark.parametrize('form', model_lib.FORMATS)
+@pytest.mark.parametrize('form', saving.FORMATS)
 def test_what_comes_back_computes_the_same(form, tmp_path):
   model = make(**TINY, **COMPUTES[form])
   model.save(tmp_path / 'x', form=form)

@@ -83,7 +83,8 @@ def wired():
     def compile(self):
       return compiled
 
-  return dataclasses.replace(experiment, train_step=Step())
+  step = Step()
+  return dataclasses.replace(experiment, build_step=lambda parts: step)
 
 
 def scripted(

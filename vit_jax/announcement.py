@@ -7,6 +7,7 @@ import humanize
 import jax
 
 from vit_jax import config as config_lib
+from vit_jax import evaluation
 from vit_jax import experiment as experiment_lib
 from vit_jax import tree
 from vit_jax.parallel import hardware
@@ -73,7 +74,7 @@ def _evaluation(config: config_lib.Config) -> list[str]:
            if section.batch_size is None]
   if config.parts == 1 or not names:
     return []
-  return [f'evaluated {experiment_lib.eval_batch_size(config):,} at once, as '
+  return [f'evaluated {evaluation.eval_batch_size(config):,} at once, as '
           f'many as a part of the batch: {", ".join(names)}']
 
 

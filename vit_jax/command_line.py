@@ -18,6 +18,7 @@ import rich.console
 import rich.progress
 
 from vit_jax import images as images_lib
+from vit_jax import loading
 from vit_jax import model as model_lib
 from vit_jax import records
 from vit_jax.checkpoints import manager
@@ -52,7 +53,7 @@ def add_model(
 
 def load(args: argparse.Namespace) -> model_lib.Model:
   """Returns the model that `add_model`'s flags name."""
-  return model_lib.load(
+  return loading.load(
       args.model, which=args.which, **overrides(args.set))
 
 

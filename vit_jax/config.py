@@ -23,7 +23,7 @@ import ml_collections
 
 from vit_jax import data
 from vit_jax import evals
-from vit_jax import model as model_lib
+from vit_jax import loading
 from vit_jax import models
 from vit_jax import objectives
 from vit_jax import optim
@@ -328,7 +328,7 @@ def _inherit_model(
     # Weights of another codebase do not always tell the number of heads.
     heads = {name: int(value) for name, value in raw.get('model', {}).items()
              if name == 'num_heads' and value}
-    source = model_lib.find(init.checkpoint, which=init.which, **heads).config
+    source = loading.find(init.checkpoint, which=init.which, **heads).config
   else:
     return raw
   keeps_best = source.get('checkpoint', {}).get('best')

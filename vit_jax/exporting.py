@@ -143,7 +143,8 @@ def _forward(
       outputs = module.apply({'params': params}, images)
     return {name: outputs[name] for name in OUTPUTS}
 
-  return forward, model.resized_params(model.preprocess.resolution)
+  return forward, model.network.params_for(
+      model.preprocess.resolution)
 
 
 def _one_by_one(

@@ -14,6 +14,8 @@ import os
 from typing import Any, TypeGuard
 
 from etils import epath
+import jax
+import jax.numpy as jnp
 from jaxtyping import Float
 import numpy as np
 from PIL import Image
@@ -125,6 +127,26 @@ def batches(
         missing = size - len(images)
         yield Batch(tuple(picture for picture, _ in good), np.pad(
             images, ((0, missing), (0, 0), (0, 0), (0, 0))))
+
+
+def check_batch(images: Any, preprocess: preprocess_lib.Preprocess) -> None:
+  """Raises a `ValueError` if these are no images as a model takes them."""
+  if not isinstance(images, (jax.Array, np.ndarray)):
+    raise ValueError(
+        'Images are an array of floats, but came as '
+        f'{type(images).__name__}. Give np.asarray(images, np.float32).')
+  shape, dtype = images.shape, images.dtype
+  channels = preprocess.channels
+  if len(shape) != 4 or shape[-1] != channels:
+    raise ValueError(
+        f'Images are [batch, height, width, {channels}], but came as '
+        f'{list(shape)}' + ('. Transpose them to (0, 2, 3, 1).' if len(
+            shape) == 4 and shape[1] == channels else '.'))
+  if not jnp.issubdtype(dtype, jnp.floating):
+    raise ValueError(
+        f'Images are floats in the value range of the model, but came as '
+        f'{dtype}. Give (images / 255 - mean) / std, with model.preprocess: '
+        f'mean {preprocess.mean}, std {preprocess.std}.')
 
 
 def is_picture(preprocess: preprocess_lib.Preprocess) -> bool:

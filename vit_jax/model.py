@@ -7,71 +7,31 @@
     logits = model(images)['logits']        # Arrays in, arrays out.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 import dataclasses
 import functools
 import os
 from typing import Any, TypeGuard
 
 import jax
-import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Float
 import numpy as np
 
 from vit_jax import images as images_lib
 from vit_jax import models
+from vit_jax import network as network_lib
+from vit_jax import predictions
 from vit_jax import records
 from vit_jax import tree
 from vit_jax import types
 from vit_jax.analysis import attention as attention_lib
-from vit_jax.checkpoints import export
-from vit_jax.checkpoints import formats
-from vit_jax.checkpoints import manager
-from vit_jax.checkpoints import own
-from vit_jax.checkpoints import pretrained
-from vit_jax.checkpoints import sources
-from vit_jax.interop import files
+from vit_jax.checkpoints import saving
 from vit_jax.interop import preprocess as preprocess_lib
 
-Preprocess = preprocess_lib.Preprocess
-Log = Callable[[str], None]
-is_run = own.is_run
-
-ORBAX = 'orbax'
-FORMATS = (*export.FORMATS, ORBAX)
-_MAX_SIZES = 4  # Resolutions whose positions are kept.
 # What `Model.features` gives; `cls` and `mean` are of the tokens.
 FEATURES = ('representation', 'pooled', 'cls', 'mean', 'tokens', 'logits')
 
-ACTIVATIONS = {'softmax': jax.nn.softmax, 'sigmoid': jax.nn.sigmoid}
-
 Picture = images_lib.Picture
-
-
-@dataclasses.dataclass(frozen=True)
-class Prediction:
-  """The likeliest classes of a picture, the likeliest first.
-
-  Attributes:
-    names: of the classes; 'class 3' where the weights came without names.
-    probabilities: of the classes.
-    classes: their indices.
-  """
-  names: tuple[str, ...]
-  probabilities: tuple[float, ...]
-  classes: tuple[int, ...]
-
-
-@dataclasses.dataclass(frozen=True)
-class Estimate:
-  """The numbers that a model predicts of a picture.
-
-  Attributes:
-    names: of the targets; 'target 0' where the weights came without names.
-    values: in the units of the labels that were learned.
-  """
-  names: tuple[str, ...]
-  values: tuple[float, ...]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -89,16 +49,13 @@ class Model:
   """
   config: models.ModelConfig
   params: types.Params
-  preprocess: Preprocess
+  preprocess: preprocess_lib.Preprocess
   resolution: tuple[int, int]
   positions: str = 'linear'
   origin: str = ''
   report: tuple[str, ...] = ()
 
-  def __call__(
-      self, images: Float[Array, 'batch height width channels'] |
-      Float[np.ndarray, 'batch height width channels'],
-  ) -> types.Outputs:
+  def __call__(self, images: network_lib.Images) -> types.Outputs:
     """Applies the model to images in its value range.
 
     It is compiled for each shape of a batch, on its first use: many batches of
@@ -115,41 +72,14 @@ class Model:
     Raises:
       ValueError: if these are no such images, or do not divide into patches.
     """
-    _check_images(images, self.preprocess)
-    number, height, width, _ = jnp.shape(images)
-    params = self.resized_params((height, width))
-    apply = _apply(self.config)
-    if number:
-      return apply(params, images)
-    shapes = jax.eval_shape(apply, params, jax.ShapeDtypeStruct(
-        (1, height, width, self.preprocess.channels),
-        jnp.result_type(images)))
-    return jax.tree.map(
-        lambda leaf: jnp.zeros((0, *leaf.shape[1:]), leaf.dtype), shapes)
+    images_lib.check_batch(images, self.preprocess)
+    return self.network(images)
 
   @functools.cached_property
-  def _on_device(self) -> types.Params:
-    """The parameters where they are computed with; copied once."""
-    return jax.device_put(self.params)
-
-  @functools.cached_property
-  def resized_params(self) -> Callable[[tuple[int, int]], types.Params]:
-    """Gives the parameters for images of a height and width, on the device.
-
-    All but positions are shared. Raises a `ValueError` if such images do not
-    divide into patches.
-    """
-    # The positions alone: a model of another size is not another model.
-    @functools.lru_cache(maxsize=_MAX_SIZES)
-    def positions(size: tuple[int, int]) -> dict[str, jax.Array]:
-      return jax.device_put(resized(
-          self.params, self.config, old=self.resolution, new=size,
-          method=self.positions))
-
-    def params(size: tuple[int, int]) -> types.Params:
-      return _with(self._on_device, positions(size))
-
-    return params
+  def network(self) -> network_lib.Network:
+    """What computes it; the parameters are copied to the device once."""
+    return network_lib.Network(
+        self.config, self.params, self.resolution, self.positions)
 
   def __repr__(self) -> str:
     height, width = self.resolution
@@ -161,7 +91,8 @@ class Model:
       self, pictures: Picture | Iterable[Picture], top_k: int = 5, *,
       activation: preprocess_lib.Activation | None = None,
       batch_size: int = 32,
-  ) -> Prediction | Estimate | list[Prediction] | list[Estimate]:
+  ) -> (predictions.Prediction | predictions.Estimate
+        | list[predictions.Prediction] | list[predictions.Estimate]):
     """Classifies one picture or several, or predicts numbers of them.
 
     Args:
@@ -192,7 +123,7 @@ class Model:
   def likeliest(
       self, logits: Float[Any, 'batch classes'], *, top_k: int = 5,
       activation: preprocess_lib.Activation | None = None,
-  ) -> list[Prediction]:
+  ) -> list[predictions.Prediction]:
     """Returns what `predict` does, of logits.
 
     Raises:
@@ -202,33 +133,25 @@ class Model:
       raise ValueError(
           f'{self.origin or "The model"} has no head, and so no classes. Use '
           'model.features, or fine-tune it first.')
-    if top_k < 1:
-      raise ValueError(f'top_k must be at least 1, but is {top_k}.')
     activation = activation or self.preprocess.activation
     if activation == 'none':
       raise ValueError(
           f'{self.origin or "The model"} predicts numbers, of which none is '
           'the likeliest. Use model.predict or model.estimates.')
-    records.check_name(activation, list(ACTIVATIONS), what='activation')
-    count = min(top_k, self.config.num_classes)
-    probabilities = ACTIVATIONS[activation](jnp.asarray(logits, jnp.float32))
-    values, classes = jax.device_get(jax.lax.top_k(probabilities, count))
-    return [Prediction(
-        names=tuple(self._name(int(i)) for i in row),
-        probabilities=tuple(map(float, value)), classes=tuple(map(int, row)))
-        for row, value in zip(classes, values)]
+    return predictions.likeliest(
+        logits, labels=self.preprocess.labels, activation=activation,
+        top_k=top_k)
 
   @property
   def predicts_numbers(self) -> bool:
     """Whether what the head gives are numbers, not logits of classes."""
     return self.preprocess.activation == 'none'
 
-  def estimates(self, logits: Float[Any, 'batch targets']) -> list[Estimate]:
+  def estimates(
+      self, logits: Float[Any, 'batch targets'],
+  ) -> list[predictions.Estimate]:
     """Returns what `predict` does of a model that predicts numbers."""
-    names = self.preprocess.labels or tuple(
-        f'target {i}' for i in range(self.config.num_classes))
-    return [Estimate(names, tuple(map(float, row)))
-            for row in np.asarray(logits, np.float64)]
+    return predictions.estimates(logits, labels=self.preprocess.labels)
 
   def features(
       self, pictures: Picture | Iterable[Picture], *,
@@ -361,10 +284,6 @@ class Model:
   def _is_one(self, pictures: Any) -> TypeGuard[Picture]:
     return images_lib.is_one(pictures, channels=self.preprocess.channels)
 
-  def _name(self, index: int) -> str:
-    labels = self.preprocess.labels
-    return labels[index] if index < len(labels) else f'class {index}'
-
   def outputs(
       self, pictures: Iterable[Picture], *, batch_size: int = 32,
       names: Sequence[str] = ('logits',), capture: bool = False,
@@ -386,11 +305,11 @@ class Model:
     """
     if batch_size < 1:
       raise ValueError(f'batch_size must be at least 1, but is {batch_size}.')
-    params = self.resized_params(self.preprocess.resolution)
-    apply = _apply(self.config, capture, tuple(names))
+    apply = self.network.at(
+        self.preprocess.resolution, names=names, capture=capture)
     for batch in images_lib.batches(
         pictures, self.preprocess, size=batch_size, failed=failed):
-      outputs = jax.device_get(apply(params, batch.images))
+      outputs = jax.device_get(apply(batch.images))
       yield batch.pictures, {
           name: _first(value, batch.count, axis=int(name == 'layers'))
           for name, value in outputs.items()}
@@ -411,13 +330,13 @@ class Model:
       yield outputs
 
   def save(
-      self, target: str | os.PathLike, *, form: str = ORBAX,
+      self, target: str | os.PathLike, *, form: str = saving.ORBAX,
   ) -> list[str]:
     """Writes the model, whole or not at all.
 
     Args:
       target: a file or folder that does not exist, here or at gs://.
-      form: one of `FORMATS`.
+      form: one of `saving.FORMATS`.
 
     Returns:
       Lines on what must be given to `load` to read it back, and on what the
@@ -428,186 +347,13 @@ class Model:
       ValueError: if the format has no place for a part of the model, or a
         parameter is no array of finite floats.
     """
-    records.check_name(form, FORMATS, what='format')
-    if form != ORBAX and self.preprocess.channels != 3:
-      raise ValueError(
-          f'The model takes images of {self.preprocess.channels} channels, and '
-          f'{form} is of three. Save it as {ORBAX}.')
-    for name, array in tree.flatten(self.params).items():
-      files.to_float32(np.asarray(array), name=name, path='The model')
-    if form == ORBAX:
-      own.write(
-          target, self.config, self.params, resolution=self.resolution,
-          preprocess=self.preprocess, positions=self.positions,
-          origin=self.origin)
-      return []
-    return export.write(
-        target, form, self.config, self.params,  # type: ignore[arg-type]
-        resolution=self.resolution, preprocess=self.preprocess,
-        positions=self.positions)
-
-
-def load(
-    path: str | os.PathLike, *, which: str = manager.LATEST,
-    log: Log | None = print, **overrides: Any,
-) -> Model:
-  """Loads a model with its weights, from whatever format they are in.
-
-  Damage is noticed where the format has a checksum of the values: an .npz and
-  a zipped state dict of PyTorch have; safetensors, PyTorch's older files and
-  our own checkpoints, which Orbax writes, have none. There, what is missing or
-  of another shape or type is noticed, and what is not finite, but not a value
-  that became another. Keep the checksum of what must not change.
-
-  Args:
-    path: a run's workdir or checkpoint; an .npz, .safetensors or state dict of
-      PyTorch; a folder of one with its config.json; locally, or at gs://,
-      https:// or hf://user/model.
-    which: 'latest' or 'best' checkpoint of a workdir.
-    log: takes lines on what was found and inferred; None for silence.
-    **overrides: keys of the section `model` (num_heads=4), or of `Preprocess`
-      (resolution=384, mean=..., labels=...), or positions='cubic'. They win
-      over what is inferred.
-
-  Raises:
-    FileNotFoundError: if there is nothing at `path`.
-    ValueError: if the weights are damaged, unknown, or not exactly those of
-      the model.
-  """
-  log = log or (lambda line: None)
-  records.check_name(which, manager.WHICH, what='which checkpoint')
-  positions = overrides.pop('positions', None)
-  if positions is not None:
-    records.convert(positions, pretrained.Positions, where='positions')
-  found = sources.fetch(path, log=log)
-  loaded = (own.read(found, overrides, which=which) if is_run(found)
-            else formats.read(sources.local(found, log=log), overrides))
-  for line in loaded.statement:
-    log(line)
-  return Model(
-      config=loaded.config, params=loaded.params, preprocess=loaded.preprocess,
-      resolution=loaded.resolution, positions=positions or loaded.positions,
-      origin=f'{loaded.family}: {os.fspath(path)}', report=loaded.report)
-
-
-@dataclasses.dataclass(frozen=True)
-class Weights:
-  """Weights of another codebase, as `manager.Source` has those of ours.
-
-  Attributes:
-    path: where they are.
-    item: what they are.
-    config: the sections `model` and `data` of a config, as far as known.
-    params: the parameters.
-  """
-  path: str
-  item: str
-  config: dict[str, Any]
-  params: types.Params
-
-  def load(self) -> types.Params:
-    """Returns the parameters."""
-    return self.params
-
-
-def find(
-    path: str | os.PathLike, *, which: str = manager.LATEST, **overrides: Any,
-) -> manager.Source | Weights:
-  """Finds parameters to start a run from; takes and raises what `load` does.
-
-  A run of ours is only looked at; its parameters are read when asked for.
-  """
-  found = sources.fetch(path)
-  if is_run(found):
-    return manager.find(found, which=which)
-  model = load(path, which=which, **overrides)
-  return Weights(
-      path=os.fspath(path), item=model.origin.split(':')[0] or 'weights',
-      params=model.params, config={
-          'model': records.to_plain(model.config),
-          'data': {'resolution': list(model.resolution)}})
-
-
-def resize(
-    params: types.Params, config: models.ModelConfig, *,
-    old: tuple[int, int], new: tuple[int, int], method: str,
-) -> types.Params:
-  """Returns parameters with the positions of images of another size.
-
-  Args:
-    params: nested dict of arrays.
-    config: of the model.
-    old: height and width of the images that they are for.
-    new: those wanted.
-    method: 'linear' or 'cubic'.
-
-  Raises:
-    ValueError: if the images do not divide into patches.
-  """
-  return _with(params, resized(params, config, old=old, new=new, method=method))
-
-
-def resized(
-    params: types.Params, config: models.ModelConfig, *,
-    old: tuple[int, int], new: tuple[int, int], method: str,
-) -> dict[str, np.ndarray]:
-  """As `resize`, but returns those that change alone, by name."""
-  grids = {'old_grid': models.grid(config, old),
-           'new_grid': models.grid(config, new)}
-  result = {}
-  if grids['old_grid'] != grids['new_grid']:
-    for name, array in tree.flatten(params).items():
-      if name.split('/')[-1] in models.POSITIONS:
-        result[name] = models.resize(
-            name, np.asarray(array), **grids,
-            method=method)  # type: ignore[arg-type]
-  return result
-
-
-def _with(params: types.Params, changed: Mapping[str, Any]) -> types.Params:
-  if not changed:
-    return params
-  return tree.unflatten({**tree.flatten(params), **changed})
+    return saving.write(
+        target, form, self.config, self.params, resolution=self.resolution,
+        preprocess=self.preprocess, positions=self.positions,
+        origin=self.origin)
 
 
 def _first(values: Any, count: int, *, axis: int) -> Any:
   """Returns the first of each array along an axis; that of the images."""
   index = (slice(None),) * axis + (slice(count),)
   return jax.tree.map(lambda x: x[index], values)
-
-
-def _check_images(images: Any, preprocess: Preprocess) -> None:
-  if not isinstance(images, (jax.Array, np.ndarray)):
-    raise ValueError(
-        'Images are an array of floats, but came as '
-        f'{type(images).__name__}. Give np.asarray(images, np.float32).')
-  shape, dtype = images.shape, images.dtype
-  channels = preprocess.channels
-  if len(shape) != 4 or shape[-1] != channels:
-    raise ValueError(
-        f'Images are [batch, height, width, {channels}], but came as '
-        f'{list(shape)}' + ('. Transpose them to (0, 2, 3, 1).' if len(
-            shape) == 4 and shape[1] == channels else '.'))
-  if not jnp.issubdtype(dtype, jnp.floating):
-    raise ValueError(
-        f'Images are floats in the value range of the model, but came as '
-        f'{dtype}. Give (images / 255 - mean) / std, with model.preprocess: '
-        f'mean {preprocess.mean}, std {preprocess.std}.')
-
-
-@functools.lru_cache(maxsize=32)
-def _apply(
-    config: models.ModelConfig, capture: bool = False,
-    names: tuple[str, ...] = (),
-) -> Callable[..., types.Outputs]:
-  model = models.build(
-      models.for_devices(config, jax.devices()[:1]),
-      num_classes=config.num_classes)
-  more = {'capture': True} if capture else {}
-
-  def apply(params, images):
-    outputs = model.apply({'params': params}, images, **more)
-    # What nobody asks for is not computed, or not copied at least.
-    return {name: outputs[name] for name in names} if names else outputs
-
-  return jax.jit(apply)

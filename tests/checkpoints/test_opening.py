@@ -6,7 +6,7 @@ import os
 import numpy as np
 import pytest
 
-from vit_jax import model as model_lib
+from vit_jax import loading
 from vit_jax.checkpoints import opening
 from vit_jax.interop import safetensors
 
@@ -60,4 +60,4 @@ def test_a_pipe_or_a_device_is_not_waited_for(tmp_path):
   os.mkfifo(tmp_path / 'pipe')
   for path in (tmp_path / 'pipe', '/dev/zero'):
     with pytest.raises(ValueError, match='neither a file nor a folder'):
-      model_lib.load(path, log=None)
+      loading.load(path, log=None)

@@ -8,10 +8,12 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from vit_jax import loading
 from vit_jax import model as model_lib
 from vit_jax import models
 from vit_jax import tree
 from vit_jax.checkpoints import formats
+from vit_jax.checkpoints import saving
 from vit_jax.interop import preprocess as preprocess_lib
 
 TINY = {'width': 12, 'depth': 2, 'mlp_dim': 20, 'num_heads': 2, 'patch': 8,
@@ -39,7 +41,7 @@ def run(tmp_path_factory):
 
 
 def load(path, **given):
-  return model_lib.load(path, log=None, **given)
+  return loading.load(path, log=None, **given)
 
 
 @pytest.mark.parametrize(('given', 'words'), [
@@ -108,7 +110,7 @@ def unchecked(monkeypatch, tmp_path):
   """Saves what another program may have written, but `save` refuses to."""
   def save(model):
     with monkeypatch.context() as patch:
-      patch.setattr(model_lib.files, 'to_float32', lambda array, **_: array)
+      patch.setattr(saving.files, 'to_float32', lambda array, **_: array)
       model.save(tmp_path / 'x')
     return tmp_path / 'x'
 
@@ -166,7 +168,7 @@ def test_a_malformed_config_is_one_error_that_names_the_checkpoint(
     load(tmp_path / 'x')
 
 
-@pytest.mark.parametrize('form', model_lib.FORMATS)
+@pytest.mark.parametrize('form', saving.FORMATS)
 @pytest.mark.parametrize(('value', 'words'), [
     (np.float32(np.nan), 'cls holds 12 of 12 values that are NaN or infinite'),
     (np.float64(1e300), 'cls holds 12 of 12 values'),

@@ -10,7 +10,7 @@ import pytest
 
 from vit_jax import optim
 from vit_jax import tree
-from vit_jax.optim import optimizers
+from vit_jax.optim import config
 
 TOTAL = 10
 NAMES = ('adam', 'sgd', 'adafactor', 'muon')
@@ -466,23 +466,14 @@ def test_schedule_is_the_learning_rate_of_the_next_update():
     assert optimizer.schedule(step) == pytest.approx(rate(step), abs=1e-8)
 
 
-# The section of a config.
-
-
-def test_section_becomes_the_record_of_its_name():
-  assert isinstance(parse('adam'), optim.AdamConfig)
-  assert isinstance(parse('sgd'), optim.SgdConfig)
-  assert isinstance(parse('adafactor'), optim.AdafactorConfig)
-  assert parse('adam').momentum_dtype == 'float32'
-  assert parse('adafactor').momentum_dtype == 'bfloat16'
-  assert parse('adam', clip_norm=1).schedule.warmup.steps == 3
+# Rules over the parameters of a run.
 
 
 def test_rules_that_nobody_wrote_may_match_nothing():
   params = {'scale': np.ones(3, np.float32)}
   for name in NAMES:
     for weight_decay in (0.0, 0.1):
-      matrices = {'matrices': optimizers.LAYERS} if name == 'muon' else {}
+      matrices = {'matrices': config.LAYERS} if name == 'muon' else {}
       got = run(
           build(name, params, weight_decay=weight_decay, **matrices), params,
           [{'scale': np.zeros(3, np.float32)}])
@@ -517,34 +508,3 @@ def test_adafactor_rule_that_somebody_wrote_must_match():
   with pytest.raises(ValueError, match=re.escape(
       "optimizer.factored: the rule '.*/kernels' matches no parameter.")):
     build('adafactor', factored='.*/kernels')
-
-
-@pytest.mark.parametrize('name, section, words', [
-    ('adm', {}, "Unknown optimizer.name 'adm'. Did you mean 'adam'? Known: "
-                'adam, sgd, adafactor, muon.'),
-    ('adam', {'beta_1': 0.9}, 'Unknown key optimizer.beta_1. Did you mean '
-                              "'beta1'?"),
-    ('sgd', {'beta1': 0.9}, 'Unknown key optimizer.beta1.'),
-    ('adam', {'beta2': 1.0}, 'optimizer: beta2 must be at least 0 and below 1, '
-                             'but is 1.0.'),
-    ('sgd', {'momentum': -0.1}, 'momentum must be at least 0 and below 1'),
-    ('sgd', {'momentum': 0, 'nesterov': True},
-     'nesterov=True needs a momentum above 0.'),
-    ('adam', {'learning_rate': -1.0}, 'learning_rate must be at least 0'),
-    ('adam', {'weight_decay': float('inf')}, 'weight_decay must be at least 0 '
-                                             'and below inf'),
-    ('adam', {'clip_norm': 0.0}, 'clip_norm must be above 0, but is 0.0.'),
-    ('adafactor', {'clip_rms': -1.0}, 'clip_rms must be above 0'),
-    ('adam', {'learning_rate_rules': [['head.*', 0.0]]},
-     "the multiplier of 'head.*' must be above 0 and finite, but is 0.0. To "
-     'leave parameters untrained name them in frozen'),
-    ('adam', {'weight_decay_rules': [['head.*', -1.0]]},
-     "the multiplier of 'head.*' must be at least 0 and finite, but is -1.0."),
-    ('adam', {'momentum_dtype': 'bf16'}, "optimizer.momentum_dtype is 'bf16'. "
-                                         "Did you mean 'bfloat16'?"),
-    ('adam', {'schedule': {'name': 'cosine', 'warm_up': 1}},
-     "Unknown key optimizer.schedule.warm_up. Did you mean 'warmup'?"),
-])
-def test_wrong_section_is_an_error(name, section, words):
-  with pytest.raises(ValueError, match=re.escape(words)):
-    parse(name, **section)

@@ -15,7 +15,7 @@ DEPTH = 4
 CONFIG = {
     'total': {'steps': 4}, 'batch_size': 16, 'accumulation': 1,
     'model': {'width': 64, 'depth': DEPTH, 'num_heads': 1, 'mlp_dim': 256,
-              'patch': 2, 'pooling': 'average'},
+              'patch': 2, 'pooling': 'average', 'remat': 'none'},
     'data': {'source': 'digits', 'resolution': 8},
     'optimizer': {'name': 'adam', 'learning_rate': 0.1,
                   'schedule': {'name': 'constant'}},
@@ -105,9 +105,10 @@ class Refused:
 
 
 def test_a_step_that_the_compiler_refuses_does_not_fit_by_what_it_says():
-  experiment = dataclasses.replace(build(), train_step=Refused(
+  refusing = Refused(
       'RESOURCE_EXHAUSTED: Ran out of memory on HBM, the total memory required '
-      'for HLO temporaries (103.61G) exceeds available HBM (15.48G).'))
+      'for HLO temporaries (103.61G) exceeds available HBM (15.48G).')
+  experiment = dataclasses.replace(build(), build_step=lambda _: refusing)
   refused = measure.measure(experiment)
   assert refused.fits is False
   assert refused.memory.total_bytes == round(103.61 * 2**30)
@@ -117,8 +118,8 @@ def test_a_step_that_the_compiler_refuses_does_not_fit_by_what_it_says():
 
 
 def test_another_refusal_stays_an_error():
-  experiment = dataclasses.replace(
-      build(), train_step=Refused('INTERNAL: something else'))
+  refusing = Refused('INTERNAL: something else')
+  experiment = dataclasses.replace(build(), build_step=lambda _: refusing)
   with pytest.raises(jax.errors.JaxRuntimeError, match='something else'):
     measure.measure(experiment)
 

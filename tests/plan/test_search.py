@@ -13,7 +13,7 @@ GIB = 2**30
 CONFIG = {
     'total': {'steps': 4}, 'batch_size': 64, 'accumulation': 1,
     'model': {'width': 8, 'depth': 1, 'num_heads': 2, 'mlp_dim': 16,
-              'patch': 4},
+              'patch': 4, 'remat': 'none'},
     'data': {'source': 'digits', 'resolution': 8},
     'optimizer': {'name': 'adam', 'learning_rate': 1e-3,
                   'schedule': {'name': 'constant'}},

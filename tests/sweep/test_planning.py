@@ -39,7 +39,7 @@ def found(monkeypatch):
     return types.SimpleNamespace(config=config_lib.to_plain(config))
 
   names = []
-  monkeypatch.setattr(config_lib.model_lib, 'find', find)
+  monkeypatch.setattr(config_lib.loading, 'find', find)
   return names
 
 

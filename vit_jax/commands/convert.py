@@ -15,10 +15,12 @@ from etils import epath
 import numpy as np
 
 from vit_jax import command_line
+from vit_jax import loading
 from vit_jax import model as model_lib
 from vit_jax import model_card
 from vit_jax import records
 from vit_jax import tree
+from vit_jax.checkpoints import saving
 from vit_jax.checkpoints import unsaid
 from vit_jax.training import writer
 
@@ -31,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       help='what to write: a file for npz, a file or a folder for timm, a '
       'folder for huggingface and orbax. It must not exist')
   parser.add_argument(
-      '--format', required=True, choices=model_lib.FORMATS,
+      '--format', required=True, choices=saving.FORMATS,
       help='npz: names of the published JAX weights; timm; huggingface; orbax: '
       'our own')
   parser.add_argument(
@@ -42,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
   """Runs the command; returns the exit status."""
-  model = model_lib.load(
+  model = loading.load(
       args.source, which=args.which, **command_line.overrides(args.set))
   if args.report:
     for line in model.report:
@@ -75,7 +77,7 @@ def _take_card(args: argparse.Namespace) -> None:
   target = epath.Path(args.target)
   if not card.exists() or not target.is_dir():
     return
-  name = model_card.FILENAME if args.format == model_lib.ORBAX else 'README.md'
+  name = model_card.FILENAME if args.format == saving.ORBAX else 'README.md'
   model_card.write(
       target / name, model_card.moved(card.read_text(), args.target))
 
@@ -108,4 +110,4 @@ def _prove(model: model_lib.Model, target: str) -> list[str]:
 
 
 def _load(target: str, given: Mapping[str, Any]) -> model_lib.Model:
-  return model_lib.load(target, log=None, **given)
+  return loading.load(target, log=None, **given)

@@ -27,7 +27,7 @@ import rich.console
 
 from vit_jax import command_line
 from vit_jax import data
-from vit_jax import model as model_lib
+from vit_jax import loading
 from vit_jax.check import checking
 from vit_jax.check import neighbours
 from vit_jax.check import page
@@ -101,7 +101,7 @@ def _check(args: argparse.Namespace) -> int:
       {**command_line.data_settings(args), 'source': args.source})
   embed, keep = None, 0
   if args.model:
-    model = model_lib.load(args.model, which=args.which, log=None)
+    model = loading.load(args.model, which=args.which, log=None)
     embed = functools.partial(model.features, batch_size=_MODEL_BATCH)
     keep = 2 * max(model.preprocess.resolution)
   asked = checking.ask(

@@ -19,6 +19,7 @@ from etils import epath
 import numpy as np
 
 from vit_jax import command_line
+from vit_jax import loading
 from vit_jax import model as model_lib
 from vit_jax.checkpoints import writing
 from vit_jax.data import overlap
@@ -150,7 +151,7 @@ def _against(
 @functools.lru_cache(maxsize=1)
 def _load(path: str, which: str) -> model_lib.Model:
   """Returns the model; a worker loads it once."""
-  return model_lib.load(path, which=which, log=None)
+  return loading.load(path, which=which, log=None)
 
 
 def _embed(path: str, which: str, pictures: list[Any]) -> np.ndarray:

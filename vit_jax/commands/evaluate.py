@@ -23,19 +23,22 @@ import numpy as np
 from vit_jax import command_line
 from vit_jax import config as config_lib
 from vit_jax import evals
+from vit_jax import evaluation
 from vit_jax import experiment as experiment_lib
-from vit_jax import model as model_lib
+from vit_jax import loading
 from vit_jax import models
+from vit_jax import network
 from vit_jax import records
-from vit_jax import run as run_lib
 from vit_jax import types
 from vit_jax.analysis import answers
 from vit_jax.checkpoints import manager
+from vit_jax.checkpoints import own
 from vit_jax.checkpoints import pretrained
 from vit_jax.checkpoints import sources
 from vit_jax.parallel import agreement
 from vit_jax.parallel import multihost
 from vit_jax.plan import parts
+from vit_jax.run import starting
 from vit_jax.training import progress
 from vit_jax.training import watchdog as watchdog_lib
 from vit_jax.training import writer
@@ -68,10 +71,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
   """Runs the command; returns the exit status."""
   # What the config says of patience is not known before it is found.
-  with run_lib.watching(config_lib.LogConfig(), 'finding the checkpoint'):
+  with starting.watching(config_lib.LogConfig(), 'finding the checkpoint'):
     config, source = _open(args)
   output = _output(args)
-  with run_lib.watching(
+  with starting.watching(
       config.log, 'reading the checkpoint',
   ) as watchdog, agreement.naming_the_lost():
     return _evaluate(args, config, source, output, watchdog)
@@ -79,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _evaluate(
     args: argparse.Namespace, config: config_lib.Config,
-    source: manager.Source | model_lib.Weights, output: epath.Path | None,
+    source: manager.Source | loading.Weights, output: epath.Path | None,
     watchdog: watchdog_lib.Watchdog,
 ) -> int:
   experiment, params = _restore(config, source)
@@ -110,7 +113,7 @@ def _evaluate(
 
 
 def _restore(
-    config: config_lib.Config, source: manager.Source | model_lib.Weights,
+    config: config_lib.Config, source: manager.Source | loading.Weights,
 ) -> tuple[experiment_lib.Experiment, types.Params]:
   """Returns the wired evaluators, and what they are to measure."""
   needs_head = any(evals.uses_head(section) for section in
@@ -147,7 +150,7 @@ def _for_these_devices(config: config_lib.Config) -> config_lib.Config:
   many devices that was.
   """
   count = jax.device_count()
-  batch_size = -(-experiment_lib.eval_batch_size(config) // count) * count
+  batch_size = -(-evaluation.eval_batch_size(config) // count) * count
   return dataclasses.replace(config, batch_size=batch_size, accumulation=1)
 
 
@@ -207,9 +210,9 @@ def _draw(
 
 def _open(
     args: argparse.Namespace,
-) -> tuple[config_lib.Config, manager.Source | model_lib.Weights]:
+) -> tuple[config_lib.Config, manager.Source | loading.Weights]:
   path = sources.fetch(args.workdir)
-  if model_lib.is_run(path):
+  if own.is_run(path):
     source = manager.find(path, which=args.which)
     if 'batch_size' in source.config:  # Not so where `convert` wrote it.
       return _as_learned(_config(args, source), source.config), source
@@ -217,7 +220,7 @@ def _open(
     raise ValueError(
         f'{args.workdir} was not trained here: there is no config with it that '
         'says on what to measure. Give one: --config=configs/x.py.')
-  model = model_lib.load(path, which=args.which)
+  model = loading.load(path, which=args.which)
   # The model is the weights' own: a config that leaves it open will do.
   section = json.dumps(records.to_plain(model.config))
   config = _config(args, None, first=[f'model={section}'])
@@ -232,11 +235,11 @@ def _open(
   if data.size != model.resolution and (
       models.grid(model.config, data.size)
       != models.grid(model.config, model.resolution)):
-    model = dataclasses.replace(model, params=model_lib.resize(
+    model = dataclasses.replace(model, params=network.resize(
         model.params, model.config, old=model.resolution, new=data.size,
         method=model.positions))
   config = dataclasses.replace(config, model=model.config)
-  return config, model_lib.Weights(
+  return config, loading.Weights(
       path=str(path), item=model.origin, params=model.params,
       config=config_lib.to_plain(config))
 

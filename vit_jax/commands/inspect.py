@@ -20,7 +20,6 @@ from vit_jax import command_line
 from vit_jax import images as images_lib
 from vit_jax import model as model_lib
 from vit_jax import models
-from vit_jax import run as run_lib
 from vit_jax import tree
 from vit_jax.analysis import attention
 from vit_jax.analysis import embeddings
@@ -28,6 +27,7 @@ from vit_jax.analysis import inside
 from vit_jax.analysis import page
 from vit_jax.checkpoints import manager
 from vit_jax.models import vit_config
+from vit_jax.run import workdir as workdir_lib
 from vit_jax.training import writer
 
 PAGE = 'index.html'
@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
         _filters(model, output / 'filters.png'),
         _positions(model, output / 'positions.png'),
         *_attention(args, model, found, output, reading, figures)]
-  if workdir and (curves := workdir / run_lib.CURVES).exists():
+  if workdir and (curves := workdir / workdir_lib.CURVES).exists():
     sections.append(page.Section('Curves', 'Of the run.', curves))
   page.write(
       output / PAGE, title=f'Inside {args.model}',

@@ -20,6 +20,7 @@ import numpy as np
 
 from vit_jax import command_line
 from vit_jax import model as model_lib
+from vit_jax import predictions
 from vit_jax.checkpoints import writing
 from vit_jax.training import progress
 from vit_jax.training import writer
@@ -36,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       '--top-k', type=int, default=5, metavar='N',
       help='classes of each picture (default: %(default)s)')
   parser.add_argument(
-      '--activation', choices=tuple(model_lib.ACTIVATIONS),
+      '--activation', choices=tuple(predictions.ACTIVATIONS),
       help='softmax: the classes share 100 %%; sigmoid: each has its own '
       'probability, of a model whose pictures have several (default: the loss '
       'that it was trained with, softmax where the weights do not say)')
@@ -62,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
   if model.predicts_numbers:
     return _estimate(args, model, found, errors)
   model.likeliest(np.zeros((0, model.config.num_classes)), top_k=args.top_k)
-  rows: dict[str, model_lib.Prediction] = {}
+  rows: dict[str, predictions.Prediction] = {}
   with command_line.Reading(len(found), errors) as reading:
     for paths, outputs in model.outputs(
         found, batch_size=args.batch_size, failed=reading.failed):
@@ -159,7 +160,7 @@ def _opened(target: str) -> Generator[IO[str], None, None]:
 
 
 def _show(
-    rows: dict[str, model_lib.Prediction], activation: str, whole: str,
+    rows: dict[str, predictions.Prediction], activation: str, whole: str,
 ) -> None:
   """Prints the likeliest classes; `whole` is where all of them are."""
   asked = min(len(p.names) for p in rows.values())
@@ -189,7 +190,7 @@ def _show(
 
 
 def _write_csv(
-    file: Any, rows: dict[str, model_lib.Prediction], errors: dict[str, str],
+    file: Any, rows: dict[str, predictions.Prediction], errors: dict[str, str],
 ) -> None:
   """Writes a line for each picture; those that could not be read say why."""
   count = max((len(p.names) for p in rows.values()), default=0)
@@ -205,14 +206,14 @@ def _write_csv(
 
 
 def _write_jsonl(
-    file: Any, rows: dict[str, model_lib.Prediction], errors: dict[str, str],
+    file: Any, rows: dict[str, predictions.Prediction], errors: dict[str, str],
 ) -> None:
   for record in _records(rows, errors):
     file.write(json.dumps(record) + '\n')
 
 
 def _records(
-    rows: dict[str, model_lib.Prediction], errors: dict[str, str],
+    rows: dict[str, predictions.Prediction], errors: dict[str, str],
 ) -> Iterator[dict[str, Any]]:
   for path, p in rows.items():
     yield {'path': path, 'predictions': [

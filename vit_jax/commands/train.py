@@ -12,6 +12,8 @@ from vit_jax import config as config_lib
 from vit_jax import experiment as experiment_lib
 from vit_jax import run as run_lib
 from vit_jax.analysis import plots
+from vit_jax.run import starting
+from vit_jax.run import workdir as workdir_lib
 from vit_jax.training import cost
 from vit_jax.training import progress
 from vit_jax.training import signals
@@ -49,7 +51,7 @@ def _train(args: argparse.Namespace) -> int:
   summaries: dict[str, Any] = {}
   # Every stage is wired before the first is trained: what cannot run is said
   # now, not after the hours of an earlier stage.
-  with run_lib.watching(next(iter(stages.values())).log, 'opening the data'):
+  with starting.watching(next(iter(stages.values())).log, 'opening the data'):
     experiments = {name: experiment_lib.build(config)
                    for name, config in stages.items()}
   for experiment in experiments.values():
@@ -61,8 +63,9 @@ def _train(args: argparse.Namespace) -> int:
       print(f'\nStage {name}', flush=True)
     init = experiment.config.init
     origin = workdir / init.stage if init.stage else init.checkpoint
-    with run_lib.watching(experiment.config.log, 'finding what it starts from'):
-      source = run_lib.find_source(
+    with starting.watching(
+        experiment.config.log, 'finding what it starts from'):
+      source = starting.find_source(
           origin, init.which,
           getattr(experiment.config.model, 'num_heads', None)
       ) if origin else None
@@ -80,9 +83,9 @@ def _train(args: argparse.Namespace) -> int:
 
 
 def _write_overview(workdir: epath.Path, summaries: Mapping[str, Any]) -> None:
-  writer.write_json(workdir / run_lib.SUMMARY, {'stages': dict(summaries)})
+  writer.write_json(workdir / workdir_lib.SUMMARY, {'stages': dict(summaries)})
   plots.curves({name: writer.read_rows(workdir / name) for name in summaries},
-               workdir / run_lib.CURVES)
+               workdir / workdir_lib.CURVES)
 
 
 def _print_summary(
@@ -112,8 +115,8 @@ def _print_summary(
   progress.table(f'Summary ({_time(summaries, secs)})', columns, rows)
   print(f'{_early_ends(summaries)}'
         f'cost     {_cost(summaries)}\n'
-        f'curves   {workdir / run_lib.CURVES}\n'
-        f'figures  {workdir / run_lib.SUMMARY}')
+        f'curves   {workdir / workdir_lib.CURVES}\n'
+        f'figures  {workdir / workdir_lib.SUMMARY}')
 
 
 def _time(summaries: Mapping[str, Any], secs: float) -> str:

@@ -87,10 +87,11 @@ class ViTConfig:
       NVIDIA's fused kernel (arXiv 2205.14135), which keeps no attention weights
       in memory. It is plain all the same where weights are asked for, with
       dropout on them or relative positions, and on anything but GPUs.
-    remat: what the backward pass computes again to save memory: 'none';
-      'attention', with norms, GELU and dropout, which is about 1 % of the
-      operations; 'dots' (all but matrix products with parameters, hardly
-      different); or 'full', about 22 % of them. See docs/performance.md.
+    remat: what the backward pass computes again rather than to write and read
+      it: 'none'; 'attention', with norms, GELU and dropout, which is about 1 %
+      of the operations, and where layers are scanned faster, too; 'dots' (all
+      but matrix products with parameters, hardly different); or 'full', about
+      22 % of them. See docs/performance.md.
     unroll: layers compiled side by side in a scan step; `depth` unrolls all.
   """
   name: Literal['vit'] = 'vit'
@@ -126,7 +127,7 @@ class ViTConfig:
   dtype: Literal['float32', 'bfloat16'] = 'float32'
   products: Literal['auto', 'dtype', 'float32'] = 'auto'
   attention: Literal['plain', 'cudnn'] = 'plain'
-  remat: Literal['none', 'attention', 'dots', 'full'] = 'none'
+  remat: Literal['none', 'attention', 'dots', 'full'] = 'attention'
   unroll: int = 1
 
   def __post_init__(self):

@@ -22,6 +22,7 @@ from jax.experimental import multihost_utils
 import numpy as np
 
 from vit_jax import config as config_lib
+from vit_jax import evaluation
 from vit_jax import experiment as experiment_lib
 from vit_jax.parallel import agreement
 from vit_jax.parallel import mesh as mesh_lib
@@ -176,7 +177,7 @@ def explained_evaluation(
 ) -> contextlib.AbstractContextManager[None]:
   """Returns `explained` for one of the config's evaluators."""
   size = (config.evals[name].batch_size
-          or experiment_lib.eval_batch_size(config))
+          or evaluation.eval_batch_size(config))
   return explained(f'The evaluator {name}', advice=(
       f'Its batches are of {size:,} images: set '
       f'--config.evals.{name}.batch_size to less.'))
@@ -207,7 +208,7 @@ def _compile(
   The step is None where the compiler refused it for want of memory; else it
   does not say what there is.
   """
-  lowered = experiment.step_in_parts(parts).lower(
+  lowered = experiment.build_step(parts).lower(
       experiment.abstract_state, experiment.abstract_batch)
   try:
     step = lowered.compile()

@@ -17,13 +17,15 @@ from vit_jax import config as config_lib
 from vit_jax import experiment as experiment_lib
 from vit_jax import run as run_lib
 from vit_jax.parallel import agreement
+from vit_jax.run import starting
+from vit_jax.run import workdir as workdir_lib
 from vit_jax.training import health
 from vit_jax.training import signals
 
 RUNS = 'runs'
 # What may change between two starts; of a run alone, evaluators may, too.
 _WITHOUT_RESULT = tuple(
-    key for key in run_lib.WITHOUT_RESULT if key not in ('evals.', 'init.'))
+    key for key in starting.WITHOUT_RESULT if key not in ('evals.', 'init.'))
 
 
 def wire(
@@ -42,7 +44,7 @@ def wire(
     if name in done:
       continue
     try:
-      with run_lib.watching(config.log, f'opening the data of {name}'):
+      with starting.watching(config.log, f'opening the data of {name}'):
         experiments[name] = experiment_lib.build(config)
     except ValueError as error:
       raise ValueError(f'run {name}: {error}') from error
@@ -53,7 +55,7 @@ def finished(workdir: epath.Path, name: str) -> dict[str, Any] | None:
   """Returns the summary of a run, or None if it has not come to its end."""
   try:
     return json.loads(
-        (workdir / RUNS / name / run_lib.SUMMARY).read_text())
+        (workdir / RUNS / name / workdir_lib.SUMMARY).read_text())
   except (OSError, ValueError):  # A run writes it last of all.
     return None
 
@@ -77,7 +79,7 @@ def train(
   Raises:
     signals.Stopped: if a signal asked for it; the state is saved.
   """
-  find = functools.cache(run_lib.find_source)
+  find = functools.cache(starting.find_source)
   for number, name in enumerate(names, start=1):
     stop.check()
     summary = agreement.on_first(
@@ -90,7 +92,8 @@ def train(
       continue
     experiment = experiments[name]
     init = experiment.config.init
-    with run_lib.watching(experiment.config.log, 'finding what it starts from'):
+    with starting.watching(
+        experiment.config.log, 'finding what it starts from'):
       source = find(
           init.checkpoint, init.which,
           getattr(experiment.config.model, 'num_heads', None)

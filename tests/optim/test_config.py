@@ -1,0 +1,53 @@
+"""The section `optimizer` becomes a record, or an error that names the key."""
+
+import re
+
+import pytest
+
+from vit_jax.optim import config
+
+
+def parse(name, **section):
+  return config.parse({
+      'name': name, 'learning_rate': 0.1,
+      'schedule': {'name': 'linear', 'warmup': {'steps': 3}}} | section)
+
+
+def test_section_becomes_the_record_of_its_name():
+  assert isinstance(parse('adam'), config.AdamConfig)
+  assert isinstance(parse('sgd'), config.SgdConfig)
+  assert isinstance(parse('adafactor'), config.AdafactorConfig)
+  assert parse('adam').momentum_dtype == 'float32'
+  assert parse('adafactor').momentum_dtype == 'bfloat16'
+  assert parse('adam', clip_norm=1).schedule.warmup.steps == 3
+
+
+@pytest.mark.parametrize('name, section, words', [
+    ('adm', {}, "Unknown optimizer.name 'adm'. Did you mean 'adam'? Known: "
+                'adam, sgd, adafactor, muon.'),
+    ('adam', {'beta_1': 0.9}, 'Unknown key optimizer.beta_1. Did you mean '
+                              "'beta1'?"),
+    ('sgd', {'beta1': 0.9}, 'Unknown key optimizer.beta1.'),
+    ('adam', {'beta2': 1.0}, 'optimizer: beta2 must be at least 0 and below 1, '
+                             'but is 1.0.'),
+    ('sgd', {'momentum': -0.1}, 'momentum must be at least 0 and below 1'),
+    ('sgd', {'momentum': 0, 'nesterov': True},
+     'nesterov=True needs a momentum above 0.'),
+    ('adam', {'learning_rate': -1.0}, 'learning_rate must be at least 0'),
+    ('adam', {'weight_decay': float('inf')}, 'weight_decay must be at least 0 '
+                                             'and below inf'),
+    ('adam', {'clip_norm': 0.0}, 'clip_norm must be above 0, but is 0.0.'),
+    ('adafactor', {'clip_rms': -1.0}, 'clip_rms must be above 0'),
+    ('adam', {'learning_rate_rules': [['head.*', 0.0]]},
+     "the multiplier of 'head.*' must be above 0 and finite, but is 0.0. To "
+     'leave parameters untrained name them in frozen'),
+    ('adam', {'weight_decay_rules': [['head.*', -1.0]]},
+     "the multiplier of 'head.*' must be at least 0 and finite, but is -1.0."),
+    ('adam', {'momentum_dtype': 'bf16'}, "optimizer.momentum_dtype is 'bf16'. "
+                                         "Did you mean 'bfloat16'?"),
+    ('adam', {'schedule': {'name': 'cosine', 'warm_up': 1}},
+     "Unknown key optimizer.schedule.warm_up. Did you mean 'warmup'?"),
+])
+def test_wrong_section_is_an_error(name, section, words):
+  with pytest.raises(ValueError, match=re.escape(words)):
+    parse(name, **section)
