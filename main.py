@@ -8,6 +8,7 @@ import argparse
 from collections.abc import Sequence
 import contextlib
 import importlib
+import importlib.util
 import os
 import pathlib
 import sys
@@ -101,7 +102,8 @@ def run(command: str, argv: Sequence[str]) -> int:
   if behind and not hasattr(args, 'runner'):
     raise ValueError(f'{command} takes nothing after --, but got {behind[0]}.')
   args.overrides, args.runner_flags = overrides, behind
-  if command not in OVER_PROCESSES:
+  # Without JAX, which `doctor` alone does, there is but this process.
+  if command not in OVER_PROCESSES or not importlib.util.find_spec('jax'):
     return module.run(args)
   from vit_jax.parallel import multihost
   several = multihost.start(multihost.Processes(
@@ -127,7 +129,15 @@ def split_flags(argv: Sequence[str]) -> tuple[list[str], list[str]]:
 def build_parser(
     command: str) -> tuple[types.ModuleType, argparse.ArgumentParser]:
   """Returns a command's module, and what reads its flags (not --config.*)."""
-  module = importlib.import_module(f'vit_jax.commands.{command}')
+  try:
+    module = importlib.import_module(f'vit_jax.commands.{command}')
+  except ModuleNotFoundError as error:
+    if (error.name or 'vit_jax').startswith('vit_jax'):
+      raise
+    raise ImportError(
+        f'{error.name} is not installed for {sys.executable}. Activate the '
+        'environment that has it, or pip install -r requirements.txt; '
+        '`python main.py doctor` says what is missing.') from error
   parser = argparse.ArgumentParser(
       prog=f'python main.py {command}', allow_abbrev=False,
       description=(module.__doc__ or '').split('\n\n')[0])

@@ -60,6 +60,18 @@ def test_an_error_of_a_library_keeps_its_traceback(monkeypatch):
     main.main(['doctor'])
 
 
+def test_what_is_not_installed_is_named_with_a_way_to_get_it(
+    monkeypatch, capsys):
+  def missing(name):
+    raise ModuleNotFoundError("No module named 'rich'", name='rich')
+
+  monkeypatch.setattr(main.importlib, 'import_module', missing)
+  assert main.main(['predict']) == 2
+  said = capsys.readouterr().err
+  assert 'rich is not installed' in said
+  assert 'pip install -r requirements.txt' in said
+
+
 def test_help_needs_no_jax():
   program = (
       'import sys, main; main.main(["--help"]); sys.exit("jax" in sys.modules)')

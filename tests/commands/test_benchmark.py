@@ -240,3 +240,9 @@ def test_actions_take_turns():
        'b': lambda n: done.append(('b', n))}, turns=2, repeats=3)
   assert done == [('a', 1), ('b', 1), *2 * [('a', 3), ('b', 3)]]
   assert timed['a'].repeats == 3 and timed['b'].turns == 2
+
+
+def test_a_flag_of_another_measurement_is_an_error(capsys):
+  assert main.main(['benchmark', '--what=parts', '--model=Ti/16',
+                    '--prepared=64']) == 2
+  assert '--prepared is of --what=input' in capsys.readouterr().err

@@ -113,6 +113,11 @@ def run(args: argparse.Namespace) -> int:
     if value is not None and value < 1:
       raise ValueError(f'--{flag.replace("_", "-")} must be at least 1, but is '
                        f'{value}.')
+  for flag, what in (('prepared', 'input'), ('rival', 'input'),
+                     ('picture', 'parts')):
+    if getattr(args, flag) and args.what != what:
+      raise ValueError(f'--{flag} is of --what={what}, but this is '
+                       f'--what={args.what}. Leave it out.')
   return WHATS[args.what](args)
 
 
