@@ -65,7 +65,7 @@ def _train(args: argparse.Namespace) -> int:
     origin = workdir / init.stage if init.stage else init.checkpoint
     with starting.watching(
         experiment.config.log, 'finding what it starts from'):
-      source = starting.find_source(
+      source = run_lib.find_source(
           origin, init.which,
           getattr(experiment.config.model, 'num_heads', None)
       ) if origin else None

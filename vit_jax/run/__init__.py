@@ -10,5 +10,6 @@
 
 from vit_jax.run.life import IN_FLIGHT
 from vit_jax.run.life import train
+from vit_jax.run.starting import find_source
 
-__all__ = ['IN_FLIGHT', 'train']
+__all__ = ['IN_FLIGHT', 'find_source', 'train']

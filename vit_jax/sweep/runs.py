@@ -79,7 +79,7 @@ def train(
   Raises:
     signals.Stopped: if a signal asked for it; the state is saved.
   """
-  find = functools.cache(starting.find_source)
+  find = functools.cache(run_lib.find_source)
   for number, name in enumerate(names, start=1):
     stop.check()
     summary = agreement.on_first(
