@@ -15,7 +15,7 @@ import sys
 import traceback
 import types
 
-from vit_jax import records
+from vit_jax import schema
 
 # A row for each file in vit_jax/commands.
 COMMANDS = {
@@ -55,12 +55,12 @@ def main(argv: Sequence[str]) -> int:
   named = not argv[0].startswith('-')
   try:
     if named:
-      records.check_name(argv[0], list(COMMANDS), what='command')
+      schema.check_name(argv[0], list(COMMANDS), what='command')
     return run(argv[0] if named else DEFAULT, argv[1 if named else 0:])
   except (ValueError, OSError, RuntimeError, ImportError) as error:
     if not is_explained(error):
       raise
-    print(f'main.py: error: {records.words(error)}', file=sys.stderr)
+    print(f'main.py: error: {schema.words(error)}', file=sys.stderr)
     return getattr(error, 'exit_code', 2)
 
 
@@ -92,7 +92,7 @@ def run(command: str, argv: Sequence[str]) -> int:
   rest = [a for a in argv if not a.startswith(CONFIG_FLAG)]
   for argument in rest:
     if argument.startswith('--'):
-      records.check_name(argument.split('=')[0], known, what='flag')
+      schema.check_name(argument.split('=')[0], known, what='flag')
   args, unknown = parser.parse_known_args(rest)
   if unknown:
     raise ValueError(f'Could not make sense of {unknown[0]!r}.')

@@ -28,8 +28,8 @@ import sys
 
 sys.path.insert(0, os.fspath(pathlib.Path(__file__).parents[1]))
 
+from vit_jax.benchmarking import interleaved_timing as interleaved_timing_lib
 from vit_jax.benchmarking import reading
-from vit_jax.benchmarking import turns as turns_lib
 from vit_jax.training import progress
 from vit_jax.training import writer
 
@@ -127,7 +127,7 @@ def row(name, speeds, setting):
   figures = {**setting, 'contestant': name, 'turns': len(by_clock[name])}
   for key, rates in (('images_per_sec', by_clock),
                      ('images_per_core_sec', by_cores)):
-    spread = turns_lib.spread(rates[name])
+    spread = interleaved_timing_lib.spread(rates[name])
     figures |= {key: spread.median, f'{key}_lowest': spread.lowest,
                 f'{key}_highest': spread.highest}
     figures[key.replace('images', 'ratio')] = (

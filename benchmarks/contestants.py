@@ -26,11 +26,11 @@ def ours(setting):
   """This codebase's training step, or its forward pass."""
   import jax
 
-  from vit_jax import experiment as experiment_lib
   from vit_jax.benchmarking import step
-  from vit_jax.benchmarking import subject
+  from vit_jax.benchmarking import workload
+  from vit_jax.experiment import build as experiment_lib
 
-  config = subject.config(
+  config = workload.config(
       setting.model, resolution=setting.resolution,
       batch_size=setting.batch_size, dtype=setting.dtype,
       source='imagenet2012',

@@ -29,9 +29,9 @@ from PIL import ImageEnhance
 sys.path.insert(0, os.fspath(pathlib.Path(__file__).parents[1]))
 
 from vit_jax import data
-from vit_jax.data import decoding
-from vit_jax.data import hash_bands
-from vit_jax.parallel import beam as beam_lib
+from vit_jax.data import beam_runner as beam_runner_lib
+from vit_jax.data.fingerprints import hash_index
+from vit_jax.data.images import decode
 
 SIZES = (10_000, 100_000, 1_000_000)
 VIEWS = 60  # Fingerprints of a test image.
@@ -58,7 +58,7 @@ def fingerprints(
   return bits
 
 
-def count_pairs(seed: int, index: hash_bands.Index, crowd_share: float) -> int:
+def count_pairs(seed: int, index: hash_index.Index, crowd_share: float) -> int:
   """Returns how many pairs a block of the source has."""
   return len(index.match(fingerprints(
       _BLOCK, seed, crowd_share=crowd_share)).query)
@@ -67,11 +67,11 @@ def count_pairs(seed: int, index: hash_bands.Index, crowd_share: float) -> int:
 def match(
     num_source: int, num_tests: int, runner: str, crowd_share: float) -> int:
   """Returns how many pairs there are."""
-  index = hash_bands.Index(fingerprints(num_tests, 1, crowd_share=crowd_share))
+  index = hash_index.Index(fingerprints(num_tests, 1, crowd_share=crowd_share))
   seeds = range(2, 2 + num_source // _BLOCK)
-  if runner == beam_lib.LOCAL:
+  if runner == beam_runner_lib.LOCAL:
     return sum(count_pairs(seed, index, crowd_share) for seed in seeds)
-  beam = beam_lib.load()
+  beam = beam_runner_lib.load()
   out = pathlib.Path(tempfile.mkdtemp()) / 'pairs'
 
   def build(pipeline):
@@ -81,7 +81,7 @@ def match(
          | beam.CombineGlobally(sum)
          | beam.io.WriteToText(os.fspath(out)))
 
-  beam_lib.run(build, runner=runner, flags=[])
+  beam_runner_lib.run(build, runner=runner, flags=[])
   return sum(int(path.read_text()) for path in out.parent.glob(
       f'{out.name}-*'))
 
@@ -185,7 +185,7 @@ def plant(args: argparse.Namespace) -> None:
   for index, image in images('train'):
     (root / 'cifar10' / f'{index}.png').write_bytes(image)
   for index, image in images(f'test[:{args.count}]'):
-    pixels = decoding.decode(image, channels=3)
+    pixels = decode.decode(image, channels=3)
     for name, change in CHANGES.items():
       change(pixels, np.random.default_rng(index)).save(
           root / name / f'{index}.png')
@@ -214,7 +214,7 @@ def main() -> None:
   parser = argparse.ArgumentParser(description=(__doc__ or '').split('\n')[0])
   parts = parser.add_subparsers(required=True)
   part = parts.add_parser('speed')
-  part.add_argument('--runner', default=beam_lib.LOCAL)
+  part.add_argument('--runner', default=beam_runner_lib.LOCAL)
   part.set_defaults(run=speed)
   part = parts.add_parser('plant')
   part.add_argument('--data-dir', required=True)

@@ -23,9 +23,9 @@ import plain_flax
 
 sys.path.insert(0, os.fspath(pathlib.Path(__file__).parents[1]))
 
-from vit_jax import experiment as experiment_lib
 from vit_jax import models
-from vit_jax.benchmarking import subject
+from vit_jax.benchmarking import workload
+from vit_jax.experiment import build as experiment_lib
 from vit_jax.parallel import topology
 from vit_jax.plan import measure
 from vit_jax.training import flops
@@ -52,7 +52,7 @@ def plain(args, device):
 
 def ours(args, device, overrides):
   """Returns the lowered step of a run, and its operations."""
-  config = subject.config(
+  config = workload.config(
       args.model, resolution=args.resolution, batch_size=args.batch_size,
       dtype='bfloat16', source='imagenet2012', overrides=overrides)
   experiment = experiment_lib.build(config, [device], expected_data=True)

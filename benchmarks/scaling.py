@@ -21,10 +21,10 @@ import numpy as np
 
 sys.path.insert(0, os.fspath(pathlib.Path(__file__).parents[1]))
 
-from vit_jax import experiment as experiment_lib
+from vit_jax.benchmarking import interleaved_timing
 from vit_jax.benchmarking import step
-from vit_jax.benchmarking import subject
-from vit_jax.benchmarking import turns
+from vit_jax.benchmarking import workload
+from vit_jax.experiment import build as experiment_lib
 from vit_jax.training import progress
 from vit_jax.training import writer
 
@@ -39,7 +39,7 @@ def build(args, grown, size):
   """Returns an experiment with one thing of another size."""
   sizes = {'batch': args.batch_size, 'resolution': args.resolution,
            'devices': 1, grown: size}
-  config = subject.config(
+  config = workload.config(
       args.model, resolution=sizes['resolution'],
       batch_size=sizes['batch'] * sizes['devices'], dtype=args.dtype,
       source='imagenet2012',
@@ -51,7 +51,7 @@ def build(args, grown, size):
 def measure(args, grown, sizes):
   """Returns the time and a device's operations of a step at each size."""
   built = {str(size): build(args, grown, size) for size in sizes}
-  timed = turns.alternate(
+  timed = interleaved_timing.alternate(
       {name: step.Training(experiment, experiment.train_step).run
        for name, experiment in built.items()}, turns=args.turns,
       repeats=args.batches)

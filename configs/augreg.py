@@ -21,7 +21,7 @@ from configs import pretrain
 
 # (RandAugment's layers and magnitude, mixup): arXiv 2106.10270, as big_vision's
 # configs/vit_i21k.py has them. A magnitude of 0 is not nothing: see
-# vit_jax/data/randaugment.py.
+# vit_jax/data/augment/randaugment.py.
 AUGMENTATIONS = {
     'none': (0, 0, 0.0),
     'light1': (2, 0, 0.0),

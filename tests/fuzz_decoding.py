@@ -15,16 +15,16 @@ import atheris
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
 
-with atheris.instrument_imports(include=['PIL', 'vit_jax.data.headers',
-                                         'vit_jax.data.decoding',
-                                         'vit_jax.data.bands',
-                                         'vit_jax.data.partial',
-                                         'vit_jax.data.restarts']):
+with atheris.instrument_imports(include=['PIL', 'vit_jax.data.images.limits',
+                                         'vit_jax.data.images.decode',
+                                         'vit_jax.data.images.multichannel',
+                                         'vit_jax.data.images.partial',
+                                         'vit_jax.data.images.restarts']):
   from PIL import Image
   Image.init()
-  from vit_jax.data import bands
-  from vit_jax.data import decoding
-  from vit_jax.data import partial
+  from vit_jax.data.images import decode
+  from vit_jax.data.images import multichannel
+  from vit_jax.data.images import partial
 
 from tests import hostile
 
@@ -35,14 +35,14 @@ def one(data):
   """Decodes bytes in every way that a config may ask for."""
   for channels in (1, 3):
     try:
-      image = decoding.decode(data, channels=channels, max_pixels=MAX_PIXELS)
+      image = decode.decode(data, channels=channels, max_pixels=MAX_PIXELS)
     except ValueError:
       continue
     assert image.mode == {1: 'L', 3: 'RGB'}[channels]
     assert 0 < image.width * image.height <= MAX_PIXELS
   for channels, dtype in ((1, 'float32'), (3, 'uint16')):
     try:
-      pixels = bands.decode(data, channels=channels, dtype=dtype,
+      pixels = multichannel.decode(data, channels=channels, dtype=dtype,
                             max_pixels=MAX_PIXELS).pixels
     except ValueError:
       continue

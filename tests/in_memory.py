@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from vit_jax.data import protocol
+from vit_jax.data.sources import protocol
 
 
 class Arrays:

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 import vit_jax
-from vit_jax import config as config_lib
-from vit_jax import experiment as experiment_lib
 from vit_jax import run as run_lib
 from vit_jax import tree
 from vit_jax.checkpoints import manager
 from vit_jax.commands import train
+from vit_jax.experiment import build as experiment_lib
+from vit_jax.experiment import config as config_lib
 
 ROOT = pathlib.Path(__file__).parent.parent
 FILES = sorted(p.name for p in (ROOT / 'configs').glob('*.py'))

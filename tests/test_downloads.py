@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import vit_jax
-from vit_jax import model as model_lib
 from vit_jax import models
 from vit_jax import tree
-from vit_jax.checkpoints import formats
-from vit_jax.checkpoints import sources
-from vit_jax.interop import preprocess as preprocess_lib
+from vit_jax.inference import model as model_lib
+from vit_jax.weights import convert
+from vit_jax.weights import download
+from vit_jax.weights.configs import preprocessing as preprocessing_lib
 
 pytest.importorskip('aiohttp', reason='aiohttp, which reads https, is missing')
 
@@ -45,7 +45,7 @@ def site(monkeypatch, tmp_path):
     def log_message(self, *args):
       """Says nothing."""
 
-  monkeypatch.setenv(sources.CACHE_VARIABLE, str(tmp_path / 'cache'))
+  monkeypatch.setenv(download.CACHE_VARIABLE, str(tmp_path / 'cache'))
   with server.ThreadingHTTPServer(('127.0.0.1', 0), Handler) as running:
     thread = threading.Thread(target=running.serve_forever)
     thread.start()
@@ -61,10 +61,10 @@ def model():
   rng = np.random.default_rng(0)
   params = {name: rng.normal(size=shape.shape).astype(np.float32)
             for name, shape in tree.flatten(
-                formats.abstract_params(config, (32, 32))).items()}
+                convert.abstract_params(config, (32, 32))).items()}
   return model_lib.Model(
       config=config, params=tree.unflatten(params), resolution=(32, 32),
-      preprocess=preprocess_lib.Preprocess(resolution=(32, 32)))
+      preprocess=preprocessing_lib.Preprocess(resolution=(32, 32)))
 
 
 def kept(tmp_path):

@@ -5,10 +5,10 @@ import pathlib
 import jax
 import pytest
 
-from vit_jax import config as config_lib
-from vit_jax import experiment as experiment_lib
 from vit_jax import sweep as sweep_lib
 from vit_jax import tree
+from vit_jax.experiment import build as experiment_lib
+from vit_jax.experiment import config as config_lib
 
 FILE = str(pathlib.Path(__file__).parent.parent / 'configs' / 'finetune.py')
 TOY = ('model.width=8', 'model.depth=2', 'model.num_heads=2',

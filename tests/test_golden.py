@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import vit_jax
-from vit_jax.interop import npz
-from vit_jax.interop import safetensors
+from vit_jax.weights import npz
+from vit_jax.weights import safetensors
 
 FILES = sorted(path.stem for path in
                (pathlib.Path(__file__).parent / 'golden').glob('*.npz'))

@@ -18,9 +18,9 @@ from PIL import Image
 import pytest
 
 import main
-from vit_jax import config as config_lib
-from vit_jax import experiment as experiment_lib
 from vit_jax import run as run_lib
+from vit_jax.experiment import build as experiment_lib
+from vit_jax.experiment import config as config_lib
 from vit_jax.training import writer
 
 pytestmark = pytest.mark.slow

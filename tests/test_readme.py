@@ -7,7 +7,7 @@ import shlex
 import pytest
 
 import main
-from vit_jax import config as config_lib
+from vit_jax.experiment import config as config_lib
 
 ROOT = pathlib.Path(__file__).parent.parent
 TEXT = (ROOT / 'README.md').read_text()

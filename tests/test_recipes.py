@@ -11,9 +11,9 @@ import jax
 import numpy as np
 import pytest
 
-from vit_jax import config as config_lib
 from vit_jax import data
-from vit_jax import experiment as experiment_lib
+from vit_jax.experiment import build as experiment_lib
+from vit_jax.experiment import config as config_lib
 
 CONFIGS = pathlib.Path(__file__).parent.parent / 'configs'
 

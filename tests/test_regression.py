@@ -8,12 +8,12 @@ import pytest
 
 from tests import in_memory
 import vit_jax
-from vit_jax import config as config_lib
-from vit_jax import experiment as experiment_lib
-from vit_jax import model_card
 from vit_jax import run as run_lib
 from vit_jax.checkpoints import manager
-from vit_jax.data import sources
+from vit_jax.data.sources import registry
+from vit_jax.experiment import build as experiment_lib
+from vit_jax.experiment import config as config_lib
+from vit_jax.run import model_card
 
 CONFIG = {
     'total': {'steps': 60}, 'batch_size': 32,
@@ -33,7 +33,7 @@ def test_a_run_learns_numbers_and_keeps_their_scale(
       {'train': in_memory.brightness(96),
        'test': in_memory.brightness(40, seed=1)},
       num_classes=2, targets=('light', 'dark'))
-  monkeypatch.setattr(sources, 'open_source', lambda *_, **__: opened)
+  monkeypatch.setattr(registry, 'open_source', lambda *_, **__: opened)
   config = config_lib.resolve(CONFIG)
   experiment = experiment_lib.build(config, devices=jax.devices()[:1])
   run_lib.train(experiment, tmp_path)
@@ -67,7 +67,7 @@ def test_an_evaluator_of_classes_says_how_to_measure_numbers(monkeypatch):
   opened = in_memory.opened(
       {'train': in_memory.brightness(32), 'test': in_memory.brightness(8)},
       num_classes=2, targets=('light', 'dark'))
-  monkeypatch.setattr(sources, 'open_source', lambda *_, **__: opened)
+  monkeypatch.setattr(registry, 'open_source', lambda *_, **__: opened)
   config = config_lib.resolve({
       **CONFIG, 'evals': {'test': {}}, 'checkpoint': {}})
   with pytest.raises(ValueError, match='--config.evals.test.name=regression'):

@@ -10,18 +10,18 @@ import numpy as np
 import pytest
 
 import vit_jax
-from vit_jax import model as model_lib
 from vit_jax import models
-from vit_jax import records
+from vit_jax import schema
 from vit_jax import tree
-from vit_jax.checkpoints import formats
-from vit_jax.checkpoints import opening
-from vit_jax.checkpoints import saving
-from vit_jax.interop import files
-from vit_jax.interop import layout
-from vit_jax.interop import names
-from vit_jax.interop import preprocess as preprocess_lib
+from vit_jax.inference import model as model_lib
 from vit_jax.models import variants
+from vit_jax.weights import convert
+from vit_jax.weights import files
+from vit_jax.weights import layout
+from vit_jax.weights import names
+from vit_jax.weights import open_files
+from vit_jax.weights import save
+from vit_jax.weights.configs import preprocessing as preprocessing_lib
 
 # Its heads are in no table.
 TINY = {'width': 12, 'depth': 3, 'mlp_dim': 20, 'num_heads': 2, 'patch': 8,
@@ -35,10 +35,10 @@ def make(resolution=(32, 32), **section):
   rng = np.random.default_rng(0)
   params = {name: rng.normal(size=shape.shape).astype(np.float32)
             for name, shape in tree.flatten(
-                formats.abstract_params(config, resolution)).items()}
+                convert.abstract_params(config, resolution)).items()}
   return model_lib.Model(
       config=config, params=tree.unflatten(params), resolution=resolution,
-      preprocess=preprocess_lib.Preprocess(
+      preprocess=preprocessing_lib.Preprocess(
           resolution=resolution, mean=(0.1, 0.2, 0.3), std=(0.4, 0.5, 0.6)))
 
 
@@ -49,7 +49,7 @@ def check_round_trip(model, target, form, **told):
   assert set(after) == set(before)
   for name, array in before.items():
     assert np.asarray(after[name]).tobytes() == array.tobytes(), name
-  assert records.to_plain(again.config) == records.to_plain(model.config)
+  assert schema.to_plain(again.config) == schema.to_plain(model.config)
   assert again.resolution == model.resolution
   return again
 
@@ -124,7 +124,7 @@ TOLD = {
 
 
 @pytest.mark.parametrize('setting', SETTINGS)
-@pytest.mark.parametrize('form', saving.FORMATS)
+@pytest.mark.parametrize('form', save.FORMATS)
 def test_a_vit_comes_back_or_is_refused(form, setting, tmp_path):
   model = make(**{**TINY, **COMPUTES[form], **SETTINGS[setting]})
   target = tmp_path / 'x'
@@ -139,7 +139,7 @@ def test_a_vit_comes_back_or_is_refused(form, setting, tmp_path):
     assert again.preprocess == model.preprocess
 
 
-@pytest.mark.parametrize('form', saving.FORMATS)
+@pytest.mark.parametrize('form', save.FORMATS)
 def test_a_grid_that_is_not_square_comes_back(form, tmp_path):
   model = make((16, 40), **TINY, **COMPUTES[form])
   told = {'resolution': (16, 40)} if form == 'npz' else {}
@@ -205,7 +205,7 @@ def test_what_a_format_cannot_say_is_said(form, words, tmp_path):
   assert any(words in note for note in model.save(tmp_path / 'x', form=form))
 
 
-@pytest.mark.parametrize('form', saving.FORMATS)
+@pytest.mark.parametrize('form', save.FORMATS)
 def test_what_comes_back_computes_the_same(form, tmp_path):
   model = make(**TINY, **COMPUTES[form])
   model.save(tmp_path / 'x', form=form)
@@ -248,9 +248,9 @@ def stacked(arrays, match, **lengths):
 def test_a_published_model_is_known_by_its_names_and_shapes(
     variant, monkeypatch, tmp_path):
   section = {'variant': variant, 'num_classes': 10}
-  shapes = tree.flatten(formats.abstract_params(
+  shapes = tree.flatten(convert.abstract_params(
       models.parse(section), (224, 224)))
-  monkeypatch.setattr(formats, 'abstract_params',
+  monkeypatch.setattr(convert, 'abstract_params',
                       lambda config, resolution, **_: tree.unflatten(shapes))
   monkeypatch.setattr(layout, 'to_ours', stacked)
   monkeypatch.setattr(files, 'to_float32', lambda array, **_: array)
@@ -264,10 +264,10 @@ def test_a_published_model_is_known_by_its_names_and_shapes(
         path=variant, format='npz', load=arrays.get, headers={
             name: files.Header(shape=array.shape, dtype='float32')
             for name, array in arrays.items()})
-    monkeypatch.setattr(opening, 'open_weights', lambda path, file=file: file)
+    monkeypatch.setattr(open_files, 'open_weights', lambda path, file=file: file)
     # A b has the shapes of an S, and twice its heads.
     told = {'num_heads': 12} if variant[0] == 'b' else {}
-    found = formats.read(tmp_path / 'x', told)
+    found = convert.read(tmp_path / 'x', told)
     expected = {**section, **family.settings}
     if variants.backbone(variant):
       expected['backbone'] = dict(family.backbone)

@@ -13,17 +13,17 @@ import jax
 import numpy as np
 import pytest
 
-from vit_jax import announcement
-from vit_jax import config as config_lib
 from vit_jax import evals
-from vit_jax import experiment as experiment_lib
-from vit_jax import records
 from vit_jax import run as run_lib
+from vit_jax import schema
 from vit_jax import tree
+from vit_jax.checkpoints import errors
 from vit_jax.checkpoints import lock
 from vit_jax.checkpoints import manager
-from vit_jax.checkpoints import storage
+from vit_jax.experiment import build as experiment_lib
+from vit_jax.experiment import config as config_lib
 from vit_jax.parallel import hardware
+from vit_jax.run import startup_summary
 from vit_jax.training import signals
 from vit_jax.training import watchdog
 from vit_jax.training import writer
@@ -133,8 +133,8 @@ def assert_same_run(workdir, other, wired):
 
 
 @pytest.mark.parametrize(('patience', 'step'), [
-    (2, 20), (records.Duration(steps=12), 24),
-    (records.Duration(examples=72), 24), (records.Duration(percent=20), 20)])
+    (2, 20), (schema.Duration(steps=12), 24),
+    (schema.Duration(examples=72), 24), (schema.Duration(percent=20), 20)])
 def test_a_run_ends_when_patience_does(wired, tmp_path, patience, step):
   summary = train(scripted(wired, patience=patience), tmp_path)
   assert (summary['steps'], summary['stopped_early']) == (step, True)
@@ -314,7 +314,7 @@ def test_of_masked_patches_those_that_are_predicted_are_counted(wired):
 def test_time_on_another_kind_of_device_is_kept_apart(
     wired, tmp_path, monkeypatch):
   first = train(scripted(wired, patience=2), tmp_path)
-  monkeypatch.setattr(announcement, 'device_kind', lambda mesh: 'TPU v4')
+  monkeypatch.setattr(startup_summary, 'device_kind', lambda mesh: 'TPU v4')
   summary = train(scripted(wired, patience=3, begin=5), tmp_path)
   hours = summary['core_hours_by_kind']
   assert list(hours) == ['cpu', 'TPU v4']
@@ -346,7 +346,7 @@ def test_softmax_over_several_labels_is_noted():
     experiment = experiment_lib.build(config_lib.resolve({
         **CONFIG, 'data': data, 'evals': {}, 'checkpoint': {},
         'objective': {'loss': loss}}), devices=jax.devices()[:1])
-    said.append('--config.objective.loss=sigmoid' in announcement.describe(
+    said.append('--config.objective.loss=sigmoid' in startup_summary.describe(
         experiment, None, '', show_parameters=False))
   assert said == [True, False]
 
@@ -366,13 +366,13 @@ def test_a_best_that_the_data_does_not_give_is_known_at_the_start(
 
 def test_the_arithmetic_names_the_peak_where_it_is_known(wired, monkeypatch):
   flops = 3 * wired.flops_per_image * 320
-  text = announcement.describe(wired, None, '', show_parameters=False)
+  text = startup_summary.describe(wired, None, '', show_parameters=False)
   assert 'x 320 images = ' in text
   assert 'core-hours' not in text
   monkeypatch.setattr(hardware, 'find', lambda kind: hardware.Hardware(
       'Abacus', (kind,), peak_flops=flops / 1800, memory_bytes=0,
       memory_bytes_per_sec=0.0))
-  text = announcement.describe(wired, None, '', show_parameters=False)
+  text = startup_summary.describe(wired, None, '', show_parameters=False)
   assert '1 x Abacus at' in text
   assert 'at least 0.500 core-hours' in text
 
@@ -421,7 +421,7 @@ def test_a_row_that_cannot_be_written_says_what_is_safe(
     write(self, step, scalars)
 
   monkeypatch.setattr(writer.MetricWriter, 'write', full_from_step_20)
-  with pytest.raises(storage.StorageError, match=(
+  with pytest.raises(errors.StorageError, match=(
       r'A row of metrics.jsonl could not be written to .*the disk is full .*'
       r'The checkpoint of step (10|15|20) is whole: the same command goes on')):
     train(scripted(wired), tmp_path)

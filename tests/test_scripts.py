@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 import main
-from vit_jax import config as config_lib
+from vit_jax.experiment import config as config_lib
 
 ROOT = pathlib.Path(__file__).parents[1]
 SHELL = sorted((ROOT / 'scripts').glob('*.sh'))

@@ -22,9 +22,9 @@ from PIL import Image
 import pytest
 
 from tests import random_models
-from vit_jax import exporting
-from vit_jax import images as images_lib
-from vit_jax.interop import preprocess as preprocess_lib
+from vit_jax.inference import export
+from vit_jax.inference import images as images_lib
+from vit_jax.weights.configs import preprocessing as preprocessing_lib
 
 ROOT = pathlib.Path(__file__).parent.parent
 TEXT = (ROOT / 'docs' / 'serving.md').read_text()
@@ -39,8 +39,8 @@ MODEL = {'width': 8, 'depth': 2, 'mlp_dim': 8, 'num_heads': 2, 'patch': 4,
 @pytest.fixture(scope='module')
 def model():
   made = random_models.make(
-      MODEL, side=32, mean=preprocess_lib.IMAGENET_MEAN,
-      std=preprocess_lib.IMAGENET_STD, keep_aspect=True, crop=0.875,
+      MODEL, side=32, mean=preprocessing_lib.IMAGENET_MEAN,
+      std=preprocessing_lib.IMAGENET_STD, keep_aspect=True, crop=0.875,
       interpolation='bicubic', labels=tuple('abcde'))
   # Less sure of itself: probabilities between 0 and 1.
   made.params['head'] = jax.tree.map(lambda x: 0.3 * x, made.params['head'])
@@ -53,7 +53,7 @@ def folder(tmp_path, model):
   for name, code in FILES.items():
     (tmp_path / name).write_text(code)
   model.save(tmp_path / 'mine')
-  exporting.write(model, tmp_path / 'model.stablehlo', form='jax')
+  export.write(model, tmp_path / 'model.stablehlo', form='jax')
   return tmp_path
 
 
@@ -174,11 +174,11 @@ PICTURES = {
 SETTINGS = (
     {},
     {'resolution': (24, 32), 'interpolation': 'bicubic'},
-    {'crop': 0.875, 'mean': preprocess_lib.IMAGENET_MEAN,
-     'std': preprocess_lib.IMAGENET_STD},
+    {'crop': 0.875, 'mean': preprocessing_lib.IMAGENET_MEAN,
+     'std': preprocessing_lib.IMAGENET_STD},
     {'keep_aspect': True, 'crop': 0.9, 'interpolation': 'lanczos'},
     {'keep_aspect': True, 'resolution': (24, 32)},
-    {'value_range': (16.0, 235.0), 'mean': preprocess_lib.IMAGENET_MEAN},
+    {'value_range': (16.0, 235.0), 'mean': preprocessing_lib.IMAGENET_MEAN},
 )
 
 
@@ -186,7 +186,7 @@ SETTINGS = (
 @pytest.mark.parametrize('name', PICTURES)
 def test_the_preprocessing_beside_a_file_is_the_models(
     preprocess, name, settings):
-  record = preprocess_lib.Preprocess(**{'resolution': (32, 32), **settings})
+  record = preprocessing_lib.Preprocess(**{'resolution': (32, 32), **settings})
   plain = json.loads(json.dumps(dataclasses.asdict(record)))
   got = preprocess.to_array(PICTURES[name], plain)
   wanted = images_lib.read(Image.open(io.BytesIO(PICTURES[name])), record)
@@ -195,7 +195,7 @@ def test_the_preprocessing_beside_a_file_is_the_models(
 
 
 def test_a_strip_of_pixels_is_refused_as_the_model_does(preprocess):
-  record = preprocess_lib.Preprocess(resolution=(224, 224), keep_aspect=True)
+  record = preprocessing_lib.Preprocess(resolution=(224, 224), keep_aspect=True)
   strip = Image.new('RGB', (1, 60_000))
   with pytest.raises(ValueError, match='too long a strip'):
     preprocess.to_array(to_bytes(strip, 'PNG'), dataclasses.asdict(record))
@@ -221,7 +221,7 @@ def test_a_model_of_other_pictures_or_answers_is_refused(preprocess, tmp_path):
   for words, other in (
       ('1 channels', {'channels': 1, 'mean': (0.5,), 'std': (0.5,)}),
       ('predicts numbers', {'activation': 'none'})):
-    record = preprocess_lib.Preprocess(resolution=(8, 8), **other)
+    record = preprocessing_lib.Preprocess(resolution=(8, 8), **other)
     (tmp_path / 'other.json').write_text(
         json.dumps(dataclasses.asdict(record)))
     with pytest.raises(ValueError, match=words):
@@ -241,10 +241,10 @@ def test_a_file_of_onnx_holds_large_weights_too(tmp_path):
     pytest.importorskip(library)
   large = random_models.make(
       {**MODEL, 'width': 128, 'mlp_dim': 2560, 'depth': 1}, side=8)
-  exporting.write(large, tmp_path / 'first.onnx', form='onnx')
+  export.write(large, tmp_path / 'first.onnx', form='onnx')
   assert [path.name for path in tmp_path.iterdir()] == ['first.onnx']
   moved = (tmp_path / 'first.onnx').rename(tmp_path / 'moved.onnx')
   images = np.random.default_rng(0).uniform(
       -1, 1, (2, 8, 8, 3)).astype(np.float32)
-  assert exporting.difference(
-      large, exporting.read(moved, form='onnx'), images) < 1e-3
+  assert export.difference(
+      large, export.read(moved, form='onnx'), images) < 1e-3

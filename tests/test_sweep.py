@@ -12,12 +12,12 @@ import jax
 import pytest
 
 import main
-from vit_jax import config as config_lib
-from vit_jax import experiment as experiment_lib
 from vit_jax import run as run_lib
 from vit_jax import sweep as sweep_lib
 from vit_jax.analysis import sweep_plot
 from vit_jax.commands import sweep as command
+from vit_jax.experiment import build as experiment_lib
+from vit_jax.experiment import config as config_lib
 from vit_jax.sweep import runs
 from vit_jax.training import health
 from vit_jax.training import signals

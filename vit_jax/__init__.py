@@ -13,7 +13,7 @@ import os
 from typing import Any, TYPE_CHECKING
 
 if TYPE_CHECKING:
-  from vit_jax.model import Model
+  from vit_jax.inference.model import Model
 
 __version__ = '0.1.0'
 
@@ -28,7 +28,7 @@ def load(path: str | os.PathLike, **overrides: Any) -> 'Model':
     **overrides: `which='best'` of a workdir; `log=None` for silence; keys of
       the section `model` (num_heads=4) or of the preprocessing
       (resolution=384, mean=..., labels=...), which win over what is inferred.
-      See `vit_jax.loading.load`.
+      See `vit_jax.inference.load.load`.
 
   Raises:
     FileNotFoundError: if there is nothing at `path`.
@@ -36,5 +36,5 @@ def load(path: str | os.PathLike, **overrides: Any) -> 'Model':
       the model.
   """
   # Not at the top: whoever wants a part alone need not wait for Orbax.
-  from vit_jax import loading
-  return loading.load(path, **overrides)
+  from vit_jax.inference import load as load_lib
+  return load_lib.load(path, **overrides)

@@ -10,11 +10,11 @@ import pytest
 
 from tests import pictures
 from vit_jax import data
-from vit_jax.check import checking
-from vit_jax.check import neighbours
+from vit_jax.check import check
 from vit_jax.check import page
 from vit_jax.check import report as report_lib
-from vit_jax.data import similarity
+from vit_jax.check import suspicious_labels
+from vit_jax.data.fingerprints import similarity
 
 _WRONG = 'train/lying/wrong.png'
 
@@ -55,12 +55,12 @@ def _plant(root):
 
 def _check(source, *, max_examples=0, embed=None, keep=0, **section):
   config = data.parse({'source': str(source), **section})
-  asked = checking.ask(
+  asked = check.ask(
       config, max_examples=max_examples, embed=embed, keep=keep)
   with tempfile.TemporaryFile() as store:
     told = []
-    report = checking.check(
-        asked, checking.Settings(labels=neighbours.Settings(neighbours=5)),
+    report = check.check(
+        asked, check.Settings(labels=suspicious_labels.Settings(neighbours=5)),
         features='stripes', store=store, done=told.append,
         failed=lambda key, error: told.append(1))
     assert sum(told) == len(asked)
@@ -204,11 +204,11 @@ def test_a_model_decides_what_is_near(root):
 
 
 def test_a_part_is_the_same_part_and_nested(root):
-  few, more = (checking.ask(data.parse({'source': str(root)}), max_examples=n)
+  few, more = (check.ask(data.parse({'source': str(root)}), max_examples=n)
                for n in (12, 30))
   keys = [{asked.key(i) for i in range(len(asked))} for asked in (few, more)]
   assert 11 <= len(few) <= 13 and keys[0] < keys[1]
-  assert few.splits[0].total == checking.ask(
+  assert few.splits[0].total == check.ask(
       data.parse({'source': str(root)})).splits[0].total
 
 
@@ -264,7 +264,7 @@ def test_a_source_without_files_is_checked_too():
 
 
 def test_a_reader_that_fails_otherwise_is_a_finding(root):
-  asked = checking.ask(data.parse({'source': str(root)}))
+  asked = check.ask(data.parse({'source': str(root)}))
 
   class Broken:
     """Raises what no reader should."""
@@ -284,8 +284,8 @@ def test_a_reader_that_fails_otherwise_is_a_finding(root):
   split = type(asked.splits[0])('train', Broken(), 2)
   broken = type(asked)('x', (split,), 'classes', ('a', 'b'), asked.decode)
   with tempfile.TemporaryFile() as store:
-    report = checking.check(
-        broken, checking.Settings(), features='', store=store,
+    report = check.check(
+        broken, check.Settings(), features='', store=store,
         done=lambda count: None, failed=lambda key, error: None)
   assert len(report.scan.errors) == 2 and not report.groups
   assert 'row 1' in _page(report) and report.harmful
@@ -294,9 +294,9 @@ def test_a_reader_that_fails_otherwise_is_a_finding(root):
 @pytest.mark.parametrize('build,words', [
     (lambda: similarity.Likeness(max_distance=12), 'from 0 to 11'),
     (lambda: similarity.Likeness(min_similarity=0), r'\(0, 1\]'),
-    (lambda: neighbours.Settings(neighbours=0), 'at least one neighbour'),
-    (lambda: neighbours.Settings(min_margin=2), r'in \[0, 1\]'),
-    (lambda: checking.ask(data.parse({'source': 'digits'}), max_examples=-1),
+    (lambda: suspicious_labels.Settings(neighbours=0), 'at least one neighbour'),
+    (lambda: suspicious_labels.Settings(min_margin=2), r'in \[0, 1\]'),
+    (lambda: check.ask(data.parse({'source': 'digits'}), max_examples=-1),
      'or more; got -1'),
 ])
 def test_settings_without_sense_are_errors(build, words):

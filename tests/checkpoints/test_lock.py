@@ -11,8 +11,8 @@ import sys
 from etils import epath
 import pytest
 
+from vit_jax.checkpoints import errors
 from vit_jax.checkpoints import lock
-from vit_jax.checkpoints import storage
 
 ROOT = pathlib.Path(__file__).parents[2]
 HOLD = """
@@ -62,7 +62,7 @@ def test_one_process_holds_a_workdir_once_at_a_time(tmp_path):
 def test_a_file_in_place_of_the_workdir_is_said(tmp_path):
   (tmp_path / 'file').write_text('')
   for path in (tmp_path / 'file', tmp_path / 'file/run'):
-    with pytest.raises(storage.StorageError, match=(
+    with pytest.raises(errors.StorageError, match=(
         f'The workdir could not be written to {path}: a file is where a folder '
         'should be. Move the file away, or use another --workdir')):
       with lock.hold(path):
@@ -79,7 +79,7 @@ def test_a_workdir_that_cannot_be_written_is_said(
     raise OSError(code, os.strerror(code), path)
 
   monkeypatch.setattr(os, 'open', refuse)
-  with (pytest.raises(storage.StorageError, match=words),
+  with (pytest.raises(errors.StorageError, match=words),
         lock.hold(tmp_path / 'run')):
     pass
 

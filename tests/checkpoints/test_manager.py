@@ -19,12 +19,12 @@ import orbax.checkpoint as ocp
 import pytest
 
 from vit_jax import metrics
-from vit_jax import records
+from vit_jax import schema
 from vit_jax import tree
 from vit_jax import types
+from vit_jax.checkpoints import errors
 from vit_jax.checkpoints import items
 from vit_jax.checkpoints import manager
-from vit_jax.checkpoints import storage
 from vit_jax.training import health
 
 CONFIG = {'model': {'width': 4, 'patch': [2, 3]}, 'averaging': None}
@@ -243,7 +243,7 @@ def test_failure_in_the_background_shows_at_the_next_check(
                       '_finalize', full)
   save(checkpoints, new_state(1))
   with pytest.raises(
-      storage.StorageError, match='could not be written to .* the disk is full '
+      errors.StorageError, match='could not be written to .* the disk is full '
       r'\(.* free, up to .* needed\). Make room there, or use another '
       '--workdir. No checkpoint has been finished yet.'):
     checkpoints.wait()
@@ -348,7 +348,7 @@ def test_average_that_was_never_kept_is_an_error_that_says_so(tmp_path):
 
 def test_section_has_defaults_and_names_mistakes():
   config = manager.parse({})
-  assert (config.every, config.keep) == (records.Duration(percent=10), 1)
+  assert (config.every, config.keep) == (schema.Duration(percent=10), 1)
   with pytest.raises(ValueError, match='keep must be at least 1, but is 0.'):
     manager.parse({'keep': 0})
   with pytest.raises(ValueError, match='best_mode'):
@@ -381,7 +381,7 @@ def test_patience_without_sense_is_an_error(section, words):
 def test_patience_is_a_duration_or_a_number_of_evaluations():
   assert manager.parse({'best': 'a/b', 'patience': 3}).patience == 3
   assert manager.parse({'best': 'a/b', 'patience': {'epochs': 2}}).patience == (
-      records.Duration(epochs=2))
+      schema.Duration(epochs=2))
   assert manager.parse({'best': 'a/b'}).patience is None
 
 

@@ -10,14 +10,14 @@ import psutil
 import pytest
 
 import main
-from vit_jax import config as config_lib
-from vit_jax import experiment
-from vit_jax.benchmarking import product
+from vit_jax.benchmarking import interleaved_timing
+from vit_jax.benchmarking import matmul_peak
 from vit_jax.benchmarking import reading
 from vit_jax.benchmarking import start
-from vit_jax.benchmarking import subject
-from vit_jax.benchmarking import turns
+from vit_jax.benchmarking import workload
 from vit_jax.commands import benchmark
+from vit_jax.experiment import build as experiment_lib
+from vit_jax.experiment import config as config_lib
 
 READER = """
 import json, sys
@@ -134,7 +134,7 @@ def step_figures(tmp_path_factory):
   path = tmp_path_factory.mktemp('step') / 'figures.json'
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(benchmark, 'COUNT', 2)
-    patch.setattr(product, 'SIZES', (64,))
+    patch.setattr(matmul_peak, 'SIZES', (64,))
     assert main.main([
         'benchmark', '--what=step', '--model=Ti/16', '--resolution=16',
         '--workers=0', '--turns=2', '--batches=1', '--starts=0',
@@ -143,10 +143,10 @@ def step_figures(tmp_path_factory):
 
 
 def test_the_operations_of_a_step_are_those_of_the_accounting(step_figures):
-  config = subject.config(
+  config = workload.config(
       'Ti/16', resolution=16, batch_size=8, dtype='float32',
       source='imagenet2012', overrides=TINY)
-  counted = experiment.build(config, jax.devices(), expected_data=True)
+  counted = experiment_lib.build(config, jax.devices(), expected_data=True)
   assert step_figures['train']['flops_per_image'] == (
       counted.training_flops_per_image)
   assert step_figures['inference']['flops_per_image'] == (
@@ -191,10 +191,10 @@ def test_the_parts_of_a_step_do_what_it_does(step_figures, tmp_path, capsys):
         part['num_bytes'] / found['bytes_per_sec']))
   # Parameters, gradients and Adam's two moments are read; all but the
   # gradients are written.
-  config = subject.config(
+  config = workload.config(
       'Ti/16', resolution=16, batch_size=8, dtype='float32',
       source='imagenet2012', overrides=TINY)
-  built = experiment.build(config, jax.devices()[:1], expected_data=True)
+  built = experiment_lib.build(config, jax.devices()[:1], expected_data=True)
   count = sum(leaf.size for leaf in jax.tree.leaves(
       built.abstract_state.params))
   assert parts['optimizer']['num_bytes'] == pytest.approx(
@@ -211,7 +211,7 @@ def test_parts_are_those_of_a_vision_transformer(capsys):
 
 
 def test_a_start_says_what_each_part_took(tmp_path, capsys):
-  config = subject.config(
+  config = workload.config(
       'Ti/16', resolution=16, batch_size=8, dtype='float32',
       source='imagenet2012', overrides=TINY)
   path = tmp_path / 'config.json'
@@ -235,7 +235,7 @@ def test_a_step_is_of_a_model_or_of_a_config(capsys):
 
 def test_actions_take_turns():
   done = []
-  timed = turns.alternate(
+  timed = interleaved_timing.alternate(
       {'a': lambda n: done.append(('a', n)),
        'b': lambda n: done.append(('b', n))}, turns=2, repeats=3)
   assert done == [('a', 1), ('b', 1), *2 * [('a', 3), ('b', 3)]]

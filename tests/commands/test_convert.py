@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 import main
-from vit_jax import loading
 from vit_jax import models
 from vit_jax import tree
-from vit_jax.checkpoints import export
-from vit_jax.checkpoints import formats
-from vit_jax.checkpoints import saving
-from vit_jax.interop import names
-from vit_jax.interop import npz
+from vit_jax.inference import load
+from vit_jax.weights import convert as convert_lib
+from vit_jax.weights import names
+from vit_jax.weights import npz
+from vit_jax.weights import save
+from vit_jax.weights import write as write_lib
 
 
 @pytest.fixture
@@ -23,13 +23,13 @@ def source(tmp_path):
   rng = np.random.default_rng(0)
   params = {name: rng.normal(size=s.shape).astype(np.float32)
             for name, s in tree.flatten(
-                formats.abstract_params(config, (32, 32))).items()}
+                convert_lib.abstract_params(config, (32, 32))).items()}
   npz.write(tmp_path / 'source.npz',
-            export.to_arrays(names.FAMILIES['npz'], params))
+            write_lib.to_arrays(names.FAMILIES['npz'], params))
   return tmp_path / 'source.npz', params
 
 
-@pytest.mark.parametrize('form', saving.FORMATS)
+@pytest.mark.parametrize('form', save.FORMATS)
 def test_each_format_is_written_read_back_and_reported(
     form, source, tmp_path, capsys):
   path, params = source
@@ -40,7 +40,7 @@ def test_each_format_is_written_read_back_and_reported(
   output = capsys.readouterr().out
   assert 'the same to the bit' in output
   assert '-> final_norm/scale' in output
-  again = loading.load(tmp_path / 'out', log=None)
+  again = load.load(tmp_path / 'out', log=None)
   for name, array in tree.flatten(again.params).items():
     np.testing.assert_array_equal(array, params[name])
   figures = json.loads((tmp_path / 'figures.json').read_text())
@@ -68,7 +68,7 @@ def test_what_a_format_can_say_needs_nothing_to_be_given(
       '--set=layer_norm_epsilon=1e-5', '--set=crop=0.8', '--set=mean=0.25',
       '--set=positions=linear')
   assert 'parameters, read back and compared: the same' in output
-  again = loading.load(tmp_path / 'out', log=None)
+  again = load.load(tmp_path / 'out', log=None)
   assert (again.config.layer_norm_epsilon, again.preprocess.crop,
           again.positions) == (1e-5, 0.8, 'linear')
 
@@ -81,7 +81,7 @@ def test_what_an_npz_cannot_say_is_given_in_words_that_load_takes(
   assert ("note: npz does not say pooling='average' and reads back as "
           "pooling='cls': load it with pooling='average'\n") in output
   assert "with gelu='exact' pooling='average' crop=0.8 and" in output
-  assert loading.load(tmp_path / 'out', log=None).config.pooling == 'cls'
+  assert load.load(tmp_path / 'out', log=None).config.pooling == 'cls'
   flags = ['--set=pooling=average', '--set=gelu=exact', '--set=crop=0.8']
   assert 'crop=0.8' in convert(
       tmp_path / 'out', tmp_path / 'again', 'npz', capsys, *flags)

@@ -8,9 +8,9 @@ import pytest
 
 import main
 import vit_jax
-from vit_jax import config as config_lib
-from vit_jax import experiment as experiment_lib
 from vit_jax import run as run_lib
+from vit_jax.experiment import build as experiment_lib
+from vit_jax.experiment import config as config_lib
 
 CONFIG = """
 from ml_collections import ConfigDict

@@ -11,8 +11,8 @@ import pytest
 
 import main
 from tests import random_models
-from vit_jax import loading
 from vit_jax.analysis import attention
+from vit_jax.inference import load
 
 TINY = {'width': 8, 'depth': 2, 'mlp_dim': 8, 'num_heads': 2, 'patch': 4,
         'num_classes': 3}
@@ -150,7 +150,7 @@ def test_the_page_is_in_the_workdir_and_never_in_a_checkpoint(
   monkeypatch.setenv('HOME', str(tmp_path))
   loaded = save(tmp_path / 'run', TINY)
   if '://' in model:
-    monkeypatch.setattr(loading, 'load', lambda path, **_: loaded)
+    monkeypatch.setattr(load, 'load', lambda path, **_: loaded)
   assert not main.main(['inspect', f'--model={model}'])
   capsys.readouterr()
   assert [path.relative_to(tmp_path).as_posix()

@@ -11,7 +11,7 @@ import jax
 import pytest
 
 import main
-from vit_jax import config as config_lib
+from vit_jax.experiment import config as config_lib
 from vit_jax.parallel import gpus
 from vit_jax.parallel import topology
 from vit_jax.plan import max_batch

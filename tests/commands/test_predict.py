@@ -13,7 +13,7 @@ import pytest
 import main
 from tests import random_models
 import vit_jax
-from vit_jax import command_line
+from vit_jax.commands import arguments as arguments_lib
 
 
 @pytest.fixture(scope='module', name='model')
@@ -117,14 +117,14 @@ def test_of_a_folder_what_is_called_as_a_format_that_is_read_is_taken(
                'h.npz'):
     (tmp_path / name).touch()
   wanted = [f'{tmp_path}/{name}' for name in ('a.npy', 'b.PNG', 'c.tiff')]
-  assert command_line.find([str(tmp_path)]) == wanted
-  assert command_line.find([f'{tmp_path}/*']) == wanted
+  assert arguments_lib.find([str(tmp_path)]) == wanted
+  assert arguments_lib.find([f'{tmp_path}/*']) == wanted
 
 
 @pytest.mark.parametrize('command', ['predict', 'features'])
 def test_what_is_not_there_or_closed_is_named_and_the_rest_goes_on(
     model, photos, tmp_path, capsys, monkeypatch, command):
-  folders = type(command_line.epath.Path(photos))
+  folders = type(arguments_lib.epath.Path(photos))
   inside = folders.iterdir
 
   def closed(folder):
@@ -143,7 +143,7 @@ def test_what_is_not_there_or_closed_is_named_and_the_rest_goes_on(
   assert '3 pictures could not be read' in printed
   # With nothing else to read, it is an error.
   with pytest.raises(PermissionError):
-    command_line.find([f'{photos}/more'], {})
+    arguments_lib.find([f'{photos}/more'], {})
 
 
 def test_links_between_folders_give_each_picture_once(tmp_path):
@@ -154,7 +154,7 @@ def test_links_between_folders_give_each_picture_once(tmp_path):
   (photos / 'again').symlink_to(photos / 'deep')  # Before it in order.
   (photos / 'deep' / 'up').symlink_to(photos)
   (photos / 'elsewhere').symlink_to(other)
-  assert command_line.find([str(photos)]) == [
+  assert arguments_lib.find([str(photos)]) == [
       f'{photos}/deep/a.png', f'{photos}/elsewhere/b.png']
 
 
@@ -166,7 +166,7 @@ def test_a_file_that_is_spelt_in_several_ways_is_read_once(
   (tmp_path / 'photos' / 'b.png').symlink_to('a.png')
   monkeypatch.chdir(tmp_path / 'photos')
   # The first spelling is kept; a link to a file has a row of its own.
-  assert command_line.find([
+  assert arguments_lib.find([
       './a.png', f'{tmp_path}/photos/a.png', '../photos/*.png',
       f'{tmp_path}/linked']) == ['a.png', '../photos/b.png']
 

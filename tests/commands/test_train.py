@@ -15,12 +15,12 @@ import pytest
 
 import main
 import vit_jax
-from vit_jax import config as config_lib
 from vit_jax import evals
-from vit_jax import experiment as experiment_lib
 from vit_jax import run as run_lib
 from vit_jax import tree
 from vit_jax.checkpoints import manager
+from vit_jax.experiment import build as experiment_lib
+from vit_jax.experiment import config as config_lib
 from vit_jax.training import health
 from vit_jax.training import signals
 from vit_jax.training import writer

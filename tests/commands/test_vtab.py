@@ -8,10 +8,10 @@ import jax
 import pytest
 
 import main
-from vit_jax import experiment as experiment_lib
 from vit_jax import sweep
 from vit_jax.commands import vtab as command
 from vit_jax.data import vtab
+from vit_jax.experiment import build as experiment_lib
 
 TASKS = ('dtd', 'kitti_closest_vehicle_distance')
 TOY = ('--config.model.width=16', '--config.model.depth=1',

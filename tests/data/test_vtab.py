@@ -7,9 +7,9 @@ from PIL import Image
 import pytest
 
 from vit_jax import data
-from vit_jax.data import sources
-from vit_jax.data import splits
 from vit_jax.data import vtab
+from vit_jax.data.sources import registry
+from vit_jax.data.splits import split_strings
 
 
 def label(task, **example):
@@ -68,7 +68,7 @@ def test_dsprites_pixels_of_one_become_white():
 
 
 def open_task(task, root):
-  return sources.open_source(
+  return registry.open_source(
       f'vtab/{task}', data_dir=str(root), size=(8, 8),
       shapes_config=data.DataConfig().shapes)
 
@@ -82,7 +82,7 @@ def test_a_task_has_the_splits_of_the_benchmark_and_its_labels(tiny_vtab):
   assert [test.label(i) for i in range(8)] == [0, 1, 2, 3] * 2
   assert test[3]['label'] == 3
   assert test[0]['image'].startswith(b'\x89PNG')
-  both = splits.select_split(opened, 'train800+val200', name='kitti')
+  both = split_strings.select_split(opened, 'train800+val200', name='kitti')
   assert len(both) == 1000
   assert both.key(999) == 'kitti:3.*.* validation 199'
 
@@ -134,7 +134,7 @@ def test_a_misspelt_task_names_the_nearest(tmp_path):
 
 
 def test_sizes_are_known_without_files():
-  opened = sources.expect_source('vtab/dmlab')
-  assert len(splits.select_split(
+  opened = registry.expect_source('vtab/dmlab')
+  assert len(split_strings.select_split(
       opened, 'train800+val200', name='dmlab')) == 1000
   assert len(opened.splits['test']) == 22_735 and opened.num_classes == 6

@@ -8,9 +8,9 @@ import numpy as np
 import optax
 import pytest
 
-from vit_jax import config as config_lib
 from vit_jax import evals
-from vit_jax import experiment
+from vit_jax.experiment import build as experiment_lib
+from vit_jax.experiment import config as config_lib
 
 EXAMPLES, CLASSES = 10, 7
 RNG = np.random.default_rng(0)
@@ -166,7 +166,7 @@ def build_experiment(devices, *, batch_size, **change):
                     'schedule': {'name': 'constant'}},
       'evals': {'val': {'split': 'test[:50]', 'batch_size': batch_size}},
       **change})
-  experiment.build(config, devices=jax.devices()[:devices])
+  experiment_lib.build(config, devices=jax.devices()[:devices])
 
 
 def test_batch_that_does_not_divide_names_the_evaluator():

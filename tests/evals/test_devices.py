@@ -11,9 +11,9 @@ import jax
 import numpy as np
 import pytest
 
-from vit_jax import config as config_lib
 from vit_jax import evals
-from vit_jax import experiment
+from vit_jax.experiment import build as experiment_lib
+from vit_jax.experiment import config as config_lib
 
 ROOT = pathlib.Path(__file__).parents[2]
 FEW = {'train_split': 'train[:200]'}
@@ -44,7 +44,7 @@ def evaluate(devices, *, batch_size, **change):
                     'schedule': {'name': 'constant'}},
       'evals': {name: {**section, 'batch_size': batch_size}
                 for name, section in SECTIONS.items()}, **change})
-  built = experiment.build(config, devices=devices)
+  built = experiment_lib.build(config, devices=devices)
   params = built.init_state().params
   # The head starts at zero: it would hide the model.
   kernel = params['head']['dense']['kernel']

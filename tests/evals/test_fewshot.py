@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from sklearn import linear_model
 
-from vit_jax import config as config_lib
 from vit_jax import evals
-from vit_jax import experiment
-from vit_jax.data import embedded
-from vit_jax.data import splits
+from vit_jax.data.sources import builtin
+from vit_jax.data.splits import split_strings
 from vit_jax.evals import fewshot
+from vit_jax.experiment import build as experiment_lib
+from vit_jax.experiment import config as config_lib
 
 RNG = np.random.default_rng(0)
 CLASSES, WIDTH = 4, 6
@@ -133,8 +133,8 @@ def test_penalty_is_chosen_on_images_that_are_neither_few_nor_tested(toy):
 
 
 def test_draws_are_nested_and_differ_by_seed():
-  source = embedded.open_digits().splits['train']
-  subset, ranks = splits.draw_per_class(
+  source = builtin.open_digits().splits['train']
+  subset, ranks = split_strings.draw_per_class(
       source, 5, name='digits', seeds=(0, 1, 2))
   labels = np.array([subset.label(i) for i in range(len(subset))])
   for row in ranks:
@@ -142,7 +142,7 @@ def test_draws_are_nested_and_differ_by_seed():
         (label, rank) for label in range(10) for rank in range(5)]
   assert len({tuple(np.flatnonzero(row >= 0)) for row in ranks}) == 3
   for seed, row in enumerate(ranks):
-    alone = splits.select_per_class(source, 2, name='digits', seed=seed)
+    alone = split_strings.select_per_class(source, 2, name='digits', seed=seed)
     assert alone.indices.tolist() == subset.indices[
         (row >= 0) & (row < 2)].tolist()
 
@@ -175,7 +175,7 @@ def build(**section):
                     'schedule': {'name': 'constant'}},
       'evals': {'few': {'name': 'fewshot',
                         'shots': [1, 5], **section}}})
-  return experiment.build(config, devices=jax.devices()[:1])
+  return experiment_lib.build(config, devices=jax.devices()[:1])
 
 
 def test_what_is_missing_stops_the_run_at_its_start():

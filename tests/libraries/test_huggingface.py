@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import vit_jax
-from vit_jax.interop import safetensors
+from vit_jax.weights import safetensors
 
 torch = pytest.importorskip('torch', reason='torch is not installed')
 transformers = pytest.importorskip(

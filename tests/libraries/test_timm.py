@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import vit_jax
-from vit_jax.interop import preprocess as preprocess_lib
-from vit_jax.interop import safetensors
+from vit_jax.weights import safetensors
+from vit_jax.weights.configs import preprocessing as preprocessing_lib
 
 torch = pytest.importorskip('torch', reason='torch is not installed')
 timm = pytest.importorskip('timm', reason='timm is not installed')
@@ -147,9 +147,9 @@ def test_a_folder_of_timm_says_what_images_go_through(torch_models, tmp_path):
   np.testing.assert_allclose(
       ours(images)['logits'], torch_models.logits(theirs, images),
       rtol=1e-4, atol=1e-4)
-  assert ours.preprocess == preprocess_lib.Preprocess(
-      resolution=(224, 224), mean=preprocess_lib.IMAGENET_MEAN,
-      std=preprocess_lib.IMAGENET_STD, crop=0.9, keep_aspect=True,
+  assert ours.preprocess == preprocessing_lib.Preprocess(
+      resolution=(224, 224), mean=preprocessing_lib.IMAGENET_MEAN,
+      std=preprocessing_lib.IMAGENET_STD, crop=0.9, keep_aspect=True,
       interpolation='bicubic')
   # And timm, from what we write, the same again.
   again = rebuilt(ours, tmp_path / 'out')

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from vit_jax import config as config_lib
-from vit_jax import experiment
 from vit_jax import models
+from vit_jax.experiment import build as experiment_lib
+from vit_jax.experiment import config as config_lib
 from vit_jax.models import attention
 from vit_jax.parallel import gpus
 from vit_jax.parallel import topology
@@ -131,7 +131,7 @@ def test_the_kernel_compiles_there_and_back(tokens):
 
 @pytest.mark.skipif(not gpus.plugin(), reason="JAX's CUDA plugin is not here")
 def test_in_parts_each_device_attends_to_its_own_images():
-  built = experiment.build(config_lib.resolve({
+  built = experiment_lib.build(config_lib.resolve({
       'total': {'steps': 2}, 'batch_size': 8, 'accumulation': 2,
       'optimizer': {'name': 'sgd', 'learning_rate': 0.1,
                     'schedule': {'name': 'constant'}},

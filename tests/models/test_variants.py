@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import pytest
 
 from vit_jax import models
-from vit_jax import records
+from vit_jax import schema
 from vit_jax import tree
 from vit_jax.models import variants
 
@@ -232,7 +232,7 @@ def test_what_a_variant_says_of_its_layers_can_be_said_otherwise():
 
 
 def test_a_model_starts_from_a_22b_as_what_it_is():
-  source = records.to_plain(models.parse({'variant': '22B/14'}))
+  source = schema.to_plain(models.parse({'variant': '22B/14'}))
   got = models.parse(models.inherit({'depth': 2}, source))
   assert (got.parallel, got.qk_norm, got.norm, got.qkv_bias, got.width) == (
       True, True, 'rms', False, 6144)
@@ -315,14 +315,14 @@ def test_a_setting_of_a_variants_backbone_leaves_its_others():
 @pytest.mark.parametrize('variant', ['R50x1', 'R50+B/16', 'R+Ti/16', 'b/32'])
 def test_a_parsed_model_survives_json(variant):
   config = models.parse({'variant': variant})
-  plain = json.loads(json.dumps(records.to_plain(config)))
+  plain = json.loads(json.dumps(schema.to_plain(config)))
   assert models.parse(plain) == config
 
 
 @pytest.mark.parametrize('source', ['R50x1', 'R50+B/16', 'B/16'])
 @pytest.mark.parametrize('target', ['', 'R50x1', 'R26+S/32', 'S/32'])
 def test_a_model_takes_over_what_its_own_variant_leaves_open(source, target):
-  source = records.to_plain(models.parse({
+  source = schema.to_plain(models.parse({
       'variant': source, 'head_bias': 2.0,
       **({} if source == 'R50x1' else {'gelu': 'exact'})}))
   got = models.parse(models.inherit({'variant': target}, source))

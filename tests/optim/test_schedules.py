@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from vit_jax import records
+from vit_jax import schema
 from vit_jax.optim import schedules
 
 TOTAL = 100
@@ -19,7 +19,7 @@ def to_steps(duration):
 
 
 def build(name, peak=2.0, total_steps=TOTAL, **section):
-  config = records.parse(
+  config = schema.parse(
       schedules.ScheduleConfig, {'name': name} | section, where='schedule')
   return schedules.build(
       config, peak=peak, total_steps=total_steps, to_steps=to_steps)

@@ -14,10 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from vit_jax import config as config_lib
-from vit_jax import experiment
 from vit_jax import tree
-from vit_jax.parallel import collectives
+from vit_jax.experiment import build as experiment_lib
+from vit_jax.experiment import config as config_lib
+from vit_jax.plan.compiled import collectives
 
 DEPTH = 3
 CONFIG = {
@@ -60,7 +60,7 @@ def run(name):
   """Returns experiment, parameters before, state after, losses, collectives."""
   sizes = MESHES[name]
   devices = jax.devices()[:math.prod(sizes.values())]
-  built = experiment.build(
+  built = experiment_lib.build(
       config_lib.resolve({**CONFIG, 'mesh': sizes}), devices=devices)
   step = compile_step(built)
   state = built.init_state()
@@ -196,7 +196,7 @@ PARTS = 7
 def test_in_parts_devices_draw_as_one_does_and_reduce_each_gradient_once():
   params = {}
   for number in (1, 8):
-    built = experiment.build(config_lib.resolve({
+    built = experiment_lib.build(config_lib.resolve({
         **CONFIG, 'accumulation': PARTS, 'mesh': {'data': number},
         'data': {'source': 'digits', 'resolution': 8}}),
         devices=jax.devices()[:number])
@@ -219,7 +219,7 @@ def test_in_parts_devices_draw_as_one_does_and_reduce_each_gradient_once():
 
 def test_in_parts_no_kernel_of_a_convolution_has_a_gradient_for_each_device():
   # The compiler would send the images of each around: see `experiment.build`.
-  built = experiment.build(config_lib.resolve({
+  built = experiment_lib.build(config_lib.resolve({
       **CONFIG, 'accumulation': PARTS, 'mesh': MESHES['8x1x1'],
       'model': {**CONFIG['model'], 'patch': 1,
                 'backbone': {'depths': (), 'width': 32}}}))
@@ -233,7 +233,7 @@ def compiled_in_parts():
   """Returns experiment and collectives of a step in parts, over `fsdp`."""
   model = {name: value for name, value in CONFIG['model'].items()
            if 'drop' not in name}  # Faster to compile.
-  built = experiment.build(config_lib.resolve({
+  built = experiment_lib.build(config_lib.resolve({
       **CONFIG, 'accumulation': PARTS, 'model': model,
       'mesh': MESHES['1x8x1']}))
   return built, by_kind(compile_step(built))

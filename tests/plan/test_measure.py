@@ -6,10 +6,10 @@ import types
 import jax
 import pytest
 
-from vit_jax import config as config_lib
-from vit_jax import experiment as experiment_lib
-from vit_jax.parallel import collectives
+from vit_jax.experiment import build as experiment_lib
+from vit_jax.experiment import config as config_lib
 from vit_jax.plan import measure
+from vit_jax.plan.compiled import collectives
 
 DEPTH = 4
 CONFIG = {

@@ -2,10 +2,10 @@
 
 import pytest
 
-from vit_jax.parallel import collectives
 from vit_jax.plan import measure
-from vit_jax.plan import program
 from vit_jax.plan import roofline
+from vit_jax.plan.compiled import collectives
+from vit_jax.plan.compiled import program
 
 MEMORY = measure.Memory(0, 0, 0, 0, 0, 0, 1, 1, 'nowhere')
 

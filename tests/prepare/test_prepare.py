@@ -15,11 +15,11 @@ import main
 from tests import pictures
 from vit_jax import data
 from vit_jax.commands import data as commands_data
-from vit_jax.data import selection
+from vit_jax.data.splits import selection
 from vit_jax.prepare import examples
-from vit_jax.prepare import pictures as storing
+from vit_jax.prepare import images as storing
+from vit_jax.prepare import prepare
 from vit_jax.prepare import shards
-from vit_jax.prepare import writing
 
 
 @pytest.fixture(scope='module', name='folder')
@@ -47,7 +47,7 @@ def _open(source, split, **settings):
 
 
 def _plan(folder, to, *, shard_bytes=4000):
-  return writing.plan(
+  return prepare.plan(
       {'source': str(folder), 'data_dir': ''}, splits=[], to=str(to),
       name='mine', version='1.0.0', shard_bytes=shard_bytes)
 
@@ -135,7 +135,7 @@ def test_shards_are_ranges_of_about_one_size(folder, tmp_path):
 def test_a_run_that_was_stopped_goes_on_and_keeps_what_is_finished(
     folder, tmp_path, monkeypatch):
   planned = _plan(folder, tmp_path)
-  writing.begin(planned)
+  prepare.begin(planned)
   written = []
   whole = shards._write_records
 
@@ -148,18 +148,18 @@ def test_a_run_that_was_stopped_goes_on_and_keeps_what_is_finished(
 
   monkeypatch.setattr(shards, '_write_records', fail_at_the_third)
   with pytest.raises(KeyboardInterrupt):
-    writing.write(planned, runner='local', flags=[])
+    prepare.write(planned, runner='local', flags=[])
   with pytest.raises(RuntimeError, match='The same command goes on'):
-    writing.finish(planned)
+    prepare.finish(planned)
   monkeypatch.undo()
   assert not (tmp_path / 'mine/1.0.0/dataset_info.json').exists()
   times = {name: (tmp_path / 'mine/1.0.0' / name).stat().st_mtime_ns
            for name in written}
   planned = _plan(folder, tmp_path)
-  assert writing.begin(planned) == 2
-  writing.write(planned, runner='local', flags=[])
-  writing.finish(planned)
-  writing.verify(planned)
+  assert prepare.begin(planned) == 2
+  prepare.write(planned, runner='local', flags=[])
+  prepare.finish(planned)
+  prepare.verify(planned)
   for name, written_at in times.items():
     assert (tmp_path / 'mine/1.0.0' / name).stat().st_mtime_ns == written_at
   _same(_open('mine', 'train', data_dir=str(tmp_path)),
@@ -187,7 +187,7 @@ def test_shards_that_are_finished_are_counted_meanwhile(
 def test_what_a_disk_garbles_is_not_taken_for_finished(
     folder, tmp_path, monkeypatch):
   planned = _plan(folder, tmp_path, shard_bytes=10**6)
-  writing.begin(planned)
+  prepare.begin(planned)
   add = examples.Digest.add_record
 
   def other(self, record, features):
@@ -195,7 +195,7 @@ def test_what_a_disk_garbles_is_not_taken_for_finished(
 
   monkeypatch.setattr(examples.Digest, 'add_record', other)
   with pytest.raises(RuntimeError, match='25 came back when it was read'):
-    writing.write(planned, runner='local', flags=[])
+    prepare.write(planned, runner='local', flags=[])
   assert not list((tmp_path / 'mine/1.0.0').glob('mine-train*'))
 
 
@@ -218,7 +218,7 @@ def test_a_mistake_is_said_before_anything_is_written(
 
 def test_another_plan_or_a_finished_set_is_not_written_over(
     folder, tmp_path, capsys):
-  writing.begin(_plan(folder, tmp_path))
+  prepare.begin(_plan(folder, tmp_path))
   assert _prepare(folder, tmp_path) == 2
   assert 'another command began' in capsys.readouterr().err
   assert _prepare(folder, tmp_path, '--version=1.0.1') == 0
@@ -233,26 +233,26 @@ def test_shards_of_a_source_that_changed_are_not_gone_on_with(tmp_path):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(pictures.encoded(pictures.picture(i, side=16), 'PNG'))
   begun = _plan(source, tmp_path)
-  assert writing.begin(begun) == 0
-  assert writing.begin(_plan(source, tmp_path)) == 0
+  assert prepare.begin(begun) == 0
+  assert prepare.begin(_plan(source, tmp_path)) == 0
   (source / 'train/cat/0.png').rename(source / 'train/cat/9.png')
   selection._open.cache_clear()  # As another process sees it.
   with pytest.raises(ValueError, match='or the source has changed since'):
-    writing.begin(_plan(source, tmp_path))
+    prepare.begin(_plan(source, tmp_path))
 
 
 def test_what_differs_from_its_source_is_no_data_set(
     folder, tmp_path, monkeypatch):
   planned = _plan(folder, tmp_path, shard_bytes=10**6)
-  writing.begin(planned)
-  writing.write(planned, runner='local', flags=[])
-  writing.finish(planned)
+  prepare.begin(planned)
+  prepare.write(planned, runner='local', flags=[])
+  prepare.finish(planned)
   stored = storing.Pictures.stored
   monkeypatch.setattr(
       storing.Pictures, 'stored', lambda self, image: (
           stored(self, image) + b'another'))
   with pytest.raises(RuntimeError, match='differs from the source: example 0'):
-    writing.verify(planned)
+    prepare.verify(planned)
   assert not (tmp_path / 'mine/1.0.0/dataset_info.json').exists()
 
 
@@ -332,9 +332,9 @@ def test_beam_writes_the_same_files(folder, tmp_path):
   contents = []
   for runner in ('local', 'DirectRunner'):
     planned = _plan(folder, tmp_path / runner)
-    writing.begin(planned)
-    writing.write(planned, runner=runner, flags=[])
-    writing.finish(planned)
+    prepare.begin(planned)
+    prepare.write(planned, runner=runner, flags=[])
+    prepare.finish(planned)
     contents.append({
         path.name: path.read_bytes()
         for path in (tmp_path / runner / 'mine/1.0.0').iterdir()})
@@ -349,8 +349,8 @@ def test_beam_names_the_example_that_cannot_be_read(folder, tmp_path):
   content = path.read_bytes()
   path.unlink()
   try:
-    writing.begin(planned)
+    prepare.begin(planned)
     with pytest.raises(RuntimeError, match=r'Example 0 of .*:test \(test/'):
-      writing.write(planned, runner='DirectRunner', flags=[])
+      prepare.write(planned, runner='DirectRunner', flags=[])
   finally:
     path.write_bytes(content)

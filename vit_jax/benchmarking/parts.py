@@ -24,21 +24,21 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from vit_jax import experiment as experiment_lib
 from vit_jax import losses
 from vit_jax import models
-from vit_jax import records
 from vit_jax import run as run_lib
+from vit_jax import schema
 from vit_jax import tree
-from vit_jax.benchmarking import product as product_lib
+from vit_jax.benchmarking import interleaved_timing as interleaved_timing_lib
+from vit_jax.benchmarking import matmul_peak as matmul_peak_lib
 from vit_jax.benchmarking import step as step_lib
-from vit_jax.benchmarking import turns as turns_lib
+from vit_jax.experiment import build as experiment_lib
 from vit_jax.models import attention
 from vit_jax.models import embed
 from vit_jax.models import encoder
 from vit_jax.models import heads
 from vit_jax.models import vit_config
-from vit_jax.plan import parts as parts_lib
+from vit_jax.plan import microbatches as microbatches_lib
 from vit_jax.training import flops as flops_lib
 
 COPY_BYTES = 2**28  # Beyond any cache.
@@ -61,7 +61,7 @@ class Part:
   times: int
   flops: int
   num_bytes: int
-  secs: turns_lib.Spread
+  secs: interleaved_timing_lib.Spread
   bound_secs: float
 
   @property
@@ -83,7 +83,7 @@ class Roofline:
   parts: tuple[Part, ...]
   flops_per_sec: float
   bytes_per_sec: float
-  step_secs: turns_lib.Spread
+  step_secs: interleaved_timing_lib.Spread
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,15 +119,15 @@ def measure(
   """
   model = _checked(models.for_devices(
       experiment.config.model, list(experiment.mesh.devices.flat)))
-  fitted = parts_lib.fit(
-      experiment, free_bytes=parts_lib.free_bytes(experiment.mesh),
+  fitted = microbatches_lib.fit(
+      experiment, free_bytes=microbatches_lib.free_bytes(experiment.mesh),
       batches_ahead=run_lib.IN_FLIGHT)
   experiment = fitted.experiment
   asked = _parts(experiment, model)
-  product = product_lib.fastest(
+  product = matmul_peak_lib.fastest(
       experiment.mesh, experiment.config.model.dtype)
   with jax.default_device(experiment.mesh.devices.flat[0]):
-    timed = turns_lib.alternate({
+    timed = interleaved_timing_lib.alternate({
         _PRODUCT: product.run, _COPY: _copy(),
         _STEP: step_lib.Training(experiment, fitted.step).run,
         **{name: _action(part) for name, part in asked.items()},
@@ -147,7 +147,7 @@ def _checked(model: models.ModelConfig) -> vit_config.ViTConfig:
   raise ValueError(
       'The parts are those of a Vision Transformer that cuts the image itself '
       'and whose tokens all see each other, but the model is '
-      f'{records.to_plain(model)}. --what=step measures any.')
+      f'{schema.to_plain(model)}. --what=step measures any.')
 
 
 def _parts(
@@ -252,7 +252,7 @@ def _optimizer(experiment: experiment_lib.Experiment) -> _Asked:
                 3 * tree.num_bytes(params) + 2 * tree.num_bytes(opt_state))
 
 
-def _action(part: _Asked) -> turns_lib.Action:
+def _action(part: _Asked) -> interleaved_timing_lib.Action:
   run, args = jax.jit(part.run), jax.device_put(part.args)
 
   def repeat(count: int) -> None:
@@ -263,7 +263,7 @@ def _action(part: _Asked) -> turns_lib.Action:
   return repeat
 
 
-def _copy() -> turns_lib.Action:
+def _copy() -> interleaved_timing_lib.Action:
   """Returns what reads and writes `COPY_BYTES`."""
   array = jnp.zeros(COPY_BYTES // 4, jnp.float32)
   add = jax.jit(lambda x: x + 1)
@@ -277,12 +277,12 @@ def _copy() -> turns_lib.Action:
 
 
 def _measured(
-    name: str, part: _Asked, timed: turns_lib.Timed, peak: float,
+    name: str, part: _Asked, timed: interleaved_timing_lib.Timed, peak: float,
     bandwidth: float,
 ) -> Part:
   flops = part.times * flops_lib.count(part.run, *part.args)
   num_bytes = part.times * part.num_bytes
   return Part(
-      name, part.times, flops, num_bytes, turns_lib.Spread(*(
+      name, part.times, flops, num_bytes, interleaved_timing_lib.Spread(*(
           part.times * secs for secs in dataclasses.astuple(timed.secs))),
       max(flops / peak, num_bytes / bandwidth))

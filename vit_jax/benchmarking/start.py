@@ -23,12 +23,12 @@ import time
 
 import jax
 
-from vit_jax import config as config_lib
 from vit_jax import run as run_lib
+from vit_jax.benchmarking import interleaved_timing as interleaved_timing_lib
 from vit_jax.benchmarking import step as step_lib
-from vit_jax.benchmarking import turns as turns_lib
+from vit_jax.experiment import config as config_lib
 from vit_jax.plan import building
-from vit_jax.plan import parts as parts_lib
+from vit_jax.plan import microbatches as microbatches_lib
 from vit_jax.training import writer
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -65,8 +65,8 @@ class Start:
 @dataclasses.dataclass(frozen=True)
 class Starts:
   """Several starts: each of `Start`'s figures, with its spread."""
-  cold: dict[str, turns_lib.Spread]
-  warm: dict[str, turns_lib.Spread]
+  cold: dict[str, interleaved_timing_lib.Spread]
+  warm: dict[str, interleaved_timing_lib.Spread]
 
 
 def measure(
@@ -110,9 +110,9 @@ def _start(path: pathlib.Path, cache: str) -> Start:
   return Start(**json.loads(done.stdout.strip().splitlines()[-1]))
 
 
-def _spreads(starts: list[Start]) -> dict[str, turns_lib.Spread]:
+def _spreads(starts: list[Start]) -> dict[str, interleaved_timing_lib.Spread]:
   rows = [dataclasses.asdict(start) for start in starts]
-  return {name: turns_lib.spread(row[name] for row in rows)
+  return {name: interleaved_timing_lib.spread(row[name] for row in rows)
           for name in rows[0] if rows[0][name] is not None}
 
 
@@ -122,8 +122,8 @@ def main(path: str, began: str) -> None:
   config = config_lib.resolve(json.loads(pathlib.Path(path).read_text()))
   experiment, origin = building.build(config, jax.devices())
   times.append(time.time())
-  fitted = parts_lib.fit(
-      experiment, free_bytes=parts_lib.free_bytes(experiment.mesh),
+  fitted = microbatches_lib.fit(
+      experiment, free_bytes=microbatches_lib.free_bytes(experiment.mesh),
       batches_ahead=run_lib.IN_FLIGHT)
   times.append(time.time())
   state = jax.block_until_ready(fitted.experiment.init_state())

@@ -15,15 +15,15 @@ from typing import Any
 import jax
 import numpy as np
 
-from vit_jax import announcement
-from vit_jax import experiment as experiment_lib
 from vit_jax import run as run_lib
 from vit_jax import types
-from vit_jax.benchmarking import product as product_lib
-from vit_jax.benchmarking import turns as turns_lib
+from vit_jax.benchmarking import interleaved_timing as interleaved_timing_lib
+from vit_jax.benchmarking import matmul_peak as matmul_peak_lib
+from vit_jax.experiment import build as experiment_lib
 from vit_jax.parallel import multihost
 from vit_jax.parallel import sharding
-from vit_jax.plan import parts as parts_lib
+from vit_jax.plan import microbatches as microbatches_lib
+from vit_jax.run import startup_summary
 from vit_jax.training import clock as clock_lib
 from vit_jax.training import cost
 
@@ -42,7 +42,7 @@ class Part:
     needed_bytes: of a device, as the compiler has it: arguments, results, and
       the most of what lies between.
   """
-  timed: turns_lib.Timed
+  timed: interleaved_timing_lib.Timed
   images_per_sec: float
   flops_per_image: int
   flops_per_sec: float
@@ -61,7 +61,7 @@ class Peak:
     flops_per_sec: of all devices.
   """
   size: int
-  timed: turns_lib.Timed
+  timed: interleaved_timing_lib.Timed
   flops_per_sec: float
 
 
@@ -73,8 +73,8 @@ class Input:
     images_per_sec: trained on.
     wait_share: of the time, that was spent waiting for images.
   """
-  images_per_sec: turns_lib.Spread
-  wait_share: turns_lib.Spread
+  images_per_sec: interleaved_timing_lib.Spread
+  wait_share: interleaved_timing_lib.Spread
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,15 +127,15 @@ def measure(
   Raises:
     ValueError: if the step does not fit the devices.
   """
-  fitted = parts_lib.fit(
-      experiment, free_bytes=parts_lib.free_bytes(experiment.mesh),
+  fitted = microbatches_lib.fit(
+      experiment, free_bytes=microbatches_lib.free_bytes(experiment.mesh),
       batches_ahead=run_lib.IN_FLIGHT)
   experiment = fitted.experiment
   training = Training(experiment, fitted.step)
   infer, infer_memory = inference(experiment, training.params)
-  product = product_lib.fastest(
+  product = matmul_peak_lib.fastest(
       experiment.mesh, experiment.config.model.dtype)
-  timed = turns_lib.alternate(
+  timed = interleaved_timing_lib.alternate(
       {'train': training.run, 'inference': infer, 'product': product.run},
       turns=turns, repeats=repeats)
   peak = Peak(product.size, timed['product'],
@@ -144,10 +144,10 @@ def measure(
   def part(name: str, flops_per_image: int, memory: Any) -> Part:
     return _part(
         experiment, timed[name], peak, flops_per_image=flops_per_image,
-        needed_bytes=parts_lib.needed_bytes(experiment, memory))
+        needed_bytes=microbatches_lib.needed_bytes(experiment, memory))
 
   return Measured(
-      announcement.device_kind(experiment.mesh), experiment.mesh.size,
+      startup_summary.device_kind(experiment.mesh), experiment.mesh.size,
       experiment.config.parts,
       part('train', experiment.training_flops_per_image, fitted.memory),
       part('inference', experiment.flops_per_image, infer_memory), peak,
@@ -186,7 +186,7 @@ class Training:
 
 def inference(
     experiment: experiment_lib.Experiment, params: types.Params,
-) -> tuple[turns_lib.Action, Any]:
+) -> tuple[interleaved_timing_lib.Action, Any]:
   """Returns what computes a batch's logits, and the compiler's analysis."""
   params = jax.tree.map(lambda x: x.copy(), params)
   batch = made_up_batch(experiment)['image']
@@ -207,7 +207,7 @@ def inference(
 
 
 def _part(
-    experiment: experiment_lib.Experiment, timed: turns_lib.Timed, peak: Peak,
+    experiment: experiment_lib.Experiment, timed: interleaved_timing_lib.Timed, peak: Peak,
     *, flops_per_image: int, needed_bytes: int,
 ) -> Part:
   images_per_sec = experiment.config.batch_size / timed.secs.median
@@ -216,7 +216,7 @@ def _part(
       timed, images_per_sec, flops_per_image, flops_per_sec,
       flops_per_sec / peak.flops_per_sec,
       cost.utilisation(
-          flops_per_sec, kind=announcement.device_kind(experiment.mesh),
+          flops_per_sec, kind=startup_summary.device_kind(experiment.mesh),
           devices=experiment.mesh.size), needed_bytes)
 
 
@@ -240,5 +240,5 @@ def _input(
       training.wait()
       found.append(clock.interval(
           images=repeats * experiment.config.batch_size))
-  return Input(turns_lib.spread(i.images_per_sec for i in found[1:]),
-               turns_lib.spread(i.wait_share for i in found[1:]))
+  return Input(interleaved_timing_lib.spread(i.images_per_sec for i in found[1:]),
+               interleaved_timing_lib.spread(i.wait_share for i in found[1:]))

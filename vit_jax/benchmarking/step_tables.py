@@ -2,9 +2,9 @@
 
 import os
 
+from vit_jax.benchmarking import interleaved_timing as interleaved_timing_lib
 from vit_jax.benchmarking import start as start_lib
 from vit_jax.benchmarking import step as step_lib
-from vit_jax.benchmarking import turns as turns_lib
 from vit_jax.training import progress
 
 _PARTS = (
@@ -67,7 +67,7 @@ def _column(part: step_lib.Part) -> tuple[str, ...]:
           _gib(part.needed_bytes))
 
 
-def _spread(found: turns_lib.Spread) -> str:
+def _spread(found: interleaved_timing_lib.Spread) -> str:
   median, lowest, highest = (
       progress.format_number(value)
       for value in (found.median, found.lowest, found.highest))

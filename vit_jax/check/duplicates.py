@@ -8,9 +8,9 @@ import numpy as np
 from scipy import sparse
 
 from vit_jax.check import scan as scan_lib
-from vit_jax.data import fingerprint
-from vit_jax.data import hash_bands
-from vit_jax.data import similarity
+from vit_jax.data.fingerprints import hash_index
+from vit_jax.data.fingerprints import perceptual_hash
+from vit_jax.data.fingerprints import similarity
 
 _QUERIES = 2**16  # Looked for at once.
 
@@ -126,13 +126,13 @@ def _candidates(
 
   Of many with the same bits, each is paired with the first.
   """
-  index = hash_bands.Index(bits, max_distance=max_distance)
+  index = hash_index.Index(bits, max_distance=max_distance)
   place = np.searchsorted(index.bits, bits)
   for a, b in zip(index.first[place].tolist(), range(len(bits))):
     if a != b:
       yield a, b, False
   for flip in (False, True):
-    queries = fingerprint.mirrored(index.bits) if flip else index.bits
+    queries = perceptual_hash.mirrored(index.bits) if flip else index.bits
     for start in range(0, len(queries), _QUERIES):
       matches = index.match(queries[start:start + _QUERIES])
       query = matches.query + start

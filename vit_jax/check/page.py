@@ -11,10 +11,10 @@ import html
 from etils import epath
 import numpy as np
 
-from vit_jax.analysis import page
+from vit_jax.analysis import html_page
 from vit_jax.check import duplicates
-from vit_jax.check import neighbours
 from vit_jax.check import report as report_lib
+from vit_jax.check import suspicious_labels
 
 MAX_BYTES = 16 * 2**20  # Of all pictures, as text in the page.
 _GROUPS, _SUSPECTS, _UNREADABLE = 60, 120, 500  # Shown, at most.
@@ -61,7 +61,7 @@ def write(report: report_lib.Report, path: epath.PathLike) -> None:
   body += _sheets(report, pictures)
   names = ', '.join(f'{row["checked"]:,} of {row["examples"]:,} examples of '
                     f'{row["split"]}' for row in report.split_rows())
-  text = page.document(
+  text = html_page.document(
       title=f'Check of {report.scan.asked.name}', body=body, style=_STYLE,
       text=f'{names}. Labels: {report.scan.asked.kind}. Nothing was changed.')
   path.parent.mkdir(parents=True, exist_ok=True)
@@ -156,7 +156,7 @@ def _suspects(
 
 
 def _suspect(
-    report: report_lib.Report, suspect: neighbours.Suspect,
+    report: report_lib.Report, suspect: suspicious_labels.Suspect,
     pictures: _Pictures,
 ) -> str:
   name = html.escape(report.scan.asked.class_names[suspect.suggested])

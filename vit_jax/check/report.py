@@ -8,8 +8,8 @@ from jaxtyping import Int
 import numpy as np
 
 from vit_jax.check import duplicates
-from vit_jax.check import neighbours
 from vit_jax.check import scan as scan_lib
+from vit_jax.check import suspicious_labels
 
 _COMMON = 5  # Sizes that are named.
 
@@ -45,7 +45,7 @@ class Report:
   """
   scan: scan_lib.Scan
   groups: tuple[duplicates.Group, ...]
-  labels: neighbours.Result
+  labels: suspicious_labels.Result
   features: str
   secs_per_image: float
 

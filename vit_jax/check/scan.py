@@ -16,12 +16,12 @@ from typing import Any, BinaryIO, Literal
 from jaxtyping import Bool, Float16, Int, UInt8, UInt64
 import numpy as np
 
-from vit_jax.check import looks
-from vit_jax.check import pictures
-from vit_jax.data import fingerprint
-from vit_jax.data import protocol
-from vit_jax.data import similarity
-from vit_jax.data import unreadable
+from vit_jax.check import examples
+from vit_jax.check import image_features
+from vit_jax.data.fingerprints import perceptual_hash
+from vit_jax.data.fingerprints import similarity
+from vit_jax.data.images import unreadable
+from vit_jax.data.sources import protocol
 
 Kind = Literal['classes', 'several classes', 'numbers']
 # Of pictures, to a row of features each.
@@ -66,7 +66,7 @@ class Asked:
   splits: tuple[Split, ...]
   kind: Kind
   class_names: tuple[str, ...]
-  decode: pictures.Decode
+  decode: examples.Decode
   embed: Embed | None = None
   keep: int = 0
   understood: str = ''
@@ -173,11 +173,11 @@ def scan(
   modes: dict[str, int] = {}
   labels: dict[tuple[float, ...], int] = {}
   for first, found in _chunks(asked):
-    good: list[tuple[int, pictures.Seen]] = []
+    good: list[tuple[int, examples.Seen]] = []
     for number, (seen, label) in enumerate(found, start=first):
       if label is not None:
         result.labels[number] = labels.setdefault(label, len(labels))
-      if isinstance(seen, pictures.Seen):
+      if isinstance(seen, examples.Seen):
         good.append((number, seen))
         _keep(result, number, seen, modes)
       else:
@@ -201,7 +201,7 @@ def _empty(asked: Asked, store: BinaryIO) -> Scan:
       np.full(count, -1, np.int32), [], {}, Shown(store, count))
 
 
-_Found = tuple[pictures.Seen | Exception, tuple[float, ...] | None]
+_Found = tuple[examples.Seen | Exception, tuple[float, ...] | None]
 
 
 def _attempt(asked: Asked, split: Split, index: int) -> _Found:
@@ -212,7 +212,7 @@ def _attempt(asked: Asked, split: Split, index: int) -> _Found:
     example = split.source[index]
     label = _label_of(asked, example['label'])
     with unreadable.named_as_before(example):
-      return pictures.look(
+      return examples.look(
           example['image'], split.source.key(index), asked.decode,
           keep=asked.keep), label
   except Exception as error:
@@ -236,7 +236,7 @@ def _chunks(asked: Asked) -> Iterator[tuple[int, list[_Found]]]:
 
 
 def _keep(
-    result: Scan, number: int, seen: pictures.Seen,
+    result: Scan, number: int, seen: examples.Seen,
     mode_places: dict[str, int],
 ) -> None:
   result.readable[number] = True
@@ -250,14 +250,14 @@ def _keep(
 
 
 def _keep_pixels(
-    result: Scan, numbers: list[int], seen: list[pictures.Seen]) -> None:
+    result: Scan, numbers: list[int], seen: list[examples.Seen]) -> None:
   thumbnails = np.stack([one.thumbnail for one in seen])
-  result.bits[numbers] = fingerprint.fingerprints(thumbnails)[:, 0]
+  result.bits[numbers] = perceptual_hash.fingerprints(thumbnails)[:, 0]
   result.views[numbers] = np.stack([
-      np.round(similarity.view(t, fingerprint.WHOLE, mirrored=False))
+      np.round(similarity.view(t, perceptual_hash.WHOLE, mirrored=False))
       for t in thumbnails])
   embed = result.asked.embed
-  rows = (looks.features(thumbnails) if embed is None
+  rows = (image_features.features(thumbnails) if embed is None
           else embed([one.picture for one in seen]))
   if not result.features.shape[1]:
     result.features = np.zeros(

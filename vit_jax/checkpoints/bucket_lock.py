@@ -20,8 +20,8 @@ from typing import Any, Protocol, runtime_checkable
 
 from etils import epath
 
+from vit_jax.checkpoints import errors
 from vit_jax.checkpoints import holder
-from vit_jax.checkpoints import storage
 
 BEAT_SECS = 15.0
 # At first the holder looks as often as a bucket takes writes of one file with
@@ -71,7 +71,7 @@ def hold(
   """
   claim = Claim(path, holder.me(), sleep=sleep)
   try:
-    with storage.explained('the workdir', path.parent):
+    with errors.explained('the workdir', path.parent):
       claim.settle()
   except InUseError as error:
     raise ValueError(holder.in_use(path.parent, error.record)) from None

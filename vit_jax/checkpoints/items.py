@@ -17,7 +17,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 from orbax.checkpoint import type_handlers
 
-from vit_jax.checkpoints import storage
+from vit_jax.checkpoints import errors
 
 _MAX_CHARACTERS = 200
 
@@ -44,7 +44,7 @@ def explained(
     yield
   # Whatever Orbax raises; among them bare `Exception`.
   except Exception as error:
-    storage.raise_answered(
+    errors.raise_answered(
         error, 'The checkpoint could not be read from', path)
     raise DamagedError(
         f'The checkpoint {path} is damaged, or none: {reason(error)}. Copy it '

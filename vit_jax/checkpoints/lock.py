@@ -17,8 +17,8 @@ import os
 from etils import epath
 
 from vit_jax.checkpoints import bucket_lock
+from vit_jax.checkpoints import errors
 from vit_jax.checkpoints import holder
-from vit_jax.checkpoints import storage
 
 try:
   import fcntl
@@ -48,7 +48,7 @@ def hold(workdir: epath.PathLike) -> Generator[None, None, None]:
   key = os.fspath(workdir)
   is_remote = '://' in key
   key = key if is_remote else os.path.realpath(key)
-  with storage.explained('the workdir', workdir):
+  with errors.explained('the workdir', workdir):
     workdir.mkdir(parents=True, exist_ok=True)
   if key in _held:
     raise ValueError(holder.in_use(workdir, holder.me()))
@@ -67,7 +67,7 @@ def hold(workdir: epath.PathLike) -> Generator[None, None, None]:
 
 @contextlib.contextmanager
 def _locked(path: epath.Path) -> Generator[None, None, None]:
-  with storage.explained('the workdir', path.parent):
+  with errors.explained('the workdir', path.parent):
     # Not for long-lived children: record locks are not inherited by a fork.
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
   # Unbuffered: what a full disk refuses must not be tried again on closing.

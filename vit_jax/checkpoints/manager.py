@@ -25,16 +25,16 @@ from etils import epath
 import jax
 import orbax.checkpoint as ocp
 
-from vit_jax import records
+from vit_jax import schema
 from vit_jax import tree
 from vit_jax import types
-from vit_jax.checkpoints import folders
+from vit_jax.checkpoints import errors
 from vit_jax.checkpoints import items as items_lib
-from vit_jax.checkpoints import storage
-from vit_jax.parallel import agreement
+from vit_jax.checkpoints import paths
+from vit_jax.parallel import coordination
 
 FOLDER = 'checkpoints'
-LATEST, BEST = folders.LATEST, folders.BEST
+LATEST, BEST = paths.LATEST, paths.BEST
 WHICH = (LATEST, BEST)
 # A failure in the background is raised by the next call here. Orbax logs it as
 # well, from each of its threads, with pages of tracebacks around our error.
@@ -66,11 +66,11 @@ class CheckpointConfig:
     patience: the run ends when `best` has not improved for so long: a duration
       such as {'epochs': 5}, or a number of evaluations; None trains to the end.
   """
-  every: records.Duration = records.Duration(percent=10)
+  every: schema.Duration = schema.Duration(percent=10)
   keep: int = 1
   best: str = ''
   best_mode: Literal['auto', 'max', 'min'] = 'auto'
-  patience: records.Duration | int | None = None
+  patience: schema.Duration | int | None = None
 
   def __post_init__(self):
     if self.keep < 1:
@@ -87,7 +87,7 @@ class CheckpointConfig:
 
 def parse(section: Mapping[str, Any]) -> CheckpointConfig:
   """Returns the typed record of the section `checkpoint`."""
-  return records.parse(CheckpointConfig, section, where='checkpoint')
+  return schema.parse(CheckpointConfig, section, where='checkpoint')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,7 +112,7 @@ class Checkpoints:
   def __init__(self, workdir: epath.PathLike, config: CheckpointConfig):
     self._config = config
     self._root = _absolute(workdir) / FOLDER
-    with storage.explained('checkpoints', self._root):
+    with errors.explained('checkpoints', self._root):
       self._latest = _manager(self._root / LATEST, keep=config.keep)
       self._best = _manager(self._root / BEST, keep=1)
       self._sweep()
@@ -124,7 +124,7 @@ class Checkpoints:
   def __exit__(self, kind: type[BaseException] | None, *_: Any) -> None:
     # Waits for what is being written; raises if it could not be. An error that
     # is on its way already is not replaced by what follows from it.
-    if kind is not None and issubclass(kind, agreement.LostError):
+    if kind is not None and issubclass(kind, coordination.LostError):
       return  # It would wait for the lost.
     with contextlib.ExitStack() as stack:
       if kind is not None:
@@ -213,7 +213,7 @@ class Checkpoints:
         if cause and (isinstance(cause, MemoryError)
                       or _ELSEWHERE.search(str(cause))):
           raise cause from None
-        if jax.process_count() > 1 or storage.reason(error):
+        if jax.process_count() > 1 or errors.reason(error):
           raise _with_way_out(error, self._latest.directory, step) from error
         damaged[step] = error
       else:
@@ -225,7 +225,7 @@ class Checkpoints:
 
   def _restore(self, step: int, abstract: types.TrainState) -> Restored:
     path = epath.Path(self._latest.directory) / str(step)
-    with items_lib.explained(path, folders.others(path)):
+    with items_lib.explained(path, paths.others(path)):
       found = self._latest.item_metadata(step)
     for what, want, have in (
         ('model', abstract.params, found.get('params')),
@@ -245,7 +245,7 @@ class Checkpoints:
              'config': ocp.args.JsonRestore()}
     if abstract.average is not None:
       items['average'] = ocp.args.StandardRestore(abstract.average)
-    with items_lib.explained(path, folders.others(path)):
+    with items_lib.explained(path, paths.others(path)):
       restored = self._latest.restore(step, args=ocp.args.Composite(**items))
     state = types.TrainState(
         params=restored['params'],
@@ -275,9 +275,9 @@ class Checkpoints:
 
   def _make_way(self, steps: Sequence[int]) -> None:
     """Frees the names of best checkpoints, which stay till another is whole."""
-    agreement.on_first(
+    coordination.on_first(
         'best',
-        lambda: folders.replace(epath.Path(self._best.directory), steps))
+        lambda: paths.replace(epath.Path(self._best.directory), steps))
     self._best.reload()
     # A network drive may show another process the old names for a while.
     while set(steps) & set(self._best.all_steps()):
@@ -287,14 +287,14 @@ class Checkpoints:
   def _sweep(self) -> None:
     """Removes best checkpoints that were replaced, if another is whole."""
     if jax.process_index() == 0:
-      folders.sweep(epath.Path(self._best.directory))
+      paths.sweep(epath.Path(self._best.directory))
 
   def _put_aside(self, step: int, error: items_lib.DamagedError) -> str:
     """Renames a checkpoint; returns what was wrong with it, in words."""
     path = epath.Path(self._latest.directory) / str(step)
-    aside = path.with_name(path.name + folders.DAMAGED)
+    aside = path.with_name(path.name + paths.DAMAGED)
     while aside.exists():
-      aside = aside.with_name(aside.name + folders.DAMAGED)
+      aside = aside.with_name(aside.name + paths.DAMAGED)
     with self._explained('the name of a damaged checkpoint'):
       path.rename(aside)
     self._latest.reload()
@@ -302,13 +302,13 @@ class Checkpoints:
             f'{aside}: {items_lib.reason(error)}')
 
   def _explained(self, what: str) -> contextlib.AbstractContextManager[None]:
-    return storage.explained(
+    return errors.explained(
         what, self._root, needed_bytes=self._needed_bytes,
         resume=self.what_is_safe)
 
   def what_is_safe(self) -> str:
     """Returns what the run can go on from, in words."""
-    newest = folders.newest(self._root / LATEST)
+    newest = paths.newest(self._root / LATEST)
     if newest is None:
       return 'No checkpoint has been finished yet.'
     return (f'The checkpoint of step {int(newest.name):,} is whole: the same '
@@ -319,9 +319,9 @@ def _with_way_out(
     error: items_lib.DamagedError, folder: epath.PathLike, step: int,
 ) -> items_lib.DamagedError:
   path = epath.Path(folder) / str(step)
-  older = [int(other.name) for other in folders.others(path)
+  older = [int(other.name) for other in paths.others(path)
            if other.parent == path.parent and int(other.name) < step]
-  aside = path.with_name(path.name + folders.DAMAGED)
+  aside = path.with_name(path.name + paths.DAMAGED)
   move = (f'rename {path} to {aside}' if '://' in os.fspath(path) else
           shlex.join(['mv', os.fspath(path), os.fspath(aside)]))
   way_out = (f'To go on from step {max(older):,}: {move}, and start again.'
@@ -394,7 +394,7 @@ class Source:
     Raises:
       ValueError: if the checkpoint is damaged.
     """
-    with items_lib.explained(self.path, folders.others(self.path)):
+    with items_lib.explained(self.path, paths.others(self.path)):
       return items_lib.read_arrays(self.path / self.item, self.shapes)
 
 
@@ -410,15 +410,15 @@ def find(path: epath.PathLike, *, which: str = LATEST) -> Source:
     ValueError: if the checkpoint is damaged, with the others that there are;
       or for another `which`.
   """
-  records.check_name(which, WHICH, what='which checkpoint')
+  schema.check_name(which, WHICH, what='which checkpoint')
   path = _absolute(path)
   if not path.exists():
     raise FileNotFoundError(f'There is nothing at {path}.')
   for folder in (path / FOLDER / which, path / which, path):
-    step = folders.newest(folder)
+    step = paths.newest(folder)
     if step is not None:
       return _source(step)
-  if folders.is_checkpoint(path):
+  if paths.is_checkpoint(path):
     return _source(path)
   held = (', '.join(sorted(p.name for p in path.iterdir())[:_MAX_NAMES])
           if path.is_dir() else 'a file')
@@ -430,7 +430,7 @@ def find(path: epath.PathLike, *, which: str = LATEST) -> Source:
 
 def _source(path: epath.Path) -> Source:
   item = 'average' if (path / 'average').exists() else 'params'
-  with items_lib.explained(path, folders.others(path)):
+  with items_lib.explained(path, paths.others(path)):
     lacking = [name for name in ('params', 'config')
                if not (path / name).is_dir()]
     if lacking:

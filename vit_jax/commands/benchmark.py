@@ -35,7 +35,6 @@ from typing import Any
 
 import jax
 
-from vit_jax import config as config_lib
 from vit_jax import data
 from vit_jax.analysis import roofline_plot
 from vit_jax.benchmarking import parts
@@ -45,9 +44,10 @@ from vit_jax.benchmarking import reading
 from vit_jax.benchmarking import start
 from vit_jax.benchmarking import step
 from vit_jax.benchmarking import step_tables
-from vit_jax.benchmarking import subject
+from vit_jax.benchmarking import workload
+from vit_jax.experiment import config as config_lib
 from vit_jax.plan import building
-from vit_jax.prepare import pictures
+from vit_jax.prepare import images
 from vit_jax.training import progress
 from vit_jax.training import writer
 
@@ -140,7 +140,7 @@ def measure_input(args: argparse.Namespace) -> int:
     else:
       section = data.parse({
           'source': os.path.join(folder, 'photographs'), 'split': 'train+test',
-          'resolution': 224, 'train_ops': subject.TRAIN_OPS})
+          'resolution': 224, 'train_ops': workload.TRAIN_OPS})
       photographs.write(pathlib.Path(section.source), COUNT, names=NAMES)
     if args.prepared and 0 in workers:
       raise ValueError(
@@ -152,7 +152,7 @@ def measure_input(args: argparse.Namespace) -> int:
           section, source=os.path.join(folder, 'prepared'))
       photographs.write(
           pathlib.Path(own[_PREPARED].source), COUNT, names=NAMES,
-          stored=pictures.Pictures(args.prepared).stored)
+          stored=images.Pictures(args.prepared).stored)
     rows = [dataclasses.asdict(row) | {'workers': count}
             for count in workers
             for row in _measure(args, own, rivals, workers=count)]
@@ -285,7 +285,7 @@ def _subject(
     return dataclasses.replace(
         config, batch_size=args.batch_size or config.batch_size)
   photographs.write_classes(folder, COUNT)
-  return subject.config(
+  return workload.config(
       args.model, resolution=args.resolution, batch_size=args.batch_size or 8,
       dtype=args.dtype, source=os.fspath(folder), num_workers=int(args.workers),
       overrides=args.overrides)

@@ -14,26 +14,26 @@ from typing import Any
 from etils import epath
 import numpy as np
 
-from vit_jax import command_line
-from vit_jax import loading
-from vit_jax import model as model_lib
-from vit_jax import model_card
-from vit_jax import records
+from vit_jax import schema
 from vit_jax import tree
-from vit_jax.checkpoints import saving
-from vit_jax.checkpoints import unsaid
+from vit_jax.commands import arguments
+from vit_jax.inference import load
+from vit_jax.inference import model as model_lib
+from vit_jax.run import model_card
 from vit_jax.training import writer
+from vit_jax.weights import save
+from vit_jax.weights import unsaid
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the command's flags."""
-  command_line.add_model(parser, flag='--source')
+  arguments.add_model(parser, flag='--source')
   parser.add_argument(
       '--target', required=True, metavar='PATH',
       help='what to write: a file for npz, a file or a folder for timm, a '
       'folder for huggingface and orbax. It must not exist')
   parser.add_argument(
-      '--format', required=True, choices=saving.FORMATS,
+      '--format', required=True, choices=save.FORMATS,
       help='npz: names of the published JAX weights; timm; huggingface; orbax: '
       'our own')
   parser.add_argument(
@@ -44,8 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
   """Runs the command; returns the exit status."""
-  model = loading.load(
-      args.source, which=args.which, **command_line.overrides(args.set))
+  model = load.load(
+      args.source, which=args.which, **arguments.overrides(args.set))
   if args.report:
     for line in model.report:
       print(line)
@@ -62,8 +62,8 @@ def run(args: argparse.Namespace) -> int:
     writer.write_json(args.json, {
         'source': args.source, 'target': args.target, 'format': args.format,
         'parameters': tree.num_elements(model.params),
-        'model': records.to_plain(model.config),
-        'preprocess': records.to_plain(model.preprocess), 'notes': notes,
+        'model': schema.to_plain(model.config),
+        'preprocess': schema.to_plain(model.preprocess), 'notes': notes,
         'needed': said, 'report': list(model.report)})
   return 0
 
@@ -77,7 +77,7 @@ def _take_card(args: argparse.Namespace) -> None:
   target = epath.Path(args.target)
   if not card.exists() or not target.is_dir():
     return
-  name = model_card.FILENAME if args.format == saving.ORBAX else 'README.md'
+  name = model_card.FILENAME if args.format == save.ORBAX else 'README.md'
   model_card.write(
       target / name, model_card.moved(card.read_text(), args.target))
 
@@ -110,4 +110,4 @@ def _prove(model: model_lib.Model, target: str) -> list[str]:
 
 
 def _load(target: str, given: Mapping[str, Any]) -> model_lib.Model:
-  return loading.load(target, log=None, **given)
+  return load.load(target, log=None, **given)

@@ -25,17 +25,17 @@ import time
 
 import rich.console
 
-from vit_jax import command_line
 from vit_jax import data
-from vit_jax import loading
-from vit_jax.check import checking
-from vit_jax.check import neighbours
+from vit_jax.check import check
 from vit_jax.check import page
+from vit_jax.check import suspicious_labels
 from vit_jax.check import tables
-from vit_jax.data import similarity
-from vit_jax.parallel import beam as beam_lib
-from vit_jax.prepare import pictures
-from vit_jax.prepare import writing
+from vit_jax.commands import arguments
+from vit_jax.data import beam_runner as beam_runner_lib
+from vit_jax.data.fingerprints import similarity
+from vit_jax.inference import load
+from vit_jax.prepare import images
+from vit_jax.prepare import prepare
 from vit_jax.training import progress
 from vit_jax.training import writer
 
@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   _add_prepare(tasks)
 
 
-@command_line.data_flags()
+@arguments.data_flags()
 def run(args: argparse.Namespace) -> int:
   """Runs the task; returns the exit status."""
   return args.run_task(args)
@@ -64,7 +64,7 @@ def _add_check(tasks: argparse._SubParsersAction) -> None:
       'check', help='say what is wrong with any data set; nothing is changed',
       description='Reads every example of all splits once: what cannot be '
       'read, duplicates, suspicious labels, classes, sizes and formats.')
-  command_line.add_data(parser)
+  arguments.add_data(parser)
   parser.add_argument(
       '--html', default='', metavar='PATH',
       help='write a page with pictures, at most '
@@ -80,9 +80,9 @@ def _add_check(tasks: argparse._SubParsersAction) -> None:
       '--model', default='', metavar='PATH',
       help='find neighbours by what this model sees, anything that `features` '
       'takes; without, by colours and edges, which is weak')
-  command_line.add_which(parser)
-  command_line.add_likeness(parser, similarity.Likeness())
-  votes = neighbours.Settings()
+  arguments.add_which(parser)
+  arguments.add_likeness(parser, similarity.Likeness())
+  votes = suspicious_labels.Settings()
   parser.add_argument(
       '--neighbours', type=int, default=votes.neighbours, metavar='N',
       help='that vote on a label (default: %(default)s)')
@@ -94,25 +94,25 @@ def _add_check(tasks: argparse._SubParsersAction) -> None:
 
 
 def _check(args: argparse.Namespace) -> int:
-  settings = checking.Settings(
+  settings = check.Settings(
       similarity.Likeness(args.max_distance, args.min_similarity),
-      neighbours.Settings(args.neighbours, args.min_margin))
+      suspicious_labels.Settings(args.neighbours, args.min_margin))
   config = data.parse(
-      {**command_line.data_settings(args), 'source': args.source})
+      {**arguments.data_settings(args), 'source': args.source})
   embed, keep = None, 0
   if args.model:
-    model = loading.load(args.model, which=args.which, log=None)
+    model = load.load(args.model, which=args.which, log=None)
     embed = functools.partial(model.features, batch_size=_MODEL_BATCH)
     keep = 2 * max(model.preprocess.resolution)
-  asked = checking.ask(
+  asked = check.ask(
       config, max_examples=args.max_examples, embed=embed, keep=keep)
   with tempfile.TemporaryFile() as store:
-    with command_line.Reading(len(asked)) as reading:
-      report = checking.check(
-          asked, settings, features=args.model or checking.LOOKS, store=store,
+    with arguments.Reading(len(asked)) as reading:
+      report = check.check(
+          asked, settings, features=args.model or check.LOOKS, store=store,
           done=reading.advance, failed=reading.failed)
     tables.show(report, rich.console.Console())
-    print(f'read {command_line.counted(len(asked), "example")}, '
+    print(f'read {arguments.counted(len(asked), "example")}, '
           f'{1e3 * report.secs_per_image:,.1f} ms each')
     if args.html:
       page.write(report, args.html)
@@ -130,7 +130,7 @@ def _add_prepare(tasks: argparse._SubParsersAction) -> None:
       'prepare', help='write any data set as shards, and prove them',
       description='Writes any data set as shards of ArrayRecord, in the form '
       'of TensorFlow Datasets, and reads each back.')
-  command_line.add_data(parser)
+  arguments.add_data(parser)
   parser.add_argument(
       '--to', required=True, metavar='DIR',
       help='directory of prepared data sets: DIR/NAME/VERSION is written')
@@ -153,43 +153,43 @@ def _add_prepare(tasks: argparse._SubParsersAction) -> None:
   parser.add_argument(
       '--quality', type=int, metavar='N',
       help='of JPEGs that are made smaller, 1 to 100 (default: '
-      f'{pictures.QUALITY})')
-  command_line.add_runner(parser)
+      f'{images.QUALITY})')
+  arguments.add_runner(parser)
   parser.set_defaults(run_task=_prepare)
 
 
 def _prepare(args: argparse.Namespace) -> int:
   if args.shard_mib < 1:
     raise ValueError(f'--shard-mib must be at least 1; got {args.shard_mib}.')
-  if args.runner != beam_lib.LOCAL:
-    beam_lib.check_flags(args.runner_flags)
-  with command_line.quiet_pictures():
+  if args.runner != beam_runner_lib.LOCAL:
+    beam_runner_lib.check_flags(args.runner_flags)
+  with arguments.quiet_pictures():
     return _write(args)
 
 
 def _write(args: argparse.Namespace) -> int:
   start = time.monotonic()
-  settings = {**command_line.data_settings(args), 'source': args.source}
-  planned = writing.plan(
+  settings = {**arguments.data_settings(args), 'source': args.source}
+  planned = prepare.plan(
       settings, splits=[split for split in args.splits.split(',') if split],
       to=args.to, name=args.name or _name_of(args.source),
       version=args.version, shard_bytes=args.shard_mib * 2**20,
-      pictures=pictures.of(
+      pictures=images.of(
           data.parse(settings), shorter_side=args.shorter_side,
           quality=args.quality))
-  done = writing.begin(planned)
+  done = prepare.begin(planned)
   if planned.understood:
     print(planned.understood)
   for split, shards in planned.shards.items():
-    print(f'{split}: {command_line.counted(shards[-1].last, "example")} in '
-          f'{command_line.counted(len(shards), "shard")}')
+    print(f'{split}: {arguments.counted(shards[-1].last, "example")} in '
+          f'{arguments.counted(len(shards), "shard")}')
   if done:
     print(f'{done:,} of {len(planned.all_shards):,} shards were finished '
           'before, and are kept')
   with _telling(planned):
-    writing.write(planned, runner=args.runner, flags=args.runner_flags)
-  facts = writing.finish(planned)
-  writing.verify(planned)
+    prepare.write(planned, runner=args.runner, flags=args.runner_flags)
+  facts = prepare.finish(planned)
+  prepare.verify(planned)
   if args.shorter_side:
     smaller, total = (sum(shard[what] for shard in facts.values())
                       for what in ('smaller', 'examples'))
@@ -208,15 +208,15 @@ def _write(args: argparse.Namespace) -> int:
 
 
 @contextlib.contextmanager
-def _telling(planned: writing.Plan) -> Iterator[None]:
+def _telling(planned: prepare.Plan) -> Iterator[None]:
   """Says now and then how many shards there are, whoever writes them."""
   ended, total = threading.Event(), len(planned.all_shards)
 
   def tell() -> None:
-    said = writing.count_finished(planned)
+    said = prepare.count_finished(planned)
     start = time.monotonic()
     while not ended.wait(_TELL_SECS):
-      done = writing.count_finished(planned)
+      done = prepare.count_finished(planned)
       if done > said:
         secs = progress.format_secs(time.monotonic() - start)
         print(f'{done:,} of {total:,} shards are written; {secs}', flush=True)

@@ -18,17 +18,17 @@ from typing import Any
 from etils import epath
 import numpy as np
 
-from vit_jax import command_line
-from vit_jax import loading
-from vit_jax import model as model_lib
-from vit_jax.checkpoints import writing
-from vit_jax.data import overlap
-from vit_jax.data import selection as selection_lib
-from vit_jax.dedup import blocks
-from vit_jax.dedup import features
-from vit_jax.dedup import report
-from vit_jax.dedup import search
-from vit_jax.parallel import beam as beam_lib
+from vit_jax import atomic_files
+from vit_jax.commands import arguments
+from vit_jax.data import beam_runner as beam_runner_lib
+from vit_jax.data.splits import overlap
+from vit_jax.data.splits import selection as selection_lib
+from vit_jax.inference import load
+from vit_jax.inference import model as model_lib
+from vit_jax.near_duplicates import blocks
+from vit_jax.near_duplicates import features
+from vit_jax.near_duplicates import report
+from vit_jax.near_duplicates import search
 from vit_jax.training import progress
 from vit_jax.training import writer
 
@@ -38,7 +38,7 @@ _MANY = 0.1  # A share of the source that is hardly all near-duplicates.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the command's flags."""
-  command_line.add_data(parser)
+  arguments.add_data(parser)
   parser.add_argument(
       '--split', default='train', help='of the source (default: %(default)s)')
   parser.add_argument(
@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       '--to', required=True, metavar='DIR',
       help=f'for {report.EXCLUDE}, {report.PAIRS} and {report.PAGE}; it must '
       'not exist')
-  command_line.add_likeness(parser, blocks.Settings())
+  arguments.add_likeness(parser, blocks.Settings())
   parser.add_argument(
       '--no-crops', action='store_true',
       help='look for whole test images alone: ten times as fast to prepare')
@@ -61,22 +61,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       '--model', default='', metavar='PATH',
       help='also find what this model sees as alike: anything that `features` '
       'takes; each image of the source is then computed with')
-  command_line.add_which(parser)
+  arguments.add_which(parser)
   parser.add_argument(
       '--min-cosine', type=float, default=0.95, metavar='R',
       help='of the features of a pair (default: %(default)s)')
   parser.add_argument(
       '--shown', type=int, default=60, metavar='N',
       help='pairs on the page (default: %(default)s)')
-  command_line.add_runner(parser)
+  arguments.add_runner(parser)
 
 
-@command_line.data_flags()
+@arguments.data_flags()
 def run(args: argparse.Namespace) -> int:
   """Runs the command; returns the exit status."""
-  command_line.check_free(args.to)
-  if args.runner != beam_lib.LOCAL:
-    beam_lib.check_flags(args.runner_flags)
+  arguments.check_free(args.to)
+  if args.runner != beam_runner_lib.LOCAL:
+    beam_runner_lib.check_flags(args.runner_flags)
   settings = blocks.Settings(
       max_distance=args.max_distance, min_similarity=args.min_similarity,
       crops=not args.no_crops)
@@ -85,12 +85,12 @@ def run(args: argparse.Namespace) -> int:
     _load(args.model, args.which)  # If it cannot be, that is said at once.
     methods.append(features.by_features(features.Settings(
         functools.partial(_embed, args.model, args.which), args.min_cosine)))
-  section = command_line.data_settings(args)
+  section = arguments.data_settings(args)
   source = selection_lib.of(args.source, args.split, section)
   against = _against(args, section)
   _check(source, against)
   start = time.monotonic()
-  with writing.whole(args.to) as path:
+  with atomic_files.whole(args.to) as path:
     folder = epath.Path(path)
     folder.mkdir()
     # Workers elsewhere must see it: where the result goes, and not hidden here.
@@ -127,12 +127,12 @@ def _against(
     ValueError: if there is no such one, its table is not like the source's, or
       only some of its examples are asked for.
   """
-  own = command_line.overrides(args.set_against, flag='--set-against')
+  own = arguments.overrides(args.set_against, flag='--set-against')
   if thinned := sorted(selection_lib.CHOICE & own.keys()):
     raise ValueError(
         f'--set-against={thinned[0]} chooses examples, but test sets are '
         'compared whole. Leave it out.')
-  settings = command_line.overrides(
+  settings = arguments.overrides(
       args.set_against, flag='--set-against', onto=section)
   try:
     found = selection_lib.select_others(args.against, settings)
@@ -151,7 +151,7 @@ def _against(
 @functools.lru_cache(maxsize=1)
 def _load(path: str, which: str) -> model_lib.Model:
   """Returns the model; a worker loads it once."""
-  return loading.load(path, which=which, log=None)
+  return load.load(path, which=which, log=None)
 
 
 def _embed(path: str, which: str, pictures: list[Any]) -> np.ndarray:
@@ -205,7 +205,7 @@ def _write(
 
 def _report(result: search.Result) -> int:
   errors = list(result.unreadable.items())
-  for name, error in errors[:command_line.MAX_ERRORS]:
+  for name, error in errors[:arguments.MAX_ERRORS]:
     print(f'could not read {name}: {error}')
   if errors:
     print(f'could not be read, and were not compared: {len(errors):,} of the '

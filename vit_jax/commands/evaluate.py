@@ -20,28 +20,28 @@ from etils import epath
 import jax
 import numpy as np
 
-from vit_jax import command_line
-from vit_jax import config as config_lib
 from vit_jax import evals
-from vit_jax import evaluation
-from vit_jax import experiment as experiment_lib
-from vit_jax import loading
 from vit_jax import models
-from vit_jax import network
-from vit_jax import records
+from vit_jax import schema
 from vit_jax import types
-from vit_jax.analysis import answers
+from vit_jax.analysis import prediction_figures
 from vit_jax.checkpoints import manager
-from vit_jax.checkpoints import own
-from vit_jax.checkpoints import pretrained
-from vit_jax.checkpoints import sources
-from vit_jax.parallel import agreement
+from vit_jax.commands import arguments
+from vit_jax.experiment import build as experiment_lib
+from vit_jax.experiment import config as config_lib
+from vit_jax.experiment import evaluators
+from vit_jax.inference import load
+from vit_jax.inference import network
+from vit_jax.parallel import coordination
 from vit_jax.parallel import multihost
-from vit_jax.plan import parts
-from vit_jax.run import starting
+from vit_jax.plan import microbatches
+from vit_jax.run import restore
 from vit_jax.training import progress
 from vit_jax.training import watchdog as watchdog_lib
 from vit_jax.training import writer
+from vit_jax.weights import download
+from vit_jax.weights import initialize
+from vit_jax.weights import orbax_runs
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       '--workdir', required=True, metavar='DIR',
       help='a workdir, or one checkpoint in it; or weights of another '
       'codebase, as `convert` reads them')
-  command_line.add_which(parser)
+  arguments.add_which(parser)
   parser.add_argument(
       '--config', default='', metavar='FILE.py[:name=value,...]',
       help='the experiment; by default the config saved with the checkpoint. '
@@ -71,18 +71,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
   """Runs the command; returns the exit status."""
   # What the config says of patience is not known before it is found.
-  with starting.watching(config_lib.LogConfig(), 'finding the checkpoint'):
+  with restore.watching(config_lib.LogConfig(), 'finding the checkpoint'):
     config, source = _open(args)
   output = _output(args)
-  with starting.watching(
+  with restore.watching(
       config.log, 'reading the checkpoint',
-  ) as watchdog, agreement.naming_the_lost():
+  ) as watchdog, coordination.naming_the_lost():
     return _evaluate(args, config, source, output, watchdog)
 
 
 def _evaluate(
     args: argparse.Namespace, config: config_lib.Config,
-    source: manager.Source | loading.Weights, output: epath.Path | None,
+    source: manager.Source | load.Weights, output: epath.Path | None,
     watchdog: watchdog_lib.Watchdog,
 ) -> int:
   experiment, params = _restore(config, source)
@@ -92,7 +92,7 @@ def _evaluate(
     start = time.monotonic()
     beat = functools.partial(watchdog.beat, f'evaluating {name}')
     beat()
-    with parts.explained_evaluation(experiment.config, name):
+    with microbatches.explained_evaluation(experiment.config, name):
       measured = evaluator.details(params, beat)
     _show(name, measured.metrics, config, experiment,
           secs=time.monotonic() - start)
@@ -113,13 +113,13 @@ def _evaluate(
 
 
 def _restore(
-    config: config_lib.Config, source: manager.Source | loading.Weights,
+    config: config_lib.Config, source: manager.Source | load.Weights,
 ) -> tuple[experiment_lib.Experiment, types.Params]:
   """Returns the wired evaluators, and what they are to measure."""
   needs_head = any(evals.uses_head(section) for section in
                    config.evals.values())
   # As trained, and whole: at another resolution only the positions differ.
-  rules = pretrained.InitConfig(
+  rules = initialize.InitConfig(
       new=(), ignored=('masked_patch/.*',), positions=config.init.positions)
   if not needs_head:
     # Of whatever classes the head is, if there is one: nobody asks it.
@@ -150,7 +150,7 @@ def _for_these_devices(config: config_lib.Config) -> config_lib.Config:
   many devices that was.
   """
   count = jax.device_count()
-  batch_size = -(-evaluation.eval_batch_size(config) // count) * count
+  batch_size = -(-evaluators.eval_batch_size(config) // count) * count
   return dataclasses.replace(config, batch_size=batch_size, accumulation=1)
 
 
@@ -196,12 +196,12 @@ def _draw(
     path = output / f'{name}.png'
     match table:
       case 'confusion':
-        answers.confusion(
+        prediction_figures.confusion(
             array, path, names=measured.class_names, title=name)
       case 'answers':
-        answers.scatter(array, path, names=measured.class_names, title=name)
+        prediction_figures.scatter(array, path, names=measured.class_names, title=name)
       case 'reliability':
-        answers.reliability(array, path, title=name)
+        prediction_figures.reliability(array, path, title=name)
       case _:
         continue
     paths.append(path)
@@ -210,9 +210,9 @@ def _draw(
 
 def _open(
     args: argparse.Namespace,
-) -> tuple[config_lib.Config, manager.Source | loading.Weights]:
-  path = sources.fetch(args.workdir)
-  if own.is_run(path):
+) -> tuple[config_lib.Config, manager.Source | load.Weights]:
+  path = download.fetch(args.workdir)
+  if orbax_runs.is_run(path):
     source = manager.find(path, which=args.which)
     if 'batch_size' in source.config:  # Not so where `convert` wrote it.
       return _as_learned(_config(args, source), source.config), source
@@ -220,9 +220,9 @@ def _open(
     raise ValueError(
         f'{args.workdir} was not trained here: there is no config with it that '
         'says on what to measure. Give one: --config=configs/x.py.')
-  model = loading.load(path, which=args.which)
+  model = load.load(path, which=args.which)
   # The model is the weights' own: a config that leaves it open will do.
-  section = json.dumps(records.to_plain(model.config))
+  section = json.dumps(schema.to_plain(model.config))
   config = _config(args, None, first=[f'model={section}'])
   data = config.data
   for name in ('mean', 'std'):
@@ -239,7 +239,7 @@ def _open(
         model.params, model.config, old=model.resolution, new=data.size,
         method=model.positions))
   config = dataclasses.replace(config, model=model.config)
-  return config, loading.Weights(
+  return config, load.Weights(
       path=str(path), item=model.origin, params=model.params,
       config=config_lib.to_plain(config))
 
@@ -304,7 +304,7 @@ def _choose(
   """Returns the config with evaluators by name, or by kind with defaults."""
   raw = config_lib.to_plain(config)
   for name in chosen:
-    records.check_name(
+    schema.check_name(
         name, list(dict.fromkeys([*config.evals, *evals.KINDS])),
         what='evaluator (--evaluators)')
     raw['evals'].setdefault(name, {'name': name})
@@ -319,5 +319,5 @@ def _stage(
 ) -> config_lib.Config:
   if len(stages) == 1 and not args.stage:
     return next(iter(stages.values()))
-  records.check_name(args.stage, list(stages), what='stage (--stage)')
+  schema.check_name(args.stage, list(stages), what='stage (--stage)')
   return stages[args.stage]

@@ -14,11 +14,11 @@ import pathlib
 
 import numpy as np
 
-from vit_jax import command_line
-from vit_jax import exporting
-from vit_jax import images as images_lib
-from vit_jax import model as model_lib
-from vit_jax.checkpoints import writing
+from vit_jax import atomic_files
+from vit_jax.commands import arguments
+from vit_jax.inference import export
+from vit_jax.inference import images as images_lib
+from vit_jax.inference import model as model_lib
 from vit_jax.training import writer
 
 TOLERANCE = 1e-3
@@ -31,9 +31,9 @@ SUFFIXES = {'jax': '.stablehlo', 'onnx': '.onnx', 'savedmodel': ''}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the command's flags."""
-  command_line.add_model(parser)
+  arguments.add_model(parser)
   parser.add_argument(
-      '--format', required=True, choices=tuple(exporting.FORMATS),
+      '--format', required=True, choices=tuple(export.FORMATS),
       help='jax: StableHLO for jax.export.deserialize, on a CPU, a GPU or a '
       'TPU; onnx: for ONNX Runtime; savedmodel: a folder for TensorFlow. '
       'Behind a server: docs/serving.md')
@@ -50,26 +50,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
   """Runs the command; returns the exit status."""
   _check_suffix(args.output, args.format)
-  command_line.check_free(args.output)
-  exporting.check_installed(args.format)
+  arguments.check_free(args.output)
+  export.check_installed(args.format)
   errors: dict[str, str] = {}
-  found = command_line.find(args.paths, errors)[:MAX_PICTURES]
-  loaded = command_line.load(args)
-  model = exporting.in_float32(loaded)  # Once: it is copied to the device.
+  found = arguments.find(args.paths, errors)[:MAX_PICTURES]
+  loaded = arguments.load(args)
+  model = export.in_float32(loaded)  # Once: it is copied to the device.
   if model is not loaded:
     print('written and compared in float32, though the model computes in '
           f'{loaded.config.dtype} with remat={loaded.config.remat}')
   # Before the long part.
-  with command_line.Reading(len(found), errors) as reading:
+  with arguments.Reading(len(found), errors) as reading:
     proofs = _proofs(model, found, reading)
   if not found:
     print('compared on random images only: give pictures (PATH) for more')
   differences = {}
-  with writing.whole(args.output) as path:
-    exporting.write(model, path, form=args.format)
-    read = exporting.read(path, form=args.format)
+  with atomic_files.whole(args.output) as path:
+    export.write(model, path, form=args.format)
+    read = export.read(path, form=args.format)
     for what, images in proofs.items():
-      differences[what] = exporting.difference(model, read, images)
+      differences[what] = export.difference(model, read, images)
       if not differences[what] <= TOLERANCE:  # Nor NaN.
         raise ValueError(
             f'As {args.format}, a logit differs by {differences[what]:.2g} on '
@@ -78,8 +78,8 @@ def run(args: argparse.Namespace) -> int:
     print(f'{what}: largest difference of a logit {value:.1e}')
   print(f'wrote {args.output} ({args.format})'
         + ': a folder, since one file holds no 2 GiB' * (
-            args.format in exporting.PROGRAMS
-            and exporting.is_folder(model, form=args.format)))
+            args.format in export.PROGRAMS
+            and export.is_folder(model, form=args.format)))
   if args.json:
     writer.write_json(args.json, {
         'output': args.output, 'format': args.format,
@@ -106,7 +106,7 @@ def _check_suffix(path: str, form: str) -> None:
 
 
 def _proofs(
-    model: model_lib.Model, found: list[str], reading: command_line.Reading,
+    model: model_lib.Model, found: list[str], reading: arguments.Reading,
 ) -> dict[str, np.ndarray]:
   """Returns batches of images in the model's value range, by what they are.
 
@@ -119,13 +119,13 @@ def _proofs(
   for size in SIZES:
     pixels = rng.uniform(
         0, 1, (size, *preprocess.resolution, preprocess.channels))
-    proofs[command_line.counted(size, 'random image')] = (
+    proofs[arguments.counted(size, 'random image')] = (
         (pixels - preprocess.mean) / preprocess.std).astype(np.float32)
   if not found:
     return proofs
   for batch in images_lib.batches(
       found, preprocess, size=MAX_PICTURES, failed=reading.failed):
-    proofs[command_line.counted(batch.count, 'picture')] = (
+    proofs[arguments.counted(batch.count, 'picture')] = (
         batch.images[:batch.count])
   if len(proofs) == len(SIZES):
     path, error = next(iter(reading.errors.items()))

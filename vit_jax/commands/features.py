@@ -13,16 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from vit_jax import command_line
-from vit_jax import model as model_lib
-from vit_jax.checkpoints import writing
+from vit_jax import atomic_files
+from vit_jax.commands import arguments
+from vit_jax.inference import model as model_lib
 from vit_jax.training import writer
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the command's flags."""
-  command_line.add_model(parser)
-  command_line.add_pictures(parser)
+  arguments.add_model(parser)
+  arguments.add_pictures(parser)
   parser.add_argument(
       '--layer', choices=model_lib.FEATURES, default='representation',
       help='representation: what the head sees; pooled: before the tanh layer, '
@@ -36,12 +36,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
   """Runs the command; returns the exit status."""
-  command_line.check_suffix(args.output, ('.npz', '.parquet'))
+  arguments.check_suffix(args.output, ('.npz', '.parquet'))
   errors: dict[str, str] = {}
-  found = command_line.find(args.paths, errors)
-  model = command_line.load(args)
+  found = arguments.find(args.paths, errors)
+  model = arguments.load(args)
   name = model.output_of(args.layer)
-  with command_line.Reading(len(found), errors) as reading:
+  with arguments.Reading(len(found), errors) as reading:
 
     def rows() -> Iterator[tuple[list[str], np.ndarray]]:
       for paths, outputs in model.outputs(
@@ -57,11 +57,11 @@ def run(args: argparse.Namespace) -> int:
             f'{path}: {error}')
 
     write = _write_npz if args.output.endswith('.npz') else _write_parquet
-    with writing.whole(args.output) as path:
+    with atomic_files.whole(args.output) as path:
       shape = write(path, rows())
   print(f'wrote {args.output}: {args.layer} '
         f'{" x ".join(f"{n:,}" for n in shape)} of '
-        + command_line.counted(shape[0], 'picture'))
+        + arguments.counted(shape[0], 'picture'))
   if args.json:
     writer.write_json(args.json, {
         'output': args.output, 'layer': args.layer, 'shape': shape,
@@ -94,7 +94,7 @@ def _write_parquet(
     for paths, features in rows:
       shape = features.shape[1:]
       table = pyarrow.table({
-          'path': list(map(command_line.printable, paths)),
+          'path': list(map(arguments.printable, paths)),
           'features': pyarrow.FixedSizeListArray.from_arrays(
               pyarrow.array(features.ravel()), int(np.prod(shape)))})
       if file is None:

@@ -22,12 +22,12 @@ from typing import Any
 
 import jax
 
-from vit_jax import config as config_lib
 from vit_jax import models
+from vit_jax.experiment import config as config_lib
 from vit_jax.parallel import hardware
 from vit_jax.parallel import mesh
 from vit_jax.plan import building
-from vit_jax.plan import paper
+from vit_jax.plan import paper_costs
 from vit_jax.training import cost
 from vit_jax.training import flops
 from vit_jax.training import writer
@@ -81,7 +81,7 @@ class Days:
   def utilisation(self) -> float:
     """The share of the cores' peak that these figures imply."""
     return self.exaflops / (
-        self.core_days * _exaflops_per_day(hardware.named(paper.DEVICE)))
+        self.core_days * _exaflops_per_day(hardware.named(paper_costs.DEVICE)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,7 +123,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       help='count what this costs, stage by stage, instead of printing the '
       "paper's tables; change a value by --config.section.key=value")
   parser.add_argument(
-      '--device', default=paper.DEVICE, metavar='NAME',
+      '--device', default=paper_costs.DEVICE, metavar='NAME',
       help='what to count core-days of (default: %(default)s): '
       + ', '.join(row.name for row in hardware.TABLE))
   parser.add_argument(
@@ -157,7 +157,7 @@ def _run_tables() -> dict[str, Any]:
   for row in rows:
     print(f'{row.variant:10} {row.epochs:6} {row.multiply_adds / 1e9:8.2f} '
           f'{row.exaflops:9.0f} {row.paper:8.0f} {row.difference:+8.1%}')
-  peak = hardware.named(paper.DEVICE)
+  peak = hardware.named(paper_costs.DEVICE)
   print('\nTable 2: days of a TPUv3 core, and the utilisation they imply of '
         f'its {peak.peak_flops_per_core / 1e12:.1f} TFLOP/s')
   print(f'{"model":10} {"data":12} {"epochs":>6} {"exaFLOPs":>9} '
@@ -213,7 +213,7 @@ def _notes(p: Plan) -> list[str]:
                  f' (ours {p.exaflops / p.paper_exaflops - 1:+.1%})')
   if p.paper_core_days:
     implied = p.exaflops / (
-        p.paper_core_days * _exaflops_per_day(hardware.named(paper.DEVICE)))
+        p.paper_core_days * _exaflops_per_day(hardware.named(paper_costs.DEVICE)))
     notes.append(f'{name}Table 2 of the paper: {p.paper_core_days:,.0f} '
                  f'TPUv3-core-days, which is {implied:.1%} of the peak')
   return notes
@@ -241,7 +241,7 @@ def plan(
   row: dict[str, Any] = {
       'variant': config.model.variant, 'dataset': experiment.dataset.name,
       'epochs': images / experiment.dataset.num_examples}
-  published: dict[str, Any] = paper.find(resolution=config.data.size, **row)
+  published: dict[str, Any] = paper_costs.find(resolution=config.data.size, **row)
   return Plan(
       stage=stage, sizes_from=sizes_from, resolution=config.data.size,
       images=images, multiply_adds=per_image // 2, exaflops=exaflops,
@@ -257,9 +257,9 @@ def _exaflops_per_day(device: hardware.Hardware) -> float:
 def table() -> list[Row]:
   """Returns the rows of Table 6 with our own count beside."""
   rows = []
-  for variant, epochs, theirs in paper.TABLE_6:
+  for variant, epochs, theirs in paper_costs.TABLE_6:
     multiply_adds = count_multiply_adds(variant)
-    exaflops = _exaflops(multiply_adds, paper.JFT_IMAGES * epochs)
+    exaflops = _exaflops(multiply_adds, paper_costs.JFT_IMAGES * epochs)
     rows.append(Row(variant, epochs, multiply_adds, exaflops, theirs))
   return rows
 
@@ -269,7 +269,7 @@ def table_2() -> list[Days]:
   return [
       Days(variant, dataset, epochs, _exaflops(
           count_multiply_adds(variant), images * epochs), core_days)
-      for variant, dataset, images, epochs, core_days in paper.TABLE_2]
+      for variant, dataset, images, epochs, core_days in paper_costs.TABLE_2]
 
 
 @functools.cache
@@ -278,7 +278,7 @@ def count_multiply_adds(variant: str) -> int:
   # The head of a single class costs nothing beside the rest.
   model = models.build(models.parse({'variant': variant}), num_classes=1)
   images = jax.ShapeDtypeStruct(
-      (1, paper.RESOLUTION, paper.RESOLUTION, 3), 'float32')
+      (1, paper_costs.RESOLUTION, paper_costs.RESOLUTION, 3), 'float32')
   params = jax.eval_shape(
       lambda: models.init(model, jax.random.key(0), images))
   operations = flops.count(

@@ -16,16 +16,16 @@ from etils import epath
 from jaxtyping import Float
 import numpy as np
 
-from vit_jax import command_line
-from vit_jax import images as images_lib
-from vit_jax import model as model_lib
 from vit_jax import models
 from vit_jax import tree
 from vit_jax.analysis import attention
 from vit_jax.analysis import embeddings
-from vit_jax.analysis import inside
-from vit_jax.analysis import page
+from vit_jax.analysis import html_page
+from vit_jax.analysis import model_figures
 from vit_jax.checkpoints import manager
+from vit_jax.commands import arguments
+from vit_jax.inference import images as images_lib
+from vit_jax.inference import model as model_lib
 from vit_jax.models import vit_config
 from vit_jax.run import workdir as workdir_lib
 from vit_jax.training import writer
@@ -42,8 +42,8 @@ _FOLLOWED = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the command's flags."""
-  command_line.add_model(parser)
-  command_line.add_pictures(parser, required=False, batch_size=8)
+  arguments.add_model(parser)
+  arguments.add_pictures(parser, required=False, batch_size=8)
   parser.add_argument(
       '--output', default='', metavar='DIR',
       help='folder of the pictures and the page; by default `inspect` in the '
@@ -59,20 +59,20 @@ def run(args: argparse.Namespace) -> int:
   if args.show < 1:
     raise ValueError(f'--show must be at least 1, but is {args.show}.')
   errors: dict[str, str] = {}
-  found = command_line.find(args.paths, errors)
-  model = command_line.load(args)
+  found = arguments.find(args.paths, errors)
+  model = arguments.load(args)
   workdir = _workdir(args.model)
   output = epath.Path(args.output or (workdir or epath.Path()) / 'inspect')
   output.mkdir(parents=True, exist_ok=True)
   figures: dict[str, Any] = {}
-  with command_line.Reading(len(found), errors) as reading:
+  with arguments.Reading(len(found), errors) as reading:
     sections = [
         _filters(model, output / 'filters.png'),
         _positions(model, output / 'positions.png'),
         *_attention(args, model, found, output, reading, figures)]
   if workdir and (curves := workdir / workdir_lib.CURVES).exists():
-    sections.append(page.Section('Curves', 'Of the run.', curves))
-  page.write(
+    sections.append(html_page.Section('Curves', 'Of the run.', curves))
+  html_page.write(
       output / PAGE, title=f'Inside {args.model}',
       text=f'{_describe(model)}. Figures as in "An Image is Worth 16x16 '
       'Words", section 4.5. A click on one shows it in full size.',
@@ -106,36 +106,36 @@ def _describe(model: model_lib.Model) -> str:
           f'{height} x {width}')
 
 
-def _filters(model: model_lib.Model, path: epath.Path) -> page.Section:
+def _filters(model: model_lib.Model, path: epath.Path) -> html_page.Section:
   named = tree.flatten(model.params)
   if ROOT in named:
     # Patches are then of a feature map: their components are no pictures.
     kernel = np.asarray(named[ROOT])
     shown = embeddings.convolution(kernel)
-    inside.filters(shown, path, columns=8)
+    model_figures.filters(shown, path, columns=8)
     first = 'first ' * (len(shown) < kernel.shape[-1])
-    return page.Section(
+    return html_page.Section(
         'Filters', f'The {first}{len(shown)} filters of {ROOT}, which alone '
         'see pixels, as the network applies them; grey is zero.', path)
-  inside.filters(embeddings.filters(np.asarray(named[PATCHES])), path)
-  return page.Section(
+  model_figures.filters(embeddings.filters(np.asarray(named[PATCHES])), path)
+  return html_page.Section(
       'Filters', f'Principal components of {PATCHES}, the strongest first; '
       'grey is zero (figure 7, left).', path)
 
 
-def _positions(model: model_lib.Model, path: epath.Path) -> page.Section:
+def _positions(model: model_lib.Model, path: epath.Path) -> html_page.Section:
   title = 'Position embeddings'
   config = model.config
   if not isinstance(config, vit_config.ViTConfig):
-    return page.Section(
+    return html_page.Section(
         title, 'A ResNet has none: it cuts no patches that would need them.')
   grid = models.grid(config, model.resolution)
   table = models.patch_positions(model.params, config, grid)
   if table is None:
-    return page.Section(
+    return html_page.Section(
         title, f'Positions are {config.position!r}: no embedding is added.')
-  inside.similarity(embeddings.similarity(table, grid=grid), path)
-  return page.Section(
+  model_figures.similarity(embeddings.similarity(table, grid=grid), path)
+  return html_page.Section(
       title, 'Each small picture is a patch: how alike its position is to that '
       'of every patch (figure 7, centre)'
       + (', in the first layer.' if config.position_at == 'layers' else '.'),
@@ -144,21 +144,21 @@ def _positions(model: model_lib.Model, path: epath.Path) -> page.Section:
 
 def _attention(
     args: argparse.Namespace, model: model_lib.Model, found: list[str],
-    output: epath.Path, reading: command_line.Reading, figures: dict[str, Any],
-) -> list[page.Section]:
+    output: epath.Path, reading: arguments.Reading, figures: dict[str, Any],
+) -> list[html_page.Section]:
   """Draws what pictures are needed for."""
   title = 'Attention'
   config = model.config
   if not isinstance(config, vit_config.ViTConfig):
-    return [page.Section(
+    return [html_page.Section(
         title, 'A ResNet has none: no distances, and no rollout over pictures. '
         'What it makes of them is a row each of `main.py features`.')]
   if config.axial:
-    return [page.Section(
+    return [html_page.Section(
         title, 'Axial attention is within rows and within columns: there is '
         'none of every patch to every other.')]
   if not found:
-    return [page.Section(
+    return [html_page.Section(
         title, 'Name pictures to see where the model looks: inspect '
         f'--model={args.model} photos/')]
   looks = _Looks(config.pooling, models.grid(
@@ -169,7 +169,7 @@ def _attention(
     looks.add(list(map(str, paths)), outputs['layers']['attention'])
     reading.advance(len(paths))
   if not looks.count:
-    return [page.Section(title, 'None of the pictures could be read.')]
+    return [html_page.Section(title, 'None of the pictures could be read.')]
   distance = looks.distances / looks.count
   figures['mean_attention_distance'] = distance.tolist()
   figures['pictures'] = looks.count
@@ -179,16 +179,16 @@ def _attention(
 def _drawn(
     model: model_lib.Model, config: vit_config.ViTConfig, looks: '_Looks',
     distance: Float[np.ndarray, 'layers heads'], output: epath.Path,
-) -> list[page.Section]:
+) -> list[html_page.Section]:
   everywhere = attention.distances(looks.grid, looks.patch).mean()
-  inside.distance(distance, output / 'distance.png',
+  model_figures.distance(distance, output / 'distance.png',
                   everywhere=float(everywhere))
   height, width = model.preprocess.resolution
   of = ' x '.join(f'{side:g}' for side in looks.patch)
   return [
-      page.Section(
+      html_page.Section(
           'Mean attention distance', 'How far each head looks, over '
-          f'{command_line.counted(looks.count, "picture")} of {height} x '
+          f'{arguments.counted(looks.count, "picture")} of {height} x '
           f'{width} pixels, in patches of {of} (figure 7, right).',
           output / 'distance.png'),
       _rollout(model, config, looks, output / 'rollout.png'),
@@ -197,14 +197,14 @@ def _drawn(
 
 def _heads(
     config: vit_config.ViTConfig, looks: '_Looks', output: epath.Path,
-) -> list[page.Section]:
+) -> list[html_page.Section]:
   source = ('the class token' if config.pooling == 'cls' else
             'all patches on average')
   sections = []
   for number, (picture, maps) in enumerate(zip(looks.paths, looks.heads), 1):
     path = output / (f'heads_{number}.png' if number > 1 else 'heads.png')
-    inside.heads(maps, path, title=epath.Path(picture).name)
-    sections.append(page.Section(
+    model_figures.heads(maps, path, title=epath.Path(picture).name)
+    sections.append(html_page.Section(
         f'Heads, picture {number}', f'Where each head looks in '
         f'{epath.Path(picture).name}, from {source}; each on its own scale.',
         path))
@@ -214,18 +214,18 @@ def _heads(
 def _rollout(
     model: model_lib.Model, config: vit_config.ViTConfig, looks: '_Looks',
     path: epath.Path,
-) -> page.Section:
+) -> html_page.Section:
   title, preprocess = 'Attention rollout', model.preprocess
   if not images_lib.is_picture(preprocess):
-    return page.Section(
+    return html_page.Section(
         title, f'Not drawn: images of {preprocess.channels} channels of '
         f'{preprocess.pixel_dtype} are no pictures to look at. model.rollout '
         'gives its numbers.')
   seen = [np.asarray(images_lib.show(picture, preprocess).convert('RGB'))
           for picture in looks.paths]
-  inside.rollout(seen, np.concatenate(looks.maps), path,
+  model_figures.rollout(seen, np.concatenate(looks.maps), path,
                  titles=[epath.Path(picture).name for picture in looks.paths])
-  return page.Section(
+  return html_page.Section(
       title, f'How much of each patch is in {_FOLLOWED[config.pooling]}: '
       'attention of all layers and heads multiplied (figures 6 and 14).', path)
 

@@ -32,17 +32,17 @@ from typing import Any
 
 import jax
 
-from vit_jax import config as config_lib
-from vit_jax import experiment as experiment_lib
 from vit_jax.analysis import memory_plot
+from vit_jax.experiment import build as experiment_lib
+from vit_jax.experiment import config as config_lib
 from vit_jax.parallel import sharding
 from vit_jax.parallel import topology
+from vit_jax.plan import advice
 from vit_jax.plan import building
 from vit_jax.plan import max_batch
 from vit_jax.plan import measure
-from vit_jax.plan import parts
+from vit_jax.plan import microbatches
 from vit_jax.plan import report
-from vit_jax.plan import search
 from vit_jax.training import writer
 
 
@@ -118,12 +118,12 @@ def _search(
     measured: measure.Measured,
 ) -> list[dict[str, Any]]:
   """Prints the settings with which a step may fit, as they are known."""
-  print('\n' + search.header(measured), flush=True)
-  rows = search.suggest(
+  print('\n' + advice.header(measured), flush=True)
+  rows = advice.suggest(
       config, devices, measured=measured,
       say=functools.partial(print, flush=True))
-  print(search.footer(rows), flush=True)
-  return search.figures(rows)
+  print(advice.footer(rows), flush=True)
+  return advice.figures(rows)
 
 
 def _max_batch(
@@ -190,8 +190,8 @@ def _measure(
   while found[1].fits is False:
     memory = found[1].memory
     sizes[found[0].config.parts] = memory.total_bytes
-    more = parts.next_parts(
-        parts.options(experiment), sizes, memory.capacity_bytes or math.inf)
+    more = microbatches.next_parts(
+        microbatches.options(experiment), sizes, memory.capacity_bytes or math.inf)
     if more is None:
       return first
     candidate = experiment.in_parts(more)

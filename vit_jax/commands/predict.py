@@ -18,10 +18,10 @@ from typing import Any, IO
 from etils import epath
 import numpy as np
 
-from vit_jax import command_line
-from vit_jax import model as model_lib
-from vit_jax import predictions
-from vit_jax.checkpoints import writing
+from vit_jax import atomic_files
+from vit_jax.commands import arguments
+from vit_jax.inference import model as model_lib
+from vit_jax.inference import predictions
 from vit_jax.training import progress
 from vit_jax.training import writer
 
@@ -31,8 +31,8 @@ _SHOWN = 3  # Classes of a row of the table.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the command's flags."""
-  command_line.add_model(parser)
-  command_line.add_pictures(parser)
+  arguments.add_model(parser)
+  arguments.add_pictures(parser)
   parser.add_argument(
       '--top-k', type=int, default=5, metavar='N',
       help='classes of each picture (default: %(default)s)')
@@ -51,10 +51,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
   """Runs the command; returns the exit status."""
-  command_line.check_suffix(args.output, ('.csv', '.jsonl'))
+  arguments.check_suffix(args.output, ('.csv', '.jsonl'))
   errors: dict[str, str] = {}
-  found = command_line.find(args.paths, errors)
-  model = command_line.load(args)
+  found = arguments.find(args.paths, errors)
+  model = arguments.load(args)
   if args.labels:
     model = _with(model, labels=_names(model, args.labels))
   if args.activation:
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     return _estimate(args, model, found, errors)
   model.likeliest(np.zeros((0, model.config.num_classes)), top_k=args.top_k)
   rows: dict[str, predictions.Prediction] = {}
-  with command_line.Reading(len(found), errors) as reading:
+  with arguments.Reading(len(found), errors) as reading:
     for paths, outputs in model.outputs(
         found, batch_size=args.batch_size, failed=reading.failed):
       rows |= zip(map(str, paths), model.likeliest(
@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
       write = _write_csv if args.output.endswith('.csv') else _write_jsonl
       write(file, rows, reading.errors)
     print(f'wrote {args.output}: '
-          + command_line.counted(len(rows), 'prediction'))
+          + arguments.counted(len(rows), 'prediction'))
   if args.json:
     writer.write_json(args.json, list(_records(rows, reading.errors)))
   if rows:
@@ -89,7 +89,7 @@ def _estimate(
 ) -> int:
   """Predicts numbers, a column for each."""
   rows: dict[str, tuple[float, ...]] = {}
-  with command_line.Reading(len(found), errors) as reading:
+  with arguments.Reading(len(found), errors) as reading:
     for paths, outputs in model.outputs(
         found, batch_size=args.batch_size, failed=reading.failed):
       rows |= zip(map(str, paths), (
@@ -111,13 +111,13 @@ def _estimate(
       else:
         file.writelines(json.dumps(record) + '\n' for record in records)
     print(f'wrote {args.output}: '
-          + command_line.counted(len(rows), 'prediction'))
+          + arguments.counted(len(rows), 'prediction'))
   if args.json:
     writer.write_json(args.json, records)
   if rows:
     progress.table(
-        command_line.counted(len(rows), 'picture'), ['picture', *names],
-        [[command_line.printable(path), *map(progress.format_number, values)]
+        arguments.counted(len(rows), 'picture'), ['picture', *names],
+        [[arguments.printable(path), *map(progress.format_number, values)]
          for path, values in list(rows.items())[:MAX_ROWS]])
   return reading.report()
 
@@ -142,7 +142,7 @@ def _names(model: model_lib.Model, path: str) -> tuple[str, ...]:
   names = tuple(text.strip().splitlines())
   if len(names) != model.config.num_classes:
     raise ValueError(
-        f'{path} holds {command_line.counted(len(names), "name")} (one a '
+        f'{path} holds {arguments.counted(len(names), "name")} (one a '
         f'line), but the model has {model.config.num_classes:,} classes.')
   return names
 
@@ -153,7 +153,7 @@ def _opened(target: str) -> Generator[IO[str], None, None]:
 
   A file's name need not be UTF-8; its odd bytes are written as \\udcff.
   """
-  with writing.whole(target) as path, open(
+  with atomic_files.whole(target) as path, open(
       path, 'w', newline='', encoding='utf-8',
       errors='backslashreplace') as file:
     yield file
@@ -174,10 +174,10 @@ def _show(
   except ValueError:  # Of absolute paths and relative ones: nothing.
     folder = ''
   progress.table(
-      command_line.counted(len(rows), 'picture')
-      + f' in {command_line.printable(folder)}' * bool(folder)
+      arguments.counted(len(rows), 'picture')
+      + f' in {arguments.printable(folder)}' * bool(folder)
       + ', each class by itself (sigmoid)' * (activation == 'sigmoid'), columns,
-      [[command_line.printable(
+      [[arguments.printable(
           os.path.relpath(path, folder) if folder else path), *(
           cell for name, value in list(
               zip(prediction.names, prediction.probabilities))[:shown]

@@ -12,7 +12,7 @@ from typing import Any
 from etils import epath
 import jax
 
-from vit_jax import records
+from vit_jax import schema
 from vit_jax import sweep as sweep_lib
 from vit_jax.analysis import sweep_plot
 from vit_jax.training import progress
@@ -71,16 +71,16 @@ def run(args: argparse.Namespace) -> int:
   return 0
 
 
-def parse_grid(flags: list[str]) -> dict[str, tuple[records.FlagText, ...]]:
+def parse_grid(flags: list[str]) -> dict[str, tuple[schema.FlagText, ...]]:
   """Returns values by field from texts such as 'data.mixup=0,0.2'.
 
   Raises:
     ValueError: if one is not written so, or a field comes twice.
   """
-  grid: dict[str, tuple[records.FlagText, ...]] = {}
+  grid: dict[str, tuple[schema.FlagText, ...]] = {}
   for flag in flags:
     field, equals, text = flag.partition('=')
-    values = tuple(map(records.FlagText, split_values(text)))
+    values = tuple(map(schema.FlagText, split_values(text)))
     if not equals or not field or not all(values):
       raise ValueError(
           f'--grid is written section.key=value,value, but is {flag!r}.')

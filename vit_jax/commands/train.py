@@ -8,11 +8,11 @@ from typing import Any
 from etils import epath
 import jax
 
-from vit_jax import config as config_lib
-from vit_jax import experiment as experiment_lib
 from vit_jax import run as run_lib
 from vit_jax.analysis import plots
-from vit_jax.run import starting
+from vit_jax.experiment import build as experiment_lib
+from vit_jax.experiment import config as config_lib
+from vit_jax.run import restore
 from vit_jax.run import workdir as workdir_lib
 from vit_jax.training import cost
 from vit_jax.training import progress
@@ -51,7 +51,7 @@ def _train(args: argparse.Namespace) -> int:
   summaries: dict[str, Any] = {}
   # Every stage is wired before the first is trained: what cannot run is said
   # now, not after the hours of an earlier stage.
-  with starting.watching(next(iter(stages.values())).log, 'opening the data'):
+  with restore.watching(next(iter(stages.values())).log, 'opening the data'):
     experiments = {name: experiment_lib.build(config)
                    for name, config in stages.items()}
   for experiment in experiments.values():
@@ -63,7 +63,7 @@ def _train(args: argparse.Namespace) -> int:
       print(f'\nStage {name}', flush=True)
     init = experiment.config.init
     origin = workdir / init.stage if init.stage else init.checkpoint
-    with starting.watching(
+    with restore.watching(
         experiment.config.log, 'finding what it starts from'):
       source = run_lib.find_source(
           origin, init.which,

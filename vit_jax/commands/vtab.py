@@ -13,10 +13,10 @@ from etils import epath
 import jax
 import numpy as np
 
-from vit_jax import config as config_lib
-from vit_jax import records
+from vit_jax import schema
 from vit_jax import sweep as sweep_lib
 from vit_jax.data import vtab
+from vit_jax.experiment import config as config_lib
 from vit_jax.training import health
 from vit_jax.training import progress
 from vit_jax.training import signals
@@ -89,7 +89,7 @@ def choose_tasks(text: str) -> list[str]:
     ValueError: for a name that is neither a task's nor a group's.
   """
   known = [*vtab.GROUPS, *vtab.TASKS]
-  names = [records.check_name(name.strip(), known, what='VTAB task')
+  names = [schema.check_name(name.strip(), known, what='VTAB task')
            for name in text.split(',')] if text else list(vtab.GROUPS)
   return [task for task, row in vtab.TASKS.items()
           if task in names or row.group in names]

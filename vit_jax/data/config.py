@@ -6,17 +6,17 @@ from typing import Any, Literal
 
 import numpy as np
 
-from vit_jax import records
-from vit_jax.data import bands
-from vit_jax.data import headers
-from vit_jax.data import partial
-from vit_jax.data import rows
-from vit_jax.data import sampling as sampling_lib
-from vit_jax.data import scaling
-from vit_jax.data import shapes as shapes_lib
-from vit_jax.data import targets as targets_lib
-from vit_jax.data import transforms
-from vit_jax.data import unreadable as unreadable_lib
+from vit_jax import schema
+from vit_jax.data import label_scaling
+from vit_jax.data.augment import ops as ops_lib
+from vit_jax.data.images import limits
+from vit_jax.data.images import multichannel
+from vit_jax.data.images import partial
+from vit_jax.data.images import unreadable as unreadable_lib
+from vit_jax.data.sources import label_rules as label_rules_lib
+from vit_jax.data.sources import rows
+from vit_jax.data.sources import shapes as shapes_lib
+from vit_jax.data.splits import class_sampling as class_sampling_lib
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,16 +90,16 @@ class DataConfig:
   source: str = 'digits'
   data_dir: str = ''
   split: str = 'train'
-  target: targets_lib.Kind = 'auto'
+  target: label_rules_lib.Kind = 'auto'
   table: rows.TableConfig = rows.TableConfig()
   examples_per_class: int | None = None
   num_examples: int | None = None
   fraction: float | None = None
-  sampling: sampling_lib.Sampling = 'natural'
+  sampling: class_sampling_lib.Sampling = 'natural'
   exclude: str = ''
   resolution: int | tuple[int, int] = 32
   channels: int = 3
-  dtype: bands.Dtype = 'uint8'
+  dtype: multichannel.Dtype = 'uint8'
   value_range: tuple[float, float] | None = None
   train_ops: tuple[dict[str, Any], ...] = ({'op': 'resize'},)
   eval_ops: tuple[dict[str, Any], ...] = ({'op': 'resize'},)
@@ -111,7 +111,7 @@ class DataConfig:
   unreadable: unreadable_lib.Policy = 'error'
   eval_unreadable: unreadable_lib.Policy = 'error'
   max_unreadable: float = 0.01
-  max_pixels: int = headers.MAX_PIXELS
+  max_pixels: int = limits.MAX_PIXELS
   decoder: Literal['auto', 'pillow'] = 'auto'
   mixup: float = 0.0
   cutmix: float = 0.0
@@ -139,7 +139,7 @@ class DataConfig:
           f'{self.mean!r} and {self.std!r}.')
     if self.std != 'measured' and not np.all(np.asarray(self.std) > 0):
       raise ValueError(f'std must be positive; got {self.std}.')
-    scaling.check_scale(self.target_mean, self.target_std)
+    label_scaling.check_scale(self.target_mean, self.target_std)
     for name, least in (('mixup', 0), ('cutmix', 0), ('num_workers', 0),
                         ('num_threads', 1), ('prefetch', 1),
                         ('cache_mib', 0), ('max_labels', 1)):
@@ -150,9 +150,9 @@ class DataConfig:
       raise ValueError(
           'max_unreadable is a share of the images, from 0 to 1; got '
           f'{self.max_unreadable}.')
-    if not 1 <= self.max_pixels <= headers.LARGEST:
+    if not 1 <= self.max_pixels <= limits.LARGEST:
       raise ValueError(
-          f"max_pixels must be from 1 to {headers.LARGEST:,}, Pillow's own "
+          f"max_pixels must be from 1 to {limits.LARGEST:,}, Pillow's own "
           f'bound; got {self.max_pixels:,}.')
     for name in ('examples_per_class', 'num_examples', 'fraction'):
       value = getattr(self, name)
@@ -188,14 +188,14 @@ class DataConfig:
     return self.dtype == 'uint8' and self.channels in (1, 3)
 
   @property
-  def first_crop(self) -> transforms.InceptionCrop | None:
+  def first_crop(self) -> ops_lib.InceptionCrop | None:
     """The crop that training begins with, if JPEGs may be decoded by it."""
     ops = self.build_ops(train=True)
     if (self.decoder == 'pillow' or self.cache_mib or not self.is_picture
         or self.channels != 3):
       return None
     return next((op for op in ops[:1]
-                 if isinstance(op, transforms.InceptionCrop)), None)
+                 if isinstance(op, ops_lib.InceptionCrop)), None)
 
   @property
   def decoder_note(self) -> str:
@@ -219,16 +219,16 @@ class DataConfig:
   @property
   def size(self) -> tuple[int, int]:
     """Height and width of the batch."""
-    return transforms.height_width(self.resolution)
+    return ops_lib.height_width(self.resolution)
 
   @property
   def image_shape(self) -> tuple[int, int, int]:
     """Height, width and channels of the batch."""
     return (*self.size, self.channels)
 
-  def build_ops(self, *, train: bool) -> tuple[transforms.Op, ...]:
+  def build_ops(self, *, train: bool) -> tuple[ops_lib.Op, ...]:
     """Returns the operations of training, or of evaluation."""
-    return transforms.build(
+    return ops_lib.build(
         self.train_ops if train else self.eval_ops, size=self.size,
         where='train_ops' if train else 'eval_ops',
         any_channels=not self.is_picture)
@@ -236,4 +236,4 @@ class DataConfig:
 
 def parse(section: Mapping[str, Any]) -> DataConfig:
   """Parses the section `data`; see `DataConfig` for its keys."""
-  return records.parse(DataConfig, section, where='data')
+  return schema.parse(DataConfig, section, where='data')

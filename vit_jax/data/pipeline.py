@@ -32,19 +32,19 @@ import jax.numpy as jnp
 import numpy as np
 
 from vit_jax.data import config as config_lib
-from vit_jax.data import headers
-from vit_jax.data import loading
-from vit_jax.data import mixing
-from vit_jax.data import opening
-from vit_jax.data import sampling as sampling_lib
-from vit_jax.data import unreadable as unreadable_lib
+from vit_jax.data import dataset as dataset_lib
+from vit_jax.data import examples
+from vit_jax.data.augment import mixup
+from vit_jax.data.images import limits
+from vit_jax.data.images import unreadable as unreadable_lib
+from vit_jax.data.splits import class_sampling as class_sampling_lib
 
 # Close it to end its workers.
-Batches = Generator[loading.HostBatch, None, None]
+Batches = Generator[examples.HostBatch, None, None]
 
 
 def train_batches(
-    config: config_lib.DataConfig, dataset: opening.Dataset, *, seed: int,
+    config: config_lib.DataConfig, dataset: dataset_lib.Dataset, *, seed: int,
     batch_size: int, start_step: int = 0, parts: Sequence[int] = (0,),
     num_parts: int = 1, tally: unreadable_lib.Tally | None = None,
 ) -> Batches:
@@ -75,7 +75,7 @@ def train_batches(
     ValueError: for a batch size that does not divide; while iterating, for an
       image that cannot be read, naming it.
   """
-  load = loading.Load(dataset, config, train=True)
+  load = examples.Load(dataset, config, train=True)
   stream = (
       grain.MapDataset.range(dataset.num_examples)
       # Grain takes 32 bits.
@@ -83,9 +83,9 @@ def train_batches(
       .shuffle()
       .repeat())
   if config.sampling != 'natural':
-    opening.check_training(config, dataset)
-    stream = stream.map_with_index(sampling_lib.build(
-        opening.class_labels(dataset, asked='data.sampling'),
+    dataset_lib.check_training(config, dataset)
+    stream = stream.map_with_index(class_sampling_lib.build(
+        dataset_lib.class_labels(dataset, asked='data.sampling'),
         num_classes=dataset.num_classes, sampling=config.sampling,
         seed=seed % 2**32))
   stream = stream.random_map(load).batch(_rows_of_part(batch_size, num_parts))
@@ -95,7 +95,7 @@ def train_batches(
 
 
 def eval_batches(
-    config: config_lib.DataConfig, dataset: opening.Dataset, *, batch_size: int,
+    config: config_lib.DataConfig, dataset: dataset_lib.Dataset, *, batch_size: int,
     parts: Sequence[int] = (0,), num_parts: int = 1,
     tally: unreadable_lib.Tally | None = None,
 ) -> Batches:
@@ -104,7 +104,7 @@ def eval_batches(
   As `train_batches`, but once. The last batch is filled up with zeros whose
   `mask` is 0; there are as many batches of any parts.
   """
-  load = loading.Load(dataset, config, train=False)
+  load = examples.Load(dataset, config, train=False)
   num_batches = -(-dataset.num_examples // batch_size)
   stream = (
       grain.MapDataset.range(num_batches * batch_size)
@@ -116,7 +116,7 @@ def eval_batches(
 
 
 def _counted(
-    batches: Batches, load: loading.Load, tally: unreadable_lib.Tally | None,
+    batches: Batches, load: examples.Load, tally: unreadable_lib.Tally | None,
 ) -> Batches:
   """Takes from batches what they say of unreadable images, and counts it."""
   if load.policy == 'error':
@@ -159,7 +159,7 @@ def _choose(
   return grain.experimental.ZipMapDataset(of_each).map(_join)
 
 
-def _join(parts: Sequence[loading.HostBatch]) -> loading.HostBatch:
+def _join(parts: Sequence[examples.HostBatch]) -> examples.HostBatch:
   return {name: np.concatenate([part[name] for part in parts])
           for name in parts[0]}
 
@@ -167,7 +167,7 @@ def _join(parts: Sequence[loading.HostBatch]) -> loading.HostBatch:
 def _iterate(
     config: config_lib.DataConfig, batches: grain.MapDataset) -> Batches:
   """Reads ahead, in threads or in processes, a bounded number of batches."""
-  headers.keep_memory()
+  limits.keep_memory()
   options = grain.ReadOptions(
       num_threads=min(config.num_threads, config.prefetch),
       prefetch_buffer_size=config.prefetch)
@@ -213,7 +213,7 @@ def _start_worker(index: int, count: int) -> None:
   still needs batches, or an orderly end, while it saves.
   """
   del index, count
-  headers.keep_memory()
+  limits.keep_memory()
   for signum in (signal.SIGINT, signal.SIGTERM):
     signal.signal(signum, signal.SIG_IGN)
 
@@ -238,14 +238,14 @@ def prepare(
   or CutMix it becomes soft [batch, classes]; else an index stays as it is, and
   so do numbers (`targets`), which mixup blends.
   """
-  return mixing.prepare(
+  return mixup.prepare(
       **config.value_scale, mixup_alpha=config.mixup,
       cutmix_alpha=config.cutmix, num_classes=num_classes,
       multi_label=multi_label, targets=targets)
 
 
 def abstract_batch(
-    config: config_lib.DataConfig, dataset: opening.Dataset, batch_size: int,
+    config: config_lib.DataConfig, dataset: dataset_lib.Dataset, batch_size: int,
 ) -> dict[str, jax.ShapeDtypeStruct]:
   """Returns shapes and dtypes of a host batch, without reading anything."""
   labels = jax.ShapeDtypeStruct(

@@ -21,11 +21,11 @@ from typing import Any
 
 import numpy as np
 
-from vit_jax import records as records_lib
-from vit_jax.data import decoding
-from vit_jax.data import protocol
-from vit_jax.data import splits
-from vit_jax.data import tfds_files
+from vit_jax import schema as schema_lib
+from vit_jax.data.images import decode
+from vit_jax.data.sources import protocol
+from vit_jax.data.sources import tfds as tfds_lib
+from vit_jax.data.splits import split_strings
 
 PREFIX = 'vtab/'
 NATURAL, SPECIALIZED, STRUCTURED = GROUPS = (
@@ -74,7 +74,7 @@ def interval(value: float, starts: Sequence[float]) -> int:
 
 def black_and_white(image: bytes) -> np.ndarray:
   """dSprites: pixels of 0 and 1 become 0 and 255."""
-  return np.asarray(decoding.decode(image, channels=1))[..., None] * 255
+  return np.asarray(decode.decode(image, channels=1))[..., None] * 255
 
 
 # ------------------------------------------------------------------------ tasks
@@ -186,7 +186,7 @@ def task_of(source: str) -> Task:
   Raises:
     ValueError: if there is no such task.
   """
-  return TASKS[records_lib.check_name(
+  return TASKS[schema_lib.check_name(
       source.removeprefix(PREFIX), list(TASKS), what='VTAB task')]
 
 
@@ -227,11 +227,11 @@ def open_task(source: str, data_dir: str) -> protocol.Opened:
   task = task_of(source)
   whole = {
       split: Examples(f'{task.tfds} {split}', records, task)
-      for split, records in tfds_files.open_records(
+      for split, records in tfds_lib.open_records(
           task.tfds, data_dir, undecoded=('image', 'image2')).items()}
   data_set = protocol.Opened(whole, task.num_classes)
   selected = {
-      ours: splits.select_split(data_set, theirs, name=task.tfds)
+      ours: split_strings.select_split(data_set, theirs, name=task.tfds)
       for ours, theirs in (
           (TRAIN, task.train), (VALIDATION, task.val), (TEST, task.test))}
   return protocol.Opened(selected, task.num_classes, eval_split=TEST)
@@ -249,8 +249,8 @@ def missing(names: Sequence[str], data_dir: str) -> dict[str, str]:
   for name in names:
     task = task_of(name)
     try:
-      tfds_files.find(task.tfds, data_dir)
-    except tfds_files.NotPrepared as error:
+      tfds_lib.find(task.tfds, data_dir)
+    except tfds_lib.NotPrepared as error:
       found[name] = error.command + (
           '  # asks for files to download by hand' if task.by_hand else '')
   return found

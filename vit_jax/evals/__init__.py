@@ -7,21 +7,21 @@ An evaluator is a function of parameters that returns named numbers. It gets a
 from collections.abc import Mapping
 from typing import Any
 
-from vit_jax import records
+from vit_jax import schema
 from vit_jax.evals import calibration
 from vit_jax.evals import classification
 from vit_jax.evals import confusion
-from vit_jax.evals import context as context_lib
+from vit_jax.evals import evaluator as evaluator_lib
 from vit_jax.evals import fewshot
 from vit_jax.evals import knn
 from vit_jax.evals import multi_label
 from vit_jax.evals import objective
 from vit_jax.evals import regression
 
-Context = context_lib.Context
-Evaluator = context_lib.Evaluator
-Measured = context_lib.Measured
-Split = context_lib.Split
+Context = evaluator_lib.Context
+Evaluator = evaluator_lib.Evaluator
+Measured = evaluator_lib.Measured
+Split = evaluator_lib.Split
 
 EvalConfig = (
     calibration.CalibrationConfig | classification.ClassificationConfig
@@ -47,12 +47,12 @@ def parse(sections: Mapping[str, Any]) -> dict[str, EvalConfig]:
   """Returns a typed record for each evaluator of the section `evals`."""
   known = {name: record for name, (record, _) in _EVALUATORS.items()}
   return {
-      name: records.parse_choice(
+      name: schema.parse_choice(
           known, {'name': 'classification', **section}, where=f'evals.{name}')
       for name, section in sections.items()}
 
 
-def metrics_of(section: EvalConfig) -> dict[str, context_lib.Mode]:
+def metrics_of(section: EvalConfig) -> dict[str, evaluator_lib.Mode]:
   """Returns the metrics that an evaluator may give, and which way is better.
 
   Which of them it gives may depend on the data.

@@ -19,10 +19,10 @@ from jaxtyping import Bool, Float, Float64
 import numpy as np
 
 from vit_jax import metrics
-from vit_jax import records
+from vit_jax import schema
 from vit_jax import types
-from vit_jax.evals import context as context_lib
-from vit_jax.evals import passes
+from vit_jax.evals import evaluator as evaluator_lib
+from vit_jax.evals import split_means
 
 USES_HEAD = True
 
@@ -42,7 +42,7 @@ class CalibrationConfig:
   name: Literal['calibration'] = 'calibration'
   split: str = ''
   source: str = ''
-  every: records.Duration | None = None
+  every: schema.Duration | None = None
   batch_size: int | None = None
   bins: int = 15
 
@@ -51,7 +51,7 @@ class CalibrationConfig:
       raise ValueError(f'bins must be at least 1, but are {self.bins}.')
 
 
-def metrics_of(config: CalibrationConfig) -> dict[str, context_lib.Mode]:
+def metrics_of(config: CalibrationConfig) -> dict[str, evaluator_lib.Mode]:
   """Returns the metrics, and whether high or low is good."""
   del config
   return {'calibration_error': 'min', 'calibration_error_max': 'min',
@@ -59,8 +59,8 @@ def metrics_of(config: CalibrationConfig) -> dict[str, context_lib.Mode]:
 
 
 def build(
-    config: CalibrationConfig, context: context_lib.Context,
-) -> context_lib.Measure:
+    config: CalibrationConfig, context: evaluator_lib.Context,
+) -> evaluator_lib.Measure:
   """Wires the evaluator."""
   split = context.open_for_head(
       config.split, config.source, batch_size=config.batch_size)
@@ -78,18 +78,18 @@ def build(
             'brier': jnp.square(probabilities - khot).sum(axis=-1),
             'loss': context.loss(logits, labels)}
 
-  over = passes.collect(split, values)
+  over = split_means.collect(split, values)
 
   def run(
-      params: types.Params, between: context_lib.Between,
-  ) -> context_lib.Measured:
+      params: types.Params, between: evaluator_lib.Between,
+  ) -> evaluator_lib.Measured:
     found = over(params, between)
     table = reliability(
         found['confidence'], found['right'], bins=config.bins)
     count, confidence, right = table.T
     filled = count > 0
     gaps = np.abs(right - confidence)[filled]
-    return context_lib.Measured(
+    return evaluator_lib.Measured(
         {'calibration_error': float(
             gaps @ count[filled] / len(found['right'])),
          'calibration_error_max': float(gaps.max()),

@@ -4,10 +4,10 @@ import dataclasses
 from typing import Literal
 
 from vit_jax import metrics
-from vit_jax import records
+from vit_jax import schema
 from vit_jax import types
-from vit_jax.evals import context as context_lib
-from vit_jax.evals import passes
+from vit_jax.evals import evaluator as evaluator_lib
+from vit_jax.evals import split_means
 
 TOP_K = 5
 USES_HEAD = True
@@ -36,13 +36,13 @@ class ClassificationConfig:
   name: Literal['classification'] = 'classification'
   split: str = ''
   source: str = ''
-  every: records.Duration | None = None
+  every: schema.Duration | None = None
   batch_size: int | None = None
   real_labels: str = ''
   leave_out_unlabelled: bool = False
 
 
-def metrics_of(config: ClassificationConfig) -> dict[str, context_lib.Mode]:
+def metrics_of(config: ClassificationConfig) -> dict[str, evaluator_lib.Mode]:
   """Returns the metrics that there may be, and whether high or low is good."""
   if config.real_labels:
     return {'accuracy': 'max'}
@@ -59,8 +59,8 @@ def measured(*, multi_label: bool, num_classes: int) -> tuple[str, ...]:
 
 
 def build(
-    config: ClassificationConfig, context: context_lib.Context,
-) -> context_lib.Measure:
+    config: ClassificationConfig, context: evaluator_lib.Context,
+) -> evaluator_lib.Measure:
   """Wires the evaluator."""
   split = context.open_for_head(
       config.split, config.source, batch_size=config.batch_size,
@@ -86,13 +86,13 @@ def build(
     return {name: metrics.Mean.from_model_output(value, mask)
             for name, value in values.items()}
 
-  over = passes.mean(split, measure)
+  over = split_means.mean(split, measure)
 
   def run(
-      params: types.Params, between: context_lib.Between,
-  ) -> context_lib.Measured:
+      params: types.Params, between: evaluator_lib.Between,
+  ) -> evaluator_lib.Measured:
     total = over(params, between)
-    return context_lib.Measured({
+    return evaluator_lib.Measured({
         **{name: float(value.compute()) for name, value in total.items()},
         'examples': int(next(iter(total.values())).count)})
 

@@ -8,10 +8,10 @@ import jax.numpy as jnp
 from jaxtyping import Int
 import numpy as np
 
-from vit_jax import records
+from vit_jax import schema
 from vit_jax import types
-from vit_jax.evals import context as context_lib
-from vit_jax.evals import passes
+from vit_jax.evals import evaluator as evaluator_lib
+from vit_jax.evals import split_means
 
 USES_HEAD = True
 # A count for each pair of classes is 0.8 GB for these.
@@ -32,11 +32,11 @@ class ConfusionConfig:
   name: Literal['confusion'] = 'confusion'
   split: str = ''
   source: str = ''
-  every: records.Duration | None = None
+  every: schema.Duration | None = None
   batch_size: int | None = None
 
 
-def metrics_of(config: ConfusionConfig) -> dict[str, context_lib.Mode]:
+def metrics_of(config: ConfusionConfig) -> dict[str, evaluator_lib.Mode]:
   """Returns the metrics, and whether high or low is good."""
   del config
   return {'accuracy': 'max', 'accuracy_class_mean': 'max',
@@ -44,8 +44,8 @@ def metrics_of(config: ConfusionConfig) -> dict[str, context_lib.Mode]:
 
 
 def build(
-    config: ConfusionConfig, context: context_lib.Context,
-) -> context_lib.Measure:
+    config: ConfusionConfig, context: evaluator_lib.Context,
+) -> evaluator_lib.Measure:
   """Wires the evaluator."""
   split = context.open_for_head(
       config.split, config.source, batch_size=config.batch_size)
@@ -64,11 +64,11 @@ def build(
     return {'label': batch['label'], 'answer': logits.argmax(axis=-1),
             'is_nan': jnp.isnan(logits).any(axis=-1)}
 
-  over = passes.collect(split, values)
+  over = split_means.collect(split, values)
 
   def run(
-      params: types.Params, between: context_lib.Between,
-  ) -> context_lib.Measured:
+      params: types.Params, between: evaluator_lib.Between,
+  ) -> evaluator_lib.Measured:
     found = over(params, between)
     if found['is_nan'].any():
       raise ValueError(
@@ -80,7 +80,7 @@ def build(
     with np.errstate(invalid='ignore'):
       accuracy = right / total  # NaN where a class has no example.
     seen = accuracy[total > 0]
-    return context_lib.Measured(
+    return evaluator_lib.Measured(
         {'accuracy': float(right.sum() / total.sum()),
          'accuracy_class_mean': float(seen.mean()),
          'accuracy_class_worst': float(seen.min()),

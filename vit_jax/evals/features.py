@@ -10,8 +10,8 @@ from jaxtyping import Float, Int
 import numpy as np
 
 from vit_jax import types
-from vit_jax.evals import context as context_lib
-from vit_jax.evals import passes
+from vit_jax.evals import evaluator as evaluator_lib
+from vit_jax.evals import split_means
 
 # `representation` is what the head gets; `pooled` is before the tanh layer of
 # pre-training, where there is one; `tokens` is the mean over all tokens.
@@ -26,8 +26,8 @@ class Features:
 
 
 def extract(
-    context: context_lib.Context, split: context_lib.Split, feature: Feature,
-) -> Callable[[types.Params, context_lib.Between], Features]:
+    context: evaluator_lib.Context, split: evaluator_lib.Split, feature: Feature,
+) -> Callable[[types.Params, evaluator_lib.Between], Features]:
   """Returns what brings the features of a split to every host.
 
   Raises:
@@ -46,9 +46,9 @@ def extract(
       value = value.mean(axis=1)
     return {'value': value, 'label': batch['label']}
 
-  over = passes.collect(split, values)
+  over = split_means.collect(split, values)
 
-  def run(params: types.Params, between: context_lib.Between) -> Features:
+  def run(params: types.Params, between: evaluator_lib.Between) -> Features:
     found = over(params, between)
     if not np.isfinite(found['value']).all():
       raise ValueError(
@@ -60,8 +60,8 @@ def extract(
 
 
 def check_same_classes(
-    context: context_lib.Context, train: context_lib.Split,
-    test: context_lib.Split) -> None:
+    context: evaluator_lib.Context, train: evaluator_lib.Split,
+    test: evaluator_lib.Split) -> None:
   """Raises if two splits are not of one data set's classes."""
   if train.num_classes != test.num_classes:
     raise ValueError(

@@ -17,9 +17,9 @@ from jaxtyping import Float, Float64, Int
 import numpy as np
 
 from vit_jax import data
-from vit_jax import records
+from vit_jax import schema
 from vit_jax import types
-from vit_jax.evals import context as context_lib
+from vit_jax.evals import evaluator as evaluator_lib
 from vit_jax.evals import features as features_lib
 
 USES_HEAD = False
@@ -62,7 +62,7 @@ class FewshotConfig:
   split: str = ''
   train_split: str = 'train'
   source: str = ''
-  every: records.Duration | None = None
+  every: schema.Duration | None = None
   batch_size: int | None = None
   shots: tuple[int, ...] | None = None
   seeds: int = 3
@@ -87,14 +87,14 @@ class FewshotConfig:
           f'{self.penalty} and {self.penalties}.')
 
 
-def metrics_of(config: FewshotConfig) -> dict[str, context_lib.Mode]:
+def metrics_of(config: FewshotConfig) -> dict[str, evaluator_lib.Mode]:
   """Returns the metrics to choose by, and whether high or low is good."""
   return {f'{shots}_shot': 'max' for shots in config.shots or SHOTS}
 
 
 def build(
-    config: FewshotConfig, context: context_lib.Context,
-) -> context_lib.Measure:
+    config: FewshotConfig, context: evaluator_lib.Context,
+) -> evaluator_lib.Measure:
   """Wires the evaluator."""
   test = context.open(
       config.split, config.source, batch_size=config.batch_size)
@@ -106,8 +106,8 @@ def build(
   of_train = features_lib.extract(context, train, config.feature)
 
   def run(
-      params: types.Params, between: context_lib.Between,
-  ) -> context_lib.Measured:
+      params: types.Params, between: evaluator_lib.Between,
+  ) -> evaluator_lib.Measured:
     few, tested = of_train(params, between), of_test(params, between)
     assert train.ranks is not None
     found: dict[str, float] = {}
@@ -127,20 +127,20 @@ def build(
         found[f'{shots}_shot_penalty'] = float(
             np.exp(np.mean(np.log(penalties))))
     # Not those of the split: of it, what cannot be read may be left out.
-    return context_lib.Measured({**found, 'examples': len(tested.labels)})
+    return evaluator_lib.Measured({**found, 'examples': len(tested.labels)})
 
   return run
 
 
 def _draw(
-    config: FewshotConfig, context: context_lib.Context,
-) -> tuple[tuple[int, ...], context_lib.Split]:
+    config: FewshotConfig, context: evaluator_lib.Context,
+) -> tuple[tuple[int, ...], evaluator_lib.Split]:
   """Returns the shots to measure with, and the few images for all of them.
 
   Raises:
     ValueError: if a class has fewer images than the config asks for.
   """
-  def opened(shots: Sequence[int]) -> context_lib.Split:
+  def opened(shots: Sequence[int]) -> evaluator_lib.Split:
     return context.open(
         config.train_split, config.source, batch_size=config.batch_size,
         per_class=max(shots) + config.held_out,
@@ -178,7 +178,7 @@ def _say(text: str) -> None:
 
 
 def _check_classes(
-    context: context_lib.Context, train: context_lib.Split) -> None:
+    context: evaluator_lib.Context, train: evaluator_lib.Split) -> None:
   """Raises if a class is not drawn from at all: it would never be answered."""
   if train.ranks is None:  # Only planned with.
     return

@@ -14,9 +14,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 import numpy as np
 
-from vit_jax import records
+from vit_jax import schema
 from vit_jax import types
-from vit_jax.evals import context as context_lib
+from vit_jax.evals import evaluator as evaluator_lib
 from vit_jax.evals import features as features_lib
 
 USES_HEAD = False
@@ -44,7 +44,7 @@ class KnnConfig:
   split: str = ''
   train_split: str = 'train'
   source: str = ''
-  every: records.Duration | None = None
+  every: schema.Duration | None = None
   batch_size: int | None = None
   k: int = 20
   temperature: float = 0.07
@@ -57,14 +57,14 @@ class KnnConfig:
           f'{self.k} and {self.temperature}.')
 
 
-def metrics_of(config: KnnConfig) -> dict[str, context_lib.Mode]:
+def metrics_of(config: KnnConfig) -> dict[str, evaluator_lib.Mode]:
   """Returns the metrics, and whether high or low is good."""
   del config
   return {'accuracy': 'max'}
 
 
 def build(
-    config: KnnConfig, context: context_lib.Context) -> context_lib.Measure:
+    config: KnnConfig, context: evaluator_lib.Context) -> evaluator_lib.Measure:
   """Wires the evaluator."""
   test, train = (
       context.open(split, config.source, batch_size=config.batch_size)
@@ -78,14 +78,14 @@ def build(
         f'{train.num_examples} examples.')
 
   def run(
-      params: types.Params, between: context_lib.Between,
-  ) -> context_lib.Measured:
+      params: types.Params, between: evaluator_lib.Between,
+  ) -> evaluator_lib.Measured:
     bank, queries = of_train(params, between), of_test(params, between)
     cosines, labels = nearest(
         queries.values, bank.values, bank.labels, k=config.k, between=between)
     answers = vote(cosines, labels, temperature=config.temperature,
                    num_classes=train.num_classes)
-    return context_lib.Measured({
+    return evaluator_lib.Measured({
         'accuracy': float((answers == queries.labels).mean()),
         'examples': len(answers)})
 
@@ -96,7 +96,7 @@ def nearest(
     queries: Float[np.ndarray, 'queries width'],
     bank: Float[np.ndarray, 'bank width'],
     labels: Int[np.ndarray, 'bank'], *, k: int,
-    between: context_lib.Between = lambda: None,
+    between: evaluator_lib.Between = lambda: None,
 ) -> tuple[Float[np.ndarray, 'queries k'], Int[np.ndarray, 'queries k']]:
   """Returns cosines and labels of the k nearest, the nearest first.
 

@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from vit_jax import metrics
-from vit_jax import records
+from vit_jax import schema
 from vit_jax import types
-from vit_jax.evals import context as context_lib
-from vit_jax.evals import passes
+from vit_jax.evals import evaluator as evaluator_lib
+from vit_jax.evals import split_means
 
 USES_HEAD = True
 # Of a score and a label, on the host.
@@ -39,20 +39,20 @@ class MultiLabelConfig:
   name: Literal['multi_label'] = 'multi_label'
   split: str = ''
   source: str = ''
-  every: records.Duration | None = None
+  every: schema.Duration | None = None
   batch_size: int | None = None
   max_gb: float = 16.0
 
 
-def metrics_of(config: MultiLabelConfig) -> dict[str, context_lib.Mode]:
+def metrics_of(config: MultiLabelConfig) -> dict[str, evaluator_lib.Mode]:
   """Returns the metrics, and whether high or low is good."""
   del config
   return {'mean_average_precision': 'max', 'precision_at_1': 'max'}
 
 
 def build(
-    config: MultiLabelConfig, context: context_lib.Context,
-) -> context_lib.Measure:
+    config: MultiLabelConfig, context: evaluator_lib.Context,
+) -> evaluator_lib.Measure:
   """Wires the evaluator."""
   split = context.open_for_head(
       config.split, config.source, batch_size=config.batch_size)
@@ -72,11 +72,11 @@ def build(
     return {'score': logits.astype(jnp.float32), 'label': labels > 0,
             'precision_at_1': metrics.precision_at_1(logits, labels)}
 
-  over = passes.collect(split, values)
+  over = split_means.collect(split, values)
 
   def run(
-      params: types.Params, between: context_lib.Between,
-  ) -> context_lib.Measured:
+      params: types.Params, between: evaluator_lib.Between,
+  ) -> evaluator_lib.Measured:
     found = over(params, between)
     per_class = np.array([
         metrics.average_precision(scores, labels)
@@ -84,7 +84,7 @@ def build(
     measured = ~np.isnan(per_class)
     # A class without examples has none; scores that are NaN must show.
     usable = measured | found['label'].any(axis=0)
-    return context_lib.Measured(
+    return evaluator_lib.Measured(
         {'mean_average_precision':
          float(per_class[usable].mean()) if usable.any() else float('nan'),
          'precision_at_1': float(

@@ -13,10 +13,10 @@ from typing import Literal
 import jax
 
 from vit_jax import metrics
-from vit_jax import records
+from vit_jax import schema
 from vit_jax import types
-from vit_jax.evals import context as context_lib
-from vit_jax.evals import passes
+from vit_jax.evals import evaluator as evaluator_lib
+from vit_jax.evals import split_means
 
 USES_HEAD = True
 
@@ -35,11 +35,11 @@ class ObjectiveConfig:
   name: Literal['objective'] = 'objective'
   split: str = ''
   source: str = ''
-  every: records.Duration | None = None
+  every: schema.Duration | None = None
   batch_size: int | None = None
 
 
-def metrics_of(config: ObjectiveConfig) -> dict[str, context_lib.Mode]:
+def metrics_of(config: ObjectiveConfig) -> dict[str, evaluator_lib.Mode]:
   """Returns the metrics that there may be, and whether high or low is good."""
   del config
   return {'loss': 'min', 'accuracy': 'max', 'precision_at_1': 'max',
@@ -47,8 +47,8 @@ def metrics_of(config: ObjectiveConfig) -> dict[str, context_lib.Mode]:
 
 
 def build(
-    config: ObjectiveConfig, context: context_lib.Context,
-) -> context_lib.Measure:
+    config: ObjectiveConfig, context: evaluator_lib.Context,
+) -> evaluator_lib.Measure:
   """Wires the evaluator."""
   split = context.open_as_trained(
       config.split, config.source, batch_size=config.batch_size)
@@ -65,13 +65,13 @@ def build(
     return {name: metrics.Mean.from_model_output(value, batch['mask'])
             for name, value in {'loss': loss, **measures}.items()}
 
-  over = passes.mean(dataclasses.replace(split, batches=numbered), measure)
+  over = split_means.mean(dataclasses.replace(split, batches=numbered), measure)
 
   def run(
-      params: types.Params, between: context_lib.Between,
-  ) -> context_lib.Measured:
+      params: types.Params, between: evaluator_lib.Between,
+  ) -> evaluator_lib.Measured:
     total = over(params, between)
-    return context_lib.Measured({
+    return evaluator_lib.Measured({
         **{name: float(value.compute()) for name, value in total.items()},
         'examples': int(total['loss'].count)})
 

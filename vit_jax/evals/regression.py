@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from vit_jax import metrics
-from vit_jax import records
+from vit_jax import schema
 from vit_jax import types
-from vit_jax.evals import context as context_lib
-from vit_jax.evals import passes
+from vit_jax.evals import evaluator as evaluator_lib
+from vit_jax.evals import split_means
 
 USES_HEAD = True
 
@@ -35,11 +35,11 @@ class RegressionConfig:
   name: Literal['regression'] = 'regression'
   split: str = ''
   source: str = ''
-  every: records.Duration | None = None
+  every: schema.Duration | None = None
   batch_size: int | None = None
 
 
-def metrics_of(config: RegressionConfig) -> dict[str, context_lib.Mode]:
+def metrics_of(config: RegressionConfig) -> dict[str, evaluator_lib.Mode]:
   """Returns the metrics to choose by, and whether high or low is good."""
   del config
   return {'root_mean_square_error': 'min', 'mean_absolute_error': 'min',
@@ -47,8 +47,8 @@ def metrics_of(config: RegressionConfig) -> dict[str, context_lib.Mode]:
 
 
 def build(
-    config: RegressionConfig, context: context_lib.Context,
-) -> context_lib.Measure:
+    config: RegressionConfig, context: evaluator_lib.Context,
+) -> evaluator_lib.Measure:
   """Wires the evaluator.
 
   Raises:
@@ -69,11 +69,11 @@ def build(
     return {'prediction': predictions, 'label': labels,
             'loss': context.loss(predictions, labels)}
 
-  over = passes.collect(split, values)
+  over = split_means.collect(split, values)
 
   def run(
-      params: types.Params, between: context_lib.Between,
-  ) -> context_lib.Measured:
+      params: types.Params, between: evaluator_lib.Between,
+  ) -> evaluator_lib.Measured:
     found = over(params, between)
     of_each = metrics.errors(found['prediction'], found['label'])
     for name in ('mean_absolute_error', 'root_mean_square_error'):
@@ -86,7 +86,7 @@ def build(
         result |= {f'{name}_{target}': float(figure)
                    for target, figure in zip(split.targets, figures)}
     pairs = np.stack([found['label'], found['prediction']], axis=-1)
-    return context_lib.Measured(
+    return evaluator_lib.Measured(
         {**result, 'examples': len(found['loss'])},
         {'answers': pairs * np.asarray(split.target_std)[:, None]
                     + np.asarray(split.target_mean)[:, None]},

@@ -12,10 +12,10 @@ from typing import Any
 import flax.linen as nn
 import jax
 
-from vit_jax import records
-from vit_jax.models import draws
+from vit_jax import schema
 from vit_jax.models import embed
 from vit_jax.models import masked_patch
+from vit_jax.models import per_example_random
 from vit_jax.models import products
 from vit_jax.models import resnet
 from vit_jax.models import resnet_config
@@ -23,7 +23,7 @@ from vit_jax.models import variants
 from vit_jax.models import vit
 from vit_jax.models import vit_config
 
-for_images = draws.for_images
+for_images = per_example_random.for_images
 MaskedPatch = masked_patch.MaskedPatch
 POSITIONS = embed.TABLES
 patch_positions = embed.patch_positions
@@ -53,7 +53,7 @@ def parse(section: Mapping[str, Any]) -> ModelConfig:
   backbone, given = variants.backbone(variant), section.get('backbone') or {}
   if backbone and isinstance(given, Mapping):
     section = {**section, 'backbone': {**backbone, **given}}
-  config = records.parse_choice(_FAMILIES, section, where='model')
+  config = schema.parse_choice(_FAMILIES, section, where='model')
   if isinstance(config, resnet_config.ResNetConfig):
     return resnet_config.complete(config)
   return vit_config.complete(config)

@@ -18,8 +18,8 @@ from jaxtyping import Array, Float
 import numpy as np
 
 from vit_jax.models import attention as attention_lib
-from vit_jax.models import draws
 from vit_jax.models import embed
+from vit_jax.models import per_example_random
 from vit_jax.models import vit_config
 
 # Results of a layer's products with parameters, as far as its gradient needs
@@ -75,7 +75,7 @@ class Dropout(nn.Module):
   def __call__(self, inputs: Float[Array, '...']) -> Float[Array, '...']:
     if self.rate == 0 or self.deterministic:
       return inputs
-    kept = jax.lax.optimization_barrier(draws.for_images(
+    kept = jax.lax.optimization_barrier(per_example_random.for_images(
         lambda key, batch: jax.random.bernoulli(
             key, 1 - self.rate, (batch, *inputs.shape[1:])),
         self.make_rng('dropout'), inputs))
@@ -278,7 +278,7 @@ class Block(nn.Module):
     """Stochastic depth: drops the branch for whole images (1603.09382)."""
     if not self.train or not self.config.stochastic_depth:
       return branch
-    keep = draws.for_images(
+    keep = per_example_random.for_images(
         lambda key, batch, share: jax.random.bernoulli(
             key, share, (batch, 1, 1)),
         self.make_rng('dropout'), branch, 1 - rate)

@@ -5,7 +5,7 @@ import dataclasses
 import re
 from typing import Any, Literal
 
-from vit_jax import records
+from vit_jax import schema
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,7 +100,7 @@ def parse_variant(variant: str) -> tuple[Size, int]:
     ValueError: if the name is not SIZE/PATCH or the size is not in the table.
   """
   if '+' in variant:
-    records.check_name(variant, list(HYBRIDS), what='hybrid')
+    schema.check_name(variant, list(HYBRIDS), what='hybrid')
     size, _, patch = HYBRIDS[variant]
     return SIZES[size], patch
   match = re.fullmatch(r'(\w+)/(\d+)', variant)
@@ -108,7 +108,7 @@ def parse_variant(variant: str) -> tuple[Size, int]:
     raise ValueError(
         f'A variant is written SIZE/PATCH, for example "B/16", but is '
         f'{variant!r}. Sizes: {", ".join(SIZES)}.')
-  records.check_name(match[1], list(SIZES), what='model size')
+  schema.check_name(match[1], list(SIZES), what='model size')
   return SIZES[match[1]], int(match[2])
 
 
@@ -125,7 +125,7 @@ def backbone(variant: str) -> dict[str, Any]:
       tables.
   """
   if '+' in variant:
-    records.check_name(variant, list(HYBRIDS), what='hybrid')
+    schema.check_name(variant, list(HYBRIDS), what='hybrid')
     return {'depths': HYBRIDS[variant][1]}
   match = re.fullmatch(r'R(\d+)x(\d+)', variant)
   if not match:

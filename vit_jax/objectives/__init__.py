@@ -9,7 +9,7 @@ from jaxtyping import Float
 import numpy as np
 
 from vit_jax import models
-from vit_jax import records
+from vit_jax import schema
 from vit_jax.objectives import masked_patch
 from vit_jax.objectives import supervised
 
@@ -24,7 +24,7 @@ _OBJECTIVES = {'supervised': SupervisedConfig,
 
 def parse(section: Mapping[str, Any]) -> ObjectiveConfig:
   """Returns the typed record of the section `objective`."""
-  return records.parse_choice(
+  return schema.parse_choice(
       _OBJECTIVES, {'name': 'supervised', **section}, where='objective')
 
 

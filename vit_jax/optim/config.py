@@ -4,7 +4,7 @@ from collections.abc import Mapping
 import dataclasses
 from typing import Any, Literal
 
-from vit_jax import records
+from vit_jax import schema
 from vit_jax.optim import layer_decay
 from vit_jax.optim import schedules
 
@@ -192,7 +192,7 @@ CONFIGS: Mapping[str, type] = {
 
 def parse(section: Any) -> Config:
   """Returns the record of a config's section `optimizer`."""
-  return records.parse_choice(CONFIGS, section, where='optimizer')
+  return schema.parse_choice(CONFIGS, section, where='optimizer')
 
 
 def _check_range(config: Any, low: float, end: float, *keys: str) -> None:

@@ -28,7 +28,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from vit_jax import records
+from vit_jax import schema
 from vit_jax import tree
 from vit_jax.optim import config as config_lib
 from vit_jax.optim import layer_decay
@@ -56,7 +56,7 @@ class Optimizer(NamedTuple):
 
 def build(
     config: config_lib.Config, params: Any, *, total_steps: int,
-    to_steps: Callable[[records.Duration], int],
+    to_steps: Callable[[schema.Duration], int],
 ) -> Optimizer:
   """Builds an optimizer for parameters of these names and shapes.
 

@@ -13,14 +13,14 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from vit_jax import records
+from vit_jax import schema
 
 # Learning rate as a function of the number of updates made before.
 Schedule = Callable[[jax.typing.ArrayLike], jax.Array]
-ToSteps = Callable[[records.Duration], int]
+ToSteps = Callable[[schema.Duration], int]
 
 # The timescale of `rsqrt` where none is given, as in big_vision.
-_RSQRT_TIMESCALE = records.Duration(steps=10_000)
+_RSQRT_TIMESCALE = schema.Duration(steps=10_000)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -47,11 +47,11 @@ class ScheduleConfig:
       where not given.
   """
   name: Literal['constant', 'linear', 'cosine', 'rsqrt']
-  warmup: records.Duration | None = None
-  warmup_limit: records.Duration | None = None
+  warmup: schema.Duration | None = None
+  warmup_limit: schema.Duration | None = None
   end: float = 0.0
-  timescale: records.Duration | None = None
-  cooldown: records.Duration | None = None
+  timescale: schema.Duration | None = None
+  cooldown: schema.Duration | None = None
 
   def __post_init__(self):
     # A key that the named schedule does not read would silently do nothing.
@@ -135,7 +135,7 @@ def _check_lengths(
     return
   parts = [
       f'optimizer.schedule.{key} is {steps:,} steps '
-      f'({records.to_plain(getattr(config, key))})'
+      f'({schema.to_plain(getattr(config, key))})'
       for key, steps in (('warmup', warmup), ('cooldown', cooldown)) if steps]
   raise ValueError(
       f'{" and ".join(parts)}, but the whole run is {total_steps:,} steps. '

@@ -16,7 +16,7 @@ import dataclasses
 import glob
 import re
 
-from vit_jax import records
+from vit_jax import schema
 
 GIB = 2**30
 GB = 10**9
@@ -121,7 +121,7 @@ def named(name: str) -> Hardware:
   """
   rows = {_bare(row.name): row for row in TABLE}
   if _bare(name) not in rows:
-    records.check_name(name, [row.name for row in TABLE], what='device')
+    schema.check_name(name, [row.name for row in TABLE], what='device')
   return rows[_bare(name)]
 
 

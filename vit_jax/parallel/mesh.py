@@ -8,7 +8,7 @@ from typing import Any
 import jax
 from jax.experimental import mesh_utils
 
-from vit_jax import records
+from vit_jax import schema
 from vit_jax import types
 
 
@@ -63,7 +63,7 @@ class MeshConfig:
   preset: str = 'auto'
 
   def __post_init__(self):
-    records.check_name(self.preset, ['auto', *PRESETS], what='mesh.preset')
+    schema.check_name(self.preset, ['auto', *PRESETS], what='mesh.preset')
     sizes = [s for s in (self.data, self.fsdp, self.tensor) if s is not None]
     if sizes.count(-1) > 1 or any(s == 0 or s < -1 for s in sizes):
       raise ValueError(
@@ -79,7 +79,7 @@ class MeshConfig:
 
 def parse(section: Mapping[str, Any]) -> MeshConfig:
   """Returns the typed record of the section `mesh`."""
-  return records.parse(MeshConfig, section, where='mesh')
+  return schema.parse(MeshConfig, section, where='mesh')
 
 
 def preset(config: MeshConfig, num_params: int | None) -> str:

@@ -27,7 +27,7 @@ from jax.sharding import PartitionSpec
 import numpy as np
 
 from vit_jax import types
-from vit_jax.parallel import agreement
+from vit_jax.parallel import coordination
 from vit_jax.parallel import hardware
 from vit_jax.parallel import mesh as mesh_lib
 from vit_jax.parallel import sharding
@@ -290,9 +290,9 @@ def join(mesh: jax.sharding.Mesh) -> None:
   Raises:
     agreement.LostError: if a process does not come.
   """
-  if agreement.store() is None or mesh.devices.flat[0].platform != 'cpu':
+  if coordination.store() is None or mesh.devices.flat[0].platform != 'cpu':
     return
-  agreement.meet('join')
+  coordination.meet('join')
   axes = [axis for axis, size in mesh.shape.items() if size > 1]
   spread = NamedSharding(mesh, PartitionSpec(tuple(mesh.axis_names)))
   ones = jax.make_array_from_callback(

@@ -24,7 +24,7 @@ import jax
 from jax.experimental import topologies
 from packaging import requirements
 
-from vit_jax import records
+from vit_jax import schema
 from vit_jax.parallel import gpus
 from vit_jax.parallel import hardware
 
@@ -81,7 +81,7 @@ def parse(name: str) -> tuple[str, str]:
         f'v3:2x2, or GPUs, such as h100:8, but this is {name!r}. Slices: '
         f'{_listed()}; GPUs: {", ".join(gpus.CHIPS)}.')
   version = _SAME.get(match[1], match[1])
-  records.check_name(version, list(SLICES), what='version of TPU')
+  schema.check_name(version, list(SLICES), what='version of TPU')
   slices = SLICES[version]
   if match[2]:
     if int(match[2]) not in slices:

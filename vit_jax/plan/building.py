@@ -5,9 +5,9 @@ from typing import Literal
 
 import jax
 
-from vit_jax import config as config_lib
 from vit_jax import data
-from vit_jax import experiment as experiment_lib
+from vit_jax.experiment import build as experiment_lib
+from vit_jax.experiment import config as config_lib
 
 
 def build(

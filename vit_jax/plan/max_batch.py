@@ -14,8 +14,8 @@ from typing import Any
 import humanize
 import jax
 
-from vit_jax import config as config_lib
 from vit_jax import types
+from vit_jax.experiment import config as config_lib
 from vit_jax.plan import building
 from vit_jax.plan import measure as measure_lib
 

@@ -19,11 +19,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from vit_jax import experiment as experiment_lib
-from vit_jax.parallel import collectives
+from vit_jax.experiment import build as experiment_lib
 from vit_jax.parallel import hardware
-from vit_jax.plan import host
-from vit_jax.plan import program
+from vit_jax.plan import host_memory
+from vit_jax.plan.compiled import collectives
+from vit_jax.plan.compiled import program
 
 # As the TPU compiler writes them: "40.1G" is of 2**30 bytes.
 _UNITS = {'': 1, 'K': 2**10, 'M': 2**20, 'G': 2**30, 'T': 2**40, 'P': 2**50}
@@ -202,8 +202,8 @@ def capacity(device: Any, *, sharing: int = 1) -> tuple[int | None, str]:
   """
   if device.platform == 'cpu':
     # What a run would take: all that is not in use now, but for a reserve.
-    return (host.free_bytes(sharing),
-            f'{host.HOST_SHARE:.0%} of what is free here'
+    return (host_memory.free_bytes(sharing),
+            f'{host_memory.HOST_SHARE:.0%} of what is free here'
             + f', by {sharing} devices' * (sharing > 1))
   try:
     limit = (device.memory_stats() or {}).get('bytes_limit')

@@ -7,13 +7,13 @@ from typing import Any
 
 import humanize
 
-from vit_jax import experiment as experiment_lib
 from vit_jax import models
-from vit_jax.parallel import collectives
+from vit_jax.experiment import build as experiment_lib
 from vit_jax.parallel import hardware
 from vit_jax.plan import measure as measure_lib
-from vit_jax.plan import paper as paper_lib
+from vit_jax.plan import paper_costs as paper_costs_lib
 from vit_jax.plan import roofline
+from vit_jax.plan.compiled import collectives
 
 GIB, MIB = 2**30, 2**20
 HOUR_SECS = 3600
@@ -80,7 +80,7 @@ def plan(
               config.model, experiment.mesh.devices.flatten().tolist()),
                                     'attention', 'plain')},
       measured=measured, estimate=roofline.estimate(measured),
-      paper=paper_lib.find(
+      paper=paper_costs_lib.find(
           variant=variant, dataset=experiment.dataset.name, epochs=epochs,
           resolution=config.data.size))
 
@@ -240,7 +240,7 @@ def _schedule(plan: Plan) -> str:
   if plan.paper['paper_core_days']:
     lines.append(f'  the paper (its Table 2): '
                  f'{plan.paper["paper_core_days"]:,.0f} '
-                 f'{paper_lib.DEVICE}-core-days')
+                 f'{paper_costs_lib.DEVICE}-core-days')
   return '\n'.join(lines)
 
 

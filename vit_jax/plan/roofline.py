@@ -11,9 +11,9 @@ lie between the two or above: these are estimates, not measurements.
 from collections.abc import Mapping
 import dataclasses
 
-from vit_jax.parallel import collectives
 from vit_jax.parallel import hardware
 from vit_jax.plan import measure
+from vit_jax.plan.compiled import collectives
 
 DAY_SECS = 86_400
 

@@ -15,8 +15,8 @@ from etils import epath
 import numpy as np
 
 from vit_jax import data
-from vit_jax.data import headers
-from vit_jax.prepare import pictures as pictures_lib
+from vit_jax.data.images import limits
+from vit_jax.prepare import images as images_lib
 
 KEY, FILE_NAME = 'key', 'file_name'
 _SAMPLE = 64  # Examples that say what all are like.
@@ -45,7 +45,7 @@ class Features:
   encoding: str
   file_name: bool
   targets: tuple[str, ...] = ()
-  pictures: pictures_lib.Pictures = pictures_lib.AS_THEY_ARE
+  pictures: images_lib.Pictures = images_lib.AS_THEY_ARE
 
   def write(self, folder: epath.Path) -> None:
     """Writes features.json and the names of the classes, as TFDS does."""
@@ -71,7 +71,7 @@ class Features:
 
 
 def sample(
-    dataset: data.Dataset, pictures: pictures_lib.Pictures,
+    dataset: data.Dataset, pictures: images_lib.Pictures,
 ) -> list[Mapping[str, Any]]:
   """Returns some examples from all over a data set, with images as stored."""
   chosen = [dataset[int(i)] for i in np.unique(np.linspace(
@@ -82,7 +82,7 @@ def sample(
 
 def describe(
     dataset: data.Dataset, examples: Iterable[Mapping[str, Any]], *,
-    pictures: pictures_lib.Pictures, label: str | None = None,
+    pictures: images_lib.Pictures, label: str | None = None,
 ) -> Features:
   """Returns the features of a data set, judging by a sample.
 
@@ -113,7 +113,7 @@ def _look(image: bytes) -> tuple[str, str]:
   says (`data.unreadable`).
   """
   try:
-    with headers.open_image(image) as opened:
+    with limits.open_image(image) as opened:
       return str(opened.format), opened.mode
   except ValueError:
     return '', ''

@@ -16,7 +16,7 @@ from typing import Any
 
 from etils import epath
 
-from vit_jax.data import selection as selection_lib
+from vit_jax.data.splits import selection as selection_lib
 from vit_jax.prepare import examples
 
 FORMAT = 'array_record'

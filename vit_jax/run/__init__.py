@@ -8,8 +8,8 @@
   workdir   the files of a run beside its checkpoints
 """
 
-from vit_jax.run.life import IN_FLIGHT
-from vit_jax.run.life import train
-from vit_jax.run.starting import find_source
+from vit_jax.run.loop import IN_FLIGHT
+from vit_jax.run.loop import train
+from vit_jax.run.restore import find_source
 
 __all__ = ['IN_FLIGHT', 'find_source', 'train']

@@ -17,11 +17,11 @@ from typing import Any
 from etils import epath
 import jax
 
-from vit_jax import config as config_lib
-from vit_jax import experiment as experiment_lib
-from vit_jax import model_card
 from vit_jax.analysis import plots
-from vit_jax.checkpoints import storage
+from vit_jax.checkpoints import errors
+from vit_jax.experiment import build as experiment_lib
+from vit_jax.experiment import config as config_lib
+from vit_jax.run import model_card
 from vit_jax.training import writer as writer_lib
 
 CONFIG, SUMMARY, CURVES = 'config.json', 'summary.json', 'curves.png'
@@ -47,7 +47,7 @@ class Files:
 
   def explained(self, what: str) -> contextlib.AbstractContextManager[None]:
     """Explains a failure to write a file of the workdir."""
-    return storage.explained(what, self.path, resume=self.what_is_safe)
+    return errors.explained(what, self.path, resume=self.what_is_safe)
 
   def write_config(self, config: config_lib.Config) -> None:
     """Writes what the run runs with."""

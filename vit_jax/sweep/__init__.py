@@ -16,17 +16,17 @@ evaluator of the test split, so nothing can be chosen by it.
                goes on where it was
 """
 
-from vit_jax.sweep.planning import plan
-from vit_jax.sweep.planning import Sweep
-from vit_jax.sweep.running import RESULT
-from vit_jax.sweep.running import run
+from vit_jax.sweep.config import SweepConfig
+from vit_jax.sweep.grid import plan
+from vit_jax.sweep.grid import Sweep
 from vit_jax.sweep.runs import check_same
 from vit_jax.sweep.runs import finished
 from vit_jax.sweep.runs import RUNS
 from vit_jax.sweep.runs import statistics
 from vit_jax.sweep.runs import train
 from vit_jax.sweep.runs import wire
-from vit_jax.sweep.section import SweepConfig
+from vit_jax.sweep.sweep import RESULT
+from vit_jax.sweep.sweep import run
 
 __all__ = [
     'RESULT',

@@ -13,11 +13,11 @@ from etils import epath
 import jax
 import numpy as np
 
-from vit_jax import config as config_lib
-from vit_jax import experiment as experiment_lib
 from vit_jax import run as run_lib
-from vit_jax.parallel import agreement
-from vit_jax.run import starting
+from vit_jax.experiment import build as experiment_lib
+from vit_jax.experiment import config as config_lib
+from vit_jax.parallel import coordination
+from vit_jax.run import restore
 from vit_jax.run import workdir as workdir_lib
 from vit_jax.training import health
 from vit_jax.training import signals
@@ -25,7 +25,7 @@ from vit_jax.training import signals
 RUNS = 'runs'
 # What may change between two starts; of a run alone, evaluators may, too.
 _WITHOUT_RESULT = tuple(
-    key for key in starting.WITHOUT_RESULT if key not in ('evals.', 'init.'))
+    key for key in restore.WITHOUT_RESULT if key not in ('evals.', 'init.'))
 
 
 def wire(
@@ -38,13 +38,13 @@ def wire(
   """
   experiments = {}
   # The first one's word: a file system may show each process another state.
-  done = agreement.on_first('finished', lambda: [
+  done = coordination.on_first('finished', lambda: [
       name for name in configs if finished(workdir, name) is not None]) or []
   for name, config in configs.items():
     if name in done:
       continue
     try:
-      with starting.watching(config.log, f'opening the data of {name}'):
+      with restore.watching(config.log, f'opening the data of {name}'):
         experiments[name] = experiment_lib.build(config)
     except ValueError as error:
       raise ValueError(f'run {name}: {error}') from error
@@ -82,7 +82,7 @@ def train(
   find = functools.cache(run_lib.find_source)
   for number, name in enumerate(names, start=1):
     stop.check()
-    summary = agreement.on_first(
+    summary = coordination.on_first(
         'finished', functools.partial(finished, workdir, name))
     if jax.process_index() == 0:
       print(f'\n{name} ({number} of {len(names)})'
@@ -92,7 +92,7 @@ def train(
       continue
     experiment = experiments[name]
     init = experiment.config.init
-    with starting.watching(
+    with restore.watching(
         experiment.config.log, 'finding what it starts from'):
       source = find(
           init.checkpoint, init.which,

@@ -77,9 +77,9 @@ def catch() -> Iterator[Stop]:
     yield _active[0]
     return
   # JAX takes seconds, and main.py reads this file's statuses before it.
-  from vit_jax.parallel import agreement
+  from vit_jax.parallel import coordination
 
-  agreed = agreement.begin('stop')
+  agreed = coordination.begin('stop')
   stop = Stop(agreed)
   before = {}
   try:

@@ -1,0 +1,152 @@
+"""Value range, mixup and CutMix against their formulas."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from vit_jax.data.augment import mixup
+
+CLASSES = 8
+
+
+def _batch():
+  # Image i is all i, so that a mixed pixel says where it came from.
+  image = np.tile(np.arange(8, dtype=np.uint8)[:, None, None, None],
+                  (1, 10, 12, 3))
+  return {'image': image, 'label': np.arange(8, dtype=np.int32),
+          'mask': np.ones(8, np.float32)}
+
+
+def _prepare(**settings):
+  settings = {'mean': 0.0, 'std': 1 / 255, 'mixup_alpha': 0.0,
+              'cutmix_alpha': 0.0, 'num_classes': CLASSES,
+              'multi_label': False} | settings
+  return mixup.prepare(**settings)
+
+
+@functools.cache
+def _jitted(train, **settings):
+  return jax.jit(functools.partial(_prepare(**settings), train=train))
+
+
+def _run(batch, seed, *, train=True, **settings):
+  result = _jitted(train, **settings)(batch, jax.random.key(seed))
+  return jax.tree.map(np.asarray, result)
+
+
+@pytest.mark.parametrize('mean,std', [
+    (0.5, 0.5), ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))])
+def test_values_are_normalised_channel_by_channel(mean, std):
+  image = np.random.default_rng(0).integers(
+      0, 256, (2, 4, 5, 3), dtype=np.uint8)
+  result = mixup.normalize(jnp.asarray(image), mean=mean, std=std)
+  assert result.dtype == jnp.float32
+  np.testing.assert_allclose(
+      result, (image / 255 - np.array(mean)) / np.array(std), rtol=1e-5,
+      atol=1e-6)
+
+
+def test_without_mixing_and_in_evaluation_labels_stay_as_they_are():
+  for alpha, train in ((0.0, True), (1.0, False)):
+    result = _run(_batch(), 0, train=train, mixup_alpha=alpha)
+    np.testing.assert_array_equal(result['label'], np.arange(8))
+    np.testing.assert_allclose(
+        result['image'][:, 0, 0, 0], np.arange(8), atol=1e-5)
+
+
+def test_evaluation_needs_no_key():
+  assert 'image' in _prepare(cutmix_alpha=1.)(_batch(), None, train=False)
+
+
+@pytest.mark.parametrize('settings', [
+    {'mixup_alpha': 1.0}, {'cutmix_alpha': 1.0},
+    {'mixup_alpha': 1.0, 'cutmix_alpha': 1.0}])
+@pytest.mark.parametrize('seed', range(4))
+def test_soft_labels_sum_to_one_and_match_the_image(settings, seed):
+  result = _run(_batch(), seed, **settings)
+  np.testing.assert_allclose(result['label'].sum(-1), 1, rtol=1e-6)
+  # The mean of an image's pixels is its labels' mean: images are constants.
+  np.testing.assert_allclose(
+      result['image'].mean((1, 2, 3)), result['label'] @ np.arange(8),
+      rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize('seed', range(6))
+def test_cutmix_label_weight_is_the_area_of_a_box(seed):
+  result = _run(_batch(), seed, cutmix_alpha=1.0)
+  image = np.round(result['image'][..., 0]).astype(int)
+  for i in range(8):
+    values = np.unique(image[i])
+    assert len(values) <= 2
+    pasted = image[i] != i
+    if pasted.any():
+      rows, columns = np.nonzero(pasted)
+      box = pasted[rows.min():rows.max() + 1, columns.min():columns.max() + 1]
+      assert box.all()
+      np.testing.assert_allclose(
+          result['label'][i, i], 1 - pasted.mean(), rtol=1e-5, atol=1e-6)
+
+
+def test_mixup_weight_is_shared_by_the_batch_and_varies_between_keys():
+  weights = set()
+  for seed in range(8):
+    label = _run(_batch(), seed, mixup_alpha=1.0)['label']
+    mixed = label[np.diag(label) < 1]
+    if len(mixed):
+      diagonal = np.diag(label)[np.diag(label) < 1]
+      np.testing.assert_allclose(diagonal, diagonal[0], rtol=1e-6)
+      weights.add(round(float(diagonal[0]), 5))
+  assert len(weights) >= 6
+
+
+def test_both_on_means_one_of_them_per_batch():
+  kinds = set()
+  for seed in range(16):
+    image = _run(
+        _batch(), seed, mixup_alpha=1.0, cutmix_alpha=1.0)['image'][..., 0]
+    is_whole = np.allclose(image, np.round(image), atol=1e-4)
+    kinds.add('cutmix' if is_whole else 'mixup')
+  assert kinds == {'cutmix', 'mixup'}
+
+
+def _multi_label_batch():
+  batch = _batch()
+  # Image i is of the classes i and i + 1; the last of its own alone.
+  batch['label'] = np.stack([np.arange(8), np.arange(1, 9)], 1).astype(np.int32)
+  batch['label'][7, 1] = -1
+  return batch, np.eye(8, CLASSES) + np.eye(8, CLASSES, k=1)
+
+
+@pytest.mark.parametrize('train', [False, True])
+def test_lists_of_labels_become_k_hot(train):
+  batch, dense = _multi_label_batch()
+  label = _run(batch, 0, multi_label=True, train=train)['label']
+  assert label.dtype == np.float32
+  np.testing.assert_array_equal(label, dense)
+
+
+@pytest.mark.parametrize('settings', [
+    {'mixup_alpha': 1.0}, {'cutmix_alpha': 1.0}])
+def test_k_hot_labels_are_blended_as_the_images_are(settings):
+  batch, dense = _multi_label_batch()
+  for seed in range(3):
+    result = _run(batch, seed, multi_label=True, **settings)
+    # Image i is all i: the blend of two says whose they are, and how much.
+    own = _run(_batch(), seed, **settings)['label']
+    np.testing.assert_allclose(result['label'], own @ dense, atol=1e-6)
+
+
+def test_k_hot_labels_stay_on_their_device():
+  mesh = jax.sharding.Mesh(np.array(jax.devices()), ('data',))
+  rows = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec('data'))
+  labels = jax.ShapeDtypeStruct((64, 32), jnp.int32, sharding=rows)
+  compiled = jax.jit(
+      functools.partial(mixup.k_hot, num_classes=30_000), out_shardings=rows,
+  ).lower(labels).compile()
+  for collective in ('all-gather', 'all-reduce', 'all-to-all', 'permute'):
+    assert collective not in compiled.as_text()
+  # Nothing of batch x labels x classes is ever held.
+  assert compiled.memory_analysis().temp_size_in_bytes < 2**20

@@ -1,0 +1,111 @@
+"""Every operation keeps its promise."""
+
+import numpy as np
+from PIL import Image
+import pytest
+
+from vit_jax.data.augment import ops
+
+
+def _rng(seed=0):
+  return np.random.default_rng(seed)
+
+
+def _picture(height=40, width=60, seed=0):
+  pixels = _rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
+  return Image.fromarray(pixels)
+
+
+def _build(*sections, size=(24, 32)):
+  return ops.build(sections, size=size, where='data.train_ops')
+
+
+@pytest.mark.parametrize('name', ['resize', 'inception_crop', 'central_crop'])
+def test_operations_without_a_size_use_the_resolution(name):
+  (op,) = _build({'op': name})
+  image = op(_picture(), _rng())
+  assert ops.to_array(image, size=(24, 32)).shape == (24, 32, 3)
+
+
+def test_shorter_side_resize_keeps_the_aspect_ratio():
+  (op,) = _build({'op': 'resize', 'shorter': 20})
+  assert op(_picture(40, 60), _rng()).size == (30, 20)
+  assert op(_picture(60, 40), _rng()).size == (20, 30)
+
+
+def test_a_strip_does_not_grow_without_bound():
+  strip = Image.new('RGB', (1, 60_000))
+  (op,) = _build({'op': 'resize', 'shorter': 224})
+  with pytest.raises(ValueError, match='60000 x 1 .* 13,440,000 x 224'):
+    op(strip, _rng())
+  (op,) = _build({'op': 'resize', 'shorter': 2})
+  assert op(strip, _rng()).size == (2, 120_000)
+
+
+def test_central_crop_takes_the_middle():
+  pixels = np.arange(100, dtype=np.uint8).reshape(10, 10)
+  (op,) = _build({'op': 'central_crop', 'size': 4})
+  np.testing.assert_array_equal(
+      np.asarray(op(Image.fromarray(pixels), _rng())), pixels[3:7, 3:7])
+
+
+def test_central_crop_of_a_small_image_says_to_resize():
+  (op,) = _build({'op': 'central_crop', 'size': 50})
+  with pytest.raises(ValueError, match='50 x 50 out of an image of 40 x 60.*'
+                     '"shorter": 50'):
+    op(_picture(), _rng())
+
+
+def test_inception_crops_have_the_promised_areas_and_shapes():
+  op = ops.InceptionCrop(size=8)
+  windows = np.array([op.window(200, 150, _rng(i)) for i in range(500)])
+  left, top, width, height = windows.T
+  assert (left >= 0).all() and (left + width <= 200).all()
+  assert (top >= 0).all() and (top + height <= 150).all()
+  area = width * height / (200 * 150)
+  assert 0.04 < area.min() < 0.1 and area.max() > 0.8
+  assert (width / height > 0.7).all() and (width / height < 1.4).all()
+
+
+def test_inception_crop_of_a_panorama_stays_inside():
+  op = ops.InceptionCrop(size=8, area=(0.9, 1.0))
+  left, top, width, height = op.window(1000, 10, _rng())
+  assert (top, height) == (0, 10) and left >= 0 and left + width <= 1000
+
+
+def test_flip_mirrors_half_of_the_images():
+  pixels = np.arange(6, dtype=np.uint8).reshape(1, 6)
+  flipped = [np.asarray(ops.Flip()(Image.fromarray(pixels), _rng(i)))
+             for i in range(200)]
+  mirrored = sum((f == pixels[:, ::-1]).all() for f in flipped)
+  assert all((f == pixels).all() or (f == pixels[:, ::-1]).all()
+             for f in flipped)
+  assert 70 < mirrored < 130
+
+
+def test_pad_crop_shifts_and_fills_with_black():
+  image = Image.new('L', (16, 16), 255)
+  means = [np.asarray(ops.PadCrop(padding=4)(image, _rng(i))).mean()
+           for i in range(50)]
+  assert max(means) <= 255 and min(means) >= 255 * (12 / 16) ** 2
+  assert len(set(means)) > 5
+
+
+@pytest.mark.parametrize('section,words', [
+    ({'op': 'flop'}, "Unknown data.train_ops\\[0\\].op 'flop'. Did you mean "
+     "'flip'"),
+    ({'op': 'flip', 'probabilty': 1}, "Did you mean 'probability'"),
+    ({'size': 3}, 'needs the key op'),
+    ({'op': 'decode'}, 'always comes first'),
+    ({'op': 'inception_crop', 'area': (0, 2)}, '0 < low <= high <= 1'),
+    ({'op': 'randaugment', 'magnitude': 30}, 'magnitude must lie'),
+    ({'op': 'flip', 'probability': 3}, 'probability must lie'),
+])
+def test_wrong_sections_are_named(section, words):
+  with pytest.raises(ValueError, match=words):
+    _build(section)
+
+
+def test_wrong_final_size_is_an_error_that_names_both():
+  with pytest.raises(ValueError, match='40 x 60.*24 x 32'):
+    ops.to_array(_picture(), size=(24, 32))

@@ -1,0 +1,119 @@
+"""RandAugment in both readings, against formulas on the pixels."""
+
+import numpy as np
+from PIL import Image
+import pytest
+
+from vit_jax.data.augment import randaugment
+
+
+def _noise(height, width, mode='RGB'):
+  pixels = np.random.default_rng(0).integers(
+      0, 256, (height, width, 3), dtype=np.uint8)
+  return Image.fromarray(pixels).convert(mode)
+
+
+@pytest.mark.parametrize('name', list(randaugment.GROWING))
+@pytest.mark.parametrize('mode', ['L', 'RGB'])
+def test_rand_augment_op_keeps_size_and_mode_and_changes_more_with_strength(
+    name, mode):
+  y, x = np.mgrid[:32, :32]
+  ripple = 20 * np.sin(1.3 * x) * np.cos(1.7 * y)
+  image = Image.fromarray((ripple[..., None] + np.stack(
+      [x * 5 + 40, y * 5 + 30, (x + y) * 2 + 50], -1)).astype(np.uint8))
+  image = image.convert(mode)
+  op = randaugment.GROWING[name]
+
+  def change(strength):
+    result = op(image, strength)
+    assert result.size == image.size and result.mode == mode
+    return np.abs(np.asarray(result, float) - np.asarray(image)).mean()
+
+  assert change(1.0) >= change(0.3) >= 0
+  neutral = ('identity',) + (('color',) if mode == 'L' else ())
+  if name in neutral:
+    assert change(1.0) == 0
+  else:
+    assert change(1.0) > 0
+
+
+@pytest.mark.parametrize('ranges', ['growing', 'published'])
+def test_rand_augment_depends_on_the_generator_alone(ranges):
+  op = randaugment.RandAugment(num_layers=3, magnitude=9, ranges=ranges)
+  image = _noise(32, 32)
+  results = [np.asarray(op(image, np.random.default_rng(i))).tobytes()
+             for i in (1, 1, 2, 3)]
+  assert results[0] == results[1]
+  assert len(set(results)) == 3
+
+
+def _published(name, image, magnitude, sign=1):
+  strength = magnitude / 10
+  return np.asarray(randaugment.PUBLISHED[name](
+      image, strength, sign * strength, np.random.default_rng(1)))
+
+
+@pytest.mark.parametrize('magnitude', [0, 5, 10, 15, 20])
+@pytest.mark.parametrize('mode', ['L', 'RGB'])
+def test_published_operations_on_values_are_their_formulas(magnitude, mode):
+  image = _noise(24, 32, mode)
+  x = np.asarray(image).astype(int)
+  threshold, bits = int(25.6 * magnitude), int(0.4 * magnitude)
+  factor = 0.18 * magnitude + 0.1
+  np.testing.assert_array_equal(_published('invert', image, magnitude), 255 - x)
+  np.testing.assert_array_equal(
+      _published('solarize', image, magnitude),
+      np.where(x < threshold, x, 255 - x))
+  np.testing.assert_array_equal(
+      _published('posterize', image, magnitude), x >> (8 - bits) << (8 - bits))
+  np.testing.assert_array_equal(
+      _published('solarize_add', image, magnitude),
+      np.where(x < 128, np.minimum(x + 11 * magnitude, 255), x))
+  np.testing.assert_allclose(
+      _published('brightness', image, magnitude), np.clip(factor * x, 0, 255),
+      atol=1)
+
+
+@pytest.mark.parametrize('name', list(randaugment.PUBLISHED))
+@pytest.mark.parametrize('mode', ['L', 'RGB'])
+def test_published_operations_keep_size_and_mode(name, mode):
+  shape = np.asarray(_noise(24, 32, mode)).shape
+  for magnitude in (0, 10, 20):
+    assert _published(name, _noise(24, 32, mode), magnitude).shape == shape
+
+
+def test_published_geometry_goes_as_far_as_its_code_does():
+  image = Image.new('L', (224, 224), 255)
+  moved = _published('translate_x', image, 10)
+  assert (moved == 128).all(0).sum() == pytest.approx(100, abs=1)
+  box = _published('cutout', image, 10) == 128
+  rows, columns = box.any(1).sum(), box.any(0).sum()
+  assert box.sum() == rows * columns and max(rows, columns) <= 80
+  sides = [(np.asarray(randaugment.PUBLISHED['cutout'](
+      image, 1.0, 1.0, np.random.default_rng(i))) == 128).any(1).sum()
+           for i in range(20)]
+  assert max(sides) == 80
+  np.testing.assert_array_equal(
+      _published('rotate', image, 10, sign=-1),
+      _published('rotate', image, 10)[:, ::-1])
+
+
+def test_growing_magnitude_0_is_nothing_and_published_0_is_not():
+  image = _noise(16, 16)
+  def changes(ranges):
+    op = randaugment.RandAugment(num_layers=1, magnitude=0, ranges=ranges)
+    return sum(bool((np.asarray(op(image, np.random.default_rng(i)))
+                     != np.asarray(image)).any()) for i in range(60))
+  # Stretching the contrast has no strength; noise has nothing to stretch, but
+  # something to equalize.
+  assert changes('growing') < 15
+  assert changes('published') > 30
+
+
+@pytest.mark.parametrize('settings,words', [
+    ({'magnitude': 11}, r"\[0, 10\] where ranges is 'growing'"),
+    ({'magnitude': 21, 'ranges': 'published'}, r'\[0, 20\]'),
+    ({'num_layers': -1}, 'cannot be negative')])
+def test_wrong_settings_are_named(settings, words):
+  with pytest.raises(ValueError, match=words):
+    randaugment.RandAugment(**settings)

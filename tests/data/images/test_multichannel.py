@@ -1,0 +1,169 @@
+"""Any number of channels, 16 bits, floats: carried as they are, or refused."""
+
+import dataclasses
+import io
+import itertools
+import re
+
+import numpy as np
+from PIL import Image
+import pytest
+
+from tests import in_memory
+from vit_jax import data
+from vit_jax.data import dataset as dataset_lib
+from vit_jax.data.augment import ops
+from vit_jax.data.images import decode
+from vit_jax.data.images import multichannel
+
+RNG = np.random.default_rng(0)
+DEEP = RNG.integers(0, 10_000, (6, 5, 13), np.uint16)
+
+
+def npy(array):
+  buffer = io.BytesIO()
+  np.save(buffer, array)
+  return buffer.getvalue()
+
+
+def file(image, form, **options):
+  buffer = io.BytesIO()
+  image.save(buffer, form, **options)
+  return buffer.getvalue()
+
+
+def pages(array):
+  first, *rest = [Image.fromarray(np.ascontiguousarray(channel))
+                  for channel in np.moveaxis(array, -1, 0)]
+  return file(first, 'TIFF', save_all=True, append_images=rest)
+
+
+@pytest.mark.parametrize('data_of', [lambda a: a, npy, pages])
+@pytest.mark.parametrize('dtype', ['uint16', 'float32'])
+def test_thirteen_channels_come_as_they_are(data_of, dtype):
+  found = multichannel.decode(data_of(DEEP), channels=13, dtype=dtype).pixels
+  assert found.dtype == dtype
+  np.testing.assert_array_equal(found, DEEP)
+
+
+@pytest.mark.parametrize('form', ['PNG', 'TIFF'])
+def test_grey_of_sixteen_bits_keeps_them_all(form):
+  picture = file(Image.fromarray(DEEP[..., 0]), form)
+  found = multichannel.decode(picture, channels=1, dtype='uint16').pixels
+  np.testing.assert_array_equal(found[..., 0], DEEP[..., 0])
+  # As a picture, the upper eight.
+  grey = np.asarray(decode.decode(picture, channels=1))
+  np.testing.assert_array_equal(grey, DEEP[..., 0] >> 8)
+
+
+def test_floats_and_four_bands_are_read():
+  heights = RNG.normal(size=(4, 3)).astype(np.float32)
+  found = multichannel.decode(
+      file(Image.fromarray(heights), 'TIFF'), channels=1, dtype='float32')
+  np.testing.assert_array_equal(found.pixels[..., 0], heights)
+  infrared = RNG.integers(0, 256, (4, 3, 4), np.uint8)
+  for mode, form in (('RGBA', 'PNG'), ('CMYK', 'TIFF')):
+    found = multichannel.decode(file(Image.fromarray(infrared, mode), form),
+                         channels=4, dtype='uint8')
+    np.testing.assert_array_equal(found.pixels, infrared)
+
+
+@pytest.mark.parametrize('section', [
+    {'op': 'resize'}, {'op': 'resize', 'method': 'bicubic'},
+    {'op': 'inception_crop'}, {'op': 'pad_crop', 'padding': 5},
+    {'op': 'flip', 'probability': 1.0},
+    {'op': 'resize', 'shorter': 9}])
+def test_operations_do_to_channels_what_they_do_to_a_picture(section):
+  # Far from both ends, where one of the two would be cut off.
+  pixels = RNG.integers(100, 156, (12, 11, 3), np.uint8)
+  (op,) = ops.build([section], size=(8, 7), where='ops')
+  want = op(Image.fromarray(pixels), np.random.default_rng(1))
+  found = op(multichannel.Bands(pixels), np.random.default_rng(1))
+  assert found.size == want.size
+  np.testing.assert_array_equal(found.pixels, np.asarray(want))
+  # Of 16 bits, to within what 8 round off.
+  wide = op(multichannel.Bands(pixels.astype(np.uint16) * 257),
+            np.random.default_rng(1))
+  assert wide.pixels.dtype == np.uint16
+  np.testing.assert_allclose(wide.pixels / 257, np.asarray(want), atol=1)
+
+
+@pytest.mark.parametrize('image, channels, dtype, words', [
+    (DEEP, 12, 'uint16', '[6, 5, 13], but [height, width, 12] was expected'),
+    (DEEP.transpose(2, 0, 1), 13, 'uint16', 'transpose it to (1, 2, 0)'),
+    (DEEP + 0.5, 13, 'uint16', 'values are float64 from'),
+    (DEEP.astype(np.int32) - 1, 13, 'uint16', 'from 0 to 65535'),
+    (DEEP, 13, 'uint8', 'data.dtype uint8 holds whole numbers from 0 to 255'),
+    (np.full((2, 2, 13), np.nan), 13, 'float32', '52 of its 52 values are NaN'),
+    (DEEP.astype(complex), 13, 'float32', 'complex128, which are no numbers'),
+    (npy(DEEP)[:200], 13, 'uint16', 'not a readable .npy file'),
+    (npy(np.array([{}])), 13, 'uint16', 'not a readable .npy file'),
+    (b'nothing', 13, 'uint16', 'not an image in a format that is read'),
+    (file(Image.new('P', (2, 2)), 'PNG'), 1, 'uint16', 'mode P, numbers of'),
+    (file(Image.new('RGB', (2, 2)), 'PNG'), 13, 'uint8', '[2, 2, 3], but'),
+])
+def test_what_does_not_fit_is_said(image, channels, dtype, words):
+  with pytest.raises(ValueError, match=re.escape(words)):
+    multichannel.decode(image, channels=channels, dtype=dtype)
+
+
+@pytest.mark.parametrize('section, words', [
+    ({'channels': 13, 'train_ops': [{'op': 'randaugment'}]},
+     'train_ops[0]: randaugment is for 8-bit grey or RGB'),
+    ({'channels': 0}, 'channels must be 1 (grey), 3 (RGB) or any other'),
+    ({'dtype': 'uint16'}, 'dtype uint16 needs value_range'),
+    ({'value_range': [5, 5]}, 'value_range is a lower and a higher'),
+    ({'channels': 13, 'mean': [0.5] * 3}, 'each of the 13 channels'),
+    ({'mean': 'measured'}, "mean and std are 'measured' together"),
+])
+def test_settings_that_do_not_go_together_are_refused(section, words):
+  with pytest.raises(ValueError, match=re.escape(words)):
+    data.parse(section)
+
+
+def deep_dataset():
+  images = [npy(RNG.integers(c, 10_000, (8, 8, 13), np.uint16))
+            for c in range(6)]
+  return dataset_lib.Dataset(
+      name='deep', split='train', num_classes=2, class_names=None,
+      source=in_memory.Arrays(images, [0, 1] * 3), multi_label=False,
+      eval_split='test')
+
+
+def test_batches_of_many_channels_are_scaled_on_the_device():
+  config = data.parse({
+      'channels': 13, 'dtype': 'uint16', 'value_range': [0, 10_000],
+      'resolution': 8, 'mean': 'measured', 'std': 'measured'})
+  dataset = deep_dataset()
+  with pytest.raises(ValueError, match="data.mean is 'measured', but nobody"):
+    data.prepare(config, num_classes=2, multi_label=False)
+  config = data.measured(config, dataset)
+  (batch,) = itertools.islice(
+      data.eval_batches(config, dataset, batch_size=6), 1)
+  assert batch['image'].dtype == np.uint16
+  abstract = data.abstract_batch(config, dataset, 6)['image']
+  assert (abstract.shape, abstract.dtype) == (
+      batch['image'].shape, batch['image'].dtype)
+  prepared = data.prepare(config, num_classes=2, multi_label=False)(
+      batch, None, train=False)['image']
+  reflectances = batch['image'] / 10_000
+  np.testing.assert_allclose(
+      config.mean, reflectances.mean((0, 1, 2)), rtol=1e-3)
+  np.testing.assert_allclose(
+      prepared, (reflectances - config.mean) / config.std, atol=1e-4)
+  np.testing.assert_allclose(prepared.mean((0, 1, 2)), 0, atol=5e-3)
+  np.testing.assert_allclose(prepared.std((0, 1, 2)), 1, atol=5e-3)
+
+
+def test_a_channel_that_is_constant_cannot_be_measured():
+  config = data.parse({'resolution': 2, 'mean': 'measured', 'std': 'measured'})
+  dataset = dataclasses.replace(deep_dataset(), source=in_memory.Arrays(
+      np.zeros((4, 2, 2, 3), np.uint8), [0] * 4))
+  with pytest.raises(ValueError, match='channel 0 is 0 in all of 4 images'):
+    data.measured(config, dataset)
+
+
+def test_pictures_of_other_types_are_refused_where_bytes_are_meant():
+  with pytest.raises(ValueError, match=re.escape(
+      'its pixels are uint16 [6, 5, 13], but uint8 [height, width, 1 or 3]')):
+    decode.decode(npy(DEEP), channels=3)

@@ -1,0 +1,128 @@
+"""TFDS's TFRecord files are read at random, as the format's note says."""
+
+import io
+import json
+import struct
+
+from array_record.python import array_record_module
+from etils import epath
+from PIL import Image
+import pytest
+
+from vit_jax.data.sources import layouts
+from vit_jax.data.sources import rows
+from vit_jax.data.sources import tfds
+from vit_jax.data.sources import tfrecords
+
+PACKAGE = 'tensorflow_datasets.core.features'
+FEATURES = {
+    'image': {'pythonClassName': f'{PACKAGE}.image_feature.Image',
+              'image': {'dtype': 'uint8', 'encodingFormat': 'png',
+                        'shape': {'dimensions': ['-1', '-1', '1']}}},
+    'label': {'pythonClassName': f'{PACKAGE}.class_label_feature.ClassLabel',
+              'classLabel': {'numClasses': '3'}}}
+
+
+def crc32c(data):
+  """Castagnoli's CRC, bit by bit: polynomial 0x1edc6f41, reflected."""
+  crc = 0xffffffff
+  for byte in data:
+    crc ^= byte
+    for _ in range(8):
+      crc = crc >> 1 ^ (0x82f63b78 if crc & 1 else 0)
+  return crc ^ 0xffffffff
+
+
+def framed(record):
+  """Returns a record as the format has it: two lengths' worth of checks."""
+  def masked(data):
+    crc = crc32c(data)
+    return struct.pack(
+        '<I', ((crc >> 15 | crc << 17) + 0xa282ead8) % 2**32)
+  length = struct.pack('<Q', len(record))
+  return length + masked(length) + record + masked(record)
+
+
+def png(value):
+  buffer = io.BytesIO()
+  Image.new('L', (2, 2), value).save(buffer, 'PNG')
+  return buffer.getvalue()
+
+
+@pytest.fixture
+def folder(write_tfds, tmp_path):
+  """Seven examples in two files, one of them in the middle empty."""
+  folder = write_tfds(tmp_path, 'tiny', '1.0.0', FEATURES, {'train': [
+      {'image': [png(i)], 'label': [i % 3]} for i in range(7)]})
+  source = folder / 'tiny-train.array_record-00000-of-00001'
+  reader = array_record_module.ArrayRecordReader(str(source))
+  records = [framed(record) for record in reader.read_all()]
+  source.unlink()
+  for i, part in enumerate((records[:4], [], records[4:])):
+    (folder / f'tiny-train.tfrecord-{i:05}-of-00003').write_bytes(
+        b''.join(part))
+  path = folder / 'dataset_info.json'
+  info = json.loads(path.read_text())
+  del info['fileFormat']  # As TFDS wrote it for years.
+  info['splits'][0]['shardLengths'] = ['4', '0', '3']
+  path.write_text(json.dumps(info))
+  return folder
+
+
+def test_the_checksum_is_the_published_one():
+  # RFC 3720, appendix B.4: 32 bytes of zeros, and 0 to 31.
+  assert crc32c(bytes(32)) == 0x8a9136aa
+  assert crc32c(bytes(range(32))) == 0x46dd794e
+  for data in (b'', b'a', bytes(range(32))):
+    assert tfrecords.masked_crc(data) == struct.unpack(
+        '<I', framed(data)[-4:])[0]
+
+
+def test_examples_of_tfrecords_are_read_by_index(folder):
+  by_name = tfds.open_tfds('tiny', str(folder.parent.parent))
+  for opened in (by_name, layouts.open_path(str(folder), rows.AUTO),
+                 layouts.open_path(str(folder.parent), rows.AUTO)):
+    train = opened.splits['train']
+    assert len(train) == 7 and opened.num_classes == 3
+    for i in (6, 0, 3, 4, 1, 2, 5):
+      assert train[i] == {'image': png(i), 'label': i % 3}
+    assert train.key(4) == 'tiny train 4'
+
+
+def test_an_index_is_kept_beside_the_records(folder, monkeypatch):
+  open_it = lambda: tfds.open_tfds('tiny', str(folder.parent.parent))
+  open_it()
+  walk, walked = tfrecords._walk, []
+  monkeypatch.setattr(tfrecords, '_walk', lambda path: (
+      walked.append(path.name), walk(path))[1])
+  assert open_it().splits['train'].label(5) == 2 and not walked
+  last = folder / 'tiny-train.tfrecord-00002-of-00003'
+  last.write_bytes(last.read_bytes() + framed(b'more'))
+  with pytest.raises(ValueError, match='has 4 records, but .* says 3'):
+    open_it()
+  assert walked == [last.name]
+
+
+@pytest.mark.parametrize(('damage', 'words'), [
+    (lambda b: b[:-1], 'is cut off: it ends at byte'),
+    (lambda b: b[:5], 'is cut off: it ends at byte 5'),
+    (lambda b: b'\0' + b[1:], 'damaged at byte 0: the checksum of a length'),
+    (lambda b: b'\x1f\x8b' + b[2:], 'compressed'),
+    (lambda b: b[:-6] + b'x' + b[-5:], 'checksum of its record differs')])
+def test_a_damaged_file_is_named(folder, damage, words):
+  last = folder / 'tiny-train.tfrecord-00002-of-00003'
+  last.write_bytes(damage(last.read_bytes()))
+  with pytest.raises(ValueError, match=f'{last} .*{words}'):
+    tfds.open_tfds('tiny', str(folder.parent.parent)).splits['train'][6]
+
+
+def test_a_file_that_is_not_there_is_named(folder):
+  (folder / 'tiny-train.tfrecord-00000-of-00003').unlink()
+  with pytest.raises(ValueError, match='1 of 2 files are not in .*00000-of'):
+    tfds.open_tfds('tiny', str(folder.parent.parent))
+
+
+def test_a_split_may_hold_no_examples(tmp_path):
+  found = tfrecords.open_records(
+      [epath.Path(tmp_path) / 'x-test.tfrecord-00000-of-00001'], counts=[0])
+  assert len(found) == 0

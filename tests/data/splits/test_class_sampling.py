@@ -1,0 +1,100 @@
+"""Classes drawn more evenly: exact quotas, and still a function of the step."""
+
+import dataclasses
+import itertools
+import re
+
+import numpy as np
+import pytest
+
+from tests import in_memory
+from vit_jax import data
+from vit_jax.data import dataset
+from vit_jax.data.splits import class_sampling
+
+LABELS = np.array([0] * 70 + [1] * 25 + [3] * 5)  # None is of class 2.
+IMAGES = np.broadcast_to(
+    np.arange(100, dtype=np.uint8)[:, None, None, None], (100, 2, 2, 3))
+DATASET = dataset.Dataset(
+    name='rare', split='train', source=in_memory.Arrays(IMAGES, LABELS),
+    num_classes=4, class_names=None, multi_label=False, eval_split='test')
+
+
+def drawn(asked, count, *, seed=7, start_step=0, batch_size=10, **where):
+  """Returns the numbers of the examples of so many batches."""
+  config = data.parse({'resolution': 2, 'train_ops': [], 'sampling': asked})
+  batches = data.train_batches(
+      config, DATASET, seed=seed, batch_size=batch_size, start_step=start_step,
+      **where)
+  taken = [b['image'][:, 0, 0, 0] for b in itertools.islice(batches, count)]
+  batches.close()
+  return np.array(taken)
+
+
+@pytest.mark.parametrize('asked, quotas', [
+    ('balanced', [34, 33, 0, 33]), ('sqrt', [54, 32, 0, 14])])
+def test_every_epoch_draws_each_class_by_its_quota(asked, quotas):
+  epochs = drawn(asked, 30).reshape(3, 100)
+  for epoch in epochs:
+    assert np.bincount(LABELS[epoch], minlength=4).tolist() == quotas
+  # Within a class, all come before one comes again.
+  times = np.bincount(epochs.ravel(), minlength=100)
+  for label in (0, 1, 3):
+    assert np.ptp(times[label == LABELS]) <= 1
+  # And neither classes nor the examples of one come in an order.
+  assert len({tuple(epoch) for epoch in epochs}) == 3
+  assert len(set(LABELS[epochs[0][:20]])) == 3
+
+
+def test_shares_of_the_root_are_those_of_the_formula():
+  counts = np.bincount(LABELS, minlength=4)
+  exact = 100 * np.sqrt(counts) / np.sqrt(counts).sum()
+  found = class_sampling.quotas(counts, 'sqrt')
+  assert found.sum() == 100 and np.abs(found - exact).max() < 1
+  np.testing.assert_array_equal(class_sampling.quotas(counts, 'natural'), counts)
+
+
+def test_a_batch_is_the_same_for_any_start_hosts_and_workers():
+  whole = drawn('balanced', 25)
+  np.testing.assert_array_equal(
+      drawn('balanced', 2, start_step=23), whole[23:])
+  halves = [drawn('balanced', 25, parts=(i,), num_parts=2) for i in (0, 1)]
+  np.testing.assert_array_equal(np.concatenate(halves, axis=1), whole)
+  assert (drawn('balanced', 25, seed=8) != whole).any()
+
+
+def test_a_large_class_is_gone_through_without_a_table():
+  labels = np.zeros(2 * class_sampling._SMALL, np.int64)
+  labels[0] = 1
+  draws = class_sampling.build(
+      labels, num_classes=2, sampling='balanced', seed=0)
+  half = class_sampling._SMALL
+  first = [draws(0, place) for place in range(half)]
+  second = [draws(2 * half, place) for place in range(half)]
+  assert len({*first, *second}) == len(first) + len(second) - 1
+  assert {draws(0, place) for place in range(half, 2 * half)} == {0}
+
+
+@pytest.mark.parametrize('facts, words', [
+    ({'multi_label': True}, 'the labels of rare are several for an image'),
+    ({'targets': ('age',)}, 'the labels of rare are numbers to predict')])
+def test_what_has_no_one_class_is_refused(facts, words):
+  config = data.parse({'resolution': 2, 'sampling': 'sqrt'})
+  with pytest.raises(ValueError, match=words):
+    data.check_training(config, dataclasses.replace(DATASET, **facts))
+
+
+@pytest.mark.parametrize('labels, words', [
+    ([[0], [1, 2]], 'data.sampling needs one class for each image'),
+    ([0, 4], 'Example 1 of it (image 1) is of class 4, but there are 4')])
+def test_wrong_labels_are_named(labels, words):
+  with pytest.raises(ValueError, match=re.escape(words)):
+    class_sampling.class_labels(
+        in_memory.Arrays(IMAGES, labels), num_classes=4, name='it',
+        asked='data.sampling')
+
+
+def test_natural_draws_are_what_they_were():
+  # The very order that was before there was a choice, of every recipe.
+  assert drawn('natural', 1, batch_size=12)[0].tolist() == [
+      28, 84, 89, 45, 64, 81, 17, 87, 10, 78, 36, 26]

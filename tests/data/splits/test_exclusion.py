@@ -1,0 +1,109 @@
+"""Keys of a file are left out, and a file that means nothing is an error."""
+
+import re
+
+import numpy as np
+import pytest
+
+from tests import pictures
+from vit_jax import data
+from vit_jax.data.splits import exclusion
+from vit_jax.data.splits import random_subsets
+from vit_jax.data.splits import split_strings
+
+
+@pytest.fixture(name='folder')
+def _folder(tmp_path):
+  for i in range(12):
+    path = tmp_path / 'mine/train' / 'ab'[i % 2] / f'{i}.png'
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(pictures.encoded(pictures.picture(i, side=6)))
+  (tmp_path / 'mine/test/a').mkdir(parents=True)
+  (tmp_path / 'mine/test/a/0.png').write_bytes(
+      pictures.encoded(pictures.picture(99, side=6)))
+  return tmp_path
+
+
+def _open(folder, keys, **settings):
+  path = folder / 'exclude.txt'
+  path.write_text(''.join(f'{key}\n' for key in keys))
+  return data.open_dataset(data.parse({
+      'source': str(folder / 'mine'), 'exclude': str(path), **settings}))
+
+
+def _keys(dataset):
+  return [dataset.source.key(i) for i in range(len(dataset))]
+
+
+def test_named_examples_are_left_out_and_the_rest_stays_in_order(folder):
+  whole = _keys(_open(folder, [], exclude=''))
+  out = whole[3], whole[7]
+  dataset = _open(folder, out)
+  assert _keys(dataset) == [key for key in whole if key not in out]
+  assert str(dataset.excluded).startswith('2 examples are left out: ')
+  assert dataset[3]['image'] == _open(folder, [], exclude='')[4]['image']
+
+
+def test_keys_of_another_part_of_the_split_are_counted(folder):
+  whole = _keys(_open(folder, [], exclude=''))
+  dataset = _open(folder, whole[:1] + whole[-2:], split='train[:50%]')
+  assert _keys(dataset) == whole[1:6]
+  assert '2 more of its keys are of no example of this split' in str(
+      dataset.excluded)
+
+
+def test_a_file_of_other_keys_is_an_error_that_shows_both(folder):
+  with pytest.raises(ValueError, match=re.escape(
+      "'train/a/12.png' is none")):
+    _open(folder, ['train/a/12.png'])
+  with pytest.raises(ValueError, match='names every example'):
+    _open(folder, _keys(_open(folder, [], exclude='')))
+  with pytest.raises(ValueError, match='main.py deduplicate'):
+    _open(folder, [], exclude=str(folder / 'nowhere.txt'))
+
+
+def test_nothing_is_left_out_of_the_split_that_is_evaluated(folder):
+  key = _keys(_open(folder, [], exclude=''))[0]
+  config = data.parse({'source': str(folder / 'mine'),
+                       'exclude': str(folder / 'exclude.txt')})
+  (folder / 'exclude.txt').write_text(key + '\n')
+  assert len(data.open_dataset(config, split='train')) == 12
+  assert len(data.open_dataset(config)) == 11
+
+
+class Numbers:
+  """A numbered source that may not be asked for its keys."""
+
+  numbering = ('numbers', 0)
+
+  def __len__(self):
+    return 5000
+
+  def __getitem__(self, index):
+    return {'image': np.zeros((1, 1, 1), np.uint8), 'label': index}
+
+  def label(self, index):
+    return index
+
+  def key(self, index):
+    raise AssertionError('slow')
+
+
+def test_numbered_examples_are_found_by_their_numbers(tmp_path):
+  path = tmp_path / 'keys.txt'
+  path.write_text('numbers 7\nnumbers 4999\nothers 8\nnumbers 70000\n')
+  source = split_strings.Concatenated(((Numbers(), 5, 10), (Numbers(), 4000, 5000)))
+  rest, excluded = exclusion.exclude(source, str(path), name='numbers')
+  assert [rest.label(i) for i in range(6)] == [5, 6, 8, 9, 4000, 4001]
+  assert (len(rest), excluded.examples, excluded.keys) == (1003, 2, 4)
+
+
+def test_a_random_part_of_the_rest_is_what_the_hashes_say_of_the_whole(
+    tmp_path):
+  path = tmp_path / 'keys.txt'
+  part = random_subsets.select_random(Numbers(), 200, name='numbers')
+  chosen = [part.label(i) for i in range(200)]
+  path.write_text(''.join(f'numbers {i}\n' for i in chosen[:50]))
+  rest, _ = exclusion.exclude(Numbers(), str(path), name='numbers')
+  again = random_subsets.select_random(rest, 150, name='numbers')
+  assert [again.label(i) for i in range(150)] == chosen[50:]

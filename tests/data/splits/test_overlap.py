@@ -1,0 +1,94 @@
+"""Selections that share an example are told from those that do not."""
+
+import dataclasses
+
+import numpy as np
+from PIL import Image
+import pytest
+
+from vit_jax import data
+from vit_jax.data.splits import overlap
+
+DIGITS = data.DataConfig(source='digits', resolution=8)
+SHAPES = data.DataConfig(
+    source='shapes',
+    shapes=data.ShapesConfig(num_examples=200, num_test_examples=40))
+
+
+def opened(config, split, **settings):
+  return data.open_dataset(dataclasses.replace(config, split=split, **settings))
+
+
+@pytest.mark.parametrize('config', [DIGITS, SHAPES], ids=['keys', 'numbers'])
+@pytest.mark.parametrize(('one', 'other', 'expected'), [
+    ('train', 'train', True),
+    ('train', 'test', False),
+    ('train[:90%]', 'train[90%:]', False),
+    ('train[:90%]', 'train[89%:]', True),
+    ('train', 'train[7:8]', True),
+    ('test[:90%]', 'test', True),
+    ('test[:90%]', 'train+test[90%:]', False),
+    ('train[:10]+train[20:30]', 'train[10:20]+train[30:40]', False),
+    ('train[:10]+train[20:30]', 'train[29:31]', True),
+])
+def test_ranges_meet_where_they_share_an_example(config, one, other, expected):
+  one, other = opened(config, one), opened(config, other)
+  assert overlap.overlap(one, other) is expected
+  assert overlap.overlap(other, one) is expected
+
+
+@pytest.mark.parametrize('config', [DIGITS, SHAPES], ids=['keys', 'numbers'])
+def test_a_subset_meets_only_what_it_chose(config):
+  subset = opened(config, 'train[10:]+train[:10]', num_examples=40)
+  chosen = {subset.source.key(i) for i in range(40)}
+  whole = opened(config, 'train')
+  found = []
+  for index in range(60):
+    one = opened(config, f'train[{index}:{index + 1}]')
+    found.append(overlap.overlap(subset, one))
+    assert found[-1] == (whole.source.key(index) in chosen)
+  if config is SHAPES:  # A fifth of them, and not all.
+    assert 0 < sum(found) < 60
+  assert not overlap.overlap(subset, opened(config, 'test'))
+
+
+def test_two_subsets_of_a_numbered_source_meet_where_they_must():
+  first = opened(SHAPES, 'train[:100]', num_examples=40)
+  assert overlap.overlap(first, opened(SHAPES, 'train', num_examples=150))
+  assert not overlap.overlap(
+      first, opened(SHAPES, 'train[100:]', num_examples=40))
+
+
+def test_so_many_of_each_class_meet_the_rest_nowhere():
+  few = opened(DIGITS, 'train', examples_per_class=2)
+  assert overlap.overlap(few, opened(DIGITS, 'train'))
+  indices = set(few.source.indices.tolist())
+  free = next(i for i in range(1437) if i not in indices)
+  assert not overlap.overlap(few, opened(DIGITS, f'train[{free}:{free + 1}]'))
+
+
+def test_a_folder_is_the_same_by_any_name_and_another_is_another(
+    tmp_path, monkeypatch):
+  for root in 'xy':
+    for split in ('train', 'test'):
+      for name in 'ab':
+        folder = tmp_path / root / split / name
+        folder.mkdir(parents=True)
+        Image.fromarray(np.zeros((4, 4, 3), np.uint8)).save(folder / '1.png')
+  monkeypatch.chdir(tmp_path)
+
+  def folder(name, split='train'):
+    return data.open_dataset(data.DataConfig(source=name, split=split))
+
+  assert overlap.overlap(folder('./x'), folder(str(tmp_path / 'x')))
+  assert not overlap.overlap(folder('./x'), folder('./x', 'test'))
+  assert not overlap.overlap(folder('./x'), folder('./y'))
+
+
+def test_hundreds_of_millions_are_compared_at_once(monkeypatch):
+  huge = dataclasses.replace(SHAPES, shapes=data.ShapesConfig(
+      num_examples=300_000_000, num_test_examples=40))
+  one, other = opened(huge, 'train[:99%]'), opened(huge, 'train[99%:]')
+  monkeypatch.setattr(  # No example is asked for.
+      type(one.source.parts[0][0]), 'key', lambda *_: pytest.fail('read'))
+  assert not overlap.overlap(one, other)

@@ -1,0 +1,65 @@
+"""A split string selects what TFDS says it does; a class has its share."""
+
+import numpy as np
+import pytest
+
+from vit_jax.data.sources import builtin
+from vit_jax.data.sources import shapes
+from vit_jax.data.splits import split_strings
+
+# Several labels for each image.
+SHAPES = builtin.open_shapes(shapes.ShapesConfig(), (16, 16))
+
+
+@pytest.mark.parametrize('split,expected', [
+    ('train', range(1437)), ('train[:98%]', range(1408)),
+    ('train[98%:]', range(1408, 1437)), ('train[-10:]', range(1427, 1437)),
+    ('train[5:9]', range(5, 9))])
+def test_split_strings_select_ranges(split, expected):
+  opened = builtin.open_digits()
+  source = split_strings.select_split(opened, split, name='digits')
+  train = opened.splits['train']
+  assert [source.key(i) for i in range(len(source))] == [
+      train.key(i) for i in expected]
+  assert [source.label(i) for i in range(len(source))] == [
+      train.label(i) for i in expected]
+
+
+def test_split_strings_add_splits():
+  opened = builtin.open_digits()
+  source = split_strings.select_split(opened, 'train[:3]+test[2:4]', name='digits')
+  assert [source.key(i) for i in range(len(source))] == [
+      opened.splits['train'].key(i) for i in range(3)] + [
+          opened.splits['test'].key(i) for i in (2, 3)]
+  np.testing.assert_array_equal(
+      source[4]['image'], opened.splits['test'][3]['image'])
+  with pytest.raises(IndexError):
+    source[5]
+
+
+@pytest.mark.parametrize('split,words', [
+    ('trian', "Did you mean 'train'"), ('train[', 'Cannot read the split'),
+    ('train[:5000]', 'train 1,437'), ('train[7:7]', 'has no examples'),
+    ('train[:1shard]', 'Count in examples')])
+def test_wrong_splits_are_named(split, words):
+  with pytest.raises(ValueError, match=words):
+    split_strings.select_split(builtin.open_digits(), split, name='digits')
+
+
+def test_examples_per_class_are_balanced_and_nested():
+  train = builtin.open_digits().splits['train']
+  few = split_strings.select_per_class(train, 10, name='digits')
+  more = split_strings.select_per_class(train, 20, name='digits')
+  labels = [few.label(i) for i in range(len(few))]
+  assert np.bincount(labels).tolist() == [10] * 10
+  assert set(few.indices) < set(more.indices)
+  assert few[3]['label'] == few.label(3) == train.label(int(few.indices[3]))
+
+
+def test_too_many_examples_per_class_is_an_error():
+  with pytest.raises(ValueError, match='fewer of some classes.*0: 142'):
+    split_strings.select_per_class(
+        builtin.open_digits().splits['train'], 143, name='digits')
+  with pytest.raises(ValueError, match='one label per image'):
+    split_strings.select_per_class(
+        SHAPES.splits['train'], 1, name='shapes')

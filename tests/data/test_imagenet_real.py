@@ -1,0 +1,130 @@
+"""Re-assessed labels: found by the file's name, in whatever order."""
+
+import json
+
+import jax
+import numpy as np
+from PIL import Image
+import pytest
+
+from vit_jax import data
+from vit_jax.data import imagenet_real
+from vit_jax.data.sources import protocol
+from vit_jax.experiment import build as experiment_lib
+from vit_jax.experiment import config as config_lib
+
+CLASSES = 3
+# Of images 1 to 6; the third has no label.
+REAL = [[0], [1, 2], [], [2], [0, 1, 2], [1]]
+
+
+@pytest.fixture
+def files(tmp_path):
+  """Images in class folders, whose order is not that of their numbers."""
+  for number in range(1, len(REAL) + 1):
+    folder = tmp_path / 'images' / 'val' / f'class{number % CLASSES}'
+    folder.mkdir(parents=True, exist_ok=True)
+    Image.new('RGB', (8, 8), (40 * number,) * 3).save(
+        folder / f'ILSVRC2012_val_{number:08}.JPEG')
+  for i in range(CLASSES):
+    folder = tmp_path / 'images' / 'train' / f'class{i}'
+    folder.mkdir(parents=True)
+    Image.new('RGB', (8, 8)).save(folder / 'n1.JPEG')
+  (tmp_path / 'real.json').write_text(json.dumps(REAL))
+  return tmp_path
+
+
+def config(files, **section):
+  return config_lib.resolve({
+      'total': {'steps': 1}, 'batch_size': 4,
+      'model': {'width': 8, 'depth': 1, 'mlp_dim': 8, 'num_heads': 2,
+                'patch': 4},
+      'data': {'source': str(files / 'images'), 'resolution': 8},
+      'optimizer': {'name': 'adam', 'learning_rate': 1e-3,
+                    'schedule': {'name': 'constant'}},
+      'evals': {'real': {'real_labels': str(files / 'real.json'), **section}}})
+
+
+def test_labels_follow_the_names_of_the_files(files):
+  dataset = data.open_dataset(config(files).data, split='')
+  relabelled = data.with_real_labels(dataset, str(files / 'real.json'))
+  assert relabelled.multi_label and len(relabelled) == len(REAL)
+  numbers = [int(relabelled.source.key(i)[-13:-5]) for i in range(len(REAL))]
+  assert numbers != sorted(numbers)
+  for i, number in enumerate(numbers):
+    assert relabelled[i]['label'] == REAL[number - 1]
+
+
+@pytest.mark.parametrize('answer', range(CLASSES))
+def test_accuracy_is_of_the_labelled_images_alone(files, answer):
+  built = experiment_lib.build(config(files), devices=jax.devices()[:1])
+  params = built.init_state().params
+  bias = params['head']['dense']['bias']
+  params['head']['dense']['bias'] = bias.at[answer].set(1.0)
+  labelled = [entry for entry in REAL if entry]
+  assert built.evaluators['real'](params) == {
+      'accuracy': pytest.approx(np.mean([answer in e for e in labelled])),
+      'examples': len(labelled)}
+
+
+class Named:
+  """As TFDS's: images in an order of their own, the name beside them."""
+
+  def __init__(self, numbers):
+    self._numbers = numbers
+
+  def __len__(self):
+    return len(self._numbers)
+
+  def __getitem__(self, index):
+    return {'image': np.zeros((8, 8, 3), np.uint8), 'label': 0,
+            'file_name': f'ILSVRC2012_val_{self._numbers[index]:08}.JPEG'}
+
+  def label(self, index):
+    return 0
+
+  def key(self, index):
+    return f'imagenet2012 validation {index}'
+
+
+def dataset(source, classes=CLASSES):
+  assert isinstance(source, protocol.Source)
+  return data.Dataset(
+      name='imagenet2012', split='validation', source=source,
+      num_classes=classes, class_names=None, multi_label=False,
+      eval_split='validation')
+
+
+def test_the_name_beside_an_image_goes_before_its_place(files):
+  relabelled = data.with_real_labels(
+      dataset(Named([5, 2, 6])), str(files / 'real.json'))
+  assert [relabelled[i]['label'] for i in range(3)] == [[0, 1, 2], [1, 2], [1]]
+  assert isinstance(relabelled.source, imagenet_real.Relabelled)
+
+
+@pytest.mark.parametrize(('number', 'classes', 'words'), [
+    (7, CLASSES, 'real_labels are of ILSVRC2012_val_00000001.JPEG to'),
+    (1, 2, 'has 3 classes, for one label an image before, but imagenet2012 '
+     'has 2'),
+])
+def test_other_images_are_an_error(files, number, classes, words):
+  with pytest.raises(ValueError, match=words):
+    data.with_real_labels(
+        dataset(Named([number]), classes), str(files / 'real.json'))
+
+
+def test_images_without_such_names_are_an_error_at_the_start(files):
+  with pytest.raises(ValueError, match="but an image is '"):
+    experiment_lib.build(
+        config(files, source='digits', split='test'),
+        devices=jax.devices()[:1])
+
+
+@pytest.mark.parametrize('text', ['{}', '[]', '[[0], 1]', '[[-1]]', 'no'])
+def test_another_file_is_an_error(files, text):
+  path = files / 'other.json'
+  path.write_text(text)
+  with pytest.raises(ValueError, match='other.json .real_labels.'):
+    data.with_real_labels(dataset(Named([1])), str(path))
+  with pytest.raises(ValueError, match='Cannot read .*missing'):
+    data.with_real_labels(dataset(Named([1])), str(files / 'missing'))

@@ -1,0 +1,102 @@
+"""Labels that are numbers: standardised on the host, measured once."""
+
+import dataclasses
+import itertools
+import re
+
+import jax
+import numpy as np
+import pytest
+
+from tests import in_memory
+from vit_jax import data
+from vit_jax.data import dataset as dataset_lib
+
+IMAGES, LABELS = in_memory.brightness(20)
+SOURCE = in_memory.Arrays(IMAGES, LABELS)
+DATASET = dataset_lib.Dataset(
+    name='lamps', split='train', source=SOURCE, num_classes=2,
+    class_names=None, multi_label=False, eval_split='test',
+    targets=('light', 'dark'))
+
+
+def parsed(**section):
+  return data.parse({'resolution': 8, **section})
+
+
+def with_labels(labels):
+  return dataclasses.replace(
+      DATASET, source=in_memory.Arrays(IMAGES, np.asarray(labels)))
+
+
+def test_mean_and_std_are_of_what_is_known():
+  config = data.measured(parsed(), DATASET)
+  np.testing.assert_allclose(config.target_mean, np.nanmean(LABELS, 0))
+  np.testing.assert_allclose(
+      config.target_std, np.nanstd(LABELS.astype(np.float64), 0))
+  assert data.measured(config, DATASET) is config
+  planned = data.measured(parsed(), DATASET, expected=True)
+  assert (planned.target_mean, planned.target_std) == ((0, 0), (1, 1))
+
+
+def test_batches_hold_standardised_numbers_and_unknown_ones_stay_unknown():
+  config = data.measured(parsed(), DATASET)
+  batches = list(data.eval_batches(config, DATASET, batch_size=16))
+  found = np.concatenate([b['label'] for b in batches])
+  want = (LABELS - np.nanmean(LABELS, 0)) / np.nanstd(LABELS, 0)
+  np.testing.assert_allclose(found[:20], want, atol=1e-4)
+  assert np.isnan(found[20:]).all()  # Padding.
+  abstract = data.abstract_batch(config, DATASET, 16)
+  assert {n: (x.shape, x.dtype) for n, x in abstract.items()} == {
+      n: (x.shape, x.dtype) for n, x in batches[0].items()}
+
+
+def test_large_numbers_keep_their_differences():
+  seconds = 1.7e9 + np.arange(40.0).reshape(20, 2)  # float32 has steps of 128.
+  dataset = with_labels(seconds)
+  config = data.measured(parsed(), dataset)
+  (batch,) = itertools.islice(
+      data.eval_batches(config, dataset, batch_size=20), 1)
+  np.testing.assert_allclose(np.diff(batch['label'], axis=0), 2 / np.std(
+      seconds[:, 0]), rtol=1e-5)
+
+
+def test_mixup_blends_numbers_and_of_unknown_ones_the_blend_is_unknown():
+  config = data.measured(parsed(mixup=0.5), DATASET)
+  (batch,) = itertools.islice(
+      data.eval_batches(config, DATASET, batch_size=20), 1)
+  prepare = data.prepare(
+      config, num_classes=2, multi_label=False, targets=True)
+  mixed = prepare(batch, jax.random.key(1), train=True)
+  label, image = batch['label'], batch['image'].astype(np.float32)
+  partner = np.roll(label, 1, axis=0)
+  # The share, from the images, which were blended by it.
+  other = np.roll(image, 1, axis=0)
+  pixel = (2, 0, 0, 0)
+  blended = 255 * (0.5 * np.asarray(mixed['image'])[pixel] + 0.5)
+  share = (blended - other[pixel]) / (image[pixel] - other[pixel])
+  np.testing.assert_allclose(
+      mixed['label'], share * label + (1 - share) * partner, atol=1e-4)
+  assert np.isnan(mixed['label'][0, 1]) and np.isnan(mixed['label'][1, 1])
+  untouched = prepare(batch, None, train=False)
+  np.testing.assert_array_equal(untouched['label'], label)
+
+
+@pytest.mark.parametrize('section, labels, words', [
+    ({}, np.full((20, 2), 7.0), "'light' is 7 in all of lamps train"),
+    ({}, np.full((20, 2), np.nan), "'light' is not known of any example"),
+    ({}, np.full((20, 2), np.inf), 'Example 0 of lamps train (image 0): its '
+     'label is [inf, inf], which is not finite'),
+    ({}, np.ones((20, 3)), 'shape (3,), but there are 2 targets: light, dark'),
+    ({'target_mean': [1], 'target_std': [1, 2]}, LABELS, 'are 1 and 2'),
+    ({'target_mean': [1], 'target_std': [0]}, LABELS, 'target_std positive'),
+    ({'cutmix': 1.0}, LABELS, 'data.cutmix blends labels by the area'),
+    ({'sampling': 'balanced'}, LABELS, "data.sampling is 'balanced', but the "
+     'labels of lamps are numbers to predict'),
+])
+def test_mistakes_are_said(section, labels, words):
+  with pytest.raises(ValueError, match=re.escape(words)):
+    dataset = with_labels(labels)
+    config = data.measured(parsed(**section), dataset)
+    data.check_training(config, dataset)
+    data.prepare(config, num_classes=2, multi_label=False, targets=True)

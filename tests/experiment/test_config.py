@@ -1,0 +1,310 @@
+"""A config is checked whole, and says what is wrong with it."""
+
+import json
+
+import pytest
+
+from vit_jax import schema
+from vit_jax.experiment import config as config_lib
+
+MODEL = {'width': 8, 'depth': 1, 'mlp_dim': 16, 'num_heads': 2, 'patch': 4}
+SMALL = {
+    'total': {'steps': 10}, 'batch_size': 8, 'model': MODEL,
+    'optimizer': {'name': 'adam', 'learning_rate': 1e-3,
+                  'schedule': {'name': 'constant'}},
+    'evals': {'test': {'every': {'epochs': 1}}},
+}
+
+FILE = """
+from ml_collections import ConfigDict
+
+def get_config(width: int = 8, rate: float = 1e-3, source: str = 'digits',
+               augment: bool = False):
+  return ConfigDict({
+      'total': {'epochs': 2}, 'batch_size': 8,
+      'model': {'width': width, 'depth': 1, 'mlp_dim': 16, 'num_heads': 2,
+                'patch': 4},
+      'data': {'source': source,
+               'train_ops': [{'op': 'flip'}] if augment else []},
+      'optimizer': {'name': 'adam', 'learning_rate': rate,
+                    'schedule': {'name': 'cosine'}},
+      'evals': {'test': {'every': {'epochs': 1}}},
+  })
+"""
+
+STAGES = """
+from ml_collections import ConfigDict
+
+def get_config():
+  return ConfigDict({
+      'batch_size': 8, 'total': {'epochs': 2},
+      'model': {'width': 8, 'depth': 1, 'mlp_dim': 16, 'num_heads': 2,
+                'patch': 4},
+      'optimizer': {'name': 'adam', 'learning_rate': 1e-3,
+                    'schedule': {'name': 'cosine'}},
+      'stages': {
+          'tune': {'init': {'stage': 'pretrain'}, 'total': {'steps': 3},
+                   'optimizer': {'name': 'sgd', 'learning_rate': 0.1,
+                                 'schedule': {'name': 'linear'}}},
+          'pretrain': {'batch_size': 16, 'optimizer': {'beta1': 0.8}},
+      },
+  })
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+  path = tmp_path / 'configs' / 'one.py'
+  path.parent.mkdir()
+  path.write_text(FILE)
+  return str(path)
+
+
+@pytest.fixture
+def stages(tmp_path):
+  path = tmp_path / 'stages.py'
+  path.write_text(STAGES)
+  return str(path)
+
+
+def load(specification, *overrides):
+  return config_lib.load(specification, overrides)['']
+
+
+def test_a_flag_for_the_section_sweep_is_told_where_to_go():
+  with pytest.raises(ValueError, match='--seeds.*got --config.sweep.seeds=2'):
+    config_lib.load('configs/finetune.py:model=B/16', ['sweep.seeds=2'])
+
+
+def test_a_resolved_config_survives_json():
+  config = config_lib.resolve(SMALL)
+  plain = json.loads(json.dumps(config_lib.to_plain(config)))
+  assert config_lib.resolve(plain) == config
+
+
+def test_defaults_are_filled_in_and_saved():
+  plain = config_lib.to_plain(config_lib.resolve(SMALL))
+  assert plain['accumulation'] == 'auto'
+  assert plain['optimizer']['beta2'] == 0.999
+  assert plain['data']['source'] == 'digits'
+  assert plain['total'] == {'steps': 10}
+
+
+@pytest.mark.parametrize(('change', 'words'), [
+    ({'batchsize': 8}, "config.batchsize. Did you mean 'batch_size'?"),
+    ({'model': {**MODEL, 'dept': 1}}, "model.dept. Did you mean 'depth'?"),
+    ({'model': {'variant': 'BB/16'}}, "model size 'BB'"),
+    ({'optimizer': {'name': 'adm'}}, "Did you mean 'adam'?"),
+    ({'evals': {'test': {'evry': {'epochs': 1}}}}, "Did you mean 'every'?"),
+    ({'evals': {'test': {'name': 'clasification'}}},
+     "Did you mean 'classification'?"),
+    ({'data': {'sorce': 'digits'}}, "data.sorce. Did you mean 'source'?"),
+    ({'data': {'train_ops': [{'op': 'flp'}]}}, "Did you mean 'flip'?"),
+    ({'checkpoint': {'evry': {'steps': 1}}}, "Did you mean 'every'?"),
+    ({'mesh': {'fdsp': 2}}, "mesh.fdsp. Did you mean 'fsdp'?"),
+    ({'objective': {'los': 'softmax'}}, "objective.los. Did you mean 'loss'?"),
+    ({'objective': {'loss': 'softmx'}}, "Did you mean 'softmax'?"),
+    ({'init': {'checkpont': 'x'}}, "init.checkpont. Did you mean 'checkpoint'"),
+    ({'log': {'evry': {'steps': 1}}}, "log.evry. Did you mean 'every'?"),
+    ({'total': {'epoch': 1}}, "total.epoch. Did you mean 'epochs'?"),
+    ({'total': 300}, 'config.total'),
+    ({'total': {'epochs': 1, 'steps': 2}}, 'exactly one unit'),
+    ({'batch_size': 10, 'accumulation': 4}, 'does not divide into 4 parts'),
+    ({'batch_size': 0}, 'at least 1'),
+    ({'averaging': 1.5}, 'between 0 and 1'),
+    ({'checkpoint': {'best': 'val/accuracy'}}, "evaluator is called 'val'"),
+    ({'checkpoint': {'best': 'test/acuracy'}}, "Did you mean 'accuracy'?"),
+    ({'checkpoint': {'best': 'test/loss', 'patience': 2},
+      'evals': {'test': {}}}, 'evals.test runs at the end alone'),
+    ({'init': {'checkpoint': 'a', 'stage': 'b'}}, 'not from both'),
+])
+def test_a_mistake_is_an_error_that_names_it(change, words):
+  with pytest.raises(ValueError) as error:
+    config_lib.resolve({**SMALL, **change})
+  assert words in str(error.value)
+
+
+def test_arguments_of_a_file_take_the_types_of_their_defaults(file):
+  config = load(f'{file}:width=16,rate=3,source=shapes,augment=true')
+  assert config.model.width == 16
+  assert config.optimizer.learning_rate == 3.0
+  assert config.data.source == 'shapes'
+  assert config.data.train_ops == ({'op': 'flip'},)
+
+
+@pytest.mark.parametrize(('text', 'words'), [
+    ('widht=16', "Did you mean 'width'?"),
+    ('width=wide', "must be int, but is 'wide'"),
+    ('16', 'name=value'),
+])
+def test_a_wrong_argument_of_a_file_is_an_error(file, text, words):
+  with pytest.raises(ValueError) as error:
+    load(f'{file}:{text}')
+  assert words in str(error.value)
+
+
+def test_a_missing_file_names_the_nearest(file):
+  with pytest.raises(FileNotFoundError, match=r'Did you mean .*one\.py'):
+    load(file.replace('one.py', 'onee.py'))
+
+
+def test_a_flag_changes_a_value(file):
+  config = load(file, 'optimizer.learning_rate=3e-4', 'model.depth=2',
+                'data.source=shapes', 'model.qkv_bias=false', 'averaging=0.9')
+  assert config.optimizer.learning_rate == 3e-4
+  assert config.model.depth == 2
+  assert config.data.source == 'shapes'
+  assert config.model.qkv_bias is False
+  assert config.averaging == 0.9
+
+
+def test_a_flag_can_change_the_unit_of_a_duration(file):
+  assert load(file, 'total.steps=7').total == schema.Duration(steps=7)
+
+
+@pytest.mark.parametrize(('flag', 'words'), [
+    ('optimizer.lerning_rate=1', "Did you mean 'learning_rate'?"),
+    ('optmizer.learning_rate=1', "Did you mean 'optimizer'?"),
+    ('stage.tune.batch_size=8', "Did you mean 'stages'?"),
+    ('evals.tset.split=train', "Did you mean 'test'?"),
+    ('model.depth=deep', "model.depth must be int, but is 'deep'"),
+    ('model.depth', '--config.section.key=value'),
+    ('total.epoch=3', "Did you mean 'epochs'?"),
+    ('stages.tune.batch_size=8', "stage 'tune'"),
+])
+def test_a_wrong_flag_is_an_error(file, flag, words):
+  with pytest.raises(ValueError) as error:
+    load(file, flag)
+  assert words in str(error.value)
+
+
+def test_stages_share_what_the_file_says_for_all(stages):
+  loaded = config_lib.load(stages)
+  assert loaded['pretrain'].batch_size == 16
+  assert loaded['tune'].batch_size == 8
+  assert loaded['pretrain'].optimizer.beta1 == 0.8
+  assert loaded['pretrain'].optimizer.learning_rate == 1e-3
+  assert loaded['tune'].optimizer.name == 'sgd'
+
+
+def test_a_stage_comes_after_the_one_it_starts_from(stages):
+  assert list(config_lib.load(stages)) == ['pretrain', 'tune']
+
+
+def test_a_flag_reaches_every_stage_or_one(stages):
+  loaded = config_lib.load(
+      stages, ['batch_size=24', 'stages.tune.optimizer.learning_rate=0.5'])
+  assert {c.batch_size for c in loaded.values()} == {24}
+  assert loaded['tune'].optimizer.learning_rate == 0.5
+  assert loaded['pretrain'].optimizer.learning_rate == 1e-3
+
+
+@pytest.mark.parametrize(('flag', 'words'), [
+    ('stages.tunee.batch_size=8', "Did you mean 'tune'?"),
+    ('stages.tune.init.stage=pretrian', "Did you mean 'pretrain'?"),
+    ('stages.pretrain.init.stage=tune', 'starts from it in turn'),
+])
+def test_a_stage_that_does_not_fit_is_an_error(stages, flag, words):
+  with pytest.raises(ValueError) as error:
+    config_lib.load(stages, [flag])
+  assert words in str(error.value)
+
+
+def test_differences_name_each_changed_value():
+  old = config_lib.to_plain(config_lib.resolve(SMALL))
+  new = config_lib.to_plain(config_lib.resolve({**SMALL, 'seed': 3}))
+  assert config_lib.differences(old, new) == ['seed: 0 -> 3']
+  assert config_lib.differences(old, old) == []
+
+
+def test_a_stage_takes_the_model_it_starts_from(stages):
+  loaded = config_lib.load(stages, [
+      'stages.pretrain.model.gelu=exact', 'stages.pretrain.model.dropout=0.1',
+      'stages.pretrain.model.pooling=average'])
+  assert loaded['tune'].model.gelu == 'exact'
+  assert loaded['tune'].model.pooling == 'average'
+  assert loaded['tune'].model.dropout == 0
+
+
+def test_what_a_stage_says_of_its_model_wins(stages):
+  loaded = config_lib.load(stages, [
+      'stages.pretrain.model.gelu=exact', 'stages.tune.model.gelu=tanh'])
+  assert loaded['tune'].model.gelu == 'tanh'
+
+
+def test_a_checkpoint_that_is_not_there_is_an_error(file):
+  with pytest.raises(FileNotFoundError, match='nothing at /no/where'):
+    load(file, 'init.checkpoint=/no/where')
+
+
+def test_a_variant_takes_the_place_of_dimensions_said_before_it(file):
+  model = load(file, 'model.variant=Ti/16').model
+  assert (model.width, model.depth, model.patch) == (192, 12, 16)
+  assert load(file, 'model.variant=Ti/16', 'model.depth=3').model.depth == 3
+
+
+def test_the_best_of_a_stage_that_keeps_none_is_an_error(stages):
+  with pytest.raises(ValueError, match='pretrain keeps none'):
+    config_lib.load(stages, ['stages.tune.init.which=best'])
+
+
+@pytest.mark.parametrize(('best', 'asked', 'mode'), [
+    ('test/accuracy', 'auto', 'max'), ('test/loss', 'auto', 'min'),
+    ('test/loss', 'max', 'max'), ('test/accuracy', 'min', 'min'),
+])
+def test_the_evaluator_says_which_way_is_better(best, asked, mode):
+  config = config_lib.resolve(
+      {**SMALL, 'checkpoint': {'best': best, 'best_mode': asked}})
+  assert config_lib.best_mode(config) == mode
+
+
+def test_a_flag_sets_patience_in_either_form(file):
+  best = 'checkpoint.best=test/loss'
+  for flag, patience in (('patience=3', 3), ('patience=none', None), (
+      'patience.epochs=2', schema.Duration(epochs=2))):
+    config = load(file, best, f'checkpoint.{flag}')
+    assert config.checkpoint.patience == patience
+
+
+def test_another_name_keeps_what_both_have(file):
+  config = load(file, 'optimizer.schedule.warmup.steps=3',
+                'optimizer.beta1=0.5', 'optimizer.name=sgd',
+                'optimizer.schedule.name=linear')
+  assert config.optimizer.name == 'sgd'
+  assert config.optimizer.schedule.name == 'linear'
+  assert config.optimizer.schedule.warmup == schema.Duration(steps=3)
+  assert not hasattr(config.optimizer, 'beta1')
+
+
+def test_a_section_that_says_more_than_its_name_is_whole():
+  merged = config_lib.merge(
+      {'optimizer': {'name': 'adam', 'weight_decay': 0.3, 'beta1': 0.5}},
+      {'optimizer': {'name': 'sgd', 'momentum': 0.5}})
+  assert merged == {'optimizer': {'name': 'sgd', 'momentum': 0.5}}
+
+
+def test_an_evaluator_of_another_kind_keeps_its_split(file):
+  test = load(
+      file, 'evals.test.split=train[90%:]', 'evals.test.name=knn').evals['test']
+  assert (test.name, test.split) == ('knn', 'train[90%:]')
+
+
+@pytest.mark.parametrize('text', [
+    '{}', "{'new': {'name': 'knn', 'every': None}}",
+    '{"new": {"name": "knn", "every": null}}'])
+def test_a_flag_gives_a_whole_section(file, text):
+  config = load(file, f'evals={text}')
+  assert list(config.evals) == (['new'] if 'new' in text else [])
+  assert load(file, 'data={}').data == config_lib.data.parse({})
+
+
+@pytest.mark.parametrize('flag', [
+    'evals=x', 'evals=', 'evals=[1]', 'evals.test=x', 'evals={"a": 3}',
+    'data=3', 'model=B/16', 'optimizer=sgd', 'optimizer.schedule=cosine',
+    'log=none', 'stages=x', 'stages={}', 'stages.tune=x', 'total=3',
+    'init=/a/b'])
+def test_a_value_in_place_of_a_section_is_an_error_that_names_it(
+    stages, flag):
+  with pytest.raises(ValueError) as error:
+    config_lib.load(stages, [flag])
+  assert flag.split('=')[0].split('.')[-1] in str(error.value)

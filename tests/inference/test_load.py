@@ -1,0 +1,122 @@
+"""Any format in, any format out; and what is no model is said."""
+
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from tests import random_models
+import vit_jax
+from vit_jax import tree
+from vit_jax.weights import save
+
+HYBRID, RESNET = random_models.HYBRID, random_models.RESNET
+
+
+def images(*shape):
+  return np.random.default_rng(1).uniform(-1, 1, shape).astype(np.float32)
+
+
+def same(a, b):
+  left, right = tree.flatten(a), tree.flatten(b)
+  return set(left) == set(right) and all(
+      np.array_equal(left[name], right[name]) for name in left)
+
+
+@pytest.mark.parametrize(('form', 'settings'), [
+    (form, settings)
+    for form, all_settings in {
+        'npz': [{}, {'representation_layer': True}, {'pooling': 'average'},
+                {'pooling': 'attention'}, HYBRID, RESNET],
+        'timm': [{}, {'registers': 2, 'layer_scale': 0.1},
+                 {'registers': 2, 'position_cls': False}, {'qkv_bias': False},
+                 {'pooling': 'average', 'pool_norm': True,
+                  'final_norm': False},
+                 {'pooling': 'attention'}, {'num_classes': 0},
+                 {'width': 768, 'mlp_dim': 3072, 'num_heads': 8, 'depth': 1}],
+        'huggingface': [{}, {'qkv_bias': False}, {'num_classes': 0}],
+        'orbax': [{}, {'num_classes': 0},
+                  {'position': '2d', 'position_at': 'shared'},
+                  {'axial': True, 'pooling': 'average'},
+                  {'parallel': True, 'qk_norm': True, 'norm': 'rms',
+                   'qkv_bias': False}, HYBRID, RESNET],
+    }.items() for settings in all_settings])
+def test_out_and_in_again_changes_no_bit(form, settings, tmp_path):
+  model = random_models.make_tiny(**settings)
+  model.save(tmp_path / 'x', form=form)
+  again = vit_jax.load(tmp_path / 'x', log=None)
+  assert same(again.params, model.params)
+  if form != 'npz':
+    assert again.config == model.config
+    assert again.preprocess == model.preprocess
+    assert (again.resolution, again.positions) == ((32, 32), 'cubic')
+    np.testing.assert_allclose(
+        again(images(2, 32, 32, 3))['logits'],
+        model(images(2, 32, 32, 3))['logits'], rtol=1e-3, atol=1e-3)
+
+
+def test_what_is_below_here_is_said_from_here(tmp_path, monkeypatch):
+  # A notebook's outputs and a model card are shared; whose home it was is not.
+  random_models.make_tiny().save(tmp_path / 'x')
+  said = []
+  (tmp_path / 'x/check').mkdir()  # Not above it: only called alike.
+  for folder in (tmp_path, tmp_path / 'x', tmp_path / 'x/check'):
+    monkeypatch.chdir(folder)
+    vit_jax.load(tmp_path / 'x', log=said.append)
+  assert [line.split(':')[0] for line in said] == [
+      'x/checkpoints/latest/0', 'checkpoints/latest/0',
+      f'{tmp_path}/x/checkpoints/latest/0']
+
+
+def test_nothing_at_a_path_is_an_error(tmp_path):
+  with pytest.raises(FileNotFoundError, match='nothing at'):
+    vit_jax.load(tmp_path / 'none')
+
+
+def test_a_damaged_run_is_an_error_by_every_way_to_it(tmp_path):
+  random_models.make_tiny().save(tmp_path / 'x')
+  step = tmp_path / 'x/checkpoints/latest/0'
+  (step / 'params/_METADATA').write_text('{"tree')
+  for place in (tmp_path / 'x', tmp_path / 'x/checkpoints', step):
+    with pytest.raises(ValueError, match='latest/0 is damaged, or none: what '
+                       'should be JSON is not'):
+      vit_jax.load(place, log=None)
+  shutil.rmtree(step / 'params')
+  with pytest.raises(ValueError, match='latest/0 is damaged.*lacks params'):
+    vit_jax.load(tmp_path / 'x', log=None)
+
+
+def test_a_checkpoint_that_names_no_model_is_an_error(tmp_path):
+  random_models.make_tiny().save(tmp_path / 'x')
+  config = tmp_path / 'x/checkpoints/latest/0/config/metadata'
+  config.write_text('{"data": {"resolution": 32}}')
+  with pytest.raises(ValueError, match='has no section model'):
+    vit_jax.load(tmp_path / 'x', log=None)
+
+
+def test_which_checkpoint_is_checked_for_every_format(tmp_path):
+  for form in save.FORMATS:
+    random_models.make_tiny().save(tmp_path / form, form=form)
+    assert vit_jax.load(tmp_path / form, log=None, which='latest')
+    with pytest.raises(ValueError, match="'bset'. Did you mean 'best'"):
+      vit_jax.load(tmp_path / form, log=None, which='bset')
+
+
+def test_how_positions_are_resized_can_be_said(tmp_path):
+  for form in ('orbax', 'npz'):
+    random_models.make_tiny().save(tmp_path / form, form=form)
+    loaded = vit_jax.load(tmp_path / form, log=None, positions='linear')
+    assert loaded.positions == 'linear'
+    with pytest.raises(ValueError, match="positions is 'lanczos'.*'cubic'"):
+      vit_jax.load(tmp_path / form, log=None, positions='lanczos')
+
+
+def test_to_import_the_package_is_light():
+  program = ('import sys, vit_jax; '
+             'sys.exit(bool({"jax", "flax", "orbax", "numpy"} & set('
+             'sys.modules)))')
+  subprocess.run([sys.executable, '-c', program], check=True,
+                 cwd=pathlib.Path(__file__).parents[1])

@@ -1,0 +1,183 @@
+"""What a notebook asks of a loaded model: classes, features, attention."""
+
+import pathlib
+
+import jax.numpy as jnp
+import numpy as np
+from PIL import Image
+import pytest
+
+from tests import random_models
+from vit_jax.analysis import attention as attention_lib
+from vit_jax.inference import images as images_lib
+from vit_jax.inference import model as model_lib
+
+
+def make(*, labels=tuple('abcde'), **settings):
+  return random_models.make(
+      settings if 'name' in settings else {**random_models.TINY, **settings},
+      side=32, labels=labels)
+
+
+@pytest.fixture(scope='module', name='model')
+def _model():
+  return make()
+
+
+def pixels(seed=0, size=(32, 32)):
+  return np.random.default_rng(seed).integers(
+      0, 256, (*size, 3), dtype=np.uint8)
+
+
+def logits(model, *pictures):
+  return np.asarray(model(np.stack(
+      [images_lib.read(p, model.preprocess) for p in pictures]))['logits'])
+
+
+
+def test_a_prediction_is_the_softmax_of_the_logits(model):
+  got = model.predict(pixels(), 5)
+  wanted = logits(model, pixels())[0]
+  wanted = np.exp(wanted - wanted.max())
+  wanted /= wanted.sum()
+  assert list(got.classes) == list(np.argsort(-wanted))
+  assert list(got.names) == ['abcde'[i] for i in got.classes]
+  np.testing.assert_allclose(got.probabilities, np.sort(wanted)[::-1],
+                             rtol=1e-5)
+
+
+
+def test_of_several_labels_each_has_a_probability_of_its_own(model):
+  got = model.predict(pixels(), activation='sigmoid')
+  wanted = 1 / (1 + np.exp(-logits(model, pixels())[0]))
+  np.testing.assert_allclose(got.probabilities, np.sort(wanted)[::-1],
+                             rtol=1e-5)
+
+
+def test_a_picture_is_the_same_as_path_image_array_and_floats(
+    model, tmp_path: pathlib.Path):
+  array = pixels()
+  Image.fromarray(array).save(tmp_path / 'a.png')
+  kinds = [str(tmp_path / 'a.png'), tmp_path / 'a.png', Image.fromarray(array),
+           array, (array / 255).astype(np.float32)]
+  first = model.predict(kinds)
+  assert len({p.probabilities for p in first}) == 1
+  assert model.predict(kinds[0]).classes == first[0].classes
+  (globbed,) = model.predict(tmp_path.glob('*.png'))
+  assert globbed.classes == first[0].classes
+
+
+def test_an_array_with_transparency_is_a_picture_as_its_file_is(
+    model, tmp_path: pathlib.Path):
+  array = np.dstack([pixels(), pixels(1)[..., 0]])
+  Image.fromarray(array).save(tmp_path / 'a.png')
+  wanted = model.predict(tmp_path / 'a.png')
+  assert wanted == model.predict(array)
+  assert wanted == model.predict((array / 255).astype(np.float32))
+
+
+def test_the_last_batch_may_be_smaller(model):
+  pictures = [pixels(seed) for seed in range(5)]
+  assert [p.classes for p in model.predict(pictures, batch_size=2)] == [
+      p.classes for p in model.predict(pictures, batch_size=5)]
+  np.testing.assert_allclose(
+      model.features(np.stack(pictures), batch_size=2, layer='logits'),
+      logits(model, *pictures), rtol=1e-4, atol=1e-5)
+
+
+def test_features_are_the_named_layers(model):
+  pictures = [pixels(0), pixels(1)]
+  tokens = model.features(pictures, layer='tokens')
+  assert tokens.shape == (2, 17, 12)
+  np.testing.assert_array_equal(
+      model.features(pictures, layer='cls'), tokens[:, 0])
+  np.testing.assert_allclose(
+      model.features(pictures, layer='mean'), tokens[:, 1:].mean(1), rtol=1e-5)
+  np.testing.assert_array_equal(
+      model.features(pictures), tokens[:, 0])  # What the head sees.
+  assert model.features(pictures[0]).shape == (12,)
+
+
+def test_the_mean_of_tokens_in_bfloat16_is_that_of_their_values(model):
+  tokens = np.random.default_rng(0).normal(
+      1, 1, (2, 17, 12)).astype(jnp.bfloat16)
+  np.testing.assert_allclose(
+      model.layer_of({'tokens': tokens}, 'mean'),
+      tokens[:, 1:].astype(np.float64).mean(1), rtol=1e-5)
+
+
+def test_attention_sums_to_one_and_rollout_to_one(model):
+  weights = model.attention([pixels(0), pixels(1), pixels(2)], batch_size=2)
+  assert weights.shape == (3, 2, 2, 17, 17)
+  np.testing.assert_allclose(weights.sum(-1), 1, rtol=1e-5)
+  maps = model.rollout([pixels(0), pixels(1), pixels(2)])
+  assert maps.shape == (3, 4, 4)
+  np.testing.assert_allclose(maps.sum((1, 2)), 1)
+  # A batch of another size is summed in another order.
+  np.testing.assert_allclose(model.rollout(pixels(1)), maps[1], rtol=1e-4)
+
+
+def test_a_rollout_keeps_the_attention_of_one_batch(model, monkeypatch):
+  sizes = []
+  rollout_map = attention_lib.rollout_map
+
+  def counting(weights, **options):
+    sizes.append(weights.shape[1])
+    return rollout_map(weights, **options)
+
+  monkeypatch.setattr(attention_lib, 'rollout_map', counting)
+  model.rollout([pixels(seed) for seed in range(3)], batch_size=2)
+  assert sizes == [2, 1]
+
+
+def test_a_resnet_has_features_and_no_attention():
+  model = make(name='resnet', num_classes=5, backbone={
+      'depths': (1, 1), 'width': 32, 'preactivation': True})
+  assert model.features(pixels()).ndim == 1
+  with pytest.raises(ValueError, match='has no tokens, and so no attention'):
+    model.attention(pixels())
+  with pytest.raises(ValueError, match='no attention. Use model.features'):
+    model.rollout(pixels())
+  with pytest.raises(ValueError, match="Use layer='representation'"):
+    model.features(pixels(), layer='mean')
+
+
+def test_an_array_of_paths_is_several_pictures(model, tmp_path):
+  path = tmp_path / 'a.png'
+  Image.fromarray(np.full((16, 16, 3), 9, np.uint8)).save(path)
+  one = model.predict(path)
+  for found in model.predict(np.array([str(path)] * 2)):
+    assert found.names == one.names
+    assert found.probabilities == pytest.approx(one.probabilities, rel=1e-5)
+
+
+def test_what_cannot_be_asked_is_said(model):
+  with pytest.raises(ValueError, match='no pictures'):
+    model.predict([])
+  with pytest.raises(ValueError, match='layer'):
+    model.features(pixels(), layer='tokns')
+  with pytest.raises(ValueError, match='top_k must be at least 1'):
+    model.predict(pixels(), top_k=0)
+  headless = make(num_classes=0, labels=())
+  with pytest.raises(ValueError, match='has no head'):
+    headless.predict(pixels())
+  with pytest.raises(ValueError, match='has no head, and so no logits'):
+    headless.features(pixels(), layer='logits')
+  assert headless.features(pixels()).shape == (12,)
+
+
+@pytest.mark.parametrize(('given', 'words'), [
+    (np.zeros((2, 3, 32, 32), np.float32), r'Transpose them to \(0, 2, 3, 1\)'),
+    (np.zeros((32, 32, 3), np.float32), r'came as \[32, 32, 3\]'),
+    (np.zeros((2, 32, 32, 3), np.uint8), 'came as uint8.*mean .*0.5'),
+    (np.zeros((2, 32, 32, 3), object), 'came as object'),
+    (np.full((2, 32, 32, 3), 'x'), 'came as <U1'),
+    (np.zeros((1, 32, 32, 3), np.float32).tolist(),
+     r'came as list. Give np.asarray\(images, np.float32\)'),
+    ('x.jpg', 'array of floats, but came as str'), (None, 'came as NoneType'),
+    (np.zeros((2, 30, 32, 3), np.float32), 'does not divide into patches')])
+def test_images_that_are_none_are_errors(model, given, words):
+  # Beside the checks of annotations that the tests switch on.
+  with pytest.raises(ValueError, match=words):
+    model_lib.Model.__call__.__wrapped__(model, given) if hasattr(
+        model_lib.Model.__call__, '__wrapped__') else model(given)

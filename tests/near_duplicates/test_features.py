@@ -1,0 +1,84 @@
+"""What a model sees as alike is found, among the rest of a source."""
+
+from etils import epath
+import numpy as np
+import pytest
+
+import main
+from tests import pictures
+from tests import random_models
+from vit_jax.data.splits import selection
+from vit_jax.near_duplicates import blocks
+from vit_jax.near_duplicates import features
+from vit_jax.near_duplicates import search
+
+
+def _means(images):
+  """A model that knows the colours of a picture's corners alone."""
+  return np.stack([
+      np.asarray(image.resize((4, 4)), np.float32).ravel() for image in images])
+
+
+@pytest.fixture(scope='module', name='root')
+def _root(tmp_path_factory):
+  root = tmp_path_factory.mktemp('alike')
+  for name, first in (('mine/train', 0), ('theirs/test', 100)):
+    for i in range(10):
+      path = root / name / 'ab'[i % 2] / f'{i}.png'
+      path.parent.mkdir(parents=True, exist_ok=True)
+      image = pictures.picture(first + i, side=24)
+      if i == 3:  # The same in both.
+        image = pictures.picture(3, side=24)
+      path.write_bytes(pictures.encoded(image))
+  for name in ('mine/test', 'theirs/train'):
+    for folder in 'ab':
+      (root / name / folder).mkdir(parents=True)
+      (root / name / folder / 'x.png').write_bytes(
+          pictures.encoded(pictures.picture(500)))
+  return root
+
+
+def test_the_same_picture_is_found_and_no_other(root):
+  result = search.search(
+      selection.select(f'{root}/mine:train', {}),
+      [selection.select(f'{root}/theirs:test', {})],
+      features.by_features(features.Settings(_means)),
+      folder=epath.Path(root), runner='local')
+  (pair,) = result.pairs
+  assert (pair.key, pair.against_key, pair.change) == (
+      'train/b/3.png', 'test/b/3.png', 'alike')
+  assert pair.similarity == pytest.approx(1, abs=1e-5)
+
+
+def test_bits_differ_as_the_angle_says():
+  rng = np.random.default_rng(0)
+  one = rng.standard_normal((500, 32)).astype(np.float32)
+  across = rng.standard_normal((500, 32)).astype(np.float32)
+  across -= one * (one * across).sum(1, keepdims=True) / (
+      one * one).sum(1, keepdims=True)
+  one, across = (x / np.linalg.norm(x, axis=1, keepdims=True)
+                 for x in (one, across))
+  other = (0.95 * one + np.sqrt(1 - 0.95**2) * across).astype(np.float32)
+  apart = np.bitwise_count(features.bits_of(one) ^ features.bits_of(other))
+  assert np.mean(apart) == pytest.approx(64 * np.arccos(0.95) / np.pi, rel=0.1)
+
+
+def test_the_command_takes_a_model(root, tmp_path, capsys):
+  random_models.make(
+      {'width': 8, 'depth': 1, 'mlp_dim': 8, 'num_heads': 2, 'patch': 4,
+       'num_classes': 4}, side=8).save(tmp_path / 'tiny')
+  assert main.main([
+      'deduplicate', f'--source={root}/mine', f'--against={root}/theirs',
+      '--split=train', f'--to={tmp_path}/x', '--runner=local', '--no-crops',
+      f'--model={tmp_path}/tiny', '--min-cosine=0.9999']) == 0
+  assert '1 of 10 examples' in capsys.readouterr().out
+
+
+def test_what_two_methods_find_is_named_once():
+  def found(*pairs):
+    return search.Result(tuple(
+        blocks.Pair(index, f'k{index}', 'a', 0, 'b', 1.0, 0, change)
+        for index, change in pairs), 5, {})
+  joined = search.join(found((3, 'whole')), found((1, 'alike'), (3, 'alike')))
+  assert [(p.index, p.change) for p in joined.pairs] == [
+      (1, 'alike'), (3, 'whole')]

@@ -1,0 +1,136 @@
+"""Copies of test images are found, named, shown, and then left out."""
+
+import json
+
+from etils import epath
+from PIL import Image
+from PIL import ImageEnhance
+import pytest
+
+import main
+from tests import pictures
+from vit_jax import data
+from vit_jax.data.splits import selection
+from vit_jax.near_duplicates import blocks
+from vit_jax.near_duplicates import search
+
+
+def _write(path, image, form='PNG'):
+  path.parent.mkdir(parents=True, exist_ok=True)
+  path.write_bytes(pictures.encoded(image, form))
+
+
+# Of test image 0, 1, ...: how the copy among the training images differs.
+COPIES = {
+    'resized': lambda image: image.resize((80, 60)),
+    'dark': lambda image: ImageEnhance.Brightness(image).enhance(0.6),
+    'flipped': lambda image: image.transpose(
+        Image.Transpose.FLIP_LEFT_RIGHT),
+    'cropped': lambda image: image.crop((0, 2, 43, 46)),
+    'both': lambda image: image.crop((4, 1, 48, 44)).transpose(
+        Image.Transpose.FLIP_LEFT_RIGHT),
+}
+
+
+@pytest.fixture(scope='module', name='root')
+def _root(tmp_path_factory):
+  """Two folders: `mine` has copies of images of `theirs`, and a bad file."""
+  root = tmp_path_factory.mktemp('pictures')
+  for i in range(12):
+    _write(root / f'theirs/test/{"ab"[i % 2]}/{i}.png', pictures.picture(i))
+    _write(root / f'theirs/train/{"ab"[i % 2]}/{i}.png',
+           pictures.picture(1000 + i))
+  for i in range(24):
+    _write(root / f'mine/train/{"ab"[i % 2]}/{i}.png',
+           pictures.picture(100 + i))
+  for i, (name, change) in enumerate(COPIES.items()):
+    _write(root / f'mine/train/a/{name}.jpg', change(pictures.picture(i)),
+           'JPEG')
+  (root / 'mine/train/a/bad.jpg').write_bytes(b'nothing')
+  (root / 'theirs.csv').write_text('path,label\ntheirs/test/a/0.png,a\n')
+  (root / 'mine/val/a').mkdir(parents=True)
+  _write(root / 'mine/val/a/x.png', pictures.picture(500))
+  return root
+
+
+def _search(root, runner, folder='unused'):
+  return search.search(
+      selection.select(f'{root}/mine:train', {}),
+      [selection.select(f'{root}/theirs:test', {})],
+      blocks.by_pixels(blocks.Settings()),
+      folder=epath.Path(folder), runner=runner)
+
+
+@pytest.fixture(scope='module', name='found')
+def _found(root):
+  return _search(root, 'local')
+
+
+def test_copies_are_found_with_how_they_were_changed(found):
+  named = {pair.key: (pair.against_key, pair.change) for pair in found.pairs}
+  assert named == {
+      'train/a/resized.jpg': ('test/a/0.png', 'whole'),
+      'train/a/dark.jpg': ('test/b/1.png', 'whole'),
+      'train/a/flipped.jpg': ('test/a/2.png', 'mirrored'),
+      'train/a/cropped.jpg': ('test/b/3.png', 'crop'),
+      'train/a/both.jpg': ('test/a/4.png', 'mirrored crop')}
+  assert all(pair.similarity > 0.9 for pair in found.pairs)
+
+
+def test_what_cannot_be_read_is_told(found):
+  (name,) = found.unreadable
+  assert name.endswith('mine:train train/a/bad.jpg')
+  assert 'not an image' in found.unreadable[name]
+
+
+def test_beam_finds_the_same(root, found, tmp_path):
+  pytest.importorskip('apache_beam')
+  folder = tmp_path / 'found'
+  assert _search(root, 'DirectRunner', folder) == found
+  assert not folder.exists()  # What it wrote meanwhile is gone.
+
+
+def test_the_command_writes_what_a_run_then_leaves_out(root, tmp_path, capsys):
+  to = tmp_path / 'clean'
+  status = main.main([
+      'deduplicate', f'--source={root}/mine', f'--against={root}/theirs',
+      f'--to={to}', '--runner=local', '--shown=2',
+      f'--json={tmp_path}/figures.json'])
+  printed = capsys.readouterr().out
+  assert status == 1  # For the bad file.
+  assert '5 of 30 examples' in printed and 'bad.jpg' in printed
+  assert 'That is very many' in printed
+  keys = (to / 'exclude.txt').read_text().split()
+  assert len(keys) == 5 and 'train/a/flipped.jpg' in keys
+  rows = [json.loads(line) for line in (to / 'pairs.jsonl').open()]
+  assert [row['key'] for row in rows] == keys
+  page = (to / 'pairs.html').read_text()
+  assert page.count('<img') == 4 and 'http' not in page
+  figures = json.loads((tmp_path / 'figures.json').read_text())
+  assert (figures['near_duplicates'], figures['examples']) == (5, 30)
+  dataset = data.open_dataset(data.parse({
+      'source': f'{root}/mine', 'exclude': f'{to}/exclude.txt'}))
+  assert len(dataset) == 25 and dataset.excluded.examples == 5
+
+
+@pytest.mark.parametrize(('flags', 'words'), [
+    (['--against={root}/mine:train[:50%]'], 'have examples in common'),
+    (['--against={root}/theirs', '--max-distance=20'], 'from 0 to 11 bits'),
+    (['--against={root}/theirs', '--min-similarity=90'], 'lie in (0, 1]'),
+    (['--against={root}/theirs:tset'], "Did you mean 'test'?"),
+    (['--against={root}/theirs.csv', '--set=table.path=path',
+      '--set-against=table.label=x'],
+     'unless --set-against=KEY=VALUE says otherwise'),
+    (['--against={root}/theirs', '--set-against=max_pixels'],
+     "--set-against takes KEY=VALUE, but got 'max_pixels'"),
+    (['--against={root}/theirs', '--set-against=num_examples=3'],
+     '--set-against=num_examples chooses examples, but test sets are compared'),
+])
+def test_a_mistake_is_said_before_anything_is_read(
+    root, tmp_path, capsys, flags, words):
+  assert main.main([
+      'deduplicate', f'--source={root}/mine', f'--to={tmp_path}/x',
+      '--runner=local',
+      *(flag.replace('{root}', str(root)) for flag in flags)]) == 2
+  assert words in capsys.readouterr().err
+  assert not (tmp_path / 'x').exists()

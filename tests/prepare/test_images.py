@@ -1,0 +1,106 @@
+"""Larger images are stored smaller, and what cannot be stays as it is."""
+
+import io
+import json
+
+import numpy as np
+from PIL import Image
+import pytest
+
+import main
+from tests import hostile
+from tests import pictures
+from vit_jax import data
+from vit_jax.data.images import decode
+from vit_jax.data.images import restarts
+from vit_jax.prepare import images as storing
+
+SMALLER = storing.Pictures(shorter_side=12)
+
+
+def _file(form, mode='RGB', size=(40, 30), **options):
+  image = pictures.picture(0, side=40).crop((0, 0, *size)).convert(mode)
+  return hostile.encode(image, form, **options)
+
+
+def _opened(file):
+  return Image.open(io.BytesIO(file))
+
+
+def test_pixels_become_png_which_loses_nothing():
+  for shape in ((5, 4), (5, 4, 1), (5, 4, 3)):
+    pixels = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
+    decoded = _opened(storing.Pictures().stored(pixels))
+    np.testing.assert_array_equal(decoded, pixels.squeeze())
+  with pytest.raises(ValueError, match=r'uint16 \[2, 2, 13\] is no image'):
+    storing.Pictures().stored(np.zeros((2, 2, 13), np.uint16))
+
+
+@pytest.mark.parametrize(('form', 'mode', 'stored', 'as_mode'), [
+    ('JPEG', 'RGB', 'JPEG', 'RGB'), ('JPEG', 'L', 'JPEG', 'L'),
+    ('JPEG', 'CMYK', 'JPEG', 'RGB'), ('PNG', 'RGB', 'PNG', 'RGB'),
+    ('PNG', 'RGBA', 'PNG', 'RGB'), ('PNG', 'P', 'PNG', 'RGB'),
+    ('PNG', '1', 'PNG', 'L'), ('WEBP', 'RGB', 'PNG', 'RGB')])
+def test_a_larger_image_is_made_smaller_in_its_kind(
+    form, mode, stored, as_mode):
+  file = _file(form, mode)
+  smaller = _opened(SMALLER.stored(file))
+  assert (smaller.format, smaller.mode, smaller.size) == (
+      stored, as_mode, (16, 12))
+  whole = decode.decode(file, channels=3).resize((16, 12))
+  apart = np.abs(np.asarray(smaller.convert('RGB'), float) - np.asarray(whole))
+  assert apart.mean() < 16
+
+
+def test_pixels_are_made_smaller_as_well():
+  pixels = np.asarray(pictures.picture(0, side=40))
+  assert _opened(SMALLER.stored(pixels)).size == (12, 12)
+
+
+def test_a_turned_photograph_is_stored_upright():
+  exif = Image.Exif()
+  exif[0x0112] = 6
+  smaller = _opened(SMALLER.stored(_file('JPEG', exif=exif)))
+  assert smaller.size == (12, 16)
+  assert not smaller.getexif()
+
+
+@pytest.mark.parametrize('file', [
+    _file('JPEG', size=(40, 12)), _file('PNG', size=(12, 12)),
+    hostile.encode(Image.new('I;16', (40, 30)), 'PNG'),
+    _file('JPEG')[:-200], b'no image'], ids=[
+        'small', 'small png', '16 bits', 'cut off', 'no image'])
+def test_what_is_small_deep_or_unreadable_stays_as_it_is(file):
+  assert SMALLER.stored(file) == file
+  assert storing.Pictures().stored(file) == file
+
+
+def test_a_smaller_jpeg_restarts_so_that_crops_are_read_alone():
+  file = SMALLER.stored(_file('JPEG'))
+  header = restarts.find(file)
+  assert header is not None and header.interval == 1
+
+
+def test_what_is_prepared_smaller_is_trained_on_and_says_so(tmp_path, capsys):
+  source = tmp_path / 'photos'
+  for i in range(6):
+    path = source / 'train' / ('cat', 'dog')[i % 2] / f'{i}.jpg'
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(_file('JPEG', size=(40, 30 - i) if i else (12, 12)))
+  assert main.main([
+      'data', 'prepare', f'--source={source}', f'--to={tmp_path}',
+      '--name=mine', '--runner=local', '--shorter-side=12',
+      '--quality=80']) == 0
+  assert '5 of 6 images were made smaller' in capsys.readouterr().out
+  config = data.parse({
+      'source': 'mine', 'data_dir': str(tmp_path), 'split': 'train',
+      'resolution': 8, 'train_ops': [{'op': 'inception_crop'}]})
+  dataset = data.open_dataset(config)
+  sizes = [_opened(dataset[i]['image']).size for i in range(len(dataset))]
+  assert {min(size) for size in sizes} == {12}
+  batches = data.train_batches(config, dataset, seed=0, batch_size=2)
+  assert next(batches)['image'].shape == (2, 8, 8, 3)
+  batches.close()
+  info = json.loads((tmp_path / 'mine/1.0.0/dataset_info.json').read_text())
+  assert 'more than 12 pixels' in info['description']
+  assert 'quality 80' in info['description']

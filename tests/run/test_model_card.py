@@ -1,0 +1,179 @@
+"""The card of a run says what the run did, in words and as the hub reads it."""
+
+import dataclasses
+import json
+import shutil
+
+import jax
+import numpy as np
+from PIL import Image
+import pytest
+import yaml
+
+import main
+from tests import random_models
+import vit_jax
+from vit_jax import run as run_lib
+from vit_jax.experiment import build as experiment_lib
+from vit_jax.experiment import config as config_lib
+from vit_jax.run import model_card
+from vit_jax.training import writer
+from vit_jax.weights import hf_card
+
+CONFIG = {
+    'total': {'steps': 4}, 'batch_size': 8,
+    'model': {'width': 8, 'depth': 1, 'num_heads': 2, 'mlp_dim': 16,
+              'patch': 4},
+    'data': {'source': 'digits', 'resolution': 8, 'split': 'train[:32]',
+             'train_ops': [{'op': 'resize'}, {
+                 'op': 'flip', 'probability': 0.3}]},
+    'objective': {'loss': 'sigmoid'},
+    'optimizer': {'name': 'adam', 'learning_rate': 1e-3,
+                  'schedule': {'name': 'constant'}},
+    'evals': {'val': {'split': 'test[:40]', 'batch_size': 40,
+                      'every': {'steps': 2}}},
+    'checkpoint': {'best': 'val/loss'},
+}
+
+
+@pytest.fixture(scope='module', name='experiment')
+def _experiment():
+  return experiment_lib.build(
+      config_lib.resolve(CONFIG), devices=jax.devices()[:1])
+
+
+@pytest.fixture(scope='module', name='workdir')
+def _workdir(experiment, tmp_path_factory):
+  """A finished run."""
+  folder = tmp_path_factory.mktemp('runs') / 'tiny'
+  run_lib.train(experiment, folder, show_parameters=False)
+  return folder
+
+
+def front(text):
+  return yaml.safe_load(text.split('---')[1])
+
+
+def test_a_card_holds_the_numbers_of_the_metrics(workdir):
+  text = (workdir / 'model_card.md').read_text()
+  rows = [row for row in writer.read_rows(workdir) if 'val/accuracy' in row]
+  (result,) = front(text)['model-index'][0]['results']
+  assert {metric['name']: metric['value'] for metric in result['metrics']} == {
+      name: value for name, value in rows[-1].items()
+      if name.startswith('val/') and name != 'val/examples'}
+  assert result['dataset'] == {
+      'name': 'digits', 'type': 'digits', 'split': 'test[:40]'}
+  summary = json.loads((workdir / 'summary.json').read_text())
+  best = summary['best']
+  accuracy = f'{100 * rows[-1]["val/accuracy"]:.2f} %'
+  at_best = f'{100 * best["metrics"]["val/accuracy"]:.2f} %'
+  assert (f'| val | digits, split `test[:40]` | 40 | accuracy | {accuracy} | '
+          f'{at_best} |') in text
+  assert f'Best (step {best["step"]})' in text
+  assert f'**Parameters:** {summary["parameters"]:,}' in text
+
+
+def test_a_card_says_the_recipe_and_what_it_does_not_know(workdir):
+  text = (workdir / 'model_card.md').read_text()
+  for words in (
+      'split `train[:32]`', '**Examples:** 32', 'random values (seed 0)',
+      '4 steps of 8 images, 1.00 epochs', 'loss sigmoid', 'learning_rate 0.001',
+      'resize; flip, probability 0.3', '**Classes:** 0, 1, 2',
+      '**Licence of the weights:** not stated', f'--model={workdir}'):
+    assert words in text
+  assert front(text)['license'] == 'unknown'
+
+
+def test_what_is_said_later_is_written_to_the_card_of_a_finished_run(
+    experiment, workdir, tmp_path):
+  folder = tmp_path / 'copy'
+  shutil.copytree(workdir, folder)
+  later = dataclasses.replace(experiment.config, card=hf_card.CardConfig(
+      licence='cc-by-4.0'))
+  run_lib.train(dataclasses.replace(experiment, config=later), folder,
+                show_parameters=False)
+  after = (folder / 'model_card.md').read_text()
+  assert front(after)['license'] == 'cc-by-4.0'
+  assert after.split('## Results')[1].split('## Cost')[0] in (
+      workdir / 'model_card.md').read_text()
+  assert not list(folder.glob('*.new'))
+
+
+def test_a_converted_folder_keeps_the_card_and_says_where_it_is(
+    workdir, tmp_path, capsys):
+  assert not main.main([
+      'convert', f'--source={workdir}', f'--target={tmp_path}/hub',
+      '--format=huggingface'])
+  capsys.readouterr()
+  text = (tmp_path / 'hub' / 'README.md').read_text()
+  assert f'--model={tmp_path}/hub photos/' in text
+  assert str(workdir) not in text
+  assert '## Intended use and limits' in text
+  problem = json.loads((tmp_path / 'hub' / 'config.json').read_text())
+  assert problem['problem_type'] == 'multi_label_classification'
+
+
+def test_predict_knows_the_loss_of_the_run(workdir, tmp_path, capsys):
+  Image.new('RGB', (8, 8), 'red').save(tmp_path / 'red.png')
+  probabilities = []
+  for flags in ([], ['--activation=softmax']):
+    output = tmp_path / f'{len(probabilities)}.jsonl'
+    assert not main.main([
+        'predict', f'--model={workdir}', f'{tmp_path}/red.png', '--top-k=10',
+        f'--output={output}', *flags])
+    probabilities.append(np.array([p['probability'] for p in json.loads(
+        output.read_text())['predictions']]))
+  sigmoid, softmax = probabilities
+  odds = sigmoid / (1 - sigmoid)
+  np.testing.assert_allclose(softmax, odds / odds.sum(), rtol=1e-4)
+  printed = ' '.join(capsys.readouterr().out.split())
+  assert printed.count('each class by itself (sigmoid)') == 1
+
+
+@pytest.mark.parametrize('form', ['orbax', 'huggingface', 'timm', 'npz'])
+def test_the_activation_travels_with_the_weights_or_is_said_to_be_lost(
+    form, tmp_path):
+  model = random_models.make(
+      {'width': 8, 'depth': 1, 'mlp_dim': 8, 'num_heads': 2, 'patch': 4,
+       'num_classes': 3}, side=8, activation='sigmoid')
+  target = tmp_path / ('model.npz' if form == 'npz' else 'model')
+  notes = model.save(target, form=form)
+  lost = [note for note in notes if "activation='sigmoid'" in note]
+  # timm's own library does not read it, ours reads it in the file.
+  assert len(lost) == (form in ('npz', 'timm'))
+  if form != 'npz':
+    again = vit_jax.load(target, log=None)
+    assert again.preprocess.activation == 'sigmoid'
+    np.testing.assert_array_equal(
+        again.likeliest(np.zeros((1, 3)))[0].probabilities, [0.5] * 3)
+
+
+
+def test_a_section_is_replaced_and_the_others_stay():
+  text = hf_card.render(
+      'x', hf_card.CardConfig(), task='image-classification', tags=('jax',),
+      results=[hf_card.Result('val', 'd', 'test', {'loss': float('nan')})],
+      sections={'First': 'one', hf_card.USE: 'old\n\ntwo', 'Last': 'three'})
+  assert 'model-index' not in front(text)  # NaN is no number of YAML's readers.
+  assert hf_card.with_section(text, hf_card.USE, 'new') == text.replace(
+      'old\n\ntwo', 'new')
+  assert hf_card.with_section('# mine\n', hf_card.USE, 'new') == '# mine\n'
+
+
+def test_a_number_that_is_none_is_left_out(experiment, workdir):
+  summary = json.loads((workdir / 'summary.json').read_text())
+  summary['metrics']['val/loss'] = None  # As JSON has NaN.
+  del summary['best'], summary['exaflops'], summary['core_hours_by_kind']
+  text = model_card.of_run(experiment, summary, workdir=workdir)
+  (result,) = front(text)['model-index'][0]['results']
+  assert 'val/loss' not in {m['name'] for m in result['metrics']}
+  assert '| loss | – |' in text and 'not kept' in text
+
+
+def test_weights_of_the_hub_are_named_as_the_base_model(experiment, workdir):
+  summary = json.loads((workdir / 'summary.json').read_text())
+  text = model_card.of_run(
+      experiment, summary, workdir=workdir, origin=model_card.Origin(
+          'hf://someone/vit', {'data': {'source': 'everything'}}))
+  assert front(text)['base_model'] == 'someone/vit'
+  assert '`hf://someone/vit`, trained on everything' in text

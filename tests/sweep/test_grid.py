@@ -1,0 +1,69 @@
+"""Any field can be swept, also what the rest of the config follows from."""
+
+import pathlib
+import types
+
+import pytest
+
+from vit_jax import sweep as sweep_lib
+from vit_jax.experiment import config as config_lib
+
+ROOT = pathlib.Path(__file__).parents[2]
+FINETUNE = f'{ROOT}/configs/finetune.py:dataset=digits,resolution=16'
+
+
+def grid(**fields):
+  return {name.replace('__', '.'): values for name, values in fields.items()}
+
+
+def test_a_model_that_the_config_leaves_open_is_swept():
+  sweep = sweep_lib.plan(
+      FINETUNE, ['model.dropout=0.5'],
+      grid=grid(model__variant=('Ti/16', 'S/16')))
+  assert [p.config.model.width for p in sweep.points] == [192, 384]
+  assert {p.config.model.dropout for p in sweep.points} == {0.5}
+  assert [p.name for p in sweep.points] == ['variant=Ti-16', 'variant=S-16']
+
+
+@pytest.fixture
+def found(monkeypatch):
+  """Two checkpoints of different widths; returns which were looked at."""
+  def find(checkpoint, **_):
+    names.append(checkpoint)
+    config = config_lib.resolve({
+        'total': {'steps': 1}, 'batch_size': 32,
+        'model': {'width': {'/a': 8, '/b': 16}[checkpoint], 'depth': 1,
+                  'num_heads': 2, 'mlp_dim': 16, 'patch': 4, 'gelu': 'exact'},
+        'optimizer': {'name': 'adam', 'learning_rate': 1e-3,
+                      'schedule': {'name': 'constant'}}})
+    return types.SimpleNamespace(config=config_lib.to_plain(config))
+
+  names = []
+  monkeypatch.setattr(config_lib.loading, 'find', find)
+  return names
+
+
+def test_weights_to_start_from_are_swept(found):
+  sweep = sweep_lib.plan(
+      FINETUNE, grid=grid(init__checkpoint=('/a', '/b')))
+  assert [p.config.model.width for p in sweep.points] == [8, 16]
+  assert [p.config.init.checkpoint for p in sweep.points] == ['/a', '/b']
+  assert {p.config.model.gelu for p in sweep.points} == {'exact'}
+
+
+def test_optimizers_are_swept_with_the_settings_that_they_share():
+  sweep = sweep_lib.plan(
+      FINETUNE, ['model.variant=Ti/16'],
+      grid=grid(optimizer__name=('adam', 'sgd', 'adafactor'),
+                optimizer__learning_rate=('0.5', '0.25')))
+  found = [p.config.optimizer for p in sweep.points]
+  assert [(o.name, o.learning_rate) for o in found] == [
+      (name, rate) for name in ('adam', 'sgd', 'adafactor')
+      for rate in (0.5, 0.25)]
+  assert {o.clip_norm for o in found} == {1.0}
+  assert {o.schedule.warmup.percent for o in found} == {5}
+
+
+def test_what_no_field_decides_is_read_once(found):
+  sweep = sweep_lib.plan(FINETUNE, ['init.checkpoint=/a'])
+  assert len(sweep.points) == 4 and found == ['/a']

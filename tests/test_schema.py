@@ -1,0 +1,371 @@
+"""Records: plain data to typed values, and the words of what goes wrong."""
+
+import dataclasses
+import json
+import re
+from typing import Any, Literal
+
+import pytest
+
+from vit_jax import schema
+from vit_jax.schema import Duration
+from vit_jax.schema import FlagText
+
+
+@dataclasses.dataclass(frozen=True)
+class Inner:
+  width: int = 4
+  scale: float = 1.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Record:
+  rate: float
+  steps: int = 1
+  on: bool = False
+  text: str = ''
+  maybe_text: str | None = None
+  maybe_number: float | None = None
+  size: int | tuple[int, int] = 8
+  kind: Literal['none', 'full', 'some'] = 'full'
+  depth: Literal[1, 2] = 1
+  maybe_kind: Literal['a', 'b'] | None = None
+  inner: Inner = dataclasses.field(default_factory=Inner)
+  maybe_inner: Inner | None = None
+  warmup: Duration | None = None
+  total: Duration = dataclasses.field(
+      default_factory=lambda: Duration(steps=1))
+  sizes: tuple[int, ...] = ()
+  rules: tuple[tuple[str, float], ...] = ()
+  weights: dict[str, float] = dataclasses.field(default_factory=dict)
+  anything: Any = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Positive:
+  value: float
+
+  def __post_init__(self):
+    if self.value <= 0:
+      raise ValueError(f'value must be positive, got {self.value}.')
+
+
+@dataclasses.dataclass(frozen=True)
+class Holder:
+  positive: Positive
+
+
+@dataclasses.dataclass(frozen=True)
+class Adam:
+  name: Literal['adam']
+  beta: float = 0.9
+
+
+@dataclasses.dataclass(frozen=True)
+class Sgd:
+  name: Literal['sgd']
+  momentum: float = 0.9
+
+
+def parse(**section):
+  return schema.parse(Record, {'rate': 1.0} | section, where='model')
+
+
+def fails(words, **section):
+  with pytest.raises(ValueError, match=re.escape(words)):
+    parse(**section)
+
+
+# Values that fit.
+
+
+@pytest.mark.parametrize('key, value, expected', [
+    ('rate', 3, 3.0),
+    ('steps', 3, 3),
+    ('on', True, True),
+    ('maybe_text', None, None),
+    ('maybe_text', 'none', 'none'),  # Text in a file is text.
+    ('maybe_number', 2, 2.0),
+    ('maybe_number', None, None),
+    ('size', 16, 16),
+    ('size', [16, 32], (16, 32)),
+    ('kind', 'none', 'none'),
+    ('maybe_kind', None, None),
+    ('maybe_kind', 'a', 'a'),
+    ('inner', {'width': 8}, Inner(width=8)),
+    ('maybe_inner', {}, Inner()),
+    ('warmup', {'epochs': 5}, Duration(epochs=5.0)),
+    ('sizes', (1, 2, 3), (1, 2, 3)),
+    ('rules', [['a', 1], ('b', 2.5)], (('a', 1.0), ('b', 2.5))),
+    ('weights', {'cat': 2}, {'cat': 2.0}),
+    ('anything', {'free': [1, 'x']}, {'free': [1, 'x']}),
+])
+def test_value_becomes_the_annotated_type(key, value, expected):
+  got = getattr(parse(**{key: value}), key)
+  assert got == expected
+  assert type(got) is type(expected)
+
+
+@pytest.mark.parametrize('key, text, expected', [
+    ('rate', '3e-4', 3e-4),
+    ('rate', '3', 3.0),
+    ('steps', '12', 12),
+    ('on', 'true', True),
+    ('on', 'False', False),
+    ('text', '12', '12'),
+    ('text', 'none', 'none'),
+    ('text', '[1]', '[1]'),
+    ('maybe_text', 'none', None),
+    ('maybe_text', '12', '12'),
+    ('maybe_number', 'null', None),
+    ('maybe_number', '0.5', 0.5),
+    ('size', '384', 384),
+    ('size', '(16, 32)', (16, 32)),
+    ('size', '16, 32', (16, 32)),
+    ('kind', 'some', 'some'),
+    ('kind', 'none', 'none'),  # One of the names here, not the absence of any.
+    ('depth', '2', 2),
+    ('maybe_kind', 'none', None),
+    ('maybe_kind', 'b', 'b'),
+    ('warmup', '{"epochs": 5}', Duration(epochs=5.0)),
+    ('warmup', 'none', None),
+    ('sizes', '[]', ()),
+    ('sizes', '[1, 2]', (1, 2)),
+    ('rules', '[("a.*", 2)]', (('a.*', 2.0),)),
+    ('anything', '[1, "x"]', [1, 'x']),
+    ('anything', 'word', 'word'),
+])
+def test_flag_text_takes_the_type_of_its_field(key, text, expected):
+  got = getattr(parse(**{key: FlagText(text)}), key)
+  assert got == expected
+  assert type(got) is type(expected)
+
+
+def test_flag_text_is_read_inside_sections_lists_and_dicts():
+  record = parse(
+      inner={'width': FlagText('7')}, sizes=[FlagText('1'), 2],
+      weights={'cat': FlagText('2')}, warmup={'steps': FlagText('5')})
+  assert record.inner.width == 7
+  assert record.sizes == (1, 2)
+  assert record.weights == {'cat': 2.0}
+  assert record.warmup == Duration(steps=5.0)
+
+
+def test_flag_text_is_never_run():
+  fails('model.steps must be int', steps=FlagText('__import__("os").getpid()'))
+
+
+def test_absent_keys_take_their_defaults():
+  assert parse() == Record(rate=1.0)
+
+
+def test_a_record_is_taken_as_it_is():
+  record = Record(rate=2.0)
+  assert schema.parse(Record, record, where='model') is record
+  assert parse(inner=Inner(width=9)).inner == Inner(width=9)
+
+
+# The words of errors.
+
+
+def test_misspelt_key_names_its_place_the_nearest_and_the_known():
+  fails("Unknown key model.setps. Did you mean 'steps'? Known keys: rate, "
+        'steps, on', setps=3)
+  fails("Unknown key model.inner.widht. Did you mean 'width'? Known keys: "
+        'width, scale.', inner={'widht': 3})
+
+
+def test_key_like_no_other_gets_no_suggestion():
+  with pytest.raises(ValueError) as error:
+    parse(zzz=3)
+  assert 'Unknown key model.zzz. Known keys: rate' in str(error.value)
+
+
+def test_missing_key_is_named():
+  with pytest.raises(ValueError, match=r'model needs the key\(s\) rate\.'):
+    schema.parse(Record, {}, where='model')
+
+
+@pytest.mark.parametrize('section, words', [
+    ({'rate': 'fast'}, "model.rate must be float, but is 'fast'."),
+    ({'rate': True}, 'model.rate must be float, but is True.'),
+    ({'rate': None}, 'model.rate must be float, but is None.'),
+    ({'rate': float('nan')}, 'model.rate is not a number (NaN).'),
+    ({'steps': 1.5}, 'model.steps must be int, but is 1.5.'),
+    ({'steps': False}, 'model.steps must be int, but is False.'),
+    ({'on': 1}, 'model.on must be bool, but is 1.'),
+    ({'text': 3}, 'model.text must be str, but is 3.'),
+    ({'maybe_number': 'x'}, "model.maybe_number must be float or none, but is "
+                            "'x'."),
+    ({'size': 'big'}, "model.size must be int or tuple, but is 'big'."),
+    ({'kind': 'ful'}, "model.kind is 'ful'. Did you mean 'full'? Expected one "
+                      "of 'none', 'full', 'some'."),
+    ({'depth': 3}, 'model.depth is 3. Expected one of 1, 2.'),
+    ({'maybe_kind': 'c'}, "model.maybe_kind must be one of 'a', 'b' or none, "
+                          "but is 'c'."),
+    ({'inner': 3}, 'model.inner must be a section with keys (Inner), but is '
+                   '3.'),
+    ({'inner': {'width': 'x'}}, "model.inner.width must be int, but is 'x'."),
+    ({'maybe_inner': {'widht': 3}}, 'Unknown key model.maybe_inner.widht.'),
+    ({'sizes': 3}, 'model.sizes must be a list, but is 3.'),
+    ({'sizes': '12'}, "model.sizes must be a list, but is '12'."),
+    ({'sizes': [1, 'x']}, "model.sizes[1] must be int, but is 'x'."),
+    ({'rules': [['a', 1, 2]]}, "model.rules[0] must have 2 entries, but is "
+                               "['a', 1, 2]."),
+    ({'rules': [['a', 'x']]}, "model.rules[0][1] must be float, but is 'x'."),
+    ({'weights': 3}, 'model.weights must be a section with keys, but is 3.'),
+    ({'weights': {'cat': 'x'}}, "model.weights.cat must be float, but is 'x'."),
+])
+def test_wrong_value_is_an_error_that_names_place_expected_and_came(
+    section, words):
+  fails(words, **section)
+
+
+def test_section_that_is_no_mapping_is_an_error():
+  with pytest.raises(ValueError, match='model must be a section with keys'):
+    schema.parse(Record, 'big', where='model')
+
+
+def test_duration_without_a_unit_is_told_to_write_one():
+  words = 'must be a duration with its unit, for example {"epochs": 300},'
+  fails(f'model.total {words} but is 300.', total=300)
+  fails(f'model.warmup {words} or none, but is 300.', warmup=300)
+
+
+def test_flag_text_with_a_misspelt_unit_names_the_nearest():
+  fails("Unknown key model.warmup.epoch. Did you mean 'epochs'?",
+        warmup=FlagText('{"epoch": 5}'))
+
+
+def test_errors_of_a_record_itself_say_where_it_is_once():
+  with pytest.raises(ValueError) as error:
+    schema.parse(Holder, {'positive': {'value': -1}}, where='model')
+  assert str(error.value) == (
+      'model.positive: value must be positive, got -1.0.')
+
+
+# Choices by name.
+
+
+CHOICES = {'adam': Adam, 'sgd': Sgd}
+
+
+def choose(section):
+  return schema.parse_choice(CHOICES, section, where='optimizer')
+
+
+def test_name_chooses_the_record():
+  assert choose({'name': 'adam', 'beta': 0.5}) == Adam('adam', 0.5)
+  assert choose({'name': FlagText('sgd')}) == Sgd('sgd')
+
+
+@pytest.mark.parametrize('section, words', [
+    ({}, 'optimizer needs the key name. Known: adam, sgd.'),
+    ({'name': 'adm'}, "Unknown optimizer.name 'adm'. Did you mean 'adam'? "
+                      'Known: adam, sgd.'),
+    ({'name': 3}, 'Unknown optimizer.name 3. Known: adam, sgd.'),
+    ({'name': 'sgd', 'beta': 0.5}, 'Unknown key optimizer.beta.'),
+    ('adam', 'optimizer must be a section with keys, of which name says what '
+             "it is (adam, sgd), but is 'adam'."),
+])
+def test_wrong_choice_is_an_error(section, words):
+  with pytest.raises(ValueError, match=re.escape(words)):
+    choose(section)
+
+
+def test_check_name_returns_a_known_name():
+  assert schema.check_name('a', ['a', 'b'], what='letter') == 'a'
+
+
+# Durations.
+
+
+def test_duration_converts_every_unit_to_the_nearest_step():
+  sizes = {'batch_size': 100, 'num_examples': 1_050, 'total_steps': 500}
+  assert Duration(steps=7).to_steps(**sizes) == 7
+  assert Duration(examples=1_060).to_steps(**sizes) == 11  # 10.6
+  assert Duration(epochs=2).to_steps(**sizes) == 21
+  assert Duration(percent=10).to_steps(**sizes) == 50
+  assert all(isinstance(Duration(**{unit: 1}).to_steps(**sizes), int)
+             for unit in schema.UNITS)
+
+
+def test_duration_of_the_paper_is_exact():
+  # 300 epochs of ImageNet's 1,281,167 images in batches of 4,096.
+  steps = Duration(epochs=300).to_steps(
+      batch_size=4_096, num_examples=1_281_167)
+  assert steps == round(300 * 1_281_167 / 4_096) == 93_835
+
+
+def test_interval_is_at_least_one_step():
+  sizes = {'batch_size': 100, 'num_examples': 10}
+  assert Duration(epochs=1).to_steps(**sizes) == 0
+  due = [step for step in range(1, 21)
+         if Duration(steps=5).is_due(step, **sizes)]
+  assert due == [5, 10, 15, 20]
+  # Shorter than a step: due after each.
+  assert all(Duration(examples=1).is_due(step, **sizes)
+             for step in range(1, 21))
+
+
+@pytest.mark.parametrize('total', [7, 100, 337, 1_953])
+@pytest.mark.parametrize('percent', [10, 25, 100 / 3])
+def test_intervals_of_the_whole_end_with_it(total, percent):
+  sizes = {'batch_size': 64, 'num_examples': 1437, 'total_steps': total}
+  every = Duration(percent=percent)
+  due = [step for step in range(1, total + 1) if every.is_due(step, **sizes)]
+  assert due[-1] == total
+  assert len(due) == min(total, round(100 / percent))
+
+
+def test_an_epoch_that_is_no_whole_number_of_steps_does_not_drift():
+  sizes = {'batch_size': 256, 'num_examples': 50_000}  # 195.3 steps.
+  due = [step for step in range(1, 19_533)
+         if Duration(epochs=1).is_due(step, **sizes)]
+  assert len(due) == 100
+  assert all(abs(step - 195.3125 * (i + 1)) < 1 for i, step in enumerate(due))
+
+
+def test_total_cannot_be_a_percentage_of_itself():
+  with pytest.raises(ValueError, match='cannot be a percentage of itself'):
+    Duration(percent=10).to_steps(batch_size=1, num_examples=1)
+
+
+@pytest.mark.parametrize('fields, words', [
+    ({}, 'A duration has exactly one unit'),
+    ({'steps': 1, 'epochs': 2}, "got {'steps': 1, 'epochs': 2}. Units: steps, "
+                                'examples, epochs, percent.'),
+    ({'steps': -1}, "cannot be negative or infinite; got {'steps': -1}."),
+    ({'epochs': float('inf')}, 'cannot be negative or infinite'),
+    ({'epochs': float('nan')}, 'cannot be negative or infinite'),
+])
+def test_duration_needs_one_sensible_unit(fields, words):
+  with pytest.raises(ValueError, match=re.escape(words)):
+    Duration(**fields)
+
+
+def test_zero_is_a_duration():
+  assert Duration(steps=0).to_steps(batch_size=1, num_examples=1) == 0
+
+
+# Back to plain data.
+
+
+def test_record_survives_the_way_to_json_and_back():
+  record = parse(
+      size=[1, 2], inner={'width': 3}, warmup={'percent': 5}, sizes=[1, 2],
+      rules=[['a', 1]], weights={'cat': 2}, kind='none')
+  plain = schema.to_plain(record)
+  assert plain['warmup'] == {'percent': 5.0}
+  assert plain['rules'] == [['a', 1.0]]
+  again = json.loads(json.dumps(plain))
+  assert schema.parse(Record, again, where='model') == record
+
+
+def test_an_error_of_the_file_system_is_said_without_its_number(tmp_path):
+  with pytest.raises(OSError) as caught:
+    (tmp_path / 'none').read_text()
+  assert schema.words(caught.value) == (
+      f'{tmp_path}/none: No such file or directory')
+  assert schema.words(FileExistsError('x: there already')) == (
+      'x: there already')

@@ -1,0 +1,278 @@
+"""One model from another's parameters: what became of each is told."""
+
+import re
+
+import numpy as np
+import pytest
+
+from vit_jax import models
+from vit_jax import tree
+from vit_jax.models import embed
+from vit_jax.weights import convert
+from vit_jax.weights import initialize
+
+RNG = np.random.default_rng(0)
+WIDTH = 6
+
+
+def params(*, grid=(3, 3), classes=10, representation=False, cls=True):
+  shapes = {
+      'cls': (1, WIDTH), 'positions': (cls + grid[0] * grid[1], WIDTH),
+      'encoder/layers/mlp/kernel': (2, WIDTH, 8),
+      'head/dense/kernel': (WIDTH, classes), 'head/dense/bias': (classes,)}
+  if not cls:
+    del shapes['cls']
+  if representation:
+    shapes['representation/dense/kernel'] = (WIDTH, WIDTH)
+  return tree.unflatten({
+      name: RNG.normal(size=shape).astype(np.float32)
+      for name, shape in shapes.items()})
+
+
+def initial(**settings):
+  values = params(**settings)
+  values['head'] = {'dense': {k: np.zeros_like(v) for k, v in
+                              values['head']['dense'].items()}}
+  return values
+
+
+def untouched(name, array):
+  del name
+  return array
+
+
+def adapt(source, target, *, old=(3, 3), new=(3, 3), **section):
+  config = initialize.parse(section)
+
+  def resize(name, array):
+    return models.resize(
+        name, array, old_grid=old, new_grid=new, method=config.positions)
+
+  adapted, rows = initialize.adapt(
+      source, target, config=config, resize=resize)
+  return adapted, {row.name: row for row in rows}
+
+
+def test_every_parameter_on_either_side_has_its_row():
+  source = params(grid=(3, 3), representation=True)
+  target = initial(grid=(4, 5), classes=3)
+  adapted, rows = adapt(source, target, new=(4, 5))
+  assert {name: row.status for name, row in rows.items()} == {
+      'cls': 'loaded', 'encoder/layers/mlp/kernel': 'loaded',
+      'positions': 'resized', 'head/dense/kernel': 'new',
+      'head/dense/bias': 'new', 'representation/dense/kernel': 'ignored'}
+  assert (rows['positions'].source, rows['positions'].target) == (
+      (10, WIDTH), (21, WIDTH))
+  assert rows['head/dense/bias'].source == (10,)
+  assert rows['representation/dense/kernel'].target is None
+  assert tree.differences(target, adapted) == []
+  np.testing.assert_array_equal(adapted['cls'], source['cls'])
+  np.testing.assert_array_equal(
+      adapted['encoder']['layers']['mlp']['kernel'],
+      source['encoder']['layers']['mlp']['kernel'])
+  np.testing.assert_array_equal(adapted['positions'], embed.resize_positions(
+      source['positions'], old_grid=(3, 3), new_grid=(4, 5)))
+
+
+@pytest.mark.parametrize('classes', [10, 3])
+def test_head_is_new_and_zero_even_where_the_old_one_would_fit(classes):
+  adapted, rows = adapt(params(), initial(classes=classes))
+  assert not adapted['head']['dense']['kernel'].any()
+  assert adapted['head']['dense']['kernel'].shape == (WIDTH, classes)
+  assert rows['head/dense/kernel'].status == 'new'
+
+
+def test_head_is_loaded_where_nothing_is_to_be_new():
+  source = params()
+  adapted, rows = initialize.adapt(
+      source, initial(), config=initialize.parse({'new': []}),
+      resize=untouched)
+  assert {row.status for row in rows} == {'loaded'}
+  np.testing.assert_array_equal(
+      adapted['head']['dense']['kernel'], source['head']['dense']['kernel'])
+
+
+def test_same_grid_is_loaded_untouched():
+  source = params()
+  adapted, rows = adapt(source, initial())
+  assert rows['positions'].status == 'loaded'
+  np.testing.assert_array_equal(adapted['positions'], source['positions'])
+
+
+def test_other_grid_of_as_many_tokens_is_resized_all_the_same():
+  source = params(grid=(4, 9))
+  adapted, rows = adapt(source, initial(grid=(6, 6)), old=(4, 9), new=(6, 6))
+  assert rows['positions'].status == 'resized'
+  np.testing.assert_array_equal(adapted['positions'], embed.resize_positions(
+      source['positions'], old_grid=(4, 9), new_grid=(6, 6)))
+
+
+def test_cubic_is_an_option():
+  source, target = params(), initial(grid=(6, 6))
+  results = {}
+  for method in ('linear', 'cubic'):
+    adapted, _ = adapt(source, target, new=(6, 6), positions=method)
+    results[method] = adapted['positions']
+    np.testing.assert_array_equal(
+        results[method], embed.resize_positions(
+            source['positions'], old_grid=(3, 3), new_grid=(6, 6),
+            method=method))
+  assert (results['linear'] != results['cubic']).any()
+
+
+def test_parameters_take_the_type_of_the_model():
+  source = params()
+  source['cls'] = source['cls'].astype(np.float16)
+  source['positions'] = source['positions'].astype(np.float16)
+  adapted, _ = adapt(source, initial(grid=(2, 2)), new=(2, 2))
+  assert {leaf.dtype for leaf in tree.flatten(adapted).values()} == {
+      np.dtype('float32')}
+
+
+def broken(change):
+  source, target = params(), initial()
+  change(source, target)
+  return source, target
+
+
+@pytest.mark.parametrize('change, line', [
+    (lambda s, t: s.pop('cls'), 'cls: expected (1, 6), found nothing'),
+    (lambda s, t: s.update(extra=np.zeros((2, 3))),
+     'extra: expected nothing, found (2, 3)'),
+    (lambda s, t: s.update(cls=np.zeros((1, 7), np.float32)),
+     'cls: expected (1, 6), found (1, 7)'),
+    (lambda s, t: s.update(positions=np.zeros((10, 7), np.float32)),
+     'positions: expected (10, 6), found (10, 7)'),
+], ids=['missing', 'unexpected', 'shape', 'width of positions'])
+def test_what_does_not_fit_is_an_error_with_the_difference(change, line):
+  with pytest.raises(ValueError, match=re.escape(
+      f'The checkpoint does not fit the model:\n  {line}\nMake the model '
+      'section agree, or list what shall keep its initial value in init.new '
+      'and what shall be left out in init.ignored.')):
+    adapt(*broken(change))
+
+
+def test_all_differences_are_told_at_once():
+  def change(source, target):
+    del source['cls']
+    source['a'] = {'b': np.zeros(1)}
+  with pytest.raises(ValueError, match=(
+      r'cls: expected \(1, 6\), found nothing\n'
+      r'  a/b: expected nothing, found \(1,\)\n')):
+    adapt(*broken(change))
+
+
+def test_differences_can_be_allowed_by_name():
+  def change(source, target):
+    del source['cls']
+    source['a'] = {'b': np.zeros(1)}
+  source, target = broken(change)
+  adapted, rows = initialize.adapt(
+      source, target, config=initialize.parse(
+          {'new': ['head/.*', 'cls'], 'ignored': ['a/.*']}),
+      resize=untouched)
+  status = {row.name: row.status for row in rows}
+  assert status['cls'] == 'new'
+  assert status['a/b'] == 'ignored'
+  np.testing.assert_array_equal(adapted['cls'], target['cls'])
+
+
+def test_positions_of_a_model_with_another_prefix_are_an_error():
+  # From a class token to average pooling: the grid is the same, the tokens
+  # before it are not, and no resizing makes them so.
+  with pytest.raises(ValueError, match=re.escape(
+      'positions: expected (9, 6), found (10, 6)')):
+    adapt(params(), initial(cls=False), ignored=['cls', 'head/.*'])
+  with pytest.raises(ValueError, match=re.escape(
+      'positions: expected (16, 6), found (10, 6)')):
+    adapt(params(), initial(cls=False, grid=(4, 4)), new=(4, 4),
+          ignored=['cls', 'head/.*'])
+
+
+def test_report_has_a_line_for_each_and_the_counts():
+  _, rows = initialize.adapt(
+      params(representation=True), initial(grid=(2, 2), classes=3),
+      config=initialize.parse({}), resize=lambda name, array: (
+          array[:5] if name == 'positions' else array))
+  lines = initialize.report(rows).splitlines()
+  assert [line.split()[:2] for line in lines[:-1]] == [
+      ['loaded', 'cls'], ['loaded', 'encoder/layers/mlp/kernel'],
+      ['new', 'head/dense/bias'], ['new', 'head/dense/kernel'],
+      ['resized', 'positions'], ['ignored', 'representation/dense/kernel']]
+  assert lines[4].endswith('(10, 6) -> (5, 6)')
+  assert lines[-1].strip() == '2 loaded, 1 resized, 2 new, 1 ignored'
+
+
+def test_checkpoint_and_stage_exclude_each_other():
+  with pytest.raises(ValueError, match='from a checkpoint or from a stage, not'
+                     " from both: got checkpoint='a' and stage='b'"):
+    initialize.parse({'checkpoint': 'a', 'stage': 'b'})
+
+
+def test_a_rule_of_new_that_matches_nothing_is_an_error():
+  config = initialize.parse({'new': ['head/.*', 'positons']})
+  with pytest.raises(ValueError, match=r"init\.new: the rule 'positons'"):
+    initialize.adapt(
+        params(), initial(), config=config, resize=untouched)
+
+
+KINDS = [
+    {}, {'position': '2d'}, {'position': '2d', 'position_at': 'layers'},
+    {'position': 'learned', 'position_at': 'layers'},
+    {'position': 'learned', 'position_at': 'shared', 'position_cls': False},
+    {'position': 'relative'}, {'position': 'relative', 'registers': 2},
+    {'position': 'relative', 'axial': True, 'pooling': 'average'},
+    {'position': '2d', 'position_at': 'layers', 'axial': True,
+     'pooling': 'average'},
+    {'position': 'sincos'}, {'position': 'none'}]
+
+
+@pytest.mark.parametrize('settings', KINDS, ids=str)
+def test_positions_of_every_kind_fit_a_model_of_another_grid(settings):
+  config = models.parse({
+      'width': 8, 'depth': 2, 'mlp_dim': 12, 'num_heads': 2, 'patch': 4,
+      'num_classes': 3, **settings})
+
+  def values(resolution):
+    shapes = tree.flatten(convert.abstract_params(config, resolution))
+    return tree.unflatten({
+        name: RNG.normal(size=shape.shape).astype(np.float32)
+        for name, shape in shapes.items()})
+
+  source, target = values((12, 16)), values((20, 8))
+  adapted, rows = adapt(source, target, old=(3, 4), new=(5, 2))
+  assert tree.differences(target, adapted) == []
+  # All else is what it was; of embeddings, those whose length has changed.
+  status = {name: row.status for name, row in rows.items()}
+  assert {name for name, one in status.items() if one == 'resized'} == {
+      name for name, shape in tree.flatten(target).items()
+      if shape.shape != tree.flatten(source)[name].shape
+      and not name.startswith('head/')}
+  for name, array in tree.flatten(adapted).items():
+    if status[name] == 'loaded':
+      np.testing.assert_array_equal(array, tree.flatten(source)[name])
+
+
+def test_embeddings_of_another_grid_than_is_said_are_an_error():
+  with pytest.raises(ValueError, match='8 position embeddings do not cover'):
+    adapt(params(grid=(2, 4), cls=False), initial(cls=False), old=(3, 3),
+          new=(4, 4))
+
+
+def test_filters_are_spread_over_other_channels_if_asked():
+  filters = np.random.default_rng(0).normal(size=(2, 2, 3, 5))
+  initial = {'patches': {'kernel': np.zeros((2, 2, 13, 5), np.float32)}}
+  source = {'patches': {'kernel': filters.astype(np.float32)}}
+  same = lambda name, values: values
+  with pytest.raises(ValueError, match='--config.init.channels=mean'):
+    initialize.adapt(source, initial, resize=same,
+                     config=initialize.InitConfig(new=()))
+  params, (row,) = initialize.adapt(
+      source, initial, resize=same,
+      config=initialize.InitConfig(new=(), channels='mean'))
+  assert row.status == 'resized'
+  # An image of equal channels is embedded as it was.
+  grey = np.ones((2, 2))
+  np.testing.assert_allclose(
+      np.einsum('hw,hwce->e', grey, params['patches']['kernel']),
+      np.einsum('hw,hwce->e', grey, filters), rtol=1e-5)

@@ -1,0 +1,113 @@
+"""Tables of names and layouts, read in both directions."""
+
+import numpy as np
+import pytest
+
+from vit_jax.weights import layout
+from vit_jax.weights.layout import Row
+
+TABLE = layout.Table('test', rows=(
+    Row('encoder/layers/qkv', 'block.{layer}.{q|k|v}',
+        'n l (h e) d -> l d n h e'),
+    Row('encoder/layers/scale', 'block.{layer}.scale', '',
+        ('old.{layer}.scale', 'stacked.scale')),
+    Row('stage{stage}/unit1/w', 'stages.{stage-1}.0.w', 'o i -> i o'),
+    Row('stage{stage}/units/w', 'stages.{stage-1}.{unit+1:02}.w',
+        'l o i -> l i o'),
+    Row('gone', 'gone', read_only=True)),
+    ignored=('counter',), unsupported={'dist.*': 'a distillation token'})
+
+
+def values(shape, start=0):
+  return start + np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+
+
+def arrays():
+  result = {f'block.{i}.{part}': values((4, 5), 100 * i + 10 * j)
+            for i in range(3) for j, part in enumerate('qkv')}
+  result |= {f'block.{i}.scale': values((5,), i) for i in range(3)}
+  result |= {f'stages.{s}.{u}.w': values((2, 3), s + ord(u[-1]))
+             for s in range(2) for u in ('0', '01', '02')}
+  return result
+
+
+def read(names_to_arrays):
+  matches, ignored, problems = layout.matches(TABLE, list(names_to_arrays))
+  assert not problems and not ignored
+  return {m.ours: layout.to_ours([names_to_arrays[n] for n in m.theirs], m, h=2)
+          for m in matches}
+
+
+def test_arrays_are_stacked_and_rearranged():
+  ours = read(arrays())
+  assert {name: a.shape for name, a in ours.items()} == {
+      'encoder/layers/qkv': (3, 5, 3, 2, 2), 'encoder/layers/scale': (3, 5),
+      'stage1/unit1/w': (3, 2), 'stage1/units/w': (2, 3, 2),
+      'stage2/unit1/w': (3, 2), 'stage2/units/w': (2, 3, 2)}
+  # Layer 2, input 4, of v, head 1, its first.
+  assert ours['encoder/layers/qkv'][2, 4, 2, 1, 0] == (
+      arrays()['block.2.v'][2, 4])
+  np.testing.assert_array_equal(
+      ours['stage2/units/w'][1], arrays()['stages.1.02.w'].T)
+
+
+def test_a_round_trip_changes_no_bit_and_no_name():
+  there = arrays()
+  back = {}
+  for name, array in read(there).items():
+    back |= layout.to_theirs(TABLE, name, array)
+  assert set(back) == set(there)
+  for name in there:
+    np.testing.assert_array_equal(back[name], there[name])
+
+
+def test_the_order_of_names_does_not_matter():
+  there = arrays()
+  backwards = dict(reversed(there.items()))
+  for name, array in read(there).items():
+    np.testing.assert_array_equal(read(backwards)[name], array)
+
+
+@pytest.mark.parametrize('missing', ['block.1.scale', 'block.2.scale',
+                                     'block.0.k', 'stages.1.01.w'])
+def test_an_array_that_a_stack_lacks_is_named(missing):
+  names = [name for name in arrays() if name != missing]
+  assert layout.matches(TABLE, names)[2] == [
+      f'{missing}: expected, found nothing']
+
+
+def test_names_of_no_row_are_problems_and_say_what_they_are():
+  _, ignored, problems = layout.matches(
+      TABLE, [*arrays(), 'counter', 'dist.bias', 'else', 'stages.0.1.w'])
+  assert ignored == ['counter']
+  assert len(problems) == 3
+  assert problems[0] == ('dist.bias: expected nothing, found it (a '
+                         'distillation token, which our models lack)')
+
+
+def test_the_same_parameter_under_two_names_is_a_problem():
+  names = [*arrays(), *(f'old.{i}.scale' for i in range(3))]
+  assert 'found under two names' in layout.matches(TABLE, names)[2][0]
+
+
+def test_an_alias_of_one_stacked_array_is_read():
+  there = {n: a for n, a in arrays().items() if not n.endswith('scale')}
+  there['stacked.scale'] = values((3, 5))
+  np.testing.assert_array_equal(
+      read(there)['encoder/layers/scale'], values((3, 5)))
+
+
+def test_a_shape_that_does_not_fit_is_shown_beside_what_was_expected():
+  there = arrays()
+  there['block.1.q'] = values((4, 6))
+  with pytest.raises(ValueError, match=r'\(4, 6\) \(block.1.q\)'):
+    read(there)
+  there = {**arrays(), 'stages.0.0.w': values((2, 3, 4))}
+  with pytest.raises(ValueError, match=r'expected \[o i\].*found \(2, 3, 4\)'):
+    read(there)
+
+
+def test_a_parameter_without_a_place_is_an_error():
+  for name in ('registers', 'gone'):
+    with pytest.raises(ValueError, match=f'no place for {name}'):
+      layout.to_theirs(TABLE, name, values((2,)))

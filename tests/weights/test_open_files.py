@@ -1,0 +1,63 @@
+"""What is no file is not opened; of shards, nothing is lost."""
+
+import json
+import os
+
+import numpy as np
+import pytest
+
+from vit_jax.inference import load
+from vit_jax.weights import open_files
+from vit_jax.weights import safetensors
+
+TABLE = {'a': 'm-1-of-2.safetensors', 'b': 'm-1-of-2.safetensors',
+         'c': 'm-2-of-2.safetensors'}
+
+
+@pytest.fixture
+def shards(tmp_path):
+  def write(table):
+    (tmp_path / 'm.safetensors.index.json').write_text(
+        json.dumps({'weight_map': table}))
+    return tmp_path
+
+  one = np.ones(1, np.float32)
+  safetensors.write(tmp_path / 'm-1-of-2.safetensors', {'a': one, 'b': 2 * one})
+  safetensors.write(tmp_path / 'm-2-of-2.safetensors', {'c': 3 * one})
+  return write
+
+
+def test_shards_are_one_file(shards):
+  opened = open_files.open_weights(shards(TABLE))
+  assert {name: opened.read(name).item() for name in opened.headers} == {
+      'a': 1, 'b': 2, 'c': 3}
+
+
+@pytest.mark.parametrize(('lacking', 'words'), [
+    ('b', 'does not say that m-1-of-2.safetensors holds b. '),
+    ('c', 'names m-1-of-2.safetensors, but not m-2-of-2.safetensors')])
+def test_what_an_index_leaves_out_is_an_error(lacking, words, shards):
+  table = {name: file for name, file in TABLE.items() if name != lacking}
+  with pytest.raises(ValueError, match=words):
+    open_files.open_weights(shards(table))
+
+
+def test_an_array_of_two_shards_is_an_error(shards):
+  folder = shards(TABLE)
+  safetensors.write(folder / 'm-2-of-2.safetensors', {
+      'b': np.ones(1, np.float32), 'c': np.ones(1, np.float32)})
+  with pytest.raises(ValueError, match='m-2-of-2.safetensors holds b'):
+    open_files.open_weights(folder)
+
+
+@pytest.mark.parametrize('name', ['none', '', '..', '/dev/zero'])
+def test_a_shard_that_is_no_file_of_the_folder_is_an_error(name, shards):
+  with pytest.raises(ValueError, match='names the file .* it is not there'):
+    open_files.open_weights(shards({**TABLE, 'c': name}))
+
+
+def test_a_pipe_or_a_device_is_not_waited_for(tmp_path):
+  os.mkfifo(tmp_path / 'pipe')
+  for path in (tmp_path / 'pipe', '/dev/zero'):
+    with pytest.raises(ValueError, match='neither a file nor a folder'):
+      load.load(path, log=None)

@@ -1,0 +1,167 @@
+"""Pickles of PyTorch are read by its safe loader, whole, or not at all."""
+
+import builtins
+import pickle
+import zipfile
+
+import numpy as np
+import pytest
+
+from vit_jax.weights import files
+from vit_jax.weights import pytorch
+
+
+def test_without_torch_a_pickle_is_not_opened(tmp_path, monkeypatch):
+  (tmp_path / 'x.pth').write_bytes(pickle.dumps({'a': 1}, protocol=2))
+  assert files.sniff(tmp_path / 'x.pth') == 'pytorch'
+  real = builtins.__import__
+
+  def without(name, *args, **kwargs):
+    if name == 'torch':
+      raise ImportError('No module named torch')
+    return real(name, *args, **kwargs)
+
+  monkeypatch.setattr(builtins, '__import__', without)
+  with pytest.raises(ValueError, match='torch is not installed. Install it'):
+    pytorch.open_file(tmp_path / 'x.pth')
+
+
+@pytest.fixture
+def torch():
+  return pytest.importorskip('torch', reason='torch is not installed')
+
+
+def saved(torch, path, content, **options):
+  torch.save(content, path, **options)
+  return path
+
+
+@pytest.mark.parametrize('zipped', [True, False])
+@pytest.mark.parametrize('nest', [
+    dict, lambda d: {'model': d, 'optimizer': {'state': {0: 1}}, 'epoch': 3},
+    lambda d: {'state_dict': {f'module.{n}': t for n, t in d.items()}}],
+    ids=['bare', 'model', 'parallel'])
+def test_a_state_dict_is_found_where_training_scripts_put_it(
+    nest, zipped, torch, tmp_path):
+  tensors = {'a.weight': torch.arange(6.0).reshape(2, 3).T,
+             'b': torch.tensor([1.5, -2]).bfloat16()}
+  path = saved(torch, tmp_path / 'x', nest(tensors),
+               _use_new_zipfile_serialization=zipped)
+  opened = pytorch.open_file(path)
+  assert opened.headers == {'a.weight': files.Header((3, 2), 'float32'),
+                            'b': files.Header((2,), 'bfloat16')}
+  np.testing.assert_array_equal(
+      opened.read('a.weight'), np.arange(6).reshape(2, 3).T)
+  np.testing.assert_array_equal(opened.read('b'), [1.5, -2])
+
+
+def test_parameters_and_their_average_keep_apart(torch, tmp_path):
+  path = saved(torch, tmp_path / 'x', {
+      'model': {'a': torch.zeros(1)}, 'model_ema': {'a': torch.ones(1)}})
+  opened = pytorch.open_file(path)
+  assert sorted(opened.headers) == ['model.a', 'model_ema.a']
+  assert opened.read('model_ema.a') == 1
+
+
+def test_names_that_a_shorter_prefix_would_make_one_stay_two(torch, tmp_path):
+  path = saved(torch, tmp_path / 'x', {
+      'module.a': torch.zeros(1), 'a': torch.ones(1)})
+  assert sorted(pytorch.open_file(path).headers) == ['a', 'module.a']
+
+
+@pytest.mark.parametrize('keep', [0.02, 0.3, 0.7, 0.95, 0.999])
+def test_a_truncated_file_is_an_error(keep, torch, tmp_path):
+  path = saved(torch, tmp_path / 'x', {'a': torch.rand(1000)})
+  data = path.read_bytes()
+  path.write_bytes(data[:int(keep * len(data))])
+  with pytest.raises(ValueError, match='truncated or damaged'):
+    pytorch.open_file(path)
+
+
+def test_a_flipped_bit_is_an_error_without_torch_reading_it(tmp_path):
+  with zipfile.ZipFile(tmp_path / 'x', 'w') as archive:
+    archive.writestr('x/data.pkl', pickle.dumps({}, protocol=2))
+    archive.writestr('x/data/0', bytes(range(200)))
+  data = bytearray((tmp_path / 'x').read_bytes())
+  data[data.index(bytes(range(200))) + 50] ^= 0x20
+  (tmp_path / 'x').write_bytes(bytes(data))
+  with pytest.raises(ValueError, match="damaged: .*CRC-32 for file 'x/data/0'"):
+    pytorch.open_file(tmp_path / 'x')
+
+
+def test_a_file_saved_without_checksums_is_read(torch, tmp_path):
+  if not hasattr(torch.serialization, 'set_crc32_options'):
+    pytest.skip('this torch writes checksums always')
+  before = torch.serialization.get_crc32_options()
+  torch.serialization.set_crc32_options(False)
+  try:
+    path = saved(torch, tmp_path / 'x', {'a': torch.ones(3)})
+  finally:
+    torch.serialization.set_crc32_options(before)
+  np.testing.assert_array_equal(pytorch.open_file(path).read('a'), 1)
+
+
+@pytest.mark.parametrize('keep', [0.1, 0.5, 0.99])
+def test_a_truncated_file_of_old_torch_is_an_error(keep, torch, tmp_path):
+  path = saved(torch, tmp_path / 'x', {'a': torch.rand(1000)},
+               _use_new_zipfile_serialization=False)
+  data = path.read_bytes()
+  path.write_bytes(data[:int(keep * len(data))])
+  with pytest.raises(ValueError, match='weights_only: '):
+    pytorch.open_file(path)
+
+
+def test_a_bomb_is_not_unpacked(torch, tmp_path):
+  path = saved(torch, tmp_path / 'x', {'a': torch.zeros(10)})
+  with zipfile.ZipFile(path) as archive, zipfile.ZipFile(
+      tmp_path / 'bomb', 'w', zipfile.ZIP_DEFLATED) as bomb:
+    for member in archive.infolist():
+      bomb.writestr(member.filename, archive.read(member))
+    with bomb.open('x/data/1', 'w') as stream:
+      for _ in range(400):
+        stream.write(bytes(2**20))
+  with pytest.raises(ValueError, match='zip bomb'):
+    pytorch.open_file(tmp_path / 'bomb')
+
+
+def test_one_number_repeated_without_end_is_a_bomb(torch, tmp_path):
+  path = saved(
+      torch, tmp_path / 'x', {'a': torch.zeros(1).expand(10**6, 10**6)})
+  assert path.stat().st_size < 10_000
+  with pytest.raises(ValueError, match='zip bomb'):
+    pytorch.open_file(path)
+
+
+def test_a_program_is_not_run(torch, tmp_path):
+  class Program:
+    def __reduce__(self):
+      return (tmp_path.joinpath('ran').touch, ())
+
+  for zipped in (True, False):
+    path = saved(torch, tmp_path / 'x', {'a': Program()},
+                 _use_new_zipfile_serialization=zipped)
+    with pytest.raises(ValueError, match='weights_only: it asks for ') as error:
+      pytorch.open_file(path)
+    # Torch advises to run it.
+    assert not any(word in str(error.value) for word in (
+        'False', 'trust', 'allowlist', 'add_safe_globals'))
+  assert not (tmp_path / 'ran').exists()
+
+
+@pytest.mark.parametrize(('content', 'words'), [
+    ({}, 'dict was found where'), ([1, 2], 'list was found where'),
+    ({'model': {'epoch': 3}}, 'dict was found where')])
+def test_what_is_no_state_dict_is_an_error(content, words, torch, tmp_path):
+  with pytest.raises(ValueError, match=words):
+    pytorch.open_file(saved(torch, tmp_path / 'x', content))
+
+
+@pytest.mark.parametrize(('make', 'words'), [
+    (lambda t: t.zeros(2, dtype=t.int64), 'a has dtype int64'),
+    (lambda t: t.zeros(2, dtype=t.complex64), 'a has dtype complex64'),
+    (lambda t: t.zeros(2).to_sparse(), 'sparse'),
+    (lambda t: t.tensor([1.0, float('nan')]), '1 of 2 values that are NaN')])
+def test_what_is_no_array_of_floats_is_an_error(make, words, torch, tmp_path):
+  path = saved(torch, tmp_path / 'x', {'a': make(torch)})
+  with pytest.raises(ValueError, match=words):
+    pytorch.open_file(path).read('a')

@@ -1,0 +1,1 @@
+"""Image augmentation on the host (ops) and on the device (mixup)."""

@@ -1,0 +1,1 @@
+"""Perceptual hashes and the search for near-duplicates by them."""

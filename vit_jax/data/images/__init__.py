@@ -1,0 +1,1 @@
+"""Decoding of untrusted image files."""

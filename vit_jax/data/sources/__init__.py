@@ -1,0 +1,1 @@
+"""Map-style data sources: TFDS, class folders, tables, built-in sets."""

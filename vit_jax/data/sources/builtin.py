@@ -1,0 +1,68 @@
+"""Data sets that need no files: real digits, and shapes that are drawn."""
+
+import dataclasses
+import functools
+from typing import Any
+
+import numpy as np
+
+from vit_jax.data.sources import protocol
+from vit_jax.data.sources import shapes
+from vit_jax.data.splits import split_strings
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Arrays:
+  """A split that fits into memory."""
+  name: str
+  images: np.ndarray  # uint8 [examples, height, width, channels]
+  labels: np.ndarray  # [examples]
+  indices: np.ndarray  # of each example in the data set as published
+
+  def __len__(self) -> int:
+    return len(self.labels)
+
+  def __getitem__(self, index: int) -> dict[str, Any]:
+    return {'image': self.images[index], 'label': int(self.labels[index])}
+
+  def label(self, index: int) -> int:
+    return int(self.labels[index])
+
+  def key(self, index: int) -> str:
+    return f'{self.name} {self.indices[index]}'
+
+
+@functools.cache
+def open_digits() -> protocol.Opened:
+  """Returns scikit-learn's 1,797 real handwritten digits, 8 x 8 grey.
+
+  Alpaydin and Kaynak, Optical Recognition of Handwritten Digits, UCI
+  (https://doi.org/10.24432/C50P49), its test part. There is no official split
+  of it: every fifth of each class, in the order of a hash, is `test` (360);
+  the others are `train` (1,437).
+  """
+  from sklearn import datasets as sklearn_datasets  # pylint: disable=g-import-not-at-top
+  # Its 1.7 s of imports are paid only where digits are read.
+  values, labels = sklearn_datasets.load_digits(return_X_y=True)
+  images = np.round(values.reshape(-1, 8, 8, 1) * (255 / 16)).astype(np.uint8)
+  order = sorted(
+      range(len(labels)),
+      key=lambda i: (labels[i], split_strings.stable_hash(f'digits {i}')))
+  test = np.sort(order[::5])
+  train = np.setdiff1d(np.arange(len(labels)), test)
+  sources = {
+      split: Arrays('digits', images[indices], labels[indices], indices)
+      for split, indices in (('train', train), ('test', test))}
+  return protocol.Opened(sources, 10, tuple(str(digit) for digit in range(10)))
+
+
+def open_shapes(
+    config: shapes.ShapesConfig, size: tuple[int, int]) -> protocol.Opened:
+  """Returns the drawn shapes, in `size` unless the section has its own."""
+  if config.size is not None:
+    size = ((config.size, config.size) if isinstance(config.size, int)
+            else config.size)
+  multi = config.label == 'multi'
+  names = shapes.class_names(config)
+  return protocol.Opened(
+      shapes.splits(config, size=size), len(names), names, multi_label=multi)

@@ -1,0 +1,1 @@
+"""Selections of examples: split strings, subsets, exclusion lists."""

@@ -1,0 +1,243 @@
+"""Selections of examples: a split string, or so many of each class."""
+
+import bisect
+from collections.abc import Mapping, Sequence
+import dataclasses
+import functools
+import hashlib
+import re
+import types
+from typing import Any
+
+from jaxtyping import Int
+import numpy as np
+
+from vit_jax import schema
+from vit_jax.data.sources import protocol
+
+# Of images without an official split, the share that `test` gets.
+TEST_PERCENT = 10
+
+# 'val', 'Training', 'test_set', 'val2017': no class, in all likelihood.
+_SPLIT_NAME = re.compile(
+    r'(train(ing)?|val|valid(ation)?|test(ing)?|dev|eval(uation)?'
+    r'|h[eo]ld[-_ ]?out)([-_ ]?(set|data|images|split|\d+))?', re.IGNORECASE)
+
+# The split to evaluate on, the first of these that is there.
+_EVAL_SPLITS = ('test', 'val', 'validation', 'valid')
+
+
+def stable_hash(text: str) -> int:
+  """Returns 64 bits that are the same on every machine, unlike `hash`."""
+  return int.from_bytes(
+      hashlib.blake2b(text.encode(), digest_size=8).digest(), 'little')
+
+
+def is_held_out(key: str) -> bool:
+  """Whether an example is of `test`, where there is no official split."""
+  return stable_hash(key) % 100 < TEST_PERCENT
+
+
+def is_split_name(name: str) -> bool:
+  """Whether a folder or a file of that name is a split, in all likelihood."""
+  return bool(_SPLIT_NAME.fullmatch(name))
+
+
+def choose_eval_split(splits: Sequence[str]) -> str:
+  """Returns the split to evaluate on: never `train`, there is another."""
+  for name in _EVAL_SPLITS:
+    if name in splits:
+      return name
+  others = [split for split in splits if split != 'train']
+  return next((s for s in others if is_split_name(s)), others[0])
+
+
+@dataclasses.dataclass(frozen=True)
+class Concatenated:
+  """Ranges of splits in a row: what a split string such as 'a[:10]+b' means."""
+  parts: tuple[tuple[protocol.Source, int, int], ...]  # source, first, last + 1
+
+  @functools.cached_property
+  def _ends(self) -> list[int]:
+    return np.cumsum([last - first for _, first, last in self.parts]).tolist()
+
+  def __len__(self) -> int:
+    return self._ends[-1]
+
+  def __getitem__(self, index: int) -> dict[str, Any]:
+    source, i = self._find(index)
+    return source[i]
+
+  def label(self, index: int) -> Any:
+    source, i = self._find(index)
+    return source.label(i)
+
+  def key(self, index: int) -> str:
+    source, i = self._find(index)
+    return source.key(i)
+
+  def _find(self, index: int) -> tuple[protocol.Source, int]:
+    if not 0 <= index < len(self):
+      raise IndexError(f'Example {index} of {len(self)}.')
+    part = bisect.bisect_right(self._ends, index)
+    source, _, last = self.parts[part]
+    return source, last - (self._ends[part] - index)
+
+
+def parts(
+    source: protocol.Source) -> tuple[tuple[protocol.Source, int, int], ...]:
+  """Returns the ranges that a source is made of: source, first, last + 1.
+
+  Of a part of a part, those of what both are of: what a subset chooses goes by
+  the numbers that examples have there.
+  """
+  if not isinstance(source, Concatenated):
+    return ((source, 0, len(source)),)
+  found = []
+  for part, first, last in source.parts:
+    start = 0
+    for inner, begin, end in parts(part):
+      stop = start + end - begin
+      low, high = max(first, start), min(last, stop)
+      if low < high:
+        found.append((inner, begin + low - start, begin + high - start))
+      start = stop
+  return tuple(found)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Subset:
+  """Chosen examples of a source, in the source's order."""
+  source: protocol.Source
+  indices: np.ndarray
+
+  def __len__(self) -> int:
+    return len(self.indices)
+
+  def __getitem__(self, index: int) -> dict[str, Any]:
+    return self.source[int(self.indices[index])]
+
+  def label(self, index: int) -> Any:
+    return self.source.label(int(self.indices[index]))
+
+  def key(self, index: int) -> str:
+    return self.source.key(int(self.indices[index]))
+
+
+def select_split(
+    opened: protocol.Opened, split: str, *, name: str) -> protocol.Source:
+  """Returns the examples that a TFDS split string selects.
+
+  Args:
+    opened: the data set.
+    split: for example 'train', 'train[:98%]', 'train[:800]+validation[:200]'
+      (https://www.tensorflow.org/datasets/splits).
+    name: of the data set, for messages.
+
+  Raises:
+    ValueError: for a string that is no split, an unknown split or no examples.
+  """
+  if split in opened.splits:
+    source = opened.splits[split]
+  else:
+    source = Concatenated(tuple(
+        (opened.splits[part], first, last)
+        for part, first, last in _parse_split(opened.splits, split, name)))
+  if not len(source):
+    raise ValueError(
+        f'The split {split!r} of {name} has no examples. Lengths: '
+        f'{_lengths(opened.splits)}. Give another, such as "train[:90%]".')
+  return source
+
+
+def _parse_split(
+    splits: Mapping[str, protocol.Source], split: str, name: str,
+) -> list[tuple[str, int, int]]:
+  if 'shard' in split:
+    raise ValueError(
+        f'The split {split!r} of {name} counts in shards, which depend on how '
+        'the files were written. Count in examples or in percent.')
+  for part in split.split('+'):
+    schema.check_name(
+        part.split('[')[0].strip(), list(splits), what=f'split of {name}')
+  # It takes a while to import, and a plain 'train' needs no parser.
+  import tensorflow_datasets as tfds  # pylint: disable=g-import-not-at-top
+  # All that the parser asks of a split is its length.
+  lengths = {key: types.SimpleNamespace(num_examples=len(source))
+             for key, source in splits.items()}
+  try:
+    absolute = tfds.core.ReadInstruction.from_spec(split).to_absolute(lengths)
+  except ValueError as error:
+    raise ValueError(
+        f'Cannot read the split {split!r} of {name}: '
+        f'{str(error).splitlines()[0]} Write for example "train", '
+        '"train[:98%]", "train[100:200]" or "train+test". Lengths: '
+        f'{_lengths(splits)}.') from error
+  return [
+      (a.splitname, a.from_ or 0, len(splits[a.splitname]) if a.to is None
+       else a.to) for a in absolute]
+
+
+def _lengths(splits: Mapping[str, protocol.Source]) -> str:
+  return ', '.join(f'{name} {len(of):,}' for name, of in splits.items())
+
+
+class TooFewExamples(ValueError):
+  """Classes have fewer examples than are to be drawn of each.
+
+  Attributes:
+    classes: the examples of each such class.
+  """
+
+  def __init__(self, message: str, classes: Mapping[int, int]):
+    super().__init__(message)
+    self.classes = dict(classes)
+
+
+def select_per_class(
+    source: protocol.Source, count: int, *, name: str, seed: int = 0,
+) -> Subset:
+  """Returns `count` examples of each class, chosen by a hash of their keys.
+
+  The choice depends on the examples and the seed alone, and the first ten are
+  among the first twenty. Reads every label once.
+
+  Raises:
+    ValueError: if a class has fewer, or labels are not one class each.
+  """
+  return draw_per_class(source, count, name=name, seeds=(seed,))[0]
+
+
+def draw_per_class(
+    source: protocol.Source, count: int, *, name: str, seeds: Sequence[int],
+) -> tuple[Subset, Int[np.ndarray, 'seeds examples']]:
+  """Makes several draws as `select_per_class` does one, reading labels once.
+
+  Returns:
+    The examples that are in any of the draws; and of each the place among those
+    of its class in the draw of each seed, from 0, or -1 where it is in others
+    alone.
+  """
+  by_class: dict[int, list[int]] = {}
+  for index in range(len(source)):
+    label = source.label(index)
+    if np.ndim(label):
+      raise ValueError(
+          f'examples_per_class needs one label per image, but {name} has '
+          'several. Take a part of the split instead, such as "train[:1000]".')
+    by_class.setdefault(int(label), []).append(index)
+  few = {label: len(indices) for label, indices in sorted(by_class.items())
+         if len(indices) < count}
+  if few:
+    raise TooFewExamples(
+        f'examples_per_class is {count}, but {name} has fewer of some classes '
+        f'(class: examples): {few}.', few)
+  ranks = np.full((len(seeds), len(source)), -1)
+  for row, seed in zip(ranks, seeds):
+    salt = f'{seed} ' if seed else ''
+    for indices in by_class.values():
+      drawn = sorted((stable_hash(salt + source.key(i)), i) for i in indices)
+      for rank, (_, index) in enumerate(drawn[:count]):
+        row[index] = rank
+  chosen = np.flatnonzero((ranks >= 0).any(axis=0))
+  return Subset(source, chosen), ranks[:, chosen]

@@ -1,0 +1,68 @@
+"""Fills in what a run measures of its training split before it starts."""
+
+import dataclasses
+
+import numpy as np
+
+from vit_jax.data import config as config_lib
+from vit_jax.data import dataset as dataset_lib
+from vit_jax.data import examples
+from vit_jax.data import label_scaling
+
+_IMAGES = 512  # Of which mean and std are measured.
+
+
+def measured(
+    config: config_lib.DataConfig, dataset: dataset_lib.Dataset, *,
+    expected: bool = False,
+) -> config_lib.DataConfig:
+  """Returns the section with what it leaves to be measured filled in.
+
+  Args:
+    config: the section.
+    dataset: what is trained on; every label is read where labels are numbers,
+      and 512 images where `mean` is to be measured.
+    expected: there is nothing to read: zero and one stand for what it would be.
+  """
+  if config.mean == 'measured':
+    mean, std = ((0.5, 0.5) if expected else
+                 _measure_pixels(config, dataset))
+    config = dataclasses.replace(config, mean=mean, std=std)
+  if not dataset.targets or config.target_mean:
+    return config
+  count = len(dataset.targets)
+  means, stds = ((0.0,) * count, (1.0,) * count) if expected else (
+      label_scaling.measure(dataset.source, dataset.targets,
+                      name=f'{dataset.name} {dataset.split}'))
+  return dataclasses.replace(config, target_mean=means, target_std=stds)
+
+
+def _measure_pixels(
+    config: config_lib.DataConfig, dataset: dataset_lib.Dataset,
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+  """Returns mean and std of each channel in images of a split, in [0, 1].
+
+  Of as many as `_IMAGES`, evenly apart, as evaluation reads them.
+
+  Raises:
+    ValueError: if a channel is the same everywhere.
+  """
+  load = examples.Load(dataset, config, train=False)
+  count = min(_IMAGES, dataset.num_examples)
+  low, high = config.value_range or (0.0, 255.0)
+  sums = np.zeros((2, config.channels))
+  for i in range(count):
+    image = load.image(i * dataset.num_examples // count).astype(np.float64)
+    scaled = (image - low) / (high - low)
+    sums += [scaled.mean((0, 1)), np.square(scaled).mean((0, 1))]
+  mean, square = sums / count
+  variance = square - np.square(mean)
+  if not np.all(variance > 1e-12):
+    channel = int(np.argmin(np.nan_to_num(variance)))
+    raise ValueError(
+        f'data.std cannot be measured: channel {channel} is {mean[channel]:g} '
+        f'in all of {count} images of {dataset.name} {dataset.split}. Give '
+        'data.mean and data.std, one for each channel.')
+  # Four digits: the same on a machine whose JPEG decoder rounds otherwise.
+  return (tuple(float(f'{m:.4g}') for m in mean),
+          tuple(float(f'{s:.4g}') for s in np.sqrt(variance)))

@@ -1,0 +1,1 @@
+"""From a config and devices to a wired experiment."""

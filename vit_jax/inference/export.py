@@ -1,0 +1,315 @@
+"""A model that runs without this code: written as one file, and read back.
+
+    jax         StableHLO by `jax.export`: `f(images)` on a CPU, a GPU or a TPU
+    onnx        by jax2onnx, for ONNX Runtime and what reads its files
+    savedmodel  by jax2tf, for TensorFlow Serving and TensorFlow Lite
+
+All take `images` [batch, height, width, channels], float32 in the model's value
+range, of any number, and give `logits` and `representation`. The weights are
+inside, and all is computed in float32: ONNX Runtime has no bfloat16 on a CPU.
+
+No file of the formats holds 2 GiB. Of a larger model the first two are folders,
+as the third is always, with the weights in a file of their own:
+
+    jax         model.stablehlo, `f(weights, images)`, and weights.npz, its
+                first argument: `dict(numpy.load('weights.npz'))`
+    onnx        model.onnx, which finds model.onnx.data beside it
+"""
+
+from collections.abc import Callable, Generator
+import contextlib
+import dataclasses
+import functools
+import logging
+import os
+import pathlib
+from typing import Any
+
+import flax.linen as nn
+import jax
+from jax import export as jax_export
+import jax.numpy as jnp
+from jaxtyping import Float
+import numpy as np
+
+from vit_jax import models
+from vit_jax import schema
+from vit_jax import tree
+from vit_jax import types
+from vit_jax.inference import model as model_lib
+from vit_jax.models import encoder
+
+PLATFORMS = ('cpu', 'cuda', 'tpu')
+OUTPUTS = ('logits', 'representation')
+# Of ONNX operators: the newest that ONNX Runtime 1.20 (2024) runs whole.
+OPSET = 21
+# Of one file, as FlatBuffers (jax) and Protocol Buffers (onnx) have it, less
+# some room for the program.
+MAX_BYTES = 2**31 - 2**24
+# What is in a folder, where one file does not hold all.
+PROGRAMS = {'jax': 'model.stablehlo', 'onnx': 'model.onnx'}
+WEIGHTS = 'weights.npz'
+# What writes a format, and what runs it.
+LIBRARIES: dict[str, tuple[str, ...]] = {
+    'jax': (), 'onnx': ('jax2onnx', 'onnxruntime'),
+    'savedmodel': ('tensorflow',)}
+
+Images = Float[np.ndarray, 'batch height width channels']
+Run = Callable[[Images], dict[str, np.ndarray]]
+
+
+def write(
+    model: model_lib.Model, path: str | os.PathLike, *, form: str,
+) -> None:
+  """Writes a model.
+
+  Args:
+    model: with its weights.
+    path: a file, which is overwritten; of 'savedmodel', or where `is_folder`
+      says so, a folder, which must not exist.
+    form: one of `FORMATS`.
+
+  Raises:
+    ValueError: for another format.
+    ModuleNotFoundError: if the format's converter is not installed.
+  """
+  schema.check_name(form, list(FORMATS), what='format')
+  FORMATS[form][0](in_float32(model), pathlib.Path(path))
+
+
+def check_installed(form: str) -> None:
+  """Raises if what writes a format, or what runs it, is not installed.
+
+  Raises:
+    ModuleNotFoundError: with what to install.
+  """
+  for name in LIBRARIES[form]:
+    _library(name, form)
+
+
+def is_folder(model: model_lib.Model, *, form: str) -> bool:
+  """Whether a model is written as a folder: one file would not hold it."""
+  num_bytes = 4 * tree.num_elements(model.params)
+  return form not in PROGRAMS or num_bytes > MAX_BYTES
+
+
+def in_float32(model: model_lib.Model) -> model_lib.Model:
+  """Returns the model as it is written; itself where it is so already."""
+  config = dataclasses.replace(
+      models.written_out(model.config), dtype='float32', remat='none')
+  return (model if config == model.config
+          else dataclasses.replace(model, config=config))
+
+
+def read(path: str | os.PathLike, *, form: str) -> Run:
+  """Returns what runs a file: images to named outputs.
+
+  Raises:
+    ModuleNotFoundError: if what runs the format is not installed.
+  """
+  schema.check_name(form, list(FORMATS), what='format')
+  return FORMATS[form][1](pathlib.Path(path))
+
+
+def difference(model: model_lib.Model, run: Run, images: Images) -> float:
+  """Returns the largest difference of a logit, or of a feature without any.
+
+  Args:
+    model: what was written; it is compared in float32.
+    run: what was read back.
+    images: in the model's value range.
+  """
+  wanted, got = in_float32(model)(images), run(images)
+  name = OUTPUTS[0] if model.config.num_classes else OUTPUTS[1]
+  want, have = np.asarray(wanted[name]), np.asarray(got[name])
+  if want.shape != have.shape:
+    raise ValueError(
+        f'The file gives {name} of shape {list(have.shape)}, but the model '
+        f'{list(want.shape)}.')
+  return float(np.abs(want - have).max())
+
+
+def _forward(
+    model: model_lib.Model, *, unrolled: bool = False,
+) -> tuple[Callable[[types.Params, Any], dict[str, jax.Array]], types.Params]:
+  """Returns the model as a function of weights and images, and the weights."""
+  module = models.build(model.config, num_classes=model.config.num_classes)
+
+  def forward(params: types.Params, images: Any) -> dict[str, jax.Array]:
+    if unrolled:
+      with nn.intercept_methods(_one_by_one):
+        outputs = module.apply({'params': params}, images)
+    else:
+      outputs = module.apply({'params': params}, images)
+    return {name: outputs[name] for name in OUTPUTS}
+
+  return forward, model.network.params_for(
+      model.preprocess.resolution)
+
+
+def _one_by_one(
+    method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
+    context: nn.module.InterceptorContext,
+) -> Any:
+  """Walks over the layers in Python, where an encoder would scan them.
+
+  A loop is an obstacle to whatever fuses operators of a graph, and Flax's
+  cannot be traced by jax2onnx with a batch of unknown size.
+  """
+  scanned = context.module
+  if (not isinstance(scanned, encoder.Encoder)
+      or context.method_name != '__call__'):
+    return method(*args, **kwargs)
+  tokens, positions = args
+  config = scanned.config
+  kind: Any = encoder.AxialBlock if config.axial else encoder.Block
+  block = kind(config, False, False, scanned.grid, parent=None)
+  for i in range(config.depth):
+    layer = jax.tree.map(
+        lambda x, i=i: x[i], scanned.variables['params']['layers'])
+    tokens, _ = block.apply({'params': layer}, tokens, jnp.zeros(()), positions)
+  return tokens, {}
+
+
+def _write_jax(model: model_lib.Model, path: pathlib.Path) -> None:
+  forward, params = _forward(model)
+  batch, = jax_export.symbolic_shape('batch')
+  images = jax.ShapeDtypeStruct(
+      (batch, *model.preprocess.resolution, model.preprocess.channels),
+      np.float32)
+  if not is_folder(model, form='jax'):
+    exported = jax_export.export(jax.jit(functools.partial(
+        forward, params)), platforms=PLATFORMS)(images)
+    path.write_bytes(exported.serialize())
+    return
+  path.mkdir()
+  weights = {name: np.asarray(value, np.float32)
+             for name, value in tree.flatten(params).items()}
+  exported = jax_export.export(
+      jax.jit(lambda named, images: forward(tree.unflatten(named), images)),
+      platforms=PLATFORMS)(
+          jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype),
+                       weights), images)
+  (path / PROGRAMS['jax']).write_bytes(exported.serialize())
+  np.savez(path / WEIGHTS, **weights)  # type: ignore[arg-type]
+
+
+def _read_jax(path: pathlib.Path) -> Run:
+  if not path.is_dir():
+    exported = jax_export.deserialize(bytearray(path.read_bytes()))
+    return lambda images: jax.device_get(exported.call(images))
+  exported = jax_export.deserialize(
+      bytearray((path / PROGRAMS['jax']).read_bytes()))
+  with np.load(path / WEIGHTS) as file:
+    weights = jax.device_put(dict(file))
+  return lambda images: jax.device_get(exported.call(weights, images))
+
+
+def _write_onnx(model: model_lib.Model, path: pathlib.Path) -> None:
+  jax2onnx = _library('jax2onnx', 'onnx')
+  forward, params = _forward(model, unrolled=True)
+  beside = is_folder(model, form='onnx')
+  if beside:
+    path.mkdir()
+    path = path / PROGRAMS['onnx']
+  with _quiet('onnx_ir'):
+    jax2onnx.to_onnx(
+        lambda images: tuple(forward(params, images).values()),
+        [('batch', *model.preprocess.resolution, model.preprocess.channels)],
+        model_name='vit_jax',
+        opset=OPSET, input_names=['images'], output_names=list(OUTPUTS),
+        return_mode='file', output_path=str(path))
+  data = path.with_name(f'{path.name}.data')
+  if not beside:
+    _take_in(data, path)
+  elif data.exists():
+    data.chmod(path.stat().st_mode)  # It comes readable by its owner alone.
+
+
+def _take_in(beside: pathlib.Path, path: pathlib.Path) -> None:
+  """Puts weights that were written beside a file of ONNX into it.
+
+  jax2onnx does so with arrays above 1 MiB; the file is then of no use where it
+  is moved alone.
+  """
+  if beside.exists():
+    onnx = _library('onnx', 'onnx')
+    onnx.save_model(onnx.load(str(path)), str(path))
+    beside.unlink()
+
+
+def _read_onnx(path: pathlib.Path) -> Run:
+  runtime = _library('onnxruntime', 'onnx')
+  if path.is_dir():
+    path = path / PROGRAMS['onnx']
+  session = runtime.InferenceSession(
+      str(path), providers=['CPUExecutionProvider'])
+  return lambda images: dict(zip(OUTPUTS, session.run(
+      list(OUTPUTS), {'images': np.asarray(images, np.float32)})))
+
+
+def _write_savedmodel(model: model_lib.Model, path: pathlib.Path) -> None:
+  tf = _library('tensorflow', 'savedmodel')
+  from jax.experimental import jax2tf
+  height, width = model.preprocess.resolution
+  channels = model.preprocess.channels
+  forward, params = _forward(model)
+  converted = jax2tf.convert(
+      forward,
+      polymorphic_shapes=[None, f'(batch, {height}, {width}, {channels})'],
+      native_serialization_platforms=PLATFORMS, with_gradient=False)
+  module = tf.Module()
+  # Variables, which have files of their own: constants were in the program's.
+  leaves, shape = jax.tree.flatten(params)
+  module.weights = variables = [
+      tf.Variable(np.asarray(leaf), trainable=False) for leaf in leaves]
+  module.serve = tf.function(
+      lambda images: converted(jax.tree.unflatten(shape, variables), images),
+      autograph=False, input_signature=[tf.TensorSpec(
+          (None, height, width, channels), tf.float32, name='images')])
+  tf.saved_model.save(
+      module, str(path), signatures={'serving_default': module.serve})
+
+
+def _read_savedmodel(path: pathlib.Path) -> Run:
+  tf = _library('tensorflow', 'savedmodel')
+  serve = tf.saved_model.load(str(path)).signatures['serving_default']
+  return lambda images: {
+      name: np.asarray(value) for name, value in
+      serve(images=tf.constant(images)).items()}
+
+
+@contextlib.contextmanager
+def _quiet(name: str) -> Generator[None, None, None]:
+  """Keeps a library's warnings from the screen.
+
+  jax2onnx's own has one for each shape that it leaves out of a file, hundreds
+  of a large model, though no runtime asks for them: it infers them.
+  """
+  logger = logging.getLogger(name)
+  level = logger.level
+  logger.setLevel(logging.ERROR)
+  try:
+    yield
+  finally:
+    logger.setLevel(level)
+
+
+def _library(name: str, form: str) -> Any:
+  """Imports what only one format needs."""
+  try:
+    return __import__(name)
+  except ModuleNotFoundError as error:
+    if error.name != name:
+      raise
+    raise ModuleNotFoundError(
+        f'--format={form} needs {name}, which is not installed: pip install '
+        f'-r requirements-export.txt', name=name) from error
+
+
+FORMATS: dict[str, tuple[
+    Callable[[model_lib.Model, pathlib.Path], None],
+    Callable[[pathlib.Path], Run]]] = {
+        'jax': (_write_jax, _read_jax),
+        'onnx': (_write_onnx, _read_onnx),
+        'savedmodel': (_write_savedmodel, _read_savedmodel)}

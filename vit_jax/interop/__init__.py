@@ -1,1 +1,0 @@
-"""Weights of other codebases: their files, their names, their layouts."""

@@ -1,0 +1,236 @@
+"""What devices say to each other in a step: read from the compiled program.
+
+    compiled = train_step.lower(state, batch).compile()
+    for row in collectives.find(compiled.as_text()):
+      print(row.kind, row.count, row.bytes, row.group_size)
+
+The text is XLA's optimised program of one device, which is the same for all.
+Programs for CPUs, GPUs and TPUs write the same things differently: an operation
+may be split in a start and a done, wrapped in a computation of its own, or
+fused with what computes meanwhile. Here each is one record.
+
+The format: openxla.org/xla/operation_semantics; replica groups of all three
+notations, `{{0,1},{2,3}}`, `[2,2]<=[4]` and `mesh['x'=2,'y'=2] {'x'}`.
+"""
+
+from collections.abc import Iterator, Sequence
+import dataclasses
+import math
+import re
+
+from vit_jax.plan.compiled import hlo
+
+KINDS = ('all-reduce', 'all-gather', 'reduce-scatter', 'all-to-all',
+         'collective-permute')
+_OP_NAME = re.compile(r'op_name="([^"]*)"')
+
+
+@dataclasses.dataclass(frozen=True)
+class Collective:
+  """One collective operation of a compiled program.
+
+  Attributes:
+    kind: one of `KINDS`.
+    bytes: of one execution on one device, of the whole arrays: the result of
+      an all-gather, the operands of a reduce-scatter; of the other kinds
+      operands and results are as large. Without the padding of tiled layouts.
+    group_size: devices that take part together; of a permutation 2.
+    loops: how often each loop around it runs, outermost first; None where the
+      program does not say.
+    shapes: of the whole arrays, as 'f32[64,128]'; all are counted in `bytes`.
+    name: of the instruction.
+    source: the operation in JAX that it is for: 'jit(step)/.../dot_general'.
+  """
+  kind: str
+  bytes: int
+  group_size: int
+  loops: Sequence[int | None] = ()
+  shapes: Sequence[str] = ()
+  name: str = ''
+  source: str = ''
+
+  @property
+  def count(self) -> int:
+    """Executions a step; a loop of unknown length counts as one."""
+    return math.prod(1 if n is None else n for n in self.loops)
+
+  @property
+  def wire_bytes(self) -> float:
+    """Bytes that a device sends for one execution, around a ring.
+
+    Each of n devices passes on n - 1 of n parts, of an all-reduce twice: first
+    to sum them, then to share the sums.
+    """
+    if self.kind == 'collective-permute':
+      return float(self.bytes)
+    rounds = 2 if self.kind == 'all-reduce' else 1
+    return rounds * self.bytes * (self.group_size - 1) / self.group_size
+
+
+@dataclasses.dataclass(frozen=True)
+class Total:
+  """All collectives of a kind in a step, on one device.
+
+  Attributes:
+    count: executions.
+    bytes: of the whole arrays.
+    wire_bytes: that the device sends, around rings.
+  """
+  count: int
+  bytes: int
+  wire_bytes: float
+
+
+def find(text: str) -> list[Collective]:
+  """Returns the collectives that one device runs, in the program's order.
+
+  Those of all branches of a conditional are listed, although one branch runs.
+
+  Args:
+    text: of the optimised program: `jax.stages.Compiled.as_text()`.
+
+  Raises:
+    ValueError: if this is not the text of a compiled program.
+  """
+  program = hlo.parse(text)
+  return _Walk(program).walk(program.entry, ())
+
+
+def total(collectives: Sequence[Collective]) -> dict[str, Total]:
+  """Returns the sums over a step of each kind that occurs."""
+  sums = {}
+  for kind in KINDS:
+    rows = [c for c in collectives if c.kind == kind]
+    if rows:
+      sums[kind] = Total(
+          count=sum(c.count for c in rows),
+          bytes=sum(c.count * c.bytes for c in rows),
+          wire_bytes=sum(c.count * c.wire_bytes for c in rows))
+  return sums
+
+
+# ---------------------------------------------------------------------------
+# The instructions as they run.
+
+
+class _Walk:
+  """Follows the program from its entry through loops, calls and fusions."""
+
+  def __init__(self, program: hlo.Program):
+    self._program = program
+
+  def walk(
+      self, computation: str, loops: tuple[int | None, ...],
+  ) -> list[Collective]:
+    """Returns the collectives of a computation inside `loops`."""
+    found = []
+    seen = set()
+    for row, key in self._listed(computation, loops):
+      # A TPU may spread one over several fusions: start, steps, and done.
+      if key is None or key not in seen:
+        found.append(row)
+      seen.add(key)
+    return found
+
+  def _listed(
+      self, computation: str, loops: tuple[int | None, ...],
+  ) -> Iterator[tuple[Collective, str | None]]:
+    for instruction in self._program.computations.get(computation, ()):
+      kind = instruction.opcode.removesuffix('-start').removeprefix('ragged-')
+      if kind in KINDS:
+        yield (self._record(instruction, kind, loops),
+               _chain(instruction.rest))
+      elif instruction.opcode == 'while':
+        inner = (*loops, self._program.trip_count(instruction))
+        for name in (*hlo.names(instruction.rest, 'body'),
+                     *hlo.names(instruction.rest, 'condition')):
+          yield from ((row, None) for row in self.walk(name, inner))
+      elif instruction.opcode.endswith(('-done', '-update')):
+        continue  # Counted where it starts.
+      elif any('all-reduce-scatter' in name for name in instruction.called):
+        yield self._reduce_scatter(instruction, loops), None
+      elif instruction.opcode == 'fusion':
+        for name in instruction.called:
+          yield from self._listed(name, loops)
+      else:
+        for name in instruction.called:
+          yield from ((row, None) for row in self.walk(name, loops))
+
+  def _record(
+      self, instruction: hlo.Instruction, kind: str,
+      loops: tuple[int | None, ...],
+  ) -> Collective:
+    group_size = self._group_size(instruction.rest)
+    shape = instruction.shape
+    if instruction.opcode.endswith('-start') and kind != 'all-reduce':
+      # Operands, results, and what the hardware needs.
+      _, shape, *_ = hlo.elements(shape)
+    arrays = hlo.arrays(shape)
+    if kind == 'reduce-scatter':
+      dimension = int(_attribute(instruction.rest, 'dimensions') or 0)
+      arrays = [
+          (dtype, tuple(n * (group_size if i == dimension else 1)
+                        for i, n in enumerate(sizes)))
+          for dtype, sizes in arrays]
+    elif kind == 'collective-permute':
+      group_size = 2
+    return _collective(instruction, kind, arrays, group_size, loops)
+
+  def _reduce_scatter(
+      self, instruction: hlo.Instruction, loops: tuple[int | None, ...],
+  ) -> Collective:
+    """A TPU's: an all-reduce fused with the slice that a device keeps of it."""
+    (whole, _), *others = self._listed(instruction.called[0], loops)
+    assert whole.kind == 'all-reduce' and not others, instruction.name
+    return dataclasses.replace(
+        whole, kind='reduce-scatter', name=instruction.name,
+        source=_source(instruction.rest) or whole.source)
+
+  def _group_size(self, rest: str) -> int:
+    """Returns the devices of each replica group."""
+    if found := re.search(r'replica_groups=\[(?:\d+,)*(\d+)\]<=', rest):
+      return int(found[1])
+    if found := re.search(r'replica_groups=\{\{([\d,]+)\}', rest):
+      return len(found[1].split(','))
+    if found := re.search(
+        r'replica_groups=mesh\[([^\]]*)\]'
+        r'(?:, device_ids=\([^ ]*\))?(?: \{([^}]*)\})?', rest):
+      sizes = dict(re.findall(r"'([^']*)'=(\d+)", found[1]))
+      if found[2] is None:
+        return math.prod(map(int, sizes.values()))
+      # 'x', or a part of it: 'x':(2)4 is four of its eight, say.
+      return math.prod(
+          int(part or sizes[name]) for name, part in re.findall(
+              r"'([^']*)'(?::\(\d+\)(\d+))?", found[2]))
+    return self._program.devices  # No groups: all together.
+
+
+def _collective(
+    instruction: hlo.Instruction, kind: str,
+    arrays: Sequence[tuple[str, tuple[int, ...]]], group_size: int,
+    loops: tuple[int | None, ...],
+) -> Collective:
+  return Collective(
+      kind=kind, group_size=group_size, loops=loops,
+      bytes=math.ceil(sum(
+          math.prod(sizes) * hlo.itemsize(dtype) for dtype, sizes in arrays)),
+      shapes=tuple(f'{dtype}[{",".join(map(str, sizes))}]'
+                   for dtype, sizes in arrays),
+      name=instruction.name, source=_source(instruction.rest))
+
+
+def _source(rest: str) -> str:
+  found = _OP_NAME.search(rest)
+  return found[1] if found else ''
+
+
+def _chain(rest: str) -> str | None:
+  """Returns what the parts of one spread over several fusions share."""
+  if 'chain_id=' not in rest:
+    return None
+  return _attribute(rest, 'channel_id')
+
+
+def _attribute(rest: str, name: str) -> str | None:
+  found = re.search(r'\b' + name + r'=\{?(\d+)', rest)
+  return found[1] if found else None

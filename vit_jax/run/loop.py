@@ -1,0 +1,364 @@
+"""One experiment in one workdir: restored, trained, evaluated, saved.
+
+    restore or init ─▶ step ─▶ log ─▶ evaluate ─▶ save ─▶ step ...
+
+The order matters. A checkpoint says what was logged and evaluated at its step,
+so a run that is killed anywhere goes on as if nothing had happened: rows after
+the checkpoint are written again, an evaluation that was cut off is redone.
+
+Beside it: `starting` restores or begins, `judging` measures and knows the best
+checkpoint and the end, `figures` is what is logged, `tallying` what could not
+be read, and `workdir` the files.
+"""
+
+import collections
+from collections.abc import Callable, Mapping, Sequence
+import contextlib
+import dataclasses
+from typing import Any
+
+from etils import epath
+import jax
+
+from vit_jax import schema
+from vit_jax import types
+from vit_jax.checkpoints import lock
+from vit_jax.checkpoints import manager
+from vit_jax.experiment import build as experiment_lib
+from vit_jax.experiment import config as config_lib
+from vit_jax.parallel import coordination
+from vit_jax.parallel import multihost
+from vit_jax.plan import microbatches as microbatches_lib
+from vit_jax.run import best_checkpoint
+from vit_jax.run import log_rows
+from vit_jax.run import model_card
+from vit_jax.run import restore
+from vit_jax.run import startup_summary
+from vit_jax.run import unreadable_log
+from vit_jax.run import workdir as workdir_lib
+from vit_jax.training import clock as clock_lib
+from vit_jax.training import counters as counters_lib
+from vit_jax.training import health
+from vit_jax.training import profiler as profiler_lib
+from vit_jax.training import progress as progress_lib
+from vit_jax.training import signals
+from vit_jax.training import watchdog as watchdog_lib
+from vit_jax.training import writer as writer_lib
+
+IN_FLIGHT = 2  # Steps that the host may run ahead of the devices.
+
+
+def train(
+    experiment: experiment_lib.Experiment,
+    workdir: epath.PathLike,
+    *,
+    title: str = '',
+    source: restore.Source | None = None,
+    profile_steps: int = 0,
+    show_parameters: bool = True,
+    free_bytes: int | None = None,
+) -> dict[str, Any]:
+  """Trains to the end and returns the summary; goes on where a run stopped.
+
+  Args:
+    experiment: what to train.
+    workdir: folder of the run; holds everything that comes of it.
+    title: name to show.
+    source: checkpoint whose parameters a new run starts from.
+    profile_steps: steps to trace with the profiler; 0 for none.
+    show_parameters: whether to print the table of parameters.
+    free_bytes: memory of a device that the run may take; by default what is
+      free now.
+
+  Raises:
+    ValueError: if a step does not fit it, before the first; if an evaluation
+      runs out of memory; if the run in `workdir` is another.
+    signals.Stopped: if a signal asked for it; the state is saved.
+    health.NonFiniteError: if the loss or a gradient is not finite.
+    storage.StorageError: if the workdir cannot be written to.
+    ValueError: if another run is at work there.
+  """
+  workdir = epath.Path(workdir)
+  if profile_steps and writer_lib.is_remote(workdir):
+    raise ValueError(
+        f'A profile is written to a local folder only, but the workdir is '
+        f'{workdir}. Use --profile in a short run with a local --workdir.')
+  with contextlib.ExitStack() as stack:
+    # From the start: what comes during a long compilation is granted after it.
+    stop = stack.enter_context(signals.catch())
+    # First of all that may hang: a file system does, and so do the others.
+    watchdog = stack.enter_context(restore.watching(
+        experiment.config.log, 'opening the workdir'))
+    stack.enter_context(coordination.naming_the_lost())
+    coordination.on_first(
+        'lock', lambda: stack.enter_context(lock.hold(workdir)))
+    saved = stack.enter_context(
+        manager.Checkpoints(workdir, experiment.config.checkpoint))
+    # And within: who is lost, the checkpoints do not wait for.
+    stack.enter_context(coordination.naming_the_lost())
+    multihost.join(experiment.mesh)
+    files = workdir_lib.Files(workdir, title, saved.what_is_safe)
+    run = _Run(experiment, files, saved, stop, watchdog)
+    free_bytes = free_bytes or microbatches_lib.free_bytes(experiment.mesh)
+    return run.train(source, profile_steps, show_parameters, free_bytes)
+
+
+class _Run:
+  """The mutable side of a run: the state, the counters, the open files."""
+
+  def __init__(
+      self, experiment: experiment_lib.Experiment, files: workdir_lib.Files,
+      saved: manager.Checkpoints, stop: signals.Stop,
+      watchdog: watchdog_lib.Watchdog):
+    self._experiment = experiment
+    self._files = files
+    self._saved = saved
+    self._stop = stop
+    self._watchdog = watchdog
+    self._unreadable = unreadable_log.Unreadable(experiment, files)
+    self._device_kind = startup_summary.device_kind(experiment.mesh)
+    self._flops_per_image = experiment.training_flops_per_image
+    self._state: types.TrainState
+    self._start: restore.Start
+    self._counters: counters_lib.Counters
+    self._clock: clock_lib.Clock
+    self._writer: writer_lib.MetricWriter
+    self._progress: progress_lib.Progress
+    self._step = 0  # Updates made.
+    self._logged = 0  # Of these, those already logged.
+
+  @property
+  def _config(self) -> config_lib.Config:
+    return self._experiment.config
+
+  def train(
+      self, source: restore.Source | None, profile_steps: int,
+      show_parameters: bool, free_bytes: int | None,
+  ) -> dict[str, Any]:
+    """See `train`."""
+    microbatches_lib.check_state(self._experiment, free_bytes=free_bytes)
+    # May take long, of a large model over a slow network.
+    self._doing('restoring or starting the state', is_start=True)
+    self._state, self._start = restore.restore_or_init(
+        self._experiment, self._saved, self._files.path, source)
+    self._counters = dataclasses.replace(self._start.counters)
+    self._step = self._logged = self._start.step
+    self._doing('compiling', is_start=True)
+    # The first one's word: a file system may show each another state.
+    summary = coordination.on_first('finished', lambda: restore.finished_before(
+        self._experiment, self._files.path, self._start))
+    if summary:
+      early = ', early' * summary.get('stopped_early', False)
+      print(f'{self._files.title or self._files.path}: finished before, at '
+            f'step {self._step:,}{early}.', flush=True)
+    else:
+      self._train(self._fit(free_bytes), profile_steps, show_parameters)
+      summary = log_rows.summary(
+          self._experiment, self._counters, step=self._step,
+          device_kind=self._device_kind)
+      self._files.write_summary(summary)
+      self._stop.check()  # A signal during the last save stops what follows.
+    self._files.write_card(self._experiment, summary, model_card.Origin(
+        self._counters.origin, source.config if source else {}))
+    return summary
+
+  def _fit(self, free_bytes: int | None) -> microbatches_lib.Fitted:
+    """Compiles the step, in as few parts as fit, and takes these over."""
+    # A run that was killed before its first checkpoint has said its parts too.
+    earlier = self._start.parts or coordination.on_first(
+        'parts', lambda: restore.written_parts(self._config, self._files.path))
+    fitted = microbatches_lib.fit(
+        self._experiment, free_bytes=free_bytes, earlier=earlier,
+        batches_ahead=IN_FLIGHT)
+    # Saved with every checkpoint: the run goes on in the same parts.
+    self._experiment = fitted.experiment
+    return fitted
+
+  def _train(
+      self, fitted: microbatches_lib.Fitted, profile_steps: int,
+      show_parameters: bool,
+  ) -> None:
+    """Makes the steps that are left, and waits until all is saved."""
+    total = self._experiment.total_steps
+    self._files.write_config(self._config)
+    if self._files.is_active:
+      print(startup_summary.describe(
+          self._experiment, fitted.memory, self._files.title,
+          show_parameters=show_parameters), flush=True)
+      print(*filter(None, [fitted.note, self._start.note]), sep='\n',
+            flush=True)
+    self._clock = clock_lib.Clock(devices=self._experiment.mesh.size)
+    self._writer = self._files.open_metrics(resume_step=self._step)
+    self._progress = progress_lib.Progress(
+        total, start_step=self._step, title=self._files.title,
+        active=self._files.is_active)
+    profiler = profiler_lib.Profiler(
+        self._files.path / 'profile', first=self._step, last=total,
+        steps=profile_steps)
+    try:
+      with self._progress:
+        with microbatches_lib.explained('The training', advice=(
+            f'Compute a batch in more than {self._config.parts} part(s): '
+            '--config.accumulation.')):
+          self._loop(fitted.step, profiler)
+        self._doing('finishing a checkpoint')
+        self._saved.wait()
+    except signals.Stopped as stopped:
+      self._doing('saving, as it was asked to stop')
+      self._save()
+      self._saved.wait()
+      print(f'{stopped}: saved at step {self._step:,}. The same command goes '
+            'on from there.', flush=True)
+      raise
+    finally:
+      profiler.stop()
+      self._writer.close()
+      # An end for too many says which.
+      self._unreadable.write_names(step=self._step)
+    if self._counters.unreadable:
+      print(unreadable_log.describe(self._counters), flush=True)
+
+  def _loop(
+      self, step_function: Callable, profiler: profiler_lib.Profiler,
+  ) -> None:
+    if self._counters.evaluated != self._step:
+      self._evaluate()  # Was cut off by the end of the process.
+    in_flight: collections.deque[jax.Array] = collections.deque()
+    with contextlib.closing(self._experiment.batches(
+        start_step=self._step,
+        tally=self._unreadable.new_tally(self._counters))) as batches:
+      while not self._is_over():
+        self._stop.check()
+        self._saved.check()
+        self._doing('waiting for the input')
+        with self._clock.waiting():
+          batch = next(batches)
+        self._doing('in a step')
+        self._state, loss = step_function(self._state, batch)
+        self._step += 1
+        self._counters.images += self._config.batch_size
+        self._counters.flops += (
+            self._config.batch_size * self._flops_per_image)
+        self._progress.advance(self._step)
+        in_flight.append(loss)
+        if len(in_flight) > IN_FLIGHT:
+          in_flight.popleft().block_until_ready()
+        profiler.step(self._step, loss)
+        if self._is_due(self._config.log.every):
+          self._log()
+        self._evaluate()
+        if self._is_over() and self._logged < self._step:
+          self._log()  # An early end is the last step as any other.
+        if self._is_due(self._config.checkpoint.every):
+          with self._clock.paused():
+            self._save()
+
+  def _is_over(self) -> bool:
+    """Whether there is no step left to make."""
+    return best_checkpoint.is_over(self._experiment, self._counters, step=self._step)
+
+  def _is_due(self, every: schema.Duration | None) -> bool:
+    """Whether this step ends an interval; the last step ends every one."""
+    if self._is_over():
+      return True
+    if every is None or not self._step:
+      return False
+    return self._experiment.is_due(every, self._step)
+
+  def _log(self) -> None:
+    """Writes the averages since the last log line, and starts new ones."""
+    measured = jax.device_get(self._state.metrics)
+    health.assert_finite(measured.pop('non_finite'), self._state.params)
+    speed = self._clock.interval(
+        images=(self._step - self._logged) * self._config.batch_size)
+    self._logged = self._step
+    self._unreadable.count(self._counters, step=self._step)
+    self._add_time()
+    row = log_rows.training_row(
+        self._experiment, self._counters, measured, speed, step=self._step,
+        device_kind=self._device_kind)
+    self._counters.train = row
+    self._write_row({f'train/{name}': value for name, value in row.items()})
+    self._progress.update(self._step, loss=row['loss'],
+                          images_per_sec=speed.images_per_sec,
+                          wait_share=speed.wait_share)
+    self._state = dataclasses.replace(
+        self._state, metrics=self._experiment.empty_metrics())
+
+  def _evaluate(self) -> None:
+    """Runs the evaluators that are due at this step."""
+    evaluators = self._config.evals.items()
+    due = [name for name, section in evaluators if self._is_due(section.every)]
+    if not due:
+      return
+    row = self._measure(due, self._state.eval_params)
+    refusal = best_checkpoint.refusal(self._config.checkpoint.best, row)
+    if refusal:  # The state is not lost.
+      self._save()
+      self._saved.wait()
+      raise ValueError(refusal)
+    counters = best_checkpoint.judged(
+        self._config, self._counters, row, step=self._step)
+    out_of_patience = best_checkpoint.is_out_of_patience(self._experiment, counters)
+    if out_of_patience:  # Just now: all ends, and is due.
+      row |= self._measure([name for name, _ in evaluators if name not in due],
+                           self._state.eval_params)
+    if self._is_over() or out_of_patience:
+      counters.best_evals = self._best_evals(counters, row)
+    self._write_row(row)
+    self._progress.print(
+        f'step {self._step:,}: ' + progress_lib.format_metrics(row))
+    if out_of_patience:
+      self._progress.print(
+          best_checkpoint.early_end(self._config.checkpoint.best, counters))
+    # All at once: a signal before leaves the evaluation to be done again.
+    self._counters = dataclasses.replace(
+        counters, evaluated=self._step, evals=self._counters.evals | row)
+    if counters.best_step == self._step:
+      self._write(self._saved.save_best)
+
+  def _measure(
+      self, names: Sequence[str], params: types.Params) -> dict[str, float]:
+    with self._clock.paused():
+      return best_checkpoint.measure(
+          self._experiment, names, params, doing=self._doing,
+          check=self._stop.check)
+
+  def _best_evals(
+      self, counters: counters_lib.Counters, row: Mapping[str, float],
+  ) -> dict[str, float]:
+    """Returns what all evaluators say of the best checkpoint, at the end."""
+    if counters.best is None:
+      return {}
+    if counters.best_step == self._step:
+      return dict(row)
+    self._saved.wait()
+    return self._measure(
+        list(self._config.evals),
+        best_checkpoint.best_params(self._experiment, self._files.path))
+
+  def _save(self) -> None:
+    self._write(self._saved.save)
+
+  def _write(self, save: Callable[..., None]) -> None:
+    self._doing('starting a checkpoint')
+    self._unreadable.count(self._counters, step=self._step)
+    health.assert_finite(
+        self._state.metrics['non_finite'], self._state.params)
+    self._add_time()
+    save(self._state, config=config_lib.to_plain(self._config),
+         progress=dataclasses.asdict(self._counters),
+         labels=(self._experiment.dataset.targets
+                 or self._experiment.dataset.class_names or ()))
+
+  def _write_row(self, row: Mapping[str, float]) -> None:
+    with self._files.explained(f'a row of {writer_lib.FILENAME}'):
+      self._writer.write(self._step, row)
+
+  def _add_time(self) -> None:
+    log_rows.add_time(
+        self._counters, before=self._start.counters, clock=self._clock,
+        device_kind=self._device_kind)
+
+  def _doing(self, what: str, *, is_start: bool = False) -> None:
+    self._watchdog.beat(what, step=self._step, is_start=is_start)

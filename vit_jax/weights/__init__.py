@@ -1,0 +1,1 @@
+"""Weights of other codebases: import, export, architecture inference."""

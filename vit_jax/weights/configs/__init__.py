@@ -1,0 +1,1 @@
+"""config.json files of timm, Hugging Face and this project."""

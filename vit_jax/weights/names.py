@@ -1,0 +1,404 @@
+"""What parameters are called in each family of files: a table each.
+
+The left column is ours. To read a new family, write its table, and give it a
+row in FAMILIES.
+"""
+
+from collections.abc import Mapping, Sequence
+import dataclasses
+import re
+from typing import Any
+
+from vit_jax.weights import layout
+from vit_jax.weights.layout import Row
+from vit_jax.weights.layout import Table
+
+
+def _both(
+    ours: str, theirs: str, *, kernel: str = '', bias: str = '',
+    spelling: tuple[str, str] = ('kernel', 'bias'),
+    aliases: tuple[str, ...] = (), read_only: bool = False,
+    here: tuple[str, str] = ('kernel', 'bias'),
+) -> tuple[Row, Row]:
+  """A kernel and its bias, or a scale and its bias; names end in `spelling`."""
+  joint = '.' if '.' in theirs or spelling[0] == 'weight' else '/'
+  return tuple(  # type: ignore[return-value]
+      Row(f'{ours}/{mine}', f'{theirs}{joint}{last}', pattern,
+          tuple(f'{alias}{joint}{last}' for alias in aliases), read_only)
+      for mine, last, pattern in zip(here, spelling, (kernel, bias)))
+
+
+def _norm(ours: str, theirs: str, **options: Any) -> tuple[Row, Row]:
+  return _both(ours, theirs, here=('scale', 'bias'), **options)
+
+
+# ------------------------------------------- the published JAX format (.npz)
+
+_SCALE: dict[str, Any] = {'spelling': ('scale', 'bias')}
+_LAYERS = 'encoder/layers'
+
+
+def _npz_layer(
+    ours: str, theirs: str, *others: str, **options: Any,
+) -> tuple[Row, Row]:
+  """Rows of a layer. Blocks may be separate arrays or one stacked array.
+
+  Flax counts the modules of a block: by kind today, all together before 2021.
+  """
+  blocks = ('Transformer/encoderblock_{layer}', 'Transformer/encoderblock')
+  names = [f'{block}/{name}' for block in blocks for name in (theirs, *others)]
+  maker = _norm if options.get('spelling') else _both
+  return maker(f'{_LAYERS}/{ours}', names[0], aliases=tuple(names[1:]),
+               **options)
+
+
+_ATTENTION = ('MultiHeadDotProductAttention_0',
+              'MultiHeadDotProductAttention_1')
+
+
+def _backbone_npz(ours: str, unit: str) -> tuple[Row, ...]:
+  there = f'block{{stage}}/unit{unit}'
+  here = f'backbone/block{{stage}}/{ours}'
+  convolutions = [Row(f'{here}/{name}/kernel', f'{there}/{name}/kernel')
+                  for name in ('conv1', 'conv2', 'conv3', 'conv_proj')]
+  norms = [row for name in ('1', '2', '3', '_proj') for row in _norm(
+      f'{here}/norm{name}', f'{there}/gn{name}', **_SCALE)]
+  return (*convolutions, *norms)
+
+
+NPZ = Table('npz', rows=(
+    *_both('patches', 'embedding'),
+    Row('cls', 'cls', '1 n d -> n d'),
+    Row('positions', 'Transformer/posembed_input/pos_embedding',
+        '1 n d -> n d', ('pos_embedding',)),
+    Row(f'{_LAYERS}/attention/qkv_kernel',
+        'Transformer/encoderblock_{layer}/'
+        f'{_ATTENTION[0]}/{{query|key|value}}/kernel', 'n l d h e -> l d n h e',
+        ('Transformer/encoderblock_{layer}/'
+         f'{_ATTENTION[1]}/{{query|key|value}}/kernel',
+         f'Transformer/encoderblock/{_ATTENTION[0]}/{{query|key|value}}/kernel',
+         f'Transformer/encoderblock/{_ATTENTION[1]}/{{query|key|value}}/kernel')
+        ),
+    Row(f'{_LAYERS}/attention/qkv_bias',
+        'Transformer/encoderblock_{layer}/'
+        f'{_ATTENTION[0]}/{{query|key|value}}/bias', 'n l h e -> l n h e',
+        ('Transformer/encoderblock_{layer}/'
+         f'{_ATTENTION[1]}/{{query|key|value}}/bias',
+         f'Transformer/encoderblock/{_ATTENTION[0]}/{{query|key|value}}/bias',
+         f'Transformer/encoderblock/{_ATTENTION[1]}/{{query|key|value}}/bias')
+        ),
+    *_npz_layer('attention/out', f'{_ATTENTION[0]}/out',
+                f'{_ATTENTION[1]}/out'),
+    *_npz_layer('attention_norm', 'LayerNorm_0', **_SCALE),
+    *_npz_layer('mlp_norm', 'LayerNorm_1', 'LayerNorm_2', **_SCALE),
+    *_npz_layer('mlp/hidden', 'MlpBlock_0/Dense_0', 'MlpBlock_3/Dense_0'),
+    *_npz_layer('mlp/out', 'MlpBlock_0/Dense_1', 'MlpBlock_3/Dense_1'),
+    *_norm('final_norm', 'Transformer/encoder_norm', **_SCALE),
+    Row('pooling/probe', 'MAPHead_0/probe', '1 n d -> n d'),
+    *(row for name in ('query', 'key', 'value', 'out') for row in _both(
+        f'pooling/{name}',
+        f'MAPHead_0/MultiHeadDotProductAttention_0/{name}')),
+    *_norm('pooling/mlp_norm', 'MAPHead_0/LayerNorm_0', **_SCALE),
+    *_both('pooling/mlp/hidden', 'MAPHead_0/MlpBlock_0/Dense_0'),
+    *_both('pooling/mlp/out', 'MAPHead_0/MlpBlock_0/Dense_1'),
+    *_both('representation/dense', 'pre_logits'),
+    *_both('head/dense', 'head'),
+    Row('backbone/root/kernel', 'conv_root/kernel'),
+    *_norm('backbone/root_norm', 'gn_root', **_SCALE),
+    *_backbone_npz('unit1', '1'),
+    *_backbone_npz('units', '{unit+2}')))
+
+
+# ---------------------------------------------------------------- BiT (.npz)
+
+_GAMMA: dict[str, Any] = {'spelling': ('gamma', 'beta')}
+_STANDARDIZED = 'standardized_conv2d/kernel'
+
+
+def _unit_bit(ours: str, unit: str) -> tuple[Row, ...]:
+  there = f'block{{stage}}/unit{unit}'
+  here = f'backbone/block{{stage}}/{ours}'
+  return (
+      *(Row(f'{here}/conv{i}/kernel', f'{there}/{letter}/{_STANDARDIZED}')
+        for i, letter in enumerate('abc', 1)),
+      *(row for i, letter in enumerate('abc', 1) for row in _norm(
+          f'{here}/norm{i}', f'{there}/{letter}/group_norm', **_GAMMA)),
+      Row(f'{here}/conv_proj/kernel', f'{there}/a/proj/{_STANDARDIZED}'))
+
+
+BIT_NPZ = Table('bit', rows=(
+    Row('backbone/root/kernel', f'root_block/{_STANDARDIZED}'),
+    *_unit_bit('unit1', '01'),
+    *_unit_bit('units', '{unit+2:02}'),
+    *_norm('final_norm', 'group_norm', **_GAMMA),
+    *_both('head/dense', 'head/conv2d', kernel='1 1 i o -> i o')))
+
+
+# ---------------------------------------------------------------------- timm
+
+_WEIGHT: dict[str, Any] = {'spelling': ('weight', 'bias')}
+_DENSE: dict[str, Any] = {**_WEIGHT, 'kernel': 'o i -> i o'}
+_DENSES: dict[str, Any] = {**_WEIGHT, 'kernel': 'l o i -> l i o'}
+_OUT: dict[str, Any] = {**_WEIGHT, 'kernel': 'l d (heads e) -> l heads e d'}
+_CONV = 'o i h w -> h w i o'
+_CONVS = 'l o i h w -> l h w i o'
+
+
+def _backbone_timm(
+    prefix: str, ours: str, block: str, convolution: str,
+) -> tuple[Row, ...]:
+  there = f'{prefix}stages.{{stage-1}}.blocks.{block}'
+  here = f'backbone/block{{stage}}/{ours}'
+  names = {'conv1': 'conv1', 'conv2': 'conv2', 'conv3': 'conv3',
+           'conv_proj': 'downsample.conv'}
+  norms = {'norm1': 'norm1', 'norm2': 'norm2', 'norm3': 'norm3',
+           'norm_proj': 'downsample.norm'}
+  return (
+      *(Row(f'{here}/{mine}/kernel', f'{there}.{name}.weight', convolution)
+        for mine, name in names.items()),
+      *(row for mine, name in norms.items() for row in _norm(
+          f'{here}/{mine}', f'{there}.{name}', **_WEIGHT)))
+
+
+_TIMM_BACKBONE = 'patch_embed.backbone.'
+
+TIMM = Table('timm', rows=(
+    *_both('patches', 'patch_embed.proj', kernel=_CONV, **_WEIGHT),
+    Row('cls', 'cls_token', '1 n d -> n d'),
+    Row('registers', 'reg_token', '1 n d -> n d'),
+    Row('positions', 'pos_embed', '1 n d -> n d'),
+    Row(f'{_LAYERS}/attention/qkv_kernel', 'blocks.{layer}.attn.qkv.weight',
+        'l (parts heads e) d -> l d parts heads e'),
+    Row(f'{_LAYERS}/attention/qkv_bias', 'blocks.{layer}.attn.qkv.bias',
+        'l (parts heads e) -> l parts heads e'),
+    *_both(f'{_LAYERS}/attention/out', 'blocks.{layer}.attn.proj', **_OUT),
+    *_norm(f'{_LAYERS}/attention_norm', 'blocks.{layer}.norm1', **_WEIGHT),
+    *_norm(f'{_LAYERS}/mlp_norm', 'blocks.{layer}.norm2', **_WEIGHT),
+    *_both(f'{_LAYERS}/mlp/hidden', 'blocks.{layer}.mlp.fc1', **_DENSES),
+    *_both(f'{_LAYERS}/mlp/out', 'blocks.{layer}.mlp.fc2', **_DENSES),
+    Row(f'{_LAYERS}/attention_scale', 'blocks.{layer}.ls1.gamma'),
+    Row(f'{_LAYERS}/mlp_scale', 'blocks.{layer}.ls2.gamma'),
+    *_norm('final_norm', 'norm', **_WEIGHT),
+    *_norm('pool_norm', 'fc_norm', **_WEIGHT),
+    Row('pooling/probe', 'attn_pool.latent', '1 n d -> n d'),
+    Row('pooling/query/kernel', 'attn_pool.q.weight',
+        '(heads e) d -> d heads e'),
+    Row('pooling/query/bias', 'attn_pool.q.bias', '(heads e) -> heads e'),
+    # The pair is taken apart and put together by `split_pairs`.
+    Row('pooling/key_value/kernel', 'attn_pool.kv.weight',
+        '(parts heads e) d -> parts d heads e'),
+    Row('pooling/key_value/bias', 'attn_pool.kv.bias',
+        '(parts heads e) -> parts heads e'),
+    *_both('pooling/out', 'attn_pool.proj', kernel='d (heads e) -> heads e d',
+           **_WEIGHT),
+    *_norm('pooling/mlp_norm', 'attn_pool.norm', **_WEIGHT),
+    *_both('pooling/mlp/hidden', 'attn_pool.mlp.fc1', **_DENSE),
+    *_both('pooling/mlp/out', 'attn_pool.mlp.fc2', **_DENSE),
+    *_both('representation/dense', 'pre_logits.fc', read_only=True, **_DENSE),
+    *_both('head/dense', 'head', **_DENSE),
+    Row('backbone/root/kernel', f'{_TIMM_BACKBONE}stem.conv.weight', _CONV,
+        (f'{_TIMM_BACKBONE}conv.weight',)),
+    *_norm('backbone/root_norm', f'{_TIMM_BACKBONE}stem.norm',
+           aliases=(f'{_TIMM_BACKBONE}norm',), **_WEIGHT),
+    *_backbone_timm(_TIMM_BACKBONE, 'unit1', '0', _CONV),
+    *_backbone_timm(_TIMM_BACKBONE, 'units', '{unit+1}', _CONVS)),
+    unsupported={
+        r'dist_token|head_dist\..*': 'a distillation token',
+        r'norm_pre\..*': 'a norm before the encoder',
+        r'blocks\.\d+\.attn\.[qk]_norm\..*': 'norms of queries and keys',
+    })
+
+TIMM_BIT = Table('timm', rows=(
+    Row('backbone/root/kernel', 'stem.conv.weight', _CONV),
+    *_backbone_timm('', 'unit1', '0', _CONV),
+    *_backbone_timm('', 'units', '{unit+1}', _CONVS),
+    *_norm('final_norm', 'norm', **_WEIGHT),
+    *_both('head/dense', 'head.fc', kernel='o i 1 1 -> i o', **_WEIGHT)))
+
+
+# -------------------------------------------------------------- Hugging Face
+
+
+def _hf(*names: str) -> tuple[str, tuple[str, ...]]:
+  """Returns a name and its aliases: as a part of a classifier, or alone."""
+  spellings = [spelling for name in names
+               for spelling in (f'vit.{name}', name, f'deit.{name}')]
+  return spellings[0], tuple(spellings[1:])
+
+
+def _hf_layer(
+    ours: str, today: str, before: str, **options: Any,
+) -> tuple[Row, Row]:
+  name, aliases = _hf(
+      f'layers.{{layer}}.{today}', f'encoder.layer.{{layer}}.{before}')
+  maker = _norm if 'kernel' not in options else _both
+  return maker(f'{_LAYERS}/{ours}', name, aliases=aliases, **options)
+
+
+def _hf_qkv(ours: str, last: str, pattern: str) -> Row:
+  name, aliases = _hf(
+      f'layers.{{layer}}.attention.{{q|k|v}}_proj.{last}',
+      f'encoder.layer.{{layer}}.attention.attention.{{query|key|value}}.{last}')
+  return Row(f'{_LAYERS}/attention/{ours}', name, pattern, aliases)
+
+
+def _hf_both(ours: str, theirs: str, **options: Any) -> tuple[Row, Row]:
+  name, aliases = _hf(theirs)
+  maker = _norm if 'kernel' not in options else _both
+  return maker(ours, name, aliases=aliases, **options)
+
+
+HUGGINGFACE = Table('huggingface', rows=(
+    *_hf_both('patches', 'embeddings.patch_embeddings.projection', kernel=_CONV,
+              **_WEIGHT),
+    Row('cls', 'vit.embeddings.cls_token', '1 n d -> n d',
+        ('embeddings.cls_token', 'deit.embeddings.cls_token')),
+    Row('positions', 'vit.embeddings.position_embeddings', '1 n d -> n d',
+        ('embeddings.position_embeddings',
+         'deit.embeddings.position_embeddings')),
+    _hf_qkv('qkv_kernel', 'weight', 'n l (heads e) d -> l d n heads e'),
+    _hf_qkv('qkv_bias', 'bias', 'n l (heads e) -> l n heads e'),
+    *_hf_layer('attention/out', 'attention.o_proj', 'attention.output.dense',
+               **_OUT),
+    *_hf_layer('attention_norm', 'layernorm_before', 'layernorm_before',
+               **_WEIGHT),
+    *_hf_layer('mlp_norm', 'layernorm_after', 'layernorm_after', **_WEIGHT),
+    *_hf_layer('mlp/hidden', 'mlp.fc1', 'intermediate.dense', **_DENSES),
+    *_hf_layer('mlp/out', 'mlp.fc2', 'output.dense', **_DENSES),
+    *_hf_both('final_norm', 'layernorm', **_WEIGHT),
+    *_hf_both('representation/dense', 'pooler.dense', **_DENSE),
+    *_both('head/dense', 'classifier', **_DENSE)),
+    unsupported={
+        r'.*distillation_token|distillation_classifier\..*':
+            'a distillation token',
+        r'.*mask_token': 'a mask token'})
+
+
+# ------------------------ "Implementing Vision Transformer from scratch" (.pt)
+
+_SCRATCH_BLOCK = 'encoder.blocks.{layer}'
+
+SCRATCH = Table('scratch', rows=(
+    *_both('patches', 'embedding.patch_embeddings.projection', kernel=_CONV,
+           **_WEIGHT),
+    Row('cls', 'embedding.cls_token', '1 n d -> n d'),
+    Row('positions', 'embedding.position_embeddings', '1 n d -> n d'),
+    Row(f'{_LAYERS}/attention/qkv_kernel',
+        f'{_SCRATCH_BLOCK}.attention.qkv_projection.weight',
+        'l (parts heads e) d -> l d parts heads e'),
+    Row(f'{_LAYERS}/attention/qkv_bias',
+        f'{_SCRATCH_BLOCK}.attention.qkv_projection.bias',
+        'l (parts heads e) -> l parts heads e'),
+    # The page's slower attention: a module for each head.
+    Row(f'{_LAYERS}/attention/qkv_kernel',
+        f'{_SCRATCH_BLOCK}.attention.heads.{{head}}.{{query|key|value}}.weight',
+        'n h l e d -> l d n h e'),
+    Row(f'{_LAYERS}/attention/qkv_bias',
+        f'{_SCRATCH_BLOCK}.attention.heads.{{head}}.{{query|key|value}}.bias',
+        'n h l e -> l n h e'),
+    *_both(f'{_LAYERS}/attention/out',
+           f'{_SCRATCH_BLOCK}.attention.output_projection', **_OUT),
+    *_norm(f'{_LAYERS}/attention_norm', f'{_SCRATCH_BLOCK}.layernorm_1',
+           **_WEIGHT),
+    *_norm(f'{_LAYERS}/mlp_norm', f'{_SCRATCH_BLOCK}.layernorm_2', **_WEIGHT),
+    *_both(f'{_LAYERS}/mlp/hidden', f'{_SCRATCH_BLOCK}.mlp.dense_1', **_DENSES),
+    *_both(f'{_LAYERS}/mlp/out', f'{_SCRATCH_BLOCK}.mlp.dense_2', **_DENSES),
+    *_both('head/dense', 'classifier', **_DENSE)))
+
+
+# ------------------------------------------------------------------- families
+
+
+@dataclasses.dataclass(frozen=True)
+class Family:
+  """Files of one origin.
+
+  Attributes:
+    name: 'timm' and the like.
+    label: what messages call it.
+    table: its names.
+    prefixes: what may stand before every name of a parameter; the first is
+      what is written. Under a prefix, other names are not the model's.
+    settings: of the model, that names and shapes do not tell.
+    backbone: settings of a convolutional network, likewise.
+    positions: how the origin resizes position embeddings.
+  """
+  name: str
+  label: str
+  table: Table
+  prefixes: tuple[str, ...] = ('',)
+  settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  backbone: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  positions: str = 'linear'
+
+
+_BIT_BACKBONE = {'preactivation': True, 'group_norm_epsilon': 1e-5,
+                 'std_epsilon': 0.0}
+
+FAMILIES: Mapping[str, Family] = {
+    'npz': Family(
+        'npz', 'published JAX ViT', NPZ,
+        prefixes=('', 'params/', 'opt/target/', 'optimizer/target/',
+                  'params/img/'),
+        settings={'gelu': 'tanh', 'layer_norm_epsilon': 1e-6}),
+    'bit': Family(
+        'bit', 'published BiT', BIT_NPZ,
+        prefixes=('resnet/', '', 'params/resnet/', 'params/'),
+        settings={'name': 'resnet'},
+        # As big_transfer's own code.
+        backbone={**_BIT_BACKBONE, 'variance_epsilon': 1e-10}),
+    'timm': Family(
+        'timm', 'timm ViT', TIMM, prefixes=('', 'model.'),
+        settings={'gelu': 'exact', 'layer_norm_epsilon': 1e-6},
+        backbone={'group_norm_epsilon': 1e-5, 'std_epsilon': 0.0,
+                  'variance_epsilon': 1e-8},
+        positions='cubic'),
+    'timm_bit': Family(
+        'timm_bit', 'timm BiT', TIMM_BIT, settings={'name': 'resnet'},
+        backbone={**_BIT_BACKBONE, 'variance_epsilon': 1e-8}),
+    'huggingface': Family(
+        'huggingface', 'Hugging Face ViT', HUGGINGFACE,
+        settings={'gelu': 'exact', 'layer_norm_epsilon': 1e-12},
+        positions='cubic'),
+    'scratch': Family(
+        'scratch', '"Implementing Vision Transformer from scratch"', SCRATCH,
+        settings={'gelu': 'tanh', 'layer_norm_epsilon': 1e-5}),
+}
+
+
+def recognise(names: Sequence[str]) -> tuple[Family, str] | None:
+  """Returns the family that names belong to, and their prefix; None if none.
+
+  The family that knows most of the names is taken, if it knows what each of
+  its files has: the projection of patches, or the root of a ResNet.
+  """
+  best: tuple[int, Family, str] | None = None
+  for family in FAMILIES.values():
+    for prefix in family.prefixes:
+      inside = [n.removeprefix(prefix) for n in names if n.startswith(prefix)]
+      score = sum(layout.knows(family.table, name) for name in inside)
+      anchored = any(layout.theirs_matches(family.table, ours, inside)
+                     for ours in ('patches/kernel', 'backbone/root/kernel'))
+      if anchored and (best is None or score > best[0]):
+        best = (score, family, prefix)
+  return None if best is None else best[1:]
+
+
+def split_pairs(params: dict[str, Any]) -> dict[str, Any]:
+  """Takes a pair of keys and values apart: timm's are one array."""
+  return {
+      target: value
+      for name, array in params.items()
+      for target, value in (
+          [(name.replace('key_value', part), array[i])
+           for i, part in enumerate(('key', 'value'))]
+          if '/key_value/' in name else [(name, array)])}
+
+
+def join_pairs(params: Mapping[str, Any], stack: Any) -> dict[str, Any]:
+  """Undoes `split_pairs`."""
+  return {
+      re.sub('/key/', '/key_value/', name): (
+          stack([array, params[name.replace('/key/', '/value/')]])
+          if '/key/' in name else array)
+      for name, array in params.items() if '/value/' not in name}

@@ -1,0 +1,126 @@
+"""The .npz of NumPy: the published weights, read without trusting them.
+
+`numpy.load` would unpickle object arrays if allowed to, and would allocate
+whatever a header asks for. Here every header is read and checked against the
+archive first.
+"""
+
+from collections.abc import Generator, Mapping
+import contextlib
+import io
+import math
+import pathlib
+from typing import Any
+import zipfile
+
+import numpy as np
+from numpy.lib import format as npy_format
+
+from vit_jax.weights import files
+
+# Of an array of numbers it takes some 120; one that is nested deep enough
+# exhausts the stack of the parser that reads it.
+MAX_HEADER_BYTES = 4096
+_MAX_CHARACTERS = 200
+
+
+def open_file(path: str | pathlib.Path) -> files.ArrayFile:
+  """Opens an .npz file and reads its headers.
+
+  Raises:
+    ValueError: if the file is truncated, holds objects, or declares more than
+      it can hold.
+  """
+  path = pathlib.Path(path)
+  headers: dict[str, files.Header] = {}
+  for member, start in _starts(path):
+    name = member.filename.removesuffix('.npy')
+    if name == member.filename:
+      raise ValueError(
+          f'{path}: {name!r} is no array (.npy); this is a zip archive of '
+          'something else, not an .npz.')
+    if name in headers:
+      raise ValueError(f'{path}: the name {name!r} occurs twice.')
+    headers[name] = _header(path, name, start, member.file_size)
+  if not headers:
+    raise ValueError(f'{path}: the archive holds no array.')
+  return files.ArrayFile(
+      path=str(path), format='npz', headers=headers,
+      load=lambda name: _load(path, name))
+
+
+def write(path: str | pathlib.Path, arrays: Mapping[str, Any]) -> None:
+  """Writes arrays as NumPy does, uncompressed."""
+  with pathlib.Path(path).open('wb') as file:  # Else '.npz' may be appended.
+    # By position: a parameter may be called `file`.
+    with zipfile.ZipFile(file, 'w', zipfile.ZIP_STORED) as archive:
+      for name, array in arrays.items():
+        with archive.open(f'{name}.npy', 'w', force_zip64=True) as member:
+          npy_format.write_array(
+              member, np.ascontiguousarray(array), allow_pickle=False)
+
+
+def _starts(path: pathlib.Path) -> list[tuple[zipfile.ZipInfo, bytes]]:
+  """Returns what is in the archive, each with the bytes that it begins with."""
+  with _whole(path), zipfile.ZipFile(path) as archive:
+    members = archive.infolist()
+  files.check_unpacked(path, sum(member.file_size for member in members))
+  starts = []
+  with _whole(path), zipfile.ZipFile(path) as archive:
+    for member in members:
+      with archive.open(member) as stream:
+        starts.append((member, stream.read(MAX_HEADER_BYTES)))
+  return starts
+
+
+def _header(
+    path: pathlib.Path, name: str, start: bytes, size: int,
+) -> files.Header:
+  stream = io.BytesIO(start)
+  try:
+    version = npy_format.read_magic(stream)
+    read = {(1, 0): npy_format.read_array_header_1_0,
+            (2, 0): npy_format.read_array_header_2_0}[version]
+    shape, _, dtype = read(stream, max_header_size=MAX_HEADER_BYTES)
+  # It is a Python literal: its parser raises whatever it meets.
+  except Exception as error:
+    reason = ' '.join(str(error).split())[:_MAX_CHARACTERS]
+    raise ValueError(
+        f'{path}: {name} is not an array that NumPy wrote: '
+        f'{type(error).__name__}: {reason}') from error
+  if dtype.hasobject:
+    raise ValueError(
+        f'{path}: {name} is an array of Python objects. Reading it could run '
+        'any code, so it is not read; weights are arrays of numbers.')
+  if not all(type(side) is int and side >= 0 for side in shape):
+    raise ValueError(f'{path}: {name} declares the shape {shape}.')
+  wanted = stream.tell() + math.prod(shape) * dtype.itemsize
+  if wanted != size:
+    raise ValueError(
+        f'{path}: {name} declares {files.as_text(shape)} of {dtype}, which '
+        f'takes {wanted:,} bytes, but {size:,} are there. The file is damaged.')
+  return files.Header(
+      shape=tuple(shape),
+      dtype=dtype.str if dtype.kind == 'V' else dtype.name)
+
+
+def _load(path: pathlib.Path, name: str) -> np.ndarray:
+  with (_whole(path), zipfile.ZipFile(path) as archive,
+        archive.open(f'{name}.npy') as stream):
+    array = npy_format.read_array(stream, allow_pickle=False)
+    stream.read(1)  # The end: only now the checksum is compared.
+    return array
+
+
+@contextlib.contextmanager
+def _whole(path: pathlib.Path) -> Generator[None, None, None]:
+  """Turns whatever a broken archive raises into one error.
+
+  Each way to compress has an exception of its own, and zipfile some more.
+  """
+  try:
+    yield
+  except Exception as error:
+    raise ValueError(
+        f'{path} is truncated or damaged: {type(error).__name__}: {error}. '
+        'Copy or download it again.') from error
