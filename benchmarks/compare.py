@@ -28,9 +28,9 @@ import sys
 
 sys.path.insert(0, os.fspath(pathlib.Path(__file__).parents[1]))
 
+from vit_jax import console as console_lib
 from vit_jax.benchmarking import interleaved_timing as interleaved_timing_lib
 from vit_jax.benchmarking import reading
-from vit_jax.training import progress
 from vit_jax.training import writer
 
 PROGRAM = pathlib.Path(__file__).parent / 'contestants.py'
@@ -154,7 +154,7 @@ def best(rows):
 
 def show(title, rows):
   """Prints the table."""
-  progress.table(title, (
+  console_lib.table(title, (
       'contestant', 'batch', 'images/s', 'of a core', 'ours is', 'of a core'), [
           (r['contestant'], r['batch_size'], _rate(r),
            r['images_per_core_sec'], *(
@@ -166,9 +166,9 @@ def show(title, rows):
 
 def _rate(row):
   lowest, highest = (
-      progress.format_number(row[f'images_per_sec_{end}'], digits=2)
+      console_lib.format_number(row[f'images_per_sec_{end}'], digits=2)
       for end in ('lowest', 'highest'))
-  return (f'{progress.format_number(row["images_per_sec"])} '
+  return (f'{console_lib.format_number(row["images_per_sec"])} '
           f'({lowest} to {highest})')
 
 

@@ -21,11 +21,11 @@ import numpy as np
 
 sys.path.insert(0, os.fspath(pathlib.Path(__file__).parents[1]))
 
+from vit_jax import console as console_lib
 from vit_jax.benchmarking import interleaved_timing
 from vit_jax.benchmarking import step
 from vit_jax.benchmarking import workload
 from vit_jax.experiment import build as experiment_lib
-from vit_jax.training import progress
 from vit_jax.training import writer
 
 SIZES = {
@@ -84,7 +84,7 @@ def main():
     sizes['devices'] = tuple(
         2**i for i in range(jax.device_count().bit_length()))
   found = {grown: measure(args, grown, of) for grown, of in sizes.items()}
-  progress.table(
+  console_lib.table(
       f'{args.model}, {args.dtype}, {jax.device_count()} x '
       f'{jax.devices()[0].device_kind}: seconds of a step grow by the power', (
           'of', 'sizes', 'time', 'of the two largest', 'operations'),

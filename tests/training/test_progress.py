@@ -6,6 +6,7 @@ import re
 import pytest
 import rich.console
 
+from vit_jax import console as console_lib
 from vit_jax.training import progress as progress_lib
 
 
@@ -85,18 +86,18 @@ def test_an_inactive_process_shows_nothing():
     (812.4, '812'), (14210, '14,210'), (3e-5, '3.0e-05'),
     (float('nan'), 'nan'), (-2.5, '-2.50')])
 def test_numbers_read_well(value, expected):
-  assert progress_lib.format_number(value) == expected
+  assert console_lib.format_number(value) == expected
 
 
 @pytest.mark.parametrize('secs,expected', [
     (7.2, '0:07'), (59.7, '1:00'), (750, '12:30'), (11100, '3:05:00')])
 def test_times_read_well(secs, expected):
-  assert progress_lib.format_secs(secs) == expected
+  assert console_lib.format_secs(secs) == expected
 
 
 def test_a_table_aligns_numbers_right_and_fits_80_columns_in_a_pipe():
   console = make_console(terminal=False)
-  progress_lib.table(
+  console_lib.table(
       'Result', ['stage', 'accuracy', 'steps', 'secs'],
       [['pretrain [a]', None, 2000, 61.25], ['finetune', '98.1 %', 600, 9.5]],
       console=console)
@@ -114,7 +115,7 @@ def test_a_table_aligns_numbers_right_and_fits_80_columns_in_a_pipe():
 def test_a_short_name_is_broken_only_where_all_would_be(width):
   text = io.StringIO()
   name = 'root_mean_square_error'
-  progress_lib.table(
+  console_lib.table(
       'Summary', ['stage', 'steps', 'images', 'train loss', 'held out', ''],
       [['finetune', 20, 320, 0.725, f'{name}\nr2',
         'a long text that may well be broken into lines']],

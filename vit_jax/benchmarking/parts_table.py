@@ -2,14 +2,14 @@
 
 import os
 
+from vit_jax import console as console_lib
 from vit_jax.benchmarking import parts as parts_lib
-from vit_jax.training import progress
 
 
 def show(title: str, measured: parts_lib.Roofline) -> None:
   """Prints what each part takes, and the least that it could."""
   total = measured.step_secs.median
-  progress.table(
+  console_lib.table(
       f'{title}, {os.cpu_count()} cores; milliseconds of a step, medians', (
           'part', 'times', 'GFLOP', 'MB', 'ms', 'at least', 'of its bound',
           'of the step'),

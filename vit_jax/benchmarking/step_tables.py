@@ -2,10 +2,10 @@
 
 import os
 
+from vit_jax import console as console_lib
 from vit_jax.benchmarking import interleaved_timing as interleaved_timing_lib
 from vit_jax.benchmarking import start as start_lib
 from vit_jax.benchmarking import step as step_lib
-from vit_jax.training import progress
 
 _PARTS = (
     ('import', 'import_secs'), ('wire, open the data', 'build_secs'),
@@ -20,7 +20,7 @@ _ROWS = ('images/s', 'seconds', 'seconds of processors', 'GFLOP an image',
 def show(title: str, measured: step_lib.Measured) -> None:
   """Prints the step and the forward pass."""
   columns = [_column(part) for part in (measured.train, measured.inference)]
-  progress.table(
+  console_lib.table(
       f'{title}, {measured.devices} x {measured.device_kind}, '
       f'{os.cpu_count()} cores', ('', 'training step', 'inference'),
       [(words, *cells) for words, cells in zip(_ROWS, zip(*columns))])
@@ -28,7 +28,7 @@ def show(title: str, measured: step_lib.Measured) -> None:
   print(f'Medians of {measured.train.timed.turns} turns, in turn (lowest to '
         'highest).')
   print(f'A product of {peak.size:,} x {peak.size:,} matrices: '
-        f'{progress.format_number(peak.flops_per_sec / 1e12)} TFLOP/s '
+        f'{console_lib.format_number(peak.flops_per_sec / 1e12)} TFLOP/s '
         f'({_spread(peak.timed.secs)} s).')
   if measured.accumulation > 1:
     print(f'A batch is computed in {measured.accumulation} parts.')
@@ -44,7 +44,7 @@ def show(title: str, measured: step_lib.Measured) -> None:
 def show_starts(starts: start_lib.Starts, *, turns: int) -> None:
   """Prints what a fresh process waits for."""
   print()
-  progress.table(
+  console_lib.table(
       f'From nothing to the first step, seconds; medians of {turns} (lowest to '
       'highest)', ('', 'nothing compiled before', 'compiled before'), [
           (words, _spread(starts.cold[name]), _spread(starts.warm[name]))
@@ -58,10 +58,10 @@ def show_starts(starts: start_lib.Starts, *, turns: int) -> None:
 def _column(part: step_lib.Part) -> tuple[str, ...]:
   """Returns the cells of `_ROWS`."""
   sheet = part.datasheet_utilisation
-  return (progress.format_number(part.images_per_sec),
+  return (console_lib.format_number(part.images_per_sec),
           _spread(part.timed.secs), _spread(part.timed.core_secs),
-          progress.format_number(part.flops_per_image / 1e9),
-          progress.format_number(part.flops_per_sec / 1e12),
+          console_lib.format_number(part.flops_per_image / 1e9),
+          console_lib.format_number(part.flops_per_sec / 1e12),
           f'{part.utilisation:.1%}',
           '–' if sheet is None else f'{sheet:.1%}',
           _gib(part.needed_bytes))
@@ -69,10 +69,10 @@ def _column(part: step_lib.Part) -> tuple[str, ...]:
 
 def _spread(found: interleaved_timing_lib.Spread) -> str:
   median, lowest, highest = (
-      progress.format_number(value)
+      console_lib.format_number(value)
       for value in (found.median, found.lowest, found.highest))
   return f'{median} ({lowest} to {highest})'
 
 
 def _gib(count: float) -> str:
-  return progress.format_number(count / 2**30)
+  return console_lib.format_number(count / 2**30)

@@ -35,6 +35,7 @@ from typing import Any
 
 import jax
 
+from vit_jax import console as console_lib
 from vit_jax import data
 from vit_jax.analysis import roofline_plot
 from vit_jax.benchmarking import parts
@@ -48,7 +49,6 @@ from vit_jax.benchmarking import workload
 from vit_jax.experiment import config as config_lib
 from vit_jax.plan import building
 from vit_jax.prepare import images
-from vit_jax.training import progress
 from vit_jax.training import writer
 
 RIVALS = ('tf', 'torch')
@@ -157,7 +157,7 @@ def measure_input(args: argparse.Namespace) -> int:
             for count in workers
             for row in _measure(args, own, rivals, workers=count)]
   beside = list(own) if len(own) + len(rivals) > 1 else []
-  progress.table(
+  console_lib.table(
       f'Input: {section.source if args.config else "JPEGs of 500 x 375"}, '
       + f'prepared: {args.prepared} the shorter side, ' * bool(args.prepared)
       + f'{os.cpu_count()} cores', (

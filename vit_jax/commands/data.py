@@ -25,6 +25,7 @@ import time
 
 import rich.console
 
+from vit_jax import console as console_lib
 from vit_jax import data
 from vit_jax.check import check
 from vit_jax.check import page
@@ -36,7 +37,6 @@ from vit_jax.data.fingerprints import similarity
 from vit_jax.inference import load
 from vit_jax.prepare import images
 from vit_jax.prepare import prepare
-from vit_jax.training import progress
 from vit_jax.training import writer
 
 _MODEL_BATCH = 64
@@ -198,7 +198,7 @@ def _write(args: argparse.Namespace) -> int:
           * (smaller < total))
   size = sum(shard['file_bytes'] for shard in facts.values())
   print(f'wrote {planned.folder}: {size / 2**20:,.1f} MiB, each shard read '
-        f'back and compared; {progress.format_secs(time.monotonic() - start)}')
+        f'back and compared; {console_lib.format_secs(time.monotonic() - start)}')
   print(f'train with --config.data.source={planned.name}:{planned.version} '
         f'--config.data.data_dir={args.to}')
   if args.json:
@@ -218,7 +218,7 @@ def _telling(planned: prepare.Plan) -> Iterator[None]:
     while not ended.wait(_TELL_SECS):
       done = prepare.count_finished(planned)
       if done > said:
-        secs = progress.format_secs(time.monotonic() - start)
+        secs = console_lib.format_secs(time.monotonic() - start)
         print(f'{done:,} of {total:,} shards are written; {secs}', flush=True)
       said = done
 

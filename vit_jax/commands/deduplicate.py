@@ -19,6 +19,7 @@ from etils import epath
 import numpy as np
 
 from vit_jax import atomic_files
+from vit_jax import console as console_lib
 from vit_jax.commands import arguments
 from vit_jax.data import beam_runner as beam_runner_lib
 from vit_jax.data.splits import overlap
@@ -29,7 +30,6 @@ from vit_jax.near_duplicates import blocks
 from vit_jax.near_duplicates import features
 from vit_jax.near_duplicates import report
 from vit_jax.near_duplicates import search
-from vit_jax.training import progress
 from vit_jax.training import writer
 
 _MODEL_BATCH = 64
@@ -103,7 +103,7 @@ def run(args: argparse.Namespace) -> int:
     _write(folder, args, source, against, result, figures)
   print(f'{len(result.pairs):,} of {figures["examples"]:,} examples of '
         f'{source.name} are near-duplicates; {result.candidates:,} pairs were '
-        f'compared; {progress.format_secs(time.monotonic() - start)}')
+        f'compared; {console_lib.format_secs(time.monotonic() - start)}')
   if len(result.pairs) > _MANY * figures['examples']:
     print('That is very many. If the page shows pictures that are only alike, '
           'ask for more with --min-similarity' + (

@@ -20,6 +20,7 @@ from etils import epath
 import jax
 import numpy as np
 
+from vit_jax import console as console_lib
 from vit_jax import evals
 from vit_jax import models
 from vit_jax import schema
@@ -36,7 +37,6 @@ from vit_jax.parallel import coordination
 from vit_jax.parallel import multihost
 from vit_jax.plan import microbatches
 from vit_jax.run import restore
-from vit_jax.training import progress
 from vit_jax.training import watchdog as watchdog_lib
 from vit_jax.training import writer
 from vit_jax.weights import download
@@ -161,13 +161,13 @@ def _show(
   section = config.evals[name]
   figures = {key: value for key, value in measured.items()
              if key != 'examples'}
-  progress.table(
+  console_lib.table(
       f'{name}: {section.source or config.data.source} '
       f'{section.split or _eval_split(experiment, section.source)}, '
       f'{measured["examples"]:,} images in {secs:.1f} s',
       ['metric', 'value'],
       [row.rsplit(' ', 1) if not row.endswith('%') else row.split(' ', 1)
-       for row in progress.format_metrics(figures, digits=5).split(', ')])
+       for row in console_lib.format_metrics(figures, digits=5).split(', ')])
 
 
 def _eval_split(

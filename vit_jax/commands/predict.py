@@ -19,10 +19,10 @@ from etils import epath
 import numpy as np
 
 from vit_jax import atomic_files
+from vit_jax import console as console_lib
 from vit_jax.commands import arguments
 from vit_jax.inference import model as model_lib
 from vit_jax.inference import predictions
-from vit_jax.training import progress
 from vit_jax.training import writer
 
 MAX_ROWS = 50  # Of the table; a file holds them all.
@@ -115,9 +115,9 @@ def _estimate(
   if args.json:
     writer.write_json(args.json, records)
   if rows:
-    progress.table(
+    console_lib.table(
         arguments.counted(len(rows), 'picture'), ['picture', *names],
-        [[arguments.printable(path), *map(progress.format_number, values)]
+        [[arguments.printable(path), *map(console_lib.format_number, values)]
          for path, values in list(rows.items())[:MAX_ROWS]])
   return reading.report()
 
@@ -173,7 +173,7 @@ def _show(
     folder = os.path.commonpath(list(map(os.path.dirname, rows)) or [''])
   except ValueError:  # Of absolute paths and relative ones: nothing.
     folder = ''
-  progress.table(
+  console_lib.table(
       arguments.counted(len(rows), 'picture')
       + f' in {arguments.printable(folder)}' * bool(folder)
       + ', each class by itself (sigmoid)' * (activation == 'sigmoid'), columns,

@@ -12,10 +12,10 @@ from typing import Any
 from etils import epath
 import jax
 
+from vit_jax import console as console_lib
 from vit_jax import schema
 from vit_jax import sweep as sweep_lib
 from vit_jax.analysis import sweep_plot
-from vit_jax.training import progress
 from vit_jax.training import writer
 
 PICTURE = 'sweep.png'
@@ -105,7 +105,7 @@ def split_values(text: str) -> list[str]:
 def _print(sweep: sweep_lib.Sweep, result: Mapping[str, Any]) -> None:
   metric, best = sweep.section.metric, result['best']
   print()
-  progress.table(
+  console_lib.table(
       f'Chosen by {metric}', [*best['values'], metric, ''],
       [[*map(_text, row['values'].values()),
         'diverged' if row.get('diverged') else format_value(
@@ -117,7 +117,7 @@ def _print(sweep: sweep_lib.Sweep, result: Mapping[str, Any]) -> None:
            format_statistics(name, values)]
           for name, values in result['final']['statistics'].items()
           if not name.endswith('/examples')]
-  progress.table(
+  console_lib.table(
       f'Trained on {sweep.config.data.split} with '
       + ', '.join(f'{k}={_text(v)}' for k, v in best['values'].items()),
       ['metric', *(name.removeprefix('final,') for name in runs),
@@ -132,7 +132,7 @@ def format_value(metric: str, value: float | None) -> str:
   """Returns a value as a person reads it; a share as a percentage."""
   if value is None:
     return '–'
-  return progress.format_metrics({metric: value}).removeprefix(metric).strip()
+  return console_lib.format_metrics({metric: value}).removeprefix(metric).strip()
 
 
 def format_statistics(
@@ -145,4 +145,4 @@ def format_statistics(
     return text
   if text.endswith(' %'):
     return f'{100 * mean:.2f} ± {100 * std:.2f} %'
-  return f'{text} ± {progress.format_number(std)}'
+  return f'{text} ± {console_lib.format_number(std)}'

@@ -8,6 +8,7 @@ from typing import Any
 from etils import epath
 import jax
 
+from vit_jax import console as console_lib
 from vit_jax import run as run_lib
 from vit_jax.analysis import plots
 from vit_jax.experiment import build as experiment_lib
@@ -15,7 +16,6 @@ from vit_jax.experiment import config as config_lib
 from vit_jax.run import restore
 from vit_jax.run import workdir as workdir_lib
 from vit_jax.training import cost
-from vit_jax.training import progress
 from vit_jax.training import signals
 from vit_jax.training import writer
 
@@ -105,14 +105,14 @@ def _print_summary(
         # The evaluator's name only where there are several.
         '\n'.join(key if len(evaluators) > 1 else key.split('/')[-1]
                   for key in held_out),
-        '\n'.join(progress.format_metrics({key: value}).rsplit(
+        '\n'.join(console_lib.format_metrics({key: value}).rsplit(
             f'{key} ', 1)[-1] for key, value in held_out.items())])
   if any(summary.get('best') for summary in summaries.values()):
     columns.append('best')
     for row, summary in zip(rows, summaries.values()):
       row.append(_best(summary))
   print()
-  progress.table(f'Summary ({_time(summaries, secs)})', columns, rows)
+  console_lib.table(f'Summary ({_time(summaries, secs)})', columns, rows)
   print(f'{_early_ends(summaries)}'
         f'cost     {_cost(summaries)}\n'
         f'curves   {workdir / workdir_lib.CURVES}\n'
@@ -122,8 +122,8 @@ def _print_summary(
 def _time(summaries: Mapping[str, Any], secs: float) -> str:
   """Returns how long this start took, and the training of all starts."""
   trained = sum(summary['secs'] for summary in summaries.values())
-  return (f'{progress.format_secs(secs)} since this start; training in all '
-          f'{progress.format_secs(trained)}')
+  return (f'{console_lib.format_secs(secs)} since this start; training in all '
+          f'{console_lib.format_secs(trained)}')
 
 
 def _best(summary: Mapping[str, Any]) -> str:
@@ -131,12 +131,12 @@ def _best(summary: Mapping[str, Any]) -> str:
   best = summary.get('best')
   if not best:
     return ''
-  metric = progress.format_metrics({best['metric']: best['value']})
+  metric = console_lib.format_metrics({best['metric']: best['value']})
   others = {key: value for key, value in best.get('metrics', {}).items()
             if key != best['metric'] and key.split('/')[-1] in SHOWN}
   return '\n'.join([
       metric.split(' ', 1)[1], f'step {best["step"]:,}',
-      *(progress.format_metrics({key: value})
+      *(console_lib.format_metrics({key: value})
         for key, value in others.items())])
 
 

@@ -13,12 +13,12 @@ from etils import epath
 import jax
 import numpy as np
 
+from vit_jax import console as console_lib
 from vit_jax import schema
 from vit_jax import sweep as sweep_lib
 from vit_jax.data import vtab
 from vit_jax.experiment import config as config_lib
 from vit_jax.training import health
-from vit_jax.training import progress
 from vit_jax.training import signals
 from vit_jax.training import writer
 
@@ -214,7 +214,7 @@ def _statistics(values: Sequence[float]) -> dict[str, float | None]:
 
 def _print(result: Mapping[str, Any]) -> None:
   print()
-  progress.table(
+  console_lib.table(
       'VTAB-1k', ['task', 'group', 'test images', 'accuracy'],
       [[task, row['group'], row['images'], _text(row)]
        for task, row in result['tasks'].items()])
@@ -223,7 +223,7 @@ def _print(result: Mapping[str, Any]) -> None:
             if result['partial'] else 'mean of 19 tasks')
   sizes = {group: sum(task.group == group for task in vtab.TASKS.values())
            for group in vtab.GROUPS}
-  progress.table(
+  console_lib.table(
       'Means', ['', 'tasks', 'accuracy'],
       [*([group, f'{row["num_tasks"]} of {sizes[group]}', _text(row)]
          for group, row in result['groups'].items()),

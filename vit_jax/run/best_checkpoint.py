@@ -11,6 +11,7 @@ import functools
 
 from etils import epath
 
+from vit_jax import console as console_lib
 from vit_jax import schema
 from vit_jax import types
 from vit_jax.checkpoints import manager
@@ -19,7 +20,6 @@ from vit_jax.experiment import config as config_lib
 from vit_jax.parallel import multihost
 from vit_jax.plan import microbatches
 from vit_jax.training import counters as counters_lib
-from vit_jax.training import progress
 
 
 def measure(
@@ -121,7 +121,7 @@ def early_end(best: str, counters: counters_lib.Counters) -> str:
   """Returns that patience has ended, in words."""
   value = 'was never a number' if counters.best is None else (
       f'is not better than at step {counters.best_step:,}, '
-      f'{progress.format_number(counters.best)}')
+      f'{console_lib.format_number(counters.best)}')
   return (f'{best} {value}, {counters.unimproved} evaluation(s) and '
           f'{counters.unimproved_steps:,} steps ago: training ends here '
           '(checkpoint.patience).')

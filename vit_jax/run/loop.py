@@ -20,6 +20,7 @@ from typing import Any
 from etils import epath
 import jax
 
+from vit_jax import console as console_lib
 from vit_jax import schema
 from vit_jax import types
 from vit_jax.checkpoints import lock
@@ -307,7 +308,7 @@ class _Run:
       counters.best_evals = self._best_evals(counters, row)
     self._write_row(row)
     self._progress.print(
-        f'step {self._step:,}: ' + progress_lib.format_metrics(row))
+        f'step {self._step:,}: ' + console_lib.format_metrics(row))
     if out_of_patience:
       self._progress.print(
           best_checkpoint.early_end(self._config.checkpoint.best, counters))

@@ -14,13 +14,13 @@ from typing import Any
 from etils import epath
 import humanize
 
+from vit_jax import console as console_lib
 from vit_jax import models
 from vit_jax import objectives
 from vit_jax import schema
 from vit_jax.checkpoints import paths
 from vit_jax.experiment import build as experiment_lib
 from vit_jax.models import vit_config
-from vit_jax.training import progress
 from vit_jax.weights import hf_card
 
 FILENAME = 'model_card.md'
@@ -163,7 +163,7 @@ def _training(
       'Started from': _origin(origin, config.seed),
       'Length': (
           f'{steps:,} steps of {config.batch_size:,} images, '
-          f'{progress.format_number(steps / experiment.steps_per_epoch)} epochs'
+          f'{console_lib.format_number(steps / experiment.steps_per_epoch)} epochs'
           + ', ended early' * summary.get('stopped_early', False)),
       'Objective': _words(schema.to_plain(config.objective)),
       'Optimizer': _words(optimizer),
@@ -233,7 +233,7 @@ def _measured(
 def _number(key: str, value: float | None) -> str:
   if value is None or not math.isfinite(value):
     return '–'
-  return progress.format_metrics({key: value}, digits=4).removeprefix(f'{key} ')
+  return console_lib.format_metrics({key: value}, digits=4).removeprefix(f'{key} ')
 
 
 def _cost(summary: Mapping[str, Any]) -> str:
@@ -241,12 +241,12 @@ def _cost(summary: Mapping[str, Any]) -> str:
   return _list({
       'Images seen': f'{summary["images"]:,}',
       'Operations': (f'{humanize.metric(1e18 * exaflops, "FLOP")} = '
-                     f'{progress.format_number(exaflops)} exaFLOPs'),
+                     f'{console_lib.format_number(exaflops)} exaFLOPs'),
       'Core-hours': ', '.join(
-          f'{progress.format_number(hours)} on {kind}' for kind, hours in
+          f'{console_lib.format_number(hours)} on {kind}' for kind, hours in
           summary.get('core_hours_by_kind', {}).items()) or 'not kept',
       'Devices': f'{summary["devices"]} x {summary["device_kind"]}',
-      'Time': progress.format_secs(summary['secs']) + ', over all starts'})
+      'Time': console_lib.format_secs(summary['secs']) + ', over all starts'})
 
 
 def _words(section: Mapping[str, Any]) -> str:

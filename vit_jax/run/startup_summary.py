@@ -6,13 +6,13 @@ import clu.parameter_overview
 import humanize
 import jax
 
+from vit_jax import console as console_lib
 from vit_jax import tree
 from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import evaluators
 from vit_jax.parallel import hardware
 from vit_jax.parallel import mesh as mesh_lib
-from vit_jax.training import progress as progress_lib
 
 
 def describe(
@@ -111,12 +111,12 @@ def _expected_cost(
   per_image = (f'3 x {_flops(forward)}' if training == 3 * forward else
                _flops(training))
   line = (f'cost: {per_image} x {images:,} images = '
-          f'{progress_lib.format_number(flops / 1e18)} exaFLOPs')
+          f'{console_lib.format_number(flops / 1e18)} exaFLOPs')
   mesh = experiment.mesh
   row = hardware.find(device_kind(mesh))
   if row is None:
     return line
-  hours = progress_lib.format_number(flops / row.peak_flops_per_core / 3600)
+  hours = console_lib.format_number(flops / row.peak_flops_per_core / 3600)
   return line + (
       f' | {mesh.size} x {row.name} at {_flops(row.peak_flops)}/s: at least '
       f'{hours} core-hours')

@@ -17,8 +17,8 @@ from collections.abc import Mapping
 import dataclasses
 from typing import Any
 
+from vit_jax import console as console_lib
 from vit_jax.parallel import hardware
-from vit_jax.training import progress
 
 # Of what ran before device kinds were kept.
 UNKNOWN = 'unknown'
@@ -93,7 +93,7 @@ def utilisation(
 def describe(exaflops: float, core_hours_by_kind: Mapping[str, float]) -> str:
   """Returns '783 exaFLOPs, 1,204 core-hours on TPU v3'."""
   hours = ' and '.join(
-      f'{progress.format_number(value)} core-hours on {kind}'
+      f'{console_lib.format_number(value)} core-hours on {kind}'
       for kind, value in core_hours_by_kind.items())
-  return (f'{progress.format_number(exaflops)} exaFLOPs'
+  return (f'{console_lib.format_number(exaflops)} exaFLOPs'
           + (f', {hours}' if hours else ''))
