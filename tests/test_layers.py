@@ -14,7 +14,8 @@ ROOT = pathlib.Path(__file__).parents[1]
 # Each row may import the rows above it. Within a row, a name may import only
 # itself and what WITHIN_A_ROW allows.
 LAYERS = (
-    ('types', 'tree', 'schema', 'losses', 'metrics', 'atomic_files', 'console'),
+    ('types', 'tree', 'schema', 'losses', 'metrics', 'atomic_files', 'console',
+     'nearest_neighbours'),
     ('models', 'data', 'optim', 'parallel', 'analysis'),
     ('objectives', 'training', 'checkpoints', 'weights', 'evals', 'check',
      'near_duplicates', 'prepare'),

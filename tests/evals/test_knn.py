@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from sklearn import neighbors
 
+from vit_jax import nearest_neighbours
 from vit_jax.evals import knn
 
 RNG = np.random.default_rng(0)
@@ -36,29 +37,18 @@ def test_accuracy_is_that_of_scikit_learn(toy, k, temperature):
   assert 1 / CLASSES < want < 1
 
 
-def test_blocks_change_nothing(monkeypatch):
+def test_ties_go_to_the_lowest_class():
+  labels = np.array([[2, 1]])
+  assert knn.predict(np.ones((1, 2), np.float32), labels, temperature=0.07,
+                     num_classes=CLASSES).tolist() == [1]
+
+
+def test_a_low_temperature_predicts_the_label_of_the_nearest():
   (bank, labels), (queries, _) = data(50), data(23)
-  whole = knn.nearest(queries, bank, labels, k=7)
-  monkeypatch.setattr(knn, 'BANK', 6)  # Smaller than k, too.
-  monkeypatch.setattr(knn, 'QUERIES', 4)
-  parts = knn.nearest(queries, bank, labels, k=7)
-  np.testing.assert_allclose(parts[0], whole[0], rtol=1e-6)
-  np.testing.assert_array_equal(parts[1], whole[1])
-
-
-def test_the_first_of_equal_neighbours_and_classes_wins():
-  same = np.ones((4, WIDTH), np.float32)
-  _, labels = knn.nearest(same[:1], same, np.array([2, 1, 1, 2]), k=2)
-  assert labels.tolist() == [[2, 1]]
-  assert knn.vote(np.ones((1, 2), np.float32), labels, temperature=0.07,
-                  num_classes=CLASSES).tolist() == [1]
-
-
-def test_a_small_temperature_is_the_nearest_neighbour():
-  (bank, labels), (queries, _) = data(50), data(23)
-  cosines, names = knn.nearest(queries, bank, labels, k=20)
-  got = knn.vote(cosines, names, temperature=1e-4, num_classes=CLASSES)
-  np.testing.assert_array_equal(got, names[:, 0])
+  cosines, rows = nearest_neighbours.nearest(queries, bank, k=20)
+  predicted = knn.predict(
+      cosines, labels[rows], temperature=1e-4, num_classes=CLASSES)
+  np.testing.assert_array_equal(predicted, labels[rows[:, 0]])
 
 
 @pytest.mark.parametrize(('section', 'words'), [

@@ -6,22 +6,19 @@ exp(cosine / temperature).
 """
 
 import dataclasses
-import functools
 from typing import Literal
 
-import jax
-import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
 import numpy as np
 
+from vit_jax import nearest_neighbours
 from vit_jax import schema
 from vit_jax import types
 from vit_jax.evals import evaluator as evaluator_lib
 from vit_jax.evals import features as features_lib
 
 USES_HEAD = False
-# Rows of a product of matrices: 32 MiB of cosines at once.
-QUERIES, BANK = 1024, 8192
+_VOTE_ROWS = 1024
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,10 +78,11 @@ def build(
       params: types.Params, between: evaluator_lib.Between,
   ) -> evaluator_lib.Measured:
     bank, queries = of_train(params, between), of_test(params, between)
-    cosines, labels = nearest(
-        queries.values, bank.values, bank.labels, k=config.k, between=between)
-    answers = vote(cosines, labels, temperature=config.temperature,
-                   num_classes=train.num_classes)
+    cosines, rows = nearest_neighbours.nearest(
+        queries.values, bank.values, k=config.k, after_block=between)
+    answers = predict(cosines, bank.labels[rows],
+                      temperature=config.temperature,
+                      num_classes=train.num_classes)
     return evaluator_lib.Measured({
         'accuracy': float((answers == queries.labels).mean()),
         'examples': len(answers)})
@@ -92,67 +90,18 @@ def build(
   return run
 
 
-def nearest(
-    queries: Float[np.ndarray, 'queries width'],
-    bank: Float[np.ndarray, 'bank width'],
-    labels: Int[np.ndarray, 'bank'], *, k: int,
-    between: evaluator_lib.Between = lambda: None,
-) -> tuple[Float[np.ndarray, 'queries k'], Int[np.ndarray, 'queries k']]:
-  """Returns cosines and labels of the k nearest, the nearest first.
-
-  Of equally near ones the first in the bank comes first. Block by block: the
-  whole matrix of cosines is never there.
-  """
-  blocks = [jnp.asarray(_unit(queries[i:i + QUERIES]))
-            for i in range(0, len(queries), QUERIES)]
-  best = [(jnp.full((len(q), k), -jnp.inf), jnp.full((len(q), k), -1))
-          for q in blocks]
-  for start in range(0, len(bank), BANK):
-    part = slice(start, start + BANK)
-    rows, names = jnp.asarray(_unit(bank[part])), jnp.asarray(labels[part])
-    best = [_merge(q, rows, names, *b, k=k) for q, b in zip(blocks, best)]
-    # Or the host would run ahead, and put the whole bank on the device.
-    jax.block_until_ready(best)
-    between()
-  cosines, found = zip(*jax.device_get(best))
-  return np.concatenate(cosines), np.concatenate(found)
-
-
-def vote(
+def predict(
     cosines: Float[np.ndarray, 'queries k'],
     labels: Int[np.ndarray, 'queries k'], *,
     temperature: float, num_classes: int,
 ) -> Int[np.ndarray, 'queries']:
-  """Returns the class with the most weight; of equal ones the lowest."""
-  # The largest weight is 1: exp(1 / 0.01) would be beyond float32.
+  """Returns the class with the largest vote; ties go to the lowest class."""
+  # Relative to the largest cosine: exp(1 / 0.01) would overflow float32.
   weights = np.exp(
       (cosines.astype(np.float64) - cosines[:, :1]) / temperature)
-  answers = []
-  for start in range(0, len(labels), QUERIES):
-    part = slice(start, start + QUERIES)
-    votes = np.zeros((len(labels[part]), num_classes))
-    np.add.at(
-        votes, (np.arange(len(votes))[:, None], labels[part]), weights[part])
-    answers.append(votes.argmax(axis=-1))
-  return np.concatenate(answers)
-
-
-def _unit(rows: Float[np.ndarray, 'rows width']):
-  norms = np.linalg.norm(rows, axis=-1, keepdims=True)
-  return rows / np.maximum(norms, 1e-12)
-
-
-@functools.partial(jax.jit, static_argnames='k')
-def _merge(
-    queries: Float[Array, 'queries width'], bank: Float[Array, 'bank width'],
-    labels: Int[Array, 'bank'], best: Float[Array, 'queries k'],
-    best_labels: Int[Array, 'queries k'], *, k: int,
-) -> tuple[Float[Array, 'queries k'], Int[Array, 'queries k']]:
-  # In full float32: a TPU's default of bfloat16 would reorder neighbours.
-  cosines = jnp.matmul(queries, bank.T, precision='highest')
-  cosines = jnp.concatenate([best, cosines], axis=1)
-  names = jnp.concatenate(
-      [best_labels, jnp.broadcast_to(labels, (len(queries), len(labels)))],
-      axis=1)
-  top, places = jax.lax.top_k(cosines, k)
-  return top, jnp.take_along_axis(names, places, axis=1)
+  # In blocks: votes of all queries for many classes would fill memory.
+  return np.concatenate([
+      nearest_neighbours.vote(
+          labels[start:start + _VOTE_ROWS], weights[start:start + _VOTE_ROWS],
+          num_classes=num_classes).argmax(axis=-1)
+      for start in range(0, len(labels), _VOTE_ROWS)])

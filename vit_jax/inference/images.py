@@ -6,10 +6,8 @@ how opaque it is, on white.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from concurrent import futures
 import dataclasses
 import glob
-import itertools
 import os
 from typing import Any, TypeGuard
 
@@ -23,12 +21,12 @@ from PIL import Image
 from vit_jax.data.augment import ops
 from vit_jax.data.images import decode as decode_lib
 from vit_jax.data.images import multichannel
+from vit_jax.data.images import threads
 from vit_jax.weights.configs import preprocessing as preprocessing_lib
 
 Picture = str | os.PathLike | Image.Image | np.ndarray
 # Told of a picture that cannot be read, and why.
 Failed = Callable[[Picture, Exception], None]
-_THREADS = min(8, os.cpu_count() or 1)  # Pillow decodes without the lock.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,36 +95,22 @@ def batches(
   Raises:
     FileNotFoundError, ValueError: as `read`, unless there is `failed`.
   """
-  def attempt(picture: Picture) -> np.ndarray | Exception:
-    try:
-      return read(picture, preprocess)
-    except (OSError, ValueError, MemoryError) as error:
-      if failed is None:
-        raise
-      return error
-
-  def start(pool: futures.Executor) -> list[tuple[Picture, futures.Future]]:
-    return [(picture, pool.submit(attempt, picture))
-            for picture in itertools.islice(rest, size)]
-
-  rest = iter(pictures)
-  with futures.ThreadPoolExecutor(_THREADS) as pool:
-    ahead = start(pool)
-    while ahead:
-      now, ahead = ahead, start(pool)  # Read while the model computes.
-      good: list[tuple[Picture, np.ndarray]] = []
-      for picture, future in now:
-        result = future.result()
-        if isinstance(result, Exception):
-          assert failed is not None
-          failed(picture, result)
-        else:
-          good.append((picture, result))
-      if good:
-        images = np.stack([image for _, image in good])
-        missing = size - len(images)
-        yield Batch(tuple(picture for picture, _ in good), np.pad(
-            images, ((0, missing), (0, 0), (0, 0), (0, 0))))
+  errors = () if failed is None else (OSError, ValueError, MemoryError)
+  for chunk in threads.read_chunks(
+      pictures, lambda picture: read(picture, preprocess), size=size,
+      errors=errors):
+    good: list[tuple[Picture, np.ndarray]] = []
+    for picture, result in chunk:
+      if isinstance(result, Exception):
+        assert failed is not None
+        failed(picture, result)
+      else:
+        good.append((picture, result))
+    if good:
+      images = np.stack([image for _, image in good])
+      missing = size - len(images)
+      yield Batch(tuple(picture for picture, _ in good), np.pad(
+          images, ((0, missing), (0, 0), (0, 0), (0, 0))))
 
 
 def check_batch(images: Any, preprocess: preprocessing_lib.Preprocess) -> None:
@@ -207,7 +191,8 @@ def _open(
   def decode(data: bytes | np.ndarray) -> ops.Picture:
     if as_picture:
       return decode_lib.decode(data, channels=channels)
-    return multichannel.decode(data, channels=channels, dtype=preprocess.pixel_dtype)
+    return multichannel.decode(
+        data, channels=channels, dtype=preprocess.pixel_dtype)
 
   if isinstance(picture, (str, os.PathLike)):
     path = epath.Path(picture)
