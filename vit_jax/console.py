@@ -1,0 +1,99 @@
+"""Terminal output shared by all commands: tables, numbers, sizes, durations."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import humanize
+import rich.box
+import rich.console
+import rich.table
+import rich.text
+
+# Metrics whose last path component starts with one of these are fractions.
+_FRACTIONS = ('accuracy', 'precision', 'mean_average_precision',
+              'calibration_error')
+
+
+def table(
+    title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], *,
+    console: rich.console.Console | None = None,
+) -> None:
+  """Prints a table; numbers and percentages are right-aligned.
+
+  Args:
+    title: line above the table.
+    columns: headings.
+    rows: cells of each row; numbers are formatted by `format_number`, None is
+      a dash, anything else is printed as `str`.
+    console: where to print; standard output by default.
+  """
+  console = console or rich.console.Console()
+  drawn = rich.table.Table(box=rich.box.SIMPLE_HEAD, pad_edge=False)
+  for i, column in enumerate(columns):
+    numeric = all(
+        row[i] is None or _is_number(row[i]) or str(row[i]).endswith('%')
+        for row in rows)
+    drawn.add_column(
+        rich.text.Text(column), justify='right' if numeric else 'left',
+        overflow='fold', no_wrap=numeric)
+  for row in rows:
+    drawn.add_row(*(rich.text.Text(_cell(value)) for value in row))
+  # Table(title=...) would wrap the title to the width of a narrow table.
+  console.print(rich.text.Text(title, style='bold'))
+  console.print(drawn)
+
+
+def format_number(value: float, *, digits: int = 3) -> str:
+  """Formats a number for reading: 0.0312, 1.24, 812, 14,210, 3.1e-05."""
+  if value != value or abs(value) == float('inf'):
+    return str(value)
+  if abs(value) >= 100:
+    return f'{value:,.0f}'
+  if value == 0 or abs(value) >= 1e-3:
+    return f'{value:#.{digits}g}'.rstrip('.')
+  return f'{value:.1e}'
+
+
+def format_secs(secs: float) -> str:
+  """Formats a duration as 0:07, 12:30 or 3:05:00."""
+  minutes, rest = divmod(round(secs), 60)
+  hours, minutes = divmod(minutes, 60)
+  return (f'{hours}:{minutes:02}:{rest:02}' if hours
+          else f'{minutes}:{rest:02}')
+
+
+def format_bytes(count: float) -> str:
+  """Formats a size in bytes with binary units: '1.2 GiB'."""
+  return humanize.naturalsize(count, binary=True)
+
+
+def format_flops(count: float, *, precision: int = 3) -> str:
+  """Formats a number of floating-point operations: '1.24 TFLOP'."""
+  return humanize.metric(count, 'FLOP', precision=precision)
+
+
+def format_metrics(row: Mapping[str, float], *, digits: int = 3) -> str:
+  """Formats metrics by name: 'val/accuracy 97.22 %, val/loss 0.113'.
+
+  Args:
+    row: metric values by name; example counts are left out.
+    digits: significant digits of metrics that are not fractions.
+  """
+  return ', '.join(
+      f'{name} {100 * value:.2f} %'
+      if name.split('/')[-1].startswith(_FRACTIONS)
+      or name.endswith(('accuracy', '_shot', '_shot_std'))
+      else f'{name} {format_number(value, digits=digits)}'
+      for name, value in row.items() if not name.endswith('/examples'))
+
+
+def _is_number(value: Any) -> bool:
+  return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _cell(value: Any) -> str:
+  if value is None:
+    return '–'
+  if isinstance(value, int) and _is_number(value):
+    return f'{value:,}'
+  return format_number(value) if _is_number(value) else str(value)
