@@ -27,7 +27,7 @@ def commands():
     found += re.findall(r'`(python main\.py [^`]+)`', text)
   return sorted({line for line in found
                  if line.startswith('python main.py') and '…' not in line
-                 and '...' not in line})
+                 and '...' not in line and '--help' not in line})
 
 
 def test_the_readme_shows_a_command_for_every_task():
