@@ -13,6 +13,7 @@ import flax.linen as nn
 import jax
 
 from vit_jax import schema
+from vit_jax.models import architecture
 from vit_jax.models import embed
 from vit_jax.models import masked_patch
 from vit_jax.models import per_example_random
@@ -34,9 +35,6 @@ ModelConfig = vit_config.ViTConfig | resnet_config.ResNetConfig
 
 _FAMILIES = {'vit': vit_config.ViTConfig,
              'resnet': resnet_config.ResNetConfig}
-# What a model's parameters mean something with, by family.
-_ARCHITECTURES: Mapping[str, tuple[str, ...]] = {
-    'vit': vit_config.ARCHITECTURE, 'resnet': resnet_config.ARCHITECTURE}
 # What a variant says.
 _OF_VARIANT = (*vit_config.DIMENSIONS, 'backbone')
 
@@ -78,7 +76,7 @@ def inherit(
     section: the section `model` of a run that starts from a checkpoint.
     source: that section of the checkpoint's own config.
   """
-  names = _ARCHITECTURES[source['name']]
+  names = architecture.switches(_FAMILIES[source['name']])
   variant = section.get('variant')
   if variant:
     if variants.family(variant) != source['name']:

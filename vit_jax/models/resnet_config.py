@@ -5,8 +5,9 @@ from typing import Literal
 
 import jax.numpy as jnp
 
-# What parameters compute depends on these; the rest concerns training alone.
-ARCHITECTURE = ('name', 'backbone')
+from vit_jax.models import architecture
+
+_switch, _ANY = architecture.switch, architecture.ANY
 
 GROUPS = 32  # Of every group norm (arXiv 1912.11370, section 3.2).
 
@@ -70,9 +71,10 @@ class ResNetConfig:
     unroll: units compiled side by side in a scan step. On a CPU, where the
       gradient of a convolution in a loop is slow, 99 unrolls all of a stage.
   """
-  name: Literal['resnet'] = 'resnet'
+  name: Literal['resnet'] = _switch('resnet', exported=_ANY)
   variant: str = ''
-  backbone: BackboneConfig | None = None
+  backbone: BackboneConfig | None = _switch(
+      None, exported={'npz': _ANY, 'timm': _ANY})
   num_classes: int = 0
   head_bias: float = 0.0
   dtype: Literal['float32', 'bfloat16'] = 'float32'

@@ -7,17 +7,14 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 
+from vit_jax.models import architecture
 from vit_jax.models import products
 from vit_jax.models import resnet_config
 from vit_jax.models import variants
 
+_switch, _ANY = architecture.switch, architecture.ANY
+
 DIMENSIONS = ('width', 'depth', 'mlp_dim', 'num_heads', 'patch')
-# With them, what the same parameters would compute otherwise without.
-ARCHITECTURE = (
-    *DIMENSIONS, 'name', 'backbone', 'cls', 'registers', 'position',
-    'position_at', 'position_cls', 'axial', 'parallel', 'qkv_bias', 'qk_norm',
-    'layer_scale', 'gelu', 'norm', 'layer_norm_epsilon', 'final_norm',
-    'pooling', 'pool_norm')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,31 +91,36 @@ class ViTConfig:
       22 % of them. See docs/performance.md.
     unroll: layers compiled side by side in a scan step; `depth` unrolls all.
   """
-  name: Literal['vit'] = 'vit'
+  name: Literal['vit'] = _switch('vit', exported=_ANY)
   variant: str = ''
-  width: int = 0
-  depth: int = 0
-  mlp_dim: int = 0
-  num_heads: int = 0
-  patch: int | tuple[int, int] = 0
-  backbone: resnet_config.BackboneConfig | None = None
+  width: int = _switch(0, exported=_ANY)
+  depth: int = _switch(0, exported=_ANY)
+  mlp_dim: int = _switch(0, exported=_ANY)
+  num_heads: int = _switch(0, exported=_ANY)
+  patch: int | tuple[int, int] = _switch(0, exported=_ANY)
+  backbone: resnet_config.BackboneConfig | None = _switch(
+      None, exported={'npz': _ANY, 'timm': _ANY})
   num_classes: int = 0
-  cls: bool | None = None
-  registers: int = 0
-  position: Literal['learned', 'none', '2d', 'relative', 'sincos'] = 'learned'
-  position_at: Literal['stem', 'layers', 'shared'] = 'stem'
-  position_cls: bool = True
-  axial: bool = False
-  parallel: bool = False
-  qkv_bias: bool = True
-  qk_norm: bool = False
-  layer_scale: float | None = None
-  gelu: Literal['tanh', 'exact'] = 'tanh'
-  norm: Literal['layer', 'rms'] = 'layer'
-  layer_norm_epsilon: float = 1e-6
-  final_norm: bool = True
-  pooling: Literal['cls', 'average', 'attention'] = 'cls'
-  pool_norm: bool = False
+  cls: bool | None = _switch(None, exported=_ANY)
+  registers: int = _switch(0, exported={'timm': _ANY})
+  position: Literal['learned', 'none', '2d', 'relative', 'sincos'] = _switch(
+      'learned', exported={'npz': ('none',), 'timm': ('none',)})
+  position_at: Literal['stem', 'layers', 'shared'] = _switch('stem')
+  position_cls: bool = _switch(
+      True, exported={'npz': _ANY, 'timm': _ANY})
+  axial: bool = _switch(False)
+  parallel: bool = _switch(False)
+  qkv_bias: bool = _switch(True, exported=_ANY)
+  qk_norm: bool = _switch(False)
+  layer_scale: float | None = _switch(None, exported={'timm': _ANY})
+  gelu: Literal['tanh', 'exact'] = _switch('tanh', exported=_ANY)
+  norm: Literal['layer', 'rms'] = _switch('layer')
+  layer_norm_epsilon: float = _switch(1e-6, exported=_ANY)
+  final_norm: bool = _switch(
+      True, exported={'npz': _ANY, 'timm': _ANY})
+  pooling: Literal['cls', 'average', 'attention'] = _switch(
+      'cls', exported={'npz': _ANY, 'timm': _ANY})
+  pool_norm: bool = _switch(False, exported={'timm': _ANY})
   representation_layer: bool = False
   head_bias: float = 0.0
   dropout: float = 0.0

@@ -1,0 +1,63 @@
+"""Metadata of model config fields: architecture switches and their export.
+
+A field that changes what the parameters compute is declared as
+
+    parallel: bool = architecture.switch(False)
+    registers: int = architecture.switch(0, exported={'timm': ANY})
+
+Fine-tuning inherits it from the checkpoint, load reports show it where it
+differs from the default, and `weights.save` refuses values that another
+library's model cannot have.
+"""
+
+from collections.abc import Mapping
+import dataclasses
+from typing import Any
+
+ANY = 'any'
+
+Exported = str | Mapping[str, str | tuple[Any, ...]]
+
+
+def switch(default: Any, *, exported: Exported | None = None) -> Any:
+  """Returns a dataclass field of an architecture switch.
+
+  Args:
+    default: default value; every format of another library can store it.
+    exported: other values that foreign formats can store: `ANY`, or for each
+      format its values or `ANY`. A format that is not named stores the default
+      alone.
+  """
+  return dataclasses.field(default=default, metadata={
+      'architecture': True, 'exported': exported or {}})
+
+
+def switches(config: Any) -> tuple[str, ...]:
+  """Returns the names of the architecture switches of a config (class)."""
+  return tuple(f.name for f in dataclasses.fields(config)
+               if f.metadata.get('architecture'))
+
+
+def non_default(config: Any) -> dict[str, Any]:
+  """Returns the architecture switches whose values are not the default."""
+  return {f.name: getattr(config, f.name) for f in dataclasses.fields(config)
+          if f.metadata.get('architecture')
+          and getattr(config, f.name) != f.default}
+
+
+def check_exportable(config: Any, form: str) -> None:
+  """Raises if a foreign format cannot store the value of a switch.
+
+  Raises:
+    ValueError: naming the switch and the values that the format can store.
+  """
+  fields = {f.name: f for f in dataclasses.fields(config)}
+  for name, value in non_default(config).items():
+    exported = fields[name].metadata['exported']
+    if isinstance(exported, Mapping):
+      exported = exported.get(form, ())
+    if exported != ANY and value not in exported:
+      allowed = (fields[name].default, *exported)
+      raise ValueError(
+          f'The format {form} cannot store {name}={value!r}, only '
+          f'{" or ".join(map(repr, allowed))}. Save the model as orbax.')
