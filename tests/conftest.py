@@ -12,9 +12,12 @@ import zlib
 
 # Before JAX starts; a GPU or TPU in the machine is not what the tests measure.
 os.environ['JAX_PLATFORMS'] = 'cpu'
-# Nearly all of the time goes into compiling programs that run for a moment.
-os.environ.setdefault('XLA_FLAGS', '--xla_backend_optimization_level=0 '
-                      '--xla_llvm_disable_expensive_passes=true')
+# Compilation dominates the time of the tests. Flags that the user sets, such as
+# --xla_cpu_max_isa=AVX2, come last and take precedence.
+os.environ['XLA_FLAGS'] = ' '.join([
+    '--xla_backend_optimization_level=0',
+    '--xla_llvm_disable_expensive_passes=true',
+    os.environ.get('XLA_FLAGS', '')])
 
 import jax
 import numpy as np

@@ -165,11 +165,11 @@ def _parts(
   of_layer = _array((images, tokens, config.width), compute)
   of_heads = _array(
       (images, tokens, config.num_heads, config.head_dim), compute)
-  dense = {'dtype': compute, 'dot_general': config.dot_general}
+  dense = {'dtype': compute}
   return {
       'patch embedding': _module(
           embed.PatchEmbedding(
-              config.patch_shape, config.width, compute, config.dot_general),
+              config.patch_shape, config.width, compute),
           _array(shape), times=parts, to_inputs=False),
       'layer norm': _module(
           encoder.layer_norm(config, 'norm'), of_layer, times=norms),
@@ -180,7 +180,7 @@ def _parts(
       'attention': _there_and_back(
           attention.fused_attention if config.attention == 'cudnn' else (
               lambda *qkv: attention.dot_product_attention(
-                  *qkv, dot_general=config.dot_general)[0]),
+                  *qkv)[0]),
           *[of_heads] * 3, times=layers),
       'attention out': _module(
           nn.DenseGeneral(config.width, axis=(-2, -1), **dense),

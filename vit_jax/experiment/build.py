@@ -171,7 +171,7 @@ class Experiment:
     """
     return objectives.build_model(
         self.config.objective, dataclasses.replace(
-            models.written_out(self.config.model), remat=remat),
+            models.without_fused_kernels(self.config.model), remat=remat),
         image_shape=self.config.data.image_shape,
         num_classes=self.dataset.num_classes)
 

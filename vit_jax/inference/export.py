@@ -96,7 +96,7 @@ def is_folder(model: model_lib.Model, *, form: str) -> bool:
 def in_float32(model: model_lib.Model) -> model_lib.Model:
   """Returns the model as it is written; itself where it is so already."""
   config = dataclasses.replace(
-      models.written_out(model.config), dtype='float32', remat='none')
+      models.without_fused_kernels(model.config), dtype='float32', remat='none')
   return (model if config == model.config
           else dataclasses.replace(model, config=config))
 

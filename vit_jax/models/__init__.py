@@ -17,7 +17,6 @@ from vit_jax.models import architecture
 from vit_jax.models import embed
 from vit_jax.models import masked_patch
 from vit_jax.models import per_example_random
-from vit_jax.models import products
 from vit_jax.models import resnet
 from vit_jax.models import resnet_config
 from vit_jax.models import variants
@@ -90,27 +89,21 @@ def inherit(
 def for_devices(
     config: ModelConfig, devices: Sequence[jax.Device],
 ) -> ModelConfig:
-  """Returns the config with what depends on the hardware decided.
+  """Returns the config of the kernels that exist on `devices`.
 
   Args:
     config: of a model.
-    devices: where it is to run, which need not be where it is traced.
+    devices: where the model will run, which need not be where it is traced.
   """
-  if not isinstance(config, vit_config.ViTConfig):
-    return config
-  platforms = [device.platform for device in devices]
-  if set(platforms) != {'gpu'}:
-    config = dataclasses.replace(config, attention='plain')
-  if (config.products == 'auto' and platforms == ['cpu']
-      and products.has_matrix_units()):
-    config = dataclasses.replace(config, products='float32')
+  if any(device.platform != 'gpu' for device in devices):
+    return without_fused_kernels(config)
   return config
 
 
-def written_out(config: ModelConfig) -> ModelConfig:
-  """Returns the config of the same function without fused kernels.
+def without_fused_kernels(config: ModelConfig) -> ModelConfig:
+  """Returns the config of the same function in plain JAX operations.
 
-  It can be traced wherever it is to run, and its jaxpr has all operations.
+  It can be traced on any platform, and its jaxpr contains every operation.
   """
   if isinstance(config, vit_config.ViTConfig):
     return dataclasses.replace(config, attention='plain')

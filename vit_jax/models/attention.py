@@ -16,33 +16,25 @@ def dot_product_attention(
     *,
     bias: Float[Array, 'batch heads queries keys'] | None = None,
     drop: Callable[[jax.Array], jax.Array] = lambda weights: weights,
-    dot_general: Callable[..., jax.Array] = jax.lax.dot_general,
 ) -> tuple[Float[Array, 'batch queries heads head_dim'],
            Float[Array, 'batch heads queries keys']]:
   """Attends, with the softmax in float32 (appendix A, equations 6 and 7).
 
   Args:
-    query: what looks.
-    key: what is looked at.
-    value: what is fetched.
     bias: float32, added to the logits.
     drop: dropout, applied to the attention weights.
-    dot_general: what multiplies.
 
   Returns:
     The weighted values, and the float32 weights before dropout.
   """
   scale = query.shape[-1] ** -0.5
-  heads_apart = ((0, 2), (0, 2))
-  logits = dot_general(
-      query * scale, key, (((3,), (3,)), heads_apart),
-      preferred_element_type=jnp.float32)
+  logits = jnp.einsum('bqnh,bknh->bnqk', query * scale, key,
+                      preferred_element_type=jnp.float32)
   if bias is not None:
     logits += bias
   weights = jax.nn.softmax(logits, axis=-1)
-  values = dot_general(
-      drop(weights).astype(value.dtype), value,
-      (((3,), (1,)), ((0, 1), (0, 2))))
+  values = jnp.einsum(
+      'bnqk,bknh->bnqh', drop(weights).astype(value.dtype), value)
   return einops.rearrange(values, 'b n q h -> b q n h'), weights
 
 
@@ -55,9 +47,9 @@ def fused_attention(
   """Attends in one kernel, which writes no attention weights to memory.
 
   Args:
-    query: what looks, in bfloat16.
-    key: what is looked at.
-    value: what is fetched.
+    query: projected queries, in bfloat16.
+    key: projected keys.
+    value: projected values.
     implementation: of `jax.nn.dot_product_attention`.
 
   Raises:

@@ -53,7 +53,6 @@ class PatchEmbedding(nn.Module):
   patch: tuple[int, int]
   width: int
   dtype: jnp.dtype
-  dot_general: Callable[..., jax.Array] = jax.lax.dot_general
 
   @nn.compact
   def __call__(
@@ -74,7 +73,7 @@ class PatchEmbedding(nn.Module):
         images.astype(self.dtype), 'b (r p) (c q) ch -> b r c (p q ch)',
         r=rows, c=columns)
     matrix = kernel.reshape(-1, self.width).astype(self.dtype)
-    embedded = self.dot_general(patches, matrix, (((3,), (0,)), ((), ())))
+    embedded = jnp.einsum('brcp,pw->brcw', patches, matrix)
     return embedded + bias.astype(self.dtype)
 
 

@@ -116,8 +116,8 @@ class SelfAttention(nn.Module):
         nn.with_logical_partitioning(
             xavier, ('width', None, 'heads', 'head_dim')),
         (c.width, 3, c.num_heads, c.head_dim))
-    qkv = c.dot_general(
-        tokens, kernel.astype(c.compute_dtype), (((2,), (0,)), ((), ())))
+    qkv = jnp.einsum(
+        'btw,wcnh->btcnh', tokens, kernel.astype(c.compute_dtype))
     if c.qkv_bias:
       bias = self.param(
           'qkv_bias',
@@ -138,10 +138,9 @@ class SelfAttention(nn.Module):
     else:
       drop = Dropout(c.attention_dropout, deterministic=not self.train)
       values, weights = attention_lib.dot_product_attention(
-          query, key, value, bias=bias, drop=drop, dot_general=c.dot_general)
+          query, key, value, bias=bias, drop=drop)
     out = nn.DenseGeneral(
         c.width, axis=(-2, -1), dtype=c.compute_dtype,
-        dot_general=c.dot_general,
         kernel_init=nn.with_logical_partitioning(
             nn.initializers.xavier_uniform(), ('heads', 'head_dim', 'width')),
         bias_init=_NORM(nn.initializers.zeros), name='out')
@@ -177,8 +176,7 @@ class Mlp(nn.Module):
       self, tokens: Float[Array, 'batch tokens width'],
   ) -> Float[Array, 'batch tokens width']:
     c = self.config
-    dense = functools.partial(
-        nn.Dense, dtype=c.compute_dtype, dot_general=c.dot_general)
+    dense = functools.partial(nn.Dense, dtype=c.compute_dtype)
     bias = nn.initializers.normal(1e-6)
     hidden = dense(
         c.mlp_dim,

@@ -29,7 +29,6 @@ class AttentionPooling(nn.Module):
     def project(name: str, inputs: Any) -> Any:
       return nn.DenseGeneral(
           (c.num_heads, c.head_dim), dtype=c.compute_dtype,
-          dot_general=c.dot_general,
           kernel_init=nn.with_logical_partitioning(
               nn.initializers.xavier_uniform(), ('width', 'heads', 'head_dim')),
           bias_init=nn.with_logical_partitioning(
@@ -39,11 +38,9 @@ class AttentionPooling(nn.Module):
     query = project('query', jnp.tile(
         probe.astype(c.compute_dtype), (tokens.shape[0], 1, 1)))
     pooled, _ = attention.dot_product_attention(
-        query, project('key', tokens), project('value', tokens),
-        dot_general=c.dot_general)
+        query, project('key', tokens), project('value', tokens))
     pooled = nn.DenseGeneral(
         c.width, axis=(-2, -1), dtype=c.compute_dtype,
-        dot_general=c.dot_general,
         kernel_init=nn.with_logical_partitioning(
             nn.initializers.xavier_uniform(), ('heads', 'head_dim', 'width')),
         bias_init=nn.with_logical_partitioning(
@@ -62,7 +59,7 @@ class RepresentationLayer(nn.Module):
   ) -> Float[Array, 'batch width']:
     c = self.config
     return jnp.tanh(nn.Dense(
-        c.width, dtype=c.compute_dtype, dot_general=c.dot_general,
+        c.width, dtype=c.compute_dtype,
         kernel_init=nn.with_logical_partitioning(
             nn.initializers.lecun_normal(), ('width', None)),
         bias_init=nn.with_logical_partitioning(

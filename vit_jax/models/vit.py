@@ -82,8 +82,7 @@ class ViT(nn.Module):
           c.backbone, c.compute_dtype, c.remat, c.unroll,
           name='backbone')(images)
     return embed.PatchEmbedding(
-        c.patch_shape, c.width, c.compute_dtype, c.dot_general,
-        name='patches')(images)
+        c.patch_shape, c.width, c.compute_dtype, name='patches')(images)
 
   def _embed(
       self, patches: jax.Array, grid: tuple[int, int],

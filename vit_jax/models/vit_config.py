@@ -1,14 +1,11 @@
 """The settings of a Vision Transformer."""
 
-from collections.abc import Callable
 import dataclasses
 from typing import Any, Literal
 
-import jax
 import jax.numpy as jnp
 
 from vit_jax.models import architecture
-from vit_jax.models import products
 from vit_jax.models import resnet_config
 from vit_jax.models import variants
 
@@ -76,10 +73,6 @@ class ViTConfig:
 
     dtype: of activations and matrix products. Parameters, layer-norm
       statistics, softmax, head and loss are float32 always.
-    products: of bfloat16: 'float32' has them return that, rounded after, in the
-      form for which CPUs with matrix units are fast (see `models.products`);
-      'dtype' leaves it to the compiler; 'auto' is the first on one device of
-      such a CPU and the second elsewhere.
     attention: 'plain', as it is written; or on GPUs in bfloat16 'cudnn',
       NVIDIA's fused kernel (arXiv 2205.14135), which keeps no attention weights
       in memory. It is plain all the same where weights are asked for, with
@@ -127,7 +120,6 @@ class ViTConfig:
   attention_dropout: float = 0.0
   stochastic_depth: float = 0.0
   dtype: Literal['float32', 'bfloat16'] = 'float32'
-  products: Literal['auto', 'dtype', 'float32'] = 'auto'
   attention: Literal['plain', 'cudnn'] = 'plain'
   remat: Literal['none', 'attention', 'dots', 'full'] = 'attention'
   unroll: int = 1
@@ -195,12 +187,6 @@ class ViTConfig:
   def head_dim(self) -> int:
     """Length of a query."""
     return self.width // self.num_heads
-
-  @property
-  def dot_general(self) -> Callable[..., jax.Array]:
-    """What multiplies matrices of the compute dtype."""
-    return (products.dot_general if self.products == 'float32'
-            else jax.lax.dot_general)
 
   @property
   def compute_dtype(self) -> jnp.dtype:

@@ -222,7 +222,7 @@ def abstract_params(
   """Returns the shapes of a model's parameters, as a nested dict."""
   # Which are the same wherever it is to run, and without what runs it there.
   model = models.build(
-      models.written_out(config), num_classes=config.num_classes)
+      models.without_fused_kernels(config), num_classes=config.num_classes)
   images = jax.ShapeDtypeStruct((1, *resolution, channels), 'float32')
   return nn.unbox(jax.eval_shape(
       lambda: models.init(model, jax.random.key(0), images)))
