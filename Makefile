@@ -8,10 +8,13 @@ CONSTRAIN ?= -c constraints.txt
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+NUMERICAL := tests/models tests/optim tests/objectives tests/training \
+  tests/evals tests/analysis tests/weights tests/parallel tests/test_losses.py \
+  tests/test_metrics.py tests/test_golden.py
 SOURCES := $(wildcard main.py configs benchmarks) vit_jax tests
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test test-plan test-export test-faults lint format \
+.PHONY: help quickstart test test-isa test-plan test-export test-faults lint format \
   constraints owner clean
 
 help:  ## Shows this list.
@@ -25,6 +28,12 @@ quickstart: $(VENV)/.runtime  ## Pre-trains, fine-tunes and evaluates a small Vi
 
 test: lint  ## Lint, types and the whole test suite.
 	$(BIN)/python -m pytest -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder tests
+
+# Results differ in the last bits between instruction sets; tolerances allow it.
+test-isa: $(VENV)/.dev  ## The numerical tests without AVX-512, then without AVX.
+	for isa in AVX2 SSE4_2; do \
+	  XLA_FLAGS=--xla_cpu_max_isa=$$isa $(BIN)/python -m pytest -n logical \
+	    --maxprocesses 8 --dist loadfile $(NUMERICAL) || exit 1; done
 
 # A plan's tests skip what needs a compiler that is not there; here both are.
 test-plan: $(VENV)/.plan  ## The tests of `main.py plan` with the compilers for TPUs and GPUs, which need neither.
