@@ -1,4 +1,4 @@
-"""What is planted in a data set is found in it, and nothing is changed."""
+"""Problems planted in a dataset are found, and nothing is changed."""
 
 import re
 import tempfile
@@ -12,7 +12,7 @@ from tests import pictures
 from vit_jax import data
 from vit_jax.check import check
 from vit_jax.check import page
-from vit_jax.check import report as report_lib
+from vit_jax.check import scan as scan_lib
 from vit_jax.check import suspicious_labels
 from vit_jax.data.fingerprints import similarity
 
@@ -20,7 +20,7 @@ _WRONG = 'train/lying/wrong.png'
 
 
 def _striped(seed, *, lying):
-  """Returns a picture whose class is which way its stripes run."""
+  """Returns an image whose class is the direction of its stripes."""
   rng = np.random.default_rng(seed)
   waves = np.sin(np.arange(48) / rng.uniform(2, 4) + rng.uniform(0, 6))
   pixels = 128 + 60 * waves + rng.normal(0, 25, (48, 48))
@@ -34,7 +34,7 @@ def _save(path, image, **options):
 
 
 def _plant(root):
-  """Writes 44 sound pictures and one fault of each kind."""
+  """Writes 44 valid images and one problem of each kind."""
   for i in range(44):
     split, name = 'test' if i < 8 else 'train', ('lying', 'upright')[i % 2]
     _save(root / split / name / f'{i}.png', _striped(i, lying=i % 2 == 0))
@@ -53,25 +53,23 @@ def _plant(root):
   return root
 
 
-def _check(source, *, max_examples=0, embed=None, keep=0, **section):
-  config = data.parse({'source': str(source), **section})
-  asked = check.ask(
-      config, max_examples=max_examples, embed=embed, keep=keep)
-  with tempfile.TemporaryFile() as store:
-    told = []
-    report = check.check(
-        asked, check.Settings(labels=suspicious_labels.Settings(neighbours=5)),
-        features='stripes', store=store, done=told.append,
-        failed=lambda key, error: told.append(1))
-    assert sum(told) == len(asked)
-    return report, _page(report)
-
-
-def _page(report):
+def _run(request):
+  counts = []
+  report = check.run(
+      request, check.Settings(labels=suspicious_labels.Settings(neighbours=5)),
+      features='stripes', advance=counts.append,
+      failed=lambda key, error: counts.append(1))
+  assert sum(counts) == len(request)
   with tempfile.TemporaryDirectory() as folder:
-    page.write(report, f'{folder}/page.html')
+    page.write(report, request, f'{folder}/page.html')
     with open(f'{folder}/page.html', encoding='utf-8') as file:
-      return file.read()
+      return report, file.read()
+
+
+def _check(source, *, max_examples=0, embed=None, min_side=0, **section):
+  return _run(check.prepare(
+      data.parse({'source': str(source), **section}),
+      max_examples=max_examples, embed=embed, min_side=min_side))
 
 
 @pytest.fixture(scope='module', name='root')
@@ -81,7 +79,11 @@ def _root(tmp_path_factory):
 
 @pytest.fixture(scope='module', name='checked')
 def _checked(root):
-  return _check(root)
+  before = {path: path.stat() for path in root.rglob('*')}
+  result = _check(root)
+  assert {path: path.stat().st_mtime_ns for path in root.rglob('*')} == {
+      path: stat.st_mtime_ns for path, stat in before.items()}
+  return result
 
 
 @pytest.fixture(name='report')
@@ -89,76 +91,71 @@ def _report(checked):
   return checked[0]
 
 
-def _keys(report, numbers):
-  return {report.scan.asked.key(number) for number in numbers}
+def _keys(examples):
+  return {example.key for example in examples}
 
 
-def test_what_cannot_be_read_is_named_with_why(report):
-  assert _keys(report, report.scan.errors) == {
+def test_unreadable_images_are_reported_with_reasons(report):
+  assert _keys(u.example for u in report.unreadable) == {
       'train/lying/empty.png', 'test/lying/half.jpg'}
-  assert sorted(why[:20] for why in report.scan.errors.values()) == [
+  assert sorted(u.reason[:20] for u in report.unreadable) == [
       'not a readable image', 'not an image in a fo']
-  assert [row['unreadable'] for row in report.split_rows()] == [1, 1]
+  assert [split.unreadable for split in report.splits] == [1, 1]
 
 
-def test_each_kind_of_copy_is_found_and_nothing_else(report):
-  found = [_keys(report, group.numbers) for group in report.groups]
+def test_each_kind_of_duplicate_is_found_and_nothing_else(report):
+  found = [_keys(group.examples) for group in report.duplicates]
   assert sorted(found, key=sorted) == [
       {'test/lying/leak.jpg', 'train/lying/leak.png'},
       {'train/lying/same.png', 'train/upright/same.png'},
       {'train/lying/turned.png', 'train/lying/turned2.png'}]
 
 
-def test_copies_that_harm_come_first(report):
-  first, second, last = report.groups
-  assert first.conflict and first.exact and not first.across
-  assert second.across and not second.exact and not second.conflict
-  assert not (last.across or last.conflict)
-  assert second.similarity >= 0.9
+def test_harmful_duplicates_come_first(report):
+  first, second, last = report.duplicates
+  assert first.labels_differ and first.identical and not first.across_splits
+  assert second.across_splits and not second.identical
+  assert second.min_similarity >= 0.9
+  assert not (last.across_splits or last.labels_differ)
 
 
-def test_a_wrong_label_is_the_most_suspicious_one(report):
-  suspect = report.labels.suspects[0]
-  assert report.scan.asked.key(suspect.number) == _WRONG
-  assert report.scan.asked.class_names[suspect.suggested] == 'upright'
-  assert all('upright' in key for key in _keys(report, suspect.nearest))
-  assert report.labels.agreement > 0.8
+def test_a_wrong_label_is_the_most_suspicious(report):
+  suspect = report.suspicious_labels[0]
+  assert (suspect.example.key, suspect.suggested) == (_WRONG, 'upright')
+  assert all('upright' in key for key in _keys(suspect.neighbours))
+  assert report.label_agreement > 0.8
 
 
-def test_what_is_odd_and_no_fault_is_remarked(report):
-  assert _keys(report, report.scan.remarks['of another format than its name '
-                                           'says']) == {'train/lying/jpeg.png'}
-  assert report.mode_rows() == [('PNG RGB', 50), ('JPEG RGB', 2)]
+def test_formats_and_classes_are_counted(report):
+  (remark, examples), = report.remarks.items()
+  assert 'file extension' in remark
+  assert _keys(examples) == {'train/lying/jpeg.png'}
+  assert report.modes == {'PNG RGB': 50, 'JPEG RGB': 2}
+  assert {c.name: c.counts['test'] for c in report.classes} == {
+      'lying': 6, 'upright': 4}
 
 
-def test_classes_are_counted_in_each_split(report):
-  counts = report.counts()
-  assert counts.shape == (2, 2) and counts.sum() == len(report.scan.asked)
-  names = [split.name for split in report.scan.asked.splits]
-  assert counts[names.index('test')].tolist() == [6, 4]
-
-
-def test_the_page_needs_nothing_else_and_describes_each_picture(checked):
+def test_the_page_is_self_contained_and_describes_each_image(checked):
   report, text = checked
   assert not re.search(r'(src|href)="(?!data:)|https?://|<script', text)
   images = re.findall(r'<img [^>]*>', text)
   assert all(re.search(r'loading="lazy".* alt="[^"]+"', i) for i in images)
-  # Each readable example is on a sheet, and findings are shown besides.
-  assert len(images) >= int(report.scan.readable.sum())
+  readable = sum(split.checked - split.unreadable for split in report.splits)
+  assert len(images) >= readable  # Contact sheets and findings.
   for word in (_WRONG, 'labels differ', 'in several splits', 'empty.png'):
     assert word in text
 
 
-def test_pictures_of_the_page_keep_to_their_limit(root, monkeypatch):
-  monkeypatch.setattr(page, 'MAX_BYTES', 20_000)
+def test_images_of_the_page_keep_to_their_limit(root, monkeypatch):
+  monkeypatch.setattr(page, 'MAX_BYTES', 40_000)
   _, text = _check(root)
-  assert 10_000 < sum(map(len, re.findall(r'base64,([^"]*)', text))) <= 20_000
-  for name in ('lying', 'upright'):  # Each class has its share.
+  assert 20_000 < sum(map(len, re.findall(r'base64,([^"]*)', text))) <= 40_000
+  for name in ('lying', 'upright'):  # Each class gets its share.
     sheet = text[text.index(f'<h3>{name}'):].partition('</div>')[0]
-    assert sheet.count('<img') >= 2
+    assert sheet.count('<img') >= 1
 
 
-def test_names_are_text_on_the_page_and_in_the_terminal(tmp_path):
+def test_names_are_escaped_on_the_page(tmp_path):
   for i, name in enumerate(('<b>x', '[red]y')):
     for j in range(4):
       _save(tmp_path / name / f'{j}&.png', pictures.picture(10 * i + j))
@@ -166,50 +163,39 @@ def test_names_are_text_on_the_page_and_in_the_terminal(tmp_path):
   assert '<b>x' not in text and '&lt;b&gt;x' in text and '[red]y' in text
 
 
-def test_nothing_is_changed(root):
-  before = {path: (path.stat().st_mtime_ns, path.stat().st_size)
-            for path in root.rglob('*')}
-  _check(root)
-  assert before == {path: (path.stat().st_mtime_ns, path.stat().st_size)
-                    for path in root.rglob('*')}
-
-
-def test_copies_have_no_vote_on_each_other(tmp_path):
+def test_duplicates_do_not_vote_on_each_other(tmp_path):
   for i in range(8):
     for name in ('lying', 'upright'):
       _save(tmp_path / 'train' / name / f'{i}.png',
             _striped(i, lying=name == 'lying'))
   wrong = _striped(90, lying=False)
-  for i in range(6):  # Wrong six times: as many as would vote.
+  for i in range(6):  # As many copies as neighbours vote.
     _save(tmp_path / f'train/lying/wrong{i}.jpg', wrong, quality=80 + i)
   _save(tmp_path / 'test/lying/x.png', _striped(50, lying=True))
   report, _ = _check(tmp_path)
-  suspects = _keys(report, [s.number for s in report.labels.suspects])
+  suspects = _keys(s.example for s in report.suspicious_labels)
   assert {f'train/lying/wrong{i}.jpg' for i in range(6)} <= suspects
 
 
-def test_a_model_decides_what_is_near(root):
+def test_a_model_receives_reduced_images_of_its_size(root):
   sizes = []
 
-  def embed(images):  # Sees by mean brightness, which is no class here.
+  def embed(images):
     sizes.extend(image.size for image in images)
     values = np.array([np.asarray(image).mean() for image in images])
     return np.stack([values, np.ones_like(values)], axis=1)
 
-  report, _ = _check(root, embed=embed, keep=16)
-  assert report.scan.features.shape[1] == 2
-  # Smaller by whole pixels, and not under what the model needs.
+  report, _ = _check(root, embed=embed, min_side=16)
   assert all(16 <= min(size) < 32 for size in sizes)
-  assert len(sizes) == report.scan.readable.sum()
+  assert len(sizes) == sum(report.modes.values())
 
 
-def test_a_part_is_the_same_part_and_nested(root):
-  few, more = (check.ask(data.parse({'source': str(root)}), max_examples=n)
+def test_a_smaller_subset_is_part_of_a_larger_one(root):
+  few, more = (check.prepare(data.parse({'source': str(root)}), max_examples=n)
                for n in (12, 30))
-  keys = [{asked.key(i) for i in range(len(asked))} for asked in (few, more)]
+  keys = [{r.key(i) for i in range(len(r))} for r in (few, more)]
   assert 11 <= len(few) <= 13 and keys[0] < keys[1]
-  assert few.splits[0].total == check.ask(
-      data.parse({'source': str(root)})).splits[0].total
+  assert sum(split.total for split in few.splits) == 54
 
 
 def _table(root, header, cells):
@@ -220,25 +206,24 @@ def _table(root, header, cells):
   return root / 'table.csv'
 
 
-def test_several_labels_are_counted_and_not_voted_on(tmp_path):
+def test_several_labels_are_counted_and_not_compared(tmp_path):
   report, text = _check(_table(
       tmp_path, 'labels', ['a|b', 'a', 'b|c', 'c', 'a|c', 'b'] * 3))
-  assert report.counts().sum(axis=0).tolist() == [9, 9, 9]
-  assert report.labels.agreement is None and not report.labels.suspects
-  assert 'Not looked for' in text and 'a, b' in text
+  assert [sum(c.counts.values()) for c in report.classes] == [9, 9, 9]
+  assert report.label_agreement is None and not report.suspicious_labels
+  assert 'Not searched' in text and 'a, b' in text
 
 
-def test_numbers_have_no_classes_and_a_sheet_in_order(tmp_path):
+def test_numbers_have_one_contact_sheet_in_order(tmp_path):
   report, text = _check(_table(
       tmp_path, 'age', [f'{i}.5' for i in range(12)]), target='regression')
-  assert report.scan.asked.kind == 'numbers' and not report.counts().size
+  assert report.label_kind == 'numbers' and not report.classes
   sheet = text[text.index('Contact sheets'):]
   ages = [float(age) for age in re.findall(r'alt="([\d.]+):', sheet)]
   assert len(ages) == 12 and ages == sorted(ages)
-  assert report.to_json()['classes'] == []
 
 
-def test_other_channels_are_shown_and_compared(tmp_path):
+def test_multichannel_images_are_shown_and_compared(tmp_path):
   rng = np.random.default_rng(0)
   for i in range(6):
     path = tmp_path / ('a', 'b')[i % 2] / f'{i}.npy'
@@ -250,24 +235,19 @@ def test_other_channels_are_shown_and_compared(tmp_path):
       np.save(path.with_name('again.npy'), pixels)
   report, text = _check(
       tmp_path, channels=5, dtype='uint16', value_range=(0, 10_000))
-  assert report.mode_rows() == [('uint16 x 5', 7)] and not report.scan.errors
-  group, = report.groups
-  assert group.exact and len(group.numbers) == 2
-  data_url = re.search(r'base64,([^"]*)', text)[1]
-  assert data_url.startswith('/9j/')  # A JPEG.
+  assert report.modes == {'uint16 x 5': 7} and not report.unreadable
+  group, = report.duplicates
+  assert group.identical and len(group.examples) == 2
+  assert 'data:image/png;base64' in text
 
 
 def test_a_source_without_files_is_checked_too():
   report, _ = _check('digits', max_examples=60)
-  assert report.scan.readable.all()
-  assert report.mode_rows() == [('uint8 x 1', len(report.scan.asked))]
+  assert report.modes == {'uint8 x 1': sum(s.checked for s in report.splits)}
 
 
-def test_a_reader_that_fails_otherwise_is_a_finding(root):
-  asked = check.ask(data.parse({'source': str(root)}))
-
+def test_any_error_of_a_source_is_a_finding(root):
   class Broken:
-    """Raises what no reader should."""
 
     def __len__(self):
       return 2
@@ -281,53 +261,49 @@ def test_a_reader_that_fails_otherwise_is_a_finding(root):
     def key(self, index):
       return f'row {index}'
 
-  split = type(asked.splits[0])('train', Broken(), 2)
-  broken = type(asked)('x', (split,), 'classes', ('a', 'b'), asked.decode)
-  with tempfile.TemporaryFile() as store:
-    report = check.check(
-        broken, check.Settings(), features='', store=store,
-        done=lambda count: None, failed=lambda key, error: None)
-  assert len(report.scan.errors) == 2 and not report.groups
-  assert 'row 1' in _page(report) and report.harmful
+  decode = check.prepare(data.parse({'source': str(root)})).decode
+  report, text = _run(scan_lib.ScanRequest(
+      'x', (scan_lib.Split('train', Broken(), 2),), 'classes', ('a', 'b'),
+      decode))
+  assert len(report.unreadable) == 2 and not report.duplicates
+  assert 'row 1' in text and report.harmful
 
 
 @pytest.mark.parametrize('build,words', [
     (lambda: similarity.Likeness(max_distance=12), 'from 0 to 11'),
     (lambda: similarity.Likeness(min_similarity=0), r'\(0, 1\]'),
-    (lambda: suspicious_labels.Settings(neighbours=0), 'at least one neighbour'),
+    (lambda: suspicious_labels.Settings(neighbours=0), 'must be at least 1'),
     (lambda: suspicious_labels.Settings(min_margin=2), r'in \[0, 1\]'),
-    (lambda: check.ask(data.parse({'source': 'digits'}), max_examples=-1),
-     'or more; got -1'),
+    (lambda: check.prepare(data.parse({'source': 'digits'}), max_examples=-1),
+     'at least 0'),
 ])
-def test_settings_without_sense_are_errors(build, words):
+def test_invalid_settings_are_errors(build, words):
   with pytest.raises(ValueError, match=words):
     build()
 
 
-def test_a_clean_data_set_has_no_faults(tmp_path):
+def test_a_clean_dataset_has_no_findings(tmp_path):
   for i in range(24):
     split = 'test' if i < 6 else 'train'
     _save(tmp_path / split / ('lying', 'upright')[i % 2] / f'{i}.png',
           _striped(i, lying=i % 2 == 0))
   report, text = _check(tmp_path)
-  assert report.faults() == [] and not report.harmful
-  assert 'Found nothing wrong' in text
-  assert report_lib.rest(3, 3, 'x') == ''
+  assert report.findings == () and not report.harmful
+  assert 'No problems found' in text
 
 
-def test_what_a_run_would_refuse_for_its_pixels_cannot_be_read(tmp_path):
+def test_images_over_the_pixel_limit_are_unreadable(tmp_path):
   for name in ('lying', 'upright'):
     for i, side in enumerate((48, 48, 60)):
       _save(tmp_path / name / f'{i}.png',
             _striped(i, lying=name == 'lying').resize((side, side)))
   report, _ = _check(tmp_path, max_pixels=50 * 50)
-  assert len(report.scan.errors) == 2
-  assert all('2,500 are the most' in e for e in report.scan.errors.values())
+  assert [u.example.key[-5:] for u in report.unreadable] == ['2.png'] * 2
 
 
-def test_the_copy_that_harms_is_among_those_that_are_shown(tmp_path):
+def test_examples_of_other_labels_and_splits_are_listed_first(tmp_path):
   whole = pictures.picture(7)
-  for i in range(9):  # Of other bytes each.
+  for i in range(9):  # All with different bytes.
     _save(tmp_path / f'train/lying/{i}.jpg', whole, quality=70 + 3 * i)
   _save(tmp_path / 'train/upright/other.png', _striped(1, lying=False))
   for place in ('test/upright/leak.jpg', 'train/upright/wrong.jpg'):
@@ -335,21 +311,17 @@ def test_the_copy_that_harms_is_among_those_that_are_shown(tmp_path):
     (tmp_path / place).write_bytes(
         (tmp_path / 'train/lying/4.jpg').read_bytes())
   report, text = _check(tmp_path)
-  group, = report.groups
-  assert len(group.numbers) == 11 and not group.exact and group.same_across
+  group, = report.duplicates
+  assert len(group.examples) == 11 and not group.identical
+  assert group.identical_across_splits
   assert {'test/upright/leak.jpg', 'train/upright/wrong.jpg'} <= _keys(
-      report, group.numbers[:3])
-  found = {fault.kind: fault for fault in report.faults()}
+      group.examples[:3])
+  found = {finding.kind: finding for finding in report.findings}
   for kind in ('across_splits', 'labels_differ'):
-    fault = found[kind]
-    assert (fault.counted, fault.count) == ('groups', 1)
-    assert fault.text.startswith('1 group of copies, 11 pictures in all, ')
-  assert '(1 of the groups with the same' in found['across_splits'].text
-  assert (found['copies'].counted, found['copies'].count) == ('pictures', 10)
-  written = report.to_json()
-  assert written['found'][0]['counted'] == 'groups'
-  of_group, = written['duplicates']
-  assert not of_group['all_same_bytes']
-  assert of_group['same_bytes_across_splits']
+    assert (found[kind].unit, found[kind].count) == ('groups', 1)
+    assert found[kind].text.startswith('1 group of duplicates (11 images) ')
+  assert (found['copies'].unit, found['copies'].count) == ('images', 10)
+  written = report.to_json()['duplicates'][0]
+  assert written['identical_across_splits'] and not written['identical']
   cards = text[:text.index('Suspicious labels')]
   assert 'leak.jpg' in cards and 'wrong.jpg' in cards

@@ -1,4 +1,4 @@
-"""`data check` says what it found, and its status is what was asked for."""
+"""`data check` reports its findings in three formats and by its status."""
 
 import json
 
@@ -25,10 +25,10 @@ def _check(photos, *flags):
 def test_a_clean_folder_passes_strictly(photos, capsys):
   assert _check(photos, '--strict', '--min-margin=1') == 0
   out = capsys.readouterr().out
-  assert 'cannot be read' not in out and 'read 12 examples' in out
+  assert 'unreadable image' not in out and 'Read 12 examples' in out
 
 
-def test_harm_fails_only_strictly_and_is_in_every_form(
+def test_harmful_findings_fail_only_with_strict(
     photos, tmp_path, capsys):
   (photos / 'cat' / 'empty[0].jpg').write_bytes(b'')
   page, facts = tmp_path / 'out' / 'page.html', tmp_path / 'facts.json'
@@ -36,21 +36,21 @@ def test_harm_fails_only_strictly_and_is_in_every_form(
   assert 'cat/empty[0].jpg' in capsys.readouterr().out
   assert 'cat/empty[0].jpg' in page.read_text()
   found = json.loads(facts.read_text())
-  assert [error['key'] for error in found['unreadable']] == [
+  assert [item['example']['key'] for item in found['unreadable']] == [
       'cat/empty[0].jpg']
-  assert found['found'][0] == {
-      'kind': 'unreadable', 'counted': 'pictures', 'count': 1,
-      'text': '1 picture cannot be read', 'harmful': True}
+  assert found['findings'][0] == {
+      'kind': 'unreadable', 'unit': 'images', 'count': 1,
+      'text': '1 unreadable image', 'harmful': True}
   assert _check(photos, '--strict') == 1
 
 
-def test_what_was_understood_is_said_in_every_form(photos, tmp_path, capsys):
+def test_the_interpretation_of_the_files_is_in_every_format(photos, tmp_path, capsys):
   page, facts = tmp_path / 'page.html', tmp_path / 'facts.json'
   assert _check(photos, f'--html={page}', f'--json={facts}') == 0
   words = 'a folder for each of 2 classes: cat, dog; train 11, test 1, chosen '
   assert words in capsys.readouterr().out
   assert words in page.read_text()
-  assert words in json.loads(facts.read_text())['understood']
+  assert words in json.loads(facts.read_text())['description']
 
 
 def test_keys_of_a_table_are_named_as_errors_name_them(tmp_path, capsys):

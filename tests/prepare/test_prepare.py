@@ -290,7 +290,7 @@ def test_a_prepared_file_that_cannot_be_read_is_named_as_in_its_source(
   main.main(['data', 'check', '--source=mine', f'--data-dir={tmp_path}',
              f'--json={tmp_path}/check.json'])
   report = json.loads((tmp_path / 'check.json').read_text())
-  assert report['unreadable'][0]['why'].endswith(
+  assert report['unreadable'][0]['reason'].endswith(
       '; prepared from train/dog/7.jpeg')
   config = data.parse({'source': 'mine', 'data_dir': str(tmp_path),
                        'split': 'train', 'resolution': 8})

@@ -1,46 +1,62 @@
-"""A page of pictures that opens anywhere: one file, nothing fetched."""
+"""Self-contained HTML pages: text is escaped, images are embedded.
+
+Templates are `.html` files beside the modules that fill them. They extend
+`analysis/page.html`, which holds the styles of every page.
+"""
 
 import base64
 from collections.abc import Sequence
 import dataclasses
-import html
+import functools
 import io
+import pathlib
+from typing import Any
 
 from etils import epath
+import jinja2
 from PIL import Image
 
-_STYLE = """
-:root { color-scheme: light dark; --text: #1b1b1b; --quiet: #555;
-  --ground: #fff; --card: #fff; --line: #ddd; }
-@media (prefers-color-scheme: dark) { :root { --text: #e8e8e8;
-  --quiet: #aaa; --ground: #17191c; --line: #3a3d42; } }
-body { font: 16px/1.5 system-ui, sans-serif; color: var(--text);
-  background: var(--ground); margin: 0 auto; max-width: 62rem;
-  padding: 1.5rem 1rem 4rem; overflow-wrap: anywhere; }
-h1 { font-size: 1.5rem; margin: 0 0 .25rem; }
-h2 { font-size: 1.15rem; margin: 2.5rem 0 .25rem; }
-p { margin: .25rem 0 .75rem; max-width: 46rem; }
-.quiet { color: var(--quiet); }
-figure { margin: 0; padding: .75rem; background: var(--card);
-  border: 1px solid var(--line); border-radius: .5rem; overflow-x: auto; }
-figure img { display: block; max-width: 100%; height: auto; margin: 0 auto; }
-/* Whole at first, however narrow the screen; what was asked for is moved. */
-figure label { display: block; cursor: zoom-in; }
-figure input { position: absolute; opacity: 0; }
-figure input:focus-visible + img { outline: 2px solid #0072b2; }
-figure label:has(:checked) { cursor: zoom-out; }
-figure :checked + img { max-width: none; }
-"""
-_CSS_DPI = 96  # Dots of CSS in an inch, so that text is as large as it says.
+_CSS_DPI = 96  # CSS pixels per inch.
+
+
+def write(path: epath.PathLike, template: str, **values: Any) -> None:
+  """Writes a page.
+
+  Args:
+    path: the .html file; its folder is created.
+    template: file name below `vit_jax/`, such as 'check/page.html'.
+    **values: variables of the template.
+  """
+  path = epath.Path(path)
+  path.parent.mkdir(parents=True, exist_ok=True)
+  path.write_text(_environment().get_template(template).render(**values))
+
+
+def thumbnail(image: Image.Image, *, side: int) -> str:
+  """Returns a data URL of an image, reduced to at most `side` pixels.
+
+  Images that are smaller already are stored as PNG, others as JPEG.
+  """
+  is_small = max(image.size) <= side
+  image = image.convert('RGB')
+  image.thumbnail((side, side))
+  buffer = io.BytesIO()
+  image.save(buffer, 'PNG' if is_small else 'JPEG', quality=80)
+  return data_url(buffer.getvalue(), kind='png' if is_small else 'jpeg')
+
+
+def data_url(data: bytes, *, kind: str) -> str:
+  """Returns the content of an image file as a URL."""
+  return f'data:image/{kind};base64,{base64.b64encode(data).decode()}'
 
 
 @dataclasses.dataclass(frozen=True)
 class Section:
-  """A heading, a text, and a picture below it.
+  """A heading, a text, and a figure below it.
 
   Attributes:
     title: heading.
-    text: what is seen, or why there is nothing.
+    text: caption, or why there is no figure.
     picture: a PNG file, or None.
   """
   title: str
@@ -48,57 +64,33 @@ class Section:
   picture: epath.Path | None = None
 
 
-def write(
-    path: epath.PathLike, *, title: str, text: str, sections: Sequence[Section],
+def write_figures(
+    path: epath.PathLike, *, title: str, text: str,
+    sections: Sequence[Section],
 ) -> None:
-  """Writes the page.
-
-  Args:
-    path: the .html file.
-    title: of the page.
-    text: below the title.
-    sections: in their order.
-  """
-  parts = []
-  for section in sections:
-    parts.append(f'<h2>{html.escape(section.title)}</h2>'
-                 f'<p>{html.escape(section.text)}</p>')
-    if section.picture is not None:
-      parts.append(_figure(section))
-  epath.Path(path).write_text(document(title=title, text=text, body=parts))
+  """Writes a page of figures."""
+  write(path, 'analysis/figures.html', title=title, text=text, sections=[
+      {'title': section.title, 'text': section.text,
+       'figure': section.picture and _embed(section.picture)}
+      for section in sections])
 
 
-def _figure(section: Section) -> str:
-  assert section.picture is not None
-  data = section.picture.read_bytes()
+def _embed(picture: epath.Path) -> dict[str, Any]:
+  """Returns a figure's URL, and the CSS size that keeps its font size."""
+  data = picture.read_bytes()
   with Image.open(io.BytesIO(data)) as image:
     width, height = (
         max(1, round(_CSS_DPI * side / float(dpi)))
         for side, dpi in zip(image.size, image.info.get('dpi', (150, 150))))
-  encoded = base64.b64encode(data).decode()
-  title = html.escape(section.title)
-  # Without a script: a picture is a box to tick, and ticked it is of full size.
-  return (f'<figure><label title="Full size"><input type="checkbox" '
-          f'aria-label="{title}, full size"><img alt="{title}" '
-          f'width="{width}" height="{height}" '
-          f'src="data:image/png;base64,{encoded}"></label></figure>')
+  return {'url': data_url(data, kind='png'), 'width': width, 'height': height}
 
 
-def document(
-    *, title: str, text: str, body: Sequence[str], style: str = '',
-) -> str:
-  """Returns a page in the colours that the reader's machine asks for.
-
-  Args:
-    title: of the page.
-    text: below the title.
-    body: HTML, in lines.
-    style: CSS beside that of every page, which has the colours --text,
-      --ground, --line and --quiet; --card is that of pictures, always white.
-  """
-  return '\n'.join([
-      '<!doctype html>', '<html lang="en"><head><meta charset="utf-8">',
-      '<meta name="viewport" content="width=device-width, initial-scale=1">',
-      f'<title>{html.escape(title)}</title><style>{_STYLE}{style}</style>'
-      '</head>', f'<body><h1>{html.escape(title)}</h1>',
-      f'<p class="quiet">{html.escape(text)}</p>', *body, '</body></html>\n'])
+@functools.cache
+def _environment() -> jinja2.Environment:
+  folder = pathlib.Path(__file__).parents[1]
+  environment = jinja2.Environment(
+      loader=jinja2.FileSystemLoader(folder), autoescape=True,
+      undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+  environment.filters['percent'] = '{:.0%}'.format
+  environment.filters['number'] = '{:,}'.format
+  return environment

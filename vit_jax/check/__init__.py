@@ -1,1 +1,1 @@
-"""What is wrong with a data set: read once, nothing changed."""
+"""Dataset checks: unreadable images, duplicates, suspicious labels."""

@@ -1,32 +1,32 @@
-"""Labels that the nearest pictures disagree with.
+"""Labels that disagree with the labels of the nearest neighbours.
 
-Each example is left out in turn; those nearest to it by the cosine of their
-features, and no duplicates of it, vote for its class. That is no proof: it
-finds what a person should look at, and how well it does so is the features'.
+The neighbours of an example, its duplicates excluded, vote for a class by
+their cosine. The result depends on the features and is a list of labels to
+review, not of errors.
 """
 
-from collections.abc import Iterator
 import dataclasses
 
-from jaxtyping import Float, Float32, Int
+from jaxtyping import Int
 import numpy as np
 
+from vit_jax import nearest_neighbours
+from vit_jax.check import findings
 from vit_jax.check import scan as scan_lib
 
-_QUERIES, _BANK = 1024, 8192  # Rows of a product of matrices: 32 MiB at once.
-_SHOWN = 3  # Neighbours that a page shows beside an example.
-_FEWEST = 3  # Neighbours that say anything; fewer have no verdict.
+_QUERIES = 8192  # Examples at a time, to bound memory.
+_MIN_VOTERS = 3
+_SHOWN_NEIGHBOURS = 3
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-  """Who votes, and when a label is suspicious.
+  """When a label is suspicious.
 
   Attributes:
-    neighbours: how many vote.
-    min_margin: the least share of votes that another class has more than the
-      label's.
-    max_bank: examples, evenly chosen, among which neighbours are sought.
+    neighbours: number of voting neighbours.
+    min_margin: smallest share of votes by which another class must lead.
+    max_bank: neighbours are searched among this many examples, evenly chosen.
   """
   neighbours: int = 20
   min_margin: float = 0.5
@@ -35,143 +35,70 @@ class Settings:
   def __post_init__(self):
     if self.neighbours < 1 or self.max_bank < 1:
       raise ValueError(
-          'There must be at least one neighbour; got '
-          f'{self.neighbours} of {self.max_bank}.')
+          'neighbours and max_bank must be at least 1; got '
+          f'{self.neighbours} and {self.max_bank}.')
     if not 0 <= self.min_margin <= 1:
       raise ValueError(
-          f'The least margin is a share of votes in [0, 1]; got '
-          f'{self.min_margin}.')
-
-
-@dataclasses.dataclass(frozen=True)
-class Suspect:
-  """An example whose neighbours agree on another class.
-
-  Attributes:
-    number: of the example.
-    suggested: the class that most votes are for.
-    margin: the share of votes that it has more than the label.
-    closeness: mean cosine of the neighbours.
-    nearest: the nearest examples of that class.
-  """
-  number: int
-  suggested: int
-  margin: float
-  closeness: float
-  nearest: tuple[int, ...]
+          f'min_margin must be in [0, 1]; got {self.min_margin}.')
 
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-  """What the neighbours say.
-
-  Attributes:
-    suspects: the most certain first; of equal margins, those whose neighbours
-      are closest.
-    agreement: share of all examples whose neighbours name their label: how far
-      the features can be trusted. None where there is nothing to compare.
-    reason: why there is nothing to compare.
-  """
-  suspects: tuple[Suspect, ...] = ()
+  """Suspicious labels, the most certain first; see `findings.Report`."""
+  suspicious: tuple[findings.SuspiciousLabel, ...] = ()
   agreement: float | None = None
-  reason: str = ''
+  not_compared: str = ''
 
 
 def find(
-    scan: scan_lib.Scan, groups: Int[np.ndarray, 'examples'],
+    scan: scan_lib.Scan, duplicate_ids: Int[np.ndarray, 'examples'],
     settings: Settings,
 ) -> Result:
-  """Returns the examples whose neighbours disagree with their labels.
+  """Returns examples whose neighbours agree on another class.
 
   Args:
-    scan: what was read.
-    groups: of duplicates, which have no vote on each other.
-    settings: who votes.
+    scan: properties of all examples.
+    duplicate_ids: equal for duplicates, which do not vote on each other.
+    settings: number of neighbours and thresholds.
   """
-  if scan.asked.kind != 'classes':
-    return Result(reason=f'labels are {scan.asked.kind}, and not one class')
+  if scan.request.label_kind != 'classes':
+    return Result(not_compared=f'labels are {scan.request.label_kind}, not '
+                  'single classes')
   numbers = np.flatnonzero(scan.readable & (scan.labels >= 0))
-  if len(numbers) < 3:
-    return Result(reason='too few examples have a label')
-  classes = np.array([int(v[0]) for v in scan.label_values])
-  labels = classes[scan.labels[numbers]]
-  rows = scan.features[numbers].astype(np.float32)
-  if not np.isfinite(rows).all():
-    return Result(reason='the features of some are not finite')
-  chosen = np.unique(np.linspace(
+  if len(numbers) < _MIN_VOTERS:
+    return Result(not_compared='too few labelled examples')
+  features = scan.features[numbers].astype(np.float32)
+  if not np.isfinite(features).all():
+    return Result(not_compared='some features are not finite')
+  classes = np.array([int(value[0]) for value in scan.label_values])
+  labels, groups = classes[scan.labels[numbers]], duplicate_ids[numbers]
+  bank = np.unique(np.linspace(
       0, len(numbers) - 1, min(len(numbers), settings.max_bank)).astype(int))
-  rows = _unit(rows - rows[chosen].mean(axis=0))
-  suspects, right, compared = [], 0, 0
-  for first, cosines, found in _nearest(
-      rows, chosen, groups[numbers], settings.neighbours):
-    own = labels[first:first + len(found)]
-    votes = _votes(cosines, labels[found], len(scan.asked.class_names))
-    best = votes.argmax(axis=1)
-    heard = (cosines > 0).sum(axis=1) >= _FEWEST
+  features -= features[bank].mean(axis=0)
+  suspicious: list[findings.SuspiciousLabel] = []
+  correct = compared = 0
+  for start in range(0, len(numbers), _QUERIES):
+    part = slice(start, start + _QUERIES)
+    cosines, rows = nearest_neighbours.nearest(
+        features[part], features[bank], k=min(settings.neighbours, len(bank)),
+        query_groups=groups[part], bank_groups=groups[bank])
+    found, weights = bank[rows], np.maximum(cosines, 0)
+    votes = nearest_neighbours.vote(
+        labels[found], weights, num_classes=len(scan.request.class_names))
+    votes /= np.maximum(votes.sum(axis=1, keepdims=True), 1e-12)
+    own, best = labels[part], votes.argmax(axis=1)
+    valid = (weights > 0).sum(axis=1) >= _MIN_VOTERS
     margin = votes.max(axis=1) - votes[np.arange(len(own)), own]
-    right += int((heard & (best == own)).sum())
-    compared += int(heard.sum())
+    correct += int((valid & (best == own)).sum())
+    compared += int(valid.sum())
     for row in np.flatnonzero(
-        heard & (best != own) & (margin >= settings.min_margin)):
-      agree = labels[found[row]] == best[row]
-      suspects.append(Suspect(
-          int(numbers[first + row]), int(best[row]), float(margin[row]),
-          float(cosines[row].mean()),
-          tuple(numbers[found[row][agree][:_SHOWN]].tolist())))
-  return Result(
-      tuple(sorted(suspects, key=lambda s: (
-          -round(s.margin, 2), -s.closeness, s.number))),
-      right / max(compared, 1))
-
-
-def _nearest(
-    rows: Float32[np.ndarray, 'examples width'], bank: Int[np.ndarray, '_'],
-    groups: Int[np.ndarray, 'examples'], count: int,
-) -> Iterator[tuple[int, Float[np.ndarray, 'queries k'],
-                    Int[np.ndarray, 'queries k']]]:
-  """Yields the first row, cosines and rows of the nearest, nearest first.
-
-  Those of the same group have a cosine of 0: no vote.
-  """
-  for first in range(0, len(rows), _QUERIES):
-    queries = rows[first:first + _QUERIES]
-    own = groups[first:first + len(queries), None]
-    best = np.zeros((len(queries), 0), np.float32)
-    found = np.zeros((len(queries), 0), np.int64)
-    for start in range(0, len(bank), _BANK):
-      part = bank[start:start + _BANK]
-      cosines = np.where(own == groups[part], 0, queries @ rows[part].T)
-      names = np.broadcast_to(part, (len(queries), len(part)))
-      best, found = _top(np.concatenate([best, cosines], axis=1),
-                         np.concatenate([found, names], axis=1), count)
-    yield first, best, found
-
-
-def _top(
-    values: np.ndarray, names: np.ndarray, count: int,
-) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the largest of each row and their names, the largest first."""
-  if values.shape[1] > count:
-    kept = np.argpartition(-values, count - 1, axis=1)[:, :count]
-    values, names = (np.take_along_axis(x, kept, 1) for x in (values, names))
-  order = np.argsort(-values, axis=1, kind='stable')
-  return (np.take_along_axis(values, order, 1),
-          np.take_along_axis(names, order, 1))
-
-
-def _votes(
-    cosines: Float[np.ndarray, 'queries k'], labels: Int[np.ndarray, '...'],
-    num_classes: int,
-) -> Float[np.ndarray, 'queries classes']:
-  """Returns the share of each class; who points away has no vote."""
-  weights = np.maximum(cosines, 0).astype(np.float64)
-  votes = np.zeros((len(labels), num_classes))
-  np.add.at(votes, (np.arange(len(labels))[:, None], labels), weights)
-  return votes / np.maximum(votes.sum(axis=1, keepdims=True), 1e-12)
-
-
-def _unit(
-    rows: Float32[np.ndarray, 'rows width'],
-) -> Float32[np.ndarray, 'rows width']:
-  return rows / np.maximum(
-      np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
+        valid & (best != own) & (margin >= settings.min_margin)).tolist():
+      agreeing = found[row][labels[found[row]] == best[row]]
+      suspicious.append(findings.SuspiciousLabel(
+          scan.example(int(numbers[start + row])),
+          scan.request.class_names[best[row]], float(margin[row]),
+          float(weights[row].mean()), tuple(map(
+              scan.example, numbers[agreeing[:_SHOWN_NEIGHBOURS]].tolist()))))
+  suspicious.sort(key=lambda s: (
+      -round(s.margin, 2), -s.closeness, s.example.number))
+  return Result(tuple(suspicious), correct / max(compared, 1))

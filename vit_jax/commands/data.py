@@ -19,18 +19,15 @@ from collections.abc import Iterator
 import contextlib
 import functools
 import re
-import tempfile
 import threading
 import time
-
-import rich.console
 
 from vit_jax import console as console_lib
 from vit_jax import data
 from vit_jax.check import check
 from vit_jax.check import page
 from vit_jax.check import suspicious_labels
-from vit_jax.check import tables
+from vit_jax.check import terminal
 from vit_jax.commands import arguments
 from vit_jax.data import beam_runner as beam_runner_lib
 from vit_jax.data.fingerprints import similarity
@@ -61,34 +58,36 @@ def run(args: argparse.Namespace) -> int:
 
 def _add_check(tasks: argparse._SubParsersAction) -> None:
   parser = tasks.add_parser(
-      'check', help='say what is wrong with any data set; nothing is changed',
-      description='Reads every example of all splits once: what cannot be '
-      'read, duplicates, suspicious labels, classes, sizes and formats.')
+      'check', help='report problems of any dataset; nothing is changed',
+      description='Reads every example of all splits once and reports '
+      'unreadable images, duplicates, suspicious labels, classes, sizes and '
+      'formats.')
   arguments.add_data(parser)
   parser.add_argument(
       '--html', default='', metavar='PATH',
-      help='write a page with pictures, at most '
+      help='write a page with thumbnails, at most '
       f'{page.MAX_BYTES / 2**20:.0f} MiB of them')
   parser.add_argument(
       '--strict', action='store_true',
-      help='exit with 1 if examples cannot be read, or are in several splits')
+      help='exit with status 1 if images are unreadable or duplicated across '
+      'splits')
   parser.add_argument(
       '--max-examples', type=int, default=0, metavar='N',
-      help='check so many, chosen by a hash of their names; 0 is all '
+      help='check a subset chosen by a hash of the keys; 0 for all '
       '(default: %(default)s)')
   parser.add_argument(
       '--model', default='', metavar='PATH',
-      help='find neighbours by what this model sees, anything that `features` '
-      'takes; without, by colours and edges, which is weak')
+      help='find neighbours by the features of this model, anything that the '
+      'features command takes (default: colours and edges, which is weak)')
   arguments.add_which(parser)
   arguments.add_likeness(parser, similarity.Likeness())
-  votes = suspicious_labels.Settings()
+  labels = suspicious_labels.Settings()
   parser.add_argument(
-      '--neighbours', type=int, default=votes.neighbours, metavar='N',
-      help='that vote on a label (default: %(default)s)')
+      '--neighbours', type=int, default=labels.neighbours, metavar='N',
+      help='neighbours that vote on a label (default: %(default)s)')
   parser.add_argument(
-      '--min-margin', type=float, default=votes.min_margin, metavar='R',
-      help='share of votes that another class must have more than the label '
+      '--min-margin', type=float, default=labels.min_margin, metavar='R',
+      help='smallest share of votes by which another class must lead '
       '(default: %(default)s)')
   parser.set_defaults(run_task=_check)
 
@@ -99,24 +98,24 @@ def _check(args: argparse.Namespace) -> int:
       suspicious_labels.Settings(args.neighbours, args.min_margin))
   config = data.parse(
       {**arguments.data_settings(args), 'source': args.source})
-  embed, keep = None, 0
+  embed, min_side = None, 0
   if args.model:
     model = load.load(args.model, which=args.which, log=None)
     embed = functools.partial(model.features, batch_size=_MODEL_BATCH)
-    keep = 2 * max(model.preprocess.resolution)
-  asked = check.ask(
-      config, max_examples=args.max_examples, embed=embed, keep=keep)
-  with tempfile.TemporaryFile() as store:
-    with arguments.Reading(len(asked)) as reading:
-      report = check.check(
-          asked, settings, features=args.model or check.LOOKS, store=store,
-          done=reading.advance, failed=reading.failed)
-    tables.show(report, rich.console.Console())
-    print(f'read {arguments.counted(len(asked), "example")}, '
-          f'{1e3 * report.secs_per_image:,.1f} ms each')
-    if args.html:
-      page.write(report, args.html)
-      print(f'wrote {args.html}')
+    min_side = 2 * max(model.preprocess.resolution)
+  request = check.prepare(
+      config, max_examples=args.max_examples, embed=embed, min_side=min_side)
+  with arguments.Reading(len(request)) as reading:
+    report = check.run(
+        request, settings, features=args.model or check.DEFAULT_FEATURES,
+        advance=reading.advance, failed=reading.failed)
+  terminal.show(report)
+  print(f'Read {arguments.counted(len(request), "example")}, '
+        f'{1e3 * report.secs_per_image:,.1f} ms each.')
+  if args.html:
+    with arguments.quiet_pictures():
+      page.write(report, request, args.html)
+    print(f'Wrote {args.html}')
   if args.json:
     writer.write_json(args.json, report.to_json())
   return int(args.strict and report.harmful)

@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
         *_attention(args, model, found, output, reading, figures)]
   if workdir and (curves := workdir / workdir_lib.CURVES).exists():
     sections.append(html_page.Section('Curves', 'Of the run.', curves))
-  html_page.write(
+  html_page.write_figures(
       output / PAGE, title=f'Inside {args.model}',
       text=f'{_describe(model)}. Figures as in "An Image is Worth 16x16 '
       'Words", section 4.5. A click on one shows it in full size.',

@@ -1,0 +1,192 @@
+"""Records of everything a dataset check finds: the JSON output, as dataclasses.
+
+The terminal summary, the HTML page and the JSON file all show a `Report`.
+"""
+
+import dataclasses
+from typing import Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Example:
+  """A checked example.
+
+  Attributes:
+    number: position among all checked examples of all splits.
+    split: split name.
+    key: file path or record name.
+    label: class names or numbers, as text.
+  """
+  number: int
+  split: str
+  key: str
+  label: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Unreadable:
+  """An example that training could not decode."""
+  example: Example
+  reason: str
+
+
+@dataclasses.dataclass(frozen=True)
+class DuplicateGroup:
+  """Examples that show the same image.
+
+  Attributes:
+    examples: one example for each label in each split first, then the others.
+    identical: all examples have the same bytes.
+    min_similarity: lowest pixel correlation of the compared pairs.
+    across_splits: the group has examples of several splits.
+    identical_across_splits: several splits have the same bytes.
+    labels_differ: the group has several labels.
+  """
+  examples: tuple[Example, ...]
+  identical: bool
+  min_similarity: float
+  across_splits: bool
+  identical_across_splits: bool
+  labels_differ: bool
+
+  @property
+  def description(self) -> str:
+    """Short text for tables and captions."""
+    across = 'in several splits'
+    if self.identical_across_splits and not self.identical:
+      across += ' with identical bytes'
+    return '; '.join([
+        'identical bytes' if self.identical
+        else f'similarity at least {self.min_similarity:.3f}',
+        *['labels differ'] * self.labels_differ,
+        *[across] * self.across_splits])
+
+
+@dataclasses.dataclass(frozen=True)
+class SuspiciousLabel:
+  """An example whose nearest neighbours agree on another class.
+
+  Attributes:
+    example: the example.
+    suggested: class with the most votes.
+    margin: its share of votes minus the label's share.
+    closeness: mean cosine of the neighbours.
+    neighbours: the nearest examples of the suggested class.
+  """
+  example: Example
+  suggested: str
+  margin: float
+  closeness: float
+  neighbours: tuple[Example, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+  """One line of the summary.
+
+  Attributes:
+    kind: 'unreadable', 'across_splits', 'labels_differ', 'suspicious_label',
+      'copies' or 'missing_class'.
+    unit: unit of `count`: 'images', 'groups' or 'classes'.
+    count: how many.
+    text: the finding in words.
+    harmful: it would stop a run or falsify its result.
+  """
+  kind: str
+  unit: str
+  count: int
+  text: str
+  harmful: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class SplitSummary:
+  """Counts of one split; `checked` is below `examples` for a subset."""
+  name: str
+  examples: int
+  checked: int
+  unreadable: int
+  unlabeled: int
+
+
+@dataclasses.dataclass(frozen=True)
+class ClassSummary:
+  """Examples of a class in each split, and their share of all labels."""
+  name: str
+  counts: dict[str, int]
+  share: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Range:
+  """Distribution of a property: 'width', 'height' (pixels) or 'bytes'."""
+  name: str
+  minimum: float
+  median: float
+  maximum: float
+
+
+@dataclasses.dataclass(frozen=True)
+class ContactSheet:
+  """A sample of the readable examples of a class."""
+  name: str
+  total: int
+  examples: tuple[Example, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+  """Result of a check.
+
+  Attributes:
+    source: dataset name.
+    description: how its files were interpreted; may be empty.
+    label_kind: 'classes', 'several classes' or 'numbers'.
+    splits: counts of each split.
+    classes: largest first; empty for numbers.
+    ranges: distributions of widths, heights and file sizes.
+    sizes: the most common image sizes, such as '32 x 32', with counts.
+    num_sizes: how many different sizes there are.
+    modes: file formats and pixel modes, such as 'JPEG RGB', with counts.
+    remarks: unusual but valid properties, with their examples.
+    findings: the summary, most harmful first.
+    unreadable: in order.
+    duplicates: most harmful first.
+    suspicious_labels: most certain first.
+    features: what nearest neighbours are compared by.
+    label_agreement: share of examples whose neighbours predict their label;
+      None if labels were not compared.
+    labels_not_compared: the reason, if so.
+    secs_per_image: reading time.
+    contact_sheets: for the page; not in the JSON.
+  """
+  source: str
+  description: str
+  label_kind: str
+  splits: tuple[SplitSummary, ...]
+  classes: tuple[ClassSummary, ...]
+  ranges: tuple[Range, ...]
+  sizes: dict[str, int]
+  num_sizes: int
+  modes: dict[str, int]
+  remarks: dict[str, tuple[Example, ...]]
+  findings: tuple[Finding, ...]
+  unreadable: tuple[Unreadable, ...]
+  duplicates: tuple[DuplicateGroup, ...]
+  suspicious_labels: tuple[SuspiciousLabel, ...]
+  features: str
+  label_agreement: float | None
+  labels_not_compared: str
+  secs_per_image: float
+  contact_sheets: tuple[ContactSheet, ...]
+
+  @property
+  def harmful(self) -> bool:
+    """Whether any finding is harmful."""
+    return any(finding.harmful for finding in self.findings)
+
+  def to_json(self) -> dict[str, Any]:
+    """Returns the report as JSON values."""
+    result = dataclasses.asdict(self)
+    del result['contact_sheets']
+    return result
