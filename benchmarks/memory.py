@@ -26,6 +26,7 @@ sys.path.insert(0, os.fspath(pathlib.Path(__file__).parents[1]))
 from vit_jax import models
 from vit_jax.benchmarking import workload
 from vit_jax.experiment import build as experiment_lib
+from vit_jax.experiment import fit_batch
 from vit_jax.parallel import topology
 from vit_jax.plan import measure
 from vit_jax.training import flops
@@ -69,7 +70,7 @@ def row(name, built, of_plain):
   try:
     stats = lowered.compile().memory_analysis()
   except jax.errors.JaxRuntimeError as error:
-    if (said := measure.needed(str(error))) is None:
+    if (said := fit_batch.parse_out_of_memory(str(error))) is None:
       raise
     print(f'{name:<28} refused: needs {said[0] / GIB:.2f} GiB in all',
           flush=True)

@@ -5,7 +5,6 @@ import sys
 import time
 
 import jax
-from PIL import Image
 import psutil
 import pytest
 
@@ -173,43 +172,6 @@ def test_rates_follow_from_seconds(step_figures):
   assert step_figures['starts'] is None
 
 
-def test_the_parts_of_a_step_do_what_it_does(step_figures, tmp_path, capsys):
-  path, picture = tmp_path / 'parts.json', tmp_path / 'parts.png'
-  assert main.main([
-      'benchmark', '--what=parts', '--model=Ti/16', '--resolution=16',
-      '--workers=0', '--turns=1', '--batches=1', f'--picture={picture}',
-      *(f'--config.{words}' for words in TINY), f'--json={path}']) == 0
-  found = json.loads(path.read_text())
-  parts = {part['name']: part for part in found['parts']}
-  # Images have no gradient; the accounting takes each product three times.
-  least = parts['patch embedding']['flops'] / 2
-  assert least + sum(part['flops'] for part in parts.values()) == (
-      8 * step_figures['train']['flops_per_image'])
-  for part in parts.values():
-    assert part['bound_secs'] == pytest.approx(max(
-        part['flops'] / found['flops_per_sec'],
-        part['num_bytes'] / found['bytes_per_sec']))
-  # Parameters, gradients and Adam's two moments are read; all but the
-  # gradients are written.
-  config = workload.config(
-      'Ti/16', resolution=16, batch_size=8, dtype='float32',
-      source='imagenet2012', overrides=TINY)
-  built = experiment_lib.build(config, jax.devices()[:1], expected_data=True)
-  count = sum(leaf.size for leaf in jax.tree.leaves(
-      built.abstract_state.params))
-  assert parts['optimizer']['num_bytes'] == pytest.approx(
-      7 * 4 * count, abs=64)  # And some counters.
-  with Image.open(picture) as image:
-    assert image.width > image.height
-  assert 'The whole step takes' in capsys.readouterr().out
-
-
-def test_parts_are_those_of_a_vision_transformer(capsys):
-  assert main.main([
-      'benchmark', '--what=parts', '--model=R50x1', '--resolution=64']) == 2
-  assert '--what=step measures any' in capsys.readouterr().err
-
-
 def test_a_start_says_what_each_part_took(tmp_path, capsys):
   config = workload.config(
       'Ti/16', resolution=16, batch_size=8, dtype='float32',
@@ -243,6 +205,6 @@ def test_actions_take_turns():
 
 
 def test_a_flag_of_another_measurement_is_an_error(capsys):
-  assert main.main(['benchmark', '--what=parts', '--model=Ti/16',
+  assert main.main(['benchmark', '--what=step', '--model=Ti/16',
                     '--prepared=64']) == 2
   assert '--prepared is of --what=input' in capsys.readouterr().err

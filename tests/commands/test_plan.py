@@ -12,7 +12,6 @@ import pytest
 
 import main
 from vit_jax.experiment import config as config_lib
-from vit_jax.parallel import gpus
 from vit_jax.parallel import topology
 from vit_jax.plan import max_batch
 
@@ -66,7 +65,6 @@ def test_the_devices_that_are_here_are_planned_for_without_the_data(
       '--config.model.dtype=bfloat16', '--config.model.attention=cudnn')
   assert status == 0
   lines = output.splitlines()
-  assert lines[0] == 'how each parameter lies'
   (row,) = [line for line in lines
             if line.startswith('encoder/layers/mlp/hidden/kernel ')]
   assert '2 x 32 x 64' in row
@@ -137,12 +135,12 @@ def test_sizes_that_are_no_numbers_are_an_error(capsys, config):
   status = main.main(['plan', f'--config={config}', '--max-batch',
                       '--resolutions=224px'])
   assert status != 0
-  assert "are '224px'" in capsys.readouterr().err
+  assert "got '224px'" in capsys.readouterr().err
 
 
 def test_an_unknown_slice_is_an_error_before_anything_is_built(config, capsys):
   assert main.main(['plan', f'--config={config}', '--topology=v3-9']) == 2
-  assert 'Those of v3: v3-8' in capsys.readouterr().err
+  assert 'Slices of v3: v3-8' in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(('slice_', 'kind', 'name', 'gib'), [
@@ -174,29 +172,11 @@ def test_a_slice_is_planned_for(
   assert all(len(line) <= 80 for line in output.splitlines())
 
 
-def test_gpus_that_are_not_here_are_planned_for(tmp_path, capsys, config):
-  if gpus.plugin() is None:
-    pytest.skip("JAX's CUDA plugin is not here")
-  status, stage, output = plan(
-      tmp_path, capsys, f'--config={config}', '--topology=h100:8',
-      '--config.model.dtype=bfloat16', '--config.model.attention=cudnn')
-  measured = stage['measured']
-  assert (status, measured['devices']) == (0, 8)
-  assert measured['device_kind'] == 'NVIDIA H100 80GB HBM3'
-  assert measured['memory']['capacity_bytes'] == 60 * 10**9
-  # Products are calls of NVIDIA's library, and counted all the same.
-  flops = measured['training_flops'] + measured['recomputed_flops']
-  assert measured['work']['flops'] == pytest.approx(flops, rel=0.1)
-  assert measured['collectives']['all-reduce']['count'] > 0
-  assert 'H100-days' in output
-  assert "\nattention 'cudnn'\n" in output
-
-
 def test_what_does_not_fit_says_so_and_fails(tmp_path, capsys, config):
   pytest.importorskip('libtpu')
   status, stage, output = plan(
       tmp_path, capsys, f'--config={config}:batch_size=8388608',
-      '--topology=v3-8', '--no-search')
+      '--topology=v3-8')
   assert status == 1
   assert stage['measured']['fits'] is False
   assert 'DOES NOT FIT' in output
@@ -209,8 +189,7 @@ PLANNED = {
     ('L/16', 'jft', 'v3-512'), ('H/14', 'jft', 'v3-512'),
     ('L/16', 'jft', 'v3-2048'), ('H/14', 'jft', 'v3-2048'),
     ('H/14', 'imagenet21k', 'v3-8'),
-    ('G/14', 'jft', 'v5p-512'), ('22B/14', 'jft', 'v5p-1024'),
-    ('L/16', 'imagenet21k', 'h100:8')}
+    ('G/14', 'jft', 'v5p-512'), ('22B/14', 'jft', 'v5p-1024')}
 
 
 def published(name):
@@ -238,12 +217,11 @@ def test_plans_of_the_models_are_published_with_what_was_printed():
   assert len(plans) == len(PLANNED)
 
 
-@pytest.mark.parametrize('name', ['docs/plans.md', 'README.md'])
-def test_a_published_plan_is_what_its_command_plans(name):
-  plans = [plan for plan in published(name) if plan[-1]]
+def test_a_published_plan_is_what_its_command_plans():
+  plans = [plan for plan in published('docs/plans.md') if plan[-1]]
   assert plans
   for model, dataset, slice_, config, output in plans:
-    topology.check(slice_)
+    topology.parse(slice_)
     lines = output.splitlines()
     assert lines[0].startswith(f'{model}, {dataset} at 224 x 224')
     settings = next(line for line in lines if line.startswith('batch '))

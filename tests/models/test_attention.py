@@ -9,11 +9,7 @@ import numpy as np
 import pytest
 
 from vit_jax import models
-from vit_jax.experiment import build as experiment_lib
-from vit_jax.experiment import config as config_lib
 from vit_jax.models import attention
-from vit_jax.parallel import gpus
-from vit_jax.parallel import topology
 
 TINY = {'name': 'vit', 'width': 16, 'depth': 2, 'mlp_dim': 16, 'num_heads': 2,
         'patch': 4, 'dtype': 'bfloat16'}
@@ -114,31 +110,3 @@ def test_only_gpus_have_the_kernel():
 def test_float32_is_refused():
   with pytest.raises(ValueError, match="'cudnn' is of bfloat16.*'float32'"):
     models.parse({**TINY, 'attention': 'cudnn', 'dtype': 'float32'})
-
-
-@pytest.mark.skipif(not gpus.plugin(), reason="JAX's CUDA plugin is not here")
-@pytest.mark.parametrize('tokens', [196, 197])
-def test_the_kernel_compiles_there_and_back(tokens):
-  (device,) = topology.devices('h100:1')
-  here = jax.sharding.SingleDeviceSharding(device)
-  shape = jax.ShapeDtypeStruct((2, tokens, 4, 64), jnp.bfloat16)
-  step = jax.jit(
-      jax.grad(lambda *qkv: attention.fused_attention(*qkv).sum(), (0, 1, 2)),
-      in_shardings=here, out_shardings=here)
-  text = step.lower(*[shape] * 3).compile().as_text()
-  assert '__cudnn$fmhaSoftmaxBackward' in text
-
-
-@pytest.mark.skipif(not gpus.plugin(), reason="JAX's CUDA plugin is not here")
-def test_in_parts_each_device_attends_to_its_own_images():
-  built = experiment_lib.build(config_lib.resolve({
-      'total': {'steps': 2}, 'batch_size': 8, 'accumulation': 2,
-      'optimizer': {'name': 'sgd', 'learning_rate': 0.1,
-                    'schedule': {'name': 'constant'}},
-      'mesh': {'data': 2}, 'model': {**TINY, 'attention': 'cudnn'},
-      'data': {'source': 'digits', 'resolution': 8}}),
-      devices=topology.devices('h100:2'))
-  text = built.train_step.lower(
-      built.abstract_state, built.abstract_batch).compile().as_text()
-  assert '__cudnn$fmhaSoftmaxBackward' in text
-  assert not any(kind in text for kind in ('all-gather', 'all-to-all'))

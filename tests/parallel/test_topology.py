@@ -32,8 +32,8 @@ def test_a_slice_is_named_after_its_cores(version):
 @pytest.mark.parametrize(('name', 'words'), [
     ('v3', 'a slice, such as v3-8.*Slices: v2-{8,'),
     ('v9-8', "version of TPU.*'v9'"),
-    ('v3-12', 'no slice v3-12. Those of v3: v3-8, v3-32'),
-    ('v3:2x2x2', '2 sides of chips, at most 32x32'),
+    ('v3-12', 'no slice v3-12. Slices of v3: v3-8, v3-32'),
+    ('v3:2x2x2', '2 sides in chips, at most 32x32'),
     ('v3:64x64', 'at most 32x32'), ('v5p:0x1x1', '3 sides'),
 ])
 def test_what_is_no_slice_is_told_those_that_are(name, words):
@@ -76,8 +76,8 @@ def test_a_shape_that_hosts_do_not_fill_is_an_error():
 def test_where_no_tpu_is_none_is_sought(monkeypatch):
   monkeypatch.setattr(os, 'environ', {})
   monkeypatch.setattr(hardware, 'has_tpu', lambda: True)
-  topology.expect_no_tpu()
+  topology.quiet_without_tpu()
   assert not os.environ
   monkeypatch.setattr(hardware, 'has_tpu', lambda: False)
-  topology.expect_no_tpu()
+  topology.quiet_without_tpu()
   assert os.environ['TPU_SKIP_MDS_QUERY'] == '1'

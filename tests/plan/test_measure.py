@@ -1,7 +1,6 @@
 """What a step needs: against sums by hand, and the compiler's own count."""
 
 import dataclasses
-import types
 
 import jax
 import pytest
@@ -122,32 +121,3 @@ def test_another_refusal_stays_an_error():
   experiment = dataclasses.replace(build(), build_step=lambda _: refusing)
   with pytest.raises(jax.errors.JaxRuntimeError, match='something else'):
     measure.measure(experiment)
-
-
-@pytest.mark.parametrize(('message', 'expected'), [
-    ('RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in'
-     ' memory space hbm. Used 40.10G of 15.48G hbm. Exceeded hbm capacity by '
-     '24.62G.', (40.10 * 2**30, 15.48 * 2**30)),
-    ('RESOURCE_EXHAUSTED: ... HLO temporaries (4.00T) exceeds available HBM '
-     '(512.5M).', (4 * 2**40, 512.5 * 2**20)),
-    ('RESOURCE_EXHAUSTED: something about a queue', None),
-    ('INVALID_ARGUMENT: Used 40.10G of 15.48G hbm', None),
-])
-def test_a_refusal_is_read(message, expected):
-  assert measure.needed(message) == (
-      expected and tuple(round(n) for n in expected))
-
-
-@pytest.mark.parametrize(('name', 'share'), [
-    ('XLA_CLIENT_MEM_FRACTION', '0.9'),
-    ('XLA_PYTHON_CLIENT_MEM_FRACTION', '0.5'), ('XLA_CLIENT_MEM_FRACTION', '')])
-def test_a_gpu_that_is_not_here_offers_what_jax_would_take(
-    monkeypatch, name, share):
-  for other in measure._GPU_SHARES:
-    monkeypatch.delenv(other, raising=False)
-  monkeypatch.setenv(name, share)
-  gpu = types.SimpleNamespace(
-      platform='gpu', device_kind='NVIDIA H100 80GB HBM3')
-  found, source = measure.capacity(gpu)
-  assert found == int(float(share or 0.75) * 80e9)
-  assert source == f'the {float(share or 0.75):.0%} that JAX takes'

@@ -27,8 +27,8 @@ from vit_jax import run as run_lib
 from vit_jax.benchmarking import interleaved_timing as interleaved_timing_lib
 from vit_jax.benchmarking import step as step_lib
 from vit_jax.experiment import config as config_lib
+from vit_jax.experiment import fit_batch
 from vit_jax.plan import building
-from vit_jax.plan import microbatches as microbatches_lib
 from vit_jax.training import writer
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -122,8 +122,8 @@ def main(path: str, began: str) -> None:
   config = config_lib.resolve(json.loads(pathlib.Path(path).read_text()))
   experiment, origin = building.build(config, jax.devices())
   times.append(time.time())
-  fitted = microbatches_lib.fit(
-      experiment, free_bytes=microbatches_lib.free_bytes(experiment.mesh),
+  fitted = fit_batch.fit(
+      experiment, free_bytes=fit_batch.free_bytes(experiment.mesh),
       batches_ahead=run_lib.IN_FLIGHT)
   times.append(time.time())
   state = jax.block_until_ready(fitted.experiment.init_state())

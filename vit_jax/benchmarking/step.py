@@ -20,9 +20,9 @@ from vit_jax import types
 from vit_jax.benchmarking import interleaved_timing as interleaved_timing_lib
 from vit_jax.benchmarking import matmul_peak as matmul_peak_lib
 from vit_jax.experiment import build as experiment_lib
+from vit_jax.experiment import fit_batch
 from vit_jax.parallel import multihost
 from vit_jax.parallel import sharding
-from vit_jax.plan import microbatches as microbatches_lib
 from vit_jax.run import startup_summary
 from vit_jax.training import clock as clock_lib
 from vit_jax.training import cost
@@ -127,8 +127,8 @@ def measure(
   Raises:
     ValueError: if the step does not fit the devices.
   """
-  fitted = microbatches_lib.fit(
-      experiment, free_bytes=microbatches_lib.free_bytes(experiment.mesh),
+  fitted = fit_batch.fit(
+      experiment, free_bytes=fit_batch.free_bytes(experiment.mesh),
       batches_ahead=run_lib.IN_FLIGHT)
   experiment = fitted.experiment
   training = Training(experiment, fitted.step)
@@ -144,7 +144,7 @@ def measure(
   def part(name: str, flops_per_image: int, memory: Any) -> Part:
     return _part(
         experiment, timed[name], peak, flops_per_image=flops_per_image,
-        needed_bytes=microbatches_lib.needed_bytes(experiment, memory))
+        needed_bytes=fit_batch.needed_bytes(experiment, memory))
 
   return Measured(
       startup_summary.device_kind(experiment.mesh), experiment.mesh.size,

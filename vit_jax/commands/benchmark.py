@@ -4,7 +4,6 @@
     python main.py benchmark --what=input --rival tf=/path/to/python
     python main.py benchmark --what=step --model=B/16
     python main.py benchmark --what=step --config=configs/x.py
-    python main.py benchmark --what=parts --model=B/16 --picture=parts.png
 
 `input` is the way of an image from disk into a batch. Without a config, it
 reads JPEGs made for it, of the size of ImageNet's, as the recipes do: Inception
@@ -15,10 +14,6 @@ has it.
 forward pass; what share of the devices' best both reach; what part of the time
 the input takes; and how long a fresh process takes to its first step. Rivals
 are in `benchmarks/compare.py`.
-
-`parts` is the step of one device part by part, from the patch embedding to the
-optimizer: operations, bytes and time of each, and how near it is to the least
-that it could take (a roofline).
 """
 
 import argparse
@@ -37,9 +32,6 @@ import jax
 
 from vit_jax import console as console_lib
 from vit_jax import data
-from vit_jax.analysis import roofline_plot
-from vit_jax.benchmarking import parts
-from vit_jax.benchmarking import parts_table
 from vit_jax.benchmarking import photographs
 from vit_jax.benchmarking import reading
 from vit_jax.benchmarking import start
@@ -67,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       help='measure what this config says instead: its data, or its step')
   parser.add_argument(
       '--model', default='', metavar='VARIANT',
-      help='of --what=step and parts, such as B/16, where there is no config')
+      help='of --what=step, such as B/16, where there is no config')
   parser.add_argument(
       '--resolution', type=int, default=224, metavar='PIXELS',
       help="of the model's images (default: %(default)s)")
@@ -78,9 +70,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       '--starts', type=int, default=5, metavar='N',
       help='of fresh processes, each with and without what was compiled '
       'before; 0 leaves them out (default: %(default)s)')
-  parser.add_argument(
-      '--picture', default='', metavar='PATH',
-      help='draw the parts: .png, .pdf or .svg')
   parser.add_argument(
       '--workers', default='1', metavar='N,...',
       help='processes that read, one measurement each (a step takes one '
@@ -113,8 +102,7 @@ def run(args: argparse.Namespace) -> int:
     if value is not None and value < 1:
       raise ValueError(f'--{flag.replace("_", "-")} must be at least 1, but is '
                        f'{value}.')
-  for flag, what in (('prepared', 'input'), ('rival', 'input'),
-                     ('picture', 'parts')):
+  for flag, what in (('prepared', 'input'), ('rival', 'input')):
     if getattr(args, flag) and args.what != what:
       raise ValueError(f'--{flag} is of --what={what}, but this is '
                        f'--what={args.what}. Leave it out.')
@@ -232,29 +220,6 @@ def measure_step(args: argparse.Namespace) -> int:
   return 0
 
 
-def measure_parts(args: argparse.Namespace) -> int:
-  """Measures the parts of a training step; returns the exit status."""
-  with tempfile.TemporaryDirectory() as folder:
-    config = _subject(args, pathlib.Path(folder))
-    experiment, _ = building.build(config, jax.devices()[:1])
-    measured = parts.measure(
-        experiment, turns=args.turns, repeats=args.batches)
-  title = _title(args, config)
-  parts_table.show(title, measured)
-  if args.picture:
-    roofline_plot.roofline(
-        [roofline_plot.Point(
-            part.name, part.flops, part.num_bytes, part.secs.median,
-            part.bound_secs) for part in measured.parts],
-        args.picture, title=title, flops_per_sec=measured.flops_per_sec,
-        bytes_per_sec=measured.bytes_per_sec)
-    print(f'wrote {args.picture}')
-  if args.json:
-    writer.write_json(args.json, {
-        **_said(args, config), **dataclasses.asdict(measured)})
-  return 0
-
-
 def _said(
     args: argparse.Namespace, config: config_lib.Config) -> dict[str, Any]:
   """Returns what was measured, as JSON has it."""
@@ -295,5 +260,4 @@ def _subject(
 WHATS: dict[str, Callable[[argparse.Namespace], int]] = {
     'input': measure_input,
     'step': measure_step,
-    'parts': measure_parts,
 }

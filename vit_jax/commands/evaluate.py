@@ -31,11 +31,11 @@ from vit_jax.commands import arguments
 from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import evaluators
+from vit_jax.experiment import fit_batch
 from vit_jax.inference import load
 from vit_jax.inference import network
 from vit_jax.parallel import coordination
 from vit_jax.parallel import multihost
-from vit_jax.plan import microbatches
 from vit_jax.run import restore
 from vit_jax.training import watchdog as watchdog_lib
 from vit_jax.training import writer
@@ -92,7 +92,7 @@ def _evaluate(
     start = time.monotonic()
     beat = functools.partial(watchdog.beat, f'evaluating {name}')
     beat()
-    with microbatches.explained_evaluation(experiment.config, name):
+    with fit_batch.evaluator_memory_advice(experiment.config, name):
       measured = evaluator.details(params, beat)
     _show(name, measured.metrics, config, experiment,
           secs=time.monotonic() - start)

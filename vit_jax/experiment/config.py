@@ -67,7 +67,7 @@ class Config:
     total: length of training.
     batch_size: images an update sees, over all devices and parts.
     accumulation: parts a batch is computed in, to save memory; 'auto' is as
-      few as fit the devices (`plan.parts`), which is 1 until that is known.
+      few as fit the devices (`fit_batch`), which is 1 until that is known.
     averaging: factor of the parameters' Polyak average, such as 0.9999, which
       is then what is evaluated: those of k steps ago have its k-th power as
       their weight, and the initial ones none. None keeps no average.

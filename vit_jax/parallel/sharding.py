@@ -102,6 +102,13 @@ def _parameter_of(name: str, params: Collection[str]) -> str | None:
   return next((tail for tail in tails if tail in params), None)
 
 
+def device_bytes(shapes: Any) -> int:
+  """Returns the bytes per device of arrays or sharded shapes."""
+  return sum(
+      math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize
+      for leaf in jax.tree.leaves(shapes))
+
+
 @dataclasses.dataclass(frozen=True)
 class Row:
   """How a parameter lies on the mesh.
@@ -138,18 +145,14 @@ def table(
     axes: from `axis_names`.
     mesh: the mesh.
   """
-  def bytes_of(leaf: Any) -> int:
-    return math.prod(
-        leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize
-
   params = tree.flatten(state.params)
   beside = dict.fromkeys(params, 0)
   for name, leaf in tree.flatten((state.opt_state, state.average)).items():
     if param := _parameter_of(name, params):
-      beside[param] += bytes_of(leaf)
+      beside[param] += device_bytes(leaf)
   return [
       Row(name=name, shape=tuple(leaf.shape), axes=axes[name],
-          spec=leaf.sharding.spec, param_bytes=bytes_of(leaf),
+          spec=leaf.sharding.spec, param_bytes=device_bytes(leaf),
           state_bytes=beside[name])
       for name, leaf in params.items()]
 

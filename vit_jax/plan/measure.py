@@ -11,8 +11,6 @@ from collections.abc import Mapping, Sequence
 import dataclasses
 import functools
 import math
-import os
-import re
 import time
 from typing import Any
 
@@ -20,25 +18,12 @@ import jax
 import numpy as np
 
 from vit_jax.experiment import build as experiment_lib
+from vit_jax.experiment import fit_batch
 from vit_jax.parallel import hardware
-from vit_jax.plan import host_memory
+from vit_jax.parallel import host_memory
+from vit_jax.parallel import sharding
 from vit_jax.plan.compiled import collectives
 from vit_jax.plan.compiled import program
-
-# As the TPU compiler writes them: "40.1G" is of 2**30 bytes.
-_UNITS = {'': 1, 'K': 2**10, 'M': 2**20, 'G': 2**30, 'T': 2**40, 'P': 2**50}
-_SIZE = r'(\d+(?:\.\d+)?)([KMGTP]?)i?B?'
-# What is said of memory that does not suffice, the most telling first.
-_REFUSALS = (
-    rf'Used {_SIZE} of {_SIZE} hbm',
-    rf'temporaries \({_SIZE}\) exceeds available HBM \({_SIZE}\)',
-    rf'allocate {_SIZE}.*?(?:limit|available|only)[^0-9]*{_SIZE}',
-)
-
-# docs.jax.dev, GPU memory allocation: what JAX takes of a GPU when it starts.
-# The second name is older, and heeded too.
-_GPU_SHARES = ('XLA_CLIENT_MEM_FRACTION', 'XLA_PYTHON_CLIENT_MEM_FRACTION')
-_USUAL_GPU_SHARE = 0.75
 
 
 @dataclasses.dataclass(frozen=True)
@@ -149,7 +134,7 @@ def measure(experiment: experiment_lib.Experiment) -> Measured:
     compiled = lowered.compile()
   except jax.errors.JaxRuntimeError as error:
     refusal = str(error)
-    if needed(refusal) is None:
+    if fit_batch.parse_out_of_memory(refusal) is None:
       raise
   compile_secs = time.monotonic() - start
   compile_cpu_secs = time.process_time() - cpu_start
@@ -172,26 +157,6 @@ def measure(experiment: experiment_lib.Experiment) -> Measured:
       refusal=refusal)
 
 
-def needed(message: str) -> tuple[int, int] | None:
-  """Reads how many bytes are needed, and how many there are, from a refusal.
-
-  Args:
-    message: of the compiler.
-
-  Returns:
-    The two numbers of bytes, or None if the message is about something else.
-  """
-  if 'RESOURCE_EXHAUSTED' not in message:
-    return None
-  for pattern in _REFUSALS:
-    match = re.search(pattern, message, flags=re.DOTALL | re.IGNORECASE)
-    if match:
-      number, unit, limit, limit_unit = match.groups()
-      return (round(float(number) * _UNITS[unit.upper()]),
-              round(float(limit) * _UNITS[limit_unit.upper()]))
-  return None
-
-
 def capacity(device: Any, *, sharing: int = 1) -> tuple[int | None, str]:
   """Returns the bytes that a device offers, and where the figure is from.
 
@@ -203,13 +168,13 @@ def capacity(device: Any, *, sharing: int = 1) -> tuple[int | None, str]:
   if device.platform == 'cpu':
     # What a run would take: all that is not in use now, but for a reserve.
     return (host_memory.free_bytes(sharing),
-            f'{host_memory.HOST_SHARE:.0%} of what is free here'
+            f'{host_memory.USABLE_FRACTION:.0%} of what is free here'
             + f', by {sharing} devices' * (sharing > 1))
   try:
     limit = (device.memory_stats() or {}).get('bytes_limit')
   except (jax.errors.JaxRuntimeError, NotImplementedError, AttributeError):
     # A device that is not here.
-    limit = None if device.platform == 'gpu' else _compiler_limit(device)
+    limit = _compiler_limit(device)
     if limit:
       return limit, "the compiler's limit"
   if limit:
@@ -217,10 +182,6 @@ def capacity(device: Any, *, sharing: int = 1) -> tuple[int | None, str]:
   row = hardware.find(device.device_kind)
   if row is None:
     return None, 'not known'
-  if device.platform == 'gpu':  # Its compiler refuses nothing.
-    share = next((float(os.environ[name]) for name in _GPU_SHARES
-                  if os.environ.get(name)), _USUAL_GPU_SHARE)
-    return int(share * row.memory_bytes), f'the {share:.0%} that JAX takes'
   return row.memory_bytes, row.source
 
 
@@ -234,7 +195,7 @@ def _compiler_limit(device: Any) -> int | None:
   try:
     jax.jit(lambda x: x + 1).lower(too_much).compile()
   except jax.errors.JaxRuntimeError as error:
-    figures = needed(str(error))
+    figures = fit_batch.parse_out_of_memory(str(error))
     return figures[1] if figures else None
   return None
 
@@ -255,15 +216,15 @@ def _memory(
     device: Any,
 ) -> Memory:
   state, batch = experiment.abstract_state, experiment.abstract_batch
-  params, whole = _device_bytes(state.params), _device_bytes(state)
-  held = whole + _device_bytes(batch)
+  params, whole = sharding.device_bytes(state.params), sharding.device_bytes(state)
+  held = whole + sharding.device_bytes(batch)
   capacity_bytes, source = capacity(
       device, sharing=len(experiment.mesh.local_devices) or 1)
   known = functools.partial(
       Memory, params_bytes=params, optimizer_bytes=whole - params,
       batch_bytes=held - whole, capacity_source=source)
   if compiled is None:
-    figures = needed(refusal)
+    figures = fit_batch.parse_out_of_memory(refusal)
     assert figures is not None, 'only a refusal for memory comes here'
     return known(
         activations_bytes=None, outputs_bytes=None, other_bytes=None,
@@ -278,13 +239,6 @@ def _memory(
       total_bytes=held + stats.temp_size_in_bytes + outputs + other)
 
 
-def _device_bytes(shapes: Any) -> int:
-  """Returns what a device holds of arrays, from shapes with shardings."""
-  return sum(
-      math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize
-      for leaf in jax.tree.leaves(shapes))
-
-
 def _costs(compiled: Any) -> Mapping[str, float]:
   """Returns the compiler's count of operations and bytes; {} if there is none.
   """
@@ -293,3 +247,28 @@ def _costs(compiled: Any) -> Mapping[str, float]:
   costs = compiled.cost_analysis()
   # Older versions of JAX give a list, of one for each program.
   return (costs[0] if isinstance(costs, list) else costs) or {}
+
+
+def measure_fitting(
+    experiment: experiment_lib.Experiment,
+) -> tuple[experiment_lib.Experiment, Measured]:
+  """Measures the step with the fewest microbatches that fit.
+
+  If none fits, or `accumulation` is fixed, returns the first step measured.
+  """
+  first = experiment, measure(experiment)
+  if experiment.config.accumulation != 'auto':
+    return first
+  found = first
+  while found[1].fits is False:
+    memory = found[1].memory
+    more = fit_batch.next_num_microbatches(
+        fit_batch.microbatch_options(experiment), found[0].config.parts,
+        needed_bytes=memory.total_bytes,
+        fixed_bytes=memory.params_bytes + memory.optimizer_bytes,
+        limit=memory.capacity_bytes or math.inf)
+    if more is None:
+      return first
+    candidate = experiment.in_parts(more)
+    found = candidate, measure(candidate)
+  return found

@@ -17,8 +17,8 @@ from vit_jax import types
 from vit_jax.checkpoints import manager
 from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import config as config_lib
+from vit_jax.experiment import fit_batch
 from vit_jax.parallel import multihost
-from vit_jax.plan import microbatches
 from vit_jax.training import counters as counters_lib
 
 
@@ -43,7 +43,7 @@ def measure(
   row: dict[str, float] = {}
   for name in names:
     doing(f'evaluating {name}')
-    with microbatches.explained_evaluation(experiment.config, name):
+    with fit_batch.evaluator_memory_advice(experiment.config, name):
       measured = experiment.evaluators[name](
           params, between=functools.partial(between, name))
     row |= {f'{name}/{key}': value for key, value in measured.items()}

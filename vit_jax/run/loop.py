@@ -27,9 +27,9 @@ from vit_jax.checkpoints import lock
 from vit_jax.checkpoints import manager
 from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import config as config_lib
+from vit_jax.experiment import fit_batch
 from vit_jax.parallel import coordination
 from vit_jax.parallel import multihost
-from vit_jax.plan import microbatches as microbatches_lib
 from vit_jax.run import best_checkpoint
 from vit_jax.run import log_rows
 from vit_jax.run import model_card
@@ -100,7 +100,7 @@ def train(
     multihost.join(experiment.mesh)
     files = workdir_lib.Files(workdir, title, saved.what_is_safe)
     run = _Run(experiment, files, saved, stop, watchdog)
-    free_bytes = free_bytes or microbatches_lib.free_bytes(experiment.mesh)
+    free_bytes = free_bytes or fit_batch.free_bytes(experiment.mesh)
     return run.train(source, profile_steps, show_parameters, free_bytes)
 
 
@@ -137,7 +137,7 @@ class _Run:
       show_parameters: bool, free_bytes: int | None,
   ) -> dict[str, Any]:
     """See `train`."""
-    microbatches_lib.check_state(self._experiment, free_bytes=free_bytes)
+    fit_batch.check_state_fits(self._experiment, free_bytes=free_bytes)
     # May take long, of a large model over a slow network.
     self._doing('restoring or starting the state', is_start=True)
     self._state, self._start = restore.restore_or_init(
@@ -163,20 +163,20 @@ class _Run:
         self._counters.origin, source.config if source else {}))
     return summary
 
-  def _fit(self, free_bytes: int | None) -> microbatches_lib.Fitted:
+  def _fit(self, free_bytes: int | None) -> fit_batch.FittedStep:
     """Compiles the step, in as few parts as fit, and takes these over."""
     # A run that was killed before its first checkpoint has said its parts too.
     earlier = self._start.parts or coordination.on_first(
         'parts', lambda: restore.written_parts(self._config, self._files.path))
-    fitted = microbatches_lib.fit(
-        self._experiment, free_bytes=free_bytes, earlier=earlier,
+    fitted = fit_batch.fit(
+        self._experiment, free_bytes=free_bytes, previous=earlier,
         batches_ahead=IN_FLIGHT)
     # Saved with every checkpoint: the run goes on in the same parts.
     self._experiment = fitted.experiment
     return fitted
 
   def _train(
-      self, fitted: microbatches_lib.Fitted, profile_steps: int,
+      self, fitted: fit_batch.FittedStep, profile_steps: int,
       show_parameters: bool,
   ) -> None:
     """Makes the steps that are left, and waits until all is saved."""
@@ -186,7 +186,7 @@ class _Run:
       print(startup_summary.describe(
           self._experiment, fitted.memory, self._files.title,
           show_parameters=show_parameters), flush=True)
-      print(*filter(None, [fitted.note, self._start.note]), sep='\n',
+      print(*filter(None, [fitted.message, self._start.note]), sep='\n',
             flush=True)
     self._clock = clock_lib.Clock(devices=self._experiment.mesh.size)
     self._writer = self._files.open_metrics(resume_step=self._step)
@@ -198,8 +198,8 @@ class _Run:
         steps=profile_steps)
     try:
       with self._progress:
-        with microbatches_lib.explained('The training', advice=(
-            f'Compute a batch in more than {self._config.parts} part(s): '
+        with fit_batch.out_of_memory_advice('Training', advice=(
+            f'Use more than {self._config.parts} microbatches: '
             '--config.accumulation.')):
           self._loop(fitted.step, profiler)
         self._doing('finishing a checkpoint')

@@ -7,10 +7,10 @@ import numpy as np
 import psutil
 import pytest
 
+from vit_jax.experiment import fit_batch
+from vit_jax.parallel import host_memory
 from vit_jax.parallel import mesh as mesh_lib
-from vit_jax.plan import host_memory
 from vit_jax.plan import measure
-from vit_jax.plan import microbatches
 
 GIB = 2**30
 
@@ -48,7 +48,7 @@ def test_processes_of_one_host_share_its_memory(
 def test_a_plan_goes_by_what_a_run_takes(machine):
   mesh = mesh_lib.build(mesh_lib.MeshConfig(), jax.devices()[:2])
   planned, source = measure.capacity(jax.devices()[0], sharing=2)
-  assert planned == microbatches.free_bytes(mesh) == 18 * GIB
+  assert planned == fit_batch.free_bytes(mesh) == 18 * GIB
   assert '90% of what is free' in source
 
 

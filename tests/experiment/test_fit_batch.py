@@ -1,0 +1,300 @@
+"""A batch is split into the fewest microbatches that fit, before training."""
+
+import dataclasses
+import functools
+import json
+import shutil
+import types
+
+import jax
+import numpy as np
+import pytest
+
+from vit_jax import data
+from vit_jax import run as run_lib
+from vit_jax.experiment import build as experiment_lib
+from vit_jax.experiment import config as config_lib
+from vit_jax.experiment import fit_batch
+from vit_jax.parallel import sharding
+from vit_jax.training import writer
+
+CONFIG = {
+    'total': {'steps': 4}, 'batch_size': 24,
+    'model': {'width': 8, 'depth': 1, 'num_heads': 2, 'mlp_dim': 16,
+              'patch': 4},
+    'data': {'source': 'digits', 'resolution': 8},
+    'optimizer': {'name': 'sgd', 'learning_rate': 0.1,
+                  'schedule': {'name': 'constant'}},
+    'log': {'every': {'steps': 1}},
+    'checkpoint': {'every': {'steps': 2}},
+    'evals': {'test': {}, 'own': {'batch_size': 120}},
+}
+GIB = 2**30
+STATE = 2 * GIB  # Memory of the faked steps that microbatches do not reduce.
+
+
+@pytest.fixture(scope='module')
+def experiment():
+  return experiment_lib.build(
+      config_lib.resolve(CONFIG), devices=jax.devices()[:1])
+
+
+class FakeStep:
+  """Replaces a jitted function that is lowered and compiled."""
+
+  def __init__(self, temp_bytes, *, error=None):
+    self._temp_bytes = temp_bytes
+    self._error = error
+
+  def lower(self, *_):
+    return self
+
+  def compile(self):
+    if self._error:
+      raise jax.errors.JaxRuntimeError(self._error)
+    return self
+
+  def memory_analysis(self):
+    return types.SimpleNamespace(
+        argument_size_in_bytes=STATE, output_size_in_bytes=STATE,
+        alias_size_in_bytes=STATE, generated_code_size_in_bytes=0,
+        temp_size_in_bytes=self._temp_bytes)
+
+
+def with_steps(experiment, build_step, *, accumulation='auto'):
+  return dataclasses.replace(
+      experiment, build_step=functools.cache(build_step),
+      config=dataclasses.replace(experiment.config, accumulation=accumulation))
+
+
+def shrinking(num_microbatches):
+  """2 GiB of state, 1 of gradients, and 16 that the microbatches divide."""
+  return FakeStep(GIB + 16 * GIB // num_microbatches)
+
+
+def test_the_step_of_a_batch_that_fits_is_compiled_once_and_trained(
+    experiment):
+  built = []
+  experiment = with_steps(
+      experiment, lambda n: built.append(n) or shrinking(n))
+  fitted = fit_batch.fit(experiment, free_bytes=20 * GIB)
+  assert fitted.step is experiment.build_step(1)
+  assert fitted.experiment.config.accumulation == 1
+  assert (built, fitted.message) == ([1], '')
+
+
+@pytest.mark.parametrize(('free', 'expected'), [
+    # 2 + 1 + 16 / n GiB, where n divides 24.
+    (12, 2), (7.5, 4), (5.1, 8), (3.7, 24)])
+def test_the_fewest_microbatches_that_fit_are_used(experiment, free, expected):
+  evaluators = []
+  experiment = dataclasses.replace(
+      with_steps(experiment, shrinking),
+      build_evaluators=lambda n: evaluators.append(n) or {})
+  fitted = fit_batch.fit(experiment, free_bytes=int(free * GIB))
+  assert fitted.experiment.config.accumulation == expected
+  assert evaluators == [expected]
+  assert fitted.message == (
+      f'The batch of 24 needs 19.0 GiB per device, but {free:.1f} GiB are '
+      f'available: computed in {expected} microbatches '
+      f'(accumulation={expected}).')
+
+
+@pytest.mark.parametrize(('needed', 'fixed', 'expected'), [
+    (20, 0, 4), (20, 13, 8), (20, 16, 512)])
+def test_the_next_number_of_microbatches_is_extrapolated(
+    needed, fixed, expected):
+  assert fit_batch.next_num_microbatches(
+      [2**i for i in range(10)], 2, needed_bytes=needed, fixed_bytes=fixed,
+      limit=15) == expected
+
+
+@pytest.mark.parametrize('message', [
+    'RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm. Used {}G of '
+    '15.48G hbm. Exceeded hbm capacity by 4.52G.',
+    'RESOURCE_EXHAUSTED: Ran out of memory on HBM, the total memory required '
+    'for HLO temporaries ({}G) exceeds available HBM (15.48G).'])
+def test_more_microbatches_are_used_when_the_compiler_runs_out_of_memory(
+    experiment, message):
+  experiment = with_steps(experiment, lambda n: FakeStep(GIB, error={
+      1: message.format('20.00'), 2: message.format('16.00')}.get(n)))
+  fitted = fit_batch.fit(experiment, free_bytes=None)
+  assert fitted.experiment.config.parts == 3
+  assert '20.0 GiB per device, but 15.5 GiB are available' in fitted.message
+
+
+@pytest.mark.parametrize(('message', 'expected'), [
+    ('RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in'
+     ' memory space hbm. Used 40.10G of 15.48G hbm. Exceeded hbm capacity by '
+     '24.62G.', (40.10 * 2**30, 15.48 * 2**30)),
+    ('RESOURCE_EXHAUSTED: ... HLO temporaries (4.00T) exceeds available HBM '
+     '(512.5M).', (4 * 2**40, 512.5 * 2**20)),
+    ('RESOURCE_EXHAUSTED: something about a queue', None),
+    ('INVALID_ARGUMENT: Used 40.10G of 15.48G hbm', None),
+])
+def test_memory_is_parsed_from_compiler_errors(message, expected):
+  assert fit_batch.parse_out_of_memory(message) == (
+      expected and tuple(round(n) for n in expected))
+
+
+def test_other_compiler_errors_are_not_caught(experiment):
+  experiment = with_steps(
+      experiment, lambda _: FakeStep(0, error='INTERNAL: a bug'))
+  with pytest.raises(jax.errors.JaxRuntimeError, match='a bug'):
+    fit_batch.fit(experiment, free_bytes=GIB)
+
+
+def test_all_processes_follow_process_0(experiment, monkeypatch):
+  decisions, own = [], []
+
+  def on_first(name, act):
+    del name
+    own.append(act())
+    return decisions.pop(0)
+
+  monkeypatch.setattr(fit_batch.coordination, 'on_first', on_first)
+  experiment = with_steps(experiment, shrinking)
+  decisions += [3, 4, 4]  # Two microbatches would do here.
+  fitted = fit_batch.fit(experiment, free_bytes=12 * GIB)
+  assert fitted.experiment.config.parts == 4
+  assert own[0] == 2
+  decisions += [1]  # The whole batch would not fit here.
+  fitted = fit_batch.fit(experiment, free_bytes=12 * GIB)
+  assert (fitted.experiment.config.parts, decisions) == (1, [])
+  decisions += [0]
+  with pytest.raises(ValueError, match='needs 19.0 GiB per device'):
+    fit_batch.fit(experiment, free_bytes=20 * GIB)
+  decisions += [1]
+  rejected = with_steps(experiment, lambda _: FakeStep(GIB, error=(
+      'RESOURCE_EXHAUSTED: Used 20.00G of 15.48G hbm.')))
+  with pytest.raises(ValueError, match='Process 0: .* It fits on process 0'):
+    fit_batch.fit(rejected, free_bytes=None)
+
+
+def test_a_fixed_accumulation_is_used_or_is_an_error(experiment):
+  experiment = with_steps(experiment, shrinking, accumulation=2)
+  fitted = fit_batch.fit(experiment, free_bytes=12 * GIB)
+  assert (fitted.experiment.config.accumulation, fitted.message) == (2, '')
+  with pytest.raises(ValueError, match=(
+      '24 images in 2 microbatches needs 11.0 GiB per device, 1.0 GiB more '
+      'than the available 10.0 GiB .*accumulation=auto')):
+    fit_batch.fit(experiment, free_bytes=10 * GIB)
+
+
+def test_an_error_names_the_excess_if_nothing_fits(experiment):
+  with pytest.raises(ValueError, match=(
+      'in 24 microbatches needs 3.7 GiB per device, 682.7 MiB more .*remat')):
+    fit_batch.fit(with_steps(experiment, shrinking), free_bytes=3 * GIB)
+  with pytest.raises(ValueError, match='state .* more than the .* 1.0 KiB'):
+    fit_batch.check_state_fits(experiment, free_bytes=1024)
+  fit_batch.check_state_fits(experiment, free_bytes=GIB)
+
+
+def test_queued_batches_count(experiment):
+  batch = sharding.device_bytes(experiment.abstract_batch)
+  experiment = with_steps(experiment, shrinking)
+  for batches_ahead, expected in ((2, 1), (3, 2)):
+    fitted = fit_batch.fit(experiment, free_bytes=19 * GIB + 2 * batch,
+                           batches_ahead=batches_ahead)
+    assert fitted.experiment.config.parts == expected
+
+
+def test_a_resumed_run_keeps_its_microbatches_if_they_fit(experiment):
+  experiment = with_steps(experiment, shrinking)
+  fitted = fit_batch.fit(experiment, free_bytes=20 * GIB, previous=3)
+  assert (fitted.experiment.config.parts, fitted.message) == (3, '')
+  fitted = fit_batch.fit(experiment, free_bytes=8 * GIB, previous=3)
+  assert fitted.experiment.config.parts == 4
+  assert 'in 3 microbatches needs 8.3 GiB per device' in fitted.message
+  assert 'dropout masks differ from here on' in fitted.message
+
+
+def test_the_memory_of_a_cpu_is_shared_by_its_devices():
+  def free(number):
+    return fit_batch.free_bytes(jax.make_mesh(
+        (number,), ('data',), devices=jax.devices()[:number],
+        axis_types=(jax.sharding.AxisType.Auto,)))
+  assert free(4) == pytest.approx(free(1) / 4, rel=0.2)
+
+
+def test_out_of_memory_errors_name_the_setting():
+  config = config_lib.resolve(
+      {**CONFIG, 'evals': {'test': {'batch_size': 120}}})
+  with pytest.raises(ValueError, match=(
+      'evaluator test ran out .* 120.*--config.evals.test.batch_size')):
+    with fit_batch.evaluator_memory_advice(config, 'test'):
+      raise jax.errors.JaxRuntimeError('RESOURCE_EXHAUSTED: Out of memory')
+  with pytest.raises(jax.errors.JaxRuntimeError, match='INTERNAL'):
+    with fit_batch.evaluator_memory_advice(config, 'test'):
+      raise jax.errors.JaxRuntimeError('INTERNAL: a bug')
+
+
+def test_a_run_in_microbatches_equals_the_run_of_the_whole_batch(
+    experiment, tmp_path, capsys, monkeypatch):
+  compiled, evaluated = {}, []
+  eval_batches = data.eval_batches
+
+  def of_size(*args, batch_size, **options):
+    evaluated.append(batch_size)
+    return eval_batches(*args, batch_size=batch_size, **options)
+
+  monkeypatch.setattr(data, 'eval_batches', of_size)
+
+  def build_step(num_microbatches):
+    """Compiles each step once for all runs of this test."""
+    if num_microbatches not in compiled:
+      compiled[num_microbatches] = experiment.build_step(
+          num_microbatches).lower(
+              experiment.abstract_state, experiment.abstract_batch).compile()
+    step = compiled[num_microbatches]
+    return types.SimpleNamespace(
+        lower=lambda *_: types.SimpleNamespace(compile=lambda: step))
+
+  def train(name, *, steps=4, **options):
+    run_lib.train(
+        dataclasses.replace(
+            experiment, build_step=build_step, total_steps=steps),
+        tmp_path / name, show_parameters=False, **options)
+    return capsys.readouterr().out
+
+  def needed(num_microbatches):
+    return fit_batch.needed_bytes(
+        experiment, compiled[num_microbatches].memory_analysis(),
+        batches_ahead=run_lib.IN_FLIGHT)
+
+  assert 'accumulation' not in train('whole')
+  assert evaluated == [24, 120]
+  build_step(2)
+  assert needed(2) < needed(1)
+  output = train('split', steps=2, free_bytes=needed(2))
+  assert 'computed in 2 microbatches (accumulation=2)' in output
+  saved = json.loads((tmp_path / 'split' / 'config.json').read_text())
+  assert saved['accumulation'] == 2
+
+  # A run killed before its first checkpoint keeps its microbatches, but a
+  # changed config starts anew.
+  def steps_of(name):
+    rows = json.loads((tmp_path / name / 'config.json').read_text())
+    return rows['accumulation']
+
+  shutil.copytree(tmp_path / 'split', tmp_path / 'killed')
+  shutil.rmtree(tmp_path / 'killed' / 'checkpoints')
+  train('killed', steps=2)
+  assert steps_of('killed') == 2
+  shutil.rmtree(tmp_path / 'killed' / 'checkpoints')
+  (tmp_path / 'killed' / 'config.json').write_text(
+      json.dumps({**saved, 'seed': 7}))
+  train('killed', steps=2)
+  assert steps_of('killed') == 1
+
+  # A resumed run keeps two microbatches although the whole batch would fit.
+  assert 'accumulation' not in train('split')
+  assert steps_of('split') == 2
+  assert evaluated[-2:] == [12, 120]
+  whole, split = (
+      [[row[name] for row in writer.read_rows(tmp_path / run) if name in row]
+       for name in ('train/loss', 'test/loss', 'test/examples')]
+      for run in ('whole', 'split'))
+  assert (len(whole[0]), whole[2], split[2]) == (4, [360], [360, 360])
+  np.testing.assert_allclose(split[0], whole[0], rtol=1e-5)
+  np.testing.assert_allclose(split[1][-1], whole[1][-1], rtol=1e-5)
