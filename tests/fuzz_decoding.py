@@ -17,14 +17,11 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
 
 with atheris.instrument_imports(include=['PIL', 'vit_jax.data.images.limits',
                                          'vit_jax.data.images.decode',
-                                         'vit_jax.data.images.multichannel',
-                                         'vit_jax.data.images.partial',
-                                         'vit_jax.data.images.restarts']):
+                                         'vit_jax.data.images.multichannel']):
   from PIL import Image
   Image.init()
   from vit_jax.data.images import decode
   from vit_jax.data.images import multichannel
-  from vit_jax.data.images import partial
 
 from tests import hostile
 
@@ -47,23 +44,12 @@ def one(data):
     except ValueError:
       continue
     assert pixels.dtype == dtype and pixels.shape[2] == channels
-  try:
-    part = partial.crop(
-        data, (8, 6), Image.Resampling.BILINEAR,
-        lambda width, height: (width // 3, 0, width - width // 3, height),
-        max_pixels=MAX_PIXELS)
-  except ValueError:
-    return
-  assert part is None or (part.mode, part.size) == ('RGB', (8, 6))
 
 
 def main():
   corpus = pathlib.Path(sys.argv[1])
   corpus.mkdir(parents=True, exist_ok=True)
   seeds = hostile.good() | {k: v for k, (v, _) in hostile.bad().items()}
-  seeds |= {f'restarts {mode}': hostile.encode(
-      Image.linear_gradient('L').resize((40, 24)).convert(mode), 'JPEG',
-      restart_marker_blocks=1) for mode in ('L', 'RGB')}
   for name, data in seeds.items():
     if len(data) < 100_000:
       (corpus / name.replace(' ', '_')).write_bytes(data)

@@ -170,8 +170,7 @@ def test_every_package_that_vit_jax_imports_is_required():
       'absl': 'absl-py', 'google': 'protobuf', 'jaxlib': 'jax',
       'yaml': 'PyYAML'}
   optional = {
-      'tensorflow', 'torch', 'libtpu', 'huggingface_hub', 'apache_beam',
-      'nvidia', 'cykooz_resizer'}
+      'tensorflow', 'torch', 'libtpu', 'huggingface_hub', 'apache_beam'}
   required = {
       doctor._split_requirement(line)[0].lower().replace('-', '_')
       for line in doctor._requirements()}

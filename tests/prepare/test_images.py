@@ -12,7 +12,6 @@ from tests import hostile
 from tests import pictures
 from vit_jax import data
 from vit_jax.data.images import decode
-from vit_jax.data.images import restarts
 from vit_jax.prepare import images as storing
 
 SMALLER = storing.Pictures(shorter_side=12)
@@ -73,12 +72,6 @@ def test_a_turned_photograph_is_stored_upright():
 def test_what_is_small_deep_or_unreadable_stays_as_it_is(file):
   assert SMALLER.stored(file) == file
   assert storing.Pictures().stored(file) == file
-
-
-def test_a_smaller_jpeg_restarts_so_that_crops_are_read_alone():
-  file = SMALLER.stored(_file('JPEG'))
-  header = restarts.find(file)
-  assert header is not None and header.interval == 1
 
 
 def test_what_is_prepared_smaller_is_trained_on_and_says_so(tmp_path, capsys):

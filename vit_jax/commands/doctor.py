@@ -317,9 +317,6 @@ def check_optional() -> list[Check]:
        'shows the curves of a run', _install_line('tensorboard')),
       ('torch', ('torch',), 'reads PyTorch checkpoints',
        _install_line('torch')),
-      ('nvimgcodec', ('nvidia-nvimgcodec-cu12', 'nvidia-nvimgcodec-cu13'),
-       'decodes no more of a JPEG than training takes, on the CPU',
-       _install_line('-r requirements-fast.txt')),
   )
   checks = []
   for name, distributions, purpose, remedy in wanted:

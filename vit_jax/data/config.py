@@ -11,7 +11,6 @@ from vit_jax.data import label_scaling
 from vit_jax.data.augment import ops as ops_lib
 from vit_jax.data.images import limits
 from vit_jax.data.images import multichannel
-from vit_jax.data.images import partial
 from vit_jax.data.images import unreadable as unreadable_lib
 from vit_jax.data.sources import label_rules as label_rules_lib
 from vit_jax.data.sources import rows
@@ -72,10 +71,6 @@ class DataConfig:
       error after all; ten always may.
     max_pixels: the most that an image may have. A header that says more is an
       error before anything is decoded: each thread takes four bytes for each.
-    decoder: 'auto' decodes, of a JPEG in training, no more than its Inception
-      crop, where `requirements-fast.txt` is installed: the same pixels but for
-      a level of 255, seldom two, in rounding; see `partial`. 'pillow' decodes
-      all of it.
     mixup: alpha of mixup's Beta distribution; 0 is off.
     cutmix: alpha of CutMix's. With both on, a batch gets one at random.
     num_workers: processes that read and augment; 0 for threads in this one.
@@ -112,7 +107,6 @@ class DataConfig:
   eval_unreadable: unreadable_lib.Policy = 'error'
   max_unreadable: float = 0.01
   max_pixels: int = limits.MAX_PIXELS
-  decoder: Literal['auto', 'pillow'] = 'auto'
   mixup: float = 0.0
   cutmix: float = 0.0
   num_workers: int = 0
@@ -186,23 +180,6 @@ class DataConfig:
   def is_picture(self) -> bool:
     """Whether images are 8-bit grey or RGB, of whatever files."""
     return self.dtype == 'uint8' and self.channels in (1, 3)
-
-  @property
-  def first_crop(self) -> ops_lib.InceptionCrop | None:
-    """The crop that training begins with, if JPEGs may be decoded by it."""
-    ops = self.build_ops(train=True)
-    if (self.decoder == 'pillow' or self.cache_mib or not self.is_picture
-        or self.channels != 3):
-      return None
-    return next((op for op in ops[:1]
-                 if isinstance(op, ops_lib.InceptionCrop)), None)
-
-  @property
-  def decoder_note(self) -> str:
-    """What a run says of how it decodes; '' where there is no choice."""
-    if self.first_crop is None:
-      return ''
-    return partial.NOTES[partial.is_installed()]
 
   @property
   def value_scale(self) -> dict[str, Any]:

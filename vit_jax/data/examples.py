@@ -14,7 +14,6 @@ from vit_jax.data import label_scaling
 from vit_jax.data.augment import ops as ops_lib
 from vit_jax.data.images import decode
 from vit_jax.data.images import multichannel
-from vit_jax.data.images import partial
 from vit_jax.data.images import unreadable as unreadable_lib
 
 HostBatch = dict[str, np.ndarray]
@@ -44,15 +43,10 @@ class Load:
   config: config_lib.DataConfig
   train: bool
   ops: tuple[ops_lib.Op, ...] = dataclasses.field(init=False)
-  # The operation that comes first, where no more is decoded than it takes.
-  first_crop: ops_lib.InceptionCrop | None = dataclasses.field(init=False)
 
   def __post_init__(self):
     object.__setattr__(
         self, 'ops', self.config.build_ops(train=self.train))
-    object.__setattr__(
-        self, 'first_crop',
-        self.config.first_crop if self.train else None)
 
   @property
   def policy(self) -> unreadable_lib.Policy:

@@ -55,9 +55,8 @@ class Pictures:
   def stored(self, image: bytes | np.ndarray) -> bytes:
     """Returns the file that is stored of an image.
 
-    A larger JPEG becomes a JPEG whose every block begins with a restart, so
-    that a crop can be cut out of it (`data.restarts`); a larger image of
-    another kind becomes PNG, upright and without transparency, as training
+    A larger JPEG becomes a smaller JPEG; a larger image of another kind
+    becomes PNG, upright and without transparency, as training
     decodes it. What has more than 8 bits stays as it is, as does a file that
     cannot be read: what is done about it, a run says (`data.unreadable`).
 
@@ -97,8 +96,7 @@ class Pictures:
     assert image is not None
     if form != 'JPEG':
       return _encoded(image, 'PNG')
-    return _encoded(
-        image, 'JPEG', quality=self.quality, restart_marker_blocks=1)
+    return _encoded(image, 'JPEG', quality=self.quality)
 
   def _smaller(self, image: Image.Image) -> Image.Image | None:
     """Returns an image of fewer pixels; None if it has no more already."""

@@ -40,7 +40,7 @@ def describe(
       f'{title or "run"}: {dataset.name} {dataset.split}, '
       f'{dataset.num_examples:,} images of {height}x{width}x{channels}, '
       + _labels(experiment),
-      *filter(None, [dataset.description, config.data.decoder_note]),
+      *([dataset.description] if dataset.description else []),
       *([str(dataset.excluded)] if dataset.excluded else []),
       f'batch {config.batch_size:,} = {hosts} host(s) x {per_host} '
       f'{device_kind(mesh)} device(s), {share:,} images each'
