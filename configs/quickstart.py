@@ -66,8 +66,8 @@ def get_config(
               'data': {
                   'source': 'shapes', 'resolution': 16,
                   'shapes': {
-                      'num_examples': pretrain_images, 'label': 'multi',
-                      'arrangement': 'stacked', 'ink': 0.7, 'bright': True,
+                      'num_examples': pretrain_images, 'ink': 0.7,
+                      'bright': True,
                   },
               },
               'objective': {'loss': 'sigmoid'},

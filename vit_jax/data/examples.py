@@ -1,6 +1,6 @@
 """One row of a batch: an example is read, decoded, augmented and checked."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 import contextlib
 import dataclasses
 from typing import Any
@@ -26,11 +26,9 @@ class Reading:
   Attributes:
     label: as its source has it.
     picture: its pixels.
-    ops: what is still to be done to them.
   """
   label: Any
   picture: ops_lib.Picture
-  ops: Sequence[ops_lib.Op]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -59,29 +57,30 @@ class Load:
       return self._padding(unreadable_lib.NONE)
     found, at = unreadable_lib.NONE, index
     try:
-      read = self._read(index, rng)
+      read = self._read(index)
     except unreadable_lib.UnreadableError as error:
       if self.policy == 'error':
         raise self._advised(error) from error
       found = index
       if not self.train:
         return self._padding(found)
-      at, read = self._next(index, rng, error)
+      at, read = self._next(index, error)
     with self._named(at):
-      return self._row(self._finished(read, rng), self._label(read.label),
-                       mask=1, found=found)
+      return self._row(
+          self._augmented(read.picture, rng), self._label(read.label), mask=1,
+          found=found)
 
   def image(self, index: int) -> np.ndarray:
     """Returns the pixels of an example, where nothing is random."""
     rng = np.random.default_rng(0)
     try:
-      read = self._read(index, rng)
+      read = self._read(index)
     except unreadable_lib.UnreadableError as error:
       if self.config.unreadable == 'error':
         raise self._advised(error) from error
-      index, read = self._next(index, rng, error)
+      index, read = self._next(index, error)
     with self._named(index):
-      return self._finished(read, rng)
+      return self._augmented(read.picture, rng)
 
   def unreadable(self, index: int) -> list[unreadable_lib.Unreadable]:
     """Returns what is unreadable from an example on, until one that is not.
@@ -92,7 +91,7 @@ class Load:
     count = self.dataset.num_examples
     for at in range(index, index + (count if self.train else 1)):
       try:
-        self._read(at % count, None)
+        self._read(at % count)
         break
       except unreadable_lib.UnreadableError as error:
         bad.append(unreadable_lib.Unreadable(
@@ -100,15 +99,13 @@ class Load:
             self.dataset.source.key(at % count), str(error)))
     return bad
 
-  def _next(
-      self, index: int, rng: np.random.Generator, error: ValueError,
-  ) -> tuple[int, Reading]:
+  def _next(self, index: int, error: ValueError) -> tuple[int, Reading]:
     """Returns the next example that can be read, and its index."""
     count = self.dataset.num_examples
     tries = min(unreadable_lib.TRIES, count - 1)
     for at in range(index + 1, index + 1 + tries):
       with contextlib.suppress(unreadable_lib.UnreadableError):
-        return at % count, self._read(at % count, rng)
+        return at % count, self._read(at % count)
     raise ValueError(
         f'{error} Nor can the {tries} examples after it be read: '
         'data.unreadable=skip is for a few.') from error
@@ -123,27 +120,18 @@ class Load:
     return unreadable_lib.UnreadableError(
         f'{error} Remove it, or {skip}; `data check` names all of them.')
 
-  def _read(self, index: int, rng: np.random.Generator | None) -> Reading:
-    """Reads an example.
-
-    Args:
-      index: of the example.
-      rng: draws the first crop, where no more is decoded than that; else it is
-        left as it was. Without it, the whole image is decoded.
-    """
+  def _read(self, index: int) -> Reading:
+    """Reads and decodes an example."""
     with self._named(index, bad=unreadable_lib.UnreadableError):
       cache, room = self.dataset.cache, self.config.cache_mib * 2**20
       held = cache.get(index) if room else None
       example = held or self.dataset[index]
-      label, data = example['label'], example['image']
+      label = example['label']
       with unreadable_lib.named_as_before(example):
-        picture = None if rng is None else self._cropped(data, rng)
-        if picture is not None:
-          return Reading(label, picture, self.ops[1:])
-        picture = self._decoded(data)
+        picture = self._decoded(example['image'])
       if room and not held:
         cache.put(index, label, ops_lib.pixels(picture), max_bytes=room)
-      return Reading(label, picture, self.ops)
+      return Reading(label, picture)
 
   @contextlib.contextmanager
   def _named(
@@ -211,37 +199,17 @@ class Load:
     padded[:len(indices)] = indices
     return padded
 
-  def _cropped(
-      self, data: bytes | np.ndarray, rng: np.random.Generator,
-  ) -> ops_lib.Picture | None:
-    """Returns what the first crop leaves of an image; None if it is for all.
-
-    The generator is then as it was: it draws the crop again.
-    """
-    crop = self.first_crop
-    if crop is None:
-      return None
-    assert crop.size is not None
-    height, width = ops_lib.height_width(crop.size)
-    state = rng.bit_generator.state
-    picture = partial.crop(
-        data, (width, height), ops_lib.METHODS[crop.method],
-        lambda w, h: crop.window(w, h, rng),
-        max_pixels=self.config.max_pixels)
-    if picture is None:
-      rng.bit_generator.state = state
-    return picture
-
   def _decoded(self, data: bytes | np.ndarray) -> ops_lib.Picture:
     config = self.config
     if config.is_picture:
       return decode.decode(
           data, channels=config.channels, max_pixels=config.max_pixels)
-    return multichannel.decode(data, channels=config.channels, dtype=config.dtype,
-                        max_pixels=config.max_pixels)
+    return multichannel.decode(
+        data, channels=config.channels, dtype=config.dtype,
+        max_pixels=config.max_pixels)
 
-  def _finished(self, read: Reading, rng: np.random.Generator) -> np.ndarray:
-    image = read.picture
-    for op in read.ops:
+  def _augmented(
+      self, image: ops_lib.Picture, rng: np.random.Generator) -> np.ndarray:
+    for op in self.ops:
       image = op(image, rng)
     return ops_lib.to_array(image, size=self.config.size)

@@ -95,8 +95,8 @@ def train_batches(
 
 
 def eval_batches(
-    config: config_lib.DataConfig, dataset: dataset_lib.Dataset, *, batch_size: int,
-    parts: Sequence[int] = (0,), num_parts: int = 1,
+    config: config_lib.DataConfig, dataset: dataset_lib.Dataset, *,
+    batch_size: int, parts: Sequence[int] = (0,), num_parts: int = 1,
     tally: unreadable_lib.Tally | None = None,
 ) -> Batches:
   """Yields some rows of a pass over every example, in order.
@@ -245,7 +245,8 @@ def prepare(
 
 
 def abstract_batch(
-    config: config_lib.DataConfig, dataset: dataset_lib.Dataset, batch_size: int,
+    config: config_lib.DataConfig, dataset: dataset_lib.Dataset,
+    batch_size: int,
 ) -> dict[str, jax.ShapeDtypeStruct]:
   """Returns shapes and dtypes of a host batch, without reading anything."""
   labels = jax.ShapeDtypeStruct(

@@ -1,81 +1,77 @@
-"""The drawn data set: pure, disjoint splits, honest labels."""
+"""Drawn shapes: pure functions of (seed, index), with exact labels."""
 
 import numpy as np
 import pytest
 
-from vit_jax.data.sources import shape_kinds
-from vit_jax.data.sources import shape_looks
+from vit_jax.data.sources import builtin
 from vit_jax.data.sources import shapes
 
 
 def _splits(size=(32, 32), **settings):
-  return shapes.splits(shapes.ShapesConfig(**settings), size=size)
-
-
-def _k_hot(source, count, num_classes):
-  """Returns the labels of the first `count` drawings as 0 and 1."""
-  labels = np.zeros((count, num_classes))
-  for i in range(count):
-    labels[i, source.label(i)] = 1
-  return labels
+  return builtin.open_shapes(shapes.ShapesConfig(**settings), size).splits
 
 
 def test_an_image_is_a_function_of_seed_and_index():
   first, again = _splits()['train'][7], _splits(num_examples=8)['train'][7]
   np.testing.assert_array_equal(first['image'], again['image'])
-  np.testing.assert_array_equal(first['label'], again['label'])
+  assert first['label'] == again['label']
   for other in (_splits()['train'][8], _splits(seed=1)['train'][7]):
     assert (first['image'] != other['image']).any()
 
 
-def test_train_and_test_share_no_drawing():
-  both = _splits(num_examples=10**9, num_test_examples=10)
-  keys = {both['test'].key(i) for i in range(10)}
-  assert len(keys) == 10
-  assert both['train'].key(10**9 - 1) not in keys
+@pytest.mark.parametrize('size', [(32, 32), (24, 48), (65, 33), (8, 8)])
+def test_any_size_can_be_drawn(size):
+  image = _splits(size)['train'][0]['image']
+  assert image.shape == (*size, 3) and image.dtype == np.uint8
+
+
+def test_train_and_test_share_no_image():
+  both = _splits(num_examples=10**9)
   assert both['train'].offset + len(both['train']) <= both['test'].offset
+  assert both['train'].key(0) != both['test'].key(0)
 
 
-def test_multi_labels_name_kinds_a_colour_and_a_background():
-  source = _splits()['train']
-  labels = _k_hot(source, 200, len(shapes.CLASS_NAMES))
-  kinds, colours, textures = np.split(labels, np.cumsum(
-      [len(shape_kinds.KINDS), len(shape_looks.COLOURS)]), axis=1)
-  assert set(kinds.sum(1)) <= {1, 2, 3} and kinds.sum(1).max() > 1
-  assert (colours.sum(1) == 1).all() and (textures.sum(1) == 1).all()
+def test_multi_labels_name_two_strokes_a_colour_and_a_texture():
+  opened = builtin.open_shapes(shapes.ShapesConfig(), (8, 8))
+  seen, groups = set(), ('upper ', 'lower ', ' shape', ' background')
+  for i in range(1000):
+    names = [opened.class_names[j] for j in opened.splits['train'].label(i)]
+    assert [group in name for group, name in zip(groups, names, strict=True)]
+    seen |= set(names)
+  assert seen == set(opened.class_names)
 
 
-def test_single_label_is_the_main_shape_of_the_multi_label():
-  multi, single = _splits()['train'], _splits(label='single')['train']
-  for i in range(30):
-    assert single[i]['label'] in multi[i]['label']
+def test_strokes_that_form_a_digit_are_never_stacked():
+  named = {(shapes.PARTS[i], shapes.PARTS[j]) for i, j in shapes.STACKS}
+  assert len(named) > 150
+  assert not named & {('ring', 'ring'), ('arc open left', 'arc open left')}
 
 
-def test_all_classes_occur():
-  source = _splits()['train']
-  assert _k_hot(source, 1000, len(shapes.CLASS_NAMES)).any(0).all()
+def test_single_labels_name_every_kind_and_no_two_kinds_look_alike():
+  source = _splits(label='single', ink=1.0, bright=True)['train']
+  sums = np.zeros((len(shapes.KINDS), 32, 32))
+  counts = np.zeros(len(shapes.KINDS))
+  for i in range(600):
+    example = source[i]
+    sums[example['label']] += example['image'].mean(-1) / 255
+    counts[example['label']] += 1
+  means = sums / counts[:, None, None]
+  for i in range(len(means)):
+    for j in range(i):
+      assert np.abs(means[i] - means[j]).mean() > 0.02, (i, j)
 
 
-def test_stacks_are_labelled_with_both_strokes_and_leave_plain_digits_out():
-  source = _splits(arrangement='stacked')['train']
-  labels = _k_hot(source, 1000, len(shapes.STACKED_CLASS_NAMES))
-  num_parts = len(shape_kinds.PARTS)
-  upper, lower, colours, textures = np.split(labels, np.cumsum(
-      [num_parts, num_parts, len(shape_looks.COLOURS)]), axis=1)
-  for group in (upper, lower, colours, textures):
-    assert (group.sum(1) == 1).all() and (group.sum(0) > 0).all()
-  seen = {(shape_kinds.PARTS[u], shape_kinds.PARTS[v])
-          for u, v in zip(upper.argmax(1), lower.argmax(1))}
-  assert len(seen) > 150 and seen <= set(shape_kinds.STACKS)
-  for look_alike in (('ring', 'ring'), ('arc open left', 'arc open left')):
-    assert look_alike not in shape_kinds.STACKS
+@pytest.mark.parametrize('label', ['multi', 'single'])
+def test_bright_strokes_are_brighter_than_their_background(label):
+  source = _splits(label=label, bright=True, ink=1.0)['train']
+  for i in range(100):
+    image = source[i]['image'].astype(float).mean(-1)
+    edge = np.median(np.concatenate([image[0], image[-1]]))
+    assert image.max() - edge > max(40, edge - image.min())
 
 
-@pytest.mark.parametrize('settings,words', [
-    ({'ink': 1.5}, 'share'),
-    ({'arrangement': 'stacked', 'label': 'single'}, 'no single label'),
-    ({'num_examples': 0}, 'must be positive'),
-    ({'max_others': -1}, 'max_others'), ({'seed': -1}, 'seed')])
-def test_wrong_settings_are_named(settings, words):
-  with pytest.raises(ValueError, match=words):
+@pytest.mark.parametrize('settings', [
+    {'ink': 1.5}, {'num_examples': 0}, {'seed': -1}])
+def test_invalid_settings_are_errors(settings):
+  with pytest.raises(ValueError, match='ink in'):
     shapes.ShapesConfig(**settings)

@@ -58,11 +58,11 @@ def open_digits() -> protocol.Opened:
 
 def open_shapes(
     config: shapes.ShapesConfig, size: tuple[int, int]) -> protocol.Opened:
-  """Returns the drawn shapes, in `size` unless the section has its own."""
-  if config.size is not None:
-    size = ((config.size, config.size) if isinstance(config.size, int)
-            else config.size)
-  multi = config.label == 'multi'
-  names = shapes.class_names(config)
+  """Returns the drawn shapes, with images of (height, width) `size`."""
+  sources = {
+      'train': shapes.Shapes(config, size, config.num_examples, 0),
+      'test': shapes.Shapes(
+          config, size, config.num_test_examples, shapes.TEST_OFFSET)}
+  names = config.class_names
   return protocol.Opened(
-      shapes.splits(config, size=size), len(names), names, multi_label=multi)
+      sources, len(names), names, multi_label=config.label == 'multi')

@@ -1,34 +1,67 @@
-"""A data set that is drawn: any number of images, of any size, no download.
+"""Procedurally drawn strokes: a labelled data set that needs no files.
 
-Each image holds one main shape and perhaps smaller ones, on a background. Most
-kinds of shape are strokes (lines, arcs, hooks, junctions, loops, spirals):
-telling them apart takes the geometry of strokes, which is also what
-handwriting is made of, so a model pre-trained here has something to transfer.
-Half of the images are ink (grey levels, plain ground, at times drawn coarsely
-and enlarged, as small scans are); half are coloured and textured.
-
-Stacked, an image holds two strokes instead, one joined above the other, with a
-label for each and its place: what a small model learns from in minutes, since
-its labels are dense and tell what is where.
-
-An image is a pure function of (seed, index): nothing is stored.
-
-  shapes         the section, the labels, the splits
-  shape_drawing  one image
-  shape_masks    which pixels a shape covers
-  shape_looks    colours and textures
-  shape_kinds    the kinds of shape, as points
+An image is a pure function of (seed, index): one stroke or two stacked ones.
+Pixels are a soft threshold of the distance to points along the strokes.
 """
 
 import dataclasses
+import functools
+import math
 from typing import Any, Literal
 
-from vit_jax.data.sources import shape_drawing
-from vit_jax.data.sources import shape_kinds
-from vit_jax.data.sources import shape_looks
+from jaxtyping import Float
+import numpy as np
 
-# Indices of the test split start here: the splits never share an image.
-_TEST_OFFSET = 2**48
+TEST_OFFSET = 2**48  # The first index of `test`: splits share no image.
+
+# Black and white come first: they are the colours of ink.
+COLOURS = {
+    'black': (5, 5, 5), 'white': (250, 250, 250), 'red': (225, 35, 35),
+    'green': (35, 165, 60), 'blue': (45, 75, 225), 'yellow': (240, 215, 40),
+    'purple': (150, 50, 190), 'orange': (245, 135, 25)}
+TEXTURES = ('plain', 'gradient', 'stripes')
+
+
+def _arc(start: float, stop: float) -> list[tuple[float, float]]:
+  """Returns points of a circle; 0 degrees is right, 90 is down."""
+  return [(.9 * math.cos(a), .9 * math.sin(a))
+          for a in np.radians(np.linspace(start, stop, 14))]
+
+
+# Polylines in [-1, 1], x right and y down. Only the first 15 are stacked.
+_STROKES: dict[str, list[list[tuple[float, float]]]] = {
+    'vertical line': [[(0, -1), (0, 1)]],
+    'horizontal line': [[(-1, 0), (1, 0)]],
+    'rising line': [[(-.8, .9), (.8, -.9)]],
+    'falling line': [[(-.8, -.9), (.8, .9)]],
+    'arc open left': [_arc(-110, 110)], 'arc open right': [_arc(70, 290)],
+    'arc open up': [_arc(-20, 200)], 'arc open down': [_arc(160, 380)],
+    'ring': [_arc(0, 360)], 'plus': [[(0, -1), (0, 1)], [(-1, 0), (1, 0)]],
+    'diagonal cross': [[(-.8, -.9), (.8, .9)], [(-.8, .9), (.8, -.9)]],
+    'lower left corner': [[(-.7, -1), (-.7, .9), (.8, .9)]],
+    'lower right corner': [[(.7, -1), (.7, .9), (-.8, .9)]],
+    'upper left corner': [[(-.7, 1), (-.7, -.9), (.8, -.9)]],
+    'upper right corner': [[(.7, 1), (.7, -.9), (-.8, -.9)]],
+    'vee': [[(-.8, -.9), (0, .9), (.8, -.9)]],
+    'square': [[(-.8, -.8), (.8, -.8), (.8, .8), (-.8, .8), (-.8, -.8)]],
+}
+KINDS, PARTS = tuple(_STROKES), tuple(_STROKES)[:15]
+# By lower stroke, the upper ones that form a plain digit: never stacked.
+_DIGITS = {
+    'arc open up': {'arc open down'}, 'plus': {'lower left corner'},
+    'lower right corner': {'ring'},
+    'vertical line': {'vertical line', 'arc open up', 'lower left corner',
+                      'horizontal line', 'upper right corner', 'ring'},
+    'lower left corner': {'arc open left', 'arc open down'},
+    'horizontal line': {'arc open left', 'arc open down'},
+    'arc open left': {'arc open left', 'upper left corner', 'horizontal line',
+                      'ring'},
+    'ring': {'vertical line', 'rising line', 'arc open right',
+             'upper left corner', 'ring'},
+    'rising line': {'horizontal line', 'upper right corner', 'ring'}}
+STACKS = tuple(
+    (i, j) for i, upper in enumerate(PARTS) for j, lower in enumerate(PARTS)
+    if upper not in _DIGITS.get(lower, ()))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,72 +71,36 @@ class ShapesConfig:
   Attributes:
     num_examples: images in the split `train`.
     num_test_examples: images in the split `test`.
-    label: 'multi' for a list of the kinds, colours and textures that
-      are present; 'single' for the kind of the main shape.
-    arrangement: 'scattered', a main shape with others beside it, or 'stacked',
-      a stroke above another; the latter's label is 'multi'.
-    max_others: smaller shapes beside the main one, at most.
-    ink: share of the images without colour and texture.
-    bright: always bright on dark. Where either may be the darker, no patch
-      says anything by itself, and a small ViT is long in getting started.
-    size: of the drawn image, one side or (height, width); default: the
-      section's resolution.
-    seed: of the drawing; another seed is another data set.
+    label: 'multi' lists two strokes, colour and texture; 'single' names one.
+    ink: fraction of images in grey on a plain background.
+    bright: only bright strokes on dark, which small ViTs learn much faster.
+    seed: selects the data set.
   """
   num_examples: int = 100_000
   num_test_examples: int = 2_000
   label: Literal['multi', 'single'] = 'multi'
-  arrangement: shape_drawing.Arrangement = 'scattered'
-  max_others: int = 2
   ink: float = 0.5
   bright: bool = False
-  size: int | tuple[int, int] | None = None
   seed: int = 0
 
   def __post_init__(self):
-    if min(self.num_examples, self.num_test_examples) < 1:
-      raise ValueError(
-          'num_examples and num_test_examples must be positive; got '
-          f'{self.num_examples} and {self.num_test_examples}.')
-    if self.max_others < 0:
-      raise ValueError(f'max_others cannot be negative; got {self.max_others}.')
-    if not 0 <= self.ink <= 1:
-      raise ValueError(f'ink is a share in [0, 1]; got {self.ink}.')
-    if self.arrangement == 'stacked' and self.label == 'single':
-      raise ValueError(
-          "The two strokes of arrangement 'stacked' have no single label. Use "
-          "label 'multi', or arrangement 'scattered'.")
-    if self.seed < 0:
-      raise ValueError(f'seed cannot be negative; got {self.seed}.')
+    if (min(self.num_examples, self.num_test_examples, self.seed + 1) < 1
+        or not 0 <= self.ink <= 1):
+      raise ValueError('Numbers of examples must be positive, seed at least 0, '
+                       f'and ink in [0, 1]; got {self}.')
 
-
-def _with_looks(kinds: tuple[str, ...]) -> tuple[str, ...]:
-  return (*kinds, *(f'{name} shape' for name in shape_looks.COLOURS),
-          *(f'{name} background' for name in shape_looks.TEXTURES))
-
-
-CLASS_NAMES = _with_looks(shape_kinds.KINDS)
-STACKED_CLASS_NAMES = _with_looks(shape_kinds.STACKED_KINDS)
-
-
-def class_names(config: ShapesConfig) -> tuple[str, ...]:
-  """Returns the names of the classes that the section's labels tell."""
-  if config.label == 'single':
-    return shape_kinds.KINDS
-  return CLASS_NAMES if config.arrangement == 'scattered' else (
-      STACKED_CLASS_NAMES)
+  @property
+  def class_names(self) -> tuple[str, ...]:
+    if self.label == 'single':
+      return KINDS
+    return (*(f'{place} {part}' for place in ('upper', 'lower')
+              for part in PARTS), *(f'{name} shape' for name in COLOURS),
+            *(f'{name} background' for name in TEXTURES))
 
 
 @dataclasses.dataclass(frozen=True)
 class Shapes:
-  """The split as a source: `self[i]` draws example i.
-
-  Attributes:
-    config: the section.
-    size: height and width of the images.
-    length: number of examples.
-    offset: index of the first in the numbering of the drawing.
-  """
+  """A split that begins at index `offset` of the data set."""
   config: ShapesConfig
   size: tuple[int, int]
   length: int
@@ -113,14 +110,9 @@ class Shapes:
     return self.length
 
   def __getitem__(self, index: int) -> dict[str, Any]:
-    config = self.config
-    drawn = shape_drawing.draw(
-        config.seed, self.offset + index, size=self.size,
-        arrangement=config.arrangement, max_others=config.max_others,
-        ink=config.ink, bright=config.bright)
-    return {'image': drawn.image, 'label': _label(config, drawn)}
+    return draw(self.config, self.offset + index, self.size)
 
-  def label(self, index: int) -> Any:
+  def label(self, index: int) -> int | list[int]:
     return self[index]['label']
 
   def key(self, index: int) -> str:
@@ -131,20 +123,78 @@ class Shapes:
     return f'drawing of seed {self.config.seed}', self.offset
 
 
-def splits(config: ShapesConfig, *, size: tuple[int, int]) -> dict[str, Shapes]:
-  """Returns the sources by split."""
-  return {
-      'train': Shapes(config, size, config.num_examples, 0),
-      'test': Shapes(config, size, config.num_test_examples, _TEST_OFFSET)}
+def draw(
+    config: ShapesConfig, index: int, size: tuple[int, int]) -> dict[str, Any]:
+  """Returns {'image': uint8 [height, width, 3], 'label': int or list}."""
+  u = np.random.Generator(np.random.Philox(key=[config.seed, index])).random(
+      40, np.float32)
+  kinds = ((int(u[0] * len(KINDS)),) if config.label == 'single'
+           else STACKS[int(u[0] * len(STACKS))])
+  inked = u[1] < config.ink
+  colour = int(_between(config.bright, 2 if inked else len(COLOURS), u[2]))
+  texture = 0 if inked else int(u[3] * len(TEXTURES))
+  paint = np.float32([*COLOURS.values()][colour]) + 80 * u[4:7] - 40
+  ground = 255 * (.2 if config.bright else .4) * (
+      u[7:8] / 2 if inked else u[7:10])
+  if not config.bright and paint.mean() <= 110:
+    ground = 255 - ground
+  y, x = (((2 * np.arange(side) + 1 - side) / min(size)).astype(np.float32)
+          for side in size)  # In halves of the shorter side.
+  if texture:
+    pattern = math.cos(3 * u[36]) * x + math.sin(3 * u[36]) * y[:, None]
+    if TEXTURES[texture] == 'stripes':
+      pattern = np.sin(_between(5, 12, u[37]) * pattern + 6 * u[38])
+    ground = ground + _between(25, 50, u[39]) * pattern[..., None]
+  points = _place(kinds, u[10:34])
+  distance = np.sqrt((np.square(y - points[:, 1:])[:, :, None]
+                      + np.square(x - points[:, :1])[:, None]).min(0))
+  # Half of the images are blurred, like small scans after enlargement.
+  softness = max(1, 4 * u[34] - 1) * 2 / min(size)
+  mask = (_between(.06, .17, u[35]) - distance) / softness + .5
+  mask = np.minimum(np.maximum(mask, 0), 1)[..., None]
+  image = np.minimum(np.maximum(ground + mask * (paint - ground), 0), 255)
+  label = kinds[0] if config.label == 'single' else [
+      kinds[0], len(PARTS) + kinds[1], 2 * len(PARTS) + colour,
+      2 * len(PARTS) + len(COLOURS) + texture]
+  return {'image': image.astype(np.uint8), 'label': label}
 
 
-def _label(
-    config: ShapesConfig, drawn: shape_drawing.Drawing,
-) -> int | list[int]:
-  """Returns a drawing's label: one entry of `class_names`, or all of them."""
-  if config.label == 'single':
-    return drawn.kinds[0]
-  first_texture = len(class_names(config)) - len(shape_looks.TEXTURES)
-  first_colour = first_texture - len(shape_looks.COLOURS)
-  return sorted({*drawn.kinds, first_colour + drawn.colour,
-                 first_texture + drawn.texture})
+def _between(low: Any, high: Any, u: Any) -> Any:
+  return low + (high - low) * u
+
+
+@functools.cache
+def _templates(count: int) -> Float[np.ndarray, 'kinds points 4']:
+  """Returns p = (x, y) at equal distances along each kind, and 1 - p**2."""
+  kinds = []
+  for lines in _STROKES.values():
+    ends = np.concatenate(
+        [np.stack([line[:-1], line[1:]], 1) for line in lines])
+    lengths = np.linalg.norm(ends[:, 1] - ends[:, 0], axis=1)
+    along = np.linspace(0, lengths.sum() * (1 - 1e-9), count)
+    part = np.searchsorted(np.cumsum(lengths), along, side='right')
+    share = (along - np.cumsum(lengths)[part]) / lengths[part] + 1
+    kinds.append(_between(ends[part, 0], ends[part, 1], share[:, None]))
+  return np.concatenate([np.array(kinds), 1 - np.square(kinds)], -1)
+
+
+def _place(
+    kinds: tuple[int, ...], u: Float[np.ndarray, '24'],
+) -> Float[np.ndarray, 'points 2']:
+  """Bends strokes, stacks them, then rotates, scales and moves the whole."""
+  scale, angle, slant, width, height, joint, *move = (u[:8] - .5).tolist()
+  width, height = .85 + .5 * width, .925 + .25 * height
+  cos, sin = math.cos(.4 * angle), math.sin(.4 * angle)
+  affine = (.8 + .3 * scale) * np.array(
+      [[width, 0], [-.6 * slant * width, height]]) @ [[cos, sin], [-sin, cos]]
+  edges = (-1, 1) if len(kinds) == 1 else (-1, .4 * joint, 1)
+  points = []
+  for kind, low, high, v in zip(kinds, edges, edges[1:], u[8:].reshape(2, 8)):
+    # Parabolas vary proportions and bend straight strokes.
+    bend = np.concatenate([np.eye(2), (v[:4] - .5).reshape(2, 2) / 2])
+    points.append(
+        _templates(48 // len(kinds))[kind] @ bend
+        * (_between(.55, 1, v[4]), (high - low) / 2)
+        + (_between(-.1, .1, v[5]), (high + low) / 2))
+  return (np.concatenate(points) @ affine + .24 * np.array(move)).astype(
+      np.float32)
