@@ -14,8 +14,7 @@ import numpy as np
 
 TEST_OFFSET = 2**48  # The first index of `test`: splits share no image.
 
-# Black and white come first: they are the colours of ink.
-COLOURS = {
+COLOURS = {  # Those of ink come first.
     'black': (5, 5, 5), 'white': (250, 250, 250), 'red': (225, 35, 35),
     'green': (35, 165, 60), 'blue': (45, 75, 225), 'yellow': (240, 215, 40),
     'purple': (150, 50, 190), 'orange': (245, 135, 25)}
@@ -128,12 +127,13 @@ def draw(
   """Returns {'image': uint8 [height, width, 3], 'label': int or list}."""
   u = np.random.Generator(np.random.Philox(key=[config.seed, index])).random(
       40, np.float32)
-  kinds = ((int(u[0] * len(KINDS)),) if config.label == 'single'
-           else STACKS[int(u[0] * len(STACKS))])
+  single = config.label == 'single'
+  options = [(i,) for i in range(len(KINDS))] if single else STACKS
+  kinds: tuple[int, ...] = options[int(u[0] * len(options))]
   inked = u[1] < config.ink
   colour = int(_between(config.bright, 2 if inked else len(COLOURS), u[2]))
   texture = 0 if inked else int(u[3] * len(TEXTURES))
-  paint = np.float32([*COLOURS.values()][colour]) + 80 * u[4:7] - 40
+  paint = [*COLOURS.values()][colour] + 80 * u[4:7] - 40
   ground = 255 * (.2 if config.bright else .4) * (
       u[7:8] / 2 if inked else u[7:10])
   if not config.bright and paint.mean() <= 110:
@@ -153,7 +153,7 @@ def draw(
   mask = (_between(.06, .17, u[35]) - distance) / softness + .5
   mask = np.minimum(np.maximum(mask, 0), 1)[..., None]
   image = np.minimum(np.maximum(ground + mask * (paint - ground), 0), 255)
-  label = kinds[0] if config.label == 'single' else [
+  label = kinds[0] if single else [
       kinds[0], len(PARTS) + kinds[1], 2 * len(PARTS) + colour,
       2 * len(PARTS) + len(COLOURS) + texture]
   return {'image': image.astype(np.uint8), 'label': label}
