@@ -28,10 +28,10 @@ import sys
 
 sys.path.insert(0, os.fspath(pathlib.Path(__file__).parents[1]))
 
+from vit_jax import atomic_files
 from vit_jax import console as console_lib
 from vit_jax.benchmarking import interleaved_timing as interleaved_timing_lib
 from vit_jax.benchmarking import reading
-from vit_jax.training import writer
 
 PROGRAM = pathlib.Path(__file__).parent / 'contestants.py'
 OURS = 'ours'
@@ -62,7 +62,7 @@ def main(argv):
     show(f'{task}, {args.model} at {args.resolution}, {dtype}, '
          f'{os.cpu_count()} cores, medians of {args.turns} turns', best(found))
     if args.json:
-      writer.write_json(args.json, rows)
+      atomic_files.write_json(args.json, rows)
   return 0
 
 

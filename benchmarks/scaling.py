@@ -21,12 +21,12 @@ import numpy as np
 
 sys.path.insert(0, os.fspath(pathlib.Path(__file__).parents[1]))
 
+from vit_jax import atomic_files
 from vit_jax import console as console_lib
 from vit_jax.benchmarking import interleaved_timing
 from vit_jax.benchmarking import step
 from vit_jax.benchmarking import workload
 from vit_jax.experiment import build as experiment_lib
-from vit_jax.training import writer
 
 SIZES = {
     'batch': (1, 2, 4, 8, 16),
@@ -92,7 +92,7 @@ def main():
         f'{slope(rows, "secs"):.2f}', f'{slope(rows[-2:], "secs"):.2f}',
         f'{slope(rows, "flops"):.2f}') for grown, rows in found.items()])
   if args.json:
-    writer.write_json(args.json, found)
+    atomic_files.write_json(args.json, found)
 
 
 if __name__ == '__main__':

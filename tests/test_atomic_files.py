@@ -1,5 +1,9 @@
-"""What is written is there whole, or not at all, wherever it is written."""
+"""Files and folders are written completely or not at all."""
 
+import json
+import math
+
+from etils import epath
 import pytest
 
 from vit_jax import atomic_files
@@ -7,9 +11,9 @@ from vit_jax import atomic_files
 
 @pytest.fixture
 def bucket(tmp_path, monkeypatch):
-  """A folder that stands for gs://bucket; what is written to it arrives."""
+  """A local folder that stands in for gs://bucket."""
   (tmp_path / 'bucket').mkdir()
-  path = atomic_files.epath.Path
+  path = epath.Path
 
   def fake(text):
     if str(text).startswith('gs://'):
@@ -29,7 +33,7 @@ def write(path, kind):
   (path / 'deep/two').write_text('b')
 
 
-def found(root):
+def contents(root):
   return {path.relative_to(root).as_posix(): path.read_text()
           for path in root.rglob('*') if path.is_file()}
 
@@ -37,80 +41,77 @@ def found(root):
 @pytest.mark.parametrize(('kind', 'files'), [
     ('file', {'x': 'a'}), ('folder', {'x/one': 'a', 'x/deep/two': 'b'})])
 @pytest.mark.parametrize('place', ['', 'file://', 'gs://'])
-def test_a_file_and_a_folder_arrive_everywhere(
-    place, kind, files, bucket, tmp_path, monkeypatch):
-  monkeypatch.chdir(tmp_path)
+def test_files_and_folders_appear_at_the_end_of_the_context(
+    place, kind, files, bucket, tmp_path):
   target = 'gs://bucket/x' if place == 'gs://' else f'{place}{bucket}/x'
-  with atomic_files.whole(target) as path:
+  with atomic_files.create(target) as path:
     write(path, kind)
-    assert found(bucket).keys().isdisjoint(files)
-  assert found(bucket) == files
+    assert contents(bucket).keys().isdisjoint(files)
+  assert contents(bucket) == files
   assert [p.name for p in tmp_path.iterdir()] == ['bucket']
 
 
 @pytest.mark.parametrize('target', ['{}/new/x', 'gs://bucket/new/x'])
-@pytest.mark.parametrize('kind', ['file', 'folder'])
-def test_an_error_while_writing_leaves_nothing(kind, target, bucket):
-  with pytest.raises(KeyError), atomic_files.whole(target.format(bucket)) as path:
-    write(path, kind)
+def test_an_error_while_writing_leaves_nothing(target, bucket):
+  with (pytest.raises(KeyError),
+        atomic_files.create(target.format(bucket)) as path):
+    write(path, 'folder')
     raise KeyError
-  assert found(bucket) == {}
+  assert contents(bucket) == {}
 
 
-def test_an_upload_that_fails_half_way_leaves_nothing(bucket, monkeypatch):
-  copy = atomic_files.epath.Path('.').__class__.copy
-  calls = []
+def test_a_failed_upload_leaves_nothing(bucket, monkeypatch):
+  path_class = epath.Path('.').__class__
+  copy, calls = path_class.copy, []
 
-  def fails(self, dst, *args, **kwargs):
+  def fail_second(self, dst, *args, **kwargs):
     calls.append(dst)
     if len(calls) == 2:
       raise ConnectionError('gone')
     return copy(self, dst, *args, **kwargs)
 
-  monkeypatch.setattr(atomic_files.epath.Path('.').__class__, 'copy', fails)
+  monkeypatch.setattr(path_class, 'copy', fail_second)
   with (pytest.raises(ConnectionError),
-        atomic_files.whole('gs://bucket/x') as path):
+        atomic_files.create('gs://bucket/x') as path):
     write(path, 'folder')
   assert len(calls) == 2
-  assert found(bucket) == {}
+  assert contents(bucket) == {}
 
 
 @pytest.mark.parametrize('target', ['{}/x', 'gs://bucket/x'])
-def test_nothing_is_overwritten(target, bucket):
+def test_create_never_overwrites(target, bucket):
   (bucket / 'x').write_text('precious')
-  # No flag's name: each command has its own.
-  with (pytest.raises(FileExistsError, match='already. Remove it, or name an'),
-        atomic_files.whole(target.format(bucket)) as path):
-    write(path, 'file')
-  assert found(bucket) == {'x': 'precious'}
-
-
-def test_what_appears_meanwhile_is_not_overwritten(tmp_path):
-  with pytest.raises(FileExistsError), atomic_files.whole(tmp_path / 'x') as path:
-    write(path, 'file')
-    (tmp_path / 'x').write_text('precious')
-  assert found(tmp_path) == {'x': 'precious'}
-
-
-@pytest.mark.parametrize('target', [
-    'https://host/x', 'hf://user/model', 'memory://x'])
-def test_where_nothing_can_be_written_is_an_error(
-    target, tmp_path, monkeypatch):
-  monkeypatch.chdir(tmp_path)
-  with (pytest.raises(ValueError, match='cannot be written to: only paths'),
-        atomic_files.whole(target)):
+  with (pytest.raises(FileExistsError, match='exists. Remove it, or choose'),
+        atomic_files.create(target.format(bucket))):
     pass
-  assert not list(tmp_path.iterdir())
+  (bucket / 'x').unlink()
+  with (pytest.raises(FileExistsError),
+        atomic_files.create(f'{bucket}/x') as path):
+    write(path, 'file')
+    (bucket / 'x').write_text('precious')
+  assert contents(bucket) == {'x': 'precious'}
 
 
-def test_a_missing_library_is_named(tmp_path, monkeypatch):
-  monkeypatch.chdir(tmp_path)
+@pytest.mark.parametrize('target', ['https://host/x', 'hf://user/model'])
+def test_unsupported_addresses_are_named(target):
+  with (pytest.raises(ValueError, match=f'Cannot write to {target}: supported'),
+        atomic_files.create(target)):
+    pass
 
+
+def test_a_missing_backend_is_named(monkeypatch):
   def missing(_):
     raise ImportError('Please install gcsfs to access Google Storage')
 
-  monkeypatch.setattr(atomic_files, '_check_free', missing)
-  with pytest.raises(ValueError, match='gs://b/x cannot be written.*pip install'
-                     ' gcsfs'), atomic_files.whole('gs://b/x'):
+  monkeypatch.setattr(type(epath.Path('gs://b/x')), 'exists', missing)
+  with (pytest.raises(ValueError, match='gs://b/x.*pip install gcsfs'),
+        atomic_files.create('gs://b/x')):
     pass
-  assert not list(tmp_path.iterdir())
+
+
+def test_write_json_replaces_and_is_strict(tmp_path):
+  path = tmp_path / 'new/x.json'
+  for value in ({'a': 1}, {'a': [math.nan, {'b': math.inf}], 'c': 0.5}):
+    atomic_files.write_json(path, value)
+  assert json.loads(path.read_text()) == {'a': [None, {'b': None}], 'c': 0.5}
+  assert [p.name for p in path.parent.iterdir()] == ['x.json']

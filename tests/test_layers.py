@@ -15,7 +15,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 # itself and what WITHIN_A_ROW allows.
 LAYERS = (
     ('types', 'tree', 'schema', 'losses', 'metrics', 'atomic_files', 'console',
-     'nearest_neighbours'),
+     'exceptions', 'nearest_neighbours'),
     ('models', 'data', 'optim', 'parallel', 'analysis'),
     ('objectives', 'training', 'checkpoints', 'weights', 'evals', 'check',
      'near_duplicates', 'prepare'),

@@ -1,95 +1,127 @@
-"""What is written appears whole or not at all, on a disk or in a bucket."""
+"""Files and folders written completely or not at all, local or in a bucket."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 import contextlib
+import json
+import math
 import os
 import pathlib
 import shutil
 import tempfile
+from typing import Any
 
 from etils import epath
 
-# What epath writes to, with the library that it needs.
+# Address schemes that epath can write to, with the package each one needs.
 _BACKENDS = {'gs': 'gcsfs', 's3': 's3fs', 'az': 'adlfs'}
 
 
-@contextlib.contextmanager
-def whole(target: str | os.PathLike) -> Generator[pathlib.Path, None, None]:
-  """Gives a path to write a file or folder to; then it is moved to `target`.
+def is_remote(path: epath.PathLike) -> bool:
+  """Whether a path is an address such as gs://bucket/run."""
+  return '://' in os.fspath(path)
 
-  Whatever fails before leaves nothing at `target`, and nothing beside it.
+
+def write_text(path: epath.PathLike, text: str) -> None:
+  """Replaces a text file; readers find the old content or the new one."""
+  path = epath.Path(path)
+  path.parent.mkdir(parents=True, exist_ok=True)
+  if is_remote(path):  # Buckets replace objects atomically.
+    path.write_text(text)
+    return
+  new = path.with_name(path.name + '.new')
+  with new.open('w') as file:
+    file.write(text)
+    file.flush()
+    os.fsync(file.fileno())
+  new.replace(path)
+
+
+def write_json(path: epath.PathLike, value: Any) -> None:
+  """Replaces a file by strict JSON; numbers that are not finite become null."""
+  write_text(path, json.dumps(_strict(value), indent=2, allow_nan=False) + '\n')
+
+
+@contextlib.contextmanager
+def create(target: str | os.PathLike) -> Generator[pathlib.Path, None, None]:
+  """Yields a temporary path of a new file or folder and moves it to `target`.
+
+  An error inside leaves nothing at `target` and no temporary file.
 
   Raises:
-    FileExistsError: if there is something at `target`.
-    ValueError: if it is an address that nothing here can write to.
+    FileExistsError: if `target` exists.
+    ValueError: if `target` is an address of an unsupported kind.
   """
   text = os.fspath(target)
   scheme, _, rest = text.partition('://')
   if not rest or scheme == 'file':
-    path = pathlib.Path(rest or text).expanduser()
-    _check_free(epath.Path(path))
-    with _beside(path) as part:
-      yield part
+    with _create_local(pathlib.Path(rest or text).expanduser()) as path:
+      yield path
     return
-  remote = _remote(text, scheme)
+  remote = _open_remote(text, scheme)
   with tempfile.TemporaryDirectory() as folder:
-    part = pathlib.Path(folder) / remote.name
-    yield part
-    _upload(part, remote)
+    path = pathlib.Path(folder) / remote.name
+    yield path
+    _upload(path, remote)
 
 
 @contextlib.contextmanager
-def _beside(path: pathlib.Path) -> Generator[pathlib.Path, None, None]:
+def _create_local(path: pathlib.Path) -> Generator[pathlib.Path, None, None]:
+  _check_absent(epath.Path(path))
   path.parent.mkdir(parents=True, exist_ok=True)
-  # In the same folder: a rename within a file system takes no time.
+  # In the target's folder, so that the rename stays within one file system.
   folder = pathlib.Path(tempfile.mkdtemp(
       dir=path.parent, prefix=f'.{path.name}.'))
   try:
     yield folder / path.name
-    _check_free(epath.Path(path))
+    _check_absent(epath.Path(path))
     os.rename(folder / path.name, path)
   finally:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _remote(text: str, scheme: str) -> epath.Path:
+def _open_remote(text: str, scheme: str) -> epath.Path:
   if scheme not in _BACKENDS:
     raise ValueError(
-        f'{text} cannot be written to: only paths of this machine and '
-        f'{", ".join(f"{name}://" for name in _BACKENDS)} can. Write a file '
-        'here, and copy it.')
+        f'Cannot write to {text}: supported are local paths and '
+        f'{", ".join(f"{name}://" for name in _BACKENDS)}. Write a local file '
+        'and copy it.')
   path = epath.Path(text)
   try:
-    _check_free(path)
+    _check_absent(path)
   except ImportError as error:
     raise ValueError(
-        f'{text} cannot be written to: {error}. Install what reaches it '
-        f'(pip install {_BACKENDS[scheme]}), or write a file here, and copy '
-        'it.') from error
+        f'Cannot write to {text}: {error}. Run pip install '
+        f'{_BACKENDS[scheme]}, or write a local file and copy it.') from error
   return path
 
 
-def _check_free(path: epath.Path) -> None:
+def _check_absent(path: epath.Path) -> None:
   if path.exists():
-    raise FileExistsError(
-        f'{path} exists already. Remove it, or name another.')
+    raise FileExistsError(f'{path} exists. Remove it, or choose another path.')
 
 
-def _upload(part: pathlib.Path, target: epath.Path) -> None:
-  """Copies a file or a folder; takes away what an error leaves of it."""
+def _upload(source: pathlib.Path, target: epath.Path) -> None:
+  """Copies a file or folder; removes a partial copy after an error."""
+  files = [source] if source.is_file() else [
+      path for path in sorted(source.rglob('*')) if path.is_file()]
   try:
-    if part.is_file():
-      target.parent.mkdir(parents=True, exist_ok=True)
-      epath.Path(part).copy(target)
-      return
-    for path in sorted(part.rglob('*')):
-      if path.is_file():
-        there = target / path.relative_to(part).as_posix()
-        there.parent.mkdir(parents=True, exist_ok=True)
-        epath.Path(path).copy(there)
+    for path in files:
+      copy = target / path.relative_to(source).as_posix()
+      copy.parent.mkdir(parents=True, exist_ok=True)
+      epath.Path(path).copy(copy)
   except BaseException:
     if target.is_dir():
       target.rmtree()
     elif target.exists():
       target.unlink()
     raise
+
+
+def _strict(value: Any) -> Any:
+  if isinstance(value, float) and not math.isfinite(value):
+    return None
+  if isinstance(value, Mapping):
+    return {key: _strict(v) for key, v in value.items()}
+  if isinstance(value, (list, tuple)):
+    return [_strict(v) for v in value]
+  return value

@@ -7,6 +7,7 @@ import struct
 import pytest
 from tensorboardX.proto import event_pb2
 
+from vit_jax import atomic_files
 from vit_jax.training import writer
 
 
@@ -155,7 +156,7 @@ def test_tensorboard_gets_the_scalars_and_is_told_what_to_purge(tmp_path):
 
 def test_a_bucket_holds_the_same_rows_as_a_folder(tmp_path, monkeypatch):
   """Objects cannot be appended to: the file is written whole each time."""
-  monkeypatch.setattr(writer, 'is_remote', lambda path: True)
+  monkeypatch.setattr(atomic_files, 'is_remote', lambda path: True)
   remote = writer.MetricWriter(tmp_path, resume_step=0)
   remote.write(1, {'train/loss': 2.0})
   remote.write(2, {'train/loss': 1.5})

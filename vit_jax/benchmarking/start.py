@@ -23,13 +23,13 @@ import time
 
 import jax
 
+from vit_jax import atomic_files
 from vit_jax import run as run_lib
 from vit_jax.benchmarking import interleaved_timing as interleaved_timing_lib
 from vit_jax.benchmarking import step as step_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import fit_batch
 from vit_jax.plan import building
-from vit_jax.training import writer
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -87,7 +87,7 @@ def measure(
   cold, warm = [], []
   with tempfile.TemporaryDirectory() as folder:
     path = pathlib.Path(folder) / 'config.json'
-    writer.write_json(path, config_lib.to_plain(config))
+    atomic_files.write_json(path, config_lib.to_plain(config))
     for turn in range(turns):
       cache = os.path.join(folder, f'cache{turn}')
       cold.append(_start(path, cache))

@@ -30,6 +30,7 @@ from typing import Any
 
 import jax
 
+from vit_jax import atomic_files
 from vit_jax import console as console_lib
 from vit_jax import data
 from vit_jax.benchmarking import photographs
@@ -41,7 +42,6 @@ from vit_jax.benchmarking import workload
 from vit_jax.experiment import config as config_lib
 from vit_jax.plan import building
 from vit_jax.prepare import images
-from vit_jax.training import writer
 
 RIVALS = ('tf', 'torch')
 SCRIPT = pathlib.Path(__file__).parents[2] / 'benchmarks' / 'input.py'
@@ -155,7 +155,7 @@ def measure_input(args: argparse.Namespace) -> int:
                row['images_per_core_sec'],
                *[_ratio(name, row, rows) for name in beside]) for row in rows])
   if args.json:
-    writer.write_json(args.json, rows)
+    atomic_files.write_json(args.json, rows)
   return 0
 
 
@@ -214,7 +214,7 @@ def measure_step(args: argparse.Namespace) -> int:
   if starts:
     step_tables.show_starts(starts, turns=args.starts)
   if args.json:
-    writer.write_json(args.json, {
+    atomic_files.write_json(args.json, {
         **_said(args, config), **dataclasses.asdict(measured),
         'starts': starts and dataclasses.asdict(starts)})
   return 0

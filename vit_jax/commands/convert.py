@@ -14,13 +14,13 @@ from typing import Any
 from etils import epath
 import numpy as np
 
+from vit_jax import atomic_files
 from vit_jax import schema
 from vit_jax import tree
 from vit_jax.commands import arguments
 from vit_jax.inference import load
 from vit_jax.inference import model as model_lib
 from vit_jax.run import model_card
-from vit_jax.training import writer
 from vit_jax.weights import save
 from vit_jax.weights import unsaid
 
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
         + (f'with {" ".join(said)} ' if said else '')
         + 'and compared: the same to the bit')
   if args.json:
-    writer.write_json(args.json, {
+    atomic_files.write_json(args.json, {
         'source': args.source, 'target': args.target, 'format': args.format,
         'parameters': tree.num_elements(model.params),
         'model': schema.to_plain(model.config),
@@ -78,7 +78,7 @@ def _take_card(args: argparse.Namespace) -> None:
   if not card.exists() or not target.is_dir():
     return
   name = model_card.FILENAME if args.format == save.ORBAX else 'README.md'
-  model_card.write(
+  atomic_files.write_text(
       target / name, model_card.moved(card.read_text(), args.target))
 
 

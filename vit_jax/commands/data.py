@@ -22,6 +22,7 @@ import re
 import threading
 import time
 
+from vit_jax import atomic_files
 from vit_jax import console as console_lib
 from vit_jax import data
 from vit_jax.check import check
@@ -34,7 +35,6 @@ from vit_jax.data.fingerprints import similarity
 from vit_jax.inference import load
 from vit_jax.prepare import images
 from vit_jax.prepare import prepare
-from vit_jax.training import writer
 
 _MODEL_BATCH = 64
 _TELL_SECS = 30.0
@@ -117,7 +117,7 @@ def _check(args: argparse.Namespace) -> int:
       page.write(report, request, args.html)
     print(f'Wrote {args.html}')
   if args.json:
-    writer.write_json(args.json, report.to_json())
+    atomic_files.write_json(args.json, report.to_json())
   return int(args.strict and report.harmful)
 
 
@@ -201,7 +201,7 @@ def _write(args: argparse.Namespace) -> int:
   print(f'train with --config.data.source={planned.name}:{planned.version} '
         f'--config.data.data_dir={args.to}')
   if args.json:
-    writer.write_json(args.json, {
+    atomic_files.write_json(args.json, {
         'folder': planned.folder, 'kept': done, 'shards': facts})
   return 0
 

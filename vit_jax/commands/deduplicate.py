@@ -30,7 +30,6 @@ from vit_jax.near_duplicates import blocks
 from vit_jax.near_duplicates import features
 from vit_jax.near_duplicates import report
 from vit_jax.near_duplicates import search
-from vit_jax.training import writer
 
 _MODEL_BATCH = 64
 _MANY = 0.1  # A share of the source that is hardly all near-duplicates.
@@ -90,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
   against = _against(args, section)
   _check(source, against)
   start = time.monotonic()
-  with atomic_files.whole(args.to) as path:
+  with atomic_files.create(args.to) as path:
     folder = epath.Path(path)
     folder.mkdir()
     # Workers elsewhere must see it: where the result goes, and not hidden here.
@@ -114,7 +113,7 @@ def run(args: argparse.Namespace) -> int:
       f'--config.data.exclude={args.to}/{report.EXCLUDE}' if result.pairs
       else 'there is nothing to leave out'))
   if args.json:
-    writer.write_json(args.json, figures)
+    atomic_files.write_json(args.json, figures)
   return _report(result)
 
 
@@ -200,7 +199,7 @@ def _write(
       f'{", ".join(s.name for s in against)}. At most {args.max_distance} of '
       f'64 bits differ, and the pixels correlate by {args.min_similarity} or '
       'more.')
-  writer.write_json(folder / 'summary.json', figures)
+  atomic_files.write_json(folder / 'summary.json', figures)
 
 
 def _report(result: search.Result) -> int:

@@ -20,6 +20,7 @@ from etils import epath
 import jax
 import numpy as np
 
+from vit_jax import atomic_files
 from vit_jax import console as console_lib
 from vit_jax import evals
 from vit_jax import models
@@ -38,7 +39,6 @@ from vit_jax.parallel import coordination
 from vit_jax.parallel import multihost
 from vit_jax.run import restore
 from vit_jax.training import watchdog as watchdog_lib
-from vit_jax.training import writer
 from vit_jax.weights import download
 from vit_jax.weights import initialize
 from vit_jax.weights import orbax_runs
@@ -106,7 +106,7 @@ def _evaluate(
         print(f'picture     {path}')
   print(f'checkpoint  {source.path} ({source.item})')
   if args.json and jax.process_index() == 0:
-    writer.write_json(args.json, {
+    atomic_files.write_json(args.json, {
         'checkpoint': str(source.path), 'parameters': source.item,
         'metrics': metrics, 'tables': tables})
   return 0

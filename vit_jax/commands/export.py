@@ -19,7 +19,6 @@ from vit_jax.commands import arguments
 from vit_jax.inference import export
 from vit_jax.inference import images as images_lib
 from vit_jax.inference import model as model_lib
-from vit_jax.training import writer
 
 TOLERANCE = 1e-3
 # Batches: the file must take any number.
@@ -65,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
   if not found:
     print('compared on random images only: give pictures (PATH) for more')
   differences = {}
-  with atomic_files.whole(args.output) as path:
+  with atomic_files.create(args.output) as path:
     export.write(model, path, form=args.format)
     read = export.read(path, form=args.format)
     for what, images in proofs.items():
@@ -81,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
             args.format in export.PROGRAMS
             and export.is_folder(model, form=args.format)))
   if args.json:
-    writer.write_json(args.json, {
+    atomic_files.write_json(args.json, {
         'output': args.output, 'format': args.format,
         'differences': differences, 'errors': reading.errors})
   return reading.report()

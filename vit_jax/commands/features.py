@@ -16,7 +16,6 @@ import numpy as np
 from vit_jax import atomic_files
 from vit_jax.commands import arguments
 from vit_jax.inference import model as model_lib
-from vit_jax.training import writer
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,13 +56,13 @@ def run(args: argparse.Namespace) -> int:
             f'{path}: {error}')
 
     write = _write_npz if args.output.endswith('.npz') else _write_parquet
-    with atomic_files.whole(args.output) as path:
+    with atomic_files.create(args.output) as path:
       shape = write(path, rows())
   print(f'wrote {args.output}: {args.layer} '
         f'{" x ".join(f"{n:,}" for n in shape)} of '
         + arguments.counted(shape[0], 'picture'))
   if args.json:
-    writer.write_json(args.json, {
+    atomic_files.write_json(args.json, {
         'output': args.output, 'layer': args.layer, 'shape': shape,
         'errors': reading.errors})
   return reading.report()

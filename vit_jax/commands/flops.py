@@ -22,6 +22,7 @@ from typing import Any
 
 import jax
 
+from vit_jax import atomic_files
 from vit_jax import models
 from vit_jax.experiment import config as config_lib
 from vit_jax.parallel import hardware
@@ -30,7 +31,6 @@ from vit_jax.plan import building
 from vit_jax.plan import paper_costs
 from vit_jax.training import cost
 from vit_jax.training import flops
-from vit_jax.training import writer
 
 # An assumption, within what Table 2 implies for a ViT: 0.32 to 0.43.
 UTILISATION = 0.4
@@ -145,7 +145,7 @@ def run(args: argparse.Namespace) -> int:
   device = hardware.named(args.device)
   figures = _run_config(args, device) if args.config else _run_tables()
   if args.json and jax.process_index() == 0:
-    writer.write_json(args.json, figures)
+    atomic_files.write_json(args.json, figures)
   return 0
 
 

@@ -16,6 +16,7 @@ from etils import epath
 from jaxtyping import Float
 import numpy as np
 
+from vit_jax import atomic_files
 from vit_jax import models
 from vit_jax import tree
 from vit_jax.analysis import attention
@@ -28,7 +29,6 @@ from vit_jax.inference import images as images_lib
 from vit_jax.inference import model as model_lib
 from vit_jax.models import vit_config
 from vit_jax.run import workdir as workdir_lib
-from vit_jax.training import writer
 
 PAGE = 'index.html'
 PATCHES, ROOT = 'patches/kernel', 'backbone/root/kernel'
@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
     print(f'{section.title:26}  {section.picture or section.text}')
   print(f'{"page":26}  {output / PAGE}')
   if args.json:
-    writer.write_json(args.json, {
+    atomic_files.write_json(args.json, {
         'model': args.model, 'page': str(output / PAGE), **figures,
         'errors': reading.errors})
   return reading.report()

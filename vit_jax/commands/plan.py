@@ -28,6 +28,7 @@ from typing import Any
 
 import jax
 
+from vit_jax import atomic_files
 from vit_jax.analysis import memory_plot
 from vit_jax.experiment import config as config_lib
 from vit_jax.parallel import sharding
@@ -37,7 +38,6 @@ from vit_jax.plan import building
 from vit_jax.plan import max_batch
 from vit_jax.plan import measure
 from vit_jax.plan import report
-from vit_jax.training import writer
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -88,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
     rows.append({**report.figures(plan), 'suggestions': [
         dataclasses.asdict(row) for row in suggestions]})
   if args.json and jax.process_index() == 0:
-    writer.write_json(args.json, {'jax': jax.__version__, 'stages': rows})
+    atomic_files.write_json(args.json, {'jax': jax.__version__, 'stages': rows})
   return int(any(row['measured']['fits'] is False for row in rows))
 
 
@@ -120,7 +120,7 @@ def _max_batch(
     cells.append(cell)
     print(max_batch.line(cell), flush=True)
     if args.json:  # Written after every cell: a table can take hours.
-      writer.write_json(args.json, {
+      atomic_files.write_json(args.json, {
           'jax': jax.__version__, 'command': shlex.join(sys.argv),
           'device_kind': kind, 'cells': max_batch.figures(cells)})
   unit = report.unit(kind)

@@ -23,7 +23,6 @@ from vit_jax import console as console_lib
 from vit_jax.commands import arguments
 from vit_jax.inference import model as model_lib
 from vit_jax.inference import predictions
-from vit_jax.training import writer
 
 MAX_ROWS = 50  # Of the table; a file holds them all.
 _SHOWN = 3  # Classes of a row of the table.
@@ -77,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
     print(f'wrote {args.output}: '
           + arguments.counted(len(rows), 'prediction'))
   if args.json:
-    writer.write_json(args.json, list(_records(rows, reading.errors)))
+    atomic_files.write_json(args.json, list(_records(rows, reading.errors)))
   if rows:
     _show(rows, model.preprocess.activation, args.output or '--output')
   return reading.report()
@@ -113,7 +112,7 @@ def _estimate(
     print(f'wrote {args.output}: '
           + arguments.counted(len(rows), 'prediction'))
   if args.json:
-    writer.write_json(args.json, records)
+    atomic_files.write_json(args.json, records)
   if rows:
     console_lib.table(
         arguments.counted(len(rows), 'picture'), ['picture', *names],
@@ -153,7 +152,7 @@ def _opened(target: str) -> Generator[IO[str], None, None]:
 
   A file's name need not be UTF-8; its odd bytes are written as \\udcff.
   """
-  with atomic_files.whole(target) as path, open(
+  with atomic_files.create(target) as path, open(
       path, 'w', newline='', encoding='utf-8',
       errors='backslashreplace') as file:
     yield file

@@ -12,11 +12,11 @@ from typing import Any
 from etils import epath
 import jax
 
+from vit_jax import atomic_files
 from vit_jax import console as console_lib
 from vit_jax import schema
 from vit_jax import sweep as sweep_lib
 from vit_jax.analysis import sweep_plot
-from vit_jax.training import writer
 
 PICTURE = 'sweep.png'
 
@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     print(f'picture  {workdir / PICTURE}\n'
           f'figures  {workdir / sweep_lib.RESULT}')
     if args.json:
-      writer.write_json(args.json, result)
+      atomic_files.write_json(args.json, result)
   return 0
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from etils import epath
 import jax
 
+from vit_jax import atomic_files
 from vit_jax import console as console_lib
 from vit_jax import run as run_lib
 from vit_jax.analysis import plots
@@ -77,13 +78,13 @@ def _train(args: argparse.Namespace) -> int:
   if jax.process_index() == 0:
     _print_summary(summaries, workdir, secs=time.monotonic() - start)
     if args.json:
-      writer.write_json(
+      atomic_files.write_json(
           args.json, summaries.get('', {'stages': summaries}))
   return 0
 
 
 def _write_overview(workdir: epath.Path, summaries: Mapping[str, Any]) -> None:
-  writer.write_json(workdir / workdir_lib.SUMMARY, {'stages': dict(summaries)})
+  atomic_files.write_json(workdir / workdir_lib.SUMMARY, {'stages': dict(summaries)})
   plots.curves({name: writer.read_rows(workdir / name) for name in summaries},
                workdir / workdir_lib.CURVES)
 

@@ -13,6 +13,7 @@ from etils import epath
 import jax
 import numpy as np
 
+from vit_jax import atomic_files
 from vit_jax import console as console_lib
 from vit_jax import schema
 from vit_jax import sweep as sweep_lib
@@ -20,7 +21,6 @@ from vit_jax.data import vtab
 from vit_jax.experiment import config as config_lib
 from vit_jax.training import health
 from vit_jax.training import signals
-from vit_jax.training import writer
 
 CONFIG = pathlib.Path(__file__).parents[2] / 'configs' / 'vtab.py'
 RESULT = 'vtab.json'
@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
     _print(result)
     print(f'figures  {workdir / RESULT}')
     if args.json:
-      writer.write_json(args.json, result)
+      atomic_files.write_json(args.json, result)
   return 0
 
 
@@ -163,7 +163,7 @@ def _run_all(
     metrics[task][seed] = summary['metrics']
     result = {'plan': plan, **summarise(metrics), 'missing': dict(missing)}
     if jax.process_index() == 0:
-      writer.write_json(workdir / RESULT, result)
+      atomic_files.write_json(workdir / RESULT, result)
   return result
 
 

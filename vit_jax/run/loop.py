@@ -20,6 +20,7 @@ from typing import Any
 from etils import epath
 import jax
 
+from vit_jax import atomic_files
 from vit_jax import console as console_lib
 from vit_jax import schema
 from vit_jax import types
@@ -80,7 +81,7 @@ def train(
     ValueError: if another run is at work there.
   """
   workdir = epath.Path(workdir)
-  if profile_steps and writer_lib.is_remote(workdir):
+  if profile_steps and atomic_files.is_remote(workdir):
     raise ValueError(
         f'A profile is written to a local folder only, but the workdir is '
         f'{workdir}. Use --profile in a short run with a local --workdir.')

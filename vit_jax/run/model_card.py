@@ -80,14 +80,6 @@ def of_run(
               'Licence of the data': 'that of its authors, not checked here'})})
 
 
-def write(path: epath.PathLike, text: str) -> None:
-  """Writes a card; the file is the old one or the new one, never half."""
-  path = epath.Path(path)
-  new = path.with_name(path.name + '.new')
-  new.write_text(text)
-  new.replace(path)
-
-
 def use(path: epath.PathLike, *, predicts: bool) -> str:
   """Returns the section on how to use a model.
 

@@ -17,6 +17,7 @@ from typing import Any
 from etils import epath
 import jax
 
+from vit_jax import atomic_files
 from vit_jax.analysis import plots
 from vit_jax.checkpoints import errors
 from vit_jax.experiment import build as experiment_lib
@@ -53,7 +54,7 @@ class Files:
     """Writes what the run runs with."""
     if self.is_active:
       with self.explained(CONFIG):
-        writer_lib.write_json(self.path / CONFIG, config_lib.to_plain(config))
+        atomic_files.write_json(self.path / CONFIG, config_lib.to_plain(config))
 
   def open_metrics(self, *, resume_step: int) -> writer_lib.MetricWriter:
     """Returns what rows are written with; those after the step are removed."""
@@ -65,7 +66,7 @@ class Files:
     """Writes the figures of the finished run, and draws its rows."""
     if self.is_active:
       with self.explained(f'{SUMMARY} or {CURVES}'):
-        writer_lib.write_json(self.path / SUMMARY, summary)
+        atomic_files.write_json(self.path / SUMMARY, summary)
         plots.curves({self.title or self.path.name: writer_lib.read_rows(
             self.path)}, self.path / CURVES)
 
@@ -76,6 +77,6 @@ class Files:
     """Writes what the finished run says of its model."""
     if self.is_active:
       with self.explained(model_card.FILENAME):
-        model_card.write(self.path / model_card.FILENAME, model_card.of_run(
+        atomic_files.write_text(self.path / model_card.FILENAME, model_card.of_run(
             experiment, summary, workdir=self.path, title=self.title,
             origin=origin))

@@ -7,13 +7,13 @@ from typing import Any
 from etils import epath
 import jax
 
+from vit_jax import atomic_files
 from vit_jax.experiment import build as experiment_lib
 from vit_jax.sweep import development_split
 from vit_jax.sweep import grid
 from vit_jax.sweep import runs
 from vit_jax.training import health
 from vit_jax.training import signals
-from vit_jax.training import writer
 
 RESULT = 'sweep.json'
 
@@ -129,4 +129,4 @@ def _best(
 
 def _write(path: epath.Path, result: Mapping[str, Any]) -> None:
   if jax.process_index() == 0:
-    writer.write_json(path, result)
+    atomic_files.write_json(path, result)

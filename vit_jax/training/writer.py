@@ -1,48 +1,46 @@
-"""Figures to files: `metrics.jsonl` for programs, TensorBoard events for eyes.
+"""Writes metrics to `metrics.jsonl` and to TensorBoard event files.
 
-A row holds what was measured at one step:
+Each row of `metrics.jsonl` holds the metrics of one step:
 
     {"step": 10, "train/loss": 2.31, "train/learning_rate": 0.0001}
 
-Strict JSON has no NaN and no infinity; both are written as `null`, which
-pandas and every other reader take for a missing number. TensorBoard gets them
-as they are.
+NaN and infinity, which JSON lacks, are written as `null`; TensorBoard gets the
+original values.
 
-A run that was killed has written rows beyond its last checkpoint, and will
-write them again. So the rows after the checkpoint go when the run resumes, and
-a row with the step and the keys of an earlier one takes its place.
+A killed run has written rows after its last checkpoint and will write them
+again. On resuming, these rows are removed; a row with the step and keys of an
+earlier one replaces it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 import contextlib
 import json
 import math
-import os
 import time
 from typing import Any, IO
 
 from etils import epath
 import tensorboardX
 
+from vit_jax import atomic_files
+
 FILENAME = 'metrics.jsonl'
 
 
 class MetricWriter:
-  """Writes the scalars of one run; only one process of a run is active."""
+  """Writes the scalar metrics of one run."""
 
   def __init__(
       self, workdir: epath.PathLike, *, resume_step: int | None = None,
       active: bool = True,
   ):
-    """Opens the files of `workdir`, which is made when missing.
+    """Opens or creates the files in `workdir`.
 
     Args:
-      workdir: the run's folder; figures of an earlier start of the same run may
-        be there.
-      resume_step: step that the run goes on from: rows of later steps are
-        removed. 0 starts afresh; None keeps all rows and appends, as an
-        evaluation after the training does.
-      active: False on every process but the first: nothing is written.
+      workdir: folder of the run.
+      resume_step: step of the restored checkpoint; later rows are removed. 0
+        removes all rows; None keeps all and appends.
+      active: whether this process writes; one process of a run does.
     """
     self._file: IO[str] | None = None
     self._events: tensorboardX.SummaryWriter | None = None
@@ -56,28 +54,27 @@ class MetricWriter:
       limit = 0 if resume_step == 0 else resume_step + 1
       rows = [row for row in rows if row['step'] < limit]
     self._written = {_identity(row) for row in rows}
-    # Also drops the line that was half written when an earlier run was killed.
+    # Also drops a line that was cut when an earlier run was killed.
     self._replace(rows)
     self._events = tensorboardX.SummaryWriter(
         str(workdir), purge_step=None if resume_step is None else limit,
-        # A start within the second of the last one must not overwrite its file.
+        # Two starts within one second must not share an event file.
         filename_suffix=f'.{time.time_ns()}')
 
   def write(self, step: int, scalars: Mapping[str, Any]) -> None:
-    """Writes one row; it is in the file when this returns.
+    """Writes one row and flushes it.
 
     Args:
-      step: updates made when the figures were measured.
-      scalars: numbers, or arrays of one element, by name ('train/loss').
+      step: number of updates when the metrics were measured.
+      scalars: numbers or one-element arrays by name ('train/loss').
     """
     if self._events is None:
       return
     values = {name: float(value) for name, value in scalars.items()}
     row = {'step': int(step)} | values
     if _identity(row) in self._written:
-      self._replace(
-          [old for old in _read(self._path)
-           if _identity(old) != _identity(row)])
+      self._replace([old for old in _read(self._path)
+                     if _identity(old) != _identity(row)])
     self._written.add(_identity(row))
     self._append(row)
     for name, value in values.items():
@@ -85,64 +82,41 @@ class MetricWriter:
     self._events.flush()
 
   def close(self) -> None:
-    """Closes the files; nothing is written afterwards.
+    """Closes the files.
 
-    Where the disk is full, whoever wrote last has said so, and rows are in the
-    file before: another error here would hide that one.
+    Errors of a full disk are suppressed: `write` has flushed every row and
+    raised them before.
     """
     if self._file is not None:
       with contextlib.suppress(OSError):
         self._file.close()
     if self._events is not None:
-      try:
+      with contextlib.suppress(OSError):
         self._events.close()
-      except OSError:
-        # Else its thread, and it itself when Python exits, would say so too.
-        if self._events.file_writer is not None:
-          self._events.file_writer.event_writer._worker.stop()
-          self._events.file_writer.event_writer = _Closed()
     self._file = self._events = None
 
   def _append(self, row: Mapping[str, Any]) -> None:
-    if self._file is None:  # An object of a bucket cannot be appended to.
+    if self._file is None:  # Objects in a bucket cannot be appended to.
       self._replace([*_read(self._path), row])
       return
     self._file.write(_line(row))
     self._file.flush()
 
   def _replace(self, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Makes `rows` the whole file, which is the old or the new one, never half.
-    """
-    if is_remote(self._path):
-      # Written whole or not at all.
-      self._path.write_text(''.join(_line(row) for row in rows))
-      return
     if self._file is not None:
       self._file.close()
-    new = self._path.with_name(FILENAME + '.new')
-    with new.open('w') as file:
-      file.writelines(_line(row) for row in rows)
-      file.flush()
-      os.fsync(file.fileno())
-    new.replace(self._path)
-    self._file = self._path.open('a')
-
-
-class _Closed:
-  """Stands where TensorBoard's file was that could not be closed."""
-
-  def close(self) -> None:
-    """Nothing is left to do."""
+    atomic_files.write_text(self._path, ''.join(map(_line, rows)))
+    if not atomic_files.is_remote(self._path):
+      self._file = self._path.open('a')
 
 
 def read_rows(workdir: epath.PathLike) -> list[dict[str, Any]]:
-  """Returns the rows of a run, by the order of writing; `null` is NaN again.
+  """Returns the rows of a run in order; `null` becomes NaN.
 
-  A last line that was cut by a kill is left out, and a missing file has no
-  rows.
+  A last line cut by a kill is ignored; a missing file has no rows.
 
   Raises:
-    ValueError: if a line before the last is no row: the file was damaged.
+    ValueError: if another line is not a valid row.
   """
   return [
       {name: math.nan if value is None else value
@@ -150,15 +124,10 @@ def read_rows(workdir: epath.PathLike) -> list[dict[str, Any]]:
       for row in _read(epath.Path(workdir) / FILENAME)]
 
 
-def is_remote(path: epath.PathLike) -> bool:
-  """Whether a path lies in a bucket, such as gs://bucket/run."""
-  return '://' in os.fspath(path)
-
-
 def _read(path: epath.Path) -> list[dict[str, Any]]:
   if not path.exists():
     return []
-  # Only a line that ends was written whole: what follows the last end is cut.
+  # Text after the last newline was cut by a kill.
   *lines, _ = path.read_text().split('\n')
   rows = []
   for number, line in enumerate(lines, start=1):
@@ -168,7 +137,7 @@ def _read(path: epath.Path) -> list[dict[str, Any]]:
     except (ValueError, TypeError, KeyError) as error:
       raise ValueError(
           f'{path}, line {number}: expected a row such as {{"step": 10, '
-          f'"train/loss": 2.3}}, found {line[:80]!r}. Mend or delete the '
+          f'"train/loss": 2.3}}, found {line[:80]!r}. Fix or delete the '
           'line.') from error
     rows.append(row)
   return rows
@@ -188,43 +157,22 @@ def _identity(row: Mapping[str, Any]) -> tuple[int, frozenset[str]]:
 def add_rows(
     path: epath.PathLike, rows: Iterable[Mapping[str, Any]], *, step: int,
 ) -> None:
-  """Adds rows to a file of lines of JSON, those that it does not have yet.
+  """Adds the rows that a JSON-lines file does not contain yet.
 
   Args:
-    path: the file; the old one or the new one, never half.
-    rows: each is known by its values.
-    step: written with those that are new.
+    path: the file.
+    rows: rows without `step`.
+    step: added to each new row.
   """
   path = epath.Path(path)
   lines = path.read_text().splitlines() if path.exists() else []
   known = [json.loads(line) for line in lines]
-  there = {_values(row) for row in known}
-  known += [{'step': step, **row} for row in rows if _values(row) not in there]
-  path.parent.mkdir(parents=True, exist_ok=True)
-  new = path.with_name(path.name + '.new')
-  new.write_text(''.join(json.dumps(row) + '\n' for row in known))
-  new.replace(path)
+  present = {_values(row) for row in known}
+  known += [{'step': step, **row} for row in rows
+            if _values(row) not in present]
+  atomic_files.write_text(
+      path, ''.join(json.dumps(row) + '\n' for row in known))
 
 
 def _values(row: Mapping[str, Any]) -> tuple[Any, ...]:
   return tuple(value for name, value in sorted(row.items()) if name != 'step')
-
-
-def write_json(path: epath.PathLike, value: Any) -> None:
-  """Writes strict JSON; the file is the old one or the new one, never half."""
-  path = epath.Path(path)
-  path.parent.mkdir(parents=True, exist_ok=True)
-  new = path.with_name(path.name + '.new')
-  new.write_text(json.dumps(_strict(value), indent=2, allow_nan=False) + '\n')
-  new.replace(path)
-
-
-def _strict(value: Any) -> Any:
-  """JSON has no NaN: a number that is not one becomes null."""
-  if isinstance(value, float) and not math.isfinite(value):
-    return None
-  if isinstance(value, Mapping):
-    return {key: _strict(v) for key, v in value.items()}
-  if isinstance(value, (list, tuple)):
-    return [_strict(v) for v in value]
-  return value

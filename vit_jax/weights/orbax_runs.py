@@ -251,7 +251,7 @@ def write(
   arrays = tree.unflatten({
       name: jnp.asarray(array)
       for name, array in tree.flatten(params).items() if array.size})
-  with (atomic_files.whole(target) as path,
+  with (atomic_files.create(target) as path,
         ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as checkpointer):
     checkpointer.save(
         path.absolute() / manager.FOLDER / manager.LATEST / '0',

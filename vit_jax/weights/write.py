@@ -82,7 +82,7 @@ def write(
     flat = _with_register_positions(flat)
   arrays = to_arrays(family, flat)
   if form == 'npz':
-    with atomic_files.whole(target) as path:
+    with atomic_files.create(target) as path:
       npz.write(path, arrays)
       settings = unsaid.settings(
           functools.partial(convert.read, path), config=config,
@@ -98,7 +98,7 @@ def write(
       'resolution': list(resolution), 'positions': positions})}
   alone = form == 'timm' and os.fspath(target).endswith('.safetensors')
   beside = {} if alone else _beside(form, plain, resolution, preprocess)
-  with atomic_files.whole(target) as path:
+  with atomic_files.create(target) as path:
     if alone:
       safetensors.write(path, arrays, metadata=metadata)
     else:

@@ -1,0 +1,39 @@
+"""Replaces exceptions of libraries by errors that say what the user can do."""
+
+from collections.abc import Callable, Generator, Iterator
+import contextlib
+
+
+@contextlib.contextmanager
+def replaced_by(
+    rewrite: Callable[[Exception], Exception | None],
+) -> Generator[None, None, None]:
+  """Passes exceptions raised inside through `rewrite`.
+
+  Args:
+    rewrite: returns the exception to raise instead, with the original as its
+      cause; None keeps the original.
+  """
+  try:
+    yield
+  except Exception as error:
+    better = rewrite(error)
+    if better is None:
+      raise
+    raise better from error
+
+
+def causes(error: BaseException) -> Iterator[BaseException]:
+  """Yields an exception and those that led to it, the latest first."""
+  seen: set[int] = set()
+  link: BaseException | None = error
+  while link is not None and id(link) not in seen:
+    seen.add(id(link))
+    yield link
+    link = link.__cause__ or link.__context__
+
+
+def first_line(error: BaseException, *, max_characters: int = 200) -> str:
+  """Returns the first line of a message, or the type where it is empty."""
+  lines = str(error).splitlines() or [type(error).__name__]
+  return lines[0][:max_characters].rstrip('. ')
