@@ -1,4 +1,4 @@
-"""The door: starts JAX and runs one command.
+"""Command-line entry point.
 
     python main.py [COMMAND] --config=configs/x.py[:name=value] --workdir=DIR
     python main.py --help
@@ -17,33 +17,33 @@ import types
 
 from vit_jax import schema
 
-# A row for each file in vit_jax/commands.
+# One entry per file in vit_jax/commands.
 COMMANDS = {
-    'train': 'train a model, or go on with a run that stopped (the default)',
+    'train': 'train a model or resume a run (the default)',
     'evaluate': 'measure a checkpoint with the evaluators of its config',
     'sweep': 'choose settings on held-out data, then train the best on all',
-    'vtab': 'fine-tune on the 19 tasks of VTAB-1k, and average the scores',
-    'flops': "count what pre-training costs, next to the paper's Table 6",
-    'plan': 'say whether a training fits TPUs that are not here, and how fast',
-    'predict': 'classify pictures with any model',
-    'features': 'write what a model makes of pictures, a row for each',
-    'inspect': 'show what a model learned, and where it looks',
-    'deduplicate': 'find examples of a data set that test sets hold too',
-    'data': 'check any data set, or write it as shards of random access',
-    'convert': 'turn weights of one format into another, and prove the result',
-    'export': 'write a model as one file that runs elsewhere, and prove it',
-    'benchmark': 'measure how fast a part is, beside others that do the same',
+    'vtab': 'fine-tune on the 19 tasks of VTAB-1k and average the scores',
+    'flops': "count the cost of pre-training, next to the paper's Table 6",
+    'plan': 'compute memory and speed of a training on TPUs you do not have',
+    'predict': 'classify images with any model',
+    'features': 'write the features of images, one row per image',
+    'inspect': 'show what a model learned and where it attends',
+    'deduplicate': 'find training images that also occur in test sets',
+    'data': 'check any data set, or convert it to random-access shards',
+    'convert': 'convert weights between formats and verify the result',
+    'export': 'write a model as one portable file and verify it',
+    'benchmark': 'measure speed next to alternative implementations',
     'doctor': 'show versions, devices and memory, and what is missing',
 }
 DEFAULT = 'train'
-MULTIHOST = 'vit_jax.parallel.multihost'  # Imported only where it is needed.
-# Those that run as one program in several processes. The others are for one
-# process, wherever it is.
-OVER_PROCESSES = ('train', 'evaluate', 'sweep', 'vtab', 'doctor')
+# Commands that can run as one program in several processes, and those of them
+# that save their state on SIGTERM.
+MULTIPROCESS = ('train', 'evaluate', 'sweep', 'vtab', 'doctor')
+STOPPABLE = ('train', 'sweep', 'vtab')
+MULTIHOST = 'vit_jax.parallel.multihost'  # Imports JAX: only when needed.
 CONFIG_FLAG = '--config.'
 
-# A program that was compiled before is read, not compiled: a restart, and a
-# second stage of the same shapes, start in a second or two.
+# Compiled programs are kept here, so that a restart does not compile again.
 COMPILE_CACHE = '~/.cache/vit_jax/xla'
 
 
@@ -58,7 +58,7 @@ def main(argv: Sequence[str]) -> int:
       schema.check_name(argv[0], list(COMMANDS), what='command')
     return run(argv[0] if named else DEFAULT, argv[1 if named else 0:])
   except (ValueError, OSError, RuntimeError, ImportError) as error:
-    if not is_explained(error):
+    if not is_user_error(error):
       raise
     print(f'main.py: error: {schema.words(error)}', file=sys.stderr)
     return getattr(error, 'exit_code', 2)
@@ -72,63 +72,71 @@ def usage() -> str:
       'usage: python main.py [COMMAND] --config=configs/x.py[:name=value,...] '
       '--workdir=DIR', '',
       'commands:', *lines, '',
-      'python main.py COMMAND --help shows the flags of one. A value of the '
-      'config is\nchanged by --config.section.key=value, for example '
+      'python main.py COMMAND --help lists the flags of a command. Change a '
+      'value of the\nconfig by --config.section.key=value, for example '
       '--config.optimizer.learning_rate=3e-4.'])
 
 
 def run(command: str, argv: Sequence[str]) -> int:
   """Runs one command."""
-  # JAX reads it when it is imported, with the command.
+  # Set before the command imports JAX.
   os.environ.setdefault(
       'JAX_COMPILATION_CACHE_DIR', os.path.expanduser(COMPILE_CACHE))
   module, parser = build_parser(command)
-  argv, behind = split_flags(argv)
+  args = parse_arguments(command, parser, argv)
+  # `doctor` also runs where JAX is not installed.
+  if command not in MULTIPROCESS or not importlib.util.find_spec('jax'):
+    return module.run(args)
+  from vit_jax.parallel import multihost
+  several = multihost.start(multihost.Processes(
+      args.coordinator, args.num_processes, args.process_id,
+      args.start_timeout), stoppable=command in STOPPABLE)
+  if not several:
+    return module.run(args)
+  print(multihost.describe(), flush=True)
+  with contextlib.ExitStack() as stack:
+    if not multihost.is_first():
+      devnull = stack.enter_context(open(os.devnull, 'w'))
+      stack.enter_context(contextlib.redirect_stdout(devnull))
+    return module.run(args)
+
+
+def parse_arguments(
+    command: str, parser: argparse.ArgumentParser, argv: Sequence[str],
+) -> argparse.Namespace:
+  """Returns the flags of a command, including `overrides` of its config."""
+  argv, runner_flags = split_flags(argv)
   overrides = [a[len(CONFIG_FLAG):] for a in argv if a.startswith(CONFIG_FLAG)]
-  known = [s for leaf in leaves(parser, argv) for action in leaf._actions
-           for s in action.option_strings]
-  # Before the parser looks: it would say that --workdir is missing, not that
-  # --workdr is no flag.
+  known = [flag for each in subparsers(parser, argv) for action in each._actions
+           for flag in action.option_strings]
+  # Before argparse, which would report a missing --workdir, not the misspelt
+  # --workdr.
   rest = [a for a in argv if not a.startswith(CONFIG_FLAG)]
   for argument in rest:
     if argument.startswith('--'):
       schema.check_name(argument.split('=')[0], known, what='flag')
   args, unknown = parser.parse_known_args(rest)
   if unknown:
-    raise ValueError(f'Could not make sense of {unknown[0]!r}.')
+    raise ValueError(f'Unknown argument {unknown[0]!r}.')
   if overrides and not hasattr(args, 'config'):
     raise ValueError(f'{command} takes no config, but got --config.'
                      f'{overrides[0]}.')
-  if behind and not hasattr(args, 'runner'):
-    raise ValueError(f'{command} takes nothing after --, but got {behind[0]}.')
-  args.overrides, args.runner_flags = overrides, behind
-  # Without JAX, which `doctor` alone does, there is but this process.
-  if command not in OVER_PROCESSES or not importlib.util.find_spec('jax'):
-    return module.run(args)
-  from vit_jax.parallel import multihost
-  several = multihost.start(multihost.Processes(
-      args.coordinator, args.num_processes, args.process_id,
-      args.start_timeout))
-  if not several:
-    return module.run(args)
-  print(multihost.describe(), flush=True)
-  with contextlib.ExitStack() as stack:
-    if not multihost.is_first():
-      # What they would say, the first says too.
-      nowhere = stack.enter_context(open(os.devnull, 'w'))
-      stack.enter_context(contextlib.redirect_stdout(nowhere))
-    return module.run(args)
+  if runner_flags and not hasattr(args, 'runner'):
+    raise ValueError(
+        f'{command} takes no arguments after --, but got {runner_flags[0]}.')
+  args.overrides, args.runner_flags = overrides, runner_flags
+  return args
 
 
 def split_flags(argv: Sequence[str]) -> tuple[list[str], list[str]]:
-  """Returns our own flags, and those after '--': of what runs a pipeline."""
+  """Returns our flags and those after '--', which go to a Beam runner."""
   end = list(argv).index('--') if '--' in argv else len(argv)
   return list(argv[:end]), list(argv[end + 1:])
 
 
 def build_parser(
     command: str) -> tuple[types.ModuleType, argparse.ArgumentParser]:
-  """Returns a command's module, and what reads its flags (not --config.*)."""
+  """Returns a command's module and the parser of its flags."""
   try:
     module = importlib.import_module(f'vit_jax.commands.{command}')
   except ModuleNotFoundError as error:
@@ -136,29 +144,31 @@ def build_parser(
       raise
     raise ImportError(
         f'{error.name} is not installed for {sys.executable}. Activate the '
-        'environment that has it, or pip install -r requirements.txt; '
-        '`python main.py doctor` says what is missing.') from error
+        'right environment or run pip install -r requirements.txt; '
+        '`python main.py doctor` lists what is missing.') from error
   parser = argparse.ArgumentParser(
       prog=f'python main.py {command}', allow_abbrev=False,
       description=(module.__doc__ or '').split('\n\n')[0])
   module.add_arguments(parser)
-  for leaf in leaves(parser):
-    leaf.add_argument(
+  for each in subparsers(parser):
+    each.add_argument(
         '--json', metavar='PATH',
-        # What the outer parser read is not forgotten by an inner one.
-        default=None if leaf is parser else argparse.SUPPRESS,
-        help='also write the figures to this file, as JSON')
-  if command in OVER_PROCESSES:
+        # A default in the subparser would overwrite the parsed value.
+        default=None if each is parser else argparse.SUPPRESS,
+        help='also write the results to this file as JSON')
+  if command in MULTIPROCESS:
     add_process_flags(parser)
   return module, parser
 
 
-def leaves(
+def subparsers(
     parser: argparse.ArgumentParser, words: Sequence[str] | None = None,
 ) -> list[argparse.ArgumentParser]:
-  """Returns a command's parser and those of its tasks, or of one in `words`.
+  """Returns a parser and its subcommands' parsers, such as of `data prepare`.
 
-  `data prepare` is a task of `data`.
+  Args:
+    parser: a command's parser.
+    words: returns only subcommands named here.
   """
   found = [parser]
   for action in parser._actions:
@@ -169,29 +179,30 @@ def leaves(
 
 
 def add_process_flags(parser: argparse.ArgumentParser) -> None:
-  """Adds the flags that say which of several processes this is."""
+  """Adds the flags that describe several processes."""
   group = parser.add_argument_group(
-      'several processes, on one machine or on many',
-      'A TPU pod, SLURM, Kubernetes and Open MPI are asked by themselves; '
-      'elsewhere give the three flags to each process.')
+      'several processes, on one machine or several',
+      'Detected on TPU pods, SLURM, Kubernetes and Open MPI. Elsewhere give '
+      'each process the first three flags.')
   group.add_argument(
       '--coordinator', metavar='HOST:PORT',
-      help='where process 0 is, and a free port there')
+      help='address of process 0, with a free port')
   group.add_argument(
       '--num-processes', type=int, metavar='N',
-      help='how many; 1 for this one alone, whatever a cluster says')
+      help='number of processes; 1 runs this one alone, even in a cluster')
   group.add_argument(
-      '--process-id', type=int, metavar='I', help='which one this is, from 0')
+      '--process-id', type=int, metavar='I',
+      help='number of this process, from 0')
   group.add_argument(
       '--start-timeout', type=int, default=300, metavar='SECS',
-      help='how long to wait for the others (default: %(default)s)')
+      help='limit for all processes to connect (default: %(default)s)')
 
 
-def is_explained(error: BaseException) -> bool:
-  """Whether the error says by itself what the user can do.
+def is_user_error(error: BaseException) -> bool:
+  """Whether the message alone tells the user what to do.
 
-  That is one that a `raise` of our own code made, or one of the file system
-  that names the file. Any other needs its traceback.
+  True for errors raised by our own code and file-system errors that name the
+  file. Any other error needs its traceback.
   """
   if isinstance(error, OSError) and error.filename:
     return True
@@ -203,24 +214,23 @@ def is_explained(error: BaseException) -> bool:
 
 
 def exit_code(argv: Sequence[str]) -> int:
-  """Runs the command line; a run that was asked to stop has its own status."""
-  from vit_jax.training import signals  # Needs no JAX when only asked for help.
+  """Runs the command line; returns the exit status, also after a signal."""
+  from vit_jax.training import signals  # Imports no JAX.
   try:
-    return left(main(argv))
+    return finish(main(argv))
   except signals.Stopped as stopped:
-    return stopped.exit_code  # All processes, together.
+    return stopped.exit_code  # Every process leaves here.
   except KeyboardInterrupt:
-    return left(signals.EXIT_CODES[signals.signal.SIGINT])
+    return finish(signals.EXIT_CODES[signals.signal.SIGINT])
   except Exception:
-    if multihost := sys.modules.get(MULTIHOST):
-      multihost.leave(1, traceback.format_exc())
+    finish(1, traceback.format_exc())
     raise
 
 
-def left(status: int) -> int:
-  """Returns the status; where others wait for this process, ends it if bad."""
+def finish(status: int, message: str = '') -> int:
+  """Returns the status, or exits at once if other processes would wait."""
   if multihost := sys.modules.get(MULTIHOST):
-    multihost.leave(status)
+    multihost.exit_now(status, message)
   return status
 
 

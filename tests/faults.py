@@ -237,7 +237,7 @@ def assert_missing_is_said(folder: pathlib.Path, processes: int) -> None:
         folder, folder / f'without-{missing}', f'--start-timeout={START_SECS}',
         processes=processes, missing=missing).end()
     assert 0 not in ended.statuses, ended
-    assert any('a process that does not was not started' in output
+    assert any('Not all processes connected' in output
                for output in ended.outputs), ended
     print(f'process {missing} never starts: statuses {ended.statuses} after '
           f'{ended.secs:.1f} s, of which {START_SECS} s are --start-timeout',

@@ -1,4 +1,4 @@
-"""The door: what is typed wrong is said in a line, and leaves a status."""
+"""Command-line mistakes are one-line errors with exit status 2."""
 
 import pathlib
 import subprocess
@@ -11,7 +11,7 @@ import main
 ROOT = pathlib.Path(__file__).parent.parent
 
 
-def test_help_lists_each_command_with_a_line(capsys):
+def test_help_lists_each_command(capsys):
   assert main.main(['--help']) == 0
   output = capsys.readouterr().out
   for name, text in main.COMMANDS.items():
@@ -41,7 +41,7 @@ def test_each_command_explains_its_flags(command, capsys):
     (['--confg=configs/cifar10.py'], "Did you mean '--config'?"),
     (['doctor', '--config.seed=1'], 'takes no config'),
 ])
-def test_a_mistake_is_one_line_and_a_status(argv, words, capsys):
+def test_a_mistake_is_one_line_and_status_2(argv, words, capsys):
   assert main.main(argv) == 2
   error = capsys.readouterr().err
   assert error.startswith('main.py: error: ')
@@ -55,12 +55,11 @@ def test_an_error_of_a_library_keeps_its_traceback(monkeypatch):
     return int('not ours')
 
   monkeypatch.setattr(main, 'run', run)
-  # Raised by code that is not under vit_jax: a bug to be seen, not a mistake.
   with pytest.raises(ValueError, match='invalid literal'):
     main.main(['doctor'])
 
 
-def test_what_is_not_installed_is_named_with_a_way_to_get_it(
+def test_a_missing_package_is_named_with_the_install_command(
     monkeypatch, capsys):
   def missing(name):
     raise ModuleNotFoundError("No module named 'rich'", name='rich')

@@ -1,184 +1,112 @@
-"""All processes of a run act on the wish of one, at the same point of it."""
+"""Processes share results and errors of process 0 and stop at the same call."""
 
 import collections
-import random
-import threading
-import time
+import json
+import pathlib
+import socket
+import subprocess
+import sys
 
 import jax
 import pytest
 
 from vit_jax.checkpoints import errors
 from vit_jax.parallel import coordination
+
+ROOT = str(pathlib.Path(__file__).parents[2])
+PROGRAM = """
+import json, os, signal, sys, time
+root, address, index = sys.argv[1], sys.argv[2], int(sys.argv[3])
+sys.path.insert(0, root)
+from vit_jax.parallel import coordination
+from vit_jax.parallel import multihost
 from vit_jax.training import signals
+assert multihost.start(multihost.Processes(address, 2, index), stoppable=True)
+coordination.ROLL_CALL_SECS = coordination.ERROR_SECS = coordination.START_SECS = 2
+found = {'first': [
+    coordination.run_on_first('n', lambda i=i: [i, index]) for i in (3, 4)]}
+
+def fail():
+  raise ValueError('from process 0')
+try:
+  coordination.run_on_first('fail', fail)
+except ValueError as error:
+  found['error'] = str(error)
+coordination.barrier('all')
+with signals.catch() as stop:
+  try:
+    for call in range(1, 1000):
+      if call == 10 and index == 1:
+        os.kill(os.getpid(), signal.SIGTERM)
+      stop.check()
+      time.sleep(0.02)
+  except signals.Stopped as stopped:
+    found['stopped'] = [call, stopped.exit_code]
+if index == 0:
+  try:
+    coordination.barrier('absent')
+  except coordination.LostError as error:
+    found['absent'] = str(error)
+else:
+  time.sleep(4)
+print(json.dumps(found), flush=True)
+"""
 
 
-class Shelf:
-  """A store of the threads that stand for processes."""
-
-  def __init__(self):
-    self._texts = {}
-    self._lock = threading.Lock()
-
-  def set(self, key, value):
-    with self._lock:
-      self._texts.setdefault(key, value)
-
-  def list(self, folder):
-    with self._lock:
-      return {key: text for key, text in self._texts.items()
-              if key.startswith(folder)}
-
-
-def run(num_processes, points, wishes, *, apart=1, poll_secs=0.01, seed=0):
-  """Runs threads that wait for each other, as devices in a collective do.
-
-  Args:
-    num_processes: how many.
-    points: how many each passes, if nothing is agreed on.
-    wishes: by process, the point from which on it has a wish, and the wish.
-    apart: how many points one may be ahead of another.
-    poll_secs: of the agreement.
-    seed: of how fast each is.
-
-  Returns:
-    By process, the point at which it acted and the wish that it acted on.
-  """
-  shelf = Shelf()
-  passed, moved = [0] * num_processes, threading.Condition()
-  acted = [None] * num_processes
-
-  def process(index):
-    rng = random.Random(f'{seed}-{index}')
-    agreed = coordination.Agreement(
-        shelf, 'stop/0', process=index, num_processes=num_processes,
-        poll_secs=poll_secs)
-    try:
-      for point in range(1, points + 1):
-        start, wish = wishes.get(index, (points + 1, None))
-        found = agreed.reached(wish if point >= start else None)
-        if found is not None:
-          acted[index] = point, found
-          return
-        time.sleep(rng.random() * 2e-3)
-        with moved:
-          passed[index] = point
-          moved.notify_all()
-          assert moved.wait_for(
-              lambda p=point: min(passed) >= p - apart, timeout=30)
-    finally:
-      agreed.close()
-
-  threads = [threading.Thread(target=process, args=(i,))
-             for i in range(num_processes)]
-  for thread in threads:
-    thread.start()
-  for thread in threads:
-    thread.join(timeout=60)
-    assert not thread.is_alive()
-  return acted
+def test_two_processes_share_results_errors_and_stops():
+  with socket.create_server(('localhost', 0)) as free:
+    address = f'localhost:{free.getsockname()[1]}'
+  processes = [subprocess.Popen(
+      [sys.executable, '-c', PROGRAM, ROOT, address, str(index)], text=True,
+      stdout=subprocess.PIPE, stderr=subprocess.PIPE) for index in range(2)]
+  outputs = [process.communicate(timeout=120) for process in processes]
+  found = [json.loads(out.splitlines()[-1]) for out, _ in outputs]
+  for one in found:
+    assert one['first'] == [[3, 0], [4, 0]]
+    assert one['error'] == 'from process 0'
+  # Only process 1 received the signal.
+  assert found[0]['stopped'] == found[1]['stopped']
+  call, exit_code = found[0]['stopped']
+  assert call > 10 and exit_code == 75
+  assert 'No answer from process 1; see its output.' in found[0]['absent']
 
 
-@pytest.mark.parametrize('seed', range(4))
-def test_all_act_at_the_same_point_on_the_same_wish(seed):
-  start = random.Random(seed).randrange(1, 20)
-  acted = run(4, 1000, {seed: (start, '15')}, apart=3, seed=seed)
-  (point, wish), = set(acted)
-  assert wish == '15'
-  assert point > start
+class Gone:
+  """A client whose coordination service has ended with process 0."""
+
+  def __getattr__(self, name):
+    def fail(*_):
+      raise jax.errors.JaxRuntimeError('UNAVAILABLE: connection refused')
+    return fail
 
 
-def test_of_two_wishes_all_act_on_one():
-  acted = run(3, 1000, {0: (5, '15'), 2: (5, '2')})
-  assert len(set(acted)) == 1
-  assert acted[0][1] in ('15', '2')
-
-
-def test_without_a_wish_nothing_happens():
-  assert run(2, 20, {}) == [None, None]
-
-
-def test_a_wish_at_the_very_end_blocks_nobody():
-  # It is seen when the others have passed their last point, or not at all.
-  assert run(3, 10, {1: (10, '15')}, poll_secs=0.001) == [None] * 3
-  assert run(3, 10, {1: (10, '15')}, poll_secs=5) == [None] * 3
-
-
-def test_a_signal_to_one_process_stops_all():
-  shelf = Shelf()
-  stops = [signals.Stop(coordination.Agreement(
-      shelf, 'stop/0', process=i, num_processes=2, poll_secs=0.01))
-      for i in range(2)]
-  stops[1].receive(signals.signal.SIGTERM, None)
-  checks = [0, 0]
-  for _ in range(1000):
-    stopped = []
-    for i, stop in enumerate(stops):
-      checks[i] += 1
-      try:
-        stop.check()
-      except signals.Stopped as error:
-        stopped.append(error.exit_code)
-    if stopped:
-      break
-    time.sleep(0.01)
-  assert stopped == [75, 75]
-  assert checks[0] == checks[1] > 1
-
-
-@pytest.fixture(name='shelf')
-def _shelf(monkeypatch):
-  """What processes share, seen from process 1 of 3."""
-  shelf = Shelf()
-  monkeypatch.setattr(coordination, 'store', lambda: shelf)
-  monkeypatch.setattr(coordination, '_begun', collections.Counter())
-  monkeypatch.setattr(coordination, 'START_SECS', 0.05)
+@pytest.fixture
+def process_1(monkeypatch):
+  monkeypatch.setattr(coordination, '_client', Gone)
+  monkeypatch.setattr(coordination, '_calls', collections.Counter())
   monkeypatch.setattr(coordination.jax, 'process_index', lambda: 1)
   monkeypatch.setattr(coordination.jax, 'process_count', lambda: 3)
-  return shelf
 
 
-def test_who_does_not_come_to_a_meeting_is_named(shelf):
-  shelf.set('there/1/0', 'here')
-  with pytest.raises(coordination.LostError, match='process 2 did not come'):
-    coordination.meet('there')
-  for process in range(3):
-    shelf.set(f'there/2/{process}', 'here')
-  coordination.meet('there')
-
-
-def test_what_the_first_finds_all_are_told(shelf, monkeypatch):
-  monkeypatch.setattr(coordination.jax, 'process_index', lambda: 0)
-  for steps in (3, 5):
-    assert coordination.on_first(
-        'look', lambda n=steps: {'steps': n}) == {'steps': steps}
-  assert coordination.on_first('see', lambda: 7) == 7
-  for process in (1, 2):
-    monkeypatch.setattr(coordination.jax, 'process_index', lambda n=process: n)
-    # The n-th of a name is the n-th of it in each.
-    for steps in (3, 5):
-      assert coordination.on_first(
-          'look', lambda: pytest.fail('not here')) == {'steps': steps}
-    assert coordination.on_first('see', lambda: pytest.fail('not here')) == 7
-    with pytest.raises(coordination.LostError, match='process 0 has not said'):
-      coordination.on_first('look', lambda: pytest.fail('not here'))
-
-
-def test_where_the_service_is_gone_process_0_is_missing(shelf, monkeypatch):
-  def gone(*_):
-    raise ConnectionError('the service is gone')
-  monkeypatch.setattr(shelf, 'set', gone)
-  with pytest.raises(coordination.LostError, match='no answer from process 0'):
-    with coordination.naming_the_lost():
+@pytest.mark.usefixtures('process_1')
+def test_process_0_is_missing_when_the_service_is_gone():
+  with pytest.raises(coordination.LostError, match='No answer from process 0'):
+    with coordination.explain_lost_processes():
       raise jax.errors.JaxRuntimeError('Gloo: connection closed by peer')
 
 
-@pytest.mark.usefixtures('shelf')
-def test_a_server_of_data_that_is_away_is_not_a_lost_process():
+@pytest.mark.usefixtures('process_1')
+def test_an_unavailable_data_server_is_not_a_lost_process():
   with pytest.raises(OSError, match='503 Service Unavailable'):
-    with coordination.naming_the_lost():
+    with coordination.explain_lost_processes():
       raise OSError('503 Service Unavailable')
-  with pytest.raises(errors.StorageError, match='does not answer'):
-    with coordination.naming_the_lost():
+  with pytest.raises(errors.StorageError):
+    with coordination.explain_lost_processes():
       with errors.explained('the checkpoint of step 3', 'gs://b/run'):
         raise OSError('Cannot connect to host b: connection refused')
+
+
+def test_a_single_process_runs_the_function_itself():
+  assert coordination.run_on_first('x', lambda: 7) == 7
+  coordination.barrier('x')
+  assert not coordination.reached_stop_point()

@@ -1,4 +1,4 @@
-"""Which process of how many this is, and what of a batch it holds."""
+"""Process flags, clusters, and the shards of a batch in each process."""
 
 import pathlib
 import socket
@@ -10,6 +10,7 @@ from jax.sharding import PartitionSpec as P
 import numpy as np
 import pytest
 
+from vit_jax.parallel import clusters
 from vit_jax.parallel import mesh as mesh_lib
 from vit_jax.parallel import multihost
 
@@ -23,7 +24,7 @@ def mesh(**sizes):
   return mesh_lib.build(mesh_lib.parse(sizes))
 
 
-def test_batch_is_split_over_both_kinds_of_replicas():
+def test_batch_is_sharded_over_data_and_fsdp():
   on = mesh(data=2, fsdp=2, tensor=2)
   rows = np.arange(8 * 3).reshape(8, 3)
   batch = multihost.shard_batch({'label': rows}, on)['label']
@@ -32,27 +33,26 @@ def test_batch_is_split_over_both_kinds_of_replicas():
   assert {shard.data.shape for shard in batch.addressable_shards} == {(2, 3)}
 
 
-@pytest.mark.parametrize(('sizes', 'process', 'parts'), [
-    # Eight devices of four processes: two each, in the order of the mesh.
+@pytest.mark.parametrize(('sizes', 'process', 'shards'), [
+    # Four processes with two devices each, in mesh order.
     ({}, slice(0, 2), ((0,), 4)),
     ({}, slice(6, 8), ((3,), 4)),
     ({'fsdp': 2}, slice(2, 4), ((1,), 4)),
-    # The axis `tensor` within a process, over two, and over all of them.
+    # The axis `tensor` within one process, over two, and over all.
     ({'tensor': 2}, slice(2, 4), ((1,), 4)),
     ({'tensor': 4}, slice(0, 2), ((0,), 2)),
     ({'tensor': 4}, slice(2, 4), ((0,), 2)),
     ({'tensor': 4}, slice(4, 6), ((1,), 2)),
     ({'tensor': 8}, slice(6, 8), ((0,), 1)),
-    # Such as a TPU's torus asks for: a process's devices are not neighbours.
+    # A TPU torus: the devices of a process are not neighbours in the mesh.
     ({}, slice(1, 8, 4), ((1, 5), 8)),
     ({}, slice(1, 3), ((1, 2), 8)),
-    # All that there is.
     ({}, slice(0, 8), ((0,), 1)),
 ])
-def test_a_process_reads_the_parts_that_its_devices_hold(
-    sizes, process, parts):
+def test_a_process_reads_the_shards_of_its_devices(
+    sizes, process, shards):
   on = mesh(**sizes)
-  assert multihost.batch_parts(on, on.devices.flat[process]) == parts
+  assert multihost.batch_shards(on, on.devices.flat[process]) == shards
 
 
 @pytest.mark.parametrize(('flags', 'words'), [
@@ -68,44 +68,44 @@ def test_a_process_reads_the_parts_that_its_devices_hold(
     ({'num_processes': 0}, 'at least 1'),
     ({'start_timeout_secs': 0}, 'at least 1 second'),
 ])
-def test_flags_that_do_not_fit_say_what_is_wrong(flags, words):
+def test_inconsistent_flags_are_errors(flags, words):
   with pytest.raises(ValueError, match=words):
     multihost.Processes(**flags)
 
 
 @pytest.mark.parametrize(('environ', 'cluster'), [
     ({}, None),
-    (STEP, multihost.SLURM),
+    (STEP, clusters.SLURM),
     ({**STEP, 'SLURM_NTASKS': '1'}, None),
     # A shell in an allocation of two tasks is a step of one.
     ({**STEP, 'SLURM_STEP_NUM_TASKS': '1'}, None),
     # A batch script that starts a program without srun.
     ({'SLURM_JOB_ID': '7', 'SLURM_NTASKS': '2', 'SLURM_PROCID': '0'}, None),
-    ({'TPU_WORKER_HOSTNAMES': 'a,b', 'TPU_WORKER_ID': '0'}, multihost.TPU),
+    ({'TPU_WORKER_HOSTNAMES': 'a,b', 'TPU_WORKER_ID': '0'}, clusters.TPU),
     ({'TPU_WORKER_HOSTNAMES': 'localhost'}, None),
     ({'TPU_WORKER_HOSTNAMES': 'a', 'MEGASCALE_NUM_SLICES': '2'},
-     multihost.TPU),
-    # A TPU of one host is alone, whatever job it is a part of.
+     clusters.TPU),
+    # A single-host TPU within a Kubernetes job.
     ({'TPU_WORKER_HOSTNAMES': 'a', **POD}, None),
     ({'OMPI_COMM_WORLD_SIZE': '2', 'OMPI_MCA_orte_hnp_uri': 'x'},
-     multihost.OPEN_MPI),
+     clusters.OPEN_MPI),
     ({'OMPI_COMM_WORLD_SIZE': '1'}, None),
     ({'KUBERNETES_SERVICE_HOST': '10.0.0.1'}, None),
 ])
-def test_only_a_cluster_of_several_processes_is_waited_for(environ, cluster):
-  assert multihost.find_cluster(environ) == cluster
+def test_clusters_count_only_with_several_processes(environ, cluster):
+  assert clusters.find(environ) == cluster
 
 
 @pytest.mark.parametrize(('environ', 'words'), [
     (POD, 'pip install "jax'),
-    ({'OMPI_COMM_WORLD_SIZE': '2'}, 'does not say where the first one is'),
+    ({'OMPI_COMM_WORLD_SIZE': '2'}, 'does not publish the address of the first'),
 ])
-def test_others_that_cannot_be_found_are_an_error(environ, words, monkeypatch):
+def test_unreachable_processes_are_an_error(environ, words, monkeypatch):
   monkeypatch.setitem(sys.modules, 'kubernetes', None)
   monkeypatch.setattr(
-      multihost.importlib.util, 'find_spec', lambda name: None)
+      clusters.importlib.util, 'find_spec', lambda name: None)
   with pytest.raises(ValueError, match=words) as error:
-    multihost.find_cluster(environ)
+    clusters.find(environ)
   assert '--num-processes=1' in str(error.value)
 
 
@@ -114,24 +114,24 @@ def test_others_that_cannot_be_found_are_an_error(environ, words, monkeypatch):
     ({'SLURM_STEP_TASKS_PER_NODE': '1'}, [0, 1, 2, 3]),
     ({'SLURM_STEP_TASKS_PER_NODE': '4', 'SLURM_GPUS_PER_TASK': '4'},
      [0, 1, 2, 3]),
-    # A task for each GPU, which all see: JAX takes the one of its number.
+    # One task per GPU, all visible: JAX takes the GPU with its number.
     ({'SLURM_STEP_TASKS_PER_NODE': '4(x2)'}, None),
 ])
-def test_a_task_alone_on_its_node_has_all_gpus(environ, gpus):
+def test_a_slurm_task_alone_on_its_node_has_all_gpus(environ, gpus):
   environ = {**environ, 'CUDA_VISIBLE_DEVICES': '0,1,2,3'}
-  assert multihost.slurm_gpus(environ) == gpus
+  assert clusters.slurm_gpus(environ) == gpus
 
 
-def test_one_process_alone_waits_for_nobody(monkeypatch):
+def test_a_single_process_does_not_wait(monkeypatch):
   monkeypatch.setattr(
-      jax.distributed, 'initialize', lambda **_: pytest.fail('waits'))
+      jax.distributed, 'initialize', lambda **_: pytest.fail('waited'))
   assert not multihost.start(multihost.Processes())
   for name, value in STEP.items():
     monkeypatch.setenv(name, value)
   assert not multihost.start(multihost.Processes(num_processes=1))
 
 
-def test_a_port_that_is_taken_is_named():
+def test_an_occupied_port_is_named():
   with socket.create_server(('localhost', 0)) as taken:
     port = taken.getsockname()[1]
     with pytest.raises(ValueError, match=f'cannot listen on port {port}'):
@@ -139,10 +139,9 @@ def test_a_port_that_is_taken_is_named():
 
 
 @pytest.mark.parametrize('index', [0, 1])
-def test_a_process_that_never_starts_is_missed(index):
+def test_a_missing_process_is_an_error_after_the_timeout(index):
   with socket.create_server(('localhost', 0)) as free:
     address = f'localhost:{free.getsockname()[1]}'
-  # In a process of its own: it cannot be used for anything afterwards.
   program = (
       'import sys\n'
       f'sys.path.insert(0, {ROOT!r})\n'
@@ -151,10 +150,10 @@ def test_a_process_that_never_starts_is_missed(index):
       f'  multihost.start(multihost.Processes({address!r}, 2, {index}, 1))\n'
       'except ValueError as error:\n'
       '  print(error, flush=True)\n'
-      '  multihost.leave(2)\n')
+      '  multihost.exit_now(2)\n')
   done = subprocess.run(
       [sys.executable, '-c', program], capture_output=True, text=True,
       timeout=240)
   assert done.returncode == 2, done.stderr
-  assert (f'This is process {index} of 2, coordinator {address}. After 1 s '
-          '(--start-timeout) not all of them have met there') in done.stdout
+  assert (f'This is process {index} of 2, coordinator {address}. Not all '
+          'processes connected within 1 s (--start-timeout)') in done.stdout

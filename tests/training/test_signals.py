@@ -1,4 +1,4 @@
-"""SIGTERM and Ctrl-C as a wish that the loop grants."""
+"""SIGTERM and Ctrl-C stop training at the next check."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ from vit_jax.training import signals
 
 @pytest.mark.parametrize('signum, code, name', [
     (signal.SIGTERM, 75, 'SIGTERM'), (signal.SIGINT, 130, 'SIGINT')])
-def test_signal_stops_at_the_next_check_and_not_before(signum, code, name):
+def test_a_signal_stops_at_the_next_check(signum, code, name):
   with signals.catch() as stop:
     stop.check()
     os.kill(os.getpid(), signum)
@@ -20,14 +20,14 @@ def test_signal_stops_at_the_next_check_and_not_before(signum, code, name):
     assert caught.value.exit_code == code
 
 
-def test_second_ctrl_c_interrupts_at_once():
+def test_a_second_ctrl_c_interrupts_immediately():
   with signals.catch():
     os.kill(os.getpid(), signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
       os.kill(os.getpid(), signal.SIGINT)
 
 
-def test_second_sigterm_is_patient():
+def test_a_second_sigterm_still_waits_for_the_check():
   with signals.catch() as stop:
     os.kill(os.getpid(), signal.SIGTERM)
     os.kill(os.getpid(), signal.SIGTERM)
@@ -35,7 +35,7 @@ def test_second_sigterm_is_patient():
       stop.check()
 
 
-def test_handlers_are_put_back_even_after_an_error():
+def test_handlers_are_restored_after_an_error():
   before = {s: signal.getsignal(s) for s in signals.EXIT_CODES}
   with pytest.raises(RuntimeError), signals.catch():
     assert all(signal.getsignal(s) != before[s] for s in before)
@@ -43,7 +43,7 @@ def test_handlers_are_put_back_even_after_an_error():
   assert {s: signal.getsignal(s) for s in before} == before
 
 
-def test_in_another_thread_nothing_is_caught_and_nothing_breaks():
+def test_other_threads_catch_nothing():
   before = {s: signal.getsignal(s) for s in signals.EXIT_CODES}
   passed = []
 

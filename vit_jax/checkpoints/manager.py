@@ -275,7 +275,7 @@ class Checkpoints:
 
   def _make_way(self, steps: Sequence[int]) -> None:
     """Frees the names of best checkpoints, which stay till another is whole."""
-    coordination.on_first(
+    coordination.run_on_first(
         'best',
         lambda: paths.replace(epath.Path(self._best.directory), steps))
     self._best.reload()

@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
   output = _output(args)
   with restore.watching(
       config.log, 'reading the checkpoint',
-  ) as watchdog, coordination.naming_the_lost():
+  ) as watchdog, coordination.explain_lost_processes():
     return _evaluate(args, config, source, output, watchdog)
 
 
@@ -130,7 +130,7 @@ def _restore(
   # Which checkpoint is the best was for the run to say, on its own data.
   config = dataclasses.replace(config, checkpoint=manager.CheckpointConfig())
   experiment = experiment_lib.build(_for_these_devices(config))
-  multihost.join(experiment.mesh)
+  multihost.connect_cpus(experiment.mesh)
   # What is new is a head that nobody asks: zeros do.
   initial = jax.tree.map(
       lambda x: np.broadcast_to(np.zeros((), x.dtype), x.shape),

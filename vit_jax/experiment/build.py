@@ -111,7 +111,7 @@ class Experiment:
 
     `tally` counts what could not be read of this process's rows.
     """
-    parts, num_parts = multihost.batch_parts(self.mesh)
+    parts, num_parts = multihost.batch_shards(self.mesh)
     local = data.train_batches(
         self.config.data, self.dataset, seed=self.config.seed,
         batch_size=self.config.batch_size, start_step=start_step,

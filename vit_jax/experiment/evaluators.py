@@ -209,7 +209,7 @@ def _eval_batches(
   """Returns what yields an evaluator's batches: k-hot, images as numbers."""
   prepare = batches_lib.prepare(config, dataset)
   on_batch = NamedSharding(mesh, sharding.BATCH)
-  parts, num_parts = multihost.batch_parts(mesh)
+  parts, num_parts = multihost.batch_shards(mesh)
   # Evaluation has no randomness, and so no key.
   prepared = jax.jit(
       lambda batch: prepare(batch, None, train=False), in_shardings=on_batch,

@@ -107,7 +107,7 @@ def fit(
     if not trials[-1].fits:
       following = _next_trial(experiment, options, trials[-1]) if auto else None
     # Processes that run different programs would wait for each other forever.
-    following = coordination.on_first(
+    following = coordination.run_on_first(
         'fit', functools.partial(int, following or 0)) or None
     if following == n:
       return _fitted(experiment, trials, previous)

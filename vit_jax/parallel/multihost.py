@@ -1,16 +1,13 @@
-"""Several processes, each with devices of its own, that run as one program.
+"""Several processes that run as one program, each with its own devices.
 
-JAX has to be told of the others before it looks for devices. Whoever started
-the processes knows them: a cluster says it in the environment, a person says
-it by flags. Where neither speaks of more than one process, nothing is waited
-for and nothing changes.
+JAX must be initialised before it looks for devices. The processes are found in
+the environment of a cluster or given by flags; a single process does not wait.
 """
 
 from collections.abc import Iterable, Mapping
 import dataclasses
 import errno
 import functools
-import importlib.util
 import itertools
 import os
 import re
@@ -18,7 +15,6 @@ import socket
 import sys
 import threading
 from typing import Any
-import urllib.request
 
 import jax
 from jax.experimental import multihost_utils
@@ -27,31 +23,26 @@ from jax.sharding import PartitionSpec
 import numpy as np
 
 from vit_jax import types
+from vit_jax.parallel import clusters
 from vit_jax.parallel import coordination
-from vit_jax.parallel import hardware
 from vit_jax.parallel import mesh as mesh_lib
 from vit_jax.parallel import sharding
 
-# Of a peer that is silent for so long, the others take it that it died, and
-# end too (JAX's default is 100).
+# A process without heartbeats for this time counts as lost, and the others end
+# (JAX's default is 100).
 HEARTBEAT_SECS = 60
 START_TIMEOUT_SECS = 300
-
-_METADATA = (
-    'http://metadata.google.internal/computeMetadata/v1/instance/attributes/')
-_METADATA_TIMEOUT_SECS = 5
-_ONE_ALONE = 'or --num-processes=1 for a run of this process alone'
 
 
 @dataclasses.dataclass(frozen=True)
 class Processes:
-  """What the flags say of the processes; None where they say nothing.
+  """Command-line flags that describe the processes; None if not given.
 
   Attributes:
-    coordinator: host:port of process 0, as all the others reach it.
-    num_processes: how many there are.
-    process_id: which one this is, from 0.
-    start_timeout_secs: how long to wait until all have come.
+    coordinator: host:port of process 0.
+    num_processes: number of processes.
+    process_id: number of this process, from 0.
+    start_timeout_secs: limit for all processes to connect.
   """
   coordinator: str | None = None
   num_processes: int | None = None
@@ -68,53 +59,52 @@ class Processes:
     flags = {'--coordinator': self.coordinator,
              '--num-processes': self.num_processes,
              '--process-id': self.process_id}
-    lacking = [name for name, value in flags.items() if value is None]
-    if self.is_alone or len(lacking) == len(flags):
+    missing = [name for name, value in flags.items() if value is None]
+    if self.is_single or len(missing) == len(flags):
       return
-    if lacking:
-      given = [name for name in flags if name not in lacking]
+    if missing:
+      given = [name for name in flags if name not in missing]
       raise ValueError(
-          f'{" and ".join(lacking)} must be given with {" and ".join(given)}: '
-          'the three together say who takes part, for example --coordinator='
-          'host0:1234 --num-processes=4 --process-id=0. Without any of them, a '
-          'TPU pod, SLURM and Kubernetes are asked.')
+          f'{" and ".join(missing)} must be given with {" and ".join(given)}, '
+          'for example --coordinator=host0:1234 --num-processes=4 '
+          '--process-id=0. TPU pods, SLURM and Kubernetes need none of them.')
     assert self.process_id is not None and self.num_processes is not None
     if not 0 <= self.process_id < self.num_processes:
       raise ValueError(
-          f'--process-id must be from 0 to {self.num_processes - 1}, as there '
-          f'are --num-processes={self.num_processes}, but is '
-          f'{self.process_id}.')
+          f'--process-id must be from 0 to {self.num_processes - 1} with '
+          f'--num-processes={self.num_processes}, but is {self.process_id}.')
     if not re.fullmatch(r'.+:\d+', self.coordinator or ''):
       raise ValueError(
-          f'--coordinator must be HOST:PORT of process 0, but is '
+          '--coordinator must be HOST:PORT of process 0, but is '
           f'{self.coordinator!r}.')
 
   @property
-  def is_alone(self) -> bool:
-    """Whether they say that there is no other process, whatever a cluster says.
-    """
+  def is_single(self) -> bool:
+    """Whether the flags ask for a single process, even in a cluster."""
     return (self.num_processes == 1 and self.coordinator is None
             and self.process_id in (None, 0))
 
 
-def start(processes: Processes) -> bool:
-  """Meets the other processes, if there are any; before any use of a device.
+def start(processes: Processes, *, stoppable: bool = False) -> bool:
+  """Connects to the other processes, if any; call before using a device.
 
   Args:
-    processes: from the flags.
+    processes: the flags.
+    stoppable: whether SIGTERM is handled by `coordination.reached_stop_point`
+      instead of ending the process.
 
   Returns:
     Whether this is one of several processes.
 
   Raises:
-    ValueError: if the others, or the address of the first, cannot be known; or
-      if not all have come in time.
+    ValueError: if the other processes cannot be found or do not connect in
+      time.
   """
-  if processes.is_alone:
+  if processes.is_single:
     return False
   if processes.coordinator is not None:
-    how = (f'process {processes.process_id} of {processes.num_processes}, '
-           f'coordinator {processes.coordinator}')
+    name = (f'process {processes.process_id} of {processes.num_processes}, '
+            f'coordinator {processes.coordinator}')
     arguments: dict[str, Any] = {
         'coordinator_address': processes.coordinator,
         'num_processes': processes.num_processes,
@@ -122,114 +112,106 @@ def start(processes: Processes) -> bool:
     if processes.process_id == 0:
       _check_port(processes.coordinator)
   else:
-    cluster = find_cluster(os.environ)
+    cluster = clusters.find(os.environ)
     if cluster is None:
       return False
-    how = f'one of several processes of {cluster}'
+    name = f'one of several processes of {cluster}'
     arguments = {}
-    devices = slurm_gpus(os.environ)
-    if cluster == SLURM and devices:
-      arguments['local_device_ids'] = devices
-  # Of devices of other processes, a CPU reaches those by this alone. It is the
-  # default of some versions of JAX only.
+    gpus = clusters.slurm_gpus(os.environ)
+    if cluster == clusters.SLURM and gpus:
+      arguments['local_device_ids'] = gpus
+  # Collectives between CPUs of several processes; not every JAX's default.
   jax.config.update('jax_cpu_collectives_implementation', 'gloo')
-  # It would take SIGTERM for itself, which is for training/signals.py.
-  jax.config.update('jax_enable_preemption_service', False)
-  _meet(arguments, how=how, timeout_secs=processes.start_timeout_secs)
+  jax.config.update('jax_enable_preemption_service', stoppable)
+  _initialize(arguments, name=name, timeout_secs=processes.start_timeout_secs)
   return jax.process_count() > 1
 
 
 def describe() -> str:
-  """Returns 'process 1 of 4, 2 of 8 devices'; numbers are from 0."""
+  """Returns 'process 1 of 4, 2 of 8 devices'."""
   return (f'process {jax.process_index()} of {jax.process_count()}, '
           f'{jax.local_device_count()} of {jax.device_count()} devices')
 
 
 def is_first() -> bool:
-  """Whether this is the process that writes and speaks for all."""
+  """Whether this is process 0, which writes files and prints."""
   return jax.process_index() == 0
 
 
-def leave(status: int, why: str = '') -> None:
-  """Ends this process at once if it failed while others wait for it.
+def exit_now(status: int, message: str = '') -> None:
+  """Ends this process immediately if it failed while others depend on it.
 
-  An orderly end would first wait for them, minutes long, and they for this one.
-  So they see its connections close, or its heartbeat missing, and end too.
+  An orderly exit would wait minutes for the others, and they for this one.
 
   Args:
-    status: exit status; 0 returns.
-    why: what to print before, such as a traceback.
+    status: exit status; 0 does nothing.
+    message: printed before, such as a traceback.
   """
   if status and jax.distributed.is_initialized():
     sys.stdout.flush()
-    print(why, end='', file=sys.stderr, flush=True)
+    print(message, end='', file=sys.stderr, flush=True)
     os._exit(status)
 
 
-def batch_parts(
+def batch_shards(
     mesh: jax.sharding.Mesh, devices: Iterable[jax.Device] | None = None,
 ) -> tuple[tuple[int, ...], int]:
-  """Returns which parts of a batch devices hold, and of how many.
+  """Returns the shards of a batch that devices hold, and the number of shards.
 
-  Where the axis `tensor` spans processes, several of them hold the same part,
-  and each has to read it.
+  Where the axis `tensor` spans processes, several of them hold the same shard.
 
   Args:
     mesh: the mesh.
-    devices: some of its devices; by default those of this process.
+    devices: devices of the mesh; by default those of this process.
 
   Returns:
-    The numbers of the parts, ascending, and the number of all parts: as few,
-    and so as large, as the devices' share allows.
+    Ascending shard numbers and the total, in as few shards as possible.
   """
-  number = mesh_lib.data_parallelism(mesh)
+  total = mesh_lib.data_parallelism(mesh)
   if devices is None:
     devices = [d for d in mesh.devices.flat
                if d.process_index == jax.process_index()]
-  rows = NamedSharding(mesh, sharding.BATCH).devices_indices_map((number,))
-  parts = sorted({rows[device][0].indices(number)[0] for device in devices})
-  first, count = parts[0], len(parts)
-  if (number % count == first % count == 0
-      and parts == list(range(first, first + count))):
-    return (first // count,), number // count
-  return tuple(parts), number
+  rows = NamedSharding(mesh, sharding.BATCH).devices_indices_map((total,))
+  shards = sorted({rows[device][0].indices(total)[0] for device in devices})
+  first, count = shards[0], len(shards)
+  if (total % count == first % count == 0
+      and shards == list(range(first, first + count))):
+    return (first // count,), total // count
+  return tuple(shards), total
 
 
 def shard_batch(
     batch: Mapping[str, np.ndarray], mesh: jax.sharding.Mesh,
 ) -> types.Batch:
-  """Puts this process's rows of a batch on its devices.
+  """Returns a global batch made of this process's rows.
 
   Args:
-    batch: arrays of this process's rows: its parts of the batch, in order.
+    batch: arrays with the rows of this process's shards, in order.
     mesh: the mesh.
-
-  Returns:
-    Arrays of the global batch.
   """
   on_batch = NamedSharding(mesh, sharding.BATCH)
   if jax.process_count() == 1:
     return jax.device_put(dict(batch), on_batch)
-  parts, number = batch_parts(mesh)
+  shards, total = batch_shards(mesh)
 
-  def whole(rows: np.ndarray) -> jax.Array:
-    size = len(rows) // len(parts)
+  def make_global(rows: np.ndarray) -> jax.Array:
+    size = len(rows) // len(shards)
 
-    def of_device(index: Any) -> np.ndarray:
-      start, stop, _ = index[0].indices(size * number)
-      # A device's rows may be a piece of a part, where parts were joined.
-      start_here = parts.index(start // size) * size + start % size
-      return rows[start_here:start_here + stop - start]
+    def rows_of(index: Any) -> np.ndarray:
+      start, stop, _ = index[0].indices(size * total)
+      # A device may hold a piece of a shard that was joined from several.
+      local = shards.index(start // size) * size + start % size
+      return rows[local:local + stop - start]
 
     return jax.make_array_from_callback(
-        (size * number, *rows.shape[1:]), on_batch, of_device)
+        (size * total, *rows.shape[1:]), on_batch, rows_of)
 
-  return {key: whole(value) for key, value in batch.items()}
+  return {key: make_global(value) for key, value in batch.items()}
 
 
 def fetch(arrays: Any) -> Any:
-  """Returns global arrays, whole, as NumPy's, in every process."""
-  def of(array: Any) -> np.ndarray:
+  """Returns global arrays as complete NumPy arrays in every process."""
+  def gather(array: Any) -> np.ndarray:
     if (not isinstance(array, jax.Array) or array.is_fully_addressable
         or array.is_fully_replicated):
       return jax.device_get(array)
@@ -237,19 +219,19 @@ def fetch(arrays: Any) -> Any:
 
   if jax.process_count() == 1:
     return jax.device_get(arrays)
-  return jax.tree.map(of, arrays)
+  return jax.tree.map(gather, arrays)
 
 
-def sum_of_shares(count: int, rows: int, *, total: int) -> int:
-  """Returns how many of `total` rows are what each process counted of its own.
+def sum_counts(count: int, rows: int, *, total: int) -> int:
+  """Sums what each process counted among its rows.
 
-  Rows that several processes hold, as those of one model's devices do, are
-  counted by each, and so the sum is brought back to the total.
+  Rows held by several processes are counted by each of them, so the sum is
+  scaled to the number of different rows.
 
   Args:
-    count: of this process.
-    rows: among which it counted.
-    total: rows of all processes, each counted once.
+    count: count of this process.
+    rows: number of rows it looked at.
+    total: number of different rows of all processes.
   """
   if jax.process_count() == 1:
     return count
@@ -259,151 +241,53 @@ def sum_of_shares(count: int, rows: int, *, total: int) -> int:
 
 
 def put(arrays: Any, shardings: Any) -> Any:
-  """Puts arrays that every process has whole on the devices of all.
+  """Shards arrays that every process holds completely.
 
-  `jax.device_put` would first send them round, to see that they are the same.
+  Unlike `jax.device_put`, does not compare them between processes first.
 
   Args:
-    arrays: a tree of NumPy's, or of this process's own.
-    shardings: a tree like it.
+    arrays: tree of NumPy or process-local arrays.
+    shardings: tree of the same structure.
   """
   if jax.process_count() == 1:
     return jax.device_put(arrays, shardings)
 
-  def of(array: Any, on: jax.sharding.Sharding) -> jax.Array:
+  def put_one(array: Any, on: jax.sharding.Sharding) -> jax.Array:
     array = np.asarray(array)
     return jax.make_array_from_callback(
         array.shape, on, lambda index: array[index])
 
-  return jax.tree.map(of, arrays, shardings)
+  return jax.tree.map(put_one, arrays, shardings)
 
 
-def join(mesh: jax.sharding.Mesh) -> None:
-  """Connects the CPUs of several processes, all along each axis of a mesh.
+def connect_cpus(mesh: jax.sharding.Mesh) -> None:
+  """Opens the connections between CPUs of several processes.
 
-  Else the first step would, and fail where one process compiles it half a
-  minute longer than another: gloo waits no longer for a connection.
-
-  Args:
-    mesh: the mesh that will be computed on.
+  Otherwise the first step opens them, and gloo fails where one process compiles
+  it half a minute longer than another.
 
   Raises:
-    agreement.LostError: if a process does not come.
+    coordination.LostError: if a process is missing.
   """
-  if coordination.store() is None or mesh.devices.flat[0].platform != 'cpu':
+  if (not coordination.is_distributed()
+      or mesh.devices.flat[0].platform != 'cpu'):
     return
-  coordination.meet('join')
+  coordination.barrier('connect')
   axes = [axis for axis, size in mesh.shape.items() if size > 1]
   spread = NamedSharding(mesh, PartitionSpec(tuple(mesh.axis_names)))
   ones = jax.make_array_from_callback(
       (mesh.size,), spread, lambda index: np.ones(mesh.size)[index])
   for count in range(1, len(axes) + 1):
-    for along in itertools.combinations(axes, count):
+    for group in itertools.combinations(axes, count):
       total = jax.shard_map(
-          functools.partial(jax.lax.psum, axis_name=along), mesh=mesh,
+          functools.partial(jax.lax.psum, axis_name=group), mesh=mesh,
           in_specs=spread.spec, out_specs=PartitionSpec(tuple(
-              axis for axis in mesh.axis_names if axis not in along)))
+              axis for axis in mesh.axis_names if axis not in group)))
       jax.block_until_ready(jax.jit(total)(ones))
 
 
-TPU, SLURM = 'a TPU pod', 'SLURM'
-KUBERNETES, OPEN_MPI = 'Kubernetes', 'Open MPI'
-
-
-def find_cluster(environ: Mapping[str, str]) -> str | None:
-  """Returns which cluster started several processes, or None for one alone.
-
-  JAX itself knows these clusters and asks them for address, number and index.
-  It would do so for a process that is alone as well, and take a port or wait
-  for the network: so that there are several is made sure of first.
-
-  Args:
-    environ: environment variables.
-
-  Raises:
-    ValueError: if there are others whose address JAX could not find.
-  """
-  if int(environ.get('OMPI_COMM_WORLD_SIZE', 1)) > 1:
-    if 'OMPI_MCA_orte_hnp_uri' not in environ:
-      raise ValueError(
-          f'Open MPI started {environ["OMPI_COMM_WORLD_SIZE"]} processes, but '
-          'this version of it does not say where the first one is. Give '
-          '--coordinator=HOST:PORT --num-processes=N --process-id=I, '
-          f'{_ONE_ALONE}.')
-    return OPEN_MPI
-  # All that JAX asks for. A batch script or an allocation that starts a program
-  # without `srun` has tasks too, but no step of that many.
-  if all(f'SLURM_{name}' in environ for name in (
-      'JOB_ID', 'STEP_NODELIST', 'NTASKS', 'PROCID', 'LOCALID')):
-    tasks = environ.get('SLURM_STEP_NUM_TASKS', environ['SLURM_NTASKS'])
-    return SLURM if int(tasks) > 1 else None
-  tpu_hosts = _num_tpu_hosts(environ)
-  if tpu_hosts is not None:
-    return TPU if tpu_hosts > 1 else None
-  if 'KUBERNETES_SERVICE_HOST' in environ and 'JOB_COMPLETION_INDEX' in environ:
-    if importlib.util.find_spec('kubernetes') is None:
-      raise ValueError(
-          f'This is pod {environ["JOB_COMPLETION_INDEX"]} of an indexed job '
-          'of Kubernetes, but the package that JAX asks for the other pods is '
-          'not installed. pip install "jax[k8s]", or give '
-          '--coordinator=HOST:PORT --num-processes=N --process-id=I, '
-          f'{_ONE_ALONE}.')
-    return KUBERNETES
-  return None
-
-
-def _num_tpu_hosts(environ: Mapping[str, str]) -> int | None:
-  """Returns the hosts of all slices; None on a machine that has no TPU."""
-  # GKE says it to each pod, Google's TPU machines in their metadata.
-  hosts = environ.get('TPU_PROCESS_ADDRESSES',
-                      environ.get('TPU_WORKER_HOSTNAMES'))
-  slices: str | int = environ.get('MEGASCALE_NUM_SLICES', 1)
-  if hosts is None:
-    if (not hardware.has_tpu() or importlib.util.find_spec('libtpu') is None
-        or 'TPU_SKIP_MDS_QUERY' in environ):
-      return None
-    hosts = _metadata('worker-network-endpoints')
-    if hosts is None:
-      return None
-    found = re.search(r"MEGASCALE_NUM_SLICES: '?(\d+)", _metadata('tpu-env')
-                      or '')
-    slices = found.group(1) if found else slices
-  return len(hosts.split(',')) * int(slices)
-
-
-@functools.cache
-def _metadata(key: str) -> str | None:
-  """Returns what Google's cloud says to this machine of itself, or None."""
-  request = urllib.request.Request(
-      _METADATA + key, headers={'Metadata-Flavor': 'Google'})
-  try:
-    with urllib.request.urlopen(
-        request, timeout=_METADATA_TIMEOUT_SECS) as answer:
-      return answer.read().decode()
-  except OSError:  # Of another cloud, or without this key.
-    return None
-
-
-def slurm_gpus(environ: Mapping[str, str]) -> list[int] | None:
-  """Returns this task's GPUs of those it sees; None to let JAX choose.
-
-  JAX takes the one GPU whose number is the task's on its node. That is right
-  for a task per GPU that all see all of them, and wrong where a task is alone
-  on its node, or sees no GPUs but its own.
-  """
-  visible = environ.get('CUDA_VISIBLE_DEVICES', '')
-  if not visible:
-    return None
-  # Such as '2(x3),1': tasks of each node.
-  tasks = environ.get('SLURM_STEP_TASKS_PER_NODE', '')
-  is_alone = re.fullmatch(r'1(\(x\d+\))?', tasks) is not None
-  if is_alone or 'SLURM_GPUS_PER_TASK' in environ:
-    return list(range(len(visible.split(','))))
-  return None
-
-
 def _check_port(address: str) -> None:
-  """Raises if this process could not be the coordinator: JAX would crash."""
+  """Raises if process 0 cannot listen on the port, where JAX would crash."""
   port = int(address.rpartition(':')[2])
   for family, host in ((socket.AF_INET6, '::'), (socket.AF_INET, '')):
     try:
@@ -415,16 +299,16 @@ def _check_port(address: str) -> None:
           errno.EADDRINUSE, errno.EACCES):
         raise ValueError(
             f'--coordinator is {address}, but process 0 cannot listen on port '
-            f'{port} of its machine: {error}. Give all processes another one, '
+            f'{port} of its machine: {error}. Give all processes another port '
             'from 1024 to 65535.') from error
 
 
-def _meet(
-    arguments: Mapping[str, Any], *, how: str, timeout_secs: int) -> None:
-  """Waits for the others.
+def _initialize(
+    arguments: Mapping[str, Any], *, name: str, timeout_secs: int) -> None:
+  """Runs `jax.distributed.initialize` with a limit and an error that helps.
 
-  In a thread: where JAX itself runs out of time, it aborts the process without
-  a word of what to do, and until then it is deaf to Ctrl-C.
+  In a thread, because JAX aborts the process at its own timeout and ignores
+  Ctrl-C until then.
   """
   errors: list[BaseException] = []
 
@@ -433,7 +317,7 @@ def _meet(
       jax.distributed.initialize(
           **arguments, initialization_timeout=timeout_secs + 60,
           heartbeat_timeout_seconds=HEARTBEAT_SECS)
-    except BaseException as error:  # For the thread that waits to raise.
+    except BaseException as error:  # Raised below, in the waiting thread.
       errors.append(error)
 
   thread = threading.Thread(target=initialize, daemon=True)
@@ -441,11 +325,11 @@ def _meet(
   thread.join(timeout_secs)
   if thread.is_alive():
     raise ValueError(
-        f'This is {how}. After {timeout_secs} s (--start-timeout) not all of '
-        'them have met there. Those that came say so in their output: a '
-        'process that does not was not started. Else see that its machine '
-        'reaches the address, and that all were given the same address and '
-        'number of processes.')
+        f'This is {name}. Not all processes connected within {timeout_secs} s '
+        '(--start-timeout). Check that every process was started with the '
+        'same address and number of processes, and that its machine can reach '
+        'the address.')
   if errors:
-    raise ValueError(f'This is {how}, but they could not meet: {errors[0]}'
-                     ) from errors[0]
+    raise ValueError(
+        f'This is {name}, but it could not connect: {errors[0]}'
+    ) from errors[0]

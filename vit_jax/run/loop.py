@@ -91,14 +91,14 @@ def train(
     # First of all that may hang: a file system does, and so do the others.
     watchdog = stack.enter_context(restore.watching(
         experiment.config.log, 'opening the workdir'))
-    stack.enter_context(coordination.naming_the_lost())
-    coordination.on_first(
+    stack.enter_context(coordination.explain_lost_processes())
+    coordination.run_on_first(
         'lock', lambda: stack.enter_context(lock.hold(workdir)))
     saved = stack.enter_context(
         manager.Checkpoints(workdir, experiment.config.checkpoint))
     # And within: who is lost, the checkpoints do not wait for.
-    stack.enter_context(coordination.naming_the_lost())
-    multihost.join(experiment.mesh)
+    stack.enter_context(coordination.explain_lost_processes())
+    multihost.connect_cpus(experiment.mesh)
     files = workdir_lib.Files(workdir, title, saved.what_is_safe)
     run = _Run(experiment, files, saved, stop, watchdog)
     free_bytes = free_bytes or fit_batch.free_bytes(experiment.mesh)
@@ -147,7 +147,7 @@ class _Run:
     self._step = self._logged = self._start.step
     self._doing('compiling', is_start=True)
     # The first one's word: a file system may show each another state.
-    summary = coordination.on_first('finished', lambda: restore.finished_before(
+    summary = coordination.run_on_first('finished', lambda: restore.finished_before(
         self._experiment, self._files.path, self._start))
     if summary:
       early = ', early' * summary.get('stopped_early', False)
@@ -167,7 +167,7 @@ class _Run:
   def _fit(self, free_bytes: int | None) -> fit_batch.FittedStep:
     """Compiles the step, in as few parts as fit, and takes these over."""
     # A run that was killed before its first checkpoint has said its parts too.
-    earlier = self._start.parts or coordination.on_first(
+    earlier = self._start.parts or coordination.run_on_first(
         'parts', lambda: restore.written_parts(self._config, self._files.path))
     fitted = fit_batch.fit(
         self._experiment, free_bytes=free_bytes, previous=earlier,

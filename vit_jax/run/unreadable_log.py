@@ -33,7 +33,7 @@ class Unreadable:
     """Returns what goes on counting what this process cannot read."""
     if self._section.unreadable == 'error':
       return None
-    parts, num_parts = multihost.batch_parts(self._mesh)
+    parts, num_parts = multihost.batch_shards(self._mesh)
     self._tally = data.Tally(
         max_share=self._section.max_unreadable, log=self._log,
         rows=counters.images * len(parts) // num_parts,
@@ -43,7 +43,7 @@ class Unreadable:
   def count(self, counters: counters_lib.Counters, *, step: int) -> None:
     """Takes over what all processes have counted, and writes down which."""
     if self._tally is not None:
-      counters.unreadable = multihost.sum_of_shares(
+      counters.unreadable = multihost.sum_counts(
           self._tally.count, self._tally.rows, total=counters.images)
     self.write_names(step=step)
 

@@ -38,7 +38,7 @@ def wire(
   """
   experiments = {}
   # The first one's word: a file system may show each process another state.
-  done = coordination.on_first('finished', lambda: [
+  done = coordination.run_on_first('finished', lambda: [
       name for name in configs if finished(workdir, name) is not None]) or []
   for name, config in configs.items():
     if name in done:
@@ -82,7 +82,7 @@ def train(
   find = functools.cache(run_lib.find_source)
   for number, name in enumerate(names, start=1):
     stop.check()
-    summary = coordination.on_first(
+    summary = coordination.run_on_first(
         'finished', functools.partial(finished, workdir, name))
     if jax.process_index() == 0:
       print(f'\n{name} ({number} of {len(names)})'

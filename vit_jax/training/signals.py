@@ -1,92 +1,81 @@
-"""Leaving in good order: SIGTERM and Ctrl-C become a wish that the loop grants.
+"""SIGTERM and Ctrl-C stop training at the next safe point.
 
-Of a run of several processes a signal to any one stops all, at the same step.
+In a run of several processes a signal to any one of them stops all at the same
+step.
 """
 
 from collections.abc import Iterator
 import contextlib
+import os
 import signal
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
-# What a process that saved and can be started again exits with: EX_TEMPFAIL of
-# sysexits.h for SIGTERM, and the shell's 128 + 2 for Ctrl-C.
+# Exit status of a run that saved its state: EX_TEMPFAIL of sysexits.h for
+# SIGTERM, and the shell's 128 + 2 for Ctrl-C.
 EXIT_CODES = {signal.SIGTERM: 75, signal.SIGINT: 130}
 
 
-@runtime_checkable
-class Agreement(Protocol):
-  """See `parallel.agreement`."""
-
-  def reached(self, wish: str | None) -> str | None:
-    """Passes a point; returns the wish that all act on here."""
-
-
 class Stopped(Exception):
-  """Training was asked to stop, and has saved what it had."""
+  """Training was stopped by a signal."""
 
   def __init__(self, signum: int):
     super().__init__(signal.Signals(signum).name)
     self.exit_code = EXIT_CODES[signal.Signals(signum)]
 
 
-class Stop:
-  """Whether, and by which signal, the run was asked to stop."""
+class StopRequest:
+  """Remembers the signal that asked this run to stop."""
 
-  def __init__(self, agreed: Agreement | None = None):
-    """Prepares to receive.
-
-    Args:
-      agreed: with the other processes of the run, if there are any.
-    """
+  def __init__(self, *, is_distributed: bool = False):
+    self._is_distributed = is_distributed
     self._signum: int | None = None
-    self._agreed = agreed
 
   def receive(self, signum: int, frame: Any) -> None:
-    """Handles a signal; a second Ctrl-C interrupts at once."""
+    """Handles a signal; a second Ctrl-C interrupts immediately."""
     del frame
     if self._signum == signum == signal.SIGINT:
       raise KeyboardInterrupt
     self._signum = signum
+    if self._is_distributed:  # JAX forwards SIGTERM to all processes.
+      os.kill(os.getpid(), signal.SIGTERM)
 
   def check(self) -> None:
-    """Raises `Stopped` if a signal has come.
+    """Raises `Stopped` if the run must stop here.
 
-    Of several processes each must call it at the same places of the program,
-    and equally often: all raise in the same call.
+    Several processes must call this equally often; all raise in the same call.
     """
-    signum = self._signum
-    if self._agreed is not None:
-      wish = self._agreed.reached(None if signum is None else str(int(signum)))
-      signum = None if wish is None else int(wish)
-    if signum is not None:
-      raise Stopped(signum)
+    if self._is_distributed:
+      from vit_jax.parallel import coordination
+      if coordination.reached_stop_point():
+        raise Stopped(self._signum or signal.SIGTERM)
+    elif self._signum is not None:
+      raise Stopped(self._signum)
 
 
-_active: list[Stop] = []  # At most one, whatever the depth of contexts.
+_active: list[StopRequest] = []  # At most one: inner contexts share it.
 
 
 @contextlib.contextmanager
-def catch() -> Iterator[Stop]:
-  """Catches SIGTERM and SIGINT while the context lasts.
+def catch() -> Iterator[StopRequest]:
+  """Catches SIGTERM and Ctrl-C in this context.
 
-  A context within another one is the same: a signal that comes while one run
-  of several ends is granted by the next. Python only hands signals to its main
-  thread; elsewhere nothing is caught.
+  Nested contexts share one request, so a signal between two stages stops the
+  second. Outside the main thread nothing is caught.
   """
   if _active:
     yield _active[0]
     return
-  # JAX takes seconds, and main.py reads this file's statuses before it.
+  # Imports JAX, which takes seconds; main.py needs only the exit codes.
   from vit_jax.parallel import coordination
 
-  agreed = coordination.begin('stop')
-  stop = Stop(agreed)
+  is_distributed = coordination.is_distributed()
+  stop = StopRequest(is_distributed=is_distributed)
+  # With several processes, JAX itself handles SIGTERM.
+  caught = [signal.SIGINT] if is_distributed else list(EXIT_CODES)
   before = {}
-  try:
-    for signum in EXIT_CODES:
+  with contextlib.suppress(ValueError):  # Not the main thread.
+    for signum in caught:
       before[signum] = signal.signal(signum, stop.receive)
-  except ValueError:
-    pass
   _active.append(stop)
   try:
     yield stop
@@ -94,5 +83,3 @@ def catch() -> Iterator[Stop]:
     _active.clear()
     for signum, handler in before.items():
       signal.signal(signum, handler)
-    if agreed is not None:
-      agreed.close()
