@@ -137,7 +137,7 @@ def _how_to_prepare(missing: Mapping[str, str], *, of: int) -> str:
 
 def _run_all(
     base: config_lib.Config, tasks: Sequence[str], seeds: int,
-    missing: Mapping[str, str], workdir: epath.Path, stop: signals.Stop,
+    missing: Mapping[str, str], workdir: epath.Path, stop: signals.StopRequest,
 ) -> dict[str, Any]:
   """Trains what is left to train; writes and returns the result."""
   plain = config_lib.to_plain(base)

@@ -110,7 +110,7 @@ class _Run:
 
   def __init__(
       self, experiment: experiment_lib.Experiment, files: workdir_lib.Files,
-      saved: manager.Checkpoints, stop: signals.Stop,
+      saved: manager.Checkpoints, stop: signals.StopRequest,
       watchdog: watchdog_lib.Watchdog):
     self._experiment = experiment
     self._files = files

@@ -62,7 +62,7 @@ def finished(workdir: epath.Path, name: str) -> dict[str, Any] | None:
 
 def train(
     experiments: Mapping[str, experiment_lib.Experiment],
-    names: Sequence[str], workdir: epath.Path, *, stop: signals.Stop,
+    names: Sequence[str], workdir: epath.Path, *, stop: signals.StopRequest,
 ) -> Iterator[tuple[str, dict[str, Any] | health.NonFiniteError]]:
   """Trains runs one after the other; yields each one's name and summary.
 

@@ -31,7 +31,7 @@ def run(sweep: grid.Sweep, workdir: epath.PathLike) -> dict[str, Any]:
 
 
 def _run(
-    sweep: grid.Sweep, workdir: epath.Path, stop: signals.Stop,
+    sweep: grid.Sweep, workdir: epath.Path, stop: signals.StopRequest,
 ) -> dict[str, Any]:
   path = workdir / RESULT
   before = runs.check_same(path, sweep.to_plain(), what='sweep')
