@@ -1,4 +1,4 @@
-"""What a model sees as alike is found, among the rest of a source."""
+"""Near-duplicates by the features of a model."""
 
 from etils import epath
 import numpy as np
@@ -14,7 +14,7 @@ from vit_jax.near_duplicates import search
 
 
 def _means(images):
-  """A model that knows the colours of a picture's corners alone."""
+  """Features of a model: mean colours."""
   return np.stack([
       np.asarray(image.resize((4, 4)), np.float32).ravel() for image in images])
 
@@ -38,11 +38,11 @@ def _root(tmp_path_factory):
   return root
 
 
-def test_the_same_picture_is_found_and_no_other(root):
+def test_the_same_image_is_found_and_no_other(root):
   result = search.search(
       selection.select(f'{root}/mine:train', {}),
       [selection.select(f'{root}/theirs:test', {})],
-      features.by_features(features.Settings(_means)),
+      features.FeatureMethod(_means),
       folder=epath.Path(root), runner='local')
   (pair,) = result.pairs
   assert (pair.key, pair.against_key, pair.change) == (
@@ -50,7 +50,7 @@ def test_the_same_picture_is_found_and_no_other(root):
   assert pair.similarity == pytest.approx(1, abs=1e-5)
 
 
-def test_bits_differ_as_the_angle_says():
+def test_the_share_of_differing_bits_follows_the_angle():
   rng = np.random.default_rng(0)
   one = rng.standard_normal((500, 32)).astype(np.float32)
   across = rng.standard_normal((500, 32)).astype(np.float32)
@@ -59,7 +59,8 @@ def test_bits_differ_as_the_angle_says():
   one, across = (x / np.linalg.norm(x, axis=1, keepdims=True)
                  for x in (one, across))
   other = (0.95 * one + np.sqrt(1 - 0.95**2) * across).astype(np.float32)
-  apart = np.bitwise_count(features.bits_of(one) ^ features.bits_of(other))
+  apart = np.bitwise_count(features.random_projection_bits(one)
+                           ^ features.random_projection_bits(other))
   assert np.mean(apart) == pytest.approx(64 * np.arccos(0.95) / np.pi, rel=0.1)
 
 
@@ -74,11 +75,11 @@ def test_the_command_takes_a_model(root, tmp_path, capsys):
   assert '1 of 10 examples' in capsys.readouterr().out
 
 
-def test_what_two_methods_find_is_named_once():
+def test_pairs_of_two_methods_are_listed_once():
   def found(*pairs):
-    return search.Result(tuple(
+    return blocks.Matches(tuple(
         blocks.Pair(index, f'k{index}', 'a', 0, 'b', 1.0, 0, change)
         for index, change in pairs), 5, {})
-  joined = search.join(found((3, 'whole')), found((1, 'alike'), (3, 'alike')))
+  joined = search.merge(found((3, 'whole')), found((1, 'alike'), (3, 'alike')))
   assert [(p.index, p.change) for p in joined.pairs] == [
       (1, 'alike'), (3, 'whole')]

@@ -1,4 +1,4 @@
-"""Copies of test images are found, named, shown, and then left out."""
+"""Copies of test images are found, listed, shown, and then excluded."""
 
 import json
 
@@ -11,7 +11,7 @@ import main
 from tests import pictures
 from vit_jax import data
 from vit_jax.data.splits import selection
-from vit_jax.near_duplicates import blocks
+from vit_jax.near_duplicates import pixels
 from vit_jax.near_duplicates import search
 
 
@@ -20,7 +20,7 @@ def _write(path, image, form='PNG'):
   path.write_bytes(pictures.encoded(image, form))
 
 
-# Of test image 0, 1, ...: how the copy among the training images differs.
+# Changes of the copies of test images 0, 1, ... among the training images.
 COPIES = {
     'resized': lambda image: image.resize((80, 60)),
     'dark': lambda image: ImageEnhance.Brightness(image).enhance(0.6),
@@ -57,7 +57,7 @@ def _search(root, runner, folder='unused'):
   return search.search(
       selection.select(f'{root}/mine:train', {}),
       [selection.select(f'{root}/theirs:test', {})],
-      blocks.by_pixels(blocks.Settings()),
+      pixels.PixelMethod(),
       folder=epath.Path(folder), runner=runner)
 
 
@@ -66,7 +66,7 @@ def _found(root):
   return _search(root, 'local')
 
 
-def test_copies_are_found_with_how_they_were_changed(found):
+def test_copies_are_found_with_their_change(found):
   named = {pair.key: (pair.against_key, pair.change) for pair in found.pairs}
   assert named == {
       'train/a/resized.jpg': ('test/a/0.png', 'whole'),
@@ -77,7 +77,7 @@ def test_copies_are_found_with_how_they_were_changed(found):
   assert all(pair.similarity > 0.9 for pair in found.pairs)
 
 
-def test_what_cannot_be_read_is_told(found):
+def test_unreadable_images_are_reported(found):
   (name,) = found.unreadable
   assert name.endswith('mine:train train/a/bad.jpg')
   assert 'not an image' in found.unreadable[name]
@@ -87,10 +87,10 @@ def test_beam_finds_the_same(root, found, tmp_path):
   pytest.importorskip('apache_beam')
   folder = tmp_path / 'found'
   assert _search(root, 'DirectRunner', folder) == found
-  assert not folder.exists()  # What it wrote meanwhile is gone.
+  assert not folder.exists()  # Temporary files are removed.
 
 
-def test_the_command_writes_what_a_run_then_leaves_out(root, tmp_path, capsys):
+def test_the_command_writes_keys_that_a_run_excludes(root, tmp_path, capsys):
   to = tmp_path / 'clean'
   status = main.main([
       'deduplicate', f'--source={root}/mine', f'--against={root}/theirs',
@@ -99,7 +99,7 @@ def test_the_command_writes_what_a_run_then_leaves_out(root, tmp_path, capsys):
   printed = capsys.readouterr().out
   assert status == 1  # For the bad file.
   assert '5 of 30 examples' in printed and 'bad.jpg' in printed
-  assert 'That is very many' in printed
+  assert 'unusually large share' in printed
   keys = (to / 'exclude.txt').read_text().split()
   assert len(keys) == 5 and 'train/a/flipped.jpg' in keys
   rows = [json.loads(line) for line in (to / 'pairs.jsonl').open()]
@@ -120,13 +120,13 @@ def test_the_command_writes_what_a_run_then_leaves_out(root, tmp_path, capsys):
     (['--against={root}/theirs:tset'], "Did you mean 'test'?"),
     (['--against={root}/theirs.csv', '--set=table.path=path',
       '--set-against=table.label=x'],
-     'unless --set-against=KEY=VALUE says otherwise'),
+     'unless --set-against=KEY=VALUE overrides it'),
     (['--against={root}/theirs', '--set-against=max_pixels'],
      "--set-against takes KEY=VALUE, but got 'max_pixels'"),
     (['--against={root}/theirs', '--set-against=num_examples=3'],
-     '--set-against=num_examples chooses examples, but test sets are compared'),
+     '--set-against=num_examples selects examples, but test sets are'),
 ])
-def test_a_mistake_is_said_before_anything_is_read(
+def test_invalid_flags_are_errors_before_anything_is_read(
     root, tmp_path, capsys, flags, words):
   assert main.main([
       'deduplicate', f'--source={root}/mine', f'--to={tmp_path}/x',

@@ -1,1 +1,1 @@
-"""Finds examples to leave out: near-duplicates of what a model is tested on."""
+"""Near-duplicates of test images in training data."""

@@ -1,72 +1,49 @@
-"""What is done to a few hundred examples at a time: the same wherever it runs.
+"""Blocks of a few hundred examples: the unit of work of a search.
 
-  fingerprint   examples of a test set -> fingerprints of all their crops
-  gather        those of all test sets -> what is searched
-  match         examples of the source -> those that are near-duplicates
+    fingerprint   block of a test set -> views of its images
+    match         block of the source -> its near-duplicates of test images
 
-All are functions of plain records, which travel to other processes. These here
-are of pixels; `features` has the same three of what a model makes of them.
+Both are functions of plain records, which can be sent to other processes.
 """
 
-from collections.abc import Callable
-from concurrent import futures
+from collections.abc import Sequence
 import dataclasses
-import functools
-import os
-from typing import Any
+import typing
+from typing import Any, Protocol
 
-from jaxtyping import UInt8, UInt64
+from jaxtyping import UInt64
 import numpy as np
 
 from vit_jax.data.fingerprints import hash_index
-from vit_jax.data.fingerprints import perceptual_hash as perceptual_hash_lib
-from vit_jax.data.fingerprints import similarity
+from vit_jax.data.images import threads
 from vit_jax.data.splits import selection as selection_lib
 
-SIZE = 512  # Examples of a block.
-# Of an example, the nearest test images by fingerprint that are looked at.
-_CANDIDATES = 8
-_THREADS = min(8, os.cpu_count() or 1)  # Pillow decodes without the lock.
+SIZE = 512
+_MAX_CANDIDATES = 8  # Test images compared with each example.
 
 
 @dataclasses.dataclass(frozen=True)
 class Block:
-  """Some examples of a selection: those from `first` to `last` - 1."""
+  """Examples `first` to `last - 1` of a selection."""
   selection: selection_lib.Selection
   first: int
   last: int
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Fingerprints:
-  """Those of a block of a test set.
-
-  Attributes:
-    block: of which examples.
-    bits: of each example, each window and each mirrored window.
-    indices: of the examples that could be read.
-    unreadable: why others could not, by key.
-  """
-  block: Block
-  bits: UInt64[np.ndarray, 'examples views']
-  indices: np.ndarray
-  unreadable: dict[str, str]
-
-
 @dataclasses.dataclass(frozen=True)
 class Pair:
-  """An example of the source, and what it is a near-duplicate of.
+  """An example of the source, and the test image it is most similar to.
 
   Attributes:
-    index: of the example.
-    key: of the example.
-    against: the selection of the other.
-    against_index: its index there.
-    against_key: its key there.
+    index: index in the source.
+    key: key in the source.
+    against: name of the test set.
+    against_index: index in the test set.
+    against_key: key in the test set.
     similarity: correlation of the pixels, or cosine of the features.
-    distance: bits that differ, of 64.
-    change: 'whole', 'crop', 'mirrored', 'mirrored crop'; of features 'alike'
-      or 'alike mirrored'.
+    distance: differing bits, of 64.
+    change: 'whole', 'crop', 'mirrored' or 'mirrored crop'; of features
+      'alike' or 'alike mirrored'.
   """
   index: int
   key: str
@@ -79,44 +56,116 @@ class Pair:
 
 
 @dataclasses.dataclass(frozen=True)
-class Found:
-  """What came of a block of the source."""
+class Matches:
+  """Result of a block: pairs, comparisons, and reasons by unreadable key."""
   pairs: tuple[Pair, ...]
-  candidates: int
+  num_compared: int
+  unreadable: dict[str, str]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Fingerprints:
+  """Views of the test images of a block.
+
+  Attributes:
+    block: the examples.
+    indices: indices of the readable ones.
+    views: bits or features of each view of each readable image.
+    unreadable: reasons by key.
+  """
+  block: Block
+  indices: np.ndarray
+  views: np.ndarray
   unreadable: dict[str, str]
 
 
 @dataclasses.dataclass(frozen=True)
-class Method:
-  """A way to find near-duplicates: the three functions, and their settings.
+class Candidate:
+  """A query row and a test image's view with similar bits."""
+  row: int
+  image: int
+  view: int
+  distance: int
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class TestIndex:
+  """All test images, searchable by their bits.
 
   Attributes:
-    fingerprint: of a block of a test set; (block, settings).
-    gather: all of these, to be searched; (parts, settings).
-    match: the near-duplicates in a block of the source; (block, what was
-      gathered, settings).
-    settings: what counts as the same.
+    index: bits of all views, image by image.
+    num_views: views per image.
+    blocks: blocks of the test sets.
+    starts: first image of each block.
+    indices: index of each image within its selection.
+    mean: mean feature, subtracted before comparison; None for pixels.
+    features: unit features of each view of each image; None for pixels.
   """
-  fingerprint: Callable[..., Any]
-  gather: Callable[..., Any]
-  match: Callable[..., Found]
-  settings: Any
+  index: hash_index.Index
+  num_views: int
+  blocks: tuple[Block, ...]
+  starts: np.ndarray
+  indices: np.ndarray
+  mean: np.ndarray | None = None
+  features: np.ndarray | None = None
+
+  def candidates(self, bits: UInt64[np.ndarray, '_']) -> list[Candidate]:
+    """Returns the nearest test images of each query, nearest first."""
+    matches = self.index.match(bits)
+    images, views = np.divmod(
+        self.index.first[matches.entry], self.num_views)
+    result: list[Candidate] = []
+    seen: dict[int, set[int]] = {}
+    for row, image, view, distance in zip(
+        matches.query.tolist(), images.tolist(), views.tolist(),
+        matches.distance.tolist()):
+      of_row = seen.setdefault(row, set())
+      if image not in of_row and len(of_row) < _MAX_CANDIDATES:
+        of_row.add(image)
+        result.append(Candidate(row, image, view, distance))
+    return result
+
+  def locate(self, image: int) -> tuple[selection_lib.Selection, int]:
+    """Returns the selection of an image, and its index there."""
+    block = int(np.searchsorted(self.starts, image, side='right')) - 1
+    return self.blocks[block].selection, int(self.indices[image])
 
 
-@dataclasses.dataclass(frozen=True)
-class Settings(similarity.Likeness):
-  """What counts as a near-duplicate.
+@typing.runtime_checkable
+class Method(Protocol):
+  """A way to compare images; a plain record that workers receive."""
 
-  Attributes:
-    crops: whether crops of test images are looked for.
-  """
-  crops: bool = True
+  def read(self, image: Any) -> Any:
+    """Decodes an image; called in threads."""
+    ...
 
-  @property
-  def windows(self) -> tuple[perceptual_hash_lib.Window, ...]:
-    """The parts of a test image that are looked for."""
-    return (perceptual_hash_lib.crops() if self.crops
-            else (perceptual_hash_lib.WHOLE,))
+  def views(self, images: Sequence[Any]) -> np.ndarray:
+    """Returns bits or features [images, views, ...] of test images."""
+    ...
+
+  def build_index(self, parts: Sequence[Fingerprints]) -> TestIndex:
+    """Returns the index of all test images."""
+    ...
+
+  def queries(
+      self, images: Sequence[Any], tests: TestIndex,
+  ) -> tuple[UInt64[np.ndarray, '_'], Sequence[np.ndarray]]:
+    """Returns the bits of source images, and what `similarity` needs."""
+    ...
+
+  def similarity(
+      self, query: np.ndarray, candidate: Candidate, tests: TestIndex,
+  ) -> float:
+    """Compares a query with a candidate."""
+    ...
+
+  def is_near_duplicate(self, similarity: float) -> bool:
+    """Whether the similarity is high enough."""
+    ...
+
+  def change(self, view: int) -> str:
+    """Returns the name of a view, for `Pair.change`."""
+    ...
 
 
 def split(selection: selection_lib.Selection) -> list[Block]:
@@ -125,138 +174,78 @@ def split(selection: selection_lib.Selection) -> list[Block]:
           for ends in selection_lib.ranges(len(selection.open()), SIZE)]
 
 
-def fingerprint(block: Block, settings: Settings) -> Fingerprints:
-  """Returns the fingerprints of test images."""
-  thumbnails, indices, unreadable = _thumbnails(block)
-  bits = perceptual_hash_lib.fingerprints(thumbnails, settings.windows)
-  flipped = perceptual_hash_lib.mirrored(bits)
-  flat = perceptual_hash_lib.is_flat(thumbnails)
-  flipped[flat] = bits[flat]
-  return Fingerprints(
-      block, np.concatenate([bits, flipped], axis=1), indices, unreadable)
+def fingerprint(block: Block, method: Method) -> Fingerprints:
+  """Returns the views of a block of test images."""
+  images, indices, unreadable = _read(block, method)
+  views = method.views(images) if images else np.zeros(0)
+  return Fingerprints(block, indices, views, unreadable)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class TestSets:
-  """All test images, to be searched."""
-  index: hash_index.Index
-  blocks: tuple[Block, ...]
-  starts: np.ndarray  # of each block among `indices`
-  indices: np.ndarray  # in its selection, of each image
-  views: int  # of each image
+def build_index(parts: Sequence[Fingerprints], method: Method) -> TestIndex:
+  """Returns the index of all test images, independent of the order of parts.
 
-  def find(self, entry: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns which image and which view of it an entry of the index is."""
-    return np.divmod(self.index.first[entry], self.views)
-
-  def locate(self, image: int) -> tuple[selection_lib.Selection, int]:
-    """Returns the selection of an image, and its index there."""
-    block = int(np.searchsorted(self.starts, image, side='right')) - 1
-    return self.blocks[block].selection, int(self.indices[image])
+  Raises:
+    ValueError: if no test image could be read.
+  """
+  parts = sorted((part for part in parts if len(part.indices)),
+                 key=lambda p: (p.block.selection.name, p.block.first))
+  if not parts:
+    raise ValueError('No image of --against could be read.')
+  return method.build_index(parts)
 
 
-def gather(parts: list[Fingerprints], settings: Settings) -> TestSets:
-  """Returns what `match` searches, whatever the order of the parts."""
-  parts = sorted(parts, key=lambda p: (p.block.selection.name, p.block.first))
+def make_index(
+    parts: Sequence[Fingerprints], bits: UInt64[np.ndarray, 'images views'], *,
+    max_distance: int, mean: np.ndarray | None = None,
+    features: np.ndarray | None = None,
+) -> TestIndex:
+  """Returns an index of `bits`, in the order of the parts."""
   lengths = [len(part.indices) for part in parts]
-  return TestSets(
-      hash_index.Index(np.concatenate([p.bits.ravel() for p in parts]),
-                       max_distance=settings.max_distance),
-      tuple(part.block for part in parts),
-      np.cumsum([0, *lengths[:-1]]),
-      np.concatenate([part.indices for part in parts]),
-      2 * len(settings.windows))
+  return TestIndex(
+      hash_index.Index(bits.ravel(), max_distance=max_distance), bits.shape[1],
+      tuple(part.block for part in parts), np.cumsum([0, *lengths[:-1]]),
+      np.concatenate([part.indices for part in parts]), mean, features)
 
 
-def match(block: Block, tests: TestSets, settings: Settings) -> Found:
-  """Returns the examples of a block that are near-duplicates of test images."""
-  thumbnails, indices, unreadable = _thumbnails(block)
-  bits = perceptual_hash_lib.fingerprints(thumbnails)[:, 0]
-  rows = candidates(tests, bits)
-  best: dict[int, Pair] = {}
-  for row, image, view, distance in rows:
-    pair = _compare(
-        thumbnails[row], int(indices[row]), block, tests, image, view,
-        distance, settings)
-    old = best.get(row)
-    if pair.similarity >= settings.min_similarity and (
-        old is None or pair.similarity > old.similarity):
-      best[row] = pair
-  return Found(tuple(best.values()), len(rows), unreadable)
+def match(block: Block, tests: TestIndex, method: Method) -> Matches:
+  """Returns the near-duplicates of test images in a block of the source."""
+  images, indices, unreadable = _read(block, method)
+  if not images:
+    return Matches((), 0, unreadable)
+  bits, queries = method.queries(images, tests)
+  candidates = tests.candidates(bits)
+  best: dict[int, tuple[float, Candidate]] = {}
+  for candidate in candidates:
+    value = method.similarity(queries[candidate.row], candidate, tests)
+    if method.is_near_duplicate(value) and (
+        candidate.row not in best or value > best[candidate.row][0]):
+      best[candidate.row] = value, candidate
+  source, pairs = block.selection.open().source, []
+  for row, (value, candidate) in best.items():
+    index = int(indices[row])
+    selection, place = tests.locate(candidate.image)
+    pairs.append(Pair(
+        index, source.key(index), selection.name, place,
+        selection.open().source.key(place), value, candidate.distance,
+        method.change(candidate.view)))
+  return Matches(tuple(pairs), len(candidates), unreadable)
 
 
-def candidates(
-    tests: TestSets, bits: UInt64[np.ndarray, '_'],
-) -> list[tuple[int, int, int, int]]:
-  """Returns (row, image, view, distance) of the nearest test images."""
-  matches = tests.index.match(bits)
-  images, views = tests.find(matches.entry)
-  rows: list[tuple[int, int, int, int]] = []
-  seen: dict[int, set[int]] = {}
-  for row, image, view, distance in zip(  # The nearest of each row first.
-      matches.query.tolist(), images.tolist(), views.tolist(),
-      matches.distance.tolist()):
-    of_row = seen.setdefault(row, set())
-    if image not in of_row and len(of_row) < _CANDIDATES:
-      of_row.add(image)
-      rows.append((row, image, view, distance))
-  return rows
-
-
-def _compare(
-    thumbnail: UInt8[np.ndarray, '64 64 3'], index: int, block: Block,
-    tests: TestSets, image: int, view: int, distance: int, settings: Settings,
-) -> Pair:
-  windows = settings.windows
-  mirrored, window = divmod(view, len(windows))
-  selection, place = tests.locate(image)
-  alike = similarity.similarity(
-      similarity.view(thumbnail, perceptual_hash_lib.WHOLE, mirrored=False),
-      similarity.view(_thumbnail(selection, place), windows[window],
-                      mirrored=bool(mirrored)))
-  return Pair(
-      index, block.selection.open().source.key(index), selection.name, place,
-      selection.open().source.key(place), alike, distance,
-      ' '.join(['mirrored'] * mirrored + ['crop'] * (window > 0)) or 'whole')
-
-
-@functools.lru_cache(maxsize=10_000)
-def _thumbnail(
-    selection: selection_lib.Selection, index: int,
-) -> UInt8[np.ndarray, '64 64 3']:
-  return perceptual_hash_lib.thumbnail(selection.open()[index]['image'])
-
-
-def _thumbnails(
-    block: Block) -> tuple[np.ndarray, np.ndarray, dict[str, str]]:
-  """Returns thumbnails, the indices they are of, and what is unreadable."""
-  found, indices, unreadable = read(block, perceptual_hash_lib.thumbnail)
-  side = perceptual_hash_lib.SIDE
-  return (np.array(found, np.uint8).reshape(-1, side, side, 3), indices,
-          unreadable)
-
-
-def read(
-    block: Block, convert: Callable[[Any], Any],
+def _read(
+    block: Block, method: Method,
 ) -> tuple[list[Any], np.ndarray, dict[str, str]]:
-  """Returns converted images, their indices, and what is unreadable by key."""
+  """Returns readable images, their indices, and reasons for the others."""
   dataset = block.selection.open()
-
-  def attempt(index: int) -> Any:
-    try:
-      return convert(dataset[index]['image'])
-    except (OSError, ValueError) as error:
-      return error
-
-  with futures.ThreadPoolExecutor(_THREADS) as pool:
-    results = list(pool.map(attempt, range(block.first, block.last)))
-  good = [i for i, r in enumerate(results) if not isinstance(r, Exception)]
-  return (
-      [results[i] for i in good], np.array(good, np.int64) + block.first,
-      {dataset.source.key(block.first + i): str(r)
-       for i, r in enumerate(results) if isinstance(r, Exception)})
-
-
-def by_pixels(settings: Settings) -> Method:
-  """Returns this way to find near-duplicates."""
-  return Method(fingerprint, gather, match, settings)
+  images, indices, unreadable = [], [], {}
+  for chunk in threads.read_chunks(
+      range(block.first, block.last),
+      lambda index: method.read(dataset[index]['image']), size=SIZE,
+      errors=(OSError, ValueError)):
+    for index, image in chunk:
+      if isinstance(image, Exception):
+        key = f'{block.selection.name} {dataset.source.key(index)}'
+        unreadable[key] = str(image)
+      else:
+        images.append(image)
+        indices.append(index)
+  return images, np.array(indices, np.int64), unreadable
