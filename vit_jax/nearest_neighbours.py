@@ -63,8 +63,8 @@ def vote(
 
 
 def unit(
-    rows: Float[np.ndarray, 'rows width'],
-) -> Float[np.ndarray, 'rows width']:
+    rows: Float[np.ndarray, '*rows width'],
+) -> Float[np.ndarray, '*rows width']:
   """Returns rows scaled to unit length; zeros stay zeros."""
   norms = np.linalg.norm(rows, axis=-1, keepdims=True)
   return rows / np.maximum(norms, 1e-12)
