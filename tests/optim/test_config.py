@@ -1,4 +1,4 @@
-"""The section `optimizer` becomes a record, or an error that names the key."""
+"""Parsing section `optimizer`."""
 
 import re
 
@@ -17,6 +17,7 @@ def test_section_becomes_the_record_of_its_name():
   assert isinstance(parse('adam'), config.AdamConfig)
   assert isinstance(parse('sgd'), config.SgdConfig)
   assert isinstance(parse('adafactor'), config.AdafactorConfig)
+  assert isinstance(parse('optax.lion'), config.OptaxConfig)
   assert parse('adam').momentum_dtype == 'float32'
   assert parse('adafactor').momentum_dtype == 'bfloat16'
   assert parse('adam', clip_norm=1).schedule.warmup.steps == 3
@@ -24,7 +25,14 @@ def test_section_becomes_the_record_of_its_name():
 
 @pytest.mark.parametrize('name, section, words', [
     ('adm', {}, "Unknown optimizer.name 'adm'. Did you mean 'adam'? Known: "
-                'adam, sgd, adafactor, muon.'),
+     'adam, sgd, adafactor, muon, optax.NAME and optax.contrib.NAME.'),
+    ('lion', {}, "Did you mean 'optax.lion'?"),
+    ('optax.lyon', {}, "Did you mean 'optax.lion'?"),
+    ('optax.contrib.schedule_free_sgd', {}, 'Unknown optimizer.name'),
+    ('optax.lion', {'arguments': {'b_1': 0.9}},
+     "Unknown argument of optax.lion 'b_1'. Did you mean 'b1'?"),
+    ('optax.lion', {'momentum_dtype': 'bfloat16'},
+     'Use arguments.mu_dtype=bfloat16.'),
     ('adam', {'beta_1': 0.9}, 'Unknown key optimizer.beta_1. Did you mean '
                               "'beta1'?"),
     ('sgd', {'beta1': 0.9}, 'Unknown key optimizer.beta1.'),

@@ -1,46 +1,50 @@
-"""The section `optimizer`: a record for each name, which checks its keys."""
+"""Section `optimizer` of a config: one record per optimizer."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 import dataclasses
+import inspect
 from typing import Any, Literal
+
+import optax
+from optax import contrib
 
 from vit_jax import schema
 from vit_jax.optim import layer_decay
 from vit_jax.optim import schedules
 
-# Biases, norms' scales, position embeddings and the cls token do not decay.
+# Kernels decay; biases, norm scales, position embeddings and the cls token do
+# not.
 KERNELS = '.*kernel'
 LAYERS = f'{layer_decay.STACKED}.*kernel'
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CommonConfig:
-  """The keys that every optimizer has.
+  """Keys that every optimizer has.
 
-  A regular expression is matched against a parameter's whole path, as in
-  'encoder/layers/mlp/kernel', and the first that matches counts. One that is
-  the first match of nothing is an error.
+  Rules use the first regular expression that matches the whole path of a
+  parameter, such as 'encoder/layers/mlp/kernel'. A rule that is the first match
+  of no parameter is an error.
 
   Attributes:
-    learning_rate: the peak of the schedule.
-    schedule: the learning rate's course.
-    weight_decay: multiplied by the learning rate; the docstring of
-      `optim.optimizers` says how the figures of other codebases convert.
-    weight_decay_rules: pairs of a regular expression and a multiplier of
-      `weight_decay`; a parameter that none matches does not decay. A head that
-      decays more (arXiv:2106.04560, sec. 3.1):
-      `(('head/.*kernel', 100.0), ('.*kernel', 1.0))`. The default may match
-      nothing.
-    learning_rate_rules: pairs of a regular expression and a multiplier of the
-      learning rate; 1 for a parameter that none matches. The decay of a
-      parameter is multiplied by its own learning rate.
-    layer_decay: factor of the learning rate from one layer to the one below
-      it, such as 0.75 (see `optim.layer_decay`); multiplied with the rules'.
-    frozen: regular expressions of parameters that are not trained: no update,
-      no optimizer state, no part in the clipped norm.
-    clip_norm: largest global norm of the gradient; none where not given.
-    momentum_dtype: bfloat16 halves the momentum's memory (arXiv:2106.04560,
-      sec. 3.4).
+    learning_rate: peak of the schedule.
+    schedule: learning-rate schedule.
+    weight_decay: decoupled weight decay, multiplied by the learning rate; see
+      `optim.optimizers` for converting values from other codebases.
+    weight_decay_rules: (regular expression, multiplier of `weight_decay`)
+      pairs; parameters without a match do not decay. Stronger decay of the head
+      (arXiv:2106.04560, sec. 3.1):
+      `(('head/.*kernel', 100.0), ('.*kernel', 1.0))`. The default rule may
+      match nothing.
+    learning_rate_rules: (regular expression, multiplier of the learning rate)
+      pairs; 1 without a match. Also scales the weight decay of the parameter.
+    layer_decay: ratio of the learning rates of adjacent layers, such as 0.75
+      (see `optim.layer_decay`); multiplied with `learning_rate_rules`.
+    frozen: regular expressions of parameters that are not trained: no updates,
+      no optimizer state, not part of the clipped norm.
+    clip_norm: maximum global norm of the gradient; None disables clipping.
+    momentum_dtype: bfloat16 halves the memory of the momentum
+      (arXiv:2106.04560, sec. 3.4).
   """
   learning_rate: float
   schedule: schedules.ScheduleConfig
@@ -56,13 +60,12 @@ class CommonConfig:
     _check_range(self, 0.0, float('inf'), 'learning_rate', 'weight_decay')
     if self.clip_norm is not None and self.clip_norm <= 0.0:
       raise ValueError(
-          f'clip_norm must be above 0, but is {self.clip_norm}. Leave it out, '
-          'or write none, for no clipping.')
+          f'clip_norm must be above 0, but is {self.clip_norm}. Use none to '
+          'disable clipping.')
     if self.layer_decay is not None and not 0.0 < self.layer_decay <= 1.0:
       raise ValueError(
-          'layer_decay is a factor above 0 and at most 1, such as 0.75, but is '
-          f'{self.layer_decay}. Leave it out, or write none, for one learning '
-          'rate.')
+          'layer_decay must be above 0 and at most 1, such as 0.75, but is '
+          f'{self.layer_decay}. Use none for one learning rate.')
     for pattern, multiplier in self.weight_decay_rules:
       if not 0.0 <= multiplier < float('inf'):
         raise ValueError(
@@ -78,7 +81,7 @@ class CommonConfig:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AdamConfig(CommonConfig):
-  """Adam (arXiv:1412.6980) with decoupled weight decay; the pre-training's."""
+  """Adam (arXiv:1412.6980) with decoupled weight decay, for pre-training."""
   name: Literal['adam'] = 'adam'
   beta1: float = 0.9
   beta2: float = 0.999
@@ -92,7 +95,7 @@ class AdamConfig(CommonConfig):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SgdConfig(CommonConfig):
-  """SGD with momentum m = momentum * m + g; the paper's for fine-tuning."""
+  """SGD with momentum m = momentum * m + g, for fine-tuning."""
   name: Literal['sgd'] = 'sgd'
   momentum: float = 0.9
   nesterov: bool = False
@@ -108,27 +111,27 @@ class SgdConfig(CommonConfig):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AdafactorConfig(CommonConfig):
-  """Adafactor as changed for Vision Transformers (arXiv:2106.04560, sec. 3.4).
+  """Adafactor for Vision Transformers (arXiv:2106.04560, sec. 3.4).
 
-  Against the original (arXiv:1804.04235): a momentum, in bfloat16; no scaling
-  by the parameter's norm; no clipping of a parameter's update unless asked;
-  the decay of the second moment, 1 - step ** -decay_rate, stops at `beta2_cap`,
-  since a decay that goes on to 1 made long runs unstable.
+  Differences from the original (arXiv:1804.04235): bfloat16 momentum, no
+  scaling by parameter norms, no clipping of updates by default, and a second
+  moment whose decay, 1 - step ** -decay_rate, is capped at `beta2_cap` because
+  a decay that approaches 1 made long runs unstable.
 
   Attributes:
     momentum: of the scaled gradient, m = momentum * m + (1 - momentum) * u,
-      without bias correction; 0 keeps none.
-    momentum_dtype: bfloat16 here, where the memory is the point.
-    decay_rate: exponent of the second moment's decay.
-    beta2_cap: upper limit of the second moment's decay.
-    factored: regular expression of the parameters whose second moment is kept
-      as a row and a column over their two largest axes. Kernels alone: the
-      biases of scanned layers are [depth, width], which is no matrix. The
-      default may match nothing.
-    min_factored_size: both of these axes are at least this long, else the
-      second moment is kept whole.
-    clip_rms: largest root mean square of a parameter's scaled gradient; none
-      where not given, 1 in the original.
+      without bias correction; 0 keeps no momentum.
+    momentum_dtype: bfloat16 by default.
+    decay_rate: exponent of the decay of the second moment.
+    beta2_cap: upper limit of the decay of the second moment.
+    factored: regular expression of parameters with a factored second moment: a
+      row and a column over the two largest axes. Kernels only: biases of
+      scanned layers are [depth, width], which is not a matrix. The default may
+      match nothing.
+    min_factored_size: second moments are factored if both of these axes have at
+      least this length.
+    clip_rms: maximum root mean square of the scaled gradient of a parameter; 1
+      in the original, None disables it.
     epsilon: added to the squared gradient.
   """
   name: Literal['adafactor'] = 'adafactor'
@@ -147,24 +150,23 @@ class AdafactorConfig(CommonConfig):
     _check_range(self, 0.0, float('inf'), 'decay_rate', 'epsilon')
     if self.clip_rms is not None and self.clip_rms <= 0.0:
       raise ValueError(
-          f'clip_rms must be above 0, but is {self.clip_rms}. Leave it out, or '
-          'write none, for no clipping.')
+          f'clip_rms must be above 0, but is {self.clip_rms}. Use none to '
+          'disable clipping.')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MuonConfig(CommonConfig):
-  """Muon for the layers' matrices, Adam for the rest (arXiv:2502.16982).
+  """Muon for matrices of the layers, Adam for the rest (arXiv:2502.16982).
 
-  An update of a matrix has the size of one of Adam's: learning rates and decays
-  that suit the one suit the other.
+  Updates of matrices have the size of Adam's, so the learning rate and weight
+  decay of Adam carry over.
 
   Attributes:
-    momentum: m = momentum * m + (1 - momentum) * g, without its bias and with
-      Nesterov's step ahead, which is then made orthogonal (see `optim.muon`).
-    rms: root mean square of the elements of a matrix' update.
-    matrices: regular expression of the parameters that are updated so: kernels,
-      of which all axes but the last are the input's. As the method's authors
-      have it, neither embeddings nor the head. The default may match nothing.
+    momentum: bias-corrected Nesterov momentum, orthogonalised by `optim.muon`.
+    rms: root mean square of the elements of a matrix update.
+    matrices: regular expression of the parameters that Muon updates: kernels
+      whose last axis is the output. Embeddings and head use Adam, as the
+      authors recommend. The default may match nothing.
     beta1: of Adam.
     beta2: of Adam.
     epsilon: of Adam.
@@ -183,7 +185,57 @@ class MuonConfig(CommonConfig):
     _check_range(self, 0.0, float('inf'), 'rms', 'epsilon')
 
 
-Config = AdamConfig | SgdConfig | AdafactorConfig | MuonConfig
+def _optax_optimizers() -> dict[str, Callable[..., Any]]:
+  """Returns Optax's optimizers by name: 'optax.lion', 'optax.contrib.adopt'.
+
+  An optimizer is a public function with a learning rate. `schedule_free`
+  variants are left out: their evaluation parameters differ from `params`.
+  """
+  return {
+      f'{module.__name__}.{name}': function
+      for module in (optax, contrib)
+      for name, function in inspect.getmembers(module, inspect.isfunction)
+      if 'learning_rate' in inspect.signature(function).parameters
+      and not name.startswith(('_', 'scale_by_', 'schedule_free'))}
+
+
+OPTAX = _optax_optimizers()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OptaxConfig(CommonConfig):
+  """Any optimizer of `optax` or `optax.contrib`.
+
+      optimizer = {'name': 'optax.lion', 'arguments': {'b1': 0.95},
+                   'learning_rate': 1e-4, 'weight_decay': 1.0, ...}
+
+  The optimizer runs with a learning rate of 1 and without its own weight decay;
+  schedule, clipping, `weight_decay` and the rules are the same as for the other
+  optimizers.
+
+  Attributes:
+    name: 'optax.NAME' or 'optax.contrib.NAME'.
+    arguments: keyword arguments of that function.
+  """
+  name: str
+  arguments: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+  def __post_init__(self):
+    super().__post_init__()
+    schema.check_name(self.name, list(OPTAX), what='optimizer.name')
+    known = [name for name in inspect.signature(OPTAX[self.name]).parameters
+             if name != 'learning_rate']
+    for name in self.arguments:
+      schema.check_name(name, known, what=f'argument of {self.name}')
+    if self.momentum_dtype != 'float32':
+      dtypes = [name for name in known if name.endswith('dtype')]
+      raise ValueError(
+          f'momentum_dtype does not apply to {self.name}. '
+          + (f'Use arguments.{dtypes[0]}={self.momentum_dtype}.' if dtypes
+             else 'Leave it out.'))
+
+
+Config = AdamConfig | SgdConfig | AdafactorConfig | MuonConfig | OptaxConfig
 
 CONFIGS: Mapping[str, type] = {
     'adam': AdamConfig, 'sgd': SgdConfig, 'adafactor': AdafactorConfig,
@@ -191,7 +243,15 @@ CONFIGS: Mapping[str, type] = {
 
 
 def parse(section: Any) -> Config:
-  """Returns the record of a config's section `optimizer`."""
+  """Returns the record of section `optimizer` of a config."""
+  name = section.get('name') if isinstance(section, Mapping) else None
+  if isinstance(name, str) and name not in CONFIGS:
+    if name.startswith('optax.'):
+      return schema.parse(OptaxConfig, section, where='optimizer')
+    raise ValueError(
+        f'Unknown optimizer.name {str(name)!r}.'
+        f'{schema.nearest(name, [*CONFIGS, *OPTAX])} Known: '
+        f'{", ".join(CONFIGS)}, optax.NAME and optax.contrib.NAME.')
   return schema.parse_choice(CONFIGS, section, where='optimizer')
 
 

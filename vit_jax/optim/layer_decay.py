@@ -1,18 +1,16 @@
-"""A learning rate for each layer: the deeper it lies, the less it moves.
+"""Layer-wise learning-rate decay for fine-tuning.
 
-What a pre-trained model has learned near its input fits most images; what it
-has learned near its output fits what it was trained on. Fine-tuning with decay
-d multiplies the learning rate, in a model of `depth` layers, by
+With decay d and `depth` layers, the learning rate is multiplied by
 
-    1                 the head, and what comes after the layers
+    1                 head and everything else after the layers
     d^(depth - i)     layer i = 0 ... depth - 1
-    d^(depth + 1)     the embeddings: patches, positions, class token, registers
-                      and, of a hybrid, the ResNet
+    d^(depth + 1)     embeddings: patches, positions, class token, registers
+                      and the ResNet of a hybrid
 
-as BEiT (arXiv 2106.08254, appendix) and MAE (arXiv 2111.06377, appendix A.2)
-have it: their code numbers the embeddings 0, layer i as i + 1, and the rest
-depth + 1. The parameters of all layers are one array each, stacked along its
-first axis; theirs is then a vector of multipliers along that axis.
+as in BEiT (arXiv 2106.08254, appendix) and MAE (arXiv 2111.06377, appendix
+A.2), which number the embeddings 0, layer i as i + 1 and the rest depth + 1.
+Layers are stacked along the first axis of one array, so their multipliers are a
+vector along that axis.
 """
 
 from typing import Any
@@ -23,17 +21,17 @@ import numpy as np
 from vit_jax import tree
 
 STACKED = 'encoder/layers/'
-# By the first part of a path. What is neither here nor in a layer comes after
-# the layers: final_norm, pooling, representation, head.
+# First components of the paths of embeddings. Paths that are neither here nor
+# in a layer come after the layers: final_norm, pooling, representation, head.
 EMBEDDINGS = ('backbone', 'patches', 'positions', 'cls', 'registers')
 
 
 def multipliers(params: Any, decay: float) -> Any:
-  """Returns a tree of factors that broadcast against the parameters.
+  """Returns a tree of multipliers that broadcast against the parameters.
 
   Args:
     params: nested dicts of arrays or shapes.
-    decay: factor from one layer to the one below it, such as 0.75.
+    decay: ratio of the learning rates of adjacent layers, such as 0.75.
 
   Raises:
     ValueError: if there are no stacked layers, as in a ResNet.
@@ -43,9 +41,9 @@ def multipliers(params: Any, decay: float) -> Any:
   if not depths:
     raise ValueError(
         f'optimizer.layer_decay is {decay:g}, but the model has no Transformer '
-        f'layers (parameters {STACKED}...), so there is nothing to decay over. '
-        'Leave it out, or use optimizer.learning_rate_rules. Parameters begin '
-        f'with: {", ".join(sorted(params))}.')
+        f'layers (parameters {STACKED}...). Leave it out, or use '
+        'optimizer.learning_rate_rules. Parameters begin with: '
+        f'{", ".join(sorted(params))}.')
   assert len(depths) == 1, depths
   depth = depths.pop()
 

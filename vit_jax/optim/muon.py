@@ -1,9 +1,8 @@
-"""Muon: the momentum of a matrix, made orthogonal (arXiv 2502.16982, sec. 2).
+"""Muon: orthogonalised momentum of matrices (arXiv 2502.16982, sec. 2).
 
-An update of which every direction is as long as every other: for a momentum
-with singular values S, U S V^T becomes U V^T, approximately, by five steps of a
-Newton-Schulz iteration. It is of matrices alone; which axes of a kernel are
-rows and which are columns is said here. What is no matrix in a layer has Adam.
+A momentum with singular value decomposition U S V^T becomes U V^T,
+approximately, by five Newton-Schulz steps of `optax.contrib`. This module says
+which axes of a kernel are rows and columns, and scales updates as Adam's.
 """
 
 import math
@@ -23,14 +22,14 @@ def scale_by_muon(
   """Returns the transformation of a tree of kernels.
 
   Args:
-    beta: factor of the momentum, which is Nesterov's.
-    rms: root mean square of an update's elements, whatever the matrix' shape;
-      0.2 is about Adam's, so that learning rates and decays are Adam's too.
-    mu_dtype: of the momentum.
+    beta: Nesterov momentum.
+    rms: root mean square of the elements of an update, independent of the shape
+      of the matrix; 0.2 is close to Adam's.
+    mu_dtype: dtype of the momentum.
   """
   def scale(name: str, update: Any) -> Any:
-    # An orthogonal matrix of [rows, columns] has min(rows, columns) singular
-    # values of 1: elements whose mean square is 1 / max(rows, columns).
+    # An orthogonal [rows, columns] matrix has min(rows, columns) singular
+    # values of 1, so the mean square of its elements is 1 / max(rows, columns).
     longer = max(math.prod(update.shape[axis] for axis in group)
                  for group in _axes(name, update))
     return rms * math.sqrt(longer) * update
@@ -44,9 +43,9 @@ def scale_by_muon(
 
 
 def _axes(name: str, leaf: Any) -> contrib.MuonDimensionNumbers:
-  """Returns the axes of a matrix' rows, its input's, and of its columns.
+  """Returns the row (input) and column (output) axes of a kernel.
 
-  Layers of a stack are matrices apart, and so are queries, keys and values.
+  Stacked layers are separate matrices, and so are queries, keys and values.
   """
   first = int(name.startswith(layer_decay.STACKED))
   last = len(leaf.shape) - 1

@@ -1,26 +1,26 @@
-"""Optimizers: Adam, SGD, Adafactor and Muon as chains of Optax transformations.
+"""Optimizers as chains of Optax transformations.
 
-Whatever the name, one update of a parameter p with gradient g is
+One update of a parameter p with gradient g is
 
   g = g * min(1, clip_norm / |g|)           global norm over trained parameters
-  u = adam(g) or sgd(g) or adafactor(g) or muon(g)
+  u = adam(g), sgd(g), adafactor(g), muon(g) or any optimizer of Optax
   p = p - learning_rate(step) * multiplier(p) * (u + weight_decay(p) * p)
 
-so weight decay is decoupled from the gradient's statistics but multiplied by
-the learning rate: AdamW of Loshchilov & Hutter (arXiv:1711.05101) as Optax,
-torch and Keras have it. The paper's 0.1 and 0.03 mean this. Figures convert:
+so weight decay is decoupled from the gradient statistics and multiplied by the
+learning rate: AdamW (arXiv:1711.05101) as in Optax, torch and Keras, and as in
+the paper (0.1 and 0.03). Values from other codebases convert as follows:
 
-  torch AdamW, Keras AdamW, optax.adamw   the same figure
-  big_vision `wd`                         ours = wd / lr: there the decay is
-                                          multiplied by the schedule relative
-                                          to its peak, not by lr, so its
-                                          wd=1e-4 with lr=1e-3 is our 0.1
-  torch SGD, Adam (coupled, "L2")         no equivalent: there the decay enters
-                                          the momentum; for plain SGD without
-                                          momentum the same figure
+  torch AdamW, Keras AdamW, optax.adamw   same value
+  big_vision `wd`                         ours = wd / lr: it multiplies decay by
+                                          schedule / peak, so wd=1e-4 with
+                                          lr=1e-3 is our 0.1
+  torch SGD, Adam (coupled, "L2")         no equivalent with momentum, which
+                                          includes the decay; same value for
+                                          plain SGD
 """
 
 from collections.abc import Callable
+import inspect
 import re
 from typing import Any, NamedTuple
 
@@ -37,17 +37,16 @@ from vit_jax.optim import schedules
 
 
 class Optimizer(NamedTuple):
-  """What a training step needs of an optimizer.
+  """An optimizer of a training step.
 
   Attributes:
-    tx: gradients to updates, for `optax.apply_updates`: the updates already
-      carry the learning rate and its sign. Wherever the state mirrors the
-      parameters, the path of a leaf ends with the parameter's. Its shape is
-      then the parameter's too, but for Adafactor's `v_row`, `v_col` and `v`,
-      where a factored parameter has [..] less one axis, and [1] stands for
-      what is not kept.
-    schedule: the learning rate of the update that follows `step` others.
-    trainable: a tree of booleans like the parameters: False where frozen.
+    tx: maps gradients to updates for `optax.apply_updates`, which include the
+      learning rate and its sign. The path of a state leaf that mirrors a
+      parameter ends with the path of the parameter. Its shape is that of the
+      parameter, except for Adafactor's `v_row`, `v_col` and `v`: factored
+      moments lack one axis, and unused ones have shape [1].
+    schedule: learning rate as a function of the number of earlier updates.
+    trainable: tree of booleans like the parameters: False where frozen.
   """
   tx: optax.GradientTransformation
   schedule: schedules.Schedule
@@ -61,15 +60,16 @@ def build(
   """Builds an optimizer for parameters of these names and shapes.
 
   Args:
-    config: what `config.parse` returned.
-    params: nested dicts of arrays or `jax.ShapeDtypeStruct`; read for their
-      names alone, nothing is allocated.
+    config: from `config.parse`.
+    params: nested dicts of arrays or `jax.ShapeDtypeStruct`; nothing is
+      allocated.
     total_steps: number of updates in the run.
     to_steps: converts a duration to a number of steps.
 
   Raises:
-    ValueError: if a rule matches no parameter, nothing is left to train, there
-      are no layers to decay over, or the warm-up is longer than the run.
+    ValueError: if a rule matches no parameter, every parameter is frozen,
+      `layer_decay` has no layers, the warm-up is longer than the run, or Optax
+      refuses its arguments.
   """
   schedule = schedules.build(
       config.schedule, peak=config.learning_rate, total_steps=total_steps,
@@ -87,8 +87,8 @@ def build(
     multipliers = jax.tree.map(
         lambda by_rule, by_layer: by_rule * by_layer, multipliers,
         layer_decay.multipliers(params, config.layer_decay))
-  # Named, so that a state's leaf reads 'adam/mu/encoder/...' in a checkpoint,
-  # and keeps its name when a step is added to the chain.
+  # Named, so that paths in checkpoints, such as 'adam/mu/encoder/...', do not
+  # change when the chain grows.
   steps: list[tuple[str, optax.GradientTransformation]] = [
       (config.name, _scale(config, params))]
   if config.clip_norm is not None:
@@ -121,7 +121,7 @@ def _trainable(config: config_lib.Config, params: Any) -> Any:
 def _first_match(
     params: Any, rules: Any, *, default: Any, where: str, lenient: bool = False,
 ) -> Any:
-  """`tree.map_rules`; if lenient, leaves out the rules that match nothing."""
+  """`tree.map_rules`; `lenient` drops the rules that match no parameter."""
   if lenient:
     names = list(tree.flatten(params))
     rules = [rule for rule in rules
@@ -133,7 +133,9 @@ def _first_match(
 def _scale(
     config: config_lib.Config, params: Any,
 ) -> optax.GradientTransformation:
-  """Returns the transformation that gives the optimizer its name."""
+  """Returns the optimizer without learning rate and weight decay."""
+  if isinstance(config, config_lib.OptaxConfig):
+    return _from_optax(config, params)
   momentum_dtype = jnp.dtype(config.momentum_dtype)
   if isinstance(config, config_lib.SgdConfig):
     if not config.momentum:
@@ -155,6 +157,26 @@ def _scale(
       {'rest': adam, 'matrices': muon.scale_by_muon(
           beta=config.momentum, rms=config.rms, mu_dtype=momentum_dtype)},
       labels)
+
+
+def _from_optax(
+    config: config_lib.OptaxConfig, params: Any,
+) -> optax.GradientTransformation:
+  """Returns an optimizer of Optax with a learning rate of -1."""
+  function = config_lib.OPTAX[config.name]
+  arguments = dict(config.arguments)
+  if 'weight_decay' in inspect.signature(function).parameters:
+    arguments.setdefault('weight_decay', 0.0)
+  try:
+    tx = optax.chain(
+        function(learning_rate=1.0, **arguments), optax.scale(-1.0))
+    jax.eval_shape(lambda p: tx.update(p, tx.init(p), p), params)
+  except (TypeError, ValueError) as error:
+    raise ValueError(
+        f'optimizer.name {config.name} with arguments {arguments} does not '
+        f'work in a training step: {error}. Change optimizer.arguments or the '
+        'name.') from error
+  return tx
 
 
 def _scale_by_adafactor(
@@ -188,7 +210,7 @@ def _scale_by_adafactor(
 
 
 def _add_decay(rates: Any) -> optax.GradientTransformation:
-  """Adds to each update its parameter times the rate at the same place."""
+  """Adds the product of rate and parameter to each update."""
 
   def update(updates: Any, params: Any) -> Any:
     return _map_trained(
@@ -198,15 +220,14 @@ def _add_decay(rates: Any) -> optax.GradientTransformation:
 
 
 def _multiply(multipliers: Any) -> optax.GradientTransformation:
-  """Multiplies each update by what is at the same place: a factor or several.
-  """
+  """Multiplies each update by its multiplier, which may be an array."""
   return optax.stateless(
       lambda updates, params: _map_trained(
           lambda multiplier, u: multiplier * u, multipliers, updates))
 
 
 def _map_trained(function: Callable, values: Any, *trees: Any) -> Any:
-  """Maps over whole `values` and trees from which frozen leaves are masked."""
+  """Maps over `values` and trees in which frozen leaves are masked."""
   def apply(value, *leaves):
     masked = isinstance(leaves[0], optax.MaskedNode)
     return leaves[0] if masked else function(value, *leaves)

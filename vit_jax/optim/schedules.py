@@ -1,8 +1,8 @@
 """Learning-rate schedules: warm-up, then constant, linear, cosine or rsqrt.
 
-A schedule maps the number of updates already made to the learning rate of the
-next one: the first update of a run uses `schedule(0)`, which is 0 where there
-is a warm-up, and the last one `schedule(total_steps - 1)`.
+A schedule maps the number of earlier updates to a learning rate: the first
+update uses `schedule(0)`, which is 0 with a warm-up, and the last one
+`schedule(total_steps - 1)`.
 """
 
 from collections.abc import Callable
@@ -15,20 +15,20 @@ import optax
 
 from vit_jax import schema
 
-# Learning rate as a function of the number of updates made before.
+# Learning rate as a function of the number of earlier updates.
 Schedule = Callable[[jax.typing.ArrayLike], jax.Array]
 ToSteps = Callable[[schema.Duration], int]
 
-# The timescale of `rsqrt` where none is given, as in big_vision.
+# Default timescale of `rsqrt`, as in big_vision.
 _RSQRT_TIMESCALE = schema.Duration(steps=10_000)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ScheduleConfig:
-  """The shape of the learning rate over a run, relative to its peak.
+  """Learning-rate schedule relative to its peak.
 
-  With t the steps since the end of the warm-up and T those from there to the
-  end of the run, the peak is multiplied by
+  With t steps since the end of the warm-up and T steps from there to the end of
+  the run, the peak is multiplied by
 
     constant  1
     linear    end + (1 - end) (1 - t / T)
@@ -37,14 +37,14 @@ class ScheduleConfig:
 
   Attributes:
     name: one of the above.
-    warmup: how long the learning rate first rises, linearly from 0.
-    warmup_limit: the warm-up is no longer than this, such as a share of the
-      run; for a recipe's fixed number of steps, which a short run has not.
-    end: what is left of the peak at the end; for linear and cosine. The
-      paper's code ended at 1e-5 whatever the peak: that is 1e-5 / peak here.
-    timescale: of rsqrt; 10,000 steps where not given.
-    cooldown: how long constant or rsqrt finally fall, linearly to 0; none
-      where not given.
+    warmup: duration of the linear increase from 0.
+    warmup_limit: upper limit of `warmup`, for short runs of a recipe with a
+      fixed number of warm-up steps.
+    end: final fraction of the peak for linear and cosine. The paper's code ends
+      at a learning rate of 1e-5, which is 1e-5 / peak here.
+    timescale: of rsqrt; 10,000 steps by default.
+    cooldown: duration of the final linear decrease to 0 for constant and rsqrt;
+      none by default.
   """
   name: Literal['constant', 'linear', 'cosine', 'rsqrt']
   warmup: schema.Duration | None = None
@@ -54,7 +54,7 @@ class ScheduleConfig:
   cooldown: schema.Duration | None = None
 
   def __post_init__(self):
-    # A key that the named schedule does not read would silently do nothing.
+    # A key of another schedule would silently do nothing.
     readers = {'end': ('linear', 'cosine'), 'timescale': ('rsqrt',),
                'cooldown': ('constant', 'rsqrt')}
     for key, names in readers.items():
@@ -64,7 +64,7 @@ class ScheduleConfig:
             f'{" and ".join(names)} do. Remove it or change the name.')
     if self.warmup_limit and not self.warmup:
       raise ValueError(
-          'warmup_limit bounds a warm-up, but there is none. Set warmup too.')
+          'warmup_limit needs a warm-up, but there is none. Set warmup too.')
     if not 0.0 <= self.end <= 1.0:
       raise ValueError(
           f'end is a fraction of the peak, from 0 to 1; got {self.end}.')
@@ -76,13 +76,13 @@ def build(
   """Returns the schedule of a run of `total_steps` updates.
 
   Args:
-    config: the section `optimizer.schedule`.
-    peak: the highest learning rate.
+    config: section `optimizer.schedule`.
+    peak: highest learning rate.
     total_steps: number of updates in the run.
     to_steps: converts a duration to a number of steps.
 
   Returns:
-    A function of a step (an integer or an int32 scalar) to a float32 scalar.
+    A function from a step (an integer or int32 scalar) to a float32 scalar.
 
   Raises:
     ValueError: if warm-up and cool-down are longer than the run.
@@ -92,7 +92,7 @@ def build(
     warmup = min(warmup, to_steps(config.warmup_limit))
   cooldown = to_steps(config.cooldown) if config.cooldown else 0
   _check_lengths(config, warmup, cooldown, total_steps)
-  # A run that is all warm-up never reaches the body: any length will do.
+  # A run that ends with its warm-up never reaches the body.
   decay_steps = max(1, total_steps - warmup)
   body: optax.Schedule
   if config.name == 'constant':
@@ -122,8 +122,8 @@ def _rsqrt_schedule(peak: float, *, timescale: int) -> optax.Schedule:
     raise ValueError(
         'optimizer.schedule.timescale must be at least one step, but is '
         f'{timescale}.')
-  # Before the warm-up's end the count is negative; its value is not used, but
-  # would be NaN, which `jax_debug_nans` takes for a fault.
+  # During the warm-up the count is negative and the result unused; a NaN would
+  # trip `jax_debug_nans`.
   return lambda count: peak * jax.lax.rsqrt(
       1.0 + jnp.maximum(count, 0) / timescale)
 
