@@ -1,4 +1,4 @@
-"""Which class is taken for which, and the accuracy of each."""
+"""Confusion matrix and per-class accuracy."""
 
 import dataclasses
 from typing import Literal
@@ -8,93 +8,70 @@ import jax.numpy as jnp
 from jaxtyping import Int
 import numpy as np
 
-from vit_jax import schema
 from vit_jax import types
-from vit_jax.evals import evaluator as evaluator_lib
-from vit_jax.evals import split_means
+from vit_jax.evals import evaluator
+from vit_jax.evals import passes
 
-USES_HEAD = True
-# A count for each pair of classes is 0.8 GB for these.
+# The matrix of this many classes takes 0.8 GB.
 MAX_CLASSES = 10_000
 
 
 @dataclasses.dataclass(frozen=True)
-class ConfusionConfig:
-  """An entry of the section `evals`, for `name: 'confusion'`.
-
-  Attributes:
-    name: always 'confusion'.
-    split: see `ClassificationConfig`, as for what follows.
-    source: data set.
-    every: how often during training.
-    batch_size: global.
-  """
+class ConfusionConfig(evaluator.EvaluatorConfig):
+  """An entry of the section `evals` with `name: 'confusion'`."""
   name: Literal['confusion'] = 'confusion'
-  split: str = ''
-  source: str = ''
-  every: schema.Duration | None = None
-  batch_size: int | None = None
 
+  def metrics(self) -> dict[str, evaluator.Mode]:
+    """See `EvaluatorConfig`."""
+    return {'accuracy': 'max', 'accuracy_class_mean': 'max',
+            'accuracy_class_worst': 'max'}
 
-def metrics_of(config: ConfusionConfig) -> dict[str, evaluator_lib.Mode]:
-  """Returns the metrics, and whether high or low is good."""
-  del config
-  return {'accuracy': 'max', 'accuracy_class_mean': 'max',
-          'accuracy_class_worst': 'max'}
-
-
-def build(
-    config: ConfusionConfig, context: evaluator_lib.Context,
-) -> evaluator_lib.Measure:
-  """Wires the evaluator."""
-  split = context.open_for_head(
-      config.split, config.source, batch_size=config.batch_size)
-  if split.multi_label:
-    raise ValueError(
-        f'{context.where} needs one label per image, but {split.name} has '
-        'several.')
-  if split.num_classes > MAX_CLASSES:
-    raise ValueError(
-        f'{context.where}: a confusion matrix of {split.num_classes:,} classes '
-        f'is too large; the most are {MAX_CLASSES:,}.')
-
-  def values(
-      params: types.Params, batch: types.Batch) -> dict[str, jax.Array]:
-    logits = context.predict(params, batch)['logits']
-    return {'label': batch['label'], 'answer': logits.argmax(axis=-1),
-            'is_nan': jnp.isnan(logits).any(axis=-1)}
-
-  over = split_means.collect(split, values)
-
-  def run(
-      params: types.Params, between: evaluator_lib.Between,
-  ) -> evaluator_lib.Measured:
-    found = over(params, between)
-    if found['is_nan'].any():
+  def build(self, context: evaluator.Context) -> evaluator.Evaluate:
+    """See `EvaluatorConfig`."""
+    split = context.open_for_head(
+        self.split, self.source, batch_size=self.batch_size)
+    context.check_classes(split, single=True)
+    if split.num_classes > MAX_CLASSES:
       raise ValueError(
-          f'{context.where}: {int(found["is_nan"].sum())} of the examples of '
-          f'{split.name} have logits that are NaN: they are of no class.')
-    counts = confusion_matrix(
-        found['label'], found['answer'], num_classes=split.num_classes)
-    right, total = np.diag(counts), counts.sum(axis=1)
-    with np.errstate(invalid='ignore'):
-      accuracy = right / total  # NaN where a class has no example.
-    seen = accuracy[total > 0]
-    return evaluator_lib.Measured(
-        {'accuracy': float(right.sum() / total.sum()),
-         'accuracy_class_mean': float(seen.mean()),
-         'accuracy_class_worst': float(seen.min()),
-         'examples': int(total.sum())},
-        {'confusion': counts, 'class_accuracy': accuracy}, split.class_names)
+          f'{context.where}: the confusion matrix of {split.num_classes:,} '
+          f'classes is too large; the limit is {MAX_CLASSES:,}.')
 
-  return run
+    def batch_values(
+        params: types.Params, batch: types.Batch) -> dict[str, jax.Array]:
+      logits = context.predict(params, batch)['logits']
+      return {'label': batch['label'], 'prediction': logits.argmax(axis=-1),
+              'is_nan': jnp.isnan(logits).any(axis=-1)}
+
+    gather = passes.gather(split, batch_values)
+
+    def run(
+        params: types.Params, on_batch: evaluator.OnBatch) -> evaluator.Result:
+      values = gather(params, on_batch)
+      if values['is_nan'].any():
+        raise ValueError(
+            f'{context.where}: the logits of {int(values["is_nan"].sum())} '
+            f'examples of {split.name} are NaN.')
+      counts = confusion_matrix(
+          values['label'], values['prediction'], num_classes=split.num_classes)
+      correct, total = np.diag(counts), counts.sum(axis=1)
+      with np.errstate(invalid='ignore'):
+        accuracy = correct / total  # NaN for classes without examples.
+      present = accuracy[total > 0]
+      return evaluator.Result(
+          {'accuracy': float(correct.sum() / total.sum()),
+           'accuracy_class_mean': float(present.mean()),
+           'accuracy_class_worst': float(present.min()),
+           'examples': int(total.sum())},
+          {'confusion': counts, 'class_accuracy': accuracy}, split.class_names)
+
+    return run
 
 
 def confusion_matrix(
-    labels: Int[np.ndarray, 'examples'], answers: Int[np.ndarray, 'examples'],
-    *, num_classes: int,
+    labels: Int[np.ndarray, 'examples'],
+    predictions: Int[np.ndarray, 'examples'], *, num_classes: int,
 ) -> Int[np.ndarray, 'classes classes']:
-  """Returns how often an image of class [row] was taken for [column]."""
-  pairs = labels.astype(np.int64) * num_classes + answers
+  """Counts the images of class [row] that are predicted as class [column]."""
+  pairs = labels.astype(np.int64) * num_classes + predictions
   return np.bincount(pairs, minlength=num_classes**2).reshape(
       num_classes, num_classes)

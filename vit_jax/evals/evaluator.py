@@ -1,25 +1,26 @@
-"""What an evaluator is given, and what it gives.
+"""Interface between evaluators and the experiment that runs them.
 
-    section + Context ─▶ build ─▶ measure(params) ─▶ Measured
+    EvaluatorConfig + Context ─▶ build ─▶ Evaluator(params) ─▶ Result
 
-An evaluator knows its own section and this record: not the config, not the
-trainer, not how data is read. All of its data is opened when it is built, so
-that what is missing stops a run at its start.
+An evaluator sees its own config and a `Context`, never the whole config or the
+training loop. It opens its data when it is built, so that missing data stops a
+run at its start.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 import dataclasses
 import typing
-from typing import Any, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import jax
 from jaxtyping import Array, Float, Int
 import numpy as np
 
+from vit_jax import schema
 from vit_jax import types
 
 Mode = Literal['max', 'min']
-Between = Callable[[], None]
+OnBatch = Callable[[], None]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -28,19 +29,19 @@ class Split:
 
   Attributes:
     name: data set and split, for messages.
-    batches: opens them anew; as the model sees them: images in its value range,
-      labels as class indices or k-hot. The last is padded and masked.
-    num_examples: in the split; what is counted is held against it.
-    may_miss: of these, how many may be left out, as they cannot be read.
-    num_classes: of the data set.
-    class_names: of the classes in order, where known.
-    multi_label: labels are k-hot [batch, classes], not indices [batch].
-    targets: names of the numbers to predict, where labels are such:
-      standardised [batch, targets], NaN where they are not known.
-    target_mean: of each, what a label of 0 means.
-    target_std: of each, what a difference of 1 in a label means.
-    ranks: of a split drawn by class: the place of each example among those of
-      its class in the draw of each seed, from 0; -1 where it is not drawn.
+    batches: opens an iterator over preprocessed batches: images in the model's
+      value range, labels as class indices or k-hot. The last one is padded.
+    num_examples: size of the split, compared with the number of examples seen.
+    num_classes: classes of the data set.
+    class_names: names of the classes, if known.
+    multi_label: labels are k-hot [batch, classes] instead of indices [batch].
+    targets: names of the regression targets. Their labels are standardised
+      [batch, targets], NaN where unknown.
+    target_mean: mean of each target in its own units.
+    target_std: standard deviation of each target in its own units.
+    ranks: position of each example among the sampled examples of its class, for
+      each seed; -1 if not sampled. Only for splits sampled by class.
+    max_unreadable: examples that may be missing because they are unreadable.
   """
   name: str
   batches: Callable[[], Iterator[types.Batch]]
@@ -52,12 +53,12 @@ class Split:
   target_mean: tuple[float, ...] = ()
   target_std: tuple[float, ...] = ()
   ranks: Int[np.ndarray, 'seeds examples'] | None = None
-  may_miss: int = 0
+  max_unreadable: int = 0
 
 
 @typing.runtime_checkable
-class Open(Protocol):
-  """Opens a split; raises if it is not there."""
+class OpenSplit(Protocol):
+  """Opens a split, or raises if its data is missing."""
 
   def __call__(
       self, split: str, source: str = '', *, batch_size: int | None = None,
@@ -66,30 +67,30 @@ class Open(Protocol):
     """Returns a split.
 
     Args:
-      split: TFDS split string; '' is the one that results are published on.
-      source: data set; '' is the one that is trained on.
-      batch_size: global; None is what is trained on at once.
-      per_class: only so many examples of each class, for each of the seeds.
-      seeds: of the draws.
-      real_labels: file of ImageNet's re-assessed labels, to take instead.
+      split: TFDS split string; '' is the test split of published results.
+      source: data set; '' is the training data set.
+      batch_size: global; None takes the default of the experiment.
+      per_class: if positive, samples this many examples of each class.
+      seeds: one sample for each.
+      real_labels: file of ReaL labels that replace the labels of ImageNet.
     """
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Context:
-  """What evaluators may know of an experiment.
+  """The part of an experiment that evaluators see.
 
   Attributes:
-    where: the evaluator's section, for messages.
-    predict: the model without dropout; to be jitted.
-    objective: what is trained on: parameters, batch, key and `train` to the
-      loss and measures of each example.
-    loss: of each example, of logits and labels; without smoothing.
-    activation: of logits, to probabilities.
-    num_classes: of the model.
-    targets: names of the numbers that it predicts, if these are no classes.
-    trained_on: data set that these are of.
+    where: config section of the evaluator, for messages.
+    predict: forward pass without dropout; may be jitted.
+    objective: training objective (params, batch, key, train) -> per-example
+      loss and metrics.
+    loss: per-example loss of logits and labels, without label smoothing.
+    activation: maps logits to probabilities.
+    num_classes: outputs of the model's head.
+    train_name: name of the training data set, for messages.
     open: opens splits.
+    targets: names of the regression targets of the model, if any.
   """
   where: str
   predict: Callable[[types.Params, types.Batch], types.Outputs]
@@ -98,81 +99,128 @@ class Context:
                  Float[Array, 'batch']]
   activation: Literal['softmax', 'sigmoid']
   num_classes: int
-  trained_on: str
-  open: Open
+  train_name: str
+  open: OpenSplit
   targets: tuple[str, ...] = ()
 
   def open_for_head(self, split: str, source: str, **options: Any) -> Split:
-    """Opens a split whose classes are those of the model's head.
+    """Opens a split whose classes or targets are those of the model's head.
 
     Raises:
-      ValueError: if they cannot be, or are numbers to predict.
-    """
-    opened = self.open_as_trained(split, source, **options)
-    self.need_classes(opened)
-    return opened
-
-  def need_classes(self, split: Split) -> None:
-    """Raises if the labels of a split are numbers to predict."""
-    if split.targets:
-      raise ValueError(
-          f'{self.where} measures classes, but the labels of {split.name} are '
-          f'numbers to predict ({", ".join(split.targets)}). Use '
-          f'--config.{self.where}.name=regression.')
-
-  def open_as_trained(self, split: str, source: str, **options: Any) -> Split:
-    """Opens a split of classes or targets that are those of the model's head.
-
-    Raises:
-      ValueError: if they cannot be.
+      ValueError: if they differ.
     """
     opened = self.open(split, source, **options)
     if opened.targets != self.targets:
       raise ValueError(
           f'{self.where}: {opened.name} has '
-          f'{_answers(opened.targets)}, but the model is trained on '
-          f'{self.trained_on} with {_answers(self.targets)}.')
+          f'{_describe_labels(opened.targets)}, but the model is trained on '
+          f'{self.train_name} with {_describe_labels(self.targets)}.')
     if opened.num_classes != self.num_classes:
       raise ValueError(
           f'{self.where}: {opened.name} has {opened.num_classes} classes, but '
-          f'the model is trained on {self.trained_on} with '
-          f'{self.num_classes}. What needs no head: fewshot, knn.')
+          f'the model is trained on {self.train_name} with '
+          f'{self.num_classes}. Evaluators without a head: fewshot, knn.')
     return opened
+
+  def check_classes(self, split: Split, *, single: bool = False) -> None:
+    """Raises if the labels of a split are regression targets.
+
+    Args:
+      split: labelled examples.
+      single: whether several labels per image are an error, too.
+    """
+    if split.targets:
+      raise ValueError(
+          f'{self.where} measures classes, but the labels of {split.name} are '
+          f'regression targets ({", ".join(split.targets)}). Use '
+          f'--config.{self.where}.name=regression.')
+    if single and split.multi_label:
+      raise ValueError(
+          f'{self.where} needs one label per image, but {split.name} has '
+          'several.')
+
+
+def _describe_labels(targets: tuple[str, ...]) -> str:
+  return f'the targets {", ".join(targets)}' if targets else 'classes'
 
 
 @dataclasses.dataclass(frozen=True)
-class Measured:
-  """What an evaluation gave.
+class Result:
+  """Result of an evaluation.
 
   Attributes:
     metrics: numbers by name.
-    tables: arrays that say more, by name.
-    class_names: of the classes or targets that tables are of, where known.
+    tables: arrays behind the metrics, by name.
+    class_names: names of the classes or targets in the tables, if known.
   """
   metrics: dict[str, float]
   tables: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
   class_names: tuple[str, ...] | None = None
 
 
-def _answers(targets: tuple[str, ...]) -> str:
-  return f'the targets {", ".join(targets)}' if targets else 'classes'
+# Takes parameters and a callback for each batch, which may raise to stop.
+Evaluate = Callable[[types.Params, OnBatch], Result]
 
 
-# Parameters, and what to call after each batch: it may raise to cut it off.
-Measure = Callable[[types.Params, Between], Measured]
+@dataclasses.dataclass(frozen=True)
+class EvaluatorConfig:
+  """Fields that every entry of the section `evals` has.
+
+  Attributes:
+    name: kind of the evaluator.
+    split: TFDS split string, such as 'train[98%:]'; '' is the split of the data
+      set's published results, such as 'test'.
+    source: data set; '' is the training data set.
+    every: interval during training; None evaluates at the end only.
+    batch_size: global; None takes the microbatch size of training.
+  """
+  name: str
+  split: str = ''
+  source: str = ''
+  every: schema.Duration | None = None
+  batch_size: int | None = None
+
+  # Whether the classes of the data must be those of the model's head.
+  uses_head: ClassVar[bool] = True
+
+  def metrics(self) -> dict[str, Mode]:
+    """Returns all metrics that may be reported, the default one first."""
+    raise NotImplementedError
+
+  def metrics_on(
+      self, *, multi_label: bool, num_classes: int,
+      objective_metrics: Collection[str] = (),
+  ) -> tuple[str, ...]:
+    """Returns the metrics reported for such data, the default one first.
+
+    Args:
+      multi_label: whether images have several labels.
+      num_classes: classes of the data set.
+      objective_metrics: metrics of the training objective.
+    """
+    del multi_label, num_classes, objective_metrics
+    return tuple(self.metrics())
+
+  def build(self, context: Context) -> Evaluate:
+    """Opens the data and returns the evaluation.
+
+    Raises:
+      ValueError: if the data is missing or does not fit the model.
+    """
+    raise NotImplementedError
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Evaluator:
-  """Measures parameters.
+  """A built evaluator: maps parameters to metrics.
 
   Attributes:
-    details: returns numbers and tables of parameters.
+    evaluate: returns metrics and tables.
   """
-  details: Measure
+  evaluate: Evaluate
 
   def __call__(
-      self, params: types.Params, between: Between = lambda: None,
+      self, params: types.Params, on_batch: OnBatch = lambda: None,
   ) -> dict[str, float]:
-    """Returns the metrics of `params`; see `Measure`."""
-    return self.details(params, between).metrics
+    """Returns the metrics of `params`."""
+    return self.evaluate(params, on_batch).metrics

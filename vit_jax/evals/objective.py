@@ -1,11 +1,11 @@
-"""The objective itself on examples that are not trained on.
+"""Training objective on held-out examples, for runs without labels.
 
-What a run without labels, such as masked patch prediction, is watched by. No
-dropout; what else is random in the objective, such as which patches are
-masked, is drawn from a key of the batch's number: the same at each evaluation
-with the same batch size.
+There is no dropout. Other randomness of the objective, such as the choice of
+masked patches, takes its key from the batch's index, so that evaluations with
+the same batch size are comparable.
 """
 
+from collections.abc import Iterator
 import dataclasses
 import itertools
 from typing import Literal
@@ -13,66 +13,42 @@ from typing import Literal
 import jax
 
 from vit_jax import metrics
-from vit_jax import schema
 from vit_jax import types
-from vit_jax.evals import evaluator as evaluator_lib
-from vit_jax.evals import split_means
-
-USES_HEAD = True
+from vit_jax.evals import evaluator
+from vit_jax.evals import passes
 
 
 @dataclasses.dataclass(frozen=True)
-class ObjectiveConfig:
-  """An entry of the section `evals`, for `name: 'objective'`.
-
-  Attributes:
-    name: always 'objective'.
-    split: see `ClassificationConfig`, as for what follows.
-    source: data set.
-    every: how often during training.
-    batch_size: global.
-  """
+class ObjectiveConfig(evaluator.EvaluatorConfig):
+  """An entry of the section `evals` with `name: 'objective'`."""
   name: Literal['objective'] = 'objective'
-  split: str = ''
-  source: str = ''
-  every: schema.Duration | None = None
-  batch_size: int | None = None
 
+  def metrics(self) -> dict[str, evaluator.Mode]:
+    """See `EvaluatorConfig`."""
+    return {'loss': 'min', 'accuracy': 'max', 'precision_at_1': 'max',
+            'color_accuracy': 'max'}
 
-def metrics_of(config: ObjectiveConfig) -> dict[str, evaluator_lib.Mode]:
-  """Returns the metrics that there may be, and whether high or low is good."""
-  del config
-  return {'loss': 'min', 'accuracy': 'max', 'precision_at_1': 'max',
-          'color_accuracy': 'max'}
+  def metrics_on(self, *, multi_label, num_classes, objective_metrics=()):
+    """See `EvaluatorConfig`."""
+    return ('loss', *(m for m in self.metrics() if m in objective_metrics))
 
+  def build(self, context: evaluator.Context) -> evaluator.Evaluate:
+    """See `EvaluatorConfig`."""
+    split = context.open_for_head(
+        self.split, self.source, batch_size=self.batch_size)
 
-def build(
-    config: ObjectiveConfig, context: evaluator_lib.Context,
-) -> evaluator_lib.Measure:
-  """Wires the evaluator."""
-  split = context.open_as_trained(
-      config.split, config.source, batch_size=config.batch_size)
+    def numbered() -> Iterator[types.Batch]:
+      for number, batch in zip(itertools.count(), split.batches()):
+        yield {**batch, 'number': number}
 
-  def numbered():
-    for number, batch in zip(itertools.count(), split.batches()):
-      yield {**batch, 'number': number}
+    def batch_means(
+        params: types.Params, batch: types.Batch) -> dict[str, metrics.Mean]:
+      key = jax.random.fold_in(jax.random.key(0), batch['number'])
+      batch = {name: x for name, x in batch.items() if name != 'number'}
+      loss, others = context.objective(params, batch, key, train=False)
+      return {name: metrics.Mean.from_model_output(value, batch['mask'])
+              for name, value in {'loss': loss, **others}.items()}
 
-  def measure(
-      params: types.Params, batch: types.Batch) -> dict[str, metrics.Mean]:
-    key = jax.random.fold_in(jax.random.key(0), batch['number'])
-    batch = {name: x for name, x in batch.items() if name != 'number'}
-    loss, measures = context.objective(params, batch, key, train=False)
-    return {name: metrics.Mean.from_model_output(value, batch['mask'])
-            for name, value in {'loss': loss, **measures}.items()}
-
-  over = split_means.mean(dataclasses.replace(split, batches=numbered), measure)
-
-  def run(
-      params: types.Params, between: evaluator_lib.Between,
-  ) -> evaluator_lib.Measured:
-    total = over(params, between)
-    return evaluator_lib.Measured({
-        **{name: float(value.compute()) for name, value in total.items()},
-        'examples': int(total['loss'].count)})
-
-  return run
+    run = passes.mean(
+        dataclasses.replace(split, batches=numbered), batch_means)
+    return lambda params, on_batch: evaluator.Result(run(params, on_batch))

@@ -1,0 +1,89 @@
+"""One pass over a split: the mean over its examples, or a value of each.
+
+Both compare the number of examples they saw with the size of the split: a lost
+or repeated example is an error on any number of devices and hosts.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from vit_jax import metrics
+from vit_jax import types
+from vit_jax.evals import evaluator
+from vit_jax.parallel import multihost
+
+BatchMeans = Callable[[types.Params, types.Batch], Mapping[str, metrics.Mean]]
+BatchValues = Callable[[types.Params, types.Batch], Mapping[str, jax.Array]]
+
+_COUNT = '_count'
+
+
+def mean(split: evaluator.Split, function: BatchMeans) -> Callable[
+    [types.Params, evaluator.OnBatch], dict[str, float]]:
+  """Returns a pass that averages over all examples and counts `examples`.
+
+  Args:
+    split: the examples.
+    function: means of a batch; will be jitted.
+  """
+  @jax.jit
+  def of_batch(
+      params: types.Params, batch: types.Batch) -> dict[str, metrics.Mean]:
+    mask = batch['mask']
+    return {**function(params, batch),
+            _COUNT: metrics.Mean.from_model_output(mask, mask)}
+
+  def run(
+      params: types.Params, on_batch: evaluator.OnBatch) -> dict[str, float]:
+    total: dict[str, metrics.Mean] | None = None
+    for batch in split.batches():
+      means = of_batch(params, batch)
+      total = means if total is None else {
+          name: value.merge(means[name]) for name, value in total.items()}
+      on_batch()
+    total = multihost.fetch(total) or {}
+    _check_count(int(total.pop(_COUNT).count) if total else 0, split)
+    return {**{name: float(value.compute()) for name, value in total.items()},
+            'examples': int(next(iter(total.values())).count)}
+
+  return run
+
+
+def gather(split: evaluator.Split, function: BatchValues) -> Callable[
+    [types.Params, evaluator.OnBatch], dict[str, np.ndarray]]:
+  """Returns a pass that gathers values of every example on every host.
+
+  Args:
+    split: the examples.
+    function: values of a batch [batch, ...]; will be jitted.
+  """
+  @jax.jit
+  def of_batch(params: types.Params, batch: types.Batch) -> Any:
+    return function(params, batch), batch['mask']
+
+  def run(
+      params: types.Params, on_batch: evaluator.OnBatch,
+  ) -> dict[str, np.ndarray]:
+    chunks = []
+    for batch in split.batches():
+      values, mask = multihost.fetch(of_batch(params, batch))
+      chunks.append({name: v[mask > 0] for name, v in values.items()})
+      on_batch()
+    _check_count(
+        sum(len(next(iter(chunk.values()))) for chunk in chunks), split)
+    return {name: np.concatenate([chunk[name] for chunk in chunks])
+            for name in chunks[0]}
+
+  return run
+
+
+def _check_count(count: int, split: evaluator.Split) -> None:
+  if not count:
+    raise ValueError(f'The evaluation split {split.name} has no examples.')
+  if not 0 <= split.num_examples - count <= split.max_unreadable:
+    raise RuntimeError(
+        f'The evaluation counted {count} examples, but its split has '
+        f'{split.num_examples}: the input pipeline lost or repeated some.')
