@@ -14,6 +14,7 @@ import pytest
 from vit_jax import data
 from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import config as config_lib
+from vit_jax.experiment import config_file
 
 CONFIGS = pathlib.Path(__file__).parent.parent / 'configs'
 
@@ -84,7 +85,7 @@ def test_several_labels_are_learned_by_either_loss(dataset):
 def test_a_version_of_a_data_set_changes_no_setting(name):
   for dataset in ('imagenet2012', 'imagenet21k', 'cifar10'):
     raw, versioned = (
-        config_lib.read_file(f'{CONFIGS}/{name}.py:dataset={text}')
+        config_file.read(f'{CONFIGS}/{name}.py:dataset={text}')
         for text in (dataset, f'{dataset}:1.2.3'))
     assert versioned['data'].pop('source') == f'{dataset}:1.2.3'
     del raw['data']['source']

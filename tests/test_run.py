@@ -56,13 +56,13 @@ class Scripted:
     self._losses = losses
     self._fail = fail or {}
 
-  def __call__(self, params, between):
-    del between
+  def __call__(self, params, on_batch):
+    del on_batch
     self.params = params
     if self.calls in self._fail:
       raise self._fail[self.calls]
     self.calls += 1
-    return evals.Measured(
+    return evals.Result(
         {'loss': self._losses[self.calls - 1], 'examples': 360})
 
 
@@ -168,7 +168,7 @@ def test_at_the_end_everything_is_measured_of_the_best_too(wired, tmp_path):
       'end/loss': 9.0, 'end/examples': 360}
   kept = manager.find(tmp_path, which='best').load()
   for name in experiment.evaluators:
-    seen = experiment.evaluators[name].details.params
+    seen = experiment.evaluators[name].evaluate.params
     for path, value in tree.flatten(kept).items():
       np.testing.assert_array_equal(tree.flatten(seen)[path], value)
   # What the last step gave is what it was.
@@ -179,7 +179,7 @@ def test_at_the_end_everything_is_measured_of_the_best_too(wired, tmp_path):
 def test_a_best_that_is_the_last_is_measured_once(wired, tmp_path):
   experiment = scripted(wired, losses=[5 - 0.1 * i for i in range(10)])
   summary = train(experiment, tmp_path)
-  assert experiment.evaluators['val'].details.calls == 10
+  assert experiment.evaluators['val'].evaluate.calls == 10
   assert summary['best']['metrics'] == {
       name: value for name, value in summary['metrics'].items()
       if not name.startswith('train/')}
@@ -385,10 +385,10 @@ def test_what_hangs_is_said_with_its_place(wired, tmp_path, monkeypatch):
       texts.append(text)
       said.set()
 
-  def hangs(params, between):
-    del params, between
+  def hangs(params, on_batch):
+    del params, on_batch
     assert said.wait(timeout=60)
-    return evals.Measured({'loss': 1.0, 'examples': 360})
+    return evals.Result({'loss': 1.0, 'examples': 360})
 
   monkeypatch.setattr(watchdog, '_write', report)
   experiment = scripted(wired)

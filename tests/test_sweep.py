@@ -123,7 +123,7 @@ def test_the_table_and_the_picture_say_what_came_of_it(swept, file, capsys):
                     f'--json={workdir}/copy.json'])
   output = capsys.readouterr().out
   assert code == 0
-  assert output.count('finished before') == 4  # None was run again.
+  assert output.count('already finished') == 4  # None was run again.
   values = result['final']['statistics']['test/accuracy']
   assert (f'{100 * values["mean"]:.2f} ± {100 * values["std"]:.2f} %'
           in output)
@@ -344,7 +344,7 @@ def test_a_picture_of_several_fields_is_drawn(file, tmp_path, monkeypatch):
 
 
 def test_deviations_are_none_of_a_single_run():
-  values = sweep_lib.statistics([{'metrics': {'test/loss': 2.0}}])
+  values = runs.statistics([{'metrics': {'test/loss': 2.0}}])
   assert values == {'test/loss': {'mean': 2.0, 'std': None}}
   assert command.format_statistics('test/loss', values['test/loss']) == '2.00'
   assert command.format_statistics(
@@ -353,10 +353,10 @@ def test_deviations_are_none_of_a_single_run():
 
 def test_what_is_finished_all_processes_hear_from_the_first(
     tmp_path, monkeypatch):
-  monkeypatch.setattr(runs.agreement, 'on_first', lambda name, act: ['a'])
+  monkeypatch.setattr(runs.coordination, 'on_first', lambda name, act: ['a'])
   missing = config_lib.resolve({
       'total': {'steps': 1}, 'batch_size': 8,
       'model': {'variant': 'Ti/16'}, 'data': {'source': '/not/there'},
       'optimizer': {'name': 'adam', 'learning_rate': 1.0,
                     'schedule': {'name': 'constant'}}})
-  assert not runs.wire({'a': missing}, epath.Path(tmp_path))
+  assert not runs.build({'a': missing}, epath.Path(tmp_path))

@@ -11,6 +11,7 @@ import vit_jax
 from vit_jax import run as run_lib
 from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import config as config_lib
+from vit_jax.experiment.config_file import read as read_config
 
 CONFIG = """
 from ml_collections import ConfigDict
@@ -41,7 +42,7 @@ def config_file(tmp_path_factory):
 @pytest.fixture(scope='module')
 def trained(config_file, tmp_path_factory):
   workdir = tmp_path_factory.mktemp('run')
-  raw = config_lib.read_file(config_file)
+  raw = read_config(config_file)
   del raw['evals']['absent']
   run_lib.train(experiment_lib.build(
       config_lib.resolve(raw), devices=jax.devices()[:1]), workdir)

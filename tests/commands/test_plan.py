@@ -225,7 +225,7 @@ def test_a_published_plan_is_what_its_command_plans():
     lines = output.splitlines()
     assert lines[0].startswith(f'{model}, {dataset} at 224 x 224')
     settings = next(line for line in lines if line.startswith('batch '))
-    parts = f', in {config.parts} parts' if config.parts > 1 else ''
+    parts = f', in {config.num_microbatches} parts' if config.num_microbatches > 1 else ''
     assert settings.startswith(
         f'batch {config.batch_size:,}{parts} | '
         f'remat {config.model.remat!r} | ')

@@ -88,7 +88,7 @@ def test_the_mean_of_two_tasks_is_said_to_be_partial(
   output = capsys.readouterr().out
   assert 'mean of 2 of 19 tasks: not comparable' in output
   assert '1 of 8' in output and '1 of 7' in output
-  assert output.count('finished before') == 2
+  assert output.count('already finished') == 2
   assert f'{100 * result["mean"]["mean"]:.2f} %' in output
 
 
@@ -114,7 +114,7 @@ def test_missing_tasks_can_be_left_out_and_more_tasks_added_later(
              '--config.total.steps=60') == 0
   output = capsys.readouterr().out
   assert 'left out: dmlab' in output
-  assert output.count('finished before') == 2
+  assert output.count('already finished') == 2
   assert 'mean of 3 of 19 tasks: not comparable' in output
   result = json.loads((workdir / 'vtab.json').read_text())
   added = result['tasks']['smallnorb_label_azimuth']

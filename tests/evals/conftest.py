@@ -55,7 +55,7 @@ def toy():
     context = evals.Context(
         where='evals.test', predict=predict,
         objective=objective or (lambda *_, **__: None), loss=loss,
-        activation=activation, trained_on='toy',
+        activation=activation, train_name='toy',
         num_classes=num_classes or splits[''].num_classes,
         open=lambda split, source, **options: splits[split])
     return evals.build(evals.parse({'test': section})['test'], context)

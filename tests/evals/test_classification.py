@@ -53,7 +53,7 @@ def build(generate, *, num_examples=EXAMPLES, multi_label=False, **section):
       num_classes=CLASSES, multi_label=multi_label)
   return evals.build(evals.parse({'test': section})['test'], evals.Context(
       where='evals.test', predict=predict, objective=loss, loss=loss,
-      activation='softmax', num_classes=CLASSES, trained_on='toy',
+      activation='softmax', num_classes=CLASSES, train_name='toy',
       open=lambda split_string, source, **options: split))
 
 

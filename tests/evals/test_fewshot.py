@@ -148,9 +148,9 @@ def test_draws_are_nested_and_differ_by_seed():
 
 
 @pytest.mark.parametrize(('section', 'words'), [
-    ({'shots': []}, 'shots are different numbers from 1 on'),
-    ({'shots': [5, 5]}, 'shots are different numbers from 1 on'),
-    ({'shots': [0]}, 'shots are different numbers from 1 on'),
+    ({'shots': []}, 'shots must be different numbers'),
+    ({'shots': [5, 5]}, 'shots must be different numbers'),
+    ({'shots': [0]}, 'shots must be different numbers'),
     ({'seeds': 0}, 'seeds must be at least 1'),
     ({'penalty': 0.0}, 'must be positive'),
 ])
@@ -182,7 +182,7 @@ def test_what_is_missing_stops_the_run_at_its_start():
   with pytest.raises(ValueError, match='No data set .*ciphar'):
     build(source='ciphar10')
   with pytest.raises(ValueError, match=re.escape(
-      'evals.few.shots asks for 1000 images of each class, but in train_split '
+      'evals.few.shots needs 1000 images of each class, but in train_split '
       "'train' 10 class(es) have fewer (class: images): 0: 142, 1: 146")):
     build(shots=[1000])
   with pytest.raises(ValueError, match=re.escape(
@@ -197,7 +197,7 @@ def test_the_default_leaves_out_the_shots_that_a_class_lacks(capsys):
   found = wired.evaluators['few'](wired.init_state().params)
   assert [name for name in found if name.endswith('_shot')] == [
       '1_shot', '5_shot', '10_shot']
-  with pytest.raises(ValueError, match='evals.few.shots asks for 25'):
+  with pytest.raises(ValueError, match='evals.few.shots needs 25'):
     build(shots=[1, 25], train_split='train[:160]')
   # None is possible: nothing to leave out.
   with pytest.raises(ValueError, match='and held_out for 200, but'):

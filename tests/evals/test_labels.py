@@ -23,7 +23,7 @@ KHOT[:, 2] = 0
 @pytest.mark.parametrize('size', [5, 16, 37])
 def test_mean_average_precision_is_over_the_classes_there_are(toy, size):
   got = toy({'name': 'multi_label'}, toy.split(
-      LOGITS, KHOT, size=size)).details(toy.params, lambda: None)
+      LOGITS, KHOT, size=size)).evaluate(toy.params, lambda: None)
   there = KHOT.any(0)
   assert got.metrics == {
       'mean_average_precision': pytest.approx(
@@ -56,7 +56,7 @@ def test_more_scores_than_memory_are_an_error_at_the_start(toy):
 @pytest.mark.parametrize('size', [5, 16, 37])
 def test_confusion_matrix_is_scikit_learns(toy, size):
   got = toy({'name': 'confusion'}, toy.split(
-      LOGITS, LABELS, size=size, class_names=tuple('abcdef'))).details(
+      LOGITS, LABELS, size=size, class_names=tuple('abcdef'))).evaluate(
           toy.params, lambda: None)
   want = sklearn_metrics.confusion_matrix(
       LABELS, LOGITS.argmax(-1), labels=range(CLASSES))
@@ -76,7 +76,7 @@ def test_confusion_matrix_is_scikit_learns(toy, size):
 def test_logits_that_are_no_numbers_are_of_no_class(toy):
   broken = LOGITS.copy()
   broken[[4, 9], 3] = np.nan
-  with pytest.raises(ValueError, match='2 of the examples of toy have logits'):
+  with pytest.raises(ValueError, match='the logits of 2 examples of toy are NaN'):
     toy({'name': 'confusion'}, toy.split(broken, LABELS))(toy.params)
 
 
@@ -97,7 +97,7 @@ def softmax(logits):
 @pytest.mark.parametrize('bins', [1, 15])
 def test_calibration_error_is_the_sum_over_bins(toy, size, bins):
   got = toy({'name': 'calibration', 'bins': bins}, toy.split(
-      LOGITS, LABELS, size=size)).details(toy.params, lambda: None)
+      LOGITS, LABELS, size=size)).evaluate(toy.params, lambda: None)
   p = softmax(LOGITS)
   confidence, right = p.max(-1), p.argmax(-1) == LABELS
   error, gaps = 0.0, []
@@ -119,7 +119,7 @@ def test_calibration_error_is_the_sum_over_bins(toy, size, bins):
 
 def test_sigmoid_confidence_is_the_answers_own(toy):
   got = toy({'name': 'calibration', 'bins': 1}, toy.split(LOGITS, KHOT),
-            activation='sigmoid').details(toy.params, lambda: None)
+            activation='sigmoid').evaluate(toy.params, lambda: None)
   _, confidence, right = got.tables['reliability'][0]
   assert confidence == pytest.approx(
       (1 / (1 + np.exp(-LOGITS.max(-1)))).mean(), rel=1e-5)
@@ -169,7 +169,7 @@ def test_what_is_measured_is_what_was_said(toy, name):
   evaluator = toy({'name': name}, {'': split, 'train': split},
                   objective=objective)
   section = evals.parse({'x': {'name': name}})['x']
-  said = evals.metrics_of(section)
+  said = section.metrics()
   got = evaluator(toy.params)
   measured = {m for m in got if not m.endswith(('_std', 'examples'))}
   assert measured <= set(said)
@@ -177,8 +177,7 @@ def test_what_is_measured_is_what_was_said(toy, name):
 
 
 @pytest.mark.parametrize('name', [
-    k for k in evals.KINDS if evals.uses_head(evals.parse({'x': {'name': k}})[
-        'x'])])
+    k for k in evals.KINDS if evals.parse({'x': {'name': k}})['x'].uses_head])
 def test_another_number_of_classes_is_an_error_where_a_head_is_used(toy, name):
   split = toy.split(LOGITS, KHOT if name == 'multi_label' else LABELS)
   with pytest.raises(ValueError, match='toy has 6 classes, but the model'):

@@ -26,7 +26,7 @@ def build(toy, section, split, *, targets=('age', 'mass')):
           'logits': batch['image'], 'representation': batch['image']},
       objective=lambda *_, **__: None,
       loss=functools.partial(losses.mean_error, kind='mse'),
-      activation='softmax', num_classes=2, targets=targets, trained_on='toy',
+      activation='softmax', num_classes=2, targets=targets, train_name='toy',
       open=lambda split_, source, **options: split)
   return evals.build(evals.parse({'test': section})['test'], context)
 
@@ -61,14 +61,14 @@ def test_errors_are_scikit_learns_in_the_units_of_the_labels(toy, split):
 
 
 def test_answers_come_beside_their_labels_in_the_units_of_these(toy, split):
-  measured = build(toy, {'name': 'regression'}, split).details(
+  measured = build(toy, {'name': 'regression'}, split).evaluate(
       {'scale': jnp.ones(())}, lambda: None)
   assert measured.class_names == ('age', 'mass')
   np.testing.assert_allclose(
-      measured.tables['answers'][:, 0],
+      measured.tables['predictions'][:, 0],
       40 + 10 * np.stack([LABELS[:, 0], ANSWERS[:, 0]], -1), rtol=1e-6)
   np.testing.assert_allclose(
-      measured.tables['answers'][:, 1],
+      measured.tables['predictions'][:, 1],
       2 + 0.5 * np.stack([LABELS[:, 1], ANSWERS[:, 1]], -1), rtol=1e-6)
 
 
@@ -86,8 +86,8 @@ def test_a_nan_answer_shows(toy, split):
     'classification', 'confusion', 'calibration', 'multi_label', 'knn'])
 def test_what_measures_classes_refuses_numbers(toy, split, name):
   with pytest.raises(ValueError, match=re.escape(
-      'evals.test measures classes, but the labels of toy are numbers to '
-      'predict (age, mass). Use --config.evals.test.name=regression.')):
+      'evals.test measures classes, but the labels of toy are '
+      'regression targets (age, mass). Use --config.evals.test.name=regression.')):
     build(toy, {'name': name}, split)
 
 

@@ -6,6 +6,8 @@ import pytest
 
 from vit_jax import schema
 from vit_jax.experiment import config as config_lib
+from vit_jax.experiment import config_file
+from vit_jax.experiment import load_config
 
 MODEL = {'width': 8, 'depth': 1, 'mlp_dim': 16, 'num_heads': 2, 'patch': 4}
 SMALL = {
@@ -109,13 +111,13 @@ def test_defaults_are_filled_in_and_saved():
     ({'total': {'epoch': 1}}, "total.epoch. Did you mean 'epochs'?"),
     ({'total': 300}, 'config.total'),
     ({'total': {'epochs': 1, 'steps': 2}}, 'exactly one unit'),
-    ({'batch_size': 10, 'accumulation': 4}, 'does not divide into 4 parts'),
+    ({'batch_size': 10, 'accumulation': 4}, 'does not divide into 4 microbatches'),
     ({'batch_size': 0}, 'at least 1'),
     ({'averaging': 1.5}, 'between 0 and 1'),
     ({'checkpoint': {'best': 'val/accuracy'}}, "evaluator is called 'val'"),
     ({'checkpoint': {'best': 'test/acuracy'}}, "Did you mean 'accuracy'?"),
     ({'checkpoint': {'best': 'test/loss', 'patience': 2},
-      'evals': {'test': {}}}, 'evals.test runs at the end alone'),
+      'evals': {'test': {}}}, 'evals.test runs at the end only'),
     ({'init': {'checkpoint': 'a', 'stage': 'b'}}, 'not from both'),
 ])
 def test_a_mistake_is_an_error_that_names_it(change, words):
@@ -213,8 +215,8 @@ def test_a_stage_that_does_not_fit_is_an_error(stages, flag, words):
 def test_differences_name_each_changed_value():
   old = config_lib.to_plain(config_lib.resolve(SMALL))
   new = config_lib.to_plain(config_lib.resolve({**SMALL, 'seed': 3}))
-  assert config_lib.differences(old, new) == ['seed: 0 -> 3']
-  assert config_lib.differences(old, old) == []
+  assert config_file.differences(old, new) == ['seed: 0 -> 3']
+  assert config_file.differences(old, old) == []
 
 
 def test_a_stage_takes_the_model_it_starts_from(stages):
@@ -232,9 +234,11 @@ def test_what_a_stage_says_of_its_model_wins(stages):
   assert loaded['tune'].model.gelu == 'tanh'
 
 
-def test_a_checkpoint_that_is_not_there_is_an_error(file):
+def test_parsing_reads_no_checkpoint_but_loading_needs_it(file):
+  flag = 'init.checkpoint=/no/where'
+  assert load(file, flag).init.checkpoint == '/no/where'
   with pytest.raises(FileNotFoundError, match='nothing at /no/where'):
-    load(file, 'init.checkpoint=/no/where')
+    load_config.load(file, [flag])
 
 
 def test_a_variant_takes_the_place_of_dimensions_said_before_it(file):
@@ -244,7 +248,7 @@ def test_a_variant_takes_the_place_of_dimensions_said_before_it(file):
 
 
 def test_the_best_of_a_stage_that_keeps_none_is_an_error(stages):
-  with pytest.raises(ValueError, match='pretrain keeps none'):
+  with pytest.raises(ValueError, match='pretrain keeps no best'):
     config_lib.load(stages, ['stages.tune.init.which=best'])
 
 

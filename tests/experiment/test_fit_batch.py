@@ -119,7 +119,7 @@ def test_more_microbatches_are_used_when_the_compiler_runs_out_of_memory(
   experiment = with_steps(experiment, lambda n: FakeStep(GIB, error={
       1: message.format('20.00'), 2: message.format('16.00')}.get(n)))
   fitted = fit_batch.fit(experiment, free_bytes=None)
-  assert fitted.experiment.config.parts == 3
+  assert fitted.experiment.config.num_microbatches == 3
   assert '20.0 GiB per device, but 15.5 GiB are available' in fitted.message
 
 
@@ -156,11 +156,11 @@ def test_all_processes_follow_process_0(experiment, monkeypatch):
   experiment = with_steps(experiment, shrinking)
   decisions += [3, 4, 4]  # Two microbatches would do here.
   fitted = fit_batch.fit(experiment, free_bytes=12 * GIB)
-  assert fitted.experiment.config.parts == 4
+  assert fitted.experiment.config.num_microbatches == 4
   assert own[0] == 2
   decisions += [1]  # The whole batch would not fit here.
   fitted = fit_batch.fit(experiment, free_bytes=12 * GIB)
-  assert (fitted.experiment.config.parts, decisions) == (1, [])
+  assert (fitted.experiment.config.num_microbatches, decisions) == (1, [])
   decisions += [0]
   with pytest.raises(ValueError, match='needs 19.0 GiB per device'):
     fit_batch.fit(experiment, free_bytes=20 * GIB)
@@ -196,15 +196,15 @@ def test_queued_batches_count(experiment):
   for batches_ahead, expected in ((2, 1), (3, 2)):
     fitted = fit_batch.fit(experiment, free_bytes=19 * GIB + 2 * batch,
                            batches_ahead=batches_ahead)
-    assert fitted.experiment.config.parts == expected
+    assert fitted.experiment.config.num_microbatches == expected
 
 
 def test_a_resumed_run_keeps_its_microbatches_if_they_fit(experiment):
   experiment = with_steps(experiment, shrinking)
   fitted = fit_batch.fit(experiment, free_bytes=20 * GIB, previous=3)
-  assert (fitted.experiment.config.parts, fitted.message) == (3, '')
+  assert (fitted.experiment.config.num_microbatches, fitted.message) == (3, '')
   fitted = fit_batch.fit(experiment, free_bytes=8 * GIB, previous=3)
-  assert fitted.experiment.config.parts == 4
+  assert fitted.experiment.config.num_microbatches == 4
   assert 'in 3 microbatches needs 8.3 GiB per device' in fitted.message
   assert 'dropout masks differ from here on' in fitted.message
 

@@ -192,7 +192,8 @@ def test_imagenet_from_scratch_is_chosen_on_minival_alone():
     assert {n: e.split for n, e in point.development.evals.items()} == {
         'minival': 'train[99%:]'}
     assert point.development.data.split == 'train[:99%]'
-    assert development_split.reported(point.config, point.development) == ['val']
+    assert development_split.reported_evaluators(
+        point.config, point.development) == ['val']
 
 
 @pytest.mark.parametrize('objective', ['supervised', 'masked_patch'])

@@ -7,6 +7,7 @@ import pytest
 
 from vit_jax import sweep as sweep_lib
 from vit_jax.experiment import config as config_lib
+from vit_jax.experiment import load_config
 
 ROOT = pathlib.Path(__file__).parents[2]
 FINETUNE = f'{ROOT}/configs/finetune.py:dataset=digits,resolution=16'
@@ -39,7 +40,7 @@ def found(monkeypatch):
     return types.SimpleNamespace(config=config_lib.to_plain(config))
 
   names = []
-  monkeypatch.setattr(config_lib.loading, 'find', find)
+  monkeypatch.setattr(load_config.load_lib, 'find', find)
   return names
 
 

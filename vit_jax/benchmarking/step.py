@@ -148,7 +148,7 @@ def measure(
 
   return Measured(
       startup_summary.device_kind(experiment.mesh), experiment.mesh.size,
-      experiment.config.parts,
+      experiment.config.num_microbatches,
       part('train', experiment.training_flops_per_image, fitted.memory),
       part('inference', experiment.flops_per_image, infer_memory), peak,
       _input(experiment, training, turns=turns, repeats=timed['train'].repeats)

@@ -40,6 +40,7 @@ from vit_jax.benchmarking import step
 from vit_jax.benchmarking import step_tables
 from vit_jax.benchmarking import workload
 from vit_jax.experiment import config as config_lib
+from vit_jax.experiment import load_config
 from vit_jax.plan import building
 from vit_jax.prepare import images
 
@@ -123,7 +124,7 @@ def measure_input(args: argparse.Namespace) -> int:
         'prepared. Leave out --config.')
   with tempfile.TemporaryDirectory() as folder:
     if args.config:
-      stages = config_lib.load(args.config, args.overrides)
+      stages = load_config.load(args.config, args.overrides)
       section = next(iter(stages.values())).data
     else:
       section = data.parse({
@@ -246,7 +247,7 @@ def _subject(
     raise ValueError(f'A step takes one number of --workers; got '
                      f'{args.workers!r}.')
   if args.config:
-    config = next(iter(config_lib.load(args.config, args.overrides).values()))
+    config = next(iter(load_config.load(args.config, args.overrides).values()))
     return dataclasses.replace(
         config, batch_size=args.batch_size or config.batch_size)
   photographs.write_classes(folder, COUNT)

@@ -33,6 +33,7 @@ from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import evaluators
 from vit_jax.experiment import fit_batch
+from vit_jax.experiment import load_config
 from vit_jax.inference import load
 from vit_jax.inference import network
 from vit_jax.parallel import coordination
@@ -93,7 +94,7 @@ def _evaluate(
     beat = functools.partial(watchdog.beat, f'evaluating {name}')
     beat()
     with fit_batch.evaluator_memory_advice(experiment.config, name):
-      measured = evaluator.details(params, beat)
+      measured = evaluator.evaluate(params, beat)
     _show(name, measured.metrics, config, experiment,
           secs=time.monotonic() - start)
     metrics |= {f'{name}/{key}': value
@@ -116,8 +117,7 @@ def _restore(
     config: config_lib.Config, source: manager.Source | load.Weights,
 ) -> tuple[experiment_lib.Experiment, types.Params]:
   """Returns the wired evaluators, and what they are to measure."""
-  needs_head = any(evals.uses_head(section) for section in
-                   config.evals.values())
+  needs_head = any(section.uses_head for section in config.evals.values())
   # As trained, and whole: at another resolution only the positions differ.
   rules = initialize.InitConfig(
       new=(), ignored=('masked_patch/.*',), positions=config.init.positions)
@@ -185,7 +185,7 @@ def _output(args: argparse.Namespace) -> epath.Path | None:
 
 
 def _draw(
-    name: str, measured: evals.Measured, output: epath.Path | None,
+    name: str, measured: evals.Result, output: epath.Path | None,
 ) -> list[epath.Path]:
   """Draws the tables that have a picture; returns the files."""
   if output is None or jax.process_index():
@@ -198,8 +198,9 @@ def _draw(
       case 'confusion':
         prediction_figures.confusion(
             array, path, names=measured.class_names, title=name)
-      case 'answers':
-        prediction_figures.scatter(array, path, names=measured.class_names, title=name)
+      case 'predictions':
+        prediction_figures.scatter(
+            array, path, names=measured.class_names, title=name)
       case 'reliability':
         prediction_figures.reliability(array, path, title=name)
       case _:
@@ -285,7 +286,7 @@ def _config(
       o.startswith(f'evals.{name}.') for name in chosen)]
   now = [o for o in args.overrides if o not in later]
   if args.config:
-    config = _stage(args, config_lib.load(args.config, [*first, *now]))
+    config = _stage(args, load_config.load(args.config, [*first, *now]))
   else:
     assert source is not None
     config = config_lib.resolve_with(source.config, now)

@@ -25,6 +25,7 @@ import jax
 from vit_jax import atomic_files
 from vit_jax import models
 from vit_jax.experiment import config as config_lib
+from vit_jax.experiment import load_config
 from vit_jax.parallel import hardware
 from vit_jax.parallel import mesh
 from vit_jax.plan import building
@@ -177,7 +178,7 @@ def _run_config(
     args: argparse.Namespace, device: hardware.Hardware,
 ) -> dict[str, Any]:
   plans = [plan(config, stage=name, device=device, utilisation=args.utilisation)
-           for name, config in config_lib.load(
+           for name, config in load_config.load(
                args.config, args.overrides).items()]
   print(f'{"stage":12} {"model":9} {"data":12} {"images":>14} {"epochs":>7} '
         f'{"GMACs":>8} {"exaFLOPs":>9} {"core-days":>9}')

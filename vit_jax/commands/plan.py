@@ -31,6 +31,7 @@ import jax
 from vit_jax import atomic_files
 from vit_jax.analysis import memory_plot
 from vit_jax.experiment import config as config_lib
+from vit_jax.experiment import load_config
 from vit_jax.parallel import sharding
 from vit_jax.parallel import topology
 from vit_jax.plan import advice
@@ -76,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
   devices = _devices(args.topology)
   if args.max_batch:
     return _max_batch(args, devices)
-  stages = config_lib.load(args.config, args.overrides)
+  stages = load_config.load(args.config, args.overrides)
   rows: list[dict[str, Any]] = []
   for name, config in stages.items():
     plan = _plan(name, config, devices, args)

@@ -13,7 +13,7 @@ from vit_jax import console as console_lib
 from vit_jax import run as run_lib
 from vit_jax.analysis import plots
 from vit_jax.experiment import build as experiment_lib
-from vit_jax.experiment import config as config_lib
+from vit_jax.experiment import load_config
 from vit_jax.run import restore
 from vit_jax.run import workdir as workdir_lib
 from vit_jax.training import cost
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _train(args: argparse.Namespace) -> int:
-  stages = config_lib.load(args.config, args.overrides)
+  stages = load_config.load(args.config, args.overrides)
   workdir = epath.Path(args.workdir)
   start = time.monotonic()
   summaries: dict[str, Any] = {}

@@ -16,9 +16,10 @@ import numpy as np
 from vit_jax import atomic_files
 from vit_jax import console as console_lib
 from vit_jax import schema
-from vit_jax import sweep as sweep_lib
 from vit_jax.data import vtab
 from vit_jax.experiment import config as config_lib
+from vit_jax.experiment import load_config
+from vit_jax.sweep import runs
 from vit_jax.training import health
 from vit_jax.training import signals
 
@@ -103,7 +104,7 @@ def _config(args: argparse.Namespace) -> config_lib.Config:
     path += f':model={args.model}'
   elif args.model:
     flags.append(f'model.variant={args.model}')
-  stages = config_lib.load(path, [*flags, *args.overrides])
+  stages = load_config.load(path, [*flags, *args.overrides])
   if list(stages) != ['']:
     raise ValueError(
         f'{args.config} has the stages {", ".join(stages)}, but a task is a '
@@ -151,11 +152,11 @@ def _run_all(
   # The tasks may become more, as data is prepared; the rest stays.
   plain['data'].pop('source')
   plan = {'config': plain}
-  sweep_lib.check_same(workdir / RESULT, plan, what='evaluation')
-  experiments = sweep_lib.wire(configs, workdir)
+  runs.read_previous(workdir / RESULT, plan, what='evaluation')
+  experiments = runs.build(configs, workdir)
   metrics: dict[str, dict[int, dict[str, float]]] = {t: {} for t in tasks}
   result: dict[str, Any] = {}
-  for name, summary in sweep_lib.train(
+  for name, summary in runs.train(
       experiments, list(configs), workdir, stop=stop):
     if isinstance(summary, health.NonFiniteError):
       raise summary

@@ -33,15 +33,24 @@ _CONFIGS = {config.name: config for config in typing.get_args(EvalConfig)}
 KINDS = tuple(_CONFIGS)
 
 __all__ = [
-    'Context', 'EvalConfig', 'Evaluator', 'EvaluatorConfig', 'KINDS', 'Result',
-    'Split', 'build', 'parse']
+    'KINDS',
+    'Context',
+    'EvalConfig',
+    'Evaluator',
+    'EvaluatorConfig',
+    'Result',
+    'Split',
+    'build',
+    'parse',
+]
 
 
 def parse(sections: Mapping[str, Any]) -> dict[str, EvalConfig]:
   """Returns a typed record for each evaluator of the section `evals`."""
   return {
       name: schema.parse_choice(
-          _CONFIGS, {'name': 'classification', **section}, where=f'evals.{name}')
+          _CONFIGS, {'name': 'classification', **section},
+          where=f'evals.{name}')
       for name, section in sections.items()}
 
 

@@ -1,5 +1,6 @@
 """Loss and accuracy over a split, each example counted exactly once."""
 
+from collections.abc import Collection
 import dataclasses
 from typing import Literal
 
@@ -35,7 +36,10 @@ class ClassificationConfig(evaluator.EvaluatorConfig):
     return {'accuracy': 'max', 'precision_at_1': 'max',
             f'accuracy_top_{TOP_K}': 'max', 'loss': 'min'}
 
-  def metrics_on(self, *, multi_label, num_classes, objective_metrics=()):
+  def metrics_on(
+      self, *, multi_label: bool, num_classes: int,
+      objective_metrics: Collection[str] = (),
+  ) -> tuple[str, ...]:
     """See `EvaluatorConfig`."""
     if self.real_labels:
       return ('accuracy',)

@@ -5,10 +5,9 @@ masked patches, takes its key from the batch's index, so that evaluations with
 the same batch size are comparable.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 import dataclasses
-import itertools
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 
@@ -28,7 +27,10 @@ class ObjectiveConfig(evaluator.EvaluatorConfig):
     return {'loss': 'min', 'accuracy': 'max', 'precision_at_1': 'max',
             'color_accuracy': 'max'}
 
-  def metrics_on(self, *, multi_label, num_classes, objective_metrics=()):
+  def metrics_on(
+      self, *, multi_label: bool, num_classes: int,
+      objective_metrics: Collection[str] = (),
+  ) -> tuple[str, ...]:
     """See `EvaluatorConfig`."""
     return ('loss', *(m for m in self.metrics() if m in objective_metrics))
 
@@ -37,8 +39,8 @@ class ObjectiveConfig(evaluator.EvaluatorConfig):
     split = context.open_for_head(
         self.split, self.source, batch_size=self.batch_size)
 
-    def numbered() -> Iterator[types.Batch]:
-      for number, batch in zip(itertools.count(), split.batches()):
+    def numbered() -> Iterator[dict[str, Any]]:
+      for number, batch in enumerate(split.batches()):
         yield {**batch, 'number': number}
 
     def batch_means(

@@ -1,1 +1,1 @@
-"""From a config and devices to a wired experiment."""
+"""Experiments: typed configs, and their wiring to data, model and devices."""

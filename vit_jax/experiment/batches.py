@@ -1,7 +1,4 @@
-"""A host's batches onto the devices: split over the mesh, and made numbers.
-
-What training and evaluation share of the way from `data` to a model.
-"""
+"""Moves host batches to the devices and preprocesses them there."""
 
 from collections.abc import Callable, Generator, Mapping
 import contextlib
@@ -16,34 +13,34 @@ from vit_jax.parallel import multihost
 
 
 def check_size(
-    what: str, batch_size: int, mesh: jax.sharding.Mesh, parts: int,
+    setting: str, batch_size: int, mesh: jax.sharding.Mesh, microbatches: int,
 ) -> None:
   """Raises if a batch does not divide over the devices of a mesh.
 
   Args:
-    what: name of the setting.
-    batch_size: its value.
+    setting: config key of the batch size.
+    batch_size: global.
     mesh: the devices.
-    parts: that each device takes one after the other.
+    microbatches: number of microbatches per batch.
 
   Raises:
-    ValueError: with what would divide.
+    ValueError: with the smallest divisor that is required.
   """
-  unit = mesh_lib.data_parallelism(mesh) * parts
-  if batch_size % unit:
+  divisor = mesh_lib.data_parallelism(mesh) * microbatches
+  if batch_size % divisor:
     raise ValueError(
-        f'{what} {batch_size} does not divide over '
+        f'{setting} {batch_size} does not divide over '
         f'{mesh_lib.data_parallelism(mesh)} devices'
-        + (f' in {parts} parts' if parts > 1 else '')
-        + f' (mesh {dict(mesh.shape)}). Use a multiple of {unit}.')
+        + f' in {microbatches} microbatches' * (microbatches > 1)
+        + f' (mesh {dict(mesh.shape)}). Use a multiple of {divisor}.')
 
 
-def sharded(
+def shard(
     local: Generator[Mapping[str, np.ndarray], None, None],
     mesh: jax.sharding.Mesh,
 ) -> Generator[types.Batch, None, None]:
-  """Yields a process's batches as parts of global ones, on the devices."""
-  # Closing one must close the other: there may be processes behind it.
+  """Yields this process's batches as global batches on the devices."""
+  # Closing this generator must close the other, which may own processes.
   with contextlib.closing(local):
     for batch in local:
       yield multihost.shard_batch(batch, mesh)
@@ -52,7 +49,7 @@ def sharded(
 def prepare(
     config: data.DataConfig, dataset: data.Dataset,
 ) -> Callable[..., dict[str, jax.Array]]:
-  """Returns what makes numbers of a batch of bytes: `data.prepare`."""
+  """Returns the on-device preprocessing of a batch; see `data.prepare`."""
   return data.prepare(
       config, num_classes=dataset.num_classes, multi_label=dataset.multi_label,
       targets=bool(dataset.targets))

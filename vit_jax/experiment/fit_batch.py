@@ -93,7 +93,7 @@ def fit(
       All processes follow the decision of process 0.
   """
   auto = experiment.config.accumulation == 'auto'
-  first = (previous or 1) if auto else experiment.config.parts
+  first = (previous or 1) if auto else experiment.config.num_microbatches
   options = microbatch_options(experiment)
   # The previous number may not divide the batch on another set of devices.
   options = [n for n in options if n >= first] or options
@@ -286,8 +286,8 @@ def _fitted(
         f'Process {jax.process_index()}: {_does_not_fit(experiment, last)} It '
         'fits on process 0: check that all devices are of one kind and free.')
   return FittedStep(
-      experiment.in_parts(last.num_microbatches), last.step, last.memory,
-      _message(experiment.config, trials, previous))
+      experiment.with_microbatches(last.num_microbatches), last.step,
+      last.memory, _message(experiment.config, trials, previous))
 
 
 def _message(

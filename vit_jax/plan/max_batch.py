@@ -15,7 +15,7 @@ import humanize
 import jax
 
 from vit_jax import types
-from vit_jax.experiment import config as config_lib
+from vit_jax.experiment import load_config
 from vit_jax.plan import building
 from vit_jax.plan import measure as measure_lib
 
@@ -161,7 +161,7 @@ def _cell(
 ) -> Cell:
   used = _dividing(model, resolution)
   separator = ',' if ':' in specification else ':'
-  stages = config_lib.load(
+  stages = load_config.load(
       f'{specification}{separator}model={model},resolution={used}', overrides)
   if list(stages) != ['']:
     raise ValueError(

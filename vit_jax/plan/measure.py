@@ -263,12 +263,13 @@ def measure_fitting(
   while found[1].fits is False:
     memory = found[1].memory
     more = fit_batch.next_num_microbatches(
-        fit_batch.microbatch_options(experiment), found[0].config.parts,
+        fit_batch.microbatch_options(experiment),
+        found[0].config.num_microbatches,
         needed_bytes=memory.total_bytes,
         fixed_bytes=memory.params_bytes + memory.optimizer_bytes,
         limit=memory.capacity_bytes or math.inf)
     if more is None:
       return first
-    candidate = experiment.in_parts(more)
+    candidate = experiment.with_microbatches(more)
     found = candidate, measure(candidate)
   return found

@@ -73,7 +73,7 @@ def plan(
       total_steps=experiment.total_steps,
       settings={
           'resolution': config.data.size, 'batch_size': config.batch_size,
-          'accumulation': config.parts,
+          'accumulation': config.num_microbatches,
           'remat': getattr(config.model, 'remat', 'none'),
           'attention': getattr(config.model, 'attention', 'plain'),
           'attention_here': getattr(models.for_devices(

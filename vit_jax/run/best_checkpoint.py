@@ -45,7 +45,7 @@ def measure(
     doing(f'evaluating {name}')
     with fit_batch.evaluator_memory_advice(experiment.config, name):
       measured = experiment.evaluators[name](
-          params, between=functools.partial(between, name))
+          params, on_batch=functools.partial(between, name))
     row |= {f'{name}/{key}': value for key, value in measured.items()}
   return row
 

@@ -200,7 +200,7 @@ class _Run:
     try:
       with self._progress:
         with fit_batch.out_of_memory_advice('Training', advice=(
-            f'Use more than {self._config.parts} microbatches: '
+            f'Use more than {self._config.num_microbatches} microbatches: '
             '--config.accumulation.')):
           self._loop(fitted.step, profiler)
         self._doing('finishing a checkpoint')

@@ -19,6 +19,7 @@ from vit_jax.checkpoints import manager
 from vit_jax.checkpoints import paths
 from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import config as config_lib
+from vit_jax.experiment import config_file
 from vit_jax.inference import load
 from vit_jax.run import best_checkpoint
 from vit_jax.run import workdir as workdir_lib
@@ -120,9 +121,9 @@ def _go_on(
   step = int(restored.state.step)
   # Read anew: what a newer version added was then at its default.
   earlier = config_lib.resolve(restored.config)
-  changes = config_lib.differences(config_lib.to_plain(earlier), {
+  changes = config_file.differences(config_lib.to_plain(earlier), {
       **config_lib.to_plain(config),
-      **({'accumulation': earlier.parts}
+      **({'accumulation': earlier.num_microbatches}
          if config.accumulation == 'auto' else {})})
   changed = ('\nThe config differs from the one it ran with:\n  '
              + '\n  '.join(changes)) if changes else ''
@@ -145,7 +146,7 @@ def _go_on(
         f'this one. Use another --workdir, or a longer {longer}.{changed}')
   _check_grid(earlier, config, workdir)
   return Start(
-      counters, step=step, parts=earlier.parts,
+      counters, step=step, parts=earlier.num_microbatches,
       keeps_patience=not any(
           line.startswith('checkpoint.patience') for line in changes),
       note='\n'.join([
@@ -192,8 +193,8 @@ def written_parts(
   except (OSError, ValueError):  # Not written yet, or damaged.
     return None
   same = {**config_lib.to_plain(written), 'accumulation': config.accumulation}
-  changes = config_lib.differences(same, config_lib.to_plain(config))
-  return None if _concern_the_result(changes) else written.parts
+  changes = config_file.differences(same, config_lib.to_plain(config))
+  return None if _concern_the_result(changes) else written.num_microbatches
 
 
 def _concern_the_result(changes: Sequence[str]) -> list[str]:

@@ -44,7 +44,7 @@ def describe(
       *([str(dataset.excluded)] if dataset.excluded else []),
       f'batch {config.batch_size:,} = {hosts} host(s) x {per_host} '
       f'{device_kind(mesh)} device(s), {share:,} images each'
-      + f' in {config.parts} parts' * (config.parts > 1)
+      + f' in {config.num_microbatches} parts' * (config.num_microbatches > 1)
       + ' | mesh '
       + mesh_lib.describe(config.mesh, mesh, tree.num_elements(state.params)),
       *_evaluation(config),
@@ -72,7 +72,7 @@ def _evaluation(config: config_lib.Config) -> list[str]:
   """Returns a line where evaluators take less than a batch at once."""
   names = [name for name, section in config.evals.items()
            if section.batch_size is None]
-  if config.parts == 1 or not names:
+  if config.num_microbatches == 1 or not names:
     return []
   return [f'evaluated {evaluators.eval_batch_size(config):,} at once, as '
           f'many as a part of the batch: {", ".join(names)}']

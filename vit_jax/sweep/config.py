@@ -1,30 +1,29 @@
-"""The section `sweep` of a config file."""
+"""Section `sweep` of a config file."""
 
 import dataclasses
 from typing import Any
 
-# Fields that a sweep sets by itself.
-_OWN = ('seed', 'data.split', 'evals')
+# Fields that the sweep sets.
+_RESERVED = ('seed', 'data.split', 'evals')
 
 
 @dataclasses.dataclass(frozen=True)
 class SweepConfig:
-  """The section `sweep` of a config file; `main.py train` does not read it.
+  """Section `sweep` of a config file; `main.py train` ignores it.
 
   Attributes:
-    grid: values by field, 'optimizer.learning_rate' or nested as the config is
-      ({'optimizer': {'learning_rate': [0.01, 0.03]}}); several fields make all
-      of their combinations.
-    held_out: percent of the training split, from its end, to choose by.
-    development: how the runs of the grid differ from the config instead: the
-      sections `data` and `evals` ({'data': {'split': 'train800'}, 'evals':
-      {'dev': {'split': 'val200'}}}). They have these evaluators alone. What
-      the config itself measures under the same name on the same data was
-      chosen by, too, and is left out of the final runs' statistics.
-    metric: what to choose by: an evaluator of the grid's runs and its metric;
-      '' is 'dev/accuracy', or what takes its place: 'dev/precision_at_1' where
-      an image may have several labels, 'dev/loss' where none is learned.
-    seeds: how often the best is trained on all of the data.
+    grid: values by field, with dotted keys ('optimizer.learning_rate') or
+      nested as in the config; several fields give all combinations.
+    held_out: percentage of the training split, from its end, that the grid runs
+      are evaluated on.
+    development: overrides of the grid runs in place of `held_out`: the sections
+      `data` and `evals` ({'data': {'split': 'train800'}, 'evals': {'dev':
+      {'split': 'val200'}}}). Grid runs have only these evaluators. Evaluators
+      of the config that read the same data under the same name are left out
+      of the statistics of the final runs.
+    metric: selection criterion, an evaluator of the grid runs and its metric;
+      '' is the default metric of the evaluator 'dev', such as 'dev/accuracy'.
+    seeds: number of final runs of the best point.
   """
   grid: dict[str, tuple[Any, ...]] = dataclasses.field(default_factory=dict)
   held_out: int = 10
@@ -41,16 +40,18 @@ class SweepConfig:
       raise ValueError(f'seeds must be at least 1, but is {self.seeds}.')
     if self.development and 'evals' not in self.development:
       raise ValueError(
-          'development says how to train, but has no section evals that says '
-          'what to choose by, such as {"dev": {"split": "validation"}}.')
+          'development needs a section evals for the selection, such as '
+          '{"dev": {"split": "validation"}}.')
     for field, values in self.grid.items():
       if not values or len(set(map(repr, values))) < len(values):
         raise ValueError(
             f'grid: the values of {field} must be one or more, each once, but '
             f'are {list(values)}.')
-      own = next((o for o in _OWN if f'{field}.'.startswith(f'{o}.')), None)
-      if own:
+      reserved = next(
+          (name for name in _RESERVED if f'{field}.'.startswith(f'{name}.')),
+          None)
+      if reserved:
         raise ValueError(
-            f'grid: {field} cannot be swept, for the sweep itself sets {own}: '
-            'held_out (or development) says which data the grid sees, and '
-            'seeds how many seeds the final runs have.')
+            f'grid: {field} cannot be swept, since the sweep sets {reserved}. '
+            'Use held_out or development for the data of the grid, and seeds '
+            'for the final runs.')

@@ -1,7 +1,7 @@
-"""What a run of the grid sees, and by what it is chosen.
+"""Data, evaluators and metric of the runs of a grid.
 
-A choice counts only if it was made on examples that were neither trained on
-nor are what the final runs report on: both are refused, example by example.
+The selection must use examples that are neither trained on nor part of the
+reported test data: both are checked, example by example.
 """
 
 from typing import Any
@@ -11,84 +11,75 @@ from vit_jax import evals
 from vit_jax.data.splits import overlap
 from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import config as config_lib
+from vit_jax.experiment import evaluators as evaluators_lib
 from vit_jax.sweep import config as sweep_config
 
 DEVELOPMENT = 'dev'
-# What there is to choose by in place of accuracy, by the evaluator's kind.
-_USUAL = {'objective': 'loss', 'multi_label': 'mean_average_precision',
-          'regression': 'root_mean_square_error'}
 
 
-def changes(
+def overrides(
     config: config_lib.Config, section: sweep_config.SweepConfig,
 ) -> dict[str, Any]:
-  """Returns how a run of the grid differs from the config."""
+  """Returns the overrides of the config in the runs of the grid."""
   if section.development:
     return dict(section.development)
   split = config.data.split
   if '[' in split:
     raise ValueError(
-        f'data.split is {split!r}: of a part of a split, the sweep cannot tell '
-        'what else to hold out. Say it in the section `sweep` of the config: '
-        "'development': {'data': {'split': ...}, 'evals': {'dev': {'split': "
-        '...}}}.')
-  kept, end = 100 - section.held_out, '+'.join
-  parts = [part.strip() for part in split.split('+')]
-  # A head that nothing trains says nothing of a setting.
-  kind = {} if _uses_labels(config) else {'name': 'objective'}
+        f'data.split is {split!r}, a part of a split, so the sweep does not '
+        'know what else to hold out. Write it in the section `sweep` of the '
+        "config: 'development': {'data': {'split': ...}, 'evals': {'dev': "
+        "{'split': ...}}}.")
+  kept, names = 100 - section.held_out, [s.strip() for s in split.split('+')]
+  kind = {}
   if any(section.name == 'regression' for section in config.evals.values()):
     kind = {'name': 'regression'}
+  elif not _uses_labels(config):  # An untrained head cannot rank settings.
+    kind = {'name': 'objective'}
   return {
-      'data': {'split': end(f'{part}[:{kept}%]' for part in parts)},
+      'data': {'split': '+'.join(f'{name}[:{kept}%]' for name in names)},
       'evals': {DEVELOPMENT: {
-          **kind, 'split': end(f'{part}[{kept}%:]' for part in parts)}}}
+          **kind, 'split': '+'.join(f'{name}[{kept}%:]' for name in names)}}}
 
 
-def config_of(
+def development_config(
     config: config_lib.Config, section: sweep_config.SweepConfig,
 ) -> config_lib.Config:
-  """Returns the config as a run of the grid has it."""
+  """Returns the config of the run of the grid."""
   plain = config_lib.to_plain(config)
-  differences = changes(config, section)
-  if plain['checkpoint']['best'].split('/')[0] not in differences['evals']:
-    # It is chosen by an evaluator that the grid must not have.
+  changes = overrides(config, section)
+  if plain['checkpoint']['best'].split('/')[0] not in changes['evals']:
+    # The grid run lacks the evaluator of the best checkpoint.
     plain['checkpoint'] |= {'best': '', 'patience': None}
-  return config_lib.resolve(
-      config_lib.merge({**plain, 'evals': {}}, differences))
+  return config_lib.resolve(config_lib.merge({**plain, 'evals': {}}, changes))
 
 
-def usual_metric(config: config_lib.Config) -> str:
-  """Returns what the runs of a grid are chosen by, unless it is said.
+def default_metric(config: config_lib.Config) -> str:
+  """Returns the metric that selects among grid runs by default.
 
   Raises:
-    ValueError: if there are several evaluators, and none is called 'dev'.
+    ValueError: if there are several evaluators, none of them called 'dev'.
   """
   names = list(config.evals)
   name = DEVELOPMENT if DEVELOPMENT in names or not names else names[0]
   if name != DEVELOPMENT and len(names) > 1:
     raise ValueError(
-        f'sweep.metric must say what to choose by, since none of the '
-        f'evaluators {", ".join(names)} is called {DEVELOPMENT!r}. Give it: '
+        f'sweep.metric must name the selection metric, since none of the '
+        f'evaluators {", ".join(names)} is called {DEVELOPMENT!r}. Use '
         f'--metric {name}/METRIC.')
   if name not in config.evals:
     return f'{name}/accuracy'
   section = config.evals[name]
-  metric = _USUAL.get(section.name)
-  if metric is None:
-    known = list(evals.metrics_of(section))
-    metric = 'accuracy' if 'accuracy' in known else known[0]
-    if (section.name == 'classification' and 'precision_at_1' in known
-        and _has_several_labels(config, section)):
-      metric = 'precision_at_1'
-  return f'{name}/{metric}'
+  metrics = section.metrics_on(
+      multi_label=_is_multi_label(config, section), num_classes=0)
+  return f'{name}/{metrics[0]}'
 
 
 def mode(config: config_lib.Config, metric: str) -> str:
-  """Returns whether to maximise a metric; raises if there is no such one.
+  """Returns 'max' or 'min' for a metric 'evaluator/metric'.
 
-  Args:
-    config: of a run of the grid.
-    metric: 'evaluator/metric'.
+  Raises:
+    ValueError: if the grid run has no such metric, or one of an untrained head.
   """
   plain = config_lib.to_plain(config)
   plain['checkpoint'] |= {
@@ -101,77 +92,64 @@ def mode(config: config_lib.Config, metric: str) -> str:
   name = metric.split('/')[0]
   section = config.evals[name]
   if not _uses_labels(config) and section.name != 'objective' and (
-      evals.uses_head(section)):
+      section.uses_head):
     raise ValueError(
         f'sweep.metric is {metric!r}, but the objective '
-        f'{config.objective.name} trains no head, which {name!r} measures. '
-        "Choose by an evaluator {'name': 'objective'} and its loss, or by "
-        'fewshot or knn, which need no head.')
+        f'{config.objective.name} trains no head, which {name!r} evaluates. '
+        "Use an evaluator {'name': 'objective'} and its loss, or fewshot or "
+        'knn, which need no head.')
   return found
 
 
-def check_measured(experiment: experiment_lib.Experiment, metric: str) -> None:
-  """Raises if a run of the grid will not measure what it is chosen by.
-
-  Which metrics an evaluator gives depends on the data and the objective.
-  """
-  evaluator, _, name = metric.partition('/')
-  section = experiment.config.evals[evaluator]
-  known = list(evals.metrics_of(section))
-  if section.name == 'objective':
-    # The means of training and of the evaluation are of the same measures.
-    known = [m for m in known if m in experiment.abstract_state.metrics]
-  elif section.name == 'classification' and 'precision_at_1' in known:
-    dataset = _open(experiment.config, section)
-    known = list(evals.classification_metrics(
-        multi_label=dataset.multi_label, num_classes=dataset.num_classes))
-  if name not in known:
-    raise ValueError(
-        f'sweep.metric is {metric!r}, which is not measured on this data. '
-        f'Measured: {", ".join(f"{evaluator}/{m}" for m in known)}. Choose '
-        'one of these: --metric.')
+def check_metric(experiment: experiment_lib.Experiment, metric: str) -> None:
+  """Raises if a grid run will not report the metric on its data."""
+  config = experiment.config
+  evaluators_lib.check_metric(
+      config, metric, setting='sweep.metric', train_data=experiment.dataset,
+      objective_metrics=experiment.abstract_state.metrics,
+      open_data=evaluators_lib.opener(config, expected=False))
 
 
-def reported(
+def reported_evaluators(
     final: config_lib.Config, development: config_lib.Config) -> list[str]:
-  """Returns the evaluators of the final runs that nothing was chosen by."""
-  def place(config: config_lib.Config, name: str) -> Any:
+  """Returns the evaluators of the final runs that did not select anything."""
+  def split(config: config_lib.Config, name: str) -> Any:
     section = config.evals.get(name)
     return section and (section.source or config.data.source, section.split)
 
   return [name for name in final.evals
-          if place(final, name) != place(development, name)]
+          if split(final, name) != split(development, name)]
 
 
-def check_unseen(
+def check_disjoint(
     experiment: experiment_lib.Experiment, final: experiment_lib.Experiment,
 ) -> None:
-  """Raises if the development data is trained on, or reported on.
+  """Raises if development examples are trained on, or reported on.
 
   Args:
     experiment: a run of the grid.
-    final: a run on all of the data, with the same settings.
+    final: a run on all data with the same settings.
   """
-  names = reported(final.config, experiment.config)
+  names = reported_evaluators(final.config, experiment.config)
   if not names:
     raise ValueError(
         'The config has no evaluator for the final runs: its section evals is '
-        'empty, or holds only what the grid is chosen by.')
+        'empty, or has only the evaluators that select among the grid runs.')
   tests = {name: _open(final.config, final.config.evals[name])
            for name in names}
   for name, section in experiment.config.evals.items():
-    seen = _open(experiment.config, section)
-    if overlap.overlap(seen, experiment.dataset):
+    dev = _open(experiment.config, section)
+    if overlap.overlap(dev, experiment.dataset):
       raise ValueError(
-          f'sweep.development: the evaluator {name!r} reads {seen.split!r} of '
-          f'{seen.name}, of which examples are trained on: data.split is '
-          f'{experiment.dataset.split!r}. Choose by examples that are not.')
-    for test, reads in tests.items():
-      if overlap.overlap(seen, reads):
+          f'sweep.development: the evaluator {name!r} reads {dev.split!r} of '
+          f'{dev.name}, of which examples are trained on: data.split is '
+          f'{experiment.dataset.split!r}. Use disjoint splits.')
+    for test_name, test in tests.items():
+      if overlap.overlap(dev, test):
         raise ValueError(
-            f'sweep.development: the evaluator {name!r} reads {seen.split!r} '
-            f'of {seen.name}, of which the final runs report on examples: '
-            f'{test!r} reads {reads.split!r}. Choose by a part of the training '
+            f'sweep.development: the evaluator {name!r} reads {dev.split!r} '
+            f'of {dev.name}, of which the final runs report on examples: '
+            f'{test_name!r} reads {test.split!r}. Use a part of the training '
             'split.')
 
 
@@ -179,19 +157,18 @@ def _uses_labels(config: config_lib.Config) -> bool:
   return config.objective.name == 'supervised'
 
 
-def _has_several_labels(
+def _is_multi_label(
     config: config_lib.Config, section: evals.EvalConfig) -> bool:
+  if section.name != 'classification':
+    return False  # Does not affect the metrics; do not open the data.
   try:
     return _open(config, section).multi_label
-  except ValueError:
-    # Not there to be looked at; whoever runs the sweep is told so.
+  except ValueError:  # The data is missing, which the sweep will report.
     name = (section.source or config.data.source).partition(':')[0]
-    return bool(data.DATASETS[name].multi_label) if (
-        name in data.DATASETS) else False
+    return name in data.DATASETS and bool(data.DATASETS[name].multi_label)
 
 
 def _open(
     config: config_lib.Config, section: evals.EvalConfig) -> data.Dataset:
-  """Opens what an evaluator measures on."""
   return data.open_dataset(
       config.data, split=section.split, source=section.source or None)

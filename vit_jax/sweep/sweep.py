@@ -1,4 +1,4 @@
-"""The whole of a sweep: the grid, the choice, the final runs."""
+"""Runs a sweep: the grid, the selection, the final runs."""
 
 from collections.abc import Mapping, Sequence
 import math
@@ -19,12 +19,12 @@ RESULT = 'sweep.json'
 
 
 def run(sweep: grid.Sweep, workdir: epath.PathLike) -> dict[str, Any]:
-  """Runs the whole sweep; returns what it also writes to `sweep.json`.
+  """Runs or resumes a sweep; returns the contents of `sweep.json`.
 
   Raises:
-    ValueError: if a run does not go together, the folder is another sweep's,
-      or no run of the grid has a result.
-    signals.Stopped: if a signal asked for it; the same call goes on.
+    ValueError: if a run cannot be built, the folder holds another sweep, or no
+      run of the grid has a result.
+    signals.Stopped: after a signal; the same call resumes.
   """
   with signals.catch() as stop:
     return _run(sweep, epath.Path(workdir), stop)
@@ -34,89 +34,89 @@ def _run(
     sweep: grid.Sweep, workdir: epath.Path, stop: signals.StopRequest,
 ) -> dict[str, Any]:
   path = workdir / RESULT
-  before = runs.check_same(path, sweep.to_plain(), what='sweep')
-  rows = {row['name']: row for row in before.get('grid', ())}
+  previous = runs.read_previous(path, sweep.to_plain(), what='sweep')
   points = {point.name: point for point in sweep.points}
-  experiments = _wire_all(sweep, workdir, [
-      name for name in points if not rows.get(name, {}).get('diverged')])
-  result: dict[str, Any] = {
-      'plan': sweep.to_plain(), 'mode': sweep.mode, 'grid': [], 'best': None,
-      'final': None}
-  _write(path, {**result, 'grid': list(rows.values())})
-  todo = []
+  rows = {row['name']: row for row in previous.get('grid', ())}
   for name, point in points.items():
     rows.setdefault(
         name, {'name': name, 'values': point.values, 'value': None})
-    if not rows[name].get('diverged'):
-      todo.append(name)
+  todo = [name for name in points if not rows[name].get('diverged')]
+  experiments = _build_all(sweep, workdir, todo)
+  result: dict[str, Any] = {
+      'plan': sweep.to_plain(), 'mode': sweep.mode,
+      'grid': [rows[name] for name in points], 'best': None, 'final': None}
+  _write(path, result)
   for name, summary in runs.train(experiments, todo, workdir, stop=stop):
-    rows[name] |= _measured(summary, sweep.section.metric)
-    result['grid'] = [rows[name] for name in points]
+    rows[name] |= _grid_row(summary, sweep.section.metric)
     _write(path, result)
-  result['grid'] = [rows[name] for name in points]
   best = _best(result['grid'], sweep)
-  finals = sweep.finals(points[best['name']])
   result['best'] = {key: best[key] for key in ('name', 'values', 'value')}
   _write(path, result)
-  summaries = {}
-  for name, summary in runs.train(
-      runs.wire(finals, workdir), list(finals), workdir, stop=stop):
-    if isinstance(summary, health.NonFiniteError):
-      raise summary
-    summaries[name] = summary
-  result['final'] = {
-      'runs': {name: s['metrics'] for name, s in summaries.items()},
-      'statistics': runs.statistics(
-          list(summaries.values()), of=development_split.reported(
-              points[best['name']].config, points[best['name']].development))}
+  result['final'] = _run_final(sweep, points[best['name']], workdir, stop)
   _write(path, result)
   return result
 
 
-def _wire_all(
+def _build_all(
     sweep: grid.Sweep, workdir: epath.Path, names: Sequence[str],
 ) -> dict[str, experiment_lib.Experiment]:
-  """Wires the runs of the grid, and tries a final run of each of its points.
+  """Builds the runs of the grid, and checks a final run of each point.
 
-  What cannot run is said before hours are spent on what can.
+  Errors of any run are raised before the first one is trained.
   """
-  experiments = runs.wire({p.name: p.development for p in sweep.points
-                           if p.name in names}, workdir)
+  experiments = runs.build({p.name: p.development for p in sweep.points
+                            if p.name in names}, workdir)
   checked = set()
   for point in sweep.points:
     if point.name not in experiments:
       continue
     experiment, name = experiments[point.name], f'{point.name}, final'
-    final = runs.wire({name: point.config}, workdir)[name]
-    development_split.check_measured(experiment, sweep.section.metric)
-    # Most fields change nothing of the data, which may take long to compare.
-    what = repr((experiment.config.data, experiment.config.evals,
-                 final.config.evals))
-    if what not in checked:
-      development_split.check_unseen(experiment, final)
-    checked.add(what)
+    final = runs.build({name: point.config}, workdir)[name]
+    development_split.check_metric(experiment, sweep.section.metric)
+    # Comparing data may be slow, and most grid fields do not change the data.
+    key = repr((experiment.config.data, experiment.config.evals,
+                final.config.evals))
+    if key not in checked:
+      development_split.check_disjoint(experiment, final)
+    checked.add(key)
   return experiments
 
 
-def _measured(
+def _run_final(
+    sweep: grid.Sweep, best: grid.Point, workdir: epath.Path,
+    stop: signals.StopRequest,
+) -> dict[str, Any]:
+  """Trains the best point on all data with each seed."""
+  configs = sweep.final_configs(best)
+  summaries = {}
+  for name, summary in runs.train(
+      runs.build(configs, workdir), list(configs), workdir, stop=stop):
+    if isinstance(summary, health.NonFiniteError):
+      raise summary
+    summaries[name] = summary
+  return {
+      'runs': {name: s['metrics'] for name, s in summaries.items()},
+      'statistics': runs.statistics(
+          list(summaries.values()),
+          evaluators=development_split.reported_evaluators(
+              best.config, best.development))}
+
+
+def _grid_row(
     summary: Mapping[str, Any] | health.NonFiniteError, metric: str,
 ) -> dict[str, Any]:
   if isinstance(summary, health.NonFiniteError):
     return {'value': None, 'diverged': str(summary).splitlines()[0]}
   metrics = summary['metrics']
-  if metric not in metrics:
-    raise ValueError(
-        f'sweep.metric is {metric!r}, which is not measured on this data. '
-        f'Measured: {", ".join(metrics)}. Choose one of these: --metric.')
   value = metrics[metric]
-  usable = value is not None and math.isfinite(value)
-  return {'value': value if usable else None, 'metrics': metrics}
+  finite = value is not None and math.isfinite(value)
+  return {'value': value if finite else None, 'metrics': metrics}
 
 
 def _best(
     rows: Sequence[Mapping[str, Any]], sweep: grid.Sweep,
 ) -> Mapping[str, Any]:
-  """Returns the row with the best value, of equal ones the first."""
+  """Returns the row with the best value; ties go to the first."""
   usable = [row for row in rows if row['value'] is not None]
   if not usable:
     raise ValueError(

@@ -1,0 +1,229 @@
+"""Config files and command-line overrides, as nested dicts of plain data.
+
+A config file is Python whose `get_config` returns an `ml_collections`
+ConfigDict of plain data. The parameters of `get_config` are the arguments of
+the file: 'configs/x.py:name=value'.
+"""
+
+from collections.abc import Mapping, Sequence
+import contextlib
+import dataclasses
+import importlib.util
+import inspect
+import json
+import pathlib
+import sys
+import typing
+from typing import Any
+
+import ml_collections
+
+from vit_jax import models
+from vit_jax import schema
+
+
+def read(specification: str) -> dict[str, Any]:
+  """Runs the `get_config` of a config file and returns its plain data.
+
+  Args:
+    specification: 'configs/x.py' or 'configs/x.py:name=value,name=value'.
+
+  Raises:
+    FileNotFoundError: if the file does not exist.
+    ValueError: for an unknown argument of the file or one of a wrong type.
+  """
+  path, _, text = specification.partition(':')
+  if not pathlib.Path(path).is_file():
+    folder = pathlib.Path(path).parent
+    known = [str(p) for p in sorted(folder.glob('*.py'))
+             if not p.name.startswith('_')] if folder.is_dir() else []
+    raise FileNotFoundError(
+        f'Config file {path} does not exist.{schema.nearest(path, known)}')
+  spec = importlib.util.spec_from_file_location('config_file', path)
+  assert spec is not None and spec.loader is not None
+  module = importlib.util.module_from_spec(spec)
+  # Lets configs import each other, whatever the current directory.
+  sys.path.insert(0, str(pathlib.Path(path).resolve().parent.parent))
+  try:
+    spec.loader.exec_module(module)
+  finally:
+    sys.path.pop(0)
+  arguments = _arguments(module.get_config, text, path)
+  try:
+    config = module.get_config(**arguments)
+  except ValueError as error:
+    raise ValueError(f'{path}: {error}') from error
+  if not isinstance(config, ml_collections.ConfigDict):
+    raise ValueError(
+        f'get_config() of {path} must return an ml_collections.ConfigDict, '
+        f'but returned {type(config).__name__}.')
+  return _plain(config)
+
+
+def _arguments(function: Any, text: str, path: str) -> dict[str, Any]:
+  """Converts 'name=value,name=value' to the types of a signature."""
+  parameters = inspect.signature(function).parameters
+  values = {}
+  for argument in filter(None, text.split(',')):
+    name, equals, value = argument.partition('=')
+    if not equals:
+      raise ValueError(
+          f'Arguments of a config are written {path}:name=value,name=value, '
+          f'but one is {argument!r}. Known: {", ".join(parameters) or "none"}.')
+    schema.check_name(name, list(parameters), what=f'argument of {path}')
+    values[name] = schema.convert(
+        schema.FlagText(value), type(parameters[name].default),
+        where=f'argument {name} of {path}')
+  return values
+
+
+def _plain(value: Any) -> Any:
+  """Converts ConfigDicts to dicts, also inside lists."""
+  if isinstance(value, ml_collections.ConfigDict):
+    return _plain(value.to_dict())
+  if isinstance(value, Mapping):
+    return {key: _plain(v) for key, v in value.items()}
+  if isinstance(value, (list, tuple)):
+    return [_plain(v) for v in value]
+  return value
+
+
+def merge(
+    base: Mapping[str, Any], change: Mapping[str, Any], *, section: Any,
+) -> dict[str, Any]:
+  """Returns `base` updated recursively with `change`.
+
+  A duration is replaced as a whole, and so is a section whose `name` changes,
+  since the fields of Adam mean nothing to SGD. If `change` has only the name,
+  as a flag does, the fields that both records have are kept. A model variant
+  replaces the dimensions in `base`.
+
+  Args:
+    base: plain data.
+    change: plain data.
+    section: the type, or union of types, that both will be parsed as.
+  """
+  merged, hints = dict(base), _hints(section)
+  for key, value in change.items():
+    old = base.get(key)
+    hint = (typing.get_args(section)[1]  # `evals`: dict[str, EvalConfig].
+            if typing.get_origin(section) is dict else hints.get(key))
+    if (isinstance(value, Mapping) and isinstance(old, Mapping)
+        and not set(value) & set(schema.UNITS)):
+      name = value.get('name', old.get('name'))
+      if name == old.get('name'):
+        if key == 'model' and value.get('variant'):
+          old = models.without_dimensions(old)
+        value = merge(old, value, section=hint)
+      elif set(value) == {'name'}:
+        known = _hints(hint, name=str(name))
+        value = {**{k: v for k, v in old.items() if k in known}, 'name': name}
+    merged[key] = value
+  return merged
+
+
+def _hints(section: Any, name: str = '') -> Mapping[str, Any]:
+  """Returns the field types of all records of a union, or of the named one."""
+  found: dict[str, Any] = {}
+  for record in typing.get_args(section) or (section,):
+    # Records without a `name`, such as a single schedule, fit any name.
+    if dataclasses.is_dataclass(record) and name in (
+        '', getattr(record, 'name', name)):
+      found |= typing.get_type_hints(record)
+  return found
+
+
+def override(
+    config: dict[str, Any], text: str, *, record: type,
+    sections: Sequence[str],
+) -> None:
+  """Applies 'section.key=value' in place.
+
+  Args:
+    config: plain data.
+    text: the override.
+    record: the type that `config` will be parsed as.
+    sections: names of the sections, the other fields being values.
+
+  Raises:
+    ValueError: if the override is malformed or names an unknown section.
+  """
+  path, equals, value = text.partition('=')
+  keys = path.split('.')
+  if not equals or not all(keys):
+    raise ValueError(
+        'Config overrides are written --config.section.key=value, but one is '
+        f'--config.{text}.')
+  if keys[0] == 'sweep':
+    raise ValueError(
+        'The section sweep is set by flags of `main.py sweep`: --grid, '
+        f'--seeds, --held-out, --metric; got --config.{text}.')
+  schema.check_name(
+      keys[0], [*(f.name for f in dataclasses.fields(record)), 'stages'],
+      what='section of the config')
+  if path == 'stages':
+    raise ValueError(
+        f'Stages are written in the config file, not in --config.{text}. '
+        'Override a value of one: --config.stages.NAME.section.key=value.')
+  # Overrides cannot add evaluators, or a misspelt name would do so.
+  if keys[0] == 'evals' and len(keys) > 1:
+    schema.check_name(
+        keys[1], list(config.get('evals', {})), what='evaluator')
+  if path in sections:
+    config[path] = _read_section(path, value)
+    return
+  change: Any = (_read_section(path, value)
+                 if keys[0] == 'evals' and len(keys) == 2
+                 else schema.FlagText(value))
+  for key in reversed(keys):
+    change = {key: change}
+  config.update(merge(config, change, section=record))
+
+
+def _read_section(path: str, text: str) -> dict[str, Any]:
+  """Parses a whole section written as a Python or JSON dict."""
+  section = schema.convert(schema.FlagText(text), Any, where=path)
+  if not isinstance(section, Mapping):
+    with contextlib.suppress(ValueError):
+      section = json.loads(text)
+  if not isinstance(section, Mapping):
+    raise ValueError(
+        f'{path} is a section with keys, but --config.{path}={text} sets it to '
+        f'a value. Set a key by --config.{path}.KEY=VALUE, or the whole '
+        f"section as {{'key': value}}.")
+  return dict(section)
+
+
+def order_stages(stages: Mapping[str, Any]) -> dict[str, Any]:
+  """Sorts stages so that each follows the one it starts from.
+
+  A ConfigDict sorts its keys, so the order in the file is lost.
+
+  Raises:
+    ValueError: for a cycle or an unknown stage.
+  """
+  done: dict[str, Any] = {}
+  origins = {name: str(stage.get('init', {}).get('stage', ''))
+             for name, stage in stages.items()}
+  while len(done) < len(stages):
+    waiting = [name for name in stages if name not in done]
+    ready = next(
+        (name for name in waiting if origins[name] in ('', *done)), None)
+    if ready is None:
+      name, origin = waiting[0], origins[waiting[0]]
+      raise ValueError(
+          f'Stage {name!r} starts from stage {origin!r}, which '
+          + ('starts from it in turn.' if origin in stages else
+             f'does not exist.{schema.nearest(origin, list(stages))} '
+             f'Stages: {", ".join(stages)}.'))
+    done[ready] = stages[ready]
+  return done
+
+
+def differences(old: Any, new: Any, where: str = '') -> list[str]:
+  """Returns a line for each value in which two plain configs differ."""
+  if isinstance(old, Mapping) and isinstance(new, Mapping):
+    keys = dict.fromkeys([*old, *new])
+    return [line for key in keys for line in differences(
+        old.get(key), new.get(key), f'{where}.{key}' if where else key)]
+  return [] if old == new else [f'{where}: {old!r} -> {new!r}']

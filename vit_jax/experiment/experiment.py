@@ -1,0 +1,259 @@
+"""An experiment: config, data, model, objective, optimizer and mesh, wired.
+
+Nothing is allocated until `init_state` is called.
+"""
+
+from collections.abc import Callable, Generator, Mapping
+import dataclasses
+import functools
+import math
+from typing import Any
+
+import flax.linen as nn
+import jax
+import numpy as np
+import optax
+
+from vit_jax import data
+from vit_jax import evals
+from vit_jax import models
+from vit_jax import objectives
+from vit_jax import schema
+from vit_jax import types
+from vit_jax.experiment import batches as batches_lib
+from vit_jax.experiment import config as config_lib
+from vit_jax.parallel import multihost
+from vit_jax.parallel import sharding
+from vit_jax.training import cost
+from vit_jax.training import flops
+from vit_jax.training import step as step_lib
+from vit_jax.weights import initialize
+
+
+@dataclasses.dataclass(frozen=True)
+class Experiment:
+  """A wired experiment.
+
+  Attributes:
+    config: the config, completed with what depends on the data.
+    mesh: devices.
+    dataset: training data.
+    model: the linen module.
+    total_steps: length of training.
+    schedule: learning rate at a step.
+    tx: the optimizer, with that schedule.
+    abstract_state: shapes, dtypes and shardings of the state.
+    abstract_batch: shapes, dtypes and shardings of a global batch.
+    shardings: shardings of the state.
+    axes: axis names of each parameter, by path.
+    trainable: tree of booleans like the parameters; False where frozen.
+    init_state: returns the state of step 0.
+    empty_metrics: returns running metrics of zero steps.
+    build_step: returns the jitted `train_step` for a number of microbatches.
+    evaluators: evaluators by name.
+    build_evaluators: returns `evaluators` for a number of microbatches.
+    unreadable: log of unreadable images, if the config skips them.
+  """
+  config: config_lib.Config
+  mesh: jax.sharding.Mesh
+  dataset: data.Dataset
+  model: nn.Module
+  total_steps: int
+  schedule: Callable[[Any], Any]
+  tx: optax.GradientTransformation
+  abstract_state: types.TrainState
+  abstract_batch: Mapping[str, jax.ShapeDtypeStruct]
+  shardings: types.TrainState
+  axes: Mapping[str, sharding.Axes]
+  trainable: Any
+  init_state: Callable[[], types.TrainState]
+  empty_metrics: Callable[[], Any]
+  build_step: Callable[[int], Any]
+  evaluators: Mapping[str, evals.Evaluator]
+  build_evaluators: Callable[[int], Mapping[str, evals.Evaluator]]
+  unreadable: data.UnreadableLog
+
+  @property
+  def train_step(self) -> Any:
+    """Jitted (state, batch) -> (state, mean loss)."""
+    return self.build_step(self.config.num_microbatches)
+
+  @property
+  def num_trainable(self) -> int:
+    """Number of parameters that are not frozen."""
+    return sum(math.prod(leaf.shape) for leaf, trained in zip(
+        jax.tree.leaves(self.abstract_state.params),
+        jax.tree.leaves(self.trainable)) if trained)
+
+  @property
+  def steps_per_epoch(self) -> float:
+    """Updates per pass over the training split."""
+    return self.dataset.num_examples / self.config.batch_size
+
+  def is_due(self, every: schema.Duration, step: int) -> bool:
+    """Returns whether an interval of length `every` ends with `step`."""
+    return every.is_due(
+        step, batch_size=self.config.batch_size, total_steps=self.total_steps,
+        num_examples=self.dataset.num_examples)
+
+  def batches(
+      self, *, start_step: int, tally: data.Tally | None = None,
+  ) -> Generator[types.Batch, None, None]:
+    """Yields the global batches of steps `start_step`, `start_step` + 1, ...
+
+    Args:
+      start_step: first step.
+      tally: counts unreadable images of this process.
+    """
+    parts, num_parts = multihost.batch_shards(self.mesh)
+    local = data.train_batches(
+        self.config.data, self.dataset, seed=self.config.seed,
+        batch_size=self.config.batch_size, start_step=start_step,
+        parts=parts, num_parts=num_parts, tally=tally)
+    return batches_lib.shard(local, self.mesh)
+
+  def with_microbatches(self, number: int) -> 'Experiment':
+    """Returns the same experiment with another number of microbatches.
+
+    Raises:
+      ValueError: if the batch does not divide into them.
+    """
+    batches_lib.check_size(
+        'batch_size', self.config.batch_size, self.mesh, number)
+    other = dataclasses.replace(
+        self, config=dataclasses.replace(self.config, accumulation=number),
+        evaluators=(self.evaluators if number == self.config.num_microbatches
+                    else self.build_evaluators(number)))
+    # Keep cached counts, which do not depend on the microbatches.
+    vars(other).update(
+        (name, value) for name, value in vars(self).items()
+        if name in ('flops_per_image', 'training_flops_per_image'))
+    return other
+
+  @functools.cached_property
+  def flops_per_image(self) -> int:
+    """FLOPs of the forward pass of one image, as in training."""
+    def forward(params, images, inputs):
+      return model.apply({'params': params}, images, **inputs)['logits']
+
+    model = self.countable_model(remat='none')
+    image = self.abstract_batch['image']
+    return flops.count(
+        forward, self.abstract_state.params,
+        jax.ShapeDtypeStruct((1, *image.shape[1:]), 'float32'),
+        objectives.training_inputs(
+            self.config.objective, self.config.model,
+            image_shape=self.config.data.image_shape))
+
+  @functools.cached_property
+  def training_flops_per_image(self) -> int:
+    """FLOPs of training on one image, without rematerialisation.
+
+    Three forward passes, as in the paper. If parameters are frozen, the FLOPs
+    of the remaining gradient: little more than one forward pass for a linear
+    probe.
+    """
+    if all(jax.tree.leaves(self.trainable)):
+      return cost.training_flops(self.flops_per_image)
+    return self.gradient_flops(self.countable_model(remat='none'))
+
+  def countable_model(self, *, remat: Any) -> nn.Module:
+    """Returns the model without kernels that hide FLOPs from the jaxpr.
+
+    Args:
+      remat: rematerialisation policy.
+    """
+    return objectives.build_model(
+        self.config.objective, dataclasses.replace(
+            models.without_fused_kernels(self.config.model), remat=remat),
+        image_shape=self.config.data.image_shape,
+        num_classes=self.dataset.num_classes)
+
+  def gradient_flops(self, model: nn.Module) -> int:
+    """Returns the FLOPs of the gradient of a model on one image.
+
+    Args:
+      model: a model with the parameters of this experiment.
+    """
+    def loss(params, images):
+      params = step_lib.stop_frozen(params, self.trainable)
+      return model.apply({'params': params}, images)['logits'].sum()
+
+    image = self.abstract_batch['image']
+    return flops.count(
+        jax.value_and_grad(loss), self.abstract_state.params,
+        jax.ShapeDtypeStruct((1, *image.shape[1:]), 'float32'))
+
+  def start_from(
+      self, state: types.TrainState, source: types.Params,
+      source_config: Mapping[str, Any],
+  ) -> tuple[types.TrainState, list[initialize.Row]]:
+    """Returns the state with parameters of a checkpoint, and a report.
+
+    Args:
+      state: a new state, at step 0.
+      source: parameters of the checkpoint.
+      source_config: plain config of the checkpoint; `model` and `data` suffice.
+
+    Raises:
+      ValueError: if the parameters do not fit the model.
+    """
+    params, rows = self.adapt(
+        source, source_config, initial=multihost.fetch(state.params),
+        config=self.config.init)
+    average = None if state.average is None else jax.tree.map(
+        lambda x: x.copy(), params)
+    return dataclasses.replace(state, params=params, average=average), rows
+
+  def check_start_from(self, earlier: 'Experiment') -> None:
+    """Raises if this run cannot start from a checkpoint of an earlier stage.
+
+    Compares shapes only, before the earlier stage is trained.
+
+    Raises:
+      ValueError: with the parameters that do not fit.
+    """
+    def zeros(shape: jax.ShapeDtypeStruct) -> np.ndarray:
+      return np.broadcast_to(np.zeros((), shape.dtype), shape.shape)
+
+    self._fit(
+        jax.tree.map(zeros, earlier.abstract_state.params),
+        config_lib.to_plain(earlier.config), config=self.config.init,
+        initial=jax.tree.map(zeros, self.abstract_state.params))
+
+  def adapt(
+      self, source: types.Params, source_config: Mapping[str, Any], *,
+      initial: types.Params, config: initialize.InitConfig,
+  ) -> tuple[types.Params, list[initialize.Row]]:
+    """Returns parameters of a checkpoint fitted to this model, on its devices.
+
+    Args:
+      source: parameters of the checkpoint.
+      source_config: plain config of the checkpoint; `model` and `data` suffice.
+      initial: initial parameters of this model, arrays or shapes.
+      config: which parameters may be new or ignored.
+
+    Raises:
+      ValueError: if the parameters do not fit the model.
+    """
+    params, rows = self._fit(
+        source, source_config, initial=initial, config=config)
+    return multihost.put(params, self.shardings.params), rows
+
+  def _fit(
+      self, source: types.Params, source_config: Mapping[str, Any], *,
+      initial: types.Params, config: initialize.InitConfig,
+  ) -> tuple[types.Params, list[initialize.Row]]:
+    """Returns what `adapt` does, on the host."""
+    old_size = data.parse(
+        {'resolution': source_config['data']['resolution']}).size
+    resize = functools.partial(
+        models.resize, method=config.positions,
+        old_grid=models.grid(models.parse(source_config['model']), old_size),
+        new_grid=grid(self.config))
+    return initialize.adapt(source, initial, config=config, resize=resize)
+
+
+def grid(config: config_lib.Config) -> tuple[int, int]:
+  """Returns the numbers of rows and columns of patches of an image."""
+  return models.grid(config.model, config.data.size)
