@@ -103,5 +103,5 @@ def test_masked_patches_are_watched_without_labels():
 def test_an_image_is_not_measured_by_itself(kind):
   """As in a sweep whose development data is a part of `train`."""
   section = {'name': kind, 'split': 'train[90%:]'}
-  with pytest.raises(ValueError, match="'train'. Name one.*dev.train_split"):
+  with pytest.raises(ValueError, match="'train' has examples.*dev.train_split"):
     evaluate(jax.devices()[:1], batch_size=25, evals={'dev': section})
