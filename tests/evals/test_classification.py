@@ -108,7 +108,7 @@ def test_lost_or_repeated_example_is_an_error(order):
 
 
 def test_split_without_examples_is_an_error():
-  with pytest.raises(ValueError, match='holds no example'):
+  with pytest.raises(ValueError, match='has no examples'):
     build(lambda: iter([]), num_examples=0)(PARAMS)
 
 
@@ -139,10 +139,10 @@ def test_between_is_called_after_each_batch_and_cuts_off():
 
   evaluate = build(batches(2))
   with pytest.raises(Stop):
-    evaluate(PARAMS, between=between)
+    evaluate(PARAMS, on_batch=between)
   assert len(calls) == 2
   calls.clear()
-  evaluate(PARAMS, between=lambda: calls.append(None))
+  evaluate(PARAMS, on_batch=lambda: calls.append(None))
   assert len(calls) == 5
 
 

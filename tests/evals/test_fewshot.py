@@ -92,7 +92,7 @@ def test_accuracy_is_the_mean_of_scikit_learns_over_the_draws(toy, penalty):
 def test_an_image_that_could_not_be_read_is_not_counted(toy):
   train = draws(toy, *examples(4), count=2, seeds=1)[0]
   test = toy.split(*examples(9), num_classes=CLASSES, num_examples=37,
-                   may_miss=1)
+                   max_unreadable=1)
   got = toy({'name': 'fewshot', 'shots': [2], 'seeds': 1}, {
       'train': train, '': test})(toy.params)
   assert got['examples'] == 36
@@ -104,7 +104,7 @@ def test_blocks_change_nothing(toy, monkeypatch):
                '': toy.split(*examples(9), num_classes=CLASSES)}
   evaluator = toy({'name': 'fewshot', 'shots': [1, 5], 'seeds': 2}, splits_of)
   whole = evaluator(toy.params)
-  monkeypatch.setattr(fewshot, 'BLOCK', 7)
+  monkeypatch.setattr(fewshot, '_BLOCK_ROWS', 7)
   assert evaluator(toy.params) == pytest.approx(whole, rel=1e-12)
 
 
@@ -192,7 +192,7 @@ def test_what_is_missing_stops_the_run_at_its_start():
 
 def test_the_default_leaves_out_the_shots_that_a_class_lacks(capsys):
   wired = build(shots=None, train_split='train[:160]', seeds=1)
-  assert ('evals.few leaves out the shots of 25: a class of train[:160] has '
+  assert ('evals.few leaves out the shots 25: a class of train[:160] has '
           in capsys.readouterr().out)
   found = wired.evaluators['few'](wired.init_state().params)
   assert [name for name in found if name.endswith('_shot')] == [
