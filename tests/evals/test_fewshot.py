@@ -200,5 +200,5 @@ def test_the_default_leaves_out_the_shots_that_a_class_lacks(capsys):
   with pytest.raises(ValueError, match='evals.few.shots needs 25'):
     build(shots=[1, 25], train_split='train[:160]')
   # None is possible: nothing to leave out.
-  with pytest.raises(ValueError, match='and held_out for 200, but'):
+  with pytest.raises(ValueError, match='and held_out 200, but'):
     build(shots=None, held_out=200)
