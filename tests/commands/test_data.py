@@ -53,7 +53,7 @@ def test_the_interpretation_of_the_files_is_in_every_format(photos, tmp_path, ca
   assert words in json.loads(facts.read_text())['description']
 
 
-def test_keys_of_a_table_are_named_as_errors_name_them(tmp_path, capsys):
+def test_set_selects_the_label_column_of_a_table(tmp_path, capsys):
   for i in range(12):
     (tmp_path / f'{i}.png').write_bytes(
         pictures.encoded(pictures.picture(i, side=16)))
@@ -70,10 +70,10 @@ def test_keys_of_a_table_are_named_as_errors_name_them(tmp_path, capsys):
 @pytest.mark.parametrize(('source', 'name'), [
     ('./x/Pets-2/', 'pets_2'), ('cifar10:3.0.2', 'cifar10'),
     ('/x/shots-{000000..000146}.tar', 'shots'), ('shots-*.parquet', 'shots')])
-def test_a_prepared_data_set_is_called_as_its_source_is(source, name):
-  assert data._name_of(source) == name
+def test_the_default_name_is_that_of_the_source(source, name):
+  assert data.default_name(source) == name
 
 
-def test_a_folder_that_is_not_there_is_said(tmp_path, capsys):
+def test_a_missing_folder_is_an_error(tmp_path, capsys):
   assert _check(tmp_path / 'nowhere') == 2
   assert 'nowhere' in capsys.readouterr().err

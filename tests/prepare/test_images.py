@@ -1,4 +1,4 @@
-"""Larger images are stored smaller, and what cannot be stays as it is."""
+"""Large images are stored smaller; all others are stored unchanged."""
 
 import io
 import json
@@ -12,9 +12,9 @@ from tests import hostile
 from tests import pictures
 from vit_jax import data
 from vit_jax.data.images import decode
-from vit_jax.prepare import images as storing
+from vit_jax.prepare import images
 
-SMALLER = storing.Pictures(shorter_side=12)
+SMALLER = images.ImageFormat(shorter_side=12)
 
 
 def _file(form, mode='RGB', size=(40, 30), **options):
@@ -26,13 +26,13 @@ def _opened(file):
   return Image.open(io.BytesIO(file))
 
 
-def test_pixels_become_png_which_loses_nothing():
+def test_pixels_are_stored_losslessly_as_png():
   for shape in ((5, 4), (5, 4, 1), (5, 4, 3)):
     pixels = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
-    decoded = _opened(storing.Pictures().stored(pixels))
+    decoded = _opened(images.ImageFormat().encode(pixels))
     np.testing.assert_array_equal(decoded, pixels.squeeze())
-  with pytest.raises(ValueError, match=r'uint16 \[2, 2, 13\] is no image'):
-    storing.Pictures().stored(np.zeros((2, 2, 13), np.uint16))
+  with pytest.raises(ValueError, match=r'uint16 \[2, 2, 13\]'):
+    images.ImageFormat().encode(np.zeros((2, 2, 13), np.uint16))
 
 
 @pytest.mark.parametrize(('form', 'mode', 'stored', 'as_mode'), [
@@ -40,10 +40,10 @@ def test_pixels_become_png_which_loses_nothing():
     ('JPEG', 'CMYK', 'JPEG', 'RGB'), ('PNG', 'RGB', 'PNG', 'RGB'),
     ('PNG', 'RGBA', 'PNG', 'RGB'), ('PNG', 'P', 'PNG', 'RGB'),
     ('PNG', '1', 'PNG', 'L'), ('WEBP', 'RGB', 'PNG', 'RGB')])
-def test_a_larger_image_is_made_smaller_in_its_kind(
+def test_a_large_image_is_reduced(
     form, mode, stored, as_mode):
   file = _file(form, mode)
-  smaller = _opened(SMALLER.stored(file))
+  smaller = _opened(SMALLER.encode(file))
   assert (smaller.format, smaller.mode, smaller.size) == (
       stored, as_mode, (16, 12))
   whole = decode.decode(file, channels=3).resize((16, 12))
@@ -51,15 +51,15 @@ def test_a_larger_image_is_made_smaller_in_its_kind(
   assert apart.mean() < 16
 
 
-def test_pixels_are_made_smaller_as_well():
+def test_large_pixel_arrays_are_reduced():
   pixels = np.asarray(pictures.picture(0, side=40))
-  assert _opened(SMALLER.stored(pixels)).size == (12, 12)
+  assert _opened(SMALLER.encode(pixels)).size == (12, 12)
 
 
-def test_a_turned_photograph_is_stored_upright():
+def test_a_rotated_photograph_is_stored_upright():
   exif = Image.Exif()
   exif[0x0112] = 6
-  smaller = _opened(SMALLER.stored(_file('JPEG', exif=exif)))
+  smaller = _opened(SMALLER.encode(_file('JPEG', exif=exif)))
   assert smaller.size == (12, 16)
   assert not smaller.getexif()
 
@@ -69,12 +69,12 @@ def test_a_turned_photograph_is_stored_upright():
     hostile.encode(Image.new('I;16', (40, 30)), 'PNG'),
     _file('JPEG')[:-200], b'no image'], ids=[
         'small', 'small png', '16 bits', 'cut off', 'no image'])
-def test_what_is_small_deep_or_unreadable_stays_as_it_is(file):
-  assert SMALLER.stored(file) == file
-  assert storing.Pictures().stored(file) == file
+def test_small_deep_and_unreadable_files_are_stored_unchanged(file):
+  assert SMALLER.encode(file) == file
+  assert images.ImageFormat().encode(file) == file
 
 
-def test_what_is_prepared_smaller_is_trained_on_and_says_so(tmp_path, capsys):
+def test_a_reduced_dataset_is_trained_on_and_described(tmp_path, capsys):
   source = tmp_path / 'photos'
   for i in range(6):
     path = source / 'train' / ('cat', 'dog')[i % 2] / f'{i}.jpg'
@@ -84,7 +84,7 @@ def test_what_is_prepared_smaller_is_trained_on_and_says_so(tmp_path, capsys):
       'data', 'prepare', f'--source={source}', f'--to={tmp_path}',
       '--name=mine', '--runner=local', '--shorter-side=12',
       '--quality=80']) == 0
-  assert '5 of 6 images were made smaller' in capsys.readouterr().out
+  assert '5 of 6 images were reduced' in capsys.readouterr().out
   config = data.parse({
       'source': 'mine', 'data_dir': str(tmp_path), 'split': 'train',
       'resolution': 8, 'train_ops': [{'op': 'inception_crop'}]})

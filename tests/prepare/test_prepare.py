@@ -1,5 +1,4 @@
-"""Any source becomes shards that hold just what it held, and go on if stopped.
-"""
+"""Prepared shards hold exactly what the source holds, and can be resumed."""
 
 import io
 import json
@@ -16,9 +15,9 @@ from tests import pictures
 from vit_jax import data
 from vit_jax.commands import data as commands_data
 from vit_jax.data.splits import selection
-from vit_jax.prepare import examples
-from vit_jax.prepare import images as storing
+from vit_jax.prepare import images
 from vit_jax.prepare import prepare
+from vit_jax.prepare import records
 from vit_jax.prepare import shards
 
 
@@ -55,11 +54,11 @@ def _plan(folder, to, *, shard_bytes=4000):
 def _same(there, source):
   assert len(there) == len(source)
   for i in range(len(source)):
-    assert there[i]['image'] == storing.Pictures().stored(source[i]['image'])
+    assert there[i]['image'] == images.UNCHANGED.encode(source[i]['image'])
     np.testing.assert_array_equal(there[i]['label'], source[i]['label'])
 
 
-def test_a_folder_keeps_bytes_labels_names_and_order(folder, tmp_path, capsys):
+def test_a_folder_keeps_its_bytes_labels_names_and_order(folder, tmp_path, capsys):
   assert _prepare(folder, tmp_path, f'--json={tmp_path}/facts.json') == 0
   assert 'train: 25 examples in 1 shard\n' in capsys.readouterr().out
   for split in ('train', 'test'):
@@ -74,7 +73,7 @@ def test_a_folder_keeps_bytes_labels_names_and_order(folder, tmp_path, capsys):
   assert sum(shard['examples'] for shard in facts.values()) == 30
 
 
-def test_a_split_without_examples_is_left_out_in_words(
+def test_an_empty_split_is_not_written(
     folder, tmp_path, capsys):
   _prepare(folder, tmp_path)
   info = tmp_path / 'mine/1.0.0/dataset_info.json'
@@ -86,7 +85,7 @@ def test_a_split_without_examples_is_left_out_in_words(
   capsys.readouterr()
   assert _prepare(
       'mine', tmp_path, f'--data-dir={tmp_path}', '--version=1.0.1') == 0
-  assert 'test has no examples, and is left out' in capsys.readouterr().out
+  assert 'test has no examples and is not written' in capsys.readouterr().out
   assert _open('mine:1.0.1', 'train', data_dir=str(tmp_path)).splits == (
       'train',)
 
@@ -102,7 +101,7 @@ def test_tensorflow_datasets_reads_and_decodes_it(folder, tmp_path):
       np.asarray(Image.open(io.BytesIO(original[3]['image']))))
 
 
-def test_what_is_excluded_is_left_out_of_the_training_split_alone(
+def test_exclude_applies_to_the_training_split_only(
     folder, tmp_path, capsys):
   keys = tmp_path / 'exclude.txt'
   keys.write_text('train/cat/6.png\ntrain/dog/7.jpeg\n')
@@ -115,7 +114,7 @@ def test_what_is_excluded_is_left_out_of_the_training_split_alone(
   assert len(_open('mine', 'train', data_dir=str(tmp_path))) == 23
 
 
-def test_pixels_and_several_labels_come_back(tmp_path):
+def test_pixels_and_several_labels_are_preserved(tmp_path):
   section = {'label': 'multi', 'num_test_examples': 20}
   assert _prepare('shapes', tmp_path, '--splits=test', '--set=resolution=8',
                   f'--set=shapes={section}') == 0
@@ -124,7 +123,7 @@ def test_pixels_and_several_labels_come_back(tmp_path):
   _same(there, _open('shapes', 'test', resolution=8, shapes=section))
 
 
-def test_shards_are_ranges_of_about_one_size(folder, tmp_path):
+def test_shards_are_contiguous_ranges_of_nearly_equal_size(folder, tmp_path):
   planned = _plan(folder, tmp_path)
   ends = [(shard.first, shard.last) for shard in planned.shards['train']]
   assert len(ends) > 2 and ends[0][0] == 0 and ends[-1][1] == 25
@@ -132,101 +131,95 @@ def test_shards_are_ranges_of_about_one_size(folder, tmp_path):
   assert max(b - a for a, b in ends) - min(b - a for a, b in ends) <= 1
 
 
-def test_a_run_that_was_stopped_goes_on_and_keeps_what_is_finished(
+def test_a_stopped_command_continues_with_the_unfinished_shards(
     folder, tmp_path, monkeypatch):
   planned = _plan(folder, tmp_path)
   prepare.begin(planned)
-  written = []
-  whole = shards._write_records
-
-  def fail_at_the_third(part, shard):
-    if len(written) == 2:
-      part.write_bytes(b'half')
-      raise KeyboardInterrupt
-    written.append(shard.name)
-    return whole(part, shard)
-
-  monkeypatch.setattr(shards, '_write_records', fail_at_the_third)
+  shards.write(planned.all_shards[0])
+  kept = planned.all_shards[0].path
+  written_at = kept.stat().mtime
+  monkeypatch.setattr(records, 'serialise', _interrupt)
   with pytest.raises(KeyboardInterrupt):
     prepare.write(planned, runner='local', flags=[])
-  with pytest.raises(RuntimeError, match='The same command goes on'):
+  with pytest.raises(RuntimeError, match='run the command again'):
     prepare.finish(planned)
   monkeypatch.undo()
+  # A shard that was killed before it was marked as finished.
+  planned.all_shards[1].path.write_bytes(b'half')
   assert not (tmp_path / 'mine/1.0.0/dataset_info.json').exists()
-  times = {name: (tmp_path / 'mine/1.0.0' / name).stat().st_mtime_ns
-           for name in written}
   planned = _plan(folder, tmp_path)
-  assert prepare.begin(planned) == 2
+  assert prepare.begin(planned) == 1
   prepare.write(planned, runner='local', flags=[])
   prepare.finish(planned)
-  prepare.verify(planned)
-  for name, written_at in times.items():
-    assert (tmp_path / 'mine/1.0.0' / name).stat().st_mtime_ns == written_at
+  assert kept.stat().mtime == written_at
   _same(_open('mine', 'train', data_dir=str(tmp_path)),
         _open(folder, 'train'))
 
 
-def test_shards_that_are_finished_are_counted_meanwhile(
+def _interrupt(*args, **kwargs):
+  raise KeyboardInterrupt
+
+
+def test_finished_shards_are_counted_while_others_are_written(
     folder, tmp_path, monkeypatch, capsys):
-  monkeypatch.setattr(commands_data, '_TELL_SECS', 0.02)
-  write = shards.write
+  monkeypatch.setattr(commands_data, 'PROGRESS_SECS', 0.02)
+  write, printed = shards.write, ['']
 
   def write_and_wait(shard):
     write(shard)
     deadline = time.monotonic() + 5
-    while '1 of 2' not in said[0] and time.monotonic() < deadline:
+    while '1 of 2' not in printed[0] and time.monotonic() < deadline:
       time.sleep(0.02)
-      said[0] += capsys.readouterr().out
+      printed[0] += capsys.readouterr().out
 
-  said = ['']
   monkeypatch.setattr(shards, 'write', write_and_wait)
   assert _prepare(folder, tmp_path) == 0
-  assert said[0].count('1 of 2 shards are written; 0:0') == 1
+  assert printed[0].count('1 of 2 shards written in 0:0') == 1
 
 
-def test_what_a_disk_garbles_is_not_taken_for_finished(
+def test_a_shard_that_reads_back_differently_is_an_error(
     folder, tmp_path, monkeypatch):
   planned = _plan(folder, tmp_path, shard_bytes=10**6)
   prepare.begin(planned)
-  add = examples.Digest.add_record
+  add = records.Digest.add_record
 
   def other(self, record, features):
     add(self, record.replace(b'train/cat', b'train/cow'), features)
 
-  monkeypatch.setattr(examples.Digest, 'add_record', other)
-  with pytest.raises(RuntimeError, match='25 came back when it was read'):
+  monkeypatch.setattr(records.Digest, 'add_record', other)
+  with pytest.raises(RuntimeError, match='read back 25'):
     prepare.write(planned, runner='local', flags=[])
   assert not list((tmp_path / 'mine/1.0.0').glob('mine-train*'))
 
 
 @pytest.mark.parametrize(('flags', 'words'), [
-    (['--name=My-Photos'], 'small letters'),
+    (['--name=My-Photos'], 'lower-case letters'),
     (['--version=1'], 'like 1.0.0'),
     (['--splits=tets'], "Did you mean 'test'?"),
     (['--shard-mib=0'], 'at least 1'),
     (['--shorter-side=-1'], 'got -1'),
     (['--shorter-side=8', '--quality=0'], 'from 1 to 100'),
-    (['--shorter-side=8', '--set=channels=4'], 'Leave it out'),
+    (['--shorter-side=8', '--set=channels=4'], 'Remove it'),
     (['--quality=80'], 'Give --shorter-side'),
 ])
-def test_a_mistake_is_said_before_anything_is_written(
+def test_invalid_flags_are_errors_before_anything_is_written(
     folder, tmp_path, capsys, flags, words):
   assert _prepare(folder, tmp_path / 'to', *flags) == 2
   assert words in capsys.readouterr().err
   assert not (tmp_path / 'to').exists()
 
 
-def test_another_plan_or_a_finished_set_is_not_written_over(
+def test_other_shards_and_finished_datasets_are_not_overwritten(
     folder, tmp_path, capsys):
   prepare.begin(_plan(folder, tmp_path))
   assert _prepare(folder, tmp_path) == 2
-  assert 'another command began' in capsys.readouterr().err
+  assert 'shards of another command' in capsys.readouterr().err
   assert _prepare(folder, tmp_path, '--version=1.0.1') == 0
   assert _prepare(folder, tmp_path, '--version=1.0.1') == 2
   assert 'is prepared already' in capsys.readouterr().err
 
 
-def test_shards_of_a_source_that_changed_are_not_gone_on_with(tmp_path):
+def test_shards_of_a_changed_source_are_not_continued(tmp_path):
   source = tmp_path / 'photos'
   for i in range(8):
     path = source / 'train' / ('cat', 'dog')[i % 2] / f'{i}.png'
@@ -236,27 +229,12 @@ def test_shards_of_a_source_that_changed_are_not_gone_on_with(tmp_path):
   assert prepare.begin(begun) == 0
   assert prepare.begin(_plan(source, tmp_path)) == 0
   (source / 'train/cat/0.png').rename(source / 'train/cat/9.png')
-  selection._open.cache_clear()  # As another process sees it.
+  selection._open.cache_clear()  # As in another process.
   with pytest.raises(ValueError, match='or the source has changed since'):
     prepare.begin(_plan(source, tmp_path))
 
 
-def test_what_differs_from_its_source_is_no_data_set(
-    folder, tmp_path, monkeypatch):
-  planned = _plan(folder, tmp_path, shard_bytes=10**6)
-  prepare.begin(planned)
-  prepare.write(planned, runner='local', flags=[])
-  prepare.finish(planned)
-  stored = storing.Pictures.stored
-  monkeypatch.setattr(
-      storing.Pictures, 'stored', lambda self, image: (
-          stored(self, image) + b'another'))
-  with pytest.raises(RuntimeError, match='differs from the source: example 0'):
-    prepare.verify(planned)
-  assert not (tmp_path / 'mine/1.0.0/dataset_info.json').exists()
-
-
-def test_files_that_cannot_be_read_go_along_as_they_are(tmp_path):
+def test_unreadable_files_are_stored_unchanged(tmp_path):
   source = tmp_path / 'photos'
   for i in range(6):
     path = source / 'train' / ('cat', 'dog')[i % 2] / f'{i}.jpg'
@@ -268,7 +246,7 @@ def test_files_that_cannot_be_read_go_along_as_they_are(tmp_path):
     _same(_open('mine', split, data_dir=str(tmp_path)), _open(source, split))
 
 
-def test_what_pillow_thinks_of_a_picture_is_not_said(
+def test_warnings_of_pillow_are_hidden(
     tmp_path, capsys, recwarn):
   source = tmp_path / 'photos'
   for i in range(4):
@@ -281,7 +259,7 @@ def test_what_pillow_thinks_of_a_picture_is_not_said(
   assert 'test: 1 example in 1 shard\n' in capsys.readouterr().out
 
 
-def test_a_prepared_file_that_cannot_be_read_is_named_as_in_its_source(
+def test_an_unreadable_prepared_file_is_named_by_its_source_key(
     folder, tmp_path, capsys):
   source = shutil.copytree(folder, tmp_path / 'photos')
   (source / 'train/dog/7.jpeg').write_bytes(b'no image')
@@ -306,7 +284,7 @@ def test_a_prepared_file_that_cannot_be_read_is_named_as_in_its_source(
     ('age,größe', ('1,2.5', '0.1,', '-7,1e-3', '3,4')),
     ('labels', ('a|b', 'b|c', '', 'a')),
 ])
-def test_numbers_and_several_labels_of_a_table_come_back(
+def test_numbers_and_several_labels_of_a_table_are_preserved(
     tmp_path, head, cells):
   for i in range(20):
     (tmp_path / f'{i}.png').write_bytes(

@@ -141,7 +141,7 @@ def measure_input(args: argparse.Namespace) -> int:
           section, source=os.path.join(folder, 'prepared'))
       photographs.write(
           pathlib.Path(own[_PREPARED].source), COUNT, names=NAMES,
-          stored=images.Pictures(args.prepared).stored)
+          stored=images.ImageFormat(args.prepared).encode)
     rows = [dataclasses.asdict(row) | {'workers': count}
             for count in workers
             for row in _measure(args, own, rivals, workers=count)]

@@ -1,17 +1,16 @@
-"""Checks a data set, or prepares it for training: `data check` and `prepare`.
+"""Checks a dataset, or prepares it for training.
 
     python main.py data check --source=./photos --html=photos.html
 
-What is wrong with any source: files that cannot be read, duplicates, suspicious
-labels. Nothing is changed.
+reports unreadable files, duplicates and suspicious labels of any source.
 
     python main.py data prepare --source=./photos --to=tfds --name=photos
     python main.py --config=... --config.data.source=photos:1.0.0 \
         --config.data.data_dir=tfds
 
-Any source becomes shards of random access, as TensorFlow Datasets writes them:
-a few large files in place of a million small ones. Stopped anywhere, the same
-command goes on.
+writes any source as ArrayRecord shards in the format of TensorFlow Datasets:
+a few large files instead of a million small ones. A stopped command continues
+where it was.
 """
 
 import argparse
@@ -23,21 +22,21 @@ import threading
 import time
 
 from vit_jax import atomic_files
-from vit_jax import console as console_lib
+from vit_jax import console
 from vit_jax import data
 from vit_jax.check import check
 from vit_jax.check import page
 from vit_jax.check import suspicious_labels
 from vit_jax.check import terminal
 from vit_jax.commands import arguments
-from vit_jax.data import beam_runner as beam_runner_lib
+from vit_jax.data import beam_runner
 from vit_jax.data.fingerprints import similarity
 from vit_jax.inference import load
 from vit_jax.prepare import images
 from vit_jax.prepare import prepare
 
 _MODEL_BATCH = 64
-_TELL_SECS = 30.0
+PROGRESS_SECS = 30.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -126,32 +125,31 @@ def _check(args: argparse.Namespace) -> int:
 
 def _add_prepare(tasks: argparse._SubParsersAction) -> None:
   parser = tasks.add_parser(
-      'prepare', help='write any data set as shards, and prove them',
-      description='Writes any data set as shards of ArrayRecord, in the form '
-      'of TensorFlow Datasets, and reads each back.')
+      'prepare', help='write any dataset as verified ArrayRecord shards',
+      description='Writes any dataset as ArrayRecord shards in the format of '
+      'TensorFlow Datasets, and reads each shard back.')
   arguments.add_data(parser)
   parser.add_argument(
       '--to', required=True, metavar='DIR',
-      help='directory of prepared data sets: DIR/NAME/VERSION is written')
+      help='folder of prepared datasets: DIR/NAME/VERSION is written')
   parser.add_argument(
       '--name', default='', metavar='NAME',
-      help='what to call it (default: what the source is called)')
+      help='dataset name (default: the name of the source)')
   parser.add_argument(
       '--version', default='1.0.0', help='default: %(default)s')
   parser.add_argument(
       '--splits', default='', metavar='SPLIT,...',
-      help='which to write (default: all)')
+      help='splits to write (default: all)')
   parser.add_argument(
       '--shard-mib', type=int, default=256, metavar='N',
-      help='about how large a shard is, in MiB (default: %(default)s)')
+      help='approximate shard size in MiB (default: %(default)s)')
   parser.add_argument(
       '--shorter-side', type=int, default=0, metavar='N',
-      help='make images smaller whose shorter side has more pixels than N: a '
-      'JPEG becomes a JPEG whose crops are read alone, all else PNG (default: '
-      'files stay as they are)')
+      help='reduce images whose shorter side has more than N pixels: JPEGs to '
+      'JPEGs, others to PNG (default: files are stored unchanged)')
   parser.add_argument(
       '--quality', type=int, metavar='N',
-      help='of JPEGs that are made smaller, 1 to 100 (default: '
+      help='quality of reduced JPEGs, 1 to 100 (default: '
       f'{images.QUALITY})')
   arguments.add_runner(parser)
   parser.set_defaults(run_task=_prepare)
@@ -160,68 +158,70 @@ def _add_prepare(tasks: argparse._SubParsersAction) -> None:
 def _prepare(args: argparse.Namespace) -> int:
   if args.shard_mib < 1:
     raise ValueError(f'--shard-mib must be at least 1; got {args.shard_mib}.')
-  if args.runner != beam_runner_lib.LOCAL:
-    beam_runner_lib.check_flags(args.runner_flags)
-  with arguments.quiet_pictures():
-    return _write(args)
-
-
-def _write(args: argparse.Namespace) -> int:
+  if args.runner != beam_runner.LOCAL:
+    beam_runner.check_flags(args.runner_flags)
   start = time.monotonic()
-  settings = {**arguments.data_settings(args), 'source': args.source}
-  planned = prepare.plan(
-      settings, splits=[split for split in args.splits.split(',') if split],
-      to=args.to, name=args.name or _name_of(args.source),
-      version=args.version, shard_bytes=args.shard_mib * 2**20,
-      pictures=images.of(
-          data.parse(settings), shorter_side=args.shorter_side,
-          quality=args.quality))
-  done = prepare.begin(planned)
-  if planned.understood:
-    print(planned.understood)
-  for split, shards in planned.shards.items():
-    print(f'{split}: {arguments.counted(shards[-1].last, "example")} in '
-          f'{arguments.counted(len(shards), "shard")}')
-  if done:
-    print(f'{done:,} of {len(planned.all_shards):,} shards were finished '
-          'before, and are kept')
-  with _telling(planned):
-    prepare.write(planned, runner=args.runner, flags=args.runner_flags)
-  facts = prepare.finish(planned)
-  prepare.verify(planned)
+  with arguments.quiet_pictures():
+    planned = _plan(args)
+    kept = prepare.begin(planned)
+    _print_plan(planned, kept)
+    with _progress(planned):
+      prepare.write(planned, runner=args.runner, flags=args.runner_flags)
+    shards = prepare.finish(planned)
   if args.shorter_side:
-    smaller, total = (sum(shard[what] for shard in facts.values())
-                      for what in ('smaller', 'examples'))
-    print(f'{smaller:,} of {total:,} images were made smaller'
-          + '; the others had no more pixels, have 16 bits or cannot be read'
-          * (smaller < total))
-  size = sum(shard['file_bytes'] for shard in facts.values())
-  print(f'wrote {planned.folder}: {size / 2**20:,.1f} MiB, each shard read '
-        f'back and compared; {console_lib.format_secs(time.monotonic() - start)}')
-  print(f'train with --config.data.source={planned.name}:{planned.version} '
+    reduced, total = (sum(facts[what] for facts in shards.values())
+                      for what in ('reduced', 'examples'))
+    print(f'{reduced:,} of {total:,} images were reduced'
+          + '; the others are small enough, have 16 bits or are unreadable'
+          * (reduced < total))
+  size = sum(facts['file_bytes'] for facts in shards.values())
+  print(f'Wrote {planned.folder}: {console.format_bytes(size)}, each shard '
+        'read back and compared, in '
+        f'{console.format_secs(time.monotonic() - start)}')
+  print(f'Train with --config.data.source={planned.name}:{planned.version} '
         f'--config.data.data_dir={args.to}')
   if args.json:
     atomic_files.write_json(args.json, {
-        'folder': planned.folder, 'kept': done, 'shards': facts})
+        'folder': planned.folder, 'kept': kept, 'shards': shards})
   return 0
 
 
+def _plan(args: argparse.Namespace) -> prepare.Plan:
+  settings = {**arguments.data_settings(args), 'source': args.source}
+  return prepare.plan(
+      settings, splits=[split for split in args.splits.split(',') if split],
+      to=args.to, name=args.name or default_name(args.source),
+      version=args.version, shard_bytes=args.shard_mib * 2**20,
+      image_format=images.from_flags(
+          data.parse(settings), shorter_side=args.shorter_side,
+          quality=args.quality))
+
+
+def _print_plan(planned: prepare.Plan, kept: int) -> None:
+  if planned.description:
+    print(planned.description)
+  for split, shards in planned.shards.items():
+    print(f'{split}: {arguments.counted(shards[-1].last, "example")} in '
+          f'{arguments.counted(len(shards), "shard")}')
+  if kept:
+    print(f'{kept:,} of {len(planned.all_shards):,} shards were finished '
+          'before and are kept')
+
+
 @contextlib.contextmanager
-def _telling(planned: prepare.Plan) -> Iterator[None]:
-  """Says now and then how many shards there are, whoever writes them."""
-  ended, total = threading.Event(), len(planned.all_shards)
+def _progress(planned: prepare.Plan) -> Iterator[None]:
+  """Prints the number of finished shards regularly, whichever the runner."""
+  ended, start = threading.Event(), time.monotonic()
 
-  def tell() -> None:
-    said = prepare.count_finished(planned)
-    start = time.monotonic()
-    while not ended.wait(_TELL_SECS):
-      done = prepare.count_finished(planned)
-      if done > said:
-        secs = console_lib.format_secs(time.monotonic() - start)
-        print(f'{done:,} of {total:,} shards are written; {secs}', flush=True)
-      said = done
+  def watch() -> None:
+    before = planned.num_finished
+    while not ended.wait(PROGRESS_SECS):
+      if (count := planned.num_finished) > before:
+        print(f'{count:,} of {len(planned.all_shards):,} shards written in '
+              f'{console.format_secs(time.monotonic() - start)}', flush=True)
+      before = count
 
-  thread = threading.Thread(target=tell, daemon=True)
+  thread = threading.Thread(target=watch, daemon=True)
   thread.start()
   try:
     yield
@@ -230,9 +230,9 @@ def _telling(planned: prepare.Plan) -> Iterator[None]:
     thread.join()
 
 
-def _name_of(source: str) -> str:
-  """Returns a name for what a folder, a file or a data set is called."""
+def default_name(source: str) -> str:
+  """Returns a TFDS name for a folder, file pattern or dataset."""
   base = source.rstrip('/').split('/')[-1].split(':')[0]
-  # Of many files, what all their names begin with: 'train-{000..146}.tar'.
+  # The common prefix of 'train-{000..146}.tar'.
   base = re.sub(r'\{.*\}|\[.*\]', '', base).split('.')[0]
   return re.sub(r'\W+', '_', base).strip('_').lower()

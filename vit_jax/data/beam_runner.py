@@ -1,7 +1,7 @@
-"""Runs an Apache Beam pipeline: on this machine, or on a cluster.
+"""Runs an Apache Beam pipeline on this machine or on a cluster.
 
-Beam is large and asks for older versions of what others share, so that it is
-an extra: nothing else here needs it.
+Beam is an optional dependency: it is large and needs older versions of shared
+packages.
 """
 
 import argparse
@@ -14,21 +14,21 @@ from typing import Any
 from vit_jax import schema
 
 DIRECT = 'DirectRunner'
-LOCAL = 'local'  # In this process, without Beam.
+LOCAL = 'local'  # This process, without Beam.
 
 
 def load() -> Any:
-  """Returns the module.
+  """Imports Apache Beam.
 
   Raises:
-    ImportError: where it is not installed, with what to do.
+    ImportError: if it is not installed.
   """
   try:
     import apache_beam
   except ImportError as error:
     raise ImportError(
         f'Apache Beam is not installed ({error}). Run `pip install -r '
-        'requirements-beam.txt`, or give --runner=local to work in this one '
+        'requirements-beam.txt`, or use --runner=local, which runs in this '
         'process without it.') from error
   return apache_beam
 
@@ -40,38 +40,37 @@ def run(
 
   Args:
     build: adds the steps to a `beam.Pipeline`.
-    runner: name of one that Beam knows.
-    flags: Beam's own: '--direct_num_workers=4', '--region=...'.
+    runner: name of a Beam runner.
+    flags: Beam flags, such as '--direct_num_workers=4'.
 
   Raises:
     ImportError: if Beam is not installed.
-    RuntimeError: if a worker failed, with what it said last.
-    ValueError: if Beam does not know a flag.
+    RuntimeError: if a worker failed, with its last message.
+    ValueError: for a flag that Beam does not have.
   """
   beam = load()
   check_flags(flags)
   chosen: Any = runner
   if runner == DIRECT:
-    # What Beam's own DirectRunner comes to after it tried to download a
-    # program (Prism) that runs pipelines.
+    # Beam's DirectRunner would first try to download Prism, a Go program.
     from apache_beam.runners.portability import fn_api_runner
     chosen = fn_api_runner.FnApiRunner()
   options = beam.options.pipeline_options.PipelineOptions(list(flags))
   pipeline = beam.Pipeline(runner=chosen, options=options)
   build(pipeline)
-  with _findable():
+  with _importable():
     try:
       pipeline.run().wait_until_finish()
-    except Exception as error:  # Beam's hold the tracebacks of all workers.
-      said = [line for line in str(error).splitlines() if line.strip()]
+    except Exception as error:  # Its text has the tracebacks of all workers.
+      lines = [line for line in str(error).splitlines() if line.strip()]
       raise RuntimeError(
-          f'A worker failed: {said[-1] if said else repr(error)} '
-          '(--runner=local says where)') from error
+          f'A Beam worker failed: {lines[-1] if lines else repr(error)} '
+          '(--runner=local shows the traceback)') from error
 
 
 @contextlib.contextmanager
-def _findable() -> Iterator[None]:
-  """Lets worker processes on this machine import what this one does."""
+def _importable() -> Iterator[None]:
+  """Lets worker processes on this machine import this package."""
   root = os.fspath(pathlib.Path(__file__).parents[2])
   before = os.environ.get('PYTHONPATH')
   os.environ['PYTHONPATH'] = os.pathsep.join(filter(None, [root, before]))
@@ -85,11 +84,7 @@ def _findable() -> Iterator[None]:
 
 
 def check_flags(flags: Sequence[str]) -> None:
-  """Raises where a flag is none of Beam's: it would pass over it.
-
-  Raises:
-    ValueError: naming the nearest.
-  """
+  """Raises a ValueError for an unknown flag, which Beam would ignore."""
   load()
   from apache_beam.options import pipeline_options
   parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
@@ -97,7 +92,7 @@ def check_flags(flags: Sequence[str]) -> None:
     try:
       options._add_argparse_args(parser)
     except argparse.ArgumentError:
-      continue  # Another has the same flag.
+      continue  # Another class has the same flag.
   known = [s for action in parser._actions for s in action.option_strings]
   for flag in flags:
     if flag.startswith('--'):

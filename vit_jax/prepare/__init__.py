@@ -1,1 +1,1 @@
-"""Writes any data set as TFDS would have: shards of ArrayRecord."""
+"""Writes any dataset as ArrayRecord shards in the format of TFDS."""

@@ -1,8 +1,4 @@
-"""How images are stored: as they are, or made smaller once for all epochs.
-
-A training that crops 224 pixels out of a photograph of 12 million decodes most
-of them for nothing, anew in every epoch.
-"""
+"""How images are stored: unchanged, or reduced once instead of every epoch."""
 
 import dataclasses
 import io
@@ -15,18 +11,19 @@ from vit_jax.data.images import decode
 from vit_jax.data.images import limits
 from vit_jax.data.images import multichannel
 
-QUALITY = 95  # Of JPEG, as Pillow counts: beyond, files grow and little else.
-_GREY = ('1', 'L')
+QUALITY = 95  # Pillow's JPEG quality; higher values mostly add bytes.
+_GREY_MODES = ('1', 'L')
 
 
 @dataclasses.dataclass(frozen=True)
-class Pictures:
-  """What becomes of images.
+class ImageFormat:
+  """How images are stored.
 
   Attributes:
-    shorter_side: the most pixels that it may have; 0 for any.
-    quality: of the JPEGs that are written for larger ones.
-    max_pixels: of a file that is decoded.
+    shorter_side: larger images are reduced to this side in pixels; 0 keeps
+      all sizes.
+    quality: JPEG quality of reduced images.
+    max_pixels: limit for files that are decoded.
   """
   shorter_side: int = 0
   quality: int = QUALITY
@@ -35,71 +32,69 @@ class Pictures:
   def __post_init__(self):
     if self.shorter_side < 0:
       raise ValueError(
-          'The shorter side of an image has at least a pixel (--shorter-side), '
-          f'or 0 for as many as there are; got {self.shorter_side}.')
+          '--shorter-side must be a number of pixels, or 0 for any size; got '
+          f'{self.shorter_side}.')
     if not 1 <= self.quality <= 100:
       raise ValueError(
-          f'A JPEG has a quality from 1 to 100 (--quality); got '
-          f'{self.quality}.')
+          f'--quality must be from 1 to 100; got {self.quality}.')
 
   @property
   def description(self) -> str:
-    """What was done to them, in words; '' for nothing."""
+    """Text for the dataset's description; empty if images are unchanged."""
     if not self.shorter_side:
       return ''
     return (
-        f'Images whose shorter side had more than {self.shorter_side} pixels '
-        'were made smaller, by a Lanczos filter; JPEGs have quality '
+        f'Images with a shorter side of more than {self.shorter_side} pixels '
+        'were reduced with a Lanczos filter; JPEGs have quality '
         f'{self.quality}.')
 
-  def stored(self, image: bytes | np.ndarray) -> bytes:
-    """Returns the file that is stored of an image.
+  def encode(self, image: bytes | np.ndarray) -> bytes:
+    """Returns the stored file of an image.
 
-    A larger JPEG becomes a smaller JPEG; a larger image of another kind
-    becomes PNG, upright and without transparency, as training
-    decodes it. What has more than 8 bits stays as it is, as does a file that
-    cannot be read: what is done about it, a run says (`data.unreadable`).
+    A large JPEG becomes a smaller JPEG, and other large images PNG, rotated
+    and opaque as training decodes them. Images of more than 8 bits and
+    unreadable files are stored unchanged.
 
     Args:
-      image: bytes of a file, or uint8 pixels [height, width], [height, width,
-        1] or [height, width, 3].
+      image: file content, or uint8 pixels [height, width], [height, width, 1]
+        or [height, width, 3].
 
     Raises:
-      ValueError: for pixels that PNG cannot hold as they are.
+      ValueError: for pixels that PNG cannot represent.
     """
     if isinstance(image, np.ndarray):
-      pixels = _picture(image)
-      return _encoded(self._smaller(pixels) or pixels, 'PNG')
-    return self._smaller_file(image) or bytes(image)
+      pixels = _to_image(image)
+      return _save(self._reduce(pixels) or pixels, 'PNG')
+    return self._reduce_file(image) or bytes(image)
 
-  def made_smaller(self, image: bytes | np.ndarray, stored: bytes) -> bool:
-    """Returns whether what is stored of an image has fewer pixels."""
+  def is_reduced(self, image: bytes | np.ndarray, stored: bytes) -> bool:
+    """Whether the stored image is smaller than the original."""
     if isinstance(image, np.ndarray):
       return 0 < self.shorter_side < min(image.shape[:2])
     return stored != image
 
-  def _smaller_file(self, data: bytes) -> bytes | None:
-    """Returns a file of fewer pixels; None if this is to stay."""
+  def _reduce_file(self, content: bytes) -> bytes | None:
+    """Returns a smaller file; None if it is stored unchanged."""
     if not self.shorter_side:
       return None
     try:
-      with limits.open_image(data, max_pixels=self.max_pixels) as header:
+      with limits.open_image(content, max_pixels=self.max_pixels) as header:
         form, mode, size = header.format, header.mode, header.size
         is_deep = multichannel.is_deep(header)
       if min(size) <= self.shorter_side or is_deep:
         return None
-      image = self._smaller(decode.decode(
-          data, channels=1 if mode in _GREY else 3,
+      image = self._reduce(decode.decode(
+          content, channels=1 if mode in _GREY_MODES else 3,
           max_pixels=self.max_pixels))
     except ValueError:
       return None
     assert image is not None
     if form != 'JPEG':
-      return _encoded(image, 'PNG')
-    return _encoded(image, 'JPEG', quality=self.quality)
+      return _save(image, 'PNG')
+    return _save(image, 'JPEG', quality=self.quality)
 
-  def _smaller(self, image: Image.Image) -> Image.Image | None:
-    """Returns an image of fewer pixels; None if it has no more already."""
+  def _reduce(self, image: Image.Image) -> Image.Image | None:
+    """Returns a smaller image; None if it is small enough."""
     shorter = min(image.size)
     if not self.shorter_side or shorter <= self.shorter_side:
       return None
@@ -109,46 +104,40 @@ class Pictures:
     return image.resize((width, height), Image.Resampling.LANCZOS)
 
 
-AS_THEY_ARE = Pictures()
+UNCHANGED = ImageFormat()
 
 
-def of(
+def from_flags(
     config: data.DataConfig, *, shorter_side: int, quality: int | None,
-) -> Pictures:
-  """Returns what becomes of the images of a data set.
-
-  Args:
-    config: the section `data`.
-    shorter_side: as of `Pictures`.
-    quality: as of `Pictures`; None for its own.
+) -> ImageFormat:
+  """Returns the format that --shorter-side and --quality describe.
 
   Raises:
-    ValueError: if they are no pictures of 8 bits that could be made smaller,
-      or none of them is to be.
+    ValueError: if the images are not 8-bit grey or RGB, or --quality is given
+      without --shorter-side.
   """
   if quality is not None and not shorter_side:
     raise ValueError(
-        '--quality is of images that are made smaller; without --shorter-side '
-        'all files stay as they are. Give --shorter-side, or leave it out.')
+        '--quality applies to reduced images only. Give --shorter-side, or '
+        'remove it.')
   if shorter_side and not config.is_picture:
     raise ValueError(
-        f'Images of {config.channels} channels of {config.dtype} stay as they '
-        'are: --shorter-side is for those of 1 or 3 channels of 8 bits. Leave '
-        'it out.')
-  return Pictures(
+        '--shorter-side applies to 8-bit images of 1 or 3 channels, but these '
+        f'have {config.channels} channels of {config.dtype}. Remove it.')
+  return ImageFormat(
       shorter_side, QUALITY if quality is None else quality, config.max_pixels)
 
 
-def _picture(pixels: np.ndarray) -> Image.Image:
+def _to_image(pixels: np.ndarray) -> Image.Image:
   if pixels.dtype != np.uint8 or pixels.shape[2:] not in ((), (1,), (3,)):
     raise ValueError(
-        f'an array of {pixels.dtype} {list(pixels.shape)} is no image that '
-        '`data prepare` can write: uint8 with 1 or 3 channels')
+        'Only uint8 pixels of 1 or 3 channels can be stored as PNG, but the '
+        f'image is {pixels.dtype} {list(pixels.shape)}.')
   return Image.fromarray(
       pixels[..., 0] if pixels.shape[2:] == (1,) else pixels)
 
 
-def _encoded(image: Image.Image, form: str, **options: int) -> bytes:
+def _save(image: Image.Image, form: str, **options: int) -> bytes:
   buffer = io.BytesIO()
   image.save(buffer, form, **options)
   return buffer.getvalue()

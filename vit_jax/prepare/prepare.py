@@ -1,10 +1,10 @@
-"""A whole data set: planned, written shard by shard, and opened as it will be.
+"""Plans a prepared dataset, and writes it shard by shard.
 
     TO/NAME/1.0.0/NAME-train.array_record-00000-of-00004
                   features.json  label.labels.txt  dataset_info.json
-                  checksums.json   what is in each shard
+                  checksums.json   content of each shard
 
-`dataset_info.json` comes last: until then nothing takes it for a data set.
+`dataset_info.json` is written last and makes the folder a dataset.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,14 +16,15 @@ from typing import Any
 
 from etils import epath
 
+from vit_jax import atomic_files
 from vit_jax import data
 from vit_jax import schema
-from vit_jax.data import beam_runner as beam_runner_lib
+from vit_jax.data import beam_runner
 from vit_jax.data import dataset
 from vit_jax.data import known_datasets
 from vit_jax.data.splits import selection as selection_lib
-from vit_jax.prepare import examples
-from vit_jax.prepare import images as images_lib
+from vit_jax.prepare import images
+from vit_jax.prepare import records
 from vit_jax.prepare import shards as shards_lib
 
 _PLAN = '.plan.json'
@@ -31,190 +32,137 @@ _PLAN = '.plan.json'
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-  """What is to be written.
+  """A dataset to write.
 
   Attributes:
-    name: of the data set.
-    version: of it: '1.0.0'.
-    folder: where, with name and version.
-    features: what an example holds.
-    shards: of each split, in order.
-    keys: what sums up the examples' names in each split, in order: shards that
-      were finished before belong to these and to no others.
-    understood: the source, in words; perhaps ''.
+    name: dataset name.
+    version: such as '1.0.0'.
+    folder: output folder, including name and version.
+    features: features of an example.
+    shards: shards of each split, in order.
+    key_digests: hash of each split's keys; finished shards are kept only if
+      these are unchanged.
+    description: how the source was interpreted; may be empty.
   """
   name: str
   version: str
   folder: str
-  features: examples.Features
+  features: records.Features
   shards: Mapping[str, tuple[shards_lib.Shard, ...]]
-  keys: Mapping[str, str]
-  understood: str = ''
+  key_digests: Mapping[str, str]
+  description: str = ''
 
   @property
   def all_shards(self) -> list[shards_lib.Shard]:
-    """The shards of all splits."""
+    """Shards of all splits."""
     return [shard for of_split in self.shards.values() for shard in of_split]
+
+  @property
+  def num_finished(self) -> int:
+    """Number of shards finished so far."""
+    return sum(1 for _ in epath.Path(self.folder).glob(f'.{self.name}-*.json'))
 
 
 def plan(
     settings: Mapping[str, Any], *, splits: Sequence[str], to: str, name: str,
     version: str, shard_bytes: int,
-    pictures: images_lib.Pictures = images_lib.AS_THEY_ARE,
+    image_format: images.ImageFormat = images.UNCHANGED,
 ) -> Plan:
-  """Returns what to write; reads a sample of each split.
+  """Plans a dataset; reads a sample of each split.
 
   Args:
-    settings: the section `data`, with the source. Its `exclude` is of the
-      training split, `split`, as in a run; others are written whole.
-    splits: to write; all there are if empty.
-    to: the directory.
-    name: of the data set there.
-    version: of it.
-    shard_bytes: about how large a shard shall be.
-    pictures: what becomes of images.
+    settings: the `data` section. `exclude` applies to the training split.
+    splits: splits to write; all if empty.
+    to: parent folder of prepared datasets.
+    name: dataset name.
+    version: such as '1.0.0'.
+    shard_bytes: approximate size of a shard.
+    image_format: how images are stored.
 
   Raises:
-    ValueError: for a name or version that TFDS does not take, if there are
-      no examples at all, or if `exclude` is of a split that is not written.
+    ValueError: for a name or version that TFDS does not accept, a source
+      without examples, or an `exclude` whose split is not written.
   """
   _check_names(name, version)
   config = data.parse(settings)
-  whole = dataset.open_splits(config)
+  opened = dataset.open_splits(config)
+  nonempty = [split for split, source in opened.splits.items() if len(source)]
+  if not nonempty:
+    raise ValueError(f'{settings["source"]} has no examples.')
+  chosen = [schema.check_name(split, nonempty, what='split with examples')
+            for split in splits] or nonempty
+  excluding = _splits_of_exclude(config, chosen)
+  selections = {
+      split: selection_lib.of(settings['source'], split, {
+          **settings, 'exclude': config.exclude if split in excluding else ''})
+      for split in chosen}
+  samples = {split: records.sample(selection.open(), image_format)
+             for split, selection in selections.items()}
+  features = records.infer_features(
+      selections[chosen[0]].open(),
+      [example for sample in samples.values() for example in sample],
+      image_format=image_format, label=known_datasets.facts(name).label)
   folder = epath.Path(to).expanduser() / name / version
-  # Of a handful of files, a split may have none.
-  there = [split for split, source in whole.splits.items() if len(source)]
-  if not there:
-    raise ValueError(f'{settings["source"]} has no examples at all.')
-  chosen = [schema.check_name(split, there, what='split with examples')
-            for split in splits] or there
-  thinned = _excluded_from(config, chosen)
-  opened, sizes = {}, {}
-  sample: list[Mapping[str, Any]] = []
-  for split in chosen:
-    opened[split] = selection_lib.of(
-        settings['source'], split,
-        {**settings, 'exclude': config.exclude if split in thinned else ''})
-    of_split = examples.sample(opened[split].open(), pictures)
-    num_bytes = sum(len(example['image']) for example in of_split)
-    sizes[split] = max(1, num_bytes) / len(of_split)
-    sample += of_split
-  features = examples.describe(
-      opened[chosen[0]].open(), sample, pictures=pictures,
-      label=known_datasets.facts(name).label)
-  return Plan(name, version, str(folder), features, {
-      split: _split_up(
-          selection, max(1, round(shard_bytes / sizes[split])), name, split,
-          str(folder), features)
-      for split, selection in opened.items()}, {
-          split: _sum_of_keys(selection.open().source)
-          for split, selection in opened.items()},
-              '; '.join(filter(None, [whole.description, *(
-                  f'{split} has no examples, and is left out'
-                  for split in whole.splits if split not in there), *(
-                      f'{split}: {opened[split].open().excluded}'
-                      for split in thinned)])))
-
-
-def _excluded_from(
-    config: data.DataConfig, chosen: Sequence[str]) -> list[str]:
-  """Returns the splits that `data.exclude` is of; [] without it."""
-  if not config.exclude:
-    return []
-  trained = {part.partition('[')[0] for part in config.split.split('+')}
-  found = [split for split in chosen if split in trained]
-  if not found:
-    raise ValueError(
-        f'data.exclude is of the split {config.split!r} (data.split), which is '
-        f'not written: {", ".join(chosen)}. Name another by --set=split=NAME, '
-        'or leave data.exclude out.')
-  return found
-
-
-def _sum_of_keys(source: Any) -> str:
-  digest = hashlib.blake2b(digest_size=16)
-  for index in range(len(source)):
-    digest.update(source.key(index).encode() + b'\n')
-  return digest.hexdigest()
-
-
-def _split_up(
-    selection: selection_lib.Selection, size: int, name: str, split: str,
-    folder: str, features: examples.Features,
-) -> tuple[shards_lib.Shard, ...]:
-  """Returns shards of about as many examples each."""
-  total = len(selection.open())
-  count = -(-total // size)
-  ends = [i * total // count for i in range(count + 1)]
-  return tuple(
-      shards_lib.Shard(
-          selection, ends[i], ends[i + 1], folder,
-          shards_lib.name_of(name, split, i, count), features)
-      for i in range(count))
-
-
-def _check_names(name: str, version: str) -> None:
-  if not re.fullmatch(r'[a-z][a-z0-9_]*', name):
-    raise ValueError(
-        f'--name must be of small letters, digits and _, and begin with a '
-        f'letter, as TFDS names are; got {name!r}.')
-  if not re.fullmatch(r'\d+\.\d+\.\d+', version):
-    raise ValueError(f'--version must be like 1.0.0; got {version!r}.')
+  return Plan(
+      name, version, str(folder), features,
+      {split: _shards(selection, _per_shard(samples[split], shard_bytes),
+                      name, split, str(folder), features)
+       for split, selection in selections.items()},
+      {split: _digest_keys(selection.open().source)
+       for split, selection in selections.items()},
+      '; '.join(filter(None, [
+          opened.description,
+          *(f'{split} has no examples and is not written'
+            for split in opened.splits if split not in nonempty),
+          *(f'{split}: {selections[split].open().excluded}'
+            for split in excluding)])))
 
 
 def begin(planned: Plan) -> int:
-  """Makes the folder; returns how many shards were finished before.
+  """Creates the folder; returns the number of shards finished before.
 
   Raises:
-    FileExistsError: if it holds a data set already.
+    FileExistsError: if the folder is a dataset already.
     ValueError: if it holds shards of another plan.
   """
   folder = epath.Path(planned.folder)
   if (folder / 'dataset_info.json').exists():
     raise FileExistsError(
-        17, 'is prepared already; remove it, or give another --name or '
-        '--version', str(folder))
+        f'{folder} is prepared already. Remove it, or choose another --name '
+        'or --version.')
   folder.mkdir(parents=True, exist_ok=True)
-  # Not in what words it is said.
   text = json.dumps(
-      dataclasses.asdict(dataclasses.replace(planned, understood='')),
+      dataclasses.asdict(dataclasses.replace(planned, description='')),
       sort_keys=True)
   path = folder / _PLAN
   if path.exists() and path.read_text() != text:
     raise ValueError(
-        f'{folder} holds shards that another command began, or the source has '
-        'changed since. Remove it to begin anew, or give another --version.')
-  _write_text(path, text)
-  return sum(shards_lib.finished(shard) is not None
-             for shard in planned.all_shards)
-
-
-def count_finished(planned: Plan) -> int:
-  """Returns how many shards are finished by now, by one look at the folder."""
-  return sum(1 for _ in epath.Path(planned.folder).glob(
-      f'.{planned.name}-*.json'))
+        f'{folder} holds shards of another command, or the source has changed '
+        'since. Remove it, or choose another --version.')
+  atomic_files.write_text(path, text)
+  return planned.num_finished
 
 
 def write(planned: Plan, *, runner: str, flags: Sequence[str]) -> None:
-  """Writes all shards that are not finished, here or on Beam."""
-  if runner == beam_runner_lib.LOCAL:
+  """Writes all unfinished shards, in this process or on Beam."""
+  if runner == beam_runner.LOCAL:
     for shard in planned.all_shards:
       shards_lib.write(shard)
     return
-  beam = beam_runner_lib.load()
+  beam = beam_runner.load()
 
   def build(pipeline: Any) -> None:
     _ = (pipeline
          | 'shards' >> beam.Create(planned.all_shards)
-         # Else one worker writes them all.
+         # Without a shuffle, one worker would write all of them.
          | 'spread' >> beam.Reshuffle()
          | 'write' >> beam.Map(shards_lib.write))
 
-  beam_runner_lib.run(build, runner=runner, flags=flags)
+  beam_runner.run(build, runner=runner, flags=flags)
 
 
-def finish(planned: Plan) -> dict[str, Any]:
-  """Writes what makes a data set of the shards; returns what they hold.
+def finish(planned: Plan) -> dict[str, dict[str, Any]]:
+  """Writes the metadata files; returns the content of each shard by name.
 
   Raises:
     RuntimeError: if a shard is missing.
@@ -225,30 +173,76 @@ def finish(planned: Plan) -> dict[str, Any]:
     found = shards_lib.finished(shard)
     if found is None:
       raise RuntimeError(
-          f'{shard.path} is not there, or not whole. Do all workers see '
-          f'{folder}? The same command goes on with what is missing.')
+          f'{shard.path} is missing or incomplete. Check that all workers can '
+          f'access {folder}, and run the command again to continue.')
     facts[shard.name] = dataclasses.asdict(found)
   planned.features.write(folder)
-  (folder / 'checksums.json').write_text(json.dumps(facts, indent=2) + '\n')
-  _write_text(folder / 'dataset_info.json',
-              json.dumps(_info(planned, facts), indent=2) + '\n')
-  for path in folder.glob('.*'):  # And what a killed worker left.
+  atomic_files.write_json(folder / 'checksums.json', facts)
+  atomic_files.write_json(
+      folder / 'dataset_info.json', _dataset_info(planned, facts))
+  for path in folder.glob('.*'):  # Including leftovers of killed workers.
     path.rmtree() if path.is_dir() else path.unlink()
   return facts
 
 
-def _write_text(path: epath.Path, text: str) -> None:
-  """Writes a file whole or not at all."""
-  new = path.with_name(f'.new{path.name}')
-  new.write_text(text)
-  new.replace(path)
+def _check_names(name: str, version: str) -> None:
+  if not re.fullmatch(r'[a-z][a-z0-9_]*', name):
+    raise ValueError(
+        '--name must begin with a lower-case letter and contain only lower-'
+        f'case letters, digits and _, as TFDS requires; got {name!r}.')
+  if not re.fullmatch(r'\d+\.\d+\.\d+', version):
+    raise ValueError(f'--version must be like 1.0.0; got {version!r}.')
 
 
-def _info(planned: Plan, facts: Mapping[str, Any]) -> dict[str, Any]:
+def _splits_of_exclude(
+    config: data.DataConfig, chosen: Sequence[str]) -> list[str]:
+  """Returns the written splits that `data.exclude` applies to."""
+  if not config.exclude:
+    return []
+  training = {part.partition('[')[0] for part in config.split.split('+')}
+  found = [split for split in chosen if split in training]
+  if not found:
+    raise ValueError(
+        f'data.exclude applies to the split {config.split!r} (data.split), but '
+        f'only {", ".join(chosen)} would be written. Choose the split with '
+        '--set=split=NAME, or remove data.exclude.')
+  return found
+
+
+def _per_shard(samples: Sequence[Mapping[str, Any]], shard_bytes: int) -> int:
+  """Returns the number of examples per shard."""
+  size = max(1, sum(len(example['image']) for example in samples))
+  return max(1, round(shard_bytes * len(samples) / size))
+
+
+def _shards(
+    selection: selection_lib.Selection, per_shard: int, name: str, split: str,
+    folder: str, features: records.Features,
+) -> tuple[shards_lib.Shard, ...]:
+  """Returns shards of nearly equal numbers of examples."""
+  total = len(selection.open())
+  count = -(-total // per_shard)
+  ends = [i * total // count for i in range(count + 1)]
+  return tuple(
+      shards_lib.Shard(
+          selection, ends[i], ends[i + 1], folder,
+          shards_lib.shard_name(name, split, i, count), features)
+      for i in range(count))
+
+
+def _digest_keys(source: Any) -> str:
+  digest = hashlib.blake2b(digest_size=16)
+  for index in range(len(source)):
+    digest.update(source.key(index).encode() + b'\n')
+  return digest.hexdigest()
+
+
+def _dataset_info(
+    planned: Plan, facts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
   """Returns dataset_info.json, as TFDS reads it."""
   return {
       'name': planned.name, 'version': planned.version,
-      'description': planned.features.pictures.description,
+      'description': planned.features.image_format.description,
       'fileFormat': shards_lib.FORMAT, 'disableShuffling': True,
       'moduleName': 'vit_jax.prepare', 'splits': [{
           'name': split,
@@ -256,50 +250,3 @@ def _info(planned: Plan, facts: Mapping[str, Any]) -> dict[str, Any]:
           'shardLengths': [str(s.last - s.first) for s in shards],
           'filepathTemplate': '{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}'}
           for split, shards in planned.shards.items()]}
-
-
-def verify(planned: Plan) -> None:
-  """Opens what was written as a run will, and compares it with the source.
-
-  Its shards were read back one by one; this is of what joins them: counts,
-  classes, and the examples at both ends of each shard. What differs is no data
-  set: its dataset_info.json is taken away.
-
-  Raises:
-    RuntimeError: naming what differs.
-  """
-  try:
-    _compare(planned)
-  except RuntimeError:
-    (epath.Path(planned.folder) / 'dataset_info.json').unlink()
-    raise
-
-
-def _compare(planned: Plan) -> None:
-  root = str(epath.Path(planned.folder).parent.parent)
-  for split, shards in planned.shards.items():
-    there = data.open_dataset(data.parse({
-        'source': f'{planned.name}:{planned.version}', 'data_dir': root,
-        'split': split}))
-    source = shards[0].selection.open()
-    _same('examples', split, len(there), len(source))
-    _same('classes', split, there.num_classes, source.num_classes)
-    _same('targets', split, there.targets, source.targets)
-    names = source.class_names or ()
-    if any(not name.isdigit() for name in names):  # TFDS's own for none.
-      _same('names of classes', split, there.class_names, names)
-    for index in sorted({i for s in shards for i in (s.first, s.last - 1)}):
-      one, other = examples.Digest(), examples.Digest()
-      read, wanted = there[index], source[index]
-      one.add('', read['label'], bytes(read['image']))
-      other.add('', wanted['label'],
-                planned.features.pictures.stored(wanted['image']))
-      _same(f'example {index}', split, one.hexdigest(), other.hexdigest())
-
-
-def _same(what: str, split: str, there: Any, wanted: Any) -> None:
-  if there != wanted:
-    raise RuntimeError(
-        f'What was written differs from the source: {what} of {split}: '
-        f'{there} for {wanted}. Did it change meanwhile? Remove what was '
-        'written, and begin anew.')

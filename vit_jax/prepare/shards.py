@@ -1,130 +1,112 @@
-"""One shard: written, read back and compared, then given its name.
+"""Writes one shard, reads it back and compares it, then names it.
 
-A shard is a range of examples in their order, so that a part of a split,
-'train[:90%]', is of the same examples before and after. What was finished is
-kept when the same command runs again: beside each shard lies a small file that
-says what is in it.
+Shards are contiguous ranges of examples, so that 'train[:90%]' selects the same
+examples before and after. A hidden JSON file beside each finished shard lets a
+restarted command keep it.
 """
 
 import contextlib
 import dataclasses
 import json
-import os
 import pathlib
-import tempfile
 from typing import Any
 
 from etils import epath
 
+from vit_jax import atomic_files
 from vit_jax.data.splits import selection as selection_lib
-from vit_jax.prepare import examples
+from vit_jax.prepare import records
 
 FORMAT = 'array_record'
-_READ = 64  # Records at a time, when they are read back.
+_READ_RECORDS = 64  # Records in memory when a shard is read back.
 
 
 @dataclasses.dataclass(frozen=True)
 class Shard:
-  """A file to be, and the examples that belong in it.
-
-  Attributes:
-    selection: the split.
-    first: the first example.
-    last: one more than the last.
-    folder: where it goes.
-    name: of the file.
-    features: what an example holds.
-  """
+  """Examples `first` to `last - 1` of a split, and the file for them."""
   selection: selection_lib.Selection
   first: int
   last: int
   folder: str
   name: str
-  features: examples.Features
+  features: records.Features
 
   @property
   def path(self) -> epath.Path:
-    """The file."""
+    """Path of the shard."""
     return epath.Path(self.folder) / self.name
 
   @property
   def facts_path(self) -> epath.Path:
-    """What says that the file is whole."""
+    """Path of the JSON file that marks the shard as finished."""
     return epath.Path(self.folder) / f'.{self.name}.json'
 
 
 @dataclasses.dataclass(frozen=True)
-class Facts:
-  """What a finished shard holds.
+class ShardFacts:
+  """Content of a finished shard.
 
   Attributes:
-    examples: how many.
-    smaller: how many have fewer pixels than in the source.
-    record_bytes: of all records.
-    file_bytes: of the file.
-    checksum: of keys, labels and image bytes, in order.
+    examples: number of examples.
+    reduced: number of images stored smaller than in the source.
+    record_bytes: total size of the records.
+    file_bytes: size of the file.
+    checksum: hash of keys, labels and image bytes.
   """
   examples: int
-  smaller: int
+  reduced: int
   record_bytes: int
   file_bytes: int
   checksum: str
 
 
-def name_of(dataset: str, split: str, index: int, count: int) -> str:
-  """Returns the name that TFDS gives a shard."""
+def shard_name(dataset: str, split: str, index: int, count: int) -> str:
+  """Returns the file name that TFDS expects."""
   return f'{dataset}-{split}.{FORMAT}-{index:05}-of-{count:05}'
 
 
-def finished(shard: Shard) -> Facts | None:
-  """Returns what a shard holds, if it was finished before."""
+def finished(shard: Shard) -> ShardFacts | None:
+  """Returns the content of a finished shard, or None."""
   try:
-    facts = Facts(**json.loads(shard.facts_path.read_text()))
+    facts = ShardFacts(**json.loads(shard.facts_path.read_text()))
     size = shard.path.stat().length
   except (OSError, ValueError, TypeError):
     return None
-  whole = (facts.examples, facts.file_bytes) == (shard.last - shard.first, size)
-  return facts if whole else None
+  expected = shard.last - shard.first, size
+  return facts if (facts.examples, facts.file_bytes) == expected else None
 
 
 def write(shard: Shard) -> None:
-  """Writes a shard, unless it is finished.
+  """Writes and verifies a shard, unless it is finished.
 
   Raises:
-    ValueError: naming an example that cannot be read.
-    RuntimeError: if what is read back is not what was written.
+    ValueError: naming an example that cannot be stored.
+    RuntimeError: if the file read back differs from what was written.
   """
   if finished(shard) is not None:
     return
-  remote = '://' in shard.folder
-  with tempfile.TemporaryDirectory(
-      dir=None if remote else shard.folder, prefix='.part-') as folder:
-    part = pathlib.Path(folder) / shard.name
-    facts = _write_records(part, shard)
-    _verify(part, shard, facts)
-    if remote:  # An object appears whole there.
-      epath.Path(part).copy(shard.path, overwrite=True)
-    else:
-      os.replace(part, shard.path)
-    said = pathlib.Path(folder) / 'facts'
-    said.write_text(json.dumps(dataclasses.asdict(facts)))
-    if remote:
-      epath.Path(said).copy(shard.facts_path, overwrite=True)
-    else:
-      os.replace(said, shard.facts_path)
+  shard.path.unlink(missing_ok=True)
+  with atomic_files.create(shard.path) as path:
+    facts = _write_records(path, shard)
+    _verify(path, shard, facts)
+  atomic_files.write_json(shard.facts_path, dataclasses.asdict(facts))
 
 
-def _write_records(part: pathlib.Path, shard: Shard) -> Facts:
+def _write_records(path: pathlib.Path, shard: Shard) -> ShardFacts:
+  from array_record.python import array_record_module
   dataset = shard.selection.open()
-  pictures = shard.features.pictures
-  digest, size, smaller = examples.Digest(), 0, 0
-  with contextlib.closing(_writer(part)) as writer:
+  image_format = shard.features.image_format
+  digest, size, reduced = records.Digest(), 0, 0
+  # One record per group, as TFDS writes them, for fast random access.
+  with contextlib.closing(array_record_module.ArrayRecordWriter(
+      str(path), 'group_size:1')) as writer:
     for index in range(shard.first, shard.last):
       key = dataset.source.key(index)
       try:
-        found = dataset[index]
-        example = {**found, 'image': pictures.stored(found['image'])}
-        record = examples.serialise(example, shard.features, key=key)
+        original = dataset[index]
+        example = {
+            **original, 'image': image_format.encode(original['image'])}
+        record = records.serialise(example, shard.features, key=key)
       except (OSError, ValueError) as error:
         raise ValueError(
             f'Example {index} of {shard.selection.name} ({key}): {error}'
@@ -132,33 +114,23 @@ def _write_records(part: pathlib.Path, shard: Shard) -> Facts:
       digest.add(key, example['label'], example['image'])
       writer.write(record)
       size += len(record)
-      smaller += pictures.made_smaller(found['image'], example['image'])
-  return Facts(digest.examples, smaller, size, part.stat().st_size,
-               digest.hexdigest())
+      reduced += image_format.is_reduced(original['image'], example['image'])
+  return ShardFacts(digest.examples, reduced, size, path.stat().st_size,
+                    digest.hexdigest())
 
 
-def _verify(part: pathlib.Path, shard: Shard, facts: Facts) -> None:
-  """Reads a file back; raises if it does not hold what it should."""
-  digest = examples.Digest()
-  with contextlib.closing(_reader(part)) as reader:
-    count = reader.num_records()
-    for first, last in selection_lib.ranges(count, _READ):
+def _verify(path: pathlib.Path, shard: Shard, facts: ShardFacts) -> None:
+  from array_record.python import array_record_module
+  digest = records.Digest()
+  reader: Any
+  with contextlib.closing(
+      array_record_module.ArrayRecordReader(str(path))) as reader:
+    for first, last in selection_lib.ranges(
+        reader.num_records(), _READ_RECORDS):
       for record in reader.read(list(range(first, last))):
         digest.add_record(record, shard.features)
   if (digest.examples, digest.hexdigest()) != (facts.examples, facts.checksum):
     raise RuntimeError(
-        f'{shard.path}: {facts.examples:,} examples were written, and '
-        f'{digest.examples:,} came back when it was read, with other keys, '
-        'labels or images. Is the disk sound?')
-
-
-def _writer(path: pathlib.Path) -> Any:
-  from array_record.python import array_record_module
-  # One record a group, as TFDS writes them: what random access wants.
-  return array_record_module.ArrayRecordWriter(str(path), 'group_size:1')
-
-
-def _reader(path: pathlib.Path) -> Any:
-  from array_record.python import array_record_module
-  return array_record_module.ArrayRecordReader(str(path))
-
+        f'{shard.path}: wrote {facts.examples:,} examples, but read back '
+        f'{digest.examples:,} with other keys, labels or images. Check the '
+        'disk.')

@@ -1,11 +1,9 @@
-"""An example of any source as a record that TensorFlow Datasets reads.
+"""Examples as tf.train.Example records, and their features for TFDS.
 
-The bytes of an image file stay what they are, unless it is to be smaller
-(`pictures`); pixels become PNG, which loses nothing. The key that the source
-has for it goes along, so that an example can be found again where it came from.
+Each record also stores the example's key in its source.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 import dataclasses
 import hashlib
 import json
@@ -16,26 +14,26 @@ import numpy as np
 
 from vit_jax import data
 from vit_jax.data.images import limits
-from vit_jax.prepare import images as images_lib
+from vit_jax.prepare import images
 
 KEY, FILE_NAME = 'key', 'file_name'
-_SAMPLE = 64  # Examples that say what all are like.
+_SAMPLE = 64  # Examples that determine the features.
 
 
 @dataclasses.dataclass(frozen=True)
 class Features:
-  """What the examples of a data set hold.
+  """Features of a prepared dataset.
 
   Attributes:
-    label: name of the feature.
-    num_classes: of the label.
-    names: of the classes, or () where none are known.
+    label: name of the label feature.
+    num_classes: number of classes.
+    names: class names, or () if unknown.
     multi_label: a label is a list of classes.
-    channels: 1 where all images of a sample are grey, else 3.
-    encoding: 'jpeg' or 'png' where all images of a sample are, else ''.
-    file_name: whether examples have the name of their file.
-    targets: names of the numbers that a label is, if it is no class.
-    pictures: what becomes of images.
+    channels: 1 if all images of a sample are grey, else 3.
+    encoding: 'jpeg' or 'png' if all images of a sample are, else ''.
+    file_name: examples have a file name.
+    targets: names of the numbers of a regression label.
+    image_format: how images are stored.
   """
   label: str
   num_classes: int
@@ -45,10 +43,10 @@ class Features:
   encoding: str
   file_name: bool
   targets: tuple[str, ...] = ()
-  pictures: images_lib.Pictures = images_lib.AS_THEY_ARE
+  image_format: images.ImageFormat = images.UNCHANGED
 
   def write(self, folder: epath.Path) -> None:
-    """Writes features.json and the names of the classes, as TFDS does."""
+    """Writes features.json and the class names, as TFDS does."""
     import tensorflow_datasets as tfds
     label = (
         tfds.features.Tensor(
@@ -71,47 +69,43 @@ class Features:
 
 
 def sample(
-    dataset: data.Dataset, pictures: images_lib.Pictures,
-) -> list[Mapping[str, Any]]:
-  """Returns some examples from all over a data set, with images as stored."""
-  chosen = [dataset[int(i)] for i in np.unique(np.linspace(
-      0, len(dataset) - 1, min(_SAMPLE, len(dataset))).astype(int))]
-  return [{**example, 'image': pictures.stored(example['image'])}
-          for example in chosen]
+    dataset: data.Dataset, image_format: images.ImageFormat,
+) -> list[dict[str, Any]]:
+  """Returns evenly chosen examples, with images as they are stored."""
+  chosen = np.unique(np.linspace(
+      0, len(dataset) - 1, min(_SAMPLE, len(dataset))).astype(int))
+  examples = [dataset[index] for index in chosen.tolist()]
+  return [{**example, 'image': image_format.encode(example['image'])}
+          for example in examples]
 
 
-def describe(
-    dataset: data.Dataset, examples: Iterable[Mapping[str, Any]], *,
-    pictures: images_lib.Pictures, label: str | None = None,
+def infer_features(
+    dataset: data.Dataset, examples: Sequence[Mapping[str, Any]], *,
+    image_format: images.ImageFormat, label: str | None = None,
 ) -> Features:
-  """Returns the features of a data set, judging by a sample.
+  """Returns the features of a dataset, inferred from a sample.
 
   Args:
-    dataset: of any source.
-    examples: of it, as `sample` gives them.
-    pictures: what becomes of images.
-    label: name of the feature; by default 'label', or 'labels' of several.
+    dataset: the source.
+    examples: result of `sample`.
+    image_format: how images are stored.
+    label: name of the label feature; default 'label', or 'labels' for several.
   """
-  examples = list(examples)
-  looks = {_look(example['image']) for example in examples}
-  formats = {form for form, _ in looks}
+  headers = {_header(example['image']) for example in examples}
+  formats = {form for form, _ in headers}
   return Features(
       label=label or ('labels' if dataset.multi_label else 'label'),
       num_classes=dataset.num_classes, names=dataset.class_names or (),
       multi_label=dataset.multi_label,
-      channels=1 if all(mode in ('1', 'L') for _, mode in looks) else 3,
+      channels=1 if all(mode in ('1', 'L') for _, mode in headers) else 3,
       encoding=(formats.pop().lower()
                 if formats in ({'JPEG'}, {'PNG'}) else ''),
       file_name=all(FILE_NAME in example for example in examples),
-      targets=dataset.targets, pictures=pictures)
+      targets=dataset.targets, image_format=image_format)
 
 
-def _look(image: bytes) -> tuple[str, str]:
-  """Returns format and mode of an image file; '' of what is none.
-
-  A file that cannot be read goes along as it is: what is done about it, a run
-  says (`data.unreadable`).
-  """
+def _header(image: bytes) -> tuple[str, str]:
+  """Returns format and mode of an image file; '' if it is unreadable."""
   try:
     with limits.open_image(image) as opened:
       return str(opened.format), opened.mode
@@ -121,35 +115,28 @@ def _look(image: bytes) -> tuple[str, str]:
 
 def serialise(
     example: Mapping[str, Any], features: Features, *, key: str) -> bytes:
-  """Returns a record: a tf.train.Example, as TFDS stores them.
-
-  Args:
-    example: its image is the bytes that are stored.
-    features: of the data set.
-    key: that the source has for it.
-  """
+  """Returns an example with an encoded image as a record."""
   from tensorflow_datasets.proto import tf_example_pb2
   message = tf_example_pb2.Example()
   feature = message.features.feature
   feature['image'].bytes_list.value.append(example['image'])
   label = feature[features.label]
   (label.float_list if features.targets else label.int64_list).value.extend(
-      _plain(example['label']))
+      _label_values(example['label']))
   feature[KEY].bytes_list.value.append(key.encode())
   if features.file_name:
     feature[FILE_NAME].bytes_list.value.append(example[FILE_NAME].encode())
   return message.SerializeToString(deterministic=True)
 
 
-def _plain(label: Any) -> list[int] | list[float]:
-  """Returns a label as the numbers that a record holds of it."""
+def _label_values(label: Any) -> list[int] | list[float]:
   values = np.atleast_1d(np.asarray(label))
   is_float = np.issubdtype(values.dtype, np.floating) and values.size
   return values.astype(np.float32 if is_float else int).tolist()
 
 
 class Digest:
-  """What sums up the keys, labels and image bytes of a row of examples."""
+  """Hash of the keys, labels and image bytes of a sequence of examples."""
 
   def __init__(self):
     self._hash = hashlib.blake2b(digest_size=16)
@@ -157,12 +144,12 @@ class Digest:
 
   def add(self, key: str, label: Any, image: bytes) -> None:
     """Adds the next example."""
-    for part in (key.encode(), image, repr(_plain(label)).encode()):
+    for part in (key.encode(), image, repr(_label_values(label)).encode()):
       self._hash.update(len(part).to_bytes(8, 'little') + part)
     self.examples += 1
 
   def add_record(self, record: bytes, features: Features) -> None:
-    """Adds an example that was read back."""
+    """Adds the example of a record."""
     from tensorflow_datasets.proto import tf_example_pb2
     feature = tf_example_pb2.Example.FromString(record).features.feature
     label = feature[features.label]
@@ -172,5 +159,5 @@ class Digest:
              feature['image'].bytes_list.value[0])
 
   def hexdigest(self) -> str:
-    """Returns the sum so far."""
+    """Returns the hash of all examples added."""
     return self._hash.hexdigest()
