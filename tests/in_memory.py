@@ -26,7 +26,7 @@ class Arrays:
 
 def opened(splits, **facts):
   """Returns what `sources.open_source` would, of (images, labels) by split."""
-  return protocol.Opened(
+  return protocol.DatasetSplits(
       {name: Arrays(*arrays) for name, arrays in splits.items()}, **facts)
 
 

@@ -134,7 +134,7 @@ def test_a_misspelt_task_names_the_nearest(tmp_path):
 
 
 def test_sizes_are_known_without_files():
-  opened = registry.expect_source('vtab/dmlab')
+  opened = registry.open_planned('vtab/dmlab')
   assert len(split_strings.select_split(
       opened, 'train800+val200', name='dmlab')) == 1000
   assert len(opened.splits['test']) == 22_735 and opened.num_classes == 6

@@ -12,8 +12,8 @@ from vit_jax.data.augment import ops as ops_lib
 from vit_jax.data.images import limits
 from vit_jax.data.images import multichannel
 from vit_jax.data.images import unreadable as unreadable_lib
+from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import label_rules as label_rules_lib
-from vit_jax.data.sources import rows
 from vit_jax.data.sources import shapes as shapes_lib
 from vit_jax.data.splits import class_sampling as class_sampling_lib
 
@@ -86,7 +86,7 @@ class DataConfig:
   data_dir: str = ''
   split: str = 'train'
   target: label_rules_lib.Kind = 'auto'
-  table: rows.TableConfig = rows.TableConfig()
+  table: columns_lib.TableConfig = columns_lib.TableConfig()
   examples_per_class: int | None = None
   num_examples: int | None = None
   fraction: float | None = None

@@ -12,9 +12,9 @@ import numpy as np
 
 from vit_jax.data import config as config_lib
 from vit_jax.data.images import cache as cache_lib
+from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import protocol
 from vit_jax.data.sources import registry
-from vit_jax.data.sources import rows
 from vit_jax.data.splits import class_sampling as class_sampling_lib
 from vit_jax.data.splits import exclusion as exclusion_lib
 from vit_jax.data.splits import random_subsets
@@ -86,14 +86,14 @@ def open_dataset(
   """
   name = config.source if source is None else source
   if expected and name not in ('digits', 'shapes'):
-    opened = registry.expect_source(name)
+    opened = registry.open_planned(name)
   else:
-    understood = rows.Understood(config.target, config.table)
+    label_config = columns_lib.LabelConfig(config.target, config.table)
     if source is None:
-      registry.check_understood(name, understood)
+      registry.check_label_config(name, label_config)
     opened = registry.open_source(
         name, data_dir=config.data_dir, shapes_config=config.shapes,
-        size=config.size, understood=understood)
+        size=config.size, labels=label_config)
   wanted = config.split if split is None else split or opened.eval_split
   examples = split_strings.select_split(opened, wanted, name=name)
   excluded = None
@@ -112,16 +112,16 @@ def open_dataset(
       splits=tuple(opened.splits))
 
 
-def open_splits(config: config_lib.DataConfig) -> protocol.Opened:
+def open_splits(config: config_lib.DataConfig) -> protocol.DatasetSplits:
   """Opens all splits of what the section names, with nothing left out.
 
   Some may have no examples: of a handful of files, none may be held out.
   """
-  understood = rows.Understood(config.target, config.table)
-  registry.check_understood(config.source, understood)
+  label_config = columns_lib.LabelConfig(config.target, config.table)
+  registry.check_label_config(config.source, label_config)
   return registry.open_source(
       config.source, data_dir=config.data_dir, shapes_config=config.shapes,
-      size=config.size, understood=understood)
+      size=config.size, labels=label_config)
 
 
 def _thin_out(

@@ -217,7 +217,7 @@ class Examples:
     return f'{self.name} {index}'
 
 
-def open_task(source: str, data_dir: str) -> protocol.Opened:
+def open_task(source: str, data_dir: str) -> protocol.DatasetSplits:
   """Opens 'vtab/name': the splits `train800`, `val200` and `test`.
 
   Raises:
@@ -229,12 +229,12 @@ def open_task(source: str, data_dir: str) -> protocol.Opened:
       split: Examples(f'{task.tfds} {split}', records, task)
       for split, records in tfds_lib.open_records(
           task.tfds, data_dir, undecoded=('image', 'image2')).items()}
-  data_set = protocol.Opened(whole, task.num_classes)
+  data_set = protocol.DatasetSplits(whole, task.num_classes)
   selected = {
       ours: split_strings.select_split(data_set, theirs, name=task.tfds)
       for ours, theirs in (
           (TRAIN, task.train), (VALIDATION, task.val), (TEST, task.test))}
-  return protocol.Opened(selected, task.num_classes, eval_split=TEST)
+  return protocol.DatasetSplits(selected, task.num_classes, eval_split=TEST)
 
 
 def sizes(source: str) -> tuple[dict[str, int], int]:

@@ -115,11 +115,11 @@ def test_a_class_of_one_image_is_trained_on_wherever_its_hash_falls(tmp_path):
     (['hold-out', 'valid'], 'Rename')])
 def test_splits_without_train_are_not_taken_for_classes(
     tmp_path, splits, words):
-  for split in split_strings:
+  for split in splits:
     _write_classes(tmp_path / split, 1)
   with pytest.raises(ValueError, match=words) as error:
     _open(tmp_path)
-  for split in split_strings:
+  for split in splits:
     assert f'{split}/ (with cat, dog)' in str(error.value)
   assert f'Expected {tmp_path}/train/CLASS/*.jpg' in str(error.value)
 

@@ -92,7 +92,7 @@ def test_other_names_choose_others():
 
 
 def test_a_part_of_a_split_keeps_what_the_split_chooses():
-  opened = protocol.Opened({'train': Numbers(1_000)}, 1_000)
+  opened = protocol.DatasetSplits({'train': Numbers(1_000)}, 1_000)
   part = split_strings.select_split(opened, 'train[100:]', name='numbers')
   chosen = _labels(_choose(part, 300))
   hashes = random_subsets.hash_numbers('numbers', 100, 1_000)
@@ -102,9 +102,9 @@ def test_a_part_of_a_split_keeps_what_the_split_chooses():
 def test_a_part_of_a_part_chooses_as_the_whole_does():
   whole = {'train': Numbers(1_000)}
   part = split_strings.select_split(
-      protocol.Opened(whole, 1_000), 'train[100:400]+train[500:]', name='x')
+      protocol.DatasetSplits(whole, 1_000), 'train[100:400]+train[500:]', name='x')
   inner = split_strings.select_split(
-      protocol.Opened({'train': part}, 1_000), 'train[50:700]', name='x')
+      protocol.DatasetSplits({'train': part}, 1_000), 'train[50:700]', name='x')
   there = np.r_[150:400, 500:900]
   assert [(a, b) for _, a, b in split_strings.parts(inner)] == [(150, 400), (500, 900)]
   hashes = random_subsets.hash_numbers('numbers', 0, 1_000)[there]
@@ -113,7 +113,7 @@ def test_a_part_of_a_part_chooses_as_the_whole_does():
 
 
 def test_an_example_that_is_there_twice_may_be_chosen_once():
-  opened = protocol.Opened({'train': Numbers(40)}, 40)
+  opened = protocol.DatasetSplits({'train': Numbers(40)}, 40)
   twice = split_strings.select_split(opened, 'train+train', name='numbers')
   for count in range(1, 80):
     chosen = _labels(_choose(twice, count))

@@ -1,4 +1,4 @@
-"""Data sets that need no files: real digits, and shapes that are drawn."""
+"""Data sets that need no files: scikit-learn's digits, and drawn shapes."""
 
 import dataclasses
 import functools
@@ -12,12 +12,19 @@ from vit_jax.data.splits import split_strings
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Arrays:
-  """A split that fits into memory."""
+class ArraySource:
+  """A split in memory.
+
+  Attributes:
+    name: prefix of keys.
+    images: uint8 [examples, height, width, channels].
+    labels: class indices [examples].
+    indices: index of each example in the published data set.
+  """
   name: str
-  images: np.ndarray  # uint8 [examples, height, width, channels]
-  labels: np.ndarray  # [examples]
-  indices: np.ndarray  # of each example in the data set as published
+  images: np.ndarray
+  labels: np.ndarray
+  indices: np.ndarray
 
   def __len__(self) -> int:
     return len(self.labels)
@@ -33,16 +40,15 @@ class Arrays:
 
 
 @functools.cache
-def open_digits() -> protocol.Opened:
-  """Returns scikit-learn's 1,797 real handwritten digits, 8 x 8 grey.
+def open_digits() -> protocol.DatasetSplits:
+  """Returns scikit-learn's 1,797 handwritten digits, 8 x 8 grey pixels.
 
-  Alpaydin and Kaynak, Optical Recognition of Handwritten Digits, UCI
-  (https://doi.org/10.24432/C50P49), its test part. There is no official split
-  of it: every fifth of each class, in the order of a hash, is `test` (360);
-  the others are `train` (1,437).
+  Test part of Alpaydin and Kaynak, Optical Recognition of Handwritten Digits,
+  UCI (https://doi.org/10.24432/C50P49). It has no official split: every fifth
+  digit of each class, in hash order, is `test` (360), the rest `train` (1,437).
   """
+  # The import takes 1.7 s.
   from sklearn import datasets as sklearn_datasets  # pylint: disable=g-import-not-at-top
-  # Its 1.7 s of imports are paid only where digits are read.
   values, labels = sklearn_datasets.load_digits(return_X_y=True)
   images = np.round(values.reshape(-1, 8, 8, 1) * (255 / 16)).astype(np.uint8)
   order = sorted(
@@ -50,19 +56,20 @@ def open_digits() -> protocol.Opened:
       key=lambda i: (labels[i], split_strings.stable_hash(f'digits {i}')))
   test = np.sort(order[::5])
   train = np.setdiff1d(np.arange(len(labels)), test)
-  sources = {
-      split: Arrays('digits', images[indices], labels[indices], indices)
-      for split, indices in (('train', train), ('test', test))}
-  return protocol.Opened(sources, 10, tuple(str(digit) for digit in range(10)))
+  return protocol.DatasetSplits(
+      {split: ArraySource('digits', images[indices], labels[indices], indices)
+       for split, indices in (('train', train), ('test', test))},
+      10, tuple(map(str, range(10))))
 
 
 def open_shapes(
-    config: shapes.ShapesConfig, size: tuple[int, int]) -> protocol.Opened:
+    config: shapes.ShapesConfig, size: tuple[int, int],
+) -> protocol.DatasetSplits:
   """Returns the drawn shapes, with images of (height, width) `size`."""
   sources = {
       'train': shapes.Shapes(config, size, config.num_examples, 0),
       'test': shapes.Shapes(
           config, size, config.num_test_examples, shapes.TEST_OFFSET)}
   names = config.class_names
-  return protocol.Opened(
+  return protocol.DatasetSplits(
       sources, len(names), names, multi_label=config.label == 'multi')

@@ -51,7 +51,7 @@ class Files:
     return self.paths[index]
 
 
-def open_folder(root: epath.Path) -> protocol.Opened:
+def open_folder(root: epath.Path) -> protocol.DatasetSplits:
   """Opens a folder of images in either of the usual layouts.
 
   - `train/class/*.jpg`, beside other splits (`test`, `val`, ...) of any name;
@@ -99,7 +99,7 @@ def open_folder(root: epath.Path) -> protocol.Opened:
             for split, images in splits.items()}
   names = _check_classes(splits, root)
   number = {name: i for i, name in enumerate(names)}
-  return protocol.Opened(
+  return protocol.DatasetSplits(
       {split: Files(os.fspath(root), tuple(path for path, _ in images),
                     np.array([number[name] for _, name in images], np.int32))
        for split, images in splits.items()},

@@ -1,10 +1,7 @@
-"""What a source of examples is: random access to one split of one data set.
+"""Interfaces of data sources: random access to the examples of one split.
 
-A source knows its length, gives example i as {'image': bytes of a file or
-uint8 pixels, 'label': class index, list of them, or numbers to predict}, the
-label alone (without decoding anything), and a key that names the example in
-messages and is the same on every machine. Sources hold paths and small tables
-only: they travel to worker processes, and opening one reads no image.
+Sources hold paths and small tables only: they are pickled to worker processes,
+and opening one reads no image.
 """
 
 from collections.abc import Mapping
@@ -21,18 +18,22 @@ class Source(Protocol):
     ...
 
   def __getitem__(self, index: int) -> dict[str, Any]:
-    ...
+    """Returns {'image': file content or uint8 pixels, 'label': label(index)}.
+    """
 
   def label(self, index: int) -> Any:
-    ...
+    """Returns a class index, a list of them, or float32 [targets].
+
+    Decodes no image.
+    """
 
   def key(self, index: int) -> str:
-    ...
+    """Returns a name of the example that is the same on every machine."""
 
 
 @typing.runtime_checkable
 class Numbered(Protocol):
-  """A source whose keys are a name and a number that counts up.
+  """A source whose keys are 'NAME NUMBER', with consecutive numbers.
 
   Keys of 300 million examples can then be hashed in seconds.
   """
@@ -44,20 +45,18 @@ class Numbered(Protocol):
 
 
 @dataclasses.dataclass(frozen=True)
-class Opened:
+class DatasetSplits:
   """A data set with all its splits.
 
   Attributes:
     splits: sources by name.
-    num_classes: one more than the largest index that there may be; of a
-      regression, the number of targets.
-    class_names: of the classes in order, where known.
-    multi_label: labels are lists of class indices, in any order, of any length.
+    num_classes: number of classes or, in regression, of targets.
+    class_names: in the order of class indices, where known.
+    multi_label: labels are lists of class indices of any length.
     eval_split: the split that published results are on.
-    targets: names of what a regression predicts. Where there are any, labels
-      are float32 [targets], NaN where one is missing.
-    description: how files were understood, in words to show; '' for what
-      leaves no doubt.
+    targets: names of regression targets. If not empty, labels are float32
+      [targets], NaN where missing.
+    description: how files were interpreted; '' if there is no ambiguity.
   """
   splits: Mapping[str, Source]
   num_classes: int

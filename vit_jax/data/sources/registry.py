@@ -1,11 +1,10 @@
-"""Opens a data set by its name, whichever kind it is of.
+"""Opens a data set by name.
 
-  embedded     'digits' and 'shapes': there without any file
-  layouts      a path: folders, tables, Parquet, tar, what TFDS prepared
-  tfds_files   a name of what TensorFlow Datasets prepared
-  vtab         'vtab/dtd': a task of VTAB-1k, made of one of these
-
-`splits` then selects examples of what was opened.
+  'digits', 'shapes'   builtin: no files
+  a path               paths: class folders, tables, Parquet, tars, TFDS folders
+  'hf://datasets/...'  hugging_face
+  'vtab/dtd'           vtab: a task of VTAB-1k
+  any other name       tfds: prepared by TensorFlow Datasets
 """
 
 import dataclasses
@@ -17,30 +16,30 @@ from vit_jax import schema
 from vit_jax.data import known_datasets
 from vit_jax.data import vtab
 from vit_jax.data.sources import builtin
-from vit_jax.data.sources import layouts
+from vit_jax.data.sources import columns as columns_lib
+from vit_jax.data.sources import paths
 from vit_jax.data.sources import protocol
-from vit_jax.data.sources import rows
 from vit_jax.data.sources import shapes
 from vit_jax.data.sources import tfds
 
 
 def open_source(
     name: str, *, data_dir: str, shapes_config: shapes.ShapesConfig,
-    size: tuple[int, int], understood: rows.Understood = rows.AUTO,
-) -> protocol.Opened:
-  """Opens a data set by the name that `data.source` gives.
+    size: tuple[int, int], labels: columns_lib.LabelConfig = columns_lib.AUTO,
+) -> protocol.DatasetSplits:
+  """Opens the data set that `data.source` names.
 
   Args:
-    name: 'digits', 'shapes', a path, 'vtab/' and a task's name, or a TFDS
-      name. A path is what begins with '/', './', '../' or '~', has '://' in
-      it, ends as a file of data does, or is a folder that exists.
+    name: 'digits', 'shapes', a path, 'hf://datasets/NAME', 'vtab/TASK' or a
+      TFDS name. A path starts with '/', './', '../' or '~', contains '://',
+      ends like a data file, or is an existing folder.
     data_dir: TFDS directory.
-    shapes_config: of 'shapes'.
-    size: height and width that 'shapes' are drawn in by default.
-    understood: how the labels of a path are meant.
+    shapes_config: config of 'shapes'.
+    size: default height and width of 'shapes'.
+    labels: how to interpret the labels of a path.
 
   Raises:
-    ValueError: if there is no such data set, with what to do about it.
+    ValueError: if there is no such data set, with the remedy.
   """
   if name == 'digits':
     return builtin.open_digits()
@@ -49,32 +48,28 @@ def open_source(
   if name.startswith(vtab.PREFIX):
     return vtab.open_task(name, data_dir)
   if is_path(name):
-    return layouts.open_path(name, understood)
+    return paths.open_path(name, labels)
   return tfds.open_tfds(name, data_dir)
 
 
 def is_path(name: str) -> bool:
-  """Whether a name is of a person's own files."""
-  return layouts.is_path(name) or _is_folder_here(name)
-
-
-def check_understood(name: str, understood: rows.Understood) -> None:
-  """Raises where a data set says itself what its labels are."""
-  if understood != rows.AUTO and not is_path(name):
-    raise ValueError(
-        'data.target and data.table say how the labels of your own files are '
-        f'meant, but data.source is {name!r}, which says so itself. Leave them '
-        'out.')
-
-
-def _is_folder_here(name: str) -> bool:
+  """Whether a name denotes the user's files, not a known data set."""
   known = name.split(':')[0].split('/')[0] in known_datasets.DATASETS
-  return not known and epath.Path(name).is_dir()
+  return paths.is_path(name) or (not known and epath.Path(name).is_dir())
+
+
+def check_label_config(name: str, labels: columns_lib.LabelConfig) -> None:
+  """Raises if labels are configured for a data set that declares its own."""
+  if labels != columns_lib.AUTO and not is_path(name):
+    raise ValueError(
+        'data.target and data.table describe the labels of your own files, '
+        f'but data.source is {name!r}, which declares its labels. Remove '
+        'them.')
 
 
 @dataclasses.dataclass(frozen=True)
-class Expected:
-  """A split that is known of, but not at hand: a length to plan with."""
+class PlannedSplit:
+  """A split of known length whose files are not available."""
   name: str
   num_examples: int
 
@@ -82,7 +77,7 @@ class Expected:
     return self.num_examples
 
   def __getitem__(self, index: int) -> dict[str, Any]:
-    raise ValueError(f'{self.name} was only planned with, not opened.')
+    raise ValueError(f'{self.name} was opened for planning only.')
 
   def label(self, index: int) -> Any:
     return self[index]
@@ -92,29 +87,29 @@ class Expected:
 
 
 class UnknownSizes(ValueError):
-  """The table of data sets does not hold what a plan needs."""
+  """The table of known data sets lacks a size that a plan needs."""
 
 
-def expect_source(name: str) -> protocol.Opened:
-  """Returns what the table says of a data set, without looking for its files.
+def open_planned(name: str) -> protocol.DatasetSplits:
+  """Returns the sizes of a known data set, without its files.
 
   Raises:
-    UnknownSizes: if the table does not hold its sizes.
+    UnknownSizes: if the table of known data sets lacks them.
   """
   if name.startswith(vtab.PREFIX):
     counts, num_classes = vtab.sizes(name)
-    return protocol.Opened(
-        {split: Expected(name, count) for split, count in counts.items()},
+    return protocol.DatasetSplits(
+        {split: PlannedSplit(name, count) for split, count in counts.items()},
         num_classes)
   row = known_datasets.facts(name)
   if not row.num_examples or row.num_classes is None:
     known = [n for n, r in known_datasets.DATASETS.items() if r.num_examples]
     raise UnknownSizes(
         f'The sizes of {name!r} are not in the table of data sets '
-        f'(vit_jax/data/known_datasets.py).{schema.nearest(name, known)} Known: '
-        f'{", ".join(known)}.')
-  return protocol.Opened(
-      {split: Expected(name, count)
+        f'(vit_jax/data/known_datasets.py).{schema.nearest(name, known)} '
+        f'Known: {", ".join(known)}.')
+  return protocol.DatasetSplits(
+      {split: PlannedSplit(name, count)
        for split, count in row.num_examples.items()},
       row.num_classes, multi_label=bool(row.multi_label),
       eval_split=row.eval_split)

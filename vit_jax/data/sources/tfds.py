@@ -14,7 +14,7 @@ import numpy as np
 from vit_jax import schema
 from vit_jax.data import known_datasets
 from vit_jax.data.images import unreadable
-from vit_jax.data.sources import class_folders as image_folder
+from vit_jax.data.sources import class_folders
 from vit_jax.data.sources import protocol
 from vit_jax.data.sources import tfrecords
 from vit_jax.data.splits import split_strings as split_strings_lib
@@ -22,7 +22,7 @@ from vit_jax.data.splits import split_strings as split_strings_lib
 
 @dataclasses.dataclass(frozen=True)
 class _Label:
-  """What labels are; see `protocol.Opened`."""
+  """What labels are; see `protocol.DatasetSplits`."""
   multi_label: bool
   num_classes: int
   names: tuple[str, ...] | None = None
@@ -139,7 +139,7 @@ def _random_access(
           for split, info in builder.info.splits.items()}
 
 
-def open_tfds(name: str, data_dir: str) -> protocol.Opened:
+def open_tfds(name: str, data_dir: str) -> protocol.DatasetSplits:
   """Opens 'name[/config][:version]' in a directory, or in TFDS's own.
 
   Raises:
@@ -149,7 +149,7 @@ def open_tfds(name: str, data_dir: str) -> protocol.Opened:
   return _open(find(name, data_dir), name)
 
 
-def open_folder(folder: epath.Path) -> protocol.Opened:
+def open_folder(folder: epath.Path) -> protocol.DatasetSplits:
   """Opens a folder that holds a `dataset_info.json`, or versions that do."""
   if not (folder / 'dataset_info.json').exists():
     folder = folder / _versions(folder)[-1]
@@ -165,7 +165,7 @@ def is_prepared(folder: epath.Path) -> bool:
   return (folder / 'dataset_info.json').exists() or bool(_versions(folder))
 
 
-def _open(folder: epath.Path, name: str) -> protocol.Opened:
+def _open(folder: epath.Path, name: str) -> protocol.DatasetSplits:
   # It takes a while to import, and not every source needs it.
   import tensorflow_datasets as tfds  # pylint: disable=g-import-not-at-top
   # From the files alone: the code that once prepared them needs TensorFlow.
@@ -184,7 +184,7 @@ def _open(folder: epath.Path, name: str) -> protocol.Opened:
       split: Tfds(f'{name.partition(":")[0]} {split}', of_split, image, label,
                   found)
       for split, of_split in examples.items()}
-  opened = protocol.Opened(
+  opened = protocol.DatasetSplits(
       splits, found.num_classes, found.names, found.multi_label,
       targets=found.targets)
   if set(facts.parts) - set(splits):  # Whoever prepared all of them, said so.
@@ -267,7 +267,7 @@ def _find_version(name: str, root: epath.Path) -> epath.Path:
   found = _versions(folder)
   if not found and folder.is_dir():
     configs = {
-        p: _versions(folder / p) for p in image_folder.subfolders(folder)}
+        p: _versions(folder / p) for p in class_folders.subfolders(folder)}
     configs = {p: versions for p, versions in configs.items() if versions}
     if len(configs) > 1:
       raise ValueError(
@@ -285,7 +285,7 @@ def _find_version(name: str, root: epath.Path) -> epath.Path:
     raise NotPrepared(
         f'{path} is prepared in {folder} in the version(s) '
         f'{", ".join(found)}, not in {version}.', command)
-  here = (', '.join(image_folder.subfolders(root)) if root.is_dir()
+  here = (', '.join(class_folders.subfolders(root)) if root.is_dir()
           else 'no such directory')
   raise NotPrepared(
       f'No data set {name!r} in {root} (there: {here or "nothing"}).'
@@ -302,7 +302,7 @@ def _versions(folder: epath.Path) -> list[str]:
   """Returns the prepared versions below a folder, oldest first."""
   if not folder.is_dir():
     return []
-  found = [p for p in image_folder.subfolders(folder)
+  found = [p for p in class_folders.subfolders(folder)
            if re.fullmatch(r'\d+\.\d+\.\d+', p)
            and (folder / p / 'dataset_info.json').exists()]
   return sorted(found, key=lambda v: tuple(int(n) for n in v.split('.')))

@@ -1,11 +1,11 @@
-"""TFRecord files, read at random and without TensorFlow.
+"""Random access to TFRecord files, without TensorFlow.
 
-A file is a row of records, each
+A file is a sequence of records, each
 
     uint64 length, uint32 masked CRC of it, bytes, uint32 masked CRC of them
 
 in little-endian order (https://www.tensorflow.org/tutorials/load_data/tfrecord
-#tfrecords_format_details). The lengths alone say where each record begins.
+#tfrecords_format_details).
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,29 +19,26 @@ import google_crc32c
 from jaxtyping import Int64
 import numpy as np
 
-from vit_jax.data.sources import record_offsets
+from vit_jax.data.sources import offset_index
 
 _HEADER, _FOOTER = struct.Struct('<QI'), struct.Struct('<I')
 
 
 def masked_crc(data: bytes) -> int:
-  """Returns the CRC-32C of bytes, rotated by 15 bits, plus a constant.
-
-  So that the CRC of what holds CRCs stays a good one (the file format's note).
-  """
+  """Returns the format's checksum: the CRC-32C, rotated, plus a constant."""
   crc = google_crc32c.value(data)
   return ((crc >> 15 | crc << 17) + 0xa282ead8) & 0xffffffff
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Records:
-  """The records of some files, one after the other.
+  """The records of several files.
 
   Attributes:
     paths: the files.
-    starts: offset of the bytes of each record in its file.
-    sizes: their number.
-    ends: how many records there are up to the end of each file.
+    starts: offset of each record's content in its file.
+    sizes: bytes of each record's content.
+    ends: number of records up to the end of each file.
   """
   paths: tuple[str, ...]
   starts: Int64[np.ndarray, 'records']
@@ -54,7 +51,7 @@ class Records:
   def __getitem__(self, index: int) -> bytes:
     path = self.paths[int(np.searchsorted(self.ends, index, side='right'))]
     size = int(self.sizes[index])
-    data = record_offsets.read_at(
+    data = offset_index.read_at(
         path, int(self.starts[index]), size + _FOOTER.size)
     record = data[:size]
     if masked_crc(record) != _FOOTER.unpack_from(data, size)[0]:
@@ -66,79 +63,80 @@ class Records:
 
 def open_records(
     paths: Sequence[epath.Path], *, counts: Sequence[int]) -> Records:
-  """Opens files; walks them where no index is kept.
+  """Opens files; scans those without an index.
 
   Args:
     paths: the files.
-    counts: how many records each is said to have.
+    counts: expected number of records in each.
 
   Raises:
-    ValueError: if one is not there, is cut off, is no TFRecord file or has
+    ValueError: if a file is missing, truncated, not a TFRecord file, or has
       another number of records.
   """
-  paths = [path for path, count in zip(paths, counts, strict=True) if count]
-  if not paths:  # A split of no examples, as `tfds build` may leave one.
-    none = np.zeros(0, np.int64)
-    return Records((), none, none, none)
-  missing = [path.name for path in paths if not path.exists()]
+  found = {path: count for path, count in zip(paths, counts, strict=True)
+           if count}
+  if not found:  # `tfds build` may write a split without examples.
+    empty = np.zeros(0, np.int64)
+    return Records((), empty, empty, empty)
+  missing = [path for path in found if not path.exists()]
   if missing:
     raise ValueError(
-        f'{len(missing)} of {len(paths)} files are not in {paths[0].parent}: '
-        f'{", ".join(missing[:3])}{", ..." * (len(missing) > 3)}. Copy them '
-        'there, or prepare the data set again.')
-  found = record_offsets.load_or_build(paths, _walk, kind='tfrecord')
-  expected = [count for count in counts if count]
-  for path, arrays, count in zip(paths, found, expected):
+        f'{len(missing)} of {len(found)} files are missing in '
+        f'{missing[0].parent}: {", ".join(p.name for p in missing[:3])}'
+        f'{", ..." * (len(missing) > 3)}. Copy them there, or prepare the '
+        'data set again.')
+  indices = offset_index.load_or_build(list(found), _scan, kind='tfrecord')
+  for (path, count), arrays in zip(found.items(), indices):
     if len(arrays['starts']) != count:
       raise ValueError(
-          f'{path} has {len(arrays["starts"]):,} records, but the '
-          f'dataset_info.json beside it says {count:,}. Copy or prepare it '
-          'again.')
+          f'{path} has {len(arrays["starts"]):,} records, but '
+          f'dataset_info.json says {count:,}. Copy or prepare it again.')
   return Records(
-      tuple(os.fspath(path) for path in paths),
-      np.concatenate([arrays['starts'] for arrays in found]),
-      np.concatenate([arrays['sizes'] for arrays in found]),
-      np.cumsum([len(arrays['starts']) for arrays in found], dtype=np.int64))
+      tuple(map(os.fspath, found)),
+      np.concatenate([arrays['starts'] for arrays in indices]),
+      np.concatenate([arrays['sizes'] for arrays in indices]),
+      np.cumsum(list(found.values()), dtype=np.int64))
 
 
-def _walk(path: epath.Path) -> dict[str, np.ndarray]:
+def _scan(path: epath.Path) -> dict[str, np.ndarray]:
+  """Returns the offset and size of each record."""
   starts, sizes, position = [], [], 0
   num_bytes = path.stat().length
-  with record_offsets.open_for_walk(path) as file:
+  with offset_index.open_for_scan(path) as file:
     while position < num_bytes:
       header = file.read(_HEADER.size)
       if len(header) < _HEADER.size:
-        raise ValueError(_cut_off(path, position, num_bytes))
+        raise ValueError(_truncated(path, position, num_bytes))
       size, crc = _HEADER.unpack(header)
       if crc != masked_crc(header[:8]):
         raise ValueError(
-            f'{path} is no TFRecord file, or damaged at byte {position:,}: '
+            f'{path} is not a TFRecord file, or damaged at byte {position:,}: '
             'the checksum of a length differs.'
-            + (' It is compressed (gzip): TFDS writes plain files.'
+            + (' It is compressed (gzip); decompress it.'
                if header[:2] == b'\x1f\x8b' else ''))
       starts.append(position + _HEADER.size)
       sizes.append(size)
       position += _HEADER.size + size + _FOOTER.size
       if position > num_bytes:
-        raise ValueError(_cut_off(path, starts[-1], num_bytes))
+        raise ValueError(_truncated(path, starts[-1], num_bytes))
       file.seek(position)
   return {'starts': np.array(starts, np.int64),
           'sizes': np.array(sizes, np.int64)}
 
 
-def _cut_off(path: epath.Path, position: int, num_bytes: int) -> str:
-  return (f'{path} is cut off: it ends at byte {num_bytes:,}, within the '
+def _truncated(path: epath.Path, position: int, num_bytes: int) -> str:
+  return (f'{path} is truncated: it ends at byte {num_bytes:,}, within the '
           f'record at {position:,}. Copy or prepare it again.')
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Examples:
-  """Records as TFDS wrote them, parsed by its own NumPy parser.
+  """Records parsed by TFDS's NumPy parser.
 
   Attributes:
-    records: bytes of each.
-    features: TFDS's description of them.
-    decoders: of features that are not decoded.
+    records: serialised examples.
+    features: TFDS's `FeaturesDict`.
+    decoders: features to leave undecoded.
   """
   records: Records
   features: Any

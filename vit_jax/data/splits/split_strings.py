@@ -125,7 +125,7 @@ class Subset:
 
 
 def select_split(
-    opened: protocol.Opened, split: str, *, name: str) -> protocol.Source:
+    opened: protocol.DatasetSplits, split: str, *, name: str) -> protocol.Source:
   """Returns the examples that a TFDS split string selects.
 
   Args:

@@ -1,0 +1,198 @@
+"""Parquet files and data sets of the Hugging Face hub."""
+
+import json
+import pickle
+import sys
+
+import datasets
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from vit_jax.data.sources import columns
+from vit_jax.data.sources import paths
+
+NAMES = ('cat', 'dog', 'emu')
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path_factory, monkeypatch):
+  monkeypatch.setattr(
+      datasets.config, 'HF_DATASETS_CACHE', tmp_path_factory.mktemp('hf'))
+  datasets.disable_progress_bars()
+
+
+def open_path(path, **table):
+  return paths.open_path(
+      str(path), columns.LabelConfig('auto', columns.TableConfig(**table)))
+
+
+def write(path, first, last, *, struct=True, names=NAMES, label='label'):
+  """Writes images whose content is their number, four rows per group."""
+  path.parent.mkdir(parents=True, exist_ok=True)
+  numbers = range(first, last)
+  images = [str(i).encode() for i in numbers]
+  features = {'image': datasets.Image()} if struct else {
+      'image': datasets.Value('binary')}
+  features[label] = datasets.ClassLabel(
+      names=list(names)) if names else datasets.Value('int64')
+  features = datasets.Features(features)
+  if struct:
+    images = [{'bytes': image, 'path': None} for image in images]
+  table = pa.table({'image': images, label: [i % 3 for i in numbers]},
+                   schema=features.arrow_schema)
+  pq.write_table(table, path, row_group_size=4)
+
+
+def assert_complete(opened, count):
+  found = {}
+  for source in opened.splits.values():
+    for i in range(len(source)):
+      example = source[i]
+      assert example['label'] == source.label(i)
+      found[int(example['image'])] = example['label']
+  assert found == {i: i % 3 for i in range(count)}
+
+
+@pytest.fixture
+def hub(tmp_path):
+  """Files of a data set as the Hugging Face hub stores them."""
+  write(tmp_path / 'data/train-00000-of-00002.parquet', 0, 18)
+  write(tmp_path / 'data/train-00001-of-00002.parquet', 18, 30)
+  write(tmp_path / 'data/test-00000-of-00001.parquet', 30, 40)
+  return tmp_path
+
+
+def test_examples_are_read_by_index_with_stable_keys(hub):
+  opened = open_path(hub)
+  assert opened.class_names == NAMES and opened.num_classes == 3
+  assert {k: len(v) for k, v in opened.splits.items()} == {
+      'train': 30, 'test': 10}
+  assert_complete(opened, 40)
+  train = opened.splits['train']
+  image = {train.key(i): train[i]['image'] for i in range(30)}
+  assert len(image) == 30
+  assert image['train-00001-of-00002.parquet 11'] == b'29'
+  assert 'tensorflow' not in sys.modules and 'torch' not in sys.modules
+
+
+def test_a_source_is_pickled_without_its_images(hub):
+  train = open_path(hub).splits['train']
+  copy = pickle.loads(pickle.dumps(train))
+  assert [copy[i] for i in range(30)] == [train[i] for i in range(30)]
+  assert [copy.key(i) for i in range(30)] == [train.key(i) for i in range(30)]
+
+
+@pytest.mark.parametrize('struct', [True, False])
+def test_one_file_is_split_by_a_hash(tmp_path, struct):
+  write(tmp_path / 'a.parquet', 0, 60, struct=struct, names=None)
+  opened = open_path(tmp_path / '*.parquet')
+  assert opened.class_names == ('0', '1', '2')
+  assert 0 < len(opened.splits['test']) < 20
+  assert_complete(opened, 60)
+
+
+def test_a_rewritten_file_is_read_again(tmp_path):
+  for count in (9, 12):
+    write(tmp_path / 'a.parquet', 0, count)
+    assert_complete(open_path(tmp_path), count)
+
+
+def test_a_data_set_of_the_hub_is_opened_by_its_address(monkeypatch):
+  features = datasets.Features({
+      'image': datasets.Image(), 'label': datasets.ClassLabel(names=NAMES)})
+  found = datasets.DatasetDict({
+      split: datasets.Dataset.from_dict({
+          'image': [{'bytes': str(i).encode(), 'path': None} for i in numbers],
+          'label': [i % 3 for i in numbers]}, features=features)
+      for split, numbers in (('train', range(30)), ('test', range(30, 40)))})
+  calls = []
+
+  def load_dataset(**kwargs):
+    calls.append(kwargs)
+    return found
+
+  monkeypatch.setattr(datasets, 'load_dataset', load_dataset)
+  opened = open_path('hf://datasets/me/pets@v2:small')
+  assert calls == [{'path': 'me/pets', 'revision': 'v2', 'name': 'small'}]
+  assert opened.class_names == NAMES and len(opened.splits['test']) == 10
+  assert_complete(opened, 40)
+  assert opened.splits['test'].key(0).startswith('test ')
+
+
+def test_a_hub_error_names_the_address(monkeypatch):
+  def load_dataset(**_):
+    raise datasets.exceptions.DatasetNotFoundError('not found')
+
+  monkeypatch.setattr(datasets, 'load_dataset', load_dataset)
+  with pytest.raises(ValueError, match='hf://datasets/me/x .*cannot be opened'):
+    open_path('hf://datasets/me/x')
+  with pytest.raises(ValueError, match='not of the form hf://datasets/USER'):
+    open_path('hf://datasets/')
+
+
+def test_a_parquet_table_of_paths_is_a_table(tmp_path):
+  for i in range(6):
+    (tmp_path / f'{i}.png').write_bytes(b'')
+  table = pa.table({'file': [f'{i}.png' for i in range(6)],
+                    'label': [NAMES[i % 2] for i in range(6)]})
+  pq.write_table(table, tmp_path / 'a.parquet')
+  for place in (tmp_path, tmp_path / 'a.parquet'):
+    opened = open_path(place)
+    assert opened.class_names == ('cat', 'dog')
+    assert opened.splits['train'].key(0).endswith('.png')
+
+
+def test_errors_name_the_file(hub):
+  file = hub / 'data/test-00000-of-00001.parquet'
+  with pytest.raises(ValueError, match="'labels'. Did you mean 'label'"):
+    open_path(hub, label='labels')
+  content = file.read_bytes()
+  write(file, 0, 4, label='class')
+  with pytest.raises(ValueError, match='must have the same columns'):
+    open_path(hub / 'data')
+  cut = hub / 'cut/a.parquet'
+  cut.parent.mkdir()
+  cut.write_bytes(content[:-9])
+  with pytest.raises(ValueError, match=f'{cut} is truncated, or not a Parquet'):
+    open_path(cut)
+
+
+def test_lists_of_declared_classes_are_multi_label(tmp_path):
+  feature = {'_type': 'Sequence', 'feature': {
+      '_type': 'ClassLabel', 'names': NAMES}}
+  table = pa.table({
+      'image': [str(i).encode() for i in range(9)],
+      'caption': ['long'] * 9, 'objects': [[2], [0, 1], []] * 3})
+  text = json.dumps({'info': {'features': {
+      'image': {'_type': 'Value', 'dtype': 'binary'},
+      'caption': {'_type': 'Value', 'dtype': 'string'}, 'objects': feature}}})
+  pq.write_table(table.replace_schema_metadata({'huggingface': text}),
+                 tmp_path / 'a.parquet')
+  opened = open_path(tmp_path, label='objects')
+  assert opened.multi_label and opened.class_names == NAMES
+  train = opened.splits['train']
+  for i in range(len(train)):
+    assert train.label(i).tolist() == [[2], [0, 1], []][
+        int(train[i]['image']) % 3]
+
+
+def test_images_stored_as_paths_are_not_read(tmp_path):
+  secret = tmp_path / 'secret.png'
+  secret.write_bytes(b'secret')
+  table = pa.table({
+      'image': [{'bytes': None, 'path': str(secret)}] * 3, 'label': [0, 1, 0]},
+      schema=datasets.Features({'image': datasets.Image(), 'label':
+                                datasets.Value('int64')}).arrow_schema)
+  pq.write_table(table, tmp_path / 'a.parquet')
+  with pytest.raises(ValueError, match='stored as a path only'):
+    open_path(tmp_path / 'a.parquet').splits['train'][0]
+
+
+def test_files_with_other_class_names_are_not_joined(hub):
+  path = hub / 'data/test-00000-of-00001.parquet'
+  write(path, 30, 40, names=('dog', 'cat', 'emu'))
+  with pytest.raises(ValueError, match='declares the classes .*the same index'):
+    open_path(hub)
+  write(path, 30, 40, names=None)  # Declares no names.
+  assert open_path(hub).class_names == NAMES

@@ -1,0 +1,166 @@
+"""WebDataset shards are scanned once and then read in any order."""
+
+import io
+import json
+import os
+import tarfile
+
+import pytest
+
+from vit_jax.data.sources import columns
+from vit_jax.data.sources import paths
+
+
+def open_path(path, **table):
+  return paths.open_path(
+      str(path), columns.LabelConfig('auto', columns.TableConfig(**table)))
+
+
+def write(path, members):
+  path.parent.mkdir(parents=True, exist_ok=True)
+  with tarfile.open(path, 'w') as tar:
+    for name, content in members:
+      member = tarfile.TarInfo(name)
+      member.size = len(content)
+      tar.addfile(member, io.BytesIO(content))
+
+
+def pairs(first, last, kind='cls', folder='deep.er/'):
+  for i in range(first, last):
+    text = {'cls': str(i % 3), 'txt': ['cat', 'dog', 'emu'][i % 3],
+            'json': json.dumps({'caption': f'No. {i}', 'label': i % 3})}[kind]
+    yield f'{folder}{i:04}.{kind}', text.encode()
+    yield f'{folder}{i:04}.seg.PNG', str(i).encode() * 300
+
+
+def split_of_key(path):
+  return {source.key(i): split
+          for split, source in open_path(path).splits.items()
+          for i in range(len(source))}
+
+
+@pytest.fixture
+def tars(tmp_path):
+  write(tmp_path / 'train-08.tar', pairs(0, 20))
+  write(tmp_path / 'train-09.tar', pairs(20, 30))
+  write(tmp_path / 'val-00.tar', pairs(30, 40))
+  return tmp_path
+
+
+def test_examples_are_read_by_index(tars):
+  for _ in range(2):  # Scanned, and then from the index.
+    opened = open_path(tars)
+    assert {k: len(v) for k, v in opened.splits.items()} == {
+        'train': 30, 'val': 10}
+    train = opened.splits['train']
+    for i in range(30):
+      number = int(train.key(i).rpartition('/')[2])
+      assert train[i] == {'image': str(number).encode() * 300,
+                          'label': number % 3}
+    assert {train.key(i) for i in range(30)} == {
+        f'train-{"08" if i < 20 else "09"}/deep.er/{i:04}' for i in range(30)}
+
+
+def test_a_range_in_braces_names_shards(tars):
+  opened = open_path(tars / 'train-{08..09}.tar')
+  assert sum(len(source) for source in opened.splits.values()) == 30
+  assert len(open_path(tars / '{train-*,val-00}.tar').splits['val']) == 10
+  with pytest.raises(ValueError, match='1 of 3 files .*train-10.tar'):
+    open_path(tars / 'train-{08..10}.tar')
+
+
+@pytest.mark.parametrize(('kind', 'names'), [
+    ('txt', ('cat', 'dog', 'emu')), ('json', ('0', '1', '2'))])
+def test_labels_may_be_text_or_json(tmp_path, kind, names):
+  write(tmp_path / 'a.tar', pairs(0, 9, kind))
+  opened = open_path(tmp_path / 'a.tar')
+  assert opened.class_names == names
+  train = opened.splits['train']
+  assert train.label(0) == int(train.key(0)[-4:]) % 3
+
+
+def test_shards_may_repeat_keys(tmp_path):
+  for name in ('a', 'b', 'x/0', 'y/0'):
+    write(tmp_path / f'{name}.tar', pairs(0, 20, folder=''))
+  keys = split_of_key(tmp_path)
+  assert len(keys) == 40 and {'a/0003', 'b/0003'} <= set(keys)
+  assert {'x/0/0003', 'y/0/0003'} <= set(split_of_key(f'{tmp_path}/*/0.tar'))
+
+
+def test_an_added_shard_renames_and_moves_no_example(tmp_path):
+  write(tmp_path / 'b.tar', pairs(0, 40))
+  before = split_of_key(tmp_path)
+  assert set(before.values()) == {'train', 'test'}
+  write(tmp_path / 'a.tar', pairs(20, 60))
+  after = split_of_key(tmp_path)
+  assert before.items() <= after.items() and len(after) == 80
+  for i in range(20, 40):  # Perhaps the same image: never in two splits.
+    assert after[f'a/deep.er/{i:04}'] == after[f'b/deep.er/{i:04}']
+
+
+def test_a_changed_shard_is_scanned_again(tars):
+  path, index = tars / 'val-00.tar', tars / '.val-00.tar.tar-index.npz'
+  open_path(tars)
+  saved = index.stat().st_mtime_ns
+  open_path(tars)
+  assert index.stat().st_mtime_ns == saved
+  old = path.stat()
+  write(path, pairs(40, 50))  # Of the same size and modification time.
+  os.utime(path, ns=(old.st_atime_ns, old.st_mtime_ns))
+  assert path.stat().st_size == old.st_size
+  keys = split_of_key(tars)
+  assert {key[-4:] for key, split in keys.items() if split == 'val'} == {
+      f'{i:04}' for i in range(40, 50)}
+  index.write_bytes(b'damaged')
+  assert len(open_path(tars).splits['val']) == 10
+
+
+def test_an_index_is_cached_if_the_folder_is_read_only(
+    tmp_path, tmp_path_factory, monkeypatch):
+  cache = tmp_path_factory.mktemp('cache')
+  monkeypatch.setenv('XDG_CACHE_HOME', str(cache))
+  write(tmp_path / 'a.tar', pairs(0, 9))
+  # A folder in place of the index, because root ignores permissions.
+  (tmp_path / '.a.tar.tar-index.npz').mkdir()
+  for _ in range(2):
+    assert open_path(tmp_path / 'a.tar').num_classes == 3
+  assert len(list(cache.rglob('*.npz'))) == 1
+  assert not [*tmp_path.rglob('*.tmp'), *cache.rglob('*.tmp')]
+
+
+@pytest.mark.parametrize('cut', [700, 512, 100, 1536])
+def test_a_truncated_tar_is_an_error(tars, cut):
+  path = tars / 'train-09.tar'
+  content = path.read_bytes()
+  end = len(content.rstrip(b'\0')) // 512 * 512 + 512
+  path.write_bytes(content[:end + 512 - cut])
+  with pytest.raises(ValueError, match=f'{path} is truncated, or not a tar'):
+    open_path(tars)
+
+
+@pytest.mark.parametrize(('members', 'table', 'message'), [
+    ([('1.png', b''), ('2.png', b'')], {}, "have no labels.*KEY.cls.*'1' has"),
+    ([('1.cls', b'0')], {}, 'holds no images'),
+    ([*pairs(0, 4), ('deep.er/0001.jpg', b'')], {},
+     "two images 'deep.er/0001'"),
+    (pairs(0, 4, 'json'), {'label': 'lable'}, "'lable'. Did you mean 'label'"),
+    ([*pairs(0, 3), ('x.png', b'')], {}, '1 of 4 rows have no label'),
+    ([(f'{i}.{kind}', text.encode()) for i in range(9)  # Captions: no classes.
+      for kind, text in (('jpg', f'{i}'), ('txt', f'A {i % 2}.'),
+                         ('cls', '' if i == 4 else f'{i % 3}'))], {},
+     "1 of 9 rows have no label in column 'cls' .* row 5")])
+def test_errors_name_the_member(tmp_path, members, table, message):
+  write(tmp_path / 'a.tar', members)
+  with pytest.raises(ValueError, match=message):
+    open_path(tmp_path / 'a.tar', **table)
+
+
+@pytest.mark.parametrize('kind', [tarfile.LNKTYPE, tarfile.SYMTYPE])
+def test_links_are_an_error(tmp_path, kind):
+  write(tmp_path / 'a.tar', pairs(0, 5))
+  with tarfile.open(tmp_path / 'a.tar', 'a') as tar:
+    member = tarfile.TarInfo('9.png')
+    member.type, member.linkname = kind, '/etc/passwd'
+    tar.addfile(member)
+  with pytest.raises(ValueError, match="the link '9.png'.*--dereference"):
+    open_path(tmp_path / 'a.tar')

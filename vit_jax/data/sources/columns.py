@@ -1,0 +1,145 @@
+"""Roles of a table's columns: image, label, split, group."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+import dataclasses
+import re
+from typing import Any
+
+from vit_jax import schema
+from vit_jax.data.sources import label_rules as label_rules_lib
+
+_IMAGE_NAMES = (
+    'path', 'file', 'filename', 'file_name', 'filepath', 'filepaths',
+    'file_path', 'image', 'image_path', 'image_file', 'img', 'img_path',
+    'images', 'image_id')
+_LABEL_NAMES = (
+    'label', 'labels', 'class', 'class_name', 'target', 'targets', 'category',
+    'categories', 'cls', 'fine_label')
+_SPLIT_NAMES = ('split', 'subset', 'set', 'partition', 'data_set')
+_ID_NAMES = ('key', 'id')
+
+
+@dataclasses.dataclass(frozen=True)
+class TableConfig:
+  """The config section `data.table`; needed where column names are unusual.
+
+  Attributes:
+    path: column of image paths or, in Parquet, of image bytes.
+    label: label column; several, separated by commas, are one class or one
+      target each. In a WebDataset tar, a key of the JSON member.
+    split: column with the split of each row.
+    key: group column (a patient, a scene): a hash split keeps groups together.
+    separator: separator between several labels in a cell.
+    folder: folder that relative image paths start from, relative to the table.
+    suffix: appended to each image path, such as '.jpg'.
+  """
+  path: str | None = None
+  label: str | tuple[str, ...] | None = None
+  split: str | None = None
+  key: str | None = None
+  separator: str | None = None
+  folder: str = ''
+  suffix: str = ''
+
+  @property
+  def labels(self) -> tuple[str, ...] | None:
+    """Names of the label columns, if configured."""
+    if isinstance(self.label, str):
+      return tuple(name.strip() for name in self.label.split(','))
+    return self.label
+
+
+@dataclasses.dataclass(frozen=True)
+class LabelConfig:
+  """How to interpret labels: the config keys `data.target`, `data.table`."""
+  target: label_rules_lib.Kind = 'auto'
+  table: TableConfig = TableConfig()
+
+
+AUTO = LabelConfig()
+
+
+@dataclasses.dataclass(frozen=True)
+class Columns:
+  """Column names by role."""
+  path: str | None
+  labels: tuple[str, ...]
+  split: str | None
+  key: str | None
+
+
+def choose_columns(
+    table: Mapping[str, label_rules_lib.Column], config: LabelConfig, *,
+    where: str, is_path: Callable[[Any], bool] | None = None,
+) -> Columns:
+  """Infers the role of each column from the config, its name and its values.
+
+  Args:
+    table: columns by name.
+    config: explicit column names.
+    where: the file, for error messages.
+    is_path: tests whether a cell looks like an image path; None if no column
+      holds image paths.
+
+  Raises:
+    ValueError: if a configured column is missing, or a role is ambiguous.
+  """
+  names, given = list(table), config.table
+  for name in (given.path, given.split, given.key, *(given.labels or ())):
+    if name is not None:
+      schema.check_name(name, names, what=f'column of {where}')
+  path = given.path
+  if path is None and is_path is not None:
+    path = image_column(names) or _column_of_paths(table, is_path, where)
+  split = given.split or _find(names, _SPLIT_NAMES)
+  # Columns called `id` are neither label nor, unless configured, group.
+  ids = given.key or _find(names, _ID_NAMES)
+  others = [n for n in names if n not in (path, split, ids)]
+  labels = given.labels or _label_columns(table, others, config.target, where)
+  return Columns(path, labels, split, given.key)
+
+
+def image_column(names: Iterable[str]) -> str | None:
+  """Returns the column with a usual name for images."""
+  return _find(list(names), _IMAGE_NAMES)
+
+
+def _find(names: Sequence[str], known: Sequence[str]) -> str | None:
+  plain = {re.sub(r'[ -]', '_', name.strip().lower()): name for name in names}
+  return next((plain[name] for name in known if name in plain), None)
+
+
+def _column_of_paths(
+    table: Mapping[str, label_rules_lib.Column], is_path: Callable[[Any], bool],
+    where: str,
+) -> str:
+  found = [name for name, values in table.items()
+           if values and all(map(is_path, values[:20]))]
+  if len(found) != 1:
+    raise ValueError(
+        f'Cannot tell which column of {where} holds the images. Its columns: '
+        f'{", ".join(table)}; expected one of {", ".join(_IMAGE_NAMES[:6])}. '
+        'Set --config.data.table.path=COLUMN')
+  return found[0]
+
+
+def _label_columns(
+    table: Mapping[str, label_rules_lib.Column], others: Sequence[str],
+    target: str, where: str,
+) -> tuple[str, ...]:
+  """Returns one column with a usual name, or all remaining ones."""
+  named = _find(others, _LABEL_NAMES)
+  if named is not None:
+    return (named,)
+  if len(others) == 1 or (others and all(
+      label_rules_lib.are_flags(table[name]) for name in others)):
+    return tuple(others)
+  if others and target == 'regression' and all(
+      label_rules_lib.numbers(table[name]) is not None for name in others):
+    return tuple(others)
+  found = (f'Candidates: {", ".join(others)}' if others
+           else 'The image column is the only column')
+  raise ValueError(
+      f'Cannot tell which column of {where} holds the labels. {found}; '
+      f'expected one of {", ".join(_LABEL_NAMES[:7])}. Set '
+      '--config.data.table.label=COLUMN, or several separated by commas.')

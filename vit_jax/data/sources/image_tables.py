@@ -1,0 +1,177 @@
+"""Tables of image files: a row with path and labels per image."""
+
+from collections.abc import Mapping, Sequence
+import dataclasses
+import os
+
+from etils import epath
+
+from vit_jax.data.sources import columns as columns_lib
+from vit_jax.data.sources import image_paths
+from vit_jax.data.sources import label_rules as label_rules_lib
+from vit_jax.data.sources import protocol
+from vit_jax.data.sources import table_files
+from vit_jax.data.sources import table_source
+from vit_jax.data.splits import split_strings as split_strings_lib
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ImageFiles:
+  """Image files by path, relative to the root or absolute."""
+  root: str
+  paths: tuple[str, ...]
+
+  def read(self, row: int) -> bytes:
+    return (epath.Path(self.root) / self.paths[row]).read_bytes()
+
+  def key(self, row: int) -> str:
+    return self.paths[row]
+
+
+def open_tables(
+    paths: Sequence[epath.Path], config: columns_lib.LabelConfig,
+) -> protocol.DatasetSplits:
+  """Opens one table, or one per split.
+
+  Raises:
+    ValueError: if a table is malformed, ambiguous or contradicts itself, or
+      images are missing.
+  """
+  where, root = os.fspath(paths[0]), os.fspath(paths[0].parent)
+  if len(paths) > 1:
+    paths = _sort_by_split(paths)
+    if len({path.parent for path in paths}) > 1:
+      root = os.fspath(paths[0].parent.parent)
+    where = f'{paths[0].parent}/{{{",".join(p.name for p in paths)}}}'
+  joined: table_source.Table = {}
+  splits: list[str] = []
+  images: list[str] = []
+  columns = None
+  for path in paths:
+    table, split = table_files.read(path), _split_of(path) or ''
+    # The training table determines the roles of columns.
+    columns = columns or columns_lib.choose_columns(
+        table, config, where=str(path), is_path=image_paths.is_image)
+    found = image_paths.locate(
+        table.get(columns.path or '', []), path, config.table, split=split)
+    for name in {*joined, *table, *columns.labels}:
+      column = joined.setdefault(name, [None] * len(images))
+      column += table.get(name, [None] * len(found))
+    images += found
+    splits += [table_source.split_name(split)] * len(found)
+  assert columns is not None
+  return open_images(images, joined, columns, config, where=where, root=root,
+                     splits=splits if len(paths) > 1 else None)
+
+
+def _sort_by_split(paths: Sequence[epath.Path]) -> list[epath.Path]:
+  """Returns one table per split, the training table first."""
+  names = [_split_of(path) for path in paths]
+  if None in names or len(set(names)) < len(names):
+    raise ValueError(
+        f'There are {len(paths)} tables in {paths[0].parent}: '
+        f'{", ".join(p.name for p in paths)}. Give one as data.source, or '
+        'call them train.csv, val.csv, test.csv.')
+  return sorted(paths, key=lambda p: (
+      table_source.split_name(_split_of(p)) != 'train', p.name))
+
+
+def _split_of(path: epath.Path) -> str | None:
+  """Returns the split of a table by its name or its folder's name."""
+  return next((name for name in (path.stem, path.parent.name)
+               if split_strings_lib.is_split_name(name)), None)
+
+
+def open_images(
+    paths: Sequence[str], table: table_source.Table,
+    columns: columns_lib.Columns, config: columns_lib.LabelConfig, *,
+    where: str, root: str, splits: Sequence[str] | None = None,
+) -> protocol.DatasetSplits:
+  """Returns the data set of image files with one table row each.
+
+  Args:
+    paths: path of each image.
+    table: columns by name.
+    columns: their roles.
+    config: how to interpret labels.
+    where: the table, for messages.
+    root: folder that keys are relative to, so that moving it changes no key.
+    splits: split of each row, if file names say it.
+  """
+  relative = [_relative_path(path, root) for path in paths]
+  if columns.split is not None:
+    splits = table_source.parse_splits(
+        table[columns.split], columns.split, where)
+  rows_of: dict[str, list[int]] = {}
+  for row, path in enumerate(relative):
+    rows_of.setdefault(path, []).append(row)
+  if splits is not None:
+    _check_one_split(rows_of, splits, where)
+  if _has_conflicting_labels(rows_of, table, columns, where,
+                             joins=config.target == 'multi'):
+    relative = list(rows_of)
+    first = [rows[0] for rows in rows_of.values()]
+    splits = splits and [splits[row] for row in first]
+    label, = columns.labels
+    cells = label_rules_lib.split_cells(table[label], config.table.separator)
+    table = {name: [column[row] for row in first]
+             for name, column in table.items()}
+    table[label] = [[value for row in rows for value in cells[row]]
+                    for rows in rows_of.values()]
+  repeated = len(relative) - len(rows_of)
+  return table_source.build(
+      ImageFiles(root, tuple(relative)), table, columns, config, where=where,
+      splits=splits, note=f'{repeated:,} rows repeat an image and its label, '
+      'and count again' if repeated else '')
+
+
+def _relative_path(path: str, root: str) -> str:
+  """Returns a path relative to the root; absolute if it lies elsewhere.
+
+  The result does not depend on how the root was written, because hash splits
+  are made by these names.
+  """
+  if '://' not in path and os.path.isabs(path) and not os.path.isabs(root):
+    root = os.path.abspath(root)
+  prefix = root.rstrip('/') + '/'
+  if path.startswith(prefix):
+    inside = path.removeprefix(prefix)
+    return os.path.relpath(path, root) if '..' in inside else inside
+  if '://' in path or os.path.isabs(path):
+    return path
+  return os.path.relpath(path, root)
+
+
+def _check_one_split(
+    rows_of: Mapping[str, Sequence[int]], splits: Sequence[str], where: str,
+) -> None:
+  for path, rows in rows_of.items():
+    names = {splits[row] for row in rows}
+    if len(names) > 1:
+      raise ValueError(
+          f'{path} is in several splits of {where}: '
+          f'{", ".join(sorted(names))}. Training images must not be evaluated '
+          'on; remove it from all splits but one.')
+
+
+def _has_conflicting_labels(
+    rows_of: Mapping[str, Sequence[int]], table: table_source.Table,
+    columns: columns_lib.Columns, where: str, *, joins: bool,
+) -> bool:
+  """Whether an image has rows of different labels, to be joined.
+
+  Raises:
+    ValueError: if they must not be joined.
+  """
+  def labels(row: int) -> str:
+    return '/'.join(str(table[name][row]) for name in columns.labels)
+
+  conflicts = [path for path, rows in rows_of.items()
+               if len({labels(row) for row in rows}) > 1]
+  if not conflicts or (joins and len(columns.labels) == 1):
+    return bool(conflicts)
+  found = sorted({labels(row) for row in rows_of[conflicts[0]]})
+  raise ValueError(
+      f'{len(conflicts):,} images of {where} have several rows with different '
+      f'labels: {conflicts[0]} is {" and ".join(found)}. Remove the wrong row, '
+      'or set --config.data.target=multi, which joins the rows.')

@@ -1,0 +1,170 @@
+"""Finding and reading CSV, TSV and JSON-lines files.
+
+The csv module keeps cells as text ('007' is a class name) and is strict about
+quotes and row lengths, which `datasets` and `pyarrow.csv` are not.
+"""
+
+from collections.abc import Iterator, Sequence
+import csv
+import io
+import itertools
+import json
+import os
+
+from etils import epath
+
+from vit_jax.data.sources import class_folders
+from vit_jax.data.sources import columns as columns_lib
+from vit_jax.data.sources import image_paths
+from vit_jax.data.sources import table_source
+from vit_jax.data.splits import split_strings as split_strings_lib
+
+SUFFIXES = frozenset({'.csv', '.tsv', '.jsonl', '.ndjson'})
+
+_USUAL_NAMES = frozenset({'labels', 'label', 'metadata', 'annotations'})
+
+
+def find(root: epath.Path) -> tuple[list[epath.Path], list[str]]:
+  """Returns the label tables of a folder, and notes on unreadable tables.
+
+  `labels.*`, `metadata.*`, one table per split (`train.csv`, or
+  `train/metadata.csv`), else a single table of any name. Beside class folders,
+  tables without images and unreadable tables of other names are ignored.
+  """
+  paths, notes = _tables_in(root), []
+  has_classes = len(class_folders.subfolders(root)) > 1
+  with_images = []
+  for path in paths:
+    try:
+      if _names_images(path):
+        with_images.append(path)
+    except ValueError as error:
+      if not has_classes or _has_usual_name(path):
+        raise
+      notes.append(f'{path.name} is ignored ({error})')
+  return _choose(root, with_images if with_images or has_classes else paths
+                 ), notes
+
+
+def _has_usual_name(path: epath.Path) -> bool:
+  return (path.stem.lower() in _USUAL_NAMES
+          or split_strings_lib.is_split_name(path.stem))
+
+
+def _choose(
+    root: epath.Path, paths: Sequence[epath.Path]) -> list[epath.Path]:
+  usual = [p for p in paths if p.stem.lower() in _USUAL_NAMES]
+  by_split = [p for p in paths if split_strings_lib.is_split_name(p.stem)]
+  if len(usual) == 1 or (usual and not by_split):
+    return usual
+  if by_split:
+    return by_split
+  below = [path for name in class_folders.subfolders(root)
+           if split_strings_lib.is_split_name(name)
+           for path in _tables_in(root / name)
+           if path.stem.lower() in _USUAL_NAMES]
+  if below:
+    return below
+  return list(paths) if len(paths) == 1 else []
+
+
+def _tables_in(path: epath.Path) -> list[epath.Path]:
+  return sorted(path / name for name in class_folders.names_in(path)
+                if os.path.splitext(name)[1].lower() in SUFFIXES
+                and not name.startswith('.'))
+
+
+def _names_images(path: epath.Path) -> bool:
+  table = read(path, limit=1)
+  return columns_lib.image_column(table) is not None or any(
+      image_paths.is_image(value)
+      for column in table.values() for value in column)
+
+
+def read(
+    path: epath.Path, *, limit: int | None = None) -> table_source.Table:
+  """Returns the columns of a table, or of its first `limit` rows.
+
+  Raises:
+    ValueError: if the file is malformed, with the line.
+  """
+  try:
+    text = path.read_bytes().decode('utf-8-sig')  # Spreadsheets write a BOM.
+  except UnicodeDecodeError as error:
+    raise ValueError(
+        f'{path} is not UTF-8 text ({error}). Save it as UTF-8.') from error
+  if path.suffix.lower() in ('.jsonl', '.ndjson'):
+    return _read_json(text, path, limit)
+  return _read_csv(text, path, limit)
+
+
+def _read_json(
+    text: str, path: epath.Path, limit: int | None) -> table_source.Table:
+  # Not `splitlines`, which also splits at Unicode line separators.
+  lines = ((number, line) for number, line in enumerate(text.split('\n'), 1)
+           if line.strip())
+  rows = []
+  for number, line in itertools.islice(lines, limit):
+    try:
+      row = json.loads(line)
+    except ValueError as error:
+      raise ValueError(
+          f'Line {number} of {path} is not JSON: {error}') from error
+    if not isinstance(row, dict):
+      raise ValueError(
+          f'Line {number} of {path} must be an object such as {{"file_name": '
+          f'"1.jpg", "label": "cat"}}, but is {line[:60]!r}.')
+    rows.append(row)
+  names = dict.fromkeys(name for row in rows for name in row)
+  return {name: [row.get(name) for row in rows] for name in names}
+
+
+def _read_csv(
+    text: str, path: epath.Path, limit: int | None) -> table_source.Table:
+  first = text.partition('\n')[0]
+  # Spreadsheets write ';' where ',' is the decimal separator.
+  delimiter = '\t' if path.suffix.lower() == '.tsv' else max(
+      ',;\t', key=first.count)
+  rows = _csv_rows(text, path, delimiter)
+  header = [name.strip() for name in next(rows, (0, []))[1]]
+  if any(map(image_paths.is_image, header)):
+    raise ValueError(
+        f'{path} has no header: its first line is {first!r}. Add one, for '
+        'example path,label.')
+  repeated = sorted({name for name in header if header.count(name) > 1})
+  if repeated:
+    raise ValueError(f'{path} has two columns called {repeated[0]!r}.')
+  cells = []
+  for number, row in itertools.islice(rows, limit):
+    if len(row) != len(header):
+      raise ValueError(
+          f'Line {number} of {path} has {len(row)} cells, but the header has '
+          f'{len(header)}: {delimiter.join(row)[:80]!r}. Put double quotes '
+          f'around a cell that contains {delimiter!r}.')
+    cells.append(row)
+  table = {name: [row[i] for row in cells] for i, name in enumerate(header)}
+  table.pop('', None)  # The row numbers that pandas writes.
+  return table
+
+
+def _csv_rows(
+    text: str, path: epath.Path, delimiter: str,
+) -> Iterator[tuple[int, list[str]]]:
+  """Yields the last line number and the cells of each row that is not empty.
+
+  Raises:
+    ValueError: for an unclosed quote, which would swallow all later rows.
+  """
+  rows = csv.reader(
+      io.StringIO(text, newline=''), delimiter=delimiter, strict=True)
+  last = 0
+  try:
+    for row in rows:
+      last = rows.line_num
+      if row:
+        yield last, row
+  except csv.Error as error:
+    raise ValueError(
+        f'The row of {path} that begins at line {last + 1} is not valid CSV: '
+        f'{error}. A cell that begins with a double quote must end with one, '
+        'and a quote within it must be doubled.') from error

@@ -1,0 +1,218 @@
+"""Splits of a data set whose labels are columns of a table.
+
+CSV, JSON lines, Parquet, the Hugging Face hub and WebDataset all end here:
+`build` takes an `ImageReader` and the label columns, and returns splits.
+"""
+
+from collections.abc import Mapping, Sequence
+import dataclasses
+import re
+import typing
+from typing import Any, Protocol
+
+from jaxtyping import Bool, Int64
+import numpy as np
+
+from vit_jax.data.sources import columns as columns_lib
+from vit_jax.data.sources import label_rules as label_rules_lib
+from vit_jax.data.sources import protocol
+from vit_jax.data.splits import split_strings as split_strings_lib
+
+Table = dict[str, list[Any]]  # Columns by name.
+
+
+@typing.runtime_checkable
+class ImageReader(Protocol):
+  """Random access to the undecoded images of all rows."""
+
+  def read(self, row: int) -> bytes:
+    """Returns the content of the image file."""
+
+  def key(self, row: int) -> str:
+    """Returns a name of the image that is the same on every machine."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class TableSource:
+  """One split of a table.
+
+  Attributes:
+    reader: images of all rows of the table.
+    parsed: labels of all labelled rows.
+    rows: row of each example in `reader`.
+    numbers: row of each example in `parsed`.
+  """
+  reader: ImageReader
+  parsed: label_rules_lib.ParsedLabels
+  rows: Int64[np.ndarray, 'examples']
+  numbers: Int64[np.ndarray, 'examples']
+
+  def __len__(self) -> int:
+    return len(self.rows)
+
+  def __getitem__(self, index: int) -> dict[str, Any]:
+    return {'image': self.reader.read(int(self.rows[index])),
+            'label': self.label(index)}
+
+  def label(self, index: int) -> Any:
+    return self.parsed[int(self.numbers[index])]
+
+  def key(self, index: int) -> str:
+    return self.reader.key(int(self.rows[index]))
+
+
+def build(
+    reader: ImageReader, table: Table, columns: columns_lib.Columns,
+    config: columns_lib.LabelConfig, *, where: str,
+    splits: Sequence[str] | None = None,
+    class_names: Sequence[str] | None = None,
+    groups: Sequence[Any] | None = None, note: str = '',
+) -> protocol.DatasetSplits:
+  """Parses labels and assigns rows to splits.
+
+  Args:
+    reader: images of the rows.
+    table: columns by name.
+    columns: their roles.
+    config: how to interpret labels.
+    where: the file, for messages.
+    splits: split of each row, if file names say it and no column does.
+    class_names: class names, if the file declares them.
+    groups: group of each row for hash splits; default `columns.key`, or the
+      reader's key.
+    note: addition to the description.
+
+  Raises:
+    ValueError: if there are no rows, no training rows, or invalid labels.
+  """
+  count = len(table[columns.labels[0]])
+  if not count:
+    raise ValueError(f'{where} holds no rows.')
+  if columns.split is not None:
+    splits = parse_splits(table[columns.split], columns.split, where)
+  kept, notes = _labelled_rows(table, columns.labels, splits, where)
+  parsed = label_rules_lib.parse_labels(
+      {name: [table[name][row] for row in kept] for name in columns.labels},
+      kind=config.target, separator=config.table.separator,
+      class_names=class_names, where=where)
+  if columns.key is not None:
+    groups = table[columns.key]
+  of_kept = [splits[row] for row in kept] if splits is not None else []
+  by_hash = len(set(of_kept)) < 2
+  if by_hash:
+    of_kept = split_by_hash([
+        reader.key(row) if groups is None else str(groups[row])
+        for row in kept], parsed)
+  numbers = _hash_order([reader.key(row) for row in kept], of_kept)
+  _check_trained(parsed, numbers, where)
+  sizes = ', '.join(f'{name} {len(of):,}' for name, of in numbers.items())
+  shown = columns.labels[:4] + ('...',) * (len(columns.labels) > 4)
+  return protocol.DatasetSplits(
+      {name: TableSource(reader, parsed, np.asarray(kept, np.int64)[of], of)
+       for name, of in numbers.items()},
+      parsed.num_classes, parsed.class_names,
+      multi_label=parsed.kind == 'multi',
+      eval_split=split_strings_lib.choose_eval_split(list(numbers)),
+      targets=parsed.targets, description='; '.join([
+          f'{where}: {parsed.describe()} '
+          f'(column{"s" * (len(shown) > 1)} {", ".join(shown)})',
+          sizes + ', chosen by a hash' * by_hash, *notes,
+          *filter(None, [note])]))
+
+
+def parse_splits(
+    values: label_rules_lib.Column, column: str, where: str) -> list[str]:
+  """Returns the split of each row; raises ValueError if one is missing."""
+  empty = [row for row, v in enumerate(values) if label_rules_lib.is_missing(v)]
+  if empty:
+    raise ValueError(
+        f'{len(empty):,} of {len(values):,} rows of {where} have no split in '
+        f'column {column!r} (the first: row {empty[0] + 1}). Fill them in, or '
+        'remove the column: splits are then made by a hash.')
+  return [split_name(value) for value in values]
+
+
+def split_name(value: Any) -> str:
+  """Returns a split name in lower case; 'Training' becomes 'train'."""
+  name = re.sub(r'\W+', '_', str(value).strip().lower())
+  return {'training': 'train', 'testing': 'test', 'trn': 'train'}.get(
+      name, name)
+
+
+def split_by_hash(
+    groups: Sequence[str], parsed: label_rules_lib.ParsedLabels) -> list[str]:
+  """Holds out groups by a hash of their name, independent of other rows.
+
+  A class whose images would all be held out stays in `train`. If a small data
+  set has no row to hold out, the group with the lowest hash is held out.
+  """
+  held = _keep_trainable(
+      np.array([split_strings_lib.is_held_out(g) for g in groups]), parsed)
+  if not held.any():
+    for group in sorted(set(groups), key=split_strings_lib.stable_hash)[:100]:
+      held = _keep_trainable(np.array([g == group for g in groups]), parsed)
+      if held.any():
+        break
+  return ['test' if h else 'train' for h in held]
+
+
+def _keep_trainable(
+    held: Bool[np.ndarray, 'rows'], parsed: label_rules_lib.ParsedLabels,
+) -> Bool[np.ndarray, 'rows']:
+  """Releases held-out rows of classes that have no other rows."""
+  if parsed.kind == 'single':
+    labels = np.asarray(parsed.values)
+    trained = np.bincount(labels[~held], minlength=parsed.num_classes) > 0
+    held = held & trained[labels]
+  return held & (not held.all())
+
+
+def _labelled_rows(
+    table: Mapping[str, label_rules_lib.Column], labels: Sequence[str],
+    splits: Sequence[str] | None, where: str,
+) -> tuple[list[int], list[str]]:
+  """Returns the rows of splits that have labels, and notes on the others."""
+  count = len(table[labels[0]])
+  if splits is None:
+    return list(range(count)), []
+  if 'train' not in splits:
+    raise ValueError(
+        f'{where} has no training split; its splits: '
+        f'{", ".join(sorted(set(splits))[:8])}. One must be called train.')
+  labelled = {'train'}
+  for row, split in enumerate(splits):
+    if split not in labelled and not all(
+        label_rules_lib.is_missing(table[name][row]) for name in labels):
+      labelled.add(split)
+  notes = [f'{name} has no labels and is ignored'
+           for name in sorted(set(splits) - labelled)]
+  return [r for r in range(count) if splits[r] in labelled], notes
+
+
+def _hash_order(
+    keys: Sequence[str], splits: Sequence[str],
+) -> dict[str, Int64[np.ndarray, 'examples']]:
+  """Returns the rows of each split in hash order: 'train[:50%]' is a sample."""
+  order = np.argsort(np.array(
+      list(map(split_strings_lib.stable_hash, keys)), np.uint64), kind='stable')
+  split_of = np.asarray(splits)[order]
+  others = sorted(set(splits) - {'train'}) or ['test']
+  return {name: order[split_of == name].astype(np.int64)
+          for name in ('train', *others)}
+
+
+def _check_trained(
+    parsed: label_rules_lib.ParsedLabels,
+    numbers: Mapping[str, Int64[np.ndarray, 'examples']], where: str) -> None:
+  """Raises if a class occurs in evaluation splits only."""
+  if parsed.kind != 'single':
+    return
+  labels = np.asarray(parsed.values)
+  trained = set(labels[numbers['train']].tolist())
+  missing = sorted(set(labels.tolist()) - trained)
+  if missing:
+    names = [(parsed.class_names or ())[i] for i in missing]
+    raise ValueError(
+        f'{len(missing)} of the classes of {where} have no image in train, '
+        f'only in other splits: {", ".join(names[:8])}. Add images to train, '
+        'or remove these rows.')

@@ -1,0 +1,193 @@
+"""WebDataset shards: tar files in which `KEY.jpg` lies beside `KEY.cls`.
+
+    train-000000.tar:  n01/1.jpg  n01/1.cls  n01/2.jpg  n01/2.cls ...
+
+A member's key is its path up to the first dot of its name
+(https://github.com/webdataset/webdataset). The label is the text of the member
+`.cls` or `.txt`, or a value of `.json`. Each shard is scanned once, headers and
+labels only, and images are then read at their offsets. `datasets` would copy
+all images to a cache.
+"""
+
+from collections.abc import Iterator, Sequence
+import dataclasses
+import json
+import os
+import tarfile
+from typing import Any, BinaryIO
+
+from etils import epath
+from jaxtyping import Int64
+import numpy as np
+
+from vit_jax import schema
+from vit_jax.data.sources import class_folders
+from vit_jax.data.sources import columns as columns_lib
+from vit_jax.data.sources import file_sets
+from vit_jax.data.sources import offset_index
+from vit_jax.data.sources import protocol
+from vit_jax.data.sources import table_source
+
+_LABELS = ('cls', 'json', 'txt')
+# Longer texts are not labels and would enlarge the index.
+_MAX_LABEL_BYTES = 2**16
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class TarImages:
+  """Images in tar files, by offset."""
+  paths: tuple[str, ...]
+  keys: tuple[str, ...]
+  file_of: Int64[np.ndarray, 'rows']
+  starts: Int64[np.ndarray, 'rows']
+  sizes: Int64[np.ndarray, 'rows']
+
+  def read(self, row: int) -> bytes:
+    return offset_index.read_at(
+        self.paths[self.file_of[row]], int(self.starts[row]),
+        int(self.sizes[row]))
+
+  def key(self, row: int) -> str:
+    return self.keys[row]
+
+
+def open_tars(
+    paths: Sequence[epath.Path], config: columns_lib.LabelConfig, *, where: str,
+) -> protocol.DatasetSplits:
+  """Opens tar files; scans those without an index.
+
+  Raises:
+    ValueError: if a file is damaged, or images have no labels.
+  """
+  found = offset_index.load_or_build(paths, _scan, kind='tar')
+  counts = [len(arrays['starts']) for arrays in found]
+  texts = {name: [text for arrays, count in zip(found, counts)
+                  for text in offset_index.unpack(arrays[name], count)]
+           for name in ('keys', *_LABELS)}
+  keys = texts.pop('keys')
+  if not keys:
+    raise ValueError(
+        f'{where} holds no images. Expected members KEY.jpg (or .png, .webp, '
+        '...) and KEY.cls.')
+  file_of = np.repeat(np.arange(len(paths)), counts)
+  shards = _shard_names(paths)
+  reader = TarImages(
+      tuple(os.fspath(path) for path in paths),
+      # Keys may repeat across shards. The shard is always part of the name, so
+      # that an added shard renames no example.
+      tuple(f'{shards[i]}/{key}' for i, key in zip(file_of.tolist(), keys)),
+      file_of, np.concatenate([arrays['starts'] for arrays in found]),
+      np.concatenate([arrays['sizes'] for arrays in found]))
+  table, columns = _parse_labels(texts, config, keys, where)
+  of_file = file_sets.splits_of(paths, where=where)
+  # Equal keys may be the same image: hash splits keep them together.
+  return table_source.build(
+      reader, table, columns, config, where=where, groups=keys,
+      splits=of_file and [of_file[i] for i in file_of.tolist()])
+
+
+def _shard_names(paths: Sequence[epath.Path]) -> list[str]:
+  """Returns the name of each shard, or its path if two have one name."""
+  names = [path.stem for path in paths]
+  if len(set(names)) == len(names):
+    return names
+  texts = [os.fspath(path) for path in paths]
+  root = os.path.commonpath([os.path.dirname(text) for text in texts])
+  return [os.path.splitext(os.path.relpath(text, root))[0] for text in texts]
+
+
+def _parse_labels(
+    texts: dict[str, list[str]], config: columns_lib.LabelConfig,
+    keys: Sequence[str], where: str,
+) -> tuple[table_source.Table, columns_lib.Columns]:
+  """Returns the label table: `.cls`, else `.json`, else `.txt` members."""
+  names = config.table.labels
+  kind = 'json' if names else next(
+      (kind for kind in _LABELS if any(texts[kind])), _LABELS[0])
+  if not any(texts[kind]):
+    raise ValueError(
+        f'The images of {where} have no labels. Expected a member KEY.cls, '
+        f'KEY.json or KEY.txt beside each KEY.jpg; {keys[0]!r} has none.')
+  if kind != 'json':
+    return ({kind: list(texts[kind])},
+            columns_lib.Columns(None, (kind,), None, None))
+  rows: list[dict[str, Any]] = []
+  for key, text in zip(keys, texts['json']):
+    try:
+      value = json.loads(text or '{}')
+    except ValueError as error:
+      raise ValueError(
+          f'{key}.json of {where} is not JSON: {error}') from error
+    rows.append(value if isinstance(value, dict) else {'label': value})
+  table = {name: [row.get(name) for row in rows]
+           for name in dict.fromkeys(name for row in rows for name in row)}
+  for name in names or ():
+    schema.check_name(name, list(table), what=f'key of the JSON of {where}')
+  return table, columns_lib.choose_columns(
+      table, config, where=f'{where} (JSON)')
+
+
+# --------------------------------------------------------------------- the scan
+
+
+def _scan(path: epath.Path) -> dict[str, np.ndarray]:
+  """Returns keys, offsets and sizes of a shard's images, and their labels."""
+  images: dict[str, tuple[int, int]] = {}
+  texts: dict[str, dict[str, str]] = {kind: {} for kind in _LABELS}
+  with offset_index.open_for_scan(path) as file:
+    for member in _members(file, path):
+      key, kind = _split_name(member.name)
+      is_image = f'.{kind.rpartition(".")[2]}' in class_folders.IMAGE_SUFFIXES
+      if not (is_image or kind in _LABELS) or key.endswith('/') or not key:
+        continue  # Not an example, or a hidden file.
+      if not member.isfile():
+        raise ValueError(
+            f'{path} holds the link {member.name!r}. Write it with the files '
+            'themselves: tar --dereference --hard-dereference -cf ...')
+      if is_image:
+        if key in images:
+          raise ValueError(
+              f'{path} holds two images {key!r}, the second {member.name!r}. '
+              'Give each image its own key, the name up to its first dot.')
+        images[key] = member.offset_data, member.size
+      elif member.size <= _MAX_LABEL_BYTES:
+        file.seek(member.offset_data)
+        texts[kind][key] = _decode(file.read(member.size), path, member.name)
+  places = np.array(list(images.values()), np.int64).reshape(-1, 2)
+  return {'starts': places[:, 0], 'sizes': places[:, 1],
+          'keys': offset_index.pack(list(images)),
+          **{kind: offset_index.pack([of.get(key, '') for key in images])
+             for kind, of in texts.items()}}
+
+
+def _members(
+    file: BinaryIO, path: epath.Path) -> Iterator[tarfile.TarInfo]:
+  """Yields the headers of a tar; raises ValueError if it is damaged."""
+  try:
+    with tarfile.open(fileobj=file, mode='r:') as tar:
+      for member in tar:
+        # TarFile would keep all members: 300 MB per million.
+        tar.members.clear()  # type: ignore[attr-defined]
+        yield member
+      file.seek(tar.offset)
+      if file.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
+        raise tarfile.ReadError('it has no end')
+  except (tarfile.ReadError, EOFError) as error:
+    raise ValueError(
+        f'{path} is truncated, or not a tar ({error}). Copy it again; '
+        'decompress .tar.gz (gunzip), which has no random access.') from error
+
+
+def _split_name(name: str) -> tuple[str, str]:
+  """Returns 'a.b/c', 'seg.jpg' for 'a.b/c.seg.jpg'."""
+  folder, _, last = name.removeprefix('./').rpartition('/')
+  key, _, kind = last.partition('.')
+  return (f'{folder}/{key}' if folder else key), kind.lower()
+
+
+def _decode(content: bytes, path: epath.Path, name: str) -> str:
+  try:
+    return content.decode().strip().replace('\0', '')
+  except UnicodeDecodeError as error:
+    raise ValueError(
+        f'{name} in {path} is not UTF-8 text ({error}).') from error
