@@ -1,4 +1,4 @@
-"""Records: plain data to typed values, and the words of what goes wrong."""
+"""Conversion of plain data to typed records, and its error messages."""
 
 import dataclasses
 import json
@@ -76,9 +76,6 @@ def fails(words, **section):
     parse(**section)
 
 
-# Values that fit.
-
-
 @pytest.mark.parametrize('key, value, expected', [
     ('rate', 3, 3.0),
     ('steps', 3, 3),
@@ -123,7 +120,7 @@ def test_value_becomes_the_annotated_type(key, value, expected):
     ('size', '(16, 32)', (16, 32)),
     ('size', '16, 32', (16, 32)),
     ('kind', 'some', 'some'),
-    ('kind', 'none', 'none'),  # One of the names here, not the absence of any.
+    ('kind', 'none', 'none'),
     ('depth', '2', 2),
     ('maybe_kind', 'none', None),
     ('maybe_kind', 'b', 'b'),
@@ -165,10 +162,7 @@ def test_a_record_is_taken_as_it_is():
   assert parse(inner=Inner(width=9)).inner == Inner(width=9)
 
 
-# The words of errors.
-
-
-def test_misspelt_key_names_its_place_the_nearest_and_the_known():
+def test_misspelt_key_is_an_error_with_the_nearest_and_all_known_keys():
   fails("Unknown key model.setps. Did you mean 'steps'? Known keys: rate, "
         'steps, on', setps=3)
   fails("Unknown key model.inner.widht. Did you mean 'width'? Known keys: "
@@ -216,7 +210,7 @@ def test_missing_key_is_named():
     ({'weights': 3}, 'model.weights must be a section with keys, but is 3.'),
     ({'weights': {'cat': 'x'}}, "model.weights.cat must be float, but is 'x'."),
 ])
-def test_wrong_value_is_an_error_that_names_place_expected_and_came(
+def test_wrong_value_is_an_error_that_names_key_expected_and_found(
     section, words):
   fails(words, **section)
 
@@ -226,7 +220,7 @@ def test_section_that_is_no_mapping_is_an_error():
     schema.parse(Record, 'big', where='model')
 
 
-def test_duration_without_a_unit_is_told_to_write_one():
+def test_duration_without_a_unit_is_an_error_with_an_example():
   words = 'must be a duration with its unit, for example {"epochs": 300},'
   fails(f'model.total {words} but is 300.', total=300)
   fails(f'model.warmup {words} or none, but is 300.', warmup=300)
@@ -237,14 +231,11 @@ def test_flag_text_with_a_misspelt_unit_names_the_nearest():
         warmup=FlagText('{"epoch": 5}'))
 
 
-def test_errors_of_a_record_itself_say_where_it_is_once():
+def test_error_of_a_record_is_prefixed_with_its_section_once():
   with pytest.raises(ValueError) as error:
     schema.parse(Holder, {'positive': {'value': -1}}, where='model')
   assert str(error.value) == (
       'model.positive: value must be positive, got -1.0.')
-
-
-# Choices by name.
 
 
 CHOICES = {'adam': Adam, 'sgd': Sgd}
@@ -265,8 +256,8 @@ def test_name_chooses_the_record():
                       'Known: adam, sgd.'),
     ({'name': 3}, 'Unknown optimizer.name 3. Known: adam, sgd.'),
     ({'name': 'sgd', 'beta': 0.5}, 'Unknown key optimizer.beta.'),
-    ('adam', 'optimizer must be a section with keys, of which name says what '
-             "it is (adam, sgd), but is 'adam'."),
+    ('adam', 'optimizer must be a section with keys and a name (adam, sgd), '
+             "but is 'adam'."),
 ])
 def test_wrong_choice_is_an_error(section, words):
   with pytest.raises(ValueError, match=re.escape(words)):
@@ -275,9 +266,6 @@ def test_wrong_choice_is_an_error(section, words):
 
 def test_check_name_returns_a_known_name():
   assert schema.check_name('a', ['a', 'b'], what='letter') == 'a'
-
-
-# Durations.
 
 
 def test_duration_converts_every_unit_to_the_nearest_step():
@@ -310,7 +298,7 @@ def test_interval_is_at_least_one_step():
 
 @pytest.mark.parametrize('total', [7, 100, 337, 1_953])
 @pytest.mark.parametrize('percent', [10, 25, 100 / 3])
-def test_intervals_of_the_whole_end_with_it(total, percent):
+def test_percentages_of_the_run_are_due_at_its_last_step(total, percent):
   sizes = {'batch_size': 64, 'num_examples': 1437, 'total_steps': total}
   every = Duration(percent=percent)
   due = [step for step in range(1, total + 1) if every.is_due(step, **sizes)]
@@ -318,7 +306,7 @@ def test_intervals_of_the_whole_end_with_it(total, percent):
   assert len(due) == min(total, round(100 / percent))
 
 
-def test_an_epoch_that_is_no_whole_number_of_steps_does_not_drift():
+def test_epochs_of_a_fractional_number_of_steps_do_not_drift():
   sizes = {'batch_size': 256, 'num_examples': 50_000}  # 195.3 steps.
   due = [step for step in range(1, 19_533)
          if Duration(epochs=1).is_due(step, **sizes)]
@@ -348,10 +336,7 @@ def test_zero_is_a_duration():
   assert Duration(steps=0).to_steps(batch_size=1, num_examples=1) == 0
 
 
-# Back to plain data.
-
-
-def test_record_survives_the_way_to_json_and_back():
+def test_record_round_trips_through_json():
   record = parse(
       size=[1, 2], inner={'width': 3}, warmup={'percent': 5}, sizes=[1, 2],
       rules=[['a', 1]], weights={'cat': 2}, kind='none')
@@ -362,10 +347,19 @@ def test_record_survives_the_way_to_json_and_back():
   assert schema.parse(Record, again, where='model') == record
 
 
-def test_an_error_of_the_file_system_is_said_without_its_number(tmp_path):
+def test_message_of_an_os_error_has_no_number(tmp_path):
   with pytest.raises(OSError) as caught:
     (tmp_path / 'none').read_text()
   assert schema.words(caught.value) == (
       f'{tmp_path}/none: No such file or directory')
   assert schema.words(FileExistsError('x: there already')) == (
       'x: there already')
+
+
+def test_assignment_is_split_at_the_first_equals_sign():
+  key, value = schema.parse_assignment('a.b=c=d', usage='--set takes KEY=VALUE')
+  assert (key, value) == ('a.b', 'c=d')
+  assert isinstance(value, schema.FlagText)
+  for text in ('a', '=1', 'a..b=1'):
+    with pytest.raises(ValueError, match=f"takes KEY=VALUE, but got '{text}'"):
+      schema.parse_assignment(text, usage='--set takes KEY=VALUE')

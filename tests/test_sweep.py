@@ -263,8 +263,8 @@ def test_the_best_checkpoint_by_another_evaluator_is_left_out_of_the_grid(file):
     (['seed=1,2'], {}, 'seed cannot be swept'),
     (['evals.test.split=train'], {}, 'evals.test.split cannot be swept'),
     (['batch_size=8,8'], {}, 'each once'),
-    (['batch_size=8,'], {}, '--grid is written'),
-    (['batch_size'], {}, '--grid is written'),
+    (['batch_size=8,'], {}, '--grid takes section.key=value,value'),
+    (['batch_size'], {}, '--grid takes section.key=value,value'),
     (['batch_size=8', 'batch_size=9'], {}, 'names batch_size twice'),
     ([], {'metric': 'dev/acuracy'}, "sweep.metric 'acuracy'. Did you mean "
                                     "'accuracy'?"),

@@ -1,10 +1,9 @@
-"""Plain data to typed records: the one place where a config key is checked.
+"""Converts plain data to typed records and checks every config key.
 
-A config is a tree of plain dicts, so that it can be written in a file, changed
-by a flag and saved as JSON. Each part of the codebase declares the section it
-takes as a frozen dataclass, and `parse` turns one into the other. A misspelt
-key, a missing unit or a wrong type ends there, with the place, what was
-expected and what came.
+A config is a tree of plain dicts, which files, flags and JSON can hold. Each
+component declares its section as a frozen dataclass, and `parse` converts plain
+data to it. A misspelt key, a missing unit or a wrong type raises an error that
+names the key, what was expected and what was found.
 """
 
 import ast
@@ -18,21 +17,21 @@ from typing import Any, TypeVar
 
 T = TypeVar('T')
 
-# The units a duration may be written in, as in `total: {epochs: 300}`.
+# Units of a duration, as in `total: {epochs: 300}`.
 UNITS = ('steps', 'examples', 'epochs', 'percent')
 
 
 class FlagText(str):
-  """A value typed on the command line; the field it lands in gives its type."""
+  """A value from the command line, converted to the type of its field."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Duration:
-  """A length of training, written with its unit: exactly one field is set."""
+  """A length of training with its unit: exactly one field is set."""
   steps: int | float | None = None
   examples: int | float | None = None  # Images, counted with repetition.
   epochs: int | float | None = None  # Passes over the training split.
-  percent: int | float | None = None  # Of the run's total.
+  percent: int | float | None = None  # Of the total of the run.
 
   def __post_init__(self):
     written = [unit for unit in UNITS if getattr(self, unit) is not None]
@@ -47,25 +46,22 @@ class Duration:
           f'{to_plain(self)}.')
 
   def to_steps(self, **sizes: Any) -> int:
-    """Returns the whole number of steps nearest to this duration.
-
-    Takes and raises what `exact_steps` does.
-    """
+    """Returns this duration in steps, rounded; see `exact_steps`."""
     return round(self.exact_steps(**sizes))
 
   def exact_steps(
       self, *, batch_size: int, num_examples: int,
       total_steps: int | None = None,
   ) -> float:
-    """Returns this duration in steps, which need not be whole.
+    """Returns this duration in steps, not rounded.
 
     Args:
       batch_size: images in the global batch.
       num_examples: images in the training split.
-      total_steps: length of the run; needed for `percent` alone.
+      total_steps: length of the run; needed for `percent` only.
 
     Raises:
-      ValueError: if `percent` is asked for where no total is known yet.
+      ValueError: for `percent` without `total_steps`.
     """
     if self.steps is not None:
       return self.steps
@@ -83,21 +79,21 @@ class Duration:
   def is_due(self, step: int, **sizes: Any) -> bool:
     """Returns whether an interval of this length ends with `step`.
 
-    Not rounded to whole steps: every 25 % of 337 steps ends at the last one,
-    and every epoch goes on meeting the end of the epoch.
+    The interval is not rounded to whole steps, so every 25 % of 337 steps is
+    due at the last step, and every epoch at the end of the epoch.
 
     Args:
-      step: steps made, from 1 on.
+      step: steps completed, from 1.
       **sizes: see `exact_steps`.
     """
     interval = max(1.0, self.exact_steps(**sizes))
-    # A hair more: 3 intervals of 1/3 are one.
+    # Tolerance for rounding: 3 intervals of 1/3 are 1.
     done, before = (math.floor(s / interval + 1e-9) for s in (step, step - 1))
     return done > before
 
 
 def words(error: BaseException) -> str:
-  """Returns what an error says; of the file system, without its number."""
+  """Returns the message of an error, without the number of an OSError."""
   if isinstance(error, OSError) and error.filename and error.strerror:
     other = f' -> {error.filename2}' if error.filename2 else ''
     return f'{error.filename}{other}: {error.strerror}'
@@ -105,10 +101,7 @@ def words(error: BaseException) -> str:
 
 
 def nearest(name: Any, known: Sequence[str]) -> str:
-  """Returns ' Did you mean "x"?' for the closest of `known`, or ''.
-
-  A name that is known is not misspelt: what is wrong lies elsewhere.
-  """
+  """Returns ' Did you mean "x"?' for the closest of `known`, or ''."""
   if name in known:
     return ''
   close = difflib.get_close_matches(str(name), known, n=1, cutoff=0.5)
@@ -116,7 +109,7 @@ def nearest(name: Any, known: Sequence[str]) -> str:
 
 
 def check_name(name: Any, known: Sequence[str], *, what: str) -> str:
-  """Returns `name` if it is known, else raises with the nearest that is."""
+  """Returns `name`, or raises a ValueError with the nearest known name."""
   if name not in known:
     raise ValueError(
         f'Unknown {what} {name!r}.{nearest(name, known)} '
@@ -124,14 +117,30 @@ def check_name(name: Any, known: Sequence[str], *, what: str) -> str:
   return name
 
 
+def parse_assignment(text: str, *, usage: str) -> tuple[str, FlagText]:
+  """Splits 'section.key=value' into the key and the value.
+
+  Args:
+    text: of a command-line flag or an argument of a config file.
+    usage: subject and verb of the message, such as '--set takes KEY=VALUE'.
+
+  Raises:
+    ValueError: without an equals sign or with an empty key.
+  """
+  key, equals, value = text.partition('=')
+  if not equals or not all(key.split('.')):
+    raise ValueError(f'{usage}, but got {text!r}.')
+  return key, FlagText(value)
+
+
 def parse(record: type[T], section: Any, *, where: str) -> T:
   """Builds the dataclass `record` from a section of a config.
 
   Args:
-    record: a dataclass; each of its fields is a key that the section may have.
-      A field without a default must be given.
+    record: a dataclass whose fields are the keys of the section. Fields without
+      a default are required.
     section: plain data: numbers, strings, lists, dicts.
-    where: the section's name in the config, for messages ('optimizer').
+    where: name of the section in the config, such as 'optimizer'.
 
   Raises:
     ValueError: for an unknown key, a missing key, or a value of a wrong type.
@@ -166,10 +175,10 @@ def parse(record: type[T], section: Any, *, where: str) -> T:
 def parse_choice(
     choices: Mapping[str, type], section: Any, *, where: str,
 ) -> Any:
-  """Parses a section whose `name` says which record of `choices` it is."""
+  """Parses a section whose `name` selects a record of `choices`."""
   if not isinstance(section, Mapping):
     raise ValueError(
-        f'{where} must be a section with keys, of which name says what it is '
+        f'{where} must be a section with keys and a name '
         f'({", ".join(choices)}), but is {section!r}.')
   name = section.get('name')
   if name is None:
@@ -180,7 +189,7 @@ def parse_choice(
 
 
 def to_plain(value: Any) -> Any:
-  """Returns a record as nested dicts, lists and scalars, as JSON holds them."""
+  """Returns a record as nested dicts, lists and scalars for JSON."""
   if isinstance(value, Duration):
     return {unit: getattr(value, unit) for unit in UNITS
             if getattr(value, unit) is not None}
@@ -195,12 +204,12 @@ def to_plain(value: Any) -> Any:
 
 
 def convert(value: Any, hint: Any, *, where: str) -> Any:
-  """Returns `value` as the annotated type `hint`, or raises naming `where`."""
+  """Converts `value` to the annotated type `hint`, or raises with `where`."""
   origin, args = typing.get_origin(hint), typing.get_args(hint)
   if origin in (typing.Union, types.UnionType):
     return _convert_union(value, args, where=where)
   if isinstance(value, FlagText):
-    # 'none' may be one of the names to choose from: `remat=none`.
+    # 'none' may be one of the choices: `remat=none`.
     chosen = origin is typing.Literal and str(value) in args
     value = str(value) if chosen else _read_flag(value, hint)
   if hint is Any:
@@ -221,7 +230,7 @@ def convert(value: Any, hint: Any, *, where: str) -> Any:
 
 
 def _convert_union(value: Any, options: Sequence[Any], *, where: str) -> Any:
-  """Tries each type in turn, text last: '384' is a number where one may be."""
+  """Tries each type in turn, str last: '384' is a number where possible."""
   ordered = sorted(options, key=lambda option: option is str)
   errors = []
   for option in ordered:
@@ -229,7 +238,7 @@ def _convert_union(value: Any, options: Sequence[Any], *, where: str) -> Any:
       return convert(value, option, where=where)
     except ValueError as error:
       errors.append(error)
-  # A mapping was meant for the record among the options: its error helps most.
+  # For a mapping, the error of the record among the options is most helpful.
   read = _read_flag(value, Any) if isinstance(value, FlagText) else value
   if isinstance(read, Mapping):
     for option, failure in zip(ordered, errors):
@@ -271,7 +280,7 @@ def _convert_scalar(value: Any, hint: Any, *, where: str) -> Any:
 
 
 def _read_flag(text: FlagText, hint: Any) -> Any:
-  """Reads a command-line value as a Python literal, unless text is wanted."""
+  """Reads a command-line value as a Python literal, or as text for str."""
   if hint is str:
     return str(text)
   constants = {'true': True, 'false': False, 'none': None, 'null': None}

@@ -31,8 +31,8 @@ def test_section_becomes_the_record_of_its_name():
     ('optax.contrib.schedule_free_sgd', {}, 'Unknown optimizer.name'),
     ('optax.lion', {'arguments': {'b_1': 0.9}},
      "Unknown argument of optax.lion 'b_1'. Did you mean 'b1'?"),
-    ('optax.lion', {'momentum_dtype': 'bfloat16'},
-     'Use arguments.mu_dtype=bfloat16.'),
+    ('optax.rprop', {'momentum_dtype': 'bfloat16'},
+     'optax.rprop has no momentum_dtype'),
     ('adam', {'beta_1': 0.9}, 'Unknown key optimizer.beta_1. Did you mean '
                               "'beta1'?"),
     ('sgd', {'beta1': 0.9}, 'Unknown key optimizer.beta1.'),

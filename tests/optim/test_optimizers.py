@@ -333,7 +333,7 @@ def test_state_that_mirrors_a_parameter_ends_with_its_path(name):
       assert leaf.shape == params[owners[0]].shape
 
 
-@pytest.mark.parametrize('name', ['adam', 'sgd'])
+@pytest.mark.parametrize('name', ['adam', 'sgd', 'optax.lion'])
 def test_momentum_dtype_changes_the_momentum_only(name):
   for key, leaf in state_names(name, momentum_dtype='bfloat16').items():
     if '/mu/' in key or '/trace/' in key:

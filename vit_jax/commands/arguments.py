@@ -90,17 +90,14 @@ def overrides(
   """
   result: dict[str, Any] = copy.deepcopy(dict(onto or {}))
   for text in texts:
-    key, equals, value = text.partition('=')
+    key, value = schema.parse_assignment(text, usage=f'{flag} takes KEY=VALUE')
     *sections, last = key.split('.')
     inner = result
     for name in sections:
       inner = inner.setdefault(name, {})
       if not isinstance(inner, dict):
         raise ValueError(f'{flag}={text}: {name} is {inner!r}, no section.')
-    if not equals or not all(map(str.isidentifier, (*sections, last))):
-      raise ValueError(f'{flag} takes KEY=VALUE, but got {text!r}.')
-    inner[last] = schema.convert(
-        schema.FlagText(value), Any, where=f'{flag}={key}')
+    inner[last] = schema.convert(value, Any, where=f'{flag}={key}')
   return result
 
 

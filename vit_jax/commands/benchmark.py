@@ -33,6 +33,7 @@ import jax
 from vit_jax import atomic_files
 from vit_jax import console as console_lib
 from vit_jax import data
+from vit_jax import schema
 from vit_jax.benchmarking import photographs
 from vit_jax.benchmarking import reading
 from vit_jax.benchmarking import start
@@ -181,12 +182,11 @@ def _measure(
 
 
 def _rival(text: str) -> tuple[str, str]:
-  name, _, python = text.partition('=')
-  if name not in RIVALS:
-    raise ValueError(
-        f'--rival is NAME=PYTHON with a name of {", ".join(RIVALS)}; got '
-        f'{text!r}.')
-  return name, python or sys.executable
+  name, python = schema.parse_assignment(
+      text if '=' in text else f'{text}={sys.executable}',
+      usage='--rival takes NAME=PYTHON')
+  schema.check_name(name, list(RIVALS), what='rival')
+  return name, python
 
 
 def _ratio(name: str, row: dict, rows: list[dict]) -> str:

@@ -79,11 +79,11 @@ def parse_grid(flags: list[str]) -> dict[str, tuple[schema.FlagText, ...]]:
   """
   grid: dict[str, tuple[schema.FlagText, ...]] = {}
   for flag in flags:
-    field, equals, text = flag.partition('=')
+    usage = '--grid takes section.key=value,value'
+    field, text = schema.parse_assignment(flag, usage=usage)
     values = tuple(map(schema.FlagText, split_values(text)))
-    if not equals or not field or not all(values):
-      raise ValueError(
-          f'--grid is written section.key=value,value, but is {flag!r}.')
+    if not all(values):
+      raise ValueError(f'{usage}, but got {flag!r}.')
     if field in grid:
       raise ValueError(f'--grid names {field} twice.')
     grid[field] = values
@@ -132,7 +132,8 @@ def format_value(metric: str, value: float | None) -> str:
   """Returns a value as a person reads it; a share as a percentage."""
   if value is None:
     return '–'
-  return console_lib.format_metrics({metric: value}).removeprefix(metric).strip()
+  return console_lib.format_metrics(
+      {metric: value}).removeprefix(metric).strip()
 
 
 def format_statistics(

@@ -65,14 +65,13 @@ def _arguments(function: Any, text: str, path: str) -> dict[str, Any]:
   parameters = inspect.signature(function).parameters
   values = {}
   for argument in filter(None, text.split(',')):
-    name, equals, value = argument.partition('=')
-    if not equals:
-      raise ValueError(
-          f'Arguments of a config are written {path}:name=value,name=value, '
-          f'but one is {argument!r}. Known: {", ".join(parameters) or "none"}.')
+    name, value = schema.parse_assignment(
+        argument, usage=f'A config file with arguments has the form '
+        f'{path}:name=value,name=value (known: '
+        f'{", ".join(parameters) or "none"})')
     schema.check_name(name, list(parameters), what=f'argument of {path}')
     values[name] = schema.convert(
-        schema.FlagText(value), type(parameters[name].default),
+        value, type(parameters[name].default),
         where=f'argument {name} of {path}')
   return values
 
@@ -148,12 +147,9 @@ def override(
   Raises:
     ValueError: if the override is malformed or names an unknown section.
   """
-  path, equals, value = text.partition('=')
+  path, value = schema.parse_assignment(
+      text, usage='Config flags have the form --config.section.key=value')
   keys = path.split('.')
-  if not equals or not all(keys):
-    raise ValueError(
-        'Config overrides are written --config.section.key=value, but one is '
-        f'--config.{text}.')
   if keys[0] == 'sweep':
     raise ValueError(
         'The section sweep is set by flags of `main.py sweep`: --grid, '
@@ -174,7 +170,7 @@ def override(
     return
   change: Any = (_read_section(path, value)
                  if keys[0] == 'evals' and len(keys) == 2
-                 else schema.FlagText(value))
+                 else value)
   for key in reversed(keys):
     change = {key: change}
   config.update(merge(config, change, section=record))

@@ -200,6 +200,8 @@ def _optax_optimizers() -> dict[str, Callable[..., Any]]:
 
 
 OPTAX = _optax_optimizers()
+# Optax's names of `momentum_dtype`.
+MOMENTUM_DTYPES = {'mu_dtype', 'accumulator_dtype', 'dtype_momentum'}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -227,12 +229,10 @@ class OptaxConfig(CommonConfig):
              if name != 'learning_rate']
     for name in self.arguments:
       schema.check_name(name, known, what=f'argument of {self.name}')
-    if self.momentum_dtype != 'float32':
-      dtypes = [name for name in known if name.endswith('dtype')]
+    if self.momentum_dtype != 'float32' and not set(known) & MOMENTUM_DTYPES:
       raise ValueError(
-          f'momentum_dtype does not apply to {self.name}. '
-          + (f'Use arguments.{dtypes[0]}={self.momentum_dtype}.' if dtypes
-             else 'Leave it out.'))
+          f'{self.name} has no momentum_dtype, but it is '
+          f'{self.momentum_dtype!r}. Set it to float32.')
 
 
 Config = AdamConfig | SgdConfig | AdafactorConfig | MuonConfig | OptaxConfig

@@ -165,8 +165,11 @@ def _from_optax(
   """Returns an optimizer of Optax with a learning rate of -1."""
   function = config_lib.OPTAX[config.name]
   arguments = dict(config.arguments)
-  if 'weight_decay' in inspect.signature(function).parameters:
-    arguments.setdefault('weight_decay', 0.0)
+  for name in inspect.signature(function).parameters:
+    if name == 'weight_decay':
+      arguments.setdefault(name, 0.0)
+    elif name in config_lib.MOMENTUM_DTYPES:
+      arguments.setdefault(name, config.momentum_dtype)
   try:
     tx = optax.chain(
         function(learning_rate=1.0, **arguments), optax.scale(-1.0))
