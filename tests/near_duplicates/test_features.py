@@ -40,8 +40,8 @@ def _root(tmp_path_factory):
 
 def test_the_same_image_is_found_and_no_other(root):
   result = search.search(
-      selection.select(f'{root}/mine:train', {}),
-      [selection.select(f'{root}/theirs:test', {})],
+      selection.parse(f'{root}/mine:train', {}),
+      [selection.parse(f'{root}/theirs:test', {})],
       features.FeatureMethod(_means),
       folder=epath.Path(root), runner='local')
   (pair,) = result.pairs

@@ -55,8 +55,8 @@ def _root(tmp_path_factory):
 
 def _search(root, runner, folder='unused'):
   return search.search(
-      selection.select(f'{root}/mine:train', {}),
-      [selection.select(f'{root}/theirs:test', {})],
+      selection.parse(f'{root}/mine:train', {}),
+      [selection.parse(f'{root}/theirs:test', {})],
       pixels.PixelMethod(),
       folder=epath.Path(folder), runner=runner)
 

@@ -188,7 +188,7 @@ def _read(
   example = split.source[index]
   label = _label(request, example['label'])
   try:
-    with unreadable.named_as_before(example):
+    with unreadable.add_origin(example):
       return label, image_record.read(
           example['image'], split.source.key(index), request.decode,
           min_side=request.min_side)

@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
     beam_runner.check_flags(args.runner_flags)
   methods = _methods(args)
   section = arguments.data_settings(args)
-  source = selection_lib.of(args.source, args.split, section)
+  source = selection_lib.build(args.source, args.split, section)
   against = _test_sets(args, section)
   _check_disjoint(source, against)
   start = time.monotonic()
@@ -123,7 +123,7 @@ def _test_sets(
   settings = arguments.overrides(
       args.set_against, flag='--set-against', onto=section)
   try:
-    found = selection_lib.select_others(args.against, settings)
+    found = selection_lib.parse_others(args.against, settings)
     for selection in found:
       selection.open()
   except ValueError as error:

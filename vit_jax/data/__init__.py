@@ -1,7 +1,7 @@
-"""The input: data sets, image operations, batches.
+"""Input pipeline: data sets, image operations and batches.
 
-`parse` a section, `open_dataset`, iterate `train_batches` or `eval_batches`,
-and `prepare` each batch on the device. `pipeline` says how they hang together.
+`parse` a config section, `open_dataset`, iterate `train_batches` or
+`eval_batches`, and `prepare` each batch on the device; see `pipeline`.
 """
 
 from vit_jax.data.augment.ops import OPS
@@ -14,8 +14,8 @@ from vit_jax.data.dataset import draw_per_class
 from vit_jax.data.dataset import open_dataset
 from vit_jax.data.imagenet_real import with_real_labels
 from vit_jax.data.images.unreadable import allowed as allowed_unreadable
-from vit_jax.data.images.unreadable import Log as UnreadableLog
-from vit_jax.data.images.unreadable import Tally
+from vit_jax.data.images.unreadable import UnreadableCounter
+from vit_jax.data.images.unreadable import UnreadableLog
 from vit_jax.data.known_datasets import DATASETS
 from vit_jax.data.pipeline import abstract_batch
 from vit_jax.data.pipeline import eval_batches
@@ -32,9 +32,9 @@ __all__ = [
     'DataConfig',
     'Dataset',
     'ShapesConfig',
-    'Tally',
     'TooFewExamples',
     'UnknownSizes',
+    'UnreadableCounter',
     'UnreadableLog',
     'abstract_batch',
     'allowed_unreadable',

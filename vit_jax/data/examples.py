@@ -1,4 +1,4 @@
-"""One row of a batch: an example is read, decoded, augmented and checked."""
+"""Reads, decodes, augments and checks one example: one row of a host batch."""
 
 from collections.abc import Generator
 import contextlib
@@ -17,23 +17,12 @@ from vit_jax.data.images import multichannel
 from vit_jax.data.images import unreadable as unreadable_lib
 
 HostBatch = dict[str, np.ndarray]
+_Decoded = tuple[ops_lib.Picture, Any]  # Image and label.
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Reading:
-  """An example as it was read.
-
-  Attributes:
-    label: as its source has it.
-    picture: its pixels.
-  """
-  label: Any
-  picture: ops_lib.Picture
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Load:
-  """Makes row `index` of a batch: read, decode, augment, check.
+class LoadExample:
+  """Maps (index, generator) to a batch row.
 
   Indices beyond the data set are padding: zeros, with mask 0.
   """
@@ -43,141 +32,126 @@ class Load:
   ops: tuple[ops_lib.Op, ...] = dataclasses.field(init=False)
 
   def __post_init__(self):
-    object.__setattr__(
-        self, 'ops', self.config.build_ops(train=self.train))
+    object.__setattr__(self, 'ops', self.config.build_ops(train=self.train))
 
   @property
   def policy(self) -> unreadable_lib.Policy:
-    """What is done about what cannot be read."""
-    config = self.config
-    return config.unreadable if self.train else config.eval_unreadable
+    """The policy for unreadable images."""
+    return (self.config.unreadable if self.train
+            else self.config.eval_unreadable)
 
   def __call__(self, index: int, rng: np.random.Generator) -> HostBatch:
     if index >= self.dataset.num_examples:
       return self._padding(unreadable_lib.NONE)
-    found, at = unreadable_lib.NONE, index
+    skipped = unreadable_lib.NONE
     try:
-      read = self._read(index)
+      image, label = self._read(index)
     except unreadable_lib.UnreadableError as error:
       if self.policy == 'error':
-        raise self._advised(error) from error
-      found = index
+        raise self._with_advice(error) from error
+      skipped = index
       if not self.train:
-        return self._padding(found)
-      at, read = self._next(index, error)
-    with self._named(at):
-      return self._row(
-          self._augmented(read.picture, rng), self._label(read.label), mask=1,
-          found=found)
+        return self._padding(skipped)
+      index, (image, label) = self._read_next(index, error)
+    with self._naming(index):
+      return self._row(self._augment(image, rng), self._encode_label(label),
+                       mask=1, skipped=skipped)
 
   def image(self, index: int) -> np.ndarray:
-    """Returns the pixels of an example, where nothing is random."""
-    rng = np.random.default_rng(0)
+    """Returns the pixels of an example after evaluation's operations."""
     try:
-      read = self._read(index)
+      image, _ = self._read(index)
     except unreadable_lib.UnreadableError as error:
       if self.config.unreadable == 'error':
-        raise self._advised(error) from error
-      index, read = self._next(index, error)
-    with self._named(index):
-      return self._augmented(read.picture, rng)
+        raise self._with_advice(error) from error
+      index, (image, _) = self._read_next(index, error)
+    with self._naming(index):
+      return self._augment(image, np.random.default_rng(0))
 
-  def unreadable(self, index: int) -> list[unreadable_lib.Unreadable]:
-    """Returns what is unreadable from an example on, until one that is not.
-
-    In training; in evaluation, what is wrong with the example alone.
+  def find_unreadable(self, index: int) -> list[unreadable_lib.Unreadable]:
+    """Returns the unreadable example `index` and, in training, its successors.
     """
-    bad: list[unreadable_lib.Unreadable] = []
+    found: list[unreadable_lib.Unreadable] = []
     count = self.dataset.num_examples
     for at in range(index, index + (count if self.train else 1)):
       try:
         self._read(at % count)
         break
       except unreadable_lib.UnreadableError as error:
-        bad.append(unreadable_lib.Unreadable(
+        found.append(unreadable_lib.Unreadable(
             f'{self.dataset.name} {self.dataset.split}',
             self.dataset.source.key(at % count), str(error)))
-    return bad
+    return found
 
-  def _next(self, index: int, error: ValueError) -> tuple[int, Reading]:
-    """Returns the next example that can be read, and its index."""
+  def _read_next(
+      self, index: int, error: ValueError) -> tuple[int, _Decoded]:
+    """Returns the next readable example with its index."""
     count = self.dataset.num_examples
-    tries = min(unreadable_lib.TRIES, count - 1)
+    tries = min(unreadable_lib.MAX_REPLACEMENTS, count - 1)
     for at in range(index + 1, index + 1 + tries):
       with contextlib.suppress(unreadable_lib.UnreadableError):
         return at % count, self._read(at % count)
     raise ValueError(
-        f'{error} Nor can the {tries} examples after it be read: '
-        'data.unreadable=skip is for a few.') from error
+        f'{error} The {tries} examples after it are unreadable as well; '
+        'data.unreadable=skip only handles occasional ones.') from error
 
-  def _advised(
+  def _with_advice(
       self, error: unreadable_lib.UnreadableError,
   ) -> unreadable_lib.UnreadableError:
-    """Returns the error with what can be done, for it ends the run."""
-    skip = ('go on without such images by --config.data.unreadable=skip'
-            if self.train else 'leave such images out of evaluations (but for '
-            'few-shot probes) by --config.data.eval_unreadable=skip')
+    key = 'unreadable' if self.train else 'eval_unreadable'
     return unreadable_lib.UnreadableError(
-        f'{error} Remove it, or {skip}; `data check` names all of them.')
+        f'{error} Remove it, or skip unreadable images with '
+        f'--config.data.{key}=skip; `data check` lists all of them.')
 
-  def _read(self, index: int) -> Reading:
-    """Reads and decodes an example."""
-    with self._named(index, bad=unreadable_lib.UnreadableError):
-      cache, room = self.dataset.cache, self.config.cache_mib * 2**20
-      held = cache.get(index) if room else None
-      example = held or self.dataset[index]
-      label = example['label']
-      with unreadable_lib.named_as_before(example):
-        picture = self._decoded(example['image'])
-      if room and not held:
-        cache.put(index, label, ops_lib.pixels(picture), max_bytes=room)
-      return Reading(label, picture)
+  def _read(self, index: int) -> _Decoded:
+    """Returns the decoded image of an example, and its label."""
+    with self._naming(index, kind=unreadable_lib.UnreadableError):
+      cache, max_bytes = self.dataset.cache, self.config.cache_mib * 2**20
+      cached = cache.get(index) if max_bytes else None
+      example = cached or self.dataset[index]
+      with unreadable_lib.add_origin(example):
+        image = self._decode(example['image'])
+      if max_bytes and not cached:
+        cache.put(index, example['label'], ops_lib.pixels(image),
+                  max_bytes=max_bytes)
+      return image, example['label']
 
   @contextlib.contextmanager
-  def _named(
-      self, index: int, *, bad: type[ValueError] = ValueError,
+  def _naming(
+      self, index: int, *, kind: type[ValueError] = ValueError,
   ) -> Generator[None, None, None]:
-    """Says of which example an error is: Grain loses sight of it.
+    """Adds the example to errors, because Grain does not.
 
-    Args:
-      index: of the example.
-      bad: what a ValueError becomes.
+    A ValueError becomes a `kind`; all others become a plain ValueError.
     """
     try:
       yield
     except Exception as error:
-      kind = bad if isinstance(error, ValueError) else ValueError
-      raise kind(
+      raised = kind if isinstance(error, ValueError) else ValueError
+      raise raised(
           f'Example {index} of {self.dataset.name}, split '
           f'{self.dataset.split!r} ({self.dataset.source.key(index)}): {error}'
       ) from error
 
-  def _padding(self, found: int) -> HostBatch:
+  def _padding(self, skipped: int) -> HostBatch:
+    label = (np.full(len(self.dataset.targets), np.nan, np.float32)
+             if self.dataset.targets
+             else self._encode_label([] if self.dataset.multi_label else 0))
     image = np.zeros(self.config.image_shape, self.config.dtype)
-    return self._row(image, self._no_label(), mask=0, found=found)
+    return self._row(image, label, mask=0, skipped=skipped)
 
   def _row(
-      self, image: np.ndarray, label: np.ndarray, *, mask: int, found: int,
+      self, image: np.ndarray, label: np.ndarray, *, mask: int, skipped: int,
   ) -> HostBatch:
     row = {'image': image, 'label': label, 'mask': np.asarray(mask, np.float32)}
     if self.policy == 'skip':
-      row[unreadable_lib.KEY] = np.asarray(found, np.int64)
+      row[unreadable_lib.KEY] = np.asarray(skipped, np.int64)
     return row
 
-  def _no_label(self) -> np.ndarray:
-    if self.dataset.targets:
-      return np.full(len(self.dataset.targets), np.nan, np.float32)
-    return self._label([] if self.dataset.multi_label else 0)
-
-  def _label(
+  def _encode_label(
       self, label: Any,
   ) -> Int32[np.ndarray, '...'] | Float32[np.ndarray, 'targets']:
-    """Returns a class index, a list of them padded with -1, or numbers.
-
-    Raises:
-      ValueError: if one of a list is no class (-1, above all, is no label), or
-        there are more than there is room for.
-    """
+    """Returns a class index, a list padded with -1, or scaled targets."""
     if self.dataset.targets:
       return label_scaling.standardise(
           label, self.dataset.targets, mean=self.config.target_mean,
@@ -185,21 +159,21 @@ class Load:
     if not self.dataset.multi_label:
       return np.asarray(label, np.int32)
     indices = np.unique(np.asarray(label, np.int64)).astype(np.int32)
-    classes, room = self.dataset.num_classes, self.config.max_labels
-    wrong = indices[(indices < 0) | (indices >= classes)]
-    if wrong.size:
+    num_classes, max_labels = self.dataset.num_classes, self.config.max_labels
+    invalid = indices[(indices < 0) | (indices >= num_classes)]
+    if invalid.size:
       raise ValueError(
-          f'one of its labels is {wrong[0]}, but there are {classes:,} '
+          f'one of its labels is {invalid[0]}, but there are {num_classes:,} '
           'classes, numbered from 0.')
-    if len(indices) > room:
+    if len(indices) > max_labels:
       raise ValueError(
-          f'it has {len(indices)} labels, but data.max_labels is {room}. Use '
-          f'--config.data.max_labels={len(indices)} or more.')
-    padded = np.full(room, -1, np.int32)
+          f'it has {len(indices)} labels, but data.max_labels is {max_labels}. '
+          f'Use --config.data.max_labels={len(indices)} or more.')
+    padded = np.full(max_labels, -1, np.int32)
     padded[:len(indices)] = indices
     return padded
 
-  def _decoded(self, data: bytes | np.ndarray) -> ops_lib.Picture:
+  def _decode(self, data: bytes | np.ndarray) -> ops_lib.Picture:
     config = self.config
     if config.is_picture:
       return decode.decode(
@@ -208,7 +182,7 @@ class Load:
         data, channels=config.channels, dtype=config.dtype,
         max_pixels=config.max_pixels)
 
-  def _augmented(
+  def _augment(
       self, image: ops_lib.Picture, rng: np.random.Generator) -> np.ndarray:
     for op in self.ops:
       image = op(image, rng)

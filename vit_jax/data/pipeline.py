@@ -1,20 +1,14 @@
-"""From a config's section `data` to batches: one image's way from disk.
+"""Training and evaluation batches from a config section.
 
-  opening          which examples there are; nothing is decoded
-  loading          one of them: read, decoded, augmented, checked
-  train_batches    shuffled each epoch, augmented, without end
+  open_dataset     selects examples; decodes nothing
+  LoadExample      reads, decodes and augments one example
+  train_batches    shuffled every epoch, augmented, endless
   eval_batches     every example once, in order, the last batch padded
-  prepare          on the device: value range, mixup, CutMix
+  prepare          on the device: normalisation, mixup, CutMix
 
-An index is drawn (a shuffle of the whole data set, new in each epoch), the
-source reads that example, `transforms` decode and augment it with a generator
-of its own, rows are stacked to a batch of bytes, and `mixing` makes numbers of
-it on the device.
-
-**The batch at a step is a pure function of (seed, step).** Grain computes the
-i-th example of the endless shuffled stream from the seed and i alone. A
-process takes the rows that are its own; a restart begins at its step. There
-is no state to save, whatever the number of hosts and workers was before.
+**The batch at a step is a pure function of (seed, step).** Grain computes
+example i of the endless shuffled stream from the seed and i alone, so there is
+no state to save, and neither hosts nor workers nor restarts change a batch.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -39,142 +33,140 @@ from vit_jax.data.images import limits
 from vit_jax.data.images import unreadable as unreadable_lib
 from vit_jax.data.splits import class_sampling as class_sampling_lib
 
-# Close it to end its workers.
-Batches = Generator[examples.HostBatch, None, None]
+Batches = Generator[examples.HostBatch, None, None]  # Closing ends its workers.
 
 
 def train_batches(
     config: config_lib.DataConfig, dataset: dataset_lib.Dataset, *, seed: int,
-    batch_size: int, start_step: int = 0, parts: Sequence[int] = (0,),
-    num_parts: int = 1, tally: unreadable_lib.Tally | None = None,
+    batch_size: int, start_step: int = 0, shards: Sequence[int] = (0,),
+    num_shards: int = 1,
+    unreadable: unreadable_lib.UnreadableCounter | None = None,
 ) -> Batches:
-  """Yields some rows of global batch start_step, start_step + 1, ...
+  """Yields some shards of global batch start_step, start_step + 1, ...
 
-  Rows run on from one epoch into the next: each epoch is every example once,
-  whether or not the batch size divides it; or as many draws, where
-  `data.sampling` draws some classes more often.
+  An epoch is every example once (or as many draws, with `data.sampling`);
+  batches continue across epochs.
 
   Args:
     config: the section.
-    dataset: what to train on.
+    dataset: training examples.
     seed: of order and augmentation.
     batch_size: global.
-    start_step: the first batch to yield.
-    parts: which of the equal parts of each batch to read: those that this
-      process's devices hold. Nothing is read of the others.
-    num_parts: how many parts a batch has.
-    tally: counts what could not be read.
+    start_step: first batch to yield.
+    shards: equal parts of each batch that this process's devices hold; only
+      these are read.
+    num_shards: number of parts of a batch.
+    unreadable: counts unreadable images.
 
   Yields:
-    `image` [b, height, width, channels] of `data.dtype`, `label` int32 [b] or,
-    where an example has several, [b, max_labels] padded with -1, or where
-    labels are numbers, float32 [b, targets], standardised; `mask` float32 [b]
-    of ones, with b = batch_size / num_parts * len(parts).
+    `image` [b, height, width, channels] of `data.dtype`; `label` int32 [b],
+    int32 [b, max_labels] padded with -1, or float32 [b, targets] standardised;
+    `mask` float32 [b] of ones. b = batch_size / num_shards * len(shards).
 
   Raises:
-    ValueError: for a batch size that does not divide; while iterating, for an
-      image that cannot be read, naming it.
+    ValueError: if the batch size does not divide; while iterating, for an
+      unreadable image, naming it.
   """
-  load = examples.Load(dataset, config, train=True)
+  load = examples.LoadExample(dataset, config, train=True)
   stream = (
       grain.MapDataset.range(dataset.num_examples)
-      # Grain takes 32 bits.
-      .seed(seed % 2**32)
+      .seed(seed % 2**32)  # Grain's seeds have 32 bits.
       .shuffle()
       .repeat())
   if config.sampling != 'natural':
     dataset_lib.check_training(config, dataset)
     stream = stream.map_with_index(class_sampling_lib.build(
-        dataset_lib.class_labels(dataset, asked='data.sampling'),
+        dataset_lib.class_labels(dataset, setting='data.sampling'),
         num_classes=dataset.num_classes, sampling=config.sampling,
         seed=seed % 2**32))
-  stream = stream.random_map(load).batch(_rows_of_part(batch_size, num_parts))
-  return _counted(
-      _iterate(config, _choose(stream, parts, num_parts, start_step)), load,
-      tally)
+  stream = stream.random_map(load).batch(_shard_size(batch_size, num_shards))
+  return _count_unreadable(
+      _iterate(config, _select(stream, shards, num_shards, start_step)), load,
+      unreadable)
 
 
 def eval_batches(
     config: config_lib.DataConfig, dataset: dataset_lib.Dataset, *,
-    batch_size: int, parts: Sequence[int] = (0,), num_parts: int = 1,
-    tally: unreadable_lib.Tally | None = None,
+    batch_size: int, shards: Sequence[int] = (0,), num_shards: int = 1,
+    unreadable: unreadable_lib.UnreadableCounter | None = None,
 ) -> Batches:
-  """Yields some rows of a pass over every example, in order.
+  """Yields some shards of one ordered pass over all examples.
 
-  As `train_batches`, but once. The last batch is filled up with zeros whose
-  `mask` is 0; there are as many batches of any parts.
+  Like `train_batches`, but the last batch is padded with zeros of mask 0; every
+  shard has the same number of batches.
   """
-  load = examples.Load(dataset, config, train=False)
+  load = examples.LoadExample(dataset, config, train=False)
   num_batches = -(-dataset.num_examples // batch_size)
   stream = (
       grain.MapDataset.range(num_batches * batch_size)
       .seed(0)
       .random_map(load)
-      .batch(_rows_of_part(batch_size, num_parts)))
-  return _counted(
-      _iterate(config, _choose(stream, parts, num_parts)), load, tally)
+      .batch(_shard_size(batch_size, num_shards)))
+  return _count_unreadable(
+      _iterate(config, _select(stream, shards, num_shards)), load, unreadable)
 
 
-def _counted(
-    batches: Batches, load: examples.Load, tally: unreadable_lib.Tally | None,
+def _count_unreadable(
+    batches: Batches, load: examples.LoadExample,
+    counter: unreadable_lib.UnreadableCounter | None,
 ) -> Batches:
-  """Takes from batches what they say of unreadable images, and counts it."""
+  """Removes the indices of unreadable examples from batches and counts them."""
   if load.policy == 'error':
     return batches
-  counts = tally or unreadable_lib.Tally(max_share=load.config.max_unreadable)
+  counter = counter or unreadable_lib.UnreadableCounter(
+      max_share=load.config.max_unreadable)
 
-  def taken() -> Batches:
+  def counted() -> Batches:
     with contextlib.closing(batches):
       for batch in batches:
-        counts.add(batch.pop(unreadable_lib.KEY), load.unreadable)
+        counter.add(batch.pop(unreadable_lib.KEY), load.find_unreadable)
         yield batch
 
-  return taken()
+  return counted()
 
 
-def _rows_of_part(batch_size: int, num_parts: int) -> int:
-  if batch_size < 1 or batch_size % num_parts:
+def _shard_size(batch_size: int, num_shards: int) -> int:
+  if batch_size < 1 or batch_size % num_shards:
     raise ValueError(
-        f'Batch size {batch_size} does not divide into {num_parts} parts. Use '
-        f'a multiple of {num_parts}.')
-  return batch_size // num_parts
+        f'Batch size {batch_size} does not divide into {num_shards} shards. '
+        f'Use a multiple of {num_shards}.')
+  return batch_size // num_shards
 
 
-def _choose(
-    stream: grain.MapDataset, parts: Sequence[int], num_parts: int,
+def _select(
+    stream: grain.MapDataset, shards: Sequence[int], num_shards: int,
     start_step: int = 0,
 ) -> grain.MapDataset:
-  """Returns the batches from `start_step` on: of each, its chosen parts.
+  """Returns the chosen shards of each batch from `start_step` on.
 
   Args:
-    stream: all parts of all batches, one after the other.
-    parts: numbers of the parts to join.
-    num_parts: how many a batch has.
+    stream: all shards of all batches in sequence.
+    shards: to join.
+    num_shards: per batch.
     start_step: the first batch.
   """
-  of_each = [stream.slice(slice(start_step * num_parts + part, None, num_parts))
-             for part in parts]
-  if len(of_each) == 1:
-    return of_each[0]
-  return grain.experimental.ZipMapDataset(of_each).map(_join)
+  selected = [
+      stream.slice(slice(start_step * num_shards + shard, None, num_shards))
+      for shard in shards]
+  if len(selected) == 1:
+    return selected[0]
+  return grain.experimental.ZipMapDataset(selected).map(_join)
 
 
-def _join(parts: Sequence[examples.HostBatch]) -> examples.HostBatch:
-  return {name: np.concatenate([part[name] for part in parts])
-          for name in parts[0]}
+def _join(shards: Sequence[examples.HostBatch]) -> examples.HostBatch:
+  return {name: np.concatenate([shard[name] for shard in shards])
+          for name in shards[0]}
 
 
 def _iterate(
     config: config_lib.DataConfig, batches: grain.MapDataset) -> Batches:
-  """Reads ahead, in threads or in processes, a bounded number of batches."""
-  limits.keep_memory()
-  options = grain.ReadOptions(
+  """Prefetches a bounded number of batches in threads or processes."""
+  limits.reuse_memory()
+  stream = batches.to_iter_dataset(grain.ReadOptions(
       num_threads=min(config.num_threads, config.prefetch),
-      prefetch_buffer_size=config.prefetch)
-  stream = batches.to_iter_dataset(options)
+      prefetch_buffer_size=config.prefetch))
   if config.num_workers:
-    # Grain asks absl for flags of its own; in a notebook or a test, nobody
-    # has parsed any.
+    # Grain reads absl flags, which notebooks and tests do not parse.
     if not flags.FLAGS.is_parsed():
       flags.FLAGS.mark_as_parsed()
     stream = stream.mp_prefetch(
@@ -186,57 +178,53 @@ def _iterate(
   except RuntimeError as error:
     if 'terminated unexpectedly' not in str(error):
       raise
-    raise RuntimeError(_died(config, str(error))) from error
+    raise RuntimeError(_describe_exit(config, str(error))) from error
   finally:
-    # Ends the worker processes as soon as nobody wants another batch.
-    iterator.close()
+    iterator.close()  # Ends the worker processes.
 
 
-def _died(config: config_lib.DataConfig, error: str) -> str:
-  """Returns the words for a worker process that is gone; see Grain's error."""
+def _describe_exit(config: config_lib.DataConfig, error: str) -> str:
+  """Explains Grain's error about a terminated worker process."""
   code = re.search(r'exit code (-?\d+)', error)
   status = int(code.group(1)) if code else 0
   how = (f'killed by {signal.Signals(-status).name}' if status < 0
-         else f'with exit code {status}')
-  memory = (
-      ' The kernel does that where memory runs out: take fewer '
-      f'data.num_workers ({config.num_workers}) or a smaller data.prefetch '
-      f'({config.prefetch}) or data.max_pixels ({config.max_pixels:,}).'
-      ) * (status == -signal.SIGKILL)
-  return (f'A process that reads the input has died, {how}.{memory}')
+         else f'exit code {status}')
+  message = f'An input worker process died: {how}.'
+  if status == -signal.SIGKILL:
+    message += (
+        ' The kernel does that when memory runs out: reduce data.num_workers '
+        f'({config.num_workers}), data.prefetch ({config.prefetch}) or '
+        f'data.max_pixels ({config.max_pixels:,}).')
+  return message
 
 
 def _start_worker(index: int, count: int) -> None:
-  """Binds a worker process to the life of its parent, and to that alone.
+  """Makes a worker process live exactly as long as its parent.
 
-  Ctrl-C and a cluster's SIGTERM reach the whole process group; the parent
-  still needs batches, or an orderly end, while it saves.
+  Ctrl-C and SIGTERM reach the whole process group, but the parent still needs
+  batches while it saves.
   """
   del index, count
-  limits.keep_memory()
+  limits.reuse_memory()
   for signum in (signal.SIGINT, signal.SIGTERM):
     signal.signal(signum, signal.SIG_IGN)
 
-  def leave_with_parent() -> None:
+  def exit_with_parent() -> None:
     parent = multiprocessing.parent_process()
     if parent is not None:
       parent.join()
-      os._exit(1)  # A parent that was killed can stop nobody.
+      os._exit(1)
 
-  threading.Thread(target=leave_with_parent, daemon=True).start()
+  threading.Thread(target=exit_with_parent, daemon=True).start()
 
 
 def prepare(
     config: config_lib.DataConfig, *, num_classes: int, multi_label: bool,
     targets: bool = False,
 ) -> Callable[..., dict[str, jax.Array]]:
-  """Returns the device's part, (batch, key, train) -> batch; to be jitted.
+  """Returns the function (batch, key, train) -> batch for the device.
 
-  `image` becomes float32, (image / 255 - mean) / std, or with `value_range` for
-  0 and 255. `label` becomes k-hot
-  float32 [batch, classes] where an example has several. In training with mixup
-  or CutMix it becomes soft [batch, classes]; else an index stays as it is, and
-  so do numbers (`targets`), which mixup blends.
+  See `mixup.prepare`.
   """
   return mixup.prepare(
       **config.value_scale, mixup_alpha=config.mixup,
@@ -248,14 +236,14 @@ def abstract_batch(
     config: config_lib.DataConfig, dataset: dataset_lib.Dataset,
     batch_size: int,
 ) -> dict[str, jax.ShapeDtypeStruct]:
-  """Returns shapes and dtypes of a host batch, without reading anything."""
-  labels = jax.ShapeDtypeStruct(
+  """Returns the shapes and dtypes of a host batch."""
+  label = jax.ShapeDtypeStruct(
       (batch_size, *((config.max_labels,) * dataset.multi_label)), jnp.int32)
   if dataset.targets:
-    labels = jax.ShapeDtypeStruct(
+    label = jax.ShapeDtypeStruct(
         (batch_size, len(dataset.targets)), jnp.float32)
   return {
       'image': jax.ShapeDtypeStruct(
           (batch_size, *config.image_shape), config.dtype),
-      'label': labels,
+      'label': label,
       'mask': jax.ShapeDtypeStruct((batch_size,), jnp.float32)}

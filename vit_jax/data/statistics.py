@@ -1,4 +1,4 @@
-"""Fills in what a run measures of its training split before it starts."""
+"""Measures image and target statistics of the training split."""
 
 import dataclasses
 
@@ -9,20 +9,21 @@ from vit_jax.data import dataset as dataset_lib
 from vit_jax.data import examples
 from vit_jax.data import label_scaling
 
-_IMAGES = 512  # Of which mean and std are measured.
+_NUM_IMAGES = 512  # For mean and std of pixels.
 
 
 def measured(
     config: config_lib.DataConfig, dataset: dataset_lib.Dataset, *,
     expected: bool = False,
 ) -> config_lib.DataConfig:
-  """Returns the section with what it leaves to be measured filled in.
+  """Returns the section with `mean`, `std` and target statistics filled in.
+
+  Reads 512 images if `mean` is 'measured', and all labels of a regression.
 
   Args:
     config: the section.
-    dataset: what is trained on; every label is read where labels are numbers,
-      and 512 images where `mean` is to be measured.
-    expected: there is nothing to read: zero and one stand for what it would be.
+    dataset: training examples.
+    expected: reads nothing and fills in placeholders.
   """
   if config.mean == 'measured':
     mean, std = ((0.5, 0.5) if expected else
@@ -33,22 +34,20 @@ def measured(
   count = len(dataset.targets)
   means, stds = ((0.0,) * count, (1.0,) * count) if expected else (
       label_scaling.measure(dataset.source, dataset.targets,
-                      name=f'{dataset.name} {dataset.split}'))
+                            name=f'{dataset.name} {dataset.split}'))
   return dataclasses.replace(config, target_mean=means, target_std=stds)
 
 
 def _measure_pixels(
     config: config_lib.DataConfig, dataset: dataset_lib.Dataset,
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-  """Returns mean and std of each channel in images of a split, in [0, 1].
-
-  Of as many as `_IMAGES`, evenly apart, as evaluation reads them.
+  """Returns the mean and std of each channel, for images scaled to [0, 1].
 
   Raises:
-    ValueError: if a channel is the same everywhere.
+    ValueError: if a channel is constant.
   """
-  load = examples.Load(dataset, config, train=False)
-  count = min(_IMAGES, dataset.num_examples)
+  load = examples.LoadExample(dataset, config, train=False)
+  count = min(_NUM_IMAGES, dataset.num_examples)
   low, high = config.value_range or (0.0, 255.0)
   sums = np.zeros((2, config.channels))
   for i in range(count):
@@ -61,8 +60,8 @@ def _measure_pixels(
     channel = int(np.argmin(np.nan_to_num(variance)))
     raise ValueError(
         f'data.std cannot be measured: channel {channel} is {mean[channel]:g} '
-        f'in all of {count} images of {dataset.name} {dataset.split}. Give '
-        'data.mean and data.std, one for each channel.')
-  # Four digits: the same on a machine whose JPEG decoder rounds otherwise.
+        f'in all of {count} images of {dataset.name} {dataset.split}. Set '
+        'data.mean and data.std, one value per channel.')
+  # Four digits are the same on machines whose JPEG decoders round differently.
   return (tuple(float(f'{m:.4g}') for m in mean),
           tuple(float(f'{s:.4g}') for s in np.sqrt(variance)))

@@ -189,7 +189,7 @@ def _class_weights(
         'classes. Leave one out.')
   if expected:  # A plan has no labels; the step is the same.
     return np.ones(dataset.num_classes, np.float32)
-  labels = data.class_labels(dataset, asked='objective.class_weights')
+  labels = data.class_labels(dataset, setting='objective.class_weights')
   return objectives.class_weights(
       section, np.bincount(labels, minlength=dataset.num_classes))
 

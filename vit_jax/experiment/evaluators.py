@@ -203,10 +203,10 @@ def _eval_batches(
 
   def batches() -> Generator[types.Batch, None, None]:
     local = data.eval_batches(
-        config, dataset, batch_size=batch_size, parts=parts,
-        num_parts=num_parts, tally=data.Tally(
+        config, dataset, batch_size=batch_size, shards=parts,
+        num_shards=num_parts, unreadable=data.UnreadableCounter(
             max_share=config.max_unreadable, log=unreadable,
-            of=dataset.num_examples))
+            total_rows=dataset.num_examples))
     with contextlib.closing(batches_lib.shard(local, mesh)) as sharded:
       for batch in sharded:
         yield prepared(batch)

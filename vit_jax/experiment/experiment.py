@@ -97,19 +97,20 @@ class Experiment:
         num_examples=self.dataset.num_examples)
 
   def batches(
-      self, *, start_step: int, tally: data.Tally | None = None,
+      self, *, start_step: int,
+      unreadable: data.UnreadableCounter | None = None,
   ) -> Generator[types.Batch, None, None]:
     """Yields the global batches of steps `start_step`, `start_step` + 1, ...
 
     Args:
       start_step: first step.
-      tally: counts unreadable images of this process.
+      unreadable: counts unreadable images of this process.
     """
     parts, num_parts = multihost.batch_shards(self.mesh)
     local = data.train_batches(
         self.config.data, self.dataset, seed=self.config.seed,
         batch_size=self.config.batch_size, start_step=start_step,
-        parts=parts, num_parts=num_parts, tally=tally)
+        shards=parts, num_shards=num_parts, unreadable=unreadable)
     return batches_lib.shard(local, self.mesh)
 
   def with_microbatches(self, number: int) -> 'Experiment':

@@ -93,7 +93,7 @@ def plan(
             for split in splits] or nonempty
   excluding = _splits_of_exclude(config, chosen)
   selections = {
-      split: selection_lib.of(settings['source'], split, {
+      split: selection_lib.build(settings['source'], split, {
           **settings, 'exclude': config.exclude if split in excluding else ''})
       for split in chosen}
   samples = {split: records.sample(selection.open(), image_format)

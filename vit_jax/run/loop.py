@@ -117,7 +117,7 @@ class _Run:
     self._saved = saved
     self._stop = stop
     self._watchdog = watchdog
-    self._unreadable = unreadable_log.Unreadable(experiment, files)
+    self._unreadable = unreadable_log.UnreadableRecorder(experiment, files)
     self._device_kind = startup_summary.device_kind(experiment.mesh)
     self._flops_per_image = experiment.training_flops_per_image
     self._state: types.TrainState
@@ -216,7 +216,7 @@ class _Run:
       profiler.stop()
       self._writer.close()
       # An end for too many says which.
-      self._unreadable.write_names(step=self._step)
+      self._unreadable.write(step=self._step)
     if self._counters.unreadable:
       print(unreadable_log.describe(self._counters), flush=True)
 
@@ -228,7 +228,7 @@ class _Run:
     in_flight: collections.deque[jax.Array] = collections.deque()
     with contextlib.closing(self._experiment.batches(
         start_step=self._step,
-        tally=self._unreadable.new_tally(self._counters))) as batches:
+        unreadable=self._unreadable.start_counter(self._counters))) as batches:
       while not self._is_over():
         self._stop.check()
         self._saved.check()
@@ -274,7 +274,7 @@ class _Run:
     speed = self._clock.interval(
         images=(self._step - self._logged) * self._config.batch_size)
     self._logged = self._step
-    self._unreadable.count(self._counters, step=self._step)
+    self._unreadable.update(self._counters, step=self._step)
     self._add_time()
     row = log_rows.training_row(
         self._experiment, self._counters, measured, speed, step=self._step,
@@ -344,7 +344,7 @@ class _Run:
 
   def _write(self, save: Callable[..., None]) -> None:
     self._doing('starting a checkpoint')
-    self._unreadable.count(self._counters, step=self._step)
+    self._unreadable.update(self._counters, step=self._step)
     health.assert_finite(
         self._state.metrics['non_finite'], self._state.params)
     self._add_time()

@@ -1,8 +1,4 @@
-"""What all processes of a run could not read: counted, and named in a file.
-
-Each process counts among its own rows (`data.unreadable`); a run sums that up
-where it logs and saves, so that a checkpoint says how many there were.
-"""
+"""Counts unreadable images over all processes and lists them in the workdir."""
 
 import dataclasses
 
@@ -16,54 +12,54 @@ from vit_jax.training import counters as counters_lib
 from vit_jax.training import writer
 
 
-class Unreadable:
-  """What one run could not read, of training and of evaluation."""
+class UnreadableRecorder:
+  """Unreadable images of one run, in training and evaluation."""
 
   def __init__(
       self, experiment: experiment_lib.Experiment, files: workdir.Files):
-    """Begins with nothing; `new_tally` goes on from what was counted."""
     self._section = experiment.config.data
     self._mesh = experiment.mesh
     self._log = experiment.unreadable
     self._files = files
-    self._tally: data.Tally | None = None
-    self._named = 0  # Examples that are written down.
+    self._counter: data.UnreadableCounter | None = None
+    self._num_written = 0
 
-  def new_tally(self, counters: counters_lib.Counters) -> data.Tally | None:
-    """Returns what goes on counting what this process cannot read."""
+  def start_counter(
+      self, counters: counters_lib.Counters) -> data.UnreadableCounter | None:
+    """Returns a counter that continues from a checkpoint's counts."""
     if self._section.unreadable == 'error':
       return None
-    parts, num_parts = multihost.batch_shards(self._mesh)
-    self._tally = data.Tally(
+    shards, num_shards = multihost.batch_shards(self._mesh)
+    self._counter = data.UnreadableCounter(
         max_share=self._section.max_unreadable, log=self._log,
-        rows=counters.images * len(parts) // num_parts,
-        count=counters.unreadable * len(parts) // num_parts)
-    return self._tally
+        rows=counters.images * len(shards) // num_shards,
+        count=counters.unreadable * len(shards) // num_shards)
+    return self._counter
 
-  def count(self, counters: counters_lib.Counters, *, step: int) -> None:
-    """Takes over what all processes have counted, and writes down which."""
-    if self._tally is not None:
+  def update(self, counters: counters_lib.Counters, *, step: int) -> None:
+    """Sets `counters.unreadable` to the sum over all processes."""
+    if self._counter is not None:
       counters.unreadable = multihost.sum_counts(
-          self._tally.count, self._tally.rows, total=counters.images)
-    self.write_names(step=step)
+          self._counter.count, self._counter.rows, total=counters.images)
+    self.write(step=step)
 
-  def write_names(self, *, step: int) -> None:
-    """Writes down the examples that are not written down yet."""
+  def write(self, *, step: int) -> None:
+    """Appends new unreadable examples to the file of this process."""
     found = self._log.found.values()
-    if len(found) > self._named:
+    if len(found) > self._num_written:
       name = file_name(jax.process_index())
       with self._files.explained(name):
         writer.add_rows(
             self._files.path / name, map(dataclasses.asdict, found), step=step)
-      self._named = len(found)
+      self._num_written = len(found)
 
 
 def describe(counters: counters_lib.Counters) -> str:
-  """Returns how many images gave their place to others, and where they are."""
-  return (f'{counters.unreadable:,} of {counters.images:,} images could not be '
-          f'read, and others took their places: {file_name(0)}')
+  """Returns the summary line of a run that skipped images."""
+  return (f'{counters.unreadable:,} of {counters.images:,} images were '
+          f'unreadable and replaced by others: see {file_name(0)}')
 
 
 def file_name(process: int) -> str:
-  """Returns where a process names what it could not read, in the workdir."""
+  """Returns the name of a process's list in the workdir."""
   return f'unreadable.{process}.jsonl' if process else 'unreadable.jsonl'

@@ -1,4 +1,4 @@
-"""What cannot be read ends a run, or is replaced, counted and named."""
+"""Unreadable images are errors, or replaced, counted and named."""
 
 import dataclasses
 import itertools
@@ -10,8 +10,10 @@ import numpy as np
 import psutil
 import pytest
 
+import main
 from tests import hostile
 from vit_jax import data
+from vit_jax.checkpoints import manager
 from vit_jax.data.images import unreadable
 
 FILES = {f'{i:02}': hostile.encode(hostile.picture(9, 9, seed=i), 'PNG')
@@ -21,15 +23,15 @@ BAD = (3, 4, 11)
 
 @dataclasses.dataclass(frozen=True)
 class Files:
-  """Twenty pictures, of which three are damaged."""
+  """Twenty images, of which some are truncated."""
   bad: tuple[int, ...] = BAD
-  broken: bool = False  # The file system.
+  os_error: bool = False
 
   def __len__(self):
     return len(FILES)
 
   def __getitem__(self, index):
-    if self.broken and index == 5:
+    if self.os_error and index == 5:
       raise OSError('no route to host')
     file = FILES[self.key(index)]
     return {'image': file[:99] if index in self.bad else file,
@@ -54,24 +56,24 @@ def _config(**settings):
       'max_unreadable': 0.5, **settings})
 
 
-def _tally(**settings):
-  said = []
-  return data.Tally(**{
-      'max_share': 0.5, 'log': data.UnreadableLog(said.append),
-      **settings}), said
+def _counter(**settings):
+  lines = []
+  return data.UnreadableCounter(**{
+      'max_share': 0.5, 'log': data.UnreadableLog(lines.append),
+      **settings}), lines
 
 
 def _take(count, config, *, dataset=None, **where):
-  tally, said = _tally()
+  counter, lines = _counter()
   batches = data.train_batches(
-      config, dataset or _dataset(), seed=0, batch_size=10, tally=tally,
+      config, dataset or _dataset(), seed=0, batch_size=10, unreadable=counter,
       **where)
   taken = list(itertools.islice(batches, count))
   batches.close()
-  return taken, tally, said
+  return taken, counter, lines
 
 
-def _equal(some, others):
+def _assert_equal(some, others):
   assert len(some) == len(others)
   for one, other in zip(some, others):
     assert one.keys() == other.keys() == {'image', 'label', 'mask'}
@@ -79,7 +81,7 @@ def _equal(some, others):
       np.testing.assert_array_equal(one[name], other[name])
 
 
-def test_an_error_by_default_in_training_and_in_evaluation():
+def test_unreadable_images_are_errors_by_default():
   config = data.parse({'resolution': 9})
   for batches, key in (
       (data.eval_batches(config, _dataset(), batch_size=10),
@@ -87,15 +89,15 @@ def test_an_error_by_default_in_training_and_in_evaluation():
       (data.train_batches(config, _dataset(), seed=0, batch_size=10),
        'unreadable')):
     with pytest.raises(
-        ValueError, match=r'files.*\((03|04|11)\): not a read.* by '
+        ValueError, match=r'files.*\((03|04|11)\): not a read.* with '
         f'--config.data.{key}=skip; `data check`'):
       list(itertools.islice(batches, 2))
 
 
-def test_the_next_that_can_be_read_takes_the_place():
-  taken, tally, said = _take(2, _config())
+def test_the_next_readable_example_replaces_an_unreadable_one():
+  taken, counter, lines = _take(2, _config())
   labels = np.concatenate([batch['label'] for batch in taken])
-  # 03 and 04 are replaced by 05, and 11 by 12: each with its own label.
+  # 03 and 04 are replaced by 05, and 11 by 12, each with its own label.
   expected = [i for i in range(20) if i not in BAD] + [5, 5, 12]
   assert sorted(labels.tolist()) == sorted(expected)
   whole, _, _ = _take(2, _config(), dataset=_dataset(bad=()))
@@ -104,74 +106,69 @@ def test_the_next_that_can_be_read_takes_the_place():
       np.concatenate([b['image'] for b in taken])[kept],
       np.concatenate([b['image'] for b in whole])[kept])
   assert all(batch['mask'].all() for batch in taken)
-  assert (tally.rows, tally.count) == (20, 3)
-  assert len(said) == 3 and all('truncated' in text for text in said)
+  assert (counter.rows, counter.count) == (20, 3)
+  assert len(lines) == 3 and all('truncated' in line for line in lines)
 
 
-def test_the_last_is_followed_by_the_first():
+def test_the_last_example_is_replaced_by_the_first():
   taken, _, _ = _take(2, _config(), dataset=_dataset(bad=(19,)))
   labels = np.concatenate([batch['label'] for batch in taken]).tolist()
   assert labels.count(0) == 2 and 19 not in labels
 
 
-def test_workers_parts_and_restarts_change_neither_batches_nor_counts():
+def test_workers_shards_and_restarts_change_neither_batches_nor_counts():
   ops = [{'op': 'inception_crop'}, {'op': 'flip'}]
-  whole, tally, _ = _take(6, _config(train_ops=ops))
-  other, count, _ = _take(6, _config(train_ops=ops, num_workers=2))
-  _equal(other, whole)
-  assert count.count == tally.count == 9
-  late, later, _ = _take(2, _config(train_ops=ops), start_step=4)
-  _equal(late, whole[4:])
-  early = _take(4, _config(train_ops=ops))[1]
-  assert early.count + later.count == tally.count
-  halves = [_take(6, _config(train_ops=ops), parts=(part,), num_parts=2)
-            for part in range(2)]
-  assert sum(half[1].count for half in halves) == tally.count
+  whole, counter, _ = _take(6, _config(train_ops=ops))
+  by_workers, other, _ = _take(6, _config(train_ops=ops, num_workers=2))
+  _assert_equal(by_workers, whole)
+  assert other.count == counter.count == 9
+  restarted, later, _ = _take(2, _config(train_ops=ops), start_step=4)
+  _assert_equal(restarted, whole[4:])
+  earlier = _take(4, _config(train_ops=ops))[1]
+  assert earlier.count + later.count == counter.count
+  halves = [_take(6, _config(train_ops=ops), shards=(shard,), num_shards=2)
+            for shard in range(2)]
+  assert sum(half[1].count for half in halves) == counter.count
 
 
-def test_evaluation_leaves_it_out():
-  tally, said = _tally()
+def test_evaluation_masks_unreadable_images():
+  counter, lines = _counter()
   batches = list(data.eval_batches(
-      _config(), _dataset(), batch_size=8, tally=tally))
+      _config(), _dataset(), batch_size=8, unreadable=counter))
   mask = np.concatenate([batch['mask'] for batch in batches])
   assert np.flatnonzero(mask == 0).tolist() == [*BAD, 20, 21, 22, 23]
-  assert tally.count == len(said) == 3
+  assert counter.count == len(lines) == 3
 
 
-def test_a_failing_file_system_is_no_bad_file():
+def test_a_failing_file_system_is_always_an_error():
   with pytest.raises(ValueError, match='no route to host'):
-    _take(2, _config(), dataset=_dataset(broken=True))
+    _take(2, _config(), dataset=_dataset(os_error=True))
 
 
-def test_more_than_the_share_is_an_error_that_names_some():
-  tally, _ = _tally(max_share=0.1, rows=80, count=6)
-  dataset = _dataset()
+def test_too_many_unreadable_images_are_an_error():
+  counter, _ = _counter(max_share=0.1, rows=80, count=6)
   found = [unreadable.Unreadable('files train', 'a', 'a is bad')]
-  tally.add(np.array([3, 4, 11, 3]), lambda index: found)  # Ten always may.
+  counter.add(np.array([3, 4, 11, 3]), lambda index: found)  # Ten are allowed.
   with pytest.raises(
-      ValueError, match=r'11 of 85 .*0\.1, allows.*\n  a is bad'):
-    tally.add(np.array([3]), lambda index: found)
-  with pytest.raises(ValueError, match='0, allows'):
+      ValueError, match=r'11 of 85 .*=0\.1 allows.*\n  a is bad'):
+    counter.add(np.array([3]), lambda index: found)
+  with pytest.raises(ValueError, match='=0 allows'):
     list(data.eval_batches(
-        _config(max_unreadable=0.0), dataset, batch_size=10))
+        _config(max_unreadable=0.0), _dataset(), batch_size=10))
+  with pytest.raises(ValueError, match='19 examples after it are unreadable'):
+    _take(1, _config(), dataset=_dataset(bad=tuple(range(20))))
 
 
-def test_many_in_a_row_are_no_accident():
-  dataset = _dataset(bad=tuple(range(20)))
-  with pytest.raises(ValueError, match='Nor can the 19 examples after it'):
-    _take(1, _config(), dataset=dataset)
-
-
-@pytest.mark.parametrize('section,words', [
-    ({'max_unreadable': 1.5}, 'max_unreadable is a share'),
+@pytest.mark.parametrize('section,message', [
+    ({'max_unreadable': 1.5}, 'max_unreadable'),
     ({'max_pixels': 0}, 'max_pixels must be from 1 to 178,956,970'),
     ({'unreadable': 'ignore'}, 'unreadable')])
-def test_wrong_settings_are_named(section, words):
-  with pytest.raises(ValueError, match=words):
+def test_invalid_settings_are_errors(section, message):
+  with pytest.raises(ValueError, match=message):
     data.parse(section)
 
 
-def test_a_killed_worker_is_an_error_with_words():
+def test_a_killed_worker_is_explained():
   batches = data.train_batches(
       _config(num_workers=1, prefetch=1), _dataset(bad=()), seed=0,
       batch_size=10)
@@ -207,10 +204,8 @@ def get_config():
 """
 
 
-def test_a_run_counts_and_names_them_over_a_restart(
+def test_a_restarted_run_counts_and_lists_unreadable_images(
     tmp_path, capsys, monkeypatch):
-  import main
-  from vit_jax.checkpoints import manager
   for split in ('train', 'test'):
     for name, file in FILES.items():
       folder = tmp_path / 'images' / split / f'class{int(name) % 2}'
@@ -218,14 +213,9 @@ def test_a_run_counts_and_names_them_over_a_restart(
       (folder / f'{name}.png').write_bytes(
           file[:99] if name in ('03', '08') else file)
   (tmp_path / 'config.py').write_text(CONFIG)
-
-  def train(workdir):
-    return main.main([
-        'train', f'--config={tmp_path}/config.py',
-        f'--workdir={tmp_path / workdir}',
-        f'--config.data.source={tmp_path}/images'])
-
-  # The process ends as the first checkpoint is being written.
+  workdir = tmp_path / 'run'
+  command = ['train', f'--config={tmp_path}/config.py', f'--workdir={workdir}',
+             f'--config.data.source={tmp_path}/images']
   save, saves = manager.Checkpoints.save, []
 
   def save_once(self, *args, **kwargs):
@@ -236,18 +226,18 @@ def test_a_run_counts_and_names_them_over_a_restart(
   with monkeypatch.context() as patch:
     patch.setattr(manager.Checkpoints, 'save', save_once)
     with pytest.raises(KeyboardInterrupt):
-      train('halved')
-  assert not train('halved')
-  assert 'of 32 images could not be read' in capsys.readouterr().out
-  workdir = tmp_path / 'halved'
+      main.main(command)
+  assert not main.main(command)
+  assert 'of 32 images were unreadable' in capsys.readouterr().out
   config = data.parse({
       **json.loads((workdir / 'config.json').read_text())['data'],
       'num_workers': 0})
-  tally, _ = _tally()
+  counter, _ = _counter()
   list(itertools.islice(data.train_batches(
-      config, data.open_dataset(config), seed=0, batch_size=8, tally=tally), 4))
+      config, data.open_dataset(config), seed=0, batch_size=8,
+      unreadable=counter), 4))
   summary = json.loads((workdir / 'summary.json').read_text())
-  assert summary['unreadable'] == tally.count > 2
+  assert summary['unreadable'] == counter.count > 2
   assert summary['metrics']['test/examples'] == 18
   with (workdir / 'unreadable.jsonl').open() as file:
     named = [json.loads(line)['key'] for line in file]

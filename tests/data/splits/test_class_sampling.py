@@ -58,7 +58,7 @@ def test_a_batch_is_the_same_for_any_start_hosts_and_workers():
   whole = drawn('balanced', 25)
   np.testing.assert_array_equal(
       drawn('balanced', 2, start_step=23), whole[23:])
-  halves = [drawn('balanced', 25, parts=(i,), num_parts=2) for i in (0, 1)]
+  halves = [drawn('balanced', 25, shards=(i,), num_shards=2) for i in (0, 1)]
   np.testing.assert_array_equal(np.concatenate(halves, axis=1), whole)
   assert (drawn('balanced', 25, seed=8) != whole).any()
 
@@ -75,26 +75,25 @@ def test_a_large_class_is_gone_through_without_a_table():
   assert {draws(0, place) for place in range(half, 2 * half)} == {0}
 
 
-@pytest.mark.parametrize('facts, words', [
-    ({'multi_label': True}, 'the labels of rare are several for an image'),
-    ({'targets': ('age',)}, 'the labels of rare are numbers to predict')])
-def test_what_has_no_one_class_is_refused(facts, words):
+@pytest.mark.parametrize('fields, message', [
+    ({'multi_label': True}, 'rare has several labels per image'),
+    ({'targets': ('age',)}, 'rare has regression targets')])
+def test_labels_without_one_class_are_errors(fields, message):
   config = data.parse({'resolution': 2, 'sampling': 'sqrt'})
-  with pytest.raises(ValueError, match=words):
-    data.check_training(config, dataclasses.replace(DATASET, **facts))
+  with pytest.raises(ValueError, match=message):
+    data.check_training(config, dataclasses.replace(DATASET, **fields))
 
 
-@pytest.mark.parametrize('labels, words', [
-    ([[0], [1, 2]], 'data.sampling needs one class for each image'),
-    ([0, 4], 'Example 1 of it (image 1) is of class 4, but there are 4')])
-def test_wrong_labels_are_named(labels, words):
-  with pytest.raises(ValueError, match=re.escape(words)):
+@pytest.mark.parametrize('labels, message', [
+    ([[0], [1, 2]], 'data.sampling needs one class per image'),
+    ([0, 4], 'Example 1 of it (image 1) has class 4, but there are 4')])
+def test_invalid_labels_are_errors(labels, message):
+  with pytest.raises(ValueError, match=re.escape(message)):
     class_sampling.class_labels(
         in_memory.Arrays(IMAGES, labels), num_classes=4, name='it',
-        asked='data.sampling')
+        setting='data.sampling')
 
 
-def test_natural_draws_are_what_they_were():
-  # The very order that was before there was a choice, of every recipe.
+def test_the_order_of_natural_sampling_is_unchanged():
   assert drawn('natural', 1, batch_size=12)[0].tolist() == [
       28, 84, 89, 45, 64, 81, 17, 87, 10, 78, 36, 26]

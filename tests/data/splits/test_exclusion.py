@@ -1,4 +1,4 @@
-"""Keys of a file are left out, and a file that means nothing is an error."""
+"""Exclusion lists remove the named examples; useless lists are errors."""
 
 import re
 
@@ -35,26 +35,26 @@ def _keys(dataset):
   return [dataset.source.key(i) for i in range(len(dataset))]
 
 
-def test_named_examples_are_left_out_and_the_rest_stays_in_order(folder):
+def test_listed_examples_are_removed_and_order_is_kept(folder):
   whole = _keys(_open(folder, [], exclude=''))
   out = whole[3], whole[7]
   dataset = _open(folder, out)
   assert _keys(dataset) == [key for key in whole if key not in out]
-  assert str(dataset.excluded).startswith('2 examples are left out: ')
+  assert str(dataset.excluded).startswith('2 examples are excluded by ')
   assert dataset[3]['image'] == _open(folder, [], exclude='')[4]['image']
 
 
-def test_keys_of_another_part_of_the_split_are_counted(folder):
+def test_keys_without_an_example_are_counted(folder):
   whole = _keys(_open(folder, [], exclude=''))
   dataset = _open(folder, whole[:1] + whole[-2:], split='train[:50%]')
   assert _keys(dataset) == whole[1:6]
-  assert '2 more of its keys are of no example of this split' in str(
+  assert '2 of its keys match no example of this split' in str(
       dataset.excluded)
 
 
-def test_a_file_of_other_keys_is_an_error_that_shows_both(folder):
+def test_useless_lists_are_errors(folder):
   with pytest.raises(ValueError, match=re.escape(
-      "'train/a/12.png' is none")):
+      "the list has 'train/a/12.png'")):
     _open(folder, ['train/a/12.png'])
   with pytest.raises(ValueError, match='names every example'):
     _open(folder, _keys(_open(folder, [], exclude='')))
@@ -62,7 +62,7 @@ def test_a_file_of_other_keys_is_an_error_that_shows_both(folder):
     _open(folder, [], exclude=str(folder / 'nowhere.txt'))
 
 
-def test_nothing_is_left_out_of_the_split_that_is_evaluated(folder):
+def test_other_splits_are_not_reduced(folder):
   key = _keys(_open(folder, [], exclude=''))[0]
   config = data.parse({'source': str(folder / 'mine'),
                        'exclude': str(folder / 'exclude.txt')})
@@ -72,7 +72,7 @@ def test_nothing_is_left_out_of_the_split_that_is_evaluated(folder):
 
 
 class Numbers:
-  """A numbered source that may not be asked for its keys."""
+  """A numbered source whose keys must not be built."""
 
   numbering = ('numbers', 0)
 
@@ -89,16 +89,17 @@ class Numbers:
     raise AssertionError('slow')
 
 
-def test_numbered_examples_are_found_by_their_numbers(tmp_path):
+def test_numbered_sources_match_without_building_keys(tmp_path):
   path = tmp_path / 'keys.txt'
   path.write_text('numbers 7\nnumbers 4999\nothers 8\nnumbers 70000\n')
-  source = split_strings.Concatenated(((Numbers(), 5, 10), (Numbers(), 4000, 5000)))
+  source = split_strings.Concatenated(
+      ((Numbers(), 5, 10), (Numbers(), 4000, 5000)))
   rest, excluded = exclusion.exclude(source, str(path), name='numbers')
   assert [rest.label(i) for i in range(6)] == [5, 6, 8, 9, 4000, 4001]
   assert (len(rest), excluded.examples, excluded.keys) == (1003, 2, 4)
 
 
-def test_a_random_part_of_the_rest_is_what_the_hashes_say_of_the_whole(
+def test_random_subsets_of_the_rest_use_the_same_hashes(
     tmp_path):
   path = tmp_path / 'keys.txt'
   part = random_subsets.select_random(Numbers(), 200, name='numbers')

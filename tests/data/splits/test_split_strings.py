@@ -40,7 +40,7 @@ def test_split_strings_add_splits():
 @pytest.mark.parametrize('split,words', [
     ('trian', "Did you mean 'train'"), ('train[', 'Cannot read the split'),
     ('train[:5000]', 'train 1,437'), ('train[7:7]', 'has no examples'),
-    ('train[:1shard]', 'Count in examples')])
+    ('train[:1shard]', 'Use examples or percent')])
 def test_wrong_splits_are_named(split, words):
   with pytest.raises(ValueError, match=words):
     split_strings.select_split(builtin.open_digits(), split, name='digits')

@@ -70,7 +70,7 @@ def open_image(data: bytes, *, max_pixels: int = MAX_PIXELS) -> Image.Image:
   return image
 
 
-def keep_memory() -> None:
+def reuse_memory() -> None:
   """Has Pillow keep what it frees for the next image, up to 8 blocks.
 
   Else each image's pages come anew from the kernel, which clears them: a tenth

@@ -1,6 +1,6 @@
-"""A selection of a data set as plain text: another process opens the same.
+"""Serialisable selections of examples, such as 'cifar10:test'.
 
-    'cifar10:test', './mine:train[:90%]'    as a person writes it
+Worker processes open the same examples from the plain text of a selection.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,29 +14,25 @@ from vit_jax.data import config as config_lib
 from vit_jax.data import dataset
 from vit_jax.data.sources import registry
 
-# Keys of the section that choose examples, or say what is in a person's files.
+# Config keys that choose examples, and keys that describe a user's files.
 CHOICE = frozenset(
     {'exclude', 'examples_per_class', 'num_examples', 'fraction'})
-_OF_PATHS = frozenset({'target', 'table'})
+_PATH_SETTINGS = frozenset({'target', 'table'})
 
 
 @dataclasses.dataclass(frozen=True)
 class Selection:
-  """Some examples of a data set.
+  """Examples of a data set.
 
   Attributes:
-    section: the section `data` of a config, as JSON.
-    name: what to call it.
+    section: the config section `data`, as JSON.
+    name: for messages and reports.
   """
   section: str
   name: str
 
   def open(self) -> dataset.Dataset:
-    """Opens it, once in a process.
-
-    Raises:
-      ValueError: if there is no such data set.
-    """
+    """Opens the data set; cached per process."""
     return _open(self.section)
 
 
@@ -45,57 +41,48 @@ def _open(section: str) -> dataset.Dataset:
   return dataset.open_dataset(config_lib.parse(json.loads(section)))
 
 
-def select(text: str, settings: Mapping[str, Any]) -> Selection:
-  """Returns what 'source:split' means; without a split, the published one.
-
-  Args:
-    text: a colon and a letter begin the split: 'cifar10:3.0.2:test' has one,
-      'cifar10:3.0.2' and 'gs://bucket/folder' have none.
-    settings: other keys of the section.
-  """
-  source, *split = _source_of(text)
-  if not split:
-    config = config_lib.parse({**settings, 'source': source})
-    split = [dataset.open_dataset(config, split='').split]
-  return of(source, split[0], settings)
-
-
-def select_others(
-    texts: str, settings: Mapping[str, Any],
-) -> list[Selection]:
-  """Returns what 'a:test,b' means, with settings that were given for another.
-
-  Each is taken whole: what thins the other out is left out. What says how the
-  tables of a path are meant holds for paths alone; other data sets say it
-  themselves.
-
-  Args:
-    texts: see `select`; a comma in braces, '/x/{a,b}.tar', separates files.
-    settings: keys of the section.
-  """
-  found = []
-  for text in re.split(r',(?![^{}]*\})', texts):
-    left_out = CHOICE if registry.is_path(_source_of(text)[0]) else (
-        CHOICE | _OF_PATHS)
-    found.append(select(text, {
-        key: value for key, value in settings.items() if key not in left_out}))
-  return found
-
-
-def _source_of(text: str) -> list[str]:
-  """Returns the source, and the split if there is one."""
-  return re.split(r':(?=[A-Za-z])', text, maxsplit=1)
-
-
-def of(source: str, split: str, settings: Mapping[str, Any]) -> Selection:
-  """Returns a split of a source; see `select`."""
+def build(source: str, split: str, settings: Mapping[str, Any]) -> Selection:
+  """Returns a split of a source; `settings` has further keys of the section."""
   return Selection(
       json.dumps({**settings, 'source': source, 'split': split},
                  sort_keys=True),
       f'{source}:{split}')
 
 
+def parse(text: str, settings: Mapping[str, Any]) -> Selection:
+  """Parses 'source:split'; the default is the split of published results.
+
+  A colon before a letter begins the split: 'cifar10:3.0.2:test' has one,
+  'cifar10:3.0.2' and 'gs://bucket/folder' have none.
+  """
+  source, *split = _parse_source(text)
+  if not split:
+    config = config_lib.parse({**settings, 'source': source})
+    split = [dataset.open_dataset(config, split='').split]
+  return build(source, split[0], settings)
+
+
+def parse_others(texts: str, settings: Mapping[str, Any]) -> list[Selection]:
+  """Parses 'a:test,b' with the settings of another selection.
+
+  Keys that choose examples are ignored, and keys that describe a user's files
+  apply to paths only. Commas within braces, as in '/x/{a,b}.tar', are kept.
+  """
+  found = []
+  for text in re.split(r',(?![^{}]*\})', texts):
+    ignored = CHOICE if registry.is_path(_parse_source(text)[0]) else (
+        CHOICE | _PATH_SETTINGS)
+    found.append(parse(text, {
+        key: value for key, value in settings.items() if key not in ignored}))
+  return found
+
+
+def _parse_source(text: str) -> list[str]:
+  """Returns the source and, if given, the split."""
+  return re.split(r':(?=[A-Za-z])', text, maxsplit=1)
+
+
 def ranges(length: int, size: int) -> Iterator[tuple[int, int]]:
-  """Yields (first, last + 1) of parts of so many examples each."""
+  """Yields (first, last + 1) of consecutive blocks of at most `size`."""
   for first in range(0, length, size):
     yield first, min(first + size, length)

@@ -1,4 +1,4 @@
-"""Selections of examples: a split string, or so many of each class."""
+"""Split strings such as 'train[:98%]', and k examples per class."""
 
 import bisect
 from collections.abc import Mapping, Sequence
@@ -9,42 +9,41 @@ import re
 import types
 from typing import Any
 
-from jaxtyping import Int
+from jaxtyping import Int, Integer
 import numpy as np
 
 from vit_jax import schema
 from vit_jax.data.sources import protocol
 
-# Of images without an official split, the share that `test` gets.
-TEST_PERCENT = 10
+TEST_PERCENT = 10  # Held out where a data set has no official split.
 
-# 'val', 'Training', 'test_set', 'val2017': no class, in all likelihood.
+# For example 'val', 'Training', 'test_set' and 'val2017'.
 _SPLIT_NAME = re.compile(
     r'(train(ing)?|val|valid(ation)?|test(ing)?|dev|eval(uation)?'
     r'|h[eo]ld[-_ ]?out)([-_ ]?(set|data|images|split|\d+))?', re.IGNORECASE)
 
-# The split to evaluate on, the first of these that is there.
+# In order of preference.
 _EVAL_SPLITS = ('test', 'val', 'validation', 'valid')
 
 
 def stable_hash(text: str) -> int:
-  """Returns 64 bits that are the same on every machine, unlike `hash`."""
+  """Returns a 64-bit hash that is the same in every process, unlike `hash`."""
   return int.from_bytes(
       hashlib.blake2b(text.encode(), digest_size=8).digest(), 'little')
 
 
 def is_held_out(key: str) -> bool:
-  """Whether an example is of `test`, where there is no official split."""
+  """Returns whether a key belongs to `test` in a hash split."""
   return stable_hash(key) % 100 < TEST_PERCENT
 
 
 def is_split_name(name: str) -> bool:
-  """Whether a folder or a file of that name is a split, in all likelihood."""
+  """Returns whether a folder or file name is probably that of a split."""
   return bool(_SPLIT_NAME.fullmatch(name))
 
 
 def choose_eval_split(splits: Sequence[str]) -> str:
-  """Returns the split to evaluate on: never `train`, there is another."""
+  """Returns the split to evaluate on; `splits` has one besides `train`."""
   for name in _EVAL_SPLITS:
     if name in splits:
       return name
@@ -54,7 +53,7 @@ def choose_eval_split(splits: Sequence[str]) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Concatenated:
-  """Ranges of splits in a row: what a split string such as 'a[:10]+b' means."""
+  """Concatenated ranges of sources, such as 'a[:10]+b'."""
   parts: tuple[tuple[protocol.Source, int, int], ...]  # source, first, last + 1
 
   @functools.cached_property
@@ -86,10 +85,9 @@ class Concatenated:
 
 def parts(
     source: protocol.Source) -> tuple[tuple[protocol.Source, int, int], ...]:
-  """Returns the ranges that a source is made of: source, first, last + 1.
+  """Returns the ranges (source, first, last + 1) that make up a source.
 
-  Of a part of a part, those of what both are of: what a subset chooses goes by
-  the numbers that examples have there.
+  Nested concatenations are flattened to ranges of the innermost sources.
   """
   if not isinstance(source, Concatenated):
     return ((source, 0, len(source)),)
@@ -107,9 +105,15 @@ def parts(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Subset:
-  """Chosen examples of a source, in the source's order."""
+  """Selected examples of a source, in source order."""
   source: protocol.Source
-  indices: np.ndarray
+  indices: Integer[np.ndarray, 'chosen']
+
+  @classmethod
+  def where(cls, source: protocol.Source, mask: Any) -> 'Subset':
+    """Returns the examples whose mask is true, with compact indices."""
+    return cls(source, np.flatnonzero(mask).astype(
+        np.uint32 if len(mask) < 2**32 else np.int64))
 
   def __len__(self) -> int:
     return len(self.indices)
@@ -126,7 +130,7 @@ class Subset:
 
 def select_split(
     opened: protocol.DatasetSplits, split: str, *, name: str) -> protocol.Source:
-  """Returns the examples that a TFDS split string selects.
+  """Returns the examples of a TFDS split string.
 
   Args:
     opened: the data set.
@@ -135,7 +139,7 @@ def select_split(
     name: of the data set, for messages.
 
   Raises:
-    ValueError: for a string that is no split, an unknown split or no examples.
+    ValueError: for an invalid, unknown or empty split.
   """
   if split in opened.splits:
     source = opened.splits[split]
@@ -155,14 +159,13 @@ def _parse_split(
 ) -> list[tuple[str, int, int]]:
   if 'shard' in split:
     raise ValueError(
-        f'The split {split!r} of {name} counts in shards, which depend on how '
-        'the files were written. Count in examples or in percent.')
+        f'The split {split!r} of {name} is in shards, which depend on how the '
+        'files were written. Use examples or percent.')
   for part in split.split('+'):
     schema.check_name(
         part.split('[')[0].strip(), list(splits), what=f'split of {name}')
-  # It takes a while to import, and a plain 'train' needs no parser.
+  # Slow to import, and needed only for split strings with ranges.
   import tensorflow_datasets as tfds  # pylint: disable=g-import-not-at-top
-  # All that the parser asks of a split is its length.
   lengths = {key: types.SimpleNamespace(num_examples=len(source))
              for key, source in splits.items()}
   try:
@@ -183,10 +186,10 @@ def _lengths(splits: Mapping[str, protocol.Source]) -> str:
 
 
 class TooFewExamples(ValueError):
-  """Classes have fewer examples than are to be drawn of each.
+  """Some classes have fewer examples than requested.
 
   Attributes:
-    classes: the examples of each such class.
+    classes: number of examples of each such class.
   """
 
   def __init__(self, message: str, classes: Mapping[int, int]):
@@ -199,11 +202,10 @@ def select_per_class(
 ) -> Subset:
   """Returns `count` examples of each class, chosen by a hash of their keys.
 
-  The choice depends on the examples and the seed alone, and the first ten are
-  among the first twenty. Reads every label once.
+  A smaller choice is part of a larger one. Reads every label once.
 
   Raises:
-    ValueError: if a class has fewer, or labels are not one class each.
+    ValueError: if a class has fewer, or an example several labels.
   """
   return draw_per_class(source, count, name=name, seeds=(seed,))[0]
 
@@ -211,12 +213,11 @@ def select_per_class(
 def draw_per_class(
     source: protocol.Source, count: int, *, name: str, seeds: Sequence[int],
 ) -> tuple[Subset, Int[np.ndarray, 'seeds examples']]:
-  """Makes several draws as `select_per_class` does one, reading labels once.
+  """Draws like `select_per_class` for several seeds, reading labels once.
 
   Returns:
-    The examples that are in any of the draws; and of each the place among those
-    of its class in the draw of each seed, from 0, or -1 where it is in others
-    alone.
+    The union of all draws; and for each seed the rank of each example within
+    its class, from 0, or -1 for examples of other draws.
   """
   by_class: dict[int, list[int]] = {}
   for index in range(len(source)):
@@ -224,7 +225,7 @@ def draw_per_class(
     if np.ndim(label):
       raise ValueError(
           f'examples_per_class needs one label per image, but {name} has '
-          'several. Take a part of the split instead, such as "train[:1000]".')
+          'several. Use a split such as "train[:1000]" instead.')
     by_class.setdefault(int(label), []).append(index)
   few = {label: len(indices) for label, indices in sorted(by_class.items())
          if len(indices) < count}
@@ -239,5 +240,5 @@ def draw_per_class(
       drawn = sorted((stable_hash(salt + source.key(i)), i) for i in indices)
       for rank, (_, index) in enumerate(drawn[:count]):
         row[index] = rank
-  chosen = np.flatnonzero((ranks >= 0).any(axis=0))
-  return Subset(source, chosen), ranks[:, chosen]
+  chosen = np.any(ranks >= 0, axis=0)
+  return Subset.where(source, chosen), ranks[:, chosen]
