@@ -83,7 +83,7 @@ def open_dataset(
   """
   name = config.source if source is None else source
   if expected and name not in ('digits', 'shapes'):
-    opened = registry.expect_source(name)
+    opened = registry.open_planned(name)
   else:
     opened = _open_source(config, name, check=source is None)
   wanted = config.split if split is None else split or opened.eval_split
