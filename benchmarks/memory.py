@@ -28,7 +28,7 @@ from vit_jax.benchmarking import workload
 from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import fit_batch
 from vit_jax.parallel import topology
-from vit_jax.plan import measure
+from vit_jax.plan import step_cost
 from vit_jax.training import flops
 
 GIB = 2**30
@@ -59,7 +59,7 @@ def ours(args, device, overrides):
   experiment = experiment_lib.build(config, [device], expected_data=True)
   count = args.batch_size * (
       experiment.training_flops_per_image
-      + measure.recomputed_flops_per_image(experiment))
+      + step_cost.recomputed_flops_per_image(experiment))
   return experiment.train_step.lower(
       experiment.abstract_state, experiment.abstract_batch), count
 

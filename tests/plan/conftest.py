@@ -1,34 +1,32 @@
-"""What the compiler would say, for tests that compile nothing."""
-
-from collections.abc import Callable
+"""Faked step costs, for tests that compile nothing."""
 
 import pytest
 
 from vit_jax import types
-from vit_jax.plan import measure as measure_lib
+from vit_jax.plan import step_cost
 
 GIB = 2**30
 
 
 @pytest.fixture(scope='session')
-def measured() -> Callable[..., measure_lib.Measured]:
-  """Makes what is measured of a step of so many GiB a device."""
-  def make(total, capacity=15.5, *, held=0.0, recomputed=0.0, mesh=(8, 1, 1)):
-    """A refusal counts no state, of which `held` GiB are.
+def fake_cost():
+  """Makes the cost of a step that needs `total` GiB per device.
 
-    The model takes 3 operations.
-    """
-    is_refused = capacity is not None and total > capacity
-    memory = measure_lib.Memory(
-        params_bytes=int(held * GIB), optimizer_bytes=0, batch_bytes=0,
+  A step that does not fit has a compiler error, whose figure leaves out the
+  `state` GiB. The model takes 3 FLOPs.
+  """
+  def make(total, capacity=15.5, *, state=0.0, mesh=(8, 1, 1)):
+    fails = capacity is not None and total > capacity
+    memory = step_cost.Memory(
+        params_bytes=int(state * GIB), optimizer_bytes=0, batch_bytes=0,
         activations_bytes=None, outputs_bytes=None, other_bytes=None,
-        total_bytes=round((total - held * is_refused) * GIB),
+        total_bytes=round((total - state * fails) * GIB),
         capacity_bytes=None if capacity is None else round(capacity * GIB),
-        capacity_source='made up')
-    return measure_lib.Measured(
+        capacity_source='fake')
+    return step_cost.StepCost(
         device_kind='fake', devices=1, images=1,
         mesh=dict(zip(types.MESH_AXES, mesh)), memory=memory,
-        training_flops=3.0, recomputed_flops=recomputed, compiler_flops=None,
-        compiler_bytes=None, work=None, collectives=[], compile_secs=2.0,
-        refusal='RESOURCE_EXHAUSTED' if is_refused else '')
+        training_flops=3.0, recomputed_flops=0.0, traffic_bytes=None,
+        collectives=[], compile_secs=2.0,
+        compile_error='RESOURCE_EXHAUSTED' if fails else '')
   return make

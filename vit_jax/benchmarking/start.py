@@ -29,7 +29,7 @@ from vit_jax.benchmarking import interleaved_timing as interleaved_timing_lib
 from vit_jax.benchmarking import step as step_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import fit_batch
-from vit_jax.plan import building
+from vit_jax.plan import build_without_data
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -120,7 +120,7 @@ def main(path: str, began: str) -> None:
   """Starts, in this process, and writes what that took."""
   times = [float(began), time.time()]
   config = config_lib.resolve(json.loads(pathlib.Path(path).read_text()))
-  experiment, origin = building.build(config, jax.devices())
+  experiment, origin = build_without_data.build(config, jax.devices())
   times.append(time.time())
   fitted = fit_batch.fit(
       experiment, free_bytes=fit_batch.free_bytes(experiment.mesh),

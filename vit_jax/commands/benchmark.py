@@ -42,7 +42,7 @@ from vit_jax.benchmarking import step_tables
 from vit_jax.benchmarking import workload
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import load_config
-from vit_jax.plan import building
+from vit_jax.plan import build_without_data
 from vit_jax.prepare import images
 
 RIVALS = ('tf', 'torch')
@@ -207,7 +207,7 @@ def measure_step(args: argparse.Namespace) -> int:
     starts = start.measure(
         config, turns=args.starts,
         say=functools.partial(print, flush=True)) if args.starts else None
-    experiment, origin = building.build(config, jax.devices())
+    experiment, origin = build_without_data.build(config, jax.devices())
     measured = step.measure(
         experiment, turns=args.turns, repeats=args.batches,
         with_input=origin == 'data')

@@ -28,7 +28,7 @@ from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import load_config
 from vit_jax.parallel import hardware
 from vit_jax.parallel import mesh
-from vit_jax.plan import building
+from vit_jax.plan import build_without_data
 from vit_jax.plan import paper_costs
 from vit_jax.training import cost
 from vit_jax.training import flops
@@ -235,7 +235,7 @@ def plan(
   # Neither the layout nor what is measured on the way changes the count.
   config = dataclasses.replace(
       config, mesh=mesh.MeshConfig(), accumulation=1, evals={})
-  experiment, sizes_from = building.build(config, jax.devices()[:1])
+  experiment, sizes_from = build_without_data.build(config, jax.devices()[:1])
   per_image = experiment.flops_per_image
   images = experiment.total_steps * config.batch_size
   exaflops = experiment.training_flops_per_image * images / 1e18

@@ -35,10 +35,10 @@ from vit_jax.experiment import load_config
 from vit_jax.parallel import sharding
 from vit_jax.parallel import topology
 from vit_jax.plan import advice
-from vit_jax.plan import building
+from vit_jax.plan import build_without_data
 from vit_jax.plan import max_batch
-from vit_jax.plan import measure
 from vit_jax.plan import report
+from vit_jax.plan import step_cost
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -81,16 +81,18 @@ def run(args: argparse.Namespace) -> int:
   rows: list[dict[str, Any]] = []
   for name, config in stages.items():
     plan = _plan(name, config, devices, args)
-    print(('\n' if rows else '') + report.render(plan))
+    print('\n' if rows else '', end='')
+    report.show(plan)
     suggestions = []
-    if plan.measured.fits is False:
-      suggestions = advice.suggest(config, plan.measured)
-      advice.show(suggestions, plan.measured)
+    if plan.cost.fits is False:
+      suggestions = advice.suggest(config, plan.cost)
+      advice.show(suggestions, plan.cost)
     rows.append({**report.figures(plan), 'suggestions': [
         dataclasses.asdict(row) for row in suggestions]})
   if args.json and jax.process_index() == 0:
-    atomic_files.write_json(args.json, {'jax': jax.__version__, 'stages': rows})
-  return int(any(row['measured']['fits'] is False for row in rows))
+    atomic_files.write_json(
+        args.json, {'jax': jax.__version__, 'stages': rows})
+  return int(any(row['cost']['fits'] is False for row in rows))
 
 
 def _devices(name: str) -> Sequence[jax.Device]:
@@ -125,7 +127,7 @@ def _max_batch(
           'jax': jax.__version__, 'command': shlex.join(sys.argv),
           'device_kind': kind, 'cells': max_batch.figures(cells)})
   unit = report.unit(kind)
-  print('\n' + max_batch.render(cells, device_kind=kind, unit=unit))
+  max_batch.show(cells, device_kind=kind, unit=unit)
   if args.picture:
     memory_plot.largest_batches(
         max_batch.figures(cells), args.picture, unit=unit,
@@ -139,13 +141,13 @@ def _plan(
     args: argparse.Namespace,
 ) -> report.Plan:
   # Evaluators need their own data and do not affect the step.
-  experiment, sizes_from = building.build(
+  experiment, sizes_from = build_without_data.build(
       dataclasses.replace(config, evals={}), devices)
-  experiment, measured = measure.measure_fitting(experiment)
+  experiment, cost = step_cost.compile_fitting_step(experiment)
   if args.sharding:
     print(sharding.describe(
         sharding.table(experiment.abstract_state, experiment.axes,
                        experiment.mesh), experiment.mesh) + '\n')
   return report.plan(
       experiment, stage=name, sizes_from=sizes_from, topology=args.topology,
-      measured=measured)
+      cost=cost)

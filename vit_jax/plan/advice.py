@@ -8,9 +8,9 @@ import typing
 from vit_jax import console
 from vit_jax import types
 from vit_jax.experiment import config as config_lib
-from vit_jax.plan import measure as measure_lib
+from vit_jax.plan import step_cost
 
-_REMAT_COST = {
+REMAT_COST = {
     'attention': 'recomputes attention, norms and GELU: about +1 % FLOPs',
     'dots': 'also recomputes attention products: about +1 % FLOPs',
     'full': 'recomputes the whole forward pass: about +22 % FLOPs',
@@ -32,36 +32,36 @@ class Suggestion:
 
 
 def suggest(
-    config: config_lib.Config, measured: measure_lib.Measured,
+    config: config_lib.Config, cost: step_cost.StepCost,
 ) -> list[Suggestion]:
   """Returns the settings that may make a step fit, the cheapest first."""
-  return [*_momentum(config, measured), *_fsdp(config, measured),
+  return [*_momentum(config, cost), *_fsdp(config, cost),
           *_remat(config), *_accumulation(config)]
 
 
 def _momentum(
-    config: config_lib.Config, measured: measure_lib.Measured,
+    config: config_lib.Config, cost: step_cost.StepCost,
 ) -> Iterator[Suggestion]:
   if config.optimizer.momentum_dtype != 'bfloat16':
     yield Suggestion(
         ('optimizer.momentum_dtype=bfloat16',),
-        measured.memory.params_bytes // 2,
+        cost.memory.params_bytes // 2,
         'momentum rounded to bfloat16 (arXiv:2106.04560, section 3.4)')
 
 
 def _fsdp(
-    config: config_lib.Config, measured: measure_lib.Measured,
+    config: config_lib.Config, cost: step_cost.StepCost,
 ) -> Iterator[Suggestion]:
   """Yields the largest power of two that divides replicas and model width."""
-  old = measured.mesh[types.FSDP]
-  replicas = measured.mesh[types.DATA] * old
+  old = cost.mesh[types.FSDP]
+  replicas = cost.mesh[types.DATA] * old
   width = getattr(config.model, 'width', 0) or getattr(
       getattr(config.model, 'backbone', None), 'width', 0)
   divisor = math.gcd(replicas, width)
   new = divisor & -divisor
   if new > old:
     data = () if config.mesh.data == -1 else (f'mesh.data={replicas // new}',)
-    memory = measured.memory
+    memory = cost.memory
     state_bytes = memory.params_bytes + memory.optimizer_bytes
     yield Suggestion(
         (*data, f'mesh.fsdp={new}'), round(state_bytes * (1 - old / new)),
@@ -74,7 +74,7 @@ def _remat(config: config_lib.Config) -> Iterator[Suggestion]:
       typing.get_type_hints(type(config.model)).get('remat'))
   current = levels.index(config.model.remat)
   for level in levels[current + 1:]:
-    yield Suggestion((f'model.remat={level}',), None, _REMAT_COST[level])
+    yield Suggestion((f'model.remat={level}',), None, REMAT_COST[level])
 
 
 def _accumulation(config: config_lib.Config) -> Iterator[Suggestion]:
@@ -88,9 +88,9 @@ def _accumulation(config: config_lib.Config) -> Iterator[Suggestion]:
 
 
 def show(
-    suggestions: list[Suggestion], measured: measure_lib.Measured) -> None:
+    suggestions: list[Suggestion], cost: step_cost.StepCost) -> None:
   """Prints the excess memory and the suggestions."""
-  memory = measured.memory
+  memory = cost.memory
   capacity = memory.capacity_bytes or 0
   console.table(
       f'Does not fit: needs {console.format_bytes(memory.total_bytes)} per '

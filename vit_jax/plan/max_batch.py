@@ -1,53 +1,43 @@
-"""The largest batch of a device: the right half of the paper's Figure 12.
+"""Largest batch per device, as in the right half of the paper's Figure 12.
 
-    guess ─▶ compile ─▶ fits? ─▶ the next power of two that may ─▶ ...
-
-Powers of two. Each answer is two compilations: the batch fits, and twice as
-many images do not. What is in between is foreseen from the bytes that the
-compiler says, also where it refuses, so that few others are needed.
+Only powers of two are tried. The result is proven by two compilations: the
+batch fits, and twice the batch does not. The memory figures of each
+compilation predict the next candidate.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 import dataclasses
 from typing import Any
 
-import humanize
 import jax
 
+from vit_jax import console
 from vit_jax import types
 from vit_jax.experiment import load_config
-from vit_jax.plan import building
-from vit_jax.plan import measure as measure_lib
+from vit_jax.plan import build_without_data
+from vit_jax.plan import step_cost
 
-# arXiv 2010.11929, figure 12: its models and its sizes of images.
+# arXiv 2010.11929, figure 12: models and resolutions.
 MODELS = ('R50x1', 'R50x2', 'R152x4', 'B/32', 'B/16', 'L/32', 'L/16', 'H/14')
 RESOLUTIONS = (64, 128, 224, 384, 512)
 FIRST_GUESS = 256
-MOST = 2**20  # Images of a device, where nothing ends the search.
+MAX_IMAGES = 2**20  # Per device.
 
 
 @dataclasses.dataclass(frozen=True)
-class Cell:
-  """One model at one size of images.
+class Search:
+  """Result of a search for the largest batch.
 
   Attributes:
-    model: the variant.
-    resolution: that was asked for, height and width in pixels.
-    used_resolution: the nearest that divides into the model's patches.
-    batch: images of a device, the largest power of two that fits; 0 if not
-      even one does.
-    total_bytes: of a device, with that batch; None for no image.
-    too_large: the smallest batch that was seen not to fit; None if all did.
-    too_large_bytes: what the compiler says that it needs, which may be less
-      than all.
-    capacity_bytes: what there is.
-    fsdp: devices that split the parameters, as the config or its preset says.
-    compilations: that it took.
-    compile_secs: all of them on this machine.
+    batch: largest power of two of images per device that fits, or 0.
+    total_bytes: memory per device with that batch; None if 0.
+    too_large: smallest batch known not to fit; None if all did.
+    too_large_bytes: its memory according to the compiler, possibly incomplete.
+    capacity_bytes: available memory.
+    fsdp: number of devices that parameters are sharded over.
+    compilations: number of compilations.
+    compile_secs: time of all compilations.
   """
-  model: str
-  resolution: int
-  used_resolution: int
   batch: int
   total_bytes: int | None
   too_large: int | None
@@ -58,183 +48,178 @@ class Cell:
   compile_secs: float
 
 
+@dataclasses.dataclass(frozen=True)
+class Cell:
+  """Largest batch of one model at one resolution.
+
+  Attributes:
+    model: variant.
+    resolution: requested height and width in pixels.
+    used_resolution: nearest multiple of the patch size.
+    found: result of the search.
+  """
+  model: str
+  resolution: int
+  used_resolution: int
+  found: Search
+
+
 def table(
     specification: str, devices: Sequence[jax.Device], *,
     overrides: Sequence[str] = (), models: Sequence[str] = MODELS,
     resolutions: Sequence[int] = RESOLUTIONS,
-    measure: Callable[..., measure_lib.Measured] = measure_lib.measure,
+    compile_step: Callable[..., step_cost.StepCost] = step_cost.compile_step,
 ) -> Iterator[Cell]:
-  """Yields the cells, each as soon as it is known.
+  """Yields the cells of the table as soon as they are known.
 
   Args:
-    specification: a config file whose arguments `model` and `resolution` say
-      what their names do, as those of configs/pretrain.py.
-    devices: of the mesh.
-    overrides: of the config, as `config.load` takes them.
+    specification: config file that takes the arguments `model` and
+      `resolution`, as configs/pretrain.py does.
+    devices: devices of the mesh.
+    overrides: config overrides.
     models: variants.
-    resolutions: heights and widths in pixels.
-    measure: compiles a step.
+    resolutions: image sizes in pixels.
+    compile_step: compiles a step.
 
   Raises:
-    ValueError: for a config that takes no such arguments, has stages, or
-      whatever else is wrong with one.
+    ValueError: if the config is invalid or has stages.
   """
   for model in models:
-    guess, before = FIRST_GUESS, 0
+    guess, previous = FIRST_GUESS, 0
     for resolution in resolutions:
-      if before:  # Tokens and feature maps grow with the area.
-        guess = round(guess * (before / resolution)**2)
-      cell = _cell(
-          specification, model, resolution, devices, overrides=overrides,
-          guess=guess, measure=measure)
-      yield cell
-      guess, before = max(1, cell.batch), resolution
+      if previous:  # Activations grow with the image area.
+        guess = round(guess * (previous / resolution)**2)
+      used = _multiple_of_patch(model, resolution)
+      cost_of = _cost_by_batch(
+          specification, model, used, devices, overrides, compile_step)
+      found = largest(cost_of, guess=guess)
+      yield Cell(model, resolution, used, found)
+      guess, previous = max(1, found.batch), resolution
 
 
 def largest(
-    measure: Callable[[int], measure_lib.Measured], *, guess: int,
-) -> dict[str, Any]:
+    cost_of: Callable[[int], step_cost.StepCost], *, guess: int,
+) -> Search:
   """Finds the largest power of two that fits.
 
   Args:
-    measure: compiles the step of so many images of a device.
-    guess: where to begin.
-
-  Returns:
-    The fields of a `Cell` that come of it.
+    cost_of: compiles the step of a number of images per device.
+    guess: first candidate.
 
   Raises:
-    ValueError: if the memory of the devices is not known.
+    ValueError: if the device memory is unknown.
   """
-  fitting: tuple[int, measure_lib.Measured] | None = None
-  refused: tuple[int, measure_lib.Measured] | None = None
+  fitting: step_cost.StepCost | None = None
+  refused: step_cost.StepCost | None = None
+  low, high = 0, 2 * MAX_IMAGES
   batch, compilations, secs = _power_of_two(guess), 0, 0.0
-  while True:
-    found = measure(batch)
-    compilations, secs = compilations + 1, secs + found.compile_secs
-    if found.fits is None:
+  while high > max(1, 2 * low):
+    cost = cost_of(batch)
+    compilations, secs = compilations + 1, secs + cost.compile_secs
+    if cost.fits is None:
       raise ValueError(
-          f'The memory of {found.device_kind!r} is not known, and so not what '
-          'fits it. Name devices by --topology, such as v3-8.')
-    if found.fits:
-      fitting = batch, found
+          f'The memory of {cost.device_kind!r} is unknown. Choose other '
+          'devices with --topology, such as v3-8.')
+    if cost.fits:
+      fitting, low = cost, batch
     else:
-      refused = batch, found
-    low = fitting[0] if fitting else 0
-    high = refused[0] if refused else 2 * MOST
-    if high <= max(1, 2 * low):
-      break
-    foreseen = _power_of_two(_foreseen(batch, found))
-    batch = min(max(foreseen, 2 * low, 1), high // 2)
-  return {
-      'batch': low,
-      'total_bytes': fitting[1].memory.total_bytes if fitting else None,
-      'too_large': refused[0] if refused else None,
-      'too_large_bytes': refused[1].memory.total_bytes if refused else None,
-      'capacity_bytes': found.memory.capacity_bytes,
-      'fsdp': found.mesh[types.FSDP],
-      'compilations': compilations, 'compile_secs': secs}
+      refused, high = cost, batch
+    predicted = _power_of_two(_predict(batch, cost))
+    batch = min(max(predicted, 2 * low, 1), high // 2)
+  return Search(
+      batch=low, too_large=high if refused else None,
+      total_bytes=fitting.memory.total_bytes if fitting else None,
+      too_large_bytes=refused.memory.total_bytes if refused else None,
+      capacity_bytes=cost.memory.capacity_bytes, fsdp=cost.mesh[types.FSDP],
+      compilations=compilations, compile_secs=secs)
 
 
-def _foreseen(batch: int, found: measure_lib.Measured) -> float:
-  """Returns how many images would fit if each took what it takes now."""
-  memory = found.memory
-  assert memory.capacity_bytes is not None, 'or it would not be known to fit'
-  held = memory.params_bytes + memory.optimizer_bytes
-  if held >= memory.capacity_bytes:
+def _predict(batch: int, cost: step_cost.StepCost) -> float:
+  """Returns the batch that fits if memory per image is constant."""
+  memory = cost.memory
+  assert memory.capacity_bytes is not None, 'checked by `largest`'
+  state = memory.params_bytes + memory.optimizer_bytes
+  if state >= memory.capacity_bytes:
     return 0
-  # What a refusal says may leave out what is held.
-  each = (memory.total_bytes if found.refusal else
-          memory.total_bytes - held) / batch
-  return (memory.capacity_bytes - held) / max(each, 1)
+  # Compiler errors may not include the state.
+  per_image = (memory.total_bytes - (0 if cost.compile_error else state)
+               ) / batch
+  return (memory.capacity_bytes - state) / max(per_image, 1)
 
 
 def _power_of_two(number: float) -> int:
-  """Returns the largest that is not above a number, and at least 1."""
+  """Returns the largest power of two up to a number, and at least 1."""
   return 2**(max(1, int(number)).bit_length() - 1)
 
 
-def _cell(
+def _cost_by_batch(
     specification: str, model: str, resolution: int,
-    devices: Sequence[jax.Device], *, overrides: Sequence[str], guess: int,
-    measure: Callable[..., measure_lib.Measured],
-) -> Cell:
-  used = _dividing(model, resolution)
+    devices: Sequence[jax.Device], overrides: Sequence[str],
+    compile_step: Callable[..., step_cost.StepCost],
+) -> Callable[[int], step_cost.StepCost]:
   separator = ',' if ':' in specification else ':'
   stages = load_config.load(
-      f'{specification}{separator}model={model},resolution={used}', overrides)
+      f'{specification}{separator}model={model},resolution={resolution}',
+      overrides)
   if list(stages) != ['']:
     raise ValueError(
-        f'The largest batch is sought of a config without stages, but '
-        f'{specification} has {", ".join(stages)}.')
+        f'--max-batch needs a config without stages, but {specification} has '
+        f'{", ".join(stages)}.')
   config = dataclasses.replace(stages[''], accumulation=1, evals={})
 
-  def measure_at(batch: int) -> measure_lib.Measured:
-    experiment, _ = building.build(dataclasses.replace(
+  def cost_of(batch: int) -> step_cost.StepCost:
+    experiment, _ = build_without_data.build(dataclasses.replace(
         config, batch_size=batch * len(devices)), devices)
-    return measure(experiment)
+    return compile_step(experiment)
 
-  return Cell(model=model, resolution=resolution, used_resolution=used,
-              **largest(measure_at, guess=guess))
+  return cost_of
 
 
-def _dividing(model: str, resolution: int) -> int:
-  """Returns the size nearest to one that a model's patches divide."""
+def _multiple_of_patch(model: str, resolution: int) -> int:
   patch = model.rpartition('/')[2]
   if not patch.isdigit() or '+' in model:
     return resolution
   return max(1, round(resolution / int(patch))) * int(patch)
 
 
-def render(cells: Sequence[Cell], *, device_kind: str, unit: str) -> str:
-  """Returns the table as text: a row for each model.
-
-  Args:
-    cells: all of them.
-    device_kind: as JAX calls it.
-    unit: what a device is: 'core', 'chip'.
-  """
+def show(cells: Sequence[Cell], *, device_kind: str, unit: str) -> None:
+  """Prints the table with a row per model and a column per resolution."""
   resolutions = sorted({cell.resolution for cell in cells})
-  by_place = {(cell.model, cell.resolution): cell for cell in cells}
-  width = max(len(cell.model) for cell in cells)
-  lines = [
-      f'Largest power of two of images that a {unit} ({device_kind}) trains '
-      'on at once:', '',
-      f'{"":{width}}' + ''.join(f'{r:>8}' for r in resolutions)]
-  for model in dict.fromkeys(cell.model for cell in cells):
-    row = (by_place.get((model, r)) for r in resolutions)
-    lines.append(f'{model:{width}}' + ''.join(
-        f'{f"{cell.batch:,}" if cell else "-":>8}' for cell in row))
-  lines += ['', 'Only powers of two are tried: each fits, and twice as many '
-            'images do not (both', 'compiled); a number between may fit too.']
-  split = {cell.model: cell.fsdp for cell in cells if cell.fsdp > 1}
-  if split:
-    lines.append(
-        'Parameters and their optimizer split over several devices: '
-        + ', '.join(f'{model} over {n}' for model, n in split.items())
-        + ' (none: --config.mesh.preset=data).')
-  other = {(cell.model, cell.resolution): cell.used_resolution
-           for cell in cells if cell.used_resolution != cell.resolution}
-  for model in dict.fromkeys(model for model, _ in other):
-    lines.append(f'{model} at ' + ', '.join(
-        f'{used} for {asked}' for (name, asked), used in other.items()
-        if name == model) + ', which its patches divide.')
-  return '\n'.join(lines)
+  batches = {(cell.model, cell.resolution): cell.found.batch for cell in cells}
+  console.table(
+      f'Largest batch per {unit} ({device_kind})', ('model', *map(str, resolutions)), [
+          (model, *(batches.get((model, r)) for r in resolutions))
+          for model in dict.fromkeys(cell.model for cell in cells)])
+  print('Only powers of two are tried: each batch fits, and twice the batch '
+        'does not.')
+  sharded = {cell.model: cell.found.fsdp for cell in cells
+             if cell.found.fsdp > 1}
+  if sharded:
+    print('Parameters are sharded: ' + ', '.join(
+        f'{model} over {n} devices' for model, n in sharded.items())
+        + ' (--config.mesh.preset=data replicates them).')
+  changed = [f'{cell.model} at {cell.used_resolution} instead of '
+             f'{cell.resolution}' for cell in cells
+             if cell.used_resolution != cell.resolution]
+  if changed:
+    print(f'Resolutions are multiples of the patch size: {", ".join(changed)}.')
 
 
 def line(cell: Cell) -> str:
-  """Returns a cell as a line: how far the search is."""
-  def gib(size: int | None) -> str:
-    return '?' if size is None else humanize.intcomma(size / 2**30, 1)
-
-  fits = (f'{cell.batch:,} fit ({gib(cell.total_bytes)} of '
-          f'{gib(cell.capacity_bytes)} GiB)' if cell.batch else 'none fits')
-  refused = (f', {cell.too_large:,} do not ({gib(cell.too_large_bytes)})'
-             if cell.too_large else '')
+  """Returns a cell as a progress line."""
+  found = cell.found
+  fits = 'no batch fits' if not found.batch else (
+      f'{found.batch:,} fit ({console.format_bytes(found.total_bytes or 0)} of '
+      f'{console.format_bytes(found.capacity_bytes or 0)})')
+  refused = '' if not found.too_large else (
+      f', {found.too_large:,} do not '
+      f'({console.format_bytes(found.too_large_bytes or 0)})')
   return (f'{cell.model} at {cell.used_resolution}: {fits}{refused} | '
-          f'{cell.compilations} compilations, {cell.compile_secs:,.0f} s')
+          f'{found.compilations} compilations, {found.compile_secs:,.0f} s')
 
 
 def figures(cells: Sequence[Cell]) -> list[Mapping[str, Any]]:
-  """Returns the cells as plain data, for a file."""
-  return [dataclasses.asdict(cell) for cell in cells]
+  """Returns the cells as plain data for JSON."""
+  return [{'model': cell.model, 'resolution': cell.resolution,
+           'used_resolution': cell.used_resolution,
+           **dataclasses.asdict(cell.found)} for cell in cells]

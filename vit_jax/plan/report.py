@@ -1,40 +1,38 @@
-"""A plan as text and as figures."""
+"""Plan of a training stage: terminal report and JSON."""
 
 from collections.abc import Mapping
 import dataclasses
 import textwrap
 from typing import Any
 
-import humanize
-
+from vit_jax import console
 from vit_jax import models
 from vit_jax.experiment import build as experiment_lib
 from vit_jax.parallel import hardware
-from vit_jax.plan import measure as measure_lib
-from vit_jax.plan import paper_costs as paper_costs_lib
+from vit_jax.plan import paper_costs
 from vit_jax.plan import roofline
+from vit_jax.plan import step_cost
 from vit_jax.plan.compiled import collectives
 
-GIB, MIB = 2**30, 2**20
 HOUR_SECS = 3600
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-  """What one stage of a config needs on some devices.
+  """Cost of one stage of a config on a set of devices.
 
   Attributes:
-    stage: its name, '' where the config has none.
-    model: the variant, or its dimensions.
-    dataset: what is trained on.
-    sizes_from: 'data' where it was there, else 'table': the table of data sets.
-    epochs: over the training split.
-    total_steps: of the schedule.
-    topology: as it was asked for; '' for the devices that are here.
-    settings: those of the config that change what is needed.
-    measured: what the compiler says.
-    estimate: what follows, or None where the devices' speeds are not known.
-    paper: what its tables say of the same training.
+    stage: name of the stage, '' if the config has none.
+    model: variant, or dimensions.
+    dataset: training data set.
+    sizes_from: 'data', or 'table' if the data set is not available.
+    epochs: passes over the training split.
+    total_steps: length of the schedule.
+    topology: name of the TPU slice; '' for the local devices.
+    settings: settings that affect the cost.
+    cost: the compiled step.
+    estimate: estimated speed, or None if the device is unknown.
+    paper: the paper's figures for the same training.
   """
   stage: str
   model: str
@@ -44,28 +42,22 @@ class Plan:
   total_steps: int
   topology: str
   settings: Mapping[str, Any]
-  measured: measure_lib.Measured
+  cost: step_cost.StepCost
   estimate: roofline.Estimate | None
   paper: Mapping[str, float | None]
 
 
 def plan(
     experiment: experiment_lib.Experiment, *, stage: str, sizes_from: str,
-    topology: str, measured: measure_lib.Measured,
+    topology: str, cost: step_cost.StepCost,
 ) -> Plan:
-  """Puts together what is known of a stage.
-
-  Args:
-    experiment: of the stage.
-    stage: its name.
-    sizes_from: where the sizes of the data are from.
-    topology: name of the devices that are not here.
-    measured: the experiment, compiled.
-  """
+  """Returns the plan of a stage; see `Plan` for the arguments."""
   config = experiment.config
   images = experiment.total_steps * config.batch_size
   epochs = images / experiment.dataset.num_examples
   variant = config.model.variant
+  used = models.for_devices(
+      config.model, experiment.mesh.devices.flatten().tolist())
   return Plan(
       stage=stage, sizes_from=sizes_from, topology=topology,
       model=variant or _dimensions(config.model),
@@ -76,193 +68,160 @@ def plan(
           'accumulation': config.num_microbatches,
           'remat': getattr(config.model, 'remat', 'none'),
           'attention': getattr(config.model, 'attention', 'plain'),
-          'attention_here': getattr(models.for_devices(
-              config.model, experiment.mesh.devices.flatten().tolist()),
-                                    'attention', 'plain')},
-      measured=measured, estimate=roofline.estimate(measured),
-      paper=paper_costs_lib.find(
+          'attention_used': getattr(used, 'attention', 'plain')},
+      cost=cost, estimate=roofline.estimate(cost),
+      paper=paper_costs.find(
           variant=variant, dataset=experiment.dataset.name, epochs=epochs,
           resolution=config.data.size))
 
 
 def figures(plan: Plan) -> dict[str, Any]:
-  """Returns a plan as plain data, for a file."""
+  """Returns a plan as plain data for JSON."""
   row: dict[str, Any] = dataclasses.asdict(plan)
-  row['measured'] |= {
-      'fits': plan.measured.fits,
+  row['cost'] |= {
+      'fits': plan.cost.fits,
       'collectives': {
           kind: dataclasses.asdict(total) for kind, total in collectives.total(
-              plan.measured.collectives).items()}}
+              plan.cost.collectives).items()}}
   e = plan.estimate
-  if plan.measured.refusal:  # No step, no speed.
-    row['estimate'] = None
-  elif e is not None:
-    row['estimate'] |= {
-        'bound': e.bound.name,
-        'roof_secs': {name: roof.secs for name, roof in e.roofs.items()},
-        **{name: {
-            'step_secs': secs, 'steps_per_sec': 1 / secs,
-            'images_per_sec': e.images_per_sec(secs),
-            'utilisation': e.utilisation(secs),
-            'hours': secs * plan.total_steps / HOUR_SECS,
-            'core_days': e.core_days(secs, steps=plan.total_steps)}
-           for name, secs in (('at_best', e.step_secs),
-                              ('one_after_the_other', e.serial_secs))}}
+  if plan.cost.compile_error or e is None:
+    return row | {'estimate': None}
+  row['estimate'] |= {
+      'bottleneck': e.bottleneck.name,
+      'bound_secs': {name: bound.secs for name, bound in e.bounds.items()}}
+  for name, secs in _step_secs(e).items():
+    row['estimate'][name] = {
+        'step_secs': secs, 'steps_per_sec': 1 / secs,
+        'images_per_sec': e.images_per_sec(secs), 'mfu': e.mfu(secs),
+        'hours': secs * plan.total_steps / HOUR_SECS,
+        'core_days': e.core_days(secs, steps=plan.total_steps)}
   return row
 
 
-def render(plan: Plan) -> str:
-  """Returns a plan as text, 80 columns wide."""
-  parts = [_head(plan), _memory(plan), _work(plan)]
-  if plan.measured.refusal:
-    parts.append('No estimate of the speed: the step does not fit.')
-  elif plan.estimate is not None:
-    parts += [_roofs(plan), _schedule(plan)]
+def show(plan: Plan) -> None:
+  """Prints a plan."""
+  print(_header(plan) + '\n')
+  _show_memory(plan)
+  _show_work(plan)
+  if plan.cost.compile_error:
+    print('No speed estimate: the step does not fit.')
+  elif plan.estimate is None:
+    print(f'No speed estimate: the peak of {plan.cost.device_kind!r} is '
+          'unknown.')
   else:
-    parts.append(
-        f'No estimate of the speed: the peak of {plan.measured.device_kind!r} '
-        'is not known.')
-  return '\n\n'.join(parts)
+    _show_bounds(plan.estimate)
+    _show_schedule(plan, plan.estimate)
 
 
 def unit(device_kind: str) -> str:
-  """Returns what a device is: a 'core' of a TPU v2 or v3, a 'chip', a 'device'.
-  """
+  """Returns the name of a device: 'core' in TPU v2 and v3, 'chip' in others."""
   if device_kind in ('TPU v2', 'TPU v3'):
     return 'core'
   return 'chip' if device_kind.startswith('TPU') else 'device'
 
 
-def _head(plan: Plan) -> str:
-  m, s = plan.measured, plan.settings
+def _header(plan: Plan) -> str:
+  cost, s = plan.cost, plan.settings
   height, width = s['resolution']
-  mesh = ' x '.join(f'{axis} {size}' for axis, size in m.mesh.items())
-  accumulation = s['accumulation']
-  parts = f', in {accumulation} parts' if accumulation != 1 else ''
-  name = f'{plan.stage}: ' if plan.stage else ''
-  expected = [] if plan.sizes_from == 'data' else [
-      f'{plan.dataset} could not be opened: its sizes are those of the table '
-      'of data sets']
-  fused = [] if s['attention'] == 'plain' else [
-      f'attention {s["attention"]!r}' + (
-          '' if s['attention_here'] == s['attention'] else
-          ", which is plain here: it is for NVIDIA's GPUs")]
-  took = 'compiled' if not m.refusal else 'refused by the compiler'
-  return '\n'.join([
-      f'{name}{plan.model}, {plan.dataset} at {height} x {width}', *expected,
-      f'batch {s["batch_size"]:,}{parts} | remat {s["remat"]!r} | mesh {mesh}',
-      *fused,
-      f'{m.devices:,} x {m.device_kind}'
-      + (f' ({plan.topology})' if plan.topology else '')
-      + f' | {took} in {m.compile_secs:,.0f} s'
-      f' ({m.compile_cpu_secs:,.0f} s of processors)'])
-
-
-def _memory(plan: Plan) -> str:
-  m, memory = plan.measured, plan.measured.memory
-  capacity = memory.capacity_bytes
-  of = f', of {_gib(capacity)} ({memory.capacity_source})' if capacity else ''
-  rows = [
-      ('parameters', memory.params_bytes),
-      ('optimizer and average', memory.optimizer_bytes),
-      ('batch', memory.batch_bytes),
-      ('activations, gradients', memory.activations_bytes),
-      ('results, program, padding',
-       None if memory.outputs_bytes is None or memory.other_bytes is None
-       else memory.outputs_bytes + memory.other_bytes)]
-  lines = [f'Memory of a {unit(m.device_kind)}{of}']
-  lines += [f'  {name:26} {_gib(size):>12}' for name, size in rows
-            if size is not None]
-  share = '' if memory.share is None else (
-      f'  {memory.share:.0%}: ' + ('fits' if m.fits else 'DOES NOT FIT'))
-  total = 'needed, says the compiler' if m.refusal else 'total'
-  return '\n'.join([*lines, f'  {total:26} {_gib(memory.total_bytes):>12}'
-                    + share])
-
-
-def _work(plan: Plan) -> str:
-  m = plan.measured
-  lines = [f'Work of a {unit(m.device_kind)} in a step']
-  rows = [('model, there and back', _flops(m.training_flops), '')]
-  if m.recomputed_flops:
-    rows.append(('computed again (remat)', _flops(m.recomputed_flops), ''))
-  if m.work is not None:
-    counted = '' if m.compiler_flops is None else (
-        f'the compiler, loops once: {_flops(m.compiler_flops)}')
-    rows += [
-        ('products as compiled', _flops(m.work.flops), counted),
-        ('memory read and written', _size(m.work.bytes), '')]
-    for kind, total in collectives.total(m.collectives).items():
-      rows.append((
-          kind, _size(total.bytes),
-          f'in {total.count:,}; sends {_size(total.wire_bytes)}'))
-  return '\n'.join(lines + [
-      f'  {name:26} {amount:>12}  {note}'.rstrip()
-      for name, amount, note in rows])
-
-
-def _roofs(plan: Plan) -> str:
-  e = plan.estimate
-  assert e is not None
-  lines = ['Roofline, an estimate: a step takes at least']
-  for roof in e.roofs.values():
-    speed = (f'{roof.per_sec / 1e12:,.1f} TFLOP/s' if roof.name == 'compute'
-             else f'{roof.per_sec / 1e9:,.0f} GB/s')
-    mark = '  <- the bound' if roof is e.bound else ''
-    lines.append(f'  {roof.name:26} {_number(roof.secs * 1e3):>9} ms  at '
-                 f'{speed}{mark}')
-  for source in dict.fromkeys(roof.source for roof in e.roofs.values()):
-    lines += textwrap.wrap(
-        hardware.describe_source(source), width=80, initial_indent='  ',
-        subsequent_indent='    ', break_on_hyphens=False)
+  stage = f'{plan.stage}: ' if plan.stage else ''
+  lines = [f'{stage}{plan.model}, {plan.dataset} at {height} x {width}']
+  if plan.sizes_from == 'table':
+    lines.append(
+        f'{plan.dataset} is not available: sizes are from the data set table')
+  n = s['accumulation']
+  mesh = ' x '.join(f'{axis} {size}' for axis, size in cost.mesh.items())
+  lines.append(
+      f'batch {s["batch_size"]:,}' + f' in {n} microbatches' * (n > 1)
+      + f' | remat {s["remat"]!r} | mesh {mesh}')
+  if s['attention'] != 'plain':
+    lines.append(f'attention {s["attention"]!r}' + (
+        ', replaced by plain attention: it requires NVIDIA GPUs'
+        if s['attention_used'] != s['attention'] else ''))
+  topology = f' ({plan.topology})' if plan.topology else ''
+  result = 'failed to compile' if cost.compile_error else 'compiled'
+  lines.append(
+      f'{cost.devices:,} x {cost.device_kind}{topology} | {result} in '
+      f'{cost.compile_secs:,.0f} s ({cost.compile_cpu_secs:,.0f} CPU s)')
   return '\n'.join(lines)
 
 
-def _schedule(plan: Plan) -> str:
-  e = plan.estimate
-  assert e is not None
-  lines = [
-      f'The whole schedule, {plan.total_steps:,} steps ({plan.epochs:.1f} '
-      'epochs), estimated',
-      f'  {"":26} {"at best":>12}  one after the other']
-  bounds = (e.step_secs, e.serial_secs)
-  rows = [
-      ('steps/s', [f'{1 / s:,.3g}' for s in bounds]),
-      ('images/s', [f'{e.images_per_sec(s):,.0f}' for s in bounds]),
-      ('utilisation', [f'{e.utilisation(s):.0%}' for s in bounds]),
-      ('hours', [_number(s * plan.total_steps / HOUR_SECS) for s in bounds]),
-      (f'{e.core}-core-days'
-       if unit(plan.measured.device_kind) != 'device' else (
-          f'{e.core}-days'),
-       [_number(e.core_days(s, steps=plan.total_steps)) for s in bounds])]
-  lines += [f'  {name:26} {best:>12}  {serial:>12}'
-            for name, (best, serial) in rows]
+def _show_memory(plan: Plan) -> None:
+  memory = plan.cost.memory
+  sizes = {
+      'parameters': memory.params_bytes,
+      'optimizer state, average': memory.optimizer_bytes,
+      'batch': memory.batch_bytes,
+      'activations, gradients': memory.activations_bytes,
+      'outputs': memory.outputs_bytes,
+      'program, padding': memory.other_bytes}
+  rows = [(name, console.format_bytes(size), '')
+          for name, size in sizes.items() if size is not None]
+  result = '' if memory.fraction is None else (
+      f'{memory.fraction:.0%} of '
+      f'{console.format_bytes(memory.capacity_bytes or 0)}: '
+      + ('fits' if plan.cost.fits else 'DOES NOT FIT'))
+  total = 'needed (compiler error)' if plan.cost.compile_error else 'total'
+  console.table(
+      f'Memory per {unit(plan.cost.device_kind)}'
+      + (f', of {console.format_bytes(memory.capacity_bytes)} '
+         f'({memory.capacity_source})' if memory.capacity_bytes else ''),
+      ('', 'size', ''),
+      [*rows, (total, console.format_bytes(memory.total_bytes), result)])
+
+
+def _show_work(plan: Plan) -> None:
+  cost = plan.cost
+  rows = [('forward + backward', console.format_flops(cost.training_flops), '')]
+  if cost.recomputed_flops:
+    rows.append(('recomputation (remat)',
+                 console.format_flops(cost.recomputed_flops), ''))
+  if cost.traffic_bytes is not None:
+    rows.append(('memory traffic', console.format_bytes(cost.traffic_bytes),
+                 ''))
+  for kind, total in collectives.total(cost.collectives).items():
+    rows.append((kind, console.format_bytes(total.bytes),
+                 f'{total.count:,} operations, sends '
+                 + console.format_bytes(total.wire_bytes)))
+  console.table(
+      f'Work per {unit(cost.device_kind)} and step', ('', 'amount', ''), rows)
+
+
+def _show_bounds(e: roofline.Estimate) -> None:
+  console.table(
+      'Roofline estimate: lower bounds of a step', ('', 'ms', 'peak'), [
+          (name, bound.secs * 1e3,
+           (f'{bound.per_sec / 1e12:,.1f} TFLOP/s' if name == 'compute'
+            else f'{bound.per_sec / 1e9:,.0f} GB/s')
+           + ' <- bottleneck' * (bound is e.bottleneck))
+          for name, bound in e.bounds.items()])
+  for source in dict.fromkeys(bound.source for bound in e.bounds.values()):
+    print(textwrap.fill(
+        hardware.describe_source(source), subsequent_indent='  ',
+        width=80, break_on_hyphens=False) + '\n')
+
+
+def _show_schedule(plan: Plan, e: roofline.Estimate) -> None:
+  secs = _step_secs(e).values()
+  is_tpu = unit(plan.cost.device_kind) != 'device'
+  console.table(
+      f'Estimate for {plan.total_steps:,} steps ({plan.epochs:.1f} epochs), by '
+      'overlap of the bounds', ('', 'full overlap', 'no overlap'), [
+          ('steps/s', *(1 / s for s in secs)),
+          ('images/s', *(e.images_per_sec(s) for s in secs)),
+          ('MFU', *(f'{e.mfu(s):.0%}' for s in secs)),
+          ('hours', *(s * plan.total_steps / HOUR_SECS for s in secs)),
+          (f'{e.core}-core-days' if is_tpu else f'{e.core}-days',
+           *(e.core_days(s, steps=plan.total_steps) for s in secs))])
   if plan.paper['paper_core_days']:
-    lines.append(f'  the paper (its Table 2): '
-                 f'{plan.paper["paper_core_days"]:,.0f} '
-                 f'{paper_costs_lib.DEVICE}-core-days')
-  return '\n'.join(lines)
+    print(f'Paper, Table 2: {plan.paper["paper_core_days"]:,.0f} '
+          f'{paper_costs.DEVICE}-core-days')
+
+
+def _step_secs(e: roofline.Estimate) -> dict[str, float]:
+  return {'full_overlap': e.overlapped_secs, 'no_overlap': e.sequential_secs}
 
 
 def _dimensions(model: Any) -> str:
   names = ('width', 'depth', 'mlp_dim', 'num_heads', 'patch')
   return ', '.join(f'{name} {getattr(model, name)}' for name in names
                    if hasattr(model, name)) or model.name
-
-
-def _gib(size: int) -> str:
-  return f'{size / GIB:,.2f} GiB' if size >= GIB / 10 else (
-      f'{size / MIB:,.2f} MiB')
-
-
-def _number(value: float) -> str:
-  """Returns '1,035.6', '42.0' or '0.0213'."""
-  return f'{value:,.1f}' if value >= 1 else f'{value:.3g}'
-
-
-def _size(size: float) -> str:
-  return humanize.naturalsize(size)
-
-
-def _flops(count: float) -> str:
-  return humanize.metric(count, 'FLOP', precision=4)

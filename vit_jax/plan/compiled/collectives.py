@@ -1,16 +1,14 @@
-"""What devices say to each other in a step: read from the compiled program.
+"""Collective operations of a compiled program.
 
     compiled = train_step.lower(state, batch).compile()
     for row in collectives.find(compiled.as_text()):
       print(row.kind, row.count, row.bytes, row.group_size)
 
-The text is XLA's optimised program of one device, which is the same for all.
-Programs for CPUs, GPUs and TPUs write the same things differently: an operation
-may be split in a start and a done, wrapped in a computation of its own, or
-fused with what computes meanwhile. Here each is one record.
-
-The format: openxla.org/xla/operation_semantics; replica groups of all three
-notations, `{{0,1},{2,3}}`, `[2,2]<=[4]` and `mesh['x'=2,'y'=2] {'x'}`.
+All devices run the same program. Backends write collectives differently: an
+operation may be split into start and done, wrapped in a computation, or fused
+with overlapping computation. Each is one record here. Replica groups are
+accepted in all three notations: `{{0,1},{2,3}}`, `[2,2]<=[4]` and
+`mesh['x'=2,'y'=2] {'x'}`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,15 +29,13 @@ class Collective:
 
   Attributes:
     kind: one of `KINDS`.
-    bytes: of one execution on one device, of the whole arrays: the result of
-      an all-gather, the operands of a reduce-scatter; of the other kinds
-      operands and results are as large. Without the padding of tiled layouts.
-    group_size: devices that take part together; of a permutation 2.
-    loops: how often each loop around it runs, outermost first; None where the
-      program does not say.
-    shapes: of the whole arrays, as 'f32[64,128]'; all are counted in `bytes`.
-    name: of the instruction.
-    source: the operation in JAX that it is for: 'jit(step)/.../dot_general'.
+    bytes: size of the whole arrays per execution: results of an all-gather,
+      operands of a reduce-scatter; without padding.
+    group_size: number of devices in a group; 2 for a permutation.
+    loops: iterations of each enclosing loop, outermost first; None if unknown.
+    shapes: the whole arrays, such as 'f32[64,128]'.
+    name: name of the instruction.
+    source: JAX operation, such as 'jit(step)/.../dot_general'.
   """
   kind: str
   bytes: int
@@ -51,15 +47,15 @@ class Collective:
 
   @property
   def count(self) -> int:
-    """Executions a step; a loop of unknown length counts as one."""
+    """Executions per step; a loop of unknown length counts as one."""
     return math.prod(1 if n is None else n for n in self.loops)
 
   @property
   def wire_bytes(self) -> float:
-    """Bytes that a device sends for one execution, around a ring.
+    """Bytes that a device sends per execution in a ring algorithm.
 
-    Each of n devices passes on n - 1 of n parts, of an all-reduce twice: first
-    to sum them, then to share the sums.
+    Each of n devices sends (n - 1) / n of the array, and twice that in an
+    all-reduce (reduce-scatter and all-gather).
     """
     if self.kind == 'collective-permute':
       return float(self.bytes)
@@ -69,12 +65,12 @@ class Collective:
 
 @dataclasses.dataclass(frozen=True)
 class Total:
-  """All collectives of a kind in a step, on one device.
+  """Sum over all collectives of a kind in a step.
 
   Attributes:
-    count: executions.
-    bytes: of the whole arrays.
-    wire_bytes: that the device sends, around rings.
+    count: number of executions.
+    bytes: size of the whole arrays.
+    wire_bytes: bytes that a device sends.
   """
   count: int
   bytes: int
@@ -82,22 +78,22 @@ class Total:
 
 
 def find(text: str) -> list[Collective]:
-  """Returns the collectives that one device runs, in the program's order.
+  """Returns the collectives of a program, in program order.
 
-  Those of all branches of a conditional are listed, although one branch runs.
+  All branches of a conditional are included.
 
   Args:
-    text: of the optimised program: `jax.stages.Compiled.as_text()`.
+    text: `jax.stages.Compiled.as_text()`.
 
   Raises:
-    ValueError: if this is not the text of a compiled program.
+    ValueError: if the text is not a compiled program.
   """
   program = hlo.parse(text)
   return _Walk(program).walk(program.entry, ())
 
 
 def total(collectives: Sequence[Collective]) -> dict[str, Total]:
-  """Returns the sums over a step of each kind that occurs."""
+  """Returns the sums over a step for each kind that occurs."""
   sums = {}
   for kind in KINDS:
     rows = [c for c in collectives if c.kind == kind]
@@ -109,12 +105,8 @@ def total(collectives: Sequence[Collective]) -> dict[str, Total]:
   return sums
 
 
-# ---------------------------------------------------------------------------
-# The instructions as they run.
-
-
 class _Walk:
-  """Follows the program from its entry through loops, calls and fusions."""
+  """Follows a program through loops, calls and fusions."""
 
   def __init__(self, program: hlo.Program):
     self._program = program
@@ -122,11 +114,11 @@ class _Walk:
   def walk(
       self, computation: str, loops: tuple[int | None, ...],
   ) -> list[Collective]:
-    """Returns the collectives of a computation inside `loops`."""
+    """Returns the collectives of a computation nested in `loops`."""
     found = []
     seen = set()
     for row, key in self._listed(computation, loops):
-      # A TPU may spread one over several fusions: start, steps, and done.
+      # TPUs may spread one collective over several fusions.
       if key is None or key not in seen:
         found.append(row)
       seen.add(key)
@@ -146,7 +138,7 @@ class _Walk:
                      *hlo.names(instruction.rest, 'condition')):
           yield from ((row, None) for row in self.walk(name, inner))
       elif instruction.opcode.endswith(('-done', '-update')):
-        continue  # Counted where it starts.
+        continue  # Counted at its start.
       elif any('all-reduce-scatter' in name for name in instruction.called):
         yield self._reduce_scatter(instruction, loops), None
       elif instruction.opcode == 'fusion':
@@ -163,7 +155,7 @@ class _Walk:
     group_size = self._group_size(instruction.rest)
     shape = instruction.shape
     if instruction.opcode.endswith('-start') and kind != 'all-reduce':
-      # Operands, results, and what the hardware needs.
+      # Operands, results, and hardware state.
       _, shape, *_ = hlo.elements(shape)
     arrays = hlo.arrays(shape)
     if kind == 'reduce-scatter':
@@ -179,7 +171,7 @@ class _Walk:
   def _reduce_scatter(
       self, instruction: hlo.Instruction, loops: tuple[int | None, ...],
   ) -> Collective:
-    """A TPU's: an all-reduce fused with the slice that a device keeps of it."""
+    """Returns the record of an all-reduce fused with a slice (TPU)."""
     (whole, _), *others = self._listed(instruction.called[0], loops)
     assert whole.kind == 'all-reduce' and not others, instruction.name
     return dataclasses.replace(
@@ -187,7 +179,7 @@ class _Walk:
         source=_source(instruction.rest) or whole.source)
 
   def _group_size(self, rest: str) -> int:
-    """Returns the devices of each replica group."""
+    """Returns the number of devices per replica group."""
     if found := re.search(r'replica_groups=\[(?:\d+,)*(\d+)\]<=', rest):
       return int(found[1])
     if found := re.search(r'replica_groups=\{\{([\d,]+)\}', rest):
@@ -198,11 +190,11 @@ class _Walk:
       sizes = dict(re.findall(r"'([^']*)'=(\d+)", found[1]))
       if found[2] is None:
         return math.prod(map(int, sizes.values()))
-      # 'x', or a part of it: 'x':(2)4 is four of its eight, say.
+      # 'x', or a part of it: 'x':(2)4 is four of its devices.
       return math.prod(
           int(part or sizes[name]) for name, part in re.findall(
               r"'([^']*)'(?::\(\d+\)(\d+))?", found[2]))
-    return self._program.devices  # No groups: all together.
+    return self._program.devices  # No groups: all devices.
 
 
 def _collective(
@@ -225,7 +217,7 @@ def _source(rest: str) -> str:
 
 
 def _chain(rest: str) -> str | None:
-  """Returns what the parts of one spread over several fusions share."""
+  """Returns the channel of a collective spread over several fusions."""
   if 'chain_id=' not in rest:
     return None
   return _attribute(rest, 'channel_id')

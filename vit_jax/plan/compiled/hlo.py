@@ -1,8 +1,8 @@
-"""XLA's programs as text: what `jax.stages.Compiled.as_text()` returns.
+"""Parser for compiled XLA programs: `jax.stages.Compiled.as_text()`.
 
-A program is computations by name, each a list of instructions; loops, calls and
-fusions name the computations that they run. The format is described nowhere but
-in its own printer; openxla.org/xla/operation_semantics says what it means.
+A program maps names to computations, which are lists of instructions. Loops,
+calls and fusions refer to the computations that they run. The format is
+undocumented; openxla.org/xla/operation_semantics describes the operations.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ class Instruction:
 
   @property
   def called(self) -> list[str]:
-    """The computations that it runs, without those that only add numbers."""
+    """Computations that it runs, without reduction functions."""
     if self.opcode == 'call':
       return names(self.rest, 'to_apply')
     if self.opcode == 'conditional':
@@ -42,23 +42,22 @@ _TRIP_COUNT = re.compile(r'"known_trip_count":\s*\{"n":\s*"?(\d+)')
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-  """A compiled program of one device.
+  """A compiled program.
 
   Attributes:
-    computations: their instructions, by name.
-    entry: name of the one that is run.
-    devices: that run the program together.
+    computations: instructions of each computation, by name.
+    entry: name of the computation that is run.
+    devices: number of devices that run the program.
   """
   computations: Mapping[str, Sequence[Instruction]]
   entry: str
   devices: int
 
   def trip_count(self, loop: Instruction) -> int | None:
-    """Returns how often a loop's body runs, or None if nothing says so.
+    """Returns the number of iterations of a loop, or None if unknown.
 
-    JAX's loops of known length count from 0 in ones, up to the constant of
-    their condition. A compiler may write that as a fusion, with the constant
-    in or outside.
+    JAX loops of known length count from 0 in steps of 1 to the constant in
+    their condition, which the compiler may have moved into a fusion.
     """
     if found := _TRIP_COUNT.search(loop.rest):
       return int(found[1])
@@ -82,10 +81,10 @@ class Program:
 
 
 def parse(text: str) -> Program:
-  """Reads a compiled program.
+  """Parses a compiled program.
 
   Raises:
-    ValueError: if this is not the text of such a program.
+    ValueError: if the text is not a compiled program.
   """
   computations: dict[str, list[Instruction]] = {}
   entry = None
@@ -102,8 +101,8 @@ def parse(text: str) -> Program:
         entry = found[2]
   if entry is None:
     raise ValueError(
-        'The text has no ENTRY computation: it is not a compiled program. Take '
-        'it from jitted.lower(...).compile().as_text().')
+        'The text has no ENTRY computation: it is not a compiled program. Use '
+        'jitted.lower(...).compile().as_text().')
   header = text[:text.find('\n')]
   devices = max(
       [int(n) for n in re.findall(
@@ -112,7 +111,7 @@ def parse(text: str) -> Program:
 
 
 def _split_shape(text: str) -> tuple[str, str]:
-  """Splits 'shape opcode(...' where the shape, maybe a tuple, ends."""
+  """Splits 'shape opcode(...' after the shape, which may be a tuple."""
   if not text.startswith('('):
     shape, _, after = text.partition(' ')
     return shape, after
@@ -135,7 +134,7 @@ def names(rest: str, attribute: str) -> list[str]:
 
 
 def elements(shape: str) -> list[str]:
-  """Returns the elements of a tuple's shape; of an array's, itself."""
+  """Returns the element shapes of a tuple, or the array shape itself."""
   shape = _COMMENT.sub('', shape)
   if not shape.startswith('('):
     return [shape]
@@ -149,7 +148,7 @@ def elements(shape: str) -> list[str]:
 
 
 def arrays(shape: str) -> list[tuple[str, tuple[int, ...]]]:
-  """Returns type and dimensions of each array of a shape, however nested."""
+  """Returns dtype and dimensions of each array in a nested shape."""
   return [
       (dtype, tuple(int(n.lstrip('<=')) for n in sizes.split(',') if n))
       for dtype, sizes in _ARRAY.findall(re.sub(r'\{[^}]*\}', '', shape))]
@@ -160,4 +159,4 @@ def itemsize(dtype: str) -> float:
   if dtype == 'pred':
     return 1
   bits = re.match(r'[a-z]+(\d+)', dtype)
-  return int(bits[1]) / 8 if bits else 0  # 'token' has none.
+  return int(bits[1]) / 8 if bits else 0  # 'token' has no size.

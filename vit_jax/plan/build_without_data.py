@@ -1,4 +1,4 @@
-"""An experiment whose data may not be here: enough to count and to compile."""
+"""Builds an experiment for counting and compiling, even without its data."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -13,25 +13,21 @@ from vit_jax.experiment import config as config_lib
 def build(
     config: config_lib.Config, devices: Sequence[jax.Device],
 ) -> tuple[experiment_lib.Experiment, Literal['data', 'table']]:
-  """Wires a config with the data that is there, or else is expected.
-
-  Args:
-    config: of one stage.
-    devices: of the mesh.
+  """Builds an experiment from its data or from the table of known data sets.
 
   Returns:
-    The experiment, and where the sizes of its data are from: the data, or the
-    table of data sets.
+    The experiment, and whether the sizes of the data set come from the data or
+    from the table.
 
   Raises:
-    ValueError: if the sections do not fit each other or the devices, or the
-      data are neither here nor in the table.
+    ValueError: if the config is invalid, or the data are neither available
+      nor in the table.
   """
   try:
     return experiment_lib.build(config, devices=devices), 'data'
-  except (ValueError, OSError) as missing:
+  except (ValueError, OSError) as error:
     try:
       return experiment_lib.build(
           config, devices=devices, expected_data=True), 'table'
     except data.UnknownSizes:
-      raise missing from None  # The first says what to do.
+      raise error from None  # The first error says what to do.

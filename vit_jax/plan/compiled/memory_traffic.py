@@ -1,0 +1,186 @@
+"""Bytes that a compiled program moves between a device and its memory.
+
+XLA's `cost_analysis` counts the body of a loop once, and a scanned encoder is
+one loop. Here each loop body counts as often as it runs. Otherwise the rules
+are those of XLA's HloCostAnalysis: operands and results of every instruction;
+of a fusion only its inputs and outputs; of a slice only the slice; of an
+in-place update only the update. TPU layouts are respected: arrays in on-chip
+memory, `S(1)`, cost nothing, and others are padded to their tiles, `T(8,128)`.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+import functools
+import math
+import re
+
+from vit_jax.plan.compiled import hlo
+
+# No traffic, or counted elsewhere.
+_FREE = frozenset((
+    'parameter', 'constant', 'tuple', 'get-tuple-element', 'bitcast',
+    'after-all', 'opt-barrier', 'partition-id', 'replica-id', 'domain',
+    'add-dependency'))
+_SLICES = frozenset(('dynamic-slice', 'slice', 'gather'))
+# Calls whose results include workspace, as arrays of bytes.
+_LIBRARY_CALL = re.compile('_target="__(cublas|cudnn|onednn)')
+_WORKSPACE = ('u8[', 's8[')
+_HOST_SPACE = '5'  # Memory spaces other than 0 and this one are on the chip.
+
+
+def count(text: str) -> int:
+  """Returns the bytes read and written per device.
+
+  A loop of unknown length counts once.
+
+  Args:
+    text: `jax.stages.Compiled.as_text()`.
+
+  Raises:
+    ValueError: if this is not the text of a compiled program.
+  """
+  program = hlo.parse(text)
+  return _Counter(program).computation(program.entry)
+
+
+class _Counter:
+  """Sums traffic over the computations of a program."""
+
+  def __init__(self, program: hlo.Program):
+    self._program = program
+    # Many fusions call the same computations.
+    self.computation = functools.cache(self._computation)
+    self._instructions = functools.cache(self._by_name)
+
+  def _computation(self, name: str) -> int:
+    return sum(self._instruction(i, name)
+               for i in self._program.computations.get(name, ()))
+
+  def _instruction(self, i: hlo.Instruction, computation: str) -> int:
+    if i.opcode == 'while':
+      trips = self._program.trip_count(i)
+      return (1 if trips is None else trips) * sum(
+          self.computation(name) for attribute in ('body', 'condition')
+          for name in hlo.names(i.rest, attribute))
+    if i.opcode == 'conditional':
+      return max(map(self.computation, i.called), default=0)
+    if i.opcode in ('call', 'async-start'):
+      return sum(map(self.computation, i.called))
+    if i.opcode in _FREE or i.opcode.endswith(('-done', '-update')):
+      return 0
+    return self._bytes_of(i, computation)
+
+  def _bytes_of(self, i: hlo.Instruction, computation: str) -> int:
+    operands = [x.shape for x in self._operands(i, computation)]
+    if i.opcode == 'fusion':
+      (called,) = i.called
+      return self._written(called, hlo.elements(i.shape)) + sum(
+          self._read(called, index, shape)
+          for index, shape in enumerate(operands))
+    if i.opcode in _SLICES:
+      return 2 * _bytes(i.shape)
+    if i.opcode == 'dynamic-update-slice':
+      return 2 * _bytes(operands[1])
+    results = hlo.elements(i.shape)
+    if i.opcode.endswith('-start'):  # Results: the operand, then the result.
+      results = results[1:2] or results
+    elif i.opcode == 'custom-call' and _LIBRARY_CALL.search(i.rest):
+      results = results[:1] + [
+          x for x in results[1:] if not x.startswith(_WORKSPACE)]
+    return sum(map(_bytes, (*results, *operands)))
+
+  def _read(self, computation: str, index: int, shape: str) -> int:
+    """Returns the bytes that a fusion reads from one of its operands."""
+    parameter = next((
+        i for i in self._program.computations.get(computation, ())
+        if i.opcode == 'parameter' and i.rest.startswith(f'{index})')), None)
+    whole, parts = _bytes(shape), 0
+    if parameter is None:
+      return whole
+    for user, position in self._users(computation, parameter.name):
+      if user.opcode in _SLICES and position == 0:
+        parts += _bytes(user.shape)
+      elif user.opcode == 'dynamic-update-slice' and position == 0:
+        pass  # In place.
+      elif user.opcode == 'fusion':
+        parts += self._read(user.called[0], position, shape)
+      else:
+        return whole
+    return min(whole, parts)
+
+  def _users(
+      self, computation: str, name: str,
+  ) -> Iterator[tuple[hlo.Instruction, int]]:
+    """Yields users of a value and its operand position, through bitcasts."""
+    for i in self._program.computations.get(computation, ()):
+      for position, operand in enumerate(_operand_names(i.rest)):
+        if operand == name and i.opcode == 'bitcast':
+          yield from self._users(computation, i.name)
+        elif operand == name:
+          yield i, position
+
+  def _written(self, computation: str, shapes: Sequence[str]) -> int:
+    """Returns the bytes that a fusion writes."""
+    by_name = self._instructions(computation)
+    root = next((i for i in by_name.values() if i.is_root), None)
+    roots: Sequence[hlo.Instruction | None] = [root]
+    if root is not None and root.opcode == 'tuple':
+      roots = [by_name.get(name) for name in _operand_names(root.rest)]
+    if len(roots) != len(shapes):
+      return sum(map(_bytes, shapes))
+    return sum(self._written_by(root, computation, shape)
+               for root, shape in zip(roots, shapes))
+
+  def _written_by(
+      self, root: hlo.Instruction | None, computation: str, shape: str) -> int:
+    while root is not None and root.opcode == 'bitcast':
+      root = next(iter(self._operands(root, computation)), None)
+    if root is not None and _bytes(shape):
+      if root.opcode == 'dynamic-update-slice':
+        update = self._operands(root, computation)[1]
+        return min(_bytes(shape), _bytes(update.shape))
+      if root.opcode == 'fusion':
+        return self._written(root.called[0], [shape])
+    return _bytes(shape)
+
+  def _operands(
+      self, i: hlo.Instruction, computation: str) -> list[hlo.Instruction]:
+    by_name = self._instructions(computation)
+    return [by_name[name] for name in _operand_names(i.rest)
+            if name in by_name]
+
+  def _by_name(self, computation: str) -> Mapping[str, hlo.Instruction]:
+    return {i.name: i for i in self._program.computations.get(computation, ())}
+
+
+def _operand_names(rest: str) -> list[str]:
+  """Returns the names before the parenthesis that closes the operands."""
+  depth = 1
+  for end, letter in enumerate(rest):
+    depth += (letter == '(') - (letter == ')')
+    if depth == 0:
+      return re.findall(r'%([^\s,()]+)', rest[:end])
+  return []
+
+
+_ARRAY = re.compile(r'([a-z]\w*)\[([\d,<=]*)\](?:\{([^}]*)\})?')
+
+
+@functools.cache
+def _bytes(shape: str) -> int:
+  """Returns the size of arrays in device memory, padded to whole tiles."""
+  return math.ceil(sum(
+      _array_bytes(*found) for found in _ARRAY.findall(shape)))
+
+
+def _array_bytes(dtype: str, sizes: str, layout: str) -> float:
+  if re.search(rf'S\((?!{_HOST_SPACE}\)|0\))', layout):
+    return 0
+  lengths = [int(n.lstrip('<=')) for n in sizes.split(',') if n]
+  minor_to_major, _, tiling = layout.partition(':')
+  tile = re.match(r'T\(([\d,]+)\)', tiling)
+  if tile and lengths:
+    axes = [int(n) for n in minor_to_major.split(',') if n]
+    # The last dimension of a tile is the minormost.
+    for side, axis in zip(reversed(tile[1].split(',')), axes):
+      lengths[axis] = -(-lengths[axis] // int(side)) * int(side)
+  return math.prod(lengths) * hlo.itemsize(dtype)
