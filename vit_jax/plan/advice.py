@@ -87,17 +87,16 @@ def _accumulation(config: config_lib.Config) -> Iterator[Suggestion]:
       'another batch size needs another learning rate')
 
 
-def show(
-    suggestions: list[Suggestion], cost: step_cost.StepCost) -> None:
+def show(suggestions: list[Suggestion], cost: step_cost.StepCost) -> None:
   """Prints the excess memory and the suggestions."""
   memory = cost.memory
-  capacity = memory.capacity_bytes or 0
-  console.table(
-      f'Does not fit: needs {console.format_bytes(memory.total_bytes)} per '
-      f'device, {console.format_bytes(memory.total_bytes - capacity)} more '
-      'than available. Settings that reduce memory:',
-      ('flags', 'saves', 'cost'), [
-          (' '.join(f'--config.{text}' for text in row.overrides),
-           None if row.saved_bytes is None
-           else console.format_bytes(row.saved_bytes), row.cost)
-          for row in suggestions])
+  excess = memory.total_bytes - (memory.capacity_bytes or 0)
+  print(f'Does not fit: needs {console.format_bytes(memory.total_bytes)} per '
+        f'device, {console.format_bytes(excess)} more\nthan available. '
+        'Settings that reduce memory:')
+  for row in suggestions:
+    saves = '' if row.saved_bytes is None else (
+        f', saves {console.format_bytes(row.saved_bytes)}')
+    # One line per flag, so that it can be pasted.
+    print('  ' + ' '.join(f'--config.{text}' for text in row.overrides)
+          + saves + f'\n      {row.cost}')

@@ -187,7 +187,8 @@ def show(cells: Sequence[Cell], *, device_kind: str, unit: str) -> None:
   resolutions = sorted({cell.resolution for cell in cells})
   batches = {(cell.model, cell.resolution): cell.found.batch for cell in cells}
   console.table(
-      f'Largest batch per {unit} ({device_kind})', ('model', *map(str, resolutions)), [
+      f'Largest batch per {unit} ({device_kind})',
+      ('model', *map(str, resolutions)), [
           (model, *(batches.get((model, r)) for r in resolutions))
           for model in dict.fromkeys(cell.model for cell in cells)])
   print('Only powers of two are tried: each batch fits, and twice the batch '
