@@ -153,7 +153,8 @@ def compile_fitting_step(
   while cost.fits is False:
     memory = cost.memory
     n = fit_batch.next_num_microbatches(
-        fit_batch.microbatch_options(experiment), candidate.config.num_microbatches,
+        fit_batch.microbatch_options(experiment),
+        candidate.config.num_microbatches,
         needed_bytes=memory.total_bytes,
         fixed_bytes=memory.params_bytes + memory.optimizer_bytes,
         limit=memory.capacity_bytes or math.inf)
