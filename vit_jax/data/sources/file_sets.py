@@ -13,7 +13,7 @@ import re
 
 from etils import epath
 
-from vit_jax.data.sources import class_folders
+from vit_jax.data.sources import image_files
 from vit_jax.data.sources import table_source
 from vit_jax.data.splits import split_strings as split_strings_lib
 
@@ -74,9 +74,9 @@ def _glob(name: str) -> list[epath.Path]:
 
 def files_below(root: epath.Path, suffix: str) -> list[epath.Path]:
   """Returns files in a folder, its split folders, `data/` and `default/`."""
-  found = [root / name for name in class_folders.names_in(root)
+  found = [root / name for name in image_files.names_in(root)
            if name.lower().endswith(suffix) and not name.startswith('.')]
-  for name in class_folders.subfolders(root):
+  for name in image_files.subfolders(root):
     if name in ('data', 'default') or split_strings_lib.is_split_name(name):
       found += files_below(root / name, suffix)
   return sorted(found)

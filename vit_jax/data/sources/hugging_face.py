@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import file_sets
+from vit_jax.data.sources import image_files
 from vit_jax.data.sources import image_paths
 from vit_jax.data.sources import image_tables
 from vit_jax.data.sources import protocol
@@ -39,7 +40,8 @@ class ArrowImages:
   """An image column of memory-mapped Arrow files.
 
   Attributes:
-    table: `datasets.Dataset` of one column, which holds file contents or {'bytes', 'path'}.
+    table: `datasets.Dataset` with one column: file contents, or {'bytes',
+      'path'}.
     names: names of the files or splits that the rows come from, for keys.
     ends: end row of each.
   """
@@ -133,7 +135,7 @@ def _open(
   sample = table.data.table.select(texts).slice(0, 1000).to_pydict()
   columns = columns_lib.choose_columns(
       sample, config, where=where,
-      is_path=image_paths.is_image if image is None else None)
+      is_path=image_files.is_image if image is None else None)
   labels = {name: table.data.column(name).to_pylist() for name in texts
             if name in (columns.path, *columns.labels, columns.split,
                         columns.key)}

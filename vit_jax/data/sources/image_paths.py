@@ -6,20 +6,13 @@ from typing import Any
 
 from etils import epath
 
-from vit_jax.data.sources import class_folders
 from vit_jax.data.sources import columns as columns_lib
+from vit_jax.data.sources import image_files
 from vit_jax.data.sources import table_source
 
 _IMAGE_FOLDERS = frozenset({
     'images', 'image', 'imgs', 'img', 'photos', 'pictures', 'jpegimages'})
 _VALIDATION = ('val', 'valid', 'validation')
-
-
-def is_image(value: Any) -> bool:
-  """Whether a cell looks like the path of an image."""
-  return isinstance(value, str) and (
-      os.path.splitext(value.strip())[1].lower()
-      in class_folders.IMAGE_SUFFIXES)
 
 
 def locate(
@@ -75,10 +68,10 @@ def _find_folder(
     ValueError: if several remain: train/1.png and test/1.png differ.
   """
   root = table.parent / config.folder if config.folder else table.parent
-  folders = [] if config.folder else class_folders.subfolders(root)
+  folders = [] if config.folder else image_files.subfolders(root)
   suffixes = ['']
-  if not config.suffix and not any(map(is_image, names)):
-    suffixes += sorted(class_folders.IMAGE_SUFFIXES)  # Tables of 'id,label'.
+  if not config.suffix and not any(map(image_files.is_image, names)):
+    suffixes += sorted(image_files.IMAGE_SUFFIXES)  # Tables of 'id,label'.
   counts = {
       (folder, suffix): sum(
           os.fspath(root / folder / (name + suffix)) in files for name in names)
@@ -124,5 +117,5 @@ class _Files:
     if folder not in self._names:
       place = epath.Path(folder)
       self._names[folder] = frozenset(
-          class_folders.names_in(place) if place.is_dir() else ())
+          image_files.names_in(place) if place.is_dir() else ())
     return name in self._names[folder]

@@ -1,31 +1,18 @@
 """Tables of image files: a row with path and labels per image."""
 
 from collections.abc import Mapping, Sequence
-import dataclasses
 import os
 
 from etils import epath
 
 from vit_jax.data.sources import columns as columns_lib
+from vit_jax.data.sources import image_files
 from vit_jax.data.sources import image_paths
 from vit_jax.data.sources import label_rules as label_rules_lib
 from vit_jax.data.sources import protocol
 from vit_jax.data.sources import table_files
 from vit_jax.data.sources import table_source
 from vit_jax.data.splits import split_strings as split_strings_lib
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class ImageFiles:
-  """Image files by path, relative to the root or absolute."""
-  root: str
-  paths: tuple[str, ...]
-
-  def read(self, row: int) -> bytes:
-    return (epath.Path(self.root) / self.paths[row]).read_bytes()
-
-  def key(self, row: int) -> str:
-    return self.paths[row]
 
 
 def open_tables(
@@ -51,7 +38,7 @@ def open_tables(
     table, split = table_files.read(path), _split_of(path) or ''
     # The training table determines the roles of columns.
     columns = columns or columns_lib.choose_columns(
-        table, config, where=str(path), is_path=image_paths.is_image)
+        table, config, where=str(path), is_path=image_files.is_image)
     found = image_paths.locate(
         table.get(columns.path or '', []), path, config.table, split=split)
     for name in {*joined, *table, *columns.labels}:
@@ -119,10 +106,10 @@ def open_images(
     table[label] = [[value for row in rows for value in cells[row]]
                     for rows in rows_of.values()]
   repeated = len(relative) - len(rows_of)
+  note = f'{repeated:,} rows repeat an image and its label' if repeated else ''
   return table_source.build(
-      ImageFiles(root, tuple(relative)), table, columns, config, where=where,
-      splits=splits, note=f'{repeated:,} rows repeat an image and its label, '
-      'and count again' if repeated else '')
+      image_files.ImageFiles(root, tuple(relative)), table, columns, config,
+      where=where, splits=splits, note=note)
 
 
 def _relative_path(path: str, root: str) -> str:

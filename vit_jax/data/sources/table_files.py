@@ -13,9 +13,8 @@ import os
 
 from etils import epath
 
-from vit_jax.data.sources import class_folders
 from vit_jax.data.sources import columns as columns_lib
-from vit_jax.data.sources import image_paths
+from vit_jax.data.sources import image_files
 from vit_jax.data.sources import table_source
 from vit_jax.data.splits import split_strings as split_strings_lib
 
@@ -32,7 +31,7 @@ def find(root: epath.Path) -> tuple[list[epath.Path], list[str]]:
   tables without images and unreadable tables of other names are ignored.
   """
   paths, notes = _tables_in(root), []
-  has_classes = len(class_folders.subfolders(root)) > 1
+  has_classes = len(image_files.subfolders(root)) > 1
   with_images = []
   for path in paths:
     try:
@@ -59,7 +58,7 @@ def _choose(
     return usual
   if by_split:
     return by_split
-  below = [path for name in class_folders.subfolders(root)
+  below = [path for name in image_files.subfolders(root)
            if split_strings_lib.is_split_name(name)
            for path in _tables_in(root / name)
            if path.stem.lower() in _USUAL_NAMES]
@@ -69,7 +68,7 @@ def _choose(
 
 
 def _tables_in(path: epath.Path) -> list[epath.Path]:
-  return sorted(path / name for name in class_folders.names_in(path)
+  return sorted(path / name for name in image_files.names_in(path)
                 if os.path.splitext(name)[1].lower() in SUFFIXES
                 and not name.startswith('.'))
 
@@ -77,7 +76,7 @@ def _tables_in(path: epath.Path) -> list[epath.Path]:
 def _names_images(path: epath.Path) -> bool:
   table = read(path, limit=1)
   return columns_lib.image_column(table) is not None or any(
-      image_paths.is_image(value)
+      image_files.is_image(value)
       for column in table.values() for value in column)
 
 
@@ -127,7 +126,7 @@ def _read_csv(
       ',;\t', key=first.count)
   rows = _csv_rows(text, path, delimiter)
   header = [name.strip() for name in next(rows, (0, []))[1]]
-  if any(map(image_paths.is_image, header)):
+  if any(map(image_files.is_image, header)):
     raise ValueError(
         f'{path} has no header: its first line is {first!r}. Add one, for '
         'example path,label.')

@@ -14,7 +14,7 @@ import numpy as np
 from vit_jax import schema
 from vit_jax.data import known_datasets
 from vit_jax.data.images import unreadable
-from vit_jax.data.sources import class_folders
+from vit_jax.data.sources import image_files
 from vit_jax.data.sources import protocol
 from vit_jax.data.sources import tfrecords
 from vit_jax.data.splits import split_strings as split_strings_lib
@@ -267,7 +267,7 @@ def _find_version(name: str, root: epath.Path) -> epath.Path:
   found = _versions(folder)
   if not found and folder.is_dir():
     configs = {
-        p: _versions(folder / p) for p in class_folders.subfolders(folder)}
+        p: _versions(folder / p) for p in image_files.subfolders(folder)}
     configs = {p: versions for p, versions in configs.items() if versions}
     if len(configs) > 1:
       raise ValueError(
@@ -285,7 +285,7 @@ def _find_version(name: str, root: epath.Path) -> epath.Path:
     raise NotPrepared(
         f'{path} is prepared in {folder} in the version(s) '
         f'{", ".join(found)}, not in {version}.', command)
-  here = (', '.join(class_folders.subfolders(root)) if root.is_dir()
+  here = (', '.join(image_files.subfolders(root)) if root.is_dir()
           else 'no such directory')
   raise NotPrepared(
       f'No data set {name!r} in {root} (there: {here or "nothing"}).'
@@ -302,7 +302,7 @@ def _versions(folder: epath.Path) -> list[str]:
   """Returns the prepared versions below a folder, oldest first."""
   if not folder.is_dir():
     return []
-  found = [p for p in class_folders.subfolders(folder)
+  found = [p for p in image_files.subfolders(folder)
            if re.fullmatch(r'\d+\.\d+\.\d+', p)
            and (folder / p / 'dataset_info.json').exists()]
   return sorted(found, key=lambda v: tuple(int(n) for n in v.split('.')))

@@ -21,9 +21,9 @@ from jaxtyping import Int64
 import numpy as np
 
 from vit_jax import schema
-from vit_jax.data.sources import class_folders
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import file_sets
+from vit_jax.data.sources import image_files
 from vit_jax.data.sources import offset_index
 from vit_jax.data.sources import protocol
 from vit_jax.data.sources import table_source
@@ -137,7 +137,7 @@ def _scan(path: epath.Path) -> dict[str, np.ndarray]:
   with offset_index.open_for_scan(path) as file:
     for member in _members(file, path):
       key, kind = _split_name(member.name)
-      is_image = f'.{kind.rpartition(".")[2]}' in class_folders.IMAGE_SUFFIXES
+      is_image = f'.{kind.rpartition(".")[2]}' in image_files.IMAGE_SUFFIXES
       if not (is_image or kind in _LABELS) or key.endswith('/') or not key:
         continue  # Not an example, or a hidden file.
       if not member.isfile():
