@@ -1,4 +1,4 @@
-"""Attention distance and rollout: against loops, and against known patterns."""
+"""Attention distance and rollout agree with loops and known patterns."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ def distance_of(rows):
       pattern(rows), grid=GRID, patch=PATCH)[0, 0]
 
 
-def test_mean_distance_is_that_of_a_loop():
+def test_mean_distance_agrees_with_a_loop():
   given = weights()
   wanted = np.zeros((2, 3))
   for layer in range(2):
@@ -46,19 +46,19 @@ def test_mean_distance_is_that_of_a_loop():
       attention.mean_distance(given, grid=GRID, patch=PATCH), wanted)
 
 
-def test_looking_at_oneself_is_no_distance():
+def test_attention_to_the_same_patch_has_no_distance():
   assert distance_of(np.eye(12)) == 0
 
 
-def test_looking_everywhere_is_the_mean_of_all_pairs():
+def test_uniform_attention_has_the_mean_distance_of_all_pairs():
   centres = [(8 * y, 8 * x) for y in range(3) for x in range(4)]
   pairs = [np.hypot(a - c, b - d) for a, b in centres for c, d in centres]
   assert distance_of(np.full((12, 12), 1 / 12)) == pytest.approx(np.mean(pairs))
 
 
 @pytest.mark.parametrize('k', [1, 2, 3])
-def test_looking_k_patches_to_the_right_is_k_patches_far(k):
-  # Of a row of 4, around its end: 4 - k patches look k far, k look 4 - k back.
+def test_attention_k_patches_to_the_right_has_that_distance(k):
+  # Wraps around a row of 4: 4 - k patches are k away, k patches 4 - k.
   rows = np.zeros((12, 12))
   for q in range(12):
     y, x = divmod(q, 4)
@@ -66,7 +66,7 @@ def test_looking_k_patches_to_the_right_is_k_patches_far(k):
   assert distance_of(rows) == pytest.approx(8 * 2 * k * (4 - k) / 4)
 
 
-def test_distances_are_in_pixels_of_patches_that_are_not_square():
+def test_distances_of_patches_that_are_not_square_are_in_pixels():
   far = attention.distances((2, 3), (30.0, 40.0))
   wanted = [[np.hypot(30 * (q // 3 - k // 3), 40 * (q % 3 - k % 3))
              for k in range(6)] for q in range(6)]
@@ -74,14 +74,14 @@ def test_distances_are_in_pixels_of_patches_that_are_not_square():
   assert far[0, 4] == 50  # One down and one to the right.
 
 
-def test_looking_at_the_class_token_alone_says_nothing_of_a_distance():
+def test_queries_that_attend_only_to_the_class_token_are_left_out():
   rows = np.zeros((13, 13))
-  rows[:, 0] = 1  # All patches look at the class token,
-  rows[1] = np.eye(13)[4]  # but one, which looks three patches to the right.
+  rows[:, 0] = 1  # All patches attend to the class token,
+  rows[1] = np.eye(13)[4]  # but one, three patches to the right.
   assert distance_of(rows) == 24
 
 
-def test_rollout_is_that_of_a_loop_and_its_rows_sum_to_one():
+def test_rollout_agrees_with_a_loop_and_its_rows_sum_to_one():
   given = weights(layers=3)
   got = attention.rollout(given)
   for image in range(2):
@@ -95,14 +95,14 @@ def test_rollout_is_that_of_a_loop_and_its_rows_sum_to_one():
 
 
 @pytest.mark.parametrize('pooling', ['cls', 'average'])
-def test_the_map_of_a_rollout_sums_to_one(pooling):
+def test_rollout_maps_sum_to_one(pooling):
   got = attention.rollout_map(weights(), grid=GRID, pooling=pooling)
   assert got.shape == (2, 3, 4)
   np.testing.assert_allclose(got.sum((1, 2)), 1)
 
 
 @pytest.mark.parametrize('pooling', ['average', 'attention'])
-def test_without_a_class_token_the_map_is_of_the_mean_of_the_patches(pooling):
+def test_rollout_maps_without_cls_average_the_patches(pooling):
   given = weights(prefix=2)  # Registers, whose share is left out.
   wanted = np.zeros((2, 12))
   for image, mixed in enumerate(attention.rollout(given)):
@@ -116,7 +116,7 @@ def test_without_a_class_token_the_map_is_of_the_mean_of_the_patches(pooling):
 
 @pytest.mark.parametrize(('pooling', 'queries'), [
     ('cls', [0]), ('average', range(2, 14)), ('attention', range(2, 14))])
-def test_maps_of_heads_are_those_of_a_loop(pooling, queries):
+def test_head_maps_agree_with_a_loop(pooling, queries):
   given = weights(prefix=2)[:, 0]
   got = attention.head_maps(given, grid=GRID, pooling=pooling)
   for layer in range(2):
@@ -127,7 +127,7 @@ def test_maps_of_heads_are_those_of_a_loop(pooling, queries):
             got[layer, head, k // 4, k % 4], wanted / len(queries))
 
 
-def test_the_map_follows_the_class_token():
+def test_rollout_maps_follow_the_class_token():
   rows = np.eye(13)
   rows[0] = 0.25 * np.eye(13)[7] + 0.75 * np.eye(13)[2]
   got = attention.rollout_map(pattern(rows), grid=GRID, pooling='cls')
@@ -136,8 +136,8 @@ def test_the_map_follows_the_class_token():
   np.testing.assert_allclose(got[0].ravel(), wanted)
 
 
-def test_no_class_token_is_an_error_in_words():
+def test_missing_tokens_are_errors():
   with pytest.raises(ValueError, match='no class token'):
     attention.rollout_map(weights(prefix=0), grid=GRID, pooling='cls')
-  with pytest.raises(ValueError, match='of 13 tokens, fewer than the 5x5'):
+  with pytest.raises(ValueError, match='has 13 tokens, fewer than the 5x5'):
     attention.mean_distance(weights(), grid=(5, 5), patch=PATCH)

@@ -1,4 +1,4 @@
-"""Filters and positions: against scikit-learn, loops, and known patterns."""
+"""Filters and positions agree with scikit-learn, loops and known patterns."""
 
 import numpy as np
 from sklearn import decomposition
@@ -6,7 +6,7 @@ from sklearn import decomposition
 from vit_jax.analysis import embeddings
 
 
-def test_filters_are_the_principal_components_of_scikit_learn():
+def test_filters_agree_with_scikit_learn():
   kernel = np.random.default_rng(0).normal(size=(4, 4, 3, 60))
   got = embeddings.filters(kernel, count=28)
   wanted = decomposition.PCA(28).fit(kernel.reshape(48, 60).T).components_
@@ -15,7 +15,7 @@ def test_filters_are_the_principal_components_of_scikit_learn():
   np.testing.assert_allclose(cosines, 1, atol=1e-6)
 
 
-def test_a_kernel_of_few_features_has_few_components():
+def test_few_features_have_few_components():
   kernel = np.random.default_rng(0).normal(size=(4, 4, 3, 6))
   assert len(embeddings.filters(kernel)) == 5
 
@@ -27,7 +27,7 @@ def test_the_largest_value_of_a_component_is_positive():
   np.testing.assert_allclose(np.linalg.norm(flat, axis=-1), 1)
 
 
-def test_filters_of_a_convolution_are_those_of_a_loop():
+def test_convolution_filters_agree_with_a_loop():
   kernel = np.random.default_rng(0).normal(3, 2, size=(7, 7, 3, 5))
   got = embeddings.convolution(kernel, count=4)
   assert got.shape == (4, 7, 7, 3)
@@ -36,7 +36,7 @@ def test_filters_of_a_convolution_are_those_of_a_loop():
     np.testing.assert_allclose(got[i], (one - one.mean()) / one.std())
 
 
-def test_similarity_is_that_of_a_loop():
+def test_similarity_agrees_with_a_loop():
   table = np.random.default_rng(0).normal(size=(6, 5))
   got = embeddings.similarity(table, grid=(2, 3))
   for a in range(6):
@@ -44,9 +44,3 @@ def test_similarity_is_that_of_a_loop():
       wanted = table[a] @ table[b] / (
           np.linalg.norm(table[a]) * np.linalg.norm(table[b]))
       np.testing.assert_allclose(got[a // 3, a % 3, b // 3, b % 3], wanted)
-
-
-def test_a_position_is_most_like_itself():
-  table = np.random.default_rng(0).normal(size=(6, 5))
-  got = embeddings.similarity(table, grid=(2, 3)).reshape(6, 6)
-  assert (got.argmax(-1) == np.arange(6)).all()

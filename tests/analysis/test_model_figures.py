@@ -1,4 +1,4 @@
-"""Tiles stand where their numbers say."""
+"""Tiles of a mosaic are at their coordinates."""
 
 import numpy as np
 import pytest
@@ -7,10 +7,10 @@ from vit_jax.analysis import model_figures
 
 
 @pytest.mark.parametrize(('height', 'width'), [(4, 4), (2, 7)])
-def test_the_middle_of_each_tile_is_at_its_number(height, width):
+def test_tile_centres_have_integer_coordinates(height, width):
   tiles = np.zeros((3, 2, height, width))
   tiles[2, 1] = 1
-  whole, (left, right, bottom, top) = model_figures._mosaic(tiles)
+  whole, (left, right, bottom, top) = model_figures.mosaic(tiles)
   rows, columns = np.nonzero(whole == 1)
   x = left + (columns.mean() + 0.5) * (right - left) / whole.shape[1]
   y = top + (rows.mean() + 0.5) * (bottom - top) / whole.shape[0]

@@ -1,4 +1,4 @@
-"""The curves show every run and metric, and the legend hides none of them."""
+"""Training curves show every run and metric, and no legend covers them."""
 
 import itertools
 import math
@@ -24,7 +24,7 @@ def make_rows(*, num_points=20, scale=1.0):
 
 @pytest.fixture
 def saved(monkeypatch):
-  """Figures as they were when saved."""
+  """Collects the saved figures."""
   figures = []
   savefig = figure.Figure.savefig
 
@@ -41,7 +41,7 @@ def labels(fig):
 
 
 @pytest.mark.parametrize('num_runs', [1, 3, 5])
-def test_every_run_has_its_own_colour_in_every_panel(
+def test_each_run_has_its_colour_in_every_panel(
     num_runs, saved, tmp_path):
   runs = {f'run {i}': make_rows(scale=1 + i) for i in range(num_runs)}
   plots.curves(runs, tmp_path / 'curves.png')
@@ -55,12 +55,12 @@ def test_every_run_has_its_own_colour_in_every_panel(
     assert picture.width > 1000
 
 
-def test_more_runs_than_the_palette_has_are_told_apart(saved, tmp_path):
+def test_more_runs_than_the_palette_have_distinct_colours(saved, tmp_path):
   runs = {f'run {i}': make_rows(scale=1 + i) for i in range(16)}
   plots.curves(runs, tmp_path / 'curves.png')
   loss, _, rates = saved[0].axes
   assert len({line.get_color() for line in loss.lines}) == 16
-  # The same schedule sixteen times over does not fill the panel.
+  # Sixteen equal schedules do not fill the panel.
   assert max(line.get_linewidth() for line in rates.lines) < 15
 
 
@@ -90,11 +90,11 @@ def test_few_points_are_marked_and_many_are_not(saved, tmp_path):
   for count in (9, 90):
     plots.curves({'run': make_rows(num_points=count)}, tmp_path / 'curves.png')
   markers = [{line.get_marker() for line in fig.axes[-1].lines}
-             for fig in saved]  # Of the learning rate: training alone.
+             for fig in saved]  # Learning rate: training only.
   assert markers == [{'.'}, {''}] or markers == [{'.'}, {'None'}]
 
 
-def test_a_metric_that_no_run_has_gets_no_panel(saved, tmp_path):
+def test_a_metric_that_no_run_has_is_not_drawn(saved, tmp_path):
   rows = [{'step': s, 'train/loss': 1 / s, 'val/loss': 2 / s}
           for s in (1, 2, 3)]
   plots.curves({'pretrain': rows}, tmp_path / 'curves.png')
@@ -102,7 +102,7 @@ def test_a_metric_that_no_run_has_gets_no_panel(saved, tmp_path):
   assert [axes.get_title(loc='left') for axes in fig.axes] == ['Loss']
 
 
-def test_evaluators_of_any_name_are_told_apart(saved, tmp_path):
+def test_evaluators_have_distinct_markers(saved, tmp_path):
   rows = [{'step': 1, 'val/accuracy': 0.5}, {'step': 1, 'real/accuracy': 0.6},
           {'step': 2, 'val/accuracy': 0.7}, {'step': 2, 'real/accuracy': 0.8}]
   plots.curves({'run': rows}, tmp_path / 'curves.png')
@@ -111,7 +111,7 @@ def test_evaluators_of_any_name_are_told_apart(saved, tmp_path):
   assert len({line.get_marker() for line in fig.axes[0].lines}) == 2
 
 
-def test_a_value_that_is_not_finite_is_left_out(saved, tmp_path):
+def test_non_finite_values_are_left_out(saved, tmp_path):
   rows = [{'step': 1, 'train/loss': 1.0}, {'step': 2, 'train/loss': math.nan},
           {'step': 3, 'train/loss': 2.0}]
   plots.curves({'run': rows}, tmp_path / 'curves.png')
@@ -120,7 +120,7 @@ def test_a_value_that_is_not_finite_is_left_out(saved, tmp_path):
 
 
 @pytest.mark.parametrize('last,scale', [(0.5, 'linear'), (0.001, 'log')])
-def test_losses_over_decades_are_drawn_on_a_log_scale(
+def test_losses_over_decades_have_a_log_scale(
     last, scale, saved, tmp_path):
   rows = [{'step': 1, 'train/loss': 1.0}, {'step': 2, 'train/loss': last}]
   plots.curves({'run': rows}, tmp_path / 'curves.png')
@@ -128,13 +128,13 @@ def test_losses_over_decades_are_drawn_on_a_log_scale(
   assert fig.axes[0].get_yscale() == scale
 
 
-def test_runs_without_figures_are_an_error_that_names_them(tmp_path):
+def test_runs_without_metrics_are_an_error(tmp_path):
   with pytest.raises(ValueError, match=r'Nothing to draw.*train/loss.*empty'):
     plots.curves({'empty': []}, tmp_path / 'curves.png')
   assert not (tmp_path / 'curves.png').exists()
 
 
-def test_runs_of_very_different_length_share_an_axis_of_per_cent(
+def test_runs_of_very_different_length_share_an_axis_in_percent(
     tmp_path, monkeypatch):
   labels = []
   monkeypatch.setattr(
@@ -147,9 +147,9 @@ def test_runs_of_very_different_length_share_an_axis_of_per_cent(
   assert labels == ['% of the run', 'step']
 
 
-def test_a_name_with_dollars_is_no_formula(saved, tmp_path):
+def test_dollars_in_names_are_not_formulas(saved, tmp_path):
   rows = [{**row, 'a$b$/loss': 1.0} for row in make_rows(num_points=2)]
-  # What is no formula either would be an error: an unknown command.
+  # As a formula, an unknown command would be an error.
   plots.curves({r'$\run$': rows, 'one $': rows}, tmp_path / 'curves.png')
   for text in saved[0].legends[0].get_texts():
     shown, is_math = text._preprocess_math(text.get_text())

@@ -1,4 +1,4 @@
-"""Pictures of answers: drawn at any number of classes, with what they say."""
+"""Figures of predictions, for any number of classes."""
 
 from matplotlib import figure
 import numpy as np
@@ -11,7 +11,7 @@ RNG = np.random.default_rng(0)
 
 @pytest.fixture
 def texts(monkeypatch):
-  """Collects the words of each figure when it is written."""
+  """Collects the texts of each saved figure."""
   found = []
 
   def savefig(self, file, **options):
@@ -40,15 +40,16 @@ def test_confusion_is_drawn_at_any_number_of_classes(tmp_path, classes):
 
 def test_few_classes_show_names_counts_and_accuracies(tmp_path, texts):
   matrix = np.array([[8, 2, 0], [1, 1234, 0], [0, 0, 0]])
-  prediction_figures.confusion(matrix, tmp_path / 'x.png', names=['cat', 'dog', 'owl'],
-                    title='test')
+  prediction_figures.confusion(
+      matrix, tmp_path / 'x.png', names=['cat', 'dog', 'owl'], title='test')
   assert {'cat', 'dog', 'owl', '8', '2', '1,234', '80.0', '99.9', 'no example',
-          'test: 99.76 % of 1,245 right'} <= set(texts)
+          'test: 99.76 % of 1,245 correct'} <= set(texts)
 
 
-def test_a_long_name_is_cut_and_not_the_matrix(tmp_path, texts):
-  prediction_figures.confusion(np.eye(2, dtype=int), tmp_path / 'x.png',
-                    names=['cat', 'Canis lupus familiaris, dog'])
+def test_long_names_are_cut(tmp_path, texts):
+  prediction_figures.confusion(
+      np.eye(2, dtype=int), tmp_path / 'x.png',
+      names=['cat', 'Canis lupus familiaris, dog'])
   assert 'Canis lupus familiaris,…' in texts
 
 
@@ -57,22 +58,22 @@ def test_many_classes_name_the_worst(tmp_path, texts):
   matrix[17] = 0
   matrix[17, 3:6] = 7, 2, 1
   matrix[17, 17] = 5
-  prediction_figures.confusion(matrix, tmp_path / 'x.png',
-                    names=[f'class {i}' for i in range(100)])
-  (worst,) = [t for t in texts if t.startswith('The worst')]
+  prediction_figures.confusion(
+      matrix, tmp_path / 'x.png', names=[f'class {i}' for i in range(100)])
+  (worst,) = [t for t in texts if t.startswith('Worst')]
   assert worst.split('\n')[1] == '33 %  class 17'
   assert 'class 17' not in texts  # No axis of a hundred names.
 
 
-def test_pooling_keeps_what_is_rare():
+def test_pooling_keeps_rare_confusions():
   share = np.zeros((2500, 2500))
   share[1234, 77] = 0.7
-  pooled, block = prediction_figures._pooled(share)
+  pooled, block = prediction_figures.pool(share)
   assert block == 3 and pooled.shape == (834, 834)
   assert pooled[1234 // 3, 77 // 3] == 0.7 and pooled.sum() == 0.7
 
 
-def test_reliability_shows_the_error_and_stands_empty_bins(tmp_path, texts):
+def test_reliability_shows_the_error_and_accepts_empty_bins(tmp_path, texts):
   table = np.array([[0, np.nan, np.nan], [30, 0.5, 0.4], [10, 0.9, 1.0]])
   prediction_figures.reliability(table, tmp_path / 'x.png', title='val')
   assert 'val: calibration error 10.00 %' in texts
@@ -85,7 +86,7 @@ def test_reliability_is_drawn(tmp_path):
   assert path.read_bytes().startswith(b'\x89PNG')
 
 
-def test_each_target_has_a_panel_even_without_labels(tmp_path, texts):
+def test_each_target_has_a_panel(tmp_path, texts):
   pairs = np.array([[[1.0, 2.0], [np.nan, 1.0]], [[3.0, 3.5], [np.nan, 2.0]]])
   path = tmp_path / 'answers.png'
   prediction_figures.scatter(pairs, path, names=['age', 'cost, $'], title='val')

@@ -1,4 +1,4 @@
-"""The picture of a sweep shows every setting that was tried."""
+"""The plot of a sweep shows every setting."""
 
 from vit_jax.analysis import plots
 from vit_jax.analysis import sweep_plot
@@ -7,7 +7,7 @@ FIELD = 'optimizer.learning_rate'
 
 
 def draw(values, monkeypatch, *, field=FIELD):
-  """Returns the axes and the legend's words of a sweep over learning rates."""
+  """Returns the axes and the legend texts of a sweep."""
   figures = []
   monkeypatch.setattr(plots, 'save', lambda fig, path: figures.append(fig))
   rows = [{'values': {field: rate}, 'value': value}
@@ -21,7 +21,7 @@ def draw(values, monkeypatch, *, field=FIELD):
   return fig.axes[0], {text.get_text() for text in fig.legends[0].get_texts()}
 
 
-def test_a_run_that_diverged_has_its_place(monkeypatch):
+def test_diverged_runs_are_marked(monkeypatch):
   axes, words = draw({0.001: 0.5, 0.01: 0.7, 1.0: None}, monkeypatch)
   assert 'diverged' in words
   (marks,) = [line for line in axes.lines if line.get_label() == 'diverged']
@@ -29,13 +29,13 @@ def test_a_run_that_diverged_has_its_place(monkeypatch):
   assert axes.get_xlim()[1] > 1.0
 
 
-def test_nothing_is_said_to_have_diverged_where_nothing_did(monkeypatch):
+def test_without_diverged_runs_there_is_no_mark(monkeypatch):
   axes, words = draw({0.001: 0.5, 0.01: 0.7}, monkeypatch)
   assert words == {'val/accuracy', 'chosen'}
   assert axes.get_xlim()[1] < 1.0
 
 
-def test_a_value_with_dollars_is_no_formula(monkeypatch):
+def test_dollars_in_values_are_not_formulas(monkeypatch):
   axes, _ = draw({'$a$': 0.5, r'$\b$': 0.7}, monkeypatch, field='data.$x$')
   texts = [*axes.get_xticklabels(), axes.xaxis.label]
   assert [text._preprocess_math(text.get_text()) for text in texts] == [

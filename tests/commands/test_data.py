@@ -44,7 +44,8 @@ def test_harmful_findings_fail_only_with_strict(
   assert _check(photos, '--strict') == 1
 
 
-def test_the_interpretation_of_the_files_is_in_every_format(photos, tmp_path, capsys):
+def test_the_description_of_the_source_is_in_every_format(
+    photos, tmp_path, capsys):
   page, facts = tmp_path / 'page.html', tmp_path / 'facts.json'
   assert _check(photos, f'--html={page}', f'--json={facts}') == 0
   words = 'a folder for each of 2 classes: cat, dog; train 11, test 1, chosen '

@@ -1,4 +1,4 @@
-"""`inspect`: every figure there is, and one page that needs no network."""
+"""`inspect` draws every figure, and a page that needs no network."""
 
 import base64
 import json
@@ -40,7 +40,7 @@ def _photos(tmp_path_factory):
 
 @pytest.mark.parametrize(('settings', 'grid', 'patch', 'filters'), [
     (TINY, (4, 4), 4.0, 'Principal components of patches/kernel'),
-    # A patch is one place of the feature map, of eight pixels.
+    # A patch is one position of the feature map: eight pixels.
     (HYBRID, (2, 2), 8.0, 'The 32 filters of backbone/root/kernel')])
 def test_all_figures_are_drawn_and_the_page_holds_them(
     photos, tmp_path, capsys, settings, grid, patch, filters):
@@ -51,7 +51,6 @@ def test_all_figures_are_drawn_and_the_page_holds_them(
       f'--json={figures}', '--show=2'])
   capsys.readouterr()
   folder = tmp_path / 'model' / 'inspect'
-  # Of each picture that is shown, where each head looks.
   figures_there = {path.stem for path in folder.glob('*.png')}
   assert figures_there == FIGURES | {'heads_2'}
   for path in folder.glob('*.png'):
@@ -60,7 +59,7 @@ def test_all_figures_are_drawn_and_the_page_holds_them(
   assert len(re.findall('src="data:image/png;base64,', page)) == len(
       figures_there)
   assert not re.search(r'(src|href)="(?!data:)', page)
-  # Text in a picture is as large as it says: 96 dots of CSS to the inch.
+  # Fonts keep their size: 96 CSS pixels per inch.
   with Image.open(folder / 'distance.png') as image:
     width = round(96 * image.width / image.info['dpi'][0])
   assert f'width="{width}"' in page
@@ -76,7 +75,7 @@ def test_all_figures_are_drawn_and_the_page_holds_them(
 
 @pytest.mark.parametrize(('channels', 'name', 'missing'), [
     (1, 'a.png', set()), (13, 'bands.npy', {'rollout'})])
-def test_images_that_are_not_in_colour_have_figures_too(
+def test_grey_and_multichannel_images_are_supported(
     photos, tmp_path, capsys, channels, name, missing):
   save(tmp_path / 'model', {**TINY, 'depth': 1}, channels=channels,
        mean=(0.5,) * channels, std=(0.5,) * channels)
@@ -84,7 +83,7 @@ def test_images_that_are_not_in_colour_have_figures_too(
   np.save(tmp_path / 'bands.npy', np.ones((16, 16, 13), np.uint8))
   assert not main.main([
       'inspect', f'--model={tmp_path}/model', f'{tmp_path}/{name}'])
-  assert ('of 13 channels of uint8 are no pictures' in (
+  assert ('of 13 channels of uint8 cannot be displayed' in (
       capsys.readouterr().out)) == bool(missing)
   folder = tmp_path / 'model' / 'inspect'
   assert {re.sub(r'_[0-9]$', '', path.stem)
@@ -93,12 +92,12 @@ def test_images_that_are_not_in_colour_have_figures_too(
 
 @pytest.mark.parametrize(('settings', 'words'), [
     (RESNET, 'ResNet'),
-    ({**TINY, 'position': 'none'}, 'no embedding is added'),
+    ({**TINY, 'position': 'none'}, 'adds no position embedding'),
     ({**TINY, 'position': '2d'}, 'positions.png'),
     ({**TINY, 'position_at': 'layers'}, 'positions.png'),
     ({**TINY, 'axial': True, 'pooling': 'average'}, 'Axial'),
 ])
-def test_what_a_model_does_not_have_is_said(
+def test_figures_that_a_model_does_not_have_are_explained(
     photos, tmp_path, capsys, settings, words):
   save(tmp_path / 'model', settings)
   assert not main.main([
@@ -106,7 +105,7 @@ def test_what_a_model_does_not_have_is_said(
   assert words in capsys.readouterr().out
 
 
-def test_a_picture_that_is_not_there_is_named_and_the_rest_goes_on(
+def test_missing_and_unreadable_images_are_listed(
     photos, tmp_path, capsys):
   save(tmp_path / 'model', {**TINY, 'depth': 1})
   (tmp_path / 'broken.png').write_bytes(b'no picture')
@@ -119,16 +118,15 @@ def test_a_picture_that_is_not_there_is_named_and_the_rest_goes_on(
   assert set(said['errors']) == {
       f'{tmp_path}/none.png', f'{tmp_path}/broken.png'}
   assert 'none.png: there is no such file' in capsys.readouterr().out
-  # Nothing else is left to look at.
   assert main.main([
       'inspect', f'--model={tmp_path}/model', f'{tmp_path}/none.png']) == 2
 
 
-def test_without_pictures_it_says_what_more_there_would_be(tmp_path, capsys):
+def test_without_images_the_page_says_how_to_draw_attention(tmp_path, capsys):
   save(tmp_path / 'model', TINY)
   assert not main.main(['inspect', f'--model={tmp_path}/model'])
   said = capsys.readouterr().out
-  assert 'Name pictures' in said and 'Curves' not in said
+  assert 'Name images' in said and 'Curves' not in said
 
 
 def test_the_curves_of_a_run_are_on_the_page(tmp_path, capsys):
@@ -144,7 +142,7 @@ def test_the_curves_of_a_run_are_on_the_page(tmp_path, capsys):
 @pytest.mark.parametrize(('model', 'folder'), [
     ('~/run', 'run/inspect'), ('run/checkpoints/latest/0', 'inspect'),
     ('hf://someone/run', 'inspect'), ('https://host/run.npz', 'inspect')])
-def test_the_page_is_in_the_workdir_and_never_in_a_checkpoint(
+def test_the_page_is_written_to_the_workdir_not_to_a_checkpoint(
     model, folder, tmp_path, monkeypatch, capsys):
   monkeypatch.chdir(tmp_path)
   monkeypatch.setenv('HOME', str(tmp_path))

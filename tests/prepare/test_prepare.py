@@ -58,7 +58,8 @@ def _same(there, source):
     np.testing.assert_array_equal(there[i]['label'], source[i]['label'])
 
 
-def test_a_folder_keeps_its_bytes_labels_names_and_order(folder, tmp_path, capsys):
+def test_a_folder_keeps_its_bytes_labels_names_and_order(
+    folder, tmp_path, capsys):
   assert _prepare(folder, tmp_path, f'--json={tmp_path}/facts.json') == 0
   assert 'train: 25 examples in 1 shard\n' in capsys.readouterr().out
   for split in ('train', 'test'):

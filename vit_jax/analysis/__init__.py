@@ -1,1 +1,1 @@
-"""Pictures and figures of what a model learned, and of how."""
+"""Figures and statistics of models, predictions and runs."""

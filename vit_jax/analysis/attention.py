@@ -1,67 +1,58 @@
-"""Where a trained ViT looks: mean attention distance, and attention rollout."""
+"""Attention statistics: mean attention distance and attention rollout."""
 
 from typing import Any
 
 from jaxtyping import Float
 import numpy as np
 
+# After the softmax; class token and registers come before the patches.
 Weights = Float[np.ndarray, 'layers batch heads tokens tokens']
 
 
 def distances(
     grid: tuple[int, int], patch: tuple[float, float],
 ) -> Float[np.ndarray, 'patches patches']:
-  """Returns how far patches are from each other, centre to centre, in pixels.
+  """Returns the distances between patch centres in pixels.
 
   Args:
     grid: rows and columns.
-    patch: height and width of a patch, in pixels.
+    patch: height and width of a patch in pixels.
   """
   rows, columns = grid
   y, x = np.meshgrid(
       np.arange(rows) * patch[0], np.arange(columns) * patch[1], indexing='ij')
-  places = np.stack([y.ravel(), x.ravel()], axis=1)
-  return np.linalg.norm(places[:, None] - places[None], axis=-1)
+  centres = np.stack([y.ravel(), x.ravel()], axis=1)
+  return np.linalg.norm(centres[:, None] - centres[None], axis=-1)
 
 
 def mean_distance(
     weights: Weights, *, grid: tuple[int, int], patch: tuple[float, float],
 ) -> Float[np.ndarray, 'layers heads']:
-  """Returns how far each head looks, in pixels (figure 7, right, and D.7).
+  """Returns the mean attention distance in pixels (ViT, figure 7 and D.7).
 
-  The distance between a patch and those it attends to, weighted by the
-  attention, averaged over patches and images. Class token and registers are at
-  no place: they are left out, and what remains of each row is made to sum to
-  one.
-
-  Args:
-    weights: attention after the softmax; class token and registers first.
-    grid: rows and columns of the patches.
-    patch: height and width of a patch, in pixels.
+  The attention-weighted distance between query and key patches, averaged over
+  patches and images. Attention to other tokens is removed and the rest
+  renormalised.
 
   Raises:
     ValueError: if there are fewer tokens than patches.
   """
-  among = weights[..., _first(weights, grid):, _first(weights, grid):]
-  sums = among.sum(-1, keepdims=True, dtype=np.float64)
-  # A patch that looks at no patch at all says nothing of a distance.
-  share = np.divide(among, sums, out=np.zeros(among.shape), where=sums > 0)
-  far = np.einsum('lbhqk,qk->lbhq', share, distances(grid, patch))
-  looks = sums[..., 0] > 0
-  return far.sum((1, 3)) / np.maximum(looks.sum((1, 3)), 1)
+  first = _num_prefix_tokens(weights, grid)
+  patches = weights[..., first:, first:]
+  sums = patches.sum(-1, keepdims=True, dtype=np.float64)
+  # Queries without attention to any patch are left out of the mean.
+  shares = np.divide(
+      patches, sums, out=np.zeros(patches.shape), where=sums > 0)
+  total = np.einsum('lbhqk,qk->lh', shares, distances(grid, patch))
+  return total / np.maximum((sums[..., 0] > 0).sum((1, 3)), 1)
 
 
-def rollout(
-    weights: Weights,
-) -> Float[np.ndarray, 'batch tokens tokens']:
-  """Returns how much of each input token is in each output token.
+def rollout(weights: Weights) -> Float[np.ndarray, 'batch tokens tokens']:
+  """Returns the share of each input token in each output token.
 
-  Attention rollout (Abnar and Zuidema, arXiv:2005.00928, section 3), as figure
-  6 uses it: the heads are averaged, the residual path adds the identity, and
-  the layers are multiplied. Each row sums to one.
-
-  Args:
-    weights: attention after the softmax.
+  Attention rollout (Abnar and Zuidema, arXiv:2005.00928, section 3; ViT,
+  figure 6): averages heads, adds the identity for the residual path, and
+  multiplies the layers. Rows sum to one.
   """
   mixed = weights.mean(2, dtype=np.float64)
   mixed = 0.5 * mixed + 0.5 * np.eye(weights.shape[-1])
@@ -75,23 +66,24 @@ def rollout(
 def rollout_map(
     weights: Weights, *, grid: tuple[int, int], pooling: str,
 ) -> Float[np.ndarray, 'batch rows columns']:
-  """Returns how much of each patch is in what the head sees; sums to one.
+  """Returns the share of each patch in the pooled output; sums to one.
 
   Args:
-    weights: attention after the softmax; class token and registers first.
-    grid: rows and columns of the patches.
-    pooling: 'cls' follows the class token; any other the mean of the patches.
+    weights: attention of all layers.
+    grid: rows and columns of patches.
+    pooling: 'cls' follows the class token, others the mean of the patches.
 
   Raises:
-    ValueError: if there are fewer tokens than patches.
+    ValueError: if there are fewer tokens than patches, or no class token.
   """
-  first = _first(weights, grid)
+  first = _num_prefix_tokens(weights, grid)
   if pooling == 'cls' and not first:
-    raise ValueError('There is no class token to follow: all tokens are '
-                     'patches. Use another pooling.')
+    raise ValueError(
+        "There is no class token: all tokens are patches. Use pooling "
+        "'average'.")
   mixed = rollout(weights)
-  seen = mixed[:, 0] if pooling == 'cls' else mixed[:, first:].mean(1)
-  patches = seen[:, first:]
+  pooled = mixed[:, 0] if pooling == 'cls' else mixed[:, first:].mean(1)
+  patches = pooled[:, first:]
   return (patches / patches.sum(-1, keepdims=True)).reshape(-1, *grid)
 
 
@@ -99,28 +91,27 @@ def head_maps(
     weights: Float[np.ndarray, 'layers heads tokens tokens'], *,
     grid: tuple[int, int], pooling: str,
 ) -> Float[np.ndarray, 'layers heads rows columns']:
-  """Returns where each head looks in an image.
+  """Returns each head's attention to the patches of an image.
 
   Args:
-    weights: attention after the softmax; class token and registers first.
-    grid: rows and columns of the patches.
-    pooling: 'cls' looks from the class token; any other from all patches, on
-      average.
+    weights: attention of all layers.
+    grid: rows and columns of patches.
+    pooling: 'cls' takes the class token's attention, others the mean over
+      patches.
 
   Raises:
     ValueError: if there are fewer tokens than patches.
   """
-  first = _first(weights, grid)
-  looks = (weights[..., 0, :] if pooling == 'cls' and first
-           else weights[..., first:, :].mean(-2))
-  return looks[..., first:].reshape(*looks.shape[:2], *grid)
+  first = _num_prefix_tokens(weights, grid)
+  maps = (weights[..., 0, :] if pooling == 'cls' and first
+          else weights[..., first:, :].mean(-2))
+  return maps[..., first:].reshape(*maps.shape[:2], *grid)
 
 
-def _first(weights: Any, grid: tuple[int, int]) -> int:
-  """Returns how many tokens come before the patches."""
+def _num_prefix_tokens(weights: Any, grid: tuple[int, int]) -> int:
   first = weights.shape[-1] - grid[0] * grid[1]
   if first < 0:
     raise ValueError(
-        f'The attention is of {weights.shape[-1]} tokens, fewer than the '
+        f'The attention has {weights.shape[-1]} tokens, fewer than the '
         f'{grid[0]}x{grid[1]} patches.')
   return first

@@ -1,4 +1,4 @@
-"""What the first layer learned: filters of pixels, and positions."""
+"""Statistics of the first layer: patch embedding filters and positions."""
 
 from jaxtyping import Float
 import numpy as np
@@ -8,15 +8,13 @@ def filters(
     kernel: Float[np.ndarray, 'height width channels features'], *,
     count: int = 28,
 ) -> Float[np.ndarray, 'filters height width channels']:
-  """Returns the principal components of the patch embedding (figure 7, left).
+  """Returns principal components of the patch embedding (ViT, figure 7, left).
 
-  The filters of all features, less their mean, are points in the space of
-  patches; these are the directions in which they vary most, the first the
-  most. Each has length 1, and the sign that makes its largest value positive.
+  Components have unit length, and their largest value is positive.
 
   Args:
-    kernel: of the patch embedding.
-    count: components wanted; fewer come back where there are no more.
+    kernel: patch embedding.
+    count: number of components, at most `features - 1`.
   """
   *shape, features = kernel.shape
   points = np.asarray(kernel, np.float64).reshape(-1, features).T
@@ -32,14 +30,10 @@ def convolution(
     kernel: Float[np.ndarray, 'height width channels features'], *,
     count: int = 64,
 ) -> Float[np.ndarray, 'filters height width channels']:
-  """Returns filters of a ResNet's root, in their order.
+  """Returns the first filters of a ResNet's root convolution.
 
-  Each is less its mean and of standard deviation 1, as the network applies it
-  (weight standardisation, arXiv:1903.10520).
-
-  Args:
-    kernel: of the convolution.
-    count: filters wanted; fewer come back where there are no more.
+  Filters are standardised to mean 0 and standard deviation 1, as the network
+  applies them (weight standardisation, arXiv:1903.10520).
   """
   found = np.moveaxis(np.asarray(kernel, np.float64)[..., :count], -1, 0)
   found = found - found.mean((1, 2, 3), keepdims=True)
@@ -49,12 +43,10 @@ def convolution(
 def similarity(
     positions: Float[np.ndarray, 'patches width'], *, grid: tuple[int, int],
 ) -> Float[np.ndarray, 'rows columns rows columns']:
-  """Returns cosines between position embeddings (figure 7, centre).
-
-  Entry [i, j] is the picture for the patch in row i and column j.
+  """Returns cosines between position embeddings (ViT, figure 7, centre).
 
   Args:
-    positions: of the patches alone, row by row.
+    positions: embeddings of the patches, row by row, without other tokens.
     grid: rows and columns.
   """
   unit = np.asarray(positions, np.float64)

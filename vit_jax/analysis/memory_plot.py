@@ -1,4 +1,4 @@
-"""The picture of what fits: the largest batch by the size of the images."""
+"""Plot of the largest batch by image size (ViT, figure 12, right)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,21 +12,19 @@ def largest_batches(
     cells: Sequence[Mapping[str, Any]], path: epath.PathLike, *, title: str,
     unit: str,
 ) -> None:
-  """Draws the right half of the paper's Figure 12, a line for each model.
+  """Plots one line per model on logarithmic axes.
 
-  Both axes are of powers: an image of twice the side has four times the tokens.
-  Where not even one image fits, a line ends.
+  A line ends where not even one image fits.
 
   Args:
     cells: each with `model`, `resolution` and `batch`.
-    path: picture to write; the suffix says the format (.png, .pdf, .svg).
-    title: of the picture.
-    unit: what a device is: 'core', 'chip'.
+    path: file to write; the suffix determines the format.
+    title: title of the plot.
+    unit: name of a device: 'core' or 'chip'.
   """
-  from matplotlib import figure
   from matplotlib import ticker
 
-  fig = figure.Figure(figsize=(6.4, 4.6), dpi=150, layout='constrained')
+  fig = plots.new_figure(6.4, 4.6)
   axes = fig.subplots()
   axes.set_xscale('log', base=2)
   axes.set_yscale('log', base=2)
@@ -34,15 +32,15 @@ def largest_batches(
   for i, model in enumerate(dict.fromkeys(cell['model'] for cell in cells)):
     points = sorted((cell['resolution'], cell['batch']) for cell in cells
                     if cell['model'] == model and cell['batch'])
-    # Lines of powers of two lie on one another: told apart by their marks.
+    # Lines often coincide; markers of decreasing size stay visible.
     axes.plot(
-        *zip(*points) if points else ([], []), label=plots.plain(model),
+        *zip(*points) if points else ([], []), label=plots.escape(model),
         linewidth=1.8, color=colours[i % len(colours)],
         marker=plots.MARKERS[i % len(plots.MARKERS)],
         markersize=9 - 0.7 * i, alpha=0.9,
         linestyle='-' if '/' in model else '--')
   axes.set_title(
-      plots.plain(title), fontsize=11, loc='left', fontweight='bold')
+      plots.escape(title), fontsize=11, loc='left', fontweight='bold')
   axes.set_xticks(sorted({cell['resolution'] for cell in cells}))
   axes.xaxis.set_major_formatter(lambda x, _: f'{x:g}')
   axes.tick_params(axis='x', labelsize=8)  # 224 is close to 256.
@@ -50,12 +48,8 @@ def largest_batches(
   axes.yaxis.set_major_formatter(
       lambda y, _: f'{y:,.0f}' if y >= 1 else f'{y:.4g}')
   axes.set_xlabel('height and width of the images (pixels)')
-  axes.set_ylabel(f'images on a {unit}')
-  axes.grid(True, color='#E5E5E5', linewidth=0.8)
-  axes.set_axisbelow(True)
-  axes.spines[['top', 'right']].set_visible(False)
-  # Beside the axes, below the title, which is longer than they are wide where
-  # the device's name is.
+  axes.set_ylabel(f'images per {unit}')
+  plots.style(axes)
   axes.legend(loc='upper left', bbox_to_anchor=(1, 1), frameon=False,
               fontsize=9)
   plots.save(fig, path)

@@ -1,4 +1,4 @@
-"""Pictures of a run: the curves of its losses, accuracy and learning rate."""
+"""Training curves of one or several runs, and the style of all plots."""
 
 from collections.abc import Mapping, Sequence
 import dataclasses
@@ -9,22 +9,18 @@ from etils import epath
 
 Rows = Sequence[Mapping[str, Any]]
 
-# Okabe and Ito's palette, told apart with any colour vision
-# (https://jfly.uni-koeln.de/color); its yellow is too pale for a thin line.
+# Colour-blind safe palette of Okabe and Ito (https://jfly.uni-koeln.de/color)
+# without yellow, which is too pale for a thin line.
 COLOURS = (
     '#0072B2', '#D55E00', '#009E73', '#CC79A7', '#56B4E9', '#E69F00', '#000000')
 MARKERS = 'osD^vP'
-# Beyond the palette, as many steps of a map whose lightness rises evenly: the
-# order of the runs is then what tells them apart.
-MANY_COLOURS = 'viridis'
-# Lines of the same learning rates that are drawn one within the other.
-MAX_WITHIN = len(COLOURS) - 1
-# Beyond this ratio of largest to smallest loss, a linear axis hides the end.
-LOG_SCALE_RATIO = 30
-# Beyond this ratio of longest to shortest run, an axis of steps hides one.
-LENGTH_RATIO = 3
-PANEL_INCHES = 4.2
-FEW_POINTS = 25  # Up to which each is marked, in the curves of training too.
+_DPI = 150
+# More coinciding learning rates than this are not drawn separately.
+_MAX_NESTED_LINES = len(COLOURS) - 1
+_LOG_SCALE_RATIO = 30  # Largest to smallest loss.
+_LENGTH_RATIO = 3  # Longest to shortest run that share an axis of steps.
+_PANEL_INCHES = 4.2
+_FEW_POINTS = 25  # Training curves of up to this many points have markers.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,7 +30,7 @@ class _Panel:
   is_percent: bool = False
 
 
-PANELS = (
+_PANELS = (
     _Panel('loss', 'Loss'),
     _Panel('accuracy', 'Accuracy', is_percent=True),
     _Panel('learning_rate', 'Learning rate'),
@@ -42,75 +38,84 @@ PANELS = (
 
 
 def curves(runs: Mapping[str, Rows], path: epath.PathLike) -> None:
-  """Draws the curves of one or several runs, a colour each.
+  """Plots loss, accuracy and learning rate of runs, one colour per run.
 
-  A panel for each of loss, accuracy and learning rate that was measured,
-  against the step, or against the share of the run where the lengths of the
-  runs are too unlike for one axis. Training is a thin line, with dots where it
-  is short, each evaluator a line with marks.
+  Runs of very different lengths share an axis in percent. Training is a thin
+  line; each evaluator is a line with markers.
 
   Args:
-    runs: rows by the run's name, as `read_rows` gives them: each holds `step`
-      and metrics whose names start with 'train/' or an evaluator's name.
-    path: picture to write; the suffix says the format (.png, .pdf, .svg).
+    runs: rows by run name; each row holds `step` and metrics such as
+      'train/loss' or 'val/accuracy'.
+    path: file to write; the suffix determines the format (.png, .pdf, .svg).
 
   Raises:
     ValueError: if no row holds any of the metrics.
   """
-  # Imported here: it takes a second, and only this module needs it. The figure
-  # is made without pyplot, whose global state would need a display.
-  from matplotlib import figure
-  from matplotlib import layout_engine
-
-  panels = [p for p in PANELS if any(_names(rows, p) for rows in runs.values())]
+  panels = [p for p in _PANELS
+            if any(_names(rows, p) for rows in runs.values())]
   if not panels:
     raise ValueError(
         'Nothing to draw: expected rows with a metric such as train/loss or '
         f'val/accuracy in the run(s) {", ".join(runs) or "(none)"}.')
   evaluators = _evaluators(runs)
-  fig = figure.Figure(
-      figsize=(PANEL_INCHES * len(panels), 4.0), dpi=150,
-      layout=layout_engine.ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.06))
-  lengths = {name: max((row['step'] for row in rows), default=0) or 1
-             for name, rows in runs.items()}
-  if max(lengths.values()) > LENGTH_RATIO * min(lengths.values()):
-    runs = {name: [{**row, 'step': 100 * row['step'] / lengths[name]}
-                   for row in rows] for name, rows in runs.items()}
-    label = '% of the run'
-  else:
-    label = 'step'
-  all_axes = fig.subplots(1, len(panels), squeeze=False)[0]
-  for axes, panel in zip(all_axes, panels):
-    _draw_panel(axes, panel, runs, evaluators)
+  fig = new_figure(_PANEL_INCHES * len(panels), 4.0, w_pad=0.12)
+  label, scaled = _scale_steps(runs)
+  for axes, panel in zip(fig.subplots(1, len(panels), squeeze=False)[0],
+                         panels):
+    _draw_panel(axes, panel, scaled, evaluators)
     axes.set_xlabel(label)
   _draw_legend(fig, runs, evaluators)
   save(fig, path)
 
 
-def plain(text: str) -> str:
-  """Returns a name as it is drawn letter by letter: no `$` begins a formula."""
+def new_figure(width: float, height: float, *, w_pad: float = 0.06) -> Any:
+  """Returns a Matplotlib figure of a size in inches.
+
+  Matplotlib takes a second to import, hence the import inside. pyplot is
+  avoided because its global state needs a display.
+  """
+  from matplotlib import figure
+  from matplotlib import layout_engine
+  return figure.Figure(
+      figsize=(width, height), dpi=_DPI,
+      layout=layout_engine.ConstrainedLayoutEngine(w_pad=w_pad, h_pad=0.06))
+
+
+def style(axes: Any, *, grid: bool = True) -> None:
+  """Applies the common style: no frame, and a pale grid behind the data."""
+  axes.spines[['top', 'right']].set_visible(False)
+  if grid:
+    axes.grid(True, color='#E5E5E5', linewidth=0.8)
+    axes.set_axisbelow(True)
+
+
+def escape(text: str) -> str:
+  """Escapes dollar signs, which would begin a formula."""
   return text.replace('$', r'\$')
 
 
 def save(fig: Any, path: epath.PathLike) -> None:
-  """Writes a Matplotlib figure, here or in a bucket.
-
-  Args:
-    fig: the figure.
-    path: file to write; the suffix says the format (.png, .pdf, .svg).
-  """
+  """Writes a figure, also to a bucket; the suffix determines the format."""
   path = epath.Path(path)
   with path.open('wb') as file:
     fig.savefig(file, format=path.suffix.removeprefix('.') or 'png')
+
+
+def _scale_steps(runs: Mapping[str, Rows]) -> tuple[str, Mapping[str, Rows]]:
+  """Returns the axis label, and runs in percent if their lengths differ."""
+  lengths = {name: max((row['step'] for row in rows), default=0) or 1
+             for name, rows in runs.items()}
+  if max(lengths.values()) <= _LENGTH_RATIO * min(lengths.values()):
+    return 'step', runs
+  return '% of the run', {
+      name: [{**row, 'step': 100 * row['step'] / lengths[name]}
+             for row in rows] for name, rows in runs.items()}
 
 
 def _draw_panel(
     axes: Any, panel: _Panel, runs: Mapping[str, Rows],
     evaluators: Sequence[str],
 ) -> None:
-  """Draws one metric of every run."""
-  from matplotlib import ticker
-
   drawn: list[float] = []
   last_step = 1.0
   for i, (colour, rows) in enumerate(zip(_colours(len(runs)), runs.values())):
@@ -118,29 +123,35 @@ def _draw_panel(
       steps, values = _series(rows, f'{name}/{panel.metric}')
       drawn += values
       last_step = max(last_step, *steps)
-      style = _line_style(name, evaluators, num_points=len(steps))
+      line = _line_style(name, evaluators, num_points=len(steps))
       if panel.metric == 'learning_rate':
-        # Runs of the same schedule lie on one another: the later the finer.
+        # Coinciding schedules are nested: later runs have thinner lines.
         above = sum(
             _series(other, f'{name}/{panel.metric}') == (steps, values)
             for other in list(runs.values())[i + 1:])
-        if above > MAX_WITHIN:
+        if above > _MAX_NESTED_LINES:
           continue
-        style |= {'linewidth': 1.6 + 2 * above, 'alpha': 1}
-      axes.plot(steps, values, color=colour, **style)
+        line |= {'linewidth': 1.6 + 2 * above, 'alpha': 1}
+      axes.plot(steps, values, color=colour, **line)
+  _format_panel(axes, panel, drawn, last_step)
+
+
+def _format_panel(
+    axes: Any, panel: _Panel, values: Sequence[float], last_step: float,
+) -> None:
+  from matplotlib import ticker
   axes.set_title(panel.title, fontsize=12, loc='left', fontweight='bold')
   axes.set_xlim(-0.03 * last_step, 1.03 * last_step)
-  axes.grid(True, color='#E5E5E5', linewidth=0.8)
-  axes.set_axisbelow(True)
-  axes.spines[['top', 'right']].set_visible(False)
+  style(axes)
   axes.xaxis.set_major_locator(ticker.MaxNLocator(
       nbins=5, integer=True, min_n_ticks=1))
   axes.xaxis.set_major_formatter(lambda x, _: f'{x:,.0f}')
-  if panel.metric == 'loss' and _needs_log_scale(drawn):
+  if panel.metric == 'loss' and min(values) > 0 and (
+      max(values) / min(values) > _LOG_SCALE_RATIO):
     axes.set_yscale('log')
     axes.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_minor_formatter(ticker.NullFormatter())
-  # Whole labels, 0.001 or 2e-05: no factor floating above the axis.
+  # Complete labels instead of a factor above the axis.
   axes.yaxis.set_major_formatter(
       (lambda y, _: f'{100 * y:.4g} %') if panel.is_percent
       else (lambda y, _: f'{y:.4g}'))
@@ -149,25 +160,21 @@ def _draw_panel(
 def _draw_legend(
     fig: Any, runs: Mapping[str, Rows], evaluators: Sequence[str],
 ) -> None:
-  """Says below the panels, away from the data, what the lines are."""
+  """Draws a legend of runs and evaluators below the panels."""
   from matplotlib import lines
 
   handles = [
-      lines.Line2D([], [], color=colour, linewidth=4, label=plain(run))
+      lines.Line2D([], [], color=colour, linewidth=4, label=escape(run))
       for colour, run in zip(_colours(len(runs)), runs)]
-  names = [n for n in ('train', *evaluators)
-           if any(_names(rows, p) and n in _names(rows, p)
-                  for rows in runs.values() for p in PANELS)]
-  longest = {name: max(len(_series(rows, f'{name}/{p.metric}')[0])
-                       for rows in runs.values() for p in PANELS)
-             for name in names}
-  handles += [
-      lines.Line2D([], [], color='#555555', label=plain(name), **{
-          **_line_style(name, evaluators, num_points=longest[name]),
-          'markevery': 1})
-      for name in names]
-  # As many side by side as fit: a letter of 10 points is 0.09 inches wide, the
-  # sample of a line with its margins 0.7.
+  for name in ('train', *evaluators):
+    num_points = max(len(_series(rows, f'{name}/{panel.metric}')[0])
+                     for rows in runs.values() for panel in _PANELS)
+    if num_points:
+      handles.append(lines.Line2D(
+          [], [], color='#555555', label=escape(name), **{
+              **_line_style(name, evaluators, num_points=num_points),
+              'markevery': 1}))
+  # At 10 points a letter is 0.09 inches wide, and a line sample 0.7.
   entry_inches = 0.7 + 0.09 * max(len(str(h.get_label())) for h in handles)
   columns = int(fig.get_figwidth() // entry_inches)
   fig.legend(
@@ -176,12 +183,12 @@ def _draw_legend(
 
 
 def _colours(number: int) -> list[Any]:
-  """Returns a colour for each run."""
+  """Returns a colour per run; beyond the palette, steps of viridis."""
   if number <= len(COLOURS):
     return list(COLOURS[:number])
   import matplotlib
-  # Not to the end of the map, where its yellow is too pale.
-  return [matplotlib.colormaps[MANY_COLOURS](0.9 * i / (number - 1))
+  # The yellow end of the map is too pale.
+  return [matplotlib.colormaps['viridis'](0.9 * i / (number - 1))
           for i in range(number)]
 
 
@@ -189,17 +196,15 @@ def _line_style(
     name: str, evaluators: Sequence[str], *, num_points: int,
 ) -> dict[str, Any]:
   if name == 'train':
-    # A line of few points says little, and of a single one nothing at all.
     return {'linewidth': 1.2, 'alpha': 0.75,
-            'marker': '.' if num_points <= FEW_POINTS else ''}
+            'marker': '.' if num_points <= _FEW_POINTS else ''}
   return {'linewidth': 1.8, 'markersize': 4.5,
           'marker': MARKERS[evaluators.index(name) % len(MARKERS)],
-          # Few marks, however often the run was evaluated.
           'markevery': max(1, num_points // 12)}
 
 
 def _names(rows: Rows, panel: _Panel) -> list[str]:
-  """Returns 'train' and the evaluators that measured the panel's metric."""
+  """Returns 'train' and the evaluators that have the panel's metric."""
   keys = dict.fromkeys(key for row in rows for key in row)
   names = [key.rsplit('/', 1)[0] for key in keys
            if '/' in key and key.rsplit('/', 1)[1] == panel.metric]
@@ -208,17 +213,13 @@ def _names(rows: Rows, panel: _Panel) -> list[str]:
 
 def _evaluators(runs: Mapping[str, Rows]) -> list[str]:
   names = dict.fromkeys(
-      name for rows in runs.values() for panel in PANELS
+      name for rows in runs.values() for panel in _PANELS
       for name in _names(rows, panel))
   return [name for name in names if name != 'train']
 
 
 def _series(rows: Rows, key: str) -> tuple[list[float], list[float]]:
-  """Returns the steps and finite values of one metric."""
+  """Returns the steps and finite values of a metric."""
   points = [(row['step'], row[key]) for row in rows
             if key in row and math.isfinite(row[key])]
   return [step for step, _ in points], [value for _, value in points]
-
-
-def _needs_log_scale(values: Sequence[float]) -> bool:
-  return min(values) > 0 and max(values) / min(values) > LOG_SCALE_RATIO

@@ -1,4 +1,4 @@
-"""The picture of a sweep: what each setting gave, and the best's final runs."""
+"""Plot of a sweep: the metric of every setting, and the final runs."""
 
 from collections.abc import Mapping, Sequence
 import json
@@ -8,113 +8,110 @@ from etils import epath
 
 from vit_jax.analysis import plots
 
-# Beyond this ratio of neighbours' extremes a linear axis crowds the small ones.
-LOG_SCALE_RATIO = 8
-# Metrics that are shares, by how their names begin.
-SHARES = ('accuracy', 'precision', 'mean_average_precision',
-          'calibration_error')
+_LOG_SCALE_RATIO = 8  # Largest to smallest value of the swept field.
+# Metrics that are fractions, by the beginning of their names.
+_FRACTIONS = ('accuracy', 'precision', 'mean_average_precision',
+              'calibration_error')
 Rows = Sequence[Mapping[str, Any]]
 
 
 def sweep(result: Mapping[str, Any], path: epath.PathLike) -> None:
-  """Draws the metric against the swept field, a line for each other setting.
+  """Plots the metric against the swept field, one line per other setting.
 
-  The field with the most values is along the axis. Its values are spread as
-  numbers, logarithmically where they span decades, or else in a row. The final
-  runs stand at the best setting: mean and standard deviation of each evaluator
-  that has the metric.
+  The field with the most values is on the x axis, logarithmic if its values
+  span decades, or categorical if they are not numbers. Final runs are drawn
+  at the best setting, with mean and standard deviation.
 
   Args:
-    result: as `sweep.json` holds it: `plan` with `grid` and `metric`, rows
-      `grid` with `values` and `value` (None where a run diverged), `best`, and
+    result: content of `sweep.json`: `plan` with `grid` and `metric`, rows
+      `grid` with `values` and `value` (None for a diverged run), `best`, and
       `final` with `statistics`, or None.
-    path: picture to write; the suffix says the format (.png, .pdf, .svg).
+    path: file to write; the suffix determines the format (.png, .pdf, .svg).
   """
-  from matplotlib import figure
+  from matplotlib import ticker
 
   fields = result['plan']['grid']
-  along = max(fields, key=lambda field: len(fields[field]))
-  values = fields[along]
+  field = max(fields, key=lambda name: len(fields[name]))
+  values = fields[field]
   numeric = all(isinstance(v, (int, float)) and not isinstance(v, bool)
                 for v in values)
-  places = {json.dumps(v): v if numeric else i for i, v in enumerate(values)}
-  metric = result['plan']['metric']
-  kind = metric.rsplit('/', 1)[-1]
-  percent = kind.startswith(SHARES) or kind.endswith('_shot')
+  positions = {json.dumps(v): v if numeric else i for i, v in enumerate(values)}
+  metric = result['plan']['metric'].rsplit('/', 1)[-1]
+  percent = metric.startswith(_FRACTIONS) or metric.endswith('_shot')
   scale = 100 if percent else 1
 
-  fig = figure.Figure(figsize=(6.4, 4.4), dpi=150, layout='constrained')
+  fig = plots.new_figure(6.4, 4.4)
   axes = fig.subplots()
   if numeric and min(values) > 0 and (
-      max(values) / min(values) >= LOG_SCALE_RATIO):
+      max(values) / min(values) >= _LOG_SCALE_RATIO):
     axes.set_xscale('log')
-  lines = _lines(result['grid'], along)
+  num_lines = _draw_grid(axes, result, field, positions, scale=scale)
+  best = result['best']
+  best_position = positions[json.dumps(best['values'][field])]
+  axes.plot([best_position], [scale * best['value']], 'o', markersize=13,
+            markerfacecolor='none', markeredgecolor='#000000', label='chosen')
+  _draw_final(axes, result, best_position, scale=scale, first_colour=num_lines)
+  axes.set_xticks(list(positions.values()),
+                  [plots.escape(str(v)) for v in values], minor=False)
+  axes.xaxis.set_minor_locator(ticker.NullLocator())
+  axes.margins(x=0.12, y=0.15)
+  axes.set_xlabel(plots.escape(field))
+  axes.set_ylabel(plots.escape(metric) + (' (%)' if percent else ''))
+  plots.style(axes)
+  fig.legend(loc='outside lower center', frameon=False, fontsize=9, ncols=2)
+  plots.save(fig, path)
+
+
+def _draw_grid(
+    axes: Any, result: Mapping[str, Any], field: str,
+    positions: Mapping[str, float], *, scale: float,
+) -> int:
+  """Draws the runs of the grid; returns the number of lines."""
+  lines = _lines(result['grid'], field)
   for i, (label, rows) in enumerate(lines.items()):
-    points = sorted((places[json.dumps(row['values'][along])],
+    points = sorted((positions[json.dumps(row['values'][field])],
                      scale * row['value'])
                     for row in rows if row['value'] is not None)
     axes.plot(*zip(*points) if points else ([], []), 'o-',
               color=plots.COLOURS[i % len(plots.COLOURS)], markersize=6,
-              label=plots.plain(f'{metric}{label}'), linewidth=1.6)
-  # What has no value has a place all the same: at the foot.
-  diverged = sorted({places[json.dumps(row['values'][along])]
+              label=plots.escape(result['plan']['metric'] + label),
+              linewidth=1.6)
+  diverged = sorted({positions[json.dumps(row['values'][field])]
                      for row in result['grid'] if row['value'] is None})
-  if diverged:
+  if diverged:  # Crosses at the bottom edge.
     axes.plot(diverged, [0.04] * len(diverged), 'x', color='#555555',
               markersize=8, transform=axes.get_xaxis_transform(),
               label='diverged')
-  best = result['best']
-  place = places[json.dumps(best['values'][along])]
-  axes.plot([place], [scale * best['value']], 'o', markersize=13,
-            markerfacecolor='none', markeredgecolor='#000000', label='chosen')
-  _draw_final(axes, result, place, scale=scale, first_colour=len(lines))
-  # The values themselves are the ticks: nothing lies between them.
-  axes.set_xticks(list(places.values()),
-                  [plots.plain(str(v)) for v in values], minor=False)
-  axes.xaxis.set_minor_locator(_no_ticks())
-  axes.margins(x=0.12, y=0.15)
-  axes.set_xlabel(plots.plain(along))
-  axes.set_ylabel(plots.plain(kind) + (' (%)' if percent else ''))
-  axes.grid(True, color='#E5E5E5', linewidth=0.8)
-  axes.set_axisbelow(True)
-  axes.spines[['top', 'right']].set_visible(False)
-  fig.legend(loc='outside lower center', frameon=False, fontsize=9,
-             ncols=2)
-  plots.save(fig, path)
+  return len(lines)
 
 
-def _lines(rows: Rows, along: str) -> dict[str, list[Mapping[str, Any]]]:
-  """Groups rows by their other fields, in words: ' (mixup=0.2)'."""
+def _lines(rows: Rows, field: str) -> dict[str, list[Mapping[str, Any]]]:
+  """Groups rows by their other fields, as text: ' (mixup=0.2)'."""
   lines: dict[str, list[Mapping[str, Any]]] = {}
   for row in rows:
-    others = ', '.join(f'{field.split(".")[-1]}={value}'
-                       for field, value in row['values'].items()
-                       if field != along)
+    others = ', '.join(f'{name.split(".")[-1]}={value}'
+                       for name, value in row['values'].items()
+                       if name != field)
     lines.setdefault(f' ({others})' if others else '', []).append(row)
   return lines
 
 
 def _draw_final(
-    axes: Any, result: Mapping[str, Any], place: float, *, scale: float,
+    axes: Any, result: Mapping[str, Any], position: float, *, scale: float,
     first_colour: int,
 ) -> None:
   if result['final'] is None:
     return
-  kind = result['plan']['metric'].rsplit('/', 1)[-1]
+  metric = result['plan']['metric'].rsplit('/', 1)[-1]
   seeds = len(result['final']['runs'])
   drawn = [(name, values) for name, values in
            result['final']['statistics'].items()
-           if name.endswith(f'/{kind}') and not name.startswith('train/')]
+           if name.endswith(f'/{metric}') and not name.startswith('train/')]
   for i, (name, values) in enumerate(drawn):
     axes.errorbar(
-        [place], [scale * values['mean']],
+        [position], [scale * values['mean']],
         yerr=None if values['std'] is None else [scale * values['std']],
         fmt=plots.MARKERS[1 + i % (len(plots.MARKERS) - 1)], capsize=5,
         color=plots.COLOURS[(first_colour + i) % len(plots.COLOURS)],
         markersize=7,
-        label=plots.plain(f'{name}, final (mean ± std of {seeds})'), zorder=4)
-
-
-def _no_ticks() -> Any:
-  from matplotlib import ticker
-  return ticker.NullLocator()
+        label=plots.escape(f'{name}, final (mean ± std of {seeds})'), zorder=4)

@@ -1,11 +1,10 @@
-"""Shows what a model learned: the figures of the paper's section 4.5.
+"""Draws what a ViT learned: the figures of the paper's section 4.5.
 
     python main.py inspect --model=runs/quickstart/finetune photos/
 
-Filters, positions, and, over the given pictures, how far each head looks and
-where the model does. Pictures in a folder, and one page of them all that opens
-without a network. A picture that cannot be read, or is not there, is named and
-counted, and the rest goes on; the exit status is then 1.
+Filters, position embeddings and, for the given images, mean attention distance,
+rollout and the attention of each head, as PNG files and one HTML page.
+Unreadable images are listed, and the exit status is then 1.
 """
 
 import argparse
@@ -32,12 +31,13 @@ from vit_jax.run import workdir as workdir_lib
 
 PAGE = 'index.html'
 PATCHES, ROOT = 'patches/kernel', 'backbone/root/kernel'
-# What a rollout is of, by how a model pools its tokens.
-_FOLLOWED = {
-    'cls': 'the class token, which the head sees',
-    'average': 'the mean of the patches, which the head sees',
-    'attention': 'the mean of the patches (the head weighs them by an '
-                 'attention of its own, which is not counted)'}
+# What a rollout map follows, by pooling.
+_ROLLOUT_TARGETS = {
+    'cls': 'the class token',
+    'average': 'the mean of the patches',
+    'attention': 'the mean of the patches (without the attention pooling of '
+                 'the head)'}
+Section = html_page.Section
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,52 +46,49 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   arguments.add_pictures(parser, required=False, batch_size=8)
   parser.add_argument(
       '--output', default='', metavar='DIR',
-      help='folder of the pictures and the page; by default `inspect` in the '
-      'workdir, or here where the model is not of one')
+      help='folder for the figures and the page (default: `inspect` in the '
+      'workdir of the model, or in the current folder)')
   parser.add_argument(
       '--show', type=int, default=6, metavar='N',
-      help='pictures whose rollout is drawn; all count in the distances '
+      help='images to draw; attention distances average over all '
       '(default: %(default)s)')
 
 
 def run(args: argparse.Namespace) -> int:
   """Runs the command; returns the exit status."""
   if args.show < 1:
-    raise ValueError(f'--show must be at least 1, but is {args.show}.')
+    raise ValueError(f'--show must be at least 1; got {args.show}.')
   errors: dict[str, str] = {}
-  found = arguments.find(args.paths, errors)
+  paths = arguments.find(args.paths, errors)
   model = arguments.load(args)
   workdir = _workdir(args.model)
   output = epath.Path(args.output or (workdir or epath.Path()) / 'inspect')
   output.mkdir(parents=True, exist_ok=True)
-  figures: dict[str, Any] = {}
-  with arguments.Reading(len(found), errors) as reading:
+  statistics: dict[str, Any] = {}
+  with arguments.Reading(len(paths), errors) as reading:
     sections = [
         _filters(model, output / 'filters.png'),
         _positions(model, output / 'positions.png'),
-        *_attention(args, model, found, output, reading, figures)]
+        *_attention(args, model, paths, output, reading, statistics)]
   if workdir and (curves := workdir / workdir_lib.CURVES).exists():
-    sections.append(html_page.Section('Curves', 'Of the run.', curves))
+    sections.append(Section('Curves', 'Training curves of the run.', curves))
   html_page.write_figures(
       output / PAGE, title=f'Inside {args.model}',
       text=f'{_describe(model)}. Figures as in "An Image is Worth 16x16 '
-      'Words", section 4.5. A click on one shows it in full size.',
+      'Words", section 4.5. Click a figure for its full size.',
       sections=sections)
   for section in sections:
     print(f'{section.title:26}  {section.picture or section.text}')
   print(f'{"page":26}  {output / PAGE}')
   if args.json:
     atomic_files.write_json(args.json, {
-        'model': args.model, 'page': str(output / PAGE), **figures,
+        'model': args.model, 'page': str(output / PAGE), **statistics,
         'errors': reading.errors})
   return reading.report()
 
 
 def _workdir(path: str) -> epath.Path | None:
-  """Returns the workdir that a model is from, if it is one on this machine.
-
-  Not a checkpoint: nothing is written among its files.
-  """
+  """Returns the local workdir of a model, but no checkpoint folder."""
   folder = epath.Path(path).expanduser() if '://' not in path else None
   return folder if folder and (folder / manager.FOLDER).is_dir() else None
 
@@ -106,128 +103,123 @@ def _describe(model: model_lib.Model) -> str:
           f'{height} x {width}')
 
 
-def _filters(model: model_lib.Model, path: epath.Path) -> html_page.Section:
-  named = tree.flatten(model.params)
-  if ROOT in named:
-    # Patches are then of a feature map: their components are no pictures.
-    kernel = np.asarray(named[ROOT])
-    shown = embeddings.convolution(kernel)
-    model_figures.filters(shown, path, columns=8)
-    first = 'first ' * (len(shown) < kernel.shape[-1])
-    return html_page.Section(
-        'Filters', f'The {first}{len(shown)} filters of {ROOT}, which alone '
-        'see pixels, as the network applies them; grey is zero.', path)
-  model_figures.filters(embeddings.filters(np.asarray(named[PATCHES])), path)
-  return html_page.Section(
-      'Filters', f'Principal components of {PATCHES}, the strongest first; '
-      'grey is zero (figure 7, left).', path)
+def _filters(model: model_lib.Model, path: epath.Path) -> Section:
+  params = tree.flatten(model.params)
+  if ROOT not in params:
+    model_figures.filters(
+        embeddings.filters(np.asarray(params[PATCHES])), path)
+    return Section(
+        'Filters', f'Principal components of {PATCHES}, the strongest first; '
+        'grey is zero (figure 7, left).', path)
+  # The patch embedding of a hybrid acts on feature maps, not on pixels.
+  kernel = np.asarray(params[ROOT])
+  drawn = embeddings.convolution(kernel)
+  model_figures.filters(drawn, path, columns=8)
+  first = 'first ' * (len(drawn) < kernel.shape[-1])
+  return Section(
+      'Filters', f'The {first}{len(drawn)} filters of {ROOT}, standardised as '
+      'the network applies them; grey is zero.', path)
 
 
-def _positions(model: model_lib.Model, path: epath.Path) -> html_page.Section:
-  title = 'Position embeddings'
-  config = model.config
+def _positions(model: model_lib.Model, path: epath.Path) -> Section:
+  title, config = 'Position embeddings', model.config
   if not isinstance(config, vit_config.ViTConfig):
-    return html_page.Section(
-        title, 'A ResNet has none: it cuts no patches that would need them.')
+    return Section(title, 'A ResNet has no position embeddings.')
   grid = models.grid(config, model.resolution)
   table = models.patch_positions(model.params, config, grid)
   if table is None:
-    return html_page.Section(
-        title, f'Positions are {config.position!r}: no embedding is added.')
+    return Section(
+        title, f'The model adds no position embedding: model.position is '
+        f'{config.position!r}.')
   model_figures.similarity(embeddings.similarity(table, grid=grid), path)
-  return html_page.Section(
-      title, 'Each small picture is a patch: how alike its position is to that '
-      'of every patch (figure 7, centre)'
+  return Section(
+      title, 'Cosine similarity of the position embedding of each patch to '
+      'those of all patches (figure 7, centre)'
       + (', in the first layer.' if config.position_at == 'layers' else '.'),
       path)
 
 
 def _attention(
-    args: argparse.Namespace, model: model_lib.Model, found: list[str],
-    output: epath.Path, reading: arguments.Reading, figures: dict[str, Any],
-) -> list[html_page.Section]:
-  """Draws what pictures are needed for."""
-  title = 'Attention'
-  config = model.config
+    args: argparse.Namespace, model: model_lib.Model, paths: list[str],
+    output: epath.Path, reading: arguments.Reading,
+    statistics: dict[str, Any],
+) -> list[Section]:
+  """Draws all figures that need images."""
+  title, config = 'Attention', model.config
   if not isinstance(config, vit_config.ViTConfig):
-    return [html_page.Section(
-        title, 'A ResNet has none: no distances, and no rollout over pictures. '
-        'What it makes of them is a row each of `main.py features`.')]
+    return [Section(title, 'A ResNet has no attention.')]
   if config.axial:
-    return [html_page.Section(
-        title, 'Axial attention is within rows and within columns: there is '
-        'none of every patch to every other.')]
-  if not found:
-    return [html_page.Section(
-        title, 'Name pictures to see where the model looks: inspect '
-        f'--model={args.model} photos/')]
-  looks = _Looks(config.pooling, models.grid(
+    return [Section(
+        title, 'Axial attention is not drawn: it has no weights between all '
+        'pairs of patches.')]
+  if not paths:
+    return [Section(
+        title, f'Name images to draw attention: inspect --model={args.model} '
+        'photos/')]
+  maps = _AttentionMaps(config.pooling, models.grid(
       config, model.preprocess.resolution), _patch_pixels(config), args.show)
-  for paths, outputs in model.outputs(
-      found, batch_size=min(args.batch_size, len(found)), names=('layers',),
+  for batch, outputs in model.outputs(
+      paths, batch_size=min(args.batch_size, len(paths)), names=('layers',),
       capture=True, failed=reading.failed):
-    looks.add(list(map(str, paths)), outputs['layers']['attention'])
-    reading.advance(len(paths))
-  if not looks.count:
-    return [html_page.Section(title, 'None of the pictures could be read.')]
-  distance = looks.distances / looks.count
-  figures['mean_attention_distance'] = distance.tolist()
-  figures['pictures'] = looks.count
-  return _drawn(model, config, looks, distance, output)
+    maps.add(list(map(str, batch)), outputs['layers']['attention'])
+    reading.advance(len(batch))
+  if not maps.count:
+    return [Section(title, 'No image could be read.')]
+  statistics['mean_attention_distance'] = maps.mean_distance.tolist()
+  statistics['pictures'] = maps.count
+  return [_distance(model, maps, output / 'distance.png'),
+          _rollout(model, config, maps, output / 'rollout.png'),
+          *_heads(config, maps, output)]
 
 
-def _drawn(
-    model: model_lib.Model, config: vit_config.ViTConfig, looks: '_Looks',
-    distance: Float[np.ndarray, 'layers heads'], output: epath.Path,
-) -> list[html_page.Section]:
-  everywhere = attention.distances(looks.grid, looks.patch).mean()
-  model_figures.distance(distance, output / 'distance.png',
-                  everywhere=float(everywhere))
+def _distance(
+    model: model_lib.Model, maps: '_AttentionMaps', path: epath.Path,
+) -> Section:
+  uniform = attention.distances(maps.grid, maps.patch).mean()
+  model_figures.distance(maps.mean_distance, path, uniform=float(uniform))
   height, width = model.preprocess.resolution
-  of = ' x '.join(f'{side:g}' for side in looks.patch)
-  return [
-      html_page.Section(
-          'Mean attention distance', 'How far each head looks, over '
-          f'{arguments.counted(looks.count, "picture")} of {height} x '
-          f'{width} pixels, in patches of {of} (figure 7, right).',
-          output / 'distance.png'),
-      _rollout(model, config, looks, output / 'rollout.png'),
-      *_heads(config, looks, output)]
+  patch = ' x '.join(f'{side:g}' for side in maps.patch)
+  return Section(
+      'Mean attention distance', 'Mean attention distance of each head over '
+      f'{arguments.counted(maps.count, "image")} of {height} x {width} pixels '
+      f'in patches of {patch} (figure 7, right).', path)
 
 
 def _heads(
-    config: vit_config.ViTConfig, looks: '_Looks', output: epath.Path,
-) -> list[html_page.Section]:
-  source = ('the class token' if config.pooling == 'cls' else
-            'all patches on average')
+    config: vit_config.ViTConfig, maps: '_AttentionMaps', output: epath.Path,
+) -> list[Section]:
+  query = ('the class token' if config.pooling == 'cls' else
+           'all patches on average')
   sections = []
-  for number, (picture, maps) in enumerate(zip(looks.paths, looks.heads), 1):
+  for number, (image, head_maps) in enumerate(zip(maps.paths, maps.heads), 1):
     path = output / (f'heads_{number}.png' if number > 1 else 'heads.png')
-    model_figures.heads(maps, path, title=epath.Path(picture).name)
-    sections.append(html_page.Section(
-        f'Heads, picture {number}', f'Where each head looks in '
-        f'{epath.Path(picture).name}, from {source}; each on its own scale.',
-        path))
+    name = epath.Path(image).name
+    model_figures.heads(head_maps, path, title=name)
+    sections.append(Section(
+        f'Heads, image {number}', f'Attention of each head in {name} from '
+        f'{query}; each map has its own scale.', path))
   return sections
 
 
 def _rollout(
-    model: model_lib.Model, config: vit_config.ViTConfig, looks: '_Looks',
-    path: epath.Path,
-) -> html_page.Section:
+    model: model_lib.Model, config: vit_config.ViTConfig,
+    maps: '_AttentionMaps', path: epath.Path,
+) -> Section:
   title, preprocess = 'Attention rollout', model.preprocess
   if not images_lib.is_picture(preprocess):
-    return html_page.Section(
+    return Section(
         title, f'Not drawn: images of {preprocess.channels} channels of '
-        f'{preprocess.pixel_dtype} are no pictures to look at. model.rollout '
-        'gives its numbers.')
-  seen = [np.asarray(images_lib.show(picture, preprocess).convert('RGB'))
-          for picture in looks.paths]
-  model_figures.rollout(seen, np.concatenate(looks.maps), path,
-                 titles=[epath.Path(picture).name for picture in looks.paths])
-  return html_page.Section(
-      title, f'How much of each patch is in {_FOLLOWED[config.pooling]}: '
-      'attention of all layers and heads multiplied (figures 6 and 14).', path)
+        f'{preprocess.pixel_dtype} cannot be displayed. model.rollout returns '
+        'the values.')
+  inputs = [np.asarray(images_lib.show(image, preprocess).convert('RGB'))
+            for image in maps.paths]
+  model_figures.rollout(
+      inputs, np.concatenate(maps.rollouts), path,
+      titles=[epath.Path(image).name for image in maps.paths])
+  return Section(
+      title, f'Share of each patch in {_ROLLOUT_TARGETS[config.pooling]}: '
+      'the product of the attention of all layers, averaged over heads '
+      '(figures 6 and 14).', path)
 
 
 def _patch_pixels(config: vit_config.ViTConfig) -> tuple[float, float]:
@@ -238,31 +230,39 @@ def _patch_pixels(config: vit_config.ViTConfig) -> tuple[float, float]:
 
 
 @dataclasses.dataclass
-class _Looks:
-  """What is kept of attention, batch by batch: all of it would fill memory."""
+class _AttentionMaps:
+  """Statistics of attention, accumulated batch by batch to save memory."""
   pooling: str
   grid: tuple[int, int]
   patch: tuple[float, float]
   show: int
   count: int = 0
-  distances: Any = 0.0  # Summed over pictures, [layers, heads].
+  total_distance: Any = 0.0  # [layers, heads], summed over images.
   paths: list[str] = dataclasses.field(default_factory=list)
-  maps: list[np.ndarray] = dataclasses.field(default_factory=list)
-  # Of a picture each, [layers, heads, rows, columns].
+  rollouts: list[np.ndarray] = dataclasses.field(default_factory=list)
+  # [layers, heads, rows, columns] of each image to draw.
   heads: list[np.ndarray] = dataclasses.field(default_factory=list)
 
-  def add(self, paths: list[str], weights: np.ndarray) -> None:
-    """Takes attention [layers, batch, heads, tokens, tokens] of pictures."""
+  @property
+  def mean_distance(self) -> Float[np.ndarray, 'layers heads']:
+    """Mean attention distance over all images, in pixels."""
+    return self.total_distance / self.count
+
+  def add(
+      self, paths: list[str],
+      weights: Float[np.ndarray, 'layers batch heads tokens tokens'],
+  ) -> None:
+    """Adds the attention of a batch of images."""
     weights = np.asarray(weights, np.float32)
-    self.distances = self.distances + len(paths) * attention.mean_distance(
-        weights, grid=self.grid, patch=self.patch)
+    self.total_distance = self.total_distance + len(
+        paths) * attention.mean_distance(
+            weights, grid=self.grid, patch=self.patch)
     self.count += len(paths)
-    left = self.show - len(self.paths)
-    if left > 0:
-      self.paths += paths[:left]
+    shown = min(len(paths), self.show - len(self.paths))
+    if shown > 0:
+      self.paths += paths[:shown]
       self.heads += [
           attention.head_maps(weights[:, i], grid=self.grid,
-                              pooling=self.pooling)
-          for i in range(len(paths[:left]))]
-      self.maps.append(attention.rollout_map(
-          weights[:, :left], grid=self.grid, pooling=self.pooling))
+                              pooling=self.pooling) for i in range(shown)]
+      self.rollouts.append(attention.rollout_map(
+          weights[:, :shown], grid=self.grid, pooling=self.pooling))
