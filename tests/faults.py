@@ -208,14 +208,15 @@ def assert_same_end(workdir: pathlib.Path, other: pathlib.Path) -> int:
 def _arrays(workdir: pathlib.Path) -> dict[str, np.ndarray]:
   from vit_jax import tree
   from vit_jax.checkpoints import items
-  from vit_jax.checkpoints import manager
+  from vit_jax.checkpoints import paths as checkpoint_paths
+  from vit_jax.checkpoints import source as checkpoint_source
 
   return {
       f'{which}/{item}/{name}': np.asarray(leaf)
       for which, kept in (
-          (manager.LATEST, ('params', 'average', 'training')),
-          (manager.BEST, ('params', 'average')))
-      for path in [manager.find(workdir, which=which).path]
+          (checkpoint_paths.LATEST, ('params', 'average', 'training')),
+          (checkpoint_paths.BEST, ('params', 'average')))
+      for path in [checkpoint_source.find(workdir, which=which).path]
       for item in kept
       for name, leaf in tree.flatten(items.read_arrays(
           path / item, items.read_shapes(path / item))).items()}
@@ -223,9 +224,9 @@ def _arrays(workdir: pathlib.Path) -> dict[str, np.ndarray]:
 
 def _counters(workdir: pathlib.Path) -> dict:
   from vit_jax.checkpoints import items
-  from vit_jax.checkpoints import manager
+  from vit_jax.checkpoints import source as checkpoint_source
 
-  found = items.read_config(manager.find(workdir).path / 'progress')
+  found = items.read_config(checkpoint_source.find(workdir).path / 'progress')
   return {name: value for name, value in found.items()
           if 'secs' not in name and name != 'train'}
 

@@ -12,7 +12,7 @@ import pytest
 import vit_jax
 from vit_jax import run as run_lib
 from vit_jax import tree
-from vit_jax.checkpoints import manager
+from vit_jax.checkpoints import source as checkpoint_source
 from vit_jax.commands import train
 from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import config as config_lib
@@ -134,7 +134,7 @@ def test_fine_tuning_starts_from_masked_patch_prediction(
           'stages.pretrain.total.steps=3'])
   assert status == 0
   learned, begun, scratch = (
-      tree.flatten(manager.find(tmp_path / stage).load())
+      tree.flatten(checkpoint_source.find(tmp_path / stage).load())
       for stage in ('pretrain', 'finetune', 'scratch'))
   assert set(begun) == set(scratch) == {
       name for name in learned if not name.startswith('masked_patch/')}

@@ -9,7 +9,7 @@ import signal
 import pytest
 
 from tests import faults
-from vit_jax.checkpoints import manager
+from vit_jax.checkpoints import source as checkpoint_source
 from vit_jax.training import watchdog
 
 
@@ -51,7 +51,7 @@ def test_a_kill_a_signal_and_a_halt_of_one_process_change_nothing(folder, calm):
       lambda: faults.last_step(workdir) > before
       and faults.is_evaluating(workdir), signal.SIGTERM, [1])
   assert ended.statuses == [75, 75], ended
-  saved = manager.find(workdir).path
+  saved = checkpoint_source.find(workdir).path
   assert f'SIGTERM: saved at step {saved.name}' in ended.outputs[0]
 
   # A host hangs: the other says where it stands, and ends; so does the first

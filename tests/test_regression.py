@@ -9,7 +9,7 @@ import pytest
 from tests import in_memory
 import vit_jax
 from vit_jax import run as run_lib
-from vit_jax.checkpoints import manager
+from vit_jax.checkpoints import source as checkpoint_source
 from vit_jax.data.sources import registry
 from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import config as config_lib
@@ -47,7 +47,7 @@ def test_a_run_learns_numbers_and_keeps_their_scale(
   assert 'image-classification' not in card and 'model-index' not in card
   moved = model_card.moved(card, '/hub')
   assert 'main.py predict --model=/hub' in moved
-  source = manager.find(tmp_path, which='best')
+  source = checkpoint_source.find(tmp_path, which='best')
   labels = opened.splits['train']._labels
   np.testing.assert_allclose(
       source.config['data']['target_mean'], np.nanmean(labels, 0), rtol=1e-6)

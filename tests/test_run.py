@@ -20,6 +20,7 @@ from vit_jax import tree
 from vit_jax.checkpoints import errors
 from vit_jax.checkpoints import lock
 from vit_jax.checkpoints import manager
+from vit_jax.checkpoints import source as checkpoint_source
 from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.parallel import hardware
@@ -107,7 +108,7 @@ def train(*arguments, **options):
 
 def progress_of(workdir):
   return json.loads(next(
-      (manager.find(workdir).path / 'progress').iterdir()).read_text())
+      (checkpoint_source.find(workdir).path / 'progress').iterdir()).read_text())
 
 
 def rows(workdir):
@@ -141,8 +142,8 @@ def test_a_run_ends_when_patience_does(wired, tmp_path, patience, step):
   best = summary['best']
   assert (best['metric'], best['value'], best['step']) == ('val/loss', 2.0, 12)
   assert summary['images'] == 8 * step
-  assert manager.find(tmp_path).path.name == str(step)
-  assert manager.find(tmp_path, which='best').path.name == '12'
+  assert checkpoint_source.find(tmp_path).path.name == str(step)
+  assert checkpoint_source.find(tmp_path, which='best').path.name == '12'
 
 
 def test_an_early_end_is_logged_evaluated_and_drawn_as_any_other(
@@ -166,7 +167,7 @@ def test_at_the_end_everything_is_measured_of_the_best_too(wired, tmp_path):
   assert summary['best']['metrics'] == {
       'val/loss': LOSSES[5], 'val/examples': 360,
       'end/loss': 9.0, 'end/examples': 360}
-  kept = manager.find(tmp_path, which='best').load()
+  kept = checkpoint_source.find(tmp_path, which='best').load()
   for name in experiment.evaluators:
     seen = experiment.evaluators[name].evaluate.params
     for path, value in tree.flatten(kept).items():
@@ -210,7 +211,7 @@ def test_a_run_that_ended_early_is_finished(wired, tmp_path, capsys):
 def test_a_setting_that_was_not_there_yet_does_not_make_it_another_run(
     wired, tmp_path, capsys):
   train(scripted(wired, patience=2), tmp_path)
-  found = manager.find(tmp_path).path / 'config' / 'metadata'
+  found = checkpoint_source.find(tmp_path).path / 'config' / 'metadata'
   config = json.loads(found.read_text())
   del config['data']['sampling'], config['card']
   found.write_text(json.dumps(config))
@@ -247,7 +248,7 @@ def test_a_killed_run_ends_early_where_an_undisturbed_one_does(
   with pytest.raises(Killed):
     train(scripted(wired, patience=3, fail={killed_at: Killed()}),
           tmp_path / 'killed')
-  assert manager.find(tmp_path / 'killed').path.name == str(saved)
+  assert checkpoint_source.find(tmp_path / 'killed').path.name == str(saved)
   train(scripted(wired, patience=3, begin=saved // 4), tmp_path / 'killed')
   assert_same_run(tmp_path / 'killed', tmp_path / 'whole', wired)
 
@@ -259,7 +260,7 @@ def test_a_signal_within_the_last_evaluation_changes_nothing(wired, tmp_path):
       wired, patience=3, fail_at_end={0: signals.Stopped(signal.SIGTERM)})
   with pytest.raises(signals.Stopped):
     train(cut, tmp_path / 'cut')
-  assert manager.find(tmp_path / 'cut').path.name == '24'
+  assert checkpoint_source.find(tmp_path / 'cut').path.name == '24'
   assert progress_of(tmp_path / 'cut')['unimproved'] == 2
   again = scripted(wired, patience=3, begin=5)
   summary = train(again, tmp_path / 'cut')
@@ -272,7 +273,7 @@ def test_a_signal_within_the_last_evaluation_changes_nothing(wired, tmp_path):
 
 def test_a_stage_starts_from_the_best_of_one_that_ended_early(wired, tmp_path):
   train(scripted(wired, patience=2), tmp_path / 'first')
-  source = manager.find(tmp_path / 'first', which='best')
+  source = checkpoint_source.find(tmp_path / 'first', which='best')
   assert source.path.name == '12'
   train(scripted(wired), tmp_path / 'second', source=source)
   assert progress_of(tmp_path / 'second')['origin'] == str(source.path)
@@ -426,7 +427,7 @@ def test_a_row_that_cannot_be_written_says_what_is_safe(
       r'The checkpoint of step (10|15|20) is whole: the same command goes on')):
     train(scripted(wired), tmp_path)
   # What was being written is waited for, and whole.
-  assert int(manager.find(tmp_path).path.name) in (15, 20)
+  assert int(checkpoint_source.find(tmp_path).path.name) in (15, 20)
 
 
 def test_a_damaged_checkpoint_costs_steps_and_not_the_result(
@@ -435,7 +436,7 @@ def test_a_damaged_checkpoint_costs_steps_and_not_the_result(
   killed = scripted(wired, keep=2, fail={5: Killed()})
   with pytest.raises(Killed):
     train(killed, tmp_path / 'run')
-  newest = manager.find(tmp_path / 'run').path
+  newest = checkpoint_source.find(tmp_path / 'run').path
   for file in pathlib.Path(newest / 'training').rglob('*'):
     if file.is_file():
       file.write_bytes(file.read_bytes()[:20])

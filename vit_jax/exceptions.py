@@ -30,7 +30,8 @@ def causes(error: BaseException) -> Iterator[BaseException]:
   while link is not None and id(link) not in seen:
     seen.add(id(link))
     yield link
-    link = link.__cause__ or link.__context__
+    link = link.__cause__ or (
+        None if link.__suppress_context__ else link.__context__)
 
 
 def first_line(error: BaseException, *, max_characters: int = 200) -> str:

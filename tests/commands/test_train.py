@@ -19,6 +19,7 @@ from vit_jax import evals
 from vit_jax import run as run_lib
 from vit_jax import tree
 from vit_jax.checkpoints import manager
+from vit_jax.checkpoints import source as checkpoint_source
 from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.training import health
@@ -189,7 +190,7 @@ def test_a_signal_saves_before_leaving(
   assert code == status
   assert 'saved at step' in output
   saved_at = int(output.split('saved at step ')[1].split('.')[0])
-  assert manager.find(tmp_path).path.name == str(saved_at)
+  assert checkpoint_source.find(tmp_path).path.name == str(saved_at)
   assert 5 <= saved_at < 24
   done = subprocess.run(
       command(f'--config={config_file}', f'--workdir={tmp_path}'),
@@ -233,7 +234,7 @@ def test_the_workdir_holds_what_the_readme_says(whole, experiment):
   assert summary['metrics']['test/accuracy'] == last['test/accuracy']
   assert summary['best']['value'] == min(
       row['test/loss'] for row in rows(workdir) if 'test/loss' in row)
-  best = manager.find(workdir, which='best')
+  best = checkpoint_source.find(workdir, which='best')
   assert best.path.name == str(summary['best']['step'])
   assert best.config == json.loads((workdir / 'config.json').read_text())
   for words in ('1,437 images / 16', 'parameters', 'FLOP per image',
@@ -318,7 +319,7 @@ def test_an_evaluation_that_was_cut_off_is_done_again(
       'test': evals.Evaluator(cut_off)})
   with pytest.raises(signals.Stopped):
     run_lib.train(cut, tmp_path)
-  assert manager.find(tmp_path).path.name == '16'
+  assert checkpoint_source.find(tmp_path).path.name == '16'
   assert [row['step'] for row in rows(tmp_path) if 'test/loss' in row] == [8]
   run_lib.train(experiment, tmp_path)
   assert [row['step'] for row in rows(tmp_path) if 'test/loss' in row] == [
@@ -336,7 +337,7 @@ def test_a_loss_that_is_not_finite_stops_and_names_it(config_file, tmp_path):
   assert 'Step ' in str(error.value)
   assert 'qkv_kernel' in str(error.value)
   step = int(str(error.value).split('Step ')[1].split(':')[0])
-  kept = manager.find(tmp_path)
+  kept = checkpoint_source.find(tmp_path)
   assert int(kept.path.name) < step
   assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(kept.load()))
 
@@ -464,7 +465,7 @@ def test_a_run_starts_from_weights_of_another_format(
       f'--config.init.checkpoint={npz}', '--config.total.steps=1',
       '--config.data.resolution=[12, 8]'])
   assert status == 0
-  trained = manager.find(tmp_path / 'run')
+  trained = checkpoint_source.find(tmp_path / 'run')
   assert trained.shapes['positions'].shape == (7, 8)
   config = json.loads((tmp_path / 'run' / 'config.json').read_text())
   assert config['init']['checkpoint'] == str(npz)

@@ -1,1 +1,1 @@
-"""What is kept of a run, and how another run starts from it."""
+"""Orbax checkpoints of a run and their locations."""

@@ -1,24 +1,21 @@
-"""One run at a time in a workdir.
+"""Allows one run at a time in a workdir on a local or network drive.
 
-Two runs in one folder would sweep away what the other is writing, and mix their
-rows. So the first process of a run holds WORKDIR/.lock.
-
-On a disk that is a lock of the operating system (POSIX record locks, which
-network drives know too): it ends with the process, however that ends, and so
-never stands in the way of a restart. A bucket has no locks: see `bucket_lock`.
+Two runs in one workdir would delete each other's checkpoints and mix their
+metrics. The operating system releases the lock when the process ends in any
+way, so a killed run never blocks a restart. Buckets and file systems without
+locks are not protected.
 """
 
 from collections.abc import Generator
 import contextlib
-import errno
-import json
+import datetime
 import os
+import socket
 
 from etils import epath
 
-from vit_jax.checkpoints import bucket_lock
+from vit_jax import atomic_files
 from vit_jax.checkpoints import errors
-from vit_jax.checkpoints import holder
 
 try:
   import fcntl
@@ -26,68 +23,42 @@ except ImportError:  # Windows.
   fcntl = None  # type: ignore[assignment]
 
 FILENAME = '.lock'
-# File systems without locks say one of these.
-_WITHOUT_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
-
-_held: set[str] = set()  # The system does not guard a process from itself.
-
-
-class _NoLocks(Exception):
-  """The file system has no locks."""
 
 
 @contextlib.contextmanager
 def hold(workdir: epath.PathLike) -> Generator[None, None, None]:
-  """Makes a workdir, and holds it for this process while the context lasts.
+  """Creates a workdir and locks it in this context.
 
   Raises:
-    ValueError: if another run holds it, with its process and host.
-    storage.StorageError: if it cannot be written to.
+    ValueError: if another run holds the lock; names its process and host.
+    errors.StorageError: if the workdir cannot be written to.
   """
   workdir = epath.Path(workdir).expanduser()
-  key = os.fspath(workdir)
-  is_remote = '://' in key
-  key = key if is_remote else os.path.realpath(key)
-  with errors.explained('the workdir', workdir):
-    workdir.mkdir(parents=True, exist_ok=True)
-  if key in _held:
-    raise ValueError(holder.in_use(workdir, holder.me()))
   with contextlib.ExitStack() as stack:
-    if is_remote or fcntl is None:
-      stack.enter_context(bucket_lock.hold(workdir / FILENAME))
-    else:
-      try:
-        stack.enter_context(_locked(workdir / FILENAME))
-      except _NoLocks:
-        stack.enter_context(bucket_lock.hold(workdir / FILENAME))
-    _held.add(key)
-    stack.callback(_held.discard, key)
+    with errors.explained('the workdir', workdir):
+      workdir.mkdir(parents=True, exist_ok=True)
+      if fcntl is not None and not atomic_files.is_remote(workdir):
+        # Unbuffered, as a write to a full disk must not be repeated on closing.
+        file = stack.enter_context(open(workdir / FILENAME, 'ab+', buffering=0))
+        _lock(file, workdir)
     yield
 
 
-@contextlib.contextmanager
-def _locked(path: epath.Path) -> Generator[None, None, None]:
-  with errors.explained('the workdir', path.parent):
-    # Not for long-lived children: record locks are not inherited by a fork.
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-  # Unbuffered: what a full disk refuses must not be tried again on closing.
-  with open(descriptor, 'rb+', buffering=0) as file:
-    try:
-      fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-      if error.errno in _WITHOUT_LOCKS:
-        raise _NoLocks from error
-      if error.errno not in (errno.EACCES, errno.EAGAIN):
-        raise
-      raise ValueError(holder.in_use(path.parent, holder.parse(
-          file.read().decode(errors='replace')))) from None
-    # Held whatever is in it. Of a full disk the start sweeps half a checkpoint
-    # away, if one is left from the last run, and may get on.
-    with contextlib.suppress(OSError):
-      file.truncate(0)
-      file.write(json.dumps(holder.me()).encode())
-    yield
-    with contextlib.suppress(OSError):
-      file.truncate(0)
-    # Closing the file gives the lock back. It stays: to remove it would race
-    # with whoever has just opened it.
+def _lock(file, workdir: epath.Path) -> None:
+  assert fcntl is not None
+  try:
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+  except (BlockingIOError, PermissionError):
+    file.seek(0)
+    owner = file.read().decode(errors='replace') or 'unknown'
+    raise ValueError(
+        f'Another run is active in {workdir}: {owner}. Wait for it to end, '
+        'stop it (kill -TERM saves first), or use another '
+        '--workdir.') from None
+  except OSError:  # This file system has no locks.
+    return
+  with contextlib.suppress(OSError):  # Names the owner; not needed to lock.
+    file.truncate(0)
+    now = datetime.datetime.now().isoformat(' ', 'seconds')
+    file.write(f'process {os.getpid()} on {socket.gethostname()} '
+               f'(since {now})'.encode())

@@ -1,82 +1,64 @@
-"""Which checkpoints there are, by the names of their folders.
+"""Locations of checkpoints.
 
-    1200/            whole
-    1200.replaced/   whole too: stands in until what takes its place is whole
-    1200.damaged/    could not be read: put aside for a person, and never read
+    WORKDIR/checkpoints/latest/1200/          a complete checkpoint
+    WORKDIR/checkpoints/latest/1200.damaged/  unreadable and renamed; never read
 
-What Orbax is still writing has a name of its own, and is none of these.
+Orbax writes under a temporary name and renames the complete folder.
 """
 
-from collections.abc import Sequence
 import os
 
 from etils import epath
 import orbax.checkpoint as ocp
 
+FOLDER = 'checkpoints'
 LATEST, BEST = 'latest', 'best'
-DAMAGED, REPLACED = '.damaged', '.replaced'
-# What tells a checkpoint from any folder that is called by a number.
-_MARKS = ('params', 'average', '_CHECKPOINT_METADATA')
+WHICH = (LATEST, BEST)
+DAMAGED = '.damaged'
+# Contents that distinguish a checkpoint from other folders named by a number.
+_ITEMS = ('params', 'average', '_CHECKPOINT_METADATA')
 
 
 def is_checkpoint(path: epath.Path) -> bool:
-  """Whether a folder is one checkpoint of ours: whole, or once written whole.
-
-  Such as Orbax is still writing has another name.
-  """
+  """Whether a folder is a completely written checkpoint of this codebase."""
   return (path.is_dir() and ocp.utils.is_checkpoint_finalized(path)
-          and any((path / name).exists() for name in _MARKS))
+          and any((path / name).exists() for name in _ITEMS))
 
 
 def shown(path: epath.PathLike) -> str:
-  """Returns a path for a person: from here, where it is below.
+  """Returns a path relative to the working directory where it is inside.
 
-  Notebooks and model cards are shared; whose home it was, they need not say.
+  Notebooks and model cards are shared and need not reveal a home directory.
   """
   text, here = os.fspath(path), os.path.join(os.getcwd(), '')
   return text.removeprefix(here) or text
 
 
+def absolute(path: epath.PathLike) -> epath.Path:
+  """Returns the absolute path that Orbax requires."""
+  path = epath.Path(path).expanduser()
+  is_remote = '://' in os.fspath(path)
+  return path if is_remote else epath.Path(os.path.abspath(path))
+
+
 def others(path: epath.Path) -> list[epath.Path]:
-  """Returns the checkpoints of the same run beside one."""
-  beside = [path.parent]
-  if path.parent.name in (LATEST, BEST):
-    beside = [path.parent.parent / name for name in (LATEST, BEST)]
-  return [step for folder in beside for step in _steps(folder)
-          if step != path]
+  """Returns the other checkpoints of the same run."""
+  folders = [path.parent]
+  if path.parent.name in WHICH:
+    folders = [path.parent.parent / name for name in WHICH]
+  return [step for folder in folders for step in steps(folder) if step != path]
 
 
 def newest(folder: epath.Path) -> epath.Path | None:
-  """Returns the last step's; one that is being replaced for want of another."""
-  found = _steps(folder) or _steps(folder, REPLACED)
+  """Returns the checkpoint with the largest step, or None."""
+  found = steps(folder)
   return found[-1] if found else None
 
 
-def replace(folder: epath.Path, steps: Sequence[int]) -> None:
-  """Frees the names of checkpoints that others are to take.
-
-  They stand in until `sweep` finds another.
-  """
-  for step in steps:
-    path = folder / str(step)
-    aside = path.with_name(path.name + REPLACED)
-    if aside.exists():  # The start before was killed when this was replaced.
-      aside.rmtree()
-    path.rename(aside)
-
-
-def sweep(folder: epath.Path) -> None:
-  """Removes what was replaced, if there is a whole one instead."""
-  if _steps(folder):
-    for path in _steps(folder, REPLACED):
-      path.rmtree()
-
-
-def _steps(folder: epath.Path, suffix: str = '') -> list[epath.Path]:
-  """Returns the checkpoints of a folder, in the order of their steps."""
+def steps(folder: epath.Path) -> list[epath.Path]:
+  """Returns the checkpoints of a folder in the order of their steps."""
   if not folder.is_dir():
     return []
   found = [path for path in folder.iterdir()
-           if path.name.removesuffix(suffix).isdigit()
-           and path.name.endswith(suffix) and is_checkpoint(path)]
-  return sorted(found, key=lambda p: int(p.name.removesuffix(suffix)))
+           if path.name.isdigit() and is_checkpoint(path)]
+  return sorted(found, key=lambda path: int(path.name))

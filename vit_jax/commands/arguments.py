@@ -18,7 +18,7 @@ import rich.console
 import rich.progress
 
 from vit_jax import schema
-from vit_jax.checkpoints import manager
+from vit_jax.checkpoints import paths as checkpoint_paths
 from vit_jax.data import beam_runner
 from vit_jax.data.fingerprints import hash_index
 from vit_jax.data.fingerprints import similarity
@@ -60,7 +60,7 @@ def load(args: argparse.Namespace) -> model_lib.Model:
 def add_which(parser: argparse.ArgumentParser) -> None:
   """Adds the flag that says which of a workdir's checkpoints."""
   parser.add_argument(
-      '--which', choices=manager.WHICH, default=manager.LATEST,
+      '--which', choices=checkpoint_paths.WHICH, default=checkpoint_paths.LATEST,
       help='which checkpoint of a workdir (default: %(default)s)')
 
 

@@ -27,7 +27,9 @@ from vit_jax import models
 from vit_jax import schema
 from vit_jax import types
 from vit_jax.analysis import prediction_figures
-from vit_jax.checkpoints import manager
+from vit_jax.checkpoints import config as checkpoint_config
+from vit_jax.checkpoints import paths as checkpoint_paths
+from vit_jax.checkpoints import source as checkpoint_source
 from vit_jax.commands import arguments
 from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import config as config_lib
@@ -83,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _evaluate(
     args: argparse.Namespace, config: config_lib.Config,
-    source: manager.Source | load.Weights, output: epath.Path | None,
+    source: checkpoint_source.Source | load.Weights, output: epath.Path | None,
     watchdog: watchdog_lib.Watchdog,
 ) -> int:
   experiment, params = _restore(config, source)
@@ -114,7 +116,7 @@ def _evaluate(
 
 
 def _restore(
-    config: config_lib.Config, source: manager.Source | load.Weights,
+    config: config_lib.Config, source: checkpoint_source.Source | load.Weights,
 ) -> tuple[experiment_lib.Experiment, types.Params]:
   """Returns the wired evaluators, and what they are to measure."""
   needs_head = any(section.uses_head for section in config.evals.values())
@@ -128,7 +130,7 @@ def _restore(
     rules = dataclasses.replace(
         rules, new=('head/.*',), ignored=('head/.*', *rules.ignored))
   # Which checkpoint is the best was for the run to say, on its own data.
-  config = dataclasses.replace(config, checkpoint=manager.CheckpointConfig())
+  config = dataclasses.replace(config, checkpoint=checkpoint_config.CheckpointConfig())
   experiment = experiment_lib.build(_for_these_devices(config))
   multihost.connect_cpus(experiment.mesh)
   # What is new is a head that nobody asks: zeros do.
@@ -181,7 +183,7 @@ def _output(args: argparse.Namespace) -> epath.Path | None:
   if args.output:
     return epath.Path(args.output)
   workdir = epath.Path(args.workdir)
-  return workdir / 'evals' if (workdir / manager.FOLDER).is_dir() else None
+  return workdir / 'evals' if (workdir / checkpoint_paths.FOLDER).is_dir() else None
 
 
 def _draw(
@@ -211,10 +213,10 @@ def _draw(
 
 def _open(
     args: argparse.Namespace,
-) -> tuple[config_lib.Config, manager.Source | load.Weights]:
+) -> tuple[config_lib.Config, checkpoint_source.Source | load.Weights]:
   path = download.fetch(args.workdir)
   if orbax_runs.is_run(path):
-    source = manager.find(path, which=args.which)
+    source = checkpoint_source.find(path, which=args.which)
     if 'batch_size' in source.config:  # Not so where `convert` wrote it.
       return _as_learned(_config(args, source), source.config), source
   if not args.config:
@@ -270,7 +272,7 @@ def _as_learned(
 
 
 def _config(
-    args: argparse.Namespace, source: manager.Source | None,
+    args: argparse.Namespace, source: checkpoint_source.Source | None,
     first: Sequence[str] = (),
 ) -> config_lib.Config:
   """Returns the config with the evaluators that --evaluators chooses.

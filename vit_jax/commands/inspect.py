@@ -22,7 +22,7 @@ from vit_jax.analysis import attention
 from vit_jax.analysis import embeddings
 from vit_jax.analysis import html_page
 from vit_jax.analysis import model_figures
-from vit_jax.checkpoints import manager
+from vit_jax.checkpoints import paths as checkpoint_paths
 from vit_jax.commands import arguments
 from vit_jax.inference import images as images_lib
 from vit_jax.inference import model as model_lib
@@ -90,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
 def _workdir(path: str) -> epath.Path | None:
   """Returns the local workdir of a model, but no checkpoint folder."""
   folder = epath.Path(path).expanduser() if '://' not in path else None
-  return folder if folder and (folder / manager.FOLDER).is_dir() else None
+  return folder if folder and (folder / checkpoint_paths.FOLDER).is_dir() else None
 
 
 def _describe(model: model_lib.Model) -> str:

@@ -17,7 +17,8 @@ from vit_jax import models
 from vit_jax import objectives
 from vit_jax import optim
 from vit_jax import schema
-from vit_jax.checkpoints import manager
+from vit_jax.checkpoints import config as checkpoint_config
+from vit_jax.checkpoints import paths as checkpoint_paths
 from vit_jax.experiment import config_file
 from vit_jax.parallel import mesh
 from vit_jax.weights import hf_card
@@ -75,7 +76,7 @@ class Config:
   optimizer: optim.Config
   evals: dict[str, evals.EvalConfig]
   init: initialize.InitConfig
-  checkpoint: manager.CheckpointConfig
+  checkpoint: checkpoint_config.CheckpointConfig
   mesh: mesh.MeshConfig
   log: LogConfig
   card: hf_card.CardConfig
@@ -96,7 +97,7 @@ _SECTIONS = {
     'optimizer': optim.parse,
     'evals': evals.parse,
     'init': initialize.parse,
-    'checkpoint': manager.parse,
+    'checkpoint': checkpoint_config.parse,
     'mesh': mesh.parse,
     'log': lambda section: schema.parse(LogConfig, section, where='log'),
     'card': lambda section: schema.parse(
@@ -243,7 +244,7 @@ def _inherit_model(
     source = read_source(init, model)
   else:
     return raw
-  if init.which == manager.BEST and not (
+  if init.which == checkpoint_paths.BEST and not (
       source.get('checkpoint', {}).get('best')):
     raise ValueError(
         f'init.which is best, but {init.stage or init.checkpoint} keeps no '

@@ -7,7 +7,8 @@ from typing import Any
 
 from vit_jax import schema
 from vit_jax import types
-from vit_jax.checkpoints import manager
+from vit_jax.checkpoints import paths as checkpoint_paths
+from vit_jax.checkpoints import source as checkpoint_source
 from vit_jax.inference import model as model_lib
 from vit_jax.weights import convert
 from vit_jax.weights import download
@@ -18,7 +19,7 @@ Log = Callable[[str], None]
 
 
 def load(
-    path: str | os.PathLike, *, which: str = manager.LATEST,
+    path: str | os.PathLike, *, which: str = checkpoint_paths.LATEST,
     log: Log | None = print, **overrides: Any,
 ) -> model_lib.Model:
   """Loads a model with its weights, from whatever format they are in.
@@ -45,7 +46,7 @@ def load(
       the model.
   """
   log = log or (lambda line: None)
-  schema.check_name(which, manager.WHICH, what='which checkpoint')
+  schema.check_name(which, checkpoint_paths.WHICH, what='which checkpoint')
   positions = overrides.pop('positions', None)
   if positions is not None:
     schema.convert(positions, initialize.Positions, where='positions')
@@ -62,7 +63,7 @@ def load(
 
 @dataclasses.dataclass(frozen=True)
 class Weights:
-  """Weights of another codebase, as `manager.Source` has those of ours.
+  """Weights of another codebase, as `checkpoint_source.Source` has those of ours.
 
   Attributes:
     path: where they are.
@@ -81,15 +82,15 @@ class Weights:
 
 
 def find(
-    path: str | os.PathLike, *, which: str = manager.LATEST, **overrides: Any,
-) -> manager.Source | Weights:
+    path: str | os.PathLike, *, which: str = checkpoint_paths.LATEST, **overrides: Any,
+) -> checkpoint_source.Source | Weights:
   """Finds parameters to start a run from; takes and raises what `load` does.
 
   A run of ours is only looked at; its parameters are read when asked for.
   """
   found = download.fetch(path)
   if orbax_runs.is_run(found):
-    return manager.find(found, which=which)
+    return checkpoint_source.find(found, which=which)
   model = load(path, which=which, **overrides)
   return Weights(
       path=os.fspath(path), item=model.origin.split(':')[0] or 'weights',

@@ -14,7 +14,8 @@ from etils import epath
 from vit_jax import console as console_lib
 from vit_jax import schema
 from vit_jax import types
-from vit_jax.checkpoints import manager
+from vit_jax.checkpoints import paths as checkpoint_paths
+from vit_jax.checkpoints import source as checkpoint_source
 from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import fit_batch
@@ -55,7 +56,7 @@ def best_params(
 ) -> types.Params:
   """Returns the parameters of a run's best checkpoint, laid out as its own."""
   return multihost.put(
-      manager.find(workdir, which=manager.BEST).load(),
+      checkpoint_source.find(workdir, which=checkpoint_paths.BEST).load(),
       experiment.shardings.params)
 
 

@@ -99,7 +99,7 @@ def train(
     # And within: who is lost, the checkpoints do not wait for.
     stack.enter_context(coordination.explain_lost_processes())
     multihost.connect_cpus(experiment.mesh)
-    files = workdir_lib.Files(workdir, title, saved.what_is_safe)
+    files = workdir_lib.Files(workdir, title, saved.describe_latest)
     run = _Run(experiment, files, saved, stop, watchdog)
     free_bytes = free_bytes or fit_batch.free_bytes(experiment.mesh)
     return run.train(source, profile_steps, show_parameters, free_bytes)

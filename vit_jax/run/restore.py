@@ -17,6 +17,7 @@ from etils import epath
 from vit_jax import types
 from vit_jax.checkpoints import manager
 from vit_jax.checkpoints import paths
+from vit_jax.checkpoints import source as checkpoint_source
 from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import config_file
@@ -34,7 +35,7 @@ WITHOUT_RESULT = (
     'data.prefetch:', 'data.max_unreadable:', 'data.eval_unreadable:', 'init.',
     'card')
 
-Source = manager.Source | load.Weights
+Source = checkpoint_source.Source | load.Weights
 
 
 @dataclasses.dataclass(frozen=True)

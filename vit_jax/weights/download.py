@@ -80,7 +80,8 @@ def _is_folder(text: str) -> bool:
         'addresses: pip install "etils[epath-gcs]" gcsfs for gs://.'
     ) from error
   except Exception as error:
-    errors.raise_answered(error, 'There is no reading from', text)
+    if storage := errors.storage_error(error, 'Cannot read', text):
+      raise storage from error
     raise
 
 
@@ -145,7 +146,8 @@ def _download(url: str, sink: IO[bytes]) -> None:
         'file and name its path.') from error
   # Whatever the network does; the address is what the user can check.
   except Exception as error:
-    errors.raise_answered(error, 'There is no reading from', url)
+    if storage := errors.storage_error(error, 'Cannot read', url):
+      raise storage from error
     raise OSError(
         f'{url} could not be fetched: {type(error).__name__}: {error}'
     ) from error

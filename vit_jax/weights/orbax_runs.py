@@ -22,8 +22,8 @@ from vit_jax import models
 from vit_jax import schema
 from vit_jax import tree
 from vit_jax import types
-from vit_jax.checkpoints import manager
 from vit_jax.checkpoints import paths
+from vit_jax.checkpoints import source as checkpoint_source
 from vit_jax.models import vit_config
 from vit_jax.weights import convert
 from vit_jax.weights import files
@@ -63,7 +63,7 @@ def is_run(path: epath.Path) -> bool:
   """Whether a path is a workdir, or a checkpoint, of ours."""
   if not path.is_dir():
     return False
-  names = (manager.FOLDER, manager.LATEST, manager.BEST)
+  names = (paths.FOLDER, paths.LATEST, paths.BEST)
   return (any((path / name).is_dir() for name in names)
           or paths.is_checkpoint(path) or paths.newest(path) is not None)
 
@@ -84,7 +84,7 @@ def read(
         f'prefix={given.prefix!r} says which copy of a model to take from a '
         f'file that has several, but {path} is of ours, which has one. Leave '
         'it out.')
-  source = manager.find(path, which=which)
+  source = checkpoint_source.find(path, which=which)
   where = str(source.path)
   if 'model' not in source.config:
     raise ValueError(
@@ -254,7 +254,7 @@ def write(
   with (atomic_files.create(target) as path,
         ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as checkpointer):
     checkpointer.save(
-        path.absolute() / manager.FOLDER / manager.LATEST / '0',
+        path.absolute() / paths.FOLDER / paths.LATEST / '0',
         args=ocp.args.Composite(
             params=ocp.args.StandardSave(arrays),
             config=ocp.args.JsonSave(json.loads(json.dumps(said))),

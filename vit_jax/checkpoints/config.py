@@ -1,0 +1,44 @@
+"""Section `checkpoint` of a config."""
+
+from collections.abc import Mapping
+import dataclasses
+from typing import Any, Literal
+
+from vit_jax import schema
+
+
+@dataclasses.dataclass(frozen=True)
+class CheckpointConfig:
+  """When to save, what to keep and when to stop early.
+
+  Attributes:
+    every: interval between checkpoints; the last step is always saved.
+    keep: number of latest checkpoints to keep.
+    best: metric of the best checkpoint, such as 'val/accuracy'; '' for none.
+    best_mode: whether larger ('max') or smaller ('min') is better; 'auto' is
+      the evaluator's choice, 'min' for a loss.
+    patience: stops the run when `best` has not improved for this long: a
+      duration such as {'epochs': 5} or a number of evaluations; None never.
+  """
+  every: schema.Duration = schema.Duration(percent=10)
+  keep: int = 1
+  best: str = ''
+  best_mode: Literal['auto', 'max', 'min'] = 'auto'
+  patience: schema.Duration | int | None = None
+
+  def __post_init__(self):
+    if self.keep < 1:
+      raise ValueError(f'keep must be at least 1, but is {self.keep}.')
+    if self.patience is not None and not self.best:
+      raise ValueError(
+          'patience needs a metric to watch, but best is not set. Set one, for '
+          "example best='val/accuracy'.")
+    if isinstance(self.patience, int) and self.patience < 1:
+      raise ValueError(
+          'patience must be at least 1 evaluation, but is '
+          f'{self.patience}. Use none to train to the end.')
+
+
+def parse(section: Mapping[str, Any]) -> CheckpointConfig:
+  """Returns the typed record of the section."""
+  return schema.parse(CheckpointConfig, section, where='checkpoint')

@@ -1,0 +1,85 @@
+"""Finds a checkpoint to load a model from."""
+
+import dataclasses
+from typing import Any
+
+from etils import epath
+
+from vit_jax import schema
+from vit_jax import types
+from vit_jax.checkpoints import items as items_lib
+from vit_jax.checkpoints import paths
+
+_MAX_NAMES = 12
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+  """A checkpoint to load a model from.
+
+  Attributes:
+    path: folder of the checkpoint.
+    config: resolved config that wrote it.
+    shapes: tree with `shape` and `dtype` of the parameters.
+    item: 'average' if the run averaged its parameters, else 'params'.
+    labels: class names, if known.
+  """
+  path: epath.Path
+  config: dict[str, Any]
+  shapes: Any
+  item: str
+  labels: tuple[str, ...] = ()
+
+  def load(self) -> types.Params:
+    """Reads the parameters as NumPy arrays.
+
+    Raises:
+      items.DamagedError: if the checkpoint is damaged.
+    """
+    with items_lib.explained(self.path, paths.others(self.path)):
+      return items_lib.read_arrays(self.path / self.item, self.shapes)
+
+
+def find(path: epath.PathLike, *, which: str = paths.LATEST) -> Source:
+  """Finds a checkpoint to start from or to evaluate.
+
+  Args:
+    path: a workdir, a folder of checkpoints, or one checkpoint.
+    which: 'latest' or 'best', if `path` is a workdir.
+
+  Raises:
+    FileNotFoundError: if there is no checkpoint.
+    ValueError: for another `which`.
+    items.DamagedError: if the checkpoint is damaged.
+  """
+  schema.check_name(which, paths.WHICH, what='which checkpoint')
+  path = paths.absolute(path)
+  if not path.exists():
+    raise FileNotFoundError(f'{path} does not exist.')
+  for folder in (path / paths.FOLDER / which, path / which, path):
+    step = paths.newest(folder)
+    if step is not None:
+      return _source(step)
+  if paths.is_checkpoint(path):
+    return _source(path)
+  names = (', '.join(sorted(p.name for p in path.iterdir())[:_MAX_NAMES])
+           if path.is_dir() else 'a file')
+  raise FileNotFoundError(
+      f'{path} holds no {which} checkpoint: expected a workdir with '
+      f'{paths.FOLDER}/{which}/STEP, or the folder of one step. '
+      f'Found: {names or "nothing"}.')
+
+
+def _source(path: epath.Path) -> Source:
+  item = 'average' if (path / 'average').exists() else 'params'
+  with items_lib.explained(path, paths.others(path)):
+    missing = [name for name in ('params', 'config')
+               if not (path / name).is_dir()]
+    if missing:
+      raise ValueError(f'it lacks {" and ".join(missing)}')
+    labels = (items_lib.read_config(path / 'labels')['names']
+              if (path / 'labels').is_dir() else ())
+    return Source(
+        path=path, config=items_lib.read_config(path / 'config'),
+        shapes=items_lib.read_shapes(path / item), item=item,
+        labels=tuple(map(str, labels)))
