@@ -1,17 +1,17 @@
-"""What the paper says its trainings took: its Tables 2 and 6."""
+"""Training costs published in the paper: Tables 2 and 6."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 JFT_IMAGES = 303e6  # arXiv 2010.11929, section 4.1.
-IMAGENET21K_IMAGES = 14_197_122 - 51_200  # Less the split for validation.
+IMAGENET21K_IMAGES = 14_197_122 - 51_200  # Without the validation split.
 RESOLUTION = 224
 DEVICE = 'TPUv3'
 
 # arXiv 2010.11929, table 6: (variant, epochs on JFT-300M, exaFLOPs).
 #
 # The two rows of R50+L/16 contradict each other: 7 epochs cost more than half
-# of 14. Ours agree with the latter.
+# of 14. Our count agrees with the latter.
 TABLE_6: Sequence[tuple[str, int, float]] = (
     ('B/32', 7, 55), ('B/16', 7, 224), ('L/32', 7, 196), ('L/16', 7, 783),
     ('L/16', 14, 1567), ('H/14', 14, 4262),
@@ -23,8 +23,8 @@ TABLE_6: Sequence[tuple[str, int, float]] = (
 
 # arXiv 2010.11929, table 2: (variant, data, images, epochs, core-days).
 #
-# The epochs are the longer ones of Table 3 for L/16, whose implied utilisation
-# is then alike on both data sets; BiT-L's are of arXiv 1912.11370, section 3.2.
+# L/16: the longer epochs of Table 3, for which the implied utilisation agrees
+# between both data sets. BiT-L: epochs from arXiv 1912.11370, section 3.2.
 TABLE_2: Sequence[tuple[str, str, float, int, float]] = (
     ('H/14', 'jft', JFT_IMAGES, 14, 2_500),
     ('L/16', 'jft', JFT_IMAGES, 14, 680),
@@ -36,23 +36,23 @@ TABLE_2: Sequence[tuple[str, str, float, int, float]] = (
 def find(
     *, variant: str, dataset: str, epochs: float, resolution: tuple[int, int],
 ) -> dict[str, Any]:
-  """Returns what the paper says of the same pre-training.
+  """Returns the paper's cost of the same pre-training.
 
   Args:
-    variant: the model.
-    dataset: what it is trained on; with a version it is the same.
-    epochs: over that.
+    variant: model.
+    dataset: training data set; its version is ignored.
+    epochs: epochs over the data set.
     resolution: height and width of the images.
 
   Returns:
-    `paper_exaflops`, of Table 6, and `paper_core_days` of TPUv3, of Table 2;
-    None where the table has no such row.
+    `paper_exaflops` from Table 6 and `paper_core_days` (TPUv3) from Table 2;
+    None if the table has no such row.
   """
   def look_up(rows: Mapping[tuple[str, str, int], float]) -> float | None:
-    same = (variant, dataset.partition(':')[0], round(epochs))
-    is_whole = abs(epochs - round(epochs)) < 0.01
-    is_same = is_whole and resolution == (RESOLUTION, RESOLUTION)
-    return rows.get(same) if is_same else None
+    if (abs(epochs - round(epochs)) >= 0.01
+        or resolution != (RESOLUTION, RESOLUTION)):
+      return None
+    return rows.get((variant, dataset.partition(':')[0], round(epochs)))
 
   return {
       'paper_exaflops': look_up({(v, 'jft', e): x for v, e, x in TABLE_6}),
