@@ -1,7 +1,6 @@
-"""How every parameter of the published models lies, as tables kept in git.
+"""Shardings of the published models agree with tables kept in git.
 
-A change of a rule, of a name of an axis or of a shape shows as a change of
-`tests/golden/shardings/`, to be looked at and committed. To write them anew:
+To rewrite `tests/golden/shardings/` after an intended change:
 
     REWRITE_GOLDEN=1 python -m pytest tests/parallel/test_golden_shardings.py
 """
@@ -23,10 +22,10 @@ from vit_jax.parallel import sharding
 FOLDER = pathlib.Path(__file__).parents[1] / 'golden' / 'shardings'
 MESHES = ((1, 1, 1), (8, 1, 1), (1, 8, 1), (2, 2, 2))
 VARIANTS = {
-    'Ti/16': MESHES[:3],  # Its three heads do not divide in two.
+    'Ti/16': MESHES[:3],  # Three heads are not divisible by two.
     'B/16': MESHES, 'L/16': MESHES, 'H/14': MESHES, 'g/14': MESHES,
     'G/14': MESHES, '22B/14': MESHES, 'R50+B/16': MESHES, 'R50x1': MESHES}
-# Where a file system takes g for G.
+# File names that differ in more than upper and lower case.
 FILES = {'g/14': 'giant/14', 'G/14': 'gigantic/14'}
 
 
@@ -49,17 +48,24 @@ def tables(variant):
     placed = jax.tree.map(
         lambda leaf, where: jax.ShapeDtypeStruct(
             leaf.shape, leaf.dtype, sharding=where), state, shardings)
-    yield sharding.describe(
-        sharding.table(placed, sharding.axis_names(boxed), mesh), mesh)
+    yield '\n'.join([
+        'mesh: ' + ' x '.join(f'{name} {n}' for name, n in mesh.shape.items()),
+        'parameter | shape | axes | sharded over | bytes | state bytes', *(
+            ' | '.join((
+                row.name, ' x '.join(map(str, row.shape)),
+                sharding.axes_text(row.axes),
+                sharding.mesh_axes_text(row.spec, mesh),
+                f'{row.param_bytes:,}', f'{row.state_bytes:,}'))
+            for row in sharding.table(placed, sharding.axis_names(boxed)))])
 
 
 @pytest.mark.parametrize('variant', list(VARIANTS))
-def test_parameters_lie_as_they_did(variant):
-  found = '\n\n\n'.join(tables(variant)) + '\n'
+def test_shardings_are_unchanged(variant):
+  found = '\n\n'.join(tables(variant)) + '\n'
   path = FOLDER / f'{FILES.get(variant, variant).replace("/", "_")}.txt'
   if os.environ.get('REWRITE_GOLDEN'):
     path.parent.mkdir(exist_ok=True)
     path.write_text(found)
   assert found == path.read_text(), (
-      'To take these as right: REWRITE_GOLDEN=1 python -m pytest '
+      'To accept the new shardings: REWRITE_GOLDEN=1 python -m pytest '
       'tests/parallel/test_golden_shardings.py')

@@ -1,4 +1,4 @@
-"""The table of accelerators: what JAX calls a device, and what one can do."""
+"""Peak figures are found by device kind and by name."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from vit_jax.parallel import hardware
     ('TPU v6 lite', 918e12, 1), ('NVIDIA H100 80GB HBM3', 989e12, 1),
     ('NVIDIA H200', 989e12, 1), ('NVIDIA A100-SXM4-40GB', 312e12, 1),
 ])
-def test_a_device_has_the_peak_of_its_data_sheet(kind, peak, cores):
+def test_peaks_agree_with_data_sheets(kind, peak, cores):
   row = hardware.find(kind)
   assert (row.peak_flops, row.cores) == (peak, cores)
   assert hardware.cores(kind) == cores
@@ -24,34 +24,34 @@ def test_a_device_has_the_peak_of_its_data_sheet(kind, peak, cores):
     ('TPU v5', 2765e9, 600e9), ('NVIDIA H100 80GB HBM3', 3350e9, 450e9),
     ('NVIDIA A100 80GB PCIe', 1935e9, None),
 ])
-def test_memory_and_links_are_of_a_device_in_one_direction(kind, memory, links):
+def test_bandwidths_are_per_device_and_direction(kind, memory, links):
   row = hardware.find(kind)
   assert (row.memory_bytes_per_sec, row.link_bytes_per_sec) == (memory, links)
 
 
 @pytest.mark.parametrize('kind', [
     'cpu', 'NVIDIA H100 PCIe', 'NVIDIA H200 MIG 1g.18gb', 'TPU v9', ''])
-def test_another_kind_has_no_peak_rather_than_a_wrong_one(kind):
+def test_unknown_kinds_have_no_peak(kind):
   assert hardware.find(kind) is None
   assert hardware.cores(kind) == 1
 
 
-def test_no_kind_and_no_name_stands_twice():
+def test_kinds_and_names_are_unique():
   kinds = [kind for row in hardware.TABLE for kind in row.kinds]
   assert len(kinds) == len(set(kinds))
   assert all(hardware.named(row.name) is row for row in hardware.TABLE)
 
 
-def test_every_row_says_where_it_is_from():
+def test_every_row_has_a_source():
   for row in hardware.TABLE:
     assert hardware.describe_source(row.source).startswith(row.source)
 
 
 @pytest.mark.parametrize('name', ['TPUv3', 'tpu-v3', 'TPU v3', 'tpu_v3'])
-def test_a_name_is_written_in_several_ways(name):
+def test_names_ignore_case_and_separators(name):
   assert hardware.named(name).kinds == ('TPU v3',)
 
 
-def test_an_unknown_name_names_the_nearest():
+def test_an_unknown_name_suggests_the_nearest():
   with pytest.raises(ValueError, match="Did you mean 'TPUv5p'"):
     hardware.named('TPUv5pp')

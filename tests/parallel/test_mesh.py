@@ -1,4 +1,4 @@
-"""The mesh of devices."""
+"""The mesh fills its devices, with axes from the config or a preset."""
 
 import re
 from unittest import mock
@@ -24,14 +24,14 @@ def test_axes_fill_the_devices(section, sizes, replicas):
   assert mesh.data_parallelism(built) == replicas
 
 
-def test_devices_may_be_given():
+def test_a_mesh_of_some_devices():
   built = mesh.build(mesh.MeshConfig(), jax.devices()[:1])
   assert built.size == 1
   assert list(built.devices.flat) == jax.devices()[:1]
 
 
 @pytest.mark.parametrize('sizes', [(8, 1, 1), (2, 2, 2), (1, 4, 2)])
-def test_devices_lie_as_jax_would_lay_them(sizes):
+def test_the_device_order_is_that_of_jax(sizes):
   built = mesh.build(mesh.MeshConfig(*sizes))
   assert built == jax.make_mesh(
       sizes, ('data', 'fsdp', 'tensor'),
@@ -45,7 +45,6 @@ def test_every_preset_has_a_mesh_on_every_slice(version):
   sections = [{'preset': name} for name in mesh.PRESETS]
   for number in topology.SLICES[version]:
     devices = topology.devices(f'{version}-{number}')
-    # And the README's example.
     example = [{'fsdp': 8, 'tensor': 2}] if len(devices) >= 16 else []
     for section in sections + example:
       config = mesh.parse(section)
@@ -57,15 +56,15 @@ def test_every_preset_has_a_mesh_on_every_slice(version):
 @pytest.mark.parametrize('error', [
     NotImplementedError('no assignment of 8 to the axes'),
     AssertionError('no assignment of 8 to the axes')])
-def test_a_mesh_that_the_links_do_not_allow_is_said_in_words(
+def test_a_mesh_that_the_topology_does_not_allow_is_an_error(
     monkeypatch, error):
   def create(*_, **__):
     raise error
 
   monkeypatch.setattr(mesh_utils, 'create_device_mesh', create)
   with pytest.raises(ValueError, match=(
-      r"'fsdp': 8, 'tensor': 1} cannot be laid out on 8 x cpu: no assign.*"
-      'Take sizes that divide')):
+      r"'fsdp': 8, 'tensor': 1} is not possible on 8 x cpu: no assign.*"
+      'Use sizes that divide')):
     mesh.build(mesh.parse({'data': 1, 'fsdp': 8}))
 
 
@@ -75,11 +74,11 @@ def of_slices(platform):
 
 
 def test_tpus_of_two_slices_are_an_error():
-  with pytest.raises(ValueError, match='2 x fake: they are of 2 slices'):
+  with pytest.raises(ValueError, match='2 x fake: the devices are of 2 slices'):
     mesh.build(mesh.MeshConfig(), of_slices('tpu'))
 
 
-def test_machines_with_gpus_are_not_taken_for_slices():
+def test_gpus_of_several_hosts_form_a_mesh():
   assert mesh.build(mesh.MeshConfig(), of_slices('gpu')).size == 2
 
 
@@ -88,10 +87,10 @@ def test_machines_with_gpus_are_not_taken_for_slices():
     {'fsdp': 16}])
 def test_mesh_that_does_not_fill_the_devices_is_an_error(section):
   sizes = {'data': -1, 'fsdp': 1, 'tensor': 1} | section
-  way_out = ('The product of the others, ' if -1 in sizes.values() else
-             'Make the product of the axes 8, or set one axis to -1.')
+  remedy = ('The product of the others, ' if -1 in sizes.values() else
+            'Make the product of the axes 8, or set one axis to -1.')
   with pytest.raises(ValueError, match=re.escape(
-      f'The mesh {sizes} does not fill 8 devices. {way_out}')):
+      f'The mesh {sizes} does not fill 8 devices. {remedy}')):
     mesh.build(mesh.parse(section))
 
 
@@ -110,7 +109,7 @@ SIZES = {  # Parameters of each model, to three digits.
 
 
 @pytest.mark.parametrize('name', list(mesh.PRESETS))
-def test_preset_is_that_of_the_models_size(name):
+def test_the_preset_follows_from_the_number_of_parameters(name):
   for num_params in SIZES[name].values():
     assert mesh.preset(mesh.MeshConfig(), int(num_params)) == name
 
@@ -123,7 +122,7 @@ def test_preset_is_that_of_the_models_size(name):
     ('22B', {1: (1, 1, 1), 64: (1, 64, 1), 128: (1, 64, 2),
              2048: (4, 64, 8)}),
 ])
-def test_preset_fits_one_device_and_thousands(name, by_devices):
+def test_presets_fit_any_number_of_devices(name, by_devices):
   for devices, sizes in by_devices.items():
     assert mesh.resolve(mesh.MeshConfig(preset=name), devices) == sizes
 
@@ -134,7 +133,7 @@ def test_preset_fits_one_device_and_thousands(name, by_devices):
     ({'tensor': 16}, (1, 4, 16)), ({'data': 2, 'fsdp': -1}, (2, 32, 1)),
     ({'data': 2, 'fsdp': 16, 'tensor': 2}, (2, 16, 2)),
     ({'data': 1, 'tensor': -1}, (1, 1, 64))])
-def test_what_is_written_comes_before_the_preset(section, sizes):
+def test_explicit_axes_override_the_preset(section, sizes):
   config = mesh.parse(section)
   assert mesh.resolve(config, 64, num_params=304_000_000) == sizes
 
@@ -150,7 +149,7 @@ def test_unknown_preset_names_the_nearest():
      'data 2 x fsdp 2 x tensor 2 (preset H)'),
     ({'preset': 'data'}, 'data 8 x fsdp 1 x tensor 1'),
     ({'fsdp': 2, 'tensor': 1}, 'data 4 x fsdp 2 x tensor 1')])
-def test_words_say_where_the_sizes_come_from(section, words):
+def test_the_description_names_the_preset_if_used(section, words):
   config, num_params = mesh.parse(section), 304_000_000
   built = mesh.build(config, num_params=num_params)
   assert mesh.describe(config, built, num_params) == words

@@ -1,4 +1,4 @@
-"""How arrays lie on the mesh."""
+"""Shardings follow from the rules table."""
 
 import re
 
@@ -52,11 +52,11 @@ SPECS = {
 }
 
 
-def test_each_parameter_lies_as_the_table_says():
+def test_parameters_are_sharded_by_the_rules():
   assert sharding.param_specs(boxed(), mesh(data=2, fsdp=2, tensor=2)) == SPECS
 
 
-def test_every_kernel_of_every_head_is_split():
+def test_kernels_of_every_head_are_sharded():
   specs = sharding.param_specs(
       boxed(pooling='attention', representation_layer=True), mesh())
   kernels = {name: spec for name, spec in specs.items()
@@ -67,17 +67,17 @@ def test_every_kernel_of_every_head_is_split():
 
 @pytest.mark.parametrize('section, sizes, words', [
     ({}, {'tensor': 8},
-     "encoder/layers/attention/out/kernel (2, 4, 8, 32): its axis 'heads' of 4 "
+     "encoder/layers/attention/out/kernel (2, 4, 8, 32): axis 'heads' of 4 "
      "does not divide over mesh axis 'tensor' of 8. Use a divisor of 4 for "
      'mesh.tensor.'),
     ({'mlp_dim': 66}, {'tensor': 4},
-     "encoder/layers/mlp/hidden/bias (2, 66): its axis 'mlp' of 66 does not "
+     "encoder/layers/mlp/hidden/bias (2, 66): axis 'mlp' of 66 does not "
      "divide over mesh axis 'tensor' of 4."),
     ({'width': 36}, {'fsdp': 8},
-     "encoder/layers/attention/out/kernel (2, 4, 9, 36): its axis 'width' of "
+     "encoder/layers/attention/out/kernel (2, 4, 9, 36): axis 'width' of "
      "36 does not divide over mesh axis 'fsdp' of 8."),
 ])
-def test_axis_that_does_not_divide_names_parameter_axis_and_size(
+def test_an_indivisible_axis_is_an_error(
     section, sizes, words):
   with pytest.raises(ValueError, match=re.escape(words)):
     sharding.param_specs(boxed(**section), mesh(**sizes))
@@ -95,7 +95,7 @@ def placed(tx):
       state, sharding.param_specs(params, on), on)
 
 
-def test_moments_and_average_lie_as_their_parameters():
+def test_moments_and_average_are_sharded_like_parameters():
   tx = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(1e-3))
   _, shardings = placed(tx)
   adam = shardings.opt_state[1][0]
@@ -114,9 +114,9 @@ def test_factored_moments_are_replicated():
   name = 'encoder/layers/mlp/hidden/kernel'
   row, column = (next(n for n in shapes if n.endswith(f'/{kind}/{name}'))
                  for kind in ('v_row', 'v_col'))
-  assert shapes[row].shape != shapes[column].shape  # It is factored.
+  assert shapes[row].shape != shapes[column].shape
   assert specs[row].spec == specs[column].spec == P()
-  # Momentum has the parameter's shape, and lies as it does.
+  # Momentum has the shape of the parameter, and its sharding.
   mirrors = [n for n, s in shapes.items() if n.endswith(f'/{name}')
              and s.shape == (2, 32, 64)]
   assert mirrors

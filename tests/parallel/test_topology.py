@@ -1,4 +1,4 @@
-"""Slices of TPUs by name; those that the compiler knows, where it is here."""
+"""TPU slices are found by name, and known to the compiler if installed."""
 
 import importlib.metadata
 import math
@@ -19,7 +19,7 @@ CORES = {'v2': 2, 'v3': 2, 'v4': 2, 'v5e': 1, 'v5p': 2, 'v6e': 1}
     ('v5litepod-16', ('v5e', '4x4')), ('v6e-1', ('v6e', '1x1')),
     ('TPU-v4-8', ('v4', '2x2x1')), ('v4:2x2x3', ('v4', '2x2x3')),
 ])
-def test_a_slice_and_its_shape_are_the_same(name, expected):
+def test_names_are_parsed_to_shapes(name, expected):
   assert topology.parse(name) == expected
 
 
@@ -36,12 +36,12 @@ def test_a_slice_is_named_after_its_cores(version):
     ('v3:2x2x2', '2 sides in chips, at most 32x32'),
     ('v3:64x64', 'at most 32x32'), ('v5p:0x1x1', '3 sides'),
 ])
-def test_what_is_no_slice_is_told_those_that_are(name, words):
+def test_unknown_slices_are_errors_with_a_list(name, words):
   with pytest.raises(ValueError, match=words):
     topology.devices(name)
 
 
-def test_a_missing_compiler_is_told_with_the_line_that_installs_it(monkeypatch):
+def test_the_error_without_libtpu_names_the_requirements_file(monkeypatch):
   version = importlib.metadata.version
 
   def without_libtpu(name):
@@ -50,7 +50,6 @@ def test_a_missing_compiler_is_told_with_the_line_that_installs_it(monkeypatch):
     return version(name)
 
   monkeypatch.setattr(importlib.metadata, 'version', without_libtpu)
-  # The version is JAX's own: each release goes with one libtpu.
   with pytest.raises(ValueError, match=(
       r'libtpu==\d+\.\d+.*pip install -r requirements-plan.txt$')):
     topology.devices('v3-8')
@@ -59,7 +58,7 @@ def test_a_missing_compiler_is_told_with_the_line_that_installs_it(monkeypatch):
 @pytest.mark.parametrize('name', [
     'v2-8', 'v3-8', 'v3-2048', 'v4-8', 'v4-4096', 'v5e-1', 'v5e-256', 'v5p-512',
     'v6e-4'])
-def test_a_slice_has_the_cores_that_its_name_says(name):
+def test_a_slice_has_the_cores_of_its_name(name):
   pytest.importorskip('libtpu')
   devices = topology.devices(name)
   row = hardware.find(devices[0].device_kind)
@@ -67,13 +66,13 @@ def test_a_slice_has_the_cores_that_its_name_says(name):
   assert devices[0].num_cores == row.cores
 
 
-def test_a_shape_that_hosts_do_not_fill_is_an_error():
+def test_an_impossible_shape_is_an_error():
   pytest.importorskip('libtpu')
   with pytest.raises(ValueError, match='has no topology v3:3x5.*v3-2048'):
     topology.devices('v3:3x5')
 
 
-def test_where_no_tpu_is_none_is_sought(monkeypatch):
+def test_libtpu_is_silenced_only_without_a_tpu(monkeypatch):
   monkeypatch.setattr(os, 'environ', {})
   monkeypatch.setattr(hardware, 'has_tpu', lambda: True)
   topology.quiet_without_tpu()

@@ -145,9 +145,9 @@ def _plan(
       dataclasses.replace(config, evals={}), devices)
   experiment, cost = step_cost.compile_fitting_step(experiment)
   if args.sharding:
-    print(sharding.describe(
-        sharding.table(experiment.abstract_state, experiment.axes,
-                       experiment.mesh), experiment.mesh) + '\n')
+    sharding.show(
+        sharding.table(experiment.abstract_state, experiment.axes),
+        experiment.mesh)
   return report.plan(
       experiment, stage=name, sizes_from=sizes_from, topology=args.topology,
       cost=cost)

@@ -1,14 +1,12 @@
-"""What an accelerator can do at best: a row each, with its source.
+"""Peak figures of accelerators, each with its source.
 
-The unit is what JAX calls a device. That is a core of a TPU v2 or v3, and a
-whole chip from v4 on: of two cores where it has two ("megacore"). Speeds are
-of dense matrix products in bfloat16, summed in float32; in float32 proper the
-same devices do a fraction of it.
+A row describes a JAX device: a core of a TPU v2 or v3, and a whole chip, with
+one or two cores, from v4 on. Peaks are of dense bfloat16 matrix products with
+float32 accumulation.
 
-What a device sends to others is that of all its links together, in one
-direction, and it receives as much meanwhile: half of what a data sheet calls
-bidirectional. The two cores of a v2 or v3 share their chip's memory bandwidth
-and links; each is said to have half.
+Link bandwidth is the sum over all links in one direction, half of what a data
+sheet calls bidirectional. Each core of a v2 or v3 is assigned half of its
+chip's memory bandwidth and links.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,9 +19,9 @@ from vit_jax import schema
 GIB = 2**30
 GB = 10**9
 
-# What stands in brackets in a row's source. A v2's and a v3's chip has four
-# links of 496 and of 656 Gbit/s; the documentation gives a v4's 2,400, a v5e's
-# 1,600 and a v5p's 4,800 Gbit/s, and a v6e's 800 GB/s in both directions.
+# Sources by the key in brackets. Chips of v2 and v3 have four links of 496 and
+# 656 Gbit/s; documented totals are 2,400 (v4), 1,600 (v5e) and 4,800 Gbit/s
+# (v5p), and 800 GB/s in both directions (v6e).
 SOURCES: Mapping[str, str] = {
     'v2': 'Jouppi et al., A Domain-Specific Supercomputer for Training Deep '
           'Neural Networks, CACM 63(7), 2020, table 3',
@@ -33,27 +31,27 @@ SOURCES: Mapping[str, str] = {
     'v5e': 'https://cloud.google.com/tpu/docs/v5e',
     'v5p': 'https://cloud.google.com/tpu/docs/v5p',
     'v6e': 'https://cloud.google.com/tpu/docs/v6e',
-    'V100': "NVIDIA's data sheet of the V100",
-    # Without sparsity; links are NVLink within a machine.
-    'A100': "NVIDIA's data sheet of the A100",
-    'H100': "NVIDIA's data sheet of the H100",
-    'H200': "NVIDIA's data sheet of the H200",
+    'V100': 'NVIDIA V100 data sheet',
+    # Without sparsity; links are NVLink within a host.
+    'A100': 'NVIDIA A100 data sheet',
+    'H100': 'NVIDIA H100 data sheet',
+    'H200': 'NVIDIA H200 data sheet',
 }
 
 
 @dataclasses.dataclass(frozen=True)
 class Hardware:
-  """One device, as JAX counts devices.
+  """A JAX device.
 
   Attributes:
-    name: as people write it.
-    kinds: what `jax.Device.device_kind` may say.
-    peak_flops: operations per second; a multiply-add is two.
-    memory_bytes: of the device.
-    memory_bytes_per_sec: between the device and its memory.
-    link_bytes_per_sec: that the device can send to others; None if not known.
-    cores: TensorCores of a device; a GPU counts as one.
-    source: of these figures.
+    name: common name.
+    kinds: values of `jax.Device.device_kind`.
+    peak_flops: FLOPs per second; a multiply-add is two.
+    memory_bytes: size of the device memory.
+    memory_bytes_per_sec: bandwidth of the device memory.
+    link_bytes_per_sec: bandwidth to other devices; None if unknown.
+    cores: TensorCores; 1 for a GPU.
+    source: source of these figures.
   """
   name: str
   kinds: Sequence[str]
@@ -66,7 +64,7 @@ class Hardware:
 
   @property
   def peak_flops_per_core(self) -> float:
-    """Operations per second of one core."""
+    """FLOPs per second of one core."""
     return self.peak_flops / self.cores
 
 
@@ -95,7 +93,7 @@ TABLE: Sequence[Hardware] = (
              600e9 / 2, source='[A100], SXM'),
     Hardware('A100-80GB-PCIe', ('NVIDIA A100 80GB PCIe',), 312e12, 80 * GB,
              1935e9, source='[A100], PCIe'),
-    # The PCIe and NVL models of these two are slower.
+    # The PCIe and NVL models are slower.
     Hardware('H100', ('NVIDIA H100 80GB HBM3',), 989e12, 80 * GB, 3350e9,
              900e9 / 2, source='[H100], SXM'),
     Hardware('H200', ('NVIDIA H200',), 989e12, 141 * GB, 4800e9, 900e9 / 2,
@@ -105,45 +103,41 @@ _BY_KIND = {kind: row for row in TABLE for kind in row.kinds}
 
 
 def find(device_kind: str) -> Hardware | None:
-  """Returns the row of a `jax.Device.device_kind`, or None if there is none.
+  """Returns the row of a `jax.Device.device_kind`, or None.
 
-  The whole kind must be known: a part of a GPU, or its PCIe model, has another
-  peak, and no figure is better than a wrong one.
+  The kind must match exactly: MIG slices and PCIe models have other peaks.
   """
   return _BY_KIND.get(device_kind)
 
 
 def named(name: str) -> Hardware:
-  """Returns the row of a name: 'TPUv3', 'tpu-v3', 'TPU v3', 'H200'.
+  """Returns the row of a name such as 'TPUv3', 'tpu-v3' or 'H200'.
 
   Raises:
-    ValueError: for a name without a row, with those that have one.
+    ValueError: for an unknown name.
   """
-  rows = {_bare(row.name): row for row in TABLE}
-  if _bare(name) not in rows:
+  rows = {_normalize(row.name): row for row in TABLE}
+  if _normalize(name) not in rows:
     schema.check_name(name, [row.name for row in TABLE], what='device')
-  return rows[_bare(name)]
+  return rows[_normalize(name)]
 
 
 def describe_source(source: str) -> str:
-  """Returns a row's source in full: '[H100], SXM' names a data sheet."""
+  """Returns a source with the title or address of its key."""
   key = source.strip('[').partition(']')[0]
   return f'{source}: {SOURCES[key]}'
 
 
 def cores(device_kind: str) -> int:
-  """Returns the cores of a device; one, where nothing is known of it.
-
-  One too for a CPU, which JAX shows as a single device whatever it has.
-  """
+  """Returns the cores of a device; 1 for CPUs and unknown devices."""
   row = find(device_kind)
   return row.cores if row else 1
 
 
-def _bare(name: str) -> str:
+def _normalize(name: str) -> str:
   return re.sub(r'[\s_-]', '', name).lower()
 
 
 def has_tpu() -> bool:
-  """Whether a TPU is in this machine, and shown to this process."""
+  """Returns whether this process can see a TPU."""
   return bool(glob.glob('/dev/accel*') + glob.glob('/dev/vfio/[0-9]*'))

@@ -1,4 +1,4 @@
-"""How arrays lie on the mesh: one table of rules."""
+"""Sharding of parameters, state and batches: one table of rules."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 import dataclasses
@@ -11,32 +11,32 @@ import jax
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec
 
+from vit_jax import console
 from vit_jax import tree
 from vit_jax import types
 
 P = ParamSpec('P')
 T = TypeVar('T')
 
-# Axis of a parameter -> axis of the mesh. Names not listed are never split.
+# Parameter axis -> mesh axis. Other axes are replicated.
 RULES: Mapping[str, str] = {
     'width': types.FSDP,
     'heads': types.TENSOR,
     'mlp': types.TENSOR,
 }
 
-# Images are split over both kinds of replicas.
+# Images are sharded over both data-parallel axes.
 BATCH = PartitionSpec((types.DATA, types.FSDP))
 
-
-# Names of a parameter's axes, as its model gives them.
+# Names of a parameter's axes, from its model.
 Axes = tuple[str | None, ...]
 
 
 def axis_names(boxed_params: Any) -> dict[str, Axes]:
-  """Returns the names of each parameter's axes, by path name.
+  """Returns axis names by parameter path.
 
   Args:
-    boxed_params: parameters or shapes, boxed with the names of their axes.
+    boxed_params: parameters or shapes, boxed with their axis names.
   """
   return {path: tuple(names) for path, names in tree.flatten(
       nn.get_partition_spec(boxed_params)).items()}
@@ -45,11 +45,11 @@ def axis_names(boxed_params: Any) -> dict[str, Axes]:
 def param_specs(
     boxed_params: Any, mesh: jax.sharding.Mesh,
 ) -> dict[str, PartitionSpec]:
-  """Returns a partition for each parameter, by path name.
+  """Returns partition specs by parameter path.
 
   Args:
-    boxed_params: parameters or shapes, boxed with the names of their axes.
-    mesh: the mesh they will lie on.
+    boxed_params: parameters or shapes, boxed with their axis names.
+    mesh: the mesh.
 
   Raises:
     ValueError: if a dimension does not divide over its mesh axis.
@@ -62,7 +62,7 @@ def param_specs(
     for axis, size, name in zip(axes, leaf.shape, names[path]):
       if axis and size % mesh.shape[axis]:
         raise ValueError(
-            f'{path} {tuple(leaf.shape)}: its axis {name!r} of {size} does not '
+            f'{path} {tuple(leaf.shape)}: axis {name!r} of {size} does not '
             f'divide over mesh axis {axis!r} of {mesh.shape[axis]}. Use a '
             f'divisor of {size} for mesh.{axis}.')
     specs[path] = PartitionSpec(*axes)
@@ -74,13 +74,13 @@ def state_shardings(
 ) -> Any:
   """Returns a sharding for each leaf of a state.
 
-  A leaf that mirrors a parameter, such as Adam's first moment, has the
-  parameter's path as the end of its own, and lies as the parameter does;
-  everything else is replicated.
+  A leaf such as Adam's first moment, whose path ends with the path of a
+  parameter and which has its shape, is sharded like the parameter. All other
+  leaves are replicated.
 
   Args:
-    state: shapes of the whole state, with its parameters under 'params'.
-    specs: from `param_specs`.
+    state: shapes of the state, with its parameters under 'params'.
+    specs: result of `param_specs`.
     mesh: the mesh.
   """
   shapes = {name: leaf.shape for name, leaf in
@@ -96,7 +96,7 @@ def state_shardings(
 
 
 def _parameter_of(name: str, params: Collection[str]) -> str | None:
-  """Returns the parameter whose path is the end of a leaf's, or None."""
+  """Returns the parameter whose path ends the path of a leaf, or None."""
   parts = name.split('/')
   tails = ('/'.join(parts[i:]) for i in range(len(parts)))
   return next((tail for tail in tails if tail in params), None)
@@ -111,16 +111,15 @@ def device_bytes(shapes: Any) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-  """How a parameter lies on the mesh.
+  """Sharding of a parameter.
 
   Attributes:
-    name: path of the parameter.
-    shape: whole.
-    axes: their names.
-    spec: the mesh axis that each is split over.
-    param_bytes: of the parameter on one device.
-    state_bytes: on one device, of what is kept beside it: the optimizer's state
-      and the average.
+    name: path.
+    shape: global shape.
+    axes: axis names.
+    spec: mesh axis of each axis.
+    param_bytes: bytes of the parameter per device.
+    state_bytes: bytes of its optimizer state and average per device.
   """
   name: str
   shape: tuple[int, ...]
@@ -132,72 +131,67 @@ class Row:
 
 def table(
     state: types.TrainState, axes: Mapping[str, Axes],
-    mesh: jax.sharding.Mesh,
 ) -> list[Row]:
-  """Returns how each parameter of a state lies, in the tree's order.
-
-    sharding.table(experiment.abstract_state, experiment.axes, experiment.mesh)
-
-  What belongs to no parameter, such as the step, is on every device: scalars.
+  """Returns the sharding of each parameter of a state, in tree order.
 
   Args:
-    state: shapes and shardings of a whole state.
-    axes: from `axis_names`.
-    mesh: the mesh.
+    state: shapes and shardings of a state.
+    axes: result of `axis_names`.
   """
   params = tree.flatten(state.params)
-  beside = dict.fromkeys(params, 0)
+  state_bytes = dict.fromkeys(params, 0)
   for name, leaf in tree.flatten((state.opt_state, state.average)).items():
     if param := _parameter_of(name, params):
-      beside[param] += device_bytes(leaf)
+      state_bytes[param] += device_bytes(leaf)
   return [
       Row(name=name, shape=tuple(leaf.shape), axes=axes[name],
           spec=leaf.sharding.spec, param_bytes=device_bytes(leaf),
-          state_bytes=beside[name])
+          state_bytes=state_bytes[name])
       for name, leaf in params.items()]
 
 
-def describe(
-    rows: Sequence[Row], mesh: jax.sharding.Mesh,
-) -> str:
-  """Returns the rules, and below them `table` as text: what users read."""
-  cells = [('parameter', 'shape', 'axes', 'split over', 'bytes a device',
-            'and its state')]
-  for row in rows:
-    cells.append((
-        row.name, ' x '.join(map(str, row.shape)),
-        ' '.join(name or '-' for name in row.axes),
-        ' '.join(axis if axis and mesh.shape[axis] > 1 else '-'
-                 for axis in row.spec),
-        f'{row.param_bytes:,}', f'{row.state_bytes:,}'))
-  cells.append((
-      'all', '', '', '', f'{sum(row.param_bytes for row in rows):,}',
-      f'{sum(row.state_bytes for row in rows):,}'))
-  widths = [max(map(len, column)) for column in zip(*cells)]
-  lines = ['  '.join(
-      cell.rjust(width) if i >= 4 else cell.ljust(width)
-      for i, (cell, width) in enumerate(zip(line, widths))) for line in cells]
-  return '\n'.join([
-      'rules: ' + ', '.join(f'{name} over {axis}' for name, axis in
-                            RULES.items()) + '; no other axis is split',
-      f'images: over {types.DATA} x {types.FSDP}',
-      'mesh: ' + ' x '.join(f'{name} {n}' for name, n in mesh.shape.items()),
-      '', *(line.rstrip() for line in lines)])
+def show(rows: Sequence[Row], mesh: jax.sharding.Mesh) -> None:
+  """Prints the rules and the sharding of each parameter."""
+  print('rules: ' + ', '.join(
+      f'{name} over {axis}' for name, axis in RULES.items())
+      + '; other axes are replicated')
+  print(f'images: over {types.DATA} x {types.FSDP}')
+  console.table(
+      'Parameters on mesh ' + ' x '.join(
+          f'{name} {n}' for name, n in mesh.shape.items()),
+      ('parameter', 'shape', 'axes', 'sharded over', 'bytes/device',
+       'state bytes/device'), [
+          (row.name, ' x '.join(map(str, row.shape)), axes_text(row.axes),
+           mesh_axes_text(row.spec, mesh), row.param_bytes, row.state_bytes)
+          for row in rows] + [
+              ('all', '', '', '', sum(row.param_bytes for row in rows),
+               sum(row.state_bytes for row in rows))])
+
+
+def axes_text(axes: Axes) -> str:
+  """Formats axis names: 'layers - heads head_dim'."""
+  return ' '.join(name or '-' for name in axes)
+
+
+def mesh_axes_text(spec: PartitionSpec, mesh: jax.sharding.Mesh) -> str:
+  """Formats the mesh axes that really shard a parameter: '- fsdp -'."""
+  return ' '.join(axis if axis and mesh.shape[axis] > 1 else '-'
+                  for axis in spec)
 
 
 def keep_batch_split(
     function: Callable[P, T], mesh: jax.sharding.Mesh,
 ) -> Callable[P, T]:
-  """Returns `function` with the images of a batch kept on their devices.
+  """Returns `function` with activations sharded along the batch.
 
-  A compiler that sees parameters split over `fsdp` along their width may well
-  split the activations like that too, and then every device works on every
-  image. So what modules take and give is held to the split of the batch: the
-  parameters come to the images, a layer at a time, and never the other way.
+  When parameters are sharded over `fsdp` along their width, the compiler may
+  shard activations the same way, so that every device works on every image.
+  Constraints on the inputs and outputs of each module prevent that: parameters
+  are gathered layer by layer instead.
 
   Args:
-    function: applies linen modules whose arguments and results, the first of
-      each, have the batch as their first axis.
+    function: applies linen modules whose first argument and first result have
+      the batch as their first axis.
     mesh: the mesh.
   """
   replicas = mesh.shape[types.DATA] * mesh.shape[types.FSDP]
