@@ -1,1 +1,1 @@
-"""Trained models ready to use: load, predict, features, export."""
+"""Trained models for inference: load, predict, features, attention, export."""

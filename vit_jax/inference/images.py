@@ -1,8 +1,8 @@
-"""Pictures in, arrays in a model's value range out: what a person hands over.
+"""Reads and preprocesses images for a model.
 
-A picture is a path, a Pillow image, or an array: uint8 in 0 ... 255 or float in
-0 ... 1, [height, width] or [height, width, 1, 3 or 4]; the fourth channel is
-how opaque it is, on white.
+An image is a path, a Pillow image, or an array [height, width] or [height,
+width, 1, 3 or 4], uint8 in 0 ... 255 or float in 0 ... 1. An alpha channel is
+composed on white.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -24,53 +24,48 @@ from vit_jax.data.images import multichannel
 from vit_jax.data.images import threads
 from vit_jax.weights.configs import preprocessing as preprocessing_lib
 
-Picture = str | os.PathLike | Image.Image | np.ndarray
-# Told of a picture that cannot be read, and why.
-Failed = Callable[[Picture, Exception], None]
+ImageLike = str | os.PathLike | Image.Image | np.ndarray
+OnError = Callable[[ImageLike, Exception], None]
 
 
 @dataclasses.dataclass(frozen=True)
 class Batch:
-  """Pictures that were read.
+  """A padded batch of images.
 
   Attributes:
-    pictures: as they were given, `count` of them.
-    images: in the model's value range; zeros after the first `count`.
+    sources: the `count` images as given by the caller.
+    images: preprocessed images, padded with zeros.
   """
-  pictures: tuple[Picture, ...]
+  sources: tuple[ImageLike, ...]
   images: Float[np.ndarray, 'batch height width channels']
 
   @property
   def count(self) -> int:
-    """How many of `images` are pictures."""
-    return len(self.pictures)
+    """Number of images without padding."""
+    return len(self.sources)
 
 
-def is_one(pictures: Any, *, channels: int) -> TypeGuard[Picture]:
-  """Whether this is one picture, of a model's channels, and not several."""
-  if isinstance(pictures, (str, os.PathLike, Image.Image)):
+def is_single(images: Any, *, channels: int) -> TypeGuard[ImageLike]:
+  """Returns whether this is a single image, for a model of these channels."""
+  if isinstance(images, (str, os.PathLike, Image.Image)):
     return True
-  if getattr(getattr(pictures, 'dtype', None), 'kind', '') in ('U', 'O'):
+  if getattr(getattr(images, 'dtype', None), 'kind', '') in ('U', 'O'):
     return False  # An array of paths.
-  return hasattr(pictures, 'ndim') and pictures.ndim < 4 and not (
-      pictures.ndim == 3 and pictures.shape[-1] not in (1, 3, 4, channels))
+  return hasattr(images, 'ndim') and images.ndim < 4 and not (
+      images.ndim == 3 and images.shape[-1] not in (1, 3, 4, channels))
 
 
 def read(
-    picture: Picture, preprocess: preprocessing_lib.Preprocess,
+    image: ImageLike, preprocess: preprocessing_lib.Preprocess,
 ) -> Float[np.ndarray, 'height width channels']:
-  """Returns a picture as its model was trained on pictures.
-
-  Args:
-    picture: see the top of the file.
-    preprocess: size, crop and value range.
+  """Reads an image and preprocesses it as in the model's training.
 
   Raises:
-    FileNotFoundError: if there is no such file.
-    ValueError: if it is no picture; a file is named.
+    FileNotFoundError: if the file does not exist.
+    ValueError: if it is not an image; names the file.
   """
   pixels = ops.to_array(
-      _applied(picture, preprocess), size=preprocess.resolution)
+      _read_resized(image, preprocess), size=preprocess.resolution)
   low, high = preprocess.value_range or (0.0, 255.0)
   mean, std = (np.asarray(v, np.float32)
                for v in (preprocess.mean, preprocess.std))
@@ -78,90 +73,89 @@ def read(
 
 
 def batches(
-    pictures: Iterable[Picture], preprocess: preprocessing_lib.Preprocess, *,
-    size: int, failed: Failed | None = None,
+    images: Iterable[ImageLike], preprocess: preprocessing_lib.Preprocess, *,
+    size: int, on_error: OnError | None = None,
 ) -> Iterator[Batch]:
-  """Yields batches of one size, in order; the last is filled up with zeros.
+  """Yields padded batches of one size, in order.
 
-  Only a few batches are in memory at a time. What cannot be read is told to
-  `failed` and left out: a batch may then be smaller than its place.
+  Only a few batches are in memory at a time. A batch is smaller by the number
+  of its unreadable images.
 
   Args:
-    pictures: see the top of the file.
-    preprocess: what is done to each.
-    size: of a batch.
-    failed: by default, the error is raised.
+    images: see the module.
+    preprocess: size, crop and value range.
+    size: images per batch.
+    on_error: called with each unreadable image; None raises instead.
 
   Raises:
-    FileNotFoundError, ValueError: as `read`, unless there is `failed`.
+    FileNotFoundError, ValueError: see `read`.
   """
-  errors = () if failed is None else (OSError, ValueError, MemoryError)
+  errors = () if on_error is None else (OSError, ValueError, MemoryError)
   for chunk in threads.read_chunks(
-      pictures, lambda picture: read(picture, preprocess), size=size,
-      errors=errors):
-    good: list[tuple[Picture, np.ndarray]] = []
-    for picture, result in chunk:
+      images, lambda image: read(image, preprocess), size=size, errors=errors):
+    readable: list[tuple[ImageLike, np.ndarray]] = []
+    for image, result in chunk:
       if isinstance(result, Exception):
-        assert failed is not None
-        failed(picture, result)
+        assert on_error is not None
+        on_error(image, result)
       else:
-        good.append((picture, result))
-    if good:
-      images = np.stack([image for _, image in good])
-      missing = size - len(images)
-      yield Batch(tuple(picture for picture, _ in good), np.pad(
-          images, ((0, missing), (0, 0), (0, 0), (0, 0))))
+        readable.append((image, result))
+    if readable:
+      arrays = np.stack([array for _, array in readable])
+      padding = size - len(arrays)
+      yield Batch(tuple(image for image, _ in readable), np.pad(
+          arrays, ((0, padding), (0, 0), (0, 0), (0, 0))))
 
 
 def check_batch(images: Any, preprocess: preprocessing_lib.Preprocess) -> None:
-  """Raises a `ValueError` if these are no images as a model takes them."""
+  """Raises a `ValueError` unless `images` is a preprocessed batch."""
   if not isinstance(images, (jax.Array, np.ndarray)):
     raise ValueError(
-        'Images are an array of floats, but came as '
-        f'{type(images).__name__}. Give np.asarray(images, np.float32).')
+        'Images must be an array of floats, but are '
+        f'{type(images).__name__}. Use np.asarray(images, np.float32).')
   shape, dtype = images.shape, images.dtype
   channels = preprocess.channels
   if len(shape) != 4 or shape[-1] != channels:
     raise ValueError(
-        f'Images are [batch, height, width, {channels}], but came as '
-        f'{list(shape)}' + ('. Transpose them to (0, 2, 3, 1).' if len(
+        f'Images must be [batch, height, width, {channels}], but are '
+        f'{list(shape)}' + ('. Transpose them by (0, 2, 3, 1).' if len(
             shape) == 4 and shape[1] == channels else '.'))
   if not jnp.issubdtype(dtype, jnp.floating):
     raise ValueError(
-        f'Images are floats in the value range of the model, but came as '
-        f'{dtype}. Give (images / 255 - mean) / std, with model.preprocess: '
+        'Images must be floats in the value range of the model, but are '
+        f'{dtype}. Use (images / 255 - mean) / std of model.preprocess: '
         f'mean {preprocess.mean}, std {preprocess.std}.')
 
 
-def is_picture(preprocess: preprocessing_lib.Preprocess) -> bool:
-  """Whether what a model sees is something to look at: grey or RGB."""
+def is_viewable(preprocess: preprocessing_lib.Preprocess) -> bool:
+  """Returns whether the model's input can be shown: grey or RGB, 8 bits."""
   return preprocess.pixel_dtype == 'uint8' and preprocess.channels in (1, 3)
 
 
 def show(
-    picture: Picture, preprocess: preprocessing_lib.Preprocess,
+    image: ImageLike, preprocess: preprocessing_lib.Preprocess,
 ) -> Image.Image:
-  """Returns what of a picture the model sees; takes what `read` does.
+  """Returns an image resized and cropped as the model sees it.
 
   Raises:
-    ValueError: also if it is no picture to look at, but of other channels.
+    FileNotFoundError: if the file does not exist.
+    ValueError: if it is not an image, or has channels that cannot be shown.
   """
-  if not is_picture(preprocess):
+  if not is_viewable(preprocess):
     raise ValueError(
         f'Images of {preprocess.channels} channels of '
-        f'{preprocess.pixel_dtype} are no pictures to look at.')
-  return _applied(picture, preprocess)
+        f'{preprocess.pixel_dtype} cannot be shown.')
+  return _read_resized(image, preprocess)
 
 
-def _applied(
-    picture: Picture, preprocess: preprocessing_lib.Preprocess,
+def _read_resized(
+    image: ImageLike, preprocess: preprocessing_lib.Preprocess,
 ) -> ops.Picture:
-  """Returns a picture, or what has other channels, of the model's size."""
-  image = _open(picture, preprocess)
-  rng = np.random.default_rng(0)  # Nothing here draws from it.
-  for op in _ops(image, preprocess):
-    image = op(image, rng)
-  return image
+  result = _open(image, preprocess)
+  rng = np.random.default_rng(0)  # Required by the interface, unused.
+  for op in _ops(result, preprocess):
+    result = op(result, rng)
+  return result
 
 
 def _ops(
@@ -169,13 +163,13 @@ def _ops(
 ) -> list[ops.Op]:
   size = height, width = preprocess.resolution
   method: Any = preprocess.interpolation
-  whole = round(height / preprocess.crop), round(width / preprocess.crop)
+  target = round(height / preprocess.crop), round(width / preprocess.crop)
   if not preprocess.keep_aspect:
-    resize = ops.Resize(whole, method=method)
+    resize = ops.Resize(target, method=method)
   elif height == width:
-    resize = ops.Resize(shorter=whole[0], method=method)
-  else:  # As small as it can be with both sides there.
-    scale = max(whole[0] / image.height, whole[1] / image.width)
+    resize = ops.Resize(shorter=target[0], method=method)
+  else:  # The smallest size that covers the target.
+    scale = max(target[0] / image.height, target[1] / image.width)
     resize = ops.Resize(
         (max(height, round(image.height * scale)),
          max(width, round(image.width * scale))), method=method)
@@ -183,65 +177,69 @@ def _ops(
 
 
 def _open(
-    picture: Picture, preprocess: preprocessing_lib.Preprocess,
+    image: ImageLike, preprocess: preprocessing_lib.Preprocess,
 ) -> ops.Picture:
   channels = preprocess.channels
-  as_picture = is_picture(preprocess)
+  viewable = is_viewable(preprocess)
 
   def decode(data: bytes | np.ndarray) -> ops.Picture:
-    if as_picture:
+    if viewable:
       return decode_lib.decode(data, channels=channels)
     return multichannel.decode(
         data, channels=channels, dtype=preprocess.pixel_dtype)
 
-  if isinstance(picture, (str, os.PathLike)):
-    path = epath.Path(picture)
-    if path.is_dir():
-      raise ValueError(f'{path} is a folder, not a picture. Give its files.')
-    try:
-      data = path.read_bytes()
-    except FileNotFoundError as error:
-      raise FileNotFoundError(
-          f'{path}: there is no such file.' + (
-              ' Of a pattern give what it finds: pathlib.Path().glob(...).'
-              if glob.has_magic(os.fspath(path)) else '')) from error
+  if isinstance(image, (str, os.PathLike)):
+    path = epath.Path(image)
+    data = _read_bytes(path)
     try:
       return decode(data)
     except ValueError as error:
       raise ValueError(f'{path}: {error}') from error
-  if isinstance(picture, Image.Image):
-    if not as_picture:
-      return decode(np.asarray(picture))
-    return decode_lib.convert(picture.copy(), channels=channels)
-  array = np.asarray(picture)
-  if not as_picture:
+  if isinstance(image, Image.Image):
+    if not viewable:
+      return decode(np.asarray(image))
+    return decode_lib.convert(image.copy(), channels=channels)
+  array = np.asarray(image)
+  if not viewable:
     return decode(array)
-  pixels = _pixels(array)
+  pixels = _to_uint8(array)
   if pixels.shape[2:] == (4,):
     return decode_lib.convert(Image.fromarray(pixels), channels=channels)
   return decode(pixels)
 
 
-def _pixels(array: np.ndarray) -> np.ndarray:
-  """Returns [height, width] or [height, width, 1, 3 or 4] as uint8."""
+def _read_bytes(path: epath.Path) -> bytes:
+  if path.is_dir():
+    raise ValueError(f'{path} is a folder, not an image. Pass its files.')
+  try:
+    return path.read_bytes()
+  except FileNotFoundError as error:
+    raise FileNotFoundError(
+        f'{path}: no such file.' + (
+            ' Expand patterns with pathlib.Path().glob(...).'
+            if glob.has_magic(os.fspath(path)) else '')) from error
+
+
+def _to_uint8(array: np.ndarray) -> np.ndarray:
+  """Checks [height, width] or [height, width, 1, 3 or 4]; returns uint8."""
   if array.ndim != 2 and (array.ndim != 3 or array.shape[-1] not in (1, 3, 4)):
     raise ValueError(
-        'A picture is [height, width] or [height, width, 1, 3 or 4], but came '
-        f'as {list(array.shape)}' + (
-            '. Transpose it to (1, 2, 0).'
+        'An image must be [height, width] or [height, width, 1, 3 or 4], but '
+        f'is {list(array.shape)}' + (
+            '. Transpose it by (1, 2, 0).'
             if array.ndim == 3 and array.shape[0] in (1, 3, 4) else '.'))
   if not array.size:
-    raise ValueError(f'A picture of {list(array.shape)} has no pixels.')
+    raise ValueError(f'An image of shape {list(array.shape)} has no pixels.')
   if array.dtype == np.uint8:
     return array
   if not np.issubdtype(array.dtype, np.floating):
     raise ValueError(
-        'A picture is uint8 in 0 ... 255 or float in 0 ... 1, but came as '
+        'An image must be uint8 in 0 ... 255 or float in 0 ... 1, but is '
         f'{array.dtype}. Divide it by the value of white: array / 255, or '
-        'array / 65535 where that is 16 bits.')
-  if not (array.min() >= 0 and array.max() <= 1):  # Nor NaN.
+        'array / 65535 for 16 bits.')
+  if not (array.min() >= 0 and array.max() <= 1):  # Catches NaN, too.
     raise ValueError(
-        f'A picture of floats is in 0 ... 1, but goes from {array.min():.4g} '
-        f"to {array.max():.4g}. Divide it by 255; what is in the model's own "
-        'value range goes to model(images).')
+        'A float image must be in 0 ... 1, but has values from '
+        f'{array.min():.4g} to {array.max():.4g}. Divide it by 255, or pass '
+        'preprocessed images to model(images).')
   return np.round(255 * array).astype(np.uint8)

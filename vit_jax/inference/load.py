@@ -1,4 +1,4 @@
-"""From whatever format to a model, or to what a run starts from."""
+"""Loads a model, or initial parameters of a run, from any supported format."""
 
 from collections.abc import Callable
 import dataclasses
@@ -22,28 +22,26 @@ def load(
     path: str | os.PathLike, *, which: str = checkpoint_paths.LATEST,
     log: Log | None = print, **overrides: Any,
 ) -> model_lib.Model:
-  """Loads a model with its weights, from whatever format they are in.
+  """Loads a model with its weights from any supported format.
 
-  Damage is noticed where the format has a checksum of the values: an .npz and
-  a zipped state dict of PyTorch have; safetensors, PyTorch's older files and
-  our own checkpoints, which Orbax writes, have none. There, what is missing or
-  of another shape or type is noticed, and what is not finite, but not a value
-  that became another. Keep the checksum of what must not change.
+  Missing, misshapen and non-finite parameters are errors in every format.
+  Changed values are detected only where the format has a checksum: .npz and
+  zipped PyTorch files, but not safetensors, older PyTorch files or Orbax.
 
   Args:
-    path: a run's workdir or checkpoint; an .npz, .safetensors or state dict of
-      PyTorch; a folder of one with its config.json; locally, or at gs://,
-      https:// or hf://user/model.
+    path: a workdir or checkpoint; an .npz, .safetensors or PyTorch state dict;
+      a folder of one with its config.json; locally, or at gs://, https:// or
+      hf://user/model.
     which: 'latest' or 'best' checkpoint of a workdir.
-    log: takes lines on what was found and inferred; None for silence.
-    **overrides: keys of the section `model` (num_heads=4), or of `Preprocess`
-      (resolution=384, mean=..., labels=...), or positions='cubic'. They win
-      over what is inferred.
+    log: called with lines about what was found and inferred; None for silence.
+    **overrides: fields of the section `model` (num_heads=4), of `Preprocess`
+      (resolution=384, mean=..., labels=...), or positions='cubic'. They take
+      precedence over inferred values.
 
   Raises:
     FileNotFoundError: if there is nothing at `path`.
-    ValueError: if the weights are damaged, unknown, or not exactly those of
-      the model.
+    ValueError: if the weights are damaged, of an unknown format, or do not
+      match the model exactly.
   """
   log = log or (lambda line: None)
   schema.check_name(which, checkpoint_paths.WHICH, what='which checkpoint')
@@ -51,8 +49,10 @@ def load(
   if positions is not None:
     schema.convert(positions, initialize.Positions, where='positions')
   found = download.fetch(path, log=log)
-  loaded = (orbax_runs.read(found, overrides, which=which) if orbax_runs.is_run(found)
-            else convert.read(download.local(found, log=log), overrides))
+  if orbax_runs.is_run(found):
+    loaded = orbax_runs.read(found, overrides, which=which)
+  else:
+    loaded = convert.read(download.local(found, log=log), overrides)
   for line in loaded.statement:
     log(line)
   return model_lib.Model(
@@ -63,12 +63,12 @@ def load(
 
 @dataclasses.dataclass(frozen=True)
 class Weights:
-  """Weights of another codebase, as `checkpoint_source.Source` has those of ours.
+  """Weights of another codebase, with the interface of our own `Source`.
 
   Attributes:
-    path: where they are.
-    item: what they are.
-    config: the sections `model` and `data` of a config, as far as known.
+    path: location of the weights.
+    item: description of the weights.
+    config: plain config with the sections `model` and `data`.
     params: the parameters.
   """
   path: str
@@ -82,11 +82,12 @@ class Weights:
 
 
 def find(
-    path: str | os.PathLike, *, which: str = checkpoint_paths.LATEST, **overrides: Any,
+    path: str | os.PathLike, *, which: str = checkpoint_paths.LATEST,
+    **overrides: Any,
 ) -> checkpoint_source.Source | Weights:
-  """Finds parameters to start a run from; takes and raises what `load` does.
+  """Finds initial parameters of a run; takes and raises what `load` does.
 
-  A run of ours is only looked at; its parameters are read when asked for.
+  The parameters of our own runs are not read before `Source.load`.
   """
   found = download.fetch(path)
   if orbax_runs.is_run(found):

@@ -1,9 +1,9 @@
-"""A model with its weights, ready to be called: what `vit_jax.load` returns.
+"""A model with its weights, as returned by `vit_jax.load`.
 
     model = vit_jax.load('ViT-B_16.npz')
-    model.predict('cat.jpg')                # Names and probabilities.
+    model.predict('cat.jpg')                # Class names and probabilities.
     model.features(['cat.jpg', 'dog.jpg'])  # [2, width]
-    model.rollout('cat.jpg')                # Where it looks.
+    model.rollout('cat.jpg')                # Attention map.
     logits = model(images)['logits']        # Arrays in, arrays out.
 """
 
@@ -28,24 +28,31 @@ from vit_jax.inference import predictions
 from vit_jax.weights import save as save_lib
 from vit_jax.weights.configs import preprocessing as preprocessing_lib
 
-# What `Model.features` gives; `cls` and `mean` are of the tokens.
+# Layers of `Model.features`; `cls` and `mean` are computed from the tokens.
 FEATURES = ('representation', 'pooled', 'cls', 'mean', 'tokens', 'logits')
 
-Picture = images_lib.Picture
+ImageLike = images_lib.ImageLike
+Predictions = list[predictions.Prediction] | list[predictions.Estimate]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Model:
-  """A model and its parameters.
+  """A model with its parameters.
+
+  Methods that take images accept paths, Pillow images, or arrays [height,
+  width, 1, 3 or 4], uint8 in 0 ... 255 or float in 0 ... 1: a single one,
+  several (a list, Path.glob, ...), or an array [batch, ...]. They raise
+  `FileNotFoundError` for missing files and `ValueError` for anything that is
+  not an image. Results of a single image have no batch axis.
 
   Attributes:
     config: the typed section `model`.
     params: nested dict of arrays.
-    preprocess: how an image becomes what the model was trained on.
-    resolution: height and width that the position embeddings are for.
-    positions: how they are resized to others: 'linear' or 'cubic'.
-    origin: where the weights are from.
-    report: a line for each parameter that was read, and for what was ignored.
+    preprocess: preprocessing of images.
+    resolution: height and width of the position embeddings.
+    positions: interpolation of position embeddings: 'linear' or 'cubic'.
+    origin: format and path of the weights.
+    report: a line for each parameter that was read, and for ignored ones.
   """
   config: models.ModelConfig
   params: types.Params
@@ -56,28 +63,25 @@ class Model:
   report: tuple[str, ...] = ()
 
   def __call__(self, images: network_lib.Images) -> types.Outputs:
-    """Applies the model to images in its value range.
-
-    It is compiled for each shape of a batch, on its first use: many batches of
-    one size are faster than each of another.
+    """Applies the model to preprocessed images; compiles for each batch shape.
 
     Args:
-      images: float, of any number and any resolution: (x / 255 - mean) / std,
-        with those of `preprocess`.
+      images: floats of any number and resolution, (x / 255 - mean) / std with
+        the values of `preprocess`.
 
     Returns:
       `logits` [batch, classes], `representation` [batch, width], `tokens`
-      [batch, tokens, width], and what else the model names.
+      [batch, tokens, width], and other outputs of the model.
 
     Raises:
-      ValueError: if these are no such images, or do not divide into patches.
+      ValueError: if they are not such images, or do not divide into patches.
     """
     images_lib.check_batch(images, self.preprocess)
     return self.network(images)
 
   @functools.cached_property
   def network(self) -> network_lib.Network:
-    """What computes it; the parameters are copied to the device once."""
+    """The network with its parameters on the device."""
     return network_lib.Network(
         self.config, self.params, self.resolution, self.positions)
 
@@ -87,47 +91,46 @@ class Model:
             f'{tree.num_elements(self.params):,} parameters, images of '
             f'{height} x {width}, {self.config.num_classes} classes)')
 
+  @property
+  def is_regression(self) -> bool:
+    """Whether the model predicts numbers instead of classes."""
+    return self.preprocess.activation == 'none'
+
   def predict(
-      self, pictures: Picture | Iterable[Picture], top_k: int = 5, *,
+      self, images: ImageLike | Iterable[ImageLike], top_k: int = 5, *,
       activation: preprocessing_lib.Activation | None = None,
       batch_size: int = 32,
-  ) -> (predictions.Prediction | predictions.Estimate
-        | list[predictions.Prediction] | list[predictions.Estimate]):
-    """Classifies one picture or several, or predicts numbers of them.
+  ) -> predictions.Prediction | predictions.Estimate | Predictions:
+    """Classifies images, or predicts their regression targets.
 
     Args:
-      pictures: paths, Pillow images, or arrays [height, width, 1, 3 or 4],
-        uint8 in 0 ... 255 or float in 0 ... 1; one, several (a list,
-        Path.glob, ...), or an array [batch, ...].
-      top_k: classes of each; all, where there are fewer.
-      activation: 'softmax', or 'sigmoid' of a model whose pictures have several
-        classes; by default what `preprocess` says: the loss that a run of ours
-        was trained with, softmax where nothing is said.
-      batch_size: pictures at a time.
+      images: see `Model`.
+      top_k: maximum number of classes per image.
+      activation: 'softmax', or 'sigmoid' for several classes per image; by
+        default that of the training loss, or softmax if unknown.
+      batch_size: images per batch.
 
     Returns:
-      A prediction for each, or an `Estimate` where the model predicts numbers;
-      for one picture, its own.
+      A `Prediction` per image, or an `Estimate` if the model predicts numbers.
 
     Raises:
-      FileNotFoundError: if a file is not there.
-      ValueError: if one is no picture, or the model has no head.
+      ValueError: if the model has no head.
     """
     result: list[Any] = []
-    for outputs in self._all(pictures, batch_size):
-      result += (self.estimates(outputs['logits']) if self.predicts_numbers
-                 else self.likeliest(outputs['logits'], top_k=top_k,
-                                     activation=activation))
-    return result[0] if self._is_one(pictures) else result
+    for outputs in self._outputs(images, batch_size):
+      result += (self.estimates(outputs['logits']) if self.is_regression
+                 else self.top_classes(outputs['logits'], top_k=top_k,
+                                       activation=activation))
+    return result[0] if self._is_single(images) else result
 
-  def likeliest(
+  def top_classes(
       self, logits: Float[Any, 'batch classes'], *, top_k: int = 5,
       activation: preprocessing_lib.Activation | None = None,
   ) -> list[predictions.Prediction]:
-    """Returns what `predict` does, of logits.
+    """Converts logits to predictions; see `predict`.
 
     Raises:
-      ValueError: if the model has no head, or there is no such activation.
+      ValueError: if the model has no head or predicts numbers.
     """
     if not self.config.num_classes:
       raise ValueError(
@@ -136,52 +139,46 @@ class Model:
     activation = activation or self.preprocess.activation
     if activation == 'none':
       raise ValueError(
-          f'{self.origin or "The model"} predicts numbers, of which none is '
-          'the likeliest. Use model.predict or model.estimates.')
-    return predictions.likeliest(
+          f'{self.origin or "The model"} predicts numbers, not classes. Use '
+          'model.predict or model.estimates.')
+    return predictions.top_classes(
         logits, labels=self.preprocess.labels, activation=activation,
         top_k=top_k)
 
-  @property
-  def predicts_numbers(self) -> bool:
-    """Whether what the head gives are numbers, not logits of classes."""
-    return self.preprocess.activation == 'none'
-
   def estimates(
-      self, logits: Float[Any, 'batch targets'],
+      self, outputs: Float[Any, 'batch targets'],
   ) -> list[predictions.Estimate]:
-    """Returns what `predict` does of a model that predicts numbers."""
-    return predictions.estimates(logits, labels=self.preprocess.labels)
+    """Converts outputs of a regression model to estimates; see `predict`."""
+    return predictions.estimates(outputs, labels=self.preprocess.labels)
 
   def features(
-      self, pictures: Picture | Iterable[Picture], *,
+      self, images: ImageLike | Iterable[ImageLike], *,
       layer: str = 'representation', batch_size: int = 32,
   ) -> Float[np.ndarray, '...']:
-    """Returns what the model makes of one picture or several.
+    """Returns features of images.
 
     Args:
-      pictures: as `predict` takes them.
-      layer: 'representation' [width], what the head sees; 'pooled' [width],
-        before the tanh layer, where there is one; 'cls' [width], the class
-        token; 'mean' [width], that of the patches; 'tokens' [tokens, width],
-        all after the final norm; 'logits' [classes].
-      batch_size: pictures at a time.
+      images: see `Model`.
+      layer: 'representation' [width], the input of the head; 'pooled' [width],
+        before the tanh layer, if any; 'cls' [width], the class token; 'mean'
+        [width], the mean of the patch tokens; 'tokens' [tokens, width], all
+        tokens after the final norm; 'logits' [classes].
+      batch_size: images per batch.
 
     Returns:
-      float32, with a leading axis for the pictures unless there is but one.
+      float32 with a leading batch axis.
 
     Raises:
-      FileNotFoundError: if a file is not there.
-      ValueError: if one is no picture, or the model has no such layer.
+      ValueError: if the model has no such layer.
     """
-    name = self.output_of(layer)
+    name = self.layer_output(layer)
     result = np.concatenate([
-        self.layer_of(outputs, layer) for outputs in
-        self._all(pictures, batch_size, names=(name,))])
-    return result[0] if self._is_one(pictures) else result
+        self.extract_layer(outputs, layer) for outputs in
+        self._outputs(images, batch_size, names=(name,))])
+    return result[0] if self._is_single(images) else result
 
-  def output_of(self, layer: str) -> str:
-    """Returns the output of the model that holds a layer of `features`.
+  def layer_output(self, layer: str) -> str:
+    """Returns the name of the model output that contains a feature layer.
 
     Raises:
       ValueError: if the model has no such layer.
@@ -191,161 +188,154 @@ class Model:
       raise ValueError("The model has no class token. Use layer='mean'.")
     tokens = layer in ('cls', 'mean', 'tokens')
     if tokens or layer == 'pooled':
-      self._need_tokens(layer, instead="layer='representation'")
+      self._check_has_tokens(layer, instead="layer='representation'")
     if layer == 'logits' and not self.config.num_classes:
       raise ValueError(
           f'{self.origin or "The model"} has no head, and so no logits. Use '
           "layer='representation', or fine-tune it first.")
     return 'tokens' if tokens else layer
 
-  def layer_of(
+  def extract_layer(
       self, outputs: Mapping[str, Any], layer: str,
   ) -> Float[np.ndarray, 'batch ...']:
-    """Returns a layer of `features` from the outputs of a batch, as float32."""
-    values = outputs[self.output_of(layer)]
+    """Returns a feature layer of the outputs of a batch, as float32."""
+    values = outputs[self.layer_output(layer)]
     if layer == 'cls':
       values = values[:, 0]
     elif layer == 'mean':
       values = values[:, getattr(self.config, 'num_prefix', 0):]
-    values = np.asarray(values, np.float32)  # bfloat16 rounds sums.
+    values = np.asarray(values, np.float32)  # Before a mean in bfloat16.
     return values.mean(1) if layer == 'mean' else values
 
   def attention(
-      self, pictures: Picture | Iterable[Picture], *, batch_size: int = 8,
+      self, images: ImageLike | Iterable[ImageLike], *, batch_size: int = 8,
   ) -> Float[np.ndarray, '...']:
-    """Returns the attention of every layer and head, after the softmax.
+    """Returns the attention weights of every layer and head.
 
-    It is large: 144 x 197 x 197 numbers, 21 MiB, a picture for B/16 at 224.
+    They take 21 MiB per image for B/16 at 224: 144 x 197 x 197 numbers.
 
     Args:
-      pictures: as `predict` takes them.
-      batch_size: pictures at a time.
+      images: see `Model`.
+      batch_size: images per batch.
 
     Returns:
-      float32 [batch, layers, heads, tokens, tokens]: of each token (rows) to
-      each (columns), class token and registers first; without the first axis
-      for a single picture.
+      float32 [batch, layers, heads, query tokens, key tokens]; class token and
+      registers come first.
 
     Raises:
-      FileNotFoundError: if a file is not there.
-      ValueError: if one is no picture, or the model has no such attention.
+      ValueError: if the model has no such attention.
     """
     result = np.concatenate([
         weights.swapaxes(0, 1)
-        for weights in self._weights(pictures, batch_size)])
-    return result[0] if self._is_one(pictures) else result
+        for weights in self._attention(images, batch_size)])
+    return result[0] if self._is_single(images) else result
 
   def rollout(
-      self, pictures: Picture | Iterable[Picture], *, batch_size: int = 8,
+      self, images: ImageLike | Iterable[ImageLike], *, batch_size: int = 8,
   ) -> Float[np.ndarray, '...']:
-    """Returns how much of each patch is in what the head sees (figure 6).
+    """Returns attention rollout maps (ViT, figure 6).
 
     See `analysis.attention.rollout_map`.
 
     Args:
-      pictures: as `predict` takes them.
-      batch_size: pictures at a time.
+      images: see `Model`.
+      batch_size: images per batch.
 
     Returns:
-      float64 [batch, rows, columns], summing to one for each picture; without
-      the first axis for a single picture.
+      float64 [batch, rows, columns], which sums to one for each image.
 
     Raises:
-      FileNotFoundError: if a file is not there.
-      ValueError: if one is no picture, or the model has no such attention.
+      ValueError: if the model has no such attention.
     """
-    # Batch by batch: the attention of many pictures would fill memory.
+    # Batch by batch: the attention of many images would fill the memory.
     result = np.concatenate([
         attention_lib.rollout_map(
             weights, grid=models.grid(self.config, self.preprocess.resolution),
             pooling=getattr(self.config, 'pooling', ''))
-        for weights in self._weights(pictures, batch_size)])
-    return result[0] if self._is_one(pictures) else result
+        for weights in self._attention(images, batch_size)])
+    return result[0] if self._is_single(images) else result
 
-  def _weights(
-      self, pictures: Picture | Iterable[Picture], batch_size: int,
+  def _attention(
+      self, images: ImageLike | Iterable[ImageLike], batch_size: int,
   ) -> Iterator[Float[np.ndarray, 'layers batch heads tokens tokens']]:
-    """Yields the attention of each batch."""
-    self._need_tokens('attention', instead='model.features')
+    """Yields the attention weights of each batch."""
+    self._check_has_tokens('attention', instead='model.features')
     if getattr(self.config, 'axial', False):
       raise ValueError(
-          'Axial attention is within rows and within columns: there is none of '
-          'every token to every other.')
-    for outputs in self._all(
-        pictures, batch_size, names=('layers',), capture=True):
+          'Axial attention is limited to rows and columns, so there is no '
+          'attention between all tokens.')
+    for outputs in self._outputs(
+        images, batch_size, names=('layers',), capture=True):
       yield np.asarray(outputs['layers']['attention'], np.float32)
 
-  def _need_tokens(self, what: str, *, instead: str) -> None:
+  def _check_has_tokens(self, what: str, *, instead: str) -> None:
     if self.config.name != 'vit':
       raise ValueError(
           f'A {self.config.name} has no tokens, and so no {what}. Use '
           f'{instead}.')
 
-  def _is_one(self, pictures: Any) -> TypeGuard[Picture]:
-    return images_lib.is_one(pictures, channels=self.preprocess.channels)
+  def _is_single(self, images: Any) -> TypeGuard[ImageLike]:
+    return images_lib.is_single(images, channels=self.preprocess.channels)
 
   def outputs(
-      self, pictures: Iterable[Picture], *, batch_size: int = 32,
+      self, images: Iterable[ImageLike], *, batch_size: int = 32,
       names: Sequence[str] = ('logits',), capture: bool = False,
-      failed: images_lib.Failed | None = None,
-  ) -> Iterator[tuple[tuple[Picture, ...], dict[str, Any]]]:
-    """Yields, batch by batch, pictures and what the model makes of them.
+      on_error: images_lib.OnError | None = None,
+  ) -> Iterator[tuple[tuple[ImageLike, ...], dict[str, Any]]]:
+    """Yields images and model outputs, batch by batch.
 
-    All of however many pictures: only a few batches are in memory.
+    Only a few batches are in memory at a time.
 
     Args:
-      pictures: as `predict` takes them.
-      batch_size: pictures at a time.
-      names: of the outputs that are wanted; see `models.vit.ViT`.
-      capture: whether `layers` is one, of every layer.
-      failed: told of each picture that cannot be read; it is then left out.
-
-    Raises:
-      FileNotFoundError, ValueError: for such a picture, without `failed`.
+      images: see `Model`.
+      batch_size: images per batch.
+      names: outputs to return; see `models.vit.ViT`.
+      capture: whether to return `layers`, the intermediates of every layer.
+      on_error: called with each unreadable image, which is then skipped; None
+        raises instead.
     """
     if batch_size < 1:
       raise ValueError(f'batch_size must be at least 1, but is {batch_size}.')
     apply = self.network.at(
         self.preprocess.resolution, names=names, capture=capture)
     for batch in images_lib.batches(
-        pictures, self.preprocess, size=batch_size, failed=failed):
+        images, self.preprocess, size=batch_size, on_error=on_error):
       outputs = jax.device_get(apply(batch.images))
-      yield batch.pictures, {
-          name: _first(value, batch.count, axis=int(name == 'layers'))
+      yield batch.sources, {
+          name: _remove_padding(value, batch.count, axis=int(name == 'layers'))
           for name, value in outputs.items()}
 
-  def _all(
-      self, pictures: Picture | Iterable[Picture], batch_size: int,
-      **asked: Any,
+  def _outputs(
+      self, images: ImageLike | Iterable[ImageLike], batch_size: int,
+      **options: Any,
   ) -> Iterator[dict[str, Any]]:
-    """Yields outputs of one picture or several; batches no larger than these.
-    """
+    """Yields the outputs of a single image or several."""
     given: list[Any] = (
-        [pictures] if self._is_one(pictures)
-        else list(pictures))  # type: ignore[arg-type]
+        [images] if self._is_single(images)
+        else list(images))  # type: ignore[arg-type]
     if not given:
-      raise ValueError('There are no pictures: none was given.')
+      raise ValueError('No images were given.')
     for _, outputs in self.outputs(
-        given, batch_size=min(batch_size, len(given)), **asked):
+        given, batch_size=min(batch_size, len(given)), **options):
       yield outputs
 
   def save(
       self, target: str | os.PathLike, *, form: str = save_lib.ORBAX,
   ) -> list[str]:
-    """Writes the model, whole or not at all.
+    """Writes the model atomically.
 
     Args:
-      target: a file or folder that does not exist, here or at gs://.
-      form: one of `saving.FORMATS`.
+      target: a new file or folder, here or at gs://.
+      form: one of `weights.save.FORMATS`.
 
     Returns:
-      Lines on what must be given to `load` to read it back, and on what the
-      format's own library does otherwise.
+      Lines on overrides that `load` needs to read it back, and on differences
+      in the format's own library.
 
     Raises:
-      FileExistsError: if there is something at `target`.
-      ValueError: if the format has no place for a part of the model, or a
-        parameter is no array of finite floats.
+      FileExistsError: if `target` exists.
+      ValueError: if the format cannot represent the model, or a parameter is
+        not finite.
     """
     return save_lib.write(
         target, form, self.config, self.params, resolution=self.resolution,
@@ -353,7 +343,6 @@ class Model:
         origin=self.origin)
 
 
-def _first(values: Any, count: int, *, axis: int) -> Any:
-  """Returns the first of each array along an axis; that of the images."""
+def _remove_padding(values: Any, count: int, *, axis: int) -> Any:
   index = (slice(None),) * axis + (slice(count),)
   return jax.tree.map(lambda x: x[index], values)

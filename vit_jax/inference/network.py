@@ -1,4 +1,4 @@
-"""A model's parameters, applied: arrays in, arrays out, at any resolution."""
+"""Applies a model's parameters to arrays of any resolution."""
 
 from collections.abc import Callable, Mapping, Sequence
 import dataclasses
@@ -17,7 +17,7 @@ from vit_jax import types
 Images = (Float[Array, 'batch height width channels'] |
           Float[np.ndarray, 'batch height width channels'])
 
-_MAX_SIZES = 4  # Resolutions whose positions are kept.
+_MAX_RESOLUTIONS = 4  # Resolutions whose position embeddings are cached.
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -27,8 +27,8 @@ class Network:
   Attributes:
     config: the typed section `model`.
     params: nested dict of arrays.
-    resolution: height and width that the position embeddings are for.
-    positions: how they are resized to others: 'linear' or 'cubic'.
+    resolution: height and width of the position embeddings.
+    positions: interpolation of position embeddings: 'linear' or 'cubic'.
   """
   config: models.ModelConfig
   params: types.Params
@@ -36,10 +36,10 @@ class Network:
   positions: str
 
   def __call__(self, images: Images) -> types.Outputs:
-    """Applies the network; it is compiled for each shape of a batch.
+    """Applies the network; compiles once for each batch shape.
 
     Args:
-      images: in the model's value range, of any number and any resolution.
+      images: preprocessed images; the batch may be empty.
 
     Raises:
       ValueError: if the images do not divide into patches.
@@ -57,12 +57,12 @@ class Network:
       self, size: tuple[int, int], *, names: Sequence[str] = (),
       capture: bool = False,
   ) -> Callable[[Images], types.Outputs]:
-    """Returns what applies the network to images of one size.
+    """Returns the jitted forward pass for images of one size.
 
     Args:
       size: height and width of the images.
-      names: of the outputs that are wanted; by default all.
-      capture: whether `layers` is one, of every layer.
+      names: outputs to return; all by default.
+      capture: whether to return `layers`, the intermediates of every layer.
 
     Raises:
       ValueError: if such images do not divide into patches.
@@ -72,26 +72,24 @@ class Network:
 
   @functools.cached_property
   def params_for(self) -> Callable[[tuple[int, int]], types.Params]:
-    """Gives the parameters for images of a height and width, on the device.
+    """Returns the parameters for an image size, on the device.
 
-    All but positions are shared. Raises a `ValueError` if such images do not
-    divide into patches.
+    All parameters but the position embeddings are shared between sizes. Raises
+    a `ValueError` if such images do not divide into patches.
     """
-    # The positions alone: a model of another size is not another model.
-    @functools.lru_cache(maxsize=_MAX_SIZES)
+    @functools.lru_cache(maxsize=_MAX_RESOLUTIONS)
     def positions(size: tuple[int, int]) -> dict[str, jax.Array]:
-      return jax.device_put(_resized(
+      return jax.device_put(_resized_positions(
           self.params, self.config, old=self.resolution, new=size,
           method=self.positions))
 
     def params(size: tuple[int, int]) -> types.Params:
-      return _with(self._on_device, positions(size))
+      return _replace(self._device_params, positions(size))
 
     return params
 
   @functools.cached_property
-  def _on_device(self) -> types.Params:
-    """The parameters where they are computed with; copied once."""
+  def _device_params(self) -> types.Params:
     return jax.device_put(self.params)
 
 
@@ -99,40 +97,40 @@ def resize(
     params: types.Params, config: models.ModelConfig, *,
     old: tuple[int, int], new: tuple[int, int], method: str,
 ) -> types.Params:
-  """Returns parameters with the positions of images of another size.
+  """Returns parameters with position embeddings for another image size.
 
   Args:
     params: nested dict of arrays.
-    config: of the model.
-    old: height and width of the images that they are for.
-    new: those wanted.
+    config: the typed section `model`.
+    old: height and width of the images that `params` are for.
+    new: the new height and width.
     method: 'linear' or 'cubic'.
 
   Raises:
     ValueError: if the images do not divide into patches.
   """
-  return _with(
-      params, _resized(params, config, old=old, new=new, method=method))
+  return _replace(params, _resized_positions(
+      params, config, old=old, new=new, method=method))
 
 
-def _resized(
+def _resized_positions(
     params: types.Params, config: models.ModelConfig, *,
     old: tuple[int, int], new: tuple[int, int], method: str,
 ) -> dict[str, np.ndarray]:
-  """As `resize`, but returns those that change alone, by name."""
+  """Returns the resized position embeddings by path; {} if the grid is equal."""
   grids = {'old_grid': models.grid(config, old),
            'new_grid': models.grid(config, new)}
-  result = {}
-  if grids['old_grid'] != grids['new_grid']:
-    for name, array in tree.flatten(params).items():
-      if name.split('/')[-1] in models.POSITIONS:
-        result[name] = models.resize(
-            name, np.asarray(array), **grids,
-            method=method)  # type: ignore[arg-type]
-  return result
+  if grids['old_grid'] == grids['new_grid']:
+    return {}
+  return {
+      name: models.resize(
+          name, np.asarray(array), **grids,
+          method=method)  # type: ignore[arg-type]
+      for name, array in tree.flatten(params).items()
+      if name.split('/')[-1] in models.POSITIONS}
 
 
-def _with(params: types.Params, changed: Mapping[str, Any]) -> types.Params:
+def _replace(params: types.Params, changed: Mapping[str, Any]) -> types.Params:
   if not changed:
     return params
   return tree.unflatten({**tree.flatten(params), **changed})
@@ -145,11 +143,11 @@ def _apply(
   model = models.build(
       models.for_devices(config, jax.devices()[:1]),
       num_classes=config.num_classes)
-  more = {'capture': True} if capture else {}
+  options = {'capture': True} if capture else {}
 
   def apply(params, images):
-    outputs = model.apply({'params': params}, images, **more)
-    # What nobody asks for is not computed, or not copied at least.
+    outputs = model.apply({'params': params}, images, **options)
+    # Unused outputs are not computed, or at least not copied.
     return {name: outputs[name] for name in names} if names else outputs
 
   return jax.jit(apply)

@@ -1,4 +1,4 @@
-"""What a model's logits say of a picture: its likeliest classes, or numbers."""
+"""Converts model outputs to named classes or named numbers."""
 
 from collections.abc import Sequence
 import dataclasses
@@ -16,12 +16,12 @@ ACTIVATIONS = {'softmax': jax.nn.softmax, 'sigmoid': jax.nn.sigmoid}
 
 @dataclasses.dataclass(frozen=True)
 class Prediction:
-  """The likeliest classes of a picture, the likeliest first.
+  """The most probable classes of an image, in descending order.
 
   Attributes:
-    names: of the classes; 'class 3' where the weights came without names.
-    probabilities: of the classes.
-    classes: their indices.
+    names: class names; 'class 3' if the model has none.
+    probabilities: class probabilities.
+    classes: class indices.
   """
   names: tuple[str, ...]
   probabilities: tuple[float, ...]
@@ -30,30 +30,30 @@ class Prediction:
 
 @dataclasses.dataclass(frozen=True)
 class Estimate:
-  """The numbers that a model predicts of a picture.
+  """The regression targets predicted for an image.
 
   Attributes:
-    names: of the targets; 'target 0' where the weights came without names.
-    values: in the units of the labels that were learned.
+    names: target names; 'target 0' if the model has none.
+    values: values in the units of the training labels.
   """
   names: tuple[str, ...]
   values: tuple[float, ...]
 
 
-def likeliest(
+def top_classes(
     logits: Float[Any, 'batch classes'], *, labels: Sequence[str],
     activation: str, top_k: int,
 ) -> list[Prediction]:
-  """Returns the likeliest classes of each picture.
+  """Returns the most probable classes of each image.
 
   Args:
     logits: of the classes.
-    labels: names of the classes, as far as known.
-    activation: one of `ACTIVATIONS`.
-    top_k: classes of each; all, where there are fewer.
+    labels: class names, as far as known.
+    activation: a key of `ACTIVATIONS`.
+    top_k: maximum number of classes.
 
   Raises:
-    ValueError: if there is no such activation, or no class is asked for.
+    ValueError: for an unknown activation or top_k < 1.
   """
   if top_k < 1:
     raise ValueError(f'top_k must be at least 1, but is {top_k}.')
@@ -62,7 +62,7 @@ def likeliest(
   values, classes = jax.device_get(jax.lax.top_k(
       probabilities, min(top_k, probabilities.shape[-1])))
   return [Prediction(
-      names=tuple(_name(labels, int(i)) for i in row),
+      names=tuple(labels[i] if i < len(labels) else f'class {i}' for i in row),
       probabilities=tuple(map(float, value)), classes=tuple(map(int, row)))
       for row, value in zip(classes, values)]
 
@@ -70,12 +70,8 @@ def likeliest(
 def estimates(
     outputs: Float[Any, 'batch targets'], *, labels: Sequence[str],
 ) -> list[Estimate]:
-  """Returns the numbers of each picture, with the names of the targets."""
+  """Returns the predicted numbers of each image with their names."""
   values = np.asarray(outputs, np.float64)
   names = tuple(labels) or tuple(
       f'target {i}' for i in range(values.shape[-1]))
   return [Estimate(names, tuple(map(float, row))) for row in values]
-
-
-def _name(labels: Sequence[str], index: int) -> str:
-  return labels[index] if index < len(labels) else f'class {index}'
