@@ -59,8 +59,8 @@ def test_a_run_learns_numbers_and_keeps_their_scale(
   for estimate, wanted in zip(model.predict(images), labels):
     assert estimate.names == ('light', 'dark')
     assert abs(estimate.values[0] - wanted[0]) < 20
-  with pytest.raises(ValueError, match='predicts numbers, of which none'):
-    model.likeliest(np.zeros((1, 2)))
+  with pytest.raises(ValueError, match='predicts numbers, not classes'):
+    model.top_classes(np.zeros((1, 2)))
 
 
 def test_an_evaluator_of_classes_says_how_to_measure_numbers(monkeypatch):

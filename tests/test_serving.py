@@ -209,7 +209,7 @@ def test_the_answers_beside_a_file_are_the_models(
   settings = dataclasses.replace(model.preprocess, activation=activation)
   logits = np.asarray([0.5, -1.0, 2.0, 3.0, -2.0], np.float32)
   got = preprocess.likeliest(logits, dataclasses.asdict(settings), 5)
-  expected, = dataclasses.replace(model, preprocess=settings).likeliest(
+  expected, = dataclasses.replace(model, preprocess=settings).top_classes(
       logits[None], top_k=5)
   assert sorted(a['name'] for a in got) == sorted(expected.names)
   of = dict(zip(expected.classes, expected.probabilities))

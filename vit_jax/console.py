@@ -54,6 +54,11 @@ def format_number(value: float, *, digits: int = 3) -> str:
   return f'{value:.1e}'
 
 
+def format_count(count: int, noun: str) -> str:
+  """Formats a number of things: '1 image', '1,024 images'."""
+  return f'{count:,} {noun}' + 's' * (count != 1)
+
+
 def format_secs(secs: float) -> str:
   """Formats a duration as 0:07, 12:30 or 3:05:00."""
   minutes, rest = divmod(round(secs), 60)

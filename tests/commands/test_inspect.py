@@ -83,7 +83,7 @@ def test_grey_and_multichannel_images_are_supported(
   np.save(tmp_path / 'bands.npy', np.ones((16, 16, 13), np.uint8))
   assert not main.main([
       'inspect', f'--model={tmp_path}/model', f'{tmp_path}/{name}'])
-  assert ('of 13 channels of uint8 cannot be displayed' in (
+  assert ('of 13 channels of uint8 cannot be shown' in (
       capsys.readouterr().out)) == bool(missing)
   folder = tmp_path / 'model' / 'inspect'
   assert {re.sub(r'_[0-9]$', '', path.stem)
@@ -117,7 +117,7 @@ def test_missing_and_unreadable_images_are_listed(
   assert said['pictures'] == 1
   assert set(said['errors']) == {
       f'{tmp_path}/none.png', f'{tmp_path}/broken.png'}
-  assert 'none.png: there is no such file' in capsys.readouterr().out
+  assert 'none.png: no such file' in capsys.readouterr().out
   assert main.main([
       'inspect', f'--model={tmp_path}/model', f'{tmp_path}/none.png']) == 2
 

@@ -1,4 +1,4 @@
-"""Pictures in, arrays in a model's value range out; what is none is said."""
+"""Reading and preprocessing of images, and errors for anything else."""
 
 import dataclasses
 
@@ -11,73 +11,64 @@ from vit_jax.weights.configs import preprocessing as preprocessing_lib
 PREPROCESS = preprocessing_lib.Preprocess(resolution=(32, 32))
 
 
-def test_a_picture_that_there_is_no_memory_for_is_one_that_cannot_be_read(
-    monkeypatch):
-  failed, read = [], images_lib.read
+def test_an_image_that_exceeds_the_memory_is_unreadable(monkeypatch):
+  errors, read = [], images_lib.read
 
-  def greedy(picture, preprocess):
-    if isinstance(picture, str):
+  def exhaust_memory(image, preprocess):
+    if isinstance(image, str):
       raise MemoryError
-    return read(picture, preprocess)
+    return read(image, preprocess)
 
-  monkeypatch.setattr(images_lib, 'read', greedy)
+  monkeypatch.setattr(images_lib, 'read', exhaust_memory)
   batch, = images_lib.batches(
       ['large.png', np.zeros((32, 32, 3), np.uint8)], PREPROCESS, size=2,
-      failed=lambda picture, error: failed.append(picture))
-  assert failed == ['large.png'] and batch.count == 1
+      on_error=lambda image, error: errors.append(image))
+  assert errors == ['large.png'] and batch.count == 1
 
 
-def test_an_array_of_as_many_channels_as_the_models_is_one_picture():
+def test_an_array_with_the_model_channels_is_a_single_image():
   bands = np.zeros((8, 8, 13), np.uint8)
-  assert images_lib.is_one(bands, channels=13)
-  assert not images_lib.is_one(bands, channels=3)
+  assert images_lib.is_single(bands, channels=13)
+  assert not images_lib.is_single(bands, channels=3)
 
 
-def test_a_crop_keeps_the_middle():
+def test_a_crop_keeps_the_centre():
   preprocess = dataclasses.replace(PREPROCESS, keep_aspect=True, crop=0.5)
   wide = np.zeros((64, 128, 3), np.uint8)
   wide[16:48, 48:80] = 255
-  seen = images_lib.show(wide, preprocess)
-  assert seen.size == (32, 32)
-  assert np.asarray(seen).mean() > 250
+  shown = images_lib.show(wide, preprocess)
+  assert shown.size == (32, 32)
+  assert np.asarray(shown).mean() > 250
 
 
-def test_a_rectangle_is_cut_from_any_picture():
+@pytest.mark.parametrize('size', [(100, 50), (50, 100), (40, 300)])
+def test_a_rectangular_crop_fits_any_aspect_ratio(size):
   preprocess = preprocessing_lib.Preprocess(
       resolution=(32, 64), keep_aspect=True, crop=0.9)
-  for size in ((100, 50), (50, 100), (40, 300)):
-    assert images_lib.show(
-        np.zeros((*size, 3), np.uint8), preprocess).size == (64, 32)
+  assert images_lib.show(
+      np.zeros((*size, 3), np.uint8), preprocess).size == (64, 32)
 
 
-@pytest.mark.parametrize(('picture', 'words'), [
-    (np.zeros((3, 32, 32), np.uint8), r'Transpose it to \(1, 2, 0\)'),
+@pytest.mark.parametrize(('image', 'message'), [
+    (np.zeros((3, 32, 32), np.uint8), r'Transpose it by \(1, 2, 0\)'),
     (np.full((32, 32, 3), 7.0), 'from 7 to 7. Divide it by 255'),
     (np.full((32, 32, 3), np.nan), 'from nan to nan'),
-    (np.zeros((32, 32, 3), np.int32), 'came as int32'),
+    (np.zeros((32, 32, 3), np.int32), 'but is int32'),
     (np.zeros((32, 32, 3), np.uint16), 'array / 65535'),
-])
-def test_arrays_that_are_no_pictures_are_refused_in_words(picture, words):
-  with pytest.raises(ValueError, match=words):
-    images_lib.read(picture, PREPROCESS)
+    (np.zeros((0, 4, 3), np.uint8), 'has no pixels')])
+def test_other_arrays_are_errors(image, message):
+  with pytest.raises(ValueError, match=message):
+    images_lib.read(image, PREPROCESS)
 
 
-def test_a_picture_without_pixels_is_none():
-  with pytest.raises(ValueError, match='has no pixels'):
-    images_lib.read(np.zeros((0, 4, 3), np.uint8), PREPROCESS)
-
-
-def test_a_pattern_is_no_file_and_what_it_is_for_is_said():
-  with pytest.raises(FileNotFoundError, match=r'no such file.*glob\('):
-    images_lib.read('no/such/*.png', PREPROCESS)
-
-
-def test_a_file_that_is_no_picture_is_named(tmp_path):
+def test_files_that_are_not_images_are_errors_with_their_path(tmp_path):
   path = tmp_path / 'notes.jpg'
-  path.write_text('not a picture')
+  path.write_text('text')
   with pytest.raises(ValueError, match='notes.jpg: not an image'):
     images_lib.read(path, PREPROCESS)
   with pytest.raises(FileNotFoundError, match='missing.jpg'):
     images_lib.read(tmp_path / 'missing.jpg', PREPROCESS)
   with pytest.raises(ValueError, match='is a folder'):
     images_lib.read(tmp_path, PREPROCESS)
+  with pytest.raises(FileNotFoundError, match=r'no such file.*glob\('):
+    images_lib.read('no/such/*.png', PREPROCESS)

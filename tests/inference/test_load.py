@@ -1,4 +1,4 @@
-"""Any format in, any format out; and what is no model is said."""
+"""Loading from every format, and errors for damaged or missing models."""
 
 import pathlib
 import shutil
@@ -44,7 +44,7 @@ def same(a, b):
                   {'parallel': True, 'qk_norm': True, 'norm': 'rms',
                    'qkv_bias': False}, HYBRID, RESNET],
     }.items() for settings in all_settings])
-def test_out_and_in_again_changes_no_bit(form, settings, tmp_path):
+def test_saving_and_loading_preserves_every_bit(form, settings, tmp_path):
   model = random_models.make_tiny(**settings)
   model.save(tmp_path / 'x', form=form)
   again = vit_jax.load(tmp_path / 'x', log=None)
@@ -58,15 +58,15 @@ def test_out_and_in_again_changes_no_bit(form, settings, tmp_path):
         model(images(2, 32, 32, 3))['logits'], rtol=1e-3, atol=1e-3)
 
 
-def test_what_is_below_here_is_said_from_here(tmp_path, monkeypatch):
-  # A notebook's outputs and a model card are shared; whose home it was is not.
+def test_paths_below_the_current_directory_are_logged_relative_to_it(tmp_path, monkeypatch):
+  # Shared notebooks and model cards should not show home directories.
   random_models.make_tiny().save(tmp_path / 'x')
-  said = []
-  (tmp_path / 'x/check').mkdir()  # Not above it: only called alike.
+  lines = []
+  (tmp_path / 'x/check').mkdir()  # A prefix of the name, not a parent.
   for folder in (tmp_path, tmp_path / 'x', tmp_path / 'x/check'):
     monkeypatch.chdir(folder)
-    vit_jax.load(tmp_path / 'x', log=said.append)
-  assert [line.split(':')[0] for line in said] == [
+    vit_jax.load(tmp_path / 'x', log=lines.append)
+  assert [line.split(':')[0] for line in lines] == [
       'x/checkpoints/latest/0', 'checkpoints/latest/0',
       f'{tmp_path}/x/checkpoints/latest/0']
 
@@ -76,7 +76,7 @@ def test_nothing_at_a_path_is_an_error(tmp_path):
     vit_jax.load(tmp_path / 'none')
 
 
-def test_a_damaged_run_is_an_error_by_every_way_to_it(tmp_path):
+def test_a_damaged_run_is_an_error_for_every_path_to_it(tmp_path):
   random_models.make_tiny().save(tmp_path / 'x')
   step = tmp_path / 'x/checkpoints/latest/0'
   (step / 'params/_METADATA').write_text('{"tree')
@@ -89,7 +89,7 @@ def test_a_damaged_run_is_an_error_by_every_way_to_it(tmp_path):
     vit_jax.load(tmp_path / 'x', log=None)
 
 
-def test_a_checkpoint_that_names_no_model_is_an_error(tmp_path):
+def test_a_checkpoint_without_model_config_is_an_error(tmp_path):
   random_models.make_tiny().save(tmp_path / 'x')
   config = tmp_path / 'x/checkpoints/latest/0/config/metadata'
   config.write_text('{"data": {"resolution": 32}}')
@@ -97,7 +97,7 @@ def test_a_checkpoint_that_names_no_model_is_an_error(tmp_path):
     vit_jax.load(tmp_path / 'x', log=None)
 
 
-def test_which_checkpoint_is_checked_for_every_format(tmp_path):
+def test_the_checkpoint_choice_is_validated_for_every_format(tmp_path):
   for form in save.FORMATS:
     random_models.make_tiny().save(tmp_path / form, form=form)
     assert vit_jax.load(tmp_path / form, log=None, which='latest')
@@ -105,7 +105,7 @@ def test_which_checkpoint_is_checked_for_every_format(tmp_path):
       vit_jax.load(tmp_path / form, log=None, which='bset')
 
 
-def test_how_positions_are_resized_can_be_said(tmp_path):
+def test_the_interpolation_of_positions_can_be_set(tmp_path):
   for form in ('orbax', 'npz'):
     random_models.make_tiny().save(tmp_path / form, form=form)
     loaded = vit_jax.load(tmp_path / form, log=None, positions='linear')
@@ -114,7 +114,7 @@ def test_how_positions_are_resized_can_be_said(tmp_path):
       vit_jax.load(tmp_path / form, log=None, positions='lanczos')
 
 
-def test_to_import_the_package_is_light():
+def test_importing_the_package_imports_no_heavy_library():
   program = ('import sys, vit_jax; '
              'sys.exit(bool({"jax", "flax", "orbax", "numpy"} & set('
              'sys.modules)))')

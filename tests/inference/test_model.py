@@ -1,4 +1,4 @@
-"""What a notebook asks of a loaded model: classes, features, attention."""
+"""Methods of a loaded model: predict, features, attention, rollout, call."""
 
 import pathlib
 
@@ -29,10 +29,9 @@ def pixels(seed=0, size=(32, 32)):
       0, 256, (*size, 3), dtype=np.uint8)
 
 
-def logits(model, *pictures):
+def logits(model, *images):
   return np.asarray(model(np.stack(
-      [images_lib.read(p, model.preprocess) for p in pictures]))['logits'])
-
+      [images_lib.read(p, model.preprocess) for p in images]))['logits'])
 
 
 def test_a_prediction_is_the_softmax_of_the_logits(model):
@@ -46,15 +45,14 @@ def test_a_prediction_is_the_softmax_of_the_logits(model):
                              rtol=1e-5)
 
 
-
-def test_of_several_labels_each_has_a_probability_of_its_own(model):
+def test_sigmoid_gives_independent_probabilities(model):
   got = model.predict(pixels(), activation='sigmoid')
   wanted = 1 / (1 + np.exp(-logits(model, pixels())[0]))
   np.testing.assert_allclose(got.probabilities, np.sort(wanted)[::-1],
                              rtol=1e-5)
 
 
-def test_a_picture_is_the_same_as_path_image_array_and_floats(
+def test_paths_pillow_images_and_arrays_give_equal_predictions(
     model, tmp_path: pathlib.Path):
   array = pixels()
   Image.fromarray(array).save(tmp_path / 'a.png')
@@ -67,7 +65,7 @@ def test_a_picture_is_the_same_as_path_image_array_and_floats(
   assert globbed.classes == first[0].classes
 
 
-def test_an_array_with_transparency_is_a_picture_as_its_file_is(
+def test_an_array_with_alpha_equals_its_png(
     model, tmp_path: pathlib.Path):
   array = np.dstack([pixels(), pixels(1)[..., 0]])
   Image.fromarray(array).save(tmp_path / 'a.png')
@@ -77,36 +75,36 @@ def test_an_array_with_transparency_is_a_picture_as_its_file_is(
 
 
 def test_the_last_batch_may_be_smaller(model):
-  pictures = [pixels(seed) for seed in range(5)]
-  assert [p.classes for p in model.predict(pictures, batch_size=2)] == [
-      p.classes for p in model.predict(pictures, batch_size=5)]
+  images = [pixels(seed) for seed in range(5)]
+  assert [p.classes for p in model.predict(images, batch_size=2)] == [
+      p.classes for p in model.predict(images, batch_size=5)]
   np.testing.assert_allclose(
-      model.features(np.stack(pictures), batch_size=2, layer='logits'),
-      logits(model, *pictures), rtol=1e-4, atol=1e-5)
+      model.features(np.stack(images), batch_size=2, layer='logits'),
+      logits(model, *images), rtol=1e-4, atol=1e-5)
 
 
 def test_features_are_the_named_layers(model):
-  pictures = [pixels(0), pixels(1)]
-  tokens = model.features(pictures, layer='tokens')
+  images = [pixels(0), pixels(1)]
+  tokens = model.features(images, layer='tokens')
   assert tokens.shape == (2, 17, 12)
   np.testing.assert_array_equal(
-      model.features(pictures, layer='cls'), tokens[:, 0])
+      model.features(images, layer='cls'), tokens[:, 0])
   np.testing.assert_allclose(
-      model.features(pictures, layer='mean'), tokens[:, 1:].mean(1), rtol=1e-5)
+      model.features(images, layer='mean'), tokens[:, 1:].mean(1), rtol=1e-5)
   np.testing.assert_array_equal(
-      model.features(pictures), tokens[:, 0])  # What the head sees.
-  assert model.features(pictures[0]).shape == (12,)
+      model.features(images), tokens[:, 0])  # The input of the head.
+  assert model.features(images[0]).shape == (12,)
 
 
-def test_the_mean_of_tokens_in_bfloat16_is_that_of_their_values(model):
+def test_the_token_mean_is_computed_in_float32(model):
   tokens = np.random.default_rng(0).normal(
       1, 1, (2, 17, 12)).astype(jnp.bfloat16)
   np.testing.assert_allclose(
-      model.layer_of({'tokens': tokens}, 'mean'),
+      model.extract_layer({'tokens': tokens}, 'mean'),
       tokens[:, 1:].astype(np.float64).mean(1), rtol=1e-5)
 
 
-def test_attention_sums_to_one_and_rollout_to_one(model):
+def test_attention_and_rollout_sum_to_one(model):
   weights = model.attention([pixels(0), pixels(1), pixels(2)], batch_size=2)
   assert weights.shape == (3, 2, 2, 17, 17)
   np.testing.assert_allclose(weights.sum(-1), 1, rtol=1e-5)
@@ -117,7 +115,7 @@ def test_attention_sums_to_one_and_rollout_to_one(model):
   np.testing.assert_allclose(model.rollout(pixels(1)), maps[1], rtol=1e-4)
 
 
-def test_a_rollout_keeps_the_attention_of_one_batch(model, monkeypatch):
+def test_rollout_holds_the_attention_of_one_batch_at_a_time(model, monkeypatch):
   sizes = []
   rollout_map = attention_lib.rollout_map
 
@@ -130,7 +128,7 @@ def test_a_rollout_keeps_the_attention_of_one_batch(model, monkeypatch):
   assert sizes == [2, 1]
 
 
-def test_a_resnet_has_features_and_no_attention():
+def test_a_resnet_has_features_but_no_attention():
   model = make(name='resnet', num_classes=5, backbone={
       'depths': (1, 1), 'width': 32, 'preactivation': True})
   assert model.features(pixels()).ndim == 1
@@ -142,7 +140,7 @@ def test_a_resnet_has_features_and_no_attention():
     model.features(pixels(), layer='mean')
 
 
-def test_an_array_of_paths_is_several_pictures(model, tmp_path):
+def test_an_array_of_paths_is_several_images(model, tmp_path):
   path = tmp_path / 'a.png'
   Image.fromarray(np.full((16, 16, 3), 9, np.uint8)).save(path)
   one = model.predict(path)
@@ -151,8 +149,8 @@ def test_an_array_of_paths_is_several_pictures(model, tmp_path):
     assert found.probabilities == pytest.approx(one.probabilities, rel=1e-5)
 
 
-def test_what_cannot_be_asked_is_said(model):
-  with pytest.raises(ValueError, match='no pictures'):
+def test_wrong_arguments_are_errors(model):
+  with pytest.raises(ValueError, match='No images'):
     model.predict([])
   with pytest.raises(ValueError, match='layer'):
     model.features(pixels(), layer='tokns')
@@ -167,17 +165,17 @@ def test_what_cannot_be_asked_is_said(model):
 
 
 @pytest.mark.parametrize(('given', 'words'), [
-    (np.zeros((2, 3, 32, 32), np.float32), r'Transpose them to \(0, 2, 3, 1\)'),
-    (np.zeros((32, 32, 3), np.float32), r'came as \[32, 32, 3\]'),
-    (np.zeros((2, 32, 32, 3), np.uint8), 'came as uint8.*mean .*0.5'),
-    (np.zeros((2, 32, 32, 3), object), 'came as object'),
-    (np.full((2, 32, 32, 3), 'x'), 'came as <U1'),
+    (np.zeros((2, 3, 32, 32), np.float32), r'Transpose them by \(0, 2, 3, 1\)'),
+    (np.zeros((32, 32, 3), np.float32), r'but are \[32, 32, 3\]'),
+    (np.zeros((2, 32, 32, 3), np.uint8), 'but are uint8.*mean .*0.5'),
+    (np.zeros((2, 32, 32, 3), object), 'but are object'),
+    (np.full((2, 32, 32, 3), 'x'), 'but are <U1'),
     (np.zeros((1, 32, 32, 3), np.float32).tolist(),
-     r'came as list. Give np.asarray\(images, np.float32\)'),
-    ('x.jpg', 'array of floats, but came as str'), (None, 'came as NoneType'),
+     r'but are list. Use np.asarray\(images, np.float32\)'),
+    ('x.jpg', 'array of floats, but are str'), (None, 'but are NoneType'),
     (np.zeros((2, 30, 32, 3), np.float32), 'does not divide into patches')])
-def test_images_that_are_none_are_errors(model, given, words):
-  # Beside the checks of annotations that the tests switch on.
+def test_arrays_that_are_not_preprocessed_images_are_errors(model, given, words):
+  # Without the type checks that the tests add.
   with pytest.raises(ValueError, match=words):
     model_lib.Model.__call__.__wrapped__(model, given) if hasattr(
         model_lib.Model.__call__, '__wrapped__') else model(given)

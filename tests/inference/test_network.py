@@ -1,4 +1,4 @@
-"""Parameters applied: any batch and any resolution."""
+"""Forward passes at any batch size and resolution."""
 
 import dataclasses
 
@@ -15,20 +15,20 @@ def images(*shape):
   return np.random.default_rng(1).uniform(-1, 1, shape).astype(np.float32)
 
 
-def test_any_batch_and_any_resolution():
+def test_any_batch_size_and_resolution_is_accepted():
   model = random_models.make_tiny()
   outputs = model(images(3, 32, 32, 3))
   assert outputs['logits'].shape == (3, 5)
   assert outputs['representation'].shape == (3, 12)
   assert outputs['tokens'].shape == (3, 17, 12)
   assert model(images(1, 48, 16, 3))['tokens'].shape == (1, 13, 12)
-  # The images do not see each other.
+  # Images are independent of each other.
   np.testing.assert_allclose(
       model(images(3, 32, 32, 3)[1:2])['logits'], outputs['logits'][1:2],
       rtol=1e-5, atol=1e-5)
 
 
-def test_no_image_has_no_logits():
+def test_an_empty_batch_gives_empty_outputs():
   outputs = random_models.make_tiny()(images(0, 32, 48, 3))
   assert {name: outputs[name].shape for name in (
       'logits', 'representation', 'tokens')} == {
@@ -47,7 +47,7 @@ def test_positions_of_every_kind_work_at_another_resolution(settings):
   assert np.isfinite(model(images(1, 16, 48, 3))['logits']).all()
 
 
-def test_resolutions_share_all_but_the_positions_and_few_are_kept():
+def test_resolutions_share_all_parameters_but_cached_positions():
   params_for = random_models.make_tiny().network.params_for
   sizes = [(32, 8 * n) for n in range(1, 8)]
   seen = [params_for(size) for size in sizes]
@@ -55,12 +55,12 @@ def test_resolutions_share_all_but_the_positions_and_few_are_kept():
   assert len(kernels) == 1
   assert [len(params['positions']) for params in seen] == [
       4 * n + 1 for n in range(1, 8)]
-  # The last four are there still, those before are made again.
+  # The last four are cached.
   assert params_for(sizes[-4])['positions'] is seen[-4]['positions']
   assert params_for(sizes[0])['positions'] is not seen[0]['positions']
 
 
-def test_a_model_with_other_parameters_does_not_remember_the_first_ones():
+def test_replaced_parameters_are_not_cached():
   model = random_models.make_tiny()
   first = model(images(1, 16, 16, 3))['logits']
   second = dataclasses.replace(model, params=jax.tree.map(
@@ -68,7 +68,7 @@ def test_a_model_with_other_parameters_does_not_remember_the_first_ones():
   assert np.abs(first - second).max() > 1e-3
 
 
-def test_the_grid_of_another_resolution_is_resized_as_the_origin_does():
+def test_resize_interpolates_the_position_embeddings():
   model = random_models.make_tiny()
   expected = embed.resize_positions(
       model.params['positions'], old_grid=(4, 4), new_grid=(6, 2),

@@ -145,7 +145,7 @@ def test_the_activation_travels_with_the_weights_or_is_said_to_be_lost(
     again = vit_jax.load(target, log=None)
     assert again.preprocess.activation == 'sigmoid'
     np.testing.assert_array_equal(
-        again.likeliest(np.zeros((1, 3)))[0].probabilities, [0.5] * 3)
+        again.top_classes(np.zeros((1, 3)))[0].probabilities, [0.5] * 3)
 
 
 

@@ -1,1 +1,1 @@
-"""What a user can do: one file a command, with add_arguments and run."""
+"""Commands of `main.py`: each module has `add_arguments` and `run`."""

@@ -31,6 +31,7 @@ from vit_jax.check import terminal
 from vit_jax.commands import arguments
 from vit_jax.data import beam_runner
 from vit_jax.data.fingerprints import similarity
+from vit_jax.inference import image_files
 from vit_jax.inference import load
 from vit_jax.prepare import images
 from vit_jax.prepare import prepare
@@ -46,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   _add_prepare(tasks)
 
 
-@arguments.data_flags()
+@arguments.rename_data_flags()
 def run(args: argparse.Namespace) -> int:
   """Runs the task; returns the exit status."""
   return args.run_task(args)
@@ -79,7 +80,7 @@ def _add_check(tasks: argparse._SubParsersAction) -> None:
       help='find neighbours by the features of this model, anything that the '
       'features command takes (default: colours and edges, which is weak)')
   arguments.add_which(parser)
-  arguments.add_likeness(parser, similarity.Likeness())
+  arguments.add_similarity(parser, similarity.Likeness())
   labels = suspicious_labels.Settings()
   parser.add_argument(
       '--neighbours', type=int, default=labels.neighbours, metavar='N',
@@ -96,7 +97,7 @@ def _check(args: argparse.Namespace) -> int:
       similarity.Likeness(args.max_distance, args.min_similarity),
       suspicious_labels.Settings(args.neighbours, args.min_margin))
   config = data.parse(
-      {**arguments.data_settings(args), 'source': args.source})
+      {**arguments.data_overrides(args), 'source': args.source})
   embed, min_side = None, 0
   if args.model:
     model = load.load(args.model, which=args.which, log=None)
@@ -104,15 +105,15 @@ def _check(args: argparse.Namespace) -> int:
     min_side = 2 * max(model.preprocess.resolution)
   request = check.prepare(
       config, max_examples=args.max_examples, embed=embed, min_side=min_side)
-  with arguments.Reading(len(request)) as reading:
+  with image_files.ReadProgress(len(request)) as reading:
     report = check.run(
         request, settings, features=args.model or check.DEFAULT_FEATURES,
-        advance=reading.advance, failed=reading.failed)
+        advance=reading.advance, failed=reading.add_error)
   terminal.show(report)
-  print(f'Read {arguments.counted(len(request), "example")}, '
+  print(f'Read {console.format_count(len(request), "example")}, '
         f'{1e3 * report.secs_per_image:,.1f} ms each.')
   if args.html:
-    with arguments.quiet_pictures():
+    with image_files.ignore_pillow_warnings():
       page.write(report, request, args.html)
     print(f'Wrote {args.html}')
   if args.json:
@@ -161,7 +162,7 @@ def _prepare(args: argparse.Namespace) -> int:
   if args.runner != beam_runner.LOCAL:
     beam_runner.check_flags(args.runner_flags)
   start = time.monotonic()
-  with arguments.quiet_pictures():
+  with image_files.ignore_pillow_warnings():
     planned = _plan(args)
     kept = prepare.begin(planned)
     _print_plan(planned, kept)
@@ -187,7 +188,7 @@ def _prepare(args: argparse.Namespace) -> int:
 
 
 def _plan(args: argparse.Namespace) -> prepare.Plan:
-  settings = {**arguments.data_settings(args), 'source': args.source}
+  settings = {**arguments.data_overrides(args), 'source': args.source}
   return prepare.plan(
       settings, splits=[split for split in args.splits.split(',') if split],
       to=args.to, name=args.name or default_name(args.source),
@@ -201,8 +202,8 @@ def _print_plan(planned: prepare.Plan, kept: int) -> None:
   if planned.description:
     print(planned.description)
   for split, shards in planned.shards.items():
-    print(f'{split}: {arguments.counted(shards[-1].last, "example")} in '
-          f'{arguments.counted(len(shards), "shard")}')
+    print(f'{split}: {console.format_count(shards[-1].last, "example")} in '
+          f'{console.format_count(len(shards), "shard")}')
   if kept:
     print(f'{kept:,} of {len(planned.all_shards):,} shards were finished '
           'before and are kept')

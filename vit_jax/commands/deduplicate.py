@@ -32,6 +32,7 @@ from vit_jax.near_duplicates import report
 from vit_jax.near_duplicates import search
 
 _MODEL_BATCH = 64
+_MAX_ERRORS = 20
 _SUSPICIOUS_SHARE = 0.1  # More near-duplicates than this are unlikely.
 
 
@@ -50,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
       '--to', required=True, metavar='DIR',
       help=f'new folder for {report.EXCLUDE}, {report.PAIRS} and {report.PAGE}')
-  arguments.add_likeness(parser, pixels.PixelMethod())
+  arguments.add_similarity(parser, pixels.PixelMethod())
   parser.add_argument(
       '--no-crops', action='store_true',
       help='search for whole test images only: ten times as fast to index')
@@ -68,14 +69,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   arguments.add_runner(parser)
 
 
-@arguments.data_flags()
+@arguments.rename_data_flags()
 def run(args: argparse.Namespace) -> int:
   """Runs the command; returns the exit status."""
-  arguments.check_free(args.to)
+  arguments.check_absent(args.to)
   if args.runner != beam_runner.LOCAL:
     beam_runner.check_flags(args.runner_flags)
   methods = _methods(args)
-  section = arguments.data_settings(args)
+  section = arguments.data_overrides(args)
   source = selection_lib.build(args.source, args.split, section)
   against = _test_sets(args, section)
   _check_disjoint(source, against)
@@ -115,13 +116,13 @@ def _test_sets(
     ValueError: if one does not exist, its table differs from the source's, or
       --set-against selects some of its examples.
   """
-  own = arguments.overrides(args.set_against, flag='--set-against')
+  own = arguments.parse_overrides(args.set_against, flag='--set-against')
   if selecting := sorted(selection_lib.CHOICE & own.keys()):
     raise ValueError(
         f'--set-against={selecting[0]} selects examples, but test sets are '
         'compared as a whole. Remove it.')
-  settings = arguments.overrides(
-      args.set_against, flag='--set-against', onto=section)
+  settings = arguments.parse_overrides(
+      args.set_against, flag='--set-against', base=section)
   try:
     found = selection_lib.parse_others(args.against, settings)
     for selection in found:
@@ -211,8 +212,9 @@ def _print(
 def _print_unreadable(found: blocks.Matches) -> int:
   """Lists unreadable images; returns the exit status."""
   errors = list(found.unreadable.items())
-  for name, error in errors[:arguments.MAX_ERRORS]:
+  for name, error in errors[:_MAX_ERRORS]:
     print(f'could not read {name}: {error}')
   if errors:
-    print(f'{arguments.counted(len(errors), "unreadable image")} not compared')
+    print(f'{console.format_count(len(errors), "unreadable image")} not '
+          'compared')
   return int(bool(errors))

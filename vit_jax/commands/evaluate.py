@@ -2,10 +2,9 @@
 
     python main.py evaluate --workdir=runs/x --evaluators=fewshot,knn
 
-Weights of another codebase have no config of ours: name one with --config. The
-model is then the weights' own, and the rest of the config says on what, and
-how, it is measured. Few-shot and k-NN ask no head: they measure weights whose
-classes are others than the data's, or that have none.
+Weights of other codebases need a config of ours, --config: the model comes from
+the weights, data and evaluators from the config. Few-shot and k-NN evaluation
+also work for weights without a head or with other classes.
 """
 
 import argparse
@@ -51,32 +50,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the command's flags."""
   parser.add_argument(
       '--workdir', required=True, metavar='DIR',
-      help='a workdir, or one checkpoint in it; or weights of another '
-      'codebase, as `convert` reads them')
+      help='a workdir, one of its checkpoints, or weights of another codebase')
   arguments.add_which(parser)
   parser.add_argument(
       '--config', default='', metavar='FILE.py[:name=value,...]',
-      help='the experiment; by default the config saved with the checkpoint. '
-      'Change a value of either by --config.section.key=value')
+      help='config file (default: the config saved with the checkpoint); '
+      'override values of either by --config.section.key=value')
   parser.add_argument(
       '--evaluators', default='', metavar='NAME,...',
-      help='only these of the config; also kinds that it lacks, with their '
-      f'defaults: {", ".join(evals.KINDS)}. Change one by '
+      help='names of evaluators in the config, or kinds with their defaults: '
+      f'{", ".join(evals.KINDS)}. Override one by '
       '--config.evals.fewshot.shots=[1,5]')
   parser.add_argument(
       '--output', default='', metavar='DIR',
-      help='folder for pictures; by default `evals` in the workdir')
+      help='folder for figures (default: `evals` in the workdir)')
   parser.add_argument(
       '--stage', default='', metavar='NAME',
-      help='which stage, where --config has several')
+      help='stage of a --config with several')
 
 
 def run(args: argparse.Namespace) -> int:
   """Runs the command; returns the exit status."""
-  # What the config says of patience is not known before it is found.
+  # The time limits of the run's config are not known yet.
   with restore.watching(config_lib.LogConfig(), 'finding the checkpoint'):
-    config, source = _open(args)
-  output = _output(args)
+    config, source = _find(args)
+  output = _output_folder(args)
   with restore.watching(
       config.log, 'reading the checkpoint',
   ) as watchdog, coordination.explain_lost_processes():
@@ -96,17 +94,17 @@ def _evaluate(
     beat = functools.partial(watchdog.beat, f'evaluating {name}')
     beat()
     with fit_batch.evaluator_memory_advice(experiment.config, name):
-      measured = evaluator.evaluate(params, beat)
-    _show(name, measured.metrics, config, experiment,
+      result = evaluator.evaluate(params, beat)
+    _show(name, result.metrics, config, experiment,
           secs=time.monotonic() - start)
     metrics |= {f'{name}/{key}': value
-                for key, value in measured.metrics.items()}
-    if measured.tables:
+                for key, value in result.metrics.items()}
+    if result.tables:
       tables[name] = {
-          **{key: table.tolist() for key, table in measured.tables.items()},
-          'class_names': measured.class_names}
-      for path in _draw(name, measured, output):
-        print(f'picture     {path}')
+          **{key: table.tolist() for key, table in result.tables.items()},
+          'class_names': result.class_names}
+      for path in _draw(name, result, output):
+        print(f'figure      {path}')
   print(f'checkpoint  {source.path} ({source.item})')
   if args.json and jax.process_index() == 0:
     atomic_files.write_json(args.json, {
@@ -118,22 +116,23 @@ def _evaluate(
 def _restore(
     config: config_lib.Config, source: checkpoint_source.Source | load.Weights,
 ) -> tuple[experiment_lib.Experiment, types.Params]:
-  """Returns the wired evaluators, and what they are to measure."""
+  """Returns the experiment and the parameters to evaluate."""
   needs_head = any(section.uses_head for section in config.evals.values())
-  # As trained, and whole: at another resolution only the positions differ.
+  # All parameters as trained; at other resolutions, positions are resized.
   rules = initialize.InitConfig(
       new=(), ignored=('masked_patch/.*',), positions=config.init.positions)
   if not needs_head:
-    # Of whatever classes the head is, if there is one: nobody asks it.
+    # Drop the head, whatever its classes.
     config = dataclasses.replace(
         config, model=dataclasses.replace(config.model, num_classes=0))
     rules = dataclasses.replace(
         rules, new=('head/.*',), ignored=('head/.*', *rules.ignored))
-  # Which checkpoint is the best was for the run to say, on its own data.
-  config = dataclasses.replace(config, checkpoint=checkpoint_config.CheckpointConfig())
-  experiment = experiment_lib.build(_for_these_devices(config))
+  # The selection of the best checkpoint concerns the training run only.
+  config = dataclasses.replace(
+      config, checkpoint=checkpoint_config.CheckpointConfig())
+  experiment = experiment_lib.build(_fit_to_devices(config))
   multihost.connect_cpus(experiment.mesh)
-  # What is new is a head that nobody asks: zeros do.
+  # Only the unused head is new: zeros suffice.
   initial = jax.tree.map(
       lambda x: np.broadcast_to(np.zeros((), x.dtype), x.shape),
       experiment.abstract_state.params)
@@ -145,11 +144,10 @@ def _restore(
   return experiment, params
 
 
-def _for_these_devices(config: config_lib.Config) -> config_lib.Config:
-  """Returns the config with batches that the devices here can share.
+def _fit_to_devices(config: config_lib.Config) -> config_lib.Config:
+  """Returns the config with a batch that divides over the local devices.
 
-  No step is made: a batch is what training took at once, rounded up, on however
-  many devices that was.
+  The batch is a microbatch of training, rounded up.
   """
   count = jax.device_count()
   batch_size = -(-evaluators.eval_batch_size(config) // count) * count
@@ -157,52 +155,52 @@ def _for_these_devices(config: config_lib.Config) -> config_lib.Config:
 
 
 def _show(
-    name: str, measured: Mapping[str, float], config: config_lib.Config,
+    name: str, metrics: Mapping[str, float], config: config_lib.Config,
     experiment: experiment_lib.Experiment, *, secs: float,
 ) -> None:
   section = config.evals[name]
-  figures = {key: value for key, value in measured.items()
+  shown = {key: value for key, value in metrics.items()
              if key != 'examples'}
   console_lib.table(
       f'{name}: {section.source or config.data.source} '
       f'{section.split or _eval_split(experiment, section.source)}, '
-      f'{measured["examples"]:,} images in {secs:.1f} s',
+      f'{metrics["examples"]:,} images in {secs:.1f} s',
       ['metric', 'value'],
       [row.rsplit(' ', 1) if not row.endswith('%') else row.split(' ', 1)
-       for row in console_lib.format_metrics(figures, digits=5).split(', ')])
+       for row in console_lib.format_metrics(shown, digits=5).split(', ')])
 
 
 def _eval_split(
     experiment: experiment_lib.Experiment, source: str) -> str:
-  # Another data set's own is not known here.
+  # Unknown for other data sets.
   return '' if source else experiment.dataset.eval_split
 
 
-def _output(args: argparse.Namespace) -> epath.Path | None:
-  """Returns the folder for pictures: beside the run, where it is one."""
+def _output_folder(args: argparse.Namespace) -> epath.Path | None:
   if args.output:
     return epath.Path(args.output)
   workdir = epath.Path(args.workdir)
-  return workdir / 'evals' if (workdir / checkpoint_paths.FOLDER).is_dir() else None
+  is_run = (workdir / checkpoint_paths.FOLDER).is_dir()
+  return workdir / 'evals' if is_run else None
 
 
 def _draw(
-    name: str, measured: evals.Result, output: epath.Path | None,
+    name: str, result: evals.Result, output: epath.Path | None,
 ) -> list[epath.Path]:
-  """Draws the tables that have a picture; returns the files."""
+  """Draws tables as figures; returns the files."""
   if output is None or jax.process_index():
     return []
   output.mkdir(parents=True, exist_ok=True)
   paths = []
-  for table, array in measured.tables.items():
+  for table, array in result.tables.items():
     path = output / f'{name}.png'
     match table:
       case 'confusion':
         prediction_figures.confusion(
-            array, path, names=measured.class_names, title=name)
+            array, path, names=result.class_names, title=name)
       case 'predictions':
         prediction_figures.scatter(
-            array, path, names=measured.class_names, title=name)
+            array, path, names=result.class_names, title=name)
       case 'reliability':
         prediction_figures.reliability(array, path, title=name)
       case _:
@@ -211,20 +209,20 @@ def _draw(
   return paths
 
 
-def _open(
+def _find(
     args: argparse.Namespace,
 ) -> tuple[config_lib.Config, checkpoint_source.Source | load.Weights]:
   path = download.fetch(args.workdir)
   if orbax_runs.is_run(path):
     source = checkpoint_source.find(path, which=args.which)
-    if 'batch_size' in source.config:  # Not so where `convert` wrote it.
-      return _as_learned(_config(args, source), source.config), source
+    if 'batch_size' in source.config:  # Not if `convert` wrote it.
+      return _with_training_scales(_config(args, source), source.config), source
   if not args.config:
     raise ValueError(
-        f'{args.workdir} was not trained here: there is no config with it that '
-        'says on what to measure. Give one: --config=configs/x.py.')
+        f'{args.workdir} has no config of a training run, which selects data '
+        'and evaluators. Use --config=configs/x.py.')
   model = load.load(path, which=args.which)
-  # The model is the weights' own: a config that leaves it open will do.
+  # The model is that of the weights, so the config may leave it open.
   section = json.dumps(schema.to_plain(model.config))
   config = _config(args, None, first=[f'model={section}'])
   data = config.data
@@ -247,43 +245,42 @@ def _open(
       config=config_lib.to_plain(config))
 
 
-def _as_learned(
+def _with_training_scales(
     config: config_lib.Config, trained: Mapping[str, Any],
 ) -> config_lib.Config:
-  """Returns the config with the scales that the model has learned in.
+  """Returns the config with the label and pixel scales of the training data.
 
-  Another --config leaves open what is measured: that of other data would be
-  another scale than the model's.
+  With another --config, measured scales would be those of the evaluation data.
 
   Args:
-    config: to evaluate with.
-    trained: what the checkpoint was trained with, as plain data.
+    config: config of the evaluation.
+    trained: plain config of the training run.
   """
   data = trained.get('data', {})
-  learned: dict[str, Any] = {}
+  scales: dict[str, Any] = {}
   if data.get('target_std'):
-    learned |= {name: tuple(data[name]) for name in (
+    scales |= {name: tuple(data[name]) for name in (
         'target_mean', 'target_std')}
   if config.data.mean == 'measured' and 'mean' in data:
-    learned |= {name: tuple(np.atleast_1d(data[name]).tolist())
+    scales |= {name: tuple(np.atleast_1d(data[name]).tolist())
                 for name in ('mean', 'std')}
   return dataclasses.replace(
-      config, data=dataclasses.replace(config.data, **learned))
+      config, data=dataclasses.replace(config.data, **scales))
 
 
 def _config(
     args: argparse.Namespace, source: checkpoint_source.Source | None,
     first: Sequence[str] = (),
 ) -> config_lib.Config:
-  """Returns the config with the evaluators that --evaluators chooses.
+  """Returns the config with the evaluators selected by --evaluators.
 
   Args:
-    args: of the command line.
-    source: whose config to take where none is named.
+    args: command-line arguments.
+    source: checkpoint whose config is used if --config is not given.
     first: overrides before those of the command line.
   """
   chosen = [name for name in args.evaluators.split(',') if name]
-  # What concerns an evaluator that the config lacks waits until it is there.
+  # Overrides of evaluators that the config lacks must wait for their addition.
   later = [o for o in args.overrides if any(
       o.startswith(f'evals.{name}.') for name in chosen)]
   now = [o for o in args.overrides if o not in later]
@@ -296,15 +293,15 @@ def _config(
     config = _choose(config, chosen, later)
   if not config.evals:
     raise ValueError(
-        'The config has no evaluator: its section evals is empty. Choose some '
-        f'by --evaluators. Known: {", ".join(evals.KINDS)}.')
+        'The config has no evaluators: its section evals is empty. Use '
+        f'--evaluators. Known: {", ".join(evals.KINDS)}.')
   return config
 
 
 def _choose(
     config: config_lib.Config, chosen: Sequence[str], overrides: Sequence[str],
 ) -> config_lib.Config:
-  """Returns the config with evaluators by name, or by kind with defaults."""
+  """Returns the config with only the evaluators of these names or kinds."""
   raw = config_lib.to_plain(config)
   for name in chosen:
     schema.check_name(
@@ -312,7 +309,6 @@ def _choose(
         what='evaluator (--evaluators)')
     raw['evals'].setdefault(name, {'name': name})
   config = config_lib.resolve_with(raw, overrides)
-  # Data of those that were not chosen need not be there.
   return dataclasses.replace(
       config, evals={name: config.evals[name] for name in chosen})
 

@@ -15,8 +15,10 @@ import pathlib
 import numpy as np
 
 from vit_jax import atomic_files
+from vit_jax import console as console_lib
 from vit_jax.commands import arguments
 from vit_jax.inference import export
+from vit_jax.inference import image_files
 from vit_jax.inference import images as images_lib
 from vit_jax.inference import model as model_lib
 
@@ -49,17 +51,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
   """Runs the command; returns the exit status."""
   _check_suffix(args.output, args.format)
-  arguments.check_free(args.output)
+  arguments.check_absent(args.output)
   export.check_installed(args.format)
   errors: dict[str, str] = {}
-  found = arguments.find(args.paths, errors)[:MAX_PICTURES]
-  loaded = arguments.load(args)
+  found = image_files.find(args.paths, errors)[:MAX_PICTURES]
+  loaded = arguments.load_model(args)
   model = export.in_float32(loaded)  # Once: it is copied to the device.
   if model is not loaded:
     print('written and compared in float32, though the model computes in '
           f'{loaded.config.dtype} with remat={loaded.config.remat}')
   # Before the long part.
-  with arguments.Reading(len(found), errors) as reading:
+  with image_files.ReadProgress(len(found), errors) as reading:
     proofs = _proofs(model, found, reading)
   if not found:
     print('compared on random images only: give pictures (PATH) for more')
@@ -105,7 +107,7 @@ def _check_suffix(path: str, form: str) -> None:
 
 
 def _proofs(
-    model: model_lib.Model, found: list[str], reading: arguments.Reading,
+    model: model_lib.Model, found: list[str], reading: image_files.ReadProgress,
 ) -> dict[str, np.ndarray]:
   """Returns batches of images in the model's value range, by what they are.
 
@@ -118,16 +120,16 @@ def _proofs(
   for size in SIZES:
     pixels = rng.uniform(
         0, 1, (size, *preprocess.resolution, preprocess.channels))
-    proofs[arguments.counted(size, 'random image')] = (
+    proofs[console_lib.format_count(size, 'random image')] = (
         (pixels - preprocess.mean) / preprocess.std).astype(np.float32)
   if not found:
     return proofs
   for batch in images_lib.batches(
-      found, preprocess, size=MAX_PICTURES, failed=reading.failed):
-    proofs[arguments.counted(batch.count, 'picture')] = (
+      found, preprocess, size=MAX_PICTURES, on_error=reading.add_error):
+    proofs[console_lib.format_count(batch.count, 'image')] = (
         batch.images[:batch.count])
   if len(proofs) == len(SIZES):
     path, error = next(iter(reading.errors.items()))
     raise ValueError(
-        f'None of the pictures could be read: {path}: {error}')
+        f'None of the images could be read: {path}: {error}')
   return proofs

@@ -16,6 +16,7 @@ from jaxtyping import Float
 import numpy as np
 
 from vit_jax import atomic_files
+from vit_jax import console as console_lib
 from vit_jax import models
 from vit_jax import tree
 from vit_jax.analysis import attention
@@ -24,6 +25,7 @@ from vit_jax.analysis import html_page
 from vit_jax.analysis import model_figures
 from vit_jax.checkpoints import paths as checkpoint_paths
 from vit_jax.commands import arguments
+from vit_jax.inference import image_files
 from vit_jax.inference import images as images_lib
 from vit_jax.inference import model as model_lib
 from vit_jax.models import vit_config
@@ -43,7 +45,7 @@ Section = html_page.Section
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the command's flags."""
   arguments.add_model(parser)
-  arguments.add_pictures(parser, required=False, batch_size=8)
+  arguments.add_images(parser, required=False, batch_size=8)
   parser.add_argument(
       '--output', default='', metavar='DIR',
       help='folder for the figures and the page (default: `inspect` in the '
@@ -59,13 +61,13 @@ def run(args: argparse.Namespace) -> int:
   if args.show < 1:
     raise ValueError(f'--show must be at least 1; got {args.show}.')
   errors: dict[str, str] = {}
-  paths = arguments.find(args.paths, errors)
-  model = arguments.load(args)
+  paths = image_files.find(args.paths, errors)
+  model = arguments.load_model(args)
   workdir = _workdir(args.model)
   output = epath.Path(args.output or (workdir or epath.Path()) / 'inspect')
   output.mkdir(parents=True, exist_ok=True)
   statistics: dict[str, Any] = {}
-  with arguments.Reading(len(paths), errors) as reading:
+  with image_files.ReadProgress(len(paths), errors) as reading:
     sections = [
         _filters(model, output / 'filters.png'),
         _positions(model, output / 'positions.png'),
@@ -141,7 +143,7 @@ def _positions(model: model_lib.Model, path: epath.Path) -> Section:
 
 def _attention(
     args: argparse.Namespace, model: model_lib.Model, paths: list[str],
-    output: epath.Path, reading: arguments.Reading,
+    output: epath.Path, reading: image_files.ReadProgress,
     statistics: dict[str, Any],
 ) -> list[Section]:
   """Draws all figures that need images."""
@@ -160,7 +162,7 @@ def _attention(
       config, model.preprocess.resolution), _patch_pixels(config), args.show)
   for batch, outputs in model.outputs(
       paths, batch_size=min(args.batch_size, len(paths)), names=('layers',),
-      capture=True, failed=reading.failed):
+      capture=True, on_error=reading.add_error):
     maps.add(list(map(str, batch)), outputs['layers']['attention'])
     reading.advance(len(batch))
   if not maps.count:
@@ -181,7 +183,7 @@ def _distance(
   patch = ' x '.join(f'{side:g}' for side in maps.patch)
   return Section(
       'Mean attention distance', 'Mean attention distance of each head over '
-      f'{arguments.counted(maps.count, "image")} of {height} x {width} pixels '
+      f'{console_lib.format_count(maps.count, "image")} of {height} x {width} pixels '
       f'in patches of {patch} (figure 7, right).', path)
 
 
@@ -206,7 +208,7 @@ def _rollout(
     maps: '_AttentionMaps', path: epath.Path,
 ) -> Section:
   title, preprocess = 'Attention rollout', model.preprocess
-  if not images_lib.is_picture(preprocess):
+  if not images_lib.is_viewable(preprocess):
     return Section(
         title, f'Not drawn: images of {preprocess.channels} channels of '
         f'{preprocess.pixel_dtype} cannot be displayed. model.rollout returns '

@@ -1,8 +1,8 @@
 """Trains every setting of a grid, and the best of them on all of the data.
 
-Each setting is trained on a part of the training split and measured on the
-rest; the best is trained on the whole with several seeds and tested. The
-config's section `sweep` says how (vit_jax/sweep.py); flags win over it.
+Each setting is trained on a part of the training split and evaluated on the
+rest; the best one is trained on the whole split with several seeds and tested.
+The section `sweep` of the config sets the details; flags take precedence.
 """
 
 import argparse
@@ -17,55 +17,54 @@ from vit_jax import console as console_lib
 from vit_jax import schema
 from vit_jax import sweep as sweep_lib
 from vit_jax.analysis import sweep_plot
+from vit_jax.commands import arguments
 
-PICTURE = 'sweep.png'
+FIGURE = 'sweep.png'
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the command's flags."""
-  parser.add_argument(
-      '--config', required=True, metavar='FILE.py[:name=value,...]',
-      help='the experiment; change a value by --config.section.key=value')
+  arguments.add_config(parser)
   parser.add_argument(
       '--workdir', required=True, metavar='DIR',
-      help='folder of the sweep, with each run in DIR/runs; a sweep that was '
-      'stopped goes on from what is there')
+      help='folder of the sweep, with each run in DIR/runs; the same command '
+      'resumes an interrupted sweep')
   parser.add_argument(
       '--grid', nargs='+', action='extend', default=[],
       metavar='FIELD=VALUE,...',
-      help='what to sweep, instead of the grid of the config, such as '
-      'optimizer.learning_rate=0.001,0.003; several fields: all combinations')
+      help='replaces the grid of the config: '
+      'optimizer.learning_rate=0.001,0.003; several fields give all '
+      'combinations')
   parser.add_argument(
-      '--seeds', type=int, metavar='N',
-      help='how often to train the best on all of the data')
+      '--seeds', type=int, metavar='N', help='final runs of the best setting')
   parser.add_argument(
       '--held-out', type=int, metavar='PERCENT',
-      help='how much of the training split to choose by')
+      help='percentage of the training split for the selection')
   parser.add_argument(
       '--metric', metavar='NAME/METRIC',
-      help='what to choose by: an evaluator of the runs of the grid, and its '
-      'metric, such as dev/accuracy')
+      help='selection metric: an evaluator of the grid runs and its metric, '
+      'such as dev/accuracy')
 
 
 def run(args: argparse.Namespace) -> int:
   """Runs the command; returns the exit status."""
-  asked = {key: getattr(args, key) for key in ('seeds', 'held_out', 'metric')
-           if getattr(args, key) is not None}
+  section = {key: getattr(args, key) for key in ('seeds', 'held_out', 'metric')
+             if getattr(args, key) is not None}
   sweep = sweep_lib.plan(
-      args.config, args.overrides, grid=parse_grid(args.grid), **asked)
+      args.config, args.overrides, grid=parse_grid(args.grid), **section)
   workdir = epath.Path(args.workdir)
   if jax.process_index() == 0:
-    print(f'{len(sweep.points)} setting(s), chosen by '
-          f'{sweep.section.metric} (trained on '
-          f'{sweep.points[0].development.data.split}), then '
-          f'{sweep.section.seeds} run(s) of the best on '
-          f'{sweep.config.data.split}.', flush=True)
+    print(f'{console_lib.format_count(len(sweep.points), "setting")} trained '
+          f'on {sweep.points[0].development.data.split}, selected by '
+          f'{sweep.section.metric}, then '
+          f'{console_lib.format_count(sweep.section.seeds, "run")} of the best '
+          f'on {sweep.config.data.split}.', flush=True)
   result = sweep_lib.run(sweep, workdir)
   if jax.process_index() == 0:
     _print(sweep, result)
-    sweep_plot.sweep(result, workdir / PICTURE)
-    print(f'picture  {workdir / PICTURE}\n'
-          f'figures  {workdir / sweep_lib.RESULT}')
+    sweep_plot.sweep(result, workdir / FIGURE)
+    print(f'figure   {workdir / FIGURE}\n'
+          f'results  {workdir / sweep_lib.RESULT}')
     if args.json:
       atomic_files.write_json(args.json, result)
   return 0
@@ -75,7 +74,7 @@ def parse_grid(flags: list[str]) -> dict[str, tuple[schema.FlagText, ...]]:
   """Returns values by field from texts such as 'data.mixup=0,0.2'.
 
   Raises:
-    ValueError: if one is not written so, or a field comes twice.
+    ValueError: for a malformed text or a repeated field.
   """
   grid: dict[str, tuple[schema.FlagText, ...]] = {}
   for flag in flags:
@@ -91,7 +90,7 @@ def parse_grid(flags: list[str]) -> dict[str, tuple[schema.FlagText, ...]]:
 
 
 def split_values(text: str) -> list[str]:
-  """Splits at the commas that are in no brackets: '[1,2],3' is two values."""
+  """Splits at commas outside brackets: '[1,2],3' gives two values."""
   values, depth = [''], 0
   for letter in text:
     depth += (letter in '([{') - (letter in ')]}')
@@ -106,39 +105,35 @@ def _print(sweep: sweep_lib.Sweep, result: Mapping[str, Any]) -> None:
   metric, best = sweep.section.metric, result['best']
   print()
   console_lib.table(
-      f'Chosen by {metric}', [*best['values'], metric, ''],
-      [[*map(_text, row['values'].values()),
+      f'Selected by {metric}', [*best['values'], metric, ''],
+      [[*map(str, row['values'].values()),
         'diverged' if row.get('diverged') else format_value(
             metric, row['value']),
         '<- best' if row['name'] == best['name'] else '']
        for row in result['grid']])
   runs = result['final']['runs']
-  rows = [[name, *(format_value(name, m.get(name)) for m in runs.values()),
-           format_statistics(name, values)]
-          for name, values in result['final']['statistics'].items()
-          if not name.endswith('/examples')]
   console_lib.table(
       f'Trained on {sweep.config.data.split} with '
-      + ', '.join(f'{k}={_text(v)}' for k, v in best['values'].items()),
+      + ', '.join(f'{k}={v}' for k, v in best['values'].items()),
       ['metric', *(name.removeprefix('final,') for name in runs),
-       'mean ± standard deviation'], rows)
-
-
-def _text(value: Any) -> str:
-  return value if isinstance(value, str) else f'{value!r}'
+       'mean ± standard deviation'],
+      [[name, *(format_value(name, m.get(name)) for m in runs.values()),
+        format_statistics(name, values)]
+       for name, values in result['final']['statistics'].items()
+       if not name.endswith('/examples')])
 
 
 def format_value(metric: str, value: float | None) -> str:
-  """Returns a value as a person reads it; a share as a percentage."""
+  """Formats a value of a metric; fractions as percentages."""
   if value is None:
     return '–'
-  return console_lib.format_metrics(
-      {metric: value}).removeprefix(metric).strip()
+  text = console_lib.format_metrics({metric: value})
+  return text.removeprefix(metric).strip()
 
 
 def format_statistics(
     metric: str, values: Mapping[str, float | None]) -> str:
-  """Returns '97.22 ± 0.13 %'."""
+  """Formats mean and standard deviation: '97.22 ± 0.13 %'."""
   mean, std = values['mean'], values['std']
   assert mean is not None
   text = format_value(metric, mean)

@@ -1,7 +1,7 @@
-"""Fine-tunes on the 19 tasks of VTAB-1k, and averages their test accuracies.
+"""Fine-tunes on the 19 tasks of VTAB-1k and averages their test accuracies.
 
 Each task is trained on its 800 + 200 images and tested on its whole test
-split. What is measured is written after every run; the same command goes on.
+split. Results are written after every run; the same command resumes.
 """
 
 import argparse
@@ -32,44 +32,43 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the command's flags."""
   parser.add_argument(
       '--workdir', required=True, metavar='DIR',
-      help='folder of the runs, each in DIR/runs; what was stopped goes on')
+      help='folder of the runs, each in DIR/runs; interrupted runs resume')
   parser.add_argument(
       '--checkpoint', metavar='PATH',
-      help='what to start from: a workdir of ours, or weights of another '
-      'codebase')
+      help='initial weights: a workdir, or weights of another codebase')
   parser.add_argument(
       '--model', metavar='VARIANT',
-      help='model, such as B/16; by default that of the checkpoint')
+      help='model, such as B/16 (default: that of the checkpoint)')
   parser.add_argument(
       '--config', default=str(CONFIG), metavar='FILE.py[:name=value,...]',
-      help='how to train (default: configs/vtab.py); change a value by '
+      help='config file (default: configs/vtab.py); override values by '
       '--config.section.key=value')
   parser.add_argument(
       '--tasks', default='', metavar='NAME,...',
       help='tasks or groups (natural, specialized, structured) instead of all')
   parser.add_argument(
       '--seeds', type=int, default=1, metavar='N',
-      help='runs of each task (default: %(default)s; the paper has 3)')
+      help='runs per task (default: %(default)s; 3 in the paper)')
   parser.add_argument(
       '--skip-missing', action='store_true',
-      help='leave out tasks whose data is not there; the mean is then no VTAB '
+      help='skip tasks whose data is missing; the mean is then not a VTAB '
       'score')
 
 
 def run(args: argparse.Namespace) -> int:
   """Runs the command; returns the exit status."""
   base = _config(args)
-  asked = choose_tasks(args.tasks)
+  selected = select_tasks(args.tasks)
   if args.seeds < 1:
     raise ValueError(f'--seeds must be at least 1, but is {args.seeds}.')
-  missing = vtab.missing(asked, base.data.data_dir)
-  if missing and not (args.skip_missing and len(missing) < len(asked)):
-    raise ValueError(_how_to_prepare(missing, of=len(asked)))
-  tasks = [task for task in asked if task not in missing]
+  missing = vtab.missing(selected, base.data.data_dir)
+  if missing and not (args.skip_missing and len(missing) < len(selected)):
+    raise ValueError(_how_to_prepare(missing, total=len(selected)))
+  tasks = [task for task in selected if task not in missing]
   active = jax.process_index() == 0
   if active:
     for task, command in missing.items():
-      print(f'left out: {task}, which needs\n  {command}')
+      print(f'skipped: {task}, which needs\n  {command}')
     print(f'{len(tasks)} task(s) x {args.seeds} seed(s), from '
           f'{base.init.checkpoint or "random parameters"}', flush=True)
   workdir = epath.Path(args.workdir)
@@ -77,17 +76,17 @@ def run(args: argparse.Namespace) -> int:
     result = _run_all(base, tasks, args.seeds, missing, workdir, stop)
   if active:
     _print(result)
-    print(f'figures  {workdir / RESULT}')
+    print(f'results  {workdir / RESULT}')
     if args.json:
       atomic_files.write_json(args.json, result)
   return 0
 
 
-def choose_tasks(text: str) -> list[str]:
-  """Returns the tasks that 'dtd,structured' names, in the table's order.
+def select_tasks(text: str) -> list[str]:
+  """Returns the tasks of 'dtd,structured', in the order of the table.
 
   Raises:
-    ValueError: for a name that is neither a task's nor a group's.
+    ValueError: for a name that is neither a task nor a group.
   """
   known = [*vtab.GROUPS, *vtab.TASKS]
   names = [schema.check_name(name.strip(), known, what='VTAB task')
@@ -100,15 +99,15 @@ def _config(args: argparse.Namespace) -> config_lib.Config:
   path, flags = args.config, []
   if args.checkpoint:
     flags.append(f'init.checkpoint={args.checkpoint}')
-  if args.model and path == str(CONFIG):  # It chooses the resolution by it.
+  if args.model and path == str(CONFIG):  # Sets the resolution, too.
     path += f':model={args.model}'
   elif args.model:
     flags.append(f'model.variant={args.model}')
   stages = load_config.load(path, [*flags, *args.overrides])
   if list(stages) != ['']:
     raise ValueError(
-        f'{args.config} has the stages {", ".join(stages)}, but a task is a '
-        'single run.')
+        f'{args.config} has the stages {", ".join(stages)}, but a task needs a '
+        'config with a single run.')
   config = stages['']
   evaluator, _, metric = METRIC.partition('/')
   if evaluator not in config.evals:
@@ -119,28 +118,27 @@ def _config(args: argparse.Namespace) -> config_lib.Config:
   return config
 
 
-def _how_to_prepare(missing: Mapping[str, str], *, of: int) -> str:
+def _how_to_prepare(missing: Mapping[str, str], *, total: int) -> str:
   by_command: dict[str, list[str]] = {}
   for task, command in missing.items():
     by_command.setdefault(command, []).append(task)
   return '\n'.join([
-      f'{len(missing)} of the {of} tasks have no data here. Prepare it once, '
-      'on any machine, with',
+      f'{len(missing)} of the {total} tasks have no data here. Prepare it '
+      'once, on any machine, with',
       '  pip install tensorflow tensorflow-datasets',
       *(f'  {command}\n    ({", ".join(tasks)})'
         for command, tasks in by_command.items()),
-      'or give the directory that has it as --config.data.data_dir=DIR'
-      + ('.' if len(missing) == of else
-         ', or name the tasks to run as --tasks=NAME,..., or leave out those '
-         'without data by --skip-missing; the mean of fewer than 19 is no VTAB '
-         'score.')])
+      'or set the directory that has it: --config.data.data_dir=DIR'
+      + ('.' if len(missing) == total else
+         ', or select tasks by --tasks=NAME,..., or skip those without data by '
+         '--skip-missing; the mean of fewer than 19 is not a VTAB score.')])
 
 
 def _run_all(
     base: config_lib.Config, tasks: Sequence[str], seeds: int,
     missing: Mapping[str, str], workdir: epath.Path, stop: signals.StopRequest,
 ) -> dict[str, Any]:
-  """Trains what is left to train; writes and returns the result."""
+  """Trains all unfinished runs; writes and returns the result."""
   plain = config_lib.to_plain(base)
   configs, owners = {}, {}
   for task in tasks:
@@ -149,10 +147,10 @@ def _run_all(
       configs[name] = config_lib.resolve_with(
           {**plain, 'seed': seed}, [f'data.source={vtab.PREFIX}{task}'])
       owners[name] = task, seed
-  # The tasks may become more, as data is prepared; the rest stays.
+  # Tasks may be added later, other settings may not change.
   plain['data'].pop('source')
   plan = {'config': plain}
-  runs.read_previous(workdir / RESULT, plan, what='evaluation')
+  runs.read_previous(workdir / RESULT, plan, what='VTAB evaluation')
   experiments = runs.build(configs, workdir)
   metrics: dict[str, dict[int, dict[str, float]]] = {t: {} for t in tasks}
   result: dict[str, Any] = {}
@@ -171,15 +169,15 @@ def _run_all(
 def summarise(
     metrics: Mapping[str, Mapping[int, Mapping[str, float]]],
 ) -> dict[str, Any]:
-  """Returns the scores of tasks, of groups, and their mean.
+  """Returns the scores of tasks and groups, and their mean.
 
   Args:
-    metrics: of each finished run, by task and seed.
+    metrics: metrics of each finished run, by task and seed.
 
   Returns:
-    `tasks`, `groups` and `mean`, with mean and standard deviation over seeds
-    (of those seeds that all tasks have), `num_tasks`, and whether that is
-    `partial`: not all of the 19.
+    `tasks`, `groups` and `mean`, with mean and standard deviation over the
+    seeds that all tasks have; `num_tasks`; and whether the score is `partial`,
+    of fewer than 19 tasks.
   """
   scores = {task: {seed: row[METRIC] for seed, row in runs.items()}
             for task, runs in metrics.items() if runs}
@@ -203,7 +201,7 @@ def _mean(
     scores: Mapping[str, Mapping[int, float]], tasks: Sequence[str],
     seeds: Sequence[int],
 ) -> dict[str, float | None]:
-  """Returns the mean over tasks, and how it varies with the seed."""
+  """Returns the mean over tasks, and its deviation over seeds."""
   return _statistics([
       float(np.mean([scores[task][seed] for task in tasks])) for seed in seeds])
 
@@ -217,7 +215,7 @@ def _print(result: Mapping[str, Any]) -> None:
   print()
   console_lib.table(
       'VTAB-1k', ['task', 'group', 'test images', 'accuracy'],
-      [[task, row['group'], row['images'], _text(row)]
+      [[task, row['group'], row['images'], _format(row)]
        for task, row in result['tasks'].items()])
   number = result['num_tasks']
   of_all = (f'mean of {number} of 19 tasks: not comparable'
@@ -226,12 +224,12 @@ def _print(result: Mapping[str, Any]) -> None:
            for group in vtab.GROUPS}
   console_lib.table(
       'Means', ['', 'tasks', 'accuracy'],
-      [*([group, f'{row["num_tasks"]} of {sizes[group]}', _text(row)]
+      [*([group, f'{row["num_tasks"]} of {sizes[group]}', _format(row)]
          for group, row in result['groups'].items()),
-       [of_all, f'{number} of 19', _text(result['mean'])]])
+       [of_all, f'{number} of 19', _format(result['mean'])]])
 
 
-def _text(row: Mapping[str, Any]) -> str:
+def _format(row: Mapping[str, Any]) -> str:
   if row['mean'] is None:
     return '–'
   std = '' if row['std'] is None else f' ± {100 * row["std"]:.2f}'

@@ -1,19 +1,20 @@
-"""A model that runs without this code: written as one file, and read back.
+"""Exports a model to a format that runs without this code, and reads it back.
 
-    jax         StableHLO by `jax.export`: `f(images)` on a CPU, a GPU or a TPU
-    onnx        by jax2onnx, for ONNX Runtime and what reads its files
+    jax         StableHLO by `jax.export`: `f(images)` on a CPU, GPU or TPU
+    onnx        by jax2onnx, for ONNX Runtime
     savedmodel  by jax2tf, for TensorFlow Serving and TensorFlow Lite
 
-All take `images` [batch, height, width, channels], float32 in the model's value
-range, of any number, and give `logits` and `representation`. The weights are
-inside, and all is computed in float32: ONNX Runtime has no bfloat16 on a CPU.
+Each takes `images` [batch, height, width, channels], float32 in the model's
+value range with any batch size, and returns `logits` and `representation`. The
+weights are included, and everything is computed in float32, because ONNX
+Runtime has no bfloat16 on CPUs.
 
-No file of the formats holds 2 GiB. Of a larger model the first two are folders,
-as the third is always, with the weights in a file of their own:
+The first two formats cannot hold 2 GiB in a file. Larger models become folders
+(as a SavedModel always is), with the weights in a separate file:
 
     jax         model.stablehlo, `f(weights, images)`, and weights.npz, its
                 first argument: `dict(numpy.load('weights.npz'))`
-    onnx        model.onnx, which finds model.onnx.data beside it
+    onnx        model.onnx, which refers to model.onnx.data
 """
 
 from collections.abc import Callable, Generator
@@ -41,15 +42,14 @@ from vit_jax.models import encoder
 
 PLATFORMS = ('cpu', 'cuda', 'tpu')
 OUTPUTS = ('logits', 'representation')
-# Of ONNX operators: the newest that ONNX Runtime 1.20 (2024) runs whole.
+# The newest ONNX operator set that ONNX Runtime 1.20 (2024) supports fully.
 OPSET = 21
-# Of one file, as FlatBuffers (jax) and Protocol Buffers (onnx) have it, less
-# some room for the program.
+# Limit of FlatBuffers (jax) and Protocol Buffers (onnx), less the program.
 MAX_BYTES = 2**31 - 2**24
-# What is in a folder, where one file does not hold all.
+# Files in the folder of a large model.
 PROGRAMS = {'jax': 'model.stablehlo', 'onnx': 'model.onnx'}
 WEIGHTS = 'weights.npz'
-# What writes a format, and what runs it.
+# Libraries that write or run a format.
 LIBRARIES: dict[str, tuple[str, ...]] = {
     'jax': (), 'onnx': ('jax2onnx', 'onnxruntime'),
     'savedmodel': ('tensorflow',)}
@@ -64,80 +64,76 @@ def write(
   """Writes a model.
 
   Args:
-    model: with its weights.
-    path: a file, which is overwritten; of 'savedmodel', or where `is_folder`
-      says so, a folder, which must not exist.
-    form: one of `FORMATS`.
+    model: the model.
+    path: a file, which is overwritten, or, if `is_folder`, a new folder.
+    form: a key of `FORMATS`.
 
   Raises:
     ValueError: for another format.
-    ModuleNotFoundError: if the format's converter is not installed.
+    ModuleNotFoundError: if the converter of the format is not installed.
   """
   schema.check_name(form, list(FORMATS), what='format')
   FORMATS[form][0](in_float32(model), pathlib.Path(path))
 
 
 def check_installed(form: str) -> None:
-  """Raises if what writes a format, or what runs it, is not installed.
-
-  Raises:
-    ModuleNotFoundError: with what to install.
-  """
+  """Raises a `ModuleNotFoundError` if a library of the format is missing."""
   for name in LIBRARIES[form]:
     _library(name, form)
 
 
 def is_folder(model: model_lib.Model, *, form: str) -> bool:
-  """Whether a model is written as a folder: one file would not hold it."""
+  """Returns whether the model is exported as a folder."""
   num_bytes = 4 * tree.num_elements(model.params)
   return form not in PROGRAMS or num_bytes > MAX_BYTES
 
 
 def in_float32(model: model_lib.Model) -> model_lib.Model:
-  """Returns the model as it is written; itself where it is so already."""
+  """Returns the model as it is exported; itself if nothing changes."""
   config = dataclasses.replace(
-      models.without_fused_kernels(model.config), dtype='float32', remat='none')
+      models.without_fused_kernels(model.config), dtype='float32',
+      remat='none')
   return (model if config == model.config
           else dataclasses.replace(model, config=config))
 
 
 def read(path: str | os.PathLike, *, form: str) -> Run:
-  """Returns what runs a file: images to named outputs.
+  """Returns a function from images to the outputs of an exported model.
 
   Raises:
-    ModuleNotFoundError: if what runs the format is not installed.
+    ModuleNotFoundError: if the runtime of the format is not installed.
   """
   schema.check_name(form, list(FORMATS), what='format')
   return FORMATS[form][1](pathlib.Path(path))
 
 
 def difference(model: model_lib.Model, run: Run, images: Images) -> float:
-  """Returns the largest difference of a logit, or of a feature without any.
+  """Returns the largest absolute difference of logits, or of features.
 
   Args:
-    model: what was written; it is compared in float32.
-    run: what was read back.
-    images: in the model's value range.
+    model: the original; evaluated in float32.
+    run: the exported model; see `read`.
+    images: preprocessed images.
   """
-  wanted, got = in_float32(model)(images), run(images)
+  expected, actual = in_float32(model)(images), run(images)
   name = OUTPUTS[0] if model.config.num_classes else OUTPUTS[1]
-  want, have = np.asarray(wanted[name]), np.asarray(got[name])
-  if want.shape != have.shape:
+  want, got = np.asarray(expected[name]), np.asarray(actual[name])
+  if want.shape != got.shape:
     raise ValueError(
-        f'The file gives {name} of shape {list(have.shape)}, but the model '
-        f'{list(want.shape)}.')
-  return float(np.abs(want - have).max())
+        f'The exported model returns {name} of shape {list(got.shape)}, but '
+        f'the original {list(want.shape)}.')
+  return float(np.abs(want - got).max())
 
 
 def _forward(
     model: model_lib.Model, *, unrolled: bool = False,
 ) -> tuple[Callable[[types.Params, Any], dict[str, jax.Array]], types.Params]:
-  """Returns the model as a function of weights and images, and the weights."""
+  """Returns a function of weights and images, and the weights."""
   module = models.build(model.config, num_classes=model.config.num_classes)
 
   def forward(params: types.Params, images: Any) -> dict[str, jax.Array]:
     if unrolled:
-      with nn.intercept_methods(_one_by_one):
+      with nn.intercept_methods(_unroll_layers):
         outputs = module.apply({'params': params}, images)
     else:
       outputs = module.apply({'params': params}, images)
@@ -147,14 +143,14 @@ def _forward(
       model.preprocess.resolution)
 
 
-def _one_by_one(
+def _unroll_layers(
     method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
     context: nn.module.InterceptorContext,
 ) -> Any:
-  """Walks over the layers in Python, where an encoder would scan them.
+  """Replaces the encoder's scan over layers by a Python loop.
 
-  A loop is an obstacle to whatever fuses operators of a graph, and Flax's
-  cannot be traced by jax2onnx with a batch of unknown size.
+  Loops prevent operator fusion in ONNX Runtime, and jax2onnx cannot trace the
+  scan with a symbolic batch size.
   """
   scanned = context.module
   if (not isinstance(scanned, encoder.Encoder)
@@ -208,8 +204,8 @@ def _read_jax(path: pathlib.Path) -> Run:
 def _write_onnx(model: model_lib.Model, path: pathlib.Path) -> None:
   jax2onnx = _library('jax2onnx', 'onnx')
   forward, params = _forward(model, unrolled=True)
-  beside = is_folder(model, form='onnx')
-  if beside:
+  separate = is_folder(model, form='onnx')
+  if separate:
     path.mkdir()
     path = path / PROGRAMS['onnx']
   with _quiet('onnx_ir'):
@@ -220,22 +216,13 @@ def _write_onnx(model: model_lib.Model, path: pathlib.Path) -> None:
         opset=OPSET, input_names=['images'], output_names=list(OUTPUTS),
         return_mode='file', output_path=str(path))
   data = path.with_name(f'{path.name}.data')
-  if not beside:
-    _take_in(data, path)
+  if separate and data.exists():
+    data.chmod(path.stat().st_mode)  # jax2onnx makes it readable by its owner.
   elif data.exists():
-    data.chmod(path.stat().st_mode)  # It comes readable by its owner alone.
-
-
-def _take_in(beside: pathlib.Path, path: pathlib.Path) -> None:
-  """Puts weights that were written beside a file of ONNX into it.
-
-  jax2onnx does so with arrays above 1 MiB; the file is then of no use where it
-  is moved alone.
-  """
-  if beside.exists():
+    # jax2onnx writes arrays above 1 MiB to a separate file; embed them.
     onnx = _library('onnx', 'onnx')
     onnx.save_model(onnx.load(str(path)), str(path))
-    beside.unlink()
+    data.unlink()
 
 
 def _read_onnx(path: pathlib.Path) -> Run:
@@ -259,7 +246,7 @@ def _write_savedmodel(model: model_lib.Model, path: pathlib.Path) -> None:
       polymorphic_shapes=[None, f'(batch, {height}, {width}, {channels})'],
       native_serialization_platforms=PLATFORMS, with_gradient=False)
   module = tf.Module()
-  # Variables, which have files of their own: constants were in the program's.
+  # Variables are saved in separate files, constants in the program's.
   leaves, shape = jax.tree.flatten(params)
   module.weights = variables = [
       tf.Variable(np.asarray(leaf), trainable=False) for leaf in leaves]
@@ -281,10 +268,10 @@ def _read_savedmodel(path: pathlib.Path) -> Run:
 
 @contextlib.contextmanager
 def _quiet(name: str) -> Generator[None, None, None]:
-  """Keeps a library's warnings from the screen.
+  """Hides a library's warnings.
 
-  jax2onnx's own has one for each shape that it leaves out of a file, hundreds
-  of a large model, though no runtime asks for them: it infers them.
+  jax2onnx warns about every shape that it omits, hundreds for a large model,
+  although runtimes infer them.
   """
   logger = logging.getLogger(name)
   level = logger.level
@@ -296,7 +283,7 @@ def _quiet(name: str) -> Generator[None, None, None]:
 
 
 def _library(name: str, form: str) -> Any:
-  """Imports what only one format needs."""
+  """Imports a library of one export format."""
   try:
     return __import__(name)
   except ModuleNotFoundError as error:

@@ -117,7 +117,7 @@ def _resized_positions(
     params: types.Params, config: models.ModelConfig, *,
     old: tuple[int, int], new: tuple[int, int], method: str,
 ) -> dict[str, np.ndarray]:
-  """Returns the resized position embeddings by path; {} if the grid is equal."""
+  """Returns the resized position embeddings by path; none for equal grids."""
   grids = {'old_grid': models.grid(config, old),
            'new_grid': models.grid(config, new)}
   if grids['old_grid'] == grids['new_grid']:

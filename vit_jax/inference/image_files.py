@@ -1,0 +1,182 @@
+"""Finds image files, and reports the ones that cannot be read."""
+
+from collections.abc import Generator, Iterator, Sequence
+import contextlib
+import functools
+import glob
+import os
+import pathlib
+from typing import Any
+import warnings
+
+from etils import epath
+from PIL import Image
+import rich.console
+import rich.progress
+
+from vit_jax import console as console_lib
+from vit_jax import schema
+from vit_jax.data.images import limits
+
+_MAX_ERRORS = 20  # Printed to the terminal.
+
+
+def find(
+    paths: Sequence[str], errors: dict[str, str] | None = None,
+) -> list[str]:
+  """Returns image files, each once, in sorted order within a folder.
+
+  A path to a file is taken whatever its name; folders and globs contribute the
+  files with an image suffix.
+
+  Args:
+    paths: files, folders (searched recursively) or globs.
+    errors: collects missing paths and unreadable folders, if there are images
+      elsewhere; None raises the first one.
+
+  Raises:
+    FileNotFoundError: if a path does not exist.
+    PermissionError: if a folder cannot be read.
+    ValueError: if a folder or glob has no image.
+  """
+  found: dict[str, str] = {}  # By canonical path.
+  failed: dict[str, OSError] = {}
+  real_path = functools.cache(os.path.realpath)
+  for text in paths:
+    try:
+      for path in _expand(text, failed):
+        folder, name = os.path.split(path)
+        key = path if '://' in path else os.path.join(real_path(folder), name)
+        found.setdefault(key, path)
+    except OSError as error:
+      failed[text] = error
+  if failed and (errors is None or not found):
+    raise next(iter(failed.values()))
+  if errors is not None:
+    errors |= {path: schema.words(error).removeprefix(f'{path}: ')
+               for path, error in failed.items()}
+  return list(found.values())
+
+
+def _expand(text: str, failed: dict[str, OSError]) -> list[str]:
+  """Returns the images at a path; collects unreadable folders in `failed`."""
+  path, before = epath.Path(text).expanduser(), len(failed)
+  if path.is_dir():
+    files = sorted(os.fspath(p) for p in _walk(path, failed, set())
+                   if _is_image(p))
+  elif path.exists():
+    files = [os.fspath(path)]
+  else:
+    matches = glob.glob(os.path.expanduser(text), recursive=True)
+    files = sorted(p for p in matches if os.path.isfile(p) and _is_image(p))
+    if not glob.has_magic(text):
+      raise FileNotFoundError(f'{text}: no such file or folder.')
+    if not matches:
+      raise ValueError(f'{text}: no file matches this pattern.')
+  if not files and len(failed) == before:
+    raise ValueError(
+        f'{text}: no image found. Image suffixes are '
+        f'{", ".join(sorted(_suffixes())[:8])}, ...; pass other files by name.')
+  return files
+
+
+def _walk(
+    folder: epath.Path, failed: dict[str, OSError], visited: set[str],
+) -> Iterator[epath.Path]:
+  """Yields all visible files below a folder; follows each link target once."""
+  real = os.path.realpath(folder)
+  if real in visited:
+    return
+  visited.add(real)
+  try:
+    children = [path for path in sorted(folder.iterdir())
+                if not path.name.startswith('.')]
+  except OSError as error:
+    failed[os.fspath(folder)] = error
+    return
+  folders = [path for path in children if path.is_dir()]
+  yield from (path for path in children if path not in folders)
+  for path in sorted(folders, key=os.path.islink):
+    yield from _walk(path, failed, visited)
+
+
+@functools.cache
+def _suffixes() -> set[str]:
+  Image.init()
+  return {'.npy'} | {suffix for suffix, form in Image.EXTENSION.items()
+                     if form in limits.FORMATS and form in Image.OPEN}
+
+
+def _is_image(path: Any) -> bool:
+  return pathlib.PurePath(path).suffix.lower() in _suffixes()
+
+
+def printable(text: str) -> str:
+  """Returns a path for the terminal, whose name need not be UTF-8."""
+  return text.encode('utf-8', 'backslashreplace').decode('utf-8')
+
+
+@contextlib.contextmanager
+def ignore_pillow_warnings() -> Generator[None, None, None]:
+  """Hides Pillow's warnings, such as broken EXIF blocks that spoil no pixel.
+
+  For the main thread only, since warning filters are global.
+  """
+  with warnings.catch_warnings():
+    warnings.filterwarnings('ignore', module=r'PIL(\.|$)')
+    yield
+
+
+class ReadProgress:
+  """A progress bar that collects unreadable images.
+
+  Attributes:
+    errors: error messages by path.
+  """
+
+  def __init__(self, total: int, errors: dict[str, str] | None = None):
+    """Starts with the errors of `find`."""
+    self.errors = dict(errors or {})
+    console = rich.console.Console(stderr=True)
+    self._bar = rich.progress.Progress(
+        *rich.progress.Progress.get_default_columns(),
+        rich.progress.MofNCompleteColumn(), console=console, transient=True,
+        disable=not console.is_terminal, refresh_per_second=2)
+    self._task = self._bar.add_task('images', total=total)
+    self._context = contextlib.ExitStack()
+
+  def __enter__(self) -> 'ReadProgress':
+    self._context.enter_context(ignore_pillow_warnings())
+    self._context.enter_context(self._bar)
+    return self
+
+  def __exit__(self, *exception: object) -> None:
+    self._context.close()
+
+  def advance(self, count: int) -> None:
+    """Counts images that are done."""
+    self._bar.advance(self._task, count)
+
+  def add_error(self, image: Any, error: Exception) -> None:
+    """Records an image that could not be read."""
+    path = str(image)
+    self.errors[path] = schema.words(error).removeprefix(
+        f'{path}: ') or type(error).__name__  # MemoryError has no message.
+    self.advance(1)
+
+  def report(self) -> int:
+    """Prints the unreadable images; returns the exit status."""
+    for path, error in list(self.errors.items())[:_MAX_ERRORS]:
+      print(printable(f'could not read {path}: {error}'))
+    if len(self.errors) > _MAX_ERRORS:
+      print(f'... and {len(self.errors) - _MAX_ERRORS:,} more')
+    if self.errors:
+      print(f'{console_lib.format_count(len(self.errors), "image")} could not '
+            'be read')
+    return int(bool(self.errors))
+
+  def none_readable(self) -> ValueError:
+    """Returns the error for a command whose images are all unreadable."""
+    self.report()
+    path, error = next(iter(self.errors.items()))
+    return ValueError(f'None of the images could be read. {path}: {error}')
