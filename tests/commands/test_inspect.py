@@ -83,7 +83,7 @@ def test_grey_and_multichannel_images_are_supported(
   np.save(tmp_path / 'bands.npy', np.ones((16, 16, 13), np.uint8))
   assert not main.main([
       'inspect', f'--model={tmp_path}/model', f'{tmp_path}/{name}'])
-  assert ('of 13 channels of uint8 cannot be shown' in (
+  assert ('of 13 channels of uint8 cannot be displayed' in (
       capsys.readouterr().out)) == bool(missing)
   folder = tmp_path / 'model' / 'inspect'
   assert {re.sub(r'_[0-9]$', '', path.stem)

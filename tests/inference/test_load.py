@@ -119,4 +119,4 @@ def test_importing_the_package_imports_no_heavy_library():
              'sys.exit(bool({"jax", "flax", "orbax", "numpy"} & set('
              'sys.modules)))')
   subprocess.run([sys.executable, '-c', program], check=True,
-                 cwd=pathlib.Path(__file__).parents[1])
+                 cwd=pathlib.Path(__file__).parents[2])
