@@ -1,4 +1,4 @@
-"""A table of images trains from the command line, and its names are kept."""
+"""Training on a CSV table from the command line."""
 
 import json
 
@@ -23,7 +23,7 @@ def get_config():
 """
 
 
-def test_a_csv_trains_and_is_explained(tmp_path, capsys):
+def test_training_prints_how_a_table_is_read_and_saves_class_names(tmp_path, capsys):
   (tmp_path / 'config.py').write_text(CONFIG)
   names = ('ant', 'bee', 'cow')
   rows = ['photo,kind,weight']

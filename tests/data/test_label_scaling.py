@@ -1,4 +1,4 @@
-"""Labels that are numbers: standardised on the host, measured once."""
+"""Regression targets are standardised by statistics of the training split."""
 
 import dataclasses
 import itertools
@@ -29,7 +29,7 @@ def with_labels(labels):
       DATASET, source=in_memory.Arrays(IMAGES, np.asarray(labels)))
 
 
-def test_mean_and_std_are_of_what_is_known():
+def test_mean_and_std_ignore_missing_values():
   config = data.measured(parsed(), DATASET)
   np.testing.assert_allclose(config.target_mean, np.nanmean(LABELS, 0))
   np.testing.assert_allclose(
@@ -39,7 +39,7 @@ def test_mean_and_std_are_of_what_is_known():
   assert (planned.target_mean, planned.target_std) == ((0, 0), (1, 1))
 
 
-def test_batches_hold_standardised_numbers_and_unknown_ones_stay_unknown():
+def test_batches_hold_standardised_targets_and_nan_where_missing():
   config = data.measured(parsed(), DATASET)
   batches = list(data.eval_batches(config, DATASET, batch_size=16))
   found = np.concatenate([b['label'] for b in batches])
@@ -51,7 +51,7 @@ def test_batches_hold_standardised_numbers_and_unknown_ones_stay_unknown():
       n: (x.shape, x.dtype) for n, x in batches[0].items()}
 
 
-def test_large_numbers_keep_their_differences():
+def test_large_numbers_keep_small_differences():
   seconds = 1.7e9 + np.arange(40.0).reshape(20, 2)  # float32 has steps of 128.
   dataset = with_labels(seconds)
   config = data.measured(parsed(), dataset)
@@ -61,7 +61,7 @@ def test_large_numbers_keep_their_differences():
       seconds[:, 0]), rtol=1e-5)
 
 
-def test_mixup_blends_numbers_and_of_unknown_ones_the_blend_is_unknown():
+def test_mixup_blends_targets_and_a_blend_with_nan_is_nan():
   config = data.measured(parsed(mixup=0.5), DATASET)
   (batch,) = itertools.islice(
       data.eval_batches(config, DATASET, batch_size=20), 1)
@@ -70,7 +70,7 @@ def test_mixup_blends_numbers_and_of_unknown_ones_the_blend_is_unknown():
   mixed = prepare(batch, jax.random.key(1), train=True)
   label, image = batch['label'], batch['image'].astype(np.float32)
   partner = np.roll(label, 1, axis=0)
-  # The share, from the images, which were blended by it.
+  # Infers the mixing share from the images.
   other = np.roll(image, 1, axis=0)
   pixel = (2, 0, 0, 0)
   blended = 255 * (0.5 * np.asarray(mixed['image'])[pixel] + 0.5)
@@ -82,20 +82,20 @@ def test_mixup_blends_numbers_and_of_unknown_ones_the_blend_is_unknown():
   np.testing.assert_array_equal(untouched['label'], label)
 
 
-@pytest.mark.parametrize('section, labels, words', [
-    ({}, np.full((20, 2), 7.0), "'light' is 7 in all of lamps train"),
-    ({}, np.full((20, 2), np.nan), "'light' is not known of any example"),
+@pytest.mark.parametrize(('section', 'labels', 'message'), [
+    ({}, np.full((20, 2), 7.0), "'light' is 7 in all examples of lamps train"),
+    ({}, np.full((20, 2), np.nan), "'light' is missing in all examples"),
     ({}, np.full((20, 2), np.inf), 'Example 0 of lamps train (image 0): its '
-     'label is [inf, inf], which is not finite'),
+     'label [inf, inf] is not finite'),
     ({}, np.ones((20, 3)), 'shape (3,), but there are 2 targets: light, dark'),
-    ({'target_mean': [1], 'target_std': [1, 2]}, LABELS, 'are 1 and 2'),
+    ({'target_mean': [1], 'target_std': [1, 2]}, LABELS, 'have 1 and 2'),
     ({'target_mean': [1], 'target_std': [0]}, LABELS, 'target_std positive'),
     ({'cutmix': 1.0}, LABELS, 'data.cutmix blends labels by the area'),
     ({'sampling': 'balanced'}, LABELS, "data.sampling is 'balanced', but the "
      'labels of lamps are numbers to predict'),
 ])
-def test_mistakes_are_said(section, labels, words):
-  with pytest.raises(ValueError, match=re.escape(words)):
+def test_invalid_targets_are_errors(section, labels, message):
+  with pytest.raises(ValueError, match=re.escape(message)):
     dataset = with_labels(labels)
     config = data.measured(parsed(**section), dataset)
     data.check_training(config, dataset)

@@ -1,9 +1,8 @@
-"""What is known of data sets by name: a row each, plain facts.
+"""Facts about data sets that their files do not contain.
 
-The names are those of TensorFlow Datasets (https://www.tensorflow.org/datasets
-/catalog). A set without a row works too: its image is then called `image`, its
-label `label` or `labels`, as nearly all of them do. A row is needed only where
-that is wrong, or to say which split the results in the literature are on.
+Names are those of TensorFlow Datasets (https://www.tensorflow.org/datasets
+/catalog). A data set needs a row only if its features are not called `image`
+and `label` or `labels`, or if it has a published evaluation split.
 """
 
 from collections.abc import Mapping
@@ -15,17 +14,14 @@ class DatasetFacts:
   """How to read one data set.
 
   Attributes:
-    image: the feature that holds the image.
-    label: the feature that holds the label, or None to find it: `label`, else
-      `labels`.
-    eval_split: the split that published results are on.
-    parts: of a set that TFDS has as one split, what is trained on and what
-      results are published on: split strings by name. The parts take the place
-      of the whole, or training on `train` would be training on the test.
-    multi_label: an image may have several labels at once, or none; None to
-      tell from the feature.
-    num_classes: for features that do not say it themselves, and to plan with.
-    num_examples: of each split, to plan a run with before the data is there.
+    image: image feature.
+    label: label feature; None for `label`, else `labels`.
+    eval_split: split that published results are on.
+    parts: split strings by name, for a data set with a single TFDS split. They
+      replace it: training on all of it would include the test images.
+    multi_label: whether an image has a list of labels; None to infer it.
+    num_classes: if features do not declare it, and for planning.
+    num_examples: by split, to plan a run without the data.
   """
   image: str = 'image'
   label: str | None = None
@@ -46,7 +42,7 @@ DATASETS: dict[str, DatasetFacts] = {
         label='label',  # `coarse_label`: 20 groups.
         num_classes=100, num_examples={'train': 50_000, 'test': 10_000}),
     'dtd': DatasetFacts(),
-    # Of these two, the parts of arXiv 1910.04867: train and validate on 80 %.
+    # eurosat, resisc45: training on 80 %, as arXiv 1910.04867.
     'eurosat': DatasetFacts(
         parts={'train': 'train[:21600]', 'test': 'train[21600:]'}),
     'fashion_mnist': DatasetFacts(),
@@ -56,14 +52,12 @@ DATASETS: dict[str, DatasetFacts] = {
         num_examples={'train': 1_281_167, 'validation': 50_000}),
     'imagenet2012_real': DatasetFacts(
         label='real_label', eval_split='validation', multi_label=True),
-    # Not in the public catalogue: the full ImageNet (Fall 2011 release), as
-    # the ViT and big_vision codebases name it: 14,197,122 images in one split
-    # `full`, 21,843 labels.
+    # The full ImageNet (Fall 2011 release), not in the public catalogue; named
+    # as in the ViT and big_vision codebases.
     'imagenet21k': DatasetFacts(
         label='labels', eval_split='full[:51200]', multi_label=True,
         num_classes=21_843, num_examples={'full': 14_197_122}),
-    # Google's own; the ViT paper, section 4.1: 303 M images, 18 k classes. The
-    # name stands for any set of this form.
+    # Google-internal (ViT paper, section 4.1): for planning only.
     'jft': DatasetFacts(
         label='labels', eval_split='test', multi_label=True,
         num_classes=18_291,
@@ -86,6 +80,14 @@ DATASETS: dict[str, DatasetFacts] = {
 
 
 def facts(name: str) -> DatasetFacts:
-  """Returns the row of 'name', 'name:version' or 'name/config:version'."""
-  bare = name.split(':')[0].split('/')[0]
-  return DATASETS.get(bare, DatasetFacts())
+  """Returns the row of 'NAME[/CONFIG][:VERSION]', or default facts."""
+  return DATASETS.get(_base_name(name), DatasetFacts())
+
+
+def is_known(name: str) -> bool:
+  """Whether 'NAME[/CONFIG][:VERSION]' has a row."""
+  return _base_name(name) in DATASETS
+
+
+def _base_name(name: str) -> str:
+  return name.split(':')[0].split('/')[0]

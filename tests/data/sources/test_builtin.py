@@ -1,11 +1,11 @@
-"""The digits are always there, and always the same."""
+"""The digits have a fixed, stratified split."""
 
 import numpy as np
 
 from vit_jax.data.sources import builtin
 
 
-def test_digits_are_split_once_and_evenly_over_the_classes():
+def test_digits_are_split_evenly_over_classes():
   opened = builtin.open_digits()
   train, test = opened.splits['train'], opened.splits['test']
   assert (len(train), len(test)) == (1437, 360)
@@ -19,7 +19,7 @@ def test_digits_are_split_once_and_evenly_over_the_classes():
 
 
 def test_digit_split_never_changes():
-  # Results are compared over years: these are the examples of `test`.
+  # Published results depend on these examples.
   indices = builtin.open_digits().splits['test'].indices
   assert indices[:8].tolist() == [8, 9, 14, 16, 26, 28, 36, 42]
   assert int(indices.sum()) == 323972

@@ -176,7 +176,7 @@ def test_metadata_may_lie_in_the_folder_of_each_split(tmp_path):
 
 
 @pytest.mark.parametrize('name', ['colours.csv', 'labels.csv'])
-def test_tables_without_images_are_ignored_beside_class_folders(tmp_path, name):
+def test_tables_without_images_are_ignored_beside_classes(tmp_path, name):
   write_images(tmp_path, 'cat/1.png', 'dog/2.png')
   (tmp_path / name).write_text('label,name\n0,cat\n1,dog\n')
   assert open_path(tmp_path).class_names == ('cat', 'dog')

@@ -1,14 +1,14 @@
-"""What TFDS prepared is read; what it did not gets the command to run."""
+"""Data sets prepared by TFDS; missing ones get the command to prepare them."""
 
 import io
 import json
 
 from array_record.python import array_record_module
+import jax
 import numpy as np
 from PIL import Image
 import pytest
 import tensorflow_datasets as tfds
-from tensorflow_datasets.proto import tf_example_pb2
 
 from vit_jax import data
 from vit_jax.data import known_datasets
@@ -16,198 +16,224 @@ from vit_jax.data import vtab
 from vit_jax.data.sources import tfds as tfds_lib
 from vit_jax.data.splits import overlap
 
-IMAGE_FEATURE = {
-    'pythonClassName': 'tensorflow_datasets.core.features.image_feature.Image',
+PACKAGE = 'tensorflow_datasets.core.features'
+IMAGE = {
+    'pythonClassName': f'{PACKAGE}.image_feature.Image',
     'image': {'dtype': 'uint8', 'encodingFormat': 'png',
               'shape': {'dimensions': ['-1', '-1', '1']}}}
-CLASS_LABEL = {
-    'pythonClassName':
-        'tensorflow_datasets.core.features.class_label_feature.ClassLabel',
-    'classLabel': {'numClasses': '3'}}
-TEXT = {
-    'pythonClassName': 'tensorflow_datasets.core.features.text_feature.Text',
-    'text': {}}
-SEQUENCE = {
-    'pythonClassName':
-        'tensorflow_datasets.core.features.sequence_feature.Sequence',
-    'sequence': {'feature': CLASS_LABEL, 'length': '-1'}}
+TEXT = {'pythonClassName': f'{PACKAGE}.text_feature.Text', 'text': {}}
 
 
-def _open(name, data_dir=''):
-  return tfds_lib.open_tfds(name, str(data_dir))
+def class_label(count=3):
+  return {'pythonClassName': f'{PACKAGE}.class_label_feature.ClassLabel',
+          'classLabel': {'numClasses': str(count)}}
 
 
-def _image(value):
+def sequence(count=3):
+  return {'pythonClassName': f'{PACKAGE}.sequence_feature.Sequence',
+          'sequence': {'feature': class_label(count), 'length': '-1'}}
+
+
+def png(value):
   buffer = io.BytesIO()
   Image.new('L', (6, 5), value).save(buffer, 'PNG')
   return buffer.getvalue()
 
 
-def _prepare_tfds(root, *, name='tiny', version='1.0.0', labels=((0,), (2,)),
-                  label_key='label', label_feature=None, names=('a', 'b', 'c'),
-                  files=(), splits=('train',)):
-  """Writes a data set in the form that TFDS prepares it: no TensorFlow."""
-  folder = root / name / version
-  folder.mkdir(parents=True)
-  (folder / 'dataset_info.json').write_text(json.dumps({
-      'name': name.split('/')[0], 'version': version,
-      'fileFormat': 'array_record',
-      'moduleName': 'somewhere', 'splits': [{
-          'name': split, 'numBytes': '1', 'shardLengths': [str(len(labels))],
-          'filepathTemplate': '{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}',
-      } for split in splits]}))
-  (folder / 'features.json').write_text(json.dumps({
-      'pythonClassName':
-          'tensorflow_datasets.core.features.features_dict.FeaturesDict',
-      'featuresDict': {'features': {
-          'image': IMAGE_FEATURE, label_key: label_feature or CLASS_LABEL,
-          **({'file_name': TEXT} if files else {})}}}))
-  (folder / f'{label_key}.labels.txt').write_text('\n'.join(names) + '\n')
-  base = name.split('/')[0]
-  for split in splits:
-    writer = array_record_module.ArrayRecordWriter(
-        str(folder / f'{base}-{split}.array_record-00000-of-00001'),
-        'group_size:1')
-    for i, values in enumerate(labels):
-      example = tf_example_pb2.Example()
-      feature = example.features.feature
-      feature['image'].bytes_list.value.append(_image(i))
-      feature[label_key].int64_list.value.extend(values)
-      if files:
-        feature['file_name'].bytes_list.value.append(files[i].encode())
-      writer.write(example.SerializeToString())
-    writer.close()
-  return folder
+@pytest.fixture
+def prepare(write_tfds, tmp_path):
+  """Returns a function that writes a data set to `tmp_path`."""
+  def write(name='tiny', version='1.0.0', *, labels=((0,), (2,)),
+            label_key='label', label_feature=None, files=(),
+            splits=('train',)):
+    examples = [{'image': [png(i)], label_key: list(values)}
+                for i, values in enumerate(labels)]
+    for example, file in zip(examples, files):
+      example['file_name'] = [file.encode()]
+    features = {'image': IMAGE, label_key: label_feature or class_label(),
+                **({'file_name': TEXT} if files else {})}
+    folder = write_tfds(tmp_path, name, version, features,
+                        dict.fromkeys(splits, examples))
+    if label_feature is None:
+      (folder / f'{label_key}.labels.txt').write_text('a\nb\nc\n')
+    return folder
+  return write
 
 
-def test_tfds_gives_undecoded_images_labels_and_names(tmp_path):
-  _prepare_tfds(tmp_path)
-  opened = _open('tiny', tmp_path)
+@pytest.fixture
+def open_tfds(tmp_path):
+  return lambda name: tfds_lib.open_tfds(name, str(tmp_path))
+
+
+def test_images_are_undecoded_and_classes_named(prepare, open_tfds):
+  prepare()
+  opened = open_tfds('tiny')
   source = opened.splits['train']
   assert len(source) == 2 and not opened.multi_label
   assert opened.num_classes == 3 and opened.class_names == ('a', 'b', 'c')
-  assert source[1] == {'image': _image(1), 'label': 2}
+  assert source[1] == {'image': png(1), 'label': 2}
   assert source.label(0) == 0 and source.key(1) == 'tiny train 1'
 
 
-def test_tfds_directory_may_come_from_the_environment(tmp_path, monkeypatch):
-  _prepare_tfds(tmp_path)
+def test_the_directory_may_come_from_the_environment(
+    prepare, tmp_path, monkeypatch):
+  prepare()
   monkeypatch.setenv('TFDS_DATA_DIR', str(tmp_path))
-  assert len(_open('tiny').splits['train']) == 2
+  assert len(tfds_lib.open_tfds('tiny', '').splits['train']) == 2
 
 
-def test_tfds_sequences_of_labels_are_lists_of_any_length(tmp_path):
-  _prepare_tfds(tmp_path, labels=((0, 2), ()), label_key='labels',
-                label_feature=SEQUENCE)
-  opened = _open('tiny', tmp_path)
+def test_sequences_of_labels_are_lists_of_any_length(prepare, open_tfds):
+  prepare(labels=((0, 2), ()), label_key='labels', label_feature=sequence())
+  opened = open_tfds('tiny')
   assert opened.multi_label and opened.num_classes == 3
   assert opened.splits['train'].label(0).tolist() == [0, 2]
   assert opened.splits['train'].label(1).tolist() == []
 
 
-def test_tfds_evaluates_on_a_split_that_there_is(tmp_path):
-  _prepare_tfds(tmp_path, splits=('train', 'validation'))
-  _prepare_tfds(tmp_path, name='both', splits=('test', 'train', 'val'))
-  _prepare_tfds(tmp_path, name='cifar10', splits=('train', 'validation'))
-  assert _open('tiny', tmp_path).eval_split == 'validation'
-  assert _open('both', tmp_path).eval_split == 'test'
-  assert _open('cifar10', tmp_path).eval_split == 'test'
+def test_lists_of_labels_of_several_files_become_k_hot(prepare, tmp_path):
+  """As in ImageNet-21k: many classes, several files."""
+  shards, count = (4, 2, 3), 21_843
+  lists = [[0, 21_842, 7 * i] if i % 4 else [] for i in range(9)]
+  folder = prepare(
+      'big', labels=lists, label_key='labels', label_feature=sequence(count))
+  path = folder / 'big-train.array_record-00000-of-00001'
+  records = array_record_module.ArrayRecordReader(str(path)).read_all()
+  path.unlink()
+  for shard, length in enumerate(shards):
+    writer = array_record_module.ArrayRecordWriter(
+        str(folder / f'big-train.array_record-{shard:05}-of-00003'),
+        'group_size:1')
+    for record in records[sum(shards[:shard]):][:length]:
+      writer.write(record)
+    writer.close()
+  info = json.loads((folder / 'dataset_info.json').read_text())
+  info['splits'][0]['shardLengths'] = list(map(str, shards))
+  (folder / 'dataset_info.json').write_text(json.dumps(info))
+  config = data.parse({'source': 'big', 'data_dir': str(tmp_path),
+                       'resolution': 8, 'max_labels': 3})
+  dataset = data.open_dataset(config)
+  assert (dataset.num_classes, dataset.multi_label) == (count, True)
+  prepare_batch = data.prepare(config, num_classes=count, multi_label=True)
+  stream = data.train_batches(config, dataset, seed=0, batch_size=3)
+  seen = []
+  for _ in range(3):  # One epoch.
+    batch = next(stream)
+    assert batch['label'].shape == (3, 3)  # Sparse, on the host.
+    k_hot = prepare_batch(batch, jax.random.key(0), train=True)['label']
+    assert k_hot.shape == (3, count)
+    for image, row in zip(batch['image'], np.asarray(k_hot)):
+      number = int(image[0, 0, 0])
+      seen.append(number)
+      assert set(np.flatnonzero(row)) == set(lists[number])
+      assert row.sum() == len(set(lists[number]))
+  stream.close()
+  assert sorted(seen) == list(range(9))
 
 
-def test_a_version_that_is_written_down_chooses_no_other_examples(tmp_path):
-  _prepare_tfds(tmp_path)
-  plain, versioned = (_open(name, tmp_path).splits['train']
+def test_the_evaluation_split_exists_or_is_the_published_one(
+    prepare, open_tfds):
+  prepare(splits=('train', 'validation'))
+  prepare('both', splits=('test', 'train', 'val'))
+  prepare('cifar10', splits=('train', 'validation'))
+  assert open_tfds('tiny').eval_split == 'validation'
+  assert open_tfds('both').eval_split == 'test'
+  assert open_tfds('cifar10').eval_split == 'test'
+
+
+def test_keys_do_not_depend_on_whether_the_version_is_given(prepare, open_tfds):
+  prepare()
+  plain, versioned = (open_tfds(name).splits['train']
                       for name in ('tiny', 'tiny:1.0.0'))
   assert plain.key(1) == versioned.key(1) == 'tiny train 1'
   assert plain.numbering == versioned.numbering == ('tiny train', 0)
 
 
-def test_tfds_takes_the_newest_version_or_the_one_asked_for(tmp_path):
-  _prepare_tfds(tmp_path, version='2.0.0', labels=((0,),))
-  _prepare_tfds(tmp_path, version='10.0.0', labels=((0,),) * 3)
+def test_the_newest_or_the_given_version_is_opened(prepare, open_tfds):
+  prepare(version='2.0.0', labels=((0,),))
+  prepare(version='10.0.0', labels=((0,),) * 3)
   for name, expected in (('tiny', 3), ('tiny:2.0.0', 1), ('tiny:2.*.*', 1)):
-    assert len(_open(name, tmp_path).splits['train']) == expected
+    assert len(open_tfds(name).splits['train']) == expected
   with pytest.raises(ValueError, match='2.0.0, 10.0.0, not in 3.0.0'):
-    _open('tiny:3.0.0', tmp_path)
+    open_tfds('tiny:3.0.0')
 
 
-def test_tfds_config_is_found_where_there_is_one(tmp_path):
-  _prepare_tfds(tmp_path, name='tiny/rgb')
-  assert len(_open('tiny', tmp_path).splits['train']) == 2
-  _prepare_tfds(tmp_path, name='tiny/grey')
+def test_the_only_config_is_opened(prepare, open_tfds):
+  prepare('tiny/rgb')
+  assert len(open_tfds('tiny').splits['train']) == 2
+  prepare('tiny/grey')
   with pytest.raises(ValueError, match='tiny/grey, tiny/rgb'):
-    _open('tiny', tmp_path)
-  assert len(_open('tiny/grey', tmp_path).splits['train']) == 2
+    open_tfds('tiny')
+  assert len(open_tfds('tiny/grey').splits['train']) == 2
 
 
-def test_missing_tfds_gets_the_command_that_prepares_it(tmp_path):
+def test_a_missing_data_set_gets_the_command_that_prepares_it(
+    open_tfds, tmp_path):
   with pytest.raises(ValueError) as error:
-    _open('cifar1', tmp_path)
+    open_tfds('cifar1')
   assert (f'tfds build cifar1 --data_dir={tmp_path} '
           '--file_format=array_record') in str(error.value)
   assert "Did you mean 'cifar10'" in str(error.value)
 
 
-def test_other_formats_get_the_command_that_converts_them(tmp_path):
-  folder = _prepare_tfds(tmp_path)
+def test_other_formats_get_the_command_that_converts_them(prepare, open_tfds):
+  folder = prepare()
   info = folder / 'dataset_info.json'
   info.write_text(info.read_text().replace('array_record', 'riegeli'))
   with pytest.raises(ValueError) as error:
-    _open('tiny', tmp_path)
+    open_tfds('tiny')
   assert (f'tfds convert_format --dataset_version_dir={folder} '
           '--out_file_format=array_record') in str(error.value)
 
 
-def test_tfds_converted_in_place_is_read(tmp_path):
-  folder = _prepare_tfds(tmp_path)
+def test_a_data_set_converted_in_place_is_read(prepare, open_tfds):
+  folder = prepare()
   info = json.loads((folder / 'dataset_info.json').read_text())
   info |= {'fileFormat': 'tfrecord', 'alternativeFileFormats': ['array_record']}
   (folder / 'dataset_info.json').write_text(json.dumps(info))
-  assert _open('tiny', tmp_path).splits['train'].label(1) == 2
+  assert open_tfds('tiny').splits['train'].label(1) == 2
 
 
-def test_the_name_of_a_file_is_beside_its_image(tmp_path):
+def test_the_file_name_is_part_of_an_example(prepare, open_tfds):
   files = ('ILSVRC2012_val_00000002.JPEG', 'ILSVRC2012_val_00000001.JPEG')
-  _prepare_tfds(tmp_path, files=files)
-  source = _open('tiny', tmp_path).splits['train']
+  prepare(files=files)
+  source = open_tfds('tiny').splits['train']
   assert tuple(source[i]['file_name'] for i in range(2)) == files
 
 
-def test_what_results_are_published_on_is_not_trained_on(
-    tmp_path, monkeypatch):
-  """Of a data set that TFDS has as one split."""
+def test_published_test_images_are_not_trained_on(
+    prepare, open_tfds, tmp_path, monkeypatch):
+  """For data sets that TFDS has as one split."""
   for name in ('eurosat', 'resisc45'):
     row, task = known_datasets.facts(name), vtab.TASKS[name]
     assert row.parts['test'] == task.test and row.eval_split == 'test'
     assert row.parts['train'] == task.test.replace('[', '[:').replace(':]', ']')
-  monkeypatch.setitem(known_datasets.DATASETS, 'eurosat', known_datasets.DatasetFacts(
-      parts={'train': 'train[:6]', 'test': 'train[6:]'}))
-  _prepare_tfds(tmp_path, name='eurosat/rgb', labels=((0,), (2,)) * 5)
-  section = data.parse({'source': 'eurosat/rgb', 'data_dir': str(tmp_path)})
-  trained, tested = (data.open_dataset(section, split=s) for s in (None, ''))
+  monkeypatch.setitem(
+      known_datasets.DATASETS, 'eurosat', known_datasets.DatasetFacts(
+          parts={'train': 'train[:6]', 'test': 'train[6:]'}))
+  prepare('eurosat/rgb', labels=((0,), (2,)) * 5)
+  config = data.parse({'source': 'eurosat/rgb', 'data_dir': str(tmp_path)})
+  trained, tested = (data.open_dataset(config, split=s) for s in (None, ''))
   assert (len(trained), len(tested)) == (6, 4) and tested.split == 'test'
   assert not overlap.overlap(trained, tested)
   assert tested.source.key(0) == 'eurosat/rgb train 6'
-  assert list(_open('eurosat', tmp_path).splits) == ['train', 'test']
+  assert list(open_tfds('eurosat').splits) == ['train', 'test']
+  prepare('resisc45', splits=('train', 'test'))  # Prepared in two parts.
+  assert [len(of) for of in open_tfds('resisc45').splits.values()] == [2, 2]
 
 
-def test_parts_that_somebody_prepared_are_taken_as_they_are(tmp_path):
-  _prepare_tfds(tmp_path, name='resisc45', splits=('train', 'test'))
-  assert [len(of) for of in _open('resisc45', tmp_path).splits.values()] == [
-      2, 2]
+@pytest.mark.parametrize(('feature', 'targets'), [
+    (tfds.features.Scalar(np.float32), ('age',)),
+    (tfds.features.Tensor(shape=(2,), dtype=np.float64), ('age_0', 'age_1'))])
+def test_floating_point_labels_are_regression_targets(feature, targets):
+  found = tfds_lib.label_facts(
+      feature, known_datasets.facts('mine'), name='mine.age')
+  assert (found.targets, found.num_classes) == (targets, len(targets))
+  label = found.parse(np.ones(feature.shape, feature.np_dtype))
+  assert label.shape == (len(targets),) and label.dtype == np.float32
 
 
-def test_a_label_of_floating_point_is_a_number_to_predict():
-  features = tfds.features
-  for feature, targets in (
-      (features.Scalar(np.float32), ('age',)),
-      (features.Tensor(shape=(2,), dtype=np.float64), ('age_0', 'age_1'))):
-    found = tfds_lib._label_facts(
-        feature, known_datasets.facts('mine'), what='mine.age')
-    assert (found.targets, found.num_classes) == (targets, len(targets))
-    label = found.of(np.ones(feature.shape, feature.np_dtype))
-    assert label.shape == (len(targets),) and label.dtype == np.float32
-  with pytest.raises(ValueError, match='how many classes'):
-    tfds_lib._label_facts(
-        features.Tensor(shape=(None,), dtype=np.float32),
-        known_datasets.facts('mine'), what='mine.age')
+def test_a_label_of_unknown_classes_is_an_error():
+  with pytest.raises(ValueError, match='number of classes'):
+    tfds_lib.label_facts(
+        tfds.features.Tensor(shape=(None,), dtype=np.float32),
+        known_datasets.facts('mine'), name='mine.age')

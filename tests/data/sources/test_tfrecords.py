@@ -1,4 +1,4 @@
-"""TFDS's TFRecord files are read at random, as the format's note says."""
+"""Random access to TFDS's TFRecord files; damaged files are errors."""
 
 import io
 import json
@@ -24,7 +24,7 @@ FEATURES = {
 
 
 def crc32c(data):
-  """Castagnoli's CRC, bit by bit: polynomial 0x1edc6f41, reflected."""
+  """CRC-32C, bit by bit: polynomial 0x1edc6f41, reflected."""
   crc = 0xffffffff
   for byte in data:
     crc ^= byte
@@ -34,7 +34,7 @@ def crc32c(data):
 
 
 def framed(record):
-  """Returns a record as the format has it: two lengths' worth of checks."""
+  """Returns a record with its length and checksums."""
   def masked(data):
     crc = crc32c(data)
     return struct.pack(
@@ -51,7 +51,7 @@ def png(value):
 
 @pytest.fixture
 def folder(write_tfds, tmp_path):
-  """Seven examples in two files, one of them in the middle empty."""
+  """Seven examples in two files, with an empty file between them."""
   folder = write_tfds(tmp_path, 'tiny', '1.0.0', FEATURES, {'train': [
       {'image': [png(i)], 'label': [i % 3]} for i in range(7)]})
   source = folder / 'tiny-train.array_record-00000-of-00001'
@@ -63,7 +63,7 @@ def folder(write_tfds, tmp_path):
         b''.join(part))
   path = folder / 'dataset_info.json'
   info = json.loads(path.read_text())
-  del info['fileFormat']  # As TFDS wrote it for years.
+  del info['fileFormat']  # As older TFDS versions wrote it.
   info['splits'][0]['shardLengths'] = ['4', '0', '3']
   path.write_text(json.dumps(info))
   return folder
@@ -78,7 +78,7 @@ def test_the_checksum_is_the_published_one():
         '<I', framed(data)[-4:])[0]
 
 
-def test_examples_of_tfrecords_are_read_by_index(folder):
+def test_examples_are_read_by_index(folder):
   by_name = tfds.open_tfds('tiny', str(folder.parent.parent))
   for opened in (by_name, paths.open_path(str(folder), columns.AUTO),
                  paths.open_path(str(folder.parent), columns.AUTO)):
@@ -102,22 +102,22 @@ def test_a_changed_file_is_scanned_again(folder):
     open_it()
 
 
-@pytest.mark.parametrize(('damage', 'words'), [
+@pytest.mark.parametrize(('damage', 'message'), [
     (lambda b: b[:-1], 'is truncated: it ends at byte'),
     (lambda b: b[:5], 'is truncated: it ends at byte 5'),
     (lambda b: b'\0' + b[1:], 'damaged at byte 0: the checksum of a length'),
     (lambda b: b'\x1f\x8b' + b[2:], 'compressed'),
     (lambda b: b[:-6] + b'x' + b[-5:], 'checksum of its record differs')])
-def test_a_damaged_file_is_named(folder, damage, words):
+def test_a_damaged_file_is_an_error(folder, damage, message):
   last = folder / 'tiny-train.tfrecord-00002-of-00003'
   last.write_bytes(damage(last.read_bytes()))
-  with pytest.raises(ValueError, match=f'{last} .*{words}'):
+  with pytest.raises(ValueError, match=f'{last} .*{message}'):
     tfds.open_tfds('tiny', str(folder.parent.parent)).splits['train'][6]
 
 
-def test_a_file_that_is_not_there_is_named(folder):
+def test_a_missing_file_is_an_error(folder):
   (folder / 'tiny-train.tfrecord-00000-of-00003').unlink()
-  with pytest.raises(ValueError, match='1 of 2 files are missing in .*00000-of'):
+  with pytest.raises(ValueError, match='1 of 2 files are missing .*00000-of'):
     tfds.open_tfds('tiny', str(folder.parent.parent))
 
 

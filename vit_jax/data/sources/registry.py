@@ -54,8 +54,8 @@ def open_source(
 
 def is_path(name: str) -> bool:
   """Whether a name denotes the user's files, not a known data set."""
-  known = name.split(':')[0].split('/')[0] in known_datasets.DATASETS
-  return paths.is_path(name) or (not known and epath.Path(name).is_dir())
+  return paths.is_path(name) or (
+      not known_datasets.is_known(name) and epath.Path(name).is_dir())
 
 
 def check_label_config(name: str, labels: columns_lib.LabelConfig) -> None:

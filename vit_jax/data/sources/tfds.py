@@ -1,4 +1,4 @@
-"""Data sets that TensorFlow Datasets prepared, read without TensorFlow."""
+"""Data sets prepared by TensorFlow Datasets, read without TensorFlow."""
 
 from collections.abc import Mapping, Sequence
 import dataclasses
@@ -19,37 +19,40 @@ from vit_jax.data.sources import protocol
 from vit_jax.data.sources import tfrecords
 from vit_jax.data.splits import split_strings as split_strings_lib
 
+_INSTALL = '  pip install tensorflow tensorflow-datasets\n'
+
 
 @dataclasses.dataclass(frozen=True)
-class _Label:
-  """What labels are; see `protocol.DatasetSplits`."""
+class LabelFacts:
+  """Kind of label; see `protocol.DatasetSplits`."""
   multi_label: bool
   num_classes: int
-  names: tuple[str, ...] | None = None
+  class_names: tuple[str, ...] | None = None
   targets: tuple[str, ...] = ()
 
-  def of(self, value: Any) -> Any:
+  def parse(self, value: Any) -> Any:
+    """Returns the label of an example from its feature's value."""
     if self.targets:
       return np.atleast_1d(np.asarray(value, np.float32))
     return np.asarray(value) if self.multi_label else int(value)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Tfds:
-  """A split that TensorFlow Datasets prepared.
+class TfdsSource:
+  """One split.
 
   Attributes:
-    name: data set and split, for messages.
-    records: its examples, by index; images come as the bytes of their file.
-    image: the image's feature.
-    label_feature: the label's.
-    label_facts: what a label is.
+    name: data set and split, for keys.
+    records: examples by index, with undecoded images.
+    image: name of the image feature.
+    label_feature: name of the label feature.
+    label_facts: kind of label.
   """
   name: str
   records: Any
   image: str
   label_feature: str
-  label_facts: _Label
+  label_facts: LabelFacts
 
   def __len__(self) -> int:
     return len(self.records)
@@ -57,9 +60,9 @@ class Tfds:
   def __getitem__(self, index: int) -> dict[str, Any]:
     example = self.records[index]
     found = {'image': example[self.image], 'label': self._label(example)}
-    if 'file_name' in example:  # Of ImageNet, which other labels go by.
+    if 'file_name' in example:  # ImageNet; other label sets refer to it.
       found['file_name'] = bytes(example['file_name']).decode()
-    # Of `data prepare`: what it was called before. Some have a number there.
+    # `data prepare` writes the former key; other data sets have a number.
     if isinstance(example.get('key'), bytes):
       found[unreadable.PREPARED_FROM] = example['key'].decode(errors='replace')
     return found
@@ -75,14 +78,14 @@ class Tfds:
     return self.name, 0
 
   def _label(self, example: Mapping[str, Any]) -> Any:
-    return self.label_facts.of(example[self.label_feature])
+    return self.label_facts.parse(example[self.label_feature])
 
 
 class NotPrepared(ValueError):
-  """A data set is not there, or not in a form that can be read.
+  """A data set is missing, or in a format without random access.
 
   Attributes:
-    command: what prepares or converts it.
+    command: command that prepares or converts it.
   """
 
   def __init__(self, message: str, command: str):
@@ -90,45 +93,58 @@ class NotPrepared(ValueError):
     self.command = command
 
 
-def find(name: str, data_dir: str) -> epath.Path:
-  """Returns the folder of 'name[/config][:version]', a '*' for any number.
+# ---------------------------------------------------------------------- opening
+
+
+def open_tfds(name: str, data_dir: str) -> protocol.DatasetSplits:
+  """Opens 'NAME[/CONFIG][:VERSION]' in `data_dir` or TFDS's default directory.
 
   Raises:
-    NotPrepared: if it is not in the directory, or in TFDS's own where that is
-      '', or in files that have no random access.
+    NotPrepared: if it is missing or not readable, with the command that
+      prepares or converts it.
   """
-  root = epath.Path(
-      data_dir or os.environ.get('TFDS_DATA_DIR')
-      or '~/tensorflow_datasets').expanduser()
-  folder = _find_version(name, root)
-  _format(folder)
-  return folder
+  return _open(find(name, data_dir), name)
+
+
+def open_folder(folder: epath.Path) -> protocol.DatasetSplits:
+  """Opens a folder with a `dataset_info.json`, or with versions that have one.
+  """
+  if not (folder / 'dataset_info.json').exists():
+    folder = folder / _versions(folder)[-1]
+  info = _read_info(folder)
+  name, config = info.get('name') or folder.parent.name, info.get('configName')
+  return _open(folder, f'{name}/{config}' if config else name)
+
+
+def is_prepared(folder: epath.Path) -> bool:
+  """Whether TFDS prepared the content of a folder."""
+  return (folder / 'dataset_info.json').exists() or bool(_versions(folder))
 
 
 def open_records(
     name: str, data_dir: str, *, undecoded: Sequence[str],
 ) -> dict[str, Any]:
-  """Returns random access to each split: examples with all features.
+  """Returns each split's examples by index, with all features.
 
   Args:
     name: see `find`.
     data_dir: see `find`.
-    undecoded: features, where there are such, to leave as the bytes of a file.
+    undecoded: features to leave as file contents, where they exist.
   """
   import tensorflow_datasets as tfds  # pylint: disable=g-import-not-at-top
   folder = find(name, data_dir)
   builder = tfds.builder_from_directory(folder)
-  decoders = {feature: tfds.decode.SkipDecoding() for feature in undecoded
-              if feature in builder.info.features}
-  return _random_access(builder, folder, decoders)
+  return _open_splits(builder, folder, [
+      name for name in undecoded if name in builder.info.features])
 
 
-def _random_access(
-    builder: Any, folder: epath.Path, decoders: Mapping[str, Any],
+def _open_splits(
+    builder: Any, folder: epath.Path, undecoded: Sequence[str],
 ) -> dict[str, Any]:
-  """Returns the examples of each split."""
+  import tensorflow_datasets as tfds  # pylint: disable=g-import-not-at-top
+  decoders = {name: tfds.decode.SkipDecoding() for name in undecoded}
   if _format(folder) == 'array_record':
-    # Of a split without examples, it would not read even the others.
+    # TFDS fails on a split without examples.
     return {split: builder.as_data_source(
         split, decoders=decoders, file_format='array_record')
             if info.num_examples else ()
@@ -139,183 +155,167 @@ def _random_access(
           for split, info in builder.info.splits.items()}
 
 
-def open_tfds(name: str, data_dir: str) -> protocol.DatasetSplits:
-  """Opens 'name[/config][:version]' in a directory, or in TFDS's own.
-
-  Raises:
-    ValueError: if it is not there or not in files that can be read, with the
-      command that prepares or converts it.
-  """
-  return _open(find(name, data_dir), name)
-
-
-def open_folder(folder: epath.Path) -> protocol.DatasetSplits:
-  """Opens a folder that holds a `dataset_info.json`, or versions that do."""
-  if not (folder / 'dataset_info.json').exists():
-    folder = folder / _versions(folder)[-1]
-  _format(folder)
-  info = json.loads((folder / 'dataset_info.json').read_text())
-  name = info.get('name') or folder.parent.name
-  config = info.get('configName')
-  return _open(folder, f'{name}/{config}' if config else name)
-
-
-def is_prepared(folder: epath.Path) -> bool:
-  """Whether TFDS prepared what a folder holds."""
-  return (folder / 'dataset_info.json').exists() or bool(_versions(folder))
-
-
 def _open(folder: epath.Path, name: str) -> protocol.DatasetSplits:
-  # It takes a while to import, and not every source needs it.
   import tensorflow_datasets as tfds  # pylint: disable=g-import-not-at-top
-  # From the files alone: the code that once prepared them needs TensorFlow.
+  # From the files alone: the builder's own code needs TensorFlow.
   builder = tfds.builder_from_directory(folder)
   facts = known_datasets.facts(name)
   features = builder.info.features
-  image = _feature(features, facts.image, name=name)
-  label = _feature(
-      features, facts.label or ('label' if 'label' in features else 'labels'),
-      name=name)
-  found = _label_facts(features[label], facts, what=f'{name}.{label}')
-  examples = _random_access(
-      builder, folder, {image: tfds.decode.SkipDecoding()})
+  default = 'label' if 'label' in features else 'labels'
+  image, label = (
+      schema.check_name(feature, list(features), what=f'feature of {name}')
+      for feature in (facts.image, facts.label or default))
+  found = label_facts(features[label], facts, name=f'{name}.{label}')
+  # The version is no part of keys: writing it down selects the same subsets.
   splits: dict[str, protocol.Source] = {
-      # Without the version: to write it down chooses no other subset.
-      split: Tfds(f'{name.partition(":")[0]} {split}', of_split, image, label,
-                  found)
-      for split, of_split in examples.items()}
+      split: TfdsSource(
+          f'{name.partition(":")[0]} {split}', records, image, label, found)
+      for split, records in _open_splits(builder, folder, [image]).items()}
   opened = protocol.DatasetSplits(
-      splits, found.num_classes, found.names, found.multi_label,
+      splits, found.num_classes, found.class_names, found.multi_label,
       targets=found.targets)
-  if set(facts.parts) - set(splits):  # Whoever prepared all of them, said so.
+  if set(facts.parts) - set(splits):  # Not if it was prepared in these parts.
     splits = {part: split_strings_lib.select_split(opened, split, name=name)
               for part, split in facts.parts.items()}
   return dataclasses.replace(
-      opened, splits=splits,
-      eval_split=_eval_split(name, facts, list(splits)))
+      opened, splits=splits, eval_split=_eval_split(name, facts, list(splits)))
 
 
 def _eval_split(
-    name: str, facts: known_datasets.DatasetFacts, splits: Sequence[str]) -> str:
-  """Returns the table's; of a data set without a row, one that there is."""
-  if name.partition(':')[0].partition('/')[0] in known_datasets.DATASETS:
+    name: str, facts: known_datasets.DatasetFacts, splits: Sequence[str],
+) -> str:
+  """Returns the published evaluation split, or guesses one by its name."""
+  if known_datasets.is_known(name):
     return facts.eval_split
   return next((s for s in ('test', 'validation', 'val', 'valid', 'dev')
                if s in splits), facts.eval_split)
 
 
-def _feature(features: Any, feature: str, *, name: str) -> str:
-  return schema.check_name(
-      feature, list(features), what=f'feature of {name}')
+def label_facts(
+    feature: Any, facts: known_datasets.DatasetFacts, *, name: str,
+) -> LabelFacts:
+  """Returns the kind of label that a TFDS feature holds.
 
+  Args:
+    feature: the label's feature.
+    facts: row of the data set in the table of known data sets.
+    name: 'DATASET.FEATURE', for messages.
 
-def _label_facts(
-    feature: Any, facts: known_datasets.DatasetFacts, *, what: str,
-) -> _Label:
-  """Returns what the labels of a TFDS feature are."""
-  targets = _targets(feature, what.rpartition('.')[2])
+  Raises:
+    ValueError: if the number of classes is unknown.
+  """
+  targets = _targets(feature, name.rpartition('.')[2])
   if targets:
-    return _Label(False, len(targets), None, targets)
-  entry = getattr(feature, 'feature', feature)  # Of a sequence, its element.
+    return LabelFacts(False, len(targets), None, targets)
+  element = getattr(feature, 'feature', feature)  # Of a sequence.
   multi_label = facts.multi_label
   if multi_label is None:
-    multi_label = entry is not feature
-  num_classes = facts.num_classes or getattr(entry, 'num_classes', None)
+    multi_label = element is not feature
+  num_classes = facts.num_classes or getattr(element, 'num_classes', None)
   if num_classes is None:
     raise ValueError(
-        f'The feature {what} is {feature!r}, which does not say how many '
-        'classes there are. Add a row to vit_jax/data/known_datasets.py.')
-  names = None
-  # Where no names were given, TFDS makes up '0', '1', ...: no names at all.
-  if getattr(entry, 'names', None) and any(
-      not n.isdigit() for n in entry.names):
-    names = tuple(entry.names)
-  return _Label(multi_label, num_classes, names)
+        f'The feature {name} is {feature!r}, which does not declare its number '
+        'of classes. Add a row to vit_jax/data/known_datasets.py.')
+  class_names = None
+  # TFDS invents '0', '1', ... for classes without names.
+  if not all(n.isdigit() for n in getattr(element, 'names', None) or ()):
+    class_names = tuple(element.names)
+  return LabelFacts(multi_label, num_classes, class_names)
 
 
 def _targets(feature: Any, label: str) -> tuple[str, ...]:
-  """Returns the names of a label's numbers; () if it is no fixed row of them.
+  """Returns the names of regression targets; () if labels are classes.
 
-  `data prepare` writes them, as JSON, into the description of the feature.
+  `data prepare` writes them, as JSON, into the feature's description.
   """
   import tensorflow_datasets as tfds  # pylint: disable=g-import-not-at-top
-  if not isinstance(feature, tfds.features.Tensor) or not np.issubdtype(
-      feature.np_dtype, np.floating):
-    return ()
-  if len(feature.shape) > 1 or None in feature.shape:
+  if (not isinstance(feature, tfds.features.Tensor)
+      or not np.issubdtype(feature.np_dtype, np.floating)
+      or len(feature.shape) > 1 or None in feature.shape):
     return ()
   count = math.prod(feature.shape)
   try:
     names = json.loads(feature.doc.desc or '')
-  except ValueError:  # In words, or none.
+  except ValueError:
     names = None
   if isinstance(names, list) and len(names) == count:
     return tuple(map(str, names))
   return (label,) if count == 1 else tuple(f'{label}_{i}' for i in range(count))
 
 
-def _find_version(name: str, root: epath.Path) -> epath.Path:
-  """Returns the folder `root/name[/config]/version`, by default the newest.
+# -------------------------------------------------------------- finding folders
+
+
+def find(name: str, data_dir: str) -> epath.Path:
+  """Returns the folder of 'NAME[/CONFIG][:VERSION]'; '*' matches any number.
+
+  Args:
+    name: of the data set; without a version, the newest.
+    data_dir: TFDS directory; '' is $TFDS_DATA_DIR or ~/tensorflow_datasets.
 
   Raises:
-    ValueError: if there is none, with the command that prepares it.
+    NotPrepared: if it is missing, or in files without random access.
   """
+  root = epath.Path(
+      data_dir or os.environ.get('TFDS_DATA_DIR')
+      or '~/tensorflow_datasets').expanduser()
   path, _, version = name.partition(':')
-  wanted = path if '*' in version else name
-  command = f'tfds build {wanted} --data_dir={root} --file_format=array_record'
-  folder = root / path
+  command = (f'tfds build {path if "*" in version else name} '
+             f'--data_dir={root} --file_format=array_record')
+  folder = _find_config(path, root)
   found = _versions(folder)
-  if not found and folder.is_dir():
-    configs = {
-        p: _versions(folder / p) for p in image_files.subfolders(folder)}
-    configs = {p: versions for p, versions in configs.items() if versions}
-    if len(configs) > 1:
-      raise ValueError(
-          f'{path} has several configs in {root}; write one of '
-          + ', '.join(f'{path}/{config}' for config in configs) + '.')
-    if configs:
-      config, found = configs.popitem()
-      folder = folder / config
-  pattern = re.compile(
-      re.escape(version or '*').replace(r'\*', '.*'))
+  pattern = re.compile(re.escape(version or '*').replace(r'\*', '.*'))
   matching = [v for v in found if pattern.fullmatch(v)]
   if matching:
+    _format(folder / matching[-1])
     return folder / matching[-1]
   if found:
     raise NotPrepared(
         f'{path} is prepared in {folder} in the version(s) '
         f'{", ".join(found)}, not in {version}.', command)
-  here = (', '.join(image_files.subfolders(root)) if root.is_dir()
-          else 'no such directory')
+  present = (', '.join(image_files.subfolders(root)) or 'nothing'
+             if root.is_dir() else 'no such directory')
   raise NotPrepared(
-      f'No data set {name!r} in {root} (there: {here or "nothing"}).'
+      f'No data set {name!r} in {root} (found: {present}).'
       f'{schema.nearest(path, [*known_datasets.DATASETS])} '
-      'Prepare it once, on any machine, with\n'
-      '  pip install tensorflow tensorflow-datasets\n'
-      f'  {command}\n'
+      f'Prepare it once, on any machine, with\n{_INSTALL}  {command}\n'
       'or give the directory that has it as --config.data.data_dir=DIR. '
       'For a folder of images, write its path with a slash: ./my_images.',
       command)
 
 
+def _find_config(path: str, root: epath.Path) -> epath.Path:
+  """Returns the folder of the only config of a data set."""
+  folder = root / path
+  if _versions(folder) or not folder.is_dir():
+    return folder
+  configs = [config for config in image_files.subfolders(folder)
+             if _versions(folder / config)]
+  if len(configs) > 1:
+    raise ValueError(
+        f'{path} has several configs in {root}; give one of '
+        f'{", ".join(f"{path}/{config}" for config in configs)}.')
+  return folder / configs[0] if configs else folder
+
+
 def _versions(folder: epath.Path) -> list[str]:
-  """Returns the prepared versions below a folder, oldest first."""
+  """Returns the prepared versions in a folder, oldest first."""
   if not folder.is_dir():
     return []
-  found = [p for p in image_files.subfolders(folder)
-           if re.fullmatch(r'\d+\.\d+\.\d+', p)
-           and (folder / p / 'dataset_info.json').exists()]
+  found = [name for name in image_files.subfolders(folder)
+           if re.fullmatch(r'\d+\.\d+\.\d+', name)
+           and (folder / name / 'dataset_info.json').exists()]
   return sorted(found, key=lambda v: tuple(int(n) for n in v.split('.')))
 
 
-def _format(folder: epath.Path) -> str:
-  """Returns the format to read: 'array_record' or 'tfrecord'.
+def _read_info(folder: epath.Path) -> dict[str, Any]:
+  return json.loads((folder / 'dataset_info.json').read_text())
 
-  Raises:
-    NotPrepared: if the files are of another, with the command to convert.
-  """
-  info = json.loads((folder / 'dataset_info.json').read_text())
-  # One directory can hold several formats: a conversion in place adds one.
+
+def _format(folder: epath.Path) -> str:
+  """Returns 'array_record' or 'tfrecord'; raises NotPrepared for others."""
+  info = _read_info(folder)
+  # A folder holds several formats after a conversion.
   formats = [info.get('fileFormat', 'tfrecord'),
              *info.get('alternativeFileFormats', ())]
   for known in ('array_record', 'tfrecord'):
@@ -324,8 +324,6 @@ def _format(folder: epath.Path) -> str:
   command = (f'tfds convert_format --dataset_version_dir={folder} '
              '--out_file_format=array_record')
   raise NotPrepared(
-      f'{folder} holds {" and ".join(formats)} files; training reads '
-      'ArrayRecord and TFRecord. Convert them once (adds files beside the '
-      'others) with\n'
-      '  pip install tensorflow tensorflow-datasets\n'
+      f'{folder} holds {" and ".join(formats)} files; expected ArrayRecord or '
+      f'TFRecord. Convert them once, which adds files, with\n{_INSTALL}'
       f'  {command}', command)
