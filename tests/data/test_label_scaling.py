@@ -91,8 +91,7 @@ def test_mixup_blends_targets_and_a_blend_with_nan_is_nan():
     ({'target_mean': [1], 'target_std': [1, 2]}, LABELS, 'have 1 and 2'),
     ({'target_mean': [1], 'target_std': [0]}, LABELS, 'target_std positive'),
     ({'cutmix': 1.0}, LABELS, 'data.cutmix blends labels by the area'),
-    ({'sampling': 'balanced'}, LABELS, "data.sampling is 'balanced', but the "
-     'labels of lamps are numbers to predict'),
+    ({'sampling': 'balanced'}, LABELS, 'regression targets'),
 ])
 def test_invalid_targets_are_errors(section, labels, message):
   with pytest.raises(ValueError, match=re.escape(message)):

@@ -188,7 +188,7 @@ def with_row(row):
 
 @pytest.mark.parametrize(('text', 'message'), [
     ('path,label\n1.png,a\n70.png,b\n80.png,a\n',
-     r'2 of 3 images of .*labels.csv do not exist: 70.png, 80.png. Searched in'),
+     '2 of 3 images of .*labels.csv do not exist: 70.png, 80.png. Search'),
     ('path,label\n', 'holds no rows'),
     ('', 'Cannot tell which column of .* holds the images'),
     ('1.png,cat\n2.png,dog\n', 'has no header'),
