@@ -108,5 +108,5 @@ def test_only_gpus_have_the_kernel():
 
 
 def test_float32_is_refused():
-  with pytest.raises(ValueError, match="'cudnn' is of bfloat16.*'float32'"):
+  with pytest.raises(ValueError, match="'cudnn' needs bfloat16.*'float32'"):
     models.parse({**TINY, 'attention': 'cudnn', 'dtype': 'float32'})

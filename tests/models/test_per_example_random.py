@@ -1,17 +1,17 @@
-"""What is drawn for a batch is the same, in groups or whole."""
+"""Per-example random values do not depend on how a batch is grouped."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from vit_jax import models
+from vit_jax.models import per_example_random
 
 KEY = jax.random.key(3)
 IMAGES = jnp.ones((12, 5))
 
 
 def drop(images, key, share):
-  kept = models.for_images(
+  kept = per_example_random.sample(
       lambda key, batch, share: jax.random.bernoulli(key, share, (batch, 5)),
       key, images, share)
   return jnp.where(kept, images, 0).sum()

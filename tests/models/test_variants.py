@@ -251,7 +251,7 @@ def test_classes_of_the_config_win_over_those_offered():
 @pytest.mark.parametrize('variant', ['B', 'B16', 'B/', '/16', 'B/0', 'B/16x'])
 def test_malformed_variant_is_told_the_form_and_the_sizes(variant):
   with pytest.raises(ValueError, match=re.escape(
-      f'A variant is written SIZE/PATCH, for example "B/16", but is '
+      f'A variant has the form SIZE/PATCH, such as "B/16", but is '
       f'{variant!r}. Sizes: Ti, S, b, B, L, H, g, G, 22B.')):
     variants.parse_variant(variant)
 
@@ -269,9 +269,9 @@ def test_missing_dimensions_are_named():
 
 
 @pytest.mark.parametrize('section, words', [
-    ({'dropout': 1.0}, 'dropout is a probability in [0, 1), but is 1.0.'),
+    ({'dropout': 1.0}, 'dropout must be a probability in [0, 1), but is 1.0.'),
     ({'stochastic_depth': -0.1},
-     'stochastic_depth is a probability in [0, 1), but is -0.1.'),
+     'stochastic_depth must be a probability in [0, 1), but is -0.1.'),
     ({'depth': -1}, 'depth cannot be negative, but is -1.'),
     ({'patch': [16, -1]}, 'patch cannot be negative'),
     ({'unroll': 0}, 'unroll must be at least 1, but is 0.'),
@@ -346,7 +346,7 @@ def test_a_model_takes_over_what_its_own_variant_leaves_open(source, target):
     ({'variant': 'B/16', 'position': 'relative', 'position_at': 'shared'},
      "position_at cannot be 'shared'"),
     ({'variant': 'B/16', 'width': 6, 'num_heads': 2, 'position': 'sincos'},
-     'a width that divides by 4, but it is 6'),
+     'a width divisible by 4, but it is 6'),
     ({'variant': 'R50x1', 'num_classes': -1}, 'num_classes cannot be negative'),
     ({'variant': 'R50x1', 'unroll': 0}, 'unroll must be at least 1'),
     ({'variant': 'R50x1', 'backbone': {'width': 40}}, 'multiple of the 32'),

@@ -127,7 +127,7 @@ def _resized_positions(
           name, np.asarray(array), **grids,
           method=method)  # type: ignore[arg-type]
       for name, array in tree.flatten(params).items()
-      if name.split('/')[-1] in models.POSITIONS}
+      if name.split('/')[-1] in models.POSITION_PARAMS}
 
 
 def _replace(params: types.Params, changed: Mapping[str, Any]) -> types.Params:

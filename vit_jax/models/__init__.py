@@ -1,8 +1,7 @@
-"""Models: a section of the config becomes a linen module.
+"""Models: linen modules built from section `model` of a config.
 
-A module takes images in its value range and returns named outputs. It names
-the axes of its parameters; which mesh axis each is split over is not its
-concern.
+A module maps images in its value range to named outputs, and names the axes of
+its parameters. `parallel.sharding` maps these names to mesh axes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,16 +15,14 @@ from vit_jax import schema
 from vit_jax.models import architecture
 from vit_jax.models import embed
 from vit_jax.models import masked_patch
-from vit_jax.models import per_example_random
 from vit_jax.models import resnet
 from vit_jax.models import resnet_config
 from vit_jax.models import variants
 from vit_jax.models import vit
 from vit_jax.models import vit_config
 
-for_images = per_example_random.for_images
 MaskedPatch = masked_patch.MaskedPatch
-POSITIONS = embed.TABLES
+POSITION_PARAMS = embed.POSITION_PARAMS
 patch_positions = embed.patch_positions
 resize = embed.resize
 without_prediction = masked_patch.without_prediction
@@ -34,12 +31,11 @@ ModelConfig = vit_config.ViTConfig | resnet_config.ResNetConfig
 
 _FAMILIES = {'vit': vit_config.ViTConfig,
              'resnet': resnet_config.ResNetConfig}
-# What a variant says.
-_OF_VARIANT = (*vit_config.DIMENSIONS, 'backbone')
+_SET_BY_VARIANT = (*vit_config.DIMENSIONS, 'backbone')
 
 
 def parse(section: Mapping[str, Any]) -> ModelConfig:
-  """Returns the typed record of the section `model`, every dimension filled.
+  """Returns the record of section `model` with all dimensions.
 
   Raises:
     ValueError: for an unknown name, key or variant, or a missing dimension.
@@ -57,7 +53,7 @@ def parse(section: Mapping[str, Any]) -> ModelConfig:
 
 
 def without_dimensions(section: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns the section `model` without what a variant says."""
+  """Returns section `model` without the dimensions that a variant sets."""
   return {key: value for key, value in section.items()
           if key not in vit_config.DIMENSIONS}
 
@@ -65,23 +61,23 @@ def without_dimensions(section: Mapping[str, Any]) -> dict[str, Any]:
 def inherit(
     section: Mapping[str, Any], source: Mapping[str, Any],
 ) -> dict[str, Any]:
-  """Returns a section that takes from `source` what it leaves open.
+  """Completes a section with the architecture of a checkpoint.
 
-  Parameters mean what they meant where they were trained: with the same
-  dimensions, pooling, GELU, epsilon and norms. What concerns training alone
-  (dropout, dtype, remat, ...) is not taken over.
+  Keys that define what the parameters compute are inherited: dimensions,
+  pooling, GELU, epsilon, norms. Training settings (dropout, dtype, remat, ...)
+  are not.
 
   Args:
-    section: the section `model` of a run that starts from a checkpoint.
-    source: that section of the checkpoint's own config.
+    section: section `model` of a run that starts from a checkpoint.
+    source: section `model` of the checkpoint.
   """
   names = architecture.switches(_FAMILIES[source['name']])
   variant = section.get('variant')
   if variant:
     if variants.family(variant) != source['name']:
       return dict(section)
-    said = (*_OF_VARIANT, *variants.settings(str(variant)))
-    names = tuple(n for n in names if n not in said)
+    chosen = (*_SET_BY_VARIANT, *variants.settings(str(variant)))
+    names = tuple(n for n in names if n not in chosen)
   return {**{name: source[name] for name in names if name in source},
           **section}
 
@@ -111,7 +107,7 @@ def without_fused_kernels(config: ModelConfig) -> ModelConfig:
 
 
 def build(config: ModelConfig, *, num_classes: int) -> nn.Module:
-  """Returns the module; a config that leaves the classes open takes these."""
+  """Returns the module; `num_classes` applies if the config has 0."""
   if not config.num_classes:
     config = dataclasses.replace(config, num_classes=num_classes)
   if isinstance(config, resnet_config.ResNetConfig):
@@ -122,7 +118,7 @@ def build(config: ModelConfig, *, num_classes: int) -> nn.Module:
 def init(
     model: nn.Module, key: jax.Array, images: jax.ShapeDtypeStruct | jax.Array,
 ) -> Any:
-  """Returns new parameters; each leaf is boxed with the names of its axes.
+  """Returns new parameters, boxed with the names of their axes.
 
   Args:
     model: from `build`.
@@ -134,9 +130,9 @@ def init(
 
 
 def grid(config: ModelConfig, image_shape: tuple[int, int]) -> tuple[int, int]:
-  """Returns rows and columns of the patches of an image (height, width).
+  """Returns the token grid (rows, columns) of an image (height, width).
 
-  Those of a ResNet are the places of its last feature map.
+  For a ResNet it is the shape of the last feature map.
   """
   if config.backbone is not None:
     image_shape = embed.strided(image_shape, config.backbone.stride)

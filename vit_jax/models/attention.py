@@ -1,4 +1,4 @@
-"""Attention of queries to keys: written out, or one kernel of NVIDIA's."""
+"""Dot-product attention: in plain JAX, or a fused kernel of cuDNN."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,11 +18,14 @@ def dot_product_attention(
     drop: Callable[[jax.Array], jax.Array] = lambda weights: weights,
 ) -> tuple[Float[Array, 'batch queries heads head_dim'],
            Float[Array, 'batch heads queries keys']]:
-  """Attends, with the softmax in float32 (appendix A, equations 6 and 7).
+  """Attention with a float32 softmax (appendix A, equations 6 and 7).
 
   Args:
+    query: projected queries.
+    key: projected keys.
+    value: projected values.
     bias: float32, added to the logits.
-    drop: dropout, applied to the attention weights.
+    drop: dropout of the attention weights.
 
   Returns:
     The weighted values, and the float32 weights before dropout.
@@ -44,7 +47,7 @@ def fused_attention(
     value: Float[Array, 'batch tokens heads head_dim'],
     *, implementation: Any = 'cudnn',
 ) -> Float[Array, 'batch tokens heads head_dim']:
-  """Attends in one kernel, which writes no attention weights to memory.
+  """Attention in one kernel that keeps no attention weights in memory.
 
   Args:
     query: projected queries, in bfloat16.
@@ -53,17 +56,17 @@ def fused_attention(
     implementation: of `jax.nn.dot_product_attention`.
 
   Raises:
-    RuntimeError: where there is no cuDNN.
+    RuntimeError: without cuDNN.
   """
   tokens = query.shape[1]
   if not tokens % 2:
     return jax.nn.dot_product_attention(
         query, key, value, implementation=implementation)
-  # JAX refuses to train on an odd number: one more is added, and masked.
+  # JAX cannot train with an odd number of tokens: pad by one and mask it.
   padded = [jnp.pad(array, ((0, 0), (0, 1), (0, 0), (0, 0)))
             for array in (query, key, value)]
-  # Of the queries, so that there are as many where devices have groups each
-  # (`jax.vmap`): the kernel takes one for every image of all groups.
+  # The lengths depend on the queries so that `jax.vmap` batches them, too: the
+  # kernel needs one per image.
   lengths = jnp.where(query[:, 0, 0, 0] == 0, tokens, tokens).astype(jnp.int32)
   return jax.nn.dot_product_attention(
       *padded, query_seq_lengths=lengths, key_value_seq_lengths=lengths,

@@ -1,4 +1,4 @@
-"""From images to tokens: patches, and position embeddings for any grid."""
+"""Patch embeddings, position embeddings and their interpolation."""
 
 from collections.abc import Callable
 from typing import Any, Literal
@@ -13,8 +13,9 @@ import numpy as np
 from vit_jax.models import vit_config
 
 Method = Literal['linear', 'cubic']
-# Last names of the parameters that `resize` changes.
-TABLES = ('positions', 'positions_rows', 'positions_columns', 'distances')
+# Last path components of the parameters that `resize` interpolates.
+POSITION_PARAMS = (
+    'positions', 'positions_rows', 'positions_columns', 'distances')
 
 
 def grid_shape(
@@ -23,8 +24,7 @@ def grid_shape(
   """Returns rows and columns of patches in an image (height, width).
 
   Raises:
-    ValueError: if the image does not divide into patches; the message names
-      the nearest sizes that do.
+    ValueError: if the image does not divide into patches.
   """
   if any(size % p or size == 0 for size, p in zip(image_shape, patch)):
     below = [size // p * p for size, p in zip(image_shape, patch)]
@@ -39,16 +39,16 @@ def grid_shape(
 
 
 def strided(shape: tuple[int, int], stride: int) -> tuple[int, int]:
-  """Returns rows and columns of a feature map, one place each `stride`."""
+  """Returns the shape of a feature map with this stride."""
   return -(-shape[0] // stride), -(-shape[1] // stride)
 
 
 class PatchEmbedding(nn.Module):
-  """Cuts images into patches and projects each (equation 1: x_p E).
+  """Projects the patches of images (equation 1: x_p E).
 
-  A convolution whose stride is its kernel, written as the matrix product it
-  is: every backend runs that at its full rate. The kernel keeps the shape of a
-  convolution, [patch_height, patch_width, channels, width].
+  A convolution with stride = kernel size, written as a matrix product, which is
+  fast on every backend. The kernel has the shape of a convolution,
+  [patch_height, patch_width, channels, width].
   """
   patch: tuple[int, int]
   width: int
@@ -77,21 +77,21 @@ class PatchEmbedding(nn.Module):
     return embedded + bias.astype(self.dtype)
 
 
-def positions(
+def position_embeddings(
     param: Callable[..., Any],
     config: vit_config.ViTConfig,
     grid: tuple[int, int],
 ) -> Float[jax.Array, 'tokens width'] | None:
-  """Returns an embedding for each token that has one: what is added to them.
+  """Returns the position embeddings to add to the tokens.
 
   Args:
-    param: of the module that holds those to be learned.
-    config: says which: see `ViTConfig.position`.
+    param: `self.param` of the module that owns learned embeddings.
+    config: see `ViTConfig.position`.
     grid: rows and columns of patches.
 
   Returns:
-    That of the class token if it has one, then the patches', row by row; None
-    where nothing is added.
+    The embedding of the class token if it has one, then those of the patches in
+    row-major order; None without additive position embeddings.
   """
   rows, columns = grid
   prefix = int(config.has_cls and config.position_cls)
@@ -123,13 +123,13 @@ def patch_positions(
 ) -> np.ndarray | None:
   """Returns the position embedding of each patch, [patches, width].
 
-  Where every layer has its own, those of the first; None where nothing is
-  added.
+  Returns those of the first layer if each layer has its own, and None without
+  additive position embeddings.
 
   Args:
-    params: of the whole model.
+    params: parameters of the model.
     config: of the model.
-    grid: rows and columns that they are for.
+    grid: rows and columns of patches.
   """
   if config.position_at == 'layers':
     params = params['encoder']['layers']
@@ -140,7 +140,7 @@ def patch_positions(
     array = jnp.asarray(params[name])
     return array[0] if config.position_at == 'layers' else array
 
-  table = positions(read, config, grid)
+  table = position_embeddings(read, config, grid)
   return None if table is None else np.asarray(table)[-grid[0] * grid[1]:]
 
 
@@ -150,9 +150,10 @@ def add_positions(
     *,
     num_patches: int,
 ) -> Float[Array, 'batch tokens width']:
-  """Adds to the patches' tokens, which are last, and to a class token.
+  """Adds position embeddings to the class token and the patch tokens.
 
-  The class token is the first; registers between it and the patches get none.
+  The class token is first and patches are last; registers between them have no
+  positions.
   """
   prefix = positions.shape[0] - num_patches
   between = tokens.shape[1] - positions.shape[0]
@@ -163,8 +164,8 @@ def add_positions(
 
 def outer_concat(
     rows: Float[Array, 'rows a'], columns: Float[Array, 'columns b'],
-) -> Float[Array, 'places a+b']:
-  """Joins each row's embedding with each column's, row by row."""
+) -> Float[Array, 'positions a+b']:
+  """Concatenates every row embedding with every column embedding."""
   shape = (rows.shape[0], columns.shape[0])
   return jnp.concatenate([
       jnp.broadcast_to(rows[:, None], (*shape, rows.shape[1])),
@@ -174,16 +175,16 @@ def outer_concat(
 
 def sincos_positions(
     grid: tuple[int, int], width: int, *, longest: float = 10_000,
-) -> Float[np.ndarray, 'places width']:
-  """Returns waves of column and row (MoCo v3, arXiv 2104.02057, section 4).
+) -> Float[np.ndarray, 'positions width']:
+  """Fixed 2-D sine-cosine embeddings (MoCo v3, arXiv 2104.02057, section 4).
 
-  A quarter of the width each: sine and cosine of the column, then of the row,
-  with wavelengths from 2 pi to 2 pi times `longest`.
+  Sine and cosine of the column, then of the row, take a quarter of the width
+  each, with wavelengths from 2 pi to 2 pi * `longest`.
   """
   quarter = width // 4
   frequencies = longest ** -(np.arange(quarter) / max(quarter - 1, 1))
   row, column = np.meshgrid(*map(np.arange, grid), indexing='ij')
-  angles = [place.reshape(-1, 1) * frequencies for place in (column, row)]
+  angles = [axis.reshape(-1, 1) * frequencies for axis in (column, row)]
   return np.concatenate(
       [wave(a) for a in angles for wave in (np.sin, np.cos)],
       axis=1).astype(np.float32)
@@ -197,24 +198,22 @@ def resize(
     new_grid: tuple[int, int],
     method: Method = 'linear',
 ) -> Float[np.ndarray, '...']:
-  """Returns a parameter as a model of another grid has it.
+  """Interpolates a parameter to another grid of patches.
 
-  Position embeddings are interpolated, those of each layer by themselves:
-  `positions` over the grid; `positions_rows` and `positions_columns` along
-  their one axis; `distances`, of relative positions, over the distances, with
-  the ends aligned, so that the farthest stays the farthest and none stays
-  none. Any other parameter, and each where the grid is the same, is given
-  back as it is.
+  Position embeddings are interpolated separately for each layer: `positions`
+  over the grid, `positions_rows` and `positions_columns` along their axis, and
+  `distances` of relative positions over the distances with aligned ends. Other
+  parameters are returned unchanged.
 
   Args:
-    name: of the parameter, as 'encoder/layers/positions'.
-    array: its values.
-    old_grid: rows and columns of patches that they are for.
-    new_grid: rows and columns wanted.
+    name: path of the parameter, such as 'encoder/layers/positions'.
+    array: the parameter.
+    old_grid: rows and columns of patches of the parameter.
+    new_grid: rows and columns of patches of the result.
     method: see `resize_positions`.
 
   Raises:
-    ValueError: if the array is not that of `old_grid`.
+    ValueError: if the array does not fit `old_grid`.
   """
   if tuple(old_grid) == tuple(new_grid):
     return array
@@ -244,10 +243,10 @@ def _num_distances(
     name: str, count: int, *, old_grid: tuple[int, int],
     new_grid: tuple[int, int],
 ) -> tuple[int, int]:
-  """Returns how many distances there are between the tokens of either grid.
+  """Returns the number of token distances in the old and the new grid.
 
-  Axial attention is within a row, or within a column; any other has tokens
-  before those of the grid, and they remain.
+  Axial attention has the distances of a row or of a column. Other attention may
+  have prefix tokens, whose number does not change.
   """
   parts = name.split('/')
   if 'row' in parts or 'column' in parts:
@@ -270,15 +269,15 @@ def resize_positions(
 ) -> Float[np.ndarray, '*layers new_tokens width']:
   """Interpolates position embeddings to another grid (ViT, section 3.2).
 
-  Tokens before the grid's (the class token's) are kept as they are.
+  Embeddings of prefix tokens, such as the class token, are unchanged.
 
   Args:
-    positions: prefix tokens, then the grid's, row by row; of one layer or of
-      several, stacked.
+    positions: embeddings of prefix tokens, then of the grid in row-major order,
+      optionally stacked over layers.
     old_grid: rows and columns of `positions`.
-    new_grid: rows and columns wanted.
-    method: 'linear' with the corners aligned, as the paper's code; 'cubic'
-      with half-pixel centres and anti-aliasing, as timm.
+    new_grid: rows and columns of the result.
+    method: 'linear' with aligned corners, as in the paper's code; 'cubic' with
+      half-pixel centres and anti-aliasing, as in timm.
 
   Raises:
     ValueError: if `positions` holds fewer tokens than `old_grid`.
@@ -307,7 +306,7 @@ def resize_positions(
 def _resize_axis(
     array: Float[np.ndarray, '...'], axis: int, length: int, method: Method,
 ) -> Float[np.ndarray, '...']:
-  """As `resize_positions`, along one axis; the same length changes nothing."""
+  """Like `resize_positions`, along one axis."""
   old = array.shape[axis]
   if old == length:
     return array
@@ -321,7 +320,7 @@ def _resize_axis(
 
 
 def _align_corners(old: int, new: int) -> Float[np.ndarray, 'new old']:
-  """Matrix of linear interpolation that maps first to first, last to last."""
+  """Returns the matrix of linear interpolation with aligned ends."""
   at = np.linspace(0, old - 1, new)
   low = np.clip(np.floor(at).astype(int), 0, max(old - 2, 0))
   weight = at - low

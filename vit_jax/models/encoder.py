@@ -1,8 +1,8 @@
-"""The Transformer encoder: equations 2 and 3 of the paper, scanned over layers.
+"""Transformer encoder, scanned over layers (equations 2 and 3 of the paper).
 
-All layers share one compiled body: the parameters of a kind are stacked along
-a leading axis of `depth`, whatever the settings. `unroll` and `remat` change
-how the compiler walks over that axis, never what is computed or stored.
+All layers share one compiled body, and their parameters are stacked along a
+leading axis of length `depth`. `unroll` and `remat` change neither results nor
+parameters.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,18 +22,18 @@ from vit_jax.models import embed
 from vit_jax.models import per_example_random
 from vit_jax.models import vit_config
 
-# Results of a layer's products with parameters, as far as its gradient needs
-# them, in the compute dtype. Attention weights are not among them, float32 and
-# tokens^2 large, nor is anything of norms, GELU and dropout.
+# Outputs of dense layers that the gradient needs, in the compute dtype; not the
+# attention weights, which are float32 and quadratic in tokens, and not outputs
+# of norms, GELU and dropout.
 _PROJECTIONS = ('query', 'key', 'value', 'after_attention', 'hidden')
-# What the backward pass finds saved; it computes the rest of a layer again.
+# Intermediates that are saved for the backward pass; others are recomputed.
 REMAT_POLICIES: Mapping[str, Callable | None] = {
     'none': None,
-    # All but attention and what costs next to nothing.
+    # Everything except attention and cheap elementwise operations.
     'attention': jax.checkpoint_policies.save_only_these_names(*_PROJECTIONS),
-    # Results of matrix products with parameters; not the attention weights.
+    # Outputs of matrix products with parameters.
     'dots': jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
-    # Only each layer's input.
+    # Only the input of each layer.
     'full': jax.checkpoint_policies.nothing_saveable,
 }
 
@@ -43,12 +43,12 @@ _NORM = functools.partial(nn.with_logical_partitioning, names=('norm',))
 def layer_norm(
     config: vit_config.ViTConfig, name: str, *, axis: str = 'norm',
 ) -> nn.LayerNorm | nn.RMSNorm:
-  """Norm whose statistics are float32 whatever the compute dtype.
+  """Layer norm or RMS norm with float32 statistics.
 
   Args:
-    config: says its kind and its epsilon.
+    config: gives kind and epsilon.
     name: of the module.
-    axis: that it is over, as its parameters name it.
+    axis: logical name of the normalised axis.
   """
   options: dict[str, Any] = {
       'epsilon': config.layer_norm_epsilon, 'dtype': config.compute_dtype,
@@ -62,11 +62,10 @@ def layer_norm(
 
 
 class Dropout(nn.Module):
-  """Zeroes elements at a rate, and makes the others larger to match.
+  """Dropout with the random numbers of `nn.Dropout`.
 
-  As `nn.Dropout`, whose random numbers it draws, but what is kept is decided
-  once, apart from its use: a compiler that fuses the generator into each
-  product beside it computes it several times over, and takes twice as long.
+  The optimization barrier keeps XLA from fusing the random generator into every
+  adjacent matrix product, which recomputes it and doubles the step time.
   """
   rate: float
   deterministic: bool
@@ -75,7 +74,7 @@ class Dropout(nn.Module):
   def __call__(self, inputs: Float[Array, '...']) -> Float[Array, '...']:
     if self.rate == 0 or self.deterministic:
       return inputs
-    kept = jax.lax.optimization_barrier(per_example_random.for_images(
+    kept = jax.lax.optimization_barrier(per_example_random.sample(
         lambda key, batch: jax.random.bernoulli(
             key, 1 - self.rate, (batch, *inputs.shape[1:])),
         self.make_rng('dropout'), inputs))
@@ -85,18 +84,18 @@ class Dropout(nn.Module):
 def _saveable(
     array: Float[Array, 'batch tokens heads head_dim'], name: str,
 ) -> Float[Array, 'batch tokens heads head_dim']:
-  """Names what a policy may save, in a shape that wastes no memory.
+  """Names an intermediate for remat policies, with heads merged.
 
-  A TPU pads the last axis to 128, which is twice the usual length of a head.
+  TPUs pad the last axis to 128, twice the usual `head_dim`.
   """
   flat = einops.rearrange(array, 'b t n h -> b t (n h)')
   return ad_checkpoint.checkpoint_name(flat, name).reshape(array.shape)
 
 
 class SelfAttention(nn.Module):
-  """Multi-head self-attention; queries, keys and values in one product.
+  """Multi-head self-attention with one projection for q, k and v.
 
-  A fused kernel has no weights to return, and takes neither dropout nor bias.
+  The fused kernel returns no weights and supports neither dropout nor bias.
   """
   config: vit_config.ViTConfig
   train: bool
@@ -108,7 +107,7 @@ class SelfAttention(nn.Module):
   ) -> tuple[Float[Array, 'batch tokens width'],
              Float[Array, 'batch heads tokens tokens'] | None]:
     c = self.config
-    # Three Xavier matrices side by side: the fan-out is that of each alone.
+    # Xavier for each of the three matrices, not for their concatenation.
     xavier = nn.initializers.variance_scaling(
         1.0, 'fan_avg', 'uniform', in_axis=0, out_axis=(2, 3), batch_axis=1)
     kernel = self.param(
@@ -131,7 +130,7 @@ class SelfAttention(nn.Module):
     if c.qk_norm:
       query = layer_norm(c, 'query_norm', axis='head_dim')(query)
       key = layer_norm(c, 'key_norm', axis='head_dim')(key)
-    bias = self._relative(query) if c.position == 'relative' else None
+    bias = self._relative_bias(query) if c.position == 'relative' else None
     drops = self.train and c.attention_dropout > 0
     if c.attention == 'cudnn' and bias is None and not (self.capture or drops):
       values, weights = attention_lib.fused_attention(query, key, value), None
@@ -146,10 +145,10 @@ class SelfAttention(nn.Module):
         bias_init=_NORM(nn.initializers.zeros), name='out')
     return out(values), weights
 
-  def _relative(
+  def _relative_bias(
       self, query: Float[Array, 'batch tokens heads head_dim'],
   ) -> Float[Array, 'batch heads tokens tokens']:
-    """Logits of attention to distances p_q - p_k (appendix D.4)."""
+    """Attention logits of the distances p_q - p_k (appendix D.4)."""
     c, length = self.config, query.shape[1]
     distances = self.param(
         'distances',
@@ -160,14 +159,14 @@ class SelfAttention(nn.Module):
         'bqnh,dnh->bnqd', query * c.head_dim ** -0.5,
         distances.astype(c.compute_dtype),
         preferred_element_type=jnp.float32)
-    # Of the distances -(length - 1) ... length - 1, the one to each key.
-    place = np.arange(length)
-    index = place[:, None] - place[None, :] + length - 1
+    # Distances are -(length - 1) ... length - 1.
+    token = np.arange(length)
+    index = token[:, None] - token[None, :] + length - 1
     return jnp.take_along_axis(logits, index[None, None], axis=-1)
 
 
 class Mlp(nn.Module):
-  """Two dense layers with a GELU between (equation 3)."""
+  """Two dense layers with a GELU in between (equation 3)."""
   config: vit_config.ViTConfig
   train: bool
 
@@ -196,19 +195,18 @@ class Mlp(nn.Module):
 
 
 class Block(nn.Module):
-  """One layer: attention, then MLP, each normed before and added after.
+  """Pre-norm Transformer layer: attention, then MLP, with residuals.
 
-  Parallel ones share a norm, and both see the tokens as they came: y = x +
-  Attention(Norm(x)) + MLP(Norm(x)) (arXiv 2302.05442, section 2.1).
+  Parallel layers compute y = x + Attention(Norm(x)) + MLP(Norm(x)) with one
+  norm (arXiv 2302.05442, section 2.1).
 
-  `along` says which tokens of a grid see each other: all of them, or those of
-  a row or of a column.
+  `within` restricts attention to the tokens of a row or column.
   """
   config: vit_config.ViTConfig
   train: bool
   capture: bool
   grid: tuple[int, int]
-  along: Literal['all', 'row', 'column'] = 'all'
+  within: Literal['grid', 'row', 'column'] = 'grid'
 
   @nn.compact
   def __call__(
@@ -218,8 +216,8 @@ class Block(nn.Module):
       positions: Float[Array, 'embeddings width'] | None,
   ) -> tuple[Float[Array, 'batch tokens width'], dict[str, jax.Array]]:
     c = self.config
-    if c.position_at == 'layers' and self.along != 'column':
-      positions = embed.positions(self.param, c, self.grid)
+    if c.position_at == 'layers' and self.within != 'column':
+      positions = embed.position_embeddings(self.param, c, self.grid)
     if positions is not None:
       tokens = embed.add_positions(
           tokens, positions, num_patches=self.grid[0] * self.grid[1])
@@ -245,23 +243,23 @@ class Block(nn.Module):
   ) -> tuple[Float[Array, 'batch tokens width'], Float[Array, '...'] | None]:
     attention = SelfAttention(
         self.config, self.train, self.capture, name='attention')
-    if self.along == 'all':
+    if self.within == 'grid':
       return attention(tokens)
     rows, columns = self.grid
-    apart, together = {
+    split, merge = {
         'row': ('b (r c) d -> (b r) c d', '(b r) c d -> b (r c) d'),
         'column': ('b (r c) d -> (b c) r d', '(b c) r d -> b (r c) d'),
-    }[self.along]
-    lines = einops.rearrange(tokens, apart, r=rows, c=columns)
+    }[self.within]
+    lines = einops.rearrange(tokens, split, r=rows, c=columns)
     attended, weights = attention(lines)
     if weights is not None:
       weights = weights.reshape(tokens.shape[0], -1, *weights.shape[1:])
-    return einops.rearrange(attended, together, r=rows, c=columns), weights
+    return einops.rearrange(attended, merge, r=rows, c=columns), weights
 
   def _scale(
       self, name: str, branch: Float[Array, 'batch tokens width'],
   ) -> Float[Array, 'batch tokens width']:
-    """Layer scale: a learned factor for each channel (arXiv 2103.17239)."""
+    """Layer scale: a learned factor per channel (arXiv 2103.17239)."""
     c = self.config
     if c.layer_scale is None:
       return branch
@@ -273,18 +271,18 @@ class Block(nn.Module):
       self, branch: Float[Array, 'batch tokens width'],
       rate: Float[Array, ''],
   ) -> Float[Array, 'batch tokens width']:
-    """Stochastic depth: drops the branch for whole images (1603.09382)."""
+    """Stochastic depth per image (arXiv 1603.09382)."""
     if not self.train or not self.config.stochastic_depth:
       return branch
-    keep = per_example_random.for_images(
-        lambda key, batch, share: jax.random.bernoulli(
-            key, share, (batch, 1, 1)),
+    keep = per_example_random.sample(
+        lambda key, batch, probability: jax.random.bernoulli(
+            key, probability, (batch, 1, 1)),
         self.make_rng('dropout'), branch, 1 - rate)
     return jnp.where(keep, branch / (1 - rate).astype(branch.dtype), 0)
 
 
 class AxialBlock(nn.Module):
-  """Attention within rows, then within columns, an MLP after each (D.6)."""
+  """Attention within rows, then columns, each with an MLP (appendix D.6)."""
   config: vit_config.ViTConfig
   train: bool
   capture: bool
@@ -298,20 +296,19 @@ class AxialBlock(nn.Module):
       positions: Float[Array, 'embeddings width'] | None,
   ) -> tuple[Float[Array, 'batch tokens width'], dict[str, Any]]:
     settings = (self.config, self.train, self.capture, self.grid)
-    tokens, rows = Block(*settings, along='row', name='row')(
+    tokens, rows = Block(*settings, within='row', name='row')(
         tokens, drop_path, positions)
-    tokens, columns = Block(*settings, along='column', name='column')(
+    tokens, columns = Block(*settings, within='column', name='column')(
         tokens, drop_path, None)
     return tokens, {'row': rows, 'column': columns} if self.capture else {}
 
 
-def _in_dtype(params: Any, *, dtype: jnp.dtype) -> Any:
-  """Returns all layers' parameters in the dtype that they are used in.
+def _cast_params(params: Any, *, dtype: jnp.dtype) -> Any:
+  """Casts the parameters of all layers, except norms, to the compute dtype.
 
-  So the scan stacks their gradients in that dtype too, in which the products
-  give them: in float32 L/16's would take 0.6 GiB more, and as much again to
-  read and write. Norms compute in float32. Without gradients there is nothing
-  to gain, and on a CPU the copy of all layers costs a tenth of the time.
+  The scan then stacks their gradients in that dtype: for L/16 in bfloat16 this
+  saves 0.6 GiB of memory and as much traffic. Without gradients it saves
+  nothing, and on CPUs the copy takes a tenth of the time.
   """
 
   def convert(path: Any, leaf: jax.Array) -> jax.Array:
@@ -322,13 +319,14 @@ def _in_dtype(params: Any, *, dtype: jnp.dtype) -> Any:
 
 
 class Encoder(nn.Module):
-  """`depth` blocks under one scan.
+  """`depth` blocks in one scan.
 
-  Returns the last block's tokens, not yet normed, and with `capture` the
-  intermediates of every block, stacked: `attention` [depth, batch, heads,
-  tokens, tokens], `after_attention` and `after_mlp` [depth, batch, tokens,
-  width]. Of axial blocks, these are under `row` and `column`, and attention is
-  [depth, batch, rows, heads, columns, columns] and the like.
+  Returns the tokens of the last block before the final norm and, with
+  `capture`, the stacked intermediates of all blocks: `attention` [depth, batch,
+  heads, tokens, tokens], `after_attention` and `after_mlp` [depth, batch,
+  tokens, width]. Axial blocks have them under `row` and `column`, with
+  attention [depth, batch, rows, heads, columns, columns] and [depth, batch,
+  columns, heads, rows, rows].
   """
   config: vit_config.ViTConfig
   train: bool
@@ -341,7 +339,7 @@ class Encoder(nn.Module):
       tokens: Float[Array, 'batch tokens width'],
       positions: Float[Array, 'embeddings width'] | None,
   ) -> tuple[Float[Array, 'batch tokens width'], dict[str, Any]]:
-    """Applies the blocks, each to the tokens with `positions` added if any."""
+    """Applies the blocks; `positions`, if given, are added before each."""
     c = self.config
     block: Any = AxialBlock if c.axial else Block
     if c.remat != 'none':
@@ -356,8 +354,8 @@ class Encoder(nn.Module):
     if self.train and not self.is_initializing():
       layers = nn.map_variables(
           layers, 'params',
-          functools.partial(_in_dtype, dtype=c.compute_dtype))
-    # Linear from 0 at the first layer to the full rate at the last.
+          functools.partial(_cast_params, dtype=c.compute_dtype))
+    # Linear from 0 at the first layer.
     rates = jnp.linspace(0.0, c.stochastic_depth, c.depth)
     return layers(c, self.train, self.capture, self.grid, name='layers')(
         tokens, rates, positions)

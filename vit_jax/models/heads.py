@@ -1,4 +1,4 @@
-"""From tokens to logits: pooling, the representation layer, the classifier."""
+"""Attention pooling, representation layer and classification head."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from vit_jax.models import vit_config
 
 
 class AttentionPooling(nn.Module):
-  """Pools tokens by one learned query, then an MLP (MAP; arXiv 2106.04560)."""
+  """Attention by one learned query, then an MLP (MAP; arXiv 2106.04560)."""
   config: vit_config.ViTConfig
   train: bool
 
@@ -50,7 +50,7 @@ class AttentionPooling(nn.Module):
 
 
 class RepresentationLayer(nn.Module):
-  """A dense tanh layer between pooling and head, for pre-training alone."""
+  """Dense tanh layer between pooling and head, for pre-training only."""
   config: vit_config.ViTConfig
 
   @nn.compact
@@ -67,7 +67,7 @@ class RepresentationLayer(nn.Module):
 
 
 class Head(nn.Module):
-  """The linear classifier: zero at first, and float32 always."""
+  """Linear classifier in float32, with a zero-initialised kernel."""
   num_classes: int
   bias: float
 

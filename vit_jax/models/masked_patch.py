@@ -1,7 +1,7 @@
-"""A ViT that predicts patches it does not see (section 4.6, appendix B.1.2).
+"""ViT with masked patch prediction (section 4.6, appendix B.1.2).
 
-Its parameters are the ViT's, under the ViT's own names, and beside them those
-of `masked_patch/`: a run that starts from it leaves these out.
+Its parameters are those of the ViT, under the same names, and `masked_patch/`,
+which fine-tuning drops.
 """
 
 from collections.abc import Mapping
@@ -17,18 +17,17 @@ from vit_jax.models import vit_config
 
 
 class MaskedPatch(nn.Module):
-  """A ViT with a mask embedding, and a prediction from tokens of patches.
+  """ViT with a mask embedding and a prediction layer on patch tokens.
 
-  The head learns nothing from such predictions, nor is the output of a class
-  token trained; they are there so that the model can be evaluated and loaded as
-  any ViT.
+  Head and class token are not trained; they make the model evaluate and load
+  like any ViT.
   """
   config: vit_config.ViTConfig
   num_outputs: int
 
   def setup(self):
     self.vit = vit.ViT(self.config)
-    # The ViT's parameters are at the top, where any ViT has them.
+    # Keeps the parameters of the ViT at the top level.
     nn.share_scope(self, self.vit)
     self.masked_patch = _MaskedPatch(self.config, self.num_outputs)
 
@@ -47,13 +46,12 @@ class MaskedPatch(nn.Module):
       images: in the model's value range.
       train: see `vit.ViT`.
       capture: see `vit.ViT`.
-      sources: for each place, the patch of the same image whose embedding
-        stands there; the number of patches means the mask embedding. Left out,
-        each stands in its own place.
-      places: patches to predict; left out, all.
+      sources: index of the patch embedding to use at each position; index
+        `patches` is the mask embedding. None uses each patch's own.
+      places: indices of the patches to predict; None predicts all.
 
     Returns:
-      What `vit.ViT` does, and `predictions` [batch, predicted, outputs].
+      The outputs of `vit.ViT` and `predictions` [batch, predicted, outputs].
     """
     def replace(patches: jax.Array) -> jax.Array:
       return self.masked_patch.replace(patches, sources)
@@ -66,13 +64,13 @@ class MaskedPatch(nn.Module):
 
 
 def without_prediction(params: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns parameters, or their shapes, without those a plain ViT has not."""
+  """Returns parameters, or their shapes, without `masked_patch/`."""
   return {name: value for name, value in params.items()
           if name != 'masked_patch'}
 
 
 class _MaskedPatch(nn.Module):
-  """The parameters that a ViT has not."""
+  """Mask embedding and prediction layer."""
   config: vit_config.ViTConfig
   num_outputs: int
 
@@ -80,7 +78,7 @@ class _MaskedPatch(nn.Module):
     self.mask = self.param(
         'mask', nn.with_logical_partitioning(
             nn.initializers.normal(0.02), ('norm',)), (self.config.width,))
-    # As the classifier: zero at first, and float32 always.
+    # Zero-initialised and float32, like the classifier.
     self.prediction = nn.Dense(
         self.num_outputs, dtype=jnp.float32,
         kernel_init=nn.with_logical_partitioning(
@@ -92,7 +90,7 @@ class _MaskedPatch(nn.Module):
       self, patches: Float[Array, 'batch patches width'],
       sources: Int[Array, 'batch patches'] | None,
   ) -> Float[Array, 'batch patches width']:
-    """Returns the embeddings that `sources` puts in each place."""
+    """Replaces patch embeddings according to `sources`."""
     if sources is None:
       return patches
     mask = jnp.broadcast_to(
@@ -104,5 +102,5 @@ class _MaskedPatch(nn.Module):
   def predict(
       self, tokens: Float[Array, 'batch predicted width'],
   ) -> Float[Array, 'batch predicted outputs']:
-    """Returns the outputs for each token."""
+    """Returns the predictions of each token."""
     return self.prediction(tokens.astype(jnp.float32))

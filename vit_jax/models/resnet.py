@@ -1,8 +1,8 @@
-"""ResNets with group norm and standardised convolutions ("ResNet (BiT)").
+"""ResNets with group norm and weight standardisation ("ResNet (BiT)").
 
-The paper's baselines (arXiv 2010.11929, section 4.1; 1912.11370), and what is
-below the encoder of its hybrids. The first unit of a stage changes the shape;
-the others are alike, and are stacked and scanned as the encoder's layers are.
+Baselines of the paper (arXiv 2010.11929, section 4.1; 1912.11370) and backbones
+of its hybrids. The first unit of a stage changes the shape; the remaining units
+are stacked and scanned like the layers of the encoder.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,11 +22,11 @@ def _is_convolution(primitive: Any, *args: Any, **params: Any) -> bool:
   return primitive.name == 'conv_general_dilated'
 
 
-# What the backward pass finds saved; it computes the rest of a unit again.
+# Intermediates that are saved for the backward pass; others are recomputed.
 REMAT_POLICIES: Mapping[str, Callable | None] = {
     'none': None,
     'dots': _is_convolution,
-    # Below a hybrid's attention. Convolutions are its projections.
+    # In a hybrid with this policy; the convolutions are the projections.
     'attention': _is_convolution,
     'full': jax.checkpoint_policies.nothing_saveable,
 }
@@ -38,14 +38,14 @@ def standardize(
     variance_epsilon: float,
     std_epsilon: float,
 ) -> Float[Array, 'height width in out']:
-  """Gives each output's weights mean 0 and variance 1 (arXiv 1903.10520)."""
+  """Standardises the weights of each output channel (arXiv 1903.10520)."""
   centred = kernel - kernel.mean(axis=(0, 1, 2))
   variance = jnp.square(centred).mean(axis=(0, 1, 2))
   return centred / (jnp.sqrt(variance + variance_epsilon) + std_epsilon)
 
 
 class StdConv(nn.Module):
-  """Convolution by a standardised kernel, without bias."""
+  """Convolution with a standardised kernel and no bias."""
   config: resnet_config.BackboneConfig
   channels: int
   size: int
@@ -79,9 +79,9 @@ def padding(config: resnet_config.BackboneConfig, size: int) -> Any:
 
 
 class Unit(nn.Module):
-  """A bottleneck: convolutions of 1x1, 3x3 and 1x1, and a shortcut.
+  """Bottleneck unit: 1x1, 3x3 and 1x1 convolutions, and a shortcut.
 
-  It has the signature of a scan's body; there is nothing to scan over.
+  It has the signature of a scan body without inputs.
   """
   config: resnet_config.BackboneConfig
   width: int
@@ -110,7 +110,7 @@ class Unit(nn.Module):
       shortcut = self._norm('norm_proj')(self._conv('conv_proj')(features))
     x = nn.relu(self._norm('norm1')(self._conv('conv1')(features)))
     x = nn.relu(self._norm('norm2')(self._conv('conv2')(x)))
-    # Zero at first: a unit starts as its shortcut (arXiv 1706.02677).
+    # Zero scale: a unit starts as its shortcut (arXiv 1706.02677).
     last = self._norm('norm3', scale=nn.initializers.zeros)
     return nn.relu(shortcut + last(self._conv('conv3')(x)))
 
@@ -134,7 +134,7 @@ def group_norm(
     config: resnet_config.BackboneConfig, dtype: jnp.dtype, name: str, *,
     scale: Any = nn.initializers.ones,
 ) -> nn.GroupNorm:
-  """Group norm whose statistics are float32 whatever the compute dtype."""
+  """Group norm with float32 statistics."""
   return nn.GroupNorm(
       num_groups=resnet_config.GROUPS, epsilon=config.group_norm_epsilon,
       dtype=dtype, scale_init=nn.with_logical_partitioning(scale, ('norm',)),
@@ -143,7 +143,7 @@ def group_norm(
 
 
 class Stage(nn.Module):
-  """Units of one width; the first may halve the feature map."""
+  """Units of one width; the first may halve the feature map size."""
   config: resnet_config.BackboneConfig
   depth: int
   width: int
@@ -172,15 +172,15 @@ class Stage(nn.Module):
   def _unit(self, *, in_scan: bool) -> Any:
     if self.remat == 'none':
       return Unit
-    # Outside of a loop, the compiler would merge the two computations again.
+    # Outside of a loop, CSE would undo the rematerialisation.
     return nn.remat(
         Unit, prevent_cse=not in_scan, policy=REMAT_POLICIES[self.remat])
 
 
 class Backbone(nn.Module):
-  """From images to a feature map.
+  """Convolutional network without head.
 
-  Returns the map, and that of each stage by name: 'root', 'block1', ...
+  Returns the last feature map, and those of all stages: 'root', 'block1', ...
   """
   config: resnet_config.BackboneConfig
   dtype: jnp.dtype
@@ -208,7 +208,7 @@ class Backbone(nn.Module):
   def _pool(self, features: jax.Array) -> jax.Array:
     window = padding(self.config, 3)
     if window != 'SAME':
-      # BiT pads with zeros, and what it pools may be less: no ReLU is before.
+      # BiT pads with zeros; without a ReLU before, features may be negative.
       features = jnp.pad(features, [(0, 0), *window, (0, 0)])
       window = 'VALID'
     return nn.max_pool(
@@ -216,7 +216,7 @@ class Backbone(nn.Module):
 
 
 class ResNet(nn.Module):
-  """Classifies images; every intermediate comes out by name."""
+  """ResNet classifier with named outputs."""
   config: resnet_config.ResNetConfig
 
   @nn.compact
@@ -231,11 +231,11 @@ class ResNet(nn.Module):
 
     Args:
       images: in the model's value range.
-      train: changes nothing: there is no dropout, and no running average.
-      capture: also returns the feature map of every stage, as `stages`.
+      train: unused: there is neither dropout nor batch norm.
+      capture: also returns the feature maps of all stages as `stages`.
 
     Returns:
-      `tokens` [batch, places, width]: the last feature map, row by row;
+      `tokens` [batch, tokens, width]: the last feature map in row-major order;
       `pooled` and `representation` [batch, width]: its mean; `logits` [batch,
       classes].
     """

@@ -1,4 +1,4 @@
-"""The settings of a ResNet: alone, and below a Vision Transformer."""
+"""Configs of ResNets and of the convolutional backbones of hybrids."""
 
 import dataclasses
 from typing import Literal
@@ -9,24 +9,24 @@ from vit_jax.models import architecture
 
 _switch, _ANY = architecture.switch, architecture.ANY
 
-GROUPS = 32  # Of every group norm (arXiv 1912.11370, section 3.2).
+GROUPS = 32  # Of all group norms (arXiv 1912.11370, section 3.2).
 
 
 @dataclasses.dataclass(frozen=True)
 class BackboneConfig:
-  """A convolutional network up to its last feature map.
+  """Convolutional network up to its last feature map.
 
   The defaults are those of the paper's hybrids. A kernel w is standardised to
-  (w - mean) / (sqrt(variance + variance_epsilon) + std_epsilon), over all of
-  its axes but the last.
+  (w - mean) / (sqrt(variance + variance_epsilon) + std_epsilon) over all axes
+  except the last.
 
   Attributes:
-    depths: residual units in each stage; () is the root alone, which makes an
-      image four times smaller. Each stage after the first halves it again.
-    width: channels of the root, and of the first stage's bottleneck.
+    depths: residual units of each stage. () is the root alone, with stride
+      4; each stage after the first doubles the stride.
+    width: channels of the root and of the bottleneck of the first stage.
     preactivation: norm and ReLU before each convolution (ResNet v2, as BiT)
-      rather than after. The two differ in padding as well: BiT pads a window
-      by the same on either side, the hybrids as TensorFlow's SAME.
+      instead of after. Padding differs as well: symmetric for BiT, TensorFlow's
+      SAME for the hybrids.
     group_norm_epsilon: added to the variance in group norms.
     std_epsilon: added to the standard deviation of a kernel.
     variance_epsilon: added to the variance of a kernel.
@@ -41,7 +41,7 @@ class BackboneConfig:
   def __post_init__(self):
     if min(self.depths, default=1) < 1:
       raise ValueError(
-          f'A stage has at least one unit, but depths is {self.depths}.')
+          f'Each stage needs at least one unit, but depths is {self.depths}.')
     if self.width < 1 or self.width % GROUPS:
       raise ValueError(
           f'width must be a multiple of the {GROUPS} groups of a group norm, '
@@ -49,27 +49,27 @@ class BackboneConfig:
 
   @property
   def stride(self) -> int:
-    """Pixels between two places of the feature map."""
+    """Stride of the feature map in pixels."""
     return 4 * 2 ** max(len(self.depths) - 1, 0)
 
 
 @dataclasses.dataclass(frozen=True)
 class ResNetConfig:
-  """Section `model` of a config, for `name: 'resnet'` ("ResNet (BiT)").
+  """Section `model` of a config with `name: 'resnet'` ("ResNet (BiT)").
 
   Attributes:
-    name: always 'resnet'.
-    variant: 'R50x1' and the like; fills in what `backbone` leaves open.
-    backbone: the convolutional network; the head is all there is beside it.
-    num_classes: outputs of the head; 0 takes the data set's.
+    name: 'resnet'.
+    variant: such as 'R50x1'; sets the fields of `backbone` that are not given.
+    backbone: the convolutional network.
+    num_classes: outputs of the head; 0 uses the classes of the data set.
     head_bias: initial bias of the head, whose kernel starts at zero.
-    dtype: of activations and convolutions. Parameters, statistics of norms,
-      head and loss are float32 always.
-    remat: what the backward pass computes again to save memory: 'none', 'dots'
-      (all but convolutions), which 'attention' is as well where there is none,
-      or 'full' (all but each unit's input).
-    unroll: units compiled side by side in a scan step. On a CPU, where the
-      gradient of a convolution in a loop is slow, 99 unrolls all of a stage.
+    dtype: of activations and convolutions. Parameters, norm statistics, head
+      and loss are always float32.
+    remat: intermediates that the backward pass recomputes: 'none', 'dots' or
+      'attention' (all except convolutions), or 'full' (all except the inputs of
+      units).
+    unroll: units per scan iteration. Gradients of convolutions in loops are
+      slow on CPUs; 99 unrolls whole stages.
   """
   name: Literal['resnet'] = _switch('resnet', exported=_ANY)
   variant: str = ''
@@ -90,15 +90,15 @@ class ResNetConfig:
 
   @property
   def compute_dtype(self) -> jnp.dtype:
-    """`dtype`, as JAX names it."""
+    """`dtype` as a JAX dtype."""
     return jnp.dtype(self.dtype)
 
 
 def complete(config: ResNetConfig) -> ResNetConfig:
-  """Returns the config if nothing is missing.
+  """Returns the config.
 
   Raises:
-    ValueError: if there is neither a variant nor a backbone.
+    ValueError: without a variant and a backbone.
   """
   if config.backbone is None or not config.backbone.depths:
     raise ValueError(

@@ -1,4 +1,4 @@
-"""The sizes of the published models, each with its source."""
+"""Sizes of the published models with their sources."""
 
 from collections.abc import Mapping
 import dataclasses
@@ -10,7 +10,7 @@ from vit_jax import schema
 
 @dataclasses.dataclass(frozen=True)
 class Size:
-  """Dimensions of an encoder: a row of the paper's Table 1."""
+  """Dimensions of an encoder (a row of table 1 of the paper)."""
   width: int
   depth: int
   mlp_dim: int
@@ -21,8 +21,8 @@ SIZES = {
     # arXiv 2106.10270 (AugReg), table 2; Ti and S are DeiT's (2012.12877).
     'Ti': Size(width=192, depth=12, mlp_dim=768, num_heads=3),
     'S': Size(width=384, depth=12, mlp_dim=1536, num_heads=6),
-    # arXiv 2010.11929 (ViT), section 4.1: B, "with all hidden dimensions
-    # halved". The number of heads is no dimension: it stays.
+    # arXiv 2010.11929 (ViT), section 4.1: B "with all hidden dimensions
+    # halved", and its number of heads.
     'b': Size(width=384, depth=12, mlp_dim=1536, num_heads=12),
     # arXiv 2010.11929 (ViT), table 1.
     'B': Size(width=768, depth=12, mlp_dim=3072, num_heads=12),
@@ -35,16 +35,16 @@ SIZES = {
     '22B': Size(width=6144, depth=48, mlp_dim=24576, num_heads=48),
 }
 
-# What a size has otherwise than the plain encoder.
+# Settings of a size that differ from the plain encoder.
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
-    # arXiv 2302.05442, section 2.1: parallel layers, QK normalization, no bias
-    # in qkv projections, norms without bias and centering. The paper pools by
-    # attention, which is a setting of ours for every size: pooling.
+    # arXiv 2302.05442, section 2.1: parallel layers, QK normalisation, no bias
+    # in qkv projections, norms without bias and centring. Attention pooling, as
+    # in the paper, is the setting `pooling`.
     '22B': {'parallel': True, 'qkv_bias': False, 'qk_norm': True,
             'norm': 'rms'},
 }
 
-# Residual units in each stage, by the number of layers.
+# Residual units of each stage by number of layers.
 STAGES: Mapping[int, tuple[int, ...]] = {
     26: (2, 2, 2, 2),  # arXiv 2106.10270 (AugReg), section 3.4.
     # arXiv 1512.03385 (ResNet), table 1.
@@ -54,14 +54,12 @@ STAGES: Mapping[int, tuple[int, ...]] = {
     200: (3, 24, 36, 3),  # arXiv 1603.05027 (ResNet v2), table 5.
 }
 
-# A ViT on a convolutional network. Patches of one place of the feature map,
-# where nothing else is said; the number after the slash is then the stride of
-# the map, and says which of the paper's two networks it is (section 4.1):
-# (i) /32, stage 4 of a ResNet, or (ii) /16, the layers of stage 4 in stage 3.
-# AugReg's R+Ti/16 has the root alone, whose stride is 4, and patches of 8: it
-# cuts an image as /32 would.
+# Hybrids: a ViT on a ResNet feature map, usually with patches of 1x1. The
+# number after the slash is then the stride of the feature map: /32 after stage
+# 4 of a ResNet, or /16 with the layers of stage 4 in stage 3 (section 4.1).
+# AugReg's R+Ti/16 has only the root (stride 4) and patches of 8x8.
 HYBRIDS: Mapping[str, tuple[str, tuple[int, ...], int]] = {
-    # Variant: (size of the encoder, stages, patch).
+    # Variant: (encoder size, stages, patch).
     # arXiv 2010.11929 (ViT), table 6.
     'R50+B/16': ('B', (3, 4, 9), 1),
     'R50+B/32': ('B', (3, 4, 6, 3), 1),
@@ -77,27 +75,27 @@ HYBRIDS: Mapping[str, tuple[str, tuple[int, ...], int]] = {
 RESNETS = ('R50x1', 'R50x2', 'R50x3', 'R101x1', 'R101x3', 'R152x1', 'R152x2',
            'R152x4', 'R200x3')
 
-# Every model that has been published under a name.
+# All published variants.
 PUBLISHED = (
     'Ti/16', 'S/16', 'S/32', 'b/16', 'b/32', 'B/8', 'B/16', 'B/32', 'L/16',
     'L/32', 'H/14', 'g/14', 'G/14', '22B/14',
     *HYBRIDS, *RESNETS)
 
-# What BiT's ResNets have otherwise than the hybrids' (its published code).
+# Settings of BiT's ResNets that differ from the hybrids (its published code).
 _BIT = {'preactivation': True, 'group_norm_epsilon': 1e-5, 'std_epsilon': 0.0,
         'variance_epsilon': 1e-10}
 
 
 def family(variant: str) -> Literal['vit', 'resnet']:
-  """Returns which kind of model a variant names."""
+  """Returns the model family of a variant."""
   return 'resnet' if re.fullmatch(r'R\d+x\d+', variant) else 'vit'
 
 
 def parse_variant(variant: str) -> tuple[Size, int]:
-  """Returns size and patch size of a ViT's name such as 'B/16', 'R50+B/16'.
+  """Returns size and patch size of a ViT variant: 'B/16', 'R50+B/16'.
 
   Raises:
-    ValueError: if the name is not SIZE/PATCH or the size is not in the table.
+    ValueError: for an unknown size or another form than SIZE/PATCH.
   """
   if '+' in variant:
     schema.check_name(variant, list(HYBRIDS), what='hybrid')
@@ -106,23 +104,22 @@ def parse_variant(variant: str) -> tuple[Size, int]:
   match = re.fullmatch(r'(\w+)/(\d+)', variant)
   if not match or int(match[2]) == 0:
     raise ValueError(
-        f'A variant is written SIZE/PATCH, for example "B/16", but is '
+        f'A variant has the form SIZE/PATCH, such as "B/16", but is '
         f'{variant!r}. Sizes: {", ".join(SIZES)}.')
   schema.check_name(match[1], list(SIZES), what='model size')
   return SIZES[match[1]], int(match[2])
 
 
 def settings(variant: str) -> Mapping[str, Any]:
-  """Returns what a variant has otherwise than a plain ViT of its size."""
+  """Returns the settings of a variant that differ from a plain ViT."""
   return SETTINGS.get(variant.split('/')[0], {})
 
 
 def backbone(variant: str) -> dict[str, Any]:
-  """Returns the settings of a variant's convolutional network; {} if none.
+  """Returns the `backbone` settings of a variant; {} for a plain ViT.
 
   Raises:
-    ValueError: if the name is that of a hybrid or a ResNet, and not in the
-      tables.
+    ValueError: for an unknown hybrid or ResNet.
   """
   if '+' in variant:
     schema.check_name(variant, list(HYBRIDS), what='hybrid')
@@ -133,6 +130,6 @@ def backbone(variant: str) -> dict[str, Any]:
   layers, factor = int(match[1]), int(match[2])
   if layers not in STAGES or not factor:
     raise ValueError(
-        f'A ResNet is written R<layers>x<width>, for example "R50x1", but is '
+        f'A ResNet has the form R<layers>x<width>, such as "R50x1", but is '
         f'{variant!r}. Layers: {", ".join(map(str, STAGES))}.')
   return {'depths': STAGES[layers], 'width': 64 * factor, **_BIT}

@@ -16,7 +16,7 @@ from vit_jax.models import vit_config
 
 
 class ViT(nn.Module):
-  """Classifies images; every intermediate comes out by name."""
+  """ViT classifier with named outputs."""
   config: vit_config.ViTConfig
 
   @nn.compact
@@ -32,21 +32,18 @@ class ViT(nn.Module):
 
     Args:
       images: in the model's value range.
-      train: applies dropout and stochastic depth; needs the rng `dropout`.
+      train: enables dropout and stochastic depth; needs the rng `dropout`.
       capture: also returns the intermediates of every layer.
-      replace: what the patch embeddings [batch, patches, width] are changed by,
-        before they have positions.
+      replace: function of the patch embeddings [batch, patches, width] before
+        positions are added.
 
     Returns:
-      `embedded` [batch, tokens, width]: with positions, what the encoder gets.
-      `tokens` [batch, tokens, width]: what it returns, after the final norm;
-        the class token, where there is one, is the first, then registers.
-      `pooled` [batch, width]; `representation` [batch, width]: after the tanh
-        layer where there is one, else the same; `logits` [batch, classes].
+      `embedded` [batch, tokens, width]: encoder input.
+      `tokens` [batch, tokens, width]: encoder output after the final norm:
+        class token if any, registers, patches.
+      `pooled` [batch, width]; `representation` [batch, width]: `pooled` after
+        the optional tanh layer; `logits` [batch, classes].
       `layers`, with `capture`: see `encoder.Encoder`.
-
-    Flax's own `capture_intermediates=True` with `mutable=['intermediates']`
-    gives the output of every module by its path, those of the layers stacked.
 
     Raises:
       ValueError: if the images do not divide into patches.
@@ -75,7 +72,7 @@ class ViT(nn.Module):
     return {**outputs, 'layers': layers} if capture else outputs
 
   def _patches(self, images: jax.Array) -> jax.Array:
-    """x_1 E ... x_N E of equation 1, [batch, rows, columns, width]."""
+    """Returns x_1 E ... x_N E of equation 1, [batch, rows, columns, width]."""
     c = self.config
     if c.backbone is not None:
       images, _ = resnet.Backbone(
@@ -87,9 +84,9 @@ class ViT(nn.Module):
   def _embed(
       self, patches: jax.Array, grid: tuple[int, int],
   ) -> tuple[jax.Array, jax.Array | None]:
-    """Equation 1: [class; x_1 E; ...; x_N E] + E_pos.
+    """Returns [class; x_1 E; ...; x_N E] + E_pos (equation 1).
 
-    Returns the tokens, and the positions that every layer is to add.
+    Also returns the positions that every layer adds, if any.
     """
     c = self.config
     tokens = [patches]
@@ -102,7 +99,7 @@ class ViT(nn.Module):
     embedded = jnp.concatenate(tokens, axis=1)
     if c.position_at == 'layers':
       return embedded, None
-    positions = embed.positions(self.param, c, grid)
+    positions = embed.position_embeddings(self.param, c, grid)
     if positions is None or c.position_at == 'shared':
       return embedded, positions
     return embed.add_positions(
@@ -111,7 +108,7 @@ class ViT(nn.Module):
   def _learned_tokens(
       self, name: str, init: Any, count: int, patches: jax.Array,
   ) -> jax.Array:
-    """Tokens that are the same for every image, [batch, count, width]."""
+    """Returns learned tokens, [batch, count, width]."""
     learned = self.param(
         name, nn.with_logical_partitioning(init, (None, 'norm')),
         (count, self.config.width))

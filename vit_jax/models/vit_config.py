@@ -1,4 +1,4 @@
-"""The settings of a Vision Transformer."""
+"""Config of a Vision Transformer."""
 
 import dataclasses
 from typing import Any, Literal
@@ -16,73 +16,74 @@ DIMENSIONS = ('width', 'depth', 'mlp_dim', 'num_heads', 'patch')
 
 @dataclasses.dataclass(frozen=True)
 class ViTConfig:
-  """Section `model` of a config, for `name: 'vit'`.
+  """Section `model` of a config with `name: 'vit'`.
+
+  Fields that change what the parameters compute are declared with
+  `architecture.switch`.
 
   Attributes:
-    name: always 'vit'.
-    variant: 'B/16' and the like; fills in every dimension left at 0.
+    name: 'vit'.
+    variant: such as 'B/16'; sets the dimensions that are 0.
     width: D, the length of a token.
     depth: L, the number of layers.
     mlp_dim: hidden units of the MLP.
     num_heads: attention heads; divides `width`.
-    patch: side of a patch, or (height, width), in pixels; on a backbone, in
-      places of its feature map.
-    backbone: the convolutional network of a hybrid, whose feature map takes the
-      place of the image; None cuts the image itself.
-    num_classes: outputs of the head; 0 takes the data set's.
+    patch: side of a patch, or (height, width), in pixels; with a backbone, in
+      positions of its feature map.
+    backbone: convolutional network of a hybrid, whose feature map replaces the
+      image.
+    num_classes: outputs of the head; 0 uses the classes of the data set.
 
-    cls: whether there is a class token; None if `pooling` is 'cls'.
-    registers: learned tokens after the class token, which no output is read
-      from (arXiv 2309.16588). They have no position.
-    position: embeddings of where a patch is (appendix D.4). 'learned' for each
-      place of the sequence (1-D); 'none'; '2d', the concatenation of one for
-      its row and one for its column; 'relative', learned for each distance in
-      the sequence, which attention adds to its logits; 'sincos', fixed waves of
-      row and column (arXiv 2104.02057), with nothing to learn.
-    position_at: where they are added: at the 'stem', before every one of the
-      'layers', each with its own, or before every layer the same, 'shared'.
-      Relative ones have no such place: each layer's attention has its own.
+    cls: whether there is a class token; None for `pooling == 'cls'`.
+    registers: learned tokens after the class token that no output uses (arXiv
+      2309.16588). They have no position embedding.
+    position: position embedding (appendix D.4): 'learned' (1-D), 'none', '2d'
+      (concatenated row and column embeddings), 'relative' (learned per distance
+      in the sequence and added to attention logits), or 'sincos' (fixed 2-D
+      sine-cosine, arXiv 2104.02057).
+    position_at: where position embeddings are added: to the 'stem', or to the
+      input of every layer, either each layer's own ('layers') or 'shared' ones.
+      Does not apply to relative positions.
     position_cls: whether the class token has a position embedding.
 
-    axial: each layer is two, of attention within rows and within columns, each
-      with an MLP (appendix D.6). There is then no token beside the patches'.
-    parallel: attention and MLP of a layer see the same tokens, after one norm,
-      and are added together (arXiv 2302.05442, section 2.1).
+    axial: each layer attends within rows, then within columns, each with an MLP
+      (appendix D.6). Allows patch tokens only.
+    parallel: attention and MLP of a layer share one norm and one input (arXiv
+      2302.05442, section 2.1).
     qkv_bias: whether queries, keys and values have biases.
-    qk_norm: a norm of each head's queries and keys, over `head_dim`, before
-      they meet (the same section): what keeps attention logits from growing.
-    layer_scale: initial factor of each channel of a branch before it is added
-      (arXiv 2103.17239); None has no factors.
-    gelu: 'tanh' approximation as the paper's code, or 'exact' as PyTorch's.
-    norm: of 'layer', or 'rms' without centering and bias (arXiv 1910.07467).
+    qk_norm: norm of queries and keys over `head_dim`, which bounds attention
+      logits (arXiv 2302.05442, section 2.1).
+    layer_scale: initial value of the factor per channel of each residual branch
+      (arXiv 2103.17239); None for no factors.
+    gelu: 'tanh' approximation as in the paper's code, or 'exact' as in PyTorch.
+    norm: 'layer', or 'rms' without centring and bias (arXiv 1910.07467).
     layer_norm_epsilon: added to the variance.
-    final_norm: layer norm after the last layer (equation 4).
+    final_norm: norm after the last layer (equation 4).
 
-    pooling: 'cls' token, 'average' of the patches' tokens, or 'attention' to
-      them by a learned query (MAP head, arXiv 2106.04560).
-    pool_norm: layer norm after pooling (timm's `fc_norm`).
-    representation_layer: a dense tanh layer before the head, as in the paper's
-      pre-training (section 3.1); off for fine-tuning.
-    head_bias: initial bias of the head; -10 with a sigmoid loss and very many
-      classes starts training at a low loss. The head's kernel starts at zero.
+    pooling: 'cls' token, 'average' of patch tokens, or 'attention' (MAP head,
+      arXiv 2106.04560).
+    pool_norm: norm after pooling (timm's `fc_norm`).
+    representation_layer: dense tanh layer before the head, for pre-training
+      (section 3.1) but not for fine-tuning.
+    head_bias: initial bias of the head; -10 gives a low initial sigmoid loss
+      with many classes. The kernel of the head starts at zero.
 
-    dropout: after every dense layer but the qkv projections, and after adding
+    dropout: after dense layers except the qkv projections, and after adding
       position embeddings (appendix B.1, table 3).
-    attention_dropout: on the attention weights.
-    stochastic_depth: rate at the last layer, growing linearly from 0.
+    attention_dropout: of attention weights.
+    stochastic_depth: rate at the last layer, increasing linearly from 0.
 
-    dtype: of activations and matrix products. Parameters, layer-norm
-      statistics, softmax, head and loss are float32 always.
-    attention: 'plain', as it is written; or on GPUs in bfloat16 'cudnn',
-      NVIDIA's fused kernel (arXiv 2205.14135), which keeps no attention weights
-      in memory. It is plain all the same where weights are asked for, with
-      dropout on them or relative positions, and on anything but GPUs.
-    remat: what the backward pass computes again rather than to write and read
-      it: 'none'; 'attention', with norms, GELU and dropout, which is about 1 %
-      of the operations, and where layers are scanned faster, too; 'dots' (all
-      but matrix products with parameters, hardly different); or 'full', about
-      22 % of them. See docs/performance.md.
-    unroll: layers compiled side by side in a scan step; `depth` unrolls all.
+    dtype: of activations and matrix products. Parameters, norm statistics,
+      softmax, head and loss are always float32.
+    attention: 'plain', or 'cudnn', the fused kernel for bfloat16 on GPUs (arXiv
+      2205.14135), which keeps no attention weights in memory. 'plain' is used
+      anyway on other devices, when weights are captured, with attention dropout
+      and with relative positions.
+    remat: intermediates that the backward pass recomputes: 'none'; 'attention'
+      with norms, GELU and dropout, about 1 % of the operations and often faster
+      than 'none'; 'dots' (all except matrix products with parameters); or
+      'full', about 22 %. See docs/performance.md.
+    unroll: layers per scan iteration; `depth` unrolls all.
   """
   name: Literal['vit'] = _switch('vit', exported=_ANY)
   variant: str = ''
@@ -127,7 +128,7 @@ class ViTConfig:
   def __post_init__(self):
     for rate in ('dropout', 'attention_dropout', 'stochastic_depth'):
       if not 0 <= getattr(self, rate) < 1:
-        raise ValueError(f'{rate} is a probability in [0, 1), but is '
+        raise ValueError(f'{rate} must be a probability in [0, 1), but is '
                          f'{getattr(self, rate)}.')
     for count in (*DIMENSIONS, 'num_classes', 'registers'):
       value = getattr(self, count)
@@ -140,7 +141,7 @@ class ViTConfig:
           f'width {self.width} does not divide into {self.num_heads} heads.')
     if self.attention == 'cudnn' and self.dtype == 'float32':
       raise ValueError(
-          "attention 'cudnn' is of bfloat16, but dtype is 'float32'. Set dtype "
+          "attention 'cudnn' needs bfloat16, but dtype is 'float32'. Set dtype "
           "to 'bfloat16', or attention to 'plain'.")
     self._check_tokens()
     self._check_positions()
@@ -148,23 +149,23 @@ class ViTConfig:
   def _check_tokens(self):
     if self.pooling == 'cls' and self.cls is False:
       raise ValueError(
-          "pooling 'cls' needs the class token. Set pooling to 'average' or "
-          "'attention', or leave cls out.")
+          "pooling 'cls' needs the class token, but cls is false. Set pooling "
+          "to 'average' or 'attention', or leave cls out.")
     if self.axial and (self.has_cls or self.registers):
       raise ValueError(
-          'Axial attention is within rows and columns: a class token or '
-          "registers are in neither. Set pooling to 'average' or 'attention', "
-          'cls to false and registers to 0.')
+          'Axial attention supports neither a class token nor registers. Set '
+          "pooling to 'average' or 'attention', cls to false and registers to "
+          '0.')
 
   def _check_positions(self):
     if (self.position in ('none', 'relative') and self.position_at != 'stem'):
       raise ValueError(
           f'position {self.position!r} adds nothing to the tokens, so '
           f'position_at cannot be {self.position_at!r}. Leave it out.')
-    parts = {'2d': 2, 'sincos': 4}.get(self.position, 1)
-    if self.width % parts:
+    divisor = {'2d': 2, 'sincos': 4}.get(self.position, 1)
+    if self.width % divisor:
       raise ValueError(
-          f'position {self.position!r} needs a width that divides by {parts}, '
+          f'position {self.position!r} needs a width divisible by {divisor}, '
           f'but it is {self.width}.')
 
   @property
@@ -174,7 +175,7 @@ class ViTConfig:
 
   @property
   def num_prefix(self) -> int:
-    """Tokens before those of the patches."""
+    """Number of tokens before the patch tokens."""
     return int(self.has_cls) + self.registers
 
   @property
@@ -185,21 +186,20 @@ class ViTConfig:
 
   @property
   def head_dim(self) -> int:
-    """Length of a query."""
+    """Width of a head."""
     return self.width // self.num_heads
 
   @property
   def compute_dtype(self) -> jnp.dtype:
-    """`dtype`, as JAX names it."""
+    """`dtype` as a JAX dtype."""
     return jnp.dtype(self.dtype)
 
 
 def complete(config: ViTConfig) -> ViTConfig:
-  """Fills dimensions left at 0 from the variant's row of the size table.
+  """Sets dimensions that are 0 to those of the variant.
 
   Raises:
-    ValueError: if the variant is unknown, or there is none and a dimension is
-      missing.
+    ValueError: for an unknown variant, or a missing dimension without one.
   """
   given: dict[str, Any] = {}
   if config.variant:
@@ -212,5 +212,5 @@ def complete(config: ViTConfig) -> ViTConfig:
     raise ValueError(
         f'The model has neither a variant nor {", ".join(missing)}. Set '
         'model.variant to e.g. "B/16", or each dimension, or start from a '
-        'checkpoint that says it: --config.init.checkpoint=RUN.')
+        'checkpoint: --config.init.checkpoint=RUN.')
   return dataclasses.replace(config, **values)

@@ -24,6 +24,7 @@ import optax
 
 from vit_jax import models
 from vit_jax import types
+from vit_jax.models import per_example_random
 
 LEVELS = 8  # 3 bits a channel: 512 colours of three channels.
 # Colours predicted along each side of a patch.
@@ -112,7 +113,7 @@ class MaskedPatch:
     _, height, width, _ = images.shape
     grid = models.grid(self._model.config, (height, width))
     corrupt_key, dropout_key = jax.random.split(key)
-    corruption = models.for_images(
+    corruption = per_example_random.sample(
         lambda key, batch: corrupt(
             key, config, batch_size=batch, patches=grid[0] * grid[1]),
         corrupt_key, images)
