@@ -1,15 +1,14 @@
-"""What `main.py deduplicate` finds, and how its cost grows.
+"""Recall and cost of `main.py deduplicate`.
 
-    python benchmarks/dedup.py speed                 # made-up fingerprints
+    python benchmarks/dedup.py speed                 # random fingerprints
     python benchmarks/dedup.py speed --runner=DirectRunner
     python benchmarks/dedup.py plant --data-dir=DIR --to=runs/planted
     python main.py deduplicate --source=runs/planted --split=train+test \
         --against=cifar10 --data-dir=DIR --to=runs/found
     python benchmarks/dedup.py score --to=runs/planted --found=runs/found
 
-`speed` needs nothing. `plant` writes CIFAR-10's training images, as TFDS
-prepared them, into a folder, with changed copies of test images among them;
-`score` says how many of each kind of change were found.
+`plant` writes CIFAR-10's training images and changed copies of its test images
+into a folder; `score` prints how many of each kind of change were found.
 """
 
 import argparse
@@ -29,7 +28,7 @@ from PIL import ImageEnhance
 sys.path.insert(0, os.fspath(pathlib.Path(__file__).parents[1]))
 
 from vit_jax import data
-from vit_jax.data import beam_runner as beam_runner_lib
+from vit_jax.data import beam_runner
 from vit_jax.data.fingerprints import hash_index
 from vit_jax.data.images import decode
 
@@ -42,9 +41,9 @@ _BLOCK = 10_000
 
 def fingerprints(
     count: int, seed: int, *, crowd_share: float = 0.02) -> np.ndarray:
-  """Returns fingerprints, by default one in fifty near one of ten centres.
+  """Returns random fingerprints, a share of them near one of ten centres.
 
-  As pictures have it: many are nearly the same (a white page), most are not.
+  Real images have such crowds too, for example white pages.
   """
   rng = np.random.default_rng(seed)
   bits = rng.integers(0, 2**64, count, dtype=np.uint64)
@@ -59,19 +58,19 @@ def fingerprints(
 
 
 def count_pairs(seed: int, index: hash_index.Index, crowd_share: float) -> int:
-  """Returns how many pairs a block of the source has."""
+  """Returns the number of pairs of a block of the source."""
   return len(index.match(fingerprints(
       _BLOCK, seed, crowd_share=crowd_share)).query)
 
 
 def match(
     num_source: int, num_tests: int, runner: str, crowd_share: float) -> int:
-  """Returns how many pairs there are."""
+  """Returns the number of pairs."""
   index = hash_index.Index(fingerprints(num_tests, 1, crowd_share=crowd_share))
   seeds = range(2, 2 + num_source // _BLOCK)
-  if runner == beam_runner_lib.LOCAL:
+  if runner == beam_runner.LOCAL:
     return sum(count_pairs(seed, index, crowd_share) for seed in seeds)
-  beam = beam_runner_lib.load()
+  beam = beam_runner.load()
   out = pathlib.Path(tempfile.mkdtemp()) / 'pairs'
 
   def build(pipeline):
@@ -81,14 +80,14 @@ def match(
          | beam.CombineGlobally(sum)
          | beam.io.WriteToText(os.fspath(out)))
 
-  beam_runner_lib.run(build, runner=runner, flags=[])
+  beam_runner.run(build, runner=runner, flags=[])
   return sum(int(path.read_text()) for path in out.parent.glob(
       f'{out.name}-*'))
 
 
 def speed(args: argparse.Namespace) -> None:
-  """Prints the processor seconds of each size, and how they grow."""
-  for title, tests_of, crowd_share in (
+  """Prints CPU seconds by size, and their growth exponent."""
+  for title, num_tests, crowd_share in (
       (f'10,000 test images, {VIEWS} fingerprints each',
        lambda n: 10_000 * VIEWS, 0.02),
       ('a tenth as many test fingerprints as examples',
@@ -97,8 +96,8 @@ def speed(args: argparse.Namespace) -> None:
     print(f'{title}; runner {args.runner}')
     secs = []
     for size in SIZES:
-      start = time.process_time()  # The machine may be busy with others.
-      pairs = match(size, tests_of(size), args.runner, crowd_share)
+      start = time.process_time()  # Not affected by other processes.
+      pairs = match(size, num_tests(size), args.runner, crowd_share)
       secs.append(time.process_time() - start)
       print(f'  {size:>9,} examples: {secs[-1]:8.2f} s, {pairs:,} pairs',
             flush=True)
@@ -130,7 +129,7 @@ def _resize(side):
 
 def _crop(low, high):
   def change(image, rng):
-    # Cut from an enlarged image, so that it begins between pixels, too.
+    # From an enlarged image, for offsets of fractions of a pixel.
     whole = image.resize((256, 256), Image.BICUBIC)
     side = round(256 * rng.uniform(low, high))
     left, top = rng.integers(0, 257 - side, 2)
@@ -192,7 +191,7 @@ def plant(args: argparse.Namespace) -> None:
 
 
 def score(args: argparse.Namespace) -> None:
-  """Prints how many of each change were found, and found right."""
+  """Prints recall by kind of change, and whether the pair is correct."""
   pairs = [json.loads(line) for line in
            (pathlib.Path(args.found) / 'pairs.jsonl').open()]
   found = collections.Counter()
@@ -204,17 +203,17 @@ def score(args: argparse.Namespace) -> None:
   for name in CHANGES:
     total = len(list((pathlib.Path(args.to) / 'train' / name).iterdir()))
     print(f'{name:32} found {found[name]:6,} of {total:6,} = '
-          f'{100 * found[name] / total:6.2f} %; named the right image '
+          f'{100 * found[name] / total:6.2f} %; correct test image '
           f'{100 * right[name] / max(1, found[name]):6.2f} %')
-  print(f'of the training images themselves: {found["cifar10"]:,}')
+  print(f'CIFAR-10 training images: {found["cifar10"]:,}')
 
 
 def main() -> None:
-  """Runs one of the parts."""
+  """Runs a subcommand."""
   parser = argparse.ArgumentParser(description=(__doc__ or '').split('\n')[0])
   parts = parser.add_subparsers(required=True)
   part = parts.add_parser('speed')
-  part.add_argument('--runner', default=beam_runner_lib.LOCAL)
+  part.add_argument('--runner', default=beam_runner.LOCAL)
   part.set_defaults(run=speed)
   part = parts.add_parser('plant')
   part.add_argument('--data-dir', required=True)

@@ -44,8 +44,10 @@ def test_documented_command_is_valid(line):
   _, parser = main.build_parser(command)
   overrides = [w.removeprefix('--config.') for w in words
                if w.startswith('--config.')]
-  args = parser.parse_args([w for w in words if not w.startswith('--config.')
-                            and w != '--'])
+  if '--' in words:  # Flags of Beam follow.
+    words = words[:words.index('--')]
+  args = parser.parse_args(
+      [w for w in words if not w.startswith('--config.')])
   if command != 'train':
     return
   # The model of a run that starts from a checkpoint is that checkpoint's,
