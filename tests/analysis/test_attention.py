@@ -16,14 +16,10 @@ def weights(layers=2, batch=2, heads=3, prefix=1):
   return exps / exps.sum(-1, keepdims=True)
 
 
-def pattern(rows):
-  """One layer, image and head."""
-  return np.asarray(rows, np.float64)[None, None, None]
-
-
 def distance_of(rows):
   return attention.mean_distance(
-      pattern(rows), grid=GRID, patch=PATCH)[0, 0]
+      np.asarray(rows, np.float64)[None, None, None], grid=GRID,
+      patch=PATCH)[0, 0]
 
 
 def test_mean_distance_agrees_with_a_loop():
@@ -46,16 +42,6 @@ def test_mean_distance_agrees_with_a_loop():
       attention.mean_distance(given, grid=GRID, patch=PATCH), wanted)
 
 
-def test_attention_to_the_same_patch_has_no_distance():
-  assert distance_of(np.eye(12)) == 0
-
-
-def test_uniform_attention_has_the_mean_distance_of_all_pairs():
-  centres = [(8 * y, 8 * x) for y in range(3) for x in range(4)]
-  pairs = [np.hypot(a - c, b - d) for a, b in centres for c, d in centres]
-  assert distance_of(np.full((12, 12), 1 / 12)) == pytest.approx(np.mean(pairs))
-
-
 @pytest.mark.parametrize('k', [1, 2, 3])
 def test_attention_k_patches_to_the_right_has_that_distance(k):
   # Wraps around a row of 4: 4 - k patches are k away, k patches 4 - k.
@@ -64,14 +50,6 @@ def test_attention_k_patches_to_the_right_has_that_distance(k):
     y, x = divmod(q, 4)
     rows[q, 4 * y + (x + k) % 4] = 1
   assert distance_of(rows) == pytest.approx(8 * 2 * k * (4 - k) / 4)
-
-
-def test_distances_of_patches_that_are_not_square_are_in_pixels():
-  far = attention.distances((2, 3), (30.0, 40.0))
-  wanted = [[np.hypot(30 * (q // 3 - k // 3), 40 * (q % 3 - k % 3))
-             for k in range(6)] for q in range(6)]
-  np.testing.assert_allclose(far, wanted)
-  assert far[0, 4] == 50  # One down and one to the right.
 
 
 def test_queries_that_attend_only_to_the_class_token_are_left_out():
@@ -92,13 +70,6 @@ def test_rollout_agrees_with_a_loop_and_its_rows_sum_to_one():
       wanted = mixed @ wanted
     np.testing.assert_allclose(got[image], wanted)
   np.testing.assert_allclose(got.sum(-1), 1)
-
-
-@pytest.mark.parametrize('pooling', ['cls', 'average'])
-def test_rollout_maps_sum_to_one(pooling):
-  got = attention.rollout_map(weights(), grid=GRID, pooling=pooling)
-  assert got.shape == (2, 3, 4)
-  np.testing.assert_allclose(got.sum((1, 2)), 1)
 
 
 @pytest.mark.parametrize('pooling', ['average', 'attention'])
@@ -125,15 +96,6 @@ def test_head_maps_agree_with_a_loop(pooling, queries):
         wanted = sum(given[layer, head, q, 2 + k] for q in queries)
         np.testing.assert_allclose(
             got[layer, head, k // 4, k % 4], wanted / len(queries))
-
-
-def test_rollout_maps_follow_the_class_token():
-  rows = np.eye(13)
-  rows[0] = 0.25 * np.eye(13)[7] + 0.75 * np.eye(13)[2]
-  got = attention.rollout_map(pattern(rows), grid=GRID, pooling='cls')
-  wanted = np.zeros(12)
-  wanted[6], wanted[1] = 0.25, 0.75
-  np.testing.assert_allclose(got[0].ravel(), wanted)
 
 
 def test_missing_tokens_are_errors():

@@ -1,7 +1,6 @@
 """Training curves show every run and metric, and no legend covers them."""
 
 import itertools
-import math
 
 from matplotlib import figure
 from PIL import Image
@@ -55,15 +54,6 @@ def test_each_run_has_its_colour_in_every_panel(
     assert picture.width > 1000
 
 
-def test_more_runs_than_the_palette_have_distinct_colours(saved, tmp_path):
-  runs = {f'run {i}': make_rows(scale=1 + i) for i in range(16)}
-  plots.curves(runs, tmp_path / 'curves.png')
-  loss, _, rates = saved[0].axes
-  assert len({line.get_color() for line in loss.lines}) == 16
-  # Sixteen equal schedules do not fill the panel.
-  assert max(line.get_linewidth() for line in rates.lines) < 15
-
-
 def test_nothing_is_clipped_and_the_legend_covers_no_panel(saved, tmp_path):
   runs = {f'quite a long name of a stage {i}': make_rows(scale=10.0 ** i)
           for i in range(5)}
@@ -79,29 +69,6 @@ def test_nothing_is_clipped_and_the_legend_covers_no_panel(saved, tmp_path):
     assert not one.overlaps(other)
 
 
-def test_a_run_with_a_single_point_shows_it(saved, tmp_path):
-  plots.curves({'run': make_rows(num_points=1)}, tmp_path / 'curves.png')
-  fig, = saved
-  markers = [line.get_marker() for axes in fig.axes for line in axes.lines]
-  assert markers and all(marker not in ('', 'None') for marker in markers)
-
-
-def test_few_points_are_marked_and_many_are_not(saved, tmp_path):
-  for count in (9, 90):
-    plots.curves({'run': make_rows(num_points=count)}, tmp_path / 'curves.png')
-  markers = [{line.get_marker() for line in fig.axes[-1].lines}
-             for fig in saved]  # Learning rate: training only.
-  assert markers == [{'.'}, {''}] or markers == [{'.'}, {'None'}]
-
-
-def test_a_metric_that_no_run_has_is_not_drawn(saved, tmp_path):
-  rows = [{'step': s, 'train/loss': 1 / s, 'val/loss': 2 / s}
-          for s in (1, 2, 3)]
-  plots.curves({'pretrain': rows}, tmp_path / 'curves.png')
-  fig, = saved
-  assert [axes.get_title(loc='left') for axes in fig.axes] == ['Loss']
-
-
 def test_evaluators_have_distinct_markers(saved, tmp_path):
   rows = [{'step': 1, 'val/accuracy': 0.5}, {'step': 1, 'real/accuracy': 0.6},
           {'step': 2, 'val/accuracy': 0.7}, {'step': 2, 'real/accuracy': 0.8}]
@@ -109,14 +76,6 @@ def test_evaluators_have_distinct_markers(saved, tmp_path):
   fig, = saved
   assert labels(fig) == ['run', 'val', 'real']
   assert len({line.get_marker() for line in fig.axes[0].lines}) == 2
-
-
-def test_non_finite_values_are_left_out(saved, tmp_path):
-  rows = [{'step': 1, 'train/loss': 1.0}, {'step': 2, 'train/loss': math.nan},
-          {'step': 3, 'train/loss': 2.0}]
-  plots.curves({'run': rows}, tmp_path / 'curves.png')
-  fig, = saved
-  assert list(fig.axes[0].lines[0].get_xdata()) == [1, 3]
 
 
 @pytest.mark.parametrize('last,scale', [(0.5, 'linear'), (0.001, 'log')])

@@ -29,12 +29,6 @@ def test_diverged_runs_are_marked(monkeypatch):
   assert axes.get_xlim()[1] > 1.0
 
 
-def test_without_diverged_runs_there_is_no_mark(monkeypatch):
-  axes, words = draw({0.001: 0.5, 0.01: 0.7}, monkeypatch)
-  assert words == {'val/accuracy', 'chosen'}
-  assert axes.get_xlim()[1] < 1.0
-
-
 def test_dollars_in_values_are_not_formulas(monkeypatch):
   axes, _ = draw({'$a$': 0.5, r'$\b$': 0.7}, monkeypatch, field='data.$x$')
   texts = [*axes.get_xticklabels(), axes.xaxis.label]

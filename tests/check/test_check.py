@@ -127,10 +127,9 @@ def test_a_wrong_label_is_the_most_suspicious(report):
 
 
 def test_formats_and_classes_are_counted(report):
-  (remark, examples), = report.remarks.items()
-  assert 'file extension' in remark
-  assert _keys(examples) == {'train/lying/jpeg.png'}
-  assert report.modes == {'PNG RGB': 50, 'JPEG RGB': 2}
+  assert report.properties == {
+      'PNG RGB': 50, 'JPEG RGB': 2, '48 x 48 pixels': 51, '64 x 64 pixels': 1,
+      'format differs from the file extension': 1}
   assert {c.name: c.counts['test'] for c in report.classes} == {
       'lying': 6, 'upright': 4}
 
@@ -187,7 +186,7 @@ def test_a_model_receives_reduced_images_of_its_size(root):
 
   report, _ = _check(root, embed=embed, min_side=16)
   assert all(16 <= min(size) < 32 for size in sizes)
-  assert len(sizes) == sum(report.modes.values())
+  assert len(sizes) == sum(s.checked - s.unreadable for s in report.splits)
 
 
 def test_a_smaller_subset_is_part_of_a_larger_one(root):
@@ -235,15 +234,10 @@ def test_multichannel_images_are_shown_and_compared(tmp_path):
       np.save(path.with_name('again.npy'), pixels)
   report, text = _check(
       tmp_path, channels=5, dtype='uint16', value_range=(0, 10_000))
-  assert report.modes == {'uint16 x 5': 7} and not report.unreadable
+  assert report.properties['uint16 x 5'] == 7 and not report.unreadable
   group, = report.duplicates
   assert group.identical and len(group.examples) == 2
   assert 'data:image/png;base64' in text
-
-
-def test_a_source_without_files_is_checked_too():
-  report, _ = _check('digits', max_examples=60)
-  assert report.modes == {'uint8 x 1': sum(s.checked for s in report.splits)}
 
 
 def test_any_error_of_a_source_is_a_finding(root):
@@ -290,15 +284,6 @@ def test_a_clean_dataset_has_no_findings(tmp_path):
   report, text = _check(tmp_path)
   assert report.findings == () and not report.harmful
   assert 'No problems found' in text
-
-
-def test_images_over_the_pixel_limit_are_unreadable(tmp_path):
-  for name in ('lying', 'upright'):
-    for i, side in enumerate((48, 48, 60)):
-      _save(tmp_path / name / f'{i}.png',
-            _striped(i, lying=name == 'lying').resize((side, side)))
-  report, _ = _check(tmp_path, max_pixels=50 * 50)
-  assert [u.example.key[-5:] for u in report.unreadable] == ['2.png'] * 2
 
 
 def test_examples_of_other_labels_and_splits_are_listed_first(tmp_path):

@@ -22,12 +22,6 @@ def _check(photos, *flags):
   return main.main(['data', 'check', f'--source={photos}', *flags])
 
 
-def test_a_clean_folder_passes_strictly(photos, capsys):
-  assert _check(photos, '--strict', '--min-margin=1') == 0
-  out = capsys.readouterr().out
-  assert 'unreadable image' not in out and 'Read 12 examples' in out
-
-
 def test_harmful_findings_fail_only_with_strict(
     photos, tmp_path, capsys):
   (photos / 'cat' / 'empty[0].jpg').write_bytes(b'')
@@ -73,8 +67,3 @@ def test_set_selects_the_label_column_of_a_table(tmp_path, capsys):
     ('/x/shots-{000000..000146}.tar', 'shots'), ('shots-*.parquet', 'shots')])
 def test_the_default_name_is_that_of_the_source(source, name):
   assert data.default_name(source) == name
-
-
-def test_a_missing_folder_is_an_error(tmp_path, capsys):
-  assert _check(tmp_path / 'nowhere') == 2
-  assert 'nowhere' in capsys.readouterr().err

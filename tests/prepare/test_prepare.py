@@ -3,7 +3,6 @@
 import io
 import json
 import shutil
-import time
 
 import numpy as np
 from PIL import Image
@@ -13,7 +12,6 @@ import tensorflow_datasets as tfds
 import main
 from tests import pictures
 from vit_jax import data
-from vit_jax.commands import data as commands_data
 from vit_jax.data.splits import selection
 from vit_jax.prepare import images
 from vit_jax.prepare import prepare
@@ -124,14 +122,6 @@ def test_pixels_and_several_labels_are_preserved(tmp_path):
   _same(there, _open('shapes', 'test', resolution=8, shapes=section))
 
 
-def test_shards_are_contiguous_ranges_of_nearly_equal_size(folder, tmp_path):
-  planned = _plan(folder, tmp_path)
-  ends = [(shard.first, shard.last) for shard in planned.shards['train']]
-  assert len(ends) > 2 and ends[0][0] == 0 and ends[-1][1] == 25
-  assert [last for _, last in ends[:-1]] == [first for first, _ in ends[1:]]
-  assert max(b - a for a, b in ends) - min(b - a for a, b in ends) <= 1
-
-
 def test_a_stopped_command_continues_with_the_unfinished_shards(
     folder, tmp_path, monkeypatch):
   planned = _plan(folder, tmp_path)
@@ -159,23 +149,6 @@ def test_a_stopped_command_continues_with_the_unfinished_shards(
 
 def _interrupt(*args, **kwargs):
   raise KeyboardInterrupt
-
-
-def test_finished_shards_are_counted_while_others_are_written(
-    folder, tmp_path, monkeypatch, capsys):
-  monkeypatch.setattr(commands_data, 'PROGRESS_SECS', 0.02)
-  write, printed = shards.write, ['']
-
-  def write_and_wait(shard):
-    write(shard)
-    deadline = time.monotonic() + 5
-    while '1 of 2' not in printed[0] and time.monotonic() < deadline:
-      time.sleep(0.02)
-      printed[0] += capsys.readouterr().out
-
-  monkeypatch.setattr(shards, 'write', write_and_wait)
-  assert _prepare(folder, tmp_path) == 0
-  assert printed[0].count('1 of 2 shards written in 0:0') == 1
 
 
 def test_a_shard_that_reads_back_differently_is_an_error(
@@ -245,19 +218,6 @@ def test_unreadable_files_are_stored_unchanged(tmp_path):
   assert _prepare(source, tmp_path) == 0
   for split in ('train', 'test'):
     _same(_open('mine', split, data_dir=str(tmp_path)), _open(source, split))
-
-
-def test_warnings_of_pillow_are_hidden(
-    tmp_path, capsys, recwarn):
-  source = tmp_path / 'photos'
-  for i in range(4):
-    path = source / 'train' / ('cat', 'dog')[i % 2] / f'{i}.jpg'
-    path.parent.mkdir(parents=True, exist_ok=True)
-    Image.new('RGB', (16, 12)).save(
-        path, exif=b'Exif\0\0II*\0\x08\0\0\0\x05\0')  # Cut off.
-  assert _prepare(source, tmp_path, '--shorter-side=8') == 0
-  assert not [w for w in recwarn if 'EXIF' in str(w.message)]
-  assert 'test: 1 example in 1 shard\n' in capsys.readouterr().out
 
 
 def test_an_unreadable_prepared_file_is_named_by_its_source_key(

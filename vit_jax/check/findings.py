@@ -1,6 +1,4 @@
-"""Records of everything a dataset check finds: the JSON output, as dataclasses.
-
-The terminal summary, the HTML page and the JSON file all show a `Report`.
+"""Records of everything a check finds; terminal, page and JSON show a `Report`.
 """
 
 import dataclasses
@@ -9,14 +7,7 @@ from typing import Any
 
 @dataclasses.dataclass(frozen=True)
 class Example:
-  """A checked example.
-
-  Attributes:
-    number: position among all checked examples of all splits.
-    split: split name.
-    key: file path or record name.
-    label: class names or numbers, as text.
-  """
+  """A checked example; `number` counts through all splits."""
   number: int
   split: str
   key: str
@@ -82,21 +73,15 @@ class SuspiciousLabel:
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-  """One line of the summary.
+  """A line of the summary; `unit` is 'images', 'groups' or 'classes'.
 
-  Attributes:
-    kind: 'unreadable', 'across_splits', 'labels_differ', 'suspicious_label',
-      'copies' or 'missing_class'.
-    unit: unit of `count`: 'images', 'groups' or 'classes'.
-    count: how many.
-    text: the finding in words.
-    harmful: it would stop a run or falsify its result.
+  A harmful finding would stop a run or falsify its result.
   """
   kind: str
   unit: str
   count: int
   text: str
-  harmful: bool
+  harmful: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,15 +103,6 @@ class ClassSummary:
 
 
 @dataclasses.dataclass(frozen=True)
-class Range:
-  """Distribution of a property: 'width', 'height' (pixels) or 'bytes'."""
-  name: str
-  minimum: float
-  median: float
-  maximum: float
-
-
-@dataclasses.dataclass(frozen=True)
 class ContactSheet:
   """A sample of the readable examples of a class."""
   name: str
@@ -144,11 +120,8 @@ class Report:
     label_kind: 'classes', 'several classes' or 'numbers'.
     splits: counts of each split.
     classes: largest first; empty for numbers.
-    ranges: distributions of widths, heights and file sizes.
-    sizes: the most common image sizes, such as '32 x 32', with counts.
-    num_sizes: how many different sizes there are.
-    modes: file formats and pixel modes, such as 'JPEG RGB', with counts.
-    remarks: unusual but valid properties, with their examples.
+    ranges: minimum, median and maximum of 'width', 'height' and 'bytes'.
+    properties: counts of file formats, common sizes and remarks.
     findings: the summary, most harmful first.
     unreadable: in order.
     duplicates: most harmful first.
@@ -165,11 +138,8 @@ class Report:
   label_kind: str
   splits: tuple[SplitSummary, ...]
   classes: tuple[ClassSummary, ...]
-  ranges: tuple[Range, ...]
-  sizes: dict[str, int]
-  num_sizes: int
-  modes: dict[str, int]
-  remarks: dict[str, tuple[Example, ...]]
+  ranges: dict[str, tuple[int, int, int]]
+  properties: dict[str, int]
   findings: tuple[Finding, ...]
   unreadable: tuple[Unreadable, ...]
   duplicates: tuple[DuplicateGroup, ...]

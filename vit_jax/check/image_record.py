@@ -19,12 +19,6 @@ from vit_jax.data.images import multichannel
 # Decodes bytes or pixels as training does; raises a ValueError.
 Decode = Callable[[Any], ops.Picture]
 
-# Formats that file name extensions promise.
-_FORMATS = {
-    '.jpg': 'JPEG', '.jpeg': 'JPEG', '.jpe': 'JPEG', '.jfif': 'JPEG',
-    '.png': 'PNG', '.apng': 'PNG', '.webp': 'WEBP', '.bmp': 'BMP',
-    '.gif': 'GIF', '.ppm': 'PPM', '.pgm': 'PPM', '.pbm': 'PPM',
-    '.tif': 'TIFF', '.tiff': 'TIFF', '.avif': 'AVIF', '.jp2': 'JPEG2000'}
 ANIMATED = 'animated, only the first frame is used'
 ROTATED = 'rotated by EXIF orientation'
 MISNAMED = 'format differs from the file extension'
@@ -106,7 +100,8 @@ def to_rgb(decoded: ops.Picture) -> Image.Image:
 def _inspect_file(data: bytes, key: str) -> tuple[str, tuple[str, ...]]:
   """Returns format and mode of a file, and remarks."""
   with Image.open(io.BytesIO(data)) as header:
-    promised = _FORMATS.get(os.path.splitext(key)[1].lower())
+    promised = Image.registered_extensions().get(
+        os.path.splitext(key)[1].lower())
     # Many cameras write MPO: a JPEG followed by others.
     kind = 'JPEG' if header.format == 'MPO' else str(header.format)
     remarks = {

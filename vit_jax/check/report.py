@@ -17,37 +17,19 @@ def build(
     scan: scan_lib.Scan, duplicates: tuple[findings.DuplicateGroup, ...],
     labels: suspicious_labels.Result, *, features: str, secs_per_image: float,
 ) -> findings.Report:
-  """Returns the report.
-
-  Args:
-    scan: properties of all examples.
-    duplicates: groups, most harmful first.
-    labels: suspicious labels.
-    features: what nearest neighbours were compared by.
-    secs_per_image: reading time.
-  """
-  request = scan.request
-  counts = _class_counts(scan)
-  splits = _split_summaries(scan)
-  sizes, num_sizes = _common_sizes(scan)
-  unreadable = tuple(findings.Unreadable(scan.example(number), reason)
-                     for number, reason in sorted(scan.errors.items()))
+  """Returns the report; see its attributes."""
+  request, counts = scan.request, _class_counts(scan)
   return findings.Report(
       source=request.name, description=request.description,
-      label_kind=request.label_kind, splits=splits,
+      label_kind=request.label_kind, splits=_split_summaries(scan),
       classes=_class_summaries(scan, counts), ranges=_ranges(scan),
-      sizes=sizes, num_sizes=num_sizes, modes=_modes(scan),
-      remarks={remark: tuple(map(scan.example, numbers))
-               for remark, numbers in sorted(scan.remarks.items())},
-      findings=tuple(
-          finding for finding in (
-              _unreadable(unreadable), *_duplicates(duplicates),
-              _suspicious(labels), _copies(duplicates),
-              *_missing_classes(request, counts)) if finding.count),
-      unreadable=unreadable, duplicates=duplicates,
-      suspicious_labels=labels.suspicious, features=features,
-      label_agreement=labels.agreement, labels_not_compared=labels.not_compared,
-      secs_per_image=secs_per_image,
+      properties=_properties(scan),
+      findings=_summarise(scan, counts, duplicates, labels),
+      unreadable=tuple(findings.Unreadable(scan.example(number), reason)
+                       for number, reason in sorted(scan.errors.items())),
+      duplicates=duplicates, suspicious_labels=labels.suspicious,
+      features=features, label_agreement=labels.agreement,
+      labels_not_compared=labels.not_compared, secs_per_image=secs_per_image,
       contact_sheets=_contact_sheets(scan, counts))
 
 
@@ -68,13 +50,12 @@ def _class_counts(scan: scan_lib.Scan) -> Int[np.ndarray, 'splits classes']:
 
 def _split_summaries(
     scan: scan_lib.Scan) -> tuple[findings.SplitSummary, ...]:
-  numbers = scan.request.split_numbers()
+  numbers, unlabeled = scan.request.split_numbers(), scan.labels < 0
   return tuple(
       findings.SplitSummary(
-          split.name, split.total, checked=len(split.source),
-          unreadable=int((~scan.readable[numbers == i]).sum()),
-          unlabeled=int((scan.readable & (scan.labels < 0))[
-              numbers == i].sum()))
+          split.name, split.total, len(split.source),
+          int((~scan.readable)[numbers == i].sum()),
+          int((scan.readable & unlabeled)[numbers == i].sum()))
       for i, split in enumerate(scan.request.splits))
 
 
@@ -90,40 +71,38 @@ def _class_summaries(
       for i in np.argsort(-totals, kind='stable'))
 
 
-def _ranges(scan: scan_lib.Scan) -> tuple[findings.Range, ...]:
+def _ranges(scan: scan_lib.Scan) -> dict[str, tuple[int, int, int]]:
   if not scan.readable.any():
-    return ()
-  return tuple(
-      findings.Range(name, float(values.min()), float(np.median(values)),
-                     float(values.max()))
-      for name, values in (
-          ('width', scan.sizes[scan.readable, 0]),
-          ('height', scan.sizes[scan.readable, 1]),
-          ('bytes', scan.num_bytes[scan.readable])))
+    return {}
+  columns = {'width': scan.sizes[:, 0], 'height': scan.sizes[:, 1],
+             'bytes': scan.num_bytes}
+  return {name: (int(values.min()), int(np.median(values)), int(values.max()))
+          for name, column in columns.items()
+          for values in [column[scan.readable]]}
 
 
-def _common_sizes(scan: scan_lib.Scan) -> tuple[dict[str, int], int]:
+def _properties(scan: scan_lib.Scan) -> dict[str, int]:
+  """Returns counts of file formats, the most common sizes, and remarks."""
+  modes = np.bincount(scan.modes[scan.readable],
+                      minlength=len(scan.mode_names)).tolist()
+  result = dict(sorted(zip(scan.mode_names, modes),
+                       key=lambda row: (-row[1], row[0])))
   sizes, counts = np.unique(
       scan.sizes[scan.readable], axis=0, return_counts=True)
-  order = np.argsort(-counts, kind='stable')[:_COMMON_SIZES]
-  return {'{} x {}'.format(*sizes[i]): int(counts[i]) for i in order}, len(
-      sizes)
-
-
-def _modes(scan: scan_lib.Scan) -> dict[str, int]:
-  counts = np.bincount(scan.modes[scan.readable],
-                       minlength=len(scan.mode_names)).tolist()
-  return dict(sorted(zip(scan.mode_names, counts),
-                     key=lambda row: (-row[1], row[0])))
+  order = np.argsort(-counts, kind='stable')
+  for i in order[:_COMMON_SIZES]:
+    result['{} x {} pixels'.format(*sizes[i])] = int(counts[i])
+  if len(order) > _COMMON_SIZES:
+    others = order[_COMMON_SIZES:]
+    result[f'{len(others):,} other sizes'] = int(counts[others].sum())
+  return result | {
+      remark: len(numbers) for remark, numbers in sorted(scan.remarks.items())}
 
 
 def _contact_sheets(
     scan: scan_lib.Scan, counts: Int[np.ndarray, 'splits classes'],
 ) -> tuple[findings.ContactSheet, ...]:
-  """Returns a sheet for each class, the largest class first.
-
-  For numbers, one sheet in the order of the first number.
-  """
+  """Returns a sheet for each class; for numbers, one in their order."""
   if scan.request.label_kind == 'numbers':
     first = np.array([value[0] for value in scan.label_values] or [0.0])
     numbers = np.flatnonzero(scan.readable & (scan.labels >= 0))
@@ -148,60 +127,44 @@ def _contact_sheet(
       tuple(scan.example(number) for number in numbers[sample].tolist()))
 
 
-def _unreadable(
-    unreadable: Sequence[findings.Unreadable]) -> findings.Finding:
-  count = len(unreadable)
-  return findings.Finding(
-      'unreadable', 'images', count, f'{_counted(count, "unreadable image")}',
-      harmful=True)
-
-
-def _duplicates(
-    groups: Sequence[findings.DuplicateGroup]) -> list[findings.Finding]:
+def _summarise(
+    scan: scan_lib.Scan, counts: Int[np.ndarray, 'splits classes'],
+    groups: Sequence[findings.DuplicateGroup],
+    labels: suspicious_labels.Result,
+) -> tuple[findings.Finding, ...]:
   across = [group for group in groups if group.across_splits]
-  differ = [group for group in groups if group.labels_differ]
   identical = sum(group.identical_across_splits for group in across)
-  return [
+  differ = [group for group in groups if group.labels_differ]
+  copies = sum(len(group.examples) - 1 for group in groups)
+  errors, suspicious = len(scan.errors), len(labels.suspicious)
+  found = [
+      findings.Finding('unreadable', 'images', errors,
+                       _counted(errors, 'unreadable image'), harmful=True),
       findings.Finding(
-          'across_splits', 'groups', len(across), f'{_groups(across)} in '
-          f'several splits ({identical:,} with identical bytes): evaluation on '
-          'training images overestimates accuracy', harmful=True),
+          'across_splits', 'groups', len(across), f'{_counted_groups(across)} '
+          f'in several splits ({identical:,} with identical bytes): evaluation '
+          'on training images overestimates accuracy', harmful=True),
+      findings.Finding('labels_differ', 'groups', len(differ),
+                       f'{_counted_groups(differ)} with different labels'),
       findings.Finding(
-          'labels_differ', 'groups', len(differ),
-          f'{_groups(differ)} with different labels', harmful=False)]
+          'suspicious_label', 'images', suspicious,
+          f'{_counted(suspicious, "image")} with a suspicious label: the '
+          'nearest neighbours have another class'),
+      findings.Finding(
+          'copies', 'images', copies, f'{_counted(copies, "redundant image")}: '
+          'all but one of each group of duplicates')]
+  for split, row in zip(scan.request.splits, counts):
+    missing = int((row == 0).sum()) if row.any() else 0
+    found.append(findings.Finding(
+        'missing_class', 'classes', missing, f'{missing:,} of {len(row):,} '
+        f'classes have no example in {split.name}'))
+  return tuple(finding for finding in found if finding.count)
 
 
-def _groups(groups: Sequence[findings.DuplicateGroup]) -> str:
+def _counted_groups(groups: Sequence[findings.DuplicateGroup]) -> str:
   images = sum(len(group.examples) for group in groups)
   return (f'{_counted(len(groups), "group")} of duplicates '
           f'({_counted(images, "image")})')
-
-
-def _suspicious(labels: suspicious_labels.Result) -> findings.Finding:
-  count = len(labels.suspicious)
-  return findings.Finding(
-      'suspicious_label', 'images', count, f'{_counted(count, "image")} with a '
-      'suspicious label: the nearest neighbours have another class',
-      harmful=False)
-
-
-def _copies(
-    groups: Sequence[findings.DuplicateGroup]) -> findings.Finding:
-  count = sum(len(group.examples) - 1 for group in groups)
-  return findings.Finding(
-      'copies', 'images', count, f'{_counted(count, "redundant image")}: all '
-      'but one of each group of duplicates', harmful=False)
-
-
-def _missing_classes(
-    request: scan_lib.ScanRequest, counts: Int[np.ndarray, 'splits classes'],
-) -> list[findings.Finding]:
-  return [
-      findings.Finding(
-          'missing_class', 'classes', int((row == 0).sum()),
-          f'{(row == 0).sum():,} of {len(row):,} classes have no example in '
-          f'{split.name}', harmful=False)
-      for split, row in zip(request.splits, counts) if row.any()]
 
 
 def _counted(count: int, noun: str) -> str:

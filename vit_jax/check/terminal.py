@@ -14,19 +14,17 @@ def show(report: findings.Report) -> None:
   """Prints the summary."""
   if report.description:
     print(report.description + '\n')
-  console.table(
-      'Splits', ['split', 'examples', 'checked', 'unreadable', 'unlabeled'],
-      [[s.name, s.examples, s.checked, s.unreadable, s.unlabeled]
-       for s in report.splits])
+  _table('Splits', ['split', 'examples', 'checked', 'unreadable', 'unlabeled'],
+         [[s.name, s.examples, s.checked, s.unreadable, s.unlabeled]
+          for s in report.splits])
   _table(
       f'Classes: {len(report.classes):,}, largest first',
       ['class', *(split.name for split in report.splits), 'share'],
       [[c.name, *c.counts.values(), f'{c.share:.1%}'] for c in report.classes])
   _table('Images', ['property', 'minimum', 'median', 'maximum'],
-         [[r.name, round(r.minimum), round(r.median), round(r.maximum)]
-          for r in report.ranges])
+         [[name, *values] for name, values in report.ranges.items()])
   _table('Formats, sizes and remarks', ['property', 'images'],
-         property_counts(report), limit=2 * _ROWS)
+         list(report.properties.items()))
   _table(f'Unreadable: {len(report.unreadable):,}',
          ['split', 'example', 'reason'],
          [[u.example.split, u.example.key, u.reason]
@@ -45,18 +43,6 @@ def show(report: findings.Report) -> None:
     print(f'  {"!" if finding.harmful else "-"} {finding.text}')
 
 
-def property_counts(report: findings.Report) -> list[tuple[str, int]]:
-  """Returns formats, the most common sizes and remarks, with image counts."""
-  rows = list(report.modes.items())
-  rows += [(f'{size} pixels', count) for size, count in report.sizes.items()]
-  others = report.num_sizes - len(report.sizes)
-  if others:
-    rows.append((f'{others:,} other sizes', sum(report.modes.values())
-                 - sum(report.sizes.values())))
-  return rows + [
-      (remark, len(examples)) for remark, examples in report.remarks.items()]
-
-
 def _examples(group: findings.DuplicateGroup) -> str:
   lines = [f'{example.split}: {example.key} ({example.label})'
            for example in group.examples[:_GROUP_IMAGES]]
@@ -65,10 +51,9 @@ def _examples(group: findings.DuplicateGroup) -> str:
 
 
 def _table(
-    title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], *,
-    limit: int = _ROWS,
+    title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]],
 ) -> None:
   if rows:
-    console.table(title, columns, rows[:limit])
-  if len(rows) > limit:
-    print(f'... and {len(rows) - limit:,} more\n')
+    console.table(title, columns, rows[:_ROWS])
+  if len(rows) > _ROWS:
+    print(f'... and {len(rows) - _ROWS:,} more\n')

@@ -26,7 +26,9 @@ Embed = Callable[[list[Any]], Any]
 
 @dataclasses.dataclass(frozen=True)
 class FeatureMethod:
-  """Compares features; views are a test image and its mirror image.
+  """A `blocks.Method` that compares features.
+
+  The views of a test image are the image and its mirror image.
 
   Attributes:
     embed: the model.
@@ -41,18 +43,15 @@ class FeatureMethod:
           f'--min-cosine must be in (0, 1]; got {self.min_similarity}.')
 
   def read(self, image: Any) -> Image.Image:
-    """See `blocks.Method`."""
     return decode.decode(image, channels=3)
 
   def views(self, images: Sequence[Image.Image]) -> np.ndarray:
-    """See `blocks.Method`."""
     mirrored = [image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
                 for image in images]
     return np.stack(np.split(self._features([*images, *mirrored]), 2), axis=1)
 
   def build_index(
       self, parts: Sequence[blocks.Fingerprints]) -> blocks.TestIndex:
-    """See `blocks.Method`."""
     features = np.concatenate([part.views for part in parts])
     mean = features.mean(axis=(0, 1))
     features = nearest_neighbours.unit(features - mean)
@@ -65,7 +64,6 @@ class FeatureMethod:
   def queries(
       self, images: Sequence[Image.Image], tests: blocks.TestIndex,
   ) -> tuple[UInt64[np.ndarray, '_'], Sequence[np.ndarray]]:
-    """See `blocks.Method`."""
     features = nearest_neighbours.unit(self._features(images) - tests.mean)
     return random_projection_bits(features), list(features)
 
@@ -73,16 +71,13 @@ class FeatureMethod:
       self, query: np.ndarray, candidate: blocks.Candidate,
       tests: blocks.TestIndex,
   ) -> float:
-    """See `blocks.Method`."""
     assert tests.features is not None
     return float(query @ tests.features[candidate.image, candidate.view])
 
   def is_near_duplicate(self, similarity: float) -> bool:
-    """See `blocks.Method`."""
     return similarity >= self.min_similarity
 
   def change(self, view: int) -> str:
-    """See `blocks.Method`."""
     return 'alike' + ' mirrored' * view
 
   def _features(

@@ -16,7 +16,9 @@ from vit_jax.near_duplicates import blocks
 
 @dataclasses.dataclass(frozen=True)
 class PixelMethod(similarity.Likeness):
-  """Compares pixels; views are windows of a test image, then mirrored ones.
+  """A `blocks.Method` that compares pixels.
+
+  The views of a test image are windows of it, then mirrored windows.
 
   Attributes:
     crops: also search for crops of test images.
@@ -30,11 +32,9 @@ class PixelMethod(similarity.Likeness):
             else (perceptual_hash.WHOLE,))
 
   def read(self, image: Any) -> UInt8[np.ndarray, '64 64 3']:
-    """See `blocks.Method`."""
     return perceptual_hash.thumbnail(image)
 
   def views(self, images: Sequence[np.ndarray]) -> np.ndarray:
-    """See `blocks.Method`."""
     thumbnails = np.stack(images)
     bits = perceptual_hash.fingerprints(thumbnails, self.windows)
     mirrored = perceptual_hash.mirrored(bits)
@@ -44,7 +44,6 @@ class PixelMethod(similarity.Likeness):
 
   def build_index(
       self, parts: Sequence[blocks.Fingerprints]) -> blocks.TestIndex:
-    """See `blocks.Method`."""
     return blocks.make_index(
         parts, np.concatenate([part.views for part in parts]),
         max_distance=self.max_distance)
@@ -52,7 +51,6 @@ class PixelMethod(similarity.Likeness):
   def queries(
       self, images: Sequence[np.ndarray], tests: blocks.TestIndex,
   ) -> tuple[UInt64[np.ndarray, '_'], Sequence[np.ndarray]]:
-    """See `blocks.Method`."""
     del tests
     return perceptual_hash.fingerprints(np.stack(images))[:, 0], images
 
@@ -60,7 +58,6 @@ class PixelMethod(similarity.Likeness):
       self, query: np.ndarray, candidate: blocks.Candidate,
       tests: blocks.TestIndex,
   ) -> float:
-    """See `blocks.Method`."""
     mirrored, window = divmod(candidate.view, len(self.windows))
     return similarity.similarity(
         similarity.view(query, perceptual_hash.WHOLE, mirrored=False),
@@ -69,11 +66,9 @@ class PixelMethod(similarity.Likeness):
             mirrored=bool(mirrored)))
 
   def is_near_duplicate(self, similarity: float) -> bool:
-    """See `blocks.Method`."""
     return similarity >= self.min_similarity
 
   def change(self, view: int) -> str:
-    """See `blocks.Method`."""
     mirrored, window = divmod(view, len(self.windows))
     return ' '.join(
         ['mirrored'] * mirrored + ['crop'] * (window > 0)) or 'whole'
