@@ -5,7 +5,7 @@
 
 An input that raises anything but ValueError, takes more than 10 s or 512 MiB at
 once is written to a file and ends the run: give it a row in `hostile.bad`.
-`tests/data/test_decoding.py` runs the same properties without coverage.
+`tests/data/images/test_decode.py` runs the same properties without coverage.
 """
 
 import pathlib

@@ -1,4 +1,4 @@
-"""Image files of every kind, good and bad, made here: what loaders break on."""
+"""Valid and malicious image files for tests of decoders."""
 
 import io
 import struct
@@ -25,7 +25,7 @@ def picture(height=24, width=33, seed=0):
 
 
 def good():
-  """Returns by name the bytes of files that decode to 24 x 33."""
+  """Returns files that decode to 24 x 33, by name."""
   rgb = picture()
   grey = rgb.convert('L')
   files = {
@@ -62,7 +62,7 @@ def good():
 
 
 def png(width, height, *, bits=8, colour=2, data=b'', chunks=()):
-  """Returns a PNG whose header says what you like."""
+  """Returns a PNG with arbitrary header values."""
   header = struct.pack('>IIBBBBB', width, height, bits, colour, 0, 0, 0)
   parts = [(b'IHDR', header), *chunks, (b'IDAT', zlib.compress(data)),
            (b'IEND', b'')]
@@ -72,7 +72,7 @@ def png(width, height, *, bits=8, colour=2, data=b'', chunks=()):
 
 
 def with_size(data, width, height):
-  """Returns a JPEG, GIF or BMP whose header says another size."""
+  """Returns a JPEG, GIF or BMP with another size in its header."""
   if data[:2] == b'\xff\xd8':
     at = next(i for i in range(len(data))
               if data[i:i + 2] in (b'\xff\xc0', b'\xff\xc2')) + 5
@@ -87,12 +87,7 @@ def with_size(data, width, height):
 
 
 def tiff(**tags):
-  """Returns a grey TIFF of one uncompressed strip, with other tags.
-
-  Args:
-    **tags: by name, a long each: width, height, tile_width, tile_length, rows,
-      bits, samples, offset, count.
-  """
+  """Returns a grey TIFF of one uncompressed strip, with other tags by name."""
   numbers = {'width': 256, 'height': 257, 'bits': 258, 'compression': 259,
              'photometric': 262, 'offset': 273, 'samples': 277, 'rows': 278,
              'count': 279, 'tile_width': 322, 'tile_length': 323,
@@ -108,7 +103,7 @@ def tiff(**tags):
 
 
 def webp(width, height):
-  """Returns a WebP whose canvas, and nothing else, is there."""
+  """Returns a WebP that has only a canvas."""
   body = b'\0\0\0\0' + (width - 1).to_bytes(3, 'little') + (
       height - 1).to_bytes(3, 'little')
   chunk = b'VP8X' + struct.pack('<I', 10) + body
@@ -116,7 +111,7 @@ def webp(width, height):
 
 
 def bad():
-  """Returns by name files that are errors, and a pattern of the words."""
+  """Returns (file, pattern of its error) by name."""
   files, huge = good(), 60_000
   progressive = files['jpeg progressive']
   scan = progressive.index(b'\xff\xda')

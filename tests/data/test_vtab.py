@@ -1,4 +1,4 @@
-"""Tasks of VTAB-1k: what the benchmark takes and how it labels it."""
+"""VTAB-1k tasks have the splits and labels of the benchmark."""
 
 import io
 
@@ -16,7 +16,7 @@ def label(task, **example):
   return vtab.TASKS[task].label(example)
 
 
-def test_there_are_seven_natural_four_specialized_and_eight_structured_tasks():
+def test_there_are_7_natural_4_specialized_and_8_structured_tasks():
   groups = [task.group for task in vtab.TASKS.values()]
   assert [groups.count(group) for group in vtab.GROUPS] == [7, 4, 8]
 
@@ -29,7 +29,7 @@ def test_clevr_counts_start_at_three_objects():
 @pytest.mark.parametrize(('distance', 'expected'), [
     (0.1, 0), (8.0, 0), (8.01, 1), (8.5, 1), (8.6, 2), (9.2, 3), (9.9, 4),
     (10.0, 4), (10.1, 5), (60.0, 5)])
-def test_clevr_distance_is_that_of_the_closest_object(distance, expected):
+def test_clevr_distance_is_of_the_closest_object(distance, expected):
   coordinates = np.array(
       [[300, 200, 99.0], [1, 1, distance], [0, 0, 98.0]], np.float64)
   assert label('clevr_closest_object_distance',
@@ -41,14 +41,14 @@ def test_clevr_distance_is_that_of_the_closest_object(distance, expected):
     ((2,), (20.5,), 2), ((0, 1), (300.0, 9.0), 1), ((0,), (-3.0,), 0),
     ((3, 4, 7), (1.0, 2.0, 3.0), 3),  # Others than cars, vans and trucks.
     ((3, 0), (1.0, 25.0), 2), ((), (), 3)])
-def test_kitti_distance_is_that_of_the_closest_vehicle(
+def test_kitti_distance_is_of_the_closest_vehicle(
     kinds, metres, expected):
   location = np.array([[5.0, 6.0, z] for z in metres], np.float32)
   assert label('kitti_closest_vehicle_distance', objects={
       'type': np.array(kinds, np.int64), 'location': location}) == expected
 
 
-def test_dsprites_positions_are_paired_and_orientations_grouped():
+def test_dsprites_labels_are_binned():
   pairs = [label('dsprites_label_x_position_16', label_x_position=i)
            for i in range(32)]
   assert pairs == [i // 2 for i in range(32)]
@@ -73,7 +73,7 @@ def open_task(task, root):
       shapes_config=data.DataConfig().shapes)
 
 
-def test_a_task_has_the_splits_of_the_benchmark_and_its_labels(tiny_vtab):
+def test_tasks_have_the_splits_and_labels_of_the_benchmark(tiny_vtab):
   opened = open_task('kitti_closest_vehicle_distance', tiny_vtab)
   assert {k: len(v) for k, v in opened.splits.items()} == {
       'train800': 800, 'val200': 200, 'test': 30}
@@ -87,7 +87,7 @@ def test_a_task_has_the_splits_of_the_benchmark_and_its_labels(tiny_vtab):
   assert both.key(999) == 'kitti:3.*.* validation 199'
 
 
-def test_smallnorb_is_tested_on_the_second_half_of_its_test_split(tiny_vtab):
+def test_smallnorb_uses_the_second_half_of_its_test_split(tiny_vtab):
   for name, classes in (('azimuth', 18), ('elevation', 9)):
     opened = open_task(f'smallnorb_label_{name}', tiny_vtab)
     test = opened.splits['test']
@@ -97,7 +97,7 @@ def test_smallnorb_is_tested_on_the_second_half_of_its_test_split(tiny_vtab):
     assert opened.splits['val200'].key(199).endswith('test 199')
 
 
-def test_a_task_goes_through_the_pipeline_as_any_data_set_does(tiny_vtab):
+def test_tasks_work_in_the_pipeline(tiny_vtab):
   config = data.parse({
       'source': 'vtab/smallnorb_label_elevation', 'split': 'train800',
       'data_dir': str(tiny_vtab), 'resolution': 16, 'num_workers': 0})
@@ -108,7 +108,7 @@ def test_a_task_goes_through_the_pipeline_as_any_data_set_does(tiny_vtab):
   np.testing.assert_array_equal(batch['image'][3], 30)  # Grey, three times.
 
 
-def test_a_data_set_that_is_not_there_gets_its_command(tiny_vtab, tmp_path):
+def test_missing_data_sets_have_a_command(tiny_vtab, tmp_path):
   assert vtab.missing(['dtd', 'kitti_closest_vehicle_distance'],
                       str(tiny_vtab)) == {}
   found = vtab.missing(list(vtab.TASKS), str(tmp_path))
@@ -120,7 +120,7 @@ def test_a_data_set_that_is_not_there_gets_its_command(tiny_vtab, tmp_path):
     open_task('eurosat', tmp_path)
 
 
-def test_another_major_version_is_not_taken_for_the_benchmarks(
+def test_another_major_version_is_an_error(
     write_tfds, tmp_path):
   write_tfds(tmp_path, 'dtd', '4.0.0', {}, {'train': []})
   with pytest.raises(ValueError, match=r'4.0.0, not in 3.\*.\*'):
@@ -128,7 +128,7 @@ def test_another_major_version_is_not_taken_for_the_benchmarks(
   assert list(vtab.missing(['dtd'], str(tmp_path))) == ['dtd']
 
 
-def test_a_misspelt_task_names_the_nearest(tmp_path):
+def test_a_misspelt_task_suggests_the_nearest(tmp_path):
   with pytest.raises(ValueError, match="Did you mean 'clevr_count_all'"):
     open_task('clevr_count', tmp_path)
 

@@ -1,4 +1,4 @@
-"""Section `data` of a config: which images, and what is made of them."""
+"""The config section `data`: which images, and their preprocessing."""
 
 from collections.abc import Mapping
 import dataclasses
@@ -24,63 +24,57 @@ class DataConfig:
 
   Attributes:
     source: 'digits', 'shapes', a TFDS name ('cifar10',
-      'oxford_iiit_pet:4.0.0'), or a path: a folder of images, a table, Parquet
-      files, tar shards; docs/data.md.
-    data_dir: TFDS directory; default $TFDS_DATA_DIR or ~/tensorflow_datasets.
+      'oxford_iiit_pet:4.0.0'), or a path to an image folder, table, Parquet
+      files or tar shards; see docs/data.md.
+    data_dir: TFDS directory; default: $TFDS_DATA_DIR or ~/tensorflow_datasets.
     split: TFDS split string, for every source: 'train', 'train[:98%]'.
-    target: 'single', 'multi' or 'regression': the kind of label that a table
-      at a path has; 'auto' tells it from the values (`targets`).
-    table: which column of it is what, where names do not say.
-    examples_per_class: keep only that many of each class of `split`, the same
-      ones in every run.
-    num_examples: keep only that many of `split`, chosen at random, the same
-      ones in every run: the first million is part of the first two.
-    fraction: the same, as a share of `split`.
-    sampling: how often training draws a class: 'natural', as it occurs;
-      'balanced', all equally often; 'sqrt', by the root of its examples. An
-      epoch stays as many draws as there are examples; see `sampling`.
-    exclude: a file of keys, a line each, of examples of `split` to leave out
-      before anything else is chosen: `main.py deduplicate` writes one.
-    resolution: of the batch, one side or (height, width), in pixels;
-      operations without a size of their own use it.
-    channels: 1 (grey) or 3 (RGB) of pictures, which `decoding.decode` makes
-      of whatever files there are; or any number, such as 13 of Sentinel-2,
-      which files must have: see `bands.decode`.
-    dtype: of pixels on their way to the device: 'uint8', 'uint16' or 'float32'.
-    value_range: pixel values that become 0 and 1: (0, 255) of uint8; of others
-      it must be said, such as (0, 10000) of reflectances in uint16. Values
-      beyond it are not cut off.
-    train_ops: image operations, for example ({'op': 'inception_crop'},
-      {'op': 'flip'}); decoding comes first by itself.
-    eval_ops: the same for evaluation.
-    mean: of images in [0, 1], subtracted on the device; one number or one for
-      each channel. 'measured', of both: that of each channel in 512 images of
-      the training split, when a run begins; kept with its checkpoints.
-    std: the same, divided by. 0.5 and 0.5 make the value range [-1, 1].
-    target_mean: of data whose labels are numbers, that of each in the training
-      split: they are learned as (label - mean) / std. Left out, it is measured
-      when a run begins, and kept with its checkpoints.
-    target_std: the same, divided by.
-    max_labels: the most labels that an image may have, where it has several: a
-      batch holds so many indices for each, whatever the number of classes.
-    unreadable: what training does about an image that cannot be read: 'error',
-      or 'skip' it, count and name it, and take the next example that can be;
-      see `unreadable`.
-    eval_unreadable: what evaluation does; 'skip' leaves the image out.
-    max_unreadable: the share of images that may be skipped before that is an
-      error after all; ten always may.
-    max_pixels: the most that an image may have. A header that says more is an
-      error before anything is decoded: each thread takes four bytes for each.
-    mixup: alpha of mixup's Beta distribution; 0 is off.
-    cutmix: alpha of CutMix's. With both on, a batch gets one at random.
-    num_workers: processes that read and augment; 0 for threads in this one.
-    num_threads: in each process; more than two help where reading waits for a
-      network, not where decoding fills the cores (Python's global lock).
-    prefetch: batches that each process holds ready: the bound of its memory.
-    cache_mib: memory for decoded images, in MiB: those of a small data set are
-      then read and decoded once, not in each epoch. Each process of
-      `num_workers` has as much. What has no room is read each time.
-    shapes: of the source 'shapes'.
+    target: kind of the labels of a table: 'single', 'multi' or 'regression';
+      'auto' infers it from the values.
+    table: roles of table columns that their names do not show.
+    examples_per_class: keeps this many examples of each class of `split`, the
+      same ones in every run.
+    num_examples: keeps this many random examples of `split`, the same ones in
+      every run; a smaller subset is part of a larger one.
+    fraction: like `num_examples`, as a fraction of `split`.
+    sampling: how often training draws a class: 'natural', as often as it
+      occurs; 'balanced', equally often; 'sqrt', by the square root of its
+      examples. See `class_sampling`.
+    exclude: file with one key per line of examples of `split` to leave out;
+      `main.py deduplicate` writes one.
+    resolution: of the batch in pixels, one side or (height, width); the default
+      size of operations.
+    channels: 1 (grey) or 3 (RGB), converted from any image file; or any other
+      number, such as 13 of Sentinel-2, which files must have.
+    dtype: of pixels until they reach the device: 'uint8', 'uint16' or
+      'float32'.
+    value_range: pixel values that become 0 and 1; default: (0, 255), for uint8
+      only. Values outside are not clipped.
+    train_ops: image operations after decoding, for example
+      ({'op': 'inception_crop'}, {'op': 'flip'}).
+    eval_ops: image operations for evaluation.
+    mean: subtracted on the device from images in [0, 1]; one number or one per
+      channel. 'measured', together with std: measured per channel on 512
+      training images when a run starts, and saved with its checkpoints.
+    std: divisor after `mean`. 0.5 and 0.5 give the range [-1, 1].
+    target_mean: mean of each regression target; the model learns
+      (target - mean) / std. Default: measured when a run starts, and saved.
+    target_std: standard deviation of each regression target.
+    max_labels: maximum number of labels of an image; the length of label lists.
+    unreadable: 'error', or 'skip': training replaces an unreadable image by the
+      next readable one, and counts and names it. See `unreadable`.
+    eval_unreadable: the same for evaluation, where 'skip' masks the image.
+    max_unreadable: maximum fraction of skipped images; ten are always allowed.
+    max_pixels: maximum size of an image; larger ones are unreadable. Decoding
+      needs 4 bytes per pixel in each thread.
+    mixup: alpha of mixup's Beta distribution; 0 disables it.
+    cutmix: alpha of CutMix; with mixup, each batch gets one of both at random.
+    num_workers: processes that read and augment; 0 uses threads only.
+    num_threads: per process. More than two help with slow storage only, because
+      of Python's global lock.
+    prefetch: batches that each process prepares ahead; bounds its memory.
+    cache_mib: memory per process for decoded images, in MiB, so that small data
+      sets decode once.
+    shapes: settings of the source 'shapes'.
   """
   source: str = 'digits'
   data_dir: str = ''
@@ -118,21 +112,8 @@ class DataConfig:
   def __post_init__(self):
     if self.channels < 1:
       raise ValueError(
-          'channels must be 1 (grey), 3 (RGB) or any other number of them; got '
-          f'{self.channels}.')
-    self._check_value_range()
-    for name in ('mean', 'std'):
-      value = getattr(self, name)
-      if isinstance(value, tuple) and len(value) not in (1, self.channels):
-        raise ValueError(
-            f'{name} must be one number or one for each of the '
-            f'{self.channels} channels; got {value}.')
-    if (self.mean == 'measured') != (self.std == 'measured'):
-      raise ValueError(
-          "mean and std are 'measured' together; got "
-          f'{self.mean!r} and {self.std!r}.')
-    if self.std != 'measured' and not np.all(np.asarray(self.std) > 0):
-      raise ValueError(f'std must be positive; got {self.std}.')
+          f'channels must be 1 (grey), 3 (RGB) or more; got {self.channels}.')
+    self._check_normalisation()
     label_scaling.check_scale(self.target_mean, self.target_std)
     for name, least in (('mixup', 0), ('cutmix', 0), ('num_workers', 0),
                         ('num_threads', 1), ('prefetch', 1),
@@ -142,55 +123,63 @@ class DataConfig:
             f'{name} must be at least {least}; got {getattr(self, name)}.')
     if not 0 <= self.max_unreadable <= 1:
       raise ValueError(
-          'max_unreadable is a share of the images, from 0 to 1; got '
-          f'{self.max_unreadable}.')
+          f'max_unreadable must be in [0, 1]; got {self.max_unreadable}.')
     if not 1 <= self.max_pixels <= limits.LARGEST:
       raise ValueError(
-          f"max_pixels must be from 1 to {limits.LARGEST:,}, Pillow's own "
-          f'bound; got {self.max_pixels:,}.')
-    for name in ('examples_per_class', 'num_examples', 'fraction'):
+          f"max_pixels must be from 1 to {limits.LARGEST:,}, Pillow's limit; "
+          f'got {self.max_pixels:,}.')
+    self._check_subset()
+    self.build_ops(train=True)  # Raises errors in their settings.
+    self.build_ops(train=False)
+
+  def _check_normalisation(self) -> None:
+    if self.value_range is None and self.dtype != 'uint8':
+      raise ValueError(
+          f'dtype {self.dtype} needs value_range, the pixel values that become '
+          '0 and 1, such as [0, 65535], or [0, 10000] for reflectances.')
+    if self.value_range is not None and not (
+        -np.inf < self.value_range[0] < self.value_range[1] < np.inf):
+      raise ValueError(
+          'value_range must be a lower and a higher pixel value; got '
+          f'{self.value_range}.')
+    for name in ('mean', 'std'):
       value = getattr(self, name)
+      if isinstance(value, tuple) and len(value) not in (1, self.channels):
+        raise ValueError(
+            f'{name} must be one number or one for each of the '
+            f'{self.channels} channels; got {value}.')
+    if (self.mean == 'measured') != (self.std == 'measured'):
+      raise ValueError(
+          "mean and std must both be 'measured', or neither; got "
+          f'{self.mean!r} and {self.std!r}.')
+    if self.std != 'measured' and not np.all(np.asarray(self.std) > 0):
+      raise ValueError(f'std must be positive; got {self.std}.')
+
+  def _check_subset(self) -> None:
+    sizes = [self.examples_per_class, self.num_examples, self.fraction]
+    for name, value in zip(
+        ('examples_per_class', 'num_examples', 'fraction'), sizes):
       if value is not None and value <= 0:
         raise ValueError(
             f'{name} must be positive, or none for all; got {value}.')
     if self.fraction is not None and self.fraction > 1:
+      raise ValueError(f'fraction must be at most 1; got {self.fraction}.')
+    if sizes.count(None) < 2:
       raise ValueError(
-          f'fraction is a share of the split, at most 1; got {self.fraction}.')
-    if [self.examples_per_class, self.num_examples, self.fraction].count(
-        None) < 2:
-      raise ValueError(
-          'examples_per_class, num_examples and fraction each say how many '
-          'examples to keep. Give one of them.')
-    # To build them is to check them: a misspelt setting shows at once.
-    self.build_ops(train=True)
-    self.build_ops(train=False)
-
-  def _check_value_range(self) -> None:
-    if self.value_range is None and self.dtype != 'uint8':
-      raise ValueError(
-          f'dtype {self.dtype} needs value_range, the pixel values that become '
-          '0 and 1: [0, 65535], or [0, 10000] of reflectances.')
-    if self.value_range is not None and not (
-        -np.inf < self.value_range[0] < self.value_range[1] < np.inf):
-      raise ValueError(
-          'value_range is a lower and a higher pixel value; got '
-          f'{self.value_range}.')
+          'examples_per_class, num_examples and fraction exclude each other. '
+          'Give one of them.')
 
   @property
   def is_picture(self) -> bool:
-    """Whether images are 8-bit grey or RGB, of whatever files."""
+    """Whether images are 8-bit grey or RGB."""
     return self.dtype == 'uint8' and self.channels in (1, 3)
 
   @property
   def value_scale(self) -> dict[str, Any]:
-    """Mean, std and range of pixels, as `mixing.normalize` takes them.
-
-    Raises:
-      ValueError: if they are still to be measured.
-    """
+    """Arguments of `mixup.normalize`; raises if not yet measured."""
     if 'measured' in (self.mean, self.std):
       raise ValueError(
-          "data.mean is 'measured', but nobody has: see `data.measured`.")
+          "data.mean is 'measured', but was not yet: call `data.measured`.")
     return {'mean': self.mean, 'std': self.std, 'value_range': self.value_range}
 
   @property
@@ -204,7 +193,7 @@ class DataConfig:
     return (*self.size, self.channels)
 
   def build_ops(self, *, train: bool) -> tuple[ops_lib.Op, ...]:
-    """Returns the operations of training, or of evaluation."""
+    """Returns the image operations of training or evaluation."""
     return ops_lib.build(
         self.train_ops if train else self.eval_ops, size=self.size,
         where='train_ops' if train else 'eval_ops',

@@ -1,9 +1,8 @@
-"""ImageNet's re-assessed labels, "ReaL" (arXiv 2006.07159).
+"""ImageNet's reassessed labels, "ReaL" (arXiv 2006.07159).
 
-The file real.json of https://github.com/google-research/reassessed-imagenet is
-a list of 50,000 lists of classes: of ILSVRC2012_val_00000001.JPEG, and so on.
-An image is found by the name of its file, never by its place: TFDS wrote them
-in an order of its own.
+real.json of https://github.com/google-research/reassessed-imagenet lists the
+classes of ILSVRC2012_val_00000001.JPEG and so on. Images are matched by file
+name, because TFDS stores them in another order.
 """
 
 from collections.abc import Sequence
@@ -22,7 +21,7 @@ _NAME = re.compile(r'(?:.*/)?ILSVRC2012_val_(\d{8})\.jpe?g', re.IGNORECASE)
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Relabelled:
-  """A source whose examples have other labels, any number of each."""
+  """A source with replaced, multi-label labels."""
   source: protocol.Source
   labels: Sequence[Sequence[int]]
 
@@ -31,41 +30,40 @@ class Relabelled:
 
   def __getitem__(self, index: int) -> dict[str, Any]:
     example = self.source[index]
-    return {**example, 'label': self._of(example, index)}
+    return {**example, 'label': self._find(example, index)}
 
   def label(self, index: int) -> Sequence[int]:
-    return self._of(self.source[index], index)
+    return self._find(self.source[index], index)
 
   def key(self, index: int) -> str:
     return self.source.key(index)
 
-  def _of(self, example: dict[str, Any], index: int) -> Sequence[int]:
+  def _find(self, example: dict[str, Any], index: int) -> Sequence[int]:
     name = example.get('file_name') or self.source.key(index)
     found = _NAME.fullmatch(name)
     if not found or not 1 <= int(found[1]) <= len(self.labels):
       raise ValueError(
-          f'real_labels are of ILSVRC2012_val_00000001.JPEG to '
+          f'real_labels are for ILSVRC2012_val_00000001.JPEG to '
           f'{len(self.labels):08}.JPEG, but an image is {name!r}. Evaluate on '
           'the validation images of ImageNet 2012: TFDS imagenet2012, or a '
-          'folder of them under their own names.')
+          'folder with the original file names.')
     return self.labels[int(found[1]) - 1]
 
 
 def with_real_labels(
     dataset: dataset_lib.Dataset, path: str) -> dataset_lib.Dataset:
-  """Returns ImageNet's validation images with their re-assessed labels.
+  """Returns ImageNet's validation images with their reassessed labels.
 
   Raises:
-    ValueError: if the file or the images are not what they should be. One
-      image is looked at; another without a name shows when it is read.
+    ValueError: if the file, the classes or the first image do not match.
   """
   labels = _read(epath.Path(path).expanduser())
   classes = 1 + max(max(entry, default=0) for entry in labels)
   if dataset.num_classes < classes or dataset.multi_label:
     raise ValueError(
-        f'{path} (real_labels) has {classes:,} classes, for one label an image '
-        f'before, but {dataset.name} has {dataset.num_classes:,}'
-        + (' and several labels an image.' if dataset.multi_label else '.'))
+        f'{path} (real_labels) needs {classes:,} classes with one label per '
+        f'image, but {dataset.name} has {dataset.num_classes:,}'
+        + (' with several labels per image.' if dataset.multi_label else '.'))
   source = Relabelled(dataset.source, labels)
   source.label(0)
   return dataclasses.replace(dataset, source=source, multi_label=True)
@@ -76,13 +74,13 @@ def _read(path: epath.Path) -> list[list[int]]:
     labels = json.loads(path.read_text())
   except (OSError, ValueError) as error:
     raise ValueError(
-        f'Cannot read {path} (real_labels): {error}. It is real.json of '
+        f'Cannot read {path} (real_labels): {error}. Download real.json of '
         'https://github.com/google-research/reassessed-imagenet.') from error
   if not (isinstance(labels, list) and labels and all(
       isinstance(entry, list) and all(
           isinstance(i, int) and i >= 0 for i in entry)
       for entry in labels)):
     raise ValueError(
-        f'{path} (real_labels) must be a list, an entry for each image, of '
-        'lists of classes, numbered from 0.')
+        f'{path} (real_labels) must be a list of lists of class indices, '
+        'one for each image.')
   return labels

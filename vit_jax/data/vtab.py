@@ -1,17 +1,13 @@
-"""The 19 tasks of VTAB-1k (arXiv 1910.04867): data sets, splits, label rules.
+"""The 19 tasks of VTAB-1k (arXiv 1910.04867).
 
     data.source = 'vtab/clevr_count_all', data.split = 'train800+val200'
 
-Each task is one of the data sets of TensorFlow Datasets with 800 examples to
-train on, 200 to choose settings by, and a whole test split. Its splits are
-called `train800`, `val200` and `test` here, whatever they are in TFDS. Labels
-that the benchmark bins, it bins here: one function each, from an example as
-TFDS gives it to the index of a class.
+Each task is a TFDS data set with three splits: `train800`, `val200` to choose
+settings, and `test`. Label functions map TFDS examples to class indices.
 
 Names, splits, numbers of classes and thresholds: google-research/
-task_adaptation at d7630d3c43ba052b5a35546b312d9454a9f2c96b (Apache 2.0), facts
-restated. Where it names a version that TFDS no longer prepares (pets 3), any
-is taken.
+task_adaptation at d7630d3c43ba052b5a35546b312d9454a9f2c96b. Its pets version 3
+cannot be prepared any more, so any version is used.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -34,33 +30,31 @@ TRAIN, VALIDATION, TEST = 'train800', 'val200', 'test'
 
 Example = Mapping[str, Any]
 
-# ----------------------------------------------------------------- label rules
-
 
 def feature(example: Example, *, name: str = 'label') -> int:
-  """Returns a label that is one of the example's features."""
+  """Returns a feature that is the label."""
   return int(example[name])
 
 
 def grouped(example: Example, *, name: str, size: float) -> int:
-  """Returns a label after every `size` neighbouring values became one."""
+  """Returns a feature divided into bins of `size` neighbouring values."""
   return int(np.floor_divide(float(example[name]), size))
 
 
 def object_count(example: Example) -> int:
-  """CLEVR: how many objects, from 3 to 10."""
+  """CLEVR: number of objects, minus the minimum of 3."""
   return len(example['objects']['size']) - 3
 
 
 def closest_object(example: Example) -> int:
-  """CLEVR: the distance of the nearest object to the camera."""
+  """CLEVR: distance bin of the object closest to the camera."""
   coordinates = np.reshape(example['objects']['pixel_coords'], (-1, 3))
   return interval(
       float(coordinates[:, 2].min()), (0.0, 8.0, 8.5, 9.0, 9.5, 10.0, 100.0))
 
 
 def closest_vehicle(example: Example) -> int:
-  """KITTI: metres to the nearest car, van or truck; the last: there is none."""
+  """KITTI: distance bin of the closest car, van or truck; the last: none."""
   kinds = np.asarray(example['objects']['type'])
   places = np.reshape(example['objects']['location'], (-1, 3))
   metres = places[kinds < 3, 2].min(initial=1000.0)
@@ -68,134 +62,106 @@ def closest_vehicle(example: Example) -> int:
 
 
 def interval(value: float, starts: Sequence[float]) -> int:
-  """Returns the last of the intervals that start below `value`."""
+  """Returns the index of the last interval that starts below `value`."""
   return int(np.searchsorted(starts, value, side='left')) - 1
 
 
 def black_and_white(image: bytes) -> np.ndarray:
-  """dSprites: pixels of 0 and 1 become 0 and 255."""
+  """dSprites: scales pixels of 0 and 1 to 0 and 255."""
   return np.asarray(decode.decode(image, channels=1))[..., None] * 255
 
 
-# ------------------------------------------------------------------------ tasks
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class Task:
-  """One of the 19.
+  """A VTAB task.
 
   Attributes:
-    tfds: name of the data set, with the versions that the splits hold for.
+    tfds: name of the data set, with the versions that the splits are for.
     group: 'natural', 'specialized' or 'structured'.
     num_classes: number of labels.
-    num_test: images in `test`.
-    val: the split `val200` as a split string of the data set.
-    test: the split `test`.
-    label: the rule.
-    image: what is done to the bytes of an image file, if anything.
-    by_hand: TFDS wants files that a person has to download first.
+    num_test: number of test images.
+    val: TFDS split string of `val200`.
+    test: TFDS split string of `test`.
+    label: maps an example to its label.
+    image: decodes the image file, if not the default.
+    manual_download: whether TFDS needs files downloaded by hand.
   """
   tfds: str
   group: str
   num_classes: int
   num_test: int
-  val: str
+  val: str = 'validation[:200]'
   test: str = 'test'
   label: Callable[[Example], int] = feature
   image: Callable[[bytes], Any] | None = None
-  by_hand: bool = False
+  manual_download: bool = False
 
   @property
   def train(self) -> str:
     return 'train[:800]'
 
 
-_VALIDATION = 'validation[:200]'
-_DSPRITES: dict[str, Any] = dict(
-    tfds='dsprites:2.*.*', group=STRUCTURED, num_classes=16, num_test=73_728,
-    val='train[589824:590024]', test='train[663552:]', image=black_and_white)
-_SMALLNORB: dict[str, Any] = dict(
-    tfds='smallnorb:2.*.*', group=STRUCTURED, num_test=12_150,
-    val='test[:200]', test='test[50%:]')
-_CLEVR: dict[str, Any] = dict(
-    tfds='clevr:3.*.*', group=STRUCTURED, num_test=15_000,
-    val='train[63000:63200]', test='validation')
+def _dsprites(name: str, size: float) -> Task:
+  return Task(
+      'dsprites:2.*.*', STRUCTURED, 16, 73_728, 'train[589824:590024]',
+      'train[663552:]', functools.partial(grouped, name=name, size=size),
+      image=black_and_white)
+
+
+def _smallnorb(name: str, num_classes: int) -> Task:
+  return Task('smallnorb:2.*.*', STRUCTURED, num_classes, 12_150, 'test[:200]',
+              'test[50%:]', functools.partial(feature, name=name))
+
+
+def _clevr(num_classes: int, label: Callable[[Example], int]) -> Task:
+  return Task('clevr:3.*.*', STRUCTURED, num_classes, 15_000,
+              'train[63000:63200]', 'validation', label)
+
 
 TASKS: dict[str, Task] = {
     'caltech101': Task(
-        tfds='caltech101:3.*.*', group=NATURAL, num_classes=102,
-        num_test=6_084, val='train[2754:2954]'),
+        'caltech101:3.*.*', NATURAL, 102, 6_084, 'train[2754:2954]'),
     'cifar100': Task(
-        tfds='cifar100:3.*.*', group=NATURAL, num_classes=100,
-        num_test=10_000, val='train[45000:45200]'),
-    'dtd': Task(
-        tfds='dtd:3.*.*', group=NATURAL, num_classes=47, num_test=1_880,
-        val=_VALIDATION),
-    'oxford_flowers102': Task(
-        tfds='oxford_flowers102:2.*.*', group=NATURAL, num_classes=102,
-        num_test=6_149, val=_VALIDATION),
+        'cifar100:3.*.*', NATURAL, 100, 10_000, 'train[45000:45200]'),
+    'dtd': Task('dtd:3.*.*', NATURAL, 47, 1_880),
+    'oxford_flowers102': Task('oxford_flowers102:2.*.*', NATURAL, 102, 6_149),
     'oxford_iiit_pet': Task(
-        tfds='oxford_iiit_pet', group=NATURAL, num_classes=37, num_test=3_669,
-        val='train[2944:3144]'),
-    'sun397': Task(
-        tfds='sun397/tfds:4.*.*', group=NATURAL, num_classes=397,
-        num_test=21_750, val=_VALIDATION),
+        'oxford_iiit_pet', NATURAL, 37, 3_669, 'train[2944:3144]'),
+    'sun397': Task('sun397/tfds:4.*.*', NATURAL, 397, 21_750),
     'svhn': Task(
-        tfds='svhn_cropped:3.*.*', group=NATURAL, num_classes=10,
-        num_test=26_032, val='train[65931:66131]'),
-    'patch_camelyon': Task(
-        tfds='patch_camelyon:2.*.*', group=SPECIALIZED, num_classes=2,
-        num_test=32_768, val=_VALIDATION),
+        'svhn_cropped:3.*.*', NATURAL, 10, 26_032, 'train[65931:66131]'),
+    'patch_camelyon': Task('patch_camelyon:2.*.*', SPECIALIZED, 2, 32_768),
     'eurosat': Task(
-        tfds='eurosat/rgb:2.*.*', group=SPECIALIZED, num_classes=10,
-        num_test=5_400, val='train[16200:16400]', test='train[21600:]'),
+        'eurosat/rgb:2.*.*', SPECIALIZED, 10, 5_400, 'train[16200:16400]',
+        'train[21600:]'),
     'resisc45': Task(
-        tfds='resisc45:3.*.*', group=SPECIALIZED, num_classes=45,
-        num_test=6_300, val='train[18900:19100]', test='train[25200:]',
-        by_hand=True),
+        'resisc45:3.*.*', SPECIALIZED, 45, 6_300, 'train[18900:19100]',
+        'train[25200:]', manual_download=True),
     'diabetic_retinopathy': Task(
-        tfds='diabetic_retinopathy_detection/btgraham-300:3.*.*',
-        group=SPECIALIZED, num_classes=5, num_test=42_670, val=_VALIDATION,
-        by_hand=True),
-    'clevr_count_all': Task(**_CLEVR, num_classes=8, label=object_count),
-    'clevr_closest_object_distance': Task(
-        **_CLEVR, num_classes=6, label=closest_object),
-    'dmlab': Task(
-        tfds='dmlab:2.*.*', group=STRUCTURED, num_classes=6, num_test=22_735,
-        val=_VALIDATION),
+        'diabetic_retinopathy_detection/btgraham-300:3.*.*', SPECIALIZED, 5,
+        42_670, manual_download=True),
+    'clevr_count_all': _clevr(8, object_count),
+    'clevr_closest_object_distance': _clevr(6, closest_object),
+    'dmlab': Task('dmlab:2.*.*', STRUCTURED, 6, 22_735),
     'kitti_closest_vehicle_distance': Task(
-        tfds='kitti:3.*.*', group=STRUCTURED, num_classes=4, num_test=711,
-        val=_VALIDATION, label=closest_vehicle),
-    # 32 columns in pairs; 40 orientations in groups of 2.5, that is 2 or 3.
-    'dsprites_label_x_position_16': Task(**_DSPRITES, label=functools.partial(
-        grouped, name='label_x_position', size=2)),
-    'dsprites_label_orientation_16': Task(**_DSPRITES, label=functools.partial(
-        grouped, name='label_orientation', size=2.5)),
-    'smallnorb_label_azimuth': Task(
-        **_SMALLNORB, num_classes=18,
-        label=functools.partial(feature, name='label_azimuth')),
-    'smallnorb_label_elevation': Task(
-        **_SMALLNORB, num_classes=9,
-        label=functools.partial(feature, name='label_elevation')),
+        'kitti:3.*.*', STRUCTURED, 4, 711, label=closest_vehicle),
+    # 32 columns in pairs; 40 orientations in bins of 2.5.
+    'dsprites_label_x_position_16': _dsprites('label_x_position', 2),
+    'dsprites_label_orientation_16': _dsprites('label_orientation', 2.5),
+    'smallnorb_label_azimuth': _smallnorb('label_azimuth', 18),
+    'smallnorb_label_elevation': _smallnorb('label_elevation', 9),
 }
 
 
 def task_of(source: str) -> Task:
-  """Returns the row of 'vtab/name'.
-
-  Raises:
-    ValueError: if there is no such task.
-  """
+  """Returns the task of 'vtab/name'."""
   return TASKS[schema_lib.check_name(
       source.removeprefix(PREFIX), list(TASKS), what='VTAB task')]
 
 
-# ---------------------------------------------------------------------- reading
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class Examples:
-  """A split of the data set, with the task's labels."""
+  """A TFDS split with the labels of a task."""
   name: str
   records: Any
   task: Task
@@ -221,15 +187,14 @@ def open_task(source: str, data_dir: str) -> protocol.DatasetSplits:
   """Opens 'vtab/name': the splits `train800`, `val200` and `test`.
 
   Raises:
-    ValueError: if there is no such task, or its data set is not there, with
-      the command that prepares it.
+    ValueError: if there is no such task, or its data set is not prepared.
   """
   task = task_of(source)
-  whole = {
+  records_by_split = {
       split: Examples(f'{task.tfds} {split}', records, task)
       for split, records in tfds_lib.open_records(
           task.tfds, data_dir, undecoded=('image', 'image2')).items()}
-  data_set = protocol.DatasetSplits(whole, task.num_classes)
+  data_set = protocol.DatasetSplits(records_by_split, task.num_classes)
   selected = {
       ours: split_strings.select_split(data_set, theirs, name=task.tfds)
       for ours, theirs in (
@@ -238,13 +203,13 @@ def open_task(source: str, data_dir: str) -> protocol.DatasetSplits:
 
 
 def sizes(source: str) -> tuple[dict[str, int], int]:
-  """Returns the examples of each split, and the classes, without any file."""
+  """Returns the sizes of splits and the number of classes, without files."""
   task = task_of(source)
   return ({TRAIN: 800, VALIDATION: 200, TEST: task.num_test}, task.num_classes)
 
 
 def missing(names: Sequence[str], data_dir: str) -> dict[str, str]:
-  """Returns what to do about each task whose data set is not there."""
+  """Returns the command that prepares each missing data set."""
   found = {}
   for name in names:
     task = task_of(name)
@@ -252,5 +217,5 @@ def missing(names: Sequence[str], data_dir: str) -> dict[str, str]:
       tfds_lib.find(task.tfds, data_dir)
     except tfds_lib.NotPrepared as error:
       found[name] = error.command + (
-          '  # asks for files to download by hand' if task.by_hand else '')
+          '  # needs files downloaded by hand' if task.manual_download else '')
   return found

@@ -1,4 +1,4 @@
-"""Value range, mixup and CutMix against their formulas."""
+"""Normalisation, mixup and CutMix against their formulas."""
 
 import functools
 
@@ -13,7 +13,7 @@ CLASSES = 8
 
 
 def _batch():
-  # Image i is all i, so that a mixed pixel says where it came from.
+  # All pixels of image i are i, so mixed pixels show their origin.
   image = np.tile(np.arange(8, dtype=np.uint8)[:, None, None, None],
                   (1, 10, 12, 3))
   return {'image': image, 'label': np.arange(8, dtype=np.int32),
@@ -39,7 +39,7 @@ def _run(batch, seed, *, train=True, **settings):
 
 @pytest.mark.parametrize('mean,std', [
     (0.5, 0.5), ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))])
-def test_values_are_normalised_channel_by_channel(mean, std):
+def test_pixels_are_normalised_per_channel(mean, std):
   image = np.random.default_rng(0).integers(
       0, 256, (2, 4, 5, 3), dtype=np.uint8)
   result = mixup.normalize(jnp.asarray(image), mean=mean, std=std)
@@ -49,7 +49,7 @@ def test_values_are_normalised_channel_by_channel(mean, std):
       atol=1e-6)
 
 
-def test_without_mixing_and_in_evaluation_labels_stay_as_they_are():
+def test_labels_stay_without_mixing_and_in_evaluation():
   for alpha, train in ((0.0, True), (1.0, False)):
     result = _run(_batch(), 0, train=train, mixup_alpha=alpha)
     np.testing.assert_array_equal(result['label'], np.arange(8))
@@ -68,7 +68,6 @@ def test_evaluation_needs_no_key():
 def test_soft_labels_sum_to_one_and_match_the_image(settings, seed):
   result = _run(_batch(), seed, **settings)
   np.testing.assert_allclose(result['label'].sum(-1), 1, rtol=1e-6)
-  # The mean of an image's pixels is its labels' mean: images are constants.
   np.testing.assert_allclose(
       result['image'].mean((1, 2, 3)), result['label'] @ np.arange(8),
       rtol=1e-4, atol=1e-4)
@@ -102,7 +101,7 @@ def test_mixup_weight_is_shared_by_the_batch_and_varies_between_keys():
   assert len(weights) >= 6
 
 
-def test_both_on_means_one_of_them_per_batch():
+def test_each_batch_gets_either_mixup_or_cutmix():
   kinds = set()
   for seed in range(16):
     image = _run(
@@ -114,14 +113,14 @@ def test_both_on_means_one_of_them_per_batch():
 
 def _multi_label_batch():
   batch = _batch()
-  # Image i is of the classes i and i + 1; the last of its own alone.
+  # Image i has classes i and i + 1, the last one only class 7.
   batch['label'] = np.stack([np.arange(8), np.arange(1, 9)], 1).astype(np.int32)
   batch['label'][7, 1] = -1
   return batch, np.eye(8, CLASSES) + np.eye(8, CLASSES, k=1)
 
 
 @pytest.mark.parametrize('train', [False, True])
-def test_lists_of_labels_become_k_hot(train):
+def test_label_lists_become_k_hot(train):
   batch, dense = _multi_label_batch()
   label = _run(batch, 0, multi_label=True, train=train)['label']
   assert label.dtype == np.float32
@@ -130,16 +129,15 @@ def test_lists_of_labels_become_k_hot(train):
 
 @pytest.mark.parametrize('settings', [
     {'mixup_alpha': 1.0}, {'cutmix_alpha': 1.0}])
-def test_k_hot_labels_are_blended_as_the_images_are(settings):
+def test_k_hot_labels_are_blended_like_images(settings):
   batch, dense = _multi_label_batch()
   for seed in range(3):
     result = _run(batch, seed, multi_label=True, **settings)
-    # Image i is all i: the blend of two says whose they are, and how much.
     own = _run(_batch(), seed, **settings)['label']
     np.testing.assert_allclose(result['label'], own @ dense, atol=1e-6)
 
 
-def test_k_hot_labels_stay_on_their_device():
+def test_k_hot_needs_no_communication():
   mesh = jax.sharding.Mesh(np.array(jax.devices()), ('data',))
   rows = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec('data'))
   labels = jax.ShapeDtypeStruct((64, 32), jnp.int32, sharding=rows)

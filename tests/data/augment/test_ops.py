@@ -1,4 +1,4 @@
-"""Every operation keeps its promise."""
+"""Image operations do what they document."""
 
 import numpy as np
 from PIL import Image
@@ -33,7 +33,7 @@ def test_shorter_side_resize_keeps_the_aspect_ratio():
   assert op(_picture(60, 40), _rng()).size == (20, 30)
 
 
-def test_a_strip_does_not_grow_without_bound():
+def test_resizing_a_strip_is_bounded():
   strip = Image.new('RGB', (1, 60_000))
   (op,) = _build({'op': 'resize', 'shorter': 224})
   with pytest.raises(ValueError, match='60000 x 1 .* 13,440,000 x 224'):
@@ -42,21 +42,21 @@ def test_a_strip_does_not_grow_without_bound():
   assert op(strip, _rng()).size == (2, 120_000)
 
 
-def test_central_crop_takes_the_middle():
+def test_central_crop_is_centred():
   pixels = np.arange(100, dtype=np.uint8).reshape(10, 10)
   (op,) = _build({'op': 'central_crop', 'size': 4})
   np.testing.assert_array_equal(
       np.asarray(op(Image.fromarray(pixels), _rng())), pixels[3:7, 3:7])
 
 
-def test_central_crop_of_a_small_image_says_to_resize():
+def test_central_crop_of_a_small_image_is_an_error():
   (op,) = _build({'op': 'central_crop', 'size': 50})
-  with pytest.raises(ValueError, match='50 x 50 out of an image of 40 x 60.*'
+  with pytest.raises(ValueError, match='50 x 50 does not fit into an image of 40 x 60.*'
                      '"shorter": 50'):
     op(_picture(), _rng())
 
 
-def test_inception_crops_have_the_promised_areas_and_shapes():
+def test_inception_crops_have_the_documented_areas_and_aspects():
   op = ops.InceptionCrop(size=8)
   windows = np.array([op.window(200, 150, _rng(i)) for i in range(500)])
   left, top, width, height = windows.T
@@ -83,7 +83,7 @@ def test_flip_mirrors_half_of_the_images():
   assert 70 < mirrored < 130
 
 
-def test_pad_crop_shifts_and_fills_with_black():
+def test_pad_crop_shifts_and_fills_with_zeros():
   image = Image.new('L', (16, 16), 255)
   means = [np.asarray(ops.PadCrop(padding=4)(image, _rng(i))).mean()
            for i in range(50)]
@@ -91,7 +91,7 @@ def test_pad_crop_shifts_and_fills_with_black():
   assert len(set(means)) > 5
 
 
-@pytest.mark.parametrize('section,words', [
+@pytest.mark.parametrize('section,message', [
     ({'op': 'flop'}, "Unknown data.train_ops\\[0\\].op 'flop'. Did you mean "
      "'flip'"),
     ({'op': 'flip', 'probabilty': 1}, "Did you mean 'probability'"),
@@ -101,11 +101,11 @@ def test_pad_crop_shifts_and_fills_with_black():
     ({'op': 'randaugment', 'magnitude': 30}, 'magnitude must lie'),
     ({'op': 'flip', 'probability': 3}, 'probability must lie'),
 ])
-def test_wrong_sections_are_named(section, words):
-  with pytest.raises(ValueError, match=words):
+def test_invalid_sections_are_errors(section, message):
+  with pytest.raises(ValueError, match=message):
     _build(section)
 
 
-def test_wrong_final_size_is_an_error_that_names_both():
+def test_a_wrong_final_size_is_an_error():
   with pytest.raises(ValueError, match='40 x 60.*24 x 32'):
     ops.to_array(_picture(), size=(24, 32))

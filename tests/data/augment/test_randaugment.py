@@ -1,4 +1,4 @@
-"""RandAugment in both readings, against formulas on the pixels."""
+"""RandAugment in both definitions, against independent formulas."""
 
 import numpy as np
 from PIL import Image
@@ -15,7 +15,7 @@ def _noise(height, width, mode='RGB'):
 
 @pytest.mark.parametrize('name', list(randaugment.GROWING))
 @pytest.mark.parametrize('mode', ['L', 'RGB'])
-def test_rand_augment_op_keeps_size_and_mode_and_changes_more_with_strength(
+def test_size_and_mode_stay_and_magnitude_increases_the_change(
     name, mode):
   y, x = np.mgrid[:32, :32]
   ripple = 20 * np.sin(1.3 * x) * np.cos(1.7 * y)
@@ -38,7 +38,7 @@ def test_rand_augment_op_keeps_size_and_mode_and_changes_more_with_strength(
 
 
 @pytest.mark.parametrize('ranges', ['growing', 'published'])
-def test_rand_augment_depends_on_the_generator_alone(ranges):
+def test_the_result_depends_only_on_the_generator(ranges):
   op = randaugment.RandAugment(num_layers=3, magnitude=9, ranges=ranges)
   image = _noise(32, 32)
   results = [np.asarray(op(image, np.random.default_rng(i))).tobytes()
@@ -55,7 +55,7 @@ def _published(name, image, magnitude, sign=1):
 
 @pytest.mark.parametrize('magnitude', [0, 5, 10, 15, 20])
 @pytest.mark.parametrize('mode', ['L', 'RGB'])
-def test_published_operations_on_values_are_their_formulas(magnitude, mode):
+def test_published_pixel_operations_match_their_formulas(magnitude, mode):
   image = _noise(24, 32, mode)
   x = np.asarray(image).astype(int)
   threshold, bits = int(25.6 * magnitude), int(0.4 * magnitude)
@@ -82,7 +82,7 @@ def test_published_operations_keep_size_and_mode(name, mode):
     assert _published(name, _noise(24, 32, mode), magnitude).shape == shape
 
 
-def test_published_geometry_goes_as_far_as_its_code_does():
+def test_published_geometry_matches_its_reference():
   image = Image.new('L', (224, 224), 255)
   moved = _published('translate_x', image, 10)
   assert (moved == 128).all(0).sum() == pytest.approx(100, abs=1)
@@ -98,22 +98,21 @@ def test_published_geometry_goes_as_far_as_its_code_does():
       _published('rotate', image, 10)[:, ::-1])
 
 
-def test_growing_magnitude_0_is_nothing_and_published_0_is_not():
+def test_magnitude_0_changes_nothing_only_when_growing():
   image = _noise(16, 16)
   def changes(ranges):
     op = randaugment.RandAugment(num_layers=1, magnitude=0, ranges=ranges)
     return sum(bool((np.asarray(op(image, np.random.default_rng(i)))
                      != np.asarray(image)).any()) for i in range(60))
-  # Stretching the contrast has no strength; noise has nothing to stretch, but
-  # something to equalize.
+  # Autocontrast does nothing to noise; equalize does.
   assert changes('growing') < 15
   assert changes('published') > 30
 
 
-@pytest.mark.parametrize('settings,words', [
+@pytest.mark.parametrize('settings,message', [
     ({'magnitude': 11}, r"\[0, 10\] where ranges is 'growing'"),
     ({'magnitude': 21, 'ranges': 'published'}, r'\[0, 20\]'),
     ({'num_layers': -1}, 'cannot be negative')])
-def test_wrong_settings_are_named(settings, words):
-  with pytest.raises(ValueError, match=words):
+def test_invalid_settings_are_errors(settings, message):
+  with pytest.raises(ValueError, match=message):
     randaugment.RandAugment(**settings)

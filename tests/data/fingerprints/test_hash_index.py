@@ -1,4 +1,4 @@
-"""Bands find what comparing all pairs finds, with far fewer comparisons."""
+"""The index finds the same pairs as comparing all pairs."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from vit_jax.data.fingerprints import hash_index
 
 
 def _near(count, seed):
-  """Returns fingerprints that come in families, a few bits apart."""
+  """Returns clusters of fingerprints that differ in a few bits."""
   rng = np.random.default_rng(seed)
   centres = np.random.default_rng(0).integers(0, 2**64, 5, dtype=np.uint64)
   bits = centres[rng.integers(0, 5, count)]
@@ -17,7 +17,7 @@ def _near(count, seed):
 
 
 @pytest.mark.parametrize('distance', [0, 3, 7, 11])
-def test_every_pair_within_the_distance_is_found_once_and_no_other(distance):
+def test_exactly_the_pairs_within_the_distance_are_found_once(distance):
   tests, queries = _near(150, 1), _near(150, 2)
   queries[:5] = tests[:5]
   index = hash_index.Index(tests, max_distance=distance)
@@ -30,30 +30,30 @@ def test_every_pair_within_the_distance_is_found_once_and_no_other(distance):
   assert (apart[found.query, found.entry] == found.distance).all()
 
 
-def test_of_each_query_the_nearest_come_first():
+def test_matches_are_ordered_by_query_and_distance():
   index = hash_index.Index(_near(150, 1), max_distance=11)
   found = index.match(_near(60, 2))
   order = list(zip(found.query, found.distance))
   assert order == sorted(order) and len(order) > 60
 
 
-def test_the_same_fingerprint_a_thousand_times_is_compared_once():
+def test_repeated_fingerprints_are_compared_once():
   index = hash_index.Index(np.full(1000, 5, np.uint64))
   assert len(index.match(np.array([5], np.uint64)).query) == 1
   assert index.first[0] == 0
 
 
-def test_a_crowded_place_is_cut_and_its_rest_found_by_other_bands():
+def test_truncated_buckets_are_found_by_other_bands():
   # All share band 0, bits 0, 4, 8, ...; they differ in band 1.
   spread = sum(((np.arange(256, dtype=np.uint64) >> np.uint64(i))
                 & np.uint64(1)) << np.uint64(4 * i + 1) for i in range(8))
   index = hash_index.Index(
-      spread.astype(np.uint64), max_distance=0, max_place=16)
-  assert index.crowded > 200
+      spread.astype(np.uint64), max_distance=0, max_bucket=16)
+  assert index.truncated > 200
   assert len(index.match(index.bits).query) == 256
 
 
-def test_a_distance_that_bands_do_not_help_with_is_refused():
+def test_too_large_distances_are_errors():
   with pytest.raises(ValueError, match='from 0 to 11 bits of 64; got 12'):
     hash_index.Index(np.zeros(1, np.uint64), max_distance=12)
   assert len(hash_index.flips(1)) == 17 and len(hash_index.flips(2)) == 137

@@ -1,4 +1,4 @@
-"""Near-duplicates have near fingerprints; other pictures have not."""
+"""Only near-duplicates have similar hashes."""
 
 import numpy as np
 from PIL import Image
@@ -19,7 +19,7 @@ def _apart(one, other):
   return int(np.bitwise_count(one ^ other))
 
 
-def test_bits_are_the_signs_of_the_cosine_transform():
+def test_bits_are_signs_of_the_cosine_transform():
   thumbnail = perceptual_hash.thumbnail(pictures.picture(0))
   grey = thumbnail @ np.array([0.299, 0.587, 0.114])
   transformed = scipy.fft.dctn(grey)
@@ -38,31 +38,31 @@ def test_bits_are_the_signs_of_the_cosine_transform():
     lambda image: ImageEnhance.Contrast(image).enhance(0.7),
     lambda image: image.convert('L'),
 ], ids=['jpeg', 'smaller', 'larger', 'darker', 'paler', 'grey'])
-def test_a_changed_copy_is_near_and_another_picture_is_not(change):
+def test_edited_copies_are_near_and_other_images_are_not(change):
   image, other = pictures.picture(1), pictures.picture(2)
   original, copy, others = _bits(image, change(image), other)[:, 0]
   assert _apart(original, copy) <= 7
   assert _apart(original, others) > 14
 
 
-def test_mirrored_is_the_fingerprint_of_the_mirrored_picture():
+def test_mirrored_equals_the_hash_of_the_mirrored_image():
   image = pictures.picture(3)
   flipped = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
   original, expected = _bits(image, flipped)[:, 0]
   assert _apart(perceptual_hash.mirrored(original[None])[0], expected) <= 1
 
 
-def test_a_crop_is_near_one_of_the_windows():
+def test_crops_are_near_one_of_the_windows():
   image = pictures.picture(4, side=400)
   windows = _bits(image, windows=perceptual_hash.crops())[0]
   for left, top, side in ((0, 0, 380), (17, 31, 360), (40, 20, 344)):
     crop = image.crop((left, top, left + side, top + side))
     bits = _bits(crop)[0, 0]
     assert min(_apart(bits, window) for window in windows) <= 7
-  assert _apart(bits, windows[0]) > 7  # The whole would not do.
+  assert _apart(bits, windows[0]) > 7
 
 
-def test_a_flat_picture_is_near_the_same_one_alone():
+def test_flat_images_match_only_equal_ones():
   white, same, cream = (Image.new('RGB', (9, 9), colour) for colour in (
       'white', 'white', (250, 250, 240)))
   first, second, third = _bits(white, same, cream)[:, 0]

@@ -1,4 +1,4 @@
-"""What is held in memory is what would have been read."""
+"""The cache changes no batch, decodes each example once and is bounded."""
 
 import copy
 import dataclasses
@@ -9,13 +9,12 @@ import pytest
 from vit_jax import data
 from vit_jax.data.images import cache as cache_lib
 
-_OPS = [{'op': 'inception_crop'}, {'op': 'flip'}]
-_PIXELS = 8 * 8  # Of a digit, in bytes.
+PIXELS = np.zeros((8, 8, 1), np.uint8)
 
 
 @dataclasses.dataclass(frozen=True)
-class _Counting:
-  """Says what is read of a source."""
+class Recording:
+  """A source that records which examples are read."""
   source: object
   read: list
 
@@ -33,9 +32,10 @@ class _Counting:
 def _read(num_batches, **settings):
   config = data.parse({
       'source': 'digits', 'split': 'train[:20]', 'resolution': 8,
-      'train_ops': _OPS, 'num_threads': 1, 'prefetch': 1, **settings})
+      'train_ops': [{'op': 'inception_crop'}, {'op': 'flip'}],
+      'num_threads': 1, 'prefetch': 1, **settings})
   opened = data.open_dataset(config)
-  source = _Counting(opened.source, [])
+  source = Recording(opened.source, [])
   opened = dataclasses.replace(opened, source=source)
   batches = data.train_batches(config, opened, seed=3, batch_size=10)
   images = np.stack([next(batches)['image'] for _ in range(num_batches)])
@@ -45,31 +45,23 @@ def _read(num_batches, **settings):
 
 @pytest.mark.parametrize('channels', [1, 3])
 def test_batches_are_the_same_and_each_example_is_read_once(channels):
-  want, read = _read(6, channels=channels)
+  expected, read = _read(6, channels=channels)
   assert len(read) >= 60
-  got, read = _read(6, channels=channels, cache_mib=1)
-  np.testing.assert_array_equal(got, want)
+  found, read = _read(6, channels=channels, cache_mib=1)
+  np.testing.assert_array_equal(found, expected)
   assert sorted(read) == list(range(20))
 
 
-def test_more_than_there_is_room_for_is_not_held():
+def test_the_cache_is_bounded_and_counts_each_example_once():
   cache = cache_lib.Cache()
-  for index in range(3):
-    cache.put(index, index, np.zeros((8, 8, 1), np.uint8),
-              max_bytes=2 * _PIXELS)
+  for index in (0, 0, 1, 2):
+    cache.put(index, index, PIXELS, max_bytes=2 * PIXELS.nbytes)
   assert [cache.get(i) is not None for i in range(3)] == [True, True, False]
+  assert cache.get(1)['label'] == 1
 
 
-def test_the_same_example_twice_takes_room_once():
-  cache = cache_lib.Cache()
-  for _ in range(2):
-    cache.put(0, 'a', np.zeros((8, 8, 1), np.uint8), max_bytes=2 * _PIXELS)
-  cache.put(1, 'b', np.zeros((8, 8, 1), np.uint8), max_bytes=2 * _PIXELS)
-  assert cache.get(1)['label'] == 'b'
-
-
-def test_other_examples_under_the_same_numbers_are_not_taken_from_it():
+def test_changed_data_sets_and_other_processes_have_an_empty_cache():
   opened = data.open_dataset(data.parse({'source': 'digits'}))
-  opened.cache.put(0, 'a', np.zeros((8, 8, 1), np.uint8), max_bytes=_PIXELS)
+  opened.cache.put(0, 'a', PIXELS, max_bytes=PIXELS.nbytes)
   assert dataclasses.replace(opened, num_classes=5).cache.get(0) is None
-  assert copy.copy(opened.cache).get(0) is None  # As another process has it.
+  assert copy.copy(opened.cache).get(0) is None  # Like pickling.

@@ -1,4 +1,4 @@
-"""Every kind of file decodes as the table says; every other is a ValueError."""
+"""Every supported file decodes as documented; all others are ValueErrors."""
 
 import resource
 
@@ -25,7 +25,7 @@ def _mean(data, channels=3):
 
 
 @pytest.mark.parametrize('file_format', ['JPEG', 'PNG', 'WEBP', 'BMP', 'GIF'])
-def test_each_format_gives_the_colour_that_was_written(file_format):
+def test_formats_keep_the_colour(file_format):
   data = hostile.encode(Image.new('RGB', (20, 10), RED), file_format)
   image = decode.decode(data, channels=3)
   assert image.size == (20, 10) and image.mode == 'RGB'
@@ -33,7 +33,7 @@ def test_each_format_gives_the_colour_that_was_written(file_format):
 
 
 @pytest.mark.parametrize('mode', ['RGB', 'P', 'RGBA', 'CMYK', 'YCbCr'])
-def test_each_colour_mode_gives_the_colour_that_was_written(mode):
+def test_colour_modes_keep_the_colour(mode):
   image = Image.new('RGB', (8, 8), RED).convert(mode)
   file_format = {'CMYK': 'JPEG', 'YCbCr': 'JPEG'}.get(mode, 'PNG')
   np.testing.assert_allclose(
@@ -41,12 +41,12 @@ def test_each_colour_mode_gives_the_colour_that_was_written(mode):
 
 
 @pytest.mark.parametrize('mode,value', [('L', 90), ('LA', (90, 255)), ('1', 1)])
-def test_grey_modes_become_equal_channels(mode, value):
+def test_grey_modes_have_equal_channels(mode, value):
   data = hostile.encode(Image.new(mode, (8, 8), value), 'PNG')
   np.testing.assert_allclose(_mean(data), [255 if mode == '1' else 90] * 3)
 
 
-def test_sixteen_bits_keep_their_upper_eight():
+def test_16_bits_keep_their_upper_eight():
   values = np.array([[0, 256, 0x7fff, 0xffff]], np.uint16)
   image = decode.decode(
       hostile.encode(Image.fromarray(values), 'PNG'), channels=1)
@@ -54,12 +54,12 @@ def test_sixteen_bits_keep_their_upper_eight():
 
 
 @pytest.mark.parametrize('mode,clear', [('RGBA', (0, 0, 0, 0)), ('LA', (0, 0))])
-def test_transparency_is_laid_on_white(mode, clear):
+def test_transparent_pixels_become_white(mode, clear):
   data = hostile.encode(Image.new(mode, (8, 8), clear), 'PNG')
   np.testing.assert_array_equal(_mean(data), [255] * 3)
 
 
-def test_transparent_palette_entry_is_laid_on_white():
+def test_transparent_palette_entries_become_white():
   image = Image.new('P', (8, 8), 1)
   image.putpalette([0, 0, 0] + list(RED))
   np.testing.assert_array_equal(
@@ -69,7 +69,7 @@ def test_transparent_palette_entry_is_laid_on_white():
 
 
 @pytest.mark.parametrize('orientation', range(1, 9))
-def test_every_exif_orientation_is_turned_upright(orientation):
+def test_exif_orientation_is_applied(orientation):
   upright = np.zeros((8, 16, 3), np.uint8)
   upright[:4, :4] = 255  # A mark in the upper left corner.
   undo = {1: [], 2: [Image.Transpose.FLIP_LEFT_RIGHT],
@@ -87,7 +87,7 @@ def test_every_exif_orientation_is_turned_upright(orientation):
       np.asarray(decode.decode(data, channels=3)), upright)
 
 
-def test_broken_exif_does_not_lose_the_image():
+def test_defective_exif_is_ignored():
   data = hostile.encode(
       Image.new('RGB', (8, 8), RED), 'JPEG', exif=b'Exif\0\0II*\0junk')
   np.testing.assert_allclose(_mean(data), RED, atol=4)
@@ -95,75 +95,59 @@ def test_broken_exif_does_not_lose_the_image():
 
 @pytest.mark.parametrize('channels,mode', [(1, 'L'), (3, 'RGB')])
 @pytest.mark.parametrize('shape', [(5, 7), (5, 7, 1), (5, 7, 3)])
-def test_arrays_decode_to_the_channels_asked_for(shape, channels, mode):
+def test_arrays_are_converted_to_the_requested_channels(shape, channels, mode):
   image = decode.decode(np.full(shape, 9, np.uint8), channels=channels)
   assert image.mode == mode and image.size == (7, 5)
   assert np.unique(np.asarray(image)).tolist() == [9]
 
 
-def test_truncated_and_foreign_files_are_value_errors():
-  data = hostile.encode(hostile.picture(), 'JPEG')
-  with pytest.raises(ValueError, match='(?i)truncated'):
-    decode.decode(data[:len(data) // 2], channels=3)
-  with pytest.raises(ValueError, match='not an image .*12 bytes'):
-    decode.decode(b'hello, world', channels=3)
-
-
 @pytest.mark.parametrize('name', GOOD)
-def test_each_kind_of_file_decodes_to_its_first_picture(name):
+def test_supported_files_decode_to_their_first_frame(name):
   image = decode.decode(GOOD[name], channels=3)
   assert image.mode == 'RGB' and image.size == (33, 24)
-  # Within what palettes, one bit and lossy compression do to a mean.
+  # The tolerance covers palettes, one bit and lossy compression.
   expected = np.asarray(hostile.picture()).mean()
   assert abs(np.asarray(image).mean() - expected) < 12, name
 
 
 @pytest.mark.parametrize('name', BAD)
-def test_bad_files_are_errors_with_words(name):
-  data, words = BAD[name]
-  with pytest.raises(ValueError, match=words):
+def test_bad_files_are_described_errors(name):
+  data, message = BAD[name]
+  with pytest.raises(ValueError, match=message):
     decode.decode(data, channels=3)
   with pytest.raises(ValueError):
     multichannel.decode(data, channels=3, dtype='uint8')
 
 
-def test_what_a_header_promises_takes_no_memory():
+def test_bad_headers_allocate_no_memory():
   before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
   for data, _ in BAD.values():
     with pytest.raises(ValueError):
       decode.decode(data, channels=3)
   after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-  assert after - before < 200 << 10  # KiB; the smallest would take 3 GiB.
+  assert after - before < 200 << 10  # KiB.
 
 
 @pytest.mark.parametrize('name', [
     'jpeg', 'png', 'webp', 'webp lossless', 'webp animated', 'gif', 'tiff'])
-def test_pixels_are_counted_before_they_are_decoded(name):
+def test_pixels_are_limited_before_decoding(name):
   data = GOOD[name]
   decode.decode(data, channels=3, max_pixels=24 * 33)
   with pytest.raises(ValueError, match=r'24 x 33 pixels, 792.*max_pixels'):
     decode.decode(data, channels=3, max_pixels=24 * 33 - 1)
 
 
-def test_no_interpreter_stands_behind_a_format():
+def test_no_format_runs_an_interpreter():
   # PostScript would be run by Ghostscript, where that is installed.
   assert not {'EPS', 'WMF', 'PDF', 'FITS'} & set(limits.FORMATS)
 
 
-def test_a_name_says_nothing(tmp_path):
-  path = tmp_path / 'picture.jpg'
-  path.write_bytes(GOOD['png'])
-  np.testing.assert_array_equal(
-      np.asarray(decode.decode(path.read_bytes(), channels=3)),
-      np.asarray(hostile.picture()))
-
-
 @st.composite
 def _mutated(draw):
-  """Draws a file of any kind with a few bytes changed, cut, or repeated."""
+  """Draws a file with a few bytes replaced, inserted, cut or repeated."""
   data = bytearray(draw(st.sampled_from(list(GOOD.values()))))
   for _ in range(draw(st.integers(1, 4))):
-    # Most of what decides lies in the header.
+    # Headers are the most sensitive.
     start = draw(st.one_of(st.integers(0, min(80, len(data))),
                            st.integers(0, len(data))))
     length = draw(st.integers(0, 16))

@@ -1,4 +1,4 @@
-"""Any number of channels, 16 bits, floats: carried as they are, or refused."""
+"""Any number of channels and any dtype is decoded unscaled, or an error."""
 
 import dataclasses
 import io
@@ -9,6 +9,7 @@ import numpy as np
 from PIL import Image
 import pytest
 
+from tests import hostile
 from tests import in_memory
 from vit_jax import data
 from vit_jax.data import dataset as dataset_lib
@@ -26,44 +27,38 @@ def npy(array):
   return buffer.getvalue()
 
 
-def file(image, form, **options):
-  buffer = io.BytesIO()
-  image.save(buffer, form, **options)
-  return buffer.getvalue()
-
-
 def pages(array):
   first, *rest = [Image.fromarray(np.ascontiguousarray(channel))
                   for channel in np.moveaxis(array, -1, 0)]
-  return file(first, 'TIFF', save_all=True, append_images=rest)
+  return hostile.encode(first, 'TIFF', save_all=True, append_images=rest)
 
 
 @pytest.mark.parametrize('data_of', [lambda a: a, npy, pages])
 @pytest.mark.parametrize('dtype', ['uint16', 'float32'])
-def test_thirteen_channels_come_as_they_are(data_of, dtype):
+def test_thirteen_channels_are_decoded_unscaled(data_of, dtype):
   found = multichannel.decode(data_of(DEEP), channels=13, dtype=dtype).pixels
   assert found.dtype == dtype
   np.testing.assert_array_equal(found, DEEP)
 
 
 @pytest.mark.parametrize('form', ['PNG', 'TIFF'])
-def test_grey_of_sixteen_bits_keeps_them_all(form):
-  picture = file(Image.fromarray(DEEP[..., 0]), form)
+def test_16_bit_grey_keeps_all_bits(form):
+  picture = hostile.encode(Image.fromarray(DEEP[..., 0]), form)
   found = multichannel.decode(picture, channels=1, dtype='uint16').pixels
   np.testing.assert_array_equal(found[..., 0], DEEP[..., 0])
-  # As a picture, the upper eight.
+  # As an 8-bit image, the upper eight.
   grey = np.asarray(decode.decode(picture, channels=1))
   np.testing.assert_array_equal(grey, DEEP[..., 0] >> 8)
 
 
-def test_floats_and_four_bands_are_read():
+def test_floats_and_four_bands_are_decoded():
   heights = RNG.normal(size=(4, 3)).astype(np.float32)
   found = multichannel.decode(
-      file(Image.fromarray(heights), 'TIFF'), channels=1, dtype='float32')
+      hostile.encode(Image.fromarray(heights), 'TIFF'), channels=1, dtype='float32')
   np.testing.assert_array_equal(found.pixels[..., 0], heights)
   infrared = RNG.integers(0, 256, (4, 3, 4), np.uint8)
   for mode, form in (('RGBA', 'PNG'), ('CMYK', 'TIFF')):
-    found = multichannel.decode(file(Image.fromarray(infrared, mode), form),
+    found = multichannel.decode(hostile.encode(Image.fromarray(infrared, mode), form),
                          channels=4, dtype='uint8')
     np.testing.assert_array_equal(found.pixels, infrared)
 
@@ -73,51 +68,51 @@ def test_floats_and_four_bands_are_read():
     {'op': 'inception_crop'}, {'op': 'pad_crop', 'padding': 5},
     {'op': 'flip', 'probability': 1.0},
     {'op': 'resize', 'shorter': 9}])
-def test_operations_do_to_channels_what_they_do_to_a_picture(section):
-  # Far from both ends, where one of the two would be cut off.
+def test_operations_agree_with_pillow(section):
+  # Far from the limits, where results are clipped.
   pixels = RNG.integers(100, 156, (12, 11, 3), np.uint8)
   (op,) = ops.build([section], size=(8, 7), where='ops')
   want = op(Image.fromarray(pixels), np.random.default_rng(1))
-  found = op(multichannel.Bands(pixels), np.random.default_rng(1))
+  found = op(multichannel.MultichannelImage(pixels), np.random.default_rng(1))
   assert found.size == want.size
   np.testing.assert_array_equal(found.pixels, np.asarray(want))
-  # Of 16 bits, to within what 8 round off.
-  wide = op(multichannel.Bands(pixels.astype(np.uint16) * 257),
+  # 16 bits agree up to 8-bit rounding.
+  wide = op(multichannel.MultichannelImage(pixels.astype(np.uint16) * 257),
             np.random.default_rng(1))
   assert wide.pixels.dtype == np.uint16
   np.testing.assert_allclose(wide.pixels / 257, np.asarray(want), atol=1)
 
 
-@pytest.mark.parametrize('image, channels, dtype, words', [
+@pytest.mark.parametrize('image, channels, dtype, message', [
     (DEEP, 12, 'uint16', '[6, 5, 13], but [height, width, 12] was expected'),
     (DEEP.transpose(2, 0, 1), 13, 'uint16', 'transpose it to (1, 2, 0)'),
     (DEEP + 0.5, 13, 'uint16', 'values are float64 from'),
     (DEEP.astype(np.int32) - 1, 13, 'uint16', 'from 0 to 65535'),
-    (DEEP, 13, 'uint8', 'data.dtype uint8 holds whole numbers from 0 to 255'),
+    (DEEP, 13, 'uint8', 'data.dtype uint8 holds integers from 0 to 255'),
     (np.full((2, 2, 13), np.nan), 13, 'float32', '52 of its 52 values are NaN'),
-    (DEEP.astype(complex), 13, 'float32', 'complex128, which are no numbers'),
+    (DEEP.astype(complex), 13, 'float32', 'complex128, but real numbers'),
     (npy(DEEP)[:200], 13, 'uint16', 'not a readable .npy file'),
     (npy(np.array([{}])), 13, 'uint16', 'not a readable .npy file'),
-    (b'nothing', 13, 'uint16', 'not an image in a format that is read'),
-    (file(Image.new('P', (2, 2)), 'PNG'), 1, 'uint16', 'mode P, numbers of'),
-    (file(Image.new('RGB', (2, 2)), 'PNG'), 13, 'uint8', '[2, 2, 3], but'),
+    (b'nothing', 13, 'uint16', 'not an image of a supported format'),
+    (hostile.encode(Image.new('P', (2, 2)), 'PNG'), 1, 'uint16', 'mode P are colour indices'),
+    (hostile.encode(Image.new('RGB', (2, 2)), 'PNG'), 13, 'uint8', '[2, 2, 3], but'),
 ])
-def test_what_does_not_fit_is_said(image, channels, dtype, words):
-  with pytest.raises(ValueError, match=re.escape(words)):
+def test_unsuitable_images_are_errors(image, channels, dtype, message):
+  with pytest.raises(ValueError, match=re.escape(message)):
     multichannel.decode(image, channels=channels, dtype=dtype)
 
 
-@pytest.mark.parametrize('section, words', [
+@pytest.mark.parametrize('section, message', [
     ({'channels': 13, 'train_ops': [{'op': 'randaugment'}]},
-     'train_ops[0]: randaugment is for 8-bit grey or RGB'),
-    ({'channels': 0}, 'channels must be 1 (grey), 3 (RGB) or any other'),
+     'train_ops[0]: randaugment needs 8-bit grey or RGB'),
+    ({'channels': 0}, 'channels must be 1 (grey), 3 (RGB) or more'),
     ({'dtype': 'uint16'}, 'dtype uint16 needs value_range'),
-    ({'value_range': [5, 5]}, 'value_range is a lower and a higher'),
+    ({'value_range': [5, 5]}, 'value_range must be a lower and a higher'),
     ({'channels': 13, 'mean': [0.5] * 3}, 'each of the 13 channels'),
-    ({'mean': 'measured'}, "mean and std are 'measured' together"),
+    ({'mean': 'measured'}, "mean and std must both be 'measured'"),
 ])
-def test_settings_that_do_not_go_together_are_refused(section, words):
-  with pytest.raises(ValueError, match=re.escape(words)):
+def test_inconsistent_settings_are_errors(section, message):
+  with pytest.raises(ValueError, match=re.escape(message)):
     data.parse(section)
 
 
@@ -130,12 +125,12 @@ def deep_dataset():
       eval_split='test')
 
 
-def test_batches_of_many_channels_are_scaled_on_the_device():
+def test_multichannel_batches_are_normalised_on_the_device():
   config = data.parse({
       'channels': 13, 'dtype': 'uint16', 'value_range': [0, 10_000],
       'resolution': 8, 'mean': 'measured', 'std': 'measured'})
   dataset = deep_dataset()
-  with pytest.raises(ValueError, match="data.mean is 'measured', but nobody"):
+  with pytest.raises(ValueError, match="data.mean is 'measured', but was not"):
     data.prepare(config, num_classes=2, multi_label=False)
   config = data.measured(config, dataset)
   (batch,) = itertools.islice(
@@ -155,7 +150,7 @@ def test_batches_of_many_channels_are_scaled_on_the_device():
   np.testing.assert_allclose(prepared.std((0, 1, 2)), 1, atol=5e-3)
 
 
-def test_a_channel_that_is_constant_cannot_be_measured():
+def test_a_constant_channel_cannot_be_measured():
   config = data.parse({'resolution': 2, 'mean': 'measured', 'std': 'measured'})
   dataset = dataclasses.replace(deep_dataset(), source=in_memory.Arrays(
       np.zeros((4, 2, 2, 3), np.uint8), [0] * 4))
@@ -163,7 +158,7 @@ def test_a_channel_that_is_constant_cannot_be_measured():
     data.measured(config, dataset)
 
 
-def test_pictures_of_other_types_are_refused_where_bytes_are_meant():
+def test_other_dtypes_are_errors_for_8_bit_images():
   with pytest.raises(ValueError, match=re.escape(
       'its pixels are uint16 [6, 5, 13], but uint8 [height, width, 1 or 3]')):
     decode.decode(npy(DEEP), channels=3)

@@ -1,8 +1,7 @@
-"""The device side of the input: value range, mixup and CutMix, inside the step.
+"""Input processing on the device: normalisation, mixup and CutMix.
 
-Batches travel to the device as bytes, a quarter of float32, and become numbers
-in the model's value range there. Mixing belongs here as well: it pairs images
-of the whole global batch, which no single host holds.
+Batches are transferred as bytes, a quarter of float32. Mixing pairs images of
+the global batch, which no single host holds.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Integer, Key, Real
 
-Batch = Mapping[str, Any]  # Of arrays: traced, or as the host delivers them.
+Batch = Mapping[str, Any]  # Arrays of the host or the device.
 
 
 def normalize(
@@ -23,10 +22,10 @@ def normalize(
   """Returns (image / 255 - mean) / std in float32.
 
   Args:
-    image: bytes, or other numbers.
-    mean: of images in [0, 1]; one number, or one for each channel.
-    std: the same. Mean and std of 0.5 make the value range [-1, 1].
-    value_range: what becomes 0 and 1, in place of 0 and 255.
+    image: unscaled pixels.
+    mean: of images in [0, 1]; one number or one per channel.
+    std: like `mean`. Mean and std of 0.5 give the range [-1, 1].
+    value_range: pixel values that become 0 and 1; default: 0 and 255.
   """
   image = image.astype(jnp.float32)
   if value_range is None:
@@ -43,10 +42,10 @@ def mixup(
     alpha: float,
 ) -> tuple[Float[Array, 'batch height width channels'],
            Float[Array, 'batch classes']]:
-  """Returns images and labels blended with a partner's: see `_partner`.
+  """Returns images and labels blended with those of the previous row.
 
     x = lam x_i + (1 - lam) x_j,  y = lam y_i + (1 - lam) y_j,
-    lam ~ Beta(alpha, alpha), one for the batch
+    lam ~ Beta(alpha, alpha), shared by the batch
 
   Zhang et al., https://arxiv.org/abs/1710.09412, equation 1 and figure 1a.
   """
@@ -61,11 +60,11 @@ def cutmix(
     alpha: float,
 ) -> tuple[Float[Array, 'batch height width channels'],
            Float[Array, 'batch classes']]:
-  """Returns images with a box pasted from a partner's: see `_partner`.
+  """Returns images with a box pasted from the previous row.
 
-  The box is the same in the whole batch. Its sides are sqrt(1 - lam) of the
-  image's, lam ~ Beta(alpha, alpha), around a uniform centre; the part that
-  hangs over the edge is cut off. Labels are blended by the area that is left.
+  The box is shared by the batch. Its sides are sqrt(1 - lam) of the image's,
+  lam ~ Beta(alpha, alpha), around a uniform centre, and clipped at the edges.
+  Labels are blended by the remaining area.
 
   Yun et al., https://arxiv.org/abs/1905.04899, equations 1 and 2, and the
   appendix's algorithm 1.
@@ -82,11 +81,10 @@ def cutmix(
 
 
 def _partner(rows: Float[Array, 'batch ...']) -> Float[Array, 'batch ...']:
-  """Returns for each row the one before it, for the first the last.
+  """Returns the previous row of each row.
 
-  Batches are shuffled, so that a neighbour is as good as any other; but each
-  device sends one row to the next. For a permutation drawn at random, every
-  device would have to hold the images of the whole batch.
+  Batches are shuffled already. With a random permutation, every device would
+  need all images of the batch; here each sends one row to the next.
   """
   return jnp.roll(rows, 1, axis=0)
 
@@ -104,15 +102,8 @@ def _interval(
 def k_hot(
     label: Integer[Array, 'batch max_labels'], *, num_classes: int,
 ) -> Float[Array, 'batch classes']:
-  """Returns lists of class indices as 1 for each class that is listed.
-
-  Args:
-    label: padded with negative numbers; a class that is listed twice counts
-      once.
-    num_classes: length of a k-hot label.
-  """
-  # XLA never makes the three-dimensional comparison: it is one fused loop, and
-  # rows stay on their device. A scatter, in turn, is slow on TPUs.
+  """Returns k-hot labels of lists of class indices padded with negatives."""
+  # XLA fuses the comparison and the reduction; a scatter is slow on TPUs.
   classes = jnp.arange(num_classes)
   return (label[:, :, None] == classes).any(axis=1).astype(jnp.float32)
 
@@ -125,23 +116,20 @@ def prepare(
 ) -> Callable[..., dict[str, jax.Array]]:
   """Returns the function (batch, key, train) -> batch of the device side.
 
-  `image` becomes float32 in the model's value range. `label` becomes k-hot
-  [batch, classes] where an example has several: as lists of class indices they
-  travel at a thousandth of that. In training, with mixup or CutMix on, it
-  becomes soft [batch, classes]; else a class index stays as it is. With both
-  on, each batch gets the one or the other, at equal odds. Numbers to predict
-  (`targets`) stay as they are, or are blended by mixup: of one that is not
-  known, so is the blend. `key` is not used where nothing is random, and may
-  then be None.
+  `image` becomes normalised float32. `label` becomes k-hot [batch, classes]
+  for multi-label data, and soft [batch, classes] in training with mixup or
+  CutMix; otherwise class indices and regression targets stay as they are. With
+  both, each batch gets one of them with equal probability. Mixup blends
+  regression targets; a blend with an unknown target (NaN) is unknown. `key` may
+  be None without mixing.
 
   Raises:
-    ValueError: if CutMix is asked for numbers.
+    ValueError: for CutMix with regression targets.
   """
   if targets and cutmix_alpha > 0:
     raise ValueError(
-        'data.cutmix blends labels by the area of what is pasted, which is no '
-        'share of a number to predict. Use --config.data.cutmix=0, or '
-        'data.mixup.')
+        'data.cutmix blends labels by area, which has no meaning for '
+        'regression targets. Use --config.data.cutmix=0, or data.mixup.')
   mixers = [
       lambda image, label, key, f=f, alpha=alpha: f(
           image, label, key, alpha=alpha)
@@ -158,7 +146,7 @@ def prepare(
     if multi_label:
       label = k_hot(label, num_classes=num_classes)
     if train and mixers:
-      assert key is not None, 'mixing is random: it needs a key'
+      assert key is not None, 'mixing needs a random key'
       key_which, key_mix = jax.random.split(key)
       if not multi_label and not targets:
         label = jax.nn.one_hot(label, num_classes, dtype=jnp.float32)

@@ -1,11 +1,8 @@
-"""Image operations of the host: a record each, made from a section of a config.
+"""Image operations of the host: pure functions of an image and a generator.
 
-An operation takes an image, Pillow's or `Bands`, and a NumPy random generator
-and returns another; it holds its settings and nothing else, so it can travel to
-a worker process, and its result depends on its two arguments alone. Pillow is
-kept from one operation to the next because its resize reads a crop in place.
-
-A pipeline is `decode`, then the operations in their order, then `to_array`.
+Each operation is a record of its settings. The pipeline is `decode`, the
+operations in order, then `to_array`. Images stay Pillow images (or
+`MultichannelImage`) between operations, because resizing a box needs no copy.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,24 +28,19 @@ METHODS = {
     'bilinear': Image.Resampling.BILINEAR,
     'bicubic': Image.Resampling.BICUBIC, 'lanczos': Image.Resampling.LANCZOS}
 
-
-Picture = Any  # A Pillow image, or `bands.Bands`: they share these methods.
+Picture = Any  # A Pillow image or a `MultichannelImage`.
 
 
 @typing.runtime_checkable
 class Op(Protocol):
-  """What every operation is."""
+  """An image operation."""
 
   def __call__(self, image: Picture, rng: np.random.Generator) -> Picture:
     ...
 
 
 def height_width(size: Size) -> tuple[int, int]:
-  """Returns (height, width) of a size written as one or two numbers.
-
-  Raises:
-    ValueError: if a side is not positive.
-  """
+  """Returns (height, width) of a size given as one or two numbers."""
   pair = (size, size) if isinstance(size, int) else size
   if min(pair) < 1:
     raise ValueError(f'An image size must be positive; got {size}.')
@@ -58,43 +50,32 @@ def height_width(size: Size) -> tuple[int, int]:
 def to_array(
     image: Picture, *, size: tuple[int, int],
 ) -> Real[np.ndarray, 'height width channels']:
-  """Returns the pixels, after a check that they have the size of the batch.
-
-  Raises:
-    ValueError: if height and width are not `size`.
-  """
+  """Returns the pixels; raises a ValueError if they are not of `size`."""
   height, width = size
   if image.size != (width, height):
     raise ValueError(
-        f'The operations leave an image of {image.height} x {image.width}, '
-        f'but the batch holds {height} x {width} (data.resolution). End them '
-        'with an operation that fixes the size: resize, central_crop, '
+        f'The operations return an image of {image.height} x {image.width}, '
+        f'but the batch has {height} x {width} (data.resolution). Finish with '
+        'an operation that fixes the size: resize, central_crop, '
         'inception_crop or pad_crop.')
   return pixels(image)
 
 
 def pixels(image: Picture) -> Real[np.ndarray, 'height width channels']:
-  """Returns the pixels of an image of any size."""
-  if isinstance(image, multichannel.Bands):
+  """Returns the pixels of an image."""
+  if isinstance(image, multichannel.MultichannelImage):
     return image.pixels
   array = np.asarray(image)
   return array[..., None] if array.ndim == 2 else array
 
 
-# ---------------------------------------------------------- crops and resizes
-
-
 @dataclasses.dataclass(frozen=True)
 class Resize:
-  """Resizes to an exact size, or so that the shorter side has a length.
-
-  Pillow widens its filter when it shrinks an image (antialiasing). A strip of
-  pixels may not grow without bound: 1 x 60,000 to a shorter side of 224 would
-  be 3 billion pixels.
+  """Resizes, with antialiasing, to a size or to a length of the shorter side.
 
   Attributes:
-    size: of the result, aspect ratio ignored; default: the resolution.
-    shorter: pixels of the shorter side instead, aspect ratio kept.
+    size: of the result, ignoring the aspect ratio; default: the resolution.
+    shorter: length of the shorter side instead, keeping the aspect ratio.
     method: interpolation.
   """
   size: Size | None = None
@@ -112,17 +93,18 @@ class Resize:
       height, width = height_width(self.size)
     if image.size == (width, height):
       return image
+    # 1 x 60,000 to a shorter side of 224 would be 3 billion pixels.
     if width * height > max(limits.MAX_PIXELS, image.width * image.height):
       raise ValueError(
           f'an image of {image.height} x {image.width} would be resized to '
           f'{height:,} x {width:,}, more than {limits.MAX_PIXELS:,} pixels. '
-          'Crop it before.')
+          'Crop it first.')
     return image.resize((width, height), METHODS[self.method])
 
 
 @dataclasses.dataclass(frozen=True)
 class CentralCrop:
-  """Cuts the middle out; default size: the resolution."""
+  """Crops the centre; default size: the resolution."""
   size: Size | None = None
 
   def __call__(self, image: Picture, rng: np.random.Generator) -> Picture:
@@ -131,7 +113,7 @@ class CentralCrop:
     height, width = height_width(self.size)
     if image.width < width or image.height < height:
       raise ValueError(
-          f'central_crop cannot cut {height} x {width} out of an image of '
+          f'central_crop of {height} x {width} does not fit into an image of '
           f'{image.height} x {image.width}. Put {{"op": "resize", "shorter": '
           f'{max(height, width)}}} before it.')
     left, top = (image.width - width) // 2, (image.height - height) // 2
@@ -140,19 +122,16 @@ class CentralCrop:
 
 @dataclasses.dataclass(frozen=True)
 class InceptionCrop:
-  """Cuts a random part of random shape and resizes it (Inception crop).
+  """Resizes a random crop of random area and aspect ratio (Inception crop).
 
-  The crop's area is uniform in the given range, its aspect ratio uniform in
-  the logarithm. Szegedy et al., "Going Deeper with Convolutions", section 6
-  (https://arxiv.org/abs/1409.4842): "sampling of various sized patches of the
-  image whose size is distributed evenly between 8 % and 100 % of the image
-  area with aspect ratio constrained to the interval [3/4, 4/3]". The ViT code
-  takes 5 % to 100 %, the default here.
+  Szegedy et al., "Going Deeper with Convolutions", section 6
+  (https://arxiv.org/abs/1409.4842), with area 8 % to 100 %; the ViT code uses
+  5 % to 100 %, the default here. The logarithm of the aspect ratio is uniform.
 
   Attributes:
     size: of the result; default: the resolution.
-    area: smallest and largest share of the image's area, in (0, 1].
-    aspect: smallest and largest width / height of the crop.
+    area: range of the crop's share of the image area, in (0, 1].
+    aspect: range of width / height of the crop.
     method: interpolation.
   """
   size: Size | None = None
@@ -163,7 +142,7 @@ class InceptionCrop:
   def __post_init__(self):
     if not 0 < self.area[0] <= self.area[1] <= 1:
       raise ValueError(
-          f'area must be two shares, 0 < low <= high <= 1; got {self.area}.')
+          f'area must be two fractions, 0 < low <= high <= 1; got {self.area}.')
     if not 0 < self.aspect[0] <= self.aspect[1]:
       raise ValueError(
           f'aspect must be two ratios, 0 < low <= high; got {self.aspect}.')
@@ -181,8 +160,8 @@ class InceptionCrop:
   ) -> tuple[int, int, int, int]:
     """Returns (left, top, width, height) of a crop inside the image."""
     low, high = math.log(self.aspect[0]), math.log(self.aspect[1])
-    # A crop of drawn shape may not fit; Inception draws again. Ten times are
-    # enough for all but extreme panoramas, which are cut in the middle.
+    # Crops that do not fit are drawn again. Extreme panoramas, for which ten
+    # tries fail, are cropped at the centre.
     for _ in range(10):
       area = width * height * rng.uniform(*self.area)
       aspect = math.exp(rng.uniform(low, high))
@@ -198,10 +177,9 @@ class InceptionCrop:
 
 @dataclasses.dataclass(frozen=True)
 class PadCrop:
-  """Shifts at random: pads with black, then cuts the same size (CIFAR style).
+  """Pads with zeros and crops the original size at random (CIFAR style).
 
-  He et al. (https://arxiv.org/abs/1512.03385), section 4.2: "4 pixels are
-  padded on each side, and a 32x32 crop is randomly sampled".
+  He et al. (https://arxiv.org/abs/1512.03385), section 4.2.
 
   Attributes:
     padding: pixels on each side.
@@ -211,17 +189,13 @@ class PadCrop:
   def __call__(self, image: Picture, rng: np.random.Generator) -> Picture:
     left, top = (
         int(d) for d in rng.integers(-self.padding, self.padding + 1, 2))
-    # `crop` beyond the edges fills with zeros: the padding costs no copy.
+    # `crop` fills with zeros beyond the edges.
     return image.crop((left, top, left + image.width, top + image.height))
 
 
 @dataclasses.dataclass(frozen=True)
 class Flip:
-  """Mirrors left to right.
-
-  Attributes:
-    probability: of mirroring.
-  """
+  """Mirrors left to right with a probability."""
   probability: float = 0.5
 
   def __post_init__(self):
@@ -235,8 +209,6 @@ class Flip:
     return image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
 
 
-# --------------------------------------------------------------- configuration
-
 OPS: dict[str, type] = {
     'central_crop': CentralCrop,
     'flip': Flip,
@@ -245,7 +217,7 @@ OPS: dict[str, type] = {
     'randaugment': randaugment.RandAugment,
     'resize': Resize,
 }
-# Those that move pixels, and do not ask what they mean.
+# Operations that do not depend on the meaning of channels.
 ANY_CHANNELS = ('central_crop', 'flip', 'inception_crop', 'pad_crop', 'resize')
 
 
@@ -253,18 +225,16 @@ def build(
     sections: Sequence[Mapping[str, Any]], *, size: tuple[int, int],
     where: str, any_channels: bool = False,
 ) -> tuple[Op, ...]:
-  """Returns the operations that sections such as {'op': 'flip'} describe.
+  """Builds operations from sections such as {'op': 'flip'}.
 
   Args:
-    sections: a mapping each, with the operation's name under `op`.
-    size: height and width for operations that have none of their own.
-    where: the place in the config, for messages.
-    any_channels: images are no 8-bit grey or RGB: only what moves pixels will
-      do.
+    sections: settings of each operation, with its name as `op`.
+    size: default (height, width).
+    where: config key, for messages.
+    any_channels: allows only `ANY_CHANNELS`.
 
   Raises:
-    ValueError: for an unknown operation or setting, naming the nearest, or one
-      that is for colours.
+    ValueError: for an unknown or unsuitable operation, or an unknown setting.
   """
   ops = []
   for i, section in enumerate(sections):
@@ -277,12 +247,12 @@ def build(
     name = settings.pop('op')
     if name == 'decode':
       raise ValueError(
-          f'{place}: decode always comes first by itself; leave it out.')
+          f'{place}: images are always decoded first; remove decode.')
     schema.check_name(name, list(OPS), what=f'{place}.op')
     if any_channels and name not in ANY_CHANNELS:
       raise ValueError(
-          f'{place}: {name} is for 8-bit grey or RGB, but data.channels and '
-          'data.dtype say that images are other. What works on any: '
+          f'{place}: {name} needs 8-bit grey or RGB images, unlike '
+          'data.channels and data.dtype. Operations for all images: '
           f'{", ".join(ANY_CHANNELS)}.')
     op: Any = schema.parse(OPS[name], settings, where=f'{place} ({name})')
     wants_size = getattr(op, 'size', size) is None

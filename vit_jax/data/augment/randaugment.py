@@ -1,10 +1,9 @@
 """RandAugment: random operations of one shared strength (arXiv 1909.13719).
 
-In two readings, for the paper's own (figure 2) leaves open what a magnitude
-means for each operation. 'growing': a larger one always changes the image
-more, and 0 changes nothing. 'published': the code that the recipes of later
-papers were tuned with, where magnitude 0 takes away nearly all colour, and 10
-leaves a solarised image as it is.
+The paper does not define the magnitude for each operation (figure 2), so there
+are two definitions. 'growing': a larger magnitude always changes the image
+more, and 0 changes nothing. 'published': the code behind later papers, where
+magnitude 0 removes nearly all colour and 10 does not solarise.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,7 +16,7 @@ from PIL import ImageChops
 from PIL import ImageEnhance
 from PIL import ImageOps
 
-_GREY = 128  # What geometry uncovers is filled with mid-grey.
+_GREY = 128  # Fills uncovered areas.
 
 
 def _affine(image: Image.Image, *matrix: float) -> Image.Image:
@@ -36,11 +35,8 @@ def _translate(image: Image.Image, x: float, y: float) -> Image.Image:
   return _affine(image, 1, 0, x * image.width, 0, 1, y * image.height)
 
 
-# Each takes the image and a strength in [-1, 1], of random sign; 1 is the
-# paper's magnitude of 10. The ranges are AutoAugment's (Cubuk et al., 2018,
-# table 6: rotation 30 degrees, shear 0.3, translation 150 of 331 pixels,
-# enhancement 0.1 to 1.9, 4 to 8 bits, threshold 0 to 256), oriented so that a
-# larger magnitude always changes the image more.
+# Functions of the image and a strength in [-1, 1] of random sign; 1 is the
+# paper's magnitude 10. Ranges: AutoAugment (Cubuk et al., 2018, table 6).
 GROWING: Mapping[str, Callable[[Image.Image, float], Image.Image]] = {
     'identity': lambda image, s: image,
     'auto_contrast': lambda image, s: ImageOps.autocontrast(image),
@@ -67,7 +63,7 @@ GROWING: Mapping[str, Callable[[Image.Image, float], Image.Image]] = {
 def _cutout(
     image: Image.Image, strength: float, rng: np.random.Generator,
 ) -> Image.Image:
-  """Fills a square around a random pixel, cut off at the edges, with grey."""
+  """Fills a square around a random pixel with grey, clipped at the edges."""
   half = int(40 / 224 * strength * min(image.size))
   x, y = int(rng.integers(image.width)), int(rng.integers(image.height))
   image = image.copy()
@@ -77,18 +73,17 @@ def _cutout(
 
 
 def _lookup(image: Image.Image, value: Callable[[int], int]) -> Image.Image:
-  """Maps each of the values 0 to 255."""
+  """Maps pixel values by a lookup table."""
   return image.point(
       [value(v) for v in range(256)] * len(image.getbands()))
 
 
-# Each takes the image, a strength (magnitude / 10, so also above 1), the same
-# with a random sign, and a generator. Operations and ranges of the
-# `randaugment` of TensorFlow's EfficientNet for TPUs, which big_vision, AugReg
-# (arXiv 2106.10270) and "Better plain ViT baselines" (2205.01580) use. It
-# translates by 100 and cuts out half-sides of 40 pixels; here these are shares
-# of 224. Its contrast blends with the wrong grey (the number of pixels / 256,
-# not their mean): not followed here.
+# Functions of the image, a strength (magnitude / 10, may exceed 1), the same
+# with a random sign, and a generator. Operations and ranges: `randaugment` of
+# TensorFlow's EfficientNet for TPUs, used by big_vision, AugReg (arXiv
+# 2106.10270) and "Better plain ViT baselines" (2205.01580). Its lengths of 100
+# and 40 pixels are fractions of 224 here; its wrong grey level of contrast (the
+# number of pixels / 256 instead of their mean) is not reproduced.
 PUBLISHED: Mapping[str, Callable[
     [Image.Image, float, float, np.random.Generator], Image.Image]] = {
     'auto_contrast': lambda image, s, r, rng: ImageOps.autocontrast(image),
@@ -116,8 +111,8 @@ PUBLISHED: Mapping[str, Callable[
         image, lambda v: min(255, v + int(110 * s)) if v < 128 else v),
 }
 
-# Published, 20 keeps all 8 bits of a value: there are no more.
-_LARGEST = {'growing': 10, 'published': 20}
+# With 'published', magnitude 20 keeps all 8 bits when posterising.
+_MAX_MAGNITUDE = {'growing': 10, 'published': 20}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,9 +120,10 @@ class RandAugment:
   """Applies random operations of one shared strength.
 
   Attributes:
-    num_layers: operations per image, drawn with repetition (N in the paper).
-    magnitude: their strength (M in the paper), up to 10, or 20 as published.
-    ranges: 'growing', 14 operations (`GROWING`), or 'published', 16.
+    num_layers: operations per image, drawn with replacement (N in the paper).
+    magnitude: their strength (M in the paper), at most 10 (20
+      if 'published').
+    ranges: 'growing' (14 operations) or 'published' (16).
   """
   num_layers: int = 2
   magnitude: float = 9
@@ -136,11 +132,11 @@ class RandAugment:
   def __post_init__(self):
     if self.num_layers < 0:
       raise ValueError(
-          f'num_layers cannot be negative; got {self.num_layers}.')
-    largest = _LARGEST[self.ranges]
+          f'num_layers must be at least 0; got {self.num_layers}.')
+    largest = _MAX_MAGNITUDE[self.ranges]
     if not 0 <= self.magnitude <= largest:
       raise ValueError(
-          f'magnitude must lie in [0, {largest}] where ranges is '
+          f'magnitude must be in [0, {largest}] with ranges '
           f'{self.ranges!r}; got {self.magnitude}.')
 
   def __call__(

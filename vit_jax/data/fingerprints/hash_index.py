@@ -1,13 +1,10 @@
-"""Which of many fingerprints are near which others, without trying all pairs.
+"""Finds pairs of 64-bit fingerprints within a Hamming distance.
 
-64 bits are 4 bands of 16. Where two fingerprints differ in at most d bits, some
-band differs in at most d // 4 of them (else each differed in more, and all
-together in more than d: pigeonhole). So for each band, those are compared whose
-bands are that near, found by a table of 65,536 places. Bands take every fourth
-bit, so that each has its share of low frequencies, which tell the most.
-
-With 7 bits, 17 places of each band are looked at (the same, and 16 of one bit
-less or more); with 8 to 11, 137.
+Fingerprints are split into 4 bands of 16 bits. If two differ in at most d bits,
+they differ in at most d // 4 bits of some band (pigeonhole principle), so each
+band is looked up in a table of 65,536 buckets: 17 buckets per band for up to 7
+bits, 137 for 8 to 11. Bands take every fourth bit, so that each has its share
+of the low frequencies, which are the most informative.
 """
 
 from collections.abc import Iterator
@@ -20,21 +17,21 @@ import numpy as np
 
 NUM_BANDS = 4
 BAND_BITS = 16
-MAX_DISTANCE = 11  # Beyond, 697 places of each band: no longer a short cut.
-# Compared at once: what bounds the memory, at some 40 bytes each.
+MAX_DISTANCE = 11  # Beyond, 697 buckets per band would be looked up.
+# Comparisons at once; bounds the memory, at about 40 bytes each.
 _CHUNK = 2**20
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Matches:
-  """Pairs within the distance, each once, in the order of the queries."""
+  """Pairs within the distance, each once, ordered by query and distance."""
   query: Int[np.ndarray, 'pairs']
   entry: Int[np.ndarray, 'pairs']
   distance: Int[np.ndarray, 'pairs']
 
 
 def split_bands(bits: UInt64[np.ndarray, '_']) -> list[np.ndarray]:
-  """Returns four arrays of 16 bits; band b has bits b, b + 4, b + 8, ..."""
+  """Returns four 16-bit arrays; band b has bits b, b + 4, b + 8, ..."""
   spread = np.unpackbits(
       np.ascontiguousarray(bits).view(np.uint8).reshape(-1, 8), axis=1,
       bitorder='little')
@@ -44,7 +41,7 @@ def split_bands(bits: UInt64[np.ndarray, '_']) -> list[np.ndarray]:
 
 @functools.cache
 def flips(radius: int) -> np.ndarray:
-  """Returns every 16 bits of which at most `radius` are set."""
+  """Returns all 16-bit numbers with at most `radius` bits set."""
   return np.array(
       [sum(1 << bit for bit in chosen) for count in range(radius + 1)
        for chosen in itertools.combinations(range(BAND_BITS), count)],
@@ -52,48 +49,48 @@ def flips(radius: int) -> np.ndarray:
 
 
 def check_distance(bits: int) -> None:
-  """Raises a ValueError for a distance that bands are no short cut to."""
+  """Raises a ValueError for a distance that bands cannot search."""
   if not 0 <= bits <= MAX_DISTANCE:
     raise ValueError(
         f'The distance must be from 0 to {MAX_DISTANCE} bits of 64; got '
-        f'{bits}. Pictures without any relation are 32 apart.')
+        f'{bits}. Unrelated images differ in about 32 bits.')
 
 
 class Index:
-  """Fingerprints, laid out by their bands.
+  """Search index of fingerprints.
 
-  Many the same are kept once. A place of a band with more than `max_place`
-  different ones (what a thousand pictures have in common tells nothing) is cut
-  to so many: these are then found by their other bands alone.
+  A bucket with more than `max_bucket` fingerprints is truncated, because bits
+  shared by thousands of images are not informative; the others are still found
+  by their other bands.
 
   Attributes:
-    bits: the different fingerprints.
-    first: the place of each among those that were given.
-    crowded: how many were cut from places.
+    bits: distinct fingerprints.
+    first: index of the first occurrence of each in the input.
+    truncated: number of fingerprints removed from buckets.
   """
 
   def __init__(
       self, bits: UInt64[np.ndarray, '_'], *, max_distance: int = 7,
-      max_place: int = 1_000):
+      max_bucket: int = 1_000):
     check_distance(max_distance)
     self.bits, self.first = np.unique(bits, return_index=True)
     self._max_distance = max_distance
     self._radius = max_distance // NUM_BANDS
-    self._places = []
-    self.crowded = 0
+    self._buckets = []
+    self.truncated = 0
     for band in split_bands(self.bits):
       counts = np.bincount(band, minlength=2**BAND_BITS)
       starts = np.cumsum(counts) - counts
-      kept = np.minimum(counts, max_place)
-      self.crowded += int((counts - kept).sum())
+      kept = np.minimum(counts, max_bucket)
+      self.truncated += int((counts - kept).sum())
       order = np.argsort(band, kind='stable').astype(np.int32)
-      self._places.append((order, starts, kept))
+      self._buckets.append((order, starts, kept))
 
   def match(self, queries: UInt64[np.ndarray, '_']) -> Matches:
-    """Returns all pairs of a query and one of `bits` within the distance."""
+    """Returns all pairs of a query and an entry of `bits`."""
     found = [pairs for band in range(NUM_BANDS)
              for pairs in self._match_band(queries, band)]
-    # Several bands find the same pair.
+    # Several bands may find the same pair.
     pairs = np.unique(np.concatenate([np.zeros(0, np.int64), *found]))
     query, entry = np.divmod(pairs, len(self.bits))
     distance = np.bitwise_count(
@@ -104,19 +101,19 @@ class Index:
   def _match_band(
       self, queries: UInt64[np.ndarray, '_'], band: int,
   ) -> Iterator[Int[np.ndarray, '_']]:
-    """Yields pairs as numbers: query * entries + entry."""
-    order, starts, counts = self._places[band]
+    """Yields pairs as query * len(self.bits) + entry."""
+    order, starts, counts = self._buckets[band]
     masks = flips(self._radius)
-    places = (split_bands(queries)[band][:, None] ^ masks).ravel()
+    buckets = (split_bands(queries)[band][:, None] ^ masks).ravel()
     queried = np.repeat(np.arange(len(queries)), len(masks))
-    sizes = counts[places]
+    sizes = counts[buckets]
     used = np.flatnonzero(sizes)
-    places, queried, sizes = places[used], queried[used], sizes[used]
+    buckets, queried, sizes = buckets[used], queried[used], sizes[used]
     for first, last in _chunks(np.cumsum(sizes)):
       size = sizes[first:last]
       ends = np.cumsum(size)
       within = np.arange(ends[-1]) - np.repeat(ends - size, size)
-      entry = order[np.repeat(starts[places[first:last]], size) + within]
+      entry = order[np.repeat(starts[buckets[first:last]], size) + within]
       query = np.repeat(queried[first:last], size)
       distance = np.bitwise_count(queries[query] ^ self.bits[entry])
       near = np.flatnonzero(distance <= self._max_distance)
@@ -124,7 +121,7 @@ class Index:
 
 
 def _chunks(ends: np.ndarray) -> Iterator[tuple[int, int]]:
-  """Yields ranges of places that hold about as many as are compared at once."""
+  """Yields ranges of buckets with about `_CHUNK` comparisons each."""
   first = 0
   while first < len(ends):
     done = int(ends[first - 1]) if first else 0

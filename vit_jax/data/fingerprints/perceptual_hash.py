@@ -1,16 +1,14 @@
-"""64 bits that near-duplicates of a picture share: a perceptual hash.
+"""A 64-bit perceptual hash, similar for near-duplicate images.
 
-The signs of the 64 lowest frequencies of a picture's cosine transform (the
-idea of pHash: Zauner, "Implementation and benchmarking of perceptual image hash
-functions", 2010, section 3.2.1, where the median stands for zero). Neither size
-nor format, brightness nor contrast changes many of them. What is done here
-besides, all of it for many pictures at once:
+The signs of the 64 lowest frequencies of the image's cosine transform, as in
+pHash (Zauner, "Implementation and benchmarking of perceptual image hash
+functions", 2010, section 3.2.1, with zero instead of the median). Changes of
+size, format, brightness or contrast flip few bits. In closed form, for batches:
 
-  mirrored   turns the sign of odd horizontal frequencies: an exclusive or
-  crops      the transform over a window, in closed form, of the same thumbnail
+  mirrored   flips the signs of odd horizontal frequencies
+  crops      transforms windows of the same thumbnail
 
-A flat picture has no signs but those of noise: its bits are a hash of its
-pixels, so that only the same one is near it.
+Images without contrast are hashed by their pixels.
 """
 
 import dataclasses
@@ -24,10 +22,10 @@ from PIL import Image
 
 from vit_jax.data.images import decode
 
-SIDE = 64  # Of a thumbnail, in pixels.
-FLAT = 2.0  # Standard deviation of grey, of 255, below which all is noise.
+SIDE = 64  # Of thumbnails, in pixels.
+FLAT = 2.0  # Images with a lower standard deviation of grey are noise.
 
-# ITU-R 601 luma, as Pillow's grey.
+# ITU-R 601, like Pillow.
 LUMA = np.array([0.299, 0.587, 0.114], np.float32)
 
 Thumbnails = UInt8[np.ndarray, 'images 64 64 3']
@@ -35,7 +33,7 @@ Thumbnails = UInt8[np.ndarray, 'images 64 64 3']
 
 @dataclasses.dataclass(frozen=True)
 class Window:
-  """A part of a picture, in shares of its sides."""
+  """A crop, in fractions of the image's sides."""
   top: float = 0.0
   bottom: float = 1.0
   left: float = 0.0
@@ -47,10 +45,9 @@ WHOLE = Window()
 
 @functools.cache
 def crops() -> tuple[Window, ...]:
-  """Returns the whole and 29 windows: crops of at least 0.85 of each side.
+  """Returns the whole image and 29 crops of at least 0.85 of each side.
 
-  A fingerprint bears a shift of some 2 % of a side, and so the windows of a
-  size lie 5 % apart.
+  Hashes tolerate a shift of about 2 % of a side, so windows are 5 % apart.
   """
   windows = [WHOLE]
   for size, count in ((0.95, 2), (0.9, 3), (0.85, 4)):
@@ -62,21 +59,16 @@ def crops() -> tuple[Window, ...]:
 
 def thumbnail(image: bytes | np.ndarray | Image.Image) -> UInt8[
     np.ndarray, '64 64 3']:
-  """Returns a picture's areas, averaged; its shape is not kept.
-
-  Raises:
-    ValueError: if it is no picture.
-  """
+  """Returns an image averaged to 64 x 64 pixels, ignoring the aspect ratio."""
   if not isinstance(image, Image.Image):
     image = decode.decode(image, channels=3)
-  # A large picture is first made smaller by whole pixels, which is quick.
   return np.asarray(image.convert('RGB').resize(
       (SIDE, SIDE), Image.Resampling.BOX, reducing_gap=3.0))
 
 
 @functools.cache
 def _frequencies() -> tuple[np.ndarray, np.ndarray]:
-  """Returns the vertical and horizontal frequency of each bit, lowest first."""
+  """Returns the vertical and horizontal frequency of each bit."""
   pairs = sorted(
       (i + j, max(i, j), i, j) for i in range(12) for j in range(12) if i + j)
   rows = np.array([(i, j) for *_, i, j in pairs[:64]])
@@ -85,10 +77,10 @@ def _frequencies() -> tuple[np.ndarray, np.ndarray]:
 
 def _cosines(first: float, last: float, count: int) -> Float32[
     np.ndarray, 'frequencies 64']:
-  """Returns what takes pixels to their cosine transform over a range.
+  """Returns the cosine transform matrix for a range of pixels.
 
-  Row k holds the integrals of cos(pi k u) over each pixel, where u goes from 0
-  to 1 in the range: exact wherever the range begins.
+  Row k has the integrals of cos(pi k u) over each pixel, with u from 0 to 1 in
+  the range, which need not start at a pixel edge.
   """
   edges = np.clip(np.arange(SIDE + 1) / SIDE, first, last)
   u = (edges - first) / (last - first)
@@ -100,7 +92,7 @@ def _cosines(first: float, last: float, count: int) -> Float32[
 def fingerprints(
     thumbnails: Thumbnails, windows: tuple[Window, ...] = (WHOLE,),
 ) -> UInt64[np.ndarray, 'images windows']:
-  """Returns 64 bits of each window of each picture."""
+  """Returns the 64-bit hash of each window of each image."""
   vertical, horizontal = _frequencies()
   count = int(max(vertical.max(), horizontal.max())) + 1
   spans = sorted({s for w in windows for s in (
@@ -115,35 +107,34 @@ def fingerprints(
       for w in windows], axis=1)
   bits = _pack(signs)
   flat = is_flat(thumbnails)
-  bits[flat] = _of_pixels(thumbnails[flat])[:, None]
+  bits[flat] = _hash_pixels(thumbnails[flat])[:, None]
   return bits
 
 
 def mirrored(
     bits: UInt64[np.ndarray, '*shape'],
 ) -> UInt64[np.ndarray, '*shape']:
-  """Returns the fingerprints of the same pictures, left and right exchanged.
+  """Returns the hashes of the mirrored images and windows.
 
-  Not of the same window, but of the one at the mirrored place. Not of a flat
-  picture.
+  Not valid for flat images.
   """
   _, horizontal = _frequencies()
   return bits ^ _pack(horizontal % 2 == 1)
 
 
 def is_flat(thumbnails: Thumbnails) -> Bool[np.ndarray, 'images']:
-  """Says which pictures have next to no contrast."""
+  """Returns which images have almost no contrast."""
   grey = thumbnails.astype(np.float32) @ LUMA
   return grey.std(axis=(1, 2)) < FLAT
 
 
 def _pack(signs: Bool[np.ndarray, '*shape 64']) -> Any:
-  """Returns bits as numbers; bit i is frequency i."""
+  """Packs booleans into 64-bit integers; bit i is frequency i."""
   packed = np.packbits(signs, axis=-1, bitorder='little')
   return np.ascontiguousarray(packed).view('<u8')[..., 0]
 
 
-def _of_pixels(thumbnails: Thumbnails) -> UInt64[np.ndarray, 'images']:
+def _hash_pixels(thumbnails: Thumbnails) -> UInt64[np.ndarray, 'images']:
   return np.array(
       [int.from_bytes(hashlib.blake2b(t.tobytes(), digest_size=8).digest(),
                       'little') for t in thumbnails], np.uint64)

@@ -1,8 +1,6 @@
-"""A file's bytes, whoever wrote them, to grey or RGB of 8 bits.
+"""Decodes untrusted image files to 8-bit grey or RGB, or raises a ValueError.
 
-Or to a ValueError, with a bounded amount of memory and of time: see `headers`.
-Of an animation the first frame alone is read. A file that ends early is an
-error: half an image is not what its label says.
+Memory and time are bounded; see `limits`. Truncated files are errors.
 """
 
 import contextlib
@@ -15,52 +13,49 @@ from PIL import ImageOps
 from vit_jax.data.images import limits
 from vit_jax.data.images import multichannel
 
+_MODES = {1: 'L', 3: 'RGB'}
+
 
 def decode(
     image: bytes | Shaped[np.ndarray, '...'], *, channels: int,
     max_pixels: int = limits.MAX_PIXELS,
 ) -> Image.Image:
-  """Returns the pixels of an image file or array as grey or RGB of 8 bits.
+  """Returns an image file or array as 8-bit grey or RGB.
 
-  | a file of          | 1 channel           | 3 channels                      |
-  |--------------------|---------------------|---------------------------------|
-  | grey               | as it is            | three times                     |
-  | RGB                | its luma            | as it is                        |
-  | palette            | the luma of colours | its colours                     |
-  | RGBA, grey + alpha | laid on white first | laid on white                   |
-  | CMYK, YCbCr, Lab   | the luma of RGB     | RGB, by Pillow, without profile |
-  | 16-bit grey        | the upper 8 bits    | these three times               |
-  | 16-bit colour      | as Pillow reads it: the upper 8 bits                  |
-  | 32-bit integers    | as 16-bit grey; an error where a value is larger      |
-  | floats             | an error                                              |
+  | file               | 1 channel                  | 3 channels              |
+  |--------------------|----------------------------|-------------------------|
+  | grey               | unchanged                  | repeated                |
+  | RGB                | luma (ITU-R 601)           | unchanged               |
+  | palette            | luma of its colours        | its colours             |
+  | with alpha         | luma on white              | on white                |
+  | CMYK, YCbCr, Lab   | luma of RGB                | RGB, without profile    |
+  | 16-bit grey        | upper 8 bits               | upper 8 bits, repeated  |
+  | 16-bit colour      | luma of the upper 8 bits   | upper 8 bits            |
+  | 32-bit integer     | like 16-bit grey; an error for larger values         |
+  | float              | an error                                             |
 
-  All else, any number of channels and values of 16 bits or floats, is carried
-  as it is: `bands.decode`.
-
-  Turned upright as its EXIF orientation says (a defective EXIF block is
-  passed over: the pixels are what matters). Transparency is laid on white,
-  the paper that such pictures are drawn for. Of an animation, or of a TIFF of
-  several pages, the first.
+  Other channels and types are decoded by `multichannel.decode`. The EXIF
+  orientation is applied (a defective EXIF block is ignored). Of animations and
+  multi-page files, the first frame is decoded.
 
   Args:
-    image: the bytes of a JPEG, PNG, WebP, GIF, BMP, ... or .npy file, or uint8
-      pixels [height, width], [height, width, 1] or [height, width, 3].
-    channels: 1 for grey (ITU-R 601 luma), 3 for RGB.
-    max_pixels: the most that a file may have.
+    image: bytes of an image or .npy file, or uint8 pixels [height, width],
+      [height, width, 1] or [height, width, 3].
+    channels: 1 for grey, 3 for RGB.
+    max_pixels: limit for the file.
 
   Raises:
-    ValueError: if the bytes are no whole image of `headers.FORMATS`, or one of
-      more pixels.
+    ValueError: if the image is invalid, incomplete or too large.
   """
-  mode = {1: 'L', 3: 'RGB'}[channels]
+  mode = _MODES[channels]
   if not isinstance(image, np.ndarray) and image.startswith(multichannel.NUMPY):
     image = multichannel.load_array(image)
   if isinstance(image, np.ndarray):
     if image.dtype != np.uint8 or image.shape[2:] not in ((), (1,), (3,)):
       raise ValueError(
           f'its pixels are {image.dtype} {list(image.shape)}, but uint8 '
-          f'[height, width, 1 or 3] was expected. Say how it is: data.channels '
-          'and data.dtype, uint16 or float32 with their data.value_range.')
+          '[height, width, 1 or 3] was expected. Set data.channels and '
+          'data.dtype (uint16 or float32, with data.value_range).')
     pixels = Image.fromarray(image[..., 0] if image.shape[2:] == (1,)
                              else image)
     return pixels if pixels.mode == mode else pixels.convert(mode)
@@ -68,46 +63,32 @@ def decode(
   try:
     pixels.load()
   except Exception as error:
-    raise ValueError(limits.unreadable(error, image)) from error
+    raise ValueError(limits.describe_error(error, image)) from error
   return convert(pixels, channels=channels)
 
 
 def convert(image: Image.Image, *, channels: int) -> Image.Image:
-  """Returns an opened image, upright, as `decode` does; may change it.
-
-  Args:
-    image: of any mode.
-    channels: 1 for grey, 3 for RGB.
+  """Returns an open image of any mode like `decode`; may modify it.
 
   Raises:
-    ValueError: if its pixels are no 8- or 16-bit numbers.
+    ValueError: if its pixels are not 8- or 16-bit integers.
   """
-  return _flatten(_upright(image), {1: 'L', 3: 'RGB'}[channels])
-
-
-def _upright(image: Image.Image) -> Image.Image:
-  # A broken EXIF block says nothing of the orientation, and spoils nothing.
-  with contextlib.suppress(Exception):
+  with contextlib.suppress(Exception):  # A defective EXIF block.
     ImageOps.exif_transpose(image, in_place=True)
-  return image
-
-
-def _flatten(image: Image.Image, mode: str) -> Image.Image:
-  """Returns the image in `mode` ('L' or 'RGB'), without transparency."""
+  mode = _MODES[channels]
   if image.mode in ('I', 'F') or image.mode.startswith('I;'):
-    return _narrow(image).convert(mode)
+    return _to_8_bits(image).convert(mode)
   has_alpha = image.mode in ('LA', 'PA', 'La', 'RGBA', 'RGBa')
   if has_alpha or 'transparency' in image.info:
-    if image.mode in ('La', 'RGBa'):  # Premultiplied: one way out each.
+    if image.mode in ('La', 'RGBa'):  # Premultiplied: one conversion each.
       image = image.convert({'La': 'LA', 'RGBa': 'RGBA'}[image.mode])
     image = image.convert('RGBA')
-    paper = Image.new('RGBA', image.size, 'white')
-    image = Image.alpha_composite(paper, image)
+    image = Image.alpha_composite(Image.new('RGBA', image.size, 'white'), image)
   return image if image.mode == mode else image.convert(mode)
 
 
-def _narrow(image: Image.Image) -> Image.Image:
-  """Returns 16-bit grey as 8-bit: Pillow's own conversion would clip it."""
+def _to_8_bits(image: Image.Image) -> Image.Image:
+  """Returns the upper bits of 16-bit grey; Pillow would clip the values."""
   values = np.asarray(image)
   if values.dtype.kind == 'f' or values.min() < 0 or values.max() > 0xffff:
     raise ValueError(

@@ -1,14 +1,12 @@
-"""Opens image files without decoding them, and refuses what would be too much.
+"""Opens untrusted image files within limits on memory and time.
 
-A few bytes can promise a picture of four billion pixels, and a decoder takes
-the memory for it before it finds that there are none. So what a header
-promises is held against bounds first, and neither memory nor time depends on
-what a file says of itself:
+A few bytes can promise an image of four billion pixels, for which a decoder
+allocates memory before it notices. So headers are checked first:
 
-  formats   those of `FORMATS`, one still image each: no PostScript, no video
-  pixels    `max_pixels` at most, of the image and of a TIFF's tiles
-  scans     of a progressive JPEG, each of which passes over all pixels
-  texts     Pillow's own bounds: 1 MiB a chunk of a PNG, 64 MiB a file
+  formats   only `FORMATS`: no PostScript, no video
+  pixels    at most `max_pixels`, also for the tiles of a TIFF
+  scans     of a progressive JPEG: each is a pass over all pixels
+  texts     Pillow's own limits: 1 MiB per PNG chunk, 64 MiB per file
 """
 
 import functools
@@ -18,100 +16,85 @@ import struct
 import PIL
 from PIL import Image
 
-# 8192 x 8192. Pillow holds RGB as four bytes a pixel: 256 MiB for a thread at
-# work on such an image. Photographs of public data sets are smaller, and those
-# of nearly every camera; Pillow's own bound would let a thread take 700 MB.
+# 8192 x 8192: larger than photographs of public data sets and of most cameras.
+# Pillow needs 4 bytes per RGB pixel, 256 MiB for such an image in each thread.
 MAX_PIXELS = 2**26
-# Beyond it, Pillow itself refuses.
-LARGEST = 178_956_970
+LARGEST = 178_956_970  # Pillow's own limit.
 FORMATS = ('JPEG', 'PNG', 'WEBP', 'GIF', 'BMP', 'DIB', 'TIFF', 'PPM', 'AVIF',
            'JPEG2000')
-# Cameras and servers write some ten scans. Pixels times scans are bounded, so
-# that a small image may have more.
-_SCANS = 16
+# Cameras write about ten scans. The limit is on pixels times scans.
+_MAX_SCANS = 16
 _TILE_WIDTH, _TILE_LENGTH, _ROWS_PER_STRIP = 322, 323, 278
 
 
 def open_image(data: bytes, *, max_pixels: int = MAX_PIXELS) -> Image.Image:
-  """Returns an image whose pixels are still to be decoded.
-
-  Args:
-    data: of a file; what it is called does not matter.
-    max_pixels: the most that it may have.
+  """Returns an image that is not decoded yet.
 
   Raises:
-    ValueError: if it is none of `FORMATS`, or too large, or its header is
-      defective.
+    ValueError: for a file of another format, with too many pixels or scans, or
+      with a defective header.
   """
-  check_pixels(_webp_size(data), max_pixels)  # It takes its memory on opening.
+  check_pixels(_webp_size(data), max_pixels)  # Opening a WebP allocates memory.
   try:
     image = Image.open(io.BytesIO(data), formats=_formats())
   except PIL.UnidentifiedImageError as error:
     raise ValueError(
-        'not an image in a format that is read, or its header is defective '
-        f'({len(data)} bytes, beginning {data[:8]!r}). Read are '
+        'not an image of a supported format, or its header is defective '
+        f'({len(data)} bytes, starting with {data[:8]!r}). Supported: '
         f'{", ".join(_formats())}, and arrays as .npy.') from error
   except Image.DecompressionBombError as error:
     raise ValueError(
-        f'it has more than {LARGEST:,} pixels, the most that Pillow opens: '
-        f'{error} ({len(data)} bytes). Make it smaller.') from error
+        f'it has more than {LARGEST:,} pixels, the maximum of Pillow: {error} '
+        f'({len(data)} bytes). Make it smaller.') from error
   except Exception as error:
-    raise ValueError(unreadable(error, data)) from error
+    raise ValueError(describe_error(error, data)) from error
   check_pixels(image.size, max_pixels)
   if image.format == 'TIFF':
     _check_tiles(image, max_pixels)
   if 'progression' in image.info:
-    # Within the data of a scan no marker can stand, by JPEG's own rules.
-    scans = data.count(b'\xff\xda')
-    if scans * image.width * image.height > _SCANS * max_pixels:
+    scans = data.count(b'\xff\xda')  # Cannot occur within the data of a scan.
+    if scans * image.width * image.height > _MAX_SCANS * max_pixels:
       raise ValueError(
           f'it has {scans} scans over {image.width} x {image.height} pixels. '
-          'Write it as a JPEG that is not progressive.')
+          'Save it as a JPEG that is not progressive.')
   return image
 
 
 def reuse_memory() -> None:
-  """Has Pillow keep what it frees for the next image, up to 8 blocks.
+  """Makes Pillow reuse up to 8 freed blocks of 16 MiB.
 
-  Else each image's pages come anew from the kernel, which clears them: a tenth
-  of the time of decoding (0.3 of 2.3 ms for 500 x 375 pixels). A block is 16
-  MiB at most.
+  Otherwise the kernel clears new pages for each image, a tenth of the decoding
+  time (0.3 of 2.3 ms for 500 x 375 pixels).
   """
   Image.core.set_blocks_max(8)
 
 
-def unreadable(error: Exception, data: bytes) -> str:
-  """Returns the words for whatever one of Pillow's readers raised.
-
-  Their parsing raises whatever it meets: OSError, SyntaxError, EOFError,
-  struct.error, zlib.error, MemoryError ... To a user each of them means the
-  same, that this file is bad.
-  """
+def describe_error(error: Exception, data: bytes) -> str:
+  """Returns one message for the many exception types of Pillow's readers."""
   return (f'not a readable image: {type(error).__name__}: {error} '
           f'({len(data)} bytes)')
 
 
 def check_pixels(size: tuple[int, int], max_pixels: int) -> None:
-  """Raises if (width, height) are more pixels than there may be."""
+  """Raises a ValueError if (width, height) have more than `max_pixels`."""
   width, height = size
   if width * height > max_pixels:
     raise ValueError(
-        f'it has {height} x {width} pixels, {width * height:,}, but '
-        f'{max_pixels:,} are the most. Make it smaller' + (
-            '; or, where data is read by a config (training, evaluate, data '
-            'check), raise data.max_pixels if there is the memory: four bytes '
-            'for each, in each thread' * (width * height <= LARGEST)) + '.')
+        f'it has {height} x {width} pixels, {width * height:,}, but the '
+        f'maximum is {max_pixels:,}. Make it smaller' + (
+            '; or, if a config is used, raise data.max_pixels (4 bytes per '
+            'pixel and thread)' * (width * height <= LARGEST)) + '.')
 
 
 @functools.cache
 def _formats() -> tuple[str, ...]:
-  """Returns those of `FORMATS` that this build of Pillow has."""
+  """Returns those of `FORMATS` that this build of Pillow supports."""
   Image.init()
   return tuple(name for name in FORMATS if name in Image.OPEN)
 
 
 def _webp_size(data: bytes) -> tuple[int, int]:
-  """Returns (width, height) of a WebP's canvas; (0, 0) of all else."""
+  """Returns (width, height) of a WebP canvas; (0, 0) for other files."""
   if data[:4] != b'RIFF' or data[8:12] != b'WEBP' or len(data) < 30:
     return 0, 0
   if data[12:16] == b'VP8X':
@@ -125,8 +108,7 @@ def _webp_size(data: bytes) -> tuple[int, int]:
 
 
 def _check_tiles(image: Image.Image, max_pixels: int) -> None:
-  """Raises if a part that a TIFF is decoded by is larger than an image may be.
-  """
+  """Raises a ValueError if a tile of a TIFF exceeds `max_pixels`."""
   tags = getattr(image, 'tag_v2', {})
   tile = tags.get(_TILE_WIDTH, 0), tags.get(_TILE_LENGTH, 0)
   for side in (*tile, tags.get(_ROWS_PER_STRIP, 1)):
