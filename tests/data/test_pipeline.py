@@ -248,7 +248,7 @@ def test_invalid_label_lists_are_errors(labels, message):
 
 
 @pytest.mark.parametrize('num_workers', [0, 2])
-def test_an_unreadable_image_is_an_error_that_names_the_file(tmp_path, num_workers):
+def test_unreadable_images_are_errors_that_name_the_file(tmp_path, num_workers):
   for name in ('cats', 'dogs'):
     (tmp_path / name).mkdir()
   pixels = np.random.default_rng(0).integers(

@@ -51,7 +51,7 @@ def test_central_crop_is_centred():
 
 def test_central_crop_of_a_small_image_is_an_error():
   (op,) = _build({'op': 'central_crop', 'size': 50})
-  with pytest.raises(ValueError, match='50 x 50 does not fit into an image of 40 x 60.*'
+  with pytest.raises(ValueError, match='50 x 50 does not fit into .* 40 x 60.*'
                      '"shorter": 50'):
     op(_picture(), _rng())
 
@@ -96,9 +96,9 @@ def test_pad_crop_shifts_and_fills_with_zeros():
      "'flip'"),
     ({'op': 'flip', 'probabilty': 1}, "Did you mean 'probability'"),
     ({'size': 3}, 'needs the key op'),
-    ({'op': 'decode'}, 'always comes first'),
+    ({'op': 'decode'}, 'are always decoded first'),
     ({'op': 'inception_crop', 'area': (0, 2)}, '0 < low <= high <= 1'),
-    ({'op': 'randaugment', 'magnitude': 30}, 'magnitude must lie'),
+    ({'op': 'randaugment', 'magnitude': 30}, 'magnitude must be'),
     ({'op': 'flip', 'probability': 3}, 'probability must lie'),
 ])
 def test_invalid_sections_are_errors(section, message):

@@ -110,9 +110,9 @@ def test_magnitude_0_changes_nothing_only_when_growing():
 
 
 @pytest.mark.parametrize('settings,message', [
-    ({'magnitude': 11}, r"\[0, 10\] where ranges is 'growing'"),
+    ({'magnitude': 11}, r"\[0, 10\] with ranges 'growing'"),
     ({'magnitude': 21, 'ranges': 'published'}, r'\[0, 20\]'),
-    ({'num_layers': -1}, 'cannot be negative')])
+    ({'num_layers': -1}, 'must be at least 0')])
 def test_invalid_settings_are_errors(settings, message):
   with pytest.raises(ValueError, match=message):
     randaugment.RandAugment(**settings)

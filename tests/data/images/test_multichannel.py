@@ -54,12 +54,14 @@ def test_16_bit_grey_keeps_all_bits(form):
 def test_floats_and_four_bands_are_decoded():
   heights = RNG.normal(size=(4, 3)).astype(np.float32)
   found = multichannel.decode(
-      hostile.encode(Image.fromarray(heights), 'TIFF'), channels=1, dtype='float32')
+      hostile.encode(Image.fromarray(heights), 'TIFF'), channels=1,
+      dtype='float32')
   np.testing.assert_array_equal(found.pixels[..., 0], heights)
   infrared = RNG.integers(0, 256, (4, 3, 4), np.uint8)
   for mode, form in (('RGBA', 'PNG'), ('CMYK', 'TIFF')):
-    found = multichannel.decode(hostile.encode(Image.fromarray(infrared, mode), form),
-                         channels=4, dtype='uint8')
+    found = multichannel.decode(
+        hostile.encode(Image.fromarray(infrared, mode), form), channels=4,
+        dtype='uint8')
     np.testing.assert_array_equal(found.pixels, infrared)
 
 
@@ -94,8 +96,10 @@ def test_operations_agree_with_pillow(section):
     (npy(DEEP)[:200], 13, 'uint16', 'not a readable .npy file'),
     (npy(np.array([{}])), 13, 'uint16', 'not a readable .npy file'),
     (b'nothing', 13, 'uint16', 'not an image of a supported format'),
-    (hostile.encode(Image.new('P', (2, 2)), 'PNG'), 1, 'uint16', 'mode P are colour indices'),
-    (hostile.encode(Image.new('RGB', (2, 2)), 'PNG'), 13, 'uint8', '[2, 2, 3], but'),
+    (hostile.encode(Image.new('P', (2, 2)), 'PNG'), 1, 'uint16',
+     'mode P are colour indices'),
+    (hostile.encode(Image.new('RGB', (2, 2)), 'PNG'), 13, 'uint8',
+     '[2, 2, 3], but'),
 ])
 def test_unsuitable_images_are_errors(image, channels, dtype, message):
   with pytest.raises(ValueError, match=re.escape(message)):

@@ -51,7 +51,8 @@ def test_shares_of_the_root_are_those_of_the_formula():
   exact = 100 * np.sqrt(counts) / np.sqrt(counts).sum()
   found = class_sampling.quotas(counts, 'sqrt')
   assert found.sum() == 100 and np.abs(found - exact).max() < 1
-  np.testing.assert_array_equal(class_sampling.quotas(counts, 'natural'), counts)
+  np.testing.assert_array_equal(
+      class_sampling.quotas(counts, 'natural'), counts)
 
 
 def test_a_batch_is_the_same_for_any_start_hosts_and_workers():

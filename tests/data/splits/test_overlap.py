@@ -31,7 +31,8 @@ def opened(config, split, **settings):
     ('train[:10]+train[20:30]', 'train[10:20]+train[30:40]', False),
     ('train[:10]+train[20:30]', 'train[29:31]', True),
 ])
-def test_ranges_overlap_where_they_share_an_example(config, one, other, expected):
+def test_ranges_overlap_where_they_share_an_example(
+    config, one, other, expected):
   one, other = opened(config, one), opened(config, other)
   assert overlap.overlap(one, other) is expected
   assert overlap.overlap(other, one) is expected

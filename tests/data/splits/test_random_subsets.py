@@ -87,7 +87,8 @@ def test_sources_of_other_names_choose_other_numbers():
 def test_hashes_of_nested_ranges_are_those_of_the_whole():
   whole = {'train': Numbers(1_000)}
   part = split_strings.select_split(
-      protocol.DatasetSplits(whole, 1_000), 'train[100:400]+train[500:]', name='x')
+      protocol.DatasetSplits(whole, 1_000), 'train[100:400]+train[500:]',
+      name='x')
   inner = split_strings.select_split(
       protocol.DatasetSplits({'train': part}, 1_000), 'train[50:700]', name='x')
   there = np.r_[150:400, 500:900]

@@ -27,7 +27,8 @@ def test_split_strings_select_ranges(split, expected):
 
 def test_split_strings_add_splits():
   opened = builtin.open_digits()
-  source = split_strings.select_split(opened, 'train[:3]+test[2:4]', name='digits')
+  source = split_strings.select_split(
+      opened, 'train[:3]+test[2:4]', name='digits')
   assert [source.key(i) for i in range(len(source))] == [
       opened.splits['train'].key(i) for i in range(3)] + [
           opened.splits['test'].key(i) for i in (2, 3)]

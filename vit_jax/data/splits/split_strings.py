@@ -129,7 +129,8 @@ class Subset:
 
 
 def select_split(
-    opened: protocol.DatasetSplits, split: str, *, name: str) -> protocol.Source:
+    opened: protocol.DatasetSplits, split: str, *, name: str,
+) -> protocol.Source:
   """Returns the examples of a TFDS split string.
 
   Args:
