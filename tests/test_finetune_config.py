@@ -26,7 +26,7 @@ def load(arguments, *flags):
     ('cifar10', 10_000, [0.001, 0.003, 0.01, 0.03], 2),
     ('oxford_iiit_pet', 500, [0.001, 0.003, 0.01, 0.03], 10),
     ('oxford_flowers102', 500, [0.001, 0.003, 0.01, 0.03], 10)])
-def test_a_sweep_is_a_row_of_table_4(dataset, steps, rates, held_out):
+def test_sweeps_match_table_4(dataset, steps, rates, held_out):
   sweep = sweep_lib.plan(f'{FILE}:model=B/16,dataset={dataset}')
   assert sweep.config.total.steps == steps
   assert sweep.config.batch_size == 512
@@ -54,7 +54,7 @@ def test_table_2_averages_the_parameters_on_imagenet(model, resolution, grid):
 
 @pytest.mark.parametrize(('model', 'side'), [
     ('L/16', 384), ('B/32', 384), ('H/14', 392), ('R50x1', 384)])
-def test_the_usual_resolution_is_384_or_what_the_patches_divide(model, side):
+def test_the_default_resolution_is_384_or_a_multiple_of_the_patch(model, side):
   vtab = FILE.replace('finetune', 'vtab')
   for config in (load(f'model={model}'),
                  config_lib.load(f'{vtab}:model={model}')['']):
@@ -68,7 +68,7 @@ def build(method):
   return experiment_lib.build(config, devices=jax.devices()[:1])
 
 
-def test_a_probe_trains_the_head_alone():
+def test_a_probe_trains_only_the_head():
   probe, full = build('probe'), build('full')
   names = tree.flatten(probe.abstract_state.params)
   head = sum(leaf.size for name, leaf in names.items()

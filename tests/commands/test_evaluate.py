@@ -1,4 +1,4 @@
-"""Evaluation as a person runs it: on a run, on foreign weights, by name."""
+"""Command `evaluate`, on runs and on weights of other codebases."""
 
 import json
 
@@ -55,8 +55,7 @@ def evaluate(*arguments, out):
   return status, json.loads(path.read_text()) if status == 0 else None
 
 
-def test_evaluators_are_chosen_by_name_or_by_kind(
-    trained, tmp_path, capsys):
+def test_evaluators_are_selected_by_name_or_kind(trained, tmp_path, capsys):
   status, figures = evaluate(
       f'--workdir={trained}', '--evaluators=half,fewshot,confusion',
       '--config.evals.fewshot.shots=[1,3]', '--config.evals.fewshot.seeds=2',
@@ -68,33 +67,28 @@ def test_evaluators_are_chosen_by_name_or_by_kind(
   assert 'fewshot/5_shot' not in metrics
   counts = np.array(figures['tables']['confusion']['confusion'])
   assert counts.sum() == 100 and counts.shape == (10, 10)
-  picture = trained / 'evals' / 'confusion.png'
-  assert picture.read_bytes().startswith(b'\x89PNG')
+  figure = trained / 'evals' / 'confusion.png'
+  assert figure.read_bytes().startswith(b'\x89PNG')
   out = capsys.readouterr().out
-  assert f'picture     {picture}' in out
+  assert f'figure      {figure}' in out
   assert 'fewshot: digits test, 360 images' in out
 
 
-def test_a_run_of_small_parts_is_measured_on_more_devices(trained, tmp_path):
-  """Trained on one device in parts of one image, measured on all of these."""
-  common = (f'--workdir={trained}', '--evaluators=half')
-  _, whole = evaluate(*common, out=tmp_path)
-  status, parts = evaluate(
+def test_the_number_of_devices_and_microbatches_does_not_matter(
+    trained, tmp_path):
+  """The run was trained on one device and is evaluated on all."""
+  common = (f'--workdir={trained}', '--evaluators=half,calibration',
+            f'--output={tmp_path}/figures')
+  _, expected = evaluate(*common, out=tmp_path)
+  status, result = evaluate(
       *common, '--config.batch_size=12', '--config.accumulation=12',
       out=tmp_path)
   assert status == 0 and jax.device_count() > 1
-  assert parts['metrics'] == pytest.approx(whole['metrics'], rel=1e-5)
+  assert result['metrics'] == pytest.approx(expected['metrics'], rel=1e-5)
+  assert (tmp_path / 'figures' / 'calibration.png').exists()
 
 
-def test_pictures_go_where_they_are_asked_to(trained, tmp_path):
-  status, _ = evaluate(
-      f'--workdir={trained}', '--evaluators=calibration',
-      f'--output={tmp_path}/pictures', out=tmp_path)
-  assert status == 0
-  assert (tmp_path / 'pictures' / 'calibration.png').exists()
-
-
-def test_data_of_evaluators_that_are_not_chosen_need_not_be_there(
+def test_only_selected_evaluators_need_their_data(
     config_file, trained, tmp_path, capsys):
   shared = (f'--workdir={trained}', f'--config={config_file}')
   assert evaluate(*shared, out=tmp_path)[0] == 2
@@ -107,20 +101,20 @@ def test_data_of_evaluators_that_are_not_chosen_need_not_be_there(
     (['--config.evals.knn.k=3'], 'Unknown evaluator'),
     (['--evaluators=knn', '--config.evals.knn.kk=3'], 'Unknown key'),
 ])
-def test_what_is_misspelt_is_an_error(trained, tmp_path, capsys, flags, words):
+def test_misspelt_names_are_errors(trained, tmp_path, capsys, flags, words):
   assert evaluate(f'--workdir={trained}', *flags, out=tmp_path)[0] == 2
   assert words in capsys.readouterr().err
 
 
 @pytest.fixture(scope='module')
 def foreign(trained, tmp_path_factory):
-  """The same weights in another format, with their head of ten classes."""
+  """The weights of the run in another format."""
   path = tmp_path_factory.mktemp('foreign') / 'weights.npz'
   vit_jax.load(trained, log=None).save(path, form='npz')
   return path
 
 
-def test_the_model_is_the_weights_own_where_a_config_leaves_it_open(
+def test_an_open_config_takes_the_model_of_the_weights(
     foreign, trained, tmp_path):
   status, figures = evaluate(
       f'--workdir={foreign}', '--evaluators=knn', '--config.evals.knn.k=3',
@@ -130,9 +124,8 @@ def test_the_model_is_the_weights_own_where_a_config_leaves_it_open(
   assert figures['metrics']['knn/examples'] == 360
 
 
-def test_no_head_is_asked_of_weights_with_other_classes(
+def test_knn_works_for_weights_with_other_classes(
     config_file, foreign, trained, tmp_path, capsys):
-  """`shapes` have others than the ten digits."""
   shared = (f'--workdir={foreign}', f'--config={config_file}:source=shapes',
             '--config.model.num_heads=2')
   assert evaluate(*shared, '--evaluators=half', out=tmp_path)[0] == 2
@@ -140,7 +133,7 @@ def test_no_head_is_asked_of_weights_with_other_classes(
   status, figures = evaluate(
       *shared, '--evaluators=knn', '--config.evals.knn.k=3', out=tmp_path)
   assert status == 0
-  # As the same weights in our own format, on the same data.
+  # The same as in our own format.
   _, ours = evaluate(
       f'--workdir={trained}', f'--config={config_file}:source=shapes',
       '--evaluators=knn', '--config.evals.knn.k=3', out=tmp_path)
@@ -149,7 +142,7 @@ def test_no_head_is_asked_of_weights_with_other_classes(
   assert not (foreign.parent / 'evals').exists()
 
 
-def test_weights_without_a_head_can_be_measured(
+def test_fewshot_works_for_weights_without_a_head(
     config_file, foreign, tmp_path, capsys):
   with np.load(foreign) as file:
     headless = {key: array for key, array in file.items()

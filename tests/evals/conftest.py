@@ -1,4 +1,4 @@
-"""A model without parameters to speak of: its images are the answers."""
+"""A toy model whose images are its logits."""
 
 import jax.numpy as jnp
 import numpy as np

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import socket
 import subprocess
 import sys
@@ -19,7 +20,6 @@ ROOT = pathlib.Path(__file__).parents[2]
 FEW = {'train_split': 'train[:200]'}
 SECTIONS = {kind: {'name': kind, 'split': 'test[:50]', **({
     'fewshot': {**FEW, 'shots': [1, 3]}, 'knn': FEW}.get(kind, {}))}
-            # That of numbers is refused here: digits are classes.
             for kind in evals.KINDS if kind != 'regression'}
 
 HOST = """
@@ -33,20 +33,24 @@ print(json.dumps(test_devices.evaluate(None, batch_size=16)))
 """
 
 
-def evaluate(devices, *, batch_size, **change):
-  """Returns what all evaluators measure of one model, 50 images."""
-  config = config_lib.resolve({
+def build(devices, *, batch_size=25, sections=None, **change):
+  return experiment_lib.build(config_lib.resolve({
       'total': {'steps': 1}, 'batch_size': 8,
       'model': {'width': 16, 'depth': 1, 'mlp_dim': 16, 'num_heads': 2,
                 'patch': 4, 'dropout': 0.5},
       'data': {'source': 'digits', 'resolution': 8},
       'optimizer': {'name': 'adam', 'learning_rate': 1e-3,
                     'schedule': {'name': 'constant'}},
-      'evals': {name: {**section, 'batch_size': batch_size}
-                for name, section in SECTIONS.items()}, **change})
-  built = experiment_lib.build(config, devices=devices)
+      'evals': {name: {'batch_size': batch_size, **section}
+                for name, section in (sections or SECTIONS).items()},
+      **change}), devices=devices)
+
+
+def evaluate(devices, **options):
+  """Returns the metrics of all evaluators for one model on 50 images."""
+  built = build(devices, **options)
   params = built.init_state().params
-  # The head starts at zero: it would hide the model.
+  # The zero-initialised head would hide the model.
   kernel = params['head']['dense']['kernel']
   values = np.random.default_rng(0).normal(size=kernel.shape)
   params['head']['dense']['kernel'] = jax.make_array_from_callback(
@@ -58,23 +62,22 @@ def evaluate(devices, *, batch_size, **change):
 
 @pytest.fixture(scope='module')
 def one():
-  return evaluate(jax.devices()[:1], batch_size=25)  # No padding.
+  return evaluate(jax.devices()[:1])  # Without padding.
 
 
-def assert_same(got, one):
-  assert got == pytest.approx(one, rel=1e-4)
-  assert all(value == 50 for name, value in got.items()
+def assert_same(result, one):
+  assert result == pytest.approx(one, rel=1e-4)
+  assert all(value == 50 for name, value in result.items()
              if name.endswith('/examples'))
   assert 0 < one['classification/accuracy'] < one['knn/accuracy'] < 1
 
 
-def test_one_device_is_eight(one):
-  # Three batches and an eighth of another.
-  assert_same(evaluate(jax.devices(), batch_size=16), one)
+def test_eight_devices_give_the_metrics_of_one(one):
+  assert_same(evaluate(jax.devices(), batch_size=16), one)  # With padding.
 
 
-@pytest.mark.slow
-def test_one_host_is_two(one):
+@pytest.mark.slow  # Starts two processes.
+def test_two_hosts_give_the_metrics_of_one(one):
   with socket.socket() as free:
     free.bind(('localhost', 0))
     address = f'localhost:{free.getsockname()[1]}'
@@ -89,19 +92,45 @@ def test_one_host_is_two(one):
     assert_same(json.loads(out.splitlines()[-1]), one)
 
 
-def test_masked_patches_are_watched_without_labels():
-  got = evaluate(
-      jax.devices()[:1], batch_size=25, objective={'name': 'masked_patch'},
-      evals={'held_out': {'name': 'objective', 'split': 'test[:50]'},
-             'knn': SECTIONS['knn']})
-  assert got['held_out/examples'] == 50
-  assert {'held_out/loss', 'held_out/color_accuracy'} <= set(got)
-  assert got['knn/accuracy'] > 0.2
+def test_masked_patch_prediction_is_evaluated_without_labels():
+  result = evaluate(
+      jax.devices()[:1], objective={'name': 'masked_patch'},
+      sections={'held_out': {'name': 'objective', 'split': 'test[:50]'},
+                'knn': SECTIONS['knn']})
+  assert result['held_out/examples'] == 50
+  assert {'held_out/loss', 'held_out/color_accuracy'} <= set(result)
+  assert result['knn/accuracy'] > 0.2
 
 
-@pytest.mark.parametrize('kind', ['knn', 'fewshot'])
-def test_an_image_is_not_measured_by_itself(kind):
-  """As in a sweep whose development data is a part of `train`."""
-  section = {'name': kind, 'split': 'train[90%:]'}
-  with pytest.raises(ValueError, match="'train' has examples.*dev.train_split"):
-    evaluate(jax.devices()[:1], batch_size=25, evals={'dev': section})
+FEWSHOT = {'name': 'fewshot', 'batch_size': None}
+
+
+@pytest.mark.parametrize(('section', 'devices', 'message'), [
+    ({'name': 'knn', 'split': 'train[90%:]'}, 1,
+     "'train' has examples of it. Use a disjoint one: "
+     '--config.evals.val.train_split'),
+    ({'batch_size': 12}, 8,
+     'evals.val.batch_size 12 does not divide over 8 devices'),
+    ({'source': 'shapes'}, 1, 'classes, but the model is trained on digits'),
+    ({'source': 'ciphar10'}, 1, 'No data set'),
+    ({**FEWSHOT, 'shots': [1000]}, 1,
+     'evals.val.shots needs 1000 images of each class, but in train_split '
+     "'train' 10 class(es) have fewer (class: images): 0: 142, 1: 146"),
+    ({**FEWSHOT, 'shots': [1], 'train_split': 'train[:3]'}, 1,
+     'evals.val: digits train[:3] has examples of 3 of 10 classes'),
+    ({**FEWSHOT, 'held_out': 200}, 1, 'and held_out 200, but'),
+])
+def test_data_that_does_not_fit_stops_a_run_at_its_start(
+    section, devices, message):
+  with pytest.raises(ValueError, match=re.escape(message)):
+    build(jax.devices()[:devices], sections={'val': section})
+
+
+def test_default_shots_are_limited_by_the_smallest_class(capsys):
+  built = build(jax.devices()[:1], sections={'few': {
+      **FEWSHOT, 'train_split': 'train[:160]', 'seeds': 1}})
+  assert ('evals.few leaves out the shots 25: a class of train[:160] has '
+          in capsys.readouterr().out)
+  result = built.evaluators['few'](built.init_state().params)
+  assert [name for name in result if name.endswith('_shot')] == [
+      '1_shot', '5_shot', '10_shot']

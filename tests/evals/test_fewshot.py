@@ -1,8 +1,5 @@
-"""Few-shot accuracy: the ridge regression of others, on the images drawn."""
+"""Few-shot accuracy, compared with scikit-learn."""
 
-import re
-
-import jax
 import numpy as np
 import pytest
 from sklearn import linear_model
@@ -11,8 +8,6 @@ from vit_jax import evals
 from vit_jax.data.sources import builtin
 from vit_jax.data.splits import split_strings
 from vit_jax.evals import fewshot
-from vit_jax.experiment import build as experiment_lib
-from vit_jax.experiment import config as config_lib
 
 RNG = np.random.default_rng(0)
 CLASSES, WIDTH = 4, 6
@@ -26,17 +21,17 @@ def examples(per_class, *, noise=1.5):
 
 
 @pytest.mark.parametrize('examples_count', [3, 7, 40])  # Wide and tall.
-def test_ridge_is_scikit_learns_for_every_penalty(examples_count):
+def test_ridge_agrees_with_scikit_learn(examples_count):
   x = RNG.normal(size=(examples_count, 8)) * RNG.uniform(0.1, 10, 8)
   y = RNG.choice([-1.0, 1.0], (examples_count, 3))
   penalties = (1e-3, 1.0, 1024.0)
   for penalty, got in zip(penalties, fewshot.ridge(x, y, penalties)):
-    want = linear_model.Ridge(
+    expected = linear_model.Ridge(
         alpha=penalty, fit_intercept=False, solver='svd').fit(x, y).coef_.T
-    np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(got, expected, rtol=1e-6, atol=1e-9)
 
 
-def test_bias_of_100_is_all_but_unpenalised():
+def test_the_bias_is_hardly_penalised():
   x, y = RNG.normal(size=(30, 3)), RNG.normal(size=(30, 2)) + 5
   standardise = fewshot.standardiser(x)
   (w,) = fewshot.ridge(standardise(x), y, (1.0,))
@@ -55,8 +50,8 @@ def by_hand(few, labels, test, *, penalty):
   return ridge.predict(columns(test)).argmax(-1)
 
 
-def draws(toy, images, labels, *, count, seeds):
-  """A split as the experiment draws it, by a stand-in for the hash."""
+def sample(toy, images, labels, *, count, seeds):
+  """Returns a split with random ranks, and its images and labels."""
   ranks = np.full((seeds, len(labels)), -1)
   for row in ranks:
     for c in range(CLASSES):
@@ -68,29 +63,29 @@ def draws(toy, images, labels, *, count, seeds):
 
 
 @pytest.mark.parametrize('penalty', [0.5, 1024.0])
-def test_accuracy_is_the_mean_of_scikit_learns_over_the_draws(toy, penalty):
+def test_accuracy_is_the_mean_over_samples(toy, penalty):
   images, labels = examples(12)
-  train, few, few_labels = draws(toy, images, labels, count=5, seeds=3)
+  train, few, few_labels = sample(toy, images, labels, count=5, seeds=3)
   test_images, test_labels = examples(9)
   got = toy({'name': 'fewshot', 'shots': [2, 5], 'penalty': penalty}, {
       'train': train,
       '': toy.split(test_images, test_labels, num_classes=CLASSES)})(
           toy.params)
   for shots in (2, 5):
-    want = []
+    expected = []
     for ranks in train.ranks:
       chosen = (ranks >= 0) & (ranks < shots)
       assert np.bincount(few_labels[chosen]).tolist() == [shots] * CLASSES
-      want.append(np.mean(test_labels == by_hand(
+      expected.append(np.mean(test_labels == by_hand(
           few[chosen], few_labels[chosen], test_images, penalty=penalty)))
-    assert got[f'{shots}_shot'] == pytest.approx(np.mean(want))
-    assert got[f'{shots}_shot_std'] == pytest.approx(np.std(want, ddof=1))
+    assert got[f'{shots}_shot'] == pytest.approx(np.mean(expected))
+    assert got[f'{shots}_shot_std'] == pytest.approx(np.std(expected, ddof=1))
   assert got['examples'] == 36
   assert 0.25 < got['5_shot'] < 1
 
 
-def test_an_image_that_could_not_be_read_is_not_counted(toy):
-  train = draws(toy, *examples(4), count=2, seeds=1)[0]
+def test_unreadable_images_are_not_counted(toy):
+  train = sample(toy, *examples(4), count=2, seeds=1)[0]
   test = toy.split(*examples(9), num_classes=CLASSES, num_examples=37,
                    max_unreadable=1)
   got = toy({'name': 'fewshot', 'shots': [2], 'seeds': 1}, {
@@ -98,19 +93,19 @@ def test_an_image_that_could_not_be_read_is_not_counted(toy):
   assert got['examples'] == 36
 
 
-def test_blocks_change_nothing(toy, monkeypatch):
+def test_block_size_does_not_change_the_accuracy(toy, monkeypatch):
   images, labels = examples(6)
-  splits_of = {'train': draws(toy, images, labels, count=5, seeds=2)[0],
+  splits = {'train': sample(toy, images, labels, count=5, seeds=2)[0],
                '': toy.split(*examples(9), num_classes=CLASSES)}
-  evaluator = toy({'name': 'fewshot', 'shots': [1, 5], 'seeds': 2}, splits_of)
+  evaluator = toy({'name': 'fewshot', 'shots': [1, 5], 'seeds': 2}, splits)
   whole = evaluator(toy.params)
   monkeypatch.setattr(fewshot, '_BLOCK_ROWS', 7)
   assert evaluator(toy.params) == pytest.approx(whole, rel=1e-12)
 
 
-def test_penalty_is_chosen_on_images_that_are_neither_few_nor_tested(toy):
+def test_the_penalty_is_selected_on_held_out_images(toy):
   images, labels = examples(14)
-  train, few, few_labels = draws(toy, images, labels, count=4 + 10, seeds=1)
+  train, few, few_labels = sample(toy, images, labels, count=4 + 10, seeds=1)
   test_images, test_labels = examples(9)
   penalties = (1e-3, 3.0, 1e5)
   got = toy(
@@ -132,7 +127,7 @@ def test_penalty_is_chosen_on_images_that_are_neither_few_nor_tested(toy):
   assert '4_shot_std' not in got
 
 
-def test_draws_are_nested_and_differ_by_seed():
+def test_samples_are_nested_and_differ_by_seed():
   source = builtin.open_digits().splits['train']
   subset, ranks = split_strings.draw_per_class(
       source, 5, name='digits', seeds=(0, 1, 2))
@@ -159,46 +154,7 @@ def test_wrong_settings_are_errors(section, words):
     evals.parse({'few': {'name': 'fewshot', **section}})
 
 
-def test_several_labels_are_an_error(toy):
+def test_multi_label_data_is_an_error(toy):
   with pytest.raises(ValueError, match='evals.test needs one label per image'):
     toy({'name': 'fewshot'}, {name: toy.split(
         np.ones((3, 2)), np.ones((3, 2))) for name in ('', 'train')})
-
-
-def build(**section):
-  config = config_lib.resolve({
-      'total': {'steps': 1}, 'batch_size': 8,
-      'model': {'width': 16, 'depth': 1, 'mlp_dim': 16, 'num_heads': 2,
-                'patch': 4, 'dropout': 0.5},
-      'data': {'source': 'digits', 'resolution': 8},
-      'optimizer': {'name': 'adam', 'learning_rate': 1e-3,
-                    'schedule': {'name': 'constant'}},
-      'evals': {'few': {'name': 'fewshot',
-                        'shots': [1, 5], **section}}})
-  return experiment_lib.build(config, devices=jax.devices()[:1])
-
-
-def test_what_is_missing_stops_the_run_at_its_start():
-  with pytest.raises(ValueError, match='No data set .*ciphar'):
-    build(source='ciphar10')
-  with pytest.raises(ValueError, match=re.escape(
-      'evals.few.shots needs 1000 images of each class, but in train_split '
-      "'train' 10 class(es) have fewer (class: images): 0: 142, 1: 146")):
-    build(shots=[1000])
-  with pytest.raises(ValueError, match=re.escape(
-      'evals.few: digits train[:3] has examples of 3 of 10 classes')):
-    build(shots=[1], train_split='train[:3]')
-
-
-def test_the_default_leaves_out_the_shots_that_a_class_lacks(capsys):
-  wired = build(shots=None, train_split='train[:160]', seeds=1)
-  assert ('evals.few leaves out the shots 25: a class of train[:160] has '
-          in capsys.readouterr().out)
-  found = wired.evaluators['few'](wired.init_state().params)
-  assert [name for name in found if name.endswith('_shot')] == [
-      '1_shot', '5_shot', '10_shot']
-  with pytest.raises(ValueError, match='evals.few.shots needs 25'):
-    build(shots=[1, 25], train_split='train[:160]')
-  # None is possible: nothing to leave out.
-  with pytest.raises(ValueError, match='and held_out 200, but'):
-    build(shots=None, held_out=200)

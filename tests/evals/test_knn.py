@@ -1,4 +1,4 @@
-"""Nearest neighbours: those of scikit-learn, their votes by hand."""
+"""k-NN accuracy, compared with scikit-learn."""
 
 import numpy as np
 import pytest
@@ -18,23 +18,24 @@ def data(count):
       np.float32), labels
 
 
-def accuracy_of_scikit_learn(bank, labels, queries, wanted, *, k, temperature):
+def accuracy_of_scikit_learn(
+    bank, labels, queries, expected, *, k, temperature):
   model = neighbors.KNeighborsClassifier(
       n_neighbors=k, metric='cosine', algorithm='brute',
       weights=lambda distance: np.exp((1 - distance) / temperature))
-  return model.fit(bank.astype(np.float64), labels).score(queries, wanted)
+  return model.fit(bank.astype(np.float64), labels).score(queries, expected)
 
 
 @pytest.mark.parametrize(('k', 'temperature'), [(1, 0.07), (5, 0.07), (20, 1.)])
-def test_accuracy_is_that_of_scikit_learn(toy, k, temperature):
-  (bank, labels), (queries, wanted) = data(61), data(30)
+def test_accuracy_agrees_with_scikit_learn(toy, k, temperature):
+  (bank, labels), (queries, expected) = data(61), data(30)
   got = toy({'name': 'knn', 'k': k, 'temperature': temperature}, {
       'train': toy.split(bank, labels, num_classes=CLASSES),
-      '': toy.split(queries, wanted, num_classes=CLASSES)})(toy.params)
-  want = accuracy_of_scikit_learn(
-      bank, labels, queries, wanted, k=k, temperature=temperature)
-  assert got == {'accuracy': pytest.approx(want), 'examples': 30}
-  assert 1 / CLASSES < want < 1
+      '': toy.split(queries, expected, num_classes=CLASSES)})(toy.params)
+  reference = accuracy_of_scikit_learn(
+      bank, labels, queries, expected, k=k, temperature=temperature)
+  assert got == {'accuracy': pytest.approx(reference), 'examples': 30}
+  assert 1 / CLASSES < reference < 1
 
 
 def test_ties_go_to_the_lowest_class():
@@ -62,7 +63,7 @@ def test_wrong_settings_are_errors(toy, section, words):
     toy({'name': 'knn', **section}, {'': split, 'train': split})
 
 
-def test_features_that_are_no_numbers_are_an_error(toy):
+def test_nan_features_are_an_error(toy):
   images, labels = data(8)
   images[3, 1] = np.nan
   split = toy.split(images, labels, num_classes=CLASSES)

@@ -1,4 +1,4 @@
-"""How far off predicted numbers are."""
+"""Regression metrics, compared with scikit-learn."""
 
 import dataclasses
 import functools
@@ -37,7 +37,7 @@ def split(toy):
   return dataclasses.replace(found, multi_label=False, **FACTS)
 
 
-def test_errors_are_scikit_learns_in_the_units_of_the_labels(toy, split):
+def test_errors_agree_with_scikit_learn_in_the_units_of_the_labels(toy, split):
   found = build(toy, {'name': 'regression'}, split)({'scale': jnp.ones(())})
   assert found['examples'] == 10
   for column, (name, std) in enumerate(zip(
@@ -60,7 +60,7 @@ def test_errors_are_scikit_learns_in_the_units_of_the_labels(toy, split):
       found['loss'], np.nan_to_num(squares).mean(), rtol=1e-5)
 
 
-def test_answers_come_beside_their_labels_in_the_units_of_these(toy, split):
+def test_predictions_are_tabulated_with_their_labels(toy, split):
   measured = build(toy, {'name': 'regression'}, split).evaluate(
       {'scale': jnp.ones(())}, lambda: None)
   assert measured.class_names == ('age', 'mass')
@@ -72,7 +72,7 @@ def test_answers_come_beside_their_labels_in_the_units_of_these(toy, split):
       2 + 0.5 * np.stack([LABELS[:, 1], ANSWERS[:, 1]], -1), rtol=1e-6)
 
 
-def test_a_nan_answer_shows(toy, split):
+def test_a_nan_prediction_gives_nan_metrics(toy, split):
   answers = ANSWERS.copy()
   answers[0, 0] = np.nan
   broken = dataclasses.replace(
@@ -84,14 +84,15 @@ def test_a_nan_answer_shows(toy, split):
 
 @pytest.mark.parametrize('name', [
     'classification', 'confusion', 'calibration', 'multi_label', 'knn'])
-def test_what_measures_classes_refuses_numbers(toy, split, name):
+def test_class_evaluators_refuse_regression_targets(toy, split, name):
   with pytest.raises(ValueError, match=re.escape(
       'evals.test measures classes, but the labels of toy are '
-      'regression targets (age, mass). Use --config.evals.test.name=regression.')):
+      'regression targets (age, mass). Use '
+      '--config.evals.test.name=regression.')):
     build(toy, {'name': name}, split)
 
 
-def test_numbers_are_not_looked_for_among_classes(toy, split):
+def test_regression_of_classes_is_an_error(toy, split):
   classes = toy.split(np.eye(2), [0, 1])
   with pytest.raises(ValueError, match='name=classification'):
     build(toy, {'name': 'regression'}, classes, targets=())

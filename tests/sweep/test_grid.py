@@ -1,4 +1,4 @@
-"""Any field can be swept, also what the rest of the config follows from."""
+"""Grids over fields that determine other fields."""
 
 import pathlib
 import types
@@ -17,7 +17,7 @@ def grid(**fields):
   return {name.replace('__', '.'): values for name, values in fields.items()}
 
 
-def test_a_model_that_the_config_leaves_open_is_swept():
+def test_the_model_of_an_open_config_can_be_swept():
   sweep = sweep_lib.plan(
       FINETUNE, ['model.dropout=0.5'],
       grid=grid(model__variant=('Ti/16', 'S/16')))
@@ -28,7 +28,7 @@ def test_a_model_that_the_config_leaves_open_is_swept():
 
 @pytest.fixture
 def found(monkeypatch):
-  """Two checkpoints of different widths; returns which were looked at."""
+  """Two checkpoints of different widths; returns the ones that were read."""
   def find(checkpoint, **_):
     names.append(checkpoint)
     config = config_lib.resolve({
@@ -44,7 +44,7 @@ def found(monkeypatch):
   return names
 
 
-def test_weights_to_start_from_are_swept(found):
+def test_initial_weights_can_be_swept(found):
   sweep = sweep_lib.plan(
       FINETUNE, grid=grid(init__checkpoint=('/a', '/b')))
   assert [p.config.model.width for p in sweep.points] == [8, 16]
@@ -52,7 +52,7 @@ def test_weights_to_start_from_are_swept(found):
   assert {p.config.model.gelu for p in sweep.points} == {'exact'}
 
 
-def test_optimizers_are_swept_with_the_settings_that_they_share():
+def test_swept_optimizers_keep_their_common_settings():
   sweep = sweep_lib.plan(
       FINETUNE, ['model.variant=Ti/16'],
       grid=grid(optimizer__name=('adam', 'sgd', 'adafactor'),
@@ -65,6 +65,6 @@ def test_optimizers_are_swept_with_the_settings_that_they_share():
   assert {o.schedule.warmup.percent for o in found} == {5}
 
 
-def test_what_no_field_decides_is_read_once(found):
+def test_weights_are_read_once_for_independent_fields(found):
   sweep = sweep_lib.plan(FINETUNE, ['init.checkpoint=/a'])
   assert len(sweep.points) == 4 and found == ['/a']

@@ -1,4 +1,4 @@
-"""A sweep chooses on held-out data, and every run of it is an ordinary one."""
+"""A sweep end to end, its resumption, its plan and its errors."""
 
 import functools
 import json
@@ -22,7 +22,7 @@ from vit_jax.sweep import runs
 from vit_jax.training import health
 from vit_jax.training import signals
 
-ROOT = pathlib.Path(__file__).parent.parent
+ROOT = pathlib.Path(__file__).parents[2]
 
 CONFIG = """
 from ml_collections import ConfigDict
@@ -47,6 +47,8 @@ def get_config(split: str = 'train', development: bool = False,
       'sweep': sweep,
   })
 """
+ALL_RUNS = ['learning_rate=1e-06', 'learning_rate=0.01', 'final,seed=0',
+            'final,seed=1']
 
 
 @pytest.fixture(scope='module')
@@ -58,80 +60,71 @@ def file(tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def swept(file, tmp_path_factory):
-  """A whole sweep, as a person runs it: its folder and what it returned."""
+  """Folder and result of a complete sweep."""
   workdir = tmp_path_factory.mktemp('sweep')
-  build = functools.partial(
-      experiment_lib.build, devices=jax.devices()[:1])  # Faster than on eight.
+  build = functools.partial(experiment_lib.build, devices=jax.devices()[:1])
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(experiment_lib, 'build', build)
-    code = main.main(['sweep', f'--config={file}', f'--workdir={workdir}'])
-  assert code == 0
+    assert main.main(
+        ['sweep', f'--config={file}', f'--workdir={workdir}']) == 0
   return workdir, json.loads((workdir / 'sweep.json').read_text())
 
 
-def config_of(workdir, name):
-  return json.loads((workdir / 'runs' / name / 'config.json').read_text())
+def read(workdir, run, name):
+  return json.loads((workdir / 'runs' / run / name).read_text())
 
 
-def summary_of(workdir, name):
-  return json.loads((workdir / 'runs' / name / 'summary.json').read_text())
-
-
-def test_the_grid_never_sees_the_test_split(swept):
+def test_grid_runs_never_see_the_test_split(swept):
   workdir, result = swept
-  assert [row['name'] for row in result['grid']] == [
-      'learning_rate=1e-06', 'learning_rate=0.01']
+  assert [row['name'] for row in result['grid']] == ALL_RUNS[:2]
   for row in result['grid']:
-    config = config_of(workdir, row['name'])
+    config = read(workdir, row['name'], 'config.json')
     assert config['data']['split'] == 'train[:80%]'
-    assert list(config['evals']) == ['dev']
-    assert config['evals']['dev']['split'] == 'train[80%:]'
+    assert {n: e['split'] for n, e in config['evals'].items()} == {
+        'dev': 'train[80%:]'}
     assert config['optimizer']['learning_rate'] == (
         row['values']['optimizer.learning_rate'])
-    metrics = summary_of(workdir, row['name'])['metrics']
+    metrics = read(workdir, row['name'], 'summary.json')['metrics']
     assert not [name for name in metrics if name.startswith('test/')]
-    assert metrics['dev/examples'] == 287  # A fifth of 1,437.
+    assert metrics['dev/examples'] == 287  # 20 % of 1,437.
     assert row['value'] == metrics['dev/accuracy']
 
 
-def test_the_best_is_trained_on_everything_with_each_seed(swept):
+def test_the_best_setting_is_trained_on_all_data_with_each_seed(swept):
   workdir, result = swept
   best = max(result['grid'], key=lambda row: row['value'])
   assert result['best']['name'] == best['name'] == 'learning_rate=0.01'
-  assert sorted(result['final']['runs']) == ['final,seed=0', 'final,seed=1']
+  assert sorted(result['final']['runs']) == ALL_RUNS[2:]
   values = []
   for seed in (0, 1):
-    config = config_of(workdir, f'final,seed={seed}')
-    assert config['seed'] == seed
-    assert config['data']['split'] == 'train'
+    config = read(workdir, f'final,seed={seed}', 'config.json')
+    assert config['seed'] == seed and config['data']['split'] == 'train'
     assert config['optimizer']['learning_rate'] == 0.01
-    metrics = summary_of(workdir, f'final,seed={seed}')['metrics']
+    metrics = read(workdir, f'final,seed={seed}', 'summary.json')['metrics']
     assert metrics['test/examples'] == 360
     values.append(metrics['test/accuracy'])
   assert values[0] != values[1]
-  mean = (values[0] + values[1]) / 2
   accuracy = result['final']['statistics']['test/accuracy']
-  assert accuracy['mean'] == pytest.approx(mean)
-  # Of two, with n - 1: the distance over the root of two.
+  assert accuracy['mean'] == pytest.approx(sum(values) / 2)
   assert accuracy['std'] == pytest.approx(abs(values[0] - values[1]) / 2**0.5)
 
 
-def test_the_table_and_the_picture_say_what_came_of_it(swept, file, capsys):
+def test_a_finished_sweep_prints_its_table_without_training(
+    swept, file, capsys):
   workdir, result = swept
   assert (workdir / 'sweep.png').read_bytes().startswith(b'\x89PNG')
-  code = main.main(['sweep', f'--config={file}', f'--workdir={workdir}',
-                    f'--json={workdir}/copy.json'])
+  assert main.main(['sweep', f'--config={file}', f'--workdir={workdir}',
+                    f'--json={workdir}/copy.json']) == 0
   output = capsys.readouterr().out
-  assert code == 0
-  assert output.count('already finished') == 4  # None was run again.
+  assert output.count('already finished') == 4
   values = result['final']['statistics']['test/accuracy']
   assert (f'{100 * values["mean"]:.2f} ± {100 * values["std"]:.2f} %'
           in output)
-  assert '<- best' in output.split('Chosen by')[1].split('Trained')[0]
+  assert '<- best' in output.split('Selected by')[1].split('Trained')[0]
   assert json.loads((workdir / 'copy.json').read_text()) == result
 
 
-def test_another_sweep_in_the_same_folder_is_refused(swept, file, capsys):
+def test_another_sweep_in_the_same_folder_is_an_error(swept, file, capsys):
   workdir, result = swept
   flags = ['--seeds=3', '--config.total.steps=16', '--config.log.every.steps=1',
            '--grid', 'optimizer.learning_rate=1e-6,0.02']
@@ -142,12 +135,12 @@ def test_another_sweep_in_the_same_folder_is_refused(swept, file, capsys):
   assert 'seeds: 2 -> 3' in error
   assert 'config.total.steps: 15 -> 16' in error
   assert 'grid.optimizer.learning_rate: [1e-06, 0.01] -> [1e-06, 0.02]' in error
-  assert 'log.every' not in error  # That changes no result.
+  assert 'log.every' not in error  # Does not affect the result.
   assert json.loads((workdir / 'sweep.json').read_text()) == result
 
 
-class FakeRuns:
-  """In place of training: notes what was asked for, writes a summary."""
+class FakeTraining:
+  """Replaces training: records the names of runs and writes summaries."""
 
   def __init__(self, after=lambda name: None):
     self.names = []
@@ -169,70 +162,86 @@ class FakeRuns:
     return summary
 
 
-ALL = ['learning_rate=1e-06', 'learning_rate=0.01', 'final,seed=0',
-       'final,seed=1']
+@pytest.fixture
+def training(monkeypatch):
+  fake = FakeTraining()
+  monkeypatch.setattr(run_lib, 'train', fake)
+  return fake
 
 
-@pytest.mark.parametrize('lost', ALL)
-def test_a_run_that_was_lost_is_made_again_and_no_other(
-    file, tmp_path, monkeypatch, lost):
-  runs = FakeRuns()
-  monkeypatch.setattr(run_lib, 'train', runs)
-  before = sweep_lib.run(plan(file), tmp_path)
-  assert runs.names == ALL
-  shutil.rmtree(tmp_path / 'runs' / lost)
-  assert sweep_lib.run(plan(file), tmp_path) == before
-  assert runs.names == [*ALL, lost]
+def plan(file, *overrides, grid=(), **section):
+  return sweep_lib.plan(
+      file, overrides, grid=command.parse_grid(list(grid)), **section)
 
 
-@pytest.mark.parametrize('last', range(4))
-def test_a_signal_after_any_run_stops_and_the_rest_follows_later(
+def test_only_lost_runs_are_repeated(file, tmp_path, training):
+  first = sweep_lib.run(plan(file), tmp_path)
+  assert training.names == ALL_RUNS
+  lost = [ALL_RUNS[1], ALL_RUNS[3]]
+  for name in lost:
+    shutil.rmtree(tmp_path / 'runs' / name)
+  assert sweep_lib.run(plan(file), tmp_path) == first
+  assert training.names == [*ALL_RUNS, *lost]
+
+
+@pytest.mark.parametrize('last', [0, 1, 3])
+def test_a_signal_stops_a_sweep_which_resumes_later(
     file, tmp_path, monkeypatch, last):
   def stop(name):
-    if name == ALL[last]:
+    if name == ALL_RUNS[last]:
       os.kill(os.getpid(), signal.SIGTERM)
 
-  first, second = FakeRuns(after=stop), FakeRuns()
+  first, second = FakeTraining(after=stop), FakeTraining()
   monkeypatch.setattr(run_lib, 'train', first)
   with pytest.raises(signals.Stopped) as stopped:
     sweep_lib.run(plan(file), tmp_path)
   assert stopped.value.exit_code == 75
   monkeypatch.setattr(run_lib, 'train', second)
   result = sweep_lib.run(plan(file), tmp_path)
-  assert first.names == ALL[:last + 1] and second.names == ALL[last + 1:]
+  assert first.names == ALL_RUNS[:last + 1]
+  assert second.names == ALL_RUNS[last + 1:]
   assert result['final']['statistics']['test/accuracy'] == {
       'mean': pytest.approx(0.06), 'std': pytest.approx(0.1 / 2**0.5)}
 
 
-# Planning.
+def test_diverged_settings_are_neither_selected_nor_repeated(
+    file, tmp_path, training):
+  sweep = plan(file, grid=['batch_size=8,24,16'])
+  result = sweep_lib.run(sweep, tmp_path)
+  assert [row['value'] for row in result['grid']] == [None, None, 0.001]
+  assert result['grid'][0]['diverged'] == 'The loss is not finite at step 3.'
+  assert result['best']['name'] == 'batch_size=16'
+  sweep_lib.run(sweep, tmp_path)
+  assert training.names.count('batch_size=8') == 1
+  sweep_plot.sweep(result, tmp_path / 'sweep.png')
+  assert (tmp_path / 'sweep.png').stat().st_size > 1000
 
 
-def plan(file, *overrides, **section):
-  return sweep_lib.plan(file, overrides, **section)
+def test_a_grid_without_any_result_is_an_error(file, tmp_path, training):
+  with pytest.raises(ValueError, match='No run of the grid has a value'):
+    sweep_lib.run(plan(file, grid=['batch_size=8']), tmp_path)
 
 
-def test_several_fields_make_all_combinations(file):
-  sweep = plan(file, grid=command.parse_grid([
-      'data.mixup=0,0.2', 'total.steps=3,4', 'model.pooling=cls']))
+def test_several_fields_give_all_combinations(file):
+  sweep = plan(file, grid=[
+      'data.mixup=0,0.2', 'total.steps=3,4', 'model.pooling=cls'])
   assert [p.name for p in sweep.points] == [
       f'mixup={mixup},steps={steps},pooling=cls'
       for mixup in (0.0, 0.2) for steps in (3, 4)]
-  assert {p.config.total.steps for p in sweep.points} == {3, 4}
   assert {p.development.model.pooling for p in sweep.points} == {'cls'}
   assert sweep.to_plain()['grid'] == {
       'data.mixup': [0.0, 0.2], 'total.steps': [3, 4],
       'model.pooling': ['cls']}
 
 
-def test_values_may_hold_commas_in_brackets():
+def test_values_may_contain_commas_in_brackets():
   assert command.split_values('[1, 2],3,{"a": (4, 5)}') == [
       '[1, 2]', '3', '{"a": (4, 5)}']
 
 
-def test_names_are_those_of_folders_and_none_is_there_twice(file):
-  sweep = plan(file, grid=command.parse_grid(['data.source=./x/y,./x y']))
-  assert [p.name for p in sweep.points] == [
-      '0,source=.-x-y', '1,source=.-x-y']
+def test_run_names_are_unique_folder_names(file):
+  sweep = plan(file, grid=['data.source=./x/y,./x y'])
+  assert [p.name for p in sweep.points] == ['0,source=.-x-y', '1,source=.-x-y']
 
 
 def test_every_part_of_a_compound_split_is_held_out(file):
@@ -242,18 +251,18 @@ def test_every_part_of_a_compound_split_is_held_out(file):
   assert config.evals['dev'].split == 'train[90%:]+test[90%:]'
 
 
-def test_a_metric_of_loss_is_minimised(file):
+def test_losses_are_minimised(file):
   assert plan(file).mode == 'max'
   assert plan(file, metric='dev/loss').mode == 'min'
 
 
-def test_the_best_checkpoint_by_another_evaluator_is_left_out_of_the_grid(file):
+def test_grid_runs_keep_no_best_checkpoint_of_another_evaluator(file):
   sweep = plan(f'{file}:best=test/accuracy')
   assert sweep.points[0].development.checkpoint.best == ''
   assert sweep.points[0].config.checkpoint.best == 'test/accuracy'
 
 
-@pytest.mark.parametrize(('grid', 'section', 'words'), [
+@pytest.mark.parametrize(('grid', 'section', 'message'), [
     (['optimizer.learning_rate=0.1,abc'], {},
      "at optimizer.learning_rate=abc: optimizer.learning_rate must be float, "
      "but is 'abc'"),
@@ -263,8 +272,8 @@ def test_the_best_checkpoint_by_another_evaluator_is_left_out_of_the_grid(file):
     (['seed=1,2'], {}, 'seed cannot be swept'),
     (['evals.test.split=train'], {}, 'evals.test.split cannot be swept'),
     (['batch_size=8,8'], {}, 'each once'),
-    (['batch_size=8,'], {}, '--grid takes section.key=value,value'),
-    (['batch_size'], {}, '--grid takes section.key=value,value'),
+    (['batch_size=8,'], {}, '--grid takes'),
+    (['batch_size'], {}, '--grid takes'),
     (['batch_size=8', 'batch_size=9'], {}, 'names batch_size twice'),
     ([], {'metric': 'dev/acuracy'}, "sweep.metric 'acuracy'. Did you mean "
                                     "'accuracy'?"),
@@ -272,78 +281,33 @@ def test_the_best_checkpoint_by_another_evaluator_is_left_out_of_the_grid(file):
     ([], {'seeds': 0}, 'seeds must be at least 1'),
     ([], {'held_out': 0}, 'held_out is a whole percentage'),
 ])
-def test_a_mistake_is_known_before_anything_runs(file, grid, section, words):
+def test_mistakes_are_errors_of_the_plan(file, grid, section, message):
   with pytest.raises(ValueError) as error:
-    plan(file, grid=command.parse_grid(grid), **section)
-  assert words in str(error.value)
+    plan(file, grid=grid, **section)
+  assert message in str(error.value)
 
 
-def test_a_part_of_a_split_needs_the_development_written_out(file):
-  with pytest.raises(ValueError, match='what else to hold out'):
-    plan(f'{file}:split=train[:50%]')
+@pytest.mark.parametrize(('specification', 'grid', 'message'), [
+    ('{file}:split=train[:50%]', [], 'what else to hold out'),
+    (f'{ROOT}/configs/quickstart.py', ['batch_size=8'], 'has the stages'),
+    (f'{ROOT}/configs/cifar10.py', [], '--grid optimizer.learning_rate=')])
+def test_configs_that_cannot_be_swept_are_errors(
+    file, specification, grid, message):
+  with pytest.raises(ValueError, match=message):
+    plan(specification.format(file=file), grid=grid)
 
 
-def test_a_config_of_stages_is_refused():
-  with pytest.raises(ValueError, match='has the stages'):
-    plan(f'{ROOT}/configs/quickstart.py',
-         grid={'batch_size': ('8',)})
-
-
-def test_a_config_without_a_grid_is_told_how_to_give_one():
-  with pytest.raises(ValueError, match='--grid optimizer.learning_rate='):
-    plan(f'{ROOT}/configs/cifar10.py')
-
-
-def test_choosing_by_the_test_split_is_refused(file, tmp_path):
-  with pytest.raises(ValueError, match="reads 'test' of digits"):
-    sweep_lib.run(plan(f'{file}:development=true'), tmp_path)
+@pytest.mark.parametrize(('arguments', 'grid', 'message'), [
+    (':development=true', [], "reads 'test' of digits"),
+    ('', ['model.patch=4,3'], 'run patch=3: An image of 8x8')])
+def test_runs_that_cannot_be_built_stop_a_sweep_before_training(
+    file, tmp_path, arguments, grid, message):
+  with pytest.raises(ValueError, match=message):
+    sweep_lib.run(plan(file + arguments, grid=grid), tmp_path)
   assert not (tmp_path / 'runs').exists()
 
 
-def test_a_point_that_cannot_be_wired_stops_all_before_the_first(
-    file, tmp_path):
-  sweep = plan(file, grid=command.parse_grid(['model.patch=4,3']))
-  with pytest.raises(ValueError, match='run patch=3: An image of 8x8'):
-    sweep_lib.run(sweep, tmp_path)
-  assert not (tmp_path / 'runs').exists()
-
-
-def test_a_setting_that_diverges_is_not_chosen_and_not_tried_again(
-    file, tmp_path, monkeypatch):
-  runs = FakeRuns()
-  monkeypatch.setattr(run_lib, 'train', runs)
-  sweep = plan(file, grid=command.parse_grid(['batch_size=8,24,16']))
-  result = sweep_lib.run(sweep, tmp_path)
-  assert [row['value'] for row in result['grid']] == [None, None, 0.001]
-  assert result['grid'][0]['diverged'] == 'The loss is not finite at step 3.'
-  assert result['best']['name'] == 'batch_size=16'
-  sweep_lib.run(sweep, tmp_path)
-  assert runs.names.count('batch_size=8') == 1
-  sweep_plot.sweep(result, tmp_path / 'sweep.png')
-  assert (tmp_path / 'sweep.png').stat().st_size > 1000
-
-
-def test_a_grid_of_which_every_run_diverges_has_no_best(
-    file, tmp_path, monkeypatch):
-  monkeypatch.setattr(run_lib, 'train', FakeRuns())
-  sweep = plan(file, grid=command.parse_grid(['batch_size=8']))
-  with pytest.raises(ValueError, match='No run of the grid has a value'):
-    sweep_lib.run(sweep, tmp_path)
-
-
-def test_a_picture_of_several_fields_is_drawn(file, tmp_path, monkeypatch):
-  monkeypatch.setattr(run_lib, 'train', FakeRuns())
-  sweep = plan(file, grid=command.parse_grid(
-      ['model.pooling=cls,average', 'optimizer.learning_rate=1e-3,1e-2,1e-1']))
-  result = sweep_lib.run(sweep, tmp_path)
-  sweep_plot.sweep(result, tmp_path / 'sweep.svg')
-  text = (tmp_path / 'sweep.svg').read_text()
-  assert '<svg' in text
-  assert result['best']['values'] == {
-      'model.pooling': 'cls', 'optimizer.learning_rate': 0.1}
-
-
-def test_deviations_are_none_of_a_single_run():
+def test_a_single_run_has_no_standard_deviation():
   values = runs.statistics([{'metrics': {'test/loss': 2.0}}])
   assert values == {'test/loss': {'mean': 2.0, 'std': None}}
   assert command.format_statistics('test/loss', values['test/loss']) == '2.00'
@@ -351,9 +315,9 @@ def test_deviations_are_none_of_a_single_run():
       'test/accuracy', {'mean': 0.5, 'std': 0.125}) == '50.00 ± 12.50 %'
 
 
-def test_what_is_finished_all_processes_hear_from_the_first(
-    tmp_path, monkeypatch):
-  monkeypatch.setattr(runs.coordination, 'on_first', lambda name, act: ['a'])
+def test_process_0_decides_which_runs_are_finished(tmp_path, monkeypatch):
+  monkeypatch.setattr(
+      runs.coordination, 'run_on_first', lambda name, act: ['a'])
   missing = config_lib.resolve({
       'total': {'steps': 1}, 'batch_size': 8,
       'model': {'variant': 'Ti/16'}, 'data': {'source': '/not/there'},
