@@ -1,4 +1,4 @@
-"""Every file in configs/ runs: configs that nobody runs rot."""
+"""Every file in configs/ builds at full size and trains at toy size."""
 
 import argparse
 import functools
@@ -20,7 +20,7 @@ from vit_jax.experiment import config as config_lib
 ROOT = pathlib.Path(__file__).parent.parent
 FILES = sorted(p.name for p in (ROOT / 'configs').glob('*.py'))
 
-# Arguments that lead through other branches of a file.
+# Arguments that cover the branches of a file.
 ARGUMENTS = {
     'pretrain.py': (
         '', 'model=L/16,dataset=imagenet21k', 'model=H/14,dataset=jft',
@@ -46,7 +46,7 @@ ARGUMENTS = {
     'masked_patch_small.py': ('', 'dataset=digits,target=patch'),
     'position_ablation.py': ('', 'dataset=cifar10,seeds=1'),
 }
-# Of a file whose stages differ in little, those that are run here.
+# Stages to run of files with many similar stages.
 STAGES = {'position_ablation.py': ('none', '2d-layers', 'relative'),
           'data_study.py': ('10%',)}
 CASES = [f'{name}:{arguments}' for name in FILES
@@ -56,12 +56,12 @@ TOY_MODEL = ('width=16', 'depth=2', 'num_heads=2', 'mlp_dim=32', 'patch=8',
              'unroll=1')
 
 
-def test_every_list_of_arguments_has_its_file():
+def test_every_arguments_entry_has_a_file():
   assert set(ARGUMENTS) <= set(FILES)
 
 
 @pytest.mark.parametrize('case', CASES)
-def test_builds_at_full_size_without_allocating(case):
+def test_configs_build_at_full_size_without_allocating(case):
   for config in config_lib.load(str(ROOT / 'configs' / case)).values():
     experiment = experiment_lib.build(
         config, devices=jax.devices()[:1], expected_data=True)
@@ -76,8 +76,7 @@ def test_builds_at_full_size_without_allocating(case):
 
 
 @pytest.mark.parametrize('name', FILES)
-def test_runs_two_steps_at_toy_size(name, tmp_path):
-  """The file as it is, with a tiny model on embedded data."""
+def test_configs_train_at_toy_size(name, tmp_path):
   flags = [f'model.{setting}' for setting in TOY_MODEL] + [
       'model.variant=', 'total.steps=2', 'batch_size=8', 'data.num_workers=0',
       'data.resolution=16', 'log.every.steps=1']
@@ -86,7 +85,7 @@ def test_runs_two_steps_at_toy_size(name, tmp_path):
   embedded = {c.data.source for c in stages.values()} <= {'digits', 'shapes'}
   argument = ''
   if not embedded:
-    # A file that takes a data set knows best what another one changes.
+    # The file adapts other settings to its data set.
     takes = 'dataset' in inspect.signature(_get_config(name)).parameters
     argument = ':dataset=digits' if takes else ''
     flags.append('data.source=digits')
@@ -110,7 +109,7 @@ def test_runs_two_steps_at_toy_size(name, tmp_path):
     ('R50+B/16', ('model.width=16', 'model.depth=1', 'model.num_heads=2',
                   'model.mlp_dim=32')),
 ])
-def test_hybrids_and_resnets_train_by_the_same_file(model, flags, tmp_path):
+def test_hybrids_and_resnets_train_with_the_same_file(model, flags, tmp_path):
   path = f'{ROOT}/configs/pretrain.py:model={model},dataset=digits'
   config = config_lib.load(path, [
       'model.backbone={"depths": [1], "width": 32}', *flags, 'total.steps=2',
@@ -121,15 +120,14 @@ def test_hybrids_and_resnets_train_by_the_same_file(model, flags, tmp_path):
   assert run_lib.train(experiment, tmp_path)['steps'] == 2
 
 
-def test_fine_tuning_starts_from_masked_patch_prediction(
+def test_finetuning_starts_from_masked_patch_prediction(
     tmp_path, monkeypatch):
-  """Of a whole run: without labels, then with, and as a model of its own."""
   monkeypatch.setattr(experiment_lib, 'build', functools.partial(
       experiment_lib.build, devices=jax.devices()[:1]))  # Compile sooner.
   status = train_command(tmp_path, 'masked_patch_small.py:dataset=digits', [
       f'model.{setting}' for setting in TOY_MODEL] + [
           'total.steps=1', 'data.resolution=16',
-          # To be seen: nothing is learned after the first stage.
+          # The second stage must not change the parameters.
           'stages.finetune.optimizer.learning_rate=0.0',
           'stages.pretrain.total.steps=3'])
   assert status == 0

@@ -1,8 +1,4 @@
-"""The recipes that papers publish, value by value.
-
-Written down here a second time, row by row as the papers have them: a slip of
-the hand in a config would otherwise cost somebody a thousand TPU days.
-"""
+"""Configs have the hyperparameters of the papers, row by row."""
 
 import dataclasses
 import pathlib
@@ -40,7 +36,7 @@ def _load(case):
         ('L/16 L/32', 'imagenet21k', 90, 1e-3, 'linear', 0.03, 0.1),
         ('B/16 B/32 L/16 L/32', 'imagenet2012', 300, 3e-3, 'cosine', 0.3, 0.1),
     ])
-def test_pre_training_has_the_values_of_table_3(
+def test_pretraining_matches_table_3(
     models, dataset, epochs, learning_rate, decay, weight_decay, dropout):
   for model in models.split():
     (config,) = _load(f'pretrain.py:model={model},dataset={dataset}').values()
@@ -62,18 +58,18 @@ def test_pre_training_has_the_values_of_table_3(
 @pytest.mark.parametrize('case', [
     'model=L/16,dataset=jft,epochs=7', 'model=R50+L/16,dataset=jft,epochs=7',
     'model=L/16,dataset=imagenet21k,epochs=30'])
-def test_the_shorter_of_two_lengths_can_be_chosen(case):
+def test_the_shorter_training_can_be_selected(case):
   (config,) = _load(f'pretrain.py:{case}').values()
   assert config.total.epochs == int(case.split('=')[-1])
 
 
 @pytest.mark.parametrize('dataset', ['jft', 'imagenet21k'])
-def test_several_labels_are_learned_by_either_loss(dataset):
+def test_multi_label_data_trains_with_either_loss(dataset):
   for loss, bias in (('sigmoid', -10.0), ('softmax', 0.0)):
     (config,) = _load(f'pretrain.py:dataset={dataset},loss={loss}').values()
     assert (config.objective.loss, config.model.head_bias) == (loss, bias)
     experiment = experiment_lib.build(config, expected_data=True)
-    # 21,843 or 18,291 classes: the host sends 32 numbers an image.
+    # The host sends 32 labels per image, not 21,843 or 18,291 classes.
     assert experiment.abstract_batch['label'].shape == (4096, 32)
   assert _load(f'pretrain.py:dataset={dataset}')[''].objective.loss == 'sigmoid'
   assert _load('pretrain.py')[''].objective.loss == 'softmax'
@@ -82,7 +78,7 @@ def test_several_labels_are_learned_by_either_loss(dataset):
 @pytest.mark.parametrize('name', [
     'pretrain', 'augreg', 'vit_s16_imagenet', 'masked_patch', 'data_study',
     'finetune'])
-def test_a_version_of_a_data_set_changes_no_setting(name):
+def test_data_set_versions_do_not_change_settings(name):
   for dataset in ('imagenet2012', 'imagenet21k', 'cifar10'):
     raw, versioned = (
         config_file.read(f'{CONFIGS}/{name}.py:dataset={text}')
@@ -92,7 +88,7 @@ def test_a_version_of_a_data_set_changes_no_setting(name):
     assert versioned == raw
 
 
-def test_another_data_set_has_the_stated_defaults():
+def test_other_data_sets_have_the_documented_defaults():
   (config,) = _load('pretrain.py:model=L/16,dataset=food101').values()
   assert config.total.epochs == 300 and config.optimizer.weight_decay == 0.3
   assert config.optimizer.schedule.warmup.percent == 5
@@ -116,7 +112,7 @@ def test_augreg_has_seven_augmentations(aug, expected):
 
 @pytest.mark.parametrize('dataset', ['imagenet2012', 'imagenet21k'])
 @pytest.mark.parametrize('regularize,rate', [('true', 0.1), ('false', 0.0)])
-def test_augreg_has_one_training_for_all_models(dataset, regularize, rate):
+def test_augreg_has_one_schedule_for_all_models(dataset, regularize, rate):
   for model in ('Ti/16', 'S/32', 'S/16', 'B/32', 'B/16', 'L/16', 'R+Ti/16',
                 'R26+S/32', 'R50+L/32'):
     (config,) = _load(
@@ -135,7 +131,7 @@ def test_augreg_has_one_training_for_all_models(dataset, regularize, rate):
   assert short.total.epochs == 30
 
 
-def test_augreg_defaults_are_of_the_recommended_checkpoints():
+def test_augreg_defaults_match_the_recommended_checkpoints():
   def of(case):
     (config,) = _load(f'augreg.py:{case}').values()
     return config.data.mixup, config.optimizer.weight_decay
@@ -145,7 +141,7 @@ def test_augreg_defaults_are_of_the_recommended_checkpoints():
   assert of('model=S/16,dataset=imagenet2012') == (0.5, 0.1)  # medium2
 
 
-def test_the_plain_baseline_has_its_settings():
+def test_the_s16_baseline_matches_its_paper():
   (config,) = _load('vit_s16_imagenet.py').values()
   optimizer, model = config.optimizer, config.model
   assert config.total.epochs == 90 and config.batch_size == 1024
@@ -165,11 +161,11 @@ def test_the_plain_baseline_has_its_settings():
   assert linear.total.epochs == 300 and not linear.model.representation_layer
 
 
-def test_the_study_of_figure_4_has_one_setting_for_nested_sizes():
+def test_the_data_study_has_nested_sizes_and_equal_steps():
   stages = _load('data_study.py')
   assert [stage.data.num_examples for stage in stages.values()] == [
       9_000_000, 30_000_000, 90_000_000, None]
-  # Seven epochs of all 303 M images, whatever the size.
+  # Seven epochs of all 303 M images for every size.
   assert {stage.total.steps for stage in stages.values()} == {517_822}
   for stage in stages.values():
     assert stage.checkpoint.best == 'val/precision_at_1'
@@ -177,7 +173,7 @@ def test_the_study_of_figure_4_has_one_setting_for_nested_sizes():
     assert stage.evals['fewshot'].shots == (5,)
 
 
-def test_a_small_set_in_the_place_of_jft_trains_with_the_defaults():
+def test_small_data_sets_shorten_the_warmup():
   def warmed_up(config):
     schedule = experiment_lib.build(
         config, devices=jax.devices()[:1], expected_data=True).schedule
@@ -197,14 +193,14 @@ def test_a_small_set_in_the_place_of_jft_trains_with_the_defaults():
 @pytest.mark.parametrize('dataset,loss,best', [
     ('big', '', 'val/loss'), ('big', 'sigmoid', 'val/loss'),
     ('shapes', '', 'val/precision_at_1'), ('digits', '', 'val/accuracy')])
-def test_the_study_of_any_set_goes_by_what_it_has(dataset, loss, best):
+def test_the_data_study_selects_by_an_available_metric(dataset, loss, best):
   (config,) = _load(
       f'data_study.py:dataset={dataset},loss={loss},sizes=all').values()
   assert config.checkpoint.best == best
   assert config.objective.loss == loss or not loss
 
 
-def test_the_study_holds_out_what_it_does_not_train_on():
+def test_the_data_study_trains_on_nested_subsets_without_its_test_data():
   stages = _load('data_study.py:dataset=digits,sizes=10%+500+all')
   chosen = []
   for config in stages.values():
@@ -222,6 +218,6 @@ def test_the_study_holds_out_what_it_does_not_train_on():
     ('vit_s16_imagenet.py:head=deep', "head is 'deep'"),
     ('data_study.py:sizes=9X', "'9X'.*9M, 500k"),
     ('pretrain.py:loss=hinge', "'hinge'")])
-def test_wrong_arguments_are_named(case, words):
+def test_wrong_arguments_are_errors(case, words):
   with pytest.raises(ValueError, match=words):
     _load(case)

@@ -1,4 +1,4 @@
-"""What docs/serving.md says to type serves what the model predicts."""
+"""The code of docs/serving.md gives the predictions of the model."""
 
 import contextlib
 import dataclasses
@@ -28,7 +28,7 @@ from vit_jax.weights.configs import preprocessing as preprocessing_lib
 
 ROOT = pathlib.Path(__file__).parent.parent
 TEXT = (ROOT / 'docs' / 'serving.md').read_text()
-# The files of the document, by the name in their first line.
+# Code blocks by the file name in their first line.
 FILES = dict(re.findall(
     r'```\w*\n# (\S+)\n(.*?)```', TEXT, flags=re.DOTALL))
 START_SECS = 120
@@ -42,14 +42,14 @@ def model():
       MODEL, side=32, mean=preprocessing_lib.IMAGENET_MEAN,
       std=preprocessing_lib.IMAGENET_STD, keep_aspect=True, crop=0.875,
       interpolation='bicubic', labels=tuple('abcde'))
-  # Less sure of itself: probabilities between 0 and 1.
+  # Keeps the probabilities away from 0 and 1.
   made.params['head'] = jax.tree.map(lambda x: 0.3 * x, made.params['head'])
   return made
 
 
 @pytest.fixture
 def folder(tmp_path, model):
-  """A folder with the document's files, and what they need."""
+  """The files of the document, a checkpoint and its export."""
   for name, code in FILES.items():
     (tmp_path / name).write_text(code)
   model.save(tmp_path / 'mine')
@@ -58,7 +58,7 @@ def folder(tmp_path, model):
 
 
 def picture(seed, *, size=(61, 47), mode='RGB'):
-  """Smooth, so that a JPEG of it is like it."""
+  """A smooth image, which JPEG hardly changes."""
   rng = np.random.default_rng(seed)
   small = rng.integers(0, 256, (6, 5, 4), np.uint8)
   return Image.fromarray(small, 'RGBA').resize(
@@ -73,7 +73,7 @@ def to_bytes(image, form, **settings):
 
 @contextlib.contextmanager
 def serving(folder, **variables):
-  """Starts the server as the document does; gives its address."""
+  """Runs the server; yields its address."""
   with socket.socket() as free:
     free.bind(('127.0.0.1', 0))
     port = free.getsockname()[1]
@@ -106,13 +106,14 @@ def post(address, data):
     return json.load(answer)
 
 
-def test_a_served_picture_gets_what_the_model_predicts(
+def test_the_server_returns_the_predictions_of_the_model(
     folder, model, monkeypatch):
   pytest.importorskip('starlette')
   pytest.importorskip('uvicorn')
   monkeypatch.setattr(
-      sys, 'argv', ['beside.py', f'{folder}/mine', f'{folder}/settings.json'])
-  runpy.run_path(str(folder / 'beside.py'))
+      sys, 'argv',
+      ['write_settings.py', f'{folder}/mine', f'{folder}/settings.json'])
+  runpy.run_path(str(folder / 'write_settings.py'))
   answers = []
   with serving(folder, MODEL='model.stablehlo',
                PREPROCESS='settings.json') as address:
@@ -134,7 +135,6 @@ def test_a_served_picture_gets_what_the_model_predicts(
 
 @pytest.fixture(scope='module')
 def preprocess(tmp_path_factory):
-  """The document's preprocess.py, as a module."""
   path = tmp_path_factory.mktemp('served') / 'preprocess.py'
   path.write_text(FILES['preprocess.py'])
   spec = importlib.util.spec_from_file_location('served_preprocess', path)
@@ -143,23 +143,23 @@ def preprocess(tmp_path_factory):
   return module
 
 
-def upside_down():
+def rotated():
   exif = Image.Exif()
-  exif[0x0112] = 6  # To be turned by a quarter.
+  exif[0x0112] = 6  # Rotated by 90 degrees.
   return to_bytes(picture(3), 'JPEG', exif=exif)
 
 
 def broken_exif():
   exif = Image.Exif()
   exif[0x0112], exif[0x0213] = 6, 1
-  # A number that is said to be a text: Pillow fails to write it again.
+  # A number tagged as text, which Pillow cannot write.
   return to_bytes(picture(3), 'JPEG', exif=exif.tobytes().replace(
       b'\2\x13\0\3', b'\2\x13\0\2'))
 
 
 PICTURES = {
     'jpeg': to_bytes(picture(0), 'JPEG'),
-    'turned jpeg': upside_down(),
+    'rotated jpeg': rotated(),
     'jpeg of broken exif': broken_exif(),
     'cmyk jpeg': to_bytes(picture(0, mode='CMYK'), 'JPEG'),
     'grey png': to_bytes(picture(0, mode='L'), 'PNG'),
@@ -173,18 +173,17 @@ PICTURES = {
 }
 SETTINGS = (
     {},
-    {'resolution': (24, 32), 'interpolation': 'bicubic'},
     {'crop': 0.875, 'mean': preprocessing_lib.IMAGENET_MEAN,
      'std': preprocessing_lib.IMAGENET_STD},
     {'keep_aspect': True, 'crop': 0.9, 'interpolation': 'lanczos'},
     {'keep_aspect': True, 'resolution': (24, 32)},
-    {'value_range': (16.0, 235.0), 'mean': preprocessing_lib.IMAGENET_MEAN},
+    {'value_range': (16.0, 235.0), 'interpolation': 'bicubic'},
 )
 
 
 @pytest.mark.parametrize('settings', SETTINGS, ids=str)
 @pytest.mark.parametrize('name', PICTURES)
-def test_the_preprocessing_beside_a_file_is_the_models(
+def test_preprocessing_agrees_with_the_model(
     preprocess, name, settings):
   record = preprocessing_lib.Preprocess(**{'resolution': (32, 32), **settings})
   plain = json.loads(json.dumps(dataclasses.asdict(record)))
@@ -194,21 +193,21 @@ def test_the_preprocessing_beside_a_file_is_the_models(
   np.testing.assert_allclose(got, wanted, atol=1e-6)
 
 
-def test_a_strip_of_pixels_is_refused_as_the_model_does(preprocess):
+def test_elongated_images_are_errors(preprocess):
   record = preprocessing_lib.Preprocess(resolution=(224, 224), keep_aspect=True)
   strip = Image.new('RGB', (1, 60_000))
-  with pytest.raises(ValueError, match='too long a strip'):
+  with pytest.raises(ValueError, match='too elongated'):
     preprocess.to_array(to_bytes(strip, 'PNG'), dataclasses.asdict(record))
   with pytest.raises(ValueError, match='would be resized'):
     images_lib.read(strip, record)
 
 
 @pytest.mark.parametrize('activation', ['softmax', 'sigmoid'])
-def test_the_answers_beside_a_file_are_the_models(
+def test_probabilities_agree_with_the_model(
     preprocess, model, activation):
   settings = dataclasses.replace(model.preprocess, activation=activation)
   logits = np.asarray([0.5, -1.0, 2.0, 3.0, -2.0], np.float32)
-  got = preprocess.likeliest(logits, dataclasses.asdict(settings), 5)
+  got = preprocess.top_classes(logits, dataclasses.asdict(settings), 5)
   expected, = dataclasses.replace(model, preprocess=settings).top_classes(
       logits[None], top_k=5)
   assert sorted(a['name'] for a in got) == sorted(expected.names)
@@ -217,7 +216,7 @@ def test_the_answers_beside_a_file_are_the_models(
       [a['probability'] for a in got], [of[a['class']] for a in got], atol=1e-6)
 
 
-def test_a_model_of_other_pictures_or_answers_is_refused(preprocess, tmp_path):
+def test_models_of_other_images_or_outputs_are_errors(preprocess, tmp_path):
   for words, other in (
       ('1 channels', {'channels': 1, 'mean': (0.5,), 'std': (0.5,)}),
       ('predicts numbers', {'activation': 'none'})):
@@ -228,23 +227,9 @@ def test_a_model_of_other_pictures_or_answers_is_refused(preprocess, tmp_path):
       preprocess.read_settings(tmp_path / 'other.json')
 
 
-def test_every_file_of_the_document_is_python_or_what_it_says():
-  assert {'beside.py', 'preprocess.py', 'server.py', 'triton.py',
+def test_the_document_has_its_files_and_they_compile():
+  assert {'write_settings.py', 'preprocess.py', 'server.py', 'triton.py',
           'tensorflow_serving.py', 'config.pbtxt'} <= set(FILES)
   for name, code in FILES.items():
     if name.endswith('.py'):
       compile(code, name, 'exec')
-
-
-def test_a_file_of_onnx_holds_large_weights_too(tmp_path):
-  for library in ('jax2onnx', 'onnxruntime'):
-    pytest.importorskip(library)
-  large = random_models.make(
-      {**MODEL, 'width': 128, 'mlp_dim': 2560, 'depth': 1}, side=8)
-  export.write(large, tmp_path / 'first.onnx', form='onnx')
-  assert [path.name for path in tmp_path.iterdir()] == ['first.onnx']
-  moved = (tmp_path / 'first.onnx').rename(tmp_path / 'moved.onnx')
-  images = np.random.default_rng(0).uniform(
-      -1, 1, (2, 8, 8, 3)).astype(np.float32)
-  assert export.difference(
-      large, export.read(moved, form='onnx'), images) < 1e-3

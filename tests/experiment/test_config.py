@@ -1,4 +1,4 @@
-"""A config is checked whole, and says what is wrong with it."""
+"""Parsing of configs, config files, overrides and stages."""
 
 import json
 
@@ -73,7 +73,7 @@ def load(specification, *overrides):
   return config_lib.load(specification, overrides)['']
 
 
-def test_a_flag_for_the_section_sweep_is_told_where_to_go():
+def test_overrides_of_the_sweep_section_are_errors():
   with pytest.raises(ValueError, match='--seeds.*got --config.sweep.seeds=2'):
     config_lib.load('configs/finetune.py:model=B/16', ['sweep.seeds=2'])
 
@@ -111,7 +111,8 @@ def test_defaults_are_filled_in_and_saved():
     ({'total': {'epoch': 1}}, "total.epoch. Did you mean 'epochs'?"),
     ({'total': 300}, 'config.total'),
     ({'total': {'epochs': 1, 'steps': 2}}, 'exactly one unit'),
-    ({'batch_size': 10, 'accumulation': 4}, 'does not divide into 4 microbatches'),
+    ({'batch_size': 10, 'accumulation': 4},
+     'does not divide into 4 microbatches'),
     ({'batch_size': 0}, 'at least 1'),
     ({'averaging': 1.5}, 'between 0 and 1'),
     ({'checkpoint': {'best': 'val/accuracy'}}, "evaluator is called 'val'"),
@@ -120,13 +121,13 @@ def test_defaults_are_filled_in_and_saved():
       'evals': {'test': {}}}, 'evals.test runs at the end only'),
     ({'init': {'checkpoint': 'a', 'stage': 'b'}}, 'not from both'),
 ])
-def test_a_mistake_is_an_error_that_names_it(change, words):
+def test_mistakes_are_errors_with_the_key(change, words):
   with pytest.raises(ValueError) as error:
     config_lib.resolve({**SMALL, **change})
   assert words in str(error.value)
 
 
-def test_arguments_of_a_file_take_the_types_of_their_defaults(file):
+def test_file_arguments_have_the_types_of_their_defaults(file):
   config = load(f'{file}:width=16,rate=3,source=shapes,augment=true')
   assert config.model.width == 16
   assert config.optimizer.learning_rate == 3.0
@@ -139,18 +140,18 @@ def test_arguments_of_a_file_take_the_types_of_their_defaults(file):
     ('width=wide', "must be int, but is 'wide'"),
     ('16', 'name=value'),
 ])
-def test_a_wrong_argument_of_a_file_is_an_error(file, text, words):
+def test_wrong_file_arguments_are_errors(file, text, words):
   with pytest.raises(ValueError) as error:
     load(f'{file}:{text}')
   assert words in str(error.value)
 
 
-def test_a_missing_file_names_the_nearest(file):
+def test_a_missing_file_suggests_the_nearest(file):
   with pytest.raises(FileNotFoundError, match=r'Did you mean .*one\.py'):
     load(file.replace('one.py', 'onee.py'))
 
 
-def test_a_flag_changes_a_value(file):
+def test_overrides_change_values(file):
   config = load(file, 'optimizer.learning_rate=3e-4', 'model.depth=2',
                 'data.source=shapes', 'model.qkv_bias=false', 'averaging=0.9')
   assert config.optimizer.learning_rate == 3e-4
@@ -160,7 +161,7 @@ def test_a_flag_changes_a_value(file):
   assert config.averaging == 0.9
 
 
-def test_a_flag_can_change_the_unit_of_a_duration(file):
+def test_overrides_can_change_the_unit_of_a_duration(file):
   assert load(file, 'total.steps=7').total == schema.Duration(steps=7)
 
 
@@ -174,13 +175,13 @@ def test_a_flag_can_change_the_unit_of_a_duration(file):
     ('total.epoch=3', "Did you mean 'epochs'?"),
     ('stages.tune.batch_size=8', "stage 'tune'"),
 ])
-def test_a_wrong_flag_is_an_error(file, flag, words):
+def test_wrong_overrides_are_errors(file, flag, words):
   with pytest.raises(ValueError) as error:
     load(file, flag)
   assert words in str(error.value)
 
 
-def test_stages_share_what_the_file_says_for_all(stages):
+def test_stages_share_the_common_values(stages):
   loaded = config_lib.load(stages)
   assert loaded['pretrain'].batch_size == 16
   assert loaded['tune'].batch_size == 8
@@ -189,11 +190,11 @@ def test_stages_share_what_the_file_says_for_all(stages):
   assert loaded['tune'].optimizer.name == 'sgd'
 
 
-def test_a_stage_comes_after_the_one_it_starts_from(stages):
+def test_stages_are_sorted_by_their_initial_stage(stages):
   assert list(config_lib.load(stages)) == ['pretrain', 'tune']
 
 
-def test_a_flag_reaches_every_stage_or_one(stages):
+def test_overrides_apply_to_all_stages_or_one(stages):
   loaded = config_lib.load(
       stages, ['batch_size=24', 'stages.tune.optimizer.learning_rate=0.5'])
   assert {c.batch_size for c in loaded.values()} == {24}
@@ -206,7 +207,7 @@ def test_a_flag_reaches_every_stage_or_one(stages):
     ('stages.tune.init.stage=pretrian', "Did you mean 'pretrain'?"),
     ('stages.pretrain.init.stage=tune', 'starts from it in turn'),
 ])
-def test_a_stage_that_does_not_fit_is_an_error(stages, flag, words):
+def test_wrong_stages_are_errors(stages, flag, words):
   with pytest.raises(ValueError) as error:
     config_lib.load(stages, [flag])
   assert words in str(error.value)
@@ -219,7 +220,7 @@ def test_differences_name_each_changed_value():
   assert config_file.differences(old, old) == []
 
 
-def test_a_stage_takes_the_model_it_starts_from(stages):
+def test_a_stage_inherits_the_model_of_its_initial_stage(stages):
   loaded = config_lib.load(stages, [
       'stages.pretrain.model.gelu=exact', 'stages.pretrain.model.dropout=0.1',
       'stages.pretrain.model.pooling=average'])
@@ -228,7 +229,7 @@ def test_a_stage_takes_the_model_it_starts_from(stages):
   assert loaded['tune'].model.dropout == 0
 
 
-def test_what_a_stage_says_of_its_model_wins(stages):
+def test_a_stage_can_override_the_inherited_model(stages):
   loaded = config_lib.load(stages, [
       'stages.pretrain.model.gelu=exact', 'stages.tune.model.gelu=tanh'])
   assert loaded['tune'].model.gelu == 'tanh'
@@ -241,13 +242,13 @@ def test_parsing_reads_no_checkpoint_but_loading_needs_it(file):
     load_config.load(file, [flag])
 
 
-def test_a_variant_takes_the_place_of_dimensions_said_before_it(file):
+def test_a_variant_replaces_earlier_dimensions(file):
   model = load(file, 'model.variant=Ti/16').model
   assert (model.width, model.depth, model.patch) == (192, 12, 16)
   assert load(file, 'model.variant=Ti/16', 'model.depth=3').model.depth == 3
 
 
-def test_the_best_of_a_stage_that_keeps_none_is_an_error(stages):
+def test_the_best_checkpoint_of_a_stage_without_one_is_an_error(stages):
   with pytest.raises(ValueError, match='pretrain keeps no best'):
     config_lib.load(stages, ['stages.tune.init.which=best'])
 
@@ -256,13 +257,13 @@ def test_the_best_of_a_stage_that_keeps_none_is_an_error(stages):
     ('test/accuracy', 'auto', 'max'), ('test/loss', 'auto', 'min'),
     ('test/loss', 'max', 'max'), ('test/accuracy', 'min', 'min'),
 ])
-def test_the_evaluator_says_which_way_is_better(best, asked, mode):
+def test_the_evaluator_declares_the_mode_of_its_metrics(best, asked, mode):
   config = config_lib.resolve(
       {**SMALL, 'checkpoint': {'best': best, 'best_mode': asked}})
   assert config_lib.best_mode(config) == mode
 
 
-def test_a_flag_sets_patience_in_either_form(file):
+def test_patience_is_a_count_or_a_duration(file):
   best = 'checkpoint.best=test/loss'
   for flag, patience in (('patience=3', 3), ('patience=none', None), (
       'patience.epochs=2', schema.Duration(epochs=2))):
@@ -270,7 +271,7 @@ def test_a_flag_sets_patience_in_either_form(file):
     assert config.checkpoint.patience == patience
 
 
-def test_another_name_keeps_what_both_have(file):
+def test_changing_only_the_name_keeps_common_fields(file):
   config = load(file, 'optimizer.schedule.warmup.steps=3',
                 'optimizer.beta1=0.5', 'optimizer.name=sgd',
                 'optimizer.schedule.name=linear')
@@ -280,7 +281,7 @@ def test_another_name_keeps_what_both_have(file):
   assert not hasattr(config.optimizer, 'beta1')
 
 
-def test_a_section_that_says_more_than_its_name_is_whole():
+def test_a_section_with_another_name_and_fields_is_replaced():
   merged = config_lib.merge(
       {'optimizer': {'name': 'adam', 'weight_decay': 0.3, 'beta1': 0.5}},
       {'optimizer': {'name': 'sgd', 'momentum': 0.5}})
@@ -296,7 +297,7 @@ def test_an_evaluator_of_another_kind_keeps_its_split(file):
 @pytest.mark.parametrize('text', [
     '{}', "{'new': {'name': 'knn', 'every': None}}",
     '{"new": {"name": "knn", "every": null}}'])
-def test_a_flag_gives_a_whole_section(file, text):
+def test_overrides_can_set_a_whole_section(file, text):
   config = load(file, f'evals={text}')
   assert list(config.evals) == (['new'] if 'new' in text else [])
   assert load(file, 'data={}').data == config_lib.data.parse({})
@@ -307,7 +308,7 @@ def test_a_flag_gives_a_whole_section(file, text):
     'data=3', 'model=B/16', 'optimizer=sgd', 'optimizer.schedule=cosine',
     'log=none', 'stages=x', 'stages={}', 'stages.tune=x', 'total=3',
     'init=/a/b'])
-def test_a_value_in_place_of_a_section_is_an_error_that_names_it(
+def test_values_in_place_of_sections_are_errors(
     stages, flag):
   with pytest.raises(ValueError) as error:
     config_lib.load(stages, [flag])

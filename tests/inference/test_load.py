@@ -58,7 +58,7 @@ def test_saving_and_loading_preserves_every_bit(form, settings, tmp_path):
         model(images(2, 32, 32, 3))['logits'], rtol=1e-3, atol=1e-3)
 
 
-def test_paths_below_the_current_directory_are_logged_relative_to_it(tmp_path, monkeypatch):
+def test_log_lines_have_relative_paths(tmp_path, monkeypatch):
   # Shared notebooks and model cards should not show home directories.
   random_models.make_tiny().save(tmp_path / 'x')
   lines = []
