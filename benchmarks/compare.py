@@ -1,19 +1,17 @@
-"""Our step beside what one would take instead: who computes more images?
+"""Speed of our step compared with other implementations.
 
     python benchmarks/compare.py --python timm=/path/to/python
     python benchmarks/compare.py --dtype=bfloat16 --model=L/16 \
-        --batch-size=64,128,256 --contestants=ours,timm-compiled
+        --batch-size=64,128,256 --implementations=ours,timm-compiled
 
-Each contestant is a process of its own (`benchmarks/contestants.py`), told to
-take its turn while the others wait: what else the machine does, and how warm it
-is, strikes all alike. A ratio is the median of those of single rounds, ours by
-the other's. Those whose libraries are not installed are left out, and named.
-Where several batch sizes are given, each contestant is shown at its best. Who
-waits keeps its memory: where that runs short, let few compete at a time.
+Each implementation is a process (`benchmarks/implementations.py`); they run in
+turn. Ratios are medians over rounds of our speed divided by the other's.
+Implementations whose libraries are missing are skipped. With several batch
+sizes, each implementation is shown at its best. All processes keep their
+memory: compare few at a time if memory is short.
 
-`--also 'remat=model.remat=attention'` lets ours compete once more with other
-settings of the config, or with flags of XLA, `--also 'one=--xla_flag=value'`;
-several are separated by spaces.
+`--also 'remat=model.remat=attention'` adds ours with other config settings or
+XLA flags, `--also 'one=--xla_flag=value'`; separate several by spaces.
 """
 
 import argparse
@@ -29,11 +27,11 @@ import sys
 sys.path.insert(0, os.fspath(pathlib.Path(__file__).parents[1]))
 
 from vit_jax import atomic_files
-from vit_jax import console as console_lib
-from vit_jax.benchmarking import interleaved_timing as interleaved_timing_lib
-from vit_jax.benchmarking import reading
+from vit_jax import console
+from vit_jax.benchmarking import input_speed
+from vit_jax.benchmarking import interleaved_timing
 
-PROGRAM = pathlib.Path(__file__).parent / 'contestants.py'
+PROGRAM = pathlib.Path(__file__).parent / 'implementations.py'
 OURS = 'ours'
 NAMES = (OURS, 'plain-flax', 'timm', 'timm-compiled')
 
@@ -43,9 +41,9 @@ def main(argv):
   args = parser().parse_args(argv)
   pythons = dict(text.split('=', 1) for text in args.python)
   also = dict(text.split('=', 1) for text in args.also)
-  names, missing = installed(args.contestants.split(','), pythons)
+  names, missing = installed(args.implementations.split(','), pythons)
   for name in missing:
-    print(f'{name}: its libraries are not installed. Left out.', flush=True)
+    print(f'{name}: skipped, its libraries are not installed.', flush=True)
   rows = []
   for task, dtype in itertools.product(
       args.task.split(','), args.dtype.split(',')):
@@ -57,21 +55,22 @@ def main(argv):
           {name: command(name, setting, pythons) for name in names}
           | {name: command(OURS, setting, pythons, words.split())
              for name, words in also.items()},
-          setting, batches=args.batches, turns=args.turns)
+          setting, batches=args.batches, rounds=args.rounds)
     rows += found
     show(f'{task}, {args.model} at {args.resolution}, {dtype}, '
-         f'{os.cpu_count()} cores, medians of {args.turns} turns', best(found))
+         f'{os.cpu_count()} CPU cores, medians of {args.rounds} rounds',
+         best(found))
     if args.json:
       atomic_files.write_json(args.json, rows)
   return 0
 
 
 def parser():
-  """Returns what reads the flags."""
+  """Returns the parser of the flags."""
   flags = argparse.ArgumentParser(description=__doc__.split('\n')[0])
-  flags.add_argument('--contestants', default=','.join(NAMES))
+  flags.add_argument('--implementations', default=','.join(NAMES))
   flags.add_argument('--python', action='append', default=[],
-                     metavar='NAME=PYTHON', help='of `timm`, for example')
+                     metavar='NAME=PYTHON', help='Python interpreter to use')
   flags.add_argument('--also', action='append', default=[],
                      metavar='NAME=SETTINGS')
   flags.add_argument('--task', default='train,inference')
@@ -79,29 +78,29 @@ def parser():
   flags.add_argument('--model', default='B/16')
   flags.add_argument('--resolution', type=int, default=224)
   flags.add_argument('--batch-size', default='8')
-  flags.add_argument('--batches', type=int, default=1, help='in a turn')
-  flags.add_argument('--turns', type=int, default=10)
+  flags.add_argument('--batches', type=int, default=1, help='batches per round')
+  flags.add_argument('--rounds', type=int, default=10)
   flags.add_argument('--json')
   return flags
 
 
 def python_of(name, pythons):
-  """Returns a contestant's Python; `timm` is that of `timm-compiled`, too."""
+  """Returns an interpreter; `timm` also sets that of `timm-compiled`."""
   return pythons.get(name) or pythons.get(name.split('-')[0]) or sys.executable
 
 
 def installed(names, pythons):
-  """Returns those that can run, and those that cannot."""
-  can = {name: subprocess.run(
+  """Splits names into installed and missing implementations."""
+  available = {name: subprocess.run(
       [python_of(name, pythons), os.fspath(PROGRAM), name],
       check=False, stderr=subprocess.DEVNULL).returncode == 0
-         for name in names}
-  return ([name for name in names if can[name]],
-          [name for name in names if not can[name]])
+               for name in names}
+  return ([name for name in names if available[name]],
+          [name for name in names if not available[name]])
 
 
 def command(name, setting, pythons, words=()):
-  """Returns the command of a contestant's process."""
+  """Returns the command of an implementation's process."""
   flags = [word for word in words if word.startswith('--xla')]
   overrides = [word for word in words if not word.startswith('--xla')]
   known = filter(None, [os.environ.get('XLA_FLAGS'), *flags])
@@ -110,24 +109,24 @@ def command(name, setting, pythons, words=()):
           json.dumps({**setting, 'overrides': overrides})]
 
 
-def measure(commands, setting, *, batches, turns):
-  """Returns a row for each contestant of one setting."""
+def measure(commands, setting, *, batches, rounds):
+  """Returns a row per implementation for one setting."""
   with contextlib.ExitStack() as stack:
-    speeds = reading.alternate(
-        {name: stack.enter_context(reading.program(words))
-         for name, words in commands.items()}, batches=batches, turns=turns)
+    speeds = input_speed.interleave(
+        {name: stack.enter_context(input_speed.program(words))
+         for name, words in commands.items()}, batches=batches, rounds=rounds)
   return [row(name, speeds, setting) for name in speeds]
 
 
 def row(name, speeds, setting):
-  """Returns a contestant's figures, and how many times as fast ours is."""
-  by_clock, by_cores = (
+  """Returns an implementation's figures and the ratio to ours."""
+  by_wall, by_cpu = (
       {n: [s.images / getattr(s, secs) for s in of]
-       for n, of in speeds.items()} for secs in ('secs', 'core_secs'))
-  figures = {**setting, 'contestant': name, 'turns': len(by_clock[name])}
-  for key, rates in (('images_per_sec', by_clock),
-                     ('images_per_core_sec', by_cores)):
-    spread = interleaved_timing_lib.spread(rates[name])
+       for n, of in speeds.items()} for secs in ('secs', 'cpu_secs'))
+  figures = {**setting, 'implementation': name, 'rounds': len(by_wall[name])}
+  for key, rates in (('images_per_sec', by_wall),
+                     ('images_per_cpu_sec', by_cpu)):
+    spread = interleaved_timing.spread(rates[name])
     figures |= {key: spread.median, f'{key}_lowest': spread.lowest,
                 f'{key}_highest': spread.highest}
     figures[key.replace('images', 'ratio')] = (
@@ -137,39 +136,40 @@ def row(name, speeds, setting):
 
 
 def best(rows):
-  """Returns each contestant's row of its best batch size.
+  """Returns the row of the best batch size of each implementation.
 
-  Between different sizes, ratios are of medians.
+  Ratios between different batch sizes are ratios of medians.
   """
-  names = dict.fromkeys(row['contestant'] for row in rows)
-  kept = {name: max((row for row in rows if row['contestant'] == name),
+  names = dict.fromkeys(row['implementation'] for row in rows)
+  kept = {name: max((row for row in rows if row['implementation'] == name),
                     key=lambda row: row['images_per_sec']) for name in names}
   kept = {name: dict(row) for name, row in kept.items()}
   for found in kept.values():
     if OURS in kept and found['batch_size'] != kept[OURS]['batch_size']:
-      for key in ('images_per_sec', 'images_per_core_sec'):
+      for key in ('images_per_sec', 'images_per_cpu_sec'):
         found[key.replace('images', 'ratio')] = kept[OURS][key] / found[key]
   return list(kept.values())
 
 
 def show(title, rows):
   """Prints the table."""
-  console_lib.table(title, (
-      'contestant', 'batch', 'images/s', 'of a core', 'ours is', 'of a core'), [
-          (r['contestant'], r['batch_size'], _rate(r),
-           r['images_per_core_sec'], *(
-               '' if r[key] is None or r['contestant'] == OURS
+  console.table(title, (
+      'implementation', 'batch', 'images/s', 'images/CPU s', 'ratio',
+      'CPU ratio'), [
+          (r['implementation'], r['batch_size'], _rate(r),
+           r['images_per_cpu_sec'], *(
+               '' if r[key] is None or r['implementation'] == OURS
                else f'{r[key]:.2f} x'
-               for key in ('ratio_per_sec', 'ratio_per_core_sec')))
+               for key in ('ratio_per_sec', 'ratio_per_cpu_sec')))
           for r in rows])
 
 
 def _rate(row):
   lowest, highest = (
-      console_lib.format_number(row[f'images_per_sec_{end}'], digits=2)
+      console.format_number(row[f'images_per_sec_{end}'], digits=2)
       for end in ('lowest', 'highest'))
-  return (f'{console_lib.format_number(row["images_per_sec"])} '
-          f'({lowest} to {highest})')
+  return (f'{console.format_number(row["images_per_sec"])} '
+          f'({lowest} – {highest})')
 
 
 if __name__ == '__main__':

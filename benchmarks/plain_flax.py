@@ -1,8 +1,7 @@
-"""A ViT as one writes it first: Flax's own attention, layer after layer.
+"""A straightforward ViT in Flax, as a baseline for `benchmarks/compare.py`.
 
-Measured beside ours by `benchmarks/compare.py`. It has the sizes of a variant,
-`nn.MultiHeadDotProductAttention`, a loop over the layers that Python unrolls,
-and Optax's Adam; no scan, no remat, no sharding, no metrics.
+Uses `nn.MultiHeadDotProductAttention`, a Python loop over the layers, and
+Optax's Adam; no scan, remat, sharding or metrics.
 """
 
 import functools
@@ -38,9 +37,9 @@ class ViT(nn.Module):
   """Images to logits.
 
   Attributes:
-    sizes: a config of ours, of which the dimensions are read.
-    num_classes: of the head.
-    dtype: of the computation.
+    sizes: a model config, for its dimensions.
+    num_classes: number of classes.
+    dtype: compute dtype.
   """
   sizes: Any
   num_classes: int
@@ -66,7 +65,7 @@ class ViT(nn.Module):
 
 
 def training(model, images, labels):
-  """Returns what trains on a batch so many times, and waits."""
+  """Returns a function that trains on a batch `count` times and waits."""
   state = jax.jit(functools.partial(init, model))(images)
   step = jax.jit(functools.partial(train_step, model), donate_argnums=0)
 
@@ -80,13 +79,13 @@ def training(model, images, labels):
 
 
 def init(model, images):
-  """Returns new parameters and the optimizer's state."""
+  """Returns initial parameters and optimizer state."""
   params = model.init(jax.random.key(0), images)
   return params, _OPTIMIZER.init(params)
 
 
 def train_step(model, state, images, labels):
-  """Returns the parameters and state after a step, and the loss."""
+  """Returns the state after a step, and the loss."""
   params, opt_state = state
 
   def loss_of(params):
@@ -100,7 +99,7 @@ def train_step(model, state, images, labels):
 
 
 def inference(model, images):
-  """Returns what computes a batch's logits so many times, and waits."""
+  """Returns a function that computes logits `count` times and waits."""
   params = jax.jit(model.init)(jax.random.key(0), images)
   apply = jax.jit(model.apply)
 

@@ -1,4 +1,4 @@
-"""Contestants are compared round by round; those that are missing are named."""
+"""Implementations are compared by round; missing ones are skipped."""
 
 import argparse
 import importlib.util
@@ -8,7 +8,7 @@ import pathlib
 import pytest
 
 from vit_jax import models
-from vit_jax.benchmarking import reading
+from vit_jax.benchmarking import input_speed
 
 FOLDER = pathlib.Path(__file__).parents[2] / 'benchmarks'
 SETTING = {'task': 'train', 'dtype': 'float32', 'model': 'Ti/16',
@@ -28,20 +28,20 @@ def compare():
 
 
 def speeds(*secs):
-  return [reading.Speed(8, s, 2 * s) for s in secs]
+  return [input_speed.Measurement(8, s, 2 * s) for s in secs]
 
 
-def test_a_ratio_is_the_median_of_those_of_rounds(compare):
-  # By medians, 4 / 1 and 4 / 2 images a second, it would be 2.
+def test_a_ratio_is_the_median_over_rounds(compare):
+  # The ratio of medians would be 2.
   rounds = {'ours': speeds(1, 4, 2), 'timm': speeds(3, 4, 8)}
   figures = compare.row('timm', rounds, SETTING)
-  assert figures['ratio_per_sec'] == figures['ratio_per_core_sec'] == 3
+  assert figures['ratio_per_sec'] == figures['ratio_per_cpu_sec'] == 3
   assert figures['images_per_sec'] == 2 == (
-      2 * figures['images_per_core_sec'])
+      2 * figures['images_per_cpu_sec'])
   assert compare.row('ours', rounds, SETTING)['ratio_per_sec'] == 1
 
 
-def test_each_is_shown_at_its_best_batch_size(compare):
+def test_each_implementation_is_shown_at_its_best_batch_size(compare):
   rows = [compare.row(name, rounds, {**SETTING, 'batch_size': size})
           for size, rounds in (
               (2, {'ours': speeds(4), 'timm': speeds(8)}),
@@ -52,7 +52,7 @@ def test_each_is_shown_at_its_best_batch_size(compare):
   assert timm['ratio_per_sec'] == 8
 
 
-def test_the_missing_are_left_out_and_named(
+def test_missing_implementations_are_skipped(
     compare, monkeypatch, tmp_path, capsys):
   started = {}
 
@@ -66,28 +66,28 @@ def test_the_missing_are_left_out_and_named(
   nothing.chmod(0o755)
   monkeypatch.setattr(compare, 'measure', measure)
   assert compare.main([
-      '--task=train', f'--python=timm={nothing}', '--turns=1',
+      '--task=train', f'--python=timm={nothing}', '--rounds=1',
       '--also=remat=model.remat=full --xla_some_flag=1',
       f'--json={tmp_path}/rows.json']) == 0
   printed = capsys.readouterr().out
-  assert 'timm-compiled: its libraries are not installed' in printed
+  assert 'timm-compiled: skipped' in printed
   assert list(started) == ['ours', 'plain-flax', 'remat']
   assert '--xla_some_flag=1' in started['remat'][1]
   assert json.loads(started['remat'][-1])['overrides'] == ['model.remat=full']
-  assert [row['contestant'] for row in json.loads(
+  assert [row['implementation'] for row in json.loads(
       (tmp_path / 'rows.json').read_text())] == list(started)
 
 
 @pytest.mark.parametrize(
     'name,task', [('ours', 'inference'), ('plain-flax', 'train')])
-def test_a_contestant_does_its_task(monkeypatch, name, task):
+def test_our_implementations_run(monkeypatch, name, task):
   tiny = {'width': 8, 'depth': 1, 'num_heads': 2, 'mlp_dim': 8}
   parse = models.parse
   monkeypatch.syspath_prepend(str(FOLDER))
   monkeypatch.setattr(models, 'parse', lambda section: parse({
       **section, **tiny}))
   overrides = [f'model.{key}={value}' for key, value in tiny.items()]
-  _, build = load('contestants').CONTESTANTS[name]
+  _, build = load('implementations').IMPLEMENTATIONS[name]
   run = build(argparse.Namespace(
       **{**SETTING, 'task': task, 'overrides': overrides}))
   run(2)

@@ -1,9 +1,7 @@
-"""Turns of several actions, and what they took: medians, and how far apart.
+"""Interleaved timing: alternatives run in turn, so that noise affects all.
 
-What is compared takes turns, so that what else the machine does strikes all
-alike. Each turn is timed twice: by the clock, and by the seconds of processors
-that this process took, which others on the machine change less. Where an
-accelerator does the work, only the clock tells of it.
+Both wall time and CPU time of this process are measured. CPU time is less
+affected by other programs on the machine, but says nothing about accelerators.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -12,72 +10,72 @@ import math
 import statistics
 import time
 
-# Does a thing so many times, and returns when it is done.
+# Runs something a given number of times and waits for the result.
 Action = Callable[[int], None]
 
-TURN_SECS = 1.0  # Where nobody says how often: at the least.
+MIN_ROUND_SECS = 1.0  # If the number of repeats is not given.
 
 
 @dataclasses.dataclass(frozen=True)
 class Spread:
-  """Repeated measurements of one thing."""
+  """Median and range of repeated measurements."""
   median: float
   lowest: float
   highest: float
 
 
 @dataclasses.dataclass(frozen=True)
-class Timed:
-  """What doing a thing once took.
+class Timing:
+  """Time per repeat.
 
   Attributes:
-    secs: by the clock.
-    core_secs: of processors.
-    repeats: of it in a turn.
-    turns: measured.
+    secs: wall time.
+    cpu_secs: CPU time.
+    repeats: repeats per round.
+    rounds: measured rounds.
   """
   secs: Spread
-  core_secs: Spread
+  cpu_secs: Spread
   repeats: int
-  turns: int
+  rounds: int
 
 
 def spread(values: Iterable[float]) -> Spread:
-  """Returns the median, the lowest and the highest."""
+  """Returns median, minimum and maximum."""
   found = list(values)
   return Spread(statistics.median(found), min(found), max(found))
 
 
-def alternate(
-    actions: Mapping[str, Action], *, turns: int, repeats: int | None = None,
-) -> dict[str, Timed]:
-  """Times actions that take turns; each is done once before, unmeasured.
+def interleave(
+    actions: Mapping[str, Action], *, rounds: int, repeats: int | None = None,
+) -> dict[str, Timing]:
+  """Times actions in turn, after one unmeasured run of each.
 
   Args:
-    actions: by name.
-    turns: of each.
-    repeats: of each in a turn; None for as many as take `TURN_SECS`.
+    actions: actions by name.
+    rounds: measurements of each action.
+    repeats: repeats per round; None for at least `MIN_ROUND_SECS`.
   """
   for action in actions.values():
-    action(1)  # May compile, or touch memory for the first time.
+    action(1)  # May compile or allocate.
   counts = {name: repeats or _repeats(action)
             for name, action in actions.items()}
   found: dict[str, list[tuple[float, float]]] = {name: [] for name in actions}
-  for _ in range(turns):
+  for _ in range(rounds):
     for name, action in actions.items():
       found[name].append(_time(action, counts[name]))
-  return {name: Timed(
-      spread(secs for secs, _ in taken), spread(core for _, core in taken),
-      counts[name], turns) for name, taken in found.items()}
+  return {name: Timing(
+      spread(secs for secs, _ in times), spread(cpu for _, cpu in times),
+      counts[name], rounds) for name, times in found.items()}
 
 
 def _repeats(action: Action) -> int:
   secs, _ = _time(action, 1)
-  return max(1, math.ceil(TURN_SECS / secs))
+  return max(1, math.ceil(MIN_ROUND_SECS / secs))
 
 
 def _time(action: Action, count: int) -> tuple[float, float]:
-  start, core_start = time.perf_counter(), time.process_time()
+  start, cpu_start = time.perf_counter(), time.process_time()
   action(count)
   return ((time.perf_counter() - start) / count,
-          (time.process_time() - core_start) / count)
+          (time.process_time() - cpu_start) / count)

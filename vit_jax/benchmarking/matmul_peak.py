@@ -1,8 +1,7 @@
-"""What the devices do at best: a large matrix product, in the model's dtype.
+"""Attainable peak: the fastest large matrix product in the model's dtype.
 
-A data sheet's peak is reached by nothing. The product of two square matrices,
-large enough to hide all else, is the most that a program may hope for on the
-machine as it is: its clock, its cooling, and what else runs on it.
+No program reaches the peak of a data sheet. A large product of square matrices
+is the practical limit of the machine in its present state.
 """
 
 from collections.abc import Callable
@@ -14,34 +13,33 @@ import jax.numpy as jnp
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec
 
-# Larger ones take long where this takes `LONG_SECS`, and are hardly faster.
 SIZES = (1024, 2048, 4096, 8192, 16384)
-LONG_SECS = 0.05
+MAX_SECS = 0.05  # Products that take longer are not faster per FLOP.
 
 
 @dataclasses.dataclass(frozen=True)
-class Product:
-  """Square matrices, a pair on each device.
+class Matmul:
+  """Product of two square matrices on each device.
 
   Attributes:
     size: rows of a matrix.
-    flops: of a product, of all devices together.
-    run: computes so many products, and waits for the last.
+    flops: FLOPs over all devices.
+    run: computes the product a number of times and waits.
   """
   size: int
   flops: int
   run: Callable[[int], None]
 
 
-def build(mesh: jax.sharding.Mesh, dtype: str, size: int) -> Product:
-  """Returns the product of matrices of one size."""
-  on_each = NamedSharding(mesh, PartitionSpec(mesh.axis_names))
+def build(mesh: jax.sharding.Mesh, dtype: str, size: int) -> Matmul:
+  """Compiles the product of one size."""
+  sharding = NamedSharding(mesh, PartitionSpec(mesh.axis_names))
   left, right = (
       jax.jit(lambda key: jax.random.normal(
           key, (mesh.size, size, size), jnp.dtype(dtype)),
-              out_shardings=on_each)(key)
+              out_shardings=sharding)(key)
       for key in jax.random.split(jax.random.key(0)))
-  multiply = jax.jit(jnp.matmul, out_shardings=on_each)
+  multiply = jax.jit(jnp.matmul, out_shardings=sharding)
 
   def run(count: int) -> None:
     for _ in range(count):
@@ -49,20 +47,20 @@ def build(mesh: jax.sharding.Mesh, dtype: str, size: int) -> Product:
     result.block_until_ready()
 
   run(1)  # Compiles.
-  return Product(size, 2 * mesh.size * size**3, run)
+  return Matmul(size, 2 * mesh.size * size**3, run)
 
 
-def fastest(mesh: jax.sharding.Mesh, dtype: str) -> Product:
-  """Returns the product of the size with the most operations a second."""
+def fastest(mesh: jax.sharding.Mesh, dtype: str) -> Matmul:
+  """Returns the product with the most FLOPs per second."""
   best, best_rate = None, 0.0
   for size in SIZES:
-    product = build(mesh, dtype, size)
+    matmul = build(mesh, dtype, size)
     start = time.perf_counter()
-    product.run(1)
+    matmul.run(1)
     secs = time.perf_counter() - start
-    if product.flops / secs > best_rate:
-      best, best_rate = product, product.flops / secs
-    if secs > LONG_SECS:
+    if matmul.flops / secs > best_rate:
+      best, best_rate = matmul, matmul.flops / secs
+    if secs > MAX_SECS:
       break
   assert best is not None
   return best

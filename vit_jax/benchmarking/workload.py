@@ -1,4 +1,4 @@
-"""What a speed is measured of: a model, trained as nothing in particular."""
+"""Config of the benchmarked training: softmax loss, Adam, no dropout."""
 
 from collections.abc import Sequence
 
@@ -11,19 +11,19 @@ def config(
     variant: str, *, resolution: int, batch_size: int, dtype: str, source: str,
     num_workers: int = 0, overrides: Sequence[str] = (),
 ) -> config_lib.Config:
-  """Returns the config of a training: softmax loss, Adam, no dropout.
+  """Returns the config.
 
   Args:
-    variant: of the model, 'B/16'.
-    resolution: of square images.
-    batch_size: images in a step.
-    dtype: that the model computes in.
-    source: of images, as `data.source`; need not be there, if it is known.
-    num_workers: processes that read them.
-    overrides: 'model.remat=attention' and the like.
+    variant: model, such as 'B/16'.
+    resolution: height and width of the images.
+    batch_size: images per step.
+    dtype: compute dtype of the model.
+    source: `data.source`; a known data set need not be available.
+    num_workers: input processes.
+    overrides: overrides such as 'model.remat=attention'.
 
   Raises:
-    ValueError: for whatever is misspelt or does not go together.
+    ValueError: if the config is invalid.
   """
   return config_lib.resolve_with({
       'total': {'steps': 10_000},

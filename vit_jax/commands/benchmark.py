@@ -1,23 +1,24 @@
-"""Measures how fast a part is, beside others that do the same.
+"""`main.py benchmark`: speed of the input pipeline or of a training step.
 
     python main.py benchmark --what=input
-    python main.py benchmark --what=input --rival tf=/path/to/python
+    python main.py benchmark --what=input --compare tf=/path/to/python
     python main.py benchmark --what=step --model=B/16
     python main.py benchmark --what=step --config=configs/x.py
+    python main.py benchmark --what=start --model=B/16
 
-`input` is the way of an image from disk into a batch. Without a config, it
-reads JPEGs made for it, of the size of ImageNet's, as the recipes do: Inception
-crop, flip, 224 pixels. A rival is named `tf` or `torch`, with the Python that
-has it.
+`input` measures images per second from disk to batch: of a config, or of
+synthetic JPEGs as large as ImageNet's with Inception crop and flip to 224
+pixels. `--compare` adds tf.data (`tf`) or a PyTorch DataLoader (`torch`), with
+the Python interpreter that has the library.
 
-`step` is the training step of a config, or of a model on such JPEGs; its
-forward pass; what share of the devices' best both reach; what part of the time
-the input takes; and how long a fresh process takes to its first step. Rivals
-are in `benchmarks/compare.py`.
+`step` measures the training step of a config, or of a model on synthetic
+JPEGs: training, forward pass, utilisation, memory, waiting for input, and the
+time from process start to the first step. `start` measures only the latter.
+benchmarks/compare.py compares with other implementations.
 """
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 import contextlib
 import dataclasses
 import functools
@@ -31,234 +32,257 @@ from typing import Any
 import jax
 
 from vit_jax import atomic_files
-from vit_jax import console as console_lib
+from vit_jax import console
 from vit_jax import data
-from vit_jax import schema
-from vit_jax.benchmarking import photographs
-from vit_jax.benchmarking import reading
-from vit_jax.benchmarking import start
-from vit_jax.benchmarking import step
-from vit_jax.benchmarking import step_tables
+from vit_jax.benchmarking import input_speed
+from vit_jax.benchmarking import startup_time
+from vit_jax.benchmarking import step_report
+from vit_jax.benchmarking import step_speed
+from vit_jax.benchmarking import synthetic_photos
 from vit_jax.benchmarking import workload
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import load_config
 from vit_jax.plan import build_without_data
 from vit_jax.prepare import images
 
-RIVALS = ('tf', 'torch')
-SCRIPT = pathlib.Path(__file__).parents[2] / 'benchmarks' / 'input.py'
-# Photographs: read from memory after the first turn, by all alike.
-COUNT, NAMES = 64, 64
+OTHER_PIPELINES = ('tf', 'torch')
+SCRIPT = pathlib.Path(__file__).parents[2] / 'benchmarks' / 'input_pipelines.py'
+# Few enough photos to stay in the page cache.
+NUM_PHOTOS, NUM_LINKS = 64, 64
 _OURS, _PREPARED = 'ours', 'ours, prepared'
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-  """Adds the command's flags."""
+  """Adds the flags of the command."""
   parser.add_argument(
-      '--what', choices=WHATS, required=True, help='what to measure')
+      '--what', choices=BENCHMARKS, required=True, help='what to measure')
   parser.add_argument(
       '--config', metavar='FILE.py[:name=value,...]',
-      help='measure what this config says instead: its data, or its step')
+      help='measure the data or the step of this config')
   parser.add_argument(
       '--model', default='', metavar='VARIANT',
-      help='of --what=step, such as B/16, where there is no config')
+      help='model of --what=step or start without --config, such as B/16')
   parser.add_argument(
       '--resolution', type=int, default=224, metavar='PIXELS',
-      help="of the model's images (default: %(default)s)")
+      help='image size for --model (default: %(default)s)')
   parser.add_argument(
       '--dtype', choices=('float32', 'bfloat16'), default='float32',
-      help='that the model computes in (default: %(default)s)')
+      help='compute dtype for --model (default: %(default)s)')
   parser.add_argument(
       '--starts', type=int, default=5, metavar='N',
-      help='of fresh processes, each with and without what was compiled '
-      'before; 0 leaves them out (default: %(default)s)')
+      help='cold and warm starts; 0 skips them (default: %(default)s)')
   parser.add_argument(
       '--workers', default='1', metavar='N,...',
-      help='processes that read, one measurement each (a step takes one '
-      'number); 0 for threads in this one (default: %(default)s)')
+      help='input processes, one measurement each (a single number for a '
+      'step); 0 uses threads of this process (default: %(default)s)')
   parser.add_argument(
-      '--rival', action='append', default=[], metavar='NAME=PYTHON',
-      help='tf or torch, and the Python that has it; may be repeated')
+      '--compare', action='append', default=[], metavar='NAME=PYTHON',
+      help='tf or torch, and the Python interpreter that has it; may be '
+      'repeated')
   parser.add_argument(
       '--prepared', type=int, default=0, metavar='N',
-      help='of the input: ours reads the photographs once more, as `data '
-      'prepare --shorter-side=N` stores them (375 is theirs)')
+      help='for input: also measure the photos as `data prepare '
+      '--shorter-side=N` stores them (originals: 375)')
   parser.add_argument(
-      '--turns', type=int, default=5, metavar='N',
-      help='of each thing, of which the median is shown (default: '
+      '--rounds', type=int, default=5, metavar='N',
+      help='interleaved measurements; medians are reported (default: '
       '%(default)s)')
   parser.add_argument(
       '--batches', type=int, metavar='N',
-      help='in a turn (default: 10 of the input; of a step, as many as take a '
-      'second)')
+      help='batches per round (default: 10 for input, otherwise enough for '
+      'one second)')
   parser.add_argument(
       '--batch-size', type=int, metavar='N',
-      help="images in a batch (default: 64 of the input; of a step, the "
-      "config's, or 8)")
+      help='images per batch (default: 64 for input, otherwise that of the '
+      'config, or 8)')
 
 
 def run(args: argparse.Namespace) -> int:
-  """Runs the command; returns the exit status."""
-  for flag in ('turns', 'batches', 'batch_size'):
+  """Runs a benchmark and returns the exit status."""
+  for flag in ('rounds', 'batches', 'batch_size'):
     value = getattr(args, flag)
     if value is not None and value < 1:
-      raise ValueError(f'--{flag.replace("_", "-")} must be at least 1, but is '
-                       f'{value}.')
-  for flag, what in (('prepared', 'input'), ('rival', 'input')):
-    if getattr(args, flag) and args.what != what:
-      raise ValueError(f'--{flag} is of --what={what}, but this is '
-                       f'--what={args.what}. Leave it out.')
-  return WHATS[args.what](args)
+      raise ValueError(
+          f'--{flag.replace("_", "-")} must be at least 1, but got {value}.')
+  for flag in ('prepared', 'compare'):
+    if getattr(args, flag) and args.what != 'input':
+      raise ValueError(f'--{flag} requires --what=input, but got '
+                       f'--what={args.what}. Remove it.')
+  return BENCHMARKS[args.what](args)
 
 
-def measure_input(args: argparse.Namespace) -> int:
-  """Measures the input; returns the exit status."""
+def benchmark_input(args: argparse.Namespace) -> int:
+  """Measures input pipelines."""
   if not re.fullmatch(r'\d+(,\d+)*', args.workers):
     raise ValueError(
-        '--workers is a number of processes, or several with commas, such as '
-        f'1,2,4; got {args.workers!r}.')
+        '--workers must be a number of processes, or several separated by '
+        f'commas, such as 1,2,4; got {args.workers!r}.')
   workers = [int(text) for text in args.workers.split(',')]
-  rivals = dict(_rival(text) for text in args.rival)
-  if (rivals or args.prepared) and args.config:
+  others = dict(_parse_other(text) for text in args.compare)
+  if (others or args.prepared) and args.config:
+    raise ValueError('--compare and --prepared use synthetic photos. Remove '
+                     '--config.')
+  if args.prepared and 0 in workers:
     raise ValueError(
-        'Rivals read the photographs that are made here, and those are what is '
-        'prepared. Leave out --config.')
+        '--prepared requires --workers of at least 1: the threads of two '
+        'pipelines in one process cannot be measured separately.')
   with tempfile.TemporaryDirectory() as folder:
-    if args.config:
-      stages = load_config.load(args.config, args.overrides)
-      section = next(iter(stages.values())).data
-    else:
-      section = data.parse({
-          'source': os.path.join(folder, 'photographs'), 'split': 'train+test',
-          'resolution': 224, 'train_ops': workload.TRAIN_OPS})
-      photographs.write(pathlib.Path(section.source), COUNT, names=NAMES)
-    if args.prepared and 0 in workers:
-      raise ValueError(
-          'Two readers in the threads of one process cannot be told apart: '
-          '--prepared takes --workers of 1 or more.')
-    own = {_OURS: section}
-    if args.prepared:
-      own[_PREPARED] = dataclasses.replace(
-          section, source=os.path.join(folder, 'prepared'))
-      photographs.write(
-          pathlib.Path(own[_PREPARED].source), COUNT, names=NAMES,
-          stored=images.ImageFormat(args.prepared).encode)
-    rows = [dataclasses.asdict(row) | {'workers': count}
+    sections = _input_sections(args, pathlib.Path(folder))
+    rows = [{**dataclasses.asdict(row), 'workers': count}
             for count in workers
-            for row in _measure(args, own, rivals, workers=count)]
-  beside = list(own) if len(own) + len(rivals) > 1 else []
-  console_lib.table(
-      f'Input: {section.source if args.config else "JPEGs of 500 x 375"}, '
-      + f'prepared: {args.prepared} the shorter side, ' * bool(args.prepared)
-      + f'{os.cpu_count()} cores', (
-          'reader', 'workers', 'images/s', 'images/s of a core',
-          *[f'{name} is' for name in beside]), [
-              (row['reader'], row['workers'], row['images_per_sec'],
-               row['images_per_core_sec'],
-               *[_ratio(name, row, rows) for name in beside]) for row in rows])
+            for row in _measure_input(args, sections, others, workers=count)]
+  baselines = list(sections) if len(sections) + len(others) > 1 else []
+  source = (sections[_OURS].source if args.config
+            else 'synthetic JPEGs of 500 x 375 pixels')
+  prepared = f', prepared with shorter side {args.prepared}' * bool(
+      args.prepared)
+  console.table(
+      f'Input: {source}{prepared}, {os.cpu_count()} CPU cores', (
+          'pipeline', 'workers', 'images/s', 'images/CPU s',
+          *[f'speed of {name}' for name in baselines]), [
+              (row['pipeline'], row['workers'], row['images_per_sec'],
+               row['images_per_cpu_sec'],
+               *[_ratio(name, row, rows) for name in baselines])
+              for row in rows])
   if args.json:
     atomic_files.write_json(args.json, rows)
   return 0
 
 
-def _measure(
-    args: argparse.Namespace, own: dict[str, data.DataConfig],
-    rivals: dict[str, str], *, workers: int,
-) -> list[reading.Row]:
-  first = own[_OURS]
+def _input_sections(
+    args: argparse.Namespace, folder: pathlib.Path,
+) -> dict[str, data.DataConfig]:
+  """Returns data sections by pipeline name; writes their photos."""
+  if args.config:
+    stages = load_config.load(args.config, args.overrides)
+    return {_OURS: next(iter(stages.values())).data}
+  section = data.parse({
+      'source': os.fspath(folder / 'photos'), 'split': 'train+test',
+      'resolution': 224, 'train_ops': workload.TRAIN_OPS})
+  synthetic_photos.write(folder / 'photos', NUM_PHOTOS, num_links=NUM_LINKS)
+  if not args.prepared:
+    return {_OURS: section}
+  synthetic_photos.write(
+      folder / 'prepared', NUM_PHOTOS, num_links=NUM_LINKS,
+      encode=images.ImageFormat(args.prepared).encode)
+  return {_OURS: section, _PREPARED: dataclasses.replace(
+      section, source=os.fspath(folder / 'prepared'))}
+
+
+def _measure_input(
+    args: argparse.Namespace, sections: Mapping[str, data.DataConfig],
+    others: Mapping[str, str], *, workers: int,
+) -> list[input_speed.Row]:
+  first, batch_size = sections[_OURS], args.batch_size or 64
   with contextlib.ExitStack() as stack:
-    readers = {name: stack.enter_context(reading.ours(
+    pipelines = {name: stack.enter_context(input_speed.ours(
         dataclasses.replace(
             section, num_workers=workers, prefetch=1,
             num_threads=1 if workers else section.num_threads),
-        batch_size=args.batch_size or 64)) for name, section in own.items()}
-    for name, python in rivals.items():
-      readers[name] = stack.enter_context(reading.program([
-          python, str(SCRIPT), name, first.source, str(max(1, workers)),
-          str(first.size[0]), str(args.batch_size or 64)]))
-    return reading.medians(reading.alternate(
-        readers, batches=args.batches or 10, turns=args.turns,
-        ready=reading.READY * max(1, workers)))
+        batch_size=batch_size)) for name, section in sections.items()}
+    for name, python in others.items():
+      pipelines[name] = stack.enter_context(input_speed.program([
+          python, os.fspath(SCRIPT), name, first.source, str(max(1, workers)),
+          str(first.size[0]), str(batch_size)]))
+    return input_speed.medians(input_speed.interleave(
+        pipelines, batches=args.batches or 10, rounds=args.rounds,
+        prefetched=input_speed.PREFETCHED * max(1, workers)))
 
 
-def _rival(text: str) -> tuple[str, str]:
-  name, python = schema.parse_assignment(
-      text if '=' in text else f'{text}={sys.executable}',
-      usage='--rival takes NAME=PYTHON')
-  schema.check_name(name, list(RIVALS), what='rival')
-  return name, python
+def _parse_other(text: str) -> tuple[str, str]:
+  name, _, python = text.partition('=')
+  if name not in OTHER_PIPELINES:
+    raise ValueError(
+        f'--compare must be NAME=PYTHON, where NAME is one of '
+        f'{", ".join(OTHER_PIPELINES)}; got {text!r}.')
+  return name, python or sys.executable
 
 
-def _ratio(name: str, row: dict, rows: list[dict]) -> str:
-  """Returns how many times as fast a reader is as that of a row, of a core."""
-  if row['reader'] == name:
+def _ratio(
+    name: str, row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]],
+) -> str:
+  """Formats the CPU speed of pipeline `name` relative to that of a row."""
+  if row['pipeline'] == name:
     return ''
-  own = next(r for r in rows if r['reader'] == name
-             and r['workers'] == row['workers'])
-  ratio = own['images_per_core_sec'] / row['images_per_core_sec']
-  return f'{ratio:.2f} x'
+  base = next(r for r in rows if r['pipeline'] == name
+              and r['workers'] == row['workers'])
+  return f'{base["images_per_cpu_sec"] / row["images_per_cpu_sec"]:.2f} x'
 
 
-def measure_step(args: argparse.Namespace) -> int:
-  """Measures a training step and all around it; returns the exit status."""
+def benchmark_step(args: argparse.Namespace) -> int:
+  """Measures a training step, and the starts before it."""
   with tempfile.TemporaryDirectory() as folder:
-    config = _subject(args, pathlib.Path(folder))
-    # Other processes first: this one keeps the accelerator once it has it.
-    starts = start.measure(
-        config, turns=args.starts,
-        say=functools.partial(print, flush=True)) if args.starts else None
-    experiment, origin = build_without_data.build(config, jax.devices())
-    measured = step.measure(
-        experiment, turns=args.turns, repeats=args.batches,
-        with_input=origin == 'data')
-  step_tables.show(_title(args, config), measured)
-  if starts:
-    step_tables.show_starts(starts, turns=args.starts)
-  if args.json:
-    atomic_files.write_json(args.json, {
-        **_said(args, config), **dataclasses.asdict(measured),
-        'starts': starts and dataclasses.asdict(starts)})
+    config = _step_config(args, pathlib.Path(folder))
+    # Starts first: this process keeps the accelerator once it has it.
+    startups = _measure_startups(args, config) if args.starts else None
+    experiment, sizes_from = build_without_data.build(config, jax.devices())
+    found = step_speed.measure(
+        experiment, rounds=args.rounds, repeats=args.batches,
+        with_input=sizes_from == 'data')
+  height, width = config.data.size
+  step_report.show(
+      f'{config.model.variant or args.config} at {height} x {width}, batch '
+      f'{config.batch_size:,}, {config.model.dtype}', found)
+  if startups:
+    step_report.show_startups(startups, rounds=args.starts)
+  _write_step(args, config, {
+      **dataclasses.asdict(found),
+      'startups': startups and dataclasses.asdict(startups)})
   return 0
 
 
-def _said(
-    args: argparse.Namespace, config: config_lib.Config) -> dict[str, Any]:
-  """Returns what was measured, as JSON has it."""
-  return {
-      'model': config.model.variant or args.config,
-      'resolution': config.data.size, 'batch_size': config.batch_size,
-      'dtype': config.model.dtype, 'cores': os.cpu_count()}
+def benchmark_start(args: argparse.Namespace) -> int:
+  """Measures the time to the first training step."""
+  with tempfile.TemporaryDirectory() as folder:
+    config = _step_config(args, pathlib.Path(folder))
+    startups = _measure_startups(args, config)
+  step_report.show_startups(startups, rounds=max(1, args.starts))
+  _write_step(args, config, {'startups': dataclasses.asdict(startups)})
+  return 0
 
 
-def _title(args: argparse.Namespace, config: config_lib.Config) -> str:
-  height, width = config.data.size
-  return (f'{config.model.variant or args.config} at {height} x {width}, batch '
-          f'{config.batch_size:,}, {config.model.dtype}')
+def _measure_startups(
+    args: argparse.Namespace, config: config_lib.Config,
+) -> startup_time.Startups:
+  return startup_time.measure(
+      config, rounds=max(1, args.starts),
+      report=functools.partial(print, flush=True))
 
 
-def _subject(
+def _write_step(
+    args: argparse.Namespace, config: config_lib.Config,
+    figures: Mapping[str, Any],
+) -> None:
+  if args.json:
+    atomic_files.write_json(args.json, {
+        'model': config.model.variant or args.config,
+        'resolution': config.data.size, 'batch_size': config.batch_size,
+        'dtype': config.model.dtype, 'cpu_cores': os.cpu_count(), **figures})
+
+
+def _step_config(
     args: argparse.Namespace, folder: pathlib.Path) -> config_lib.Config:
-  """Returns the config to measure; its first stage, if it has several."""
+  """Returns the config to measure; of a config with stages, the first."""
   if bool(args.config) == bool(args.model):
     raise ValueError(
-        'A step is of a model or of a config. Name one of the two: '
-        '--model=B/16, or --config=configs/x.py.')
+        f'--what={args.what} requires either --model, such as --model=B/16, '
+        'or --config, such as --config=configs/pretrain.py.')
   if not args.workers.isdigit():
-    raise ValueError(f'A step takes one number of --workers; got '
-                     f'{args.workers!r}.')
+    raise ValueError(f'--what={args.what} requires a single number of '
+                     f'--workers, but got {args.workers!r}.')
   if args.config:
     config = next(iter(load_config.load(args.config, args.overrides).values()))
     return dataclasses.replace(
         config, batch_size=args.batch_size or config.batch_size)
-  photographs.write_classes(folder, COUNT)
+  synthetic_photos.write_classes(folder, NUM_PHOTOS)
   return workload.config(
       args.model, resolution=args.resolution, batch_size=args.batch_size or 8,
       dtype=args.dtype, source=os.fspath(folder), num_workers=int(args.workers),
       overrides=args.overrides)
 
 
-# A row for each thing that can be measured.
-WHATS: dict[str, Callable[[argparse.Namespace], int]] = {
-    'input': measure_input,
-    'step': measure_step,
+BENCHMARKS: dict[str, Callable[[argparse.Namespace], int]] = {
+    'input': benchmark_input,
+    'step': benchmark_step,
+    'start': benchmark_start,
 }

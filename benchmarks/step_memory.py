@@ -1,12 +1,13 @@
-"""Memory of a training step on a TPU, ours beside the plain encoder's.
+"""Memory of a training step on a TPU, compared with a plain Flax encoder.
 
-    JAX_PLATFORMS=cpu python benchmarks/memory.py --model=L/16 --batch-size=64
+    JAX_PLATFORMS=cpu python benchmarks/step_memory.py --model=L/16 \
+        --batch-size=64
 
-What the TPU's compiler reports of one core, no TPU needed (README says what to
-install): *temporaries* is all that a step takes beside what it is given, *in
-use* the most of it at once. Both train with the softmax loss of 1,000 classes
-and Adam, in bfloat16; operations are counted from the jaxpr, what is computed
-again included. Ours has a row for each way to compute again, and one unrolled.
+Needs the TPU compiler (requirements-plan.txt), but no TPU. *Temporaries* is
+the memory besides the arguments, *peak* its maximum at any time. Both train
+with softmax loss, 1,000 classes and Adam, in bfloat16. FLOPs are counted from
+the jaxpr, including recomputation. There is a row per `model.remat`, and one
+for an unrolled encoder.
 """
 
 import argparse
@@ -15,7 +16,7 @@ import os
 import pathlib
 import sys
 
-import contestants
+import implementations
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -35,11 +36,11 @@ GIB = 2**30
 
 
 def plain(args, device):
-  """Returns the lowered step of the plain encoder, and its operations."""
+  """Returns the lowered step of the plain encoder and its FLOPs."""
   sharding = jax.sharding.NamedSharding(
       jax.sharding.Mesh(np.array([device]), 'x'), jax.sharding.PartitionSpec())
   config = models.parse({'variant': args.model})
-  model = plain_flax.ViT(config, contestants.NUM_CLASSES, jnp.bfloat16)
+  model = plain_flax.ViT(config, implementations.NUM_CLASSES, jnp.bfloat16)
   images = jax.ShapeDtypeStruct(
       (args.batch_size, args.resolution, args.resolution, 3), jnp.float32)
   labels = jax.ShapeDtypeStruct((args.batch_size,), jnp.int32)
@@ -52,7 +53,7 @@ def plain(args, device):
 
 
 def ours(args, device, overrides):
-  """Returns the lowered step of a run, and its operations."""
+  """Returns the lowered step of a run and its FLOPs."""
   config = workload.config(
       args.model, resolution=args.resolution, batch_size=args.batch_size,
       dtype='bfloat16', source='imagenet2012', overrides=overrides)
@@ -65,30 +66,30 @@ def ours(args, device, overrides):
 
 
 def row(name, built, of_plain):
-  """Prints what a step needs; returns it to be compared with."""
+  """Prints the figures of a step and returns those to compare with."""
   lowered, operations = built
   try:
     stats = lowered.compile().memory_analysis()
   except jax.errors.JaxRuntimeError as error:
-    if (said := fit_batch.parse_out_of_memory(str(error))) is None:
+    if (sizes := fit_batch.parse_out_of_memory(str(error))) is None:
       raise
-    print(f'{name:<28} refused: needs {said[0] / GIB:.2f} GiB in all',
+    print(f'{name:<28} does not fit: needs {sizes[0] / GIB:.2f} GiB in all',
           flush=True)
     return of_plain
   temporaries = stats.temp_size_in_bytes
   in_use = stats.peak_memory_in_bytes - stats.argument_size_in_bytes
-  beside = ''
+  difference = ''
   if of_plain:
-    beside = (f'{temporaries / of_plain[0] - 1:+7.0%}'
+    difference = (f'{temporaries / of_plain[0] - 1:+7.0%}'
               f'{in_use / of_plain[1] - 1:+9.0%}'
               f'{operations / of_plain[2] - 1:+10.1%}')
   print(f'{name:<28}{temporaries / GIB:12.2f}{in_use / GIB:10.2f}'
-        f'{operations / 1e12:10.2f}{beside}', flush=True)
+        f'{operations / 1e12:10.2f}{difference}', flush=True)
   return of_plain or (temporaries, in_use, operations)
 
 
 def main():
-  """Measures, and prints a row each."""
+  """Prints a row per implementation."""
   parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
   parser.add_argument('--model', default='L/16')
   parser.add_argument('--resolution', type=int, default=224)
@@ -98,8 +99,8 @@ def main():
   device = topology.devices(args.slice)[0]
   print(f'{args.model}, {args.resolution} pixels, {args.batch_size} images, '
         f'one core of {args.slice}')
-  print(f'{"":<28}{"temporaries":>12}{"in use":>10}{"TFLOP":>10}'
-        '   beside plain Flax')
+  print(f'{"":<28}{"temporaries":>12}{"peak":>10}{"TFLOP":>10}'
+        '   relative to plain Flax')
   of_plain = row('plain Flax', plain(args, device), None)
   depth = models.parse({'variant': args.model}).depth
   for name, overrides in {
@@ -107,7 +108,7 @@ def main():
       'remat=dots': ['model.remat=dots'],
       'remat=full': ['model.remat=full'],
       'remat=none': ['model.remat=none'],
-      # Last: it takes the longest to compile.
+      # Last, because it compiles slowest.
       f'remat=none, unroll={depth}': [
           'model.remat=none', f'model.unroll={depth}'],
   }.items():

@@ -1,12 +1,13 @@
-"""Other readers of images, for `main.py benchmark --what=input` to run beside.
+"""Other input pipelines for `main.py benchmark --what=input --compare`.
 
-    python benchmarks/input.py tf FOLDER [WORKERS] [RESOLUTION] [BATCH_SIZE]
-    python benchmarks/input.py torch FOLDER ...
+    python benchmarks/input_pipelines.py tf FOLDER [WORKERS] [RESOLUTION]
+        [BATCH_SIZE]
+    python benchmarks/input_pipelines.py torch FOLDER ...
 
-Each does what an ImageNet recipe of its library does: Inception crop, flip,
-bilinear resize, a batch of uint8. For each line of standard input, a number, it
-makes so many batches and writes a line of JSON. It needs tensorflow, or torch
-and pillow, and nothing of this codebase.
+Each follows the ImageNet recipe of its library: Inception crop, flip, bilinear
+resize, batches of uint8. Reads numbers of batches from standard input and
+answers with a line of JSON. Needs tensorflow, or torch and pillow, and nothing
+of this codebase.
 """
 
 import itertools
@@ -17,7 +18,7 @@ import sys
 
 
 def tensorflow_batches(files, *, workers, resolution, batch_size):
-  """Yields batches of tf.data, which decodes no more than the crop."""
+  """Yields batches of tf.data, which decodes only the crop."""
   os.environ.update(CUDA_VISIBLE_DEVICES='', TF_CPP_MIN_LOG_LEVEL='3')
   import tensorflow as tf
 
@@ -42,7 +43,7 @@ def tensorflow_batches(files, *, workers, resolution, batch_size):
 
 
 def torch_batches(files, *, workers, resolution, batch_size):
-  """Yields batches of torch's DataLoader, over Pillow."""
+  """Yields batches of a PyTorch DataLoader with Pillow."""
   import math
   import random
 
@@ -51,7 +52,7 @@ def torch_batches(files, *, workers, resolution, batch_size):
   import torch
 
   class Files(torch.utils.data.IterableDataset):
-    """The files, without end."""
+    """Images in random order, repeated without end."""
 
     def __iter__(self):
       torch.set_num_threads(1)
@@ -82,13 +83,13 @@ def torch_batches(files, *, workers, resolution, batch_size):
       Files(), batch_size=batch_size, num_workers=workers))
 
 
-READERS = {'tf': tensorflow_batches, 'torch': torch_batches}
+PIPELINES = {'tf': tensorflow_batches, 'torch': torch_batches}
 
 
 def main(name, folder, workers=1, resolution=224, batch_size=64):
-  """Makes batches, as many as each line asks for."""
+  """Reads the requested numbers of batches."""
   files = sorted(map(str, pathlib.Path(folder).rglob('*.jpg')))
-  batches = READERS[name](
+  batches = PIPELINES[name](
       files, workers=int(workers), resolution=int(resolution),
       batch_size=int(batch_size))
   for line in sys.stdin:

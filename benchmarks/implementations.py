@@ -1,13 +1,14 @@
-"""Ours and others, each in a process of its own, for `benchmarks/compare.py`.
+"""Implementations measured by `benchmarks/compare.py`, one per process.
 
-    python benchmarks/contestants.py timm '{"task": "train", "model": "B/16",
-        "resolution": 224, "batch_size": 8, "dtype": "float32"}'
+    python benchmarks/implementations.py timm '{"task": "train",
+        "model": "B/16", "resolution": 224, "batch_size": 8,
+        "dtype": "float32"}'
 
-For each line of standard input, a number, it does the task so many times and
-writes a line of JSON. All train with the softmax loss of 1,000 classes and Adam
-on float32 parameters, on one batch that stays on the device, and have the exact
-GELU; `bfloat16` is torch's autocast there and our `model.dtype` here. The steps
-that are ours are the runs' own: uint8 images, metrics and norms included.
+Reads numbers from standard input, runs the task that many times, and answers
+with a line of JSON. All train with softmax loss, 1,000 classes, the exact GELU
+and Adam on float32 parameters, on one batch that stays on the device;
+`bfloat16` is autocast in torch and `model.dtype` here. Our step is that of a
+run, including uint8 images and metrics.
 """
 
 import argparse
@@ -23,10 +24,10 @@ TIMM_SIZES = {
 
 
 def ours(setting):
-  """This codebase's training step, or its forward pass."""
+  """Our training step or forward pass."""
   import jax
 
-  from vit_jax.benchmarking import step
+  from vit_jax.benchmarking import step_speed
   from vit_jax.benchmarking import workload
   from vit_jax.experiment import build as experiment_lib
 
@@ -37,14 +38,14 @@ def ours(setting):
       overrides=['model.gelu=exact', *setting.overrides])
   experiment = experiment_lib.build(
       config, jax.devices()[:1], expected_data=True)
-  training = step.Training(experiment, experiment.train_step)
+  training = step_speed.Training(experiment, experiment.train_step)
   if setting.task == 'train':
     return training.run
-  return step.inference(experiment, training.params)[0]
+  return step_speed.inference(experiment, training.params)[0]
 
 
 def plain_flax(setting):
-  """The encoder that one writes first."""
+  """A straightforward Flax encoder."""
   import jax
   import jax.numpy as jnp
   import plain_flax as plain
@@ -63,18 +64,18 @@ def plain_flax(setting):
 
 
 def timm_eager(setting):
-  """timm's model, as PyTorch runs it."""
+  """timm in eager mode."""
   return _timm(setting, compiled=lambda model: model)
 
 
 def timm_compiled(setting):
-  """timm's model behind `torch.compile`."""
+  """timm with `torch.compile`."""
   import torch
   return _timm(setting, compiled=torch.compile)
 
 
 def timm_autotuned(setting):
-  """The same with the slowest and best of the compiler's modes."""
+  """timm with `torch.compile` in mode max-autotune."""
   import torch
   return _timm(setting, compiled=lambda model: torch.compile(
       model, mode='max-autotune'))
@@ -85,7 +86,7 @@ def _timm(setting, *, compiled):
   timm = _import_timm(torch)
   size, patch = setting.model.split('/')
   device = 'cuda' if torch.cuda.is_available() else 'cpu'
-  # What JAX takes for float32 products on a GPU, too.
+  # TF32 on GPUs, as in JAX.
   torch.set_float32_matmul_precision('high')
   torch.manual_seed(0)
   model = timm.create_model(
@@ -124,17 +125,16 @@ def _timm(setting, *, compiled):
 
 
 def _import_timm(torch):
-  """Imports timm, with a torchvision made for another torch if need be.
+  """Imports timm even if torchvision was built for another torch.
 
-  Its models use nothing of what torchvision has compiled; but torchvision's
-  import asks for these two operations.
+  The models do not use torchvision's operators, but importing it needs two.
   """
   try:
     import timm
   except RuntimeError as error:
     if 'torchvision::' not in str(error):
       raise
-    global _stubs  # They last as long as this does.
+    global _stubs  # Keeps the operators registered.
     _stubs = torch.library.Library('torchvision', 'DEF')
     for name in ('nms', 'qnms'):
       _stubs.define(
@@ -146,8 +146,8 @@ def _import_timm(torch):
   return timm
 
 
-# By name: what it needs, and what makes it.
-CONTESTANTS = {
+# Required modules and constructor by name.
+IMPLEMENTATIONS = {
     'ours': (('jax', 'flax'), ours),
     'plain-flax': (('jax', 'flax', 'optax'), plain_flax),
     'timm': (('torch', 'timm'), timm_eager),
@@ -157,16 +157,16 @@ CONTESTANTS = {
 
 
 def main(name, text=None):
-  """Does the task as often as each line says; of a name alone, if it can."""
-  needs, build = CONTESTANTS[name]
+  """Runs the task; without a setting, exits with 0 if it is installed."""
+  needs, build = IMPLEMENTATIONS[name]
   if text is None:
     sys.exit(not all(map(importlib.util.find_spec, needs)))
   root = pathlib.Path(__file__).parents[1]
   sys.path.insert(0, os.fspath(root))
-  # Contestants share the device: none may take all of its memory at once.
+  # Implementations share the device memory.
   os.environ.setdefault('XLA_PYTHON_CLIENT_PREALLOCATE', 'false')
   answers = os.fdopen(os.dup(1), 'w')
-  os.dup2(2, 1)  # What libraries print is no answer.
+  os.dup2(2, 1)  # Output of libraries goes to standard error.
   setting = argparse.Namespace(**{'overrides': [], **json.loads(text)})
   run = build(setting)
   for line in sys.stdin:

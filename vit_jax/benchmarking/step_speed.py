@@ -1,0 +1,235 @@
+"""Speed of an experiment's training step and forward pass.
+
+FLOPs are those of the model, as in `flops` and `train/mfu`, without
+recomputation. Utilisation is relative to a large matrix product, measured in
+turn with the steps, and to the data sheet if the device is known.
+"""
+
+import collections
+from collections.abc import Callable
+import contextlib
+import dataclasses
+from typing import Any
+
+import jax
+import numpy as np
+
+from vit_jax import run as run_lib
+from vit_jax import types
+from vit_jax.benchmarking import interleaved_timing
+from vit_jax.benchmarking import matmul_peak
+from vit_jax.experiment import build as experiment_lib
+from vit_jax.experiment import fit_batch
+from vit_jax.parallel import multihost
+from vit_jax.parallel import sharding
+from vit_jax.run import startup_summary
+from vit_jax.training import clock as clock_lib
+from vit_jax.training import cost
+
+
+@dataclasses.dataclass(frozen=True)
+class Speed:
+  """Speed of a training step or a forward pass, over all devices.
+
+  Attributes:
+    timing: seconds per batch.
+    images_per_sec: images per second.
+    flops_per_image: FLOPs of the model.
+    flops_per_sec: FLOPs per second.
+    matmul_utilisation: fraction of the measured matmul peak.
+    datasheet_utilisation: fraction of the data sheet's peak; None if unknown.
+    needed_bytes: memory per device according to the compiler.
+  """
+  timing: interleaved_timing.Timing
+  images_per_sec: float
+  flops_per_image: int
+  flops_per_sec: float
+  matmul_utilisation: float
+  datasheet_utilisation: float | None
+  needed_bytes: int
+
+
+@dataclasses.dataclass(frozen=True)
+class MatmulPeak:
+  """A large matrix product: matrix size, seconds, FLOPs per second."""
+  size: int
+  timing: interleaved_timing.Timing
+  flops_per_sec: float
+
+
+@dataclasses.dataclass(frozen=True)
+class InputSpeed:
+  """Training with its input pipeline.
+
+  Attributes:
+    images_per_sec: images per second.
+    wait_share: fraction of the time spent waiting for input.
+  """
+  images_per_sec: interleaved_timing.Spread
+  wait_share: interleaved_timing.Spread
+
+
+@dataclasses.dataclass(frozen=True)
+class StepSpeed:
+  """All measurements of an experiment.
+
+  Attributes:
+    device_kind: `jax.Device.device_kind`.
+    devices: number of devices.
+    num_microbatches: microbatches per step.
+    train: training step.
+    inference: forward pass.
+    peak: matmul peak.
+    input: None if the data are not available.
+  """
+  device_kind: str
+  devices: int
+  num_microbatches: int
+  train: Speed
+  inference: Speed
+  peak: MatmulPeak
+  input: InputSpeed | None
+
+
+def random_batch(experiment: experiment_lib.Experiment) -> types.Batch:
+  """Returns a batch of noise with label 0."""
+  rng = np.random.default_rng(0)
+  shapes = experiment.abstract_batch
+  host = {name: np.zeros(leaf.shape, leaf.dtype)
+          for name, leaf in shapes.items()}
+  image = shapes['image']
+  host['image'] = rng.integers(0, 256, image.shape).astype(image.dtype)
+  host['mask'] = np.ones_like(host['mask'])
+  return {name: multihost.put(value, shapes[name].sharding)
+          for name, value in host.items()}
+
+
+def measure(
+    experiment: experiment_lib.Experiment, *, rounds: int,
+    repeats: int | None = None, with_input: bool,
+) -> StepSpeed:
+  """Measures an experiment on its devices.
+
+  Args:
+    experiment: its data need not be available.
+    rounds: measurements of each action.
+    repeats: steps per round; None for at least one second.
+    with_input: whether to measure training with the input pipeline.
+
+  Raises:
+    ValueError: if the step does not fit the devices.
+  """
+  fitted = fit_batch.fit(
+      experiment, free_bytes=fit_batch.free_bytes(experiment.mesh),
+      batches_ahead=run_lib.IN_FLIGHT)
+  experiment = fitted.experiment
+  training = Training(experiment, fitted.step)
+  infer, infer_memory = inference(experiment, training.params)
+  matmul = matmul_peak.fastest(experiment.mesh, experiment.config.model.dtype)
+  timings = interleaved_timing.interleave(
+      {'train': training.run, 'inference': infer, 'matmul': matmul.run},
+      rounds=rounds, repeats=repeats)
+  peak = MatmulPeak(matmul.size, timings['matmul'],
+                    matmul.flops / timings['matmul'].secs.median)
+
+  def speed(name: str, flops_per_image: int, memory: Any) -> Speed:
+    return _speed(
+        experiment, timings[name], peak, flops_per_image=flops_per_image,
+        needed_bytes=fit_batch.needed_bytes(experiment, memory))
+
+  return StepSpeed(
+      startup_summary.device_kind(experiment.mesh), experiment.mesh.size,
+      experiment.config.num_microbatches,
+      speed('train', experiment.training_flops_per_image, fitted.memory),
+      speed('inference', experiment.flops_per_image, infer_memory), peak,
+      _input_speed(experiment, training, rounds=rounds,
+                   repeats=timings['train'].repeats) if with_input else None)
+
+
+class Training:
+  """A training state that advances step by step."""
+
+  def __init__(self, experiment: experiment_lib.Experiment, step: Callable):
+    self._step = step
+    self._state = experiment.init_state()
+    self._batch = random_batch(experiment)
+
+  @property
+  def params(self) -> types.Params:
+    """Parameters, valid until the next step, which donates them."""
+    return self._state.params
+
+  def train(self, batch: types.Batch) -> jax.Array:
+    """Starts a training step and returns its loss."""
+    self._state, loss = self._step(self._state, batch)
+    return loss
+
+  def run(self, count: int) -> None:
+    """Trains on one batch `count` times and waits."""
+    for _ in range(count):
+      self.train(self._batch)
+    self.wait()
+
+  def wait(self) -> None:
+    """Waits for the last step."""
+    jax.block_until_ready(self._state)
+
+
+def inference(
+    experiment: experiment_lib.Experiment, params: types.Params,
+) -> tuple[interleaved_timing.Action, Any]:
+  """Returns the forward pass of a batch, and its memory analysis."""
+  params = jax.tree.map(lambda x: x.copy(), params)
+  batch = random_batch(experiment)['image']
+  images = jax.jit(lambda x: x.astype('float32') / 127.5 - 1)(batch)
+
+  def predict(params: types.Params, images: jax.Array) -> jax.Array:
+    return experiment.model.apply({'params': params}, images)['logits']
+
+  compiled = jax.jit(sharding.keep_batch_split(
+      predict, experiment.mesh)).lower(params, images).compile()
+
+  def run(count: int) -> None:
+    for _ in range(count):
+      logits = compiled(params, images)
+    logits.block_until_ready()
+
+  return run, compiled.memory_analysis()
+
+
+def _speed(
+    experiment: experiment_lib.Experiment, timing: interleaved_timing.Timing,
+    peak: MatmulPeak, *, flops_per_image: int, needed_bytes: int,
+) -> Speed:
+  images_per_sec = experiment.config.batch_size / timing.secs.median
+  flops_per_sec = images_per_sec * flops_per_image
+  return Speed(
+      timing, images_per_sec, flops_per_image, flops_per_sec,
+      flops_per_sec / peak.flops_per_sec,
+      cost.utilisation(
+          flops_per_sec, kind=startup_summary.device_kind(experiment.mesh),
+          devices=experiment.mesh.size), needed_bytes)
+
+
+def _input_speed(
+    experiment: experiment_lib.Experiment, training: Training, *, rounds: int,
+    repeats: int,
+) -> InputSpeed:
+  """Trains like a run; the first round fills the pipeline and is dropped."""
+  in_flight: collections.deque[jax.Array] = collections.deque()
+  found = []
+  clock = clock_lib.Clock(devices=experiment.mesh.size)
+  with contextlib.closing(experiment.batches(start_step=0)) as batches:
+    for _ in range(rounds + 1):
+      for _ in range(repeats):
+        with clock.waiting():
+          batch = next(batches)
+        in_flight.append(training.train(batch))
+        if len(in_flight) > run_lib.IN_FLIGHT:
+          in_flight.popleft().block_until_ready()
+      training.wait()
+      found.append(clock.interval(
+          images=repeats * experiment.config.batch_size))
+  return InputSpeed(
+      interleaved_timing.spread(i.images_per_sec for i in found[1:]),
+      interleaved_timing.spread(i.wait_share for i in found[1:]))
