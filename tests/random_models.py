@@ -1,15 +1,21 @@
-"""Small models of random weights, for what does not depend on what they are."""
+"""Small models of random weights, for tests that any weights satisfy."""
 
 import dataclasses
+import functools
+import json
 
-import jax
 import numpy as np
 
 from vit_jax import models
+from vit_jax import schema
+from vit_jax import tree
 from vit_jax.inference import model as model_lib
-from vit_jax.weights import convert
-from vit_jax.weights.configs import preprocessing as preprocessing_lib
+from vit_jax.weights import load as weights_lib
+from vit_jax.weights import names
+from vit_jax.weights import save as save_lib
+from vit_jax.weights.configs import preprocessing
 
+# No published size has these widths.
 TINY = {'width': 12, 'depth': 2, 'mlp_dim': 20, 'num_heads': 2, 'patch': 8,
         'num_classes': 5}
 HYBRID = {'backbone': {'depths': (1, 2)}, 'patch': 1}
@@ -17,32 +23,64 @@ RESNET = {'name': 'resnet', 'num_classes': 5, 'backbone': {
     'depths': (1, 2), 'width': 32, 'preactivation': True}}
 
 
+@functools.cache
+def _shapes(section: str, resolution, channels):
+  return tree.flatten(weights_lib.abstract_params(
+      models.parse(json.loads(section)), resolution, channels=channels))
+
+
+def params(config, resolution=(32, 32), *, channels=3, dtype=np.float32):
+  """Returns parameters by name, all different."""
+  shapes = _shapes(json.dumps(schema.to_plain(config)), resolution, channels)
+  rng = np.random.default_rng(0)
+  return {name: rng.normal(size=shape.shape).astype(dtype)
+          for name, shape in shapes.items()}
+
+
+def config_of(**settings):
+  """Returns the config of a tiny ViT, or of another family or variant."""
+  complete = {'name', 'variant'} & set(settings)
+  return models.parse(settings if complete else {**TINY, **settings})
+
+
+def arrays(family, resolution=(32, 32), **settings):
+  """Returns the arrays of a tiny model under a family's names."""
+  return save_lib.to_arrays(
+      names.FAMILIES[family], params(config_of(**settings), resolution))
+
+
 def make(settings, *, side, **preprocess):
   """Returns a model.
 
   Args:
     settings: the section `model`.
-    side: height and width of its images.
-    **preprocess: more of what is done to them.
+    side: height and width of its images, or the pair.
+    **preprocess: fields of `Preprocess`.
   """
   config = models.parse(settings)
-  rng = np.random.default_rng(0)
-  params = jax.tree.map(
-      lambda s: rng.normal(size=s.shape).astype(np.float32),
-      convert.abstract_params(
-          config, (side, side), channels=preprocess.get('channels', 3)))
+  resolution = (side, side) if isinstance(side, int) else side
+  flat = params(config, resolution, channels=preprocess.get('channels', 3))
   return model_lib.Model(
-      config=config, params=params, resolution=(side, side),
-      preprocess=preprocessing_lib.Preprocess(
-          resolution=(side, side), **preprocess))
+      config=config, params=tree.unflatten(flat), resolution=resolution,
+      preprocess=preprocessing.Preprocess(
+          resolution=resolution, **preprocess))
 
 
 def make_tiny(**settings):
-  """Returns a tiny model of which all is said that a file may say."""
+  """Returns a tiny model with no setting at its default in `Preprocess`."""
   settings = settings if 'name' in settings else {**TINY, **settings}
   model = make(
-      settings, side=32, mean=preprocessing_lib.IMAGENET_MEAN,
-      std=preprocessing_lib.IMAGENET_STD, keep_aspect=True, crop=0.8,
+      settings, side=32, mean=preprocessing.IMAGENET_MEAN,
+      std=preprocessing.IMAGENET_STD, keep_aspect=True, crop=0.8,
       interpolation='bicubic',
       labels=tuple('abcde')[:settings.get('num_classes')])
   return dataclasses.replace(model, positions='cubic')
+
+
+def assert_same(found, expected):
+  """Checks that two trees or flat dicts of arrays are bitwise identical."""
+  found, expected = tree.flatten(found), tree.flatten(expected)
+  assert set(found) == set(expected)
+  for name, array in expected.items():
+    assert np.asarray(found[name]).tobytes() == np.asarray(
+        array).tobytes(), name

@@ -7,13 +7,10 @@ import threading
 import numpy as np
 import pytest
 
+from tests import random_models
 import vit_jax
-from vit_jax import models
 from vit_jax import tree
-from vit_jax.inference import model as model_lib
-from vit_jax.weights import convert
 from vit_jax.weights import download
-from vit_jax.weights.configs import preprocessing as preprocessing_lib
 
 pytest.importorskip('aiohttp', reason='aiohttp, which reads https, is missing')
 
@@ -56,15 +53,7 @@ def site(monkeypatch, tmp_path):
 
 @pytest.fixture
 def model():
-  config = models.parse({'width': 12, 'depth': 1, 'mlp_dim': 20, 'patch': 8,
-                         'num_heads': 2, 'num_classes': 5})
-  rng = np.random.default_rng(0)
-  params = {name: rng.normal(size=shape.shape).astype(np.float32)
-            for name, shape in tree.flatten(
-                convert.abstract_params(config, (32, 32))).items()}
-  return model_lib.Model(
-      config=config, params=tree.unflatten(params), resolution=(32, 32),
-      preprocess=preprocessing_lib.Preprocess(resolution=(32, 32)))
+  return random_models.make(random_models.TINY, side=32)
 
 
 def kept(tmp_path):
@@ -103,7 +92,7 @@ def test_a_download_that_breaks_off_is_an_error_and_not_kept(
     vit_jax.load(f'{address}/half/x.npz', log=None)
   assert not kept(tmp_path)
   # Whole at the second try.
-  assert vit_jax.load(f'{address}/x.npz', log=None).config.depth == 1
+  assert vit_jax.load(f'{address}/x.npz', log=None).config.depth == 2
 
 
 def test_nothing_at_an_address_is_an_error_and_nothing_is_kept(

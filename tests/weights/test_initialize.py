@@ -8,8 +8,8 @@ import pytest
 from vit_jax import models
 from vit_jax import tree
 from vit_jax.models import embed
-from vit_jax.weights import convert
 from vit_jax.weights import initialize
+from vit_jax.weights import load as weights_lib
 
 RNG = np.random.default_rng(0)
 WIDTH = 6
@@ -234,7 +234,7 @@ def test_positions_of_every_kind_fit_a_model_of_another_grid(settings):
       'num_classes': 3, **settings})
 
   def values(resolution):
-    shapes = tree.flatten(convert.abstract_params(config, resolution))
+    shapes = tree.flatten(weights_lib.abstract_params(config, resolution))
     return tree.unflatten({
         name: RNG.normal(size=shape.shape).astype(np.float32)
         for name, shape in shapes.items()})

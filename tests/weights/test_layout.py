@@ -70,19 +70,19 @@ def test_the_order_of_names_does_not_matter():
 
 @pytest.mark.parametrize('missing', ['block.1.scale', 'block.2.scale',
                                      'block.0.k', 'stages.1.01.w'])
-def test_an_array_that_a_stack_lacks_is_named(missing):
+def test_a_missing_array_of_a_stack_is_named(missing):
   names = [name for name in arrays() if name != missing]
   assert layout.matches(TABLE, names)[2] == [
-      f'{missing}: expected, found nothing']
+      f'{missing}: missing']
 
 
-def test_names_of_no_row_are_problems_and_say_what_they_are():
+def test_names_without_a_row_are_problems():
   _, ignored, problems = layout.matches(
       TABLE, [*arrays(), 'counter', 'dist.bias', 'else', 'stages.0.1.w'])
   assert ignored == ['counter']
   assert len(problems) == 3
-  assert problems[0] == ('dist.bias: expected nothing, found it (a '
-                         'distillation token, which our models lack)')
+  assert problems[0] == ('dist.bias: unexpected (a distillation '
+                         'token, which our models lack)')
 
 
 def test_the_same_parameter_under_two_names_is_a_problem():
@@ -107,7 +107,7 @@ def test_a_shape_that_does_not_fit_is_shown_beside_what_was_expected():
     read(there)
 
 
-def test_a_parameter_without_a_place_is_an_error():
+def test_a_parameter_without_a_row_is_an_error():
   for name in ('registers', 'gone'):
-    with pytest.raises(ValueError, match=f'no place for {name}'):
+    with pytest.raises(ValueError, match=f'no parameter {name}'):
       layout.to_theirs(TABLE, name, values((2,)))

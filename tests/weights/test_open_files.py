@@ -34,7 +34,7 @@ def test_shards_are_one_file(shards):
 
 
 @pytest.mark.parametrize(('lacking', 'words'), [
-    ('b', 'does not say that m-1-of-2.safetensors holds b. '),
+    ('b', 'omits arrays of m-1-of-2.safetensors: b. '),
     ('c', 'names m-1-of-2.safetensors, but not m-2-of-2.safetensors')])
 def test_what_an_index_leaves_out_is_an_error(lacking, words, shards):
   table = {name: file for name, file in TABLE.items() if name != lacking}
@@ -46,13 +46,13 @@ def test_an_array_of_two_shards_is_an_error(shards):
   folder = shards(TABLE)
   safetensors.write(folder / 'm-2-of-2.safetensors', {
       'b': np.ones(1, np.float32), 'c': np.ones(1, np.float32)})
-  with pytest.raises(ValueError, match='m-2-of-2.safetensors holds b'):
+  with pytest.raises(ValueError, match='arrays of m-2-of-2.safetensors: b'):
     open_files.open_weights(folder)
 
 
 @pytest.mark.parametrize('name', ['none', '', '..', '/dev/zero'])
 def test_a_shard_that_is_no_file_of_the_folder_is_an_error(name, shards):
-  with pytest.raises(ValueError, match='names the file .* it is not there'):
+  with pytest.raises(ValueError, match='names the file .* is missing'):
     open_files.open_weights(shards({**TABLE, 'c': name}))
 
 

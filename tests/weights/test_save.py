@@ -1,16 +1,38 @@
-"""A model is written whole or not at all, and never over anything."""
+"""A model is saved exactly and atomically, or refused."""
 
+import dataclasses
+import json
+
+import numpy as np
 import pytest
 
 from tests import random_models
-from vit_jax.weights import save
+from vit_jax import schema
+from vit_jax import tree
+from vit_jax.weights import load as load_lib
+from vit_jax.weights import safetensors
+from vit_jax.weights import save as save_lib
+from vit_jax.weights.configs import preprocessing
+
+PLAIN = preprocessing.Preprocess(resolution=(32, 32))
+
+
+def save(target, form, *, resolution=(32, 32), preprocess=PLAIN,
+         positions='linear', **settings):
+  """Saves a model; returns its config and the notes."""
+  config = random_models.config_of(**settings)
+  return config, save_lib.save(
+      target, form, config,
+      tree.unflatten(random_models.params(config, resolution)),
+      resolution=resolution, positions=positions, preprocess=preprocess,
+      origin='test')
 
 
 @pytest.mark.parametrize(('form', 'settings', 'words'), [
     ('npz', {'registers': 2}, 'registers=2'),
     ('npz', {'axial': True, 'pooling': 'average'}, 'axial=True'),
-    ('npz', {'layer_scale': 0.1}, 'no place for .*attention_scale'),
-    ('timm', {'representation_layer': True}, 'no place for representation'),
+    ('npz', {'layer_scale': 0.1}, 'layer_scale=0.1, only None'),
+    ('timm', {'representation_layer': True}, 'no parameter representation'),
     ('timm', {'position_at': 'shared'}, "position_at='shared'"),
     ('npz', {'parallel': True}, 'parallel=True'),
     ('timm', {'qk_norm': True}, 'qk_norm=True'),
@@ -18,36 +40,95 @@ from vit_jax.weights import save
     ('huggingface', {'pooling': 'average'}, "pooling='average'"),
     ('huggingface', {'final_norm': False}, 'final_norm=False'),
     ('huggingface', {'representation_layer': True}, 'no layer before its head'),
-    ('huggingface', random_models.HYBRID, 'no convolutional network')])
-def test_what_a_format_cannot_say_is_an_error(form, settings, words, tmp_path):
+    ('huggingface', random_models.HYBRID, 'cannot store backbone')])
+def test_a_setting_that_a_format_cannot_store_is_an_error(
+    form, settings, words, tmp_path):
   with pytest.raises(ValueError, match=words):
-    random_models.make_tiny(**settings).save(tmp_path / 'x', form=form)
+    save(tmp_path / 'x', form, **settings)
   assert not list(tmp_path.iterdir())
 
 
-def test_nothing_is_overwritten(tmp_path):
+@pytest.mark.parametrize(('form', 'value', 'words'), [
+    ('npz', np.float32(np.nan), 'cls holds 12 of 12 values that are NaN'),
+    ('orbax', np.float64(1e300), 'cls holds 12 of 12 values'),
+    ('timm', np.int32(1), 'cls has dtype int32')])
+def test_parameters_that_could_not_be_loaded_are_not_saved(
+    form, value, words, tmp_path):
+  model = random_models.make_tiny()
+  params = {**model.params, 'cls': np.full((1, 12), value)}
+  with pytest.raises(ValueError, match=f'The model: {words}'):
+    dataclasses.replace(model, params=params).save(tmp_path / 'x', form=form)
+  assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize('form', save_lib.FORMATS)
+def test_nothing_is_overwritten(form, tmp_path):
   (tmp_path / 'x').write_text('precious')
-  for form in save.FORMATS:
-    with pytest.raises(FileExistsError, match='exists already'):
-      random_models.make_tiny().save(tmp_path / 'x', form=form)
+  with pytest.raises(FileExistsError, match='exists'):
+    save(tmp_path / 'x', form)
   assert (tmp_path / 'x').read_text() == 'precious'
+  assert len(list(tmp_path.iterdir())) == 1
 
 
-@pytest.mark.parametrize('form', save.FORMATS)
-def test_a_save_that_fails_leaves_nothing(form, tmp_path, monkeypatch):
+@pytest.mark.parametrize('form', save_lib.FORMATS)
+def test_a_failure_leaves_nothing(form, tmp_path, monkeypatch):
   def full(*_, **__):
     raise OSError('No space left on device')
 
   monkeypatch.setattr('os.rename', full)
   with pytest.raises(OSError, match='No space left'):
-    random_models.make_tiny().save(tmp_path / 'folder' / 'x', form=form)
+    save(tmp_path / 'folder' / 'x', form)
   assert not list((tmp_path / 'folder').iterdir())
 
 
-def test_an_address_that_cannot_be_written_to_is_an_error(
-    tmp_path, monkeypatch):
-  monkeypatch.chdir(tmp_path)
-  for form in save.FORMATS:
-    with pytest.raises(ValueError, match='https://host/x cannot be written to'):
-      random_models.make_tiny().save('https://host/x', form=form)
-  assert not list(tmp_path.iterdir())
+@pytest.mark.parametrize('target', [
+    'x.safetensors', 'timm', 'huggingface', 'x.npz'])
+@pytest.mark.parametrize('settings', [
+    {'resolution': (24, 48), 'positions': 'cubic'},
+    {'gelu': 'exact', 'layer_norm_epsilon': 1e-4, 'dropout': 0.25},
+    {'preprocess': dataclasses.replace(
+        PLAIN, resolution=(40, 40), crop=0.5, labels=tuple('abcde'))},
+    {'width': 192, 'mlp_dim': 768, 'num_heads': 6, 'depth': 1, 'patch': 16}],
+    ids=str)
+def test_every_setting_is_loaded_back(target, settings, tmp_path):
+  form = {'x.safetensors': 'timm', 'x.npz': 'npz'}.get(target, target)
+  config, _ = save(tmp_path / target, form, **settings)
+  loaded = load_lib.load(tmp_path / target)
+  assert loaded.config == config
+  assert loaded.resolution == settings.get('resolution', (32, 32))
+  assert loaded.positions == settings.get('positions', 'linear')
+  assert loaded.preprocess == settings.get('preprocess', PLAIN)
+
+
+def test_the_metadata_contains_the_model_and_the_preprocessing(tmp_path):
+  expected = {'preprocess': schema.to_plain(PLAIN), 'resolution': [32, 32],
+              'positions': 'linear'}
+  config, _ = save(tmp_path / 'x', 'huggingface')
+  metadata = safetensors.open_file(tmp_path / 'x/model.safetensors').metadata
+  assert metadata['format'] == 'pt'
+  expected['model'] = schema.to_plain(config)
+  assert json.loads(metadata['vit_jax']) == expected
+  save(tmp_path / 'y.npz', 'npz')
+  assert json.loads((tmp_path / 'y.json').read_text()) == expected
+
+
+@pytest.mark.parametrize(('target', 'form', 'settings', 'words'), [
+    ('x', 'npz', {'gelu': 'exact'}, "gelu='tanh', this model with 'exact'"),
+    ('x', 'timm', {'layer_norm_epsilon': 1e-4, 'gelu': 'exact'},
+     'layer_norm_epsilon=1e-06'),
+    ('x.safetensors', 'timm', {'gelu': 'tanh'}, "gelu='exact'"),
+    ('x', 'huggingface', {'preprocess': dataclasses.replace(
+        PLAIN, crop=0.5)}, 'cannot store crop=0.5')])
+def test_a_note_says_what_the_formats_library_computes_differently(
+    target, form, settings, words, tmp_path):
+  _, notes = save(tmp_path / target, form, **settings)
+  assert len(notes) == 1 and words in notes[0]
+  _, notes = save(tmp_path / f'other{target}', form,
+                  gelu='tanh' if form == 'npz' else 'exact')
+  assert notes == []
+
+
+def test_a_model_that_started_from_a_variant_is_saved_without_its_name(
+    tmp_path):
+  save(tmp_path / 'x', 'timm', **{**random_models.TINY, 'variant': 'B/16'})
+  assert load_lib.load(tmp_path / 'x').config.variant == ''

@@ -1,15 +1,11 @@
-"""Turns weights of one format into another, and proves the result.
+"""Converts weights to another format, and verifies the result.
 
     python main.py convert --source=ViT-B_16.npz --target=B16 --format=timm
 
-What was written is read again as a stranger would read it, and compared, value
-by value. Where the format cannot say something, a note says what to give.
+The result is loaded again without overrides and compared value by value.
 """
 
 import argparse
-from collections.abc import Mapping
-import functools
-from typing import Any
 
 from etils import epath
 import numpy as np
@@ -22,7 +18,6 @@ from vit_jax.inference import load
 from vit_jax.inference import model as model_lib
 from vit_jax.run import model_card
 from vit_jax.weights import save
-from vit_jax.weights import unsaid
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,16 +25,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   arguments.add_model(parser, flag='--source')
   parser.add_argument(
       '--target', required=True, metavar='PATH',
-      help='what to write: a file for npz, a file or a folder for timm, a '
-      'folder for huggingface and orbax. It must not exist')
+      help='path to write, which must not exist: a file for npz (with a .json '
+      'beside it), a file or folder for timm, a folder for huggingface and '
+      'orbax')
   parser.add_argument(
       '--format', required=True, choices=save.FORMATS,
       help='npz: names of the published JAX weights; timm; huggingface; orbax: '
-      'our own')
+      'checkpoint of vit_jax')
   parser.add_argument(
       '--report', action='store_true',
-      help='print a line for each parameter: what it was called, what it is '
-      'called here, its shape; --json always holds them')
+      help='print one line per parameter with its name in the source, our name '
+      'and its shape; --json always contains them')
 
 
 def run(args: argparse.Namespace) -> int:
@@ -52,27 +48,23 @@ def run(args: argparse.Namespace) -> int:
   notes = model.save(args.target, form=args.format)
   for note in notes:
     print(f'note: {note}')
-  said = _prove(model, args.target)
-  _take_card(args)
+  _verify(model, args.target)
+  _copy_card(args)
   print(f'wrote   {args.target} ({args.format}), '
-        f'{tree.num_elements(model.params):,} parameters, read back '
-        + (f'with {" ".join(said)} ' if said else '')
-        + 'and compared: the same to the bit')
+        f'{tree.num_elements(model.params):,} parameters, loaded again and '
+        'compared: bitwise identical')
   if args.json:
     atomic_files.write_json(args.json, {
         'source': args.source, 'target': args.target, 'format': args.format,
         'parameters': tree.num_elements(model.params),
         'model': schema.to_plain(model.config),
         'preprocess': schema.to_plain(model.preprocess), 'notes': notes,
-        'needed': said, 'report': list(model.report)})
+        'report': list(model.report)})
   return 0
 
 
-def _take_card(args: argparse.Namespace) -> None:
-  """Gives a folder the card of the run that its model is from.
-
-  It is called as the hub wants it, where the format is one of the hub's.
-  """
+def _copy_card(args: argparse.Namespace) -> None:
+  """Copies the model card of a run, under the name that the hub expects."""
   card = epath.Path(args.source) / model_card.FILENAME
   target = epath.Path(args.target)
   if not card.exists() or not target.is_dir():
@@ -82,32 +74,18 @@ def _take_card(args: argparse.Namespace) -> None:
       target / name, model_card.moved(card.read_text(), args.target))
 
 
-def _prove(model: model_lib.Model, target: str) -> list[str]:
-  """Reads a file back, first as one who knows nothing of it.
-
-  Returns:
-    The flags that `load` needs for what the format does not say.
-
-  Raises:
-    ValueError: if it then reads back as another model all the same.
-  """
-  needed = unsaid.settings(
-      functools.partial(_load, target), config=model.config,
-      resolution=model.resolution, preprocess=model.preprocess,
-      positions=model.positions)
-  again = _load(target, {name: value for name, (value, _) in needed.items()})
+def _verify(model: model_lib.Model, target: str) -> None:
+  """Raises ValueError unless `target` loads as the same model."""
+  again = load.load(target, log=None)
   have, want = tree.flatten(again.params), tree.flatten(model.params)
   differing = sorted(have.keys() ^ want.keys()) or [
       name for name in want if not np.array_equal(want[name], have[name])]
-  differing += [
-      name for name, value in unsaid.comparable(model.config).items()
-      if unsaid.comparable(again.config)[name] != value]
+  differing += [name for name in ('preprocess', 'resolution', 'positions')
+                if getattr(again, name) != getattr(model, name)]
+  found, expected = (schema.to_plain(m.config) for m in (again, model))
+  differing += [name for name, value in expected.items()
+                if name != 'variant' and found.get(name) != value]
   if differing:
     raise ValueError(
-        f'{target} was written, but reads back with another '
-        f'{", ".join(differing)}. Do not use it.')
-  return [unsaid.as_text(name, value) for name, (value, _) in needed.items()]
-
-
-def _load(target: str, given: Mapping[str, Any]) -> model_lib.Model:
-  return load.load(target, log=None, **given)
+        f'{target} was written, but loads with other {", ".join(differing)}. '
+        'Do not use it.')

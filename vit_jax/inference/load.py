@@ -10,9 +10,9 @@ from vit_jax import types
 from vit_jax.checkpoints import paths as checkpoint_paths
 from vit_jax.checkpoints import source as checkpoint_source
 from vit_jax.inference import model as model_lib
-from vit_jax.weights import convert
 from vit_jax.weights import download
 from vit_jax.weights import initialize
+from vit_jax.weights import load as weights_lib
 from vit_jax.weights import orbax_runs
 
 Log = Callable[[str], None]
@@ -50,10 +50,10 @@ def load(
     schema.convert(positions, initialize.Positions, where='positions')
   found = download.fetch(path, log=log)
   if orbax_runs.is_run(found):
-    loaded = orbax_runs.read(found, overrides, which=which)
+    loaded = orbax_runs.load(found, overrides, which=which)
   else:
-    loaded = convert.read(download.local(found, log=log), overrides)
-  for line in loaded.statement:
+    loaded = weights_lib.load(download.local(found, log=log), overrides)
+  for line in loaded.summary:
     log(line)
   return model_lib.Model(
       config=loaded.config, params=loaded.params, preprocess=loaded.preprocess,

@@ -1,28 +1,27 @@
-"""A file of named arrays, whatever its format: shapes first, values on demand.
+"""A file of named arrays in any format: headers first, values on demand.
 
-A file is looked at before it is believed. What it declares is known from its
-header, without reading an array, so that a mismatch costs nothing and a file
-that declares more than it holds is turned away before memory is asked for.
+Headers are checked before an array is read, so that a mismatch is cheap and a
+file that declares more than it holds is refused before memory is allocated.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 import pathlib
-from typing import Any, Literal
+from typing import Literal
 
 import ml_dtypes
 import numpy as np
 
-# Weights are noise to a compressor: they hardly shrink. Zeros do, and a file
-# may hold some; beyond this it is a bomb, whatever it says.
+# Weights hardly compress, zeros do. Beyond this ratio a file is a zip bomb.
 MAX_RATIO, FREE_BYTES = 64, 256 * 2**20
+_MAX_LINES = 24  # Of a message.
 
 Format = Literal['npz', 'safetensors', 'pytorch']
 
 
 @dataclasses.dataclass(frozen=True)
 class Header:
-  """What a file declares of an array."""
+  """Declared shape and type of an array."""
   shape: tuple[int, ...]
   dtype: str
 
@@ -34,9 +33,9 @@ class ArrayFile:
   Attributes:
     path: of the file.
     format: of the file.
-    headers: by the names that the file gives.
-    load: reads one array, as it is stored.
-    metadata: text that the file holds beside the arrays.
+    headers: by array name.
+    load: reads one array as it is stored.
+    metadata: text in the file's header.
   """
   path: str
   format: Format
@@ -45,17 +44,16 @@ class ArrayFile:
   metadata: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
   def read(self, name: str) -> np.ndarray:
-    """Returns an array as float32, every value finite.
+    """Returns an array as float32.
 
     Raises:
-      ValueError: if it is no array of floats, or holds NaN or infinity, or
-        cannot be read whole.
+      ValueError: if it is not an array of finite floats, or is damaged.
     """
     return to_float32(self.load(name), name=name, path=self.path)
 
 
 def sniff(path: pathlib.Path) -> Format | None:
-  """Returns the format of a file, told by its content; None if it has none."""
+  """Returns the format of a file by its content; None if unknown."""
   size = path.stat().st_size
   with path.open('rb') as file:
     start = file.read(9)
@@ -71,9 +69,8 @@ def sniff(path: pathlib.Path) -> Format | None:
 
 
 def _is_torch_zip(path: pathlib.Path) -> bool:
-  # The first member of what torch.save writes is ARCHIVE/data.pkl (or, lately,
-  # ARCHIVE/.format_version); the name stands at byte 30 of the file, so that
-  # even a truncated file shows it.
+  # torch.save writes ARCHIVE/data.pkl or ARCHIVE/.format_version first; its
+  # name is at byte 30, so that a truncated file is recognised as well.
   with path.open('rb') as file:
     start = file.read(30)
     length = int.from_bytes(start[26:28], 'little')
@@ -84,10 +81,12 @@ def _is_torch_zip(path: pathlib.Path) -> bool:
 def to_float32(
     array: np.ndarray, *, name: str, path: str,
 ) -> np.ndarray:
-  """Returns an array of floats as float32, or raises.
+  """Returns an array of floats as float32.
 
-  bfloat16 stored as void is what NumPy makes of it in an .npz: two bytes
-  without a meaning. No other type of two bytes is ever stored so.
+  NumPy stores bfloat16 in an .npz as void of two bytes, and no other type.
+
+  Raises:
+    ValueError: if the array is not of floats, or not finite.
   """
   if array.dtype.kind == 'V' and array.dtype.itemsize == 2:
     array = array.view(ml_dtypes.bfloat16)
@@ -96,7 +95,7 @@ def to_float32(
     raise ValueError(
         f'{path}: {name} has dtype {array.dtype}, but a parameter must be '
         'float32, float16, bfloat16 or float64.')
-  # A value beyond float32 becomes infinite here, and is told below.
+  # A value beyond float32 becomes infinite, which is an error below.
   with np.errstate(over='ignore'):
     values = array.astype(np.float32)
   finite = np.isfinite(values)
@@ -109,28 +108,31 @@ def to_float32(
 
 
 def check_unpacked(path: pathlib.Path, declared: int) -> None:
-  """Raises if a file is a bomb.
+  """Raises if a file is a zip bomb.
 
   Args:
     path: of the file.
     declared: bytes that its arrays would take in memory.
 
   Raises:
-    ValueError: if these are far more than weights could have shrunk from.
+    ValueError: if weights cannot have been compressed that well.
   """
   size = path.stat().st_size
   if declared > MAX_RATIO * size + FREE_BYTES:
     raise ValueError(
-        f'{path}: {size:,} bytes declare to hold {declared:,}. Weights do not '
-        'compress so well: this is a zip bomb, and was not unpacked.')
+        f'{path}: {size:,} bytes declare {declared:,} bytes of arrays. Weights '
+        'do not compress so well: this is a zip bomb, and was not unpacked.')
 
 
 def is_parameter(header: Header) -> bool:
-  """Whether a header is that of floats."""
+  """Whether a header declares floats."""
   return header.dtype in (
       'float16', 'float32', 'float64', 'bfloat16', '|V2')
 
 
-def as_text(value: Any) -> str:
-  """Returns a shape as messages show it: (3, 4)."""
-  return str(tuple(int(n) for n in value))
+def indented(problems: Sequence[str]) -> str:
+  """Returns the lines of a message, the first few of many."""
+  shown = [f'  {line}' for line in problems[:_MAX_LINES]]
+  if len(problems) > _MAX_LINES:
+    shown.append(f'  ... and {len(problems) - _MAX_LINES} more')
+  return '\n'.join(shown)

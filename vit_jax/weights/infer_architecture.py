@@ -1,129 +1,111 @@
-"""What names and shapes of parameters tell of the model they belong to."""
+"""Model config inferred from the names and shapes of parameters."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 import math
 from typing import Any
 
 import numpy as np
 
 from vit_jax import models
-from vit_jax import schema
 from vit_jax.models import variants
+from vit_jax.models import vit_config
 from vit_jax.weights import layout
 from vit_jax.weights import names as names_lib
-from vit_jax.weights import sizes
+from vit_jax.weights import published_sizes
 
 _LAYERS = 'encoder/layers'
 _QKV = f'{_LAYERS}/attention/qkv_kernel'
-_NEEDED = ('patches/kernel', f'{_LAYERS}/attention_norm/scale', _QKV,
-           f'{_LAYERS}/mlp/hidden/kernel')
-# Of what `tell` looks at, the axes.
-_AXES = {'patches/kernel': 4, f'{_LAYERS}/attention_norm/scale': 2,
-         f'{_LAYERS}/mlp/hidden/kernel': 3, 'head/dense/kernel': 2,
-         'positions': 2, 'registers': 2, 'backbone/root/kernel': 4}
-# Of what `tell` returns, no keys of the section.
-_FACTS = ('features', 'positions', 'probe', 'embedded')
+_REQUIRED = ('patches/kernel', f'{_LAYERS}/attention_norm/scale', _QKV,
+             f'{_LAYERS}/mlp/hidden/kernel')
+# Number of axes of the arrays that are inspected.
+_NUM_AXES = {'patches/kernel': 4, f'{_LAYERS}/attention_norm/scale': 2,
+             f'{_LAYERS}/mlp/hidden/kernel': 3, 'head/dense/kernel': 2,
+             'positions': 2, 'registers': 2, 'backbone/root/kernel': 4}
 
 
-def tell(
-    params: Mapping[str, Any], family: names_lib.Family, *, heads_apart: bool,
+def section(
+    params: Mapping[str, Any], family: names_lib.Family, *,
+    declared: Mapping[str, Any], heads_in_shapes: bool,
 ) -> dict[str, Any]:
-  """Returns what the parameters tell, whatever anybody says of them.
+  """Returns the section `model` of a model with these parameters.
 
   Args:
     params: arrays or shapes, by our names.
-    family: where they come from.
-    heads_apart: whether shapes have an axis for heads.
-
-  Returns:
-    Keys of the section `model`; `cls` is whether there is one, `layer_scale`
-    is True or None. With them, `features` that the head sees, `positions`, the
-    number of position embeddings, those of class token and registers included,
-    and `probe`, whether there is one.
+    family: origin of the weights; its settings are the defaults.
+    declared: keys of the section that are known; they win.
+    heads_in_shapes: whether the arrays have an axis for the heads.
 
   Raises:
-    ValueError: if there is no encoder, or an array has another number of axes.
+    ValueError: if an array that every model has is missing or has another
+      number of axes.
   """
-  for name, axes in _AXES.items():
+  _check_axes(params, family)
+  name = family.settings.get('name', 'vit')
+  if declared.get('name', name) != name:
+    raise ValueError(
+        f'name: expected {declared["name"]!r}, found the arrays of a {name}.')
+  result: dict[str, Any] = {**family.settings, 'num_classes': _classes(params)}
+  if name == 'vit':
+    result |= _encoder(params, family, declared)
+    if heads_in_shapes:
+      result['num_heads'] = int(params[_QKV].shape[-2])
+    result |= _pooling(params, declared)
+  result |= declared
+  backbone = _backbone(params)
+  if backbone and declared.get('backbone', {}) is not None:
+    result['backbone'] = {
+        **backbone, **family.backbone, **declared.get('backbone', {})}
+  return result
+
+
+def _check_axes(
+    params: Mapping[str, Any], family: names_lib.Family) -> None:
+  for name, axes in _NUM_AXES.items():
     if name in params and len(params[name].shape) != axes:
       raise ValueError(
-          f'{layout.name_there(family.table, name) or name}: expected {axes} '
-          f'axes, found the shape {tuple(params[name].shape)}.')
+          f'{layout.their_name(family.table, name) or name}: expected {axes} '
+          f'axes, found shape {tuple(params[name].shape)}.')
+
+
+def _classes(params: Mapping[str, Any]) -> int:
   head = params.get('head/dense/kernel')
-  told: dict[str, Any] = {
-      'name': family.settings.get('name', 'vit'),
-      'backbone': _backbone(params),
-      'num_classes': 0 if head is None else int(head.shape[-1])}
-  if told['name'] == 'resnet':
-    norm = params.get('final_norm/scale')
-    return {**told, 'features': 0 if norm is None else int(norm.shape[0])}
-  missing = [name for name in _NEEDED if name not in params]
+  return 0 if head is None else int(head.shape[-1])
+
+
+def _encoder(
+    params: Mapping[str, Any], family: names_lib.Family,
+    declared: Mapping[str, Any],
+) -> dict[str, Any]:
+  missing = [name for name in _REQUIRED if name not in params]
   if missing:
-    raise ValueError(
-        f'The weights hold no {", ".join(missing)}: expected '
-        + ', '.join(layout.name_there(family.table, name) for name in missing))
-  shapes = [params[name].shape for name in _NEEDED]
-  patch = tuple(map(int, shapes[0][:2]))
-  if heads_apart:
-    told['num_heads'] = int(shapes[2][-2])
-  positions, registers = params.get('positions'), params.get('registers')
-  return {
-      **told,
-      'width': int(shapes[0][-1]), 'depth': int(shapes[1][0]),
-      'mlp_dim': int(shapes[3][-1]), 'features': int(shapes[0][-1]),
+    raise ValueError('The weights have no ' + ', '.join(
+        layout.their_name(family.table, name) for name in missing) + '.')
+  kernel, norm, _, hidden = (params[name].shape for name in _REQUIRED)
+  patch = tuple(map(int, kernel[:2]))
+  result: dict[str, Any] = {
+      'width': int(kernel[-1]), 'depth': int(norm[0]),
+      'mlp_dim': int(hidden[-1]),
       'patch': patch[0] if patch[0] == patch[1] else patch,
-      'cls': 'cls' in params,
-      'registers': 0 if registers is None else int(registers.shape[0]),
+      'registers': _length(params, 'registers'),
       'qkv_bias': f'{_LAYERS}/attention/qkv_bias' in params,
-      'layer_scale': f'{_LAYERS}/attention_scale' in params or None,
-      'final_norm': 'final_norm/scale' in params,
       'pool_norm': 'pool_norm/scale' in params,
-      'probe': 'pooling/probe' in params,
-      'representation_layer': 'representation/dense/kernel' in params,
-      'position': 'none' if positions is None else 'learned',
-      'positions': 0 if positions is None else int(positions.shape[0])}
+      'representation_layer': 'representation/dense/kernel' in params}
+  if f'{_LAYERS}/attention_scale' in params:
+    result['layer_scale'] = 1e-5  # An initial value; trained long ago.
+  if result['pool_norm'] and 'final_norm/scale' not in params:
+    result['final_norm'] = False
+  return result
 
 
-def infer(
-    told: Mapping[str, Any], family: names_lib.Family, *,
-    known: Mapping[str, Any], resolution: tuple[int, int] | None,
-) -> tuple[dict[str, Any], tuple[int, int] | None]:
-  """Returns the section `model` that parameters belong to.
-
-  Args:
-    told: what `tell` returns; with `embedded`, whether class token and
-      registers have positions, if anybody says so.
-    family: says what shapes do not.
-    known: keys of the section that somebody says; they win.
-    resolution: height and width of images, if known.
-
-  Returns:
-    The section, and the rows and columns of its positions, if it has any.
-
-  Raises:
-    ValueError: if something cannot be told, or a part that each such model has
-      is missing.
-  """
-  section: dict[str, Any] = {
-      **family.settings,
-      **{k: v for k, v in told.items() if k not in _FACTS}}
-  if told['backbone']:
-    section['backbone'] = {
-        **told['backbone'], **family.backbone, **(known.get('backbone') or {})}
-  known = {k: v for k, v in known.items() if k != 'backbone'}
-  grid = None
-  if told['name'] == 'vit':
-    section['pooling'] = known.get('pooling') or (
-        'attention' if told['probe']
-        else 'average' if told['pool_norm'] or not told['cls'] else 'cls')
-    if told['cls'] == (section['pooling'] == 'cls'):
-      section['cls'] = None  # As it is where nobody says anything.
-    if told['layer_scale']:
-      section['layer_scale'] = 1e-5  # Where it starts; it has long moved on.
-    if told['positions']:
-      section['position_cls'], grid = _grid(told, resolution)
-  section['variant'] = sizes.variant({**section, **known})
-  return {**section, **known}, grid
+def _pooling(
+    params: Mapping[str, Any], declared: Mapping[str, Any],
+) -> dict[str, Any]:
+  has_cls = 'cls' in params
+  pooling = declared.get('pooling') or (
+      'attention' if 'pooling/probe' in params
+      else 'average' if 'pool_norm/scale' in params or not has_cls else 'cls')
+  cls = None if has_cls == (pooling == 'cls') else has_cls
+  return {'pooling': pooling, 'cls': cls}
 
 
 def _backbone(params: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -132,120 +114,101 @@ def _backbone(params: Mapping[str, Any]) -> dict[str, Any] | None:
     return None
   depths: list[int] = []
   while f'backbone/block{len(depths) + 1}/unit1/conv1/kernel' in params:
-    units = params.get(f'backbone/block{len(depths) + 1}/units/conv1/kernel')
-    depths.append(1 + (0 if units is None else int(units.shape[0])))
+    depths.append(1 + _length(
+        params, f'backbone/block{len(depths) + 1}/units/conv1/kernel'))
   return {'depths': tuple(depths), 'width': int(root.shape[-1])}
 
 
-def _grid(
-    told: Mapping[str, Any], resolution: tuple[int, int] | None,
-) -> tuple[bool, tuple[int, int]]:
-  """Returns whether the class token has a position, and the grid."""
-  count, has_cls = told['positions'], told['cls']
-  if resolution is not None and fits(told, resolution):
-    rows, columns = _grid_of(told, resolution)
-    return not has_cls or count > rows * columns, (rows, columns)
-  sides = {prefix: math.isqrt(count - prefix) for prefix in _prefixes(told)
-           if is_square(count - prefix)}
-  if len(sides) == 1:
-    (prefix, side), = sides.items()
-    return bool(prefix) or not has_cls, (side, side)
-  others = [part for part, there in (
-      ('a class token', has_cls),
-      (f'{told["registers"]} registers', told['registers'])) if there]
-  of = f'{count} position embeddings' + (
-      f' with {" and ".join(others)}' if others else '')
-  if sides:
-    raise ValueError(
-        f'{of} may be those of '
-        + ' patches, or of '.join(f'{n}x{n}' for n in sides.values())
-        + ' patches. Say for which images they are: '
-        'resolution=(height, width).')
-  raise ValueError(
-      f'{of} make no square grid'
-      + (f', nor that of an image of {resolution[0]}x{resolution[1]}'
-         if resolution else '')
-      + '. Say for which images they are: resolution=(height, width).')
+def _length(params: Mapping[str, Any], name: str) -> int:
+  return int(params[name].shape[0]) if name in params else 0
 
 
-def _prefixes(told: Mapping[str, Any]) -> tuple[int, ...]:
-  """Returns how many positions may be those of class token and registers.
+def num_heads(section: Mapping[str, Any], *, source: str) -> tuple[int, str]:
+  """Returns the number of heads of a published size with these widths.
 
-  It is all of them or none, in every library that we read.
-  """
-  every = int(told['cls']) + told['registers']
-  embedded = told.get('embedded')
-  if embedded is None and every:
-    return every, 0
-  return (every if embedded or embedded is None else 0,)
-
-
-def fits(told: Mapping[str, Any], resolution: tuple[int, int]) -> bool:
-  """Whether the positions are those of images of a height and width."""
-  rows, columns = _grid_of(told, resolution)
-  return told['positions'] - rows * columns in _prefixes(told)
-
-
-def _grid_of(
-    told: Mapping[str, Any], resolution: tuple[int, int],
-) -> tuple[int, int]:
-  rows, columns = (-(-side // s) for side, s in zip(resolution, _stride(told)))
-  return rows, columns
-
-
-def is_square(number: int) -> bool:
-  """Whether so many patches can be those of a square image."""
-  return number > 0 and math.isqrt(number) ** 2 == number
-
-
-def _stride(section: Mapping[str, Any]) -> tuple[int, int]:
-  """Returns the height and width of a token, in pixels."""
-  patch = section['patch']
-  sides = (patch, patch) if isinstance(patch, int) else tuple(patch)
-  depths = (section.get('backbone') or {}).get('depths')
-  stride = 1 if depths is None else 4 * 2 ** max(len(depths) - 1, 0)
-  return sides[0] * stride, sides[1] * stride
-
-
-def resolution_of(
-    config: models.ModelConfig, grid: tuple[int, int],
-) -> tuple[int, int]:
-  """Returns height and width of the images that a grid is of."""
-  stride = _stride(schema.to_plain(config))
-  return grid[0] * stride[0], grid[1] * stride[1]
-
-
-def heads(
-    told: Mapping[str, Any], known: Mapping[str, Any], *, source: str,
-) -> int:
-  """Returns the number of attention heads.
+  Returns:
+    The number, and a note on the assumption.
 
   Raises:
-    ValueError: if neither the arrays, nor what is known, nor the table of sizes
-      tells it.
+    ValueError: if no published size has these widths.
   """
-  width = told['width']
-  count = known.get('num_heads') or told.get('num_heads')
-  if count:
-    if width % count:
-      raise ValueError(
-          f'{source}: a width of {width} does not divide into {count} heads '
-          f'(num_heads={count}).')
-    return count
-  for size in variants.SIZES.values():
-    if (size.width, size.mlp_dim) == (width, told['mlp_dim']):
-      return size.num_heads
-  raise ValueError(
-      f'{source}: the arrays do not tell how many heads width {width} has, '
-      'no config.json does, and the size is in no table. Say it: num_heads=N.')
+  name = published_sizes.find_by_width(section['width'], section['mlp_dim'])
+  if not name:
+    raise ValueError(
+        f'{source}: the number of heads is unknown: the arrays do not contain '
+        f'it, no config.json declares it, and no published size has width '
+        f'{section["width"]}. Set it: num_heads=N.')
+  heads = variants.SIZES[name].num_heads
+  return heads, f'assumed: {heads} heads, as {name} has'
 
 
-def complete(
-    params: Mapping[str, np.ndarray], told: Mapping[str, Any],
+# ------------------------------------------------------------------ positions
+
+
+def position_grid(
+    config: vit_config.ViTConfig, count: int, *, embeds_prefix: bool | None,
+    declared: tuple[int, int] | None,
+    candidates: Sequence[tuple[int, int] | None],
+) -> tuple[tuple[int, int], int]:
+  """Returns the grid of position embeddings, and the embeddings before it.
+
+  Args:
+    config: the ViT.
+    count: number of position embeddings.
+    embeds_prefix: whether class token and registers have position embeddings;
+      None if unknown. In every library, all of them do or none.
+    declared: image size of the position embeddings, if a config declares it.
+    candidates: image sizes that they may belong to, in order; without any, the
+      grid is square.
+
+  Raises:
+    ValueError: if no grid fits, or two do.
+  """
+  prefixes = dict.fromkeys(
+      prefix for prefix, possible in (
+          (config.num_prefix, embeds_prefix is not False),
+          (0, not embeds_prefix)) if possible)
+  for resolution in filter(None, (declared, *candidates)):
+    try:
+      rows, columns = models.grid(config, resolution)
+    except ValueError:
+      continue
+    if count - rows * columns in prefixes:
+      return (rows, columns), count - rows * columns
+  if declared:
+    raise ValueError(
+        f'{count} position embeddings (class token: {config.has_cls}, '
+        f'registers: {config.registers}) do not belong to images of '
+        f'{declared[0]}x{declared[1]}.')
+  squares = {prefix: math.isqrt(count - prefix) for prefix in prefixes
+             if count > prefix and _is_square(count - prefix)}
+  if len(squares) != 1:
+    found = ' or '.join(f'{n}x{n}' for n in squares.values()) or 'not square'
+    raise ValueError(
+        f'The grid of {count} position embeddings (class token: '
+        f'{config.has_cls}, registers: {config.registers}) is {found}. Set the '
+        'image size that they are for: resolution=(height, width).')
+  (prefix, side), = squares.items()
+  return (side, side), prefix
+
+
+def _is_square(number: int) -> bool:
+  return math.isqrt(number) ** 2 == number
+
+
+def image_size(
+    config: models.ModelConfig, grid: tuple[int, int]) -> tuple[int, int]:
+  """Returns height and width of the images of a grid of tokens."""
+  stride = config.backbone.stride if config.backbone else 1
+  height, width = config.patch_shape  # type: ignore[union-attr]
+  return grid[0] * height * stride, grid[1] * width * stride
+
+
+def add_empty_head(
+    params: Mapping[str, np.ndarray], width: int,
 ) -> dict[str, np.ndarray]:
-  """Adds the head of no classes, where weights have none."""
+  """Adds a head of no classes, if the weights have no head."""
   if 'head/dense/kernel' in params:
     return dict(params)
-  return {**params,
-          'head/dense/kernel': np.zeros((told['features'], 0), np.float32),
+  return {**params, 'head/dense/kernel': np.zeros((width, 0), np.float32),
           'head/dense/bias': np.zeros((0,), np.float32)}

@@ -1,16 +1,16 @@
-"""Tables that rename and rearrange arrays, read in both directions.
+"""Tables that rename and rearrange arrays, in both directions.
 
-A row says how one kind of parameter is called and laid out there and here:
+A row maps one kind of parameter between another codebase and ours:
 
     Row('encoder/layers/attention/qkv_kernel',
         'vit.layers.{layer}.attention.{q|k|v}_proj.weight',
         'n l (heads e) d -> l d n heads e')
 
-`{q|k|v}` and `{layer}` are several arrays there and one here: they are stacked,
-the alternatives outermost, then `{head}`, then `{layer}` or `{unit}`. `{stage}`
-stands for the same number on both sides, `{stage-1}` for one less there. What
-a row does to shapes, einops undoes: moving numbers is all that happens, so a
-round trip is exact to the bit.
+`{q|k|v}` and `{layer}` are several arrays there and one array of ours: they are
+stacked, the alternatives outermost, then `{head}`, then `{layer}` or `{unit}`.
+`{stage}` is the same number on both sides; `{stage-1}` is one less on theirs.
+The arrays are only moved, by einops in either direction, so that a round trip
+is exact to the bit.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,15 +30,14 @@ _COUNTED = ('layer', 'unit')
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-  """How one kind of parameter is called, here and there.
+  """One kind of parameter.
 
   Attributes:
-    ours: name here.
-    theirs: name there, and the one that is written.
+    ours: our name.
+    theirs: their name, which is written.
     layout: einops pattern from theirs (stacked) to ours; '' changes nothing.
-    aliases: other names that are read.
-    read_only: there are old files with it, but the library of today has no
-      such parameter.
+    aliases: other names of theirs, which are only read.
+    read_only: only old files have it, so it is never written.
   """
   ours: str
   theirs: str
@@ -49,15 +48,15 @@ class Row:
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-  """The rows of a family.
+  """Rows of a family.
 
   Attributes:
     name: of the family.
-    rows: each kind of parameter it may have.
-    ignored: regular expressions of names that are no parameters of the model:
-      counters, an optimizer's state.
-    unsupported: regular expressions of names of parts that our models do not
-      have, with what each is.
+    rows: one for each kind of parameter.
+    ignored: regular expressions of names that are no parameters, such as
+      counters and optimizer state.
+    unsupported: descriptions of parts that our models lack, by regular
+      expressions of their names.
   """
   name: str
   rows: tuple[Row, ...]
@@ -67,11 +66,11 @@ class Table:
 
 @dataclasses.dataclass(frozen=True)
 class Match:
-  """Arrays there that make one array here.
+  """Arrays of theirs that make one parameter of ours.
 
   Attributes:
-    ours: name here.
-    theirs: names there, in the order they are stacked.
+    ours: our name.
+    theirs: their names, in the order they are stacked.
     axes: lengths of the stacked axes.
     layout: einops pattern, applied after stacking; '' for none.
   """
@@ -105,7 +104,7 @@ class _Pattern:
     return re.compile(''.join(parts) + re.escape(self.text[end:]))
 
   def match(self, name: str) -> dict[str, int] | None:
-    """Returns what stands in the holes, alternatives by their index."""
+    """Returns the numbers in the holes, and the indices of alternatives."""
     found = self.regex.fullmatch(name)
     if found is None:
       return None
@@ -117,7 +116,7 @@ class _Pattern:
         values[hole[1]] = int(found[hole[1]]) - int(hole[2] or 0)
     if min(values.values(), default=0) < 0:
       return None
-    # '{unit:02}' is '01', never '1': else two names would be one.
+    # '{unit:02}' must be '01', not '1': else two names would be one.
     return values if self.fill(values) == name else None
 
   def fill(self, values: Mapping[str, int]) -> str:
@@ -125,7 +124,7 @@ class _Pattern:
 
 
 def _filled(values: Mapping[str, int], hole: re.Match[str]) -> str:
-  """Returns what stands in a hole."""
+  """Returns the text of a hole."""
   if hole[4]:
     return hole[4].split('|')[values[hole[4]]]
   number = values[hole[1]] + int(hole[2] or 0)
@@ -138,11 +137,11 @@ _pattern = functools.lru_cache(maxsize=None)(_Pattern)
 def matches(
     table: Table, names: Sequence[str],
 ) -> tuple[list[Match], list[str], list[str]]:
-  """Sorts the names of a file into the parameters that they make.
+  """Groups the names in a file by the parameter that they make.
 
   Returns:
-    The parameters; names that are ignored; and a line for each problem: a name
-    of no row, or an array that a stack lacks.
+    The parameters; the ignored names; and a line for each problem: a name
+    without a row, or a missing array of a stack.
   """
   groups: dict[tuple[str, str], dict[tuple[int, ...], str]] = {}
   rows: dict[str, Row] = {}
@@ -155,16 +154,15 @@ def matches(
       else:
         reason = next((text for p, text in table.unsupported.items()
                        if re.fullmatch(p, name)), '')
-        problems.append(f'{name}: expected nothing, found it'
-                        + (f' ({reason}, which our models lack)'
-                           if reason else ''))
+        problems.append(f'{name}: unexpected'
+                        + f' ({reason}, which our models lack)' * bool(reason))
       continue
     row, pattern, values = found
     ours = _pattern(row.ours).fill(values)
     rows[ours] = row
     groups.setdefault((ours, pattern.text), {})[
         tuple(values[axis] for axis in pattern.stacked)] = name
-  # What any parameter of a stack has as its last layer, all must have.
+  # All parameters of a stack must have the same number of layers.
   depths: dict[str, int] = {}
   for (ours, text), members in groups.items():
     if set(_pattern(text).stacked) & set(_COUNTED):
@@ -181,8 +179,8 @@ def matches(
     indices = list(itertools.product(*map(range, axes)))
     missing = [index for index in indices if index not in members]
     if any(match.ours == ours for match in result):
-      problems.append(f'{ours}: found under two names, one is {text}')
-    problems += [f'{_example(pattern, index, members)}: expected, found nothing'
+      problems.append(f'{ours}: found under two names, one of them {text}')
+    problems += [f'{_example(pattern, index, members)}: missing'
                  for index in missing]
     if not missing:
       result.append(Match(ours, tuple(members[i] for i in indices), axes,
@@ -193,15 +191,15 @@ def matches(
 def to_ours(
     arrays: Sequence[np.ndarray], match: Match, **lengths: int,
 ) -> np.ndarray:
-  """Stacks and rearranges.
+  """Stacks and rearranges arrays of theirs.
 
   Args:
     arrays: those of `match.theirs`.
     match: from `matches`.
-    **lengths: of axes that a pattern cannot tell, such as heads.
+    **lengths: of axes that shapes do not determine, such as heads.
 
   Raises:
-    ValueError: if shapes are not what the pattern takes, with both.
+    ValueError: if shapes do not fit the pattern.
   """
   if not match.layout:
     # Group-norm scales of old files are [1, 1, 1, channels].
@@ -233,10 +231,10 @@ def to_ours(
 def to_theirs(
     table: Table, name: str, array: np.ndarray,
 ) -> dict[str, np.ndarray]:
-  """Returns a parameter of ours as the arrays it is there.
+  """Returns the arrays of theirs that a parameter of ours becomes.
 
   Raises:
-    ValueError: if the format has no place for it.
+    ValueError: if the format has no such parameter.
   """
   for row in table.rows:
     values = _pattern(row.ours).match(name)
@@ -253,22 +251,22 @@ def to_theirs(
       result[pattern.fill(holes)] = array[index] if axes else array
     return result
   raise ValueError(
-      f'The format {table.name} has no place for {name} '
+      f'The format {table.name} has no parameter {name} '
       f'{tuple(array.shape)}.')
 
 
-def name_there(table: Table, ours: str) -> str:
-  """Returns what a parameter of ours is called there; '' if nothing."""
+def their_name(table: Table, ours: str) -> str:
+  """Returns their name of a parameter of ours; '' if it has none."""
   return next((row.theirs for row in table.rows if row.ours == ours), '')
 
 
-def knows(table: Table, name: str) -> bool:
+def has_row(table: Table, name: str) -> bool:
   """Whether a table has a row for a name of theirs."""
   return next(_rows_of(table, name), None) is not None
 
 
-def theirs_matches(table: Table, ours: str, names: Sequence[str]) -> bool:
-  """Whether one of the names is theirs for a parameter of ours."""
+def contains(table: Table, ours: str, names: Sequence[str]) -> bool:
+  """Whether names of theirs include that of a parameter of ours."""
   patterns = [_pattern(text) for row in table.rows if row.ours == ours
               for text in (row.theirs, *row.aliases)]
   return any(pattern.match(name) is not None
@@ -287,7 +285,7 @@ def _rows_of(
 
 
 def _stack(ours: str) -> str:
-  """Returns what is stacked with this parameter: 'encoder/layers'."""
+  """Returns the stack that a parameter belongs to: 'encoder/layers'."""
   parts = ours.split('/')
   ends = [i for i, part in enumerate(parts) if part in ('layers', 'units')]
   return '/'.join(parts[:ends[0] + 1]) if ends else ''
@@ -297,7 +295,7 @@ def _example(
     pattern: _Pattern, index: tuple[int, ...],
     members: Mapping[tuple[int, ...], str],
 ) -> str:
-  """Names an array that is not there, with the free holes of those that are."""
+  """Returns the name of a missing array, with the holes of its neighbours."""
   values: dict[str, Any] = dict(
       pattern.match(next(iter(members.values()))) or {})
   values |= dict(zip(pattern.stacked, index))

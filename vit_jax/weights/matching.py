@@ -1,4 +1,4 @@
-"""Arrays of a file by its names become parameters by ours."""
+"""Maps the arrays of a file to our parameter names."""
 
 from collections.abc import Mapping, Sequence
 import dataclasses
@@ -8,33 +8,32 @@ import numpy as np
 
 from vit_jax.weights import files
 from vit_jax.weights import layout
-from vit_jax.weights import load_report
 from vit_jax.weights import names as names_lib
 
 _ANCHORS = ('patches/kernel', 'backbone/root/kernel')  # Every model has one.
-# A moving average in it has the names of the parameters; but what Flax calls
-# the target of an optimizer are the parameters.
+# Optimizer state repeats the names of the parameters. Flax's optimizer target
+# is the parameters themselves.
 _OPTIMIZER = re.compile(
     r'(.*[/.])?(opt|optim|optimizer|opt_state|optimizer_state)[/.]'
     r'(?!target/).*')
-_FIRST = re.compile(r'[^/.]+[/.]')
+_TOP_LEVEL = re.compile(r'[^/.]+[/.]')
 _DISTILLED = re.compile(
     r'(.*\.)?(dist_token|distillation_token|head_dist\..*'
     r'|(cls|distillation)_classifier\..*)')
-# These patterns keep the heads in one axis with what each has.
+# Patterns that join the heads with another axis.
 _JOINED = ('(heads e)', '(parts heads e)')
 
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-  """A file of a family that is known.
+  """A file of a known family.
 
   Attributes:
     opened: the file.
     family: its family.
-    prefix: what stands before every name of a parameter.
-    matches: its parameters, and the arrays that they are made of.
-    left_out: arrays that are no parameters of the model.
+    prefix: of every parameter name in the file.
+    matches: parameters, and the arrays that make each.
+    left_out: names of arrays that are no parameters of the model.
   """
   opened: files.ArrayFile
   family: names_lib.Family
@@ -44,24 +43,24 @@ class Found:
 
   @property
   def heads_apart(self) -> bool:
-    """Whether the shapes tell the number of heads."""
+    """Whether the arrays have an axis for the heads."""
     return not any(_joins_heads(match) for match in self.matches)
 
 
 def find(opened: files.ArrayFile, *, prefix: str | None = None) -> Found:
-  """Recognises a file by the names in it.
+  """Recognises the family of a file by its names.
 
   Args:
     opened: the file.
-    prefix: what stands before the names of the parameters, if it is said.
+    prefix: of the parameter names, if the caller gives it.
 
   Raises:
-    ValueError: if the names are those of no family, of a model that we have
-      no place for, or of two copies of one.
+    ValueError: if the family is unknown, the model has a part that ours lack,
+      or the file holds several copies of the model.
   """
   names = list(opened.headers)
   family, prefix = _choose(opened, names, prefix)
-  inside = [n.removeprefix(prefix) for n in names if n.startswith(prefix)]
+  inside = _without_prefix(prefix, names)
   other = {part + name for part, rest in _copies(family, inside).items()
            if part for name in rest}
   other |= {name for name in inside if _OPTIMIZER.fullmatch(name)}
@@ -71,15 +70,14 @@ def find(opened: files.ArrayFile, *, prefix: str | None = None) -> Found:
   distilled = [name for name in inside if _DISTILLED.fullmatch(name)]
   if distilled:
     raise ValueError(
-        f'{opened.path} is a distilled DeiT: {", ".join(distilled)} are a '
-        'distillation token and its head, which our models lack. Take the '
-        'model of that size that was trained without distillation '
-        '(deit_base_patch16_224, not deit_base_distilled_patch16_224).')
+        f'{opened.path} is a distilled DeiT: {", ".join(distilled)} are its '
+        'distillation token and head, which our models lack. Use the model of '
+        'that size trained without distillation (deit_base_patch16_224, not '
+        'deit_base_distilled_patch16_224).')
   matches, ignored, problems = layout.matches(family.table, inside)
   if problems:
-    raise ValueError(
-        f'{opened.path} was taken for {family.label}, but:\n'
-        + load_report.indented(problems))
+    raise ValueError(f'{opened.path} looks like a {family.label}, but:\n'
+                     + files.indented(problems))
   matches, unused = _without_pooler(family, matches)
   for match in matches:
     for name in match.theirs:
@@ -95,21 +93,15 @@ def find(opened: files.ArrayFile, *, prefix: str | None = None) -> Found:
 def _choose(
     opened: files.ArrayFile, names: Sequence[str], prefix: str | None,
 ) -> tuple[names_lib.Family, str]:
+  """Returns the family and the prefix of its parameter names."""
   if prefix is not None:
-    found = names_lib.recognise(_under(prefix, names))
+    found = names_lib.recognise(_without_prefix(prefix, names))
     if found is None:
-      raise _unknown(opened, f' under {prefix!r}')
+      raise _unknown_family(opened, f' under {prefix!r}')
     return found[0], prefix + found[1]
-  found = names_lib.recognise(names)
+  found = names_lib.recognise(names) or _recognise_nested(names)
   if found is None:
-    starts = dict.fromkeys(m[0] for m in map(_FIRST.match, names) if m)
-    among = {start: f for start in starts
-             if (f := names_lib.recognise(_under(start, names)))
-             and not _OPTIMIZER.fullmatch(start)}
-    if not among:
-      raise _unknown(opened, '')
-    start = next(iter(among))
-    found = among[start][0], start + among[start][1]
+    raise _unknown_family(opened, '')
   family, inner = found
   copies = _copies(family, names)
   shared = {part: both for part, rest in copies.items()
@@ -118,46 +110,56 @@ def _choose(
     parts = [repr(part) for part in (inner, *shared)]
     raise ValueError(
         f'{opened.path} holds the same parameters more than once: '
-        f'{min(next(iter(shared.values())))} stands under '
-        f'{" and under ".join(parts)}. Say which to read: '
+        f'{min(next(iter(shared.values())))} is under '
+        f'{" and under ".join(parts)}. Choose one: '
         + ' or '.join(f'prefix={part}' for part in parts) + '.')
   return family, inner
 
 
-def _unknown(opened: files.ArrayFile, where: str) -> ValueError:
+def _recognise_nested(
+    names: Sequence[str]) -> tuple[names_lib.Family, str] | None:
+  """Recognises a family under any top-level name but the optimizer's."""
+  for start in dict.fromkeys(m[0] for m in map(_TOP_LEVEL.match, names) if m):
+    found = names_lib.recognise(_without_prefix(start, names))
+    if found and not _OPTIMIZER.fullmatch(start):
+      return found[0], start + found[1]
+  return None
+
+
+def _unknown_family(opened: files.ArrayFile, where: str) -> ValueError:
   known = ', '.join(f.label for f in names_lib.FAMILIES.values())
   return ValueError(
-      f'{opened.path} holds {len(opened.headers)} arrays, but{where} not those '
-      f'of a family that is known ({known}). The first: '
+      f'The {len(opened.headers)} arrays of {opened.path} are not those of a '
+      f'known family{where}. Families: {known}. The first arrays: '
       f'{", ".join(list(opened.headers)[:8])}.')
 
 
 def _copies(
     family: names_lib.Family, names: Sequence[str],
 ) -> dict[str, set[str]]:
-  """Returns the prefixes under which models stand, with the names there."""
+  """Returns the prefixes of all copies of the model, with the names there."""
   found: dict[str, set[str]] = {}
   for name in names:
     starts = [0, *(m.end() for m in re.finditer('[/.]', name))]
-    start = next((i for i in starts if layout.knows(family.table, name[i:])),
-                 None)
+    start = next(
+        (i for i in starts if layout.has_row(family.table, name[i:])), None)
     if start is not None and not _OPTIMIZER.fullmatch(name[:start]):
       found.setdefault(name[:start], set()).add(name[start:])
   return {prefix: rest for prefix, rest in found.items()
-          if any(layout.theirs_matches(family.table, anchor, sorted(rest))
+          if any(layout.contains(family.table, anchor, sorted(rest))
                  for anchor in _ANCHORS)}
 
 
-def _under(prefix: str, names: Sequence[str]) -> list[str]:
+def _without_prefix(prefix: str, names: Sequence[str]) -> list[str]:
   return [n.removeprefix(prefix) for n in names if n.startswith(prefix)]
 
 
 def _without_pooler(
     family: names_lib.Family, matches: list[layout.Match],
 ) -> tuple[list[layout.Match], list[str]]:
-  """Leaves out the pooler that a classifier of Hugging Face carries along.
+  """Ignores the unused pooler of a Hugging Face classifier.
 
-  Its head reads the class token; the tanh layer beside it is never used.
+  Its head reads the class token, not the tanh layer.
   """
   unused = [m for m in matches if m.ours.startswith('representation/')]
   has_head = any(m.ours.startswith('head/') for m in matches)
@@ -171,10 +173,12 @@ def _without_pooler(
 
 
 def read(found: Found) -> dict[str, np.ndarray]:
-  """Returns the parameters; where heads share an axis, it is one head's yet.
+  """Returns the parameters by our names.
+
+  Joined heads become one head, until `split_heads`.
 
   Raises:
-    ValueError: if shapes are not what the names promise.
+    ValueError: if shapes do not fit the name table.
   """
   params, problems = {}, []
   for match in found.matches:
@@ -186,16 +190,19 @@ def read(found: Found) -> dict[str, np.ndarray]:
     except ValueError as error:
       problems.append(str(error))
   if problems:
-    raise ValueError(
-        f'{found.opened.path} does not hold what its names promise:\n'
-        + load_report.indented(problems))
+    raise ValueError(f'{found.opened.path} has arrays of unexpected shapes:\n'
+                     + files.indented(problems))
   return names_lib.split_pairs(params)
 
 
 def split_heads(
     params: Mapping[str, np.ndarray], found: Found, heads: int,
 ) -> dict[str, np.ndarray]:
-  """Returns parameters with each head for itself: undoes what `read` left."""
+  """Splits the axis that `read` left joined into `heads` heads.
+
+  Raises:
+    ValueError: if it does not divide.
+  """
   result = dict(params)
   for match in found.matches:
     if not _joins_heads(match):
@@ -209,6 +216,9 @@ def split_heads(
     axis = axes.index('heads')
     for name in names:
       shape = result[name].shape
+      if shape[axis + 1] % heads:
+        raise ValueError(f'{found.opened.path}: {name} {shape} does not divide '
+                         f'into {heads} heads (num_heads={heads}).')
       result[name] = result[name].reshape(
           *shape[:axis], heads, shape[axis + 1] // heads, *shape[axis + 2:])
   return result
@@ -221,21 +231,21 @@ def _joins_heads(match: layout.Match) -> bool:
 def fold_register_positions(
     params: Mapping[str, np.ndarray], prefix: int,
 ) -> dict[str, np.ndarray]:
-  """Adds the positions of registers, where timm has them, to the registers.
+  """Adds the position embeddings of timm's registers to the registers.
 
-  Both are learned and the same for each image: one array is enough.
+  Both are learned and independent of the image, so one array is enough.
 
   Args:
-    params: of a model.
-    prefix: how many of the positions are not those of patches.
+    params: parameters of a model.
+    prefix: number of position embeddings before those of the patches.
   """
   registers, positions = params.get('registers'), params.get('positions')
   count = 0 if registers is None else len(registers)
   start = prefix - count
   if registers is None or positions is None or start < 0:
     return dict(params)
-  theirs = positions[start:prefix]
-  if theirs.any():  # Else they stay what they are, to the sign of a zero.
-    registers = registers + theirs
+  offsets = positions[start:prefix]
+  if offsets.any():  # Adding 0 would change the sign of -0.
+    registers = registers + offsets
   return {**params, 'registers': registers, 'positions': np.concatenate(
       [positions[:start], positions[prefix:]])}

@@ -1,7 +1,7 @@
-"""What parameters are called in each family of files: a table each.
+"""Parameter names of each weight family, as tables.
 
-The left column is ours. To read a new family, write its table, and give it a
-row in FAMILIES.
+The left column holds our names. A new family needs a table, and a row in
+FAMILIES.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ def _both(
     aliases: tuple[str, ...] = (), read_only: bool = False,
     here: tuple[str, str] = ('kernel', 'bias'),
 ) -> tuple[Row, Row]:
-  """A kernel and its bias, or a scale and its bias; names end in `spelling`."""
+  """Rows of a kernel (or scale) and its bias, whose names end in `spelling`."""
   joint = '.' if '.' in theirs or spelling[0] == 'weight' else '/'
   return tuple(  # type: ignore[return-value]
       Row(f'{ours}/{mine}', f'{theirs}{joint}{last}', pattern,
@@ -41,9 +41,9 @@ _LAYERS = 'encoder/layers'
 def _npz_layer(
     ours: str, theirs: str, *others: str, **options: Any,
 ) -> tuple[Row, Row]:
-  """Rows of a layer. Blocks may be separate arrays or one stacked array.
+  """Rows of a layer; the blocks are separate arrays or one stacked array.
 
-  Flax counts the modules of a block: by kind today, all together before 2021.
+  Flax numbers the modules of a block: by type today, all together before 2021.
   """
   blocks = ('Transformer/encoderblock_{layer}', 'Transformer/encoderblock')
   names = [f'{block}/{name}' for block in blocks for name in (theirs, *others)]
@@ -184,7 +184,7 @@ TIMM = Table('timm', rows=(
     Row('pooling/query/kernel', 'attn_pool.q.weight',
         '(heads e) d -> d heads e'),
     Row('pooling/query/bias', 'attn_pool.q.bias', '(heads e) -> heads e'),
-    # The pair is taken apart and put together by `split_pairs`.
+    # `split_pairs` and `join_pairs` convert it.
     Row('pooling/key_value/kernel', 'attn_pool.kv.weight',
         '(parts heads e) d -> parts d heads e'),
     Row('pooling/key_value/bias', 'attn_pool.kv.bias',
@@ -220,7 +220,7 @@ TIMM_BIT = Table('timm', rows=(
 
 
 def _hf(*names: str) -> tuple[str, tuple[str, ...]]:
-  """Returns a name and its aliases: as a part of a classifier, or alone."""
+  """Returns a name inside a classifier, and its aliases outside of one."""
   spellings = [spelling for name in names
                for spelling in (f'vit.{name}', name, f'deit.{name}')]
   return spellings[0], tuple(spellings[1:])
@@ -289,7 +289,7 @@ SCRATCH = Table('scratch', rows=(
     Row(f'{_LAYERS}/attention/qkv_bias',
         f'{_SCRATCH_BLOCK}.attention.qkv_projection.bias',
         'l (parts heads e) -> l parts heads e'),
-    # The page's slower attention: a module for each head.
+    # The page's slower attention has a module for each head.
     Row(f'{_LAYERS}/attention/qkv_kernel',
         f'{_SCRATCH_BLOCK}.attention.heads.{{head}}.{{query|key|value}}.weight',
         'n h l e d -> l d n h e'),
@@ -311,16 +311,17 @@ SCRATCH = Table('scratch', rows=(
 
 @dataclasses.dataclass(frozen=True)
 class Family:
-  """Files of one origin.
+  """Weights of one origin.
 
   Attributes:
     name: 'timm' and the like.
-    label: what messages call it.
-    table: its names.
-    prefixes: what may stand before every name of a parameter; the first is
-      what is written. Under a prefix, other names are not the model's.
-    settings: of the model, that names and shapes do not tell.
-    backbone: settings of a convolutional network, likewise.
+    label: name in messages.
+    table: parameter names.
+    prefixes: possible prefixes of every parameter name; the first is written.
+      Arrays without the prefix are no parameters.
+    settings: keys of the section `model` that names and shapes do not
+      determine.
+    backbone: the same for the section `model.backbone`.
     positions: how the origin resizes position embeddings.
   """
   name: str
@@ -345,7 +346,7 @@ FAMILIES: Mapping[str, Family] = {
         'bit', 'published BiT', BIT_NPZ,
         prefixes=('resnet/', '', 'params/resnet/', 'params/'),
         settings={'name': 'resnet'},
-        # As big_transfer's own code.
+        # As in the code of big_transfer.
         backbone={**_BIT_BACKBONE, 'variance_epsilon': 1e-10}),
     'timm': Family(
         'timm', 'timm ViT', TIMM, prefixes=('', 'model.'),
@@ -362,22 +363,23 @@ FAMILIES: Mapping[str, Family] = {
         positions='cubic'),
     'scratch': Family(
         'scratch', '"Implementing Vision Transformer from scratch"', SCRATCH,
-        settings={'gelu': 'tanh', 'layer_norm_epsilon': 1e-5}),
+        settings={'gelu': 'tanh', 'layer_norm_epsilon': 1e-5,
+                  'final_norm': False}),
 }
 
 
 def recognise(names: Sequence[str]) -> tuple[Family, str] | None:
-  """Returns the family that names belong to, and their prefix; None if none.
+  """Returns the family of a file's names, and their prefix; None if unknown.
 
-  The family that knows most of the names is taken, if it knows what each of
-  its files has: the projection of patches, or the root of a ResNet.
+  Each file of a family has a patch projection or the root of a ResNet; of
+  several such families, the one that knows most of the names is returned.
   """
   best: tuple[int, Family, str] | None = None
   for family in FAMILIES.values():
     for prefix in family.prefixes:
       inside = [n.removeprefix(prefix) for n in names if n.startswith(prefix)]
-      score = sum(layout.knows(family.table, name) for name in inside)
-      anchored = any(layout.theirs_matches(family.table, ours, inside)
+      score = sum(layout.has_row(family.table, name) for name in inside)
+      anchored = any(layout.contains(family.table, ours, inside)
                      for ours in ('patches/kernel', 'backbone/root/kernel'))
       if anchored and (best is None or score > best[0]):
         best = (score, family, prefix)
@@ -385,7 +387,7 @@ def recognise(names: Sequence[str]) -> tuple[Family, str] | None:
 
 
 def split_pairs(params: dict[str, Any]) -> dict[str, Any]:
-  """Takes a pair of keys and values apart: timm's are one array."""
+  """Splits timm's joint arrays of keys and values."""
   return {
       target: value
       for name, array in params.items()
@@ -396,7 +398,7 @@ def split_pairs(params: dict[str, Any]) -> dict[str, Any]:
 
 
 def join_pairs(params: Mapping[str, Any], stack: Any) -> dict[str, Any]:
-  """Undoes `split_pairs`."""
+  """Inverts `split_pairs`."""
   return {
       re.sub('/key/', '/key_value/', name): (
           stack([array, params[name.replace('/key/', '/value/')]])

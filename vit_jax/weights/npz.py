@@ -1,8 +1,7 @@
-"""The .npz of NumPy: the published weights, read without trusting them.
+"""Reads and writes .npz files; the published weights are in this format.
 
-`numpy.load` would unpickle object arrays if allowed to, and would allocate
-whatever a header asks for. Here every header is read and checked against the
-archive first.
+`numpy.load` would allocate whatever a header declares. This reader checks every
+header against the archive first, and never unpickles.
 """
 
 from collections.abc import Generator, Mapping
@@ -18,8 +17,7 @@ from numpy.lib import format as npy_format
 
 from vit_jax.weights import files
 
-# Of an array of numbers it takes some 120; one that is nested deep enough
-# exhausts the stack of the parser that reads it.
+# A header takes about 120; a deeply nested one exhausts its parser's stack.
 MAX_HEADER_BYTES = 4096
 _MAX_CHARACTERS = 200
 
@@ -28,8 +26,8 @@ def open_file(path: str | pathlib.Path) -> files.ArrayFile:
   """Opens an .npz file and reads its headers.
 
   Raises:
-    ValueError: if the file is truncated, holds objects, or declares more than
-      it can hold.
+    ValueError: if the file is truncated, holds Python objects, or declares
+      more than it contains.
   """
   path = pathlib.Path(path)
   headers: dict[str, files.Header] = {}
@@ -37,8 +35,8 @@ def open_file(path: str | pathlib.Path) -> files.ArrayFile:
     name = member.filename.removesuffix('.npy')
     if name == member.filename:
       raise ValueError(
-          f'{path}: {name!r} is no array (.npy); this is a zip archive of '
-          'something else, not an .npz.')
+          f'{path}: {name!r} is not an array (.npy), so this zip archive is '
+          'not an .npz.')
     if name in headers:
       raise ValueError(f'{path}: the name {name!r} occurs twice.')
     headers[name] = _header(path, name, start, member.file_size)
@@ -50,9 +48,9 @@ def open_file(path: str | pathlib.Path) -> files.ArrayFile:
 
 
 def write(path: str | pathlib.Path, arrays: Mapping[str, Any]) -> None:
-  """Writes arrays as NumPy does, uncompressed."""
+  """Writes arrays uncompressed, as NumPy does."""
   with pathlib.Path(path).open('wb') as file:  # Else '.npz' may be appended.
-    # By position: a parameter may be called `file`.
+    # numpy.savez takes names as keywords; a parameter may be called `file`.
     with zipfile.ZipFile(file, 'w', zipfile.ZIP_STORED) as archive:
       for name, array in arrays.items():
         with archive.open(f'{name}.npy', 'w', force_zip64=True) as member:
@@ -61,7 +59,7 @@ def write(path: str | pathlib.Path, arrays: Mapping[str, Any]) -> None:
 
 
 def _starts(path: pathlib.Path) -> list[tuple[zipfile.ZipInfo, bytes]]:
-  """Returns what is in the archive, each with the bytes that it begins with."""
+  """Returns the members of the archive, each with its first bytes."""
   with _whole(path), zipfile.ZipFile(path) as archive:
     members = archive.infolist()
   files.check_unpacked(path, sum(member.file_size for member in members))
@@ -82,7 +80,7 @@ def _header(
     read = {(1, 0): npy_format.read_array_header_1_0,
             (2, 0): npy_format.read_array_header_2_0}[version]
     shape, _, dtype = read(stream, max_header_size=MAX_HEADER_BYTES)
-  # It is a Python literal: its parser raises whatever it meets.
+  # The header is a Python literal, whose parser raises many types.
   except Exception as error:
     reason = ' '.join(str(error).split())[:_MAX_CHARACTERS]
     raise ValueError(
@@ -90,15 +88,15 @@ def _header(
         f'{type(error).__name__}: {reason}') from error
   if dtype.hasobject:
     raise ValueError(
-        f'{path}: {name} is an array of Python objects. Reading it could run '
-        'any code, so it is not read; weights are arrays of numbers.')
+        f'{path}: {name} is an array of Python objects, which could run any '
+        'code when read. Weights are arrays of numbers.')
   if not all(type(side) is int and side >= 0 for side in shape):
     raise ValueError(f'{path}: {name} declares the shape {shape}.')
   wanted = stream.tell() + math.prod(shape) * dtype.itemsize
   if wanted != size:
     raise ValueError(
-        f'{path}: {name} declares {files.as_text(shape)} of {dtype}, which '
-        f'takes {wanted:,} bytes, but {size:,} are there. The file is damaged.')
+        f'{path}: {name} declares {shape} of {dtype}, {wanted:,} bytes, but '
+        f'has {size:,}. The file is damaged.')
   return files.Header(
       shape=tuple(shape),
       dtype=dtype.str if dtype.kind == 'V' else dtype.name)
@@ -108,15 +106,15 @@ def _load(path: pathlib.Path, name: str) -> np.ndarray:
   with (_whole(path), zipfile.ZipFile(path) as archive,
         archive.open(f'{name}.npy') as stream):
     array = npy_format.read_array(stream, allow_pickle=False)
-    stream.read(1)  # The end: only now the checksum is compared.
+    stream.read(1)  # The checksum is compared at the end of the stream.
     return array
 
 
 @contextlib.contextmanager
 def _whole(path: pathlib.Path) -> Generator[None, None, None]:
-  """Turns whatever a broken archive raises into one error.
+  """Converts any exception into one error.
 
-  Each way to compress has an exception of its own, and zipfile some more.
+  zipfile and each compression method raise their own types.
   """
   try:
     yield

@@ -1,4 +1,4 @@
-"""From a path to the arrays of one file of weights, told by content."""
+"""Opens a file of weights, or the one in a folder, by its content."""
 
 from collections.abc import Callable, Mapping
 import pathlib
@@ -19,23 +19,22 @@ def open_weights(path: pathlib.Path) -> files.ArrayFile:
   """Opens a file of weights, or the one in a folder.
 
   Raises:
-    ValueError: if it is of no format that is known.
+    ValueError: if the format is unknown, or a folder has several files.
   """
   if path.is_dir():
     return _open_folder(path)
   if path.exists() and not path.is_file():
-    raise ValueError(  # To read a pipe might wait for ever.
-        f'{path} is neither a file nor a folder, but a pipe, a socket or a '
-        'device. Name a file of weights.')
+    raise ValueError(  # Reading a pipe might block.
+        f'{path} is neither a file nor a folder.')
   found = files.sniff(path)
   if found is None:
     size = path.stat().st_size
     with path.open('rb') as file:
       start = file.read(16)
     raise ValueError(
-        f'{path} is no file of weights: {size:,} bytes, beginning {start!r}. '
-        'Expected an .npz, a .safetensors or a state dict of PyTorch (whole: '
-        'a truncated file may look like nothing at all).')
+        f'{path} is not a file of weights, or truncated: {size:,} bytes that '
+        f'begin with {start!r}. Expected .npz, .safetensors or a PyTorch state '
+        'dict.')
   return _OPEN[found](path)
 
 
@@ -47,19 +46,19 @@ def _open_folder(folder: pathlib.Path) -> files.ArrayFile:
   for path in sorted(folder.iterdir()):
     if path.is_file() and (found := files.sniff(path)):
       by_format.setdefault(found, []).append(path)
-  # The safest first, where a folder holds the same weights twice.
+  # A folder may hold the same weights in several formats: the safest first.
   found = next((f for f in ('safetensors', 'npz', 'pytorch') if f in by_format),
                None)
   if found is None:
     held = sorted(p.name for p in folder.iterdir())
     raise ValueError(
-        f'{folder} holds neither weights nor a checkpoint of ours. Found: '
-        f'{", ".join(held[:12]) or "nothing"}.')
+        f'{folder} contains neither weights nor a checkpoint of vit_jax. '
+        f'Found: {", ".join(held[:12]) or "nothing"}.')
   candidates = by_format[found]
   usual = [p for p in candidates if p.stem in ('model', 'pytorch_model')]
   if len(candidates) > 1 and len(usual) != 1:
     raise ValueError(
-        f'{folder} holds several files of weights: '
+        f'{folder} contains several files of weights: '
         f'{", ".join(p.name for p in candidates)}. Name one of them.')
   return _OPEN[found]((usual or candidates)[0])
 
@@ -74,17 +73,17 @@ def _open_shards(index: pathlib.Path) -> files.ArrayFile:
     raise ValueError(f'{index} has no weight_map from names to files.')
   shards = {}
   for name in sorted(set(table.values())):
-    # A name in a downloaded index must not lead out of its folder.
+    # A downloaded index must not name files outside of its folder.
     path = index.parent / pathlib.PurePath(name).name
     if not path.is_file():
       raise ValueError(
-          f'{index} names the file {name!r}, but it is not there.')
+          f'{index} names the file {name!r}, which is missing.')
     shards[name] = safetensors.open_file(path)
   _check_all_named(index, table, shards)
   headers: dict[str, files.Header] = {}
   for name, shard in table.items():
     if name not in shards[shard].headers:
-      raise ValueError(f'{index}: {shard} was to hold {name}, but does not.')
+      raise ValueError(f'{index}: {shard} does not contain {name}.')
     headers[name] = shards[shard].headers[name]
   return files.ArrayFile(
       path=str(index), format='safetensors', headers=headers,
@@ -95,20 +94,19 @@ def _check_all_named(
     index: pathlib.Path, table: Mapping[str, str],
     shards: Mapping[str, files.ArrayFile],
 ) -> None:
-  """Raises if shards hold more than an index names: it would be lost.
+  """Raises if the index omits an array or a shard, which would be lost.
 
   Raises:
-    ValueError: naming the arrays, or the shards, that the index lacks.
+    ValueError: naming the arrays or shards.
   """
   for name, shard in shards.items():
     extra = [array for array in shard.headers if table.get(array) != name]
     if extra:
       raise ValueError(
-          f'{index} does not say that {name} holds {", ".join(extra[:4])}'
+          f'{index} omits arrays of {name}: {", ".join(extra[:4])}'
           + (f' and {len(extra) - 4} more' if len(extra) > 4 else '')
-          + '. Index and shards are not of one model, or the index is cut: '
-          'copy or download them again.')
-    # As they are called: model-00002-of-00003.safetensors.
+          + '. Copy or download all files again.')
+    # model-00002-of-00003.safetensors.
     number = re.fullmatch(r'(.*-)(\d+)(-of-)(\d+)(\.\w+)', name)
     if not number:
       continue
@@ -118,5 +116,5 @@ def _check_all_named(
                not in shards]
     if lacking:
       raise ValueError(
-          f'{index} names {name}, but not {", ".join(lacking[:4])}. The index '
-          'is cut: copy or download it again.')
+          f'{index} names {name}, but not {", ".join(lacking[:4])}. Copy or '
+          'download it again.')

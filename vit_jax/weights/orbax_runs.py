@@ -1,8 +1,8 @@
-"""Our own format, Orbax, as a format among others: a model out and in.
+"""Loads models from the checkpoints of our runs, and saves them as such.
 
-A run writes its checkpoints with `manager`. Here one is read as a model, by
-the rules that hold for the weights of other codebases; and a model is written
-as a workdir of one checkpoint that has no optimizer.
+`checkpoints` writes the checkpoints of a run. Here one is loaded as a
+model, with the checks of `weights.load`; and a model is saved as a workdir with
+one checkpoint that has no optimizer state.
 """
 
 from collections.abc import Generator, Mapping
@@ -25,31 +25,27 @@ from vit_jax import types
 from vit_jax.checkpoints import paths
 from vit_jax.checkpoints import source as checkpoint_source
 from vit_jax.models import vit_config
-from vit_jax.weights import convert
 from vit_jax.weights import files
-from vit_jax.weights import hints
 from vit_jax.weights import initialize
-from vit_jax.weights import load_report
+from vit_jax.weights import load as load_lib
 from vit_jax.weights import overrides as overrides_lib
-from vit_jax.weights.configs import preprocessing as preprocessing_lib
-
-# Of the section `model`, what arrays tell as well: no word changes it.
-_TOLD = (*vit_config.DIMENSIONS, 'name', 'num_classes', 'registers', 'position',
-         'parallel', 'qkv_bias', 'qk_norm', 'norm', 'layer_scale',
-         'final_norm', 'pool_norm', 'representation_layer')
+from vit_jax.weights import published_sizes
+from vit_jax.weights import report
+from vit_jax.weights.configs import preprocessing
 
 
 @dataclasses.dataclass(frozen=True)
-class _Said:
-  """What a model needs of the config of a checkpoint.
+class _RunConfig:
+  """Keys of a run's config that define its model.
 
   Attributes:
-    model: the section `model`.
-    data: that of the run's data; what images go through, unless `preprocess`.
-    objective: that of the run's loss; what logits mean, unless `preprocess`.
-    preprocess: what they go through, as `write` says it.
-    resolution: of the images of the positions, if not that of `preprocess`.
-    positions: how they are resized.
+    model: section `model`.
+    data: section `data`; its preprocessing, unless `preprocess` is given.
+    objective: section `objective`; its loss decides the activation.
+    preprocess: fields of `Preprocess`, as `save` writes them.
+    resolution: image size of the position embeddings; by default that of the
+      preprocessing.
+    positions: how position embeddings are resized.
   """
   model: dict[str, Any]
   data: dict[str, Any] = dataclasses.field(default_factory=dict)
@@ -68,112 +64,112 @@ def is_run(path: epath.Path) -> bool:
           or paths.is_checkpoint(path) or paths.newest(path) is not None)
 
 
-def read(
+def load(
     path: epath.Path, overrides: Mapping[str, Any], *, which: str,
-) -> convert.Loaded:
-  """Reads a model from a run; takes and raises what `formats.read` does.
+) -> load_lib.Loaded:
+  """Loads a model from a run; like `weights.load.load`.
 
   Args:
     path: a workdir, a folder of checkpoints, or one checkpoint.
     overrides: keys of the section `model` and of `Preprocess`.
-    which: 'latest' or 'best', where `path` is a workdir.
+    which: 'latest' or 'best', if `path` is a workdir.
   """
   given = overrides_lib.parse(overrides)
   if given.prefix is not None:
     raise ValueError(
-        f'prefix={given.prefix!r} says which copy of a model to take from a '
-        f'file that has several, but {path} is of ours, which has one. Leave '
-        'it out.')
+        f'prefix={given.prefix!r} selects one of several copies in a file, but '
+        f'{path} is a checkpoint of vit_jax. Leave it out.')
   source = checkpoint_source.find(path, which=which)
   where = str(source.path)
   if 'model' not in source.config:
     raise ValueError(
-        f'The checkpoint {where} does not say what model it is of: its config '
-        'has no section model. Name another checkpoint.')
+        f'The config of the checkpoint {where} has no section model. Use '
+        'another checkpoint.')
   shapes = tree.flatten(models.without_prediction(source.shapes))
-  with _understood(where):
-    said = schema.parse(
-        _Said, {f.name: source.config[f.name] for f in dataclasses.fields(_Said)
-                if f.name in source.config}, where='config')
-    stated = _with_classes(models.parse(said.model), shapes)
-    preprocess = _preprocess(said)
-    if len(source.labels) == stated.num_classes:  # Of this head, or none.
+  with _malformed(where):
+    run = schema.parse(
+        _RunConfig, {f.name: source.config[f.name]
+                     for f in dataclasses.fields(_RunConfig)
+                     if f.name in source.config}, where='config')
+    stored = _with_classes(models.parse(run.model), shapes)
+    preprocess = _preprocess(run)
+    if len(source.labels) == stored.num_classes:
       preprocess = dataclasses.replace(preprocess, labels=source.labels)
-    side = (preprocess.resolution if said.resolution is None
-            else said.resolution)
-    resolution = overrides_lib.parse(
-        {'resolution': side}).preprocess['resolution']
-    empty = _empty(stated, resolution)
-    convert.check_preprocess(stated, preprocess)
-  config = _overridden(stated, given, source=where)
-  preprocess = preprocessing_lib.parse(
+    resolution = _resolution(run, preprocess)
+    empty = _empty(stored, resolution)
+    load_lib.check_preprocess(stored, preprocess)
+  config = _with_overrides(stored, given)
+  preprocess = preprocessing.parse(
       {**schema.to_plain(preprocess), **given.preprocess})
-  convert.check_preprocess(config, preprocess)
-  convert.check(config, {**shapes, **empty}, resolution, source=where,
-                channels=preprocess.channels)
+  load_lib.check(config, {**shapes, **empty}, resolution, source=where,
+                 channels=preprocess.channels)
+  load_lib.check_preprocess(config, preprocess)
   params = {
       name: files.to_float32(array, name=name, path=where) for name, array in
       {**tree.flatten(models.without_prediction(source.load())),
        **empty}.items()}
-  if said.data.get('target_std'):
-    params = _in_units(params, said.data)
-  return convert.Loaded(
+  if run.data.get('target_std'):
+    params = _in_label_units(params, run.data)
+  return load_lib.Loaded(
       config=config, params=tree.unflatten(params), resolution=resolution,
-      preprocess=preprocess, positions=said.positions, family='ours',
-      statement=(
-          f'{paths.shown(where)}: a checkpoint of ours, '
-          f'{load_report.count(params)}, images '
-          f'{resolution[0]}x{resolution[1]}',),
+      preprocess=preprocess, positions=run.positions, family='ours',
+      summary=(
+          f'{paths.shown(where)}: vit_jax checkpoint, {report.count(params)}, '
+          f'images {resolution[0]}x{resolution[1]}',),
       report=tuple(f'  loaded  {name} {array.shape}'
                    for name, array in params.items()))
 
 
 @contextlib.contextmanager
-def _understood(where: str) -> Generator[None, None, None]:
+def _malformed(where: str) -> Generator[None, None, None]:
+  """Names the checkpoint in errors about its config."""
   try:
     yield
-  # A text where a list was to be, and the like.
+  # The config may hold a text where a list is expected.
   except (ValueError, TypeError, KeyError, AttributeError,
           ZeroDivisionError) as error:
-    reason = str(error).rstrip('.')
     raise ValueError(
-        f'The config of the checkpoint {where} is not understood: {reason}. '
-        'Name another checkpoint, or correct it.') from error
+        f'The config of the checkpoint {where} is malformed: '
+        f'{str(error).rstrip(".")}. Use another checkpoint, or correct it.'
+    ) from error
 
 
 def _with_classes(
     config: models.ModelConfig, shapes: Mapping[str, Any],
 ) -> models.ModelConfig:
-  """Returns a config with the classes of the head; a run may leave them open.
-  """
+  """Fills in the number of classes, which a run may take from its data set."""
   head = shapes.get('head/dense/kernel')
   if config.num_classes or head is None:
     return config
   return dataclasses.replace(config, num_classes=int(head.shape[-1]))
 
 
-def _preprocess(said: _Said) -> preprocessing_lib.Preprocess:
-  stated = said.preprocess
-  if stated is None:
-    stated = preprocessing_lib.from_data(said.data)
-    if said.objective.get('loss') == 'sigmoid':
-      stated['activation'] = 'sigmoid'
-    if said.data.get('target_std'):
-      stated['activation'] = 'none'
-  # First as what the caller says is checked: three channels, positive sides.
-  checked = overrides_lib.parse({
-      name: stated[name] for name in preprocessing_lib.NAMES if name in stated})
-  return preprocessing_lib.parse({**stated, **checked.preprocess})
+def _preprocess(run: _RunConfig) -> preprocessing.Preprocess:
+  if run.preprocess is not None:
+    return preprocessing.parse(run.preprocess)
+  section = preprocessing.from_data(run.data)
+  if run.objective.get('loss') == 'sigmoid':
+    section['activation'] = 'sigmoid'
+  if run.data.get('target_std'):
+    section['activation'] = 'none'
+  return preprocessing.parse(section)
 
 
-def _in_units(
+def _resolution(
+    run: _RunConfig, preprocess: preprocessing.Preprocess) -> tuple[int, int]:
+  if run.resolution is None:
+    return preprocess.resolution
+  size = preprocessing.expand({'resolution': run.resolution})['resolution']
+  return dataclasses.replace(preprocess, resolution=size).resolution
+
+
+def _in_label_units(
     params: dict[str, np.ndarray], data: Mapping[str, Any],
 ) -> dict[str, np.ndarray]:
-  """Returns parameters whose answers are in the units of the labels.
+  """Rescales the head of a regression to the units of the labels.
 
-  A run learns (label - mean) / std. To bring that back is linear, as the head
-  is: std (w x + b) + mean = (std w) x + (std b + mean). So every format can
-  hold it, and none has to say it.
+  A run learns (label - mean) / std, so that label = std (w x + b) + mean
+  = (std w) x + (std b + mean). With this head, no format needs to store them.
   """
   mean, std = (np.asarray(data[name], np.float64)
                for name in ('target_mean', 'target_std'))
@@ -183,65 +179,50 @@ def _in_units(
           bias: (params[bias] * std + mean).astype(np.float32)}
 
 
-def _overridden(
-    stated: models.ModelConfig, given: overrides_lib.Given, *, source: str,
+def _with_overrides(
+    stored: models.ModelConfig, given: overrides_lib.Overrides,
 ) -> models.ModelConfig:
-  """Returns the config with what is given, unless the arrays deny it."""
   if not given.model:
-    return stated
-  plain = schema.to_plain(stated)
-  told = {name: plain[name] for name in _TOLD if name in plain}
-  told['backbone'] = plain['backbone'] and {
-      name: plain['backbone'][name] for name in ('depths', 'width')}
+    return stored
+  plain = schema.to_plain(stored)
   changed: dict[str, Any] = dict(given.model)
-  if isinstance(stated, vit_config.ViTConfig):
-    told |= {'cls': stated.has_cls, 'probe': stated.pooling == 'attention'}
-    if 'pooling' in changed:  # The class token does not come or go with it.
-      changed.setdefault('cls', stated.has_cls)
-  different = hints.contradictions(given.claims, told, {})
-  if different:
+  if 'variant' in changed:
+    changed = {**published_sizes.dimensions(changed['variant']), **changed}
+  if changed.get('name', stored.name) != stored.name:
     raise ValueError(
-        f'{source} does not hold the model that was said:\n'
-        + load_report.indented(different))
+        f'name: expected {changed["name"]!r}, found a {stored.name}.')
+  if isinstance(stored, vit_config.ViTConfig) and 'pooling' in changed:
+    changed.setdefault('cls', stored.has_cls)  # Pooling does not change it.
   if isinstance(changed.get('backbone'), Mapping):
-    changed['backbone'] = {**plain['backbone'], **changed['backbone']}
+    changed['backbone'] = {**(plain['backbone'] or {}), **changed['backbone']}
   return models.parse({**plain, **changed})
 
 
 def _empty(
     config: models.ModelConfig, resolution: tuple[int, int],
 ) -> dict[str, np.ndarray]:
-  """Returns the parameters of no elements: Orbax has no place for them."""
-  shapes = tree.flatten(convert.abstract_params(config, resolution))
+  """Returns the parameters without elements, which Orbax cannot store."""
+  shapes = tree.flatten(load_lib.abstract_params(config, resolution))
   return {name: np.zeros(leaf.shape, leaf.dtype)
           for name, leaf in shapes.items() if not leaf.size}
 
 
-def write(
+def save(
     target: str | os.PathLike,
     config: models.ModelConfig,
     params: types.Params,
     *,
     resolution: tuple[int, int],
-    preprocess: preprocessing_lib.Preprocess,
+    preprocess: preprocessing.Preprocess,
     positions: str,
     origin: str,
 ) -> None:
-  """Writes a workdir with one checkpoint, of step 0, that has no optimizer.
-
-  Args:
-    target: a folder that does not exist.
-    config: of the model.
-    params: nested dict of arrays.
-    resolution: height and width that the positions are for.
-    preprocess: what images go through.
-    positions: how positions are resized: 'linear' or 'cubic'.
-    origin: where the weights are from.
+  """Saves a workdir with one checkpoint, of step 0; see `weights.save.save`.
 
   Raises:
-    FileExistsError: if there is something at `target`.
+    FileExistsError: if `target` exists.
   """
-  said = {
+  run_config = {
       'model': schema.to_plain(config),
       'preprocess': schema.to_plain(preprocess),
       'resolution': list(resolution), 'positions': positions,
@@ -257,5 +238,5 @@ def write(
         path.absolute() / paths.FOLDER / paths.LATEST / '0',
         args=ocp.args.Composite(
             params=ocp.args.StandardSave(arrays),
-            config=ocp.args.JsonSave(json.loads(json.dumps(said))),
+            config=ocp.args.JsonSave(json.loads(json.dumps(run_config))),
             progress=ocp.args.JsonSave({})))

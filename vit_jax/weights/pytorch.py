@@ -1,7 +1,7 @@
-"""The pickles of PyTorch (.pth, .pt, .bin), where torch is installed.
+"""Reads PyTorch state dicts (.pth, .pt, .bin), if torch is installed.
 
-A pickle is a program. torch's `weights_only` loader runs the few instructions
-that build tensors and refuses all others; there is no other way in here.
+Unpickling runs code. torch's `weights_only` loader runs only the instructions
+that build tensors, and is the only one used here.
 """
 
 from collections.abc import Mapping
@@ -14,22 +14,21 @@ import numpy as np
 
 from vit_jax.weights import files
 
-# A training script saves its state dict under one of these, often beside the
-# optimizer's; some save a moving average of it as well.
+# Training scripts save the state dict, and its moving average, under these.
 _NESTED = ('model', 'state_dict', 'model_ema', 'state_dict_ema')
 _CHUNK_BYTES = 2**20
-_PARALLEL = 'module.'  # Before every name, if trained on several devices.
+_PARALLEL = 'module.'  # Prefix of names saved from DataParallel.
 
 
 def open_file(path: str | pathlib.Path) -> files.ArrayFile:
   """Reads a state dict.
 
-  Where a file has several, the names of each begin with what it is called
-  there: 'model.' and 'model_ema.'.
+  If a file has several, their names begin with 'model.', 'model_ema.' and so
+  on.
 
   Raises:
-    ValueError: if the file is cut short or a bomb, torch is not installed, or
-      it refuses the file.
+    ValueError: if the file is truncated or a zip bomb, torch is not installed,
+      or torch refuses the file.
   """
   path = pathlib.Path(path)
   _check_archive(path)
@@ -37,18 +36,17 @@ def open_file(path: str | pathlib.Path) -> files.ArrayFile:
     import torch
   except ImportError as error:
     raise ValueError(
-        f'{path} is a pickle of PyTorch, which only torch can read safely, and '
-        'torch is not installed. Install it (pip install torch), or ask for '
-        'the same weights as .safetensors.') from error
+        f'{path} is a PyTorch pickle, which only torch can read safely, but '
+        'torch is not installed. Install it (pip install torch), or get the '
+        'weights as .safetensors.') from error
   try:
     found = torch.load(str(path), map_location='cpu', weights_only=True)
-  # Its unpickler raises whatever it meets: to a user each means the same.
-  except Exception as error:
+  except Exception as error:  # Its unpickler raises many types.
     raise ValueError(
-        f'{path} is not a file of weights that torch reads with weights_only: '
-        f'{_reason(error)}') from error
+        f'torch cannot read {path} with weights_only: {_reason(error)}'
+    ) from error
   tensors = _state_dict(path, found, torch.Tensor)
-  # A tensor may be one number, repeated by a stride of 0.
+  # A tensor may repeat one number by a stride of 0.
   files.check_unpacked(path, sum(
       t.numel() * t.element_size() for t in tensors.values()))
 
@@ -72,19 +70,18 @@ def open_file(path: str | pathlib.Path) -> files.ArrayFile:
 
 
 def _check_archive(path: pathlib.Path) -> None:
-  """Raises if what torch.save zipped is damaged, or unpacks to too much.
+  """Raises if the zip archive of torch.save is damaged or a zip bomb.
 
-  What torch writes is not compressed, but what it reads may be. It reads past
-  the checksums; they are compared here, but for those of 0, which it writes
-  where `set_crc32_options` tells it to compute none.
+  torch ignores the checksums, so they are compared here, except those of 0,
+  which torch writes after `set_crc32_options(False)`.
   """
   with path.open('rb') as file:
     if file.read(2) != b'PK':
-      return  # A file of torch before 1.6, which has no compression.
+      return  # Written by torch < 1.6, without an archive.
   try:
     with zipfile.ZipFile(path) as archive:
       members = archive.infolist()
-  except Exception as error:  # Whatever zipfile meets in it.
+  except Exception as error:  # zipfile raises many types.
     raise _damaged(path, error) from error
   files.check_unpacked(path, sum(member.file_size for member in members))
   try:
@@ -93,7 +90,7 @@ def _check_archive(path: pathlib.Path) -> None:
         if member.CRC:
           with archive.open(member) as stream:
             while stream.read(_CHUNK_BYTES):
-              pass  # At the end, the checksum is compared.
+              pass  # The checksum is compared at the end.
   except Exception as error:
     raise _damaged(path, error) from error
 
@@ -105,16 +102,16 @@ def _damaged(path: pathlib.Path, error: Exception) -> ValueError:
 
 
 def _reason(error: Exception) -> str:
-  """Returns what torch met, without its advice to trust the file."""
+  """Returns torch's reason, without its advice to trust the file."""
   text = str(error)
   # Trying to load unsupported GLOBAL posix.system whose module is blocked.
   asked = re.search(r'GLOBAL ([\w.]+)', text)
   if asked:
-    return (f'it asks for {asked[1]}, but weights need tensors alone. Ask for '
-            'its state dict, or for .safetensors.')
+    return (f'it contains {asked[1]}, not only tensors. Get its state dict, or '
+            '.safetensors.')
   first = next(iter(text.splitlines()), '')
   if 'weights_only' in text:
-    first = 'it asks for more than tensors.'
+    first = 'it contains more than tensors.'
   return f'{type(error).__name__}: {first}'
 
 
@@ -124,7 +121,7 @@ def _state_dict(
   """Returns tensors by name.
 
   Raises:
-    ValueError: if there are none, or two of one name.
+    ValueError: if there are none.
   """
   def named(held: Any) -> dict[str, Any]:
     items = held.items() if isinstance(held, Mapping) else ()
@@ -139,8 +136,8 @@ def _state_dict(
   tensors = _without_parallel(*nested.values() or [named(found)])
   if not tensors:
     raise ValueError(
-        f'{path} holds no state dict: {type(found).__name__} was found where '
-        'tensors by name were expected.')
+        f'{path} holds no state dict: expected tensors by name, found '
+        f'{type(found).__name__}.')
   return tensors
 
 

@@ -1,4 +1,4 @@
-"""Safetensors: what timm and Hugging Face keep weights in."""
+"""Reads and writes .safetensors files, the format of timm and Hugging Face."""
 
 from collections.abc import Mapping
 import json
@@ -21,7 +21,7 @@ def open_file(path: str | pathlib.Path) -> files.ArrayFile:
   """Opens a .safetensors file and reads its header.
 
   Raises:
-    ValueError: if the file is truncated, or its header does not agree with it.
+    ValueError: if the file is truncated or contradicts its header.
   """
   path = pathlib.Path(path)
   try:
@@ -58,16 +58,16 @@ def write(
     path: str | pathlib.Path, arrays: Mapping[str, Any], *,
     metadata: Mapping[str, str] | None = None,
 ) -> None:
-  """Writes arrays; `format: pt` is what PyTorch's libraries ask to see.
+  """Writes arrays, and `format: pt`, which PyTorch's libraries require.
 
   Args:
     path: of the file.
     arrays: by name.
-    metadata: text to keep beside them, in the file's header.
+    metadata: text for the file's header.
   """
   path = pathlib.Path(path)
   path.touch()
-  mode = path.stat().st_mode  # The library would let nobody else read it.
+  mode = path.stat().st_mode  # The library creates it unreadable for others.
   safetensors.numpy.save_file(
       {name: np.ascontiguousarray(array) for name, array in arrays.items()},
       str(path), metadata={'format': 'pt', **(metadata or {})})
@@ -75,9 +75,9 @@ def write(
 
 
 def _offsets(path: pathlib.Path) -> dict[str, tuple[int, int]]:
-  """Returns where each array lies in a file that the library has verified.
+  """Returns the byte range of each array in a file verified by the library.
 
-  The library's NumPy reader knows no bfloat16.
+  The library's NumPy reader does not support bfloat16.
   """
   with path.open('rb') as file:
     length = int.from_bytes(file.read(8), 'little')

@@ -1,66 +1,237 @@
-"""A model out, whole or not at all: in our own format or another codebase's."""
+"""Saves a model in our own format or another codebase's, atomically."""
 
+from collections.abc import Callable, Mapping
+import json
 import os
+from typing import Any
 
 import numpy as np
 
+from vit_jax import atomic_files
 from vit_jax import models
 from vit_jax import schema
 from vit_jax import tree
 from vit_jax import types
+from vit_jax.models import architecture
 from vit_jax.weights import files
+from vit_jax.weights import layout
+from vit_jax.weights import names as names_lib
+from vit_jax.weights import npz
 from vit_jax.weights import orbax_runs
-from vit_jax.weights import write as write_lib
-from vit_jax.weights.configs import preprocessing as preprocessing_lib
+from vit_jax.weights import published_sizes
+from vit_jax.weights import safetensors
+from vit_jax.weights.configs import huggingface
+from vit_jax.weights.configs import ours
+from vit_jax.weights.configs import preprocessing
+from vit_jax.weights.configs import timm_export
 
 ORBAX = 'orbax'
-FORMATS = (*write_lib.FORMATS, ORBAX)
+FORMATS = ('npz', 'timm', 'huggingface', ORBAX)
+# Name of the family in each format, if it is not that of the format.
+_RESNET_FAMILIES = {'npz': 'bit', 'timm': 'timm_bit'}
+_CONFIGS: Mapping[str, Any] = {'timm': timm_export, 'huggingface': huggingface}
+_MAX_CHARACTERS = 60
 
 
-def write(
+def save(
     target: str | os.PathLike,
     form: str,
     config: models.ModelConfig,
     params: types.Params,
     *,
     resolution: tuple[int, int],
-    preprocess: preprocessing_lib.Preprocess,
+    preprocess: preprocessing.Preprocess,
     positions: str,
     origin: str,
 ) -> list[str]:
-  """Writes a model.
+  """Saves a model; `vit_jax.load` reads it back exactly.
 
   Args:
-    target: a file or folder that does not exist, here or at gs://.
+    target: a path, local or at gs://, that does not exist. npz: a file, beside
+      which a .json is written; timm: a .safetensors file, or a folder with a
+      config.json; huggingface and orbax: a folder.
     form: one of `FORMATS`.
-    config: of the model.
+    config: model config.
     params: nested dict of arrays.
-    resolution: height and width that the positions are for.
-    preprocess: what images go through.
-    positions: how positions are resized: 'linear' or 'cubic'.
+    resolution: image height and width of the position embeddings.
+    preprocess: preprocessing of images.
+    positions: how position embeddings are resized: 'linear' or 'cubic'.
     origin: where the weights are from.
 
   Returns:
-    Lines on what must be given to read it back, and on what the format's own
-    library does otherwise.
+    Lines on what the format's own library computes differently.
 
   Raises:
-    FileExistsError: if there is something at `target`.
-    ValueError: if the format has no place for a part of the model, or a
-      parameter is no array of finite floats.
+    FileExistsError: if `target` exists.
+    ValueError: if the format cannot represent the model, or a parameter is not
+      an array of finite floats.
   """
   schema.check_name(form, FORMATS, what='format')
   if form != ORBAX and preprocess.channels != 3:
     raise ValueError(
-        f'The model takes images of {preprocess.channels} channels, and '
-        f'{form} is of three. Save it as {ORBAX}.')
+        f'The model has {preprocess.channels} input channels, but the format '
+        f'{form} supports three. Save it as {ORBAX}.')
   for name, array in tree.flatten(params).items():
     files.to_float32(np.asarray(array), name=name, path='The model')
   if form == ORBAX:
-    orbax_runs.write(
+    orbax_runs.save(
         target, config, params, resolution=resolution, preprocess=preprocess,
         positions=positions, origin=origin)
     return []
-  return write_lib.write(
-      target, form, config, params,  # type: ignore[arg-type]
-      resolution=resolution, preprocess=preprocess, positions=positions)
+  family = _family(form, config)
+  arrays = to_arrays(family, _for_format(form, config, params))
+  if config.variant and not published_sizes.has_dimensions(
+      config, config.variant):
+    config = _without_variant(config)
+  metadata = ours.dumps(config, resolution=resolution, preprocess=preprocess,
+                        positions=positions)
+  if form == 'npz':
+    _write_npz(target, arrays, metadata)
+    return _model_notes(form, family, config)
+  plain = schema.to_plain(config)
+  if form == 'timm' and os.fspath(target).endswith('.safetensors'):
+    with atomic_files.create(target) as path:
+      safetensors.write(path, arrays, metadata={ours.KEY: metadata})
+    return _model_notes(form, family, config)
+  library = _CONFIGS[form]
+  config_files = library.config_files(plain, resolution, preprocess)
+  with atomic_files.create(target) as path:
+    path.mkdir()
+    safetensors.write(
+        path / 'model.safetensors', arrays, metadata={ours.KEY: metadata})
+    for name, content in config_files.items():
+      (path / name).write_text(json.dumps(content, indent=2) + '\n')
+  declared = ('gelu', 'layer_norm_epsilon') if form == 'huggingface' else (
+      'gelu',)
+  return (_model_notes(form, family, config, declared=declared)
+          + _preprocess_notes(form, library.parse_files, config_files,
+                              preprocess))
+
+
+def _without_variant(config: models.ModelConfig) -> models.ModelConfig:
+  return models.parse({**schema.to_plain(config), 'variant': ''})
+
+
+def _write_npz(
+    target: str | os.PathLike, arrays: Mapping[str, np.ndarray], metadata: str,
+) -> None:
+  beside = os.fspath(target).removesuffix('.npz') + '.json'
+  with (atomic_files.create(target) as path,
+        atomic_files.create(beside) as json_path):
+    npz.write(path, arrays)
+    json_path.write_text(json.dumps(json.loads(metadata), indent=2) + '\n')
+
+
+def _family(form: str, config: models.ModelConfig) -> names_lib.Family:
+  """Returns the family to write.
+
+  Raises:
+    ValueError: if the format cannot represent the model.
+  """
+  architecture.check_exportable(config, form)
+  if form == 'huggingface' and config.num_classes and getattr(
+      config, 'representation_layer', False):
+    raise ValueError(
+        'The Hugging Face classifier has no layer before its head, so '
+        'representation_layer=True cannot be saved. Use --format=npz.')
+  name = _RESNET_FAMILIES[form] if config.name == 'resnet' else form
+  return names_lib.FAMILIES[name]
+
+
+def _for_format(
+    form: str, config: models.ModelConfig, params: types.Params,
+) -> dict[str, Any]:
+  """Returns the parameters that the format has, by our names."""
+  flat = {name: array for name, array in tree.flatten(params).items()
+          if array.size}
+  if (form != 'timm' or 'registers' not in flat
+      or not timm_export.embeds_prefix(schema.to_plain(config))):
+    return flat
+  # timm's registers have position embeddings, too.
+  cls, patches = np.split(np.asarray(flat['positions']), [1])
+  return {**flat, 'positions': np.concatenate(
+      [cls, np.zeros_like(flat['registers']), patches])}
+
+
+def to_arrays(
+    family: names_lib.Family, params: Mapping[str, Any],
+) -> dict[str, np.ndarray]:
+  """Converts parameters, by our names, to a family's arrays, by its names.
+
+  Raises:
+    ValueError: if the family has no such parameter.
+  """
+  flat = {name: np.asarray(array, np.float32)
+          for name, array in params.items() if array.size}
+  if family.name == 'timm':
+    flat = names_lib.join_pairs(flat, np.stack)
+  arrays: dict[str, np.ndarray] = {}
+  problems = []
+  for name, array in flat.items():
+    try:
+      arrays |= layout.to_theirs(family.table, name, array)
+    except ValueError as error:
+      problems.append(str(error))
+  if problems:
+    raise ValueError('\n'.join(problems))
+  if family.name == 'timm' and 'backbone/block1/unit1/conv1/kernel' not in flat:
+    # timm names a root without stages differently.
+    arrays = {n.replace('backbone.stem.', 'backbone.'): a
+              for n, a in arrays.items()}
+  prefix = family.prefixes[0]
+  if family.name == 'huggingface' and 'head/dense/kernel' not in flat:
+    arrays = {n.removeprefix('vit.'): a for n, a in arrays.items()}
+  return {prefix + name: np.ascontiguousarray(array)
+          for name, array in sorted(arrays.items())}
+
+
+def _model_notes(
+    form: str, family: names_lib.Family, config: models.ModelConfig, *,
+    declared: tuple[str, ...] = (),
+) -> list[str]:
+  """Returns what the format's own library computes differently.
+
+  Args:
+    form: the format.
+    family: its settings are those of the library.
+    config: the model.
+    declared: settings that the library reads from config.json.
+  """
+  pairs = [(name, value, getattr(config, name))
+           for name, value in family.settings.items() if name not in declared]
+  if config.backbone:
+    pairs += [(f'backbone.{name}', value, getattr(config.backbone, name))
+              for name, value in family.backbone.items()]
+  return [f'{form} computes with {name}={theirs!r}, this model with {own!r}; '
+          'only vit_jax reads that from the metadata'
+          for name, theirs, own in pairs if own != theirs]
+
+
+def _preprocess_notes(
+    form: str, parse_files: Callable[[Any], dict[str, Any]],
+    config_files: Mapping[str, dict[str, Any]],
+    preprocess: preprocessing.Preprocess,
+) -> list[str]:
+  """Returns what the format's own library preprocesses differently."""
+  found = preprocessing.parse({
+      'resolution': preprocess.resolution, **parse_files(config_files)})
+  pairs = [(name, getattr(preprocess, name), getattr(found, name))
+           for name in preprocessing.NAMES]
+  return [f'{form} cannot store {name}={_shortened(own)} of the preprocessing '
+          f'and applies {_shortened(theirs)}; only vit_jax reads it from the '
+          'metadata'
+          for name, own, theirs in pairs if not _is_close(own, theirs)]
+
+
+def _shortened(value: Any) -> str:
+  text = repr(value)
+  if len(text) > _MAX_CHARACTERS and isinstance(value, (tuple, list)):
+    return f'({value[0]!r}, ... {len(value)} in all)'
+  return text
+
+
+def _is_close(one: Any, two: Any) -> bool:
+  """Compares values; a crop is written as whole pixels."""
+  if isinstance(one, float) and isinstance(two, float):
+    return abs(one - two) < 0.005
+  return one == two

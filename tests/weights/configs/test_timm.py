@@ -1,36 +1,31 @@
-"""What timm's config.json says is done, or it is refused in words."""
+"""Settings of timm's config.json are applied, or refused."""
 
 import json
 
 import numpy as np
 import pytest
 
+from tests import random_models
 from vit_jax import models
-from vit_jax import tree
-from vit_jax.weights import convert
-from vit_jax.weights import names
+from vit_jax import schema
+from vit_jax.weights import load as load_lib
+from vit_jax.weights import published_sizes
 from vit_jax.weights import safetensors
-from vit_jax.weights import write as write_lib
-from vit_jax.weights.configs import config_json
+from vit_jax.weights.configs import preprocessing
+from vit_jax.weights.configs import timm
 from vit_jax.weights.configs import timm_architectures
+from vit_jax.weights.configs import timm_export
 
-TINY = {'width': 12, 'depth': 2, 'mlp_dim': 20, 'num_heads': 2, 'patch': 8,
-        'num_classes': 5}
+TINY = random_models.TINY
 ARGUMENTS = {'img_size': 32, 'embed_dim': 12, 'depth': 2, 'num_heads': 3,
              'mlp_ratio': 20.5 / 12, 'patch_size': 8}
 BASE = {'architecture': 'vit_base_patch16_224', 'model_args': ARGUMENTS}
 
 
-def write(folder, config, form='timm', **settings):
-  model = models.parse({**TINY, **settings})
-  rng = np.random.default_rng(0)
-  params = {name: rng.normal(size=shape.shape).astype(np.float32)
-            for name, shape in tree.flatten(
-                convert.abstract_params(model, (32, 32))).items()}
-  safetensors.write(folder / 'model.safetensors', write_lib.to_arrays(
-      names.FAMILIES[form], params))
+def write(folder, config, **settings):
+  safetensors.write(folder / 'model.safetensors',
+                    random_models.arrays('timm', **settings))
   (folder / 'config.json').write_text(json.dumps(config))
-  return params
 
 
 def without(*keys, **arguments):
@@ -58,7 +53,7 @@ def without(*keys, **arguments):
     ('deit_tiny_patch16_224', 3, 'exact', True),
     ('deit3_medium_patch16_224', 8, 'exact', False),
     ('flexivit_small', 6, 'exact', False), ('test_vit', 2, 'exact', True)])
-def test_an_architecture_implies_what_timms_function_passes(
+def test_an_architecture_implies_the_arguments_of_timms_function(
     name, num_heads, gelu, embedded):
   assert timm_architectures.find(name) == timm_architectures.Architecture(
       num_heads, gelu, embedded)
@@ -69,40 +64,40 @@ def test_an_architecture_implies_what_timms_function_passes(
     'vit_base_patch16_clip_224', 'vit_base_patch16_xp_224', 'test_vit3',
     'vit_base_patch16_18x2_224', 'vit_giant_patch14_dinov2', 'test_vit4',
     'vit_base_patch16_of_next_year', 'vit_relpos_base_patch16_224'])
-def test_an_architecture_of_other_blocks_implies_nothing(name):
+def test_an_unknown_architecture_implies_nothing(name):
   assert timm_architectures.find(name) is None
 
 
-def test_the_heads_of_a_name_win_over_the_table_of_sizes(tmp_path):
+def test_the_heads_of_an_architecture_win_over_the_table_of_sizes(tmp_path):
   b = {'width': 768, 'depth': 12, 'mlp_dim': 3072, 'patch': 32}
   write(tmp_path, {'architecture': 'vit_base_patch16_gap_224', 'model_args': {
       'img_size': 32, 'patch_size': 32}}, **b, num_heads=16)
-  assert convert.read(tmp_path).config.num_heads == 16
+  assert load_lib.load(tmp_path).config.num_heads == 16
 
 
 @pytest.mark.parametrize('bare', [False, True])
-def test_a_name_that_is_not_known_is_asked_about(bare, tmp_path):
+def test_an_unknown_name_needs_overrides(bare, tmp_path):
   write(tmp_path, {'architecture': 'vit_odd_patch8_32'})
   path = tmp_path / 'model.safetensors' if bare else tmp_path
   for given, words in (({}, 'num_heads=N'), ({'num_heads': 2}, "gelu='exact'"),
                        ({'gelu': 'tanh'}, 'num_heads=N')):
     with pytest.raises(ValueError, match=words):
-      convert.read(path, given)
-  loaded = convert.read(path, {'num_heads': 2, 'gelu': 'tanh'})
+      load_lib.load(path, given)
+  loaded = load_lib.load(path, {'num_heads': 2, 'gelu': 'tanh'})
   assert (loaded.config.num_heads, loaded.config.gelu) == (2, 'tanh')
 
 
-def test_arguments_say_what_an_unknown_name_does_not(tmp_path):
+def test_arguments_set_what_an_unknown_name_does_not(tmp_path):
   write(tmp_path, {'architecture': 'vit_odd_patch8_32', 'model_args': without(
       act_layer='gelu_tanh')})
-  loaded = convert.read(tmp_path)
+  loaded = load_lib.load(tmp_path)
   assert (loaded.config.num_heads, loaded.config.gelu) == (3, 'tanh')
 
 
-def test_blocks_of_another_kind_are_no_matter_of_settings(tmp_path):
+def test_no_override_makes_other_blocks_supported(tmp_path):
   write(tmp_path, {**BASE, 'architecture': 'vit_base_patch16_rpn_224'})
-  with pytest.raises(ValueError, match='normalise what comes out'):
-    convert.read(tmp_path, {'num_heads': 3, 'gelu': 'exact'})
+  with pytest.raises(ValueError, match='normalise the output'):
+    load_lib.load(tmp_path, {'num_heads': 3, 'gelu': 'exact'})
 
 
 # ------------------------------------------------------------- its arguments
@@ -114,26 +109,26 @@ def test_blocks_of_another_kind_are_no_matter_of_settings(tmp_path):
     ('in_chans', 1), ('mlp_layer', 'swiglu'), ('attn_layer', 'diff'),
     ('proj_bias', False), ('of_next_year', 1)])
 @pytest.mark.parametrize('bare', [False, True])
-def test_an_argument_that_ours_do_not_have_is_refused(
+def test_an_unsupported_argument_is_refused(
     key, value, bare, tmp_path):
   write(tmp_path, {**BASE, 'model_args': without(**{key: value})})
   with pytest.raises(ValueError, match=f'model_args has {key}={value!r}'):
-    convert.read(tmp_path / 'model.safetensors' if bare else tmp_path)
+    load_lib.load(tmp_path / 'model.safetensors' if bare else tmp_path)
 
 
 @pytest.mark.parametrize('arguments', [
     {'drop_rate': 0.1, 'drop_path_rate': 0.2, 'weight_init': 'skip'},
     {'dynamic_img_size': True, 'in_chans': 3, 'qk_norm': False},
     {'block_fn': None, 'norm_layer': None, 'act_layer': None}])
-def test_an_argument_of_training_or_at_its_default_is_none(
+def test_arguments_of_training_and_defaults_are_accepted(
     arguments, tmp_path):
   write(tmp_path, {**BASE, 'model_args': without(**arguments)})
-  assert convert.read(tmp_path).config.num_heads == 3
+  assert load_lib.load(tmp_path).config.num_heads == 3
 
 
 @pytest.mark.parametrize('pool', ['max', 'avgmax', '', 'prr', ['avg']])
 @pytest.mark.parametrize('inside', [False, True])
-def test_a_pooling_that_ours_do_not_have_is_refused(pool, inside, tmp_path):
+def test_an_unsupported_pooling_must_be_overridden(pool, inside, tmp_path):
   config = dict(BASE)
   if inside:
     config['model_args'] = without(global_pool=pool)
@@ -141,34 +136,34 @@ def test_a_pooling_that_ours_do_not_have_is_refused(pool, inside, tmp_path):
     config['global_pool'] = pool
   write(tmp_path, config)
   with pytest.raises(ValueError, match='global_pool is'):
-    convert.read(tmp_path)
-  loaded = convert.read(tmp_path, {'pooling': 'average'})
+    load_lib.load(tmp_path)
+  loaded = load_lib.load(tmp_path, {'pooling': 'average'})
   assert loaded.config.pooling == 'average'
 
 
-def test_two_poolings_are_asked_about(tmp_path):
+def test_two_poolings_are_refused(tmp_path):
   write(tmp_path, {**BASE, 'global_pool': 'avg', 'model_args': without(
       global_pool='token')})
-  with pytest.raises(ValueError, match="'avg', and in model_args 'token'"):
-    convert.read(tmp_path)
+  with pytest.raises(ValueError, match="'avg', but 'token' in model_args"):
+    load_lib.load(tmp_path)
 
 
-def test_an_activation_that_ours_do_not_have_is_refused(tmp_path):
+def test_an_unsupported_activation_must_be_overridden(tmp_path):
   write(tmp_path, {**BASE, 'model_args': without(act_layer='relu')})
   with pytest.raises(ValueError, match="act_layer is 'relu'"):
-    convert.read(tmp_path)
-  assert convert.read(tmp_path, {'gelu': 'tanh'}).config.gelu == 'tanh'
+    load_lib.load(tmp_path)
+  assert load_lib.load(tmp_path, {'gelu': 'tanh'}).config.gelu == 'tanh'
 
 
 @pytest.mark.parametrize(('config', 'words'), [
-    ({'architecture': 'resnetv2_50'}, 'is no BiT'),
+    ({'architecture': 'resnetv2_50'}, 'is not a BiT'),
     ({'architecture': 'resnetv2_50x1_bit', 'global_pool': 'max'},
-     'pool by avg'),
+     'expected avg'),
     ({'architecture': 'resnetv2_50x1_bit', 'model_args': {'avg_down': True}},
      'model_args has avg_down=True')])
-def test_a_network_that_is_no_bit_is_refused(config, words):
-  (refused, *_) = config_json.parse(config).refused(())
-  assert words in refused
+def test_another_resnet_is_refused(config, words):
+  ((reason, _), *_) = timm.parse(config).unsupported
+  assert words in reason
 
 
 # --------------------------------------------------------------- preprocessing
@@ -181,41 +176,133 @@ def test_a_network_that_is_no_bit_is_refused(config, words):
     ({'crop_pct': 0.9, 'crop_mode': 'border'}, "crop_mode is 'border'",
      {'keep_aspect': False}),
     ({'input_size': [1, 32, 32]}, 'input_size must be', None)])
-def test_images_that_are_not_understood_are_refused_or_given(
+def test_unsupported_preprocessing_must_be_overridden(
     said, words, given, tmp_path):
   write(tmp_path, {**BASE, 'pretrained_cfg': said})
   with pytest.raises(ValueError, match=words):
-    convert.read(tmp_path)
+    load_lib.load(tmp_path)
   if given:
-    loaded = convert.read(tmp_path, given)
+    loaded = load_lib.load(tmp_path, given)
     (name, value), = given.items()
     assert getattr(loaded.preprocess, name) == (
         (value,) * 3 if name == 'mean' else value)
 
 
-# ------------------------------------------------------------- Hugging Face's
-
-HF = {'model_type': 'vit', 'hidden_size': 12, 'num_attention_heads': 3}
+# ------------------------------------------------------- implied dimensions
 
 
-@pytest.mark.parametrize('bare', [False, True])
-def test_an_activation_of_hugging_face_is_ours_or_refused(bare, tmp_path):
-  write(tmp_path, {**HF, 'hidden_act': 'relu'}, form='huggingface')
-  path = tmp_path / 'model.safetensors' if bare else tmp_path
-  with pytest.raises(ValueError, match="hidden_act is 'relu'"):
-    convert.read(path)
-  assert convert.read(path, {'gelu': 'tanh'}).config.gelu == 'tanh'
+@pytest.mark.parametrize(('name', 'variant'), [
+    ('vit_tiny_patch16_224', 'Ti/16'), ('vit_small_patch32_384.tag', 'S/32'),
+    ('deit_base_patch16_384', 'B/16'), ('deit3_huge_patch14_224', 'H/14'),
+    ('vit_giant_patch14_224', 'g/14'), ('vit_tiny_r_s16_p8_224', 'R+Ti/16'),
+    ('vit_small_r26_s32_384', 'R26+S/32'), ('vit_base_r50_s16_384', 'R50+B/16'),
+    ('vit_large_r50_s32_224', 'R50+L/32')])
+def test_an_architecture_implies_the_dimensions_of_its_size(name, variant):
+  expected = published_sizes.dimensions(variant)
+  model = timm.parse({'architecture': name}).model
+  assert {key: model[key] for key in expected} == expected
 
 
-def test_a_pooler_that_is_kept_is_a_tanh(tmp_path):
-  settings = {'representation_layer': True, 'num_classes': 0}
-  config = {**HF, 'architectures': ['ViTModel']}
-  write(tmp_path, config, form='huggingface', **settings)
-  assert convert.read(tmp_path).config.representation_layer
-  write(tmp_path, {**config, 'pooler_act': 'relu'}, form='huggingface',
-        **settings)
-  with pytest.raises(ValueError, match="pooler_act is 'relu', but ours is"):
-    convert.read(tmp_path)
-  # Without one, it does not matter.
-  write(tmp_path, {**HF, 'pooler_act': 'relu'}, form='huggingface')
-  assert convert.read(tmp_path).config.num_classes == 5
+@pytest.mark.parametrize('name', [
+    'vit_small_patch16_36x1_224', 'vit_giant_patch14_dinov2',
+    'vit_base_patch16_gap_224', 'resnetv2_50'])
+def test_a_name_may_not_imply_the_dimensions(name):
+  assert 'width' not in timm.parse({'architecture': name}).model
+  assert 'backbone' not in timm.parse({'architecture': name}).model
+
+
+def test_arguments_change_the_implied_dimensions():
+  model = timm.parse({
+      'architecture': 'resnetv2_50x3_bit',
+      'model_args': {'stem_chs': 32, 'layers': [1, 2]}}).model
+  assert model['backbone'] == {'depths': (1, 2), 'width': 96}
+  model = timm.parse({
+      'architecture': 'vit_base_patch16_224',
+      'model_args': {'embed_dim': 96, 'patch_size': [8, 4]}}).model
+  assert (model['width'], model['patch'], model['depth']) == (96, [8, 4], 12)
+  assert 'mlp_dim' not in model
+
+
+# 9 position embeddings are of 3x3 patches, or of 2x2, a class token and 4
+# registers.
+@pytest.mark.parametrize('embedded', [False, True])
+@pytest.mark.parametrize('missing', ['', 'img_size'])
+def test_arguments_say_whether_registers_have_position_embeddings(
+    embedded, missing, tmp_path):
+  side = 16 if embedded else 24
+  arrays = random_models.arrays('timm', (side, side), registers=4,
+                                position_cls=embedded)
+  if embedded:
+    cls, patches = arrays['pos_embed'][:, :1], arrays['pos_embed'][:, 1:]
+    arrays['pos_embed'] = np.concatenate(
+        [cls, np.zeros_like(arrays['reg_token']), patches], axis=1)
+  arguments = {**ARGUMENTS, 'img_size': side, 'reg_tokens': 4,
+               'no_embed_class': not embedded}
+  arguments.pop(missing, None)
+  safetensors.write(tmp_path / 'model.safetensors', arrays)
+  config = {**BASE, 'model_args': arguments}
+  (tmp_path / 'config.json').write_text(json.dumps(config))
+  loaded = load_lib.load(tmp_path)
+  assert loaded.resolution == (side, side)
+  assert loaded.config.position_cls == embedded
+  arguments['no_embed_class'] = embedded
+  arguments['img_size'] = side
+  (tmp_path / 'config.json').write_text(json.dumps(
+      {**config, 'model_args': arguments}))
+  with pytest.raises(ValueError, match='position embeddings .* do not belong'):
+    load_lib.load(tmp_path)
+
+
+# ------------------------------------------------------------------- export
+
+PLAIN = preprocessing.Preprocess(resolution=(32, 32))
+
+
+def exported(**settings):
+  plain = schema.to_plain(models.parse({'num_classes': 3, **settings}))
+  return timm_export.config_files(plain, (64, 64), PLAIN)['config.json']
+
+
+@pytest.mark.parametrize(('variant', 'name', 'arguments'), [
+    ('R50x1', 'resnetv2_50x1_bit', None),
+    ('R50x3', 'resnetv2_50x3_bit', None),
+    ('R152x4', 'resnetv2_152x4_bit', None),
+    ('R50x2', 'resnetv2_50x1_bit',
+     {'stem_chs': 128, 'channels': [512, 1024, 2048, 4096]}),
+    # timm multiplies these by two.
+    ('R152x1', 'resnetv2_152x2_bit',
+     {'stem_chs': 32, 'channels': [128, 256, 512, 1024]})])
+def test_a_resnet_is_exported_as_an_architecture_of_its_stages(
+    variant, name, arguments):
+  config = exported(variant=variant)
+  assert (config['architecture'], config.get('model_args')) == (name, arguments)
+
+
+def test_a_hybrid_is_exported_as_its_network_with_arguments_for_the_encoder():
+  config = exported(variant='R50+B/32', num_heads=8)
+  assert config['architecture'] == 'vit_large_r50_s32_224'
+  arguments = config['model_args']
+  assert {name: arguments[name] for name in (
+      'embed_dim', 'depth', 'num_heads', 'patch_size', 'mlp_ratio')} == {
+          'embed_dim': 768, 'depth': 12, 'num_heads': 8, 'patch_size': 1,
+          'mlp_ratio': 4.0}
+
+
+@pytest.mark.parametrize('settings', [
+    {'variant': 'R200x3'},
+    {'name': 'resnet', 'backbone': {'depths': (1, 2), 'preactivation': True}},
+    {'variant': 'R50+B/16', 'backbone': {'width': 128}},
+    {**TINY, **random_models.HYBRID}], ids=str)
+def test_a_network_that_timm_cannot_build_is_an_error(settings):
+  with pytest.raises(ValueError, match=(
+      r'timm has no architecture for .*backbone\.depths=.* Write the weights '
+      r'alone: --target=FILE\.safetensors')):
+    exported(**settings)
+
+
+@pytest.mark.parametrize(('mlp_dim', 'width'), [
+    (8192, 1664), (6144, 1408), (20, 12), (50, 24), (49, 36)])
+def test_the_exported_ratio_gives_the_mlp_its_width(mlp_dim, width):
+  ratio = exported(**{**TINY, 'mlp_dim': mlp_dim, 'width': width})[
+      'model_args']['mlp_ratio']
+  assert int(width * ratio) == mlp_dim

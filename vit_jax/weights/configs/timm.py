@@ -1,222 +1,260 @@
-"""timm's config.json: an architecture by its name, and what is otherwise."""
+"""config.json of timm: an architecture name, and arguments that override it.
+
+Format: timm.models.save_for_hf, https://huggingface.co/docs/timm/hf_hub.
+"""
 
 from collections.abc import Container, Mapping
 import re
 from typing import Any
 
 from vit_jax.models import variants
-from vit_jax.weights import claims
-from vit_jax.weights import overrides
-from vit_jax.weights.configs import preprocessing as preprocessing_lib
+from vit_jax.weights import published_sizes
+from vit_jax.weights.configs import declared
+from vit_jax.weights.configs import preprocessing
 from vit_jax.weights.configs import timm_architectures
 
 _GELU = {'gelu': 'exact', 'gelu_tanh': 'tanh'}
-_POOLS = {'token': 'cls', 'avg': 'average', 'map': 'attention'}
-_SIZES = {'tiny': 'Ti', 'small': 'S', 'base': 'B', 'large': 'L',
-          'huge': 'H', 'giant': 'g', 'gigantic': 'G'}
-
-# Arguments that are read, or that the arrays tell.
-_READ = {
-    'vit': ('embed_dim', 'depth', 'patch_size', 'num_heads', 'qkv_bias',
-            'reg_tokens', 'class_token', 'img_size', 'mlp_ratio',
+_POOLING = {'token': 'cls', 'avg': 'average', 'map': 'attention'}
+_MODEL_KEYS = {
+    'embed_dim': 'width', 'depth': 'depth', 'patch_size': 'patch',
+    'num_heads': 'num_heads', 'qkv_bias': 'qkv_bias', 'reg_tokens': 'registers'}
+# Arguments that are read, or that the arrays determine.
+_KNOWN = {
+    'vit': (*_MODEL_KEYS, 'class_token', 'img_size', 'mlp_ratio',
             'global_pool', 'fc_norm', 'final_norm', 'pos_embed', 'act_layer',
             'no_embed_class', 'init_values', 'num_classes'),
     'resnet': ('layers', 'stem_chs', 'channels', 'global_pool', 'num_classes')}
-# Arguments of training, and of which images come in.
-_HARMLESS = (
+# Arguments of training, and of the input.
+_IRRELEVANT = (
     'drop_rate', 'pos_drop_rate', 'patch_drop_rate', 'proj_drop_rate',
     'attn_drop_rate', 'drop_path_rate', 'weight_init', 'fix_init',
     'zero_init_last', 'dynamic_img_size', 'dynamic_img_pad')
-# Arguments that may say what our models do, and nothing else.
-_DEFAULTS: Mapping[str, Any] = {
+# Arguments of which our models support only this value.
+_REQUIRED: Mapping[str, Any] = {
     'in_chans': 3, 'qk_norm': False, 'scale_attn_norm': False,
     'scale_mlp_norm': False, 'proj_bias': True, 'pre_norm': False,
     'pool_include_prefix': False, 'norm_layer': 'layernorm'}
-_ELSEWHERE = ('If config.json is of another model, take the weights out of its '
-              'folder.')
 
 
-def parse(config: Mapping[str, Any], given: Container[str]) -> claims.Config:
-  """Returns what timm's config.json says.
+def recognises(config: Mapping[str, Any]) -> bool:
+  """Whether a config.json is written by timm."""
+  return 'architecture' in config or 'pretrained_cfg' in config
+
+
+def parse(
+    config: Mapping[str, Any], overrides: Container[str] = (),
+) -> declared.Declared:
+  """Returns the settings that a config.json declares.
 
   Args:
-    config: of which a model is to be built.
-    given: overrides, by their names: they are not asked for.
+    config: content of config.json.
+    overrides: names of settings given by the caller, which may be unreadable
+      here.
 
   Raises:
-    ValueError: if a value is not what it must be.
+    ValueError: if a setting is malformed.
   """
   inner = config.get('pretrained_cfg') or {}
   name = str(config.get('architecture') or inner.get('architecture', ''))
-  name = name.split('.')[0]
-  arguments = {k: v for k, v in (config.get('model_args') or {}).items()
-               if v is not None}  # As timm takes them.
+  name = name.split('.')[0]  # Without the tag of the weights.
+  what = f'architecture {name!r}'
   resnet = name.startswith('resnetv2_')
-  is_vit = not name or re.match(
-      r'vit_|test_vit\d*(_.*)?$|deit3?_|flexivit_', name)
-  if not (resnet or is_vit):
-    return claims.Config((), f'architecture {name!r}')
+  if name and not resnet and not re.match(
+      r'vit_|test_vit\d*(_.*)?$|deit3?_|flexivit_', name):
+    return declared.Declared(families=(), what=what)
   families = ('timm_bit',) if resnet else (
       ('timm',) if name else ('timm', 'timm_bit'))
-  result = claims.Config(families, f'architecture {name!r}')
-  _refuse_arguments(arguments, result, 'resnet' if resnet else 'vit')
-  variant = _variant(name)
-  if variant:
-    for ours, value in overrides.of_variant(variant).items():
-      result.claims[ours] = value
-      result.spelled[ours] = f'{ours} of {name}'
-  result.preprocess |= preprocessing_lib.from_timm(config, skip=given)
-  for ours, theirs in (('num_classes', 'num_classes'),
-                       ('features', 'num_features')):
-    if config.get(theirs) is not None:
-      result.claim(ours, theirs, config[theirs])
-  pool = _pool(config, arguments, result)
+  result = declared.Declared(families=families, what=what)
+  # timm itself ignores arguments that are null.
+  arguments = {k: v for k, v in (config.get('model_args') or {}).items()
+               if v is not None}
+  _refuse_unknown(arguments, result, 'resnet' if resnet else 'vit')
+  if config.get('num_classes') is not None:
+    result.model['num_classes'] = config['num_classes']
+  result.preprocess = parse_preprocessing(config, overrides)
+  pool = _global_pool(config, arguments, result)
   if resnet:
-    _read_stages(name, pool, arguments, result)
+    _parse_bit(name, pool, arguments, result)
   else:
-    _read_vit(name, pool, arguments, result)
+    _parse_vit(name, pool, arguments, result)
   return result
 
 
-def _refuse_arguments(
-    arguments: Mapping[str, Any], result: claims.Config, kind: str,
+def _refuse_unknown(
+    arguments: Mapping[str, Any], result: declared.Declared, kind: str,
 ) -> None:
   for key, value in arguments.items():
-    if key in _READ[kind] or key in _HARMLESS or (
-        key in _DEFAULTS and value == _DEFAULTS[key]):
+    if key in _KNOWN[kind] or key in _IRRELEVANT or (
+        key in _REQUIRED and value == _REQUIRED[key]):
       continue
-    ours = (f'; ours are all of {key}={_DEFAULTS[key]!r}'
-            if key in _DEFAULTS else ', an argument that is not understood')
-    result.refuse(f'model_args has {key}={value!r}{ours}. {_ELSEWHERE}')
+    supported = (f'only {key}={_REQUIRED[key]!r} is supported'
+                 if key in _REQUIRED else 'the argument is unknown')
+    result.refuse(f'model_args has {key}={value!r}: {supported}. If '
+                  'config.json belongs to another model, move the weights out '
+                  'of its folder.')
 
 
-def _pool(
+def _global_pool(
     config: Mapping[str, Any], arguments: Mapping[str, Any],
-    result: claims.Config,
+    result: declared.Declared,
 ) -> Any:
-  said = [where['global_pool'] for where in (arguments, config)
-          if where.get('global_pool') is not None]
-  if len(said) == 2 and said[0] != said[1]:
+  found = [where['global_pool'] for where in (arguments, config)
+           if where.get('global_pool') is not None]
+  if len(found) == 2 and found[0] != found[1]:
     result.refuse(
-        f'it says global_pool {said[1]!r}, and in model_args {said[0]!r}: '
-        'which is it? Say it: pooling=...', unless='pooling')
-  return said[0] if said else None
+        f'global_pool is {found[1]!r}, but {found[0]!r} in model_args. '
+        'Override it: pooling=...', unless='pooling')
+  return found[0] if found else None
 
 
-def _read_vit(
-    name: str, pool: Any, arguments: Mapping[str, Any], result: claims.Config,
+# ------------------------------------------------------------------------ ViT
+
+
+def _parse_vit(
+    name: str, pool: Any, arguments: Mapping[str, Any],
+    result: declared.Declared,
 ) -> None:
-  for theirs, ours in (
-      ('embed_dim', 'width'), ('depth', 'depth'), ('patch_size', 'patch'),
-      ('num_heads', 'num_heads'), ('qkv_bias', 'qkv_bias'),
-      ('reg_tokens', 'registers'), ('class_token', 'cls'),
-      ('img_size', 'resolution')):
-    if theirs in arguments:
-      result.claim(ours, theirs, arguments[theirs])
+  model = result.model
+  model.update(_named_size(name))
+  model.update((ours, arguments[theirs])
+               for theirs, ours in _MODEL_KEYS.items() if theirs in arguments)
   if 'embed_dim' in arguments:
-    result.claims.pop('mlp_dim', None)  # Of the architecture's own width.
-  if 'mlp_ratio' in arguments and 'width' in result.claims:
-    result.claim('mlp_dim', 'mlp_ratio',
-                 int(arguments['mlp_ratio'] * result.claims['width']))
-  _read_tokens(pool, arguments, result)
-  _read_blocks(name, arguments, result)
-  for setting in ('num_heads', 'depth'):
-    if setting in result.claims:
-      result.settings[setting] = result.claims[setting]
-  if 'resolution' in result.claims:
-    result.preprocess['resolution'] = result.claims['resolution']
+    model.pop('mlp_dim', None)  # It scales with the width.
+  if 'mlp_ratio' in arguments and 'width' in model:
+    model['mlp_dim'] = int(arguments['mlp_ratio'] * model['width'])
+  if 'img_size' in arguments:
+    result.resolution = declared.sides(arguments['img_size'])
+  _parse_pooling(pool, arguments, result)
+  if arguments.get('pos_embed') in ('none', ''):
+    model['position'] = 'none'
+  _parse_blocks(name, arguments, result)
 
 
-def _read_blocks(
-    name: str, arguments: Mapping[str, Any], result: claims.Config,
+def _named_size(name: str) -> dict[str, Any]:
+  """Returns the dimensions that an architecture's name implies."""
+  sizes = timm_architectures.SIZES
+  match = re.fullmatch(
+      rf'(?:vit|deit3?)_({"|".join(sizes)})_patch(\d+)(?:_\d+)?', name)
+  if match:
+    variant = f'{sizes[match[1]]}/{match[2]}'
+  else:
+    match = re.fullmatch(
+        rf'vit_({"|".join(sizes)})_r(\d*)_s(\d+)(?:_p8)?(?:_\d+)?', name)
+    variant = f'R{match[2]}+{sizes[match[1]]}/{match[3]}' if match else ''
+    if variant not in variants.HYBRIDS:
+      return {}
+  return published_sizes.dimensions(variant)
+
+
+def _parse_pooling(
+    pool: Any, arguments: Mapping[str, Any], result: declared.Declared,
 ) -> None:
-  """Reads what a block computes, which no array tells."""
-  implied = timm_architectures.find(name)
-  if implied:
-    result.settings |= {'num_heads': implied.num_heads, 'gelu': implied.gelu}
-    result.embedded = implied.embedded
-  if 'no_embed_class' in arguments:
-    result.embedded = not arguments['no_embed_class']
-  if other := timm_architectures.otherwise(name):
-    result.refuse(f'{result.what} computes what our models do not: {other}. '
-                  f'{_ELSEWHERE}')
-  known = not name or implied is not None
-  if 'num_heads' not in arguments and not known:
-    result.refuse(
-        f'{result.what} is none whose number of heads is known here. If its '
-        'blocks are those of a plain ViT, say it: num_heads=N.',
-        unless='num_heads')
-  act = arguments.get('act_layer')
-  if isinstance(act, str) and act in _GELU:
-    result.settings['gelu'] = _GELU[act]
-  elif act is not None:
-    result.refuse(
-        f'act_layer is {act!r}, but our models have {" or ".join(_GELU)}. If '
-        "it is one of them, say which: gelu='exact' or gelu='tanh'.",
-        unless='gelu')
-  elif not known:
-    result.refuse(
-        f'{result.what} is none whose activation is known here. If its blocks '
-        "are those of a plain ViT, say it: gelu='exact' or gelu='tanh'.",
-        unless='gelu')
-
-
-def _read_tokens(
-    pool: Any, arguments: Mapping[str, Any], result: claims.Config,
-) -> None:
-  """Reads how timm's ViT comes from tokens to a representation."""
-  if isinstance(pool, str) and pool in _POOLS:
-    result.claim('pooling', 'global_pool', _POOLS[pool])
-    result.settings['pooling'] = _POOLS[pool]
+  if isinstance(pool, str) and pool in _POOLING:
+    result.model['pooling'] = _POOLING[pool]
   elif pool is not None:
     result.refuse(
-        f'global_pool is {pool!r}, but our models pool by '
-        f'{", ".join(_POOLS)}. If it is one of them, say which: '
-        f'pooling={" or ".join(map(repr, _POOLS.values()))}.',
-        unless='pooling')
-  norm_after = arguments.get('fc_norm', pool == 'avg')
+        f'global_pool is {pool!r}, expected one of {", ".join(_POOLING)}. '
+        'Override it: pooling=...', unless='pooling')
   if 'final_norm' in arguments:
     final = arguments['final_norm']
-    result.claim('pool_norm', 'fc_norm', final and norm_after)
-    result.claim('final_norm', 'final_norm', final and not norm_after)
-    result.settings['final_norm'] = result.claims['final_norm']
-  if arguments.get('pos_embed') in ('none', ''):
-    result.claim('position', 'pos_embed', 'none')
-    result.settings['position'] = 'none'
+    after_pooling = arguments.get('fc_norm', pool == 'avg')
+    result.model['pool_norm'] = bool(final and after_pooling)
+    result.model['final_norm'] = bool(final and not after_pooling)
 
 
-def _read_stages(
-    name: str, pool: Any, arguments: Mapping[str, Any], result: claims.Config,
+def _parse_blocks(
+    name: str, arguments: Mapping[str, Any], result: declared.Declared,
 ) -> None:
-  """Reads what timm's BiT has otherwise than the architecture of its name."""
-  if not re.fullmatch(r'resnetv2_\d+x\d+_bit.*', name):
-    result.refuse(f'{result.what} is no BiT: what its units compute is not '
-                  f'known here. {_ELSEWHERE}')
+  """Reads settings of the blocks that no array determines."""
+  implied = timm_architectures.find(name)
+  if implied:
+    result.model['gelu'] = implied.gelu
+    if 'num_heads' not in arguments:
+      result.model['num_heads'] = implied.num_heads
+    result.embeds_prefix = implied.embeds_prefix
+  if 'no_embed_class' in arguments:
+    result.embeds_prefix = not arguments['no_embed_class']
+  if reason := timm_architectures.unsupported(name):
+    result.refuse(f'{result.what} is not supported: {reason}.')
+  known = not name or implied is not None
+  if not known and 'num_heads' not in arguments:
+    result.refuse(
+        f'The number of heads of {result.what} is unknown. If its blocks are '
+        'those of a plain ViT: num_heads=N.', unless='num_heads')
+  act = arguments.get('act_layer')
+  if isinstance(act, str) and act in _GELU:
+    result.model['gelu'] = _GELU[act]
+  elif act is not None:
+    result.refuse(
+        f'act_layer is {act!r}, expected {" or ".join(_GELU)}. To load the '
+        "weights anyway: gelu='exact' or gelu='tanh'.", unless='gelu')
+  elif not known:
+    result.refuse(
+        f'The activation of {result.what} is unknown. If its blocks are those '
+        "of a plain ViT: gelu='exact' or gelu='tanh'.", unless='gelu')
+
+
+# ------------------------------------------------------------------------ BiT
+
+
+def _parse_bit(
+    name: str, pool: Any, arguments: Mapping[str, Any],
+    result: declared.Declared,
+) -> None:
+  match = re.fullmatch(r'resnetv2_(\d+)x(\d+)_bit.*', name)
+  if not match:
+    result.refuse(f'{result.what} is not a BiT ResNet.')
+    return
   if pool not in (None, 'avg'):
-    result.refuse(f'global_pool is {pool!r}, but our ResNets pool by avg. '
-                  f'{_ELSEWHERE}')
-  backbone = result.claims.get('backbone')
-  if backbone and 'stem_chs' in arguments:
-    # The name's factor multiplies the argument as well.
-    factor = backbone['width'] // 64
-    backbone['width'] = factor * claims.typed(
-        'width', arguments['stem_chs'], 'stem_chs')
-    result.claims.pop('features', None)
-  if backbone and 'layers' in arguments:
+    result.refuse(f'global_pool is {pool!r}, expected avg.')
+  variant = f'R{match[1]}x{match[2]}'
+  if variant not in variants.RESNETS:
+    return
+  backbone = published_sizes.dimensions(variant)['backbone']
+  if 'stem_chs' in arguments:  # timm multiplies it by the factor in the name.
+    backbone['width'] = int(match[2]) * arguments['stem_chs']
+  if 'layers' in arguments:
     backbone['depths'] = tuple(arguments['layers'])
+  result.model['backbone'] = backbone
 
 
-def _variant(name: str) -> str:
-  """Returns our name of one of timm's architectures; '' if we have none."""
-  sizes = '|'.join(_SIZES)
-  for pattern, text in (
-      (rf'(?:vit|deit3?)_({sizes})_patch(\d+)(?:_\d+)?', '{}/{}'),
-      (rf'vit_({sizes})_r(\d*)_s(\d+)(?:_p8)?(?:_\d+)?', 'R{1}+{0}/{2}')):
-    match = re.fullmatch(pattern, name)
-    if match:
-      variant = text.format(_SIZES[match[1]], *match.groups()[1:])
-      hybrid = '+' in variant
-      return variant if not hybrid or variant in variants.HYBRIDS else ''
-  match = re.fullmatch(r'resnetv2_(\d+)x(\d+)_bit', name)
-  variant = f'R{match[1]}x{match[2]}' if match else ''
-  return variant if variant in variants.RESNETS else ''
+# -------------------------------------------------------------- preprocessing
+
+
+def parse_preprocessing(
+    config: Mapping[str, Any], overrides: Container[str] = (),
+) -> dict[str, Any]:
+  """Returns the keys of `Preprocess` that a config.json declares.
+
+  Raises:
+    ValueError: if `Preprocess` cannot represent a setting that is not in
+      `overrides`.
+  """
+  inner = config.get('pretrained_cfg') or {}
+  result: dict[str, Any] = {}
+  if str(config.get('architecture', '')).startswith('deit'):
+    result |= {'mean': preprocessing.IMAGENET_MEAN,
+               'std': preprocessing.IMAGENET_STD}
+  if 'input_size' in inner:
+    channels, *size = inner['input_size']
+    if channels != 3 or len(size) != 2:
+      raise ValueError('input_size must be [3, height, width], but is '
+                       f'{inner["input_size"]!r}.')
+    result['resolution'] = tuple(size)
+  for name in ('mean', 'std'):
+    if name in inner and name not in overrides:
+      result[name] = preprocessing.rgb(name, inner[name])
+  if inner.get('crop_pct'):
+    result['crop'] = float(inner['crop_pct'])
+    mode = inner.get('crop_mode') or 'center'
+    if mode not in ('center', 'squash') and 'keep_aspect' not in overrides:
+      raise ValueError(
+          f'crop_mode is {mode!r}, expected center or squash. Override it: '
+          'keep_aspect=True or False.')
+    result['keep_aspect'] = mode == 'center'
+  if inner.get('interpolation') and 'interpolation' not in overrides:
+    result['interpolation'] = inner['interpolation']
+  labels = config.get('label_names') or inner.get('label_names')
+  if labels:
+    result['labels'] = tuple(map(str, labels))
+  return result

@@ -1,4 +1,4 @@
-"""Damage anywhere is one clear error, and never a part of a model."""
+"""A damaged file is an error that names it, and is never loaded in part."""
 
 import io
 import zipfile
@@ -6,40 +6,26 @@ import zipfile
 import numpy as np
 import pytest
 
-from vit_jax import models
-from vit_jax import tree
-from vit_jax.weights import convert
-from vit_jax.weights import names
+from tests import random_models
+from vit_jax.weights import load as load_lib
 from vit_jax.weights import npz
 from vit_jax.weights import safetensors
-from vit_jax.weights import write
-
-TINY = {'width': 12, 'depth': 2, 'mlp_dim': 20, 'num_heads': 2, 'patch': 8,
-        'num_classes': 5}
-
-
-@pytest.fixture(scope='module')
-def params():
-  shapes = tree.flatten(convert.abstract_params(models.parse(TINY), (32, 32)))
-  rng = np.random.default_rng(0)
-  return {name: rng.normal(size=shape.shape).astype(np.float32)
-          for name, shape in shapes.items()}
 
 
 @pytest.fixture
-def arrays(params):
-  return write.to_arrays(names.FAMILIES['npz'], params)
+def arrays():
+  return random_models.arrays('npz')
 
 
 def refused(path, words, **overrides):
   with pytest.raises(ValueError, match=words) as error:
-    convert.read(path, overrides)
+    load_lib.load(path, overrides)
   assert str(path) in str(error.value)
 
 
 @pytest.mark.parametrize('cut', [
-    1, 4, 25, 29, 40, 200, 0.1, 0.5, 0.9, 0.999, -1, -22])
-def test_an_npz_cut_anywhere_is_an_error(cut, arrays, tmp_path):
+    1, 29, 200, 0.5, 0.999, -1, -22])
+def test_a_truncated_npz_is_an_error(cut, arrays, tmp_path):
   npz.write(tmp_path / 'x.npz', arrays)
   data = (tmp_path / 'x.npz').read_bytes()
   (tmp_path / 'x.npz').write_bytes(
@@ -47,30 +33,29 @@ def test_an_npz_cut_anywhere_is_an_error(cut, arrays, tmp_path):
   refused(tmp_path / 'x.npz', 'truncated')
 
 
-@pytest.mark.parametrize('cut', [1, 9, 40, 0.1, 0.5, 0.999, -1])
-def test_safetensors_cut_anywhere_are_an_error(cut, params, tmp_path):
+@pytest.mark.parametrize('cut', [1, 9, 0.5, -1])
+def test_a_truncated_safetensors_file_is_an_error(cut, tmp_path):
   safetensors.write(
-      tmp_path / 'x', write.to_arrays(names.FAMILIES['timm'], params))
+      tmp_path / 'x', random_models.arrays('timm'))
   data = (tmp_path / 'x').read_bytes()
   (tmp_path / 'x').write_bytes(
       data[:int(cut * len(data))] if isinstance(cut, float) else data[:cut])
   refused(tmp_path / 'x', 'truncated', num_heads=2)
 
 
-@pytest.mark.parametrize('cut', [40, 0.3, 0.9, -1])
-def test_a_pickle_of_torch_cut_anywhere_is_an_error(cut, params, tmp_path):
+@pytest.mark.parametrize('cut', [40, 0.9, -1])
+def test_a_truncated_state_dict_is_an_error(cut, tmp_path):
   torch = pytest.importorskip('torch', reason='torch is not installed')
-  tensors = {n: torch.from_numpy(a) for n, a in write.to_arrays(
-      names.FAMILIES['timm'], params).items()}
+  tensors = {n: torch.from_numpy(a) for n, a in random_models.arrays('timm').items()}
   torch.save(tensors, tmp_path / 'x.pth')
-  assert convert.read(tmp_path / 'x.pth', {'num_heads': 2}).config.depth == 2
+  assert load_lib.load(tmp_path / 'x.pth', {'num_heads': 2}).config.depth == 2
   data = (tmp_path / 'x.pth').read_bytes()
   (tmp_path / 'x.pth').write_bytes(
       data[:int(cut * len(data))] if isinstance(cut, float) else data[:cut])
   refused(tmp_path / 'x.pth', 'truncated', num_heads=2)
 
 
-def test_a_pickle_of_torch_that_is_cut_is_told_without_torch(tmp_path):
+def test_a_truncated_state_dict_is_recognised_without_torch(tmp_path):
   content = io.BytesIO()
   with zipfile.ZipFile(content, 'w') as archive:
     archive.writestr('x/data.pkl', bytes(100))
@@ -80,14 +65,14 @@ def test_a_pickle_of_torch_that_is_cut_is_told_without_torch(tmp_path):
 
 def test_an_empty_file_is_an_error(tmp_path):
   (tmp_path / 'x.npz').write_bytes(b'')
-  refused(tmp_path / 'x.npz', "no file of weights: 0 bytes, beginning b''")
+  refused(tmp_path / 'x.npz', 'not a file of weights, or truncated: 0 bytes')
 
 
 @pytest.mark.parametrize(('held', 'words'), [
     ({}, 'Found: nothing'), ({'cat.jpg': b'\xff\xd8'}, 'Found: cat.jpg'),
     ({'config.json': b'{}', 'notes.txt': b'x'}, 'Found: config.json, notes'),
     ({'model.safetensors': b''}, 'neither weights')])
-def test_a_folder_of_something_else_is_an_error(held, words, tmp_path):
+def test_a_folder_without_weights_is_an_error(held, words, tmp_path):
   for name, content in held.items():
     (tmp_path / name).write_bytes(content)
   refused(tmp_path, words)
@@ -102,7 +87,7 @@ def test_a_folder_of_something_else_is_an_error(held, words, tmp_path):
     (lambda a: a > 0, 'has dtype bool, but a parameter must be'),
     (lambda a: a.astype('U8'), 'has dtype .*, but a parameter must be')],
     ids=['NaN', 'int32', 'bool', 'text'])
-def test_an_array_of_no_finite_floats_is_named(
+def test_an_array_that_is_not_of_finite_floats_is_named(
     name, damage, words, arrays, tmp_path):
   npz.write(tmp_path / 'x', {**arrays, name: damage(arrays[name])})
   refused(tmp_path / 'x', f'{name} {words}')
@@ -119,25 +104,25 @@ def test_an_object_array_is_never_unpickled(arrays, tmp_path):
   assert not (tmp_path / 'ran').exists()
 
 
-@pytest.mark.parametrize('shape', [(), (3,), (3, 4), (1,) * 6])
+@pytest.mark.parametrize('shape', [(), (3, 4)])
 @pytest.mark.parametrize(('name', 'axes'), [
     ('embedding/kernel', 4), ('head/kernel', 2), ('head/bias', None),
     ('cls', None), ('Transformer/posembed_input/pos_embedding', None),
     ('Transformer/encoder_norm/scale', None)])
-def test_an_array_of_other_axes_is_an_error(
+def test_an_array_with_another_number_of_axes_is_an_error(
     name, axes, shape, arrays, tmp_path):
   if axes == len(shape):
     shape = (5, *shape)
   npz.write(tmp_path / 'x', {**arrays, name: np.ones(shape, np.float32)})
   with pytest.raises(ValueError, match=f'{name}.* expected {axes} axes'
                      if axes else 'expected'):
-    convert.read(tmp_path / 'x')
+    load_lib.load(tmp_path / 'x')
 
 
 @pytest.mark.parametrize('index', [
     '{}', '{"weight_map": 3}', '{"weight_map": {"a": []}}', '{', '[]'])
-def test_an_index_of_shards_that_is_none_is_an_error(index, tmp_path):
+def test_a_malformed_index_of_shards_is_an_error(index, tmp_path):
   file = tmp_path / 'm.safetensors.index.json'
   file.write_text(index)
   with pytest.raises(ValueError, match=r'm\.safetensors\.index\.json'):
-    convert.read(tmp_path)
+    load_lib.load(tmp_path)

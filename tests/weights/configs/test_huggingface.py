@@ -1,0 +1,136 @@
+"""Settings of Hugging Face's JSON files are applied, or refused."""
+
+import json
+
+import numpy as np
+import pytest
+
+from tests import random_models
+from vit_jax.weights import load as load_lib
+from vit_jax.weights import safetensors
+from vit_jax.weights.configs import huggingface
+from vit_jax.weights.configs import preprocessing
+
+HF = {'model_type': 'vit', 'hidden_size': 12, 'num_attention_heads': 3}
+
+
+def write(folder, config, processor=None, **settings):
+  safetensors.write(folder / 'model.safetensors',
+                    random_models.arrays('huggingface', **settings))
+  (folder / 'config.json').write_text(json.dumps(config))
+  if processor is not None:
+    (folder / 'preprocessor_config.json').write_text(json.dumps(processor))
+
+
+def test_a_folder_sets_what_shapes_do_not(tmp_path):
+  write(tmp_path, {
+      **HF, 'num_hidden_layers': 2, 'intermediate_size': 20, 'image_size': 32,
+      'hidden_act': 'gelu_pytorch_tanh', 'layer_norm_eps': 1e-7,
+      'id2label': {str(i): f'class {i}' for i in range(5)}}, {
+          'size': {'height': 32, 'width': 32}, 'image_mean': [0.1, 0.2, 0.3],
+          'image_std': [0.4, 0.5, 0.6], 'resample': 3})
+  loaded = load_lib.load(tmp_path)
+  assert (loaded.config.num_heads, loaded.config.gelu,
+          loaded.config.layer_norm_epsilon) == (3, 'tanh', 1e-7)
+  assert loaded.preprocess == preprocessing.Preprocess(
+      resolution=(32, 32), mean=(0.1, 0.2, 0.3), std=(0.4, 0.5, 0.6),
+      interpolation='bicubic', labels=tuple(f'class {i}' for i in range(5)))
+
+
+@pytest.mark.parametrize('bare', [False, True])
+def test_an_unsupported_activation_must_be_overridden(bare, tmp_path):
+  write(tmp_path, {**HF, 'hidden_act': 'relu'})
+  path = tmp_path / 'model.safetensors' if bare else tmp_path
+  with pytest.raises(ValueError, match="hidden_act is 'relu'"):
+    load_lib.load(path)
+  assert load_lib.load(path, {'gelu': 'tanh'}).config.gelu == 'tanh'
+
+
+def test_the_pooler_of_a_base_model_must_be_a_tanh(tmp_path):
+  settings = {'representation_layer': True, 'num_classes': 0}
+  config = {**HF, 'architectures': ['ViTModel']}
+  write(tmp_path, config, **settings)
+  assert load_lib.load(tmp_path).config.representation_layer
+  write(tmp_path, {**config, 'pooler_act': 'relu'}, **settings)
+  with pytest.raises(ValueError, match="pooler_act is 'relu', but"):
+    load_lib.load(tmp_path)
+  # A classifier does not use it.
+  write(tmp_path, {**HF, 'pooler_act': 'relu'})
+  assert load_lib.load(tmp_path).config.num_classes == 5
+
+
+def test_labels_of_a_base_model_are_ignored(tmp_path):
+  labels = {'id2label': {str(i): f'class {i}' for i in range(5)}}
+  write(tmp_path, {**HF, **labels, 'architectures': ['ViTModel']},
+        num_classes=0)
+  loaded = load_lib.load(tmp_path)
+  assert (loaded.config.num_classes, loaded.preprocess.labels) == (0, ())
+  # But a classifier must have its head.
+  write(tmp_path, {**HF, **labels}, num_classes=0)
+  with pytest.raises(ValueError, match=r'expected \(5,\), found \(0,\)'):
+    load_lib.load(tmp_path)
+
+
+@pytest.mark.parametrize(('text', 'words'), [
+    ('{', 'preprocessor_config.json is not JSON'),
+    ('{"image_mean": 3}', 'malformed'),
+    ('{"image_std": [0, 1, 1]}', 'std must be positive'),
+    ('{"resample": 9}', 'resample is 9'),
+    ('{"rescale_offset": true}', 'offset'),
+    ('{"do_rescale": false}', 'needs image_mean'),
+    ('{"rescale_factor": "1/255"}', 'rescale_factor must be positive')])
+def test_a_malformed_preprocessor_is_an_error(text, words, tmp_path):
+  write(tmp_path, HF)
+  (tmp_path / 'preprocessor_config.json').write_text(text)
+  with pytest.raises(ValueError, match=words):
+    load_lib.load(tmp_path)
+
+
+@pytest.mark.parametrize('settings', [
+    {}, {'keep_aspect': True, 'crop': 0.875, 'interpolation': 'bicubic'},
+    {'mean': (0.1, 0.2, 0.3), 'activation': 'sigmoid',
+     'labels': ('a', 'b')}], ids=str)
+def test_exported_preprocessing_is_parsed_back(settings):
+  preprocess = preprocessing.Preprocess(resolution=(224, 224), **settings)
+  plain = {'width': 1, 'depth': 1, 'mlp_dim': 1, 'num_heads': 1, 'patch': 1,
+           'qkv_bias': True, 'layer_norm_epsilon': 1e-6, 'gelu': 'tanh',
+           'num_classes': len(preprocess.labels)}
+  files = huggingface.config_files(plain, (224, 224), preprocess)
+  found = preprocessing.parse({'resolution': 1, **huggingface.parse_files(
+      files)})
+  assert found == preprocess
+
+
+def image_processor(image, config):
+  """Normalises pixels as ViTImageProcessor does."""
+  values = image.astype(np.float64)
+  if config.get('do_rescale', True):
+    values = values * config.get('rescale_factor', 1 / 255)
+  if config.get('do_normalize', True):
+    values = (values - config['image_mean']) / config['image_std']
+  return values
+
+
+@pytest.mark.parametrize('config', [
+    {'do_rescale': False, 'image_mean': [127.5, 100., 90.],
+     'image_std': [127.5, 60., 50.]},
+    {'do_rescale': False, 'do_normalize': False},
+    {'rescale_factor': 1 / 127.5, 'image_mean': [1., 1., 1.],
+     'image_std': [1., 1., 1.]},
+    {'rescale_factor': 1 / 256, 'do_normalize': False},
+    {'rescale_factor': 0.00392156862745098, 'image_mean': [0.5, 0.4, 0.3],
+     'image_std': [0.2, 0.3, 0.4]}])
+def test_the_scale_of_pixels_becomes_a_part_of_mean_and_std(config):
+  image = np.arange(48, dtype=np.uint8).reshape(4, 4, 3) * 5
+  found = huggingface.parse_preprocessor(config)
+  np.testing.assert_allclose(
+      (image / 255 - found['mean']) / found['std'],
+      image_processor(image, config), rtol=1e-9, atol=1e-9)
+
+
+def test_the_usual_scale_does_not_change_mean_and_std():
+  config = {'rescale_factor': 0.00392156862745098,
+            'image_mean': [0.485, 0.456, 0.406],
+            'image_std': [0.229, 0.224, 0.225]}
+  assert huggingface.parse_preprocessor(config) == {
+      'mean': preprocessing.IMAGENET_MEAN, 'std': preprocessing.IMAGENET_STD}

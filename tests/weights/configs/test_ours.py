@@ -1,0 +1,113 @@
+"""Files that vit_jax wrote contain their settings, and must match them."""
+
+import dataclasses
+import json
+
+import pytest
+
+from tests import random_models
+from vit_jax import schema
+from vit_jax.weights import load as load_lib
+from vit_jax.weights import npz
+from vit_jax.weights import safetensors
+from vit_jax.weights.configs import ours
+from vit_jax.weights.configs import preprocessing
+
+PREPROCESS = preprocessing.Preprocess(
+    resolution=(32, 32), mean=(0.1, 0.2, 0.3), crop=0.9, keep_aspect=True,
+    labels=tuple('abcde'))
+
+
+def write(path, family, text, **settings):
+  arrays = random_models.arrays(family, **settings)
+  if family == 'npz':
+    npz.write(path, arrays)
+    ours.json_beside(path).write_text(text)
+  else:
+    safetensors.write(path, arrays, metadata={'vit_jax': text})
+
+
+def metadata(*, preprocess=PREPROCESS, change=(), **settings):
+  config = random_models.config_of(**settings)
+  text = ours.dumps(config, resolution=(32, 32), preprocess=preprocess,
+                    positions='linear')
+  data = json.loads(text)
+  data['model'] |= dict(change)
+  return json.dumps(data)
+
+
+@pytest.mark.parametrize('family', ['npz', 'timm', 'huggingface'])
+@pytest.mark.parametrize('settings', [
+    {'num_heads': 3, 'gelu': 'exact', 'layer_norm_epsilon': 1e-4},
+    {'dropout': 0.1}])
+def test_every_setting_is_read_back(family, settings, tmp_path):
+  write(tmp_path / 'x.npz', family, metadata(**settings), **settings)
+  loaded = load_lib.load(tmp_path / 'x.npz')
+  assert loaded.config == random_models.config_of(**settings)
+  assert loaded.preprocess == PREPROCESS
+  assert loaded.positions == 'linear'
+  assert 'declared by: ' in '\n'.join(loaded.summary)
+
+
+@pytest.mark.parametrize(('change', 'words'), [
+    ({'width': 24}, r'patches/bias: expected \(24,\), found \(12,\)'),
+    ({'depth': 3}, r'expected \(3, .*found \(2, '),
+    ({'num_classes': 6}, r'expected \(6,\), found \(5,\)'),
+    ({'position': 'none'}, 'positions: expected nothing'),
+    ({'final_norm': False}, 'final_norm/scale: expected nothing'),
+    ({'pooling': 'average', 'cls': False}, '17 position .*do not'),
+    ({'backbone': {'depths': [1]}}, '17 position .*do not'),
+    ({'num_heads': 5}, 'does not divide into 5 heads'),
+    ({'num_heads': 'two'}, "model.num_heads must be int, but is 'two'"),
+    ({'gelu': 'quick'}, "model.gelu is 'quick'"),
+    ({'depht': 3}, "Did you mean 'depth'")])
+@pytest.mark.parametrize('family', ['timm', 'npz'])
+def test_metadata_of_another_model_is_an_error(
+    family, change, words, tmp_path):
+  write(tmp_path / 'x', family, metadata(change=change))
+  with pytest.raises(ValueError, match=f'(?s){words}') as error:
+    load_lib.load(tmp_path / 'x')
+  assert ('x.json' if family == 'npz' else 'vit_jax in the metadata of') in str(
+      error.value)
+
+
+@pytest.mark.parametrize(('text', 'words'), [
+    ('{', 'Expecting'), ('[' * 100_000, 'recursion'),
+    ('{"preprocess": {}}', r'needs the key.s. model'),
+    ('{"model": {}, "preprocess": {}}', 'neither a variant nor width'),
+    ('{"model": {"variant": "B/16"}, "preprocess": {}}',
+     'needs the key.s. resolution'),
+    ('{"model": 3, "preprocess": {}}', 'model must be a section'),
+    ('{"model": {}, "preprocess": {}, "code": 1}', 'Unknown key .*code')])
+@pytest.mark.parametrize('family', ['timm', 'npz'])
+def test_malformed_metadata_is_an_error(family, text, words, tmp_path):
+  write(tmp_path / 'x', family, text)
+  with pytest.raises(ValueError, match=f'is malformed: .*{words}'):
+    load_lib.load(tmp_path / 'x')
+
+
+def test_other_json_beside_an_npz_is_ignored(tmp_path):
+  write(tmp_path / 'x.npz', 'npz', '{"epochs": 3}', gelu='exact')
+  assert load_lib.load(tmp_path / 'x.npz').config.gelu == 'tanh'
+
+
+def test_overrides_win_over_metadata(tmp_path):
+  settings = {'width': 192, 'depth': 12, 'mlp_dim': 768, 'num_heads': 3,
+              'patch': 16}
+  write(tmp_path / 'x', 'timm', metadata(variant='Ti/16', num_classes=5),
+        **settings)
+  assert load_lib.load(tmp_path / 'x').config.variant == 'Ti/16'
+  loaded = load_lib.load(tmp_path / 'x', {'num_heads': 6, 'mean': 0.5})
+  assert (loaded.config.num_heads, loaded.config.variant) == (6, '')
+  assert loaded.preprocess.mean == (0.5,) * 3
+  assert loaded.preprocess.crop == PREPROCESS.crop
+
+
+def test_images_may_be_larger_than_the_position_embeddings(tmp_path):
+  preprocess = dataclasses.replace(PREPROCESS, resolution=(64, 48))
+  text = metadata(preprocess=preprocess)
+  write(tmp_path / 'x', 'timm', text)
+  loaded = load_lib.load(tmp_path / 'x')
+  assert (loaded.resolution, loaded.preprocess.resolution) == (
+      (32, 32), (64, 48))
+  assert schema.to_plain(loaded.preprocess) == schema.to_plain(preprocess)

@@ -1,0 +1,456 @@
+"""Weights of other codebases are loaded exactly, or not at all."""
+
+import json
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tests import random_models
+from vit_jax import models
+from vit_jax.weights import load as load_lib
+from vit_jax.weights import npz
+from vit_jax.weights import safetensors
+
+TINY = random_models.TINY
+
+
+def write(path, family, arrays):
+  (npz if family in ('npz', 'bit') else safetensors).write(path, arrays)
+  return path
+
+
+def load(family, arrays, tmp_path, **overrides):
+  if family in ('timm', 'huggingface', 'scratch'):
+    overrides = {'num_heads': 2, **overrides}
+  return load_lib.load(write(tmp_path / 'x', family, arrays), overrides)
+
+
+def params(**settings):
+  return random_models.params(random_models.config_of(**settings))
+
+
+# ------------------------------------------------ layouts of the npz format
+
+
+def stacked(arrays):
+  """Stacks the layers, as big_vision's scanned encoder does."""
+  result, layers = {}, {}
+  for name, array in arrays.items():
+    start, dash, rest = name.partition('encoderblock_')
+    if dash:
+      layers.setdefault(
+          f'{start}encoderblock/{rest.split("/", 1)[1]}', []).append(array)
+    else:
+      result[name] = array
+  return {**result, **{n: np.stack(a) for n, a in layers.items()}}
+
+
+def before_2021(arrays):
+  """Numbers the modules of a block as Flax did before 2021."""
+  for old, new in (('MultiHeadDotProductAttention_0',
+                    'MultiHeadDotProductAttention_1'),
+                   ('LayerNorm_1', 'LayerNorm_2'),
+                   ('MlpBlock_0', 'MlpBlock_3')):
+    arrays = {name.replace(old, new) if 'encoderblock' in name else name: a
+              for name, a in arrays.items()}
+  return arrays
+
+
+def top_level_positions(arrays):
+  arrays = dict(arrays)
+  arrays['pos_embedding'] = arrays.pop(
+      'Transformer/posembed_input/pos_embedding')
+  return arrays
+
+
+def with_optimizer(arrays):
+  return {**{f'opt/target/{n}': a for n, a in arrays.items()},
+          'opt/state/step': np.int32(3),
+          **{f'opt/state/param_states/{n}/ema': a for n, a in arrays.items()}}
+
+
+@pytest.mark.parametrize(('layout', 'settings'), [
+    (dict, {}), (stacked, {}), (before_2021, {}), (with_optimizer, {}),
+    (dict, {'representation_layer': True}),
+    (lambda arrays: stacked(top_level_positions(arrays)),
+     {'pooling': 'attention'}),
+    (lambda arrays: {f'params/{n}': a for n, a in arrays.items()}, {})],
+    ids=['today', 'stacked', 'before 2021', 'opt/target', 'representation',
+         'big_vision', 'params'])
+def test_every_layout_of_the_published_format_loads(
+    layout, settings, tmp_path):
+  arrays = layout(random_models.arrays('npz', **settings))
+  loaded = load('npz', arrays, tmp_path)
+  random_models.assert_same(loaded.params, params(**settings))
+  assert loaded.config == random_models.config_of(**settings)
+  assert loaded.resolution == (32, 32)
+
+
+def test_group_norm_scales_with_extra_axes_load(tmp_path):
+  settings = random_models.HYBRID
+  arrays = random_models.arrays('npz', **settings)
+  old = {name: a.reshape(1, 1, 1, -1) if '/gn' in name or 'gn_' in name else a
+         for name, a in arrays.items()}
+  assert sum(a.shape[:3] == (1, 1, 1) for a in old.values()) > 20
+  loaded = load('npz', old, tmp_path)
+  random_models.assert_same(loaded.params, params(**settings))
+  assert loaded.config == random_models.config_of(**settings)
+
+
+def test_bfloat16_stored_as_void_loads(tmp_path):
+  void = {name: a.astype(ml_dtypes.bfloat16).view('V2')
+          for name, a in random_models.arrays('npz').items()}
+  random_models.assert_same(load('npz', void, tmp_path).params, {
+      name: a.astype(ml_dtypes.bfloat16).astype(np.float32)
+      for name, a in params().items()})
+
+
+def old_huggingface(arrays):
+  """Renames arrays as transformers did before version 5."""
+  for new, old in (
+      ('vit.layers.', 'vit.encoder.layer.'), ('mlp.fc1', 'intermediate.dense'),
+      ('mlp.fc2', 'output.dense'), ('o_proj', 'output.dense'),
+      ('q_proj', 'attention.query'), ('k_proj', 'attention.key'),
+      ('v_proj', 'attention.value')):
+    arrays = {name.replace(new, old): a for name, a in arrays.items()}
+  return arrays
+
+
+@pytest.mark.parametrize('rename', [
+    old_huggingface,
+    lambda arrays: {n.replace('vit.', 'deit.', 1): a
+                    for n, a in arrays.items()}],
+    ids=['before version 5', 'DeiT without distillation'])
+def test_other_names_of_hugging_face_load(rename, tmp_path):
+  arrays = rename(random_models.arrays('huggingface'))
+  random_models.assert_same(
+      load('huggingface', arrays, tmp_path).params, params())
+
+
+def test_the_unused_pooler_of_a_classifier_is_ignored(tmp_path):
+  arrays = random_models.arrays('huggingface', representation_layer=True)
+  loaded = load('huggingface', arrays, tmp_path)
+  assert not loaded.config.representation_layer
+  assert 'ignored vit.pooler.dense.weight' in '\n'.join(loaded.report)
+
+
+def test_the_scratch_page_sets_what_its_names_imply(tmp_path):
+  arrays = random_models.arrays('scratch', final_norm=False)
+  loaded = load('scratch', arrays, tmp_path)
+  assert (loaded.config.final_norm, loaded.config.gelu,
+          loaded.config.layer_norm_epsilon) == (False, 'tanh', 1e-5)
+  random_models.assert_same(loaded.params, params(final_norm=False))
+
+
+def test_shards_load_as_one_file(tmp_path):
+  arrays = random_models.arrays('timm')
+  parts = list(arrays)[:20], list(arrays)[20:]
+  for i, part in enumerate(parts):
+    safetensors.write(tmp_path / f'm-{i}.safetensors',
+                      {name: arrays[name] for name in part})
+  index = tmp_path / 'm.safetensors.index.json'
+  index.write_text(json.dumps({'weight_map': {
+      name: f'm-{i}.safetensors' for i, p in enumerate(parts) for name in p}}))
+  random_models.assert_same(
+      load_lib.load(tmp_path, {'num_heads': 2}).params, params())
+
+
+# ----------------------------------------------------------------- inference
+
+
+@pytest.mark.parametrize(('settings', 'resolution'), [
+    ({'position_cls': False}, (32, 32)),
+    ({'pooling': 'average'}, (32, 32)),
+    ({'qkv_bias': False, 'patch': (8, 4)}, (32, 16)),
+    ({'num_classes': 0}, (32, 32)),
+])
+def test_settings_are_inferred_from_shapes(settings, resolution, tmp_path):
+  loaded = load('npz', random_models.arrays('npz', resolution, **settings),
+                tmp_path)
+  assert loaded.config == random_models.config_of(**settings)
+  assert loaded.resolution == resolution
+
+
+def test_the_summary_names_what_was_inferred_assumed_and_overridden(tmp_path):
+  arrays = with_optimizer(random_models.arrays('npz'))
+  loaded = load('npz', arrays, tmp_path, gelu='exact')
+  text = '\n'.join(loaded.summary)
+  for words in ('published JAX ViT', 'under opt/target/', '5 classes',
+                'depth=2', 'num_heads=2', 'images 32x32',
+                'overrides: gelu=exact', 'assumed: images in [-1, 1]',
+                'opt/state/step, ', ', ...'):
+    assert words in text, words
+  report = '\n'.join(loaded.report)
+  assert all(f'-> {name} ' in report for name in params())
+  assert 'ignored opt/state/step' in report
+
+
+def test_float64_is_converted_and_reported(tmp_path):
+  arrays = random_models.arrays('npz')
+  arrays['cls'] = arrays['cls'].astype(np.float64)
+  text = '\n'.join(load('npz', arrays, tmp_path).summary)
+  assert f'converted: 1 of {len(arrays)} arrays, float64 to float32' in text
+
+
+def test_heads_that_no_array_determines_come_from_the_caller_or_the_sizes(
+    tmp_path):
+  path = write(tmp_path / 'x', 'timm', random_models.arrays('timm'))
+  with pytest.raises(ValueError, match='number of heads is unknown.*=N'):
+    load_lib.load(path)
+  for heads in (5, 24):
+    with pytest.raises(ValueError, match=f'not divide into {heads} heads'):
+      load_lib.load(path, {'num_heads': heads})
+  small = random_models.arrays(
+      'timm', width=192, mlp_dim=768, num_heads=3, patch=16, depth=12)
+  loaded = load_lib.load(write(path, 'timm', small))
+  assert (loaded.config.num_heads, loaded.config.variant) == (3, 'Ti/16')
+  assert 'assumed: 3 heads, as Ti has' in '\n'.join(loaded.summary)
+
+
+def test_a_variant_sets_the_heads(tmp_path):
+  path = write(tmp_path / 'x', 'timm', random_models.arrays(
+      'timm', variant='b/16', depth=1, num_classes=2))
+  # S/16 and b/16 have the same widths.
+  assert load_lib.load(path, {'depth': 1}).config.num_heads == 6
+  assert load_lib.load(
+      path, {'variant': 'b/16', 'depth': 1}).config.num_heads == 12
+  with pytest.raises(ValueError, match=r'expected \(12, .*found \(1, '):
+    load_lib.load(path, {'variant': 'b/16'})
+
+
+# ----------------------------------------------------- overrides
+
+
+@pytest.mark.parametrize('overrides', [
+    {'variant': 'Ti/16'}, {'num_heads': 4}, {'patch': 16}, {'depth': 4},
+    {'num_classes': 3}, {'qkv_bias': False},
+    {'pooling': 'attention'}, {'layer_scale': 0.1}, {'position': 'none'},
+    {'backbone': {'depths': (3, 4, 9)}}])
+def test_an_override_that_contradicts_the_arrays_is_an_error(
+    overrides, tmp_path):
+  with pytest.raises(ValueError, match='expected .*, found '):
+    load('npz', random_models.arrays('npz'), tmp_path, **overrides)
+
+
+@pytest.mark.parametrize(('overrides', 'words'), [
+    ({'variant': 'R50x1'}, "name: expected 'resnet', found the arrays of a vit"),
+    ({'labels': ['a', 'b']}, '2 labels, but the head has 5 classes'),
+    ({'resolution': 30}, 'resolution: .*30x30 does not divide into patches')])
+def test_an_override_that_does_not_suit_the_model_is_an_error(
+    overrides, words, tmp_path):
+  with pytest.raises(ValueError, match=words):
+    load('npz', random_models.arrays('npz'), tmp_path, **overrides)
+
+
+def test_overrides_win(tmp_path):
+  loaded = load(
+      'npz', random_models.arrays('npz'), tmp_path, gelu='exact',
+      layer_norm_epsilon=1e-4, mean=0.25, std=[2], labels=tuple('abcde'),
+      resolution=64)
+  assert (loaded.config.gelu, loaded.config.layer_norm_epsilon) == (
+      'exact', 1e-4)
+  assert (loaded.preprocess.mean, loaded.preprocess.std) == (
+      (0.25,) * 3, (2.,) * 3)
+  assert loaded.preprocess.labels == tuple('abcde')
+  # The grid of the position embeddings stays; images may be larger.
+  assert loaded.resolution == (32, 32)
+  assert loaded.preprocess.resolution == (64, 64)
+
+
+# ------------------------------------------------ missing and wrong arrays
+
+
+@pytest.mark.parametrize(('name', 'words'), [
+    ('Transformer/encoderblock_1/LayerNorm_0/scale', '{name}: missing'),
+    ('Transformer/encoderblock_0/MultiHeadDotProductAttention_0/key/kernel',
+     '{name}: missing'),
+    ('head/bias', 'head/dense/bias: expected .*found nothing'),
+    ('embedding/bias', 'patches/bias: expected .*found nothing')])
+def test_a_missing_array_is_named(name, words, tmp_path):
+  arrays = random_models.arrays('npz')
+  del arrays[name]
+  with pytest.raises(ValueError, match=words.format(name=name)):
+    load('npz', arrays, tmp_path)
+
+
+def test_weights_without_an_encoder_are_an_error(tmp_path):
+  arrays = random_models.arrays('npz')
+  few = {n: arrays[n] for n in ('embedding/kernel', 'head/bias', 'cls')}
+  with pytest.raises(ValueError, match='have no .*LayerNorm_0/scale'):
+    load('npz', few, tmp_path)
+
+
+@pytest.mark.parametrize(('change', 'words'), [
+    ({'extra/kernel': np.zeros(3, np.float32)}, 'extra/kernel: unexpected'),
+    ({'head/bias': np.zeros(6, np.float32)}, r'expected \(5,\), found \(6,\)'),
+    ({'head/bias': np.zeros(5, np.int32)}, 'head/bias has dtype int32'),
+    ({'cls': np.full((1, 1, 12), np.nan)}, 'cls holds 12 of 12 values'),
+    ({'cls': np.zeros((2, 12))}, r'cls: expected \[1 n d\], found \(2, 12\)'),
+    ({'Transformer/encoderblock_1/LayerNorm_0/scale': np.zeros(13)},
+     r'\(13,\) \(Transformer/encoderblock_1/LayerNorm_0/scale\)')])
+def test_an_array_of_a_wrong_name_shape_or_value_is_an_error(
+    change, words, tmp_path):
+  with pytest.raises(ValueError, match=words):
+    load('npz', {**random_models.arrays('npz'), **change}, tmp_path)
+
+
+FINAL_NORMS = {'npz': 'Transformer/encoder_norm/scale', 'timm': 'norm.weight',
+               'huggingface': 'vit.layernorm.weight'}
+POSITIONS = {'npz': 'Transformer/posembed_input/pos_embedding',
+             'timm': 'pos_embed',
+             'huggingface': 'vit.embeddings.position_embeddings'}
+
+
+def without(arrays, name):
+  """Removes an array, and the bias beside it."""
+  bias = name.replace('scale', 'bias').replace('weight', 'bias')
+  return {n: a for n, a in arrays.items() if n not in (name, bias)}
+
+
+@pytest.mark.parametrize(('names', 'ours', 'overrides'), [
+    (FINAL_NORMS, 'final_norm/scale', {'final_norm': False}),
+    (POSITIONS, 'positions', {'position': 'none', 'resolution': 64})])
+@pytest.mark.parametrize('family', FINAL_NORMS)
+def test_a_part_that_every_model_has_is_missing_unless_overridden(
+    family, names, ours, overrides, tmp_path):
+  arrays = without(random_models.arrays(family), names[family])
+  with pytest.raises(ValueError, match=(
+      f"(?s){ours}: expected .*found nothing.*final_norm=False, position='none'")):
+    load(family, arrays, tmp_path)
+  loaded = load(family, arrays, tmp_path, **overrides)
+  assert all(getattr(loaded.config, name, value) == value
+             for name, value in overrides.items())
+
+
+def test_timms_norm_after_pooling_replaces_the_final_norm(tmp_path):
+  arrays = random_models.arrays(
+      'timm', pooling='average', pool_norm=True, final_norm=False)
+  loaded = load('timm', arrays, tmp_path)
+  assert (loaded.config.final_norm, loaded.config.pool_norm) == (False, True)
+  with pytest.raises(ValueError, match='final_norm/scale: expected'):
+    load('timm', without(arrays, 'fc_norm.weight'), tmp_path)
+
+
+def test_a_missing_head_is_reported(tmp_path):
+  arrays = without(without(random_models.arrays('npz'), 'head/kernel'),
+                   'head/bias')
+  loaded = load('npz', arrays, tmp_path)
+  assert loaded.config.num_classes == 0
+  assert ('  no head in the file: 0 classes, logits are empty'
+          in loaded.summary)
+  with pytest.raises(ValueError, match=r'expected \(5,\), found \(0,\)'):
+    load('npz', arrays, tmp_path, num_classes=5)
+
+
+@pytest.mark.parametrize(('family', 'name'), [
+    ('timm', 'dist_token'), ('timm', 'head_dist.weight'),
+    ('huggingface', 'deit.embeddings.distillation_token'),
+    ('huggingface', 'distillation_classifier.bias')])
+def test_a_distilled_deit_is_refused_with_the_model_to_use_instead(
+    family, name, tmp_path):
+  arrays = {**random_models.arrays(family),
+            name: np.zeros((1, 1, 12), np.float32)}
+  with pytest.raises(ValueError, match=(
+      f'distilled DeiT: {name} .*without distillation')):
+    load(family, arrays, tmp_path)
+
+
+# --------------------------------------------------------------- two copies
+
+
+def under(prefix, arrays):
+  return {prefix + name: a for name, a in arrays.items()}
+
+
+@pytest.mark.parametrize(('family', 'prefixes'), [
+    ('npz', ('params/', 'opt/target/')), ('npz', ('', 'ema/')),
+    ('timm', ('model.', 'model_ema.')),
+    ('huggingface', ('model.', 'state_dict_ema.'))])
+def test_two_copies_of_a_model_are_an_error_until_one_is_chosen(
+    family, prefixes, tmp_path):
+  arrays = random_models.arrays(family)
+  both = {**under(prefixes[0], arrays),
+          **under(prefixes[1], {n: a + 1 for n, a in arrays.items()})}
+  with pytest.raises(ValueError, match='more than once') as error:
+    load(family, both, tmp_path)
+  for prefix in prefixes:
+    assert f'prefix={prefix!r}' in str(error.value)
+  first, second = (load(family, both, tmp_path, prefix=p) for p in prefixes)
+  np.testing.assert_array_equal(second.params['cls'], first.params['cls'] + 1)
+  assert f'ignored: {len(arrays)} arrays' in '\n'.join(first.summary)
+  with pytest.raises(ValueError, match="known family under 'x/'"):
+    load(family, both, tmp_path, prefix='x/')
+
+
+@pytest.mark.parametrize(('family', 'state'), [
+    ('npz', 'opt_state/0/mu/'), ('npz', 'opt/state/'),
+    ('timm', 'optimizer.exp_avg.')])
+def test_optimizer_state_is_not_a_copy(family, state, tmp_path):
+  arrays = random_models.arrays(family)
+  loaded = load(family, {**under(state, arrays), **arrays}, tmp_path)
+  random_models.assert_same(loaded.params, params())
+  assert f'ignored: {len(arrays)} arrays' in '\n'.join(loaded.summary)
+
+
+# ---------------------------------------------- grids of position embeddings
+
+
+def test_a_grid_that_is_not_square_needs_the_image_size(tmp_path):
+  arrays = random_models.arrays('npz', (24, 48))
+  with pytest.raises(ValueError, match='19 position .*not square.*resolution='):
+    load('npz', arrays, tmp_path)
+  loaded = load('npz', arrays, tmp_path, resolution=(24, 48))
+  assert loaded.resolution == (24, 48)
+
+
+def registers(resolution, *, embedded, num):
+  """Returns timm's arrays of a model with registers, and our parameters.
+
+  Args:
+    resolution: of the position embeddings.
+    embedded: whether class token and registers have position embeddings.
+    num: number of registers.
+  """
+  config = random_models.config_of(registers=num, position_cls=embedded)
+  expected = random_models.params(config, resolution)
+  arrays = random_models.arrays(
+      'timm', resolution, registers=num, position_cls=embedded)
+  if embedded:
+    offsets = np.full((1, num, 12), 0.5, np.float32)
+    cls, patches = np.split(arrays['pos_embed'], [1], axis=1)
+    arrays['pos_embed'] = np.concatenate([cls, offsets, patches], axis=1)
+    expected['registers'] = expected['registers'] + offsets[0]
+  return arrays, expected
+
+
+@pytest.mark.parametrize('embedded', [False, True])
+@pytest.mark.parametrize(('resolution', 'num', 'overrides'), [
+    ((24, 24), 2, {}), ((16, 40), 2, {'resolution': (16, 40)})])
+def test_registers_load_with_and_without_position_embeddings(
+    resolution, num, overrides, embedded, tmp_path):
+  arrays, expected = registers(resolution, embedded=embedded, num=num)
+  loaded = load('timm', arrays, tmp_path, **overrides)
+  random_models.assert_same(loaded.params, expected)
+  assert loaded.resolution == resolution
+  assert loaded.config.position_cls == embedded
+
+
+# 4x4 patches are as many as 3x3, a class token and 6 registers.
+@pytest.mark.parametrize(('side', 'embedded'), [(32, False), (24, True)])
+def test_an_ambiguous_grid_needs_the_image_size(side, embedded, tmp_path):
+  arrays, expected = registers((side, side), embedded=embedded, num=6)
+  with pytest.raises(ValueError, match=(
+      '16 position .*registers: 6.* is 3x3 or 4x4.*resolution=')):
+    load('timm', arrays, tmp_path)
+  for overrides in ({'resolution': side}, {'position_cls': embedded}):
+    loaded = load('timm', arrays, tmp_path, **overrides)
+    random_models.assert_same(loaded.params, expected)
+    assert loaded.resolution == (side, side)
+
+
+def test_variant_names_are_kept_only_for_their_dimensions(tmp_path):
+  arrays = random_models.arrays('npz')
+  assert load('npz', arrays, tmp_path).config.variant == ''
+  config = models.parse({**TINY, 'variant': 'B/16'})
+  assert config.variant == 'B/16'  # A run may start from a variant.

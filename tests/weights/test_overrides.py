@@ -1,0 +1,43 @@
+"""Overrides are checked before a file is read."""
+
+import pytest
+
+from vit_jax import schema
+from vit_jax.weights import overrides
+
+
+@pytest.mark.parametrize(('given', 'words'), [
+    ({'num_head': 2}, "override 'num_head'. Did you mean 'num_heads'"),
+    ({'mena': 0.5}, "Did you mean 'mean'"),
+    ({'mean': (0.5, 0.5)}, 'mean must be one number, or one for each of 3'),
+    ({'std': [1, 1, 1, 1]}, 'std must be one number, or one for each of 3'),
+    ({'std': 'x'}, "std must be a list, but is 'x'"),
+    ({'std': 0}, 'std must be positive'),
+    ({'crop': 2}, 'crop must be a fraction'),
+    ({'labels': 'abcde'}, "labels must be a list, but is 'abcde'"),
+    ({'resolution': 0}, r'resolution must be positive, but is \(0, 0\)'),
+    ({'resolution': 'x'}, "resolution must be a list, but is 'x'"),
+    ({'resolution': (32,)}, r'resolution must have 2 entries'),
+    ({'resolution': (32, -8)}, r'must be positive, but is \(32, -8\)'),
+    ({'resolution': True}, 'must be a list, but is True'),
+    ({'num_heads': 0}, 'num_heads must be positive, but is 0'),
+    ({'num_heads': 'two'}, "num_heads must be int, but is 'two'"),
+    ({'gelu': 'quick'}, "gelu is 'quick'.*Expected one of 'tanh', 'exact'"),
+    ({'backbone': {'deph': (1,)}}, "Did you mean 'depths'"),
+    ({'prefix': 3}, 'prefix must be text')])
+def test_an_invalid_override_is_an_error(given, words):
+  with pytest.raises(ValueError, match=words):
+    overrides.parse(given)
+
+
+@pytest.mark.parametrize('mean', [
+    0.25, [0.25], (0.25,) * 3, schema.FlagText('0.25')])
+def test_one_number_stands_for_every_channel(mean):
+  assert overrides.parse({'mean': mean}).preprocess == {'mean': (0.25,) * 3}
+
+
+def test_text_from_the_command_line_is_parsed():
+  found = overrides.parse({name: schema.FlagText(text) for name, text in {
+      'resolution': '(24, 48)', 'num_heads': '4', 'gelu': 'exact'}.items()})
+  assert found.preprocess == {'resolution': (24, 48)}
+  assert found.model == {'num_heads': 4, 'gelu': 'exact'}

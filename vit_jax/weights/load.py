@@ -1,0 +1,261 @@
+"""Loads weights of other codebases into our models, strictly.
+
+    file ─▶ family ─▶ arrays ─▶ model config ─▶ compared with the model's tree
+
+The content of a file determines its format and family, never its name. The
+model config is inferred from names and shapes; settings that these do not
+determine come from our own metadata, config.json or the table of published
+sizes; the caller's overrides win. The model of that config is then built
+abstractly: its parameters must be exactly those of the file.
+"""
+
+from collections.abc import Mapping, Sequence
+import dataclasses
+import os
+import pathlib
+from typing import Any
+
+import flax.linen as nn
+import jax
+import numpy as np
+
+from vit_jax import models
+from vit_jax import tree
+from vit_jax.models import vit_config
+from vit_jax.weights import files
+from vit_jax.weights import infer_architecture
+from vit_jax.weights import matching
+from vit_jax.weights import open_files
+from vit_jax.weights import overrides as overrides_lib
+from vit_jax.weights import published_sizes
+from vit_jax.weights import report
+from vit_jax.weights.configs import config_json
+from vit_jax.weights.configs import declared as declared_lib
+from vit_jax.weights.configs import ours
+from vit_jax.weights.configs import preprocessing
+
+DEFAULT_SIZE = (224, 224)  # Pixels, where nothing determines the image size.
+
+
+@dataclasses.dataclass(frozen=True)
+class Loaded:
+  """A model loaded from a file.
+
+  Attributes:
+    config: model config.
+    params: nested dict of NumPy arrays.
+    resolution: image height and width of the position embeddings.
+    preprocess: preprocessing of images.
+    positions: how position embeddings are resized to other images.
+    family: origin of the weights.
+    summary: lines on what was found, inferred and assumed.
+    report: one line per parameter, and per array that was ignored.
+  """
+  config: models.ModelConfig
+  params: Any
+  resolution: tuple[int, int]
+  preprocess: preprocessing.Preprocess
+  positions: str
+  family: str
+  summary: tuple[str, ...]
+  report: tuple[str, ...]
+
+
+def load(
+    path: str | os.PathLike, overrides: Mapping[str, Any] | None = None,
+) -> Loaded:
+  """Loads the weights of another codebase.
+
+  Args:
+    path: a file, or a folder with a file and its config.json.
+    overrides: keys of the section `model` and of `Preprocess`, which win over
+      what is declared or inferred; and `prefix`, of the parameter names, for a
+      file with several copies of a model.
+
+  Raises:
+    ValueError: if the file is damaged or of an unknown family, or does not
+      contain exactly the parameters of the model.
+  """
+  path = pathlib.Path(path)
+  given = overrides_lib.parse(overrides or {})
+  found = matching.find(open_files.open_weights(path), prefix=given.prefix)
+  params = matching.read(found)
+  declared = ours.find(found.opened)
+  file = pathlib.Path(found.opened.path).with_name('config.json')
+  if declared:
+    try:
+      return _build(found, params, declared, given)
+    except ValueError as error:
+      if declared.source in str(error):
+        raise
+      raise ValueError(f'{declared.source}: {error}') from error
+  if not file.is_file():
+    return _build(found, params, declared_lib.Declared(), given)
+  try:
+    declared = config_json.read(file, overrides=given)
+    result = _build(found, params, declared, given)
+  except ValueError as error:
+    if path.is_dir():
+      raise ValueError(
+          f'{file} does not describe the weights beside it: {error}\nTake both '
+          'from one model, or load the file of weights alone with overrides: '
+          'load(file, num_heads=...).') from error
+    # A neighbour of the file may belong to another model.
+    reason = ' '.join(str(error).split())
+    return _build(found, params, declared_lib.Declared(
+        notes=(f'ignored {file}, not of this file: {reason}',)), given)
+  declared.check_supported(given)
+  return result
+
+
+def _build(
+    found: matching.Found, params: Mapping[str, np.ndarray],
+    declared: declared_lib.Declared, given: overrides_lib.Overrides,
+) -> Loaded:
+  """Builds the model of the declared and inferred config, and compares."""
+  source = found.opened.path
+  if declared.families is not None and (
+      found.family.name not in declared.families):
+    raise ValueError(f'it declares {declared.what}, but the arrays are those '
+                     f'of a {found.family.label}.')
+  config, notes = _config(found, params, declared, given)
+  candidates = (given.preprocess.get('resolution'),
+                declared.preprocess.get('resolution'))
+  resolution = candidates[0] or declared.resolution or candidates[1] or (
+      DEFAULT_SIZE)
+  if isinstance(config, vit_config.ViTConfig):
+    params = matching.split_heads(params, found, config.num_heads)
+    if 'positions' in params and config.position == 'learned':
+      grid, prefix = infer_architecture.position_grid(
+          config, len(params['positions']), declared=declared.resolution,
+          candidates=candidates,
+          embeds_prefix=_embeds_prefix(config, declared, given))
+      resolution = infer_architecture.image_size(config, grid)
+      params = matching.fold_register_positions(params, prefix)
+      if config.has_cls:
+        config = dataclasses.replace(config, position_cls=bool(prefix))
+  params = infer_architecture.add_empty_head(params, _features(config))
+  check(config, params, resolution, source=source, declared_by=declared.source,
+        theirs={match.ours: match.theirs[0] for match in found.matches})
+  return Loaded(
+      config=config, params=tree.unflatten(params), resolution=resolution,
+      preprocess=_preprocess(config, resolution, declared, given),
+      positions=declared.positions or found.family.positions,
+      family=found.family.name,
+      summary=report.summary(
+          found, config, params, resolution, declared, given, notes),
+      report=report.per_parameter(found, params))
+
+
+def _config(
+    found: matching.Found, params: Mapping[str, np.ndarray],
+    declared: declared_lib.Declared, given: overrides_lib.Overrides,
+) -> tuple[models.ModelConfig, list[str]]:
+  """Returns the model config, and notes on assumptions."""
+  notes = []
+  known = dict(declared.model)
+  if 'variant' in given.model:
+    known |= published_sizes.dimensions(given.model['variant'])
+  known |= given.model
+  section = infer_architecture.section(
+      params, found.family, declared=known, heads_in_shapes=found.heads_apart)
+  if 'width' in section and not section.get('num_heads'):
+    section['num_heads'], note = infer_architecture.num_heads(
+        section, source=found.opened.path)
+    notes.append(note)
+  variant = section.pop('variant', None)
+  config = models.parse(section)
+  if variant is None:
+    variant = published_sizes.variant(
+        config, declared=known, source=found.opened.path)
+  elif variant and not published_sizes.has_dimensions(config, variant):
+    variant = ''
+  return dataclasses.replace(config, variant=variant), notes
+
+
+def _embeds_prefix(
+    config: vit_config.ViTConfig, declared: declared_lib.Declared,
+    given: overrides_lib.Overrides,
+) -> bool | None:
+  """Whether class token and registers have position embeddings, if known."""
+  if config.has_cls and 'position_cls' in given.model:
+    return given.model['position_cls']
+  return declared.embeds_prefix
+
+
+def _features(config: models.ModelConfig) -> int:
+  """Returns the width of the representation."""
+  if isinstance(config, vit_config.ViTConfig):
+    return config.width
+  assert config.backbone is not None
+  return 4 * config.backbone.width * 2 ** (len(config.backbone.depths) - 1)
+
+
+def _preprocess(
+    config: models.ModelConfig, resolution: tuple[int, int],
+    declared: declared_lib.Declared, given: overrides_lib.Overrides,
+) -> preprocessing.Preprocess:
+  result = dict(declared.preprocess)
+  if not declared.ours:
+    result['resolution'] = resolution
+    if not config.num_classes:
+      result.pop('labels', None)
+  preprocess = preprocessing.parse({**result, **given.preprocess})
+  check_preprocess(config, preprocess)
+  return preprocess
+
+
+def check_preprocess(
+    config: models.ModelConfig, preprocess: preprocessing.Preprocess,
+) -> None:
+  """Raises if preprocessing does not suit the model.
+
+  Raises:
+    ValueError: if images do not divide into patches, or the number of labels
+      is not the number of classes.
+  """
+  try:
+    models.grid(config, preprocess.resolution)
+  except ValueError as error:
+    raise ValueError(f'resolution: {error}') from error
+  labels = len(preprocess.labels)
+  if labels and labels != config.num_classes:
+    raise ValueError(
+        f'{labels} labels, but the head has {config.num_classes} classes.')
+
+
+def check(
+    config: models.ModelConfig, params: Mapping[str, Any],
+    resolution: Sequence[int], *, source: str, declared_by: str = '',
+    theirs: Mapping[str, str] | None = None, channels: int = 3,
+) -> None:
+  """Raises unless parameters, by our names, are exactly the model's.
+
+  Raises:
+    ValueError: with the expected and found shapes.
+  """
+  expected = abstract_params(config, resolution, channels=channels)
+  lines = []
+  for line in tree.differences(expected, tree.unflatten(params)):
+    name = (theirs or {}).get(line.split(':')[0], '')
+    lines.append(f'{name} -> {line}' if name else line)
+  if lines:
+    declared = f' that {declared_by} declares' if declared_by else ''
+    raise ValueError(
+        f'{source} does not contain the parameters of the model{declared}:\n'
+        + files.indented(lines) + '\nIf the model is right, the file is '
+        'incomplete. If not, override its settings: load(path, depth=..., '
+        "num_classes=..., final_norm=False, position='none').")
+
+
+def abstract_params(
+    config: models.ModelConfig, resolution: Sequence[int], *,
+    channels: int = 3,
+) -> Any:
+  """Returns the shapes of a model's parameters, as a nested dict."""
+  # The shapes do not depend on kernels that exist on some devices alone.
+  model = models.build(
+      models.without_fused_kernels(config), num_classes=config.num_classes)
+  images = jax.ShapeDtypeStruct((1, *resolution, channels), 'float32')
+  return nn.unbox(jax.eval_shape(
+      lambda: models.init(model, jax.random.key(0), images)))
