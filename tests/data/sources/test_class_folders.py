@@ -109,21 +109,16 @@ def test_a_small_data_set_holds_out_an_image(tmp_path, names, test_size):
   assert {path[0] for path in found['train']} == {'a', 'b'}
 
 
-@pytest.mark.parametrize(('splits', 'message'), [
-    (['val', 'test'], 'Rename the folder to train on to train/'),
-    (['training', 'testing'], 'Rename training/ to train/'),
-    (['Train', 'Test'], 'Rename Train/ to train/'),
-    (['training_set', 'test_set'], 'Rename training_set/ to train/'),
-    (['train2017', 'val2017'], 'Rename train2017/ to train/'),
-    (['validation'], 'Rename the folder'), (['dev', 'eval'], 'Rename'),
-    (['hold-out', 'valid'], 'Rename')])
-def test_splits_without_train_are_not_classes(tmp_path, splits, message):
+@pytest.mark.parametrize('splits', [
+    ['val', 'test'], ['training', 'testing'], ['Train', 'Test'],
+    ['training_set', 'test_set'], ['train2017', 'val2017'], ['validation'],
+    ['dev', 'eval'], ['hold-out', 'valid']])
+def test_splits_without_train_are_not_classes(tmp_path, splits):
   for split in splits:
     write_classes(tmp_path / split, 1)
-  with pytest.raises(ValueError, match=message) as error:
+  with pytest.raises(ValueError, match='Rename the training folder') as error:
     open_folder(tmp_path)
-  for split in splits:
-    assert f'{split}/ (with cat, dog)' in str(error.value)
+  assert all(f'{split}/' in str(error.value) for split in splits)
   assert f'Expected {tmp_path}/train/CLASS/*.jpg' in str(error.value)
 
 
@@ -173,8 +168,8 @@ def test_folder_names_may_contain_dots(tmp_path):
     (['class/readme.txt'], 'Found no images .*It holds: class'),
     (['1.JPEG', '2.png'],
      'Found 2 images in .* but none in a class folder, and no table'),
-    (['train/1.png', 'test/1.png'], 'no class folders in these.*a table of'),
-    (['train/1.png', 'val/1.png', 'dev/1.png'], 'no class folders in these')])
+    (['train/1.png', 'test/1.png'], 'no class folders in train/.*a table of'),
+    (['train/1.png', 'val/1.png', 'dev/1.png'], 'no class folders in train/')])
 def test_errors_name_the_expected_layout(tmp_path, paths, message):
   write(tmp_path, *paths)
   with pytest.raises(ValueError, match=message):

@@ -52,7 +52,6 @@ def open_folder(root: epath.Path) -> protocol.DatasetSplits:
   else:
     splits = {'': _list_split(root, '')}
     _check_no_splits(splits[''], root)
-    _check_no_flat_splits(splits[''], root)
   by_hash = len(splits) == 1
   names = _check_classes(splits, root)
   if by_hash:
@@ -123,38 +122,24 @@ def _split_by_hash(
 
 
 def _check_no_splits(images: _Images, root: epath.Path) -> None:
-  """Raises if apparent class folders are splits without `train`.
+  """Raises if apparent class folders are splits without `train/CLASS/`.
 
-  A class may be called `test` and hold images; a split holds folders only.
+  A class may be called `test` and hold images if others are not called so; a
+  split holds class folders, or there are only splits.
   """
-  with_images = {name for path, name in images if path.count('/') == 1}
-  splits: dict[str, set[str]] = {}
-  for path, name in images:
-    if name not in with_images and split_strings_lib.is_split_name(name):
-      splits.setdefault(name, set()).add(path.split('/')[1])
-  if not splits:
-    return
-  found = ', '.join(
-      f'{name}/ (with {_some(sorted(classes))})'
-      for name, classes in splits.items())
-  train = next((n for n in splits if n.lower().startswith('train')), None)
-  remedy = (f'Rename {train}/ to train/' if train else
-            'Rename the folder to train on to train/')
-  raise ValueError(
-      f'{root} seems to hold splits, but no train/ with class folders: '
-      f'{found}. Expected {_layouts(root)}. {remedy}. If these names are '
-      f'classes, move all class folders into {root}/train/.')
-
-
-def _check_no_flat_splits(images: _Images, root: epath.Path) -> None:
-  """Raises for train/1.jpg beside test/2.jpg."""
   names = sorted({name for _, name in images})
-  if len(names) > 1 and all(map(split_strings_lib.is_split_name, names)):
+  with_images = {name for path, name in images if path.count('/') == 1}
+  splits = [name for name in names if split_strings_lib.is_split_name(name)]
+  if len(names) == 1 or len(splits) < len(names):
+    splits = [name for name in splits if name not in with_images]
+  if splits:
+    shown = _some([f'{name}/' for name in splits])
     raise ValueError(
-        f'{root} holds images in {", ".join(f"{n}/" for n in names)} and no '
-        f'class folders in these. Expected {_layouts(root)}, or a table of '
-        'labels: --config.data.source=FILE.csv. If these names are classes, '
-        f'move their folders into {root}/train/.')
+        f'{root} seems to hold splits ({shown}), but no class folders in '
+        f'train/. Expected {_layouts(root)}, or a table of labels '
+        '(--config.data.source=FILE.csv). Rename the training folder to '
+        'train/, or, if these names are classes, move all class folders into '
+        f'{root}/train/.')
 
 
 def _check_classes(

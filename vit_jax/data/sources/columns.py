@@ -74,12 +74,7 @@ def choose_columns(
 ) -> Columns:
   """Infers the role of each column from the config, its name and its values.
 
-  Args:
-    table: columns by name.
-    config: explicit column names.
-    where: the file, for error messages.
-    is_path: tests whether a cell looks like an image path; None if no column
-      holds image paths.
+  `is_path` tests whether a cell is an image path; None if no column has paths.
 
   Raises:
     ValueError: if a configured column is missing, or a role is ambiguous.

@@ -82,6 +82,12 @@ def files_below(root: epath.Path, suffix: str) -> list[epath.Path]:
   return sorted(found)
 
 
+def relative_names(paths: Sequence[epath.Path]) -> list[str]:
+  """Returns paths relative to their common folder: keys survive a move."""
+  root = os.path.commonpath([os.fspath(path.parent) for path in paths])
+  return [os.path.relpath(path, root) for path in paths]
+
+
 def splits_of(
     paths: Sequence[epath.Path], *, where: str) -> list[str] | None:
   """Returns the split of each file; None if all names say the same.

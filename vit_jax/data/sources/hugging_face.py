@@ -109,11 +109,10 @@ def open_parquet(
   lengths, declared = _read_footers(texts)
   table = datasets.load_dataset(
       'parquet', data_files=texts, split='train', batch_size=_BATCH_ROWS)
-  root = os.path.commonpath([os.path.dirname(text) for text in texts])
   of_file = file_sets.splits_of(paths, where=where)
   return _open(
       table, config, where=where,
-      names=tuple(os.path.relpath(text, root) for text in texts),
+      names=tuple(file_sets.relative_names(paths)),
       lengths=lengths, declared=declared, splits=of_file and [
           split for split, length in zip(of_file, lengths)
           for _ in range(length)])

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import pathlib
 from typing import Any
 
 from etils import epath
@@ -86,11 +87,6 @@ def _is_folder(entry: os.DirEntry) -> bool:
 
 def _is_parent(path: str) -> bool:
   """Whether a folder is a link to one of its parents."""
-  if not os.path.islink(path):
-    return False
-  target, parent = os.path.realpath(path), os.path.abspath(path)
-  while parent != os.path.dirname(parent):
-    parent = os.path.dirname(parent)
-    if os.path.realpath(parent) == target:
-      return True
-  return False
+  return os.path.islink(path) and any(
+      os.path.samefile(path, parent)
+      for parent in pathlib.Path(path).absolute().parents)

@@ -19,13 +19,7 @@ def locate(
     cells: Sequence[Any], table: epath.Path, config: columns_lib.TableConfig,
     *, split: str = '',
 ) -> list[str]:
-  """Returns the paths of a table's images.
-
-  Args:
-    cells: the column of image paths.
-    table: the table's path.
-    config: its `folder` and `suffix`, if configured.
-    split: split of the table, if its name says so.
+  """Returns the paths of a table's images, from its column of paths.
 
   Raises:
     ValueError: if images are missing, with their number and the first ones.

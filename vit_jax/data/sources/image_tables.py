@@ -76,14 +76,7 @@ def open_images(
 ) -> protocol.DatasetSplits:
   """Returns the data set of image files with one table row each.
 
-  Args:
-    paths: path of each image.
-    table: columns by name.
-    columns: their roles.
-    config: how to interpret labels.
-    where: the table, for messages.
-    root: folder that keys are relative to, so that moving it changes no key.
-    splits: split of each row, if file names say it.
+  Keys are relative to `root`, so that moving it changes no key.
   """
   relative = [_relative_path(path, root) for path in paths]
   if columns.split is not None:

@@ -1,21 +1,8 @@
 """Interpretation of label columns: classes, lists of classes, or numbers.
 
-`data.target` is 'single', 'multi' or 'regression'. 'auto' applies the first
-rule that matches:
-
-  several columns, each 0 or 1, one 1 per row   single-label
-  several columns, each 0 or 1                  multi-label
-  several columns of numbers                    regression
-  a list in a cell; `|` in any cell; `;` in 5 % of the cells; a configured
-    separator                                   multi-label
-  class names declared by the file              single-label
-  numbers, one negative or not whole            regression
-  more than 100 whole numbers with fewer than five rows each on average
-                                                regression
-  anything else                                 single-label
-
-Classes are numbered in the sorted order of their names. Whole numbers from 0,
-at least half of which occur, are class indices.
+`data.target` is 'single', 'multi' or 'regression'; 'auto' infers it by the
+rules in docs/kinds.md. Classes are numbered in the sorted order of their names.
+Whole numbers from 0, at least half of which occur, are class indices.
 """
 
 from collections.abc import Mapping, Sequence
@@ -52,15 +39,7 @@ class Ragged:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ParsedLabels:
-  """The labels of all rows.
-
-  Attributes:
-    kind: 'single', 'multi' or 'regression'.
-    values: class indices [rows], lists of them, or numbers [rows, targets] with
-      NaN where missing.
-    num_classes: number of classes or targets.
-    class_names: in the order of class indices.
-    targets: names of regression targets.
+  """Class indices, lists of them, or numbers [rows, targets], NaN if missing.
   """
   kind: str
   values: Shaped[np.ndarray, 'rows ...'] | Ragged
@@ -85,15 +64,11 @@ def parse_labels(
     columns: Mapping[str, Column], *, kind: Kind, separator: str | None,
     class_names: Sequence[str] | None = None, where: str,
 ) -> ParsedLabels:
-  """Parses the label columns of a table.
+  """Parses the label columns of a table, which have at least one row.
 
-  Args:
-    columns: label columns by name, of one length above 0.
-    kind: kind of label; 'auto' applies the rules of this module.
-    separator: separator between the labels of a cell; None to detect it.
-    class_names: class names declared by the file; cells are then class indices
-      or names.
-    where: the file, for messages.
+  `separator` separates the labels of a cell; None detects it. With
+  `class_names`, declared by the file, cells are class indices or names. `where`
+  names the file in errors.
 
   Raises:
     ValueError: if cells are not labels of that kind.
@@ -128,17 +103,16 @@ def _clean(value: Any) -> Any:
 
 def numbers(values: Column) -> Float64[np.ndarray, 'rows'] | None:
   """Returns a column as numbers, NaN where empty; None if it has no numbers."""
-  parsed = []
-  for value in values:
-    if value is None or (isinstance(value, str)
-                         and value.strip().lower() in _MISSING_NUMBERS):
-      parsed.append(np.nan)
-    elif isinstance(value, (int, float)) or (
-        isinstance(value, str) and _NUMBER.fullmatch(value.strip())):
-      parsed.append(float(value))
+  array = np.empty(len(values))
+  for row, value in enumerate(values):
+    text = value.strip().lower() if isinstance(value, str) else value
+    if text is None or (isinstance(text, str) and text in _MISSING_NUMBERS):
+      array[row] = np.nan
+    elif isinstance(text, (int, float)) or (
+        isinstance(text, str) and _NUMBER.fullmatch(text)):
+      array[row] = float(text)
     else:
       return None
-  array = np.array(parsed, np.float64)
   return None if np.isnan(array).all() else array
 
 
@@ -160,13 +134,10 @@ def split_cells(values: Column, separator: str | None) -> list[list[Any]]:
   return cells
 
 
-# ----------------------------------------------------------- the kind of label
-
-
 def _infer_kind(
     columns: Mapping[str, Column], separator: str | None,
     class_names: Sequence[str] | None, where: str,
-) -> Literal['single', 'multi', 'regression']:
+) -> Kind:
   if len(columns) > 1:
     return _infer_kind_of_several(columns, where)
   values, = columns.values()
@@ -182,8 +153,7 @@ def _infer_kind(
 
 
 def _infer_kind_of_several(
-    columns: Mapping[str, Column], where: str,
-) -> Literal['single', 'multi', 'regression']:
+    columns: Mapping[str, Column], where: str) -> Kind:
   kinds = {name: 'flags' if are_flags(values) else
            'numbers' if numbers(values) is not None else 'text'
            for name, values in columns.items()}
@@ -213,9 +183,6 @@ def _find_separator(values: Column) -> str | None:
     if count and (separator == '|' or count >= _MIN_SEPARATED * len(values)):
       return separator
   return None
-
-
-# ------------------------------------------------------------ parsing of cells
 
 
 def _parse_numbers(

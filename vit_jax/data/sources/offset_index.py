@@ -31,13 +31,7 @@ def load_or_build(
     paths: Sequence[epath.Path], build: Callable[[epath.Path], Arrays], *,
     kind: str,
 ) -> list[Arrays]:
-  """Returns the index of each file.
-
-  Args:
-    paths: the files.
-    build: scans one file and returns its index.
-    kind: type of file, part of the index's file name.
-  """
+  """Returns the index of each file; `build` scans a file that has none."""
   with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
     stamps = list(pool.map(_stamp, paths))
     saved = list(pool.map(functools.partial(_load, kind=kind), paths, stamps))

@@ -8,7 +8,6 @@
 """
 
 from collections.abc import Mapping, Sequence
-import dataclasses
 import os
 
 from etils import epath
@@ -62,9 +61,9 @@ def _open_folder(
 ) -> protocol.DatasetSplits:
   if tfds.is_prepared(root):
     return tfds.open_folder(root)
-  tables, notes = table_files.find(root)
   found = {'Parquet files': file_sets.files_below(root, '.parquet'),
-           'tar files': file_sets.files_below(root, '.tar'), 'tables': tables}
+           'tar files': file_sets.files_below(root, '.tar'),
+           'tables': table_files.find(root)}
   found = {kind: paths for kind, paths in found.items() if paths}
   if len(found) > 1:
     raise ValueError(
@@ -77,12 +76,7 @@ def _open_folder(
       return webdataset.open_tars(paths, config, where=str(root))
     case {'tables': paths}:
       return image_tables.open_tables(paths, config)
-  try:
-    opened = class_folders.open_folder(root)
-  except ValueError as error:
-    raise ValueError(' '.join([str(error), *notes])) from error
-  return dataclasses.replace(
-      opened, description='; '.join([opened.description, *notes]))
+  return class_folders.open_folder(root)
 
 
 def _list(found: Mapping[str, Sequence[epath.Path]]) -> str:

@@ -29,14 +29,8 @@ def open_source(
 ) -> protocol.DatasetSplits:
   """Opens the data set that `data.source` names.
 
-  Args:
-    name: 'digits', 'shapes', a path, 'hf://datasets/NAME', 'vtab/TASK' or a
-      TFDS name. A path starts with '/', './', '../' or '~', contains '://',
-      ends like a data file, or is an existing folder.
-    data_dir: TFDS directory.
-    shapes_config: config of 'shapes'.
-    size: default height and width of 'shapes'.
-    labels: how to interpret the labels of a path.
+  `data_dir` is the TFDS directory, `size` the (height, width) of 'shapes', and
+  `labels` describes the labels of a path.
 
   Raises:
     ValueError: if there is no such data set, with the remedy.

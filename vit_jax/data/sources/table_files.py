@@ -23,31 +23,18 @@ SUFFIXES = frozenset({'.csv', '.tsv', '.jsonl', '.ndjson'})
 _USUAL_NAMES = frozenset({'labels', 'label', 'metadata', 'annotations'})
 
 
-def find(root: epath.Path) -> tuple[list[epath.Path], list[str]]:
-  """Returns the label tables of a folder, and notes on unreadable tables.
+def find(root: epath.Path) -> list[epath.Path]:
+  """Returns the label tables of a folder.
 
   `labels.*`, `metadata.*`, one table per split (`train.csv`, or
   `train/metadata.csv`), else a single table of any name. Beside class folders,
   tables without images and unreadable tables of other names are ignored.
   """
-  paths, notes = _tables_in(root), []
+  paths = _tables_in(root)
   has_classes = len(image_files.subfolders(root)) > 1
-  with_images = []
-  for path in paths:
-    try:
-      if _names_images(path):
-        with_images.append(path)
-    except ValueError as error:
-      if not has_classes or _has_usual_name(path):
-        raise
-      notes.append(f'{path.name} is ignored ({error})')
-  return _choose(root, with_images if with_images or has_classes else paths
-                 ), notes
-
-
-def _has_usual_name(path: epath.Path) -> bool:
-  return (path.stem.lower() in _USUAL_NAMES
-          or split_strings_lib.is_split_name(path.stem))
+  with_images = [
+      path for path in paths if _names_images(path, strict=not has_classes)]
+  return _choose(root, with_images if with_images or has_classes else paths)
 
 
 def _choose(
@@ -73,8 +60,15 @@ def _tables_in(path: epath.Path) -> list[epath.Path]:
                 and not name.startswith('.'))
 
 
-def _names_images(path: epath.Path) -> bool:
-  table = read(path, limit=1)
+def _names_images(path: epath.Path, *, strict: bool) -> bool:
+  """Whether a table has an image column; an unreadable one may have none."""
+  try:
+    table = read(path, limit=1)
+  except ValueError:
+    if (strict or path.stem.lower() in _USUAL_NAMES
+        or split_strings_lib.is_split_name(path.stem)):
+      raise
+    return False
   return columns_lib.image_column(table) is not None or any(
       image_files.is_image(value)
       for column in table.values() for value in column)

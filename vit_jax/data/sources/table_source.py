@@ -34,14 +34,7 @@ class ImageReader(Protocol):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TableSource:
-  """One split of a table.
-
-  Attributes:
-    reader: images of all rows of the table.
-    parsed: labels of all labelled rows.
-    rows: row of each example in `reader`.
-    numbers: row of each example in `parsed`.
-  """
+  """One split of a table; `rows` index the images, `numbers` the labels."""
   reader: ImageReader
   parsed: label_rules_lib.ParsedLabels
   rows: Int64[np.ndarray, 'examples']
@@ -70,17 +63,9 @@ def build(
 ) -> protocol.DatasetSplits:
   """Parses labels and assigns rows to splits.
 
-  Args:
-    reader: images of the rows.
-    table: columns by name.
-    columns: their roles.
-    config: how to interpret labels.
-    where: the file, for messages.
-    splits: split of each row, if file names say it and no column does.
-    class_names: class names, if the file declares them.
-    groups: group of each row for hash splits; default `columns.key`, or the
-      reader's key.
-    note: addition to the description.
+  `splits`, from file names, and `class_names`, declared by the file, are
+  optional. Hash splits keep equal `groups` together; the default is the column
+  `columns.key`, or the reader's key.
 
   Raises:
     ValueError: if there are no rows, no training rows, or invalid labels.

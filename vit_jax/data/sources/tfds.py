@@ -126,10 +126,7 @@ def open_records(
 ) -> dict[str, Any]:
   """Returns each split's examples by index, with all features.
 
-  Args:
-    name: see `find`.
-    data_dir: see `find`.
-    undecoded: features to leave as file contents, where they exist.
+  Features in `undecoded` stay file contents.
   """
   import tensorflow_datasets as tfds  # pylint: disable=g-import-not-at-top
   folder = find(name, data_dir)
@@ -194,12 +191,7 @@ def _eval_split(
 def label_facts(
     feature: Any, facts: known_datasets.DatasetFacts, *, name: str,
 ) -> LabelFacts:
-  """Returns the kind of label that a TFDS feature holds.
-
-  Args:
-    feature: the label's feature.
-    facts: row of the data set in the table of known data sets.
-    name: 'DATASET.FEATURE', for messages.
+  """Returns the kind of label of the TFDS feature 'DATASET.FEATURE'.
 
   Raises:
     ValueError: if the number of classes is unknown.
@@ -247,11 +239,9 @@ def _targets(feature: Any, label: str) -> tuple[str, ...]:
 
 
 def find(name: str, data_dir: str) -> epath.Path:
-  """Returns the folder of 'NAME[/CONFIG][:VERSION]'; '*' matches any number.
+  """Returns the folder of 'NAME[/CONFIG][:VERSION]', by default the newest.
 
-  Args:
-    name: of the data set; without a version, the newest.
-    data_dir: TFDS directory; '' is $TFDS_DATA_DIR or ~/tensorflow_datasets.
+  '*' in a version matches any number.
 
   Raises:
     NotPrepared: if it is missing, or in files without random access.

@@ -63,11 +63,7 @@ class Records:
 
 def open_records(
     paths: Sequence[epath.Path], *, counts: Sequence[int]) -> Records:
-  """Opens files; scans those without an index.
-
-  Args:
-    paths: the files.
-    counts: expected number of records in each.
+  """Opens files with the expected number of records in each.
 
   Raises:
     ValueError: if a file is missing, truncated, not a TFRecord file, or has
@@ -131,13 +127,7 @@ def _truncated(path: epath.Path, position: int, num_bytes: int) -> str:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Examples:
-  """Records parsed by TFDS's NumPy parser.
-
-  Attributes:
-    records: serialised examples.
-    features: TFDS's `FeaturesDict`.
-    decoders: features to leave undecoded.
-  """
+  """Records parsed by TFDS's NumPy parser."""
   records: Records
   features: Any
   decoders: Mapping[str, Any]

@@ -70,7 +70,8 @@ def open_tars(
         f'{where} holds no images. Expected members KEY.jpg (or .png, .webp, '
         '...) and KEY.cls.')
   file_of = np.repeat(np.arange(len(paths)), counts)
-  shards = _shard_names(paths)
+  names = file_sets.relative_names(paths)
+  shards = [os.path.splitext(name)[0] for name in names]
   reader = TarImages(
       tuple(os.fspath(path) for path in paths),
       # Keys may repeat across shards. The shard is always part of the name, so
@@ -84,16 +85,6 @@ def open_tars(
   return table_source.build(
       reader, table, columns, config, where=where, groups=keys,
       splits=of_file and [of_file[i] for i in file_of.tolist()])
-
-
-def _shard_names(paths: Sequence[epath.Path]) -> list[str]:
-  """Returns the name of each shard, or its path if two have one name."""
-  names = [path.stem for path in paths]
-  if len(set(names)) == len(names):
-    return names
-  texts = [os.fspath(path) for path in paths]
-  root = os.path.commonpath([os.path.dirname(text) for text in texts])
-  return [os.path.splitext(os.path.relpath(text, root))[0] for text in texts]
 
 
 def _parse_labels(
