@@ -30,6 +30,7 @@ from vit_jax.checkpoints import config as config_lib
 from vit_jax.checkpoints import errors
 from vit_jax.checkpoints import items as items_lib
 from vit_jax.checkpoints import paths
+from vit_jax.checkpoints import saved_config
 from vit_jax.parallel import coordination
 
 # Large models over slow networks take long. Heartbeats find lost processes and
@@ -190,7 +191,9 @@ class Checkpoints:
         params=restored['params'],
         average=restored['average'] if abstract.average is not None else None,
         **restored['training'])
-    return Restored(state, restored['progress'], restored['config'])
+    saved_config.check_resumable(restored['config'])
+    return Restored(state, restored['progress'],
+                    saved_config.upgrade(restored['config']))
 
   def check(self) -> None:
     """Raises the error of a failed save in the background."""

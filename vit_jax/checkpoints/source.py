@@ -9,6 +9,7 @@ from vit_jax import schema
 from vit_jax import types
 from vit_jax.checkpoints import items as items_lib
 from vit_jax.checkpoints import paths
+from vit_jax.checkpoints import saved_config
 
 _MAX_NAMES = 12
 
@@ -80,6 +81,7 @@ def _source(path: epath.Path) -> Source:
     labels = (items_lib.read_config(path / 'labels')['names']
               if (path / 'labels').is_dir() else ())
     return Source(
-        path=path, config=items_lib.read_config(path / 'config'),
+        path=path, config=saved_config.upgrade(
+            items_lib.read_config(path / 'config')),
         shapes=items_lib.read_shapes(path / item), item=item,
         labels=tuple(map(str, labels)))

@@ -1,0 +1,40 @@
+"""Configs saved by earlier versions, translated to the keys of this one."""
+
+from collections.abc import Mapping
+from typing import Any
+
+# Keys of version 0.1.0 that have no effect any more.
+_REMOVED = (
+    ('model', 'products'), ('data', 'decoder'),
+    ('data', 'shapes', 'arrangement'), ('data', 'shapes', 'max_others'),
+    ('data', 'shapes', 'size'))
+
+
+def upgrade(config: Mapping[str, Any]) -> dict[str, Any]:
+  """Returns a saved config without the keys that this version removed."""
+  upgraded = dict(config)
+  for path in _REMOVED:
+    upgraded = _without(upgraded, path)
+  return upgraded
+
+
+def check_resumable(config: Mapping[str, Any]) -> None:
+  """Raises if this version would continue a saved run with other data.
+
+  Args:
+    config: config as it was saved, before `upgrade`.
+  """
+  data = config.get('data', {})
+  if data.get('source') == 'shapes' and 'arrangement' in data.get('shapes', {}):
+    raise ValueError(
+        "This run trains on the data set 'shapes' as version 0.1.0 draws it; "
+        'later versions draw other images. Resume it with version 0.1.0 (git '
+        'commit 1089787), or start another run from its checkpoint: '
+        '--config.init.checkpoint.')
+
+
+def _without(tree: Mapping[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
+  key, *rest = path
+  if rest and isinstance(tree.get(key), Mapping):
+    return {**tree, key: _without(tree[key], tuple(rest))}
+  return {k: v for k, v in tree.items() if rest or k != key}
