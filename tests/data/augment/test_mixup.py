@@ -57,14 +57,10 @@ def test_labels_stay_without_mixing_and_in_evaluation():
         result['image'][:, 0, 0, 0], np.arange(8), atol=1e-5)
 
 
-def test_evaluation_needs_no_key():
-  assert 'image' in _prepare(cutmix_alpha=1.)(_batch(), None, train=False)
-
-
 @pytest.mark.parametrize('settings', [
     {'mixup_alpha': 1.0}, {'cutmix_alpha': 1.0},
     {'mixup_alpha': 1.0, 'cutmix_alpha': 1.0}])
-@pytest.mark.parametrize('seed', range(4))
+@pytest.mark.parametrize('seed', range(2))
 def test_soft_labels_sum_to_one_and_match_the_image(settings, seed):
   result = _run(_batch(), seed, **settings)
   np.testing.assert_allclose(result['label'].sum(-1), 1, rtol=1e-6)
@@ -73,7 +69,7 @@ def test_soft_labels_sum_to_one_and_match_the_image(settings, seed):
       rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize('seed', range(6))
+@pytest.mark.parametrize('seed', range(3))
 def test_cutmix_label_weight_is_the_area_of_a_box(seed):
   result = _run(_batch(), seed, cutmix_alpha=1.0)
   image = np.round(result['image'][..., 0]).astype(int)

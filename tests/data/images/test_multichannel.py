@@ -106,20 +106,6 @@ def test_unsuitable_images_are_errors(image, channels, dtype, message):
     multichannel.decode(image, channels=channels, dtype=dtype)
 
 
-@pytest.mark.parametrize('section, message', [
-    ({'channels': 13, 'train_ops': [{'op': 'randaugment'}]},
-     'train_ops[0]: randaugment needs 8-bit grey or RGB'),
-    ({'channels': 0}, 'channels must be 1 (grey), 3 (RGB) or more'),
-    ({'dtype': 'uint16'}, 'dtype uint16 needs value_range'),
-    ({'value_range': [5, 5]}, 'value_range must be a lower and a higher'),
-    ({'channels': 13, 'mean': [0.5] * 3}, 'each of the 13 channels'),
-    ({'mean': 'measured'}, "mean and std must both be 'measured'"),
-])
-def test_inconsistent_settings_are_errors(section, message):
-  with pytest.raises(ValueError, match=re.escape(message)):
-    data.parse(section)
-
-
 def deep_dataset():
   images = [npy(RNG.integers(c, 10_000, (8, 8, 13), np.uint16))
             for c in range(6)]

@@ -159,15 +159,6 @@ def test_too_many_unreadable_images_are_an_error():
     _take(1, _config(), dataset=_dataset(bad=tuple(range(20))))
 
 
-@pytest.mark.parametrize('section,message', [
-    ({'max_unreadable': 1.5}, 'max_unreadable'),
-    ({'max_pixels': 0}, 'max_pixels must be from 1 to 178,956,970'),
-    ({'unreadable': 'ignore'}, 'unreadable')])
-def test_invalid_settings_are_errors(section, message):
-  with pytest.raises(ValueError, match=message):
-    data.parse(section)
-
-
 def test_a_killed_worker_is_explained():
   batches = data.train_batches(
       _config(num_workers=1, prefetch=1), _dataset(bad=()), seed=0,

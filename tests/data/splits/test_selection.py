@@ -1,4 +1,4 @@
-"""What a person writes for a part of a data set means one thing."""
+"""Parsing of selections such as 'cifar10:test'."""
 
 import pytest
 
@@ -10,13 +10,13 @@ from vit_jax.data.splits import selection
     ('shapes:train', 'shapes:train'),
     ('shapes:train[:100]+test[50%:]', 'shapes:train[:100]+test[50%:]'),
 ])
-def test_a_split_follows_a_colon_and_else_is_the_published_one(text, name):
+def test_the_default_split_is_that_of_published_results(text, name):
   chosen = selection.parse(text, {})
   assert chosen.name == name
   assert chosen.open() is selection.parse(name, {}).open()
 
 
-def test_a_colon_before_a_number_or_a_slash_is_no_split():
+def test_a_colon_before_a_number_or_slash_begins_no_split():
   for text in ('cifar10:3.0.2', 'gs://bucket/photos'):
     assert selection.build(text, 'test', {}) == selection.parse(
         f'{text}:test', {})
@@ -37,7 +37,7 @@ def _tables(root, *names):
 _BREED = {'table': {'path': 'photo', 'label': 'breed'}, 'target': 'single'}
 
 
-def test_a_comma_in_braces_is_of_a_source(tmp_path):
+def test_commas_in_braces_do_not_separate_sources(tmp_path):
   _tables(tmp_path, 'train.csv', 'test.csv')
   text = f'{tmp_path}/{{train,test}}.csv:test'
   both = selection.parse_others(f'{text},shapes', _BREED)
@@ -45,7 +45,7 @@ def test_a_comma_in_braces_is_of_a_source(tmp_path):
   assert len(both[0].open()) == 10
 
 
-def test_settings_of_another_hold_where_they_mean_something(tmp_path):
+def test_settings_apply_to_other_sources_where_meaningful(tmp_path):
   _tables(tmp_path, 'labels.csv')
   table, shapes = selection.parse_others(
       f'{tmp_path}/labels.csv:train,shapes',

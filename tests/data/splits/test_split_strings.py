@@ -1,4 +1,4 @@
-"""A split string selects what TFDS says it does; a class has its share."""
+"""Split strings select the ranges of TFDS; examples_per_class is exact."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from vit_jax.data.sources import builtin
 from vit_jax.data.sources import shapes
 from vit_jax.data.splits import split_strings
 
-# Several labels for each image.
+# Multi-label data.
 SHAPES = builtin.open_shapes(shapes.ShapesConfig(), (16, 16))
 
 
@@ -25,7 +25,7 @@ def test_split_strings_select_ranges(split, expected):
       train.label(i) for i in expected]
 
 
-def test_split_strings_add_splits():
+def test_split_strings_concatenate_splits():
   opened = builtin.open_digits()
   source = split_strings.select_split(
       opened, 'train[:3]+test[2:4]', name='digits')
@@ -38,12 +38,12 @@ def test_split_strings_add_splits():
     source[5]
 
 
-@pytest.mark.parametrize('split,words', [
+@pytest.mark.parametrize('split,message', [
     ('trian', "Did you mean 'train'"), ('train[', 'Cannot read the split'),
     ('train[:5000]', 'train 1,437'), ('train[7:7]', 'has no examples'),
     ('train[:1shard]', 'Use examples or percent')])
-def test_wrong_splits_are_named(split, words):
-  with pytest.raises(ValueError, match=words):
+def test_invalid_splits_are_errors(split, message):
+  with pytest.raises(ValueError, match=message):
     split_strings.select_split(builtin.open_digits(), split, name='digits')
 
 

@@ -1,0 +1,34 @@
+"""Invalid settings of the section `data` are errors."""
+
+import re
+
+import pytest
+
+from vit_jax import data
+
+
+@pytest.mark.parametrize('section,message', [
+    ({'sauce': 'digits'}, "Did you mean 'source'"),
+    ({'channels': 0}, 'channels must be 1 (grey), 3 (RGB) or more'),
+    ({'dtype': 'uint16'}, 'dtype uint16 needs value_range'),
+    ({'value_range': [5, 5]}, 'value_range must be a lower and a higher'),
+    ({'mean': [0.1, 0.2]}, 'each of the 3 channels'),
+    ({'mean': 'measured'}, "mean and std must both be 'measured'"),
+    ({'std': 0.0}, 'std must be positive'),
+    ({'prefetch': 0}, 'prefetch must be at least 1'),
+    ({'mixup': -1.0}, 'mixup must be at least 0'),
+    ({'resolution': 0}, 'size must be positive'),
+    ({'train_ops': [{'op': 'flipp'}]}, "Did you mean 'flip'"),
+    ({'eval_ops': [{'op': 'resize', 'sise': 3}]}, "Did you mean 'size'"),
+    ({'channels': 13, 'train_ops': [{'op': 'randaugment'}]},
+     'train_ops[0]: randaugment needs 8-bit grey or RGB'),
+    ({'max_unreadable': 1.5}, 'max_unreadable must be in [0, 1]'),
+    ({'max_pixels': 0}, 'max_pixels must be from 1 to 178,956,970'),
+    ({'unreadable': 'ignore'}, 'unreadable'),
+    ({'num_examples': 0}, 'num_examples must be positive'),
+    ({'fraction': 1.5}, 'at most 1'),
+    ({'num_examples': 5, 'fraction': 0.5}, 'Give one of them'),
+])
+def test_invalid_settings_are_errors(section, message):
+  with pytest.raises(ValueError, match=re.escape(message)):
+    data.parse(section)
