@@ -29,15 +29,21 @@ def table(
   """
   console = console or rich.console.Console()
   drawn = rich.table.Table(box=rich.box.SIMPLE_HEAD, pad_edge=False)
+  cells = [[_cell(value) for value in row] for row in rows]
+  # Breaks words only if the longest ones do not fit next to each other.
+  widths = [max((len(word) for text in texts for word in text.split()),
+                default=0) for texts in zip(columns, *cells)]
+  if sum(widths) + 2 * len(widths) > console.width:
+    widths = [0] * len(widths)
   for i, column in enumerate(columns):
     numeric = all(
         row[i] is None or _is_number(row[i]) or str(row[i]).endswith('%')
         for row in rows)
     drawn.add_column(
         rich.text.Text(column), justify='right' if numeric else 'left',
-        overflow='fold', no_wrap=numeric)
-  for row in rows:
-    drawn.add_row(*(rich.text.Text(_cell(value)) for value in row))
+        overflow='fold', no_wrap=numeric, min_width=widths[i])
+  for row in cells:
+    drawn.add_row(*map(rich.text.Text, row))
   # Table(title=...) would wrap the title to the width of a narrow table.
   console.print(rich.text.Text(title, style='bold'))
   console.print(drawn)

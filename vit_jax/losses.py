@@ -1,10 +1,7 @@
-"""Losses: logits and labels to one number per example.
+"""Losses per example: cross-entropies of classes and regression errors.
 
-Of classes, cross-entropies; of numbers to predict, errors.
-
-Each computes in float32 whatever the logits' type, and returns a value per
-example, so that masks, weights and means stay with the caller. A mask is
-applied with `where`, never by multiplication: 0 * NaN is NaN.
+Losses are computed in float32. The caller applies masks, weights and means;
+masks must use `where`, because 0 * NaN is NaN.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,23 +20,17 @@ def softmax_cross_entropy(
     logits: Float[Array, 'batch classes'], labels: Labels, *,
     label_smoothing: float = 0.0,
 ) -> Float[Array, 'batch']:
-  """Returns -sum_c y_c log softmax(logits)_c, for a distribution y of classes.
+  """Returns -sum_c y_c log softmax(logits)_c for a class distribution y.
 
   Args:
     logits: of any floating type.
-    labels: class indices, or a value per class, which is divided by its sum
-      over the classes: k-hot labels become 1 / k each, so that an example
-      weighs the same however many it has, and the loss is least where the
-      probability is shared among them; a distribution (a class index that was
-      mixed with another) stays what it is. An example without any label has
-      nothing to teach: its loss is 0.
-    label_smoothing: mixes this much of the uniform distribution into the
-      labels, y = (1 - s) y + s / classes (Szegedy et al., arXiv:1512.00567,
-      sec. 7).
+    labels: class indices, or one value per class, normalised to sum 1: k-hot
+      labels become 1 / k each. The loss of an example without labels is 0.
+    label_smoothing: y = (1 - s) y + s / classes (arXiv:1512.00567, sec. 7).
 
   Returns:
-    The loss of each example; NaN where a class index is not in
-    [0, classes), so that a wrong label stops a run rather than teaching it.
+    The loss of each example; NaN for class indices outside [0, classes), so
+    that wrong labels stop a run.
   """
   targets = _targets(labels, logits.shape, label_smoothing, distribution=True)
   loss = optax.softmax_cross_entropy(logits.astype(jnp.float32), targets)
@@ -50,23 +41,21 @@ def sigmoid_cross_entropy(
     logits: Float[Array, 'batch classes'], labels: Labels, *,
     label_smoothing: float = 0.0,
 ) -> Float[Array, 'batch']:
-  """Returns the binary cross entropies of the classes, each true or not.
+  """Returns the sum of the binary cross-entropies of the classes.
 
     -sum_c y_c log sigmoid(logits_c) + (1 - y_c) log sigmoid(-logits_c)
 
-  The sum over classes, not their mean, as in big_vision (torch's
-  `BCEWithLogitsLoss` takes the mean, a loss smaller by the number of classes).
+  The sum over classes follows big_vision; torch's `BCEWithLogitsLoss` takes the
+  mean.
 
   Args:
     logits: of any floating type.
-    labels: class indices, taken as one-hot, or a probability for every class
-      (k-hot or soft).
-    label_smoothing: y = (1 - s) y + s / classes, as for softmax (so does timm).
-      Keras smooths towards 1/2 instead, which with a thousand classes would
-      ask for hundreds of them at once.
+    labels: class indices, or a probability per class (k-hot or soft).
+    label_smoothing: y = (1 - s) y + s / classes, as for softmax and in timm.
+      Keras smooths towards 1/2.
 
   Returns:
-    The loss of each example; NaN where a class index is not in [0, classes).
+    The loss of each example; NaN for class indices outside [0, classes).
   """
   targets = _targets(labels, logits.shape, label_smoothing)
   losses = optax.sigmoid_binary_cross_entropy(
@@ -77,11 +66,11 @@ def sigmoid_cross_entropy(
 def label_weights(
     labels: Labels, weights: Float[np.ndarray, 'classes'],
 ) -> Float[Array, 'batch']:
-  """Returns the weight of each example's class; of a mixed label, their mean.
+  """Returns the class weight of each example, averaged for soft labels.
 
   Args:
     labels: class indices, or a distribution over the classes.
-    weights: of the classes.
+    weights: one per class.
   """
   table = jnp.asarray(weights, jnp.float32)
   if labels.ndim == 1:
@@ -93,13 +82,13 @@ def _targets(
     labels: Labels, shape: tuple[int, ...], label_smoothing: float, *,
     distribution: bool = False,
 ) -> Float[Array, 'batch classes']:
-  """Returns labels as a float32 value for every class, smoothed.
+  """Returns smoothed float32 labels for every class.
 
   Args:
     labels: class indices, or a value per class.
     shape: of the logits.
-    label_smoothing: share of the uniform distribution.
-    distribution: divides each example's values by their sum, if it has any.
+    label_smoothing: weight of the uniform distribution.
+    distribution: whether to normalise the values of an example to sum 1.
   """
   if not 0.0 <= label_smoothing < 1.0:
     raise ValueError(
@@ -115,7 +104,7 @@ def _targets(
   if not distribution:
     return optax.smooth_labels(targets, label_smoothing)
   total = targets.sum(axis=-1, keepdims=True)
-  # Where there is no label the sum is 0, and so is what is divided by it.
+  # Examples without labels stay 0.
   smooth = optax.smooth_labels(
       targets / jnp.where(total > 0, total, 1), label_smoothing)
   return jnp.where(total > 0, smooth, 0)
@@ -124,8 +113,7 @@ def _targets(
 def _nan_where_unknown(
     loss: Float[Array, 'batch'], labels: Labels, shape: tuple[int, ...],
 ) -> Float[Array, 'batch']:
-  # Afterwards, not in the targets: there, the gradient of a padded row with
-  # such a label would be 0 * NaN, and spread to every parameter.
+  # NaN in the targets would give padded rows a gradient of 0 * NaN.
   if labels.ndim == 2:
     return loss
   return jnp.where((labels >= 0) & (labels < shape[-1]), loss, jnp.nan)
@@ -135,24 +123,23 @@ def mean_error(
     predictions: Float[Array, 'batch targets'],
     labels: Float[Array, 'batch targets'], *, kind: str = 'mse',
 ) -> Float[Array, 'batch']:
-  """Returns the mean error of an example's targets, of those that are known.
+  """Returns the mean error over the targets of each example.
 
     1 / targets * sum_t known_t error(prediction_t - label_t)
 
-  The mean is over all targets, known or not, so that each known value weighs
-  the same, whatever else is known of its example. One of which nothing is known
-  has nothing to teach: its loss is 0.
+  Dividing by the number of all targets gives each known value the same weight.
+  The loss of an example without known targets is 0.
 
   Args:
     predictions: of any floating type.
-    labels: in the same units; NaN where they are not known.
+    labels: in the same units; NaN if unknown.
     kind: one of `ERRORS`.
 
   Returns:
-    The loss of each example; NaN where a prediction of what is known is NaN.
+    The loss of each example; NaN for NaN predictions of known targets.
   """
   known = ~jnp.isnan(labels)
-  # Inside, too: the gradient of 0 * NaN would spread.
+  # Also before the error: the gradient of 0 * NaN is NaN.
   labels = jnp.where(known, labels, 0).astype(jnp.float32)
   errors = ERRORS[kind](predictions.astype(jnp.float32), labels)
   return jnp.where(known, errors, 0).mean(axis=-1)
@@ -165,8 +152,8 @@ def _absolute_error(
   return jnp.abs(predictions - labels)
 
 
-# Of huber, an error beyond 1 counts as |error| - 1 / 2, a smaller one as
-# error ** 2 / 2 (Huber, 1964): of standardised targets, 1 is their deviation.
+# Huber: error ** 2 / 2 up to 1, which is the standard deviation of standardised
+# targets, and |error| - 1 / 2 above.
 ERRORS: Mapping[str, Callable[..., Float[Array, 'batch targets']]] = {
     'mse': optax.squared_error,
     'mae': _absolute_error,

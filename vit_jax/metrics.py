@@ -1,7 +1,6 @@
-"""Metrics: a value per example, and the mean that merges by sum and count.
+"""Metrics: values per example, and means that merge by sum and count.
 
-A mean over a data set is the merged mean of its batches, however these are cut
-and padded: only sums and counts are kept until the last moment.
+The mean over a data set does not depend on batch size or padding.
 """
 
 from typing import Any
@@ -18,14 +17,13 @@ Labels = Integer[Array, 'batch'] | Real[Array, 'batch classes']
 
 @flax.struct.dataclass
 class Mean(clu.metrics.Average):
-  """The mean of a value per example over the real examples.
+  """Mean of a value per example over real examples.
 
   Attributes:
-    total: sum of the values in float32, whatever their type; exact for counts
-      of correct answers up to 2 ** 24 = 16.8 M between two computations.
+    total: float32 sum; exact for counts of correct answers up to 2 ** 24.
     count: number of real examples, int32.
   """
-  # Any, for a pytree may also hold the arrays' shapes or shardings.
+  # Any: a pytree may also hold shapes or shardings.
   total: Any
   count: Any
 
@@ -38,17 +36,14 @@ class Mean(clu.metrics.Average):
 
     Args:
       values: one per example.
-      mask: 0 for padding, whose values are not looked at, NaN or not; a NaN of
-        a real example is kept and shows. All are real where not given.
+      mask: 0 for padding, whose values are ignored even if NaN. All examples
+        are real by default.
     """
     average = super().from_model_output(values.astype(jnp.float32), mask)
     return cls(total=average.total, count=average.count)
 
   def compute(self) -> Any:
-    """Returns the mean, or NaN if no real example was seen.
-
-    NaN says "not measured"; 0 would pass for a perfect loss.
-    """
+    """Returns the mean, or NaN without real examples."""
     return self.total / self.count
 
 
@@ -57,15 +52,14 @@ def top_k_correct(
 ) -> Float[Array, 'batch']:
   """Returns 1 where the label is among the k highest logits, else 0.
 
-  Of equal logits the lower class index comes first, as in `argmax`: logits
-  that are all the same, as a head initialised with zeros gives, are right by
-  chance, not always. A row with a NaN is wrong.
+  Ties go to the lower class index, as in `argmax`, so that the equal logits of
+  a zero-initialised head are at chance. Rows with NaN are wrong.
 
   Args:
     logits: of any floating type.
-    labels: class indices, or soft labels, of which the first highest counts.
-      For labels with several true classes see `precision_at_1`.
-    k: how many answers a model may give.
+    labels: class indices, or soft labels, whose argmax is used. See
+      `precision_at_1` for several true classes.
+    k: number of classes to consider.
 
   Raises:
     ValueError: if there are fewer than k classes.
@@ -77,8 +71,8 @@ def top_k_correct(
         f'{classes}. Leave this metric out.')
   if labels.ndim == 2:
     labels = labels.argmax(axis=-1)
-  # Counts the answers before the label. To sort, a compiler may gather a batch
-  # that is split over devices.
+  # Counts the classes ranked before the label. A sort may gather a batch that
+  # is sharded over devices.
   index = jnp.arange(classes)
   is_label = index == labels[:, None]
   own = jnp.where(is_label, logits, 0).sum(axis=-1, keepdims=True)
@@ -91,11 +85,10 @@ def precision_at_1(
     logits: Float[Array, 'batch classes'],
     khot_labels: Real[Array, 'batch classes'],
 ) -> Float[Array, 'batch']:
-  """Returns 1 where the highest logit is of a true class, else 0.
+  """Returns 1 where the highest logit belongs to a true class, else 0.
 
-  With the re-assessed labels of arXiv:2006.07159 this is "ReaL accuracy" over
-  the examples that have a label. An example without a true class is wrong:
-  mask it where it should not count. A row with a NaN is wrong.
+  With the labels of arXiv:2006.07159 this is "ReaL accuracy" over examples with
+  labels. Examples without a true class and rows with NaN are wrong.
 
   Args:
     logits: of any floating type; ties as in `top_k_correct`.
@@ -109,16 +102,15 @@ def precision_at_1(
 def average_precision(
     scores: Real[np.ndarray, 'examples'], labels: Bool[np.ndarray, 'examples'],
 ) -> float:
-  """Returns the area under precision over recall of one class, on the host.
+  """Returns the area under the precision-recall curve of one class.
 
     sum_n (recall_n - recall_n-1) precision_n
 
-  over the thresholds n, the different scores from the highest down: examples of
-  equal scores are answers at once. No interpolation, as in scikit-learn. It is
-  the mean, over the true examples, of the precision at their own score.
+  over the distinct scores n in decreasing order, without interpolation, as in
+  scikit-learn. Equals the mean precision at the scores of the true examples.
 
   Returns:
-    NaN where no example is of the class, or a score is NaN.
+    NaN if no example has the class or a score is NaN.
   """
   if not labels.any() or np.isnan(scores).any():
     return float('nan')
@@ -132,23 +124,23 @@ def errors(
     predictions: Real[np.ndarray, 'examples targets'],
     labels: Real[np.ndarray, 'examples targets'],
 ) -> dict[str, Float[np.ndarray, 'targets']]:
-  """Returns how far off predictions of numbers are, on the host in float64.
+  """Returns regression errors, computed on the host in float64.
 
     mean_absolute_error     mean |prediction - label|
     root_mean_square_error  sqrt(mean (prediction - label)^2)
     r2                      1 - sum (prediction - label)^2
                                 / sum (label - mean of labels)^2
 
-  r2 is the coefficient of determination: 1 is perfect, 0 as good as the mean of
-  these very labels, and there is no lower bound; as in scikit-learn.
+  r2 is the coefficient of determination, as in scikit-learn: 1 is perfect, and
+  0 equals predicting the mean of the labels.
 
   Args:
-    predictions: in the labels' units.
-    labels: NaN where one is not known; it is left out.
+    predictions: in the units of the labels.
+    labels: NaN if unknown; ignored.
 
   Returns:
-    Each for each target: NaN where no label is known, or a prediction is NaN,
-    and r2 also where all labels are the same.
+    Errors per target: NaN without known labels or for NaN predictions, and r2
+    also for constant labels.
   """
   result: dict[str, list[float]] = {
       'mean_absolute_error': [], 'root_mean_square_error': [], 'r2': []}

@@ -1,4 +1,4 @@
-"""Parameter trees by name: paths, rules over paths, sizes, differences."""
+"""Parameter trees: path names, rules over paths, sizes, differences."""
 
 from collections.abc import Callable, Mapping, Sequence
 import re
@@ -18,16 +18,16 @@ def path_name(path: Sequence[Any]) -> str:
 
 
 def flatten(tree: Any) -> dict[str, Any]:
-  """Returns the leaves of a tree by path name, in the tree's order."""
+  """Returns the leaves of a tree by path name, in tree order."""
   leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
   return {path_name(path): leaf for path, leaf in leaves}
 
 
 def unflatten(leaves: Mapping[str, T]) -> dict[str, Any]:
-  """Returns nested dicts from leaves by path name: undoes `flatten`.
+  """Inverse of `flatten`: returns nested dicts.
 
   Raises:
-    ValueError: if one name is the beginning of another ('a' and 'a/b').
+    ValueError: if one path is a prefix of another ('a' and 'a/b').
   """
   tree: dict[str, Any] = {}
   for name, leaf in leaves.items():
@@ -52,18 +52,16 @@ def map_with_name(function: Callable[..., T], tree: Any, *rest: Any) -> Any:
 def map_rules(
     tree: Any, rules: Sequence[tuple[str, T]], *, default: T, where: str,
 ) -> Any:
-  """Returns a tree that holds, for each leaf, the value of its first rule.
+  """Returns a tree with the value of the first matching rule of each leaf.
 
   Args:
     tree: a tree of parameters or shapes.
-    rules: pairs of a regular expression, matched against the whole path name,
-      and a value.
-    default: the value of a leaf that no rule matches.
-    where: what the rules are called in the config, for the message.
+    rules: (regular expression, value) pairs; expressions match whole paths.
+    default: value of leaves without a match.
+    where: config key of the rules, for error messages.
 
   Raises:
-    ValueError: if a rule is the first match of no parameter: it would silently
-      do nothing.
+    ValueError: if a rule is not the first match of any parameter.
   """
   names = list(flatten(tree))
   compiled = []
@@ -103,13 +101,13 @@ def num_elements(tree: Any) -> int:
 
 
 def num_bytes(tree: Any) -> int:
-  """Returns the bytes that a tree of arrays or shapes takes when unsharded."""
+  """Returns the unsharded size in bytes of a tree of arrays or shapes."""
   return sum(int(np.prod(leaf.shape)) * leaf.dtype.itemsize
              for leaf in jax.tree.leaves(tree))
 
 
 def differences(expected: Any, found: Any) -> list[str]:
-  """Returns a line for each leaf whose name or shape differs; [] if none."""
+  """Returns one line per leaf whose name or shape differs."""
   want, have = flatten(expected), flatten(found)
   lines = []
   for name in sorted(want.keys() | have.keys()):

@@ -294,34 +294,31 @@ def test_first_loss_is_that_of_guessing_among_512_colors():
   np.testing.assert_allclose(loss, np.log(512), rtol=1e-5)
 
 
-# -------------------------------------------------------------------- mistakes
-
-
 @pytest.mark.parametrize('section, words', [
-    ({'corrupted': 0.0}, 'objective.corrupted is a share'),
+    ({'corrupted': 0.0}, 'objective.corrupted must be'),
     ({'corrupted': 1.5}, 'but is 1.5'),
-    ({'shares': (0.8, 0.1, 0.2)}, 'three parts of one'),
-    ({'shares': (1.2, -0.1, -0.1)}, 'three parts of one'),
+    ({'shares': (0.8, 0.1, 0.2)}, 'three fractions'),
+    ({'shares': (1.2, -0.1, -0.1)}, 'three fractions'),
     ({'target': 'mean_colour'}, 'mean_color'),
     ({'label_smoothing': 0.1}, 'label_smoothing'),
 ])
-def test_mistakes_in_the_section_are_named(section, words):
+def test_wrong_section_is_an_error(section, words):
   with pytest.raises(ValueError, match=re.escape(words)):
     objectives.parse({'name': 'masked_patch', **section})
 
 
 @pytest.mark.parametrize('section, words', [
     ({'variant': 'R50x1'}, 'which has no patches'),
-    ({**SECTION, 'patch': (8, 12)}, 'none. Use a larger share'),
+    ({**SECTION, 'patch': (8, 12)}, 'rounds to 0. Use a larger fraction'),
 ])
-def test_models_without_patches_to_corrupt_are_named(section, words):
+def test_models_without_patches_to_corrupt_are_an_error(section, words):
   config = masked_patch.MaskedPatchConfig(corrupted=0.3)
   with pytest.raises(ValueError, match=re.escape(words)):
     objectives.build_model(
         config, models.parse(section), image_shape=(8, 12, 3), num_classes=5)
 
 
-def test_a_hybrid_is_refused_for_its_resnet_would_tell_the_answer():
+def test_hybrids_are_an_error():
   with pytest.raises(ValueError, match='without model.backbone'):
     objectives.build_model(
         objectives.parse({'name': 'masked_patch'}),

@@ -104,18 +104,18 @@ def test_without_training_nothing_is_random():
 
 
 @pytest.mark.parametrize('section, words', [
-    ({'label_smoothing': 1.0}, 'label_smoothing is in [0, 1), but is 1.0.'),
-    ({'label_smoothing': -0.1}, 'label_smoothing is in [0, 1), but is -0.1.'),
+    ({'label_smoothing': 1.0}, 'label_smoothing must be in [0, 1)'),
+    ({'label_smoothing': -0.1}, 'but is -0.1.'),
     ({'loss': 'softmaks'}, 'softmax'),
     ({'lable_smoothing': 0.1}, 'label_smoothing'),
     ({'name': 'supervized'}, 'supervised'),
 ])
-def test_mistakes_are_named(section, words):
+def test_wrong_section_is_an_error(section, words):
   with pytest.raises(ValueError, match=re.escape(words)):
     objectives.parse(section)
 
 
-def weighed(asked, counts=(6, 3, 1)):
+def class_weights(asked, counts=(6, 3, 1)):
   return objectives.class_weights(
       objectives.parse({'class_weights': asked}), np.array(counts))
 
@@ -123,14 +123,14 @@ def weighed(asked, counts=(6, 3, 1)):
 @pytest.mark.parametrize('asked, ratios', [
     ('inverse', [1 / 6, 1 / 3, 1]),
     ('inverse_sqrt', [6**-0.5, 3**-0.5, 1]), ((1.0, 2.0, 0.0), [1, 2, 0])])
-def test_weights_of_classes_are_1_in_the_mean_over_the_examples(asked, ratios):
-  weights = weighed(asked)
+def test_class_weights_have_mean_1_over_the_examples(asked, ratios):
+  weights = class_weights(asked)
   assert np.dot(weights, [6, 3, 1]) / 10 == pytest.approx(1)
   np.testing.assert_allclose(weights * ratios[0], weights[0] * np.array(ratios))
 
 
-def test_loss_of_an_example_is_times_the_weight_of_its_class():
-  weights = weighed('inverse')
+def test_loss_is_multiplied_by_the_weight_of_the_class():
+  weights = class_weights('inverse')
   _, (plain, _) = measure({}, LABELS, multi_label=False)
   objective = objectives.build(
       objectives.parse({'class_weights': 'inverse'}), Linear(),
@@ -141,7 +141,7 @@ def test_loss_of_an_example_is_times_the_weight_of_its_class():
   assert tuple(measures) == ('accuracy',)
 
 
-def test_numbers_are_learned_by_their_squared_error_unless_it_is_said():
+def test_regression_uses_the_squared_error_by_default():
   labels = jnp.asarray(np.random.default_rng(1).normal(size=(4, 3)))
   for section, error in (({}, jnp.square), ({'loss': 'mae'}, jnp.abs)):
     objective = objectives.build(
@@ -156,21 +156,21 @@ def test_numbers_are_learned_by_their_squared_error_unless_it_is_said():
 @pytest.mark.parametrize('section, facts, words', [
     ({'loss': 'softmax'}, {'targets': True}, 'Use mse or mae or huber'),
     ({'loss': 'mae'}, {}, "loss is 'mae', but the labels are classes"),
-    ({'label_smoothing': 0.1}, {'targets': True}, 'no classes to spread over'),
-    ({'class_weights': 'inverse'}, {'targets': True}, 'numbers to predict'),
+    ({'label_smoothing': 0.1}, {'targets': True}, 'regression targets'),
+    ({'class_weights': 'inverse'}, {'targets': True}, 'regression targets'),
     ({'class_weights': 'inverse'}, {'multi_label': True},
-     'the labels are several for an image'),
-    ({'class_weights': [1.0, -1.0]}, {}, 'are finite and at least 0'),
+     'an example may have several classes'),
+    ({'class_weights': [1.0, -1.0]}, {}, 'must be finite and at least 0'),
 ])
-def test_objectives_that_are_not_for_such_labels_are_refused(
+def test_setting_that_does_not_apply_to_the_labels_is_an_error(
     section, facts, words):
   with pytest.raises(ValueError, match=re.escape(words)):
     objectives.build(objectives.parse(section), Linear(), **{
         'multi_label': False, **facts})
 
 
-def test_weights_are_as_many_as_classes():
-  with pytest.raises(ValueError, match='are 2 numbers, of which 2 are more'):
-    weighed((1.0, 2.0))
-  with pytest.raises(ValueError, match='one that occurs is more than 0'):
-    weighed((0.0, 0.0, 1.0), counts=(1, 1, 0))
+def test_class_weights_need_one_weight_per_class():
+  with pytest.raises(ValueError, match='has 2 weights, 2 of them above 0'):
+    class_weights((1.0, 2.0))
+  with pytest.raises(ValueError, match='above 0 for at least one class'):
+    class_weights((0.0, 0.0, 1.0), counts=(1, 1, 0))

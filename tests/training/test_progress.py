@@ -6,7 +6,6 @@ import re
 import pytest
 import rich.console
 
-from vit_jax import console as console_lib
 from vit_jax.training import progress as progress_lib
 
 
@@ -79,46 +78,3 @@ def test_an_inactive_process_shows_nothing():
     progress.update(1, loss=1.0)
     progress.print('text')
   assert text_of(console) == ''
-
-
-@pytest.mark.parametrize('value,expected', [
-    (0, '0.00'), (0.03124, '0.0312'), (1.0, '1.00'), (12.34, '12.3'),
-    (812.4, '812'), (14210, '14,210'), (3e-5, '3.0e-05'),
-    (float('nan'), 'nan'), (-2.5, '-2.50')])
-def test_numbers_read_well(value, expected):
-  assert console_lib.format_number(value) == expected
-
-
-@pytest.mark.parametrize('secs,expected', [
-    (7.2, '0:07'), (59.7, '1:00'), (750, '12:30'), (11100, '3:05:00')])
-def test_times_read_well(secs, expected):
-  assert console_lib.format_secs(secs) == expected
-
-
-def test_a_table_aligns_numbers_right_and_fits_80_columns_in_a_pipe():
-  console = make_console(terminal=False)
-  console_lib.table(
-      'Result', ['stage', 'accuracy', 'steps', 'secs'],
-      [['pretrain [a]', None, 2000, 61.25], ['finetune', '98.1 %', 600, 9.5]],
-      console=console)
-  shown = [line.rstrip() for line in text_of(console).splitlines()]
-  assert max(map(len, shown)) <= 80
-  assert shown[0] == 'Result'
-  row, = [line for line in shown if 'pretrain' in line]
-  other, = [line for line in shown if 'finetune' in line]
-  assert row.split() == ['pretrain', '[a]', '–', '2,000', '61.2']
-  assert other.split() == ['finetune', '98.1', '%', '600', '9.50']
-  assert row.index('2,000') + 5 == other.index('600') + 3
-
-
-@pytest.mark.parametrize('width', [80, 30])
-def test_a_short_name_is_broken_only_where_all_would_be(width):
-  text = io.StringIO()
-  name = 'root_mean_square_error'
-  console_lib.table(
-      'Summary', ['stage', 'steps', 'images', 'train loss', 'held out', ''],
-      [['finetune', 20, 320, 0.725, f'{name}\nr2',
-        'a long text that may well be broken into lines']],
-      console=rich.console.Console(file=text, width=width))
-  assert (name in text.getvalue()) == (width == 80)
-  assert max(map(len, text.getvalue().splitlines())) <= width

@@ -1,4 +1,4 @@
-"""What is learned: a section of the config becomes a loss over batches."""
+"""Objectives: losses over batches, built from section `objective`."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -23,7 +23,7 @@ _OBJECTIVES = {'supervised': SupervisedConfig,
 
 
 def parse(section: Mapping[str, Any]) -> ObjectiveConfig:
-  """Returns the typed record of the section `objective`."""
+  """Returns the record of section `objective`."""
   return schema.parse_choice(
       _OBJECTIVES, {'name': 'supervised', **section}, where='objective')
 
@@ -32,16 +32,16 @@ def build_model(
     config: ObjectiveConfig, model: models.ModelConfig, *,
     image_shape: tuple[int, int, int], num_classes: int,
 ) -> nn.Module:
-  """Returns the model that is trained: more than the model alone, or it.
+  """Returns the module to train, which may extend the model.
 
   Args:
-    config: the section `objective`.
-    model: the section `model`.
+    config: section `objective`.
+    model: section `model`.
     image_shape: height, width and channels.
     num_classes: of the data set.
 
   Raises:
-    ValueError: if the objective is not for such a model.
+    ValueError: if the objective does not support the model.
   """
   if isinstance(config, MaskedPatchConfig):
     return masked_patch.build_model(
@@ -59,16 +59,16 @@ def build(
   """Returns the loss, a function of parameters, batch, key and `train`.
 
   Args:
-    config: the section.
+    config: section `objective`.
     model: from `build_model`.
     multi_label: whether an example may have several labels.
-    targets: whether labels are numbers to predict, not classes.
-    class_weights: of the loss, from `class_weights`.
-    mean: what was subtracted from images in [0, 1].
-    std: what they were divided by.
+    targets: whether labels are regression targets, not classes.
+    class_weights: from `class_weights`.
+    mean: of the image normalisation, for images in [0, 1].
+    std: of the image normalisation.
 
   Raises:
-    ValueError: if the objective is not for such labels.
+    ValueError: if the objective does not support the labels.
   """
   if isinstance(config, MaskedPatchConfig):
     assert isinstance(model, models.MaskedPatch)
@@ -82,7 +82,7 @@ def training_inputs(
     config: ObjectiveConfig, model: models.ModelConfig, *,
     image_shape: tuple[int, int, int],
 ) -> dict[str, jax.ShapeDtypeStruct]:
-  """Returns the shapes of what a model is trained with beside an image."""
+  """Returns the shapes of the model inputs in training other than images."""
   if not isinstance(config, MaskedPatchConfig):
     return {}
   rows, columns = models.grid(model, image_shape[:2])
@@ -93,15 +93,15 @@ def training_inputs(
 def resolve(
     config: ObjectiveConfig, *, targets: bool, multi_label: bool,
 ) -> ObjectiveConfig:
-  """Returns the section with what it leaves to the data filled in.
+  """Returns the config with settings that depend on the labels.
 
   Args:
-    config: the section.
-    targets: whether labels are numbers to predict, not classes.
+    config: section `objective`.
+    targets: whether labels are regression targets, not classes.
     multi_label: whether an example may have several classes.
 
   Raises:
-    ValueError: if the objective is not for such labels.
+    ValueError: if the objective does not support the labels.
   """
   if isinstance(config, MaskedPatchConfig):
     return config

@@ -1,14 +1,12 @@
-"""Masked patch prediction: to say what a patch shows from the others.
+"""Masked patch prediction (section 4.6 and appendix B.1.2 of the paper).
 
-Section 4.6 and appendix B.1.2 of the paper: half of the patch embeddings of an
-image are corrupted, and each corrupted patch's own representation predicts
-what it showed. No labels are used.
+Half of the patch embeddings of an image are corrupted, and the output token of
+each corrupted patch predicts its pixels. No labels are used.
 
-What the paper leaves open is decided here. "A random other patch embedding" is
-another one of the same image, so that images stay independent of each other
-and of how a batch lies on devices. Every image has the same number of
-corrupted patches and of each kind, to the nearest whole one: only these are
-predicted, in arrays of a fixed shape.
+Choices where the paper is not explicit: "a random other patch embedding" comes
+from the same image, so that images stay independent of each other and of the
+devices; and every image has the same number of corrupted patches of each kind,
+so that predictions have a fixed shape.
 """
 
 from collections.abc import Mapping
@@ -27,22 +25,22 @@ from vit_jax import types
 from vit_jax.models import per_example_random
 
 LEVELS = 8  # 3 bits a channel: 512 colours of three channels.
-# Colours predicted along each side of a patch.
+# Predicted colours along each side of a patch.
 _SIDES = {'mean_color': 1, 'downsampled': 4}
 
 
 @dataclasses.dataclass(frozen=True)
 class MaskedPatchConfig:
-  """Section `objective` of a config, for `name: 'masked_patch'`.
+  """Section `objective` of a config with `name: 'masked_patch'`.
 
   Attributes:
-    name: always 'masked_patch'.
-    target: what is predicted of a corrupted patch: its 'mean_color' in 3 bits a
-      channel, one class of 512; it 'downsampled' to 4x4 such colours; or the
-      whole 'patch', by its squared error.
-    corrupted: share of the patches; the paper also tried 0.15.
-    shares: of the corrupted patches, those whose embedding is replaced by the
-      mask embedding or by another patch's, and those where it is kept.
+    name: 'masked_patch'.
+    target: predicted values of a corrupted patch: 'mean_color' with 3 bits per
+      channel (one of 512 classes), 'downsampled' to 4x4 such colours, or the
+      whole 'patch' with a squared error.
+    corrupted: fraction of corrupted patches; the paper also tried 0.15.
+    shares: fractions of corrupted patches whose embedding is replaced by the
+      mask embedding, replaced by another patch, and kept.
   """
   name: Literal['masked_patch'] = 'masked_patch'
   target: Literal['mean_color', 'downsampled', 'patch'] = 'mean_color'
@@ -52,44 +50,44 @@ class MaskedPatchConfig:
   def __post_init__(self):
     if not 0 < self.corrupted <= 1:
       raise ValueError(
-          'objective.corrupted is a share of the patches above 0 and up to 1, '
-          f'but is {self.corrupted}.')
+          'objective.corrupted must be a fraction above 0 and at most 1, but '
+          f'is {self.corrupted}.')
     if min(self.shares) < 0 or not math.isclose(sum(self.shares), 1):
       raise ValueError(
-          'objective.shares are three parts of one (mask, another patch, '
-          f'kept), but are {self.shares}.')
+          'objective.shares must be three fractions (mask, other patch, kept) '
+          f'with sum 1, but are {self.shares}.')
 
 
 class Corruption(NamedTuple):
-  """Which patches are corrupted, and how.
+  """Corrupted patches of a batch.
 
   Attributes:
-    places: the corrupted patches of each image, in a random order.
-    sources: for each place of an image, the patch whose embedding stands there;
-      the number of patches means the mask embedding.
+    places: indices of the corrupted patches of each image, in random order.
+    sources: index of the patch embedding to use at each position; index
+      `patches` is the mask embedding.
   """
   places: Int[Array, 'batch corrupted']
   sources: Int[Array, 'batch patches']
 
 
 class MaskedPatch:
-  """The loss of a model's predictions of corrupted patches.
+  """Loss of the predictions of corrupted patches.
 
   Attributes:
-    measures: 'color_accuracy', where colours are predicted.
+    measures: ('color_accuracy',) for colour targets.
   """
 
   def __init__(
       self, config: MaskedPatchConfig, model: models.MaskedPatch, *,
       mean: float | tuple[float, ...], std: float | tuple[float, ...],
   ):
-    """Takes a model of `build_model`.
+    """Initialises the loss.
 
     Args:
-      config: the section.
-      model: makes the predictions.
-      mean: what was subtracted from images in [0, 1].
-      std: what they were divided by.
+      config: section `objective`.
+      model: from `build_model`.
+      mean: of the image normalisation, for images in [0, 1].
+      std: of the image normalisation.
     """
     self._config = config
     self._model = model
@@ -101,13 +99,13 @@ class MaskedPatch:
       self, params: types.Params, batch: types.Batch, key: PRNGKeyArray,
       train: bool = True,
   ) -> tuple[Float[Array, 'batch'], Mapping[str, Float[Array, 'batch']]]:
-    """Returns loss and measures of each example.
+    """Returns the loss and measures of each example.
 
     Args:
       params: of the model.
-      batch: as the model sees it; the labels are not used.
-      key: of all that is random, the corruption included.
-      train: with dropout and stochastic depth.
+      batch: prepared batch; labels are not used.
+      key: random key of corruption, dropout and stochastic depth.
+      train: whether to apply dropout and stochastic depth.
     """
     images, config = batch['image'], self._config
     _, height, width, _ = images.shape
@@ -123,40 +121,40 @@ class MaskedPatch:
         rngs={'dropout': dropout_key})
     predictions = outputs['predictions']
     if config.target == 'patch':
-      patches = cut(images, grid)
-      wanted = patches.reshape(*patches.shape[:2], -1)
-      difference = predictions - _at(wanted, corruption.places)
+      patches = to_patches(images, grid)
+      targets = patches.reshape(*patches.shape[:2], -1)
+      difference = predictions - _select(targets, corruption.places)
       return jnp.square(difference).mean(axis=(1, 2)), {}
     pixels = images * jnp.asarray(self._std) + jnp.asarray(self._mean)
-    wanted = colors(cut(pixels, grid), _SIDES[config.target])
-    return _classify(predictions, _at(wanted, corruption.places))
+    targets = colors(to_patches(pixels, grid), _SIDES[config.target])
+    return _classify(predictions, _select(targets, corruption.places))
 
 
 def build_model(
     config: MaskedPatchConfig, model: models.ModelConfig, *,
     image_shape: tuple[int, int, int], num_classes: int,
 ) -> models.MaskedPatch:
-  """Returns the model that makes the predictions.
+  """Returns the model with the prediction layer of the target.
 
   Args:
-    config: the section.
-    model: the section `model`.
+    config: section `objective`.
+    model: section `model`.
     image_shape: height, width and channels.
-    num_classes: of the head, which learns nothing here.
+    num_classes: of the head, which is not trained.
 
   Raises:
-    ValueError: if the model has no patches or is a hybrid, if there are too few
-      to corrupt that share, or if the pixels do not divide into them.
+    ValueError: for a ResNet or hybrid, too few patches, or an image size that
+      is not divisible by the grid.
   """
   if model.name != 'vit':
     raise ValueError(
-        f'objective masked_patch is for a ViT, but the model is a '
+        f'objective masked_patch needs a ViT, but the model is a '
         f'{model.name}, which has no patches. Choose another model.variant.')
   if model.backbone is not None:
     raise ValueError(
-        'objective masked_patch is for a ViT without model.backbone: the '
-        'ResNet of a hybrid sees beyond a patch, so that its neighbours tell '
-        'what it showed. Choose another model.variant, such as B/16.')
+        'objective masked_patch needs a ViT without model.backbone: the '
+        'receptive field of a ResNet leaks the pixels of a patch to its '
+        'neighbours. Choose another model.variant, such as B/16.')
   height, width, channels = image_shape
   rows, columns = models.grid(model, (height, width))
   if height % rows or width % columns:
@@ -166,8 +164,8 @@ def build_model(
         'data.resolution.')
   if channels > 3 and config.target in _SIDES:
     raise ValueError(
-        f'objective.target {config.target} is one of {LEVELS} ** {channels} '
-        f'colours of {channels} channels: too many to be classes. Use '
+        f'objective.target {config.target} has {LEVELS} ** {channels} classes '
+        f'with {channels} channels, which are too many. Use '
         '--config.objective.target=patch.')
   counts(config, rows * columns)
   if config.target == 'patch':
@@ -179,22 +177,22 @@ def build_model(
 
 
 def counts(config: MaskedPatchConfig, patches: int) -> tuple[int, int, int]:
-  """Returns how many patches of an image are masked, swapped and kept.
+  """Returns the numbers of masked, swapped and kept patches of an image.
 
   Raises:
-    ValueError: if none is corrupted, or there is no other to swap with.
+    ValueError: without corrupted patches, or without another patch to swap.
   """
   corrupted = round(config.corrupted * patches)
   if not corrupted:
     raise ValueError(
-        f'objective.corrupted: {config.corrupted} of {patches} patches is '
-        'none. Use a larger share, or smaller patches.')
+        f'objective.corrupted: {config.corrupted} of {patches} patches rounds '
+        'to 0. Use a larger fraction or smaller patches.')
   masked = round(config.shares[0] * corrupted)
   swapped = min(round(config.shares[1] * corrupted), corrupted - masked)
   if swapped and patches < 2:
     raise ValueError(
-        'objective.shares: an image of one patch has no other to take an '
-        'embedding from. Use smaller patches.')
+        'objective.shares: an image of one patch has no other patch to swap '
+        'with. Use smaller patches.')
   return masked, swapped, corrupted - masked - swapped
 
 
@@ -202,20 +200,20 @@ def corrupt(
     key: PRNGKeyArray, config: MaskedPatchConfig, *, batch_size: int,
     patches: int,
 ) -> Corruption:
-  """Draws which patches of each image are corrupted, and how.
+  """Samples the corrupted patches of each image.
 
   Args:
     key: random key.
-    config: rate and shares.
+    config: section `objective`.
     batch_size: number of images.
-    patches: of an image.
+    patches: number of patches of an image.
   """
   masked, swapped, kept = counts(config, patches)
   order_key, other_key = jax.random.split(key)
   order = jnp.argsort(
       jax.random.uniform(order_key, (batch_size, patches)), axis=1)
   places = order[:, :masked + swapped + kept]
-  # Any but itself: 1 to patches - 1 further on, round the image.
+  # Any other patch: an offset of 1 to patches - 1, modulo patches.
   step = jax.random.randint(
       other_key, (batch_size, swapped), 1, max(patches, 2))
   at_swap = places[:, masked:masked + swapped]
@@ -226,11 +224,11 @@ def corrupt(
   return Corruption(places, sources)
 
 
-def cut(
+def to_patches(
     images: Float[Array, 'batch height width channels'],
     grid: tuple[int, int],
 ) -> Float[Array, 'batch patches patch_height patch_width channels']:
-  """Cuts images into patches, row by row."""
+  """Splits images into patches in row-major order."""
   batch, height, width, channels = images.shape
   rows, columns = grid
   return images.reshape(
@@ -243,19 +241,19 @@ def colors(
     pixels: Float[Array, 'batch patches patch_height patch_width channels'],
     side: int,
 ) -> Integer[Array, 'batch patches colors']:
-  """Returns patches as side x side colours of 3 bits a channel.
+  """Downsamples patches to side x side colours with 3 bits per channel.
 
-  A colour is the mean over its part of the patch, by area where the patch does
-  not divide; each channel is in one of eight equal parts of [0, 1], and red
-  counts 64, green 8 and blue 1.
+  A colour is the area-weighted mean over its part of the patch. Each channel is
+  quantised to eight equal intervals of [0, 1]; the class is 64 red + 8 green +
+  blue.
 
   Args:
     pixels: in [0, 1], whole bytes / 255.
-    side: 1 for the mean colour.
+    side: colours along each side; 1 for the mean colour.
   """
   height, width, channels = pixels.shape[2:]
-  # Sums of whole numbers, exact in float32: a mean that lies on a border of
-  # two levels must not fall to either side by a rounding error.
+  # Sums of integers are exact in float32, so that means on the border of two
+  # levels do not depend on rounding errors.
   sums = jnp.einsum(
       'bnhwc,ih,jw->bnijc', jnp.round(pixels * 255),
       _overlaps(height, side), _overlaps(width, side), precision='highest')
@@ -265,15 +263,15 @@ def colors(
   return (levels * weights).sum(axis=-1).reshape(*pixels.shape[:2], -1)
 
 
-def _overlaps(pixels: int, parts: int) -> Float[np.ndarray, 'parts pixels']:
-  """How much of each part is of each pixel, in 1 / parts of a pixel."""
-  part, pixel = np.arange(parts)[:, None], np.arange(pixels)
-  end = np.minimum((part + 1) * pixels, (pixel + 1) * parts)
-  start = np.maximum(part * pixels, pixel * parts)
+def _overlaps(pixels: int, bins: int) -> Float[np.ndarray, 'bins pixels']:
+  """Returns the overlap of bins and pixels, in units of 1 / bins of a pixel."""
+  index, pixel = np.arange(bins)[:, None], np.arange(pixels)
+  end = np.minimum((index + 1) * pixels, (pixel + 1) * bins)
+  start = np.maximum(index * pixels, pixel * bins)
   return np.maximum(end - start, 0).astype(np.float32)
 
 
-def _at(
+def _select(
     values: Integer[Array, 'batch patches values'] |
     Float[Array, 'batch patches values'],
     places: Int[Array, 'batch corrupted'],
@@ -283,11 +281,11 @@ def _at(
 
 def _classify(
     predictions: Float[Array, 'batch corrupted outputs'],
-    wanted: Integer[Array, 'batch corrupted colors'],
+    targets: Integer[Array, 'batch corrupted colors'],
 ) -> tuple[Float[Array, 'batch'], dict[str, Float[Array, 'batch']]]:
-  """Returns each image's mean cross-entropy over colours, and accuracy."""
-  logits = predictions.reshape(*wanted.shape, -1)
-  loss = optax.softmax_cross_entropy_with_integer_labels(logits, wanted)
-  hit = logits.argmax(axis=-1) == wanted
+  """Returns the mean cross-entropy over colours and the accuracy per image."""
+  logits = predictions.reshape(*targets.shape, -1)
+  loss = optax.softmax_cross_entropy_with_integer_labels(logits, targets)
+  hit = logits.argmax(axis=-1) == targets
   return (loss.mean(axis=(1, 2)),
           {'color_accuracy': hit.astype(jnp.float32).mean(axis=(1, 2))})

@@ -1,7 +1,7 @@
-"""Supervised learning: of classes by cross-entropy, of numbers by their error.
+"""Supervised learning: classification and regression.
 
-What a loss is for is told by the data: classes (softmax, sigmoid) or targets,
-numbers to predict (mse, mae, huber). One for the other is an error.
+The data set determines which losses apply: softmax and sigmoid for classes,
+mse, mae and huber for regression targets.
 """
 
 from collections.abc import Mapping
@@ -21,21 +21,18 @@ from vit_jax import types
 
 @dataclasses.dataclass(frozen=True)
 class SupervisedConfig:
-  """Section `objective` of a config, for `name: 'supervised'`.
+  """Section `objective` of a config with `name: 'supervised'`.
 
   Attributes:
-    name: always 'supervised'.
-    loss: of classes, 'softmax', or 'sigmoid' for examples with several labels;
-      of numbers to predict, 'mse' (squared), 'mae' (absolute error) or 'huber',
-      in standard deviations of the training split. 'auto' is softmax or mse,
-      as the data asks.
-    label_smoothing: share of the target spread evenly over all classes.
-    class_weights: what the loss of an example is multiplied by, for its class:
-      'inverse' to the examples of the class in the training split,
-      'inverse_sqrt' to the root of these, or a weight for each class in their
-      order. Only their ratios matter: they are scaled so that their mean over
-      the examples of the training split is 1, which keeps the loss, and what
-      the learning rate means, of the same size.
+    name: 'supervised'.
+    loss: 'softmax', or 'sigmoid' for examples with several labels; for
+      regression 'mse', 'mae' or 'huber', in standard deviations of the training
+      split. 'auto' is softmax or mse.
+    label_smoothing: probability mass spread uniformly over all classes.
+    class_weights: factor of the loss of an example by class: 'inverse' to the
+      number of training examples of the class, 'inverse_sqrt' to its square
+      root, or a weight per class. Weights are scaled to a mean of 1 over the
+      training split, which keeps the scale of the loss.
   """
   name: Literal['supervised'] = 'supervised'
   loss: Literal['auto', 'softmax', 'sigmoid', 'mse', 'mae', 'huber'] = 'auto'
@@ -48,30 +45,30 @@ class SupervisedConfig:
     if isinstance(given, tuple) and not (
         given and all(0 <= w < math.inf for w in given) and any(given)):
       raise ValueError(
-          'class_weights are finite and at least 0, and some are more, but are '
+          'class_weights must be finite and at least 0, and not all 0, but are '
           f'{given}.')
     if not 0 <= self.label_smoothing < 1:
       raise ValueError(
-          f'label_smoothing is in [0, 1), but is {self.label_smoothing}.')
+          f'label_smoothing must be in [0, 1), but is {self.label_smoothing}.')
 
 
 def resolve(
     config: SupervisedConfig, *, targets: bool, multi_label: bool = False,
 ) -> SupervisedConfig:
-  """Returns the config with the loss of such data, for 'auto'.
+  """Replaces the loss 'auto' by the default loss of the labels.
 
   Args:
-    config: the section.
-    targets: whether labels are numbers, not classes.
+    config: section `objective`.
+    targets: whether labels are regression targets, not classes.
     multi_label: whether an example may have several classes.
 
   Raises:
-    ValueError: if what it says is not for such data.
+    ValueError: if a setting does not apply to the labels.
   """
   if config.loss == 'auto':
     config = dataclasses.replace(config, loss='mse' if targets else 'softmax')
   if (config.loss in losses.ERRORS) != targets:
-    kind, known = (('numbers to predict', tuple(losses.ERRORS)) if targets else
+    kind, known = (('regression targets', tuple(losses.ERRORS)) if targets else
                    ('classes', ('softmax', 'sigmoid')))
     raise ValueError(
         f'objective.loss is {config.loss!r}, but the labels are {kind}. Use '
@@ -79,13 +76,13 @@ def resolve(
   if targets and config.label_smoothing:
     raise ValueError(
         f'objective.label_smoothing is {config.label_smoothing}, but the '
-        'labels are numbers to predict: there are no classes to spread over. '
-        'Use --config.objective.label_smoothing=0.')
+        'labels are regression targets. Use '
+        '--config.objective.label_smoothing=0.')
   if config.class_weights != 'none' and (targets or multi_label):
-    what = 'are numbers to predict' if targets else 'are several for an image'
+    what = ('labels are regression targets' if targets
+            else 'an example may have several classes')
     raise ValueError(
-        f'objective.class_weights is {config.class_weights!r}, but the labels '
-        f'{what}: an example has no one class to be weighed by. Use '
+        f'objective.class_weights is {config.class_weights!r}, but {what}. Use '
         '--config.objective.class_weights=none.')
   return config
 
@@ -93,43 +90,43 @@ def resolve(
 def class_weights(
     config: SupervisedConfig, counts: Int[np.ndarray, 'classes'],
 ) -> Float[np.ndarray, 'classes']:
-  """Returns the weight of each class: 1 in the mean over the examples.
+  """Returns the weight of each class, with mean 1 over the examples.
 
     w_c = k r_c,  k such that sum_c n_c w_c = sum_c n_c
 
-  with r_c = 1 / n_c, 1 / sqrt(n_c), or as given. A class without examples is
-  weighed as if it had one: it is met in evaluation alone.
+  with r_c = 1 / n_c, 1 / sqrt(n_c), or the given weights. A class without
+  examples, which only evaluation has, is weighted as if it had one.
 
   Args:
-    config: with weights that are not 'none'.
+    config: with weights other than 'none'.
     counts: examples of each class in the training split.
 
   Raises:
-    ValueError: if the given are not as many as classes, or none is of a class
-      that occurs.
+    ValueError: for a wrong number of weights, or 0 for all classes with
+      examples.
   """
-  asked = config.class_weights
-  if isinstance(asked, tuple):
-    relative = np.asarray(asked)
-    if len(asked) != len(counts) or not (relative * counts).any():
+  weights = config.class_weights
+  if isinstance(weights, tuple):
+    relative = np.asarray(weights)
+    if len(weights) != len(counts) or not (relative * counts).any():
       raise ValueError(
-          f'objective.class_weights are {len(asked)} numbers, of which '
-          f'{int((relative > 0).sum())} are more than 0, but there are '
-          f'{len(counts)} classes. Give one for each, in their order, of which '
-          'one that occurs is more than 0.')
+          f'objective.class_weights has {len(weights)} weights, '
+          f'{int((relative > 0).sum())} of them above 0, but there are '
+          f'{len(counts)} classes. Give one weight per class, above 0 for at '
+          'least one class with examples.')
   else:
-    power = {'inverse': 1.0, 'inverse_sqrt': 0.5}[asked]
+    power = {'inverse': 1.0, 'inverse_sqrt': 0.5}[weights]
     relative = np.maximum(counts, 1).astype(np.float64) ** -power
   scale = counts.sum() / (relative * counts).sum()
   return (relative * scale).astype(np.float32)
 
 
 class Supervised:
-  """The loss of a model on labelled batches.
+  """Loss of a model on labelled batches.
 
   Attributes:
-    measures: what is reported beside the loss: 'accuracy', or 'precision_at_1'
-      where an example may have several labels; nothing where they are numbers.
+    measures: metrics next to the loss: 'accuracy' for classes, 'precision_at_1'
+      for several labels per example, none for regression.
   """
 
   def __init__(
@@ -137,14 +134,14 @@ class Supervised:
       targets: bool = False,
       class_weights: Float[np.ndarray, 'classes'] | None = None,
   ):
-    """Takes the section and its model.
+    """Initialises the loss.
 
     Args:
-      config: the section.
-      model: gives `logits`.
+      config: section `objective`.
+      model: module with output `logits`.
       multi_label: whether an example may have several classes.
-      targets: whether labels are numbers to predict.
-      class_weights: of the loss; see `class_weights`.
+      targets: whether labels are regression targets.
+      class_weights: from `class_weights`.
     """
     self._config = resolve(config, targets=targets, multi_label=multi_label)
     self._class_weights = class_weights
@@ -157,13 +154,13 @@ class Supervised:
       self, params: types.Params, batch: types.Batch, key: PRNGKeyArray,
       train: bool = True,
   ) -> tuple[Float[Array, 'batch'], Mapping[str, Float[Array, 'batch']]]:
-    """Returns loss and measures of each example.
+    """Returns the loss and measures of each example.
 
     Args:
       params: of the model.
-      batch: as the model sees it.
-      key: of all that is random.
-      train: with dropout and stochastic depth.
+      batch: prepared batch.
+      key: random key of dropout and stochastic depth.
+      train: whether to apply dropout and stochastic depth.
     """
     outputs = self._model.apply(
         {'params': params}, batch['image'], train=train, rngs={'dropout': key})
@@ -183,12 +180,12 @@ def of_logits(
     config: SupervisedConfig, logits: Float[Array, 'batch classes'],
     labels: jax.Array,
 ) -> Float[Array, 'batch']:
-  """Returns the loss of each example, with the smoothing of the config.
+  """Returns the loss of each example.
 
   Args:
-    config: resolved: with a loss that is not 'auto'.
-    logits: or, of numbers to predict, what is answered; standardised.
-    labels: as the model sees them.
+    config: resolved, with a loss other than 'auto'.
+    logits: logits of classes, or standardised predictions of targets.
+    labels: prepared labels.
   """
   if config.loss in losses.ERRORS:
     return losses.mean_error(logits, labels, kind=config.loss)
