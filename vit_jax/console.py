@@ -91,11 +91,15 @@ def format_metrics(row: Mapping[str, float], *, digits: int = 3) -> str:
     digits: significant digits of metrics that are not fractions.
   """
   return ', '.join(
-      f'{name} {100 * value:.2f} %'
-      if name.split('/')[-1].startswith(_FRACTIONS)
-      or name.endswith(('accuracy', '_shot', '_shot_std'))
+      f'{name} {100 * value:.2f} %' if is_fraction(name)
       else f'{name} {format_number(value, digits=digits)}'
       for name, value in row.items() if not name.endswith('/examples'))
+
+
+def is_fraction(name: str) -> bool:
+  """Whether a metric is a fraction, shown in percent."""
+  return name.split('/')[-1].startswith(_FRACTIONS) or name.endswith(
+      ('accuracy', '_shot', '_shot_std'))
 
 
 def _is_number(value: Any) -> bool:

@@ -15,8 +15,6 @@ COLOURS = (
     '#0072B2', '#D55E00', '#009E73', '#CC79A7', '#56B4E9', '#E69F00', '#000000')
 MARKERS = 'osD^vP'
 _DPI = 150
-# More coinciding learning rates than this are not drawn separately.
-_MAX_NESTED_LINES = len(COLOURS) - 1
 _LOG_SCALE_RATIO = 30  # Largest to smallest loss.
 _LENGTH_RATIO = 3  # Longest to shortest run that share an axis of steps.
 _PANEL_INCHES = 4.2
@@ -118,20 +116,12 @@ def _draw_panel(
 ) -> None:
   drawn: list[float] = []
   last_step = 1.0
-  for i, (colour, rows) in enumerate(zip(_colours(len(runs)), runs.values())):
+  for colour, rows in zip(_colours(len(runs)), runs.values()):
     for name in _names(rows, panel):
       steps, values = _series(rows, f'{name}/{panel.metric}')
       drawn += values
       last_step = max(last_step, *steps)
       line = _line_style(name, evaluators, num_points=len(steps))
-      if panel.metric == 'learning_rate':
-        # Coinciding schedules are nested: later runs have thinner lines.
-        above = sum(
-            _series(other, f'{name}/{panel.metric}') == (steps, values)
-            for other in list(runs.values())[i + 1:])
-        if above > _MAX_NESTED_LINES:
-          continue
-        line |= {'linewidth': 1.6 + 2 * above, 'alpha': 1}
       axes.plot(steps, values, color=colour, **line)
   _format_panel(axes, panel, drawn, last_step)
 

@@ -6,12 +6,10 @@ from typing import Any
 
 from etils import epath
 
+from vit_jax import console
 from vit_jax.analysis import plots
 
 _LOG_SCALE_RATIO = 8  # Largest to smallest value of the swept field.
-# Metrics that are fractions, by the beginning of their names.
-_FRACTIONS = ('accuracy', 'precision', 'mean_average_precision',
-              'calibration_error')
 Rows = Sequence[Mapping[str, Any]]
 
 
@@ -37,7 +35,7 @@ def sweep(result: Mapping[str, Any], path: epath.PathLike) -> None:
                 for v in values)
   positions = {json.dumps(v): v if numeric else i for i, v in enumerate(values)}
   metric = result['plan']['metric'].rsplit('/', 1)[-1]
-  percent = metric.startswith(_FRACTIONS) or metric.endswith('_shot')
+  percent = console.is_fraction(metric)
   scale = 100 if percent else 1
 
   fig = plots.new_figure(6.4, 4.4)

@@ -23,9 +23,9 @@ def find(
   Groups with different labels and in several splits come first, then either;
   identical before similar images, and the most similar first.
   """
-  readable = np.flatnonzero(scan.readable)
-  _, first, file = np.unique(
-      scan.digests[readable], return_index=True, return_inverse=True)
+  readable = np.array(scan.readable, np.int64)
+  digests = np.array([_digest(scan, i) for i in readable.tolist()], np.uint64)
+  _, first, file = np.unique(digests, return_index=True, return_inverse=True)
   files = readable[first]  # One example of each distinct file.
   pairs = _similar_files(scan, files, likeness)
   one, other = (np.array([pair[i] for pair in pairs], np.int64)
@@ -38,7 +38,7 @@ def find(
   group = group_of_file[file]
   order = np.argsort(group, kind='stable')
   boundaries = np.flatnonzero(np.diff(group[order])) + 1
-  groups = [_group(scan, readable[part], float(lowest[group[part[0]]]))
+  groups = [_group(scan, readable[part].tolist(), lowest[group[part[0]]])
             for part in np.split(order, boundaries) if len(part) > 1]
   return tuple(sorted(groups, key=lambda g: (
       -(g.labels_differ + g.across_splits), not g.labels_differ,
@@ -56,22 +56,30 @@ def group_ids(
   return result
 
 
+def _digest(scan: scan_lib.Scan, number: int) -> int:
+  record = scan.records[number]
+  assert record is not None
+  return record.digest
+
+
 def _group(
-    scan: scan_lib.Scan, numbers: Int[np.ndarray, '_'], lowest: float,
+    scan: scan_lib.Scan, numbers: list[int], lowest: float,
 ) -> findings.DuplicateGroup:
-  splits = scan.request.split_numbers()[numbers]
-  labels = scan.labels[numbers]
-  digests = scan.digests[numbers].tolist()
-  _, first = np.unique(np.stack([splits, labels]), axis=1, return_index=True)
-  others = np.delete(np.arange(len(numbers)), first)
-  ordered = numbers[np.concatenate([np.sort(first), others])]
+  first: dict[tuple[str, str], findings.Example] = {}
+  files, others, labels = set(), [], set()
+  for number in numbers:
+    example = scan.example(number)
+    if first.setdefault((example.split, example.label), example) != example:
+      others.append(example)
+    files.add((_digest(scan, number), example.split))
+    labels.add(scan.labels[number])
+  digests = {digest for digest, _ in files}
   return findings.DuplicateGroup(
-      tuple(scan.example(number) for number in ordered.tolist()),
-      identical=len(set(digests)) == 1, min_similarity=lowest,
-      across_splits=len(set(splits.tolist())) > 1,
-      identical_across_splits=(
-          len(set(zip(digests, splits.tolist()))) > len(set(digests))),
-      labels_differ=len(set(labels[labels >= 0].tolist())) > 1)
+      (*first.values(), *others), identical=len(digests) == 1,
+      min_similarity=float(lowest),
+      across_splits=len({split for _, split in files}) > 1,
+      identical_across_splits=len(files) > len(digests),
+      labels_differ=len(labels - {None}) > 1)
 
 
 def _similar_files(

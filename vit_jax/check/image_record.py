@@ -35,15 +35,15 @@ class ImageRecord:
     mode: format and pixel mode, such as 'JPEG RGB' or 'uint16 x 13'.
     num_bytes: of the file, or of the pixels.
     remarks: unusual but valid properties.
-    thumbnail: see `perceptual_hash.thumbnail`.
-    image: RGB, at least `min_side` pixels; None without a model.
+    thumbnail: see `perceptual_hash.thumbnail`; None once it is hashed.
+    image: RGB, at least `min_side` pixels, for a model.
   """
   digest: int
   size: tuple[int, int]
   mode: str
   num_bytes: int
   remarks: tuple[str, ...]
-  thumbnail: UInt8[np.ndarray, '64 64 3']
+  thumbnail: UInt8[np.ndarray, '64 64 3'] | None
   image: Image.Image | None
 
 

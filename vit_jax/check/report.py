@@ -1,11 +1,13 @@
 """Builds the `findings.Report` of a scan."""
 
+import collections
 from collections.abc import Sequence
 
 from jaxtyping import Int
 import numpy as np
 
 from vit_jax.check import findings
+from vit_jax.check import image_record
 from vit_jax.check import scan as scan_lib
 from vit_jax.check import suspicious_labels
 
@@ -19,43 +21,42 @@ def build(
 ) -> findings.Report:
   """Returns the report; see its attributes."""
   request, counts = scan.request, _class_counts(scan)
+  records = [record for record in scan.records if record is not None]
   return findings.Report(
       source=request.name, description=request.description,
       label_kind=request.label_kind, splits=_split_summaries(scan),
-      classes=_class_summaries(scan, counts), ranges=_ranges(scan),
-      properties=_properties(scan),
+      classes=_class_summaries(scan, counts), ranges=_ranges(records),
+      properties=_properties(records),
       findings=_summarise(scan, counts, duplicates, labels),
       unreadable=tuple(findings.Unreadable(scan.example(number), reason)
                        for number, reason in sorted(scan.errors.items())),
       duplicates=duplicates, suspicious_labels=labels.suspicious,
       features=features, label_agreement=labels.agreement,
       labels_not_compared=labels.not_compared, secs_per_image=secs_per_image,
-      contact_sheets=_contact_sheets(scan, counts))
+      contact_sheets=_contact_sheets(scan))
 
 
 def _class_counts(scan: scan_lib.Scan) -> Int[np.ndarray, 'splits classes']:
   """Returns the number of examples of each class in each split."""
   request = scan.request
   result = np.zeros((len(request.splits), len(request.class_names)), np.int64)
-  if request.label_kind == 'numbers':
-    return result
-  splits = request.split_numbers()
-  for i, classes in enumerate(scan.label_values):
-    in_split = np.bincount(
-        splits[scan.labels == i], minlength=len(request.splits))
-    for number in classes:
-      result[:, int(number)] += in_split
+  if request.label_kind != 'numbers':
+    for split, classes in zip(request.split_numbers(), scan.labels):
+      for number in classes or ():
+        result[split, int(number)] += 1
   return result
 
 
 def _split_summaries(
     scan: scan_lib.Scan) -> tuple[findings.SplitSummary, ...]:
-  numbers, unlabeled = scan.request.split_numbers(), scan.labels < 0
+  numbers = scan.request.split_numbers()
+  readable = np.array([record is not None for record in scan.records], bool)
+  labelled = np.array([label is not None for label in scan.labels], bool)
   return tuple(
       findings.SplitSummary(
           split.name, split.total, len(split.source),
-          int((~scan.readable)[numbers == i].sum()),
-          int((scan.readable & unlabeled)[numbers == i].sum()))
+          int((~readable)[numbers == i].sum()),
+          int((readable & ~labelled)[numbers == i].sum()))
       for i, split in enumerate(scan.request.splits))
 
 
@@ -71,60 +72,57 @@ def _class_summaries(
       for i in np.argsort(-totals, kind='stable'))
 
 
-def _ranges(scan: scan_lib.Scan) -> dict[str, tuple[int, int, int]]:
-  if not scan.readable.any():
-    return {}
-  columns = {'width': scan.sizes[:, 0], 'height': scan.sizes[:, 1],
-             'bytes': scan.num_bytes}
-  return {name: (int(values.min()), int(np.median(values)), int(values.max()))
-          for name, column in columns.items()
-          for values in [column[scan.readable]]}
+def _ranges(
+    records: Sequence[image_record.ImageRecord],
+) -> dict[str, tuple[int, int, int]]:
+  columns = {'width': [r.size[0] for r in records],
+             'height': [r.size[1] for r in records],
+             'bytes': [r.num_bytes for r in records]}
+  return {name: (min(values), int(np.median(values)), max(values))
+          for name, values in columns.items() if values}
 
 
-def _properties(scan: scan_lib.Scan) -> dict[str, int]:
+def _properties(
+    records: Sequence[image_record.ImageRecord]) -> dict[str, int]:
   """Returns counts of file formats, the most common sizes, and remarks."""
-  modes = np.bincount(scan.modes[scan.readable],
-                      minlength=len(scan.mode_names)).tolist()
-  result = dict(sorted(zip(scan.mode_names, modes),
-                       key=lambda row: (-row[1], row[0])))
-  sizes, counts = np.unique(
-      scan.sizes[scan.readable], axis=0, return_counts=True)
-  order = np.argsort(-counts, kind='stable')
-  for i in order[:_COMMON_SIZES]:
-    result['{} x {} pixels'.format(*sizes[i])] = int(counts[i])
-  if len(order) > _COMMON_SIZES:
-    others = order[_COMMON_SIZES:]
-    result[f'{len(others):,} other sizes'] = int(counts[others].sum())
-  return result | {
-      remark: len(numbers) for remark, numbers in sorted(scan.remarks.items())}
+  modes = collections.Counter(record.mode for record in records)
+  sizes = collections.Counter(record.size for record in records)
+  remarks = collections.Counter(
+      remark for record in records for remark in record.remarks)
+  result = dict(modes.most_common())
+  common = sizes.most_common(_COMMON_SIZES)
+  result |= {f'{width} x {height} pixels': count
+             for (width, height), count in common}
+  if len(sizes) > len(common):
+    result[f'{len(sizes) - len(common):,} other sizes'] = sizes.total() - sum(
+        count for _, count in common)
+  return result | dict(remarks.most_common())
 
 
-def _contact_sheets(
-    scan: scan_lib.Scan, counts: Int[np.ndarray, 'splits classes'],
-) -> tuple[findings.ContactSheet, ...]:
+def _contact_sheets(scan: scan_lib.Scan) -> tuple[findings.ContactSheet, ...]:
   """Returns a sheet for each class; for numbers, one in their order."""
+  labels = {number: label for number in scan.readable
+            if (label := scan.labels[number]) is not None}
   if scan.request.label_kind == 'numbers':
-    first = np.array([value[0] for value in scan.label_values] or [0.0])
-    numbers = np.flatnonzero(scan.readable & (scan.labels >= 0))
-    order = np.argsort(first[scan.labels[numbers]], kind='stable')
-    return (_contact_sheet(scan, 'sorted by the first number', numbers[order]),)
-  sheets = []
-  for place in np.argsort(-counts.sum(axis=0), kind='stable').tolist():
-    values = [i for i, v in enumerate(scan.label_values) if place in v]
-    sheets.append(_contact_sheet(
-        scan, scan.request.class_names[place],
-        np.flatnonzero(scan.readable & np.isin(scan.labels, values))))
-  return tuple(sheets)
+    return (_contact_sheet(scan, 'sorted by the first number',
+                           sorted(labels, key=lambda n: labels[n][0])),)
+  of_class: list[list[int]] = [[] for _ in scan.request.class_names]
+  for number, classes in labels.items():
+    for value in classes:
+      of_class[int(value)].append(number)
+  return tuple(
+      _contact_sheet(scan, scan.request.class_names[i], of_class[i])
+      for i in sorted(range(len(of_class)), key=lambda i: -len(of_class[i])))
 
 
 def _contact_sheet(
-    scan: scan_lib.Scan, name: str, numbers: Int[np.ndarray, '_'],
+    scan: scan_lib.Scan, name: str, numbers: Sequence[int],
 ) -> findings.ContactSheet:
   sample = np.unique(np.linspace(
       0, len(numbers) - 1, min(_SHEET_IMAGES, len(numbers))).astype(int))
   return findings.ContactSheet(
       name, len(numbers),
-      tuple(scan.example(number) for number in numbers[sample].tolist()))
+      tuple(scan.example(numbers[i]) for i in sample.tolist()))
 
 
 def _summarise(

@@ -1,10 +1,11 @@
 """Reads every example once and keeps about a kilobyte of each."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 import dataclasses
+import functools
 from typing import Any, Literal
 
-from jaxtyping import Bool, Float16, Int, UInt8, UInt64
+from jaxtyping import Float16, Int, UInt8, UInt64
 import numpy as np
 
 from vit_jax.check import findings
@@ -78,50 +79,40 @@ class ScanRequest:
 
 @dataclasses.dataclass(eq=False)
 class Scan:
-  """Properties of all examples, one row each; zeros for unreadable ones.
+  """Properties of all examples.
 
   Attributes:
     request: what was read.
-    readable: whether an example could be decoded.
-    digests: hashes of the bytes.
-    hashes: perceptual hashes.
+    records: image properties; None for unreadable images.
+    labels: class indices or numbers; None without a label.
+    errors: reason by unreadable example.
+    hashes: perceptual hashes; zeros for unreadable images, as below.
     views: pixel averages, for `similarity`.
     features: for nearest neighbours.
-    sizes: width and height in pixels.
-    num_bytes: file sizes.
-    modes: index into `mode_names`.
-    labels: index into `label_values`, -1 without a label.
-    mode_names: file formats and pixel modes.
-    label_values: distinct labels: class indices or numbers.
-    remarks: examples by remark.
-    errors: reason by unreadable example.
   """
   request: ScanRequest
-  readable: Bool[np.ndarray, 'examples']
-  digests: UInt64[np.ndarray, 'examples']
+  records: list[image_record.ImageRecord | None]
+  labels: list[Label | None]
+  errors: dict[int, str]
   hashes: UInt64[np.ndarray, 'examples']
   views: UInt8[np.ndarray, 'examples 16 16 3']
   features: Float16[np.ndarray, 'examples width']
-  sizes: Int[np.ndarray, 'examples 2']
-  num_bytes: Int[np.ndarray, 'examples']
-  modes: Int[np.ndarray, 'examples']
-  labels: Int[np.ndarray, 'examples']
-  mode_names: list[str] = dataclasses.field(default_factory=list)
-  label_values: list[Label] = dataclasses.field(default_factory=list)
-  remarks: dict[str, list[int]] = dataclasses.field(default_factory=dict)
-  errors: dict[int, str] = dataclasses.field(default_factory=dict)
+
+  @property
+  def readable(self) -> list[int]:
+    """Numbers of the readable examples."""
+    return [i for i, record in enumerate(self.records) if record is not None]
 
   def example(self, number: int) -> findings.Example:
     """Returns the record of an example."""
     split, index = self.request.locate(number)
     return findings.Example(
-        int(number), split.name, split.source.key(index),
-        self._label_text(number))
+        number, split.name, split.source.key(index), self._label_text(number))
 
   def _label_text(self, number: int) -> str:
-    if self.labels[number] < 0:
+    values = self.labels[number]
+    if values is None:
       return 'no label'
-    values = self.label_values[self.labels[number]]
     if self.request.label_kind == 'numbers':
       return ', '.join(f'{value:.4g}' for value in values)
     return ', '.join(
@@ -139,60 +130,44 @@ def scan(
     advance: called with the number of images just read.
     failed: called with the key of an unreadable example and its error.
   """
-  result = _empty(request)
-  modes: dict[str, int] = {}
-  labels: dict[Label, int] = {}
-
-  def read(number: int) -> tuple[Label | None, image_record.ImageRecord
-                                 | Exception]:
-    return _read(request, number)
-
-  # Whatever a source raises would stop a training run, too.
+  count, side = len(request), similarity.SIDE
+  result = Scan(
+      request, [None] * count, [None] * count, {},
+      hashes=np.zeros(count, np.uint64),
+      views=np.zeros((count, side, side, 3), np.uint8),
+      features=np.zeros((count, 0), np.float16))
   for chunk in threads.read_chunks(
-      range(len(request)), read, size=_CHUNK, errors=(Exception,)):
-    records: dict[int, image_record.ImageRecord] = {}
+      range(count), functools.partial(_read, request), size=_CHUNK,
+      errors=()):
+    readable: list[tuple[int, image_record.ImageRecord]] = []
     for number, found in chunk:
-      label, record = (
-          (None, found) if isinstance(found, Exception) else found)
-      if label is not None:
-        result.labels[number] = labels.setdefault(label, len(labels))
+      assert not isinstance(found, Exception)
+      result.labels[number], record = found
       if isinstance(record, Exception):
         result.errors[number] = str(record) or type(record).__name__
         failed(request.key(number), record)
       else:
-        records[number] = record
-        result.modes[number] = modes.setdefault(record.mode, len(modes))
-    _store(result, records)
-    advance(len(records))
-  result.mode_names += modes
-  result.label_values += labels
+        readable.append((number, record))
+    if readable:
+      _store(result, *zip(*readable))
+    advance(len(readable))
   return result
-
-
-def _empty(request: ScanRequest) -> Scan:
-  count, side = len(request), similarity.SIDE
-  return Scan(
-      request, readable=np.zeros(count, bool),
-      digests=np.zeros(count, np.uint64), hashes=np.zeros(count, np.uint64),
-      views=np.zeros((count, side, side, 3), np.uint8),
-      features=np.zeros((count, 0), np.float16),
-      sizes=np.zeros((count, 2), np.int32),
-      num_bytes=np.zeros(count, np.int64), modes=np.zeros(count, np.int32),
-      labels=np.full(count, -1, np.int32))
 
 
 def _read(
     request: ScanRequest, number: int,
 ) -> tuple[Label | None, image_record.ImageRecord | Exception]:
+  """Returns an example's label, and its record or why it cannot be read."""
   split, index = request.locate(number)
-  example = split.source[index]
-  label = _label(request, example['label'])
+  label = None
   try:
+    example = split.source[index]
+    label = _label(request, example['label'])
     with unreadable.add_origin(example):
       return label, image_record.read(
           example['image'], split.source.key(index), request.decode,
           min_side=request.min_side)
-  except Exception as error:  # The label is counted all the same.
+  except Exception as error:  # Any error would stop a training run, too.
     return label, error
 
 
@@ -207,26 +182,22 @@ def _label(request: ScanRequest, label: Any) -> Label | None:
 
 
 def _store(
-    result: Scan, records: dict[int, image_record.ImageRecord]) -> None:
-  if not records:
-    return
-  numbers, found = list(records), list(records.values())
-  result.readable[numbers] = True
-  result.digests[numbers] = np.array([r.digest for r in found], np.uint64)
-  result.sizes[numbers] = [r.size for r in found]
-  result.num_bytes[numbers] = [r.num_bytes for r in found]
-  for number, record in records.items():
-    for remark in record.remarks:
-      result.remarks.setdefault(remark, []).append(number)
-  thumbnails = np.stack([record.thumbnail for record in found])
-  result.hashes[numbers] = perceptual_hash.fingerprints(thumbnails)[:, 0]
-  result.views[numbers] = np.stack([
+    result: Scan, numbers: Sequence[int],
+    records: Sequence[image_record.ImageRecord],
+) -> None:
+  rows = list(numbers)
+  thumbnails = np.stack([record.thumbnail for record in records])
+  result.hashes[rows] = perceptual_hash.fingerprints(thumbnails)[:, 0]
+  result.views[rows] = np.stack([
       np.round(similarity.view(t, perceptual_hash.WHOLE, mirrored=False))
       for t in thumbnails])
   embed = result.request.embed
-  rows = (image_features.features(thumbnails) if embed is None
-          else embed([record.image for record in found]))
+  features = (image_features.features(thumbnails) if embed is None
+              else embed([record.image for record in records]))
   if not result.features.shape[1]:
     result.features = np.zeros(
-        (len(result.features), rows.shape[1]), np.float16)
-  result.features[numbers] = rows
+        (len(result.features), features.shape[1]), np.float16)
+  result.features[rows] = features
+  for number, record in zip(numbers, records):  # Without the pixels.
+    result.records[number] = dataclasses.replace(
+        record, thumbnail=None, image=None)

@@ -64,14 +64,16 @@ def find(
   if scan.request.label_kind != 'classes':
     return Result(not_compared=f'labels are {scan.request.label_kind}, not '
                   'single classes')
-  numbers = np.flatnonzero(scan.readable & (scan.labels >= 0))
+  labelled = {number: int(label[0]) for number in scan.readable
+              if (label := scan.labels[number]) is not None}
+  numbers, labels = (np.array(list(values), np.int64) for values in (
+      labelled, labelled.values()))
   if len(numbers) < _MIN_VOTERS:
     return Result(not_compared='too few labelled examples')
   features = scan.features[numbers].astype(np.float32)
   if not np.isfinite(features).all():
     return Result(not_compared='some features are not finite')
-  classes = np.array([int(value[0]) for value in scan.label_values])
-  labels, groups = classes[scan.labels[numbers]], duplicate_ids[numbers]
+  groups = duplicate_ids[numbers]
   bank = np.unique(np.linspace(
       0, len(numbers) - 1, min(len(numbers), settings.max_bank)).astype(int))
   features -= features[bank].mean(axis=0)

@@ -160,7 +160,7 @@ def _prepare(args: argparse.Namespace) -> int:
   if args.shard_mib < 1:
     raise ValueError(f'--shard-mib must be at least 1; got {args.shard_mib}.')
   if args.runner != beam_runner.LOCAL:
-    beam_runner.check_flags(args.runner_flags)
+    beam_runner.load()  # Raises if it is not installed.
   start = time.monotonic()
   with image_files.ignore_pillow_warnings():
     planned = _plan(args)

@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
   """Runs the command; returns the exit status."""
   arguments.check_absent(args.to)
   if args.runner != beam_runner.LOCAL:
-    beam_runner.check_flags(args.runner_flags)
+    beam_runner.load()  # Raises if it is not installed.
   methods = _methods(args)
   section = arguments.data_overrides(args)
   source = selection_lib.build(args.source, args.split, section)

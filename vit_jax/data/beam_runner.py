@@ -4,14 +4,11 @@ Beam is an optional dependency: it is large and needs older versions of shared
 packages.
 """
 
-import argparse
 from collections.abc import Callable, Iterator, Sequence
 import contextlib
 import os
 import pathlib
 from typing import Any
-
-from vit_jax import schema
 
 DIRECT = 'DirectRunner'
 LOCAL = 'local'  # This process, without Beam.
@@ -46,10 +43,8 @@ def run(
   Raises:
     ImportError: if Beam is not installed.
     RuntimeError: if a worker failed, with its last message.
-    ValueError: for a flag that Beam does not have.
   """
   beam = load()
-  check_flags(flags)
   chosen: Any = runner
   if runner == DIRECT:
     # Beam's DirectRunner would first try to download Prism, a Go program.
@@ -81,27 +76,3 @@ def _importable() -> Iterator[None]:
       del os.environ['PYTHONPATH']
     else:
       os.environ['PYTHONPATH'] = before
-
-
-def check_flags(flags: Sequence[str]) -> None:
-  """Raises a ValueError for an unknown flag, which Beam would ignore."""
-  load()
-  from apache_beam.options import pipeline_options
-  parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-  for options in _subclasses(pipeline_options.PipelineOptions):
-    try:
-      options._add_argparse_args(parser)
-    except argparse.ArgumentError:
-      continue  # Another class has the same flag.
-  known = [s for action in parser._actions for s in action.option_strings]
-  for flag in flags:
-    if flag.startswith('--'):
-      schema.check_name(flag.split('=')[0], known, what='flag of Apache Beam')
-
-
-def _subclasses(cls: type) -> list[Any]:
-  found: list[Any] = []
-  subclasses: list[Any] = cls.__subclasses__()
-  for subclass in subclasses:
-    found += [subclass, *_subclasses(subclass)]
-  return found
