@@ -186,7 +186,8 @@ def _store(
     records: Sequence[image_record.ImageRecord],
 ) -> None:
   rows = list(numbers)
-  thumbnails = np.stack([record.thumbnail for record in records])
+  thumbnails = np.stack([record.thumbnail for record in records
+                         if record.thumbnail is not None])
   result.hashes[rows] = perceptual_hash.fingerprints(thumbnails)[:, 0]
   result.views[rows] = np.stack([
       np.round(similarity.view(t, perceptual_hash.WHOLE, mirrored=False))
