@@ -115,8 +115,8 @@ def test_the_command_writes_keys_that_a_run_excludes(root, tmp_path, capsys):
 
 @pytest.mark.parametrize(('flags', 'words'), [
     (['--against={root}/mine:train[:50%]'], 'have examples in common'),
-    (['--against={root}/theirs', '--max-distance=20'], 'from 0 to 11 bits'),
-    (['--against={root}/theirs', '--min-similarity=90'], 'lie in (0, 1]'),
+    (['--against={root}/theirs', '--max-distance=20'], '0 to 11'),
+    (['--against={root}/theirs', '--min-similarity=90'], 'in (0, 1]'),
     (['--against={root}/theirs:tset'], "Did you mean 'test'?"),
     (['--against={root}/theirs.csv', '--set=table.path=path',
       '--set-against=table.label=x'],
