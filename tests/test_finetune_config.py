@@ -1,5 +1,6 @@
-"""configs/finetune.py says what Tables 2 and 4 of the paper say."""
+"""configs/finetune.py matches Tables 2 and 4 of the paper."""
 
+import functools
 import pathlib
 
 import jax
@@ -63,6 +64,7 @@ def test_the_default_resolution_is_384_or_a_multiple_of_the_patch(model, side):
   assert load('model=H/14,dataset=imagenet2012').averaging is None
 
 
+@functools.cache
 def build(method):
   config = load(f'dataset=digits,method={method}', *TOY)
   return experiment_lib.build(config, devices=jax.devices()[:1])
@@ -75,7 +77,7 @@ def test_a_probe_trains_only_the_head():
              if name.startswith('head/'))
   assert probe.num_trainable == head == 8 * 10 + 10
   assert full.num_trainable == tree.num_elements(full.abstract_state.params)
-  # No optimizer state for what is frozen.
+  # Frozen parameters have no optimizer state.
   assert tree.num_elements(probe.abstract_state.opt_state) < head + 10
 
 
@@ -87,10 +89,8 @@ def test_a_probe_costs_a_forward_pass_and_the_gradient_of_its_head():
   assert probe.training_flops_per_image == forward + 2 * 8 * 10
 
 
-def test_layers_lower_down_move_less():
-  assert build('layer_decay').config.optimizer.layer_decay == 0.75
-
-
-def test_an_unknown_method_is_an_error_that_names_the_file():
+def test_methods_are_layer_decay_or_an_error_for_unknown_names():
+  assert load('dataset=digits,method=layer_decay',
+              *TOY).optimizer.layer_decay == 0.75
   with pytest.raises(ValueError, match=r"finetune.py: Unknown method 'prob'"):
     load('method=prob')

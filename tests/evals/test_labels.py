@@ -153,32 +153,32 @@ def test_the_objective_has_the_same_keys_in_each_evaluation(toy):
 # Rules for all evaluators.
 
 
-# Regression has its own tests, since these labels are classes.
 KINDS = [kind for kind in evals.KINDS if kind != 'regression']
 
 
-def ranks(count):
-  """Returns ranks of three samples of each class."""
-  return np.tile(np.arange(count) // CLASSES, (3, 1))
+def build(toy, name, **split):
+  labels = KHOT if name == 'multi_label' else LABELS
+  # Ranks of three samples of each class.
+  ranks = np.tile(np.arange(split.get('num_examples', EXAMPLES)) // CLASSES,
+                  (3, 1))
+  examples = toy.split(LOGITS, labels, ranks=ranks, **split)
+  return toy({'name': name}, {'': examples, 'train': examples},
+             objective=objective)
 
 
 @pytest.mark.parametrize('name', KINDS)
 def test_metrics_are_declared_with_their_modes(toy, name):
-  labels = KHOT if name == 'multi_label' else LABELS
-  split = toy.split(LOGITS, labels, ranks=ranks(EXAMPLES))
-  evaluator = toy({'name': name}, {'': split, 'train': split},
-                  objective=objective)
-  section = evals.parse({'x': {'name': name}})['x']
-  declared = section.metrics()
-  got = evaluator(toy.params)
-  reported = {m for m in got if not m.endswith(('_std', 'examples'))}
+  declared = evals.parse({'x': {'name': name}})['x'].metrics()
+  reported = {m for m in build(toy, name)(toy.params)
+              if not m.endswith(('_std', 'examples'))}
   assert reported <= set(declared)
   assert set(declared.values()) <= {'max', 'min'}
 
 
-@pytest.mark.parametrize('name', [
-    k for k in evals.KINDS if evals.parse({'x': {'name': k}})['x'].uses_head])
+@pytest.mark.parametrize('name', KINDS)
 def test_evaluators_of_the_head_need_its_classes(toy, name):
+  if not evals.parse({'x': {'name': name}})['x'].uses_head:
+    return
   split = toy.split(LOGITS, KHOT if name == 'multi_label' else LABELS)
   with pytest.raises(ValueError, match='toy has 6 classes, but the model'):
     toy({'name': name}, split, num_classes=7)
@@ -186,20 +186,12 @@ def test_evaluators_of_the_head_need_its_classes(toy, name):
 
 @pytest.mark.parametrize('name', KINDS)
 def test_lost_examples_are_errors(toy, name):
-  split = toy.split(
-      LOGITS, KHOT if name == 'multi_label' else LABELS, num_examples=38,
-      ranks=ranks(38))
-  evaluator = toy({'name': name}, {'': split, 'train': split},
-                  objective=objective)
   with pytest.raises(RuntimeError, match='counted 37 examples, but its split'):
-    evaluator(toy.params)
+    build(toy, name, num_examples=38)(toy.params)
 
 
 @pytest.mark.parametrize('name', KINDS)
 def test_the_batch_callback_can_stop_an_evaluation(toy, name):
-  split = toy.split(
-      LOGITS, KHOT if name == 'multi_label' else LABELS,
-      ranks=ranks(EXAMPLES))
   calls = []
 
   def on_batch():
@@ -207,8 +199,6 @@ def test_the_batch_callback_can_stop_an_evaluation(toy, name):
     if len(calls) == 3:
       raise KeyboardInterrupt
 
-  evaluator = toy({'name': name}, {'': split, 'train': split},
-                  objective=objective)
   with pytest.raises(KeyboardInterrupt):
-    evaluator(toy.params, on_batch)
+    build(toy, name)(toy.params, on_batch)
   assert len(calls) == 3
