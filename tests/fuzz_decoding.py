@@ -1,11 +1,11 @@
-"""Feeds decoders files that coverage finds, for as long as you let it.
+"""Fuzzes the image decoders with coverage guidance.
 
     pip install atheris
     python tests/fuzz_decoding.py CORPUS -max_total_time=600
 
-An input that raises anything but ValueError, takes more than 10 s or 512 MiB at
-once is written to a file and ends the run: give it a row in `hostile.bad`.
-`tests/data/images/test_decode.py` runs the same properties without coverage.
+Inputs that raise anything but ValueError, or need more than 10 s or 512 MiB,
+are saved: add them to `hostile.bad`. `tests/data/images/test_decode.py` tests
+the same properties with Hypothesis.
 """
 
 import pathlib
@@ -29,7 +29,7 @@ MAX_PIXELS = 2**20
 
 
 def one(data):
-  """Decodes bytes in every way that a config may ask for."""
+  """Decodes bytes with every kind of config."""
   for channels in (1, 3):
     try:
       image = decode.decode(data, channels=channels, max_pixels=MAX_PIXELS)

@@ -1,4 +1,4 @@
-"""Pictures with something in them, for tests: smooth noise of one size."""
+"""Test images of smooth noise."""
 
 import io
 
@@ -7,14 +7,14 @@ from PIL import Image
 
 
 def picture(seed, *, side=48):
-  """Returns a Pillow image of soft patches of colour."""
+  """Returns a Pillow image of smooth random colours."""
   rng = np.random.default_rng(seed)
   small = rng.integers(0, 256, (6, 6, 3), dtype=np.uint8)
   return Image.fromarray(small).resize((side, side), Image.Resampling.BICUBIC)
 
 
 def encoded(image, form='PNG', **options):
-  """Returns the bytes of a file."""
+  """Returns the bytes of an image file."""
   buffer = io.BytesIO()
   image.save(buffer, form, **options)
   return buffer.getvalue()

@@ -128,11 +128,6 @@ def test_another_major_version_is_an_error(
   assert list(vtab.missing(['dtd'], str(tmp_path))) == ['dtd']
 
 
-def test_a_misspelt_task_suggests_the_nearest(tmp_path):
-  with pytest.raises(ValueError, match="Did you mean 'clevr_count_all'"):
-    open_task('clevr_count', tmp_path)
-
-
 def test_sizes_are_known_without_files():
   opened = registry.open_planned('vtab/dmlab')
   assert len(split_strings.select_split(

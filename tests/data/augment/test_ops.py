@@ -95,11 +95,8 @@ def test_pad_crop_shifts_and_fills_with_zeros():
     ({'op': 'randaugment', 'magnitude': 30}, 'magnitude must be'),
     ({'op': 'flip', 'probability': 3}, 'probability must lie'),
 ])
-def test_invalid_sections_are_errors(section, message):
+def test_invalid_sections_and_sizes_are_errors(section, message):
   with pytest.raises(ValueError, match=message):
     _build(section)
-
-
-def test_a_wrong_final_size_is_an_error():
   with pytest.raises(ValueError, match='40 x 60.*24 x 32'):
     ops.to_array(_picture(), size=(24, 32))

@@ -62,15 +62,6 @@ def test_useless_lists_are_errors(folder):
     _open(folder, [], exclude=str(folder / 'nowhere.txt'))
 
 
-def test_other_splits_are_not_reduced(folder):
-  key = _keys(_open(folder, [], exclude=''))[0]
-  config = data.parse({'source': str(folder / 'mine'),
-                       'exclude': str(folder / 'exclude.txt')})
-  (folder / 'exclude.txt').write_text(key + '\n')
-  assert len(data.open_dataset(config, split='train')) == 12
-  assert len(data.open_dataset(config)) == 11
-
-
 class Numbers:
   """A numbered source whose keys must not be built."""
 

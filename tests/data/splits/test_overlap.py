@@ -53,13 +53,6 @@ def test_a_random_subset_overlaps_exactly_its_examples(config):
   assert not overlap.overlap(subset, opened(config, 'test'))
 
 
-def test_two_random_subsets_of_a_numbered_source():
-  first = opened(SHAPES, 'train[:100]', num_examples=40)
-  assert overlap.overlap(first, opened(SHAPES, 'train', num_examples=150))
-  assert not overlap.overlap(
-      first, opened(SHAPES, 'train[100:]', num_examples=40))
-
-
 def test_examples_per_class_overlap_exactly_their_examples():
   few = opened(DIGITS, 'train', examples_per_class=2)
   assert overlap.overlap(few, opened(DIGITS, 'train'))

@@ -77,13 +77,6 @@ def test_subsets_are_nested_and_spread_evenly():
   assert (abs(counts - 900) < 5 * np.sqrt(900)).all()
 
 
-def test_sources_of_other_names_choose_other_numbers():
-  one, other = (_labels(_choose(Numbers(10_000, name), 1_000))
-                for name in ('train', 'validation'))
-  # By chance a tenth is in both: 100 of 1,000.
-  assert 50 < len(set(one) & set(other)) < 150
-
-
 def test_hashes_of_nested_ranges_are_those_of_the_whole():
   whole = {'train': Numbers(1_000)}
   part = split_strings.select_split(
