@@ -4,12 +4,10 @@ import hashlib
 from http import server
 import threading
 
-import numpy as np
 import pytest
 
 from tests import random_models
 import vit_jax
-from vit_jax import tree
 from vit_jax.weights import download
 
 pytest.importorskip('aiohttp', reason='aiohttp, which reads https, is missing')
@@ -53,7 +51,7 @@ def site(monkeypatch, tmp_path):
 
 @pytest.fixture
 def model():
-  return random_models.make(random_models.TINY, side=32)
+  return random_models.make({**random_models.TINY, 'gelu': 'exact'}, side=32)
 
 
 def kept(tmp_path):
@@ -62,25 +60,24 @@ def kept(tmp_path):
 
 @pytest.mark.parametrize(('form', 'name'), [
     ('npz', 'x.npz'), ('timm', 'x.safetensors')])
-def test_weights_are_fetched_once_with_their_checksum(
+def test_weights_and_their_settings_are_downloaded_once(
     form, name, site, model, tmp_path):
   address, files, asked = site
   model.save(tmp_path / name, form=form)
-  files[f'/models/{name}'] = (tmp_path / name).read_bytes()
+  for path in tmp_path.glob('x.*'):
+    files[f'/models/{path.name}'] = path.read_bytes()
   digest = hashlib.sha256(files[f'/models/{name}']).hexdigest()
   counts = []
   for word in ('fetched', 'cached'):
     lines = []
-    found = vit_jax.load(
-        f'{address}/models/{name}', log=lines.append, num_heads=2)
+    found = vit_jax.load(f'{address}/models/{name}', log=lines.append)
     assert any(line.startswith(word) and f'sha256 {digest}' in line
                for line in lines)
-    for key, array in tree.flatten(found.params).items():
-      np.testing.assert_array_equal(
-          array, tree.flatten(model.params)[key], err_msg=key)
+    random_models.assert_same(found.params, model.params)
+    assert found.config == model.config
     counts.append(len(asked))
   assert counts[0] == counts[1] > 0
-  assert len(kept(tmp_path)) == 1
+  assert len(kept(tmp_path)) == len(files)
 
 
 def test_a_download_that_breaks_off_is_an_error_and_not_kept(
@@ -106,6 +103,6 @@ def test_nothing_at_an_address_is_an_error_and_nothing_is_kept(
 def test_a_page_instead_of_weights_is_an_error_and_not_kept(site, tmp_path):
   address, files, _ = site
   files['/x.npz'] = b'<html>Please log in</html>'
-  with pytest.raises(ValueError, match='no file of weights.*<html>'):
+  with pytest.raises(ValueError, match='not a file of weights.*<html>'):
     vit_jax.load(f'{address}/x.npz', log=None)
   assert not kept(tmp_path)

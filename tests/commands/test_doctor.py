@@ -167,10 +167,9 @@ def test_it_runs_with_the_standard_library_alone():
 def test_every_package_that_vit_jax_imports_is_required():
   distribution_of = {
       'PIL': 'pillow', 'sklearn': 'scikit-learn', 'orbax': 'orbax-checkpoint',
-      'absl': 'absl-py', 'google': 'protobuf', 'jaxlib': 'jax',
-      'yaml': 'PyYAML'}
+      'absl': 'absl-py', 'google': 'protobuf', 'jaxlib': 'jax'}
   optional = {
-      'tensorflow', 'torch', 'libtpu', 'huggingface_hub', 'apache_beam'}
+      'tensorflow', 'torch', 'libtpu', 'apache_beam'}
   required = {
       doctor._split_requirement(line)[0].lower().replace('-', '_')
       for line in doctor._requirements()}

@@ -46,7 +46,8 @@ def test_a_truncated_safetensors_file_is_an_error(cut, tmp_path):
 @pytest.mark.parametrize('cut', [40, 0.9, -1])
 def test_a_truncated_state_dict_is_an_error(cut, tmp_path):
   torch = pytest.importorskip('torch', reason='torch is not installed')
-  tensors = {n: torch.from_numpy(a) for n, a in random_models.arrays('timm').items()}
+  tensors = {n: torch.from_numpy(a)
+             for n, a in random_models.arrays('timm').items()}
   torch.save(tensors, tmp_path / 'x.pth')
   assert load_lib.load(tmp_path / 'x.pth', {'num_heads': 2}).config.depth == 2
   data = (tmp_path / 'x.pth').read_bytes()

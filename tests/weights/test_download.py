@@ -54,7 +54,6 @@ def test_an_address_that_no_library_reads_is_an_error():
 
 
 def test_a_model_of_the_hub_is_written_user_and_model():
-  pytest.importorskip('huggingface_hub', reason='huggingface_hub is optional')
   with pytest.raises(ValueError, match='hf://user/model.*but is hf://model'):
     download.fetch('hf://model')
 

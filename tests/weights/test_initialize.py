@@ -53,7 +53,7 @@ def adapt(source, target, *, old=(3, 3), new=(3, 3), **section):
   return adapted, {row.name: row for row in rows}
 
 
-def test_every_parameter_on_either_side_has_its_row():
+def test_every_parameter_of_either_model_is_reported():
   source = params(grid=(3, 3), representation=True)
   target = initial(grid=(4, 5), classes=3)
   adapted, rows = adapt(source, target, new=(4, 5))
@@ -75,14 +75,14 @@ def test_every_parameter_on_either_side_has_its_row():
 
 
 @pytest.mark.parametrize('classes', [10, 3])
-def test_head_is_new_and_zero_even_where_the_old_one_would_fit(classes):
+def test_the_head_is_new_even_if_the_old_one_fits(classes):
   adapted, rows = adapt(params(), initial(classes=classes))
   assert not adapted['head']['dense']['kernel'].any()
   assert adapted['head']['dense']['kernel'].shape == (WIDTH, classes)
   assert rows['head/dense/kernel'].status == 'new'
 
 
-def test_head_is_loaded_where_nothing_is_to_be_new():
+def test_the_head_is_loaded_if_nothing_is_new():
   source = params()
   adapted, rows = initialize.adapt(
       source, initial(), config=initialize.parse({'new': []}),
@@ -92,14 +92,14 @@ def test_head_is_loaded_where_nothing_is_to_be_new():
       adapted['head']['dense']['kernel'], source['head']['dense']['kernel'])
 
 
-def test_same_grid_is_loaded_untouched():
+def test_positions_of_the_same_grid_are_unchanged():
   source = params()
   adapted, rows = adapt(source, initial())
   assert rows['positions'].status == 'loaded'
   np.testing.assert_array_equal(adapted['positions'], source['positions'])
 
 
-def test_other_grid_of_as_many_tokens_is_resized_all_the_same():
+def test_a_different_grid_with_as_many_tokens_is_resized():
   source = params(grid=(4, 9))
   adapted, rows = adapt(source, initial(grid=(6, 6)), old=(4, 9), new=(6, 6))
   assert rows['positions'].status == 'resized'
@@ -107,7 +107,7 @@ def test_other_grid_of_as_many_tokens_is_resized_all_the_same():
       source['positions'], old_grid=(4, 9), new_grid=(6, 6)))
 
 
-def test_cubic_is_an_option():
+def test_positions_are_resized_linearly_or_cubically():
   source, target = params(), initial(grid=(6, 6))
   results = {}
   for method in ('linear', 'cubic'):
@@ -144,15 +144,14 @@ def broken(change):
     (lambda s, t: s.update(positions=np.zeros((10, 7), np.float32)),
      'positions: expected (10, 6), found (10, 7)'),
 ], ids=['missing', 'unexpected', 'shape', 'width of positions'])
-def test_what_does_not_fit_is_an_error_with_the_difference(change, line):
+def test_a_difference_is_an_error(change, line):
   with pytest.raises(ValueError, match=re.escape(
-      f'The checkpoint does not fit the model:\n  {line}\nMake the model '
-      'section agree, or list what shall keep its initial value in init.new '
-      'and what shall be left out in init.ignored.')):
+      f'The checkpoint does not fit the model:\n  {line}\nCorrect the '
+      'section model, or list')):
     adapt(*broken(change))
 
 
-def test_all_differences_are_told_at_once():
+def test_all_differences_are_in_one_error():
   def change(source, target):
     del source['cls']
     source['a'] = {'b': np.zeros(1)}
@@ -189,7 +188,7 @@ def test_positions_of_a_model_with_another_prefix_are_an_error():
           ignored=['cls', 'head/.*'])
 
 
-def test_report_has_a_line_for_each_and_the_counts():
+def test_the_report_has_a_line_per_parameter_and_the_counts():
   _, rows = initialize.adapt(
       params(representation=True), initial(grid=(2, 2), classes=3),
       config=initialize.parse({}), resize=lambda name, array: (

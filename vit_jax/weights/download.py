@@ -1,12 +1,13 @@
-"""From an address to a file on this machine: copied once, with its checksum.
+"""Downloads weights into a cache on this machine, with their SHA-256.
 
-Local paths are used where they are. gs://, https:// and whatever else fsspec
-knows is copied into a cache; hf://user/model is fetched by huggingface_hub,
-which has a cache of its own.
+Local paths are used in place. huggingface_hub downloads hf://user/model into
+its own cache; fsspec downloads gs://, https:// and other addresses.
 """
 
 from collections.abc import Callable
+import contextlib
 import hashlib
+import json
 import os
 import pathlib
 import re
@@ -15,31 +16,33 @@ import tempfile
 from typing import IO
 
 from etils import epath
+import huggingface_hub
 
 from vit_jax.checkpoints import errors
 from vit_jax.weights import files
+from vit_jax.weights.configs import ours
 
 CACHE = '~/.cache/vit_jax/weights'
 CACHE_VARIABLE = 'VIT_JAX_CACHE'
 Log = Callable[[str], None]
 
 _CHUNK_BYTES = 2**20
+_HUB_PATTERNS = ('*.safetensors', '*.npz', '*.bin')  # In order of preference.
 
 
 def fetch(address: str | os.PathLike, *, log: Log = print) -> epath.Path:
-  """Returns where the file or folder of an address can be read.
+  """Returns a readable path of the file or folder at an address.
 
   Args:
     address: a path, gs://bucket/file, https://host/file, or
       hf://user/model[@revision][/file].
-    log: takes a line on what was copied, with its SHA-256.
+    log: receives a line for each download, with its SHA-256.
 
   Raises:
-    FileNotFoundError: if there is nothing at the address.
-    ValueError: if no installed library can read such an address, or it is
-      empty.
-    OSError: if there is no connection to it.
-    storage.StorageError: if it lies in a bucket that does not give it.
+    FileNotFoundError: if nothing is at the address.
+    ValueError: if the address is empty or of an unsupported kind.
+    OSError: if there is no connection.
+    errors.StorageError: if a bucket denies access.
   """
   text = os.fspath(address)
   if not text:
@@ -61,10 +64,10 @@ def fetch(address: str | os.PathLike, *, log: Log = print) -> epath.Path:
 
 
 def local(path: epath.Path, *, log: Log = print) -> pathlib.Path:
-  """Returns a folder or file on this machine with the contents of `path`."""
+  """Returns a local folder or file with the content of `path`."""
   if '://' not in os.fspath(path):
     return pathlib.Path(path)
-  target = _place(os.fspath(path))
+  target = _cache_folder(os.fspath(path))
   for file in path.iterdir():
     if file.is_file() and not (target / file.name).exists():
       _copy(os.fspath(file), target / file.name, log)
@@ -87,30 +90,45 @@ def _is_folder(text: str) -> bool:
 
 def _fetch_file(url: str, log: Log) -> epath.Path:
   name = re.sub(r'[^\w.+=-]', '_', url.split('?')[0].rstrip('/').split('/')[-1])
-  target = _place(url) / name
+  target = _cache_folder(url) / name
   if target.exists():
     log(f'cached  {url}\n        {target}, sha256 {checksum(target)}')
-  else:
-    _copy(url, target, log, check=_check_weights)
+    return epath.Path(target)
+  if name.endswith('.npz') and '?' not in url:
+    _fetch_settings(url.removesuffix('.npz') + '.json',
+                    ours.json_beside(target), log)
+  _copy(url, target, log, check=_check_weights)
   return epath.Path(target)
 
 
+def _fetch_settings(url: str, target: pathlib.Path, log: Log) -> None:
+  """Copies the JSON that `weights.save` writes beside an .npz, if it exists."""
+  # Other weights have none, and hosts say so in many ways.
+  with contextlib.suppress(OSError, ValueError, errors.StorageError):
+    _copy(url, target, log, check=_check_json)
+
+
+def _check_json(file: pathlib.Path, url: str) -> None:
+  del url
+  json.loads(file.read_text())
+
+
 def _check_weights(file: pathlib.Path, url: str) -> None:
-  """Raises if a file that was fetched is a page, say, that asks to log in."""
+  """Raises if the server sent something else, such as a login page."""
   if files.sniff(file) is None:
     with file.open('rb') as stream:
       start = stream.read(16)
     raise ValueError(
-        f'{url} gave no file of weights, but {file.stat().st_size:,} bytes '
-        f'that begin {start!r}; they are not kept. Open the address in a '
-        'browser to see what it says.')
+        f'{url} is not a file of weights: {file.stat().st_size:,} bytes that '
+        f'begin with {start!r}; they are not kept. Open the address in a '
+        'browser.')
 
 
 def _copy(
     url: str, target: pathlib.Path, log: Log,
     check: Callable[[pathlib.Path, str], None] = lambda file, url: None,
 ) -> None:
-  """Copies a file; what is there under its name is whole, and was checked."""
+  """Copies a file; `target` is always complete and checked."""
   target.parent.mkdir(parents=True, exist_ok=True)
   handle, name = tempfile.mkstemp(dir=target.parent, suffix='.part')
   try:
@@ -130,7 +148,7 @@ def _download(url: str, sink: IO[bytes]) -> None:
     with fsspec.open(url, 'rb') as stream:
       shutil.copyfileobj(stream, sink, _CHUNK_BYTES)
   except FileNotFoundError as error:
-    # fsspec says so of a host that does not answer or lets nobody in, too.
+    # fsspec raises it also for hosts that do not answer or deny access.
     cause = error.__cause__
     is_absent = (cause is None or isinstance(cause, FileNotFoundError)
                  or getattr(cause, 'status', None) in (404, 410))
@@ -144,7 +162,6 @@ def _download(url: str, sink: IO[bytes]) -> None:
         f'{url} cannot be read: {error}. Install the library for such '
         'addresses (aiohttp for https://, gcsfs for gs://), or download the '
         'file and name its path.') from error
-  # Whatever the network does; the address is what the user can check.
   except Exception as error:
     if storage := errors.storage_error(error, 'Cannot read', url):
       raise storage from error
@@ -154,37 +171,35 @@ def _download(url: str, sink: IO[bytes]) -> None:
 
 
 def _fetch_hub(text: str, log: Log) -> epath.Path:
-  try:
-    import huggingface_hub
-  except ImportError as error:
-    raise ValueError(
-        f'hf://{text} needs huggingface_hub. Install it: pip install '
-        'huggingface_hub.') from error
+  """Downloads a file, or the weights and JSON files of a repository."""
   match = re.fullmatch(r'([^/@]+/[^/@]+)(?:@([^/]+))?(?:/(.+))?', text)
   if not match:
     raise ValueError(
-        'A model on the Hugging Face hub is written hf://user/model, with '
-        f'@revision and /file if need be, but is hf://{text}.')
+        'The address of a model on the Hugging Face hub is hf://user/model'
+        f'[@revision][/file], but is hf://{text}.')
   repository, revision, file = match.groups()
   try:
-    if file:
-      found = huggingface_hub.hf_hub_download(
-          repository, file, revision=revision)
-      log(f'fetched hf://{text}\n        {found}, sha256 {checksum(found)}')
-      return epath.Path(found)
     names = huggingface_hub.list_repo_files(repository, revision=revision)
-    weights = next(
-        (pattern for pattern in ('*.safetensors', '*.npz', '*.bin')
-         if any(name.endswith(pattern[1:]) for name in names)), '*.safetensors')
-    folder = huggingface_hub.snapshot_download(
-        repository, revision=revision, allow_patterns=['*.json', weights])
+    if file:
+      patterns = [file, file.removesuffix('.npz') + '.json']
+    else:
+      patterns = ['*.json', next(
+          (pattern for pattern in _HUB_PATTERNS
+           if any(name.endswith(pattern[1:]) for name in names)),
+          _HUB_PATTERNS[0])]
+    if file and file not in names:
+      raise FileNotFoundError(f'There is nothing at hf://{text}.')
+    folder = pathlib.Path(huggingface_hub.snapshot_download(
+        repository, revision=revision, allow_patterns=patterns))
+  except FileNotFoundError:
+    raise
   except (OSError, ValueError) as error:
     raise OSError(
         f'hf://{text} could not be fetched: {type(error).__name__}: {error}'
     ) from error
-  for path in sorted(pathlib.Path(folder).glob(weights)):
+  for path in [folder / file] if file else sorted(folder.glob(patterns[1])):
     log(f'fetched hf://{text}\n        {path}, sha256 {checksum(path)}')
-  return epath.Path(folder)
+  return epath.Path(folder / file if file else folder)
 
 
 def checksum(path: str | os.PathLike) -> str:
@@ -193,6 +208,6 @@ def checksum(path: str | os.PathLike) -> str:
     return hashlib.file_digest(file, 'sha256').hexdigest()
 
 
-def _place(url: str) -> pathlib.Path:
+def _cache_folder(url: str) -> pathlib.Path:
   root = pathlib.Path(os.environ.get(CACHE_VARIABLE, CACHE)).expanduser()
   return root / hashlib.sha256(url.encode()).hexdigest()[:16]

@@ -1,38 +1,29 @@
-"""A model card as Hugging Face reads it: YAML, then Markdown for a person.
+"""Model card in the format of Hugging Face: YAML metadata, then Markdown.
 
-    ---
-    license: apache-2.0
-    model-index: ...
-    ---
-    # title
-    ## section ...
-
-Text alone: what there is to say comes from `vit_jax.run.model_card`. The form is
-https://huggingface.co/docs/hub/model-cards, of October 2026.
+`vit_jax.run.model_card` supplies the content. Format:
+https://huggingface.co/docs/hub/model-cards.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 import dataclasses
 import math
 import re
 from typing import Any
 
-import yaml
-
 LIBRARY = 'vit_jax'
-USE = 'How to use it'  # The section that says where the model is.
-_UNKNOWN = 'unknown'  # Hugging Face's word for a licence that is not stated.
+USE = 'How to use it'  # Heading of the section with the model's path.
+_UNKNOWN = 'unknown'  # Hugging Face's value for a licence that is not stated.
 
 
 @dataclasses.dataclass(frozen=True)
 class CardConfig:
-  """Section `card`: what of a model no file says, for its card.
+  """Section `card`: facts about a model that no run knows.
 
   Attributes:
     licence: of the weights, as Hugging Face calls it, such as 'apache-2.0' or
-      'cc-by-4.0'; 'other' is one that the limits or the use explain.
-    intended_use: what the model is for.
-    limits: what it is not for, and where it is known to fail.
+      'cc-by-4.0'; 'other' if the limits or the use explain it.
+    intended_use: purpose of the model.
+    limits: unsuitable uses and known failures.
   """
   licence: str = 'not stated'
   intended_use: str = 'not stated'
@@ -41,7 +32,7 @@ class CardConfig:
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-  """What an evaluator measured.
+  """Metrics of an evaluator.
 
   Attributes:
     evaluator: its name.
@@ -60,40 +51,49 @@ def render(
     results: Sequence[Result], sections: Mapping[str, str],
     base_model: str = '',
 ) -> str:
-  """Returns the card.
+  """Returns the text of a card.
 
   Args:
     title: name of the model.
-    config: the section `card`.
-    task: what the model does, as Hugging Face calls it; '' if it has no word
-      for it: there is then no model-index either, which must name one.
-    tags: words to be found by.
-    results: of the evaluators; what is not finite is left out of the YAML,
-      whose readers take numbers alone.
+    config: section `card`.
+    task: Hugging Face's name of the task; '' if it has none: then the metadata
+      contain no results, since each must name a task.
+    tags: search terms.
+    results: of the evaluators; values that are not finite are omitted.
     sections: Markdown by heading.
-    base_model: 'user/model' that the weights come from, if from there.
+    base_model: 'user/model' on the hub that the training started from.
   """
+  # Configs import this module; the library takes 0.2 s to import.
+  import huggingface_hub
+  found = list(_eval_results(results, task)) if task else []
   licence = config.licence
-  front: dict[str, Any] = {
-      'license': _UNKNOWN if licence == CardConfig.licence else licence,
-      'library_name': LIBRARY, **({'pipeline_tag': task} if task else {}),
-      'tags': list(dict.fromkeys([*tags, *([task] if task else [])]))}
-  if base_model:
-    front['base_model'] = base_model
-  found = [index for result in results
-           if task and (index := _result(result, task))['metrics']]
-  if found:
-    front['metrics'] = list(dict.fromkeys(
-        metric['type'] for index in found for metric in index['metrics']))
-    front['model-index'] = [{'name': title, 'results': found}]
-  text = yaml.safe_dump(front, sort_keys=False, allow_unicode=True, width=1000)
+  metadata = huggingface_hub.ModelCardData(
+      license=_UNKNOWN if licence == CardConfig.licence else licence,
+      library_name=LIBRARY, pipeline_tag=task or None,
+      tags=list(dict.fromkeys([*tags, *([task] if task else [])])),
+      base_model=base_model or None,
+      metrics=list(dict.fromkeys(r.metric_type for r in found)) or None,
+      eval_results=found or None, model_name=title if found else None)
   body = [f'## {heading}\n\n{content.strip()}\n'
           for heading, content in sections.items()]
-  return '\n'.join([f'---\n{text}---\n', f'# {title}\n', *body])
+  return '\n'.join(
+      [f'---\n{metadata.to_yaml().strip()}\n---\n', f'# {title}\n', *body])
+
+
+def _eval_results(results: Sequence[Result], task: str) -> Iterator[Any]:
+  import huggingface_hub
+  for result in results:
+    for name, value in result.metrics.items():
+      if math.isfinite(value):
+        yield huggingface_hub.EvalResult(
+            task_type=task, dataset_type=result.dataset,
+            dataset_name=result.dataset, dataset_split=result.split,
+            metric_type=name, metric_value=value,
+            metric_name=f'{result.evaluator}/{name}')
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-  """Returns a table of Markdown."""
+  """Returns a Markdown table."""
   lines = [columns, ['---'] * len(columns), *rows]
   return '\n'.join(
       '| ' + ' | '.join(str(cell).replace('|', '\\|') for cell in line) + ' |'
@@ -101,22 +101,9 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 
 def with_section(text: str, heading: str, content: str) -> str:
-  """Returns a card with a section in the place of the one of that heading.
-
-  A card without it is returned as it is: a person has rewritten it.
-  """
+  """Replaces the section of a heading; a card without it stays as it is."""
   pattern = re.compile(
       rf'^## {re.escape(heading)}\n.*?(?=^## |\Z)', re.MULTILINE | re.DOTALL)
   return pattern.sub(
       lambda _: f'## {heading}\n\n{content.strip()}\n\n', text, count=1
   ).rstrip('\n') + '\n'
-
-
-def _result(result: Result, task: str) -> dict[str, Any]:
-  return {
-      'task': {'type': task},
-      'dataset': {'name': result.dataset, 'type': result.dataset,
-                  'split': result.split},
-      'metrics': [
-          {'type': name, 'value': value, 'name': f'{result.evaluator}/{name}'}
-          for name, value in result.metrics.items() if math.isfinite(value)]}

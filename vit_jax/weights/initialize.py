@@ -1,6 +1,6 @@
-"""Starting one model from another's parameters, with nothing silent about it.
+"""Starts a model from the parameters of another, and reports each of them.
 
-    load -> resize positions -> keep the new head -> report each parameter
+    load -> resize position embeddings -> keep the new head -> report
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,31 +14,30 @@ import numpy as np
 from vit_jax import schema
 from vit_jax import tree
 
-FILTERS = 'patches/kernel'  # Of the patch embedding: [p, p, channels, width].
+FILTERS = 'patches/kernel'  # [patch_height, patch_width, channels, width].
 Positions = Literal['linear', 'cubic']  # How they are resized.
 Status = Literal['loaded', 'resized', 'new', 'ignored']
 
 
 @dataclasses.dataclass(frozen=True)
 class InitConfig:
-  """Section `init`: where the parameters come from.
+  """Section `init`: initial parameters of a run.
 
   Attributes:
     checkpoint: a workdir, or one checkpoint; '' starts from random values.
     stage: an earlier stage of the same config, instead of `checkpoint`.
-    which: 'latest' or 'best' of a workdir's.
+    which: 'latest' or 'best' checkpoint of a workdir.
     positions: how position embeddings are resized to another grid: 'linear'
-      with aligned corners, as the paper's code, or 'cubic'.
-    channels: what becomes of the patch embedding's filters where images have
-      another number of channels than the checkpoint's: 'same' is an error;
-      'mean' gives every channel the mean of the old filters, times the old
-      number of channels over the new: an image that is the same in every
-      channel gets the embedding that it had.
-    new: regular expressions of parameters that keep their initial values even
-      where the checkpoint has them: by default the head, which starts at zero.
-    ignored: parameters of the checkpoint that the model may lack: by default
-      the head, and of pre-training the representation layer and what predicts
-      masked patches.
+      with aligned corners, as in the paper's code, or 'cubic'.
+    channels: how patch filters are adapted to another number of channels:
+      'same' is an error; 'mean' gives each channel the mean filter, times the
+      old number of channels over the new, so that an image with identical
+      channels keeps its embedding.
+    new: regular expressions of parameters that keep their initial values; by
+      default the head, which starts at zero.
+    ignored: parameters of the checkpoint that the model may lack; by default
+      the head, and the representation layer and masked-patch predictor of
+      pre-training.
   """
   checkpoint: str = ''
   stage: str = ''
@@ -63,7 +62,7 @@ def parse(section: Mapping[str, Any]) -> InitConfig:
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-  """What became of a parameter."""
+  """Status of a parameter, with its shape in the checkpoint and the model."""
   name: str
   status: Status
   source: tuple[int, ...] | None
@@ -81,13 +80,12 @@ def adapt(
 
   Args:
     source: parameters of the checkpoint.
-    initial: the model's own initial parameters; shapes do for those that are
+    initial: the model's initial parameters; shapes suffice for those that are
       not new.
-    config: what may be new and what may be ignored.
-    resize: turns a parameter of this name into that of the model's grid.
-      What is no position embedding, and all where the grid is the same, it
-      gives back untouched; the shape alone does not tell: 4x9 patches are as
-      many as 6x6.
+    config: which parameters may be new or ignored.
+    resize: maps the name and values of a position embedding to those of the
+      model's grid, and returns all other parameters unchanged. Shapes do not
+      determine a grid: 4x9 patches are as many as 6x6.
 
   Returns:
     Parameters shaped as `initial`, and a row for each name on either side.
@@ -101,60 +99,69 @@ def adapt(
       raise ValueError(
           f'init.new: the rule {pattern!r} matches no parameter. Parameters: '
           f'{", ".join(want)}.')
-  params, rows, problems = {}, [], []
-  status: Status
+  params: dict[str, Any] = {}
+  rows: list[Row] = []
+  problems: list[str] = []
   for name, start in want.items():
-    target = tuple(start.shape)
-    found = have.get(name)
-    shape = None if found is None else tuple(found.shape)
-    if _matches(config.new, name):
-      params[name], status = start, 'new'
-    elif found is None:
-      problems.append(f'{name}: expected {target}, found nothing')
-      continue
-    else:
-      found = np.asarray(found)
-      # Where more than the grid differs, it is shown as it was found.
-      alike = (found.ndim == len(target)
-               and found.shape[-1:] == target[-1:])
-      try:
-        if name == FILTERS and config.channels == 'mean':
-          found = spread_channels(found, target[2])
-        values = resize(name, found) if alike else found
-      except ValueError as error:
-        problems.append(str(error))
-        continue
-      if values.shape != target:
-        of_channels = name == FILTERS and values.ndim == len(target) == 4 and (
-            values.shape[:2] + values.shape[3:] == target[:2] + target[3:])
-        problems.append(
-            f'{name}: expected {target}, found {shape}'
-            + (f', of images of {values.shape[2]} channels: to spread them, '
-               '--config.init.channels=mean' if of_channels else ''))
-        continue
-      params[name] = values.astype(start.dtype)
-      status = 'loaded' if values is found and shape == target else 'resized'
-    rows.append(Row(name, status, shape, target))
+    try:
+      params[name], row = _adapt_one(
+          name, have.get(name), start, config=config, resize=resize)
+      rows.append(row)
+    except ValueError as error:
+      problems.append(str(error))
   for name, found in have.items():
     if name in want:
       continue
+    shape = tuple(found.shape)
     if _matches(config.ignored, name):
-      rows.append(Row(name, 'ignored', tuple(found.shape), None))
+      rows.append(Row(name, 'ignored', shape, None))
     else:
-      problems.append(f'{name}: expected nothing, found {tuple(found.shape)}')
+      problems.append(f'{name}: expected nothing, found {shape}')
   if problems:
     raise ValueError(
         'The checkpoint does not fit the model:\n  ' + '\n  '.join(problems)
-        + '\nMake the model section agree, or list what shall keep its initial '
-        'value in init.new and what shall be left out in init.ignored.')
+        + '\nCorrect the section model, or list parameters that keep their '
+        'initial values in init.new and those to leave out in init.ignored.')
   return tree.unflatten(params), rows
+
+
+def _adapt_one(
+    name: str, found: Any, start: Any, *, config: InitConfig,
+    resize: Callable[[str, np.ndarray], np.ndarray],
+) -> tuple[Any, Row]:
+  """Returns the values of a parameter; `found` is the checkpoint's or None.
+
+  Raises:
+    ValueError: if it is missing, or of another shape after resizing.
+  """
+  target = tuple(start.shape)
+  shape = None if found is None else tuple(found.shape)
+  if _matches(config.new, name):
+    return start, Row(name, 'new', shape, target)
+  if shape is None:
+    raise ValueError(f'{name}: expected {target}, found nothing')
+  values = original = np.asarray(found)
+  if name == FILTERS and config.channels == 'mean':
+    values = spread_channels(values, target[2])
+  # Only a grid can be resized, so that other axes are shown as found.
+  if len(shape) == len(target) and shape[-1:] == target[-1:]:
+    values = resize(name, values)
+  if values.shape != target:
+    channels_differ = name == FILTERS and values.ndim == 4 == len(target) and (
+        values.shape[:2] + values.shape[3:] == target[:2] + target[3:])
+    raise ValueError(f'{name}: expected {target}, found {shape}' + (
+        ': to adapt it to another number of channels, set '
+        '--config.init.channels=mean' * channels_differ))
+  status: Status = ('loaded' if values is original and shape == target
+                    else 'resized')
+  return values.astype(start.dtype), Row(name, status, shape, target)
 
 
 def spread_channels(
     filters: Shaped[np.ndarray, 'height width channels embedding'],
     channels: int,
 ) -> Shaped[np.ndarray, 'height width new_channels embedding']:
-  """Returns filters for another number of channels; see `InitConfig`."""
+  """Adapts patch filters to another number of channels; see `InitConfig`."""
   if filters.ndim != 4 or filters.shape[2] == channels:
     return filters
   each = filters.sum(axis=2, keepdims=True) / channels
