@@ -42,7 +42,7 @@ def test_the_description_of_the_source_is_in_every_format(
     photos, tmp_path, capsys):
   page, facts = tmp_path / 'page.html', tmp_path / 'facts.json'
   assert _check(photos, f'--html={page}', f'--json={facts}') == 0
-  words = 'a folder for each of 2 classes: cat, dog; train 11, test 1, chosen '
+  words = 'one folder for each of 2 classes: cat, dog; train 11, test 1'
   assert words in capsys.readouterr().out
   assert words in page.read_text()
   assert words in json.loads(facts.read_text())['description']
@@ -59,7 +59,7 @@ def test_set_selects_the_label_column_of_a_table(tmp_path, capsys):
   assert _check(tmp_path, '--set=table.label=breed') == 0
   assert 'classes: a, b (column breed)' in capsys.readouterr().out
   assert _check(tmp_path, '--set=target=multi', '--set=target.label=x') == 2
-  assert "target is 'multi', no section" in capsys.readouterr().err
+  assert "target is 'multi', not a section" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(('source', 'name'), [
