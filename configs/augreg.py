@@ -1,15 +1,15 @@
-"""How to train your ViT? (AugReg, arXiv 2106.10270): its seven augmentations.
+"""Pre-training of "How to train your ViT?" (AugReg, arXiv 2106.10270).
 
     python main.py --workdir=gs://bucket/s16 \
         --config=configs/augreg.py:model=S/16,dataset=imagenet21k,aug=light1 \
         --config.data.data_dir=gs://bucket/tfds
 
-Hardware: a TPU that holds 4,096 images of 224 x 224; fewer compute a
-batch in parts.
-Expected of 300 epochs of imagenet21k with the defaults here, then fine-tuned on
-ImageNet at 384 pixels, top-1 in %; not measured here (cited: the table of
-recommended checkpoints in github.com/google-research/vision_transformer, whose
-settings the defaults are; R50+L/32 with regularize=true):
+Hardware: TPUs with memory for 4,096 images of 224 x 224, or gradient
+accumulation.
+Expected: top-1 in % after 300 epochs of imagenet21k and fine-tuning on ImageNet
+at 384 pixels (cited: the table of recommended checkpoints of
+github.com/google-research/vision_transformer; R50+L/32 with regularize=true).
+Not measured here.
 
     L/16 85.59    B/16 85.49    S/16 83.73    Ti/16 78.22    R50+L/32 85.99
     B/32 83.59    S/32 79.58    R26+S/32 83.85    R+Ti/16 75.40
@@ -19,8 +19,8 @@ from ml_collections import ConfigDict
 
 from configs import pretrain
 
-# (RandAugment's layers and magnitude, mixup): arXiv 2106.10270, as big_vision's
-# configs/vit_i21k.py has them. A magnitude of 0 is not nothing: see
+# (RandAugment layers, RandAugment magnitude, mixup) of big_vision's
+# configs/vit_i21k.py. Magnitude 0 still changes images: see
 # vit_jax/data/augment/randaugment.py.
 AUGMENTATIONS = {
     'none': (0, 0, 0.0),
@@ -31,8 +31,8 @@ AUGMENTATIONS = {
     'strong1': (2, 20, 0.5),
     'strong2': (2, 20, 0.8),
 }
-# Augmentation and weight decay where none is said. On ImageNet-21k, of the
-# recommended checkpoints.
+# Default augmentation and weight decay: on ImageNet-21k, of the recommended
+# checkpoints.
 IMAGENET21K = {
     'L/16': ('strong1', 0.1), 'B/16': ('medium1', 0.1),
     'S/16': ('light1', 0.03), 'Ti/16': ('none', 0.03),
@@ -40,8 +40,8 @@ IMAGENET21K = {
     'R50+L/32': ('medium1', 0.1), 'R26+S/32': ('light1', 0.1),
     'R+Ti/16': ('none', 0.03),
 }
-# On ImageNet, of big_vision's configs/vit_i1k.py, which reads them off figure
-# 4; its decay of 1e-4 is our 0.1 (see vit_jax/optim/optimizers.py).
+# On ImageNet, of big_vision's configs/vit_i1k.py (from figure 4). Its weight
+# decay of 1e-4 is our 0.1 (see vit_jax/optim/optimizers.py).
 IMAGENET = {
     'L/16': ('medium2', 0.1), 'B/16': ('medium2', 0.1),
     'S/16': ('medium2', 0.1), 'Ti/16': ('light1', 0.1),
@@ -55,21 +55,21 @@ def get_config(
     regularize: bool = False, weight_decay: float = 0.0, epochs: int = 300,
     resolution: int = 224, batch_size: int = 4096,
 ) -> ConfigDict:
-  """Returns the pre-training of a model on a data set.
+  """Returns the pre-training config.
 
-  A data set that is not in the paper gets ImageNet's values, with a warm-up of
-  5 % of the steps instead of 10,000 steps.
+  Other data sets use the values of ImageNet and a warm-up of 5 % of the steps
+  instead of 10,000 steps.
 
   Args:
-    model: the paper's are Ti/16, S/32, S/16, B/32, B/16, L/16, R+Ti/16,
+    model: variant; the paper uses Ti/16, S/32, S/16, B/32, B/16, L/16, R+Ti/16,
       R26+S/32 and R50+L/32.
     dataset: 'imagenet2012', 'imagenet21k', or any other.
-    aug: one of AUGMENTATIONS; by default what is best for the model.
-    regularize: dropout and stochastic depth of 0.1; else of 0.
-    weight_decay: the paper's are 0.1 and 0.03; 0 takes what is best.
-    epochs: the paper's are 300, and 30 on imagenet21k.
-    resolution: of the images, in pixels.
-    batch_size: global.
+    aug: one of AUGMENTATIONS; '' selects the best for the model.
+    regularize: whether to use dropout and stochastic depth of 0.1.
+    weight_decay: 0.1 or 0.03 in the paper; 0 selects the best for the model.
+    epochs: 300 in the paper, also 30 on imagenet21k.
+    resolution: image size in pixels.
+    batch_size: global batch size.
   """
   best_aug, best_decay = (
       IMAGENET21K if pretrain.without_version(dataset) == 'imagenet21k'
@@ -85,7 +85,7 @@ def get_config(
       batch_size=batch_size)
   config.update({
       'model': {
-          # Otherwise than in the paper before it; so are the checkpoints.
+          # Unlike the ViT paper, but like the published checkpoints.
           'representation_layer': False,
           'dropout': rate, 'stochastic_depth': rate},
       'data': {'mixup': mixup},

@@ -3,16 +3,16 @@
     python main.py --config=configs/cifar10.py --workdir=runs/cifar10 \
         --config.data.data_dir=$HOME/tensorflow_datasets
 
-`:recipe=page` (the default) has the settings of the page "Implementing Vision
-Transformer from scratch": AdamW, a constant learning rate of 0.01, batch 256,
-100 epochs. `:recipe=best` has the same model and epochs (width 48, 4 layers, 4
-heads, patch 4) with what we would do: Muon, a cosine schedule, smaller batches,
-and the mean of the patches instead of a class token.
+`:recipe=page` (default) has the settings of the page "Implementing Vision
+Transformer from scratch": AdamW, constant learning rate of 0.01, batch size
+256, 100 epochs. `:recipe=best` trains the same model (width 48, 4 layers, 4
+heads, patch 4) for as long with Muon, a cosine schedule, batch size 128 and
+average pooling.
 
-On a CPU, add --config.accumulation=16: a batch in parts of a few images, whose
-activations stay in the processor's cache, takes little more than half the time.
-Expected on the test images, two hours on a core: page 75.5 % (cited: the page),
-79.4 % with --config.averaging=0.9995; best 84.3 % (measured: docs/results.md).
+Hardware: one CPU core, 2 hours. --config.accumulation=16 nearly halves the time
+because the activations of a microbatch fit into the cache.
+Expected test accuracy: page 75.5 % (cited: the page), 79.4 % with
+--config.averaging=0.9995; best 84.3 % (measured: docs/results.md).
 """
 
 from typing import Any
@@ -22,7 +22,7 @@ from ml_collections import ConfigDict
 RECIPES: dict[str, dict[str, Any]] = {
     'page': {
         'batch_size': 256,
-        # No norm after the last layer, as the page has it.
+        # The page has no norm after the last layer.
         'model': {'pooling': 'cls', 'final_norm': False,
                   'layer_norm_epsilon': 1e-5},
         'train_ops': [{'op': 'inception_crop', 'area': [0.8, 1.0]},
@@ -44,22 +44,22 @@ RECIPES: dict[str, dict[str, Any]] = {
 
 
 def get_config(epochs: int = 100, recipe: str = 'page') -> ConfigDict:
-  """Returns the training of the small model.
+  """Returns the training config.
 
   Args:
-    epochs: over the 50,000 training images.
+    epochs: passes over the 50,000 training images.
     recipe: 'page' or 'best'.
   """
   if recipe not in RECIPES:
     raise ValueError(
-        f'recipe is one of {", ".join(RECIPES)}, but is {recipe!r}.')
+        f'recipe must be one of {", ".join(RECIPES)}, but is {recipe!r}.')
   row = RECIPES[recipe]
   return ConfigDict({
       'total': {'epochs': epochs},
       'batch_size': row['batch_size'],
       'model': {
           'width': 48, 'depth': 4, 'num_heads': 4, 'mlp_dim': 192, 'patch': 4,
-          # Side by side rather than in a loop: faster on a CPU.
+          # Faster than a loop on CPUs.
           'unroll': 4, **row['model'],
       },
       'data': {

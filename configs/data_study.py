@@ -1,20 +1,19 @@
-"""How much data does a ViT need? Random subsets of a data set (Figure 4).
+"""Accuracy against pre-training set size: random subsets (figure 4).
 
     python main.py --workdir=gs://bucket/study \
         --config=configs/data_study.py:model=B/16,dataset=jft \
         --config.data.source=my_images --config.data.data_dir=gs://bucket/tfds
 
-A stage for each size, one after another; `sizes=9M` is one of them alone. The
-subsets are nested: the 9 million are among the 30 million. As in the paper all
-sizes have the same settings, the number of steps included, and small ones would
-overfit: a run stops when the images held out have not got better for a tenth of
-the steps, and its best checkpoint is kept. Better is judged by the accuracy, of
-several labels by the precision at 1, of a data set of your own by the loss
-(--config.checkpoint.best=val/accuracy). What the paper reports of it:
+Trains one stage per size; `sizes=9M` trains a single one. Subsets are nested.
+As in the paper, all sizes share all settings including the number of steps. A
+run stops when the metric on held-out images has not improved for a tenth of the
+steps, and keeps its best checkpoint. The metric is accuracy, precision at 1 for
+several labels, and the loss for other data sets
+(--config.checkpoint.best=val/accuracy). The figure of the paper:
 
     python main.py evaluate --workdir=gs://bucket/study/9M --which=best
 
-Minutes on two CPU cores, with data that is here:
+A demonstration of some minutes on two CPU cores, too short for conclusions:
 
     python main.py --workdir=runs/study \
         --config=configs/data_study.py:model=Ti/8,dataset=digits,resolution=24 \
@@ -23,12 +22,10 @@ Minutes on two CPU cores, with data that is here:
         --config.optimizer.learning_rate=1e-3 \
         --config.evals.val.every.steps=20 --config.checkpoint.patience=4
 
-That many steps show how a study goes, not what it finds.
-
 Hardware: as configs/pretrain.py, for each size.
-Expected: five-shot accuracy on ImageNet of the larger models falls below that
-of the ResNets on 9 M images and lies above it from 90 M on (cited: arXiv
-2010.11929, section 4.3 and figure 4, which has no numbers). Not measured here.
+Expected: the 5-shot ImageNet accuracy of large ViTs is below that of ResNets
+with 9 M images and above it from 90 M (cited: arXiv 2010.11929, section 4.3 and
+figure 4, which has no numbers). Not measured here.
 """
 
 from typing import Any
@@ -37,8 +34,8 @@ from ml_collections import ConfigDict
 
 from configs import pretrain
 
-# Sizes; steps, those of Table 3's epochs on all the data; the split that is
-# trained on and the one that is held out to stop and choose by; few-shot data.
+# Sizes, steps (epochs of table 3 on all data), training split, held-out split
+# for early stopping, few-shot data.
 STUDIES = {
     'jft': ('9M+30M+90M+all', 7 * 303_000_000 // 4096, 'train', '',
             'imagenet2012'),
@@ -55,15 +52,15 @@ def get_config(
     model: str = 'B/16', dataset: str = 'jft', sizes: str = '', steps: int = 0,
     resolution: int = 224, batch_size: int = 4096, loss: str = '',
 ) -> ConfigDict:
-  """Returns a stage for each size.
+  """Returns one stage per size.
 
   Args:
     model: a variant, such as 'L/16', 'R50+B/16' or 'R50x1'.
     dataset: 'jft', 'imagenet21k', 'imagenet2012' or any other.
-    sizes: of the subsets, joined by '+': '9M', '500k', '1000', '10%', 'all'.
-    steps: of each run; 0 takes those of the paper's epochs on all data.
-    resolution: of the images, in pixels.
-    batch_size: global.
+    sizes: subset sizes joined by '+': '9M', '500k', '1000', '10%', 'all'.
+    steps: of each run; 0 uses the epochs of the paper on all data.
+    resolution: image size in pixels.
+    batch_size: global batch size.
     loss: 'softmax' or 'sigmoid'; see configs/pretrain.py.
   """
   name = pretrain.without_version(dataset)
@@ -73,13 +70,12 @@ def get_config(
       batch_size=batch_size, loss=loss)
   config.total = {'steps': steps or usual_steps}
   config.data.split = train
-  # A data set of one's own may have one label an image or several: the loss is
-  # there for both.
+  # Other data sets may have one or several labels per image; both have a loss.
   metric = 'loss' if name not in KNOWN else (
       'precision_at_1' if name in pretrain.MULTI_LABEL else 'accuracy')
   config.evals = {
       'val': {'split': held_out, 'every': {'percent': 1}},
-      # The paper's measure: the head is left out, so any labels will do.
+      # The metric of the paper. It does not use the head, so any labels do.
       'fewshot': {'name': 'fewshot', 'source': few_shot, 'shots': [5],
                   'seeds': 1},
   }
@@ -93,7 +89,7 @@ def get_config(
 
 
 def _subset(size: str) -> dict[str, Any]:
-  """Returns how much of the split '9M', '500k', '1000', '10%' or 'all' is."""
+  """Returns the `data` settings of '9M', '500k', '1000', '10%' or 'all'."""
   try:
     if size == 'all':
       return {}
@@ -104,5 +100,5 @@ def _subset(size: str) -> dict[str, Any]:
         round(float(size[:-1]) * unit) if unit else int(size))}
   except ValueError:
     raise ValueError(
-        f'sizes has {size!r}, but each is written as 9M, 500k, 1000, 10% or '
-        'all, joined by +.') from None
+        f'sizes contains {size!r}. Sizes are 9M, 500k, 1000, 10% or all, '
+        'joined by +.') from None

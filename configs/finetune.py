@@ -1,41 +1,40 @@
-"""Fine-tuning as in the paper: Table 4's values by data set.
+"""Fine-tuning with the settings of the paper (table 4).
 
     python main.py --config=configs/finetune.py:dataset=cifar10 \
         --workdir=runs/cifar10 --config.init.checkpoint=runs/b16 \
         --config.data.data_dir=$HOME/tensorflow_datasets
 
-The table's own protocol, four learning rates on a part of the training split,
-the best of them three times on all of it (seven runs):
+The protocol of the paper: four learning rates on part of the training split,
+then three runs with the best one on all of it:
 
     python main.py sweep --config=configs/finetune.py:dataset=cifar10 ...
 
-Your own images, in folders by class:
+Your own images in class folders:
 
     python main.py --config=configs/finetune.py:dataset=/my/images \
         --workdir=runs/mine --config.init.checkpoint=runs/b16
 
-Table 2's ImageNet: `:dataset=imagenet2012,resolution=512` for L/16 and
-resolution=518 for H/14, with the parameters averaged by 0.9999. The accuracy on
-ReaL's labels:
+ImageNet as in table 2: `:dataset=imagenet2012,resolution=512` for L/16 and
+resolution=518 for H/14, with parameter averaging. Accuracy on ReaL labels:
 
     python main.py evaluate --workdir=runs/l16 --evaluators=classification \
         --config.evals.classification.real_labels=real.json
 
-Hardware: a TPU v3-8 for B/16 at 384; fewer devices compute a batch in parts.
+Hardware: a TPU v3-8 for B/16 at 384, or gradient accumulation.
 Expected: ViT-B/16 from ImageNet-21k on CIFAR-10: 98.95 % (cited: arXiv
-2010.11929, Table 5). L/16 from ImageNet-21k on ImageNet at 512: 85.30 +- 0.02 %
-(cited: Table 2). Not measured here.
+2010.11929, table 5). L/16 from ImageNet-21k on ImageNet at 512: 85.30 +- 0.02 %
+(cited: table 2). Not measured here.
 
-A single run takes the third of the four learning rates. A data set that is not
-in the table gets 20 epochs and CIFAR's learning rates.
+A single run uses the third of the four learning rates. Other data sets use 20
+epochs and the learning rates of CIFAR.
 """
 
 from ml_collections import ConfigDict
 
 from configs import pretrain
 
-# arXiv 2010.11929, Table 4: (length, learning rates, percent of the training
-# split that they are chosen on, training split).
+# arXiv 2010.11929, table 4: (duration, learning rates, percent of the training
+# split held out to choose among them, training split).
 CIFAR_RATES = (0.001, 0.003, 0.01, 0.03)
 TABLE_4 = {
     'imagenet2012': (
@@ -48,8 +47,8 @@ TABLE_4 = {
 }
 OTHERS = ({'epochs': 20}, CIFAR_RATES, 10, 'train')
 
-# What is trained: all; the head alone, on the frozen representation; or all,
-# each layer at 0.75 of the learning rate of the one above (arXiv 2106.08254).
+# Full fine-tuning; linear probe of the frozen representation; layer-wise
+# learning-rate decay of 0.75 (arXiv 2106.08254).
 METHODS = {
     'full': {},
     'probe': {'frozen': [r'(?!head/).*']},
@@ -61,15 +60,15 @@ def get_config(
     model: str = '', dataset: str = 'cifar10', resolution: int = 0,
     batch_size: int = 512, method: str = 'full',
 ) -> ConfigDict:
-  """Returns the fine-tuning of a model on a data set.
+  """Returns the fine-tuning config.
 
   Args:
-    model: a variant, such as 'L/16'; '' is the checkpoint's.
-    dataset: of the table, any TFDS name, or a path to your own (docs/data.md).
-    resolution: of the images, in pixels; position embeddings are interpolated.
-      0 is 384 or, of the model that is named here, the next that its patches
-      divide: 392 for 'H/14'.
-    batch_size: global.
+    model: variant, such as 'L/16'; '' uses that of the checkpoint.
+    dataset: TFDS name, or path of your own data (docs/data.md).
+    resolution: image size in pixels; position embeddings are interpolated. 0 is
+      384, rounded up to a multiple of the patch size of `model`: 392 for
+      'H/14'.
+    batch_size: global batch size.
     method: 'full', 'probe' or 'layer_decay'.
   """
   if method not in METHODS:
@@ -78,7 +77,7 @@ def get_config(
   resolution = resolution or usual_resolution(model)
   name = pretrain.without_version(dataset)
   total, rates, held_out, split = TABLE_4.get(name, OTHERS)
-  # Table 2, at 512 and 518 pixels: Polyak averaging with factor 0.9999.
+  # Table 2 uses Polyak averaging with factor 0.9999 at 512 and 518 pixels.
   averaged = name == 'imagenet2012' and resolution >= 512
   return ConfigDict({
       'total': total,
@@ -106,7 +105,7 @@ def get_config(
 
 
 def usual_resolution(model: str) -> int:
-  """Returns 384, or the next above that divides into the model's patches."""
+  """Returns 384 rounded up to a multiple of the patch size."""
   patch = model.rpartition('/')[2]
   side = int(patch) if patch.isdigit() else 1
   return -(-384 // side) * side

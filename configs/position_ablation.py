@@ -1,32 +1,31 @@
-"""Table 8: does a ViT need to know where a patch is, and how it is told?
+"""Ablation of position embeddings (table 8 of the paper).
 
     python main.py --config=configs/position_ablation.py \
         --workdir=runs/positions
 
-Eight small models that differ in nothing but their position embeddings, one
-stage each, and the accuracy of each in the table at the end. `:seeds=3` trains
-every one three times; `:dataset=cifar10` takes the small model of
-configs/cifar10.py on its data. Hardware: 2 CPU cores; 10 s of training a stage.
+Trains eight small models that differ in their position embeddings, one stage
+each, and prints a table of accuracies. `:seeds=3` trains each three times;
+`:dataset=cifar10` uses the model and data of configs/cifar10.py.
 
-Accuracy on the 360 held-out digits of 8 x 8 pixels, in 4 x 4 patches of 2 x 2,
-in %, measured (2026-11-20, CPU, seeds 0 and 1):
+Hardware: 2 CPU cores; 10 s of training per stage.
+Accuracy in % on the 360 held-out digits of 8 x 8 pixels with patches of 2 x 2,
+measured (2026-11-20, CPU, seeds 0 and 1):
 
-                at the stem    every layer    every layer, shared
+                stem           every layer    every layer, shared
     none        76.1 77.2
     1-D         92.8 93.9      94.4 93.9      93.6 94.7
     2-D         88.1 90.6      90.3 90.3      91.7 93.1
     relative    82.2 83.1
 
-As in the paper, a model that is told nothing comes out last by far. Unlike
-there, the ways of telling are not all as good, with 1,437 images and 449 steps
-to learn them from.
+As in the paper, a model without position embeddings is worst by far. Unlike in
+the paper, the kinds of embeddings differ, after 449 steps on 1,437 images.
 """
 
 from typing import Any
 
 from ml_collections import ConfigDict
 
-# The cells of table 8, and the 5-shot accuracy of ViT-B/16 on ImageNet there.
+# Cells of table 8, with its 5-shot accuracy of ViT-B/16 on ImageNet.
 CELLS = {
     'none': {'position': 'none'},  # 61.4 %
     '1d-stem': {'position': 'learned', 'position_at': 'stem'},  # 64.2
@@ -37,7 +36,7 @@ CELLS = {
     '2d-shared': {'position': '2d', 'position_at': 'shared'},  # 64.0
     'relative': {'position': 'relative'},  # 64.0
 }
-# Settings by data set; digits have 8 x 8 pixels.
+# Settings by data set. Digits have 8 x 8 pixels.
 DATASETS: dict[str, dict[str, Any]] = {
     'digits': {
         'total': {'epochs': 20}, 'batch_size': 64, 'resolution': 8, 'patch': 2,
@@ -50,15 +49,15 @@ DATASETS: dict[str, dict[str, Any]] = {
 
 
 def get_config(dataset: str = 'digits', seeds: int = 1) -> ConfigDict:
-  """Returns a stage for each cell and seed.
+  """Returns one stage per cell and seed.
 
   Args:
     dataset: 'digits' or 'cifar10'.
-    seeds: trainings of each cell; they differ in initial values and order.
+    seeds: number of runs per cell.
   """
   if dataset not in DATASETS:
     raise ValueError(
-        f'dataset is one of {", ".join(DATASETS)}, but is {dataset!r}.')
+        f'dataset must be one of {", ".join(DATASETS)}, but is {dataset!r}.')
   row = DATASETS[dataset]
   return ConfigDict({
       'total': row['total'],
@@ -66,7 +65,7 @@ def get_config(dataset: str = 'digits', seeds: int = 1) -> ConfigDict:
       'model': {
           'width': 48, 'depth': 4, 'num_heads': 4, 'mlp_dim': 192,
           'patch': row['patch'], 'pooling': 'average',
-          # Side by side rather than in a loop: faster on a CPU.
+          # Faster than a loop on CPUs.
           'unroll': 4,
       },
       'data': {
@@ -81,7 +80,7 @@ def get_config(dataset: str = 'digits', seeds: int = 1) -> ConfigDict:
       'log': {'every': {'percent': 10}},
       'evals': {'test': {'split': 'test'}},
       'checkpoint': {'every': {'percent': 50}},
-      # In the order of the table: a dict within would be sorted.
+      # A plain dict would be sorted by name.
       'stages': ConfigDict({
           cell if seeds == 1 else f'{cell}-{seed}': {
               'model': settings, 'seed': seed}

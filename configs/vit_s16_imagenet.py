@@ -1,25 +1,23 @@
-"""A plain ViT-S/16 from scratch on ImageNet alone (arXiv 2205.01580).
+"""ViT-S/16 from scratch on ImageNet-1k (arXiv 2205.01580).
 
     python main.py --config=configs/vit_s16_imagenet.py \
         --workdir=gs://bucket/s16 --config.data.data_dir=gs://bucket/tfds
 
 Longer: --config=configs/vit_s16_imagenet.py:epochs=300
 
-Settings chosen on the last percent of the training images, as the paper's were,
-and never on the validation images:
+A sweep evaluates on the last percent of the training images, as in the paper:
 
     python main.py sweep --config=configs/vit_s16_imagenet.py \
         --workdir=gs://bucket/s16_sweep --seeds=1 \
         --grid optimizer.learning_rate=0.0005,0.001,0.002
 
-Hardware: a TPU v3-8, 6 to 7 hours for 90 epochs; fewer devices
-compute a batch in parts.
-Expected: 76.5 % top-1 on the validation images after 90 epochs, 80 % after 300
-(cited: big_vision's configs/vit_s16_i1k.py and the paper's abstract). Not
-measured here.
+Hardware: a TPU v3-8, 6 to 7 hours for 90 epochs; or gradient accumulation.
+Expected: 76.5 % validation top-1 after 90 epochs, 80 % after 300 (cited:
+big_vision's configs/vit_s16_i1k.py and the abstract of the paper). Not measured
+here.
 
-The model averages its tokens, has fixed waves for positions and neither dropout
-nor label smoothing; RandAugment and a little mixup take their place.
+The model has average pooling, sine-cosine positions, no dropout and no label
+smoothing, and is trained with RandAugment and mixup.
 """
 
 from ml_collections import ConfigDict
@@ -31,15 +29,15 @@ def get_config(
     dataset: str = 'imagenet2012', epochs: int = 90, head: str = 'mlp',
     resolution: int = 224, batch_size: int = 1024,
 ) -> ConfigDict:
-  """Returns the training.
+  """Returns the training config.
 
   Args:
-    dataset: any other gets a warm-up of 5 % of the steps.
-    epochs: the paper's are 90, 150 and 300.
-    head: 'mlp', with a tanh layer before the classifier as the published
-      config, or 'linear', which the paper found to do as well.
-    resolution: of the images, in pixels.
-    batch_size: global.
+    dataset: other data sets have a warm-up of 5 % of the steps.
+    epochs: 90, 150 or 300 in the paper.
+    head: 'mlp', with a tanh layer before the classifier as in the published
+      config, or 'linear', which is as good according to the paper.
+    resolution: image size in pixels.
+    batch_size: global batch size.
   """
   if head not in ('mlp', 'linear'):
     raise ValueError(f"head is {head!r}, but must be 'mlp' or 'linear'.")
@@ -62,7 +60,7 @@ def get_config(
           'momentum_dtype': 'bfloat16', 'schedule': {'name': 'cosine'}},
   })
   if pretrain.without_version(dataset) == 'imagenet2012':
-    # What was tuned was tuned on the last percent of the training images.
+    # Hyperparameters were tuned on the last percent of the training images.
     config.data.split = 'train[:99%]'
     config.evals.minival = {
         'split': 'train[99%:]', 'every': {'percent': 2}}

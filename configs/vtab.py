@@ -1,25 +1,25 @@
-"""Fine-tuning on a task of VTAB-1k: 1,000 images, 19 tasks.
+"""Fine-tuning on VTAB-1k: 19 tasks of 1,000 images each.
 
-All of them, and their mean:
+All tasks and their mean:
 
     python main.py vtab --workdir=runs/vtab --checkpoint=runs/b16 \
         --config.data.data_dir=$HOME/tensorflow_datasets
 
-One, as any experiment; its settings chosen on the benchmark's 200 images:
+One task; its sweep evaluates on the 200 validation images of the benchmark:
 
     python main.py --config=configs/vtab.py:task=dtd --workdir=runs/dtd ...
     python main.py sweep --config=configs/vtab.py:task=dtd --workdir=... \
         --grid optimizer.learning_rate=0.003,0.01
 
-arXiv 2010.11929, Table 4 and appendix B.1.1: 2,500 steps at learning rate 0.01
-for every task, trained on the 800 and the 200 images, at 384 pixels. Images are
-resized whole, neither cropped nor flipped, as in the benchmark's own script:
-some labels say where a thing is. The paper does as arXiv 1912.11370 does, which
-crops and flips at random in the tasks whose labels allow it.
+Settings of arXiv 2010.11929, table 4 and appendix B.1.1: 2,500 steps with
+learning rate 0.01 on the 800 + 200 images of each task, at 384 pixels. Images
+are resized without crop and flip, as in the script of the benchmark, because
+some labels depend on position. The paper follows arXiv 1912.11370, which crops
+and flips where labels allow it.
 
-Hardware: a TPU v3-8 for B/16 at 384; fewer devices compute a batch in parts.
-Expected, the mean of the 19 tasks: L/16 from ImageNet-21k 72.72 +- 0.21 %, H/14
-from JFT 77.63 +- 0.23 % (cited: arXiv 2010.11929, Table 2). Not measured here.
+Hardware: a TPU v3-8 for B/16 at 384, or gradient accumulation.
+Expected mean of the 19 tasks: L/16 from ImageNet-21k 72.72 +- 0.21 %, H/14 from
+JFT 77.63 +- 0.23 % (cited: arXiv 2010.11929, table 2). Not measured here.
 """
 
 from ml_collections import ConfigDict
@@ -31,15 +31,13 @@ def get_config(
     task: str = 'dtd', model: str = '', resolution: int = 0,
     batch_size: int = 512,
 ) -> ConfigDict:
-  """Returns the fine-tuning of a model on a task.
+  """Returns the fine-tuning config.
 
   Args:
-    task: one of the 19, such as 'clevr_count_all' (vit_jax/data/vtab.py).
-    model: a variant, such as 'L/16'; '' is the checkpoint's.
-    resolution: of the images, in pixels; position embeddings are interpolated.
-      0 is 384 or, of the model that is named here, the next that its patches
-      divide: 392 for 'H/14'.
-    batch_size: global.
+    task: name, such as 'clevr_count_all' (vit_jax/data/vtab.py).
+    model: variant, such as 'L/16'; '' uses that of the checkpoint.
+    resolution: see configs/finetune.py.
+    batch_size: global batch size.
   """
   resolution = resolution or finetune.usual_resolution(model)
   return ConfigDict({

@@ -1,4 +1,4 @@
-"""The published sizes: shapes and parameter counts, without any arithmetic."""
+"""Shapes and parameter counts of the published variants."""
 
 import dataclasses
 import json
@@ -177,8 +177,7 @@ def test_vit_b_halves_every_dimension_of_b():
 
 @pytest.mark.parametrize('size', [
     s for s in variants.SIZES if not variants.settings(s)])
-@pytest.mark.parametrize('patch', [8, 14, 32])
-def test_shapes_of_every_variant(size, patch):
+def test_shapes_of_every_size(size, patch=14):
   params, outputs = abstract({'variant': f'{size}/{patch}'})
   row = variants.SIZES[size]
   width, depth, heads = row.width, row.depth, row.num_heads
@@ -225,13 +224,13 @@ def test_shapes_of_22b():
       'mlp/out/kernel': (24576, 6144), 'mlp/out/bias': (6144,)}
 
 
-def test_what_a_variant_says_of_its_layers_can_be_said_otherwise():
+def test_settings_of_a_variant_can_be_overridden():
   config = models.parse({'variant': '22B/14', 'parallel': False})
   assert (config.parallel, config.qk_norm, config.norm, config.qkv_bias) == (
       False, True, 'rms', False)
 
 
-def test_a_model_starts_from_a_22b_as_what_it_is():
+def test_fine_tuning_inherits_the_settings_of_22b():
   source = schema.to_plain(models.parse({'variant': '22B/14'}))
   got = models.parse(models.inherit({'depth': 2}, source))
   assert (got.parallel, got.qk_norm, got.norm, got.qkv_bias, got.width) == (
@@ -243,29 +242,17 @@ def test_dimensions_given_beside_a_variant_win():
   assert (config.width, config.depth, config.patch_shape) == (768, 3, (8, 4))
 
 
-def test_classes_of_the_config_win_over_those_offered():
+def test_num_classes_of_the_config_overrides_the_data_set():
   _, outputs = abstract({'variant': 'Ti/16', 'num_classes': 7})
   assert outputs['logits'].shape == (2, 7)
 
 
 @pytest.mark.parametrize('variant', ['B', 'B16', 'B/', '/16', 'B/0', 'B/16x'])
-def test_malformed_variant_is_told_the_form_and_the_sizes(variant):
+def test_malformed_variant_is_an_error_with_the_form_and_the_sizes(variant):
   with pytest.raises(ValueError, match=re.escape(
       f'A variant has the form SIZE/PATCH, such as "B/16", but is '
       f'{variant!r}. Sizes: Ti, S, b, B, L, H, g, G, 22B.')):
     variants.parse_variant(variant)
-
-
-def test_unknown_size_is_told_the_known_ones():
-  with pytest.raises(ValueError, match="model size.*'X'") as caught:
-    models.parse({'variant': 'X/16'})
-  assert 'Ti, S, b, B, L, H, g, G, 22B' in str(caught.value)
-
-
-def test_missing_dimensions_are_named():
-  with pytest.raises(ValueError, match=re.escape(
-      'neither a variant nor depth, num_heads. Set model.variant')):
-    models.parse({'width': 8, 'mlp_dim': 8, 'patch': 4})
 
 
 @pytest.mark.parametrize('section, words', [
@@ -278,32 +265,22 @@ def test_missing_dimensions_are_named():
     ({'width': 100, 'num_heads': 3}, 'width 100 does not divide into 3 heads.'),
     ({'dropuot': 0.1}, 'dropout'),
 ])
-def test_impossible_settings_are_named(section, words):
+def test_impossible_setting_is_an_error(section, words):
   with pytest.raises(ValueError, match=re.escape(words)):
     models.parse({'variant': 'B/16', **section})
 
 
-def test_width_that_the_variants_heads_do_not_divide_is_an_error():
-  with pytest.raises(ValueError, match='width 100 does not divide into 12'):
-    models.parse({'variant': 'B/16', 'width': 100})
-
-
 @pytest.mark.parametrize('variant, words', [
     ('R50+B/61', "Unknown hybrid 'R50+B/61'. Did you mean 'R50+B/16'?"),
-    ('R51x1', "for example \"R50x1\", but is 'R51x1'. Layers: 26, 50, 101"),
+    ('R51x1', "such as \"R50x1\", but is 'R51x1'. Layers: 26, 50, 101"),
     ('R50x0', "but is 'R50x0'"),
 ])
-def test_unknown_hybrids_and_resnets_are_told_the_known_ones(variant, words):
+def test_unknown_hybrid_or_resnet_is_an_error(variant, words):
   with pytest.raises(ValueError, match=re.escape(words)):
     models.parse({'variant': variant})
 
 
-def test_a_resnet_without_stages_is_told_how_to_have_some():
-  with pytest.raises(ValueError, match='A ResNet needs its stages'):
-    models.parse({'name': 'resnet'})
-
-
-def test_a_setting_of_a_variants_backbone_leaves_its_others():
+def test_backbone_setting_keeps_the_others_of_the_variant():
   config = models.parse({
       'variant': 'R50x3', 'backbone': {'group_norm_epsilon': 0.5}})
   plain = models.parse({'variant': 'R50x3'})
@@ -313,7 +290,7 @@ def test_a_setting_of_a_variants_backbone_leaves_its_others():
 
 
 @pytest.mark.parametrize('variant', ['R50x1', 'R50+B/16', 'R+Ti/16', 'b/32'])
-def test_a_parsed_model_survives_json(variant):
+def test_parsed_model_round_trips_through_json(variant):
   config = models.parse({'variant': variant})
   plain = json.loads(json.dumps(schema.to_plain(config)))
   assert models.parse(plain) == config
@@ -321,7 +298,7 @@ def test_a_parsed_model_survives_json(variant):
 
 @pytest.mark.parametrize('source', ['R50x1', 'R50+B/16', 'B/16'])
 @pytest.mark.parametrize('target', ['', 'R50x1', 'R26+S/32', 'S/32'])
-def test_a_model_takes_over_what_its_own_variant_leaves_open(source, target):
+def test_model_inherits_what_its_own_variant_does_not_set(source, target):
   source = schema.to_plain(models.parse({
       'variant': source, 'head_bias': 2.0,
       **({} if source == 'R50x1' else {'gelu': 'exact'})}))
@@ -337,10 +314,15 @@ def test_a_model_takes_over_what_its_own_variant_leaves_open(source, target):
 
 @pytest.mark.parametrize('section, words', [
     ({'variant': 'B/16', 'registers': -1}, 'registers cannot be negative'),
+    ({'variant': 'X/16'}, "Unknown model size 'X'"),
+    ({'width': 8, 'mlp_dim': 8, 'patch': 4},
+     'neither a variant nor depth, num_heads. Set model.variant'),
+    ({'variant': 'B/16', 'width': 100}, 'width 100 does not divide into 12'),
+    ({'name': 'resnet'}, 'A ResNet needs its stages'),
     ({'variant': 'B/16', 'cls': False}, "pooling 'cls' needs the class token"),
-    ({'variant': 'B/16', 'axial': True}, 'within rows and columns'),
+    ({'variant': 'B/16', 'axial': True}, 'neither a class token nor registers'),
     ({'variant': 'B/16', 'axial': True, 'pooling': 'average', 'registers': 1},
-     'within rows and columns'),
+     'neither a class token nor registers'),
     ({'variant': 'B/16', 'position': 'none', 'position_at': 'layers'},
      "position_at cannot be 'layers'"),
     ({'variant': 'B/16', 'position': 'relative', 'position_at': 'shared'},
@@ -354,6 +336,6 @@ def test_a_model_takes_over_what_its_own_variant_leaves_open(source, target):
     ({'variant': 'R50x1', 'backbone': {'dephts': [3]}}, "mean 'depths'?"),
     ({'variant': 'R50x1', 'dropout': 0.1}, 'Unknown key model.dropout'),
 ])
-def test_settings_that_do_not_go_together_are_named(section, words):
+def test_incompatible_settings_are_an_error(section, words):
   with pytest.raises(ValueError, match=re.escape(words)):
     models.parse(section)
