@@ -5,15 +5,15 @@ $HF_DATASETS_CACHE (default ~/.cache/huggingface/datasets), which take the disk
 space of the data set and make shuffled reads fast. Worker processes share them.
 """
 
+import bisect
 from collections.abc import Mapping, Sequence
 import dataclasses
+import itertools
 import os
 import re
 from typing import Any
 
 from etils import epath
-from jaxtyping import Int64
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -32,7 +32,6 @@ _ADDRESS = re.compile(
     r'(:(?P<name>.+))?')
 _IMAGE_NAMES = (
     'image', 'img', 'images', 'jpg', 'jpeg', 'png', 'picture', 'bytes')
-_BATCH_ROWS = 64  # Rows converted at once: bounds memory.
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -47,7 +46,7 @@ class ArrowImages:
   """
   table: Any
   names: tuple[str, ...]
-  ends: Int64[np.ndarray, 'files']
+  ends: tuple[int, ...]
 
   def read(self, row: int) -> bytes:
     value, = self.table[row].values()
@@ -60,8 +59,8 @@ class ArrowImages:
     return data
 
   def key(self, row: int) -> str:
-    file = int(np.searchsorted(self.ends, row, side='right'))
-    first = int(self.ends[file - 1]) if file else 0
+    file = bisect.bisect_right(self.ends, row)
+    first = self.ends[file - 1] if file else 0
     return f'{self.names[file]} {row - first}'
 
 
@@ -107,8 +106,7 @@ def open_parquet(
   import datasets  # pylint: disable=g-import-not-at-top
   texts = [os.fspath(path) for path in paths]
   lengths, declared = _read_footers(texts)
-  table = datasets.load_dataset(
-      'parquet', data_files=texts, split='train', batch_size=_BATCH_ROWS)
+  table = datasets.load_dataset('parquet', data_files=texts, split='train')
   of_file = file_sets.splits_of(paths, where=where)
   return _open(
       table, config, where=where,
@@ -150,10 +148,10 @@ def _open(
     class_names = declared[name]
     # `datasets` writes -1 for a missing class.
     labels[name] = [None if v == -1 else v for v in labels[name]]
+  ends = tuple(itertools.accumulate(lengths))
   return table_source.build(
-      ArrowImages(_undecoded(table, image), names, np.cumsum(lengths)),
-      labels, columns, config, where=where, splits=splits,
-      class_names=class_names)
+      ArrowImages(_undecoded(table, image), names, ends), labels, columns,
+      config, where=where, splits=splits, class_names=class_names)
 
 
 def _read_footers(

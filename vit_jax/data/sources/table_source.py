@@ -82,13 +82,13 @@ def build(
       class_names=class_names, where=where)
   if columns.key is not None:
     groups = table[columns.key]
+  keys = [reader.key(row) for row in kept]
   of_kept = [splits[row] for row in kept] if splits is not None else []
   by_hash = len(set(of_kept)) < 2
   if by_hash:
-    of_kept = split_by_hash([
-        reader.key(row) if groups is None else str(groups[row])
-        for row in kept], parsed)
-  numbers = _hash_order([reader.key(row) for row in kept], of_kept)
+    of_kept = split_by_hash(
+        keys if groups is None else [str(groups[row]) for row in kept], parsed)
+  numbers = _hash_order(keys, of_kept)
   _check_trained(parsed, numbers, where)
   sizes = ', '.join(f'{name} {len(of):,}' for name, of in numbers.items())
   shown = columns.labels[:4] + ('...',) * (len(columns.labels) > 4)
