@@ -7,7 +7,7 @@ review, not of errors.
 
 import dataclasses
 
-from jaxtyping import Int
+from jaxtyping import Float, Int
 import numpy as np
 
 from vit_jax import nearest_neighbours
@@ -85,16 +85,15 @@ def find(
         features[part], features[bank], k=min(settings.neighbours, len(bank)),
         query_groups=groups[part], bank_groups=groups[bank])
     found, weights = bank[rows], np.maximum(cosines, 0)
-    votes = nearest_neighbours.vote(
+    votes = _vote_shares(
         labels[found], weights, num_classes=len(scan.request.class_names))
-    votes /= np.maximum(votes.sum(axis=1, keepdims=True), 1e-12)
     own, best = labels[part], votes.argmax(axis=1)
     valid = (weights > 0).sum(axis=1) >= _MIN_VOTERS
-    margin = votes.max(axis=1) - votes[np.arange(len(own)), own]
     correct += int((valid & (best == own)).sum())
     compared += int(valid.sum())
-    for row in np.flatnonzero(
-        valid & (best != own) & (margin >= settings.min_margin)).tolist():
+    margin = votes.max(axis=1) - votes[np.arange(len(own)), own]
+    chosen = valid & (best != own) & (margin >= settings.min_margin)
+    for row in np.flatnonzero(chosen).tolist():
       agreeing = found[row][labels[found[row]] == best[row]]
       suspicious.append(findings.SuspiciousLabel(
           scan.example(int(numbers[start + row])),
@@ -104,3 +103,11 @@ def find(
   suspicious.sort(key=lambda s: (
       -round(s.margin, 2), -s.closeness, s.example.number))
   return Result(tuple(suspicious), correct / max(compared, 1))
+
+
+def _vote_shares(
+    labels: Int[np.ndarray, 'queries k'],
+    weights: Float[np.ndarray, 'queries k'], *, num_classes: int,
+) -> Float[np.ndarray, 'queries classes']:
+  votes = nearest_neighbours.vote(labels, weights, num_classes=num_classes)
+  return votes / np.maximum(votes.sum(axis=1, keepdims=True), 1e-12)
