@@ -62,7 +62,7 @@ def test_a_kill_a_signal_and_a_halt_of_one_process_change_nothing(folder, calm):
   assert ended.statuses[0] == watchdog.EXIT_CODE, ended
   assert ended.statuses[1] != 0
   *said, ends = map(int, re.findall(
-      r'process 0 of 2: nothing has moved for (\d+) s, after step \d+: \w',
+      r'process 0 of 2: no progress for (\d+) s after step \d+ while \w',
       ended.outputs[0]))
   assert said  # Perhaps before, too: a loaded machine is slow.
   assert all(faults.STALLED_SECS <= secs < faults.HUNG_SECS for secs in said)
@@ -70,5 +70,5 @@ def test_a_kill_a_signal_and_a_halt_of_one_process_change_nothing(folder, calm):
 
   ended = faults.Launch(folder, workdir).end()
   assert ended.statuses == [0, 0], ended
-  assert 'Goes on from step' in ended.outputs[0]
+  assert 'Resuming from step' in ended.outputs[0]
   assert faults.assert_same_end(workdir, calm) > 50

@@ -175,3 +175,32 @@ def test_nothing_heavy_is_imported_at_the_start(path):
 def test_no_module_has_a_meaningless_name():
   names = {name for path in sources() for name in module_of(path)}
   assert not names & set(FORBIDDEN_NAMES)
+
+
+def reached(name):
+  """Returns our modules that importing a module imports, with itself."""
+  paths = {module_of(path): path for path in (ROOT / 'vit_jax').rglob('*.py')}
+  seen, pending = set(), [tuple(name.split('.'))]
+  while pending:
+    module = pending.pop()
+    if module in seen or module not in paths or module == ('vit_jax',):
+      continue
+    seen.add(module)
+    pending += imports(
+        at_start(ast.parse(paths[module].read_text())), package=module,
+        modules=paths)
+    pending += [module[:i] for i in range(1, len(module))]  # Its packages.
+  return seen
+
+
+@pytest.mark.parametrize(('name', 'most'), [
+    ('vit_jax.training.step', 10), ('vit_jax.run.loop', 140)])
+def test_few_modules_are_imported_by(name, most):
+  assert len(reached(name)) <= most
+
+
+def test_the_training_loop_imports_no_planner_inference_or_exporter():
+  packages = {module[1] for module in reached('vit_jax.run.loop')}
+  assert not packages & {'plan', 'inference', 'sweep', 'benchmarking',
+                         'commands'}
+  assert ('vit_jax', 'weights', 'write') not in reached('vit_jax.run.loop')

@@ -218,7 +218,7 @@ def test_two_processes_go_on_from_a_checkpoint_of_four(
       tmp_path / 'config.py', {**CONFIG, **REST, 'mesh': {'tensor': 2}})
   done = run_processes(2, flag, f'--workdir={workdir}')
   assert_all_succeeded(done)
-  assert 'Goes on from step 2' in done[0][1]
+  assert 'Resuming from step 2' in done[0][1]
   assert_same_metrics(
       writer.read_rows(workdir), reference, first=3, prefix='train/')
 

@@ -177,7 +177,7 @@ def test_a_killed_run_goes_on_bit_for_bit(
       command(f'--config={config_file}', f'--workdir={tmp_path}'),
       env=environment, capture_output=True, text=True, check=False)
   assert done.returncode == 0, done.stderr
-  assert 'Goes on from step' in done.stdout
+  assert 'Resuming from step' in done.stdout
   assert_same_run(tmp_path, whole[0])
 
 
@@ -195,7 +195,7 @@ def test_a_signal_saves_before_leaving(
   done = subprocess.run(
       command(f'--config={config_file}', f'--workdir={tmp_path}'),
       env=environment, capture_output=True, text=True, check=False)
-  assert f'Goes on from step {saved_at}' in done.stdout
+  assert f'Resuming from step {saved_at}' in done.stdout
   assert_same_run(tmp_path, whole[0])
 
 
@@ -348,7 +348,7 @@ def test_a_changed_config_is_said(config_file, tmp_path, capsys):
   run_lib.train(build(config_file, 'total.steps=3'), tmp_path)
   output = capsys.readouterr().out
   assert 'total.steps: 2 -> 3' in output
-  assert 'Goes on from step 2' in output
+  assert 'Resuming from step 2' in output
 
 
 def test_another_model_in_the_workdir_is_an_error(config_file, tmp_path):

@@ -14,9 +14,9 @@ def test_a_core_hour_is_of_a_core_and_a_device_hour_of_a_device():
 
 
 def test_time_on_another_kind_of_device_keeps_its_own_sum():
-  first = cost.spent({}, kind='TPU v3', device_secs=10)
-  second = cost.spent(first, kind='TPU v4', device_secs=5)
-  third = cost.spent(second, kind='TPU v3', device_secs=1)
+  first = cost.add_device_secs({}, kind='TPU v3', device_secs=10)
+  second = cost.add_device_secs(first, kind='TPU v4', device_secs=5)
+  third = cost.add_device_secs(second, kind='TPU v3', device_secs=1)
   assert third == {'TPU v3': 11, 'TPU v4': 5}
   assert first == {'TPU v3': 10}
 

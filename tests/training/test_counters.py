@@ -46,7 +46,7 @@ def ends_at(values, *, every=4, mode='min', **patience):
   """Returns the step at which patience ends, or None."""
   counters = counters_lib.Counters()
   for i, value in enumerate(values, start=1):
-    counters.judge(value, step=i * every, mode=mode)
+    counters.add_metric(value, step=i * every, mode=mode)
     if counters.is_out_of_patience(**patience):
       return i * every
   return None

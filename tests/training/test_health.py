@@ -63,12 +63,13 @@ def test_first_bad_step_is_kept_with_its_names():
 @pytest.mark.parametrize('found, words', [
     (check(12, kernel=np.nan),
      'Step 12: the loss is finite; gradients not finite for 1 of 3 parameters: '
-     'a/kernel. The checkpoints written before are untouched. Lower the '
+     'a/kernel. Earlier checkpoints are intact. Lower the '
      'learning rate'),
     (check(3, loss=np.nan, bias=np.inf, b=np.nan),
      'Step 3: the loss is not finite; gradients not finite for 2 of 3 '
-     'parameters: a/bias, b. The checkpoints'),
-    (check(3, loss=np.inf), 'Step 3: the loss is not finite. The checkpoints'),
+     'parameters: a/bias, b. Earlier checkpoints'),
+    (check(3, loss=np.inf),
+     'Step 3: the loss is not finite. Earlier checkpoints'),
 ])
 def test_error_names_step_and_parameters(found, words):
   with pytest.raises(health.NonFiniteError, match='^' + re.escape(words)):

@@ -19,7 +19,7 @@ def text_of(console):
   return console.file.getvalue()
 
 
-def test_without_a_terminal_each_update_is_one_plain_line():
+def test_without_a_terminal_each_update_is_one_line():
   console = make_console(terminal=False)
   with progress_lib.Progress(
       1000, title='pretrain', console=console) as progress:
@@ -32,14 +32,14 @@ def test_without_a_terminal_each_update_is_one_plain_line():
   assert '\033' not in text_of(console)
 
 
-def test_a_long_line_is_not_wrapped_where_there_is_no_terminal():
+def test_long_lines_are_not_wrapped_without_a_terminal():
   console = make_console(terminal=False)
   with progress_lib.Progress(10, console=console) as progress:
     progress.print('word ' * 40)
   assert len(text_of(console).splitlines()) == 1
 
 
-def test_brackets_are_text_and_not_markup():
+def test_brackets_are_no_markup():
   console = make_console(terminal=False)
   with progress_lib.Progress(10, console=console) as progress:
     progress.print('kernel [768, 3072] [/b]')
@@ -47,7 +47,7 @@ def test_brackets_are_text_and_not_markup():
 
 
 @pytest.mark.parametrize('width', [80, 120])
-def test_in_a_terminal_the_bar_fits_on_one_line(width):
+def test_the_bar_fits_on_one_line(width):
   console = make_console(terminal=True, width=width)
   with progress_lib.Progress(
       1_039_800, start_step=1000, title='finetune', console=console
@@ -62,7 +62,7 @@ def test_in_a_terminal_the_bar_fits_on_one_line(width):
   assert '1,500/1,039,800  loss 2.35  images/s 14,210' in bars[-1]
 
 
-def test_the_time_left_counts_from_the_step_resumed_from(monkeypatch):
+def test_the_remaining_time_counts_from_the_resumed_step(monkeypatch):
   now = [100.0]
   monkeypatch.setattr(progress_lib.time, 'monotonic', lambda: now[0])
   console = make_console(terminal=False)
@@ -72,7 +72,7 @@ def test_the_time_left_counts_from_the_step_resumed_from(monkeypatch):
   assert text_of(console) == '950/1,000  0:10 left\n'
 
 
-def test_an_inactive_process_shows_nothing():
+def test_an_inactive_process_prints_nothing():
   console = make_console(terminal=True)
   with progress_lib.Progress(10, console=console, active=False) as progress:
     progress.update(1, loss=1.0)

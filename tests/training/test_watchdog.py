@@ -48,8 +48,8 @@ def test_a_stalled_run_says_where_it_stands_once(wait):
     assert wait.until(lambda: wait.texts)
     time.sleep(0.2)
   text, = wait.texts
-  assert text.startswith('process 1 of 4: nothing has moved for ')
-  assert 'after step 1,234: waiting for the input. It stands at\n' in text
+  assert text.startswith('process 1 of 4: no progress for ')
+  assert 'after step 1,234 while waiting for the input. Stack:\n' in text
   assert 'test_a_stalled_run_says_where_it_stands_once' in text  # The stack.
   assert wait.statuses == []
 
@@ -59,24 +59,24 @@ def test_a_hung_run_ends_with_a_status_of_its_own(wait):
     dog.beat('in a step')
     assert wait.until(lambda: wait.statuses)
   assert wait.statuses == [76]
-  assert 'the same command goes on from the last checkpoint' in wait.texts[-1]
+  assert 'the same command resumes from the last checkpoint' in wait.texts[-1]
 
 
 def test_a_part_of_the_start_has_a_limit_of_its_own(wait):
   with watch(wait, 0.05, 0.1, 30) as dog:
-    assert wait.until(lambda: 'starting. It stands' in ''.join(wait.texts))
+    assert wait.until(lambda: 'starting. Stack' in ''.join(wait.texts))
     dog.beat('compiling', is_start=True)
     assert wait.until(lambda: 'compiling' in ''.join(wait.texts))
     time.sleep(0.2)
   assert wait.statuses == []
-  assert wait.texts[-1].endswith('after 30 s of this (log.start_secs).')
+  assert wait.texts[-1].endswith('will exit after 30 s (log.start_secs).')
 
 
 def test_what_hangs_before_the_first_beat_ends_too(wait):
   with watch(wait, 0, 0, 0.05):
     assert wait.until(lambda: wait.statuses)
   assert wait.statuses == [76]
-  assert 'after step 0: starting' in wait.texts[-1]
+  assert 'after step 0 while starting' in wait.texts[-1]
 
 
 def test_each_beat_starts_the_clock_anew(wait):
@@ -99,7 +99,7 @@ def test_time_that_the_whole_process_was_halted_does_not_count(
     time.sleep(1.5)  # It has looked at the clock, which it does each second.
     assert wait.statuses == []
     assert wait.until(lambda: wait.statuses)
-  assert 'nothing has moved for 4 s' in wait.texts[-1]
+  assert 'no progress for 4 s' in wait.texts[-1]
 
 
 def test_nothing_watches_where_it_is_turned_off(wait):

@@ -14,6 +14,7 @@ from vit_jax import run as run_lib
 from vit_jax.analysis import plots
 from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import load_config
+from vit_jax.run import initial_weights
 from vit_jax.run import restore
 from vit_jax.run import workdir as workdir_lib
 from vit_jax.training import cost
@@ -66,7 +67,7 @@ def _train(args: argparse.Namespace) -> int:
     origin = workdir / init.stage if init.stage else init.checkpoint
     with restore.watching(
         experiment.config.log, 'finding what it starts from'):
-      source = run_lib.find_source(
+      source = initial_weights.find(
           origin, init.which,
           getattr(experiment.config.model, 'num_heads', None)
       ) if origin else None

@@ -19,9 +19,9 @@ from jax.experimental import multihost_utils
 import numpy as np
 
 from vit_jax import console
-from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import evaluators
+from vit_jax.experiment import experiment as experiment_lib
 from vit_jax.parallel import coordination
 from vit_jax.parallel import host_memory
 from vit_jax.parallel import mesh as mesh_lib

@@ -1,15 +1,14 @@
-"""One experiment in one workdir, from its start to its end.
+"""Runs one experiment in one workdir.
 
-  life      restored, trained, evaluated, saved: follow a run here
-  starting  from its own checkpoint, from another's parameters, or anew
-  judging   what evaluators say of it: the best checkpoint, and when it ends
-  tallying  images that could not be read
-  figures   rows of the log, and the summary
-  workdir   the files of a run beside its checkpoints
+  loop              restores, trains, evaluates, saves: start reading here
+  restore           resumes a checkpoint, or initialises the state
+  best_checkpoint   evaluates, finds the best checkpoint and early stopping
+  log_rows          metrics of log lines and of the summary
+  unreadable_log    lists unreadable images
+  workdir           writes the other files of a run
 """
 
 from vit_jax.run.loop import IN_FLIGHT
 from vit_jax.run.loop import train
-from vit_jax.run.restore import find_source
 
-__all__ = ['IN_FLIGHT', 'find_source', 'train']
+__all__ = ['IN_FLIGHT', 'train']

@@ -1,19 +1,16 @@
-"""What a run says of itself in numbers: a row of its log, and its summary.
-
-Functions of what a run has counted and measured; `workdir` writes them down.
-"""
+"""Metrics of a log line and of the final summary."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from vit_jax import tree
-from vit_jax.experiment import build as experiment_lib
+from vit_jax.experiment import experiment as experiment_lib
 from vit_jax.training import clock as clock_lib
 from vit_jax.training import cost as cost_lib
 from vit_jax.training import counters as counters_lib
 from vit_jax.training import profiler
 
-# Of the last row of training, what a summary keeps.
+# Training metrics of the last log line that the summary repeats.
 _SUMMARIZED = ('loss', 'accuracy', 'precision_at_1')
 
 
@@ -21,41 +18,41 @@ def add_time(
     counters: counters_lib.Counters, *, before: counters_lib.Counters,
     clock: clock_lib.Clock, device_kind: str,
 ) -> None:
-  """Counts the time until now.
+  """Sets the time in `counters` to that of all starts of the run.
 
   Args:
-    counters: of the run; is changed.
-    before: as this start of the run found them.
-    clock: of this start.
-    device_kind: what it runs on.
+    counters: modified.
+    before: counters at the restored checkpoint.
+    clock: clock of this start.
+    device_kind: kind of the devices of this start.
   """
   counters.secs = before.secs + clock.secs
-  counters.device_secs_by_kind = cost_lib.spent(
+  counters.device_secs_by_kind = cost_lib.add_device_secs(
       before.device_secs_by_kind, kind=device_kind,
       device_secs=clock.device_secs)
 
 
 def training_row(
     experiment: experiment_lib.Experiment, counters: counters_lib.Counters,
-    measured: Mapping[str, Any], speed: clock_lib.Interval, *, step: int,
+    metrics: Mapping[str, Any], speed: clock_lib.Interval, *, step: int,
     device_kind: str,
 ) -> dict[str, float]:
-  """Returns what a log line says of the steps since the last one.
+  """Returns the metrics of a log line.
 
   Args:
-    experiment: the run's.
-    counters: with the time until now.
-    measured: the metrics of these steps, by name.
-    speed: of these steps.
-    step: updates made.
-    device_kind: what the run runs on.
+    experiment: the experiment.
+    counters: counters with the current time.
+    metrics: accumulated since the previous log line, by name.
+    speed: speed since the previous log line.
+    step: number of updates.
+    device_kind: kind of the devices.
   """
   cost = counters.cost
   utilisation = cost_lib.utilisation(
       speed.images_per_sec * experiment.training_flops_per_image,
       kind=device_kind, devices=experiment.mesh.size)
   return {
-      **{name: float(value.compute()) for name, value in measured.items()},
+      **{name: float(value.compute()) for name, value in metrics.items()},
       'learning_rate': float(experiment.schedule(step - 1)),
       'epoch': step / experiment.steps_per_epoch,
       'images_seen': cost.images,
@@ -73,13 +70,13 @@ def summary(
     experiment: experiment_lib.Experiment, counters: counters_lib.Counters, *,
     step: int, device_kind: str,
 ) -> dict[str, Any]:
-  """Returns what `summary.json` says of a run that has come to its end.
+  """Returns the content of `summary.json` for a finished run.
 
   Args:
-    experiment: the run's.
-    counters: as its last checkpoint holds them.
-    step: updates made.
-    device_kind: what the run ended on.
+    experiment: the experiment.
+    counters: counters of the last checkpoint.
+    step: number of updates.
+    device_kind: kind of the devices of the last start.
   """
   return {
       'steps': step,
@@ -102,6 +99,5 @@ def summary(
 def _unreadable(
     experiment: experiment_lib.Experiment, counters: counters_lib.Counters,
 ) -> dict[str, int]:
-  """Returns what was left out, where the config says to leave anything out."""
   return ({} if experiment.config.data.unreadable == 'error'
           else {'unreadable': counters.unreadable})

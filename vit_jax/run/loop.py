@@ -1,14 +1,10 @@
-"""One experiment in one workdir: restored, trained, evaluated, saved.
+"""Runs one experiment in one workdir: restore, train, evaluate, save.
 
-    restore or init ─▶ step ─▶ log ─▶ evaluate ─▶ save ─▶ step ...
+    restore or init -> step -> log -> evaluate -> save -> step ...
 
-The order matters. A checkpoint says what was logged and evaluated at its step,
-so a run that is killed anywhere goes on as if nothing had happened: rows after
-the checkpoint are written again, an evaluation that was cut off is redone.
-
-Beside it: `starting` restores or begins, `judging` measures and knows the best
-checkpoint and the end, `figures` is what is logged, `tallying` what could not
-be read, and `workdir` the files.
+The order matters. A checkpoint records what was logged and evaluated at its
+step, so a killed run resumes without a trace: later rows are written again, and
+an interrupted evaluation is repeated.
 """
 
 import collections
@@ -21,13 +17,13 @@ from etils import epath
 import jax
 
 from vit_jax import atomic_files
-from vit_jax import console as console_lib
+from vit_jax import console
 from vit_jax import schema
 from vit_jax import types
 from vit_jax.checkpoints import lock
 from vit_jax.checkpoints import manager
-from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import config as config_lib
+from vit_jax.experiment import experiment as experiment_lib
 from vit_jax.experiment import fit_batch
 from vit_jax.parallel import coordination
 from vit_jax.parallel import multihost
@@ -60,61 +56,60 @@ def train(
     show_parameters: bool = True,
     free_bytes: int | None = None,
 ) -> dict[str, Any]:
-  """Trains to the end and returns the summary; goes on where a run stopped.
+  """Trains to the end, resuming a run if there is one; returns the summary.
 
   Args:
-    experiment: what to train.
-    workdir: folder of the run; holds everything that comes of it.
-    title: name to show.
-    source: checkpoint whose parameters a new run starts from.
-    profile_steps: steps to trace with the profiler; 0 for none.
+    experiment: the experiment.
+    workdir: folder of the run.
+    title: name to print.
+    source: initial parameters of a new run.
+    profile_steps: number of steps to profile; 0 for none.
     show_parameters: whether to print the table of parameters.
-    free_bytes: memory of a device that the run may take; by default what is
-      free now.
+    free_bytes: memory of a device that the run may use; by default the memory
+      that is free now.
 
   Raises:
-    ValueError: if a step does not fit it, before the first; if an evaluation
-      runs out of memory; if the run in `workdir` is another.
-    signals.Stopped: if a signal asked for it; the state is saved.
+    ValueError: if a step or an evaluation does not fit into memory, `workdir`
+      holds an incompatible run, or another run is active there.
+    signals.Stopped: after a signal; the state is saved.
     health.NonFiniteError: if the loss or a gradient is not finite.
-    storage.StorageError: if the workdir cannot be written to.
-    ValueError: if another run is at work there.
+    errors.StorageError: if the workdir cannot be written to.
   """
   workdir = epath.Path(workdir)
   if profile_steps and atomic_files.is_remote(workdir):
     raise ValueError(
-        f'A profile is written to a local folder only, but the workdir is '
-        f'{workdir}. Use --profile in a short run with a local --workdir.')
+        f'--profile needs a local workdir, but it is {workdir}. Profile a '
+        'short run with a local --workdir.')
   with contextlib.ExitStack() as stack:
-    # From the start: what comes during a long compilation is granted after it.
+    # First, so that a signal during a long compilation is handled after it.
     stop = stack.enter_context(signals.catch())
-    # First of all that may hang: a file system does, and so do the others.
+    # Before file systems and other processes, which may hang.
     watchdog = stack.enter_context(restore.watching(
         experiment.config.log, 'opening the workdir'))
     stack.enter_context(coordination.explain_lost_processes())
     coordination.run_on_first(
         'lock', lambda: stack.enter_context(lock.hold(workdir)))
-    saved = stack.enter_context(
+    checkpoints = stack.enter_context(
         manager.Checkpoints(workdir, experiment.config.checkpoint))
-    # And within: who is lost, the checkpoints do not wait for.
+    # Again inside, so that closing the checkpoints sees a LostError.
     stack.enter_context(coordination.explain_lost_processes())
     multihost.connect_cpus(experiment.mesh)
-    files = workdir_lib.Files(workdir, title, saved.describe_latest)
-    run = _Run(experiment, files, saved, stop, watchdog)
+    files = workdir_lib.Files(workdir, title, checkpoints.describe_latest)
+    run = _Run(experiment, files, checkpoints, stop, watchdog)
     free_bytes = free_bytes or fit_batch.free_bytes(experiment.mesh)
     return run.train(source, profile_steps, show_parameters, free_bytes)
 
 
 class _Run:
-  """The mutable side of a run: the state, the counters, the open files."""
+  """The mutable parts of a run: the state, the counters, the open files."""
 
   def __init__(
       self, experiment: experiment_lib.Experiment, files: workdir_lib.Files,
-      saved: manager.Checkpoints, stop: signals.StopRequest,
+      checkpoints: manager.Checkpoints, stop: signals.StopRequest,
       watchdog: watchdog_lib.Watchdog):
     self._experiment = experiment
     self._files = files
-    self._saved = saved
+    self._checkpoints = checkpoints
     self._stop = stop
     self._watchdog = watchdog
     self._unreadable = unreadable_log.UnreadableRecorder(experiment, files)
@@ -126,8 +121,8 @@ class _Run:
     self._clock: clock_lib.Clock
     self._writer: writer_lib.MetricWriter
     self._progress: progress_lib.Progress
-    self._step = 0  # Updates made.
-    self._logged = 0  # Of these, those already logged.
+    self._step = 0  # Number of updates made.
+    self._logged_step = 0
 
   @property
   def _config(self) -> config_lib.Config:
@@ -139,19 +134,19 @@ class _Run:
   ) -> dict[str, Any]:
     """See `train`."""
     fit_batch.check_state_fits(self._experiment, free_bytes=free_bytes)
-    # May take long, of a large model over a slow network.
-    self._doing('restoring or starting the state', is_start=True)
+    self._report('restoring or initialising the state', is_start=True)
     self._state, self._start = restore.restore_or_init(
-        self._experiment, self._saved, self._files.path, source)
+        self._experiment, self._checkpoints, self._files.path, source)
     self._counters = dataclasses.replace(self._start.counters)
-    self._step = self._logged = self._start.step
-    self._doing('compiling', is_start=True)
-    # The first one's word: a file system may show each another state.
-    summary = coordination.run_on_first('finished', lambda: restore.finished_before(
-        self._experiment, self._files.path, self._start))
+    self._step = self._logged_step = self._start.step
+    self._report('compiling', is_start=True)
+    # Process 0 decides: other hosts may see stale files.
+    summary = coordination.run_on_first(
+        'finished', lambda: restore.read_finished(
+            self._experiment, self._files.path, self._start))
     if summary:
-      early = ', early' * summary.get('stopped_early', False)
-      print(f'{self._files.title or self._files.path}: finished before, at '
+      early = ' (stopped early)' * summary.get('stopped_early', False)
+      print(f'{self._files.title or self._files.path}: already finished at '
             f'step {self._step:,}{early}.', flush=True)
     else:
       self._train(self._fit(free_bytes), profile_steps, show_parameters)
@@ -159,20 +154,21 @@ class _Run:
           self._experiment, self._counters, step=self._step,
           device_kind=self._device_kind)
       self._files.write_summary(summary)
-      self._stop.check()  # A signal during the last save stops what follows.
+      self._stop.check()  # A signal during the last save.
     self._files.write_card(self._experiment, summary, model_card.Origin(
         self._counters.origin, source.config if source else {}))
     return summary
 
   def _fit(self, free_bytes: int | None) -> fit_batch.FittedStep:
-    """Compiles the step, in as few parts as fit, and takes these over."""
-    # A run that was killed before its first checkpoint has said its parts too.
-    earlier = self._start.parts or coordination.run_on_first(
-        'parts', lambda: restore.written_parts(self._config, self._files.path))
+    """Compiles the step with as few microbatches as fit."""
+    # A run killed before its first checkpoint has only written its config.
+    previous = self._start.num_microbatches or coordination.run_on_first(
+        'microbatches', lambda: restore.read_num_microbatches(
+            self._config, self._files.path))
     fitted = fit_batch.fit(
-        self._experiment, free_bytes=free_bytes, previous=earlier,
+        self._experiment, free_bytes=free_bytes, previous=previous,
         batches_ahead=IN_FLIGHT)
-    # Saved with every checkpoint: the run goes on in the same parts.
+    # Saved with every checkpoint, so that the run keeps this number.
     self._experiment = fitted.experiment
     return fitted
 
@@ -180,14 +176,14 @@ class _Run:
       self, fitted: fit_batch.FittedStep, profile_steps: int,
       show_parameters: bool,
   ) -> None:
-    """Makes the steps that are left, and waits until all is saved."""
+    """Makes the remaining steps and waits for the last checkpoint."""
     total = self._experiment.total_steps
     self._files.write_config(self._config)
     if self._files.is_active:
       print(startup_summary.describe(
           self._experiment, fitted.memory, self._files.title,
           show_parameters=show_parameters), flush=True)
-      print(*filter(None, [fitted.message, self._start.note]), sep='\n',
+      print(*filter(None, [fitted.message, self._start.message]), sep='\n',
             flush=True)
     self._clock = clock_lib.Clock(devices=self._experiment.mesh.size)
     self._writer = self._files.open_metrics(resume_step=self._step)
@@ -203,19 +199,19 @@ class _Run:
             f'Use more than {self._config.num_microbatches} microbatches: '
             '--config.accumulation.')):
           self._loop(fitted.step, profiler)
-        self._doing('finishing a checkpoint')
-        self._saved.wait()
+        self._report('finishing a checkpoint')
+        self._checkpoints.wait()
     except signals.Stopped as stopped:
-      self._doing('saving, as it was asked to stop')
+      self._report('saving after a signal')
       self._save()
-      self._saved.wait()
-      print(f'{stopped}: saved at step {self._step:,}. The same command goes '
-            'on from there.', flush=True)
+      self._checkpoints.wait()
+      print(f'{stopped}: saved at step {self._step:,}. The same command '
+            'resumes from there.', flush=True)
       raise
     finally:
       profiler.stop()
       self._writer.close()
-      # An end for too many says which.
+      # Also after the error that there are too many of them.
       self._unreadable.write(step=self._step)
     if self._counters.unreadable:
       print(unreadable_log.describe(self._counters), flush=True)
@@ -224,18 +220,18 @@ class _Run:
       self, step_function: Callable, profiler: profiler_lib.Profiler,
   ) -> None:
     if self._counters.evaluated != self._step:
-      self._evaluate()  # Was cut off by the end of the process.
+      self._evaluate()  # The process ended during this evaluation.
     in_flight: collections.deque[jax.Array] = collections.deque()
     with contextlib.closing(self._experiment.batches(
         start_step=self._step,
         unreadable=self._unreadable.start_counter(self._counters))) as batches:
-      while not self._is_over():
+      while not self._is_finished():
         self._stop.check()
-        self._saved.check()
-        self._doing('waiting for the input')
+        self._checkpoints.check()
+        self._report('waiting for the input')
         with self._clock.waiting():
           batch = next(batches)
-        self._doing('in a step')
+        self._report('in a step')
         self._state, loss = step_function(self._state, batch)
         self._step += 1
         self._counters.images += self._config.batch_size
@@ -249,35 +245,35 @@ class _Run:
         if self._is_due(self._config.log.every):
           self._log()
         self._evaluate()
-        if self._is_over() and self._logged < self._step:
-          self._log()  # An early end is the last step as any other.
+        if self._is_finished() and self._logged_step < self._step:
+          self._log()  # Stopped early, between two log lines.
         if self._is_due(self._config.checkpoint.every):
           with self._clock.paused():
             self._save()
 
-  def _is_over(self) -> bool:
-    """Whether there is no step left to make."""
-    return best_checkpoint.is_over(self._experiment, self._counters, step=self._step)
+  def _is_finished(self) -> bool:
+    return best_checkpoint.is_finished(
+        self._experiment, self._counters, step=self._step)
 
   def _is_due(self, every: schema.Duration | None) -> bool:
-    """Whether this step ends an interval; the last step ends every one."""
-    if self._is_over():
+    """Whether this step ends an interval, as the last step always does."""
+    if self._is_finished():
       return True
     if every is None or not self._step:
       return False
     return self._experiment.is_due(every, self._step)
 
   def _log(self) -> None:
-    """Writes the averages since the last log line, and starts new ones."""
-    measured = jax.device_get(self._state.metrics)
-    health.assert_finite(measured.pop('non_finite'), self._state.params)
+    """Writes the metrics since the previous log line and resets them."""
+    metrics = jax.device_get(self._state.metrics)
+    health.assert_finite(metrics.pop('non_finite'), self._state.params)
     speed = self._clock.interval(
-        images=(self._step - self._logged) * self._config.batch_size)
-    self._logged = self._step
+        images=(self._step - self._logged_step) * self._config.batch_size)
+    self._logged_step = self._step
     self._unreadable.update(self._counters, step=self._step)
     self._add_time()
     row = log_rows.training_row(
-        self._experiment, self._counters, measured, speed, step=self._step,
+        self._experiment, self._counters, metrics, speed, step=self._step,
         device_kind=self._device_kind)
     self._counters.train = row
     self._write_row({f'train/{name}': value for name, value in row.items()})
@@ -293,57 +289,54 @@ class _Run:
     due = [name for name, section in evaluators if self._is_due(section.every)]
     if not due:
       return
-    row = self._measure(due, self._state.eval_params)
-    refusal = best_checkpoint.refusal(self._config.checkpoint.best, row)
-    if refusal:  # The state is not lost.
-      self._save()
-      self._saved.wait()
-      raise ValueError(refusal)
-    counters = best_checkpoint.judged(
+    row = self._run_evaluators(due, self._state.eval_params)
+    counters = best_checkpoint.updated(
         self._config, self._counters, row, step=self._step)
-    out_of_patience = best_checkpoint.is_out_of_patience(self._experiment, counters)
-    if out_of_patience:  # Just now: all ends, and is due.
-      row |= self._measure([name for name, _ in evaluators if name not in due],
-                           self._state.eval_params)
-    if self._is_over() or out_of_patience:
-      counters.best_evals = self._best_evals(counters, row)
+    stops_early = best_checkpoint.is_out_of_patience(
+        self._experiment, counters)
+    if stops_early:  # At the last step every evaluator is due.
+      row |= self._run_evaluators(
+          [name for name, _ in evaluators if name not in due],
+          self._state.eval_params)
+    if self._is_finished() or stops_early:
+      counters.best_evals = self._evaluate_best(counters, row)
     self._write_row(row)
     self._progress.print(
-        f'step {self._step:,}: ' + console_lib.format_metrics(row))
-    if out_of_patience:
-      self._progress.print(
-          best_checkpoint.early_end(self._config.checkpoint.best, counters))
-    # All at once: a signal before leaves the evaluation to be done again.
+        f'step {self._step:,}: ' + console.format_metrics(row))
+    if stops_early:
+      self._progress.print(best_checkpoint.describe_early_stop(
+          self._config.checkpoint.best, counters))
+    # Only now, so that a signal before leaves the evaluation to be repeated.
     self._counters = dataclasses.replace(
         counters, evaluated=self._step, evals=self._counters.evals | row)
     if counters.best_step == self._step:
-      self._write(self._saved.save_best)
+      self._write_checkpoint(self._checkpoints.save_best)
 
-  def _measure(
+  def _run_evaluators(
       self, names: Sequence[str], params: types.Params) -> dict[str, float]:
     with self._clock.paused():
-      return best_checkpoint.measure(
-          self._experiment, names, params, doing=self._doing,
+      return best_checkpoint.evaluate(
+          self._experiment, names, params, report=self._report,
           check=self._stop.check)
 
-  def _best_evals(
+  def _evaluate_best(
       self, counters: counters_lib.Counters, row: Mapping[str, float],
   ) -> dict[str, float]:
-    """Returns what all evaluators say of the best checkpoint, at the end."""
+    """Returns the metrics of the best checkpoint at the end of training."""
     if counters.best is None:
       return {}
     if counters.best_step == self._step:
       return dict(row)
-    self._saved.wait()
-    return self._measure(
+    self._checkpoints.wait()
+    return self._run_evaluators(
         list(self._config.evals),
-        best_checkpoint.best_params(self._experiment, self._files.path))
+        best_checkpoint.load_best(self._experiment, self._files.path))
 
   def _save(self) -> None:
-    self._write(self._saved.save)
+    self._write_checkpoint(self._checkpoints.save)
 
-  def _write(self, save: Callable[..., None]) -> None:
-    self._doing('starting a checkpoint')
+  def _write_checkpoint(self, save: Callable[..., None]) -> None:
+    self._report('starting a checkpoint')
     self._unreadable.update(self._counters, step=self._step)
     health.assert_finite(
         self._state.metrics['non_finite'], self._state.params)
@@ -362,5 +355,5 @@ class _Run:
         self._counters, before=self._start.counters, clock=self._clock,
         device_kind=self._device_kind)
 
-  def _doing(self, what: str, *, is_start: bool = False) -> None:
-    self._watchdog.beat(what, step=self._step, is_start=is_start)
+  def _report(self, activity: str, *, is_start: bool = False) -> None:
+    self._watchdog.beat(activity, step=self._step, is_start=is_start)

@@ -1,8 +1,7 @@
-"""What a finished run says of its model: `model_card.md` in the workdir.
+"""Model card of a finished run: `model_card.md` in the workdir.
 
-Everything is of the run itself: its config, its data, its counters and the
-numbers of its last evaluation. What no run knows, such as the licence, comes
-from the section `card` of the config, or is said to be missing.
+The content comes from the config, the data, the counters and the last
+evaluation. Licence, use and limits come from the section `card` of the config.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,29 +11,28 @@ import math
 from typing import Any
 
 from etils import epath
-import humanize
 
-from vit_jax import console as console_lib
+from vit_jax import console
 from vit_jax import models
 from vit_jax import objectives
 from vit_jax import schema
 from vit_jax.checkpoints import paths
-from vit_jax.experiment import build as experiment_lib
+from vit_jax.experiment import experiment as experiment_lib
 from vit_jax.models import vit_config
 from vit_jax.weights import hf_card
 
 FILENAME = 'model_card.md'
-MAX_NAMES = 20  # Classes up to which each is named.
-_HUB = 'hf://'  # Begins the address of weights there.
+MAX_NAMES = 20  # Class names are listed up to this number.
+_HUB = 'hf://'  # Prefix of weights on the Hugging Face hub.
 
 
 @dataclasses.dataclass(frozen=True)
 class Origin:
-  """What a run started from.
+  """Initial weights of a run.
 
   Attributes:
-    path: checkpoint or file of weights; '' is random values.
-    config: that of the checkpoint, as far as it is known.
+    path: checkpoint or file of weights; '' for random values.
+    config: config of the checkpoint, if known.
   """
   path: str = ''
   config: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -47,17 +45,17 @@ def of_run(
   """Returns the card of a finished run.
 
   Args:
-    experiment: the run's.
-    summary: as `summary.json` holds it; one of an older version says less.
-    workdir: the run's.
-    title: name of the model; by default that of the workdir.
-    origin: what the run started from.
+    experiment: the experiment.
+    summary: content of `summary.json`, possibly of an older version.
+    workdir: workdir of the run.
+    title: name of the model; by default the name of the workdir.
+    origin: initial weights.
   """
   config = experiment.config
   predicts = isinstance(config.objective, objectives.SupervisedConfig)
   task = 'image-classification' if predicts else 'image-feature-extraction'
   if predicts and experiment.dataset.targets:
-    task = ''  # Hugging Face has no word for numbers of an image.
+    task = ''  # Hugging Face has no task for image regression.
   family = ('resnet' if config.model.name == 'resnet'
             else 'vision-transformer')
   hub = origin.path.removeprefix(_HUB) if origin.path.startswith(_HUB) else ''
@@ -77,17 +75,17 @@ def of_run(
               'Intended use': config.card.intended_use,
               'Limits': config.card.limits,
               'Licence of the weights': config.card.licence,
-              'Licence of the data': 'that of its authors, not checked here'})})
+              'Licence of the data': 'see its authors; not checked'})})
 
 
 def use(path: epath.PathLike, *, predicts: bool) -> str:
   """Returns the section on how to use a model.
 
   Args:
-    path: what `vit_jax.load` takes.
-    predicts: whether it has learned to name classes, or numbers.
+    path: argument of `vit_jax.load`.
+    predicts: whether it predicts classes or numbers.
   """
-  command, call = 'predict', "model.predict('cat.jpg')  # Names and numbers."
+  command, call = 'predict', "model.predict('cat.jpg')"
   if not predicts:
     command = 'features --output=features.npz'
     call = "model.features('cat.jpg')  # [width]"
@@ -97,7 +95,7 @@ def use(path: epath.PathLike, *, predicts: bool) -> str:
 
 
 def moved(text: str, path: epath.PathLike) -> str:
-  """Returns the card of a model that is at `path` now."""
+  """Returns a card with the new path of its model."""
   return hf_card.with_section(text, hf_card.USE, use(
       path, predicts='main.py predict' in text))
 
@@ -113,7 +111,7 @@ def _model(
     rows['Size'] = (
         f'{model.depth} layers of width {model.width}, MLPs of '
         f'{model.mlp_dim:,}, {model.num_heads} heads')
-    of = 'pixels' if model.backbone is None else 'places of the feature map'
+    of = 'pixels' if model.backbone is None else 'cells of the feature map'
     rows['Patch'] = ' x '.join(map(str, model.patch_shape)) + f' {of}'
     rows['Pooling'] = model.pooling
   if model.backbone is not None:
@@ -155,8 +153,8 @@ def _training(
       'Started from': _origin(origin, config.seed),
       'Length': (
           f'{steps:,} steps of {config.batch_size:,} images, '
-          f'{console_lib.format_number(steps / experiment.steps_per_epoch)} epochs'
-          + ', ended early' * summary.get('stopped_early', False)),
+          f'{_epochs(steps, experiment)} epochs'
+          + ', stopped early' * summary.get('stopped_early', False)),
       'Objective': _words(schema.to_plain(config.objective)),
       'Optimizer': _words(optimizer),
       'Schedule': _words(schedule),
@@ -168,6 +166,10 @@ def _training(
       'Average of parameters': str(config.averaging or 'none'),
       'Seed': str(config.seed),
       'Everything else': '`config.json` of the run'}
+
+
+def _epochs(steps: int, experiment: experiment_lib.Experiment) -> str:
+  return console.format_number(steps / experiment.steps_per_epoch)
 
 
 def _origin(origin: Origin, seed: int) -> str:
@@ -185,12 +187,11 @@ def _results(
     found = {key.removeprefix(f'{name}/'): value
              for key, value in metrics.items() if key.startswith(f'{name}/')}
     dataset = experiment.dataset
-    # What another data set publishes on is its own affair.
-    usual = dataset.eval_split if not section.source else 'its usual split'
+    usual = dataset.eval_split if not section.source else 'default split'
     yield hf_card.Result(
         evaluator=name, dataset=section.source or dataset.name,
         split=section.split or usual,
-        # JSON has no NaN: a summary that was read has None in its place.
+        # A summary read from JSON has None instead of NaN.
         metrics={k: math.nan if v is None else v
                  for k, v in found.items() if k != 'examples'})
 
@@ -198,8 +199,7 @@ def _results(
 def _measured(
     experiment: experiment_lib.Experiment, summary: Mapping[str, Any],
 ) -> str:
-  """Returns a table of what was measured of the last and the best checkpoint.
-  """
+  """Returns a table of the metrics of the last and the best checkpoint."""
   best = {'metrics': {}, **(summary.get('best') or {})}
   columns = ['Evaluator', 'Data', 'Images', 'Metric',
              f'Last (step {summary["steps"]:,})']
@@ -212,12 +212,12 @@ def _measured(
       key = f'{result.evaluator}/{metric}'
       rows.append([
           result.evaluator, f'{result.dataset}, split `{result.split}`',
-          'not said' if images is None else f'{images:,.0f}', metric,
+          'unknown' if images is None else f'{images:,.0f}', metric,
           *(_number(key, values.get(key)) for values in
             (summary['metrics'], best['metrics'])[:len(columns) - 4])])
   if not rows:
-    return 'Nothing was measured: the config has no evaluator.'
-  chosen = (f'\n\nThe best is that of `{best["metric"]}`.'
+    return 'Not evaluated: the config has no evaluators.'
+  chosen = (f'\n\nThe best checkpoint was chosen by `{best["metric"]}`.'
             if best['metrics'] else '')
   return hf_card.table(columns, rows) + chosen
 
@@ -225,25 +225,25 @@ def _measured(
 def _number(key: str, value: float | None) -> str:
   if value is None or not math.isfinite(value):
     return '–'
-  return console_lib.format_metrics({key: value}, digits=4).removeprefix(f'{key} ')
+  text = console.format_metrics({key: value}, digits=4)
+  return text.removeprefix(f'{key} ')
 
 
 def _cost(summary: Mapping[str, Any]) -> str:
   exaflops = summary.get('exaflops', 0.0)
   return _list({
       'Images seen': f'{summary["images"]:,}',
-      'Operations': (f'{humanize.metric(1e18 * exaflops, "FLOP")} = '
-                     f'{console_lib.format_number(exaflops)} exaFLOPs'),
+      'Operations': (f'{console.format_flops(1e18 * exaflops)} = '
+                     f'{console.format_number(exaflops)} exaFLOPs'),
       'Core-hours': ', '.join(
-          f'{console_lib.format_number(hours)} on {kind}' for kind, hours in
-          summary.get('core_hours_by_kind', {}).items()) or 'not kept',
+          f'{console.format_number(hours)} on {kind}' for kind, hours in
+          summary.get('core_hours_by_kind', {}).items()) or 'unknown',
       'Devices': f'{summary["devices"]} x {summary["device_kind"]}',
-      'Time': console_lib.format_secs(summary['secs']) + ', over all starts'})
+      'Time': console.format_secs(summary['secs']) + ', over all restarts'})
 
 
 def _words(section: Mapping[str, Any]) -> str:
-  """Returns 'adam, learning_rate 0.001' of plain data; what is off is left out.
-  """
+  """Returns text such as 'adam, learning_rate 0.001', without unset values."""
   plain = dict(section)
   names = [str(plain.pop(key)) for key in ('name', 'op') if key in plain]
   return ', '.join(names + [

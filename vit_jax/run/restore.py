@@ -1,203 +1,203 @@
-"""How a run starts: from its own checkpoint, from another's parameters, anew.
+"""Initial state of a run.
 
-    a checkpoint in the workdir ─▶ go on, if the config still fits it
-    none, but a source          ─▶ its parameters in a new state
-    neither                     ─▶ random parameters
+    checkpoint in the workdir  resume, if the config is still compatible
+    only a source              its parameters in a new state
+    neither                    random parameters
 
-A config may change between two starts of a run. What may not is said here.
+Defines which config changes are allowed between two starts of a run.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 import dataclasses
 import json
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from etils import epath
 
 from vit_jax import types
 from vit_jax.checkpoints import manager
 from vit_jax.checkpoints import paths
-from vit_jax.checkpoints import source as checkpoint_source
-from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import config_file
-from vit_jax.inference import load
+from vit_jax.experiment import experiment as experiment_lib
 from vit_jax.run import best_checkpoint
 from vit_jax.run import workdir as workdir_lib
 from vit_jax.training import counters as counters_lib
 from vit_jax.training import watchdog
 from vit_jax.weights import initialize
 
-# Sections and keys that change how a run is made, not what comes of it.
+# Sections and keys that do not change the result of a run.
 WITHOUT_RESULT = (
     'mesh.', 'log.', 'checkpoint.', 'evals.', 'accumulation:', 'model.remat:',
     'model.unroll:', 'data.data_dir:', 'data.num_workers:', 'data.num_threads:',
     'data.prefetch:', 'data.max_unreadable:', 'data.eval_unreadable:', 'init.',
     'card')
 
-Source = checkpoint_source.Source | load.Weights
+
+@runtime_checkable
+class Source(Protocol):
+  """A checkpoint or weights that a new run starts from."""
+
+  @property
+  def path(self) -> epath.Path:
+    """Location of the weights."""
+
+  @property
+  def config(self) -> Mapping[str, Any]:
+    """Config of the model, as far as it is known."""
+
+  @property
+  def item(self) -> str:
+    """Name of the loaded parameters, such as 'params' or 'average'."""
+
+  def load(self) -> types.Params:
+    """Reads the parameters."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Start:
-  """Where a run is when it starts. Not its state, whose memory is the run's.
+  """Where a run starts, except for the state itself.
 
   Attributes:
-    counters: what earlier starts of it counted.
-    note: what was done, in words.
-    step: updates made.
-    parts: of a batch, until now; None if no checkpoint says so.
-    keeps_patience: whether `checkpoint.patience` is that of the checkpoint.
+    counters: counters of earlier starts.
+    message: how the run starts, for the terminal.
+    step: number of updates made.
+    num_microbatches: of earlier steps; None if unknown.
+    keeps_patience: whether `checkpoint.patience` is unchanged.
   """
   counters: counters_lib.Counters
-  note: str
+  message: str
   step: int = 0
-  parts: int | None = None
+  num_microbatches: int | None = None
   keeps_patience: bool = True
 
 
-def watching(
-    log: config_lib.LogConfig, doing: str) -> watchdog.Watchdog:
-  """Returns what ends this process where a part of its start hangs.
+def watching(log: config_lib.LogConfig, activity: str) -> watchdog.Watchdog:
+  """Returns a watchdog for the start of a run.
 
   Args:
-    log: the section that says after how long.
-    doing: the first part.
+    log: section with the time limits.
+    activity: the first activity.
   """
   return watchdog.Watchdog(
       report_secs=log.stalled_secs, end_secs=log.hung_secs,
-      start_secs=log.start_secs, doing=doing)
-
-
-def find_source(
-    origin: epath.PathLike, which: str, heads: int | None) -> Source:
-  """Finds what a run starts from.
-
-  Args:
-    origin: a workdir, a checkpoint, or weights of another codebase.
-    which: 'latest' or 'best' of a workdir's.
-    heads: of the run's model, for weights that do not tell them; None of a
-      ResNet.
-  """
-  known = {} if heads is None else {'num_heads': heads}
-  return load.find(origin, which=which, **known)
+      start_secs=log.start_secs, activity=activity)
 
 
 def restore_or_init(
-    experiment: experiment_lib.Experiment, saved: manager.Checkpoints,
+    experiment: experiment_lib.Experiment, checkpoints: manager.Checkpoints,
     workdir: epath.Path, source: Source | None,
 ) -> tuple[types.TrainState, Start]:
-  """Restores the state, or makes it anew.
+  """Restores the state of a run or initialises it.
 
   Args:
-    experiment: what is trained.
-    saved: the run's checkpoints.
-    workdir: the run's.
-    source: whose parameters a new run starts from; None is random ones.
+    experiment: the experiment.
+    checkpoints: checkpoints of the run.
+    workdir: workdir of the run.
+    source: initial parameters of a new run; None for random ones.
 
   Raises:
-    ValueError: if the run in `workdir` is another, or is beyond its end.
+    ValueError: if the checkpoint belongs to an incompatible run.
   """
-  restored = saved.restore(experiment.abstract_state)
+  restored = checkpoints.restore(experiment.abstract_state)
   if restored is not None:
-    return restored.state, _go_on(experiment, restored, workdir, source)
+    return restored.state, _resume(experiment, restored, workdir, source)
   state = experiment.init_state()
   if source is None:
     return state, Start(counters_lib.Counters(), (
-        f'Starts from random parameters (seed {experiment.config.seed}).'))
+        f'Starting from random parameters (seed {experiment.config.seed}).'))
   state, rows = experiment.start_from(state, source.load(), source.config)
   return state, Start(counters_lib.Counters(origin=str(source.path)), (
-      f'Starts from the {source.item} of {paths.shown(source.path)}:\n'
+      f'Starting from the {source.item} of {paths.shown(source.path)}:\n'
       f'{initialize.report(rows)}'))
 
 
-def _go_on(
+def _resume(
     experiment: experiment_lib.Experiment, restored: manager.Restored,
     workdir: epath.Path, source: Source | None,
 ) -> Start:
-  """Returns where a checkpoint of this run is, if the run may go on from it."""
+  """Checks that the run can resume with this config."""
   config = experiment.config
   counters = counters_lib.Counters.restore(
       restored.progress, flops_per_image=experiment.training_flops_per_image)
   step = int(restored.state.step)
-  # Read anew: what a newer version added was then at its default.
+  # Resolved again: settings added since then take their defaults.
   earlier = config_lib.resolve(restored.config)
   changes = config_file.differences(config_lib.to_plain(earlier), {
       **config_lib.to_plain(config),
       **({'accumulation': earlier.num_microbatches}
          if config.accumulation == 'auto' else {})})
-  changed = ('\nThe config differs from the one it ran with:\n  '
+  changed = ('\nChanges of the config since the checkpoint:\n  '
              + '\n  '.join(changes)) if changes else ''
   if source is not None and str(source.path) != counters.origin:
     raise ValueError(
         f'The run in {workdir} started from '
         f'{counters.origin or "random parameters"}, but the config '
-        f'now says {source.path}. Use another --workdir, or remove that one.')
+        f'now starts from {source.path}. Use another --workdir, or delete '
+        'this one.')
   if step > experiment.total_steps:
     raise ValueError(
-        f'The run in {workdir} is at step {step:,}, beyond the '
-        f'{experiment.total_steps:,} that the config asks for. Use another '
-        '--workdir, or a longer total.')
-  if (best_checkpoint.is_over(experiment, counters, step=step)
-      and _concern_the_result(changes)):
+        f'The run in {workdir} is at step {step:,}, but the config ends at '
+        f'step {experiment.total_steps:,}. Use another --workdir, or a longer '
+        'total.')
+  if (best_checkpoint.is_finished(experiment, counters, step=step)
+      and _change_the_result(changes)):
     longer = ('total' if step == experiment.total_steps
               else 'checkpoint.patience')
     raise ValueError(
-        f'The run in {workdir} is finished, with another config than '
-        f'this one. Use another --workdir, or a longer {longer}.{changed}')
+        f'The run in {workdir} is finished, with a different config. Use '
+        f'another --workdir, or a longer {longer}.{changed}')
   _check_grid(earlier, config, workdir)
   return Start(
-      counters, step=step, parts=earlier.num_microbatches,
+      counters, step=step, num_microbatches=earlier.num_microbatches,
       keeps_patience=not any(
           line.startswith('checkpoint.patience') for line in changes),
-      note='\n'.join([
+      message='\n'.join([
           *restored.damaged,
-          f'Goes on from step {step:,} of {workdir}.{changed}']))
+          f'Resuming from step {step:,} of {workdir}.{changed}']))
 
 
 def _check_grid(
     earlier: config_lib.Config, config: config_lib.Config, workdir: epath.Path,
 ) -> None:
-  """Raises if the position embeddings are those of other patches."""
   old_grid = experiment_lib.grid(earlier)
   new_grid = experiment_lib.grid(config)
   if old_grid != new_grid:
     raise ValueError(
-        f'The run in {workdir} has position embeddings of '
-        f'{old_grid[0]}x{old_grid[1]} patches, but the config asks for '
-        f'{new_grid[0]}x{new_grid[1]}. Start another run from it: '
+        f'The run in {workdir} has position embeddings for '
+        f'{old_grid[0]}x{old_grid[1]} patches, but the config has '
+        f'{new_grid[0]}x{new_grid[1]}. Start a new run from it with '
         '--config.init.checkpoint.')
 
 
-def finished_before(
+def read_finished(
     experiment: experiment_lib.Experiment, workdir: epath.Path, start: Start,
 ) -> dict[str, Any] | None:
-  """Returns the summary of a run that has nothing left to do."""
+  """Returns the summary of a run that has no steps left, else None."""
   try:
     summary = json.loads((workdir / workdir_lib.SUMMARY).read_text())
-  except (OSError, ValueError):  # Not written yet, or damaged: made again.
+  except (OSError, ValueError):  # Missing or damaged: written again.
     return None
-  # Where a signal cut the last evaluation off, and the next start made it
-  # again, the checkpoint does not know that patience has ended.
+  # After a signal in the last evaluation, the checkpoint does not yet contain
+  # that patience ended, but the summary of the next start does.
   early = summary.get('stopped_early') and start.keeps_patience
-  is_over = early or best_checkpoint.is_over(
+  finished = early or best_checkpoint.is_finished(
       experiment, start.counters, step=start.step)
-  return summary if is_over and summary.get('steps') == start.step else None
+  return summary if finished and summary.get('steps') == start.step else None
 
 
-def written_parts(
+def read_num_microbatches(
     config: config_lib.Config, workdir: epath.Path) -> int | None:
-  """Returns the parts of a batch that the same run's config.json says."""
+  """Returns the number of microbatches in config.json of the same run."""
   try:
     written = config_lib.resolve(
         json.loads((workdir / workdir_lib.CONFIG).read_text()))
-  except (OSError, ValueError):  # Not written yet, or damaged.
+  except (OSError, ValueError):  # Missing or damaged.
     return None
   same = {**config_lib.to_plain(written), 'accumulation': config.accumulation}
   changes = config_file.differences(same, config_lib.to_plain(config))
-  return None if _concern_the_result(changes) else written.num_microbatches
+  return None if _change_the_result(changes) else written.num_microbatches
 
 
-def _concern_the_result(changes: Sequence[str]) -> list[str]:
-  """Returns the changes of a config that make another result of a run."""
+def _change_the_result(changes: Sequence[str]) -> list[str]:
   return [line for line in changes if not line.startswith(WITHOUT_RESULT)]

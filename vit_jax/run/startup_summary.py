@@ -1,16 +1,15 @@
-"""What a run says before its first step: the arithmetic of it, in words."""
+"""Summary printed before the first step: batch, epochs, FLOPs and memory."""
 
 from typing import Any
 
 import clu.parameter_overview
-import humanize
 import jax
 
-from vit_jax import console as console_lib
+from vit_jax import console
 from vit_jax import tree
-from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import evaluators
+from vit_jax.experiment import experiment as experiment_lib
 from vit_jax.parallel import hardware
 from vit_jax.parallel import mesh as mesh_lib
 
@@ -19,13 +18,13 @@ def describe(
     experiment: experiment_lib.Experiment, memory: Any, title: str, *,
     show_parameters: bool,
 ) -> str:
-  """Returns the arithmetic of a run: what divides into what, what it costs.
+  """Returns the summary.
 
   Args:
-    experiment: the run's.
-    memory: the compiler's analysis of the step, or None.
+    experiment: the experiment.
+    memory: the compiler's memory analysis of the step, or None.
     title: name of the run.
-    show_parameters: appends the table of parameters.
+    show_parameters: whether to append the table of parameters.
   """
   config, state = experiment.config, experiment.abstract_state
   dataset, mesh = experiment.dataset, experiment.mesh
@@ -44,7 +43,8 @@ def describe(
       *([str(dataset.excluded)] if dataset.excluded else []),
       f'batch {config.batch_size:,} = {hosts} host(s) x {per_host} '
       f'{device_kind(mesh)} device(s), {share:,} images each'
-      + f' in {config.num_microbatches} parts' * (config.num_microbatches > 1)
+      + (f' in {config.num_microbatches} microbatches'
+         if config.num_microbatches > 1 else '')
       + ' | mesh '
       + mesh_lib.describe(config.mesh, mesh, tree.num_elements(state.params)),
       *_evaluation(config),
@@ -52,10 +52,10 @@ def describe(
       f'{experiment.steps_per_epoch:,.1f} steps per epoch | '
       f'{epochs:,.1f} epochs = {experiment.total_steps:,} steps',
       f'{tree.num_elements(state.params):,} parameters'
-      + (f', {experiment.num_trainable:,} of them trained'
+      + (f', {experiment.num_trainable:,} trained'
          if experiment.num_trainable < tree.num_elements(state.params) else '')
       + f' | {_flops(forward)} per image forward, {_flops(per_step)} per step, '
-      f'{_flops(per_step * experiment.total_steps)} in all',
+      f'{_flops(per_step * experiment.total_steps)} in total',
       *_several_labels(experiment),
       _expected_cost(experiment, forward, training),
       f'memory: parameters {_bytes(tree.num_bytes(state.params))}, optimizer '
@@ -69,38 +69,38 @@ def describe(
 
 
 def _evaluation(config: config_lib.Config) -> list[str]:
-  """Returns a line where evaluators take less than a batch at once."""
+  """Returns a line if evaluators use smaller batches than training."""
   names = [name for name, section in config.evals.items()
            if section.batch_size is None]
   if config.num_microbatches == 1 or not names:
     return []
-  return [f'evaluated {evaluators.eval_batch_size(config):,} at once, as '
-          f'many as a part of the batch: {", ".join(names)}']
+  return [f'evaluation batch {evaluators.eval_batch_size(config):,}, as a '
+          f'microbatch: {", ".join(names)}']
 
 
 def _labels(experiment: experiment_lib.Experiment) -> str:
-  """Returns what is learned of the images, and how evenly, in a few words."""
+  """Returns the kind of labels, their sampling and weighting."""
   dataset, section = experiment.dataset, experiment.config.data
   if dataset.targets:
     return 'target' + 's' * (len(dataset.targets) > 1) + ' ' + ', '.join(
         f'{name} ({mean:.4g} ± {std:.4g})' for name, mean, std in zip(
             dataset.targets, section.target_mean, section.target_std))
   weights = getattr(experiment.config.objective, 'class_weights', 'none')
-  said = f'{dataset.num_classes} classes'
+  text = f'{dataset.num_classes} classes'
   if section.sampling != 'natural':
-    said += f', drawn {section.sampling} (an epoch is as many draws)'
-  return said if weights == 'none' else f'{said}, weighed ({weights})'
+    text += f', sampled {section.sampling} (an epoch is as many samples)'
+  return text if weights == 'none' else f'{text}, weighted ({weights})'
 
 
 def _several_labels(experiment: experiment_lib.Experiment) -> list[str]:
-  """Returns a line where images with several labels are learned by softmax."""
+  """Returns a note if a softmax is used for images with several labels."""
   objective = experiment.config.objective
   is_softmax = objective.name == 'supervised' and objective.loss == 'softmax'
   if not (is_softmax and experiment.dataset.multi_label):
     return []
-  return ['note: images have several labels, which share one softmax. To ask '
-          'for each: --config.objective.loss=sigmoid, and of very many classes '
-          '--config.model.head_bias=-10']
+  return ['note: images have several labels, which share one softmax. For '
+          'independent labels use --config.objective.loss=sigmoid, and with '
+          'thousands of classes --config.model.head_bias=-10']
 
 
 def _expected_cost(
@@ -111,25 +111,25 @@ def _expected_cost(
   per_image = (f'3 x {_flops(forward)}' if training == 3 * forward else
                _flops(training))
   line = (f'cost: {per_image} x {images:,} images = '
-          f'{console_lib.format_number(flops / 1e18)} exaFLOPs')
+          f'{console.format_number(flops / 1e18)} exaFLOPs')
   mesh = experiment.mesh
   row = hardware.find(device_kind(mesh))
   if row is None:
     return line
-  hours = console_lib.format_number(flops / row.peak_flops_per_core / 3600)
+  hours = console.format_number(flops / row.peak_flops_per_core / 3600)
   return line + (
       f' | {mesh.size} x {row.name} at {_flops(row.peak_flops)}/s: at least '
       f'{hours} core-hours')
 
 
 def device_kind(mesh: jax.sharding.Mesh) -> str:
-  """Returns what the devices of a mesh are called."""
+  """Returns the kind of the devices of a mesh."""
   return mesh.devices.flat[0].device_kind
 
 
 def _flops(count: float) -> str:
-  return humanize.metric(count, 'FLOP')
+  return console.format_flops(count)
 
 
 def _bytes(count: int) -> str:
-  return humanize.naturalsize(count, binary=True)
+  return console.format_bytes(count)

@@ -5,7 +5,7 @@ import dataclasses
 import jax
 
 from vit_jax import data
-from vit_jax.experiment import build as experiment_lib
+from vit_jax.experiment import experiment as experiment_lib
 from vit_jax.parallel import multihost
 from vit_jax.run import workdir
 from vit_jax.training import counters as counters_lib

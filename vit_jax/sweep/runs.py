@@ -17,6 +17,7 @@ from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import config_file
 from vit_jax.parallel import coordination
+from vit_jax.run import initial_weights
 from vit_jax.run import restore
 from vit_jax.run import workdir as workdir_lib
 from vit_jax.training import health
@@ -80,7 +81,7 @@ def train(
   Raises:
     signals.Stopped: after a signal; the state is saved.
   """
-  find_source = functools.cache(run_lib.find_source)
+  find_source = functools.cache(initial_weights.find)
   for number, name in enumerate(names, start=1):
     stop.check()
     summary = coordination.run_on_first(

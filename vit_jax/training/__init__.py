@@ -1,1 +1,1 @@
-"""The training step, its cost, and what a run writes about itself."""
+"""The training step, its cost, and the log files of a run."""

@@ -1,4 +1,4 @@
-"""How long a run takes, and how much of it is waiting for the input."""
+"""Speed of training and time spent waiting for the input."""
 
 from collections.abc import Callable, Iterator
 import contextlib
@@ -8,13 +8,13 @@ import time
 
 @dataclasses.dataclass(frozen=True)
 class Interval:
-  """What happened between two log lines.
+  """Speed between two log lines.
 
   Attributes:
-    images_per_sec: images trained on, over the time that was not paused.
-    wait_share: part of that time spent waiting for the input, 0 to 1. More
-      than a few percent: the input, not the model, sets the speed.
-    secs: that time, in seconds.
+    images_per_sec: images per second, excluding pauses.
+    wait_share: fraction of the time spent waiting for the input. Above a few
+      percent, the input limits the speed.
+    secs: time excluding pauses.
   """
   images_per_sec: float
   wait_share: float
@@ -43,8 +43,8 @@ class Clock:
     """Starts the clock.
 
     Args:
-      devices: accelerators that the run holds, on all hosts.
-      now: source of the time in seconds.
+      devices: number of devices on all hosts.
+      now: returns the time in seconds.
     """
     self._now = now
     self._devices = devices
@@ -59,28 +59,25 @@ class Clock:
 
   @property
   def device_secs(self) -> float:
-    """Seconds times devices since this start of the run, with evaluations.
-
-    Pauses count: the devices are held, and paid for, while they last.
-    """
+    """Seconds x devices since this start of the run, including pauses."""
     return self._devices * self.secs
 
   @contextlib.contextmanager
   def paused(self) -> Iterator[None]:
-    """Leaves a block out of the training's speed: evaluations, checkpoints."""
+    """Excludes evaluations and checkpoints from the speed."""
     start = self._now()
     self._pauses += 1
     try:
       yield
     finally:
       self._pauses -= 1
-      # A pause within a pause is already counted by the outer one.
+      # The outer of nested pauses counts the time.
       if not self._pauses:
         self._paused_secs += self._now() - start
 
   @contextlib.contextmanager
   def waiting(self) -> Iterator[None]:
-    """Counts a block as waiting for the input."""
+    """Counts this context as waiting for the input."""
     start = self._now()
     try:
       yield
@@ -88,8 +85,8 @@ class Clock:
       self._waited_secs += self._now() - start
 
   def interval(self, *, images: int) -> Interval:
-    """Ends the interval, in which `images` were trained on, and begins one."""
-    assert not self._pauses, 'An interval cannot end within a pause.'
+    """Ends an interval with this number of images and begins the next."""
+    assert not self._pauses, 'An interval must not end in a pause.'
     secs = self._now() - self._interval_start - self._paused_secs
     speed = Interval(
         images_per_sec=images / secs if secs > 0 else 0.0,

@@ -1,16 +1,13 @@
-"""What a run has cost: operations, and the time of the devices it held.
+"""Cost of a run: FLOPs, and time of the devices.
 
-    exaFLOPs = 3 x operations of a forward pass x images / 1e18
-    core-hours = seconds x devices x cores of a device / 3600
+    exaFLOPs = 3 x FLOPs of a forward pass x images / 1e18
+    core-hours = seconds x devices x cores per device / 3600
 
-The backward pass does every product of the forward pass twice, once for the
-gradient of its input and once for that of its parameters: three in all, as
-Table 6 of the paper counts. Where parameters are frozen, the products of the
-gradient that is left are counted instead. What rematerialisation adds is left
-out: these are the model's operations, the same on any hardware. So is the work
-that a kill destroyed and that was done again: its time before the last
-checkpoint counts, its operations count once. Time runs from the first batch on:
-what a start takes to compile and to restore is left out.
+The backward pass computes each product of the forward pass twice, for the
+gradients of inputs and of parameters: three in all, as in Table 6 of the paper.
+With frozen parameters, the remaining products are counted instead. Excluded are
+rematerialisation, steps repeated after a kill (their time counts, if it was
+before the checkpoint), and the start of the run.
 """
 
 from collections.abc import Mapping
@@ -20,27 +17,24 @@ from typing import Any
 from vit_jax import console as console_lib
 from vit_jax.parallel import hardware
 
-# Of what ran before device kinds were kept.
+# Device kind in checkpoints of versions that did not record it.
 UNKNOWN = 'unknown'
 
 
 def training_flops(forward: int) -> int:
-  """Returns the operations of training all of a model on an image.
-
-  Args:
-    forward: those of a forward pass.
+  """Returns the FLOPs of training all parameters, from those of a forward pass.
   """
   return 3 * forward
 
 
 @dataclasses.dataclass(frozen=True)
 class Cost:
-  """What has been spent.
+  """Cost of a run.
 
   Attributes:
-    images: trained on.
-    flops: operations of training on them.
-    device_secs_by_kind: seconds times devices, for each kind of device.
+    images: images trained on.
+    flops: FLOPs of training on them.
+    device_secs_by_kind: seconds x devices, by device kind.
   """
   images: int
   flops: int
@@ -48,23 +42,23 @@ class Cost:
 
   @property
   def exaflops(self) -> float:
-    """Operations in units of 1e18, as the paper's Table 6."""
+    """FLOPs in units of 1e18, as in Table 6 of the paper."""
     return self.flops / 1e18
 
   @property
   def device_hours(self) -> float:
-    """Hours times devices, of any kind."""
+    """Hours x devices of all kinds."""
     return sum(self.device_secs_by_kind.values()) / 3600
 
   @property
   def core_hours_by_kind(self) -> dict[str, float]:
-    """Hours times cores, for each kind of device."""
+    """Hours x cores, by device kind."""
     return {kind: secs * hardware.cores(kind) / 3600
             for kind, secs in self.device_secs_by_kind.items()}
 
   @property
   def core_hours(self) -> float:
-    """Hours times cores, of any kind."""
+    """Hours x cores of all kinds."""
     return sum(self.core_hours_by_kind.values())
 
   def figures(self) -> dict[str, Any]:
@@ -75,17 +69,17 @@ class Cost:
             'core_hours_by_kind': self.core_hours_by_kind}
 
 
-def spent(
+def add_device_secs(
     before: Mapping[str, float], *, kind: str, device_secs: float,
 ) -> dict[str, float]:
-  """Returns device-seconds by kind, with those of this start added."""
+  """Returns device-seconds by kind, including those of this start."""
   return {**before, kind: before.get(kind, 0.0) + device_secs}
 
 
 def utilisation(
     flops_per_sec: float, *, kind: str, devices: int,
 ) -> float | None:
-  """Returns the share of the devices' peak, or None where it is not known."""
+  """Returns the fraction of the devices' peak FLOP/s, or None if unknown."""
   row = hardware.find(kind)
   return flops_per_sec / (row.peak_flops * devices) if row else None
 

@@ -1,4 +1,4 @@
-"""What a run counts beside its state; saved with each checkpoint."""
+"""Counters of a run, saved with each checkpoint."""
 
 from collections.abc import Mapping
 import dataclasses
@@ -10,26 +10,23 @@ from vit_jax.training import cost
 
 @dataclasses.dataclass
 class Counters:
-  """The figures that a restart goes on from.
+  """Figures that continue over restarts.
 
   Attributes:
-    origin: the checkpoint that the first parameters came from, or ''.
-    images: images trained on; not steps x batch size, which may have changed.
-    unreadable: of these, those that took the place of one that could not be
-      read.
-    flops: operations of training on them.
-    secs: time that the run took, over all restarts.
-    device_secs_by_kind: the same times the devices it held, by their kind: a
-      run may go on on another.
-    evaluated: step of the last whole evaluation, or -1.
-    evals: what it gave.
-    train: the last row of training metrics.
-    best: value of the metric that chooses the best checkpoint, or None.
+    origin: checkpoint of the initial parameters, or ''.
+    images: images trained on; the batch size may have changed in between.
+    unreadable: images that replaced an unreadable one.
+    flops: operations of training on `images`.
+    secs: training time in seconds.
+    device_secs_by_kind: training time x number of devices, by device kind.
+    evaluated: step of the last complete evaluation, or -1.
+    evals: its metrics.
+    train: training metrics of the last log line.
+    best: metric of the best checkpoint, or None.
     best_step: its step.
-    best_evals: what all evaluators gave of it, measured when training ended.
-    unimproved: evaluations of that metric since its best.
-    unimproved_steps: steps from its best, or from the start where there is
-      none, to the last of them.
+    best_evals: metrics of the best checkpoint at the end of training.
+    unimproved: evaluations since the best.
+    unimproved_steps: steps from the best (or the start) to the last evaluation.
   """
   origin: str = ''
   images: int = 0
@@ -51,13 +48,12 @@ class Counters:
   def restore(
       cls, progress: Mapping[str, Any], *, flops_per_image: int,
   ) -> 'Counters':
-    """Returns the counters of a checkpoint.
+    """Returns the counters of a checkpoint, which older versions wrote with
+    fewer keys.
 
     Args:
-      progress: what it holds; one that was written before all was counted has
-        fewer keys.
-      flops_per_image: operations of training on an image, to count those of a
-        checkpoint that only counted the images.
+      progress: item of the checkpoint.
+      flops_per_image: operations of training on an image.
     """
     known = {f.name for f in dataclasses.fields(cls)}
     counters = cls(**{k: v for k, v in progress.items() if k in known})
@@ -67,15 +63,15 @@ class Counters:
       counters.device_secs_by_kind = {cost.UNKNOWN: progress['device_secs']}
     return counters
 
-  def judge(
+  def add_metric(
       self, value: float, *, step: int, mode: Literal['max', 'min'],
   ) -> None:
-    """Takes in a value of the metric that chooses the best checkpoint.
+    """Updates the best checkpoint and patience.
 
     Args:
-      value: of the metric; one that is not finite is never the best.
-      step: at which it was measured.
-      mode: whether the best is the largest or the smallest.
+      value: metric of the best checkpoint; never the best if not finite.
+      step: step of the evaluation.
+      mode: whether larger or smaller is better.
     """
     if is_better(value, self.best, mode=mode):
       self.best, self.best_step = value, step
@@ -87,28 +83,24 @@ class Counters:
   def is_out_of_patience(
       self, *, evaluations: int | None = None, steps: float | None = None,
   ) -> bool:
-    """Returns whether the best is that long ago; None is any length.
-
-    A function of what a checkpoint holds, so that a run which was killed ends
-    where an undisturbed one does.
-    """
+    """Whether the best is at least this long ago; None never is."""
     if not self.unimproved:
       return False
     by_count = evaluations is not None and self.unimproved >= evaluations
-    # A hair less: 3 epochs of 1/3 of a step are one step.
+    # 3 epochs of 1/3 step are one step, despite rounding.
     by_steps = steps is not None and self.unimproved_steps >= steps - 1e-9
     return by_count or by_steps
 
   @property
   def cost(self) -> cost.Cost:
-    """What the run has cost up to the checkpoint."""
+    """Cost of the run so far."""
     return cost.Cost(self.images, self.flops, self.device_secs_by_kind)
 
 
 def is_better(
     value: float, best: float | None, *, mode: Literal['max', 'min'],
 ) -> bool:
-  """Returns whether a value beats the best so far; None is beaten by any."""
+  """Whether a finite value improves on the best so far, which may be None."""
   if not math.isfinite(value) or best is None:
     return math.isfinite(value)
   return value < best if mode == 'min' else value > best

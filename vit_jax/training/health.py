@@ -1,4 +1,4 @@
-"""Notices the first loss or gradient that is not finite, and names it."""
+"""Detects the first loss or gradient that is not finite."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,12 +16,12 @@ from vit_jax import types
 class NonFinite(clu.metrics.Metric):
   """The first step with a loss or gradient that is not finite.
 
-  Kept on the device with the other metrics, so that looking costs no wait.
+  Accumulated on the devices with the other metrics.
 
   Attributes:
-    step: that step, or 0 for none.
+    step: the step, from 1, or 0 for none.
     loss: whether its loss was not finite.
-    gradients: [parameters], whether each gradient was not, in the tree's order.
+    gradients: [parameters], whether each gradient was not finite.
   """
   step: Any  # Not jax.Array: a state may also hold shapes or shardings.
   loss: Any
@@ -29,7 +29,7 @@ class NonFinite(clu.metrics.Metric):
 
   @classmethod
   def none(cls, params: types.Params) -> 'NonFinite':
-    """Returns the value that says: all was well."""
+    """Returns the value for no such step."""
     return cls(step=jnp.zeros((), jnp.int32), loss=jnp.zeros((), bool),
                gradients=jnp.zeros(len(jax.tree.leaves(params)), bool))
 
@@ -38,8 +38,7 @@ class NonFinite(clu.metrics.Metric):
       cls, loss: jax.Array, grads: types.Params, *, step: jax.Array,
   ) -> 'NonFinite':
     """Checks one step; `step` counts from 1."""
-    # Not a product of vectors: to flatten a gradient that is split over devices
-    # would gather it whole.
+    # jnp.vdot would flatten, and so gather, sharded gradients.
     gradients = jnp.stack([~jnp.isfinite(jnp.square(g).sum()) for g in
                            jax.tree.leaves(grads)])
     loss = ~jnp.isfinite(loss)
@@ -58,15 +57,11 @@ class NonFinite(clu.metrics.Metric):
 
 
 class NonFiniteError(RuntimeError):
-  """Training met a loss or a gradient that is not finite."""
+  """A loss or gradient is not finite."""
 
 
 def assert_finite(found: NonFinite, params: types.Params) -> None:
-  """Raises if `found` holds a step, naming it and the parameters.
-
-  Raises:
-    NonFiniteError: with the step and the first parameters in the tree's order.
-  """
+  """Raises `NonFiniteError` with the step and the first parameters, if any."""
   found = jax.device_get(found)
   if not found.step:
     return
@@ -79,6 +74,6 @@ def assert_finite(found: NonFinite, params: types.Params) -> None:
       + ('the loss is not finite' if found.loss else 'the loss is finite')
       + (f'; gradients not finite for {len(bad)} of {len(names)} parameters: '
          f'{shown}.' if bad else '.')
-      + ' The checkpoints written before are untouched. Lower the learning '
+      + ' Earlier checkpoints are intact. Lower the learning '
       'rate, clip gradients (optimizer.clip_norm), lengthen the warm-up, or '
       'compute in float32 (model.dtype).')

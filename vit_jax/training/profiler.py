@@ -1,24 +1,24 @@
-"""A trace of a few steps, and the memory of the host."""
+"""Profiles a few steps and measures host memory."""
 
 from etils import epath
 import jax
 import psutil
 
-SKIPPED_STEPS = 5  # Before a trace begins: the first are not typical.
+SKIPPED_STEPS = 5  # The first steps are not typical.
 
 
 class Profiler:
-  """Traces a few steps, for TensorBoard's profiler and for Perfetto."""
+  """Traces a few steps for TensorBoard (xprof) and Perfetto."""
 
   def __init__(
       self, folder: epath.Path, *, first: int, last: int, steps: int):
-    """Prepares a trace; nothing is written before `step` says so.
+    """Schedules a trace.
 
     Args:
-      folder: where the trace goes.
-      first: step that the run starts from.
-      last: step that it ends at; a short run is traced from its start.
-      steps: steps to trace; 0 for none.
+      folder: output folder.
+      first: first step of this start.
+      last: last step; short runs are traced from their first step.
+      steps: number of steps to trace; 0 for none.
     """
     self._folder = folder
     self._begin = first + max(1, min(SKIPPED_STEPS, last - first - steps))
@@ -37,14 +37,14 @@ class Profiler:
       self.stop()
 
   def stop(self) -> None:
-    """Ends the trace, if one is running."""
+    """Stops a running trace."""
     if self._running:
       jax.profiler.stop_trace()
       self._running = False
 
 
 def host_memory_bytes() -> int:
-  """Returns the memory of this process and its workers."""
+  """Returns the memory of this process and its child processes."""
   process = psutil.Process()
   total = process.memory_info().rss
   for child in process.children(recursive=True):

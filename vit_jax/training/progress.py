@@ -1,4 +1,4 @@
-"""What a person sees while a run goes on, in a terminal or in a log file."""
+"""Progress of a run in a terminal or a log file."""
 
 import time
 
@@ -9,14 +9,14 @@ from vit_jax import console as console_lib
 
 
 class Progress:
-  """A progress bar; plain lines where there is no terminal to draw it in.
+  """A progress bar, or plain lines if the output is not a terminal.
 
   ```
   with Progress(total_steps=1000, title='pretrain') as progress:
     for step in range(1, 1001):
       ...
       progress.update(step, loss=loss, images_per_sec=speed)
-      progress.print('evaluated: accuracy 0.91')  # Above the bar.
+      progress.print('evaluated: accuracy 0.91')
   ```
   """
 
@@ -24,14 +24,14 @@ class Progress:
       self, total_steps: int, *, start_step: int = 0, title: str = '',
       console: rich.console.Console | None = None, active: bool = True,
   ):
-    """Prepares the bar; it appears when the context is entered.
+    """Initialises the bar; entering the context shows it.
 
     Args:
       total_steps: last step of the run.
-      start_step: step that the run starts from; more than 0 on resuming.
-      title: what is running, a word or two.
-      console: where to write; standard output if not given.
-      active: False on every process but the first: nothing is shown.
+      start_step: first step of this start.
+      title: short name of the run.
+      console: output; standard output by default.
+      active: whether this process prints; process 0 does.
     """
     self._total_steps = total_steps
     self._start_step = start_step
@@ -51,7 +51,7 @@ class Progress:
           rich.progress.TextColumn('{task.fields[figures]}'),
           rich.progress.TimeRemainingColumn(compact=True),
           console=self._console, expand=True,
-          # Four times a second would take a core from a CPU training.
+          # A higher rate would slow down training on a CPU.
           refresh_per_second=2)
       self._task = self._bar.add_task(
           self._title, total=self._total_steps, completed=self._start_step,
@@ -65,10 +65,7 @@ class Progress:
       self._bar = None
 
   def update(self, step: int, **figures: float) -> None:
-    """Shows the step and its figures, such as `loss` and `images_per_sec`.
-
-    Without a terminal each call is a line: call it when figures are logged.
-    """
+    """Shows the step and its metrics; without a terminal, prints a line."""
     if not self._active:
       return
     self._last = figures
@@ -80,7 +77,7 @@ class Progress:
       self._plain('  '.join(filter(None, [self._title, text, left])))
 
   def advance(self, step: int) -> None:
-    """Moves the bar between two updates; prints nothing."""
+    """Moves the bar without printing."""
     if self._bar is not None:
       self._bar.update(self._task, completed=step,
                        figures=self._figures(step, self._last))
@@ -95,7 +92,7 @@ class Progress:
       self._plain(text)
 
   def _plain(self, text: str) -> None:
-    # Not wrapped: a line of a log is one record, whatever its length.
+    # Not wrapped, so that each record of a log is one line.
     self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
   def _figures(self, step: int, figures: dict[str, float]) -> str:

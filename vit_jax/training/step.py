@@ -1,4 +1,4 @@
-"""One update: a pure function of a state and a batch."""
+"""The training step: a pure function of a state and a batch."""
 
 from collections.abc import Callable, Mapping
 import math
@@ -18,26 +18,26 @@ from vit_jax.training import health
 
 @runtime_checkable
 class Loss(Protocol):
-  """What an objective offers to be trained on."""
+  """A training objective."""
 
   @property
   def measures(self) -> tuple[str, ...]:
-    """Names of what is reported beside the loss."""
+    """Names of the metrics besides the loss."""
     ...
 
   def __call__(
       self, params: types.Params, batch: types.Batch, key: PRNGKeyArray,
   ) -> tuple[Float[Array, 'batch'], Mapping[str, Float[Array, 'batch']]]:
-    """Returns the loss, and each of `measures`, for each example."""
+    """Returns the loss and each of `measures` per example."""
 
 
-# Norms of the last step before a log line; the first two are over the trained
-# parameters, the last over all.
+# Norms at the last step before a log line. Gradients and updates of frozen
+# parameters are zero.
 NORMS = ('gradient_norm', 'update_norm', 'parameter_norm')
 
 
 def empty_metrics(loss: Loss, params: types.Params) -> dict[str, Any]:
-  """Returns the sums of no step at all."""
+  """Returns the metrics before the first step."""
   return {
       'loss': metrics.Mean.empty(),
       **{name: metrics.Mean.empty() for name in loss.measures},
@@ -70,26 +70,22 @@ def build(
     trainable: Any = None,
 ) -> Callable[[types.TrainState, types.Batch],
               tuple[types.TrainState, Float[Array, '']]]:
-  """Returns the training step, to be jitted: the new state and the mean loss.
+  """Returns the training step to jit, which returns the state and mean loss.
 
   Args:
     loss: the objective.
-    tx: the optimizer; its updates are added to the parameters.
-    prepare: turns a batch as the pipeline gives it into what the model sees;
-      sees the whole batch, so that mixup does not depend on `accumulation`.
-    key: all randomness of step s comes from `fold_in(key, s)`.
-    accumulation: parts that the batch is computed in, one after the other. The
-      gradient is that of the whole batch.
-    replicas: devices that hold all parameters each, and a share of the batch.
-      They sum their gradients once, after the last part. Where it is 1, the
-      compiler decides: it sums those of the layers in every part, so that n
-      parts send nearly n times what one does.
-    averaging: factor b of the Polyak average of the parameters, or None: those
-      after k steps have weight b^k beside the latest ones, and the initial ones
-      none.
-    trainable: a tree of booleans like the parameters, False where frozen: such
-      a gradient is zero, and what would lead to it alone is not computed. None
-      is all of them.
+    tx: the optimizer.
+    prepare: converts a batch of the pipeline to model inputs. It receives the
+      whole batch, so that mixup does not depend on `accumulation`.
+    key: the randomness of step s is `fold_in(key, s)`.
+    accumulation: number of microbatches. The gradient is that of the batch.
+    replicas: number of devices with all parameters, which sum their gradients
+      once after the last microbatch. With 1, the compiler sums in every
+      microbatch and sends nearly `accumulation` times as much.
+    averaging: decay b of the Polyak average, or None. Parameters of k steps ago
+      have weight b^k relative to the latest; the initial ones have none.
+    trainable: tree of booleans, False for frozen parameters, whose gradients
+      are zero and not computed; None trains all.
   """
 
   def train_step(
@@ -99,7 +95,7 @@ def build(
         jax.random.fold_in(key, state.step))
     batch = prepare(batch, prepare_key)
     grads, sums = _gradients(
-        loss, state.params, batch, loss_key, parts=accumulation,
+        loss, state.params, batch, loss_key, num_microbatches=accumulation,
         replicas=replicas, trainable=trainable)
     updates, opt_state = tx.update(grads, state.opt_state, state.params)
     params = optax.apply_updates(state.params, updates)
@@ -126,11 +122,11 @@ def build(
 
 
 def stop_frozen(params: types.Params, trainable: Any) -> types.Params:
-  """Returns parameters of which the frozen ones are constants to a gradient.
+  """Stops the gradients of frozen parameters.
 
   Args:
-    params: all of them.
-    trainable: a tree of booleans like them; None is all True.
+    params: all parameters.
+    trainable: tree of booleans; None trains all.
   """
   if trainable is None:
     return params
@@ -142,46 +138,49 @@ def stop_frozen(params: types.Params, trainable: Any) -> types.Params:
 def _weight_of_latest(
     factor: float, before: Int[Array, ''],
 ) -> Float[Array, '']:
-  """Returns (1 - b) / (1 - b^(s + 1)) after s steps: 1, then less and less."""
+  """Returns (1 - b) / (1 - b^(s + 1)) after s steps, starting from 1."""
   steps = before.astype(jnp.float32) + 1
   return (1 - factor) / -jnp.expm1(steps * math.log(factor))
 
 
 def _gradients(
     loss: Loss, params: types.Params, batch: types.Batch, key: PRNGKeyArray,
-    *, parts: int, replicas: int = 1, trainable: Any,
+    *, num_microbatches: int, replicas: int = 1, trainable: Any,
 ) -> tuple[types.Params, dict[str, metrics.Mean]]:
-  """Returns gradients of the batch's mean loss, and its metrics.
+  """Returns the gradients of the mean loss and its metrics.
 
-  Each part contributes its share of the *whole* batch's mean, so that parts
-  just add up, whatever their masks; clipping comes after, on the total.
+  Each microbatch contributes its share of the mean over the *whole* batch, so
+  that gradients add up whatever the masks; clipping follows on the sum.
   """
   num_real = jnp.maximum(batch['mask'].sum(), 1.0)
 
-  def share(params, part, part_key):
+  def share_of_mean(params, microbatch, microbatch_key):
     params = stop_frozen(params, trainable)
-    losses, measures = loss(params, part, part_key)
-    mask = part['mask']
+    losses, measures = loss(params, microbatch, microbatch_key)
+    mask = microbatch['mask']
     sums = {name: metrics.Mean.from_model_output(values, mask)
             for name, values in {'loss': losses, **measures}.items()}
     return jnp.where(mask > 0, losses, 0).sum() / num_real, sums
 
-  gradient = jax.grad(share, has_aux=True)
-  if parts == 1:
+  gradient = jax.grad(share_of_mean, has_aux=True)
+  if num_microbatches == 1:
     return gradient(params, batch, key)
 
-  # Part i takes rows i, i + parts, ...: every device keeps its own rows.
+  # Microbatch i takes rows i, i + num_microbatches, ...: devices keep their
+  # own rows.
   split = jax.tree.map(
-      lambda x: x.reshape(-1, parts, *x.shape[1:]).swapaxes(0, 1), batch)
-  # A gradient for each device, of its own rows of a part.
+      lambda x: x.reshape(
+          -1, num_microbatches, *x.shape[1:]).swapaxes(0, 1), batch)
+  # One gradient per device, for its rows of a microbatch.
   if replicas > 1:
     split = jax.tree.map(
-        lambda x: x.reshape(parts, replicas, -1, *x.shape[2:]), split)
+        lambda x: x.reshape(
+            num_microbatches, replicas, -1, *x.shape[2:]), split)
     gradient = jax.vmap(gradient, in_axes=(None, 0, None))
 
   def add(carry, xs):
-    part, i = xs
-    new = gradient(params, part, jax.random.fold_in(key, i))
+    microbatch, i = xs
+    new = gradient(params, microbatch, jax.random.fold_in(key, i))
     grads = jax.tree.map(jnp.add, carry[0], new[0])
     return (grads, {n: m.merge(new[1][n]) for n, m in carry[1].items()}), None
 
@@ -190,5 +189,5 @@ def _gradients(
   if replicas > 1:
     zeros = jax.tree.map(
         lambda x: jnp.zeros((replicas, *x.shape), x.dtype), zeros)
-  total, _ = jax.lax.scan(add, zeros, (split, jnp.arange(parts)))
+  total, _ = jax.lax.scan(add, zeros, (split, jnp.arange(num_microbatches)))
   return total if replicas == 1 else jax.tree.map(lambda x: x.sum(0), total)

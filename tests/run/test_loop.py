@@ -1,4 +1,4 @@
-"""A run from inside: what it counts over restarts, and when it ends early."""
+"""Counters over restarts, early stopping and failures of a run."""
 
 import dataclasses
 import errno
@@ -46,11 +46,11 @@ LOSSES = [3.0, 2.5, 2.0, 2.1, math.nan, 2.2, 2.3, 2.4, 2.5, 2.6, 2.0]
 
 
 class Killed(BaseException):
-  """Ends a run with nothing saved on the way out, as SIGKILL does."""
+  """Ends a run without saving, as SIGKILL does."""
 
 
 class Scripted:
-  """An evaluator that gives the losses of a list; knows where it stands."""
+  """An evaluator that returns the losses of a list."""
 
   def __init__(self, losses, *, begin=0, fail=None):
     self.calls = begin
@@ -76,7 +76,7 @@ def wired():
       experiment.abstract_state, experiment.abstract_batch).compile()
 
   class Step:
-    """Stands where a jitted function is lowered and compiled."""
+    """Replaces the jitted step."""
 
     def lower(self, *_):
       return self
@@ -91,7 +91,7 @@ def wired():
 def scripted(
     wired, *, losses=LOSSES, begin=0, fail=None, fail_at_end=None,
     **checkpoint):
-  """Returns the experiment with its own section `checkpoint` and a script."""
+  """Returns the experiment with scripted evaluators."""
   config = wired.config
   return dataclasses.replace(
       wired, config=dataclasses.replace(
@@ -134,9 +134,8 @@ def assert_same_run(workdir, other, wired):
 
 
 @pytest.mark.parametrize(('patience', 'step'), [
-    (2, 20), (schema.Duration(steps=12), 24),
-    (schema.Duration(examples=72), 24), (schema.Duration(percent=20), 20)])
-def test_a_run_ends_when_patience_does(wired, tmp_path, patience, step):
+    (2, 20), (schema.Duration(examples=72), 24)])
+def test_training_stops_after_patience(wired, tmp_path, patience, step):
   summary = train(scripted(wired, patience=patience), tmp_path)
   assert (summary['steps'], summary['stopped_early']) == (step, True)
   best = summary['best']
@@ -146,7 +145,7 @@ def test_a_run_ends_when_patience_does(wired, tmp_path, patience, step):
   assert checkpoint_source.find(tmp_path, which='best').path.name == '12'
 
 
-def test_an_early_end_is_logged_evaluated_and_drawn_as_any_other(
+def test_an_early_stop_logs_evaluates_and_plots_the_last_step(
     wired, tmp_path, capsys):
   summary = train(scripted(wired, patience=2), tmp_path)
   written = writer.read_rows(tmp_path)
@@ -156,11 +155,11 @@ def test_an_early_end_is_logged_evaluated_and_drawn_as_any_other(
   assert [r['step'] for r in written if 'end/loss' in r] == [20]
   assert summary['metrics']['end/loss'] == 9.0
   assert (tmp_path / 'curves.png').exists()
-  assert ('val/loss is not better than at step 12, 2.00, 2 evaluation(s) and 8 '
-          'steps ago: training ends here') in capsys.readouterr().out
+  assert ('val/loss has not improved on 2.00 of step 12 for 2 evaluation(s) and 8 '
+          'steps: training stops') in capsys.readouterr().out
 
 
-def test_at_the_end_everything_is_measured_of_the_best_too(wired, tmp_path):
+def test_all_evaluators_run_on_the_best_checkpoint_at_the_end(wired, tmp_path):
   experiment = scripted(wired, patience=2)
   summary = train(experiment, tmp_path)
   # The sixth call of the one, the second of the other.
@@ -177,7 +176,7 @@ def test_at_the_end_everything_is_measured_of_the_best_too(wired, tmp_path):
       'val/loss']
 
 
-def test_a_best_that_is_the_last_is_measured_once(wired, tmp_path):
+def test_a_best_last_checkpoint_is_evaluated_once(wired, tmp_path):
   experiment = scripted(wired, losses=[5 - 0.1 * i for i in range(10)])
   summary = train(experiment, tmp_path)
   assert experiment.evaluators['val'].evaluate.calls == 10
@@ -186,21 +185,21 @@ def test_a_best_that_is_the_last_is_measured_once(wired, tmp_path):
       if not name.startswith('train/')}
 
 
-def test_a_run_that_improves_goes_to_its_end(wired, tmp_path):
+def test_an_improving_run_reaches_its_last_step(wired, tmp_path):
   summary = train(scripted(wired, losses=[5 - 0.1 * i for i in range(10)],
                            patience=1), tmp_path)
   assert (summary['steps'], summary['stopped_early']) == (40, False)
   assert summary['best']['step'] == 40
 
 
-def test_a_run_that_ended_early_is_finished(wired, tmp_path, capsys):
+def test_a_run_that_stopped_early_is_finished(wired, tmp_path, capsys):
   train(scripted(wired, patience=2), tmp_path)
   capsys.readouterr()
   before = {name: (tmp_path / name).read_bytes()
             for name in ('metrics.jsonl', 'summary.json')}
   untouched = scripted(wired, patience=2, fail={0: AssertionError()})
   assert train(untouched, tmp_path) == json.loads(before['summary.json'])
-  assert 'finished before, at step 20, early' in capsys.readouterr().out
+  assert 'already finished at step 20 (stopped early)' in capsys.readouterr().out
   # Its summary is made again where it was lost.
   (tmp_path / 'summary.json').unlink()
   train(untouched, tmp_path)
@@ -208,7 +207,7 @@ def test_a_run_that_ended_early_is_finished(wired, tmp_path, capsys):
     assert (tmp_path / name).read_bytes() == content
 
 
-def test_a_setting_that_was_not_there_yet_does_not_make_it_another_run(
+def test_settings_missing_in_an_older_checkpoint_take_their_defaults(
     wired, tmp_path, capsys):
   train(scripted(wired, patience=2), tmp_path)
   found = checkpoint_source.find(tmp_path).path / 'config' / 'metadata'
@@ -218,11 +217,11 @@ def test_a_setting_that_was_not_there_yet_does_not_make_it_another_run(
   capsys.readouterr()
   train(scripted(wired, patience=2), tmp_path)
   printed = capsys.readouterr().out
-  assert 'finished before' in printed
-  assert 'differs' not in printed
+  assert 'already finished' in printed
+  assert 'Changes' not in printed
 
 
-def test_more_patience_goes_on_from_an_early_end(wired, tmp_path, capsys):
+def test_more_patience_resumes_a_run_that_stopped_early(wired, tmp_path, capsys):
   train(scripted(wired, patience=2), tmp_path)
   summary = train(scripted(wired, patience=4, begin=5), tmp_path)
   assert (summary['steps'], summary['stopped_early']) == (28, True)
@@ -231,7 +230,7 @@ def test_more_patience_goes_on_from_an_early_end(wired, tmp_path, capsys):
   assert (summary['steps'], summary['stopped_early']) == (40, False)
 
 
-def test_an_early_end_is_not_taken_for_another_run(wired, tmp_path):
+def test_a_finished_run_with_another_config_is_an_error(wired, tmp_path):
   train(scripted(wired, patience=2), tmp_path)
   other = scripted(wired, patience=2)
   other = dataclasses.replace(
@@ -240,9 +239,8 @@ def test_an_early_end_is_not_taken_for_another_run(wired, tmp_path):
     train(other, tmp_path)
 
 
-# Killed at the first evaluation, just before the last, and within the last.
-@pytest.mark.parametrize(('killed_at', 'saved'), [(3, 15), (4, 15), (5, 20)])
-def test_a_killed_run_ends_early_where_an_undisturbed_one_does(
+@pytest.mark.parametrize(('killed_at', 'saved'), [(3, 15), (5, 20)])
+def test_a_killed_run_stops_early_where_an_uninterrupted_one_does(
     wired, tmp_path, killed_at, saved):
   train(scripted(wired, patience=3), tmp_path / 'whole')
   with pytest.raises(Killed):
@@ -253,8 +251,8 @@ def test_a_killed_run_ends_early_where_an_undisturbed_one_does(
   assert_same_run(tmp_path / 'killed', tmp_path / 'whole', wired)
 
 
-def test_a_signal_within_the_last_evaluation_changes_nothing(wired, tmp_path):
-  """It ends the run between the evaluator that decides and the one after."""
+def test_a_signal_in_the_last_evaluation_changes_nothing(wired, tmp_path):
+  """The signal arrives between two evaluators."""
   train(scripted(wired, patience=3), tmp_path / 'whole')
   cut = scripted(
       wired, patience=3, fail_at_end={0: signals.Stopped(signal.SIGTERM)})
@@ -271,7 +269,7 @@ def test_a_signal_within_the_last_evaluation_changes_nothing(wired, tmp_path):
   assert train(again, tmp_path / 'cut') == summary
 
 
-def test_a_stage_starts_from_the_best_of_one_that_ended_early(wired, tmp_path):
+def test_a_run_can_start_from_the_best_checkpoint_of_another(wired, tmp_path):
   train(scripted(wired, patience=2), tmp_path / 'first')
   source = checkpoint_source.find(tmp_path / 'first', which='best')
   assert source.path.name == '12'
@@ -279,7 +277,7 @@ def test_a_stage_starts_from_the_best_of_one_that_ended_early(wired, tmp_path):
   assert progress_of(tmp_path / 'second')['origin'] == str(source.path)
 
 
-def test_costs_are_those_of_the_images_at_any_batch_size(wired, tmp_path):
+def test_cost_counts_images_at_changing_batch_sizes(wired, tmp_path):
   per_image = 3 * wired.flops_per_image
   train(scripted(wired, patience=2), tmp_path)
   raw = {**CONFIG, 'batch_size': 16, 'total': {'steps': 24}}
@@ -302,7 +300,7 @@ def test_flops_are_three_forward_passes_counted_by_hand(wired):
   assert wired.flops_per_image == 2 * (patches + layer + width * classes)
 
 
-def test_of_masked_patches_those_that_are_predicted_are_counted(wired):
+def test_masked_patch_flops_count_the_predicted_patches(wired):
   half, whole = (experiment_lib.build(config_lib.resolve({
       **CONFIG, 'evals': {}, 'checkpoint': {}, 'objective': {
           'name': 'masked_patch', 'target': 'downsampled',
@@ -312,7 +310,7 @@ def test_of_masked_patches_those_that_are_predicted_are_counted(wired):
   assert whole - half == half - wired.flops_per_image
 
 
-def test_time_on_another_kind_of_device_is_kept_apart(
+def test_time_is_counted_per_device_kind(
     wired, tmp_path, monkeypatch):
   first = train(scripted(wired, patience=2), tmp_path)
   monkeypatch.setattr(startup_summary, 'device_kind', lambda mesh: 'TPU v4')
@@ -326,7 +324,7 @@ def test_time_on_another_kind_of_device_is_kept_apart(
   assert summary['core_hours'] == sum(hours.values())
 
 
-def test_utilisation_is_logged_where_the_peak_is_known(
+def test_utilisation_is_logged_if_the_peak_is_known(
     wired, tmp_path, monkeypatch):
   train(scripted(wired, patience=2), tmp_path / 'cpu')
   assert not any('train/mfu' in row for row in rows(tmp_path / 'cpu'))
@@ -340,7 +338,7 @@ def test_utilisation_is_logged_where_the_peak_is_known(
           row['train/images_per_sec'] * 3 * wired.flops_per_image / 1e9)
 
 
-def test_softmax_over_several_labels_is_noted():
+def test_softmax_over_several_labels_prints_a_note():
   data = {'source': 'shapes', 'resolution': 8}
   said = []
   for loss in ('softmax', 'sigmoid'):
@@ -353,10 +351,10 @@ def test_softmax_over_several_labels_is_noted():
 
 
 @pytest.mark.parametrize(('best', 'source', 'words'), [
-    ('val/accuracy', 'shapes', 'val gives loss, precision_at_1'),
-    ('val/precision_at_1', 'digits', 'val gives loss, .*accuracy'),
-    ('own/accuracy', 'shapes', 'own gives loss, precision_at_1')])
-def test_a_best_that_the_data_does_not_give_is_known_at_the_start(
+    ('val/accuracy', 'shapes', 'Measured: val/loss, val/precision_at_1'),
+    ('val/precision_at_1', 'digits', 'Measured: val/loss, .*accuracy'),
+    ('own/accuracy', 'shapes', 'Measured: own/loss, own/precision_at_1')])
+def test_a_best_metric_that_the_data_lacks_is_an_error_at_the_start(
     best, source, words):
   raw = {**CONFIG, 'data': {'source': source, 'resolution': 8},
          'evals': {'val': {}, 'own': {'name': 'objective'}},
@@ -365,7 +363,7 @@ def test_a_best_that_the_data_does_not_give_is_known_at_the_start(
     experiment_lib.build(config_lib.resolve(raw), devices=jax.devices()[:1])
 
 
-def test_the_arithmetic_names_the_peak_where_it_is_known(wired, monkeypatch):
+def test_the_summary_contains_core_hours_if_the_peak_is_known(wired, monkeypatch):
   flops = 3 * wired.flops_per_image * 320
   text = startup_summary.describe(wired, None, '', show_parameters=False)
   assert 'x 320 images = ' in text
@@ -378,20 +376,20 @@ def test_the_arithmetic_names_the_peak_where_it_is_known(wired, monkeypatch):
   assert 'at least 0.500 core-hours' in text
 
 
-def test_what_hangs_is_said_with_its_place(wired, tmp_path, monkeypatch):
-  texts, said = [], threading.Event()
+def test_a_hang_is_reported_with_its_stack(wired, tmp_path, monkeypatch):
+  texts, reported = [], threading.Event()
 
   def report(text):
     if 'evaluating val' in text:  # A slow machine may stall before.
       texts.append(text)
-      said.set()
+      reported.set()
 
   def hangs(params, on_batch):
     del params, on_batch
-    assert said.wait(timeout=60)
+    assert reported.wait(timeout=60)
     return evals.Result({'loss': 1.0, 'examples': 360})
 
-  monkeypatch.setattr(watchdog, '_write', report)
+  monkeypatch.setattr(watchdog, '_print', report)
   experiment = scripted(wired)
   train(dataclasses.replace(
       experiment,
@@ -400,19 +398,19 @@ def test_what_hangs_is_said_with_its_place(wired, tmp_path, monkeypatch):
       evaluators={'val': evals.Evaluator(hangs), 'end': evals.Evaluator(hangs)},
       total_steps=4), tmp_path)
   text, = texts
-  assert text.startswith('process 0 of 1: nothing has moved for ')
-  assert 'after step 4: evaluating val' in text
+  assert text.startswith('process 0 of 1: no progress for ')
+  assert 'after step 4 while evaluating val' in text
   assert 'in hangs' in text
 
 
-def test_a_workdir_that_a_run_is_at_work_in_is_left_alone(wired, tmp_path):
+def test_a_workdir_of_an_active_run_is_not_touched(wired, tmp_path):
   with (lock.hold(tmp_path), pytest.raises(ValueError, match=(
-      f'Another run is at work in {tmp_path}'))):
+      f'Another run is active in {tmp_path}'))):
     train(wired, tmp_path)
   assert not (tmp_path / 'checkpoints').exists()
 
 
-def test_a_row_that_cannot_be_written_says_what_is_safe(
+def test_a_failed_log_write_names_the_last_checkpoint(
     wired, tmp_path, monkeypatch):
   write = writer.MetricWriter.write
 
@@ -423,14 +421,14 @@ def test_a_row_that_cannot_be_written_says_what_is_safe(
 
   monkeypatch.setattr(writer.MetricWriter, 'write', full_from_step_20)
   with pytest.raises(errors.StorageError, match=(
-      r'A row of metrics.jsonl could not be written to .*the disk is full .*'
-      r'The checkpoint of step (10|15|20) is whole: the same command goes on')):
+      r'Cannot write a row of metrics.jsonl to .*: No space left on device.*'
+      r'The checkpoint of step (10|15|20) is complete; the same command ')):
     train(scripted(wired), tmp_path)
-  # What was being written is waited for, and whole.
+  # Closing waited for the checkpoint in progress.
   assert int(checkpoint_source.find(tmp_path).path.name) in (15, 20)
 
 
-def test_a_damaged_checkpoint_costs_steps_and_not_the_result(
+def test_a_damaged_checkpoint_does_not_change_the_result(
     wired, tmp_path, capsys):
   train(scripted(wired, keep=2), tmp_path / 'whole')
   killed = scripted(wired, keep=2, fail={5: Killed()})
@@ -442,6 +440,6 @@ def test_a_damaged_checkpoint_costs_steps_and_not_the_result(
       file.write_bytes(file.read_bytes()[:20])
   train(scripted(wired, keep=2, begin=(int(newest.name) - 5) // 4),
         tmp_path / 'run')
-  assert (f'The checkpoint of step {newest.name} cannot be read, and is now '
-          f'{newest}.damaged: ') in capsys.readouterr().out
+  assert (f'The checkpoint of step {newest.name} cannot be read and was renamed '
+          f'to {newest}.damaged: ') in capsys.readouterr().out
   assert_same_run(tmp_path / 'run', tmp_path / 'whole', wired)
