@@ -340,7 +340,7 @@ def test_what_is_frozen_costs_no_backward_pass(vit, parts):
     flops[name] = compiled.cost_analysis()['flops']
     gradients[name], _ = jax.jit(
         lambda p, trainable=trainable: step_lib._gradients(
-            loss, p, data, KEY, parts=parts, trainable=trainable))(params)
+            loss, p, data, KEY, num_microbatches=parts, trainable=trainable))(params)
   assert flops['head'] < 0.6 * flops['all']
   frozen = tree.map_with_name(
       lambda name, g: g if name.startswith('head/') else 0 * g,
@@ -354,7 +354,7 @@ def test_norms_and_checks_are_over_what_is_trained():
   whole, _ = build(Linear())(state, batch())
   part, _ = build(Linear(), trainable=trainable)(state, batch())
   grads, _ = step_lib._gradients(
-      Linear(), LINEAR_PARAMS, batch(), KEY, parts=1, trainable=None)
+      Linear(), LINEAR_PARAMS, batch(), KEY, num_microbatches=1, trainable=None)
   assert measured(part)['gradient_norm'] == pytest.approx(
       float(jnp.linalg.norm(grads['kernel'])), rel=1e-5)
   assert measured(part)['gradient_norm'] < measured(whole)['gradient_norm']
