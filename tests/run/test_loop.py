@@ -107,8 +107,8 @@ def train(*arguments, **options):
 
 
 def progress_of(workdir):
-  return json.loads(next(
-      (checkpoint_source.find(workdir).path / 'progress').iterdir()).read_text())
+  folder = checkpoint_source.find(workdir).path / 'progress'
+  return json.loads(next(folder.iterdir()).read_text())
 
 
 def rows(workdir):
@@ -155,8 +155,8 @@ def test_an_early_stop_logs_evaluates_and_plots_the_last_step(
   assert [r['step'] for r in written if 'end/loss' in r] == [20]
   assert summary['metrics']['end/loss'] == 9.0
   assert (tmp_path / 'curves.png').exists()
-  assert ('val/loss has not improved on 2.00 of step 12 for 2 evaluation(s) and 8 '
-          'steps: training stops') in capsys.readouterr().out
+  assert ('val/loss has not improved on 2.00 of step 12 for 2 evaluation(s) '
+          'and 8 steps: training stops') in capsys.readouterr().out
 
 
 def test_all_evaluators_run_on_the_best_checkpoint_at_the_end(wired, tmp_path):
@@ -199,7 +199,8 @@ def test_a_run_that_stopped_early_is_finished(wired, tmp_path, capsys):
             for name in ('metrics.jsonl', 'summary.json')}
   untouched = scripted(wired, patience=2, fail={0: AssertionError()})
   assert train(untouched, tmp_path) == json.loads(before['summary.json'])
-  assert 'already finished at step 20 (stopped early)' in capsys.readouterr().out
+  assert ('already finished at step 20 (stopped early)'
+          in capsys.readouterr().out)
   # Its summary is made again where it was lost.
   (tmp_path / 'summary.json').unlink()
   train(untouched, tmp_path)
@@ -221,7 +222,8 @@ def test_settings_missing_in_an_older_checkpoint_take_their_defaults(
   assert 'Changes' not in printed
 
 
-def test_more_patience_resumes_a_run_that_stopped_early(wired, tmp_path, capsys):
+def test_more_patience_resumes_a_run_that_stopped_early(
+    wired, tmp_path, capsys):
   train(scripted(wired, patience=2), tmp_path)
   summary = train(scripted(wired, patience=4, begin=5), tmp_path)
   assert (summary['steps'], summary['stopped_early']) == (28, True)
@@ -363,7 +365,8 @@ def test_a_best_metric_that_the_data_lacks_is_an_error_at_the_start(
     experiment_lib.build(config_lib.resolve(raw), devices=jax.devices()[:1])
 
 
-def test_the_summary_contains_core_hours_if_the_peak_is_known(wired, monkeypatch):
+def test_the_summary_contains_core_hours_if_the_peak_is_known(
+    wired, monkeypatch):
   flops = 3 * wired.flops_per_image * 320
   text = startup_summary.describe(wired, None, '', show_parameters=False)
   assert 'x 320 images = ' in text
@@ -440,6 +443,6 @@ def test_a_damaged_checkpoint_does_not_change_the_result(
       file.write_bytes(file.read_bytes()[:20])
   train(scripted(wired, keep=2, begin=(int(newest.name) - 5) // 4),
         tmp_path / 'run')
-  assert (f'The checkpoint of step {newest.name} cannot be read and was renamed '
-          f'to {newest}.damaged: ') in capsys.readouterr().out
+  assert (f'The checkpoint of step {newest.name} cannot be read and was '
+          f'renamed to {newest}.damaged: ') in capsys.readouterr().out
   assert_same_run(tmp_path / 'run', tmp_path / 'whole', wired)

