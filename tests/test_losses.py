@@ -56,7 +56,7 @@ def test_loss_of_labels_per_class_is_the_formula(loss, targets, smoothing):
 
 
 @pytest.mark.parametrize('smoothing', [0.0, 0.1])
-def test_softmax_shares_an_example_among_its_labels(smoothing):
+def test_softmax_normalises_khot_labels(smoothing):
   k_hot = f32([[1, 0, 1, 1, 0], [0, 1, 0, 0, 0], [0] * 5])
   got = losses.softmax_cross_entropy(
       f32(LOGITS[:3]), k_hot, label_smoothing=smoothing)
@@ -85,38 +85,12 @@ def test_class_indices_are_one_hot_labels(loss, smoothing, dtype):
 
 
 @pytest.mark.parametrize('loss', LOSSES)
-def test_khot_labels_may_be_integers(loss):
-  np.testing.assert_array_equal(
-      loss(f32(LOGITS), jnp.asarray(KHOT, jnp.uint8)),
-      loss(f32(LOGITS), f32(KHOT)))
-
-
-def test_uniform_logits_cost_the_logarithm_of_the_classes():
-  zeros = jnp.zeros((1, 1000))
-  label = jnp.array([7])
-  assert losses.softmax_cross_entropy(zeros, label)[0] == pytest.approx(
-      np.log(1000))
-  # A thousand coins, each worth log 2: a sum, not a mean.
-  assert losses.sigmoid_cross_entropy(zeros, label)[0] == pytest.approx(
-      1000 * np.log(2))
-
-
-@pytest.mark.parametrize('loss', LOSSES)
 def test_loss_is_float32_whatever_the_logits(loss):
   half = jnp.asarray(LOGITS, jnp.bfloat16)
   got = loss(half, jnp.asarray(INDICES))
   assert got.dtype == jnp.float32
   np.testing.assert_array_equal(
       got, loss(half.astype(jnp.float32), jnp.asarray(INDICES)))
-
-
-@pytest.mark.parametrize('loss', LOSSES)
-def test_large_logits_do_not_overflow(loss):
-  logits = f32([[1e4, -1e4], [-1e4, 1e4]])
-  value, grad = jax.value_and_grad(
-      lambda x: loss(x, jnp.array([0, 0])).sum())(logits)
-  assert value == pytest.approx(2e4)
-  assert jnp.isfinite(grad).all()
 
 
 def test_gradients_are_the_difference_of_prediction_and_target():
@@ -131,7 +105,7 @@ def test_gradients_are_the_difference_of_prediction_and_target():
 
 @pytest.mark.parametrize('loss', LOSSES)
 @pytest.mark.parametrize('wrong', [-1, 5, 1000])
-def test_class_that_does_not_exist_gives_nan_in_its_row_alone(loss, wrong):
+def test_unknown_class_gives_nan_in_its_row_only(loss, wrong):
   labels = jnp.asarray(INDICES).at[1].set(wrong)
   got = loss(f32(LOGITS), labels, label_smoothing=0.1)
   np.testing.assert_array_equal(
@@ -150,13 +124,6 @@ def test_masked_row_with_a_wrong_label_leaves_no_gradient(loss):
 
 
 @pytest.mark.parametrize('loss', LOSSES)
-def test_compiled_loss_is_the_same(loss):
-  np.testing.assert_allclose(
-      jax.jit(loss)(f32(LOGITS), jnp.asarray(INDICES)),
-      loss(f32(LOGITS), jnp.asarray(INDICES)), rtol=1e-6)
-
-
-@pytest.mark.parametrize('loss', LOSSES)
 @pytest.mark.parametrize('smoothing', [-0.1, 1.0])
 def test_smoothing_out_of_range_is_an_error(loss, smoothing):
   with pytest.raises(ValueError, match=re.escape(
@@ -164,7 +131,7 @@ def test_smoothing_out_of_range_is_an_error(loss, smoothing):
     loss(f32(LOGITS), jnp.asarray(INDICES), label_smoothing=smoothing)
 
 
-def test_labels_of_another_size_are_told_what_fits():
+def test_labels_of_another_shape_are_an_error():
   # Below the annotations, which catch this first while the tests run.
   with pytest.raises(ValueError, match=re.escape(
       'Labels of shape (6, 4) do not fit logits of shape (6, 5). Give class '
@@ -175,7 +142,7 @@ def test_labels_of_another_size_are_told_what_fits():
 @pytest.mark.parametrize('kind, error', [
     ('mse', lambda e: e**2), ('mae', abs),
     ('huber', lambda e: e**2 / 2 if abs(e) < 1 else abs(e) - 0.5)])
-def test_errors_of_numbers_are_the_formulas_and_unknown_ones_count_nothing(
+def test_regression_errors_follow_the_formulas_and_ignore_unknown_targets(
     kind, error):
   answers = np.array([[0.5, -3.0], [2.0, 1.0], [0.0, 9.0]], np.float32)
   labels = np.array([[0.0, 1.0], [np.nan, 1.25], [np.nan, np.nan]], np.float32)
@@ -191,7 +158,7 @@ def test_errors_of_numbers_are_the_formulas_and_unknown_ones_count_nothing(
       jnp.full((1, 2), jnp.nan), jnp.asarray(labels[:1])))[0]
 
 
-def test_weights_of_mixed_labels_are_the_mean_of_their_classes():
+def test_weight_of_soft_labels_is_the_mean_over_classes():
   weights = np.array([0.5, 2.0, 4.0], np.float32)
   np.testing.assert_array_equal(
       losses.label_weights(jnp.array([2, 0]), weights), [4, 0.5])

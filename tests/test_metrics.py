@@ -1,4 +1,4 @@
-"""Metrics: merged as cut, blind to padding, right about ties."""
+"""Metrics: merging, padding and ties."""
 
 import re
 
@@ -25,7 +25,7 @@ def mean(values, mask=None):
 
 
 @pytest.mark.parametrize('cuts', [(), (1,), (13, 20), (0, 5, 5, 39)])
-def test_merged_over_any_cuts_equals_the_whole(cuts):
+def test_mean_does_not_depend_on_the_batches(cuts):
   values = RNG.normal(size=40).astype(np.float32)
   merged = metrics.Mean.empty()
   for part in np.split(values, cuts):
@@ -45,36 +45,21 @@ def test_padding_does_not_change_the_mean(padding, dtype):
   assert got.compute() == 3.0
 
 
-def test_batch_that_is_all_padding_adds_nothing():
+def test_batch_of_padding_does_not_change_the_mean():
   got = mean(np.array([2.0], np.float32)).merge(
       mean(np.array([np.nan], np.float32), np.array([0])))
   assert (got.total, got.count) == (2.0, 1)
 
 
-def test_nan_of_a_real_example_shows():
+def test_nan_of_a_real_example_gives_nan():
   assert jnp.isnan(mean(np.array([1.0, np.nan], np.float32)).compute())
 
 
-def test_mean_of_nothing_is_nan_not_zero():
+def test_mean_without_examples_is_nan():
   nothing = mean(np.array([2.0], np.float32), np.array([0]))
   for got in (metrics.Mean.empty(), nothing):
     assert (got.total, got.count) == (0.0, 0)
     assert jnp.isnan(got.compute())
-
-
-def test_empty_changes_nothing():
-  one = mean(np.array([1.0, 2.0], np.float32))
-  for merged in (one.merge(metrics.Mean.empty()),
-                 metrics.Mean.empty().merge(one)):
-    assert (merged.total, merged.count) == (one.total, one.count)
-
-
-@pytest.mark.parametrize('dtype', [jnp.bfloat16, jnp.float32, jnp.int32, bool])
-def test_sums_are_float32_and_counts_int32_whatever_the_values(dtype):
-  for got in (mean(jnp.ones(3, dtype)), metrics.Mean.empty()):
-    assert got.total.dtype == jnp.float32
-    assert got.count.dtype == jnp.int32
-    assert got.total.shape == got.count.shape == ()
 
 
 def test_bfloat16_values_are_summed_exactly():
@@ -94,12 +79,6 @@ def test_mean_compiles_and_can_be_carried_through_a_loop():
 
   assert run(values).count == 40
   np.testing.assert_allclose(run(values).compute(), values.mean(), rtol=1e-5)
-
-
-def test_mean_is_a_tree_of_anything():
-  names = jax.tree.map(lambda leaf: str(leaf.dtype), metrics.Mean.empty())
-  assert (names.total, names.count) == ('float32', 'int32')
-  assert jax.eval_shape(metrics.Mean.empty).total.shape == ()
 
 
 def test_mean_works_in_a_clu_collection():
@@ -125,7 +104,7 @@ def test_mean_over_eight_devices_is_the_mean():
 
 
 @pytest.mark.parametrize('k', [1, 2, 5, 7])
-def test_top_k_is_membership_in_the_sorted_first_k(k):
+def test_top_k_equals_membership_in_the_sorted_first_k(k):
   order = np.argsort(-LOGITS, axis=-1, kind='stable')[:, :k]
   want = [label in row for label, row in zip(LABELS, order)]
   got = metrics.top_k_correct(jnp.asarray(LOGITS), jnp.asarray(LABELS), k=k)
@@ -133,34 +112,21 @@ def test_top_k_is_membership_in_the_sorted_first_k(k):
   np.testing.assert_array_equal(got, want)
 
 
-def test_default_is_accuracy():
-  got = metrics.top_k_correct(jnp.asarray(LOGITS), jnp.asarray(LABELS))
-  np.testing.assert_array_equal(got, LOGITS.argmax(-1) == LABELS)
-
-
 @pytest.mark.parametrize('k', [1, 3])
-def test_equal_logits_are_right_by_chance(k):
+def test_equal_logits_are_at_chance(k):
   # A head initialised with zeros must not score 100 %.
   got = metrics.top_k_correct(jnp.zeros((10, 10)), jnp.arange(10), k=k)
   assert got.sum() == k
   np.testing.assert_array_equal(got[:k], np.ones(k))
 
 
-def test_soft_labels_count_by_their_highest_class():
+def test_soft_labels_use_their_highest_class():
   soft = jnp.array([[0.7, 0.3, 0.0], [0.2, 0.3, 0.5]])
   logits = jnp.array([[1.0, 2.0, 0.0], [0.0, 0.0, 1.0]])
   np.testing.assert_array_equal(
       metrics.top_k_correct(logits, soft), [0.0, 1.0])
   np.testing.assert_array_equal(
       metrics.top_k_correct(logits, soft, k=2), [1.0, 1.0])
-
-
-def test_half_precision_logits_are_ranked():
-  logits = jnp.asarray(LOGITS, jnp.bfloat16)
-  np.testing.assert_array_equal(
-      metrics.top_k_correct(logits, jnp.asarray(LABELS), k=3),
-      metrics.top_k_correct(
-          logits.astype(jnp.float32), jnp.asarray(LABELS), k=3))
 
 
 def test_row_with_nan_is_wrong():
@@ -175,7 +141,7 @@ def test_row_with_nan_is_wrong():
       metrics.precision_at_1(logits, khot), [0.0, 1.0])
 
 
-def test_label_that_is_no_class_is_wrong():
+def test_unknown_label_is_wrong():
   logits = jnp.eye(3)
   np.testing.assert_array_equal(
       metrics.top_k_correct(logits, jnp.array([-1, 3, 2]), k=3),
@@ -193,33 +159,18 @@ def test_k_beyond_the_classes_is_an_error(k):
 # Labels with several classes.
 
 
-def test_precision_at_1_is_whether_the_top_class_is_among_the_true():
+def test_precision_at_1_checks_the_top_class():
   logits = jnp.array([[3.0, 1.0, 2.0]] * 4)
   khot = jnp.array([[1, 0, 1], [0, 1, 1], [0, 0, 0], [1, 1, 1]], jnp.uint8)
   np.testing.assert_array_equal(
       metrics.precision_at_1(logits, khot), [1.0, 0.0, 0.0, 1.0])
 
 
-def test_precision_at_1_of_one_class_is_accuracy():
-  one_hot = jnp.asarray(np.eye(7, dtype=np.float32)[LABELS])
-  np.testing.assert_array_equal(
-      metrics.precision_at_1(jnp.asarray(LOGITS), one_hot),
-      metrics.top_k_correct(jnp.asarray(LOGITS), jnp.asarray(LABELS)))
-
-
-def test_functions_compile():
-  logits, labels = jnp.asarray(LOGITS), jnp.asarray(LABELS)
-  compiled = jax.jit(metrics.top_k_correct, static_argnames='k')
-  np.testing.assert_array_equal(
-      compiled(logits, labels, k=5), metrics.top_k_correct(
-          logits, labels, k=5))
-
-
 # Average precision.
 
 
 @pytest.mark.parametrize('ties', [False, True])
-def test_average_precision_is_scikit_learns(ties):
+def test_average_precision_equals_scikit_learn(ties):
   for _ in range(20):
     scores = (RNG.integers(0, 4, 25) if ties else RNG.normal(size=25))
     labels = RNG.random(25) < 0.4
@@ -227,7 +178,7 @@ def test_average_precision_is_scikit_learns(ties):
         sklearn_metrics.average_precision_score(labels, scores))
 
 
-def test_average_precision_of_nothing_and_of_no_number_is_nan():
+def test_average_precision_without_examples_or_with_nan_is_nan():
   assert np.isnan(metrics.average_precision(np.ones(3), np.zeros(3, bool)))
   assert np.isnan(metrics.average_precision(
       np.array([1, np.nan, 0]), np.array([True, False, False])))

@@ -1,4 +1,4 @@
-"""The fused kernel: where it is taken, and what is made around it."""
+"""The fused attention kernel: equivalence, and when it is used."""
 
 import functools
 from unittest import mock
@@ -39,7 +39,7 @@ def test_fused_attention_is_attention_whatever_the_number_of_tokens(tokens):
 
 
 @pytest.mark.parametrize('tokens', [4, 5])
-def test_what_the_kernel_is_given_is_of_all_groups(monkeypatch, tokens):
+def test_vmap_batches_every_argument_of_the_kernel(monkeypatch, tokens):
   # It makes one batch of them, and fails where an argument has no groups.
   seen = []
 
@@ -107,6 +107,6 @@ def test_only_gpus_have_the_kernel():
     assert models.for_devices(config, [device] * 2).attention == 'plain'
 
 
-def test_float32_is_refused():
+def test_fused_attention_in_float32_is_an_error():
   with pytest.raises(ValueError, match="'cudnn' needs bfloat16.*'float32'"):
     models.parse({**TINY, 'attention': 'cudnn', 'dtype': 'float32'})

@@ -1,4 +1,4 @@
-"""Every intermediate comes out by name, whatever the settings of the scan."""
+"""Flax captures the outputs of all modules for all scan settings."""
 
 import flax.linen as nn
 import jax

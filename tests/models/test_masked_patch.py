@@ -1,4 +1,4 @@
-"""The model of masked patch prediction is a ViT, and a little beside it."""
+"""The model of masked patch prediction."""
 
 import flax.linen as nn
 import jax
@@ -23,7 +23,7 @@ def init(model):
 @pytest.mark.parametrize('section', [
     {}, {'registers': 2, 'pooling': 'attention', 'position_at': 'layers'}],
     ids=str)
-def test_it_holds_a_vit_under_its_own_names_and_computes_the_same(section):
+def test_vit_outputs_and_parameter_names_are_unchanged(section):
   config = models.parse({**SECTION, **section})
   vit = models.build(config, num_classes=5)
   model = models.MaskedPatch(config, 7)
@@ -41,7 +41,7 @@ def test_it_holds_a_vit_under_its_own_names_and_computes_the_same(section):
     np.testing.assert_allclose(got[name], values, rtol=1e-5, atol=1e-6)
 
 
-def test_only_the_places_asked_for_are_predicted():
+def test_only_the_given_places_are_predicted():
   model = models.MaskedPatch(models.parse(SECTION), 7)
   params = jax.tree.map(
       lambda x: x + 0.1 * np.sin(np.arange(x.size)).reshape(x.shape),

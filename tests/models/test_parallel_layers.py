@@ -1,4 +1,4 @@
-"""Parallel layers and norms of queries and keys, against their formula."""
+"""Parallel layers and QK normalisation against their formulas."""
 
 import jax
 import jax.numpy as jnp
@@ -55,7 +55,7 @@ def mlp(x, params):
 
 @pytest.mark.parametrize('kind', ['layer', 'rms'])
 @pytest.mark.parametrize('parallel', [True, False])
-def test_a_layer_is_its_formula(kind, parallel):
+def test_layer_follows_the_formula(kind, parallel):
   # arXiv 2302.05442, section 2.1.
   model = build(
       parallel=parallel, qk_norm=True, qkv_bias=False, norm=kind,

@@ -1,4 +1,4 @@
-"""Position embeddings of every kind, at every place."""
+"""Kinds of position embeddings, in the stem and in layers."""
 
 import flax.linen as nn
 import jax
@@ -96,7 +96,7 @@ def test_positions_have_these_parameters(position, at):
   assert set(plain) <= set(got)
 
 
-def test_positions_without_an_entry_for_cls_are_those_where_it_is_zero():
+def test_position_cls_false_equals_a_zero_cls_position():
   section = {'position_cls': False, 'registers': 1}
   params = randomized(**section)
   assert params['positions'].shape == (PLACES, 8)
@@ -105,7 +105,7 @@ def test_positions_without_an_entry_for_cls_are_those_where_it_is_zero():
   assert_same(apply(params, **section), apply(with_cls, registers=1))
 
 
-def test_2d_positions_are_a_row_and_a_column_side_by_side():
+def test_2d_positions_concatenate_row_and_column():
   params = randomized(position='2d')
   places = [np.concatenate([params['positions_rows'][r],
                             params['positions_columns'][c]])
@@ -116,7 +116,7 @@ def test_2d_positions_are_a_row_and_a_column_side_by_side():
   assert_same(apply(params, position='2d'), apply(learned))
 
 
-def test_waves_are_those_of_moco_v3():
+def test_sincos_positions_follow_moco_v3():
   got = embed.sincos_positions(GRID, 12)
   for r in range(2):
     for c in range(3):
@@ -125,7 +125,7 @@ def test_waves_are_those_of_moco_v3():
       np.testing.assert_allclose(got[3 * r + c], waves, rtol=1e-6, atol=1e-7)
 
 
-def test_waves_are_positions_that_cls_has_none_of():
+def test_sincos_positions_equal_learned_ones_without_cls():
   params = randomized(position='sincos')
   learned = {**params, 'positions': jnp.pad(
       embed.sincos_positions(GRID, 8), [(1, 0), (0, 0)])}
@@ -133,7 +133,7 @@ def test_waves_are_positions_that_cls_has_none_of():
 
 
 @pytest.mark.parametrize('position', ['learned', '2d'])
-def test_every_layer_with_the_same_positions_is_shared(position):
+def test_shared_positions_equal_identical_positions_per_layer(position):
   own = {'position': position, 'position_at': 'layers'}
   shared = {'position': position, 'position_at': 'shared'}
   params = randomized(**shared)
@@ -149,17 +149,7 @@ def test_every_layer_with_the_same_positions_is_shared(position):
   assert np.abs(got - apply(stacked, **own)['logits']).max() > 1e-3
 
 
-def test_in_a_single_layer_the_place_does_not_matter():
-  params = randomized(depth=1)
-  stacked = {
-      **without(params, 'positions'),
-      'encoder/layers/positions': params['positions'][None]}
-  stem = apply(params, depth=1)
-  assert_same(stem, apply(params, depth=1, position_at='shared'))
-  assert_same(stem, apply(stacked, depth=1, position_at='layers'))
-
-
-def test_shared_positions_are_added_to_what_each_layer_returns():
+def test_shared_positions_are_added_before_each_layer():
   section = {'position_at': 'shared', 'mlp_dim': 4}
   params = randomized(**section)
   # Branches that give nothing leave the positions, once for each layer.
@@ -199,7 +189,7 @@ def test_relative_positions_add_attention_to_distances():
           weights[image, head], want, rtol=1e-3, atol=1e-5)
 
 
-def test_axial_blocks_take_positions_once_a_layer():
+def test_axial_layers_add_positions_once():
   section = {'axial': True, 'pooling': 'average'}
   params = randomized(position_at='layers', **section)
   assert params['encoder/layers/row/positions'].shape == (2, PLACES, 8)

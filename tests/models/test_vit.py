@@ -31,7 +31,7 @@ def initial(model, image=(8, 8, 3)):
 
 
 def randomized(shapes):
-  """Every parameter random, so that none can be left out unnoticed."""
+  """Returns random values for all parameters."""
   return jax.tree.map(
       lambda leaf: jnp.asarray(
           RNG.normal(size=leaf.shape) * 0.4, jnp.float32), shapes)
@@ -80,7 +80,7 @@ def self_attention(x, p, c):
 
 
 def block(z, layer, c, lines):
-  """A layer, whose tokens see those of their line alone."""
+  """A layer with attention within lines of tokens."""
   # Equation 2.
   normed = layer_norm(z, layer['attention_norm'], c.layer_norm_epsilon)
   attended = np.zeros_like(z)
@@ -227,11 +227,6 @@ def test_axial_attention_is_within_rows_and_columns():
   assert layers['column']['attention'].shape == (3, 2, 3, 3, 2, 2)
 
 
-def test_image_that_does_not_divide_names_the_nearest_sizes():
-  with pytest.raises(ValueError, match='9x8 .* 8x8 and 12x8'):
-    build((9, 8, 3))
-
-
 def test_head_starts_with_a_zero_kernel_and_the_given_bias():
   model, _ = build(head_bias=-10.0, layer_scale=0.25)
   params = initial(model)
@@ -330,7 +325,7 @@ def test_bfloat16_keeps_parameters_gradients_and_logits_in_float32(half):
   assert set(types.values()) == {jnp.dtype('bfloat16')}
 
 
-def test_bfloat16_stacks_no_gradient_of_a_matrix_in_float32(half):
+def test_bfloat16_stacks_gradients_of_matrices_in_bfloat16(half):
   model, params, images = half
 
   def loss(p):
@@ -347,7 +342,7 @@ def test_bfloat16_stacks_no_gradient_of_a_matrix_in_float32(half):
   assert {aval.dtype for aval in stacked} == {jnp.dtype('bfloat16')}
 
 
-def test_bfloat16_computes_products_in_it_but_for_the_head(half):
+def test_bfloat16_applies_to_all_products_except_the_head(half):
   model, params, images = half
   jaxpr = jax.make_jaxpr(
       lambda p, x: model.apply({'params': p}, x))(params, images)
@@ -363,7 +358,7 @@ def test_bfloat16_computes_products_in_it_but_for_the_head(half):
   assert products.count([jnp.dtype('bfloat16')] * 2) == len(products) - 1
 
 
-def test_bfloat16_takes_softmax_and_norms_in_float32(half):
+def test_bfloat16_keeps_softmax_and_norms_in_float32(half):
   model, params, images = half
   jaxpr = jax.make_jaxpr(
       lambda p, x: model.apply({'params': p}, x))(params, images)

@@ -1,4 +1,4 @@
-"""Classification as an objective."""
+"""Supervised objectives."""
 
 import re
 
@@ -75,7 +75,7 @@ def test_smoothing_mixes_in_the_uniform_labels(name, function):
   np.testing.assert_allclose(loss, function(logits(), targets), rtol=1e-5)
 
 
-def test_mixed_labels_count_by_their_heavier_class():
+def test_accuracy_of_soft_labels_uses_the_argmax():
   soft = 0.6 * jax.nn.one_hot(LABELS, 3) + 0.4 * jax.nn.one_hot(
       (LABELS + 1) % 3, 3)
   _, (loss, measures) = measure({}, soft, multi_label=False)
@@ -85,22 +85,12 @@ def test_mixed_labels_count_by_their_heavier_class():
       measures['accuracy'], logits().argmax(-1) == LABELS)
 
 
-def test_model_is_run_in_training_mode_with_the_key_given():
+def test_model_is_applied_in_training_mode_with_the_key():
   _, (one, _) = measure({}, LABELS, multi_label=False)
   _, (two, _) = measure({}, LABELS, multi_label=False, key=jax.random.key(6))
   _, (again, _) = measure({}, LABELS, multi_label=False)
   np.testing.assert_array_equal(one, again)
   assert (one != two).all()
-
-
-def test_without_training_nothing_is_random():
-  objective, _ = measure({}, LABELS, multi_label=False)
-  batch = {'image': IMAGES, 'label': LABELS, 'mask': jnp.ones(4)}
-  loss, _ = objective(PARAMS, batch, KEY, train=False)
-  plain = Linear().apply({'params': PARAMS}, IMAGES)['logits']
-  np.testing.assert_allclose(
-      loss, optax.softmax_cross_entropy_with_integer_labels(plain, LABELS),
-      rtol=1e-5)
 
 
 @pytest.mark.parametrize('section, words', [

@@ -1,9 +1,8 @@
-"""Schedules at named steps, against the formulas of their docstring."""
+"""Schedules against their formulas."""
 
 import math
 import re
 
-import jax
 import numpy as np
 import pytest
 
@@ -89,26 +88,7 @@ def test_cooldown_falls_linearly_to_zero_at_the_end(name):
   assert cooled[100] == 0.0
 
 
-def test_durations_are_converted_from_their_unit():
-  for warmup in ({'steps': 20}, {'epochs': 2}, {'examples': 200},
-                 {'percent': 20}):
-    np.testing.assert_array_equal(
-        values(build('cosine', warmup=warmup)),
-        values(build('cosine', warmup={'steps': 20})))
-
-
-def test_compiled_schedule_is_the_same_and_float32():
-  with jax.debug_nans(True):
-    for name, (section, _) in BODIES.items():
-      schedule = build(name.split()[0], warmup=WARMUP, **section)
-      compiled = jax.jit(schedule)
-      for step in (0, 5, 20, 77):
-        got = compiled(np.int32(step))
-        assert got.dtype == np.float32 and got.shape == ()
-        np.testing.assert_allclose(got, schedule(step), rtol=1e-6)
-
-
-def test_run_that_is_all_warmup_rises_to_its_end():
+def test_run_of_warmup_only_increases_to_its_end():
   for name in ('constant', 'linear', 'cosine', 'rsqrt'):
     schedule = build(name, warmup={'percent': 100})
     assert schedule(99) == pytest.approx(2.0 * 0.99)
@@ -121,7 +101,7 @@ def test_warmup_longer_than_the_run_names_both():
     build('linear', warmup={'steps': 10_000})
 
 
-def test_a_limit_shortens_the_warmup_of_a_short_run_alone():
+def test_warmup_limit_applies_to_short_runs_only():
   limit = {'warmup_limit': {'percent': 15}}
   np.testing.assert_array_equal(
       values(build('linear', warmup={'steps': 10_000}, **limit)),
