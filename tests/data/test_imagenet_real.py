@@ -55,15 +55,14 @@ def test_labels_follow_file_names(files):
     assert relabelled[i]['label'] == REAL[number - 1]
 
 
-@pytest.mark.parametrize('answer', [1])
-def test_accuracy_counts_only_labelled_images(files, answer):
+def test_accuracy_counts_only_labelled_images(files):
   built = experiment_lib.build(config(files), devices=jax.devices()[:1])
   params = built.init_state().params
   bias = params['head']['dense']['bias']
-  params['head']['dense']['bias'] = bias.at[answer].set(1.0)
+  params['head']['dense']['bias'] = bias.at[1].set(1.0)
   labelled = [entry for entry in REAL if entry]
   assert built.evaluators['real'](params) == {
-      'accuracy': pytest.approx(np.mean([answer in e for e in labelled])),
+      'accuracy': pytest.approx(np.mean([1 in entry for entry in labelled])),
       'examples': len(labelled)}
 
 
