@@ -103,7 +103,7 @@ def test_the_pages_model_computes_the_same(wrap, torch_models, tmp_path):
 
 def test_a_state_dict_of_something_else_and_a_program_are_refused(tmp_path):
   torch.save({'model': {'fc.weight': torch.ones(2)}}, tmp_path / 'x.pth')
-  with pytest.raises(ValueError, match='not those of a family .*fc.weight'):
+  with pytest.raises(ValueError, match='known family.*fc.weight'):
     vit_jax.load(tmp_path / 'x.pth')
   torch.save(torch.nn.Linear(2, 2), tmp_path / 'y.pth')
   with pytest.raises(ValueError, match='weights_only'):

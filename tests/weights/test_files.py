@@ -1,4 +1,4 @@
-"""A file is told by its content, and its values are floats or nothing."""
+"""The content determines the format, and values must be finite floats."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ def opened(array):
     (b'\x80\x02\x8a\x0a', 'pytorch'),
     (b'PK\x03\x04' + bytes(22) + b'\x0a\x00\x00\x00x/data.pkl', 'pytorch'),
     ((20).to_bytes(8, 'little') + b'{"a": 1}', 'safetensors')])
-def test_content_tells_the_format(content, expected, tmp_path):
+def test_the_content_determines_the_format(content, expected, tmp_path):
   (tmp_path / 'x.npz').write_bytes(content)
   assert files.sniff(tmp_path / 'x.npz') == expected
 
@@ -31,18 +31,18 @@ def test_floats_become_float32(dtype):
 
 
 @pytest.mark.parametrize('dtype', ['int64', 'bool', 'complex64', 'V3', 'M8[s]'])
-def test_what_is_no_float_is_an_error(dtype):
+def test_other_types_are_errors(dtype):
   with pytest.raises(ValueError, match='x: a has dtype .* must be float32'):
     opened(np.zeros(2, dtype)).read('a')
 
 
 @pytest.mark.parametrize('value', [np.nan, -np.inf, 1e39])
-def test_what_is_not_finite_is_counted(value):
+def test_values_that_are_not_finite_are_counted(value):
   with pytest.raises(ValueError, match='a holds 2 of 3 values that are NaN'):
     opened(np.array([value, 0.0, value])).read('a')
 
 
-def test_zeros_may_be_packed_but_not_without_end(tmp_path):
+def test_a_zip_bomb_is_an_error(tmp_path):
   (tmp_path / 'x').write_bytes(bytes(100))
   files.check_unpacked(tmp_path / 'x', files.FREE_BYTES)
   with pytest.raises(ValueError, match='100 bytes declare .*zip bomb'):

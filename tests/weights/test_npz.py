@@ -1,10 +1,9 @@
-"""Archives that lie, break, or hide something are told apart from weights."""
+"""Damaged and hostile archives are errors; others are read as by NumPy."""
 
 import io
 import struct
 import zipfile
 
-import ml_dtypes
 import numpy as np
 from numpy.lib import format as npy_format
 import pytest
@@ -12,7 +11,7 @@ import pytest
 from vit_jax.weights import npz
 
 
-def test_what_is_written_is_what_numpy_reads(tmp_path):
+def test_numpy_reads_what_is_written(tmp_path):
   arrays = {'a/kernel': np.arange(6, dtype=np.float32).reshape(2, 3),
             'file': np.float32(3), 'empty': np.zeros((4, 0), np.float32)}
   npz.write(tmp_path / 'x.npz', arrays)
@@ -25,59 +24,11 @@ def test_what_is_written_is_what_numpy_reads(tmp_path):
   np.testing.assert_array_equal(opened.read('a/kernel'), arrays['a/kernel'])
 
 
-def test_fortran_order_and_compression_change_nothing(tmp_path):
+def test_fortran_order_and_compression_do_not_change_values(tmp_path):
   array = np.asfortranarray(np.arange(6, dtype=np.float32).reshape(2, 3))
   np.savez_compressed(tmp_path / 'x.npz', a=array)
   np.testing.assert_array_equal(
       npz.open_file(tmp_path / 'x.npz').read('a'), array)
-
-
-def test_bfloat16_stored_as_void_is_read(tmp_path):
-  array = np.array([1.5, -2.0, 3.0], ml_dtypes.bfloat16)
-  np.savez(tmp_path / 'x.npz', a=array.view('V2'), b=array)
-  opened = npz.open_file(tmp_path / 'x.npz')
-  for name in 'ab':
-    assert opened.read(name).dtype == np.float32
-    np.testing.assert_array_equal(opened.read(name), [1.5, -2.0, 3.0])
-
-
-@pytest.mark.parametrize('dtype', ['float16', 'float64'])
-def test_other_floats_are_read_as_float32(dtype, tmp_path):
-  np.savez(tmp_path / 'x.npz', a=np.array([0.5, 2], dtype))
-  found = npz.open_file(tmp_path / 'x.npz').read('a')
-  assert found.dtype == np.float32
-  np.testing.assert_array_equal(found, [0.5, 2])
-
-
-@pytest.mark.parametrize('dtype', ['int32', 'bool', 'complex64', 'U3'])
-def test_what_is_no_float_is_no_parameter(dtype, tmp_path):
-  np.savez(tmp_path / 'x.npz', a=np.zeros(2, dtype))
-  with pytest.raises(ValueError, match='a has dtype .* must be float32'):
-    npz.open_file(tmp_path / 'x.npz').read('a')
-
-
-@pytest.mark.parametrize('value', [np.nan, np.inf, 1e300])
-def test_a_value_that_is_not_finite_is_an_error(value, tmp_path):
-  np.savez(tmp_path / 'x.npz', a=np.array([1.0, value]))
-  with pytest.raises(ValueError, match='a holds 1 of 2 values that are NaN'):
-    npz.open_file(tmp_path / 'x.npz').read('a')
-
-
-def test_objects_are_not_unpickled(tmp_path):
-  array = np.empty(1, object)
-  array[0] = {'a': 1}  # Whatever it is: reading it would be unpickling.
-  np.savez(tmp_path / 'x.npz', a=array)
-  with pytest.raises(ValueError, match='a is an array of Python objects'):
-    npz.open_file(tmp_path / 'x.npz')
-
-
-@pytest.mark.parametrize('keep', [0.2, 0.9, 0.999])
-def test_a_truncated_file_is_an_error(keep, tmp_path):
-  np.savez(tmp_path / 'x.npz', a=np.random.rand(1000), b=np.random.rand(1000))
-  data = (tmp_path / 'x.npz').read_bytes()
-  (tmp_path / 'x.npz').write_bytes(data[:int(keep * len(data))])
-  with pytest.raises(ValueError, match='truncated or damaged'):
-    npz.open_file(tmp_path / 'x.npz')
 
 
 def test_a_flipped_bit_is_an_error(tmp_path):
@@ -92,7 +43,7 @@ def test_a_flipped_bit_is_an_error(tmp_path):
 @pytest.mark.parametrize('compression', [
     zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 @pytest.mark.parametrize('size', [10, 10_000])
-def test_flipped_bits_of_what_is_compressed_are_errors(
+def test_flipped_bits_of_compressed_arrays_are_errors(
     size, compression, tmp_path):
   content, array = io.BytesIO(), np.random.default_rng(0).normal(size=size)
   npy_format.write_array(content, array)
@@ -106,7 +57,7 @@ def test_flipped_bits_of_what_is_compressed_are_errors(
     data[place] ^= 0x55
     (tmp_path / 'x.npz').write_bytes(bytes(data))
     try:
-      # A bit that nothing depends on, such as the size of a dictionary.
+      # Some bits have no effect, such as the size of a dictionary.
       np.testing.assert_array_equal(
           npz.open_file(tmp_path / 'x.npz').load('a'), array)
     except ValueError as error:
@@ -118,7 +69,7 @@ def test_flipped_bits_of_what_is_compressed_are_errors(
 def test_an_encrypted_file_is_an_error(tmp_path):
   np.savez(tmp_path / 'x.npz', a=np.ones(10))
   data = bytearray((tmp_path / 'x.npz').read_bytes())
-  data[6] |= 1  # The flag stands in both headers.
+  data[6] |= 1  # The flag is in both headers.
   data[data.index(b'PK\x01\x02') + 8] |= 1
   (tmp_path / 'x.npz').write_bytes(bytes(data))
   with pytest.raises(ValueError, match='damaged: RuntimeError: .*encrypted'):
@@ -136,7 +87,7 @@ def test_a_zip_bomb_is_not_unpacked(tmp_path):
     npz.open_file(tmp_path / 'x.npz')
 
 
-def test_a_header_that_asks_for_more_than_is_there_is_an_error(tmp_path):
+def test_a_header_that_declares_too_much_is_an_error(tmp_path):
   with zipfile.ZipFile(tmp_path / 'x.npz', 'w') as file:
     with file.open('a.npy', 'w') as member:
       npy_format.write_array_header_1_0(member, {
@@ -152,7 +103,7 @@ def test_a_header_that_asks_for_more_than_is_there_is_an_error(tmp_path):
     ('a.npy', b'\x93NUMPY\x01\x00' + struct.pack('<H', 5) + b'abcde',
      'not an array that NumPy wrote'),
 ])
-def test_a_zip_of_something_else_is_an_error(name, content, words, tmp_path):
+def test_another_zip_archive_is_an_error(name, content, words, tmp_path):
   with zipfile.ZipFile(tmp_path / 'x.npz', 'w') as file:
     file.writestr(name, content)
   with pytest.raises(ValueError, match=words):
@@ -166,7 +117,7 @@ def test_a_zip_of_something_else_is_an_error(name, content, words, tmp_path):
     "{'descr': ['<f4'], 'fortran_order': False, 'shape': (3,)}",
     "{'descr': '<f4'}", '[', '3', "'", '-' * 60000 + '1', '-' * 4000 + '1',
     '(' * 4000, '__import__("os")'])
-def test_a_header_that_is_none_is_an_error(header, tmp_path):
+def test_a_malformed_header_is_an_error(header, tmp_path):
   with zipfile.ZipFile(tmp_path / 'x.npz', 'w') as file:
     file.writestr('a.npy', b'\x93NUMPY\x01\x00' + struct.pack(
         '<H', len(header)) + header.encode() + bytes(12))
@@ -177,7 +128,7 @@ def test_a_header_that_is_none_is_an_error(header, tmp_path):
 
 
 @pytest.mark.parametrize('shape', ['(True,)', '(-1,)', '(2, -1)'])
-def test_a_shape_that_is_none_is_an_error(shape, tmp_path):
+def test_an_impossible_shape_is_an_error(shape, tmp_path):
   header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}}}"
   with zipfile.ZipFile(tmp_path / 'x.npz', 'w') as file:
     file.writestr('a.npy', b'\x93NUMPY\x01\x00' + struct.pack(

@@ -1,4 +1,4 @@
-"""What is no file is not opened; of shards, nothing is lost."""
+"""Only files are opened, and no array of a shard is lost."""
 
 import json
 import os
@@ -36,7 +36,7 @@ def test_shards_are_one_file(shards):
 @pytest.mark.parametrize(('lacking', 'words'), [
     ('b', 'omits arrays of m-1-of-2.safetensors: b. '),
     ('c', 'names m-1-of-2.safetensors, but not m-2-of-2.safetensors')])
-def test_what_an_index_leaves_out_is_an_error(lacking, words, shards):
+def test_an_incomplete_index_is_an_error(lacking, words, shards):
   table = {name: file for name, file in TABLE.items() if name != lacking}
   with pytest.raises(ValueError, match=words):
     open_files.open_weights(shards(table))
@@ -51,12 +51,12 @@ def test_an_array_of_two_shards_is_an_error(shards):
 
 
 @pytest.mark.parametrize('name', ['none', '', '..', '/dev/zero'])
-def test_a_shard_that_is_no_file_of_the_folder_is_an_error(name, shards):
+def test_a_shard_outside_of_the_folder_is_an_error(name, shards):
   with pytest.raises(ValueError, match='names the file .* is missing'):
     open_files.open_weights(shards({**TABLE, 'c': name}))
 
 
-def test_a_pipe_or_a_device_is_not_waited_for(tmp_path):
+def test_pipes_and_devices_are_not_read(tmp_path):
   os.mkfifo(tmp_path / 'pipe')
   for path in (tmp_path / 'pipe', '/dev/zero'):
     with pytest.raises(ValueError, match='neither a file nor a folder'):

@@ -1,4 +1,4 @@
-"""Pickles of PyTorch are read by its safe loader, whole, or not at all."""
+"""PyTorch files are read completely by its safe loader, or refused."""
 
 import builtins
 import pickle
@@ -11,7 +11,7 @@ from vit_jax.weights import files
 from vit_jax.weights import pytorch
 
 
-def test_without_torch_a_pickle_is_not_opened(tmp_path, monkeypatch):
+def test_a_pickle_needs_torch(tmp_path, monkeypatch):
   (tmp_path / 'x.pth').write_bytes(pickle.dumps({'a': 1}, protocol=2))
   assert files.sniff(tmp_path / 'x.pth') == 'pytorch'
   real = builtins.__import__
@@ -55,7 +55,7 @@ def test_a_state_dict_is_found_where_training_scripts_put_it(
   np.testing.assert_array_equal(opened.read('b'), [1.5, -2])
 
 
-def test_parameters_and_their_average_keep_apart(torch, tmp_path):
+def test_a_moving_average_is_kept_separately(torch, tmp_path):
   path = saved(torch, tmp_path / 'x', {
       'model': {'a': torch.zeros(1)}, 'model_ema': {'a': torch.ones(1)}})
   opened = pytorch.open_file(path)
@@ -63,19 +63,10 @@ def test_parameters_and_their_average_keep_apart(torch, tmp_path):
   assert opened.read('model_ema.a') == 1
 
 
-def test_names_that_a_shorter_prefix_would_make_one_stay_two(torch, tmp_path):
+def test_names_stay_distinct(torch, tmp_path):
   path = saved(torch, tmp_path / 'x', {
       'module.a': torch.zeros(1), 'a': torch.ones(1)})
   assert sorted(pytorch.open_file(path).headers) == ['a', 'module.a']
-
-
-@pytest.mark.parametrize('keep', [0.02, 0.3, 0.7, 0.95, 0.999])
-def test_a_truncated_file_is_an_error(keep, torch, tmp_path):
-  path = saved(torch, tmp_path / 'x', {'a': torch.rand(1000)})
-  data = path.read_bytes()
-  path.write_bytes(data[:int(keep * len(data))])
-  with pytest.raises(ValueError, match='truncated or damaged'):
-    pytorch.open_file(path)
 
 
 def test_a_flipped_bit_is_an_error_without_torch_reading_it(tmp_path):
@@ -124,7 +115,7 @@ def test_a_bomb_is_not_unpacked(torch, tmp_path):
     pytorch.open_file(tmp_path / 'bomb')
 
 
-def test_one_number_repeated_without_end_is_a_bomb(torch, tmp_path):
+def test_a_tensor_of_stride_0_may_be_a_zip_bomb(torch, tmp_path):
   path = saved(
       torch, tmp_path / 'x', {'a': torch.zeros(1).expand(10**6, 10**6)})
   assert path.stat().st_size < 10_000
@@ -132,7 +123,7 @@ def test_one_number_repeated_without_end_is_a_bomb(torch, tmp_path):
     pytorch.open_file(path)
 
 
-def test_a_program_is_not_run(torch, tmp_path):
+def test_pickled_code_is_not_run(torch, tmp_path):
   class Program:
     def __reduce__(self):
       return (tmp_path.joinpath('ran').touch, ())
@@ -140,18 +131,18 @@ def test_a_program_is_not_run(torch, tmp_path):
   for zipped in (True, False):
     path = saved(torch, tmp_path / 'x', {'a': Program()},
                  _use_new_zipfile_serialization=zipped)
-    with pytest.raises(ValueError, match='weights_only: it asks for ') as error:
+    with pytest.raises(ValueError, match='weights_only: it contains ') as error:
       pytorch.open_file(path)
-    # Torch advises to run it.
+    # torch advises to trust the file.
     assert not any(word in str(error.value) for word in (
         'False', 'trust', 'allowlist', 'add_safe_globals'))
   assert not (tmp_path / 'ran').exists()
 
 
 @pytest.mark.parametrize(('content', 'words'), [
-    ({}, 'dict was found where'), ([1, 2], 'list was found where'),
-    ({'model': {'epoch': 3}}, 'dict was found where')])
-def test_what_is_no_state_dict_is_an_error(content, words, torch, tmp_path):
+    ({}, 'found dict'), ([1, 2], 'found list'),
+    ({'model': {'epoch': 3}}, 'found dict')])
+def test_another_object_is_an_error(content, words, torch, tmp_path):
   with pytest.raises(ValueError, match=words):
     pytorch.open_file(saved(torch, tmp_path / 'x', content))
 
@@ -161,7 +152,8 @@ def test_what_is_no_state_dict_is_an_error(content, words, torch, tmp_path):
     (lambda t: t.zeros(2, dtype=t.complex64), 'a has dtype complex64'),
     (lambda t: t.zeros(2).to_sparse(), 'sparse'),
     (lambda t: t.tensor([1.0, float('nan')]), '1 of 2 values that are NaN')])
-def test_what_is_no_array_of_floats_is_an_error(make, words, torch, tmp_path):
+def test_a_tensor_that_is_not_of_finite_floats_is_an_error(
+    make, words, torch, tmp_path):
   path = saved(torch, tmp_path / 'x', {'a': make(torch)})
   with pytest.raises(ValueError, match=words):
     pytorch.open_file(path).read('a')

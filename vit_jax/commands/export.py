@@ -1,12 +1,11 @@
-"""Writes a model as one file that runs elsewhere, and proves it.
+"""Exports a model as one file for other runtimes, and verifies it.
 
     python main.py export --model=runs/quickstart/finetune --format=onnx \
         --output=digits.onnx photos/
 
-What was written is loaded back and run on random images, and on the given
-pictures; a logit that differs by more than 0.001 is a failure, and nothing is
-left behind. A picture that cannot be read is named and counted, and the rest
-goes on; the exit status is then 1.
+The exported file is loaded and run on random images and the given ones. If a
+logit differs by more than 0.001, nothing is written. An unreadable image is
+reported and skipped; the exit status is then 1.
 """
 
 import argparse
@@ -23,10 +22,9 @@ from vit_jax.inference import images as images_lib
 from vit_jax.inference import model as model_lib
 
 TOLERANCE = 1e-3
-# Batches: the file must take any number.
-SIZES = (1, 2, 5)
-MAX_PICTURES = 32
-# What files are called; '' is a folder.
+BATCH_SIZES = (1, 2, 5)
+MAX_IMAGES = 32
+# File name suffixes; '' is a folder.
 SUFFIXES = {'jax': '.stablehlo', 'onnx': '.onnx', 'savedmodel': ''}
 
 
@@ -40,12 +38,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       'Behind a server: docs/serving.md')
   parser.add_argument(
       '--output', required=True, metavar='PATH',
-      help='the file, .stablehlo for jax and .onnx for onnx, or for savedmodel '
-      'the folder; it must not exist. Above 2 GiB of weights it is a folder of '
-      'program and weights')
+      help='path to write, which must not exist: a .stablehlo file for jax, an '
+      '.onnx file for onnx, a folder for savedmodel. With more than 2 GiB of '
+      'weights it is a folder of program and weights')
   parser.add_argument(
       'paths', nargs='*', metavar='PATH',
-      help=f'pictures to prove it on, of which {MAX_PICTURES} are taken')
+      help=f'images to verify the export on; the first {MAX_IMAGES} are used')
 
 
 def run(args: argparse.Namespace) -> int:
@@ -54,31 +52,30 @@ def run(args: argparse.Namespace) -> int:
   arguments.check_absent(args.output)
   export.check_installed(args.format)
   errors: dict[str, str] = {}
-  found = image_files.find(args.paths, errors)[:MAX_PICTURES]
+  found = image_files.find(args.paths, errors)[:MAX_IMAGES]
   loaded = arguments.load_model(args)
-  model = export.in_float32(loaded)  # Once: it is copied to the device.
+  model = export.in_float32(loaded)
   if model is not loaded:
-    print('written and compared in float32, though the model computes in '
+    print('exported and compared in float32 instead of '
           f'{loaded.config.dtype} with remat={loaded.config.remat}')
-  # Before the long part.
   with image_files.ReadProgress(len(found), errors) as reading:
-    proofs = _proofs(model, found, reading)
+    batches = _verification_batches(model, found, reading)
   if not found:
-    print('compared on random images only: give pictures (PATH) for more')
+    print('compared on random images only; add PATHs of images for more')
   differences = {}
   with atomic_files.create(args.output) as path:
     export.write(model, path, form=args.format)
     read = export.read(path, form=args.format)
-    for what, images in proofs.items():
+    for what, images in batches.items():
       differences[what] = export.difference(model, read, images)
-      if not differences[what] <= TOLERANCE:  # Nor NaN.
+      if not differences[what] <= TOLERANCE:  # Also if NaN.
         raise ValueError(
-            f'As {args.format}, a logit differs by {differences[what]:.2g} on '
-            f'{what}, more than {TOLERANCE}. Nothing was written.')
+            f'The {args.format} export differs by {differences[what]:.2g} in a '
+            f'logit on {what}, more than {TOLERANCE}. Nothing was written.')
   for what, value in differences.items():
     print(f'{what}: largest difference of a logit {value:.1e}')
   print(f'wrote {args.output} ({args.format})'
-        + ': a folder, since one file holds no 2 GiB' * (
+        + ': a folder, since a file is limited to 2 GiB' * (
             args.format in export.PROGRAMS
             and export.is_folder(model, form=args.format)))
   if args.json:
@@ -89,47 +86,43 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check_suffix(path: str, form: str) -> None:
-  """Raises if a file is called as one of another format would be.
-
-  Raises:
-    ValueError: naming the ending of this format.
-  """
+  """Raises ValueError if the suffix is not that of the format."""
   wanted, found = SUFFIXES[form], pathlib.PurePath(path).suffix
   if wanted and found != wanted:
     raise ValueError(
-        f'{path} must end with {wanted}: it is to be of the format {form}.')
-  if found and found in SUFFIXES.values():
-    of = next(name for name, suffix in SUFFIXES.items() if suffix == found)
-    if of != form:
-      raise ValueError(
-          f'{path} is called as a file of the format {of}, but {form} is a '
-          f'folder. Leave {found} out, or use --format={of}.')
+        f'{path} must end with {wanted} for --format={form}.')
+  other = next((name for name, suffix in SUFFIXES.items()
+                if found and suffix == found), form)
+  if other != form:
+    raise ValueError(
+        f'{path} has the suffix of the format {other}, but {form} writes a '
+        f'folder. Remove {found}, or use --format={other}.')
 
 
-def _proofs(
+def _verification_batches(
     model: model_lib.Model, found: list[str], reading: image_files.ReadProgress,
 ) -> dict[str, np.ndarray]:
-  """Returns batches of images in the model's value range, by what they are.
+  """Returns preprocessed batches of images by description.
 
   Raises:
-    ValueError: if there are pictures, and none can be read.
+    ValueError: if no given image can be read.
   """
   preprocess = model.preprocess
   rng = np.random.default_rng(0)
-  proofs = {}
-  for size in SIZES:
+  batches = {}
+  for size in BATCH_SIZES:
     pixels = rng.uniform(
         0, 1, (size, *preprocess.resolution, preprocess.channels))
-    proofs[console_lib.format_count(size, 'random image')] = (
+    batches[console_lib.format_count(size, 'random image')] = (
         (pixels - preprocess.mean) / preprocess.std).astype(np.float32)
   if not found:
-    return proofs
+    return batches
   for batch in images_lib.batches(
-      found, preprocess, size=MAX_PICTURES, on_error=reading.add_error):
-    proofs[console_lib.format_count(batch.count, 'image')] = (
+      found, preprocess, size=MAX_IMAGES, on_error=reading.add_error):
+    batches[console_lib.format_count(batch.count, 'image')] = (
         batch.images[:batch.count])
-  if len(proofs) == len(SIZES):
+  if len(batches) == len(BATCH_SIZES):
     path, error = next(iter(reading.errors.items()))
     raise ValueError(
-        f'None of the images could be read: {path}: {error}')
-  return proofs
+        f'None of the images can be read: {path}: {error}')
+  return batches
