@@ -20,7 +20,6 @@ import pyarrow.parquet as pq
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import file_sets
 from vit_jax.data.sources import image_files
-from vit_jax.data.sources import image_paths
 from vit_jax.data.sources import image_tables
 from vit_jax.data.sources import protocol
 from vit_jax.data.sources import table_source
@@ -140,7 +139,7 @@ def _open(
     path = epath.Path(where)
     path = path / names[0] if path.is_dir() else path
     return image_tables.open_images(
-        image_paths.locate(labels[columns.path or ''], path, config.table),
+        image_tables.locate(labels[columns.path or ''], path, config.table),
         labels, columns, config, where=where, root=os.fspath(path.parent),
         splits=splits)
   name, class_names = columns.labels[0], None
