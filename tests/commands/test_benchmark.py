@@ -40,8 +40,8 @@ def test_waiting_pipelines_are_suspended():
 
   with input_speed.program([sys.executable, '-c', PROGRAM]) as other:
     speeds = input_speed.interleave(
-        {'other': other, 'idle': input_speed.Pipeline(idle, [], True)}, batches=4,
-        rounds=2)
+        {'other': other, 'idle': input_speed.Pipeline(idle, [], True)},
+        batches=4, rounds=2)
     assert other.read(1) == 3  # Resumed at the end.
   assert others == [psutil.STATUS_STOPPED] * 3
   assert [s.images for s in speeds['other']] == [12, 12]
@@ -58,14 +58,15 @@ def test_prefetched_batches_are_not_measured():
     return count
 
   speeds = input_speed.interleave(
-      {'ahead': input_speed.Pipeline(make, [], True)}, batches=1, rounds=1, prefetched=7)
+      {'ahead': input_speed.Pipeline(make, [], True)}, batches=1, rounds=1,
+      prefetched=7)
   assert [s.secs >= 0.02 for s in speeds['ahead']] == [True]
 
 
 def test_rows_are_medians_over_rounds():
   (row,) = input_speed.medians({'a': [
-      input_speed.Measurement(8, 2.0, 4.0), input_speed.Measurement(8, 1.0, 2.0),
-      input_speed.Measurement(8, 4.0, 1.0)]})
+      input_speed.Measurement(8, secs, cpu_secs)
+      for secs, cpu_secs in ((2.0, 4.0), (1.0, 2.0), (4.0, 1.0))]})
   assert (row.images_per_sec, row.images_per_cpu_sec) == (4.0, 4.0)
 
 

@@ -152,7 +152,7 @@ def test_all_processes_follow_process_0(experiment, monkeypatch):
     own.append(act())
     return decisions.pop(0)
 
-  monkeypatch.setattr(fit_batch.coordination, 'on_first', on_first)
+  monkeypatch.setattr(fit_batch.coordination, 'run_on_first', on_first)
   experiment = with_steps(experiment, shrinking)
   decisions += [3, 4, 4]  # Two microbatches would do here.
   fitted = fit_batch.fit(experiment, free_bytes=12 * GIB)

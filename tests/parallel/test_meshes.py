@@ -1,7 +1,8 @@
-"""One run on several meshes: the same numbers, and what devices have to say.
+"""A run gives the same numbers on every mesh, with minimal communication.
 
-Each mesh's step is compiled once, run for 20 steps, and read. Everything is on
-that is random: what the host draws, mixing, dropout, stochastic depth.
+The step of each mesh is compiled once, run, and its collectives are counted.
+All sources of randomness are on: augmentation, mixing, dropout and stochastic
+depth.
 """
 
 import functools
@@ -20,17 +21,19 @@ from vit_jax.experiment import config as config_lib
 from vit_jax.plan.compiled import collectives
 
 DEPTH = 3
+STEPS = 6
+NUM_MICROBATCHES = 7
 CONFIG = {
-    # No other size is 56: it would be found if a device held the whole batch.
-    'total': {'steps': 20}, 'batch_size': 56, 'averaging': 0.5,
+    # No other size is 56, so that arrays of the whole batch are recognised.
+    'total': {'steps': STEPS}, 'batch_size': 56, 'averaging': 0.5,
     'model': {'width': 32, 'depth': DEPTH, 'mlp_dim': 64, 'num_heads': 4,
               'patch': 4, 'dropout': 0.1, 'attention_dropout': 0.1,
               'stochastic_depth': 0.1},
     'data': {'source': 'digits', 'resolution': 8, 'mixup': 0.5, 'cutmix': 0.5,
              'train_ops': ({'op': 'resize'}, {'op': 'flip'},
                            {'op': 'randaugment'})},
-    # Not Adam, which divides by the gradient's size: the bias of the keys has
-    # a gradient of zero, all rounding, and would move by a whole step.
+    # Adam would amplify the rounding errors of the keys' bias, whose gradient
+    # is zero.
     'optimizer': {'name': 'sgd', 'learning_rate': 0.3, 'clip_norm': 1.0,
                   'weight_decay': 0.1, 'schedule': {'name': 'constant'}},
 }
@@ -43,10 +46,18 @@ MESHES = {
 
 
 def compile_step(built):
-  # What is said between devices is settled before machine code is made.
+  # Collectives do not depend on the optimisation of machine code.
   return built.train_step.lower(
       built.abstract_state, built.abstract_batch).compile(
           compiler_options={'xla_backend_optimization_level': 0})
+
+
+@functools.cache
+def initial_state():
+  """Returns the state of step 0 on the host, which compiles only once."""
+  built = experiment_lib.build(
+      config_lib.resolve(CONFIG), devices=jax.devices()[:1])
+  return jax.device_get(built.init_state())
 
 
 def by_kind(compiled):
@@ -57,17 +68,19 @@ def by_kind(compiled):
 
 @functools.cache
 def run(name):
-  """Returns experiment, parameters before, state after, losses, collectives."""
+  """Returns experiment, initial parameters, state, losses, collectives."""
   sizes = MESHES[name]
   devices = jax.devices()[:math.prod(sizes.values())]
   built = experiment_lib.build(
       config_lib.resolve({**CONFIG, 'mesh': sizes}), devices=devices)
   step = compile_step(built)
-  state = built.init_state()
+  # One mesh initialises its own state, which must be the same.
+  state = (built.init_state() if name == '2x2x2' else
+           jax.device_put(initial_state(), built.shardings))
   before = jax.device_get(state.params)
   batches = built.batches(start_step=0)
   losses = []
-  for _ in range(20):
+  for _ in range(STEPS):
     state, loss = step(state, next(batches))
     losses.append(float(loss))
   batches.close()
@@ -75,28 +88,27 @@ def run(name):
 
 
 @pytest.mark.parametrize('name', list(MESHES)[1:])
-def test_every_mesh_gives_the_same_losses(name):
+def test_losses_do_not_depend_on_the_mesh(name):
   *_, want, want_losses, _ = run('1x1x1')
   *_, have, losses, _ = run(name)
   np.testing.assert_allclose(losses, want_losses, rtol=1e-5)
   want, have = jax.device_get((want, have))
-  assert want.step == have.step == 20
+  assert want.step == have.step == STEPS
   assert jax.tree.structure(want) == jax.tree.structure(have)
   for path, value in tree.flatten(want).items():
     np.testing.assert_allclose(
         tree.flatten(have)[path], value, rtol=1e-3, atol=1e-5, err_msg=path)
 
 
-def test_training_moved_the_parameters():
-  # Guards the test above: doing nothing is the same everywhere.
+def test_training_changes_all_parameters():
   _, before, after, losses, _ = run('1x1x1')
   before = tree.flatten(before)
   for name, value in tree.flatten(after.params).items():
     assert np.abs(value - before[name]).max() > 1e-4, name
-  assert len(set(losses)) == 20
+  assert len(set(losses)) == STEPS
 
 
-def test_state_really_is_split_and_stays_so():
+def test_the_state_is_sharded_before_and_after_steps():
   built, _, state, _, _ = run('2x2x2')
   kernel = state.params['encoder']['layers']['mlp']['hidden']['kernel']
   assert kernel.shape == (DEPTH, 32, 64)
@@ -111,26 +123,26 @@ def param_bytes(built):
 
 
 def is_one_image_and_label(rows):
-  """Whether these are what mixup and CutMix fetch of the device before."""
+  """Whether rows are the neighbouring example that mixup and CutMix need."""
   return sorted(row.bytes for row in rows) == 2 * [4 * 10] + 2 * [4 * 192]
 
 
-def test_data_parallel_reduces_each_gradient_once_and_gathers_nothing():
+def test_data_parallelism_only_reduces_each_gradient_once():
   built, *_, found = run('8x1x1')
   assert not (found['all-gather'] or found['reduce-scatter']
               or found['all-to-all'])
   assert is_one_image_and_label(found['collective-permute'])
   reduced = collectives.total(found['all-reduce'])['all-reduce'].bytes
-  # And the sums of the loss, of the measures and of the mask.
+  # Also the sums of loss, metrics and mask.
   assert param_bytes(built) <= reduced <= param_bytes(built) + 32
-  # Those of a layer as soon as they are known, inside the loop.
+  # Gradients of a layer are reduced inside the loop.
   layers = tree.num_bytes(built.abstract_state.params['encoder'])
   inside = [c for c in found['all-reduce'] if c.loops == (DEPTH,)]
   assert sum(c.count * c.bytes for c in inside) == layers
 
 
 def split_params(built, under=''):
-  """Returns the shapes of the parameters that `fsdp` splits, by path."""
+  """Returns the shapes of parameters sharded over `fsdp`, by path."""
   return {
       path: leaf.shape for path, leaf in tree.flatten(
           built.abstract_state.params).items()
@@ -138,21 +150,21 @@ def split_params(built, under=''):
 
 
 def bare(shape):
-  """Returns 'f32[1,32,64]' as [32, 64]."""
+  """Parses 'f32[1,32,64]' as (32, 64)."""
   sizes = [int(n) for n in re.findall(r'\d+', shape.partition('[')[2])]
   return tuple(n for n in sizes if n > 1)
 
 
-def test_fully_sharded_gathers_a_layer_at_a_time():
+def test_fsdp_gathers_one_layer_at_a_time():
   built, *_, found = run('1x8x1')
   assert not found['all-to-all']
   assert is_one_image_and_label(found['collective-permute'])
   layer = {shape[1:] for shape in split_params(built, 'encoder').values()}
-  assert len(layer) == 4  # Of each: qkv, out, hidden, out.
+  assert len(layer) == 4  # qkv and out of attention and of the MLP.
   inside = [c for c in found['all-gather'] if c.loops]
   assert {c.loops for c in inside} == {(DEPTH,)}
   assert {bare(shape) for c in inside for shape in c.shapes} == layer
-  # Once forward, once backward.
+  # Once in each pass.
   assert len(inside) == 2 * len(layer)
   others = {math.prod(shape) * 4 for path, shape in split_params(built).items()
             if not path.startswith('encoder')}
@@ -160,12 +172,11 @@ def test_fully_sharded_gathers_a_layer_at_a_time():
   assert {c.bytes for c in outside} == others
 
 
-def test_fully_sharded_reduces_each_gradient_once_as_it_is_known():
+def test_fsdp_reduces_each_gradient_once_inside_the_loop():
   built, *_, found = run('1x8x1')
-  # XLA for CPUs has no reduce-scatter here: an all-reduce, of which each device
-  # then keeps its part. That for TPUs makes one of the two.
+  # XLA for CPUs uses an all-reduce in place of a reduce-scatter.
   reduced = [*found['all-reduce'], *found['reduce-scatter']]
-  # And a scalar or two of each parameter, for norms.
+  # Norms need a few scalars per parameter.
   scalars = 4 * 4 * len(tree.flatten(built.abstract_state.params))
   total = sum(c.count * c.bytes for c in reduced)
   assert param_bytes(built) <= total <= param_bytes(built) + scalars
@@ -174,33 +185,31 @@ def test_fully_sharded_reduces_each_gradient_once_as_it_is_known():
              ) == layers
 
 
-def test_no_device_of_any_mesh_holds_the_whole_batch():
+def test_no_device_holds_the_whole_batch():
   for name in ('8x1x1', '1x8x1', '2x2x2'):
     *_, found = run(name)
     for row in itertools.chain(*found.values()):
       assert not any(56 in bare(shape) for shape in row.shapes), (name, row)
 
 
-def test_all_three_axes_gather_no_more_than_their_part_of_a_layer():
+def test_three_axes_gather_only_their_shard_of_a_layer():
   built, *_, found = run('2x2x2')
-  layer = {math.prod(shape[1:]) * 4 // 2  # The other half is on `tensor`.
+  layer = {math.prod(shape[1:]) * 4 // 2  # `tensor` shards the other half.
            for shape in split_params(built, 'encoder').values()}
   inside = [c for c in found['all-gather'] if c.loops]
   assert {c.bytes for c in inside} == layer
   assert {(c.loops, c.group_size) for c in inside} == {((DEPTH,), 2)}
 
 
-PARTS = 7
-
-
-def test_in_parts_devices_draw_as_one_does_and_reduce_each_gradient_once():
+def test_microbatches_draw_the_same_masks_and_reduce_gradients_once():
   params = {}
   for number in (1, 8):
     built = experiment_lib.build(config_lib.resolve({
-        **CONFIG, 'accumulation': PARTS, 'mesh': {'data': number},
+        **CONFIG, 'accumulation': NUM_MICROBATCHES, 'mesh': {'data': number},
         'data': {'source': 'digits', 'resolution': 8}}),
         devices=jax.devices()[:number])
-    step, state = compile_step(built), built.init_state()
+    step = compile_step(built)
+    state = jax.device_put(initial_state(), built.shardings)
     batches = built.batches(start_step=0)
     for _ in range(3):
       state, _ = step(state, next(batches))
@@ -217,10 +226,10 @@ def test_in_parts_devices_draw_as_one_does_and_reduce_each_gradient_once():
   assert not any(c.loops for c in found['all-reduce'])
 
 
-def test_in_parts_no_kernel_of_a_convolution_has_a_gradient_for_each_device():
-  # The compiler would send the images of each around: see `experiment.build`.
+def test_convolution_gradients_are_not_grouped_by_device():
+  # The compiler would exchange the images: see `experiment.build`.
   built = experiment_lib.build(config_lib.resolve({
-      **CONFIG, 'accumulation': PARTS, 'mesh': MESHES['8x1x1'],
+      **CONFIG, 'accumulation': NUM_MICROBATCHES, 'mesh': MESHES['8x1x1'],
       'model': {**CONFIG['model'], 'patch': 1,
                 'backbone': {'depths': (), 'width': 32}}}))
   step = built.train_step.lower(built.abstract_state, built.abstract_batch)
@@ -229,18 +238,18 @@ def test_in_parts_no_kernel_of_a_convolution_has_a_gradient_for_each_device():
 
 
 @functools.cache
-def compiled_in_parts():
-  """Returns experiment and collectives of a step in parts, over `fsdp`."""
+def fsdp_with_microbatches():
+  """Returns experiment and collectives."""
   model = {name: value for name, value in CONFIG['model'].items()
            if 'drop' not in name}  # Faster to compile.
   built = experiment_lib.build(config_lib.resolve({
-      **CONFIG, 'accumulation': PARTS, 'model': model,
+      **CONFIG, 'accumulation': NUM_MICROBATCHES, 'model': model,
       'mesh': MESHES['1x8x1']}))
   return built, by_kind(compile_step(built))
 
 
-def test_accumulation_leaves_images_on_their_devices():
-  built, found = compiled_in_parts()
+def test_microbatches_do_not_exchange_images():
+  built, found = fsdp_with_microbatches()
   assert not found['all-to-all']
   assert is_one_image_and_label(found['collective-permute'])
   largest = max(math.prod(shape) for shape in split_params(
@@ -248,15 +257,15 @@ def test_accumulation_leaves_images_on_their_devices():
   assert max(c.bytes for c in found['all-gather']) == largest
 
 
-def test_where_parameters_are_split_every_part_reduces_every_gradient():
-  # Each part gathers the parameters as well. Where this fails for less, change
-  # what `training/step.py`, CONTRIBUTING.md and docs/plans.md say.
-  built, found = compiled_in_parts()
+def test_fsdp_reduces_every_gradient_in_every_microbatch():
+  # If this improves, update `training/step.py` and docs/plans.md.
+  built, found = fsdp_with_microbatches()
   reduced = [*found['all-reduce'], *found['reduce-scatter']]
   total = sum(c.count * c.bytes for c in reduced)
   scalars = 4 * 4 * len(tree.flatten(built.abstract_state.params))
-  each = PARTS * param_bytes(built)
-  assert each <= total <= each + PARTS * scalars
+  each = NUM_MICROBATCHES * param_bytes(built)
+  assert each <= total <= each + NUM_MICROBATCHES * scalars
   layers = tree.num_bytes(built.abstract_state.params['encoder'])
-  assert sum(c.count * c.bytes for c in reduced if c.loops == (PARTS, DEPTH)
-             ) == PARTS * layers
+  inside = [c for c in reduced if c.loops == (NUM_MICROBATCHES, DEPTH)]
+  assert sum(c.count * c.bytes for c in inside
+             ) == NUM_MICROBATCHES * layers

@@ -101,11 +101,13 @@ def fit(
   trials: list[_Trial] = []
   n: int | None = options[0]
   while n is not None:
-    trials.append(_compile(experiment, n, batches_ahead, limit))
-    limit = trials[-1].limit
-    following: int | None = n
-    if not trials[-1].fits:
-      following = _next_trial(experiment, options, trials[-1]) if auto else None
+    trial = _compile(experiment, n, batches_ahead, limit)
+    trials.append(trial)
+    limit = trial.limit
+    following = n if trial.fits else (next_num_microbatches(
+        options, n, needed_bytes=trial.needed_bytes, limit=limit,
+        fixed_bytes=sharding.device_bytes(experiment.abstract_state))
+                                      if auto else None)
     # Processes that run different programs would wait for each other forever.
     following = coordination.run_on_first(
         'fit', functools.partial(int, following or 0)) or None
@@ -264,16 +266,6 @@ def _compile(
   needed = 0 if memory is None else needed_bytes(
       experiment, memory, batches_ahead=batches_ahead)
   return _Trial(num_microbatches, step, memory, needed, limit)
-
-
-def _next_trial(
-    experiment: experiment_lib.Experiment, options: Sequence[int],
-    trial: _Trial,
-) -> int | None:
-  return next_num_microbatches(
-      options, trial.num_microbatches, needed_bytes=trial.needed_bytes,
-      fixed_bytes=sharding.device_bytes(experiment.abstract_state),
-      limit=trial.limit)
 
 
 def _fitted(

@@ -1,4 +1,4 @@
-"""Collectives, read from written programs and from compiled ones."""
+"""Collectives are found in handwritten and in compiled programs."""
 
 import jax
 import jax.numpy as jnp
@@ -31,7 +31,7 @@ def one(text):
     ("mesh['x'=4,'y'=2]", 8),
     ('{}', 8),
 ])
-def test_groups_are_read_in_every_notation(groups, size):
+def test_every_notation_of_groups_is_parsed(groups, size):
   text = entry(
       '%p = f32[8,128]{1,0} parameter(0)',
       'ROOT %all-reduce.1 = f32[8,128]{1,0} all-reduce(%p), channel_id=1, '
@@ -47,7 +47,7 @@ DONE = 'ROOT %done = f32[32,128]{1,0}'
 
 
 @pytest.mark.parametrize('lines, kind, size, wire', [
-    # Whole: what was gathered, what is to be scattered.
+    # Gathered results, and operands of a reduce-scatter.
     (['%a = bf16[32,128]{1,0:T(8,128)(2,1)S(1)} all-gather(%p), ' + GROUPS],
      'all-gather', 8192, 6144),
     (['%a = f32[8,128]{1,0} reduce-scatter(%p), to_apply=%add, ' + GROUPS],
@@ -59,7 +59,7 @@ DONE = 'ROOT %done = f32[32,128]{1,0}'
      'all-to-all', 1024, 768),
     (['%a = pred[8]{0} collective-permute(%p), '
       'source_target_pairs={{0,1},{1,0}}'], 'collective-permute', 8, 8),
-    # Split into start and done.
+    # Asynchronous: start and done.
     (['%a = (f32[8,128]{1,0}, f32[32,128]{1,0}) all-gather-start(%p), '
       + GROUPS, DONE + ' all-gather-done(%a)'], 'all-gather', 16384, 12288),
     (['%a = ((f32[8,128]{1,0}, f32[8]{0}), (f32[32,128]{1,0}, f32[32]{0})) '
@@ -79,7 +79,7 @@ DONE = 'ROOT %done = f32[32,128]{1,0}'
       '%b = f32[2,128]{1,0} reduce-scatter-done(%a)'],
      'reduce-scatter', 4096, 3072),
 ])
-def test_bytes_are_of_the_whole_arrays(lines, kind, size, wire):
+def test_bytes_are_those_of_whole_arrays(lines, kind, size, wire):
   found = one(entry(*lines))
   assert (found.kind, found.bytes, found.wire_bytes) == (kind, size, wire)
   assert found.count == 1
@@ -94,7 +94,7 @@ replica_groups=[2,4]<=[8], dimensions={0}, to_apply=%add
 """
 
 
-def test_one_in_a_computation_of_its_own_counts_once():
+def test_a_wrapped_collective_counts_once():
   text = entry(
       '%s = ((f32[8,128]{1,0}), f32[2,128]{1,0}, u32[]) async-start(%p), '
       'calls=%wrapped',
@@ -120,7 +120,7 @@ dynamic_slice_sizes={8,128}
 """
 
 
-def test_all_reduce_fused_with_its_slice_is_a_reduce_scatter():
+def test_an_all_reduce_fused_with_a_slice_is_a_reduce_scatter():
   found = one(entry(
       'ROOT %fusion.1 = f32[8,128]{1,0:T(8,128)} fusion(%p), kind=kCustom, '
       'calls=%all-reduce-scatter.1, metadata={op_name="jit(f)/dot"}',
@@ -142,7 +142,7 @@ frontend_attributes={{chain_id="0"}}
 """
 
 
-def test_one_spread_over_three_fusions_of_a_tpu_counts_once():
+def test_a_collective_spread_over_fusions_counts_once():
   found = one(entry(
       *(f'%{name} = bf16[64,128]{{1,0}} fusion(%p), kind=kCustom, '
         f'calls=%{name}' for name in ('start', 'step', 'done')),
@@ -179,7 +179,7 @@ condition=%inner_condition, body=%inner_body
 """
 
 
-def test_loops_multiply():
+def test_nested_loops_multiply():
   text = entry(
       'ROOT %while.2 = (s32[], f32[8]{0}) while(%p), '
       'condition=%unknown_condition, body=%outer_body, '
@@ -192,7 +192,7 @@ def test_loops_multiply():
       'all-to-all': collectives.Total(3, 3 * 32, 3 * 28.0)}
 
 
-def test_loop_of_unknown_length_counts_as_one_and_says_so():
+def test_a_loop_of_unknown_length_counts_once():
   text = entry(
       'ROOT %while.2 = (s32[], f32[8]{0}) while(%p), '
       'condition=%unknown_condition, body=%inner_body', before=LOOPS)
@@ -201,7 +201,7 @@ def test_loop_of_unknown_length_counts_as_one_and_says_so():
   assert found.count == 1
 
 
-def test_text_of_another_kind_is_an_error():
+def test_other_text_is_an_error():
   with pytest.raises(ValueError, match='no ENTRY computation'):
     collectives.find('module @jit_f { func.func public @main() }')
 
@@ -225,8 +225,8 @@ def compiled(f, **axes):
     (lambda x: jax.lax.ppermute(x, 'b', [(0, 1), (1, 0)]),
      'collective-permute', 8192, 2),
 ])
-def test_each_kind_is_found_in_a_compiled_program(f, kind, size, group_size):
-  def on_rows(x):  # 32 rows of 64 on each device.
+def test_every_kind_is_found_in_a_compiled_program(f, kind, size, group_size):
+  def on_rows(x):  # 32 x 64 per device.
     return f(x.reshape(8, 4, 64) if kind == 'reduce-scatter' else
              x.reshape(4, 8, 64) if kind == 'all-to-all' else x).sum(
                  keepdims=True).reshape(1, 1)
