@@ -196,8 +196,8 @@ def _print(
     secs: float,
 ) -> None:
   count, examples = summary['near_duplicates'], summary['examples']
-  print(f'{count:,} of {examples:,} examples of {name} are near-duplicates; '
-        f'{summary["compared"]:,} pairs compared in '
+  print(f'Near-duplicates: {count:,} of {examples:,} examples of {name}; '
+        f'{arguments.counted(summary["compared"], "pair")} compared in '
         f'{console.format_secs(secs)}')
   if count > _SUSPICIOUS_SHARE * examples:
     print('This is an unusually large share. If the page shows pairs that are '
