@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from jaxtyping import Int
 import numpy as np
 
+from vit_jax import console
 from vit_jax.check import findings
 from vit_jax.check import image_record
 from vit_jax.check import scan as scan_lib
@@ -137,7 +138,8 @@ def _summarise(
   errors, suspicious = len(scan.errors), len(labels.suspicious)
   found = [
       findings.Finding('unreadable', 'images', errors,
-                       _counted(errors, 'unreadable image'), harmful=True),
+                       console.format_count(errors, 'unreadable image'),
+                       harmful=True),
       findings.Finding(
           'across_splits', 'groups', len(across), f'{_counted_groups(across)} '
           f'in several splits ({identical:,} with identical bytes): evaluation '
@@ -146,11 +148,12 @@ def _summarise(
                        f'{_counted_groups(differ)} with different labels'),
       findings.Finding(
           'suspicious_label', 'images', suspicious,
-          f'{_counted(suspicious, "image")} with a suspicious label: the '
-          'nearest neighbours have another class'),
+          f'{console.format_count(suspicious, "image")} with a suspicious '
+          'label: the nearest neighbours have another class'),
       findings.Finding(
-          'copies', 'images', copies, f'{_counted(copies, "redundant image")}: '
-          'all but one of each group of duplicates')]
+          'copies', 'images', copies,
+          f'{console.format_count(copies, "redundant image")}: all but one of '
+          'each group of duplicates')]
   for split, row in zip(scan.request.splits, counts):
     missing = int((row == 0).sum()) if row.any() else 0
     found.append(findings.Finding(
@@ -161,9 +164,5 @@ def _summarise(
 
 def _counted_groups(groups: Sequence[findings.DuplicateGroup]) -> str:
   images = sum(len(group.examples) for group in groups)
-  return (f'{_counted(len(groups), "group")} of duplicates '
-          f'({_counted(images, "image")})')
-
-
-def _counted(count: int, noun: str) -> str:
-  return f'{count:,} {noun}' + 's' * (count != 1)
+  return (f'{console.format_count(len(groups), "group")} of duplicates '
+          f'({console.format_count(images, "image")})')

@@ -197,7 +197,7 @@ def _print(
 ) -> None:
   count, examples = summary['near_duplicates'], summary['examples']
   print(f'Near-duplicates: {count:,} of {examples:,} examples of {name}; '
-        f'{arguments.counted(summary["compared"], "pair")} compared in '
+        f'{console.format_count(summary["compared"], "pair")} compared in '
         f'{console.format_secs(secs)}')
   if count > _SUSPICIOUS_SHARE * examples:
     print('This is an unusually large share. If the page shows pairs that are '
