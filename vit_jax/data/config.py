@@ -24,8 +24,8 @@ class DataConfig:
 
   Attributes:
     source: 'digits', 'shapes', a TFDS name ('cifar10',
-      'oxford_iiit_pet:4.0.0'), or a path to an image folder, table, Parquet
-      files or tar shards; see docs/data.md.
+      'oxford_iiit_pet:4.0.0'), a path (class folders, a table, Parquet,
+      WebDataset tars), or 'hf://datasets/USER/NAME'; docs/data.md.
     data_dir: TFDS directory; default: $TFDS_DATA_DIR or ~/tensorflow_datasets.
     split: TFDS split string, for every source: 'train', 'train[:98%]'.
     target: kind of the labels of a table: 'single', 'multi' or 'regression';

@@ -22,7 +22,6 @@ import numpy as np
 
 _VERSION = 3
 _THREADS = 8
-_ANNOUNCED_BYTES = 2 * 2**30  # Scanning less is fast.
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -35,11 +34,8 @@ def load_or_build(
   with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
     stamps = list(pool.map(_stamp, paths))
     saved = list(pool.map(functools.partial(_load, kind=kind), paths, stamps))
-    num_bytes = sum(stamp[0] for stamp, arrays in zip(stamps, saved)
-                    if arrays is None)
-    if num_bytes > _ANNOUNCED_BYTES:
-      print(f'Indexing {saved.count(None):,} files once (headers of '
-            f'{num_bytes / 2**30:,.1f} GiB) ...', flush=True)
+    if saved.count(None) > _THREADS:
+      print(f'Indexing {saved.count(None):,} files once ...', flush=True)
 
     def finish(
         path: epath.Path, stamp: tuple[int, ...], arrays: Arrays | None,
