@@ -195,7 +195,7 @@ def _eval_batches(
   """Returns a function that opens the preprocessed batches of a split."""
   prepare = batches_lib.prepare(config, dataset)
   on_batch = NamedSharding(mesh, sharding.BATCH)
-  parts, num_parts = multihost.batch_shards(mesh)
+  shards, num_shards = multihost.batch_shards(mesh)
   # Evaluation has no randomness, hence no key.
   prepared = jax.jit(
       lambda batch: prepare(batch, None, train=False), in_shardings=on_batch,
@@ -203,8 +203,8 @@ def _eval_batches(
 
   def batches() -> Generator[types.Batch, None, None]:
     local = data.eval_batches(
-        config, dataset, batch_size=batch_size, shards=parts,
-        num_shards=num_parts, unreadable=data.UnreadableCounter(
+        config, dataset, batch_size=batch_size, shards=shards,
+        num_shards=num_shards, unreadable=data.UnreadableCounter(
             max_share=config.max_unreadable, log=unreadable,
             total_rows=dataset.num_examples))
     with contextlib.closing(batches_lib.shard(local, mesh)) as sharded:

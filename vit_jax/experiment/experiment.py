@@ -1,4 +1,4 @@
-"""An experiment: config, data, model, objective, optimizer and mesh, wired.
+"""An experiment: config, data, model, objective, optimizer and mesh.
 
 Nothing is allocated until `init_state` is called.
 """
@@ -32,7 +32,7 @@ from vit_jax.weights import initialize
 
 @dataclasses.dataclass(frozen=True)
 class Experiment:
-  """A wired experiment.
+  """Components of an experiment, and its abstract state and batch.
 
   Attributes:
     config: the config, completed with what depends on the data.
@@ -106,11 +106,11 @@ class Experiment:
       start_step: first step.
       unreadable: counts unreadable images of this process.
     """
-    parts, num_parts = multihost.batch_shards(self.mesh)
+    shards, num_shards = multihost.batch_shards(self.mesh)
     local = data.train_batches(
         self.config.data, self.dataset, seed=self.config.seed,
         batch_size=self.config.batch_size, start_step=start_step,
-        shards=parts, num_shards=num_parts, unreadable=unreadable)
+        shards=shards, num_shards=num_shards, unreadable=unreadable)
     return batches_lib.shard(local, self.mesh)
 
   def with_microbatches(self, number: int) -> 'Experiment':
