@@ -255,7 +255,7 @@ def test_a_finished_run_is_not_trained_again(whole, config_file, environment):
   done = subprocess.run(
       command('train', f'--config={config_file}', f'--workdir={workdir}'),
       env=environment, capture_output=True, text=True, check=True)
-  assert 'finished before' in done.stdout
+  assert 'already finished' in done.stdout
   assert (workdir / 'metrics.jsonl').read_bytes() == before
 
 
@@ -382,7 +382,7 @@ def test_stages_hand_over_their_parameters(environment, tmp_path):
 
 def test_a_finished_run_is_not_taken_for_another_one(config_file, tmp_path):
   run_lib.train(build(config_file, 'total.steps=1'), tmp_path)
-  with pytest.raises(ValueError, match='finished, with another config') as e:
+  with pytest.raises(ValueError, match='finished, with a different config') as e:
     run_lib.train(build(config_file, 'total.steps=1',
                         'optimizer.learning_rate=5e-3'), tmp_path)
   assert 'optimizer.learning_rate: 0.001 -> 0.005' in str(e.value)
@@ -393,7 +393,7 @@ def test_a_finished_run_is_not_taken_for_another_one(config_file, tmp_path):
 
 def test_a_total_that_is_passed_already_is_an_error(config_file, tmp_path):
   run_lib.train(build(config_file, 'total.steps=3'), tmp_path)
-  with pytest.raises(ValueError, match='at step 3, beyond the 2'):
+  with pytest.raises(ValueError, match='at step 3, but the config ends at'):
     run_lib.train(build(config_file, 'total.steps=2'), tmp_path)
 
 
