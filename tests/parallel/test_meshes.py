@@ -20,6 +20,9 @@ from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.plan.compiled import collectives
 
+# Compiles seven programs, five of them for eight devices.
+pytestmark = pytest.mark.slow
+
 DEPTH = 3
 STEPS = 6
 NUM_MICROBATCHES = 7
