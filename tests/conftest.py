@@ -1,7 +1,7 @@
-"""The machine that every test sees: eight CPU devices.
+"""Shared fixtures, and eight CPU devices for all tests.
 
-This file must not import vit_jax: the shapes in its annotations are checked by
-an import hook that pytest installs after it has read this file.
+This file must not import vit_jax: pytest installs the import hook that checks
+shape annotations after reading it.
 """
 
 import gc
@@ -10,7 +10,7 @@ import os
 import pathlib
 import zlib
 
-# Before JAX starts; a GPU or TPU in the machine is not what the tests measure.
+# Before JAX starts. Tests do not use GPUs or TPUs.
 os.environ['JAX_PLATFORMS'] = 'cpu'
 # Compilation dominates the time of the tests. Flags that the user sets, such as
 # --xla_cpu_max_isa=AVX2, come last and take precedence.
@@ -57,10 +57,10 @@ def weight_of_torch(name, shape):
 
 
 def pytest_collection_finish():
-  """Takes what is imported out of reach of the garbage collector.
+  """Excludes imported objects from garbage collection.
 
-  A run collects garbage before it counts free memory, which here would walk
-  through the objects of all the tests and libraries, a second each time.
+  A run collects garbage before it measures free memory, which takes a second
+  with the objects of all tests and libraries.
   """
   gc.collect()
   gc.freeze()
@@ -68,7 +68,7 @@ def pytest_collection_finish():
 
 @pytest.fixture(scope='session')
 def golden():
-  """Returns a function of a file's name: its arrays, images and logits."""
+  """Returns a function from a file name to its arrays, images and logits."""
   def of(name):
     with np.load(GOLDEN / f'{name}.npz') as file:
       keys, logits = json.loads(str(file['keys'])), file['logits']
@@ -85,11 +85,11 @@ def golden():
 
 @pytest.fixture(scope='session')
 def write_tfds():
-  """Returns a function that writes a data set as TFDS prepares it.
+  """Returns a function that writes a TFDS data set without TensorFlow.
 
-  No TensorFlow: `write_tfds(root, name, version, features, splits)` takes the
-  features as TFDS's own JSON has them and, by split, the serialised examples:
-  lists of int, float or bytes by the flat name of a feature.
+  `write_tfds(root, name, version, features, splits)` takes the features as in
+  the JSON of TFDS and, by split, examples as lists of int, float or bytes by
+  flat feature name.
   """
   from array_record.python import array_record_module
   from tensorflow_datasets.proto import tf_example_pb2
@@ -134,7 +134,7 @@ def write_tfds():
 def tiny_vtab(write_tfds, tmp_path_factory):
   """A TFDS directory with DTD, KITTI and SmallNORB of 8 x 8 pixels.
 
-  The label can be read off the brightness, so that it can be learned.
+  The brightness determines the label, so that it can be learned.
   """
   import io
 
@@ -164,7 +164,7 @@ def tiny_vtab(write_tfds, tmp_path_factory):
              {'image': image_feature(3), 'label': class_label(47)},
              {'train': textures, 'validation': textures[:200],
               'test': textures[:47]})
-  # One object in each of three distances; of the fourth class only a person.
+  # Three distances of a vehicle, and a person for the fourth class.
   metres = (5.0, 12.0, 40.0, 3.0)
   streets = [{'image': [png('RGB', 80 * (i % 4))],
               'objects/type': [4 if i % 4 == 3 else i % 3, 7],
@@ -194,7 +194,6 @@ def tiny_vtab(write_tfds, tmp_path_factory):
 
 
 def pytest_collection_modifyitems(items):
-  """Slow files first: else a worker is still at one when all others are done.
-  """
+  """Runs slow files first, which balances parallel workers."""
   slow = {item.path for item in items if item.get_closest_marker('slow')}
   items.sort(key=lambda item: item.path not in slow)  # Stable.

@@ -237,7 +237,12 @@ def test_fine_tuning_inherits_the_settings_of_22b():
       True, True, 'rms', False, 6144)
 
 
-def test_dimensions_given_beside_a_variant_win():
+def test_sections_of_earlier_versions_are_read():
+  section = {'variant': 'B/16', 'products': 'auto'}
+  assert models.parse(section) == models.parse({'variant': 'B/16'})
+
+
+def test_dimensions_override_the_variant():
   config = models.parse({'variant': 'B/16', 'depth': 3, 'patch': [8, 4]})
   assert (config.width, config.depth, config.patch_shape) == (768, 3, (8, 4))
 

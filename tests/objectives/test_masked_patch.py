@@ -75,9 +75,6 @@ def numpy_color(pixels):
   return number
 
 
-# ------------------------------------------------------------------ corruption
-
-
 @pytest.mark.parametrize('rate, patches, want', [
     (0.5, 196, (78, 10, 10)), (0.15, 196, (23, 3, 3)), (0.5, 64, (26, 3, 3)),
     (0.5, 16, (6, 1, 1)), (0.15, 7, (1, 0, 0)), (1.0, 10, (8, 1, 1))])
@@ -143,9 +140,6 @@ def test_sources_select_the_embeddings():
       np.testing.assert_allclose(got[image, place], want, rtol=1e-6)
 
 
-# --------------------------------------------------------------------- targets
-
-
 @pytest.mark.parametrize('patch', [4, 8, 16])
 def test_colors_equal_numpy_means_of_blocks(patch):
   pixels = np.random.default_rng(1).integers(0, 256, (2, 5, patch, patch, 3))
@@ -178,9 +172,6 @@ def test_colors_are_by_area_where_a_patch_does_not_divide_by_four(
   np.testing.assert_array_equal(
       COLORS(jnp.asarray(pixels / 255, jnp.float32), 4),
       COLORS(jnp.asarray(large / 255, jnp.float32), 4))
-
-
-# ------------------------------------------------------------------------ loss
 
 
 def numpy_loss(target, predictions, corruption, patch):

@@ -32,6 +32,8 @@ ModelConfig = vit_config.ViTConfig | resnet_config.ResNetConfig
 _FAMILIES = {'vit': vit_config.ViTConfig,
              'resnet': resnet_config.ResNetConfig}
 _SET_BY_VARIANT = (*vit_config.DIMENSIONS, 'backbone')
+# Keys in checkpoints of earlier versions that did not change the results.
+_REMOVED_KEYS = ('products',)
 
 
 def parse(section: Mapping[str, Any]) -> ModelConfig:
@@ -40,6 +42,7 @@ def parse(section: Mapping[str, Any]) -> ModelConfig:
   Raises:
     ValueError: for an unknown name, key or variant, or a missing dimension.
   """
+  section = {k: v for k, v in section.items() if k not in _REMOVED_KEYS}
   variant = str(section.get('variant') or '')
   section = {'name': variants.family(variant), **variants.settings(variant),
              **section}
