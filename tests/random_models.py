@@ -10,8 +10,8 @@ from vit_jax import models
 from vit_jax import schema
 from vit_jax import tree
 from vit_jax.inference import model as model_lib
+from vit_jax.weights import families
 from vit_jax.weights import load as weights_lib
-from vit_jax.weights import names
 from vit_jax.weights import save as save_lib
 from vit_jax.weights.configs import preprocessing
 
@@ -46,7 +46,7 @@ def config_of(**settings):
 def arrays(family, resolution=(32, 32), **settings):
   """Returns the arrays of a tiny model under a family's names."""
   return save_lib.to_arrays(
-      names.FAMILIES[family], params(config_of(**settings), resolution))
+      families.FAMILIES[family], params(config_of(**settings), resolution))
 
 
 def make(settings, *, side, **preprocess):

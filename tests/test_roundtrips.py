@@ -9,10 +9,10 @@ import vit_jax
 from vit_jax import models
 from vit_jax import tree
 from vit_jax.models import variants
+from vit_jax.weights import families
 from vit_jax.weights import files
 from vit_jax.weights import layout
 from vit_jax.weights import load as weights_lib
-from vit_jax.weights import names
 from vit_jax.weights import open_files
 from vit_jax.weights import save
 
@@ -148,7 +148,7 @@ def test_a_published_model_is_recognised_by_its_names_and_shapes(
   monkeypatch.setattr(layout, 'to_ours', stacked)
   monkeypatch.setattr(files, 'to_float32', lambda array, **_: array)
   resnet = variants.family(variant) == 'resnet'
-  for family in [names.FAMILIES[name] for name in (
+  for family in [families.FAMILIES[name] for name in (
       ('bit', 'timm_bit') if resnet else ('npz', 'timm'))]:
     arrays = {}
     for name, shape in shapes.items():

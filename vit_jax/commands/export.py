@@ -124,5 +124,5 @@ def _verification_batches(
   if len(batches) == len(BATCH_SIZES):
     path, error = next(iter(reading.errors.items()))
     raise ValueError(
-        f'None of the images can be read: {path}: {error}')
+        f'None of the images could be read: {path}: {error}')
   return batches

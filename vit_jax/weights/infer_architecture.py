@@ -9,8 +9,8 @@ import numpy as np
 from vit_jax import models
 from vit_jax.models import variants
 from vit_jax.models import vit_config
+from vit_jax.weights import families
 from vit_jax.weights import layout
-from vit_jax.weights import names as names_lib
 from vit_jax.weights import published_sizes
 
 _LAYERS = 'encoder/layers'
@@ -24,7 +24,7 @@ _NUM_AXES = {'patches/kernel': 4, f'{_LAYERS}/attention_norm/scale': 2,
 
 
 def section(
-    params: Mapping[str, Any], family: names_lib.Family, *,
+    params: Mapping[str, Any], family: families.Family, *,
     declared: Mapping[str, Any], heads_in_shapes: bool,
 ) -> dict[str, Any]:
   """Returns the section `model` of a model with these parameters.
@@ -59,7 +59,7 @@ def section(
 
 
 def _check_axes(
-    params: Mapping[str, Any], family: names_lib.Family) -> None:
+    params: Mapping[str, Any], family: families.Family) -> None:
   for name, axes in _NUM_AXES.items():
     if name in params and len(params[name].shape) != axes:
       raise ValueError(
@@ -73,7 +73,7 @@ def _classes(params: Mapping[str, Any]) -> int:
 
 
 def _encoder(
-    params: Mapping[str, Any], family: names_lib.Family,
+    params: Mapping[str, Any], family: families.Family,
     declared: Mapping[str, Any],
 ) -> dict[str, Any]:
   missing = [name for name in _REQUIRED if name not in params]

@@ -143,25 +143,7 @@ def matches(
     The parameters; the ignored names; and a line for each problem: a name
     without a row, or a missing array of a stack.
   """
-  groups: dict[tuple[str, str], dict[tuple[int, ...], str]] = {}
-  rows: dict[str, Row] = {}
-  ignored, problems = [], []
-  for name in names:
-    found = next(_rows_of(table, name), None)
-    if found is None:
-      if any(re.fullmatch(p, name) for p in table.ignored):
-        ignored.append(name)
-      else:
-        reason = next((text for p, text in table.unsupported.items()
-                       if re.fullmatch(p, name)), '')
-        problems.append(f'{name}: unexpected'
-                        + f' ({reason}, which our models lack)' * bool(reason))
-      continue
-    row, pattern, values = found
-    ours = _pattern(row.ours).fill(values)
-    rows[ours] = row
-    groups.setdefault((ours, pattern.text), {})[
-        tuple(values[axis] for axis in pattern.stacked)] = name
+  groups, rows, ignored, problems = _group(table, names)
   # All parameters of a stack must have the same number of layers.
   depths: dict[str, int] = {}
   for (ours, text), members in groups.items():
@@ -186,6 +168,39 @@ def matches(
       result.append(Match(ours, tuple(members[i] for i in indices), axes,
                           rows[ours].layout))
   return result, ignored, problems
+
+
+_Groups = dict[tuple[str, str], dict[tuple[int, ...], str]]
+
+
+def _group(
+    table: Table, names: Sequence[str],
+) -> tuple[_Groups, dict[str, Row], list[str], list[str]]:
+  """Groups names by our name and their pattern.
+
+  Returns:
+    Names by the indices of their holes, for each group; the row of each of our
+    names; the ignored names; and a line for each name without a row.
+  """
+  groups: _Groups = {}
+  rows: dict[str, Row] = {}
+  ignored, problems = [], []
+  for name in names:
+    found = next(_rows_of(table, name), None)
+    if found:
+      row, pattern, values = found
+      ours = _pattern(row.ours).fill(values)
+      rows[ours] = row
+      groups.setdefault((ours, pattern.text), {})[
+          tuple(values[axis] for axis in pattern.stacked)] = name
+    elif any(re.fullmatch(p, name) for p in table.ignored):
+      ignored.append(name)
+    else:
+      reason = next((text for p, text in table.unsupported.items()
+                     if re.fullmatch(p, name)), '')
+      problems.append(f'{name}: unexpected'
+                      + f' ({reason}, which our models lack)' * bool(reason))
+  return groups, rows, ignored, problems
 
 
 def to_ours(

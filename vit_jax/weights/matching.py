@@ -6,9 +6,9 @@ import re
 
 import numpy as np
 
+from vit_jax.weights import families
 from vit_jax.weights import files
 from vit_jax.weights import layout
-from vit_jax.weights import names as names_lib
 
 _ANCHORS = ('patches/kernel', 'backbone/root/kernel')  # Every model has one.
 # Optimizer state repeats the names of the parameters. Flax's optimizer target
@@ -36,7 +36,7 @@ class Found:
     left_out: names of arrays that are no parameters of the model.
   """
   opened: files.ArrayFile
-  family: names_lib.Family
+  family: families.Family
   prefix: str
   matches: tuple[layout.Match, ...]
   left_out: tuple[str, ...]
@@ -92,14 +92,14 @@ def find(opened: files.ArrayFile, *, prefix: str | None = None) -> Found:
 
 def _choose(
     opened: files.ArrayFile, names: Sequence[str], prefix: str | None,
-) -> tuple[names_lib.Family, str]:
+) -> tuple[families.Family, str]:
   """Returns the family and the prefix of its parameter names."""
   if prefix is not None:
-    found = names_lib.recognise(_without_prefix(prefix, names))
+    found = families.recognise(_without_prefix(prefix, names))
     if found is None:
       raise _unknown_family(opened, f' under {prefix!r}')
     return found[0], prefix + found[1]
-  found = names_lib.recognise(names) or _recognise_nested(names)
+  found = families.recognise(names) or _recognise_nested(names)
   if found is None:
     raise _unknown_family(opened, '')
   family, inner = found
@@ -117,17 +117,17 @@ def _choose(
 
 
 def _recognise_nested(
-    names: Sequence[str]) -> tuple[names_lib.Family, str] | None:
+    names: Sequence[str]) -> tuple[families.Family, str] | None:
   """Recognises a family under any top-level name but the optimizer's."""
   for start in dict.fromkeys(m[0] for m in map(_TOP_LEVEL.match, names) if m):
-    found = names_lib.recognise(_without_prefix(start, names))
+    found = families.recognise(_without_prefix(start, names))
     if found and not _OPTIMIZER.fullmatch(start):
       return found[0], start + found[1]
   return None
 
 
 def _unknown_family(opened: files.ArrayFile, where: str) -> ValueError:
-  known = ', '.join(f.label for f in names_lib.FAMILIES.values())
+  known = ', '.join(f.label for f in families.FAMILIES.values())
   return ValueError(
       f'The {len(opened.headers)} arrays of {opened.path} are not those of a '
       f'known family{where}. Families: {known}. The first arrays: '
@@ -135,7 +135,7 @@ def _unknown_family(opened: files.ArrayFile, where: str) -> ValueError:
 
 
 def _copies(
-    family: names_lib.Family, names: Sequence[str],
+    family: families.Family, names: Sequence[str],
 ) -> dict[str, set[str]]:
   """Returns the prefixes of all copies of the model, with the names there."""
   found: dict[str, set[str]] = {}
@@ -155,7 +155,7 @@ def _without_prefix(prefix: str, names: Sequence[str]) -> list[str]:
 
 
 def _without_pooler(
-    family: names_lib.Family, matches: list[layout.Match],
+    family: families.Family, matches: list[layout.Match],
 ) -> tuple[list[layout.Match], list[str]]:
   """Ignores the unused pooler of a Hugging Face classifier.
 
@@ -192,7 +192,7 @@ def read(found: Found) -> dict[str, np.ndarray]:
   if problems:
     raise ValueError(f'{found.opened.path} has arrays of unexpected shapes:\n'
                      + files.indented(problems))
-  return names_lib.split_pairs(params)
+  return families.split_pairs(params)
 
 
 def split_heads(

@@ -1,15 +1,8 @@
-"""Parameter names of each weight family, as tables.
-
-The left column holds our names. A new family needs a table, and a row in
-FAMILIES.
+"""Parameter names of each weight family, as tables; our names are on the left.
 """
 
-from collections.abc import Mapping, Sequence
-import dataclasses
-import re
 from typing import Any
 
-from vit_jax.weights import layout
 from vit_jax.weights.layout import Row
 from vit_jax.weights.layout import Table
 
@@ -304,103 +297,3 @@ SCRATCH = Table('scratch', rows=(
     *_both(f'{_LAYERS}/mlp/hidden', f'{_SCRATCH_BLOCK}.mlp.dense_1', **_DENSES),
     *_both(f'{_LAYERS}/mlp/out', f'{_SCRATCH_BLOCK}.mlp.dense_2', **_DENSES),
     *_both('head/dense', 'classifier', **_DENSE)))
-
-
-# ------------------------------------------------------------------- families
-
-
-@dataclasses.dataclass(frozen=True)
-class Family:
-  """Weights of one origin.
-
-  Attributes:
-    name: 'timm' and the like.
-    label: name in messages.
-    table: parameter names.
-    prefixes: possible prefixes of every parameter name; the first is written.
-      Arrays without the prefix are no parameters.
-    settings: keys of the section `model` that names and shapes do not
-      determine.
-    backbone: the same for the section `model.backbone`.
-    positions: how the origin resizes position embeddings.
-  """
-  name: str
-  label: str
-  table: Table
-  prefixes: tuple[str, ...] = ('',)
-  settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-  backbone: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-  positions: str = 'linear'
-
-
-_BIT_BACKBONE = {'preactivation': True, 'group_norm_epsilon': 1e-5,
-                 'std_epsilon': 0.0}
-
-FAMILIES: Mapping[str, Family] = {
-    'npz': Family(
-        'npz', 'published JAX ViT', NPZ,
-        prefixes=('', 'params/', 'opt/target/', 'optimizer/target/',
-                  'params/img/'),
-        settings={'gelu': 'tanh', 'layer_norm_epsilon': 1e-6}),
-    'bit': Family(
-        'bit', 'published BiT', BIT_NPZ,
-        prefixes=('resnet/', '', 'params/resnet/', 'params/'),
-        settings={'name': 'resnet'},
-        # As in the code of big_transfer.
-        backbone={**_BIT_BACKBONE, 'variance_epsilon': 1e-10}),
-    'timm': Family(
-        'timm', 'timm ViT', TIMM, prefixes=('', 'model.'),
-        settings={'gelu': 'exact', 'layer_norm_epsilon': 1e-6},
-        backbone={'group_norm_epsilon': 1e-5, 'std_epsilon': 0.0,
-                  'variance_epsilon': 1e-8},
-        positions='cubic'),
-    'timm_bit': Family(
-        'timm_bit', 'timm BiT', TIMM_BIT, settings={'name': 'resnet'},
-        backbone={**_BIT_BACKBONE, 'variance_epsilon': 1e-8}),
-    'huggingface': Family(
-        'huggingface', 'Hugging Face ViT', HUGGINGFACE,
-        settings={'gelu': 'exact', 'layer_norm_epsilon': 1e-12},
-        positions='cubic'),
-    'scratch': Family(
-        'scratch', '"Implementing Vision Transformer from scratch"', SCRATCH,
-        settings={'gelu': 'tanh', 'layer_norm_epsilon': 1e-5,
-                  'final_norm': False}),
-}
-
-
-def recognise(names: Sequence[str]) -> tuple[Family, str] | None:
-  """Returns the family of a file's names, and their prefix; None if unknown.
-
-  Each file of a family has a patch projection or the root of a ResNet; of
-  several such families, the one that knows most of the names is returned.
-  """
-  best: tuple[int, Family, str] | None = None
-  for family in FAMILIES.values():
-    for prefix in family.prefixes:
-      inside = [n.removeprefix(prefix) for n in names if n.startswith(prefix)]
-      score = sum(layout.has_row(family.table, name) for name in inside)
-      anchored = any(layout.contains(family.table, ours, inside)
-                     for ours in ('patches/kernel', 'backbone/root/kernel'))
-      if anchored and (best is None or score > best[0]):
-        best = (score, family, prefix)
-  return None if best is None else best[1:]
-
-
-def split_pairs(params: dict[str, Any]) -> dict[str, Any]:
-  """Splits timm's joint arrays of keys and values."""
-  return {
-      target: value
-      for name, array in params.items()
-      for target, value in (
-          [(name.replace('key_value', part), array[i])
-           for i, part in enumerate(('key', 'value'))]
-          if '/key_value/' in name else [(name, array)])}
-
-
-def join_pairs(params: Mapping[str, Any], stack: Any) -> dict[str, Any]:
-  """Inverts `split_pairs`."""
-  return {
-      re.sub('/key/', '/key_value/', name): (
-          stack([array, params[name.replace('/key/', '/value/')]])
-          if '/key/' in name else array)
-      for name, array in params.items() if '/value/' not in name}

@@ -13,9 +13,9 @@ from vit_jax import schema
 from vit_jax import tree
 from vit_jax import types
 from vit_jax.models import architecture
+from vit_jax.weights import families
 from vit_jax.weights import files
 from vit_jax.weights import layout
-from vit_jax.weights import names as names_lib
 from vit_jax.weights import npz
 from vit_jax.weights import orbax_runs
 from vit_jax.weights import published_sizes
@@ -122,7 +122,7 @@ def _write_npz(
     json_path.write_text(json.dumps(json.loads(metadata), indent=2) + '\n')
 
 
-def _family(form: str, config: models.ModelConfig) -> names_lib.Family:
+def _family(form: str, config: models.ModelConfig) -> families.Family:
   """Returns the family to write.
 
   Raises:
@@ -135,7 +135,7 @@ def _family(form: str, config: models.ModelConfig) -> names_lib.Family:
         'The Hugging Face classifier has no layer before its head, so '
         'representation_layer=True cannot be saved. Use --format=npz.')
   name = _RESNET_FAMILIES[form] if config.name == 'resnet' else form
-  return names_lib.FAMILIES[name]
+  return families.FAMILIES[name]
 
 
 def _for_format(
@@ -154,7 +154,7 @@ def _for_format(
 
 
 def to_arrays(
-    family: names_lib.Family, params: Mapping[str, Any],
+    family: families.Family, params: Mapping[str, Any],
 ) -> dict[str, np.ndarray]:
   """Converts parameters, by our names, to a family's arrays, by its names.
 
@@ -164,7 +164,7 @@ def to_arrays(
   flat = {name: np.asarray(array, np.float32)
           for name, array in params.items() if array.size}
   if family.name == 'timm':
-    flat = names_lib.join_pairs(flat, np.stack)
+    flat = families.join_pairs(flat, np.stack)
   arrays: dict[str, np.ndarray] = {}
   problems = []
   for name, array in flat.items():
@@ -186,7 +186,7 @@ def to_arrays(
 
 
 def _model_notes(
-    form: str, family: names_lib.Family, config: models.ModelConfig, *,
+    form: str, family: families.Family, config: models.ModelConfig, *,
     declared: tuple[str, ...] = (),
 ) -> list[str]:
   """Returns what the format's own library computes differently.
