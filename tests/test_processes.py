@@ -1,7 +1,6 @@
-"""Several real processes on this machine do what one alone does.
+"""Several processes on this machine compute the same as one process.
 
-Each is started as a user starts it, with a part of the devices; JAX joins them
-over the network, and the CPU's arrays travel by gloo.
+They are started by `main.py` and communicate through gloo.
 """
 
 import json
@@ -26,7 +25,7 @@ from vit_jax.training import writer
 pytestmark = pytest.mark.slow
 
 ROOT = pathlib.Path(__file__).parents[1]
-# For all processes of a run to end, on a machine that does much besides.
+# Generous, for loaded machines.
 TIMEOUT_SECS = 540
 
 CONFIG = {
@@ -52,7 +51,7 @@ EVALUATORS = {
     'fewshot': {'name': 'fewshot', 'train_split': 'train[:300]',
                 'shots': (5,), 'seeds': 2},
 }
-# What a run takes, as against what comes of it.
+# Metrics that depend on speed.
 COSTS = ('train/images_per_sec', 'train/wait_share', 'train/device_hours',
          'train/core_hours', 'train/host_memory_bytes')
 
@@ -65,7 +64,7 @@ def write_config(path, config):
 
 
 def free_port():
-  """Returns a port below those that connections get by themselves."""
+  """Returns a free port below the ephemeral ones."""
   first = 20_000 + os.getpid() * 13 % 10_000
   for port in range(first, first + 1_000):
     with socket.socket() as probe:
@@ -90,8 +89,7 @@ def run_processes(number, *argv, devices=1):
   """
   environ = {**os.environ, 'JAX_PLATFORMS': 'cpu',
              'JAX_NUM_CPU_DEVICES': str(devices),
-             # Programs that run for a moment need not be fast.
-             'XLA_FLAGS': '--xla_backend_optimization_level=0 '
+              'XLA_FLAGS': '--xla_backend_optimization_level=0 '
                           '--xla_llvm_disable_expensive_passes=true'}
   started = []
   try:
@@ -159,7 +157,7 @@ def reference(tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def by_four(tmp_path_factory):
-  """A workdir and what the four processes said that trained in it."""
+  """The workdir and the outputs of four training processes."""
   folder = tmp_path_factory.mktemp('four')
   flag = write_config(folder / 'config.py', CONFIG)
   done = run_processes(4, flag, f'--workdir={folder / "run"}')
@@ -167,17 +165,11 @@ def by_four(tmp_path_factory):
   return folder / 'run', done
 
 
-def test_four_processes_train_as_one_device_does(by_four, reference):
+def test_four_processes_train_like_one_device(by_four, reference):
   assert_same_metrics(writer.read_rows(by_four[0]), reference)
 
 
-def test_four_processes_train_as_one_process_of_four_devices(
-    by_four, tmp_path):
-  assert_same_metrics(
-      writer.read_rows(by_four[0]), train_here(tmp_path / 'run', 4))
-
-
-def test_the_first_process_speaks_and_writes_for_all(by_four):
+def test_only_process_0_prints_and_writes(by_four):
   workdir, done = by_four
   lines = [[line for line in out.splitlines() if '[Gloo]' not in line]
            for _, out, _ in done]
@@ -191,29 +183,28 @@ def test_the_first_process_speaks_and_writes_for_all(by_four):
   assert steps == [1, 2, 3, 4]
 
 
-# Training alone: what is measured beside it is compared elsewhere.
 REST = {'evals': {}, 'checkpoint': {'every': {'steps': 2}}}
 
 
 def at_step_2(workdir, target):
-  """Copies a run as it was when it was killed after step 2."""
+  """Copies a run as if it was killed after step 2."""
   shutil.copytree(workdir, target)
   shutil.rmtree(target / 'checkpoints' / 'latest' / '4')
   (target / 'summary.json').unlink()
   return target
 
 
-def test_one_process_goes_on_from_a_checkpoint_of_four(
+def test_one_process_resumes_a_checkpoint_of_four(
     by_four, reference, tmp_path):
   workdir = at_step_2(by_four[0], tmp_path / 'run')
   rows = train_here(workdir, 1, mesh={'data': 1}, **REST)
   assert_same_metrics(rows, reference, first=3, prefix='train/')
 
 
-def test_two_processes_go_on_from_a_checkpoint_of_four(
+def test_two_processes_resume_a_checkpoint_of_four(
     by_four, reference, tmp_path):
   workdir = at_step_2(by_four[0], tmp_path / 'run')
-  # Heads are split over both: each needs all the images of a batch.
+  # Attention heads are split over both processes.
   flag = write_config(
       tmp_path / 'config.py', {**CONFIG, **REST, 'mesh': {'tensor': 2}})
   done = run_processes(2, flag, f'--workdir={workdir}')
@@ -223,7 +214,7 @@ def test_two_processes_go_on_from_a_checkpoint_of_four(
       writer.read_rows(workdir), reference, first=3, prefix='train/')
 
 
-def test_two_processes_evaluate_exactly_as_one(by_four, tmp_path):
+def test_two_processes_evaluate_like_one(by_four, tmp_path):
   evals = {name: {'split': 'test[:50]', **section}
            for name, section in EVALUATORS.items()}
   flag = write_config(tmp_path / 'config.py', {
@@ -242,7 +233,7 @@ def test_two_processes_evaluate_exactly_as_one(by_four, tmp_path):
     if any(word in name for word in ('loss', 'calibration')):
       np.testing.assert_allclose(
           two['metrics'][name], value, rtol=1e-5, atol=1e-7, err_msg=name)
-    else:  # Counts, and what follows from them.
+    else:
       assert two['metrics'][name] == value, name
   assert (two['tables']['confusion']['confusion']
           == one['tables']['confusion']['confusion'])
@@ -262,5 +253,5 @@ def test_an_error_in_one_process_ends_all(tmp_path):
                'channels': 1}})
   done = run_processes(2, flag, f'--workdir={tmp_path / "run"}')
   assert all(status != 0 for status, _, _ in done), done
-  # One read it; the other saw that the first had gone.
+  # Only one process read the file.
   assert sum('3.png' in err for _, _, err in done) == 1, done

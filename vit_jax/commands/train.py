@@ -1,4 +1,4 @@
-"""Trains the stages of a config, one after the other, each in its folder."""
+"""Trains the stages of a config in order, each in its own folder."""
 
 import argparse
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ from vit_jax.training import cost
 from vit_jax.training import signals
 from vit_jax.training import writer
 
-# Metrics of the table at the end.
+# Metrics in the final table.
 SHOWN = ('accuracy', 'precision_at_1', 'root_mean_square_error', 'r2')
 
 
@@ -32,17 +32,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       help='the experiment; change a value by --config.section.key=value')
   parser.add_argument(
       '--workdir', required=True, metavar='DIR',
-      help='folder of the run: checkpoints, metrics, curves; a run that was '
-      'stopped goes on from what is there')
+      help='folder of the run: checkpoints, metrics, curves; an interrupted '
+      'run resumes')
   parser.add_argument(
       '--profile', type=int, default=0, metavar='STEPS',
-      help='trace so many steps into WORKDIR/profile, for TensorBoard and '
+      help='profile this many steps into WORKDIR/profile, for TensorBoard and '
       'Perfetto')
 
 
 def run(args: argparse.Namespace) -> int:
   """Runs the command; returns the exit status."""
-  with signals.catch():  # Between two stages too.
+  with signals.catch():  # Also between two stages.
     return _train(args)
 
 
@@ -51,8 +51,7 @@ def _train(args: argparse.Namespace) -> int:
   workdir = epath.Path(args.workdir)
   start = time.monotonic()
   summaries: dict[str, Any] = {}
-  # Every stage is wired before the first is trained: what cannot run is said
-  # now, not after the hours of an earlier stage.
+  # All stages are built first, so that errors in a later one show at once.
   with restore.watching(next(iter(stages.values())).log, 'opening the data'):
     experiments = {name: experiment_lib.build(config)
                    for name, config in stages.items()}
@@ -66,7 +65,7 @@ def _train(args: argparse.Namespace) -> int:
     init = experiment.config.init
     origin = workdir / init.stage if init.stage else init.checkpoint
     with restore.watching(
-        experiment.config.log, 'finding what it starts from'):
+        experiment.config.log, 'finding the initial weights'):
       source = initial_weights.find(
           origin, init.which,
           getattr(experiment.config.model, 'num_heads', None)
@@ -104,7 +103,6 @@ def _print_summary(
     rows.append([
         name or workdir.name, summary['steps'], summary['images'],
         round(summary['secs']), summary['metrics'].get('train/loss'),
-        # The evaluator's name only where there are several.
         '\n'.join(key if len(evaluators) > 1 else key.split('/')[-1]
                   for key in held_out),
         '\n'.join(console_lib.format_metrics({key: value}).rsplit(
@@ -122,14 +120,14 @@ def _print_summary(
 
 
 def _time(summaries: Mapping[str, Any], secs: float) -> str:
-  """Returns how long this start took, and the training of all starts."""
+  """Returns the time of this start and of all training."""
   trained = sum(summary['secs'] for summary in summaries.values())
-  return (f'{console_lib.format_secs(secs)} since this start; training in all '
+  return (f'{console_lib.format_secs(secs)} in this start; total training '
           f'{console_lib.format_secs(trained)}')
 
 
 def _best(summary: Mapping[str, Any]) -> str:
-  """Returns value and step of the best checkpoint, and what else it gives."""
+  """Returns metric, step and other metrics of the best checkpoint."""
   best = summary.get('best')
   if not best:
     return ''
@@ -144,16 +142,16 @@ def _best(summary: Mapping[str, Any]) -> str:
 
 def _early_ends(summaries: Mapping[str, Any]) -> str:
   return ''.join(
-      f'early    {name or "the run"} ended at step {summary["steps"]:,}: '
+      f'early    {name or "the run"} stopped at step {summary["steps"]:,}: '
       f'{summary["best"]["metric"]} was best at step '
       f'{summary["best"]["step"]:,}\n' if summary['best'] else
-      f'early    {name or "the run"} ended at step {summary["steps"]:,}: no '
-      'value of checkpoint.best was a number\n'
+      f'early    {name or "the run"} stopped at step {summary["steps"]:,}: no '
+      'value of checkpoint.best was finite\n'
       for name, summary in summaries.items() if summary.get('stopped_early'))
 
 
 def _cost(summaries: Mapping[str, Any]) -> str:
-  """Returns what all stages cost; a stage of an older version says less."""
+  """Returns the cost of all stages; older summaries lack some fields."""
   hours: dict[str, float] = {}
   for summary in summaries.values():
     for kind, value in summary.get('core_hours_by_kind', {}).items():
