@@ -15,7 +15,7 @@ from typing import Any, TYPE_CHECKING
 if TYPE_CHECKING:
   from vit_jax.inference.model import Model
 
-__version__ = '0.1.0'
+__version__ = '0.2.0'
 
 
 def load(path: str | os.PathLike, **overrides: Any) -> 'Model':
