@@ -1,4 +1,4 @@
-"""What a comparison with another library needs, with torch only if asked."""
+"""Helpers of comparisons with other libraries; they import torch on use."""
 
 import types
 
@@ -23,8 +23,8 @@ def _logits(module, images):
   return np.asarray(getattr(found, 'logits', found))
 
 
-def _shaken(module):
-  """Returns the module with no parameter left at zero or one."""
+def _perturbed(module):
+  """Adds noise, so that no parameter is zero or one."""
   import torch
   torch.manual_seed(0)
   with torch.no_grad():
@@ -40,5 +40,5 @@ def _arrays(module):
 @pytest.fixture
 def torch_models():
   return types.SimpleNamespace(
-      images=_images, outputs=_outputs, logits=_logits, shaken=_shaken,
+      images=_images, outputs=_outputs, logits=_logits, perturbed=_perturbed,
       arrays=_arrays)

@@ -1,4 +1,4 @@
-"""Hugging Face's own models and ours compute the same, both ways."""
+"""Hugging Face's models and ours compute the same, in both directions."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ TINY = {'hidden_size': 24, 'num_hidden_layers': 2, 'num_attention_heads': 2,
 
 
 def from_folder(kind, folder):
-  """Returns a module of a folder; every key is used, and none is missing."""
+  """Returns the module of a folder that contains exactly its keys."""
   module, report = kind.from_pretrained(folder, output_loading_info=True)
   assert not any(report.values()), report
   return module
@@ -27,7 +27,7 @@ def from_folder(kind, folder):
     ids=lambda settings: ','.join(settings) or 'plain')
 def test_a_classifier(settings, torch_models, tmp_path):
   kind = transformers.ViTForImageClassification
-  theirs = torch_models.shaken(kind(transformers.ViTConfig(
+  theirs = torch_models.perturbed(kind(transformers.ViTConfig(
       **{**TINY, **settings}, num_labels=5)))
   images = torch_models.images(*settings.get('image_size', (32, 32)))
   expected = torch_models.logits(theirs, images)
@@ -37,15 +37,15 @@ def test_a_classifier(settings, torch_models, tmp_path):
       ours(images)['logits'], expected, rtol=1e-4, atol=1e-4)
   ours.save(tmp_path / 'out', form='huggingface')
   again = from_folder(kind, tmp_path / 'out')
-  # 'gelu_new' goes out under another name, of other roundings.
+  # 'gelu_new' is saved as another name with other rounding errors.
   np.testing.assert_allclose(
       torch_models.logits(again, images), expected, rtol=1e-5, atol=1e-6)
 
 
-def test_a_model_without_a_head_is_its_pooler_and_its_tokens(
+def test_a_model_without_a_head_has_the_same_pooler_and_tokens(
     torch_models, tmp_path):
   kind = transformers.ViTModel
-  theirs = torch_models.shaken(kind(transformers.ViTConfig(**TINY)))
+  theirs = torch_models.perturbed(kind(transformers.ViTConfig(**TINY)))
   images = torch_models.images()
   expected = torch_models.outputs(theirs, images)
   theirs.save_pretrained(tmp_path / 'x')
@@ -60,7 +60,7 @@ def test_a_model_without_a_head_is_its_pooler_and_its_tokens(
   assert torch.equal(again.pooler_output, expected.pooler_output)
 
 
-def test_labels_and_preprocessing_come_and_go(torch_models, tmp_path):
+def test_labels_and_preprocessing_are_loaded_and_saved(torch_models, tmp_path):
   labels = {0: 'cat', 1: 'dog', 2: 'eel'}
   theirs = transformers.ViTForImageClassification(transformers.ViTConfig(
       **TINY, id2label=labels, label2id={v: k for k, v in labels.items()}))

@@ -1,4 +1,4 @@
-"""State dicts of PyTorch, and the page's model whose weights come in one."""
+"""PyTorch state dicts of "Implementing Vision Transformer from scratch"."""
 
 import numpy as np
 import pytest
@@ -11,11 +11,7 @@ WIDTH, DEPTH, HEADS, PATCH, SIDE = 24, 2, 2, 8, 32
 
 
 def page():
-  """Returns the model of "Implementing Vision Transformer from scratch".
-
-  Written from the page's names: it has no norm after its encoder, a GELU by
-  tanh, and the epsilon that torch's layer norms have where none is said.
-  """
+  """Returns the page's model: no final norm, tanh GELU, torch's epsilon."""
   nn = torch.nn
 
   class Attention(nn.Module):
@@ -89,8 +85,8 @@ def page():
     dict, lambda weights: {'model': weights, 'step': 3},
     lambda weights: {f'module.{n}': a for n, a in weights.items()}],
     ids=['bare', 'nested', 'data parallel'])
-def test_the_pages_model_computes_the_same(wrap, torch_models, tmp_path):
-  theirs = torch_models.shaken(page())
+def test_the_pages_model_computes_the_same_logits(wrap, torch_models, tmp_path):
+  theirs = torch_models.perturbed(page())
   torch.save(wrap(theirs.state_dict()), tmp_path / 'x.pth')
   ours = vit_jax.load(tmp_path / 'x.pth', log=None, num_heads=HEADS)
   assert (ours.config.final_norm, ours.config.gelu,
@@ -101,7 +97,7 @@ def test_the_pages_model_computes_the_same(wrap, torch_models, tmp_path):
       rtol=1e-4, atol=1e-5)
 
 
-def test_a_state_dict_of_something_else_and_a_program_are_refused(tmp_path):
+def test_other_state_dicts_and_pickled_modules_are_refused(tmp_path):
   torch.save({'model': {'fc.weight': torch.ones(2)}}, tmp_path / 'x.pth')
   with pytest.raises(ValueError, match='known family.*fc.weight'):
     vit_jax.load(tmp_path / 'x.pth')

@@ -1,4 +1,4 @@
-"""timm's own models and ours compute the same, both ways."""
+"""timm's models and ours compute the same logits, in both directions."""
 
 import functools
 
@@ -16,18 +16,19 @@ TINY = {'img_size': 32, 'patch_size': 8, 'embed_dim': 24, 'depth': 2,
         'num_heads': 2, 'num_classes': 5}
 
 
-def check_both_ways(theirs, torch_models, tmp_path, *, size=(32, 32), **told):
-  """Compares the logits, of their weights here and of ours there again."""
+def check_both_ways(
+    theirs, torch_models, tmp_path, *, size=(32, 32), **overrides):
+  """Compares logits of timm's weights in our model, and saved arrays."""
   images, arrays = torch_models.images(*size), torch_models.arrays(theirs)
   expected = torch_models.logits(theirs, images)
   safetensors.write(tmp_path / 'x', arrays)
-  ours = vit_jax.load(tmp_path / 'x', log=None, **told)
+  ours = vit_jax.load(tmp_path / 'x', log=None, **overrides)
   np.testing.assert_allclose(
       ours(images)['logits'], expected, rtol=1e-4, atol=1e-4)
   ours.save(tmp_path / 'out.safetensors', form='timm')
   written = safetensors.open_file(tmp_path / 'out.safetensors')
   assert set(written.headers) == set(arrays)
-  # Where registers have positions, both are added up here.
+  # We add the position embeddings of registers to the registers.
   summed = {'reg_token', 'pos_embed'} if 'reg_token' in arrays else set()
   for name in set(arrays) - summed:
     np.testing.assert_array_equal(
@@ -36,7 +37,7 @@ def check_both_ways(theirs, torch_models, tmp_path, *, size=(32, 32), **told):
 
 
 def rebuilt(ours, folder):
-  """Returns the model that timm builds from a folder of ours, strictly."""
+  """Returns the model that timm builds strictly from our saved folder."""
   ours.save(folder, form='timm')
   return timm.create_model(f'local-dir:{folder}', pretrained=True)
 
@@ -50,14 +51,14 @@ def rebuilt(ours, folder):
     {'img_size': (16, 40)}, {'pos_embed': 'none'}, {'num_classes': 0}],
     ids=lambda settings: ','.join(settings) or 'plain')
 def test_a_vit(settings, torch_models, tmp_path):
-  theirs = torch_models.shaken(timm.create_model(
+  theirs = torch_models.perturbed(timm.create_model(
       'vit_tiny_patch16_224', **{**TINY, **settings}))
   size = settings.get('img_size', (32, 32))
-  told = {'img_size': {'resolution': size},
+  overrides = {'img_size': {'resolution': size},
           'pos_embed': {'position': 'none', 'resolution': 32}}.get(
               next(iter(settings), ''), {})
   ours, expected = check_both_ways(
-      theirs, torch_models, tmp_path, size=size, num_heads=2, **told) if (
+      theirs, torch_models, tmp_path, size=size, num_heads=2, **overrides) if (
           settings.get('num_classes') != 0) else (
               representation(theirs, torch_models, tmp_path))
   again = rebuilt(ours, tmp_path / 'out')
@@ -81,15 +82,14 @@ def representation(theirs, torch_models, tmp_path):
     'vit_gigantic_patch14_224', 'deit_base_patch16_224',
     'deit3_base_patch16_224', 'vit_small_patch14_reg4_dinov2',
     'vit_base_patch16_siglip_224'])
-def test_what_a_name_means_beside_its_sizes(name, torch_models, tmp_path):
-  # Epsilons, GELU, registers, layer scale, norms and pooling are the name's.
-  theirs = torch_models.shaken(timm.create_model(name, **TINY))
+def test_settings_of_an_architecture(name, torch_models, tmp_path):
+  theirs = torch_models.perturbed(timm.create_model(name, **TINY))
   check_both_ways(theirs, torch_models, tmp_path, num_heads=2)
 
 
 @pytest.fixture
 def narrow(monkeypatch):
-  """Makes the networks of timm's hybrids narrow; all else is the name's."""
+  """Makes the networks of timm's hybrids narrow."""
   hybrids = timm.models.vision_transformer_hybrid
   network, stem = hybrids.ResNetV2, hybrids.create_resnetv2_stem
   monkeypatch.setattr(hybrids, 'ResNetV2', lambda layers, **settings: network(
@@ -103,32 +103,32 @@ def narrow(monkeypatch):
     'vit_tiny_r_s16_p8_224', 'vit_small_r26_s32_224', 'vit_base_r26_s32_224',
     'vit_base_r50_s16_224', 'vit_base_r50_s16_384', 'vit_large_r50_s32_224'])
 def test_a_hybrid(name, narrow, torch_models, tmp_path):
-  theirs = torch_models.shaken(timm.create_model(
+  theirs = torch_models.perturbed(timm.create_model(
       name, img_size=64, embed_dim=24, depth=1, num_heads=2, num_classes=5))
   check_both_ways(
       theirs, torch_models, tmp_path, size=(64, 64), num_heads=2)
 
 
-def test_a_hybrid_of_images_that_are_not_square(
+def test_a_hybrid_with_images_that_are_not_square(
     narrow, torch_models, tmp_path):
-  theirs = torch_models.shaken(timm.create_model(
+  theirs = torch_models.perturbed(timm.create_model(
       'vit_small_r26_s32_224', img_size=(32, 96), embed_dim=24, depth=1,
       num_heads=2, num_classes=5))
   check_both_ways(theirs, torch_models, tmp_path, size=(32, 96), num_heads=2,
                   resolution=(32, 96))
 
 
-# The length of a side tells how a window is padded.
+# The side length changes the padding of windows.
 @pytest.mark.parametrize('size', [(64, 64), (65, 49), (62, 39)])
 def test_a_bit(size, torch_models, tmp_path):
-  theirs = torch_models.shaken(timm.create_model(
+  theirs = torch_models.perturbed(timm.create_model(
       'resnetv2_50x1_bit', num_classes=5, stem_chs=32,
       channels=(128, 256, 512, 1024)))
   check_both_ways(theirs, torch_models, tmp_path, size=size)
 
 
-def test_a_folder_of_a_bit_is_built_by_timm(torch_models, tmp_path):
-  theirs = torch_models.shaken(timm.create_model(
+def test_timm_builds_a_bit_from_our_folder(torch_models, tmp_path):
+  theirs = torch_models.perturbed(timm.create_model(
       'resnetv2_50x1_bit', num_classes=5))
   ours, expected = check_both_ways(
       theirs, torch_models, tmp_path, size=(33, 33))
@@ -137,8 +137,8 @@ def test_a_folder_of_a_bit_is_built_by_timm(torch_models, tmp_path):
       torch_models.logits(again, torch_models.images(33, 33)), expected)
 
 
-def test_a_folder_of_timm_says_what_images_go_through(torch_models, tmp_path):
-  theirs = torch_models.shaken(timm.create_model(
+def test_preprocessing_of_timm_is_loaded_and_saved(torch_models, tmp_path):
+  theirs = torch_models.perturbed(timm.create_model(
       'deit_tiny_patch16_224', num_classes=5, depth=1))
   timm.models.save_for_hf(
       theirs, tmp_path / 'x', model_args={'depth': 1}, safe_serialization=True)
@@ -151,7 +151,6 @@ def test_a_folder_of_timm_says_what_images_go_through(torch_models, tmp_path):
       resolution=(224, 224), mean=preprocessing_lib.IMAGENET_MEAN,
       std=preprocessing_lib.IMAGENET_STD, crop=0.9, keep_aspect=True,
       interpolation='bicubic')
-  # And timm, from what we write, the same again.
   again = rebuilt(ours, tmp_path / 'out')
   wanted = timm.data.resolve_data_config(theirs.pretrained_cfg)
   found = timm.data.resolve_data_config(again.pretrained_cfg)

@@ -41,7 +41,7 @@ def test_a_remote_file_is_copied_once_and_its_checksum_said():
   assert all(hashlib.sha256(weights).hexdigest() in line for line in lines)
 
 
-def test_nothing_at_an_address_leaves_nothing_behind(tmp_path):
+def test_a_missing_file_leaves_nothing_in_the_cache(tmp_path):
   for address in (tmp_path / 'none', 'memory://bucket/none.npz'):
     with pytest.raises(FileNotFoundError, match='nothing at .*none'):
       download.fetch(address)
@@ -76,7 +76,7 @@ class _Refusing(http.server.BaseHTTPRequestHandler):
     pass
 
 
-def test_no_connection_is_not_nothing():
+def test_a_connection_error_is_not_a_missing_file():
   pytest.importorskip('aiohttp', reason='aiohttp is optional')
   with socket.socket() as free:
     free.bind(('127.0.0.1', 0))
@@ -86,7 +86,7 @@ def test_no_connection_is_not_nothing():
   assert not isinstance(error.value, FileNotFoundError)
 
 
-def test_only_a_server_that_says_so_has_nothing():
+def test_only_a_404_is_a_missing_file():
   pytest.importorskip('aiohttp', reason='aiohttp is optional')
   with http.server.HTTPServer(('127.0.0.1', 0), _Refusing) as server:
     threading.Thread(target=server.serve_forever, daemon=True).start()
