@@ -382,7 +382,8 @@ def test_stages_hand_over_their_parameters(environment, tmp_path):
 
 def test_a_finished_run_is_not_taken_for_another_one(config_file, tmp_path):
   run_lib.train(build(config_file, 'total.steps=1'), tmp_path)
-  with pytest.raises(ValueError, match='finished, with a different config') as e:
+  with pytest.raises(
+      ValueError, match='finished, with a different config') as e:
     run_lib.train(build(config_file, 'total.steps=1',
                         'optimizer.learning_rate=5e-3'), tmp_path)
   assert 'optimizer.learning_rate: 0.001 -> 0.005' in str(e.value)

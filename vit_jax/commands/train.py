@@ -84,7 +84,8 @@ def _train(args: argparse.Namespace) -> int:
 
 
 def _write_overview(workdir: epath.Path, summaries: Mapping[str, Any]) -> None:
-  atomic_files.write_json(workdir / workdir_lib.SUMMARY, {'stages': dict(summaries)})
+  atomic_files.write_json(
+      workdir / workdir_lib.SUMMARY, {'stages': dict(summaries)})
   plots.curves({name: writer.read_rows(workdir / name) for name in summaries},
                workdir / workdir_lib.CURVES)
 
