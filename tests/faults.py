@@ -1,13 +1,11 @@
-"""Kills and halts a run of several processes, and compares its end.
+"""Kills and halts a run of several processes at random moments.
 
-    python -m tests.faults --kills=20 --seed=0
+    python -m tests.faults --kills=20 --processes=2
 
-A run is trained once in peace. Then it is trained again, and again and again
-one of its processes, or all at once, gets `kill -9`, or one is halted as a host
-that hangs: while it starts, in a step, in a save, in an evaluation. Who is left
-must end by itself, and who is halted when it wakes. Before, one that waits for
-a host that never starts must say so and end. At the end every array of the
-state and every row of metrics must be the same, bit for bit.
+A kill stands for a host that is lost, a halt (SIGSTOP) for one that hangs, in
+the start, a step, a save or an evaluation. The other processes must end, and so
+must a halted one when it continues. A process that never starts must be
+reported. After all kills, the run must end bit for bit like an undisturbed one.
 """
 
 import argparse
@@ -28,8 +26,7 @@ import numpy as np
 
 ROOT = pathlib.Path(__file__).parents[1]
 
-# Dropout and the crops draw random numbers; the average and the optimizer are
-# state. A pass over the 360 test images is 18 batches.
+# With random numbers (dropout, crops) and state (average, optimizer).
 CONFIG = """
 from ml_collections import ConfigDict
 
@@ -55,29 +52,29 @@ from vit_jax.parallel import multihost
 multihost.HEARTBEAT_SECS = int(sys.argv[2])
 sys.exit(main.exit_code(sys.argv[3:]))
 """
-# What depends on the time of day, not on the run.
+# Metrics that depend on time.
 MEASURED = ('images_per_sec', 'wait_share', 'device_hours', 'core_hours',
             'host_memory_bytes')
-# What finds who is halted; tests cannot wait for the minutes of a real run.
+# Shorter limits than in a real run.
 HEARTBEAT_SECS = 20
 STALLED_SECS, HUNG_SECS = 8, 30
 HUNG = (f'--config.log.stalled_secs={STALLED_SECS}',
         f'--config.log.hung_secs={HUNG_SECS}')
-START_SECS = 5  # Until a host that never comes is missed.
-LATE_SECS = 120  # And one that was killed before it came.
-END_SECS = 900  # A heartbeat, and what a loaded machine adds.
+START_SECS = 5  # For a process that never starts.
+LATE_SECS = 120  # For a process killed during its start.
+END_SECS = 900  # Generous, for loaded machines.
 
 
 @dataclasses.dataclass
 class Ended:
-  """How a launch ended: by process, its status and what it printed."""
+  """Exit status and output of each process."""
   statuses: list[int]
   outputs: list[str]
-  secs: float  # From the call to the end of the last that nobody halted.
+  secs: float  # Until the last process that was not halted ended.
 
 
 class Launch:
-  """A run's processes on this machine, one device each."""
+  """The processes of a run on this machine, one device each."""
 
   def __init__(
       self, folder: pathlib.Path, workdir: pathlib.Path, *flags: str,
@@ -86,12 +83,12 @@ class Launch:
     """Starts them.
 
     Args:
-      folder: for the config and the compile cache.
-      workdir: of the run.
-      *flags: more of the command's.
-      processes: how many.
-      missing: one that is not started.
-      heartbeat_secs: silence by which JAX takes one for dead.
+      folder: folder of the config and the compilation cache.
+      workdir: workdir of the run.
+      *flags: further flags.
+      processes: number of processes.
+      missing: number of a process that is not started.
+      heartbeat_secs: time without heartbeat after which JAX gives up.
     """
     folder.mkdir(parents=True, exist_ok=True)
     workdir.mkdir(parents=True, exist_ok=True)
@@ -142,7 +139,7 @@ class Launch:
           self._halted.add(i)
 
   def end(self) -> Ended:
-    """Waits until all have ended; who is halted wakes after the others."""
+    """Waits until all have ended; halted processes continue last."""
     start = time.monotonic()
     try:
       for i, process in self.processes.items():
@@ -166,7 +163,7 @@ def _free_port() -> int:
 
 
 def rows(workdir: pathlib.Path) -> list[dict]:
-  """Returns the rows of metrics that are whole, without times."""
+  """Returns the complete rows of metrics, without times."""
   try:
     lines = (workdir / 'metrics.jsonl').read_text().split('\n')[:-1]
   except FileNotFoundError:
@@ -176,17 +173,17 @@ def rows(workdir: pathlib.Path) -> list[dict]:
 
 
 def last_step(workdir: pathlib.Path) -> int:
-  """Returns the last step that is logged."""
+  """Returns the last logged step."""
   return max((row['step'] for row in rows(workdir)), default=0)
 
 
 def is_saving(workdir: pathlib.Path) -> bool:
-  """Whether a checkpoint is being written just now."""
+  """Whether a checkpoint is being written."""
   return any(workdir.glob('checkpoints/*/*tmp*'))
 
 
 def is_evaluating(workdir: pathlib.Path) -> bool:
-  """Whether the last step is logged and is to be evaluated."""
+  """Whether the last logged step is being evaluated."""
   written = rows(workdir)
   return bool(written) and written[-1]['step'] % 8 == 0 and (
       'train/loss' in written[-1])
@@ -231,8 +228,8 @@ def _counters(workdir: pathlib.Path) -> dict:
           if 'secs' not in name and name != 'train'}
 
 
-def assert_missing_is_said(folder: pathlib.Path, processes: int) -> None:
-  """Starts all but one, the first and then the last."""
+def assert_missing_is_reported(folder: pathlib.Path, processes: int) -> None:
+  """Starts all processes but the first, then all but the last."""
   for missing in (0, processes - 1):
     ended = Launch(
         folder, folder / f'without-{missing}', f'--start-timeout={START_SECS}',
@@ -246,20 +243,20 @@ def assert_missing_is_said(folder: pathlib.Path, processes: int) -> None:
 
 
 @dataclasses.dataclass(frozen=True)
-class Deed:
-  """What is done to a run: a signal, to whom, and how that start differs."""
+class Fault:
+  """A signal to some processes, and the flags of that start."""
   signum: int
   victims: list[int]
   flags: tuple[str, ...] = ()
   heartbeat_secs: int = HEARTBEAT_SECS
 
   @classmethod
-  def draw(cls, rng: random.Random, processes: int) -> 'Deed':
-    """Draws one: two in three are kills."""
+  def draw(cls, rng: random.Random, processes: int) -> 'Fault':
+    """Draws a fault; two in three are kills."""
     one = rng.choice([0, processes - 1])
     return rng.choice([
         cls(signal.SIGKILL, [one]), cls(signal.SIGKILL, list(range(processes))),
-        # Found by the watchdog, or else by the heartbeat.
+        # Found by the watchdog or by the heartbeat.
         cls(signal.SIGSTOP, [one],
             *rng.choice([(HUNG, 10 * HUNG_SECS), ((), HEARTBEAT_SECS)]))])
 
@@ -268,18 +265,18 @@ class Deed:
 
 
 def where(workdir: pathlib.Path) -> str:
-  """Returns what a run does just now."""
+  """Returns the current activity of a run."""
   return ('in a save' if is_saving(workdir) else
           'in an evaluation' if is_evaluating(workdir) else 'elsewhere')
 
 
 def disturb(
-    launch: Launch, deed: Deed, rng: random.Random, start_secs: float,
+    launch: Launch, fault: Fault, rng: random.Random, start_secs: float,
 ) -> str:
-  """Does it at a random moment; returns what came of it, in words."""
+  """Sends the signal at a random moment; returns a description."""
   workdir, begun = launch.workdir, time.monotonic()
   before = last_step(workdir)
-  if rng.random() < 0.2:  # At any time of the start.
+  if rng.random() < 0.2:  # During the start.
     moment = begun + rng.uniform(0, start_secs)
     came = launch.until(lambda: time.monotonic() > moment
                         or last_step(workdir) > before)
@@ -289,21 +286,21 @@ def disturb(
     time.sleep(rng.uniform(0, 0.2))
   place = where(workdir)
   if came:
-    launch.send(deed.signum, deed.victims)
+    launch.send(fault.signum, fault.victims)
   ended = launch.end()
   if not came and 76 in ended.statuses:  # By the watchdog, on a loaded machine.
-    return f'ended before its turn: statuses {ended.statuses}'
+    return f'ended before the signal: statuses {ended.statuses}'
   if not came or all(status == 0 for status in ended.statuses):
     raise RuntimeError(
-        f'It ended before its turn ({ended.statuses}); too few steps?\n'
+        f'The run ended before the signal ({ended.statuses}); too few steps?\n'
         + '\n'.join(ended.outputs))
   assert 0 not in ended.statuses, ended
-  return (f'{deed} at step {last_step(workdir):3}, {place}; statuses '
+  return (f'{fault} at step {last_step(workdir):3}, {place}; statuses '
           f'{ended.statuses}, the last after {ended.secs:.1f} s')
 
 
 def main() -> None:
-  """Runs the whole experiment and prints what came of it."""
+  """Runs the experiment and prints the outcome."""
   parser = argparse.ArgumentParser(description=(__doc__ or '').split('\n')[0])
   parser.add_argument('--kills', type=int, default=20)
   parser.add_argument('--seed', type=int, default=0)
@@ -312,7 +309,7 @@ def main() -> None:
   args = parser.parse_args()
   folder = args.folder or pathlib.Path(tempfile.mkdtemp())
   rng = random.Random(args.seed)
-  total = 20 * args.kills  # More than the kills go on for.
+  total = 20 * args.kills  # More steps than the kills need.
   flags = (f'--config.total.steps={total}', f'--start-timeout={LATE_SECS}')
   start = time.monotonic()
   launch = Launch(folder, folder / 'calm', *flags, processes=args.processes)
@@ -320,16 +317,16 @@ def main() -> None:
   start_secs = time.monotonic() - start
   calm = launch.end()
   assert calm.statuses == [0] * args.processes, calm
-  print(f'in peace: {total} steps in {time.monotonic() - start:.0f} s, the '
+  print(f'undisturbed: {total} steps in {time.monotonic() - start:.0f} s, the '
         f'first after {start_secs:.0f} s; all in {folder}', flush=True)
-  assert_missing_is_said(folder, args.processes)
+  assert_missing_is_reported(folder, args.processes)
   workdir = folder / 'killed'
   for number in range(1, args.kills + 1):
-    deed = Deed.draw(rng, args.processes)
+    fault = Fault.draw(rng, args.processes)
     launch = Launch(
-        folder, workdir, *flags, *deed.flags, processes=args.processes,
-        heartbeat_secs=deed.heartbeat_secs)
-    print(f'{number:2}: {disturb(launch, deed, rng, start_secs)}', flush=True)
+        folder, workdir, *flags, *fault.flags, processes=args.processes,
+        heartbeat_secs=fault.heartbeat_secs)
+    print(f'{number:2}: {disturb(launch, fault, rng, start_secs)}', flush=True)
   done = Launch(folder, workdir, *flags, processes=args.processes).end()
   assert done.statuses == [0] * args.processes, done
   arrays = assert_same_end(workdir, folder / 'calm')

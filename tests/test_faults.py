@@ -1,6 +1,6 @@
-"""What befalls a run of several processes leaves no trace in what comes of it.
+"""Faults of single processes do not change the result of a run.
 
-The whole experiment, of twenty kills, is `python -m tests.faults`.
+`python -m tests.faults` is the complete experiment with twenty faults.
 """
 
 import re
@@ -20,14 +20,14 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def calm(folder):
-  """The workdir of a run that nothing disturbed."""
+  """The workdir of an undisturbed run."""
   ended = faults.Launch(folder, folder / 'calm').end()
   assert ended.statuses == [0, 0], ended
   return folder / 'calm'
 
 
 @pytest.mark.slow
-def test_a_kill_a_signal_and_a_halt_of_one_process_change_nothing(folder, calm):
+def test_a_kill_a_signal_and_a_hang_do_not_change_the_result(folder, calm):
   workdir = folder / 'disturbed'
 
   def disturb(moment, signum, which, *flags, **settings):
@@ -36,16 +36,15 @@ def test_a_kill_a_signal_and_a_halt_of_one_process_change_nothing(folder, calm):
     launch.send(signum, which)
     return launch.end()
 
-  # In a save, the process that writes and that all others ask: the half-written
-  # checkpoint is swept away by the next start.
+  # Process 0, while it saves: the next start deletes the partial checkpoint.
   ended = disturb(lambda: faults.is_saving(workdir), signal.SIGKILL, [0])
   assert ended.statuses[0] == -signal.SIGKILL
   assert ended.statuses[1] != 0
-  # Whoever is left says who is missing, or JAX does.
-  assert 'no answer from process 0' in ended.outputs[1] or (
+  # Reported by the other process or by JAX.
+  assert 'No answer from process 0' in ended.outputs[1] or (
       'coordination service' in ended.outputs[1].lower()), ended
 
-  # In an evaluation, a signal to the process that speaks for none.
+  # A signal to the other process during an evaluation.
   before = faults.last_step(workdir)
   ended = disturb(
       lambda: faults.last_step(workdir) > before
@@ -54,18 +53,19 @@ def test_a_kill_a_signal_and_a_halt_of_one_process_change_nothing(folder, calm):
   saved = checkpoint_source.find(workdir).path
   assert f'SIGTERM: saved at step {saved.name}' in ended.outputs[0]
 
-  # A host hangs: the other says where it stands, and ends; so does the first
-  # when it wakes.
+  # A process hangs: the other reports its stack and ends, as does the first
+  # when it continues.
   ended = disturb(
       lambda: faults.last_step(workdir) > int(saved.name), signal.SIGSTOP, [1],
       *faults.HUNG, heartbeat_secs=10 * faults.HUNG_SECS)
   assert ended.statuses[0] == watchdog.EXIT_CODE, ended
   assert ended.statuses[1] != 0
-  *said, ends = map(int, re.findall(
+  *reported, ends = map(int, re.findall(
       r'process 0 of 2: no progress for (\d+) s after step \d+ while \w',
       ended.outputs[0]))
-  assert said  # Perhaps before, too: a loaded machine is slow.
-  assert all(faults.STALLED_SECS <= secs < faults.HUNG_SECS for secs in said)
+  assert reported  # Possibly several times on a loaded machine.
+  assert all(
+      faults.STALLED_SECS <= secs < faults.HUNG_SECS for secs in reported)
   assert ends >= faults.HUNG_SECS
 
   ended = faults.Launch(folder, workdir).end()
