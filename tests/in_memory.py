@@ -1,4 +1,4 @@
-"""A data set that a test makes of arrays."""
+"""Data sets made of arrays."""
 
 import numpy as np
 

@@ -27,7 +27,7 @@ CONFIG = {
 }
 
 
-def test_a_run_learns_numbers_and_keeps_their_scale(
+def test_regression_learns_targets_in_their_units(
     tmp_path, monkeypatch, capsys):
   opened = in_memory.opened(
       {'train': in_memory.brightness(96),
@@ -63,7 +63,7 @@ def test_a_run_learns_numbers_and_keeps_their_scale(
     model.top_classes(np.zeros((1, 2)))
 
 
-def test_an_evaluator_of_classes_says_how_to_measure_numbers(monkeypatch):
+def test_classification_evaluators_suggest_regression(monkeypatch):
   opened = in_memory.opened(
       {'train': in_memory.brightness(32), 'test': in_memory.brightness(8)},
       num_classes=2, targets=('light', 'dark'))

@@ -27,7 +27,7 @@ def check_arguments(words):
 
 
 @pytest.mark.parametrize('path', SHELL, ids=lambda path: path.name)
-def test_a_script_parses_and_its_example_is_understood(path):
+def test_scripts_are_valid_and_their_examples_parse(path):
   subprocess.run(['bash', '-n', path], check=True)
   comments = '\n'.join(
       line.removeprefix('#') for line in path.read_text().splitlines()
@@ -37,7 +37,7 @@ def test_a_script_parses_and_its_example_is_understood(path):
   check_arguments(shlex.split(example.group(1)))
 
 
-def test_words_of_the_command_line_reach_a_pod_as_they_were_given(tmp_path):
+def test_pod_commands_keep_quoted_arguments(tmp_path):
   # In place of gcloud: runs what the hosts would run.
   gcloud = tmp_path / 'gcloud'
   gcloud.write_text('#!/bin/bash\nfor last; do :; done\n'
@@ -51,7 +51,7 @@ def test_words_of_the_command_line_reach_a_pod_as_they_were_given(tmp_path):
   assert shlex.split(command)[-3:] == words
 
 
-def test_the_job_of_kubernetes_is_whole():
+def test_the_kubernetes_job_is_complete():
   yaml = pytest.importorskip('yaml')
   service, job = yaml.safe_load_all(JOB.read_text())
   spec, pod = job['spec'], job['spec']['template']['spec']
@@ -119,7 +119,7 @@ def run_on_slurm(folder, ends, *, restarts=0):
     (0, 0, False), (2, 0, False),  # An error of the user's comes back.
     (75, 0, True), (76, 0, True), (134, 3, True), (137, 0, True),
     (76, 100, False)])
-def test_slurm_requeues_what_goes_on_from_a_checkpoint(
+def test_slurm_requeues_resumable_jobs(
     tmp_path, status, restarts, requeued):
   assert run_on_slurm(
       tmp_path, [f'exit {status}'], restarts=restarts) == (status, requeued)
@@ -133,12 +133,12 @@ def test_slurm_requeues_what_goes_on_from_a_checkpoint(
     # One is killed, and another makes of that what it will.
     (['kill -9 $$', 'exit 1'], 137, True),
     (['exit 75', 'exit 76'], 76, True)])
-def test_slurm_goes_by_the_task_that_failed_first(
+def test_slurm_uses_the_status_of_the_first_failed_task(
     tmp_path, ends, status, requeued):
   assert run_on_slurm(tmp_path, ends) == (status, requeued)
 
 
-def test_a_signal_of_slurm_leaves_a_task_the_time_to_save(tmp_path):
+def test_slurm_signals_leave_time_to_save(tmp_path):
   # To all of its processes, as slurmstepd sends it.
   saves = 'trap "sleep 0.2; exit 75" TERM; kill -TERM 0; sleep 30'
   assert run_on_slurm(tmp_path, [saves]) == (75, True)

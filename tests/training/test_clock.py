@@ -23,7 +23,7 @@ def time():
   return Time()
 
 
-def test_speed_is_images_over_seconds_of_the_interval(time):
+def test_speed_is_images_per_second_of_the_interval(time):
   clock = clock_lib.Clock(devices=1, now=time)
   time.sleep(4)
   assert clock.interval(images=100).images_per_sec == 25
@@ -31,7 +31,7 @@ def test_speed_is_images_over_seconds_of_the_interval(time):
   assert clock.interval(images=100).images_per_sec == 50
 
 
-def test_a_pause_leaves_the_speed_alone_and_counts_as_device_time(time):
+def test_pauses_count_as_device_time_only(time):
   clock = clock_lib.Clock(devices=8, now=time)
   time.sleep(4)
   with clock.paused():
@@ -41,7 +41,7 @@ def test_a_pause_leaves_the_speed_alone_and_counts_as_device_time(time):
   assert clock.device_secs == 8 * 64
 
 
-def test_a_pause_within_a_pause_counts_once(time):
+def test_nested_pauses_count_once(time):
   clock = clock_lib.Clock(devices=1, now=time)
   time.sleep(10)
   with clock.paused():
@@ -51,7 +51,7 @@ def test_a_pause_within_a_pause_counts_once(time):
   assert clock.interval(images=10).secs == 10
 
 
-def test_a_pause_ends_when_its_block_fails(time):
+def test_a_pause_ends_after_an_error(time):
   clock = clock_lib.Clock(devices=1, now=time)
   with pytest.raises(KeyboardInterrupt), clock.paused():
     time.sleep(5)
@@ -60,7 +60,7 @@ def test_a_pause_ends_when_its_block_fails(time):
   assert clock.interval(images=4).images_per_sec == 2
 
 
-def test_waiting_is_a_share_of_the_time_that_was_not_paused(time):
+def test_wait_share_excludes_pauses(time):
   clock = clock_lib.Clock(devices=1, now=time)
   with clock.waiting():
     time.sleep(1)
@@ -72,20 +72,9 @@ def test_waiting_is_a_share_of_the_time_that_was_not_paused(time):
   assert clock.interval(images=1).wait_share == 0
 
 
-def test_device_time_runs_on_over_intervals(time):
+def test_device_time_accumulates(time):
   clock = clock_lib.Clock(devices=2, now=time)
   for _ in range(3):
     time.sleep(5)
     clock.interval(images=1)
   assert clock.device_secs == 30
-
-
-def test_an_interval_without_time_has_no_speed(time):
-  clock = clock_lib.Clock(devices=1, now=time)
-  interval = clock.interval(images=10)
-  assert (interval.images_per_sec, interval.wait_share) == (0, 0)
-
-
-def test_the_default_source_moves_forward():
-  clock = clock_lib.Clock(devices=1)
-  assert clock.device_secs <= clock.device_secs

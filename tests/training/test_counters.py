@@ -20,7 +20,7 @@ def test_counters_survive_a_checkpoint():
       progress, flops_per_image=7) == counters
 
 
-def test_a_checkpoint_of_before_is_read_with_what_follows_from_it():
+def test_missing_counters_of_older_checkpoints_are_derived():
   old = {'origin': '', 'images': 10, 'secs': 2.0, 'device_secs': 8.0,
          'evaluated': 5, 'evals': {'val/loss': 1.0}, 'train': {}, 'best': None,
          'best_step': None}
@@ -38,7 +38,7 @@ def test_a_checkpoint_of_before_is_read_with_what_follows_from_it():
     ('max', NAN, 0.1, False), ('min', NAN, 0.1, False),
     ('max', math.inf, 0.1, False), ('min', -math.inf, 0.1, False),
 ])
-def test_only_a_number_beyond_the_best_is_better(mode, value, best, better):
+def test_only_finite_improvements_are_better(mode, value, best, better):
   assert counters_lib.is_better(value, best, mode=mode) is better
 
 
@@ -79,5 +79,5 @@ def test_patience_counts_steps_since_the_best(values, steps, step):
   assert ends_at(values, steps=steps) == step
 
 
-def test_without_patience_nothing_ends():
+def test_without_patience_training_never_stops():
   assert ends_at([1, 2, 3, 4, 5]) is None

@@ -38,14 +38,14 @@ class Recorder:
 
 
 @pytest.mark.parametrize('first', [0, 100])
-def test_trace_spans_the_steps_asked_for_after_the_first_few(
+def test_the_trace_covers_the_requested_steps(
     monkeypatch, first):
   skipped = first + profiler_lib.SKIPPED_STEPS
   assert Recorder(monkeypatch).run(first=first, last=first + 20, steps=3) == [
       ('start', skipped), ('stop', skipped + 3)]
 
 
-def test_trace_that_the_end_cuts_off_is_closed_all_the_same(monkeypatch):
+def test_an_unfinished_trace_is_closed(monkeypatch):
   assert Recorder(monkeypatch).run(first=0, last=12, steps=7) == [
       ('start', 5), ('stop', 12)]
 
@@ -55,7 +55,7 @@ def test_a_short_run_is_traced_from_its_first_step(monkeypatch):
       ('start', 1), ('stop', 4)]
 
 
-def test_no_steps_are_no_trace(monkeypatch):
+def test_zero_steps_write_no_trace(monkeypatch):
   assert Recorder(monkeypatch).run(first=0, last=20, steps=0) == []
 
 
@@ -72,7 +72,7 @@ def test_trace_is_written_for_tensorboard_and_perfetto(tmp_path):
     assert json.load(file)['traceEvents']
 
 
-def test_memory_counts_the_workers_too():
+def test_host_memory_includes_child_processes():
   before = profiler_lib.host_memory_bytes()
   assert before > 10 * 2**20
   block = 'b = bytearray(200 * 2**20); b[::4096] = b"x" * len(b[::4096])'

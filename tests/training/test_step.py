@@ -114,7 +114,7 @@ def vit_steps(vit):
 
 @pytest.mark.parametrize('parts', [(2, 1), (8, 1), (2, 4)], ids=str)
 @pytest.mark.parametrize('mask', MASKS, ids=str)
-def test_accumulated_is_one_batch(vit, vit_steps, parts, mask):
+def test_accumulation_equals_one_batch(vit, vit_steps, parts, mask):
   loss, params = vit
   start = new_state(loss, params, tx=SGD)
   whole, whole_loss = vit_steps[1, 1](start, batch(mask=mask))
@@ -125,7 +125,7 @@ def test_accumulated_is_one_batch(vit, vit_steps, parts, mask):
   assert whole.metrics['loss'].count == (8 if mask is None else sum(mask))
 
 
-def test_clipping_comes_after_the_parts_are_added():
+def test_clipping_follows_accumulation():
   # Two halves that pull in opposite directions: clipped one by one they would
   # not cancel in the same way as together.
   tx = optax.chain(optax.clip_by_global_norm(1e-3), optax.sgd(1.0))
@@ -142,7 +142,7 @@ def test_clipping_comes_after_the_parts_are_added():
 
 
 @pytest.mark.parametrize('parts', [(1, 1), (2, 1), (2, 4)], ids=str)
-def test_padding_changes_nothing(vit, vit_steps, parts):
+def test_padding_does_not_change_the_step(vit, vit_steps, parts):
   loss, params = vit
   mask = np.array([1, 1, 0, 1, 1, 0, 1, 0])
   clean, padded = batch(mask=mask), batch(mask=mask)
@@ -158,7 +158,7 @@ def test_padding_changes_nothing(vit, vit_steps, parts):
   assert measured(have)['non_finite'] == 0
 
 
-def test_padded_batch_is_the_smaller_batch():
+def test_a_padded_batch_equals_the_smaller_batch():
   mask = np.array([1, 1, 1, 1, 1, 0, 0, 0])
   state = new_state()
   have, _ = build(Linear())(state, batch(mask=mask))
@@ -167,7 +167,7 @@ def test_padded_batch_is_the_smaller_batch():
   assert_close(have, want)
 
 
-def test_batch_without_a_real_example_changes_nothing_but_decay():
+def test_a_batch_of_padding_only_applies_weight_decay():
   tx = optax.sgd(1.0)
   state = new_state(tx=tx)
   after, _ = build(Linear(), tx=tx)(state, batch(mask=np.zeros(BATCH)))
@@ -177,7 +177,7 @@ def test_batch_without_a_real_example_changes_nothing_but_decay():
 
 
 @pytest.mark.parametrize('parts', [1, 4])
-def test_steps_are_those_of_a_loop_written_by_hand(parts):
+def test_steps_equal_a_hand_written_loop(parts):
   step = build(Linear(), accumulation=parts)
   state = new_state()
   params, opt_state = LINEAR_PARAMS, TX.init(LINEAR_PARAMS)
@@ -205,7 +205,7 @@ def test_steps_are_those_of_a_loop_written_by_hand(parts):
 
 
 @pytest.mark.parametrize('averaging', [0.15, 0.9999])
-def test_average_is_that_of_a_loop_and_forgets_the_start(averaging):
+def test_the_average_equals_a_hand_written_loop(averaging):
   step = build(Linear(), averaging=averaging)
   state = new_state(averaging=averaging)
   assert_close(state.average, state.params, rtol=0)
@@ -220,7 +220,7 @@ def test_average_is_that_of_a_loop_and_forgets_the_start(averaging):
   assert state.eval_params is state.average
 
 
-def test_average_starts_as_a_copy_so_that_the_state_can_be_donated():
+def test_the_average_starts_as_a_copy():
   step = jax.jit(step_lib.build(
       loss=Linear(), tx=TX, prepare=keep, key=KEY, averaging=0.9),
       donate_argnums=0)
@@ -238,7 +238,7 @@ def test_average_starts_as_a_copy_so_that_the_state_can_be_donated():
 
 
 @pytest.mark.parametrize('parts', [1, 2])
-def test_randomness_differs_from_step_to_step_and_repeats_in_a_rerun(parts):
+def test_randomness_depends_on_the_step_only(parts):
   # A learning rate of zero: only the key tells the steps apart.
   tx = optax.sgd(0.0)
   step = build(Linear(noise=1.0), tx=tx, accumulation=parts)
@@ -259,7 +259,7 @@ def test_randomness_differs_from_step_to_step_and_repeats_in_a_rerun(parts):
   assert float(step(restored, batch())[1]) == losses[2]
 
 
-def test_parts_of_a_batch_draw_differently():
+def test_microbatches_have_different_randomness():
   # Eight equal rows in eight parts: equal noise would give equal losses.
   data = jax.tree.map(lambda x: jnp.repeat(x[:1], BATCH, axis=0), batch())
 
@@ -274,7 +274,7 @@ def test_parts_of_a_batch_draw_differently():
   assert measured(state)['accuracy'] - float(mean) ** 2 > 1e-3
 
 
-def test_prepare_sees_the_whole_batch_and_a_key_of_its_own():
+def test_prepare_receives_the_whole_batch_and_its_own_key():
   seen = []
 
   def prepare(data, key):
@@ -298,7 +298,7 @@ def test_prepare_sees_the_whole_batch_and_a_key_of_its_own():
   assert set(seen) == {(BATCH, 8, 8, 3)}
 
 
-def test_metrics_are_means_since_they_were_last_emptied():
+def test_metrics_are_means_since_the_last_reset():
   step = build(Linear())
   state = new_state()
   losses, masks = [], [MASKS[1], None, MASKS[2], None]
@@ -317,7 +317,7 @@ def test_metrics_are_means_since_they_were_last_emptied():
   assert 0 <= measured(state)['accuracy'] <= 1
 
 
-def test_bad_step_is_counted_from_one_and_kept():
+def test_the_first_non_finite_step_is_kept():
   step = build(Linear(), tx=optax.sgd(0.0))
   state = new_state(tx=optax.sgd(0.0))
   bad = batch()
@@ -328,7 +328,7 @@ def test_bad_step_is_counted_from_one_and_kept():
 
 
 @pytest.mark.parametrize('parts', [1, 2])
-def test_what_is_frozen_costs_no_backward_pass(vit, parts):
+def test_frozen_parameters_have_no_backward_pass(vit, parts):
   loss, params = vit
   head = tree.map_with_name(lambda name, _: name.startswith('head/'), params)
   state, data = new_state(loss, params, tx=SGD), batch()
@@ -348,7 +348,7 @@ def test_what_is_frozen_costs_no_backward_pass(vit, parts):
   assert_close(gradients['head'], frozen)
 
 
-def test_norms_and_checks_are_over_what_is_trained():
+def test_norms_and_checks_cover_trained_parameters():
   trainable = {'kernel': True, 'bias': False}
   state = new_state()
   whole, _ = build(Linear())(state, batch())

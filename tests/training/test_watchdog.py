@@ -1,4 +1,4 @@
-"""A run that does not move is reported, then ended; one that moves is not."""
+"""A run without progress is reported, then ended."""
 
 import threading
 import time
@@ -42,7 +42,7 @@ def watch(wait, report_secs, end_secs, start_secs=0):
       name='process 1 of 4', report=wait.report, end=wait.end)
 
 
-def test_a_stalled_run_says_where_it_stands_once(wait):
+def test_a_stalled_run_reports_its_stack_once(wait):
   with watch(wait, 0.05, 0) as dog:
     dog.beat('waiting for the input', step=1234)
     assert wait.until(lambda: wait.texts)
@@ -54,7 +54,7 @@ def test_a_stalled_run_says_where_it_stands_once(wait):
   assert wait.statuses == []
 
 
-def test_a_hung_run_ends_with_a_status_of_its_own(wait):
+def test_a_hung_run_exits_with_status_76(wait):
   with watch(wait, 0, 0.05) as dog:
     dog.beat('in a step')
     assert wait.until(lambda: wait.statuses)
@@ -62,7 +62,7 @@ def test_a_hung_run_ends_with_a_status_of_its_own(wait):
   assert 'the same command resumes from the last checkpoint' in wait.texts[-1]
 
 
-def test_a_part_of_the_start_has_a_limit_of_its_own(wait):
+def test_the_start_has_its_own_limit(wait):
   with watch(wait, 0.05, 0.1, 30) as dog:
     assert wait.until(lambda: 'starting. Stack' in ''.join(wait.texts))
     dog.beat('compiling', is_start=True)
@@ -72,14 +72,14 @@ def test_a_part_of_the_start_has_a_limit_of_its_own(wait):
   assert wait.texts[-1].endswith('will exit after 30 s (log.start_secs).')
 
 
-def test_what_hangs_before_the_first_beat_ends_too(wait):
+def test_a_hang_before_the_first_beat_exits(wait):
   with watch(wait, 0, 0, 0.05):
     assert wait.until(lambda: wait.statuses)
   assert wait.statuses == [76]
   assert 'after step 0 while starting' in wait.texts[-1]
 
 
-def test_each_beat_starts_the_clock_anew(wait):
+def test_each_beat_restarts_the_clock(wait):
   with watch(wait, 0, 3) as dog:
     for _ in range(40):
       dog.beat('in a step')
@@ -87,7 +87,7 @@ def test_each_beat_starts_the_clock_anew(wait):
   assert wait.statuses == []
 
 
-def test_time_that_the_whole_process_was_halted_does_not_count(
+def test_suspended_time_does_not_count(
     wait, monkeypatch):
   halted = 0.0
   monkeypatch.setattr(watchdog, 'time', types.SimpleNamespace(
@@ -102,6 +102,6 @@ def test_time_that_the_whole_process_was_halted_does_not_count(
   assert 'no progress for 4 s' in wait.texts[-1]
 
 
-def test_nothing_watches_where_it_is_turned_off(wait):
+def test_limits_of_zero_start_no_thread(wait):
   with watch(wait, 0, 0):
     assert 'watchdog' not in {t.name for t in threading.enumerate()}
