@@ -340,7 +340,8 @@ def test_frozen_parameters_have_no_backward_pass(vit, parts):
     flops[name] = compiled.cost_analysis()['flops']
     gradients[name], _ = jax.jit(
         lambda p, trainable=trainable: step_lib._gradients(
-            loss, p, data, KEY, num_microbatches=parts, trainable=trainable))(params)
+            loss, p, data, KEY, num_microbatches=parts,
+            trainable=trainable))(params)
   assert flops['head'] < 0.6 * flops['all']
   frozen = tree.map_with_name(
       lambda name, g: g if name.startswith('head/') else 0 * g,
