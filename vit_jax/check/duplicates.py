@@ -23,9 +23,10 @@ def find(
   Groups with different labels and in several splits come first, then either;
   identical before similar images, and the most similar first.
   """
-  readable = np.array(scan.readable, np.int64)
-  digests = np.array([_digest(scan, i) for i in readable.tolist()], np.uint64)
-  _, first, file = np.unique(digests, return_index=True, return_inverse=True)
+  readable = np.array(list(scan.records), np.int64)
+  _, first, file = np.unique(
+      np.array([r.digest for r in scan.records.values()], np.uint64),
+      return_index=True, return_inverse=True)
   files = readable[first]  # One example of each distinct file.
   pairs = _similar_files(scan, files, likeness)
   one, other = (np.array([pair[i] for pair in pairs], np.int64)
@@ -45,41 +46,22 @@ def find(
       not g.identical, -g.min_similarity, g.examples[0].number)))
 
 
-def group_ids(
-    groups: tuple[findings.DuplicateGroup, ...], count: int,
-) -> Int[np.ndarray, 'examples']:
-  """Returns a number for each example, shared by its duplicates alone."""
-  result = np.arange(count)
-  for group in groups:
-    numbers = [example.number for example in group.examples]
-    result[numbers] = numbers[0]
-  return result
-
-
-def _digest(scan: scan_lib.Scan, number: int) -> int:
-  record = scan.records[number]
-  assert record is not None
-  return record.digest
-
-
 def _group(
     scan: scan_lib.Scan, numbers: list[int], lowest: float,
 ) -> findings.DuplicateGroup:
   first: dict[tuple[str, str], findings.Example] = {}
-  files, others, labels = set(), [], set()
-  for number in numbers:
-    example = scan.example(number)
+  others = []
+  for example in map(scan.example, numbers):
     if first.setdefault((example.split, example.label), example) != example:
       others.append(example)
-    files.add((_digest(scan, number), example.split))
-    labels.add(scan.labels[number])
+  examples = (*first.values(), *others)
+  files = {(scan.records[e.number].digest, e.split) for e in examples}
   digests = {digest for digest, _ in files}
   return findings.DuplicateGroup(
-      (*first.values(), *others), identical=len(digests) == 1,
-      min_similarity=float(lowest),
+      examples, identical=len(digests) == 1, min_similarity=float(lowest),
       across_splits=len({split for _, split in files}) > 1,
       identical_across_splits=len(files) > len(digests),
-      labels_differ=len(labels - {None}) > 1)
+      labels_differ=len({scan.labels[i] for i in numbers} - {None}) > 1)
 
 
 def _similar_files(
@@ -87,10 +69,12 @@ def _similar_files(
     likeness: similarity.Likeness,
 ) -> list[tuple[int, int, float]]:
   """Returns pairs of files with similar pixels, and their similarity."""
-  views = scan.views[files].astype(np.float32)
+  records = [scan.records[number] for number in files.tolist()]
+  views = [record.view.astype(np.float32) for record in records]
   pairs = []
   for one, other, mirrored in _candidates(
-      scan.hashes[files], likeness.max_distance):
+      np.array([record.hash for record in records], np.uint64),
+      likeness.max_distance):
     value = similarity.similarity(
         views[one], views[other][:, ::-1] if mirrored else views[other])
     if value >= likeness.min_similarity:

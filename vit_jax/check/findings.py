@@ -1,5 +1,4 @@
-"""Records of everything a check finds; terminal, page and JSON show a `Report`.
-"""
+"""Records of a check; terminal, HTML page and JSON show a `Report`."""
 
 import dataclasses
 from typing import Any
@@ -85,32 +84,6 @@ class Finding:
 
 
 @dataclasses.dataclass(frozen=True)
-class SplitSummary:
-  """Counts of one split; `checked` is below `examples` for a subset."""
-  name: str
-  examples: int
-  checked: int
-  unreadable: int
-  unlabeled: int
-
-
-@dataclasses.dataclass(frozen=True)
-class ClassSummary:
-  """Examples of a class in each split, and their share of all labels."""
-  name: str
-  counts: dict[str, int]
-  share: float
-
-
-@dataclasses.dataclass(frozen=True)
-class ContactSheet:
-  """A sample of the readable examples of a class."""
-  name: str
-  total: int
-  examples: tuple[Example, ...]
-
-
-@dataclasses.dataclass(frozen=True)
 class Report:
   """Result of a check.
 
@@ -118,8 +91,8 @@ class Report:
     source: dataset name.
     description: how its files were interpreted; may be empty.
     label_kind: 'classes', 'several classes' or 'numbers'.
-    splits: counts of each split.
-    classes: largest first; empty for numbers.
+    splits: counts of each split: examples, checked, unreadable, unlabeled.
+    classes: examples of each class in each split, the largest class first.
     ranges: minimum, median and maximum of 'width', 'height' and 'bytes'.
     properties: counts of file formats, common sizes and remarks.
     findings: the summary, most harmful first.
@@ -131,13 +104,13 @@ class Report:
       None if labels were not compared.
     labels_not_compared: the reason, if so.
     secs_per_image: reading time.
-    contact_sheets: for the page; not in the JSON.
+    contact_sheets: readable examples of each class, for the page.
   """
   source: str
   description: str
   label_kind: str
-  splits: tuple[SplitSummary, ...]
-  classes: tuple[ClassSummary, ...]
+  splits: dict[str, dict[str, int]]
+  classes: dict[str, dict[str, int]]
   ranges: dict[str, tuple[int, int, int]]
   properties: dict[str, int]
   findings: tuple[Finding, ...]
@@ -148,12 +121,32 @@ class Report:
   label_agreement: float | None
   labels_not_compared: str
   secs_per_image: float
-  contact_sheets: tuple[ContactSheet, ...]
+  contact_sheets: dict[str, list[Example]]
 
   @property
   def harmful(self) -> bool:
     """Whether any finding is harmful."""
     return any(finding.harmful for finding in self.findings)
+
+  def tables(self) -> list[tuple[str, list[str], list[list[Any]]]]:
+    """Returns title, columns and rows of each table."""
+    total = max(1, sum(sum(row.values()) for row in self.classes.values()))
+    tables: list[tuple[str, list[str], list[list[Any]]]] = [
+        ('Splits', ['split', 'examples', 'checked', 'unreadable', 'unlabeled'],
+         [[name, *row.values()] for name, row in self.splits.items()]),
+        (f'Classes: {len(self.classes):,}, largest first',
+         ['class', *self.splits, 'share'],
+         [[name, *row.values(), f'{sum(row.values()) / total:.1%}']
+          for name, row in self.classes.items()]),
+        ('Images', ['property', 'minimum', 'median', 'maximum'],
+         [[name, *values] for name, values in self.ranges.items()]),
+        ('Formats, sizes and remarks', ['property', 'images'],
+         [list(item) for item in self.properties.items()]),
+        (f'Unreadable: {len(self.unreadable):,}',
+         ['split', 'example', 'reason'],
+         [[u.example.split, u.example.key, u.reason]
+          for u in self.unreadable])]
+    return [table for table in tables if table[2]]
 
   def to_json(self) -> dict[str, Any]:
     """Returns the report as JSON values."""

@@ -7,6 +7,7 @@ Oriented Gradients for Human Detection", CVPR 2005), and the mean colours of
 
 from jaxtyping import Float32, UInt8
 import numpy as np
+from scipy import ndimage
 
 from vit_jax.data.fingerprints import perceptual_hash
 
@@ -42,7 +43,8 @@ def _edges(
   second = ((lower[..., None] + 1) % _ANGLES == angles) * part[..., None]
   cells = _cell_means((first + second) * strength[..., None], _CELLS)
   # Normalising removes contrast; the constant keeps noise small.
-  energy = _neighbour_means(np.square(cells).sum(axis=-1))
+  energy = ndimage.uniform_filter(
+      np.square(cells).sum(axis=-1), size=(1, 3, 3), mode='nearest')
   cells = np.minimum(cells / np.sqrt(energy + 4.0)[..., None], 0.4)
   return cells.reshape(len(grey), -1).astype(np.float32) / _CELLS
 
@@ -53,12 +55,3 @@ def _cell_means(
   side = pixels.shape[1] // count
   return pixels.reshape(
       len(pixels), count, side, count, side, -1).mean(axis=(2, 4))
-
-
-def _neighbour_means(
-    values: Float32[np.ndarray, 'images 8 8'],
-) -> Float32[np.ndarray, 'images 8 8']:
-  """Returns the mean over each cell and its eight neighbours."""
-  padded = np.pad(values, ((0, 0), (1, 1), (1, 1)), mode='edge')
-  windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (1, 2))
-  return windows.mean(axis=(3, 4))

@@ -1,33 +1,25 @@
-"""Properties of one image: digest, size, format, thumbnail."""
+"""Properties of one image: digest, size, format, perceptual hash, features."""
 
-from collections.abc import Callable
 import dataclasses
 import hashlib
 import io
 import os
-from typing import Any
 
-from jaxtyping import UInt8
+from jaxtyping import Float, UInt8
 import numpy as np
 from PIL import ExifTags
 from PIL import Image
 
+from vit_jax.check import image_features
 from vit_jax.data.augment import ops
 from vit_jax.data.fingerprints import perceptual_hash
+from vit_jax.data.fingerprints import similarity
 from vit_jax.data.images import multichannel
 
-# Decodes bytes or pixels as training does; raises a ValueError.
-Decode = Callable[[Any], ops.Picture]
 
-ANIMATED = 'animated, only the first frame is used'
-ROTATED = 'rotated by EXIF orientation'
-MISNAMED = 'format differs from the file extension'
-FLAT = 'single colour'
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(eq=False)
 class ImageRecord:
-  """A readable image.
+  """A readable image; about two kilobytes.
 
   Attributes:
     digest: 64-bit hash of the file's bytes, or of the pixels.
@@ -35,51 +27,52 @@ class ImageRecord:
     mode: format and pixel mode, such as 'JPEG RGB' or 'uint16 x 13'.
     num_bytes: of the file, or of the pixels.
     remarks: unusual but valid properties.
-    thumbnail: see `perceptual_hash.thumbnail`; None once it is hashed.
-    image: RGB, at least `min_side` pixels, for a model.
+    hash: perceptual hash.
+    view: pixel averages, for `similarity`.
+    features: for nearest neighbours.
+    image: RGB, at least `min_side` pixels, until a model has seen it.
   """
   digest: int
   size: tuple[int, int]
   mode: str
   num_bytes: int
-  remarks: tuple[str, ...]
-  thumbnail: UInt8[np.ndarray, '64 64 3'] | None
-  image: Image.Image | None
+  remarks: list[str]
+  hash: np.uint64
+  view: UInt8[np.ndarray, '16 16 3']
+  features: Float[np.ndarray, 'width']
+  image: Image.Image | None = None
 
 
-def read(
-    data: bytes | np.ndarray, key: str, decode: Decode, *, min_side: int = 0,
+def build(
+    data: bytes | np.ndarray, key: str, decoded: ops.Picture, *,
+    min_side: int = 0,
 ) -> ImageRecord:
   """Returns the properties of an image.
 
   Args:
     data: file content, or pixels.
     key: the example's key; its extension is compared with the format.
-    decode: as training decodes it.
+    decoded: the image as training decodes it.
     min_side: shorter side of the image kept for a model; 0 keeps none.
-
-  Raises:
-    ValueError: if training could not decode it.
   """
-  decoded = decode(data)
-  remarks: tuple[str, ...] = ()
-  if isinstance(data, np.ndarray):
-    mode, num_bytes = _array_mode(data), data.nbytes
-    content = f'{data.shape}{mode}'.encode() + data.tobytes()
-  else:
-    content, num_bytes = data, len(data)
-    if data.startswith(multichannel.NUMPY):
-      mode = _array_mode(multichannel.load_array(data))
-    else:
-      mode, remarks = _inspect_file(data, key)
+  mode, remarks = _inspect(data, key)
+  content = data if isinstance(data, bytes) else (
+      f'{data.shape}{mode}'.encode() + data.tobytes())
+  digest = hashlib.blake2b(content, digest_size=8).digest()
   image = to_rgb(decoded)
   thumbnail = perceptual_hash.thumbnail(image)
   if perceptual_hash.is_flat(thumbnail[None])[0]:
-    remarks = (*remarks, FLAT)
-  digest = hashlib.blake2b(content, digest_size=8).digest()
+    remarks.append('single colour')
+  view = similarity.view(thumbnail, perceptual_hash.WHOLE, mirrored=False)
+  # A chunk of images is held in memory.
+  factor = min(image.size) // min_side if min_side else 0
   return ImageRecord(
-      int.from_bytes(digest, 'little'), decoded.size, mode, num_bytes, remarks,
-      thumbnail, _reduce(image, min_side) if min_side else None)
+      int.from_bytes(digest, 'little'), decoded.size, mode,
+      len(data) if isinstance(data, bytes) else data.nbytes, remarks,
+      perceptual_hash.fingerprints(thumbnail[None])[0, 0],
+      np.round(view).astype(np.uint8),
+      image_features.features(thumbnail[None])[0].astype(np.float16),
+      (image.reduce(factor) if factor > 1 else image) if min_side else None)
 
 
 def to_rgb(decoded: ops.Picture) -> Image.Image:
@@ -97,34 +90,28 @@ def to_rgb(decoded: ops.Picture) -> Image.Image:
       scaled[..., 0] if channels == 1 else scaled).convert('RGB')
 
 
-def _inspect_file(data: bytes, key: str) -> tuple[str, tuple[str, ...]]:
-  """Returns format and mode of a file, and remarks."""
+def _inspect(data: bytes | np.ndarray, key: str) -> tuple[str, list[str]]:
+  """Returns the mode of an image, and remarks about its file."""
+  if isinstance(data, bytes) and data.startswith(multichannel.NUMPY):
+    data = multichannel.load_array(data)
+  if isinstance(data, np.ndarray):
+    return f'{data.dtype} x {data.shape[2] if data.ndim > 2 else 1}', []
   with Image.open(io.BytesIO(data)) as header:
-    promised = Image.registered_extensions().get(
+    expected = Image.registered_extensions().get(
         os.path.splitext(key)[1].lower())
     # Many cameras write MPO: a JPEG followed by others.
-    kind = 'JPEG' if header.format == 'MPO' else str(header.format)
+    form = 'JPEG' if header.format == 'MPO' else str(header.format)
     remarks = {
-        ANIMATED: kind != 'JPEG' and getattr(header, 'n_frames', 1) > 1,
-        ROTATED: _orientation(header) > 1,
-        MISNAMED: promised is not None and promised != kind}
-    return (f'{kind} {header.mode}',
-            tuple(remark for remark, holds in remarks.items() if holds))
+        'animated, only the first frame is used':
+            form != 'JPEG' and getattr(header, 'n_frames', 1) > 1,
+        'rotated by EXIF orientation': _is_rotated(header),
+        'format differs from the file extension': expected not in (None, form)}
+    return (f'{form} {header.mode}',
+            [remark for remark, holds in remarks.items() if holds])
 
 
-def _orientation(header: Image.Image) -> int:
+def _is_rotated(header: Image.Image) -> bool:
   try:
-    value = header.getexif().get(ExifTags.Base.Orientation, 1)
+    return header.getexif().get(ExifTags.Base.Orientation, 1) in range(2, 9)
   except Exception:  # A defective EXIF block does not affect the pixels.
-    return 1
-  return value if isinstance(value, int) and 1 <= value <= 8 else 1
-
-
-def _array_mode(array: np.ndarray) -> str:
-  return f'{array.dtype} x {array.shape[2] if array.ndim > 2 else 1}'
-
-
-def _reduce(image: Image.Image, min_side: int) -> Image.Image:
-  """Shrinks a large image by an integer factor: a chunk is held in memory."""
-  factor = min(image.size) // min_side
-  return image.reduce(factor) if factor > 1 else image
+    return False

@@ -1,23 +1,20 @@
-"""Reads every example once and keeps about a kilobyte of each."""
+"""Reads every example once and keeps its label and image properties."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 import dataclasses
 import functools
 from typing import Any, Literal
 
-from jaxtyping import Float16, Int, UInt8, UInt64
+from jaxtyping import Int
 import numpy as np
 
 from vit_jax.check import findings
-from vit_jax.check import image_features
 from vit_jax.check import image_record
-from vit_jax.data.fingerprints import perceptual_hash
-from vit_jax.data.fingerprints import similarity
+from vit_jax.data.augment import ops
 from vit_jax.data.images import threads
 from vit_jax.data.images import unreadable
 from vit_jax.data.sources import protocol
 
-LabelKind = Literal['classes', 'several classes', 'numbers']
 Label = tuple[float, ...]
 # Maps images to a row of features each.
 Embed = Callable[[list[Any]], np.ndarray]
@@ -41,16 +38,16 @@ class ScanRequest:
     splits: examples are numbered consecutively across splits.
     label_kind: kind of labels.
     class_names: empty for numbers.
-    decode: decodes an image as training does.
+    decode: decodes an image as training does; raises a ValueError.
     embed: model features; None for `image_features`.
     min_side: shorter side of the images that `embed` needs.
     description: how the dataset's files were interpreted; may be empty.
   """
   name: str
   splits: tuple[Split, ...]
-  label_kind: LabelKind
+  label_kind: Literal['classes', 'several classes', 'numbers']
   class_names: tuple[str, ...]
-  decode: image_record.Decode
+  decode: Callable[[Any], ops.Picture]
   embed: Embed | None = None
   min_side: int = 0
   description: str = ''
@@ -83,25 +80,19 @@ class Scan:
 
   Attributes:
     request: what was read.
-    records: image properties; None for unreadable images.
+    records: image properties by number of each readable example.
     labels: class indices or numbers; None without a label.
     errors: reason by unreadable example.
-    hashes: perceptual hashes; zeros for unreadable images, as below.
-    views: pixel averages, for `similarity`.
-    features: for nearest neighbours.
   """
   request: ScanRequest
-  records: list[image_record.ImageRecord | None]
+  records: dict[int, image_record.ImageRecord]
   labels: list[Label | None]
   errors: dict[int, str]
-  hashes: UInt64[np.ndarray, 'examples']
-  views: UInt8[np.ndarray, 'examples 16 16 3']
-  features: Float16[np.ndarray, 'examples width']
 
-  @property
-  def readable(self) -> list[int]:
-    """Numbers of the readable examples."""
-    return [i for i, record in enumerate(self.records) if record is not None]
+  def labelled(self) -> dict[int, Label]:
+    """Returns the labels of readable examples that have one."""
+    return {number: label for number in self.records
+            if (label := self.labels[number]) is not None}
 
   def example(self, number: int) -> findings.Example:
     """Returns the record of an example."""
@@ -130,45 +121,36 @@ def scan(
     advance: called with the number of images just read.
     failed: called with the key of an unreadable example and its error.
   """
-  count, side = len(request), similarity.SIDE
-  result = Scan(
-      request, [None] * count, [None] * count, {},
-      hashes=np.zeros(count, np.uint64),
-      views=np.zeros((count, side, side, 3), np.uint8),
-      features=np.zeros((count, 0), np.float16))
+  result = Scan(request, {}, [None] * len(request), {})
   for chunk in threads.read_chunks(
-      range(count), functools.partial(_read, request), size=_CHUNK,
-      errors=()):
-    readable: list[tuple[int, image_record.ImageRecord]] = []
-    for number, found in chunk:
-      assert not isinstance(found, Exception)
-      result.labels[number], record = found
-      if isinstance(record, Exception):
-        result.errors[number] = str(record) or type(record).__name__
-        failed(request.key(number), record)
-      else:
-        readable.append((number, record))
-    if readable:
-      _store(result, *zip(*readable))
-    advance(len(readable))
+      range(len(request)), functools.partial(_read, result), size=_CHUNK,
+      errors=(Exception,)):  # Any error would stop a training run, too.
+    records = {number: record for number, record in chunk
+               if not isinstance(record, Exception)}
+    for number, error in chunk:
+      if isinstance(error, Exception):
+        result.errors[number] = str(error) or type(error).__name__
+        failed(request.key(number), error)
+    if request.embed and records:
+      rows = request.embed([record.image for record in records.values()])
+      for record, row in zip(records.values(), rows):
+        record.features, record.image = row.astype(np.float16), None
+    result.records |= records
+    advance(len(records))
   return result
 
 
-def _read(
-    request: ScanRequest, number: int,
-) -> tuple[Label | None, image_record.ImageRecord | Exception]:
-  """Returns an example's label, and its record or why it cannot be read."""
+def _read(result: Scan, number: int) -> image_record.ImageRecord:
+  """Stores the label of an example, and returns its image's properties."""
+  request = result.request
   split, index = request.locate(number)
-  label = None
-  try:
-    example = split.source[index]
-    label = _label(request, example['label'])
-    with unreadable.add_origin(example):
-      return label, image_record.read(
-          example['image'], split.source.key(index), request.decode,
-          min_side=request.min_side)
-  except Exception as error:  # Any error would stop a training run, too.
-    return label, error
+  example = split.source[index]
+  result.labels[number] = _label(request, example['label'])
+  with unreadable.add_origin(example):
+    image = example['image']
+    return image_record.build(
+        image, split.source.key(index), request.decode(image),
+        min_side=request.min_side)
 
 
 def _label(request: ScanRequest, label: Any) -> Label | None:
@@ -179,26 +161,3 @@ def _label(request: ScanRequest, label: Any) -> Label | None:
   # Test sets with withheld labels have -1 in their place.
   known = range(len(request.class_names))
   return tuple(sorted(value)) if all(v in known for v in value) else None
-
-
-def _store(
-    result: Scan, numbers: Sequence[int],
-    records: Sequence[image_record.ImageRecord],
-) -> None:
-  rows = list(numbers)
-  thumbnails = np.stack([record.thumbnail for record in records
-                         if record.thumbnail is not None])
-  result.hashes[rows] = perceptual_hash.fingerprints(thumbnails)[:, 0]
-  result.views[rows] = np.stack([
-      np.round(similarity.view(t, perceptual_hash.WHOLE, mirrored=False))
-      for t in thumbnails])
-  embed = result.request.embed
-  features = (image_features.features(thumbnails) if embed is None
-              else embed([record.image for record in records]))
-  if not result.features.shape[1]:
-    result.features = np.zeros(
-        (len(result.features), features.shape[1]), np.float16)
-  result.features[rows] = features
-  for number, record in zip(numbers, records):  # Without the pixels.
-    result.records[number] = dataclasses.replace(
-        record, thumbnail=None, image=None)

@@ -5,9 +5,9 @@ their cosine. The result depends on the features and is a list of labels to
 review, not of errors.
 """
 
+from collections.abc import Sequence
 import dataclasses
 
-from jaxtyping import Float, Int
 import numpy as np
 
 from vit_jax import nearest_neighbours
@@ -15,6 +15,7 @@ from vit_jax.check import findings
 from vit_jax.check import scan as scan_lib
 
 _QUERIES = 8192  # Examples at a time, to bound memory.
+_MAX_BANK = 50_000  # Neighbours are searched among this many examples.
 _MIN_VOTERS = 3
 _SHOWN_NEIGHBOURS = 3
 
@@ -26,20 +27,17 @@ class Settings:
   Attributes:
     neighbours: number of voting neighbours.
     min_margin: smallest share of votes by which another class must lead.
-    max_bank: neighbours are searched among this many examples, evenly chosen.
   """
   neighbours: int = 20
   min_margin: float = 0.5
-  max_bank: int = 50_000
 
   def __post_init__(self):
-    if self.neighbours < 1 or self.max_bank < 1:
+    if self.neighbours < 1:
       raise ValueError(
-          'neighbours and max_bank must be at least 1; got '
-          f'{self.neighbours} and {self.max_bank}.')
+          f'--neighbours must be at least 1; got {self.neighbours}.')
     if not 0 <= self.min_margin <= 1:
       raise ValueError(
-          f'min_margin must be in [0, 1]; got {self.min_margin}.')
+          f'--min-margin must be in [0, 1]; got {self.min_margin}.')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,31 +49,31 @@ class Result:
 
 
 def find(
-    scan: scan_lib.Scan, duplicate_ids: Int[np.ndarray, 'examples'],
+    scan: scan_lib.Scan, duplicates: Sequence[findings.DuplicateGroup],
     settings: Settings,
 ) -> Result:
   """Returns examples whose neighbours agree on another class.
 
-  Args:
-    scan: properties of all examples.
-    duplicate_ids: equal for duplicates, which do not vote on each other.
-    settings: number of neighbours and thresholds.
+  Duplicates do not vote on each other.
   """
   if scan.request.label_kind != 'classes':
     return Result(not_compared=f'labels are {scan.request.label_kind}, not '
                   'single classes')
-  labelled = {number: int(label[0]) for number in scan.readable
-              if (label := scan.labels[number]) is not None}
-  numbers, labels = (np.array(list(values), np.int64) for values in (
-      labelled, labelled.values()))
-  if len(numbers) < _MIN_VOTERS:
+  labelled = scan.labelled()
+  if len(labelled) < _MIN_VOTERS:
     return Result(not_compared='too few labelled examples')
-  features = scan.features[numbers].astype(np.float32)
+  numbers = np.array(list(labelled))
+  labels = np.array([int(label) for label, in labelled.values()])
+  features = np.stack(
+      [scan.records[i].features for i in labelled]).astype(np.float32)
   if not np.isfinite(features).all():
     return Result(not_compared='some features are not finite')
-  groups = duplicate_ids[numbers]
+  groups = np.arange(len(scan.labels))  # Shared by duplicates.
+  for group in duplicates:
+    groups[[e.number for e in group.examples]] = group.examples[0].number
+  groups = groups[numbers]
   bank = np.unique(np.linspace(
-      0, len(numbers) - 1, min(len(numbers), settings.max_bank)).astype(int))
+      0, len(numbers) - 1, min(len(numbers), _MAX_BANK)).astype(int))
   features -= features[bank].mean(axis=0)
   suspicious: list[findings.SuspiciousLabel] = []
   correct = compared = 0
@@ -85,8 +83,9 @@ def find(
         features[part], features[bank], k=min(settings.neighbours, len(bank)),
         query_groups=groups[part], bank_groups=groups[bank])
     found, weights = bank[rows], np.maximum(cosines, 0)
-    votes = _vote_shares(
+    votes = nearest_neighbours.vote(
         labels[found], weights, num_classes=len(scan.request.class_names))
+    votes /= np.maximum(votes.sum(axis=1, keepdims=True), 1e-12)
     own, best = labels[part], votes.argmax(axis=1)
     valid = (weights > 0).sum(axis=1) >= _MIN_VOTERS
     correct += int((valid & (best == own)).sum())
@@ -103,11 +102,3 @@ def find(
   suspicious.sort(key=lambda s: (
       -round(s.margin, 2), -s.closeness, s.example.number))
   return Result(tuple(suspicious), correct / max(compared, 1))
-
-
-def _vote_shares(
-    labels: Int[np.ndarray, 'queries k'],
-    weights: Float[np.ndarray, 'queries k'], *, num_classes: int,
-) -> Float[np.ndarray, 'queries classes']:
-  votes = nearest_neighbours.vote(labels, weights, num_classes=num_classes)
-  return votes / np.maximum(votes.sum(axis=1, keepdims=True), 1e-12)

@@ -25,9 +25,8 @@ from vit_jax import atomic_files
 from vit_jax import console
 from vit_jax import data
 from vit_jax.check import check
-from vit_jax.check import page
+from vit_jax.check import output
 from vit_jax.check import suspicious_labels
-from vit_jax.check import terminal
 from vit_jax.commands import arguments
 from vit_jax.data import beam_runner
 from vit_jax.data.fingerprints import similarity
@@ -66,7 +65,7 @@ def _add_check(tasks: argparse._SubParsersAction) -> None:
   parser.add_argument(
       '--html', default='', metavar='PATH',
       help='write a page with thumbnails, at most '
-      f'{page.MAX_BYTES / 2**20:.0f} MiB of them')
+      f'{output.MAX_BYTES / 2**20:.0f} MiB of them')
   parser.add_argument(
       '--strict', action='store_true',
       help='exit with status 1 if images are unreadable or duplicated across '
@@ -93,9 +92,8 @@ def _add_check(tasks: argparse._SubParsersAction) -> None:
 
 
 def _check(args: argparse.Namespace) -> int:
-  settings = check.Settings(
-      similarity.Likeness(args.max_distance, args.min_similarity),
-      suspicious_labels.Settings(args.neighbours, args.min_margin))
+  likeness = similarity.Likeness(args.max_distance, args.min_similarity)
+  settings = suspicious_labels.Settings(args.neighbours, args.min_margin)
   config = data.parse(
       {**arguments.data_overrides(args), 'source': args.source})
   embed, min_side = None, 0
@@ -107,14 +105,15 @@ def _check(args: argparse.Namespace) -> int:
       config, max_examples=args.max_examples, embed=embed, min_side=min_side)
   with image_files.ReadProgress(len(request)) as reading:
     report = check.run(
-        request, settings, features=args.model or check.DEFAULT_FEATURES,
+        request, likeness=likeness, settings=settings,
+        features=args.model or 'colours and edges (weak; use --model)',
         advance=reading.advance, failed=reading.add_error)
-  terminal.show(report)
+  output.show(report)
   print(f'Read {console.format_count(len(request), "example")}, '
         f'{1e3 * report.secs_per_image:,.1f} ms each.')
   if args.html:
     with image_files.ignore_pillow_warnings():
-      page.write(report, request, args.html)
+      output.write_page(report, request, args.html)
     print(f'Wrote {args.html}')
   if args.json:
     atomic_files.write_json(args.json, report.to_json())

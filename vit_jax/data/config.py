@@ -9,6 +9,7 @@ import numpy as np
 from vit_jax import schema
 from vit_jax.data import label_scaling
 from vit_jax.data.augment import ops as ops_lib
+from vit_jax.data.images import decode as decode_lib
 from vit_jax.data.images import limits
 from vit_jax.data.images import multichannel
 from vit_jax.data.images import unreadable as unreadable_lib
@@ -191,6 +192,12 @@ class DataConfig:
   def image_shape(self) -> tuple[int, int, int]:
     """Height, width and channels of the batch."""
     return (*self.size, self.channels)
+
+  def decode(self, image: bytes | np.ndarray) -> ops_lib.Picture:
+    """Decodes an image; see `decode.decode_any`."""
+    return decode_lib.decode_any(
+        image, channels=self.channels, dtype=self.dtype,
+        max_pixels=self.max_pixels)
 
   def build_ops(self, *, train: bool) -> tuple[ops_lib.Op, ...]:
     """Returns the image operations of training or evaluation."""

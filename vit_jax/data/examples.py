@@ -12,8 +12,6 @@ from vit_jax.data import config as config_lib
 from vit_jax.data import dataset as dataset_lib
 from vit_jax.data import label_scaling
 from vit_jax.data.augment import ops as ops_lib
-from vit_jax.data.images import decode
-from vit_jax.data.images import multichannel
 from vit_jax.data.images import unreadable as unreadable_lib
 
 HostBatch = dict[str, np.ndarray]
@@ -110,7 +108,7 @@ class LoadExample:
       cached = cache.get(index) if max_bytes else None
       example = cached or self.dataset[index]
       with unreadable_lib.add_origin(example):
-        image = self._decode(example['image'])
+        image = self.config.decode(example['image'])
       if max_bytes and not cached:
         cache.put(index, example['label'], ops_lib.pixels(image),
                   max_bytes=max_bytes)
@@ -172,15 +170,6 @@ class LoadExample:
     padded = np.full(max_labels, -1, np.int32)
     padded[:len(indices)] = indices
     return padded
-
-  def _decode(self, data: bytes | np.ndarray) -> ops_lib.Picture:
-    config = self.config
-    if config.is_picture:
-      return decode.decode(
-          data, channels=config.channels, max_pixels=config.max_pixels)
-    return multichannel.decode(
-        data, channels=config.channels, dtype=config.dtype,
-        max_pixels=config.max_pixels)
 
   def _augment(
       self, image: ops_lib.Picture, rng: np.random.Generator) -> np.ndarray:

@@ -7,6 +7,7 @@ composed on white.
 
 from collections.abc import Callable, Iterable, Iterator
 import dataclasses
+import functools
 import glob
 import os
 from typing import Any, TypeGuard
@@ -20,7 +21,6 @@ from PIL import Image
 
 from vit_jax.data.augment import ops
 from vit_jax.data.images import decode as decode_lib
-from vit_jax.data.images import multichannel
 from vit_jax.data.images import threads
 from vit_jax.weights.configs import preprocessing as preprocessing_lib
 
@@ -182,12 +182,8 @@ def _open(
   channels = preprocess.channels
   viewable = is_viewable(preprocess)
 
-  def decode(data: bytes | np.ndarray) -> ops.Picture:
-    if viewable:
-      return decode_lib.decode(data, channels=channels)
-    return multichannel.decode(
-        data, channels=channels, dtype=preprocess.pixel_dtype)
-
+  decode = functools.partial(
+      decode_lib.decode_any, channels=channels, dtype=preprocess.pixel_dtype)
   if isinstance(image, (str, os.PathLike)):
     path = epath.Path(image)
     data = _read_bytes(path)

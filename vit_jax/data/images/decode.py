@@ -67,6 +67,18 @@ def decode(
   return convert(pixels, channels=channels)
 
 
+def decode_any(
+    image: bytes | Shaped[np.ndarray, '...'], *, channels: int,
+    dtype: multichannel.Dtype, max_pixels: int = limits.MAX_PIXELS,
+) -> Image.Image | multichannel.MultichannelImage:
+  """Returns an image with any number of channels, 8-bit grey or RGB by Pillow.
+  """
+  if dtype == 'uint8' and channels in _MODES:
+    return decode(image, channels=channels, max_pixels=max_pixels)
+  return multichannel.decode(
+      image, channels=channels, dtype=dtype, max_pixels=max_pixels)
+
+
 def convert(image: Image.Image, *, channels: int) -> Image.Image:
   """Returns an open image of any mode like `decode`; may modify it.
 
