@@ -42,7 +42,7 @@ def test_the_description_of_the_source_is_in_every_format(
     photos, tmp_path, capsys):
   page, facts = tmp_path / 'page.html', tmp_path / 'facts.json'
   assert _check(photos, f'--html={page}', f'--json={facts}') == 0
-  words = 'one folder for each of 2 classes: cat, dog; train 11, test 1'
+  words = '2 classes: cat, dog (class folders); train 11, test 1'
   assert words in capsys.readouterr().out
   assert words in page.read_text()
   assert words in json.loads(facts.read_text())['description']

@@ -4,7 +4,7 @@ from etils import epath
 import pytest
 
 from vit_jax.data.sources import columns
-from vit_jax.data.sources import file_sets
+from vit_jax.data.sources import files
 from vit_jax.data.sources import paths
 
 
@@ -50,7 +50,7 @@ def test_a_missing_path_is_an_error(tmp_path, name, message):
 
 
 def test_braces_are_a_range_or_a_choice():
-  assert file_sets.expand_braces('a-{08..11}.{x,y}') == [
+  assert files.expand_braces('a-{08..11}.{x,y}') == [
       f'a-{i}.{end}' for i in ('08', '09', '10', '11') for end in 'xy']
 
 
@@ -61,10 +61,10 @@ def test_braces_are_a_range_or_a_choice():
     (['training/0.tar', 'test/0.tar'], ['train', 'test']),
     (['train-0.tar', 'train-1.tar'], None), (['a.tar', 'b.tar'], None)])
 def test_file_names_contain_the_split(names, splits):
-  assert file_sets.splits_of(list(map(epath.Path, names)), where='x') == splits
+  assert files.splits_of(list(map(epath.Path, names)), where='x') == splits
 
 
 def test_a_file_name_without_split_beside_others_is_an_error():
   with pytest.raises(ValueError, match='train.*but b.tar does not'):
-    file_sets.splits_of(
+    files.splits_of(
         list(map(epath.Path, ('train-0.tar', 'b.tar'))), where='x')

@@ -169,15 +169,15 @@ def test_published_test_images_are_not_trained_on(
     (tfds.features.Scalar(np.float32), ('age',)),
     (tfds.features.Tensor(shape=(2,), dtype=np.float64), ('age_0', 'age_1'))])
 def test_floating_point_labels_are_regression_targets(feature, targets):
-  found = tfds_lib.label_facts(
+  found = tfds_lib.interpret_label(
       feature, known_datasets.facts('mine'), name='mine.age')
   assert (found.targets, found.num_classes) == (targets, len(targets))
-  label = found.parse(np.ones(feature.shape, feature.np_dtype))
+  label = tfds_lib.parse_targets(np.ones(feature.shape, feature.np_dtype))
   assert label.shape == (len(targets),) and label.dtype == np.float32
 
 
 def test_a_label_of_unknown_classes_is_an_error():
   with pytest.raises(ValueError, match='number of classes'):
-    tfds_lib.label_facts(
+    tfds_lib.interpret_label(
         tfds.features.Tensor(shape=(None,), dtype=np.float32),
         known_datasets.facts('mine'), name='mine.age')

@@ -4,14 +4,13 @@ The layout is inferred from names alone. Where the inference could be wrong, it
 is an error that names the expected layout.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 import os
 
 from etils import epath
-import numpy as np
 
-from vit_jax.data.sources import image_files
-from vit_jax.data.sources import label_rules
+from vit_jax.data.sources import columns
+from vit_jax.data.sources import files
 from vit_jax.data.sources import protocol
 from vit_jax.data.sources import table_source
 from vit_jax.data.splits import split_strings as split_strings_lib
@@ -41,55 +40,28 @@ def open_folder(root: epath.Path) -> protocol.DatasetSplits:
   if not root.is_dir():
     raise ValueError(
         f'There is no folder {root} (data.source). Expected {_layouts(root)}.')
-  folders = image_files.subfolders(root)
-  ignored: list[str] = []
-  if 'train' in folders and image_files.subfolders(root / 'train'):
-    found = {split: _list_split(root, split) for split in folders}
-    splits = {split: images for split, images in found.items()
-              if images or split == 'train'}
-    ignored = [split for split in folders if split not in splits
-               and split_strings_lib.is_split_name(split)]
-  else:
-    splits = {'': _list_split(root, '')}
-    _check_no_splits(splits[''], root)
-  by_hash = len(splits) == 1
-  names = _check_classes(splits, root)
-  if by_hash:
-    (below, images), = splits.items()
-    splits = _split_by_hash(images, names, below=below)
-  opened = _build(root, splits, names)
-  sizes = ', '.join(f'{split} {len(of):,}' for split, of in splits.items())
-  return protocol.DatasetSplits(
-      opened, len(names), names,
-      eval_split=split_strings_lib.choose_eval_split(list(splits)),
-      description=(
-          f'{root}: one folder for each of {len(names):,} classes: '
-          f'{_some(names)}; {sizes}') + ', chosen by a hash' * by_hash
-      + ''.join(f'; {split}/ has no class folders and is ignored'
-                for split in ignored))
-
-
-def _build(
-    root: epath.Path, splits: Mapping[str, _Images], names: Sequence[str],
-) -> dict[str, protocol.Source]:
-  """Returns the source of each split, in hash order."""
-  number = {name: i for i, name in enumerate(names)}
-  sources: dict[str, protocol.Source] = {}
-  for split, images in splits.items():
-    images = sorted(images, key=_order)
-    labels = np.array([number[name] for _, name in images], np.int32)
-    rows = np.arange(len(images))
-    sources[split] = table_source.TableSource(
-        image_files.ImageFiles(
-            os.fspath(root), tuple(path for path, _ in images)),
-        label_rules.ParsedLabels('single', labels, len(names), tuple(names)),
-        rows, rows)
-  return sources
-
-
-def _order(image: tuple[str, str]) -> int:
-  """Returns the hash of an image's own name and its folder's."""
-  return split_strings_lib.stable_hash('/'.join(image[0].split('/')[-2:]))
+  folders = files.subfolders(root)
+  has_splits = 'train' in folders and bool(files.subfolders(root / 'train'))
+  found = {split: _list_split(root, split)
+           for split in (folders if has_splits else [''])}
+  if not has_splits:
+    _check_no_splits(found[''], root)
+  rows = [(split or 'train', *image)
+          for split, images in found.items() for image in images]
+  names = _check_classes({name for _, _, name in rows}, root)
+  splits, paths, classes = map(list, zip(*rows))
+  # Independent of the location of the class folders.
+  is_single = has_splits and set(splits) == {'train'}
+  return table_source.build(
+      files.ImageFiles(os.fspath(root), tuple(paths)), {'class': classes},
+      columns.Columns(None, ('class',), None, None), columns.AUTO,
+      where=os.fspath(root), splits=splits, class_names=names,
+      groups=[path.removeprefix('train/') for path in paths]
+      if is_single else paths,
+      order_by=['/'.join(path.split('/')[-2:]) for path in paths],
+      labels_from='class folders', notes=[
+          f'{split}/ has no class folders and is ignored' for split in found
+          if not found[split] and split_strings_lib.is_split_name(split)])
 
 
 def _layouts(root: epath.Path) -> str:
@@ -99,26 +71,10 @@ def _layouts(root: epath.Path) -> str:
 def _list_split(root: epath.Path, split: str) -> _Images:
   """Returns the images of a split, sorted."""
   found = []
-  for name in image_files.subfolders(root / split if split else root):
+  for name in files.subfolders(root / split if split else root):
     folder = f'{split}/{name}' if split else name
-    found += [(path, name) for path in image_files.list_images(root, folder)]
+    found += [(path, name.strip()) for path in files.list_images(root, folder)]
   return found
-
-
-def _split_by_hash(
-    images: _Images, names: Sequence[str], *, below: str,
-) -> dict[str, _Images]:
-  """Splits by the paths below a folder, so that moving it changes nothing."""
-  number = {name: i for i, name in enumerate(names)}
-  labels = np.array([number[name] for _, name in images], np.int32)
-  split_of = table_source.split_by_hash(
-      [path.removeprefix(f'{below}/') for path, _ in images],
-      label_rules.ParsedLabels('single', labels, len(names), tuple(names)))
-  return {split: [image for image, of in zip(images, split_of) if of == split]
-          for split in ('train', 'test')}
-
-
-# ----------------------------------------------------------------------- checks
 
 
 def _check_no_splits(images: _Images, root: epath.Path) -> None:
@@ -133,49 +89,29 @@ def _check_no_splits(images: _Images, root: epath.Path) -> None:
   if len(names) == 1 or len(splits) < len(names):
     splits = [name for name in splits if name not in with_images]
   if splits:
-    shown = _some([f'{name}/' for name in splits])
     raise ValueError(
-        f'{root} seems to hold splits ({shown}), but no class folders in '
-        f'train/. Expected {_layouts(root)}, or a table of labels '
-        '(--config.data.source=FILE.csv). Rename the training folder to '
-        'train/, or, if these names are classes, move all class folders into '
-        f'{root}/train/.')
+        f'{root} seems to hold splits ({", ".join(f"{s}/" for s in splits)}), '
+        f'but no class folders in train/. Expected {_layouts(root)}, or a '
+        'table of labels (--config.data.source=FILE.csv). Rename the training '
+        'folder to train/, or, if these names are classes, move all class '
+        f'folders into {root}/train/.')
 
 
-def _check_classes(
-    splits: Mapping[str, _Images], root: epath.Path) -> tuple[str, ...]:
-  """Returns the class names; raises if there is too little to train on."""
-  names = sorted({name for images in splits.values() for _, name in images})
+def _check_classes(classes: set[str], root: epath.Path) -> Sequence[str]:
+  """Returns the sorted class names; raises if there are fewer than two."""
+  names = sorted(classes)
   if not names:
-    flat = sum(map(image_files.is_image, image_files.names_in(root)))
-    found = (f'Found {flat:,} images in {root}, but none in a class folder, '
-             'and no table of their labels' if flat else
+    count = sum(map(files.is_image, files.names_in(root)))
+    found = (f'Found {count:,} images in {root}, but none in a class folder, '
+             'and no table of their labels' if count else
              f'Found no images in {root}')
-    content = _some(sorted(p.name for p in root.iterdir())) or 'nothing'
+    content = files.shorten(sorted(files.names_in(root)), 8) or 'nothing'
     raise ValueError(
         f'{found}. Expected {_layouts(root)}, with one of the suffixes '
-        f'{" ".join(sorted(image_files.IMAGE_SUFFIXES))}. It holds: {content}.')
+        f'{" ".join(sorted(files.IMAGE_SUFFIXES))}. It holds: {content}.')
   if len(names) == 1:
     raise ValueError(
         f'Found a single class folder, {names[0]!r}, in {root}; a classifier '
         f'needs two classes. Expected {_layouts(root)}. If the class folders '
         'lie one level deeper, give their parent as data.source.')
-  if len(splits) == 1:
-    return tuple(names)
-  trained = {name for _, name in splits['train']}
-  missing = [name for name in names if name not in trained]
-  if missing:
-    places = sorted(split for split, images in splits.items()
-                    if any(name in missing for _, name in images))
-    raise ValueError(
-        f'{len(missing)} of {len(names)} classes in {root} have no image in '
-        f'train/, only in {", ".join(f"{p}/" for p in places)}: '
-        f'{_some(missing)}. A class is a folder of the same name in each '
-        'split, upper and lower case included. Add images to train/, or '
-        'remove these folders.')
-  return tuple(names)
-
-
-def _some(names: Sequence[str]) -> str:
-  more = f', ... ({len(names)} in all)' if len(names) > 8 else ''
-  return ', '.join(names[:8]) + more
+  return names

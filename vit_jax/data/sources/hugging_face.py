@@ -18,11 +18,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from vit_jax.data.sources import columns as columns_lib
-from vit_jax.data.sources import file_sets
-from vit_jax.data.sources import image_files
+from vit_jax.data.sources import files
 from vit_jax.data.sources import image_tables
 from vit_jax.data.sources import protocol
 from vit_jax.data.sources import table_source
+from vit_jax.data.splits import split_strings as split_strings_lib
 
 PREFIX = 'hf://datasets/'
 
@@ -31,6 +31,8 @@ _ADDRESS = re.compile(
     r'(:(?P<name>.+))?')
 _IMAGE_NAMES = (
     'image', 'img', 'images', 'jpg', 'jpeg', 'png', 'picture', 'bytes')
+
+_ClassNames = Mapping[str, tuple[str, ...]]  # By column.
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -82,15 +84,12 @@ def open_hub(
           ) as error:
     raise ValueError(
         f'{address} (data.source) cannot be opened: {error}') from error
-  lengths = {name: len(split) for name, split in found.items()}
-  splits = [table_source.split_name(name) for name, length in lengths.items()
-            for _ in range(length)]
+  table = datasets.concatenate_datasets(list(found.values()))
   return _open(
-      datasets.concatenate_datasets(list(found.values())), config,
-      where=address, names=tuple(lengths), lengths=list(lengths.values()),
-      splits=splits, declared={
-          name: _class_names(feature)
-          for name, feature in next(iter(found.values())).features.items()})
+      table, config, where=address, names=list(found),
+      lengths=[len(split) for split in found.values()],
+      splits=[split_strings_lib.split_name(name) for name in found],
+      class_names=_class_names(table.features))
 
 
 def open_parquet(
@@ -103,59 +102,59 @@ def open_parquet(
       labels are not found.
   """
   import datasets  # pylint: disable=g-import-not-at-top
-  texts = [os.fspath(path) for path in paths]
-  lengths, declared = _read_footers(texts)
-  table = datasets.load_dataset('parquet', data_files=texts, split='train')
-  of_file = file_sets.splits_of(paths, where=where)
+  lengths, class_names = _read_footers(paths)
+  table = datasets.load_dataset(
+      'parquet', data_files=list(map(os.fspath, paths)), split='train')
   return _open(
-      table, config, where=where,
-      names=tuple(file_sets.relative_names(paths)),
-      lengths=lengths, declared=declared, splits=of_file and [
-          split for split, length in zip(of_file, lengths)
-          for _ in range(length)])
+      table, config, where=where, names=files.relative_names(paths),
+      lengths=lengths, splits=files.splits_of(paths, where=where),
+      class_names=class_names)
 
 
 def _open(
     table: Any, config: columns_lib.LabelConfig, *, where: str,
-    names: tuple[str, ...], lengths: Sequence[int],
-    splits: Sequence[str] | None,
-    declared: Mapping[str, tuple[str, ...] | None],
+    names: Sequence[str], lengths: Sequence[int], splits: Sequence[str] | None,
+    class_names: _ClassNames,
 ) -> protocol.DatasetSplits:
-  """Builds splits of an Arrow table whose rows come from several files."""
-  image = _image_column(table.features, config.table.path)
-  texts = [name for name in table.column_names
-           if not _holds_bytes(table.features.arrow_schema.field(name).type)]
+  """Builds splits of an Arrow table of files with `lengths` and `splits`."""
+  import datasets  # pylint: disable=g-import-not-at-top
+  kinds = {field.name: field.type for field in table.features.arrow_schema}
+  binary = [name for name, kind in kinds.items() if _holds_bytes(kind)]
+  image = _image_column(binary, config.table.path)
   if image is not None:
     config = dataclasses.replace(
         config, table=dataclasses.replace(config.table, path=None))
-  sample = table.data.table.select(texts).slice(0, 1000).to_pydict()
+  texts = [name for name in table.column_names if name not in binary]
   columns = columns_lib.choose_columns(
-      sample, config, where=where,
-      is_path=image_files.is_image if image is None else None)
+      table.data.table.select(texts).slice(0, 1000).to_pydict(), config,
+      where=where, is_path=files.is_image if image is None else None)
   labels = {name: table.data.column(name).to_pylist() for name in texts
             if name in (columns.path, *columns.labels, columns.split,
                         columns.key)}
+  of_row = splits and [split for split, length in zip(splits, lengths)
+                       for _ in range(length)]
   if image is None:
     path = epath.Path(where)
     path = path / names[0] if path.is_dir() else path
     return image_tables.open_images(
         image_tables.locate(labels[columns.path or ''], path, config.table),
         labels, columns, config, where=where, root=os.fspath(path.parent),
-        splits=splits)
-  name, class_names = columns.labels[0], None
-  if declared.get(name) and len(columns.labels) == 1:
-    class_names = declared[name]
-    # `datasets` writes -1 for a missing class.
-    labels[name] = [None if v == -1 else v for v in labels[name]]
-  ends = tuple(itertools.accumulate(lengths))
+        splits=of_row)
+  declared = (class_names.get(columns.labels[0])
+              if len(columns.labels) == 1 else None)
+  if declared:  # `datasets` writes -1 for a missing class.
+    labels[columns.labels[0]] = [
+        None if v == -1 else v for v in labels[columns.labels[0]]]
+  table = table.select_columns([image])
+  if isinstance(table.features[image], datasets.Image):
+    table = table.cast_column(image, datasets.Image(decode=False))
   return table_source.build(
-      ArrowImages(_undecoded(table, image), names, ends), labels, columns,
-      config, where=where, splits=splits, class_names=class_names)
+      ArrowImages(table, tuple(names), tuple(itertools.accumulate(lengths))),
+      labels, columns, config, where=where, splits=of_row, class_names=declared)
 
 
 def _read_footers(
-    paths: Sequence[str],
-) -> tuple[list[int], dict[str, tuple[str, ...] | None]]:
+    paths: Sequence[epath.Path]) -> tuple[list[int], _ClassNames]:
   """Returns the number of rows of each file, and class names by column.
 
   Raises:
@@ -163,45 +162,43 @@ def _read_footers(
       class index would then be different classes.
   """
   import datasets  # pylint: disable=g-import-not-at-top
-  lengths = []
-  declared: dict[str, tuple[str, ...] | None] = {}
+  lengths: list[int] = []
+  columns: set[str] = set()
+  class_names: dict[str, tuple[str, ...]] = {}
   for path in paths:
     try:
-      with epath.Path(path).open('rb') as file:
+      with path.open('rb') as file:
         footer = pq.ParquetFile(file)
-        lengths.append(footer.metadata.num_rows)
         features = datasets.Features.from_arrow_schema(footer.schema_arrow)
     except (pa.ArrowInvalid, OSError) as error:
       raise ValueError(
           f'{path} is truncated, or not a Parquet file: {error}') from error
-    declared = declared or dict.fromkeys(features)
-    if set(features) != set(declared):
+    lengths.append(footer.metadata.num_rows)
+    columns = columns or set(features)
+    if set(features) != columns:
       raise ValueError(
           f'{path} has the columns {", ".join(features)}, but {paths[0]} has '
-          f'{", ".join(declared)}. Files of one data set must have the same '
-          'columns; give the files to use: data.source=FOLDER/NAME*.parquet')
-    for column, feature in features.items():
-      names, earlier = _class_names(feature), declared[column]
-      if names and earlier and names != earlier:
+          f'{", ".join(sorted(columns))}. Files of one data set must have the '
+          'same columns; give the files to use: '
+          'data.source=FOLDER/NAME*.parquet')
+    for column, names in _class_names(features).items():
+      if class_names.setdefault(column, names) != names:
         raise ValueError(
-            f'{path} declares the classes {_some(names)} of column '
-            f'{column!r}, but another file declares {_some(earlier)}: the same '
-            'index would be different classes. Rewrite the files with the '
-            'same class names in the same order.')
-      declared[column] = earlier or names
-  return lengths, declared
+            f'{path} declares the classes {files.shorten(names, 6)} of column '
+            f'{column!r}, but another file declares '
+            f'{files.shorten(class_names[column], 6)}: the same index would be '
+            'different classes. Rewrite the files with the same class names in '
+            'the same order.')
+  return lengths, class_names
 
 
-def _some(names: Sequence[str]) -> str:
-  more = f', ... ({len(names):,} in all)' if len(names) > 6 else ''
-  return ', '.join(names[:6]) + more
-
-
-def _class_names(feature: Any) -> tuple[str, ...] | None:
-  """Returns the names of a `ClassLabel`, or of a list of them."""
-  feature = getattr(feature, 'feature', feature)
-  names = getattr(feature, 'names', None)
-  return tuple(map(str, names)) if names else None
+def _class_names(features: Mapping[str, Any]) -> _ClassNames:
+  """Returns the names of each `ClassLabel`, or list of them."""
+  found = {
+      column: getattr(getattr(feature, 'feature', feature), 'names', None)
+      for column, feature in features.items()}
+  return {column: tuple(map(str, names))
+          for column, names in found.items() if names}
 
 
 def _holds_bytes(kind: pa.DataType) -> bool:
@@ -211,28 +208,17 @@ def _holds_bytes(kind: pa.DataType) -> bool:
   return pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
 
 
-def _image_column(features: Any, chosen: str | None) -> str | None:
+def _image_column(binary: Sequence[str], chosen: str | None) -> str | None:
   """Returns the column of image bytes; None if there are only paths.
 
   Raises:
     ValueError: if several columns could hold the images.
   """
-  found = [name for name in features
-           if _holds_bytes(features.arrow_schema.field(name).type)]
   if chosen is not None:
-    return chosen if chosen in found else None
-  named = [name for name in found if name.lower() in _IMAGE_NAMES]
-  if len(found) > 1 and len(named) != 1:
+    return chosen if chosen in binary else None
+  named = [name for name in binary if name.lower() in _IMAGE_NAMES]
+  if len(binary) > 1 and len(named) != 1:
     raise ValueError(
-        f'Several columns could hold the images: {", ".join(found)}. Set '
+        f'Several columns could hold the images: {", ".join(binary)}. Set '
         '--config.data.table.path=COLUMN')
-  return (named or found or [None])[0]
-
-
-def _undecoded(table: Any, image: str) -> Any:
-  """Returns the image column as file contents."""
-  import datasets  # pylint: disable=g-import-not-at-top
-  table = table.select_columns([image])
-  if isinstance(table.features[image], datasets.Image):
-    table = table.cast_column(image, datasets.Image(decode=False))
-  return table
+  return (*named, *binary, None)[0]

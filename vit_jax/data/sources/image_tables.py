@@ -1,13 +1,14 @@
 """Tables of image files: a row with path and labels per image."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+import functools
 import os
 from typing import Any
 
 from etils import epath
 
 from vit_jax.data.sources import columns as columns_lib
-from vit_jax.data.sources import image_files
+from vit_jax.data.sources import files
 from vit_jax.data.sources import label_rules as label_rules_lib
 from vit_jax.data.sources import protocol
 from vit_jax.data.sources import table_files
@@ -16,7 +17,7 @@ from vit_jax.data.splits import split_strings as split_strings_lib
 
 _IMAGE_FOLDERS = frozenset({
     'images', 'image', 'imgs', 'img', 'photos', 'pictures', 'jpegimages'})
-_VALIDATION = ('val', 'valid', 'validation')
+_VALIDATION = {'val', 'valid', 'validation'}
 
 
 def open_tables(
@@ -42,14 +43,14 @@ def open_tables(
     table, split = table_files.read(path), _split_of(path) or ''
     # The training table determines the roles of columns.
     columns = columns or columns_lib.choose_columns(
-        table, config, where=str(path), is_path=image_files.is_image)
+        table, config, where=str(path), is_path=files.is_image)
     found = locate(
         table.get(columns.path or '', []), path, config.table, split=split)
     for name in {*joined, *table, *columns.labels}:
       column = joined.setdefault(name, [None] * len(images))
       column += table.get(name, [None] * len(found))
     images += found
-    splits += [table_source.split_name(split)] * len(found)
+    splits += [split_strings_lib.split_name(split)] * len(found)
   assert columns is not None
   return open_images(images, joined, columns, config, where=where, root=root,
                      splits=splits if len(paths) > 1 else None)
@@ -64,7 +65,7 @@ def _sort_by_split(paths: Sequence[epath.Path]) -> list[epath.Path]:
         f'{", ".join(p.name for p in paths)}. Give one as data.source, or '
         'call them train.csv, val.csv, test.csv.')
   return sorted(paths, key=lambda p: (
-      table_source.split_name(_split_of(p)) != 'train', p.name))
+      split_strings_lib.split_name(_split_of(p)) != 'train', p.name))
 
 
 def _split_of(path: epath.Path) -> str | None:
@@ -103,10 +104,11 @@ def open_images(
     table[label] = [[value for row in rows for value in cells[row]]
                     for rows in rows_of.values()]
   repeated = len(relative) - len(rows_of)
-  note = f'{repeated:,} rows repeat an image and its label' if repeated else ''
   return table_source.build(
-      image_files.ImageFiles(root, tuple(relative)), table, columns, config,
-      where=where, splits=splits, note=note)
+      files.ImageFiles(root, tuple(relative)), table, columns, config,
+      where=where, splits=splits, notes=[
+          f'{repeated:,} rows repeat an image and its label'
+      ] if repeated else ())
 
 
 def _relative_path(path: str, root: str) -> str:
@@ -147,18 +149,19 @@ def _has_conflicting_labels(
   Raises:
     ValueError: if they must not be joined.
   """
-  def labels(row: int) -> str:
-    return '/'.join(str(table[name][row]) for name in columns.labels)
+  def labels(path: str) -> list[str]:
+    return sorted({'/'.join(str(table[name][row]) for name in columns.labels)
+                   for row in rows_of[path]})
 
   conflicts = [path for path, rows in rows_of.items()
-               if len({labels(row) for row in rows}) > 1]
-  if not conflicts or (joins and len(columns.labels) == 1):
-    return bool(conflicts)
-  found = sorted({labels(row) for row in rows_of[conflicts[0]]})
-  raise ValueError(
-      f'{len(conflicts):,} images of {where} have several rows with different '
-      f'labels: {conflicts[0]} is {" and ".join(found)}. Remove the wrong row, '
-      'or set --config.data.target=multi, which joins the rows.')
+               if len(rows) > 1 and len(labels(path)) > 1]
+  if conflicts and not (joins and len(columns.labels) == 1):
+    raise ValueError(
+        f'{len(conflicts):,} images of {where} have several rows with '
+        f'different labels: {conflicts[0]} is {" and ".join(labels(conflicts[0]))}. '
+        'Remove the wrong row, or set --config.data.target=multi, which joins '
+        'the rows.')
+  return bool(conflicts)
 
 
 # ---------------------------------------------------------- finding image files
@@ -180,26 +183,38 @@ def locate(
         f'{len(empty):,} rows of {table} have no image path (the first: row '
         f'{empty[0] + 1}).')
   names = [value.strip().replace('\\', '/') + config.suffix for value in cells]
-  files = _Files()
-  root, suffix = _find_folder(names[:20], table, config, files, split)
+  exists = _file_lookup()
+  root, suffix = _find_folder(names[:20], table, config, exists, split)
   names = [name + suffix for name in names]
   paths = [name if '://' in name else
            os.path.join(os.fspath(root), os.path.normpath(name))
            for name in names]
-  missing = [name for name, path in zip(names, paths) if path not in files]
+  missing = [name for name, path in zip(names, paths) if not exists(path)]
   if missing:
     raise ValueError(
         f'{len(missing):,} of {len(names):,} images of {table} do not exist: '
-        f'{", ".join(missing[:3])}{", ..." * (len(missing) > 3)}. Searched in '
-        f'{root}. Set the folder that relative paths start from '
-        '(--config.data.table.folder=FOLDER) or their suffix '
-        '(--config.data.table.suffix=.jpg), or remove these rows.')
+        f'{files.shorten(missing)}. Searched in {root}. Set the folder that '
+        'relative paths start from (--config.data.table.folder=FOLDER) or '
+        'their suffix (--config.data.table.suffix=.jpg), or remove these rows.')
   return paths
+
+
+def _file_lookup() -> Callable[[str], bool]:
+  """Returns a function that tests whether a file exists.
+
+  It lists each folder once, which is fast on network file systems.
+  """
+  @functools.cache
+  def names(folder: str) -> frozenset[str]:
+    path = epath.Path(folder)
+    return frozenset(files.names_in(path) if path.is_dir() else ())
+
+  return lambda path: os.path.basename(path) in names(os.path.dirname(path))
 
 
 def _find_folder(
     names: Sequence[str], table: epath.Path, config: columns_lib.TableConfig,
-    files: '_Files', split: str,
+    exists: Callable[[str], bool], split: str,
 ) -> tuple[epath.Path, str]:
   """Infers the folder that paths start from, and a missing suffix.
 
@@ -211,26 +226,20 @@ def _find_folder(
     ValueError: if several remain: train/1.png and test/1.png differ.
   """
   root = table.parent / config.folder if config.folder else table.parent
-  folders = [] if config.folder else image_files.subfolders(root)
+  folders = [] if config.folder else files.subfolders(root)
   suffixes = ['']
-  if not config.suffix and not any(map(image_files.is_image, names)):
-    suffixes += sorted(image_files.IMAGE_SUFFIXES)  # Tables of 'id,label'.
-  counts = {
-      (folder, suffix): sum(
-          os.fspath(root / folder / (name + suffix)) in files for name in names)
-      for suffix in suffixes for folder in ('', *folders)}
-  most = max(counts.values())
-  if not most:
+  if not config.suffix and not any(map(files.is_image, names)):
+    suffixes += sorted(files.IMAGE_SUFFIXES)  # Tables of 'id,label'.
+  ranks = {}
+  for suffix in suffixes:
+    for folder in ('', *folders):
+      found = sum(exists(os.fspath(root / folder / (name + suffix)))
+                  for name in names)
+      if found:
+        ranks[folder, suffix] = -found, _preference(folder, split)
+  if not ranks:
     return root, ''
-  best = [place for place, count in counts.items() if count == most]
-  for is_preferred in (
-      lambda folder: not folder,
-      lambda folder: bool(split) and _same_split(folder, split),
-      lambda folder: folder.lower() in _IMAGE_FOLDERS):
-    preferred = [place for place in best if is_preferred(place[0])]
-    if preferred:
-      best = preferred
-      break
+  best = [place for place, rank in ranks.items() if rank == min(ranks.values())]
   if len(best) > 1:
     examples = [os.path.join(f, names[0] + s) for f, s in best[:3]]
     raise ValueError(
@@ -242,23 +251,11 @@ def _find_folder(
   return root / folder, suffix
 
 
-def _same_split(one: str, other: str) -> bool:
-  """Whether two names denote the same split; 'val' and 'validation' do."""
-  names = {table_source.split_name(one), table_source.split_name(other)}
-  return len(names) == 1 or names <= set(_VALIDATION)
-
-
-class _Files:
-  """Set of existing files; lists each folder once, which is fast on networks.
-  """
-
-  def __init__(self):
-    self._names: dict[str, frozenset[str]] = {}
-
-  def __contains__(self, path: str) -> bool:
-    folder, name = os.path.split(path)
-    if folder not in self._names:
-      place = epath.Path(folder)
-      self._names[folder] = frozenset(
-          image_files.names_in(place) if place.is_dir() else ())
-    return name in self._names[folder]
+def _preference(folder: str, split: str) -> int:
+  """Returns a lower number for a more likely folder of a split's images."""
+  names = set(map(split_strings_lib.split_name, (folder, split)))
+  if not folder:
+    return 0
+  if split and (len(names) == 1 or names <= _VALIDATION):
+    return 1
+  return 2 if folder.lower() in _IMAGE_FOLDERS else 3

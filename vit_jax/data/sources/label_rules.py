@@ -10,8 +10,10 @@ import dataclasses
 import re
 from typing import Any, Literal
 
-from jaxtyping import Float64, Int32, Int64, Shaped
+from jaxtyping import Bool, Float64, Int32, Int64, Shaped
 import numpy as np
+
+from vit_jax.data.sources import files
 
 Kind = Literal['auto', 'single', 'multi', 'regression']
 Column = Sequence[Any]  # Text, numbers, lists or None.
@@ -39,8 +41,7 @@ class Ragged:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ParsedLabels:
-  """Class indices, lists of them, or numbers [rows, targets], NaN if missing.
-  """
+  """Class indices, lists of them, or numbers [rows, targets] (missing: NaN)."""
   kind: str
   values: Shaped[np.ndarray, 'rows ...'] | Ragged
   num_classes: int
@@ -56,8 +57,9 @@ class ParsedLabels:
     if self.kind == 'regression':
       return f'regression of {", ".join(self.targets)}'
     plural = 'es' if self.num_classes > 1 else ''
-    names = f': {_some(self.class_names)}' if self.class_names else ''
-    return f'{self.kind}-label, {self.num_classes:,} class{plural}{names}'
+    count = f'{self.kind}-label, {self.num_classes:,} class{plural}'
+    return ': '.join(filter(None, [
+        count, files.shorten(self.class_names or (), 4)]))
 
 
 def parse_labels(
@@ -76,16 +78,21 @@ def parse_labels(
   columns = {name: [_clean(v) for v in column]
              for name, column in columns.items()}
   if kind == 'auto':
-    kind = _infer_kind(columns, separator, class_names, where)
+    kind = (_infer_kind_of_several(columns, where) if len(columns) > 1 else
+            _infer_kind(next(iter(columns.values())), separator, class_names))
   if kind == 'regression':
     return _parse_numbers(columns, where)
   if len(columns) > 1:
     return _parse_flags(columns, kind, where)
   (column, values), = columns.items()
   what = f'column {column!r} of {where}'
-  if kind == 'multi':
-    return _parse_multi(split_cells(values, separator), class_names, what)
-  return _parse_single(values, class_names, what)
+  if kind == 'single':
+    return _parse_single(values, class_names, what)
+  cells = split_cells(values, separator)
+  indices, names = _number_classes(
+      [v for cell in cells for v in cell], class_names, what)
+  ends = np.cumsum([len(cell) for cell in cells], dtype=np.int64)
+  return ParsedLabels('multi', Ragged(indices, ends), len(names), names)
 
 
 def is_missing(value: Any) -> bool:
@@ -96,21 +103,19 @@ def is_missing(value: Any) -> bool:
 def _clean(value: Any) -> Any:
   if isinstance(value, str):
     return value.strip() or None
-  if isinstance(value, float) and np.isnan(value):
-    return None
-  return value
+  return None if isinstance(value, float) and np.isnan(value) else value
 
 
 def numbers(values: Column) -> Float64[np.ndarray, 'rows'] | None:
   """Returns a column as numbers, NaN where empty; None if it has no numbers."""
   array = np.empty(len(values))
   for row, value in enumerate(values):
-    text = value.strip().lower() if isinstance(value, str) else value
-    if text is None or (isinstance(text, str) and text in _MISSING_NUMBERS):
+    text = '' if value is None else str(value).strip().lower()
+    if text in _MISSING_NUMBERS:
       array[row] = np.nan
-    elif isinstance(text, (int, float)) or (
-        isinstance(text, str) and _NUMBER.fullmatch(text)):
-      array[row] = float(text)
+    elif isinstance(value, (int, float)) or (
+        isinstance(value, str) and _NUMBER.fullmatch(text)):
+      array[row] = float(value)
     else:
       return None
   return None if np.isnan(array).all() else array
@@ -135,12 +140,8 @@ def split_cells(values: Column, separator: str | None) -> list[list[Any]]:
 
 
 def _infer_kind(
-    columns: Mapping[str, Column], separator: str | None,
-    class_names: Sequence[str] | None, where: str,
+    values: Column, separator: str | None, class_names: Sequence[str] | None,
 ) -> Kind:
-  if len(columns) > 1:
-    return _infer_kind_of_several(columns, where)
-  values, = columns.values()
   if separator is not None or any(isinstance(v, (list, tuple)) for v in values):
     return 'multi'
   if class_names is not None:
@@ -162,10 +163,9 @@ def _infer_kind_of_several(
         f'The label columns of {where} are of mixed kinds: {kinds}. Expected '
         'columns of 0 and 1 (one class each) or of numbers (regression). '
         'Choose columns: --config.data.table.label=a,b')
-  if set(kinds.values()) == {'flags'}:
-    ones = _flags(columns).sum(axis=1)
-    return 'single' if bool(np.all(ones == 1)) else 'multi'
-  return 'regression'
+  if 'numbers' in kinds.values():
+    return 'regression'
+  return 'single' if (_flags(columns).sum(axis=1) == 1).all() else 'multi'
 
 
 def _are_measurements(values: Float64[np.ndarray, 'rows']) -> bool:
@@ -200,14 +200,12 @@ def _parse_numbers(
     arrays.append(parsed)
   return ParsedLabels(
       'regression', np.stack(arrays, axis=1).astype(np.float32), len(columns),
-      None, tuple(columns))
+      targets=tuple(columns))
 
 
-def _flags(
-    columns: Mapping[str, Column]) -> Int64[np.ndarray, 'rows classes']:
+def _flags(columns: Mapping[str, Column]) -> Bool[np.ndarray, 'rows classes']:
   return np.stack(
-      [np.asarray(numbers(v)) > 0 for v in columns.values()], axis=1
-  ).astype(np.int64)
+      [np.asarray(numbers(v)) > 0 for v in columns.values()], axis=1)
 
 
 def _parse_flags(
@@ -217,33 +215,23 @@ def _parse_flags(
   if wrong:
     raise ValueError(
         f'Several label columns of {where} must hold 0 and 1 only, but '
-        f'{", ".join(map(repr, wrong[:4]))} do not. Use '
+        f'{files.shorten(map(repr, wrong))} do not. Use '
         '--config.data.target=regression for numbers, or one label column '
         '(--config.data.table.label=NAME).')
   flags, names = _flags(columns), tuple(columns)
   ones = flags.sum(axis=1)
+  indices = np.nonzero(flags)[1].astype(np.int32)  # Row by row.
   if kind == 'multi':
     return ParsedLabels(
-        'multi', Ragged(np.nonzero(flags)[1].astype(np.int32),
-                        np.cumsum(ones, dtype=np.int64)), len(names), names)
+        'multi', Ragged(indices, np.cumsum(ones, dtype=np.int64)), len(names),
+        names)
   if (ones != 1).any():
     row = int(np.flatnonzero(ones != 1)[0])
     raise ValueError(
         f'data.target is single, but row {row + 1} of {where} has a 1 in '
-        f'{ones[row]} of the columns {", ".join(names[:8])}. Use '
+        f'{ones[row]} of the columns {files.shorten(names, 8)}. Use '
         '--config.data.target=multi.')
-  return ParsedLabels(
-      'single', flags.argmax(axis=1).astype(np.int32), len(names), names)
-
-
-def _parse_multi(
-    cells: Sequence[Sequence[Any]], class_names: Sequence[str] | None,
-    what: str,
-) -> ParsedLabels:
-  indices, names = _number_classes(
-      [v for cell in cells for v in cell], class_names, what)
-  ends = np.cumsum([len(cell) for cell in cells], dtype=np.int64)
-  return ParsedLabels('multi', Ragged(indices, ends), len(names), names)
+  return ParsedLabels('single', indices, len(names), names)
 
 
 def _parse_single(
@@ -274,24 +262,22 @@ def _number_classes(
   """Returns the class index of each value, and the class names."""
   if not values:
     raise ValueError(f'{what} holds no labels.')
-  integers = [_to_integer(value) for value in values]
   if class_names is not None:
-    return (_declared_indices(values, integers, class_names, what),
-            tuple(class_names))
+    return _declared_indices(values, class_names, what), tuple(class_names)
+  integers = [_to_integer(value) for value in values]
   if None not in integers:
-    indices = np.array(integers, np.int64)
-    distinct = np.unique(indices)
+    distinct, indices = np.unique(
+        np.array(integers, np.int64), return_inverse=True)
     if distinct[0] >= 0 and 2 * len(distinct) >= distinct[-1] + 1:
-      return (indices.astype(np.int32),
-              tuple(str(i) for i in range(int(distinct[-1]) + 1)))
-    return (np.searchsorted(distinct, indices).astype(np.int32),
-            tuple(str(i) for i in distinct.tolist()))
+      indices = distinct[indices]
+      distinct = np.arange(distinct[-1] + 1)
+    return indices.astype(np.int32), tuple(map(str, distinct.tolist()))
   texts = [str(value) for value in values]
   names = sorted(set(texts))
   if len(names) == len(texts) > 2:
     raise ValueError(
         f'{what} cannot be a label: all its {len(texts):,} values differ '
-        f'({_some(names)}). Choose another column: '
+        f'({files.shorten(names)}). Choose another column: '
         '--config.data.table.label=NAME.')
   index = {name: i for i, name in enumerate(names)}
   return np.array([index[t] for t in texts], np.int32), tuple(names)
@@ -309,20 +295,18 @@ def _to_integer(value: Any) -> int | None:
 
 
 def _declared_indices(
-    values: Column, integers: Sequence[int | None],
-    class_names: Sequence[str], what: str,
+    values: Column, class_names: Sequence[str], what: str,
 ) -> Int32[np.ndarray, 'values']:
   """Returns class indices of values that are declared names or indices."""
   index = {name: i for i, name in enumerate(class_names)}
-  indices = [index.get(str(value), -1 if number is None else number)
-             for value, number in zip(values, integers)]
-  wrong = [v for v, i in zip(values, indices) if not 0 <= i < len(class_names)]
-  if wrong:
-    raise ValueError(
-        f'{what} holds {wrong[0]!r}, but its file declares '
-        f'{len(class_names):,} classes, from 0: {_some(class_names)}.')
+  indices = []
+  for value in values:
+    number = index.get(str(value))
+    number = _to_integer(value) if number is None else number
+    if number is None or not 0 <= number < len(class_names):
+      raise ValueError(
+          f'{what} holds {value!r}, but its file declares '
+          f'{len(class_names):,} classes, from 0: '
+          f'{files.shorten(class_names, 4)}.')
+    indices.append(number)
   return np.array(indices, np.int32)
-
-
-def _some(names: Sequence[str]) -> str:
-  return ', '.join(names[:4]) + ', ...' * (len(names) > 4)

@@ -37,15 +37,14 @@ def load_or_build(
     if saved.count(None) > _THREADS:
       print(f'Indexing {saved.count(None):,} files once ...', flush=True)
 
-    def finish(
-        path: epath.Path, stamp: tuple[int, ...], arrays: Arrays | None,
-    ) -> Arrays:
+    def finish(index: int) -> Arrays:
+      arrays = saved[index]
       if arrays is None:
-        arrays = build(path)
-        _save(path, stamp, arrays, kind)
+        arrays = build(paths[index])
+        _save(paths[index], stamps[index], arrays, kind)
       return arrays
 
-    return list(pool.map(finish, paths, stamps, saved))
+    return list(pool.map(finish, range(len(paths))))
 
 
 def open_for_scan(path: epath.Path) -> BinaryIO:
@@ -68,16 +67,6 @@ def read_at(path: str, offset: int, size: int) -> bytes:
     raise ValueError(
         f'{path} ends within a record: it was changed while it was read.')
   return data
-
-
-def pack(texts: Sequence[str]) -> np.ndarray:
-  """Returns texts as one byte array, which `np.load` reads without pickle."""
-  return np.frombuffer('\0'.join(texts).encode(), np.uint8)
-
-
-def unpack(array: np.ndarray, count: int) -> list[str]:
-  """Inverts `pack`."""
-  return array.tobytes().decode().split('\0') if count else []
 
 
 def _stamp(path: epath.Path) -> tuple[int, ...]:

@@ -1,20 +1,14 @@
-"""Opens a path in any supported layout.
+"""Opens a path in any supported layout."""
 
-  class folders           class_folders
-  CSV, TSV, JSON lines    image_tables
-  Parquet                 hugging_face
-  WebDataset tars         webdataset
-  TFDS folders            tfds
-"""
-
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable
 import os
+from typing import Any
 
 from etils import epath
 
 from vit_jax.data.sources import class_folders
 from vit_jax.data.sources import columns as columns_lib
-from vit_jax.data.sources import file_sets
+from vit_jax.data.sources import files
 from vit_jax.data.sources import hugging_face
 from vit_jax.data.sources import image_tables
 from vit_jax.data.sources import protocol
@@ -22,12 +16,19 @@ from vit_jax.data.sources import table_files
 from vit_jax.data.sources import tfds
 from vit_jax.data.sources import webdataset
 
+# Suffixes and functions that open files with them.
+_OPENERS: tuple[tuple[str, frozenset[str], Callable[..., Any]], ...] = (
+    ('Parquet files', frozenset({'.parquet'}), hugging_face.open_parquet),
+    ('tar files', frozenset({'.tar'}), webdataset.open_tars),
+    ('tables', table_files.SUFFIXES,
+     lambda paths, config, where: image_tables.open_tables(paths, config)))
+
 
 def is_path(name: str) -> bool:
   """Whether a name has the form of a path or an address."""
+  suffix = os.path.splitext(name)[1].lower()
   return (name.startswith(('/', './', '../', '~')) or name == '.'
-          or '://' in name or os.path.splitext(name)[1].lower() in (
-              table_files.SUFFIXES | {'.parquet', '.tar'}))
+          or '://' in name or any(suffix in s for _, s, _ in _OPENERS))
 
 
 def open_path(
@@ -39,18 +40,15 @@ def open_path(
   """
   if name.startswith(hugging_face.PREFIX):
     return hugging_face.open_hub(name, config)
-  paths = file_sets.expand(name)
+  paths = files.expand(name)
   if len(paths) == 1 and paths[0].is_dir():
     return _open_folder(paths[0], config)
-  suffixes = {path.suffix.lower() for path in paths}
-  if suffixes <= table_files.SUFFIXES:
-    return image_tables.open_tables(paths, config)
-  if suffixes == {'.parquet'}:
-    return hugging_face.open_parquet(paths, config, where=name)
-  if suffixes == {'.tar'}:
-    return webdataset.open_tars(paths, config, where=name)
+  found = {path.suffix.lower() for path in paths}
+  for _, suffixes, open_files in _OPENERS:
+    if found <= suffixes:
+      return open_files(paths, config, where=name)
   raise ValueError(
-      f'{name} (data.source) has files of type {", ".join(sorted(suffixes))}. '
+      f'{name} (data.source) has files of type {", ".join(sorted(found))}. '
       'Expected a folder, or files of one type: .csv, .tsv or .jsonl (tables '
       'of images), .parquet, or .tar (WebDataset, not compressed). Unpack '
       'archives first.')
@@ -61,25 +59,20 @@ def _open_folder(
 ) -> protocol.DatasetSplits:
   if tfds.is_prepared(root):
     return tfds.open_folder(root)
-  found = {'Parquet files': file_sets.files_below(root, '.parquet'),
-           'tar files': file_sets.files_below(root, '.tar'),
-           'tables': table_files.find(root)}
-  found = {kind: paths for kind, paths in found.items() if paths}
+  found = []
+  for kind, suffixes, open_files in _OPENERS:
+    paths = (table_files.find(root) if kind == 'tables' else
+             files.files_below(root, *suffixes))
+    if paths:
+      found.append((kind, paths, open_files))
+  if not found:
+    return class_folders.open_folder(root)
   if len(found) > 1:
+    layouts = ' and '.join(
+        f'{kind} ({files.shorten(p.name for p in paths)})'
+        for kind, paths, _ in found)
     raise ValueError(
-        f'{root} (data.source) holds {_list(found)}. Give the files to use: '
-        f'{next(iter(found.values()))[0]}')
-  match found:
-    case {'Parquet files': paths}:
-      return hugging_face.open_parquet(paths, config, where=str(root))
-    case {'tar files': paths}:
-      return webdataset.open_tars(paths, config, where=str(root))
-    case {'tables': paths}:
-      return image_tables.open_tables(paths, config)
-  return class_folders.open_folder(root)
-
-
-def _list(found: Mapping[str, Sequence[epath.Path]]) -> str:
-  return ' and '.join(
-      f'{kind} ({", ".join(p.name for p in paths[:3])}'
-      f'{", ..." * (len(paths) > 3)})' for kind, paths in found.items())
+        f'{root} (data.source) holds {layouts}. Give the files to use: '
+        f'{found[0][1][0]}')
+  (_, paths, open_files), = found
+  return open_files(paths, config, where=os.fspath(root))

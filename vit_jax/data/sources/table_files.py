@@ -4,17 +4,16 @@ The csv module keeps cells as text ('007' is a class name) and is strict about
 quotes and row lengths, which `datasets` and `pyarrow.csv` are not.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 import csv
 import io
 import itertools
 import json
-import os
 
 from etils import epath
 
 from vit_jax.data.sources import columns as columns_lib
-from vit_jax.data.sources import image_files
+from vit_jax.data.sources import files
 from vit_jax.data.sources import table_source
 from vit_jax.data.splits import split_strings as split_strings_lib
 
@@ -30,34 +29,25 @@ def find(root: epath.Path) -> list[epath.Path]:
   `train/metadata.csv`), else a single table of any name. Beside class folders,
   tables without images and unreadable tables of other names are ignored.
   """
-  paths = _tables_in(root)
-  has_classes = len(image_files.subfolders(root)) > 1
+  paths = files.files_with(root, SUFFIXES)
+  has_classes = len(files.subfolders(root)) > 1
   with_images = [
       path for path in paths if _names_images(path, strict=not has_classes)]
-  return _choose(root, with_images if with_images or has_classes else paths)
-
-
-def _choose(
-    root: epath.Path, paths: Sequence[epath.Path]) -> list[epath.Path]:
-  usual = [p for p in paths if p.stem.lower() in _USUAL_NAMES]
+  if with_images or has_classes:
+    paths = with_images
+  usual = [path for path in paths if _is_usual(path)]
   by_split = [p for p in paths if split_strings_lib.is_split_name(p.stem)]
   if len(usual) == 1 or (usual and not by_split):
     return usual
-  if by_split:
-    return by_split
-  below = [path for name in image_files.subfolders(root)
+  below = [path for name in files.subfolders(root)
            if split_strings_lib.is_split_name(name)
-           for path in _tables_in(root / name)
-           if path.stem.lower() in _USUAL_NAMES]
-  if below:
-    return below
-  return list(paths) if len(paths) == 1 else []
+           for path in files.files_with(root / name, SUFFIXES)
+           if _is_usual(path)]
+  return by_split or below or (paths if len(paths) == 1 else [])
 
 
-def _tables_in(path: epath.Path) -> list[epath.Path]:
-  return sorted(path / name for name in image_files.names_in(path)
-                if os.path.splitext(name)[1].lower() in SUFFIXES
-                and not name.startswith('.'))
+def _is_usual(path: epath.Path) -> bool:
+  return path.stem.lower() in _USUAL_NAMES
 
 
 def _names_images(path: epath.Path, *, strict: bool) -> bool:
@@ -65,13 +55,11 @@ def _names_images(path: epath.Path, *, strict: bool) -> bool:
   try:
     table = read(path, limit=1)
   except ValueError:
-    if (strict or path.stem.lower() in _USUAL_NAMES
-        or split_strings_lib.is_split_name(path.stem)):
+    if strict or _is_usual(path) or split_strings_lib.is_split_name(path.stem):
       raise
     return False
   return columns_lib.image_column(table) is not None or any(
-      image_files.is_image(value)
-      for column in table.values() for value in column)
+      files.is_image(value) for column in table.values() for value in column)
 
 
 def read(
@@ -108,8 +96,7 @@ def _read_json(
           f'Line {number} of {path} must be an object such as {{"file_name": '
           f'"1.jpg", "label": "cat"}}, but is {line[:60]!r}.')
     rows.append(row)
-  names = dict.fromkeys(name for row in rows for name in row)
-  return {name: [row.get(name) for row in rows] for name in names}
+  return table_source.to_columns(rows)
 
 
 def _read_csv(
@@ -120,7 +107,7 @@ def _read_csv(
       ',;\t', key=first.count)
   rows = _csv_rows(text, path, delimiter)
   header = [name.strip() for name in next(rows, (0, []))[1]]
-  if any(map(image_files.is_image, header)):
+  if any(map(files.is_image, header)):
     raise ValueError(
         f'{path} has no header: its first line is {first!r}. Add one, for '
         'example path,label.')

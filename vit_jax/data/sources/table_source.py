@@ -1,12 +1,12 @@
 """Splits of a data set whose labels are columns of a table.
 
-CSV, JSON lines, Parquet, the Hugging Face hub and WebDataset all end here:
-`build` takes an `ImageReader` and the label columns, and returns splits.
+Class folders, CSV, JSON lines, Parquet, the Hugging Face hub and WebDataset all
+end here: `build` takes an `ImageReader` and the label columns, and returns
+splits.
 """
 
 from collections.abc import Mapping, Sequence
 import dataclasses
-import re
 import typing
 from typing import Any, Protocol
 
@@ -14,6 +14,7 @@ from jaxtyping import Bool, Int64
 import numpy as np
 
 from vit_jax.data.sources import columns as columns_lib
+from vit_jax.data.sources import files
 from vit_jax.data.sources import label_rules as label_rules_lib
 from vit_jax.data.sources import protocol
 from vit_jax.data.splits import split_strings as split_strings_lib
@@ -59,39 +60,53 @@ def build(
     config: columns_lib.LabelConfig, *, where: str,
     splits: Sequence[str] | None = None,
     class_names: Sequence[str] | None = None,
-    groups: Sequence[Any] | None = None, note: str = '',
+    groups: Sequence[Any] | None = None,
+    order_by: Sequence[str] | None = None, labels_from: str = '',
+    notes: Sequence[str] = (),
 ) -> protocol.DatasetSplits:
   """Parses labels and assigns rows to splits.
 
-  `splits`, from file names, and `class_names`, declared by the file, are
-  optional. Hash splits keep equal `groups` together; the default is the column
-  `columns.key`, or the reader's key.
+  Args:
+    reader: images of the rows.
+    table: columns by name, among them those of `columns`.
+    columns: roles of the columns.
+    config: kind of labels.
+    where: file names, for messages.
+    splits: split of each row, from file names.
+    class_names: declared by the file.
+    groups: hash splits keep rows of an equal group together; default: the
+      column `columns.key`, or the reader's keys.
+    order_by: rows of a split are ordered by the hash of these texts; default:
+      the reader's keys.
+    labels_from: origin of the labels; default: the names of the columns.
+    notes: added to the description.
 
   Raises:
     ValueError: if there are no rows, no training rows, or invalid labels.
   """
-  count = len(table[columns.labels[0]])
-  if not count:
+  if not table[columns.labels[0]]:
     raise ValueError(f'{where} holds no rows.')
   if columns.split is not None:
     splits = parse_splits(table[columns.split], columns.split, where)
-  kept, notes = _labelled_rows(table, columns.labels, splits, where)
+  if columns.key is not None:
+    groups = table[columns.key]
+  kept, ignored = _labelled_rows(table, columns.labels, splits, where)
   parsed = label_rules_lib.parse_labels(
       {name: [table[name][row] for row in kept] for name in columns.labels},
       kind=config.target, separator=config.table.separator,
       class_names=class_names, where=where)
-  if columns.key is not None:
-    groups = table[columns.key]
   keys = [reader.key(row) for row in kept]
   of_kept = [splits[row] for row in kept] if splits is not None else []
   by_hash = len(set(of_kept)) < 2
   if by_hash:
-    of_kept = split_by_hash(
+    of_kept = _split_by_hash(
         keys if groups is None else [str(groups[row]) for row in kept], parsed)
-  numbers = _hash_order(keys, of_kept)
+  numbers = _hash_order(
+      keys if order_by is None else [order_by[row] for row in kept], of_kept)
   _check_trained(parsed, numbers, where)
   sizes = ', '.join(f'{name} {len(of):,}' for name, of in numbers.items())
-  shown = columns.labels[:4] + ('...',) * (len(columns.labels) > 4)
+  origin = labels_from or (f'column{"s" * (len(columns.labels) > 1)} '
+                           f'{files.shorten(columns.labels, 4)}')
   return protocol.DatasetSplits(
       {name: TableSource(reader, parsed, np.asarray(kept, np.int64)[of], of)
        for name, of in numbers.items()},
@@ -99,10 +114,14 @@ def build(
       multi_label=parsed.kind == 'multi',
       eval_split=split_strings_lib.choose_eval_split(list(numbers)),
       targets=parsed.targets, description='; '.join([
-          f'{where}: {parsed.describe()} '
-          f'(column{"s" * (len(shown) > 1)} {", ".join(shown)})',
-          sizes + ', chosen by a hash' * by_hash, *notes,
-          *filter(None, [note])]))
+          f'{where}: {parsed.describe()} ({origin})',
+          sizes + ', chosen by a hash' * by_hash, *ignored, *notes]))
+
+
+def to_columns(rows: Sequence[Mapping[str, Any]]) -> Table:
+  """Returns rows of JSON objects as columns, None where a key is missing."""
+  names = dict.fromkeys(name for row in rows for name in row)
+  return {name: [row.get(name) for row in rows] for name in names}
 
 
 def parse_splits(
@@ -114,17 +133,10 @@ def parse_splits(
         f'{len(empty):,} of {len(values):,} rows of {where} have no split in '
         f'column {column!r} (the first: row {empty[0] + 1}). Fill them in, or '
         'remove the column: splits are then made by a hash.')
-  return [split_name(value) for value in values]
+  return [split_strings_lib.split_name(value) for value in values]
 
 
-def split_name(value: Any) -> str:
-  """Returns a split name in lower case; 'Training' becomes 'train'."""
-  name = re.sub(r'\W+', '_', str(value).strip().lower())
-  return {'training': 'train', 'testing': 'test', 'trn': 'train'}.get(
-      name, name)
-
-
-def split_by_hash(
+def _split_by_hash(
     groups: Sequence[str], parsed: label_rules_lib.ParsedLabels) -> list[str]:
   """Holds out groups by a hash of their name, independent of other rows.
 
@@ -153,8 +165,8 @@ def _keep_trainable(
 
 
 def _labelled_rows(
-    table: Mapping[str, label_rules_lib.Column], labels: Sequence[str],
-    splits: Sequence[str] | None, where: str,
+    table: Table, labels: Sequence[str], splits: Sequence[str] | None,
+    where: str,
 ) -> tuple[list[int], list[str]]:
   """Returns the rows of splits that have labels, and notes on the others."""
   count = len(table[labels[0]])
@@ -162,24 +174,24 @@ def _labelled_rows(
     return list(range(count)), []
   if 'train' not in splits:
     raise ValueError(
-        f'{where} has no training split; its splits: '
-        f'{", ".join(sorted(set(splits))[:8])}. One must be called train.')
+        f'{where} has no training split with examples; its splits: '
+        f'{files.shorten(sorted(set(splits)), 8)}. One must be called train.')
   labelled = {'train'}
   for row, split in enumerate(splits):
     if split not in labelled and not all(
         label_rules_lib.is_missing(table[name][row]) for name in labels):
       labelled.add(split)
-  notes = [f'{name} has no labels and is ignored'
-           for name in sorted(set(splits) - labelled)]
-  return [r for r in range(count) if splits[r] in labelled], notes
+  return ([r for r in range(count) if splits[r] in labelled],
+          [f'{name} has no labels and is ignored'
+           for name in sorted(set(splits) - labelled)])
 
 
 def _hash_order(
-    keys: Sequence[str], splits: Sequence[str],
+    texts: Sequence[str], splits: Sequence[str],
 ) -> dict[str, Int64[np.ndarray, 'examples']]:
   """Returns the rows of each split in hash order: 'train[:50%]' is a sample."""
-  order = np.argsort(np.array(
-      list(map(split_strings_lib.stable_hash, keys)), np.uint64), kind='stable')
+  order = np.argsort(np.array(list(map(
+      split_strings_lib.stable_hash, texts)), np.uint64), kind='stable')
   split_of = np.asarray(splits)[order]
   others = sorted(set(splits) - {'train'}) or ['test']
   return {name: order[split_of == name].astype(np.int64)
@@ -193,11 +205,10 @@ def _check_trained(
   if parsed.kind != 'single':
     return
   labels = np.asarray(parsed.values)
-  trained = set(labels[numbers['train']].tolist())
-  missing = sorted(set(labels.tolist()) - trained)
-  if missing:
+  missing = np.setdiff1d(labels, labels[numbers['train']])
+  if missing.size:
     names = [(parsed.class_names or ())[i] for i in missing]
     raise ValueError(
         f'{len(missing)} of the classes of {where} have no image in train, '
-        f'only in other splits: {", ".join(names[:8])}. Add images to train, '
-        'or remove these rows.')
+        f'only in other splits: {files.shorten(names, 8)}. Add images to '
+        'train, or remove these. Upper and lower case matter.')

@@ -1,6 +1,6 @@
 """Data sets prepared by TensorFlow Datasets, read without TensorFlow."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 import dataclasses
 import json
 import math
@@ -14,27 +14,12 @@ import numpy as np
 from vit_jax import schema
 from vit_jax.data import known_datasets
 from vit_jax.data.images import unreadable
-from vit_jax.data.sources import image_files
+from vit_jax.data.sources import files
 from vit_jax.data.sources import protocol
 from vit_jax.data.sources import tfrecords
 from vit_jax.data.splits import split_strings as split_strings_lib
 
 _INSTALL = '  pip install tensorflow tensorflow-datasets\n'
-
-
-@dataclasses.dataclass(frozen=True)
-class LabelFacts:
-  """Kind of label; see `protocol.DatasetSplits`."""
-  multi_label: bool
-  num_classes: int
-  class_names: tuple[str, ...] | None = None
-  targets: tuple[str, ...] = ()
-
-  def parse(self, value: Any) -> Any:
-    """Returns the label of an example from its feature's value."""
-    if self.targets:
-      return np.atleast_1d(np.asarray(value, np.float32))
-    return np.asarray(value) if self.multi_label else int(value)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -46,20 +31,21 @@ class TfdsSource:
     records: examples by index, with undecoded images.
     image: name of the image feature.
     label_feature: name of the label feature.
-    label_facts: kind of label.
+    parse: returns a label from its feature's value.
   """
   name: str
   records: Any
   image: str
   label_feature: str
-  label_facts: LabelFacts
+  parse: Callable[[Any], Any]
 
   def __len__(self) -> int:
     return len(self.records)
 
   def __getitem__(self, index: int) -> dict[str, Any]:
     example = self.records[index]
-    found = {'image': example[self.image], 'label': self._label(example)}
+    found = {'image': example[self.image],
+             'label': self.parse(example[self.label_feature])}
     if 'file_name' in example:  # ImageNet; other label sets refer to it.
       found['file_name'] = bytes(example['file_name']).decode()
     # `data prepare` writes the former key; other data sets have a number.
@@ -68,7 +54,7 @@ class TfdsSource:
     return found
 
   def label(self, index: int) -> Any:
-    return self._label(self.records[index])
+    return self.parse(self.records[index][self.label_feature])
 
   def key(self, index: int) -> str:
     return f'{self.name} {index}'
@@ -77,8 +63,10 @@ class TfdsSource:
   def numbering(self) -> tuple[str, int]:
     return self.name, 0
 
-  def _label(self, example: Mapping[str, Any]) -> Any:
-    return self.label_facts.parse(example[self.label_feature])
+
+def parse_targets(value: Any) -> np.ndarray:
+  """Returns regression targets as float32 [targets]."""
+  return np.atleast_1d(np.asarray(value, np.float32))
 
 
 class NotPrepared(ValueError):
@@ -162,57 +150,49 @@ def _open(folder: epath.Path, name: str) -> protocol.DatasetSplits:
   image, label = (
       schema.check_name(feature, list(features), what=f'feature of {name}')
       for feature in (facts.image, facts.label or default))
-  found = label_facts(features[label], facts, name=f'{name}.{label}')
+  opened = interpret_label(features[label], facts, name=f'{name}.{label}')
+  parse = (parse_targets if opened.targets else
+           np.asarray if opened.multi_label else int)
   # The version is no part of keys: writing it down selects the same subsets.
   splits: dict[str, protocol.Source] = {
       split: TfdsSource(
-          f'{name.partition(":")[0]} {split}', records, image, label, found)
+          f'{name.partition(":")[0]} {split}', records, image, label, parse)
       for split, records in _open_splits(builder, folder, [image]).items()}
-  opened = protocol.DatasetSplits(
-      splits, found.num_classes, found.class_names, found.multi_label,
-      targets=found.targets)
+  opened = dataclasses.replace(opened, splits=splits)
   if set(facts.parts) - set(splits):  # Not if it was prepared in these parts.
     splits = {part: split_strings_lib.select_split(opened, split, name=name)
               for part, split in facts.parts.items()}
-  return dataclasses.replace(
-      opened, splits=splits, eval_split=_eval_split(name, facts, list(splits)))
+  eval_split = facts.eval_split  # The published one, else a guess.
+  if not known_datasets.is_known(name):
+    eval_split = next((s for s in ('test', 'validation', 'val', 'valid', 'dev')
+                       if s in splits), eval_split)
+  return dataclasses.replace(opened, splits=splits, eval_split=eval_split)
 
 
-def _eval_split(
-    name: str, facts: known_datasets.DatasetFacts, splits: Sequence[str],
-) -> str:
-  """Returns the published evaluation split, or guesses one by its name."""
-  if known_datasets.is_known(name):
-    return facts.eval_split
-  return next((s for s in ('test', 'validation', 'val', 'valid', 'dev')
-               if s in splits), facts.eval_split)
-
-
-def label_facts(
+def interpret_label(
     feature: Any, facts: known_datasets.DatasetFacts, *, name: str,
-) -> LabelFacts:
-  """Returns the kind of label of the TFDS feature 'DATASET.FEATURE'.
+) -> protocol.DatasetSplits:
+  """Returns the kind of label of a TFDS feature 'DATASET.FEATURE', no splits.
 
   Raises:
     ValueError: if the number of classes is unknown.
   """
   targets = _targets(feature, name.rpartition('.')[2])
   if targets:
-    return LabelFacts(False, len(targets), None, targets)
+    return protocol.DatasetSplits({}, len(targets), targets=targets)
   element = getattr(feature, 'feature', feature)  # Of a sequence.
-  multi_label = facts.multi_label
-  if multi_label is None:
-    multi_label = element is not feature
   num_classes = facts.num_classes or getattr(element, 'num_classes', None)
   if num_classes is None:
     raise ValueError(
         f'The feature {name} is {feature!r}, which does not declare its number '
         'of classes. Add a row to vit_jax/data/known_datasets.py.')
-  class_names = None
-  # TFDS invents '0', '1', ... for classes without names.
-  if not all(n.isdigit() for n in getattr(element, 'names', None) or ()):
-    class_names = tuple(element.names)
-  return LabelFacts(multi_label, num_classes, class_names)
+  names = getattr(element, 'names', None) or ()
+  is_list = element is not feature
+  return protocol.DatasetSplits(
+      {}, num_classes,
+      # TFDS invents '0', '1', ... for classes without names.
+      None if all(n.isdigit() for n in names) else tuple(names),
+      is_list if facts.multi_label is None else facts.multi_label)
 
 
 def _targets(feature: Any, label: str) -> tuple[str, ...]:
@@ -263,7 +243,7 @@ def find(name: str, data_dir: str) -> epath.Path:
     raise NotPrepared(
         f'{path} is prepared in {folder} in the version(s) '
         f'{", ".join(found)}, not in {version}.', command)
-  present = (', '.join(image_files.subfolders(root)) or 'nothing'
+  present = (', '.join(files.subfolders(root)) or 'nothing'
              if root.is_dir() else 'no such directory')
   raise NotPrepared(
       f'No data set {name!r} in {root} (found: {present}).'
@@ -279,7 +259,7 @@ def _find_config(path: str, root: epath.Path) -> epath.Path:
   folder = root / path
   if _versions(folder) or not folder.is_dir():
     return folder
-  configs = [config for config in image_files.subfolders(folder)
+  configs = [config for config in files.subfolders(folder)
              if _versions(folder / config)]
   if len(configs) > 1:
     raise ValueError(
@@ -292,7 +272,7 @@ def _versions(folder: epath.Path) -> list[str]:
   """Returns the prepared versions in a folder, oldest first."""
   if not folder.is_dir():
     return []
-  found = [name for name in image_files.subfolders(folder)
+  found = [name for name in files.subfolders(folder)
            if re.fullmatch(r'\d+\.\d+\.\d+', name)
            and (folder / name / 'dataset_info.json').exists()]
   return sorted(found, key=lambda v: tuple(int(n) for n in v.split('.')))

@@ -20,10 +20,8 @@ from etils import epath
 from jaxtyping import Int64
 import numpy as np
 
-from vit_jax import schema
 from vit_jax.data.sources import columns as columns_lib
-from vit_jax.data.sources import file_sets
-from vit_jax.data.sources import image_files
+from vit_jax.data.sources import files
 from vit_jax.data.sources import offset_index
 from vit_jax.data.sources import protocol
 from vit_jax.data.sources import table_source
@@ -61,8 +59,9 @@ def open_tars(
   """
   found = offset_index.load_or_build(paths, _scan, kind='tar')
   counts = [len(arrays['starts']) for arrays in found]
-  texts = {name: [text for arrays, count in zip(found, counts)
-                  for text in offset_index.unpack(arrays[name], count)]
+  # Texts are one byte array, which `np.load` reads without pickle.
+  texts = {name: [text for arrays, count in zip(found, counts) if count
+                  for text in arrays[name].tobytes().decode().split('\0')]
            for name in ('keys', *_LABELS)}
   keys = texts.pop('keys')
   if not keys:
@@ -70,8 +69,7 @@ def open_tars(
         f'{where} holds no images. Expected members KEY.jpg (or .png, .webp, '
         '...) and KEY.cls.')
   file_of = np.repeat(np.arange(len(paths)), counts)
-  names = file_sets.relative_names(paths)
-  shards = [os.path.splitext(name)[0] for name in names]
+  shards = [os.path.splitext(name)[0] for name in files.relative_names(paths)]
   reader = TarImages(
       tuple(os.fspath(path) for path in paths),
       # Keys may repeat across shards. The shard is always part of the name, so
@@ -80,7 +78,7 @@ def open_tars(
       file_of, np.concatenate([arrays['starts'] for arrays in found]),
       np.concatenate([arrays['sizes'] for arrays in found]))
   table, columns = _parse_labels(texts, config, keys, where)
-  of_file = file_sets.splits_of(paths, where=where)
+  of_file = files.splits_of(paths, where=where)
   # Equal keys may be the same image: hash splits keep them together.
   return table_source.build(
       reader, table, columns, config, where=where, groups=keys,
@@ -110,10 +108,7 @@ def _parse_labels(
       raise ValueError(
           f'{key}.json of {where} is not JSON: {error}') from error
     rows.append(value if isinstance(value, dict) else {'label': value})
-  table = {name: [row.get(name) for row in rows]
-           for name in dict.fromkeys(name for row in rows for name in row)}
-  for name in names or ():
-    schema.check_name(name, list(table), what=f'key of the JSON of {where}')
+  table = table_source.to_columns(rows)
   return table, columns_lib.choose_columns(
       table, config, where=f'{where} (JSON)')
 
@@ -128,7 +123,7 @@ def _scan(path: epath.Path) -> dict[str, np.ndarray]:
   with offset_index.open_for_scan(path) as file:
     for member in _members(file, path):
       key, kind = _split_name(member.name)
-      is_image = f'.{kind.rpartition(".")[2]}' in image_files.IMAGE_SUFFIXES
+      is_image = f'.{kind.rpartition(".")[2]}' in files.IMAGE_SUFFIXES
       if not (is_image or kind in _LABELS) or key.endswith('/') or not key:
         continue  # Not an example, or a hidden file.
       if not member.isfile():
@@ -143,12 +138,18 @@ def _scan(path: epath.Path) -> dict[str, np.ndarray]:
         images[key] = member.offset_data, member.size
       elif member.size <= _MAX_LABEL_BYTES:
         file.seek(member.offset_data)
-        texts[kind][key] = _decode(file.read(member.size), path, member.name)
+        content = file.read(member.size)
+        try:
+          texts[kind][key] = content.decode().strip().replace('\0', '')
+        except UnicodeDecodeError as error:
+          raise ValueError(f'{member.name} in {path} is not UTF-8 text '
+                           f'({error}).') from error
   places = np.array(list(images.values()), np.int64).reshape(-1, 2)
+  columns = {'keys': list(images), **{
+      kind: [of.get(key, '') for key in images] for kind, of in texts.items()}}
   return {'starts': places[:, 0], 'sizes': places[:, 1],
-          'keys': offset_index.pack(list(images)),
-          **{kind: offset_index.pack([of.get(key, '') for key in images])
-             for kind, of in texts.items()}}
+          **{name: np.frombuffer('\0'.join(column).encode(), np.uint8)
+             for name, column in columns.items()}}
 
 
 def _members(
@@ -174,11 +175,3 @@ def _split_name(name: str) -> tuple[str, str]:
   folder, _, last = name.removeprefix('./').rpartition('/')
   key, _, kind = last.partition('.')
   return (f'{folder}/{key}' if folder else key), kind.lower()
-
-
-def _decode(content: bytes, path: epath.Path, name: str) -> str:
-  try:
-    return content.decode().strip().replace('\0', '')
-  except UnicodeDecodeError as error:
-    raise ValueError(
-        f'{name} in {path} is not UTF-8 text ({error}).') from error

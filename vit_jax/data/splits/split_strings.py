@@ -42,6 +42,13 @@ def is_split_name(name: str) -> bool:
   return bool(_SPLIT_NAME.fullmatch(name))
 
 
+def split_name(value: Any) -> str:
+  """Returns a split name in lower case; 'Training' becomes 'train'."""
+  name = re.sub(r'\W+', '_', str(value).strip().lower())
+  return {'training': 'train', 'testing': 'test', 'trn': 'train'}.get(
+      name, name)
+
+
 def choose_eval_split(splits: Sequence[str]) -> str:
   """Returns the split to evaluate on; `splits` has one besides `train`."""
   for name in _EVAL_SPLITS:

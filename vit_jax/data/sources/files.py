@@ -1,0 +1,213 @@
+"""Files of a data set: listing of folders, path patterns, splits in file names.
+
+    /data/train-{000000..000146}.tar    a range in braces, or {a,b}
+    /data/*.parquet                     a glob pattern
+    hf/data/train-00000-of-00004.parquet, hf/default/test/0000.parquet
+
+The split is a word of the file's name, or the name of its folder.
+"""
+
+from collections.abc import Iterable, Sequence
+import dataclasses
+import os
+import pathlib
+import re
+from typing import Any
+
+from etils import epath
+
+from vit_jax.data.splits import split_strings as split_strings_lib
+
+IMAGE_SUFFIXES = frozenset({
+    '.jpg', '.jpeg', '.jpe', '.jfif', '.png', '.apng', '.webp', '.bmp', '.gif',
+    '.ppm', '.pgm', '.pbm', '.tif', '.tiff', '.avif', '.jp2', '.npy'})
+
+# Created by macOS archives, Synology thumbnails, Windows and Linux volumes.
+_SYSTEM_FOLDERS = frozenset({
+    '__MACOSX', '@eaDir', '$RECYCLE.BIN', 'System Volume Information',
+    'lost+found'})
+_GLOB = re.compile(r'[*?\[]')
+_BRACES = re.compile(r'\{([^{}]*)\}')
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ImageFiles:
+  """Image files by path, relative to the root or absolute."""
+  root: str
+  paths: tuple[str, ...]
+
+  def read(self, row: int) -> bytes:
+    return (epath.Path(self.root) / self.paths[row]).read_bytes()
+
+  def key(self, row: int) -> str:
+    return self.paths[row]
+
+
+def is_image(value: Any) -> bool:
+  """Whether a value looks like the path of an image."""
+  return isinstance(value, str) and (
+      os.path.splitext(value.strip())[1].lower() in IMAGE_SUFFIXES)
+
+
+def shorten(items: Iterable[Any], most: int = 3) -> str:
+  """Returns the first items as text: 'a, b, c, ...'."""
+  texts = list(map(str, items))
+  return ', '.join(texts[:most]) + ', ...' * (len(texts) > most)
+
+
+# --------------------------------------------------------------------- folders
+
+
+def names_in(path: epath.Path) -> list[str]:
+  """Returns the names in a folder; a million files take a second."""
+  if '://' in os.fspath(path):
+    return [entry.name for entry in path.iterdir()]
+  return os.listdir(path)
+
+
+def subfolders(path: epath.Path) -> list[str]:
+  """Returns the names of the visible subfolders, sorted."""
+  return [name for name, is_folder in _entries(path) if is_folder]
+
+
+def list_images(root: epath.Path, folder: str) -> list[str]:
+  """Returns the paths of all images below `root/folder`, relative to the root.
+  """
+  paths = []
+  for name, is_folder in _entries(root / folder):
+    path = f'{folder}/{name}'
+    if is_folder:
+      paths += list_images(root, path)
+    elif is_image(name):
+      paths.append(path)
+  return paths
+
+
+def files_with(root: epath.Path, suffixes: Iterable[str]) -> list[epath.Path]:
+  """Returns the visible files of a folder with one of the suffixes, sorted."""
+  return sorted(root / name for name in names_in(root)
+                if os.path.splitext(name)[1].lower() in suffixes
+                and not name.startswith('.'))
+
+
+def files_below(root: epath.Path, suffix: str) -> list[epath.Path]:
+  """Returns files in a folder, its split folders, `data/` and `default/`."""
+  found = files_with(root, {suffix})
+  for name in subfolders(root):
+    if name in ('data', 'default') or split_strings_lib.is_split_name(name):
+      found += files_below(root / name, suffix)
+  return sorted(found)
+
+
+def _entries(path: epath.Path) -> list[tuple[str, bool]]:
+  """Returns the visible names in a folder, and which are folders, sorted.
+
+  Omits system folders and links to a parent folder, which lead in a circle.
+  """
+  if '://' in os.fspath(path):
+    # Asking a bucket for the kind of each object is slow: suffixes first.
+    found = [(name, not is_image(name) and (path / name).is_dir())
+             for name in names_in(path) if not name.startswith('.')]
+  else:
+    with os.scandir(path) as entries:
+      found = [(entry.name, _is_folder(entry)) for entry in entries
+               if not entry.name.startswith('.')]
+  return sorted(
+      (name, is_folder) for name, is_folder in found if not is_folder or not (
+          name in _SYSTEM_FOLDERS or _is_parent(os.path.join(path, name))))
+
+
+def _is_folder(entry: os.DirEntry) -> bool:
+  # Follows links, but asks the file system for no image file's kind.
+  linked = entry.is_symlink() and not is_image(entry.name)
+  return entry.is_dir(follow_symlinks=linked)
+
+
+def _is_parent(path: str) -> bool:
+  """Whether a folder is a link to one of its parents."""
+  return os.path.islink(path) and any(
+      os.path.samefile(path, parent)
+      for parent in pathlib.Path(path).absolute().parents)
+
+
+# -------------------------------------------------------------------- patterns
+
+
+def expand(name: str) -> list[epath.Path]:
+  """Returns the folder, or the sorted files, that a path or pattern denotes.
+
+  Raises:
+    ValueError: if some do not exist.
+  """
+  literal = epath.Path(name).expanduser()
+  if literal.exists():
+    return [literal]
+  if not (_GLOB.search(name) or _BRACES.search(name)):
+    raise ValueError(
+        f'{literal} (data.source) does not exist. Expected a folder of images '
+        f'({literal}/train/CLASS/*.jpg, or {literal}/CLASS/*.jpg), a table of '
+        'them (.csv, .tsv, .jsonl), Parquet files, or WebDataset tars.')
+  paths = [path for one in expand_braces(name) for path in _glob(one)]
+  missing = [path for path in paths if not path.exists()]
+  if not paths or missing:
+    raise ValueError(
+        f'{len(missing)} of {len(paths)} files of {name} (data.source) do not '
+        f'exist: {shorten(missing)}.' if paths else
+        f'No file matches {name} (data.source).')
+  return sorted(set(paths))
+
+
+def expand_braces(name: str) -> list[str]:
+  """Expands 'a-{08..10}' to 'a-08', 'a-09', 'a-10', and 'a-{x,y}' likewise."""
+  found = _BRACES.search(name)
+  if found is None:
+    return [name]
+  items = found[1].split(',')
+  if ends := re.fullmatch(r'(\d+)\.\.(\d+)', found[1]):
+    items = [str(i).zfill(len(ends[1]))
+             for i in range(int(ends[1]), int(ends[2]) + 1)]
+  return [whole for item in items for whole in expand_braces(
+      name[:found.start()] + item + name[found.end():])]
+
+
+def _glob(name: str) -> list[epath.Path]:
+  magic = _GLOB.search(name)
+  if magic is None:
+    return [epath.Path(name).expanduser()]
+  root = os.path.dirname(name[:magic.start()])
+  pattern = name[len(root):].lstrip('/')
+  return [path for path in epath.Path(root or '.').expanduser().glob(pattern)
+          if not path.name.startswith('.')]
+
+
+def relative_names(paths: Sequence[epath.Path]) -> list[str]:
+  """Returns paths relative to their common folder: keys survive a move."""
+  root = os.path.commonpath([os.fspath(path.parent) for path in paths])
+  return [os.path.relpath(path, root) for path in paths]
+
+
+def splits_of(
+    paths: Sequence[epath.Path], *, where: str) -> list[str] | None:
+  """Returns the split of each file; None if all names say the same.
+
+  Raises:
+    ValueError: if only some names contain a split.
+  """
+  found = [_split_of(path) for path in paths]
+  if len(set(found)) == 1:
+    return None
+  named = [split for split in found if split is not None]
+  if len(named) < len(found):
+    other = paths[found.index(None)]
+    raise ValueError(
+        f'Some file names of {where} contain a split '
+        f'({", ".join(sorted(set(named)))}), but {other.name} does not. '
+        'Rename it, or give the files to use: '
+        f'{other.parent}/train-*{other.suffix}')
+  return named
+
+
+def _split_of(path: epath.Path) -> str | None:
+  words = [*re.split(r'[-_.\d]+', path.stem), path.parent.name]
+  split = next((w for w in words if split_strings_lib.is_split_name(w)), None)
+  return None if split is None else split_strings_lib.split_name(split)
