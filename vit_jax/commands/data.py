@@ -36,7 +36,7 @@ from vit_jax.prepare import images
 from vit_jax.prepare import prepare
 
 _MODEL_BATCH = 64
-PROGRESS_SECS = 30.0
+PROGRESS_SECS = 60.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -148,9 +148,8 @@ def _add_prepare(tasks: argparse._SubParsersAction) -> None:
       help='reduce images whose shorter side has more than N pixels: JPEGs to '
       'JPEGs, others to PNG (default: files are stored unchanged)')
   parser.add_argument(
-      '--quality', type=int, metavar='N',
-      help='quality of reduced JPEGs, 1 to 100 (default: '
-      f'{images.QUALITY})')
+      '--quality', type=int, default=images.QUALITY, metavar='N',
+      help='quality of reduced JPEGs, 1 to 100 (default: %(default)s)')
   arguments.add_runner(parser)
   parser.set_defaults(run_task=_prepare)
 
@@ -162,18 +161,17 @@ def _prepare(args: argparse.Namespace) -> int:
     beam_runner.load()  # Raises if it is not installed.
   start = time.monotonic()
   with image_files.ignore_pillow_warnings():
-    planned = _plan(args)
+    planned = prepare.plan(
+        {**arguments.data_overrides(args), 'source': args.source},
+        splits=[split for split in args.splits.split(',') if split],
+        to=args.to, name=args.name or default_name(args.source),
+        version=args.version, shard_bytes=args.shard_mib * 2**20,
+        shorter_side=args.shorter_side, quality=args.quality)
     kept = prepare.begin(planned)
     _print_plan(planned, kept)
     with _progress(planned):
       prepare.write(planned, runner=args.runner, flags=args.runner_flags)
     shards = prepare.finish(planned)
-  if args.shorter_side:
-    reduced, total = (sum(facts[what] for facts in shards.values())
-                      for what in ('reduced', 'examples'))
-    print(f'{reduced:,} of {total:,} images were reduced'
-          + '; the others are small enough, have 16 bits or are unreadable'
-          * (reduced < total))
   size = sum(facts['file_bytes'] for facts in shards.values())
   print(f'Wrote {planned.folder}: {console.format_bytes(size)}, each shard '
         'read back and compared, in '
@@ -184,17 +182,6 @@ def _prepare(args: argparse.Namespace) -> int:
     atomic_files.write_json(args.json, {
         'folder': planned.folder, 'kept': kept, 'shards': shards})
   return 0
-
-
-def _plan(args: argparse.Namespace) -> prepare.Plan:
-  settings = {**arguments.data_overrides(args), 'source': args.source}
-  return prepare.plan(
-      settings, splits=[split for split in args.splits.split(',') if split],
-      to=args.to, name=args.name or default_name(args.source),
-      version=args.version, shard_bytes=args.shard_mib * 2**20,
-      image_format=images.from_flags(
-          data.parse(settings), shorter_side=args.shorter_side,
-          quality=args.quality))
 
 
 def _print_plan(planned: prepare.Plan, kept: int) -> None:
@@ -211,23 +198,18 @@ def _print_plan(planned: prepare.Plan, kept: int) -> None:
 @contextlib.contextmanager
 def _progress(planned: prepare.Plan) -> Iterator[None]:
   """Prints the number of finished shards regularly, whichever the runner."""
-  ended, start = threading.Event(), time.monotonic()
+  ended = threading.Event()
 
   def watch() -> None:
-    before = planned.num_finished
     while not ended.wait(PROGRESS_SECS):
-      if (count := planned.num_finished) > before:
-        print(f'{count:,} of {len(planned.all_shards):,} shards written in '
-              f'{console.format_secs(time.monotonic() - start)}', flush=True)
-      before = count
+      print(f'{planned.num_finished:,} of {len(planned.all_shards):,} shards '
+            'written', flush=True)
 
-  thread = threading.Thread(target=watch, daemon=True)
-  thread.start()
+  threading.Thread(target=watch, daemon=True).start()
   try:
     yield
   finally:
     ended.set()
-    thread.join()
 
 
 def default_name(source: str) -> str:

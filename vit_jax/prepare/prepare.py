@@ -15,6 +15,7 @@ import re
 from typing import Any
 
 from etils import epath
+import numpy as np
 
 from vit_jax import atomic_files
 from vit_jax import data
@@ -24,10 +25,10 @@ from vit_jax.data import dataset
 from vit_jax.data import known_datasets
 from vit_jax.data.splits import selection as selection_lib
 from vit_jax.prepare import images
-from vit_jax.prepare import records
 from vit_jax.prepare import shards as shards_lib
 
 _PLAN = '.plan.json'
+_SAMPLE = 64  # Examples of a split that determine features and shard sizes.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,16 +41,15 @@ class Plan:
     folder: output folder, including name and version.
     features: features of an example.
     shards: shards of each split, in order.
-    key_digests: hash of each split's keys; finished shards are kept only if
-      these are unchanged.
+    key_digest: hash of all keys; finished shards are kept only if unchanged.
     description: how the source was interpreted; may be empty.
   """
   name: str
   version: str
   folder: str
-  features: records.Features
+  features: shards_lib.Features
   shards: Mapping[str, tuple[shards_lib.Shard, ...]]
-  key_digests: Mapping[str, str]
+  key_digest: str
   description: str = ''
 
   @property
@@ -65,19 +65,13 @@ class Plan:
 
 def plan(
     settings: Mapping[str, Any], *, splits: Sequence[str], to: str, name: str,
-    version: str, shard_bytes: int,
-    image_format: images.ImageFormat = images.UNCHANGED,
+    version: str, shard_bytes: int, shorter_side: int = 0,
+    quality: int = images.QUALITY,
 ) -> Plan:
   """Plans a dataset; reads a sample of each split.
 
-  Args:
-    settings: the `data` section. `exclude` applies to the training split.
-    splits: splits to write; all if empty.
-    to: parent folder of prepared datasets.
-    name: dataset name.
-    version: such as '1.0.0'.
-    shard_bytes: approximate size of a shard.
-    image_format: how images are stored.
+  The section `data` has the `settings`; its `exclude` applies to the training
+  split. Empty `splits` are all splits. For the image format, see `images`.
 
   Raises:
     ValueError: for a name or version that TFDS does not accept, a source
@@ -85,6 +79,11 @@ def plan(
   """
   _check_names(name, version)
   config = data.parse(settings)
+  image_format = images.ImageFormat(shorter_side, quality, config.max_pixels)
+  if shorter_side and not config.is_picture:
+    raise ValueError(
+        '--shorter-side applies to 8-bit images of 1 or 3 channels, but these '
+        f'have {config.channels} channels of {config.dtype}. Remove it.')
   opened = dataset.open_splits(config)
   nonempty = [split for split, source in opened.splits.items() if len(source)]
   if not nonempty:
@@ -96,21 +95,18 @@ def plan(
       split: selection_lib.build(settings['source'], split, {
           **settings, 'exclude': config.exclude if split in excluding else ''})
       for split in chosen}
-  samples = {split: records.sample(selection.open(), image_format)
+  samples = {split: _sample(selection.open(), image_format)
              for split, selection in selections.items()}
-  features = records.infer_features(
-      selections[chosen[0]].open(),
-      [example for sample in samples.values() for example in sample],
+  features = shards_lib.infer_features(
+      selections[chosen[0]].open(), [e for sample in samples.values() for e in sample],
       image_format=image_format, label=known_datasets.facts(name).label)
   folder = epath.Path(to).expanduser() / name / version
+  shards = {split: _shards(selection, samples[split], shard_bytes, str(folder),
+                           f'{name}-{split}', features)
+            for split, selection in selections.items()}
   return Plan(
-      name, version, str(folder), features,
-      {split: _shards(selection, _per_shard(samples[split], shard_bytes),
-                      name, split, str(folder), features)
-       for split, selection in selections.items()},
-      {split: _digest_keys(selection.open().source)
-       for split, selection in selections.items()},
-      '; '.join(filter(None, [
+      name, version, str(folder), features, shards,
+      _digest_keys(selections.values()), '; '.join(filter(None, [
           opened.description,
           *(f'{split} has no examples and is not written'
             for split in opened.splits if split not in nonempty),
@@ -130,7 +126,6 @@ def begin(planned: Plan) -> int:
     raise FileExistsError(
         f'{folder} is prepared already. Remove it, or choose another --name '
         'or --version.')
-  folder.mkdir(parents=True, exist_ok=True)
   text = json.dumps(
       dataclasses.asdict(dataclasses.replace(planned, description='')),
       sort_keys=True)
@@ -175,7 +170,7 @@ def finish(planned: Plan) -> dict[str, dict[str, Any]]:
       raise RuntimeError(
           f'{shard.path} is missing or incomplete. Check that all workers can '
           f'access {folder}, and run the command again to continue.')
-    facts[shard.name] = dataclasses.asdict(found)
+    facts[shard.name] = found
   planned.features.write(folder)
   atomic_files.write_json(folder / 'checksums.json', facts)
   atomic_files.write_json(
@@ -197,11 +192,9 @@ def _check_names(name: str, version: str) -> None:
 def _splits_of_exclude(
     config: data.DataConfig, chosen: Sequence[str]) -> list[str]:
   """Returns the written splits that `data.exclude` applies to."""
-  if not config.exclude:
-    return []
   training = {part.partition('[')[0] for part in config.split.split('+')}
-  found = [split for split in chosen if split in training]
-  if not found:
+  found = [split for split in chosen if split in training and config.exclude]
+  if config.exclude and not found:
     raise ValueError(
         f'data.exclude applies to the split {config.split!r} (data.split), but '
         f'only {", ".join(chosen)} would be written. Choose the split with '
@@ -209,31 +202,39 @@ def _splits_of_exclude(
   return found
 
 
-def _per_shard(samples: Sequence[Mapping[str, Any]], shard_bytes: int) -> int:
-  """Returns the number of examples per shard."""
-  size = max(1, sum(len(example['image']) for example in samples))
-  return max(1, round(shard_bytes * len(samples) / size))
+def _sample(
+    source: data.Dataset, image_format: images.ImageFormat,
+) -> list[dict[str, Any]]:
+  """Returns evenly chosen examples, with images as they are stored."""
+  chosen = np.unique(np.linspace(0, len(source) - 1, _SAMPLE).astype(int))
+  examples = [source[index] for index in chosen.tolist()]
+  return [{**example, 'image': image_format.encode(example['image'])}
+          for example in examples]
 
 
 def _shards(
-    selection: selection_lib.Selection, per_shard: int, name: str, split: str,
-    folder: str, features: records.Features,
+    selection: selection_lib.Selection, sample: Sequence[Mapping[str, Any]],
+    shard_bytes: int, folder: str, name: str, features: shards_lib.Features,
 ) -> tuple[shards_lib.Shard, ...]:
   """Returns shards of nearly equal numbers of examples."""
+  size = max(1, sum(len(example['image']) for example in sample))
+  per_shard = max(1, round(shard_bytes * len(sample) / size))
   total = len(selection.open())
   count = -(-total // per_shard)
   ends = [i * total // count for i in range(count + 1)]
   return tuple(
       shards_lib.Shard(
           selection, ends[i], ends[i + 1], folder,
-          shards_lib.shard_name(name, split, i, count), features)
+          f'{name}.{shards_lib.FORMAT}-{i:05}-of-{count:05}', features)
       for i in range(count))
 
 
-def _digest_keys(source: Any) -> str:
+def _digest_keys(selections: Any) -> str:
   digest = hashlib.blake2b(digest_size=16)
-  for index in range(len(source)):
-    digest.update(source.key(index).encode() + b'\n')
+  for selection in selections:
+    source = selection.open().source
+    for index in range(len(source)):
+      digest.update(source.key(index).encode() + b'\n')
   return digest.hexdigest()
 
 

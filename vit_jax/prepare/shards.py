@@ -1,24 +1,112 @@
-"""Writes one shard, reads it back and compares it, then names it.
+"""Writes one shard of tf.train.Example records, and reads it back.
 
 Shards are contiguous ranges of examples, so that 'train[:90%]' selects the same
-examples before and after. A hidden JSON file beside each finished shard lets a
-restarted command keep it.
+examples before and after. Each record also stores the example's key in its
+source. A hidden JSON file beside each finished shard lets a restarted command
+keep it.
 """
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 import contextlib
 import dataclasses
+import hashlib
 import json
-import pathlib
 from typing import Any
 
 from etils import epath
+import numpy as np
 
 from vit_jax import atomic_files
+from vit_jax import data
+from vit_jax.data.images import limits
 from vit_jax.data.splits import selection as selection_lib
-from vit_jax.prepare import records
+from vit_jax.prepare import images
 
 FORMAT = 'array_record'
+KEY, FILE_NAME = 'key', 'file_name'
 _READ_RECORDS = 64  # Records in memory when a shard is read back.
+
+
+@dataclasses.dataclass(frozen=True)
+class Features:
+  """Features of a prepared dataset.
+
+  Attributes:
+    label: name of the label feature.
+    num_classes: number of classes.
+    names: class names, or () if unknown.
+    multi_label: a label is a list of classes.
+    channels: 1 if all images of a sample are grey, else 3.
+    encoding: 'jpeg' or 'png' if all images of a sample are, else ''.
+    file_name: examples have a file name.
+    targets: names of the numbers of a regression label.
+    image_format: how images are stored.
+  """
+  label: str
+  num_classes: int
+  names: tuple[str, ...]
+  multi_label: bool
+  channels: int
+  encoding: str
+  file_name: bool
+  targets: tuple[str, ...]
+  image_format: images.ImageFormat
+
+  def write(self, folder: epath.Path) -> None:
+    """Writes features.json and the class names, as TFDS does."""
+    import tensorflow_datasets as tfds
+    label = (
+        tfds.features.Tensor(
+            shape=(len(self.targets),), dtype=np.float32,
+            doc=tfds.features.Documentation(
+                desc=json.dumps(self.targets, ensure_ascii=False)))
+        if self.targets else
+        tfds.features.ClassLabel(names=list(self.names)) if self.names
+        else tfds.features.ClassLabel(num_classes=self.num_classes))
+    features = {
+        'image': tfds.features.Image(
+            shape=(None, None, self.channels),
+            encoding_format=self.encoding or None),
+        self.label: (
+            tfds.features.Sequence(label) if self.multi_label else label),
+        KEY: tfds.features.Text()}
+    if self.file_name:
+      features[FILE_NAME] = tfds.features.Text()
+    tfds.features.FeaturesDict(features).save_config(folder)
+
+
+def infer_features(
+    dataset: data.Dataset, examples: Sequence[Mapping[str, Any]], *,
+    image_format: images.ImageFormat, label: str | None,
+) -> Features:
+  """Returns the features of a dataset, inferred from a sample.
+
+  Args:
+    dataset: the source.
+    examples: sample with encoded images.
+    image_format: how images are stored.
+    label: name of the label feature; None for 'label' or 'labels'.
+  """
+  headers = {_header(example['image']) for example in examples}
+  formats = {form for form, _ in headers}
+  return Features(
+      label=label or ('labels' if dataset.multi_label else 'label'),
+      num_classes=dataset.num_classes, names=dataset.class_names or (),
+      multi_label=dataset.multi_label,
+      channels=1 if all(mode in ('1', 'L') for _, mode in headers) else 3,
+      encoding=(formats.pop().lower()
+                if formats in ({'JPEG'}, {'PNG'}) else ''),
+      file_name=all(FILE_NAME in example for example in examples),
+      targets=dataset.targets, image_format=image_format)
+
+
+def _header(image: bytes) -> tuple[str, str]:
+  """Returns format and mode of an image file; '' if it is unreadable."""
+  try:
+    with limits.open_image(image) as opened:
+      return str(opened.format), opened.mode
+  except ValueError:
+    return '', ''
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,7 +117,7 @@ class Shard:
   last: int
   folder: str
   name: str
-  features: records.Features
+  features: Features
 
   @property
   def path(self) -> epath.Path:
@@ -42,38 +130,15 @@ class Shard:
     return epath.Path(self.folder) / f'.{self.name}.json'
 
 
-@dataclasses.dataclass(frozen=True)
-class ShardFacts:
-  """Content of a finished shard.
-
-  Attributes:
-    examples: number of examples.
-    reduced: number of images stored smaller than in the source.
-    record_bytes: total size of the records.
-    file_bytes: size of the file.
-    checksum: hash of keys, labels and image bytes.
-  """
-  examples: int
-  reduced: int
-  record_bytes: int
-  file_bytes: int
-  checksum: str
-
-
-def shard_name(dataset: str, split: str, index: int, count: int) -> str:
-  """Returns the file name that TFDS expects."""
-  return f'{dataset}-{split}.{FORMAT}-{index:05}-of-{count:05}'
-
-
-def finished(shard: Shard) -> ShardFacts | None:
-  """Returns the content of a finished shard, or None."""
+def finished(shard: Shard) -> dict[str, Any] | None:
+  """Returns the facts that `write` stored of a finished shard, or None."""
   try:
-    facts = ShardFacts(**json.loads(shard.facts_path.read_text()))
+    facts = json.loads(shard.facts_path.read_text())
     size = shard.path.stat().length
-  except (OSError, ValueError, TypeError):
+  except (OSError, ValueError):
     return None
   expected = shard.last - shard.first, size
-  return facts if (facts.examples, facts.file_bytes) == expected else None
+  return facts if (facts['examples'], facts['file_bytes']) == expected else None
 
 
 def write(shard: Shard) -> None:
@@ -87,50 +152,73 @@ def write(shard: Shard) -> None:
     return
   shard.path.unlink(missing_ok=True)
   with atomic_files.create(shard.path) as path:
-    facts = _write_records(path, shard)
-    _verify(path, shard, facts)
-  atomic_files.write_json(shard.facts_path, dataclasses.asdict(facts))
+    written = _digest(_write_records(path, shard))
+    found = _digest(read_records(path))
+    if found != written:
+      raise RuntimeError(
+          f'{shard.path}: wrote {written[0]:,} examples, but read back '
+          f'{found[0]:,} with other content. Check the disk.')
+    size = path.stat().st_size
+  atomic_files.write_json(shard.facts_path, {
+      'examples': written[0], 'record_bytes': written[1],
+      'file_bytes': size, 'checksum': written[2]})
 
 
-def _write_records(path: pathlib.Path, shard: Shard) -> ShardFacts:
+def _write_records(path: Any, shard: Shard) -> Iterator[bytes]:
+  """Writes all records, and yields each one."""
   from array_record.python import array_record_module
   dataset = shard.selection.open()
-  image_format = shard.features.image_format
-  digest, size, reduced = records.Digest(), 0, 0
   # One record per group, as TFDS writes them, for fast random access.
   with contextlib.closing(array_record_module.ArrayRecordWriter(
       str(path), 'group_size:1')) as writer:
     for index in range(shard.first, shard.last):
       key = dataset.source.key(index)
       try:
-        original = dataset[index]
-        example = {
-            **original, 'image': image_format.encode(original['image'])}
-        record = records.serialise(example, shard.features, key=key)
+        record = serialise(dataset[index], shard.features, key=key)
       except (OSError, ValueError) as error:
         raise ValueError(
             f'Example {index} of {shard.selection.name} ({key}): {error}'
         ) from error
-      digest.add(key, example['label'], example['image'])
       writer.write(record)
-      size += len(record)
-      reduced += image_format.is_reduced(original['image'], example['image'])
-  return ShardFacts(digest.examples, reduced, size, path.stat().st_size,
-                    digest.hexdigest())
+      yield record
 
 
-def _verify(path: pathlib.Path, shard: Shard, facts: ShardFacts) -> None:
+def serialise(
+    example: Mapping[str, Any], features: Features, *, key: str) -> bytes:
+  """Returns an example as a record."""
+  from tensorflow_datasets.proto import tf_example_pb2
+  message = tf_example_pb2.Example()
+  feature = message.features.feature
+  feature['image'].bytes_list.value.append(
+      features.image_format.encode(example['image']))
+  values = np.atleast_1d(np.asarray(example['label']))
+  if features.targets:
+    feature[features.label].float_list.value.extend(
+        values.astype(np.float32).tolist())
+  else:
+    feature[features.label].int64_list.value.extend(
+        values.astype(int).tolist())
+  feature[KEY].bytes_list.value.append(key.encode())
+  if features.file_name:
+    feature[FILE_NAME].bytes_list.value.append(example[FILE_NAME].encode())
+  return message.SerializeToString(deterministic=True)
+
+
+def read_records(path: Any) -> Iterator[bytes]:
+  """Yields the records of a shard."""
   from array_record.python import array_record_module
-  digest = records.Digest()
   reader: Any
   with contextlib.closing(
       array_record_module.ArrayRecordReader(str(path))) as reader:
     for first, last in selection_lib.ranges(
         reader.num_records(), _READ_RECORDS):
-      for record in reader.read(list(range(first, last))):
-        digest.add_record(record, shard.features)
-  if (digest.examples, digest.hexdigest()) != (facts.examples, facts.checksum):
-    raise RuntimeError(
-        f'{shard.path}: wrote {facts.examples:,} examples, but read back '
-        f'{digest.examples:,} with other keys, labels or images. Check the '
-        'disk.')
+      yield from reader.read(list(range(first, last)))
+
+
+def _digest(records: Iterable[bytes]) -> tuple[int, int, str]:
+  """Returns the number of records, their total size, and a hash."""
+  digest, count, size = hashlib.blake2b(digest_size=16), 0, 0
+  for record in records:
+    digest.update(len(record).to_bytes(8, 'little') + record)
+    count, size = count + 1, size + len(record)
+  return count, size, digest.hexdigest()
