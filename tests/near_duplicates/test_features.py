@@ -9,7 +9,7 @@ from tests import pictures
 from tests import random_models
 from vit_jax.data.splits import selection
 from vit_jax.near_duplicates import blocks
-from vit_jax.near_duplicates import features
+from vit_jax.near_duplicates import methods
 from vit_jax.near_duplicates import search
 
 
@@ -42,7 +42,7 @@ def test_the_same_image_is_found_and_no_other(root):
   result = search.search(
       selection.parse(f'{root}/mine:train', {}),
       [selection.parse(f'{root}/theirs:test', {})],
-      features.FeatureMethod(_means),
+      methods.FeatureMethod(_means),
       folder=epath.Path(root), runner='local')
   (pair,) = result.pairs
   assert (pair.key, pair.against_key, pair.change) == (
@@ -59,8 +59,8 @@ def test_the_share_of_differing_bits_follows_the_angle():
   one, across = (x / np.linalg.norm(x, axis=1, keepdims=True)
                  for x in (one, across))
   other = (0.95 * one + np.sqrt(1 - 0.95**2) * across).astype(np.float32)
-  apart = np.bitwise_count(features.random_projection_bits(one)
-                           ^ features.random_projection_bits(other))
+  apart = np.bitwise_count(methods.random_projection_bits(one)
+                           ^ methods.random_projection_bits(other))
   assert np.mean(apart) == pytest.approx(64 * np.arccos(0.95) / np.pi, rel=0.1)
 
 
@@ -80,6 +80,7 @@ def test_pairs_of_two_methods_are_listed_once():
     return blocks.Matches(tuple(
         blocks.Pair(index, f'k{index}', 'a', 0, 'b', 1.0, 0, change)
         for index, change in pairs), 5, {})
-  joined = search.merge(found((3, 'whole')), found((1, 'alike'), (3, 'alike')))
+  joined = search.merge(
+      [found((3, 'whole')), found((1, 'alike'), (3, 'alike'))])
   assert [(p.index, p.change) for p in joined.pairs] == [
       (1, 'alike'), (3, 'whole')]

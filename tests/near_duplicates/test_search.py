@@ -11,7 +11,7 @@ import main
 from tests import pictures
 from vit_jax import data
 from vit_jax.data.splits import selection
-from vit_jax.near_duplicates import pixels
+from vit_jax.near_duplicates import methods
 from vit_jax.near_duplicates import search
 
 
@@ -57,7 +57,7 @@ def _search(root, runner, folder='unused'):
   return search.search(
       selection.parse(f'{root}/mine:train', {}),
       [selection.parse(f'{root}/theirs:test', {})],
-      pixels.PixelMethod(),
+      methods.PixelMethod(),
       folder=epath.Path(folder), runner=runner)
 
 

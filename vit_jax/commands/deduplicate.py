@@ -23,16 +23,14 @@ from vit_jax.commands import arguments
 from vit_jax.data import beam_runner
 from vit_jax.data.splits import overlap
 from vit_jax.data.splits import selection as selection_lib
+from vit_jax.inference import image_files
 from vit_jax.inference import load
 from vit_jax.inference import model as model_lib
-from vit_jax.near_duplicates import blocks
-from vit_jax.near_duplicates import features
-from vit_jax.near_duplicates import pixels
+from vit_jax.near_duplicates import methods as methods_lib
 from vit_jax.near_duplicates import report
 from vit_jax.near_duplicates import search
 
 _MODEL_BATCH = 64
-_MAX_ERRORS = 20
 _SUSPICIOUS_SHARE = 0.1  # More near-duplicates than this are unlikely.
 
 
@@ -51,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
       '--to', required=True, metavar='DIR',
       help=f'new folder for {report.EXCLUDE}, {report.PAIRS} and {report.PAGE}')
-  arguments.add_similarity(parser, pixels.PixelMethod())
+  arguments.add_similarity(parser, methods_lib.PixelMethod())
   parser.add_argument(
       '--no-crops', action='store_true',
       help='search for whole test images only: ten times as fast to index')
@@ -85,26 +83,49 @@ def run(args: argparse.Namespace) -> int:
     folder = epath.Path(path)
     folder.mkdir()
     # Beside the output: Beam workers on other machines must see the folder.
-    found = functools.reduce(search.merge, [search.search(
+    found = search.merge([search.search(
         source, against, method, folder=epath.Path(f'{args.to}.found'),
         runner=args.runner, flags=args.runner_flags) for method in methods])
-    summary = _summary(args, source, against, methods[0], found)
-    _write(folder, args, source, against, found, summary)
-  _print(args, source.name, summary, secs=time.monotonic() - start)
+    summary = {
+        'source': source.name, 'examples': len(source.open()),
+        'against': {s.name: len(s.open()) for s in against},
+        'settings': dataclasses.asdict(methods[0]),
+        'near_duplicates': len(found.pairs), 'compared': found.num_compared,
+        'unreadable': found.unreadable,
+        'model': args.model, 'min_cosine': args.min_cosine}
+    report.write_pairs(folder, found.pairs)
+    report.write_page(
+        folder / report.PAGE, found.pairs, source, against, shown=args.shown,
+        text='Examples (left) that are near-duplicates of test images (right) '
+        f'of {", ".join(summary["against"])}: at most {args.max_distance} of '
+        '64 hash bits differ, and the pixel correlation is at least '
+        f'{args.min_similarity}.')
+    atomic_files.write_json(folder / 'summary.json', summary)
+  _print(args, summary, secs=time.monotonic() - start)
   if args.json:
     atomic_files.write_json(args.json, summary)
-  return _print_unreadable(found)
+  return image_files.ReadProgress(0, found.unreadable).report()
 
 
 def _methods(args: argparse.Namespace) -> list[Any]:
-  methods: list[blocks.Method] = [pixels.PixelMethod(
+  methods: list[methods_lib.Method] = [methods_lib.PixelMethod(
       max_distance=args.max_distance, min_similarity=args.min_similarity,
       crops=not args.no_crops)]
   if args.model:
     _load(args.model, args.which)  # Errors are raised before the search.
-    methods.append(features.FeatureMethod(
+    methods.append(methods_lib.FeatureMethod(
         functools.partial(_embed, args.model, args.which), args.min_cosine))
   return methods
+
+
+@functools.lru_cache(maxsize=1)
+def _load(path: str, which: str) -> model_lib.Model:
+  """Loads the model, once in each worker."""
+  return load.load(path, which=which, log=None)
+
+
+def _embed(path: str, which: str, images: list[Any]) -> np.ndarray:
+  return _load(path, which).features(images, batch_size=_MODEL_BATCH)
 
 
 def _test_sets(
@@ -116,15 +137,15 @@ def _test_sets(
     ValueError: if one does not exist, its table differs from the source's, or
       --set-against selects some of its examples.
   """
-  own = arguments.parse_overrides(args.set_against, flag='--set-against')
+  flag = '--set-against'
+  own = arguments.parse_overrides(args.set_against, flag=flag)
   if selecting := sorted(selection_lib.CHOICE & own.keys()):
     raise ValueError(
         f'--set-against={selecting[0]} selects examples, but test sets are '
         'compared as a whole. Remove it.')
-  settings = arguments.parse_overrides(
-      args.set_against, flag='--set-against', base=section)
   try:
-    found = selection_lib.parse_others(args.against, settings)
+    found = selection_lib.parse_others(args.against, arguments.parse_overrides(
+        args.set_against, flag=flag, base=section))
     for selection in found:
       selection.open()
   except ValueError as error:
@@ -134,16 +155,6 @@ def _test_sets(
         f'{error} --set applies to all paths of --against too, unless '
         '--set-against=KEY=VALUE overrides it.') from error
   return found
-
-
-@functools.lru_cache(maxsize=1)
-def _load(path: str, which: str) -> model_lib.Model:
-  """Loads the model, once in each worker."""
-  return load.load(path, which=which, log=None)
-
-
-def _embed(path: str, which: str, images: list[Any]) -> np.ndarray:
-  return _load(path, which).features(images, batch_size=_MODEL_BATCH)
 
 
 def _check_disjoint(
@@ -160,61 +171,18 @@ def _check_disjoint(
           'same files or record numbers. Choose disjoint splits.')
 
 
-def _summary(
-    args: argparse.Namespace, source: selection_lib.Selection,
-    against: list[selection_lib.Selection], method: pixels.PixelMethod,
-    found: blocks.Matches,
-) -> dict[str, Any]:
-  model = {'model': args.model, 'min_cosine': args.min_cosine}
-  return {
-      'source': source.name, 'examples': len(source.open()),
-      'against': {s.name: len(s.open()) for s in against},
-      'settings': dataclasses.asdict(method),
-      'near_duplicates': len(found.pairs), 'compared': found.num_compared,
-      'unreadable': found.unreadable, **(model if args.model else {})}
-
-
-def _write(
-    folder: epath.Path, args: argparse.Namespace,
-    source: selection_lib.Selection, against: list[selection_lib.Selection],
-    found: blocks.Matches, summary: dict[str, Any],
-) -> None:
-  report.write_keys(folder / report.EXCLUDE, found.pairs)
-  report.write_pairs(folder / report.PAIRS, found.pairs)
-  report.write_page(
-      folder / report.PAGE, found.pairs, source, against, shown=args.shown,
-      text=f'{len(found.pairs):,} of {summary["examples"]:,} examples (left) '
-      'are near-duplicates of test images (right) of '
-      f'{", ".join(s.name for s in against)}: at most {args.max_distance} of '
-      '64 hash bits differ, and the pixel correlation is at least '
-      f'{args.min_similarity}.')
-  atomic_files.write_json(folder / 'summary.json', summary)
-
-
 def _print(
-    args: argparse.Namespace, name: str, summary: dict[str, Any], *,
-    secs: float,
+    args: argparse.Namespace, summary: dict[str, Any], *, secs: float,
 ) -> None:
   count, examples = summary['near_duplicates'], summary['examples']
-  print(f'Near-duplicates: {count:,} of {examples:,} examples of {name}; '
+  print(f'Near-duplicates: {count:,} of {examples:,} examples of '
+        f'{summary["source"]}; '
         f'{console.format_count(summary["compared"], "pair")} compared in '
         f'{console.format_secs(secs)}')
   if count > _SUSPICIOUS_SHARE * examples:
     print('This is an unusually large share. If the page shows pairs that are '
-          'merely similar, raise --min-similarity'
-          + ' or --min-cosine, or use a better model' * bool(args.model) + '.')
+          'merely similar, raise --min-similarity or --min-cosine.')
   print(f'Wrote {args.to}: ' + (
       f'review {report.PAGE}, then train with '
       f'--config.data.exclude={args.to}/{report.EXCLUDE}' if count
       else 'there is nothing to exclude'))
-
-
-def _print_unreadable(found: blocks.Matches) -> int:
-  """Lists unreadable images; returns the exit status."""
-  errors = list(found.unreadable.items())
-  for name, error in errors[:_MAX_ERRORS]:
-    print(f'could not read {name}: {error}')
-  if errors:
-    print(f'{console.format_count(len(errors), "unreadable image")} not '
-          'compared')
-  return int(bool(errors))

@@ -18,24 +18,19 @@ _IMAGE_SIDE = 192  # Pixels, on the page.
 _MAX_LABELS = 5
 
 
-def write_keys(path: epath.Path, pairs: Sequence[blocks.Pair]) -> None:
-  """Writes the keys to exclude, one per line, for `data.exclude`.
+def write_pairs(folder: epath.Path, pairs: Sequence[blocks.Pair]) -> None:
+  """Writes all pairs, and the keys for `data.exclude`, one per line.
 
   Raises:
     ValueError: for a key that does not fit on a line.
   """
-  keys = [pair.key for pair in pairs]
-  for key in keys:
-    if key != key.strip() or len(key.splitlines()) != 1:
+  for pair in pairs:
+    if pair.key != pair.key.strip() or len(pair.key.splitlines()) != 1:
       raise ValueError(
-          f'The key {key!r} cannot be written to {path.name}: it begins or '
+          f'The key {pair.key!r} cannot be written to {EXCLUDE}: it begins or '
           'ends with a space, or has several lines. Rename the file.')
-  path.write_text(''.join(f'{key}\n' for key in keys))
-
-
-def write_pairs(path: epath.Path, pairs: Sequence[blocks.Pair]) -> None:
-  """Writes all pairs as JSON lines."""
-  path.write_text(''.join(
+  (folder / EXCLUDE).write_text(''.join(f'{pair.key}\n' for pair in pairs))
+  (folder / PAIRS).write_text(''.join(
       json.dumps(dataclasses.asdict(pair)) + '\n' for pair in pairs))
 
 
@@ -46,13 +41,7 @@ def write_page(
 ) -> None:
   """Writes a page of pairs side by side, the least similar first.
 
-  Args:
-    path: the .html file.
-    pairs: all pairs.
-    source: images on the left.
-    against: images on the right.
-    text: paragraph below the title.
-    shown: number of pairs, sampled evenly by similarity.
+  At most `shown` pairs are sampled, evenly by similarity.
   """
   ordered = sorted(pairs, key=lambda pair: pair.similarity)
   sample = [ordered[i] for i in np.unique(np.linspace(
@@ -61,12 +50,9 @@ def write_page(
   html_page.write(
       path, 'near_duplicates/page.html',
       title=f'Near-duplicates in {source.name}', text=text,
-      shown=('all' if len(sample) == len(pairs)
-             else f'{len(sample)} of {len(pairs):,}, evenly sampled'),
-      pairs=[{
+      shown=f'{len(sample):,} of {len(pairs):,}, evenly sampled', pairs=[{
           'title': f'similarity {pair.similarity:.3f}, {pair.distance} of 64 '
-                   'bits differ' + f', {pair.change}' * (
-                       pair.change != 'whole'),
+                   f'bits differ, {pair.change}',
           'images': [
               _image(source, pair.index, pair.key),
               _image(tests[pair.against], pair.against_index,
@@ -77,16 +63,12 @@ def _image(
     selection: selection_lib.Selection, index: int, key: str,
 ) -> dict[str, str]:
   dataset = selection.open()
-  example = dataset[index]
+  example, names = dataset[index], dataset.class_names
+  values: list[Any] = np.atleast_1d(
+      np.asarray(example['label'])).tolist()[:_MAX_LABELS]
+  known = range(len(names or ()))
   return {
-      'key': key, 'label': _label_text(example['label'], dataset.class_names),
+      'key': key, 'label': ', '.join(
+          names[v] if names and v in known else str(v) for v in values),
       'url': html_page.thumbnail(
           decode.decode(example['image'], channels=3), side=_IMAGE_SIDE)}
-
-
-def _label_text(label: Any, names: tuple[str, ...] | None) -> str:
-  values = np.atleast_1d(np.asarray(label))[:_MAX_LABELS]
-  if names is None or not np.issubdtype(values.dtype, np.integer):
-    return ', '.join(map(str, values))
-  return ', '.join(names[i] if 0 <= i < len(names) else str(i)
-                   for i in values.tolist())

@@ -19,11 +19,12 @@ from etils import epath
 from vit_jax.data import beam_runner
 from vit_jax.data.splits import selection as selection_lib
 from vit_jax.near_duplicates import blocks
+from vit_jax.near_duplicates import methods
 
 
 def search(
     source: selection_lib.Selection,
-    against: Sequence[selection_lib.Selection], method: blocks.Method, *,
+    against: Sequence[selection_lib.Selection], method: methods.Method, *,
     folder: epath.Path, runner: str, flags: Sequence[str] = (),
 ) -> blocks.Matches:
   """Returns examples of the source that are near-duplicates of test images.
@@ -44,32 +45,14 @@ def search(
   if runner == beam_runner.LOCAL:
     parts = [blocks.fingerprint(block, method) for block in tests]
     index = blocks.build_index(parts, method)
-    return _combine([*map(_unreadable, parts), *(
+    return merge([*map(_unreadable, parts), *(
         blocks.match(block, index, method) for block in sources)])
-  return _search_on_beam(sources, tests, method, folder=folder, runner=runner,
-                         flags=flags)
-
-
-def merge(first: blocks.Matches, other: blocks.Matches) -> blocks.Matches:
-  """Merges the results of two methods; `first` decides about common pairs."""
-  pairs = {pair.index: pair for pair in (*other.pairs, *first.pairs)}
-  return blocks.Matches(
-      tuple(pairs[index] for index in sorted(pairs)),
-      first.num_compared + other.num_compared,
-      first.unreadable | other.unreadable)
-
-
-def _search_on_beam(
-    sources: Sequence[blocks.Block], tests: Sequence[blocks.Block],
-    method: blocks.Method, *, folder: epath.Path, runner: str,
-    flags: Sequence[str],
-) -> blocks.Matches:
   beam = beam_runner.load()
 
   def build(pipeline: Any) -> None:
     parts = (
         pipeline
-        | 'test images' >> beam.Create(list(tests))
+        | 'test images' >> beam.Create(tests)
         # Without a shuffle, one worker would process all of them.
         | 'spread test images' >> beam.Reshuffle()
         | 'fingerprint' >> beam.Map(blocks.fingerprint, method))
@@ -79,7 +62,7 @@ def _search_on_beam(
         | 'index' >> beam.Map(blocks.build_index, method))
     matches = (
         pipeline
-        | 'source' >> beam.Create(list(sources))
+        | 'source' >> beam.Create(sources)
         | 'spread source' >> beam.Reshuffle()
         | 'match' >> beam.Map(
             blocks.match, beam.pvalue.AsSingleton(index), method))
@@ -91,12 +74,26 @@ def _search_on_beam(
 
   try:
     beam_runner.run(build, runner=runner, flags=flags)
-    return _combine([
+    return merge([
         _from_json(line) for path in folder.glob('found*.jsonl')
         for line in path.read_text().splitlines()])
   finally:
     if folder.exists():
       folder.rmtree()
+
+
+def merge(parts: Sequence[blocks.Matches]) -> blocks.Matches:
+  """Merges results in the order of the source; the first pair of two counts."""
+  pairs: dict[int, blocks.Pair] = {}
+  unreadable: dict[str, str] = {}
+  for part in parts:
+    unreadable |= part.unreadable
+    for pair in part.pairs:
+      pairs.setdefault(pair.index, pair)
+  return blocks.Matches(
+      tuple(pairs[index] for index in sorted(pairs)),
+      sum(part.num_compared for part in parts),
+      dict(sorted(unreadable.items())))
 
 
 def _to_json(matches: blocks.Matches) -> str:
@@ -111,15 +108,3 @@ def _from_json(line: str) -> blocks.Matches:
 
 def _unreadable(part: blocks.Fingerprints) -> blocks.Matches:
   return blocks.Matches((), 0, part.unreadable)
-
-
-def _combine(parts: Sequence[blocks.Matches]) -> blocks.Matches:
-  """Combines the results of blocks, in the order of the source."""
-  unreadable: dict[str, str] = {}
-  for part in parts:
-    unreadable |= part.unreadable
-  return blocks.Matches(
-      tuple(sorted((pair for part in parts for pair in part.pairs),
-                   key=lambda pair: pair.index)),
-      sum(part.num_compared for part in parts),
-      dict(sorted(unreadable.items())))

@@ -98,7 +98,8 @@ def plan(
   samples = {split: _sample(selection.open(), image_format)
              for split, selection in selections.items()}
   features = shards_lib.infer_features(
-      selections[chosen[0]].open(), [e for sample in samples.values() for e in sample],
+      selections[chosen[0]].open(),
+      [example for sample in samples.values() for example in sample],
       image_format=image_format, label=known_datasets.facts(name).label)
   folder = epath.Path(to).expanduser() / name / version
   shards = {split: _shards(selection, samples[split], shard_bytes, str(folder),

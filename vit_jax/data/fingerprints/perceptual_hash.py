@@ -105,7 +105,7 @@ def fingerprints(
       transformed[:, place[w.top, w.bottom] + vertical,
                   place[w.left, w.right] + horizontal] > 0
       for w in windows], axis=1)
-  bits = _pack(signs)
+  bits = pack(signs)
   flat = is_flat(thumbnails)
   bits[flat] = _hash_pixels(thumbnails[flat])[:, None]
   return bits
@@ -119,7 +119,7 @@ def mirrored(
   Not valid for flat images.
   """
   _, horizontal = _frequencies()
-  return bits ^ _pack(horizontal % 2 == 1)
+  return bits ^ pack(horizontal % 2 == 1)
 
 
 def is_flat(thumbnails: Thumbnails) -> Bool[np.ndarray, 'images']:
@@ -128,7 +128,7 @@ def is_flat(thumbnails: Thumbnails) -> Bool[np.ndarray, 'images']:
   return grey.std(axis=(1, 2)) < FLAT
 
 
-def _pack(signs: Bool[np.ndarray, '*shape 64']) -> Any:
+def pack(signs: Bool[np.ndarray, '*shape 64']) -> Any:
   """Packs booleans into 64-bit integers; bit i is frequency i."""
   packed = np.packbits(signs, axis=-1, bitorder='little')
   return np.ascontiguousarray(packed).view('<u8')[..., 0]
