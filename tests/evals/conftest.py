@@ -57,7 +57,7 @@ def toy():
         objective=objective or (lambda *_, **__: None), loss=loss,
         activation=activation, train_name='toy',
         num_classes=num_classes or splits[''].num_classes,
-        open=lambda split, source, **options: splits[split])
+        open_split=lambda split, source, **options: splits[split])
     return evals.build(evals.parse({'test': section})['test'], context)
 
   build.split = split

@@ -115,7 +115,7 @@ FEWSHOT = {'name': 'fewshot', 'batch_size': None}
     ({'source': 'ciphar10'}, 1, 'No data set'),
     ({**FEWSHOT, 'shots': [1000]}, 1,
      'evals.val.shots needs 1000 images of each class, but in train_split '
-     "'train' 10 class(es) have fewer (class: images): 0: 142, 1: 146"),
+     "'train' 10 class(es) have fewer, the smallest 139. Use at most 139"),
     ({**FEWSHOT, 'shots': [1], 'train_split': 'train[:3]'}, 1,
      'evals.val: digits train[:3] has examples of 3 of 10 classes'),
     ({**FEWSHOT, 'held_out': 200}, 1, 'and held_out 200, but'),

@@ -27,7 +27,7 @@ def build(toy, section, split, *, targets=('age', 'mass')):
       objective=lambda *_, **__: None,
       loss=functools.partial(losses.mean_error, kind='mse'),
       activation='softmax', num_classes=2, targets=targets, train_name='toy',
-      open=lambda split_, source, **options: split)
+      open_split=lambda split_, source, **options: split)
   return evals.build(evals.parse({'test': section})['test'], context)
 
 

@@ -43,13 +43,11 @@ class CalibrationConfig(evaluator.EvaluatorConfig):
 
   def build(self, context: evaluator.Context) -> evaluator.Evaluate:
     """See `EvaluatorConfig`."""
-    split = context.open_for_head(
-        self.split, self.source, batch_size=self.batch_size)
+    split = context.open(self)
     context.check_classes(split)
     activation = getattr(jax.nn, context.activation)
 
-    def batch_values(
-        params: types.Params, batch: types.Batch) -> dict[str, jax.Array]:
+    def batch_values(params: types.Params, batch: types.Batch) -> types.Outputs:
       logits = context.predict(params, batch)['logits'].astype(jnp.float32)
       labels = batch['label']
       khot = labels if split.multi_label else jax.nn.one_hot(
@@ -60,25 +58,20 @@ class CalibrationConfig(evaluator.EvaluatorConfig):
               'brier': jnp.square(probabilities - khot).sum(axis=-1),
               'loss': context.loss(logits, labels)}
 
-    gather = passes.gather(split, batch_values)
-
-    def run(
-        params: types.Params, on_batch: evaluator.OnBatch) -> evaluator.Result:
-      values = gather(params, on_batch)
+    def finish(values: passes.Values) -> evaluator.Result:
       table = reliability(
           values['confidence'], values['correct'], bins=self.bins)
-      count, confidence, accuracy = table.T
-      filled, examples = count > 0, len(values['correct'])
-      gaps = np.abs(accuracy - confidence)[filled]
+      count, confidence, accuracy = table[table[:, 0] > 0].T
+      gaps = np.abs(accuracy - confidence)
       return evaluator.Result(
-          {'calibration_error': float(gaps @ count[filled] / examples),
+          {'calibration_error': float(gaps @ count / count.sum()),
            'calibration_error_max': float(gaps.max()),
-           'brier': float(values['brier'].astype(np.float64).mean()),
-           'loss': float(values['loss'].astype(np.float64).mean()),
-           'examples': examples},
+           'brier': float(values['brier'].mean(dtype=np.float64)),
+           'loss': float(values['loss'].mean(dtype=np.float64)),
+           'examples': int(count.sum())},
           {'reliability': table})
 
-    return run
+    return passes.gather(split, batch_values, finish)
 
 
 def reliability(

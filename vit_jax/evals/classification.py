@@ -50,9 +50,7 @@ class ClassificationConfig(evaluator.EvaluatorConfig):
 
   def build(self, context: evaluator.Context) -> evaluator.Evaluate:
     """See `EvaluatorConfig`."""
-    split = context.open_for_head(
-        self.split, self.source, batch_size=self.batch_size,
-        real_labels=self.real_labels)
+    split = context.open(self, real_labels=self.real_labels)
     context.check_classes(split)
     leave_out = self.leave_out_unlabelled or bool(self.real_labels)
 
@@ -75,5 +73,4 @@ class ClassificationConfig(evaluator.EvaluatorConfig):
       return {name: metrics.Mean.from_model_output(value, mask)
               for name, value in values.items()}
 
-    run = passes.mean(split, batch_means)
-    return lambda params, on_batch: evaluator.Result(run(params, on_batch))
+    return passes.mean(split, batch_means)

@@ -3,9 +3,7 @@
 import dataclasses
 from typing import Literal
 
-import jax
 import jax.numpy as jnp
-from jaxtyping import Int
 import numpy as np
 
 from vit_jax import types
@@ -28,50 +26,36 @@ class ConfusionConfig(evaluator.EvaluatorConfig):
 
   def build(self, context: evaluator.Context) -> evaluator.Evaluate:
     """See `EvaluatorConfig`."""
-    split = context.open_for_head(
-        self.split, self.source, batch_size=self.batch_size)
+    split = context.open(self)
     context.check_classes(split, single=True)
     if split.num_classes > MAX_CLASSES:
       raise ValueError(
           f'{context.where}: the confusion matrix of {split.num_classes:,} '
           f'classes is too large; the limit is {MAX_CLASSES:,}.')
 
-    def batch_values(
-        params: types.Params, batch: types.Batch) -> dict[str, jax.Array]:
+    def batch_values(params: types.Params, batch: types.Batch) -> types.Outputs:
       logits = context.predict(params, batch)['logits']
       return {'label': batch['label'], 'prediction': logits.argmax(axis=-1),
               'is_nan': jnp.isnan(logits).any(axis=-1)}
 
-    gather = passes.gather(split, batch_values)
-
-    def run(
-        params: types.Params, on_batch: evaluator.OnBatch) -> evaluator.Result:
-      values = gather(params, on_batch)
+    def finish(values: passes.Values) -> evaluator.Result:
       if values['is_nan'].any():
         raise ValueError(
             f'{context.where}: the logits of {int(values["is_nan"].sum())} '
             f'examples of {split.name} are NaN.')
-      counts = confusion_matrix(
-          values['label'], values['prediction'], num_classes=split.num_classes)
+      # Row: class; column: predicted class.
+      counts = np.bincount(
+          values['label'].astype(np.int64) * split.num_classes
+          + values['prediction'], minlength=split.num_classes**2,
+      ).reshape(split.num_classes, split.num_classes)
       correct, total = np.diag(counts), counts.sum(axis=1)
       with np.errstate(invalid='ignore'):
         accuracy = correct / total  # NaN for classes without examples.
-      present = accuracy[total > 0]
       return evaluator.Result(
           {'accuracy': float(correct.sum() / total.sum()),
-           'accuracy_class_mean': float(present.mean()),
-           'accuracy_class_worst': float(present.min()),
+           'accuracy_class_mean': float(np.nanmean(accuracy)),
+           'accuracy_class_worst': float(np.nanmin(accuracy)),
            'examples': int(total.sum())},
           {'confusion': counts, 'class_accuracy': accuracy}, split.class_names)
 
-    return run
-
-
-def confusion_matrix(
-    labels: Int[np.ndarray, 'examples'],
-    predictions: Int[np.ndarray, 'examples'], *, num_classes: int,
-) -> Int[np.ndarray, 'classes classes']:
-  """Counts the images of class [row] that are predicted as class [column]."""
-  pairs = labels.astype(np.int64) * num_classes + predictions
-  return np.bincount(pairs, minlength=num_classes**2).reshape(
-      num_classes, num_classes)
+    return passes.gather(split, batch_values, finish)

@@ -9,8 +9,7 @@ run at its start.
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 import dataclasses
-import typing
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal
 
 import jax
 from jaxtyping import Array, Float, Int
@@ -56,26 +55,6 @@ class Split:
   max_unreadable: int = 0
 
 
-@typing.runtime_checkable
-class OpenSplit(Protocol):
-  """Opens a split, or raises if its data is missing."""
-
-  def __call__(
-      self, split: str, source: str = '', *, batch_size: int | None = None,
-      per_class: int = 0, seeds: tuple[int, ...] = (0,),
-      real_labels: str = '') -> Split:
-    """Returns a split.
-
-    Args:
-      split: TFDS split string; '' is the test split of published results.
-      source: data set; '' is the training data set.
-      batch_size: global; None takes the default of the experiment.
-      per_class: if positive, samples this many examples of each class.
-      seeds: one sample for each.
-      real_labels: file of ReaL labels that replace the labels of ImageNet.
-    """
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class Context:
   """The part of an experiment that evaluators see.
@@ -89,7 +68,9 @@ class Context:
     activation: maps logits to probabilities.
     num_classes: outputs of the model's head.
     train_name: name of the training data set, for messages.
-    open: opens splits.
+    open_split: opens (split, source='', batch_size=None, per_class=0,
+      seeds=(0,), real_labels=''), where `per_class` samples that many examples
+      of each class for each seed, and `real_labels` is a file of ReaL labels.
     targets: names of the regression targets of the model, if any.
   """
   where: str
@@ -100,35 +81,34 @@ class Context:
   activation: Literal['softmax', 'sigmoid']
   num_classes: int
   train_name: str
-  open: OpenSplit
+  open_split: Callable[..., Split]
   targets: tuple[str, ...] = ()
 
-  def open_for_head(self, split: str, source: str, **options: Any) -> Split:
-    """Opens a split whose classes or targets are those of the model's head.
+  def open(self, config: 'EvaluatorConfig', **options: Any) -> Split:
+    """Opens the split of an evaluator.
 
     Raises:
-      ValueError: if they differ.
+      ValueError: if the evaluator uses the head of the model, whose classes or
+        targets are not those of the split.
     """
-    opened = self.open(split, source, **options)
-    if opened.targets != self.targets:
+    split = self.open_split(
+        config.split, config.source, batch_size=config.batch_size, **options)
+    if not config.uses_head:
+      return split
+    if split.targets != self.targets:
       raise ValueError(
-          f'{self.where}: {opened.name} has '
-          f'{_describe_labels(opened.targets)}, but the model is trained on '
-          f'{self.train_name} with {_describe_labels(self.targets)}.')
-    if opened.num_classes != self.num_classes:
+          f'{self.where}: {split.name} has {_describe_labels(split.targets)}, '
+          f'but the model is trained on {self.train_name} with '
+          f'{_describe_labels(self.targets)}.')
+    if split.num_classes != self.num_classes:
       raise ValueError(
-          f'{self.where}: {opened.name} has {opened.num_classes} classes, but '
+          f'{self.where}: {split.name} has {split.num_classes} classes, but '
           f'the model is trained on {self.train_name} with '
           f'{self.num_classes}. Evaluators without a head: fewshot, knn.')
-    return opened
+    return split
 
   def check_classes(self, split: Split, *, single: bool = False) -> None:
-    """Raises if the labels of a split are regression targets.
-
-    Args:
-      split: labelled examples.
-      single: whether several labels per image are an error, too.
-    """
+    """Raises if labels are regression targets or, if `single`, several."""
     if split.targets:
       raise ValueError(
           f'{self.where} measures classes, but the labels of {split.name} are '
@@ -191,32 +171,18 @@ class EvaluatorConfig:
       self, *, multi_label: bool, num_classes: int,
       objective_metrics: Collection[str] = (),
   ) -> tuple[str, ...]:
-    """Returns the metrics reported for such data, the default one first.
-
-    Args:
-      multi_label: whether images have several labels.
-      num_classes: classes of the data set.
-      objective_metrics: metrics of the training objective.
-    """
+    """Returns the metrics reported for such data, the default one first."""
     del multi_label, num_classes, objective_metrics
     return tuple(self.metrics())
 
   def build(self, context: Context) -> Evaluate:
-    """Opens the data and returns the evaluation.
-
-    Raises:
-      ValueError: if the data is missing or does not fit the model.
-    """
+    """Opens the data, or raises if it is missing or does not fit the model."""
     raise NotImplementedError
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Evaluator:
-  """A built evaluator: maps parameters to metrics.
-
-  Attributes:
-    evaluate: returns metrics and tables.
-  """
+  """A built evaluator."""
   evaluate: Evaluate
 
   def __call__(

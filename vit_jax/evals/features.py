@@ -4,7 +4,6 @@ from collections.abc import Callable
 import dataclasses
 from typing import Literal
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Int
 import numpy as np
@@ -35,24 +34,20 @@ def extract(
   """
   context.check_classes(split, single=True)
 
-  def batch_values(
-      params: types.Params, batch: types.Batch) -> dict[str, jax.Array]:
+  def batch_values(params: types.Params, batch: types.Batch) -> types.Outputs:
     value = context.predict(params, batch)[feature].astype(jnp.float32)
     if feature == 'tokens':
       value = value.mean(axis=1)
     return {'value': value, 'label': batch['label']}
 
-  gather = passes.gather(split, batch_values)
-
-  def run(params: types.Params, on_batch: evaluator.OnBatch) -> Features:
-    values = gather(params, on_batch)
+  def finish(values: passes.Values) -> Features:
     if not np.isfinite(values['value']).all():
       raise ValueError(
           f'{context.where}: the {feature} of an image of {split.name} is NaN '
           'or infinite.')
     return Features(values['value'], values['label'])
 
-  return run
+  return passes.gather(split, batch_values, finish)
 
 
 def check_same_classes(

@@ -80,7 +80,7 @@ class FewshotConfig(evaluator.EvaluatorConfig):
 
   def build(self, context: evaluator.Context) -> evaluator.Evaluate:
     """See `EvaluatorConfig`."""
-    test = context.open(self.split, self.source, batch_size=self.batch_size)
+    test = context.open(self)
     # First, because its error for multi-label data is the clearest one.
     extract_test = features_lib.extract(context, test, self.feature)
     all_shots, train = _open_train(self, context)
@@ -95,14 +95,13 @@ class FewshotConfig(evaluator.EvaluatorConfig):
       assert train.ranks is not None
       result: dict[str, float] = {}
       for shots in all_shots:
-        accuracies, penalties = [], []
+        found = []
         for ranks in train.ranks:
-          accuracy, penalty = _accuracy(
+          found.append(_accuracy(
               self, train_features, ranks, test_features, shots=shots,
-              max_shots=max(all_shots), num_classes=train.num_classes)
-          accuracies.append(accuracy)
-          penalties.append(penalty)
+              max_shots=max(all_shots), num_classes=train.num_classes))
           on_batch()
+        accuracies, penalties = zip(*found)
         result[f'{shots}_shot'] = float(np.mean(accuracies))
         if self.seeds > 1:
           result[f'{shots}_shot_std'] = float(np.std(accuracies, ddof=1))
@@ -119,14 +118,10 @@ class FewshotConfig(evaluator.EvaluatorConfig):
 def _open_train(
     config: FewshotConfig, context: evaluator.Context,
 ) -> tuple[tuple[int, ...], evaluator.Split]:
-  """Returns the shots to evaluate, and the images sampled for them.
-
-  Raises:
-    ValueError: if a class has fewer images than the config needs.
-  """
+  """Returns the shots to evaluate, and the images sampled for them."""
   def open_split(shots: Sequence[int]) -> evaluator.Split:
     return context.open(
-        config.train_split, config.source, batch_size=config.batch_size,
+        dataclasses.replace(config, split=config.train_split),
         per_class=max(shots) + config.held_out,
         seeds=tuple(range(config.seeds)))
 
@@ -137,17 +132,13 @@ def _open_train(
     fewest = min(error.classes.values())
     possible = tuple(s for s in shots if s + config.held_out <= fewest)
     if config.shots or not possible:
-      classes = ', '.join(
-          f'{label}: {count}' for label, count in list(
-              error.classes.items())[:8])
       raise ValueError(
           f'{context.where}.shots needs {max(shots)} images of each class'
-          + (f' and held_out {config.held_out}' if config.held_out else '')
+          + f' and held_out {config.held_out}' * bool(config.held_out)
           + f', but in train_split {config.train_split!r} '
-          f'{len(error.classes)} class(es) have fewer (class: images): '
-          f'{classes}{" and more" * (len(error.classes) > 8)}. Use at most '
-          f'{max(0, fewest - config.held_out)}, or a larger train_split.'
-      ) from error
+          f'{len(error.classes)} class(es) have fewer, the smallest {fewest}. '
+          f'Use at most {max(0, fewest - config.held_out)}, or a larger '
+          'train_split.') from error
   _print_once(
       f'note: {context.where} leaves out the shots '
       f'{", ".join(str(s) for s in shots if s not in possible)}: a class '
@@ -189,10 +180,9 @@ def _accuracy(
   weights = ridge(standardise(train.values[chosen]), targets, penalties)
   best = 0
   if config.held_out:
-    best = int(np.argmax([
-        _linear_accuracy(
-            standardise, train.values[held_out], train.labels[held_out], w)
-        for w in weights]))
+    best = int(np.argmax([_linear_accuracy(
+        standardise, train.values[held_out], train.labels[held_out], w)
+                          for w in weights]))
   return _linear_accuracy(
       standardise, test.values, test.labels, weights[best]), penalties[best]
 
@@ -202,12 +192,9 @@ def _linear_accuracy(
     labels: Int[np.ndarray, 'examples'],
     weights: Float64[np.ndarray, 'width_and_bias classes'],
 ) -> float:
-  correct = 0
-  for start in range(0, len(values), _BLOCK_ROWS):
-    rows = slice(start, start + _BLOCK_ROWS)
-    predictions = (standardise(values[rows]) @ weights).argmax(axis=-1)
-    correct += int((predictions == labels[rows]).sum())
-  return correct / len(values)
+  blocks = np.array_split(values, -(-len(values) // _BLOCK_ROWS))
+  return float(np.mean(labels == np.concatenate(
+      [(standardise(block) @ weights).argmax(axis=-1) for block in blocks])))
 
 
 def standardiser(train: Float[np.ndarray, 'examples width']) -> Standardise:

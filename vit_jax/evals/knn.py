@@ -49,9 +49,8 @@ class KnnConfig(evaluator.EvaluatorConfig):
 
   def build(self, context: evaluator.Context) -> evaluator.Evaluate:
     """See `EvaluatorConfig`."""
-    test, train = (
-        context.open(split, self.source, batch_size=self.batch_size)
-        for split in (self.split, self.train_split))
+    test = context.open(self)
+    train = context.open(dataclasses.replace(self, split=self.train_split))
     extract_train = features_lib.extract(context, train, self.feature)
     extract_test = features_lib.extract(context, test, self.feature)
     features_lib.check_same_classes(context, train, test)

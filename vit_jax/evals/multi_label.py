@@ -36,8 +36,7 @@ class MultiLabelConfig(evaluator.EvaluatorConfig):
 
   def build(self, context: evaluator.Context) -> evaluator.Evaluate:
     """See `EvaluatorConfig`."""
-    split = context.open_for_head(
-        self.split, self.source, batch_size=self.batch_size)
+    split = context.open(self)
     context.check_classes(split)
     gigabytes = split.num_examples * split.num_classes * _BYTES / 1e9
     if gigabytes > self.max_gb:
@@ -47,19 +46,14 @@ class MultiLabelConfig(evaluator.EvaluatorConfig):
           f'{gigabytes:.1f} GB on the host, more than max_gb {self.max_gb:g}. '
           'Use a part of the split, such as "test[:10%]", or raise max_gb.')
 
-    def batch_values(
-        params: types.Params, batch: types.Batch) -> dict[str, jax.Array]:
+    def batch_values(params: types.Params, batch: types.Batch) -> types.Outputs:
       logits, labels = context.predict(params, batch)['logits'], batch['label']
       if not split.multi_label:
         labels = jax.nn.one_hot(labels, split.num_classes)
       return {'score': logits.astype(jnp.float32), 'label': labels > 0,
               'precision_at_1': metrics.precision_at_1(logits, labels)}
 
-    gather = passes.gather(split, batch_values)
-
-    def run(
-        params: types.Params, on_batch: evaluator.OnBatch) -> evaluator.Result:
-      values = gather(params, on_batch)
+    def finish(values: passes.Values) -> evaluator.Result:
       per_class = np.array([
           metrics.average_precision(scores, labels)
           for scores, labels in zip(values['score'].T, values['label'].T)])
@@ -69,8 +63,8 @@ class MultiLabelConfig(evaluator.EvaluatorConfig):
       return evaluator.Result(
           {'mean_average_precision': float(mean),
            'precision_at_1': float(
-               values['precision_at_1'].astype(np.float64).mean()),
+               values['precision_at_1'].mean(dtype=np.float64)),
            'examples': len(values['score'])},
           {'average_precision': per_class}, split.class_names)
 
-    return run
+    return passes.gather(split, batch_values, finish)

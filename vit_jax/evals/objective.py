@@ -36,8 +36,7 @@ class ObjectiveConfig(evaluator.EvaluatorConfig):
 
   def build(self, context: evaluator.Context) -> evaluator.Evaluate:
     """See `EvaluatorConfig`."""
-    split = context.open_for_head(
-        self.split, self.source, batch_size=self.batch_size)
+    split = context.open(self)
 
     def numbered() -> Iterator[dict[str, Any]]:
       for number, batch in enumerate(split.batches()):
@@ -51,6 +50,5 @@ class ObjectiveConfig(evaluator.EvaluatorConfig):
       return {name: metrics.Mean.from_model_output(value, batch['mask'])
               for name, value in {'loss': loss, **others}.items()}
 
-    run = passes.mean(
+    return passes.mean(
         dataclasses.replace(split, batches=numbered), batch_means)
-    return lambda params, on_batch: evaluator.Result(run(params, on_batch))

@@ -5,7 +5,7 @@ or repeated example is an error on any number of devices and hosts.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
@@ -15,20 +15,18 @@ from vit_jax import types
 from vit_jax.evals import evaluator
 from vit_jax.parallel import multihost
 
-BatchMeans = Callable[[types.Params, types.Batch], Mapping[str, metrics.Mean]]
-BatchValues = Callable[[types.Params, types.Batch], Mapping[str, jax.Array]]
+T = TypeVar('T')
+Values = dict[str, np.ndarray]
 
 _COUNT = '_count'
 
 
-def mean(split: evaluator.Split, function: BatchMeans) -> Callable[
-    [types.Params, evaluator.OnBatch], dict[str, float]]:
-  """Returns a pass that averages over all examples and counts `examples`.
-
-  Args:
-    split: the examples.
-    function: means of a batch; will be jitted.
-  """
+def mean(
+    split: evaluator.Split,
+    function: Callable[
+        [types.Params, types.Batch], Mapping[str, metrics.Mean]],
+) -> evaluator.Evaluate:
+  """Returns the evaluation that averages `function`, which will be jitted."""
   @jax.jit
   def of_batch(
       params: types.Params, batch: types.Batch) -> dict[str, metrics.Mean]:
@@ -37,7 +35,7 @@ def mean(split: evaluator.Split, function: BatchMeans) -> Callable[
             _COUNT: metrics.Mean.from_model_output(mask, mask)}
 
   def run(
-      params: types.Params, on_batch: evaluator.OnBatch) -> dict[str, float]:
+      params: types.Params, on_batch: evaluator.OnBatch) -> evaluator.Result:
     total: dict[str, metrics.Mean] | None = None
     for batch in split.batches():
       means = of_batch(params, batch)
@@ -46,27 +44,30 @@ def mean(split: evaluator.Split, function: BatchMeans) -> Callable[
       on_batch()
     total = multihost.fetch(total) or {}
     _check_count(int(total.pop(_COUNT).count) if total else 0, split)
-    return {**{name: float(value.compute()) for name, value in total.items()},
-            'examples': int(next(iter(total.values())).count)}
+    return evaluator.Result({
+        **{name: float(value.compute()) for name, value in total.items()},
+        'examples': int(next(iter(total.values())).count)})
 
   return run
 
 
-def gather(split: evaluator.Split, function: BatchValues) -> Callable[
-    [types.Params, evaluator.OnBatch], dict[str, np.ndarray]]:
-  """Returns a pass that gathers values of every example on every host.
+def gather(
+    split: evaluator.Split,
+    function: Callable[[types.Params, types.Batch], types.Outputs],
+    finish: Callable[[Values], T],
+) -> Callable[[types.Params, evaluator.OnBatch], T]:
+  """Returns `finish` of the values of all examples, on every host.
 
   Args:
     split: the examples.
     function: values of a batch [batch, ...]; will be jitted.
+    finish: takes the values of all examples [examples, ...].
   """
   @jax.jit
   def of_batch(params: types.Params, batch: types.Batch) -> Any:
     return function(params, batch), batch['mask']
 
-  def run(
-      params: types.Params, on_batch: evaluator.OnBatch,
-  ) -> dict[str, np.ndarray]:
+  def run(params: types.Params, on_batch: evaluator.OnBatch) -> T:
     chunks = []
     for batch in split.batches():
       values, mask = multihost.fetch(of_batch(params, batch))
@@ -74,8 +75,8 @@ def gather(split: evaluator.Split, function: BatchValues) -> Callable[
       on_batch()
     _check_count(
         sum(len(next(iter(chunk.values()))) for chunk in chunks), split)
-    return {name: np.concatenate([chunk[name] for chunk in chunks])
-            for name in chunks[0]}
+    return finish({name: np.concatenate([chunk[name] for chunk in chunks])
+                   for name in chunks[0]})
 
   return run
 

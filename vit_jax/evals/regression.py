@@ -3,7 +3,6 @@
 import dataclasses
 from typing import Literal
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -32,8 +31,7 @@ class RegressionConfig(evaluator.EvaluatorConfig):
 
   def build(self, context: evaluator.Context) -> evaluator.Evaluate:
     """See `EvaluatorConfig`."""
-    split = context.open_for_head(
-        self.split, self.source, batch_size=self.batch_size)
+    split = context.open(self)
     if not split.targets:
       raise ValueError(
           f'{context.where} measures regression targets, but the labels of '
@@ -41,22 +39,17 @@ class RegressionConfig(evaluator.EvaluatorConfig):
           f'--config.{context.where}.name=classification.')
     mean, std = np.asarray(split.target_mean), np.asarray(split.target_std)
 
-    def batch_values(
-        params: types.Params, batch: types.Batch) -> dict[str, jax.Array]:
+    def batch_values(params: types.Params, batch: types.Batch) -> types.Outputs:
       predictions = context.predict(params, batch)['logits'].astype(jnp.float32)
       labels = batch['label']
       return {'prediction': predictions, 'label': labels,
               'loss': context.loss(predictions, labels)}
 
-    gather = passes.gather(split, batch_values)
-
-    def run(
-        params: types.Params, on_batch: evaluator.OnBatch) -> evaluator.Result:
-      values = gather(params, on_batch)
+    def finish(values: passes.Values) -> evaluator.Result:
       per_target = metrics.errors(values['prediction'], values['label'])
       for name in ('mean_absolute_error', 'root_mean_square_error'):
         per_target[name] = per_target[name] * std
-      result = {'loss': float(values['loss'].astype(np.float64).mean())}
+      result = {'loss': float(values['loss'].mean(dtype=np.float64))}
       for name, numbers in per_target.items():
         result[name] = float(numbers.mean())
         if len(split.targets) > 1:
@@ -67,4 +60,4 @@ class RegressionConfig(evaluator.EvaluatorConfig):
           {**result, 'examples': len(values['loss'])},
           {'predictions': pairs * std[:, None] + mean[:, None]}, split.targets)
 
-    return run
+    return passes.gather(split, batch_values, finish)

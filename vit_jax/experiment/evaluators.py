@@ -21,7 +21,7 @@ from vit_jax.experiment import config as config_lib
 from vit_jax.parallel import multihost
 from vit_jax.parallel import sharding
 
-# (split, source, per_class, seeds, real_labels) as in `evals.OpenSplit` ->
+# (split, source, per_class, seeds, real_labels) as in `evals.Context` ->
 # examples, and their ranks in the samples of each class.
 OpenData = Callable[..., tuple[data.Dataset, np.ndarray | None]]
 
@@ -127,7 +127,7 @@ def build(
   labelled = _labelled_objective(config, train_data)
   return {name: evals.build(section, evals.Context(
       where=f'evals.{name}',
-      open=_split_opener(name, config, mesh, unreadable, open_data),
+      open_split=_split_opener(name, config, mesh, unreadable, open_data),
       predict=sharding.keep_batch_split(predict, mesh),
       objective=sharding.keep_batch_split(objective, mesh),
       loss=functools.partial(objectives.loss_of_logits, labelled),
