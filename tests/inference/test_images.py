@@ -20,10 +20,10 @@ def test_an_image_that_exceeds_the_memory_is_unreadable(monkeypatch):
     return read(image, preprocess)
 
   monkeypatch.setattr(images_lib, 'read', exhaust_memory)
-  batch, = images_lib.batches(
+  (sources, _), = images_lib.batches(
       ['large.png', np.zeros((32, 32, 3), np.uint8)], PREPROCESS, size=2,
       on_error=lambda image, error: errors.append(image))
-  assert errors == ['large.png'] and batch.count == 1
+  assert errors == ['large.png'] and len(sources) == 1
 
 
 def test_an_array_with_the_model_channels_is_a_single_image():

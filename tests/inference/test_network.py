@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from tests import random_models
-from vit_jax.inference import network
 from vit_jax.models import embed
 
 
@@ -73,7 +72,6 @@ def test_resize_interpolates_the_position_embeddings():
   expected = embed.resize_positions(
       model.params['positions'], old_grid=(4, 4), new_grid=(6, 2),
       method='cubic')
-  found = network.resize(
-      model.params, model.config, old=(32, 32), new=(48, 16),
-      method='cubic')['positions']
+  found = dataclasses.replace(
+      model, positions='cubic').network.params_for((48, 16))['positions']
   np.testing.assert_array_equal(found, expected)

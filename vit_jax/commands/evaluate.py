@@ -22,7 +22,6 @@ import numpy as np
 from vit_jax import atomic_files
 from vit_jax import console as console_lib
 from vit_jax import evals
-from vit_jax import models
 from vit_jax import schema
 from vit_jax import types
 from vit_jax.analysis import prediction_figures
@@ -36,7 +35,6 @@ from vit_jax.experiment import evaluators
 from vit_jax.experiment import fit_batch
 from vit_jax.experiment import load_config
 from vit_jax.inference import load
-from vit_jax.inference import network
 from vit_jax.parallel import coordination
 from vit_jax.parallel import multihost
 from vit_jax.run import restore
@@ -225,24 +223,20 @@ def _find(
   # The model is that of the weights, so the config may leave it open.
   section = json.dumps(schema.to_plain(model.config))
   config = _config(args, None, first=[f'model={section}'])
-  data = config.data
   for name in ('mean', 'std'):
     theirs = tuple(getattr(model.preprocess, name))
-    ours = getattr(data, name)
+    ours = getattr(config.data, name)
     if ours != 'measured' and not np.allclose(
         theirs, np.broadcast_to(ours, (len(theirs),))):
       print(f'note: data.{name} is {ours}, but the weights are '
             f'for {theirs}')
-  if data.size != model.resolution and (
-      models.grid(model.config, data.size)
-      != models.grid(model.config, model.resolution)):
-    model = dataclasses.replace(model, params=network.resize(
-        model.params, model.config, old=model.resolution, new=data.size,
-        method=model.positions))
-  config = dataclasses.replace(config, model=model.config)
+  config = dataclasses.replace(
+      config, model=model.config, init=dataclasses.replace(
+          config.init, positions=model.positions))  # type: ignore[arg-type]
   return config, load.Weights(
       path=str(path), item=model.origin, params=model.params,
-      config=config_lib.to_plain(config))
+      config={'model': schema.to_plain(model.config),
+              'data': {'resolution': list(model.resolution)}})
 
 
 def _with_training_scales(

@@ -117,12 +117,10 @@ def _verification_batches(
         (pixels - preprocess.mean) / preprocess.std).astype(np.float32)
   if not found:
     return batches
-  for batch in images_lib.batches(
+  for sources, images in images_lib.batches(
       found, preprocess, size=MAX_IMAGES, on_error=reading.add_error):
-    batches[console_lib.format_count(batch.count, 'image')] = (
-        batch.images[:batch.count])
+    batches[console_lib.format_count(len(sources), 'image')] = (
+        images[:len(sources)])
   if len(batches) == len(BATCH_SIZES):
-    path, error = next(iter(reading.errors.items()))
-    raise ValueError(
-        f'None of the images could be read: {path}: {error}')
+    raise reading.none_readable()
   return batches

@@ -17,7 +17,7 @@ The first two formats cannot hold 2 GiB in a file. Larger models become folders
     onnx        model.onnx, which refers to model.onnx.data
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 import contextlib
 import dataclasses
 import functools
@@ -61,16 +61,10 @@ Run = Callable[[Images], dict[str, np.ndarray]]
 def write(
     model: model_lib.Model, path: str | os.PathLike, *, form: str,
 ) -> None:
-  """Writes a model.
+  """Writes a model in one of `FORMATS`.
 
-  Args:
-    model: the model.
-    path: a file, which is overwritten, or, if `is_folder`, a new folder.
-    form: a key of `FORMATS`.
-
-  Raises:
-    ValueError: for another format.
-    ModuleNotFoundError: if the converter of the format is not installed.
+  Overwrites the file at `path`; if `is_folder`, it must be a new folder. Raises
+  a `ModuleNotFoundError` if the converter is not installed.
   """
   schema.check_name(form, list(FORMATS), what='format')
   FORMATS[form][0](in_float32(model), pathlib.Path(path))
@@ -100,8 +94,7 @@ def in_float32(model: model_lib.Model) -> model_lib.Model:
 def read(path: str | os.PathLike, *, form: str) -> Run:
   """Returns a function from images to the outputs of an exported model.
 
-  Raises:
-    ModuleNotFoundError: if the runtime of the format is not installed.
+  Raises a `ModuleNotFoundError` if the runtime is not installed.
   """
   schema.check_name(form, list(FORMATS), what='format')
   return FORMATS[form][1](pathlib.Path(path))
@@ -110,10 +103,7 @@ def read(path: str | os.PathLike, *, form: str) -> Run:
 def difference(model: model_lib.Model, run: Run, images: Images) -> float:
   """Returns the largest absolute difference of logits, or of features.
 
-  Args:
-    model: the original; evaluated in float32.
-    run: the exported model; see `read`.
-    images: preprocessed images.
+  The model is evaluated in float32 on preprocessed images.
   """
   expected, actual = in_float32(model)(images), run(images)
   name = OUTPUTS[0] if model.config.num_classes else OUTPUTS[1]
@@ -132,10 +122,8 @@ def _forward(
   module = models.build(model.config, num_classes=model.config.num_classes)
 
   def forward(params: types.Params, images: Any) -> dict[str, jax.Array]:
-    if unrolled:
-      with nn.intercept_methods(_unroll_layers):
-        outputs = module.apply({'params': params}, images)
-    else:
+    with (nn.intercept_methods(_unroll_layers) if unrolled
+          else contextlib.nullcontext()):
       outputs = module.apply({'params': params}, images)
     return {name: outputs[name] for name in OUTPUTS}
 
@@ -173,32 +161,29 @@ def _write_jax(model: model_lib.Model, path: pathlib.Path) -> None:
   images = jax.ShapeDtypeStruct(
       (batch, *model.preprocess.resolution, model.preprocess.channels),
       np.float32)
-  if not is_folder(model, form='jax'):
-    exported = jax_export.export(jax.jit(functools.partial(
-        forward, params)), platforms=PLATFORMS)(images)
-    path.write_bytes(exported.serialize())
-    return
-  path.mkdir()
-  weights = {name: np.asarray(value, np.float32)
-             for name, value in tree.flatten(params).items()}
+  arguments: tuple[Any, ...] = (images,)
+  program: Callable[..., Any] = functools.partial(forward, params)
+  if is_folder(model, form='jax'):
+    path.mkdir()
+    weights = {name: np.asarray(value, np.float32)
+               for name, value in tree.flatten(params).items()}
+    np.savez(path / WEIGHTS, **weights)  # type: ignore[arg-type]
+    arguments = weights, images
+    program = lambda named, images: forward(tree.unflatten(named), images)
+    path = path / PROGRAMS['jax']
   exported = jax_export.export(
-      jax.jit(lambda named, images: forward(tree.unflatten(named), images)),
-      platforms=PLATFORMS)(
-          jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype),
-                       weights), images)
-  (path / PROGRAMS['jax']).write_bytes(exported.serialize())
-  np.savez(path / WEIGHTS, **weights)  # type: ignore[arg-type]
+      jax.jit(program), platforms=PLATFORMS)(*arguments)
+  path.write_bytes(exported.serialize())
 
 
 def _read_jax(path: pathlib.Path) -> Run:
-  if not path.is_dir():
-    exported = jax_export.deserialize(bytearray(path.read_bytes()))
-    return lambda images: jax.device_get(exported.call(images))
-  exported = jax_export.deserialize(
-      bytearray((path / PROGRAMS['jax']).read_bytes()))
-  with np.load(path / WEIGHTS) as file:
-    weights = jax.device_put(dict(file))
-  return lambda images: jax.device_get(exported.call(weights, images))
+  weights: tuple[Any, ...] = ()
+  if path.is_dir():
+    with np.load(path / WEIGHTS) as file:
+      weights = jax.device_put(dict(file)),
+    path = path / PROGRAMS['jax']
+  exported = jax_export.deserialize(bytearray(path.read_bytes()))
+  return lambda images: jax.device_get(exported.call(*weights, images))
 
 
 def _write_onnx(model: model_lib.Model, path: pathlib.Path) -> None:
@@ -208,13 +193,13 @@ def _write_onnx(model: model_lib.Model, path: pathlib.Path) -> None:
   if separate:
     path.mkdir()
     path = path / PROGRAMS['onnx']
-  with _quiet('onnx_ir'):
-    jax2onnx.to_onnx(
-        lambda images: tuple(forward(params, images).values()),
-        [('batch', *model.preprocess.resolution, model.preprocess.channels)],
-        model_name='vit_jax',
-        opset=OPSET, input_names=['images'], output_names=list(OUTPUTS),
-        return_mode='file', output_path=str(path))
+  # It warns about every shape that it omits, although runtimes infer them.
+  logging.getLogger('onnx_ir').setLevel(logging.ERROR)
+  jax2onnx.to_onnx(
+      lambda images: tuple(forward(params, images).values()),
+      [('batch', *model.preprocess.resolution, model.preprocess.channels)],
+      model_name='vit_jax', opset=OPSET, input_names=['images'],
+      output_names=list(OUTPUTS), return_mode='file', output_path=str(path))
   data = path.with_name(f'{path.name}.data')
   if separate and data.exists():
     data.chmod(path.stat().st_mode)  # jax2onnx makes it readable by its owner.
@@ -264,22 +249,6 @@ def _read_savedmodel(path: pathlib.Path) -> Run:
   return lambda images: {
       name: np.asarray(value) for name, value in
       serve(images=tf.constant(images)).items()}
-
-
-@contextlib.contextmanager
-def _quiet(name: str) -> Generator[None, None, None]:
-  """Hides a library's warnings.
-
-  jax2onnx warns about every shape that it omits, hundreds for a large model,
-  although runtimes infer them.
-  """
-  logger = logging.getLogger(name)
-  level = logger.level
-  logger.setLevel(logging.ERROR)
-  try:
-    yield
-  finally:
-    logger.setLevel(level)
 
 
 def _library(name: str, form: str) -> Any:

@@ -33,11 +33,6 @@ def find(
     paths: files, folders (searched recursively) or globs.
     errors: collects missing paths and unreadable folders, if there are images
       elsewhere; None raises the first one.
-
-  Raises:
-    FileNotFoundError: if a path does not exist.
-    PermissionError: if a folder cannot be read.
-    ValueError: if a folder or glob has no image.
   """
   found: dict[str, str] = {}  # By canonical path.
   failed: dict[str, OSError] = {}
@@ -118,21 +113,14 @@ def printable(text: str) -> str:
 
 @contextlib.contextmanager
 def ignore_pillow_warnings() -> Generator[None, None, None]:
-  """Hides Pillow's warnings, such as broken EXIF blocks that spoil no pixel.
-
-  For the main thread only, since warning filters are global.
-  """
+  """Hides Pillow's warnings, such as broken EXIF blocks; main thread only."""
   with warnings.catch_warnings():
     warnings.filterwarnings('ignore', module=r'PIL(\.|$)')
     yield
 
 
 class ReadProgress:
-  """A progress bar that collects unreadable images.
-
-  Attributes:
-    errors: error messages by path.
-  """
+  """A progress bar that collects error messages by path in `errors`."""
 
   def __init__(self, total: int, errors: dict[str, str] | None = None):
     """Starts with the errors of `find`."""

@@ -6,7 +6,6 @@ composed on white.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-import dataclasses
 import functools
 import glob
 import os
@@ -26,23 +25,6 @@ from vit_jax.weights.configs import preprocessing as preprocessing_lib
 
 ImageLike = str | os.PathLike | Image.Image | np.ndarray
 OnError = Callable[[ImageLike, Exception], None]
-
-
-@dataclasses.dataclass(frozen=True)
-class Batch:
-  """A padded batch of images.
-
-  Attributes:
-    sources: the `count` images as given by the caller.
-    images: preprocessed images, padded with zeros.
-  """
-  sources: tuple[ImageLike, ...]
-  images: Float[np.ndarray, 'batch height width channels']
-
-  @property
-  def count(self) -> int:
-    """Number of images without padding."""
-    return len(self.sources)
 
 
 def is_single(images: Any, *, channels: int) -> TypeGuard[ImageLike]:
@@ -75,20 +57,17 @@ def read(
 def batches(
     images: Iterable[ImageLike], preprocess: preprocessing_lib.Preprocess, *,
     size: int, on_error: OnError | None = None,
-) -> Iterator[Batch]:
-  """Yields padded batches of one size, in order.
+) -> Iterator[tuple[
+    tuple[ImageLike, ...], Float[np.ndarray, 'batch height width channels']]]:
+  """Yields images and preprocessed batches, padded with zeros to one size.
 
-  Only a few batches are in memory at a time. A batch is smaller by the number
-  of its unreadable images.
+  A few batches are in memory at a time. Unreadable images are left out.
 
   Args:
     images: see the module.
     preprocess: size, crop and value range.
     size: images per batch.
-    on_error: called with each unreadable image; None raises instead.
-
-  Raises:
-    FileNotFoundError, ValueError: see `read`.
+    on_error: called with each unreadable image; None raises as `read` does.
   """
   errors = () if on_error is None else (OSError, ValueError, MemoryError)
   for chunk in threads.read_chunks(
@@ -101,10 +80,9 @@ def batches(
       else:
         readable.append((image, result))
     if readable:
-      arrays = np.stack([array for _, array in readable])
-      padding = size - len(arrays)
-      yield Batch(tuple(image for image, _ in readable), np.pad(
-          arrays, ((0, padding), (0, 0), (0, 0), (0, 0))))
+      sources, arrays = zip(*readable)
+      padding = ((0, size - len(arrays)), (0, 0), (0, 0), (0, 0))
+      yield sources, np.pad(np.stack(arrays), padding)
 
 
 def check_batch(images: Any, preprocess: preprocessing_lib.Preprocess) -> None:

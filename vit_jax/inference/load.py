@@ -63,14 +63,7 @@ def load(
 
 @dataclasses.dataclass(frozen=True)
 class Weights:
-  """Weights of another codebase, with the interface of our own `Source`.
-
-  Attributes:
-    path: location of the weights.
-    item: description of the weights.
-    config: plain config with the sections `model` and `data`.
-    params: the parameters.
-  """
+  """Weights of another codebase, with the interface of our own `Source`."""
   path: str
   item: str
   config: dict[str, Any]

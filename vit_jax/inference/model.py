@@ -7,11 +7,11 @@
     logits = model(images)['logits']        # Arrays in, arrays out.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import dataclasses
 import functools
 import os
-from typing import Any, TypeGuard
+from typing import Any
 
 import jax
 from jaxtyping import Float
@@ -116,12 +116,11 @@ class Model:
     Raises:
       ValueError: if the model has no head.
     """
-    result: list[Any] = []
-    for outputs in self._outputs(images, batch_size):
-      result += (self.estimates(outputs['logits']) if self.is_regression
-                 else self.top_classes(outputs['logits'], top_k=top_k,
-                                       activation=activation))
-    return result[0] if self._is_single(images) else result
+    return self._collect(
+        lambda outputs: self.estimates(outputs['logits'])
+        if self.is_regression else self.top_classes(
+            outputs['logits'], top_k=top_k, activation=activation),
+        images, batch_size)
 
   def top_classes(
       self, logits: Float[Any, 'batch classes'], *, top_k: int = 5,
@@ -171,11 +170,9 @@ class Model:
     Raises:
       ValueError: if the model has no such layer.
     """
-    name = self.layer_output(layer)
-    result = np.concatenate([
-        self.extract_layer(outputs, layer) for outputs in
-        self._outputs(images, batch_size, names=(name,))])
-    return result[0] if self._is_single(images) else result
+    return np.asarray(self._collect(
+        lambda outputs: self.extract_layer(outputs, layer), images, batch_size,
+        names=(self.layer_output(layer),)))
 
   def layer_output(self, layer: str) -> str:
     """Returns the name of the model output that contains a feature layer.
@@ -214,10 +211,6 @@ class Model:
 
     They take 21 MiB per image for B/16 at 224: 144 x 197 x 197 numbers.
 
-    Args:
-      images: see `Model`.
-      batch_size: images per batch.
-
     Returns:
       float32 [batch, layers, heads, query tokens, key tokens]; class token and
       registers come first.
@@ -225,10 +218,8 @@ class Model:
     Raises:
       ValueError: if the model has no such attention.
     """
-    result = np.concatenate([
-        weights.swapaxes(0, 1)
-        for weights in self._attention(images, batch_size)])
-    return result[0] if self._is_single(images) else result
+    return np.asarray(self._attention(
+        lambda weights: weights.swapaxes(0, 1), images, batch_size))
 
   def rollout(
       self, images: ImageLike | Iterable[ImageLike], *, batch_size: int = 8,
@@ -237,10 +228,6 @@ class Model:
 
     See `analysis.attention.rollout_map`.
 
-    Args:
-      images: see `Model`.
-      batch_size: images per batch.
-
     Returns:
       float64 [batch, rows, columns], which sums to one for each image.
 
@@ -248,25 +235,26 @@ class Model:
       ValueError: if the model has no such attention.
     """
     # Batch by batch: the attention of many images would fill the memory.
-    result = np.concatenate([
-        attention_lib.rollout_map(
+    return np.asarray(self._attention(
+        lambda weights: attention_lib.rollout_map(
             weights, grid=models.grid(self.config, self.preprocess.resolution),
-            pooling=getattr(self.config, 'pooling', ''))
-        for weights in self._attention(images, batch_size)])
-    return result[0] if self._is_single(images) else result
+            pooling=getattr(self.config, 'pooling', '')), images, batch_size))
 
   def _attention(
-      self, images: ImageLike | Iterable[ImageLike], batch_size: int,
-  ) -> Iterator[Float[np.ndarray, 'layers batch heads tokens tokens']]:
-    """Yields the attention weights of each batch."""
+      self, function: Callable[
+          [Float[np.ndarray, 'layers batch heads tokens tokens']], np.ndarray],
+      images: ImageLike | Iterable[ImageLike], batch_size: int,
+  ) -> Any:
+    """Returns a function of the attention weights of each image."""
     self._check_has_tokens('attention', instead='model.features')
     if getattr(self.config, 'axial', False):
       raise ValueError(
           'Axial attention is limited to rows and columns, so there is no '
           'attention between all tokens.')
-    for outputs in self._outputs(
-        images, batch_size, names=('layers',), capture=True):
-      yield np.asarray(outputs['layers']['attention'], np.float32)
+    return self._collect(
+        lambda outputs: function(
+            np.asarray(outputs['layers']['attention'], np.float32)),
+        images, batch_size, names=('layers',), capture=True)
 
   def _check_has_tokens(self, what: str, *, instead: str) -> None:
     if self.config.name != 'vit':
@@ -274,17 +262,12 @@ class Model:
           f'A {self.config.name} has no tokens, and so no {what}. Use '
           f'{instead}.')
 
-  def _is_single(self, images: Any) -> TypeGuard[ImageLike]:
-    return images_lib.is_single(images, channels=self.preprocess.channels)
-
   def outputs(
       self, images: Iterable[ImageLike], *, batch_size: int = 32,
       names: Sequence[str] = ('logits',), capture: bool = False,
       on_error: images_lib.OnError | None = None,
   ) -> Iterator[tuple[tuple[ImageLike, ...], dict[str, Any]]]:
-    """Yields images and model outputs, batch by batch.
-
-    Only a few batches are in memory at a time.
+    """Yields images and model outputs, a few batches in memory at a time.
 
     Args:
       images: see `Model`.
@@ -298,26 +281,32 @@ class Model:
       raise ValueError(f'batch_size must be at least 1, but is {batch_size}.')
     apply = self.network.at(
         self.preprocess.resolution, names=names, capture=capture)
-    for batch in images_lib.batches(
+    for sources, arrays in images_lib.batches(
         images, self.preprocess, size=batch_size, on_error=on_error):
-      outputs = jax.device_get(apply(batch.images))
-      yield batch.sources, {
-          name: _remove_padding(value, batch.count, axis=int(name == 'layers'))
+      count = slice(len(sources))  # Without padding.
+      outputs = jax.device_get(apply(arrays))
+      yield sources, {
+          name: jax.tree.map(lambda x, count=count: x[:, count], value)
+          if name == 'layers' else value[count]
           for name, value in outputs.items()}
 
-  def _outputs(
-      self, images: ImageLike | Iterable[ImageLike], batch_size: int,
+  def _collect(
+      self, function: Callable[[dict[str, Any]], Iterable[Any]],
+      images: ImageLike | Iterable[ImageLike], batch_size: int,
       **options: Any,
-  ) -> Iterator[dict[str, Any]]:
-    """Yields the outputs of a single image or several."""
-    given: list[Any] = (
-        [images] if self._is_single(images)
-        else list(images))  # type: ignore[arg-type]
+  ) -> Any:
+    """Returns the rows of `function` of the outputs of each batch.
+
+    A single image returns its row.
+    """
+    single = images_lib.is_single(images, channels=self.preprocess.channels)
+    given: list[Any] = [images] if single else list(images)  # type: ignore
     if not given:
       raise ValueError('No images were given.')
-    for _, outputs in self.outputs(
-        given, batch_size=min(batch_size, len(given)), **options):
-      yield outputs
+    rows = [row for _, outputs in self.outputs(
+        given, batch_size=min(batch_size, len(given)), **options)
+            for row in function(outputs)]
+    return rows[0] if single else rows
 
   def save(
       self, target: str | os.PathLike, *, form: str = save_lib.ORBAX,
@@ -341,8 +330,3 @@ class Model:
         target, form, self.config, self.params, resolution=self.resolution,
         preprocess=self.preprocess, positions=self.positions,
         origin=self.origin)
-
-
-def _remove_padding(values: Any, count: int, *, axis: int) -> Any:
-  index = (slice(None),) * axis + (slice(count),)
-  return jax.tree.map(lambda x: x[index], values)

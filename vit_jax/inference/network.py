@@ -1,9 +1,8 @@
 """Applies a model's parameters to arrays of any resolution."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 import dataclasses
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -38,11 +37,8 @@ class Network:
   def __call__(self, images: Images) -> types.Outputs:
     """Applies the network; compiles once for each batch shape.
 
-    Args:
-      images: preprocessed images; the batch may be empty.
-
-    Raises:
-      ValueError: if the images do not divide into patches.
+    The batch may be empty. Raises a `ValueError` if the images do not divide
+    into patches.
     """
     number, height, width, channels = jnp.shape(images)
     apply = self.at((height, width))
@@ -70,70 +66,34 @@ class Network:
     return functools.partial(
         _apply(self.config, capture, tuple(names)), self.params_for(size))
 
-  @functools.cached_property
-  def params_for(self) -> Callable[[tuple[int, int]], types.Params]:
+  def params_for(self, size: tuple[int, int]) -> types.Params:
     """Returns the parameters for an image size, on the device.
 
     All parameters but the position embeddings are shared between sizes. Raises
     a `ValueError` if such images do not divide into patches.
     """
+    positions = self._positions(size)
+    return self._device_params if not positions else tree.unflatten(
+        {**tree.flatten(self._device_params), **positions})
+
+  @functools.cached_property
+  def _positions(self) -> Callable[[tuple[int, int]], dict[str, jax.Array]]:
+    """Resized position embeddings by path; none for the original grid."""
     @functools.lru_cache(maxsize=_MAX_RESOLUTIONS)
-    def positions(size: tuple[int, int]) -> dict[str, jax.Array]:
-      return jax.device_put(_resized_positions(
-          self.params, self.config, old=self.resolution, new=size,
-          method=self.positions))
+    def resized(size: tuple[int, int]) -> dict[str, jax.Array]:
+      old, new = (models.grid(self.config, s) for s in (self.resolution, size))
+      return {} if old == new else jax.device_put({
+          name: models.resize(
+              name, np.asarray(array), old_grid=old, new_grid=new,
+              method=self.positions)  # type: ignore[arg-type]
+          for name, array in tree.flatten(self.params).items()
+          if name.split('/')[-1] in models.POSITION_PARAMS})
 
-    def params(size: tuple[int, int]) -> types.Params:
-      return _replace(self._device_params, positions(size))
-
-    return params
+    return resized
 
   @functools.cached_property
   def _device_params(self) -> types.Params:
     return jax.device_put(self.params)
-
-
-def resize(
-    params: types.Params, config: models.ModelConfig, *,
-    old: tuple[int, int], new: tuple[int, int], method: str,
-) -> types.Params:
-  """Returns parameters with position embeddings for another image size.
-
-  Args:
-    params: nested dict of arrays.
-    config: the typed section `model`.
-    old: height and width of the images that `params` are for.
-    new: the new height and width.
-    method: 'linear' or 'cubic'.
-
-  Raises:
-    ValueError: if the images do not divide into patches.
-  """
-  return _replace(params, _resized_positions(
-      params, config, old=old, new=new, method=method))
-
-
-def _resized_positions(
-    params: types.Params, config: models.ModelConfig, *,
-    old: tuple[int, int], new: tuple[int, int], method: str,
-) -> dict[str, np.ndarray]:
-  """Returns the resized position embeddings by path; none for equal grids."""
-  grids = {'old_grid': models.grid(config, old),
-           'new_grid': models.grid(config, new)}
-  if grids['old_grid'] == grids['new_grid']:
-    return {}
-  return {
-      name: models.resize(
-          name, np.asarray(array), **grids,
-          method=method)  # type: ignore[arg-type]
-      for name, array in tree.flatten(params).items()
-      if name.split('/')[-1] in models.POSITION_PARAMS}
-
-
-def _replace(params: types.Params, changed: Mapping[str, Any]) -> types.Params:
-  if not changed:
-    return params
-  return tree.unflatten({**tree.flatten(params), **changed})
 
 
 @functools.lru_cache(maxsize=32)
