@@ -169,7 +169,7 @@ def test_unreadable_images_are_reported_before_exporting(
   assert main.main([
       'export', f'--model={tmp_path}/orbax', '--format=jax',
       f'--output={tmp_path}/model.stablehlo', f'{tmp_path}/broken.png']) == 2
-  assert f'could be read: {tmp_path}/broken.png: ' in capsys.readouterr().err
+  assert f'could be read. {tmp_path}/broken.png: ' in capsys.readouterr().err
 
 
 def test_an_export_that_differs_is_removed(tmp_path, capsys, monkeypatch):

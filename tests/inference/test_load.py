@@ -81,8 +81,8 @@ def test_a_damaged_run_is_an_error_for_every_path_to_it(tmp_path):
   step = tmp_path / 'x/checkpoints/latest/0'
   (step / 'params/_METADATA').write_text('{"tree')
   for place in (tmp_path / 'x', tmp_path / 'x/checkpoints', step):
-    with pytest.raises(ValueError, match='latest/0 is damaged, or none: what '
-                       'should be JSON is not'):
+    with pytest.raises(ValueError, match='latest/0 is damaged or incomplete: '
+                       'invalid JSON'):
       vit_jax.load(place, log=None)
   shutil.rmtree(step / 'params')
   with pytest.raises(ValueError, match='latest/0 is damaged.*lacks params'):

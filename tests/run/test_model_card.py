@@ -18,7 +18,6 @@ from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.run import model_card
 from vit_jax.training import writer
-from vit_jax.weights import hf_card
 
 CONFIG = {
     'total': {'steps': 4}, 'batch_size': 8,
@@ -88,7 +87,7 @@ def test_what_is_said_later_is_written_to_the_card_of_a_finished_run(
     experiment, workdir, tmp_path):
   folder = tmp_path / 'copy'
   shutil.copytree(workdir, folder)
-  later = dataclasses.replace(experiment.config, card=hf_card.CardConfig(
+  later = dataclasses.replace(experiment.config, card=config_lib.CardConfig(
       licence='cc-by-4.0'))
   run_lib.train(dataclasses.replace(experiment, config=later), folder,
                 show_parameters=False)
@@ -146,16 +145,10 @@ def test_the_activation_is_saved_with_the_weights(
       again.top_classes(np.zeros((1, 3)))[0].probabilities, [0.5] * 3)
 
 
-
-def test_a_section_is_replaced_and_the_others_stay():
-  text = hf_card.render(
-      'x', hf_card.CardConfig(), task='image-classification', tags=('jax',),
-      results=[hf_card.Result('val', 'd', 'test', {'loss': float('nan')})],
-      sections={'First': 'one', hf_card.USE: 'old\n\ntwo', 'Last': 'three'})
-  assert 'model-index' not in front(text)  # NaN is no number of YAML's readers.
-  assert hf_card.with_section(text, hf_card.USE, 'new') == text.replace(
-      'old\n\ntwo', 'new')
-  assert hf_card.with_section('# mine\n', hf_card.USE, 'new') == '# mine\n'
+def test_only_the_section_with_the_path_changes_when_a_card_moves(workdir):
+  text = (workdir / 'model_card.md').read_text()
+  assert model_card.moved(text, '/hub') == text.replace(str(workdir), '/hub')
+  assert model_card.moved('# mine\n', '/hub') == '# mine\n'
 
 
 def test_a_number_that_is_none_is_left_out(experiment, workdir):
@@ -165,7 +158,7 @@ def test_a_number_that_is_none_is_left_out(experiment, workdir):
   text = model_card.of_run(experiment, summary, workdir=workdir)
   (result,) = front(text)['model-index'][0]['results']
   assert 'val/loss' not in {m['name'] for m in result['metrics']}
-  assert '| loss | – |' in text and 'not kept' in text
+  assert '| loss | – |' in text and '**Core-hours:** unknown' in text
 
 
 def test_weights_of_the_hub_are_named_as_the_base_model(experiment, workdir):

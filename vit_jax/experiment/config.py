@@ -21,7 +21,6 @@ from vit_jax.checkpoints import config as checkpoint_config
 from vit_jax.checkpoints import paths as checkpoint_paths
 from vit_jax.experiment import config_file
 from vit_jax.parallel import mesh
-from vit_jax.weights import hf_card
 from vit_jax.weights import initialize
 
 # Returns the plain config of the checkpoint that a section `init` names, given
@@ -56,6 +55,21 @@ class LogConfig:
 
 
 @dataclasses.dataclass(frozen=True)
+class CardConfig:
+  """Section `card`: facts about a model that no run knows.
+
+  Attributes:
+    licence: of the weights, as Hugging Face calls it, such as 'apache-2.0' or
+      'cc-by-4.0'; 'other' if the limits or the use explain it.
+    intended_use: purpose of the model.
+    limits: unsuitable uses and known failures.
+  """
+  licence: str = 'not stated'
+  intended_use: str = 'not stated'
+  limits: str = 'not stated'
+
+
+@dataclasses.dataclass(frozen=True)
 class Config:
   """Config of an experiment. Each component sees its own section only.
 
@@ -79,7 +93,7 @@ class Config:
   checkpoint: checkpoint_config.CheckpointConfig
   mesh: mesh.MeshConfig
   log: LogConfig
-  card: hf_card.CardConfig
+  card: CardConfig
   accumulation: int | Literal['auto'] = 'auto'
   averaging: float | None = None
   seed: int = 0
@@ -100,8 +114,7 @@ _SECTIONS = {
     'checkpoint': checkpoint_config.parse,
     'mesh': mesh.parse,
     'log': lambda section: schema.parse(LogConfig, section, where='log'),
-    'card': lambda section: schema.parse(
-        hf_card.CardConfig, section, where='card'),
+    'card': lambda section: schema.parse(CardConfig, section, where='card'),
 }
 
 

@@ -1,29 +1,33 @@
 """Model card of a finished run: `model_card.md` in the workdir.
 
+YAML metadata, then Markdown, as on https://huggingface.co/docs/hub/model-cards.
 The content comes from the config, the data, the counters and the last
 evaluation. Licence, use and limits come from the section `card` of the config.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 import dataclasses
 import json
 import math
+import re
 from typing import Any
 
 from etils import epath
+import huggingface_hub
 
 from vit_jax import console
 from vit_jax import models
 from vit_jax import objectives
 from vit_jax import schema
 from vit_jax.checkpoints import paths
+from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import experiment as experiment_lib
 from vit_jax.models import vit_config
-from vit_jax.weights import hf_card
 
 FILENAME = 'model_card.md'
 MAX_NAMES = 20  # Class names are listed up to this number.
 _HUB = 'hf://'  # Prefix of weights on the Hugging Face hub.
+_USE = 'How to use it'  # Heading of the section with the model's path.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,6 +40,18 @@ class Origin:
   """
   path: str = ''
   config: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Result:
+  """A metric of the last and of the best checkpoint; None is unknown."""
+  evaluator: str
+  dataset: str
+  split: str
+  images: float | None
+  metric: str
+  last: float | None
+  best: float | None
 
 
 def of_run(
@@ -51,40 +67,66 @@ def of_run(
     title: name of the model; by default the name of the workdir.
     origin: initial weights.
   """
+  title, card = title or epath.Path(workdir).name, experiment.config.card
+  results = _results(experiment, summary)
+  sections = {
+      'Model': _list(_model(experiment, summary)),
+      'Data': _list(_data(experiment)),
+      'Training': _list(_training(experiment, summary, origin)),
+      'Results': _table(results, summary),
+      'Cost': _list(_cost(summary)),
+      _USE: _use(workdir, predicts=_predicts(experiment)),
+      'Intended use and limits': _list({
+          'Intended use': card.intended_use,
+          'Limits': card.limits,
+          'Licence of the weights': card.licence,
+          'Licence of the data': 'see its authors; not checked'})}
+  metadata = _metadata(title, experiment, results, origin)
+  return '\n'.join([
+      f'---\n{metadata.to_yaml().strip()}\n---\n', f'# {title}\n',
+      *(f'## {name}\n\n{text}\n' for name, text in sections.items())])
+
+
+def moved(text: str, path: epath.PathLike) -> str:
+  """Returns a card with the new path of its model."""
+  use = _use(path, predicts='main.py predict' in text)
+  return re.sub(
+      rf'^## {_USE}\n.*?(?=^## |\Z)', lambda _: f'## {_USE}\n\n{use}\n\n', text,
+      count=1, flags=re.MULTILINE | re.DOTALL)
+
+
+def _predicts(experiment: experiment_lib.Experiment) -> bool:
+  return isinstance(experiment.config.objective, objectives.SupervisedConfig)
+
+
+def _metadata(
+    title: str, experiment: experiment_lib.Experiment,
+    results: Sequence[_Result], origin: Origin,
+) -> huggingface_hub.ModelCardData:
   config = experiment.config
-  predicts = isinstance(config.objective, objectives.SupervisedConfig)
-  task = 'image-classification' if predicts else 'image-feature-extraction'
-  if predicts and experiment.dataset.targets:
+  task = ('image-classification' if _predicts(experiment)
+          else 'image-feature-extraction')
+  if _predicts(experiment) and experiment.dataset.targets:
     task = ''  # Hugging Face has no task for image regression.
-  family = ('resnet' if config.model.name == 'resnet'
-            else 'vision-transformer')
-  hub = origin.path.removeprefix(_HUB) if origin.path.startswith(_HUB) else ''
-  return hf_card.render(
-      title or epath.Path(workdir).name, config.card,
-      task=task,
-      tags=('jax', 'flax', family), base_model=hub,
-      results=list(_results(experiment, summary['metrics'])),
-      sections={
-          'Model': _list(_model(experiment, summary)),
-          'Data': _list(_data(experiment)),
-          'Training': _list(_training(experiment, summary, origin)),
-          'Results': _measured(experiment, summary),
-          'Cost': _cost(summary),
-          hf_card.USE: use(workdir, predicts=predicts),
-          'Intended use and limits': _list({
-              'Intended use': config.card.intended_use,
-              'Limits': config.card.limits,
-              'Licence of the weights': config.card.licence,
-              'Licence of the data': 'see its authors; not checked'})})
+  # Each result must name a task, and YAML's readers know no NaN.
+  found = [huggingface_hub.EvalResult(
+      task_type=task, dataset_type=r.dataset, dataset_name=r.dataset,
+      dataset_split=r.split, metric_type=r.metric, metric_value=r.last,
+      metric_name=f'{r.evaluator}/{r.metric}')
+           for r in results if task and _is_finite(r.last)]
+  family = 'resnet' if config.model.name == 'resnet' else 'vision-transformer'
+  is_stated = config.card.licence != config_lib.CardConfig.licence
+  return huggingface_hub.ModelCardData(
+      license=config.card.licence if is_stated else 'unknown',
+      library_name='vit_jax', pipeline_tag=task or None,
+      tags=['jax', 'flax', family, *filter(None, [task])],
+      base_model=(origin.path.removeprefix(_HUB)
+                  if origin.path.startswith(_HUB) else None),
+      metrics=list(dict.fromkeys(r.metric_type for r in found)) or None,
+      eval_results=found or None, model_name=title if found else None)
 
 
-def use(path: epath.PathLike, *, predicts: bool) -> str:
-  """Returns the section on how to use a model.
-
-  Args:
-    path: argument of `vit_jax.load`.
-    predicts: whether it predicts classes or numbers.
-  """
+def _use(path: epath.PathLike, *, predicts: bool) -> str:
   command, call = 'predict', "model.predict('cat.jpg')"
   if not predicts:
     command = 'features --output=features.npz'
@@ -92,12 +134,6 @@ def use(path: epath.PathLike, *, predicts: bool) -> str:
   return (f'```bash\npython main.py {command} --model={path} photos/\n```\n\n'
           '```python\nimport vit_jax\n'
           f'model = vit_jax.load({str(path)!r})\n{call}\n```')
-
-
-def moved(text: str, path: epath.PathLike) -> str:
-  """Returns a card with the new path of its model."""
-  return hf_card.with_section(text, hf_card.USE, use(
-      path, predicts='main.py predict' in text))
 
 
 def _model(
@@ -117,13 +153,12 @@ def _model(
   if model.backbone is not None:
     rows['Convolutional network'] = (
         f'units {list(model.backbone.depths)}, {model.backbone.width} channels')
-  rows |= {
+  return rows | {
       'Parameters': f'{summary["parameters"]:,}',
       'Resolution': f'{height} x {width} pixels, {channels} channels',
       'Grid': ' x '.join(map(str, models.grid(model, (height, width)))),
       'Targets' if experiment.dataset.targets else 'Classes':
           f'{experiment.dataset.num_classes:,}'}
-  return rows
 
 
 def _data(experiment: experiment_lib.Experiment) -> dict[str, str]:
@@ -143,17 +178,19 @@ def _training(
     experiment: experiment_lib.Experiment, summary: Mapping[str, Any],
     origin: Origin,
 ) -> dict[str, str]:
-  config = experiment.config
-  steps = summary['steps']
+  config, steps = experiment.config, summary['steps']
+  epochs = console.format_number(steps / experiment.steps_per_epoch)
   optimizer = schema.to_plain(config.optimizer)
   schedule = optimizer.pop('schedule')
-  data = schema.to_plain(config.data)
-  model = schema.to_plain(config.model)
+  data, model = schema.to_plain(config.data), schema.to_plain(config.model)
+  source = origin.config.get('data', {}).get('source')
+  started = f'`{paths.shown(origin.path)}`' + (
+      f', trained on {source}' if source else '')
   return {
-      'Started from': _origin(origin, config.seed),
+      'Started from': (
+          started if origin.path else f'random values (seed {config.seed})'),
       'Length': (
-          f'{steps:,} steps of {config.batch_size:,} images, '
-          f'{_epochs(steps, experiment)} epochs'
+          f'{steps:,} steps of {config.batch_size:,} images, {epochs} epochs'
           + ', stopped early' * summary.get('stopped_early', False)),
       'Objective': _words(schema.to_plain(config.objective)),
       'Optimizer': _words(optimizer),
@@ -168,70 +205,58 @@ def _training(
       'Everything else': '`config.json` of the run'}
 
 
-def _epochs(steps: int, experiment: experiment_lib.Experiment) -> str:
-  return console.format_number(steps / experiment.steps_per_epoch)
-
-
-def _origin(origin: Origin, seed: int) -> str:
-  if not origin.path:
-    return f'random values (seed {seed})'
-  source = origin.config.get('data', {}).get('source')
-  return f'`{paths.shown(origin.path)}`' + (
-      f', trained on {source}' if source else '')
-
-
 def _results(
-    experiment: experiment_lib.Experiment, metrics: Mapping[str, float],
-) -> Iterator[hf_card.Result]:
-  for name, section in experiment.config.evals.items():
-    found = {key.removeprefix(f'{name}/'): value
-             for key, value in metrics.items() if key.startswith(f'{name}/')}
-    dataset = experiment.dataset
-    usual = dataset.eval_split if not section.source else 'default split'
-    yield hf_card.Result(
-        evaluator=name, dataset=section.source or dataset.name,
-        split=section.split or usual,
-        # A summary read from JSON has None instead of NaN.
-        metrics={k: math.nan if v is None else v
-                 for k, v in found.items() if k != 'examples'})
-
-
-def _measured(
     experiment: experiment_lib.Experiment, summary: Mapping[str, Any],
-) -> str:
-  """Returns a table of the metrics of the last and the best checkpoint."""
-  best = {'metrics': {}, **(summary.get('best') or {})}
+) -> list[_Result]:
+  last = summary['metrics']
+  best = (summary.get('best') or {}).get('metrics', {})
+  dataset, rows = experiment.dataset, []
+  for key, value in last.items():
+    name, _, metric = key.partition('/')
+    section = experiment.config.evals.get(name)
+    if section is not None and metric != 'examples':
+      default = 'default split' if section.source else dataset.eval_split
+      rows.append(_Result(
+          name, section.source or dataset.name, section.split or default,
+          last.get(f'{name}/examples'), metric, value, best.get(key)))
+  return rows
+
+
+def _table(results: Sequence[_Result], summary: Mapping[str, Any]) -> str:
+  """Returns a Markdown table of the last and the best checkpoint."""
+  if not results:
+    return 'Not evaluated: the config has no evaluators.'
+  best = summary.get('best') or {}
   columns = ['Evaluator', 'Data', 'Images', 'Metric',
              f'Last (step {summary["steps"]:,})']
-  if best['metrics']:
+  if best.get('metrics'):
     columns.append(f'Best (step {best["step"]:,})')
-  rows = []
-  for result in _results(experiment, summary['metrics']):
-    images = summary['metrics'].get(f'{result.evaluator}/examples')
-    for metric in result.metrics:
-      key = f'{result.evaluator}/{metric}'
-      rows.append([
-          result.evaluator, f'{result.dataset}, split `{result.split}`',
-          'unknown' if images is None else f'{images:,.0f}', metric,
-          *(_number(key, values.get(key)) for values in
-            (summary['metrics'], best['metrics'])[:len(columns) - 4])])
-  if not rows:
-    return 'Not evaluated: the config has no evaluators.'
-  chosen = (f'\n\nThe best checkpoint was chosen by `{best["metric"]}`.'
-            if best['metrics'] else '')
-  return hf_card.table(columns, rows) + chosen
+  rows = [columns, ['---'] * len(columns), *([
+      r.evaluator, f'{r.dataset}, split `{r.split}`',
+      'unknown' if r.images is None else f'{r.images:,.0f}', r.metric,
+      _number(r.metric, r.last), _number(r.metric, r.best)][:len(columns)]
+                                            for r in results)]
+  lines = ['| ' + ' | '.join(cell.replace('|', '\\|') for cell in row) + ' |'
+           for row in rows]
+  if best.get('metrics'):
+    lines += ['', f'The best checkpoint was chosen by `{best["metric"]}`.']
+  return '\n'.join(lines)
 
 
-def _number(key: str, value: float | None) -> str:
+def _is_finite(value: float | None) -> bool:
+  return value is not None and math.isfinite(value)
+
+
+def _number(metric: str, value: float | None) -> str:
   if value is None or not math.isfinite(value):
     return '–'
-  text = console.format_metrics({key: value}, digits=4)
-  return text.removeprefix(f'{key} ')
+  return console.format_metrics(
+      {metric: value}, digits=4).removeprefix(f'{metric} ')
 
 
-def _cost(summary: Mapping[str, Any]) -> str:
+def _cost(summary: Mapping[str, Any]) -> dict[str, str]:
   exaflops = summary.get('exaflops', 0.0)
-  return _list({
+  return {
       'Images seen': f'{summary["images"]:,}',
       'Operations': (f'{console.format_flops(1e18 * exaflops)} = '
                      f'{console.format_number(exaflops)} exaFLOPs'),
@@ -239,7 +264,7 @@ def _cost(summary: Mapping[str, Any]) -> str:
           f'{console.format_number(hours)} on {kind}' for kind, hours in
           summary.get('core_hours_by_kind', {}).items()) or 'unknown',
       'Devices': f'{summary["devices"]} x {summary["device_kind"]}',
-      'Time': console.format_secs(summary['secs']) + ', over all restarts'})
+      'Time': console.format_secs(summary['secs']) + ', over all restarts'}
 
 
 def _words(section: Mapping[str, Any]) -> str:
