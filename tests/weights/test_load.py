@@ -352,7 +352,7 @@ def test_a_distilled_deit_is_refused_with_the_model_to_use_instead(
   arrays = {**random_models.arrays(family),
             name: np.zeros((1, 1, 12), np.float32)}
   with pytest.raises(ValueError, match=(
-      f'distilled DeiT: {name} .*without distillation')):
+      f'{name}: unexpected .*without distillation')):
     load(family, arrays, tmp_path)
 
 

@@ -133,7 +133,7 @@ def test_an_impossible_shape_is_an_error(shape, tmp_path):
   with zipfile.ZipFile(tmp_path / 'x.npz', 'w') as file:
     file.writestr('a.npy', b'\x93NUMPY\x01\x00' + struct.pack(
         '<H', len(header)) + header.encode() + bytes(4))
-  with pytest.raises(ValueError, match='a declares the shape'):
+  with pytest.raises(ValueError, match='a declares .*damaged'):
     npz.open_file(tmp_path / 'x.npz')
 
 

@@ -24,7 +24,7 @@ from vit_jax.weights import overrides
     ({'num_heads': 'two'}, "num_heads must be int, but is 'two'"),
     ({'gelu': 'quick'}, "gelu is 'quick'.*Expected one of 'tanh', 'exact'"),
     ({'backbone': {'deph': (1,)}}, "Did you mean 'depths'"),
-    ({'prefix': 3}, 'prefix must be text')])
+    ({'prefix': 3}, 'prefix must be str')])
 def test_an_invalid_override_is_an_error(given, words):
   with pytest.raises(ValueError, match=words):
     overrides.parse(given)

@@ -21,7 +21,6 @@ class Family:
     label: name in messages.
     table: parameter names.
     prefixes: possible prefixes of every parameter name; the first is written.
-      Arrays without the prefix are no parameters.
     settings: keys of the section `model` that names and shapes do not
       determine.
     backbone: the same for the section `model.backbone`.
@@ -72,25 +71,31 @@ FAMILIES: Mapping[str, Family] = {
 }
 
 
-def recognise(
-    array_names: Sequence[str],
-) -> tuple[Family, str] | None:
+def recognise(array_names: Sequence[str]) -> tuple[Family, str] | None:
   """Returns the family of a file's names, and their prefix; None if unknown.
 
-  Each file of a family has a patch projection or the root of a ResNet; of
-  several such families, the one that knows most of the names is returned.
+  Of several families with an anchor, the one that knows most of the names is
+  returned.
   """
   best: tuple[int, Family, str] | None = None
   for family in FAMILIES.values():
     for prefix in family.prefixes:
-      inside = [n.removeprefix(prefix) for n in array_names
-                if n.startswith(prefix)]
+      inside = without_prefix(prefix, array_names)
       score = sum(layout.has_row(family.table, name) for name in inside)
-      anchored = any(layout.contains(family.table, ours, inside)
-                     for ours in ('patches/kernel', 'backbone/root/kernel'))
-      if anchored and (best is None or score > best[0]):
+      if has_anchor(family, inside) and (best is None or score > best[0]):
         best = (score, family, prefix)
   return None if best is None else best[1:]
+
+
+def has_anchor(family: Family, array_names: Sequence[str]) -> bool:
+  """Whether the names include an array that every model has."""
+  return any(layout.contains(family.table, ours, array_names)
+             for ours in ('patches/kernel', 'backbone/root/kernel'))
+
+
+def without_prefix(prefix: str, array_names: Sequence[str]) -> list[str]:
+  """Returns the names that begin with a prefix, without it."""
+  return [n.removeprefix(prefix) for n in array_names if n.startswith(prefix)]
 
 
 def split_pairs(params: dict[str, Any]) -> dict[str, Any]:

@@ -4,10 +4,12 @@ Headers are checked before an array is read, so that a mismatch is cheap and a
 file that declares more than it holds is refused before memory is allocated.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+import contextlib
 import dataclasses
 import pathlib
 from typing import Literal
+import zipfile
 
 import ml_dtypes
 import numpy as np
@@ -54,28 +56,19 @@ class ArrayFile:
 
 def sniff(path: pathlib.Path) -> Format | None:
   """Returns the format of a file by its content; None if unknown."""
-  size = path.stat().st_size
-  with path.open('rb') as file:
-    start = file.read(9)
-  if start[:4] in (b'PK\x03\x04', b'PK\x05\x06'):
-    return 'pytorch' if _is_torch_zip(path) else 'npz'
-  if len(start) == 9 and start[8:] == b'{' and (
-      int.from_bytes(start[:8], 'little') < max(size, 100_000_000)):
-    return 'safetensors'
-  # A pickle of protocol 2 that begins with the magic number of old torch.save.
-  if start[:2] == b'\x80\x02':
-    return 'pytorch'
-  return None
-
-
-def _is_torch_zip(path: pathlib.Path) -> bool:
-  # torch.save writes ARCHIVE/data.pkl or ARCHIVE/.format_version first; its
-  # name is at byte 30, so that a truncated file is recognised as well.
   with path.open('rb') as file:
     start = file.read(30)
-    length = int.from_bytes(start[26:28], 'little')
-    name = file.read(min(length, 4096))
-  return name.endswith((b'/data.pkl', b'/.format_version', b'/version'))
+    # torch.save writes ARCHIVE/data.pkl or ARCHIVE/.format_version first; its
+    # name is at byte 30, so that a truncated file is recognised as well.
+    member = file.read(min(int.from_bytes(start[26:28], 'little'), 4096))
+  if start[:4] in (b'PK\x03\x04', b'PK\x05\x06'):
+    return 'pytorch' if member.endswith(
+        (b'/data.pkl', b'/.format_version', b'/version')) else 'npz'
+  if start[8:9] == b'{' and int.from_bytes(start[:8], 'little') < max(
+      path.stat().st_size, 100_000_000):
+    return 'safetensors'
+  # A pickle of protocol 2 that begins with the magic number of old torch.save.
+  return 'pytorch' if start[:2] == b'\x80\x02' else None
 
 
 def to_float32(
@@ -90,17 +83,14 @@ def to_float32(
   """
   if array.dtype.kind == 'V' and array.dtype.itemsize == 2:
     array = array.view(ml_dtypes.bfloat16)
-  is_bfloat16 = array.dtype == np.dtype(ml_dtypes.bfloat16)
-  if array.dtype.kind != 'f' and not is_bfloat16:
+  if array.dtype.kind != 'f' and array.dtype != ml_dtypes.bfloat16:
     raise ValueError(
         f'{path}: {name} has dtype {array.dtype}, but a parameter must be '
         'float32, float16, bfloat16 or float64.')
   # A value beyond float32 becomes infinite, which is an error below.
   with np.errstate(over='ignore'):
     values = array.astype(np.float32)
-  finite = np.isfinite(values)
-  if not finite.all():
-    count = int(values.size - finite.sum())
+  if count := values.size - np.count_nonzero(np.isfinite(values)):
     raise ValueError(
         f'{path}: {name} holds {count} of {values.size} values that are NaN or '
         'infinite. The weights are damaged, or their training has diverged.')
@@ -108,15 +98,7 @@ def to_float32(
 
 
 def check_unpacked(path: pathlib.Path, declared: int) -> None:
-  """Raises if a file is a zip bomb.
-
-  Args:
-    path: of the file.
-    declared: bytes that its arrays would take in memory.
-
-  Raises:
-    ValueError: if weights cannot have been compressed that well.
-  """
+  """Raises ValueError if `declared` bytes of arrays make a file a zip bomb."""
   size = path.stat().st_size
   if declared > MAX_RATIO * size + FREE_BYTES:
     raise ValueError(
@@ -124,10 +106,26 @@ def check_unpacked(path: pathlib.Path, declared: int) -> None:
         'do not compress so well: this is a zip bomb, and was not unpacked.')
 
 
-def is_parameter(header: Header) -> bool:
-  """Whether a header declares floats."""
-  return header.dtype in (
-      'float16', 'float32', 'float64', 'bfloat16', '|V2')
+@contextlib.contextmanager
+def intact(path: pathlib.Path) -> Generator[None, None, None]:
+  """Converts the exceptions of a library that reads a file into one error."""
+  try:
+    yield
+  except Exception as error:  # Each compression method raises its own types.
+    raise ValueError(
+        f'{path} is truncated or damaged: {type(error).__name__}: {error}. '
+        'Copy or download it again.') from error
+
+
+@contextlib.contextmanager
+def open_zip(path: pathlib.Path) -> Generator[zipfile.ZipFile, None, None]:
+  """Opens a zip archive, unless it is a zip bomb or damaged."""
+  with intact(path):
+    archive = zipfile.ZipFile(path)
+  with archive:
+    check_unpacked(path, sum(m.file_size for m in archive.infolist()))
+    with intact(path):
+      yield archive
 
 
 def indented(problems: Sequence[str]) -> str:

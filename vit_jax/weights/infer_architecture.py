@@ -11,7 +11,6 @@ from vit_jax.models import variants
 from vit_jax.models import vit_config
 from vit_jax.weights import families
 from vit_jax.weights import layout
-from vit_jax.weights import published_sizes
 
 _LAYERS = 'encoder/layers'
 _QKV = f'{_LAYERS}/attention/qkv_kernel'
@@ -39,12 +38,19 @@ def section(
     ValueError: if an array that every model has is missing or has another
       number of axes.
   """
-  _check_axes(params, family)
+  for name, axes in _NUM_AXES.items():
+    if name in params and len(params[name].shape) != axes:
+      raise ValueError(
+          f'{layout.their_name(family.table, name) or name}: expected {axes} '
+          f'axes, found shape {tuple(params[name].shape)}.')
   name = family.settings.get('name', 'vit')
   if declared.get('name', name) != name:
     raise ValueError(
         f'name: expected {declared["name"]!r}, found the arrays of a {name}.')
-  result: dict[str, Any] = {**family.settings, 'num_classes': _classes(params)}
+  head = params.get('head/dense/kernel')
+  result: dict[str, Any] = {
+      **family.settings,
+      'num_classes': 0 if head is None else int(head.shape[-1])}
   if name == 'vit':
     result |= _encoder(params, family, declared)
     if heads_in_shapes:
@@ -56,20 +62,6 @@ def section(
     result['backbone'] = {
         **backbone, **family.backbone, **declared.get('backbone', {})}
   return result
-
-
-def _check_axes(
-    params: Mapping[str, Any], family: families.Family) -> None:
-  for name, axes in _NUM_AXES.items():
-    if name in params and len(params[name].shape) != axes:
-      raise ValueError(
-          f'{layout.their_name(family.table, name) or name}: expected {axes} '
-          f'axes, found shape {tuple(params[name].shape)}.')
-
-
-def _classes(params: Mapping[str, Any]) -> int:
-  head = params.get('head/dense/kernel')
-  return 0 if head is None else int(head.shape[-1])
 
 
 def _encoder(
@@ -132,14 +124,13 @@ def num_heads(section: Mapping[str, Any], *, source: str) -> tuple[int, str]:
   Raises:
     ValueError: if no published size has these widths.
   """
-  name = published_sizes.find_by_width(section['width'], section['mlp_dim'])
-  if not name:
-    raise ValueError(
-        f'{source}: the number of heads is unknown: the arrays do not contain '
-        f'it, no config.json declares it, and no published size has width '
-        f'{section["width"]}. Set it: num_heads=N.')
-  heads = variants.SIZES[name].num_heads
-  return heads, f'assumed: {heads} heads, as {name} has'
+  for name, size in variants.SIZES.items():
+    if (size.width, size.mlp_dim) == (section['width'], section['mlp_dim']):
+      return size.num_heads, f'assumed: {size.num_heads} heads, as {name} has'
+  raise ValueError(
+      f'{source}: the number of heads is unknown: the arrays do not contain '
+      f'it, no config.json declares it, and no published size has width '
+      f'{section["width"]}. Set it: num_heads=N.')
 
 
 # ------------------------------------------------------------------ positions
@@ -181,7 +172,8 @@ def position_grid(
         f'registers: {config.registers}) do not belong to images of '
         f'{declared[0]}x{declared[1]}.')
   squares = {prefix: math.isqrt(count - prefix) for prefix in prefixes
-             if count > prefix and _is_square(count - prefix)}
+             if count > prefix
+             and math.isqrt(count - prefix) ** 2 == count - prefix}
   if len(squares) != 1:
     found = ' or '.join(f'{n}x{n}' for n in squares.values()) or 'not square'
     raise ValueError(
@@ -190,10 +182,6 @@ def position_grid(
         'image size that they are for: resolution=(height, width).')
   (prefix, side), = squares.items()
   return (side, side), prefix
-
-
-def _is_square(number: int) -> bool:
-  return math.isqrt(number) ** 2 == number
 
 
 def image_size(
@@ -205,10 +193,15 @@ def image_size(
 
 
 def add_empty_head(
-    params: Mapping[str, np.ndarray], width: int,
+    config: models.ModelConfig, params: Mapping[str, np.ndarray],
 ) -> dict[str, np.ndarray]:
   """Adds a head of no classes, if the weights have no head."""
-  if 'head/dense/kernel' in params:
+  if 'head/dense/kernel' in params or 'head/dense/bias' in params:
     return dict(params)
+  if isinstance(config, vit_config.ViTConfig):
+    width = config.width
+  else:
+    assert config.backbone is not None
+    width = 4 * config.backbone.width * 2 ** (len(config.backbone.depths) - 1)
   return {**params, 'head/dense/kernel': np.zeros((width, 0), np.float32),
           'head/dense/bias': np.zeros((0,), np.float32)}

@@ -18,7 +18,6 @@ import dataclasses
 import functools
 import itertools
 import re
-from typing import Any
 
 import einops
 import numpy as np
@@ -53,14 +52,11 @@ class Table:
   Attributes:
     name: of the family.
     rows: one for each kind of parameter.
-    ignored: regular expressions of names that are no parameters, such as
-      counters and optimizer state.
     unsupported: descriptions of parts that our models lack, by regular
       expressions of their names.
   """
   name: str
   rows: tuple[Row, ...]
-  ignored: tuple[str, ...] = ()
   unsupported: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
@@ -136,23 +132,22 @@ _pattern = functools.lru_cache(maxsize=None)(_Pattern)
 
 def matches(
     table: Table, names: Sequence[str],
-) -> tuple[list[Match], list[str], list[str]]:
+) -> tuple[list[Match], list[str]]:
   """Groups the names in a file by the parameter that they make.
 
   Returns:
-    The parameters; the ignored names; and a line for each problem: a name
-    without a row, or a missing array of a stack.
+    The parameters; and a line for each problem: a name without a row, or a
+    missing array of a stack.
   """
-  groups, rows, ignored, problems = _group(table, names)
+  groups, problems = _group(table, names)
   # All parameters of a stack must have the same number of layers.
   depths: dict[str, int] = {}
-  for (ours, text), members in groups.items():
-    if set(_pattern(text).stacked) & set(_COUNTED):
+  for (ours, pattern, _), members in groups.items():
+    if set(pattern.stacked) & set(_COUNTED):
       depths[_stack(ours)] = max(depths.get(_stack(ours), 0), *(
           1 + index[-1] for index in members))
   result: list[Match] = []
-  for (ours, text), members in groups.items():
-    pattern = _pattern(text)
+  for (ours, pattern, row), members in groups.items():
     axes = tuple(
         len(axis.split('|')) if '|' in axis
         else depths[_stack(ours)] if axis in _COUNTED
@@ -161,46 +156,43 @@ def matches(
     indices = list(itertools.product(*map(range, axes)))
     missing = [index for index in indices if index not in members]
     if any(match.ours == ours for match in result):
-      problems.append(f'{ours}: found under two names, one of them {text}')
-    problems += [f'{_example(pattern, index, members)}: missing'
-                 for index in missing]
+      problems.append(
+          f'{ours}: found under two names, one of them {pattern.text}')
+    # The other holes of a missing name are those of its neighbours.
+    holes = pattern.match(next(iter(members.values()))) or {}
+    problems += [
+        f'{pattern.fill({**holes, **dict(zip(pattern.stacked, index))})}: '
+        'missing' for index in missing]
     if not missing:
-      result.append(Match(ours, tuple(members[i] for i in indices), axes,
-                          rows[ours].layout))
-  return result, ignored, problems
+      result.append(Match(
+          ours, tuple(members[i] for i in indices), axes, row.layout))
+  return result, problems
 
 
-_Groups = dict[tuple[str, str], dict[tuple[int, ...], str]]
+_Groups = dict[tuple[str, _Pattern, Row], dict[tuple[int, ...], str]]
 
 
 def _group(
     table: Table, names: Sequence[str],
-) -> tuple[_Groups, dict[str, Row], list[str], list[str]]:
-  """Groups names by our name and their pattern.
+) -> tuple[_Groups, list[str]]:
+  """Returns names by the indices of their holes, grouped by our name.
 
   Returns:
-    Names by the indices of their holes, for each group; the row of each of our
-    names; the ignored names; and a line for each name without a row.
+    The groups; and a line for each name without a row.
   """
   groups: _Groups = {}
-  rows: dict[str, Row] = {}
-  ignored, problems = [], []
+  problems = []
   for name in names:
-    found = next(_rows_of(table, name), None)
-    if found:
+    if found := next(_rows_of(table, name), None):
       row, pattern, values = found
+      index = tuple(values[axis] for axis in pattern.stacked)
       ours = _pattern(row.ours).fill(values)
-      rows[ours] = row
-      groups.setdefault((ours, pattern.text), {})[
-          tuple(values[axis] for axis in pattern.stacked)] = name
-    elif any(re.fullmatch(p, name) for p in table.ignored):
-      ignored.append(name)
+      groups.setdefault((ours, pattern, row), {})[index] = name
     else:
-      reason = next((text for p, text in table.unsupported.items()
+      reason = next((f' ({text})' for p, text in table.unsupported.items()
                      if re.fullmatch(p, name)), '')
-      problems.append(f'{name}: unexpected'
-                      + f' ({reason}, which our models lack)' * bool(reason))
-  return groups, rows, ignored, problems
+      problems.append(f'{name}: unexpected{reason}')
+  return groups, problems
 
 
 def to_ours(
@@ -208,10 +200,7 @@ def to_ours(
 ) -> np.ndarray:
   """Stacks and rearranges arrays of theirs.
 
-  Args:
-    arrays: those of `match.theirs`.
-    match: from `matches`.
-    **lengths: of axes that shapes do not determine, such as heads.
+  `lengths` are those of axes that shapes do not determine, such as heads.
 
   Raises:
     ValueError: if shapes do not fit the pattern.
@@ -304,14 +293,3 @@ def _stack(ours: str) -> str:
   parts = ours.split('/')
   ends = [i for i, part in enumerate(parts) if part in ('layers', 'units')]
   return '/'.join(parts[:ends[0] + 1]) if ends else ''
-
-
-def _example(
-    pattern: _Pattern, index: tuple[int, ...],
-    members: Mapping[tuple[int, ...], str],
-) -> str:
-  """Returns the name of a missing array, with the holes of its neighbours."""
-  values: dict[str, Any] = dict(
-      pattern.match(next(iter(members.values()))) or {})
-  values |= dict(zip(pattern.stacked, index))
-  return pattern.fill(values)

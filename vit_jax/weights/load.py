@@ -80,9 +80,8 @@ def load(
   given = overrides_lib.parse(overrides or {})
   found = matching.find(open_files.open_weights(path), prefix=given.prefix)
   params = matching.read(found)
-  declared = ours.find(found.opened)
   file = pathlib.Path(found.opened.path).with_name('config.json')
-  if declared:
+  if declared := ours.find(found.opened):
     try:
       return _build(found, params, declared, given)
     except ValueError as error:
@@ -121,20 +120,22 @@ def _build(
   config, notes = _config(found, params, declared, given)
   candidates = (given.preprocess.get('resolution'),
                 declared.preprocess.get('resolution'))
-  resolution = candidates[0] or declared.resolution or candidates[1] or (
-      DEFAULT_SIZE)
+  resolution = (candidates[0] or declared.resolution or candidates[1]
+                or DEFAULT_SIZE)
   if isinstance(config, vit_config.ViTConfig):
     params = matching.split_heads(params, found, config.num_heads)
     if 'positions' in params and config.position == 'learned':
+      embeds_prefix = declared.embeds_prefix
+      if config.has_cls and 'position_cls' in given.model:
+        embeds_prefix = given.model['position_cls']
       grid, prefix = infer_architecture.position_grid(
           config, len(params['positions']), declared=declared.resolution,
-          candidates=candidates,
-          embeds_prefix=_embeds_prefix(config, declared, given))
+          candidates=candidates, embeds_prefix=embeds_prefix)
       resolution = infer_architecture.image_size(config, grid)
       params = matching.fold_register_positions(params, prefix)
       if config.has_cls:
         config = dataclasses.replace(config, position_cls=bool(prefix))
-  params = infer_architecture.add_empty_head(params, _features(config))
+  params = infer_architecture.add_empty_head(config, params)
   check(config, params, resolution, source=source, declared_by=declared.source,
         theirs={match.ours: match.theirs[0] for match in found.matches})
   return Loaded(
@@ -142,9 +143,9 @@ def _build(
       preprocess=_preprocess(config, resolution, declared, given),
       positions=declared.positions or found.family.positions,
       family=found.family.name,
-      summary=report.summary(
-          found, config, params, resolution, declared, given, notes),
-      report=report.per_parameter(found, params))
+      summary=tuple(report.summary(
+          found, config, params, resolution, declared, given, notes)),
+      report=tuple(report.per_parameter(found, params)))
 
 
 def _config(
@@ -171,24 +172,6 @@ def _config(
   elif variant and not published_sizes.has_dimensions(config, variant):
     variant = ''
   return dataclasses.replace(config, variant=variant), notes
-
-
-def _embeds_prefix(
-    config: vit_config.ViTConfig, declared: declared_lib.Declared,
-    given: overrides_lib.Overrides,
-) -> bool | None:
-  """Whether class token and registers have position embeddings, if known."""
-  if config.has_cls and 'position_cls' in given.model:
-    return given.model['position_cls']
-  return declared.embeds_prefix
-
-
-def _features(config: models.ModelConfig) -> int:
-  """Returns the width of the representation."""
-  if isinstance(config, vit_config.ViTConfig):
-    return config.width
-  assert config.backbone is not None
-  return 4 * config.backbone.width * 2 ** (len(config.backbone.depths) - 1)
 
 
 def _preprocess(

@@ -10,16 +10,12 @@ from vit_jax.weights import families
 from vit_jax.weights import files
 from vit_jax.weights import layout
 
-_ANCHORS = ('patches/kernel', 'backbone/root/kernel')  # Every model has one.
 # Optimizer state repeats the names of the parameters. Flax's optimizer target
 # is the parameters themselves.
 _OPTIMIZER = re.compile(
     r'(.*[/.])?(opt|optim|optimizer|opt_state|optimizer_state)[/.]'
     r'(?!target/).*')
 _TOP_LEVEL = re.compile(r'[^/.]+[/.]')
-_DISTILLED = re.compile(
-    r'(.*\.)?(dist_token|distillation_token|head_dist\..*'
-    r'|(cls|distillation)_classifier\..*)')
 # Patterns that join the heads with another axis.
 _JOINED = ('(heads e)', '(parts heads e)')
 
@@ -60,53 +56,47 @@ def find(opened: files.ArrayFile, *, prefix: str | None = None) -> Found:
   """
   names = list(opened.headers)
   family, prefix = _choose(opened, names, prefix)
-  inside = _without_prefix(prefix, names)
+  inside = families.without_prefix(prefix, names)
   other = {part + name for part, rest in _copies(family, inside).items()
            if part for name in rest}
-  other |= {name for name in inside if _OPTIMIZER.fullmatch(name)}
-  outside = [n for n in names if n.removeprefix(prefix) in other
-             or not n.startswith(prefix)]
-  inside = [n for n in inside if n not in other]
-  distilled = [name for name in inside if _DISTILLED.fullmatch(name)]
-  if distilled:
-    raise ValueError(
-        f'{opened.path} is a distilled DeiT: {", ".join(distilled)} are its '
-        'distillation token and head, which our models lack. Use the model of '
-        'that size trained without distillation (deit_base_patch16_224, not '
-        'deit_base_distilled_patch16_224).')
-  matches, ignored, problems = layout.matches(family.table, inside)
+  inside = [name for name in inside
+            if name not in other and not _OPTIMIZER.fullmatch(name)]
+  matches, problems = layout.matches(family.table, inside)
   if problems:
     raise ValueError(f'{opened.path} looks like a {family.label}, but:\n'
                      + files.indented(problems))
-  matches, unused = _without_pooler(family, matches)
-  for match in matches:
-    for name in match.theirs:
-      header = opened.headers[prefix + name]
-      if not files.is_parameter(header):
-        raise ValueError(
-            f'{opened.path}: {prefix + name} has dtype {header.dtype}, but a '
-            'parameter must be float32, float16, bfloat16 or float64.')
-  return Found(opened, family, prefix, tuple(matches), tuple(
-      [prefix + n for n in (*ignored, *unused)] + outside))
+  if family.name == 'huggingface' and any(
+      match.ours.startswith('head/') for match in matches):
+    # The head of a classifier reads the class token, not the tanh layer.
+    matches = [match for match in matches
+               if not match.ours.startswith('representation/')]
+  used = {prefix + name for match in matches for name in match.theirs}
+  return Found(opened, family, prefix, tuple(matches),
+               tuple(name for name in names if name not in used))
 
 
 def _choose(
     opened: files.ArrayFile, names: Sequence[str], prefix: str | None,
 ) -> tuple[families.Family, str]:
   """Returns the family and the prefix of its parameter names."""
-  if prefix is not None:
-    found = families.recognise(_without_prefix(prefix, names))
-    if found is None:
-      raise _unknown_family(opened, f' under {prefix!r}')
-    return found[0], prefix + found[1]
-  found = families.recognise(names) or _recognise_nested(names)
-  if found is None:
-    raise _unknown_family(opened, '')
-  family, inner = found
+  starts = ['' if prefix is None else prefix]
+  if prefix is None:  # Any top-level name but the optimizer's.
+    tops = dict.fromkeys(m[0] for m in map(_TOP_LEVEL.match, names) if m)
+    starts += [start for start in tops if not _OPTIMIZER.fullmatch(start)]
+  for start in starts:
+    if found := families.recognise(families.without_prefix(start, names)):
+      family, inner = found[0], start + found[1]
+      break
+  else:
+    known = ', '.join(f.label for f in families.FAMILIES.values())
+    raise ValueError(
+        f'The {len(names)} arrays of {opened.path} are not those of a known '
+        f'family{f" under {prefix!r}" if prefix else ""}. Families: {known}. '
+        f'The first arrays: {", ".join(names[:8])}.')
   copies = _copies(family, names)
   shared = {part: both for part, rest in copies.items()
             if part != inner and (both := rest & copies.get(inner, set()))}
-  if shared:
+  if prefix is None and shared:
     parts = [repr(part) for part in (inner, *shared)]
     raise ValueError(
         f'{opened.path} holds the same parameters more than once: '
@@ -114,24 +104,6 @@ def _choose(
         f'{" and under ".join(parts)}. Choose one: '
         + ' or '.join(f'prefix={part}' for part in parts) + '.')
   return family, inner
-
-
-def _recognise_nested(
-    names: Sequence[str]) -> tuple[families.Family, str] | None:
-  """Recognises a family under any top-level name but the optimizer's."""
-  for start in dict.fromkeys(m[0] for m in map(_TOP_LEVEL.match, names) if m):
-    found = families.recognise(_without_prefix(start, names))
-    if found and not _OPTIMIZER.fullmatch(start):
-      return found[0], start + found[1]
-  return None
-
-
-def _unknown_family(opened: files.ArrayFile, where: str) -> ValueError:
-  known = ', '.join(f.label for f in families.FAMILIES.values())
-  return ValueError(
-      f'The {len(opened.headers)} arrays of {opened.path} are not those of a '
-      f'known family{where}. Families: {known}. The first arrays: '
-      f'{", ".join(list(opened.headers)[:8])}.')
 
 
 def _copies(
@@ -146,27 +118,7 @@ def _copies(
     if start is not None and not _OPTIMIZER.fullmatch(name[:start]):
       found.setdefault(name[:start], set()).add(name[start:])
   return {prefix: rest for prefix, rest in found.items()
-          if any(layout.contains(family.table, anchor, sorted(rest))
-                 for anchor in _ANCHORS)}
-
-
-def _without_prefix(prefix: str, names: Sequence[str]) -> list[str]:
-  return [n.removeprefix(prefix) for n in names if n.startswith(prefix)]
-
-
-def _without_pooler(
-    family: families.Family, matches: list[layout.Match],
-) -> tuple[list[layout.Match], list[str]]:
-  """Ignores the unused pooler of a Hugging Face classifier.
-
-  Its head reads the class token, not the tanh layer.
-  """
-  unused = [m for m in matches if m.ours.startswith('representation/')]
-  has_head = any(m.ours.startswith('head/') for m in matches)
-  if family.name != 'huggingface' or not has_head:
-    return matches, []
-  return ([m for m in matches if m not in unused],
-          [name for m in unused for name in m.theirs])
+          if families.has_anchor(family, sorted(rest))}
 
 
 # --------------------------------------------------------------------- values
@@ -204,9 +156,7 @@ def split_heads(
     ValueError: if it does not divide.
   """
   result = dict(params)
-  for match in found.matches:
-    if not _joins_heads(match):
-      continue
+  for match in filter(_joins_heads, found.matches):
     axes = match.layout.split('->')[1].split()
     names = [match.ours]
     if '/key_value/' in match.ours:
@@ -239,13 +189,12 @@ def fold_register_positions(
     params: parameters of a model.
     prefix: number of position embeddings before those of the patches.
   """
-  registers, positions = params.get('registers'), params.get('positions')
-  count = 0 if registers is None else len(registers)
-  start = prefix - count
-  if registers is None or positions is None or start < 0:
+  registers, positions = params.get('registers'), params['positions']
+  if registers is None or prefix < len(registers):
     return dict(params)
-  offsets = positions[start:prefix]
+  before, offsets, patches = np.split(
+      positions, [prefix - len(registers), prefix])
   if offsets.any():  # Adding 0 would change the sign of -0.
     registers = registers + offsets
-  return {**params, 'registers': registers, 'positions': np.concatenate(
-      [positions[:start], positions[prefix:]])}
+  return {**params, 'registers': registers,
+          'positions': np.concatenate([before, patches])}

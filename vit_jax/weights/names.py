@@ -6,6 +6,10 @@ from typing import Any
 from vit_jax.weights.layout import Row
 from vit_jax.weights.layout import Table
 
+_DISTILLED = (
+    'not supported: use the DeiT of that size trained without distillation, '
+    'such as deit_base_patch16_224')
+
 
 def _both(
     ours: str, theirs: str, *, kernel: str = '', bias: str = '',
@@ -196,9 +200,10 @@ TIMM = Table('timm', rows=(
     *_backbone_timm(_TIMM_BACKBONE, 'unit1', '0', _CONV),
     *_backbone_timm(_TIMM_BACKBONE, 'units', '{unit+1}', _CONVS)),
     unsupported={
-        r'dist_token|head_dist\..*': 'a distillation token',
-        r'norm_pre\..*': 'a norm before the encoder',
-        r'blocks\.\d+\.attn\.[qk]_norm\..*': 'norms of queries and keys',
+        r'dist_token|head_dist\..*': _DISTILLED,
+        r'norm_pre\..*': 'a norm before the encoder, which our models lack',
+        r'blocks\.\d+\.attn\.[qk]_norm\..*': (
+            'norms of queries and keys, which our models lack')
     })
 
 TIMM_BIT = Table('timm', rows=(
@@ -262,9 +267,8 @@ HUGGINGFACE = Table('huggingface', rows=(
     *_hf_both('representation/dense', 'pooler.dense', **_DENSE),
     *_both('head/dense', 'classifier', **_DENSE)),
     unsupported={
-        r'.*distillation_token|distillation_classifier\..*':
-            'a distillation token',
-        r'.*mask_token': 'a mask token'})
+        r'.*distillation_token|(cls|distillation)_classifier\..*': _DISTILLED,
+        r'.*mask_token': 'a mask token, which our models lack'})
 
 
 # ------------------------ "Implementing Vision Transformer from scratch" (.pt)

@@ -4,8 +4,7 @@
 header against the archive first, and never unpickles.
 """
 
-from collections.abc import Generator, Mapping
-import contextlib
+from collections.abc import Mapping
 import io
 import math
 import pathlib
@@ -30,8 +29,13 @@ def open_file(path: str | pathlib.Path) -> files.ArrayFile:
       more than it contains.
   """
   path = pathlib.Path(path)
+  starts = []
+  with files.open_zip(path) as archive:
+    for member in archive.infolist():
+      with archive.open(member) as stream:
+        starts.append((member, stream.read(MAX_HEADER_BYTES)))
   headers: dict[str, files.Header] = {}
-  for member, start in _starts(path):
+  for member, start in starts:
     name = member.filename.removesuffix('.npy')
     if name == member.filename:
       raise ValueError(
@@ -58,19 +62,6 @@ def write(path: str | pathlib.Path, arrays: Mapping[str, Any]) -> None:
               member, np.ascontiguousarray(array), allow_pickle=False)
 
 
-def _starts(path: pathlib.Path) -> list[tuple[zipfile.ZipInfo, bytes]]:
-  """Returns the members of the archive, each with its first bytes."""
-  with _whole(path), zipfile.ZipFile(path) as archive:
-    members = archive.infolist()
-  files.check_unpacked(path, sum(member.file_size for member in members))
-  starts = []
-  with _whole(path), zipfile.ZipFile(path) as archive:
-    for member in members:
-      with archive.open(member) as stream:
-        starts.append((member, stream.read(MAX_HEADER_BYTES)))
-  return starts
-
-
 def _header(
     path: pathlib.Path, name: str, start: bytes, size: int,
 ) -> files.Header:
@@ -90,35 +81,17 @@ def _header(
     raise ValueError(
         f'{path}: {name} is an array of Python objects, which could run any '
         'code when read. Weights are arrays of numbers.')
-  if not all(type(side) is int and side >= 0 for side in shape):
-    raise ValueError(f'{path}: {name} declares the shape {shape}.')
   wanted = stream.tell() + math.prod(shape) * dtype.itemsize
-  if wanted != size:
+  if wanted != size or not all(type(n) is int and n >= 0 for n in shape):
     raise ValueError(
         f'{path}: {name} declares {shape} of {dtype}, {wanted:,} bytes, but '
         f'has {size:,}. The file is damaged.')
-  return files.Header(
-      shape=tuple(shape),
-      dtype=dtype.str if dtype.kind == 'V' else dtype.name)
+  return files.Header(shape=tuple(shape), dtype=dtype.name)
 
 
 def _load(path: pathlib.Path, name: str) -> np.ndarray:
-  with (_whole(path), zipfile.ZipFile(path) as archive,
+  with (files.open_zip(path) as archive,
         archive.open(f'{name}.npy') as stream):
     array = npy_format.read_array(stream, allow_pickle=False)
     stream.read(1)  # The checksum is compared at the end of the stream.
     return array
-
-
-@contextlib.contextmanager
-def _whole(path: pathlib.Path) -> Generator[None, None, None]:
-  """Converts any exception into one error.
-
-  zipfile and each compression method raise their own types.
-  """
-  try:
-    yield
-  except Exception as error:
-    raise ValueError(
-        f'{path} is truncated or damaged: {type(error).__name__}: {error}. '
-        'Copy or download it again.') from error

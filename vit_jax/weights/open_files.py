@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 import pathlib
-import re
 
 from vit_jax.weights import files
 from vit_jax.weights import npz
@@ -10,8 +9,9 @@ from vit_jax.weights import pytorch
 from vit_jax.weights import safetensors
 from vit_jax.weights.configs import config_json
 
+# A folder may hold the same weights in several formats: the safest first.
 _OPEN: Mapping[str, Callable[[pathlib.Path], files.ArrayFile]] = {
-    'npz': npz.open_file, 'safetensors': safetensors.open_file,
+    'safetensors': safetensors.open_file, 'npz': npz.open_file,
     'pytorch': pytorch.open_file}
 
 
@@ -22,48 +22,41 @@ def open_weights(path: pathlib.Path) -> files.ArrayFile:
     ValueError: if the format is unknown, or a folder has several files.
   """
   if path.is_dir():
-    return _open_folder(path)
+    index = next(iter(sorted(path.glob('*.safetensors.index.json'))), None)
+    return _open_shards(index) if index else _open_folder(path)
   if path.exists() and not path.is_file():
     raise ValueError(  # Reading a pipe might block.
         f'{path} is neither a file nor a folder.')
   found = files.sniff(path)
   if found is None:
-    size = path.stat().st_size
     with path.open('rb') as file:
       start = file.read(16)
     raise ValueError(
-        f'{path} is not a file of weights, or truncated: {size:,} bytes that '
-        f'begin with {start!r}. Expected .npz, .safetensors or a PyTorch state '
-        'dict.')
+        f'{path} is not a file of weights, or truncated: '
+        f'{path.stat().st_size:,} bytes that begin with {start!r}. Expected '
+        '.npz, .safetensors or a PyTorch state dict.')
   return _OPEN[found](path)
 
 
 def _open_folder(folder: pathlib.Path) -> files.ArrayFile:
-  index = sorted(folder.glob('*.safetensors.index.json'))
-  if index:
-    return _open_shards(index[0])
-  by_format: dict[str, list[pathlib.Path]] = {}
-  for path in sorted(folder.iterdir()):
-    if path.is_file() and (found := files.sniff(path)):
-      by_format.setdefault(found, []).append(path)
-  # A folder may hold the same weights in several formats: the safest first.
-  found = next((f for f in ('safetensors', 'npz', 'pytorch') if f in by_format),
-               None)
-  if found is None:
-    held = sorted(p.name for p in folder.iterdir())
-    raise ValueError(
-        f'{folder} contains neither weights nor a checkpoint of vit_jax. '
-        f'Found: {", ".join(held[:12]) or "nothing"}.')
-  candidates = by_format[found]
-  usual = [p for p in candidates if p.stem in ('model', 'pytorch_model')]
-  if len(candidates) > 1 and len(usual) != 1:
-    raise ValueError(
-        f'{folder} contains several files of weights: '
-        f'{", ".join(p.name for p in candidates)}. Name one of them.')
-  return _OPEN[found]((usual or candidates)[0])
+  held = sorted(folder.iterdir())
+  formats = {path: files.sniff(path) for path in held if path.is_file()}
+  for form, open_file in _OPEN.items():
+    found = [path for path in held if formats.get(path) == form]
+    usual = [path for path in found if path.stem in ('model', 'pytorch_model')]
+    if len(found) > 1 and len(usual) != 1:
+      raise ValueError(
+          f'{folder} contains several files of weights: '
+          f'{", ".join(path.name for path in found)}. Name one of them.')
+    if found:
+      return open_file((usual or found)[0])
+  raise ValueError(
+      f'{folder} contains neither weights nor a checkpoint of vit_jax. '
+      f'Found: {", ".join(path.name for path in held[:12]) or "nothing"}.')
 
 
 def _open_shards(index: pathlib.Path) -> files.ArrayFile:
+  """Opens the files that an index maps array names to."""
   try:
     table = config_json.read_json(index).get('weight_map')
   except ValueError as error:
@@ -72,49 +65,22 @@ def _open_shards(index: pathlib.Path) -> files.ArrayFile:
       isinstance(name, str) for name in table.values()):
     raise ValueError(f'{index} has no weight_map from names to files.')
   shards = {}
-  for name in sorted(set(table.values())):
+  for name in set(table.values()):
     # A downloaded index must not name files outside of its folder.
     path = index.parent / pathlib.PurePath(name).name
     if not path.is_file():
       raise ValueError(
           f'{index} names the file {name!r}, which is missing.')
     shards[name] = safetensors.open_file(path)
-  _check_all_named(index, table, shards)
-  headers: dict[str, files.Header] = {}
-  for name, shard in table.items():
-    if name not in shards[shard].headers:
-      raise ValueError(f'{index}: {shard} does not contain {name}.')
-    headers[name] = shards[shard].headers[name]
+  held = {(array, name) for name, shard in shards.items()
+          for array in shard.headers}
+  if differing := sorted(held ^ set(table.items())):
+    array, name = differing[0]
+    raise ValueError(
+        f'{index} and its files differ in {len(differing)} arrays, such as '
+        f'{array} of {name}. Copy or download all files again.')
   return files.ArrayFile(
-      path=str(index), format='safetensors', headers=headers,
+      path=str(index), format='safetensors',
+      headers={name: shards[shard].headers[name]
+               for name, shard in table.items()},
       load=lambda name: shards[table[name]].load(name))
-
-
-def _check_all_named(
-    index: pathlib.Path, table: Mapping[str, str],
-    shards: Mapping[str, files.ArrayFile],
-) -> None:
-  """Raises if the index omits an array or a shard, which would be lost.
-
-  Raises:
-    ValueError: naming the arrays or shards.
-  """
-  for name, shard in shards.items():
-    extra = [array for array in shard.headers if table.get(array) != name]
-    if extra:
-      raise ValueError(
-          f'{index} omits arrays of {name}: {", ".join(extra[:4])}'
-          + (f' and {len(extra) - 4} more' if len(extra) > 4 else '')
-          + '. Copy or download all files again.')
-    # model-00002-of-00003.safetensors.
-    number = re.fullmatch(r'(.*-)(\d+)(-of-)(\d+)(\.\w+)', name)
-    if not number:
-      continue
-    start, digits, of, count, end = number.groups()
-    lacking = [sibling for n in range(1, min(int(count), 10_000) + 1)
-               if (sibling := f'{start}{n:0{len(digits)}}{of}{count}{end}')
-               not in shards]
-    if lacking:
-      raise ValueError(
-          f'{index} names {name}, but not {", ".join(lacking[:4])}. Copy or '
-          'download it again.')

@@ -14,7 +14,6 @@ from vit_jax.weights.configs import preprocessing
 _MODEL: Mapping[str, Any] = {
     **typing.get_type_hints(resnet_config.ResNetConfig),
     **typing.get_type_hints(vit_config.ViTConfig)}
-NAMES = (*_MODEL, *preprocessing.NAMES, 'prefix')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,21 +48,19 @@ def parse(overrides: Mapping[str, Any]) -> Overrides:
   Raises:
     ValueError: for an unknown name or an invalid value.
   """
+  known = (*_MODEL, *preprocessing.NAMES, 'prefix')
   for name in overrides:
-    schema.check_name(name, NAMES, what='override')
-  preprocess = preprocessing.expand({
-      name: value for name, value in overrides.items()
-      if name in preprocessing.NAMES})
+    schema.check_name(name, known, what='override')
+  preprocess = {name: value for name, value in overrides.items()
+                if name in preprocessing.NAMES}
   # The weights may decide the resolution; it is a placeholder here.
   parsed = preprocessing.parse({'resolution': (1, 1), **preprocess})
-  prefix = overrides.get('prefix')
-  if prefix is not None and not isinstance(prefix, str):
-    raise ValueError(f'prefix must be text, but is {prefix!r}.')
   return Overrides(
       model={name: _model_value(name, value)
              for name, value in overrides.items() if name in _MODEL},
       preprocess={name: getattr(parsed, name) for name in preprocess},
-      prefix=prefix)
+      prefix=schema.convert(
+          overrides.get('prefix'), str | None, where='prefix'))
 
 
 def _model_value(name: str, value: Any) -> Any:

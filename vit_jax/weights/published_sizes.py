@@ -26,29 +26,31 @@ def variant(
       `declared` does not contain its depth: the file is then incomplete.
   """
   widths, depths = _dimensions(config)
-  missing: dict[str, int] = {}
-  complete = False
+  candidates = {}
   for name in _candidates(config):
-    other_widths, full = _dimensions(models.parse({'variant': name}))
-    if other_widths != widths or any(
-        getattr(config, key) != value
+    published, full = _dimensions(models.parse({'variant': name}))
+    if published == widths and all(
+        getattr(config, key) == value
         for key, value in variants.settings(name).items()):
-      continue
+      candidates[name] = full
+  for name, full in candidates.items():
     if full == depths:
       return name
-    count = _num_missing(depths, _with_declared(full, depths, declared))
-    complete |= count == 0
-    if count:
-      missing[name] = count
-  if missing and not complete:
-    name = min(missing, key=missing.__getitem__)
-    full = _dimensions(models.parse({'variant': name}))[1]
-    remedy = (f'depth={depths[0]}' if depths[1:] == full[1:] else
-              f"backbone={{'depths': {depths[1:]}}}")
-    raise ValueError(
-        f'{source} has the widths of {name}, but only '
-        f'{_text(depths)} of {_text(full)} layers. If the model is complete, '
-        f'load it with {remedy}.')
+  stages = bool((declared.get('backbone') or {}).get('depths'))
+  is_declared = ('depth' in declared, *(stages,) * (len(depths) - 1))
+  expected = {
+      name: tuple(found if known else most for found, most, known in zip(
+          depths, full, is_declared))
+      for name, full in candidates.items() if len(full) == len(depths)}
+  if depths in expected.values():
+    return ''
+  for name, full in expected.items():
+    if all(found <= most for found, most in zip(depths, full)):
+      raise ValueError(
+          f'{source} has the widths of {name}, but only {_text(depths)} of '
+          f'{_text(full)} layers. If the model is complete, load it with '
+          + (f'depth={depths[0]}.' if depths[1:] == full[1:] else
+             f"backbone={{'depths': {depths[1:]}}}."))
   return ''
 
 
@@ -61,12 +63,6 @@ def dimensions(name: str) -> dict[str, Any]:
   backbone = config.backbone and {
       'depths': config.backbone.depths, 'width': config.backbone.width}
   return {**{key: getattr(config, key) for key in keys}, 'backbone': backbone}
-
-
-def find_by_width(width: int, mlp_dim: int) -> str:
-  """Returns the published size of these widths; '' if none."""
-  return next((name for name, size in variants.SIZES.items()
-               if (size.width, size.mlp_dim) == (width, mlp_dim)), '')
 
 
 def has_dimensions(config: models.ModelConfig, name: str) -> bool:
@@ -91,24 +87,6 @@ def _dimensions(config: models.ModelConfig) -> tuple[tuple, _Depths]:
     return widths, (0, *stages)
   return (*widths, config.width, config.mlp_dim, config.num_heads,
           config.patch_shape), (config.depth, *stages)
-
-
-def _with_declared(
-    full: _Depths, depths: _Depths, declared: Mapping[str, Any],
-) -> _Depths:
-  """Replaces published depths by those that are declared."""
-  depth = depths[0] if 'depth' in declared else full[0]
-  stages = (depths if (declared.get('backbone') or {}).get('depths')
-            else full)[1:]
-  return depth, *stages
-
-
-def _num_missing(depths: _Depths, full: _Depths) -> int | None:
-  """Returns how many layers are missing; None if others are there."""
-  padded = (*depths, *(0,) * (len(full) - len(depths)))
-  if len(padded) > len(full) or any(d > f for d, f in zip(padded, full)):
-    return None
-  return sum(full) - sum(padded)
 
 
 def _text(depths: _Depths) -> str:

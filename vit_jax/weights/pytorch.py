@@ -8,7 +8,6 @@ from collections.abc import Mapping
 import pathlib
 import re
 from typing import Any
-import zipfile
 
 import numpy as np
 
@@ -78,40 +77,24 @@ def _check_archive(path: pathlib.Path) -> None:
   with path.open('rb') as file:
     if file.read(2) != b'PK':
       return  # Written by torch < 1.6, without an archive.
-  try:
-    with zipfile.ZipFile(path) as archive:
-      members = archive.infolist()
-  except Exception as error:  # zipfile raises many types.
-    raise _damaged(path, error) from error
-  files.check_unpacked(path, sum(member.file_size for member in members))
-  try:
-    with zipfile.ZipFile(path) as archive:
-      for member in members:
-        if member.CRC:
-          with archive.open(member) as stream:
-            while stream.read(_CHUNK_BYTES):
-              pass  # The checksum is compared at the end.
-  except Exception as error:
-    raise _damaged(path, error) from error
-
-
-def _damaged(path: pathlib.Path, error: Exception) -> ValueError:
-  return ValueError(
-      f'{path} is truncated or damaged: {type(error).__name__}: {error}. '
-      'Copy or download it again.')
+  with files.open_zip(path) as archive:
+    for member in archive.infolist():
+      if member.CRC:
+        with archive.open(member) as stream:
+          while stream.read(_CHUNK_BYTES):
+            pass  # The checksum is compared at the end.
 
 
 def _reason(error: Exception) -> str:
   """Returns torch's reason, without its advice to trust the file."""
   text = str(error)
   # Trying to load unsupported GLOBAL posix.system whose module is blocked.
-  asked = re.search(r'GLOBAL ([\w.]+)', text)
-  if asked:
-    return (f'it contains {asked[1]}, not only tensors. Get its state dict, or '
+  if found := re.search(r'GLOBAL ([\w.]+)', text):
+    return (f'it contains {found[1]}, not only tensors. Get its state dict, or '
             '.safetensors.')
-  first = next(iter(text.splitlines()), '')
   if 'weights_only' in text:
-    first = 'it contains more than tensors.'
+    return 'it contains more than tensors.'
+  first = text.partition('\n')[0]
   return f'{type(error).__name__}: {first}'
 
 
@@ -125,23 +108,20 @@ def _state_dict(
   """
   def named(held: Any) -> dict[str, Any]:
     items = held.items() if isinstance(held, Mapping) else ()
-    return {name: value for name, value in items
-            if isinstance(name, str) and isinstance(value, tensor)}
+    tensors = {name: value for name, value in items
+               if isinstance(name, str) and isinstance(value, tensor)}
+    if all(name.startswith(_PARALLEL) for name in tensors):
+      return {n.removeprefix(_PARALLEL): t for n, t in tensors.items()}
+    return tensors
 
   nested = {key: inner for key in _NESTED if isinstance(found, Mapping)
             and (inner := named(found.get(key)))}
   if len(nested) > 1:
     return {f'{key}.{name}': value for key, inner in nested.items()
-            for name, value in _without_parallel(inner).items()}
-  tensors = _without_parallel(*nested.values() or [named(found)])
+            for name, value in inner.items()}
+  tensors = next(iter(nested.values()), None) or named(found)
   if not tensors:
     raise ValueError(
         f'{path} holds no state dict: expected tensors by name, found '
         f'{type(found).__name__}.')
   return tensors
-
-
-def _without_parallel(tensors: Mapping[str, Any]) -> dict[str, Any]:
-  if not all(name.startswith(_PARALLEL) for name in tensors):
-    return dict(tensors)
-  return {name.removeprefix(_PARALLEL): t for name, t in tensors.items()}

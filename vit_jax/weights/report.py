@@ -1,6 +1,6 @@
 """Human-readable report of a weight load."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from vit_jax import models
@@ -19,66 +19,57 @@ def summary(
     params: Mapping[str, Any], resolution: Sequence[int],
     declared: declared_lib.Declared, given: overrides_lib.Overrides,
     notes: Sequence[str],
-) -> tuple[str, ...]:
-  """Returns lines on what was found, inferred and assumed."""
+) -> Iterator[str]:
+  """Yields lines on what was found, inferred and assumed."""
   opened = found.opened
   under = f', under {found.prefix}' if found.prefix else ''
-  lines = [f'model: {model_line(config, resolution)}', *notes, *declared.notes]
+  yield (f'{opened.path}: {found.family.label} ({opened.format}{under}), '
+         f'{count(params)}')
+  settings = {name: schema.to_plain(value) for name, value in
+              architecture.non_default(config).items()}
+  if getattr(config, 'representation_layer', False):
+    settings['representation_layer'] = True
+  yield (f'  model: {config.variant or "no published size"}, '
+         f'{config.num_classes} classes, images {resolution[0]}x'
+         f'{resolution[1]}' + _listed(settings.items(), start=', '))
+  for note in (*notes, *declared.notes):
+    yield f'  {note}'
   if not config.num_classes:
-    lines.append('no head in the file: 0 classes, logits are empty')
+    yield '  no head in the file: 0 classes, logits are empty'
   if declared.source:
-    lines.append(f'declared by: {declared.source}')
-  overrides = ', '.join(f'{name}={value}' for name, value in given.items())
-  if overrides:
-    lines.append(f'overrides: {overrides}')
+    yield f'  declared by: {declared.source}'
+  yield from filter(None, [_listed(given.items(), start='  overrides: ')])
   if not {'mean', 'std'} & {*declared.preprocess, *given.preprocess}:
-    lines.append('assumed: images in [-1, 1] (mean 0.5, std 0.5)')
-  return (f'{opened.path}: {found.family.label} ({opened.format}{under}), '
-          f'{count(params)}',
-          *(f'  {line}' for line in (*lines, *_array_lines(found))))
-
-
-def model_line(config: models.ModelConfig, resolution: Sequence[int]) -> str:
-  """Returns the variant, and all settings that are not the default."""
-  settings = [f'{name}={schema.to_plain(value)}' for name, value in
-              architecture.non_default(config).items()]
-  return ', '.join([
-      config.variant or 'no published size', f'{config.num_classes} classes',
-      f'images {resolution[0]}x{resolution[1]}', *settings,
-      *(['representation_layer'] if getattr(
-          config, 'representation_layer', False) else [])])
-
-
-def _array_lines(found: matching.Found) -> Iterator[str]:
-  names = found.left_out
-  if names:
+    yield '  assumed: images in [-1, 1] (mean 0.5, std 0.5)'
+  if names := found.left_out:
     shown = ', '.join(names[:_MAX_NAMES]) + ', ...' * (len(names) > _MAX_NAMES)
-    yield f'ignored: {len(names)} arrays that are no parameters: {shown}'
+    yield f'  ignored: {len(names)} arrays that are no parameters: {shown}'
   read = [found.prefix + name for match in found.matches
           for name in match.theirs]
-  headers = found.opened.headers
-  wide = [name for name in read if headers[name].dtype == 'float64']
+  wide = [name for name in read if opened.headers[name].dtype == 'float64']
   if wide:
-    yield f'converted: {len(wide)} of {len(read)} arrays, float64 to float32'
+    yield f'  converted: {len(wide)} of {len(read)} arrays, float64 to float32'
+
+
+def _listed(items: Iterable[tuple[str, Any]], *, start: str) -> str:
+  text = ', '.join(f'{name}={value}' for name, value in items)
+  return text and start + text
 
 
 def per_parameter(
     found: matching.Found, params: Mapping[str, Any],
-) -> tuple[str, ...]:
-  """Returns a line for each parameter, and for each array that is ignored."""
-  lines = []
+) -> Iterator[str]:
+  """Yields a line for each parameter, and for each array that is ignored."""
   for match in found.matches:
     first = match.theirs[0]
     more = f' (and {len(match.theirs) - 1} more)' if match.theirs[1:] else ''
-    shape = getattr(params.get(match.ours), 'shape', None)
-    lines.append(f'  loaded  {first}{more} -> {match.ours}'
-                 + (f' {shape}' if shape else ''))
-  lines += [f'  ignored {name} {found.opened.headers[name].shape}'
-            for name in found.left_out]
+    shape = getattr(params.get(match.ours), 'shape', '')
+    yield f'  loaded  {first}{more} -> {match.ours} {shape}'.rstrip()
+  for name in found.left_out:
+    yield f'  ignored {name} {found.opened.headers[name].shape}'
   read = sum(len(match.theirs) for match in found.matches)
-  lines.append(f'  {read} arrays make {len(params)} parameters, '
-               f'{len(found.left_out)} ignored')
-  return tuple(lines)
+  yield (f'  {read} arrays make {len(params)} parameters, '
+         f'{len(found.left_out)} ignored')
 
 
 def count(params: Mapping[str, Any]) -> str:
