@@ -90,7 +90,7 @@ def test_mixup_blends_targets_and_a_blend_with_nan_is_nan():
     ({}, np.ones((20, 3)), 'shape (3,), but there are 2 targets: light, dark'),
     ({'target_mean': [1], 'target_std': [1, 2]}, LABELS, 'have 1 and 2'),
     ({'target_mean': [1], 'target_std': [0]}, LABELS, 'target_std positive'),
-    ({'cutmix': 1.0}, LABELS, 'data.cutmix blends labels by the area'),
+    ({'cutmix': 1.0}, LABELS, 'data.cutmix blends labels by area'),
     ({'sampling': 'balanced'}, LABELS, 'regression targets'),
 ])
 def test_invalid_targets_are_errors(section, labels, message):

@@ -18,6 +18,14 @@ from vit_jax.data.sources import label_rules as label_rules_lib
 from vit_jax.data.sources import shapes as shapes_lib
 from vit_jax.data.splits import class_sampling as class_sampling_lib
 
+_RANGES = {
+    'channels': (1, np.inf), 'mixup': (0, np.inf), 'cutmix': (0, np.inf),
+    'num_workers': (0, np.inf), 'num_threads': (1, np.inf),
+    'prefetch': (1, np.inf), 'cache_mib': (0, np.inf),
+    'max_labels': (1, np.inf), 'max_unreadable': (0, 1),
+    'max_pixels': (1, limits.LARGEST), 'examples_per_class': (1, np.inf),
+    'num_examples': (1, np.inf), 'fraction': (1e-9, 1)}
+
 
 @dataclasses.dataclass(frozen=True)
 class DataConfig:
@@ -111,25 +119,20 @@ class DataConfig:
   shapes: shapes_lib.ShapesConfig = shapes_lib.ShapesConfig()
 
   def __post_init__(self):
-    if self.channels < 1:
+    for name, (least, most) in _RANGES.items():
+      value = getattr(self, name)
+      if value is not None and not least <= value <= most:
+        raise ValueError(
+            f'{name} must be from {least:,} to {most:,}; got {value:,}.'
+            if most < np.inf else
+            f'{name} must be at least {least}; got {value}.')
+    sizes = (self.examples_per_class, self.num_examples, self.fraction)
+    if sizes.count(None) < 2:
       raise ValueError(
-          f'channels must be 1 (grey), 3 (RGB) or more; got {self.channels}.')
+          'examples_per_class, num_examples and fraction exclude each other. '
+          'Give one of them.')
     self._check_normalisation()
     label_scaling.check_scale(self.target_mean, self.target_std)
-    for name, least in (('mixup', 0), ('cutmix', 0), ('num_workers', 0),
-                        ('num_threads', 1), ('prefetch', 1),
-                        ('cache_mib', 0), ('max_labels', 1)):
-      if getattr(self, name) < least:
-        raise ValueError(
-            f'{name} must be at least {least}; got {getattr(self, name)}.')
-    if not 0 <= self.max_unreadable <= 1:
-      raise ValueError(
-          f'max_unreadable must be in [0, 1]; got {self.max_unreadable}.')
-    if not 1 <= self.max_pixels <= limits.LARGEST:
-      raise ValueError(
-          f"max_pixels must be from 1 to {limits.LARGEST:,}, Pillow's limit; "
-          f'got {self.max_pixels:,}.')
-    self._check_subset()
     self.build_ops(train=True)  # Raises errors in their settings.
     self.build_ops(train=False)
 
@@ -155,20 +158,6 @@ class DataConfig:
           f'{self.mean!r} and {self.std!r}.')
     if self.std != 'measured' and not np.all(np.asarray(self.std) > 0):
       raise ValueError(f'std must be positive; got {self.std}.')
-
-  def _check_subset(self) -> None:
-    sizes = [self.examples_per_class, self.num_examples, self.fraction]
-    for name, value in zip(
-        ('examples_per_class', 'num_examples', 'fraction'), sizes):
-      if value is not None and value <= 0:
-        raise ValueError(
-            f'{name} must be positive, or none for all; got {value}.')
-    if self.fraction is not None and self.fraction > 1:
-      raise ValueError(f'fraction must be at most 1; got {self.fraction}.')
-    if sizes.count(None) < 2:
-      raise ValueError(
-          'examples_per_class, num_examples and fraction exclude each other. '
-          'Give one of them.')
 
   @property
   def is_picture(self) -> bool:

@@ -69,11 +69,9 @@ def open_dataset(
   """Opens a split; reads labels only for `examples_per_class`.
 
   Args:
-    config: the section.
+    config: the section. `exclude`, `examples_per_class`, `num_examples` and
+      `fraction` apply to its own split and source only.
     split: overrides the section's split; '' means the one of published results.
-      Other splits and sources are opened whole: `exclude`,
-      `examples_per_class`, `num_examples` and `fraction` apply to the section's
-      own split only.
     source: overrides the section's source.
     expected: takes sizes from the table of known data sets instead of files;
       enough to plan and compile.
@@ -95,7 +93,7 @@ def open_dataset(
           examples, config.exclude, name=f'{name} {wanted}')
     examples = _reduce(
         examples, config, name=f'{name} {wanted}', expected=expected,
-        targets=bool(opened.targets))
+        has_targets=bool(opened.targets))
   return Dataset(
       name=name, split=wanted, source=examples, num_classes=opened.num_classes,
       class_names=opened.class_names, multi_label=opened.multi_label,
@@ -122,11 +120,11 @@ def _open_source(
 
 def _reduce(
     examples: protocol.Source, config: config_lib.DataConfig, *, name: str,
-    expected: bool, targets: bool,
+    expected: bool, has_targets: bool,
 ) -> protocol.Source:
   """Applies `examples_per_class`, `num_examples` or `fraction`."""
   if config.examples_per_class is not None:
-    if targets:
+    if has_targets:
       raise ValueError(
           f'examples_per_class is {config.examples_per_class}, but {name} has '
           'regression targets. Use num_examples or fraction.')
@@ -161,10 +159,7 @@ def class_labels(
 def draw_per_class(
     dataset: Dataset, count: int, *, seeds: Sequence[int],
 ) -> tuple[Dataset, Int[np.ndarray, 'seeds examples']]:
-  """Returns the union of several draws, and the ranks of its examples.
-
-  See `split_strings.draw_per_class`.
-  """
+  """Returns the union of draws; see `split_strings.draw_per_class`."""
   subset, ranks = split_strings.draw_per_class(
       dataset.source, count, name=f'{dataset.name} {dataset.split}',
       seeds=seeds)

@@ -15,7 +15,6 @@ from vit_jax.data.augment import ops as ops_lib
 from vit_jax.data.images import unreadable as unreadable_lib
 
 HostBatch = dict[str, np.ndarray]
-_Decoded = tuple[ops_lib.Picture, Any]  # Image and label.
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -41,34 +40,25 @@ class LoadExample:
   def __call__(self, index: int, rng: np.random.Generator) -> HostBatch:
     if index >= self.dataset.num_examples:
       return self._padding(unreadable_lib.NONE)
-    skipped = unreadable_lib.NONE
-    try:
-      image, label = self._read(index)
-    except unreadable_lib.UnreadableError as error:
-      if self.policy == 'error':
-        raise self._with_advice(error) from error
-      skipped = index
-      if not self.train:
-        return self._padding(skipped)
-      index, (image, label) = self._read_next(index, error)
-    with self._naming(index):
-      return self._row(self._augment(image, rng), self._encode_label(label),
-                       mask=1, skipped=skipped)
+    found = self._read_or_next(index, self.policy, replace=self.train)
+    if found is None:
+      return self._padding(index)
+    read, image, label = found
+    with self._naming(read):
+      return self._row(
+          self._augment(image, rng), self._encode_label(label), mask=1,
+          skipped=unreadable_lib.NONE if read == index else index)
 
   def image(self, index: int) -> np.ndarray:
     """Returns the pixels of an example after evaluation's operations."""
-    try:
-      image, _ = self._read(index)
-    except unreadable_lib.UnreadableError as error:
-      if self.config.unreadable == 'error':
-        raise self._with_advice(error) from error
-      index, (image, _) = self._read_next(index, error)
+    found = self._read_or_next(index, self.config.unreadable, replace=True)
+    assert found is not None
+    index, image, _ = found
     with self._naming(index):
       return self._augment(image, np.random.default_rng(0))
 
   def find_unreadable(self, index: int) -> list[unreadable_lib.Unreadable]:
-    """Returns the unreadable example `index` and, in training, its successors.
-    """
+    """Returns example `index` and, in training, its unreadable successors."""
     found: list[unreadable_lib.Unreadable] = []
     count = self.dataset.num_examples
     for at in range(index, index + (count if self.train else 1)):
@@ -81,27 +71,36 @@ class LoadExample:
             self.dataset.source.key(at % count), str(error)))
     return found
 
-  def _read_next(
-      self, index: int, error: ValueError) -> tuple[int, _Decoded]:
-    """Returns the next readable example with its index."""
+  def _read_or_next(
+      self, index: int, policy: unreadable_lib.Policy, *, replace: bool,
+  ) -> tuple[int, ops_lib.Picture, Any] | None:
+    """Returns index, image and label of an example.
+
+    The policy 'skip' returns the next readable example instead of an unreadable
+    one, or None without `replace`.
+    """
+    try:
+      return index, *self._read(index)
+    except unreadable_lib.UnreadableError as error:
+      if policy == 'error':
+        key = 'unreadable' if self.train else 'eval_unreadable'
+        raise unreadable_lib.UnreadableError(
+            f'{error} Remove it, or skip unreadable images with '
+            f'--config.data.{key}=skip; `data check` lists all of them.'
+        ) from error
+      if not replace:
+        return None
+      first_error = error
     count = self.dataset.num_examples
     tries = min(unreadable_lib.MAX_REPLACEMENTS, count - 1)
     for at in range(index + 1, index + 1 + tries):
       with contextlib.suppress(unreadable_lib.UnreadableError):
-        return at % count, self._read(at % count)
+        return at % count, *self._read(at % count)
     raise ValueError(
-        f'{error} The {tries} examples after it are unreadable as well; '
-        'data.unreadable=skip only handles occasional ones.') from error
+        f'{first_error} The {tries} examples after it are unreadable as well; '
+        'data.unreadable=skip only handles occasional ones.') from first_error
 
-  def _with_advice(
-      self, error: unreadable_lib.UnreadableError,
-  ) -> unreadable_lib.UnreadableError:
-    key = 'unreadable' if self.train else 'eval_unreadable'
-    return unreadable_lib.UnreadableError(
-        f'{error} Remove it, or skip unreadable images with '
-        f'--config.data.{key}=skip; `data check` lists all of them.')
-
-  def _read(self, index: int) -> _Decoded:
+  def _read(self, index: int) -> tuple[ops_lib.Picture, Any]:
     """Returns the decoded image of an example, and its label."""
     with self._naming(index, kind=unreadable_lib.UnreadableError):
       cache, max_bytes = self.dataset.cache, self.config.cache_mib * 2**20

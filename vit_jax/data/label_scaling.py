@@ -41,9 +41,9 @@ def standardise(
   """
   if len(mean) != len(targets):
     raise ValueError(
-        f'data.target_mean is {tuple(mean)}, but labels have {len(targets)} '
-        f'targets ({", ".join(targets)}). Give one number for each, or remove '
-        'target_mean and target_std to measure them.')
+        f'data.target_mean has {len(mean)} numbers, but there are '
+        f'{len(targets)} targets: {", ".join(targets)}. Remove target_mean and '
+        'target_std to measure them.')
   values = _to_vector(label, targets)
   return ((values - np.asarray(mean)) / np.asarray(std)).astype(np.float32)
 
@@ -52,11 +52,6 @@ def measure(
     source: protocol.Source, targets: Sequence[str], *, name: str,
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
   """Returns mean and standard deviation of each target over all labels.
-
-  Args:
-    source: the training split.
-    targets: names of the targets.
-    name: of the split, for messages.
 
   Raises:
     ValueError: for a target that is missing everywhere, or constant.

@@ -50,12 +50,11 @@ def train_batches(
   Args:
     config: the section.
     dataset: training examples.
-    seed: of order and augmentation.
-    batch_size: global.
+    seed: seed of order and augmentation.
+    batch_size: global batch size.
     start_step: first batch to yield.
-    shards: equal parts of each batch that this process's devices hold; only
-      these are read.
-    num_shards: number of parts of a batch.
+    shards: parts of each batch that this process reads, of `num_shards`.
+    num_shards: number of equal parts of a batch.
     unreadable: counts unreadable images.
 
   Yields:
@@ -137,25 +136,15 @@ def _select(
     stream: grain.MapDataset, shards: Sequence[int], num_shards: int,
     start_step: int = 0,
 ) -> grain.MapDataset:
-  """Returns the chosen shards of each batch from `start_step` on.
-
-  Args:
-    stream: all shards of all batches in sequence.
-    shards: to join.
-    num_shards: per batch.
-    start_step: the first batch.
-  """
+  """Joins the chosen shards of each batch; `stream` has all in sequence."""
   selected = [
       stream.slice(slice(start_step * num_shards + shard, None, num_shards))
       for shard in shards]
   if len(selected) == 1:
     return selected[0]
-  return grain.experimental.ZipMapDataset(selected).map(_join)
-
-
-def _join(shards: Sequence[examples.HostBatch]) -> examples.HostBatch:
-  return {name: np.concatenate([shard[name] for shard in shards])
-          for name in shards[0]}
+  return grain.experimental.ZipMapDataset(selected).map(
+      lambda parts: {name: np.concatenate([part[name] for part in parts])
+                     for name in parts[0]})
 
 
 def _iterate(
@@ -186,16 +175,14 @@ def _iterate(
 def _describe_exit(config: config_lib.DataConfig, error: str) -> str:
   """Explains Grain's error about a terminated worker process."""
   code = re.search(r'exit code (-?\d+)', error)
-  status = int(code.group(1)) if code else 0
+  status = int(code[1]) if code else 0
   how = (f'killed by {signal.Signals(-status).name}' if status < 0
          else f'exit code {status}')
-  message = f'An input worker process died: {how}.'
-  if status == -signal.SIGKILL:
-    message += (
-        ' The kernel does that when memory runs out: reduce data.num_workers '
-        f'({config.num_workers}), data.prefetch ({config.prefetch}) or '
-        f'data.max_pixels ({config.max_pixels:,}).')
-  return message
+  return f'An input worker process died: {how}.' + (
+      ' The kernel does that when memory runs out: reduce data.num_workers '
+      f'({config.num_workers}), data.prefetch ({config.prefetch}) or '
+      f'data.max_pixels ({config.max_pixels:,}).'
+      if status == -signal.SIGKILL else '')
 
 
 def _start_worker(index: int, count: int) -> None:
@@ -222,10 +209,7 @@ def prepare(
     config: config_lib.DataConfig, *, num_classes: int, multi_label: bool,
     targets: bool = False,
 ) -> Callable[..., dict[str, jax.Array]]:
-  """Returns the function (batch, key, train) -> batch for the device.
-
-  See `mixup.prepare`.
-  """
+  """Returns the function (batch, key, train) -> batch; see `mixup.prepare`."""
   return mixup.prepare(
       **config.value_scale, mixup_alpha=config.mixup,
       cutmix_alpha=config.cutmix, num_classes=num_classes,
@@ -237,13 +221,10 @@ def abstract_batch(
     batch_size: int,
 ) -> dict[str, jax.ShapeDtypeStruct]:
   """Returns the shapes and dtypes of a host batch."""
-  label = jax.ShapeDtypeStruct(
-      (batch_size, *((config.max_labels,) * dataset.multi_label)), jnp.int32)
-  if dataset.targets:
-    label = jax.ShapeDtypeStruct(
-        (batch_size, len(dataset.targets)), jnp.float32)
-  return {
-      'image': jax.ShapeDtypeStruct(
-          (batch_size, *config.image_shape), config.dtype),
-      'label': label,
-      'mask': jax.ShapeDtypeStruct((batch_size,), jnp.float32)}
+  shapes = {
+      'image': (config.image_shape, config.dtype),
+      'label': (((len(dataset.targets),), jnp.float32) if dataset.targets else
+                ((config.max_labels,) * dataset.multi_label, jnp.int32)),
+      'mask': ((), jnp.float32)}
+  return {name: jax.ShapeDtypeStruct((batch_size, *shape), dtype)
+          for name, (shape, dtype) in shapes.items()}

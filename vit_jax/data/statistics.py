@@ -18,16 +18,11 @@ def measured(
 ) -> config_lib.DataConfig:
   """Returns the section with `mean`, `std` and target statistics filled in.
 
-  Reads 512 images if `mean` is 'measured', and all labels of a regression.
-
-  Args:
-    config: the section.
-    dataset: training examples.
-    expected: reads nothing and fills in placeholders.
+  Reads 512 training images if `mean` is 'measured', and all labels of a
+  regression. With `expected`, reads nothing and fills in placeholders.
   """
   if config.mean == 'measured':
-    mean, std = ((0.5, 0.5) if expected else
-                 _measure_pixels(config, dataset))
+    mean, std = (0.5, 0.5) if expected else _measure_pixels(config, dataset)
     config = dataclasses.replace(config, mean=mean, std=std)
   if not dataset.targets or config.target_mean:
     return config

@@ -31,14 +31,9 @@ TRAIN, VALIDATION, TEST = 'train800', 'val200', 'test'
 Example = Mapping[str, Any]
 
 
-def feature(example: Example, *, name: str = 'label') -> int:
-  """Returns a feature that is the label."""
-  return int(example[name])
-
-
-def grouped(example: Example, *, name: str, size: float) -> int:
-  """Returns a feature divided into bins of `size` neighbouring values."""
-  return int(np.floor_divide(float(example[name]), size))
+def feature(example: Example, *, name: str = 'label', size: float = 1) -> int:
+  """Returns a feature, divided into bins of `size` neighbouring values."""
+  return int(float(example[name]) // size)
 
 
 def object_count(example: Example) -> int:
@@ -78,7 +73,7 @@ class Task:
   Attributes:
     tfds: name of the data set, with the versions that the splits are for.
     group: 'natural', 'specialized' or 'structured'.
-    num_classes: number of labels.
+    num_classes: number of classes.
     num_test: number of test images.
     val: TFDS split string of `val200`.
     test: TFDS split string of `test`.
@@ -96,15 +91,11 @@ class Task:
   image: Callable[[bytes], Any] | None = None
   manual_download: bool = False
 
-  @property
-  def train(self) -> str:
-    return 'train[:800]'
-
 
 def _dsprites(name: str, size: float) -> Task:
   return Task(
       'dsprites:2.*.*', STRUCTURED, 16, 73_728, 'train[589824:590024]',
-      'train[663552:]', functools.partial(grouped, name=name, size=size),
+      'train[663552:]', functools.partial(feature, name=name, size=size),
       image=black_and_white)
 
 
@@ -190,15 +181,15 @@ def open_task(source: str, data_dir: str) -> protocol.DatasetSplits:
     ValueError: if there is no such task, or its data set is not prepared.
   """
   task = task_of(source)
-  records_by_split = {
+  dataset = protocol.DatasetSplits({
       split: Examples(f'{task.tfds} {split}', records, task)
       for split, records in tfds_lib.open_records(
-          task.tfds, data_dir, undecoded=('image', 'image2')).items()}
-  data_set = protocol.DatasetSplits(records_by_split, task.num_classes)
+          task.tfds, data_dir, undecoded=('image', 'image2')).items()
+  }, task.num_classes)
   selected = {
-      ours: split_strings.select_split(data_set, theirs, name=task.tfds)
+      ours: split_strings.select_split(dataset, theirs, name=task.tfds)
       for ours, theirs in (
-          (TRAIN, task.train), (VALIDATION, task.val), (TEST, task.test))}
+          (TRAIN, 'train[:800]'), (VALIDATION, task.val), (TEST, task.test))}
   return protocol.DatasetSplits(selected, task.num_classes, eval_split=TEST)
 
 

@@ -158,9 +158,9 @@ def _has_conflicting_labels(
   if conflicts and not (joins and len(columns.labels) == 1):
     raise ValueError(
         f'{len(conflicts):,} images of {where} have several rows with '
-        f'different labels: {conflicts[0]} is {" and ".join(labels(conflicts[0]))}. '
-        'Remove the wrong row, or set --config.data.target=multi, which joins '
-        'the rows.')
+        f'different labels: {conflicts[0]} is '
+        f'{" and ".join(labels(conflicts[0]))}. Remove the wrong row, or set '
+        '--config.data.target=multi, which joins the rows.')
   return bool(conflicts)
 
 
