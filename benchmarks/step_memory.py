@@ -27,7 +27,7 @@ sys.path.insert(0, os.fspath(pathlib.Path(__file__).parents[1]))
 from vit_jax import models
 from vit_jax.benchmarking import workload
 from vit_jax.experiment import build as experiment_lib
-from vit_jax.experiment import fit_batch
+from vit_jax.parallel import device_memory
 from vit_jax.parallel import topology
 from vit_jax.plan import step_cost
 from vit_jax.training import flops
@@ -68,14 +68,12 @@ def ours(args, device, overrides):
 def row(name, built, of_plain):
   """Prints the figures of a step and returns those to compare with."""
   lowered, operations = built
-  try:
-    stats = lowered.compile().memory_analysis()
-  except jax.errors.JaxRuntimeError as error:
-    if (sizes := fit_batch.parse_out_of_memory(str(error))) is None:
-      raise
+  compiled, sizes = device_memory.try_compile(lowered)
+  if sizes:
     print(f'{name:<28} does not fit: needs {sizes[0] / GIB:.2f} GiB in all',
           flush=True)
     return of_plain
+  stats = compiled.memory_analysis()
   temporaries = stats.temp_size_in_bytes
   in_use = stats.peak_memory_in_bytes - stats.argument_size_in_bytes
   difference = ''

@@ -15,13 +15,13 @@ PRETRAIN, QUICKSTART = CONFIGS / 'pretrain.py', CONFIGS / 'quickstart.py'
 
 @pytest.fixture(scope='module')
 def rows():
-  return {(row.variant, row.epochs): row for row in flops.paper_table_6()}
+  return {(row['variant'], row['epochs']): row for row in flops.paper_table_6()}
 
 
 @pytest.mark.parametrize(('variant', 'epochs', 'paper'), paper_costs.TABLE_6)
 def test_the_count_agrees_with_table_6(rows, variant, epochs, paper):
   is_vit = not variant.startswith('R')
-  assert rows[variant, epochs].exaflops == pytest.approx(
+  assert rows[variant, epochs]['exaflops'] == pytest.approx(
       paper, rel=0.03 if is_vit else 0.05)
 
 
@@ -30,8 +30,8 @@ def test_the_count_of_vit_b16_agrees_with_its_formula(rows):
   layer = tokens * (4 * width**2 + 2 * width * mlp_dim) + 2 * tokens**2 * width
   head = width  # Of one class.
   macs = 196 * (16 * 16 * 3) * width + 12 * layer + head
-  assert rows['B/16', 7].multiply_adds == macs
-  assert rows['B/16', 7].exaflops == pytest.approx(
+  assert rows['B/16', 7]['multiply_adds'] == macs
+  assert rows['B/16', 7]['exaflops'] == pytest.approx(
       6 * macs * 303e6 * 7 / 1e18)
 
 
@@ -40,9 +40,9 @@ def test_the_count_of_vit_b16_agrees_with_its_formula(rows):
     ('H/14', 'jft', 4262 / (2500 * 5.3136)),
     ('L/16', 'jft', 1567 / (680 * 5.3136)),
 ])
-def test_table_2_implies_a_utilisation(
-    variant, dataset, utilisation):
-  found = {(d.variant, d.dataset): d.utilisation for d in flops.paper_table_2()}
+def test_table_2_implies_a_utilisation(variant, dataset, utilisation):
+  found = {(row['variant'], row['dataset']): row['utilisation']
+           for row in flops.paper_table_2()}
   assert found[variant, dataset] == pytest.approx(utilisation, rel=2e-3)
 
 
@@ -65,8 +65,7 @@ def count(tmp_path, capsys, *arguments):
 
 
 @pytest.mark.parametrize('dataset', ['jft', 'jft:1.0.0'])
-def test_a_config_is_counted_without_its_data(
-    tmp_path, capsys, dataset):
+def test_a_config_is_counted_without_its_data(tmp_path, capsys, dataset):
   written, output = count(
       tmp_path, capsys, f'--config={PRETRAIN}:model=B/16,dataset={dataset}',
       f'--config.data.data_dir={tmp_path}')
@@ -98,8 +97,7 @@ def test_other_epochs_have_no_row_in_the_paper(tmp_path, capsys):
   assert 'assumption' not in output
 
 
-def test_each_stage_has_a_row(
-    tmp_path, capsys):
+def test_each_stage_has_a_row(tmp_path, capsys):
   written, output = count(tmp_path, capsys, f'--config={QUICKSTART}',
                           '--config.mesh.fsdp=64')
   stages = {stage['stage']: stage for stage in written['stages']}

@@ -14,10 +14,10 @@ CORES = {'v2': 2, 'v3': 2, 'v4': 2, 'v5e': 1, 'v5p': 2, 'v6e': 1}
 
 @pytest.mark.parametrize(('name', 'expected'), [
     ('v3-8', ('v3', '2x2')), ('v3-512', ('v3', '16x16')),
-    ('v3-2048', ('v3', '32x32')), ('v3:32x32', ('v3', '32x32')),
+    ('v3-2048', ('v3', '32x32')),
     ('v5p-512', ('v5p', '4x8x8')), ('v5p-1024', ('v5p', '8x8x8')),
     ('v5litepod-16', ('v5e', '4x4')), ('v6e-1', ('v6e', '1x1')),
-    ('TPU-v4-8', ('v4', '2x2x1')), ('v4:2x2x3', ('v4', '2x2x3')),
+    ('TPU-v4-8', ('v4', '2x2x1')),
 ])
 def test_names_are_parsed_to_shapes(name, expected):
   assert topology.parse(name) == expected
@@ -30,11 +30,9 @@ def test_a_slice_is_named_after_its_cores(version):
 
 
 @pytest.mark.parametrize(('name', 'words'), [
-    ('v3', 'a slice, such as v3-8.*Slices: v2-{8,'),
+    ('v3', 'a TPU slice, such as v3-8.*Slices: v2-{8,'),
     ('v9-8', "version of TPU.*'v9'"),
     ('v3-12', 'no slice v3-12. Slices of v3: v3-8, v3-32'),
-    ('v3:2x2x2', '2 sides in chips, at most 32x32'),
-    ('v3:64x64', 'at most 32x32'), ('v5p:0x1x1', '3 sides'),
 ])
 def test_unknown_slices_are_errors_with_a_list(name, words):
   with pytest.raises(ValueError, match=words):
@@ -51,7 +49,7 @@ def test_the_error_without_libtpu_names_the_requirements_file(monkeypatch):
 
   monkeypatch.setattr(importlib.metadata, 'version', without_libtpu)
   with pytest.raises(ValueError, match=(
-      r'libtpu==\d+\.\d+.*pip install -r requirements-plan.txt$')):
+      r'libtpu.*pip install -r requirements-plan.txt$')):
     topology.devices('v3-8')
 
 
@@ -64,12 +62,6 @@ def test_a_slice_has_the_cores_of_its_name(name):
   row = hardware.find(devices[0].device_kind)
   assert row.cores * len(devices) == int(name.split('-')[1])
   assert devices[0].num_cores == row.cores
-
-
-def test_an_impossible_shape_is_an_error():
-  pytest.importorskip('libtpu')
-  with pytest.raises(ValueError, match='has no topology v3:3x5.*v3-2048'):
-    topology.devices('v3:3x5')
 
 
 def test_libtpu_is_silenced_only_without_a_tpu(monkeypatch):

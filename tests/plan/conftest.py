@@ -12,7 +12,7 @@ GIB = 2**30
 def fake_cost():
   """Makes the cost of a step that needs `total` GiB per device.
 
-  A step that does not fit has a compiler error, whose figure leaves out the
+  A step that does not fit fails to compile, with an error that leaves out the
   `state` GiB. The model takes 3 FLOPs.
   """
   def make(total, capacity=15.5, *, state=0.0, mesh=(8, 1, 1)):
@@ -28,5 +28,5 @@ def fake_cost():
         mesh=dict(zip(types.MESH_AXES, mesh)), memory=memory,
         training_flops=3.0, recomputed_flops=0.0, traffic_bytes=None,
         collectives=[], compile_secs=2.0,
-        compile_error='RESOURCE_EXHAUSTED' if fails else '')
+        is_compiled=not fails)
   return make

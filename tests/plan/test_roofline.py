@@ -20,30 +20,36 @@ def test_the_largest_of_three_bounds_is_the_bottleneck():
   # A TPUv3 core: 61.5 TFLOP/s, 450 GB/s, 164 GB/s.
   gradients = collectives.Collective('all-reduce', 8 * 10**9, group_size=8)
   e = roofline.estimate(cost(
-      flops=246e12, traffic_bytes=45 * 10**10, sent=[gradients]))
+      flops=246e12, traffic_bytes=45 * 10**10, sent=[gradients]),
+      total_steps=21_600)
   assert {name: bound.secs for name, bound in e.bounds.items()
           } == pytest.approx({'compute': 4.0, 'memory': 1.0,
                               'interconnect': 2 * 7e9 / 164e9})
-  assert e.bottleneck.name == 'compute'
-  assert e.overlapped_secs == pytest.approx(4)
-  assert e.sequential_secs == pytest.approx(5 + 14 / 164)
-  assert e.images_per_sec(4) == 1024
-  assert e.mfu(4) == pytest.approx(0.5)  # Without recomputation.
-  assert e.core_days(4, steps=21_600) == pytest.approx(8)
+  assert e.bottleneck == 'compute'
+  assert e.full_overlap.step_secs == pytest.approx(4)
+  assert e.no_overlap.step_secs == pytest.approx(5 + 14 / 164)
+  assert e.full_overlap.images_per_sec == 1024
+  assert e.full_overlap.mfu == pytest.approx(0.5)  # Without recomputation.
+  assert e.full_overlap.core_days == pytest.approx(8)
+
+
+def estimate(*args, **keywords):
+  return roofline.estimate(cost(*args, **keywords), total_steps=86_400)
 
 
 def test_memory_can_be_the_bottleneck():
-  e = roofline.estimate(cost(traffic_bytes=45 * 10**10))
-  assert e.bottleneck.name == 'memory'
+  e = estimate(traffic_bytes=45 * 10**10)
+  assert e.bottleneck == 'memory'
   assert set(e.bounds) == {'compute', 'memory'}
 
 
 def test_core_days_count_the_cores_of_a_chip():
-  assert roofline.estimate(cost('TPU v5')).core_days(1, steps=86_400) == 16
+  speed = estimate('TPU v5').full_overlap
+  assert speed.core_days == 16 * speed.step_secs
 
 
 def test_unknown_peaks_give_no_bound():
-  assert roofline.estimate(cost('cpu')) is None
+  assert estimate('cpu') is None
   row = collectives.Collective('all-reduce', 10**9, group_size=8)
-  e = roofline.estimate(cost('NVIDIA A100-PCIE-40GB', sent=[row]))
+  e = estimate('NVIDIA A100-PCIE-40GB', sent=[row])
   assert set(e.bounds) == {'compute', 'memory'}

@@ -27,6 +27,7 @@ from vit_jax.benchmarking import interleaved_timing
 from vit_jax.benchmarking import step_speed
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import fit_batch
+from vit_jax.parallel import device_memory
 from vit_jax.plan import build_without_data
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -122,7 +123,7 @@ def main(path: str, start_time: str) -> None:
   experiment, sizes_from = build_without_data.build(config, jax.devices())
   times.append(time.time())
   fitted = fit_batch.fit(
-      experiment, free_bytes=fit_batch.free_bytes(experiment.mesh),
+      experiment, free_bytes=device_memory.free_bytes(experiment.mesh),
       batches_ahead=run_lib.IN_FLIGHT)
   times.append(time.time())
   state = jax.block_until_ready(fitted.experiment.init_state())

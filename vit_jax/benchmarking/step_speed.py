@@ -20,6 +20,7 @@ from vit_jax.benchmarking import interleaved_timing
 from vit_jax.benchmarking import matmul_peak
 from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import fit_batch
+from vit_jax.parallel import device_memory
 from vit_jax.parallel import multihost
 from vit_jax.parallel import sharding
 from vit_jax.run import startup_summary
@@ -120,7 +121,7 @@ def measure(
     ValueError: if the step does not fit the devices.
   """
   fitted = fit_batch.fit(
-      experiment, free_bytes=fit_batch.free_bytes(experiment.mesh),
+      experiment, free_bytes=device_memory.free_bytes(experiment.mesh),
       batches_ahead=run_lib.IN_FLIGHT)
   experiment = fitted.experiment
   training = Training(experiment, fitted.step)
@@ -135,7 +136,7 @@ def measure(
   def speed(name: str, flops_per_image: int, memory: Any) -> Speed:
     return _speed(
         experiment, timings[name], peak, flops_per_image=flops_per_image,
-        needed_bytes=fit_batch.needed_bytes(experiment, memory))
+        needed_bytes=fit_batch.needed_bytes(memory))
 
   return StepSpeed(
       startup_summary.device_kind(experiment.mesh), experiment.mesh.size,

@@ -15,7 +15,7 @@ The tables show the utilisation implied by the paper's own figures.
 """
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping
 import dataclasses
 import functools
 from typing import Any
@@ -31,90 +31,12 @@ from vit_jax.parallel import hardware
 from vit_jax.parallel import mesh
 from vit_jax.plan import build_without_data
 from vit_jax.plan import paper_costs
+from vit_jax.plan import roofline
 from vit_jax.training import cost
 from vit_jax.training import flops
 
 # An assumption; Table 2 implies 0.32 to 0.43 for a ViT.
 UTILISATION = 0.4
-DAY_SECS = 86_400
-
-
-@dataclasses.dataclass(frozen=True)
-class ModelCost:
-  """A row of the paper's Table 6 and our count.
-
-  Attributes:
-    variant: model.
-    epochs: epochs over JFT-300M.
-    multiply_adds: multiply-adds of a forward pass over one image.
-    exaflops: pre-training FLOPs / 1e18, our count.
-    paper: the paper's figure.
-  """
-  variant: str
-  epochs: int
-  multiply_adds: int
-  exaflops: float
-  paper: float
-
-  @property
-  def difference(self) -> float:
-    """Relative difference from the paper."""
-    return self.exaflops / self.paper - 1
-
-
-@dataclasses.dataclass(frozen=True)
-class CoreDays:
-  """A row of the paper's Table 2 and the utilisation that it implies.
-
-  Attributes:
-    variant: model.
-    dataset: pre-training data set.
-    epochs: epochs over it.
-    exaflops: our count.
-    core_days: the paper's TPUv3-core-days.
-  """
-  variant: str
-  dataset: str
-  epochs: int
-  exaflops: float
-  core_days: float
-
-  @property
-  def utilisation(self) -> float:
-    """Implied fraction of the peak."""
-    return _paper_utilisation(self.exaflops, self.core_days)
-
-
-@dataclasses.dataclass(frozen=True)
-class StageCost:
-  """Cost of one stage of a config.
-
-  Attributes:
-    stage: name of the stage, '' if the config has none.
-    variant: model, '' if it has no name.
-    dataset: training data set.
-    sizes_from: 'data', or 'table' if the data set is not available.
-    resolution: height and width of the images.
-    images: images of all epochs.
-    epochs: passes over the training split.
-    multiply_adds: multiply-adds of a forward pass over one image.
-    exaflops: training FLOPs / 1e18.
-    core_days: on the chosen device at the chosen utilisation.
-    paper_exaflops: from Table 6, or None.
-    paper_core_days: TPUv3-core-days from Table 2, or None.
-  """
-  stage: str
-  variant: str
-  dataset: str
-  sizes_from: str
-  resolution: tuple[int, int]
-  images: int
-  epochs: float
-  multiply_adds: int
-  exaflops: float
-  core_days: float
-  paper_exaflops: float | None
-  paper_core_days: float | None
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -155,76 +77,92 @@ def _run_tables() -> dict[str, Any]:
   console.table(
       'Table 6: pre-training on JFT-300M',
       ('model', 'epochs', 'GMACs', 'exaFLOPs', 'paper', 'difference'),
-      [(row.variant, row.epochs, f'{row.multiply_adds / 1e9:.2f}',
-        f'{row.exaflops:,.0f}', f'{row.paper:,.0f}', f'{row.difference:+.1%}')
-       for row in table_6])
+      [(row['variant'], row['epochs'], f'{row["multiply_adds"] / 1e9:.2f}',
+        f'{row["exaflops"]:,.0f}', f'{row["paper"]:,.0f}',
+        f'{row["difference"]:+.1%}') for row in table_6])
   peak = hardware.named(paper_costs.DEVICE).peak_flops_per_core / 1e12
   console.table(
       f'Table 2: TPUv3-core-days, and implied utilisation of {peak:.1f} '
       'TFLOP/s',
       ('model', 'data', 'epochs', 'exaFLOPs', 'core-days', 'utilisation'),
-      [(row.variant, row.dataset, row.epochs, f'{row.exaflops:,.0f}',
-        f'{row.core_days:,.0f}', f'{row.utilisation:.1%}')
-       for row in table_2])
-  return {
-      'table_6': [{**dataclasses.asdict(row), 'difference': row.difference}
-                  for row in table_6],
-      'table_2': [{**dataclasses.asdict(row), 'utilisation': row.utilisation}
-                  for row in table_2]}
+      [(row['variant'], row['dataset'], row['epochs'],
+        f'{row["exaflops"]:,.0f}', f'{row["core_days"]:,.0f}',
+        f'{row["utilisation"]:.1%}') for row in table_2])
+  return {'table_6': table_6, 'table_2': table_2}
+
+
+def paper_table_6() -> list[dict[str, Any]]:
+  """Returns the rows of Table 6, each with the paper's count and ours."""
+  rows = []
+  for variant, epochs, paper in paper_costs.TABLE_6:
+    multiply_adds = count_multiply_adds(variant)
+    exaflops = _exaflops(multiply_adds, paper_costs.JFT_IMAGES * epochs)
+    rows.append({
+        'variant': variant, 'epochs': epochs, 'multiply_adds': multiply_adds,
+        'exaflops': exaflops, 'paper': paper,
+        'difference': exaflops / paper - 1})
+  return rows
+
+
+def paper_table_2() -> list[dict[str, Any]]:
+  """Returns the rows of Table 2 with our counts and implied utilisations."""
+  rows = []
+  for variant, dataset, images, epochs, core_days in paper_costs.TABLE_2:
+    exaflops = _exaflops(count_multiply_adds(variant), images * epochs)
+    rows.append({
+        'variant': variant, 'dataset': dataset, 'epochs': epochs,
+        'exaflops': exaflops, 'core_days': core_days,
+        'utilisation': _paper_utilisation(exaflops, core_days)})
+  return rows
 
 
 def _run_config(
     args: argparse.Namespace, device: hardware.Hardware,
 ) -> dict[str, Any]:
   stages = load_config.load(args.config, args.overrides)
-  rows = [stage_cost(config, stage=name, device=device,
-                     utilisation=args.utilisation)
+  rows = [{'stage': name, **stage_cost(config, device, args.utilisation)}
           for name, config in stages.items()]
-  total = {key: sum(getattr(row, key) for row in rows)
+  total = {key: sum(row[key] for row in rows)
            for key in ('images', 'exaflops', 'core_days')}
-  cells: list[Sequence[Any]] = [
-      (row.stage or '–', row.variant or '–', row.dataset,
-       f'{row.epochs:.1f}', f'{row.multiply_adds / 1e9:.4g}',
-       f'{row.exaflops:.4g}', f'{row.core_days:.4g}') for row in rows]
-  if len(rows) > 1:
-    cells.append(('all', '', '', '', '',
-                  f'{total["exaflops"]:.4g}', f'{total["core_days"]:.4g}'))
+  shown = rows + [{'stage': 'all', **total}] * (len(rows) > 1)
   console.table('Training cost', (
-      'stage', 'model', 'data', 'epochs', 'GMACs', 'exaFLOPs', 'core-days'),
-      cells)
+      'stage', 'model', 'data', 'epochs', 'GMACs', 'exaFLOPs', 'core-days'), [
+          (row['stage'] or '–', row.get('variant') or '–',
+           row.get('dataset', ''), _format('.1f', row.get('epochs')),
+           _format('.4g', row.get('multiply_adds', 0) / 1e9 or None),
+           f'{row["exaflops"]:.4g}', f'{row["core_days"]:.4g}')
+          for row in shown])
   print(f'Core-days of {device.name} at {args.utilisation:.4g} of '
         f'{device.peak_flops_per_core / 1e12:.1f} TFLOP/s per core'
         + (' (an assumption: see --utilisation)'
            if args.utilisation == UTILISATION else ''))
   for row in rows:
-    for line in _notes(row):
-      print(line)
+    _print_notes(row)
   return {'device': device.name, 'utilisation': args.utilisation, **total,
-          'stages': [dataclasses.asdict(row) for row in rows]}
+          'stages': rows}
 
 
-def _notes(row: StageCost) -> list[str]:
-  """Returns the source of the sizes and the paper's figures."""
-  name = f'{row.stage}: ' if row.stage else ''
-  notes = []
-  if row.sizes_from == 'table':
-    notes.append(f'{name}{row.dataset} is not available: sizes are from the '
-                 'data set table')
-  if row.paper_exaflops:
-    difference = row.exaflops / row.paper_exaflops - 1
-    notes.append(f'{name}Paper, Table 6: {row.paper_exaflops:,.0f} exaFLOPs '
-                 f'(ours {difference:+.1%})')
-  if row.paper_core_days:
-    implied = _paper_utilisation(row.exaflops, row.paper_core_days)
-    notes.append(f'{name}Paper, Table 2: {row.paper_core_days:,.0f} '
-                 f'TPUv3-core-days, which implies {implied:.1%} of the peak')
-  return notes
+def _format(spec: str, value: float | None) -> str:
+  return '' if value is None else format(value, spec)
+
+
+def _print_notes(row: Mapping[str, Any]) -> None:
+  """Prints the source of the sizes and the paper's figures."""
+  name = f'{row["stage"]}: ' if row['stage'] else ''
+  if row['sizes_from'] == 'table':
+    print(f'{name}{row["dataset"]} is not available: sizes are from the data '
+          'set table')
+  if paper := row['paper_exaflops']:
+    print(f'{name}Paper, Table 6: {paper:,.0f} exaFLOPs '
+          f'(ours {row["exaflops"] / paper - 1:+.1%})')
+  if paper := row['paper_core_days']:
+    print(f'{name}Paper, Table 2: {paper:,.0f} TPUv3-core-days, which implies '
+          f'{_paper_utilisation(row["exaflops"], paper):.1%} of the peak')
 
 
 def stage_cost(
-    config: config_lib.Config, *, stage: str = '', device: hardware.Hardware,
-    utilisation: float,
-) -> StageCost:
+    config: config_lib.Config, device: hardware.Hardware, utilisation: float,
+) -> dict[str, Any]:
   """Counts the training cost of a config, without data or accelerators."""
   # These do not affect the count.
   config = dataclasses.replace(
@@ -234,41 +172,23 @@ def stage_cost(
   exaflops = experiment.training_flops_per_image * images / 1e18
   row: dict[str, Any] = {
       'variant': config.model.variant, 'dataset': experiment.dataset.name,
-      'epochs': images / experiment.dataset.num_examples}
-  return StageCost(
-      stage=stage, sizes_from=sizes_from, resolution=config.data.size,
-      images=images, multiply_adds=experiment.flops_per_image // 2,
-      exaflops=exaflops,
-      core_days=exaflops / (utilisation * _exaflops_per_day(device)),
-      **row, **paper_costs.find(resolution=config.data.size, **row))
+      'epochs': images / experiment.dataset.num_examples,
+      'resolution': config.data.size}
+  return {
+      **row, **paper_costs.find(**row), 'sizes_from': sizes_from,
+      'images': images, 'multiply_adds': experiment.flops_per_image // 2,
+      'exaflops': exaflops,
+      'core_days': exaflops / (utilisation * _exaflops_per_day(device))}
 
 
 def _exaflops_per_day(device: hardware.Hardware) -> float:
   """Returns the peak of a core per day."""
-  return device.peak_flops_per_core * DAY_SECS / 1e18
+  return device.peak_flops_per_core * roofline.DAY_SECS / 1e18
 
 
 def _paper_utilisation(exaflops: float, core_days: float) -> float:
   device = hardware.named(paper_costs.DEVICE)
   return exaflops / (core_days * _exaflops_per_day(device))
-
-
-def paper_table_6() -> list[ModelCost]:
-  """Returns the rows of Table 6 with our counts."""
-  rows = []
-  for variant, epochs, paper in paper_costs.TABLE_6:
-    multiply_adds = count_multiply_adds(variant)
-    exaflops = _exaflops(multiply_adds, paper_costs.JFT_IMAGES * epochs)
-    rows.append(ModelCost(variant, epochs, multiply_adds, exaflops, paper))
-  return rows
-
-
-def paper_table_2() -> list[CoreDays]:
-  """Returns the rows of Table 2 with our counts."""
-  return [
-      CoreDays(variant, dataset, epochs, _exaflops(
-          count_multiply_adds(variant), images * epochs), core_days)
-      for variant, dataset, images, epochs, core_days in paper_costs.TABLE_2]
 
 
 @functools.cache
@@ -279,9 +199,8 @@ def count_multiply_adds(variant: str) -> int:
       (1, paper_costs.RESOLUTION, paper_costs.RESOLUTION, 3), 'float32')
   params = jax.eval_shape(
       lambda: models.init(model, jax.random.key(0), images))
-  operations = flops.count(
-      lambda p, x: model.apply({'params': p}, x)['logits'], params, images)
-  return operations // 2
+  return flops.count(
+      lambda p, x: model.apply({'params': p}, x)['logits'], params, images) // 2
 
 
 def _exaflops(multiply_adds: int, images: float) -> float:

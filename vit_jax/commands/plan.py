@@ -48,8 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       help='config to plan; change a value with --config.section.key=value')
   parser.add_argument(
       '--topology', default='', metavar='NAME',
-      help='TPU slice, such as v3-8, v3-2048 or v5p-512, or its shape in '
-      'chips, such as v3:32x32 (default: the local devices)')
+      help='TPU slice, such as v3-8, v3-2048 or v5p-512 (default: the local '
+      'devices)')
   parser.add_argument(
       '--sharding', action='store_true',
       help='also print the sharding of each parameter')
@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
     report.show(plan)
     suggestions = []
     if plan.cost.fits is False:
-      suggestions = advice.suggest(config, plan.cost)
+      suggestions = list(advice.suggest(config, plan.cost))
       advice.show(suggestions, plan.cost)
     rows.append({**report.figures(plan), 'suggestions': [
         dataclasses.asdict(row) for row in suggestions]})
@@ -116,7 +116,7 @@ def _max_batch(
         '--resolutions must be comma-separated numbers of pixels, such as '
         f'224,384, but got {args.resolutions!r}.') from None
   kind = devices[0].device_kind
-  cells: list[max_batch.Cell] = []
+  cells: list[dict[str, Any]] = []
   for cell in max_batch.table(
       args.config, devices, overrides=args.overrides,
       models=args.models.split(','), resolutions=resolutions):
@@ -125,12 +125,12 @@ def _max_batch(
     if args.json:  # Written after every cell: a table can take hours.
       atomic_files.write_json(args.json, {
           'jax': jax.__version__, 'command': shlex.join(sys.argv),
-          'device_kind': kind, 'cells': max_batch.figures(cells)})
+          'device_kind': kind, 'cells': cells})
   unit = report.unit(kind)
   max_batch.show(cells, device_kind=kind, unit=unit)
   if args.picture:
     memory_plot.largest_batches(
-        max_batch.figures(cells), args.picture, unit=unit,
+        cells, args.picture, unit=unit,
         title=f'Largest batch per {unit} ({kind})')
     print(f'wrote {args.picture}')
   return 0

@@ -10,6 +10,7 @@ import flax.linen as nn
 import jax
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec
+import rich.console
 
 from vit_jax import console
 from vit_jax import tree
@@ -165,7 +166,8 @@ def show(rows: Sequence[Row], mesh: jax.sharding.Mesh) -> None:
            mesh_axes_text(row.spec, mesh), row.param_bytes, row.state_bytes)
           for row in rows] + [
               ('all', '', '', '', sum(row.param_bytes for row in rows),
-               sum(row.state_bytes for row in rows))])
+               sum(row.state_bytes for row in rows))],
+      console=rich.console.Console(width=150))  # Names stay on one line.
 
 
 def axes_text(axes: Axes) -> str:

@@ -1,7 +1,7 @@
 """TPU slices by name, as compilation targets that need no TPU.
 
-    topology.devices('v3-2048')    # or 'v3:32x32': 2,048 cores
-    topology.devices('v5p-512')    # or 'v5p:4x8x8': 256 chips of two cores
+    topology.devices('v3-2048')    # 2,048 cores: 32 x 32 chips
+    topology.devices('v5p-512')    # 256 chips of two cores: 4 x 8 x 8
 
 `libtpu` contains the compiler for every TPU version. It returns device
 descriptions: programs can be compiled for them, but arrays cannot be placed on
@@ -21,7 +21,6 @@ from typing import Any
 
 import jax
 from jax.experimental import topologies
-from packaging import requirements
 
 from vit_jax import schema
 from vit_jax.parallel import hardware
@@ -44,9 +43,6 @@ SLICES: Mapping[str, Mapping[int, str]] = {
     'v6e': _CHIPS,
 }
 _ALIASES = {'v5litepod': 'v5e', 'v5lite': 'v5e', 'v6lite': 'v6e'}
-# Makes a v4 device a chip of two cores, as on real machines.
-_OPTIONS: Mapping[str, Mapping[str, Any]] = {
-    'v4': {'chip_config_name': 'megacore'}}
 # Without these, only one process at a time can load libtpu, and it queries
 # Google's metadata server for the machine type.
 _ENVIRONMENT: Mapping[str, str] = {
@@ -57,77 +53,45 @@ _ENVIRONMENT: Mapping[str, str] = {
 def parse(name: str) -> tuple[str, str]:
   """Returns version and shape in chips: ('v3', '32x32') for 'v3-2048'.
 
-  Args:
-    name: a slice, 'v3-2048', or a shape in chips, 'v3:32x32'.
-
   Raises:
-    ValueError: if the version, slice or shape does not exist.
+    ValueError: if the slice does not exist.
   """
-  match = re.fullmatch(r'(?:tpu[-_ ]?)?(v\w+?)(?:-(\d+)|:(\d+(?:x\d+)*))',
-                       name.strip().lower())
+  match = re.fullmatch(
+      r'(?:tpu[-_ ]?)?(v\w+?)-(\d+)', name.strip().lower())
   if not match:
     slices = '; '.join(f'{version}-{{{",".join(map(str, sizes))}}}'
                        for version, sizes in SLICES.items())
-    raise ValueError(
-        'A topology is a slice, such as v3-8, or a shape in chips, such as '
-        f'v3:2x2, but got {name!r}. Slices: {slices}.')
+    raise ValueError(f'A topology is a TPU slice, such as v3-8, but got '
+                     f'{name!r}. Slices: {slices}.')
   version = _ALIASES.get(match[1], match[1])
   schema.check_name(version, list(SLICES), what='version of TPU')
-  if match[2]:
-    return version, _slice_shape(version, int(match[2]))
-  _check_shape(version, match[3])
-  return version, match[3]
-
-
-def _slice_shape(version: str, number: int) -> str:
-  slices = SLICES[version]
-  if number not in slices:
+  shapes = SLICES[version]
+  if int(match[2]) not in shapes:
     raise ValueError(
-        f'There is no slice {version}-{number}. Slices of {version}: '
-        f'{", ".join(f"{version}-{n}" for n in slices)}. Or give the shape in '
-        f'chips, such as {version}:{next(iter(slices.values()))}.')
-  return slices[number]
-
-
-def _check_shape(version: str, shape: str) -> None:
-  sides = [int(n) for n in shape.split('x')]
-  shapes = list(SLICES[version].values())
-  dimensions = shapes[0].count('x') + 1
-  if (len(sides) != dimensions or 0 in sides
-      or math.prod(sides) > math.prod(map(int, shapes[-1].split('x')))):
-    raise ValueError(
-        f'A shape of {version} has {dimensions} sides in chips, at most '
-        f'{shapes[-1]}, but got {shape!r}. For example '
-        f'{", ".join(f"{version}:{s}" for s in shapes)}.')
+        f'There is no slice {version}-{match[2]}. Slices of {version}: '
+        f'{", ".join(f"{version}-{n}" for n in shapes)}.')
+  return version, shapes[int(match[2])]
 
 
 def devices(name: str) -> Sequence[jax.Device]:
-  """Returns descriptions of the devices of a topology.
+  """Returns descriptions of the devices of a slice.
 
   Loads libtpu without taking a TPU from other processes.
 
-  Args:
-    name: see `parse`.
-
   Raises:
-    ValueError: if the topology does not exist or libtpu is not installed.
+    ValueError: if the slice does not exist or libtpu is not installed.
   """
   version, shape = parse(name)
   _check_libtpu()
   _set_environment()
-  options = dict(_OPTIONS.get(version, {}))
+  options: dict[str, Any] = {}
+  if version == 'v4':  # A device is a chip of two cores, as on real machines.
+    options['chip_config_name'] = 'megacore'
   sides = [int(n) for n in shape.split('x')]
   if math.prod(sides) < 4:  # A host normally has four chips.
     options['chips_per_host_bounds'] = (sides + [1, 1])[:3]
-  try:
-    return topologies.get_topology_desc(
-        platform='tpu', topology_name=f'{version}:{shape}', **options).devices
-  except jax.errors.JaxRuntimeError as error:
-    raise ValueError(
-        f'libtpu {importlib.metadata.version("libtpu")} has no topology '
-        f'{version}:{shape}: {str(error).splitlines()[0]}. Slices offered by '
-        f'Google: {", ".join(f"{version}-{n}" for n in SLICES[version])}.'
-    ) from error
+  return topologies.get_topology_desc(
+      platform='tpu', topology_name=f'{version}:{shape}', **options).devices
 
 
 def quiet_without_tpu() -> None:
@@ -145,20 +109,11 @@ def _set_environment() -> None:
     os.environ.setdefault(variable, value)
 
 
-def libtpu_requirement() -> str:
-  """Returns the version that the installed JAX requires: 'libtpu==0.0.42.*'."""
-  for line in importlib.metadata.requires('jax') or ():
-    requirement = requirements.Requirement(line)
-    if requirement.name == 'libtpu':
-      return f'libtpu{requirement.specifier}'
-  return 'libtpu'
-
-
 def _check_libtpu() -> None:
   try:
     importlib.metadata.version('libtpu')
   except importlib.metadata.PackageNotFoundError:
     raise ValueError(
-        f'A topology needs the TPU compiler {libtpu_requirement()}, which '
-        'needs no TPU but is not installed. Install it with: pip install -r '
-        'requirements-plan.txt') from None
+        'A topology needs the TPU compiler libtpu, which needs no TPU but is '
+        'not installed. Install it with: pip install -r requirements-plan.txt'
+    ) from None

@@ -22,69 +22,49 @@ class Suggestion:
   """A change of the config that saves device memory.
 
   Attributes:
-    overrides: as written after `--config.`.
+    override: as written after `--config.`.
     saved_bytes: bytes saved per device; None if only a compilation can tell.
     cost: what the change costs.
   """
-  overrides: tuple[str, ...]
+  override: str
   saved_bytes: int | None
   cost: str
 
 
 def suggest(
     config: config_lib.Config, cost: step_cost.StepCost,
-) -> list[Suggestion]:
-  """Returns the settings that may make a step fit, the cheapest first."""
-  return [*_momentum(config, cost), *_fsdp(config, cost),
-          *_remat(config), *_accumulation(config)]
-
-
-def _momentum(
-    config: config_lib.Config, cost: step_cost.StepCost,
 ) -> Iterator[Suggestion]:
+  """Yields the settings that may make a step fit, the cheapest first."""
   if config.optimizer.momentum_dtype != 'bfloat16':
     yield Suggestion(
-        ('optimizer.momentum_dtype=bfloat16',),
-        cost.memory.params_bytes // 2,
+        'optimizer.momentum_dtype=bfloat16', cost.memory.params_bytes // 2,
         'momentum rounded to bfloat16 (arXiv:2106.04560, section 3.4)')
+  old, new = cost.mesh[types.FSDP], _largest_fsdp(config, cost)
+  if new > old:
+    yield Suggestion(
+        f'mesh.fsdp={new}', round(cost.memory.state_bytes * (1 - old / new)),
+        'all-gathers parameters in every layer; smaller powers of two '
+        'communicate less')
+  levels = typing.get_args(
+      typing.get_type_hints(type(config.model)).get('remat'))
+  for level in levels[levels.index(config.model.remat) + 1:]:
+    yield Suggestion(f'model.remat={level}', None, REMAT_COST[level])
+  if config.accumulation != 'auto':
+    yield Suggestion('accumulation=auto', None,
+                     'more microbatches: smaller matmuls, other dropout masks')
+  yield Suggestion(f'batch_size={max(1, config.batch_size // 2)}', None,
+                   'another batch size needs another learning rate')
 
 
-def _fsdp(
-    config: config_lib.Config, cost: step_cost.StepCost,
-) -> Iterator[Suggestion]:
-  """Yields the largest power of two that divides replicas and model width."""
-  old = cost.mesh[types.FSDP]
-  replicas = cost.mesh[types.DATA] * old
+def _largest_fsdp(config: config_lib.Config, cost: step_cost.StepCost) -> int:
+  """Returns the largest power of two that divides replicas and model width."""
+  replicas = cost.mesh[types.DATA] * cost.mesh[types.FSDP]
+  if config.mesh.data != -1:  # Other axes cannot grow.
+    return 1
   width = getattr(config.model, 'width', 0) or getattr(
       getattr(config.model, 'backbone', None), 'width', 0)
   divisor = math.gcd(replicas, width)
-  new = divisor & -divisor
-  if new > old:
-    data = () if config.mesh.data == -1 else (f'mesh.data={replicas // new}',)
-    memory = cost.memory
-    state_bytes = memory.params_bytes + memory.optimizer_bytes
-    yield Suggestion(
-        (*data, f'mesh.fsdp={new}'), round(state_bytes * (1 - old / new)),
-        'all-gathers parameters in every layer; smaller powers of two '
-        'communicate less')
-
-
-def _remat(config: config_lib.Config) -> Iterator[Suggestion]:
-  levels = typing.get_args(
-      typing.get_type_hints(type(config.model)).get('remat'))
-  current = levels.index(config.model.remat)
-  for level in levels[current + 1:]:
-    yield Suggestion((f'model.remat={level}',), None, REMAT_COST[level])
-
-
-def _accumulation(config: config_lib.Config) -> Iterator[Suggestion]:
-  if config.accumulation != 'auto':
-    yield Suggestion(
-        ('accumulation=auto',), None,
-        'more microbatches: smaller matmuls, other dropout masks')
-  yield Suggestion(
-      (f'batch_size={max(1, config.batch_size // 2)}',), None,
-      'another batch size needs another learning rate')
+  return divisor & -divisor
 
 
 def show(suggestions: list[Suggestion], cost: step_cost.StepCost) -> None:
@@ -97,6 +77,5 @@ def show(suggestions: list[Suggestion], cost: step_cost.StepCost) -> None:
   for row in suggestions:
     saves = '' if row.saved_bytes is None else (
         f', saves {console.format_bytes(row.saved_bytes)}')
-    # One line per flag, so that it can be pasted.
-    print('  ' + ' '.join(f'--config.{text}' for text in row.overrides)
-          + saves + f'\n      {row.cost}')
+    # The flag is on a line without the cost, so that it can be pasted.
+    print(f'  --config.{row.override}{saves}\n      {row.cost}')

@@ -15,6 +15,7 @@ from vit_jax.parallel import hardware
 from vit_jax.plan import step_cost
 from vit_jax.plan.compiled import collectives
 
+HOUR_SECS = 3600
 DAY_SECS = 86_400
 
 
@@ -23,84 +24,78 @@ class Bound:
   """A lower bound of the time of a step.
 
   Attributes:
-    name: 'compute', 'memory' or 'interconnect'.
-    amount: FLOPs or bytes per device and step.
+    secs: seconds at the peak.
     per_sec: peak FLOPs or bytes per second of a device.
-    source: source of that peak.
   """
-  name: str
-  amount: float
+  secs: float
   per_sec: float
-  source: str
 
-  @property
-  def secs(self) -> float:
-    """Seconds of a step at the peak."""
-    return self.amount / self.per_sec
+
+@dataclasses.dataclass(frozen=True)
+class Speed:
+  """Estimated speed of all devices.
+
+  Attributes:
+    step_secs: seconds of a step.
+    steps_per_sec: steps per second.
+    images_per_sec: images per second.
+    mfu: fraction of the peak FLOPs, without recomputation.
+    hours: hours of the training.
+    core_days: core-days of the training.
+  """
+  step_secs: float
+  steps_per_sec: float
+  images_per_sec: float
+  mfu: float
+  hours: float
+  core_days: float
 
 
 @dataclasses.dataclass(frozen=True)
 class Estimate:
-  """Estimated speed of a step.
+  """Estimated speed of a training.
 
   Attributes:
-    bounds: bounds by name, as far as their peaks are known.
-    images: global batch size.
-    model_flops: FLOPs of the model per device, without recomputation.
-    peak_flops: peak FLOPs per second of a device.
-    cores: cores of all devices.
     core: type of a core, such as 'TPUv3'.
+    source: source of the peaks.
+    bounds: 'compute', 'memory' and 'interconnect', as far as known.
+    bottleneck: name of the largest bound.
+    full_overlap: speed if the bounds overlap completely.
+    no_overlap: speed if they do not overlap.
   """
-  bounds: Mapping[str, Bound]
-  images: int
-  model_flops: float
-  peak_flops: float
-  cores: int
   core: str
-
-  @property
-  def bottleneck(self) -> Bound:
-    """The largest bound."""
-    return max(self.bounds.values(), key=lambda bound: bound.secs)
-
-  @property
-  def overlapped_secs(self) -> float:
-    """Seconds of a step whose bounds overlap completely."""
-    return self.bottleneck.secs
-
-  @property
-  def sequential_secs(self) -> float:
-    """Seconds of a step whose bounds do not overlap."""
-    return sum(bound.secs for bound in self.bounds.values())
-
-  def images_per_sec(self, step_secs: float) -> float:
-    """Images per second of all devices."""
-    return self.images / step_secs
-
-  def mfu(self, step_secs: float) -> float:
-    """Model FLOPs utilisation: fraction of the peak, without recomputation."""
-    return self.model_flops / step_secs / self.peak_flops
-
-  def core_days(self, step_secs: float, *, steps: int) -> float:
-    """Core-days of a whole training run."""
-    return step_secs * steps * self.cores / DAY_SECS
+  source: str
+  bounds: Mapping[str, Bound]
+  bottleneck: str
+  full_overlap: Speed
+  no_overlap: Speed
 
 
-def estimate(cost: step_cost.StepCost) -> Estimate | None:
-  """Returns the estimate of a step, or None if its device is unknown."""
+def estimate(cost: step_cost.StepCost, *, total_steps: int) -> Estimate | None:
+  """Returns the estimate; None if the device is unknown or nothing compiled."""
   row = hardware.find(cost.device_kind)
-  if row is None:
+  if row is None or cost.traffic_bytes is None:
     return None
-  bounds = [Bound('compute', cost.flops, row.peak_flops, row.source)]
-  if cost.traffic_bytes is not None:
-    bounds.append(Bound(
-        'memory', cost.traffic_bytes, row.memory_bytes_per_sec, row.source))
   sent = sum(total.wire_bytes for total in collectives.total(
       cost.collectives).values())
-  if row.link_bytes_per_sec and sent:
-    bounds.append(Bound(
-        'interconnect', sent, row.link_bytes_per_sec, row.source))
+  bounds = {
+      name: Bound(amount / per_sec, per_sec) for name, amount, per_sec in (
+          ('compute', cost.flops, row.peak_flops),
+          ('memory', cost.traffic_bytes, row.memory_bytes_per_sec),
+          ('interconnect', sent, row.link_bytes_per_sec))
+      if amount and per_sec}
+
+  def speed(step_secs: float) -> Speed:
+    return Speed(
+        step_secs=step_secs, steps_per_sec=1 / step_secs,
+        images_per_sec=cost.images / step_secs,
+        mfu=cost.training_flops / step_secs / row.peak_flops,
+        hours=step_secs * total_steps / HOUR_SECS,
+        core_days=(step_secs * total_steps * row.cores * cost.devices
+                   / DAY_SECS))
+
+  bottleneck = max(bounds, key=lambda name: bounds[name].secs)
   return Estimate(
-      bounds={bound.name: bound for bound in bounds}, images=cost.images,
-      model_flops=cost.training_flops, peak_flops=row.peak_flops,
-      cores=row.cores * cost.devices, core=row.name)
+      core=row.name, source=row.source, bounds=bounds, bottleneck=bottleneck,
+      full_overlap=speed(bounds[bottleneck].secs),
+      no_overlap=speed(sum(bound.secs for bound in bounds.values())))

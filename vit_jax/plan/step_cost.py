@@ -11,13 +11,9 @@ import math
 import time
 from typing import Any
 
-import jax
-import numpy as np
-
 from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import fit_batch
-from vit_jax.parallel import hardware
-from vit_jax.parallel import host_memory
+from vit_jax.parallel import device_memory
 from vit_jax.parallel import sharding
 from vit_jax.plan.compiled import collectives
 from vit_jax.plan.compiled import memory_traffic
@@ -53,8 +49,13 @@ class Memory:
   @property
   def fraction(self) -> float | None:
     """Needed fraction of the capacity; None if the capacity is unknown."""
-    return self.total_bytes / self.capacity_bytes if self.capacity_bytes else (
-        None)
+    return (self.total_bytes / self.capacity_bytes if self.capacity_bytes
+            else None)
+
+  @property
+  def state_bytes(self) -> int:
+    """Parameters and optimizer state, which microbatches do not reduce."""
+    return self.params_bytes + self.optimizer_bytes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,7 +75,8 @@ class StepCost:
     collectives: communication between devices.
     compile_secs: compilation time.
     compile_cpu_secs: CPU time of the compilation.
-    compile_error: the compiler's out-of-memory error, or ''.
+    is_compiled: whether the compilation succeeded; otherwise the compiler ran
+      out of memory.
   """
   device_kind: str
   devices: int
@@ -87,12 +89,12 @@ class StepCost:
   collectives: Sequence[collectives.Collective]
   compile_secs: float
   compile_cpu_secs: float = 0.0
-  compile_error: str = ''
+  is_compiled: bool = True
 
   @property
   def fits(self) -> bool | None:
     """Whether the step fits; None if the device memory is unknown."""
-    if self.compile_error:
+    if not self.is_compiled:
       return False
     fraction = self.memory.fraction
     return None if fraction is None else fraction <= 1
@@ -110,33 +112,26 @@ def compile_step(experiment: experiment_lib.Experiment) -> StepCost:
     jax.errors.JaxRuntimeError: if the compilation fails for another reason
       than memory.
   """
-  devices = experiment.mesh.devices.flatten()
   lowered = experiment.train_step.lower(
       experiment.abstract_state, experiment.abstract_batch)
-  compiled, error_message = None, ''
   start, cpu_start = time.monotonic(), time.process_time()
-  try:
-    compiled = lowered.compile()
-  except jax.errors.JaxRuntimeError as error:
-    error_message = str(error)
-    if fit_batch.parse_out_of_memory(error_message) is None:
-      raise
+  compiled, sizes = device_memory.try_compile(lowered)
   compile_secs = time.monotonic() - start
   compile_cpu_secs = time.process_time() - cpu_start
   text = compiled.as_text() if compiled else None
   images = experiment.config.batch_size
+  devices = experiment.mesh.size
   return StepCost(
-      device_kind=devices[0].device_kind, devices=len(devices),
+      device_kind=experiment.mesh.devices.flat[0].device_kind, devices=devices,
       mesh=dict(experiment.mesh.shape), images=images,
-      memory=_memory(experiment, compiled, error_message, devices[0]),
-      training_flops=(
-          experiment.training_flops_per_image * images / len(devices)),
+      memory=_memory(experiment, compiled, sizes),
+      training_flops=experiment.training_flops_per_image * images / devices,
       recomputed_flops=(
-          recomputed_flops_per_image(experiment) * images / len(devices)),
+          recomputed_flops_per_image(experiment) * images / devices),
       traffic_bytes=memory_traffic.count(text) if text else None,
       collectives=collectives.find(text) if text else [],
       compile_secs=compile_secs, compile_cpu_secs=compile_cpu_secs,
-      compile_error=error_message)
+      is_compiled=compiled is not None)
 
 
 def compile_fitting_step(
@@ -146,58 +141,19 @@ def compile_fitting_step(
 
   Returns the first step if none fits or `accumulation` is fixed.
   """
-  first = experiment, compile_step(experiment)
-  if experiment.config.accumulation != 'auto':
-    return first
-  candidate, cost = first
-  while cost.fits is False:
-    memory = cost.memory
+  first = candidate, cost = experiment, compile_step(experiment)
+  while cost.fits is False and experiment.config.accumulation == 'auto':
     n = fit_batch.next_num_microbatches(
         fit_batch.microbatch_options(experiment),
         candidate.config.num_microbatches,
-        needed_bytes=memory.total_bytes,
-        fixed_bytes=memory.params_bytes + memory.optimizer_bytes,
-        limit=memory.capacity_bytes or math.inf)
+        needed_bytes=cost.memory.total_bytes,
+        fixed_bytes=cost.memory.state_bytes,
+        limit=cost.memory.capacity_bytes or math.inf)
     if n is None:
       return first
     candidate = experiment.with_microbatches(n)
     cost = compile_step(candidate)
   return candidate, cost
-
-
-def capacity(device: Any, *, sharing: int = 1) -> tuple[int | None, str]:
-  """Returns the memory of a device and the source of that figure.
-
-  Args:
-    device: a local device or one of a topology.
-    sharing: number of CPU devices that share the memory of this process.
-  """
-  if device.platform == 'cpu':
-    return (host_memory.free_bytes(sharing),
-            f'{host_memory.USABLE_FRACTION:.0%} of the free host memory'
-            + f', shared by {sharing} devices' * (sharing > 1))
-  try:
-    limit = (device.memory_stats() or {}).get('bytes_limit')
-    source = 'limit of the JAX allocator'
-  except (jax.errors.JaxRuntimeError, NotImplementedError, AttributeError):
-    # The device of a topology has no allocator.
-    limit, source = _compiler_limit(device), "the compiler's limit"
-  if limit:
-    return limit, source
-  row = hardware.find(device.device_kind)
-  return (None, 'unknown') if row is None else (row.memory_bytes, row.source)
-
-
-def _compiler_limit(device: Any) -> int | None:
-  """Returns the compiler's memory limit, from its error for a huge array."""
-  huge = jax.ShapeDtypeStruct(
-      (2**40,), np.float32, sharding=jax.sharding.SingleDeviceSharding(device))
-  try:
-    jax.jit(lambda x: x + 1).lower(huge).compile()
-  except jax.errors.JaxRuntimeError as error:
-    sizes = fit_batch.parse_out_of_memory(str(error))
-    return sizes[1] if sizes else None
-  return None
 
 
 def recomputed_flops_per_image(experiment: experiment_lib.Experiment) -> int:
@@ -212,24 +168,22 @@ def recomputed_flops_per_image(experiment: experiment_lib.Experiment) -> int:
 
 
 def _memory(
-    experiment: experiment_lib.Experiment, compiled: Any, error_message: str,
-    device: Any,
+    experiment: experiment_lib.Experiment, compiled: Any,
+    sizes: tuple[int, int] | None,
 ) -> Memory:
-  params = sharding.device_bytes(experiment.abstract_state.params)
-  state = sharding.device_bytes(experiment.abstract_state)
-  batch = sharding.device_bytes(experiment.abstract_batch)
-  capacity_bytes, source = capacity(
-      device, sharing=len(experiment.mesh.local_devices) or 1)
-  if compiled is None:
-    sizes = fit_batch.parse_out_of_memory(error_message)
-    assert sizes is not None, error_message
-    return Memory(params, state - params, batch, None, None, None,
-                  sizes[0], sizes[1], source)
+  params, state, batch = map(sharding.device_bytes, (
+      experiment.abstract_state.params, experiment.abstract_state,
+      experiment.abstract_batch))
+  capacity_bytes, source = device_memory.capacity(
+      experiment.mesh.devices.flat[0],
+      sharing=len(experiment.mesh.local_devices) or 1)
+  if sizes:
+    return Memory(params, state - params, batch, None, None, None, *sizes,
+                  source)
   stats = compiled.memory_analysis()
-  outputs = stats.output_size_in_bytes - stats.alias_size_in_bytes
-  other = (stats.argument_size_in_bytes - state - batch
-           + stats.generated_code_size_in_bytes)
-  temporaries = stats.temp_size_in_bytes
   return Memory(
-      params, state - params, batch, temporaries, outputs, other,
-      state + batch + temporaries + outputs + other, capacity_bytes, source)
+      params, state - params, batch, stats.temp_size_in_bytes,
+      stats.output_size_in_bytes - stats.alias_size_in_bytes,
+      (stats.argument_size_in_bytes - state - batch
+       + stats.generated_code_size_in_bytes),
+      fit_batch.needed_bytes(stats), capacity_bytes, source)

@@ -26,6 +26,7 @@ from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import experiment as experiment_lib
 from vit_jax.experiment import fit_batch
 from vit_jax.parallel import coordination
+from vit_jax.parallel import device_memory
 from vit_jax.parallel import multihost
 from vit_jax.run import best_checkpoint
 from vit_jax.run import log_rows
@@ -96,7 +97,7 @@ def train(
     multihost.connect_cpus(experiment.mesh)
     files = workdir_lib.Files(workdir, title, checkpoints.describe_latest)
     run = _Run(experiment, files, checkpoints, stop, watchdog)
-    free_bytes = free_bytes or fit_batch.free_bytes(experiment.mesh)
+    free_bytes = free_bytes or device_memory.free_bytes(experiment.mesh)
     return run.train(source, profile_steps, show_parameters, free_bytes)
 
 

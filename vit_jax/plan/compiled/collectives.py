@@ -20,7 +20,6 @@ from vit_jax.plan.compiled import hlo
 
 KINDS = ('all-reduce', 'all-gather', 'reduce-scatter', 'all-to-all',
          'collective-permute')
-_OP_NAME = re.compile(r'op_name="([^"]*)"')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,16 +33,12 @@ class Collective:
     group_size: number of devices in a group; 2 for a permutation.
     loops: iterations of each enclosing loop, outermost first; None if unknown.
     shapes: the whole arrays, such as 'f32[64,128]'.
-    name: name of the instruction.
-    source: JAX operation, such as 'jit(step)/.../dot_general'.
   """
   kind: str
   bytes: int
   group_size: int
   loops: Sequence[int | None] = ()
   shapes: Sequence[str] = ()
-  name: str = ''
-  source: str = ''
 
   @property
   def count(self) -> int:
@@ -166,7 +161,12 @@ class _Walk:
           for dtype, sizes in arrays]
     elif kind == 'collective-permute':
       group_size = 2
-    return _collective(instruction, kind, arrays, group_size, loops)
+    return Collective(
+        kind=kind, group_size=group_size, loops=loops,
+        bytes=math.ceil(sum(
+            math.prod(sizes) * hlo.itemsize(dtype) for dtype, sizes in arrays)),
+        shapes=tuple(f'{dtype}[{",".join(map(str, sizes))}]'
+                     for dtype, sizes in arrays))
 
   def _reduce_scatter(
       self, instruction: hlo.Instruction, loops: tuple[int | None, ...],
@@ -174,9 +174,7 @@ class _Walk:
     """Returns the record of an all-reduce fused with a slice (TPU)."""
     (whole, _), *others = self._listed(instruction.called[0], loops)
     assert whole.kind == 'all-reduce' and not others, instruction.name
-    return dataclasses.replace(
-        whole, kind='reduce-scatter', name=instruction.name,
-        source=_source(instruction.rest) or whole.source)
+    return dataclasses.replace(whole, kind='reduce-scatter')
 
   def _group_size(self, rest: str) -> int:
     """Returns the number of devices per replica group."""
@@ -195,25 +193,6 @@ class _Walk:
           int(part or sizes[name]) for name, part in re.findall(
               r"'([^']*)'(?::\(\d+\)(\d+))?", found[2]))
     return self._program.devices  # No groups: all devices.
-
-
-def _collective(
-    instruction: hlo.Instruction, kind: str,
-    arrays: Sequence[tuple[str, tuple[int, ...]]], group_size: int,
-    loops: tuple[int | None, ...],
-) -> Collective:
-  return Collective(
-      kind=kind, group_size=group_size, loops=loops,
-      bytes=math.ceil(sum(
-          math.prod(sizes) * hlo.itemsize(dtype) for dtype, sizes in arrays)),
-      shapes=tuple(f'{dtype}[{",".join(map(str, sizes))}]'
-                   for dtype, sizes in arrays),
-      name=instruction.name, source=_source(instruction.rest))
-
-
-def _source(rest: str) -> str:
-  found = _OP_NAME.search(rest)
-  return found[1] if found else ''
 
 
 def _chain(rest: str) -> str | None:

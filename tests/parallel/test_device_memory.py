@@ -1,0 +1,69 @@
+"""Devices share the host memory; compiler errors tell the needed memory."""
+
+import types
+
+import jax
+import psutil
+import pytest
+
+from vit_jax.parallel import device_memory
+from vit_jax.parallel import mesh as mesh_lib
+
+GIB = 2**30
+
+
+@pytest.fixture
+def machine(monkeypatch):
+  """A host with 40 GiB free, without a container."""
+  monkeypatch.setattr(psutil, 'virtual_memory', lambda: types.SimpleNamespace(
+      total=100 * GIB, available=40 * GIB))
+  monkeypatch.setattr(device_memory, '_free_in_container', lambda: [])
+
+
+def test_devices_share_90_percent_of_the_free_memory(machine):
+  assert device_memory.free_host_bytes(1) == 36 * GIB
+  assert device_memory.free_host_bytes(4) == 9 * GIB
+
+
+def test_the_limit_of_a_container_counts_if_it_is_lower(machine, monkeypatch):
+  monkeypatch.setattr(device_memory, '_free_in_container', lambda: [10 * GIB])
+  assert device_memory.free_host_bytes(3) == 3 * GIB
+
+
+def test_plans_and_runs_use_the_same_capacity(machine):
+  mesh = mesh_lib.build(mesh_lib.MeshConfig(), jax.devices()[:2])
+  planned, source = device_memory.capacity(jax.devices()[0], sharing=2)
+  assert planned == device_memory.free_bytes(mesh) == 18 * GIB
+  assert '90% of the free host memory' in source
+
+
+@pytest.mark.parametrize('files', [
+    {'memory.max': '1000\n', 'memory.stat': 'file 500\nanon 300\n'},
+    {'memory/memory.limit_in_bytes': '1000\n',
+     'memory/memory.stat': 'rss 1\ntotal_rss 300\n'}])
+def test_cgroup_files_of_both_versions_are_read(tmp_path, files):
+  for name, text in files.items():
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+  assert device_memory._free_in_container(tmp_path) == [700]
+
+
+def test_a_container_may_have_no_limit(tmp_path):
+  (tmp_path / 'memory.max').write_text('max\n')
+  (tmp_path / 'memory.stat').write_text('anon 300\n')
+  assert device_memory._free_in_container(tmp_path) == []
+
+
+@pytest.mark.parametrize(('message', 'expected'), [
+    ('RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in'
+     ' memory space hbm. Used 40.10G of 15.48G hbm. Exceeded hbm capacity by '
+     '24.62G.', (40.10 * 2**30, 15.48 * 2**30)),
+    ('RESOURCE_EXHAUSTED: ... HLO temporaries (4.00T) exceeds available HBM '
+     '(512.5M).', (4 * 2**40, 512.5 * 2**20)),
+    ('RESOURCE_EXHAUSTED: something about a queue', None),
+    ('INVALID_ARGUMENT: Used 40.10G of 15.48G hbm', None),
+])
+def test_memory_is_parsed_from_compiler_errors(message, expected):
+  assert device_memory.parse_out_of_memory(message) == (
+      expected and tuple(round(n) for n in expected))

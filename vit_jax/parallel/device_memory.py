@@ -1,0 +1,138 @@
+"""Free memory of devices, and out-of-memory errors of the compiler.
+
+CPU devices share the host memory that is free when a run starts.
+"""
+
+import gc
+import pathlib
+import re
+from typing import Any
+
+import jax
+from jax.experimental import multihost_utils
+import numpy as np
+import psutil
+
+from vit_jax.parallel import hardware
+
+# The rest is left to image decoding and other processes.
+USABLE_FRACTION = 0.9
+MIB = 2**20
+# Memory limit of a container and its present use: cgroup v2, then cgroup v1.
+_CGROUP_FILES = (
+    ('memory.max', 'memory.stat', 'anon'),
+    ('memory/memory.limit_in_bytes', 'memory/memory.stat', 'total_rss'))
+_CGROUP_ROOT = pathlib.Path('/sys/fs/cgroup')
+# The TPU compiler writes binary units: '40.1G' is 40.1 * 2**30 bytes.
+_UNITS = {'': 1, 'K': 2**10, 'M': 2**20, 'G': 2**30, 'T': 2**40, 'P': 2**50}
+_SIZE = r'(\d+(?:\.\d+)?)([KMGTP]?)i?B?'
+_OUT_OF_MEMORY = (
+    rf'Used {_SIZE} of {_SIZE} hbm',
+    rf'temporaries \({_SIZE}\) exceeds available HBM \({_SIZE}\)',
+    rf'allocate {_SIZE}.*?(?:limit|available|only)[^0-9]*{_SIZE}',
+)
+
+
+def free_bytes(mesh: jax.sharding.Mesh) -> int | None:
+  """Returns the free memory per device of a mesh; None if unknown.
+
+  Every process must call it; all get the minimum over the processes.
+  """
+  gc.collect()  # Frees arrays of an earlier stage held by reference cycles.
+  if mesh.devices.flat[0].platform == 'cpu':
+    least: int | None = free_host_bytes(max(1, len(mesh.local_devices)))
+  else:
+    stats = [device.memory_stats() or {} for device in mesh.local_devices]
+    least = min((max(0, s['bytes_limit'] - s.get('bytes_in_use', 0))
+                 for s in stats if 'bytes_limit' in s), default=None)
+  if jax.process_count() == 1:
+    return least
+  # The collective has 32-bit integers, too small for bytes.
+  everywhere = multihost_utils.process_allgather(
+      np.asarray(-1 if least is None else least // MIB, np.int32))
+  return None if everywhere.min() < 0 else int(everywhere.min()) * MIB
+
+
+def free_host_bytes(sharing: int) -> int:
+  """Returns the free host memory for each of `sharing` CPU devices."""
+  free = min([psutil.virtual_memory().available, *_free_in_container()])
+  return int(USABLE_FRACTION * free) // sharing
+
+
+def _free_in_container(root: pathlib.Path = _CGROUP_ROOT) -> list[int]:
+  free = []
+  for limit_file, stat_file, used_key in _CGROUP_FILES:
+    try:
+      limit = int((root / limit_file).read_text())
+      used = dict(line.split() for line in
+                  (root / stat_file).read_text().splitlines())[used_key]
+    except (OSError, ValueError, KeyError):  # Other version, or limit 'max'.
+      continue
+    free.append(max(0, limit - int(used)))
+  return free
+
+
+def capacity(device: Any, *, sharing: int = 1) -> tuple[int | None, str]:
+  """Returns the memory of a device and the source of that figure.
+
+  Args:
+    device: a local device or one of a topology.
+    sharing: number of CPU devices that share the memory of this process.
+  """
+  if device.platform == 'cpu':
+    return (free_host_bytes(sharing),
+            f'{USABLE_FRACTION:.0%} of the free host memory'
+            + f', shared by {sharing} devices' * (sharing > 1))
+  try:
+    limit = (device.memory_stats() or {}).get('bytes_limit')
+    source = 'limit of the JAX allocator'
+  except (jax.errors.JaxRuntimeError, NotImplementedError, AttributeError):
+    # The device of a topology has no allocator.
+    limit, source = _compiler_limit(device), "the compiler's limit"
+  if limit:
+    return limit, source
+  row = hardware.find(device.device_kind)
+  return (None, 'unknown') if row is None else (row.memory_bytes, row.source)
+
+
+def _compiler_limit(device: Any) -> int | None:
+  """Returns the compiler's memory limit, from its error for a huge array."""
+  huge = jax.ShapeDtypeStruct(
+      (2**40,), np.float32, sharding=jax.sharding.SingleDeviceSharding(device))
+  _, sizes = try_compile(jax.jit(lambda x: x + 1).lower(huge))
+  return sizes[1] if sizes else None
+
+
+def try_compile(lowered: Any) -> tuple[Any, tuple[int, int] | None]:
+  """Compiles a lowered function that may not fit.
+
+  Returns:
+    The compiled function and None, or None and the needed and available bytes
+    if the compiler runs out of memory.
+
+  Raises:
+    jax.errors.JaxRuntimeError: if the compilation fails for another reason.
+  """
+  try:
+    return lowered.compile(), None
+  except jax.errors.JaxRuntimeError as error:
+    sizes = parse_out_of_memory(str(error))
+    if sizes is None:
+      raise
+    return None, sizes
+
+
+def parse_out_of_memory(message: str) -> tuple[int, int] | None:
+  """Parses the needed and available bytes from a compiler error.
+
+  Returns None if the error is not about memory.
+  """
+  if 'RESOURCE_EXHAUSTED' not in message:
+    return None
+  for pattern in _OUT_OF_MEMORY:
+    match = re.search(pattern, message, flags=re.DOTALL | re.IGNORECASE)
+    if match:
+      needed, unit, limit, limit_unit = match.groups()
+      return (round(float(needed) * _UNITS[unit.upper()]),
+              round(float(limit) * _UNITS[limit_unit.upper()]))
+  return None
