@@ -91,9 +91,26 @@ def format_metrics(row: Mapping[str, float], *, digits: int = 3) -> str:
     digits: significant digits of metrics that are not fractions.
   """
   return ', '.join(
-      f'{name} {100 * value:.2f} %' if is_fraction(name)
-      else f'{name} {format_number(value, digits=digits)}'
+      f'{name} {format_metric(name, value, digits=digits)}'
       for name, value in row.items() if not name.endswith('/examples'))
+
+
+def format_metric(name: str, value: float | None, *, digits: int = 3) -> str:
+  """Formats a value of a metric: '97.22 %', '0.113', a dash for None."""
+  if value is None:
+    return '–'
+  return (f'{100 * value:.2f} %' if is_fraction(name)
+          else format_number(value, digits=digits))
+
+
+def format_statistics(name: str, values: Mapping[str, float | None]) -> str:
+  """Formats `mean` and `std` of a metric over runs: '97.22 ± 0.13 %'."""
+  mean, std = values['mean'], values['std']
+  if mean is None or std is None:
+    return format_metric(name, mean)
+  if is_fraction(name):
+    return f'{100 * mean:.2f} ± {100 * std:.2f} %'
+  return f'{format_number(mean)} ± {format_number(std)}'
 
 
 def is_fraction(name: str) -> bool:

@@ -12,6 +12,7 @@ import jax
 import pytest
 
 import main
+from vit_jax import console
 from vit_jax import run as run_lib
 from vit_jax import sweep as sweep_lib
 from vit_jax.analysis import sweep_plot
@@ -310,8 +311,8 @@ def test_runs_that_cannot_be_built_stop_a_sweep_before_training(
 def test_a_single_run_has_no_standard_deviation():
   values = runs.statistics([{'metrics': {'test/loss': 2.0}}])
   assert values == {'test/loss': {'mean': 2.0, 'std': None}}
-  assert command.format_statistics('test/loss', values['test/loss']) == '2.00'
-  assert command.format_statistics(
+  assert console.format_statistics('test/loss', values['test/loss']) == '2.00'
+  assert console.format_statistics(
       'test/accuracy', {'mean': 0.5, 'std': 0.125}) == '50.00 ± 12.50 %'
 
 

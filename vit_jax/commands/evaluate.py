@@ -157,15 +157,12 @@ def _show(
     experiment: experiment_lib.Experiment, *, secs: float,
 ) -> None:
   section = config.evals[name]
-  shown = {key: value for key, value in metrics.items()
-             if key != 'examples'}
   console_lib.table(
       f'{name}: {section.source or config.data.source} '
       f'{section.split or _eval_split(experiment, section.source)}, '
-      f'{metrics["examples"]:,} images in {secs:.1f} s',
-      ['metric', 'value'],
-      [row.rsplit(' ', 1) if not row.endswith('%') else row.split(' ', 1)
-       for row in console_lib.format_metrics(shown, digits=5).split(', ')])
+      f'{metrics["examples"]:,} images in {secs:.1f} s', ['metric', 'value'],
+      [[key, console_lib.format_metric(key, value, digits=5)]
+       for key, value in metrics.items() if key != 'examples'])
 
 
 def _eval_split(
@@ -279,7 +276,8 @@ def _config(
       o.startswith(f'evals.{name}.') for name in chosen)]
   now = [o for o in args.overrides if o not in later]
   if args.config:
-    config = _stage(args, load_config.load(args.config, [*first, *now]))
+    config = load_config.load_one(
+        args.config, [*first, *now], stage=args.stage)
   else:
     assert source is not None
     config = config_lib.resolve_with(source.config, now)
@@ -305,12 +303,3 @@ def _choose(
   config = config_lib.resolve_with(raw, overrides)
   return dataclasses.replace(
       config, evals={name: config.evals[name] for name in chosen})
-
-
-def _stage(
-    args: argparse.Namespace, stages: Mapping[str, config_lib.Config],
-) -> config_lib.Config:
-  if len(stages) == 1 and not args.stage:
-    return next(iter(stages.values()))
-  schema.check_name(args.stage, list(stages), what='stage (--stage)')
-  return stages[args.stage]

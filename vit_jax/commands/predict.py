@@ -6,14 +6,13 @@ Unreadable files are reported and skipped; the exit status is then 1.
 """
 
 import argparse
-from collections.abc import Generator, Mapping
-import contextlib
+from collections.abc import Mapping, Sequence
 import csv
 import dataclasses
 import functools
 import json
 import os
-from typing import Any, IO
+from typing import Any
 
 from etils import epath
 import numpy as np
@@ -27,8 +26,6 @@ from vit_jax.inference import predictions
 
 _MAX_ROWS = 50  # Rows of the table; a file has all of them.
 _MAX_CLASSES = 3  # Classes in a row of the table.
-
-Results = dict[str, Any]  # A `Prediction` or `Estimate` by path.
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,21 +60,23 @@ def run(args: argparse.Namespace) -> int:
   convert: Any = (model.estimates if model.is_regression else
                   functools.partial(model.top_classes, top_k=args.top_k))
   # Raises for wrong settings before any image is read.
-  names = convert(np.zeros((1, model.config.num_classes)))[0].names
-  results: Results = {}
+  example = _record('', convert(np.zeros((1, model.config.num_classes)))[0])
+  records: list[dict[str, Any]] = []
   with image_files.ReadProgress(len(found), errors) as progress:
     for paths, outputs in model.outputs(
         found, batch_size=args.batch_size, on_error=progress.add_error):
-      results |= zip(map(str, paths), convert(outputs['logits']))
+      records += map(_record, paths, convert(outputs['logits']))
       progress.advance(len(paths))
+  written = records + [{'path': path, 'error': error}
+                       for path, error in progress.errors.items()]
   if args.output:
-    _write(args.output, results, progress.errors, names)
+    _write(args.output, written, example)
     print(f'wrote {args.output}: '
-          + console_lib.format_count(len(results), 'prediction'))
+          + console_lib.format_count(len(records), 'prediction'))
   if args.json:
-    atomic_files.write_json(args.json, _records(results, progress.errors))
-  if results:
-    _print(model, results, names, args.output or '--output')
+    atomic_files.write_json(args.json, written)
+  if records:
+    _print(model, records, example, args.output or '--output')
   return progress.report()
 
 
@@ -99,92 +98,67 @@ def _read_labels(model: model_lib.Model, path: str) -> tuple[str, ...]:
   return names
 
 
+def _record(
+    path: Any, result: predictions.Prediction | predictions.Estimate,
+) -> dict[str, Any]:
+  """Returns JSON values with the `values` or `predictions` of an image."""
+  if isinstance(result, predictions.Estimate):
+    return {'path': str(path), 'values': dict(zip(result.names, result.values))}
+  return {'path': str(path), 'predictions': [
+      {'name': name, 'probability': value, 'class': index} for name, value,
+      index in zip(result.names, result.probabilities, result.classes)]}
+
+
 def _print(
-    model: model_lib.Model, results: Results, names: tuple[str, ...],
-    output: str,
+    model: model_lib.Model, records: Sequence[Mapping[str, Any]],
+    example: Mapping[str, Any], output: str,
 ) -> None:
   """Prints a table; `output` is where all predictions are."""
-  folder = _common_folder(results)
-  rows = []
-  for path, result in list(results.items())[:_MAX_ROWS]:
-    row: list[Any] = [image_files.printable(
-        os.path.relpath(path, folder) if folder else path)]
-    if model.is_regression:
-      row += result.values
-    else:
-      for name, value in list(
-          zip(result.names, result.probabilities))[:_MAX_CLASSES]:
-        row += [name, f'{100 * value:.1f} %']
-    rows.append(row)
-  columns = ['image', *names]
-  if not model.is_regression:
-    shown = range(1, min(_MAX_CLASSES, len(names)) + 1)
-    columns = ['image', *(text for i in shown for text in (f'{i}.', ''))]
+  try:
+    folder = os.path.commonpath([os.path.dirname(r['path']) for r in records])
+  except ValueError:  # Absolute and relative paths.
+    folder = ''
+  classes = example.get('predictions', ())
+  columns = ['image', *example.get('values', ()), *(
+      text for i in range(len(classes[:_MAX_CLASSES]))
+      for text in (f'{i + 1}.', ''))]
+  rows = [[
+      image_files.printable(
+          os.path.relpath(r['path'], folder) if folder else r['path']),
+      *r.get('values', {}).values(),
+      *(text for p in r.get('predictions', ())[:_MAX_CLASSES]
+        for text in (p['name'], f'{100 * p["probability"]:.1f} %'))]
+          for r in records[:_MAX_ROWS]]
   console_lib.table(
-      console_lib.format_count(len(results), 'image')
+      console_lib.format_count(len(records), 'image')
       + f' in {image_files.printable(folder)}' * bool(folder)
       + ', independent class probabilities (sigmoid)' * (
           model.preprocess.activation == 'sigmoid'), columns, rows)
-  if len(results) > _MAX_ROWS:
-    print(f'... and {len(results) - _MAX_ROWS:,} more: see {output}')
-  if not model.is_regression and len(names) > _MAX_CLASSES:
-    print(f'Top {_MAX_CLASSES} of {len(names)} classes: for all see {output}')
-
-
-def _common_folder(results: Results) -> str:
-  try:
-    return os.path.commonpath(list(map(os.path.dirname, results)))
-  except ValueError:  # Absolute and relative paths.
-    return ''
+  if len(records) > _MAX_ROWS:
+    print(f'... and {len(records) - _MAX_ROWS:,} more: see {output}')
+  if len(classes) > _MAX_CLASSES:
+    print(f'Top {_MAX_CLASSES} of {len(classes)} classes: for all see {output}')
 
 
 def _write(
-    target: str, results: Results, errors: Mapping[str, str],
-    names: tuple[str, ...],
+    target: str, records: Sequence[Mapping[str, Any]],
+    example: Mapping[str, Any],
 ) -> None:
-  with _open_text(target) as file:
-    if target.endswith('.jsonl'):
-      file.writelines(
-          json.dumps(record) + '\n' for record in _records(results, errors))
-      return
-    is_regression = any(
-        isinstance(r, predictions.Estimate) for r in results.values())
-    columns = [*names] if is_regression else [
-        f'{key}_{i + 1}' for i in range(len(names))
-        for key in ('name', 'probability', 'class')]
-    lines = csv.writer(file)
-    lines.writerow(['path', *columns, 'error'])
-    for path, r in results.items():
-      cells = r.values if is_regression else [
-          cell for row in zip(r.names, r.probabilities, r.classes)
-          for cell in row]
-      lines.writerow([path, *cells, ''])
-    for path, error in errors.items():
-      lines.writerow([path, *[''] * len(columns), error])
-
-
-@contextlib.contextmanager
-def _open_text(target: str) -> Generator[IO[str], None, None]:
-  """Opens a text file that appears when it is complete.
-
-  Bytes of file names that are not UTF-8 are escaped as \\udcff.
-  """
+  """Writes .csv or .jsonl; bytes that are not UTF-8 are escaped as \\udcff."""
   with atomic_files.create(target) as path, open(
       path, 'w', newline='', encoding='utf-8',
       errors='backslashreplace') as file:
-    yield file
-
-
-def _records(
-    results: Results, errors: Mapping[str, str]) -> list[dict[str, Any]]:
-  records: list[dict[str, Any]] = []
-  for path, r in results.items():
-    if isinstance(r, predictions.Estimate):
-      records.append({'path': path, 'values': dict(zip(r.names, r.values))})
-    else:
-      records.append({'path': path, 'predictions': [
-          {'name': name, 'probability': value, 'class': index}
-          for name, value, index in zip(r.names, r.probabilities, r.classes)]})
-  for path, error in errors.items():
-    records.append({'path': path, 'error': error})
-  return records
+    if target.endswith('.jsonl'):
+      file.writelines(json.dumps(record) + '\n' for record in records)
+      return
+    keys = ('name', 'probability', 'class')
+    columns = [*example.get('values', ()), *(
+        f'{key}_{i + 1}' for i in range(len(example.get('predictions', ())))
+        for key in keys)]
+    lines = csv.writer(file)
+    lines.writerow(['path', *columns, 'error'])
+    for r in records:
+      cells = [*r.get('values', {}).values(),
+               *(p[key] for p in r.get('predictions', ()) for key in keys)]
+      lines.writerow([r['path'], *(cells or [''] * len(columns)),
+                      r.get('error', '')])

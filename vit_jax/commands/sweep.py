@@ -107,7 +107,7 @@ def _print(sweep: sweep_lib.Sweep, result: Mapping[str, Any]) -> None:
   console_lib.table(
       f'Selected by {metric}', [*best['values'], metric, ''],
       [[*map(str, row['values'].values()),
-        'diverged' if row.get('diverged') else format_value(
+        'diverged' if row.get('diverged') else console_lib.format_metric(
             metric, row['value']),
         '<- best' if row['name'] == best['name'] else '']
        for row in result['grid']])
@@ -117,28 +117,8 @@ def _print(sweep: sweep_lib.Sweep, result: Mapping[str, Any]) -> None:
       + ', '.join(f'{k}={v}' for k, v in best['values'].items()),
       ['metric', *(name.removeprefix('final,') for name in runs),
        'mean ± standard deviation'],
-      [[name, *(format_value(name, m.get(name)) for m in runs.values()),
-        format_statistics(name, values)]
+      [[name, *(console_lib.format_metric(name, m.get(name))
+               for m in runs.values()),
+        console_lib.format_statistics(name, values)]
        for name, values in result['final']['statistics'].items()
        if not name.endswith('/examples')])
-
-
-def format_value(metric: str, value: float | None) -> str:
-  """Formats a value of a metric; fractions as percentages."""
-  if value is None:
-    return '–'
-  text = console_lib.format_metrics({metric: value})
-  return text.removeprefix(metric).strip()
-
-
-def format_statistics(
-    metric: str, values: Mapping[str, float | None]) -> str:
-  """Formats mean and standard deviation: '97.22 ± 0.13 %'."""
-  mean, std = values['mean'], values['std']
-  assert mean is not None
-  text = format_value(metric, mean)
-  if std is None:
-    return text
-  if text.endswith(' %'):
-    return f'{100 * mean:.2f} ± {100 * std:.2f} %'
-  return f'{text} ± {console_lib.format_number(std)}'

@@ -62,17 +62,10 @@ def _train(args: argparse.Namespace) -> int:
   for name, experiment in experiments.items():
     if name:
       print(f'\nStage {name}', flush=True)
-    init = experiment.config.init
-    origin = workdir / init.stage if init.stage else init.checkpoint
-    with restore.watching(
-        experiment.config.log, 'finding the initial weights'):
-      source = initial_weights.find(
-          origin, init.which,
-          getattr(experiment.config.model, 'num_heads', None)
-      ) if origin else None
     summaries[name] = run_lib.train(
         experiment, workdir / name, title=name, profile_steps=args.profile,
-        source=source, show_parameters=not summaries)
+        source=initial_weights.find(experiment.config, workdir=workdir),
+        show_parameters=not summaries)
   if list(stages) != [''] and jax.process_index() == 0:
     _write_overview(workdir, summaries)
   if jax.process_index() == 0:

@@ -5,7 +5,9 @@ split. Results are written after every run; the same command resumes.
 """
 
 import argparse
+import collections
 from collections.abc import Mapping, Sequence
+import functools
 import pathlib
 from typing import Any
 
@@ -103,12 +105,7 @@ def _config(args: argparse.Namespace) -> config_lib.Config:
     path += f':model={args.model}'
   elif args.model:
     flags.append(f'model.variant={args.model}')
-  stages = load_config.load(path, [*flags, *args.overrides])
-  if list(stages) != ['']:
-    raise ValueError(
-        f'{args.config} has the stages {", ".join(stages)}, but a task needs a '
-        'config with a single run.')
-  config = stages['']
+  config = load_config.load_one(path, [*flags, *args.overrides])
   evaluator, _, metric = METRIC.partition('/')
   if evaluator not in config.evals:
     raise ValueError(
@@ -171,25 +168,24 @@ def summarise(
 ) -> dict[str, Any]:
   """Returns the scores of tasks and groups, and their mean.
 
+  Means and deviations are over the seeds that all tasks have; the score is
+  `partial` if it is of fewer than 19 tasks.
+
   Args:
     metrics: metrics of each finished run, by task and seed.
-
-  Returns:
-    `tasks`, `groups` and `mean`, with mean and standard deviation over the
-    seeds that all tasks have; `num_tasks`; and whether the score is `partial`,
-    of fewer than 19 tasks.
   """
-  scores = {task: {seed: row[METRIC] for seed, row in runs.items()}
-            for task, runs in metrics.items() if runs}
-  seeds = sorted(set.intersection(*(set(runs) for runs in scores.values())))
+  scores = {task: {seed: row[METRIC] for seed, row in rows.items()}
+            for task, rows in metrics.items() if rows}
+  seeds = sorted(set.intersection(*map(set, scores.values())))
   groups = {group: [task for task in scores if vtab.TASKS[task].group == group]
             for group in vtab.GROUPS}
   return {
       'tasks': {task: {
           'group': vtab.TASKS[task].group,
           'images': int(next(iter(metrics[task].values()))['test/examples']),
-          'accuracy': list(runs.values()), **_statistics(list(runs.values()))}
-                for task, runs in scores.items()},
+          'accuracy': list(values.values()),
+          **runs.mean_and_std(list(values.values()))}
+                for task, values in scores.items()},
       'groups': {group: {'num_tasks': len(tasks), **_mean(scores, tasks, seeds)}
                  for group, tasks in groups.items() if tasks},
       'mean': _mean(scores, list(scores), seeds),
@@ -202,35 +198,23 @@ def _mean(
     seeds: Sequence[int],
 ) -> dict[str, float | None]:
   """Returns the mean over tasks, and its deviation over seeds."""
-  return _statistics([
+  return runs.mean_and_std([
       float(np.mean([scores[task][seed] for task in tasks])) for seed in seeds])
 
 
-def _statistics(values: Sequence[float]) -> dict[str, float | None]:
-  return {'mean': float(np.mean(values)) if values else None,
-          'std': float(np.std(values, ddof=1)) if len(values) > 1 else None}
-
-
 def _print(result: Mapping[str, Any]) -> None:
+  accuracy = functools.partial(console_lib.format_statistics, METRIC)
   print()
   console_lib.table(
       'VTAB-1k', ['task', 'group', 'test images', 'accuracy'],
-      [[task, row['group'], row['images'], _format(row)]
+      [[task, row['group'], row['images'], accuracy(row)]
        for task, row in result['tasks'].items()])
   number = result['num_tasks']
   of_all = (f'mean of {number} of 19 tasks: not comparable'
             if result['partial'] else 'mean of 19 tasks')
-  sizes = {group: sum(task.group == group for task in vtab.TASKS.values())
-           for group in vtab.GROUPS}
+  sizes = collections.Counter(task.group for task in vtab.TASKS.values())
   console_lib.table(
       'Means', ['', 'tasks', 'accuracy'],
-      [*([group, f'{row["num_tasks"]} of {sizes[group]}', _format(row)]
+      [*([group, f'{row["num_tasks"]} of {sizes[group]}', accuracy(row)]
          for group, row in result['groups'].items()),
-       [of_all, f'{number} of 19', _format(result['mean'])]])
-
-
-def _format(row: Mapping[str, Any]) -> str:
-  if row['mean'] is None:
-    return '–'
-  std = '' if row['std'] is None else f' ± {100 * row["std"]:.2f}'
-  return f'{100 * row["mean"]:.2f}{std} %'
+       [of_all, f'{number} of 19', accuracy(result['mean'])]])

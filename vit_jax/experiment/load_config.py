@@ -7,6 +7,7 @@ weights of other codebases, the weights.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from vit_jax import schema
 from vit_jax.experiment import config as config_lib
 from vit_jax.inference import load as load_lib
 from vit_jax.weights import initialize
@@ -15,14 +16,30 @@ from vit_jax.weights import initialize
 def load(
     specification: str, overrides: Sequence[str] = (),
 ) -> dict[str, config_lib.Config]:
-  """Parses a config file; takes open fields of `model` from `init.checkpoint`.
+  """Returns `config.load` with open fields of `model` from `init.checkpoint`.
 
-  Takes, returns and raises what `config.load` does.
-
-  Raises:
-    FileNotFoundError: if there is no checkpoint.
+  Raises a `FileNotFoundError` if there is no checkpoint.
   """
   return config_lib.load(specification, overrides, read_source=_read_source)
+
+
+def load_one(
+    specification: str, overrides: Sequence[str] = (), *, stage: str = '',
+) -> config_lib.Config:
+  """Loads the config of a stage, or of a file with a single one.
+
+  Raises:
+    ValueError: if the file has several stages or another one.
+  """
+  stages = load(specification, overrides)
+  if stage:
+    schema.check_name(stage, list(stages), what='stage (--stage)')
+    return stages[stage]
+  if len(stages) > 1:
+    raise ValueError(
+        f'{specification} has the stages {", ".join(stages)}, but one config '
+        'is needed: evaluate has --stage, other commands need a file of it.')
+  return next(iter(stages.values()))
 
 
 def _read_source(

@@ -1,21 +1,32 @@
 """Finds the checkpoint or weights that a new run starts from."""
 
+from collections.abc import Callable
+
 from etils import epath
 
+from vit_jax.experiment import config as config_lib
 from vit_jax.inference import load
 from vit_jax.run import restore
 
 
 def find(
-    origin: epath.PathLike, which: str, num_heads: int | None,
-) -> restore.Source:
-  """Finds a source of initial parameters.
+    config: config_lib.Config, *, workdir: epath.Path | None = None,
+    find_source: Callable[..., restore.Source] = load.find,
+) -> restore.Source | None:
+  """Finds the initial parameters of a run, if it has any.
 
   Args:
-    origin: a workdir, a checkpoint, or weights of another codebase.
-    which: 'latest' or 'best' checkpoint of a workdir.
-    num_heads: of the run's model, which some weights do not declare; None for
-      a ResNet.
+    config: config of the run.
+    workdir: folder of the stages, for a run that starts from another stage.
+    find_source: finds a source by its path.
   """
-  overrides = {} if num_heads is None else {'num_heads': num_heads}
-  return load.find(origin, which=which, **overrides)
+  origin = config.init.checkpoint
+  if config.init.stage and workdir is not None:
+    origin = str(workdir / config.init.stage)
+  if not origin:
+    return None
+  # Some weights do not determine the number of heads.
+  heads = getattr(config.model, 'num_heads', None)
+  with restore.watching(config.log, 'finding the initial weights'):
+    return find_source(origin, which=config.init.which,
+                       **({'num_heads': heads} if heads else {}))

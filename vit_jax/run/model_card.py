@@ -250,8 +250,7 @@ def _is_finite(value: float | None) -> bool:
 def _number(metric: str, value: float | None) -> str:
   if value is None or not math.isfinite(value):
     return '–'
-  return console.format_metrics(
-      {metric: value}, digits=4).removeprefix(f'{metric} ')
+  return console.format_metric(metric, value, digits=4)
 
 
 def _cost(summary: Mapping[str, Any]) -> dict[str, str]:

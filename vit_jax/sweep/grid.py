@@ -74,9 +74,6 @@ def plan(
     overrides: see `config.load`.
     grid: values by field, in place of those in the file.
     **section: other keys of the section `sweep`, in place of those in the file.
-
-  Raises:
-    ValueError: for a mistake in the config, the section or a point.
   """
   raw = config_file.read(specification).get('sweep', {})
   parsed = schema.parse(sweep_config.SweepConfig, {
@@ -106,7 +103,8 @@ def _resolve_points(
       # If a swept field determines others, each point is loaded anew; otherwise
       # the first point is changed, and weights are read only once.
       if base is None or any(map(_determines_others, section.grid)):
-        config = _load(specification, [*overrides, *chosen])
+        config = load_config.load_one(
+            specification, [*overrides, *chosen])
       else:
         config = config_lib.resolve_with(config_lib.to_plain(base), chosen)
       development = development_split.development_config(config, section)
@@ -145,15 +143,6 @@ def _flatten(grid: Mapping[str, Any], prefix: str = '') -> dict[str, Any]:
     else:
       flat[f'{prefix}{key}'] = value
   return flat
-
-
-def _load(specification: str, overrides: Sequence[str]) -> config_lib.Config:
-  stages = load_config.load(specification, overrides)
-  if list(stages) != ['']:
-    raise ValueError(
-        f'{specification} has the stages {", ".join(stages)}, but a sweep '
-        'needs a config with a single run. Write a file for the stage.')
-  return stages['']
 
 
 def _look_up(plain: Mapping[str, Any], field: str, default: Any) -> Any:

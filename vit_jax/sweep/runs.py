@@ -16,6 +16,7 @@ from vit_jax import run as run_lib
 from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import config_file
+from vit_jax.inference import load
 from vit_jax.parallel import coordination
 from vit_jax.run import initial_weights
 from vit_jax.run import restore
@@ -35,8 +36,7 @@ def build(
 ) -> dict[str, experiment_lib.Experiment]:
   """Returns the experiments of unfinished runs, by name.
 
-  Raises:
-    ValueError: if an experiment cannot be built, with its name.
+  Raises a `ValueError` with the name of an experiment that cannot be built.
   """
   experiments = {}
   # Process 0 decides: other hosts may see stale files.
@@ -69,19 +69,15 @@ def train(
 ) -> Iterator[tuple[str, dict[str, Any] | health.NonFiniteError]]:
   """Trains runs one after the other; yields their names and summaries.
 
+  A diverged run yields its error. Raises `signals.Stopped` after a signal.
+
   Args:
     experiments: the unfinished runs; see `build`.
     names: all runs, finished or not, in order.
     workdir: folder of the sweep.
     stop: raises between runs if a signal arrived.
-
-  Yields:
-    Name and summary of each run, or the error of a diverged run.
-
-  Raises:
-    signals.Stopped: after a signal; the state is saved.
   """
-  find_source = functools.cache(initial_weights.find)
+  find_source = functools.cache(load.find)
   for number, name in enumerate(names, start=1):
     stop.check()
     summary = coordination.run_on_first(
@@ -92,17 +88,11 @@ def train(
     if summary is not None:
       yield name, summary
       continue
-    experiment = experiments[name]
-    init = experiment.config.init
-    with restore.watching(
-        experiment.config.log, 'finding the initial checkpoint'):
-      source = find_source(
-          init.checkpoint, init.which,
-          getattr(experiment.config.model, 'num_heads', None)
-      ) if init.checkpoint else None
     try:
       yield name, run_lib.train(
-          experiment, workdir / RUNS / name, title=name, source=source,
+          experiments[name], workdir / RUNS / name, title=name,
+          source=initial_weights.find(
+              experiments[name].config, find_source=find_source),
           show_parameters=False)
     except health.NonFiniteError as error:
       yield name, error
@@ -111,10 +101,9 @@ def train(
 
 def read_previous(
     path: epath.Path, plan: Mapping[str, Any], *, what: str) -> dict[str, Any]:
-  """Returns the result file of an earlier start of the same plan, or {}.
+  """Returns the result file of an earlier start, or {}.
 
-  Raises:
-    ValueError: if its plan differs, with the differences.
+  Raises a `ValueError` with the differences if its plan differs.
   """
   if not path.exists():
     return {}
@@ -133,20 +122,14 @@ def statistics(
     summaries: Sequence[Mapping[str, Any]],
     evaluators: Sequence[str] | None = None,
 ) -> dict[str, dict[str, float | None]]:
-  """Returns mean and standard deviation of each metric over several runs.
-
-  The deviation is the sample deviation (n - 1); None for a single run.
-
-  Args:
-    summaries: summaries of the runs.
-    evaluators: names to include; None includes all.
-  """
+  """Returns `mean_and_std` of each metric, of all or of some evaluators."""
   metrics = [summary['metrics'] for summary in summaries]
-  names = [name for name in metrics[0]
-           if all(m.get(name) is not None for m in metrics)
-           and (evaluators is None or name.split('/')[0] in evaluators)]
-  values = {name: np.array([m[name] for m in metrics]) for name in names}
-  return {name: {
-      'mean': float(v.mean()),
-      'std': float(v.std(ddof=1)) if len(v) > 1 else None}
-          for name, v in values.items()}
+  return {name: mean_and_std([m[name] for m in metrics]) for name in metrics[0]
+          if all(m.get(name) is not None for m in metrics)
+          and (evaluators is None or name.split('/')[0] in evaluators)}
+
+
+def mean_and_std(values: Sequence[float]) -> dict[str, float | None]:
+  """Returns mean and sample deviation; None for no or a single value."""
+  return {'mean': float(np.mean(values)) if values else None,
+          'std': float(np.std(values, ddof=1)) if len(values) > 1 else None}
