@@ -130,12 +130,8 @@ def _restore(
       config, checkpoint=checkpoint_config.CheckpointConfig())
   experiment = experiment_lib.build(_fit_to_devices(config))
   multihost.connect_cpus(experiment.mesh)
-  # Only the unused head is new: zeros suffice.
-  initial = jax.tree.map(
-      lambda x: np.broadcast_to(np.zeros((), x.dtype), x.shape),
-      experiment.abstract_state.params)
-  params, rows = experiment.adapt(
-      source.load(), source.config, config=rules, initial=initial)
+  # Only the unused head is new, which is then zero.
+  params, rows = experiment.adapt(source.load(), source.config, config=rules)
   for row in rows:
     if row.status != 'loaded' and not row.name.startswith('head/'):
       print(f'{row.status} {row.name}: {row.source} -> {row.target}')

@@ -22,9 +22,6 @@ def check_size(
     batch_size: global.
     mesh: the devices.
     microbatches: number of microbatches per batch.
-
-  Raises:
-    ValueError: with the smallest divisor that is required.
   """
   divisor = mesh_lib.data_parallelism(mesh) * microbatches
   if batch_size % divisor:

@@ -56,7 +56,11 @@ def build(
       config.objective,
       models.for_devices(config.model, devices or jax.devices()),
       image_shape=config.data.image_shape, num_classes=dataset.num_classes)
-  loss = _objective(config, dataset, model, expected=expected_data)
+  loss = objectives.build(
+      config.objective, model, multi_label=dataset.multi_label,
+      targets=bool(dataset.targets), mean=config.data.value_scale['mean'],
+      std=config.data.value_scale['std'],
+      class_weights=_class_weights(config, dataset, expected=expected_data))
   open_data = evaluators_lib.opener(config, expected=expected_data)
   if config.checkpoint.best:
     evaluators_lib.check_metric(
@@ -75,7 +79,8 @@ def build(
   specs = sharding.param_specs(boxed, mesh)
   optimizer = optim.build(
       config.optimizer, nn.unbox(boxed), total_steps=total_steps,
-      to_steps=functools.partial(_to_steps, total_steps=total_steps, **sizes))
+      to_steps=lambda duration: duration.to_steps(
+          total_steps=total_steps, **sizes))
 
   def init_state() -> types.TrainState:
     params = models.init(model, init_key, abstract_batch['image'])
@@ -102,7 +107,10 @@ def build(
   return Experiment(
       config=config, mesh=mesh, dataset=dataset, model=model,
       total_steps=total_steps, schedule=optimizer.schedule, tx=optimizer.tx,
-      abstract_state=_with_sharding(abstract_state, shardings),
+      abstract_state=jax.tree.map(
+          lambda leaf, sharding: jax.ShapeDtypeStruct(
+              leaf.shape, leaf.dtype, sharding=sharding),
+          abstract_state, shardings),
       abstract_batch={
           name: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=on_batch)
           for name, leaf in abstract_batch.items()},
@@ -115,18 +123,6 @@ def build(
       build_step=build_step,
       evaluators=build_evaluators(config.num_microbatches),
       build_evaluators=build_evaluators, unreadable=unreadable)
-
-
-def _objective(
-    config: config_lib.Config, dataset: data.Dataset, model: nn.Module, *,
-    expected: bool,
-) -> Any:
-  """Returns the training objective; see `objectives.build`."""
-  return objectives.build(
-      config.objective, model, multi_label=dataset.multi_label,
-      targets=bool(dataset.targets), mean=config.data.value_scale['mean'],
-      std=config.data.value_scale['std'],
-      class_weights=_class_weights(config, dataset, expected=expected))
 
 
 def _jitted_step(
@@ -159,13 +155,20 @@ def _complete(
 ) -> config_lib.Config:
   """Returns the config completed with what depends on the data.
 
-  Raises:
-    ValueError: if the config does not fit the data.
+  Raises a `ValueError` if the config does not fit the data.
   """
   data.check_training(config.data, dataset)
+  num_classes = config.model.num_classes
+  if num_classes and num_classes != dataset.num_classes:
+    raise ValueError(
+        f'model.num_classes is {num_classes}, but {dataset.name} has '
+        f'{dataset.num_classes} '
+        + ('targets' if dataset.targets else 'classes')
+        + '. Remove it from the config to use these.')
   return dataclasses.replace(
-      config, model=_with_classes(config, dataset),
-      data=data.measured(config.data, dataset, expected=expected),
+      config, data=data.measured(config.data, dataset, expected=expected),
+      model=dataclasses.replace(
+          config.model, num_classes=dataset.num_classes),
       objective=objectives.resolve(
           config.objective, targets=bool(dataset.targets),
           multi_label=dataset.multi_label))
@@ -174,11 +177,7 @@ def _complete(
 def _class_weights(
     config: config_lib.Config, dataset: data.Dataset, *, expected: bool,
 ) -> np.ndarray | None:
-  """Returns the class weights of the loss, if any.
-
-  Raises:
-    ValueError: if class sampling compensates for rare classes as well.
-  """
+  """Returns the class weights of the loss, if any."""
   section = config.objective
   if section.name != 'supervised' or section.class_weights == 'none':
     return None
@@ -192,26 +191,3 @@ def _class_weights(
   labels = data.class_labels(dataset, setting='objective.class_weights')
   return objectives.class_weights(
       section, np.bincount(labels, minlength=dataset.num_classes))
-
-
-def _with_classes(
-    config: config_lib.Config, dataset: data.Dataset,
-) -> models.ModelConfig:
-  num_classes = config.model.num_classes
-  if num_classes and num_classes != dataset.num_classes:
-    raise ValueError(
-        f'model.num_classes is {num_classes}, but {dataset.name} has '
-        f'{dataset.num_classes} '
-        + ('targets' if dataset.targets else 'classes')
-        + '. Remove it from the config to use these.')
-  return dataclasses.replace(config.model, num_classes=dataset.num_classes)
-
-
-def _to_steps(duration: Any, **sizes: Any) -> int:
-  return duration.to_steps(**sizes)
-
-
-def _with_sharding(shapes: Any, shardings: Any) -> Any:
-  return jax.tree.map(
-      lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s),
-      shapes, shardings)

@@ -48,10 +48,11 @@ class LogConfig:
   start_secs: float = 7200.0
 
   def __post_init__(self):
-    for name in ('stalled_secs', 'hung_secs', 'start_secs'):
-      if getattr(self, name) < 0:
-        raise ValueError(f'{name} must be at least 0 (never), but is '
-                         f'{getattr(self, name)}.')
+    limits = self.stalled_secs, self.hung_secs, self.start_secs
+    if min(limits) < 0:
+      raise ValueError(
+          'stalled_secs, hung_secs and start_secs must be at least 0 (never), '
+          f'but are {limits}.')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -204,15 +205,14 @@ def load(
 ) -> dict[str, Config]:
   """Parses the stages of a config file, by name.
 
+  A file without stages gives its config under the name ''.
+
   Args:
     specification: 'configs/x.py' or 'configs/x.py:name=value,name=value'.
     overrides: 'optimizer.learning_rate=3e-4' for every stage, or
       'stages.pretrain.batch_size=64' for one.
     read_source: reads the config of a checkpoint, from which the section
       `model` is completed; see `load_config.load`. None reads nothing.
-
-  Returns:
-    The config under the name '' if the file has no stages.
 
   Raises:
     ValueError, FileNotFoundError: as `config_file.read` and `resolve`.

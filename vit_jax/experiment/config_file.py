@@ -57,7 +57,7 @@ def read(specification: str) -> dict[str, Any]:
     raise ValueError(
         f'get_config() of {path} must return an ml_collections.ConfigDict, '
         f'but returned {type(config).__name__}.')
-  return _plain(config)
+  return json.loads(config.to_json())
 
 
 def _arguments(function: Any, text: str, path: str) -> dict[str, Any]:
@@ -76,17 +76,6 @@ def _arguments(function: Any, text: str, path: str) -> dict[str, Any]:
   return values
 
 
-def _plain(value: Any) -> Any:
-  """Converts ConfigDicts to dicts, also inside lists."""
-  if isinstance(value, ml_collections.ConfigDict):
-    return _plain(value.to_dict())
-  if isinstance(value, Mapping):
-    return {key: _plain(v) for key, v in value.items()}
-  if isinstance(value, (list, tuple)):
-    return [_plain(v) for v in value]
-  return value
-
-
 def merge(
     base: Mapping[str, Any], change: Mapping[str, Any], *, section: Any,
 ) -> dict[str, Any]:
@@ -97,10 +86,7 @@ def merge(
   as a flag does, the fields that both records have are kept. A model variant
   replaces the dimensions in `base`.
 
-  Args:
-    base: plain data.
-    change: plain data.
-    section: the type, or union of types, that both will be parsed as.
+  Both will be parsed as `section`, a type or a union of types.
   """
   merged, hints = dict(base), _hints(section)
   for key, value in change.items():
@@ -139,13 +125,10 @@ def override(
   """Applies 'section.key=value' in place.
 
   Args:
-    config: plain data.
+    config: plain data, which will be parsed as `record`.
     text: the override.
-    record: the type that `config` will be parsed as.
+    record: type of the config.
     sections: names of the sections, the other fields being values.
-
-  Raises:
-    ValueError: if the override is malformed or names an unknown section.
   """
   path, value = schema.parse_assignment(
       text, usage='Config flags have the form --config.section.key=value')
@@ -194,9 +177,6 @@ def order_stages(stages: Mapping[str, Any]) -> dict[str, Any]:
   """Sorts stages so that each follows the one it starts from.
 
   A ConfigDict sorts its keys, so the order in the file is lost.
-
-  Raises:
-    ValueError: for a cycle or an unknown stage.
   """
   done: dict[str, Any] = {}
   origins = {name: str(stage.get('init', {}).get('stage', ''))

@@ -33,22 +33,21 @@ def opener(config: config_lib.Config, *, expected: bool) -> OpenData:
     config: config of the experiment.
     expected: whether only sizes are known; see `experiment.build`.
   """
-  return functools.cache(
-      functools.partial(_open_data, config, expected=expected))
+  @functools.cache
+  def open_data(
+      split: str, source: str, per_class: int = 0,
+      seeds: tuple[int, ...] = (0,), real_labels: str = '',
+  ) -> tuple[data.Dataset, np.ndarray | None]:
+    dataset = data.open_dataset(
+        config.data, expected=expected, split=split, source=source or None)
+    ranks = None
+    if per_class and not expected:
+      dataset, ranks = data.draw_per_class(dataset, per_class, seeds=seeds)
+    if real_labels and not expected:
+      dataset = data.with_real_labels(dataset, real_labels)
+    return dataset, ranks
 
-
-def _open_data(
-    config: config_lib.Config, split: str, source: str, per_class: int = 0,
-    seeds: tuple[int, ...] = (0,), real_labels: str = '', *, expected: bool,
-) -> tuple[data.Dataset, np.ndarray | None]:
-  dataset = data.open_dataset(
-      config.data, expected=expected, split=split, source=source or None)
-  ranks = None
-  if per_class and not expected:
-    dataset, ranks = data.draw_per_class(dataset, per_class, seeds=seeds)
-  if real_labels and not expected:
-    dataset = data.with_real_labels(dataset, real_labels)
-  return dataset, ranks
+  return open_data
 
 
 def check_disjoint(config: config_lib.Config, open_data: OpenData) -> None:
@@ -74,7 +73,7 @@ def check_metric(
     train_data: data.Dataset, objective_metrics: Collection[str],
     open_data: OpenData,
 ) -> None:
-  """Raises if a metric will not be reported for this data and objective.
+  """Raises if 'evaluator/metric' will not be reported for this data.
 
   Args:
     config: config of the experiment.
@@ -83,9 +82,6 @@ def check_metric(
     train_data: training data.
     objective_metrics: metrics of the training objective.
     open_data: see `opener`.
-
-  Raises:
-    ValueError: with the metrics that will be reported.
   """
   name, _, key = metric.partition('/')
   section = config.evals[name]
@@ -108,17 +104,7 @@ def build(
 ) -> dict[str, evals.Evaluator]:
   """Returns the evaluators by name.
 
-  Args:
-    config: config of the experiment.
-    model: the linen module.
-    objective: training objective.
-    train_data: training data.
-    mesh: devices.
-    unreadable: log of unreadable images.
-    open_data: see `opener`.
-
-  Raises:
-    ValueError: if the data does not fit an evaluator.
+  Raises a `ValueError` if the data does not fit an evaluator.
   """
   def predict(params: types.Params, batch: types.Batch) -> types.Outputs:
     return model.apply({'params': params}, batch['image'])

@@ -102,9 +102,7 @@ class Experiment:
   ) -> Generator[types.Batch, None, None]:
     """Yields the global batches of steps `start_step`, `start_step` + 1, ...
 
-    Args:
-      start_step: first step.
-      unreadable: counts unreadable images of this process.
+    `unreadable` counts unreadable images of this process.
     """
     shards, num_shards = multihost.batch_shards(self.mesh)
     local = data.train_batches(
@@ -116,8 +114,7 @@ class Experiment:
   def with_microbatches(self, number: int) -> 'Experiment':
     """Returns the same experiment with another number of microbatches.
 
-    Raises:
-      ValueError: if the batch does not divide into them.
+    Raises a `ValueError` if the batch does not divide into them.
     """
     batches_lib.check_size(
         'batch_size', self.config.batch_size, self.mesh, number)
@@ -159,11 +156,7 @@ class Experiment:
     return self.gradient_flops(self.countable_model(remat='none'))
 
   def countable_model(self, *, remat: Any) -> nn.Module:
-    """Returns the model without kernels that hide FLOPs from the jaxpr.
-
-    Args:
-      remat: rematerialisation policy.
-    """
+    """Returns the model without kernels that hide FLOPs from the jaxpr."""
     return objectives.build_model(
         self.config.objective, dataclasses.replace(
             models.without_fused_kernels(self.config.model), remat=remat),
@@ -171,11 +164,7 @@ class Experiment:
         num_classes=self.dataset.num_classes)
 
   def gradient_flops(self, model: nn.Module) -> int:
-    """Returns the FLOPs of the gradient of a model on one image.
-
-    Args:
-      model: a model with the parameters of this experiment.
-    """
+    """Returns the FLOPs of the gradient of a model on one image."""
     def loss(params, images):
       params = step_lib.stop_frozen(params, self.trainable)
       return model.apply({'params': params}, images)['logits'].sum()
@@ -189,16 +178,7 @@ class Experiment:
       self, state: types.TrainState, source: types.Params,
       source_config: Mapping[str, Any],
   ) -> tuple[types.TrainState, list[initialize.Row]]:
-    """Returns the state with parameters of a checkpoint, and a report.
-
-    Args:
-      state: a new state, at step 0.
-      source: parameters of the checkpoint.
-      source_config: plain config of the checkpoint; `model` and `data` suffice.
-
-    Raises:
-      ValueError: if the parameters do not fit the model.
-    """
+    """Returns the state with parameters of a checkpoint; see `adapt`."""
     params, rows = self.adapt(
         source, source_config, initial=multihost.fetch(state.params),
         config=self.config.init)
@@ -210,35 +190,31 @@ class Experiment:
     """Raises if this run cannot start from a checkpoint of an earlier stage.
 
     Compares shapes only, before the earlier stage is trained.
-
-    Raises:
-      ValueError: with the parameters that do not fit.
     """
-    def zeros(shape: jax.ShapeDtypeStruct) -> np.ndarray:
-      return np.broadcast_to(np.zeros((), shape.dtype), shape.shape)
-
     self._fit(
-        jax.tree.map(zeros, earlier.abstract_state.params),
+        _zeros(earlier.abstract_state.params),
         config_lib.to_plain(earlier.config), config=self.config.init,
-        initial=jax.tree.map(zeros, self.abstract_state.params))
+        initial=_zeros(self.abstract_state.params))
 
   def adapt(
       self, source: types.Params, source_config: Mapping[str, Any], *,
-      initial: types.Params, config: initialize.InitConfig,
+      config: initialize.InitConfig, initial: types.Params | None = None,
   ) -> tuple[types.Params, list[initialize.Row]]:
     """Returns parameters of a checkpoint fitted to this model, on its devices.
 
     Args:
       source: parameters of the checkpoint.
       source_config: plain config of the checkpoint; `model` and `data` suffice.
-      initial: initial parameters of this model, arrays or shapes.
       config: which parameters may be new or ignored.
+      initial: initial parameters of this model; zeros by default.
 
     Raises:
       ValueError: if the parameters do not fit the model.
     """
     params, rows = self._fit(
-        source, source_config, initial=initial, config=config)
+        source, source_config, config=config,
+        initial=_zeros(self.abstract_state.params) if initial is None
+        else initial)
     return multihost.put(params, self.shardings.params), rows
 
   def _fit(
@@ -253,6 +229,13 @@ class Experiment:
         old_grid=models.grid(models.parse(source_config['model']), old_size),
         new_grid=grid(self.config))
     return initialize.adapt(source, initial, config=config, resize=resize)
+
+
+def _zeros(params: types.Params) -> types.Params:
+  """Returns zeros that take no memory."""
+  return jax.tree.map(
+      lambda leaf: np.broadcast_to(np.zeros((), leaf.dtype), leaf.shape),
+      params)
 
 
 def grid(config: config_lib.Config) -> tuple[int, int]:
