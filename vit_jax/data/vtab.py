@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from vit_jax import schema as schema_lib
+from vit_jax.data import known_datasets
 from vit_jax.data.images import decode
 from vit_jax.data.sources import protocol
 from vit_jax.data.sources import tfds as tfds_lib
@@ -181,11 +182,11 @@ def open_task(source: str, data_dir: str) -> protocol.DatasetSplits:
     ValueError: if there is no such task, or its data set is not prepared.
   """
   task = task_of(source)
+  records_of, _ = tfds_lib.open_records(
+      tfds_lib.find(task.tfds, data_dir), undecoded=('image', 'image2'))
   dataset = protocol.DatasetSplits({
       split: Examples(f'{task.tfds} {split}', records, task)
-      for split, records in tfds_lib.open_records(
-          task.tfds, data_dir, undecoded=('image', 'image2')).items()
-  }, task.num_classes)
+      for split, records in records_of.items()}, task.num_classes)
   selected = {
       ours: split_strings.select_split(dataset, theirs, name=task.tfds)
       for ours, theirs in (
@@ -193,10 +194,12 @@ def open_task(source: str, data_dir: str) -> protocol.DatasetSplits:
   return protocol.DatasetSplits(selected, task.num_classes, eval_split=TEST)
 
 
-def sizes(source: str) -> tuple[dict[str, int], int]:
+def planned(source: str) -> known_datasets.DatasetFacts:
   """Returns the sizes of splits and the number of classes, without files."""
   task = task_of(source)
-  return ({TRAIN: 800, VALIDATION: 200, TEST: task.num_test}, task.num_classes)
+  return known_datasets.DatasetFacts(
+      num_classes=task.num_classes,
+      num_examples={TRAIN: 800, VALIDATION: 200, TEST: task.num_test})
 
 
 def missing(names: Sequence[str], data_dir: str) -> dict[str, str]:

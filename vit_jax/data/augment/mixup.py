@@ -21,18 +21,10 @@ def normalize(
 ) -> Float[Array, 'batch height width channels']:
   """Returns (image / 255 - mean) / std in float32.
 
-  Args:
-    image: unscaled pixels.
-    mean: of images in [0, 1]; one number or one per channel.
-    std: like `mean`. Mean and std of 0.5 give the range [-1, 1].
-    value_range: pixel values that become 0 and 1; default: 0 and 255.
+  `value_range` are the pixel values to scale to 0 and 1, instead of 0 and 255.
   """
-  image = image.astype(jnp.float32)
-  if value_range is None:
-    image = image / 255
-  else:
-    low, high = value_range
-    image = (image - low) / (high - low)
+  low, high = value_range or (0, 255)
+  image = (image.astype(jnp.float32) - low) / (high - low)
   return (image - jnp.asarray(mean)) / jnp.asarray(std)
 
 

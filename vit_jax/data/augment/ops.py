@@ -5,11 +5,10 @@ operations in order, then `to_array`. Images stay Pillow images (or
 `MultichannelImage`) between operations, because resizing a box needs no copy.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 import math
-import typing
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from jaxtyping import Real
 import numpy as np
@@ -23,20 +22,8 @@ from vit_jax.data.images import multichannel
 Size = int | tuple[int, int]  # One side of a square, or (height, width).
 Method = Literal['nearest', 'box', 'bilinear', 'bicubic', 'lanczos']
 
-METHODS = {
-    'nearest': Image.Resampling.NEAREST, 'box': Image.Resampling.BOX,
-    'bilinear': Image.Resampling.BILINEAR,
-    'bicubic': Image.Resampling.BICUBIC, 'lanczos': Image.Resampling.LANCZOS}
-
 Picture = Any  # A Pillow image or a `MultichannelImage`.
-
-
-@typing.runtime_checkable
-class Op(Protocol):
-  """An image operation."""
-
-  def __call__(self, image: Picture, rng: np.random.Generator) -> Picture:
-    ...
+Op = Callable[[Picture, np.random.Generator], Picture]
 
 
 def height_width(size: Size) -> tuple[int, int]:
@@ -83,7 +70,6 @@ class Resize:
   method: Method = 'bilinear'
 
   def __call__(self, image: Picture, rng: np.random.Generator) -> Picture:
-    del rng
     if self.shorter is not None:
       scale = self.shorter / min(image.size)
       width, height = (
@@ -99,7 +85,7 @@ class Resize:
           f'an image of {image.height} x {image.width} would be resized to '
           f'{height:,} x {width:,}, more than {limits.MAX_PIXELS:,} pixels. '
           'Crop it first.')
-    return image.resize((width, height), METHODS[self.method])
+    return image.resize((width, height), Image.Resampling[self.method.upper()])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,7 +94,6 @@ class CentralCrop:
   size: Size | None = None
 
   def __call__(self, image: Picture, rng: np.random.Generator) -> Picture:
-    del rng
     assert self.size is not None
     height, width = height_width(self.size)
     if image.width < width or image.height < height:
@@ -152,7 +137,7 @@ class InceptionCrop:
     height, width = height_width(self.size)
     left, top, w, h = self.window(image.width, image.height, rng)
     return image.resize(
-        (width, height), METHODS[self.method],
+        (width, height), Image.Resampling[self.method.upper()],
         box=(left, top, left + w, top + h))
 
   def window(
@@ -227,23 +212,18 @@ def build(
 ) -> tuple[Op, ...]:
   """Builds operations from sections such as {'op': 'flip'}.
 
-  Args:
-    sections: settings of each operation, with its name as `op`.
-    size: default (height, width).
-    where: config key, for messages.
-    any_channels: allows only `ANY_CHANNELS`.
+  `size` is the default (height, width), and `where` the config key for
+  messages. `any_channels` allows only `ANY_CHANNELS`.
 
   Raises:
     ValueError: for an unknown or unsuitable operation, or an unknown setting.
   """
   ops = []
   for i, section in enumerate(sections):
-    place = f'{where}[{i}]'
-    settings = dict(section)
+    place, settings = f'{where}[{i}]', dict(section)
     if 'op' not in settings:
       raise ValueError(
-          f'{place} needs the key op: {dict(section)!r}. '
-          f'Known: {", ".join(OPS)}.')
+          f'{place} needs the key op: {settings!r}. Known: {", ".join(OPS)}.')
     name = settings.pop('op')
     if name == 'decode':
       raise ValueError(
@@ -255,8 +235,7 @@ def build(
           'data.channels and data.dtype. Operations for all images: '
           f'{", ".join(ANY_CHANNELS)}.')
     op: Any = schema.parse(OPS[name], settings, where=f'{place} ({name})')
-    wants_size = getattr(op, 'size', size) is None
-    if wants_size and getattr(op, 'shorter', None) is None:
+    if getattr(op, 'size', size) is None and not getattr(op, 'shorter', None):
       op = dataclasses.replace(op, size=size)
     ops.append(op)
   return tuple(ops)

@@ -35,6 +35,11 @@ def _translate(image: Image.Image, x: float, y: float) -> Image.Image:
   return _affine(image, 1, 0, x * image.width, 0, 1, y * image.height)
 
 
+def _enhance(
+    kind: Callable, base: float, slope: float) -> Callable[..., Image.Image]:
+  return lambda image, s, *_: kind(image).enhance(base + slope * s)
+
+
 # Functions of the image and a strength in [-1, 1] of random sign; 1 is the
 # paper's magnitude 10. Ranges: AutoAugment (Cubuk et al., 2018, table 6).
 GROWING: Mapping[str, Callable[[Image.Image, float], Image.Image]] = {
@@ -44,15 +49,12 @@ GROWING: Mapping[str, Callable[[Image.Image, float], Image.Image]] = {
     'rotate': lambda image, s: _rotate(image, 30 * s),
     'solarize': lambda image, s: ImageOps.solarize(
         image, round(256 * (1 - abs(s)))),
-    'color': lambda image, s: ImageEnhance.Color(image).enhance(1 + 0.9 * s),
+    'color': _enhance(ImageEnhance.Color, 1, 0.9),
     'posterize': lambda image, s: ImageOps.posterize(
         image, 8 - round(4 * abs(s))),
-    'contrast': lambda image, s: ImageEnhance.Contrast(image).enhance(
-        1 + 0.9 * s),
-    'brightness': lambda image, s: ImageEnhance.Brightness(image).enhance(
-        1 + 0.9 * s),
-    'sharpness': lambda image, s: ImageEnhance.Sharpness(image).enhance(
-        1 + 0.9 * s),
+    'contrast': _enhance(ImageEnhance.Contrast, 1, 0.9),
+    'brightness': _enhance(ImageEnhance.Brightness, 1, 0.9),
+    'sharpness': _enhance(ImageEnhance.Sharpness, 1, 0.9),
     'shear_x': lambda image, s: _affine(image, 1, 0.3 * s, 0, 0, 1, 0),
     'shear_y': lambda image, s: _affine(image, 1, 0, 0, 0.3 * s, 1, 0),
     'translate_x': lambda image, s: _translate(image, 150 / 331 * s, 0),
@@ -94,14 +96,10 @@ PUBLISHED: Mapping[str, Callable[
         image, lambda v: v >> (8 - int(4 * s)) << (8 - int(4 * s))),
     'solarize': lambda image, s, r, rng: ImageOps.solarize(
         image, int(256 * s)),
-    'color': lambda image, s, r, rng: ImageEnhance.Color(image).enhance(
-        1.8 * s + 0.1),
-    'contrast': lambda image, s, r, rng: ImageEnhance.Contrast(image).enhance(
-        1.8 * s + 0.1),
-    'brightness': lambda image, s, r, rng: ImageEnhance.Brightness(
-        image).enhance(1.8 * s + 0.1),
-    'sharpness': lambda image, s, r, rng: ImageEnhance.Sharpness(
-        image).enhance(1.8 * s + 0.1),
+    'color': _enhance(ImageEnhance.Color, 0.1, 1.8),
+    'contrast': _enhance(ImageEnhance.Contrast, 0.1, 1.8),
+    'brightness': _enhance(ImageEnhance.Brightness, 0.1, 1.8),
+    'sharpness': _enhance(ImageEnhance.Sharpness, 0.1, 1.8),
     'shear_x': lambda image, s, r, rng: _affine(image, 1, 0.3 * r, 0, 0, 1, 0),
     'shear_y': lambda image, s, r, rng: _affine(image, 1, 0, 0, 0.3 * r, 1, 0),
     'translate_x': lambda image, s, r, rng: _translate(image, 100 / 224 * r, 0),
@@ -141,13 +139,12 @@ class RandAugment:
 
   def __call__(
       self, image: Image.Image, rng: np.random.Generator) -> Image.Image:
-    is_growing = self.ranges == 'growing'
-    names = tuple(GROWING if is_growing else PUBLISHED)
+    growing, published = tuple(GROWING.values()), tuple(PUBLISHED.values())
     strength = self.magnitude / 10
-    for index in rng.integers(len(names), size=self.num_layers):
+    is_growing = self.ranges == 'growing'
+    for index in rng.integers(
+        len(growing if is_growing else published), size=self.num_layers):
       signed = strength if rng.random() < 0.5 else -strength
-      if is_growing:
-        image = GROWING[names[index]](image, signed)
-      else:
-        image = PUBLISHED[names[index]](image, strength, signed, rng)
+      image = (growing[index](image, signed) if is_growing else
+               published[index](image, strength, signed, rng))
     return image

@@ -38,11 +38,8 @@ def decode(
   orientation is applied (a defective EXIF block is ignored). Of animations and
   multi-page files, the first frame is decoded.
 
-  Args:
-    image: bytes of an image or .npy file, or uint8 pixels [height, width],
-      [height, width, 1] or [height, width, 3].
-    channels: 1 for grey, 3 for RGB.
-    max_pixels: limit for the file.
+  `image` has the bytes of an image or .npy file, or uint8 pixels [height,
+  width], [height, width, 1] or [height, width, 3].
 
   Raises:
     ValueError: if the image is invalid, incomplete or too large.

@@ -7,7 +7,6 @@ channel is resized by Pillow, so filters and antialiasing are the same.
 that the batch's dtype cannot hold is an error.
 """
 
-from collections.abc import Sequence
 import dataclasses
 import io
 import math
@@ -86,13 +85,9 @@ def decode(
 ) -> MultichannelImage:
   """Returns the unscaled pixels of a file or array.
 
-  Args:
-    image: pixels [height, width, channels] or [height, width]; or bytes of a
-      .npy file, of a TIFF with one page per channel, or of an image file with
-      that many bands.
-    channels: expected number.
-    dtype: of the result.
-    max_pixels: limit for image files.
+  `image` has pixels [height, width, channels] or [height, width]; or bytes of a
+  .npy file, of a TIFF with one page per channel, or of an image file with that
+  many bands.
 
   Raises:
     ValueError: if the image is invalid, has other channels, or values that
@@ -173,9 +168,8 @@ def _read(
   pages = getattr(image, 'n_frames', 1) if image.format == 'TIFF' else 1
   stacked = pages == channels > 1
   size = image.size
-  arrays: Sequence[np.ndarray] = [
-      _page(image, number, size)
-      for number in range(channels if stacked else 1)]
+  arrays = [_page(image, number, size)
+            for number in range(channels if stacked else 1)]
   if narrowed and dtype != 'uint8':
     raise ValueError(
         'Pillow reads only 8 bits of 16-bit colour. Use data.dtype=uint8, or '

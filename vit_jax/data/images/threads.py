@@ -21,13 +21,8 @@ def read_chunks(
 ) -> Iterator[list[tuple[Item, Result | Exception]]]:
   """Yields chunks of (item, result or exception), in order.
 
-  The next chunk is read while the caller works on one; two are in memory.
-
-  Args:
-    items: what to read.
-    read: called with each item, in a thread.
-    size: items per chunk.
-    errors: exceptions to return instead of raising.
+  The next chunk of `size` items is read while the caller works on one; two are
+  in memory. Exceptions of type `errors` are returned instead of raised.
   """
   def attempt(item: Item) -> tuple[Item, Result | Exception]:
     try:

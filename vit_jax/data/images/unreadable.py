@@ -78,14 +78,9 @@ class UnreadableCounter:
   def __init__(
       self, *, max_share: float, log: UnreadableLog | None = None,
       rows: int = 0, count: int = 0, total_rows: int = 0):
-    """Creates a counter.
+    """Creates a counter that allows a fraction `max_share` of `total_rows`.
 
-    Args:
-      max_share: maximum fraction of unreadable rows.
-      log: names the examples.
-      rows: already read, before a restart.
-      count: of them, unreadable.
-      total_rows: to be read, if known.
+    It continues from `count` unreadable rows among `rows` before a restart.
     """
     self.log = log or UnreadableLog()
     self.rows = rows
@@ -96,11 +91,9 @@ class UnreadableCounter:
   def add(
       self, indices: np.ndarray, find: Callable[[int], list[Unreadable]],
   ) -> None:
-    """Adds a batch.
+    """Adds a batch: for each row, the unreadable example or NONE.
 
-    Args:
-      indices: for each row, the unreadable example or NONE.
-      find: returns an unreadable example and those after it.
+    `find` returns an unreadable example and those after it.
 
     Raises:
       ValueError: if too many rows are unreadable.

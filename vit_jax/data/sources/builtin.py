@@ -4,6 +4,7 @@ import dataclasses
 import functools
 from typing import Any
 
+from jaxtyping import Integer, UInt8
 import numpy as np
 
 from vit_jax.data.sources import protocol
@@ -13,18 +14,11 @@ from vit_jax.data.splits import split_strings
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ArraySource:
-  """A split in memory.
-
-  Attributes:
-    name: prefix of keys.
-    images: uint8 [examples, height, width, channels].
-    labels: class indices [examples].
-    indices: index of each example in the published data set.
-  """
+  """A split in memory; `indices` are those of the published data set."""
   name: str
-  images: np.ndarray
-  labels: np.ndarray
-  indices: np.ndarray
+  images: UInt8[np.ndarray, 'examples height width channels']
+  labels: Integer[np.ndarray, 'examples']
+  indices: Integer[np.ndarray, 'examples']
 
   def __len__(self) -> int:
     return len(self.labels)
@@ -66,10 +60,9 @@ def open_shapes(
     config: shapes.ShapesConfig, size: tuple[int, int],
 ) -> protocol.DatasetSplits:
   """Returns the drawn shapes, with images of (height, width) `size`."""
-  sources = {
-      'train': shapes.Shapes(config, size, config.num_examples, 0),
-      'test': shapes.Shapes(
-          config, size, config.num_test_examples, shapes.TEST_OFFSET)}
   names = config.class_names
   return protocol.DatasetSplits(
-      sources, len(names), names, multi_label=config.label == 'multi')
+      {'train': shapes.Shapes(config, size, config.num_examples, 0),
+       'test': shapes.Shapes(
+           config, size, config.num_test_examples, shapes.TEST_OFFSET)},
+      len(names), names, multi_label=config.label == 'multi')

@@ -90,12 +90,8 @@ def open_planned(name: str) -> protocol.DatasetSplits:
   Raises:
     UnknownSizes: if the table of known data sets lacks them.
   """
-  if name.startswith(vtab.PREFIX):
-    counts, num_classes = vtab.sizes(name)
-    return protocol.DatasetSplits(
-        {split: PlannedSplit(name, count) for split, count in counts.items()},
-        num_classes)
-  row = known_datasets.facts(name)
+  row = (vtab.planned(name) if name.startswith(vtab.PREFIX) else
+         known_datasets.facts(name))
   if not row.num_examples or row.num_classes is None:
     known = [n for n, r in known_datasets.DATASETS.items() if r.num_examples]
     raise UnknownSizes(

@@ -1,6 +1,6 @@
 """Data sets prepared by TensorFlow Datasets, read without TensorFlow."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 import json
 import math
@@ -95,8 +95,7 @@ def open_tfds(name: str, data_dir: str) -> protocol.DatasetSplits:
 
 
 def open_folder(folder: epath.Path) -> protocol.DatasetSplits:
-  """Opens a folder with a `dataset_info.json`, or with versions that have one.
-  """
+  """Opens a folder with a `dataset_info.json`, or with versions of it."""
   if not (folder / 'dataset_info.json').exists():
     folder = folder / _versions(folder)[-1]
   info = _read_info(folder)
@@ -110,42 +109,36 @@ def is_prepared(folder: epath.Path) -> bool:
 
 
 def open_records(
-    name: str, data_dir: str, *, undecoded: Sequence[str],
-) -> dict[str, Any]:
-  """Returns each split's examples by index, with all features.
+    folder: epath.Path, *, undecoded: Sequence[str],
+) -> tuple[dict[str, Any], Mapping[str, Any]]:
+  """Returns each split's examples by index, and the features of an example.
 
-  Features in `undecoded` stay file contents.
+  Image features in `undecoded` stay file contents.
   """
-  import tensorflow_datasets as tfds  # pylint: disable=g-import-not-at-top
-  folder = find(name, data_dir)
-  builder = tfds.builder_from_directory(folder)
-  return _open_splits(builder, folder, [
-      name for name in undecoded if name in builder.info.features])
-
-
-def _open_splits(
-    builder: Any, folder: epath.Path, undecoded: Sequence[str],
-) -> dict[str, Any]:
-  import tensorflow_datasets as tfds  # pylint: disable=g-import-not-at-top
-  decoders = {name: tfds.decode.SkipDecoding() for name in undecoded}
-  if _format(folder) == 'array_record':
-    # TFDS fails on a split without examples.
-    return {split: builder.as_data_source(
-        split, decoders=decoders, file_format='array_record')
-            if info.num_examples else ()
-            for split, info in builder.info.splits.items()}
-  return {split: tfrecords.Examples(
-      tfrecords.open_records(info.filepaths, counts=info.shard_lengths),
-      builder.info.features, decoders)
-          for split, info in builder.info.splits.items()}
-
-
-def _open(folder: epath.Path, name: str) -> protocol.DatasetSplits:
   import tensorflow_datasets as tfds  # pylint: disable=g-import-not-at-top
   # From the files alone: the builder's own code needs TensorFlow.
   builder = tfds.builder_from_directory(folder)
-  facts = known_datasets.facts(name)
   features = builder.info.features
+  decoders = {name: tfds.decode.SkipDecoding() for name in undecoded
+              if name in features}
+  is_array_record = _format(folder) == 'array_record'
+  found: dict[str, Any] = {}
+  for split, info in builder.info.splits.items():
+    if not is_array_record:
+      found[split] = tfrecords.Examples(
+          tfrecords.open_records(info.filepaths, counts=info.shard_lengths),
+          features, decoders)
+    elif info.num_examples:
+      found[split] = builder.as_data_source(
+          split, decoders=decoders, file_format='array_record')
+    else:  # TFDS fails on a split without examples.
+      found[split] = ()
+  return found, features
+
+
+def _open(folder: epath.Path, name: str) -> protocol.DatasetSplits:
+  facts = known_datasets.facts(name)
+  records_of, features = open_records(folder, undecoded=[facts.image])
   default = 'label' if 'label' in features else 'labels'
   image, label = (
       schema.check_name(feature, list(features), what=f'feature of {name}')
@@ -157,7 +150,7 @@ def _open(folder: epath.Path, name: str) -> protocol.DatasetSplits:
   splits: dict[str, protocol.Source] = {
       split: TfdsSource(
           f'{name.partition(":")[0]} {split}', records, image, label, parse)
-      for split, records in _open_splits(builder, folder, [image]).items()}
+      for split, records in records_of.items()}
   opened = dataclasses.replace(opened, splits=splits)
   if set(facts.parts) - set(splits):  # Not if it was prepared in these parts.
     splits = {part: split_strings_lib.select_split(opened, split, name=name)

@@ -19,6 +19,7 @@ import google_crc32c
 from jaxtyping import Int64
 import numpy as np
 
+from vit_jax.data.sources import files
 from vit_jax.data.sources import offset_index
 
 _HEADER, _FOOTER = struct.Struct('<QI'), struct.Struct('<I')
@@ -32,18 +33,11 @@ def masked_crc(data: bytes) -> int:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Records:
-  """The records of several files.
-
-  Attributes:
-    paths: the files.
-    starts: offset of each record's content in its file.
-    sizes: bytes of each record's content.
-    ends: number of records up to the end of each file.
-  """
+  """The records of several files."""
   paths: tuple[str, ...]
-  starts: Int64[np.ndarray, 'records']
-  sizes: Int64[np.ndarray, 'records']
-  ends: Int64[np.ndarray, 'files']
+  starts: Int64[np.ndarray, 'records']  # Offset of the content in its file.
+  sizes: Int64[np.ndarray, 'records']  # Bytes of the content.
+  ends: Int64[np.ndarray, 'files']  # Number of records up to its end.
 
   def __len__(self) -> int:
     return len(self.starts)
@@ -78,9 +72,8 @@ def open_records(
   if missing:
     raise ValueError(
         f'{len(missing)} of {len(found)} files are missing in '
-        f'{missing[0].parent}: {", ".join(p.name for p in missing[:3])}'
-        f'{", ..." * (len(missing) > 3)}. Copy them there, or prepare the '
-        'data set again.')
+        f'{missing[0].parent}: {files.shorten(p.name for p in missing)}. Copy '
+        'them there, or prepare the data set again.')
   indices = offset_index.load_or_build(list(found), _scan, kind='tfrecord')
   for (path, count), arrays in zip(found.items(), indices):
     if len(arrays['starts']) != count:
@@ -101,10 +94,9 @@ def _scan(path: epath.Path) -> dict[str, np.ndarray]:
   with offset_index.open_for_scan(path) as file:
     while position < num_bytes:
       header = file.read(_HEADER.size)
-      if len(header) < _HEADER.size:
-        raise ValueError(_truncated(path, position, num_bytes))
-      size, crc = _HEADER.unpack(header)
-      if crc != masked_crc(header[:8]):
+      is_whole = len(header) == _HEADER.size
+      size, crc = _HEADER.unpack(header) if is_whole else (0, 0)
+      if is_whole and crc != masked_crc(header[:8]):
         raise ValueError(
             f'{path} is not a TFRecord file, or damaged at byte {position:,}: '
             'the checksum of a length differs.'
@@ -114,15 +106,12 @@ def _scan(path: epath.Path) -> dict[str, np.ndarray]:
       sizes.append(size)
       position += _HEADER.size + size + _FOOTER.size
       if position > num_bytes:
-        raise ValueError(_truncated(path, starts[-1], num_bytes))
+        raise ValueError(
+            f'{path} is truncated: it ends at byte {num_bytes:,}, within a '
+            'record. Copy or prepare it again.')
       file.seek(position)
   return {'starts': np.array(starts, np.int64),
           'sizes': np.array(sizes, np.int64)}
-
-
-def _truncated(path: epath.Path, position: int, num_bytes: int) -> str:
-  return (f'{path} is truncated: it ends at byte {num_bytes:,}, within the '
-          f'record at {position:,}. Copy or prepare it again.')
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

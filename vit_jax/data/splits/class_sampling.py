@@ -33,11 +33,7 @@ def class_labels(
 ) -> Int64[np.ndarray, 'examples']:
   """Returns the class of every example; reads every label, but no image.
 
-  Args:
-    source: the examples.
-    num_classes: of the data set.
-    name: of the split, for messages.
-    setting: config key that needs classes, for messages.
+  `setting` is the config key that needs classes, for messages.
 
   Raises:
     ValueError: if an example does not have exactly one valid class.
@@ -93,11 +89,9 @@ class ClassSampler:
   seed: int
 
   def __call__(self, draw: int, place: int) -> int:
-    """Returns the index of an example.
+    """Returns the example of a draw, from 0.
 
-    Args:
-      draw: number of the draw, from 0.
-      place: shuffled position in the epoch, which selects the class.
+    `place`, its shuffled position in the epoch, selects the class.
     """
     epoch = draw // len(self.by_class)
     label = int(np.searchsorted(self.ends, place, side='right'))

@@ -18,16 +18,10 @@ from vit_jax.data.splits import split_strings
 
 @dataclasses.dataclass(frozen=True)
 class Excluded:
-  """Result of applying an exclusion list.
-
-  Attributes:
-    path: of the list.
-    keys: number of keys in the list.
-    examples: number of examples that were left out.
-  """
+  """Result of applying an exclusion list."""
   path: str
-  keys: int
-  examples: int
+  keys: int  # Number of keys in the list.
+  examples: int  # Number of examples that were left out.
 
   def __str__(self) -> str:
     unmatched = self.keys - self.examples
@@ -36,8 +30,7 @@ class Excluded:
         if unmatched > 0 else '')
 
 
-def read_keys(path: str) -> frozenset[str]:
-  """Returns the non-empty lines of a file."""
+def _read_keys(path: str) -> frozenset[str]:
   try:
     text = epath.Path(path).expanduser().read_text()
   except OSError as error:
@@ -56,7 +49,7 @@ def exclude(
   Raises:
     ValueError: if the list cannot be read, matches no example, or matches all.
   """
-  keys = read_keys(path)
+  keys = _read_keys(path)
   matches = np.concatenate(
       [np.zeros(0, bool), *(_match(part, first, last, keys) for
                             part, first, last in split_strings.parts(source))])

@@ -140,11 +140,8 @@ def select_split(
 ) -> protocol.Source:
   """Returns the examples of a TFDS split string.
 
-  Args:
-    opened: the data set.
-    split: for example 'train', 'train[:98%]', 'train[:800]+validation[:200]'
-      (https://www.tensorflow.org/datasets/splits).
-    name: of the data set, for messages.
+  For example 'train', 'train[:98%]', 'train[:800]+validation[:200]'; see
+  https://www.tensorflow.org/datasets/splits.
 
   Raises:
     ValueError: for an invalid, unknown or empty split.
