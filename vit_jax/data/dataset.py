@@ -128,8 +128,8 @@ def _reduce(
       raise ValueError(
           f'examples_per_class is {config.examples_per_class}, but {name} has '
           'regression targets. Use num_examples or fraction.')
-    return split_strings.select_per_class(
-        examples, config.examples_per_class, name=name)
+    return split_strings.draw_per_class(
+        examples, config.examples_per_class, name=name)[0]
   count = config.num_examples
   if config.fraction is not None:
     count = max(1, round(config.fraction * len(examples)))
@@ -143,9 +143,12 @@ def _reduce(
 
 def check_training(config: config_lib.DataConfig, dataset: Dataset) -> None:
   """Raises a ValueError if `data.sampling` does not fit the labels."""
-  class_sampling_lib.check(
-      config.sampling, multi_label=dataset.multi_label,
-      targets=dataset.targets, name=dataset.name)
+  if config.sampling != 'natural' and (dataset.multi_label or dataset.targets):
+    labels = ('regression targets' if dataset.targets else
+              'several labels per image')
+    raise ValueError(
+        f'data.sampling={config.sampling} needs one class per image, but '
+        f'{dataset.name} has {labels}. Use --config.data.sampling=natural.')
 
 
 def class_labels(

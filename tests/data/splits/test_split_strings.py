@@ -49,8 +49,8 @@ def test_invalid_splits_are_errors(split, message):
 
 def test_examples_per_class_are_balanced_and_nested():
   train = builtin.open_digits().splits['train']
-  few = split_strings.select_per_class(train, 10, name='digits')
-  more = split_strings.select_per_class(train, 20, name='digits')
+  few, _ = split_strings.draw_per_class(train, 10, name='digits')
+  more, _ = split_strings.draw_per_class(train, 20, name='digits')
   labels = [few.label(i) for i in range(len(few))]
   assert np.bincount(labels).tolist() == [10] * 10
   assert set(few.indices) < set(more.indices)
@@ -59,8 +59,8 @@ def test_examples_per_class_are_balanced_and_nested():
 
 def test_too_many_examples_per_class_is_an_error():
   with pytest.raises(ValueError, match='fewer of some classes.*0: 142'):
-    split_strings.select_per_class(
+    split_strings.draw_per_class(
         builtin.open_digits().splits['train'], 143, name='digits')
   with pytest.raises(ValueError, match='one label per image'):
-    split_strings.select_per_class(
+    split_strings.draw_per_class(
         SHAPES.splits['train'], 1, name='shapes')

@@ -54,7 +54,7 @@ def open_folder(root: epath.Path) -> protocol.DatasetSplits:
   is_single = has_splits and set(splits) == {'train'}
   return table_source.build(
       files.ImageFiles(os.fspath(root), tuple(paths)), {'class': classes},
-      columns.Columns(None, ('class',), None, None), columns.AUTO,
+      columns.AUTO.with_columns(label=('class',)),
       where=os.fspath(root), splits=splits, class_names=names,
       groups=[path.removeprefix('train/') for path in paths]
       if is_single else paths,

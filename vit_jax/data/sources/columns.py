@@ -42,11 +42,11 @@ class TableConfig:
   suffix: str = ''
 
   @property
-  def labels(self) -> tuple[str, ...] | None:
-    """Names of the label columns, if configured."""
+  def labels(self) -> tuple[str, ...]:
+    """Names of the label columns; () if not configured."""
     if isinstance(self.label, str):
       return tuple(name.strip() for name in self.label.split(','))
-    return self.label
+    return self.label or ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,32 +55,29 @@ class LabelConfig:
   target: label_rules_lib.Kind = 'auto'
   table: TableConfig = TableConfig()
 
+  def with_columns(self, **roles: Any) -> 'LabelConfig':
+    """Returns a copy with other columns in `table`."""
+    return dataclasses.replace(
+        self, table=dataclasses.replace(self.table, **roles))
+
 
 AUTO = LabelConfig()
-
-
-@dataclasses.dataclass(frozen=True)
-class Columns:
-  """Column names by role."""
-  path: str | None
-  labels: tuple[str, ...]
-  split: str | None
-  key: str | None
 
 
 def choose_columns(
     table: Mapping[str, label_rules_lib.Column], config: LabelConfig, *,
     where: str, is_path: Callable[[Any], bool] | None = None,
-) -> Columns:
-  """Infers the role of each column from the config, its name and its values.
+) -> LabelConfig:
+  """Returns the config with the image, label and split column of a table.
 
-  `is_path` tests whether a cell is an image path; None if no column has paths.
+  Roles that are not configured are inferred from names and values. `is_path`
+  tests whether a cell is an image path; None if no column has paths.
 
   Raises:
     ValueError: if a configured column is missing, or a role is ambiguous.
   """
   names, given = list(table), config.table
-  for name in (given.path, given.split, given.key, *(given.labels or ())):
+  for name in (given.path, given.split, given.key, *given.labels):
     if name is not None:
       schema.check_name(name, names, what=f'column of {where}')
   path = given.path
@@ -91,7 +88,7 @@ def choose_columns(
   ids = given.key or _find(names, _ID_NAMES)
   others = [n for n in names if n not in (path, split, ids)]
   labels = given.labels or _label_columns(table, others, config.target, where)
-  return Columns(path, labels, split, given.key)
+  return config.with_columns(path=path, label=labels, split=split)
 
 
 def image_column(names: Iterable[str]) -> str | None:

@@ -122,12 +122,12 @@ def _open(
   binary = [name for name, kind in kinds.items() if _holds_bytes(kind)]
   image = _image_column(binary, config.table.path)
   if image is not None:
-    config = dataclasses.replace(
-        config, table=dataclasses.replace(config.table, path=None))
+    config = config.with_columns(path=None)
   texts = [name for name in table.column_names if name not in binary]
-  columns = columns_lib.choose_columns(
+  config = columns_lib.choose_columns(
       table.data.table.select(texts).slice(0, 1000).to_pydict(), config,
       where=where, is_path=files.is_image if image is None else None)
+  columns = config.table
   labels = {name: table.data.column(name).to_pylist() for name in texts
             if name in (columns.path, *columns.labels, columns.split,
                         columns.key)}
@@ -137,8 +137,8 @@ def _open(
     path = epath.Path(where)
     path = path / names[0] if path.is_dir() else path
     return image_tables.open_images(
-        image_tables.locate(labels[columns.path or ''], path, config.table),
-        labels, columns, config, where=where, root=os.fspath(path.parent),
+        image_tables.locate(labels[columns.path or ''], path, columns),
+        labels, config, where=where, root=os.fspath(path.parent),
         splits=of_row)
   declared = (class_names.get(columns.labels[0])
               if len(columns.labels) == 1 else None)
@@ -150,7 +150,7 @@ def _open(
     table = table.cast_column(image, datasets.Image(decode=False))
   return table_source.build(
       ArrowImages(table, tuple(names), tuple(itertools.accumulate(lengths))),
-      labels, columns, config, where=where, splits=of_row, class_names=declared)
+      labels, config, where=where, splits=of_row, class_names=declared)
 
 
 def _read_footers(

@@ -38,21 +38,22 @@ def open_tables(
   joined: table_source.Table = {}
   splits: list[str] = []
   images: list[str] = []
-  columns = None
+  resolved = None
   for path in paths:
     table, split = table_files.read(path), _split_of(path) or ''
     # The training table determines the roles of columns.
-    columns = columns or columns_lib.choose_columns(
+    resolved = resolved or columns_lib.choose_columns(
         table, config, where=str(path), is_path=files.is_image)
+    columns = resolved.table
     found = locate(
-        table.get(columns.path or '', []), path, config.table, split=split)
+        table.get(columns.path or '', []), path, columns, split=split)
     for name in {*joined, *table, *columns.labels}:
       column = joined.setdefault(name, [None] * len(images))
       column += table.get(name, [None] * len(found))
     images += found
     splits += [split_strings_lib.split_name(split)] * len(found)
-  assert columns is not None
-  return open_images(images, joined, columns, config, where=where, root=root,
+  assert resolved is not None
+  return open_images(images, joined, resolved, where=where, root=root,
                      splits=splits if len(paths) > 1 else None)
 
 
@@ -76,13 +77,14 @@ def _split_of(path: epath.Path) -> str | None:
 
 def open_images(
     paths: Sequence[str], table: table_source.Table,
-    columns: columns_lib.Columns, config: columns_lib.LabelConfig, *,
-    where: str, root: str, splits: Sequence[str] | None = None,
+    config: columns_lib.LabelConfig, *, where: str, root: str,
+    splits: Sequence[str] | None = None,
 ) -> protocol.DatasetSplits:
   """Returns the data set of image files with one table row each.
 
   Keys are relative to `root`, so that moving it changes no key.
   """
+  columns = config.table
   relative = [_relative_path(path, root) for path in paths]
   if columns.split is not None:
     splits = table_source.parse_splits(
@@ -90,25 +92,44 @@ def open_images(
   rows_of: dict[str, list[int]] = {}
   for row, path in enumerate(relative):
     rows_of.setdefault(path, []).append(row)
-  if splits is not None:
-    _check_one_split(rows_of, splits, where)
-  if _has_conflicting_labels(rows_of, table, columns, where,
-                             joins=config.target == 'multi'):
+  in_several = _conflicts(rows_of, splits.__getitem__) if splits else []
+  if in_several:
+    path, names = in_several[0]
+    raise ValueError(
+        f'{path} is in several splits of {where}: {", ".join(names)}. Training '
+        'images must not be evaluated on; remove it from all splits but one.')
+  conflicts = _conflicts(rows_of, lambda row: '/'.join(
+      str(table[name][row]) for name in columns.labels))
+  if conflicts and (config.target != 'multi' or len(columns.labels) > 1):
+    path, labels = conflicts[0]
+    raise ValueError(
+        f'{len(conflicts):,} images of {where} have several rows with '
+        f'different labels: {path} is {" and ".join(labels)}. Remove the wrong '
+        'row, or set --config.data.target=multi, which joins the rows.')
+  if conflicts:
     relative = list(rows_of)
     first = [rows[0] for rows in rows_of.values()]
     splits = splits and [splits[row] for row in first]
     label, = columns.labels
-    cells = label_rules_lib.split_cells(table[label], config.table.separator)
+    cells = label_rules_lib.split_cells(table[label], columns.separator)
     table = {name: [column[row] for row in first]
              for name, column in table.items()}
     table[label] = [[value for row in rows for value in cells[row]]
                     for rows in rows_of.values()]
   repeated = len(relative) - len(rows_of)
   return table_source.build(
-      files.ImageFiles(root, tuple(relative)), table, columns, config,
-      where=where, splits=splits, notes=[
-          f'{repeated:,} rows repeat an image and its label'
-      ] if repeated else ())
+      files.ImageFiles(root, tuple(relative)), table, config, where=where,
+      splits=splits, notes=[
+          f'{repeated:,} rows repeat an image and its label'] * bool(repeated))
+
+
+def _conflicts(
+    rows_of: Mapping[str, Sequence[int]], value: Callable[[int], str],
+) -> list[tuple[str, list[str]]]:
+  """Returns the paths whose rows have different values, with these."""
+  found = ((path, sorted(set(map(value, rows))))
+           for path, rows in rows_of.items() if len(rows) > 1)
+  return [(path, values) for path, values in found if len(values) > 1]
 
 
 def _relative_path(path: str, root: str) -> str:
@@ -126,42 +147,6 @@ def _relative_path(path: str, root: str) -> str:
   if '://' in path or os.path.isabs(path):
     return path
   return os.path.relpath(path, root)
-
-
-def _check_one_split(
-    rows_of: Mapping[str, Sequence[int]], splits: Sequence[str], where: str,
-) -> None:
-  for path, rows in rows_of.items():
-    names = {splits[row] for row in rows}
-    if len(names) > 1:
-      raise ValueError(
-          f'{path} is in several splits of {where}: '
-          f'{", ".join(sorted(names))}. Training images must not be evaluated '
-          'on; remove it from all splits but one.')
-
-
-def _has_conflicting_labels(
-    rows_of: Mapping[str, Sequence[int]], table: table_source.Table,
-    columns: columns_lib.Columns, where: str, *, joins: bool,
-) -> bool:
-  """Whether an image has rows of different labels, to be joined.
-
-  Raises:
-    ValueError: if they must not be joined.
-  """
-  def labels(path: str) -> list[str]:
-    return sorted({'/'.join(str(table[name][row]) for name in columns.labels)
-                   for row in rows_of[path]})
-
-  conflicts = [path for path, rows in rows_of.items()
-               if len(rows) > 1 and len(labels(path)) > 1]
-  if conflicts and not (joins and len(columns.labels) == 1):
-    raise ValueError(
-        f'{len(conflicts):,} images of {where} have several rows with '
-        f'different labels: {conflicts[0]} is '
-        f'{" and ".join(labels(conflicts[0]))}. Remove the wrong row, or set '
-        '--config.data.target=multi, which joins the rows.')
-  return bool(conflicts)
 
 
 # ---------------------------------------------------------- finding image files

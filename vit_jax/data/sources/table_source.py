@@ -56,9 +56,8 @@ class TableSource:
 
 
 def build(
-    reader: ImageReader, table: Table, columns: columns_lib.Columns,
-    config: columns_lib.LabelConfig, *, where: str,
-    splits: Sequence[str] | None = None,
+    reader: ImageReader, table: Table, config: columns_lib.LabelConfig, *,
+    where: str, splits: Sequence[str] | None = None,
     class_names: Sequence[str] | None = None,
     groups: Sequence[Any] | None = None,
     order_by: Sequence[str] | None = None, labels_from: str = '',
@@ -68,14 +67,13 @@ def build(
 
   Args:
     reader: images of the rows.
-    table: columns by name, among them those of `columns`.
-    columns: roles of the columns.
-    config: kind of labels.
+    table: columns by name.
+    config: kind of labels, and roles of the columns.
     where: file names, for messages.
     splits: split of each row, from file names.
     class_names: declared by the file.
     groups: hash splits keep rows of an equal group together; default: the
-      column `columns.key`, or the reader's keys.
+      column `config.table.key`, or the reader's keys.
     order_by: rows of a split are ordered by the hash of these texts; default:
       the reader's keys.
     labels_from: origin of the labels; default: the names of the columns.
@@ -84,6 +82,7 @@ def build(
   Raises:
     ValueError: if there are no rows, no training rows, or invalid labels.
   """
+  columns = config.table
   if not table[columns.labels[0]]:
     raise ValueError(f'{where} holds no rows.')
   if columns.split is not None:
@@ -93,7 +92,7 @@ def build(
   kept, ignored = _labelled_rows(table, columns.labels, splits, where)
   parsed = label_rules_lib.parse_labels(
       {name: [table[name][row] for row in kept] for name in columns.labels},
-      kind=config.target, separator=config.table.separator,
+      kind=config.target, separator=columns.separator,
       class_names=class_names, where=where)
   keys = [reader.key(row) for row in kept]
   of_kept = [splits[row] for row in kept] if splits is not None else []

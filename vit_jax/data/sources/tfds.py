@@ -1,6 +1,6 @@
 """Data sets prepared by TensorFlow Datasets, read without TensorFlow."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 import dataclasses
 import json
 import math
@@ -110,7 +110,7 @@ def is_prepared(folder: epath.Path) -> bool:
 
 def open_records(
     folder: epath.Path, *, undecoded: Sequence[str],
-) -> tuple[dict[str, Any], Mapping[str, Any]]:
+) -> tuple[dict[str, Any], Any]:
   """Returns each split's examples by index, and the features of an example.
 
   Image features in `undecoded` stay file contents.

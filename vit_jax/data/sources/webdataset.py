@@ -77,18 +77,18 @@ def open_tars(
       tuple(f'{shards[i]}/{key}' for i, key in zip(file_of.tolist(), keys)),
       file_of, np.concatenate([arrays['starts'] for arrays in found]),
       np.concatenate([arrays['sizes'] for arrays in found]))
-  table, columns = _parse_labels(texts, config, keys, where)
+  table, config = _parse_labels(texts, config, keys, where)
   of_file = files.splits_of(paths, where=where)
   # Equal keys may be the same image: hash splits keep them together.
   return table_source.build(
-      reader, table, columns, config, where=where, groups=keys,
+      reader, table, config, where=where, groups=keys,
       splits=of_file and [of_file[i] for i in file_of.tolist()])
 
 
 def _parse_labels(
     texts: dict[str, list[str]], config: columns_lib.LabelConfig,
     keys: Sequence[str], where: str,
-) -> tuple[table_source.Table, columns_lib.Columns]:
+) -> tuple[table_source.Table, columns_lib.LabelConfig]:
   """Returns the label table: `.cls`, else `.json`, else `.txt` members."""
   names = config.table.labels
   kind = 'json' if names else next(
@@ -98,8 +98,8 @@ def _parse_labels(
         f'The images of {where} have no labels. Expected a member KEY.cls, '
         f'KEY.json or KEY.txt beside each KEY.jpg; {keys[0]!r} has none.')
   if kind != 'json':
-    return ({kind: list(texts[kind])},
-            columns_lib.Columns(None, (kind,), None, None))
+    return {kind: texts[kind]}, config.with_columns(
+        path=None, label=(kind,), split=None, key=None)
   rows: list[dict[str, Any]] = []
   for key, text in zip(keys, texts['json']):
     try:

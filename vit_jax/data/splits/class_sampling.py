@@ -9,7 +9,6 @@ quota of them. Within a class, the draws follow random permutations of its
 examples that continue across epochs. Draw i is a pure function of (seed, i).
 """
 
-from collections.abc import Sequence
 import dataclasses
 from typing import Literal
 
@@ -122,13 +121,3 @@ def build(
       by_class=np.argsort(labels, kind='stable'),
       starts=np.concatenate([[0], np.cumsum(counts)]),
       ends=np.cumsum(quotas(counts, sampling)), seed=seed)
-
-
-def check(sampling: Sampling, *, multi_label: bool, targets: Sequence[str],
-          name: str) -> None:
-  """Raises a ValueError if examples do not have one class each."""
-  if sampling != 'natural' and (multi_label or targets):
-    labels = 'regression targets' if targets else 'several labels per image'
-    raise ValueError(
-        f'data.sampling={sampling} needs one class per image, but {name} has '
-        f'{labels}. Use --config.data.sampling=natural.')

@@ -202,27 +202,20 @@ class TooFewExamples(ValueError):
     self.classes = dict(classes)
 
 
-def select_per_class(
-    source: protocol.Source, count: int, *, name: str, seed: int = 0,
-) -> Subset:
-  """Returns `count` examples of each class, chosen by a hash of their keys.
+def draw_per_class(
+    source: protocol.Source, count: int, *, name: str,
+    seeds: Sequence[int] = (0,),
+) -> tuple[Subset, Int[np.ndarray, 'seeds examples']]:
+  """Draws `count` examples of each class by a hash of seed and key.
 
-  A smaller choice is part of a larger one. Reads every label once.
+  A smaller draw is part of a larger one. Reads every label once.
+
+  Returns:
+    The union of the draws of all seeds; and for each seed the rank of each
+    example within its class, from 0, or -1 for examples of other draws.
 
   Raises:
     ValueError: if a class has fewer, or an example several labels.
-  """
-  return draw_per_class(source, count, name=name, seeds=(seed,))[0]
-
-
-def draw_per_class(
-    source: protocol.Source, count: int, *, name: str, seeds: Sequence[int],
-) -> tuple[Subset, Int[np.ndarray, 'seeds examples']]:
-  """Draws like `select_per_class` for several seeds, reading labels once.
-
-  Returns:
-    The union of all draws; and for each seed the rank of each example within
-    its class, from 0, or -1 for examples of other draws.
   """
   by_class: dict[int, list[int]] = {}
   for index in range(len(source)):
