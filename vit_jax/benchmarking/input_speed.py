@@ -1,9 +1,9 @@
 """Speed of input pipelines: read, decode, crop, resize and batch.
 
-Pipelines run in turn. Their processes are suspended between turns, because
-pipelines prefetch: each has as many batches ready at the end of a turn as at
-its beginning. Both wall time and CPU time, of all processes of a pipeline, are
-measured.
+Wall time and CPU time, of all processes of a pipeline, are measured. A pipeline
+prefetches: in the unmeasured first round it fills its buffers. Pipelines with
+workers must be measured one after the other, because workers of an idle
+pipeline still fill their buffers.
 
 A pipeline may be another program, which reads numbers of batches from standard
 input and answers with JSON; see `benchmarks/input_pipelines.py`.
@@ -22,7 +22,6 @@ import psutil
 
 from vit_jax import data
 
-_SUSPEND_SECS = 1.0  # Longest wait for a process to be suspended.
 PREFETCHED = 8  # Batches that a pipeline process may have ready.
 _TICK_SECS = 0.01  # Resolution of CPU times.
 
@@ -33,28 +32,24 @@ class Pipeline:
 
   Attributes:
     read: reads a number of batches and returns the number of images.
-    processes: its processes besides this one.
-    in_this_process: whether this process also works for it.
+    process: the process that works for it, with its children.
   """
   read: Callable[[int], int]
-  processes: Sequence[psutil.Process]
-  in_this_process: bool
+  process: psutil.Process
+
+  def cpu_secs(self) -> float:
+    """CPU time until now."""
+    return sum(times.user + times.system for times in (
+        process.cpu_times() for process in (
+            self.process, *self.process.children(recursive=True))))
 
 
 @dataclasses.dataclass(frozen=True)
 class Measurement:
-  """One turn of a pipeline: images, wall time and CPU time."""
+  """One round of a pipeline: images, wall time and CPU time."""
   images: int
   secs: float
   cpu_secs: float
-
-
-@dataclasses.dataclass(frozen=True)
-class Row:
-  """Medians over the turns of a pipeline."""
-  pipeline: str
-  images_per_sec: float
-  images_per_cpu_sec: float
 
 
 @contextlib.contextmanager
@@ -63,15 +58,13 @@ def ours(
   """Yields the training pipeline of a config."""
   dataset = data.open_dataset(config)
   batches = data.train_batches(config, dataset, seed=0, batch_size=batch_size)
-  before = set(psutil.Process().children())
 
   def read(count: int) -> int:
     return sum(len(batch['mask'])
                for batch in itertools.islice(batches, count))
 
   with contextlib.closing(batches):
-    read(1)  # Starts the workers.
-    yield Pipeline(read, list(set(psutil.Process().children()) - before), True)
+    yield Pipeline(read, psutil.Process())
 
 
 @contextlib.contextmanager
@@ -97,7 +90,7 @@ def program(command: Sequence[str]) -> Iterator[Pipeline]:
       return int(json.loads(line)['images'])
 
     try:
-      yield Pipeline(read, [psutil.Process(process.pid)], False)
+      yield Pipeline(read, psutil.Process(process.pid))
     finally:
       requests.close()
       process.terminate()
@@ -111,62 +104,27 @@ def interleave(
 
   Args:
     pipelines: pipelines by name.
-    batches: batches per turn.
-    rounds: measured turns of each pipeline.
+    batches: batches per round.
+    rounds: measured rounds of each pipeline.
     prefetched: batches that may be ready at first; the unmeasured round reads
       at least that many.
   """
+  for pipeline in pipelines.values():
+    pipeline.read(max(batches, prefetched))
   found: dict[str, list[Measurement]] = {name: [] for name in pipelines}
-  try:
-    for pipeline in pipelines.values():
-      _signal(pipeline, _suspend)
-    for count in [max(batches, prefetched)] + [batches] * rounds:
-      for name, pipeline in pipelines.items():
-        _signal(pipeline, psutil.Process.resume)
-        before, start = _cpu_secs(pipeline), time.perf_counter()
-        images = pipeline.read(count)
-        secs = time.perf_counter() - start
-        found[name].append(
-            Measurement(images, secs, _cpu_secs(pipeline) - before))
-        _signal(pipeline, _suspend)
-  finally:
-    for pipeline in pipelines.values():
-      _signal(pipeline, psutil.Process.resume)
-  return {name: rows[1:] for name, rows in found.items()}
-
-
-def _processes(pipeline: Pipeline) -> list[psutil.Process]:
-  found: list[psutil.Process] = []
-  with contextlib.suppress(psutil.NoSuchProcess):  # `read` reports it.
-    for process in pipeline.processes:
-      found += [process, *process.children(recursive=True)]
+  for _ in range(rounds):
+    for name, pipeline in pipelines.items():
+      cpu_start, start = pipeline.cpu_secs(), time.perf_counter()
+      images = pipeline.read(batches)
+      found[name].append(Measurement(
+          images, time.perf_counter() - start,
+          pipeline.cpu_secs() - cpu_start))
   return found
 
 
-def _cpu_secs(pipeline: Pipeline) -> float:
-  own = [psutil.Process()] if pipeline.in_this_process else []
-  return sum(times.user + times.system for times in (
-      process.cpu_times() for process in own + _processes(pipeline)))
-
-
-def _signal(
-    pipeline: Pipeline, send: Callable[[psutil.Process], None]) -> None:
-  for process in _processes(pipeline):
-    with contextlib.suppress(psutil.NoSuchProcess):
-      send(process)
-
-
-def _suspend(process: psutil.Process) -> None:
-  """Suspends a process and waits until the scheduler has stopped it."""
-  process.suspend()
-  end = time.monotonic() + _SUSPEND_SECS
-  while process.status() == psutil.STATUS_RUNNING and time.monotonic() < end:
-    time.sleep(0.001)
-
-
-def medians(found: Mapping[str, Sequence[Measurement]]) -> list[Row]:
-  """Returns a row per pipeline."""
-  return [Row(name, statistics.median(m.images / m.secs for m in rows),
-              statistics.median(
-                  m.images / max(m.cpu_secs, _TICK_SECS) for m in rows))
-          for name, rows in found.items()]
+def medians(rounds: Sequence[Measurement]) -> dict[str, float]:
+  """Returns images per second and per CPU second, as medians over rounds."""
+  return {
+      'images_per_sec': statistics.median(m.images / m.secs for m in rounds),
+      'images_per_cpu_sec': statistics.median(
+          m.images / max(m.cpu_secs, _TICK_SECS) for m in rounds)}

@@ -18,7 +18,7 @@ MIN_ROUND_SECS = 1.0  # If the number of repeats is not given.
 
 @dataclasses.dataclass(frozen=True)
 class Spread:
-  """Median and range of repeated measurements."""
+  """Median and range."""
   median: float
   lowest: float
   highest: float
@@ -26,14 +26,7 @@ class Spread:
 
 @dataclasses.dataclass(frozen=True)
 class Timing:
-  """Time per repeat.
-
-  Attributes:
-    secs: wall time.
-    cpu_secs: CPU time.
-    repeats: repeats per round.
-    rounds: measured rounds.
-  """
+  """Wall time and CPU time per repeat, over rounds of `repeats`."""
   secs: Spread
   cpu_secs: Spread
   repeats: int
@@ -58,8 +51,9 @@ def interleave(
   """
   for action in actions.values():
     action(1)  # May compile or allocate.
-  counts = {name: repeats or _repeats(action)
-            for name, action in actions.items()}
+  counts = {
+      name: repeats or math.ceil(MIN_ROUND_SECS / _time(action, 1)[0])
+      for name, action in actions.items()}
   found: dict[str, list[tuple[float, float]]] = {name: [] for name in actions}
   for _ in range(rounds):
     for name, action in actions.items():
@@ -67,11 +61,6 @@ def interleave(
   return {name: Timing(
       spread(secs for secs, _ in times), spread(cpu for _, cpu in times),
       counts[name], rounds) for name, times in found.items()}
-
-
-def _repeats(action: Action) -> int:
-  secs, _ = _time(action, 1)
-  return max(1, math.ceil(MIN_ROUND_SECS / secs))
 
 
 def _time(action: Action, count: int) -> tuple[float, float]:

@@ -6,10 +6,7 @@ path of a training run and prints the time of each phase as JSON. Cold starts
 have an empty compilation cache; warm starts have the cache of a cold start.
 """
 
-from collections.abc import Callable
 import contextlib
-import dataclasses
-import itertools
 import json
 import os
 import pathlib
@@ -31,47 +28,14 @@ from vit_jax.parallel import device_memory
 from vit_jax.plan import build_without_data
 
 ROOT = pathlib.Path(__file__).parents[2]
-
-
-@dataclasses.dataclass(frozen=True)
-class Startup:
-  """Wall time of the phases of one start.
-
-  Attributes:
-    import_secs: interpreter and imports.
-    build_secs: opening the data and building the experiment.
-    compile_secs: tracing and compiling the training step.
-    init_secs: initial parameters and optimizer state.
-    batch_secs: first batch, including the start of its workers.
-    step_secs: first step.
-    total_secs: sum of all phases.
-    cpu_secs: CPU time, without workers.
-    host_bytes: peak host memory.
-    device_bytes: peak device memory; None if the device does not report it.
-  """
-  import_secs: float
-  build_secs: float
-  compile_secs: float
-  init_secs: float
-  batch_secs: float
-  step_secs: float
-  total_secs: float
-  cpu_secs: float
-  host_bytes: float
-  device_bytes: float | None
-
-
-@dataclasses.dataclass(frozen=True)
-class Startups:
-  """Spread of each field of `Startup` over cold and over warm starts."""
-  cold: dict[str, interleaved_timing.Spread]
-  warm: dict[str, interleaved_timing.Spread]
+# Spread of each figure, in seconds or bytes.
+Spreads = dict[str, interleaved_timing.Spread]
 
 
 def measure(
-    config: config_lib.Config, *, rounds: int, report: Callable[[str], object],
-) -> Startups:
-  """Measures cold and warm starts in turn.
+    config: config_lib.Config, *, rounds: int,
+) -> dict[str, Spreads]:
+  """Measures cold and warm starts in turn, and prints the progress.
 
   Call it before this process uses its devices, which an accelerator gives to
   one process at a time.
@@ -79,24 +43,26 @@ def measure(
   Args:
     config: the run.
     rounds: starts of each kind.
-    report: called with a progress message after each pair.
+
+  Returns:
+    'cold' and 'warm' figures; see `main`.
 
   Raises:
     RuntimeError: if a start fails.
   """
-  cold, warm = [], []
+  found: dict[str, list[dict[str, float]]] = {'cold': [], 'warm': []}
   with tempfile.TemporaryDirectory() as folder:
     path = pathlib.Path(folder) / 'config.json'
     atomic_files.write_json(path, config_lib.to_plain(config))
     for i in range(rounds):
-      cache = os.path.join(folder, f'cache{i}')
-      cold.append(_start(path, cache))
-      warm.append(_start(path, cache))
-      report(f'start {i + 1} of {rounds}, cold and warm')
-  return Startups(_spreads(cold), _spreads(warm))
+      for starts in found.values():
+        starts.append(_start(path, os.path.join(folder, f'cache{i}')))
+      print(f'start {i + 1} of {rounds}, cold and warm', flush=True)
+  return {kind: {name: interleaved_timing.spread(row[name] for row in starts)
+                 for name in starts[0]} for kind, starts in found.items()}
 
 
-def _start(path: pathlib.Path, cache: str) -> Startup:
+def _start(path: pathlib.Path, cache: str) -> dict[str, float]:
   python_path = [os.fspath(ROOT), *filter(None, [os.environ.get('PYTHONPATH')])]
   done = subprocess.run(
       [sys.executable, '-m', 'vit_jax.benchmarking.startup_time',
@@ -107,44 +73,53 @@ def _start(path: pathlib.Path, cache: str) -> Startup:
   if done.returncode:
     raise RuntimeError(f'A start failed with status {done.returncode}: '
                        f'{done.stderr.strip()[-2000:]}')
-  return Startup(**json.loads(done.stdout.strip().splitlines()[-1]))
-
-
-def _spreads(starts: list[Startup]) -> dict[str, interleaved_timing.Spread]:
-  rows = [dataclasses.asdict(start) for start in starts]
-  return {name: interleaved_timing.spread(row[name] for row in rows)
-          for name in rows[0] if rows[0][name] is not None}
+  return json.loads(done.stdout.strip().splitlines()[-1])
 
 
 def main(path: str, start_time: str) -> None:
-  """Runs all phases in this process and prints their times."""
-  times = [float(start_time), time.time()]
+  """Runs all phases in this process and prints their times as JSON.
+
+  Prints `import_secs` (interpreter and imports), `build_secs`, `compile_secs`,
+  `init_secs`, `batch_secs` (with the start of the workers) and `step_secs`;
+  their sum `total_secs`; `cpu_secs` without workers; and the peak of the host
+  and device memory, as far as the device reports it.
+  """
+  figures: dict[str, float] = {}
+  last = float(start_time)
+
+  def end(phase: str) -> None:
+    nonlocal last
+    figures[f'{phase}_secs'] = time.time() - last
+    last = time.time()
+
+  end('import')
   config = config_lib.resolve(json.loads(pathlib.Path(path).read_text()))
   experiment, sizes_from = build_without_data.build(config, jax.devices())
-  times.append(time.time())
+  end('build')
   fitted = fit_batch.fit(
       experiment, free_bytes=device_memory.free_bytes(experiment.mesh),
       batches_ahead=run_lib.IN_FLIGHT)
-  times.append(time.time())
+  end('compile')
   state = jax.block_until_ready(fitted.experiment.init_state())
-  times.append(time.time())
+  end('init')
   with contextlib.ExitStack() as stack:
     if sizes_from == 'data':
       batch = next(stack.enter_context(contextlib.closing(
           fitted.experiment.batches(start_step=0))))
     else:
       batch = step_speed.random_batch(fitted.experiment)
-    times.append(time.time())
+    end('batch')
     jax.block_until_ready(fitted.step(state, batch))
-    times.append(time.time())
-  phases = [after - before for before, after in itertools.pairwise(times)]
-  names = [field.name for field in dataclasses.fields(Startup)]
-  stats = experiment.mesh.devices.flat[0].memory_stats() or {}
-  print(json.dumps(dict(zip(names, (
-      *phases, sum(phases), time.process_time(),
+    end('step')
+  figures |= {
+      'total_secs': sum(figures.values()), 'cpu_secs': time.process_time(),
       # Linux reports KiB.
-      1024.0 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
-      stats.get('peak_bytes_in_use')), strict=True))), flush=True)
+      'host_bytes': (
+          1024.0 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)}
+  stats = experiment.mesh.devices.flat[0].memory_stats() or {}
+  if 'peak_bytes_in_use' in stats:
+    figures['device_bytes'] = stats['peak_bytes_in_use']
+  print(json.dumps(figures), flush=True)
 
 
 if __name__ == '__main__':

@@ -1,5 +1,6 @@
 """Terminal report of step speed and startup time."""
 
+from collections.abc import Mapping
 import os
 
 from vit_jax import console
@@ -12,60 +13,59 @@ _PHASES = {
     'compile': 'compile_secs', 'initial state': 'init_secs',
     'first batch': 'batch_secs', 'first step': 'step_secs',
     'total': 'total_secs', 'CPU time': 'cpu_secs'}
-_ROWS = ('images/s', 'seconds', 'CPU seconds', 'GFLOP/image', 'TFLOP/s',
-         '% of measured matmul peak', '% of data sheet peak',
-         'memory per device')
 
 
 def show(title: str, found: step_speed.StepSpeed) -> None:
   """Prints the training step and the forward pass."""
-  columns = [_column(speed) for speed in (found.train, found.inference)]
+  number, columns = console.format_number, [
+      _rows(speed) for speed in (found.train, found.inference)]
   console.table(
       f'{title}, {found.devices} x {found.device_kind}, '
       f'{os.cpu_count()} CPU cores', ('', 'training step', 'inference'),
-      [(name, *cells) for name, cells in zip(_ROWS, zip(*columns))])
+      [(name, *(column[name] for column in columns)) for name in columns[0]])
   peak = found.peak
   print(f'Medians of {found.train.timing.rounds} interleaved rounds (lowest – '
-        'highest).')
-  print(f'Matmul of {peak.size:,} x {peak.size:,}: '
-        f'{console.format_number(peak.flops_per_sec / 1e12)} TFLOP/s '
+        f'highest).\nMatmul of {peak.size:,} x {peak.size:,}: '
+        f'{number(peak.flops_per_sec / 1e12)} TFLOP/s '
         f'({_spread(peak.timing.secs)} s).')
   if found.num_microbatches > 1:
     print(f'A batch is split into {found.num_microbatches} microbatches.')
   if found.input is None:
     print('The data are not available: input was not measured.')
     return
-  share = found.input.wait_share
-  print(f'With the input pipeline: {_spread(found.input.images_per_sec)} '
-        f'images/s, waiting for input {share.median:.1%} of the time '
-        f'({share.lowest:.1%} – {share.highest:.1%}).')
+  share = found.input['wait_share']
+  print('With the input pipeline: '
+        f'{_spread(found.input["images_per_sec"])} images/s, waiting for input '
+        f'{share.median:.1%} of the time ({share.lowest:.1%} – '
+        f'{share.highest:.1%}).')
 
 
-def show_startups(found: startup_time.Startups, *, rounds: int) -> None:
+def _rows(speed: step_speed.Speed) -> dict[str, str | None]:
+  number, datasheet = console.format_number, speed.datasheet_utilisation
+  return {
+      'images/s': number(speed.images_per_sec),
+      'seconds': _spread(speed.timing.secs),
+      'CPU seconds': _spread(speed.timing.cpu_secs),
+      'GFLOP/image': number(speed.flops_per_image / 1e9),
+      'TFLOP/s': number(speed.flops_per_sec / 1e12),
+      '% of measured matmul peak': f'{speed.matmul_utilisation:.1%}',
+      '% of data sheet peak': (
+          None if datasheet is None else f'{datasheet:.1%}'),
+      'memory per device': console.format_bytes(speed.needed_bytes)}
+
+
+def show_startups(
+    found: Mapping[str, startup_time.Spreads], *, rounds: int) -> None:
   """Prints the time to the first step."""
   print()
   console.table(
       f'Start to first step, seconds; medians of {rounds} (lowest – highest)',
       ('', 'cold compilation cache', 'warm compilation cache'), [
-          (name, _spread(found.cold[field]), _spread(found.warm[field]))
+          (name, *(_spread(found[kind][field]) for kind in ('cold', 'warm')))
           for name, field in _PHASES.items()])
-  memory = 'host ' + console.format_bytes(found.cold['host_bytes'].median)
-  if 'device_bytes' in found.cold:
-    memory += ', device ' + console.format_bytes(
-        found.cold['device_bytes'].median)
-  print(f'Peak memory: {memory}.')
-
-
-def _column(speed: step_speed.Speed) -> tuple[str, ...]:
-  """Returns the cells of `_ROWS`."""
-  datasheet = speed.datasheet_utilisation
-  return (console.format_number(speed.images_per_sec),
-          _spread(speed.timing.secs), _spread(speed.timing.cpu_secs),
-          console.format_number(speed.flops_per_image / 1e9),
-          console.format_number(speed.flops_per_sec / 1e12),
-          f'{speed.matmul_utilisation:.1%}',
-          '–' if datasheet is None else f'{datasheet:.1%}',
-          console.format_bytes(speed.needed_bytes))
+  print('Peak memory: ' + ', '.join(
+      f'{name} {console.format_bytes(found["cold"][f"{name}_bytes"].median)}'
+      for name in ('host', 'device') if f'{name}_bytes' in found['cold']) + '.')
 
 
 def _spread(found: interleaved_timing.Spread) -> str:

@@ -59,29 +59,11 @@ class MatmulPeak:
 
 
 @dataclasses.dataclass(frozen=True)
-class InputSpeed:
-  """Training with its input pipeline.
-
-  Attributes:
-    images_per_sec: images per second.
-    wait_share: fraction of the time spent waiting for input.
-  """
-  images_per_sec: interleaved_timing.Spread
-  wait_share: interleaved_timing.Spread
-
-
-@dataclasses.dataclass(frozen=True)
 class StepSpeed:
   """All measurements of an experiment.
 
-  Attributes:
-    device_kind: `jax.Device.device_kind`.
-    devices: number of devices.
-    num_microbatches: microbatches per step.
-    train: training step.
-    inference: forward pass.
-    peak: matmul peak.
-    input: None if the data are not available.
+  `input` is the training with its input pipeline, if the data are available:
+  `images_per_sec` and `wait_share`, the fraction of the time spent waiting.
   """
   device_kind: str
   devices: int
@@ -89,20 +71,7 @@ class StepSpeed:
   train: Speed
   inference: Speed
   peak: MatmulPeak
-  input: InputSpeed | None
-
-
-def random_batch(experiment: experiment_lib.Experiment) -> types.Batch:
-  """Returns a batch of noise with label 0."""
-  rng = np.random.default_rng(0)
-  shapes = experiment.abstract_batch
-  host = {name: np.zeros(leaf.shape, leaf.dtype)
-          for name, leaf in shapes.items()}
-  image = shapes['image']
-  host['image'] = rng.integers(0, 256, image.shape).astype(image.dtype)
-  host['mask'] = np.ones_like(host['mask'])
-  return {name: multihost.put(value, shapes[name].sharding)
-          for name, value in host.items()}
+  input: dict[str, interleaved_timing.Spread] | None
 
 
 def measure(
@@ -123,28 +92,36 @@ def measure(
   fitted = fit_batch.fit(
       experiment, free_bytes=device_memory.free_bytes(experiment.mesh),
       batches_ahead=run_lib.IN_FLIGHT)
-  experiment = fitted.experiment
+  experiment, mesh = fitted.experiment, experiment.mesh
+  device_kind = startup_summary.device_kind(mesh)
   training = Training(experiment, fitted.step)
   infer, infer_memory = inference(experiment, training.params)
-  matmul = matmul_peak.fastest(experiment.mesh, experiment.config.model.dtype)
+  matmul = matmul_peak.fastest(mesh, experiment.config.model.dtype)
   timings = interleaved_timing.interleave(
       {'train': training.run, 'inference': infer, 'matmul': matmul.run},
       rounds=rounds, repeats=repeats)
   peak = MatmulPeak(matmul.size, timings['matmul'],
                     matmul.flops / timings['matmul'].secs.median)
 
-  def speed(name: str, flops_per_image: int, memory: Any) -> Speed:
-    return _speed(
-        experiment, timings[name], peak, flops_per_image=flops_per_image,
-        needed_bytes=fit_batch.needed_bytes(memory))
+  def speed(
+      timing: interleaved_timing.Timing, flops_per_image: int, memory: Any,
+  ) -> Speed:
+    images_per_sec = experiment.config.batch_size / timing.secs.median
+    flops_per_sec = images_per_sec * flops_per_image
+    return Speed(
+        timing, images_per_sec, flops_per_image, flops_per_sec,
+        flops_per_sec / peak.flops_per_sec,
+        cost.utilisation(flops_per_sec, kind=device_kind, devices=mesh.size),
+        fit_batch.needed_bytes(memory))
 
   return StepSpeed(
-      startup_summary.device_kind(experiment.mesh), experiment.mesh.size,
-      experiment.config.num_microbatches,
-      speed('train', experiment.training_flops_per_image, fitted.memory),
-      speed('inference', experiment.flops_per_image, infer_memory), peak,
-      _input_speed(experiment, training, rounds=rounds,
-                   repeats=timings['train'].repeats) if with_input else None)
+      device_kind, mesh.size, experiment.config.num_microbatches,
+      speed(timings['train'], experiment.training_flops_per_image,
+            fitted.memory),
+      speed(timings['inference'], experiment.flops_per_image, infer_memory),
+      peak, _input_speed(
+          experiment, training, rounds=rounds,
+          repeats=timings['train'].repeats) if with_input else None)
 
 
 class Training:
@@ -168,12 +145,21 @@ class Training:
   def run(self, count: int) -> None:
     """Trains on one batch `count` times and waits."""
     for _ in range(count):
-      self.train(self._batch)
-    self.wait()
+      loss = self.train(self._batch)
+    loss.block_until_ready()
 
-  def wait(self) -> None:
-    """Waits for the last step."""
-    jax.block_until_ready(self._state)
+
+def random_batch(experiment: experiment_lib.Experiment) -> types.Batch:
+  """Returns a batch of noise with label 0."""
+  shapes = experiment.abstract_batch
+  host = {name: np.zeros(leaf.shape, leaf.dtype)
+          for name, leaf in shapes.items()}
+  image = shapes['image']
+  host['image'] = np.random.default_rng(0).integers(
+      0, 256, image.shape).astype(image.dtype)
+  host['mask'] = np.ones_like(host['mask'])
+  return {name: multihost.put(value, shapes[name].sharding)
+          for name, value in host.items()}
 
 
 def inference(
@@ -198,24 +184,10 @@ def inference(
   return run, compiled.memory_analysis()
 
 
-def _speed(
-    experiment: experiment_lib.Experiment, timing: interleaved_timing.Timing,
-    peak: MatmulPeak, *, flops_per_image: int, needed_bytes: int,
-) -> Speed:
-  images_per_sec = experiment.config.batch_size / timing.secs.median
-  flops_per_sec = images_per_sec * flops_per_image
-  return Speed(
-      timing, images_per_sec, flops_per_image, flops_per_sec,
-      flops_per_sec / peak.flops_per_sec,
-      cost.utilisation(
-          flops_per_sec, kind=startup_summary.device_kind(experiment.mesh),
-          devices=experiment.mesh.size), needed_bytes)
-
-
 def _input_speed(
     experiment: experiment_lib.Experiment, training: Training, *, rounds: int,
     repeats: int,
-) -> InputSpeed:
+) -> dict[str, interleaved_timing.Spread]:
   """Trains like a run; the first round fills the pipeline and is dropped."""
   in_flight: collections.deque[jax.Array] = collections.deque()
   found = []
@@ -228,9 +200,9 @@ def _input_speed(
         in_flight.append(training.train(batch))
         if len(in_flight) > run_lib.IN_FLIGHT:
           in_flight.popleft().block_until_ready()
-      training.wait()
+      jax.block_until_ready(list(in_flight))
       found.append(clock.interval(
           images=repeats * experiment.config.batch_size))
-  return InputSpeed(
-      interleaved_timing.spread(i.images_per_sec for i in found[1:]),
-      interleaved_timing.spread(i.wait_share for i in found[1:]))
+  return {name: interleaved_timing.spread(
+      getattr(interval, name) for interval in found[1:])
+          for name in ('images_per_sec', 'wait_share')}

@@ -32,42 +32,30 @@ def photo(rng: np.random.Generator) -> Image.Image:
   return Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8))
 
 
-def write_classes(
-    folder: pathlib.Path, count: int, *, num_classes: int = 1000) -> None:
-  """Writes `count` photos as class folders with `num_classes` classes.
-
-  Classes share files, because reading speed does not depend on the content.
-  """
-  photos = folder / '.photos'  # Hidden folders are not classes.
-  write(photos, count)
-  files = sorted(photos.rglob('*.jpg'))
-  for split, classes in (('train', num_classes), ('test', 1)):
-    for number in range(classes):
-      path = folder / split / f'{number:04}' / '0.jpg'
-      path.parent.mkdir(parents=True)
-      path.hardlink_to(files[number % count])
-
-
 def write(
     folder: pathlib.Path, count: int, *, num_links: int = 1,
-    encode: Callable[[bytes], bytes] = bytes,
+    num_classes: int = 2, encode: Callable[[bytes], bytes] = bytes,
 ) -> None:
-  """Writes `count` photos in two classes: `folder/0/000-00.jpg` and so on.
+  """Writes photos as class folders of a training and a test split.
 
   Args:
     folder: destination.
     count: number of different photos.
-    num_links: file names per photo, as hard links: Grain shuffles a small
-      data set slower per example than a large one (0.3 ms of 64, 0.01 of
-      10,000).
+    num_links: file names per photo, as hard links: reading speed does not
+      depend on the content, but Grain shuffles a small data set slower per
+      example than a large one (0.3 ms of 64, 0.01 of 10,000).
+    num_classes: number of classes, each with at least one image per split.
     encode: converts the bytes of each JPEG.
   """
   rng = np.random.default_rng(0)
+  photos = folder / '.photos'  # Hidden folders are not classes.
+  photos.mkdir(parents=True)
   for number in range(count):
-    path = folder / str(number % 2) / f'{number:03}-00.jpg'
-    path.parent.mkdir(parents=True, exist_ok=True)
     file = io.BytesIO()
     photo(rng).save(file, 'JPEG', quality=QUALITY)
-    path.write_bytes(encode(file.getvalue()))
-    for link in range(1, num_links):
-      path.with_name(f'{number:03}-{link:02}.jpg').hardlink_to(path)
+    (photos / f'{number}.jpg').write_bytes(encode(file.getvalue()))
+  for split, files in (('train', count * num_links), ('test', 1)):
+    for number in range(max(files, num_classes)):
+      path = folder / split / str(number % num_classes) / f'{number}.jpg'
+      path.parent.mkdir(parents=True, exist_ok=True)
+      path.hardlink_to(photos / f'{number % count}.jpg')

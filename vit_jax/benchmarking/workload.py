@@ -8,19 +8,11 @@ TRAIN_OPS = [{'op': 'inception_crop'}, {'op': 'flip'}]
 
 
 def config(
-    variant: str, *, resolution: int, batch_size: int, dtype: str, source: str,
-    num_workers: int = 0, overrides: Sequence[str] = (),
+    variant: str, *, batch_size: int, source: str, resolution: int = 224,
+    dtype: str = 'float32', num_workers: int = 0,
+    overrides: Sequence[str] = (),
 ) -> config_lib.Config:
-  """Returns the config.
-
-  Args:
-    variant: model, such as 'B/16'.
-    resolution: height and width of the images.
-    batch_size: images per step.
-    dtype: compute dtype of the model.
-    source: `data.source`; a known data set need not be available.
-    num_workers: input processes.
-    overrides: overrides such as 'model.remat=attention'.
+  """Returns the config; a known `source` need not be available.
 
   Raises:
     ValueError: if the config is invalid.

@@ -18,10 +18,9 @@ benchmarks/compare.py compares with other implementations.
 """
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 import contextlib
 import dataclasses
-import functools
 import os
 import pathlib
 import re
@@ -55,19 +54,15 @@ _OURS, _PREPARED = 'ours', 'ours, prepared'
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags of the command."""
   parser.add_argument(
-      '--what', choices=BENCHMARKS, required=True, help='what to measure')
+      '--what', choices=('input', 'step', 'start'), required=True,
+      help='what to measure')
   parser.add_argument(
       '--config', metavar='FILE.py[:name=value,...]',
       help='measure the data or the step of this config')
   parser.add_argument(
       '--model', default='', metavar='VARIANT',
-      help='model of --what=step or start without --config, such as B/16')
-  parser.add_argument(
-      '--resolution', type=int, default=224, metavar='PIXELS',
-      help='image size for --model (default: %(default)s)')
-  parser.add_argument(
-      '--dtype', choices=('float32', 'bfloat16'), default='float32',
-      help='compute dtype for --model (default: %(default)s)')
+      help='model of --what=step or start without --config, such as B/16; '
+      'change a value with --config.model.dtype=bfloat16')
   parser.add_argument(
       '--starts', type=int, default=5, metavar='N',
       help='cold and warm starts; 0 skips them (default: %(default)s)')
@@ -85,8 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       '--shorter-side=N` stores them (originals: 375)')
   parser.add_argument(
       '--rounds', type=int, default=5, metavar='N',
-      help='interleaved measurements; medians are reported (default: '
-      '%(default)s)')
+      help='measurements; medians are reported (default: %(default)s)')
   parser.add_argument(
       '--batches', type=int, metavar='N',
       help='batches per round (default: 10 for input, otherwise enough for '
@@ -105,32 +99,38 @@ def run(args: argparse.Namespace) -> int:
       raise ValueError(
           f'--{flag.replace("_", "-")} must be at least 1, but got {value}.')
   for flag in ('prepared', 'compare'):
-    if getattr(args, flag) and args.what != 'input':
-      raise ValueError(f'--{flag} requires --what=input, but got '
-                       f'--what={args.what}. Remove it.')
-  return BENCHMARKS[args.what](args)
-
-
-def benchmark_input(args: argparse.Namespace) -> int:
-  """Measures input pipelines."""
-  if not re.fullmatch(r'\d+(,\d+)*', args.workers):
+    if getattr(args, flag) and (args.what != 'input' or args.config):
+      raise ValueError(
+          f'--{flag} requires --what=input with synthetic photos, but got '
+          f'--what={args.what}{" and --config" * bool(args.config)}.')
+  if not re.fullmatch(r'\d+(,\d+)*', args.workers) or (
+      args.what != 'input' and ',' in args.workers):
     raise ValueError(
-        '--workers must be a number of processes, or several separated by '
-        f'commas, such as 1,2,4; got {args.workers!r}.')
-  workers = [int(text) for text in args.workers.split(',')]
-  others = dict(_parse_other(text) for text in args.compare)
-  if (others or args.prepared) and args.config:
-    raise ValueError('--compare and --prepared use synthetic photos. Remove '
-                     '--config.')
-  if args.prepared and 0 in workers:
-    raise ValueError(
-        '--prepared requires --workers of at least 1: the threads of two '
-        'pipelines in one process cannot be measured separately.')
+        '--workers must be a number of processes, or for --what=input several '
+        f'separated by commas, such as 1,2,4; got {args.workers!r}.')
   with tempfile.TemporaryDirectory() as folder:
-    sections = _input_sections(args, pathlib.Path(folder))
-    rows = [{**dataclasses.asdict(row), 'workers': count}
-            for count in workers
-            for row in _measure_input(args, sections, others, workers=count)]
+    measure = benchmark_input if args.what == 'input' else benchmark_step
+    figures = measure(args, pathlib.Path(folder))
+  if args.json:
+    atomic_files.write_json(args.json, figures)
+  return 0
+
+
+def benchmark_input(
+    args: argparse.Namespace, folder: pathlib.Path,
+) -> list[dict[str, Any]]:
+  """Measures input pipelines and returns a row for each."""
+  others = dict(_parse_other(text) for text in args.compare)
+  sections = _input_sections(args, folder)
+  rows = []
+  for workers in map(int, args.workers.split(',')):
+    for name, pipeline in _pipelines(args, sections, others, workers):
+      with pipeline as opened:
+        rounds = input_speed.interleave(
+            {name: opened}, batches=args.batches or 10, rounds=args.rounds,
+            prefetched=input_speed.PREFETCHED * max(1, workers))
+      rows.append({'pipeline': name, 'workers': workers,
+                   **input_speed.medians(rounds[name])})
   baselines = list(sections) if len(sections) + len(others) > 1 else []
   source = (sections[_OURS].source if args.config
             else 'synthetic JPEGs of 500 x 375 pixels')
@@ -139,14 +139,10 @@ def benchmark_input(args: argparse.Namespace) -> int:
   console.table(
       f'Input: {source}{prepared}, {os.cpu_count()} CPU cores', (
           'pipeline', 'workers', 'images/s', 'images/CPU s',
-          *[f'speed of {name}' for name in baselines]), [
-              (row['pipeline'], row['workers'], row['images_per_sec'],
-               row['images_per_cpu_sec'],
-               *[_ratio(name, row, rows) for name in baselines])
-              for row in rows])
-  if args.json:
-    atomic_files.write_json(args.json, rows)
-  return 0
+          *[f'speed of {name}' for name in baselines]),
+      [(*row.values(), *[_ratio(name, row, rows) for name in baselines])
+       for row in rows])
+  return rows
 
 
 def _input_sections(
@@ -156,37 +152,32 @@ def _input_sections(
   if args.config:
     stages = load_config.load(args.config, args.overrides)
     return {_OURS: next(iter(stages.values())).data}
-  section = data.parse({
-      'source': os.fspath(folder / 'photos'), 'split': 'train+test',
-      'resolution': 224, 'train_ops': workload.TRAIN_OPS})
-  synthetic_photos.write(folder / 'photos', NUM_PHOTOS, num_links=NUM_LINKS)
-  if not args.prepared:
-    return {_OURS: section}
-  synthetic_photos.write(
-      folder / 'prepared', NUM_PHOTOS, num_links=NUM_LINKS,
-      encode=images.ImageFormat(args.prepared).encode)
-  return {_OURS: section, _PREPARED: dataclasses.replace(
-      section, source=os.fspath(folder / 'prepared'))}
+  encoders: dict[str, Callable[[bytes], bytes]] = {_OURS: bytes}
+  if args.prepared:
+    encoders[_PREPARED] = images.ImageFormat(args.prepared).encode
+  for name, encode in encoders.items():
+    synthetic_photos.write(
+        folder / name, NUM_PHOTOS, num_links=NUM_LINKS, encode=encode)
+  return {name: data.parse({
+      'source': os.fspath(folder / name), 'resolution': 224,
+      'train_ops': workload.TRAIN_OPS}) for name in encoders}
 
 
-def _measure_input(
+def _pipelines(
     args: argparse.Namespace, sections: Mapping[str, data.DataConfig],
-    others: Mapping[str, str], *, workers: int,
-) -> list[input_speed.Row]:
-  first, batch_size = sections[_OURS], args.batch_size or 64
-  with contextlib.ExitStack() as stack:
-    pipelines = {name: stack.enter_context(input_speed.ours(
-        dataclasses.replace(
-            section, num_workers=workers, prefetch=1,
-            num_threads=1 if workers else section.num_threads),
-        batch_size=batch_size)) for name, section in sections.items()}
-    for name, python in others.items():
-      pipelines[name] = stack.enter_context(input_speed.program([
-          python, os.fspath(SCRIPT), name, first.source, str(max(1, workers)),
-          str(first.size[0]), str(batch_size)]))
-    return input_speed.medians(input_speed.interleave(
-        pipelines, batches=args.batches or 10, rounds=args.rounds,
-        prefetched=input_speed.PREFETCHED * max(1, workers)))
+    others: Mapping[str, str], workers: int,
+) -> Iterator[tuple[
+    str, contextlib.AbstractContextManager[input_speed.Pipeline]]]:
+  batch_size = args.batch_size or 64
+  for name, section in sections.items():
+    yield name, input_speed.ours(dataclasses.replace(
+        section, num_workers=workers, prefetch=1,
+        num_threads=1 if workers else section.num_threads),
+                                 batch_size=batch_size)
+  for name, python in others.items():
+    yield name, input_speed.program([
+        python, os.fspath(SCRIPT), name, sections[_OURS].source,
+        str(max(1, workers)), str(sections[_OURS].size[0]), str(batch_size)])
 
 
 def _parse_other(text: str) -> tuple[str, str]:
@@ -209,55 +200,33 @@ def _ratio(
   return f'{base["images_per_cpu_sec"] / row["images_per_cpu_sec"]:.2f} x'
 
 
-def benchmark_step(args: argparse.Namespace) -> int:
-  """Measures a training step, and the starts before it."""
-  with tempfile.TemporaryDirectory() as folder:
-    config = _step_config(args, pathlib.Path(folder))
-    # Starts first: this process keeps the accelerator once it has it.
-    startups = _measure_startups(args, config) if args.starts else None
-    experiment, sizes_from = build_without_data.build(config, jax.devices())
-    found = step_speed.measure(
-        experiment, rounds=args.rounds, repeats=args.batches,
-        with_input=sizes_from == 'data')
+def benchmark_step(
+    args: argparse.Namespace, folder: pathlib.Path) -> dict[str, Any]:
+  """Measures starts and a training step, and returns the figures."""
+  config = _step_config(args, folder)
+  title = config.model.variant or args.config
+  figures: dict[str, Any] = {
+      'model': title, 'resolution': config.data.size,
+      'batch_size': config.batch_size, 'dtype': config.model.dtype,
+      'cpu_cores': os.cpu_count(), 'startups': None}
+  # Starts first: this process keeps the accelerator once it has it.
+  if rounds := args.starts or int(args.what == 'start'):
+    startups = startup_time.measure(config, rounds=rounds)
+    figures['startups'] = {
+        kind: {name: dataclasses.asdict(value)
+               for name, value in spreads.items()}
+        for kind, spreads in startups.items()}
+    step_report.show_startups(startups, rounds=rounds)
+  if args.what == 'start':
+    return figures
+  experiment, sizes_from = build_without_data.build(config, jax.devices())
+  found = step_speed.measure(
+      experiment, rounds=args.rounds, repeats=args.batches,
+      with_input=sizes_from == 'data')
   height, width = config.data.size
-  step_report.show(
-      f'{config.model.variant or args.config} at {height} x {width}, batch '
-      f'{config.batch_size:,}, {config.model.dtype}', found)
-  if startups:
-    step_report.show_startups(startups, rounds=args.starts)
-  _write_step(args, config, {
-      **dataclasses.asdict(found),
-      'startups': startups and dataclasses.asdict(startups)})
-  return 0
-
-
-def benchmark_start(args: argparse.Namespace) -> int:
-  """Measures the time to the first training step."""
-  with tempfile.TemporaryDirectory() as folder:
-    config = _step_config(args, pathlib.Path(folder))
-    startups = _measure_startups(args, config)
-  step_report.show_startups(startups, rounds=max(1, args.starts))
-  _write_step(args, config, {'startups': dataclasses.asdict(startups)})
-  return 0
-
-
-def _measure_startups(
-    args: argparse.Namespace, config: config_lib.Config,
-) -> startup_time.Startups:
-  return startup_time.measure(
-      config, rounds=max(1, args.starts),
-      report=functools.partial(print, flush=True))
-
-
-def _write_step(
-    args: argparse.Namespace, config: config_lib.Config,
-    figures: Mapping[str, Any],
-) -> None:
-  if args.json:
-    atomic_files.write_json(args.json, {
-        'model': config.model.variant or args.config,
-        'resolution': config.data.size, 'batch_size': config.batch_size,
-        'dtype': config.model.dtype, 'cpu_cores': os.cpu_count(), **figures})
+  step_report.show(f'{title} at {height} x {width}, batch '
+                   f'{config.batch_size:,}, {config.model.dtype}', found)
+  return {**figures, **dataclasses.asdict(found)}
 
 
 def _step_config(
@@ -267,22 +236,12 @@ def _step_config(
     raise ValueError(
         f'--what={args.what} requires either --model, such as --model=B/16, '
         'or --config, such as --config=configs/pretrain.py.')
-  if not args.workers.isdigit():
-    raise ValueError(f'--what={args.what} requires a single number of '
-                     f'--workers, but got {args.workers!r}.')
   if args.config:
     config = next(iter(load_config.load(args.config, args.overrides).values()))
     return dataclasses.replace(
         config, batch_size=args.batch_size or config.batch_size)
-  synthetic_photos.write_classes(folder, NUM_PHOTOS)
+  synthetic_photos.write(folder / 'photos', NUM_PHOTOS, num_classes=1000)
   return workload.config(
-      args.model, resolution=args.resolution, batch_size=args.batch_size or 8,
-      dtype=args.dtype, source=os.fspath(folder), num_workers=int(args.workers),
+      args.model, batch_size=args.batch_size or 8,
+      source=os.fspath(folder / 'photos'), num_workers=int(args.workers),
       overrides=args.overrides)
-
-
-BENCHMARKS: dict[str, Callable[[argparse.Namespace], int]] = {
-    'input': benchmark_input,
-    'step': benchmark_step,
-    'start': benchmark_start,
-}
