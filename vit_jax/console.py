@@ -103,7 +103,7 @@ def format_metric(name: str, value: float | None, *, digits: int = 3) -> str:
           else format_number(value, digits=digits))
 
 
-def format_statistics(name: str, values: Mapping[str, float | None]) -> str:
+def format_statistics(name: str, values: Mapping[str, Any]) -> str:
   """Formats `mean` and `std` of a metric over runs: '97.22 ± 0.13 %'."""
   mean, std = values['mean'], values['std']
   if mean is None or std is None:

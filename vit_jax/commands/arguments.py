@@ -20,12 +20,7 @@ from vit_jax.inference import model as model_lib
 def add_model(
     parser: argparse.ArgumentParser, *, flag: str = '--model',
 ) -> None:
-  """Adds the flags of a trained model.
-
-  Args:
-    parser: parser of the command.
-    flag: name of the path's flag; `load_model` reads '--model'.
-  """
+  """Adds the flags of a trained model; `load_model` reads '--model'."""
   parser.add_argument(
       flag, required=True, metavar='PATH',
       help='a workdir or checkpoint, an .npz, a .safetensors, a PyTorch state '
@@ -151,12 +146,7 @@ def add_images(
 
 
 def check_output(path: str, suffixes: Sequence[str]) -> None:
-  """Raises if an output file has an unknown suffix or exists already.
-
-  Raises:
-    FileExistsError: if `path` exists.
-    ValueError: for another suffix.
-  """
+  """Raises if an output file has an unknown suffix or exists already."""
   if path and not path.endswith(tuple(suffixes)):
     raise ValueError(
         f'{path} must end with {" or ".join(suffixes)}, which selects the '

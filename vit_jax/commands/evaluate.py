@@ -95,14 +95,14 @@ def _evaluate(
       result = evaluator.evaluate(params, beat)
     _show(name, result.metrics, config, experiment,
           secs=time.monotonic() - start)
+    if output is not None and jax.process_index() == 0:
+      _draw(name, result, output)
     metrics |= {f'{name}/{key}': value
                 for key, value in result.metrics.items()}
     if result.tables:
       tables[name] = {
           **{key: table.tolist() for key, table in result.tables.items()},
           'class_names': result.class_names}
-      for path in _draw(name, result, output):
-        print(f'figure      {path}')
   print(f'checkpoint  {source.path} ({source.item})')
   if args.json and jax.process_index() == 0:
     atomic_files.write_json(args.json, {
@@ -153,18 +153,14 @@ def _show(
     experiment: experiment_lib.Experiment, *, secs: float,
 ) -> None:
   section = config.evals[name]
+  # The default split of other data sets is not known here.
+  default = '' if section.source else experiment.dataset.eval_split
   console_lib.table(
       f'{name}: {section.source or config.data.source} '
-      f'{section.split or _eval_split(experiment, section.source)}, '
-      f'{metrics["examples"]:,} images in {secs:.1f} s', ['metric', 'value'],
+      f'{section.split or default}, {metrics["examples"]:,} images in '
+      f'{secs:.1f} s', ['metric', 'value'],
       [[key, console_lib.format_metric(key, value, digits=5)]
        for key, value in metrics.items() if key != 'examples'])
-
-
-def _eval_split(
-    experiment: experiment_lib.Experiment, source: str) -> str:
-  # Unknown for other data sets.
-  return '' if source else experiment.dataset.eval_split
 
 
 def _output_folder(args: argparse.Namespace) -> epath.Path | None:
@@ -175,29 +171,19 @@ def _output_folder(args: argparse.Namespace) -> epath.Path | None:
   return workdir / 'evals' if is_run else None
 
 
-def _draw(
-    name: str, result: evals.Result, output: epath.Path | None,
-) -> list[epath.Path]:
-  """Draws tables as figures; returns the files."""
-  if output is None or jax.process_index():
-    return []
+def _draw(name: str, result: evals.Result, output: epath.Path) -> None:
   output.mkdir(parents=True, exist_ok=True)
-  paths = []
+  path = output / f'{name}.png'
   for table, array in result.tables.items():
-    path = output / f'{name}.png'
-    match table:
-      case 'confusion':
-        prediction_figures.confusion(
-            array, path, names=result.class_names, title=name)
-      case 'predictions':
-        prediction_figures.scatter(
-            array, path, names=result.class_names, title=name)
-      case 'reliability':
-        prediction_figures.reliability(array, path, title=name)
-      case _:
-        continue
-    paths.append(path)
-  return paths
+    if table == 'reliability':
+      prediction_figures.reliability(array, path, title=name)
+    elif table in ('confusion', 'predictions'):
+      draw: Any = (prediction_figures.confusion if table == 'confusion'
+                   else prediction_figures.scatter)
+      draw(array, path, names=result.class_names, title=name)
+    else:
+      continue
+    print(f'figure      {path}')
 
 
 def _find(
@@ -238,10 +224,6 @@ def _with_training_scales(
   """Returns the config with the label and pixel scales of the training data.
 
   With another --config, measured scales would be those of the evaluation data.
-
-  Args:
-    config: config of the evaluation.
-    trained: plain config of the training run.
   """
   data = trained.get('data', {})
   scales: dict[str, Any] = {}
@@ -261,10 +243,8 @@ def _config(
 ) -> config_lib.Config:
   """Returns the config with the evaluators selected by --evaluators.
 
-  Args:
-    args: command-line arguments.
-    source: checkpoint whose config is used if --config is not given.
-    first: overrides before those of the command line.
+  Without --config, it is that of `source`. The overrides in `first` precede
+  those of the command line.
   """
   chosen = [name for name in args.evaluators.split(',') if name]
   # Overrides of evaluators that the config lacks must wait for their addition.

@@ -70,14 +70,10 @@ def run(args: argparse.Namespace) -> int:
 def _write_npz(
     path: Any, rows: Iterator[tuple[list[str], np.ndarray]],
 ) -> list[int]:
-  paths: list[str] = []
-  features: list[np.ndarray] = []
-  for names, values in rows:
-    paths += names
-    features.append(values)
+  paths, features = zip(*rows)
   array = np.concatenate(features)
   with open(path, 'wb') as file:
-    np.savez(file, features=array, path=np.asarray(paths))
+    np.savez(file, features=array, path=np.concatenate(paths))
   return list(array.shape)
 
 

@@ -71,11 +71,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def parse_grid(flags: list[str]) -> dict[str, tuple[schema.FlagText, ...]]:
-  """Returns values by field from texts such as 'data.mixup=0,0.2'.
-
-  Raises:
-    ValueError: for a malformed text or a repeated field.
-  """
+  """Returns values by field from texts such as 'data.mixup=0,0.2'."""
   grid: dict[str, tuple[schema.FlagText, ...]] = {}
   for flag in flags:
     usage = '--grid takes section.key=value,value'

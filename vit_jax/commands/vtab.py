@@ -8,6 +8,7 @@ import argparse
 import collections
 from collections.abc import Mapping, Sequence
 import functools
+import itertools
 import pathlib
 from typing import Any
 
@@ -85,11 +86,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def select_tasks(text: str) -> list[str]:
-  """Returns the tasks of 'dtd,structured', in the order of the table.
-
-  Raises:
-    ValueError: for a name that is neither a task nor a group.
-  """
+  """Returns the tasks of 'dtd,structured', in the order of the table."""
   known = [*vtab.GROUPS, *vtab.TASKS]
   names = [schema.check_name(name.strip(), known, what='VTAB task')
            for name in text.split(',')] if text else list(vtab.GROUPS)
@@ -106,11 +103,9 @@ def _config(args: argparse.Namespace) -> config_lib.Config:
   elif args.model:
     flags.append(f'model.variant={args.model}')
   config = load_config.load_one(path, [*flags, *args.overrides])
-  evaluator, _, metric = METRIC.partition('/')
-  if evaluator not in config.evals:
+  if METRIC.split('/')[0] not in config.evals:
     raise ValueError(
-        f'The score is {METRIC}, but {args.config} has no evaluator '
-        f'{evaluator!r} that measures {metric}. Evaluators: '
+        f'The score is {METRIC}, but the evaluators of {args.config} are '
         f'{", ".join(config.evals) or "none"}.')
   return config
 
@@ -138,12 +133,12 @@ def _run_all(
   """Trains all unfinished runs; writes and returns the result."""
   plain = config_lib.to_plain(base)
   configs, owners = {}, {}
-  for task in tasks:
-    for seed in range(base.seed, base.seed + seeds):
-      name = f'{task},seed={seed}'
-      configs[name] = config_lib.resolve_with(
-          {**plain, 'seed': seed}, [f'data.source={vtab.PREFIX}{task}'])
-      owners[name] = task, seed
+  for task, seed in itertools.product(
+      tasks, range(base.seed, base.seed + seeds)):
+    name = f'{task},seed={seed}'
+    configs[name] = config_lib.resolve_with(
+        {**plain, 'seed': seed}, [f'data.source={vtab.PREFIX}{task}'])
+    owners[name] = task, seed
   # Tasks may be added later, other settings may not change.
   plain['data'].pop('source')
   plan = {'config': plain}

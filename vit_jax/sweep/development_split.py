@@ -55,11 +55,7 @@ def development_config(
 
 
 def default_metric(config: config_lib.Config) -> str:
-  """Returns the metric that selects among grid runs by default.
-
-  Raises:
-    ValueError: if there are several evaluators, none of them called 'dev'.
-  """
+  """Returns the metric that selects among grid runs by default."""
   names = list(config.evals)
   name = DEVELOPMENT if DEVELOPMENT in names or not names else names[0]
   if name != DEVELOPMENT and len(names) > 1:
@@ -70,17 +66,15 @@ def default_metric(config: config_lib.Config) -> str:
   if name not in config.evals:
     return f'{name}/accuracy'
   section = config.evals[name]
-  metrics = section.metrics_on(
-      multi_label=_is_multi_label(config, section), num_classes=0)
+  is_multi_label = section.name == 'classification' and data.open_dataset(
+      config.data, split=section.split, source=section.source or None,
+      expected=True).multi_label
+  metrics = section.metrics_on(multi_label=is_multi_label, num_classes=0)
   return f'{name}/{metrics[0]}'
 
 
 def mode(config: config_lib.Config, metric: str) -> str:
-  """Returns 'max' or 'min' for a metric 'evaluator/metric'.
-
-  Raises:
-    ValueError: if the grid run has no such metric, or one of an untrained head.
-  """
+  """Returns 'max' or 'min' for a metric 'evaluator/metric' of a grid run."""
   plain = config_lib.to_plain(config)
   plain['checkpoint'] |= {
       'best': metric, 'best_mode': 'auto', 'patience': None}
@@ -155,17 +149,6 @@ def check_disjoint(
 
 def _uses_labels(config: config_lib.Config) -> bool:
   return config.objective.name == 'supervised'
-
-
-def _is_multi_label(
-    config: config_lib.Config, section: evals.EvalConfig) -> bool:
-  if section.name != 'classification':
-    return False  # Does not affect the metrics; do not open the data.
-  try:
-    return _open(config, section).multi_label
-  except ValueError:  # The data is missing, which the sweep will report.
-    name = (section.source or config.data.source).partition(':')[0]
-    return name in data.DATASETS and bool(data.DATASETS[name].multi_label)
 
 
 def _open(
