@@ -144,7 +144,7 @@ Evaluate = Callable[[types.Params, OnBatch], Result]
 
 @dataclasses.dataclass(frozen=True)
 class EvaluatorConfig:
-  """Fields that every entry of the section `evals` has.
+  """Fields of every entry of the section `evals`.
 
   Attributes:
     name: kind of the evaluator.

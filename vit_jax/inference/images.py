@@ -42,9 +42,7 @@ def read(
 ) -> Float[np.ndarray, 'height width channels']:
   """Reads an image and preprocesses it as in the model's training.
 
-  Raises:
-    FileNotFoundError: if the file does not exist.
-    ValueError: if it is not an image; names the file.
+  Raises a `ValueError` if it is not an image, or a `FileNotFoundError`.
   """
   pixels = ops.to_array(
       _read_resized(image, preprocess), size=preprocess.resolution)
@@ -113,12 +111,7 @@ def is_viewable(preprocess: preprocessing_lib.Preprocess) -> bool:
 def show(
     image: ImageLike, preprocess: preprocessing_lib.Preprocess,
 ) -> Image.Image:
-  """Returns an image resized and cropped as the model sees it.
-
-  Raises:
-    FileNotFoundError: if the file does not exist.
-    ValueError: if it is not an image, or has channels that cannot be shown.
-  """
+  """Returns an image resized and cropped as the model sees it."""
   if not is_viewable(preprocess):
     raise ValueError(
         f'Images of {preprocess.channels} channels of '

@@ -126,11 +126,7 @@ class Model:
       self, logits: Float[Any, 'batch classes'], *, top_k: int = 5,
       activation: preprocessing_lib.Activation | None = None,
   ) -> list[predictions.Prediction]:
-    """Converts logits to predictions; see `predict`.
-
-    Raises:
-      ValueError: if the model has no head or predicts numbers.
-    """
+    """Converts logits to predictions; see `predict`."""
     if not self.config.num_classes:
       raise ValueError(
           f'{self.origin or "The model"} has no head, and so no classes. Use '
@@ -175,11 +171,7 @@ class Model:
         names=(self.layer_output(layer),)))
 
   def layer_output(self, layer: str) -> str:
-    """Returns the name of the model output that contains a feature layer.
-
-    Raises:
-      ValueError: if the model has no such layer.
-    """
+    """Returns the name of the model output that contains a feature layer."""
     schema.check_name(layer, FEATURES, what='layer')
     if layer == 'cls' and not getattr(self.config, 'has_cls', False):
       raise ValueError("The model has no class token. Use layer='mean'.")
@@ -225,8 +217,6 @@ class Model:
       self, images: ImageLike | Iterable[ImageLike], *, batch_size: int = 8,
   ) -> Float[np.ndarray, '...']:
     """Returns attention rollout maps (ViT, figure 6).
-
-    See `analysis.attention.rollout_map`.
 
     Returns:
       float64 [batch, rows, columns], which sums to one for each image.

@@ -18,10 +18,8 @@ ACTIVATIONS = {'softmax': jax.nn.softmax, 'sigmoid': jax.nn.sigmoid}
 class Prediction:
   """The most probable classes of an image, in descending order.
 
-  Attributes:
-    names: class names; 'class 3' if the model has none.
-    probabilities: class probabilities.
-    classes: class indices.
+  `names` are 'class 3' and so on if the model has no class names; `classes` are
+  class indices.
   """
   names: tuple[str, ...]
   probabilities: tuple[float, ...]
@@ -32,9 +30,8 @@ class Prediction:
 class Estimate:
   """The regression targets predicted for an image.
 
-  Attributes:
-    names: target names; 'target 0' if the model has none.
-    values: values in the units of the training labels.
+  `names` are 'target 0' and so on if the model has no target names. `values`
+  are in the units of the training labels.
   """
   names: tuple[str, ...]
   values: tuple[float, ...]
@@ -46,14 +43,7 @@ def top_classes(
 ) -> list[Prediction]:
   """Returns the most probable classes of each image.
 
-  Args:
-    logits: of the classes.
-    labels: class names, as far as known.
-    activation: a key of `ACTIVATIONS`.
-    top_k: maximum number of classes.
-
-  Raises:
-    ValueError: for an unknown activation or top_k < 1.
+  Raises a `ValueError` for an unknown activation or top_k < 1.
   """
   if top_k < 1:
     raise ValueError(f'top_k must be at least 1, but is {top_k}.')

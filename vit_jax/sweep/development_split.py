@@ -66,10 +66,9 @@ def default_metric(config: config_lib.Config) -> str:
   if name not in config.evals:
     return f'{name}/accuracy'
   section = config.evals[name]
-  is_multi_label = section.name == 'classification' and data.open_dataset(
-      config.data, split=section.split, source=section.source or None,
-      expected=True).multi_label
-  metrics = section.metrics_on(multi_label=is_multi_label, num_classes=0)
+  # Other evaluators need no data to know their metrics.
+  metrics = section.metrics_on(num_classes=0, multi_label=(
+      section.name == 'classification' and _is_multi_label(config, section)))
   return f'{name}/{metrics[0]}'
 
 
@@ -149,6 +148,15 @@ def check_disjoint(
 
 def _uses_labels(config: config_lib.Config) -> bool:
   return config.objective.name == 'supervised'
+
+
+def _is_multi_label(
+    config: config_lib.Config, section: evals.EvalConfig) -> bool:
+  try:
+    return _open(config, section).multi_label
+  except ValueError:  # The data is missing, which the sweep will report.
+    name = (section.source or config.data.source).partition(':')[0]
+    return name in data.DATASETS and bool(data.DATASETS[name].multi_label)
 
 
 def _open(

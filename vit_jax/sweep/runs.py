@@ -25,8 +25,8 @@ from vit_jax.training import health
 from vit_jax.training import signals
 
 RUNS = 'runs'
-# Settings that may differ when a sweep resumes. A single run may also change
-# its evaluators.
+# Settings that may differ when a sweep resumes. Unlike a single run, it may not
+# change its evaluators.
 _FREE_SETTINGS = tuple(
     key for key in restore.WITHOUT_RESULT if key not in ('evals.', 'init.'))
 
