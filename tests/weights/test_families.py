@@ -53,6 +53,6 @@ def test_pairs_of_keys_and_values_are_split_and_joined():
   params = {'pooling/key_value/kernel': pair, 'cls': np.zeros(2)}
   split = families.split_pairs(params)
   np.testing.assert_array_equal(split['pooling/value/kernel'], pair[1])
-  joined = families.join_pairs(split, np.stack)
+  joined = families.join_pairs(split)
   assert set(joined) == set(params)
   np.testing.assert_array_equal(joined['pooling/key_value/kernel'], pair)

@@ -1,4 +1,4 @@
-"""One model from another's parameters: what became of each is told."""
+"""Parameters of one model initialise another, and each is reported."""
 
 import re
 
@@ -36,17 +36,13 @@ def initial(**settings):
   return values
 
 
-def untouched(name, array):
-  del name
-  return array
-
-
-def adapt(source, target, *, old=(3, 3), new=(3, 3), **section):
+def adapt(source, target, *, old_grid=(3, 3), new_grid=(3, 3), **section):
   config = initialize.parse(section)
 
   def resize(name, array):
     return models.resize(
-        name, array, old_grid=old, new_grid=new, method=config.positions)
+        name, array, old_grid=old_grid, new_grid=new_grid,
+        method=config.positions)
 
   adapted, rows = initialize.adapt(
       source, target, config=config, resize=resize)
@@ -56,7 +52,7 @@ def adapt(source, target, *, old=(3, 3), new=(3, 3), **section):
 def test_every_parameter_of_either_model_is_reported():
   source = params(grid=(3, 3), representation=True)
   target = initial(grid=(4, 5), classes=3)
-  adapted, rows = adapt(source, target, new=(4, 5))
+  adapted, rows = adapt(source, target, new_grid=(4, 5))
   assert {name: row.status for name, row in rows.items()} == {
       'cls': 'loaded', 'encoder/layers/mlp/kernel': 'loaded',
       'positions': 'resized', 'head/dense/kernel': 'new',
@@ -74,57 +70,34 @@ def test_every_parameter_of_either_model_is_reported():
       source['positions'], old_grid=(3, 3), new_grid=(4, 5)))
 
 
-@pytest.mark.parametrize('classes', [10, 3])
-def test_the_head_is_new_even_if_the_old_one_fits(classes):
-  adapted, rows = adapt(params(), initial(classes=classes))
-  assert not adapted['head']['dense']['kernel'].any()
-  assert adapted['head']['dense']['kernel'].shape == (WIDTH, classes)
-  assert rows['head/dense/kernel'].status == 'new'
-
-
-def test_the_head_is_loaded_if_nothing_is_new():
+def test_the_head_is_new_unless_nothing_is():
   source = params()
-  adapted, rows = initialize.adapt(
-      source, initial(), config=initialize.parse({'new': []}),
-      resize=untouched)
-  assert {row.status for row in rows} == {'loaded'}
+  adapted, rows = adapt(source, initial())
+  assert not adapted['head']['dense']['kernel'].any()
+  assert rows['head/dense/kernel'].status == 'new'
+  adapted, rows = adapt(source, initial(), new=[])
+  assert {row.status for row in rows.values()} == {'loaded'}
   np.testing.assert_array_equal(
       adapted['head']['dense']['kernel'], source['head']['dense']['kernel'])
 
 
-def test_positions_of_the_same_grid_are_unchanged():
-  source = params()
-  adapted, rows = adapt(source, initial())
-  assert rows['positions'].status == 'loaded'
-  np.testing.assert_array_equal(adapted['positions'], source['positions'])
-
-
-def test_a_different_grid_with_as_many_tokens_is_resized():
-  source = params(grid=(4, 9))
-  adapted, rows = adapt(source, initial(grid=(6, 6)), old=(4, 9), new=(6, 6))
-  assert rows['positions'].status == 'resized'
+@pytest.mark.parametrize(('old', 'new', 'method'), [
+    ((3, 3), (3, 3), 'linear'), ((4, 9), (6, 6), 'linear'),
+    ((3, 3), (6, 6), 'cubic')])
+def test_positions_of_another_grid_are_resized(old, new, method):
+  source = params(grid=old)
+  adapted, rows = adapt(source, initial(grid=new), old_grid=old, new_grid=new,
+                        positions=method)
+  assert rows['positions'].status == ('loaded' if old == new else 'resized')
   np.testing.assert_array_equal(adapted['positions'], embed.resize_positions(
-      source['positions'], old_grid=(4, 9), new_grid=(6, 6)))
-
-
-def test_positions_are_resized_linearly_or_cubically():
-  source, target = params(), initial(grid=(6, 6))
-  results = {}
-  for method in ('linear', 'cubic'):
-    adapted, _ = adapt(source, target, new=(6, 6), positions=method)
-    results[method] = adapted['positions']
-    np.testing.assert_array_equal(
-        results[method], embed.resize_positions(
-            source['positions'], old_grid=(3, 3), new_grid=(6, 6),
-            method=method))
-  assert (results['linear'] != results['cubic']).any()
+      source['positions'], old_grid=old, new_grid=new, method=method))
 
 
 def test_parameters_take_the_type_of_the_model():
   source = params()
   source['cls'] = source['cls'].astype(np.float16)
   source['positions'] = source['positions'].astype(np.float16)
-  adapted, _ = adapt(source, initial(grid=(2, 2)), new=(2, 2))
+  adapted, _ = adapt(source, initial(grid=(2, 2)), new_grid=(2, 2))
   assert {leaf.dtype for leaf in tree.flatten(adapted).values()} == {
       np.dtype('float32')}
 
@@ -166,11 +139,9 @@ def test_differences_can_be_allowed_by_name():
     del source['cls']
     source['a'] = {'b': np.zeros(1)}
   source, target = broken(change)
-  adapted, rows = initialize.adapt(
-      source, target, config=initialize.parse(
-          {'new': ['head/.*', 'cls'], 'ignored': ['a/.*']}),
-      resize=untouched)
-  status = {row.name: row.status for row in rows}
+  adapted, rows = adapt(
+      source, target, new=['head/.*', 'cls'], ignored=['a/.*'])
+  status = {name: row.status for name, row in rows.items()}
   assert status['cls'] == 'new'
   assert status['a/b'] == 'ignored'
   np.testing.assert_array_equal(adapted['cls'], target['cls'])
@@ -184,16 +155,14 @@ def test_positions_of_a_model_with_another_prefix_are_an_error():
     adapt(params(), initial(cls=False), ignored=['cls', 'head/.*'])
   with pytest.raises(ValueError, match=re.escape(
       'positions: expected (16, 6), found (10, 6)')):
-    adapt(params(), initial(cls=False, grid=(4, 4)), new=(4, 4),
+    adapt(params(), initial(cls=False, grid=(4, 4)), new_grid=(4, 4),
           ignored=['cls', 'head/.*'])
 
 
 def test_the_report_has_a_line_per_parameter_and_the_counts():
-  _, rows = initialize.adapt(
-      params(representation=True), initial(grid=(2, 2), classes=3),
-      config=initialize.parse({}), resize=lambda name, array: (
-          array[:5] if name == 'positions' else array))
-  lines = initialize.report(rows).splitlines()
+  _, rows = adapt(params(representation=True),
+                  initial(grid=(2, 2), classes=3), new_grid=(2, 2))
+  lines = initialize.report(list(rows.values())).splitlines()
   assert [line.split()[:2] for line in lines[:-1]] == [
       ['loaded', 'cls'], ['loaded', 'encoder/layers/mlp/kernel'],
       ['new', 'head/dense/bias'], ['new', 'head/dense/kernel'],
@@ -209,10 +178,8 @@ def test_checkpoint_and_stage_exclude_each_other():
 
 
 def test_a_rule_of_new_that_matches_nothing_is_an_error():
-  config = initialize.parse({'new': ['head/.*', 'positons']})
   with pytest.raises(ValueError, match=r"init\.new: the rule 'positons'"):
-    initialize.adapt(
-        params(), initial(), config=config, resize=untouched)
+    adapt(params(), initial(), new=['head/.*', 'positons'])
 
 
 KINDS = [
@@ -239,9 +206,9 @@ def test_positions_of_every_kind_fit_a_model_of_another_grid(settings):
         for name, shape in shapes.items()})
 
   source, target = values((12, 16)), values((20, 8))
-  adapted, rows = adapt(source, target, old=(3, 4), new=(5, 2))
+  adapted, rows = adapt(source, target, old_grid=(3, 4), new_grid=(5, 2))
   assert tree.differences(target, adapted) == []
-  # All else is what it was; of embeddings, those whose length has changed.
+  # Only embeddings whose length differs are resized.
   status = {name: row.status for name, row in rows.items()}
   assert {name for name, one in status.items() if one == 'resized'} == {
       name for name, shape in tree.flatten(target).items()
@@ -252,26 +219,22 @@ def test_positions_of_every_kind_fit_a_model_of_another_grid(settings):
       np.testing.assert_array_equal(array, tree.flatten(source)[name])
 
 
-def test_embeddings_of_another_grid_than_is_said_are_an_error():
+def test_embeddings_that_do_not_cover_the_grid_are_an_error():
   with pytest.raises(ValueError, match='8 position embeddings do not cover'):
-    adapt(params(grid=(2, 4), cls=False), initial(cls=False), old=(3, 3),
-          new=(4, 4))
+    adapt(params(grid=(2, 4), cls=False), initial(cls=False), old_grid=(3, 3),
+          new_grid=(4, 4))
 
 
-def test_filters_are_spread_over_other_channels_if_asked():
-  filters = np.random.default_rng(0).normal(size=(2, 2, 3, 5))
+def test_filters_are_spread_over_other_channels_if_configured():
+  filters = RNG.normal(size=(2, 2, 3, 5))
   initial = {'patches': {'kernel': np.zeros((2, 2, 13, 5), np.float32)}}
   source = {'patches': {'kernel': filters.astype(np.float32)}}
-  same = lambda name, values: values
   with pytest.raises(ValueError, match='--config.init.channels=mean'):
-    initialize.adapt(source, initial, resize=same,
-                     config=initialize.InitConfig(new=()))
-  params, (row,) = initialize.adapt(
-      source, initial, resize=same,
-      config=initialize.InitConfig(new=(), channels='mean'))
-  assert row.status == 'resized'
-  # An image of equal channels is embedded as it was.
+    adapt(source, initial, new=[])
+  adapted, rows = adapt(source, initial, new=[], channels='mean')
+  assert rows['patches/kernel'].status == 'resized'
+  # The embedding of an image with equal channels does not change.
   grey = np.ones((2, 2))
   np.testing.assert_allclose(
-      np.einsum('hw,hwce->e', grey, params['patches']['kernel']),
+      np.einsum('hw,hwce->e', grey, adapted['patches']['kernel']),
       np.einsum('hw,hwce->e', grey, filters), rtol=1e-5)

@@ -42,10 +42,8 @@ def test_a_flipped_bit_is_an_error(tmp_path):
 
 @pytest.mark.parametrize('compression', [
     zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
-@pytest.mark.parametrize('size', [10, 10_000])
-def test_flipped_bits_of_compressed_arrays_are_errors(
-    size, compression, tmp_path):
-  content, array = io.BytesIO(), np.random.default_rng(0).normal(size=size)
+def test_flipped_bits_of_compressed_arrays_are_errors(compression, tmp_path):
+  content, array = io.BytesIO(), np.random.default_rng(0).normal(size=1000)
   npy_format.write_array(content, array)
   with zipfile.ZipFile(tmp_path / 'x.npz', 'w', compression) as file:
     file.writestr('a.npy', content.getvalue())
@@ -97,47 +95,36 @@ def test_a_header_that_declares_too_much_is_an_error(tmp_path):
     npz.open_file(tmp_path / 'x.npz')
 
 
-@pytest.mark.parametrize(('name', 'content', 'words'), [
-    ('readme.txt', b'hello', 'not an array'),
-    ('a.npy', b'hello', 'not an array that NumPy wrote'),
-    ('a.npy', b'\x93NUMPY\x01\x00' + struct.pack('<H', 5) + b'abcde',
-     'not an array that NumPy wrote'),
-])
-def test_another_zip_archive_is_an_error(name, content, words, tmp_path):
-  with zipfile.ZipFile(tmp_path / 'x.npz', 'w') as file:
-    file.writestr(name, content)
-  with pytest.raises(ValueError, match=words):
-    npz.open_file(tmp_path / 'x.npz')
+def archive(path, **members):
+  with zipfile.ZipFile(path, 'w') as file:
+    for name, content in members.items():
+      file.writestr(name, content)
+  return path
 
 
-@pytest.mark.parametrize('header', [
-    "{'descr': '<f4', 'fortran_order': False, 'shape': (3",
-    "{'descr': '<f4', 'fortran_order': False, 'shape': 3}",
-    "{'descr': '<f4', 'fortran_order': False, 'shape': (3.0,)}",
-    "{'descr': ['<f4'], 'fortran_order': False, 'shape': (3,)}",
-    "{'descr': '<f4'}", '[', '3', "'", '-' * 60000 + '1', '-' * 4000 + '1',
-    '(' * 4000, '__import__("os")'])
-def test_a_malformed_header_is_an_error(header, tmp_path):
-  with zipfile.ZipFile(tmp_path / 'x.npz', 'w') as file:
-    file.writestr('a.npy', b'\x93NUMPY\x01\x00' + struct.pack(
-        '<H', len(header)) + header.encode() + bytes(12))
-  with pytest.raises(ValueError, match='not an array that NumPy') as error:
-    npz.open_file(tmp_path / 'x.npz')
+def array_of(header):
+  return (b'\x93NUMPY\x01\x00' + struct.pack('<H', len(header))
+          + header.encode() + bytes(12))
+
+
+FIELDS = "{'descr': '<f4', 'fortran_order': False, 'shape': "
+
+
+@pytest.mark.parametrize(('members', 'words'), [
+    ({}, 'holds no array'),
+    ({'readme.txt': b'hello'}, 'not an array'),
+    ({'a.npy': b'hello'}, 'not an array that NumPy wrote'),
+    ({'a.npy': array_of(FIELDS + '(True,)}')}, 'a declares .*damaged'),
+    ({'a.npy': array_of(FIELDS + '(-1,)}')}, 'a declares .*damaged'),
+    ({'a.npy': array_of(FIELDS + '(2, -1)}')}, 'a declares .*damaged'),
+    *(({'a.npy': array_of(header)}, 'not an array that NumPy') for header in (
+        FIELDS + '(3', FIELDS + '3}', FIELDS + '(3.0,)}',
+        "{'descr': ['<f4'], 'fortran_order': False, 'shape': (3,)}",
+        "{'descr': '<f4'}", '[', '3', "'", '-' * 60000 + '1', '-' * 4000 + '1',
+        '(' * 4000, '__import__("os")'))])
+def test_an_archive_that_numpy_did_not_write_is_an_error(
+    members, words, tmp_path):
+  with pytest.raises(ValueError, match=words) as error:
+    npz.open_file(archive(tmp_path / 'x.npz', **members))
   assert len(str(error.value)) < 500
   assert 'allow_pickle' not in str(error.value)
-
-
-@pytest.mark.parametrize('shape', ['(True,)', '(-1,)', '(2, -1)'])
-def test_an_impossible_shape_is_an_error(shape, tmp_path):
-  header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}}}"
-  with zipfile.ZipFile(tmp_path / 'x.npz', 'w') as file:
-    file.writestr('a.npy', b'\x93NUMPY\x01\x00' + struct.pack(
-        '<H', len(header)) + header.encode() + bytes(4))
-  with pytest.raises(ValueError, match='a declares .*damaged'):
-    npz.open_file(tmp_path / 'x.npz')
-
-
-def test_an_empty_archive_is_an_error(tmp_path):
-  zipfile.ZipFile(tmp_path / 'x.npz', 'w').close()
-  with pytest.raises(ValueError, match='holds no array'):
-    npz.open_file(tmp_path / 'x.npz')

@@ -4,7 +4,7 @@ Local paths are used in place. huggingface_hub downloads hf://user/model into
 its own cache; fsspec downloads gs://, https:// and other addresses.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 import contextlib
 import hashlib
 import json
@@ -13,7 +13,6 @@ import pathlib
 import re
 import shutil
 import tempfile
-from typing import IO
 
 from etils import epath
 import huggingface_hub
@@ -49,17 +48,17 @@ def fetch(address: str | os.PathLike, *, log: Log = print) -> epath.Path:
     raise ValueError('The path of the weights is empty. Name a file, a folder '
                      'or an address.')
   scheme, _, rest = text.partition('://')
-  if not rest:
-    path = epath.Path(os.path.abspath(epath.Path(text).expanduser()))
+  if scheme == 'file' or not rest:
+    path = epath.Path(os.path.abspath(epath.Path(rest or text).expanduser()))
     if not path.exists():
       raise FileNotFoundError(f'There is nothing at {path}.')
     return path
-  if scheme == 'file':
-    return fetch(rest, log=log)
   if scheme == 'hf':
     return _fetch_hub(rest, log)
-  if scheme in ('gs', 's3') and _is_folder(text):
-    return epath.Path(text)
+  if scheme in ('gs', 's3'):
+    with _explained(text):
+      if epath.Path(text).is_dir():
+        return epath.Path(text)
   return _fetch_file(text, log)
 
 
@@ -74,20 +73,6 @@ def local(path: epath.Path, *, log: Log = print) -> pathlib.Path:
   return target
 
 
-def _is_folder(text: str) -> bool:
-  try:
-    return epath.Path(text).is_dir()
-  except ImportError as error:
-    raise ValueError(
-        f'{text} cannot be read: {error}. Install the library for such '
-        'addresses: pip install "etils[epath-gcs]" gcsfs for gs://.'
-    ) from error
-  except Exception as error:
-    if storage := errors.storage_error(error, 'Cannot read', text):
-      raise storage from error
-    raise
-
-
 def _fetch_file(url: str, log: Log) -> epath.Path:
   name = re.sub(r'[^\w.+=-]', '_', url.split('?')[0].rstrip('/').split('/')[-1])
   target = _cache_folder(url) / name
@@ -95,22 +80,13 @@ def _fetch_file(url: str, log: Log) -> epath.Path:
     log(f'cached  {url}\n        {target}, sha256 {checksum(target)}')
     return epath.Path(target)
   if name.endswith('.npz') and '?' not in url:
-    _fetch_settings(url.removesuffix('.npz') + '.json',
-                    ours.json_beside(target), log)
+    # `weights.save` writes a .json beside an .npz. Other weights have none,
+    # and hosts report that in many ways.
+    with contextlib.suppress(OSError, ValueError, errors.StorageError):
+      _copy(ours.json_beside(url), pathlib.Path(ours.json_beside(str(target))),
+            log, check=lambda file, _: json.loads(file.read_text()))
   _copy(url, target, log, check=_check_weights)
   return epath.Path(target)
-
-
-def _fetch_settings(url: str, target: pathlib.Path, log: Log) -> None:
-  """Copies the JSON that `weights.save` writes beside an .npz, if it exists."""
-  # Other weights have none, and hosts say so in many ways.
-  with contextlib.suppress(OSError, ValueError, errors.StorageError):
-    _copy(url, target, log, check=_check_json)
-
-
-def _check_json(file: pathlib.Path, url: str) -> None:
-  del url
-  json.loads(file.read_text())
 
 
 def _check_weights(file: pathlib.Path, url: str) -> None:
@@ -129,11 +105,13 @@ def _copy(
     check: Callable[[pathlib.Path, str], None] = lambda file, url: None,
 ) -> None:
   """Copies a file; `target` is always complete and checked."""
+  import fsspec
   target.parent.mkdir(parents=True, exist_ok=True)
   handle, name = tempfile.mkstemp(dir=target.parent, suffix='.part')
   try:
-    with os.fdopen(handle, 'wb') as sink:
-      _download(url, sink)
+    with (os.fdopen(handle, 'wb') as sink, _explained(url),
+          fsspec.open(url, 'rb') as stream):
+      shutil.copyfileobj(stream, sink, _CHUNK_BYTES)
     check(pathlib.Path(name), url)
     os.replace(name, target)
   finally:
@@ -142,32 +120,27 @@ def _copy(
       f'sha256 {checksum(target)}')
 
 
-def _download(url: str, sink: IO[bytes]) -> None:
-  import fsspec
+@contextlib.contextmanager
+def _explained(url: str) -> Generator[None, None, None]:
+  """Explains the exceptions of remote file systems."""
   try:
-    with fsspec.open(url, 'rb') as stream:
-      shutil.copyfileobj(stream, sink, _CHUNK_BYTES)
-  except FileNotFoundError as error:
-    # fsspec raises it also for hosts that do not answer or deny access.
-    cause = error.__cause__
-    is_absent = (cause is None or isinstance(cause, FileNotFoundError)
-                 or getattr(cause, 'status', None) in (404, 410))
-    if not is_absent:
-      raise OSError(
-          f'{url} could not be fetched: {type(cause).__name__}: {cause}'
-      ) from error
-    raise FileNotFoundError(f'There is nothing at {url}.') from error
+    yield
   except ImportError as error:
     raise ValueError(
         f'{url} cannot be read: {error}. Install the library for such '
-        'addresses (aiohttp for https://, gcsfs for gs://), or download the '
-        'file and name its path.') from error
+        'addresses (aiohttp for https://; etils[epath-gcs] and gcsfs for '
+        'gs://), or download the file and name its path.') from error
   except Exception as error:
-    if storage := errors.storage_error(error, 'Cannot read', url):
+    cause = error.__cause__ or error
+    if isinstance(error, FileNotFoundError):
+      # fsspec raises it also for hosts that do not answer or deny access.
+      if isinstance(cause, FileNotFoundError) or getattr(
+          cause, 'status', None) in (404, 410):
+        raise FileNotFoundError(f'There is nothing at {url}.') from error
+    elif storage := errors.storage_error(error, 'Cannot read', url):
       raise storage from error
-    raise OSError(
-        f'{url} could not be fetched: {type(error).__name__}: {error}'
-    ) from error
+    raise OSError(f'{url} could not be fetched: {type(cause).__name__}: {cause}'
+                  ) from error
 
 
 def _fetch_hub(text: str, log: Log) -> epath.Path:
@@ -181,23 +154,22 @@ def _fetch_hub(text: str, log: Log) -> epath.Path:
   try:
     names = huggingface_hub.list_repo_files(repository, revision=revision)
     if file:
-      patterns = [file, file.removesuffix('.npz') + '.json']
+      wanted = [file, ours.json_beside(file)]
     else:
-      patterns = ['*.json', next(
-          (pattern for pattern in _HUB_PATTERNS
-           if any(name.endswith(pattern[1:]) for name in names)),
-          _HUB_PATTERNS[0])]
+      wanted = [next((p for p in _HUB_PATTERNS
+                      if any(name.endswith(p[1:]) for name in names)),
+                     _HUB_PATTERNS[0]), '*.json']
     if file and file not in names:
       raise FileNotFoundError(f'There is nothing at hf://{text}.')
     folder = pathlib.Path(huggingface_hub.snapshot_download(
-        repository, revision=revision, allow_patterns=patterns))
+        repository, revision=revision, allow_patterns=wanted))
   except FileNotFoundError:
     raise
   except (OSError, ValueError) as error:
     raise OSError(
         f'hf://{text} could not be fetched: {type(error).__name__}: {error}'
     ) from error
-  for path in [folder / file] if file else sorted(folder.glob(patterns[1])):
+  for path in sorted(folder.glob(wanted[0])):
     log(f'fetched hf://{text}\n        {path}, sha256 {checksum(path)}')
   return epath.Path(folder / file if file else folder)
 

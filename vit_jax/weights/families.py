@@ -8,6 +8,8 @@ import dataclasses
 import re
 from typing import Any
 
+import numpy as np
+
 from vit_jax.weights import layout
 from vit_jax.weights import names
 
@@ -109,10 +111,10 @@ def split_pairs(params: dict[str, Any]) -> dict[str, Any]:
           if '/key_value/' in name else [(name, array)])}
 
 
-def join_pairs(params: Mapping[str, Any], stack: Any) -> dict[str, Any]:
+def join_pairs(params: Mapping[str, Any]) -> dict[str, Any]:
   """Inverts `split_pairs`."""
   return {
       re.sub('/key/', '/key_value/', name): (
-          stack([array, params[name.replace('/key/', '/value/')]])
+          np.stack([array, params[name.replace('/key/', '/value/')]])
           if '/key/' in name else array)
       for name, array in params.items() if '/value/' not in name}

@@ -193,8 +193,8 @@ def image_size(
 
 
 def add_empty_head(
-    config: models.ModelConfig, params: Mapping[str, np.ndarray],
-) -> dict[str, np.ndarray]:
+    config: models.ModelConfig, params: Mapping[str, Any],
+) -> dict[str, Any]:
   """Adds a head of no classes, if the weights have no head."""
   if 'head/dense/kernel' in params or 'head/dense/bias' in params:
     return dict(params)

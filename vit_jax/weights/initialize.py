@@ -3,9 +3,11 @@
     load -> resize position embeddings -> keep the new head -> report
 """
 
+import collections
 from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 import re
+import typing
 from typing import Any, Literal
 
 from jaxtyping import Shaped
@@ -109,10 +111,8 @@ def adapt(
       rows.append(row)
     except ValueError as error:
       problems.append(str(error))
-  for name, found in have.items():
-    if name in want:
-      continue
-    shape = tuple(found.shape)
+  for name in [name for name in have if name not in want]:
+    shape = tuple(have[name].shape)
     if _matches(config.ignored, name):
       rows.append(Row(name, 'ignored', shape, None))
     else:
@@ -171,16 +171,11 @@ def spread_channels(
 def report(rows: Sequence[Row]) -> str:
   """Returns a line for each parameter, and the counts."""
   width = max(len(row.name) for row in rows)
-  lines = []
-  for row in rows:
-    shapes = (f'{row.source}' if row.status == 'loaded'
-              else f'{row.source} -> {row.target}')
-    lines.append(f'  {row.status:8} {row.name:{width}} {shapes}')
-  counts = {status: sum(row.status == status for row in rows)
-            for status in ('loaded', 'resized', 'new', 'ignored')}
-  lines.append('  ' + ', '.join(f'{n} {status}'
-                                for status, n in counts.items()))
-  return '\n'.join(lines)
+  lines = [f'  {row.status:8} {row.name:{width}} {row.source}'
+           + f' -> {row.target}' * (row.status != 'loaded') for row in rows]
+  counts = collections.Counter(row.status for row in rows)
+  return '\n'.join([*lines, '  ' + ', '.join(
+      f'{counts[status]} {status}' for status in typing.get_args(Status))])
 
 
 def _matches(patterns: Sequence[str], name: str) -> bool:

@@ -35,22 +35,30 @@ _SCALE: dict[str, Any] = {'spelling': ('scale', 'bias')}
 _LAYERS = 'encoder/layers'
 
 
-def _npz_layer(
-    ours: str, theirs: str, *others: str, **options: Any,
-) -> tuple[Row, Row]:
-  """Rows of a layer; the blocks are separate arrays or one stacked array.
+def _npz_names(*names: str) -> list[str]:
+  """Returns the spellings of names in a block, the current one first.
 
-  Flax numbers the modules of a block: by type today, all together before 2021.
+  The blocks are separate arrays or one stacked array. Flax numbers the modules
+  of a block: by type today, all together before 2021.
   """
-  blocks = ('Transformer/encoderblock_{layer}', 'Transformer/encoderblock')
-  names = [f'{block}/{name}' for block in blocks for name in (theirs, *others)]
+  return [f'Transformer/{block}/{name}'
+          for block in ('encoderblock_{layer}', 'encoderblock')
+          for name in names]
+
+
+def _npz_layer(
+    ours: str, *names: str, **options: Any,
+) -> tuple[Row, Row]:
+  first, *aliases = _npz_names(*names)
   maker = _norm if options.get('spelling') else _both
-  return maker(f'{_LAYERS}/{ours}', names[0], aliases=tuple(names[1:]),
-               **options)
+  return maker(f'{_LAYERS}/{ours}', first, aliases=tuple(aliases), **options)
 
 
-_ATTENTION = ('MultiHeadDotProductAttention_0',
-              'MultiHeadDotProductAttention_1')
+def _npz_qkv(last: str, pattern: str) -> Row:
+  first, *aliases = _npz_names(*(
+      f'MultiHeadDotProductAttention_{i}/{{query|key|value}}/{last}'
+      for i in (0, 1)))
+  return Row(f'{_LAYERS}/attention/qkv_{last}', first, pattern, tuple(aliases))
 
 
 def _backbone_npz(ours: str, unit: str) -> tuple[Row, ...]:
@@ -68,24 +76,10 @@ NPZ = Table('npz', rows=(
     Row('cls', 'cls', '1 n d -> n d'),
     Row('positions', 'Transformer/posembed_input/pos_embedding',
         '1 n d -> n d', ('pos_embedding',)),
-    Row(f'{_LAYERS}/attention/qkv_kernel',
-        'Transformer/encoderblock_{layer}/'
-        f'{_ATTENTION[0]}/{{query|key|value}}/kernel', 'n l d h e -> l d n h e',
-        ('Transformer/encoderblock_{layer}/'
-         f'{_ATTENTION[1]}/{{query|key|value}}/kernel',
-         f'Transformer/encoderblock/{_ATTENTION[0]}/{{query|key|value}}/kernel',
-         f'Transformer/encoderblock/{_ATTENTION[1]}/{{query|key|value}}/kernel')
-        ),
-    Row(f'{_LAYERS}/attention/qkv_bias',
-        'Transformer/encoderblock_{layer}/'
-        f'{_ATTENTION[0]}/{{query|key|value}}/bias', 'n l h e -> l n h e',
-        ('Transformer/encoderblock_{layer}/'
-         f'{_ATTENTION[1]}/{{query|key|value}}/bias',
-         f'Transformer/encoderblock/{_ATTENTION[0]}/{{query|key|value}}/bias',
-         f'Transformer/encoderblock/{_ATTENTION[1]}/{{query|key|value}}/bias')
-        ),
-    *_npz_layer('attention/out', f'{_ATTENTION[0]}/out',
-                f'{_ATTENTION[1]}/out'),
+    _npz_qkv('kernel', 'n l d h e -> l d n h e'),
+    _npz_qkv('bias', 'n l h e -> l n h e'),
+    *_npz_layer('attention/out', 'MultiHeadDotProductAttention_0/out',
+                'MultiHeadDotProductAttention_1/out'),
     *_npz_layer('attention_norm', 'LayerNorm_0', **_SCALE),
     *_npz_layer('mlp_norm', 'LayerNorm_1', 'LayerNorm_2', **_SCALE),
     *_npz_layer('mlp/hidden', 'MlpBlock_0/Dense_0', 'MlpBlock_3/Dense_0'),
@@ -146,15 +140,13 @@ def _backbone_timm(
 ) -> tuple[Row, ...]:
   there = f'{prefix}stages.{{stage-1}}.blocks.{block}'
   here = f'backbone/block{{stage}}/{ours}'
-  names = {'conv1': 'conv1', 'conv2': 'conv2', 'conv3': 'conv3',
-           'conv_proj': 'downsample.conv'}
-  norms = {'norm1': 'norm1', 'norm2': 'norm2', 'norm3': 'norm3',
-           'norm_proj': 'downsample.norm'}
+  names = {'1': '{}1', '2': '{}2', '3': '{}3', '_proj': 'downsample.{}'}
   return (
-      *(Row(f'{here}/{mine}/kernel', f'{there}.{name}.weight', convolution)
+      *(Row(f'{here}/conv{mine}/kernel',
+            f'{there}.{name.format("conv")}.weight', convolution)
         for mine, name in names.items()),
-      *(row for mine, name in norms.items() for row in _norm(
-          f'{here}/{mine}', f'{there}.{name}', **_WEIGHT)))
+      *(row for mine, name in names.items() for row in _norm(
+          f'{here}/norm{mine}', f'{there}.{name.format("norm")}', **_WEIGHT)))
 
 
 _TIMM_BACKBONE = 'patch_embed.backbone.'
@@ -219,48 +211,51 @@ TIMM_BIT = Table('timm', rows=(
 
 def _hf(*names: str) -> tuple[str, tuple[str, ...]]:
   """Returns a name inside a classifier, and its aliases outside of one."""
-  spellings = [spelling for name in names
-               for spelling in (f'vit.{name}', name, f'deit.{name}')]
-  return spellings[0], tuple(spellings[1:])
+  first, *others = [f'{start}{name}' for name in names
+                    for start in ('vit.', '', 'deit.')]
+  return first, tuple(others)
+
+
+def _hf_row(ours: str, *names: str, pattern: str) -> Row:
+  first, aliases = _hf(*names)
+  return Row(ours, first, pattern, aliases)
+
+
+def _hf_both(ours: str, *names: str, **options: Any) -> tuple[Row, Row]:
+  first, aliases = _hf(*names)
+  maker = _norm if 'kernel' not in options else _both
+  return maker(ours, first, aliases=aliases, **options)
 
 
 def _hf_layer(
-    ours: str, today: str, before: str, **options: Any,
+    ours: str, today: str, before: str = '', **options: Any,
 ) -> tuple[Row, Row]:
-  name, aliases = _hf(
-      f'layers.{{layer}}.{today}', f'encoder.layer.{{layer}}.{before}')
-  maker = _norm if 'kernel' not in options else _both
-  return maker(f'{_LAYERS}/{ours}', name, aliases=aliases, **options)
+  """Rows of a layer, by its names since transformers 5 and before."""
+  return _hf_both(
+      f'{_LAYERS}/{ours}', f'layers.{{layer}}.{today}',
+      f'encoder.layer.{{layer}}.{before or today}', **options)
 
 
-def _hf_qkv(ours: str, last: str, pattern: str) -> Row:
-  name, aliases = _hf(
-      f'layers.{{layer}}.attention.{{q|k|v}}_proj.{last}',
-      f'encoder.layer.{{layer}}.attention.attention.{{query|key|value}}.{last}')
-  return Row(f'{_LAYERS}/attention/{ours}', name, pattern, aliases)
-
-
-def _hf_both(ours: str, theirs: str, **options: Any) -> tuple[Row, Row]:
-  name, aliases = _hf(theirs)
-  maker = _norm if 'kernel' not in options else _both
-  return maker(ours, name, aliases=aliases, **options)
+def _hf_qkv(last: str, name: str, pattern: str) -> Row:
+  return _hf_row(
+      f'{_LAYERS}/attention/qkv_{last}',
+      f'layers.{{layer}}.attention.{{q|k|v}}_proj.{name}',
+      f'encoder.layer.{{layer}}.attention.attention.{{query|key|value}}.{name}',
+      pattern=pattern)
 
 
 HUGGINGFACE = Table('huggingface', rows=(
     *_hf_both('patches', 'embeddings.patch_embeddings.projection', kernel=_CONV,
               **_WEIGHT),
-    Row('cls', 'vit.embeddings.cls_token', '1 n d -> n d',
-        ('embeddings.cls_token', 'deit.embeddings.cls_token')),
-    Row('positions', 'vit.embeddings.position_embeddings', '1 n d -> n d',
-        ('embeddings.position_embeddings',
-         'deit.embeddings.position_embeddings')),
-    _hf_qkv('qkv_kernel', 'weight', 'n l (heads e) d -> l d n heads e'),
-    _hf_qkv('qkv_bias', 'bias', 'n l (heads e) -> l n heads e'),
+    _hf_row('cls', 'embeddings.cls_token', pattern='1 n d -> n d'),
+    _hf_row('positions', 'embeddings.position_embeddings',
+            pattern='1 n d -> n d'),
+    _hf_qkv('kernel', 'weight', 'n l (heads e) d -> l d n heads e'),
+    _hf_qkv('bias', 'bias', 'n l (heads e) -> l n heads e'),
     *_hf_layer('attention/out', 'attention.o_proj', 'attention.output.dense',
                **_OUT),
-    *_hf_layer('attention_norm', 'layernorm_before', 'layernorm_before',
-               **_WEIGHT),
-    *_hf_layer('mlp_norm', 'layernorm_after', 'layernorm_after', **_WEIGHT),
+    *_hf_layer('attention_norm', 'layernorm_before', **_WEIGHT),
+    *_hf_layer('mlp_norm', 'layernorm_after', **_WEIGHT),
     *_hf_layer('mlp/hidden', 'mlp.fc1', 'intermediate.dense', **_DENSES),
     *_hf_layer('mlp/out', 'mlp.fc2', 'output.dense', **_DENSES),
     *_hf_both('final_norm', 'layernorm', **_WEIGHT),

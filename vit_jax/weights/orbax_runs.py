@@ -1,8 +1,7 @@
 """Loads models from the checkpoints of our runs, and saves them as such.
 
-`checkpoints` writes the checkpoints of a run. Here one is loaded as a
-model, with the checks of `weights.load`; and a model is saved as a workdir with
-one checkpoint that has no optimizer state.
+A checkpoint is loaded with the checks of `weights.load`. A model is saved as a
+workdir with one checkpoint that has no optimizer state.
 """
 
 from collections.abc import Generator, Mapping
@@ -26,6 +25,7 @@ from vit_jax.checkpoints import paths
 from vit_jax.checkpoints import source as checkpoint_source
 from vit_jax.models import vit_config
 from vit_jax.weights import files
+from vit_jax.weights import infer_architecture
 from vit_jax.weights import initialize
 from vit_jax.weights import load as load_lib
 from vit_jax.weights import overrides as overrides_lib
@@ -67,13 +67,7 @@ def is_run(path: epath.Path) -> bool:
 def load(
     path: epath.Path, overrides: Mapping[str, Any], *, which: str,
 ) -> load_lib.Loaded:
-  """Loads a model from a run; like `weights.load.load`.
-
-  Args:
-    path: a workdir, a folder of checkpoints, or one checkpoint.
-    overrides: keys of the section `model` and of `Preprocess`.
-    which: 'latest' or 'best', if `path` is a workdir.
-  """
+  """Loads a model from a workdir or a checkpoint; like `weights.load.load`."""
   given = overrides_lib.parse(overrides)
   if given.prefix is not None:
     raise ValueError(
@@ -91,23 +85,29 @@ def load(
         _RunConfig, {f.name: source.config[f.name]
                      for f in dataclasses.fields(_RunConfig)
                      if f.name in source.config}, where='config')
-    stored = _with_classes(models.parse(run.model), shapes)
+    stored = models.parse(run.model)
+    head = shapes.get('head/dense/kernel')
+    if head is not None and not stored.num_classes:  # Set by the data set.
+      stored = dataclasses.replace(stored, num_classes=int(head.shape[-1]))
     preprocess = _preprocess(run)
     if len(source.labels) == stored.num_classes:
       preprocess = dataclasses.replace(preprocess, labels=source.labels)
-    resolution = _resolution(run, preprocess)
-    empty = _empty(stored, resolution)
+    resolution = preprocess.resolution if run.resolution is None else (
+        preprocessing.parse({'resolution': run.resolution}).resolution)
+    models.grid(stored, resolution)
     load_lib.check_preprocess(stored, preprocess)
   config = _with_overrides(stored, given)
   preprocess = preprocessing.parse(
       {**schema.to_plain(preprocess), **given.preprocess})
-  load_lib.check(config, {**shapes, **empty}, resolution, source=where,
-                 channels=preprocess.channels)
+  # Orbax cannot store arrays without elements.
+  load_lib.check(
+      config, infer_architecture.add_empty_head(stored, shapes), resolution,
+      source=where, channels=preprocess.channels)
   load_lib.check_preprocess(config, preprocess)
+  arrays = tree.flatten(models.without_prediction(source.load()))
   params = {
       name: files.to_float32(array, name=name, path=where) for name, array in
-      {**tree.flatten(models.without_prediction(source.load())),
-       **empty}.items()}
+      infer_architecture.add_empty_head(stored, arrays).items()}
   if run.data.get('target_std'):
     params = _in_label_units(params, run.data)
   return load_lib.Loaded(
@@ -134,33 +134,15 @@ def _malformed(where: str) -> Generator[None, None, None]:
     ) from error
 
 
-def _with_classes(
-    config: models.ModelConfig, shapes: Mapping[str, Any],
-) -> models.ModelConfig:
-  """Fills in the number of classes, which a run may take from its data set."""
-  head = shapes.get('head/dense/kernel')
-  if config.num_classes or head is None:
-    return config
-  return dataclasses.replace(config, num_classes=int(head.shape[-1]))
-
-
 def _preprocess(run: _RunConfig) -> preprocessing.Preprocess:
-  if run.preprocess is not None:
-    return preprocessing.parse(run.preprocess)
-  section = preprocessing.from_data(run.data)
-  if run.objective.get('loss') == 'sigmoid':
-    section['activation'] = 'sigmoid'
-  if run.data.get('target_std'):
-    section['activation'] = 'none'
+  section = run.preprocess
+  if section is None:
+    section = preprocessing.from_data(run.data)
+    if run.data.get('target_std'):
+      section['activation'] = 'none'
+    elif run.objective.get('loss') == 'sigmoid':
+      section['activation'] = 'sigmoid'
   return preprocessing.parse(section)
-
-
-def _resolution(
-    run: _RunConfig, preprocess: preprocessing.Preprocess) -> tuple[int, int]:
-  if run.resolution is None:
-    return preprocess.resolution
-  size = preprocessing.expand({'resolution': run.resolution})['resolution']
-  return dataclasses.replace(preprocess, resolution=size).resolution
 
 
 def _in_label_units(
@@ -196,15 +178,6 @@ def _with_overrides(
   if isinstance(changed.get('backbone'), Mapping):
     changed['backbone'] = {**(plain['backbone'] or {}), **changed['backbone']}
   return models.parse({**plain, **changed})
-
-
-def _empty(
-    config: models.ModelConfig, resolution: tuple[int, int],
-) -> dict[str, np.ndarray]:
-  """Returns the parameters without elements, which Orbax cannot store."""
-  shapes = tree.flatten(load_lib.abstract_params(config, resolution))
-  return {name: np.zeros(leaf.shape, leaf.dtype)
-          for name, leaf in shapes.items() if not leaf.size}
 
 
 def save(

@@ -1,6 +1,6 @@
 """Saves a model in our own format or another codebase's, atomically."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 import json
 import os
 from typing import Any
@@ -30,6 +30,8 @@ FORMATS = ('npz', 'timm', 'huggingface', ORBAX)
 # Name of the family in each format, if it is not that of the format.
 _RESNET_FAMILIES = {'npz': 'bit', 'timm': 'timm_bit'}
 _CONFIGS: Mapping[str, Any] = {'timm': timm_export, 'huggingface': huggingface}
+# Settings that config.json declares.
+_DECLARED = {'timm': ('gelu',), 'huggingface': ('gelu', 'layer_norm_epsilon')}
 _MAX_CHARACTERS = 60
 
 
@@ -82,44 +84,45 @@ def save(
   arrays = to_arrays(family, _for_format(form, config, params))
   if config.variant and not published_sizes.has_dimensions(
       config, config.variant):
-    config = _without_variant(config)
+    config = models.parse({**schema.to_plain(config), 'variant': ''})
   metadata = ours.dumps(config, resolution=resolution, preprocess=preprocess,
                         positions=positions)
+  path = os.fspath(target)
   if form == 'npz':
-    _write_npz(target, arrays, metadata)
-    return _model_notes(form, family, config)
-  plain = schema.to_plain(config)
-  if form == 'timm' and os.fspath(target).endswith('.safetensors'):
-    with atomic_files.create(target) as path:
-      safetensors.write(path, arrays, metadata={ours.KEY: metadata})
-    return _model_notes(form, family, config)
-  library = _CONFIGS[form]
-  config_files = library.config_files(plain, resolution, preprocess)
+    _save_npz(path, arrays, metadata)
+  elif form == 'timm' and path.endswith('.safetensors'):
+    with atomic_files.create(path) as file:
+      safetensors.write(file, arrays, metadata={ours.KEY: metadata})
+  else:
+    library = _CONFIGS[form]
+    config_files = library.config_files(config, resolution, preprocess)
+    _save_folder(path, arrays, metadata, config_files)
+    read = preprocessing.parse({'resolution': preprocess.resolution,
+                                **library.parse_files(config_files)})
+    return (_model_notes(form, family, config, declared=_DECLARED[form])
+            + _preprocess_notes(form, preprocess, read))
+  return _model_notes(form, family, config)
+
+
+def _save_npz(
+    target: str, arrays: Mapping[str, np.ndarray], metadata: str,
+) -> None:
+  with (atomic_files.create(target) as path,
+        atomic_files.create(ours.json_beside(target)) as json_path):
+    npz.write(path, arrays)
+    json_path.write_text(json.dumps(json.loads(metadata), indent=2) + '\n')
+
+
+def _save_folder(
+    target: str, arrays: Mapping[str, np.ndarray], metadata: str,
+    config_files: Mapping[str, Any],
+) -> None:
   with atomic_files.create(target) as path:
     path.mkdir()
     safetensors.write(
         path / 'model.safetensors', arrays, metadata={ours.KEY: metadata})
     for name, content in config_files.items():
       (path / name).write_text(json.dumps(content, indent=2) + '\n')
-  declared = ('gelu', 'layer_norm_epsilon') if form == 'huggingface' else (
-      'gelu',)
-  return (_model_notes(form, family, config, declared=declared)
-          + _preprocess_notes(form, library.parse_files, config_files,
-                              preprocess))
-
-
-def _without_variant(config: models.ModelConfig) -> models.ModelConfig:
-  return models.parse({**schema.to_plain(config), 'variant': ''})
-
-
-def _write_npz(
-    target: str | os.PathLike, arrays: Mapping[str, np.ndarray], metadata: str,
-) -> None:
-  beside = os.fspath(target).removesuffix('.npz') + '.json'
-  with (atomic_files.create(target) as path,
-        atomic_files.create(beside) as json_path):
-    npz.write(path, arrays)
-    json_path.write_text(json.dumps(json.loads(metadata), indent=2) + '\n')
 
 
 def _family(form: str, config: models.ModelConfig) -> families.Family:
@@ -142,10 +145,9 @@ def _for_format(
     form: str, config: models.ModelConfig, params: types.Params,
 ) -> dict[str, Any]:
   """Returns the parameters that the format has, by our names."""
-  flat = {name: array for name, array in tree.flatten(params).items()
-          if array.size}
+  flat = tree.flatten(params)
   if (form != 'timm' or 'registers' not in flat
-      or not timm_export.embeds_prefix(schema.to_plain(config))):
+      or not timm_export.embeds_prefix(config)):
     return flat
   # timm's registers have position embeddings, too.
   cls, patches = np.split(np.asarray(flat['positions']), [1])
@@ -164,7 +166,7 @@ def to_arrays(
   flat = {name: np.asarray(array, np.float32)
           for name, array in params.items() if array.size}
   if family.name == 'timm':
-    flat = families.join_pairs(flat, np.stack)
+    flat = families.join_pairs(flat)
   arrays: dict[str, np.ndarray] = {}
   problems = []
   for name, array in flat.items():
@@ -178,24 +180,20 @@ def to_arrays(
     # timm names a root without stages differently.
     arrays = {n.replace('backbone.stem.', 'backbone.'): a
               for n, a in arrays.items()}
-  prefix = family.prefixes[0]
   if family.name == 'huggingface' and 'head/dense/kernel' not in flat:
     arrays = {n.removeprefix('vit.'): a for n, a in arrays.items()}
-  return {prefix + name: np.ascontiguousarray(array)
+  return {family.prefixes[0] + name: np.ascontiguousarray(array)
           for name, array in sorted(arrays.items())}
 
 
 def _model_notes(
     form: str, family: families.Family, config: models.ModelConfig, *,
-    declared: tuple[str, ...] = (),
+    declared: Iterable[str] = (),
 ) -> list[str]:
   """Returns what the format's own library computes differently.
 
-  Args:
-    form: the format.
-    family: its settings are those of the library.
-    config: the model.
-    declared: settings that the library reads from config.json.
+  The settings of its family are those of the library, except those that it
+  reads from config.json (`declared`).
   """
   pairs = [(name, value, getattr(config, name))
            for name, value in family.settings.items() if name not in declared]
@@ -208,19 +206,20 @@ def _model_notes(
 
 
 def _preprocess_notes(
-    form: str, parse_files: Callable[[Any], dict[str, Any]],
-    config_files: Mapping[str, dict[str, Any]],
-    preprocess: preprocessing.Preprocess,
+    form: str, preprocess: preprocessing.Preprocess,
+    read: preprocessing.Preprocess,
 ) -> list[str]:
   """Returns what the format's own library preprocesses differently."""
-  found = preprocessing.parse({
-      'resolution': preprocess.resolution, **parse_files(config_files)})
-  pairs = [(name, getattr(preprocess, name), getattr(found, name))
-           for name in preprocessing.NAMES]
-  return [f'{form} cannot store {name}={_shortened(own)} of the preprocessing '
+  notes = []
+  for name in preprocessing.NAMES:
+    own, theirs = getattr(preprocess, name), getattr(read, name)
+    # A crop is written as whole pixels.
+    if own != theirs and not (name == 'crop' and abs(own - theirs) < 0.005):
+      notes.append(
+          f'{form} cannot store {name}={_shortened(own)} of the preprocessing '
           f'and applies {_shortened(theirs)}; only vit_jax reads it from the '
-          'metadata'
-          for name, own, theirs in pairs if not _is_close(own, theirs)]
+          'metadata')
+  return notes
 
 
 def _shortened(value: Any) -> str:
@@ -228,10 +227,3 @@ def _shortened(value: Any) -> str:
   if len(text) > _MAX_CHARACTERS and isinstance(value, (tuple, list)):
     return f'({value[0]!r}, ... {len(value)} in all)'
   return text
-
-
-def _is_close(one: Any, two: Any) -> bool:
-  """Compares values; a crop is written as whole pixels."""
-  if isinstance(one, float) and isinstance(two, float):
-    return abs(one - two) < 0.005
-  return one == two

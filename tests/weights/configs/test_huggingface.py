@@ -92,10 +92,8 @@ def test_a_malformed_preprocessor_is_an_error(text, words, tmp_path):
      'labels': ('a', 'b')}], ids=str)
 def test_exported_preprocessing_is_parsed_back(settings):
   preprocess = preprocessing.Preprocess(resolution=(224, 224), **settings)
-  plain = {'width': 1, 'depth': 1, 'mlp_dim': 1, 'num_heads': 1, 'patch': 1,
-           'qkv_bias': True, 'layer_norm_epsilon': 1e-6, 'gelu': 'tanh',
-           'num_classes': len(preprocess.labels)}
-  files = huggingface.config_files(plain, (224, 224), preprocess)
+  config = random_models.config_of(num_classes=len(preprocess.labels))
+  files = huggingface.config_files(config, (224, 224), preprocess)
   found = preprocessing.parse({'resolution': 1, **huggingface.parse_files(
       files)})
   assert found == preprocess

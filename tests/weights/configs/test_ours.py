@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import pathlib
 
 import pytest
 
@@ -22,7 +23,7 @@ def write(path, family, text, **settings):
   arrays = random_models.arrays(family, **settings)
   if family == 'npz':
     npz.write(path, arrays)
-    ours.json_beside(path).write_text(text)
+    pathlib.Path(ours.json_beside(str(path))).write_text(text)
   else:
     safetensors.write(path, arrays, metadata={'vit_jax': text})
 

@@ -7,13 +7,11 @@ import pytest
 
 from tests import random_models
 from vit_jax import models
-from vit_jax import schema
 from vit_jax.weights import load as load_lib
 from vit_jax.weights import published_sizes
 from vit_jax.weights import safetensors
 from vit_jax.weights.configs import preprocessing
 from vit_jax.weights.configs import timm
-from vit_jax.weights.configs import timm_architectures
 from vit_jax.weights.configs import timm_export
 
 TINY = random_models.TINY
@@ -55,7 +53,7 @@ def without(*keys, **arguments):
     ('flexivit_small', 6, 'exact', False), ('test_vit', 2, 'exact', True)])
 def test_an_architecture_implies_the_arguments_of_timms_function(
     name, num_heads, gelu, embedded):
-  assert timm_architectures.find(name) == timm_architectures.Architecture(
+  assert timm.find_architecture(name) == timm.Architecture(
       num_heads, gelu, embedded)
 
 
@@ -65,7 +63,7 @@ def test_an_architecture_implies_the_arguments_of_timms_function(
     'vit_base_patch16_18x2_224', 'vit_giant_patch14_dinov2', 'test_vit4',
     'vit_base_patch16_of_next_year', 'vit_relpos_base_patch16_224'])
 def test_an_unknown_architecture_implies_nothing(name):
-  assert timm_architectures.find(name) is None
+  assert timm.find_architecture(name) is None
 
 
 def test_the_heads_of_an_architecture_win_over_the_table_of_sizes(tmp_path):
@@ -259,8 +257,8 @@ PLAIN = preprocessing.Preprocess(resolution=(32, 32))
 
 
 def exported(**settings):
-  plain = schema.to_plain(models.parse({'num_classes': 3, **settings}))
-  return timm_export.config_files(plain, (64, 64), PLAIN)['config.json']
+  config = models.parse({'num_classes': 3, **settings})
+  return timm_export.config_files(config, (64, 64), PLAIN)['config.json']
 
 
 @pytest.mark.parametrize(('variant', 'name', 'arguments'), [

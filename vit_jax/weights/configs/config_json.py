@@ -36,13 +36,8 @@ def read(
 ) -> declared_lib.Declared:
   """Reads config.json, and preprocessor_config.json beside it.
 
-  Args:
-    path: config.json.
-    overrides: names of settings given by the caller, which may be unreadable
-      here.
-
   Raises:
-    ValueError: if a setting is malformed.
+    ValueError: if a setting that is not in `overrides` is malformed.
   """
   config = read_json(path)
   try:

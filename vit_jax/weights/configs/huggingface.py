@@ -7,6 +7,8 @@ from collections.abc import Container, Mapping
 import math
 from typing import Any
 
+from vit_jax import models
+from vit_jax.models import vit_config
 from vit_jax.weights.configs import declared
 from vit_jax.weights.configs import preprocessing
 
@@ -144,40 +146,32 @@ def _normalization(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def config_files(
-    plain: Mapping[str, Any], resolution: tuple[int, int],
+    config: models.ModelConfig, resolution: tuple[int, int],
     preprocess: preprocessing.Preprocess,
 ) -> dict[str, dict[str, Any]]:
   """Returns the JSON files of an exported model, by file name.
 
   Args:
-    plain: section `model`, with every dimension.
+    config: config of a ViT.
     resolution: image height and width of the position embeddings.
     preprocess: preprocessing of images.
 
   Raises:
     ValueError: if the number of labels is not the number of classes.
   """
-  return {'config.json': _config(plain, resolution, preprocess),
-          'preprocessor_config.json': _preprocessor(preprocess)}
-
-
-def _config(
-    plain: Mapping[str, Any], resolution: tuple[int, int],
-    preprocess: preprocessing.Preprocess,
-) -> dict[str, Any]:
-  classes = plain['num_classes']
+  assert isinstance(config, vit_config.ViTConfig)
+  classes = config.num_classes
   labels = preprocess.labels or _default_labels(classes)
   if len(labels) != classes:
     raise ValueError(f'{len(labels)} labels for {classes} classes.')
   height, width = resolution
   problem = _PROBLEM_TYPES.get(preprocess.activation)
-  return {
+  result = {
       'architectures': [
           'ViTForImageClassification' if classes else 'ViTModel'],
       'model_type': 'vit',
-      **{theirs: plain[ours] for theirs, ours in _MODEL_KEYS.items()},
-      'hidden_act': {'exact': 'gelu', 'tanh': 'gelu_pytorch_tanh'}[
-          plain['gelu']],
+      **{theirs: getattr(config, ours) for theirs, ours in _MODEL_KEYS.items()},
+      'hidden_act': {'exact': 'gelu', 'tanh': 'gelu_pytorch_tanh'}[config.gelu],
       'hidden_dropout_prob': 0.0, 'attention_probs_dropout_prob': 0.0,
       'initializer_range': 0.02,
       'image_size': height if height == width else [height, width],
@@ -186,6 +180,8 @@ def _config(
       'label2id': {label: i for i, label in enumerate(labels)},
       **({'problem_type': problem} if problem else {}),
       'torch_dtype': 'float32'}
+  return {'config.json': result,
+          'preprocessor_config.json': _preprocessor(preprocess)}
 
 
 def _preprocessor(preprocess: preprocessing.Preprocess) -> dict[str, Any]:

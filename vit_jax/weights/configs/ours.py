@@ -47,9 +47,9 @@ def dumps(
       'resolution': list(resolution), 'positions': positions})
 
 
-def json_beside(path: pathlib.Path) -> pathlib.Path:
-  """Returns the path of the JSON beside an .npz."""
-  return path.with_name(f'{path.name.removesuffix(".npz")}.json')
+def json_beside(path: str) -> str:
+  """Returns the path or address of the JSON beside an .npz."""
+  return path.removesuffix('.npz') + '.json'
 
 
 def find(opened: files.ArrayFile) -> declared.Declared | None:
@@ -61,7 +61,7 @@ def find(opened: files.ArrayFile) -> declared.Declared | None:
   if KEY in opened.metadata:
     return _parse(opened.metadata[KEY], f'{KEY} in the metadata of '
                   f'{opened.path}')
-  beside = json_beside(pathlib.Path(opened.path))
+  beside = pathlib.Path(json_beside(opened.path))
   if opened.format != 'npz' or not beside.is_file():
     return None
   return _parse(beside.read_text(), str(beside), optional=True)

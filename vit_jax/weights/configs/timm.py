@@ -4,14 +4,14 @@ Format: timm.models.save_for_hf, https://huggingface.co/docs/timm/hf_hub.
 """
 
 from collections.abc import Container, Mapping
+import dataclasses
 import re
-from typing import Any
+from typing import Any, Literal
 
 from vit_jax.models import variants
 from vit_jax.weights import published_sizes
 from vit_jax.weights.configs import declared
 from vit_jax.weights.configs import preprocessing
-from vit_jax.weights.configs import timm_architectures
 
 _GELU = {'gelu': 'exact', 'gelu_tanh': 'tanh'}
 _POOLING = {'token': 'cls', 'avg': 'average', 'map': 'attention'}
@@ -46,13 +46,8 @@ def parse(
 ) -> declared.Declared:
   """Returns the settings that a config.json declares.
 
-  Args:
-    config: content of config.json.
-    overrides: names of settings given by the caller, which may be unreadable
-      here.
-
   Raises:
-    ValueError: if a setting is malformed.
+    ValueError: if a setting that is not in `overrides` is malformed.
   """
   inner = config.get('pretrained_cfg') or {}
   name = str(config.get('architecture') or inner.get('architecture', ''))
@@ -132,15 +127,14 @@ def _parse_vit(
 
 def _named_size(name: str) -> dict[str, Any]:
   """Returns the dimensions that an architecture's name implies."""
-  sizes = timm_architectures.SIZES
   match = re.fullmatch(
-      rf'(?:vit|deit3?)_({"|".join(sizes)})_patch(\d+)(?:_\d+)?', name)
+      rf'(?:vit|deit3?)_({"|".join(_SIZES)})_patch(\d+)(?:_\d+)?', name)
   if match:
-    variant = f'{sizes[match[1]]}/{match[2]}'
+    variant = f'{_SIZES[match[1]]}/{match[2]}'
   else:
     match = re.fullmatch(
-        rf'vit_({"|".join(sizes)})_r(\d*)_s(\d+)(?:_p8)?(?:_\d+)?', name)
-    variant = f'R{match[2]}+{sizes[match[1]]}/{match[3]}' if match else ''
+        rf'vit_({"|".join(_SIZES)})_r(\d*)_s(\d+)(?:_p8)?(?:_\d+)?', name)
+    variant = f'R{match[2]}+{_SIZES[match[1]]}/{match[3]}' if match else ''
     if variant not in variants.HYBRIDS:
       return {}
   return published_sizes.dimensions(variant)
@@ -166,7 +160,7 @@ def _parse_blocks(
     name: str, arguments: Mapping[str, Any], result: declared.Declared,
 ) -> None:
   """Reads settings of the blocks that no array determines."""
-  implied = timm_architectures.find(name)
+  implied = find_architecture(name)
   if implied:
     result.model['gelu'] = implied.gelu
     if 'num_heads' not in arguments:
@@ -174,7 +168,7 @@ def _parse_blocks(
     result.embeds_prefix = implied.embeds_prefix
   if 'no_embed_class' in arguments:
     result.embeds_prefix = not arguments['no_embed_class']
-  if reason := timm_architectures.unsupported(name):
+  if reason := _unsupported(name):
     result.refuse(f'{result.what} is not supported: {reason}.')
   known = not name or implied is not None
   if not known and 'num_heads' not in arguments:
@@ -192,6 +186,76 @@ def _parse_blocks(
     result.refuse(
         f'The activation of {result.what} is unknown. If its blocks are those '
         "of a plain ViT: gelu='exact' or gelu='tanh'.", unless='gelu')
+
+
+# ------------------------------------------------- implied by an architecture
+
+# timm's names of the published sizes.
+_SIZES: Mapping[str, str] = {
+    'tiny': 'Ti', 'small': 'S', 'base': 'B', 'large': 'L', 'huge': 'H',
+    'giant': 'g', 'gigantic': 'G'}
+
+
+@dataclasses.dataclass(frozen=True)
+class Architecture:
+  """Settings that an architecture's name implies and that no array determines.
+
+  The name is that of a function in timm; the arguments that this function
+  passes on are in no file. `embeds_prefix` is whether class token and registers
+  have position embeddings.
+  """
+  num_heads: int
+  gelu: Literal['exact', 'tanh'] = 'exact'
+  embeds_prefix: bool = True
+
+
+_HEADS: Mapping[str, int] = {
+    'tiny': 3, 'wee': 4, 'little': 5, 'small': 6, 'medium': 8, 'mediumd': 8,
+    'betwixt': 10, 'base': 12, 'so150m2': 13, 'so150m': 14, 'large': 16,
+    'huge': 16, 'so400m': 16, 'giant': 16, 'giantopt': 16, 'gigantic': 16}
+_SIZE = f'(?P<size>{"|".join(_HEADS)})'
+# These words change nothing in a block; others (clip, plus, xp ...) do.
+_WORDS = r'(_(\d+|dinov2|tipsv2|miil|36x1|gap|map|siglip|reg\d))*'
+_PLAIN = (
+    rf'(vit|deit3?)_{_SIZE}_patch\d+{_WORDS}',
+    rf'vit_{_SIZE}_r\d*_s\d+(_p8)?(_\d+)?', rf'flexivit_{_SIZE}')
+_NAMED: Mapping[str, Architecture] = {
+    'vit_base_patch16_gap_224': Architecture(16),
+    'test_vit': Architecture(2), 'test_vit2': Architecture(2)}
+# SigLIP 2 and later models; the first SigLIP uses the exact GELU.
+_TANH = (r'vit_(base_patch32|so400m_patch16|giantopt_patch16)_siglip_.*'
+         r'|vit_large_patch16_siglip_(gap_)?512')
+_PREFIX_NOT_EMBEDDED = r'vit_(?!so150m).*_reg\d.*|deit3_.*|flexivit_.*'
+# Architectures whose arrays may have the names and shapes of a plain ViT.
+_UNSUPPORTED: Mapping[str, str] = {
+    r'.*_rpn(_.*)?': 'its blocks normalise the output of each branch',
+    r'vit_giant_.*(dinov2|tipsv2).*': 'its MLPs are gated (SwiGLU)',
+    r'.*_clip(_.*)?': 'it has a norm before the first block',
+    r'test_vit3': 'its pooling includes the registers',
+    r'test_vit4': 'its norms are RMS norms',
+    r'.*_(relpos|srelpos|rope|pe|dinov3|sapiens2|lingbot)(_.*)?': (
+        'its position embeddings are inside the attention')}
+
+
+def find_architecture(name: str) -> Architecture | None:
+  """Returns the settings that an architecture implies; None if unknown."""
+  if _unsupported(name):
+    return None
+  if name in _NAMED:
+    return _NAMED[name]
+  for pattern in _PLAIN:
+    if match := re.fullmatch(pattern, name):
+      return Architecture(
+          num_heads=_HEADS[match['size']],
+          gelu='tanh' if re.fullmatch(_TANH, name) else 'exact',
+          embeds_prefix=not re.fullmatch(_PREFIX_NOT_EMBEDDED, name))
+  return None
+
+
+def _unsupported(name: str) -> str:
+  """Returns why our models cannot compute an architecture; '' if they can."""
+  return next((reason for pattern, reason in _UNSUPPORTED.items()
+               if re.fullmatch(pattern, name)), '')
 
 
 # ------------------------------------------------------------------------ BiT

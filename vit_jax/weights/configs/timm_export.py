@@ -4,6 +4,10 @@ from collections.abc import Mapping
 import math
 from typing import Any
 
+from vit_jax import models
+from vit_jax.models import resnet_config
+from vit_jax.models import variants
+from vit_jax.models import vit_config
 from vit_jax.weights.configs import preprocessing
 from vit_jax.weights.configs import timm
 
@@ -12,126 +16,113 @@ from vit_jax.weights.configs import timm
 _HYBRIDS: Mapping[tuple[int, ...], str] = {
     (): 'vit_tiny_r_s16_p8_224', (2, 2, 2, 2): 'vit_small_r26_s32_224',
     (3, 4, 9): 'vit_base_r50_s16_224', (3, 4, 6, 3): 'vit_large_r50_s32_224'}
-_BITS: Mapping[str, tuple[tuple[int, ...], int]] = {
-    'resnetv2_50x1_bit': ((3, 4, 6, 3), 1),
-    'resnetv2_50x3_bit': ((3, 4, 6, 3), 3),
-    'resnetv2_101x1_bit': ((3, 4, 23, 3), 1),
-    'resnetv2_101x3_bit': ((3, 4, 23, 3), 3),
-    'resnetv2_152x2_bit': ((3, 8, 36, 3), 2),
-    'resnetv2_152x4_bit': ((3, 8, 36, 3), 4)}
+_BITS = ('R50x1', 'R50x3', 'R101x1', 'R101x3', 'R152x2', 'R152x4')
 _GLOBAL_POOL = {'cls': 'token', 'average': 'avg', 'attention': 'map'}
 
 
 def config_files(
-    plain: Mapping[str, Any], resolution: tuple[int, int],
+    config: models.ModelConfig, resolution: tuple[int, int],
     preprocess: preprocessing.Preprocess,
 ) -> dict[str, dict[str, Any]]:
   """Returns the JSON files of an exported model, by file name.
 
   Args:
-    plain: section `model`, with every dimension.
+    config: model config.
     resolution: image height and width of the position embeddings.
     preprocess: preprocessing of images.
 
   Raises:
     ValueError: if timm has no architecture for the model.
   """
-  config: dict[str, Any] = {
-      'num_classes': plain['num_classes'],
+  result: dict[str, Any] = {
+      'num_classes': config.num_classes,
       'pretrained_cfg': {
-          'num_classes': plain['num_classes'],
+          'num_classes': config.num_classes,
           'input_size': [3, *preprocess.resolution],
           'mean': list(preprocess.mean), 'std': list(preprocess.std),
           'crop_pct': preprocess.crop,
           'crop_mode': 'center' if preprocess.keep_aspect else 'squash',
           'interpolation': preprocess.interpolation}}
   if preprocess.labels:
-    config['label_names'] = list(preprocess.labels)
-  if plain['name'] == 'resnet':
-    config |= _bit(plain)
-  else:
-    config |= {
+    result['label_names'] = list(preprocess.labels)
+  if isinstance(config, vit_config.ViTConfig):
+    result |= {
         # The arguments override every setting of this architecture.
-        'architecture': _hybrid(plain) or 'vit_base_patch16_224',
-        'global_pool': _GLOBAL_POOL[plain['pooling']],
-        'num_features': plain['width'],
-        'model_args': _arguments(plain, resolution)}
-  return {'config.json': config}
+        'architecture': _hybrid(config) or 'vit_base_patch16_224',
+        'global_pool': _GLOBAL_POOL[config.pooling],
+        'num_features': config.width,
+        'model_args': _arguments(config, resolution)}
+  else:
+    result |= _bit(config)
+  return {'config.json': result}
 
 
 def _arguments(
-    plain: Mapping[str, Any], resolution: tuple[int, int],
+    config: vit_config.ViTConfig, resolution: tuple[int, int],
 ) -> dict[str, Any]:
-  width, mlp_dim = plain['width'], plain['mlp_dim']
-  ratio = mlp_dim / width
+  ratio = config.mlp_dim / config.width
   arguments: dict[str, Any] = {
-      'img_size': list(resolution), 'patch_size': plain['patch'],
-      'embed_dim': width, 'depth': plain['depth'],
-      'num_heads': plain['num_heads'],
+      'img_size': list(resolution), 'patch_size': config.patch,
+      'embed_dim': config.width, 'depth': config.depth,
+      'num_heads': config.num_heads,
       # timm rounds the product down.
-      'mlp_ratio': ratio if int(width * ratio) == mlp_dim else (
-          math.nextafter(ratio, math.inf)),
-      'class_token': has_cls(plain),
-      'global_pool': _GLOBAL_POOL[plain['pooling']],
-      'qkv_bias': plain['qkv_bias'], 'reg_tokens': plain['registers'],
-      'no_embed_class': not embeds_prefix(plain),
-      'fc_norm': plain['pool_norm'],
-      'final_norm': plain['final_norm'] or plain['pool_norm'],
-      'act_layer': {'exact': 'gelu', 'tanh': 'gelu_tanh'}[plain['gelu']]}
-  if plain['position'] == 'none':
+      'mlp_ratio': (ratio if int(config.width * ratio) == config.mlp_dim
+                    else math.nextafter(ratio, math.inf)),
+      'class_token': config.has_cls,
+      'global_pool': _GLOBAL_POOL[config.pooling],
+      'qkv_bias': config.qkv_bias, 'reg_tokens': config.registers,
+      'no_embed_class': not embeds_prefix(config),
+      'fc_norm': config.pool_norm,
+      'final_norm': config.final_norm or config.pool_norm,
+      'act_layer': {'exact': 'gelu', 'tanh': 'gelu_tanh'}[config.gelu]}
+  if config.position == 'none':
     arguments['pos_embed'] = 'none'
-  if plain['layer_scale'] is not None:
-    arguments['init_values'] = plain['layer_scale']
+  if config.layer_scale is not None:
+    arguments['init_values'] = config.layer_scale
   return arguments
 
 
-def _hybrid(plain: Mapping[str, Any]) -> str:
-  backbone = plain['backbone']
+def _hybrid(config: vit_config.ViTConfig) -> str:
+  backbone = config.backbone
   if not backbone:
     return ''
-  depths = tuple(backbone['depths'])
-  if depths not in _HYBRIDS or backbone['width'] != 64 or (
-      backbone['preactivation']):
-    raise _no_architecture(plain)
-  return _HYBRIDS[depths]
+  if backbone.depths not in _HYBRIDS or backbone.width != 64 or (
+      backbone.preactivation):
+    raise _no_architecture(config)
+  return _HYBRIDS[backbone.depths]
 
 
-def _bit(plain: Mapping[str, Any]) -> dict[str, Any]:
+def _bit(config: resnet_config.ResNetConfig) -> dict[str, Any]:
   """Returns the architecture of these stages, with arguments for its width."""
-  depths, width = tuple(plain['backbone']['depths']), plain['backbone']['width']
-  factors = {name: factor for name, (stages, factor) in _BITS.items()
-             if stages == depths}
-  for name, factor in factors.items():
-    if width == 64 * factor:
-      return {'architecture': name}
-  for name, factor in factors.items():
+  assert config.backbone is not None
+  depths, width = config.backbone.depths, config.backbone.width
+  names = {variants.backbone(name)['width'] // 64: f'resnetv2_{name[1:]}_bit'
+           for name in _BITS if variants.backbone(name)['depths'] == depths}
+  if width % 64 == 0 and width // 64 in names:
+    return {'architecture': names[width // 64]}
+  for factor, name in names.items():
     # timm multiplies both by the factor in the name, to multiples of 8.
     if width % (8 * factor) == 0:
       return {'architecture': name, 'model_args': {
           'stem_chs': width // factor,
           'channels': [4 * 2**stage * width // factor
                        for stage in range(len(depths))]}}
-  raise _no_architecture(plain)
+  raise _no_architecture(config)
 
 
-def _no_architecture(plain: Mapping[str, Any]) -> ValueError:
-  backbone = plain['backbone']
+def _no_architecture(config: models.ModelConfig) -> ValueError:
+  assert config.backbone is not None
   return ValueError(
-      f'timm has no architecture for {plain["variant"] or "this network"} with '
-      f'backbone.depths={tuple(backbone["depths"])} and backbone.width='
-      f'{backbone["width"]}, so no config.json can be written. Write the '
+      f'timm has no architecture for {config.variant or "this network"} with '
+      f'backbone.depths={config.backbone.depths} and backbone.width='
+      f'{config.backbone.width}, so no config.json can be written. Write the '
       'weights alone: --target=FILE.safetensors.')
 
 
-def has_cls(plain: Mapping[str, Any]) -> bool:
-  """Whether the model has a class token."""
-  return plain['pooling'] == 'cls' if plain['cls'] is None else plain['cls']
-
-
-def embeds_prefix(plain: Mapping[str, Any]) -> bool:
+def embeds_prefix(config: models.ModelConfig) -> bool:
   """Whether timm's class token and registers have position embeddings."""
-  return (plain['name'] == 'vit' and plain['position_cls'] and has_cls(plain)
-          and plain['position'] == 'learned')
+  return (isinstance(config, vit_config.ViTConfig) and config.position_cls
+          and config.has_cls and config.position == 'learned')
 
 
 def parse_files(files: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
