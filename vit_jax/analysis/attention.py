@@ -1,27 +1,25 @@
-"""Attention statistics: mean attention distance and attention rollout."""
+"""Attention statistics: mean attention distance and attention rollout.
+
+`grid` has rows and columns of patches; class token and registers come before
+them. Functions raise a ValueError if there are fewer tokens than patches.
+"""
 
 from typing import Any
 
 from jaxtyping import Float
 import numpy as np
 
-# After the softmax; class token and registers come before the patches.
+# After the softmax.
 Weights = Float[np.ndarray, 'layers batch heads tokens tokens']
 
 
 def distances(
     grid: tuple[int, int], patch: tuple[float, float],
 ) -> Float[np.ndarray, 'patches patches']:
-  """Returns the distances between patch centres in pixels.
-
-  Args:
-    grid: rows and columns.
-    patch: height and width of a patch in pixels.
-  """
-  rows, columns = grid
-  y, x = np.meshgrid(
-      np.arange(rows) * patch[0], np.arange(columns) * patch[1], indexing='ij')
-  centres = np.stack([y.ravel(), x.ravel()], axis=1)
+  """Returns the distances between patch centres, in pixels like `patch`."""
+  rows, columns = np.indices(grid)
+  centres = np.stack(
+      [rows.ravel() * patch[0], columns.ravel() * patch[1]], axis=1)
   return np.linalg.norm(centres[:, None] - centres[None], axis=-1)
 
 
@@ -33,9 +31,6 @@ def mean_distance(
   The attention-weighted distance between query and key patches, averaged over
   patches and images. Attention to other tokens is removed and the rest
   renormalised.
-
-  Raises:
-    ValueError: if there are fewer tokens than patches.
   """
   first = _num_prefix_tokens(weights, grid)
   patches = weights[..., first:, first:]
@@ -68,13 +63,7 @@ def rollout_map(
 ) -> Float[np.ndarray, 'batch rows columns']:
   """Returns the share of each patch in the pooled output; sums to one.
 
-  Args:
-    weights: attention of all layers.
-    grid: rows and columns of patches.
-    pooling: 'cls' follows the class token, others the mean of the patches.
-
-  Raises:
-    ValueError: if there are fewer tokens than patches, or no class token.
+  The pooling 'cls' follows the class token, others the mean of the patches.
   """
   first = _num_prefix_tokens(weights, grid)
   if pooling == 'cls' and not first:
@@ -93,14 +82,8 @@ def head_maps(
 ) -> Float[np.ndarray, 'layers heads rows columns']:
   """Returns each head's attention to the patches of an image.
 
-  Args:
-    weights: attention of all layers.
-    grid: rows and columns of patches.
-    pooling: 'cls' takes the class token's attention, others the mean over
-      patches.
-
-  Raises:
-    ValueError: if there are fewer tokens than patches.
+  The pooling 'cls' takes the class token's attention, others the mean over
+  patches.
   """
   first = _num_prefix_tokens(weights, grid)
   maps = (weights[..., 0, :] if pooling == 'cls' and first

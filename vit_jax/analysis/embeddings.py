@@ -3,6 +3,8 @@
 from jaxtyping import Float
 import numpy as np
 
+from vit_jax import nearest_neighbours
+
 
 def filters(
     kernel: Float[np.ndarray, 'height width channels features'], *,
@@ -10,11 +12,8 @@ def filters(
 ) -> Float[np.ndarray, 'filters height width channels']:
   """Returns principal components of the patch embedding (ViT, figure 7, left).
 
-  Components have unit length, and their largest value is positive.
-
-  Args:
-    kernel: patch embedding.
-    count: number of components, at most `features - 1`.
+  At most `features - 1` components of unit length; the largest value of each
+  is positive.
   """
   *shape, features = kernel.shape
   points = np.asarray(kernel, np.float64).reshape(-1, features).T
@@ -45,10 +44,7 @@ def similarity(
 ) -> Float[np.ndarray, 'rows columns rows columns']:
   """Returns cosines between position embeddings (ViT, figure 7, centre).
 
-  Args:
-    positions: embeddings of the patches, row by row, without other tokens.
-    grid: rows and columns.
+  `positions` are those of the patches, row by row, without other tokens.
   """
-  unit = np.asarray(positions, np.float64)
-  unit = unit / np.maximum(np.linalg.norm(unit, axis=-1, keepdims=True), 1e-12)
+  unit = nearest_neighbours.unit(np.asarray(positions, np.float64))
   return (unit @ unit.T).reshape(*grid, *grid)

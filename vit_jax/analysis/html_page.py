@@ -5,7 +5,6 @@ Templates are `.html` files beside the modules that fill them. They extend
 """
 
 import base64
-from collections.abc import Sequence
 import dataclasses
 import functools
 import io
@@ -52,7 +51,7 @@ def data_url(data: bytes, *, kind: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Section:
-  """A heading, a text, and a figure below it.
+  """A heading, a text, and a figure below it, for analysis/figures.html.
 
   Attributes:
     title: heading.
@@ -63,26 +62,17 @@ class Section:
   text: str
   picture: epath.Path | None = None
 
-
-def write_figures(
-    path: epath.PathLike, *, title: str, text: str,
-    sections: Sequence[Section],
-) -> None:
-  """Writes a page of figures."""
-  write(path, 'analysis/figures.html', title=title, text=text, sections=[
-      {'title': section.title, 'text': section.text,
-       'figure': section.picture and _embed(section.picture)}
-      for section in sections])
-
-
-def _embed(picture: epath.Path) -> dict[str, Any]:
-  """Returns a figure's URL, and the CSS size that keeps its font size."""
-  data = picture.read_bytes()
-  with Image.open(io.BytesIO(data)) as image:
-    width, height = (
-        max(1, round(_CSS_DPI * side / float(dpi)))
-        for side, dpi in zip(image.size, image.info.get('dpi', (150, 150))))
-  return {'url': data_url(data, kind='png'), 'width': width, 'height': height}
+  def figure(self) -> dict[str, Any] | None:
+    """Returns the figure's URL, and the CSS size that keeps its font size."""
+    if not self.picture:
+      return None
+    data = self.picture.read_bytes()
+    with Image.open(io.BytesIO(data)) as image:
+      width, height = (
+          max(1, round(_CSS_DPI * side / float(dpi)))
+          for side, dpi in zip(image.size, image.info.get('dpi', (150, 150))))
+    return {
+        'url': data_url(data, kind='png'), 'width': width, 'height': height}
 
 
 @functools.cache

@@ -23,7 +23,6 @@ def largest_batches(
     unit: name of a device: 'core' or 'chip'.
   """
   from matplotlib import ticker
-
   fig = plots.new_figure(6.4, 4.6)
   axes = fig.subplots()
   axes.set_xscale('log', base=2)
@@ -42,13 +41,12 @@ def largest_batches(
   axes.set_title(
       plots.escape(title), fontsize=11, loc='left', fontweight='bold')
   axes.set_xticks(sorted({cell['resolution'] for cell in cells}))
-  axes.xaxis.set_major_formatter(lambda x, _: f'{x:g}')
+  axes.xaxis.set_major_formatter('{x:g}')
   axes.tick_params(axis='x', labelsize=8)  # 224 is close to 256.
   axes.xaxis.set_minor_locator(ticker.NullLocator())
-  axes.yaxis.set_major_formatter(
-      lambda y, _: f'{y:,.0f}' if y >= 1 else f'{y:.4g}')
-  axes.set_xlabel('height and width of the images (pixels)')
-  axes.set_ylabel(f'images per {unit}')
+  axes.yaxis.set_major_formatter('{x:,g}')
+  axes.set(xlabel='height and width of the images (pixels)',
+           ylabel=f'images per {unit}')
   plots.style(axes)
   axes.legend(loc='upper left', bbox_to_anchor=(1, 1), frameon=False,
               fontsize=9)

@@ -39,18 +39,13 @@ def similarity(
 ) -> None:
   """Draws one map per patch: similarity to all patches (figure 7, centre)."""
   rows, columns = cosines.shape[:2]
-  tiles, extent = mosaic(cosines)
-  width = max(6.3, 2 * tiles.shape[1] / _DPI)  # At least two dots per value.
+  # At least two dots per value.
+  width = max(6.3, 2 * columns * (columns + 1) / _DPI)
   fig = plots.new_figure(
       width + 1.3, width * rows / columns + 0.6, w_pad=0.05)
   ax = fig.subplots()
-  drawn = ax.imshow(
-      tiles, cmap='viridis', vmin=-1, vmax=1, interpolation='nearest',
-      extent=extent)
-  ax.set_xticks(range(1, columns + 1, max(1, columns // 14)))
-  ax.set_yticks(range(1, rows + 1, max(1, rows // 14)))
+  drawn = _draw_mosaic(ax, cosines, vmin=-1)
   ax.set(xlabel='column of the patch', ylabel='row of the patch')
-  _remove_frame(ax)
   fig.colorbar(drawn, ax=ax, fraction=0.04, pad=0.02,
                label='cosine similarity')
   plots.save(fig, path)
@@ -62,25 +57,23 @@ def distance(
 ) -> None:
   """Draws the mean attention distance of every head (figure 7, right).
 
-  Args:
-    pixels: mean attention distances.
-    path: file to write.
-    uniform: mean attention distance of uniform attention.
+  A line marks the distance of `uniform` attention.
   """
   layers, heads = pixels.shape
+  numbers = np.arange(1, layers + 1)
   fig = plots.new_figure(6.4, 4.2)
   ax = fig.subplots()
-  ax.plot(np.repeat(np.arange(1, layers + 1), heads), pixels.ravel(), 'o',
+  ax.plot(np.repeat(numbers, heads), pixels.ravel(), 'o',
           color=plots.COLOURS[0], markersize=4, alpha=0.6, markeredgewidth=0,
           label='head')
-  ax.plot(np.arange(1, layers + 1), pixels.mean(1), color='black', linewidth=1,
+  ax.plot(numbers, pixels.mean(1), color='black', linewidth=1,
           label='mean over heads')
   ax.axhline(uniform, color='#555555', linewidth=1, linestyle='--',
              label='uniform attention')
   ax.set(xlabel='layer', ylabel='mean attention distance (pixels)',
          xlim=(0.5, layers + 0.5),
          ylim=(0, 1.08 * max(uniform, float(pixels.max())) or 1))
-  ax.set_xticks(range(1, layers + 1, max(1, layers // 12)))
+  ax.set_xticks(numbers[::max(1, layers // 12)])
   plots.style(ax, grid=False)
   fig.legend(loc='outside lower center', frameon=False, fontsize=10, ncols=3)
   plots.save(fig, path)
@@ -91,24 +84,20 @@ def rollout(
     maps: Float[np.ndarray, 'batch rows columns'],
     path: epath.PathLike, *, titles: Sequence[str] = (),
 ) -> None:
-  """Draws images and their attention rollout (figure 6).
+  """Draws inputs and their attention rollout (figure 6).
 
   Columns: the model's input, the input with brightness by rollout, and the
-  rollout map.
-
-  Args:
-    images: inputs of the model.
-    maps: from `attention.rollout_map`.
-    path: file to write.
-    titles: text below each image.
+  rollout map. `titles` are below the inputs.
   """
   height, width = images[0].shape[:2]
   fig = plots.new_figure(
       7.2, (2.2 * height / width + 0.2) * len(images) + 0.3, w_pad=0.05)
   axes = fig.subplots(len(images), 3, squeeze=False)
   for row, image, values in zip(axes, images, maps):
+    resized = Image.fromarray((values / values.max()).astype(np.float32)
+                              ).resize((width, height))
     # Never black, so that the whole image remains recognisable.
-    brightness = 0.15 + 0.85 * _resize(values / values.max(), (height, width))
+    brightness = 0.15 + 0.85 * np.asarray(resized).clip(0, 1)
     row[0].imshow(image)
     row[1].imshow((image * brightness[..., None]).astype(np.uint8))
     drawn = row[2].imshow(
@@ -118,9 +107,8 @@ def rollout(
         drawn, ax=row[2], shrink=0.85, format=lambda x, _: f'{x:g} %')
     bar.ax.tick_params(labelsize=10)
     for ax in row:
-      _remove_frame(ax)
-      ax.set_xticks([])
-      ax.set_yticks([])
+      ax.spines[:].set_visible(False)
+      ax.set(xticks=[], yticks=[])
   for ax, title in zip(axes[0], ('input', 'brightness: rollout',
                                  'share of each patch')):
     ax.set_title(title, fontsize=11)
@@ -138,24 +126,32 @@ def heads(
 ) -> None:
   """Draws the attention map of each head, each on its own scale."""
   layers, count, rows, columns = maps.shape
-  highest = maps.max((2, 3), keepdims=True)
   # Tiles have the image's aspect ratio and a constant area.
   side = 0.62 * np.sqrt([columns / rows, rows / columns]).clip(0.5, 2)
   fig = plots.new_figure(
       max(3.2, side[0] * count + 1), max(2.2, side[1] * layers + 1),
       w_pad=0.05)
   ax = fig.subplots()
-  tiles, extent = mosaic(maps / np.maximum(highest, 1e-12))
-  ax.imshow(tiles, cmap='viridis', vmin=0, vmax=1, interpolation='nearest',
-            aspect=side[1] / side[0], extent=extent)
-  ax.set_xticks(range(1, count + 1))
-  ax.set_yticks(range(1, layers + 1))
+  highest = np.maximum(maps.max((2, 3), keepdims=True), 1e-12)
+  _draw_mosaic(ax, maps / highest, vmin=0, aspect=side[1] / side[0])
   ax.set(xlabel='head', ylabel='layer')
-  _remove_frame(ax)
-  if title:
-    fig.suptitle(_shorten(title, max(42, 6 * count)), fontsize=9,
-                 parse_math=False)
+  fig.suptitle(_shorten(title, max(42, 6 * count)), fontsize=9,
+               parse_math=False)
   plots.save(fig, path)
+
+
+def _draw_mosaic(
+    ax: Any, tiles: Float[np.ndarray, 'rows columns height width'], *,
+    vmin: float, **options: Any,
+) -> Any:
+  """Draws tiles side by side, numbered from 1."""
+  joined, extent = mosaic(tiles)
+  for axis, count in zip((ax.yaxis, ax.xaxis), tiles.shape):
+    axis.set_ticks(range(1, count + 1, max(1, count // 14)))
+  ax.spines[:].set_visible(False)
+  ax.tick_params(length=0, labelsize=9)
+  return ax.imshow(joined, cmap='viridis', vmin=vmin, vmax=1,
+                   interpolation='nearest', extent=extent, **options)
 
 
 def mosaic(
@@ -177,19 +173,6 @@ def mosaic(
   return joined, (1 - x, columns + x, rows + y, 1 - y)
 
 
-def _resize(
-    values: Float[np.ndarray, 'rows columns'], size: tuple[int, int],
-) -> Float[np.ndarray, 'height width']:
-  image = Image.fromarray(values.astype(np.float32))
-  resized = image.resize(size[::-1], Image.Resampling.BILINEAR)
-  return np.asarray(resized, np.float64)
-
-
 def _shorten(text: str, length: int) -> str:
   """Cuts the beginning of a long path."""
   return text if len(text) <= length else '…' + text[1 - length:]
-
-
-def _remove_frame(ax: Any) -> None:
-  ax.spines[:].set_visible(False)
-  ax.tick_params(length=0, labelsize=9)

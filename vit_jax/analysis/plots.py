@@ -19,20 +19,18 @@ _LOG_SCALE_RATIO = 30  # Largest to smallest loss.
 _LENGTH_RATIO = 3  # Longest to shortest run that share an axis of steps.
 _PANEL_INCHES = 4.2
 _FEW_POINTS = 25  # Training curves of up to this many points have markers.
+_TITLES = {'loss': 'Loss', 'accuracy': 'Accuracy',
+           'learning_rate': 'Learning rate'}
 
 
 @dataclasses.dataclass(frozen=True)
-class _Panel:
+class _Series:
+  """A metric of a run, from training ('train') or an evaluator."""
+  run: str
+  name: str
   metric: str
-  title: str
-  is_percent: bool = False
-
-
-_PANELS = (
-    _Panel('loss', 'Loss'),
-    _Panel('accuracy', 'Accuracy', is_percent=True),
-    _Panel('learning_rate', 'Learning rate'),
-)
+  steps: Sequence[float]
+  values: Sequence[float]
 
 
 def curves(runs: Mapping[str, Rows], path: epath.PathLike) -> None:
@@ -49,20 +47,26 @@ def curves(runs: Mapping[str, Rows], path: epath.PathLike) -> None:
   Raises:
     ValueError: if no row holds any of the metrics.
   """
-  panels = [p for p in _PANELS
-            if any(_names(rows, p) for rows in runs.values())]
-  if not panels:
+  label, scaled = _scale_steps(runs)
+  series = _collect(scaled)
+  if not series:
     raise ValueError(
         'Nothing to draw: expected rows with a metric such as train/loss or '
         f'val/accuracy in the run(s) {", ".join(runs) or "(none)"}.')
-  evaluators = _evaluators(runs)
-  fig = new_figure(_PANEL_INCHES * len(panels), 4.0, w_pad=0.12)
-  label, scaled = _scale_steps(runs)
-  for axes, panel in zip(fig.subplots(1, len(panels), squeeze=False)[0],
-                         panels):
-    _draw_panel(axes, panel, scaled, evaluators)
+  metrics = [m for m in _TITLES if any(s.metric == m for s in series)]
+  colours = dict(zip(runs, _colours(len(runs))))
+  markers = dict(zip(dict.fromkeys(
+      s.name for s in series if s.name != 'train'), MARKERS * len(series)))
+  fig = new_figure(_PANEL_INCHES * len(metrics), 4.0, w_pad=0.12)
+  panels = fig.subplots(1, len(metrics), squeeze=False)[0]
+  for axes, metric in zip(panels, metrics):
+    drawn = [s for s in series if s.metric == metric]
+    for s in drawn:
+      axes.plot(s.steps, s.values, color=colours[s.run],
+                **_line_style(s, markers))
     axes.set_xlabel(label)
-  _draw_legend(fig, runs, evaluators)
+    _format_panel(axes, metric, [value for s in drawn for value in s.values])
+  _draw_legend(fig, colours, series, markers)
   save(fig, path)
 
 
@@ -103,67 +107,59 @@ def _scale_steps(runs: Mapping[str, Rows]) -> tuple[str, Mapping[str, Rows]]:
   """Returns the axis label, and runs in percent if their lengths differ."""
   lengths = {name: max((row['step'] for row in rows), default=0) or 1
              for name, rows in runs.items()}
-  if max(lengths.values()) <= _LENGTH_RATIO * min(lengths.values()):
+  if max(lengths.values(), default=0) <= _LENGTH_RATIO * min(
+      lengths.values(), default=0):
     return 'step', runs
   return '% of the run', {
       name: [{**row, 'step': 100 * row['step'] / lengths[name]}
              for row in rows] for name, rows in runs.items()}
 
 
-def _draw_panel(
-    axes: Any, panel: _Panel, runs: Mapping[str, Rows],
-    evaluators: Sequence[str],
-) -> None:
-  drawn: list[float] = []
-  last_step = 1.0
-  for colour, rows in zip(_colours(len(runs)), runs.values()):
-    for name in _names(rows, panel):
-      steps, values = _series(rows, f'{name}/{panel.metric}')
-      drawn += values
-      last_step = max(last_step, *steps)
-      line = _line_style(name, evaluators, num_points=len(steps))
-      axes.plot(steps, values, color=colour, **line)
-  _format_panel(axes, panel, drawn, last_step)
+def _collect(runs: Mapping[str, Rows]) -> list[_Series]:
+  found = []
+  for run, rows in runs.items():
+    for key in dict.fromkeys(key for row in rows for key in row):
+      name, _, metric = key.rpartition('/')
+      points = [(row['step'], row[key]) for row in rows
+                if name and metric in _TITLES and key in row
+                and math.isfinite(row[key])]
+      if points:
+        found.append(_Series(run, name, metric, *zip(*points)))
+  return found
 
 
-def _format_panel(
-    axes: Any, panel: _Panel, values: Sequence[float], last_step: float,
-) -> None:
+def _format_panel(axes: Any, metric: str, values: Sequence[float]) -> None:
   from matplotlib import ticker
-  axes.set_title(panel.title, fontsize=12, loc='left', fontweight='bold')
-  axes.set_xlim(-0.03 * last_step, 1.03 * last_step)
+  axes.set_title(_TITLES[metric], fontsize=12, loc='left', fontweight='bold')
   style(axes)
   axes.xaxis.set_major_locator(ticker.MaxNLocator(
       nbins=5, integer=True, min_n_ticks=1))
-  axes.xaxis.set_major_formatter(lambda x, _: f'{x:,.0f}')
-  if panel.metric == 'loss' and min(values) > 0 and (
+  axes.xaxis.set_major_formatter('{x:,.0f}')
+  if metric == 'loss' and min(values) > 0 and (
       max(values) / min(values) > _LOG_SCALE_RATIO):
     axes.set_yscale('log')
     axes.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_minor_formatter(ticker.NullFormatter())
   # Complete labels instead of a factor above the axis.
   axes.yaxis.set_major_formatter(
-      (lambda y, _: f'{100 * y:.4g} %') if panel.is_percent
-      else (lambda y, _: f'{y:.4g}'))
+      (lambda y, _: f'{100 * y:.4g} %') if metric == 'accuracy'
+      else '{x:.4g}')
 
 
 def _draw_legend(
-    fig: Any, runs: Mapping[str, Rows], evaluators: Sequence[str],
+    fig: Any, colours: Mapping[str, Any], series: Sequence[_Series],
+    markers: Mapping[str, str],
 ) -> None:
   """Draws a legend of runs and evaluators below the panels."""
   from matplotlib import lines
-
+  names = {s.name: s for s in series}
   handles = [
       lines.Line2D([], [], color=colour, linewidth=4, label=escape(run))
-      for colour, run in zip(_colours(len(runs)), runs)]
-  for name in ('train', *evaluators):
-    num_points = max(len(_series(rows, f'{name}/{panel.metric}')[0])
-                     for rows in runs.values() for panel in _PANELS)
-    if num_points:
-      handles.append(lines.Line2D(
-          [], [], color='#555555', label=escape(name), **{
-              **_line_style(name, evaluators, num_points=num_points),
-              'markevery': 1}))
+      for run, colour in colours.items()]
+  handles += [
+      lines.Line2D([], [], color='#555555', label=escape(name), **{
+          **_line_style(names[name], markers), 'markevery': 1})
+      for name in ('train', *markers) if name in names]
   # At 10 points a letter is 0.09 inches wide, and a line sample 0.7.
   entry_inches = 0.7 + 0.09 * max(len(str(h.get_label())) for h in handles)
   columns = int(fig.get_figwidth() // entry_inches)
@@ -183,33 +179,10 @@ def _colours(number: int) -> list[Any]:
 
 
 def _line_style(
-    name: str, evaluators: Sequence[str], *, num_points: int,
-) -> dict[str, Any]:
-  if name == 'train':
+    series: _Series, markers: Mapping[str, str]) -> dict[str, Any]:
+  count = len(series.steps)
+  if series.name == 'train':
     return {'linewidth': 1.2, 'alpha': 0.75,
-            'marker': '.' if num_points <= _FEW_POINTS else ''}
-  return {'linewidth': 1.8, 'markersize': 4.5,
-          'marker': MARKERS[evaluators.index(name) % len(MARKERS)],
-          'markevery': max(1, num_points // 12)}
-
-
-def _names(rows: Rows, panel: _Panel) -> list[str]:
-  """Returns 'train' and the evaluators that have the panel's metric."""
-  keys = dict.fromkeys(key for row in rows for key in row)
-  names = [key.rsplit('/', 1)[0] for key in keys
-           if '/' in key and key.rsplit('/', 1)[1] == panel.metric]
-  return [n for n in names if _series(rows, f'{n}/{panel.metric}')[0]]
-
-
-def _evaluators(runs: Mapping[str, Rows]) -> list[str]:
-  names = dict.fromkeys(
-      name for rows in runs.values() for panel in _PANELS
-      for name in _names(rows, panel))
-  return [name for name in names if name != 'train']
-
-
-def _series(rows: Rows, key: str) -> tuple[list[float], list[float]]:
-  """Returns the steps and finite values of a metric."""
-  points = [(row['step'], row[key]) for row in rows
-            if key in row and math.isfinite(row[key])]
-  return [step for step, _ in points], [value for _, value in points]
+            'marker': '.' if count <= _FEW_POINTS else ''}
+  return {'linewidth': 1.8, 'markersize': 4.5, 'marker': markers[series.name],
+          'markevery': max(1, count // 12)}

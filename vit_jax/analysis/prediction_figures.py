@@ -34,7 +34,9 @@ def confusion(
     title: title of the figure.
   """
   classes = len(counts)
-  names = [str(i) for i in range(classes)] if names is None else list(names)
+  # A long rotated name would take more space than the matrix.
+  names = [name if len(name) <= _MAX_LETTERS else name[:_MAX_LETTERS - 1] + '…'
+           for name in (names or map(str, range(classes)))]
   total = counts.sum(axis=1)
   share = counts / np.maximum(total, 1)[:, None]
   named = classes <= _MAX_NAMES
@@ -50,10 +52,12 @@ def confusion(
   else:
     _draw_curve(bars, share, total, names)
   if classes <= _MAX_COUNTS:
-    _write_counts(matrix, counts, share)
+    for (row, column), count in np.ndenumerate(counts):
+      matrix.text(column, row, f'{count:,}' if count else '', ha='center',
+                  va='center', fontsize=7,
+                  color='white' if share[row, column] > 0.4 else 'black')
   accuracy = np.trace(counts) / max(1, counts.sum())
-  _title(fig, title,
-         f'{100 * accuracy:.2f} % of {counts.sum():,} correct')
+  _title(fig, title, f'{100 * accuracy:.2f} % of {counts.sum():,} correct')
   plots.save(fig, path)
 
 
@@ -71,23 +75,19 @@ def scatter(
     title: title of the figure.
   """
   count = pairs.shape[1]
-  names = [str(i) for i in range(count)] if names is None else list(names)
   columns = min(count, _MAX_COLUMNS)
   rows = -(-count // columns)
   fig = plots.new_figure(3.8 * columns, 3.6 * rows + 0.4, w_pad=0.08)
   panels = fig.subplots(rows, columns, squeeze=False).ravel()
-  for axes, name, (labels, predictions) in zip(
-      panels, names, np.moveaxis(pairs, 0, -1)):
-    known = np.isfinite(labels) & np.isfinite(predictions)
-    labels, predictions = labels[known], predictions[known]
-    if len(labels):
-      ends = [min(labels.min(), predictions.min()),
-              max(labels.max(), predictions.max())]
+  for axes, name, values in zip(
+      panels, names or map(str, range(count)), pairs.swapaxes(0, 1)):
+    values = values[np.isfinite(values).all(axis=1)]
+    if len(values):
+      ends = values.min(), values.max()
       axes.plot(ends, ends, color=GREY, linestyle='--', linewidth=1)
     # Transparency shows the density of many points.
-    axes.plot(labels, predictions, 'o', color=BLUE, markersize=3,
-              markeredgewidth=0,
-              alpha=max(0.05, min(0.8, 200 / max(1, len(labels)))))
+    axes.plot(*values.T, 'o', color=BLUE, markersize=3, markeredgewidth=0,
+              alpha=np.clip(200 / max(1, len(values)), 0.05, 0.8))
     axes.set(xlabel='label', ylabel='prediction')
     axes.set_title(name, fontsize=10, parse_math=False)
     plots.style(axes, grid=False)
@@ -111,19 +111,20 @@ def reliability(
   """
   count, confidence, accuracy = table.T
   filled = count > 0
-  edges = np.linspace(0, 1, len(table) + 1)
+  width = 1 / len(table)
+  left = np.arange(len(table)) * width
   fig = plots.new_figure(5, 5.6, w_pad=0.08)
   axes, below = fig.subplots(2, 1, height_ratios=(3, 1), sharex=True)
-  axes.bar(edges[:-1][filled], accuracy[filled], np.diff(edges)[filled],
-           align='edge', color=BLUE, edgecolor='white', label='accuracy')
+  axes.bar(left[filled], accuracy[filled], width, align='edge', color=BLUE,
+           edgecolor='white', label='accuracy')
   axes.plot([0, 1], [0, 1], color=GREY, linestyle='--', linewidth=1,
             label='perfect calibration')
   axes.plot(confidence[filled], accuracy[filled], 'o', color=ORANGE,
             markersize=4, label='mean confidence', clip_on=False)
   axes.set(xlim=(0, 1), ylim=(0, 1), ylabel='accuracy')
   fig.legend(loc='outside lower center', frameon=False, fontsize=9, ncols=3)
-  below.bar(edges[:-1], count / count.sum(), np.diff(edges), align='edge',
-            color=GREY, edgecolor='white')
+  below.bar(left, count / count.sum(), width, align='edge', color=GREY,
+            edgecolor='white')
   below.set(xlabel='confidence', ylabel='share of images')
   for each in (axes, below):
     _percent(each.xaxis)
@@ -140,8 +141,6 @@ def pool(
 ) -> tuple[Float[np.ndarray, 'rows columns'], int]:
   """Returns the maximum of each block of a large matrix, and the block size."""
   block = -(-len(share) // _MAX_CELLS)
-  if block == 1:
-    return share, block
   starts = np.arange(0, len(share), block)
   pooled = np.maximum.reduceat(share, starts, axis=0)
   return np.maximum.reduceat(pooled, starts, axis=1), block
@@ -164,29 +163,18 @@ def _draw_matrix(fig: Any, axes: Any, share: Any) -> None:
 
 
 def _name_axes(axes: Any, names: Sequence[str]) -> None:
-  places = range(len(names))
-  # A long rotated name would take more space than the matrix.
-  names = [name if len(name) <= _MAX_LETTERS else name[:_MAX_LETTERS - 1] + '…'
-           for name in names]
-  axes.set_yticks(places, names, fontsize=8, parse_math=False)
   rotate = max(map(len, names)) > 4 or len(names) > _MAX_COUNTS
-  axes.set_xticks(places, names, fontsize=8, parse_math=False,
+  axes.set_yticks(range(len(names)), names, fontsize=8, parse_math=False)
+  axes.set_xticks(range(len(names)), names, fontsize=8, parse_math=False,
                   rotation=90 if rotate else 0)
 
 
-def _write_counts(axes: Any, counts: Any, share: Any) -> None:
-  for (row, column), count in np.ndenumerate(counts):
-    if count:
-      axes.text(column, row, f'{count:,}', ha='center', va='center', fontsize=7,
-                color='white' if share[row, column] > 0.4 else 'black')
-
-
 def _draw_bars(axes: Any, share: Any, total: Any) -> None:
-  accuracy = np.where(total > 0, np.diag(share), 0)
-  axes.barh(np.arange(len(total)), accuracy, color=BLUE, height=0.7)
-  for row, (value, count) in enumerate(zip(accuracy, total)):
-    axes.text(min(value, 1) + 0.02, row, f'{100 * value:.1f}' if count else
-              'no example', va='center', fontsize=7)
+  accuracy = np.diag(share)
+  drawn = axes.barh(np.arange(len(total)), accuracy, color=BLUE, height=0.7)
+  axes.bar_label(drawn, [
+      f'{100 * value:.1f}' if count else 'no example'
+      for value, count in zip(accuracy, total)], padding=2, fontsize=7)
   _label_accuracy(axes)
   axes.set_xlim(0, 1.25)
   axes.set_xticks((0, 0.5, 1))
@@ -206,9 +194,8 @@ def _draw_curve(axes: Any, share: Any, total: Any, names: Any) -> None:
   axes.yaxis.tick_right()
   axes.yaxis.set_label_position('right')
   _label_accuracy(axes)
-  worst = '\n'.join(
-      f'{100 * accuracy[i]:.0f} %  {names[present[i]][:_MAX_LETTERS]}'
-      for i in order[:_NUM_WORST])
+  worst = '\n'.join(f'{100 * accuracy[i]:.0f} %  {names[present[i]]}'
+                    for i in order[:_NUM_WORST])
   axes.text(0.03, 0.985, f'Worst:\n{worst}', transform=axes.transAxes,
             va='top', fontsize=7, linespacing=1.4, parse_math=False)
 

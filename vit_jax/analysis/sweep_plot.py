@@ -1,6 +1,6 @@
 """Plot of a sweep: the metric of every setting, and the final runs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 import json
 from typing import Any
 
@@ -10,7 +10,6 @@ from vit_jax import console
 from vit_jax.analysis import plots
 
 _LOG_SCALE_RATIO = 8  # Largest to smallest value of the swept field.
-Rows = Sequence[Mapping[str, Any]]
 
 
 def sweep(result: Mapping[str, Any], path: epath.PathLike) -> None:
@@ -27,17 +26,14 @@ def sweep(result: Mapping[str, Any], path: epath.PathLike) -> None:
     path: file to write; the suffix determines the format (.png, .pdf, .svg).
   """
   from matplotlib import ticker
-
   fields = result['plan']['grid']
   field = max(fields, key=lambda name: len(fields[name]))
   values = fields[field]
-  numeric = all(isinstance(v, (int, float)) and not isinstance(v, bool)
-                for v in values)
+  numeric = all(type(value) in (int, float) for value in values)
   positions = {json.dumps(v): v if numeric else i for i, v in enumerate(values)}
   metric = result['plan']['metric'].rsplit('/', 1)[-1]
   percent = console.is_fraction(metric)
   scale = 100 if percent else 1
-
   fig = plots.new_figure(6.4, 4.4)
   axes = fig.subplots()
   if numeric and min(values) > 0 and (
@@ -48,13 +44,15 @@ def sweep(result: Mapping[str, Any], path: epath.PathLike) -> None:
   best_position = positions[json.dumps(best['values'][field])]
   axes.plot([best_position], [scale * best['value']], 'o', markersize=13,
             markerfacecolor='none', markeredgecolor='#000000', label='chosen')
-  _draw_final(axes, result, best_position, scale=scale, first_colour=num_lines)
+  if result['final'] is not None:
+    _draw_final(axes, result['final'], metric, best_position, scale=scale,
+                first_colour=num_lines)
   axes.set_xticks(list(positions.values()),
                   [plots.escape(str(v)) for v in values], minor=False)
   axes.xaxis.set_minor_locator(ticker.NullLocator())
   axes.margins(x=0.12, y=0.15)
-  axes.set_xlabel(plots.escape(field))
-  axes.set_ylabel(plots.escape(metric) + (' (%)' if percent else ''))
+  axes.set(xlabel=plots.escape(field),
+           ylabel=plots.escape(metric) + (' (%)' if percent else ''))
   plots.style(axes)
   fig.legend(loc='outside lower center', frameon=False, fontsize=9, ncols=2)
   plots.save(fig, path)
@@ -65,51 +63,41 @@ def _draw_grid(
     positions: Mapping[str, float], *, scale: float,
 ) -> int:
   """Draws the runs of the grid; returns the number of lines."""
-  lines = _lines(result['grid'], field)
-  for i, (label, rows) in enumerate(lines.items()):
-    points = sorted((positions[json.dumps(row['values'][field])],
-                     scale * row['value'])
-                    for row in rows if row['value'] is not None)
-    axes.plot(*zip(*points) if points else ([], []), 'o-',
+  lines: dict[str, list[tuple[float, float]]] = {}  # By their other fields.
+  diverged = set()
+  for row in result['grid']:
+    others = ', '.join(f'{name.split(".")[-1]}={value}'
+                       for name, value in row['values'].items()
+                       if name != field)
+    points = lines.setdefault(f' ({others})' if others else '', [])
+    position = positions[json.dumps(row['values'][field])]
+    if row['value'] is None:
+      diverged.add(position)
+    else:
+      points.append((position, scale * row['value']))
+  for i, (label, points) in enumerate(lines.items()):
+    axes.plot(*zip(*sorted(points)) if points else ([], []), 'o-',
               color=plots.COLOURS[i % len(plots.COLOURS)], markersize=6,
               label=plots.escape(result['plan']['metric'] + label),
               linewidth=1.6)
-  diverged = sorted({positions[json.dumps(row['values'][field])]
-                     for row in result['grid'] if row['value'] is None})
   if diverged:  # Crosses at the bottom edge.
-    axes.plot(diverged, [0.04] * len(diverged), 'x', color='#555555',
+    axes.plot(sorted(diverged), [0.04] * len(diverged), 'x', color='#555555',
               markersize=8, transform=axes.get_xaxis_transform(),
               label='diverged')
   return len(lines)
 
 
-def _lines(rows: Rows, field: str) -> dict[str, list[Mapping[str, Any]]]:
-  """Groups rows by their other fields, as text: ' (mixup=0.2)'."""
-  lines: dict[str, list[Mapping[str, Any]]] = {}
-  for row in rows:
-    others = ', '.join(f'{name.split(".")[-1]}={value}'
-                       for name, value in row['values'].items()
-                       if name != field)
-    lines.setdefault(f' ({others})' if others else '', []).append(row)
-  return lines
-
-
 def _draw_final(
-    axes: Any, result: Mapping[str, Any], position: float, *, scale: float,
-    first_colour: int,
+    axes: Any, final: Mapping[str, Any], metric: str, position: float, *,
+    scale: float, first_colour: int,
 ) -> None:
-  if result['final'] is None:
-    return
-  metric = result['plan']['metric'].rsplit('/', 1)[-1]
-  seeds = len(result['final']['runs'])
-  drawn = [(name, values) for name, values in
-           result['final']['statistics'].items()
+  drawn = [(name, values) for name, values in final['statistics'].items()
            if name.endswith(f'/{metric}') and not name.startswith('train/')]
   for i, (name, values) in enumerate(drawn):
     axes.errorbar(
         [position], [scale * values['mean']],
-        yerr=None if values['std'] is None else [scale * values['std']],
+        yerr=scale * (values['std'] or 0),
         fmt=plots.MARKERS[1 + i % (len(plots.MARKERS) - 1)], capsize=5,
         color=plots.COLOURS[(first_colour + i) % len(plots.COLOURS)],
-        markersize=7,
-        label=plots.escape(f'{name}, final (mean ± std of {seeds})'), zorder=4)
+        markersize=7, label=plots.escape(
+            f'{name}, final (mean ± std of {len(final["runs"])})'), zorder=4)

@@ -12,7 +12,6 @@ import dataclasses
 from typing import Any
 
 from etils import epath
-from jaxtyping import Float
 import numpy as np
 
 from vit_jax import atomic_files
@@ -74,8 +73,8 @@ def run(args: argparse.Namespace) -> int:
         *_attention(args, model, paths, output, reading, statistics)]
   if workdir and (curves := workdir / workdir_lib.CURVES).exists():
     sections.append(Section('Curves', 'Training curves of the run.', curves))
-  html_page.write_figures(
-      output / PAGE, title=f'Inside {args.model}',
+  html_page.write(
+      output / PAGE, 'analysis/figures.html', title=f'Inside {args.model}',
       text=f'{_describe(model)}. Figures as in "An Image is Worth 16x16 '
       'Words", section 4.5. Click a figure for its full size.',
       sections=sections)
@@ -91,8 +90,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _workdir(path: str) -> epath.Path | None:
   """Returns the local workdir of a model, but no checkpoint folder."""
-  folder = epath.Path(path).expanduser() if '://' not in path else None
-  return folder if folder and (folder / checkpoint_paths.FOLDER).is_dir() else None
+  if atomic_files.is_remote(path):
+    return None
+  folder = epath.Path(path).expanduser()
+  return folder if (folder / checkpoint_paths.FOLDER).is_dir() else None
 
 
 def _describe(model: model_lib.Model) -> str:
@@ -107,20 +108,17 @@ def _describe(model: model_lib.Model) -> str:
 
 def _filters(model: model_lib.Model, path: epath.Path) -> Section:
   params = tree.flatten(model.params)
-  if ROOT not in params:
-    model_figures.filters(
-        embeddings.filters(np.asarray(params[PATCHES])), path)
-    return Section(
-        'Filters', f'Principal components of {PATCHES}, the strongest first; '
-        'grey is zero (figure 7, left).', path)
   # The patch embedding of a hybrid acts on feature maps, not on pixels.
-  kernel = np.asarray(params[ROOT])
-  drawn = embeddings.convolution(kernel)
-  model_figures.filters(drawn, path, columns=8)
-  first = 'first ' * (len(drawn) < kernel.shape[-1])
-  return Section(
-      'Filters', f'The {first}{len(drawn)} filters of {ROOT}, standardised as '
-      'the network applies them; grey is zero.', path)
+  if ROOT in params:
+    drawn = embeddings.convolution(np.asarray(params[ROOT]))
+    text = (f'The {len(drawn)} filters of {ROOT}, standardised as the network '
+            'applies them')
+  else:
+    drawn = embeddings.filters(np.asarray(params[PATCHES]))
+    text = (f'Principal components of {PATCHES}, the strongest first (figure '
+            '7, left)')
+  model_figures.filters(drawn, path, columns=8 if ROOT in params else 7)
+  return Section('Filters', f'{text}; grey is zero.', path)
 
 
 def _positions(model: model_lib.Model, path: epath.Path) -> Section:
@@ -158,40 +156,64 @@ def _attention(
     return [Section(
         title, f'Name images to draw attention: inspect --model={args.model} '
         'photos/')]
-  maps = _AttentionMaps(config.pooling, models.grid(
-      config, model.preprocess.resolution), _patch_pixels(config), args.show)
+  maps = _Maps()
+  height, width = model.preprocess.resolution
+  grid = models.grid(config, (height, width))
+  stride = config.backbone.stride if config.backbone else 1
+  patch = (float(stride * config.patch_shape[0]),
+           float(stride * config.patch_shape[1]))
   for batch, outputs in model.outputs(
       paths, batch_size=min(args.batch_size, len(paths)), names=('layers',),
       capture=True, on_error=reading.add_error):
-    maps.add(list(map(str, batch)), outputs['layers']['attention'])
+    weights = np.asarray(outputs['layers']['attention'], np.float32)
+    maps.count += len(batch)
+    maps.distance = maps.distance + len(batch) * attention.mean_distance(
+        weights, grid=grid, patch=patch)
+    for i in range(min(len(batch), args.show - len(maps.paths))):
+      maps.paths.append(str(batch[i]))
+      maps.heads.append(attention.head_maps(
+          weights[:, i], grid=grid, pooling=config.pooling))
+      maps.rollouts.append(attention.rollout_map(
+          weights[:, i:i + 1], grid=grid, pooling=config.pooling)[0])
     reading.advance(len(batch))
   if not maps.count:
     return [Section(title, 'No image could be read.')]
-  statistics['mean_attention_distance'] = maps.mean_distance.tolist()
+  mean_distance = maps.distance / maps.count
+  statistics['mean_attention_distance'] = mean_distance.tolist()
   statistics['pictures'] = maps.count
-  return [_distance(model, maps, output / 'distance.png'),
-          _rollout(model, config, maps, output / 'rollout.png'),
-          *_heads(config, maps, output)]
-
-
-def _distance(
-    model: model_lib.Model, maps: '_AttentionMaps', path: epath.Path,
-) -> Section:
-  uniform = attention.distances(maps.grid, maps.patch).mean()
-  model_figures.distance(maps.mean_distance, path, uniform=float(uniform))
-  height, width = model.preprocess.resolution
-  patch = ' x '.join(f'{side:g}' for side in maps.patch)
-  return Section(
+  model_figures.distance(
+      mean_distance, output / 'distance.png',
+      uniform=float(attention.distances(grid, patch).mean()))
+  distance = Section(
       'Mean attention distance', 'Mean attention distance of each head over '
-      f'{console_lib.format_count(maps.count, "image")} of {height} x {width} pixels '
-      f'in patches of {patch} (figure 7, right).', path)
+      f'{console_lib.format_count(maps.count, "image")} of {height} x {width} '
+      f'pixels in patches of {patch[0]:g} x {patch[1]:g} (figure 7, right).',
+      output / 'distance.png')
+  return [distance,
+          _rollout(model, config.pooling, maps, output / 'rollout.png'),
+          *_heads(config.pooling, maps, output)]
 
 
-def _heads(
-    config: vit_config.ViTConfig, maps: '_AttentionMaps', output: epath.Path,
-) -> list[Section]:
-  query = ('the class token' if config.pooling == 'cls' else
-           'all patches on average')
+@dataclasses.dataclass
+class _Maps:
+  """Attention, accumulated over batches.
+
+  Attributes:
+    count: number of images.
+    distance: sum of the mean attention distances [layers, heads].
+    paths: images to draw.
+    heads: maps [layers, heads, rows, columns] of each.
+    rollouts: rollout map [rows, columns] of each.
+  """
+  count: int = 0
+  distance: Any = 0.0
+  paths: list[str] = dataclasses.field(default_factory=list)
+  heads: list[np.ndarray] = dataclasses.field(default_factory=list)
+  rollouts: list[np.ndarray] = dataclasses.field(default_factory=list)
+
+
+def _heads(pooling: str, maps: _Maps, output: epath.Path) -> list[Section]:
+  query = 'the class token' if pooling == 'cls' else 'all patches on average'
   sections = []
   for number, (image, head_maps) in enumerate(zip(maps.paths, maps.heads), 1):
     path = output / (f'heads_{number}.png' if number > 1 else 'heads.png')
@@ -204,8 +226,7 @@ def _heads(
 
 
 def _rollout(
-    model: model_lib.Model, config: vit_config.ViTConfig,
-    maps: '_AttentionMaps', path: epath.Path,
+    model: model_lib.Model, pooling: str, maps: _Maps, path: epath.Path,
 ) -> Section:
   title, preprocess = 'Attention rollout', model.preprocess
   if not images_lib.is_viewable(preprocess):
@@ -213,58 +234,11 @@ def _rollout(
         title, f'Not drawn: images of {preprocess.channels} channels of '
         f'{preprocess.pixel_dtype} cannot be displayed. model.rollout returns '
         'the values.')
-  inputs = [np.asarray(images_lib.show(image, preprocess).convert('RGB'))
-            for image in maps.paths]
   model_figures.rollout(
-      inputs, np.concatenate(maps.rollouts), path,
+      [np.asarray(images_lib.show(image, preprocess).convert('RGB'))
+       for image in maps.paths], np.stack(maps.rollouts), path,
       titles=[epath.Path(image).name for image in maps.paths])
   return Section(
-      title, f'Share of each patch in {_ROLLOUT_TARGETS[config.pooling]}: '
+      title, f'Share of each patch in {_ROLLOUT_TARGETS[pooling]}: '
       'the product of the attention of all layers, averaged over heads '
       '(figures 6 and 14).', path)
-
-
-def _patch_pixels(config: vit_config.ViTConfig) -> tuple[float, float]:
-  """Returns height and width of a patch in pixels of the image."""
-  stride = config.backbone.stride if config.backbone else 1
-  return float(stride * config.patch_shape[0]), float(
-      stride * config.patch_shape[1])
-
-
-@dataclasses.dataclass
-class _AttentionMaps:
-  """Statistics of attention, accumulated batch by batch to save memory."""
-  pooling: str
-  grid: tuple[int, int]
-  patch: tuple[float, float]
-  show: int
-  count: int = 0
-  total_distance: Any = 0.0  # [layers, heads], summed over images.
-  paths: list[str] = dataclasses.field(default_factory=list)
-  rollouts: list[np.ndarray] = dataclasses.field(default_factory=list)
-  # [layers, heads, rows, columns] of each image to draw.
-  heads: list[np.ndarray] = dataclasses.field(default_factory=list)
-
-  @property
-  def mean_distance(self) -> Float[np.ndarray, 'layers heads']:
-    """Mean attention distance over all images, in pixels."""
-    return self.total_distance / self.count
-
-  def add(
-      self, paths: list[str],
-      weights: Float[np.ndarray, 'layers batch heads tokens tokens'],
-  ) -> None:
-    """Adds the attention of a batch of images."""
-    weights = np.asarray(weights, np.float32)
-    self.total_distance = self.total_distance + len(
-        paths) * attention.mean_distance(
-            weights, grid=self.grid, patch=self.patch)
-    self.count += len(paths)
-    shown = min(len(paths), self.show - len(self.paths))
-    if shown > 0:
-      self.paths += paths[:shown]
-      self.heads += [
-          attention.head_maps(weights[:, i], grid=self.grid,
-                              pooling=self.pooling) for i in range(shown)]
-      self.rollouts.append(attention.rollout_map(
-          weights[:, :shown], grid=self.grid, pooling=self.pooling))
