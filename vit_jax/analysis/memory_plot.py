@@ -15,12 +15,7 @@ def largest_batches(
   """Plots one line per model on logarithmic axes.
 
   A line ends where not even one image fits.
-
-  Args:
-    cells: each with `model`, `resolution` and `batch`.
-    path: file to write; the suffix determines the format.
-    title: title of the plot.
-    unit: name of a device: 'core' or 'chip'.
+  Each cell has `model`, `resolution` and `batch`; `unit` names a device.
   """
   from matplotlib import ticker
   fig = plots.new_figure(6.4, 4.6)
@@ -44,7 +39,7 @@ def largest_batches(
   axes.xaxis.set_major_formatter('{x:g}')
   axes.tick_params(axis='x', labelsize=8)  # 224 is close to 256.
   axes.xaxis.set_minor_locator(ticker.NullLocator())
-  axes.yaxis.set_major_formatter('{x:,g}')
+  axes.yaxis.set_major_formatter('{x:,.7g}')
   axes.set(xlabel='height and width of the images (pixels)',
            ylabel=f'images per {unit}')
   plots.style(axes)

@@ -26,12 +26,7 @@ def confusion(
 
   Colours are shares of a row on a square-root scale, which shows rare
   confusions. With too many classes for names, the worst are listed.
-
-  Args:
-    counts: examples of class [row] predicted as [column].
-    path: file to write; the suffix determines the format (.png, .pdf, .svg).
-    names: class names; numbers by default.
-    title: title of the figure.
+  `counts` are examples of class [row] predicted as [column].
   """
   classes = len(counts)
   # A long rotated name would take more space than the matrix.
@@ -66,13 +61,7 @@ def scatter(
     names: Sequence[str] | None = None, title: str = '',
 ) -> None:
   """Draws predictions against labels, one panel per regression target.
-
-  Args:
-    pairs: label and prediction of each example in the label's units; NaN
-      without a label.
-    path: file to write; the suffix determines the format.
-    names: names of the targets; numbers by default.
-    title: title of the figure.
+  `pairs` are in the label's units; labels may be NaN.
   """
   count = pairs.shape[1]
   columns = min(count, _MAX_COLUMNS)
@@ -102,12 +91,7 @@ def reliability(
     path: epath.PathLike, *, title: str = '',
 ) -> None:
   """Draws a reliability diagram (Guo et al., arXiv:1706.04599, figure 1).
-
-  Args:
-    table: for each confidence bin from 0 to 1, number of examples, mean
-      confidence and accuracy; the last two may be NaN for an empty bin.
-    path: file to write; the suffix determines the format.
-    title: title of the figure.
+  The bins divide [0, 1] evenly; empty bins may have NaN.
   """
   count, confidence, accuracy = table.T
   filled = count > 0

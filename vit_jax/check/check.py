@@ -1,7 +1,6 @@
 """A complete check: read images, find duplicates and suspicious labels."""
 
 from collections.abc import Callable
-import time
 
 from vit_jax import data
 from vit_jax.check import duplicates as duplicates_lib
@@ -19,16 +18,8 @@ def prepare(
     embed: scan_lib.Embed | None = None, min_side: int = 0,
 ) -> scan_lib.ScanRequest:
   """Opens all splits of a dataset; reads no image.
-
-  Args:
-    config: the `data` section.
-    max_examples: examples of all splits together, chosen by a hash of their
-      keys; 0 for all.
-    embed: model features; None for colours and edges.
-    min_side: shorter side of the images that `embed` needs.
-
-  Raises:
-    ValueError: if there is no such dataset.
+  A subset of `max_examples` of all splits together is chosen by a hash of the
+  keys; 0 takes all.
   """
   if max_examples < 0:
     raise ValueError(
@@ -59,19 +50,9 @@ def run(
     advance: Callable[[int], None], failed: Callable[[str, Exception], None],
 ) -> findings.Report:
   """Reads the dataset and reports what is wrong with it.
-
-  Args:
-    request: what to read.
-    likeness: thresholds of near-duplicates.
-    settings: thresholds of suspicious labels.
-    features: description of the features that neighbours are compared by.
-    advance: called with the number of images just read.
-    failed: called with the key of an unreadable example and its error.
+  For `advance` and `failed` see `scan.scan`; `features` is for the report.
   """
-  start = time.monotonic()
   scan = scan_lib.scan(request, advance=advance, failed=failed)
-  secs_per_image = (time.monotonic() - start) / max(len(request), 1)
   duplicates = duplicates_lib.find(scan, likeness)
   labels = suspicious_labels.find(scan, duplicates, settings)
-  return report_lib.build(scan, duplicates, labels, features=features,
-                          secs_per_image=secs_per_image)
+  return report_lib.build(scan, duplicates, labels, features=features)

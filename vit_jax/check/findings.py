@@ -60,13 +60,11 @@ class SuspiciousLabel:
     example: the example.
     suggested: class with the most votes.
     margin: its share of votes minus the label's share.
-    closeness: mean cosine of the neighbours.
     neighbours: the nearest examples of the suggested class.
   """
   example: Example
   suggested: str
   margin: float
-  closeness: float
   neighbours: tuple[Example, ...]
 
 
@@ -103,7 +101,6 @@ class Report:
     label_agreement: share of examples whose neighbours predict their label;
       None if labels were not compared.
     labels_not_compared: the reason, if so.
-    secs_per_image: reading time.
     contact_sheets: readable examples of each class, for the page.
   """
   source: str
@@ -120,7 +117,6 @@ class Report:
   features: str
   label_agreement: float | None
   labels_not_compared: str
-  secs_per_image: float
   contact_sheets: dict[str, list[Example]]
 
   @property

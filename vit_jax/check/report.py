@@ -1,7 +1,7 @@
 """Builds the `findings.Report` of a scan."""
 
 import collections
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from jaxtyping import Int
 import numpy as np
@@ -17,7 +17,7 @@ _SHEET_IMAGES = 24
 
 def build(
     scan: scan_lib.Scan, duplicates: tuple[findings.DuplicateGroup, ...],
-    labels: suspicious_labels.Result, *, features: str, secs_per_image: float,
+    labels: suspicious_labels.Result, *, features: str,
 ) -> findings.Report:
   """Returns the report; see its attributes."""
   request, counts = scan.request, _class_counts(scan)
@@ -28,13 +28,12 @@ def build(
       classes={request.class_names[i]: dict(zip(names, counts[:, i].tolist()))
                for i in np.argsort(-counts.sum(axis=0), kind='stable')},
       ranges=_ranges(scan), properties=_properties(scan),
-      findings=tuple(finding for finding in _summarise(
-          scan, counts, duplicates, labels) if finding.count),
+      findings=_summarise(scan, counts, duplicates, labels),
       unreadable=tuple(findings.Unreadable(scan.example(number), reason)
                        for number, reason in sorted(scan.errors.items())),
       duplicates=duplicates, suspicious_labels=labels.suspicious,
       features=features, label_agreement=labels.agreement,
-      labels_not_compared=labels.not_compared, secs_per_image=secs_per_image,
+      labels_not_compared=labels.not_compared,
       contact_sheets=_contact_sheets(scan))
 
 
@@ -106,35 +105,32 @@ def _summarise(
     scan: scan_lib.Scan, counts: Int[np.ndarray, 'splits classes'],
     groups: Sequence[findings.DuplicateGroup],
     labels: suspicious_labels.Result,
-) -> Iterator[findings.Finding]:
+) -> tuple[findings.Finding, ...]:
   across = [group for group in groups if group.across_splits]
   identical = sum(group.identical_across_splits for group in across)
   differ = [group for group in groups if group.labels_differ]
   copies = sum(len(group.examples) - 1 for group in groups)
   errors, suspicious = len(scan.errors), len(labels.suspicious)
-  yield findings.Finding(
-      'unreadable', 'images', errors,
-      console.format_count(errors, 'unreadable image'), harmful=True)
-  yield findings.Finding(
-      'across_splits', 'groups', len(across), f'{_counted_groups(across)} '
-      f'in several splits ({identical:,} with identical bytes): evaluation '
-      'on training images overestimates accuracy', harmful=True)
-  yield findings.Finding(
-      'labels_differ', 'groups', len(differ),
-      f'{_counted_groups(differ)} with different labels')
-  yield findings.Finding(
-      'suspicious_label', 'images', suspicious,
-      f'{console.format_count(suspicious, "image")} with a suspicious '
-      'label: the nearest neighbours have another class')
-  yield findings.Finding(
-      'copies', 'images', copies,
-      f'{console.format_count(copies, "redundant image")}: all but one of '
-      'each group of duplicates')
+  rows: list[tuple[str, str, int, str, bool]] = [
+      ('unreadable', 'images', errors,
+       console.format_count(errors, 'unreadable image'), True),
+      ('across_splits', 'groups', len(across), f'{_counted_groups(across)} in '
+       f'several splits ({identical:,} with identical bytes): evaluation on '
+       'training images overestimates accuracy', True),
+      ('labels_differ', 'groups', len(differ),
+       f'{_counted_groups(differ)} with different labels', False),
+      ('suspicious_label', 'images', suspicious,
+       f'{console.format_count(suspicious, "image")} with a suspicious label: '
+       'the nearest neighbours have another class', False),
+      ('copies', 'images', copies,
+       f'{console.format_count(copies, "redundant image")}: all but one of '
+       'each group of duplicates', False)]
   for split, row in zip(scan.request.splits, counts):
     missing = int((row == 0).sum()) if row.any() else 0
-    yield findings.Finding(
-        'missing_class', 'classes', missing, f'{missing:,} of {len(row):,} '
-        f'classes have no example in {split.name}')
+    rows.append(('missing_class', 'classes', missing, f'{missing:,} of '
+                 f'{len(row):,} classes have no example in {split.name}',
+                 False))
+  return tuple(findings.Finding(*row) for row in rows if row[2])
 
 
 def _counted_groups(groups: Sequence[findings.DuplicateGroup]) -> str:

@@ -115,11 +115,8 @@ def scan(
     failed: Callable[[str, Exception], None],
 ) -> Scan:
   """Reads all examples.
-
-  Args:
-    request: what to read.
-    advance: called with the number of images just read.
-    failed: called with the key of an unreadable example and its error.
+  Calls `advance` with the number of images just read, and `failed` with the key
+  of an unreadable example and its error.
   """
   result = Scan(request, {}, [None] * len(request), {})
   for chunk in threads.read_chunks(

@@ -97,8 +97,7 @@ def find(
       suspicious.append(findings.SuspiciousLabel(
           scan.example(int(numbers[start + row])),
           scan.request.class_names[best[row]], float(margin[row]),
-          float(weights[row].mean()), tuple(map(
-              scan.example, numbers[agreeing[:_SHOWN_NEIGHBOURS]].tolist()))))
-  suspicious.sort(key=lambda s: (
-      -round(s.margin, 2), -s.closeness, s.example.number))
+          tuple(map(scan.example,
+                    numbers[agreeing[:_SHOWN_NEIGHBOURS]].tolist()))))
+  suspicious.sort(key=lambda s: (-s.margin, s.example.number))
   return Result(tuple(suspicious), correct / max(compared, 1))

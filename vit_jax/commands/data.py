@@ -109,8 +109,6 @@ def _check(args: argparse.Namespace) -> int:
         features=args.model or 'colours and edges (weak; use --model)',
         advance=reading.advance, failed=reading.add_error)
   output.show(report)
-  print(f'Read {console.format_count(len(request), "example")}, '
-        f'{1e3 * report.secs_per_image:,.1f} ms each.')
   if args.html:
     with image_files.ignore_pillow_warnings():
       output.write_page(report, request, args.html)

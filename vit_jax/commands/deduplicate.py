@@ -31,7 +31,6 @@ from vit_jax.near_duplicates import report
 from vit_jax.near_duplicates import search
 
 _MODEL_BATCH = 64
-_SUSPICIOUS_SHARE = 0.1  # More near-duplicates than this are unlikely.
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -179,10 +178,8 @@ def _print(
         f'{summary["source"]}; '
         f'{console.format_count(summary["compared"], "pair")} compared in '
         f'{console.format_secs(secs)}')
-  if count > _SUSPICIOUS_SHARE * examples:
-    print('This is an unusually large share. If the page shows pairs that are '
-          'merely similar, raise --min-similarity or --min-cosine.')
   print(f'Wrote {args.to}: ' + (
-      f'review {report.PAGE}, then train with '
+      f'review {report.PAGE} (if pairs are merely similar, raise '
+      '--min-similarity or --min-cosine), then train with '
       f'--config.data.exclude={args.to}/{report.EXCLUDE}' if count
       else 'there is nothing to exclude'))

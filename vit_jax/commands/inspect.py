@@ -99,9 +99,8 @@ def _workdir(path: str) -> epath.Path | None:
 def _describe(model: model_lib.Model) -> str:
   height, width = model.preprocess.resolution
   c = model.config
-  size = getattr(c, 'variant', '') or (
-      f'{c.depth} layers of width {c.width}' + ' on a ResNet' * (
-          c.backbone is not None) if c.name == 'vit' else 'ResNet')
+  size = getattr(c, 'variant', '') or {
+      'vit': 'Vision Transformer', 'resnet': 'ResNet'}[c.name]
   return (f'{size}, {tree.num_elements(model.params):,} parameters, images of '
           f'{height} x {width}')
 

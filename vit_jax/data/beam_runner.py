@@ -4,8 +4,7 @@ Beam is an optional dependency: it is large and needs older versions of shared
 packages.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-import contextlib
+from collections.abc import Callable, Sequence
 import os
 import pathlib
 from typing import Any
@@ -33,12 +32,7 @@ def load() -> Any:
 def run(
     build: Callable[[Any], Any], *, runner: str, flags: Sequence[str],
 ) -> None:
-  """Builds a pipeline and waits for its end.
-
-  Args:
-    build: adds the steps to a `beam.Pipeline`.
-    runner: name of a Beam runner.
-    flags: Beam flags, such as '--direct_num_workers=4'.
+  """Builds a pipeline, passing it to `build`, and waits for its end.
 
   Raises:
     ImportError: if Beam is not installed.
@@ -53,26 +47,14 @@ def run(
   options = beam.options.pipeline_options.PipelineOptions(list(flags))
   pipeline = beam.Pipeline(runner=chosen, options=options)
   build(pipeline)
-  with _importable():
-    try:
-      pipeline.run().wait_until_finish()
-    except Exception as error:  # Its text has the tracebacks of all workers.
-      lines = [line for line in str(error).splitlines() if line.strip()]
-      raise RuntimeError(
-          f'A Beam worker failed: {lines[-1] if lines else repr(error)} '
-          '(--runner=local shows the traceback)') from error
-
-
-@contextlib.contextmanager
-def _importable() -> Iterator[None]:
-  """Lets worker processes on this machine import this package."""
+  # Worker processes on this machine import this package.
   root = os.fspath(pathlib.Path(__file__).parents[2])
-  before = os.environ.get('PYTHONPATH')
-  os.environ['PYTHONPATH'] = os.pathsep.join(filter(None, [root, before]))
+  os.environ['PYTHONPATH'] = os.pathsep.join(
+      filter(None, [root, os.environ.get('PYTHONPATH')]))
   try:
-    yield
-  finally:
-    if before is None:
-      del os.environ['PYTHONPATH']
-    else:
-      os.environ['PYTHONPATH'] = before
+    pipeline.run().wait_until_finish()
+  except Exception as error:  # Its text has the tracebacks of all workers.
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    raise RuntimeError(
+        f'A Beam worker failed: {lines[-1] if lines else repr(error)} '
+        '(--runner=local shows the traceback)') from error

@@ -28,17 +28,7 @@ def search(
     folder: epath.Path, runner: str, flags: Sequence[str] = (),
 ) -> blocks.Matches:
   """Returns examples of the source that are near-duplicates of test images.
-
-  Args:
-    source: training data.
-    against: test sets.
-    method: how images are compared.
-    folder: temporary folder that all Beam workers can access.
-    runner: a Beam runner, or 'local'.
-    flags: Beam flags.
-
-  Raises:
-    ImportError: if the runner needs Beam and it is not installed.
+  `folder` is temporary; all Beam workers must have access.
   """
   tests = [block for selection in against for block in blocks.split(selection)]
   sources = blocks.split(source)

@@ -39,7 +39,6 @@ class Plan:
     name: dataset name.
     version: such as '1.0.0'.
     folder: output folder, including name and version.
-    features: features of an example.
     shards: shards of each split, in order.
     key_digest: hash of all keys; finished shards are kept only if unchanged.
     description: how the source was interpreted; may be empty.
@@ -47,7 +46,6 @@ class Plan:
   name: str
   version: str
   folder: str
-  features: shards_lib.Features
   shards: Mapping[str, tuple[shards_lib.Shard, ...]]
   key_digest: str
   description: str = ''
@@ -106,7 +104,7 @@ def plan(
                            f'{name}-{split}', features)
             for split, selection in selections.items()}
   return Plan(
-      name, version, str(folder), features, shards,
+      name, version, str(folder), shards,
       _digest_keys(selections.values()), '; '.join(filter(None, [
           opened.description,
           *(f'{split} has no examples and is not written'
@@ -172,7 +170,7 @@ def finish(planned: Plan) -> dict[str, dict[str, Any]]:
           f'{shard.path} is missing or incomplete. Check that all workers can '
           f'access {folder}, and run the command again to continue.')
     facts[shard.name] = found
-  planned.features.write(folder)
+  planned.all_shards[0].features.write(folder)
   atomic_files.write_json(folder / 'checksums.json', facts)
   atomic_files.write_json(
       folder / 'dataset_info.json', _dataset_info(planned, facts))
@@ -244,7 +242,7 @@ def _dataset_info(
   """Returns dataset_info.json, as TFDS reads it."""
   return {
       'name': planned.name, 'version': planned.version,
-      'description': planned.features.image_format.description,
+      'description': planned.all_shards[0].features.image_format.description,
       'fileFormat': shards_lib.FORMAT, 'disableShuffling': True,
       'moduleName': 'vit_jax.prepare', 'splits': [{
           'name': split,

@@ -66,7 +66,6 @@ class Index:
   Attributes:
     bits: distinct fingerprints.
     first: index of the first occurrence of each in the input.
-    truncated: number of fingerprints removed from buckets.
   """
 
   def __init__(
@@ -77,12 +76,10 @@ class Index:
     self._max_distance = max_distance
     self._radius = max_distance // NUM_BANDS
     self._buckets = []
-    self.truncated = 0
     for band in split_bands(self.bits):
       counts = np.bincount(band, minlength=2**BAND_BITS)
       starts = np.cumsum(counts) - counts
       kept = np.minimum(counts, max_bucket)
-      self.truncated += int((counts - kept).sum())
       order = np.argsort(band, kind='stable').astype(np.int32)
       self._buckets.append((order, starts, kept))
 
