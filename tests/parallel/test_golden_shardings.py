@@ -52,11 +52,10 @@ def tables(variant):
         'mesh: ' + ' x '.join(f'{name} {n}' for name, n in mesh.shape.items()),
         'parameter | shape | axes | sharded over | bytes | state bytes', *(
             ' | '.join((
-                row.name, ' x '.join(map(str, row.shape)),
-                sharding.axes_text(row.axes),
-                sharding.mesh_axes_text(row.spec, mesh),
+                row.name, row.shape, row.axes, row.sharded_over,
                 f'{row.param_bytes:,}', f'{row.state_bytes:,}'))
-            for row in sharding.table(placed, sharding.axis_names(boxed)))])
+            for row in sharding.table(
+                placed, sharding.axis_names(boxed), mesh))])
 
 
 @pytest.mark.parametrize('variant', list(VARIANTS))

@@ -24,12 +24,6 @@ def test_axes_fill_the_devices(section, sizes, replicas):
   assert mesh.data_parallelism(built) == replicas
 
 
-def test_a_mesh_of_some_devices():
-  built = mesh.build(mesh.MeshConfig(), jax.devices()[:1])
-  assert built.size == 1
-  assert list(built.devices.flat) == jax.devices()[:1]
-
-
 @pytest.mark.parametrize('sizes', [(8, 1, 1), (2, 2, 2), (1, 4, 2)])
 def test_the_device_order_is_that_of_jax(sizes):
   built = mesh.build(mesh.MeshConfig(*sizes))
@@ -53,13 +47,9 @@ def test_every_preset_has_a_mesh_on_every_slice(version):
       assert set(built.devices.flat) == set(devices)
 
 
-@pytest.mark.parametrize('error', [
-    NotImplementedError('no assignment of 8 to the axes'),
-    AssertionError('no assignment of 8 to the axes')])
-def test_a_mesh_that_the_topology_does_not_allow_is_an_error(
-    monkeypatch, error):
+def test_a_mesh_that_the_topology_does_not_allow_is_an_error(monkeypatch):
   def create(*_, **__):
-    raise error
+    raise NotImplementedError('no assignment of 8 to the axes')
 
   monkeypatch.setattr(mesh_utils, 'create_device_mesh', create)
   with pytest.raises(ValueError, match=(
@@ -73,12 +63,9 @@ def of_slices(platform):
                     slice_index=index, id=index) for index in range(2)]
 
 
-def test_tpus_of_two_slices_are_an_error():
+def test_only_tpus_must_be_of_one_slice():
   with pytest.raises(ValueError, match='2 x fake: the devices are of 2 slices'):
     mesh.build(mesh.MeshConfig(), of_slices('tpu'))
-
-
-def test_gpus_of_several_hosts_form_a_mesh():
   assert mesh.build(mesh.MeshConfig(), of_slices('gpu')).size == 2
 
 

@@ -24,7 +24,7 @@ from vit_jax.plan.compiled import collectives
 pytestmark = pytest.mark.slow
 
 DEPTH = 3
-STEPS = 6
+STEPS = 4
 NUM_MICROBATCHES = 7
 CONFIG = {
     # No other size is 56, so that arrays of the whole batch are recognised.
@@ -240,29 +240,20 @@ def test_convolution_gradients_are_not_grouped_by_device():
       r'_group_count = (\d+)', step.as_text())} == {1}
 
 
-@functools.cache
-def fsdp_with_microbatches():
-  """Returns experiment and collectives."""
+def test_fsdp_reduces_every_gradient_in_every_microbatch():
   model = {name: value for name, value in CONFIG['model'].items()
            if 'drop' not in name}  # Faster to compile.
   built = experiment_lib.build(config_lib.resolve({
       **CONFIG, 'accumulation': NUM_MICROBATCHES, 'model': model,
       'mesh': MESHES['1x8x1']}))
-  return built, by_kind(compile_step(built))
-
-
-def test_microbatches_do_not_exchange_images():
-  built, found = fsdp_with_microbatches()
+  found = by_kind(compile_step(built))
+  # Images are not exchanged.
   assert not found['all-to-all']
   assert is_one_image_and_label(found['collective-permute'])
   largest = max(math.prod(shape) for shape in split_params(
       built, 'encoder').values()) * 4 // DEPTH
   assert max(c.bytes for c in found['all-gather']) == largest
-
-
-def test_fsdp_reduces_every_gradient_in_every_microbatch():
   # If this improves, update `training/step.py` and docs/plans.md.
-  built, found = fsdp_with_microbatches()
   reduced = [*found['all-reduce'], *found['reduce-scatter']]
   total = sum(c.count * c.bytes for c in reduced)
   scalars = 4 * 4 * len(tree.flatten(built.abstract_state.params))

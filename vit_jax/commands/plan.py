@@ -146,8 +146,8 @@ def _plan(
   experiment, cost = step_cost.compile_fitting_step(experiment)
   if args.sharding:
     sharding.show(
-        sharding.table(experiment.abstract_state, experiment.axes),
-        experiment.mesh)
+        sharding.table(experiment.abstract_state, experiment.axes,
+                       experiment.mesh), experiment.mesh)
   return report.plan(
       experiment, stage=name, sizes_from=sizes_from, topology=args.topology,
       cost=cost)

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 from jax.experimental import mesh_utils
 
+from vit_jax import console
 from vit_jax import schema
 from vit_jax import types
 
@@ -68,11 +69,6 @@ class MeshConfig:
           f'{dict(zip(types.MESH_AXES, (self.data, self.fsdp, self.tensor)))}.'
           ' For fsdp and tensor, None takes the preset.')
 
-  @property
-  def sizes(self) -> tuple[int, int, int]:
-    """Sizes in the order of `types.MESH_AXES`, ignoring the preset."""
-    return self.data, self.fsdp or 1, self.tensor or 1
-
 
 def parse(section: Mapping[str, Any]) -> MeshConfig:
   """Parses the section `mesh`."""
@@ -80,12 +76,7 @@ def parse(section: Mapping[str, Any]) -> MeshConfig:
 
 
 def preset(config: MeshConfig, num_params: int | None) -> str:
-  """Returns the name of the preset for a model.
-
-  Args:
-    config: the section.
-    num_params: parameters of the model; None selects the smallest preset.
-  """
+  """Returns the name of the preset for a model; None is the smallest."""
   if config.preset != 'auto':
     return config.preset
   return next(name for name, row in PRESETS.items()
@@ -113,18 +104,17 @@ def resolve(
   if tensor is None:
     tensor = 1 if fsdp == -1 else math.gcd(left, row.tensor)
     left //= tensor
-  sizes = (left if config.data == -1 else config.data,
-           left if fsdp == -1 else fsdp, left if tensor == -1 else tensor)
-  if rest or math.prod(sizes) != num_devices:
-    requested = dict(zip(types.MESH_AXES, (config.data, fsdp, tensor)))
+  requested = config.data, fsdp, tensor
+  data, fsdp, tensor = (left if s == -1 else s for s in requested)
+  if rest or data * fsdp * tensor != num_devices:
     raise ValueError(
-        f'The mesh {requested} does not fill {num_devices} device'
-        f'{"s" * (num_devices > 1)}. '
+        f'The mesh {dict(zip(types.MESH_AXES, requested))} does not fill '
+        f'{console.format_count(num_devices, "device")}. '
         + (f'The product of the others, {taken}, must divide {num_devices}.'
-           if -1 in requested.values() else
+           if -1 in requested else
            f'Make the product of the axes {num_devices}, or set one axis to '
            '-1.'))
-  return sizes
+  return data, fsdp, tensor
 
 
 def build(
@@ -133,10 +123,7 @@ def build(
 ) -> jax.sharding.Mesh:
   """Builds the mesh over `devices`, by default all devices.
 
-  Args:
-    config: the section.
-    devices: devices of the mesh.
-    num_params: parameters of the model, for the preset.
+  `num_params` are the parameters of the model, for the preset.
 
   Raises:
     ValueError: if the devices do not fill the mesh exactly, or their topology
@@ -145,7 +132,11 @@ def build(
   devices = jax.devices() if devices is None else devices
   sizes = resolve(config, len(devices), num_params=num_params)
   try:
-    _check_one_slice(devices)
+    # Hosts with GPUs or CPUs also have slice indices, which do not matter.
+    slices = {getattr(device, 'slice_index', 0) for device in devices
+              if device.platform == 'tpu'}
+    if len(slices) > 1:
+      raise ValueError(f'the devices are of {len(slices)} slices')
     # `jax.make_mesh` does not split sides of a slice, except on v5e, and so
     # rejects 8 x 8 x 1 on 4 x 4 x 4 chips. Other meshes are the same.
     device_array = mesh_utils.create_device_mesh(
@@ -160,17 +151,6 @@ def build(
   return jax.sharding.Mesh(
       device_array, types.MESH_AXES,
       axis_types=(jax.sharding.AxisType.Auto,) * len(sizes))
-
-
-def _check_one_slice(devices: Sequence[jax.Device]) -> None:
-  """Raises `ValueError` if TPUs are of several slices.
-
-  Hosts with GPUs or CPUs also have slice indices, which do not matter.
-  """
-  slices = {getattr(device, 'slice_index', 0) for device in devices
-            if device.platform == 'tpu'}
-  if len(slices) > 1:
-    raise ValueError(f'the devices are of {len(slices)} slices')
 
 
 def describe(

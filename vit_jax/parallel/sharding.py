@@ -1,10 +1,9 @@
 """Sharding of parameters, state and batches: one table of rules."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-import dataclasses
 import functools
 import math
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import flax.linen as nn
 import jax
@@ -34,11 +33,7 @@ Axes = tuple[str | None, ...]
 
 
 def axis_names(boxed_params: Any) -> dict[str, Axes]:
-  """Returns axis names by parameter path.
-
-  Args:
-    boxed_params: parameters or shapes, boxed with their axis names.
-  """
+  """Returns axis names by parameter path, from boxed parameters or shapes."""
   return {path: tuple(names) for path, names in tree.flatten(
       nn.get_partition_spec(boxed_params)).items()}
 
@@ -46,11 +41,7 @@ def axis_names(boxed_params: Any) -> dict[str, Axes]:
 def param_specs(
     boxed_params: Any, mesh: jax.sharding.Mesh,
 ) -> dict[str, PartitionSpec]:
-  """Returns partition specs by parameter path.
-
-  Args:
-    boxed_params: parameters or shapes, boxed with their axis names.
-    mesh: the mesh.
+  """Returns partition specs by path, from boxed parameters or shapes.
 
   Raises:
     ValueError: if a dimension does not divide over its mesh axis.
@@ -77,12 +68,7 @@ def state_shardings(
 
   A leaf such as Adam's first moment, whose path ends with the path of a
   parameter and which has its shape, is sharded like the parameter. All other
-  leaves are replicated.
-
-  Args:
-    state: shapes of the state, with its parameters under 'params'.
-    specs: result of `param_specs`.
-    mesh: the mesh.
+  leaves are replicated. `specs` is the result of `param_specs`.
   """
   shapes = {name: leaf.shape for name, leaf in
             tree.flatten(state.params).items()}
@@ -110,45 +96,47 @@ def device_bytes(shapes: Any) -> int:
       for leaf in jax.tree.leaves(shapes))
 
 
-@dataclasses.dataclass(frozen=True)
-class Row:
-  """Sharding of a parameter.
+class Row(NamedTuple):
+  """Sharding of a parameter, as text.
 
   Attributes:
     name: path.
-    shape: global shape.
-    axes: axis names.
-    spec: mesh axis of each axis.
+    shape: global shape, '2 x 32'.
+    axes: axis names, 'layers - heads head_dim'.
+    sharded_over: mesh axes that really shard it, '- fsdp -'.
     param_bytes: bytes of the parameter per device.
     state_bytes: bytes of its optimizer state and average per device.
   """
   name: str
-  shape: tuple[int, ...]
-  axes: Axes
-  spec: PartitionSpec
+  shape: str
+  axes: str
+  sharded_over: str
   param_bytes: int
   state_bytes: int
 
 
 def table(
     state: types.TrainState, axes: Mapping[str, Axes],
+    mesh: jax.sharding.Mesh,
 ) -> list[Row]:
   """Returns the sharding of each parameter of a state, in tree order.
 
   Args:
     state: shapes and shardings of a state.
     axes: result of `axis_names`.
+    mesh: the mesh.
   """
   params = tree.flatten(state.params)
   state_bytes = dict.fromkeys(params, 0)
   for name, leaf in tree.flatten((state.opt_state, state.average)).items():
     if param := _parameter_of(name, params):
       state_bytes[param] += device_bytes(leaf)
-  return [
-      Row(name=name, shape=tuple(leaf.shape), axes=axes[name],
-          spec=leaf.sharding.spec, param_bytes=device_bytes(leaf),
-          state_bytes=state_bytes[name])
-      for name, leaf in params.items()]
+  return [Row(
+      name, ' x '.join(map(str, leaf.shape)),
+      ' '.join(axis or '-' for axis in axes[name]),
+      ' '.join(axis if axis and mesh.shape[axis] > 1 else '-'
+               for axis in leaf.sharding.spec),
+      device_bytes(leaf), state_bytes[name]) for name, leaf in params.items()]
 
 
 def show(rows: Sequence[Row], mesh: jax.sharding.Mesh) -> None:
@@ -161,24 +149,10 @@ def show(rows: Sequence[Row], mesh: jax.sharding.Mesh) -> None:
       'Parameters on mesh ' + ' x '.join(
           f'{name} {n}' for name, n in mesh.shape.items()),
       ('parameter', 'shape', 'axes', 'sharded over', 'bytes/device',
-       'state bytes/device'), [
-          (row.name, ' x '.join(map(str, row.shape)), axes_text(row.axes),
-           mesh_axes_text(row.spec, mesh), row.param_bytes, row.state_bytes)
-          for row in rows] + [
-              ('all', '', '', '', sum(row.param_bytes for row in rows),
+       'state bytes/device'),
+      [*rows, ('all', '', '', '', sum(row.param_bytes for row in rows),
                sum(row.state_bytes for row in rows))],
       console=rich.console.Console(width=150))  # Names stay on one line.
-
-
-def axes_text(axes: Axes) -> str:
-  """Formats axis names: 'layers - heads head_dim'."""
-  return ' '.join(name or '-' for name in axes)
-
-
-def mesh_axes_text(spec: PartitionSpec, mesh: jax.sharding.Mesh) -> str:
-  """Formats the mesh axes that really shard a parameter: '- fsdp -'."""
-  return ' '.join(axis if axis and mesh.shape[axis] > 1 else '-'
-                  for axis in spec)
 
 
 def keep_batch_split(
