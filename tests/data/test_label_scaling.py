@@ -88,7 +88,7 @@ def test_mixup_blends_targets_and_a_blend_with_nan_is_nan():
     ({}, np.full((20, 2), np.inf), 'Example 0 of lamps train (image 0): its '
      'label [inf, inf] is not finite'),
     ({}, np.ones((20, 3)), 'shape (3,), but there are 2 targets: light, dark'),
-    ({'target_mean': [1], 'target_std': [1, 2]}, LABELS, 'have 1 and 2'),
+    ({'target_mean': [1], 'target_std': [1, 2]}, LABELS, '(1.0,) and (1.0'),
     ({'target_mean': [1], 'target_std': [0]}, LABELS, 'target_std positive'),
     ({'cutmix': 1.0}, LABELS, 'data.cutmix blends labels by area'),
     ({'sampling': 'balanced'}, LABELS, 'regression targets'),

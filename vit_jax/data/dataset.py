@@ -26,12 +26,8 @@ class Dataset:
     name: `data.source`.
     split: as a split string.
     source: `source[i]` is {'image': bytes | uint8 array, 'label': int | list}.
-    num_classes: of the whole data set.
-    class_names: in order of the class indices, where known.
-    multi_label: whether labels are lists of class indices.
-    eval_split: the split of published results.
-    targets: names of regression targets.
-    description: how the files were interpreted, if in doubt.
+    num_classes, class_names, multi_label, eval_split, targets, description: see
+      `protocol.DatasetSplits`.
     excluded: result of `data.exclude`.
     splits: names of all splits.
     cache: of decoded images.

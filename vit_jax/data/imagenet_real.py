@@ -72,15 +72,13 @@ def with_real_labels(
 def _read(path: epath.Path) -> list[list[int]]:
   try:
     labels = json.loads(path.read_text())
+    if not (isinstance(labels, list) and labels and all(
+        isinstance(entry, list) and all(
+            isinstance(i, int) and i >= 0 for i in entry)
+        for entry in labels)):
+      raise ValueError('it is not a list of lists of class indices')
   except (OSError, ValueError) as error:
     raise ValueError(
         f'Cannot read {path} (real_labels): {error}. Download real.json of '
         'https://github.com/google-research/reassessed-imagenet.') from error
-  if not (isinstance(labels, list) and labels and all(
-      isinstance(entry, list) and all(
-          isinstance(i, int) and i >= 0 for i in entry)
-      for entry in labels)):
-    raise ValueError(
-        f'{path} (real_labels) must be a list of lists of class indices, '
-        'one for each image.')
   return labels

@@ -17,15 +17,12 @@ from vit_jax.data.sources import protocol
 
 def check_scale(mean: Sequence[float], std: Sequence[float]) -> None:
   """Raises ValueError for different lengths, or a std that is not positive."""
-  if len(mean) != len(std):
+  if len(mean) != len(std) or not all(
+      math.isfinite(m) and 0 < s < math.inf for m, s in zip(mean, std)):
     raise ValueError(
-        'target_mean and target_std need one number per target, but have '
-        f'{len(mean)} and {len(std)}. Remove both to measure them.')
-  if not all(math.isfinite(m) for m in mean) or not all(
-      0 < s < math.inf for s in std):
-    raise ValueError(
-        'target_mean must be finite and target_std positive, but are '
-        f'{tuple(mean)} and {tuple(std)}.')
+        'target_mean must have one finite number per target and target_std '
+        f'positive ones, but they are {tuple(mean)} and {tuple(std)}. Remove '
+        'both to measure them.')
 
 
 def standardise(

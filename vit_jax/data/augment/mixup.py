@@ -5,6 +5,7 @@ the global batch, which no single host holds.
 """
 
 from collections.abc import Callable, Mapping
+import functools
 from typing import Any
 
 import jax
@@ -12,6 +13,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Integer, Key, Real
 
 Batch = Mapping[str, Any]  # Arrays of the host or the device.
+_Mixed = tuple[Float[Array, 'batch height width channels'],
+               Float[Array, 'batch classes']]
 
 
 def normalize(
@@ -30,10 +33,8 @@ def normalize(
 
 def mixup(
     image: Float[Array, 'batch height width channels'],
-    label: Float[Array, 'batch classes'], key: Key[Array, ''], *,
-    alpha: float,
-) -> tuple[Float[Array, 'batch height width channels'],
-           Float[Array, 'batch classes']]:
+    label: Float[Array, 'batch classes'], key: Key[Array, ''], *, alpha: float,
+) -> _Mixed:
   """Returns images and labels blended with those of the previous row.
 
     x = lam x_i + (1 - lam) x_j,  y = lam y_i + (1 - lam) y_j,
@@ -48,10 +49,8 @@ def mixup(
 
 def cutmix(
     image: Float[Array, 'batch height width channels'],
-    label: Float[Array, 'batch classes'], key: Key[Array, ''], *,
-    alpha: float,
-) -> tuple[Float[Array, 'batch height width channels'],
-           Float[Array, 'batch classes']]:
+    label: Float[Array, 'batch classes'], key: Key[Array, ''], *, alpha: float,
+) -> _Mixed:
   """Returns images with a box pasted from the previous row.
 
   The box is shared by the batch. Its sides are sqrt(1 - lam) of the image's,
@@ -122,11 +121,8 @@ def prepare(
     raise ValueError(
         'data.cutmix blends labels by area, which has no meaning for '
         'regression targets. Use --config.data.cutmix=0, or data.mixup.')
-  mixers = [
-      lambda image, label, key, f=f, alpha=alpha: f(
-          image, label, key, alpha=alpha)
-      for f, alpha in ((mixup, mixup_alpha), (cutmix, cutmix_alpha))
-      if alpha > 0]
+  mixers = [functools.partial(mix, alpha=alpha) for mix, alpha in (
+      (mixup, mixup_alpha), (cutmix, cutmix_alpha)) if alpha > 0]
 
   def apply(
       batch: Batch, key: jax.Array | None, train: bool,

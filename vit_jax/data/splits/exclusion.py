@@ -50,9 +50,8 @@ def exclude(
     ValueError: if the list cannot be read, matches no example, or matches all.
   """
   keys = _read_keys(path)
-  matches = np.concatenate(
-      [np.zeros(0, bool), *(_match(part, first, last, keys) for
-                            part, first, last in split_strings.parts(source))])
+  matches = np.concatenate([
+      _match(*part, keys) for part in split_strings.parts(source)])
   found = int(matches.sum())
   if keys and not found:
     key = min(keys)

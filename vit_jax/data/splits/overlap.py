@@ -1,21 +1,21 @@
 """Detects whether two splits share an example, so that held-out data stay so.
 
-Examples of numbered sources are compared by number, so that hundreds of
-millions take no time; those of other sources by key.
+Selections are intervals of indices, so that hundreds of millions of numbered
+examples take no time. Examples of other sources are compared by key.
 """
 
 from collections.abc import Iterator
 import os
 from typing import Any
 
-from jaxtyping import Integer
+from jaxtyping import Int64
 import numpy as np
 
 from vit_jax.data import dataset as dataset_lib
 from vit_jax.data.sources import protocol
 from vit_jax.data.splits import split_strings
 
-_Indices = range | Integer[np.ndarray, '_']
+_Intervals = Int64[np.ndarray, '2 _']  # First and last + 1, in order.
 
 
 def overlap(one: dataset_lib.Dataset, other: dataset_lib.Dataset) -> bool:
@@ -23,65 +23,58 @@ def overlap(one: dataset_lib.Dataset, other: dataset_lib.Dataset) -> bool:
 
   Data that is published under two names counts as different.
   """
-  ranges, keys = _identify(one)
-  other_ranges, other_keys = _identify(other)
+  numbers, keys = _identify(one)
+  other_numbers, other_keys = _identify(other)
   return bool(keys & other_keys) or any(
-      name == other_name and _intersect(indices, other_indices)
-      for name, indices in ranges for other_name, other_indices in other_ranges)
+      name == other_name and _intersect(intervals, other_intervals)
+      for name, intervals in numbers
+      for other_name, other_intervals in other_numbers)
 
 
 def _identify(
     dataset: dataset_lib.Dataset,
-) -> tuple[list[tuple[str, _Indices]], set[tuple[str, str]]]:
+) -> tuple[list[tuple[str, _Intervals]], set[tuple[str, str]]]:
   """Returns the numbers of numbered sources, and the keys of others."""
   path = os.path.abspath(os.path.expanduser(dataset.name))
-  ranges: list[tuple[str, _Indices]] = []
+  numbers: list[tuple[str, _Intervals]] = []
   keys: set[tuple[str, str]] = set()
-  for source, indices in _leaves(dataset.source, range(len(dataset))):
+  for source, intervals in _leaves(
+      dataset.source, np.array([[0], [len(dataset)]], np.int64)):
     if isinstance(source, protocol.Numbered):
       name, offset = source.numbering
-      ranges.append((name, _shift(indices, offset)))
+      numbers.append((name, intervals + offset))
     else:  # Keys of a folder are relative to its path.
-      keys |= {(path, source.key(int(i))) for i in indices}
-  return ranges, keys
+      keys |= {(path, source.key(i)) for i in _expand(intervals).tolist()}
+  return numbers, keys
 
 
 def _leaves(
-    source: protocol.Source, indices: _Indices,
-) -> Iterator[tuple[Any, _Indices]]:
+    source: protocol.Source, intervals: _Intervals,
+) -> Iterator[tuple[Any, _Intervals]]:
   """Yields the underlying sources, and which of their examples are selected."""
   if isinstance(source, split_strings.Concatenated):
     start = 0
     for part, first, last in source.parts:
-      stop = start + last - first
-      yield from _leaves(
-          part, _shift(_clip(indices, start, stop), first - start))
-      start = stop
+      inside = np.clip(intervals, start, start + last - first)
+      inside = inside[:, inside[0] < inside[1]]
+      yield from _leaves(part, inside + (first - start))
+      start += last - first
   elif isinstance(source, split_strings.Subset):
-    chosen = source.indices.astype(np.int64)
-    yield from _leaves(
-        source.source, chosen[indices.start:indices.stop]
-        if isinstance(indices, range) else chosen[indices])
+    chosen = source.indices[_expand(intervals)].astype(np.int64)
+    yield from _leaves(source.source, np.stack([chosen, chosen + 1]))
   else:
-    yield source, indices
+    yield source, intervals
 
 
-def _clip(indices: _Indices, start: int, stop: int) -> _Indices:
-  if isinstance(indices, range):
-    first = max(indices.start, start)
-    return range(first, max(first, min(indices.stop, stop)))
-  return indices[(indices >= start) & (indices < stop)]
+def _expand(intervals: _Intervals) -> Int64[np.ndarray, '_']:
+  """Returns the indices in the intervals."""
+  lengths = intervals[1] - intervals[0]
+  starts = np.cumsum(lengths) - lengths
+  return np.arange(lengths.sum()) + np.repeat(intervals[0] - starts, lengths)
 
 
-def _shift(indices: _Indices, by: int) -> _Indices:
-  if isinstance(indices, range):
-    return range(indices.start + by, indices.stop + by)
-  return indices + by
-
-
-def _intersect(one: _Indices, other: _Indices) -> bool:
-  if isinstance(one, range):
-    return len(_clip(other, one.start, one.stop)) > 0
-  if isinstance(other, range):
-    return len(_clip(one, other.start, other.stop)) > 0
-  return bool(np.isin(one, other).any())
+def _intersect(one: _Intervals, other: _Intervals) -> bool:
+  # The first interval of `one` that ends after each interval of `other` starts.
+  index = np.searchsorted(one[1], other[0], side='right')
+  inside = index < one.shape[1]
+  return bool((one[0, index[inside]] < other[1, inside]).any())
