@@ -19,25 +19,15 @@ KUBERNETES, OPEN_MPI = 'Kubernetes', 'Open MPI'
 _METADATA = (
     'http://metadata.google.internal/computeMetadata/v1/instance/attributes/')
 _METADATA_TIMEOUT_SECS = 5
-_FLAGS = ('--coordinator=HOST:PORT --num-processes=N --process-id=I, or '
-          '--num-processes=1 to run this process alone')
 
 
 def find(environ: Mapping[str, str]) -> str | None:
   """Returns the cluster that started several processes, or None.
 
-  Args:
-    environ: environment variables.
-
   Raises:
-    ValueError: if JAX cannot find the other processes.
+    ValueError: if the package that lists Kubernetes pods is missing.
   """
   if int(environ.get('OMPI_COMM_WORLD_SIZE', 1)) > 1:
-    if 'OMPI_MCA_orte_hnp_uri' not in environ:
-      raise ValueError(
-          f'Open MPI started {environ["OMPI_COMM_WORLD_SIZE"]} processes, but '
-          'this version does not publish the address of the first. Use '
-          f'{_FLAGS}.')
     return OPEN_MPI
   # The variables that JAX reads. A batch script or an allocation that starts a
   # program without `srun` has tasks too, but no step with several.
@@ -51,9 +41,9 @@ def find(environ: Mapping[str, str]) -> str | None:
   if 'KUBERNETES_SERVICE_HOST' in environ and 'JOB_COMPLETION_INDEX' in environ:
     if importlib.util.find_spec('kubernetes') is None:
       raise ValueError(
-          f'This is pod {environ["JOB_COMPLETION_INDEX"]} of an indexed '
-          'Kubernetes job, but the package that lists the other pods is '
-          f'missing: pip install "jax[k8s]". Or use {_FLAGS}.')
+          'An indexed Kubernetes job needs pip install "jax[k8s]", the flags '
+          '--coordinator, --num-processes and --process-id, or '
+          '--num-processes=1 to run this pod alone.')
     return KUBERNETES
   return None
 
@@ -65,11 +55,9 @@ def slurm_gpus(environ: Mapping[str, str]) -> list[int] | None:
   for a task that is alone on its node or sees only its own GPUs.
   """
   visible = environ.get('CUDA_VISIBLE_DEVICES', '')
-  if not visible:
-    return None
   tasks = environ.get('SLURM_STEP_TASKS_PER_NODE', '')  # Such as '2(x3),1'.
   is_alone = re.fullmatch(r'1(\(x\d+\))?', tasks) is not None
-  if is_alone or 'SLURM_GPUS_PER_TASK' in environ:
+  if visible and (is_alone or 'SLURM_GPUS_PER_TASK' in environ):
     return list(range(len(visible.split(','))))
   return None
 

@@ -29,6 +29,11 @@ START_SECS = 7200
 ROLL_CALL_SECS = 5  # For all processes to answer after a failed collective.
 ERROR_SECS = 10  # For all processes to read the error of process 0.
 
+# Messages of Gloo, NCCL and the coordination service. Buckets and data servers
+# use the same words, but with other exception types.
+_UNREACHABLE = re.compile(
+    r'gloo|nccl|connection|unavailable|barrier|heartbeat|socket', re.IGNORECASE)
+
 _calls: collections.Counter[str] = collections.Counter()
 _stop_checks = itertools.count(1)
 
@@ -61,32 +66,20 @@ def run_on_first(name: str, function: Callable[[], _T]) -> _T | None:
     return function()
   key = _unique(name)
   if jax.process_index():
-    return _result_of_first(client, key)
+    with _explain_timeout(f'process 0 did not finish {key!r}'):
+      answer = json.loads(client.blocking_key_value_get(key, START_SECS * 1000))
+    if 'error' in answer:
+      _wait_until_read(client, key)
+      raise ValueError(answer['error'])
+    return answer['result']
   try:
     result = function()
   except Exception as error:
     client.key_value_set(key, json.dumps({'error': str(error)}))
-    # The store ends with this process, so let the others read first.
-    with contextlib.suppress(Exception):
-      client.wait_at_barrier(f'{key}/read', ERROR_SECS * 1000)
+    _wait_until_read(client, key)
     raise
   client.key_value_set(key, json.dumps({'result': result}))
   return result
-
-
-def _result_of_first(client: Any, key: str) -> Any:
-  try:
-    answer = json.loads(client.blocking_key_value_get(key, START_SECS * 1000))
-  except jax.errors.JaxRuntimeError as error:
-    raise LostError(
-        f'process {jax.process_index()}: process 0 did not finish {key!r} '
-        f'within {START_SECS} s; see its output. '
-        f'({exceptions.first_line(error)})') from error
-  if 'error' in answer:
-    with contextlib.suppress(Exception):
-      client.wait_at_barrier(f'{key}/read', ERROR_SECS * 1000)
-    raise ValueError(answer['error'])
-  return answer['result']
 
 
 def barrier(name: str) -> None:
@@ -96,15 +89,9 @@ def barrier(name: str) -> None:
     LostError: with the missing processes, after `START_SECS`.
   """
   client = _client()
-  if client is None:
-    return
-  try:
-    client.wait_at_barrier(_unique(name), START_SECS * 1000)
-  except jax.errors.JaxRuntimeError as error:
-    raise LostError(
-        f'process {jax.process_index()}: not all processes reached {name!r} '
-        f'within {START_SECS} s. {_describe(_missing(error))} '
-        f'({exceptions.first_line(error)})') from error
+  if client is not None:
+    with _explain_timeout(f'not all processes reached {name!r}'):
+      client.wait_at_barrier(_unique(name), START_SECS * 1000)
 
 
 def is_distributed() -> bool:
@@ -120,12 +107,6 @@ def reached_stop_point() -> bool:
   """
   return (is_distributed() and
           multihost_utils.reached_preemption_sync_point(next(_stop_checks)))
-
-
-# Messages of Gloo, NCCL and the coordination service. Buckets and data servers
-# use the same words, but with other exception types.
-_UNREACHABLE = re.compile(
-    r'gloo|nccl|connection|unavailable|barrier|heartbeat|socket', re.IGNORECASE)
 
 
 def explain_lost_processes() -> contextlib.AbstractContextManager[None]:
@@ -147,6 +128,23 @@ def _lost_error(error: Exception) -> LostError | None:
       f'connection to other processes. {_describe(_roll_call(client))} Start '
       'the same command again: it resumes from the last checkpoint. '
       f'({exceptions.first_line(error)})')
+
+
+def _explain_timeout(what: str) -> contextlib.AbstractContextManager[None]:
+  """Replaces errors of the coordination service by a `LostError`."""
+  def rewrite(error: Exception) -> LostError | None:
+    return LostError(
+        f'process {jax.process_index()}: {what} within {START_SECS} s. '
+        f'{_describe(_missing(error) or [0])} ({exceptions.first_line(error)})'
+    ) if isinstance(error, jax.errors.JaxRuntimeError) else None
+
+  return exceptions.replaced_by(rewrite)
+
+
+def _wait_until_read(client: Any, key: str) -> None:
+  """Keeps process 0, which hosts the store, until others read its error."""
+  with contextlib.suppress(Exception):
+    client.wait_at_barrier(f'{key}/read', ERROR_SECS * 1000)
 
 
 def _roll_call(client: Any) -> list[int]:

@@ -6,7 +6,6 @@ the environment of a cluster or given by flags; a single process does not wait.
 
 from collections.abc import Iterable, Mapping
 import dataclasses
-import errno
 import functools
 import itertools
 import os
@@ -56,24 +55,20 @@ class Processes:
     if self.num_processes is not None and self.num_processes < 1:
       raise ValueError(
           f'--num-processes must be at least 1, but is {self.num_processes}.')
-    flags = {'--coordinator': self.coordinator,
-             '--num-processes': self.num_processes,
-             '--process-id': self.process_id}
-    missing = [name for name, value in flags.items() if value is None]
-    if self.is_single or len(missing) == len(flags):
+    flags = (self.coordinator, self.num_processes, self.process_id)
+    if self.is_single or flags == (None, None, None):
       return
-    if missing:
-      given = [name for name in flags if name not in missing]
+    if (self.coordinator is None or self.num_processes is None
+        or self.process_id is None):
       raise ValueError(
-          f'{" and ".join(missing)} must be given with {" and ".join(given)}, '
-          'for example --coordinator=host0:1234 --num-processes=4 '
+          '--coordinator, --num-processes and --process-id must be given '
+          'together, for example --coordinator=host0:1234 --num-processes=4 '
           '--process-id=0. TPU pods, SLURM and Kubernetes need none of them.')
-    assert self.process_id is not None and self.num_processes is not None
     if not 0 <= self.process_id < self.num_processes:
       raise ValueError(
           f'--process-id must be from 0 to {self.num_processes - 1} with '
           f'--num-processes={self.num_processes}, but is {self.process_id}.')
-    if not re.fullmatch(r'.+:\d+', self.coordinator or ''):
+    if not re.fullmatch(r'.+:\d+', self.coordinator):
       raise ValueError(
           '--coordinator must be HOST:PORT of process 0, but is '
           f'{self.coordinator!r}.')
@@ -102,13 +97,13 @@ def start(processes: Processes, *, stoppable: bool = False) -> bool:
   """
   if processes.is_single:
     return False
+  arguments: dict[str, Any] = {}
   if processes.coordinator is not None:
     name = (f'process {processes.process_id} of {processes.num_processes}, '
             f'coordinator {processes.coordinator}')
-    arguments: dict[str, Any] = {
-        'coordinator_address': processes.coordinator,
-        'num_processes': processes.num_processes,
-        'process_id': processes.process_id}
+    arguments = {'coordinator_address': processes.coordinator,
+                 'num_processes': processes.num_processes,
+                 'process_id': processes.process_id}
     if processes.process_id == 0:
       _check_port(processes.coordinator)
   else:
@@ -116,7 +111,6 @@ def start(processes: Processes, *, stoppable: bool = False) -> bool:
     if cluster is None:
       return False
     name = f'one of several processes of {cluster}'
-    arguments = {}
     gpus = clusters.slurm_gpus(os.environ)
     if cluster == clusters.SLURM and gpus:
       arguments['local_device_ids'] = gpus
@@ -156,16 +150,14 @@ def exit_now(status: int, message: str = '') -> None:
 def batch_shards(
     mesh: jax.sharding.Mesh, devices: Iterable[jax.Device] | None = None,
 ) -> tuple[tuple[int, ...], int]:
-  """Returns the shards of a batch that devices hold, and the number of shards.
+  """Returns ascending numbers of the batch shards on devices, and their total.
 
   Where the axis `tensor` spans processes, several of them hold the same shard.
+  Contiguous shards are joined where possible.
 
   Args:
     mesh: the mesh.
     devices: devices of the mesh; by default those of this process.
-
-  Returns:
-    Ascending shard numbers and the total, in as few shards as possible.
   """
   total = mesh_lib.data_parallelism(mesh)
   if devices is None:
@@ -183,30 +175,14 @@ def batch_shards(
 def shard_batch(
     batch: Mapping[str, np.ndarray], mesh: jax.sharding.Mesh,
 ) -> types.Batch:
-  """Returns a global batch made of this process's rows.
-
-  Args:
-    batch: arrays with the rows of this process's shards, in order.
-    mesh: the mesh.
-  """
+  """Returns a global batch from the rows of this process's shards, in order."""
   on_batch = NamedSharding(mesh, sharding.BATCH)
   if jax.process_count() == 1:
     return jax.device_put(dict(batch), on_batch)
   shards, total = batch_shards(mesh)
-
-  def make_global(rows: np.ndarray) -> jax.Array:
-    size = len(rows) // len(shards)
-
-    def rows_of(index: Any) -> np.ndarray:
-      start, stop, _ = index[0].indices(size * total)
-      # A device may hold a piece of a shard that was joined from several.
-      local = shards.index(start // size) * size + start % size
-      return rows[local:local + stop - start]
-
-    return jax.make_array_from_callback(
-        (size * total, *rows.shape[1:]), on_batch, rows_of)
-
-  return {key: make_global(value) for key, value in batch.items()}
+  return {key: jax.make_array_from_process_local_data(
+      on_batch, rows, (len(rows) // len(shards) * total, *rows.shape[1:]))
+          for key, rows in batch.items()}
 
 
 def fetch(arrays: Any) -> Any:
@@ -244,10 +220,6 @@ def put(arrays: Any, shardings: Any) -> Any:
   """Shards arrays that every process holds completely.
 
   Unlike `jax.device_put`, does not compare them between processes first.
-
-  Args:
-    arrays: tree of NumPy or process-local arrays.
-    shardings: tree of the same structure.
   """
   if jax.process_count() == 1:
     return jax.device_put(arrays, shardings)
@@ -288,19 +260,16 @@ def connect_cpus(mesh: jax.sharding.Mesh) -> None:
 
 def _check_port(address: str) -> None:
   """Raises if process 0 cannot listen on the port, where JAX would crash."""
-  port = int(address.rpartition(':')[2])
-  for family, host in ((socket.AF_INET6, '::'), (socket.AF_INET, '')):
-    try:
-      with socket.socket(family) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        probe.bind((host, port))
-    except (OSError, OverflowError) as error:
-      if not isinstance(error, OSError) or error.errno in (
-          errno.EADDRINUSE, errno.EACCES):
-        raise ValueError(
-            f'--coordinator is {address}, but process 0 cannot listen on port '
-            f'{port} of its machine: {error}. Give all processes another port '
-            'from 1024 to 65535.') from error
+  port = address.rpartition(':')[2]
+  try:
+    with socket.socket() as probe:
+      probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+      probe.bind(('', int(port)))
+  except (OSError, OverflowError) as error:
+    raise ValueError(
+        f'--coordinator is {address}, but process 0 cannot listen on port '
+        f'{port}: {error}. Give all processes another port from 1024 to '
+        '65535.') from error
 
 
 def _initialize(
@@ -326,9 +295,8 @@ def _initialize(
   if thread.is_alive():
     raise ValueError(
         f'This is {name}. Not all processes connected within {timeout_secs} s '
-        '(--start-timeout). Check that every process was started with the '
-        'same address and number of processes, and that its machine can reach '
-        'the address.')
+        '(--start-timeout). Check that all were started with the same address '
+        'and number of processes, and can reach the address.')
   if errors:
     raise ValueError(
         f'This is {name}, but it could not connect: {errors[0]}'

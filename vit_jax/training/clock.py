@@ -8,13 +8,13 @@ import time
 
 @dataclasses.dataclass(frozen=True)
 class Interval:
-  """Speed between two log lines.
+  """Speed between two log lines, excluding pauses.
 
   Attributes:
-    images_per_sec: images per second, excluding pauses.
+    images_per_sec: images per second.
     wait_share: fraction of the time spent waiting for the input. Above a few
       percent, the input limits the speed.
-    secs: time excluding pauses.
+    secs: duration.
   """
   images_per_sec: float
   wait_share: float
@@ -38,14 +38,8 @@ class Clock:
   """
 
   def __init__(
-      self, *, devices: int, now: Callable[[], float] = time.perf_counter,
-  ):
-    """Starts the clock.
-
-    Args:
-      devices: number of devices on all hosts.
-      now: returns the time in seconds.
-    """
+      self, *, devices: int, now: Callable[[], float] = time.perf_counter):
+    """Starts the clock; `devices` counts those of all hosts."""
     self._now = now
     self._devices = devices
     self._start = now()
@@ -79,19 +73,15 @@ class Clock:
   def waiting(self) -> Iterator[None]:
     """Counts this context as waiting for the input."""
     start = self._now()
-    try:
-      yield
-    finally:
-      self._waited_secs += self._now() - start
+    yield
+    self._waited_secs += self._now() - start
 
   def interval(self, *, images: int) -> Interval:
     """Ends an interval with this number of images and begins the next."""
     assert not self._pauses, 'An interval must not end in a pause.'
     secs = self._now() - self._interval_start - self._paused_secs
-    speed = Interval(
-        images_per_sec=images / secs if secs > 0 else 0.0,
-        wait_share=self._waited_secs / secs if secs > 0 else 0.0,
-        secs=secs)
+    rate = 1 / secs if secs > 0 else 0.0
+    speed = Interval(images * rate, self._waited_secs * rate, secs)
     self._begin_interval()
     return speed
 

@@ -12,7 +12,6 @@ before the checkpoint), and the start of the run.
 
 from collections.abc import Mapping
 import dataclasses
-from typing import Any
 
 from vit_jax import console as console_lib
 from vit_jax.parallel import hardware
@@ -22,20 +21,13 @@ UNKNOWN = 'unknown'
 
 
 def training_flops(forward: int) -> int:
-  """Returns the FLOPs of training all parameters, from those of a forward pass.
-  """
+  """Returns the FLOPs of training all parameters."""
   return 3 * forward
 
 
 @dataclasses.dataclass(frozen=True)
 class Cost:
-  """Cost of a run.
-
-  Attributes:
-    images: images trained on.
-    flops: FLOPs of training on them.
-    device_secs_by_kind: seconds x devices, by device kind.
-  """
+  """Cost of training; `device_secs_by_kind` are seconds x devices."""
   images: int
   flops: int
   device_secs_by_kind: Mapping[str, float]
@@ -60,20 +52,6 @@ class Cost:
   def core_hours(self) -> float:
     """Hours x cores of all kinds."""
     return sum(self.core_hours_by_kind.values())
-
-  def figures(self) -> dict[str, Any]:
-    """Returns the figures of a summary."""
-    return {'images': self.images, 'flops': self.flops,
-            'exaflops': self.exaflops, 'device_hours': self.device_hours,
-            'core_hours': self.core_hours,
-            'core_hours_by_kind': self.core_hours_by_kind}
-
-
-def add_device_secs(
-    before: Mapping[str, float], *, kind: str, device_secs: float,
-) -> dict[str, float]:
-  """Returns device-seconds by kind, including those of this start."""
-  return {**before, kind: before.get(kind, 0.0) + device_secs}
 
 
 def utilisation(

@@ -5,6 +5,7 @@ import dataclasses
 import math
 from typing import Any, Literal
 
+from vit_jax.training import clock as clock_lib
 from vit_jax.training import cost
 
 
@@ -48,13 +49,7 @@ class Counters:
   def restore(
       cls, progress: Mapping[str, Any], *, flops_per_image: int,
   ) -> 'Counters':
-    """Returns the counters of a checkpoint, which older versions wrote with
-    fewer keys.
-
-    Args:
-      progress: item of the checkpoint.
-      flops_per_image: operations of training on an image.
-    """
+    """Returns the counters of a checkpoint; older versions wrote fewer keys."""
     known = {f.name for f in dataclasses.fields(cls)}
     counters = cls(**{k: v for k, v in progress.items() if k in known})
     if 'flops' not in progress:
@@ -66,13 +61,7 @@ class Counters:
   def add_metric(
       self, value: float, *, step: int, mode: Literal['max', 'min'],
   ) -> None:
-    """Updates the best checkpoint and patience.
-
-    Args:
-      value: metric of the best checkpoint; never the best if not finite.
-      step: step of the evaluation.
-      mode: whether larger or smaller is better.
-    """
+    """Updates the best checkpoint and patience by an evaluation's metric."""
     if is_better(value, self.best, mode=mode):
       self.best, self.best_step = value, step
       self.unimproved = self.unimproved_steps = 0
@@ -90,6 +79,22 @@ class Counters:
     # 3 epochs of 1/3 step are one step, despite rounding.
     by_steps = steps is not None and self.unimproved_steps >= steps - 1e-9
     return by_count or by_steps
+
+  def set_time(
+      self, before: 'Counters', clock: clock_lib.Clock, device_kind: str,
+  ) -> None:
+    """Sets the time to that of earlier starts and this one.
+
+    Args:
+      before: counters at the start.
+      clock: clock of this start.
+      device_kind: kind of the devices of this start.
+    """
+    self.secs = before.secs + clock.secs
+    earlier = before.device_secs_by_kind
+    self.device_secs_by_kind = {
+        **earlier,
+        device_kind: earlier.get(device_kind, 0.0) + clock.device_secs}
 
   @property
   def cost(self) -> cost.Cost:

@@ -1,6 +1,5 @@
 """Detects the first loss or gradient that is not finite."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import clu.metrics
@@ -65,15 +64,13 @@ def assert_finite(found: NonFinite, params: types.Params) -> None:
   found = jax.device_get(found)
   if not found.step:
     return
-  names: Sequence[str] = list(tree.flatten(params))
-  bad = [name for name, is_bad in zip(names, found.gradients) if is_bad]
-  shown = ', '.join(bad[:8]) + (f' and {len(bad) - 8} more' if len(bad) > 8
-                                else '')
+  bad = [name for name, is_bad in zip(tree.flatten(params), found.gradients)
+         if is_bad]
+  shown = ', '.join(bad[:8]) + f' and {len(bad) - 8} more' * (len(bad) > 8)
   raise NonFiniteError(
-      f'Step {int(found.step)}: '
-      + ('the loss is not finite' if found.loss else 'the loss is finite')
-      + (f'; gradients not finite for {len(bad)} of {len(names)} parameters: '
-         f'{shown}.' if bad else '.')
-      + ' Earlier checkpoints are intact. Lower the learning '
-      'rate, clip gradients (optimizer.clip_norm), lengthen the warm-up, or '
-      'compute in float32 (model.dtype).')
+      f'Step {int(found.step)}: the loss is '
+      + ('not finite' if found.loss else 'finite')
+      + f'; gradients not finite for {len(bad)} of {len(found.gradients)} '
+      f'parameters: {shown or "none"}. Earlier checkpoints are intact. Lower '
+      'the learning rate, clip gradients (optimizer.clip_norm), lengthen the '
+      'warm-up, or compute in float32 (model.dtype).')

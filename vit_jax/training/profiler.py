@@ -1,5 +1,7 @@
 """Profiles a few steps and measures host memory."""
 
+import contextlib
+
 from etils import epath
 import jax
 import psutil
@@ -12,13 +14,9 @@ class Profiler:
 
   def __init__(
       self, folder: epath.Path, *, first: int, last: int, steps: int):
-    """Schedules a trace.
+    """Schedules a trace of `steps` steps, 0 for none, after step `first`.
 
-    Args:
-      folder: output folder.
-      first: first step of this start.
-      last: last step; short runs are traced from their first step.
-      steps: number of steps to trace; 0 for none.
+    Runs that end soon after, at step `last`, are traced from their first step.
     """
     self._folder = folder
     self._begin = first + max(1, min(SKIPPED_STEPS, last - first - steps))
@@ -48,8 +46,6 @@ def host_memory_bytes() -> int:
   process = psutil.Process()
   total = process.memory_info().rss
   for child in process.children(recursive=True):
-    try:
+    with contextlib.suppress(psutil.NoSuchProcess):
       total += child.memory_info().rss
-    except psutil.NoSuchProcess:
-      continue
   return total

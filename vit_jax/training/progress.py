@@ -24,21 +24,12 @@ class Progress:
       self, total_steps: int, *, start_step: int = 0, title: str = '',
       console: rich.console.Console | None = None, active: bool = True,
   ):
-    """Initialises the bar; entering the context shows it.
-
-    Args:
-      total_steps: last step of the run.
-      start_step: first step of this start.
-      title: short name of the run.
-      console: output; standard output by default.
-      active: whether this process prints; process 0 does.
-    """
+    """Initialises the bar; entering the context shows it."""
     self._total_steps = total_steps
     self._start_step = start_step
     self._title = title
     self._console = console or rich.console.Console()
     self._active = active
-    self._start_secs = time.monotonic()
     self._bar: rich.progress.Progress | None = None
     self._last: dict[str, float] = {}
 
@@ -74,7 +65,7 @@ class Progress:
       self._bar.update(self._task, completed=step, figures=text)
     else:
       left = self._time_left(step)
-      self._plain('  '.join(filter(None, [self._title, text, left])))
+      self.print('  '.join(filter(None, [self._title, text, left])))
 
   def advance(self, step: int) -> None:
     """Moves the bar without printing."""
@@ -86,14 +77,9 @@ class Progress:
     """Prints a line above the bar."""
     if not self._active:
       return
-    if self._bar is not None:
-      self._bar.console.print(text, markup=False, highlight=False)
-    else:
-      self._plain(text)
-
-  def _plain(self, text: str) -> None:
-    # Not wrapped, so that each record of a log is one line.
-    self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+    # Not wrapped in a log file, where each record is one line.
+    self._console.print(
+        text, markup=False, highlight=False, soft_wrap=self._bar is None)
 
   def _figures(self, step: int, figures: dict[str, float]) -> str:
     shown = [f'{step:,}/{self._total_steps:,}']

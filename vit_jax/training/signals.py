@@ -40,9 +40,7 @@ class StopRequest:
       os.kill(os.getpid(), signal.SIGTERM)
 
   def check(self) -> None:
-    """Raises `Stopped` if the run must stop here.
-
-    Several processes must call this equally often; all raise in the same call.
+    """Raises `Stopped` if the run must stop, in the same call of all processes.
     """
     if self._is_distributed:
       from vit_jax.parallel import coordination
@@ -57,11 +55,7 @@ _active: list[StopRequest] = []  # At most one: inner contexts share it.
 
 @contextlib.contextmanager
 def catch() -> Iterator[StopRequest]:
-  """Catches SIGTERM and Ctrl-C in this context.
-
-  Nested contexts share one request, so a signal between two stages stops the
-  second. Outside the main thread nothing is caught.
-  """
+  """Catches SIGTERM and Ctrl-C in the main thread; nested contexts share it."""
   if _active:
     yield _active[0]
     return

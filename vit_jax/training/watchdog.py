@@ -6,6 +6,7 @@ of the run would wait forever.
 """
 
 from collections.abc import Callable
+import functools
 import os
 import sys
 import threading
@@ -36,7 +37,8 @@ class Watchdog:
   def __init__(
       self, *, report_secs: float, end_secs: float, start_secs: float,
       activity: str = 'starting', name: str = '',
-      report: Callable[[str], None] | None = None,
+      report: Callable[[str], None] = functools.partial(
+          print, file=sys.stderr, flush=True),
       end: Callable[[int], None] = os._exit,
   ):
     """Initialises the watchdog; entering the context starts it.
@@ -47,7 +49,7 @@ class Watchdog:
       start_secs: `end_secs` for activities of the start, such as compiling.
       activity: activity until the first beat.
       name: name of the process; by default its number.
-      report: receives the report; by default prints to standard error.
+      report: receives the report.
       end: ends the process with an exit status.
     """
     self._report_secs = report_secs
@@ -56,12 +58,12 @@ class Watchdog:
     self._activity = activity
     self._name = name or (
         f'process {jax.process_index()} of {jax.process_count()}')
-    self._report = report or _print
+    self._report = report
     self._end = end
-    self._watched_thread = threading.get_ident()
     self._step = 0
     # One tuple, so that the thread never reads half of a beat.
     self._beat = (time.monotonic(), activity, True)
+    self._watched_thread = threading.get_ident()
     self._closed = threading.Event()
     self._thread: threading.Thread | None = None
 
@@ -85,40 +87,29 @@ class Watchdog:
   def beat(
       self, activity: str, *, step: int | None = None, is_start: bool = False,
   ) -> None:
-    """Records progress.
-
-    Args:
-      activity: activity from now on.
-      step: number of updates, if it changed.
-      is_start: whether the limit of the start applies.
-    """
+    """Records the activity from now on; `is_start`: `start_secs` applies."""
     if step is not None:
       self._step = step
     self._beat = (time.monotonic(), activity, is_start)
 
   def _watch(self, period_secs: float) -> None:
-    reported, checked = None, time.monotonic()
-    resumed = 0.0
+    reported = None
     while not self._closed.wait(period_secs):
-      now, beat = time.monotonic(), self._beat
-      if now - checked > 2 * period_secs + 5:
-        resumed = now  # The whole process was suspended, as by Ctrl-Z.
-      checked = now
-      start, activity, is_start = beat
-      start = max(start, resumed)
+      start, activity, is_start = beat = self._beat
+      secs = time.monotonic() - start
       limit, setting = ((self._start_secs, 'log.start_secs') if is_start else
                         (self._end_secs, 'log.hung_secs'))
-      if limit and now - start >= limit:
+      if limit and secs >= limit:
         self._report(
-            self._describe(activity, now - start)
+            self._describe(activity, secs)
             + f'\nExiting with status {EXIT_CODE}: the same command resumes '
             'from the last checkpoint.')
         self._end(EXIT_CODE)
         return
-      if (self._report_secs and now - start >= self._report_secs
-          and reported is not beat):
+      if self._report_secs and secs >= self._report_secs and (
+          reported is not beat):
         reported = beat
-        self._report(self._describe(activity, now - start) + (
+        self._report(self._describe(activity, secs) + (
             f'\nThe process will exit after {limit:g} s ({setting}).'
             if limit else ''))
 
@@ -127,7 +118,3 @@ class Watchdog:
     stack = ''.join(traceback.format_stack(frame)) if frame else ''
     return (f'{self._name}: no progress for {secs:.0f} s after step '
             f'{self._step:,} while {activity}. Stack:\n{stack.rstrip()}')
-
-
-def _print(text: str) -> None:
-  print(text, file=sys.stderr, flush=True)

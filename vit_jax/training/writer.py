@@ -8,8 +8,8 @@ NaN and infinity, which JSON lacks, are written as `null`; TensorBoard gets the
 original values.
 
 A killed run has written rows after its last checkpoint and will write them
-again. On resuming, these rows are removed; a row with the step and keys of an
-earlier one replaces it.
+again. On resuming, these rows are removed. Of two rows with the same step and
+keys, the later one counts.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -38,8 +38,8 @@ class MetricWriter:
 
     Args:
       workdir: folder of the run.
-      resume_step: step of the restored checkpoint; later rows are removed. 0
-        removes all rows; None keeps all and appends.
+      resume_step: step of the restored checkpoint; later rows are removed, at
+        step 0 all; None keeps all.
       active: whether this process writes; one process of a run does.
     """
     self._file: IO[str] | None = None
@@ -53,7 +53,6 @@ class MetricWriter:
     if resume_step is not None:
       limit = 0 if resume_step == 0 else resume_step + 1
       rows = [row for row in rows if row['step'] < limit]
-    self._written = {_identity(row) for row in rows}
     # Also drops a line that was cut when an earlier run was killed.
     self._replace(rows)
     self._events = tensorboardX.SummaryWriter(
@@ -62,45 +61,27 @@ class MetricWriter:
         filename_suffix=f'.{time.time_ns()}')
 
   def write(self, step: int, scalars: Mapping[str, Any]) -> None:
-    """Writes one row and flushes it.
-
-    Args:
-      step: number of updates when the metrics were measured.
-      scalars: numbers or one-element arrays by name ('train/loss').
-    """
+    """Writes one row of numbers or one-element arrays and flushes it."""
     if self._events is None:
       return
     values = {name: float(value) for name, value in scalars.items()}
     row = {'step': int(step)} | values
-    if _identity(row) in self._written:
-      self._replace([old for old in _read(self._path)
-                     if _identity(old) != _identity(row)])
-    self._written.add(_identity(row))
-    self._append(row)
+    if self._file is None:  # Objects in a bucket cannot be appended to.
+      self._replace([*_read(self._path), row])
+    else:
+      self._file.write(_line(row))
+      self._file.flush()
     for name, value in values.items():
       self._events.add_scalar(name, value, int(step))
     self._events.flush()
 
   def close(self) -> None:
-    """Closes the files.
-
-    Errors of a full disk are suppressed: `write` has flushed every row and
-    raised them before.
-    """
-    if self._file is not None:
+    """Closes the files."""
+    for file in filter(None, (self._file, self._events)):
+      # `write` has flushed every row and raised the errors of a full disk.
       with contextlib.suppress(OSError):
-        self._file.close()
-    if self._events is not None:
-      with contextlib.suppress(OSError):
-        self._events.close()
+        file.close()
     self._file = self._events = None
-
-  def _append(self, row: Mapping[str, Any]) -> None:
-    if self._file is None:  # Objects in a bucket cannot be appended to.
-      self._replace([*_read(self._path), row])
-      return
-    self._file.write(_line(row))
-    self._file.flush()
 
   def _replace(self, rows: Sequence[Mapping[str, Any]]) -> None:
     if self._file is not None:
@@ -129,7 +110,7 @@ def _read(path: epath.Path) -> list[dict[str, Any]]:
     return []
   # Text after the last newline was cut by a kill.
   *lines, _ = path.read_text().split('\n')
-  rows = []
+  rows = {}
   for number, line in enumerate(lines, start=1):
     try:
       row = json.loads(line)
@@ -139,8 +120,8 @@ def _read(path: epath.Path) -> list[dict[str, Any]]:
           f'{path}, line {number}: expected a row such as {{"step": 10, '
           f'"train/loss": 2.3}}, found {line[:80]!r}. Fix or delete the '
           'line.') from error
-    rows.append(row)
-  return rows
+    rows[row['step'], frozenset(row)] = row
+  return list(rows.values())
 
 
 def _line(row: Mapping[str, Any]) -> str:
@@ -150,29 +131,14 @@ def _line(row: Mapping[str, Any]) -> str:
   return json.dumps(strict, allow_nan=False) + '\n'
 
 
-def _identity(row: Mapping[str, Any]) -> tuple[int, frozenset[str]]:
-  return row['step'], frozenset(row)
-
-
 def add_rows(
-    path: epath.PathLike, rows: Iterable[Mapping[str, Any]], *, step: int,
+    path: epath.Path, rows: Iterable[Mapping[str, Any]], *, step: int,
 ) -> None:
-  """Adds the rows that a JSON-lines file does not contain yet.
-
-  Args:
-    path: the file.
-    rows: rows without `step`.
-    step: added to each new row.
-  """
-  path = epath.Path(path)
+  """Adds `step` and the rows that a JSON-lines file does not contain yet."""
   lines = path.read_text().splitlines() if path.exists() else []
   known = [json.loads(line) for line in lines]
-  present = {_values(row) for row in known}
+  present = [{**row, 'step': None} for row in known]
   known += [{'step': step, **row} for row in rows
-            if _values(row) not in present]
+            if {**row, 'step': None} not in present]
   atomic_files.write_text(
       path, ''.join(json.dumps(row) + '\n' for row in known))
-
-
-def _values(row: Mapping[str, Any]) -> tuple[Any, ...]:
-  return tuple(value for name, value in sorted(row.items()) if name != 'step')
