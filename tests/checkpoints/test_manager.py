@@ -4,9 +4,7 @@ import errno
 import os
 import pathlib
 import re
-import shlex
 import shutil
-import subprocess
 
 from etils import epath
 import jax
@@ -431,11 +429,6 @@ def test_the_only_checkpoint_is_never_renamed(damaged):
   assert steps(damaged / 'checkpoints/latest') == ['2']
 
 
-def contents(folder):
-  return {path.relative_to(folder): path.read_bytes()
-          for path in pathlib.Path(folder).rglob('*') if path.is_file()}
-
-
 @pytest.mark.parametrize(('processes', 'error'), [
     (2, ValueError('torn')), (1, OSError(errno.EIO, os.strerror(errno.EIO)))])
 def test_unclear_damage_is_an_error_with_instructions(
@@ -443,8 +436,6 @@ def test_unclear_damage_is_an_error_with_instructions(
   run = tmp_path / 'my run'
   shutil.copytree(small, run)
   before = contents(run)
-  target = abstract(new_state(0, average=False))
-
   def fail(*_, **__):
     raise error
 
@@ -453,11 +444,12 @@ def test_unclear_damage_is_an_error_with_instructions(
         items.DamagedError, match=re.escape(str(error))) as caught:
       patch.setattr(checkpoints._latest, 'restore', fail)
       patch.setattr(jax, 'process_count', lambda: processes)
-      checkpoints.restore(target)
+      checkpoints.restore(abstract(new_state(0, average=False)))
+  assert 'To resume from step 1, rename the folder to 2.damaged' in str(
+      caught.value)
   assert contents(run) == before
-  command, = re.findall(
-      'To resume from step 1: (mv .*), and start again', str(caught.value))
-  subprocess.run(shlex.split(command), check=True)
-  with open_checkpoints(run, keep=2) as checkpoints:
-    restored = checkpoints.restore(target)
-  assert_same_bits(restored.state, new_state(1, average=False))
+
+
+def contents(folder):
+  return {path.relative_to(folder): path.read_bytes()
+          for path in pathlib.Path(folder).rglob('*') if path.is_file()}

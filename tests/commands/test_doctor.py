@@ -36,17 +36,8 @@ def test_missing_packages_share_one_remedy():
   checks = doctor.check_packages(['a>=1', 'b>=1'], lambda name: None)
   report = doctor.render(checks, can_train=False)
   assert report.count('requirements.txt') == 1
-  assert 'a, b:' in report
+  assert 'To fix a, b: ' in report
   assert 'Training cannot start' in report
-
-
-def test_a_full_gpu_is_a_warning_with_the_fraction_left():
-  full, free = doctor.check_gpus(
-      '0, NVIDIA H200, 143771, 100000\n1, NVIDIA H200, 143771, 4\n')
-  assert (full.status, free.status) == ('WARN', 'ok')
-  assert 'XLA_CLIENT_MEM_FRACTION=0.27' in full.remedy
-  for output in ('', '0, NVIDIA GB10, [N/A], [N/A]', 'no devices were found'):
-    assert doctor.check_gpus(output) == []
 
 
 def test_an_unused_gpu_is_a_warning():

@@ -237,7 +237,7 @@ def test_a_finished_run_with_another_config_is_an_error(wired, tmp_path):
   other = scripted(wired, patience=2)
   other = dataclasses.replace(
       other, config=dataclasses.replace(other.config, seed=1))
-  with pytest.raises(ValueError, match='or a longer checkpoint.patience'):
+  with pytest.raises(ValueError, match='Set a longer checkpoint.patience'):
     train(other, tmp_path)
 
 

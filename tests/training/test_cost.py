@@ -13,14 +13,6 @@ def test_core_hours_multiply_device_hours_by_cores():
   assert spent.core_hours == 4.5
 
 
-def test_device_kinds_are_summed_separately():
-  first = cost.add_device_secs({}, kind='TPU v3', device_secs=10)
-  second = cost.add_device_secs(first, kind='TPU v4', device_secs=5)
-  third = cost.add_device_secs(second, kind='TPU v3', device_secs=1)
-  assert third == {'TPU v3': 11, 'TPU v4': 5}
-  assert first == {'TPU v3': 10}
-
-
 def test_flops_are_exact_integers():
   flops = cost.training_flops(61_573_467_137) * 4_242_001_921
   assert flops == 3 * 61_573_467_137 * 4_242_001_921  # Beyond 64 bits.

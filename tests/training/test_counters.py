@@ -81,3 +81,17 @@ def test_patience_counts_steps_since_the_best(values, steps, step):
 
 def test_without_patience_training_never_stops():
   assert ends_at([1, 2, 3, 4, 5]) is None
+
+
+def test_device_time_is_summed_by_kind_over_restarts():
+  class Clock:
+    secs, device_secs = 5.0, 40.0
+
+  before = counters_lib.Counters(
+      secs=2.0, device_secs_by_kind={'TPU v3': 10, 'TPU v4': 5})
+  counters = counters_lib.Counters()
+  for _ in range(2):  # Set again at each log line.
+    counters.set_time(before, Clock, 'TPU v3')
+  assert counters.secs == 7
+  assert counters.device_secs_by_kind == {'TPU v3': 50, 'TPU v4': 5}
+  assert before.device_secs_by_kind == {'TPU v3': 10, 'TPU v4': 5}

@@ -69,7 +69,8 @@ def test_first_bad_step_is_kept_with_its_names():
      'Step 3: the loss is not finite; gradients not finite for 2 of 3 '
      'parameters: a/bias, b. Earlier checkpoints'),
     (check(3, loss=np.inf),
-     'Step 3: the loss is not finite. Earlier checkpoints'),
+     'Step 3: the loss is not finite; gradients not finite for 0 of 3 '
+     'parameters: none. Earlier checkpoints'),
 ])
 def test_error_names_step_and_parameters(found, words):
   with pytest.raises(health.NonFiniteError, match='^' + re.escape(words)):

@@ -33,20 +33,10 @@ def explained(
     what: str, folder: epath.PathLike, *, needed_bytes: int = 0,
     resume: Callable[[], str] = str,
 ) -> contextlib.AbstractContextManager[None]:
-  """Replaces storage errors of a write by a `StorageError`.
-
-  Args:
-    what: written data, such as 'the checkpoint of step 12'.
-    folder: its location.
-    needed_bytes: its size, if known.
-    resume: returns from which checkpoint the run can resume.
-  """
-  def rewrite(error: Exception) -> StorageError | None:
-    return storage_error(
-        error, f'Cannot write {what} to', folder,
-        needed_bytes=needed_bytes, resume=resume)
-
-  return exceptions.replaced_by(rewrite)
+  """Replaces storage errors of writing `what`; see `storage_error`."""
+  return exceptions.replaced_by(lambda error: storage_error(
+      error, f'Cannot write {what} to', folder, needed_bytes=needed_bytes,
+      resume=resume))
 
 
 def storage_error(
@@ -64,21 +54,19 @@ def storage_error(
   """
   is_bucket = (atomic_files.is_remote(path)
                and not os.fspath(path).startswith('http'))
-  if isinstance(error, StorageError):
+  found = next((link for link in exceptions.causes(error)
+                if _is_storage_error(link, is_bucket=is_bucket)), None)
+  if found is None or isinstance(error, StorageError):
     return None
-  for link in exceptions.causes(error):
-    if not _is_storage_error(link, is_bucket=is_bucket):
-      continue
-    message = getattr(link, 'strerror', None) or exceptions.first_line(link)
-    advice = (
-        "Check the bucket's name, your login (gcloud auth application-default "
-        'login), your role (roles/storage.objectUser) and quotas'
-        if is_bucket else
-        f'Check free space{_sizes(path, needed_bytes)}, quota and permissions')
-    return StorageError(
-        f'{action} {path}: {message}. {advice}, or use another --workdir. '
-        f'{resume()}'.rstrip())
-  return None
+  message = getattr(found, 'strerror', None) or exceptions.first_line(found)
+  advice = (
+      "Check the bucket's name, your login (gcloud auth application-default "
+      'login), your role (roles/storage.objectUser) and quotas'
+      if is_bucket else
+      f'Check free space{_sizes(path, needed_bytes)}, quota and permissions')
+  return StorageError(
+      f'{action} {path}: {message}. {advice}, or use another --workdir. '
+      f'{resume()}'.rstrip())
 
 
 def _is_storage_error(error: BaseException, *, is_bucket: bool) -> bool:

@@ -37,11 +37,9 @@ def explained(
     others: checkpoints to suggest instead.
   """
   def rewrite(error: Exception) -> Exception:
-    if atomic_files.is_remote(path):
-      storage = errors.storage_error(error, 'Cannot read', path)
-      if storage is not None:
-        return storage
-    return DamagedError(
+    storage = (errors.storage_error(error, 'Cannot read', path)
+               if atomic_files.is_remote(path) else None)
+    return storage or DamagedError(
         f'The checkpoint {path} is damaged or incomplete: {reason(error)}. '
         'Copy it again from its origin'
         + (f', or use another of this run: {", ".join(map(str, others))}.'
@@ -53,11 +51,7 @@ def explained(
 def read_config(path: epath.Path) -> dict[str, Any]:
   """Reads a JSON item."""
   with ocp.Checkpointer(ocp.JsonCheckpointHandler()) as checkpointer:
-    found = checkpointer.restore(path)
-  if not isinstance(found, dict):
-    raise ValueError(
-        f'{path.name} must be a mapping, but is a {type(found).__name__}')
-  return found
+    return dict(checkpointer.restore(path))
 
 
 def read_shapes(path: epath.Path) -> Any:
@@ -78,8 +72,7 @@ def read_arrays(path: epath.Path, shapes: Any) -> Any:
 
 def reason(error: BaseException) -> str:
   """Returns the first line of the original error."""
-  while error.__cause__ is not None:
-    error = error.__cause__
-  text = exceptions.first_line(error)
-  return (f'invalid JSON: {text}' if isinstance(error, json.JSONDecodeError)
+  *_, first = exceptions.causes(error)
+  text = exceptions.first_line(first)
+  return (f'invalid JSON: {text}' if isinstance(first, json.JSONDecodeError)
           else text)

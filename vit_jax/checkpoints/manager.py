@@ -14,9 +14,7 @@ checkpoints; the next run deletes partial ones.
 from collections.abc import Mapping, Sequence
 import contextlib
 import dataclasses
-import os
 import re
-import shlex
 from typing import Any
 
 from etils import epath
@@ -41,6 +39,10 @@ _TEMPORARY = re.compile(
     'RESOURCE_EXHAUSTED|UNAVAILABLE|UNAUTHENTICATED|PERMISSION_DENIED'
     '|DEADLINE_EXCEEDED')
 
+# Items with arrays, as named in errors.
+_CONTENT = {'params': 'model', 'average': 'average (averaging)',
+            'training': 'optimizer or objective'}
+
 
 @dataclasses.dataclass(frozen=True)
 class Restored:
@@ -50,7 +52,7 @@ class Restored:
     state: the training state, with the requested shardings.
     progress: counters of the run.
     config: resolved config that wrote it.
-    damaged: messages about newer checkpoints that were unreadable.
+    damaged: messages about newer, unreadable checkpoints.
   """
   state: types.TrainState
   progress: dict[str, Any]
@@ -107,7 +109,6 @@ class Checkpoints:
 
     Raises:
       errors.StorageError: if this or the previous save could not be written.
-      Exception: if it failed for another reason.
     """
     step = int(state.step)
     if step in self._latest.all_steps():
@@ -160,7 +161,12 @@ class Checkpoints:
         # One of several processes cannot decide for all, and after an error of
         # the operating system the files may be intact.
         if jax.process_count() > 1 or _is_os_error(error):
-          raise self._with_instructions(error, step) from error
+          older = max((s for s in self._latest.all_steps() if s < step),
+                      default=None)
+          raise items_lib.DamagedError(
+              f'{error} To resume from step {older:,}, rename the folder to '
+              f'{step}{paths.DAMAGED} and start again.'
+              if older is not None else str(error)) from error
         damaged[step] = error
       else:
         return dataclasses.replace(restored, damaged=tuple(
@@ -171,27 +177,22 @@ class Checkpoints:
 
   def _restore(self, step: int, abstract: types.TrainState) -> Restored:
     path = self._path(step)
+    expected = {'params': abstract.params, 'training': _training(abstract)}
+    if abstract.average is not None:
+      expected['average'] = abstract.average
     with items_lib.explained(path, paths.others(path)):
       found = self._latest.item_metadata(step)
-    for what, expected, shapes in (
-        ('model', abstract.params, found.get('params')),
-        ('average (averaging)', abstract.average or {}, found.get('average')),
-        ('optimizer or objective', _training(abstract), found.get('training'))):
-      if expected:
-        _check_same(what, expected, shapes, path)
-    items = {'params': ocp.args.StandardRestore(abstract.params),
-             'training': ocp.args.StandardRestore(_training(abstract)),
-             'progress': ocp.args.JsonRestore(),
-             'config': ocp.args.JsonRestore()}
-    if abstract.average is not None:
-      items['average'] = ocp.args.StandardRestore(abstract.average)
+    for item, tree_of_item in expected.items():
+      _check_same(_CONTENT[item], tree_of_item, found.get(item), path)
     with items_lib.explained(path, paths.others(path)):
-      restored = self._latest.restore(step, args=ocp.args.Composite(**items))
-    state = types.TrainState(
-        params=restored['params'],
-        average=restored['average'] if abstract.average is not None else None,
-        **restored['training'])
+      restored = self._latest.restore(step, args=ocp.args.Composite(
+          config=ocp.args.JsonRestore(), progress=ocp.args.JsonRestore(),
+          **{item: ocp.args.StandardRestore(target)
+             for item, target in expected.items()}))
     saved_config.check_resumable(restored['config'])
+    state = types.TrainState(
+        params=restored['params'], average=restored.get('average'),
+        **restored['training'])
     return Restored(state, restored['progress'],
                     saved_config.upgrade(restored['config']))
 
@@ -234,22 +235,6 @@ class Checkpoints:
     return (f'The checkpoint of step {step:,} cannot be read and was renamed '
             f'to {renamed}: {items_lib.reason(error)}')
 
-  def _with_instructions(
-      self, error: items_lib.DamagedError, step: int,
-  ) -> items_lib.DamagedError:
-    """Appends how to resume from an older checkpoint."""
-    path = self._path(step)
-    older = [int(other.name) for other in paths.others(path)
-             if other.parent == path.parent and int(other.name) < step]
-    if not older:
-      return error
-    renamed = path.with_name(path.name + paths.DAMAGED)
-    rename = (f'rename {path} to {renamed}' if '://' in os.fspath(path) else
-              shlex.join(['mv', os.fspath(path), os.fspath(renamed)]))
-    return items_lib.DamagedError(
-        f'{error} To resume from step {max(older):,}: {rename}, and start '
-        'again.')
-
   def _explained(self, what: str) -> contextlib.AbstractContextManager[None]:
     return errors.explained(
         what, self._root, needed_bytes=self._needed_bytes,
@@ -277,8 +262,7 @@ def _check_same(
     raise ValueError(
         f'The checkpoint {path} holds another {what} than the config '
         'describes. Use another --workdir, or the config that wrote it. '
-        'Differences:\n  ' + '\n  '.join(difference[:20])
-        + f'\n  and {len(difference) - 20} more' * (len(difference) > 20))
+        'Differences:\n  ' + '\n  '.join(difference[:20]))
 
 
 def _model(
@@ -316,11 +300,7 @@ def _manager(directory: epath.Path, *, keep: int) -> ocp.CheckpointManager:
           timeout_secs=_SAVE_SECS),
       multiprocessing_options=ocp.options.MultiprocessingOptions(
           barrier_sync_key_prefix=directory.name))
-  return _Manager(
-      directory, options=options, item_handlers={
-          'params': ocp.StandardCheckpointHandler(),
-          'average': ocp.StandardCheckpointHandler(),
-          'training': ocp.StandardCheckpointHandler(),
-          'config': ocp.JsonCheckpointHandler(),
-          'labels': ocp.JsonCheckpointHandler(),
-          'progress': ocp.JsonCheckpointHandler()})
+  return _Manager(directory, options=options, item_handlers={
+      **{name: ocp.StandardCheckpointHandler() for name in _CONTENT},
+      **{name: ocp.JsonCheckpointHandler()
+         for name in ('config', 'labels', 'progress')}})

@@ -9,19 +9,18 @@ import dataclasses
 import glob
 import importlib
 import importlib.metadata
+import itertools
 import json
 import os
 import pathlib
 import re
 import shutil
-import subprocess
 import sys
 from typing import Literal
 
 GIB = 2**30
 MIN_PYTHON = (3, 11)
 ROOT = pathlib.Path(__file__).parents[2]
-JAX_MEMORY_SHARE = 0.75  # Fraction of a GPU that JAX reserves at its start.
 INSTALL = f'{sys.executable} -m pip install'
 REQUIREMENTS = f'{INSTALL} -r {ROOT}/requirements.txt -c {ROOT}/constraints.txt'
 OPTIONAL = {'tensorflow': 'prepares TFDS data sets',
@@ -33,15 +32,7 @@ Status = Literal['ok', 'note', 'WARN', 'FAIL']
 
 @dataclasses.dataclass(frozen=True)
 class Check:
-  """One checked item.
-
-  Attributes:
-    section: heading of the report.
-    name: the item.
-    found: its state.
-    status: 'FAIL' if training cannot start; 'WARN' if it may fail or be slow.
-    remedy: what to do, as a command where possible.
-  """
+  """One checked item; 'FAIL' if training cannot start without the remedy."""
   section: str
   name: str
   found: str
@@ -56,8 +47,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
   """Prints the report; returns 0 if training can start, else 1."""
-  gpus = check_gpus(_run_nvidia_smi())  # Before JAX reserves their memory.
-  checks = [*check_packages(_requirements()), *check_devices(bool(gpus)), *gpus,
+  checks = [*check_packages(_requirements()),
+            *check_devices(has_gpu=shutil.which('nvidia-smi') is not None),
             *check_host()]
   can_train = not any(check.status == 'FAIL' for check in checks)
   print(render(checks, can_train=can_train))
@@ -73,21 +64,17 @@ def run(args: argparse.Namespace) -> int:
 def render(checks: Sequence[Check], *, can_train: bool) -> str:
   """Returns the report as text."""
   width = max(len(check.name) for check in checks)
-  lines, section = [], ''
-  for check in checks:
-    if check.section != section:
-      section = check.section
-      lines += ['', section]
-    lines.append(f'  {check.status:4}  {check.name:{width}}  {check.found}')
+  lines: list[str] = []
+  for section, group in itertools.groupby(checks, lambda c: c.section):
+    lines += [section, *(f'  {c.status:4}  {c.name:{width}}  {c.found}'
+                         for c in group), '']
   remedies: dict[str, list[str]] = {}
   for check in checks:
     if check.remedy:
       remedies.setdefault(check.remedy, []).append(check.name)
-  if remedies:
-    lines += ['', 'What to do']
   for remedy, names in remedies.items():
-    lines += [f'  {", ".join(names)}:', f'      {remedy}']
-  return '\n'.join([*lines[1:], '', 'Training can start.' if can_train else
+    lines.append(f'To fix {", ".join(names)}: {remedy}')
+  return '\n'.join([*lines, 'Training can start.' if can_train else
                     'Training cannot start: fix what is marked FAIL.'])
 
 
@@ -154,40 +141,19 @@ def check_devices(has_gpu: bool) -> list[Check]:
   return checks
 
 
-def check_gpus(nvidia_smi: str) -> list[Check]:
-  """Checks for free memory in lines 'index, name, total MiB, used MiB'."""
-  checks = []
-  for line in nvidia_smi.strip().splitlines():
-    try:
-      index, name, *numbers = [cell.strip() for cell in line.split(',')]
-      total, used = (float(number) / 1024 for number in numbers)
-    except ValueError:  # '[N/A]' on GPUs that share the host's memory.
-      continue
-    free = 1 - used / total
-    full = free < JAX_MEMORY_SHARE
-    checks.append(Check(
-        'Devices', f'gpu {index}',
-        f'{name}, {used:.1f} of {total:.1f} GiB used',
-        'WARN' if full else 'ok',
-        f'export XLA_CLIENT_MEM_FRACTION={max(0.05, 0.9 * free):.2f}, or stop '
-        'the programs that nvidia-smi lists' if full else ''))
-  return checks
-
-
 def check_host() -> list[Check]:
   """Lists cores, memory, disk space and relevant environment variables."""
-  checks = [Check('Host', 'cores', str(os.cpu_count()))]
-  if hasattr(os, 'sysconf'):
-    memory = os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES')
-    checks.append(Check('Host', 'memory', f'{memory / GIB:.1f} GiB'))
+  memory = os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / GIB
+  checks = [Check('Host', 'cores', str(os.cpu_count())),
+            Check('Host', 'memory', f'{memory:.1f} GiB')]
   for name, path, least, remedy in (
       ('disk', '.', 2.0, 'choose a --workdir on another disk'),
       ('shared memory', '/dev/shm', 0.5, 'docker run --shm-size=8g')):
     if os.path.isdir(path):
       free = shutil.disk_usage(path).free / GIB
-      low = free < least
-      checks.append(Check('Host', name, f'{free:.1f} GiB free',
-                          'WARN' if low else 'ok', remedy if low else ''))
+      status: Status = 'WARN' if free < least else 'ok'
+      checks.append(Check('Host', name, f'{free:.1f} GiB free', status,
+                          remedy * (free < least)))
   return checks + [
       Check('Environment', name, value, 'note')
       for name, value in sorted(os.environ.items())
@@ -210,13 +176,3 @@ def _satisfies(version: str, wanted: str) -> bool:
   except ImportError:
     return True  # A missing `packaging` is reported itself.
   return specifiers.SpecifierSet(wanted).contains(version, prereleases=True)
-
-
-def _run_nvidia_smi() -> str:
-  command = ['nvidia-smi', '--format=csv,noheader,nounits',
-             '--query-gpu=index,name,memory.total,memory.used']
-  try:
-    return subprocess.run(
-        command, capture_output=True, text=True, timeout=20, check=True).stdout
-  except (OSError, subprocess.SubprocessError):
-    return ''  # No driver, or it does not respond.

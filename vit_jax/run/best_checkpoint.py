@@ -25,8 +25,7 @@ from vit_jax.training import counters as counters_lib
 
 def evaluate(
     experiment: experiment_lib.Experiment, names: Sequence[str],
-    params: types.Params, *, report: Callable[[str], None],
-    check: Callable[[], None],
+    params: types.Params, *, on_batch: Callable[[str], None],
 ) -> dict[str, float]:
   """Runs evaluators and returns their metrics by 'evaluator/metric'.
 
@@ -34,16 +33,12 @@ def evaluate(
     experiment: the experiment.
     names: evaluators to run.
     params: parameters to evaluate.
-    report: called with the current activity before each batch.
-    check: called before each batch; may raise to stop.
+    on_batch: called with an evaluator's name before it starts and before each
+      batch; may raise to stop.
   """
-  def on_batch(name: str) -> None:
-    report(f'evaluating {name}')
-    check()
-
   row: dict[str, float] = {}
   for name in names:
-    report(f'evaluating {name}')
+    on_batch(name)
     with fit_batch.evaluator_memory_advice(experiment.config, name):
       metrics = experiment.evaluators[name](
           params, on_batch=functools.partial(on_batch, name))
@@ -85,14 +80,7 @@ def updated(
     config: config_lib.Config, counters: counters_lib.Counters,
     row: Mapping[str, float], *, step: int,
 ) -> counters_lib.Counters:
-  """Returns counters that include the best metric of an evaluation.
-
-  Args:
-    config: config of the run.
-    counters: counters before; not modified.
-    row: metrics by 'evaluator/metric'.
-    step: step of the evaluation.
-  """
+  """Returns a copy of counters that includes metrics by 'evaluator/metric'."""
   best = config.checkpoint.best
   counters = dataclasses.replace(counters)
   if best in row:

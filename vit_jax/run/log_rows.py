@@ -14,24 +14,6 @@ from vit_jax.training import profiler
 _SUMMARIZED = ('loss', 'accuracy', 'precision_at_1')
 
 
-def add_time(
-    counters: counters_lib.Counters, *, before: counters_lib.Counters,
-    clock: clock_lib.Clock, device_kind: str,
-) -> None:
-  """Sets the time in `counters` to that of all starts of the run.
-
-  Args:
-    counters: modified.
-    before: counters at the restored checkpoint.
-    clock: clock of this start.
-    device_kind: kind of the devices of this start.
-  """
-  counters.secs = before.secs + clock.secs
-  counters.device_secs_by_kind = cost_lib.add_device_secs(
-      before.device_secs_by_kind, kind=device_kind,
-      device_secs=clock.device_secs)
-
-
 def training_row(
     experiment: experiment_lib.Experiment, counters: counters_lib.Counters,
     metrics: Mapping[str, Any], speed: clock_lib.Interval, *, step: int,
@@ -70,19 +52,18 @@ def summary(
     experiment: experiment_lib.Experiment, counters: counters_lib.Counters, *,
     step: int, device_kind: str,
 ) -> dict[str, Any]:
-  """Returns the content of `summary.json` for a finished run.
-
-  Args:
-    experiment: the experiment.
-    counters: counters of the last checkpoint.
-    step: number of updates.
-    device_kind: kind of the devices of the last start.
-  """
+  """Returns the content of `summary.json` for a finished run."""
+  cost = counters.cost
   return {
       'steps': step,
       'stopped_early': step < experiment.total_steps,
       'secs': counters.secs,
-      **counters.cost.figures(),
+      'images': cost.images,
+      'flops': cost.flops,
+      'exaflops': cost.exaflops,
+      'device_hours': cost.device_hours,
+      'core_hours': cost.core_hours,
+      'core_hours_by_kind': cost.core_hours_by_kind,
       'devices': experiment.mesh.size,
       'device_kind': device_kind,
       **_unreadable(experiment, counters),

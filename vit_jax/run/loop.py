@@ -63,7 +63,7 @@ def train(
     experiment: the experiment.
     workdir: folder of the run.
     title: name to print.
-    source: initial parameters of a new run.
+    source: initial parameters of a new run; by default random.
     profile_steps: number of steps to profile; 0 for none.
     show_parameters: whether to print the table of parameters.
     free_bytes: memory of a device that the run may use; by default the memory
@@ -109,6 +109,7 @@ class _Run:
       checkpoints: manager.Checkpoints, stop: signals.StopRequest,
       watchdog: watchdog_lib.Watchdog):
     self._experiment = experiment
+    self._config = experiment.config
     self._files = files
     self._checkpoints = checkpoints
     self._stop = stop
@@ -123,17 +124,11 @@ class _Run:
     self._writer: writer_lib.MetricWriter
     self._progress: progress_lib.Progress
     self._step = 0  # Number of updates made.
-    self._logged_step = 0
-
-  @property
-  def _config(self) -> config_lib.Config:
-    return self._experiment.config
 
   def train(
       self, source: restore.Source | None, profile_steps: int,
       show_parameters: bool, free_bytes: int | None,
   ) -> dict[str, Any]:
-    """See `train`."""
     fit_batch.check_state_fits(self._experiment, free_bytes=free_bytes)
     self._report('restoring or initialising the state', is_start=True)
     self._state, self._start = restore.restore_or_init(
@@ -171,6 +166,7 @@ class _Run:
         batches_ahead=IN_FLIGHT)
     # Saved with every checkpoint, so that the run keeps this number.
     self._experiment = fitted.experiment
+    self._config = fitted.experiment.config
     return fitted
 
   def _train(
@@ -204,7 +200,7 @@ class _Run:
         self._checkpoints.wait()
     except signals.Stopped as stopped:
       self._report('saving after a signal')
-      self._save()
+      self._write_checkpoint(self._checkpoints.save)
       self._checkpoints.wait()
       print(f'{stopped}: saved at step {self._step:,}. The same command '
             'resumes from there.', flush=True)
@@ -250,7 +246,7 @@ class _Run:
           self._log()  # Stopped early, between two log lines.
         if self._is_due(self._config.checkpoint.every):
           with self._clock.paused():
-            self._save()
+            self._write_checkpoint(self._checkpoints.save)
 
   def _is_finished(self) -> bool:
     return best_checkpoint.is_finished(
@@ -258,11 +254,9 @@ class _Run:
 
   def _is_due(self, every: schema.Duration | None) -> bool:
     """Whether this step ends an interval, as the last step always does."""
-    if self._is_finished():
-      return True
-    if every is None or not self._step:
-      return False
-    return self._experiment.is_due(every, self._step)
+    return self._is_finished() or (
+        every is not None and self._step > 0
+        and self._experiment.is_due(every, self._step))
 
   def _log(self) -> None:
     """Writes the metrics since the previous log line and resets them."""
@@ -272,7 +266,8 @@ class _Run:
         images=(self._step - self._logged_step) * self._config.batch_size)
     self._logged_step = self._step
     self._unreadable.update(self._counters, step=self._step)
-    self._add_time()
+    self._counters.set_time(
+        self._start.counters, self._clock, self._device_kind)
     row = log_rows.training_row(
         self._experiment, self._counters, metrics, speed, step=self._step,
         device_kind=self._device_kind)
@@ -317,8 +312,11 @@ class _Run:
       self, names: Sequence[str], params: types.Params) -> dict[str, float]:
     with self._clock.paused():
       return best_checkpoint.evaluate(
-          self._experiment, names, params, report=self._report,
-          check=self._stop.check)
+          self._experiment, names, params, on_batch=self._on_eval_batch)
+
+  def _on_eval_batch(self, name: str) -> None:
+    self._report(f'evaluating {name}')
+    self._stop.check()
 
   def _evaluate_best(
       self, counters: counters_lib.Counters, row: Mapping[str, float],
@@ -333,15 +331,13 @@ class _Run:
         list(self._config.evals),
         best_checkpoint.load_best(self._experiment, self._files.path))
 
-  def _save(self) -> None:
-    self._write_checkpoint(self._checkpoints.save)
-
   def _write_checkpoint(self, save: Callable[..., None]) -> None:
     self._report('starting a checkpoint')
     self._unreadable.update(self._counters, step=self._step)
     health.assert_finite(
         self._state.metrics['non_finite'], self._state.params)
-    self._add_time()
+    self._counters.set_time(
+        self._start.counters, self._clock, self._device_kind)
     save(self._state, config=config_lib.to_plain(self._config),
          progress=dataclasses.asdict(self._counters),
          labels=(self._experiment.dataset.targets
@@ -350,11 +346,6 @@ class _Run:
   def _write_row(self, row: Mapping[str, float]) -> None:
     with self._files.explained(f'a row of {writer_lib.FILENAME}'):
       self._writer.write(self._step, row)
-
-  def _add_time(self) -> None:
-    log_rows.add_time(
-        self._counters, before=self._start.counters, clock=self._clock,
-        device_kind=self._device_kind)
 
   def _report(self, activity: str, *, is_start: bool = False) -> None:
     self._watchdog.beat(activity, step=self._step, is_start=is_start)

@@ -73,12 +73,7 @@ class Start:
 
 
 def watching(log: config_lib.LogConfig, activity: str) -> watchdog.Watchdog:
-  """Returns a watchdog for the start of a run.
-
-  Args:
-    log: section with the time limits.
-    activity: the first activity.
-  """
+  """Returns a watchdog with the limits of a config, for the start of a run."""
   return watchdog.Watchdog(
       report_secs=log.stalled_secs, end_secs=log.hung_secs,
       start_secs=log.start_secs, activity=activity)
@@ -88,13 +83,7 @@ def restore_or_init(
     experiment: experiment_lib.Experiment, checkpoints: manager.Checkpoints,
     workdir: epath.Path, source: Source | None,
 ) -> tuple[types.TrainState, Start]:
-  """Restores the state of a run or initialises it.
-
-  Args:
-    experiment: the experiment.
-    checkpoints: checkpoints of the run.
-    workdir: workdir of the run.
-    source: initial parameters of a new run; None for random ones.
+  """Restores the state of a run, or initialises it if there is none.
 
   Raises:
     ValueError: if the checkpoint belongs to an incompatible run.
@@ -129,25 +118,12 @@ def _resume(
          if config.accumulation == 'auto' else {})})
   changed = ('\nChanges of the config since the checkpoint:\n  '
              + '\n  '.join(changes)) if changes else ''
-  if source is not None and str(source.path) != counters.origin:
+  problem = _problem(
+      experiment, counters, step, earlier=earlier, source=source,
+      changes_result=_changes_result(changes))
+  if problem:
     raise ValueError(
-        f'The run in {workdir} started from '
-        f'{counters.origin or "random parameters"}, but the config '
-        f'now starts from {source.path}. Use another --workdir, or delete '
-        'this one.')
-  if step > experiment.total_steps:
-    raise ValueError(
-        f'The run in {workdir} is at step {step:,}, but the config ends at '
-        f'step {experiment.total_steps:,}. Use another --workdir, or a longer '
-        'total.')
-  if (best_checkpoint.is_finished(experiment, counters, step=step)
-      and _change_the_result(changes)):
-    longer = ('total' if step == experiment.total_steps
-              else 'checkpoint.patience')
-    raise ValueError(
-        f'The run in {workdir} is finished, with a different config. Use '
-        f'another --workdir, or a longer {longer}.{changed}')
-  _check_grid(earlier, config, workdir)
+        f'The run in {workdir} {problem} or use another --workdir.{changed}')
   return Start(
       counters, step=step, num_microbatches=earlier.num_microbatches,
       keeps_patience=not any(
@@ -157,17 +133,30 @@ def _resume(
           f'Resuming from step {step:,} of {workdir}.{changed}']))
 
 
-def _check_grid(
-    earlier: config_lib.Config, config: config_lib.Config, workdir: epath.Path,
-) -> None:
-  old_grid = experiment_lib.grid(earlier)
-  new_grid = experiment_lib.grid(config)
-  if old_grid != new_grid:
-    raise ValueError(
-        f'The run in {workdir} has position embeddings for '
-        f'{old_grid[0]}x{old_grid[1]} patches, but the config has '
-        f'{new_grid[0]}x{new_grid[1]}. Start a new run from it with '
-        '--config.init.checkpoint.')
+def _problem(
+    experiment: experiment_lib.Experiment, counters: counters_lib.Counters,
+    step: int, *, earlier: config_lib.Config, source: Source | None,
+    changes_result: bool,
+) -> str:
+  """Returns why a run cannot resume, and what to do; '' if it can."""
+  total = experiment.total_steps
+  if source is not None and str(source.path) != counters.origin:
+    return (f'started from {counters.origin or "random parameters"}, but the '
+            f'config now starts from {source.path}. Delete the run')
+  if step > total:
+    return (f'is at step {step:,}, but the config ends at step {total:,}. Set '
+            'a longer total')
+  if changes_result and best_checkpoint.is_finished(
+      experiment, counters, step=step):
+    longer = 'total' if step == total else 'checkpoint.patience'
+    return f'is finished, with a different config. Set a longer {longer}'
+  old, new = (experiment_lib.grid(earlier),
+              experiment_lib.grid(experiment.config))
+  if old != new:
+    return (f'has position embeddings for {old[0]}x{old[1]} patches, but the '
+            f'config has {new[0]}x{new[1]}. Start a new run from it with '
+            '--config.init.checkpoint')
+  return ''
 
 
 def read_finished(
@@ -196,8 +185,8 @@ def read_num_microbatches(
     return None
   same = {**config_lib.to_plain(written), 'accumulation': config.accumulation}
   changes = config_file.differences(same, config_lib.to_plain(config))
-  return None if _change_the_result(changes) else written.num_microbatches
+  return None if _changes_result(changes) else written.num_microbatches
 
 
-def _change_the_result(changes: Sequence[str]) -> list[str]:
-  return [line for line in changes if not line.startswith(WITHOUT_RESULT)]
+def _changes_result(changes: Sequence[str]) -> bool:
+  return any(not line.startswith(WITHOUT_RESULT) for line in changes)

@@ -13,19 +13,14 @@ from vit_jax.experiment import experiment as experiment_lib
 from vit_jax.parallel import hardware
 from vit_jax.parallel import mesh as mesh_lib
 
+_flops, _bytes = console.format_flops, console.format_bytes
+
 
 def describe(
     experiment: experiment_lib.Experiment, memory: Any, title: str, *,
     show_parameters: bool,
 ) -> str:
-  """Returns the summary.
-
-  Args:
-    experiment: the experiment.
-    memory: the compiler's memory analysis of the step, or None.
-    title: name of the run.
-    show_parameters: whether to append the table of parameters.
-  """
+  """Returns the summary; `memory` is the compiler's analysis of the step."""
   config, state = experiment.config, experiment.abstract_state
   dataset, mesh = experiment.dataset, experiment.mesh
   _, height, width, channels = experiment.abstract_batch['image'].shape
@@ -125,11 +120,3 @@ def _expected_cost(
 def device_kind(mesh: jax.sharding.Mesh) -> str:
   """Returns the kind of the devices of a mesh."""
   return mesh.devices.flat[0].device_kind
-
-
-def _flops(count: float) -> str:
-  return console.format_flops(count)
-
-
-def _bytes(count: int) -> str:
-  return console.format_bytes(count)

@@ -34,7 +34,7 @@ class Files:
   Attributes:
     path: the workdir.
     title: name of the run, or ''.
-    describe_latest: returns from which checkpoint the run can resume.
+    describe_latest: tells from which checkpoint the run can resume.
   """
   path: epath.Path
   title: str
@@ -51,8 +51,8 @@ class Files:
 
   def write_config(self, config: config_lib.Config) -> None:
     """Writes the resolved config."""
-    if self.is_active:
-      with self.explained(CONFIG):
+    with self.explained(CONFIG):
+      if self.is_active:
         atomic_files.write_json(self.path / CONFIG, config_lib.to_plain(config))
 
   def open_metrics(self, *, resume_step: int) -> writer_lib.MetricWriter:

@@ -6,7 +6,6 @@ of the run would wait forever.
 """
 
 from collections.abc import Callable
-import functools
 import os
 import sys
 import threading
@@ -18,6 +17,10 @@ import jax
 # Exit status of a run that hung: EX_PROTOCOL of sysexits.h. The last checkpoint
 # is complete; the same command resumes from it.
 EXIT_CODE = 76
+
+
+def _print(text: str) -> None:
+  print(text, file=sys.stderr, flush=True)
 
 
 class Watchdog:
@@ -37,8 +40,7 @@ class Watchdog:
   def __init__(
       self, *, report_secs: float, end_secs: float, start_secs: float,
       activity: str = 'starting', name: str = '',
-      report: Callable[[str], None] = functools.partial(
-          print, file=sys.stderr, flush=True),
+      report: Callable[[str], None] = _print,
       end: Callable[[int], None] = os._exit,
   ):
     """Initialises the watchdog; entering the context starts it.
