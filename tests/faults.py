@@ -11,7 +11,6 @@ reported. After all kills, the run must end bit for bit like an undisturbed one.
 import argparse
 from collections.abc import Callable, Sequence
 import dataclasses
-import json
 import os
 import pathlib
 import random
@@ -23,6 +22,12 @@ import tempfile
 import time
 
 import numpy as np
+
+from vit_jax import tree
+from vit_jax.checkpoints import items
+from vit_jax.checkpoints import paths as checkpoint_paths
+from vit_jax.checkpoints import source as checkpoint_source
+from vit_jax.training import writer
 
 ROOT = pathlib.Path(__file__).parents[1]
 
@@ -163,13 +168,10 @@ def _free_port() -> int:
 
 
 def rows(workdir: pathlib.Path) -> list[dict]:
-  """Returns the complete rows of metrics, without times."""
-  try:
-    lines = (workdir / 'metrics.jsonl').read_text().split('\n')[:-1]
-  except FileNotFoundError:
-    return []
-  return [{name: value for name, value in json.loads(line).items()
-           if name.split('/')[-1] not in MEASURED} for line in lines]
+  """Returns the rows of metrics, without times."""
+  return [{name: value for name, value in row.items()
+           if name.split('/')[-1] not in MEASURED}
+          for row in writer.read_rows(workdir)]
 
 
 def last_step(workdir: pathlib.Path) -> int:
@@ -203,11 +205,6 @@ def assert_same_end(workdir: pathlib.Path, other: pathlib.Path) -> int:
 
 
 def _arrays(workdir: pathlib.Path) -> dict[str, np.ndarray]:
-  from vit_jax import tree
-  from vit_jax.checkpoints import items
-  from vit_jax.checkpoints import paths as checkpoint_paths
-  from vit_jax.checkpoints import source as checkpoint_source
-
   return {
       f'{which}/{item}/{name}': np.asarray(leaf)
       for which, kept in (
@@ -220,9 +217,6 @@ def _arrays(workdir: pathlib.Path) -> dict[str, np.ndarray]:
 
 
 def _counters(workdir: pathlib.Path) -> dict:
-  from vit_jax.checkpoints import items
-  from vit_jax.checkpoints import source as checkpoint_source
-
   found = items.read_config(checkpoint_source.find(workdir).path / 'progress')
   return {name: value for name, value in found.items()
           if 'secs' not in name and name != 'train'}

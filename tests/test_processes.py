@@ -38,7 +38,7 @@ CONFIG = {
     'optimizer': {'name': 'sgd', 'learning_rate': 0.3, 'clip_norm': 1.0,
                   'schedule': {'name': 'constant'}},
     'mesh': {'fsdp': 2},
-    # 50 do not divide into batches of 16: the last is padded.
+    # The last batch of 16 is padded.
     'evals': {'test': {'split': 'test[:50]', 'every': {'steps': 2}}},
     'log': {'every': {'steps': 1}},
     'checkpoint': {'every': {'steps': 2}, 'keep': 2, 'best': 'test/loss'},
@@ -58,38 +58,21 @@ COSTS = ('train/images_per_sec', 'train/wait_share', 'train/device_hours',
 
 def write_config(path, config):
   path.write_text(
-      '"""For a test."""\nfrom ml_collections import ConfigDict\n'
+      'from ml_collections import ConfigDict\n'
       f'def get_config():\n  return ConfigDict({config!r})\n')
   return f'--config={path}'
 
 
 def free_port():
-  """Returns a free port below the ephemeral ones."""
-  first = 20_000 + os.getpid() * 13 % 10_000
-  for port in range(first, first + 1_000):
-    with socket.socket() as probe:
-      try:
-        probe.bind(('', port))
-      except OSError:
-        continue
-      return port
-  pytest.fail('No port is free.')
+  with socket.create_server(('localhost', 0)) as server:
+    return server.getsockname()[1]
 
 
 def run_processes(number, *argv, devices=1):
-  """Runs main.py in several processes.
-
-  Args:
-    number: of processes.
-    *argv: the command line, but for the flags that say which process it is.
-    devices: of each process.
-
-  Returns:
-    Status, standard output and standard error of each.
-  """
+  """Returns the status, output and error stream of each process of main.py."""
   environ = {**os.environ, 'JAX_PLATFORMS': 'cpu',
              'JAX_NUM_CPU_DEVICES': str(devices),
-              'XLA_FLAGS': '--xla_backend_optimization_level=0 '
+             'XLA_FLAGS': '--xla_backend_optimization_level=0 '
                           '--xla_llvm_disable_expensive_passes=true'}
   started = []
   try:
@@ -100,13 +83,13 @@ def run_processes(number, *argv, devices=1):
           [sys.executable, 'main.py', *map(str, argv), *flags,
            f'--process-id={i}'], cwd=ROOT, env=environ, text=True,
           stdout=subprocess.PIPE, stderr=subprocess.PIPE))
-    said = [process.communicate(timeout=TIMEOUT_SECS) for process in started]
+    outputs = [process.communicate(timeout=TIMEOUT_SECS) for process in started]
     return [(process.returncode, *texts)
-            for process, texts in zip(started, said)]
+            for process, texts in zip(started, outputs)]
   except subprocess.TimeoutExpired:
     for process in started:
       process.kill()
-    pytest.fail('Some process did not end.\n' + '\n'.join(
+    pytest.fail('A process did not end.\n' + '\n'.join(
         '\n'.join(process.communicate()) for process in started))
   finally:
     for process in started:
@@ -156,7 +139,7 @@ def reference(tmp_path_factory):
 
 
 @pytest.fixture(scope='module')
-def by_four(tmp_path_factory):
+def four_processes(tmp_path_factory):
   """The workdir and the outputs of four training processes."""
   folder = tmp_path_factory.mktemp('four')
   flag = write_config(folder / 'config.py', CONFIG)
@@ -165,29 +148,30 @@ def by_four(tmp_path_factory):
   return folder / 'run', done
 
 
-def test_four_processes_train_like_one_device(by_four, reference):
-  assert_same_metrics(writer.read_rows(by_four[0]), reference)
+def test_four_processes_train_like_one_device(four_processes, reference):
+  assert_same_metrics(writer.read_rows(four_processes[0]), reference)
 
 
-def test_only_process_0_prints_and_writes(by_four):
-  workdir, done = by_four
+def test_only_process_0_prints_and_writes(four_processes):
+  workdir, done = four_processes
   lines = [[line for line in out.splitlines() if '[Gloo]' not in line]
            for _, out, _ in done]
-  assert [said[0] for said in lines] == [
+  assert [output[0] for output in lines] == [
       f'process {i} of 4, 1 of 4 devices' for i in range(4)]
   assert 'batch 16 = 4 host(s) x 1' in '\n'.join(lines[0])
-  assert [said[1:] for said in lines[1:]] == [[], [], []]
+  assert [output[1:] for output in lines[1:]] == [[], [], []]
   assert len(list(workdir.glob('events.out.tfevents.*'))) == 1
   steps = [row['step'] for row in writer.read_rows(workdir)
            if 'train/loss' in row]
   assert steps == [1, 2, 3, 4]
 
 
+# Of the remaining steps; evaluations were compared before.
 REST = {'evals': {}, 'checkpoint': {'every': {'steps': 2}}}
 
 
-def at_step_2(workdir, target):
-  """Copies a run as if it was killed after step 2."""
+def copy_at_step_2(workdir, target):
+  """Copies a run as if it had been killed after step 2."""
   shutil.copytree(workdir, target)
   shutil.rmtree(target / 'checkpoints' / 'latest' / '4')
   (target / 'summary.json').unlink()
@@ -195,15 +179,15 @@ def at_step_2(workdir, target):
 
 
 def test_one_process_resumes_a_checkpoint_of_four(
-    by_four, reference, tmp_path):
-  workdir = at_step_2(by_four[0], tmp_path / 'run')
+    four_processes, reference, tmp_path):
+  workdir = copy_at_step_2(four_processes[0], tmp_path / 'run')
   rows = train_here(workdir, 1, mesh={'data': 1}, **REST)
   assert_same_metrics(rows, reference, first=3, prefix='train/')
 
 
 def test_two_processes_resume_a_checkpoint_of_four(
-    by_four, reference, tmp_path):
-  workdir = at_step_2(by_four[0], tmp_path / 'run')
+    four_processes, reference, tmp_path):
+  workdir = copy_at_step_2(four_processes[0], tmp_path / 'run')
   # Attention heads are split over both processes.
   flag = write_config(
       tmp_path / 'config.py', {**CONFIG, **REST, 'mesh': {'tensor': 2}})
@@ -214,12 +198,12 @@ def test_two_processes_resume_a_checkpoint_of_four(
       writer.read_rows(workdir), reference, first=3, prefix='train/')
 
 
-def test_two_processes_evaluate_like_one(by_four, tmp_path):
+def test_two_processes_evaluate_like_one(four_processes, tmp_path):
   evals = {name: {'split': 'test[:50]', **section}
            for name, section in EVALUATORS.items()}
   flag = write_config(tmp_path / 'config.py', {
       **CONFIG, 'evals': evals, 'checkpoint': {}})
-  argv = ['evaluate', flag, f'--workdir={by_four[0]}',
+  argv = ['evaluate', flag, f'--workdir={four_processes[0]}',
           f'--output={tmp_path / "pictures"}']
   assert main.main([*argv, f'--json={tmp_path / "one.json"}']) == 0
   done = run_processes(
@@ -239,7 +223,7 @@ def test_two_processes_evaluate_like_one(by_four, tmp_path):
           == one['tables']['confusion']['confusion'])
 
 
-def test_an_error_in_one_process_ends_all(tmp_path):
+def test_an_error_in_one_process_ends_all_processes(tmp_path):
   images = tmp_path / 'images' / 'train'
   for name in ('a', 'b'):
     (images / name).mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Numbers to predict, from end to end: trained, kept, evaluated."""
+"""Regression: training, evaluation, checkpoint and prediction."""
 
 import json
 
@@ -39,10 +39,9 @@ def test_regression_learns_targets_in_their_units(
   run_lib.train(experiment, tmp_path)
   assert 'targets light (' in capsys.readouterr().out
   metrics = json.loads((tmp_path / 'summary.json').read_text())['metrics']
-  # A guess of the mean is off by 29 hundredths of the brightest.
+  # Predicting the mean has an error of 29.
   assert metrics['test/root_mean_square_error_light'] < 6
   assert metrics['test/r2'] > 0.95
-  # No class is among what it says, and no task that it does not do.
   card = (tmp_path / 'model_card.md').read_text()
   assert 'image-classification' not in card and 'model-index' not in card
   moved = model_card.moved(card, '/hub')
@@ -53,12 +52,11 @@ def test_regression_learns_targets_in_their_units(
       source.config['data']['target_mean'], np.nanmean(labels, 0), rtol=1e-6)
   assert source.config['objective']['loss'] == 'mse'
   assert source.labels == ('light', 'dark')
-  # In the labels' own units, whatever was learned.
   model = vit_jax.load(tmp_path, log=None)
   images, labels = in_memory.brightness(40, seed=1)
-  for estimate, wanted in zip(model.predict(images), labels):
+  for estimate, target in zip(model.predict(images), labels):
     assert estimate.names == ('light', 'dark')
-    assert abs(estimate.values[0] - wanted[0]) < 20
+    assert abs(estimate.values[0] - target[0]) < 20
   with pytest.raises(ValueError, match='predicts numbers, not classes'):
     model.top_classes(np.zeros((1, 2)))
 

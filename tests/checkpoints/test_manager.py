@@ -126,20 +126,19 @@ def test_a_checkpoint_is_found_by_workdir_folder_or_step(workdir, place):
 
 def test_the_average_is_loaded_if_there_is_one(workdir, tmp_path):
   assert source_lib.find(workdir).item == 'average'
+  target = abstract(new_state(0, average=False))
   with open_checkpoints(tmp_path) as checkpoints:
+    assert checkpoints.latest_step is None
+    assert checkpoints.restore(target) is None
     save(checkpoints, new_state(1, average=False))
   source = source_lib.find(tmp_path)
   assert source.item == 'params'
   assert_same_bits(source.load(), jax.device_get(new_state(1).params))
   with open_checkpoints(tmp_path) as checkpoints:
-    state = checkpoints.restore(abstract(new_state(0, average=False))).state
-  assert_same_bits(state, new_state(1, average=False))
-
-
-def test_nothing_to_restore_is_none(tmp_path):
-  with open_checkpoints(tmp_path) as checkpoints:
-    assert checkpoints.latest_step is None
-    assert checkpoints.restore(abstract(new_state(0))) is None
+    assert_same_bits(
+        checkpoints.restore(target).state, new_state(1, average=False))
+    with pytest.raises(ValueError, match='another average.*averaging'):
+      checkpoints.restore(abstract(new_state(0)))
 
 
 def test_a_missing_checkpoint_is_an_error_that_lists_the_folder(tmp_path):
@@ -152,13 +151,6 @@ def test_a_missing_checkpoint_is_an_error_that_lists_the_folder(tmp_path):
   (tmp_path / 'notes.txt').write_text('')
   with pytest.raises(FileNotFoundError, match=re.escape(words + 'notes.txt.')):
     source_lib.find(tmp_path)
-
-
-def test_a_run_without_a_best_checkpoint_is_an_error(tmp_path):
-  with open_checkpoints(tmp_path) as checkpoints:
-    save(checkpoints, new_state(1))
-  with pytest.raises(FileNotFoundError, match='holds no best checkpoint'):
-    source_lib.find(tmp_path, which='best')
 
 
 def test_a_partial_checkpoint_is_ignored_and_removed(
@@ -223,15 +215,6 @@ def test_a_failure_in_the_background_is_raised_by_the_next_call(
     checkpoints.check()
 
 
-def test_saving_a_step_twice_keeps_one(tmp_path):
-  with open_checkpoints(tmp_path) as checkpoints:
-    for _ in range(2):
-      save(checkpoints, new_state(1))
-      save(checkpoints, new_state(1), best=True)
-  assert source_lib.find(tmp_path).path.name == '1'
-  assert source_lib.find(tmp_path, which='best').path.name == '1'
-
-
 @pytest.mark.parametrize('step', [3, 4, 5])
 def test_a_best_checkpoint_of_a_later_step_is_replaced(tmp_path, step):
   # The run was killed after it wrote the best of step 4, resumed before it, and
@@ -273,35 +256,22 @@ def test_another_model_is_an_error_with_the_differences(workdir):
   assert 'latest/5' in str(caught.value)
 
 
-def test_a_missing_average_is_an_error(tmp_path):
-  with open_checkpoints(tmp_path) as checkpoints:
-    save(checkpoints, new_state(1, average=False))
-  with open_checkpoints(tmp_path) as checkpoints, pytest.raises(
-      ValueError, match='another average.*averaging'):
-    checkpoints.restore(abstract(new_state(0)))
-
-
-def test_relative_paths_work(tmp_path, monkeypatch):
+def test_a_relative_path_and_another_optimizer(tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
-  config = config_lib.parse({'every': {'steps': 1}})
-  with manager.Checkpoints('runs/one', config) as checkpoints:
-    checkpoints.save(new_state(1), config={'a': 1}, progress={})
+  with open_checkpoints('runs/one') as checkpoints:
+    for _ in range(2):  # Saving a step twice keeps one.
+      save(checkpoints, new_state(1, average=False))
+  with pytest.raises(FileNotFoundError, match='holds no best checkpoint'):
+    source_lib.find('runs/one', which='best')
   assert source_lib.find('runs/one').path == tmp_path / 'runs/one' / (
       'checkpoints/latest/1')
-  assert source_lib.find('runs/one/checkpoints/latest/1').config == {'a': 1}
-
-
-def test_another_optimizer_is_an_error(tmp_path):
-  config = config_lib.parse({'every': {'steps': 1}})
-  with manager.Checkpoints(tmp_path, config) as checkpoints:
-    checkpoints.save(new_state(1), config={}, progress={})
-  target = new_state(0)
+  assert source_lib.find('runs/one/checkpoints/latest/1').config == CONFIG
+  target = new_state(0, average=False)
   target = target.replace(opt_state=optax.sgd(0.1, momentum=0.9).init(
       target.params))
-  with (manager.Checkpoints(tmp_path, config) as checkpoints,
+  with (open_checkpoints('runs/one') as checkpoints,
         pytest.raises(ValueError, match='another optimizer')):
     checkpoints.restore(abstract(target))
-
 
 
 @pytest.fixture(scope='module')

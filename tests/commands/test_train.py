@@ -1,9 +1,9 @@
-"""Training as a person runs it: in a process that may be killed."""
+"""Training from the command line, in processes that may be killed."""
 
-import dataclasses
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,7 +15,6 @@ import pytest
 
 import main
 import vit_jax
-from vit_jax import evals
 from vit_jax import run as run_lib
 from vit_jax import tree
 from vit_jax.checkpoints import manager
@@ -23,12 +22,11 @@ from vit_jax.checkpoints import source as checkpoint_source
 from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.training import health
-from vit_jax.training import signals
 from vit_jax.training import writer
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 
-# Everything that draws random numbers, and everything that carries a state.
+# All sources of randomness and all kinds of state.
 CONFIG = """
 from ml_collections import ConfigDict
 
@@ -79,9 +77,19 @@ def get_config():
   })
 """
 
-# What depends on the time of day, not on the run.
+# Metrics that depend on time.
 MEASURED = ('images_per_sec', 'wait_share', 'device_hours', 'core_hours',
             'host_memory_bytes')
+
+
+PROGRAM = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import main
+code = main.exit_code(sys.argv[2:])
+heavy = {'tensorflow', 'torch', 'tensorboard'} & set(sys.modules)
+sys.exit(f'imported {heavy}' if heavy else code)
+"""
 
 
 @pytest.fixture(scope='module')
@@ -92,27 +100,41 @@ def config_file(tmp_path_factory):
 
 
 @pytest.fixture(scope='module')
-def environment(tmp_path_factory):
-  """One compile cache for the runs of this file: a restart is what is tested.
-  """
-  return {**os.environ, 'JAX_PLATFORMS': 'cpu',
-          'JAX_COMPILATION_CACHE_DIR': str(tmp_path_factory.mktemp('cache'))}
+def start(config_file, tmp_path_factory):
+  """Starts a run in a process; all share one compilation cache."""
+  environment = {
+      **os.environ, 'JAX_PLATFORMS': 'cpu',
+      'JAX_COMPILATION_CACHE_DIR': str(tmp_path_factory.mktemp('cache'))}
 
+  def start_run(workdir, *flags):
+    return subprocess.Popen(
+        [sys.executable, '-c', PROGRAM, str(ROOT), f'--config={config_file}',
+         f'--workdir={workdir}', *flags], env=environment, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
-def command(*arguments):
-  return [sys.executable, str(ROOT / 'main.py'), *map(str, arguments)]
+  return start_run
 
 
 @pytest.fixture(scope='module')
-def whole(config_file, environment, tmp_path_factory):
-  """A run that nothing disturbed; returns its workdir and what it printed."""
+def whole(start, tmp_path_factory):
+  """The workdir and the output of an uninterrupted run."""
   workdir = tmp_path_factory.mktemp('whole')
-  done = subprocess.run(
-      command(f'--config={config_file}', f'--workdir={workdir}',
-              f'--json={workdir}/figures.json', '--profile=2'),
-      env=environment, capture_output=True, text=True, check=False)
-  assert done.returncode == 0, done.stderr
-  return workdir, done.stdout
+  process = start(workdir, f'--json={workdir}/figures.json', '--profile=2')
+  output, _ = process.communicate()
+  assert process.returncode == 0, output
+  return workdir, output
+
+
+@pytest.fixture(scope='module')
+def short(config_file, tmp_path_factory):
+  """The workdir and the summary of a finished run of three steps."""
+  workdir = tmp_path_factory.mktemp('short')
+  return workdir, run_lib.train(build(config_file, 'total.steps=3'), workdir)
+
+
+def build(config_file, *flags):
+  config = config_lib.load(config_file, flags)['']
+  return experiment_lib.build(config, devices=jax.devices()[:1])
 
 
 def restored(workdir):
@@ -147,88 +169,50 @@ def assert_same_run(workdir, other):
   assert rows(workdir) == rows(other)
 
 
-def start_and_stop(
-    config_file, environment, workdir, signum, *flags, at):
-  """Starts a run and sends a signal once a checkpoint `at` is there."""
-  process = subprocess.Popen(
-      command(f'--config={config_file}', f'--workdir={workdir}',
-              '--config.data.source=digits',
-              *(f'--config.{flag}' for flag in flags)),
-      env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-      text=True)
+def send_after_checkpoint(process, workdir, signum, *, step):
+  """Sends a signal once a checkpoint exists; returns the output."""
   deadline = time.monotonic() + 300
-  while not (workdir / 'checkpoints' / 'latest' / str(at)).exists():
+  while not (workdir / 'checkpoints' / 'latest' / str(step)).exists():
     assert process.poll() is None, process.stdout.read()
     assert time.monotonic() < deadline
     time.sleep(0.002)
   process.send_signal(signum)
-  output, _ = process.communicate(timeout=300)
-  return process.returncode, output
+  return process.communicate(timeout=300)[0]
 
 
-def test_a_killed_run_goes_on_bit_for_bit(
-    whole, config_file, environment, tmp_path):
-  for at in (5, 15):  # Killed twice.
-    code, _ = start_and_stop(
-        config_file, environment, tmp_path, signal.SIGKILL, at=at)
-    assert code == -signal.SIGKILL
-    assert max(row['step'] for row in rows(tmp_path)) < 24
-  done = subprocess.run(
-      command(f'--config={config_file}', f'--workdir={tmp_path}'),
-      env=environment, capture_output=True, text=True, check=False)
-  assert done.returncode == 0, done.stderr
-  assert 'Resuming from step' in done.stdout
-  assert_same_run(tmp_path, whole[0])
-
-
-@pytest.mark.parametrize(('signum', 'status'), [
-    (signal.SIGTERM, 75), (signal.SIGINT, 130)])
-def test_a_signal_saves_before_leaving(
-    whole, config_file, environment, tmp_path, signum, status):
-  code, output = start_and_stop(
-      config_file, environment, tmp_path, signum, at=5)
-  assert code == status
-  assert 'saved at step' in output
+def test_a_killed_and_a_terminated_run_resume_bit_for_bit(
+    whole, start, tmp_path):
+  process = start(tmp_path)
+  send_after_checkpoint(process, tmp_path, signal.SIGKILL, step=5)
+  assert process.returncode == -signal.SIGKILL
+  assert max(row['step'] for row in rows(tmp_path)) < 24
+  process = start(tmp_path)
+  output = send_after_checkpoint(process, tmp_path, signal.SIGTERM, step=10)
+  assert process.returncode == 75
   saved_at = int(output.split('saved at step ')[1].split('.')[0])
   assert checkpoint_source.find(tmp_path).path.name == str(saved_at)
-  assert 5 <= saved_at < 24
-  done = subprocess.run(
-      command(f'--config={config_file}', f'--workdir={tmp_path}'),
-      env=environment, capture_output=True, text=True, check=False)
-  assert f'Resuming from step {saved_at}' in done.stdout
+  assert 10 <= saved_at < 24
+  process = start(tmp_path)
+  output, _ = process.communicate()
+  assert process.returncode == 0, output
+  assert f'Resuming from step {saved_at}' in output
   assert_same_run(tmp_path, whole[0])
 
 
-def test_a_killed_run_ends_early_where_an_undisturbed_one_does(
-    config_file, environment, tmp_path):
-  # The head stays at zero, and the loss what it is at the first evaluation.
-  flags = ('checkpoint.patience=1', 'optimizer.learning_rate=0')
-  whole = run_lib.train(build(config_file, *flags), tmp_path / 'whole')
-  assert (whole['steps'], whole['best']['step']) == (16, 8)
-  code, _ = start_and_stop(
-      config_file, environment, tmp_path / 'killed', signal.SIGKILL, *flags,
-      at=10)
-  assert code == -signal.SIGKILL
-  done = subprocess.run(
-      command(f'--config={config_file}', f'--workdir={tmp_path}/killed',
-              *(f'--config.{flag}' for flag in flags)),
-      env=environment, capture_output=True, text=True, check=False)
-  assert done.returncode == 0, done.stderr
-  assert 'ended at step 16: test/loss was best at step 8' in done.stdout
-  assert_same_run(tmp_path / 'killed', tmp_path / 'whole')
-
-
-def test_the_workdir_holds_what_the_readme_says(whole, experiment):
+def test_a_finished_workdir_has_summary_curves_profile_and_checkpoints(
+    whole, config_file):
   workdir, output = whole
   assert (workdir / 'curves.png').read_bytes().startswith(b'\x89PNG')
   assert list(workdir.glob('events.out.tfevents.*'))
+  assert list((workdir / 'profile').rglob('*.xplane.pb'))
+  assert list((workdir / 'profile').rglob('perfetto_trace.json.gz'))
   summary = json.loads((workdir / 'summary.json').read_text())
   assert summary == json.loads((workdir / 'figures.json').read_text())
   assert summary['steps'] == 24
   assert summary['images'] == 24 * 16
   assert summary['device_hours'] > 0
   assert summary['core_hours_by_kind'] == {'cpu': summary['device_hours']}
-  per_image = experiment.flops_per_image
+  per_image = build(config_file).flops_per_image
   assert summary['flops'] == 3 * per_image * 24 * 16
   last = {**rows(workdir)[-2], **rows(workdir)[-1]}
   assert summary['metrics']['test/accuracy'] == last['test/accuracy']
@@ -243,197 +227,119 @@ def test_the_workdir_holds_what_the_readme_says(whole, experiment):
     assert words in output
 
 
-def test_a_profile_opens_in_tensorboard_and_perfetto(whole):
-  profile = whole[0] / 'profile'
-  assert list(profile.rglob('*.xplane.pb'))
-  assert list(profile.rglob('perfetto_trace.json.gz'))
-
-
-def test_a_finished_run_is_not_trained_again(whole, config_file, environment):
-  workdir, _ = whole
-  before = (workdir / 'metrics.jsonl').read_bytes()
-  done = subprocess.run(
-      command('train', f'--config={config_file}', f'--workdir={workdir}'),
-      env=environment, capture_output=True, text=True, check=True)
-  assert 'already finished' in done.stdout
-  assert (workdir / 'metrics.jsonl').read_bytes() == before
-
-
-def test_evaluate_finds_what_training_measured(
-    whole, environment, tmp_path):
-  workdir, _ = whole
-  done = subprocess.run(
-      command('evaluate', f'--workdir={workdir}', f'--json={tmp_path}/e.json'),
-      env=environment, capture_output=True, text=True, check=False)
-  assert done.returncode == 0, done.stderr
-  found = json.loads((tmp_path / 'e.json').read_text())
-  summary = json.loads((workdir / 'summary.json').read_text())
+def test_evaluate_repeats_the_metrics_of_training(whole, tmp_path):
+  assert main.main(['evaluate', f'--workdir={whole[0]}',
+                    f'--json={tmp_path}/new/figures.json']) == 0
+  found = json.loads((tmp_path / 'new/figures.json').read_text())
+  summary = json.loads((whole[0] / 'summary.json').read_text())
   assert found['parameters'] == 'average'
   assert found['metrics']['test/examples'] == 360
   for name, value in found['metrics'].items():
     assert value == pytest.approx(summary['metrics'][name], rel=1e-6)
 
 
-def test_training_imports_neither_tensorflow_nor_torch(
-    config_file, environment, tmp_path):
-  program = (
-      'import sys; sys.path.insert(0, sys.argv[1]); import main\n'
-      'code = main.main(["--config=" + sys.argv[2], "--workdir=" + sys.argv[3],'
-      ' "--config.total.steps=1"])\n'
-      'heavy = {"tensorflow", "torch", "tensorboard"} & set(sys.modules)\n'
-      'sys.exit(f"imported {heavy}" if heavy else code)\n')
-  done = subprocess.run(
-      [sys.executable, '-c', program, str(ROOT), config_file, str(tmp_path)],
-      env=environment, capture_output=True, text=True, check=False)
-  assert done.returncode == 0, done.stderr
+def test_evaluation_at_another_resolution_resizes_position_embeddings(
+    whole, capsys):
+  assert main.main(['evaluate', f'--workdir={whole[0]}',
+                    '--config.data.resolution=[12, 16]']) == 0
+  assert 'resized positions: (5, 8) -> (13, 8)' in capsys.readouterr().out
 
 
-def test_names_of_classes_and_preprocessing_travel_with_the_checkpoint(whole):
+def test_a_checkpoint_includes_class_names_and_preprocessing(whole):
   model = vit_jax.load(whole[0], log=None)
   assert model.preprocess.labels == tuple(str(digit) for digit in range(10))
   assert model.predict(np.zeros((8, 8), np.uint8)).names[0] in '0123456789'
 
 
-@pytest.fixture
-def experiment(config_file):
-  return build(config_file)
+def test_a_run_starts_from_npz_weights(whole, tmp_path):
+  npz = tmp_path / 'weights.npz'
+  vit_jax.load(whole[0], log=None).save(npz, form='npz')
+  file = tmp_path / 'tune.py'
+  file.write_text(CONFIG.replace("'averaging': 0.9,", ''))
+  assert main.main([
+      f'--config={file}', f'--workdir={tmp_path}/run',
+      f'--config.init.checkpoint={npz}', '--config.total.steps=1',
+      '--config.data.resolution=[12, 8]']) == 0
+  trained = checkpoint_source.find(tmp_path / 'run')
+  assert trained.shapes['positions'].shape == (7, 8)
+  assert trained.config['init']['checkpoint'] == str(npz)
 
 
-def build(config_file, *flags):
-  config = config_lib.load(config_file, flags)['']
-  return experiment_lib.build(config, devices=jax.devices()[:1])
-
-
-def test_an_evaluation_that_was_cut_off_is_done_again(
-    whole, experiment, tmp_path):
-  evaluate = experiment.evaluators['test'].details
-  calls = []
-
-  def cut_off(params, between):
-    calls.append(1)
-    if len(calls) == 2:
-      raise signals.Stopped(signal.SIGTERM)
-    return evaluate(params, between)
-
-  cut = dataclasses.replace(experiment, evaluators={
-      'test': evals.Evaluator(cut_off)})
-  with pytest.raises(signals.Stopped):
-    run_lib.train(cut, tmp_path)
-  assert checkpoint_source.find(tmp_path).path.name == '16'
-  assert [row['step'] for row in rows(tmp_path) if 'test/loss' in row] == [8]
-  run_lib.train(experiment, tmp_path)
-  assert [row['step'] for row in rows(tmp_path) if 'test/loss' in row] == [
-      8, 16, 24]
-  assert rows(tmp_path) == rows(whole[0])
-
-
-def test_a_loss_that_is_not_finite_stops_and_names_it(config_file, tmp_path):
+def test_a_non_finite_loss_stops_and_names_the_parameters(
+    config_file, tmp_path):
   diverging = build(
       config_file, 'optimizer.learning_rate=1e37', 'optimizer.clip_norm=none',
       'optimizer.weight_decay=0', 'log.every.steps=1',
       'checkpoint.every.steps=1')
-  with pytest.raises(health.NonFiniteError) as error:
+  with pytest.raises(health.NonFiniteError, match='qkv_kernel') as error:
     run_lib.train(diverging, tmp_path)
-  assert 'Step ' in str(error.value)
-  assert 'qkv_kernel' in str(error.value)
   step = int(str(error.value).split('Step ')[1].split(':')[0])
   kept = checkpoint_source.find(tmp_path)
   assert int(kept.path.name) < step
   assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(kept.load()))
 
 
-def test_a_changed_config_is_said(config_file, tmp_path, capsys):
-  run_lib.train(build(config_file, 'total.steps=2'), tmp_path)
-  capsys.readouterr()
-  run_lib.train(build(config_file, 'total.steps=3'), tmp_path)
+@pytest.mark.parametrize(('flags', 'words'), [
+    (['model.mlp_dim=32'], 'another model .*\n.*'
+     r'encoder/layers/mlp/hidden/kernel: expected \(2, 8, 32\), found'),
+    (['optimizer.learning_rate=5e-3'], 'finished, with a different config.*\n'
+     '.*\n.*optimizer.learning_rate: 0.001 -> 0.005'),
+    (['total.steps=2'], 'at step 3, but the config ends at step 2'),
+    (['total.steps=4', 'data.resolution=[4, 16]'], '2x2 patches, but .* 1x4'),
+])
+def test_an_incompatible_config_in_a_workdir_is_an_error(
+    short, config_file, flags, words):
+  with pytest.raises(ValueError, match=words):
+    run_lib.train(build(config_file, 'total.steps=3', *flags), short[0])
+
+
+def test_a_longer_total_and_another_batch_size_resume(
+    short, config_file, tmp_path, capsys):
+  shutil.copytree(short[0], tmp_path / 'run')
+  summary = run_lib.train(
+      build(config_file, 'total.steps=4', 'batch_size=8'), tmp_path / 'run')
+  assert summary['images'] == 3 * 16 + 8
   output = capsys.readouterr().out
-  assert 'total.steps: 2 -> 3' in output
-  assert 'Resuming from step 2' in output
+  assert 'total.steps: 3 -> 4' in output
+  assert 'Resuming from step 3' in output
 
 
-def test_another_model_in_the_workdir_is_an_error(config_file, tmp_path):
-  run_lib.train(build(config_file, 'total.steps=1'), tmp_path)
-  with pytest.raises(ValueError, match='another model') as error:
-    run_lib.train(build(config_file, 'model.mlp_dim=32'), tmp_path)
-  assert 'encoder/layers/mlp/hidden/kernel: expected (2, 8, 32), found' in str(
-      error.value)
+def test_a_finished_run_is_not_trained_again(
+    short, config_file, tmp_path, capsys):
+  workdir, summary = tmp_path / 'run', short[1]
+  shutil.copytree(short[0], workdir)
+  again = build(config_file, 'total.steps=3', 'log.every.steps=7')
+  assert run_lib.train(again, workdir) == json.loads(json.dumps(summary))
+  assert 'already finished at step 3' in capsys.readouterr().out
+  # Damaged files are written again.
+  (workdir / 'summary.json').write_text('{"steps": 1,')
+  (workdir / 'config.json').write_text('{')
+  written = run_lib.train(again, workdir)
+  assert written['metrics'] == summary['metrics']
+  assert json.loads((workdir / 'summary.json').read_text()) == written
 
 
-def test_stages_hand_over_their_parameters(environment, tmp_path):
+def test_a_stage_starts_from_the_parameters_of_an_earlier_one(
+    tmp_path, capsys):
   file = tmp_path / 'stages.py'
   file.write_text(STAGES)
-  done = subprocess.run(
-      command(f'--config={file}', f'--workdir={tmp_path}/run'),
-      env=environment, capture_output=True, text=True, check=False)
-  assert done.returncode == 0, done.stderr
-  lines = [line.split() for line in done.stdout.splitlines()]
-  fates = {line[1]: line[0] for line in lines if len(line) > 1 and line[0] in (
+  assert main.main([f'--config={file}', f'--workdir={tmp_path}/run']) == 0
+  output = capsys.readouterr().out
+  lines = [line.split() for line in output.splitlines()]
+  action = {line[1]: line[0] for line in lines if len(line) > 1 and line[0] in (
       'loaded', 'resized', 'new', 'ignored')}
-  assert fates['encoder/layers/mlp/hidden/kernel'] == 'loaded'
-  assert fates['positions'] == 'resized'
-  assert fates['head/dense/kernel'] == 'new'
-  assert fates['representation/dense/kernel'] == 'ignored'
+  assert action['encoder/layers/mlp/hidden/kernel'] == 'loaded'
+  assert action['positions'] == 'resized'
+  assert action['head/dense/kernel'] == 'new'
+  assert action['representation/dense/kernel'] == 'ignored'
   summary = json.loads((tmp_path / 'run' / 'summary.json').read_text())
   assert set(summary['stages']) == {'pretrain', 'finetune'}
   assert (tmp_path / 'run' / 'curves.png').exists()
   assert summary['stages']['finetune']['metrics']['test/examples'] == 360
-  assert 'pretrain' in done.stdout.split('Summary')[1]
+  assert 'pretrain' in output.split('Summary')[1]
 
 
-def test_a_finished_run_is_not_taken_for_another_one(config_file, tmp_path):
-  run_lib.train(build(config_file, 'total.steps=1'), tmp_path)
-  with pytest.raises(
-      ValueError, match='finished, with a different config') as e:
-    run_lib.train(build(config_file, 'total.steps=1',
-                        'optimizer.learning_rate=5e-3'), tmp_path)
-  assert 'optimizer.learning_rate: 0.001 -> 0.005' in str(e.value)
-  # What does not change the result does not make it another run.
-  again = build(config_file, 'total.steps=1', 'log.every.steps=7')
-  assert run_lib.train(again, tmp_path)['steps'] == 1
-
-
-def test_a_total_that_is_passed_already_is_an_error(config_file, tmp_path):
-  run_lib.train(build(config_file, 'total.steps=3'), tmp_path)
-  with pytest.raises(ValueError, match='at step 3, but the config ends at'):
-    run_lib.train(build(config_file, 'total.steps=2'), tmp_path)
-
-
-def test_images_are_counted_as_they_were_seen(config_file, tmp_path):
-  run_lib.train(build(config_file, 'total.steps=2'), tmp_path)
-  summary = run_lib.train(
-      build(config_file, 'total.steps=3', 'batch_size=8'), tmp_path)
-  assert summary['images'] == 2 * 16 + 8
-
-
-def test_another_grid_of_as_many_patches_is_an_error(config_file, tmp_path):
-  run_lib.train(build(config_file, 'total.steps=1'), tmp_path)
-  with pytest.raises(ValueError, match='2x2 patches, but .* 1x4'):
-    run_lib.train(build(config_file, 'total.steps=2',
-                        'data.resolution=[4, 16]'), tmp_path)
-
-
-def test_a_damaged_summary_is_made_again(config_file, tmp_path):
-  summary = run_lib.train(build(config_file, 'total.steps=1'), tmp_path)
-  (tmp_path / 'summary.json').write_text('{"steps": 1,')
-  (tmp_path / 'config.json').write_text('{')
-  again = run_lib.train(build(config_file, 'total.steps=1'), tmp_path)
-  assert again['metrics'] == summary['metrics']
-  assert json.loads((tmp_path / 'summary.json').read_text()) == again
-
-
-def test_softmax_learns_from_several_labels_too(config_file, tmp_path):
-  experiment = build(
-      config_file, 'data.source=shapes', 'total.steps=1',
-      'data.shapes.num_test_examples=4')
-  assert experiment.abstract_batch['label'].shape[1:] == (32,)
-  metrics = run_lib.train(experiment, tmp_path)['metrics']
-  # The even distribution of an untrained model: log C, whatever the labels.
-  assert metrics['train/loss'] == pytest.approx(
-      np.log(experiment.dataset.num_classes), rel=1e-5)
-
-
-def test_a_stage_that_cannot_start_is_known_before_the_first(
-    tmp_path, capsys):
+def test_all_stages_are_checked_before_the_first_trains(tmp_path, capsys):
   file = tmp_path / 'stages.py'
   file.write_text(STAGES)
   status = main.main([f'--config={file}', f'--workdir={tmp_path}/run',
@@ -443,30 +349,12 @@ def test_a_stage_that_cannot_start_is_known_before_the_first(
   assert not (tmp_path / 'run').exists()
 
 
-def test_evaluation_at_another_resolution_resizes_the_positions(
-    whole, capsys, tmp_path):
-  status = main.main([
-      'evaluate', f'--workdir={whole[0]}', '--config.data.resolution=[12, 16]',
-      f'--json={tmp_path}/new/figures.json'])
-  assert status == 0
-  assert 'resized positions: (5, 8) -> (13, 8)' in capsys.readouterr().out
-  figures = json.loads((tmp_path / 'new' / 'figures.json').read_text())
-  assert figures['metrics']['test/examples'] == 360
-
-
-def test_a_run_starts_from_weights_of_another_format(
-    whole, environment, tmp_path):
-  """Written with the published names, read by the ordinary fine-tuning."""
-  npz = tmp_path / 'weights.npz'
-  vit_jax.load(whole[0], log=None).save(npz, form='npz')
-  file = tmp_path / 'tune.py'
-  file.write_text(CONFIG.replace("'averaging': 0.9,", ''))
-  status = main.main([
-      f'--config={file}', f'--workdir={tmp_path}/run',
-      f'--config.init.checkpoint={npz}', '--config.total.steps=1',
-      '--config.data.resolution=[12, 8]'])
-  assert status == 0
-  trained = checkpoint_source.find(tmp_path / 'run')
-  assert trained.shapes['positions'].shape == (7, 8)
-  config = json.loads((tmp_path / 'run' / 'config.json').read_text())
-  assert config['init']['checkpoint'] == str(npz)
+def test_untrained_softmax_loss_with_several_labels_is_log_num_classes(
+    config_file, tmp_path):
+  experiment = build(
+      config_file, 'data.source=shapes', 'total.steps=1',
+      'data.shapes.num_test_examples=4')
+  assert experiment.abstract_batch['label'].shape[1:] == (32,)
+  metrics = run_lib.train(experiment, tmp_path)['metrics']
+  assert metrics['train/loss'] == pytest.approx(
+      np.log(experiment.dataset.num_classes), rel=1e-5)

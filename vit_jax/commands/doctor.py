@@ -161,13 +161,8 @@ def check_host() -> list[Check]:
 
 
 def _requirements() -> list[str]:
-  path = ROOT / 'requirements.txt'
-  if path.exists():
-    lines = [line.split('#')[0].strip()
-             for line in path.read_text().splitlines()]
-    return [line for line in lines if line]
-  return [line for line in importlib.metadata.requires('vit-jax') or []
-          if 'extra ==' not in line]
+  lines = (ROOT / 'requirements.txt').read_text().splitlines()
+  return [text for line in lines if (text := line.split('#')[0].strip())]
 
 
 def _satisfies(version: str, wanted: str) -> bool:

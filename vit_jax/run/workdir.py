@@ -34,7 +34,7 @@ class Files:
   Attributes:
     path: the workdir.
     title: name of the run, or ''.
-    describe_latest: tells from which checkpoint the run can resume.
+    describe_latest: returns from which checkpoint the run can resume.
   """
   path: epath.Path
   title: str

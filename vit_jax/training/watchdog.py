@@ -40,7 +40,7 @@ class Watchdog:
   def __init__(
       self, *, report_secs: float, end_secs: float, start_secs: float,
       activity: str = 'starting', name: str = '',
-      report: Callable[[str], None] = _print,
+      report: Callable[[str], None] | None = None,
       end: Callable[[int], None] = os._exit,
   ):
     """Initialises the watchdog; entering the context starts it.
@@ -60,7 +60,7 @@ class Watchdog:
     self._activity = activity
     self._name = name or (
         f'process {jax.process_index()} of {jax.process_count()}')
-    self._report = report
+    self._report = report or _print
     self._end = end
     self._step = 0
     # One tuple, so that the thread never reads half of a beat.

@@ -77,8 +77,12 @@ class MetricWriter:
 
   def close(self) -> None:
     """Closes the files."""
+    if self._events is None:
+      return
+    # `write` has flushed every row and raised the errors of a full disk.
+    with contextlib.suppress(OSError):
+      self._replace(_read(self._path))  # Without repeated rows.
     for file in filter(None, (self._file, self._events)):
-      # `write` has flushed every row and raised the errors of a full disk.
       with contextlib.suppress(OSError):
         file.close()
     self._file = self._events = None
