@@ -14,7 +14,7 @@ from vit_jax.commands import doctor
 
 
 def test_a_working_machine_can_train(capsys, tmp_path):
-  path = tmp_path / 'new/doctor.json'
+  path = tmp_path / 'doctor.json'
   assert doctor.run(argparse.Namespace(json=str(path))) == 0
   assert capsys.readouterr().out.endswith('Training can start.\n')
   report = json.loads(path.read_text())

@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from vit_jax.training import clock as clock_lib
 from vit_jax.training import counters as counters_lib
 
 NAN = math.nan
@@ -84,14 +85,13 @@ def test_without_patience_training_never_stops():
 
 
 def test_device_time_is_summed_by_kind_over_restarts():
-  class Clock:
-    secs, device_secs = 5.0, 40.0
-
+  now = 0.0
+  clock = clock_lib.Clock(devices=8, now=lambda: now)
   before = counters_lib.Counters(
       secs=2.0, device_secs_by_kind={'TPU v3': 10, 'TPU v4': 5})
   counters = counters_lib.Counters()
-  for _ in range(2):  # Set again at each log line.
-    counters.set_time(before, Clock, 'TPU v3')
+  for now in (2.0, 5.0):  # Set again at each log line.
+    counters.set_time(before, clock, 'TPU v3')
   assert counters.secs == 7
   assert counters.device_secs_by_kind == {'TPU v3': 50, 'TPU v4': 5}
   assert before.device_secs_by_kind == {'TPU v3': 10, 'TPU v4': 5}

@@ -7,7 +7,6 @@ import argparse
 from collections.abc import Callable, Sequence
 import dataclasses
 import glob
-import importlib
 import importlib.metadata
 import itertools
 import json
@@ -42,7 +41,6 @@ class Check:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds no flags besides the common --json."""
-  del parser
 
 
 def run(args: argparse.Namespace) -> int:
@@ -53,9 +51,7 @@ def run(args: argparse.Namespace) -> int:
   can_train = not any(check.status == 'FAIL' for check in checks)
   print(render(checks, can_train=can_train))
   if args.json:
-    path = pathlib.Path(args.json)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({
+    pathlib.Path(args.json).write_text(json.dumps({
         'can_train': can_train,
         'checks': [dataclasses.asdict(check) for check in checks]}, indent=2))
   return 0 if can_train else 1
@@ -92,10 +88,10 @@ def check_packages(
 ) -> list[Check]:
   """Compares Python and packages with lines such as 'jax>=0.10,<0.13'."""
   version = '.'.join(map(str, sys.version_info[:3]))
-  old = sys.version_info < MIN_PYTHON
-  checks = [Check('Packages', 'python', f'{version}  {sys.executable}',
-                  'FAIL' if old else 'ok',
-                  'make quickstart PYTHON=python3.11' if old else '')]
+  checks = [Check('Packages', 'python', f'{version}  {sys.executable}')]
+  if sys.version_info < MIN_PYTHON:
+    checks = [dataclasses.replace(
+        checks[0], status='FAIL', remedy='make quickstart PYTHON=python3.11')]
   for requirement in requirements:
     match = re.match(r'([\w.-]+)(?:\[[^]]*\])?\s*([^;]*)', requirement)
     assert match, requirement
@@ -133,12 +129,11 @@ def check_devices(has_gpu: bool) -> list[Check]:
                   'FAIL', remedy)]
   checks.append(Check('Devices', 'convolution', 'runs'))
   has_tpu = bool(glob.glob('/dev/accel*') + glob.glob('/dev/vfio/[0-9]*'))
-  for name, exists in (('gpu', has_gpu), ('tpu', has_tpu)):
-    if exists and jax.default_backend() == 'cpu':
-      checks.append(Check(
-          'Devices', name, 'present, but not used by JAX', 'WARN',
-          f'unset JAX_PLATFORMS; {INSTALL} -r {ROOT}/requirements-{name}.txt'))
-  return checks
+  return checks + [
+      Check('Devices', name, 'present, but not used by JAX', 'WARN',
+            f'unset JAX_PLATFORMS; {INSTALL} -r {ROOT}/requirements-{name}.txt')
+      for name, exists in (('gpu', has_gpu), ('tpu', has_tpu))
+      if exists and jax.default_backend() == 'cpu']
 
 
 def check_host() -> list[Check]:
@@ -167,7 +162,7 @@ def _requirements() -> list[str]:
 
 def _satisfies(version: str, wanted: str) -> bool:
   try:
-    specifiers = importlib.import_module('packaging.specifiers')
+    from packaging import specifiers
   except ImportError:
     return True  # A missing `packaging` is reported itself.
   return specifiers.SpecifierSet(wanted).contains(version, prereleases=True)
