@@ -8,7 +8,6 @@ import main
 from tests import pictures
 from tests import random_models
 from vit_jax.data.splits import selection
-from vit_jax.near_duplicates import blocks
 from vit_jax.near_duplicates import methods
 from vit_jax.near_duplicates import search
 
@@ -77,8 +76,8 @@ def test_the_command_takes_a_model(root, tmp_path, capsys):
 
 def test_pairs_of_two_methods_are_listed_once():
   def found(*pairs):
-    return blocks.Matches(tuple(
-        blocks.Pair(index, f'k{index}', 'a', 0, 'b', 1.0, 0, change)
+    return search.Matches(tuple(
+        search.Pair(index, f'k{index}', 'a', 0, 'b', 1.0, 0, change)
         for index, change in pairs), 5, {})
   joined = search.merge(
       [found((3, 'whole')), found((1, 'alike'), (3, 'alike'))])

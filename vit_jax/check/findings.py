@@ -86,21 +86,16 @@ class Report:
   """Result of a check.
 
   Attributes:
-    source: dataset name.
-    description: how its files were interpreted; may be empty.
-    label_kind: 'classes', 'several classes' or 'numbers'.
+    source, description, label_kind: see `scan.ScanRequest`.
     splits: counts of each split: examples, checked, unreadable, unlabeled.
     classes: examples of each class in each split, the largest class first.
     ranges: minimum, median and maximum of 'width', 'height' and 'bytes'.
     properties: counts of file formats, common sizes and remarks.
     findings: the summary, most harmful first.
-    unreadable: in order.
-    duplicates: most harmful first.
-    suspicious_labels: most certain first.
+    unreadable, duplicates, suspicious_labels: most harmful first.
     features: what nearest neighbours are compared by.
-    label_agreement: share of examples whose neighbours predict their label;
-      None if labels were not compared.
-    labels_not_compared: the reason, if so.
+    label_agreement: share of examples whose neighbours predict their label.
+    labels_not_compared: the reason why it is None.
     contact_sheets: readable examples of each class, for the page.
   """
   source: str

@@ -1,26 +1,35 @@
-"""Builds the `findings.Report` of a scan."""
+"""A complete check: read images, find duplicates and suspicious labels."""
 
 import collections
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from jaxtyping import Int
 import numpy as np
 
 from vit_jax import console
+from vit_jax.check import duplicates as duplicates_lib
 from vit_jax.check import findings
 from vit_jax.check import scan as scan_lib
 from vit_jax.check import suspicious_labels
+from vit_jax.data.fingerprints import similarity
 
 _COMMON_SIZES = 5
 _SHEET_IMAGES = 24
 
 
-def build(
-    scan: scan_lib.Scan, duplicates: tuple[findings.DuplicateGroup, ...],
-    labels: suspicious_labels.Result, *, features: str,
+def check(
+    request: scan_lib.ScanRequest, *, likeness: similarity.Likeness,
+    settings: suspicious_labels.Settings, features: str,
+    advance: Callable[[int], None], failed: Callable[[str, Exception], None],
 ) -> findings.Report:
-  """Returns the report; see its attributes."""
-  request, counts = scan.request, _class_counts(scan)
+  """Reads the dataset and reports what is wrong with it.
+
+  For `advance` and `failed` see `scan.scan`; `features` is for the report.
+  """
+  scan = scan_lib.scan(request, advance=advance, failed=failed)
+  duplicates = duplicates_lib.find(scan, likeness)
+  labels = suspicious_labels.find(scan, duplicates, settings)
+  counts = _class_counts(scan)
   names = [split.name for split in request.splits]
   return findings.Report(
       source=request.name, description=request.description,

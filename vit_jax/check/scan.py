@@ -8,12 +8,15 @@ from typing import Any, Literal
 from jaxtyping import Int
 import numpy as np
 
+from vit_jax import data
 from vit_jax.check import findings
 from vit_jax.check import image_record
+from vit_jax.data import dataset
 from vit_jax.data.augment import ops
 from vit_jax.data.images import threads
 from vit_jax.data.images import unreadable
 from vit_jax.data.sources import protocol
+from vit_jax.data.splits import random_subsets
 
 Label = tuple[float, ...]
 # Maps images to a row of features each.
@@ -32,16 +35,14 @@ class Split:
 @dataclasses.dataclass(frozen=True)
 class ScanRequest:
   """What to read, and how.
+  Examples are numbered consecutively across splits. The description says how
+  the dataset's files were interpreted.
 
   Attributes:
-    name: dataset name.
-    splits: examples are numbered consecutively across splits.
-    label_kind: kind of labels.
     class_names: empty for numbers.
     decode: decodes an image as training does; raises a ValueError.
     embed: model features; None for `image_features`.
     min_side: shorter side of the images that `embed` needs.
-    description: how the dataset's files were interpreted; may be empty.
   """
   name: str
   splits: tuple[Split, ...]
@@ -72,6 +73,37 @@ class ScanRequest:
     """Returns the position of each example's split."""
     return np.repeat(np.arange(len(self.splits)), [
         len(split.source) for split in self.splits])
+
+
+def prepare(
+    config: data.DataConfig, *, max_examples: int = 0,
+    embed: Embed | None = None, min_side: int = 0,
+) -> ScanRequest:
+  """Opens all splits of a dataset; reads no image.
+  A subset of `max_examples` of all splits together is chosen by a hash of the
+  keys; 0 takes all.
+  """
+  if max_examples < 0:
+    raise ValueError(
+        f'--max-examples must be at least 0 (all); got {max_examples}.')
+  opened = dataset.open_splits(config)
+  # A dataset of a few files may have an empty split.
+  sources = {name: source for name, source in opened.splits.items()
+             if len(source)}
+  total = sum(map(len, sources.values()))
+  fraction = min(1, max_examples / total) if max_examples and total else 1
+  return ScanRequest(
+      config.source,
+      tuple(Split(name, random_subsets.select_random(
+          source, max(1, round(fraction * len(source))),
+          name=f'{config.source} {name}'), len(source))
+            for name, source in sources.items()),
+      label_kind=('numbers' if opened.targets else
+                  'several classes' if opened.multi_label else 'classes'),
+      class_names=() if opened.targets else opened.class_names or tuple(
+          map(str, range(opened.num_classes))),
+      decode=config.decode, embed=embed, min_side=min_side,
+      description=opened.description)
 
 
 @dataclasses.dataclass(eq=False)

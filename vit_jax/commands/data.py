@@ -24,8 +24,9 @@ import time
 from vit_jax import atomic_files
 from vit_jax import console
 from vit_jax import data
-from vit_jax.check import check
 from vit_jax.check import output
+from vit_jax.check import report as report_lib
+from vit_jax.check import scan
 from vit_jax.check import suspicious_labels
 from vit_jax.commands import arguments
 from vit_jax.data import beam_runner
@@ -101,10 +102,10 @@ def _check(args: argparse.Namespace) -> int:
     model = load.load(args.model, which=args.which, log=None)
     embed = functools.partial(model.features, batch_size=_MODEL_BATCH)
     min_side = 2 * max(model.preprocess.resolution)
-  request = check.prepare(
+  request = scan.prepare(
       config, max_examples=args.max_examples, embed=embed, min_side=min_side)
   with image_files.ReadProgress(len(request)) as reading:
-    report = check.run(
+    report = report_lib.check(
         request, likeness=likeness, settings=settings,
         features=args.model or 'colours and edges (weak; use --model)',
         advance=reading.advance, failed=reading.add_error)

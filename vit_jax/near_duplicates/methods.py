@@ -14,7 +14,7 @@ Methods are plain records that workers receive. Both have:
   index_data   the bits of the views of all test images
   queries      the bits of source images, and what `similarity` needs
   similarity   compares a query with a candidate
-  change       name of a view, for `blocks.Pair.change`
+  change       name of a view, for `search.Pair.change`
 """
 
 from collections.abc import Callable, Sequence

@@ -11,14 +11,14 @@ import numpy as np
 from vit_jax.analysis import html_page
 from vit_jax.data.images import decode
 from vit_jax.data.splits import selection as selection_lib
-from vit_jax.near_duplicates import blocks
+from vit_jax.near_duplicates import search
 
 EXCLUDE, PAIRS, PAGE = 'exclude.txt', 'pairs.jsonl', 'pairs.html'
 _IMAGE_SIDE = 192  # Pixels, on the page.
 _MAX_LABELS = 5
 
 
-def write_pairs(folder: epath.Path, pairs: Sequence[blocks.Pair]) -> None:
+def write_pairs(folder: epath.Path, pairs: Sequence[search.Pair]) -> None:
   """Writes all pairs, and the keys for `data.exclude`, one per line.
 
   Raises:
@@ -35,7 +35,7 @@ def write_pairs(folder: epath.Path, pairs: Sequence[blocks.Pair]) -> None:
 
 
 def write_page(
-    path: epath.Path, pairs: Sequence[blocks.Pair],
+    path: epath.Path, pairs: Sequence[search.Pair],
     source: selection_lib.Selection,
     against: Sequence[selection_lib.Selection], *, text: str, shown: int,
 ) -> None:

@@ -5,7 +5,8 @@ r"""Searches a source for near-duplicates of test sets: here, or on Beam.
     source      blocks -> fingerprints -> candidates -> compared -> pairs
 
 The fingerprints of the test sets are small, 480 bytes per image, and every
-worker receives all of them. The source is read once, in any order.
+worker receives all of them. The source is read once, in any order. Workers
+receive plain records: blocks of a few hundred examples, and a method.
 """
 
 from collections.abc import Sequence
@@ -15,28 +16,153 @@ import os
 from typing import Any
 
 from etils import epath
+import numpy as np
 
 from vit_jax.data import beam_runner
+from vit_jax.data.fingerprints import hash_index
+from vit_jax.data.images import threads
 from vit_jax.data.splits import selection as selection_lib
-from vit_jax.near_duplicates import blocks
+from vit_jax.near_duplicates import index as index_lib
 from vit_jax.near_duplicates import methods
+
+SIZE = 512
+
+
+@dataclasses.dataclass(frozen=True)
+class Pair:
+  """An example of the source, and the test image it is most similar to.
+
+  Attributes:
+    index, key: of the example in the source.
+    against: name of the test set.
+    against_index, against_key: of the image in the test set.
+    similarity: correlation of the pixels, or cosine of the features.
+    distance: differing bits, of 64.
+    change: 'whole', 'crop', 'mirrored' or 'mirrored crop'; of features
+      'alike' or 'alike mirrored'.
+  """
+  index: int
+  key: str
+  against: str
+  against_index: int
+  against_key: str
+  similarity: float
+  distance: int
+  change: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Matches:
+  """Pairs, number of comparisons, and reasons by unreadable key."""
+  pairs: tuple[Pair, ...]
+  num_compared: int
+  unreadable: dict[str, str]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Fingerprints:
+  """Bits or features of each view of the readable test images of a block."""
+  block: index_lib.Block
+  indices: np.ndarray
+  views: np.ndarray
+  unreadable: dict[str, str]
+
+
+def split(selection: selection_lib.Selection) -> list[index_lib.Block]:
+  """Returns the blocks of a selection."""
+  return [index_lib.Block(selection, *ends)
+          for ends in selection_lib.ranges(len(selection.open()), SIZE)]
+
+
+def fingerprint(block: index_lib.Block, method: methods.Method) -> Fingerprints:
+  """Returns the views of a block of test images."""
+  images, indices, unreadable = _read(block, method)
+  views = method.views(images) if images else np.zeros(0)
+  return Fingerprints(block, indices, views, unreadable)
+
+
+def build_index(
+    parts: Sequence[Fingerprints], method: methods.Method,
+) -> index_lib.TestIndex:
+  """Returns the index of all test images, independent of the order of parts.
+
+  Raises:
+    ValueError: if no test image could be read.
+  """
+  parts = sorted((part for part in parts if len(part.indices)),
+                 key=lambda p: (p.block.selection.name, p.block.first))
+  if not parts:
+    raise ValueError('No image of --against could be read.')
+  data = method.index_data(np.concatenate([part.views for part in parts]))
+  lengths = [len(part.indices) for part in parts]
+  return index_lib.TestIndex(
+      data, hash_index.Index(
+          data.bits.ravel(), max_distance=method.max_distance),
+      tuple(part.block for part in parts), np.cumsum([0, *lengths[:-1]]),
+      np.concatenate([part.indices for part in parts]))
+
+
+def match(
+    block: index_lib.Block, tests: index_lib.TestIndex, method: methods.Method,
+) -> Matches:
+  """Returns the near-duplicates of test images in a block of the source."""
+  images, indices, unreadable = _read(block, method)
+  if not images:
+    return Matches((), 0, unreadable)
+  bits, queries = method.queries(images, tests)
+  candidates = tests.candidates(bits)
+  best: dict[int, tuple[float, index_lib.Candidate]] = {}
+  for candidate in candidates:
+    value = method.similarity(queries[candidate.row], candidate, tests)
+    if value >= method.min_similarity and (
+        candidate.row not in best or value > best[candidate.row][0]):
+      best[candidate.row] = value, candidate
+  source, pairs = block.selection.open().source, []
+  for row, (value, candidate) in best.items():
+    index = int(indices[row])
+    selection, place = tests.locate(candidate.image)
+    pairs.append(Pair(
+        index, source.key(index), selection.name, place,
+        selection.open().source.key(place), value, candidate.distance,
+        method.change(candidate.view)))
+  return Matches(tuple(pairs), len(candidates), unreadable)
+
+
+def _read(
+    block: index_lib.Block, method: methods.Method,
+) -> tuple[list[Any], np.ndarray, dict[str, str]]:
+  """Returns readable images, their indices, and reasons for the others."""
+  dataset = block.selection.open()
+  images, indices, unreadable = [], [], {}
+  for chunk in threads.read_chunks(
+      range(block.first, block.last),
+      lambda index: method.read(dataset[index]['image']), size=SIZE,
+      errors=(OSError, ValueError)):
+    for index, image in chunk:
+      if isinstance(image, Exception):
+        key = f'{block.selection.name} {dataset.source.key(index)}'
+        unreadable[key] = str(image)
+      else:
+        images.append(image)
+        indices.append(index)
+  return images, np.array(indices, np.int64), unreadable
 
 
 def search(
     source: selection_lib.Selection,
     against: Sequence[selection_lib.Selection], method: methods.Method, *,
     folder: epath.Path, runner: str, flags: Sequence[str] = (),
-) -> blocks.Matches:
+) -> Matches:
   """Returns examples of the source that are near-duplicates of test images.
   `folder` is temporary; all Beam workers must have access.
   """
-  tests = [block for selection in against for block in blocks.split(selection)]
-  sources = blocks.split(source)
+  tests = [block for selection in against for block in split(selection)]
+  sources = split(source)
   if runner == beam_runner.LOCAL:
-    parts = [blocks.fingerprint(block, method) for block in tests]
-    index = blocks.build_index(parts, method)
+    parts = [fingerprint(block, method) for block in tests]
+    index = build_index(parts, method)
     return merge([*map(_unreadable, parts), *(
-        blocks.match(block, index, method) for block in sources)])
+        match(block, index, method) for block in sources)])
   beam = beam_runner.load()
 
   def build(pipeline: Any) -> None:
@@ -45,17 +171,17 @@ def search(
         | 'test images' >> beam.Create(tests)
         # Without a shuffle, one worker would process all of them.
         | 'spread test images' >> beam.Reshuffle()
-        | 'fingerprint' >> beam.Map(blocks.fingerprint, method))
+        | 'fingerprint' >> beam.Map(fingerprint, method))
     index = (
         parts
         | 'all test images' >> beam.combiners.ToList()
-        | 'index' >> beam.Map(blocks.build_index, method))
+        | 'index' >> beam.Map(build_index, method))
     matches = (
         pipeline
         | 'source' >> beam.Create(sources)
         | 'spread source' >> beam.Reshuffle()
         | 'match' >> beam.Map(
-            blocks.match, beam.pvalue.AsSingleton(index), method))
+            match, beam.pvalue.AsSingleton(index), method))
     (((parts | 'unreadable' >> beam.Map(_unreadable)), matches)
      | beam.Flatten()
      | 'as JSON' >> beam.Map(_to_json)
@@ -72,29 +198,29 @@ def search(
       folder.rmtree()
 
 
-def merge(parts: Sequence[blocks.Matches]) -> blocks.Matches:
+def merge(parts: Sequence[Matches]) -> Matches:
   """Merges results in the order of the source; the first pair of two counts."""
-  pairs: dict[int, blocks.Pair] = {}
+  pairs: dict[int, Pair] = {}
   unreadable: dict[str, str] = {}
   for part in parts:
     unreadable |= part.unreadable
     for pair in part.pairs:
       pairs.setdefault(pair.index, pair)
-  return blocks.Matches(
+  return Matches(
       tuple(pairs[index] for index in sorted(pairs)),
       sum(part.num_compared for part in parts),
       dict(sorted(unreadable.items())))
 
 
-def _to_json(matches: blocks.Matches) -> str:
+def _to_json(matches: Matches) -> str:
   return json.dumps(dataclasses.asdict(matches))
 
 
-def _from_json(line: str) -> blocks.Matches:
+def _from_json(line: str) -> Matches:
   fields = json.loads(line)
-  fields['pairs'] = tuple(blocks.Pair(**pair) for pair in fields['pairs'])
-  return blocks.Matches(**fields)
+  fields['pairs'] = tuple(Pair(**pair) for pair in fields['pairs'])
+  return Matches(**fields)
 
 
-def _unreadable(part: blocks.Fingerprints) -> blocks.Matches:
-  return blocks.Matches((), 0, part.unreadable)
+def _unreadable(part: Fingerprints) -> Matches:
+  return Matches((), 0, part.unreadable)

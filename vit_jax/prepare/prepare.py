@@ -36,8 +36,6 @@ class Plan:
   """A dataset to write.
 
   Attributes:
-    name: dataset name.
-    version: such as '1.0.0'.
     folder: output folder, including name and version.
     shards: shards of each split, in order.
     key_digest: hash of all keys; finished shards are kept only if unchanged.

@@ -33,14 +33,11 @@ class Features:
 
   Attributes:
     label: name of the label feature.
-    num_classes: number of classes.
     names: class names, or () if unknown.
-    multi_label: a label is a list of classes.
     channels: 1 if all images of a sample are grey, else 3.
     encoding: 'jpeg' or 'png' if all images of a sample are, else ''.
-    file_name: examples have a file name.
+    file_name: whether examples have a file name.
     targets: names of the numbers of a regression label.
-    image_format: how images are stored.
   """
   label: str
   num_classes: int
@@ -81,11 +78,7 @@ def infer_features(
 ) -> Features:
   """Returns the features of a dataset, inferred from a sample.
 
-  Args:
-    dataset: the source.
-    examples: sample with encoded images.
-    image_format: how images are stored.
-    label: name of the label feature; None for 'label' or 'labels'.
+  The sample has encoded images. The default label is 'label' or 'labels'.
   """
   headers = {_header(example['image']) for example in examples}
   formats = {form for form, _ in headers}
