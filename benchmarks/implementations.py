@@ -74,16 +74,9 @@ def timm_compiled(setting):
   return _timm(setting, compiled=torch.compile)
 
 
-def timm_autotuned(setting):
-  """timm with `torch.compile` in mode max-autotune."""
-  import torch
-  return _timm(setting, compiled=lambda model: torch.compile(
-      model, mode='max-autotune'))
-
-
 def _timm(setting, *, compiled):
+  import timm
   import torch
-  timm = _import_timm(torch)
   size, patch = setting.model.split('/')
   device = 'cuda' if torch.cuda.is_available() else 'cpu'
   # TF32 on GPUs, as in JAX.
@@ -124,35 +117,12 @@ def _timm(setting, *, compiled):
   return run
 
 
-def _import_timm(torch):
-  """Imports timm even if torchvision was built for another torch.
-
-  The models do not use torchvision's operators, but importing it needs two.
-  """
-  try:
-    import timm
-  except RuntimeError as error:
-    if 'torchvision::' not in str(error):
-      raise
-    global _stubs  # Keeps the operators registered.
-    _stubs = torch.library.Library('torchvision', 'DEF')
-    for name in ('nms', 'qnms'):
-      _stubs.define(
-          f'{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor')
-    for name in [n for n in sys.modules
-                 if n.split('.')[0] in ('timm', 'torchvision')]:
-      del sys.modules[name]
-    import timm
-  return timm
-
-
 # Required modules and constructor by name.
 IMPLEMENTATIONS = {
     'ours': (('jax', 'flax'), ours),
     'plain-flax': (('jax', 'flax', 'optax'), plain_flax),
     'timm': (('torch', 'timm'), timm_eager),
     'timm-compiled': (('torch', 'timm'), timm_compiled),
-    'timm-autotuned': (('torch', 'timm'), timm_autotuned),
 }
 
 

@@ -24,6 +24,7 @@ import plain_flax
 
 sys.path.insert(0, os.fspath(pathlib.Path(__file__).parents[1]))
 
+from vit_jax import console
 from vit_jax import models
 from vit_jax.benchmarking import workload
 from vit_jax.experiment import build as experiment_lib
@@ -66,24 +67,20 @@ def ours(args, device, overrides):
 
 
 def row(name, built, of_plain):
-  """Prints the figures of a step and returns those to compare with."""
+  """Returns the cells of a step and the figures to compare with."""
   lowered, operations = built
   compiled, sizes = device_memory.try_compile(lowered)
   if sizes:
-    print(f'{name:<28} does not fit: needs {sizes[0] / GIB:.2f} GiB in all',
-          flush=True)
-    return of_plain
+    return (name, 'does not fit', f'{sizes[0] / GIB:.2f} in all',
+            f'{operations / 1e12:.2f}', *3 * ['']), of_plain
   stats = compiled.memory_analysis()
-  temporaries = stats.temp_size_in_bytes
-  in_use = stats.peak_memory_in_bytes - stats.argument_size_in_bytes
-  difference = ''
-  if of_plain:
-    difference = (f'{temporaries / of_plain[0] - 1:+7.0%}'
-              f'{in_use / of_plain[1] - 1:+9.0%}'
-              f'{operations / of_plain[2] - 1:+10.1%}')
-  print(f'{name:<28}{temporaries / GIB:12.2f}{in_use / GIB:10.2f}'
-        f'{operations / 1e12:10.2f}{difference}', flush=True)
-  return of_plain or (temporaries, in_use, operations)
+  found = (stats.temp_size_in_bytes / GIB,
+           (stats.peak_memory_in_bytes - stats.argument_size_in_bytes) / GIB,
+           operations / 1e12)
+  of_plain = of_plain or found
+  return (name, *(f'{value:.2f}' for value in found),
+          *(f'{value / plain - 1:+.1%}'
+            for value, plain in zip(found, of_plain))), of_plain
 
 
 def main():
@@ -95,22 +92,20 @@ def main():
   parser.add_argument('--slice', default='v4-8')
   args = parser.parse_args()
   device = topology.devices(args.slice)[0]
-  print(f'{args.model}, {args.resolution} pixels, {args.batch_size} images, '
-        f'one core of {args.slice}')
-  print(f'{"":<28}{"temporaries":>12}{"peak":>10}{"TFLOP":>10}'
-        '   relative to plain Flax')
-  of_plain = row('plain Flax', plain(args, device), None)
+  cells, of_plain = row('plain Flax', plain(args, device), None)
+  rows = [cells]
   depth = models.parse({'variant': args.model}).depth
-  for name, overrides in {
-      'remat=attention': ['model.remat=attention'],
-      'remat=dots': ['model.remat=dots'],
-      'remat=full': ['model.remat=full'],
-      'remat=none': ['model.remat=none'],
-      # Last, because it compiles slowest.
-      f'remat=none, unroll={depth}': [
-          'model.remat=none', f'model.unroll={depth}'],
-  }.items():
-    row(name, ours(args, device, overrides), of_plain)
+  settings = [f'model.remat={level}'
+              for level in ('attention', 'dots', 'full', 'none')]
+  # Last, because it compiles slowest.
+  for overrides in (*settings, f'model.remat=none model.unroll={depth}'):
+    cells, _ = row(overrides, ours(args, device, overrides.split()), of_plain)
+    rows.append(cells)
+  console.table(
+      f'{args.model}, {args.resolution} pixels, {args.batch_size} images, '
+      f'one core of {args.slice}; relative to plain Flax', (
+          '', 'temporaries, GiB', 'peak, GiB', 'TFLOP', 'temporaries', 'peak',
+          'TFLOP'), rows)
 
 
 if __name__ == '__main__':

@@ -113,8 +113,9 @@ def step_figures(tmp_path_factory):
     patch.setattr(matmul_peak, 'SIZES', (64,))
     assert main.main([
         'benchmark', '--what=step', '--model=Ti/16', '--workers=0',
-        '--config.data.resolution=16', '--rounds=2', '--batches=1', '--starts=0',
-        *(f'--config.{words}' for words in TINY), f'--json={path}']) == 0
+        '--config.data.resolution=16', '--rounds=2', '--batches=1',
+        '--starts=0', f'--json={path}',
+        *(f'--config.{words}' for words in TINY)]) == 0
   return json.loads(path.read_text())
 
 

@@ -84,7 +84,7 @@ def find(text: str) -> list[Collective]:
     ValueError: if the text is not a compiled program.
   """
   program = hlo.parse(text)
-  return _Walk(program).walk(program.entry, ())
+  return list(_walk(program, program.entry, (), set()))
 
 
 def total(collectives: Sequence[Collective]) -> dict[str, Total]:
@@ -100,108 +100,79 @@ def total(collectives: Sequence[Collective]) -> dict[str, Total]:
   return sums
 
 
-class _Walk:
-  """Follows a program through loops, calls and fusions."""
+def _walk(
+    program: hlo.Program, computation: str, loops: tuple[int | None, ...],
+    seen: set[str],
+) -> Iterator[Collective]:
+  """Yields the collectives of a computation nested in `loops`.
 
-  def __init__(self, program: hlo.Program):
-    self._program = program
-
-  def walk(
-      self, computation: str, loops: tuple[int | None, ...],
-  ) -> list[Collective]:
-    """Returns the collectives of a computation nested in `loops`."""
-    found = []
-    seen = set()
-    for row, key in self._listed(computation, loops):
-      # TPUs may spread one collective over several fusions.
-      if key is None or key not in seen:
-        found.append(row)
-      seen.add(key)
-    return found
-
-  def _listed(
-      self, computation: str, loops: tuple[int | None, ...],
-  ) -> Iterator[tuple[Collective, str | None]]:
-    for instruction in self._program.computations.get(computation, ()):
-      kind = instruction.opcode.removesuffix('-start').removeprefix('ragged-')
-      if kind in KINDS:
-        yield (self._record(instruction, kind, loops),
-               _chain(instruction.rest))
-      elif instruction.opcode == 'while':
-        inner = (*loops, self._program.trip_count(instruction))
-        for name in (*hlo.names(instruction.rest, 'body'),
-                     *hlo.names(instruction.rest, 'condition')):
-          yield from ((row, None) for row in self.walk(name, inner))
-      elif instruction.opcode.endswith(('-done', '-update')):
-        continue  # Counted at its start.
-      elif any('all-reduce-scatter' in name for name in instruction.called):
-        yield self._reduce_scatter(instruction, loops), None
-      elif instruction.opcode == 'fusion':
-        for name in instruction.called:
-          yield from self._listed(name, loops)
-      else:
-        for name in instruction.called:
-          yield from ((row, None) for row in self.walk(name, loops))
-
-  def _record(
-      self, instruction: hlo.Instruction, kind: str,
-      loops: tuple[int | None, ...],
-  ) -> Collective:
-    group_size = self._group_size(instruction.rest)
-    shape = instruction.shape
-    if instruction.opcode.endswith('-start') and kind != 'all-reduce':
-      # Operands, results, and hardware state.
-      _, shape, *_ = hlo.elements(shape)
-    arrays = hlo.arrays(shape)
-    if kind == 'reduce-scatter':
-      dimension = int(_attribute(instruction.rest, 'dimensions') or 0)
-      arrays = [
-          (dtype, tuple(n * (group_size if i == dimension else 1)
-                        for i, n in enumerate(sizes)))
-          for dtype, sizes in arrays]
-    elif kind == 'collective-permute':
-      group_size = 2
-    return Collective(
-        kind=kind, group_size=group_size, loops=loops,
-        bytes=math.ceil(sum(
-            math.prod(sizes) * hlo.itemsize(dtype) for dtype, sizes in arrays)),
-        shapes=tuple(f'{dtype}[{",".join(map(str, sizes))}]'
-                     for dtype, sizes in arrays))
-
-  def _reduce_scatter(
-      self, instruction: hlo.Instruction, loops: tuple[int | None, ...],
-  ) -> Collective:
-    """Returns the record of an all-reduce fused with a slice (TPU)."""
-    (whole, _), *others = self._listed(instruction.called[0], loops)
-    assert whole.kind == 'all-reduce' and not others, instruction.name
-    return dataclasses.replace(whole, kind='reduce-scatter')
-
-  def _group_size(self, rest: str) -> int:
-    """Returns the number of devices per replica group."""
-    if found := re.search(r'replica_groups=\[(?:\d+,)*(\d+)\]<=', rest):
-      return int(found[1])
-    if found := re.search(r'replica_groups=\{\{([\d,]+)\}', rest):
-      return len(found[1].split(','))
-    if found := re.search(
-        r'replica_groups=mesh\[([^\]]*)\]'
-        r'(?:, device_ids=\([^ ]*\))?(?: \{([^}]*)\})?', rest):
-      sizes = dict(re.findall(r"'([^']*)'=(\d+)", found[1]))
-      if found[2] is None:
-        return math.prod(map(int, sizes.values()))
-      # 'x', or a part of it: 'x':(2)4 is four of its devices.
-      return math.prod(
-          int(part or sizes[name]) for name, part in re.findall(
-              r"'([^']*)'(?::\(\d+\)(\d+))?", found[2]))
-    return self._program.devices  # No groups: all devices.
+  `seen` holds the channels of collectives spread over several fusions (TPU).
+  """
+  for instruction in program.computations.get(computation, ()):
+    kind = instruction.opcode.removesuffix('-start').removeprefix('ragged-')
+    if kind in KINDS:
+      channel = _attribute(instruction.rest, 'channel_id')
+      if 'chain_id=' not in instruction.rest or channel not in seen:
+        yield _record(program, instruction, kind, loops)
+      seen.add(channel)
+    elif instruction.opcode == 'while':
+      inner = (*loops, program.trip_count(instruction))
+      for name in (*hlo.names(instruction.rest, 'body'),
+                   *hlo.names(instruction.rest, 'condition')):
+        yield from _walk(program, name, inner, seen)
+    elif not instruction.opcode.endswith(('-done', '-update')):
+      for name in instruction.called:
+        for found in _walk(program, name, loops, seen):
+          # An all-reduce fused with a slice (TPU) is a reduce-scatter.
+          yield (dataclasses.replace(found, kind='reduce-scatter')
+                 if 'all-reduce-scatter' in name else found)
 
 
-def _chain(rest: str) -> str | None:
-  """Returns the channel of a collective spread over several fusions."""
-  if 'chain_id=' not in rest:
-    return None
-  return _attribute(rest, 'channel_id')
+def _record(
+    program: hlo.Program, instruction: hlo.Instruction, kind: str,
+    loops: tuple[int | None, ...],
+) -> Collective:
+  group_size = _group_size(instruction.rest, program.devices)
+  shape = instruction.shape
+  if instruction.opcode.endswith('-start') and kind != 'all-reduce':
+    # Operands, results, and hardware state.
+    _, shape, *_ = hlo.elements(shape)
+  arrays = hlo.arrays(shape)
+  if kind == 'reduce-scatter':
+    dimension = int(_attribute(instruction.rest, 'dimensions') or 0)
+    arrays = [
+        (dtype, tuple(n * (group_size if i == dimension else 1)
+                      for i, n in enumerate(sizes)))
+        for dtype, sizes in arrays]
+  elif kind == 'collective-permute':
+    group_size = 2
+  return Collective(
+      kind=kind, group_size=group_size, loops=loops,
+      bytes=math.ceil(sum(
+          math.prod(sizes) * hlo.itemsize(dtype) for dtype, sizes in arrays)),
+      shapes=tuple(f'{dtype}[{",".join(map(str, sizes))}]'
+                   for dtype, sizes in arrays))
 
 
-def _attribute(rest: str, name: str) -> str | None:
+def _group_size(rest: str, devices: int) -> int:
+  """Returns the number of devices per replica group; by default all."""
+  if found := re.search(r'replica_groups=\[(?:\d+,)*(\d+)\]<=', rest):
+    return int(found[1])
+  if found := re.search(r'replica_groups=\{\{([\d,]+)\}', rest):
+    return len(found[1].split(','))
+  if found := re.search(
+      r'replica_groups=mesh\[([^\]]*)\]'
+      r'(?:, device_ids=\([^ ]*\))?(?: \{([^}]*)\})?', rest):
+    sizes = dict(re.findall(r"'([^']*)'=(\d+)", found[1]))
+    if found[2] is None:
+      return math.prod(map(int, sizes.values()))
+    # 'x', or a part of it: 'x':(2)4 is four of its devices.
+    return math.prod(
+        int(part or sizes[name]) for name, part in re.findall(
+            r"'([^']*)'(?::\(\d+\)(\d+))?", found[2]))
+  return devices
+
+
+def _attribute(rest: str, name: str) -> str:
   found = re.search(r'\b' + name + r'=\{?(\d+)', rest)
-  return found[1] if found else None
+  return found[1] if found else ''

@@ -9,6 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 import dataclasses
 import re
 
+# Attributes that name the computations of an instruction, besides `calls`.
+_CALLS: Mapping[str, Sequence[str]] = {
+    'call': ('to_apply',), 'custom-call': ('called_computations',),
+    'conditional': (
+        'branch_computations', 'true_computation', 'false_computation')}
+
 
 @dataclasses.dataclass(frozen=True)
 class Instruction:
@@ -22,15 +28,9 @@ class Instruction:
   @property
   def called(self) -> list[str]:
     """Computations that it runs, without reduction functions."""
-    if self.opcode == 'call':
-      return names(self.rest, 'to_apply')
-    if self.opcode == 'conditional':
-      return (names(self.rest, 'branch_computations')
-              + names(self.rest, 'true_computation')
-              + names(self.rest, 'false_computation'))
-    if self.opcode == 'custom-call':
-      return names(self.rest, 'called_computations')
-    return names(self.rest, 'calls')
+    attributes = _CALLS.get(self.opcode, ('calls',))
+    return [name for attribute in attributes
+            for name in names(self.rest, attribute)]
 
 
 _COMPUTATION = re.compile(r'^(ENTRY )?%?([^\s(]+) \(.*\{\s*$')
