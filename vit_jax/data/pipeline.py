@@ -142,9 +142,12 @@ def _select(
       for shard in shards]
   if len(selected) == 1:
     return selected[0]
-  return grain.experimental.ZipMapDataset(selected).map(
-      lambda parts: {name: np.concatenate([part[name] for part in parts])
-                     for name in parts[0]})
+  return grain.experimental.ZipMapDataset(selected).map(_join)
+
+
+def _join(shards: Sequence[examples.HostBatch]) -> examples.HostBatch:
+  return {name: np.concatenate([shard[name] for shard in shards])
+          for name in shards[0]}
 
 
 def _iterate(

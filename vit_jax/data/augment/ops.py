@@ -165,15 +165,11 @@ class PadCrop:
   """Pads with zeros and crops the original size at random (CIFAR style).
 
   He et al. (https://arxiv.org/abs/1512.03385), section 4.2.
-
-  Attributes:
-    padding: pixels on each side.
   """
-  padding: int = 4
+  padding: int = 4  # Pixels on each side.
 
   def __call__(self, image: Picture, rng: np.random.Generator) -> Picture:
-    left, top = (
-        int(d) for d in rng.integers(-self.padding, self.padding + 1, 2))
+    left, top = rng.integers(-self.padding, self.padding + 1, 2).tolist()
     # `crop` fills with zeros beyond the edges.
     return image.crop((left, top, left + image.width, top + image.height))
 
@@ -195,13 +191,9 @@ class Flip:
 
 
 OPS: dict[str, type] = {
-    'central_crop': CentralCrop,
-    'flip': Flip,
-    'inception_crop': InceptionCrop,
-    'pad_crop': PadCrop,
-    'randaugment': randaugment.RandAugment,
-    'resize': Resize,
-}
+    'central_crop': CentralCrop, 'flip': Flip, 'inception_crop': InceptionCrop,
+    'pad_crop': PadCrop, 'randaugment': randaugment.RandAugment,
+    'resize': Resize}
 # Operations that do not depend on the meaning of channels.
 ANY_CHANNELS = ('central_crop', 'flip', 'inception_crop', 'pad_crop', 'resize')
 

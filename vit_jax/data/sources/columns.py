@@ -123,11 +123,11 @@ def _label_columns(
   named = _find(others, _LABEL_NAMES)
   if named is not None:
     return (named,)
-  if len(others) == 1 or (others and all(
-      label_rules_lib.are_flags(table[name]) for name in others)):
-    return tuple(others)
-  if others and target == 'regression' and all(
-      label_rules_lib.numbers(table[name]) is not None for name in others):
+  columns = [table[name] for name in others]
+  if columns and (
+      len(columns) == 1 or all(map(label_rules_lib.are_flags, columns))
+      or (target == 'regression' and not any(
+          label_rules_lib.numbers(column) is None for column in columns))):
     return tuple(others)
   found = (f'Candidates: {", ".join(others)}' if others
            else 'The image column is the only column')

@@ -71,8 +71,7 @@ def subfolders(path: epath.Path) -> list[str]:
 
 
 def list_images(root: epath.Path, folder: str) -> list[str]:
-  """Returns the paths of all images below `root/folder`, relative to the root.
-  """
+  """Returns the paths, relative to the root, of images below a folder."""
   paths = []
   for name, is_folder in _entries(root / folder):
     path = f'{folder}/{name}'

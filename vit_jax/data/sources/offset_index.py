@@ -38,8 +38,7 @@ def load_or_build(
       print(f'Indexing {saved.count(None):,} files once ...', flush=True)
 
     def finish(index: int) -> Arrays:
-      arrays = saved[index]
-      if arrays is None:
+      if (arrays := saved[index]) is None:
         arrays = build(paths[index])
         _save(paths[index], stamps[index], arrays, kind)
       return arrays

@@ -18,14 +18,10 @@ class Source(Protocol):
     ...
 
   def __getitem__(self, index: int) -> dict[str, Any]:
-    """Returns {'image': file content or uint8 pixels, 'label': label(index)}.
-    """
+    """Returns {'image': file content or uint8 pixels, 'label': ...}."""
 
   def label(self, index: int) -> Any:
-    """Returns a class index, a list of them, or float32 [targets].
-
-    Decodes no image.
-    """
+    """Returns a class index, a list of them, or float32 [targets]."""
 
   def key(self, index: int) -> str:
     """Returns a name of the example that is the same on every machine."""
