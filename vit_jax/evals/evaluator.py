@@ -28,13 +28,12 @@ class Split:
 
   Attributes:
     name: data set and split, for messages.
-    batches: opens an iterator over preprocessed batches: images in the model's
-      value range, labels as class indices or k-hot. The last one is padded.
+    batches: opens an iterator over preprocessed batches; the last is padded.
     num_examples: size of the split, compared with the number of examples seen.
     num_classes: classes of the data set.
     class_names: names of the classes, if known.
     multi_label: labels are k-hot [batch, classes] instead of indices [batch].
-    targets: names of the regression targets. Their labels are standardised
+    targets: names of the regression targets, whose labels are standardised
       [batch, targets], NaN where unknown.
     target_mean: mean of each target in its own units.
     target_std: standard deviation of each target in its own units.

@@ -27,11 +27,7 @@ class Features:
 def extract(
     context: evaluator.Context, split: evaluator.Split, feature: Feature,
 ) -> Callable[[types.Params, evaluator.OnBatch], Features]:
-  """Returns a function that gathers the features of a split on every host.
-
-  Raises:
-    ValueError: if images have several labels or regression targets.
-  """
+  """Returns a function that gathers the features of a split on every host."""
   context.check_classes(split, single=True)
 
   def batch_values(params: types.Params, batch: types.Batch) -> types.Outputs:

@@ -144,18 +144,15 @@ def _split_opener(
     section = config.data
     if per_class:  # The ranks refer to positions among all examples.
       section = dataclasses.replace(section, eval_unreadable='error')
+    max_unreadable = 0 if section.eval_unreadable == 'error' else (
+        data.allowed_unreadable(section.max_unreadable, dataset.num_examples))
     return evals.Split(
         name=f'{dataset.name} {dataset.split}', ranks=ranks,
         batches=_eval_batches(section, dataset, batch_size, mesh, unreadable),
-        num_examples=dataset.num_examples,
-        max_unreadable=(
-            0 if section.eval_unreadable == 'error' else
-            data.allowed_unreadable(
-                section.max_unreadable, dataset.num_examples)),
-        num_classes=dataset.num_classes,
-        class_names=dataset.class_names, multi_label=dataset.multi_label,
-        targets=dataset.targets, target_mean=config.data.target_mean,
-        target_std=config.data.target_std)
+        num_examples=dataset.num_examples, max_unreadable=max_unreadable,
+        num_classes=dataset.num_classes, class_names=dataset.class_names,
+        multi_label=dataset.multi_label, targets=dataset.targets,
+        target_mean=config.data.target_mean, target_std=config.data.target_std)
 
   return open_split
 

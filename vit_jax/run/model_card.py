@@ -234,8 +234,9 @@ def _table(results: Sequence[_Result], summary: Mapping[str, Any]) -> str:
   rows = [columns, ['---'] * len(columns), *([
       r.evaluator, f'{r.dataset}, split `{r.split}`',
       'unknown' if r.images is None else f'{r.images:,.0f}', r.metric,
-      _number(r.metric, r.last), _number(r.metric, r.best)][:len(columns)]
-                                            for r in results)]
+      *(console.format_metric(
+          r.metric, value if _is_finite(value) else None, digits=4)
+        for value in (r.last, r.best))][:len(columns)] for r in results)]
   lines = ['| ' + ' | '.join(cell.replace('|', '\\|') for cell in row) + ' |'
            for row in rows]
   if best.get('metrics'):
@@ -245,12 +246,6 @@ def _table(results: Sequence[_Result], summary: Mapping[str, Any]) -> str:
 
 def _is_finite(value: float | None) -> bool:
   return value is not None and math.isfinite(value)
-
-
-def _number(metric: str, value: float | None) -> str:
-  if value is None or not math.isfinite(value):
-    return '–'
-  return console.format_metric(metric, value, digits=4)
 
 
 def _cost(summary: Mapping[str, Any]) -> dict[str, str]:

@@ -6,6 +6,8 @@ import itertools
 import re
 from typing import Any
 
+from flax import traverse_util
+
 from vit_jax import schema
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import config_file
@@ -77,7 +79,8 @@ def plan(
   """
   raw = config_file.read(specification).get('sweep', {})
   parsed = schema.parse(sweep_config.SweepConfig, {
-      **raw, 'grid': grid or _flatten(raw.get('grid', {})), **section},
+      **raw, 'grid': grid or traverse_util.flatten_dict(
+          raw.get('grid', {}), sep='.'), **section},
                         where='sweep')
   if not parsed.grid:
     raise ValueError(
@@ -111,8 +114,9 @@ def _resolve_points(
     except ValueError as error:
       raise ValueError(f'sweep, at {", ".join(chosen)}: {error}') from error
     base = base or config
-    plain = config_lib.to_plain(config)
-    resolved = {field: _look_up(plain, field, value)
+    plain = traverse_util.flatten_dict(config_lib.to_plain(config), sep='.')
+    # Some, such as model.variant, are not stored.
+    resolved = {field: plain.get(field, value)
                 for field, value in zip(section.grid, values)}
     points.append(Point(run_name(resolved), resolved, config, development))
   if len({p.name for p in points}) < len(points):
@@ -132,23 +136,3 @@ def run_name(values: Mapping[str, Any]) -> str:
   text = ','.join(
       f'{field.split(".")[-1]}={value}' for field, value in values.items())
   return re.sub(r'[^\w.,=+-]+', '-', text).strip('-')
-
-
-def _flatten(grid: Mapping[str, Any], prefix: str = '') -> dict[str, Any]:
-  """Returns a nested grid with dotted keys."""
-  flat: dict[str, Any] = {}
-  for key, value in grid.items():
-    if isinstance(value, Mapping):
-      flat |= _flatten(value, f'{prefix}{key}.')
-    else:
-      flat[f'{prefix}{key}'] = value
-  return flat
-
-
-def _look_up(plain: Mapping[str, Any], field: str, default: Any) -> Any:
-  value: Any = plain
-  for key in field.split('.'):
-    if not isinstance(value, Mapping) or key not in value:
-      return default  # Such as model.variant, which is not stored.
-    value = value[key]
-  return value
