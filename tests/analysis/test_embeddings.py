@@ -13,18 +13,9 @@ def test_filters_agree_with_scikit_learn():
   assert got.shape == (28, 4, 4, 3)
   cosines = np.abs((got.reshape(28, 48) * wanted).sum(-1))
   np.testing.assert_allclose(cosines, 1, atol=1e-6)
-
-
-def test_few_features_have_few_components():
-  kernel = np.random.default_rng(0).normal(size=(4, 4, 3, 6))
-  assert len(embeddings.filters(kernel)) == 5
-
-
-def test_the_largest_value_of_a_component_is_positive():
-  kernel = np.random.default_rng(0).normal(size=(4, 4, 3, 60))
-  flat = embeddings.filters(kernel).reshape(28, -1)
+  flat = got.reshape(28, -1)  # The largest value is positive.
   np.testing.assert_allclose(np.abs(flat).max(-1), flat.max(-1))
-  np.testing.assert_allclose(np.linalg.norm(flat, axis=-1), 1)
+  assert len(embeddings.filters(kernel[..., :6])) == 5
 
 
 def test_convolution_filters_agree_with_a_loop():

@@ -203,18 +203,6 @@ def test_shards_of_a_changed_source_are_not_continued(tmp_path):
     prepare.begin(_plan(source, tmp_path))
 
 
-def test_unreadable_files_are_stored_unchanged(tmp_path):
-  source = tmp_path / 'photos'
-  for i in range(6):
-    path = source / 'train' / ('cat', 'dog')[i % 2] / f'{i}.jpg'
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(b'no image' if i == 3 else pictures.encoded(
-        pictures.picture(i, side=16), 'JPEG'))
-  assert _prepare(source, tmp_path) == 0
-  for split in ('train', 'test'):
-    _same(_open('mine', split, data_dir=str(tmp_path)), _open(source, split))
-
-
 def test_an_unreadable_prepared_file_is_named_by_its_source_key(
     folder, tmp_path, capsys):
   source = shutil.copytree(folder, tmp_path / 'photos')

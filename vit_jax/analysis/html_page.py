@@ -21,10 +21,7 @@ _CSS_DPI = 96  # CSS pixels per inch.
 def write(path: epath.PathLike, template: str, **values: Any) -> None:
   """Writes a page.
 
-  Args:
-    path: the .html file; its folder is created.
-    template: file name below `vit_jax/`, such as 'check/page.html'.
-    **values: variables of the template.
+  The template is a file name below `vit_jax/`, such as 'check/page.html'.
   """
   path = epath.Path(path)
   path.parent.mkdir(parents=True, exist_ok=True)

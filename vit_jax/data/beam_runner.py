@@ -35,7 +35,6 @@ def run(
   """Builds a pipeline, passing it to `build`, and waits for its end.
 
   Raises:
-    ImportError: if Beam is not installed.
     RuntimeError: if a worker failed, with its last message.
   """
   beam = load()

@@ -52,8 +52,7 @@ class PixelMethod(similarity.Likeness):
   @property
   def windows(self) -> tuple[perceptual_hash.Window, ...]:
     """Searched windows of a test image; the first is the whole image."""
-    return (perceptual_hash.crops() if self.crops
-            else (perceptual_hash.WHOLE,))
+    return perceptual_hash.crops() if self.crops else (perceptual_hash.WHOLE,)
 
   def read(self, image: Any) -> UInt8[np.ndarray, '64 64 3']:
     return perceptual_hash.thumbnail(image)

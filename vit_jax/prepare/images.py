@@ -21,7 +21,6 @@ class ImageFormat:
     shorter_side: larger images are reduced to this side in pixels; 0 keeps
       all sizes.
     quality: JPEG quality of reduced images.
-    max_pixels: limit for files that are decoded.
   """
   shorter_side: int = 0
   quality: int = QUALITY
@@ -51,14 +50,10 @@ class ImageFormat:
 
     A large JPEG becomes a smaller JPEG, and other large images PNG, rotated
     and opaque as training decodes them. Images of more than 8 bits and
-    unreadable files are stored unchanged.
-
-    Args:
-      image: file content, or uint8 pixels [height, width], [height, width, 1]
-        or [height, width, 3].
+    unreadable files are stored unchanged. Pixels become PNG.
 
     Raises:
-      ValueError: for pixels that PNG cannot represent.
+      ValueError: for pixels other than uint8 grey or RGB.
     """
     if isinstance(image, np.ndarray):
       channels = 1 if image.shape[2:] in ((), (1,)) else 3
