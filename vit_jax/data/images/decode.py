@@ -68,7 +68,7 @@ def decode_any(
     image: bytes | Shaped[np.ndarray, '...'], *, channels: int,
     dtype: multichannel.Dtype, max_pixels: int = limits.MAX_PIXELS,
 ) -> Image.Image | multichannel.MultichannelImage:
-  """Returns an image of any number of channels; 8-bit grey and RGB by Pillow."""
+  """Returns any number of channels; 8-bit grey and RGB as a Pillow image."""
   if dtype == 'uint8' and channels in _MODES:
     return decode(image, channels=channels, max_pixels=max_pixels)
   return multichannel.decode(

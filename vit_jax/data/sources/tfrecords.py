@@ -80,10 +80,10 @@ def open_records(
       raise ValueError(
           f'{path} has {len(arrays["starts"]):,} records, but '
           f'dataset_info.json says {count:,}. Copy or prepare it again.')
+  starts, sizes = (np.concatenate([arrays[name] for arrays in indices])
+                   for name in ('starts', 'sizes'))
   return Records(
-      tuple(map(os.fspath, found)),
-      np.concatenate([arrays['starts'] for arrays in indices]),
-      np.concatenate([arrays['sizes'] for arrays in indices]),
+      tuple(map(os.fspath, found)), starts, sizes,
       np.cumsum(list(found.values()), dtype=np.int64))
 
 
