@@ -85,16 +85,7 @@ class Launch:
       self, folder: pathlib.Path, workdir: pathlib.Path, *flags: str,
       processes: int = 2, missing: int | None = None,
       heartbeat_secs: int = HEARTBEAT_SECS):
-    """Starts them.
-
-    Args:
-      folder: folder of the config and the compilation cache.
-      workdir: workdir of the run.
-      *flags: further flags.
-      processes: number of processes.
-      missing: number of a process that is not started.
-      heartbeat_secs: time without heartbeat after which JAX gives up.
-    """
+    """Starts all processes except `missing`; `folder` holds logs and caches."""
     folder.mkdir(parents=True, exist_ok=True)
     workdir.mkdir(parents=True, exist_ok=True)
     (folder / 'toy.py').write_text(CONFIG)
@@ -130,7 +121,7 @@ class Launch:
         return False
       if time.monotonic() > end:
         self.send(signal.SIGKILL)
-        raise TimeoutError(f'{self.workdir}: the moment never came.\n'
+        raise TimeoutError(f'{self.workdir}: no such moment.\n'
                            + '\n'.join(self.end().outputs))
       time.sleep(0.002)
     return True

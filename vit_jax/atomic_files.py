@@ -102,10 +102,8 @@ def _check_absent(path: epath.Path) -> None:
 
 def _upload(source: pathlib.Path, target: epath.Path) -> None:
   """Copies a file or folder; removes a partial copy after an error."""
-  files = [source] if source.is_file() else [
-      path for path in sorted(source.rglob('*')) if path.is_file()]
   try:
-    for path in files:
+    for path in filter(pathlib.Path.is_file, [source, *source.rglob('*')]):
       copy = target / path.relative_to(source).as_posix()
       copy.parent.mkdir(parents=True, exist_ok=True)
       epath.Path(path).copy(copy)

@@ -327,9 +327,9 @@ def test_softmax_over_several_labels_prints_a_note():
 
 
 @pytest.mark.parametrize(('best', 'source', 'words'), [
-    ('val/accuracy', 'shapes', 'Measured: val/loss, val/precision_at_1'),
-    ('val/precision_at_1', 'digits', 'Measured: val/loss, .*accuracy'),
-    ('own/accuracy', 'shapes', 'Measured: own/loss, own/precision_at_1')])
+    ('val/accuracy', 'shapes', 'Use checkpoint.best=val/precision_at_1'),
+    ('val/precision_at_1', 'digits', 'Use checkpoint.best=val/accuracy'),
+    ('own/accuracy', 'shapes', 'Measured: .*own/precision_at_1')])
 def test_a_best_metric_that_the_data_lacks_is_an_error_at_the_start(
     best, source, words):
   raw = {**CONFIG, 'data': {'source': source, 'resolution': 8},

@@ -46,8 +46,8 @@ def storage_error(
   """Returns an error with path and advice; None for other kinds of errors.
 
   Args:
-    error: what reading or writing raised.
-    action: what failed, such as 'Cannot read'.
+    error: the original exception.
+    action: failed action, such as 'Cannot read'.
     path: location of the data.
     needed_bytes: size of the data, if known.
     resume: returns from which checkpoint the run can resume.

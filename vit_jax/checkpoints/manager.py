@@ -75,20 +75,16 @@ class Checkpoints:
     return self
 
   def __exit__(self, kind: type[BaseException] | None, *_: Any) -> None:
-    """Waits for writes in the background and raises their errors.
-
-    After another error, errors of closing are suppressed.
-    """
+    """Waits for writes in the background and raises their errors."""
     if kind is not None and issubclass(kind, coordination.LostError):
       return  # Closing would wait for the lost process.
-    with contextlib.ExitStack() as stack:
-      if kind is not None:
-        stack.enter_context(contextlib.suppress(Exception))
-      with self._explained('a checkpoint'):
-        try:
-          self._latest.close()
-        finally:
-          self._best.close()
+    # An earlier error is not hidden by those of closing.
+    suppressed = () if kind is None else (Exception,)
+    with contextlib.suppress(*suppressed), self._explained('a checkpoint'):
+      try:
+        self._latest.close()
+      finally:
+        self._best.close()
 
   @property
   def latest_step(self) -> int | None:
@@ -108,7 +104,7 @@ class Checkpoints:
       labels: class names, if known.
 
     Raises:
-      errors.StorageError: if this or the previous save could not be written.
+      errors.StorageError: if this or the previous save failed.
     """
     step = int(state.step)
     if step in self._latest.all_steps():

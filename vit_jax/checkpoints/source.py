@@ -11,7 +11,7 @@ from vit_jax.checkpoints import items as items_lib
 from vit_jax.checkpoints import paths
 from vit_jax.checkpoints import saved_config
 
-_MAX_NAMES = 12
+_MAX_NAMES = 12  # In the error that lists a folder.
 
 
 @dataclasses.dataclass(frozen=True)

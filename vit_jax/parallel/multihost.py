@@ -35,14 +35,7 @@ START_TIMEOUT_SECS = 300
 
 @dataclasses.dataclass(frozen=True)
 class Processes:
-  """Command-line flags that describe the processes; None if not given.
-
-  Attributes:
-    coordinator: host:port of process 0.
-    num_processes: number of processes.
-    process_id: number of this process, from 0.
-    start_timeout_secs: limit for all processes to connect.
-  """
+  """Command-line flags that describe the processes; None if not given."""
   coordinator: str | None = None
   num_processes: int | None = None
   process_id: int | None = None
@@ -133,13 +126,9 @@ def is_first() -> bool:
 
 
 def exit_now(status: int, message: str = '') -> None:
-  """Ends this process immediately if it failed while others depend on it.
+  """Ends a failed process (status not 0) immediately if others depend on it.
 
   An orderly exit would wait minutes for the others, and they for this one.
-
-  Args:
-    status: exit status; 0 does nothing.
-    message: printed before, such as a traceback.
   """
   if status and jax.distributed.is_initialized():
     sys.stdout.flush()
@@ -206,7 +195,7 @@ def sum_counts(count: int, rows: int, *, total: int) -> int:
 
   Args:
     count: count of this process.
-    rows: number of rows it looked at.
+    rows: number of rows of this process.
     total: number of different rows of all processes.
   """
   if jax.process_count() == 1:

@@ -64,10 +64,9 @@ def train(
     workdir: folder of the run.
     title: name to print.
     source: initial parameters of a new run; by default random.
-    profile_steps: number of steps to profile; 0 for none.
+    profile_steps: number of steps to profile.
     show_parameters: whether to print the table of parameters.
-    free_bytes: memory of a device that the run may use; by default the memory
-      that is free now.
+    free_bytes: device memory for the run; by default what is free now.
 
   Raises:
     ValueError: if a step or an evaluation does not fit into memory, `workdir`
@@ -102,7 +101,7 @@ def train(
 
 
 class _Run:
-  """The mutable parts of a run: the state, the counters, the open files."""
+  """The mutable parts of a run: state, counters and open files."""
 
   def __init__(
       self, experiment: experiment_lib.Experiment, files: workdir_lib.Files,
@@ -116,7 +115,6 @@ class _Run:
     self._watchdog = watchdog
     self._unreadable = unreadable_log.UnreadableRecorder(experiment, files)
     self._device_kind = startup_summary.device_kind(experiment.mesh)
-    self._flops_per_image = experiment.training_flops_per_image
     self._state: types.TrainState
     self._start: restore.Start
     self._counters: counters_lib.Counters
@@ -233,7 +231,8 @@ class _Run:
         self._step += 1
         self._counters.images += self._config.batch_size
         self._counters.flops += (
-            self._config.batch_size * self._flops_per_image)
+            self._config.batch_size
+            * self._experiment.training_flops_per_image)
         self._progress.advance(self._step)
         in_flight.append(loss)
         if len(in_flight) > IN_FLIGHT:
@@ -285,15 +284,15 @@ class _Run:
     due = [name for name, section in evaluators if self._is_due(section.every)]
     if not due:
       return
-    row = self._run_evaluators(due, self._state.eval_params)
+    params = self._state.eval_params
+    row = self._run_evaluators(due, params)
     counters = best_checkpoint.updated(
         self._config, self._counters, row, step=self._step)
     stops_early = best_checkpoint.is_out_of_patience(
         self._experiment, counters)
     if stops_early:  # At the last step every evaluator is due.
       row |= self._run_evaluators(
-          [name for name, _ in evaluators if name not in due],
-          self._state.eval_params)
+          [name for name, _ in evaluators if name not in due], params)
     if self._is_finished() or stops_early:
       counters.best_evals = self._evaluate_best(counters, row)
     self._write_row(row)
