@@ -2,17 +2,13 @@
 
 import importlib.metadata
 import json
-import math
 import pathlib
 import re
-import shlex
 
 import jax
 import pytest
 
 import main
-from vit_jax.experiment import config as config_lib
-from vit_jax.parallel import topology
 from vit_jax.plan import max_batch
 
 ROOT = pathlib.Path(main.__file__).parent
@@ -169,41 +165,3 @@ def test_a_step_that_does_not_fit_fails_with_suggestions(
   assert 'DOES NOT FIT' in output
   assert '--config.accumulation=auto' in output
   assert stage['suggestions']
-
-
-def published(name):
-  """Yields model, data set, slice, config and printout of each command."""
-  text = (ROOT / name).read_text().replace('\\\n', ' ')
-  for block, output in re.findall(
-      r'^```bash\n(.*?)^```\n(?:\n^```\n(.*?)^```)?', text,
-      re.DOTALL | re.MULTILINE):
-    for line in block.splitlines():
-      if not line.startswith('python main.py plan') or '--max-batch' in line:
-        continue
-      _, _, _, config, slice_, *overrides = shlex.split(line, comments=True)
-      path, arguments = config.removeprefix('--config=').split(':')
-      (resolved,) = config_lib.load(
-          f'{ROOT}/{path}:{arguments}',
-          [o.removeprefix('--config.') for o in overrides]).values()
-      words = dict(pair.split('=') for pair in arguments.split(','))
-      yield (words['model'], words['dataset'],
-             slice_.removeprefix('--topology='), resolved, output)
-
-
-def test_published_printouts_belong_to_their_commands():
-  plans = [plan for plan in published('docs/plans.md') if plan[-1]]
-  assert plans
-  for model, dataset, slice_, config, output in plans:
-    topology.parse(slice_)
-    lines = output.splitlines()
-    assert lines[0].startswith(f'{model}, {dataset} at 224 x 224')
-    settings = next(line for line in lines if line.startswith('batch '))
-    n = config.num_microbatches
-    split = f' in {n} microbatches' if n > 1 else ''
-    assert settings.startswith(
-        f'batch {config.batch_size:,}{split} | '
-        f'remat {config.model.remat!r} | ')
-    num_devices, = re.findall(
-        rf'^([\d,]+) x .* \({slice_}\) \|', output, re.MULTILINE)
-    sizes = re.findall(r'(?:data|fsdp|tensor) (\d+)', settings)
-    assert math.prod(map(int, sizes)) == int(num_devices.replace(',', ''))

@@ -1,6 +1,5 @@
 """TPU slices are found by name, and known to the compiler if installed."""
 
-import importlib.metadata
 import math
 import os
 
@@ -37,20 +36,6 @@ def test_a_slice_is_named_after_its_cores(version):
 def test_unknown_slices_are_errors_with_a_list(name, words):
   with pytest.raises(ValueError, match=words):
     topology.devices(name)
-
-
-def test_the_error_without_libtpu_names_the_requirements_file(monkeypatch):
-  version = importlib.metadata.version
-
-  def without_libtpu(name):
-    if name == 'libtpu':
-      raise importlib.metadata.PackageNotFoundError(name)
-    return version(name)
-
-  monkeypatch.setattr(importlib.metadata, 'version', without_libtpu)
-  with pytest.raises(ValueError, match=(
-      r'libtpu.*pip install -r requirements-plan.txt$')):
-    topology.devices('v3-8')
 
 
 @pytest.mark.parametrize('name', [

@@ -30,7 +30,6 @@ import jax
 
 from vit_jax import atomic_files
 from vit_jax.analysis import memory_plot
-from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import load_config
 from vit_jax.parallel import sharding
 from vit_jax.parallel import topology
@@ -80,13 +79,23 @@ def run(args: argparse.Namespace) -> int:
   stages = load_config.load(args.config, args.overrides)
   rows: list[dict[str, Any]] = []
   for name, config in stages.items():
-    plan = _plan(name, config, devices, args)
+    # Evaluators need their own data and do not affect the step.
+    experiment, sizes_from = build_without_data.build(
+        dataclasses.replace(config, evals={}), devices)
+    experiment, cost = step_cost.compile_fitting_step(experiment)
     print('\n' if rows else '', end='')
+    if args.sharding:
+      sharding.show(
+          sharding.table(experiment.abstract_state, experiment.axes,
+                         experiment.mesh), experiment.mesh)
+    plan = report.plan(
+        experiment, stage=name, sizes_from=sizes_from, topology=args.topology,
+        cost=cost)
     report.show(plan)
     suggestions = []
-    if plan.cost.fits is False:
-      suggestions = list(advice.suggest(config, plan.cost))
-      advice.show(suggestions, plan.cost)
+    if cost.fits is False:
+      suggestions = list(advice.suggest(config, cost))
+      advice.show(suggestions, cost)
     rows.append({**report.figures(plan), 'suggestions': [
         dataclasses.asdict(row) for row in suggestions]})
   if args.json and jax.process_index() == 0:
@@ -134,20 +143,3 @@ def _max_batch(
         title=f'Largest batch per {unit} ({kind})')
     print(f'wrote {args.picture}')
   return 0
-
-
-def _plan(
-    name: str, config: config_lib.Config, devices: Any,
-    args: argparse.Namespace,
-) -> report.Plan:
-  # Evaluators need their own data and do not affect the step.
-  experiment, sizes_from = build_without_data.build(
-      dataclasses.replace(config, evals={}), devices)
-  experiment, cost = step_cost.compile_fitting_step(experiment)
-  if args.sharding:
-    sharding.show(
-        sharding.table(experiment.abstract_state, experiment.axes,
-                       experiment.mesh), experiment.mesh)
-  return report.plan(
-      experiment, stage=name, sizes_from=sizes_from, topology=args.topology,
-      cost=cost)

@@ -37,8 +37,8 @@ class Plan:
     topology: name of the TPU slice; '' for the local devices.
     settings: settings that affect the cost.
     cost: the compiled step.
-    estimate: estimated speed, or None if the device is unknown.
-    paper: the paper's figures for the same training.
+    estimate: None if the device is unknown or the step did not compile.
+    paper: result of `paper_costs.find`.
   """
   stage: str
   model: str

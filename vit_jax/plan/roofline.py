@@ -21,27 +21,16 @@ DAY_SECS = 86_400
 
 @dataclasses.dataclass(frozen=True)
 class Bound:
-  """A lower bound of the time of a step.
-
-  Attributes:
-    secs: seconds at the peak.
-    per_sec: peak FLOPs or bytes per second of a device.
-  """
+  """Seconds of a step at a peak, in FLOPs or bytes per second of a device."""
   secs: float
   per_sec: float
 
 
 @dataclasses.dataclass(frozen=True)
 class Speed:
-  """Estimated speed of all devices.
+  """Speed of all devices, and the hours and core-days of a whole training.
 
-  Attributes:
-    step_secs: seconds of a step.
-    steps_per_sec: steps per second.
-    images_per_sec: images per second.
-    mfu: fraction of the peak FLOPs, without recomputation.
-    hours: hours of the training.
-    core_days: core-days of the training.
+  `mfu` is the fraction of the peak FLOP/s, without recomputation.
   """
   step_secs: float
   steps_per_sec: float
@@ -59,7 +48,7 @@ class Estimate:
     core: type of a core, such as 'TPUv3'.
     source: source of the peaks.
     bounds: 'compute', 'memory' and 'interconnect', as far as known.
-    bottleneck: name of the largest bound.
+    bottleneck: the largest bound.
     full_overlap: speed if the bounds overlap completely.
     no_overlap: speed if they do not overlap.
   """
