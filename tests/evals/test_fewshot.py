@@ -137,7 +137,8 @@ def test_samples_are_nested_and_differ_by_seed():
         (label, rank) for label in range(10) for rank in range(5)]
   assert len({tuple(np.flatnonzero(row >= 0)) for row in ranks}) == 3
   for seed, row in enumerate(ranks):
-    alone = split_strings.select_per_class(source, 2, name='digits', seed=seed)
+    alone, _ = split_strings.draw_per_class(
+        source, 2, name='digits', seeds=(seed,))
     assert alone.indices.tolist() == subset.indices[
         (row >= 0) & (row < 2)].tolist()
 
