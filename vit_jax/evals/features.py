@@ -25,10 +25,18 @@ class Features:
 
 
 def extract(
-    context: evaluator.Context, split: evaluator.Split, feature: Feature,
+    context: evaluator.Context, split: evaluator.Split, feature: Feature, *,
+    test: evaluator.Split | None = None,
 ) -> Callable[[types.Params, evaluator.OnBatch], Features]:
-  """Returns a function that gathers the features of a split on every host."""
+  """Returns a function that gathers the features of a split on every host.
+
+  Raises a `ValueError` for unsuitable labels, or other classes than `test`.
+  """
   context.check_classes(split, single=True)
+  if test is not None and split.num_classes != test.num_classes:
+    raise ValueError(
+        f'{context.where}: {split.name} has {split.num_classes} classes, but '
+        f'{test.name} has {test.num_classes}.')
 
   def batch_values(params: types.Params, batch: types.Batch) -> types.Outputs:
     value = context.predict(params, batch)[feature].astype(jnp.float32)
@@ -44,13 +52,3 @@ def extract(
     return Features(values['value'], values['label'])
 
   return passes.gather(split, batch_values, finish)
-
-
-def check_same_classes(
-    context: evaluator.Context, train: evaluator.Split, test: evaluator.Split,
-) -> None:
-  """Raises if two splits have different numbers of classes."""
-  if train.num_classes != test.num_classes:
-    raise ValueError(
-        f'{context.where}: {train.name} has {train.num_classes} classes, but '
-        f'{test.name} has {test.num_classes}.')

@@ -84,9 +84,9 @@ class FewshotConfig(evaluator.EvaluatorConfig):
     # First, because its error for multi-label data is the clearest one.
     extract_test = features_lib.extract(context, test, self.feature)
     all_shots, train = _open_train(self, context)
-    features_lib.check_same_classes(context, train, test)
+    extract_train = features_lib.extract(
+        context, train, self.feature, test=test)
     _check_classes(context, train)
-    extract_train = features_lib.extract(context, train, self.feature)
 
     def run(
         params: types.Params, on_batch: evaluator.OnBatch) -> evaluator.Result:

@@ -51,9 +51,9 @@ class KnnConfig(evaluator.EvaluatorConfig):
     """See `EvaluatorConfig`."""
     test = context.open(self)
     train = context.open(dataclasses.replace(self, split=self.train_split))
-    extract_train = features_lib.extract(context, train, self.feature)
     extract_test = features_lib.extract(context, test, self.feature)
-    features_lib.check_same_classes(context, train, test)
+    extract_train = features_lib.extract(
+        context, train, self.feature, test=test)
     if self.k > train.num_examples:
       raise ValueError(
           f'{context.where}.k is {self.k}, but {train.name} has only '

@@ -8,7 +8,9 @@ no weights and opens no data.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+import contextlib
 import dataclasses
+import json
 from typing import Any, Literal
 
 from vit_jax import data
@@ -241,7 +243,47 @@ def load(
 
 
 def _override(config: dict[str, Any], text: str) -> None:
-  config_file.override(config, text, record=Config, sections=list(_SECTIONS))
+  """Applies 'section.key=value' in place."""
+  path, value = schema.parse_assignment(
+      text, usage='Config flags have the form --config.section.key=value')
+  keys = path.split('.')
+  if keys[0] == 'sweep':
+    raise ValueError(
+        'The section sweep is set by flags of `main.py sweep`: --grid, '
+        f'--seeds, --held-out, --metric; got --config.{text}.')
+  schema.check_name(
+      keys[0], [*(f.name for f in dataclasses.fields(Config)), 'stages'],
+      what='section of the config')
+  if path == 'stages':
+    raise ValueError(
+        f'Stages are written in the config file, not in --config.{text}. '
+        'Override a value of one: --config.stages.NAME.section.key=value.')
+  # Overrides cannot add evaluators, or a misspelt name would do so.
+  if keys[0] == 'evals' and len(keys) > 1:
+    schema.check_name(
+        keys[1], list(config.get('evals', {})), what='evaluator')
+  if path in _SECTIONS:
+    config[path] = _read_section(path, value)
+    return
+  change: Any = (_read_section(path, value)
+                 if keys[0] == 'evals' and len(keys) == 2 else value)
+  for key in reversed(keys):
+    change = {key: change}
+  config.update(merge(config, change))
+
+
+def _read_section(path: str, text: str) -> dict[str, Any]:
+  """Parses a whole section written as a Python or JSON dict."""
+  section = schema.convert(schema.FlagText(text), Any, where=path)
+  if not isinstance(section, Mapping):
+    with contextlib.suppress(ValueError):
+      section = json.loads(text)
+  if not isinstance(section, Mapping):
+    raise ValueError(
+        f'{path} is a section with keys, but --config.{path}={text} sets it to '
+        f'a value. Set a key by --config.{path}.KEY=VALUE, or the whole '
+        f"section as {{'key': value}}.")
+  return dict(section)
 
 
 def _inherit_model(

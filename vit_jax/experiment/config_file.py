@@ -1,12 +1,11 @@
-"""Config files and command-line overrides, as nested dicts of plain data.
+"""Config files as nested dicts of plain data.
 
 A config file is Python whose `get_config` returns an `ml_collections`
 ConfigDict of plain data. The parameters of `get_config` are the arguments of
 the file: 'configs/x.py:name=value'.
 """
 
-from collections.abc import Mapping, Sequence
-import contextlib
+from collections.abc import Mapping
 import dataclasses
 import importlib.util
 import inspect
@@ -116,61 +115,6 @@ def _hints(section: Any, name: str = '') -> Mapping[str, Any]:
         '', getattr(record, 'name', name)):
       found |= typing.get_type_hints(record)
   return found
-
-
-def override(
-    config: dict[str, Any], text: str, *, record: type,
-    sections: Sequence[str],
-) -> None:
-  """Applies 'section.key=value' in place.
-
-  Args:
-    config: plain data, which will be parsed as `record`.
-    text: the override.
-    record: type of the config.
-    sections: names of the sections, the other fields being values.
-  """
-  path, value = schema.parse_assignment(
-      text, usage='Config flags have the form --config.section.key=value')
-  keys = path.split('.')
-  if keys[0] == 'sweep':
-    raise ValueError(
-        'The section sweep is set by flags of `main.py sweep`: --grid, '
-        f'--seeds, --held-out, --metric; got --config.{text}.')
-  schema.check_name(
-      keys[0], [*(f.name for f in dataclasses.fields(record)), 'stages'],
-      what='section of the config')
-  if path == 'stages':
-    raise ValueError(
-        f'Stages are written in the config file, not in --config.{text}. '
-        'Override a value of one: --config.stages.NAME.section.key=value.')
-  # Overrides cannot add evaluators, or a misspelt name would do so.
-  if keys[0] == 'evals' and len(keys) > 1:
-    schema.check_name(
-        keys[1], list(config.get('evals', {})), what='evaluator')
-  if path in sections:
-    config[path] = _read_section(path, value)
-    return
-  change: Any = (_read_section(path, value)
-                 if keys[0] == 'evals' and len(keys) == 2
-                 else value)
-  for key in reversed(keys):
-    change = {key: change}
-  config.update(merge(config, change, section=record))
-
-
-def _read_section(path: str, text: str) -> dict[str, Any]:
-  """Parses a whole section written as a Python or JSON dict."""
-  section = schema.convert(schema.FlagText(text), Any, where=path)
-  if not isinstance(section, Mapping):
-    with contextlib.suppress(ValueError):
-      section = json.loads(text)
-  if not isinstance(section, Mapping):
-    raise ValueError(
-        f'{path} is a section with keys, but --config.{path}={text} sets it to '
-        f'a value. Set a key by --config.{path}.KEY=VALUE, or the whole '
-        f"section as {{'key': value}}.")
-  return dict(section)
 
 
 def order_stages(stages: Mapping[str, Any]) -> dict[str, Any]:
