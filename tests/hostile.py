@@ -8,12 +8,7 @@ import numpy as np
 from PIL import Image
 from PIL import PngImagePlugin
 
-
-def encode(image, file_format, **options):
-  """Returns the bytes of a Pillow image's file."""
-  buffer = io.BytesIO()
-  image.save(buffer, file_format, **options)
-  return buffer.getvalue()
+from tests import pictures
 
 
 def picture(height=24, width=33, seed=0):
@@ -29,32 +24,33 @@ def good():
   rgb = picture()
   grey = rgb.convert('L')
   files = {
-      name.lower(): encode(rgb, name) for name in (
+      name.lower(): pictures.encode(rgb, name) for name in (
           'JPEG', 'PNG', 'WEBP', 'GIF', 'BMP', 'TIFF', 'PPM', 'AVIF',
           'JPEG2000')}
-  files['jpeg progressive'] = encode(rgb, 'JPEG', progressive=True)
-  files['jpeg cmyk'] = encode(rgb.convert('CMYK'), 'JPEG')
-  files['jpeg grey'] = encode(grey, 'JPEG')
-  files['png palette'] = encode(rgb.quantize(17), 'PNG', transparency=3)
-  files['png alpha'] = encode(rgb.convert('RGBA'), 'PNG')
-  files['png bits'] = encode(rgb.convert('1'), 'PNG')
-  files['tiff cmyk'] = encode(rgb.convert('CMYK'), 'TIFF')
-  files['webp lossless'] = encode(rgb, 'WEBP', lossless=True)
+  files['jpeg progressive'] = pictures.encode(rgb, 'JPEG', progressive=True)
+  files['jpeg cmyk'] = pictures.encode(rgb.convert('CMYK'), 'JPEG')
+  files['jpeg grey'] = pictures.encode(grey, 'JPEG')
+  files['png palette'] = pictures.encode(
+      rgb.quantize(17), 'PNG', transparency=3)
+  files['png alpha'] = pictures.encode(rgb.convert('RGBA'), 'PNG')
+  files['png bits'] = pictures.encode(rgb.convert('1'), 'PNG')
+  files['tiff cmyk'] = pictures.encode(rgb.convert('CMYK'), 'TIFF')
+  files['webp lossless'] = pictures.encode(rgb, 'WEBP', lossless=True)
   sixteen = Image.fromarray(np.asarray(grey).astype(np.uint16) * 257)
   for name in ('PNG', 'TIFF', 'PPM', 'JPEG2000'):
-    files[f'{name.lower()} 16 bits'] = encode(sixteen, name)
+    files[f'{name.lower()} 16 bits'] = pictures.encode(sixteen, name)
   for compression in ('tiff_lzw', 'tiff_adobe_deflate', 'jpeg', 'group4',
                       'packbits'):
-    files[f'tiff {compression}'] = encode(
+    files[f'tiff {compression}'] = pictures.encode(
         rgb.convert('1') if compression == 'group4' else rgb, 'TIFF',
         compression=compression)
   more = [picture(seed=i) for i in (1, 2)]
   for name in ('GIF', 'PNG', 'WEBP', 'TIFF', 'AVIF'):
-    files[f'{name.lower()} animated'] = encode(
+    files[f'{name.lower()} animated'] = pictures.encode(
         rgb, name, save_all=True, append_images=more)
   exif = Image.Exif()
   exif[0x0112] = 1
-  files['jpeg exif'] = encode(rgb, 'JPEG', exif=exif)
+  files['jpeg exif'] = pictures.encode(rgb, 'JPEG', exif=exif)
   buffer = io.BytesIO()
   np.save(buffer, np.asarray(rgb))
   files['npy'] = buffer.getvalue()

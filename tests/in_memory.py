@@ -1,12 +1,14 @@
 """Data sets made of arrays."""
 
+import dataclasses
+
 import numpy as np
 
 from vit_jax.data.sources import protocol
 
 
 class Arrays:
-  """Images with labels, as a source has them."""
+  """A source of images and labels."""
 
   def __init__(self, images, labels):
     self._images, self._labels = images, labels
@@ -24,16 +26,57 @@ class Arrays:
     return f'image {index}'
 
 
+@dataclasses.dataclass(frozen=True)
+class Numbers:
+  """Numbered examples that are their own labels; keys are never needed."""
+  length: int
+
+  numbering = ('numbers', 0)
+
+  def __len__(self):
+    return self.length
+
+  def __getitem__(self, index):
+    return {'image': np.zeros((1, 1, 1), np.uint8), 'label': index}
+
+  def label(self, index):
+    return index
+
+  def key(self, index):
+    raise AssertionError('Keys of numbered sources are slow.')
+
+
+class Recording:
+  """A source that records in `read` which examples are read."""
+
+  def __init__(self, source):
+    self._source = source
+    self.read = []
+
+  def __len__(self):
+    return len(self._source)
+
+  def __getitem__(self, index):
+    self.read.append(index)
+    return self._source[index]
+
+  def label(self, index):
+    return self._source.label(index)
+
+  def key(self, index):
+    return self._source.key(index)
+
+
 def opened(splits, **facts):
-  """Returns what `sources.open_source` would, of (images, labels) by split."""
+  """Returns an opened data set with (images, labels) by split."""
   return protocol.DatasetSplits(
       {name: Arrays(*arrays) for name, arrays in splits.items()}, **facts)
 
 
 def brightness(count, *, seed=0):
-  """Returns grey images and two numbers to predict of each, some unknown.
+  """Returns grey images and two regression targets, some missing.
 
-  The first is the brightness in hundredths, far from 0; the other its negative.
+  The targets are the brightness in percent plus 1000, and its negative.
   """
   rng = np.random.default_rng(seed)
   images = np.broadcast_to(

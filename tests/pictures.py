@@ -1,4 +1,4 @@
-"""Test images of smooth noise."""
+"""Smooth test images and their files."""
 
 import io
 
@@ -13,8 +13,8 @@ def picture(seed, *, side=48):
   return Image.fromarray(small).resize((side, side), Image.Resampling.BICUBIC)
 
 
-def encoded(image, form='PNG', **options):
+def encode(image, file_format='PNG', **options):
   """Returns the bytes of an image file."""
   buffer = io.BytesIO()
-  image.save(buffer, form, **options)
+  image.save(buffer, file_format, **options)
   return buffer.getvalue()

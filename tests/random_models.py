@@ -1,4 +1,4 @@
-"""Small models of random weights, for tests that any weights satisfy."""
+"""Small models with random weights."""
 
 import dataclasses
 import functools
@@ -15,7 +15,7 @@ from vit_jax.weights import load as weights_lib
 from vit_jax.weights import save as save_lib
 from vit_jax.weights.configs import preprocessing
 
-# No published size has these widths.
+# Differs from all published variants.
 TINY = {'width': 12, 'depth': 2, 'mlp_dim': 20, 'num_heads': 2, 'patch': 8,
         'num_classes': 5}
 HYBRID = {'backbone': {'depths': (1, 2)}, 'patch': 1}
@@ -50,13 +50,7 @@ def arrays(family, resolution=(32, 32), **settings):
 
 
 def make(settings, *, side, **preprocess):
-  """Returns a model.
-
-  Args:
-    settings: the section `model`.
-    side: height and width of its images, or the pair.
-    **preprocess: fields of `Preprocess`.
-  """
+  """Returns a model with the section `model` and fields of `Preprocess`."""
   config = models.parse(settings)
   resolution = (side, side) if isinstance(side, int) else side
   flat = params(config, resolution, channels=preprocess.get('channels', 3))
@@ -67,7 +61,7 @@ def make(settings, *, side, **preprocess):
 
 
 def make_tiny(**settings):
-  """Returns a tiny model with no setting at its default in `Preprocess`."""
+  """Returns a tiny model whose preprocessing differs from all defaults."""
   settings = settings if 'name' in settings else {**TINY, **settings}
   model = make(
       settings, side=32, mean=preprocessing.IMAGENET_MEAN,

@@ -40,6 +40,7 @@ def test_each_command_explains_its_flags(command, capsys):
     (['evaluate', '--workdir=nowhere'], '/nowhere.'),
     (['--confg=configs/cifar10.py'], "Did you mean '--config'?"),
     (['doctor', '--config.seed=1'], 'takes no config'),
+    (['doctor', '--', '--region=x'], 'doctor takes no arguments after --'),
 ])
 def test_a_mistake_is_one_line_and_status_2(argv, words, capsys):
   assert main.main(argv) == 2

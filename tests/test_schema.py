@@ -71,11 +71,6 @@ def parse(**section):
   return schema.parse(Record, {'rate': 1.0} | section, where='model')
 
 
-def fails(words, **section):
-  with pytest.raises(ValueError, match=re.escape(words)):
-    parse(**section)
-
-
 @pytest.mark.parametrize('key, value, expected', [
     ('rate', 3, 3.0),
     ('steps', 3, 3),
@@ -83,10 +78,8 @@ def fails(words, **section):
     ('maybe_text', None, None),
     ('maybe_text', 'none', 'none'),  # Text in a file is text.
     ('maybe_number', 2, 2.0),
-    ('maybe_number', None, None),
     ('size', 16, 16),
     ('size', [16, 32], (16, 32)),
-    ('kind', 'none', 'none'),
     ('maybe_kind', None, None),
     ('maybe_kind', 'a', 'a'),
     ('inner', {'width': 8}, Inner(width=8)),
@@ -108,10 +101,8 @@ def test_value_becomes_the_annotated_type(key, value, expected):
     ('rate', '3', 3.0),
     ('steps', '12', 12),
     ('on', 'true', True),
-    ('on', 'False', False),
     ('text', '12', '12'),
     ('text', 'none', 'none'),
-    ('text', '[1]', '[1]'),
     ('maybe_text', 'none', None),
     ('maybe_text', '12', '12'),
     ('maybe_number', 'null', None),
@@ -121,12 +112,8 @@ def test_value_becomes_the_annotated_type(key, value, expected):
     ('size', '16, 32', (16, 32)),
     ('kind', 'some', 'some'),
     ('kind', 'none', 'none'),
-    ('depth', '2', 2),
-    ('maybe_kind', 'none', None),
     ('maybe_kind', 'b', 'b'),
     ('warmup', '{"epochs": 5}', Duration(epochs=5.0)),
-    ('warmup', 'none', None),
-    ('sizes', '[]', ()),
     ('sizes', '[1, 2]', (1, 2)),
     ('rules', '[("a.*", 2)]', (('a.*', 2.0),)),
     ('anything', '[1, "x"]', [1, 'x']),
@@ -148,45 +135,28 @@ def test_flag_text_is_read_inside_sections_lists_and_dicts():
   assert record.warmup == Duration(steps=5.0)
 
 
-def test_flag_text_is_never_run():
-  fails('model.steps must be int', steps=FlagText('__import__("os").getpid()'))
-
-
-def test_absent_keys_take_their_defaults():
-  assert parse() == Record(rate=1.0)
-
-
-def test_a_record_is_taken_as_it_is():
+def test_records_and_defaults_are_unchanged():
   record = Record(rate=2.0)
   assert schema.parse(Record, record, where='model') is record
   assert parse(inner=Inner(width=9)).inner == Inner(width=9)
-
-
-def test_misspelt_key_is_an_error_with_the_nearest_and_all_known_keys():
-  fails("Unknown key model.setps. Did you mean 'steps'? Known keys: rate, "
-        'steps, on', setps=3)
-  fails("Unknown key model.inner.widht. Did you mean 'width'? Known keys: "
-        'width, scale.', inner={'widht': 3})
-
-
-def test_key_like_no_other_gets_no_suggestion():
-  with pytest.raises(ValueError) as error:
-    parse(zzz=3)
-  assert 'Unknown key model.zzz. Known keys: rate' in str(error.value)
-
-
-def test_missing_key_is_named():
-  with pytest.raises(ValueError, match=r'model needs the key\(s\) rate\.'):
-    schema.parse(Record, {}, where='model')
+  assert parse() == Record(rate=1.0)
 
 
 @pytest.mark.parametrize('section, words', [
+    ({'setps': 3}, "Unknown key model.setps. Did you mean 'steps'?"),
+    ({'inner': {'widht': 3}}, 'Unknown key model.inner.widht. Did you mean'),
+    ({'zzz': 3}, 'Unknown key model.zzz. Known keys: rate'),
+    # Text is never evaluated.
+    ({'steps': FlagText('__import__("os").getpid()')},
+     'model.steps must be int'),
+    ({'warmup': FlagText('{"epoch": 5}')}, "Did you mean 'epochs'?"),
+    ({'total': 300}, 'model.total must be a duration with its unit'),
+    ({'warmup': 300}, 'model.warmup must be a duration with its unit'),
     ({'rate': 'fast'}, "model.rate must be float, but is 'fast'."),
     ({'rate': True}, 'model.rate must be float, but is True.'),
     ({'rate': None}, 'model.rate must be float, but is None.'),
     ({'rate': float('nan')}, 'model.rate is not a number (NaN).'),
     ({'steps': 1.5}, 'model.steps must be int, but is 1.5.'),
-    ({'steps': False}, 'model.steps must be int, but is False.'),
     ({'on': 1}, 'model.on must be bool, but is 1.'),
     ({'text': 3}, 'model.text must be str, but is 3.'),
     ({'maybe_number': 'x'}, "model.maybe_number must be float or none, but is "
@@ -194,14 +164,11 @@ def test_missing_key_is_named():
     ({'size': 'big'}, "model.size must be int or tuple, but is 'big'."),
     ({'kind': 'ful'}, "model.kind is 'ful'. Did you mean 'full'? Expected one "
                       "of 'none', 'full', 'some'."),
-    ({'depth': 3}, 'model.depth is 3. Expected one of 1, 2.'),
     ({'maybe_kind': 'c'}, "model.maybe_kind must be one of 'a', 'b' or none, "
                           "but is 'c'."),
     ({'inner': 3}, 'model.inner must be a section with keys (Inner), but is '
                    '3.'),
     ({'inner': {'width': 'x'}}, "model.inner.width must be int, but is 'x'."),
-    ({'maybe_inner': {'widht': 3}}, 'Unknown key model.maybe_inner.widht.'),
-    ({'sizes': 3}, 'model.sizes must be a list, but is 3.'),
     ({'sizes': '12'}, "model.sizes must be a list, but is '12'."),
     ({'sizes': [1, 'x']}, "model.sizes[1] must be int, but is 'x'."),
     ({'rules': [['a', 1, 2]]}, "model.rules[0] must have 2 entries, but is "
@@ -212,30 +179,18 @@ def test_missing_key_is_named():
 ])
 def test_wrong_value_is_an_error_that_names_key_expected_and_found(
     section, words):
-  fails(words, **section)
+  with pytest.raises(ValueError, match=re.escape(words)):
+    parse(**section)
 
 
-def test_section_that_is_no_mapping_is_an_error():
-  with pytest.raises(ValueError, match='model must be a section with keys'):
-    schema.parse(Record, 'big', where='model')
-
-
-def test_duration_without_a_unit_is_an_error_with_an_example():
-  words = 'must be a duration with its unit, for example {"epochs": 300},'
-  fails(f'model.total {words} but is 300.', total=300)
-  fails(f'model.warmup {words} or none, but is 300.', warmup=300)
-
-
-def test_flag_text_with_a_misspelt_unit_names_the_nearest():
-  fails("Unknown key model.warmup.epoch. Did you mean 'epochs'?",
-        warmup=FlagText('{"epoch": 5}'))
-
-
-def test_error_of_a_record_is_prefixed_with_its_section_once():
-  with pytest.raises(ValueError) as error:
-    schema.parse(Holder, {'positive': {'value': -1}}, where='model')
-  assert str(error.value) == (
-      'model.positive: value must be positive, got -1.0.')
+@pytest.mark.parametrize('record, section, message', [
+    (Record, {}, r'model needs the key\(s\) rate\.'),
+    (Record, 'big', 'model must be a section with keys'),
+    # The section is named once.
+    (Holder, {'positive': {'value': -1}}, '^model.positive: value must be')])
+def test_wrong_section_is_an_error_that_names_it(record, section, message):
+  with pytest.raises(ValueError, match=message):
+    schema.parse(record, section, where='model')
 
 
 CHOICES = {'adam': Adam, 'sgd': Sgd}
@@ -285,7 +240,7 @@ def test_interval_is_at_least_one_step():
              for step in range(1, 21))
 
 
-@pytest.mark.parametrize('total', [7, 100, 337, 1_953])
+@pytest.mark.parametrize('total', [7, 337])
 @pytest.mark.parametrize('percent', [10, 25, 100 / 3])
 def test_percentages_of_the_run_are_due_at_its_last_step(total, percent):
   sizes = {'batch_size': 64, 'num_examples': 1437, 'total_steps': total}

@@ -1,4 +1,4 @@
-"""What starts a run on a cluster is whole, and says what main.py takes."""
+"""Cluster scripts are valid, and their arguments are those of main.py."""
 
 import pathlib
 import re
@@ -16,7 +16,7 @@ JOB = ROOT / 'scripts' / 'gke.yaml'
 
 
 def check_arguments(words):
-  """Raises if main.py would not take them, or there is no such experiment."""
+  """Raises if main.py rejects the arguments or the config is missing."""
   command = words.pop(0) if not words[0].startswith('-') else main.DEFAULT
   overrides = [word.removeprefix(main.CONFIG_FLAG) for word in words
                if word.startswith(main.CONFIG_FLAG)]
@@ -38,7 +38,7 @@ def test_scripts_are_valid_and_their_examples_parse(path):
 
 
 def test_pod_commands_keep_quoted_arguments(tmp_path):
-  # In place of gcloud: runs what the hosts would run.
+  # Replaces gcloud: prints the command of the hosts.
   gcloud = tmp_path / 'gcloud'
   gcloud.write_text('#!/bin/bash\nfor last; do :; done\n'
                     'printf %s "${last#--command=}"\n')
@@ -57,7 +57,7 @@ def test_the_kubernetes_job_is_complete():
   spec, pod = job['spec'], job['spec']['template']['spec']
   assert spec['completionMode'] == 'Indexed'  # Gives each pod its number.
   assert spec['parallelism'] == spec['completions']
-  # The pods' names exist by the service alone.
+  # Only the service defines the host names of the pods.
   assert service['spec']['clusterIP'] == 'None'
   assert service['spec']['selector'] == {'job-name': job['metadata']['name']}
   assert pod['subdomain'] == service['metadata']['name']
@@ -71,8 +71,8 @@ def test_the_kubernetes_job_is_complete():
   check_arguments(container['command'][2:])
 
 
-# In place of srun: each task in a group of its own, one after the other, and
-# the highest status of all.
+# Replaces srun: runs tasks one after the other in their own process groups
+# and returns the highest status.
 SRUN = """#!/bin/bash
 while [[ $1 == --* ]]; do shift; done
 highest=0
@@ -87,15 +87,10 @@ exit $highest
 
 
 def run_on_slurm(folder, ends, *, restarts=0):
-  """Runs the script with tasks that end as they are told.
-
-  Args:
-    folder: to work in.
-    ends: of each task, in the order of time: what a shell does.
-    restarts: of the job, so far.
+  """Runs the script with one shell command per task.
 
   Returns:
-    The script's status, and whether it had the job start again.
+    The status of the script, and whether it requeued the job.
   """
   bodies = {
       'srun': SRUN, 'scontrol': f'#!/bin/bash\necho "$@" > {folder}/requeued\n',
@@ -116,7 +111,7 @@ def run_on_slurm(folder, ends, *, restarts=0):
 
 
 @pytest.mark.parametrize(('status', 'restarts', 'requeued'), [
-    (0, 0, False), (2, 0, False),  # An error of the user's comes back.
+    (0, 0, False), (2, 0, False),  # A user error would occur again.
     (75, 0, True), (76, 0, True), (134, 3, True), (137, 0, True),
     (76, 100, False)])
 def test_slurm_requeues_resumable_jobs(
@@ -126,11 +121,11 @@ def test_slurm_requeues_resumable_jobs(
 
 
 @pytest.mark.parametrize(('ends', 'status', 'requeued'), [
-    # One fails for good; the others are ended by srun, or miss it, even sooner.
+    # One task fails permanently; srun or a timeout ends the others.
     (['exit 0', 'exit 2', 'exit 143'], 2, False),
     (['exit 1', 'kill -9 $$'], 1, False),
     (['exit 76', 'exit 1', 'exit 134'], 1, False),
-    # One is killed, and another makes of that what it will.
+    # One task is killed, which makes another fail.
     (['kill -9 $$', 'exit 1'], 137, True),
     (['exit 75', 'exit 76'], 76, True)])
 def test_slurm_uses_the_status_of_the_first_failed_task(
@@ -139,6 +134,6 @@ def test_slurm_uses_the_status_of_the_first_failed_task(
 
 
 def test_slurm_signals_leave_time_to_save(tmp_path):
-  # To all of its processes, as slurmstepd sends it.
+  # slurmstepd signals all processes of the job.
   saves = 'trap "sleep 0.2; exit 75" TERM; kill -TERM 0; sleep 30'
   assert run_on_slurm(tmp_path, [saves]) == (75, True)

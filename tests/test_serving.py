@@ -21,6 +21,7 @@ import numpy as np
 from PIL import Image
 import pytest
 
+from tests import pictures
 from tests import random_models
 from vit_jax.inference import export
 from vit_jax.inference import images as images_lib
@@ -63,12 +64,6 @@ def picture(seed, *, size=(61, 47), mode='RGB'):
   small = rng.integers(0, 256, (6, 5, 4), np.uint8)
   return Image.fromarray(small, 'RGBA').resize(
       size, Image.Resampling.BICUBIC).convert(mode)
-
-
-def to_bytes(image, form, **settings):
-  file = io.BytesIO()
-  image.save(file, form, **settings)
-  return file.getvalue()
 
 
 @contextlib.contextmanager
@@ -118,7 +113,7 @@ def test_the_server_returns_the_predictions_of_the_model(
   with serving(folder, MODEL='model.stablehlo',
                PREPROCESS='settings.json') as address:
     for seed in (0, 1):
-      data = to_bytes(picture(seed), 'JPEG')
+      data = pictures.encode(picture(seed), 'JPEG')
       answers.append(post(f'{address}/predict?top_k=3', data))
       expected = model.predict(Image.open(io.BytesIO(data)), top_k=3)
       assert [a['class'] for a in answers[-1]] == list(expected.classes)
@@ -146,30 +141,30 @@ def preprocess(tmp_path_factory):
 def rotated():
   exif = Image.Exif()
   exif[0x0112] = 6  # Rotated by 90 degrees.
-  return to_bytes(picture(3), 'JPEG', exif=exif)
+  return pictures.encode(picture(3), 'JPEG', exif=exif)
 
 
 def broken_exif():
   exif = Image.Exif()
   exif[0x0112], exif[0x0213] = 6, 1
   # A number tagged as text, which Pillow cannot write.
-  return to_bytes(picture(3), 'JPEG', exif=exif.tobytes().replace(
+  return pictures.encode(picture(3), 'JPEG', exif=exif.tobytes().replace(
       b'\2\x13\0\3', b'\2\x13\0\2'))
 
 
 PICTURES = {
-    'jpeg': to_bytes(picture(0), 'JPEG'),
+    'jpeg': pictures.encode(picture(0), 'JPEG'),
     'rotated jpeg': rotated(),
     'jpeg of broken exif': broken_exif(),
-    'cmyk jpeg': to_bytes(picture(0, mode='CMYK'), 'JPEG'),
-    'grey png': to_bytes(picture(0, mode='L'), 'PNG'),
-    'transparent png': to_bytes(picture(0, mode='RGBA'), 'PNG'),
-    'png of a palette': to_bytes(
+    'cmyk jpeg': pictures.encode(picture(0, mode='CMYK'), 'JPEG'),
+    'grey png': pictures.encode(picture(0, mode='L'), 'PNG'),
+    'transparent png': pictures.encode(picture(0, mode='RGBA'), 'PNG'),
+    'png of a palette': pictures.encode(
         picture(0).quantize(8), 'PNG', transparency=3),
-    '16-bit png': to_bytes(Image.fromarray(
+    '16-bit png': pictures.encode(Image.fromarray(
         np.linspace(0, 65535, 40 * 30).reshape(40, 30).astype(np.uint16)),
                            'PNG'),
-    'of the size': to_bytes(picture(0, size=(32, 32)), 'PNG'),
+    'of the size': pictures.encode(picture(0, size=(32, 32)), 'PNG'),
 }
 SETTINGS = (
     {},
@@ -197,7 +192,8 @@ def test_elongated_images_are_errors(preprocess):
   record = preprocessing_lib.Preprocess(resolution=(224, 224), keep_aspect=True)
   strip = Image.new('RGB', (1, 60_000))
   with pytest.raises(ValueError, match='too elongated'):
-    preprocess.to_array(to_bytes(strip, 'PNG'), dataclasses.asdict(record))
+    preprocess.to_array(
+        pictures.encode(strip, 'PNG'), dataclasses.asdict(record))
   with pytest.raises(ValueError, match='would be resized'):
     images_lib.read(strip, record)
 

@@ -48,7 +48,7 @@ def _plant(root):
   _save(root / 'train/lying/turned2.png', ImageOps.mirror(photos[2]))
   _save(root / 'train/lying/jpeg.png', photos[3], format='JPEG')
   (root / 'train/lying/empty.png').write_bytes(b'')
-  whole = pictures.encoded(photos[3], 'JPEG')
+  whole = pictures.encode(photos[3], 'JPEG')
   (root / 'test/lying/half.jpg').write_bytes(whole[:len(whole) // 2])
   return root
 

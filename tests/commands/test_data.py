@@ -1,6 +1,7 @@
 """`data check` reports its findings in three formats and by its status."""
 
 import json
+import sys
 
 import pytest
 
@@ -14,7 +15,7 @@ def _photos(tmp_path):
   for i in range(12):
     path = tmp_path / 'photos' / ('cat', 'dog')[i % 2] / f'{i}.png'
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(pictures.encoded(pictures.picture(i)))
+    path.write_bytes(pictures.encode(pictures.picture(i)))
   return tmp_path / 'photos'
 
 
@@ -51,7 +52,7 @@ def test_the_description_of_the_source_is_in_every_format(
 def test_set_selects_the_label_column_of_a_table(tmp_path, capsys):
   for i in range(12):
     (tmp_path / f'{i}.png').write_bytes(
-        pictures.encoded(pictures.picture(i, side=16)))
+        pictures.encode(pictures.picture(i, side=16)))
   (tmp_path / 'labels.csv').write_text('\n'.join(
       ['path,breed,note', *(f'{i}.png,{"ab"[i % 2]},x' for i in range(12))]))
   assert _check(tmp_path) == 2
@@ -67,3 +68,10 @@ def test_set_selects_the_label_column_of_a_table(tmp_path, capsys):
     ('/x/shots-{000000..000146}.tar', 'shots'), ('shots-*.parquet', 'shots')])
 def test_the_default_name_is_that_of_the_source(source, name):
   assert data.default_name(source) == name
+
+
+def test_a_missing_beam_is_an_error_with_the_install_command(
+    monkeypatch, capsys):
+  monkeypatch.setitem(sys.modules, 'apache_beam', None)
+  assert main.main(['data', 'prepare', '--source=digits', '--to=x']) == 2
+  assert 'pip install -r requirements-beam.txt' in capsys.readouterr().err

@@ -112,13 +112,6 @@ def test_other_images_or_classes_are_errors(files, number, classes, message):
         dataset(Named([number]), classes), str(files / 'real.json'))
 
 
-def test_images_with_other_names_are_an_error_at_startup(files):
-  with pytest.raises(ValueError, match="but an image is '"):
-    experiment_lib.build(
-        config(files, source='digits', split='test'),
-        devices=jax.devices()[:1])
-
-
 @pytest.mark.parametrize('text', ['{}', '[]', '[[0], 1]', '[[-1]]', 'no'])
 def test_invalid_label_files_are_errors(files, text):
   path = files / 'other.json'

@@ -120,14 +120,6 @@ def test_missing_data_sets_have_a_command(tiny_vtab, tmp_path):
     open_task('eurosat', tmp_path)
 
 
-def test_another_major_version_is_an_error(
-    write_tfds, tmp_path):
-  write_tfds(tmp_path, 'dtd', '4.0.0', {}, {'train': []})
-  with pytest.raises(ValueError, match=r'4.0.0, not in 3.\*.\*'):
-    open_task('dtd', tmp_path)
-  assert list(vtab.missing(['dtd'], str(tmp_path))) == ['dtd']
-
-
 def test_sizes_are_known_without_files():
   opened = registry.open_planned('vtab/dmlab')
   assert len(split_strings.select_split(

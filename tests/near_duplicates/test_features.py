@@ -28,12 +28,12 @@ def _root(tmp_path_factory):
       image = pictures.picture(first + i, side=24)
       if i == 3:  # The same in both.
         image = pictures.picture(3, side=24)
-      path.write_bytes(pictures.encoded(image))
+      path.write_bytes(pictures.encode(image))
   for name in ('mine/test', 'theirs/train'):
     for folder in 'ab':
       (root / name / folder).mkdir(parents=True)
       (root / name / folder / 'x.png').write_bytes(
-          pictures.encoded(pictures.picture(500)))
+          pictures.encode(pictures.picture(500)))
   return root
 
 

@@ -17,7 +17,7 @@ from vit_jax.near_duplicates import search
 
 def _write(path, image, form='PNG'):
   path.parent.mkdir(parents=True, exist_ok=True)
-  path.write_bytes(pictures.encoded(image, form))
+  path.write_bytes(pictures.encode(image, form))
 
 
 # Changes of the copies of test images 0, 1, ... among the training images.

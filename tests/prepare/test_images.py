@@ -8,7 +8,6 @@ from PIL import Image
 import pytest
 
 import main
-from tests import hostile
 from tests import pictures
 from vit_jax import data
 from vit_jax.data.images import decode
@@ -19,7 +18,7 @@ SMALLER = images.ImageFormat(shorter_side=12)
 
 def _file(form, mode='RGB', size=(40, 30), **options):
   image = pictures.picture(0, side=40).crop((0, 0, *size)).convert(mode)
-  return hostile.encode(image, form, **options)
+  return pictures.encode(image, form, **options)
 
 
 def _opened(file):
@@ -66,7 +65,7 @@ def test_a_rotated_photograph_is_stored_upright():
 
 @pytest.mark.parametrize('file', [
     _file('JPEG', size=(40, 12)), _file('PNG', size=(12, 12)),
-    hostile.encode(Image.new('I;16', (40, 30)), 'PNG'),
+    pictures.encode(Image.new('I;16', (40, 30)), 'PNG'),
     _file('JPEG')[:-200], b'no image'], ids=[
         'small', 'small png', '16 bits', 'cut off', 'no image'])
 def test_small_deep_and_unreadable_files_are_stored_unchanged(file):

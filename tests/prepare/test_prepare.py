@@ -27,7 +27,7 @@ def _folder(tmp_path_factory):
     path.mkdir(parents=True, exist_ok=True)
     form = 'JPEG' if i % 3 else 'PNG'
     (path / f'{i}.{form.lower()}').write_bytes(
-        pictures.encoded(pictures.picture(i, side=16), form))
+        pictures.encode(pictures.picture(i, side=16), form))
   return root
 
 
@@ -193,7 +193,7 @@ def test_shards_of_a_changed_source_are_not_continued(tmp_path):
   for i in range(8):
     path = source / 'train' / ('cat', 'dog')[i % 2] / f'{i}.png'
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(pictures.encoded(pictures.picture(i, side=16), 'PNG'))
+    path.write_bytes(pictures.encode(pictures.picture(i, side=16), 'PNG'))
   begun = _plan(source, tmp_path)
   assert prepare.begin(begun) == 0
   assert prepare.begin(_plan(source, tmp_path)) == 0
@@ -232,7 +232,7 @@ def test_numbers_and_several_labels_of_a_table_are_preserved(
     tmp_path, head, cells):
   for i in range(20):
     (tmp_path / f'{i}.png').write_bytes(
-        pictures.encoded(pictures.picture(i, side=8), 'PNG'))
+        pictures.encode(pictures.picture(i, side=8), 'PNG'))
   (tmp_path / 'labels.csv').write_text('\n'.join(
       [f'path,{head}', *(f'{i}.png,{cells[i % 4]}' for i in range(20))]))
   target = 'multi' if head == 'labels' else 'regression'

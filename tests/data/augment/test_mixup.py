@@ -60,9 +60,8 @@ def test_labels_stay_without_mixing_and_in_evaluation():
 @pytest.mark.parametrize('settings', [
     {'mixup_alpha': 1.0}, {'cutmix_alpha': 1.0},
     {'mixup_alpha': 1.0, 'cutmix_alpha': 1.0}])
-@pytest.mark.parametrize('seed', range(2))
-def test_soft_labels_sum_to_one_and_match_the_image(settings, seed):
-  result = _run(_batch(), seed, **settings)
+def test_soft_labels_sum_to_one_and_match_the_image(settings):
+  result = _run(_batch(), 0, **settings)
   np.testing.assert_allclose(result['label'].sum(-1), 1, rtol=1e-6)
   np.testing.assert_allclose(
       result['image'].mean((1, 2, 3)), result['label'] @ np.arange(8),

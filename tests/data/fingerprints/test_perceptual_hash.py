@@ -31,7 +31,7 @@ def test_bits_are_signs_of_the_cosine_transform():
 
 
 @pytest.mark.parametrize('change', [
-    lambda image: pictures.encoded(image, 'JPEG', quality=40),
+    lambda image: pictures.encode(image, 'JPEG', quality=40),
     lambda image: image.resize((24, 24), Image.Resampling.BILINEAR),
     lambda image: image.resize((200, 150), Image.Resampling.BICUBIC),
     lambda image: ImageEnhance.Brightness(image).enhance(0.7),

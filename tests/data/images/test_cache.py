@@ -6,27 +6,11 @@ import dataclasses
 import numpy as np
 import pytest
 
+from tests import in_memory
 from vit_jax import data
 from vit_jax.data.images import cache as cache_lib
 
 PIXELS = np.zeros((8, 8, 1), np.uint8)
-
-
-@dataclasses.dataclass(frozen=True)
-class Recording:
-  """A source that records which examples are read."""
-  source: object
-  read: list
-
-  def __len__(self):
-    return len(self.source)
-
-  def __getitem__(self, index):
-    self.read.append(index)
-    return self.source[index]
-
-  def __getattr__(self, name):
-    return getattr(self.source, name)
 
 
 def _read(num_batches, **settings):
@@ -35,7 +19,7 @@ def _read(num_batches, **settings):
       'train_ops': [{'op': 'inception_crop'}, {'op': 'flip'}],
       'num_threads': 1, 'prefetch': 1, **settings})
   opened = data.open_dataset(config)
-  source = Recording(opened.source, [])
+  source = in_memory.Recording(opened.source)
   opened = dataclasses.replace(opened, source=source)
   batches = data.train_batches(config, opened, seed=3, batch_size=10)
   images = np.stack([next(batches)['image'] for _ in range(num_batches)])

@@ -9,6 +9,7 @@ from PIL import Image
 import pytest
 
 from tests import hostile
+from tests import pictures
 from vit_jax.data.images import decode
 from vit_jax.data.images import limits
 from vit_jax.data.images import multichannel
@@ -25,10 +26,10 @@ def _mean(data, channels=3):
 
 
 @pytest.mark.parametrize('mode,file_format', [
-    *(('RGB', name) for name in ('JPEG', 'PNG', 'WEBP', 'BMP', 'GIF')),
+    ('RGB', 'JPEG'), ('RGB', 'GIF'),
     ('P', 'PNG'), ('RGBA', 'PNG'), ('CMYK', 'JPEG'), ('YCbCr', 'JPEG')])
 def test_formats_and_modes_keep_the_colour(mode, file_format):
-  data = hostile.encode(
+  data = pictures.encode(
       Image.new('RGB', (20, 10), RED).convert(mode), file_format)
   image = decode.decode(data, channels=3)
   assert image.size == (20, 10) and image.mode == 'RGB'
@@ -40,14 +41,14 @@ def test_formats_and_modes_keep_the_colour(mode, file_format):
     ('RGBA', (0, 0, 0, 0), 255), ('LA', (0, 0), 255)])
 def test_grey_is_repeated_and_transparent_pixels_become_white(
     mode, value, expected):
-  data = hostile.encode(Image.new(mode, (8, 8), value), 'PNG')
+  data = pictures.encode(Image.new(mode, (8, 8), value), 'PNG')
   np.testing.assert_allclose(_mean(data), [expected] * 3)
 
 
 def test_16_bits_keep_their_upper_eight():
   values = np.array([[0, 256, 0x7fff, 0xffff]], np.uint16)
   image = decode.decode(
-      hostile.encode(Image.fromarray(values), 'PNG'), channels=1)
+      pictures.encode(Image.fromarray(values), 'PNG'), channels=1)
   assert np.asarray(image).tolist() == [[0, 1, 127, 255]]
 
 
@@ -55,9 +56,9 @@ def test_transparent_palette_entries_become_white():
   image = Image.new('P', (8, 8), 1)
   image.putpalette([0, 0, 0] + list(RED))
   np.testing.assert_array_equal(
-      _mean(hostile.encode(image, 'PNG', transparency=1)), [255] * 3)
+      _mean(pictures.encode(image, 'PNG', transparency=1)), [255] * 3)
   np.testing.assert_allclose(
-      _mean(hostile.encode(image, 'PNG', transparency=0)), RED)
+      _mean(pictures.encode(image, 'PNG', transparency=0)), RED)
 
 
 @pytest.mark.parametrize('orientation', range(1, 9))
@@ -74,13 +75,13 @@ def test_exif_orientation_is_applied(orientation):
     image = image.transpose(step)
   exif = Image.Exif()
   exif[0x0112] = orientation
-  data = hostile.encode(image, 'PNG', exif=exif)
+  data = pictures.encode(image, 'PNG', exif=exif)
   np.testing.assert_array_equal(
       np.asarray(decode.decode(data, channels=3)), upright)
 
 
 def test_defective_exif_is_ignored():
-  data = hostile.encode(
+  data = pictures.encode(
       Image.new('RGB', (8, 8), RED), 'JPEG', exif=b'Exif\0\0II*\0junk')
   np.testing.assert_allclose(_mean(data), RED, atol=4)
 

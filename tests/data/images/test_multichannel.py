@@ -9,8 +9,8 @@ import numpy as np
 from PIL import Image
 import pytest
 
-from tests import hostile
 from tests import in_memory
+from tests import pictures
 from vit_jax import data
 from vit_jax.data import dataset as dataset_lib
 from vit_jax.data.augment import ops
@@ -30,7 +30,7 @@ def npy(array):
 def pages(array):
   first, *rest = [Image.fromarray(np.ascontiguousarray(channel))
                   for channel in np.moveaxis(array, -1, 0)]
-  return hostile.encode(first, 'TIFF', save_all=True, append_images=rest)
+  return pictures.encode(first, 'TIFF', save_all=True, append_images=rest)
 
 
 @pytest.mark.parametrize('data_of', [lambda a: a, npy, pages])
@@ -43,7 +43,7 @@ def test_thirteen_channels_are_decoded_unscaled(data_of, dtype):
 
 @pytest.mark.parametrize('form', ['PNG', 'TIFF'])
 def test_16_bit_grey_keeps_all_bits(form):
-  picture = hostile.encode(Image.fromarray(DEEP[..., 0]), form)
+  picture = pictures.encode(Image.fromarray(DEEP[..., 0]), form)
   found = multichannel.decode(picture, channels=1, dtype='uint16').pixels
   np.testing.assert_array_equal(found[..., 0], DEEP[..., 0])
   # As an 8-bit image, the upper eight.
@@ -54,13 +54,13 @@ def test_16_bit_grey_keeps_all_bits(form):
 def test_floats_and_four_bands_are_decoded():
   heights = RNG.normal(size=(4, 3)).astype(np.float32)
   found = multichannel.decode(
-      hostile.encode(Image.fromarray(heights), 'TIFF'), channels=1,
+      pictures.encode(Image.fromarray(heights), 'TIFF'), channels=1,
       dtype='float32')
   np.testing.assert_array_equal(found.pixels[..., 0], heights)
   infrared = RNG.integers(0, 256, (4, 3, 4), np.uint8)
   for mode, form in (('RGBA', 'PNG'), ('CMYK', 'TIFF')):
     found = multichannel.decode(
-        hostile.encode(Image.fromarray(infrared, mode), form), channels=4,
+        pictures.encode(Image.fromarray(infrared, mode), form), channels=4,
         dtype='uint8')
     np.testing.assert_array_equal(found.pixels, infrared)
 
@@ -96,9 +96,9 @@ def test_operations_agree_with_pillow(section):
     (npy(DEEP)[:200], 13, 'uint16', 'not a readable .npy file'),
     (npy(np.array([{}])), 13, 'uint16', 'not a readable .npy file'),
     (b'nothing', 13, 'uint16', 'not an image of a supported format'),
-    (hostile.encode(Image.new('P', (2, 2)), 'PNG'), 1, 'uint16',
+    (pictures.encode(Image.new('P', (2, 2)), 'PNG'), 1, 'uint16',
      'mode P are colour indices'),
-    (hostile.encode(Image.new('RGB', (2, 2)), 'PNG'), 13, 'uint8',
+    (pictures.encode(Image.new('RGB', (2, 2)), 'PNG'), 13, 'uint8',
      '[2, 2, 3], but'),
 ])
 def test_unsuitable_images_are_errors(image, channels, dtype, message):

@@ -12,11 +12,12 @@ import pytest
 
 import main
 from tests import hostile
+from tests import pictures
 from vit_jax import data
 from vit_jax.checkpoints import manager
 from vit_jax.data.images import unreadable
 
-FILES = {f'{i:02}': hostile.encode(hostile.picture(9, 9, seed=i), 'PNG')
+FILES = {f'{i:02}': pictures.encode(hostile.picture(9, 9, seed=i), 'PNG')
          for i in range(20)}
 BAD = (3, 4, 11)
 
@@ -81,8 +82,9 @@ def _assert_equal(some, others):
       np.testing.assert_array_equal(one[name], other[name])
 
 
-def test_unreadable_images_are_errors_by_default():
-  config = data.parse({'resolution': 9})
+@pytest.mark.parametrize('num_workers', [0, 1])
+def test_unreadable_images_are_errors_by_default(num_workers):
+  config = data.parse({'resolution': 9, 'num_workers': num_workers})
   for batches, key in (
       (data.eval_batches(config, _dataset(), batch_size=10),
        'eval_unreadable'),

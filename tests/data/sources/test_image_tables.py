@@ -62,18 +62,6 @@ def test_examples_are_read_by_index(tmp_path):
           in opened.description)
 
 
-def test_an_added_row_moves_no_other_row_to_another_split(tmp_path):
-  write_table(tmp_path, PLAIN)
-  before = open_path(tmp_path).splits
-  test = {before['test'].key(i) for i in range(len(before['test']))}
-  assert 0 < len(test) < 12
-  write_images(tmp_path, 'images/new.png')
-  with (tmp_path / 'labels.csv').open('a') as file:
-    file.write('images/new.png,cat\n')
-  after = open_path(tmp_path).splits['test']
-  assert test <= {after.key(i) for i in range(len(after))}
-
-
 def test_a_hash_split_keeps_groups_together(tmp_path):
   write_table(tmp_path, lines(
       'path,label,patient',

@@ -1,6 +1,5 @@
 """Data sets prepared by TFDS; missing ones get the command to prepare them."""
 
-import io
 import json
 
 import numpy as np
@@ -8,6 +7,7 @@ from PIL import Image
 import pytest
 import tensorflow_datasets as tfds
 
+from tests import pictures
 from vit_jax import data
 from vit_jax.data import known_datasets
 from vit_jax.data import vtab
@@ -31,9 +31,7 @@ SEQUENCE = {
 
 
 def png(value):
-  buffer = io.BytesIO()
-  Image.new('L', (6, 5), value).save(buffer, 'PNG')
-  return buffer.getvalue()
+  return pictures.encode(Image.new('L', (6, 5), value))
 
 
 @pytest.fixture

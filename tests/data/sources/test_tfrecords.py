@@ -1,6 +1,5 @@
 """Random access to TFDS's TFRecord files; damaged files are errors."""
 
-import io
 import json
 import struct
 
@@ -9,6 +8,7 @@ from etils import epath
 from PIL import Image
 import pytest
 
+from tests import pictures
 from vit_jax.data.sources import columns
 from vit_jax.data.sources import paths
 from vit_jax.data.sources import tfds
@@ -44,9 +44,7 @@ def framed(record):
 
 
 def png(value):
-  buffer = io.BytesIO()
-  Image.new('L', (2, 2), value).save(buffer, 'PNG')
-  return buffer.getvalue()
+  return pictures.encode(Image.new('L', (2, 2), value))
 
 
 @pytest.fixture

@@ -2,14 +2,16 @@
 
 import re
 
-import numpy as np
 import pytest
 
+from tests import in_memory
 from tests import pictures
 from vit_jax import data
 from vit_jax.data.splits import exclusion
 from vit_jax.data.splits import random_subsets
 from vit_jax.data.splits import split_strings
+
+NUMBERS = in_memory.Numbers(5000)
 
 
 @pytest.fixture(name='folder')
@@ -17,10 +19,10 @@ def _folder(tmp_path):
   for i in range(12):
     path = tmp_path / 'mine/train' / 'ab'[i % 2] / f'{i}.png'
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(pictures.encoded(pictures.picture(i, side=6)))
+    path.write_bytes(pictures.encode(pictures.picture(i, side=6)))
   (tmp_path / 'mine/test/a').mkdir(parents=True)
   (tmp_path / 'mine/test/a/0.png').write_bytes(
-      pictures.encoded(pictures.picture(99, side=6)))
+      pictures.encode(pictures.picture(99, side=6)))
   return tmp_path
 
 
@@ -62,29 +64,11 @@ def test_useless_lists_are_errors(folder):
     _open(folder, [], exclude=str(folder / 'nowhere.txt'))
 
 
-class Numbers:
-  """A numbered source whose keys must not be built."""
-
-  numbering = ('numbers', 0)
-
-  def __len__(self):
-    return 5000
-
-  def __getitem__(self, index):
-    return {'image': np.zeros((1, 1, 1), np.uint8), 'label': index}
-
-  def label(self, index):
-    return index
-
-  def key(self, index):
-    raise AssertionError('slow')
-
-
 def test_numbered_sources_match_without_building_keys(tmp_path):
   path = tmp_path / 'keys.txt'
   path.write_text('numbers 7\nnumbers 4999\nothers 8\nnumbers 70000\n')
   source = split_strings.Concatenated(
-      ((Numbers(), 5, 10), (Numbers(), 4000, 5000)))
+      ((NUMBERS, 5, 10), (NUMBERS, 4000, 5000)))
   rest, excluded = exclusion.exclude(source, str(path), name='numbers')
   assert [rest.label(i) for i in range(6)] == [5, 6, 8, 9, 4000, 4001]
   assert (len(rest), excluded.examples, excluded.keys) == (1003, 2, 4)
@@ -93,9 +77,9 @@ def test_numbered_sources_match_without_building_keys(tmp_path):
 def test_random_subsets_of_the_rest_use_the_same_hashes(
     tmp_path):
   path = tmp_path / 'keys.txt'
-  part = random_subsets.select_random(Numbers(), 200, name='numbers')
+  part = random_subsets.select_random(NUMBERS, 200, name='numbers')
   chosen = [part.label(i) for i in range(200)]
   path.write_text(''.join(f'numbers {i}\n' for i in chosen[:50]))
-  rest, _ = exclusion.exclude(Numbers(), str(path), name='numbers')
+  rest, _ = exclusion.exclude(NUMBERS, str(path), name='numbers')
   again = random_subsets.select_random(rest, 150, name='numbers')
   assert [again.label(i) for i in range(150)] == chosen[50:]

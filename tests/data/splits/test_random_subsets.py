@@ -1,38 +1,15 @@
 """Random subsets are stable, nested and of exact size."""
 
-import dataclasses
 
 import numpy as np
 import pytest
 
+from tests import in_memory
 from vit_jax import data
 from vit_jax.data.sources import builtin
 from vit_jax.data.sources import protocol
 from vit_jax.data.splits import random_subsets
 from vit_jax.data.splits import split_strings
-
-
-@dataclasses.dataclass(frozen=True)
-class Numbers:
-  """Examples that are their own labels."""
-  length: int
-  name: str = 'numbers'
-
-  def __len__(self):
-    return self.length
-
-  def __getitem__(self, index):
-    return {'image': np.zeros((1, 1, 1), np.uint8), 'label': index}
-
-  def label(self, index):
-    return index
-
-  def key(self, index):
-    return f'{self.name} {index}'
-
-  @property
-  def numbering(self):
-    return self.name, 0
 
 
 def _labels(source):
@@ -61,14 +38,14 @@ def test_numbers_are_hashed_by_splitmix64():
 
 @pytest.mark.parametrize('count', [1, 511, 9_999, 10_000])
 def test_the_lowest_hashes_are_chosen(count):
-  source = Numbers(10_000)
+  source = in_memory.Numbers(10_000)
   hashes = random_subsets.hash_numbers('numbers', 0, 10_000)
   expected = np.sort(np.argsort(hashes)[:count]).tolist()
   assert _labels(_choose(source, count)) == expected
 
 
 def test_subsets_are_nested_and_spread_evenly():
-  source = Numbers(50_000)
+  source = in_memory.Numbers(50_000)
   few, more, most = (set(_labels(_choose(source, n)))
                      for n in (1_000, 3_000, 9_000))
   assert few < more < most
@@ -78,7 +55,7 @@ def test_subsets_are_nested_and_spread_evenly():
 
 
 def test_hashes_of_nested_ranges_are_those_of_the_whole():
-  whole = {'train': Numbers(1_000)}
+  whole = {'train': in_memory.Numbers(1_000)}
   part = split_strings.select_split(
       protocol.DatasetSplits(whole, 1_000), 'train[100:400]+train[500:]',
       name='x')
@@ -93,7 +70,7 @@ def test_hashes_of_nested_ranges_are_those_of_the_whole():
 
 
 def test_repeated_examples_count_individually():
-  opened = protocol.DatasetSplits({'train': Numbers(40)}, 40)
+  opened = protocol.DatasetSplits({'train': in_memory.Numbers(40)}, 40)
   twice = split_strings.select_split(opened, 'train+train', name='numbers')
   for count in (1, 2, 39, 40, 79):
     chosen = _labels(_choose(twice, count))
