@@ -117,8 +117,7 @@ def test_labels_may_come_from_a_file(model, photos, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(('layer', 'shape', 'suffix'), [
-    ('representation', (8,), 'npz'), ('mean', (8,), 'parquet'),
-    ('tokens', (5, 8), 'npz'), ('tokens', (5, 8), 'parquet')])
+    ('representation', (8,), 'npz'), ('tokens', (5, 8), 'parquet')])
 def test_features_are_in_the_order_of_the_files(
     model, photos, tmp_path, layer, shape, suffix):
   output = tmp_path / f'f.{suffix}'

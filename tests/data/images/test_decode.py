@@ -45,13 +45,6 @@ def test_grey_is_repeated_and_transparent_pixels_become_white(
   np.testing.assert_allclose(_mean(data), [expected] * 3)
 
 
-def test_16_bits_keep_their_upper_eight():
-  values = np.array([[0, 256, 0x7fff, 0xffff]], np.uint16)
-  image = decode.decode(
-      pictures.encode(Image.fromarray(values), 'PNG'), channels=1)
-  assert np.asarray(image).tolist() == [[0, 1, 127, 255]]
-
-
 def test_transparent_palette_entries_become_white():
   image = Image.new('P', (8, 8), 1)
   image.putpalette([0, 0, 0] + list(RED))

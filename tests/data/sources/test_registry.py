@@ -20,12 +20,6 @@ def write_folder(root):
     (root / name / 'a.png').write_bytes(b'')  # Opening reads no image.
 
 
-def test_builtin_data_sets_need_no_files():
-  assert len(open_source('digits').splits['train']) == 1437
-  image = open_source('shapes').splits['train'][0]['image']
-  assert image.shape == (16, 16, 3)
-
-
 def test_a_path_or_the_name_of_an_existing_folder_opens_a_folder(
     tmp_path, monkeypatch):
   write_folder(tmp_path / 'pets')

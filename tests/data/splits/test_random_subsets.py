@@ -110,8 +110,3 @@ def test_a_subset_of_a_known_data_set_needs_no_files():
   config = data.parse({'source': 'jft', 'num_examples': 400_000_000})
   with pytest.raises(ValueError, match='400,000,000, but jft train has 303,0'):
     data.open_dataset(config, expected=True)
-
-
-def test_a_subset_larger_than_its_split_is_an_error():
-  with pytest.raises(ValueError, match='2,000, but digits train has 1,437'):
-    data.open_dataset(data.parse({'num_examples': 2_000}))
