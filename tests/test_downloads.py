@@ -92,14 +92,6 @@ def test_a_download_that_breaks_off_is_an_error_and_not_kept(
   assert vit_jax.load(f'{address}/x.npz', log=None).config.depth == 2
 
 
-def test_nothing_at_an_address_is_an_error_and_nothing_is_kept(
-    site, tmp_path):
-  address, _, _ = site
-  with pytest.raises(FileNotFoundError, match='nothing at http.*none.npz'):
-    vit_jax.load(f'{address}/none.npz', log=None)
-  assert not kept(tmp_path)
-
-
 def test_a_page_instead_of_weights_is_an_error_and_not_kept(site, tmp_path):
   address, files, _ = site
   files['/x.npz'] = b'<html>Please log in</html>'

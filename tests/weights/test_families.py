@@ -46,13 +46,3 @@ def test_other_names_belong_to_no_family():
 def test_no_two_rows_write_the_same_name(family):
   written = [row.theirs for row in family.table.rows]
   assert len(set(written)) == len(written)
-
-
-def test_pairs_of_keys_and_values_are_split_and_joined():
-  pair = np.arange(12).reshape(2, 3, 2)
-  params = {'pooling/key_value/kernel': pair, 'cls': np.zeros(2)}
-  split = families.split_pairs(params)
-  np.testing.assert_array_equal(split['pooling/value/kernel'], pair[1])
-  joined = families.join_pairs(split)
-  assert set(joined) == set(params)
-  np.testing.assert_array_equal(joined['pooling/key_value/kernel'], pair)

@@ -91,31 +91,17 @@ def test_other_floats_are_converted_to_float32(dtype, tmp_path):
     np.testing.assert_array_equal(array, want[name].astype(np.float32))
 
 
-@pytest.fixture
-def unchecked(monkeypatch, tmp_path):
-  """Saves parameters that `save` would refuse."""
-  def save(model):
-    with monkeypatch.context() as patch:
-      patch.setattr(save_lib.files, 'to_float32', lambda array, **_: array)
-      model.save(tmp_path / 'x')
-    return tmp_path / 'x'
-
-  return save
-
-
-def test_integers_are_an_error(unchecked):
-  path = unchecked(make(np.int32))
-  with pytest.raises(ValueError, match=f'{STEP}: .* has dtype int32, but a '
-                     'parameter must be float32'):
-    load(path)
-
-
-def test_values_that_are_not_finite_are_named(unchecked):
+@pytest.mark.parametrize(('value', 'words'), [
+    (np.float32(np.nan), 'cls holds 12 of 12 values'),
+    (np.int32(1), 'cls has dtype int32, but a parameter must be float32')])
+def test_parameters_must_be_finite_floats(value, words, monkeypatch, tmp_path):
   model = make()
-  model.params['cls'][:] = np.nan
-  path = unchecked(model)
-  with pytest.raises(ValueError, match=f'{STEP}: cls holds 12 of 12 values'):
-    load(path)
+  model.params['cls'] = np.full((1, 12), value)
+  with monkeypatch.context() as patch:  # `save` would refuse them.
+    patch.setattr(save_lib.files, 'to_float32', lambda array, **_: array)
+    model.save(tmp_path / 'x')
+  with pytest.raises(ValueError, match=f'{STEP}: {words}'):
+    load(tmp_path / 'x')
 
 
 def without(*names):

@@ -85,7 +85,8 @@ def test_a_failure_leaves_nothing(form, tmp_path, monkeypatch):
     'x.safetensors', 'timm', 'huggingface', 'x.npz'])
 @pytest.mark.parametrize('settings', [
     {'resolution': (24, 48), 'positions': 'cubic'},
-    {'gelu': 'exact', 'layer_norm_epsilon': 1e-4, 'dropout': 0.25},
+    {'gelu': 'exact', 'layer_norm_epsilon': 1e-4, 'dropout': 0.25,
+     'num_heads': 3},
     {'preprocess': dataclasses.replace(
         PLAIN, resolution=(40, 40), crop=0.5, labels=tuple('abcde'))},
     {'width': 192, 'mlp_dim': 768, 'num_heads': 6, 'depth': 1, 'patch': 16}],

@@ -19,9 +19,7 @@ class Family:
   """Weights of one origin.
 
   Attributes:
-    name: 'timm' and the like.
     label: name in messages.
-    table: parameter names.
     prefixes: possible prefixes of every parameter name; the first is written.
     settings: keys of the section `model` that names and shapes do not
       determine.

@@ -30,12 +30,9 @@ class Header:
 
 @dataclasses.dataclass(frozen=True)
 class ArrayFile:
-  """Arrays of a file.
+  """Arrays of a file, by name.
 
   Attributes:
-    path: of the file.
-    format: of the file.
-    headers: by array name.
     load: reads one array as it is stored.
     metadata: text in the file's header.
   """

@@ -28,11 +28,7 @@ def section(
 ) -> dict[str, Any]:
   """Returns the section `model` of a model with these parameters.
 
-  Args:
-    params: arrays or shapes, by our names.
-    family: origin of the weights; its settings are the defaults.
-    declared: keys of the section that are known; they win.
-    heads_in_shapes: whether the arrays have an axis for the heads.
+  The settings of the family are the defaults, and those `declared` win.
 
   Raises:
     ValueError: if an array that every model has is missing or has another
@@ -116,10 +112,7 @@ def _length(params: Mapping[str, Any], name: str) -> int:
 
 
 def num_heads(section: Mapping[str, Any], *, source: str) -> tuple[int, str]:
-  """Returns the number of heads of a published size with these widths.
-
-  Returns:
-    The number, and a note on the assumption.
+  """Returns the heads of a published size of these widths, and a note on it.
 
   Raises:
     ValueError: if no published size has these widths.

@@ -129,11 +129,7 @@ def _adapt_one(
     name: str, found: Any, start: Any, *, config: InitConfig,
     resize: Callable[[str, np.ndarray], np.ndarray],
 ) -> tuple[Any, Row]:
-  """Returns the values of a parameter; `found` is the checkpoint's or None.
-
-  Raises:
-    ValueError: if it is missing, or of another shape after resizing.
-  """
+  """Returns the values of a parameter; `found` is the checkpoint's or None."""
   target = tuple(start.shape)
   shape = None if found is None else tuple(found.shape)
   if _matches(config.new, name):

@@ -50,10 +50,8 @@ class Table:
   """Rows of a family.
 
   Attributes:
-    name: of the family.
-    rows: one for each kind of parameter.
-    unsupported: descriptions of parts that our models lack, by regular
-      expressions of their names.
+    unsupported: reasons why arrays are not read, by regular expressions of
+      their names.
   """
   name: str
   rows: tuple[Row, ...]

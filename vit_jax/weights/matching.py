@@ -25,8 +25,6 @@ class Found:
   """A file of a known family.
 
   Attributes:
-    opened: the file.
-    family: its family.
     prefix: of every parameter name in the file.
     matches: parameters, and the arrays that make each.
     left_out: names of arrays that are no parameters of the model.
@@ -45,10 +43,6 @@ class Found:
 
 def find(opened: files.ArrayFile, *, prefix: str | None = None) -> Found:
   """Recognises the family of a file by its names.
-
-  Args:
-    opened: the file.
-    prefix: of the parameter names, if the caller gives it.
 
   Raises:
     ValueError: if the family is unknown, the model has a part that ours lack,

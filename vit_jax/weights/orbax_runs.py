@@ -30,7 +30,6 @@ from vit_jax.weights import initialize
 from vit_jax.weights import load as load_lib
 from vit_jax.weights import overrides as overrides_lib
 from vit_jax.weights import published_sizes
-from vit_jax.weights import report
 from vit_jax.weights.configs import preprocessing
 
 
@@ -114,8 +113,8 @@ def load(
       config=config, params=tree.unflatten(params), resolution=resolution,
       preprocess=preprocess, positions=run.positions, family='ours',
       summary=(
-          f'{paths.shown(where)}: vit_jax checkpoint, {report.count(params)}, '
-          f'images {resolution[0]}x{resolution[1]}',),
+          f'{paths.shown(where)}: vit_jax checkpoint, '
+          f'{load_lib.count(params)}, images {resolution[0]}x{resolution[1]}',),
       report=tuple(f'  loaded  {name} {array.shape}'
                    for name, array in params.items()))
 

@@ -16,10 +16,7 @@ def variant(
 ) -> str:
   """Returns the published variant of a model's dimensions; '' if none.
 
-  Args:
-    config: the model.
-    declared: keys of the section `model` that are not inferred from arrays.
-    source: file, for the message.
+  `declared` are the keys of the section `model` that no array determines.
 
   Raises:
     ValueError: if the model is a published one without its last layers, and

@@ -101,11 +101,7 @@ def _reason(error: Exception) -> str:
 def _state_dict(
     path: pathlib.Path, found: Any, tensor: type,
 ) -> dict[str, Any]:
-  """Returns tensors by name.
-
-  Raises:
-    ValueError: if there are none.
-  """
+  """Returns tensors by name."""
   def named(held: Any) -> dict[str, Any]:
     items = held.items() if isinstance(held, Mapping) else ()
     tensors = {name: value for name, value in items

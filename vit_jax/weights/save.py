@@ -58,7 +58,7 @@ def save(
     resolution: image height and width of the position embeddings.
     preprocess: preprocessing of images.
     positions: how position embeddings are resized: 'linear' or 'cubic'.
-    origin: where the weights are from.
+    origin: source of the weights.
 
   Returns:
     Lines on what the format's own library computes differently.
@@ -126,11 +126,7 @@ def _save_folder(
 
 
 def _family(form: str, config: models.ModelConfig) -> families.Family:
-  """Returns the family to write.
-
-  Raises:
-    ValueError: if the format cannot represent the model.
-  """
+  """Returns the family to write."""
   architecture.check_exportable(config, form)
   if form == 'huggingface' and config.num_classes and getattr(
       config, 'representation_layer', False):

@@ -170,7 +170,7 @@ def test_another_resnet_is_refused(config, words):
 @pytest.mark.parametrize(('said', 'words', 'given'), [
     ({'interpolation': 'random'}, "interpolation is 'random'",
      {'interpolation': 'bicubic'}),
-    ({'mean': [0.5, 0.5]}, 'mean must be three numbers', {'mean': 0.5}),
+    ({'mean': [0.5, 0.5]}, 'mean must be one number, or', {'mean': 0.5}),
     ({'crop_pct': 0.9, 'crop_mode': 'border'}, "crop_mode is 'border'",
      {'keep_aspect': False}),
     ({'input_size': [1, 32, 32]}, 'input_size must be', None)])

@@ -127,7 +127,7 @@ def _normalization(config: Mapping[str, Any]) -> dict[str, Any]:
   else:
     for ours, theirs in (('mean', 'image_mean'), ('std', 'image_std')):
       if theirs in config:
-        result[ours] = preprocessing.rgb(theirs, config[theirs])
+        result[ours] = tuple(config[theirs])
   factor = (config.get('rescale_factor', 1 / 255)
             if config.get('do_rescale', True) else 1)
   if not isinstance(factor, (int, float)) or not 0 < factor < math.inf:
@@ -149,12 +149,9 @@ def config_files(
     config: models.ModelConfig, resolution: tuple[int, int],
     preprocess: preprocessing.Preprocess,
 ) -> dict[str, dict[str, Any]]:
-  """Returns the JSON files of an exported model, by file name.
+  """Returns the JSON files of an exported ViT, by file name.
 
-  Args:
-    config: config of a ViT.
-    resolution: image height and width of the position embeddings.
-    preprocess: preprocessing of images.
+  `resolution` is the image size of the position embeddings.
 
   Raises:
     ValueError: if the number of labels is not the number of classes.

@@ -105,16 +105,3 @@ def from_data(section: Mapping[str, Any]) -> dict[str, Any]:
         if short:
           result['crop'] = min(1.0, short / op['shorter'])
   return result
-
-
-def rgb(name: str, values: Any) -> tuple[float, ...]:
-  """Returns `values` as three floats.
-
-  Raises:
-    ValueError: if there are not three.
-  """
-  result = tuple(map(float, values))
-  if len(result) != 3:
-    raise ValueError(
-        f'{name} must be three numbers (red, green, blue), but is {values!r}.')
-  return result

@@ -307,7 +307,7 @@ def parse_preprocessing(
     result['resolution'] = tuple(size)
   for name in ('mean', 'std'):
     if name in inner and name not in overrides:
-      result[name] = preprocessing.rgb(name, inner[name])
+      result[name] = tuple(inner[name])
   if inner.get('crop_pct'):
     result['crop'] = float(inner['crop_pct'])
     mode = inner.get('crop_mode') or 'center'

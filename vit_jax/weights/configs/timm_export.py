@@ -26,10 +26,7 @@ def config_files(
 ) -> dict[str, dict[str, Any]]:
   """Returns the JSON files of an exported model, by file name.
 
-  Args:
-    config: model config.
-    resolution: image height and width of the position embeddings.
-    preprocess: preprocessing of images.
+  `resolution` is the image size of the position embeddings.
 
   Raises:
     ValueError: if timm has no architecture for the model.
