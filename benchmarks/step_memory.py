@@ -79,8 +79,8 @@ def row(name, built, of_plain):
            operations / 1e12)
   of_plain = of_plain or found
   return (name, *(f'{value:.2f}' for value in found),
-          *(f'{value / plain - 1:+.1%}'
-            for value, plain in zip(found, of_plain))), of_plain
+          *(f'{value / base - 1:+.1%}' if base else ''
+            for value, base in zip(found, of_plain))), of_plain
 
 
 def main():
