@@ -347,14 +347,3 @@ def test_all_stages_are_checked_before_the_first_trains(tmp_path, capsys):
   assert status == 2
   assert 'does not fit the model' in capsys.readouterr().err
   assert not (tmp_path / 'run').exists()
-
-
-def test_untrained_softmax_loss_with_several_labels_is_log_num_classes(
-    config_file, tmp_path):
-  experiment = build(
-      config_file, 'data.source=shapes', 'total.steps=1',
-      'data.shapes.num_test_examples=4')
-  assert experiment.abstract_batch['label'].shape[1:] == (32,)
-  metrics = run_lib.train(experiment, tmp_path)['metrics']
-  assert metrics['train/loss'] == pytest.approx(
-      np.log(experiment.dataset.num_classes), rel=1e-5)

@@ -85,12 +85,12 @@ def test_without_patience_training_never_stops():
 
 
 def test_device_time_is_summed_by_kind_over_restarts():
-  now = 0.0
-  clock = clock_lib.Clock(devices=8, now=lambda: now)
+  times = iter([0.0, 0.0, 2.0, 2.0, 5.0, 5.0])
+  clock = clock_lib.Clock(devices=8, now=lambda: next(times))
   before = counters_lib.Counters(
       secs=2.0, device_secs_by_kind={'TPU v3': 10, 'TPU v4': 5})
   counters = counters_lib.Counters()
-  for now in (2.0, 5.0):  # noqa: B007  Set again at each log line.
+  for _ in range(2):  # Set again at each log line.
     counters.set_time(before, clock, 'TPU v3')
   assert counters.secs == 7
   assert counters.device_secs_by_kind == {'TPU v3': 50, 'TPU v4': 5}
