@@ -13,7 +13,7 @@ CORES = {'v2': 2, 'v3': 2, 'v4': 2, 'v5e': 1, 'v5p': 2, 'v6e': 1}
 
 @pytest.mark.parametrize(('name', 'expected'), [
     ('v3-8', ('v3', '2x2')), ('v3-512', ('v3', '16x16')),
-    ('v3-2048', ('v3', '32x32')),
+    ('v3-2048', ('v3', '32x32')), ('v5p:4x8x8', ('v5p', '4x8x8')),
     ('v5p-512', ('v5p', '4x8x8')), ('v5p-1024', ('v5p', '8x8x8')),
     ('v5litepod-16', ('v5e', '4x4')), ('v6e-1', ('v6e', '1x1')),
     ('TPU-v4-8', ('v4', '2x2x1')),
@@ -31,6 +31,7 @@ def test_a_slice_is_named_after_its_cores(version):
 @pytest.mark.parametrize(('name', 'words'), [
     ('v3', 'a TPU slice, such as v3-8.*Slices: v2-{8,'),
     ('v9-8', "version of TPU.*'v9'"),
+    ('v5p:4x8', 'v5p has 3 sides'), ('v3:64x64', 'at most 32x32'),
     ('v3-12', 'no slice v3-12. Slices of v3: v3-8, v3-32'),
 ])
 def test_unknown_slices_are_errors_with_a_list(name, words):

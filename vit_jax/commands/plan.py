@@ -47,8 +47,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       help='config to plan; change a value with --config.section.key=value')
   parser.add_argument(
       '--topology', default='', metavar='NAME',
-      help='TPU slice, such as v3-8, v3-2048 or v5p-512 (default: the local '
-      'devices)')
+      help='TPU slice, such as v3-8 or v5p-512, or a shape in chips, such as '
+      'v3:32x32 (default: the local devices)')
   parser.add_argument(
       '--sharding', action='store_true',
       help='also print the sharding of each parameter')

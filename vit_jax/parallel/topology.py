@@ -1,7 +1,7 @@
 """TPU slices by name, as compilation targets that need no TPU.
 
-    topology.devices('v3-2048')    # 2,048 cores: 32 x 32 chips
-    topology.devices('v5p-512')    # 256 chips of two cores: 4 x 8 x 8
+    topology.devices('v3-2048')    # or 'v3:32x32' chips: 2,048 cores
+    topology.devices('v5p-512')    # or 'v5p:4x8x8': 256 chips of two cores
 
 `libtpu` contains the compiler for every TPU version. It returns device
 descriptions: programs can be compiled for them, but arrays cannot be placed on
@@ -53,19 +53,26 @@ _ENVIRONMENT: Mapping[str, str] = {
 def parse(name: str) -> tuple[str, str]:
   """Returns version and shape in chips: ('v3', '32x32') for 'v3-2048'.
 
+  Args:
+    name: a slice, 'v3-2048', or its shape in chips, 'v3:32x32'.
+
   Raises:
-    ValueError: if the slice does not exist.
+    ValueError: if the slice does not exist or the shape cannot.
   """
-  match = re.fullmatch(
-      r'(?:tpu[-_ ]?)?(v\w+?)-(\d+)', name.strip().lower())
+  match = re.fullmatch(r'(?:tpu[-_ ]?)?(v\w+?)(?:-(\d+)|:(\d+(?:x\d+)*))',
+                       name.strip().lower())
   if not match:
     slices = '; '.join(f'{version}-{{{",".join(map(str, sizes))}}}'
                        for version, sizes in SLICES.items())
-    raise ValueError(f'A topology is a TPU slice, such as v3-8, but got '
-                     f'{name!r}. Slices: {slices}.')
+    raise ValueError(
+        'A topology is a TPU slice, such as v3-8, or a shape in chips, such as '
+        f'v3:2x2, but got {name!r}. Slices: {slices}.')
   version = _ALIASES.get(match[1], match[1])
   schema.check_name(version, list(SLICES), what='version of TPU')
   shapes = SLICES[version]
+  if match[3]:
+    _check_shape(version, match[3])
+    return version, match[3]
   if int(match[2]) not in shapes:
     raise ValueError(
         f'There is no slice {version}-{match[2]}. Slices of {version}: '
@@ -73,8 +80,19 @@ def parse(name: str) -> tuple[str, str]:
   return version, shapes[int(match[2])]
 
 
+def _check_shape(version: str, shape: str) -> None:
+  largest = list(SLICES[version].values())[-1]
+  sides = [int(n) for n in shape.split('x')]
+  limit = [int(n) for n in largest.split('x')]
+  if (len(sides) != len(limit) or 0 in sides
+      or math.prod(sides) > math.prod(limit)):
+    raise ValueError(
+        f'A shape of {version} has {len(limit)} sides in chips, at most '
+        f'{largest}, but got {shape!r}.')
+
+
 def devices(name: str) -> Sequence[jax.Device]:
-  """Returns descriptions of the devices of a slice.
+  """Returns descriptions of the devices of a slice or shape.
 
   Loads libtpu without taking a TPU from other processes.
 
