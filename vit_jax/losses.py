@@ -66,12 +66,7 @@ def sigmoid_cross_entropy(
 def label_weights(
     labels: Labels, weights: Float[np.ndarray, 'classes'],
 ) -> Float[Array, 'batch']:
-  """Returns the class weight of each example, averaged for soft labels.
-
-  Args:
-    labels: class indices, or a distribution over the classes.
-    weights: one per class.
-  """
+  """Returns the class weight of each example, averaged for soft labels."""
   table = jnp.asarray(weights, jnp.float32)
   if labels.ndim == 1:
     labels = jax.nn.one_hot(labels, len(weights), dtype=jnp.float32)
@@ -82,13 +77,9 @@ def _targets(
     labels: Labels, shape: tuple[int, ...], label_smoothing: float, *,
     distribution: bool = False,
 ) -> Float[Array, 'batch classes']:
-  """Returns smoothed float32 labels for every class.
+  """Returns smoothed float32 labels [batch, classes] for logits of `shape`.
 
-  Args:
-    labels: class indices, or a value per class.
-    shape: of the logits.
-    label_smoothing: weight of the uniform distribution.
-    distribution: whether to normalise the values of an example to sum 1.
+  With `distribution`, the values of each example are normalised to sum 1.
   """
   if not 0.0 <= label_smoothing < 1.0:
     raise ValueError(
@@ -145,17 +136,10 @@ def mean_error(
   return jnp.where(known, errors, 0).mean(axis=-1)
 
 
-def _absolute_error(
-    predictions: Float[Array, 'batch targets'],
-    labels: Float[Array, 'batch targets'],
-) -> Float[Array, 'batch targets']:
-  return jnp.abs(predictions - labels)
-
-
 # Huber: error ** 2 / 2 up to 1, which is the standard deviation of standardised
 # targets, and |error| - 1 / 2 above.
 ERRORS: Mapping[str, Callable[..., Float[Array, 'batch targets']]] = {
     'mse': optax.squared_error,
-    'mae': _absolute_error,
+    'mae': lambda predictions, labels: jnp.abs(predictions - labels),
     'huber': optax.huber_loss,
 }

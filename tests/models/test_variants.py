@@ -237,11 +237,6 @@ def test_fine_tuning_inherits_the_settings_of_22b():
       True, True, 'rms', False, 6144)
 
 
-def test_sections_of_earlier_versions_are_read():
-  section = {'variant': 'B/16', 'products': 'auto'}
-  assert models.parse(section) == models.parse({'variant': 'B/16'})
-
-
 def test_dimensions_override_the_variant():
   config = models.parse({'variant': 'B/16', 'depth': 3, 'patch': [8, 4]})
   assert (config.width, config.depth, config.patch_shape) == (768, 3, (8, 4))
@@ -318,11 +313,9 @@ def test_model_inherits_what_its_own_variant_does_not_set(source, target):
 
 
 @pytest.mark.parametrize('section, words', [
-    ({'variant': 'B/16', 'registers': -1}, 'registers cannot be negative'),
     ({'variant': 'X/16'}, "Unknown model size 'X'"),
     ({'width': 8, 'mlp_dim': 8, 'patch': 4},
      'neither a variant nor depth, num_heads. Set model.variant'),
-    ({'variant': 'B/16', 'width': 100}, 'width 100 does not divide into 12'),
     ({'name': 'resnet'}, 'A ResNet needs its stages'),
     ({'variant': 'B/16', 'cls': False}, "pooling 'cls' needs the class token"),
     ({'variant': 'B/16', 'axial': True}, 'neither a class token nor registers'),

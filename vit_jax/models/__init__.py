@@ -32,8 +32,6 @@ ModelConfig = vit_config.ViTConfig | resnet_config.ResNetConfig
 _FAMILIES = {'vit': vit_config.ViTConfig,
              'resnet': resnet_config.ResNetConfig}
 _SET_BY_VARIANT = (*vit_config.DIMENSIONS, 'backbone')
-# Keys in checkpoints of earlier versions that did not change the results.
-_REMOVED_KEYS = ('products',)
 
 
 def parse(section: Mapping[str, Any]) -> ModelConfig:
@@ -42,7 +40,6 @@ def parse(section: Mapping[str, Any]) -> ModelConfig:
   Raises:
     ValueError: for an unknown name, key or variant, or a missing dimension.
   """
-  section = {k: v for k, v in section.items() if k not in _REMOVED_KEYS}
   variant = str(section.get('variant') or '')
   section = {'name': variants.family(variant), **variants.settings(variant),
              **section}
@@ -68,11 +65,7 @@ def inherit(
 
   Keys that define what the parameters compute are inherited: dimensions,
   pooling, GELU, epsilon, norms. Training settings (dropout, dtype, remat, ...)
-  are not.
-
-  Args:
-    section: section `model` of a run that starts from a checkpoint.
-    source: section `model` of the checkpoint.
+  are not. `source` is section `model` of the checkpoint.
   """
   names = architecture.switches(_FAMILIES[source['name']])
   variant = section.get('variant')
@@ -90,9 +83,7 @@ def for_devices(
 ) -> ModelConfig:
   """Returns the config of the kernels that exist on `devices`.
 
-  Args:
-    config: of a model.
-    devices: where the model will run, which need not be where it is traced.
+  The model may be traced on other devices.
   """
   if any(device.platform != 'gpu' for device in devices):
     return without_fused_kernels(config)
@@ -123,10 +114,7 @@ def init(
 ) -> Any:
   """Returns new parameters, boxed with the names of their axes.
 
-  Args:
-    model: from `build`.
-    key: random key.
-    images: [batch, height, width, channels]; only the shape is used.
+  Only the shape of `images`, [batch, height, width, channels], is used.
   """
   zeros = jax.numpy.zeros((1, *images.shape[1:]), jax.numpy.float32)
   return model.init(key, zeros)['params']

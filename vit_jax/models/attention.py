@@ -49,12 +49,6 @@ def fused_attention(
 ) -> Float[Array, 'batch tokens heads head_dim']:
   """Attention in one kernel that keeps no attention weights in memory.
 
-  Args:
-    query: projected queries, in bfloat16.
-    key: projected keys.
-    value: projected values.
-    implementation: of `jax.nn.dot_product_attention`.
-
   Raises:
     RuntimeError: without cuDNN.
   """

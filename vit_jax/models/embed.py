@@ -125,11 +125,6 @@ def patch_positions(
 
   Returns those of the first layer if each layer has its own, and None without
   additive position embeddings.
-
-  Args:
-    params: parameters of the model.
-    config: of the model.
-    grid: rows and columns of patches.
   """
   if config.position_at == 'layers':
     params = params['encoder']['layers']

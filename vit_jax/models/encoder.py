@@ -43,13 +43,7 @@ _NORM = functools.partial(nn.with_logical_partitioning, names=('norm',))
 def layer_norm(
     config: vit_config.ViTConfig, name: str, *, axis: str = 'norm',
 ) -> nn.LayerNorm | nn.RMSNorm:
-  """Layer norm or RMS norm with float32 statistics.
-
-  Args:
-    config: gives kind and epsilon.
-    name: of the module.
-    axis: logical name of the normalised axis.
-  """
+  """Layer norm or RMS norm over the logical `axis`, float32 statistics."""
   options: dict[str, Any] = {
       'epsilon': config.layer_norm_epsilon, 'dtype': config.compute_dtype,
       'scale_init': nn.with_logical_partitioning(

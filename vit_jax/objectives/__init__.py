@@ -34,12 +34,6 @@ def build_model(
 ) -> nn.Module:
   """Returns the module to train, which may extend the model.
 
-  Args:
-    config: section `objective`.
-    model: section `model`.
-    image_shape: height, width and channels.
-    num_classes: of the data set.
-
   Raises:
     ValueError: if the objective does not support the model.
   """
@@ -64,8 +58,8 @@ def build(
     multi_label: whether an example may have several labels.
     targets: whether labels are regression targets, not classes.
     class_weights: from `class_weights`.
-    mean: of the image normalisation, for images in [0, 1].
-    std: of the image normalisation.
+    mean: of the normalisation of images in [0, 1].
+    std: of the same normalisation.
 
   Raises:
     ValueError: if the objective does not support the labels.
@@ -93,16 +87,7 @@ def training_inputs(
 def resolve(
     config: ObjectiveConfig, *, targets: bool, multi_label: bool,
 ) -> ObjectiveConfig:
-  """Returns the config with settings that depend on the labels.
-
-  Args:
-    config: section `objective`.
-    targets: whether labels are regression targets, not classes.
-    multi_label: whether an example may have several classes.
-
-  Raises:
-    ValueError: if the objective does not support the labels.
-  """
+  """Like `supervised.resolve`; masked patch prediction ignores labels."""
   if isinstance(config, MaskedPatchConfig):
     return config
   return supervised.resolve(

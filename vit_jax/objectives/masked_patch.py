@@ -81,14 +81,7 @@ class MaskedPatch:
       self, config: MaskedPatchConfig, model: models.MaskedPatch, *,
       mean: float | tuple[float, ...], std: float | tuple[float, ...],
   ):
-    """Initialises the loss.
-
-    Args:
-      config: section `objective`.
-      model: from `build_model`.
-      mean: of the image normalisation, for images in [0, 1].
-      std: of the image normalisation.
-    """
+    """Initialises the loss; `mean` and `std` normalise images in [0, 1]."""
     self._config = config
     self._model = model
     self._mean, self._std = mean, std
@@ -101,11 +94,8 @@ class MaskedPatch:
   ) -> tuple[Float[Array, 'batch'], Mapping[str, Float[Array, 'batch']]]:
     """Returns the loss and measures of each example.
 
-    Args:
-      params: of the model.
-      batch: prepared batch; labels are not used.
-      key: random key of corruption, dropout and stochastic depth.
-      train: whether to apply dropout and stochastic depth.
+    Labels are not used. `key` also samples the corruption; `train` applies
+    dropout and stochastic depth.
     """
     images, config = batch['image'], self._config
     _, height, width, _ = images.shape
@@ -135,12 +125,6 @@ def build_model(
     image_shape: tuple[int, int, int], num_classes: int,
 ) -> models.MaskedPatch:
   """Returns the model with the prediction layer of the target.
-
-  Args:
-    config: section `objective`.
-    model: section `model`.
-    image_shape: height, width and channels.
-    num_classes: of the head, which is not trained.
 
   Raises:
     ValueError: for a ResNet or hybrid, too few patches, or an image size that
@@ -200,14 +184,7 @@ def corrupt(
     key: PRNGKeyArray, config: MaskedPatchConfig, *, batch_size: int,
     patches: int,
 ) -> Corruption:
-  """Samples the corrupted patches of each image.
-
-  Args:
-    key: random key.
-    config: section `objective`.
-    batch_size: number of images.
-    patches: number of patches of an image.
-  """
+  """Samples the corrupted patches of each image."""
   masked, swapped, kept = counts(config, patches)
   order_key, other_key = jax.random.split(key)
   order = jnp.argsort(

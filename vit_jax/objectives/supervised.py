@@ -134,15 +134,7 @@ class Supervised:
       targets: bool = False,
       class_weights: Float[np.ndarray, 'classes'] | None = None,
   ):
-    """Initialises the loss.
-
-    Args:
-      config: section `objective`.
-      model: module with output `logits`.
-      multi_label: whether an example may have several classes.
-      targets: whether labels are regression targets.
-      class_weights: from `class_weights`.
-    """
+    """Initialises the loss; see `resolve` for the kinds of labels."""
     self._config = resolve(config, targets=targets, multi_label=multi_label)
     self._class_weights = class_weights
     self._model = model
@@ -156,11 +148,7 @@ class Supervised:
   ) -> tuple[Float[Array, 'batch'], Mapping[str, Float[Array, 'batch']]]:
     """Returns the loss and measures of each example.
 
-    Args:
-      params: of the model.
-      batch: prepared batch.
-      key: random key of dropout and stochastic depth.
-      train: whether to apply dropout and stochastic depth.
+    `train` applies dropout and stochastic depth, with the random `key`.
     """
     outputs = self._model.apply(
         {'params': params}, batch['image'], train=train, rngs={'dropout': key})

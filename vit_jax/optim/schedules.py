@@ -73,16 +73,7 @@ class ScheduleConfig:
 def build(
     config: ScheduleConfig, *, peak: float, total_steps: int, to_steps: ToSteps,
 ) -> Schedule:
-  """Returns the schedule of a run of `total_steps` updates.
-
-  Args:
-    config: section `optimizer.schedule`.
-    peak: highest learning rate.
-    total_steps: number of updates in the run.
-    to_steps: converts a duration to a number of steps.
-
-  Returns:
-    A function from a step (an integer or int32 scalar) to a float32 scalar.
+  """Returns the schedule of a run of `total_steps` updates, in float32.
 
   Raises:
     ValueError: if warm-up and cool-down are longer than the run.

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from vit_jax import models
 from vit_jax import schema
+from vit_jax.checkpoints import saved_config
 from vit_jax.models import vit_config
 from vit_jax.weights import files
 from vit_jax.weights.configs import declared
@@ -76,7 +77,8 @@ def _parse(
     if optional and not (isinstance(data, dict) and 'preprocess' in data):
       return None
     found = schema.parse(_Metadata, data, where='metadata')
-    config = models.parse(found.model)
+    config = models.parse(
+        saved_config.upgrade({'model': found.model})['model'])
     preprocess = preprocessing.parse(found.preprocess)
   except (ValueError, RecursionError, TypeError, AttributeError) as error:
     raise ValueError(f'{source} is malformed: {error}') from error
