@@ -23,7 +23,8 @@ def get_config():
 """
 
 
-def test_training_prints_how_a_table_is_read_and_saves_class_names(tmp_path, capsys):
+def test_training_prints_how_a_table_is_read_and_saves_class_names(
+    tmp_path, capsys):
   (tmp_path / 'config.py').write_text(CONFIG)
   names = ('ant', 'bee', 'cow')
   rows = ['photo,kind,weight']

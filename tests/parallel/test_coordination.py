@@ -22,7 +22,8 @@ from vit_jax.parallel import coordination
 from vit_jax.parallel import multihost
 from vit_jax.training import signals
 assert multihost.start(multihost.Processes(address, 2, index), stoppable=True)
-coordination.ROLL_CALL_SECS = coordination.ERROR_SECS = coordination.START_SECS = 2
+coordination.ROLL_CALL_SECS = coordination.ERROR_SECS = 2
+coordination.START_SECS = 2
 found = {'first': [
     coordination.run_on_first('n', lambda i=i: [i, index]) for i in (3, 4)]}
 
