@@ -13,8 +13,10 @@ def test_removed_keys_are_dropped_and_others_kept():
       'model': {'depth': 4}, 'data': {'shapes': {'seed': 1}}, 'batch_size': 8}
 
 
-def test_a_run_on_shapes_of_an_earlier_version_is_not_resumed():
-  shapes = {'source': 'shapes', 'shapes': {'arrangement': 'stacked'}}
+@pytest.mark.parametrize('source', ['shapes', '/data/train-*.parquet'])
+def test_an_earlier_run_on_data_that_changed_is_not_resumed(source):
+  data = {'source': source, 'decoder': 'auto'}
   with pytest.raises(ValueError, match=r'version 0\.1\.0'):
-    saved_config.check_resumable({'data': shapes})
-  saved_config.check_resumable({'data': {**shapes, 'source': 'digits'}})
+    saved_config.check_resumable({'data': data})
+  saved_config.check_resumable({'data': {**data, 'source': 'digits'}})
+  saved_config.check_resumable({'data': {'source': source}})

@@ -25,11 +25,14 @@ def check_resumable(config: Mapping[str, Any]) -> None:
     config: config as it was saved, before `upgrade`.
   """
   data = config.get('data', {})
-  if data.get('source') == 'shapes' and 'arrangement' in data.get('shapes', {}):
+  source = str(data.get('source', ''))
+  if 'decoder' not in data:  # Saved by a later version than 0.1.0.
+    return
+  if source == 'shapes' or source.endswith('.parquet'):
     raise ValueError(
-        "This run trains on the data set 'shapes' as version 0.1.0 draws it; "
-        'later versions draw other images. Resume it with version 0.1.0 (git '
-        'commit 1089787), or start another run from its checkpoint: '
+        f'This run of version 0.1.0 trains on {source!r}, which later versions '
+        'draw or order differently. Resume it with version 0.1.0 (git commit '
+        '1089787), or start another run from its checkpoint: '
         '--config.init.checkpoint.')
 
 
