@@ -17,6 +17,8 @@ from vit_jax.commands import train
 from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import config as config_lib
 
+pytestmark = pytest.mark.slow  # It trains models.
+
 ROOT = pathlib.Path(__file__).parent.parent
 FILES = sorted(p.name for p in (ROOT / 'configs').glob('*.py'))
 

@@ -15,6 +15,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.slow  # It trains models.
+
 ROOT = pathlib.Path(__file__).parent.parent
 PATHS = sorted((ROOT / 'notebooks').glob('*.ipynb'))
 NAMES = {'quickstart', 'pretrained', 'inside_vit'}

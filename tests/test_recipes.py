@@ -12,6 +12,8 @@ from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import config_file
 
+pytestmark = pytest.mark.slow  # It trains models.
+
 CONFIGS = pathlib.Path(__file__).parent.parent / 'configs'
 
 

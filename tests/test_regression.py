@@ -15,6 +15,8 @@ from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.run import model_card
 
+pytestmark = pytest.mark.slow  # It trains models.
+
 CONFIG = {
     'total': {'steps': 60}, 'batch_size': 32,
     'model': {'width': 8, 'depth': 1, 'num_heads': 2, 'mlp_dim': 16,

@@ -27,6 +27,8 @@ from vit_jax.inference import export
 from vit_jax.inference import images as images_lib
 from vit_jax.weights.configs import preprocessing as preprocessing_lib
 
+pytestmark = pytest.mark.slow  # It trains models.
+
 ROOT = pathlib.Path(__file__).parent.parent
 TEXT = (ROOT / 'docs' / 'serving.md').read_text()
 # Code blocks by the file name in their first line.

@@ -18,6 +18,8 @@ from vit_jax.commands import benchmark
 from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import config as config_lib
 
+pytestmark = pytest.mark.slow  # It trains models.
+
 PROGRAM = """
 import json, sys
 for line in sys.stdin:

@@ -24,6 +24,8 @@ from vit_jax.experiment import config as config_lib
 from vit_jax.training import health
 from vit_jax.training import writer
 
+pytestmark = pytest.mark.slow  # It trains models.
+
 ROOT = pathlib.Path(__file__).parent.parent.parent
 
 # All sources of randomness and all kinds of state.

@@ -11,6 +11,8 @@ from vit_jax.commands import vtab as command
 from vit_jax.data import vtab
 from vit_jax.experiment import build as experiment_lib
 
+pytestmark = pytest.mark.slow  # It trains models.
+
 TASKS = ('dtd', 'kitti_closest_vehicle_distance')
 TOY = ('--config.model.width=16', '--config.model.depth=1',
        '--config.model.num_heads=2', '--config.model.mlp_dim=32',

@@ -16,6 +16,8 @@ from vit_jax import evals
 from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import config as config_lib
 
+pytestmark = pytest.mark.slow  # It trains models.
+
 ROOT = pathlib.Path(__file__).parents[2]
 FEW = {'train_split': 'train[:200]'}
 SECTIONS = {kind: {'name': kind, 'split': 'test[:50]', **({

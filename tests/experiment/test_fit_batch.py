@@ -18,6 +18,8 @@ from vit_jax.experiment import fit_batch
 from vit_jax.parallel import sharding
 from vit_jax.training import writer
 
+pytestmark = pytest.mark.slow  # It trains models.
+
 CONFIG = {
     'total': {'steps': 4}, 'batch_size': 24,
     'model': {'width': 8, 'depth': 1, 'num_heads': 2, 'mlp_dim': 16,

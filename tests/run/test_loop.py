@@ -29,6 +29,8 @@ from vit_jax.training import signals
 from vit_jax.training import watchdog
 from vit_jax.training import writer
 
+pytestmark = pytest.mark.slow  # It trains models.
+
 CONFIG = {
     'total': {'steps': 40}, 'batch_size': 8,
     'model': {'width': 8, 'depth': 1, 'num_heads': 2, 'mlp_dim': 16,

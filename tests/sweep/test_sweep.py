@@ -23,6 +23,8 @@ from vit_jax.sweep import runs
 from vit_jax.training import health
 from vit_jax.training import signals
 
+pytestmark = pytest.mark.slow  # It trains models.
+
 ROOT = pathlib.Path(__file__).parents[2]
 
 CONFIG = """
