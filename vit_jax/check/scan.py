@@ -34,7 +34,7 @@ class Split:
 
 @dataclasses.dataclass(frozen=True)
 class ScanRequest:
-  """What to read, and how.
+  """Splits to read and how to decode them.
   Examples are numbered consecutively across splits. The description says how
   the dataset's files were interpreted.
 

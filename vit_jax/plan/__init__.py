@@ -1,1 +1,1 @@
-"""What a training step needs and could reach, found by compiling it."""
+"""Memory, traffic and time bounds of a training step, from compiling it."""

@@ -56,7 +56,7 @@ class Source(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Start:
-  """Where a run starts, except for the state itself.
+  """Starting point of a run, without the state itself.
 
   Attributes:
     counters: counters of earlier starts.
