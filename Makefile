@@ -1,9 +1,9 @@
-# Everything from a fresh clone, with nothing but Python:
+# Commands for a fresh clone; they need only Python:
 #   make quickstart     make test     make help
 
 PYTHON ?= python3
 VENV ?= .venv
-# Empty (`make test CONSTRAIN=`) takes the newest versions that are allowed.
+# `make test CONSTRAIN=` installs the newest allowed versions.
 CONSTRAIN ?= -c constraints.txt
 
 BIN := $(VENV)/bin
@@ -17,12 +17,12 @@ SOURCES := $(wildcard main.py configs benchmarks) vit_jax tests
 .PHONY: help quickstart test test-isa test-plan test-export test-faults lint format \
   constraints owner clean
 
-help:  ## Shows this list.
+help:  ## Lists these commands.
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*## */|/' \
 	  | while IFS='|' read -r name text; do \
 	      printf '  make %-12s %s\n' "$$name" "$$text"; done
 
-quickstart: $(VENV)/.runtime  ## Pre-trains, fine-tunes and evaluates a small ViT, from the start.
+quickstart: $(VENV)/.runtime  ## Pre-trains, fine-tunes and evaluates a small ViT.
 	rm -rf runs/quickstart
 	$(BIN)/python main.py --config=configs/quickstart.py --workdir=runs/quickstart
 
@@ -41,24 +41,24 @@ test-plan: $(VENV)/.plan  ## The tests of `main.py plan` with the TPU compiler, 
 	$(BIN)/python -m pytest -rs tests/plan tests/parallel/test_mesh.py \
 	  tests/parallel/test_topology.py tests/commands/test_plan.py
 
-# What `make test` skips, since it installs none of these libraries.
+# `make test` skips these tests, because it does not install the libraries.
 test-export: $(VENV)/.export  ## The tests of `main.py export` to ONNX and SavedModel.
 	$(BIN)/python -c 'import jax2onnx, onnxruntime, tensorflow'
-	$(BIN)/python -m pytest -rs tests/test_exporting.py tests/test_serving.py
+	$(BIN)/python -m pytest -rs tests/inference/test_export.py tests/test_serving.py
 
 KILLS ?= 20
 SEED ?= 1
-test-faults: $(VENV)/.dev  ## Kills and halts a run KILLS times (20: 20 minutes), and compares its end.
+test-faults: $(VENV)/.dev  ## Kills and halts a run KILLS times, then compares its result (20 minutes).
 	$(BIN)/python -m tests.faults --kills=$(KILLS) --seed=$(SEED)
 
 lint: $(VENV)/.dev  ## Style and types, without the tests.
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/mypy
 
-format: $(VENV)/.dev  ## Mends what the style check can mend by itself.
+format: $(VENV)/.dev  ## Applies automatic style fixes.
 	$(BIN)/ruff check --fix $(SOURCES)
 
-constraints:  ## Writes constraints.txt anew: the newest versions that are allowed.
+constraints:  ## Updates constraints.txt to the newest allowed versions.
 	@echo 'Resolving the newest versions in a scratch environment ...'
 	rm -rf .venv-constraints
 	$(PYTHON) -m venv .venv-constraints
@@ -69,8 +69,8 @@ constraints:  ## Writes constraints.txt anew: the newest versions that are allow
 	mv constraints.tmp constraints.txt
 	rm -rf .venv-constraints
 
-owner:  ## Writes OWNER=name, whose repository this is, into the notebooks.
-	@test -n '$(OWNER)' || { echo 'Say whose: make owner OWNER=name'; exit 1; }
+owner:  ## Sets the repository owner in the notebooks: make owner OWNER=name.
+	@test -n '$(OWNER)' || { echo 'Usage: make owner OWNER=name'; exit 1; }
 	sed -i.bak -E 's#(github(\.com)?)/[^/ ]+/vit-jax#\1/$(OWNER)/vit-jax#' \
 	  notebooks/*.ipynb
 	rm notebooks/*.ipynb.bak
@@ -80,14 +80,14 @@ clean:  ## Removes the environment and caches; runs/ stays.
 	rm -rf .pytest_cache .mypy_cache .ruff_cache
 	find main.py configs vit_jax tests -name __pycache__ -prune -exec rm -rf {} +
 
-# An empty file in the environment says what was installed into it, and when.
+# Empty files in the environment mark the installed requirements.
 $(VENV)/.runtime: requirements.txt constraints.txt | $(BIN)/python
-	@echo 'Installing the requirements into $(VENV) (once, some minutes) ...'
+	@echo 'Installing the requirements into $(VENV) (once, a few minutes) ...'
 	@$(PIP) -r requirements.txt $(CONSTRAIN)
 	@touch $@
 
 $(VENV)/.dev: requirements.txt requirements-dev.txt constraints.txt | $(BIN)/python
-	@echo 'Installing the requirements and the tools of the tests into $(VENV) ...'
+	@echo 'Installing the requirements and the test tools into $(VENV) ...'
 	@$(PIP) -r requirements-dev.txt $(CONSTRAIN)
 	@touch $(VENV)/.runtime $@
 
@@ -96,10 +96,10 @@ $(VENV)/.plan: requirements-plan.txt $(VENV)/.dev
 	@$(PIP) -r requirements-plan.txt $(CONSTRAIN)
 	@touch $@
 
-# jax2onnx allows no Orbax as new as the pinned one.
+# jax2onnx requires an older Orbax than the pinned one.
 $(VENV)/.export: requirements-export.txt requirements-dev.txt requirements.txt \
     constraints.txt | $(BIN)/python
-	@echo 'Installing ONNX and TensorFlow into $(VENV) (once, some minutes) ...'
+	@echo 'Installing ONNX and TensorFlow into $(VENV) (once, a few minutes) ...'
 	@grep -v '^orbax-checkpoint==' constraints.txt > $(VENV)/constraints.txt
 	@$(PIP) -r requirements-dev.txt -r requirements-export.txt \
 	  $(if $(CONSTRAIN),-c $(VENV)/constraints.txt)
@@ -108,9 +108,9 @@ $(VENV)/.export: requirements-export.txt requirements-dev.txt requirements.txt \
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo 'This project needs Python 3.11 or newer; "$(PYTHON)" is' \
-	    "$$($(PYTHON) --version 2>&1). Name another one with:" \
+	    "$$($(PYTHON) --version 2>&1). Choose another one:" \
 	    'make PYTHON=python3.12 $(MAKECMDGOALS)'; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
-	  echo '"$(PYTHON)" cannot make virtual environments. On Debian and' \
+	  echo '"$(PYTHON)" cannot create virtual environments. On Debian and' \
 	    'Ubuntu: sudo apt install python3-venv'; exit 1; }
 	@$(PYTHON) -m venv $(VENV)

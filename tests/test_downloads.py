@@ -1,4 +1,4 @@
-"""Weights on the web are loaded once, and whole or not at all."""
+"""Weights are downloaded once, and never kept partially."""
 
 import hashlib
 from http import server
@@ -10,23 +10,23 @@ from tests import random_models
 import vit_jax
 from vit_jax.weights import download
 
-pytest.importorskip('aiohttp', reason='aiohttp, which reads https, is missing')
+pytest.importorskip('aiohttp', reason='aiohttp reads https')
 
 
 @pytest.fixture
 def site(monkeypatch, tmp_path):
-  """Serves a dict of files by path; counts what is asked for whole."""
-  files, asked = {}, []
+  """Serves a dict of files by path, and records the GET requests."""
+  files, requests = {}, []
 
   class Handler(server.BaseHTTPRequestHandler):
-    """A file, or its first half under the length of the whole."""
+    """Sends a file; below /half, only its first half."""
 
     def do_GET(self):
       body = files.get(self.path.removeprefix('/half'))
       if body is None:
         self.send_error(404)
         return
-      asked.append(self.path)
+      requests.append(self.path)
       self.send_response(200)
       self.send_header('Content-Length', str(len(body)))
       self.end_headers()
@@ -38,13 +38,13 @@ def site(monkeypatch, tmp_path):
       self.send_error(405)
 
     def log_message(self, *args):
-      """Says nothing."""
+      """Suppresses log lines."""
 
   monkeypatch.setenv(download.CACHE_VARIABLE, str(tmp_path / 'cache'))
   with server.ThreadingHTTPServer(('127.0.0.1', 0), Handler) as running:
     thread = threading.Thread(target=running.serve_forever)
     thread.start()
-    yield f'http://127.0.0.1:{running.server_port}', files, asked
+    yield f'http://127.0.0.1:{running.server_port}', files, requests
     running.shutdown()
     thread.join()
 
@@ -54,7 +54,7 @@ def model():
   return random_models.make({**random_models.TINY, 'gelu': 'exact'}, side=32)
 
 
-def kept(tmp_path):
+def cached_files(tmp_path):
   return [path for path in (tmp_path / 'cache').rglob('*') if path.is_file()]
 
 
@@ -62,7 +62,7 @@ def kept(tmp_path):
     ('npz', 'x.npz'), ('timm', 'x.safetensors')])
 def test_weights_and_their_settings_are_downloaded_once(
     form, name, site, model, tmp_path):
-  address, files, asked = site
+  address, files, requests = site
   model.save(tmp_path / name, form=form)
   for path in tmp_path.glob('x.*'):
     files[f'/models/{path.name}'] = path.read_bytes()
@@ -75,26 +75,25 @@ def test_weights_and_their_settings_are_downloaded_once(
                for line in lines)
     random_models.assert_same(found.params, model.params)
     assert found.config == model.config
-    counts.append(len(asked))
+    counts.append(len(requests))
   assert counts[0] == counts[1] > 0
-  assert len(kept(tmp_path)) == len(files)
+  assert len(cached_files(tmp_path)) == len(files)
 
 
-def test_a_download_that_breaks_off_is_an_error_and_not_kept(
+def test_incomplete_downloads_are_errors_and_not_cached(
     site, model, tmp_path):
   address, files, _ = site
   model.save(tmp_path / 'x.npz', form='npz')
   files['/x.npz'] = (tmp_path / 'x.npz').read_bytes()
   with pytest.raises(OSError, match='/half/x.npz could not be fetched'):
     vit_jax.load(f'{address}/half/x.npz', log=None)
-  assert not kept(tmp_path)
-  # Whole at the second try.
+  assert not cached_files(tmp_path)
   assert vit_jax.load(f'{address}/x.npz', log=None).config.depth == 2
 
 
-def test_a_page_instead_of_weights_is_an_error_and_not_kept(site, tmp_path):
+def test_html_pages_are_errors_and_not_cached(site, tmp_path):
   address, files, _ = site
   files['/x.npz'] = b'<html>Please log in</html>'
   with pytest.raises(ValueError, match='not a file of weights.*<html>'):
     vit_jax.load(f'{address}/x.npz', log=None)
-  assert not kept(tmp_path)
+  assert not cached_files(tmp_path)

@@ -1,6 +1,6 @@
-"""The layer table of CONTRIBUTING.md: who may import whom.
+"""Imports follow the layer table of CONTRIBUTING.md.
 
-Nothing is imported here; the files are read.
+The tests parse the files and import nothing.
 """
 
 import ast
@@ -11,8 +11,8 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parents[1]
 
-# Each row may import the rows above it. Within a row, a name may import only
-# itself and what WITHIN_A_ROW allows.
+# Each row may import the rows above it. Within a row, a package may import
+# itself, and others only according to WITHIN_A_ROW.
 LAYERS = (
     ('types', 'tree', 'schema', 'losses', 'metrics', 'atomic_files', 'console',
      'exceptions', 'nearest_neighbours'),
@@ -23,15 +23,15 @@ LAYERS = (
     ('commands', '__init__'),
     ('main',),
 )
-# Importer and imported, both of one row.
+# Pairs (importer, imported) of the same row.
 WITHIN_A_ROW = {
     ('weights', 'checkpoints'),
     *itertools.combinations(('benchmarking', 'sweep', 'run', 'plan',
                              'experiment', 'inference'), 2)}
 
-# Names that say nothing.
+# Meaningless names.
 FORBIDDEN_NAMES = ('utils', 'util', 'helpers', 'helper', 'base', 'common', 'v2')
-# They take seconds to import, and no run needs them.
+# Optional libraries that take seconds to import.
 HEAVY = ('tensorflow', 'torch')
 
 
@@ -72,7 +72,7 @@ def imports(tree, *, package=(), modules=frozenset()):
 
 
 def unit(module):
-  """Returns what a layer's row calls a module: its first name in vit_jax."""
+  """Returns the name of a module in LAYERS: its package within vit_jax."""
   if module == ('main',):
     return 'main'
   return module[1] if len(module) > 1 else '__init__'
@@ -81,16 +81,15 @@ def unit(module):
 def layer(name):
   row = next((i for i, names in enumerate(LAYERS) if name in names), None)
   assert row is not None, (
-      f'{name!r} stands in no layer: give it a place in CONTRIBUTING.md and '
-      'in LAYERS.')
+      f'{name!r} belongs to no layer: add it to CONTRIBUTING.md and LAYERS.')
   return row
 
 
 def may_import(importer, imported):
-  """Says whether one module of ours may import another."""
+  """Whether one of our modules may import another."""
   above, below = unit(importer), unit(imported)
   if above == below == 'commands':
-    # Commands never each other; `commands/__init__` may gather them.
+    # Commands do not import each other.
     return (importer == imported or len(importer) == 2 or len(imported) == 2
             or imported[2] == 'arguments')
   if above == below:
@@ -110,7 +109,7 @@ def violations(importer, tree, modules):
 
 @pytest.mark.parametrize(
     'path', sources(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_module_imports_only_from_the_layers_below(path):
+def test_modules_import_only_lower_layers(path):
   tree = ast.parse(path.read_text())
   assert not violations(module_of(path), tree, all_modules())
 
@@ -132,7 +131,7 @@ def test_a_module_imports_only_from_the_layers_below(path):
     ('vit_jax.tree', 'from vit_jax import __version__', False),
     ('main', 'from vit_jax.commands import doctor', True),
 ])
-def test_the_rule_tells_right_from_wrong(importer, line, allowed):
+def test_the_rule_accepts_and_rejects_examples(importer, line, allowed):
   modules = {tuple(name.split('.')) for name in (
       'vit_jax', 'vit_jax.tree', 'vit_jax.optim', 'vit_jax.models',
       'vit_jax.models.embed', 'vit_jax.data', 'vit_jax.data.pipeline',
@@ -147,13 +146,13 @@ def test_the_rule_tells_right_from_wrong(importer, line, allowed):
 
 @pytest.mark.parametrize('path', sorted((ROOT / 'configs').glob('**/*.py')),
                          ids=lambda path: path.name)
-def test_a_config_is_plain_data(path):
+def test_configs_import_only_config_modules(path):
   roots = {module[0] for module in imports(ast.parse(path.read_text()))}
   assert roots <= {'ml_collections', 'configs', 'typing'}
 
 
 def at_start(tree):
-  """Returns the file without its functions: what runs when it is imported."""
+  """Removes functions, which leaves the code that runs at import."""
   class RemoveFunctions(ast.NodeTransformer):
 
     def visit_FunctionDef(self, node):
@@ -166,7 +165,7 @@ def at_start(tree):
 
 @pytest.mark.parametrize(
     'path', sources(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_nothing_heavy_is_imported_at_the_start(path):
+def test_heavy_libraries_are_not_imported_at_start(path):
   roots = {module[0] for module in imports(at_start(ast.parse(
       path.read_text()))) if module}
   assert not roots & set(HEAVY)
@@ -178,7 +177,7 @@ def test_no_module_has_a_meaningless_name():
 
 
 def reached(name):
-  """Returns our modules that importing a module imports, with itself."""
+  """Returns a module and our modules that it imports transitively."""
   paths = {module_of(path): path for path in (ROOT / 'vit_jax').rglob('*.py')}
   seen, pending = set(), [tuple(name.split('.'))]
   while pending:
@@ -195,7 +194,7 @@ def reached(name):
 
 @pytest.mark.parametrize(('name', 'most'), [
     ('vit_jax.training.step', 10), ('vit_jax.run.loop', 140)])
-def test_few_modules_are_imported_by(name, most):
+def test_import_closures_stay_small(name, most):
   assert len(reached(name)) <= most
 
 
@@ -203,4 +202,4 @@ def test_the_training_loop_imports_no_planner_inference_or_exporter():
   packages = {module[1] for module in reached('vit_jax.run.loop')}
   assert not packages & {'plan', 'inference', 'sweep', 'benchmarking',
                          'commands'}
-  assert ('vit_jax', 'weights', 'write') not in reached('vit_jax.run.loop')
+  assert ('vit_jax', 'weights', 'save') not in reached('vit_jax.run.loop')

@@ -1,8 +1,6 @@
-"""Every notebook runs from top to bottom, and shows what it says.
+"""Notebooks run from top to bottom, and their stored outputs are complete.
 
-The cells run here as a script, one after the other, with a few steps of
-training in place of hundreds: what those learn is in the outputs that are kept
-in the files.
+The tests run the cells as a script with two training steps instead of hundreds.
 """
 
 import json
@@ -15,19 +13,17 @@ import sys
 
 import pytest
 
-pytestmark = pytest.mark.slow  # It trains models.
-
 ROOT = pathlib.Path(__file__).parent.parent
 PATHS = sorted((ROOT / 'notebooks').glob('*.ipynb'))
 NAMES = {'quickstart', 'pretrained', 'inside_vit'}
-MAX_BYTES = 400_000  # With outputs: GitHub draws it at once.
-# Of a home, and of whatever else is on one machine alone.
-OWN_PATHS = re.compile(r'(?<![\w.])/(home|root|Users|work|tmp|mnt|opt|usr)/')
+MAX_BYTES = 400_000  # Including outputs, so that GitHub renders it quickly.
+# Home directories and other paths of one machine.
+LOCAL_PATHS = re.compile(r'(?<![\w.])/(home|root|Users|work|tmp|mnt|opt|usr)/')
 STEPS = re.compile(r'^STEPS = \d+$', flags=re.MULTILINE)
 
 
 def cells(path, kind):
-  """Returns the cells of one kind; each is checked to be whole."""
+  """Returns the cells of type `kind`."""
   notebook = json.loads(path.read_text())
   assert notebook['nbformat'] == 4
   return [cell for cell in notebook['cells'] if cell['cell_type'] == kind]
@@ -37,33 +33,33 @@ def text_of(cell):
   return ''.join(cell['source'])
 
 
-def test_there_is_a_notebook_for_each_use():
+def test_all_notebooks_exist():
   assert {path.stem for path in PATHS} == NAMES
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize('path', PATHS, ids=lambda path: path.stem)
-def test_a_notebook_runs_from_top_to_bottom(path, tmp_path):
+def test_notebooks_run_from_top_to_bottom(path, tmp_path):
   source = '\n'.join(text_of(cell) for cell in cells(path, 'code'))
   source, shortened = STEPS.subn('STEPS = 2', source)
   assert shortened
   script = tmp_path / 'cells.py'
   script.write_text(source)
   (tmp_path / 'written').mkdir()
-  # A process of its own: on one device, as where it will be run.
+  # In a separate process with one device, as a user would run it.
   subprocess.run(
       [sys.executable, '-W', 'ignore', script], cwd=path.parent, check=True,
       timeout=600, env={
           **os.environ, 'MPLBACKEND': 'agg', 'JAX_PLATFORMS': 'cpu',
           'TMPDIR': str(tmp_path / 'written'),
-          # What is compiled runs for a moment only.
+          # Compilation takes most of the time.
           'XLA_FLAGS': '--xla_backend_optimization_level=0'})
-  # What it wrote is where it said, not in the repository.
+  # Outputs go to the temporary folder, not to the repository.
   assert list((tmp_path / 'written').glob('*/*'))
 
 
 @pytest.mark.parametrize('path', PATHS, ids=lambda path: path.stem)
-def test_a_notebook_shows_what_it_computed_when_it_was_run(path):
+def test_notebooks_store_their_outputs(path):
   code = cells(path, 'code')
   assert [cell['execution_count'] for cell in code] == [
       *range(1, len(code) + 1)]
@@ -75,15 +71,14 @@ def test_a_notebook_shows_what_it_computed_when_it_was_run(path):
 
 
 @pytest.mark.parametrize('path', PATHS, ids=lambda path: path.stem)
-def test_a_notebook_names_no_path_of_one_machine(path):
+def test_notebooks_contain_no_local_paths(path):
   lines = path.read_text().split('\n')
   assert not [line for line in lines
-              if OWN_PATHS.search(line) and '"image/png"' not in line]
+              if LOCAL_PATHS.search(line) and '"image/png"' not in line]
 
 
 @pytest.mark.parametrize('path', PATHS, ids=lambda path: path.stem)
-def test_the_badge_opens_this_notebook_of_the_repository_that_is_installed(
-    path):
+def test_the_colab_badge_opens_this_notebook(path):
   badge = re.search(
       r'\(https://colab.research.google.com/github/([^/]+/[^/]+)/blob/main/'
       r'([^)]+)\)', text_of(cells(path, 'markdown')[0]))
@@ -92,14 +87,14 @@ def test_the_badge_opens_this_notebook_of_the_repository_that_is_installed(
 
 
 @pytest.mark.parametrize('path', PATHS, ids=lambda path: path.stem)
-def test_every_file_that_a_notebook_links_is_there(path):
+def test_linked_files_exist(path):
   links = [link for cell in cells(path, 'markdown') for link in re.findall(
       r'\]\((?!https?:)([^)#]+)\)', text_of(cell))]
   assert [link for link in links
           if not (path.parent / link).resolve().exists()] == []
 
 
-def test_the_owner_is_written_into_all_notebooks_by_one_command(tmp_path):
+def test_make_owner_sets_the_repository_in_all_notebooks(tmp_path):
   shutil.copytree(ROOT / 'notebooks', tmp_path / 'notebooks')
   shutil.copy(ROOT / 'Makefile', tmp_path)
 
@@ -108,10 +103,9 @@ def test_the_owner_is_written_into_all_notebooks_by_one_command(tmp_path):
                           check=False, capture_output=True).returncode
 
   assert make() != 0
-  for name in ('somebody', 'else'):  # It can be changed again.
+  for name in ('somebody', 'else'):
     assert make(f'OWNER={name}') == 0
     for path in (tmp_path / 'notebooks').iterdir():
-      test_the_badge_opens_this_notebook_of_the_repository_that_is_installed(
-          path)
+      test_the_colab_badge_opens_this_notebook(path)
       assert f'https://github.com/{name}/vit-jax' in path.read_text()
   assert {path.stem for path in (tmp_path / 'notebooks').iterdir()} == NAMES

@@ -1,4 +1,4 @@
-"""The code of docs/serving.md gives the predictions of the model."""
+"""The code in docs/serving.md reproduces the predictions of the model."""
 
 import contextlib
 import dataclasses
@@ -27,8 +27,6 @@ from vit_jax.inference import export
 from vit_jax.inference import images as images_lib
 from vit_jax.weights.configs import preprocessing as preprocessing_lib
 
-pytestmark = pytest.mark.slow  # It trains models.
-
 ROOT = pathlib.Path(__file__).parent.parent
 TEXT = (ROOT / 'docs' / 'serving.md').read_text()
 # Code blocks by the file name in their first line.
@@ -52,7 +50,7 @@ def model():
 
 @pytest.fixture
 def folder(tmp_path, model):
-  """The files of the document, a checkpoint and its export."""
+  """A folder with the documented files, a checkpoint and its export."""
   for name, code in FILES.items():
     (tmp_path / name).write_text(code)
   model.save(tmp_path / 'mine')
@@ -103,6 +101,7 @@ def post(address, data):
     return json.load(answer)
 
 
+@pytest.mark.slow  # Starts a process.
 def test_the_server_returns_the_predictions_of_the_model(
     folder, model, monkeypatch):
   pytest.importorskip('starlette')
@@ -157,16 +156,16 @@ def broken_exif():
 PICTURES = {
     'jpeg': pictures.encode(picture(0), 'JPEG'),
     'rotated jpeg': rotated(),
-    'jpeg of broken exif': broken_exif(),
+    'jpeg with broken exif': broken_exif(),
     'cmyk jpeg': pictures.encode(picture(0, mode='CMYK'), 'JPEG'),
     'grey png': pictures.encode(picture(0, mode='L'), 'PNG'),
     'transparent png': pictures.encode(picture(0, mode='RGBA'), 'PNG'),
-    'png of a palette': pictures.encode(
+    'palette png': pictures.encode(
         picture(0).quantize(8), 'PNG', transparency=3),
     '16-bit png': pictures.encode(Image.fromarray(
         np.linspace(0, 65535, 40 * 30).reshape(40, 30).astype(np.uint16)),
                            'PNG'),
-    'of the size': pictures.encode(picture(0, size=(32, 32)), 'PNG'),
+    'same size': pictures.encode(picture(0, size=(32, 32)), 'PNG'),
 }
 SETTINGS = (
     {},
@@ -180,8 +179,7 @@ SETTINGS = (
 
 @pytest.mark.parametrize('settings', SETTINGS, ids=str)
 @pytest.mark.parametrize('name', PICTURES)
-def test_preprocessing_agrees_with_the_model(
-    preprocess, name, settings):
+def test_preprocessing_agrees_with_the_model(preprocess, name, settings):
   record = preprocessing_lib.Preprocess(**{'resolution': (32, 32), **settings})
   plain = json.loads(json.dumps(dataclasses.asdict(record)))
   got = preprocess.to_array(PICTURES[name], plain)
@@ -201,8 +199,7 @@ def test_elongated_images_are_errors(preprocess):
 
 
 @pytest.mark.parametrize('activation', ['softmax', 'sigmoid'])
-def test_probabilities_agree_with_the_model(
-    preprocess, model, activation):
+def test_probabilities_agree_with_the_model(preprocess, model, activation):
   settings = dataclasses.replace(model.preprocess, activation=activation)
   logits = np.asarray([0.5, -1.0, 2.0, 3.0, -2.0], np.float32)
   got = preprocess.top_classes(logits, dataclasses.asdict(settings), 5)
@@ -214,7 +211,7 @@ def test_probabilities_agree_with_the_model(
       [a['probability'] for a in got], [of[a['class']] for a in got], atol=1e-6)
 
 
-def test_models_of_other_images_or_outputs_are_errors(preprocess, tmp_path):
+def test_unsupported_models_are_errors(preprocess, tmp_path):
   for words, other in (
       ('1 channels', {'channels': 1, 'mean': (0.5,), 'std': (0.5,)}),
       ('predicts numbers', {'activation': 'none'})):
@@ -225,7 +222,7 @@ def test_models_of_other_images_or_outputs_are_errors(preprocess, tmp_path):
       preprocess.read_settings(tmp_path / 'other.json')
 
 
-def test_the_document_has_its_files_and_they_compile():
+def test_documented_files_exist_and_compile():
   assert {'write_settings.py', 'preprocess.py', 'server.py', 'triton.py',
           'tensorflow_serving.py', 'config.pbtxt'} <= set(FILES)
   for name, code in FILES.items():
