@@ -24,11 +24,12 @@ import statistics
 import subprocess
 import sys
 
+import input_speed
+
 sys.path.insert(0, os.fspath(pathlib.Path(__file__).parents[1]))
 
 from vit_jax import atomic_files
 from vit_jax import console
-from vit_jax.benchmarking import input_speed
 from vit_jax.benchmarking import interleaved_timing
 
 PROGRAM = pathlib.Path(__file__).parent / 'implementations.py'

@@ -1,34 +1,25 @@
 """Implementations are compared by round; missing ones are skipped."""
 
 import argparse
-import importlib.util
+import importlib
 import json
-import pathlib
 
 import pytest
 
 from vit_jax import models
-from vit_jax.benchmarking import input_speed
 
-FOLDER = pathlib.Path(__file__).parents[2] / 'benchmarks'
 SETTING = {'task': 'train', 'dtype': 'float32', 'model': 'Ti/16',
            'resolution': 16, 'batch_size': 2}
 
 
-def load(name):
-  spec = importlib.util.spec_from_file_location(name, FOLDER / f'{name}.py')
-  module = importlib.util.module_from_spec(spec)
-  spec.loader.exec_module(module)
-  return module
-
-
 @pytest.fixture(scope='module')
 def compare():
-  return load('compare')
+  return importlib.import_module('compare')
 
 
 def speeds(*secs):
-  return [input_speed.Measurement(8, s, 2 * s) for s in secs]
+  measurement = importlib.import_module('input_speed').Measurement
+  return [measurement(8, s, 2 * s) for s in secs]
 
 
 def test_a_ratio_is_the_median_over_rounds(compare):
@@ -83,11 +74,11 @@ def test_missing_implementations_are_skipped(
 def test_our_implementations_run(monkeypatch, name, task):
   tiny = {'width': 8, 'depth': 1, 'num_heads': 2, 'mlp_dim': 8}
   parse = models.parse
-  monkeypatch.syspath_prepend(str(FOLDER))
   monkeypatch.setattr(models, 'parse', lambda section: parse({
       **section, **tiny}))
   overrides = [f'model.{key}={value}' for key, value in tiny.items()]
-  _, build = load('implementations').IMPLEMENTATIONS[name]
+  _, build = importlib.import_module(
+      'implementations').IMPLEMENTATIONS[name]
   run = build(argparse.Namespace(
       **{**SETTING, 'task': task, 'overrides': overrides}))
   run(2)

@@ -1,1 +1,1 @@
-"""How fast parts of the codebase are, and others that do the same."""
+"""Speed of a training step, compared with the peak of its devices."""

@@ -10,6 +10,8 @@ import math
 import statistics
 import time
 
+from vit_jax import console
+
 # Runs something a given number of times and waits for the result.
 Action = Callable[[int], None]
 
@@ -22,6 +24,13 @@ class Spread:
   median: float
   lowest: float
   highest: float
+
+  @property
+  def text(self) -> str:
+    """The median and, in parentheses, the range."""
+    median, lowest, highest = map(
+        console.format_number, dataclasses.astuple(self))
+    return f'{median} ({lowest} – {highest})'
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,14 +6,13 @@ between channels, 500 x 375 pixels at JPEG quality 90, gives files of 110 kB,
 the average of ImageNet, with as many coefficients to decode.
 """
 
-from collections.abc import Callable
-import io
 import pathlib
 
 import numpy as np
 from PIL import Image
 
 HEIGHT, WIDTH, QUALITY = 375, 500, 90
+ORIGINALS = '.photos'  # Hidden folders are not classes.
 
 
 def photo(rng: np.random.Generator) -> Image.Image:
@@ -34,7 +33,7 @@ def photo(rng: np.random.Generator) -> Image.Image:
 
 def write(
     folder: pathlib.Path, count: int, *, num_links: int = 1,
-    num_classes: int = 2, encode: Callable[[bytes], bytes] = bytes,
+    num_classes: int = 2,
 ) -> None:
   """Writes photos as class folders of a training and a test split.
 
@@ -45,15 +44,12 @@ def write(
       depend on the content, but Grain shuffles a small data set slower per
       example than a large one (0.3 ms of 64, 0.01 of 10,000).
     num_classes: number of classes, each with at least one image per split.
-    encode: converts the bytes of each JPEG.
   """
   rng = np.random.default_rng(0)
-  photos = folder / '.photos'  # Hidden folders are not classes.
+  photos = folder / ORIGINALS
   photos.mkdir(parents=True)
   for number in range(count):
-    file = io.BytesIO()
-    photo(rng).save(file, 'JPEG', quality=QUALITY)
-    (photos / f'{number}.jpg').write_bytes(encode(file.getvalue()))
+    photo(rng).save(photos / f'{number}.jpg', quality=QUALITY)
   for split, files in (('train', count * num_links), ('test', 1)):
     for number in range(max(files, num_classes)):
       path = folder / split / str(number % num_classes) / f'{number}.jpg'
