@@ -40,7 +40,7 @@ DEFAULT = 'train'
 # that save their state on SIGTERM.
 MULTIPROCESS = ('train', 'evaluate', 'sweep', 'vtab', 'doctor')
 STOPPABLE = ('train', 'sweep', 'vtab')
-MULTIHOST = 'vit_jax.parallel.multihost'  # Imports JAX: only when needed.
+PROCESSES = 'vit_jax.parallel.processes'  # Imports JAX: only when needed.
 CONFIG_FLAG = '--config.'
 
 # Compiled programs are kept here, so that a restart does not compile again.
@@ -87,15 +87,15 @@ def run(command: str, argv: Sequence[str]) -> int:
   # `doctor` also runs where JAX is not installed.
   if command not in MULTIPROCESS or not importlib.util.find_spec('jax'):
     return module.run(args)
-  from vit_jax.parallel import multihost
-  several = multihost.start(multihost.Processes(
+  from vit_jax.parallel import processes
+  several = processes.start(processes.Processes(
       args.coordinator, args.num_processes, args.process_id,
       args.start_timeout), stoppable=command in STOPPABLE)
   if not several:
     return module.run(args)
-  print(multihost.describe(), flush=True)
+  print(processes.describe(), flush=True)
   with contextlib.ExitStack() as stack:
-    if not multihost.is_first():
+    if not processes.is_first():
       devnull = stack.enter_context(open(os.devnull, 'w'))
       stack.enter_context(contextlib.redirect_stdout(devnull))
     return module.run(args)
@@ -229,8 +229,8 @@ def exit_code(argv: Sequence[str]) -> int:
 
 def finish(status: int, message: str = '') -> int:
   """Returns the status, or exits at once if other processes would wait."""
-  if multihost := sys.modules.get(MULTIHOST):
-    multihost.exit_now(status, message)
+  if processes := sys.modules.get(PROCESSES):
+    processes.exit_now(status, message)
   return status
 
 

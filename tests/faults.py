@@ -53,8 +53,8 @@ MAIN = """
 import sys
 sys.path.insert(0, sys.argv[1])
 import main
-from vit_jax.parallel import multihost
-multihost.HEARTBEAT_SECS = int(sys.argv[2])
+from vit_jax.parallel import processes
+processes.HEARTBEAT_SECS = int(sys.argv[2])
 sys.exit(main.exit_code(sys.argv[3:]))
 """
 # Metrics that depend on time.

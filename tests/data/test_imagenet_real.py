@@ -47,7 +47,7 @@ def config(files, **section):
 
 def test_labels_follow_file_names(files):
   dataset = data.open_dataset(config(files).data, split='')
-  relabelled = data.with_real_labels(dataset, str(files / 'real.json'))
+  relabelled = imagenet_real.with_real_labels(dataset, str(files / 'real.json'))
   assert relabelled.multi_label and len(relabelled) == len(REAL)
   numbers = [int(relabelled.source.key(i)[-13:-5]) for i in range(len(REAL))]
   assert numbers != sorted(numbers)
@@ -95,7 +95,7 @@ def dataset(source, classes=CLASSES):
 
 
 def test_the_file_name_entry_takes_precedence(files):
-  relabelled = data.with_real_labels(
+  relabelled = imagenet_real.with_real_labels(
       dataset(Named([5, 2, 6])), str(files / 'real.json'))
   assert [relabelled[i]['label'] for i in range(3)] == [[0, 1, 2], [1, 2], [1]]
   assert isinstance(relabelled.source, imagenet_real.Relabelled)
@@ -108,7 +108,7 @@ def test_the_file_name_entry_takes_precedence(files):
 ])
 def test_other_images_or_classes_are_errors(files, number, classes, message):
   with pytest.raises(ValueError, match=message):
-    data.with_real_labels(
+    imagenet_real.with_real_labels(
         dataset(Named([number]), classes), str(files / 'real.json'))
 
 
@@ -117,6 +117,6 @@ def test_invalid_label_files_are_errors(files, text):
   path = files / 'other.json'
   path.write_text(text)
   with pytest.raises(ValueError, match='other.json .real_labels.'):
-    data.with_real_labels(dataset(Named([1])), str(path))
+    imagenet_real.with_real_labels(dataset(Named([1])), str(path))
   with pytest.raises(ValueError, match='Cannot read .*missing'):
-    data.with_real_labels(dataset(Named([1])), str(files / 'missing'))
+    imagenet_real.with_real_labels(dataset(Named([1])), str(files / 'missing'))

@@ -8,6 +8,7 @@ import pytest
 
 from vit_jax import models
 from vit_jax import tree
+from vit_jax.models import masked_patch
 
 SECTION = {'width': 16, 'depth': 2, 'num_heads': 2, 'mlp_dim': 32, 'patch': 4,
            'num_classes': 5}
@@ -26,13 +27,13 @@ def init(model):
 def test_vit_outputs_and_parameter_names_are_unchanged(section):
   config = models.parse({**SECTION, **section})
   vit = models.build(config, num_classes=5)
-  model = models.MaskedPatch(config, 7)
+  model = masked_patch.MaskedPatch(config, 7)
   params, plain = init(model), init(vit)
   assert set(tree.flatten(params)) - set(tree.flatten(plain)) == {
       'masked_patch/mask', 'masked_patch/prediction/kernel',
       'masked_patch/prediction/bias'}
   jax.tree.map(np.testing.assert_array_equal,
-               models.without_prediction(params), plain)
+               masked_patch.without_prediction(params), plain)
   got = jax.jit(model.apply)({'params': params}, IMAGES)
   want = jax.jit(vit.apply)({'params': plain}, IMAGES)
   assert got.pop('predictions').shape == (2, 4, 7)
@@ -42,7 +43,7 @@ def test_vit_outputs_and_parameter_names_are_unchanged(section):
 
 
 def test_only_the_given_places_are_predicted():
-  model = models.MaskedPatch(models.parse(SECTION), 7)
+  model = masked_patch.MaskedPatch(models.parse(SECTION), 7)
   params = jax.tree.map(
       lambda x: x + 0.1 * np.sin(np.arange(x.size)).reshape(x.shape),
       init(model))

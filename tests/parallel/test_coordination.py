@@ -19,9 +19,9 @@ import json, os, signal, sys, time
 root, address, index = sys.argv[1], sys.argv[2], int(sys.argv[3])
 sys.path.insert(0, root)
 from vit_jax.parallel import coordination
-from vit_jax.parallel import multihost
+from vit_jax.parallel import processes
 from vit_jax.training import signals
-assert multihost.start(multihost.Processes(address, 2, index), stoppable=True)
+assert processes.start(processes.Processes(address, 2, index), stoppable=True)
 coordination.ROLL_CALL_SECS = coordination.ERROR_SECS = 2
 coordination.START_SECS = 2
 found = {'first': [

@@ -40,6 +40,12 @@ def test_every_row_has_a_kind_name_and_source():
     assert hardware.describe_source(row.source).startswith(row.source)
 
 
+def test_utilisation_is_over_all_devices():
+  assert hardware.utilisation(
+      246e12, kind='TPU v3', devices=8) == pytest.approx(0.5)
+  assert hardware.utilisation(246e12, kind='cpu', devices=8) is None
+
+
 @pytest.mark.parametrize('name', ['TPUv3', 'tpu-v3', 'TPU v3', 'tpu_v3'])
 def test_names_ignore_case_and_separators(name):
   assert hardware.named(name).kinds == ('TPU v3',)

@@ -13,6 +13,7 @@ import pytest
 from vit_jax.parallel import clusters
 from vit_jax.parallel import mesh as mesh_lib
 from vit_jax.parallel import multihost
+from vit_jax.parallel import processes
 
 ROOT = str(pathlib.Path(__file__).parents[2])
 STEP = {'SLURM_JOB_ID': '7', 'SLURM_STEP_NODELIST': 'n[1-2]',
@@ -69,7 +70,7 @@ def test_a_process_reads_the_shards_of_its_devices(
 ])
 def test_inconsistent_flags_are_errors(flags, words):
   with pytest.raises(ValueError, match=words):
-    multihost.Processes(**flags)
+    processes.Processes(**flags)
 
 
 @pytest.mark.parametrize(('environ', 'cluster'), [
@@ -117,17 +118,17 @@ def test_a_slurm_task_alone_on_its_node_has_all_gpus(environ, gpus):
 def test_a_single_process_does_not_wait(monkeypatch):
   monkeypatch.setattr(
       jax.distributed, 'initialize', lambda **_: pytest.fail('waited'))
-  assert not multihost.start(multihost.Processes())
+  assert not processes.start(processes.Processes())
   for name, value in STEP.items():
     monkeypatch.setenv(name, value)
-  assert not multihost.start(multihost.Processes(num_processes=1))
+  assert not processes.start(processes.Processes(num_processes=1))
 
 
 def test_an_occupied_port_is_named():
   with socket.create_server(('localhost', 0)) as taken:
     port = taken.getsockname()[1]
     with pytest.raises(ValueError, match=f'cannot listen on port {port}'):
-      multihost.start(multihost.Processes(f'localhost:{port}', 2, 0))
+      processes.start(processes.Processes(f'localhost:{port}', 2, 0))
 
 
 @pytest.mark.parametrize('index', [0, 1])
@@ -137,12 +138,12 @@ def test_a_missing_process_is_an_error_after_the_timeout(index):
   program = (
       'import sys\n'
       f'sys.path.insert(0, {ROOT!r})\n'
-      'from vit_jax.parallel import multihost\n'
+      'from vit_jax.parallel import processes\n'
       'try:\n'
-      f'  multihost.start(multihost.Processes({address!r}, 2, {index}, 1))\n'
+      f'  processes.start(processes.Processes({address!r}, 2, {index}, 1))\n'
       'except ValueError as error:\n'
       '  print(error, flush=True)\n'
-      '  multihost.exit_now(2)\n')
+      '  processes.exit_now(2)\n')
   done = subprocess.run(
       [sys.executable, '-c', program], capture_output=True, text=True,
       timeout=240)

@@ -164,7 +164,7 @@ def test_a_number_that_is_none_is_left_out(experiment, workdir):
 def test_weights_of_the_hub_are_named_as_the_base_model(experiment, workdir):
   summary = json.loads((workdir / 'summary.json').read_text())
   text = model_card.of_run(
-      experiment, summary, workdir=workdir, origin=model_card.Origin(
-          'hf://someone/vit', {'data': {'source': 'everything'}}))
+      experiment, summary, workdir=workdir, origin='hf://someone/vit',
+      source_config={'data': {'source': 'everything'}})
   assert front(text)['base_model'] == 'someone/vit'
   assert '`hf://someone/vit`, trained on everything' in text

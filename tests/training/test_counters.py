@@ -84,6 +84,14 @@ def test_without_patience_training_never_stops():
   assert ends_at([1, 2, 3, 4, 5]) is None
 
 
+def test_core_hours_multiply_device_hours_by_cores():
+  # A chip of v4 is one device of two cores; of v3, two devices of one.
+  spent = counters_lib.Counters(device_secs_by_kind={
+      'TPU v4': 3600.0, 'TPU v3': 7200.0, 'cpu': 1800.0})
+  assert spent.device_hours == 3.5
+  assert spent.core_hours_by_kind == {'TPU v4': 2, 'TPU v3': 2, 'cpu': 0.5}
+
+
 def test_device_time_is_summed_by_kind_over_restarts():
   times = iter([0.0, 0.0, 2.0, 2.0, 5.0, 5.0])
   clock = clock_lib.Clock(devices=8, now=lambda: next(times))

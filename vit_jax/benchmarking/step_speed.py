@@ -21,11 +21,11 @@ from vit_jax.benchmarking import matmul_peak
 from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import fit_batch
 from vit_jax.parallel import device_memory
+from vit_jax.parallel import hardware
 from vit_jax.parallel import multihost
 from vit_jax.parallel import sharding
 from vit_jax.run import startup_summary
 from vit_jax.training import clock as clock_lib
-from vit_jax.training import cost
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,7 +111,8 @@ def measure(
     return Speed(
         timing, images_per_sec, flops_per_image, flops_per_sec,
         flops_per_sec / peak.flops_per_sec,
-        cost.utilisation(flops_per_sec, kind=device_kind, devices=mesh.size),
+        hardware.utilisation(
+            flops_per_sec, kind=device_kind, devices=mesh.size),
         fit_batch.needed_bytes(memory))
 
   return StepSpeed(

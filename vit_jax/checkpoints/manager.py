@@ -192,6 +192,13 @@ class Checkpoints:
     return Restored(state, restored['progress'],
                     saved_config.upgrade(restored['config']))
 
+  def load_best(self, abstract: types.TrainState) -> types.Params:
+    """Returns the parameters for evaluation of the best checkpoint."""
+    item = 'params' if abstract.average is None else 'average'
+    return self._best.restore(
+        self._best.latest_step(), args=ocp.args.Composite(
+            **{item: ocp.args.StandardRestore(abstract.eval_params)}))[item]
+
   def check(self) -> None:
     """Raises the error of a failed save in the background."""
     with self._explained('a checkpoint'):

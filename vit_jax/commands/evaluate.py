@@ -31,7 +31,6 @@ from vit_jax.checkpoints import source as checkpoint_source
 from vit_jax.commands import arguments
 from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import config as config_lib
-from vit_jax.experiment import evaluators
 from vit_jax.experiment import fit_batch
 from vit_jax.experiment import load_config
 from vit_jax.inference import load
@@ -144,7 +143,7 @@ def _fit_to_devices(config: config_lib.Config) -> config_lib.Config:
   The batch is a microbatch of training, rounded up.
   """
   count = jax.device_count()
-  batch_size = -(-evaluators.eval_batch_size(config) // count) * count
+  batch_size = -(-config.eval_batch_size // count) * count
   return dataclasses.replace(config, batch_size=batch_size, accumulation=1)
 
 

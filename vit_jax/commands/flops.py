@@ -32,7 +32,6 @@ from vit_jax.parallel import mesh
 from vit_jax.plan import build_without_data
 from vit_jax.plan import paper_costs
 from vit_jax.plan import roofline
-from vit_jax.training import cost
 from vit_jax.training import flops
 
 # An assumption; Table 2 implies 0.32 to 0.43 for a ViT.
@@ -204,4 +203,4 @@ def count_multiply_adds(variant: str) -> int:
 
 
 def _exaflops(multiply_adds: int, images: float) -> float:
-  return cost.training_flops(2 * multiply_adds) * images / 1e18
+  return flops.training_flops(2 * multiply_adds) * images / 1e18

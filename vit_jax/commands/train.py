@@ -17,7 +17,6 @@ from vit_jax.experiment import load_config
 from vit_jax.run import initial_weights
 from vit_jax.run import restore
 from vit_jax.run import workdir as workdir_lib
-from vit_jax.training import cost
 from vit_jax.training import signals
 from vit_jax.training import writer
 
@@ -150,6 +149,9 @@ def _cost(summaries: Mapping[str, Any]) -> str:
   for summary in summaries.values():
     for kind, value in summary.get('core_hours_by_kind', {}).items():
       hours[kind] = hours.get(kind, 0.0) + value
-  return cost.describe(
-      sum(summary.get('exaflops', 0.0) for summary in summaries.values()),
-      hours)
+  exaflops = sum(s.get('exaflops', 0.0) for s in summaries.values())
+  on_devices = ' and '.join(
+      f'{console_lib.format_number(value)} core-hours on {kind}'
+      for kind, value in hours.items())
+  return ', '.join(filter(None, [
+      f'{console_lib.format_number(exaflops)} exaFLOPs', on_devices]))

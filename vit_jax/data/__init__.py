@@ -12,7 +12,6 @@ from vit_jax.data.dataset import class_labels
 from vit_jax.data.dataset import Dataset
 from vit_jax.data.dataset import draw_per_class
 from vit_jax.data.dataset import open_dataset
-from vit_jax.data.imagenet_real import with_real_labels
 from vit_jax.data.images.unreadable import allowed as allowed_unreadable
 from vit_jax.data.images.unreadable import UnreadableCounter
 from vit_jax.data.images.unreadable import UnreadableLog
@@ -47,5 +46,4 @@ __all__ = [
     'parse',
     'prepare',
     'train_batches',
-    'with_real_labels',
 ]

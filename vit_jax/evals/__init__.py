@@ -1,57 +1,61 @@
 """Evaluators: functions of parameters that return named metrics.
 
 To add one, write a module with a config that extends `EvaluatorConfig` and add
-the config to `EvalConfig`.
+both to `_CONFIGS`.
 """
 
 from collections.abc import Mapping
-import typing
+import importlib
 from typing import Any
 
 from vit_jax import schema
-from vit_jax.evals import calibration
-from vit_jax.evals import classification
-from vit_jax.evals import confusion
-from vit_jax.evals import fewshot
-from vit_jax.evals import knn
-from vit_jax.evals import multi_label
-from vit_jax.evals import objective
-from vit_jax.evals import regression
 from vit_jax.evals.evaluator import Context
 from vit_jax.evals.evaluator import Evaluator
 from vit_jax.evals.evaluator import EvaluatorConfig
 from vit_jax.evals.evaluator import Result
 from vit_jax.evals.evaluator import Split
 
-EvalConfig = (
-    classification.ClassificationConfig | multi_label.MultiLabelConfig
-    | confusion.ConfusionConfig | calibration.CalibrationConfig
-    | fewshot.FewshotConfig | knn.KnnConfig | objective.ObjectiveConfig
-    | regression.RegressionConfig)
-
-_CONFIGS = {config.name: config for config in typing.get_args(EvalConfig)}
+# Module and its config, imported once a config uses it.
+_CONFIGS = {
+    'classification': 'ClassificationConfig',
+    'multi_label': 'MultiLabelConfig',
+    'confusion': 'ConfusionConfig',
+    'calibration': 'CalibrationConfig',
+    'fewshot': 'FewshotConfig',
+    'knn': 'KnnConfig',
+    'objective': 'ObjectiveConfig',
+    'regression': 'RegressionConfig',
+}
 KINDS = tuple(_CONFIGS)
 
 __all__ = [
     'KINDS',
     'Context',
-    'EvalConfig',
     'Evaluator',
     'EvaluatorConfig',
     'Result',
     'Split',
     'build',
+    'config_type',
     'parse',
 ]
 
 
-def parse(sections: Mapping[str, Any]) -> dict[str, EvalConfig]:
+def config_type(name: str, *, where: str) -> type[EvaluatorConfig]:
+  """Returns the config record of a kind of evaluator."""
+  schema.check_name(name, KINDS, what=f'{where}.name')
+  module = importlib.import_module(f'{__name__}.{name}')
+  return getattr(module, _CONFIGS[name])
+
+
+def parse(sections: Mapping[str, Any]) -> dict[str, EvaluatorConfig]:
   """Returns a typed record for each evaluator of the section `evals`."""
-  return {
-      name: schema.parse_choice(
-          _CONFIGS, {'name': 'classification', **section},
-          where=f'evals.{name}')
-      for name, section in sections.items()}
+  records = {}
+  for name, section in sections.items():
+    where, section = f'evals.{name}', {'name': 'classification', **section}
+    record = config_type(section['name'], where=where)
+    records[name] = schema.parse(record, section, where=where)
+  return records
 
 
 def build(config: EvaluatorConfig, context: Context) -> Evaluator:

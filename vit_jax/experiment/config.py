@@ -91,7 +91,7 @@ class Config:
   data: data.DataConfig
   objective: objectives.ObjectiveConfig
   optimizer: optim.Config
-  evals: dict[str, evals.EvalConfig]
+  evals: dict[str, evals.EvaluatorConfig]
   init: initialize.InitConfig
   checkpoint: checkpoint_config.CheckpointConfig
   mesh: mesh.MeshConfig
@@ -105,6 +105,14 @@ class Config:
   def num_microbatches(self) -> int:
     """Microbatches per batch."""
     return 1 if self.accumulation == 'auto' else self.accumulation
+
+  @property
+  def eval_batch_size(self) -> int:
+    """Default batch size of evaluators: a microbatch of training.
+
+    It fits into memory, since gradients take far more than an evaluation.
+    """
+    return self.batch_size // self.num_microbatches
 
 
 _SECTIONS = {

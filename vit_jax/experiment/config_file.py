@@ -17,6 +17,7 @@ from typing import Any
 
 import ml_collections
 
+from vit_jax import evals
 from vit_jax import models
 from vit_jax import schema
 
@@ -90,7 +91,7 @@ def merge(
   merged, hints = dict(base), _hints(section)
   for key, value in change.items():
     old = base.get(key)
-    hint = (typing.get_args(section)[1]  # `evals`: dict[str, EvalConfig].
+    hint = (typing.get_args(section)[1]  # `evals`: dict[str, EvaluatorConfig].
             if typing.get_origin(section) is dict else hints.get(key))
     if (isinstance(value, Mapping) and isinstance(old, Mapping)
         and not set(value) & set(schema.UNITS)):
@@ -108,6 +109,8 @@ def merge(
 
 def _hints(section: Any, name: str = '') -> Mapping[str, Any]:
   """Returns the field types of all records of a union, or of the named one."""
+  if name and section is evals.EvaluatorConfig:
+    section = evals.config_type(name, where='evaluator')
   found: dict[str, Any] = {}
   for record in typing.get_args(section) or (section,):
     # Records without a `name`, such as a single schedule, fit any name.

@@ -15,6 +15,7 @@ from vit_jax import data
 from vit_jax import evals
 from vit_jax import objectives
 from vit_jax import types
+from vit_jax.data import imagenet_real
 from vit_jax.data.splits import overlap
 from vit_jax.experiment import batches as batches_lib
 from vit_jax.experiment import config as config_lib
@@ -44,7 +45,7 @@ def opener(config: config_lib.Config, *, expected: bool) -> OpenData:
     if per_class and not expected:
       dataset, ranks = data.draw_per_class(dataset, per_class, seeds=seeds)
     if real_labels and not expected:
-      dataset = data.with_real_labels(dataset, real_labels)
+      dataset = imagenet_real.with_real_labels(dataset, real_labels)
     return dataset, ranks
 
   return open_data
@@ -122,14 +123,6 @@ def build(
       train_name=train_data.name)) for name, section in config.evals.items()}
 
 
-def eval_batch_size(config: config_lib.Config) -> int:
-  """Returns the default batch size of evaluators: a microbatch of training.
-
-  It fits into memory, since gradients take far more than an evaluation.
-  """
-  return config.batch_size // config.num_microbatches
-
-
 def _split_opener(
     name: str, config: config_lib.Config, mesh: jax.sharding.Mesh,
     unreadable: data.UnreadableLog, open_data: OpenData,
@@ -138,7 +131,7 @@ def _split_opener(
       split: str, source: str = '', *, batch_size: int | None = None,
       per_class: int = 0, seeds: tuple[int, ...] = (0,), real_labels: str = '',
   ) -> evals.Split:
-    batch_size = batch_size or eval_batch_size(config)
+    batch_size = batch_size or config.eval_batch_size
     batches_lib.check_size(f'evals.{name}.batch_size', batch_size, mesh, 1)
     dataset, ranks = open_data(split, source, per_class, seeds, real_labels)
     section = config.data

@@ -24,7 +24,6 @@ from vit_jax.experiment import batches as batches_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.parallel import multihost
 from vit_jax.parallel import sharding
-from vit_jax.training import cost
 from vit_jax.training import flops
 from vit_jax.training import step as step_lib
 from vit_jax.weights import initialize
@@ -152,7 +151,7 @@ class Experiment:
     probe.
     """
     if all(jax.tree.leaves(self.trainable)):
-      return cost.training_flops(self.flops_per_image)
+      return flops.training_flops(self.flops_per_image)
     return self.gradient_flops(self.countable_model(remat='none'))
 
   def countable_model(self, *, remat: Any) -> nn.Module:

@@ -16,7 +16,6 @@ import jax
 
 from vit_jax import console
 from vit_jax.experiment import config as config_lib
-from vit_jax.experiment import evaluators
 from vit_jax.experiment import experiment as experiment_lib
 from vit_jax.parallel import coordination
 from vit_jax.parallel import device_memory
@@ -199,8 +198,7 @@ def evaluator_memory_advice(
     config: config_lib.Config, name: str,
 ) -> contextlib.AbstractContextManager[None]:
   """Returns `out_of_memory_advice` for one of the config's evaluators."""
-  size = (config.evals[name].batch_size
-          or evaluators.eval_batch_size(config))
+  size = config.evals[name].batch_size or config.eval_batch_size
   return out_of_memory_advice(f'The evaluator {name}', advice=(
       f'Its batch size is {size:,}: set --config.evals.{name}.batch_size to a '
       'smaller number.'))

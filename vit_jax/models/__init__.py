@@ -14,18 +14,13 @@ import jax
 from vit_jax import schema
 from vit_jax.models import architecture
 from vit_jax.models import embed
-from vit_jax.models import masked_patch
-from vit_jax.models import resnet
 from vit_jax.models import resnet_config
 from vit_jax.models import variants
-from vit_jax.models import vit
 from vit_jax.models import vit_config
 
-MaskedPatch = masked_patch.MaskedPatch
 POSITION_PARAMS = embed.POSITION_PARAMS
 patch_positions = embed.patch_positions
 resize = embed.resize
-without_prediction = masked_patch.without_prediction
 
 ModelConfig = vit_config.ViTConfig | resnet_config.ResNetConfig
 
@@ -104,8 +99,11 @@ def build(config: ModelConfig, *, num_classes: int) -> nn.Module:
   """Returns the module; `num_classes` applies if the config has 0."""
   if not config.num_classes:
     config = dataclasses.replace(config, num_classes=num_classes)
+  # A config can be read and completed without the modules.
   if isinstance(config, resnet_config.ResNetConfig):
+    from vit_jax.models import resnet
     return resnet.ResNet(config)
+  from vit_jax.models import vit
   return vit.ViT(config)
 
 

@@ -65,7 +65,6 @@ def build(
     ValueError: if the objective does not support the labels.
   """
   if isinstance(config, MaskedPatchConfig):
-    assert isinstance(model, models.MaskedPatch)
     return masked_patch.MaskedPatch(config, model, mean=mean, std=std)
   return supervised.Supervised(
       config, model, multi_label=multi_label, targets=targets,

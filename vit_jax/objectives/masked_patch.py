@@ -14,6 +14,7 @@ import dataclasses
 import math
 from typing import Literal, NamedTuple
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Integer, PRNGKeyArray
@@ -78,7 +79,7 @@ class MaskedPatch:
   """
 
   def __init__(
-      self, config: MaskedPatchConfig, model: models.MaskedPatch, *,
+      self, config: MaskedPatchConfig, model: nn.Module, *,
       mean: float | tuple[float, ...], std: float | tuple[float, ...],
   ):
     """Initialises the loss; `mean` and `std` normalise images in [0, 1]."""
@@ -123,7 +124,7 @@ class MaskedPatch:
 def build_model(
     config: MaskedPatchConfig, model: models.ModelConfig, *,
     image_shape: tuple[int, int, int], num_classes: int,
-) -> models.MaskedPatch:
+) -> nn.Module:
   """Returns the model with the prediction layer of the target.
 
   Raises:
@@ -156,7 +157,8 @@ def build_model(
     num_outputs = (height // rows) * (width // columns) * channels
   else:
     num_outputs = _SIDES[config.target]**2 * LEVELS**channels
-  return models.MaskedPatch(
+  from vit_jax.models import masked_patch
+  return masked_patch.MaskedPatch(
       dataclasses.replace(model, num_classes=num_classes), num_outputs)
 
 

@@ -103,7 +103,7 @@ def reached_stop_point() -> bool:
   """Whether all processes must stop at this call, as one received SIGTERM.
 
   Every process must call this equally often; JAX picks the first call that no
-  process has passed yet. Needs `multihost.start(..., stoppable=True)`.
+  process has passed yet. Needs `processes.start(..., stoppable=True)`.
   """
   return (is_distributed() and
           multihost_utils.reached_preemption_sync_point(next(_stop_checks)))

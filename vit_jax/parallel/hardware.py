@@ -134,6 +134,14 @@ def cores(device_kind: str) -> int:
   return row.cores if row else 1
 
 
+def utilisation(
+    flops_per_sec: float, *, kind: str, devices: int,
+) -> float | None:
+  """Returns the fraction of the devices' peak FLOP/s, or None if unknown."""
+  row = find(kind)
+  return flops_per_sec / (row.peak_flops * devices) if row else None
+
+
 def _normalize(name: str) -> str:
   return re.sub(r'[\s_-]', '', name).lower()
 

@@ -9,17 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 import functools
 
-from etils import epath
-
 from vit_jax import console
 from vit_jax import schema
 from vit_jax import types
-from vit_jax.checkpoints import paths as checkpoint_paths
-from vit_jax.checkpoints import source as checkpoint_source
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import experiment as experiment_lib
 from vit_jax.experiment import fit_batch
-from vit_jax.parallel import multihost
 from vit_jax.training import counters as counters_lib
 
 
@@ -44,14 +39,6 @@ def evaluate(
           params, on_batch=functools.partial(on_batch, name))
     row |= {f'{name}/{key}': value for key, value in metrics.items()}
   return row
-
-
-def load_best(
-    experiment: experiment_lib.Experiment, workdir: epath.PathLike,
-) -> types.Params:
-  """Returns the sharded parameters of a run's best checkpoint."""
-  source = checkpoint_source.find(workdir, which=checkpoint_paths.BEST)
-  return multihost.put(source.load(), experiment.shardings.params)
 
 
 def is_finished(

@@ -5,8 +5,8 @@ from typing import Any
 
 from vit_jax import tree
 from vit_jax.experiment import experiment as experiment_lib
+from vit_jax.parallel import hardware
 from vit_jax.training import clock as clock_lib
-from vit_jax.training import cost as cost_lib
 from vit_jax.training import counters as counters_lib
 from vit_jax.training import profiler
 
@@ -29,22 +29,21 @@ def training_row(
     step: number of updates.
     device_kind: kind of the devices.
   """
-  cost = counters.cost
-  utilisation = cost_lib.utilisation(
+  utilisation = hardware.utilisation(
       speed.images_per_sec * experiment.training_flops_per_image,
       kind=device_kind, devices=experiment.mesh.size)
   return {
       **{name: float(value.compute()) for name, value in metrics.items()},
       'learning_rate': float(experiment.schedule(step - 1)),
       'epoch': step / experiment.steps_per_epoch,
-      'images_seen': cost.images,
-      'exaflops': cost.exaflops,
+      'images_seen': counters.images,
+      'exaflops': counters.exaflops,
       'images_per_sec': speed.images_per_sec,
       'wait_share': speed.wait_share,
       **_unreadable(experiment, counters),
       **({} if utilisation is None else {'mfu': utilisation}),
-      'device_hours': cost.device_hours,
-      'core_hours': cost.core_hours,
+      'device_hours': counters.device_hours,
+      'core_hours': sum(counters.core_hours_by_kind.values()),
       'host_memory_bytes': profiler.host_memory_bytes()}
 
 
@@ -53,17 +52,16 @@ def summary(
     step: int, device_kind: str,
 ) -> dict[str, Any]:
   """Returns the content of `summary.json` for a finished run."""
-  cost = counters.cost
   return {
       'steps': step,
       'stopped_early': step < experiment.total_steps,
       'secs': counters.secs,
-      'images': cost.images,
-      'flops': cost.flops,
-      'exaflops': cost.exaflops,
-      'device_hours': cost.device_hours,
-      'core_hours': cost.core_hours,
-      'core_hours_by_kind': cost.core_hours_by_kind,
+      'images': counters.images,
+      'flops': counters.flops,
+      'exaflops': counters.exaflops,
+      'device_hours': counters.device_hours,
+      'core_hours': sum(counters.core_hours_by_kind.values()),
+      'core_hours_by_kind': counters.core_hours_by_kind,
       'devices': experiment.mesh.size,
       'device_kind': device_kind,
       **_unreadable(experiment, counters),

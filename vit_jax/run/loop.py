@@ -30,7 +30,6 @@ from vit_jax.parallel import device_memory
 from vit_jax.parallel import multihost
 from vit_jax.run import best_checkpoint
 from vit_jax.run import log_rows
-from vit_jax.run import model_card
 from vit_jax.run import restore
 from vit_jax.run import startup_summary
 from vit_jax.run import unreadable_log
@@ -149,8 +148,9 @@ class _Run:
           device_kind=self._device_kind)
       self._files.write_summary(summary)
       self._stop.check()  # A signal during the last save.
-    self._files.write_card(self._experiment, summary, model_card.Origin(
-        self._counters.origin, source.config if source else {}))
+    self._files.write_card(
+        self._experiment, summary, origin=self._counters.origin,
+        source_config=source.config if source else {})
     return summary
 
   def _fit(self, free_bytes: int | None) -> fit_batch.FittedStep:
@@ -328,7 +328,7 @@ class _Run:
     self._checkpoints.wait()
     return self._run_evaluators(
         list(self._config.evals),
-        best_checkpoint.load_best(self._experiment, self._files.path))
+        self._checkpoints.load_best(self._experiment.abstract_state))
 
   def _write_checkpoint(self, save: Callable[..., None]) -> None:
     self._report('starting a checkpoint')

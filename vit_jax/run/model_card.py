@@ -10,6 +10,7 @@ import dataclasses
 import json
 import math
 import re
+import types
 from typing import Any
 
 from etils import epath
@@ -31,18 +32,6 @@ _USE = 'How to use it'  # Heading of the section with the model's path.
 
 
 @dataclasses.dataclass(frozen=True)
-class Origin:
-  """Initial weights of a run.
-
-  Attributes:
-    path: checkpoint or file of weights; '' for random values.
-    config: config of the checkpoint, if known.
-  """
-  path: str = ''
-  config: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-
-
-@dataclasses.dataclass(frozen=True)
 class _Result:
   """A metric of the last and of the best checkpoint; None is unknown."""
   evaluator: str
@@ -56,7 +45,8 @@ class _Result:
 
 def of_run(
     experiment: experiment_lib.Experiment, summary: Mapping[str, Any], *,
-    workdir: epath.PathLike, title: str = '', origin: Origin = Origin(),
+    workdir: epath.PathLike, title: str = '', origin: str = '',
+    source_config: Mapping[str, Any] = types.MappingProxyType({}),
 ) -> str:
   """Returns the card of a finished run.
 
@@ -65,14 +55,16 @@ def of_run(
     summary: content of `summary.json`, possibly of an older version.
     workdir: workdir of the run.
     title: name of the model; by default the name of the workdir.
-    origin: initial weights.
+    origin: checkpoint or file of the initial weights; '' for random values.
+    source_config: config of that checkpoint, if known.
   """
   title, card = title or epath.Path(workdir).name, experiment.config.card
   results = _results(experiment, summary)
   sections = {
       'Model': _list(_model(experiment, summary)),
       'Data': _list(_data(experiment)),
-      'Training': _list(_training(experiment, summary, origin)),
+      'Training': _list(_training(
+          experiment, summary, origin, source_config)),
       'Results': _table(results, summary),
       'Cost': _list(_cost(summary)),
       _USE: _use(workdir, predicts=_predicts(experiment)),
@@ -101,7 +93,7 @@ def _predicts(experiment: experiment_lib.Experiment) -> bool:
 
 def _metadata(
     title: str, experiment: experiment_lib.Experiment,
-    results: Sequence[_Result], origin: Origin,
+    results: Sequence[_Result], origin: str,
 ) -> huggingface_hub.ModelCardData:
   config = experiment.config
   task = ('image-classification' if _predicts(experiment)
@@ -120,8 +112,8 @@ def _metadata(
       license=config.card.licence if is_stated else 'unknown',
       library_name='vit_jax', pipeline_tag=task or None,
       tags=['jax', 'flax', family, *filter(None, [task])],
-      base_model=(origin.path.removeprefix(_HUB)
-                  if origin.path.startswith(_HUB) else None),
+      base_model=(origin.removeprefix(_HUB)
+                  if origin.startswith(_HUB) else None),
       metrics=list(dict.fromkeys(r.metric_type for r in found)) or None,
       eval_results=found or None, model_name=title if found else None)
 
@@ -176,19 +168,19 @@ def _data(experiment: experiment_lib.Experiment) -> dict[str, str]:
 
 def _training(
     experiment: experiment_lib.Experiment, summary: Mapping[str, Any],
-    origin: Origin,
+    origin: str, source_config: Mapping[str, Any],
 ) -> dict[str, str]:
   config, steps = experiment.config, summary['steps']
   epochs = console.format_number(steps / experiment.steps_per_epoch)
   optimizer = schema.to_plain(config.optimizer)
   schedule = optimizer.pop('schedule')
   data, model = schema.to_plain(config.data), schema.to_plain(config.model)
-  source = origin.config.get('data', {}).get('source')
-  started = f'`{paths.shown(origin.path)}`' + (
+  source = source_config.get('data', {}).get('source')
+  started = f'`{paths.shown(origin)}`' + (
       f', trained on {source}' if source else '')
   return {
       'Started from': (
-          started if origin.path else f'random values (seed {config.seed})'),
+          started if origin else f'random values (seed {config.seed})'),
       'Length': (
           f'{steps:,} steps of {config.batch_size:,} images, {epochs} epochs'
           + ', stopped early' * summary.get('stopped_early', False)),

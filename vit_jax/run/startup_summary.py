@@ -8,7 +8,6 @@ import jax
 from vit_jax import console
 from vit_jax import tree
 from vit_jax.experiment import config as config_lib
-from vit_jax.experiment import evaluators
 from vit_jax.experiment import experiment as experiment_lib
 from vit_jax.parallel import hardware
 from vit_jax.parallel import mesh as mesh_lib
@@ -69,7 +68,7 @@ def _evaluation(config: config_lib.Config) -> list[str]:
            if section.batch_size is None]
   if config.num_microbatches == 1 or not names:
     return []
-  return [f'evaluation batch {evaluators.eval_batch_size(config):,}, as a '
+  return [f'evaluation batch {config.eval_batch_size:,}, as a '
           f'microbatch: {", ".join(names)}']
 
 

@@ -17,11 +17,9 @@ from etils import epath
 import jax
 
 from vit_jax import atomic_files
-from vit_jax.analysis import plots
 from vit_jax.checkpoints import errors
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import experiment as experiment_lib
-from vit_jax.run import model_card
 from vit_jax.training import writer as writer_lib
 
 CONFIG, SUMMARY, CURVES = 'config.json', 'summary.json', 'curves.png'
@@ -63,6 +61,7 @@ class Files:
 
   def write_summary(self, summary: Mapping[str, Any]) -> None:
     """Writes the summary and the plots of a finished run."""
+    from vit_jax.analysis import plots  # Imports Matplotlib.
     if self.is_active:
       with self.explained(f'{SUMMARY} or {CURVES}'):
         atomic_files.write_json(self.path / SUMMARY, summary)
@@ -71,12 +70,13 @@ class Files:
 
   def write_card(
       self, experiment: experiment_lib.Experiment, summary: Mapping[str, Any],
-      origin: model_card.Origin,
+      *, origin: str, source_config: Mapping[str, Any],
   ) -> None:
-    """Writes the model card of a finished run."""
+    """Writes the model card of a finished run; see `model_card.of_run`."""
+    from vit_jax.run import model_card
     if self.is_active:
       with self.explained(model_card.FILENAME):
         atomic_files.write_text(
             self.path / model_card.FILENAME, model_card.of_run(
                 experiment, summary, workdir=self.path, title=self.title,
-                origin=origin))
+                origin=origin, source_config=source_config))

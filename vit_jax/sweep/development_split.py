@@ -151,7 +151,7 @@ def _uses_labels(config: config_lib.Config) -> bool:
 
 
 def _is_multi_label(
-    config: config_lib.Config, section: evals.EvalConfig) -> bool:
+    config: config_lib.Config, section: evals.EvaluatorConfig) -> bool:
   try:
     return _open(config, section).multi_label
   except ValueError:  # The data is missing, which the sweep will report.
@@ -160,6 +160,6 @@ def _is_multi_label(
 
 
 def _open(
-    config: config_lib.Config, section: evals.EvalConfig) -> data.Dataset:
+    config: config_lib.Config, section: evals.EvaluatorConfig) -> data.Dataset:
   return data.open_dataset(
       config.data, split=section.split, source=section.source or None)

@@ -1,12 +1,22 @@
-"""Counters of a run, saved with each checkpoint."""
+"""Counters of a run, saved with each checkpoint, and its cost.
+
+    exaFLOPs = FLOPs per image x images / 1e18
+    core-hours = seconds x devices x cores per device / 3600
+
+The cost excludes rematerialisation, steps repeated after a kill (their time
+counts, if it was before the checkpoint), and the start of the run.
+"""
 
 from collections.abc import Mapping
 import dataclasses
 import math
 from typing import Any, Literal
 
+from vit_jax.parallel import hardware
 from vit_jax.training import clock as clock_lib
-from vit_jax.training import cost
+
+# Device kind in checkpoints of versions that did not record it.
+UNKNOWN = 'unknown'
 
 
 @dataclasses.dataclass
@@ -55,7 +65,7 @@ class Counters:
     if 'flops' not in progress:
       counters.flops = counters.images * flops_per_image
     if 'device_secs_by_kind' not in progress and progress.get('device_secs'):
-      counters.device_secs_by_kind = {cost.UNKNOWN: progress['device_secs']}
+      counters.device_secs_by_kind = {UNKNOWN: progress['device_secs']}
     return counters
 
   def add_metric(
@@ -97,9 +107,20 @@ class Counters:
         device_kind: earlier.get(device_kind, 0.0) + clock.device_secs}
 
   @property
-  def cost(self) -> cost.Cost:
-    """Cost of the run so far."""
-    return cost.Cost(self.images, self.flops, self.device_secs_by_kind)
+  def exaflops(self) -> float:
+    """FLOPs in units of 1e18, as in Table 6 of the paper."""
+    return self.flops / 1e18
+
+  @property
+  def device_hours(self) -> float:
+    """Hours x devices of all kinds."""
+    return sum(self.device_secs_by_kind.values()) / 3600
+
+  @property
+  def core_hours_by_kind(self) -> dict[str, float]:
+    """Hours x cores, by device kind."""
+    return {kind: secs * hardware.cores(kind) / 3600
+            for kind, secs in self.device_secs_by_kind.items()}
 
 
 def is_better(

@@ -23,6 +23,7 @@ from vit_jax import tree
 from vit_jax import types
 from vit_jax.checkpoints import paths
 from vit_jax.checkpoints import source as checkpoint_source
+from vit_jax.models import masked_patch
 from vit_jax.models import vit_config
 from vit_jax.weights import files
 from vit_jax.weights import infer_architecture
@@ -78,7 +79,7 @@ def load(
     raise ValueError(
         f'The config of the checkpoint {where} has no section model. Use '
         'another checkpoint.')
-  shapes = tree.flatten(models.without_prediction(source.shapes))
+  shapes = tree.flatten(masked_patch.without_prediction(source.shapes))
   with _malformed(where):
     run = schema.parse(
         _RunConfig, {f.name: source.config[f.name]
@@ -103,7 +104,7 @@ def load(
       config, infer_architecture.add_empty_head(stored, shapes), resolution,
       source=where, channels=preprocess.channels)
   load_lib.check_preprocess(config, preprocess)
-  arrays = tree.flatten(models.without_prediction(source.load()))
+  arrays = tree.flatten(masked_patch.without_prediction(source.load()))
   params = {
       name: files.to_float32(array, name=name, path=where) for name, array in
       infer_architecture.add_empty_head(stored, arrays).items()}

@@ -18,6 +18,7 @@ from etils import epath
 
 from vit_jax.data.splits import split_strings as split_strings_lib
 
+TABLE_SUFFIXES = frozenset({'.csv', '.tsv', '.jsonl', '.ndjson'})
 IMAGE_SUFFIXES = frozenset({
     '.jpg', '.jpeg', '.jpe', '.jfif', '.png', '.apng', '.webp', '.bmp', '.gif',
     '.ppm', '.pgm', '.pbm', '.tif', '.tiff', '.avif', '.jp2', '.npy'})

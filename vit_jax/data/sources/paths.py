@@ -20,15 +20,8 @@ from vit_jax.data.sources import webdataset
 _OPENERS: tuple[tuple[str, frozenset[str], Callable[..., Any]], ...] = (
     ('Parquet files', frozenset({'.parquet'}), hugging_face.open_parquet),
     ('tar files', frozenset({'.tar'}), webdataset.open_tars),
-    ('tables', table_files.SUFFIXES,
+    ('tables', files.TABLE_SUFFIXES,
      lambda paths, config, where: image_tables.open_tables(paths, config)))
-
-
-def is_path(name: str) -> bool:
-  """Whether a name has the form of a path or an address."""
-  suffix = os.path.splitext(name)[1].lower()
-  return (name.startswith(('/', './', '../', '~')) or name == '.'
-          or '://' in name or any(suffix in s for _, s, _ in _OPENERS))
 
 
 def open_path(

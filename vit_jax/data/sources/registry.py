@@ -8,19 +8,19 @@
 """
 
 import dataclasses
+import os
 from typing import Any
 
 from etils import epath
 
 from vit_jax import schema
 from vit_jax.data import known_datasets
-from vit_jax.data import vtab
-from vit_jax.data.sources import builtin
 from vit_jax.data.sources import columns as columns_lib
-from vit_jax.data.sources import paths
+from vit_jax.data.sources import files
 from vit_jax.data.sources import protocol
 from vit_jax.data.sources import shapes
-from vit_jax.data.sources import tfds
+
+_VTAB = 'vtab/'
 
 
 def open_source(
@@ -35,21 +35,28 @@ def open_source(
   Raises:
     ValueError: if there is no such data set, with the remedy.
   """
-  if name == 'digits':
-    return builtin.open_digits()
-  if name == 'shapes':
-    return builtin.open_shapes(shapes_config, size)
-  if name.startswith(vtab.PREFIX):
+  # Each kind of source is imported when one is opened.
+  if name in ('digits', 'shapes'):
+    from vit_jax.data.sources import builtin
+    return (builtin.open_digits() if name == 'digits' else
+            builtin.open_shapes(shapes_config, size))
+  if name.startswith(_VTAB):
+    from vit_jax.data import vtab
     return vtab.open_task(name, data_dir)
   if is_path(name):
+    from vit_jax.data.sources import paths
     return paths.open_path(name, labels)
+  from vit_jax.data.sources import tfds
   return tfds.open_tfds(name, data_dir)
 
 
 def is_path(name: str) -> bool:
   """Whether a name denotes the user's files, not a known data set."""
-  return paths.is_path(name) or (
-      not known_datasets.is_known(name) and epath.Path(name).is_dir())
+  suffix = os.path.splitext(name)[1].lower()
+  return (
+      name.startswith(('/', './', '../', '~')) or name == '.'
+      or '://' in name or suffix in {'.parquet', '.tar', *files.TABLE_SUFFIXES}
+      or (not known_datasets.is_known(name) and epath.Path(name).is_dir()))
 
 
 def check_label_config(name: str, labels: columns_lib.LabelConfig) -> None:
@@ -90,8 +97,11 @@ def open_planned(name: str) -> protocol.DatasetSplits:
   Raises:
     UnknownSizes: if the table of known data sets lacks them.
   """
-  row = (vtab.planned(name) if name.startswith(vtab.PREFIX) else
-         known_datasets.facts(name))
+  if name.startswith(_VTAB):
+    from vit_jax.data import vtab
+    row = vtab.planned(name)
+  else:
+    row = known_datasets.facts(name)
   if not row.num_examples or row.num_classes is None:
     known = [n for n, r in known_datasets.DATASETS.items() if r.num_examples]
     raise UnknownSizes(

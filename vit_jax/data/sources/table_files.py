@@ -17,8 +17,6 @@ from vit_jax.data.sources import files
 from vit_jax.data.sources import table_source
 from vit_jax.data.splits import split_strings as split_strings_lib
 
-SUFFIXES = frozenset({'.csv', '.tsv', '.jsonl', '.ndjson'})
-
 _USUAL_NAMES = frozenset({'labels', 'label', 'metadata', 'annotations'})
 
 
@@ -29,7 +27,7 @@ def find(root: epath.Path) -> list[epath.Path]:
   `train/metadata.csv`), else a single table of any name. Beside class folders,
   tables without images and unreadable tables of other names are ignored.
   """
-  paths = files.files_with(root, SUFFIXES)
+  paths = files.files_with(root, files.TABLE_SUFFIXES)
   has_classes = len(files.subfolders(root)) > 1
   with_images = [
       path for path in paths if _names_images(path, strict=not has_classes)]
@@ -41,7 +39,7 @@ def find(root: epath.Path) -> list[epath.Path]:
     return usual
   below = [path for name in files.subfolders(root)
            if split_strings_lib.is_split_name(name)
-           for path in files.files_with(root / name, SUFFIXES)
+           for path in files.files_with(root / name, files.TABLE_SUFFIXES)
            if _is_usual(path)]
   return by_split or below or (paths if len(paths) == 1 else [])
 
