@@ -49,20 +49,6 @@ def test_the_same_image_is_found_and_no_other(root):
   assert pair.similarity == pytest.approx(1, abs=1e-5)
 
 
-def test_the_share_of_differing_bits_follows_the_angle():
-  rng = np.random.default_rng(0)
-  one = rng.standard_normal((500, 32)).astype(np.float32)
-  across = rng.standard_normal((500, 32)).astype(np.float32)
-  across -= one * (one * across).sum(1, keepdims=True) / (
-      one * one).sum(1, keepdims=True)
-  one, across = (x / np.linalg.norm(x, axis=1, keepdims=True)
-                 for x in (one, across))
-  other = (0.95 * one + np.sqrt(1 - 0.95**2) * across).astype(np.float32)
-  apart = np.bitwise_count(methods.random_projection_bits(one)
-                           ^ methods.random_projection_bits(other))
-  assert np.mean(apart) == pytest.approx(64 * np.arccos(0.95) / np.pi, rel=0.1)
-
-
 def test_the_command_takes_a_model(root, tmp_path, capsys):
   random_models.make(
       {'width': 8, 'depth': 1, 'mlp_dim': 8, 'num_heads': 2, 'patch': 4,

@@ -4,9 +4,11 @@ import argparse
 from collections.abc import Iterator, Mapping, Sequence
 import contextlib
 import copy
+import functools
 from typing import Any
 
 from etils import epath
+import numpy as np
 
 from vit_jax import schema
 from vit_jax.checkpoints import paths as checkpoint_paths
@@ -51,6 +53,25 @@ def add_which(parser: argparse.ArgumentParser) -> None:
       '--which', choices=checkpoint_paths.WHICH,
       default=checkpoint_paths.LATEST,
       help='checkpoint of a workdir (default: %(default)s)')
+
+
+def add_feature_model(parser: argparse.ArgumentParser, *, text: str) -> None:
+  """Adds the flags of a model whose features are compared."""
+  parser.add_argument(
+      '--model', default='', metavar='PATH',
+      help=f'{text}, anything that the features command takes')
+  add_which(parser)
+
+
+@functools.lru_cache(maxsize=1)
+def feature_model(path: str, which: str) -> model_lib.Model:
+  """Loads the model of `add_feature_model`, once in each process."""
+  return load_lib.load(path, which=which, log=None)
+
+
+def compute_features(path: str, which: str, images: list[Any]) -> np.ndarray:
+  """Returns features of images; a partial of it can be sent to workers."""
+  return feature_model(path, which).features(images, batch_size=64)
 
 
 def add_similarity(

@@ -32,11 +32,9 @@ from vit_jax.commands import arguments
 from vit_jax.data import beam_runner
 from vit_jax.data.fingerprints import similarity
 from vit_jax.inference import image_files
-from vit_jax.inference import load
 from vit_jax.prepare import images
 from vit_jax.prepare import prepare
 
-_MODEL_BATCH = 64
 PROGRESS_SECS = 60.0
 
 
@@ -75,11 +73,9 @@ def _add_check(tasks: argparse._SubParsersAction) -> None:
       '--max-examples', type=int, default=0, metavar='N',
       help='check a subset chosen by a hash of the keys; 0 for all '
       '(default: %(default)s)')
-  parser.add_argument(
-      '--model', default='', metavar='PATH',
-      help='find neighbours by the features of this model, anything that the '
-      'features command takes (default: colours and edges, which is weak)')
-  arguments.add_which(parser)
+  arguments.add_feature_model(
+      parser, text='find neighbours by the features of this model instead of '
+      'colours and edges, which are weak')
   arguments.add_similarity(parser, similarity.Likeness())
   labels = suspicious_labels.Settings()
   parser.add_argument(
@@ -99,9 +95,9 @@ def _check(args: argparse.Namespace) -> int:
       {**arguments.data_overrides(args), 'source': args.source})
   embed, min_side = None, 0
   if args.model:
-    model = load.load(args.model, which=args.which, log=None)
-    embed = functools.partial(model.features, batch_size=_MODEL_BATCH)
-    min_side = 2 * max(model.preprocess.resolution)
+    model = args.model, args.which
+    embed = functools.partial(arguments.compute_features, *model)
+    min_side = 2 * max(arguments.feature_model(*model).preprocess.resolution)
   request = scan.prepare(
       config, max_examples=args.max_examples, embed=embed, min_side=min_side)
   with image_files.ReadProgress(len(request)) as reading:

@@ -15,7 +15,6 @@ import time
 from typing import Any
 
 from etils import epath
-import numpy as np
 
 from vit_jax import atomic_files
 from vit_jax import console
@@ -24,13 +23,9 @@ from vit_jax.data import beam_runner
 from vit_jax.data.splits import overlap
 from vit_jax.data.splits import selection as selection_lib
 from vit_jax.inference import image_files
-from vit_jax.inference import load
-from vit_jax.inference import model as model_lib
 from vit_jax.near_duplicates import methods as methods_lib
 from vit_jax.near_duplicates import report
 from vit_jax.near_duplicates import search
-
-_MODEL_BATCH = 64
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,11 +47,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
       '--no-crops', action='store_true',
       help='search for whole test images only: ten times as fast to index')
-  parser.add_argument(
-      '--model', default='', metavar='PATH',
-      help='also compare the features of this model, anything that the '
-      'features command takes')
-  arguments.add_which(parser)
+  arguments.add_feature_model(
+      parser, text='also compare the features of this model')
   parser.add_argument(
       '--min-cosine', type=float, default=0.95, metavar='R',
       help='lowest cosine of the features of a pair (default: %(default)s)')
@@ -111,20 +103,12 @@ def _methods(args: argparse.Namespace) -> list[Any]:
       max_distance=args.max_distance, min_similarity=args.min_similarity,
       crops=not args.no_crops)]
   if args.model:
-    _load(args.model, args.which)  # Errors are raised before the search.
+    model = args.model, args.which
+    arguments.feature_model(*model)  # Errors are raised before the search.
     methods.append(methods_lib.FeatureMethod(
-        functools.partial(_embed, args.model, args.which), args.min_cosine))
+        functools.partial(arguments.compute_features, *model),
+        args.min_cosine))
   return methods
-
-
-@functools.lru_cache(maxsize=1)
-def _load(path: str, which: str) -> model_lib.Model:
-  """Loads the model, once in each worker."""
-  return load.load(path, which=which, log=None)
-
-
-def _embed(path: str, which: str, images: list[Any]) -> np.ndarray:
-  return _load(path, which).features(images, batch_size=_MODEL_BATCH)
 
 
 def _test_sets(

@@ -1,26 +1,19 @@
 """Two ways to compare images: perceptual hash and pixels, or model features.
 
-Features, minus their mean over the test sets, are hashed to 64 bits: the signs
-of random projections (Charikar, "Similarity estimation techniques from
-rounding algorithms", STOC 2002). Two vectors at an angle a differ in a share
-of a / pi of the bits: 6.5 of 64 for a cosine of 0.95. Candidates with similar
-bits are compared by cosine.
-
 Methods are plain records that workers receive. Both have:
 
-  max_distance, min_similarity   of near-duplicates
-  read         decodes an image; called in threads
-  views        bits or features [images, views, ...] of test images
-  index_data   the bits of the views of all test images
-  queries      the bits of source images, and what `similarity` needs
-  similarity   compares a query with a candidate
-  change       name of a view, for `search.Pair.change`
+  min_similarity   of near-duplicates
+  read      decodes an image; called in threads
+  views     bits or features [images, views, ...] of test images
+  index     search index of the views of all test images
+  search    compares source images with the most similar test images
+  change    name of a view, for `search.Pair.change`
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 import dataclasses
 import functools
-from typing import Any
+from typing import Any, NamedTuple
 
 from jaxtyping import Float32, UInt8, UInt64
 import numpy as np
@@ -32,10 +25,22 @@ from vit_jax.data.fingerprints import perceptual_hash
 from vit_jax.data.fingerprints import similarity
 from vit_jax.data.images import decode
 from vit_jax.data.splits import selection as selection_lib
-from vit_jax.near_duplicates import index as index_lib
 
 # Maps images to one row of features each; it is sent to other processes.
 Embed = Callable[[list[Any]], Any]
+# Maps the number of a test image to its selection and its index there.
+Locate = Callable[[int], tuple[selection_lib.Selection, int]]
+
+_MAX_CANDIDATES = 8  # Test images compared with each example.
+
+
+class Comparison(NamedTuple):
+  """A source image of a batch, compared with a view of a test image."""
+  row: int
+  image: int
+  view: int
+  similarity: float
+  distance: int | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +62,9 @@ class PixelMethod(similarity.Likeness):
   def read(self, image: Any) -> UInt8[np.ndarray, '64 64 3']:
     return perceptual_hash.thumbnail(image)
 
-  def views(self, images: Sequence[np.ndarray]) -> np.ndarray:
+  def views(
+      self, images: Sequence[np.ndarray],
+  ) -> UInt64[np.ndarray, 'images views']:
     thumbnails = np.stack(images)
     bits = perceptual_hash.fingerprints(thumbnails, self.windows)
     mirrored = perceptual_hash.mirrored(bits)
@@ -65,25 +72,28 @@ class PixelMethod(similarity.Likeness):
     mirrored[flat] = bits[flat]
     return np.concatenate([bits, mirrored], axis=1)
 
-  def index_data(self, views: np.ndarray) -> index_lib.IndexData:
-    return index_lib.IndexData(views)
+  def index(self, views: UInt64[np.ndarray, 'images views']) -> Any:
+    return hash_index.Index(views.ravel(), max_distance=self.max_distance)
 
-  def queries(
-      self, images: Sequence[np.ndarray], tests: index_lib.TestIndex,
-  ) -> tuple[UInt64[np.ndarray, '_'], Sequence[np.ndarray]]:
-    del tests
-    return perceptual_hash.fingerprints(np.stack(images))[:, 0], images
-
-  def similarity(
-      self, query: np.ndarray, candidate: index_lib.Candidate,
-      tests: index_lib.TestIndex,
-  ) -> float:
-    mirrored, window = divmod(candidate.view, len(self.windows))
-    return similarity.similarity(
-        similarity.view(query, perceptual_hash.WHOLE, mirrored=False),
-        similarity.view(
-            _thumbnail(*tests.locate(candidate.image)), self.windows[window],
-            mirrored=bool(mirrored)))
+  def search(
+      self, images: Sequence[np.ndarray], index: Any, locate: Locate,
+  ) -> Iterator[Comparison]:
+    bits = perceptual_hash.fingerprints(np.stack(images))[:, 0]
+    matches = index.match(bits)
+    compared: dict[int, set[int]] = {}
+    for row, entry, distance in zip(
+        matches.query.tolist(), index.first[matches.entry].tolist(),
+        matches.distance.tolist()):
+      image, view = divmod(entry, 2 * len(self.windows))
+      of_row = compared.setdefault(row, set())
+      if image in of_row or len(of_row) == _MAX_CANDIDATES:
+        continue
+      of_row.add(image)
+      mirrored, window = divmod(view, len(self.windows))
+      yield Comparison(row, image, view, similarity.similarity(
+          similarity.view(images[row], perceptual_hash.WHOLE, mirrored=False),
+          similarity.view(_thumbnail(*locate(image)), self.windows[window],
+                          mirrored=bool(mirrored))), distance)
 
   def change(self, view: int) -> str:
     mirrored, window = divmod(view, len(self.windows))
@@ -100,18 +110,16 @@ def _thumbnail(
 
 @dataclasses.dataclass(frozen=True)
 class FeatureMethod:
-  """Compares features.
+  """Compares features, minus their mean over the test sets, by their cosine.
 
   The views of a test image are the image and its mirror image.
 
   Attributes:
     embed: the model.
     min_similarity: lowest cosine of the features of a near-duplicate.
-    max_distance: differing bits of candidates.
   """
   embed: Embed
   min_similarity: float = 0.95
-  max_distance: int = hash_index.MAX_DISTANCE
 
   def __post_init__(self):
     if not 0 < self.min_similarity <= 1:
@@ -121,29 +129,29 @@ class FeatureMethod:
   def read(self, image: Any) -> Image.Image:
     return decode.decode(image, channels=3)
 
-  def views(self, images: Sequence[Image.Image]) -> np.ndarray:
+  def views(
+      self, images: Sequence[Image.Image],
+  ) -> Float32[np.ndarray, 'images 2 width']:
     mirrored = [image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
                 for image in images]
     return np.stack(np.split(self._features([*images, *mirrored]), 2), axis=1)
 
-  def index_data(self, views: np.ndarray) -> index_lib.IndexData:
-    mean = views.mean(axis=(0, 1))
-    features = nearest_neighbours.unit(views - mean)
-    return index_lib.IndexData(random_projection_bits(features), mean, features)
+  def index(self, views: Float32[np.ndarray, 'images 2 width']) -> Any:
+    rows = views.reshape(-1, views.shape[-1])
+    mean = rows.mean(axis=0)
+    return mean, rows - mean
 
-  def queries(
-      self, images: Sequence[Image.Image], tests: index_lib.TestIndex,
-  ) -> tuple[UInt64[np.ndarray, '_'], Sequence[np.ndarray]]:
-    features = nearest_neighbours.unit(
-        self._features(images) - tests.data.mean)
-    return random_projection_bits(features), list(features)
-
-  def similarity(
-      self, query: np.ndarray, candidate: index_lib.Candidate,
-      tests: index_lib.TestIndex,
-  ) -> float:
-    assert tests.data.features is not None
-    return float(query @ tests.data.features[candidate.image, candidate.view])
+  def search(
+      self, images: Sequence[Image.Image], index: Any, locate: Locate,
+  ) -> Iterator[Comparison]:
+    del locate
+    mean, bank = index
+    cosines, entries = nearest_neighbours.nearest(
+        self._features(images) - mean, bank, k=1)
+    for row, (cosine, entry) in enumerate(
+        zip(cosines[:, 0].tolist(), entries[:, 0].tolist())):
+      image, view = divmod(entry, 2)
+      yield Comparison(row, image, view, cosine, None)
 
   def change(self, view: int) -> str:
     return 'alike' + ' mirrored' * view
@@ -154,12 +162,3 @@ class FeatureMethod:
 
 
 Method = PixelMethod | FeatureMethod
-
-
-def random_projection_bits(
-    features: Float32[np.ndarray, '*rows width'],
-) -> UInt64[np.ndarray, '*rows']:
-  """Returns the signs of 64 random projections of each row."""
-  planes = np.random.default_rng(0).standard_normal(
-      (features.shape[-1], 64), np.float32)
-  return perceptual_hash.pack(features @ planes > 0)

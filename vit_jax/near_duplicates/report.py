@@ -51,8 +51,9 @@ def write_page(
       path, 'near_duplicates/page.html',
       title=f'Near-duplicates in {source.name}', text=text,
       shown=f'{len(sample):,} of {len(pairs):,}, evenly sampled', pairs=[{
-          'title': f'similarity {pair.similarity:.3f}, {pair.distance} of 64 '
-                   f'bits differ, {pair.change}',
+          'title': f'{pair.change}, similarity {pair.similarity:.3f}' + (
+              '' if pair.distance is None
+              else f', {pair.distance} of 64 bits differ'),
           'images': [
               _image(source, pair.index, pair.key),
               _image(tests[pair.against], pair.against_index,

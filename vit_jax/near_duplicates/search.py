@@ -1,12 +1,11 @@
-r"""Searches a source for near-duplicates of test sets: here, or on Beam.
+"""Searches a source for near-duplicates of test sets: here, or on Beam.
 
-    test sets   blocks -> fingerprints \
-                                        index (a side input)
-    source      blocks -> fingerprints -> candidates -> compared -> pairs
+    test sets   blocks -> views -> index (a side input)
+    source      blocks -> compared with similar test images -> pairs
 
-The fingerprints of the test sets are small, 480 bytes per image, and every
-worker receives all of them. The source is read once, in any order. Workers
-receive plain records: blocks of a few hundred examples, and a method.
+The index is small, 480 bytes per test image, and every worker receives all of
+it. The source is read once, in any order. Workers receive plain records: blocks
+of a few hundred examples, and a method.
 """
 
 from collections.abc import Sequence
@@ -19,13 +18,11 @@ from etils import epath
 import numpy as np
 
 from vit_jax.data import beam_runner
-from vit_jax.data.fingerprints import hash_index
 from vit_jax.data.images import threads
 from vit_jax.data.splits import selection as selection_lib
-from vit_jax.near_duplicates import index as index_lib
 from vit_jax.near_duplicates import methods
 
-SIZE = 512
+SIZE = 512  # Examples of a block.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,7 +34,7 @@ class Pair:
     against: name of the test set.
     against_index, against_key: of the image in the test set.
     similarity: correlation of the pixels, or cosine of the features.
-    distance: differing bits, of 64.
+    distance: differing bits, of 64; None for features.
     change: 'whole', 'crop', 'mirrored' or 'mirrored crop'; of features
       'alike' or 'alike mirrored'.
   """
@@ -47,7 +44,7 @@ class Pair:
   against_index: int
   against_key: str
   similarity: float
-  distance: int
+  distance: int | None
   change: str
 
 
@@ -59,31 +56,59 @@ class Matches:
   unreadable: dict[str, str]
 
 
+@dataclasses.dataclass(frozen=True)
+class Block:
+  """Examples `first` to `last - 1` of a selection."""
+  selection: selection_lib.Selection
+  first: int
+  last: int
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
-class Fingerprints:
+class Views:
   """Bits or features of each view of the readable test images of a block."""
-  block: index_lib.Block
+  block: Block
   indices: np.ndarray
   views: np.ndarray
   unreadable: dict[str, str]
 
 
-def split(selection: selection_lib.Selection) -> list[index_lib.Block]:
+@dataclasses.dataclass(frozen=True, eq=False)
+class TestImages:
+  """All readable test images.
+
+  Attributes:
+    index: see `methods`.
+    blocks: blocks of the test sets.
+    starts: number of the first image of each block.
+    indices: index of each image within its selection.
+  """
+  index: Any
+  blocks: tuple[Block, ...]
+  starts: np.ndarray
+  indices: np.ndarray
+
+  def locate(self, image: int) -> tuple[selection_lib.Selection, int]:
+    """Returns the selection of an image, and its index there."""
+    block = int(np.searchsorted(self.starts, image, side='right')) - 1
+    return self.blocks[block].selection, int(self.indices[image])
+
+
+def split(selection: selection_lib.Selection) -> list[Block]:
   """Returns the blocks of a selection."""
-  return [index_lib.Block(selection, *ends)
+  return [Block(selection, *ends)
           for ends in selection_lib.ranges(len(selection.open()), SIZE)]
 
 
-def fingerprint(block: index_lib.Block, method: methods.Method) -> Fingerprints:
+def read_views(block: Block, method: methods.Method) -> Views:
   """Returns the views of a block of test images."""
   images, indices, unreadable = _read(block, method)
   views = method.views(images) if images else np.zeros(0)
-  return Fingerprints(block, indices, views, unreadable)
+  return Views(block, indices, views, unreadable)
 
 
 def build_index(
-    parts: Sequence[Fingerprints], method: methods.Method,
-) -> index_lib.TestIndex:
+    parts: Sequence[Views], method: methods.Method) -> TestImages:
   """Returns the index of all test images, independent of the order of parts.
 
   Raises:
@@ -93,43 +118,38 @@ def build_index(
                  key=lambda p: (p.block.selection.name, p.block.first))
   if not parts:
     raise ValueError('No image of --against could be read.')
-  data = method.index_data(np.concatenate([part.views for part in parts]))
   lengths = [len(part.indices) for part in parts]
-  return index_lib.TestIndex(
-      data, hash_index.Index(
-          data.bits.ravel(), max_distance=method.max_distance),
+  return TestImages(
+      method.index(np.concatenate([part.views for part in parts])),
       tuple(part.block for part in parts), np.cumsum([0, *lengths[:-1]]),
       np.concatenate([part.indices for part in parts]))
 
 
-def match(
-    block: index_lib.Block, tests: index_lib.TestIndex, method: methods.Method,
-) -> Matches:
+def match(block: Block, tests: TestImages, method: methods.Method) -> Matches:
   """Returns the near-duplicates of test images in a block of the source."""
   images, indices, unreadable = _read(block, method)
   if not images:
     return Matches((), 0, unreadable)
-  bits, queries = method.queries(images, tests)
-  candidates = tests.candidates(bits)
-  best: dict[int, tuple[float, index_lib.Candidate]] = {}
-  for candidate in candidates:
-    value = method.similarity(queries[candidate.row], candidate, tests)
-    if value >= method.min_similarity and (
-        candidate.row not in best or value > best[candidate.row][0]):
-      best[candidate.row] = value, candidate
+  compared = list(method.search(images, tests.index, tests.locate))
+  best: dict[int, methods.Comparison] = {}
+  for found in compared:
+    if found.similarity >= method.min_similarity and (
+        found.row not in best
+        or found.similarity > best[found.row].similarity):
+      best[found.row] = found
   source, pairs = block.selection.open().source, []
-  for row, (value, candidate) in best.items():
+  for row, found in best.items():
     index = int(indices[row])
-    selection, place = tests.locate(candidate.image)
+    selection, place = tests.locate(found.image)
     pairs.append(Pair(
         index, source.key(index), selection.name, place,
-        selection.open().source.key(place), value, candidate.distance,
-        method.change(candidate.view)))
-  return Matches(tuple(pairs), len(candidates), unreadable)
+        selection.open().source.key(place), found.similarity, found.distance,
+        method.change(found.view)))
+  return Matches(tuple(pairs), len(compared), unreadable)
 
 
 def _read(
-    block: index_lib.Block, method: methods.Method,
+    block: Block, method: methods.Method,
 ) -> tuple[list[Any], np.ndarray, dict[str, str]]:
   """Returns readable images, their indices, and reasons for the others."""
   dataset = block.selection.open()
@@ -159,7 +179,7 @@ def search(
   tests = [block for selection in against for block in split(selection)]
   sources = split(source)
   if runner == beam_runner.LOCAL:
-    parts = [fingerprint(block, method) for block in tests]
+    parts = [read_views(block, method) for block in tests]
     index = build_index(parts, method)
     return merge([*map(_unreadable, parts), *(
         match(block, index, method) for block in sources)])
@@ -171,7 +191,7 @@ def search(
         | 'test images' >> beam.Create(tests)
         # Without a shuffle, one worker would process all of them.
         | 'spread test images' >> beam.Reshuffle()
-        | 'fingerprint' >> beam.Map(fingerprint, method))
+        | 'views' >> beam.Map(read_views, method))
     index = (
         parts
         | 'all test images' >> beam.combiners.ToList()
@@ -222,5 +242,5 @@ def _from_json(line: str) -> Matches:
   return Matches(**fields)
 
 
-def _unreadable(part: Fingerprints) -> Matches:
+def _unreadable(part: Views) -> Matches:
   return Matches((), 0, part.unreadable)
