@@ -20,7 +20,6 @@ from vit_jax.weights import overrides
     ({'resolution': (32,)}, r'resolution must have 2 entries'),
     ({'resolution': (32, -8)}, r'must be positive, but is \(32, -8\)'),
     ({'resolution': True}, 'must be a list, but is True'),
-    ({'num_heads': 0}, 'num_heads must be positive, but is 0'),
     ({'num_heads': 'two'}, "num_heads must be int, but is 'two'"),
     ({'gelu': 'quick'}, "gelu is 'quick'.*Expected one of 'tanh', 'exact'"),
     ({'backbone': {'deph': (1,)}}, "Did you mean 'depths'"),

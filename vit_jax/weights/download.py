@@ -19,7 +19,7 @@ import huggingface_hub
 
 from vit_jax.checkpoints import errors
 from vit_jax.weights import files
-from vit_jax.weights.configs import ours
+from vit_jax.weights.configs import declared
 
 CACHE = '~/.cache/vit_jax/weights'
 CACHE_VARIABLE = 'VIT_JAX_CACHE'
@@ -83,7 +83,7 @@ def _fetch_file(url: str, log: Log) -> epath.Path:
     # `weights.save` writes a .json beside an .npz. Other weights have none,
     # and hosts report that in many ways.
     with contextlib.suppress(OSError, ValueError, errors.StorageError):
-      _copy(ours.json_beside(url), pathlib.Path(ours.json_beside(str(target))),
+      _copy(declared.json_beside(url), pathlib.Path(declared.json_beside(str(target))),
             log, check=lambda file, _: json.loads(file.read_text()))
   _copy(url, target, log, check=_check_weights)
   return epath.Path(target)
@@ -154,7 +154,7 @@ def _fetch_hub(text: str, log: Log) -> epath.Path:
   try:
     names = huggingface_hub.list_repo_files(repository, revision=revision)
     if file:
-      wanted = [file, ours.json_beside(file)]
+      wanted = [file, declared.json_beside(file)]
     else:
       wanted = [next((p for p in _HUB_PATTERNS
                       if any(name.endswith(p[1:]) for name in names)),

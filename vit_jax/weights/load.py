@@ -32,7 +32,6 @@ from vit_jax.weights import overrides as overrides_lib
 from vit_jax.weights import published_sizes
 from vit_jax.weights.configs import config_json
 from vit_jax.weights.configs import declared as declared_lib
-from vit_jax.weights.configs import ours
 from vit_jax.weights.configs import preprocessing
 
 DEFAULT_SIZE = (224, 224)  # Pixels, where nothing determines the image size.
@@ -82,31 +81,21 @@ def load(
   given = overrides_lib.parse(overrides or {})
   found = matching.find(open_files.open_weights(path), prefix=given.prefix)
   params = matching.read(found)
-  file = pathlib.Path(found.opened.path).with_name('config.json')
-  if declared := ours.find(found.opened):
-    try:
-      return _build(found, params, declared, given)
-    except ValueError as error:
-      if declared.source in str(error):
-        raise
-      raise ValueError(f'{declared.source}: {error}') from error
-  if not file.is_file():
-    return _build(found, params, declared_lib.Declared(), given)
+  declared = declared_lib.read_metadata(found.opened)
+  advice = ''
+  if declared is None:
+    file = pathlib.Path(found.opened.path).with_name('config.json')
+    declared = declared_lib.Declared()
+    if file.is_file():
+      declared, advice = (
+          config_json.read(file, overrides=given), f'\n{config_json.ADVICE}')
   try:
-    declared = config_json.read(file, overrides=given)
-    result = _build(found, params, declared, given)
+    return _build(found, params, declared, given)
   except ValueError as error:
-    if path.is_dir():
-      raise ValueError(
-          f'{file} does not describe the weights beside it: {error}\nTake both '
-          'from one model, or load the file of weights alone with overrides: '
-          'load(file, num_heads=...).') from error
-    # A neighbour of the file may belong to another model.
-    reason = ' '.join(str(error).split())
-    return _build(found, params, declared_lib.Declared(
-        notes=(f'ignored {file}, not of this file: {reason}',)), given)
-  declared.check_supported(given)
-  return result
+    if not declared.source:
+      raise
+    raise ValueError(f'{declared.source} does not describe the weights: '
+                     f'{error}{advice}') from error
 
 
 def _build(
@@ -114,11 +103,10 @@ def _build(
     declared: declared_lib.Declared, given: overrides_lib.Overrides,
 ) -> Loaded:
   """Builds the model of the declared and inferred config, and compares."""
-  source = found.opened.path
-  if declared.families is not None and (
-      found.family.name not in declared.families):
-    raise ValueError(f'it declares {declared.what}, but the arrays are those '
-                     f'of a {found.family.label}.')
+  if declared.families and found.family.name not in declared.families:
+    raise ValueError(
+        f'it is for {" or ".join(declared.families)}, but the arrays are those '
+        f'of a {found.family.label}.')
   config, notes = _config(found, params, declared, given)
   candidates = (given.preprocess.get('resolution'),
                 declared.preprocess.get('resolution'))
@@ -138,7 +126,7 @@ def _build(
       if config.has_cls:
         config = dataclasses.replace(config, position_cls=bool(prefix))
   params = infer_architecture.add_empty_head(config, params)
-  check(config, params, resolution, source=source, declared_by=declared.source,
+  check(config, params, resolution, source=found.opened.path,
         theirs={match.ours: match.theirs[0] for match in found.matches})
   return Loaded(
       config=config, params=tree.unflatten(params), resolution=resolution,
@@ -211,7 +199,7 @@ def check_preprocess(
 
 def check(
     config: models.ModelConfig, params: Mapping[str, Any],
-    resolution: Sequence[int], *, source: str, declared_by: str = '',
+    resolution: Sequence[int], *, source: str,
     theirs: Mapping[str, str] | None = None, channels: int = 3,
 ) -> None:
   """Raises unless parameters, by our names, are exactly the model's.
@@ -225,9 +213,8 @@ def check(
     name = (theirs or {}).get(line.split(':')[0], '')
     lines.append(f'{name} -> {line}' if name else line)
   if lines:
-    declared = f' that {declared_by} declares' if declared_by else ''
     raise ValueError(
-        f'{source} does not contain the parameters of the model{declared}:\n'
+        f'{source} does not contain the parameters of the model:\n'
         + files.indented(lines) + '\nIf the model is right, the file is '
         'incomplete. If not, override its settings: load(path, depth=..., '
         "num_classes=..., final_norm=False, position='none').")

@@ -27,32 +27,11 @@ from vit_jax.models import masked_patch
 from vit_jax.models import vit_config
 from vit_jax.weights import files
 from vit_jax.weights import infer_architecture
-from vit_jax.weights import initialize
 from vit_jax.weights import load as load_lib
 from vit_jax.weights import overrides as overrides_lib
 from vit_jax.weights import published_sizes
+from vit_jax.weights.configs import declared
 from vit_jax.weights.configs import preprocessing
-
-
-@dataclasses.dataclass(frozen=True)
-class _RunConfig:
-  """Keys of a run's config that define its model.
-
-  Attributes:
-    model: section `model`.
-    data: section `data`; its preprocessing, unless `preprocess` is given.
-    objective: section `objective`; its loss decides the activation.
-    preprocess: fields of `Preprocess`, as `save` writes them.
-    resolution: image size of the position embeddings; by default that of the
-      preprocessing.
-    positions: how position embeddings are resized.
-  """
-  model: dict[str, Any]
-  data: dict[str, Any] = dataclasses.field(default_factory=dict)
-  objective: dict[str, Any] = dataclasses.field(default_factory=dict)
-  preprocess: dict[str, Any] | None = None
-  resolution: int | tuple[int, int] | None = None
-  positions: initialize.Positions = 'linear'
 
 
 def is_run(path: epath.Path) -> bool:
@@ -82,9 +61,10 @@ def load(
   shapes = tree.flatten(masked_patch.without_prediction(source.shapes))
   with _malformed(where):
     run = schema.parse(
-        _RunConfig, {f.name: source.config[f.name]
-                     for f in dataclasses.fields(_RunConfig)
-                     if f.name in source.config}, where='config')
+        declared.Metadata, {
+            f.name: source.config[f.name]
+            for f in dataclasses.fields(declared.Metadata)
+            if f.name in source.config}, where='config')
     stored = models.parse(run.model)
     head = shapes.get('head/dense/kernel')
     if head is not None and not stored.num_classes:  # Set by the data set.
@@ -92,8 +72,7 @@ def load(
     preprocess = _preprocess(run)
     if len(source.labels) == stored.num_classes:
       preprocess = dataclasses.replace(preprocess, labels=source.labels)
-    resolution = preprocess.resolution if run.resolution is None else (
-        preprocessing.parse({'resolution': run.resolution}).resolution)
+    resolution = run.size(preprocess)
     models.grid(stored, resolution)
     load_lib.check_preprocess(stored, preprocess)
   config = _with_overrides(stored, given)
@@ -134,7 +113,7 @@ def _malformed(where: str) -> Generator[None, None, None]:
     ) from error
 
 
-def _preprocess(run: _RunConfig) -> preprocessing.Preprocess:
+def _preprocess(run: declared.Metadata) -> preprocessing.Preprocess:
   section = run.preprocess
   if section is None:
     section = preprocessing.from_data(run.data)
@@ -196,9 +175,8 @@ def save(
     FileExistsError: if `target` exists.
   """
   run_config = {
-      'model': schema.to_plain(config),
-      'preprocess': schema.to_plain(preprocess),
-      'resolution': list(resolution), 'positions': positions,
+      **declared.metadata(config, resolution=resolution, preprocess=preprocess,
+                          positions=positions),
       'data': {'resolution': list(resolution),
                'mean': list(preprocess.mean), 'std': list(preprocess.std)},
       'origin': origin}

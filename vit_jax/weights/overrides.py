@@ -69,8 +69,4 @@ def _model_value(name: str, value: Any) -> Any:
     schema.parse(resnet_config.BackboneConfig, {'depths': (), **value},
                  where=name)
     return dict(value)
-  value = schema.convert(value, _MODEL[name], where=name)
-  if name in vit_config.DIMENSIONS and min(
-      value if isinstance(value, tuple) else (value,)) < 1:
-    raise ValueError(f'{name} must be positive, but is {value}.')
-  return schema.to_plain(value)
+  return schema.to_plain(schema.convert(value, _MODEL[name], where=name))

@@ -26,22 +26,15 @@ def variant(
   candidates = {}
   for name in _candidates(config):
     published, full = _dimensions(models.parse({'variant': name}))
-    if published == widths and all(
+    if (published, len(full)) == (widths, len(depths)) and all(
         getattr(config, key) == value
         for key, value in variants.settings(name).items()):
       candidates[name] = full
-  for name, full in candidates.items():
-    if full == depths:
-      return name
-  stages = bool((declared.get('backbone') or {}).get('depths'))
-  is_declared = ('depth' in declared, *(stages,) * (len(depths) - 1))
-  expected = {
-      name: tuple(found if known else most for found, most, known in zip(
-          depths, full, is_declared))
-      for name, full in candidates.items() if len(full) == len(depths)}
-  if depths in expected.values():
+  if exact := [name for name, full in candidates.items() if full == depths]:
+    return exact[0]
+  if 'depth' in declared or (declared.get('backbone') or {}).get('depths'):
     return ''
-  for name, full in expected.items():
+  for name, full in candidates.items():
     if all(found <= most for found, most in zip(depths, full)):
       raise ValueError(
           f'{source} has the widths of {name}, but only {_text(depths)} of '

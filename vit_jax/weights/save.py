@@ -20,8 +20,8 @@ from vit_jax.weights import npz
 from vit_jax.weights import orbax_runs
 from vit_jax.weights import published_sizes
 from vit_jax.weights import safetensors
+from vit_jax.weights.configs import declared
 from vit_jax.weights.configs import huggingface
-from vit_jax.weights.configs import ours
 from vit_jax.weights.configs import preprocessing
 from vit_jax.weights.configs import timm_export
 
@@ -85,14 +85,15 @@ def save(
   if config.variant and not published_sizes.has_dimensions(
       config, config.variant):
     config = models.parse({**schema.to_plain(config), 'variant': ''})
-  metadata = ours.dumps(config, resolution=resolution, preprocess=preprocess,
-                        positions=positions)
+  metadata = json.dumps(declared.metadata(
+      config, resolution=resolution, preprocess=preprocess,
+      positions=positions))
   path = os.fspath(target)
   if form == 'npz':
     _save_npz(path, arrays, metadata)
   elif form == 'timm' and path.endswith('.safetensors'):
     with atomic_files.create(path) as file:
-      safetensors.write(file, arrays, metadata={ours.KEY: metadata})
+      safetensors.write(file, arrays, metadata={declared.KEY: metadata})
   else:
     library = _CONFIGS[form]
     config_files = library.config_files(config, resolution, preprocess)
@@ -108,7 +109,7 @@ def _save_npz(
     target: str, arrays: Mapping[str, np.ndarray], metadata: str,
 ) -> None:
   with (atomic_files.create(target) as path,
-        atomic_files.create(ours.json_beside(target)) as json_path):
+        atomic_files.create(declared.json_beside(target)) as json_path):
     npz.write(path, arrays)
     json_path.write_text(json.dumps(json.loads(metadata), indent=2) + '\n')
 
@@ -120,7 +121,7 @@ def _save_folder(
   with atomic_files.create(target) as path:
     path.mkdir()
     safetensors.write(
-        path / 'model.safetensors', arrays, metadata={ours.KEY: metadata})
+        path / 'model.safetensors', arrays, metadata={declared.KEY: metadata})
     for name, content in config_files.items():
       (path / name).write_text(json.dumps(content, indent=2) + '\n')
 

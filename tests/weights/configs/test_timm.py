@@ -8,7 +8,6 @@ import pytest
 from tests import random_models
 from vit_jax import models
 from vit_jax.weights import load as load_lib
-from vit_jax.weights import published_sizes
 from vit_jax.weights import safetensors
 from vit_jax.weights.configs import preprocessing
 from vit_jax.weights.configs import timm
@@ -58,10 +57,9 @@ def test_an_architecture_implies_the_arguments_of_timms_function(
 
 
 @pytest.mark.parametrize('name', [
-    'vit_base_patch16_rpn_224', 'vit_base_patch16_plus_240',
-    'vit_base_patch16_clip_224', 'vit_base_patch16_xp_224', 'test_vit3',
-    'vit_base_patch16_18x2_224', 'vit_giant_patch14_dinov2', 'test_vit4',
-    'vit_base_patch16_of_next_year', 'vit_relpos_base_patch16_224'])
+    'vit_base_patch16_rpn_224', 'vit_base_patch16_plus_240', 'test_vit3',
+    'vit_base_patch16_clip_224', 'vit_base_patch16_of_next_year',
+    'vit_relpos_base_patch16_224'])
 def test_an_unknown_architecture_implies_nothing(name):
   assert timm.find_architecture(name) is None
 
@@ -73,77 +71,46 @@ def test_the_heads_of_an_architecture_win_over_the_table_of_sizes(tmp_path):
   assert load_lib.load(tmp_path).config.num_heads == 16
 
 
-@pytest.mark.parametrize('bare', [False, True])
-def test_an_unknown_name_needs_overrides(bare, tmp_path):
+def test_an_unknown_name_needs_arguments_or_overrides(tmp_path):
   write(tmp_path, {'architecture': 'vit_odd_patch8_32'})
-  path = tmp_path / 'model.safetensors' if bare else tmp_path
   for given, words in (({}, 'num_heads=N'), ({'num_heads': 2}, "gelu='exact'"),
                        ({'gelu': 'tanh'}, 'num_heads=N')):
     with pytest.raises(ValueError, match=words):
-      load_lib.load(path, given)
-  loaded = load_lib.load(path, {'num_heads': 2, 'gelu': 'tanh'})
+      load_lib.load(tmp_path, given)
+  loaded = load_lib.load(tmp_path, {'num_heads': 2, 'gelu': 'tanh'})
   assert (loaded.config.num_heads, loaded.config.gelu) == (2, 'tanh')
-
-
-def test_arguments_set_what_an_unknown_name_does_not(tmp_path):
   write(tmp_path, {'architecture': 'vit_odd_patch8_32', 'model_args': without(
       act_layer='gelu_tanh')})
   loaded = load_lib.load(tmp_path)
   assert (loaded.config.num_heads, loaded.config.gelu) == (3, 'tanh')
 
 
-def test_no_override_makes_other_blocks_supported(tmp_path):
-  write(tmp_path, {**BASE, 'architecture': 'vit_base_patch16_rpn_224'})
-  with pytest.raises(ValueError, match='normalise the output'):
-    load_lib.load(tmp_path, {'num_heads': 3, 'gelu': 'exact'})
-
-
 # ------------------------------------------------------------- its arguments
 
 
 @pytest.mark.parametrize(('key', 'value'), [
-    ('pool_include_prefix', True), ('norm_layer', 'rmsnorm'),
-    ('qk_norm', True), ('pre_norm', True), ('block_fn', 'ResPostBlock'),
-    ('in_chans', 1), ('mlp_layer', 'swiglu'), ('attn_layer', 'diff'),
-    ('proj_bias', False), ('of_next_year', 1)])
-@pytest.mark.parametrize('bare', [False, True])
-def test_an_unsupported_argument_is_refused(
-    key, value, bare, tmp_path):
-  write(tmp_path, {**BASE, 'model_args': without(**{key: value})})
+    ('pool_include_prefix', True), ('norm_layer', 'rmsnorm'), ('in_chans', 1),
+    ('of_next_year', 1)])
+def test_an_unsupported_argument_is_refused(key, value):
   with pytest.raises(ValueError, match=f'model_args has {key}={value!r}'):
-    load_lib.load(tmp_path / 'model.safetensors' if bare else tmp_path)
+    timm.parse({**BASE, 'model_args': without(**{key: value})})
 
 
-@pytest.mark.parametrize('arguments', [
-    {'drop_rate': 0.1, 'drop_path_rate': 0.2, 'weight_init': 'skip'},
-    {'dynamic_img_size': True, 'in_chans': 3, 'qk_norm': False},
-    {'block_fn': None, 'norm_layer': None, 'act_layer': None}])
-def test_arguments_of_training_and_defaults_are_accepted(
-    arguments, tmp_path):
-  write(tmp_path, {**BASE, 'model_args': without(**arguments)})
-  assert load_lib.load(tmp_path).config.num_heads == 3
+def test_arguments_of_training_and_defaults_are_accepted():
+  model = timm.parse({**BASE, 'model_args': without(
+      drop_rate=0.1, dynamic_img_size=True, in_chans=3, qk_norm=False,
+      block_fn=None)}).model
+  assert model['num_heads'] == 3
 
 
-@pytest.mark.parametrize('pool', ['max', 'avgmax', '', 'prr', ['avg']])
+@pytest.mark.parametrize('pool', ['avgmax', '', ['avg']])
 @pytest.mark.parametrize('inside', [False, True])
-def test_an_unsupported_pooling_must_be_overridden(pool, inside, tmp_path):
-  config = dict(BASE)
-  if inside:
-    config['model_args'] = without(global_pool=pool)
-  else:
-    config['global_pool'] = pool
-  write(tmp_path, config)
+def test_an_unsupported_pooling_must_be_overridden(pool, inside):
+  config = {**BASE, 'model_args': without(global_pool=pool)} if inside else {
+      **BASE, 'global_pool': pool}
   with pytest.raises(ValueError, match='global_pool is'):
-    load_lib.load(tmp_path)
-  loaded = load_lib.load(tmp_path, {'pooling': 'average'})
-  assert loaded.config.pooling == 'average'
-
-
-def test_two_poolings_are_refused(tmp_path):
-  write(tmp_path, {**BASE, 'global_pool': 'avg', 'model_args': without(
-      global_pool='token')})
-  with pytest.raises(ValueError, match="'avg', but 'token' in model_args"):
-    load_lib.load(tmp_path)
+    timm.parse(config)
+  assert 'pooling' not in timm.parse(config, {'pooling': 'average'}).model
 
 
 def test_an_unsupported_activation_must_be_overridden(tmp_path):
@@ -154,20 +121,20 @@ def test_an_unsupported_activation_must_be_overridden(tmp_path):
 
 
 @pytest.mark.parametrize(('config', 'words'), [
-    ({'architecture': 'resnetv2_50'}, 'is not a BiT'),
+    ({'architecture': 'resnetv2_50'}, 'expected a ViT, DeiT or BiT'),
     ({'architecture': 'resnetv2_50x1_bit', 'global_pool': 'max'},
      'expected avg'),
     ({'architecture': 'resnetv2_50x1_bit', 'model_args': {'avg_down': True}},
      'model_args has avg_down=True')])
 def test_another_resnet_is_refused(config, words):
-  ((reason, _), *_) = timm.parse(config).unsupported
-  assert words in reason
+  with pytest.raises(ValueError, match=words):
+    timm.parse(config)
 
 
 # --------------------------------------------------------------- preprocessing
 
 
-@pytest.mark.parametrize(('said', 'words', 'given'), [
+@pytest.mark.parametrize(('declared', 'words', 'given'), [
     ({'interpolation': 'random'}, "interpolation is 'random'",
      {'interpolation': 'bicubic'}),
     ({'mean': [0.5, 0.5]}, 'mean must be one number, or', {'mean': 0.5}),
@@ -175,8 +142,8 @@ def test_another_resnet_is_refused(config, words):
      {'keep_aspect': False}),
     ({'input_size': [1, 32, 32]}, 'input_size must be', None)])
 def test_unsupported_preprocessing_must_be_overridden(
-    said, words, given, tmp_path):
-  write(tmp_path, {**BASE, 'pretrained_cfg': said})
+    declared, words, given, tmp_path):
+  write(tmp_path, {**BASE, 'pretrained_cfg': declared})
   with pytest.raises(ValueError, match=words):
     load_lib.load(tmp_path)
   if given:
@@ -184,41 +151,6 @@ def test_unsupported_preprocessing_must_be_overridden(
     (name, value), = given.items()
     assert getattr(loaded.preprocess, name) == (
         (value,) * 3 if name == 'mean' else value)
-
-
-# ------------------------------------------------------- implied dimensions
-
-
-@pytest.mark.parametrize(('name', 'variant'), [
-    ('vit_tiny_patch16_224', 'Ti/16'), ('vit_small_patch32_384.tag', 'S/32'),
-    ('deit_base_patch16_384', 'B/16'), ('deit3_huge_patch14_224', 'H/14'),
-    ('vit_giant_patch14_224', 'g/14'), ('vit_tiny_r_s16_p8_224', 'R+Ti/16'),
-    ('vit_small_r26_s32_384', 'R26+S/32'), ('vit_base_r50_s16_384', 'R50+B/16'),
-    ('vit_large_r50_s32_224', 'R50+L/32')])
-def test_an_architecture_implies_the_dimensions_of_its_size(name, variant):
-  expected = published_sizes.dimensions(variant)
-  model = timm.parse({'architecture': name}).model
-  assert {key: model[key] for key in expected} == expected
-
-
-@pytest.mark.parametrize('name', [
-    'vit_small_patch16_36x1_224', 'vit_giant_patch14_dinov2',
-    'vit_base_patch16_gap_224', 'resnetv2_50'])
-def test_a_name_may_not_imply_the_dimensions(name):
-  assert 'width' not in timm.parse({'architecture': name}).model
-  assert 'backbone' not in timm.parse({'architecture': name}).model
-
-
-def test_arguments_change_the_implied_dimensions():
-  model = timm.parse({
-      'architecture': 'resnetv2_50x3_bit',
-      'model_args': {'stem_chs': 32, 'layers': [1, 2]}}).model
-  assert model['backbone'] == {'depths': (1, 2), 'width': 96}
-  model = timm.parse({
-      'architecture': 'vit_base_patch16_224',
-      'model_args': {'embed_dim': 96, 'patch_size': [8, 4]}}).model
-  assert (model['width'], model['patch'], model['depth']) == (96, [8, 4], 12)
-  assert 'mlp_dim' not in model
 
 
 # 9 position embeddings are of 3x3 patches, or of 2x2, a class token and 4

@@ -11,7 +11,7 @@ from vit_jax.weights.configs import preprocessing
 from vit_jax.weights.configs import timm
 
 # JSON may hold a list where an object is expected, at any depth.
-_MALFORMED = (TypeError, AttributeError, KeyError, IndexError,
+_MALFORMED = (ValueError, TypeError, AttributeError, KeyError, IndexError,
               ZeroDivisionError, OverflowError)
 
 
@@ -37,14 +37,15 @@ def read(
   """Reads config.json, and preprocessor_config.json beside it.
 
   Raises:
-    ValueError: if a setting that is not in `overrides` is malformed.
+    ValueError: if a setting that is not in `overrides` is malformed or not
+      supported.
   """
-  config = read_json(path)
   try:
+    config = read_json(path)
     if timm.recognises(config):
       result = timm.parse(config, overrides)
     elif huggingface.recognises(config):
-      result = huggingface.parse(config)
+      result = huggingface.parse(config, overrides)
     else:
       return declared_lib.Declared(notes=(
           f'ignored {path}: neither a timm nor a Hugging Face config',))
@@ -55,7 +56,12 @@ def read(
     # The weights may decide the resolution; it is a placeholder here.
     preprocessing.parse({'resolution': (1, 1), **result.preprocess})
   except _MALFORMED as error:
-    raise ValueError(
-        f'{path.name} is malformed: {type(error).__name__}: {error}') from error
+    reason = (str(error) if isinstance(error, ValueError)
+              else f'it is malformed: {type(error).__name__}: {error}')
+    raise ValueError(f'{path} cannot be used: {reason}\n{ADVICE}') from error
   result.source = str(path)
   return result
+
+
+ADVICE = ('If it belongs to another model, move the weights out of its folder, '
+          'and override what it would declare: load(file, num_heads=...).')

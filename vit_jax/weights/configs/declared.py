@@ -1,8 +1,24 @@
-"""Settings that a config.json, or our own metadata, declares for weights."""
+"""Settings that a file declares for weights: our own metadata, or config.json.
 
-from collections.abc import Container
+vit_jax writes metadata with exported weights, so that nothing is lost:
+
+    safetensors: JSON under the key `vit_jax` of the file's metadata
+    npz:         the same JSON in a file of the same stem, `model.json`
+"""
+
 import dataclasses
-from typing import Any
+import json
+import pathlib
+from typing import Any, Literal
+
+from vit_jax import models
+from vit_jax import schema
+from vit_jax.checkpoints import saved_config
+from vit_jax.models import vit_config
+from vit_jax.weights import files
+from vit_jax.weights.configs import preprocessing
+
+KEY = 'vit_jax'
 
 
 @dataclasses.dataclass
@@ -11,43 +27,103 @@ class Declared:
 
   Attributes:
     source: file that declares them.
-    what: architecture it names, for messages.
-    families: names of the weight families it can describe; None is any.
+    families: names of the weight families it can describe; () is any.
     ours: whether vit_jax wrote it: then it is complete.
     model: keys of the section `model`.
     preprocess: keys of `Preprocess`.
     resolution: image height and width of the position embeddings.
     positions: how position embeddings are resized.
     embeds_prefix: whether class token and registers have position embeddings.
-    unsupported: reasons why the weights cannot be loaded, each with the
-      override that resolves it ('' if none does).
     notes: lines for the load summary.
   """
   source: str = ''
-  what: str = ''
-  families: tuple[str, ...] | None = None
+  families: tuple[str, ...] = ()
   ours: bool = False
   model: dict[str, Any] = dataclasses.field(default_factory=dict)
   preprocess: dict[str, Any] = dataclasses.field(default_factory=dict)
   resolution: tuple[int, int] | None = None
   positions: str | None = None
   embeds_prefix: bool | None = None
-  unsupported: list[tuple[str, str]] = dataclasses.field(default_factory=list)
   notes: tuple[str, ...] = ()
 
-  def refuse(self, reason: str, *, unless: str = '') -> None:
-    """Records an unsupported setting, and the override that resolves it."""
-    self.unsupported.append((reason, unless))
 
-  def check_supported(self, overrides: Container[str]) -> None:
-    """Raises ValueError unless `overrides` resolve every unsupported setting.
-    """
-    remaining = [reason for reason, unless in self.unsupported
-                 if not unless or unless not in overrides]
-    if remaining:
-      raise ValueError('\n'.join(
-          [f'{self.source} declares a model that cannot be loaded:',
-           *(f'  {reason}' for reason in remaining)]))
+@dataclasses.dataclass(frozen=True)
+class Metadata:
+  """Schema of our metadata, and of the part of a run's config that loads it.
+
+  Attributes:
+    model: section `model`.
+    preprocess: fields of `Preprocess`. Runs have none: the sections `data` and
+      `objective` determine them.
+    resolution: image size of the position embeddings; by default that of
+      `preprocess`.
+    positions: how position embeddings are resized.
+    data: section `data` of a run.
+    objective: section `objective` of a run.
+  """
+  model: dict[str, Any]
+  preprocess: dict[str, Any] | None = None
+  resolution: int | tuple[int, int] | None = None
+  positions: Literal['linear', 'cubic'] = 'linear'
+  data: dict[str, Any] = dataclasses.field(default_factory=dict)
+  objective: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+  def size(self, preprocess: preprocessing.Preprocess) -> tuple[int, int]:
+    """Returns the image size of the position embeddings."""
+    if self.resolution is None:
+      return preprocess.resolution
+    return preprocessing.parse({'resolution': self.resolution}).resolution
+
+
+def metadata(
+    config: models.ModelConfig, *, resolution: tuple[int, int],
+    preprocess: preprocessing.Preprocess, positions: str,
+) -> dict[str, Any]:
+  """Returns the metadata of a model, as plain data."""
+  return {'model': schema.to_plain(config),
+          'preprocess': schema.to_plain(preprocess),
+          'resolution': list(resolution), 'positions': positions}
+
+
+def json_beside(path: str) -> str:
+  """Returns the path or address of the JSON beside an .npz."""
+  return path.removesuffix('.npz') + '.json'
+
+
+def read_metadata(opened: files.ArrayFile) -> Declared | None:
+  """Returns the settings that vit_jax wrote with a file; None if it did not.
+
+  Raises:
+    ValueError: if the metadata is damaged.
+  """
+  beside = pathlib.Path(json_beside(opened.path))
+  if KEY in opened.metadata:
+    text = opened.metadata[KEY]
+    source = f'{KEY} in the metadata of {opened.path}'
+  elif opened.format == 'npz' and beside.is_file():
+    text, source = beside.read_text(), str(beside)
+  else:
+    return None
+  try:
+    data = json.loads(text)
+    if KEY not in opened.metadata and not (
+        isinstance(data, dict) and 'preprocess' in data):
+      return None  # JSON of another purpose.
+    found = schema.parse(Metadata, data, where='metadata')
+    config = models.parse(
+        saved_config.upgrade({'model': found.model})['model'])
+    preprocess = preprocessing.parse(found.preprocess or {})
+    resolution = found.size(preprocess)
+  except (ValueError, RecursionError, TypeError, AttributeError) as error:
+    raise ValueError(f'{source} is malformed: {error}') from error
+  result = Declared(
+      source=source, ours=True, model=schema.to_plain(config),
+      preprocess={name: getattr(preprocess, name)
+                  for name in preprocessing.NAMES},
+      resolution=resolution, positions=found.positions)
+  if isinstance(config, vit_config.ViTConfig):
+    result.embeds_prefix = config.has_cls and config.position_cls
+  return result
 
 
 def sides(value: Any) -> tuple[int, int]:

@@ -31,52 +31,47 @@ def recognises(config: Mapping[str, Any]) -> bool:
   return 'model_type' in config or 'hidden_size' in config
 
 
-def parse(config: Mapping[str, Any]) -> declared.Declared:
-  """Returns the settings that a config.json declares."""
+def parse(
+    config: Mapping[str, Any], overrides: Container[str] = (),
+) -> declared.Declared:
+  """Returns the settings that a config.json declares.
+
+  Raises:
+    ValueError: if our models lack a setting that is not in `overrides`.
+  """
   kind = config.get('model_type')
   if kind is not None and kind not in _MODEL_TYPES:
-    return declared.Declared(families=(), what=f'model_type {kind!r}')
+    raise ValueError(f'model_type is {kind!r}, expected one of '
+                     f'{", ".join(_MODEL_TYPES)}.')
   result = declared.Declared(
-      families=('huggingface',) if kind else ('huggingface', 'scratch'),
-      what=f'model_type {kind!r}' if kind else 'a ViT')
+      families=('huggingface',) if kind else ('huggingface', 'scratch'))
   result.model = {ours: config[theirs] for theirs, ours in _MODEL_KEYS.items()
                   if config.get(theirs) is not None}
   if config.get('image_size') is not None:
     result.resolution = declared.sides(config['image_size'])
   act = config.get('hidden_act')
-  if isinstance(act, str) and act in _GELU:
+  if act is not None and 'gelu' not in overrides:
+    if act not in _GELU:
+      raise ValueError(
+          f'hidden_act is {act!r}, expected one of {", ".join(_GELU)}. To load '
+          "the weights anyway: gelu='exact' or gelu='tanh'.")
     result.model['gelu'] = _GELU[act]
-  elif act is not None:
-    result.refuse(
-        f'hidden_act is {act!r}, expected one of {", ".join(_GELU)}. To load '
-        "the weights anyway: gelu='exact' or gelu='tanh'.", unless='gelu')
   for activation, problem in _PROBLEM_TYPES.items():
     if config.get('problem_type') == problem:
       result.preprocess['activation'] = activation
   architectures = config.get('architectures') or ('Classification',)
   if any('Classification' in str(name) for name in architectures):
-    _parse_classes(config, result)
+    labels = config.get('id2label') or {}
+    count = len(labels) or config.get('num_labels', config.get('num_classes'))
+    if count is not None:
+      result.model['num_classes'] = count
+    names = [str(labels[k]) for k in sorted(labels, key=int)]
+    if names != _default_labels(len(names)):
+      result.preprocess['labels'] = tuple(names)
   elif config.get('pooler_act') not in (None, 'tanh'):
-    result.refuse(f'pooler_act is {config["pooler_act"]!r}, but the '
-                  'representation layer computes tanh.')
+    raise ValueError(f'pooler_act is {config["pooler_act"]!r}, but the '
+                     'representation layer computes tanh.')
   return result
-
-
-def _parse_classes(
-    config: Mapping[str, Any], result: declared.Declared,
-) -> None:
-  labels = config.get('id2label') or {}
-  counts = {name: config[name] for name in ('num_labels', 'num_classes')
-            if config.get(name) is not None}
-  if labels:
-    counts['id2label'] = len(labels)
-  if len(set(counts.values())) > 1:
-    raise ValueError(f'The numbers of classes contradict each other: {counts}.')
-  for count in counts.values():
-    result.model['num_classes'] = count
-  names = [str(labels[k]) for k in sorted(labels, key=int)]
-  if names != _default_labels(len(names)):
-    result.preprocess['labels'] = tuple(names)
 
 
 def _default_labels(count: int) -> list[str]:
@@ -100,8 +95,7 @@ def parse_preprocessor(
     result['resolution'] = (size['height'], size['width'])
   elif isinstance(size, int):
     result['resolution'] = (size, size)
-  result |= {name: value for name, value in _normalization(config).items()
-             if name not in overrides}
+  result |= _normalization(config, overrides)
   resample = config.get('resample')
   if resample is not None and 'interpolation' not in overrides:
     if isinstance(resample, bool) or resample not in _RESAMPLE:
@@ -119,30 +113,25 @@ def parse_preprocessor(
   return result
 
 
-def _normalization(config: Mapping[str, Any]) -> dict[str, Any]:
+def _normalization(
+    config: Mapping[str, Any], overrides: Container[str],
+) -> dict[str, Any]:
   """Returns mean and std for images in [0, 1]."""
-  result: dict[str, Any] = {}
-  if not config.get('do_normalize', True):
-    result = {'mean': (0.0,) * 3, 'std': (1.0,) * 3}
-  else:
-    for ours, theirs in (('mean', 'image_mean'), ('std', 'image_std')):
-      if theirs in config:
-        result[ours] = tuple(config[theirs])
   factor = (config.get('rescale_factor', 1 / 255)
             if config.get('do_rescale', True) else 1)
-  if not isinstance(factor, (int, float)) or not 0 < factor < math.inf:
-    raise ValueError(f'rescale_factor must be positive, but is {factor!r}.')
-  if config.get('rescale_offset') or config.get('offset'):
-    raise ValueError('An offset after rescaling is not supported. Include it '
-                     'in image_mean.')
-  if not math.isclose(255 * factor, 1, rel_tol=1e-6):
-    # (255 f x - m) / s, for x in [0, 1].
-    if set(result) != {'mean', 'std'}:
-      raise ValueError(f'rescale_factor {factor!r} needs image_mean and '
-                       'image_std.')
-    result = {name: tuple(v / (255 * factor) for v in values)
-              for name, values in result.items()}
-  return result
+  offset = config.get('rescale_offset') or config.get('offset')
+  if (offset or not math.isclose(255 * factor, 1, rel_tol=1e-6)) and not (
+      'mean' in overrides and 'std' in overrides):
+    raise ValueError(
+        f'The pixels are multiplied by {factor!r}, expected 1 / 255 and no '
+        'offset. Override the normalisation of images in [0, 1]: mean=..., '
+        'std=...')
+  result: dict[str, Any] = {'mean': (0.0,) * 3, 'std': (1.0,) * 3}
+  if config.get('do_normalize', True):
+    result = {ours: tuple(config[theirs]) for ours, theirs in (
+        ('mean', 'image_mean'), ('std', 'image_std')) if theirs in config}
+  return {name: value for name, value in result.items()
+          if name not in overrides}
 
 
 def config_files(

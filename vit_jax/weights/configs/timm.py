@@ -1,6 +1,8 @@
 """config.json of timm: an architecture name, and arguments that override it.
 
-Format: timm.models.save_for_hf, https://huggingface.co/docs/timm/hf_hub.
+Format: timm.models.save_for_hf, https://huggingface.co/docs/timm/hf_hub. The
+arrays determine every dimension except the number of heads; what the file
+declares of them is compared.
 """
 
 from collections.abc import Container, Mapping
@@ -8,8 +10,6 @@ import dataclasses
 import re
 from typing import Any, Literal
 
-from vit_jax.models import variants
-from vit_jax.weights import published_sizes
 from vit_jax.weights.configs import declared
 from vit_jax.weights.configs import preprocessing
 
@@ -47,153 +47,97 @@ def parse(
   """Returns the settings that a config.json declares.
 
   Raises:
-    ValueError: if a setting that is not in `overrides` is malformed.
+    ValueError: if a setting that is not in `overrides` is malformed, or our
+      models lack it.
   """
   inner = config.get('pretrained_cfg') or {}
   name = str(config.get('architecture') or inner.get('architecture', ''))
   name = name.split('.')[0]  # Without the tag of the weights.
-  what = f'architecture {name!r}'
-  resnet = name.startswith('resnetv2_')
+  resnet = re.fullmatch(r'resnetv2_\d+x\d+_bit.*', name) is not None
   if name and not resnet and not re.match(
       r'vit_|test_vit\d*(_.*)?$|deit3?_|flexivit_', name):
-    return declared.Declared(families=(), what=what)
+    raise ValueError(f'architecture is {name!r}, expected a ViT, DeiT or BiT.')
   families = ('timm_bit',) if resnet else (
       ('timm',) if name else ('timm', 'timm_bit'))
-  result = declared.Declared(families=families, what=what)
+  result = declared.Declared(families=families)
   # timm itself ignores arguments that are null.
   arguments = {k: v for k, v in (config.get('model_args') or {}).items()
                if v is not None}
-  _refuse_unknown(arguments, result, 'resnet' if resnet else 'vit')
+  _check_arguments(arguments, 'resnet' if resnet else 'vit')
   if config.get('num_classes') is not None:
     result.model['num_classes'] = config['num_classes']
   result.preprocess = parse_preprocessing(config, overrides)
-  pool = _global_pool(config, arguments, result)
-  if resnet:
-    _parse_bit(name, pool, arguments, result)
-  else:
-    _parse_vit(name, pool, arguments, result)
+  pool = arguments.get('global_pool', config.get('global_pool'))
+  if not resnet:
+    if 'num_features' in config:
+      result.model['width'] = config['num_features']
+    _parse_vit(name, pool, arguments, result, overrides)
+  elif pool not in (None, 'avg'):
+    raise ValueError(f'global_pool is {pool!r}, expected avg.')
   return result
 
 
-def _refuse_unknown(
-    arguments: Mapping[str, Any], result: declared.Declared, kind: str,
-) -> None:
+def _check_arguments(arguments: Mapping[str, Any], kind: str) -> None:
   for key, value in arguments.items():
     if key in _KNOWN[kind] or key in _IRRELEVANT or (
         key in _REQUIRED and value == _REQUIRED[key]):
       continue
     supported = (f'only {key}={_REQUIRED[key]!r} is supported'
                  if key in _REQUIRED else 'the argument is unknown')
-    result.refuse(f'model_args has {key}={value!r}: {supported}. If '
-                  'config.json belongs to another model, move the weights out '
-                  'of its folder.')
-
-
-def _global_pool(
-    config: Mapping[str, Any], arguments: Mapping[str, Any],
-    result: declared.Declared,
-) -> Any:
-  found = [where['global_pool'] for where in (arguments, config)
-           if where.get('global_pool') is not None]
-  if len(found) == 2 and found[0] != found[1]:
-    result.refuse(
-        f'global_pool is {found[1]!r}, but {found[0]!r} in model_args. '
-        'Override it: pooling=...', unless='pooling')
-  return found[0] if found else None
-
-
-# ------------------------------------------------------------------------ ViT
+    raise ValueError(f'model_args has {key}={value!r}: {supported}.')
 
 
 def _parse_vit(
     name: str, pool: Any, arguments: Mapping[str, Any],
-    result: declared.Declared,
+    result: declared.Declared, overrides: Container[str],
 ) -> None:
   model = result.model
-  model.update(_named_size(name))
   model.update((ours, arguments[theirs])
                for theirs, ours in _MODEL_KEYS.items() if theirs in arguments)
-  if 'embed_dim' in arguments:
-    model.pop('mlp_dim', None)  # It scales with the width.
   if 'mlp_ratio' in arguments and 'width' in model:
     model['mlp_dim'] = int(arguments['mlp_ratio'] * model['width'])
   if 'img_size' in arguments:
     result.resolution = declared.sides(arguments['img_size'])
-  _parse_pooling(pool, arguments, result)
-  if arguments.get('pos_embed') in ('none', ''):
-    model['position'] = 'none'
-  _parse_blocks(name, arguments, result)
-
-
-def _named_size(name: str) -> dict[str, Any]:
-  """Returns the dimensions that an architecture's name implies."""
-  match = re.fullmatch(
-      rf'(?:vit|deit3?)_({"|".join(_SIZES)})_patch(\d+)(?:_\d+)?', name)
-  if match:
-    variant = f'{_SIZES[match[1]]}/{match[2]}'
-  else:
-    match = re.fullmatch(
-        rf'vit_({"|".join(_SIZES)})_r(\d*)_s(\d+)(?:_p8)?(?:_\d+)?', name)
-    variant = f'R{match[2]}+{_SIZES[match[1]]}/{match[3]}' if match else ''
-    if variant not in variants.HYBRIDS:
-      return {}
-  return published_sizes.dimensions(variant)
-
-
-def _parse_pooling(
-    pool: Any, arguments: Mapping[str, Any], result: declared.Declared,
-) -> None:
-  if isinstance(pool, str) and pool in _POOLING:
-    result.model['pooling'] = _POOLING[pool]
-  elif pool is not None:
-    result.refuse(
-        f'global_pool is {pool!r}, expected one of {", ".join(_POOLING)}. '
-        'Override it: pooling=...', unless='pooling')
+  if pool is not None and 'pooling' not in overrides:
+    if not isinstance(pool, str) or pool not in _POOLING:
+      raise ValueError(
+          f'global_pool is {pool!r}, expected one of {", ".join(_POOLING)}. '
+          'Override it: pooling=...')
+    model['pooling'] = _POOLING[pool]
   if 'final_norm' in arguments:
     final = arguments['final_norm']
     after_pooling = arguments.get('fc_norm', pool == 'avg')
-    result.model['pool_norm'] = bool(final and after_pooling)
-    result.model['final_norm'] = bool(final and not after_pooling)
+    model['pool_norm'] = bool(final and after_pooling)
+    model['final_norm'] = bool(final and not after_pooling)
+  if arguments.get('pos_embed') in ('none', ''):
+    model['position'] = 'none'
+  _parse_blocks(name, arguments, result, overrides)
 
 
 def _parse_blocks(
     name: str, arguments: Mapping[str, Any], result: declared.Declared,
+    overrides: Container[str],
 ) -> None:
   """Reads settings of the blocks that no array determines."""
   implied = find_architecture(name)
   if implied:
-    result.model['gelu'] = implied.gelu
-    if 'num_heads' not in arguments:
-      result.model['num_heads'] = implied.num_heads
+    result.model = {'gelu': implied.gelu, 'num_heads': implied.num_heads,
+                    **result.model}
     result.embeds_prefix = implied.embeds_prefix
   if 'no_embed_class' in arguments:
     result.embeds_prefix = not arguments['no_embed_class']
-  if reason := _unsupported(name):
-    result.refuse(f'{result.what} is not supported: {reason}.')
-  known = not name or implied is not None
-  if not known and 'num_heads' not in arguments:
-    result.refuse(
-        f'The number of heads of {result.what} is unknown. If its blocks are '
-        'those of a plain ViT: num_heads=N.', unless='num_heads')
   act = arguments.get('act_layer')
-  if isinstance(act, str) and act in _GELU:
-    result.model['gelu'] = _GELU[act]
-  elif act is not None:
-    result.refuse(
-        f'act_layer is {act!r}, expected {" or ".join(_GELU)}. To load the '
-        "weights anyway: gelu='exact' or gelu='tanh'.", unless='gelu')
-  elif not known:
-    result.refuse(
-        f'The activation of {result.what} is unknown. If its blocks are those '
-        "of a plain ViT: gelu='exact' or gelu='tanh'.", unless='gelu')
-
-
-# ------------------------------------------------- implied by an architecture
-
-# timm's names of the published sizes.
-_SIZES: Mapping[str, str] = {
-    'tiny': 'Ti', 'small': 'S', 'base': 'B', 'large': 'L', 'huge': 'H',
-    'giant': 'g', 'gigantic': 'G'}
+  if act is not None:
+    if 'gelu' not in overrides and act not in _GELU:
+      raise ValueError(
+          f'act_layer is {act!r}, expected {" or ".join(_GELU)}. To load the '
+          "weights anyway: gelu='exact' or gelu='tanh'.")
+    result.model['gelu'] = _GELU.get(act)
+  for key, advice in (('num_heads', 'N'), ('gelu', "'exact' or 'tanh'")):
+    if name and key not in result.model and key not in overrides:
+      raise ValueError(
+          f'The architecture {name!r} is unknown, and so is {key}. If its '
+          f'blocks are those of a plain ViT: {key}={advice}.')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -214,7 +158,8 @@ _HEADS: Mapping[str, int] = {
     'betwixt': 10, 'base': 12, 'so150m2': 13, 'so150m': 14, 'large': 16,
     'huge': 16, 'so400m': 16, 'giant': 16, 'giantopt': 16, 'gigantic': 16}
 _SIZE = f'(?P<size>{"|".join(_HEADS)})'
-# These words change nothing in a block; others (clip, plus, xp ...) do.
+# These words change nothing in a block that the arrays do not show; others
+# (clip, plus, rpn, xp ...) do.
 _WORDS = r'(_(\d+|dinov2|tipsv2|miil|36x1|gap|map|siglip|reg\d))*'
 _PLAIN = (
     rf'(vit|deit3?)_{_SIZE}_patch\d+{_WORDS}',
@@ -226,21 +171,10 @@ _NAMED: Mapping[str, Architecture] = {
 _TANH = (r'vit_(base_patch32|so400m_patch16|giantopt_patch16)_siglip_.*'
          r'|vit_large_patch16_siglip_(gap_)?512')
 _PREFIX_NOT_EMBEDDED = r'vit_(?!so150m).*_reg\d.*|deit3_.*|flexivit_.*'
-# Architectures whose arrays may have the names and shapes of a plain ViT.
-_UNSUPPORTED: Mapping[str, str] = {
-    r'.*_rpn(_.*)?': 'its blocks normalise the output of each branch',
-    r'vit_giant_.*(dinov2|tipsv2).*': 'its MLPs are gated (SwiGLU)',
-    r'.*_clip(_.*)?': 'it has a norm before the first block',
-    r'test_vit3': 'its pooling includes the registers',
-    r'test_vit4': 'its norms are RMS norms',
-    r'.*_(relpos|srelpos|rope|pe|dinov3|sapiens2|lingbot)(_.*)?': (
-        'its position embeddings are inside the attention')}
 
 
 def find_architecture(name: str) -> Architecture | None:
   """Returns the settings that an architecture implies; None if unknown."""
-  if _unsupported(name):
-    return None
   if name in _NAMED:
     return _NAMED[name]
   for pattern in _PLAIN:
@@ -250,36 +184,6 @@ def find_architecture(name: str) -> Architecture | None:
           gelu='tanh' if re.fullmatch(_TANH, name) else 'exact',
           embeds_prefix=not re.fullmatch(_PREFIX_NOT_EMBEDDED, name))
   return None
-
-
-def _unsupported(name: str) -> str:
-  """Returns why our models cannot compute an architecture; '' if they can."""
-  return next((reason for pattern, reason in _UNSUPPORTED.items()
-               if re.fullmatch(pattern, name)), '')
-
-
-# ------------------------------------------------------------------------ BiT
-
-
-def _parse_bit(
-    name: str, pool: Any, arguments: Mapping[str, Any],
-    result: declared.Declared,
-) -> None:
-  match = re.fullmatch(r'resnetv2_(\d+)x(\d+)_bit.*', name)
-  if not match:
-    result.refuse(f'{result.what} is not a BiT ResNet.')
-    return
-  if pool not in (None, 'avg'):
-    result.refuse(f'global_pool is {pool!r}, expected avg.')
-  variant = f'R{match[1]}x{match[2]}'
-  if variant not in variants.RESNETS:
-    return
-  backbone = published_sizes.dimensions(variant)['backbone']
-  if 'stem_chs' in arguments:  # timm multiplies it by the factor in the name.
-    backbone['width'] = int(match[2]) * arguments['stem_chs']
-  if 'layers' in arguments:
-    backbone['depths'] = tuple(arguments['layers'])
-  result.model['backbone'] = backbone
 
 
 # -------------------------------------------------------------- preprocessing
