@@ -6,7 +6,7 @@ from sklearn import linear_model
 
 from vit_jax import evals
 from vit_jax.data.sources import builtin
-from vit_jax.data.splits import split_strings
+from vit_jax.data.splits import class_sampling
 from vit_jax.evals import fewshot
 
 RNG = np.random.default_rng(0)
@@ -129,16 +129,16 @@ def test_the_penalty_is_selected_on_held_out_images(toy):
 
 def test_samples_are_nested_and_differ_by_seed():
   source = builtin.open_digits().splits['train']
-  subset, ranks = split_strings.draw_per_class(
-      source, 5, name='digits', seeds=(0, 1, 2))
+  subset, ranks = class_sampling.draw_per_class(
+      source, 5, num_classes=10, name='digits', seeds=(0, 1, 2))
   labels = np.array([subset.label(i) for i in range(len(subset))])
   for row in ranks:
     assert sorted(zip(labels[row >= 0], row[row >= 0])) == [
         (label, rank) for label in range(10) for rank in range(5)]
   assert len({tuple(np.flatnonzero(row >= 0)) for row in ranks}) == 3
   for seed, row in enumerate(ranks):
-    alone, _ = split_strings.draw_per_class(
-        source, 2, name='digits', seeds=(seed,))
+    alone, _ = class_sampling.draw_per_class(
+        source, 2, num_classes=10, name='digits', seeds=(seed,))
     assert alone.indices.tolist() == subset.indices[
         (row >= 0) & (row < 2)].tolist()
 

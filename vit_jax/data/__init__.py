@@ -4,6 +4,7 @@
 `eval_batches`, and `prepare` each batch on the device; see `pipeline`.
 """
 
+from vit_jax.data.augment.mixup import prepare
 from vit_jax.data.augment.ops import OPS
 from vit_jax.data.config import DataConfig
 from vit_jax.data.config import parse
@@ -18,11 +19,10 @@ from vit_jax.data.images.unreadable import UnreadableLog
 from vit_jax.data.known_datasets import DATASETS
 from vit_jax.data.pipeline import abstract_batch
 from vit_jax.data.pipeline import eval_batches
-from vit_jax.data.pipeline import prepare
 from vit_jax.data.pipeline import train_batches
 from vit_jax.data.sources.registry import UnknownSizes
 from vit_jax.data.sources.shapes import ShapesConfig
-from vit_jax.data.splits.split_strings import TooFewExamples
+from vit_jax.data.splits.class_sampling import TooFewExamples
 from vit_jax.data.statistics import measured
 
 __all__ = [

@@ -89,7 +89,7 @@ def open_dataset(
           examples, config.exclude, name=f'{name} {wanted}')
     examples = _reduce(
         examples, config, name=f'{name} {wanted}', expected=expected,
-        has_targets=bool(opened.targets))
+        num_classes=opened.num_classes)
   return Dataset(
       name=name, split=wanted, source=examples, num_classes=opened.num_classes,
       class_names=opened.class_names, multi_label=opened.multi_label,
@@ -116,16 +116,13 @@ def _open_source(
 
 def _reduce(
     examples: protocol.Source, config: config_lib.DataConfig, *, name: str,
-    expected: bool, has_targets: bool,
+    expected: bool, num_classes: int,
 ) -> protocol.Source:
   """Applies `examples_per_class`, `num_examples` or `fraction`."""
   if config.examples_per_class is not None:
-    if has_targets:
-      raise ValueError(
-          f'examples_per_class is {config.examples_per_class}, but {name} has '
-          'regression targets. Use num_examples or fraction.')
-    return split_strings.draw_per_class(
-        examples, config.examples_per_class, name=name)[0]
+    return class_sampling_lib.draw_per_class(
+        examples, config.examples_per_class, num_classes=num_classes,
+        name=name)[0]
   count = config.num_examples
   if config.fraction is not None:
     count = max(1, round(config.fraction * len(examples)))
@@ -158,8 +155,8 @@ def class_labels(
 def draw_per_class(
     dataset: Dataset, count: int, *, seeds: Sequence[int],
 ) -> tuple[Dataset, Int[np.ndarray, 'seeds examples']]:
-  """Returns the union of draws; see `split_strings.draw_per_class`."""
-  subset, ranks = split_strings.draw_per_class(
-      dataset.source, count, name=f'{dataset.name} {dataset.split}',
-      seeds=seeds)
+  """Returns the union of draws; see `class_sampling.draw_per_class`."""
+  subset, ranks = class_sampling_lib.draw_per_class(
+      dataset.source, count, num_classes=dataset.num_classes,
+      name=f'{dataset.name} {dataset.split}', seeds=seeds)
   return dataclasses.replace(dataset, source=subset), ranks

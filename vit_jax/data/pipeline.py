@@ -4,18 +4,17 @@
   LoadExample      reads, decodes and augments one example
   train_batches    shuffled every epoch, augmented, endless
   eval_batches     every example once, in order, the last batch padded
-  prepare          on the device: normalisation, mixup, CutMix
+  mixup.prepare    on the device: normalisation, mixup, CutMix
 
 **The batch at a step is a pure function of (seed, step).** Grain computes
 example i of the endless shuffled stream from the seed and i alone, so there is
 no state to save, and neither hosts nor workers nor restarts change a batch.
 """
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 import contextlib
 import multiprocessing
 import os
-import re
 import signal
 import threading
 
@@ -28,7 +27,6 @@ import numpy as np
 from vit_jax.data import config as config_lib
 from vit_jax.data import dataset as dataset_lib
 from vit_jax.data import examples
-from vit_jax.data.augment import mixup
 from vit_jax.data.images import limits
 from vit_jax.data.images import unreadable as unreadable_lib
 from vit_jax.data.splits import class_sampling as class_sampling_lib
@@ -170,22 +168,13 @@ def _iterate(
   except RuntimeError as error:
     if 'terminated unexpectedly' not in str(error):
       raise
-    raise RuntimeError(_describe_exit(config, str(error))) from error
+    raise RuntimeError(
+        f'{error} The kernel kills processes (exit code -9) when memory runs '
+        f'out: reduce data.num_workers ({config.num_workers}), data.prefetch '
+        f'({config.prefetch}) or data.max_pixels ({config.max_pixels:,}).'
+    ) from error
   finally:
     iterator.close()  # Ends the worker processes.
-
-
-def _describe_exit(config: config_lib.DataConfig, error: str) -> str:
-  """Explains Grain's error about a terminated worker process."""
-  code = re.search(r'exit code (-?\d+)', error)
-  status = int(code[1]) if code else 0
-  how = (f'killed by {signal.Signals(-status).name}' if status < 0
-         else f'exit code {status}')
-  return f'An input worker process died: {how}.' + (
-      ' The kernel does that when memory runs out: reduce data.num_workers '
-      f'({config.num_workers}), data.prefetch ({config.prefetch}) or '
-      f'data.max_pixels ({config.max_pixels:,}).'
-      if status == -signal.SIGKILL else '')
 
 
 def _start_worker(index: int, count: int) -> None:
@@ -206,17 +195,6 @@ def _start_worker(index: int, count: int) -> None:
       os._exit(1)
 
   threading.Thread(target=exit_with_parent, daemon=True).start()
-
-
-def prepare(
-    config: config_lib.DataConfig, *, num_classes: int, multi_label: bool,
-    targets: bool = False,
-) -> Callable[..., dict[str, jax.Array]]:
-  """Returns the function (batch, key, train) -> batch; see `mixup.prepare`."""
-  return mixup.prepare(
-      **config.value_scale, mixup_alpha=config.mixup,
-      cutmix_alpha=config.cutmix, num_classes=num_classes,
-      multi_label=multi_label, targets=targets)
 
 
 def abstract_batch(

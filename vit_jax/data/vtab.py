@@ -151,30 +151,6 @@ def task_of(source: str) -> Task:
       source.removeprefix(PREFIX), list(TASKS), what='VTAB task')]
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Examples:
-  """A TFDS split with the labels of a task."""
-  name: str
-  records: Any
-  task: Task
-
-  def __len__(self) -> int:
-    return len(self.records)
-
-  def __getitem__(self, index: int) -> dict[str, Any]:
-    example = self.records[index]
-    image = example['image']
-    if self.task.image is not None:
-      image = self.task.image(image)
-    return {'image': image, 'label': self.task.label(example)}
-
-  def label(self, index: int) -> int:
-    return self.task.label(self.records[index])
-
-  def key(self, index: int) -> str:
-    return f'{self.name} {index}'
-
-
 def open_task(source: str, data_dir: str) -> protocol.DatasetSplits:
   """Opens 'vtab/name': the splits `train800`, `val200` and `test`.
 
@@ -185,7 +161,8 @@ def open_task(source: str, data_dir: str) -> protocol.DatasetSplits:
   records_of, _ = tfds_lib.open_records(
       tfds_lib.find(task.tfds, data_dir), undecoded=('image', 'image2'))
   dataset = protocol.DatasetSplits({
-      split: Examples(f'{task.tfds} {split}', records, task)
+      split: tfds_lib.TfdsSource(
+          f'{task.tfds} {split}', records, 'image', task.label, task.image)
       for split, records in records_of.items()}, task.num_classes)
   selected = {
       ours: split_strings.select_split(dataset, theirs, name=task.tfds)

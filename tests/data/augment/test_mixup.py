@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from vit_jax import data
 from vit_jax.data.augment import mixup
 
 CLASSES = 8
@@ -20,11 +21,9 @@ def _batch():
           'mask': np.ones(8, np.float32)}
 
 
-def _prepare(**settings):
-  settings = {'mean': 0.0, 'std': 1 / 255, 'mixup_alpha': 0.0,
-              'cutmix_alpha': 0.0, 'num_classes': CLASSES,
-              'multi_label': False} | settings
-  return mixup.prepare(**settings)
+def _prepare(*, multi_label=False, **settings):
+  config = data.parse({'mean': 0.0, 'std': 1 / 255, **settings})
+  return mixup.prepare(config, num_classes=CLASSES, multi_label=multi_label)
 
 
 @functools.cache
@@ -51,15 +50,15 @@ def test_pixels_are_normalised_per_channel(mean, std):
 
 def test_labels_stay_without_mixing_and_in_evaluation():
   for alpha, train in ((0.0, True), (1.0, False)):
-    result = _run(_batch(), 0, train=train, mixup_alpha=alpha)
+    result = _run(_batch(), 0, train=train, mixup=alpha)
     np.testing.assert_array_equal(result['label'], np.arange(8))
     np.testing.assert_allclose(
         result['image'][:, 0, 0, 0], np.arange(8), atol=1e-5)
 
 
 @pytest.mark.parametrize('settings', [
-    {'mixup_alpha': 1.0}, {'cutmix_alpha': 1.0},
-    {'mixup_alpha': 1.0, 'cutmix_alpha': 1.0}])
+    {'mixup': 1.0}, {'cutmix': 1.0},
+    {'mixup': 1.0, 'cutmix': 1.0}])
 def test_soft_labels_sum_to_one_and_match_the_image(settings):
   result = _run(_batch(), 0, **settings)
   np.testing.assert_allclose(result['label'].sum(-1), 1, rtol=1e-6)
@@ -70,7 +69,7 @@ def test_soft_labels_sum_to_one_and_match_the_image(settings):
 
 @pytest.mark.parametrize('seed', range(3))
 def test_cutmix_label_weight_is_the_area_of_a_box(seed):
-  result = _run(_batch(), seed, cutmix_alpha=1.0)
+  result = _run(_batch(), seed, cutmix=1.0)
   image = np.round(result['image'][..., 0]).astype(int)
   for i in range(8):
     values = np.unique(image[i])
@@ -87,7 +86,7 @@ def test_cutmix_label_weight_is_the_area_of_a_box(seed):
 def test_mixup_weight_is_shared_by_the_batch_and_varies_between_keys():
   weights = set()
   for seed in range(8):
-    label = _run(_batch(), seed, mixup_alpha=1.0)['label']
+    label = _run(_batch(), seed, mixup=1.0)['label']
     mixed = label[np.diag(label) < 1]
     if len(mixed):
       diagonal = np.diag(label)[np.diag(label) < 1]
@@ -100,7 +99,7 @@ def test_each_batch_gets_either_mixup_or_cutmix():
   kinds = set()
   for seed in range(16):
     image = _run(
-        _batch(), seed, mixup_alpha=1.0, cutmix_alpha=1.0)['image'][..., 0]
+        _batch(), seed, mixup=1.0, cutmix=1.0)['image'][..., 0]
     is_whole = np.allclose(image, np.round(image), atol=1e-4)
     kinds.add('cutmix' if is_whole else 'mixup')
   assert kinds == {'cutmix', 'mixup'}
@@ -115,7 +114,7 @@ def _multi_label_batch():
 
 
 @pytest.mark.parametrize('settings', [
-    {'mixup_alpha': 1.0}, {'cutmix_alpha': 1.0}])
+    {'mixup': 1.0}, {'cutmix': 1.0}])
 def test_k_hot_labels_are_blended_like_images(settings):
   batch, dense = _multi_label_batch()
   for seed in range(3):

@@ -1,4 +1,4 @@
-"""Class sampling has exact quotas and is a pure function of the step."""
+"""Class sampling has exact quotas; examples_per_class is exact."""
 
 import dataclasses
 import itertools
@@ -10,6 +10,7 @@ import pytest
 from tests import in_memory
 from vit_jax import data
 from vit_jax.data import dataset
+from vit_jax.data.sources import builtin
 from vit_jax.data.splits import class_sampling
 
 LABELS = np.array([0] * 70 + [1] * 25 + [3] * 5)  # No class 2.
@@ -97,3 +98,21 @@ def test_invalid_labels_are_errors(labels, message):
 def test_the_order_of_natural_sampling_is_unchanged():
   assert drawn('natural', 1, batch_size=12)[0].tolist() == [
       28, 84, 89, 45, 64, 81, 17, 87, 10, 78, 36, 26]
+
+
+def draw_per_class(source, count):
+  return class_sampling.draw_per_class(
+      source, count, num_classes=10, name='digits')[0]
+
+
+def test_examples_per_class_are_balanced_and_nested():
+  train = builtin.open_digits().splits['train']
+  few, more = draw_per_class(train, 10), draw_per_class(train, 20)
+  labels = [few.label(i) for i in range(len(few))]
+  assert np.bincount(labels).tolist() == [10] * 10
+  assert set(few.indices) < set(more.indices)
+  assert few[3]['label'] == few.label(3) == train.label(int(few.indices[3]))
+  # Published results depend on these examples.
+  assert few.indices[:8].tolist() == [22, 48, 69, 86, 93, 96, 102, 108]
+  with pytest.raises(class_sampling.TooFewExamples, match='of some .*0: 142'):
+    draw_per_class(train, 143)

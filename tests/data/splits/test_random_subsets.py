@@ -1,6 +1,5 @@
 """Random subsets are stable, nested and of exact size."""
 
-
 import numpy as np
 import pytest
 
@@ -29,7 +28,7 @@ def test_numbers_are_hashed_by_splitmix64():
     z = (z ^ (z >> 27)) * 0x94d049bb133111eb & mask
     return z ^ (z >> 31)
   start = split_strings.stable_hash('a set')
-  got = random_subsets.hash_numbers('a set', 5, 9)
+  got = random_subsets.hash_numbers('a set', np.arange(5, 9))
   assert got.tolist() == [
       reference(start + i * 0x9e3779b97f4a7c15) for i in range(5, 9)]
   # The first output of the published generator for the seed 0.
@@ -39,7 +38,7 @@ def test_numbers_are_hashed_by_splitmix64():
 @pytest.mark.parametrize('count', [1, 511, 9_999, 10_000])
 def test_the_lowest_hashes_are_chosen(count):
   source = in_memory.Numbers(10_000)
-  hashes = random_subsets.hash_numbers('numbers', 0, 10_000)
+  hashes = random_subsets.hash_numbers('numbers', np.arange(10_000))
   expected = np.sort(np.argsort(hashes)[:count]).tolist()
   assert _labels(_choose(source, count)) == expected
 
@@ -62,9 +61,7 @@ def test_hashes_of_nested_ranges_are_those_of_the_whole():
   inner = split_strings.select_split(
       protocol.DatasetSplits({'train': part}, 1_000), 'train[50:700]', name='x')
   there = np.r_[150:400, 500:900]
-  assert [part[1:] for part in split_strings.parts(inner)] == [
-      (150, 400), (500, 900)]
-  hashes = random_subsets.hash_numbers('numbers', 0, 1_000)[there]
+  hashes = random_subsets.hash_numbers('numbers', there)
   assert _labels(_choose(inner, 90)) == sorted(
       there[np.argsort(hashes)[:90]].tolist())
 

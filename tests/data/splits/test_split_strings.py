@@ -1,14 +1,10 @@
-"""Split strings select the ranges of TFDS; examples_per_class is exact."""
+"""Split strings select the ranges of TFDS."""
 
 import numpy as np
 import pytest
 
 from vit_jax.data.sources import builtin
-from vit_jax.data.sources import shapes
 from vit_jax.data.splits import split_strings
-
-# Multi-label data.
-SHAPES = builtin.open_shapes(shapes.ShapesConfig(), (16, 16))
 
 
 @pytest.mark.parametrize('split,expected', [
@@ -45,22 +41,3 @@ def test_split_strings_concatenate_splits():
 def test_invalid_splits_are_errors(split, message):
   with pytest.raises(ValueError, match=message):
     split_strings.select_split(builtin.open_digits(), split, name='digits')
-
-
-def test_examples_per_class_are_balanced_and_nested():
-  train = builtin.open_digits().splits['train']
-  few, _ = split_strings.draw_per_class(train, 10, name='digits')
-  more, _ = split_strings.draw_per_class(train, 20, name='digits')
-  labels = [few.label(i) for i in range(len(few))]
-  assert np.bincount(labels).tolist() == [10] * 10
-  assert set(few.indices) < set(more.indices)
-  assert few[3]['label'] == few.label(3) == train.label(int(few.indices[3]))
-
-
-def test_too_many_examples_per_class_is_an_error():
-  with pytest.raises(ValueError, match='fewer of some classes.*0: 142'):
-    split_strings.draw_per_class(
-        builtin.open_digits().splits['train'], 143, name='digits')
-  with pytest.raises(ValueError, match='one label per image'):
-    split_strings.draw_per_class(
-        SHAPES.splits['train'], 1, name='shapes')

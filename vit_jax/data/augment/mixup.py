@@ -12,6 +12,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Integer, Key, Real
 
+from vit_jax.data import config as config_lib
+
 Batch = Mapping[str, Any]  # Arrays of the host or the device.
 _Mixed = tuple[Float[Array, 'batch height width channels'],
                Float[Array, 'batch classes']]
@@ -100,10 +102,8 @@ def k_hot(
 
 
 def prepare(
-    *, mean: float | tuple[float, ...], std: float | tuple[float, ...],
-    mixup_alpha: float, cutmix_alpha: float, num_classes: int,
-    multi_label: bool, targets: bool = False,
-    value_range: tuple[float, float] | None = None,
+    config: config_lib.DataConfig, *, num_classes: int, multi_label: bool,
+    targets: bool = False,
 ) -> Callable[..., dict[str, jax.Array]]:
   """Returns the function (batch, key, train) -> batch of the device side.
 
@@ -115,21 +115,20 @@ def prepare(
   be None without mixing.
 
   Raises:
-    ValueError: for CutMix with regression targets.
+    ValueError: for CutMix with regression targets, or unmeasured statistics.
   """
-  if targets and cutmix_alpha > 0:
+  if targets and config.cutmix > 0:
     raise ValueError(
         'data.cutmix blends labels by area, which has no meaning for '
         'regression targets. Use --config.data.cutmix=0, or data.mixup.')
   mixers = [functools.partial(mix, alpha=alpha) for mix, alpha in (
-      (mixup, mixup_alpha), (cutmix, cutmix_alpha)) if alpha > 0]
+      (mixup, config.mixup), (cutmix, config.cutmix)) if alpha > 0]
+  value_scale = config.value_scale
 
   def apply(
       batch: Batch, key: jax.Array | None, train: bool,
   ) -> dict[str, jax.Array]:
-    image = normalize(
-        jnp.asarray(batch['image']), mean=mean, std=std,
-        value_range=value_range)
+    image = normalize(jnp.asarray(batch['image']), **value_scale)
     label = jnp.asarray(batch['label'])
     if multi_label:
       label = k_hot(label, num_classes=num_classes)

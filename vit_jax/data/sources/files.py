@@ -104,23 +104,13 @@ def _entries(path: epath.Path) -> list[tuple[str, bool]]:
 
   Omits system folders and links to a parent folder, which lead in a circle.
   """
-  if '://' in os.fspath(path):
-    # Asking a bucket for the kind of each object is slow: suffixes first.
-    found = [(name, not is_image(name) and (path / name).is_dir())
-             for name in names_in(path) if not name.startswith('.')]
-  else:
-    with os.scandir(path) as entries:
-      found = [(entry.name, _is_folder(entry)) for entry in entries
-               if not entry.name.startswith('.')]
+  # The kind of each image file is not looked up: that is slow in buckets.
+  found = [(name, not is_image(name) and (path / name).is_dir())
+           for name in names_in(path)
+           if not name.startswith('.') and name not in _SYSTEM_FOLDERS]
   return sorted(
-      (name, is_folder) for name, is_folder in found if not is_folder or not (
-          name in _SYSTEM_FOLDERS or _is_parent(os.path.join(path, name))))
-
-
-def _is_folder(entry: os.DirEntry) -> bool:
-  # Follows links, but asks the file system for no image file's kind.
-  linked = entry.is_symlink() and not is_image(entry.name)
-  return entry.is_dir(follow_symlinks=linked)
+      (name, is_folder) for name, is_folder in found
+      if not (is_folder and _is_parent(os.path.join(path, name))))
 
 
 def _is_parent(path: str) -> bool:

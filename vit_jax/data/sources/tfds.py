@@ -1,7 +1,8 @@
 """Data sets prepared by TensorFlow Datasets, read without TensorFlow."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 import dataclasses
+import functools
 import json
 import math
 import os
@@ -30,22 +31,23 @@ class TfdsSource:
     name: data set and split, for keys.
     records: examples by index, with undecoded images.
     image: name of the image feature.
-    label_feature: name of the label feature.
-    parse: returns a label from its feature's value.
+    read_label: returns the label of an example.
+    decode: decodes the image feature; None leaves it undecoded.
   """
   name: str
   records: Any
   image: str
-  label_feature: str
-  parse: Callable[[Any], Any]
+  read_label: Callable[[Mapping[str, Any]], Any]
+  decode: Callable[[bytes], np.ndarray] | None = None
 
   def __len__(self) -> int:
     return len(self.records)
 
   def __getitem__(self, index: int) -> dict[str, Any]:
     example = self.records[index]
-    found = {'image': example[self.image],
-             'label': self.parse(example[self.label_feature])}
+    image = example[self.image]
+    found = {'image': self.decode(image) if self.decode else image,
+             'label': self.read_label(example)}
     if 'file_name' in example:  # ImageNet; other label sets refer to it.
       found['file_name'] = bytes(example['file_name']).decode()
     # `data prepare` writes the former key; other data sets have a number.
@@ -54,7 +56,7 @@ class TfdsSource:
     return found
 
   def label(self, index: int) -> Any:
-    return self.parse(self.records[index][self.label_feature])
+    return self.read_label(self.records[index])
 
   def key(self, index: int) -> str:
     return f'{self.name} {index}'
@@ -62,6 +64,12 @@ class TfdsSource:
   @property
   def numbering(self) -> tuple[str, int]:
     return self.name, 0
+
+
+def _read_feature(
+    example: Mapping[str, Any], *, name: str, parse: Callable[[Any], Any],
+) -> Any:
+  return parse(example[name])
 
 
 def parse_targets(value: Any) -> np.ndarray:
@@ -149,7 +157,8 @@ def _open(folder: epath.Path, name: str) -> protocol.DatasetSplits:
   # The version is no part of keys: writing it down selects the same subsets.
   splits: dict[str, protocol.Source] = {
       split: TfdsSource(
-          f'{name.partition(":")[0]} {split}', records, image, label, parse)
+          f'{name.partition(":")[0]} {split}', records, image,
+          functools.partial(_read_feature, name=label, parse=parse))
       for split, records in records_of.items()}
   opened = dataclasses.replace(opened, splits=splits)
   if set(facts.parts) - set(splits):  # Not if it was prepared in these parts.

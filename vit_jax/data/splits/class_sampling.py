@@ -1,4 +1,4 @@
-"""Class-balanced sampling of training examples.
+"""Class-balanced sampling of training examples, and k examples per class.
 
   natural    every example once per epoch
   sqrt       each class in proportion to the square root of its examples
@@ -9,6 +9,7 @@ quota of them. Within a class, the draws follow random permutations of its
 examples that continue across epochs. Draw i is a pure function of (seed, i).
 """
 
+from collections.abc import Mapping, Sequence
 import dataclasses
 from typing import Literal
 
@@ -17,6 +18,7 @@ from jaxtyping import Float64, Int64
 import numpy as np
 
 from vit_jax.data.sources import protocol
+from vit_jax.data.splits import split_strings
 
 Sampling = Literal['natural', 'balanced', 'sqrt']
 
@@ -52,6 +54,55 @@ def class_labels(
         f'Example {index} of {name} ({source.key(index)}) has class '
         f'{labels[index]}, but there are {num_classes:,}, numbered from 0.')
   return labels
+
+
+class TooFewExamples(ValueError):
+  """Some classes have fewer examples than requested.
+
+  Attributes:
+    classes: number of examples of each such class.
+  """
+
+  def __init__(self, message: str, classes: Mapping[int, int]):
+    super().__init__(message)
+    self.classes = dict(classes)
+
+
+def draw_per_class(
+    source: protocol.Source, count: int, *, num_classes: int, name: str,
+    seeds: Sequence[int] = (0,),
+) -> tuple[split_strings.Subset, Int64[np.ndarray, 'seeds examples']]:
+  """Draws `count` examples of each class by a hash of seed and key.
+
+  A smaller draw is part of a larger one. Reads every label once.
+
+  Returns:
+    The union of the draws of all seeds; and for each seed the rank of each
+    example within its class, from 0, or -1 for examples of other draws.
+
+  Raises:
+    ValueError: if a class has fewer, or an example several labels.
+  """
+  labels = class_labels(
+      source, num_classes=num_classes, name=name, setting='examples_per_class')
+  few = {label: number for label, number in enumerate(
+      np.bincount(labels).tolist()) if 0 < number < count}
+  if few:
+    raise TooFewExamples(
+        f'examples_per_class is {count}, but {name} has fewer of some classes '
+        f'(class: examples): {few}.', few)
+  ranks = np.full((len(seeds), len(source)), -1)
+  for row, seed in zip(ranks, seeds):
+    salt = f'{seed} ' if seed else ''
+    hashes = np.fromiter(
+        (split_strings.stable_hash(salt + source.key(i))
+         for i in range(len(source))), np.uint64, len(source))
+    order = np.lexsort((hashes, labels))
+    rank = np.arange(len(labels)) - np.searchsorted(
+        labels[order], labels[order])
+    row[order] = np.where(rank < count, rank, -1)
+  chosen = np.any(ranks >= 0, axis=0)
+  return split_strings.Subset.where(source, chosen), ranks[:, chosen]
 
 
 def quotas(

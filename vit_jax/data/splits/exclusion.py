@@ -8,7 +8,7 @@ from collections.abc import Collection
 import dataclasses
 
 from etils import epath
-from jaxtyping import Bool
+from jaxtyping import Bool, Integer
 import numpy as np
 
 from vit_jax import schema
@@ -51,7 +51,7 @@ def exclude(
   """
   keys = _read_keys(path)
   matches = np.concatenate([
-      _match(*part, keys) for part in split_strings.parts(source)])
+      _match(*leaf, keys) for leaf in split_strings.leaves(source)])
   found = int(matches.sum())
   if keys and not found:
     key = min(keys)
@@ -67,19 +67,14 @@ def exclude(
 
 
 def _match(
-    source: protocol.Source, first: int, last: int, keys: Collection[str],
+    source: protocol.Source, indices: Integer[np.ndarray, 'examples'],
+    keys: Collection[str],
 ) -> Bool[np.ndarray, 'examples']:
-  """Returns whether the key of each example of a range is one of `keys`."""
+  """Returns whether the key of each of some examples is one of `keys`."""
   if not isinstance(source, protocol.Numbered):
-    return np.fromiter(
-        (source.key(i) in keys for i in range(first, last)), bool, last - first)
+    return np.array([source.key(i) in keys for i in indices.tolist()], bool)
   # Parses the listed keys instead of building hundreds of millions of keys.
-  matches = np.zeros(last - first, bool)
   name, offset = source.numbering
-  for key in keys:
-    prefix, _, number = key.rpartition(' ')
-    if prefix == name and number.isdecimal():
-      index = int(number) - offset
-      if first <= index < last:
-        matches[index - first] = True
-  return matches
+  pairs = [key.rpartition(' ') for key in keys]
+  return np.isin(indices, [int(number) - offset for prefix, _, number in pairs
+                           if prefix == name and number.isdecimal()])

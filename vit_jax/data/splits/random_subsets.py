@@ -5,7 +5,7 @@ smaller subsets are part of larger ones: 9 million of 30 million of 90 million
 (ViT, figure 4, https://arxiv.org/abs/2010.11929).
 """
 
-from jaxtyping import UInt64
+from jaxtyping import Integer, UInt64
 import numpy as np
 
 from vit_jax.data.sources import protocol
@@ -13,15 +13,15 @@ from vit_jax.data.splits import split_strings
 
 
 def hash_numbers(
-    name: str, first: int, last: int,
+    name: str, numbers: Integer[np.ndarray, 'numbers'],
 ) -> UInt64[np.ndarray, 'numbers']:
-  """Returns a 64-bit hash of each key (name, first) to (name, last - 1).
+  """Returns a 64-bit hash of each key (name, number).
 
   SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number
   generators", OOPSLA 2014, figure 16), seeded by the name. It is vectorised:
   hashing 300 million strings would take minutes.
   """
-  z = np.arange(first, last, dtype=np.uint64)
+  z = numbers.astype(np.uint64)
   z *= np.uint64(0x9e3779b97f4a7c15)  # Modulo 2**64, like all operations below.
   z += np.uint64(split_strings.stable_hash(name))
   for shift, factor in ((30, 0xbf58476d1ce4e5b9), (27, 0x94d049bb133111eb)):
@@ -41,7 +41,7 @@ def select_random(
   check_count(count, len(source), name=name)
   if count == len(source):
     return source
-  hashes = _hash_keys(source)
+  hashes = hash_keys(source)
   threshold = np.partition(hashes, count - 1)[count - 1]
   chosen = hashes < threshold
   # A key may occur twice, as in 'train+train': take as many as are missing.
@@ -57,17 +57,20 @@ def check_count(count: int, length: int, *, name: str) -> None:
         f'data.num_examples is {count:,}, but {name} has {length:,}.')
 
 
-def _hash_keys(source: protocol.Source) -> UInt64[np.ndarray, 'examples']:
-  """Returns the hash of every key; those of numbered sources are vectorised."""
+def hash_keys(
+    source: protocol.Source, *, prefix: str = '',
+) -> UInt64[np.ndarray, 'examples']:
+  """Returns the hash of every key; those of numbered sources are vectorised.
+
+  `prefix` is put before keys that are not numbered.
+  """
   hashes = []
-  for part, first, last in split_strings.parts(source):
-    if isinstance(part, protocol.Numbered):
-      name, offset = part.numbering
-      hashes.append(hash_numbers(name, first + offset, last + offset))
-    elif isinstance(part, split_strings.Subset):
-      hashes.append(_hash_keys(part.source)[part.indices[first:last]])
+  for leaf, indices in split_strings.leaves(source):
+    if isinstance(leaf, protocol.Numbered):
+      name, offset = leaf.numbering
+      hashes.append(hash_numbers(name, indices + offset))
     else:
       hashes.append(np.fromiter(
-          (split_strings.stable_hash(part.key(i)) for i in range(first, last)),
-          np.uint64, last - first))
+          (split_strings.stable_hash(prefix + leaf.key(i))
+           for i in indices.tolist()), np.uint64, len(indices)))
   return np.concatenate(hashes)

@@ -1,7 +1,7 @@
-"""Split strings such as 'train[:98%]', and k examples per class."""
+"""Split strings such as 'train[:98%]', and selections of examples."""
 
 import bisect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 import dataclasses
 import functools
 import hashlib
@@ -9,7 +9,7 @@ import re
 import types
 from typing import Any
 
-from jaxtyping import Int, Integer
+from jaxtyping import Integer
 import numpy as np
 
 from vit_jax import schema
@@ -90,26 +90,6 @@ class Concatenated:
     return source, last - (self._ends[part] - index)
 
 
-def parts(
-    source: protocol.Source) -> tuple[tuple[protocol.Source, int, int], ...]:
-  """Returns the ranges (source, first, last + 1) that make up a source.
-
-  Nested concatenations are flattened to ranges of the innermost sources.
-  """
-  if not isinstance(source, Concatenated):
-    return ((source, 0, len(source)),)
-  found = []
-  for part, first, last in source.parts:
-    start = 0
-    for inner, begin, end in parts(part):
-      stop = start + end - begin
-      low, high = max(first, start), min(last, stop)
-      if low < high:
-        found.append((inner, begin + low - start, begin + high - start))
-      start = stop
-  return tuple(found)
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class Subset:
   """Selected examples of a source, in source order."""
@@ -133,6 +113,30 @@ class Subset:
 
   def key(self, index: int) -> str:
     return self.source.key(int(self.indices[index]))
+
+
+def leaves(
+    source: protocol.Source,
+    indices: Integer[np.ndarray, 'chosen'] | None = None,
+) -> Iterator[tuple[protocol.Source, Integer[np.ndarray, 'part']]]:
+  """Yields the sources underlying a selection, and their selected indices.
+
+  `indices`, in increasing order, restricts the selection; default: all of it.
+  """
+  if indices is None:
+    indices = np.arange(len(source))
+  if isinstance(source, Subset):
+    yield from leaves(
+        source.source, source.indices[indices].astype(np.int64))
+  elif isinstance(source, Concatenated):
+    start = 0
+    for part, first, last in source.parts:
+      stop = start + last - first
+      inside = slice(*np.searchsorted(indices, (start, stop)))
+      yield from leaves(part, indices[inside] + (first - start))
+      start = stop
+  else:
+    yield source, indices
 
 
 def select_split(
@@ -188,55 +192,3 @@ def _parse_split(
 
 def _lengths(splits: Mapping[str, protocol.Source]) -> str:
   return ', '.join(f'{name} {len(of):,}' for name, of in splits.items())
-
-
-class TooFewExamples(ValueError):
-  """Some classes have fewer examples than requested.
-
-  Attributes:
-    classes: number of examples of each such class.
-  """
-
-  def __init__(self, message: str, classes: Mapping[int, int]):
-    super().__init__(message)
-    self.classes = dict(classes)
-
-
-def draw_per_class(
-    source: protocol.Source, count: int, *, name: str,
-    seeds: Sequence[int] = (0,),
-) -> tuple[Subset, Int[np.ndarray, 'seeds examples']]:
-  """Draws `count` examples of each class by a hash of seed and key.
-
-  A smaller draw is part of a larger one. Reads every label once.
-
-  Returns:
-    The union of the draws of all seeds; and for each seed the rank of each
-    example within its class, from 0, or -1 for examples of other draws.
-
-  Raises:
-    ValueError: if a class has fewer, or an example several labels.
-  """
-  by_class: dict[int, list[int]] = {}
-  for index in range(len(source)):
-    label = source.label(index)
-    if np.ndim(label):
-      raise ValueError(
-          f'examples_per_class needs one label per image, but {name} has '
-          'several. Use a split such as "train[:1000]" instead.')
-    by_class.setdefault(int(label), []).append(index)
-  few = {label: len(indices) for label, indices in sorted(by_class.items())
-         if len(indices) < count}
-  if few:
-    raise TooFewExamples(
-        f'examples_per_class is {count}, but {name} has fewer of some classes '
-        f'(class: examples): {few}.', few)
-  ranks = np.full((len(seeds), len(source)), -1)
-  for row, seed in zip(ranks, seeds):
-    salt = f'{seed} ' if seed else ''
-    for indices in by_class.values():
-      drawn = sorted((stable_hash(salt + source.key(i)), i) for i in indices)
-      for rank, (_, index) in enumerate(drawn[:count]):
-        row[index] = rank
-  chosen = np.any(ranks >= 0, axis=0)
-  return Subset.where(source, chosen), ranks[:, chosen]
