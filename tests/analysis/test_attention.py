@@ -42,16 +42,6 @@ def test_mean_distance_agrees_with_a_loop():
       attention.mean_distance(given, grid=GRID, patch=PATCH), wanted)
 
 
-@pytest.mark.parametrize('k', [1, 2, 3])
-def test_attention_k_patches_to_the_right_has_that_distance(k):
-  # Wraps around a row of 4: 4 - k patches are k away, k patches 4 - k.
-  rows = np.zeros((12, 12))
-  for q in range(12):
-    y, x = divmod(q, 4)
-    rows[q, 4 * y + (x + k) % 4] = 1
-  assert distance_of(rows) == pytest.approx(8 * 2 * k * (4 - k) / 4)
-
-
 def test_queries_that_attend_only_to_the_class_token_are_left_out():
   rows = np.zeros((13, 13))
   rows[:, 0] = 1  # All patches attend to the class token,

@@ -94,16 +94,13 @@ def test_runs_without_metrics_are_an_error(tmp_path):
 
 
 def test_runs_of_very_different_length_share_an_axis_in_percent(
-    tmp_path, monkeypatch):
-  labels = []
-  monkeypatch.setattr(
-      'matplotlib.axes.Axes.set_xlabel',
-      lambda self, label: labels.append(label))
+    saved, tmp_path):
   runs = {'long': [{'step': 1000, 'train/loss': 1.0}],
           'short': [{'step': 100, 'train/loss': 2.0}]}
   plots.curves(runs, tmp_path / 'curves.png')
   plots.curves({'long': runs['long']}, tmp_path / 'curves.png')
-  assert labels == ['% of the run', 'step']
+  assert [fig.axes[0].get_xlabel() for fig in saved] == [
+      '% of the run', 'step']
 
 
 def test_dollars_in_names_are_not_formulas(saved, tmp_path):

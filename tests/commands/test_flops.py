@@ -25,27 +25,6 @@ def test_the_count_agrees_with_table_6(rows, variant, epochs, paper):
       paper, rel=0.03 if is_vit else 0.05)
 
 
-def test_the_count_of_vit_b16_agrees_with_its_formula(rows):
-  tokens, width, mlp_dim = 197, 768, 3072
-  layer = tokens * (4 * width**2 + 2 * width * mlp_dim) + 2 * tokens**2 * width
-  head = width  # Of one class.
-  macs = 196 * (16 * 16 * 3) * width + 12 * layer + head
-  assert rows['B/16', 7]['multiply_adds'] == macs
-  assert rows['B/16', 7]['exaflops'] == pytest.approx(
-      6 * macs * 303e6 * 7 / 1e18)
-
-
-@pytest.mark.parametrize(('variant', 'dataset', 'utilisation'), [
-    # exaFLOPs / (core-days x 86,400 s x 61.5 TFLOP/s), by hand.
-    ('H/14', 'jft', 4262 / (2500 * 5.3136)),
-    ('L/16', 'jft', 1567 / (680 * 5.3136)),
-])
-def test_table_2_implies_a_utilisation(variant, dataset, utilisation):
-  found = {(row['variant'], row['dataset']): row['utilisation']
-           for row in flops.paper_table_2()}
-  assert found[variant, dataset] == pytest.approx(utilisation, rel=2e-3)
-
-
 def test_the_tables_are_printed_and_written(tmp_path, capsys):
   path = tmp_path / 'new' / 'flops.json'
   assert main.main(['flops', f'--json={path}']) == 0

@@ -247,12 +247,6 @@ def test_evaluation_at_another_resolution_resizes_position_embeddings(
   assert 'resized positions: (5, 8) -> (13, 8)' in capsys.readouterr().out
 
 
-def test_a_checkpoint_includes_class_names_and_preprocessing(whole):
-  model = vit_jax.load(whole[0], log=None)
-  assert model.preprocess.labels == tuple(str(digit) for digit in range(10))
-  assert model.predict(np.zeros((8, 8), np.uint8)).names[0] in '0123456789'
-
-
 def test_a_run_starts_from_npz_weights(whole, tmp_path):
   npz = tmp_path / 'weights.npz'
   vit_jax.load(whole[0], log=None).save(npz, form='npz')

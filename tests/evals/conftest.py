@@ -49,13 +49,13 @@ def toy():
     return {'logits': values, 'representation': values}
 
   def build(section, splits, *, objective=None, num_classes=None,
-            activation='softmax'):
+            activation='softmax', loss=loss, targets=()):
     if not isinstance(splits, dict):
       splits = {'': splits}
     context = evals.Context(
         where='evals.test', predict=predict,
         objective=objective or (lambda *_, **__: None), loss=loss,
-        activation=activation, train_name='toy',
+        activation=activation, train_name='toy', targets=targets,
         num_classes=num_classes or splits[''].num_classes,
         open_split=lambda split, source, **options: splits[split])
     return evals.build(evals.parse({'test': section})['test'], context)

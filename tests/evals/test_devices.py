@@ -1,12 +1,6 @@
-"""Every evaluator in a real experiment: one device, eight, and two hosts."""
+"""Every evaluator in a real experiment, on one device and on eight."""
 
-import json
-import os
-import pathlib
 import re
-import socket
-import subprocess
-import sys
 
 import jax
 import numpy as np
@@ -18,22 +12,10 @@ from vit_jax.experiment import config as config_lib
 
 pytestmark = pytest.mark.slow  # It trains models.
 
-ROOT = pathlib.Path(__file__).parents[2]
 FEW = {'train_split': 'train[:200]'}
 SECTIONS = {kind: {'name': kind, 'split': 'test[:50]', **({
     'fewshot': {**FEW, 'shots': [1, 3]}, 'knn': FEW}.get(kind, {}))}
             for kind in evals.KINDS if kind != 'regression'}
-
-HOST = """
-import json, sys
-import jax
-jax.config.update('jax_num_cpu_devices', 4)
-jax.config.update('jax_cpu_collectives_implementation', 'gloo')
-jax.distributed.initialize(sys.argv[1], 2, int(sys.argv[2]))
-from tests.evals import test_devices
-print(json.dumps(test_devices.evaluate(None, batch_size=16)))
-"""
-
 
 def build(devices, *, batch_size=25, sections=None, **change):
   return experiment_lib.build(config_lib.resolve({
@@ -62,36 +44,13 @@ def evaluate(devices, **options):
           for key, value in evaluator(params).items()}
 
 
-@pytest.fixture(scope='module')
-def one():
-  return evaluate(jax.devices()[:1])  # Without padding.
-
-
-def assert_same(result, one):
+def test_eight_devices_give_the_metrics_of_one():
+  one = evaluate(jax.devices()[:1])  # Without padding.
+  result = evaluate(jax.devices(), batch_size=16)  # With padding.
   assert result == pytest.approx(one, rel=1e-4)
   assert all(value == 50 for name, value in result.items()
              if name.endswith('/examples'))
   assert 0 < one['classification/accuracy'] < one['knn/accuracy'] < 1
-
-
-def test_eight_devices_give_the_metrics_of_one(one):
-  assert_same(evaluate(jax.devices(), batch_size=16), one)  # With padding.
-
-
-@pytest.mark.slow  # Starts two processes.
-def test_two_hosts_give_the_metrics_of_one(one):
-  with socket.socket() as free:
-    free.bind(('localhost', 0))
-    address = f'localhost:{free.getsockname()[1]}'
-  hosts = [
-      subprocess.Popen(
-          [sys.executable, '-c', HOST, address, str(i)], cwd=ROOT, text=True,
-          stdout=subprocess.PIPE, env={**os.environ, 'JAX_PLATFORMS': 'cpu'})
-      for i in range(2)]
-  for host in hosts:
-    out, _ = host.communicate(timeout=300)
-    assert host.returncode == 0
-    assert_same(json.loads(out.splitlines()[-1]), one)
 
 
 def test_masked_patch_prediction_is_evaluated_without_labels():

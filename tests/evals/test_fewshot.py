@@ -153,9 +153,3 @@ def test_samples_are_nested_and_differ_by_seed():
 def test_wrong_settings_are_errors(section, words):
   with pytest.raises(ValueError, match=words):
     evals.parse({'few': {'name': 'fewshot', **section}})
-
-
-def test_multi_label_data_is_an_error(toy):
-  with pytest.raises(ValueError, match='evals.test needs one label per image'):
-    toy({'name': 'fewshot'}, {name: toy.split(
-        np.ones((3, 2)), np.ones((3, 2))) for name in ('', 'train')})

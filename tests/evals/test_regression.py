@@ -4,12 +4,10 @@ import dataclasses
 import functools
 import re
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from sklearn import metrics as sklearn_metrics
 
-from vit_jax import evals
 from vit_jax import losses
 
 RNG = np.random.default_rng(0)
@@ -21,14 +19,8 @@ FACTS = {'targets': ('age', 'mass'), 'target_mean': (40.0, 2.0),
 
 
 def build(toy, section, split, *, targets=('age', 'mass')):
-  context = evals.Context(
-      where='evals.test', predict=lambda params, batch: {
-          'logits': batch['image'], 'representation': batch['image']},
-      objective=lambda *_, **__: None,
-      loss=functools.partial(losses.mean_error, kind='mse'),
-      activation='softmax', num_classes=2, targets=targets, train_name='toy',
-      open_split=lambda split_, source, **options: split)
-  return evals.build(evals.parse({'test': section})['test'], context)
+  return toy(section, {'': split, 'train': split}, targets=targets,
+             loss=functools.partial(losses.mean_error, kind='mse'))
 
 
 @pytest.fixture
@@ -38,7 +30,7 @@ def split(toy):
 
 
 def test_errors_agree_with_scikit_learn_in_the_units_of_the_labels(toy, split):
-  found = build(toy, {'name': 'regression'}, split)({'scale': jnp.ones(())})
+  found = build(toy, {'name': 'regression'}, split)(toy.params)
   assert found['examples'] == 10
   for column, (name, std) in enumerate(zip(
       FACTS['targets'], FACTS['target_std'])):
@@ -62,7 +54,7 @@ def test_errors_agree_with_scikit_learn_in_the_units_of_the_labels(toy, split):
 
 def test_predictions_are_tabulated_with_their_labels(toy, split):
   measured = build(toy, {'name': 'regression'}, split).evaluate(
-      {'scale': jnp.ones(())}, lambda: None)
+      toy.params, lambda: None)
   assert measured.class_names == ('age', 'mass')
   np.testing.assert_allclose(
       measured.tables['predictions'][:, 0],
@@ -77,7 +69,7 @@ def test_a_nan_prediction_gives_nan_metrics(toy, split):
   answers[0, 0] = np.nan
   broken = dataclasses.replace(
       toy.split(answers, LABELS, num_classes=2), multi_label=False, **FACTS)
-  found = build(toy, {'name': 'regression'}, broken)({'scale': jnp.ones(())})
+  found = build(toy, {'name': 'regression'}, broken)(toy.params)
   assert np.isnan(found['mean_absolute_error_age']) and np.isnan(found['r2'])
   assert np.isfinite(found['r2_mass'])
 

@@ -1,86 +1,25 @@
 """Development data and selection metric of a sweep."""
 
-import json
 import pathlib
 
 import pytest
 
-from vit_jax import run as run_lib
 from vit_jax import sweep as sweep_lib
 from vit_jax.sweep import development_split
 
 ROOT = pathlib.Path(__file__).parents[2]
 
-CONFIG = """
-from ml_collections import ConfigDict
-
-def get_config(kind: str = ''):
-  config = ConfigDict({
-      'total': {'steps': 2}, 'batch_size': 32,
-      'model': {'width': 8, 'depth': 1, 'num_heads': 2, 'mlp_dim': 16,
-                'patch': 4, 'pooling': 'average'},
-      'data': {'source': 'digits', 'resolution': 8, 'split': 'train'},
-      'optimizer': {'name': 'adam', 'learning_rate': 1e-3,
-                    'schedule': {'name': 'constant'}},
-      'evals': {'test': {'split': 'test'}},
-      'sweep': {'grid': {'optimizer': {'learning_rate': [0.01, 0.1]}},
-                'held_out': 20, 'seeds': 2},
-  })
-  if kind == 'masked':
-    config.objective = {'name': 'masked_patch'}
-    config.evals.test.name = 'objective'
-  if kind == 'multi':
-    config.data.source = 'shapes'
-    config.data.shapes = {'label': 'multi', 'num_examples': 100,
-                          'num_test_examples': 40}
-    config.objective = {'loss': 'sigmoid'}
-  if kind == 'minival':
-    config.data.split = 'train[:80%]'
-    config.evals.minival = {'split': 'train[80%:]'}
-    config.sweep.development = {
-        'data': {'split': 'train[:80%]'},
-        'evals': {'minival': {'split': 'train[80%:]'}}}
-  return config
-"""
-
-
-@pytest.fixture(scope='module')
-def file(tmp_path_factory):
-  path = tmp_path_factory.mktemp('config') / 'toy.py'
-  path.write_text(CONFIG)
-  return str(path)
-
-
-@pytest.fixture
-def trained(monkeypatch):
-  """Replaces training; returns the names of the runs."""
-  names = []
-
-  def train(experiment, workdir, **_):
-    workdir = pathlib.Path(workdir)
-    names.append(workdir.name)
-    rate = experiment.config.optimizer.learning_rate
-    summary = {'metrics': {
-        f'{name}/{metric}': rate for name in experiment.config.evals
-        for metric in ('loss', 'accuracy', 'precision_at_1')}}
-    workdir.mkdir(parents=True)
-    (workdir / 'summary.json').write_text(json.dumps(summary))
-    return summary
-
-  monkeypatch.setattr(run_lib, 'train', train)
-  return names
-
 
 def test_objectives_without_labels_are_selected_by_their_loss(
-    file, tmp_path, trained):
+    file, tmp_path, training):
   sweep = sweep_lib.plan(f'{file}:kind=masked')
   assert sweep.section.metric == 'dev/loss' and sweep.mode == 'min'
   for point in sweep.points:
     assert point.development.evals['dev'].name == 'objective'
     assert point.development.evals['dev'].split == 'train[80%:]'
   result = sweep_lib.run(sweep, tmp_path)
-  assert result['best']['name'] == 'learning_rate=0.01'  # With the lower loss.
-  assert len(trained) == 4
+  assert result['best']['name'] == 'learning_rate=1e-06'  # The lower loss.
+  assert len(training.names) == 4
 
 
 @pytest.mark.parametrize('evaluator', ['classification', 'calibration'])
@@ -97,20 +36,20 @@ def test_metrics_of_an_untrained_head_are_errors(file, evaluator):
     ('', 'dev/precision_at_1', 'dev/accuracy'),
 ])
 def test_unavailable_metrics_are_errors_before_training(
-    file, tmp_path, trained, kind, metric, instead):
+    file, tmp_path, training, kind, metric, instead):
   argument = f':kind={kind}' if kind else ''
   with pytest.raises(ValueError) as error:
     sweep_lib.run(sweep_lib.plan(file + argument, metric=metric), tmp_path)
   assert f'{metric!r}, which is not measured' in str(error.value)
   assert instead in str(error.value)
-  assert not trained and not list(tmp_path.iterdir())
+  assert not training.names and not list(tmp_path.iterdir())
 
 
 def test_multi_label_data_is_selected_by_precision(
-    file, tmp_path, trained):
+    file, tmp_path, training):
   sweep = sweep_lib.plan(f'{file}:kind=multi')
   assert sweep.section.metric == 'dev/precision_at_1' and sweep.mode == 'max'
-  assert sweep_lib.run(sweep, tmp_path)['best']['name'] == 'learning_rate=0.1'
+  assert sweep_lib.run(sweep, tmp_path)['best']['name'] == 'learning_rate=0.01'
 
 
 def test_the_default_metric_of_missing_data_comes_from_the_table():
@@ -138,16 +77,16 @@ def test_several_evaluators_need_an_explicit_metric(file):
     ('train[:50%]+train[60%:]', 'train[50%:61%]', 'are trained on'),
 ])
 def test_development_examples_must_not_be_trained_or_reported_on(
-    file, tmp_path, trained, train, dev, words):
+    file, tmp_path, training, train, dev, words):
   sweep = sweep_lib.plan(file, development={
       'data': {'split': train}, 'evals': {'dev': {'split': dev}}})
   with pytest.raises(ValueError) as error:
     sweep_lib.run(sweep, tmp_path)
   assert words in str(error.value)
-  assert not trained and not list(tmp_path.iterdir())
+  assert not training.names and not list(tmp_path.iterdir())
 
 
-def test_evaluators_of_the_selection_are_not_reported(file, tmp_path, trained):
+def test_evaluators_of_the_selection_are_not_reported(file, tmp_path, training):
   sweep = sweep_lib.plan(f'{file}:kind=minival')
   assert sweep.section.metric == 'minival/accuracy'
   result = sweep_lib.run(sweep, tmp_path)
@@ -156,15 +95,15 @@ def test_evaluators_of_the_selection_are_not_reported(file, tmp_path, trained):
 
 
 def test_a_sweep_without_reported_evaluators_is_an_error(
-    file, tmp_path, trained):
+    file, tmp_path, training):
   sweep = sweep_lib.plan(file, metric='test/accuracy', development={
       'data': {'split': 'train'}, 'evals': {'test': {'split': 'test'}}})
   with pytest.raises(ValueError, match='no evaluator for the final runs'):
     sweep_lib.run(sweep, tmp_path)
-  assert not trained
+  assert not training.names
 
 
-def test_a_vtab_task_is_swept_on_its_own_splits(tiny_vtab, tmp_path, trained):
+def test_a_vtab_task_is_swept_on_its_own_splits(tiny_vtab, tmp_path, training):
   sweep = sweep_lib.plan(
       f'{ROOT}/configs/vtab.py:task=dtd', [
           f'data.data_dir={tiny_vtab}', 'data.resolution=8', 'batch_size=40',
@@ -172,7 +111,7 @@ def test_a_vtab_task_is_swept_on_its_own_splits(tiny_vtab, tmp_path, trained):
           'model.mlp_dim=16', 'model.patch=4'],
       grid={'optimizer.learning_rate': ('0.1', '0.2')})
   sweep_lib.run(sweep, tmp_path)
-  assert len(trained) == 5
+  assert len(training.names) == 5
 
 
 def test_imagenet_is_selected_on_minival():

@@ -1,8 +1,7 @@
-"""A sweep end to end, its resumption, its plan and its errors."""
+"""A sweep from start to end, its resumption, its plan and its errors."""
 
 import functools
 import json
-import os
 import pathlib
 import shutil
 import signal
@@ -13,52 +12,20 @@ import pytest
 
 import main
 from vit_jax import console
-from vit_jax import run as run_lib
 from vit_jax import sweep as sweep_lib
 from vit_jax.analysis import sweep_plot
 from vit_jax.commands import sweep as command
 from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.sweep import runs
-from vit_jax.training import health
 from vit_jax.training import signals
 
 pytestmark = pytest.mark.slow  # It trains models.
 
 ROOT = pathlib.Path(__file__).parents[2]
 
-CONFIG = """
-from ml_collections import ConfigDict
-
-def get_config(split: str = 'train', development: bool = False,
-               best: str = ''):
-  sweep = {'grid': {'optimizer': {'learning_rate': [1e-6, 0.01]}},
-           'held_out': 20, 'seeds': 2}
-  if development:
-    sweep['development'] = {
-        'data': {'split': 'train[:100]'},
-        'evals': {'dev': {'split': 'test'}}}
-  return ConfigDict({
-      'total': {'steps': 15}, 'batch_size': 32,
-      'model': {'width': 8, 'depth': 1, 'num_heads': 2, 'mlp_dim': 16,
-                'patch': 4, 'pooling': 'average'},
-      'data': {'source': 'digits', 'resolution': 8, 'split': split},
-      'optimizer': {'name': 'adam', 'learning_rate': 1e-3,
-                    'schedule': {'name': 'constant'}},
-      'evals': {'test': {'batch_size': 120}},
-      'checkpoint': {'every': {'percent': 100}, 'best': best},
-      'sweep': sweep,
-  })
-"""
 ALL_RUNS = ['learning_rate=1e-06', 'learning_rate=0.01', 'final,seed=0',
             'final,seed=1']
-
-
-@pytest.fixture(scope='module')
-def file(tmp_path_factory):
-  path = tmp_path_factory.mktemp('config') / 'toy.py'
-  path.write_text(CONFIG)
-  return str(path)
 
 
 @pytest.fixture(scope='module')
@@ -142,36 +109,6 @@ def test_another_sweep_in_the_same_folder_is_an_error(swept, file, capsys):
   assert json.loads((workdir / 'sweep.json').read_text()) == result
 
 
-class FakeTraining:
-  """Replaces training: records the names of runs and writes summaries."""
-
-  def __init__(self, after=lambda name: None):
-    self.names = []
-    self._after = after
-
-  def __call__(self, experiment, workdir, **_):
-    workdir = pathlib.Path(workdir)
-    self.names.append(workdir.name)
-    config = experiment.config
-    if config.batch_size == 8:
-      raise health.NonFiniteError('The loss is not finite at step 3.\nMore.')
-    value = config.optimizer.learning_rate + 0.1 * config.seed
-    if config.batch_size == 24:
-      value = float('nan')
-    summary = {'metrics': {f'{name}/accuracy': value for name in config.evals}}
-    workdir.mkdir(parents=True)
-    (workdir / 'summary.json').write_text(json.dumps(summary))
-    self._after(workdir.name)
-    return summary
-
-
-@pytest.fixture
-def training(monkeypatch):
-  fake = FakeTraining()
-  monkeypatch.setattr(run_lib, 'train', fake)
-  return fake
-
-
 def plan(file, *overrides, grid=(), **section):
   return sweep_lib.plan(
       file, overrides, grid=command.parse_grid(list(grid)), **section)
@@ -189,20 +126,14 @@ def test_only_lost_runs_are_repeated(file, tmp_path, training):
 
 @pytest.mark.parametrize('last', [0, 1, 3])
 def test_a_signal_stops_a_sweep_which_resumes_later(
-    file, tmp_path, monkeypatch, last):
-  def stop(name):
-    if name == ALL_RUNS[last]:
-      os.kill(os.getpid(), signal.SIGTERM)
-
-  first, second = FakeTraining(after=stop), FakeTraining()
-  monkeypatch.setattr(run_lib, 'train', first)
+    file, tmp_path, training, last):
+  training.signal_after, training.signal = ALL_RUNS[last], signal.SIGTERM
   with pytest.raises(signals.Stopped) as stopped:
     sweep_lib.run(plan(file), tmp_path)
   assert stopped.value.exit_code == 75
-  monkeypatch.setattr(run_lib, 'train', second)
+  assert training.names == ALL_RUNS[:last + 1]
   result = sweep_lib.run(plan(file), tmp_path)
-  assert first.names == ALL_RUNS[:last + 1]
-  assert second.names == ALL_RUNS[last + 1:]
+  assert training.names == ALL_RUNS
   assert result['final']['statistics']['test/accuracy'] == {
       'mean': pytest.approx(0.06), 'std': pytest.approx(0.1 / 2**0.5)}
 
@@ -248,19 +179,14 @@ def test_run_names_are_unique_folder_names(file):
 
 
 def test_every_part_of_a_compound_split_is_held_out(file):
-  sweep = plan(f'{file}:split=train+test', held_out=10)
+  sweep = plan(file, 'data.split=train+test', held_out=10)
   config = sweep.points[0].development
   assert config.data.split == 'train[:90%]+test[:90%]'
   assert config.evals['dev'].split == 'train[90%:]+test[90%:]'
 
 
-def test_losses_are_minimised(file):
-  assert plan(file).mode == 'max'
-  assert plan(file, metric='dev/loss').mode == 'min'
-
-
 def test_grid_runs_keep_no_best_checkpoint_of_another_evaluator(file):
-  sweep = plan(f'{file}:best=test/accuracy')
+  sweep = plan(file, 'checkpoint.best=test/accuracy')
   assert sweep.points[0].development.checkpoint.best == ''
   assert sweep.points[0].config.checkpoint.best == 'test/accuracy'
 
@@ -290,23 +216,21 @@ def test_mistakes_are_errors_of_the_plan(file, grid, section, message):
   assert message in str(error.value)
 
 
-@pytest.mark.parametrize(('specification', 'grid', 'message'), [
-    ('{file}:split=train[:50%]', [], 'what else to hold out'),
-    (f'{ROOT}/configs/quickstart.py', ['batch_size=8'], 'has the stages'),
-    (f'{ROOT}/configs/cifar10.py', [], '--grid optimizer.learning_rate=')])
+@pytest.mark.parametrize(('config', 'overrides', 'message'), [
+    ('', ['data.split=train[:50%]'], 'what else to hold out'),
+    ('quickstart.py', [], 'has the stages'),
+    ('cifar10.py', [], '--grid optimizer.learning_rate=')])
 def test_configs_that_cannot_be_swept_are_errors(
-    file, specification, grid, message):
+    file, config, overrides, message):
   with pytest.raises(ValueError, match=message):
-    plan(specification.format(file=file), grid=grid)
+    plan(f'{ROOT}/configs/{config}' if config else file, *overrides,
+         grid=['batch_size=8'] * (config == 'quickstart.py'))
 
 
-@pytest.mark.parametrize(('arguments', 'grid', 'message'), [
-    (':development=true', [], "reads 'test' of digits"),
-    ('', ['model.patch=4,3'], 'run patch=3: An image of 8x8')])
-def test_runs_that_cannot_be_built_stop_a_sweep_before_training(
-    file, tmp_path, arguments, grid, message):
-  with pytest.raises(ValueError, match=message):
-    sweep_lib.run(plan(file + arguments, grid=grid), tmp_path)
+def test_a_run_that_cannot_be_built_stops_a_sweep_before_training(
+    file, tmp_path):
+  with pytest.raises(ValueError, match='run patch=3: An image of 8x8'):
+    sweep_lib.run(plan(file, grid=['model.patch=4,3']), tmp_path)
   assert not (tmp_path / 'runs').exists()
 
 

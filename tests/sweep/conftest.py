@@ -1,0 +1,87 @@
+"""A small sweep, and training that only writes a summary."""
+
+import json
+import os
+import pathlib
+
+import pytest
+
+CONFIG = """
+from ml_collections import ConfigDict
+
+def get_config(kind: str = ''):
+  config = ConfigDict({
+      'total': {'steps': 15}, 'batch_size': 32,
+      'model': {'width': 8, 'depth': 1, 'num_heads': 2, 'mlp_dim': 16,
+                'patch': 4, 'pooling': 'average'},
+      'data': {'source': 'digits', 'resolution': 8, 'split': 'train'},
+      'optimizer': {'name': 'adam', 'learning_rate': 1e-3,
+                    'schedule': {'name': 'constant'}},
+      'evals': {'test': {'split': 'test', 'batch_size': 120}},
+      'checkpoint': {'every': {'percent': 100}},
+      'sweep': {'grid': {'optimizer': {'learning_rate': [1e-6, 0.01]}},
+                'held_out': 20, 'seeds': 2},
+  })
+  if kind == 'masked':
+    config.objective = {'name': 'masked_patch'}
+    config.evals.test.name = 'objective'
+  if kind == 'multi':
+    config.data.source = 'shapes'
+    config.data.shapes = {'label': 'multi', 'num_examples': 100,
+                          'num_test_examples': 40}
+    config.objective = {'loss': 'sigmoid'}
+  if kind == 'minival':
+    config.data.split = 'train[:80%]'
+    config.evals.minival = {'split': 'train[80%:]'}
+    config.sweep.development = {
+        'data': {'split': 'train[:80%]'},
+        'evals': {'minival': {'split': 'train[80%:]'}}}
+  return config
+"""
+
+
+@pytest.fixture(scope='session')
+def file(tmp_path_factory):
+  path = tmp_path_factory.mktemp('config') / 'toy.py'
+  path.write_text(CONFIG)
+  return str(path)
+
+
+class FakeTraining:
+  """Replaces training: records the names of runs and writes summaries.
+
+  Every metric is the learning rate plus 0.1 times the seed. Batches of 8
+  diverge, and batches of 24 have no finite metric. `signal` is sent after the
+  run of the name `signal_after`.
+  """
+
+  def __init__(self):
+    self.names = []
+    self.signal_after = self.signal = None
+
+  def __call__(self, experiment, workdir, **_):
+    from vit_jax.training import health  # Not before pytest's import hook.
+    workdir = pathlib.Path(workdir)
+    self.names.append(workdir.name)
+    config = experiment.config
+    if config.batch_size == 8:
+      raise health.NonFiniteError('The loss is not finite at step 3.\nMore.')
+    value = config.optimizer.learning_rate + 0.1 * config.seed
+    if config.batch_size == 24:
+      value = float('nan')
+    summary = {'metrics': {
+        f'{name}/{metric}': value for name in config.evals
+        for metric in ('loss', 'accuracy', 'precision_at_1')}}
+    workdir.mkdir(parents=True)
+    (workdir / 'summary.json').write_text(json.dumps(summary))
+    if workdir.name == self.signal_after:
+      os.kill(os.getpid(), self.signal)
+    return summary
+
+
+@pytest.fixture
+def training(monkeypatch):
+  from vit_jax import run as run_lib
+  fake = FakeTraining()
+  monkeypatch.setattr(run_lib, 'train', fake)
+  return fake
