@@ -1,9 +1,11 @@
 """Parameter trees: path names, rules over paths, sizes, differences."""
 
 from collections.abc import Callable, Mapping, Sequence
+import itertools
 import re
 from typing import Any, TypeVar
 
+import flax.traverse_util
 import jax
 import numpy as np
 
@@ -29,18 +31,13 @@ def unflatten(leaves: Mapping[str, T]) -> dict[str, Any]:
   Raises:
     ValueError: if one path is a prefix of another ('a' and 'a/b').
   """
-  tree: dict[str, Any] = {}
-  for name, leaf in leaves.items():
-    *parents, last = name.split('/')
-    for end in range(1, len(parents) + 1):
-      if (prefix := '/'.join(parents[:end])) in leaves:
+  for name in leaves:
+    parents = name.split('/')[:-1]
+    for prefix in itertools.accumulate(parents, '{}/{}'.format):
+      if prefix in leaves:
         raise ValueError(
             f'{prefix!r} is a leaf, but {name!r} needs it to be a dict.')
-    node = tree
-    for parent in parents:
-      node = node.setdefault(parent, {})
-    node[last] = leaf
-  return tree
+  return flax.traverse_util.unflatten_dict(dict(leaves), sep='/')
 
 
 def map_with_name(function: Callable[..., T], tree: Any, *rest: Any) -> Any:
@@ -108,14 +105,9 @@ def num_bytes(tree: Any) -> int:
 
 def differences(expected: Any, found: Any) -> list[str]:
   """Returns one line per leaf whose name or shape differs."""
-  want, have = flatten(expected), flatten(found)
-  lines = []
-  for name in sorted(want.keys() | have.keys()):
-    if name not in have:
-      lines.append(f'{name}: expected {tuple(want[name].shape)}, found nothing')
-    elif name not in want:
-      lines.append(f'{name}: expected nothing, found {tuple(have[name].shape)}')
-    elif tuple(want[name].shape) != tuple(have[name].shape):
-      lines.append(f'{name}: expected {tuple(want[name].shape)}, '
-                   f'found {tuple(have[name].shape)}')
-  return lines
+  want, have = ({name: tuple(leaf.shape) for name, leaf in
+                 flatten(tree).items()} for tree in (expected, found))
+  return [f'{name}: expected {want.get(name, "nothing")}, found '
+          f'{have.get(name, "nothing")}'
+          for name in sorted(want.keys() | have.keys())
+          if want.get(name) != have.get(name)]

@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import json
-import shutil
 import types
 
 import jax
@@ -249,28 +248,15 @@ def test_a_run_in_microbatches_equals_the_run_of_the_whole_batch(
   assert needed(2) < needed(1)
   output = train('split', steps=2, free_bytes=needed(2))
   assert 'computed in 2 microbatches (accumulation=2)' in output
-  saved = json.loads((tmp_path / 'split' / 'config.json').read_text())
-  assert saved['accumulation'] == 2
 
-  # A run killed before its first checkpoint keeps its microbatches, but a
-  # changed config starts anew.
-  def steps_of(name):
-    rows = json.loads((tmp_path / name / 'config.json').read_text())
-    return rows['accumulation']
+  def saved_accumulation():
+    text = (tmp_path / 'split' / 'config.json').read_text()
+    return json.loads(text)['accumulation']
 
-  shutil.copytree(tmp_path / 'split', tmp_path / 'killed')
-  shutil.rmtree(tmp_path / 'killed' / 'checkpoints')
-  train('killed', steps=2)
-  assert steps_of('killed') == 2
-  shutil.rmtree(tmp_path / 'killed' / 'checkpoints')
-  (tmp_path / 'killed' / 'config.json').write_text(
-      json.dumps({**saved, 'seed': 7}))
-  train('killed', steps=2)
-  assert steps_of('killed') == 1
-
+  assert saved_accumulation() == 2
   # A resumed run keeps two microbatches although the whole batch would fit.
   assert 'accumulation' not in train('split')
-  assert steps_of('split') == 2
+  assert saved_accumulation() == 2
   assert evaluated[-2:] == [12, 120]
   whole, split = (
       [[row[name] for row in writer.read_rows(tmp_path / run) if name in row]

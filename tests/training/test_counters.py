@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from vit_jax import schema
 from vit_jax.training import clock as clock_lib
 from vit_jax.training import counters as counters_lib
 
@@ -29,7 +30,7 @@ def test_missing_counters_of_older_checkpoints_are_derived():
   assert (counters.images, counters.flops, counters.secs) == (10, 70, 2.0)
   assert counters.device_secs_by_kind == {'unknown': 8.0}
   assert counters.evals == {'val/loss': 1.0}
-  assert not counters.is_out_of_patience(evaluations=1)
+  assert not counters.is_out_of_patience(1)
 
 
 @pytest.mark.parametrize(('mode', 'value', 'best', 'better'), [
@@ -43,12 +44,13 @@ def test_only_finite_improvements_are_better(mode, value, best, better):
   assert counters_lib.is_better(value, best, mode=mode) is better
 
 
-def ends_at(values, *, every=4, mode='min', **patience):
+def ends_at(values, patience, *, every=4, mode='min'):
   """Returns the step at which patience ends, or None."""
   counters = counters_lib.Counters()
   for i, value in enumerate(values, start=1):
     counters.add_metric(value, step=i * every, mode=mode)
-    if counters.is_out_of_patience(**patience):
+    if counters.is_out_of_patience(
+        patience, batch_size=1, num_examples=1):
       return i * every
   return None
 
@@ -65,7 +67,7 @@ def ends_at(values, *, every=4, mode='min', **patience):
     ([NAN, NAN], 2, 8),  # Never a number.
 ])
 def test_patience_counts_evaluations_since_the_best(values, patience, step):
-  assert ends_at(values, evaluations=patience) == step
+  assert ends_at(values, patience) == step
 
 
 @pytest.mark.parametrize(('values', 'steps', 'step'), [
@@ -77,11 +79,11 @@ def test_patience_counts_evaluations_since_the_best(values, patience, step):
     ([NAN, NAN], 8, 8),
 ])
 def test_patience_counts_steps_since_the_best(values, steps, step):
-  assert ends_at(values, steps=steps) == step
+  assert ends_at(values, schema.Duration(steps=steps)) == step
 
 
 def test_without_patience_training_never_stops():
-  assert ends_at([1, 2, 3, 4, 5]) is None
+  assert ends_at([1, 2, 3, 4, 5], None) is None
 
 
 def test_core_hours_multiply_device_hours_by_cores():

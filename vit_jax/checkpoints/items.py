@@ -4,6 +4,7 @@ from collections.abc import Sequence
 import contextlib
 import json
 import logging
+import re
 from typing import Any
 
 from etils import epath
@@ -14,11 +15,18 @@ import orbax.checkpoint as ocp
 from vit_jax import atomic_files
 from vit_jax import exceptions
 from vit_jax.checkpoints import errors
+from vit_jax.checkpoints import paths
 
 # The manager raises failures in the background at its next call. Orbax also
 # logs them in each thread, with pages of tracebacks.
 logging.getLogger('absl').addFilter(
     lambda record: not (record.exc_info and 'orbax' in record.pathname))
+
+
+# Errors of memory or of a service, which do not mean that files are damaged.
+_TEMPORARY = re.compile(
+    'RESOURCE_EXHAUSTED|UNAVAILABLE|UNAUTHENTICATED|PERMISSION_DENIED'
+    '|DEADLINE_EXCEEDED')
 
 
 class DamagedError(ValueError):
@@ -30,19 +38,24 @@ def explained(
 ) -> contextlib.AbstractContextManager[None]:
   """Replaces errors of reading a checkpoint by a `DamagedError`.
 
-  In a bucket, errors of the service become an `errors.StorageError`.
+  Errors of memory and temporary errors of a service are kept; in a bucket,
+  other errors of the service become an `errors.StorageError`.
 
   Args:
     path: the checkpoint.
     others: checkpoints to suggest instead.
   """
-  def rewrite(error: Exception) -> Exception:
+  def rewrite(error: Exception) -> Exception | None:
     storage = (errors.storage_error(error, 'Cannot read', path)
                if atomic_files.is_remote(path) else None)
+    if isinstance(error, MemoryError) or _TEMPORARY.search(str(error)):
+      return storage
     return storage or DamagedError(
         f'The checkpoint {path} is damaged or incomplete: {reason(error)}. '
         'Copy it again from its origin'
-        + (f', or use another of this run: {", ".join(map(str, others))}.'
+        + (f', or use another of this run: {", ".join(map(str, others))}. A '
+           'run resumes from the previous one once this folder is renamed to '
+           f'{path.name}{paths.DAMAGED}.'
            if others else '; there is no other beside it.'))
 
   return exceptions.replaced_by(rewrite)

@@ -14,14 +14,12 @@ checkpoints; the next run deletes partial ones.
 from collections.abc import Mapping, Sequence
 import contextlib
 import dataclasses
-import re
 from typing import Any
 
 from etils import epath
 import jax
 import orbax.checkpoint as ocp
 
-from vit_jax import exceptions
 from vit_jax import tree
 from vit_jax import types
 from vit_jax.checkpoints import config as config_lib
@@ -34,11 +32,6 @@ from vit_jax.parallel import coordination
 # Large models over slow networks take long. Heartbeats find lost processes and
 # the watchdog those that hang.
 _SAVE_SECS = 24 * 3600
-# Errors of memory or of a service, which do not mean that files are damaged.
-_TEMPORARY = re.compile(
-    'RESOURCE_EXHAUSTED|UNAVAILABLE|UNAUTHENTICATED|PERMISSION_DENIED'
-    '|DEADLINE_EXCEEDED')
-
 # Items with arrays, as named in errors.
 _CONTENT = {'params': 'model', 'average': 'average (averaging)',
             'training': 'optimizer or objective'}
@@ -52,12 +45,10 @@ class Restored:
     state: the training state, with the requested shardings.
     progress: counters of the run.
     config: resolved config that wrote it.
-    damaged: messages about newer, unreadable checkpoints.
   """
   state: types.TrainState
   progress: dict[str, Any]
   config: dict[str, Any]
-  damaged: tuple[str, ...] = ()
 
 
 class Checkpoints:
@@ -106,37 +97,39 @@ class Checkpoints:
     Raises:
       errors.StorageError: if this or the previous save failed.
     """
-    step = int(state.step)
-    if step in self._latest.all_steps():
-      return  # The end of the run and a signal may save the same step.
-    self._needed_bytes = tree.num_bytes(state)
-    with self._explained(f'the checkpoint of step {step:,} or the previous'):
-      self._wait_for(self._best)
-      self._latest.save(step, force=True, args=ocp.args.Composite(
-          **_model(state, config, progress, labels),
-          training=ocp.args.StandardSave(_training(state))))
+    if int(state.step) not in self._latest.all_steps():
+      # The end of the run and a signal may save the same step.
+      self._write(
+          self._latest, state, after=self._best,
+          training=ocp.args.StandardSave(_training(state)),
+          **_model(state, config, progress, labels))
 
   def save_best(
       self, state: types.TrainState, *, config: Mapping[str, Any],
       progress: Mapping[str, Any], labels: Sequence[str] = (),
   ) -> None:
     """Like `save`, but writes the model only and replaces the previous best."""
-    step = int(state.step)
-    self._needed_bytes = max(self._needed_bytes, tree.num_bytes(state.params))
-    with self._explained(f'the best checkpoint, of step {step:,}'):
-      self._wait_for(self._latest)
-      # Left by a killed run that was further than the checkpoint it resumes
-      # from. The run finds its best again.
-      for stale in [s for s in self._best.all_steps() if s >= step]:
-        self._best.wait_until_finished()
-        self._best.delete(stale)
-      self._best.save(step, force=True, args=ocp.args.Composite(
-          **_model(state, config, progress, labels)))
+    # Left by a killed run that was further than the checkpoint it resumes
+    # from. The run finds its best again.
+    for stale in [s for s in self._best.all_steps() if s >= int(state.step)]:
+      self._best.wait_until_finished()
+      self._best.delete(stale)
+    self._write(self._best, state, after=self._latest,
+                **_model(state, config, progress, labels))
+
+  def _write(
+      self, manager: ocp.CheckpointManager, state: types.TrainState, *,
+      after: ocp.CheckpointManager, **items: Any,
+  ) -> None:
+    """Starts a save, after that of the other manager if barriers are shared."""
+    step, self._needed_bytes = int(state.step), tree.num_bytes(state)
+    with self._explained(f'the checkpoint of step {step:,} or the previous'):
+      if jax.process_count() > 1:
+        after.wait_until_finished()
+      manager.save(step, force=True, args=ocp.args.Composite(**items))
 
   def restore(self, abstract: types.TrainState) -> Restored | None:
-    """Returns the newest readable checkpoint, or None if there is none.
-
-    Damaged ones are renamed to STEP.damaged if an older one is readable.
+    """Returns the newest checkpoint, or None if there is none.
 
     Args:
       abstract: shapes, types and shardings; the devices may differ from those
@@ -144,35 +137,12 @@ class Checkpoints:
 
     Raises:
       ValueError: if the checkpoint holds another state than `abstract`.
-      items.DamagedError: if all checkpoints are damaged, or a person has to
-        decide.
+      items.DamagedError: if the checkpoint is damaged.
     """
-    damaged: dict[int, items_lib.DamagedError] = {}
-    for step in sorted(self._latest.all_steps(), reverse=True):
-      try:
-        restored = self._restore(step, abstract)
-      except items_lib.DamagedError as error:
-        if (cause := error.__cause__) and _is_temporary(cause):
-          raise cause from None
-        # One of several processes cannot decide for all, and after an error of
-        # the operating system the files may be intact.
-        if jax.process_count() > 1 or _is_os_error(error):
-          older = max((s for s in self._latest.all_steps() if s < step),
-                      default=None)
-          raise items_lib.DamagedError(
-              f'{error} To resume from step {older:,}, rename the folder to '
-              f'{step}{paths.DAMAGED} and start again.'
-              if older is not None else str(error)) from error
-        damaged[step] = error
-      else:
-        return dataclasses.replace(restored, damaged=tuple(
-            self._rename_damaged(*each) for each in damaged.items()))
-    if damaged:
-      raise damaged[max(damaged)]
-    return None
-
-  def _restore(self, step: int, abstract: types.TrainState) -> Restored:
-    path = self._path(step)
+    step = self.latest_step
+    if step is None:
+      return None
+    path = epath.Path(self._latest.directory) / str(step)
     expected = {'params': abstract.params, 'training': _training(abstract)}
     if abstract.average is not None:
       expected['average'] = abstract.average
@@ -219,40 +189,10 @@ class Checkpoints:
     return (f'The checkpoint of step {int(newest.name):,} is complete; the '
             'same command resumes from it.')
 
-  def _path(self, step: int) -> epath.Path:
-    return epath.Path(self._latest.directory) / str(step)
-
-  def _wait_for(self, other: ocp.CheckpointManager) -> None:
-    """Waits for the other manager's save, with which barriers are shared."""
-    if jax.process_count() > 1:
-      other.wait_until_finished()
-
-  def _rename_damaged(self, step: int, error: items_lib.DamagedError) -> str:
-    """Renames a checkpoint; returns a message."""
-    renamed = self._path(step).with_name(f'{step}{paths.DAMAGED}')
-    while renamed.exists():
-      renamed = renamed.with_name(renamed.name + paths.DAMAGED)
-    with self._explained('the new name of a damaged checkpoint'):
-      self._path(step).rename(renamed)
-    self._latest.reload()
-    return (f'The checkpoint of step {step:,} cannot be read and was renamed '
-            f'to {renamed}: {items_lib.reason(error)}')
-
   def _explained(self, what: str) -> contextlib.AbstractContextManager[None]:
     return errors.explained(
         what, self._root, needed_bytes=self._needed_bytes,
         resume=self.describe_latest)
-
-
-def _is_temporary(error: BaseException) -> bool:
-  return (isinstance(error, MemoryError)
-          or _TEMPORARY.search(str(error)) is not None)
-
-
-def _is_os_error(error: BaseException) -> bool:
-  return any(isinstance(link, OSError)
-             and not isinstance(link, FileNotFoundError)
-             for link in exceptions.causes(error))
 
 
 def _check_same(

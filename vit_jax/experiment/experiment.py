@@ -24,6 +24,7 @@ from vit_jax.experiment import batches as batches_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.parallel import multihost
 from vit_jax.parallel import sharding
+from vit_jax.training import counters as counters_lib
 from vit_jax.training import flops
 from vit_jax.training import step as step_lib
 from vit_jax.weights import initialize
@@ -91,9 +92,26 @@ class Experiment:
 
   def is_due(self, every: schema.Duration, step: int) -> bool:
     """Returns whether an interval of length `every` ends with `step`."""
-    return every.is_due(
-        step, batch_size=self.config.batch_size, total_steps=self.total_steps,
-        num_examples=self.dataset.num_examples)
+    return every.is_due(step, **self._sizes)
+
+  def is_out_of_patience(self, counters: counters_lib.Counters) -> bool:
+    """Whether the best metric has not improved for `checkpoint.patience`."""
+    return counters.is_out_of_patience(
+        self.config.checkpoint.patience, **self._sizes)
+
+  def is_finished(self, counters: counters_lib.Counters, *, step: int) -> bool:
+    """Whether training ends with `step`.
+
+    It depends only on what a checkpoint stores, so a killed run ends where an
+    uninterrupted one does.
+    """
+    return step == self.total_steps or self.is_out_of_patience(counters)
+
+  @property
+  def _sizes(self) -> dict[str, int]:
+    return {'batch_size': self.config.batch_size,
+            'num_examples': self.dataset.num_examples,
+            'total_steps': self.total_steps}
 
   def batches(
       self, *, start_step: int,

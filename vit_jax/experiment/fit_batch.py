@@ -5,7 +5,7 @@ of microbatches is settled before training starts. The step that was compiled
 to find out is the step that trains.
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 import contextlib
 import dataclasses
 import functools
@@ -15,6 +15,7 @@ from typing import Any
 import jax
 
 from vit_jax import console
+from vit_jax import exceptions
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import experiment as experiment_lib
 from vit_jax.parallel import coordination
@@ -175,23 +176,22 @@ def check_state_fits(
         f'{console.format_bytes(free_bytes)} are available. {_ADVICE}')
 
 
-@contextlib.contextmanager
 def out_of_memory_advice(
-    what: str, *, advice: str) -> Generator[None, None, None]:
+    what: str, *, advice: str) -> contextlib.AbstractContextManager[None]:
   """Turns an out-of-memory error of the devices into a `ValueError`.
 
   Args:
     what: the operation, such as 'Training'.
     advice: what to change, as a sentence.
   """
-  try:
-    yield
-  except jax.errors.JaxRuntimeError as error:
-    if 'RESOURCE_EXHAUSTED' not in str(error):
-      raise
-    raise ValueError(
+  def rewrite(error: Exception) -> ValueError | None:
+    return ValueError(
         f'{what} ran out of device memory. {advice} '
-        f'({str(error).splitlines()[0]})') from error
+        f'({exceptions.first_line(error)})') if (
+            isinstance(error, jax.errors.JaxRuntimeError)
+            and 'RESOURCE_EXHAUSTED' in str(error)) else None
+
+  return exceptions.replaced_by(rewrite)
 
 
 def evaluator_memory_advice(

@@ -2,7 +2,6 @@
 
   loop              restores, trains, evaluates, saves: start reading here
   restore           resumes a checkpoint, or initialises the state
-  best_checkpoint   evaluates, finds the best checkpoint and early stopping
   log_rows          metrics of log lines and of the summary
   unreadable_log    lists unreadable images
   workdir           writes the other files of a run

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from vit_jax import console
 from vit_jax import tree
 from vit_jax.experiment import experiment as experiment_lib
 from vit_jax.parallel import hardware
@@ -73,6 +74,16 @@ def summary(
       'best': None if counters.best is None else {
           'metric': experiment.config.checkpoint.best, 'value': counters.best,
           'step': counters.best_step, 'metrics': counters.best_evals}}
+
+
+def describe_early_stop(best: str, counters: counters_lib.Counters) -> str:
+  """Returns why training ends before its last step (`checkpoint.patience`)."""
+  value = 'was never finite' if counters.best is None else (
+      f'has not improved on {console.format_number(counters.best)} of step '
+      f'{counters.best_step:,}')
+  return (f'{best} {value} for {counters.unimproved} evaluation(s) and '
+          f'{counters.unimproved_steps:,} steps: training stops '
+          '(checkpoint.patience).')
 
 
 def _unreadable(

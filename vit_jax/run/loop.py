@@ -11,6 +11,7 @@ import collections
 from collections.abc import Callable, Mapping, Sequence
 import contextlib
 import dataclasses
+import functools
 from typing import Any
 
 from etils import epath
@@ -28,7 +29,6 @@ from vit_jax.experiment import fit_batch
 from vit_jax.parallel import coordination
 from vit_jax.parallel import device_memory
 from vit_jax.parallel import multihost
-from vit_jax.run import best_checkpoint
 from vit_jax.run import log_rows
 from vit_jax.run import restore
 from vit_jax.run import startup_summary
@@ -117,9 +117,6 @@ class _Run:
     self._state: types.TrainState
     self._start: restore.Start
     self._counters: counters_lib.Counters
-    self._clock: clock_lib.Clock
-    self._writer: writer_lib.MetricWriter
-    self._progress: progress_lib.Progress
     self._step = 0  # Number of updates made.
 
   def train(
@@ -155,13 +152,9 @@ class _Run:
 
   def _fit(self, free_bytes: int | None) -> fit_batch.FittedStep:
     """Compiles the step with as few microbatches as fit."""
-    # A run killed before its first checkpoint has only written its config.
-    previous = self._start.num_microbatches or coordination.run_on_first(
-        'microbatches', lambda: restore.read_num_microbatches(
-            self._config, self._files.path))
     fitted = fit_batch.fit(
-        self._experiment, free_bytes=free_bytes, previous=previous,
-        batches_ahead=IN_FLIGHT)
+        self._experiment, free_bytes=free_bytes,
+        previous=self._start.num_microbatches, batches_ahead=IN_FLIGHT)
     # Saved with every checkpoint, so that the run keeps this number.
     self._experiment = fitted.experiment
     self._config = fitted.experiment.config
@@ -248,8 +241,7 @@ class _Run:
             self._write_checkpoint(self._checkpoints.save)
 
   def _is_finished(self) -> bool:
-    return best_checkpoint.is_finished(
-        self._experiment, self._counters, step=self._step)
+    return self._experiment.is_finished(self._counters, step=self._step)
 
   def _is_due(self, every: schema.Duration | None) -> bool:
     """Whether this step ends an interval, as the last step always does."""
@@ -286,10 +278,11 @@ class _Run:
       return
     params = self._state.eval_params
     row = self._run_evaluators(due, params)
-    counters = best_checkpoint.updated(
-        self._config, self._counters, row, step=self._step)
-    stops_early = best_checkpoint.is_out_of_patience(
-        self._experiment, counters)
+    counters = dataclasses.replace(self._counters)
+    if (best := self._config.checkpoint.best) in row:
+      counters.add_metric(
+          row[best], step=self._step, mode=config_lib.best_mode(self._config))
+    stops_early = self._experiment.is_out_of_patience(counters)
     if stops_early:  # At the last step every evaluator is due.
       row |= self._run_evaluators(
           [name for name, _ in evaluators if name not in due], params)
@@ -299,8 +292,7 @@ class _Run:
     self._progress.print(
         f'step {self._step:,}: ' + console.format_metrics(row))
     if stops_early:
-      self._progress.print(best_checkpoint.describe_early_stop(
-          self._config.checkpoint.best, counters))
+      self._progress.print(log_rows.describe_early_stop(best, counters))
     # Only now, so that a signal before leaves the evaluation to be repeated.
     self._counters = dataclasses.replace(
         counters, evaluated=self._step, evals=self._counters.evals | row)
@@ -309,9 +301,16 @@ class _Run:
 
   def _run_evaluators(
       self, names: Sequence[str], params: types.Params) -> dict[str, float]:
-    with self._clock.paused():
-      return best_checkpoint.evaluate(
-          self._experiment, names, params, on_batch=self._on_eval_batch)
+    """Returns the metrics of evaluators by 'evaluator/metric'."""
+    row: dict[str, float] = {}
+    for name in names:
+      self._on_eval_batch(name)
+      with self._clock.paused(), fit_batch.evaluator_memory_advice(
+          self._config, name):
+        metrics = self._experiment.evaluators[name](
+            params, functools.partial(self._on_eval_batch, name))
+      row |= {f'{name}/{key}': value for key, value in metrics.items()}
+    return row
 
   def _on_eval_batch(self, name: str) -> None:
     self._report(f'evaluating {name}')

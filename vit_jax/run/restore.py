@@ -20,7 +20,6 @@ from vit_jax.checkpoints import paths
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import config_file
 from vit_jax.experiment import experiment as experiment_lib
-from vit_jax.run import best_checkpoint
 from vit_jax.run import workdir as workdir_lib
 from vit_jax.training import counters as counters_lib
 from vit_jax.training import watchdog
@@ -63,13 +62,11 @@ class Start:
     message: how the run starts, for the terminal.
     step: number of updates made.
     num_microbatches: of earlier steps; None if unknown.
-    keeps_patience: whether `checkpoint.patience` is unchanged.
   """
   counters: counters_lib.Counters
   message: str
   step: int = 0
   num_microbatches: int | None = None
-  keeps_patience: bool = True
 
 
 def watching(log: config_lib.LogConfig, activity: str) -> watchdog.Watchdog:
@@ -126,11 +123,7 @@ def _resume(
         f'The run in {workdir} {problem} or use another --workdir.{changed}')
   return Start(
       counters, step=step, num_microbatches=earlier.num_microbatches,
-      keeps_patience=not any(
-          line.startswith('checkpoint.patience') for line in changes),
-      message='\n'.join([
-          *restored.damaged,
-          f'Resuming from step {step:,} of {workdir}.{changed}']))
+      message=f'Resuming from step {step:,} of {workdir}.{changed}')
 
 
 def _problem(
@@ -146,8 +139,8 @@ def _problem(
   if step > total:
     return (f'is at step {step:,}, but the config ends at step {total:,}. Set '
             'a longer total')
-  if changes_result and best_checkpoint.is_finished(
-      experiment, counters, step=step):
+  if changes_result and experiment.is_finished(
+      counters, step=step):
     longer = 'total' if step == total else 'checkpoint.patience'
     return f'is finished, with a different config. Set a longer {longer}'
   old, new = (experiment_lib.grid(earlier),
@@ -167,25 +160,8 @@ def read_finished(
     summary = json.loads((workdir / workdir_lib.SUMMARY).read_text())
   except (OSError, ValueError):  # Missing or damaged: written again.
     return None
-  # After a signal in the last evaluation, the checkpoint does not yet contain
-  # that patience ended, but the summary of the next start does.
-  early = summary.get('stopped_early') and start.keeps_patience
-  finished = early or best_checkpoint.is_finished(
-      experiment, start.counters, step=start.step)
+  finished = experiment.is_finished(start.counters, step=start.step)
   return summary if finished and summary.get('steps') == start.step else None
-
-
-def read_num_microbatches(
-    config: config_lib.Config, workdir: epath.Path) -> int | None:
-  """Returns the number of microbatches in config.json of the same run."""
-  try:
-    written = config_lib.resolve(
-        json.loads((workdir / workdir_lib.CONFIG).read_text()))
-  except (OSError, ValueError):  # Missing or damaged.
-    return None
-  same = {**config_lib.to_plain(written), 'accumulation': config.accumulation}
-  changes = config_file.differences(same, config_lib.to_plain(config))
-  return None if _changes_result(changes) else written.num_microbatches
 
 
 def _changes_result(changes: Sequence[str]) -> bool:

@@ -12,6 +12,7 @@ import dataclasses
 import math
 from typing import Any, Literal
 
+from vit_jax import schema
 from vit_jax.parallel import hardware
 from vit_jax.training import clock as clock_lib
 
@@ -80,15 +81,19 @@ class Counters:
       self.unimproved_steps = step - (self.best_step or 0)
 
   def is_out_of_patience(
-      self, *, evaluations: int | None = None, steps: float | None = None,
-  ) -> bool:
-    """Whether the best is at least this long ago; None never is."""
-    if not self.unimproved:
+      self, patience: schema.Duration | int | None, **sizes: int) -> bool:
+    """Whether the best is at least this long ago; None never is.
+
+    Args:
+      patience: a duration, or a number of evaluations.
+      **sizes: see `schema.Duration.exact_steps`.
+    """
+    if patience is None or not self.unimproved:
       return False
-    by_count = evaluations is not None and self.unimproved >= evaluations
+    if isinstance(patience, int):
+      return self.unimproved >= patience
     # 3 epochs of 1/3 step are one step, despite rounding.
-    by_steps = steps is not None and self.unimproved_steps >= steps - 1e-9
-    return by_count or by_steps
+    return self.unimproved_steps >= patience.exact_steps(**sizes) - 1e-9
 
   def set_time(
       self, before: 'Counters', clock: clock_lib.Clock, device_kind: str,
