@@ -87,11 +87,12 @@ def golden():
 def write_tfds():
   """Returns a function that writes a TFDS data set without TensorFlow.
 
-  `write_tfds(root, name, version, features, splits)` takes the features as in
-  the JSON of TFDS and, by split, examples as lists of int, float or bytes by
-  flat feature name.
+  `write_tfds(root, name, version, features, splits)` takes TFDS features by
+  name and, by split, examples as lists of int, float or bytes by flat feature
+  name.
   """
   from array_record.python import array_record_module
+  import tensorflow_datasets as tfds
   from tensorflow_datasets.proto import tf_example_pb2
 
   def write(root, name, version, features, splits):
@@ -106,10 +107,7 @@ def write_tfds():
              'filepathTemplate': '{DATASET}-{SPLIT}.{FILEFORMAT}-'
                                  '{SHARD_X_OF_Y}'}
             for split, examples in splits.items()]}))
-    (folder / 'features.json').write_text(json.dumps({
-        'pythonClassName':
-            'tensorflow_datasets.core.features.features_dict.FeaturesDict',
-        'featuresDict': {'features': features}}))
+    tfds.features.FeaturesDict(features).save_config(folder)
     for split, examples in splits.items():
       writer = array_record_module.ArrayRecordWriter(
           str(folder / f'{base}-{split}.array_record-00000-of-00001'),
@@ -136,26 +134,21 @@ def tiny_vtab(write_tfds, tmp_path_factory):
 
   The brightness determines the label, so that it can be learned.
   """
-  import io
-
   from PIL import Image
+  import tensorflow_datasets as tfds
 
-  package = 'tensorflow_datasets.core.features'
+  from tests import pictures
 
   def image_feature(channels):
-    return {'pythonClassName': f'{package}.image_feature.Image',
-            'image': {'dtype': 'uint8', 'encodingFormat': 'png',
-                      'shape': {'dimensions': ['-1', '-1', str(channels)]}}}
+    return tfds.features.Image(
+        shape=(None, None, channels), encoding_format='png')
 
   def class_label(count):
-    return {'pythonClassName': f'{package}.class_label_feature.ClassLabel',
-            'classLabel': {'numClasses': str(count)}}
+    return tfds.features.ClassLabel(num_classes=count)
 
   def png(mode, value):
-    buffer = io.BytesIO()
     colour = value if mode == 'L' else (value, value, 0)
-    Image.new(mode, (8, 8), colour).save(buffer, 'PNG')
-    return buffer.getvalue()
+    return pictures.encode(Image.new(mode, (8, 8), colour))
 
   root = tmp_path_factory.mktemp('tfds')
   textures = [{'image': [png('RGB', 5 * (i % 47))], 'label': [i % 47]}
@@ -170,14 +163,9 @@ def tiny_vtab(write_tfds, tmp_path_factory):
               'objects/type': [4 if i % 4 == 3 else i % 3, 7],
               'objects/location': [1.0, 2.0, metres[i % 4], 0.0, 0.0, 1.0]}
              for i in range(800)]
-  tensor = {'pythonClassName': f'{package}.tensor_feature.Tensor',
-            'tensor': {'dtype': 'float32', 'encoding': 'none',
-                       'shape': {'dimensions': ['3']}}}
-  objects = {'pythonClassName': f'{package}.sequence_feature.Sequence',
-             'sequence': {'length': '-1', 'feature': {
-                 'pythonClassName': f'{package}.features_dict.FeaturesDict',
-                 'featuresDict': {'features': {
-                     'type': class_label(8), 'location': tensor}}}}}
+  objects = tfds.features.Sequence({
+      'type': class_label(8),
+      'location': tfds.features.Tensor(shape=(3,), dtype=np.float32)})
   write_tfds(root, 'kitti', '3.3.0',
              {'image': image_feature(3), 'objects': objects},
              {'train': streets, 'validation': streets[:200],

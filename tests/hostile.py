@@ -68,18 +68,10 @@ def png(width, height, *, bits=8, colour=2, data=b'', chunks=()):
 
 
 def with_size(data, width, height):
-  """Returns a JPEG, GIF or BMP with another size in its header."""
-  if data[:2] == b'\xff\xd8':
-    at = next(i for i in range(len(data))
-              if data[i:i + 2] in (b'\xff\xc0', b'\xff\xc2')) + 5
-    return data[:at] + struct.pack('>HH', height, width) + data[at + 4:]
-  if data[:3] == b'GIF':
-    frame = data.index(b'\x2c', 13 + 3 * 2 ** ((data[10] & 7) + 1))
-    size = struct.pack('<HH', width, height)
-    data = data[:6] + size + data[10:]
-    return data[:frame + 5] + size + data[frame + 9:]
-  assert data[:2] == b'BM'
-  return data[:18] + struct.pack('<ii', width, height) + data[26:]
+  """Returns a JPEG with another size in its header."""
+  at = next(i for i in range(len(data))
+            if data[i:i + 2] in (b'\xff\xc0', b'\xff\xc2')) + 5
+  return data[:at] + struct.pack('>HH', height, width) + data[at + 4:]
 
 
 def tiff(**tags):
@@ -124,23 +116,18 @@ def bad():
       'jpeg huge': (with_size(files['jpeg'], huge, huge), 'Make it smaller'),
       'jpeg progressive huge': (
           with_size(progressive, huge, huge), 'Make it smaller'),
-      'gif huge': (with_size(files['gif'], huge, huge), 'Make it smaller'),
-      'bmp huge': (with_size(files['bmp'], huge, huge), 'Make it smaller'),
       'png huge': (png(huge, huge), 'Make it smaller'),
       'webp huge': (webp(1 << 24, 200), 'Make it smaller'),
       'tiff huge': (tiff(width=huge, height=huge), 'Make it smaller'),
       'tiff of huge tiles': (
           tiff(tile_width=huge, tile_length=huge, tile_offset=8,
                tile_count=16), 'Make it smaller'),
-      'tiff of many bits': (tiff(bits=2**31), 'not a'),
-      'tiff of many samples': (tiff(samples=60_000), 'not a'),
       'tiff without its strip': (tiff(offset=2**31), 'not a readable image'),
       'too many scans': (
           progressive[:scan] + progressive[scan:scan + 40] * 2_000_000,
           'not a|scans'),
       'jpeg of no width': (with_size(files['jpeg'], 0, 5), 'not a'),
       'png of no width': (png(0, 5), 'not a'),
-      'gif of no width': (with_size(files['gif'], 0, 0), 'not a'),
       'text bomb': (
           png(4, 4, chunks=[(b'zTXt', b'a\0\0' + text)]), 'not a'),
       'npy of many numbers': (

@@ -1,43 +1,82 @@
-"""Training on a CSV table from the command line."""
+"""Training on a CSV table with unreadable images from the command line."""
 
+import itertools
 import json
 
-from PIL import Image
+import pytest
 
 import main
+from tests import pictures
 import vit_jax
+from vit_jax import data
+from vit_jax.checkpoints import manager
+
+pytestmark = pytest.mark.slow  # It trains a model.
 
 CONFIG = """
 from ml_collections import ConfigDict
 
 def get_config():
   return ConfigDict({
-      'total': {'steps': 2}, 'batch_size': 8,
-      'model': {'width': 8, 'depth': 1, 'num_heads': 2, 'mlp_dim': 8,
-                'patch': 4},
-      'data': {'source': 'digits', 'resolution': 8},
+      'total': {'steps': 4}, 'batch_size': 8,
+      'model': {'width': 8, 'depth': 1, 'num_heads': 1, 'mlp_dim': 8,
+                'patch': 3},
+      'data': {'resolution': 9, 'split': 'train', 'unreadable': 'skip',
+               'eval_unreadable': 'skip', 'max_unreadable': 0.3},
       'optimizer': {'name': 'sgd', 'learning_rate': 0.1,
                     'schedule': {'name': 'constant'}},
+      'checkpoint': {'every': {'steps': 2}}, 'log': {'every': {'steps': 2}},
       'evals': {'test': {'batch_size': 8}},
   })
 """
+NAMES = ('ant', 'bee', 'cow')
+UNREADABLE = {'3.png', '8.png', '23.png', '28.png'}
 
 
-def test_training_prints_how_a_table_is_read_and_saves_class_names(
-    tmp_path, capsys):
+def write_table(root):
+  rows = ['photo,kind,weight,split']
+  for i in range(40):
+    file = pictures.encode(pictures.picture(i, side=9))
+    (root / f'{i}.png').write_bytes(
+        file[:99] if f'{i}.png' in UNREADABLE else file)
+    rows.append(f'{i}.png,{NAMES[i % 3]},{i},{"train" if i < 20 else "test"}')
+  (root / 'table.csv').write_text('\n'.join(rows))
+
+
+def test_a_restarted_run_names_classes_and_counts_unreadable_images(
+    tmp_path, capsys, monkeypatch):
+  write_table(tmp_path)
   (tmp_path / 'config.py').write_text(CONFIG)
-  names = ('ant', 'bee', 'cow')
-  rows = ['photo,kind,weight']
-  for i in range(24):
-    Image.new('L', (9, 8), 10 * i).save(tmp_path / f'{i}.png')
-    rows.append(f'{i}.png,{names[i % 3]},{i}')
-  (tmp_path / 'table.csv').write_text('\n'.join(rows))
   workdir = tmp_path / 'run'
-  assert not main.main([
-      'train', f'--config={tmp_path}/config.py', f'--workdir={workdir}',
-      f'--config.data.source={tmp_path}', '--config.data.table.label=kind'])
-  assert 'table.csv: single-label, 3 classes: ant, bee, cow (column kind)' in (
-      capsys.readouterr().out)
-  config = json.loads((workdir / 'config.json').read_text())
-  assert config['data']['table']['label'] == 'kind'
-  assert vit_jax.load(str(workdir)).preprocess.labels == names
+  command = ['train', f'--config={tmp_path}/config.py', f'--workdir={workdir}',
+             f'--config.data.source={tmp_path}',
+             '--config.data.table.label=kind']
+  save, saves = manager.Checkpoints.save, []
+
+  def save_once(self, *args, **kwargs):
+    if saves:
+      raise KeyboardInterrupt
+    saves.append(save(self, *args, **kwargs))
+
+  with monkeypatch.context() as patch:
+    patch.setattr(manager.Checkpoints, 'save', save_once)
+    with pytest.raises(KeyboardInterrupt):
+      main.main(command)
+  assert not main.main(command)
+  printed = capsys.readouterr().out
+  assert ('table.csv: single-label, 3 classes: ant, bee, cow (column kind)'
+          in printed)
+  assert 'of 32 images were unreadable' in printed
+  section = json.loads((workdir / 'config.json').read_text())['data']
+  assert section['table']['label'] == 'kind'
+  assert vit_jax.load(str(workdir)).preprocess.labels == NAMES
+  config = data.parse(section)
+  counter = data.UnreadableCounter(max_share=0.5)
+  list(itertools.islice(data.train_batches(
+      config, data.open_dataset(config), seed=0, batch_size=8,
+      unreadable=counter), 4))
+  summary = json.loads((workdir / 'summary.json').read_text())
+  assert summary['unreadable'] == counter.count > 2
+  assert summary['metrics']['test/examples'] == 18
+  with (workdir / 'unreadable.jsonl').open() as file:
+    assert {json.loads(line)['key'] for line in file} == UNREADABLE

@@ -36,11 +36,10 @@ def _run(batch, seed, *, train=True, **settings):
   return jax.tree.map(np.asarray, result)
 
 
-@pytest.mark.parametrize('mean,std', [
-    (0.5, 0.5), ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))])
-def test_pixels_are_normalised_per_channel(mean, std):
+def test_pixels_are_normalised_per_channel():
   image = np.random.default_rng(0).integers(
       0, 256, (2, 4, 5, 3), dtype=np.uint8)
+  mean, std = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
   result = mixup.normalize(jnp.asarray(image), mean=mean, std=std)
   assert result.dtype == jnp.float32
   np.testing.assert_allclose(
@@ -96,29 +95,22 @@ def test_mixup_weight_is_shared_by_the_batch_and_varies_between_keys():
 
 
 def test_each_batch_gets_either_mixup_or_cutmix():
-  kinds = set()
+  is_whole = set()
   for seed in range(16):
-    image = _run(
-        _batch(), seed, mixup=1.0, cutmix=1.0)['image'][..., 0]
-    is_whole = np.allclose(image, np.round(image), atol=1e-4)
-    kinds.add('cutmix' if is_whole else 'mixup')
-  assert kinds == {'cutmix', 'mixup'}
+    image = _run(_batch(), seed, mixup=1.0, cutmix=1.0)['image'][..., 0]
+    is_whole.add(np.allclose(image, np.round(image), atol=1e-4))
+  assert is_whole == {True, False}
 
 
-def _multi_label_batch():
-  batch = _batch()
-  # Image i has classes i and i + 1, the last one only class 7.
-  batch['label'] = np.stack([np.arange(8), np.arange(1, 9)], 1).astype(np.int32)
-  batch['label'][7, 1] = -1
-  return batch, np.eye(8, CLASSES) + np.eye(8, CLASSES, k=1)
-
-
-@pytest.mark.parametrize('settings', [
-    {'mixup': 1.0}, {'cutmix': 1.0}])
+@pytest.mark.parametrize('settings', [{'mixup': 1.0}, {'cutmix': 1.0}])
 def test_k_hot_labels_are_blended_like_images(settings):
-  batch, dense = _multi_label_batch()
+  # Image i has classes i and i + 1, the last one only class 7.
+  listed = np.stack([np.arange(8), np.arange(1, 9)], 1).astype(np.int32)
+  listed[7, 1] = -1
+  dense = np.eye(8, CLASSES) + np.eye(8, CLASSES, k=1)
   for seed in range(3):
-    result = _run(batch, seed, multi_label=True, **settings)
+    result = _run({**_batch(), 'label': listed}, seed, multi_label=True,
+                  **settings)
     own = _run(_batch(), seed, **settings)['label']
     np.testing.assert_allclose(result['label'], own @ dense, atol=1e-6)
 

@@ -11,7 +11,6 @@ import pytest
 from tests import hostile
 from tests import pictures
 from vit_jax.data.images import decode
-from vit_jax.data.images import limits
 from vit_jax.data.images import multichannel
 
 RED = (200, 30, 40)
@@ -36,22 +35,18 @@ def test_formats_and_modes_keep_the_colour(mode, file_format):
   np.testing.assert_allclose(_mean(data), RED, atol=6)
 
 
-@pytest.mark.parametrize('mode,value,expected', [
+@pytest.mark.parametrize(('mode', 'value', 'expected'), [
     ('L', 90, 90), ('LA', (90, 255), 90), ('1', 1, 255),
     ('RGBA', (0, 0, 0, 0), 255), ('LA', (0, 0), 255)])
 def test_grey_is_repeated_and_transparent_pixels_become_white(
     mode, value, expected):
   data = pictures.encode(Image.new(mode, (8, 8), value), 'PNG')
   np.testing.assert_allclose(_mean(data), [expected] * 3)
-
-
-def test_transparent_palette_entries_become_white():
-  image = Image.new('P', (8, 8), 1)
-  image.putpalette([0, 0, 0] + list(RED))
-  np.testing.assert_array_equal(
-      _mean(pictures.encode(image, 'PNG', transparency=1)), [255] * 3)
-  np.testing.assert_allclose(
-      _mean(pictures.encode(image, 'PNG', transparency=0)), RED)
+  palette = Image.new('P', (8, 8), 1)
+  palette.putpalette([0, 0, 0, *RED])
+  for transparent, colour in ((1, [255] * 3), (0, RED)):
+    np.testing.assert_array_equal(_mean(pictures.encode(
+        palette, 'PNG', transparency=transparent)), colour)
 
 
 @pytest.mark.parametrize('orientation', range(1, 9))
@@ -79,12 +74,12 @@ def test_defective_exif_is_ignored():
   np.testing.assert_allclose(_mean(data), RED, atol=4)
 
 
-@pytest.mark.parametrize('channels,mode', [(1, 'L'), (3, 'RGB')])
 @pytest.mark.parametrize('shape', [(5, 7), (5, 7, 1), (5, 7, 3)])
-def test_arrays_are_converted_to_the_requested_channels(shape, channels, mode):
-  image = decode.decode(np.full(shape, 9, np.uint8), channels=channels)
-  assert image.mode == mode and image.size == (7, 5)
-  assert np.unique(np.asarray(image)).tolist() == [9]
+def test_arrays_are_converted_to_the_requested_channels(shape):
+  for channels, mode in ((1, 'L'), (3, 'RGB')):
+    image = decode.decode(np.full(shape, 9, np.uint8), channels=channels)
+    assert image.mode == mode and image.size == (7, 5)
+    assert np.unique(np.asarray(image)).tolist() == [9]
 
 
 @pytest.mark.parametrize('name', GOOD)
@@ -123,32 +118,19 @@ def test_pixels_are_limited_before_decoding(name):
     decode.decode(data, channels=3, max_pixels=24 * 33 - 1)
 
 
-def test_no_format_runs_an_interpreter():
-  # PostScript would be run by Ghostscript, where that is installed.
-  assert not {'EPS', 'WMF', 'PDF', 'FITS'} & set(limits.FORMATS)
-
-
 @st.composite
 def _mutated(draw):
-  """Draws a file with a few bytes replaced, inserted, cut or repeated."""
+  """Draws a file with a few bytes replaced, inserted or cut."""
   data = bytearray(draw(st.sampled_from(list(GOOD.values()))))
   for _ in range(draw(st.integers(1, 4))):
     # Headers are the most sensitive.
     start = draw(st.one_of(st.integers(0, min(80, len(data))),
                            st.integers(0, len(data))))
-    length = draw(st.integers(0, 16))
     new = draw(st.one_of(
         st.binary(max_size=8), st.sampled_from((
             b'\xff' * 4, b'\0' * 4, b'\x7f' + b'\xff' * 3, b'\x80'))))
-    kind = draw(st.sampled_from(('replace', 'insert', 'cut', 'repeat')))
-    if kind == 'replace':
-      data[start:start + len(new)] = new
-    elif kind == 'insert':
-      data[start:start] = new
-    elif kind == 'cut':
-      del data[start:start + 64 * length]
-    else:
-      data[start:start] = data[start:start + length] * 8
+    removed = draw(st.sampled_from((0, len(new), 64, 1024)))
+    data[start:start + removed] = new
   return bytes(data)
 
 

@@ -1,8 +1,6 @@
 """Any number of channels and any dtype is decoded unscaled, or an error."""
 
-import dataclasses
 import io
-import itertools
 import re
 
 import numpy as np
@@ -41,28 +39,24 @@ def test_thirteen_channels_are_decoded_unscaled(data_of, dtype):
   np.testing.assert_array_equal(found, DEEP)
 
 
-@pytest.mark.parametrize('form', ['PNG', 'TIFF'])
-def test_16_bit_grey_keeps_all_bits(form):
-  picture = pictures.encode(Image.fromarray(DEEP[..., 0]), form)
-  found = multichannel.decode(picture, channels=1, dtype='uint16').pixels
-  np.testing.assert_array_equal(found[..., 0], DEEP[..., 0])
-  # As an 8-bit image, the upper eight.
-  grey = np.asarray(decode.decode(picture, channels=1))
-  np.testing.assert_array_equal(grey, DEEP[..., 0] >> 8)
-
-
-def test_floats_and_four_bands_are_decoded():
+def test_16_bit_grey_floats_and_four_bands_keep_their_values():
+  for form in ('PNG', 'TIFF'):
+    picture = pictures.encode(Image.fromarray(DEEP[..., 0]), form)
+    found = multichannel.decode(picture, channels=1, dtype='uint16').pixels
+    np.testing.assert_array_equal(found[..., 0], DEEP[..., 0])
+    # As an 8-bit image, the upper eight.
+    grey = np.asarray(decode.decode(picture, channels=1))
+    np.testing.assert_array_equal(grey, DEEP[..., 0] >> 8)
   heights = RNG.normal(size=(4, 3)).astype(np.float32)
   found = multichannel.decode(
       pictures.encode(Image.fromarray(heights), 'TIFF'), channels=1,
       dtype='float32')
   np.testing.assert_array_equal(found.pixels[..., 0], heights)
   infrared = RNG.integers(0, 256, (4, 3, 4), np.uint8)
-  for mode, form in (('RGBA', 'PNG'), ('CMYK', 'TIFF')):
-    found = multichannel.decode(
-        pictures.encode(Image.fromarray(infrared, mode), form), channels=4,
-        dtype='uint8')
-    np.testing.assert_array_equal(found.pixels, infrared)
+  found = multichannel.decode(
+      pictures.encode(Image.fromarray(infrared, 'CMYK'), 'TIFF'), channels=4,
+      dtype='uint8')
+  np.testing.assert_array_equal(found.pixels, infrared)
 
 
 @pytest.mark.parametrize('section', [
@@ -106,9 +100,7 @@ def test_unsuitable_images_are_errors(image, channels, dtype, message):
     multichannel.decode(image, channels=channels, dtype=dtype)
 
 
-def deep_dataset():
-  images = [npy(RNG.integers(c, 10_000, (8, 8, 13), np.uint16))
-            for c in range(6)]
+def dataset_of(images):
   return dataset_lib.Dataset(
       name='deep', split='train', num_classes=2, class_names=None,
       source=in_memory.Arrays(images, [0, 1] * 3), multi_label=False,
@@ -119,12 +111,12 @@ def test_multichannel_batches_are_normalised_on_the_device():
   config = data.parse({
       'channels': 13, 'dtype': 'uint16', 'value_range': [0, 10_000],
       'resolution': 8, 'mean': 'measured', 'std': 'measured'})
-  dataset = deep_dataset()
+  dataset = dataset_of([npy(RNG.integers(c, 10_000, (8, 8, 13), np.uint16))
+                        for c in range(6)])
   with pytest.raises(ValueError, match="data.mean is 'measured', but was not"):
     data.prepare(config, num_classes=2, multi_label=False)
   config = data.measured(config, dataset)
-  (batch,) = itertools.islice(
-      data.eval_batches(config, dataset, batch_size=6), 1)
+  (batch,) = data.eval_batches(config, dataset, batch_size=6)
   assert batch['image'].dtype == np.uint16
   abstract = data.abstract_batch(config, dataset, 6)['image']
   assert (abstract.shape, abstract.dtype) == (
@@ -136,16 +128,12 @@ def test_multichannel_batches_are_normalised_on_the_device():
       config.mean, reflectances.mean((0, 1, 2)), rtol=1e-3)
   np.testing.assert_allclose(
       prepared, (reflectances - config.mean) / config.std, atol=1e-4)
-  np.testing.assert_allclose(prepared.mean((0, 1, 2)), 0, atol=5e-3)
-  np.testing.assert_allclose(prepared.std((0, 1, 2)), 1, atol=5e-3)
 
 
 def test_a_constant_channel_cannot_be_measured():
   config = data.parse({'resolution': 2, 'mean': 'measured', 'std': 'measured'})
-  dataset = dataclasses.replace(deep_dataset(), source=in_memory.Arrays(
-      np.zeros((4, 2, 2, 3), np.uint8), [0] * 4))
-  with pytest.raises(ValueError, match='channel 0 is 0 in all of 4 images'):
-    data.measured(config, dataset)
+  with pytest.raises(ValueError, match='channel 0 is 0 in all of 6 images'):
+    data.measured(config, dataset_of(np.zeros((6, 2, 2, 3), np.uint8)))
 
 
 def test_other_dtypes_are_errors_for_8_bit_images():

@@ -2,19 +2,14 @@
 
 import dataclasses
 import itertools
-import json
-import os
-import signal
 
 import numpy as np
 import psutil
 import pytest
 
-import main
 from tests import hostile
 from tests import pictures
 from vit_jax import data
-from vit_jax.checkpoints import manager
 from vit_jax.data.images import unreadable
 
 FILES = {f'{i:02}': pictures.encode(hostile.picture(9, 9, seed=i), 'PNG')
@@ -82,9 +77,8 @@ def _assert_equal(some, others):
       np.testing.assert_array_equal(one[name], other[name])
 
 
-@pytest.mark.parametrize('num_workers', [0, 1])
-def test_unreadable_images_are_errors_by_default(num_workers):
-  config = data.parse({'resolution': 9, 'num_workers': num_workers})
+def test_unreadable_images_are_errors_by_default():
+  config = data.parse({'resolution': 9})
   for batches, key in (
       (data.eval_batches(config, _dataset(), batch_size=10),
        'eval_unreadable'),
@@ -94,6 +88,8 @@ def test_unreadable_images_are_errors_by_default(num_workers):
         ValueError, match=r'files.*\((03|04|11)\): not a read.* with '
         f'--config.data.{key}=skip; `data check`'):
       list(itertools.islice(batches, 2))
+  with pytest.raises(ValueError, match='no route to host'):
+    _take(2, _config(), dataset=_dataset(os_error=True))
 
 
 def test_the_next_readable_example_replaces_an_unreadable_one():
@@ -142,11 +138,6 @@ def test_evaluation_masks_unreadable_images():
   assert counter.count == len(lines) == 3
 
 
-def test_a_failing_file_system_is_always_an_error():
-  with pytest.raises(ValueError, match='no route to host'):
-    _take(2, _config(), dataset=_dataset(os_error=True))
-
-
 def test_too_many_unreadable_images_are_an_error():
   counter, _ = _counter(max_share=0.1, rows=80, count=6)
   found = [unreadable.Unreadable('files train', 'a', 'a is bad')]
@@ -167,72 +158,10 @@ def test_a_killed_worker_is_explained():
       batch_size=10)
   before = set(psutil.Process().children(recursive=True))
   next(batches)
-  workers = [child for child in psutil.Process().children(recursive=True)
-             if child not in before and any(
-                 'spawn_main' in word for word in child.cmdline())]
-  assert workers
-  for worker in workers:
-    os.kill(worker.pid, signal.SIGKILL)
+  for child in set(psutil.Process().children(recursive=True)) - before:
+    if 'spawn_main' in ' '.join(child.cmdline()):
+      child.kill()
   with pytest.raises(RuntimeError, match='exit code -9.*num_workers'):
     for _ in range(10_000):
       next(batches)
   batches.close()
-
-
-CONFIG = """
-from ml_collections import ConfigDict
-
-def get_config():
-  return ConfigDict({
-      'total': {'steps': 4}, 'batch_size': 8,
-      'model': {'width': 8, 'depth': 1, 'num_heads': 1, 'mlp_dim': 8,
-                'patch': 3},
-      'data': {'resolution': 9, 'split': 'train', 'unreadable': 'skip',
-               'eval_unreadable': 'skip', 'max_unreadable': 0.3},
-      'optimizer': {'name': 'sgd', 'learning_rate': 0.1,
-                    'schedule': {'name': 'constant'}},
-      'checkpoint': {'every': {'steps': 2}}, 'log': {'every': {'steps': 2}},
-      'evals': {'test': {'batch_size': 8}},
-  })
-"""
-
-
-def test_a_restarted_run_counts_and_lists_unreadable_images(
-    tmp_path, capsys, monkeypatch):
-  for split in ('train', 'test'):
-    for name, file in FILES.items():
-      folder = tmp_path / 'images' / split / f'class{int(name) % 2}'
-      folder.mkdir(parents=True, exist_ok=True)
-      (folder / f'{name}.png').write_bytes(
-          file[:99] if name in ('03', '08') else file)
-  (tmp_path / 'config.py').write_text(CONFIG)
-  workdir = tmp_path / 'run'
-  command = ['train', f'--config={tmp_path}/config.py', f'--workdir={workdir}',
-             f'--config.data.source={tmp_path}/images']
-  save, saves = manager.Checkpoints.save, []
-
-  def save_once(self, *args, **kwargs):
-    if saves:
-      raise KeyboardInterrupt
-    saves.append(save(self, *args, **kwargs))
-
-  with monkeypatch.context() as patch:
-    patch.setattr(manager.Checkpoints, 'save', save_once)
-    with pytest.raises(KeyboardInterrupt):
-      main.main(command)
-  assert not main.main(command)
-  assert 'of 32 images were unreadable' in capsys.readouterr().out
-  config = data.parse({
-      **json.loads((workdir / 'config.json').read_text())['data'],
-      'num_workers': 0})
-  counter, _ = _counter()
-  list(itertools.islice(data.train_batches(
-      config, data.open_dataset(config), seed=0, batch_size=8,
-      unreadable=counter), 4))
-  summary = json.loads((workdir / 'summary.json').read_text())
-  assert summary['unreadable'] == counter.count > 2
-  assert summary['metrics']['test/examples'] == 18
-  with (workdir / 'unreadable.jsonl').open() as file:
-    named = [json.loads(line)['key'] for line in file]
-  assert sorted(named) == 2 * ['class0/08.png', 'class1/03.png'] or (
-      len(set(named)) == 4)

@@ -14,20 +14,8 @@ from vit_jax.data import vtab
 from vit_jax.data.sources import tfds as tfds_lib
 from vit_jax.data.splits import overlap
 
-PACKAGE = 'tensorflow_datasets.core.features'
-IMAGE = {
-    'pythonClassName': f'{PACKAGE}.image_feature.Image',
-    'image': {'dtype': 'uint8', 'encodingFormat': 'png',
-              'shape': {'dimensions': ['-1', '-1', '1']}}}
-TEXT = {'pythonClassName': f'{PACKAGE}.text_feature.Text', 'text': {}}
-
-
-CLASS_LABEL = {
-    'pythonClassName': f'{PACKAGE}.class_label_feature.ClassLabel',
-    'classLabel': {'numClasses': '3'}}
-SEQUENCE = {
-    'pythonClassName': f'{PACKAGE}.sequence_feature.Sequence',
-    'sequence': {'feature': CLASS_LABEL, 'length': '-1'}}
+IMAGE = tfds.features.Image(shape=(None, None, 1), encoding_format='png')
+CLASS_LABEL = tfds.features.ClassLabel(names=['a', 'b', 'c'])
 
 
 def png(value):
@@ -38,19 +26,16 @@ def png(value):
 def prepare(write_tfds, tmp_path):
   """Returns a function that writes a data set to `tmp_path`."""
   def write(name='tiny', version='1.0.0', *, labels=((0,), (2,)),
-            label_key='label', label_feature=None, files=(),
+            label_key='label', label_feature=CLASS_LABEL, files=(),
             splits=('train',)):
     examples = [{'image': [png(i)], label_key: list(values)}
                 for i, values in enumerate(labels)]
     for example, file in zip(examples, files):
       example['file_name'] = [file.encode()]
-    features = {'image': IMAGE, label_key: label_feature or CLASS_LABEL,
-                **({'file_name': TEXT} if files else {})}
-    folder = write_tfds(tmp_path, name, version, features,
-                        dict.fromkeys(splits, examples))
-    if label_feature is None:
-      (folder / f'{label_key}.labels.txt').write_text('a\nb\nc\n')
-    return folder
+    features = {'image': IMAGE, label_key: label_feature,
+                **({'file_name': tfds.features.Text()} if files else {})}
+    return write_tfds(tmp_path, name, version, features,
+                      dict.fromkeys(splits, examples))
   return write
 
 
@@ -72,7 +57,8 @@ def test_images_are_undecoded_and_classes_named(
 
 
 def test_sequences_of_labels_are_lists_of_any_length(prepare, open_tfds):
-  prepare(labels=((0, 2), ()), label_key='labels', label_feature=SEQUENCE)
+  prepare(labels=((0, 2), ()), label_key='labels', label_feature=
+          tfds.features.Sequence(CLASS_LABEL))
   opened = open_tfds('tiny')
   assert opened.multi_label and opened.num_classes == 3
   assert opened.splits['train'].label(0).tolist() == [0, 2]

@@ -7,6 +7,7 @@ from array_record.python import array_record_module
 from etils import epath
 from PIL import Image
 import pytest
+import tensorflow_datasets as datasets
 
 from tests import pictures
 from vit_jax.data.sources import columns
@@ -14,13 +15,10 @@ from vit_jax.data.sources import paths
 from vit_jax.data.sources import tfds
 from vit_jax.data.sources import tfrecords
 
-PACKAGE = 'tensorflow_datasets.core.features'
 FEATURES = {
-    'image': {'pythonClassName': f'{PACKAGE}.image_feature.Image',
-              'image': {'dtype': 'uint8', 'encodingFormat': 'png',
-                        'shape': {'dimensions': ['-1', '-1', '1']}}},
-    'label': {'pythonClassName': f'{PACKAGE}.class_label_feature.ClassLabel',
-              'classLabel': {'numClasses': '3'}}}
+    'image': datasets.features.Image(
+        shape=(None, None, 1), encoding_format='png'),
+    'label': datasets.features.ClassLabel(num_classes=3)}
 
 
 def crc32c(data):
