@@ -2,7 +2,6 @@
 
 import re
 
-import clu.metrics
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -60,27 +59,6 @@ def test_bfloat16_values_are_summed_exactly():
   # In bfloat16 the sum would stop at 256.
   got = mean(jnp.ones(1_000, jnp.bfloat16))
   assert got.total == 1_000.0
-
-
-def test_mean_compiles_and_can_be_carried_through_a_loop():
-  values = RNG.normal(size=(5, 8)).astype(np.float32)
-
-  @jax.jit
-  def run(values):
-    def body(state, row):
-      return state.merge(metrics.Mean.from_model_output(row)), None
-    return jax.lax.scan(body, metrics.Mean.empty(), values)[0]
-
-  assert run(values).count == 40
-  np.testing.assert_allclose(run(values).compute(), values.mean(), rtol=1e-5)
-
-
-def test_mean_works_in_a_clu_collection():
-  collection = clu.metrics.Collection.create(
-      loss=metrics.Mean.from_output('loss'))
-  got = collection.single_from_model_output(
-      loss=jnp.array([1.0, 3.0, jnp.nan]), mask=jnp.array([1, 1, 0]))
-  assert got.compute() == {'loss': 2.0}
 
 
 def test_mean_over_eight_devices_is_the_mean():

@@ -31,6 +31,8 @@ def check_round_trip(model, target, form):
 SETTINGS = {
     'plain': {},
     'no classes': {'num_classes': 0},
+    'settings that no array shows': {
+        'gelu': 'exact', 'layer_norm_epsilon': 1e-4, 'num_heads': 3},
     'registers': {'registers': 2},
     'registers without positions': {'registers': 2, 'position_cls': False},
     'registers, average': {'registers': 7, 'pooling': 'average'},
@@ -63,7 +65,8 @@ REFUSED = {
             'registers, average', 'layer scale', 'norm after pooling'},
     'timm': {*ONLY_ORBAX, 'representation'},
     'huggingface': set(SETTINGS) - {
-        'plain', 'no classes', 'no qkv bias', 'patches that are not square'}}
+        'plain', 'no classes', 'settings that no array shows', 'no qkv bias',
+        'patches that are not square'}}
 
 
 @pytest.mark.parametrize('setting', SETTINGS)

@@ -140,15 +140,6 @@ def test_a_resnet_has_features_but_no_attention():
     model.features(pixels(), layer='mean')
 
 
-def test_an_array_of_paths_is_several_images(model, tmp_path):
-  path = tmp_path / 'a.png'
-  Image.fromarray(np.full((16, 16, 3), 9, np.uint8)).save(path)
-  one = model.predict(path)
-  for found in model.predict(np.array([str(path)] * 2)):
-    assert found.names == one.names
-    assert found.probabilities == pytest.approx(one.probabilities, rel=1e-5)
-
-
 def test_wrong_arguments_are_errors(model):
   with pytest.raises(ValueError, match='No images'):
     model.predict([])

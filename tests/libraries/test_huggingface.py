@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import vit_jax
-from vit_jax.weights import safetensors
 
 torch = pytest.importorskip('torch', reason='torch is not installed')
 transformers = pytest.importorskip(
@@ -80,11 +79,3 @@ def test_labels_and_preprocessing_are_loaded_and_saved(torch_models, tmp_path):
     assert getattr(again, name) == getattr(processor, name), name
   config = transformers.AutoConfig.from_pretrained(tmp_path / 'out')
   assert config.id2label == labels
-
-
-def test_a_deit_with_a_distillation_token_is_refused(torch_models, tmp_path):
-  theirs = transformers.DeiTForImageClassification(
-      transformers.DeiTConfig(**TINY, num_labels=5))
-  safetensors.write(tmp_path / 'x', torch_models.arrays(theirs))
-  with pytest.raises(ValueError, match='distill'):
-    vit_jax.load(tmp_path / 'x', log=None, num_heads=2)

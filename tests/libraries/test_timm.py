@@ -156,11 +156,3 @@ def test_preprocessing_of_timm_is_loaded_and_saved(torch_models, tmp_path):
   found = timm.data.resolve_data_config(again.pretrained_cfg)
   assert {k: found[k] for k in ('input_size', 'mean', 'std', 'crop_pct')} == {
       k: wanted[k] for k in ('input_size', 'mean', 'std', 'crop_pct')}
-
-
-def test_a_distilled_deit_is_refused(torch_models, tmp_path):
-  theirs = timm.create_model(
-      'deit_tiny_distilled_patch16_224', num_classes=5, depth=1)
-  safetensors.write(tmp_path / 'x', torch_models.arrays(theirs))
-  with pytest.raises(ValueError, match='distill'):
-    vit_jax.load(tmp_path / 'x', log=None)

@@ -66,14 +66,6 @@ def test_image_that_does_not_divide_is_an_error_with_nearest_sizes(
     embed.grid_shape(image, patch)
 
 
-@pytest.mark.parametrize('method', ['linear', 'cubic'])
-@pytest.mark.parametrize('grid', [(1, 1), (3, 4)])
-def test_same_grid_changes_nothing(method, grid):
-  values = positions(grid)
-  np.testing.assert_array_equal(embed.resize_positions(
-      values, old_grid=grid, new_grid=grid, method=method), values)
-
-
 @pytest.mark.parametrize('old, new', GRIDS)
 def test_linear_resize_equals_scipy_with_aligned_corners(old, new):
   values = positions(old)
@@ -142,23 +134,6 @@ def test_same_grid_and_other_parameters_are_unchanged(name):
       name, values, old_grid=(3, 4), new_grid=(3, 4)) is values
   if name not in TABLES:
     assert embed.resize(name, values, **SIZES) is values
-
-
-@pytest.mark.parametrize('name', [
-    'positions_rows', 'positions_columns', 'encoder/layers/attention/distances',
-    'encoder/layers/row/attention/distances'])
-@pytest.mark.parametrize('new', [(5, 7), (2, 3)])
-def test_linear_ramp_keeps_its_ends(name, new):
-  length = {'positions_rows': 3, 'positions_columns': 4}.get(
-      name, 7 if 'row/' in name else 25)
-  tail = (2, 3) if 'distances' in name else (6,)
-  ramp = np.linspace(-1, 1, length).reshape(-1, *[1] * len(tail))
-  values = np.broadcast_to(ramp, (length, *tail)).astype(np.float32)
-  got = embed.resize(name, values, old_grid=(3, 4), new_grid=new)
-  want = np.linspace(-1, 1, len(got)).reshape(-1, *[1] * len(tail))
-  assert len(got) != length
-  np.testing.assert_allclose(
-      got, np.broadcast_to(want, got.shape), rtol=1e-5, atol=1e-6)
 
 
 def test_distance_zero_stays_distance_zero():

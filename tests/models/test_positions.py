@@ -163,32 +163,6 @@ def test_shared_positions_are_added_before_each_layer():
       atol=1e-5)
 
 
-def test_relative_positions_add_attention_to_distances():
-  section = {'position': 'relative', 'depth': 1}
-  params = randomized(**section)
-  weights = apply(params, capture=True, **section)['layers']['attention'][0]
-  plain = apply(without(params, 'encoder/layers/attention/distances'),
-                capture=True, depth=1, position='none')
-  embedded = np.asarray(plain['embedded'], np.float64)
-  layer = {name.removeprefix('encoder/layers/'): np.asarray(leaf[0], np.float64)
-           for name, leaf in params.items() if name.startswith('encoder/')}
-  normed = embedded - embedded.mean(-1, keepdims=True)
-  normed /= np.sqrt(normed.var(-1, keepdims=True) + 1e-6)
-  normed = (normed * layer['attention_norm/scale']
-            + layer['attention_norm/bias'])
-  for image in range(2):
-    for head in range(2):
-      query, key = (
-          normed[image] @ layer['attention/qkv_kernel'][:, i, head]
-          + layer['attention/qkv_bias'][i, head] for i in range(2))
-      logits = np.array([[
-          (q @ k + q @ layer['attention/distances'][i - j + 6, head]) / 4**0.5
-          for j, k in enumerate(key)] for i, q in enumerate(query)])
-      want = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
-      np.testing.assert_allclose(
-          weights[image, head], want, rtol=1e-3, atol=1e-5)
-
-
 def test_axial_layers_add_positions_once():
   section = {'axial': True, 'pooling': 'average'}
   params = randomized(position_at='layers', **section)

@@ -42,9 +42,11 @@ def random_images(*shape):
 
 
 def layer_norm(x, p, epsilon):
-  mean = x.mean(-1, keepdims=True)
-  variance = ((x - mean) ** 2).mean(-1, keepdims=True)
-  return (x - mean) / np.sqrt(variance + epsilon) * p['scale'] + p['bias']
+  """Layer norm, or RMS norm of parameters without a bias."""
+  if 'bias' in p:
+    x = x - x.mean(-1, keepdims=True)
+  variance = (x ** 2).mean(-1, keepdims=True)
+  return x / np.sqrt(variance + epsilon) * p['scale'] + p.get('bias', 0)
 
 
 def softmax(x):
@@ -58,10 +60,17 @@ def gelu(x, kind):
   return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
 
 
-def attend(query, key, value):
-  """One head: softmax(q k^T / sqrt(D_h)) v (appendix A, equations 6 and 7)."""
-  weights = softmax(query @ key.T / np.sqrt(query.shape[-1]))
-  return weights @ value
+def attend(query, key, value, distances=None):
+  """One head: softmax(q k^T / sqrt(D_h)) v (appendix A, equations 6 and 7).
+
+  Relative positions add q r_(i - j) to q k^T (appendix D.4).
+  """
+  logits = query @ key.T
+  if distances is not None:
+    count = len(query)
+    logits += [[q @ distances[i - j + count - 1] for j in range(count)]
+               for i, q in enumerate(query)]
+  return softmax(logits / np.sqrt(query.shape[-1])) @ value
 
 
 def mlp(x, p, c):
@@ -75,7 +84,11 @@ def self_attention(x, p, c):
     q, k, v = (x @ p['qkv_kernel'][:, i, head]
                + (p['qkv_bias'][i, head] if c.qkv_bias else 0)
                for i in range(3))
-    out = out + attend(q, k, v) @ p['out']['kernel'][head]
+    if c.qk_norm:
+      q, k = (layer_norm(x, p[name], c.layer_norm_epsilon) for x, name in
+              [(q, 'query_norm'), (k, 'key_norm')])
+    distances = (p['distances'][:, head] if c.position == 'relative' else None)
+    out = out + attend(q, k, v, distances) @ p['out']['kernel'][head]
   return out
 
 
@@ -87,8 +100,9 @@ def block(z, layer, c, lines):
   for line in lines:
     attended[line] = self_attention(normed[line], layer['attention'], c)
   z = z + attended * layer.get('attention_scale', 1)
-  # Equation 3.
-  normed = layer_norm(z, layer['mlp_norm'], c.layer_norm_epsilon)
+  # Equation 3; parallel layers: arXiv 2302.05442, section 2.1.
+  if not c.parallel:
+    normed = layer_norm(z, layer['mlp_norm'], c.layer_norm_epsilon)
   return z + mlp(normed, layer['mlp'], c) * layer.get('mlp_scale', 1)
 
 
@@ -115,7 +129,7 @@ def reference(params, image, c):
   tokens = [np.einsum('hwc,hwcd->d', patch, p['patches']['kernel'])
             + p['patches']['bias'] for patch in patches]
   has_cls = c.pooling == 'cls' or bool(c.cls)
-  places = list(p['positions'])
+  places = list(p.get('positions', np.zeros((len(tokens) + has_cls, c.width))))
   start = []
   if has_cls:
     start = [p['cls'][0] + (places.pop(0) if c.position_cls else 0)]
@@ -167,6 +181,9 @@ def reference(params, image, c):
     ({'pooling': 'average', 'axial': True}, (8, 12, 3)),
     ({'pooling': 'attention', 'axial': True, 'layer_scale': 0.5, 'patch': 2},
      (4, 6, 1)),
+    ({'parallel': True, 'qk_norm': True, 'qkv_bias': False, 'norm': 'rms'},
+     (8, 8, 3)),
+    ({'qk_norm': True, 'position': 'relative'}, (8, 8, 3)),
 ], ids=str)
 def test_forward_pass_is_equations_1_to_4(section, image):
   model, params = build(image, **section)

@@ -65,26 +65,6 @@ def test_sigmoid_loss_and_precision_of_several_labels():
       KHOT[jnp.arange(4), logits().argmax(-1)] > 0)
 
 
-@pytest.mark.parametrize('name, function', [
-    ('softmax', optax.softmax_cross_entropy),
-    ('sigmoid', lambda x, y: optax.sigmoid_binary_cross_entropy(x, y).sum(-1))])
-def test_smoothing_mixes_in_the_uniform_labels(name, function):
-  _, (loss, _) = measure({'loss': name, 'label_smoothing': 0.3}, LABELS,
-                         multi_label=False)
-  targets = 0.7 * jax.nn.one_hot(LABELS, 3) + 0.1
-  np.testing.assert_allclose(loss, function(logits(), targets), rtol=1e-5)
-
-
-def test_accuracy_of_soft_labels_uses_the_argmax():
-  soft = 0.6 * jax.nn.one_hot(LABELS, 3) + 0.4 * jax.nn.one_hot(
-      (LABELS + 1) % 3, 3)
-  _, (loss, measures) = measure({}, soft, multi_label=False)
-  np.testing.assert_allclose(
-      loss, optax.softmax_cross_entropy(logits(), soft), rtol=1e-5)
-  np.testing.assert_array_equal(
-      measures['accuracy'], logits().argmax(-1) == LABELS)
-
-
 def test_model_is_applied_in_training_mode_with_the_key():
   _, (one, _) = measure({}, LABELS, multi_label=False)
   _, (two, _) = measure({}, LABELS, multi_label=False, key=jax.random.key(6))

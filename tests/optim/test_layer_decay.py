@@ -88,12 +88,6 @@ def test_each_layer_has_its_own_learning_rate():
         err_msg=name)
 
 
-def test_decay_of_one_changes_nothing():
-  plain = update()
-  for name, value in update(layer_decay=1.0).items():
-    np.testing.assert_array_equal(value, plain[name])
-
-
 def test_rules_multiply_the_layers_factors():
   got = unrolled(update(
       layer_decay=0.5, learning_rate_rules=[['.*kernel', 3.0]]))

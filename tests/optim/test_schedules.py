@@ -53,17 +53,6 @@ def test_every_step_follows_the_formula(case):
   np.testing.assert_allclose(got, want, rtol=2e-5, atol=1e-7)
 
 
-@pytest.mark.parametrize('name, middle, last', [
-    ('constant', 2.0, 2.0), ('linear', 1.0, 0.0), ('cosine', 1.0, 0.0)])
-def test_named_steps(name, middle, last):
-  schedule = build(name, warmup=WARMUP)
-  assert schedule(0) == 0.0
-  assert schedule(1) == pytest.approx(0.1)
-  assert schedule(20) == pytest.approx(2.0)
-  assert schedule(60) == pytest.approx(middle)
-  assert schedule(100) == pytest.approx(last, abs=1e-6)
-
-
 def test_without_warmup_the_first_step_has_the_peak():
   for name in ('constant', 'linear', 'cosine', 'rsqrt'):
     assert build(name)(0) == 2.0

@@ -287,15 +287,6 @@ def test_a_part_that_every_model_has_is_missing_unless_overridden(
              for name, value in overrides.items())
 
 
-def test_timms_norm_after_pooling_replaces_the_final_norm(tmp_path):
-  arrays = random_models.arrays(
-      'timm', pooling='average', pool_norm=True, final_norm=False)
-  loaded = load('timm', arrays, tmp_path)
-  assert (loaded.config.final_norm, loaded.config.pool_norm) == (False, True)
-  with pytest.raises(ValueError, match='final_norm/scale: expected'):
-    load('timm', without(arrays, 'fc_norm.weight'), tmp_path)
-
-
 def test_a_missing_head_is_reported(tmp_path):
   arrays = without(without(random_models.arrays('npz'), 'head/kernel'),
                    'head/bias')

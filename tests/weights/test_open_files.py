@@ -33,16 +33,6 @@ def test_shards_are_one_file(shards):
       'a': 1, 'b': 2, 'c': 3}
 
 
-@pytest.mark.parametrize('listed', [
-    {'a': 'm-1-of-2.safetensors', 'c': 'm-2-of-2.safetensors'},
-    {**TABLE, 'd': 'm-2-of-2.safetensors'},
-    {**TABLE, 'b': 'm-2-of-2.safetensors'}],
-    ids=['not listed', 'not in the file', 'in another file'])
-def test_an_index_that_contradicts_its_files_is_an_error(listed, shards):
-  with pytest.raises(ValueError, match='index.json and its files differ'):
-    open_files.open_weights(shards(listed))
-
-
 @pytest.mark.parametrize('name', ['none', '', '..', '/dev/zero'])
 def test_a_shard_outside_of_the_folder_is_an_error(name, shards):
   with pytest.raises(ValueError, match='names the file .* is missing'):

@@ -41,12 +41,7 @@ def load(path, **given):
     ({'resolution': 33}, 'resolution: .*33x33 does not divide into patches'),
     ({'variant': 'B/16'}, r'expected \(768,\), found \(12,\)'),
     ({'variant': 'R50x1'}, "name: expected 'resnet', found a vit"),
-    ({'num_classes': 6}, r'expected \(6,\), found \(5,\)'),
     ({'num_heads': 4}, 'qkv_bias: expected .* found'),
-    ({'depth': 3}, r'expected \(3, 12\), found \(2, 12\)'),
-    ({'qkv_bias': False}, 'qkv_bias: expected nothing, found'),
-    ({'pooling': 'attention'}, 'pooling/probe: expected'),
-    ({'position': 'none'}, 'positions: expected nothing'),
     ({'registers': 2}, r'registers: expected .*found nothing'),
     ({'backbone': {'depths': (3, 4)}}, 'does not divide'),
     ({'prefix': 'x'}, "prefix='x' selects one of several copies"),
@@ -104,29 +99,16 @@ def test_parameters_must_be_finite_floats(value, words, monkeypatch, tmp_path):
     load(tmp_path / 'x')
 
 
-def without(*names):
-  return lambda config: [config.pop(name) for name in names]
-
-
 @pytest.mark.parametrize(('damage', 'words'), [
     (lambda c: c.update(model=[1]), r'config.model must be a section'),
     (lambda c: c['model'].update(zzz=1), 'Unknown key model.zzz'),
-    (lambda c: c['model'].update(width=-1), 'width cannot be negative'),
-    (lambda c: c['model'].update(name=[1]), 'model.name'),
-    (lambda c: c['model'].update(backbone=[1]), 'model.backbone'),
-    (lambda c: c.update(preprocess=[1]), r'config.preprocess must be'),
-    (lambda c: c['preprocess'].update(mean=[1, 2]), 'mean must be one number'),
     (lambda c: c['preprocess'].update(std=[1, 1, 0]), 'std must be positive'),
     (lambda c: c['preprocess'].update(labels=['a']), '1 labels, but .* 5 clas'),
-    (lambda c: c['preprocess'].update(width=3), 'Unknown key preprocess.width'),
-    (lambda c: c.update(data='x'), 'config.data must be a section'),
     (lambda c: (c.pop('preprocess'), c['data'].update(eval_ops=3)), 'int'),
-    (without('preprocess', 'resolution', 'data'), 'needs the key.*resolution'),
-    (lambda c: c.update(resolution='x'), "config.resolution must .* is 'x'"),
+    (lambda c: [c.pop(k) for k in ('preprocess', 'resolution', 'data')],
+     'needs the key.*resolution'),
     (lambda c: c.update(resolution=[]), r'config.resolution must .* is \[\]'),
-    (lambda c: c.update(resolution=0), 'resolution must be positive'),
     (lambda c: c.update(resolution=33), '33x33 does not divide'),
-    (lambda c: c['preprocess'].update(resolution=33), '33x33 does not divide'),
     (lambda c: c.update(positions='zzz'), "config.positions is 'zzz'")])
 def test_a_malformed_config_is_one_error_that_names_the_checkpoint(
     damage, words, tmp_path):

@@ -28,26 +28,6 @@ def save(target, form, *, resolution=(32, 32), preprocess=PLAIN,
       origin='test')
 
 
-@pytest.mark.parametrize(('form', 'settings', 'words'), [
-    ('npz', {'registers': 2}, 'registers=2'),
-    ('npz', {'axial': True, 'pooling': 'average'}, 'axial=True'),
-    ('npz', {'layer_scale': 0.1}, 'layer_scale=0.1, only None'),
-    ('timm', {'representation_layer': True}, 'no parameter representation'),
-    ('timm', {'position_at': 'shared'}, "position_at='shared'"),
-    ('npz', {'parallel': True}, 'parallel=True'),
-    ('timm', {'qk_norm': True}, 'qk_norm=True'),
-    ('huggingface', {'norm': 'rms'}, "norm='rms'"),
-    ('huggingface', {'pooling': 'average'}, "pooling='average'"),
-    ('huggingface', {'final_norm': False}, 'final_norm=False'),
-    ('huggingface', {'representation_layer': True}, 'no layer before its head'),
-    ('huggingface', random_models.HYBRID, 'cannot store backbone')])
-def test_a_setting_that_a_format_cannot_store_is_an_error(
-    form, settings, words, tmp_path):
-  with pytest.raises(ValueError, match=words):
-    save(tmp_path / 'x', form, **settings)
-  assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.parametrize(('form', 'value', 'words'), [
     ('npz', np.float32(np.nan), 'cls holds 12 of 12 values that are NaN'),
     ('orbax', np.float64(1e300), 'cls holds 12 of 12 values'),
@@ -68,37 +48,6 @@ def test_nothing_is_overwritten(form, tmp_path):
     save(tmp_path / 'x', form)
   assert (tmp_path / 'x').read_text() == 'precious'
   assert len(list(tmp_path.iterdir())) == 1
-
-
-@pytest.mark.parametrize('form', save_lib.FORMATS)
-def test_a_failure_leaves_nothing(form, tmp_path, monkeypatch):
-  def full(*_, **__):
-    raise OSError('No space left on device')
-
-  monkeypatch.setattr('os.rename', full)
-  with pytest.raises(OSError, match='No space left'):
-    save(tmp_path / 'folder' / 'x', form)
-  assert not list((tmp_path / 'folder').iterdir())
-
-
-@pytest.mark.parametrize('target', [
-    'x.safetensors', 'timm', 'huggingface', 'x.npz'])
-@pytest.mark.parametrize('settings', [
-    {'resolution': (24, 48), 'positions': 'cubic'},
-    {'gelu': 'exact', 'layer_norm_epsilon': 1e-4, 'dropout': 0.25,
-     'num_heads': 3},
-    {'preprocess': dataclasses.replace(
-        PLAIN, resolution=(40, 40), crop=0.5, labels=tuple('abcde'))},
-    {'width': 192, 'mlp_dim': 768, 'num_heads': 6, 'depth': 1, 'patch': 16}],
-    ids=str)
-def test_every_setting_is_loaded_back(target, settings, tmp_path):
-  form = {'x.safetensors': 'timm', 'x.npz': 'npz'}.get(target, target)
-  config, _ = save(tmp_path / target, form, **settings)
-  loaded = load_lib.load(tmp_path / target)
-  assert loaded.config == config
-  assert loaded.resolution == settings.get('resolution', (32, 32))
-  assert loaded.positions == settings.get('positions', 'linear')
-  assert loaded.preprocess == settings.get('preprocess', PLAIN)
 
 
 def test_the_metadata_contains_the_model_and_the_preprocessing(tmp_path):
