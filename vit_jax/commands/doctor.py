@@ -18,15 +18,12 @@ import sys
 from typing import Literal
 
 GIB = 2**30
-MIN_PYTHON = (3, 11)
 ROOT = pathlib.Path(__file__).parents[2]
 INSTALL = f'{sys.executable} -m pip install'
 REQUIREMENTS = f'{INSTALL} -r {ROOT}/requirements.txt -c {ROOT}/constraints.txt'
 OPTIONAL = {'tensorflow': 'prepares TFDS data sets',
             'tensorboard': 'shows the curves of a run',
             'torch': 'reads PyTorch checkpoints'}
-
-Status = Literal['ok', 'note', 'WARN', 'FAIL']
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,7 +32,7 @@ class Check:
   section: str
   name: str
   found: str
-  status: Status = 'ok'
+  status: Literal['ok', 'note', 'WARN', 'FAIL'] = 'ok'
   remedy: str = ''
 
 
@@ -45,33 +42,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
   """Prints the report; returns 0 if training can start, else 1."""
-  checks = [*check_packages(_requirements()),
+  requirements = (ROOT / 'requirements.txt').read_text().splitlines()
+  checks = [*check_packages(requirements),
             *check_devices(has_gpu=shutil.which('nvidia-smi') is not None),
             *check_host()]
   can_train = not any(check.status == 'FAIL' for check in checks)
-  print(render(checks, can_train=can_train))
+  for section, group in itertools.groupby(checks, lambda c: c.section):
+    print(section, *(f'  {check.status:4}  {check.name:19}  {check.found}'
+                     for check in group), sep='\n')
+  for remedy in dict.fromkeys(c.remedy for c in checks if c.remedy):
+    names = [check.name for check in checks if check.remedy == remedy]
+    print(f'To fix {", ".join(names)}: {remedy}')
+  print('Training can start.' if can_train else
+        'Training cannot start: fix what is marked FAIL.')
   if args.json:
     pathlib.Path(args.json).write_text(json.dumps({
         'can_train': can_train,
         'checks': [dataclasses.asdict(check) for check in checks]}, indent=2))
   return 0 if can_train else 1
-
-
-def render(checks: Sequence[Check], *, can_train: bool) -> str:
-  """Returns the report as text."""
-  width = max(len(check.name) for check in checks)
-  lines: list[str] = []
-  for section, group in itertools.groupby(checks, lambda c: c.section):
-    lines += [section, *(f'  {c.status:4}  {c.name:{width}}  {c.found}'
-                         for c in group), '']
-  remedies: dict[str, list[str]] = {}
-  for check in checks:
-    if check.remedy:
-      remedies.setdefault(check.remedy, []).append(check.name)
-  for remedy, names in remedies.items():
-    lines.append(f'To fix {", ".join(names)}: {remedy}')
-  return '\n'.join([*lines, 'Training can start.' if can_train else
-                    'Training cannot start: fix what is marked FAIL.'])
 
 
 def find_version(name: str) -> str | None:
@@ -87,27 +75,26 @@ def check_packages(
     find: Callable[[str], str | None] = find_version,
 ) -> list[Check]:
   """Compares Python and packages with lines such as 'jax>=0.10,<0.13'."""
-  version = '.'.join(map(str, sys.version_info[:3]))
-  checks = [Check('Packages', 'python', f'{version}  {sys.executable}')]
-  if sys.version_info < MIN_PYTHON:
-    checks = [dataclasses.replace(
-        checks[0], status='FAIL', remedy='make quickstart PYTHON=python3.11')]
+  too_old = sys.version_info < (3, 11)
+  checks = [Check(
+      'Packages', 'python', f'{sys.version.split()[0]}  {sys.executable}',
+      'FAIL' if too_old else 'ok',
+      'make quickstart PYTHON=python3.11' * too_old)]
   for requirement in requirements:
-    match = re.match(r'([\w.-]+)(?:\[[^]]*\])?\s*([^;]*)', requirement)
-    assert match, requirement
+    match = re.match(r'([\w.-]+)(?:\[[^]]*\])?\s*([^;#]*)', requirement)
+    if not match:  # A comment.
+      continue
     name, wanted = match[1], match[2].strip()
     found = find(name)
-    status: Status = (
-        'FAIL' if not found else 'ok' if _satisfies(found, wanted) else 'WARN')
-    checks.append(Check(
-        'Packages', name, f'{found or "missing"}  {wanted}'.rstrip(), status,
-        '' if status == 'ok' else REQUIREMENTS))
-  for name, purpose in OPTIONAL.items():
-    found = find(name)
-    checks.append(Check(
-        'Optional', name, f'{found or "not installed"}  {purpose}',
-        'ok' if found else 'note', '' if found else f'{INSTALL} {name}'))
-  return checks
+    text = f'{found or "missing"}  {wanted}'.rstrip()
+    checks.append(
+        Check('Packages', name, text) if found and _satisfies(found, wanted)
+        else Check('Packages', name, text, 'WARN' if found else 'FAIL',
+                   REQUIREMENTS))
+  return checks + [
+      Check('Optional', name, f'{found}  {purpose}') if (found := find(name))
+      else Check('Optional', name, f'not installed  {purpose}', 'note',
+                 f'{INSTALL} {name}') for name, purpose in OPTIONAL.items()]
 
 
 def check_devices(has_gpu: bool) -> list[Check]:
@@ -139,25 +126,20 @@ def check_devices(has_gpu: bool) -> list[Check]:
 def check_host() -> list[Check]:
   """Lists cores, memory, disk space and relevant environment variables."""
   memory = os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / GIB
+  disks = [('disk', '.', 2.0, 'choose a --workdir on another disk')]
+  if os.path.isdir('/dev/shm'):
+    disks.append(('shared memory', '/dev/shm', 0.5, 'docker run --shm-size=8g'))
   checks = [Check('Host', 'cores', str(os.cpu_count())),
             Check('Host', 'memory', f'{memory:.1f} GiB')]
-  for name, path, least, remedy in (
-      ('disk', '.', 2.0, 'choose a --workdir on another disk'),
-      ('shared memory', '/dev/shm', 0.5, 'docker run --shm-size=8g')):
-    if os.path.isdir(path):
-      free = shutil.disk_usage(path).free / GIB
-      status: Status = 'WARN' if free < least else 'ok'
-      checks.append(Check('Host', name, f'{free:.1f} GiB free', status,
-                          remedy * (free < least)))
+  for name, path, least, remedy in disks:
+    free = shutil.disk_usage(path).free / GIB
+    checks.append(
+        Check('Host', name, f'{free:.1f} GiB free') if free >= least else
+        Check('Host', name, f'{free:.1f} GiB free', 'WARN', remedy))
   return checks + [
       Check('Environment', name, value, 'note')
       for name, value in sorted(os.environ.items())
       if name.startswith(('JAX_', 'XLA_', 'CUDA_VISIBLE', 'TPU_', 'TFDS_'))]
-
-
-def _requirements() -> list[str]:
-  lines = (ROOT / 'requirements.txt').read_text().splitlines()
-  return [text for line in lines if (text := line.split('#')[0].strip())]
 
 
 def _satisfies(version: str, wanted: str) -> bool:
