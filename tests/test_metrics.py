@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from sklearn import metrics as sklearn_metrics
 
 from vit_jax import metrics
 
@@ -136,21 +135,3 @@ def test_precision_at_1_checks_the_top_class():
   khot = jnp.array([[1, 0, 1], [0, 1, 1], [0, 0, 0], [1, 1, 1]], jnp.uint8)
   np.testing.assert_array_equal(
       metrics.precision_at_1(logits, khot), [1.0, 0.0, 0.0, 1.0])
-
-
-# Average precision.
-
-
-@pytest.mark.parametrize('ties', [False, True])
-def test_average_precision_equals_scikit_learn(ties):
-  for _ in range(20):
-    scores = (RNG.integers(0, 4, 25) if ties else RNG.normal(size=25))
-    labels = RNG.random(25) < 0.4
-    assert metrics.average_precision(scores, labels) == pytest.approx(
-        sklearn_metrics.average_precision_score(labels, scores))
-
-
-def test_average_precision_without_examples_or_with_nan_is_nan():
-  assert np.isnan(metrics.average_precision(np.ones(3), np.zeros(3, bool)))
-  assert np.isnan(metrics.average_precision(
-      np.array([1, np.nan, 0]), np.array([True, False, False])))

@@ -8,7 +8,7 @@ from typing import Any
 import clu.metrics
 import flax.struct
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Integer, Real, Shaped
+from jaxtyping import Array, Float, Integer, Real, Shaped
 import numpy as np
 
 # Class indices, or the k-hot or soft labels of every class.
@@ -97,27 +97,6 @@ def precision_at_1(
   answer = logits.argmax(axis=-1)[:, None]
   correct = jnp.take_along_axis(khot_labels, answer, axis=-1)[:, 0] > 0
   return (correct & ~jnp.isnan(logits).any(axis=-1)).astype(jnp.float32)
-
-
-def average_precision(
-    scores: Real[np.ndarray, 'examples'], labels: Bool[np.ndarray, 'examples'],
-) -> float:
-  """Returns the area under the precision-recall curve of one class.
-
-    sum_n (recall_n - recall_n-1) precision_n
-
-  over the distinct scores n in decreasing order, without interpolation, as in
-  scikit-learn. Equals the mean precision at the scores of the true examples.
-
-  Returns:
-    NaN if no example has the class or a score is NaN.
-  """
-  if not labels.any() or np.isnan(scores).any():
-    return float('nan')
-  every, true = np.sort(scores), np.sort(scores[labels])
-  answers = len(every) - np.searchsorted(every, true, side='left')
-  hits = len(true) - np.searchsorted(true, true, side='left')
-  return float((hits / answers).mean())
 
 
 def errors(

@@ -144,8 +144,7 @@ def test_the_command_compares_the_export_with_the_model(tmp_path, capsys):
 
 @pytest.mark.parametrize(('form', 'name', 'words'), [
     ('jax', 'model.onnx', 'must end with .stablehlo'),
-    ('onnx', 'model', 'must end with .onnx'),
-    ('savedmodel', 'model.onnx', 'use --format=onnx')])
+    ('onnx', 'model', 'must end with .onnx')])
 def test_the_suffix_must_fit_the_format(tmp_path, capsys, form, name, words):
   assert main.main(['export', '--model=nothing', f'--format={form}',
                     f'--output={tmp_path}/{name}']) == 2

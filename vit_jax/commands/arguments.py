@@ -40,11 +40,15 @@ def load_model(args: argparse.Namespace) -> model_lib.Model:
       args.model, which=args.which, **parse_overrides(args.set))
 
 
-def add_config(parser: argparse.ArgumentParser) -> None:
-  """Adds the flag of the config file."""
+def add_config(
+    parser: argparse.ArgumentParser, text: str = 'config file', *,
+    required: bool = True, default: str = '',
+) -> None:
+  """Adds the flag of the config file, described by `text`."""
   parser.add_argument(
-      '--config', required=True, metavar='FILE.py[:name=value,...]',
-      help='config file; override values by --config.section.key=value')
+      '--config', required=required, default=default,
+      metavar='FILE.py[:name=value,...]',
+      help=f'{text}; override values by --config.section.key=value')
 
 
 def add_which(parser: argparse.ArgumentParser) -> None:

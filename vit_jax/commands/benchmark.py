@@ -21,6 +21,7 @@ from vit_jax import console
 from vit_jax.benchmarking import step_speed
 from vit_jax.benchmarking import synthetic_photos
 from vit_jax.benchmarking import workload
+from vit_jax.commands import arguments
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import load_config
 from vit_jax.plan import build_without_data
@@ -30,9 +31,8 @@ NUM_PHOTOS = 64
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags of the command."""
-  parser.add_argument(
-      '--config', metavar='FILE.py[:name=value,...]',
-      help='measure this config; of a config with stages, the first')
+  arguments.add_config(
+      parser, 'measure this config, or its first stage', required=False)
   parser.add_argument(
       '--model', default='', metavar='VARIANT',
       help='measure this model, such as B/16; change a value with '

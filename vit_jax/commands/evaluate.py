@@ -49,10 +49,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       '--workdir', required=True, metavar='DIR',
       help='a workdir, one of its checkpoints, or weights of another codebase')
   arguments.add_which(parser)
-  parser.add_argument(
-      '--config', default='', metavar='FILE.py[:name=value,...]',
-      help='config file (default: the config saved with the checkpoint); '
-      'override values of either by --config.section.key=value')
+  arguments.add_config(
+      parser, 'config file (default: the config saved with the checkpoint)',
+      required=False)
   parser.add_argument(
       '--evaluators', default='', metavar='NAME,...',
       help='names of evaluators in the config, or kinds with their defaults: '

@@ -9,7 +9,6 @@ reported and skipped; the exit status is then 1.
 """
 
 import argparse
-import pathlib
 
 import numpy as np
 
@@ -48,8 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
   """Runs the command; returns the exit status."""
-  _check_suffix(args.output, args.format)
-  arguments.check_absent(args.output)
+  arguments.check_output(args.output, (SUFFIXES[args.format],))
   export.check_installed(args.format)
   errors: dict[str, str] = {}
   found = image_files.find(args.paths, errors)[:MAX_IMAGES]
@@ -83,20 +81,6 @@ def run(args: argparse.Namespace) -> int:
         'output': args.output, 'format': args.format,
         'differences': differences, 'errors': reading.errors})
   return reading.report()
-
-
-def _check_suffix(path: str, form: str) -> None:
-  """Raises ValueError if the suffix is not that of the format."""
-  wanted, found = SUFFIXES[form], pathlib.PurePath(path).suffix
-  if wanted and found != wanted:
-    raise ValueError(
-        f'{path} must end with {wanted} for --format={form}.')
-  other = next((name for name, suffix in SUFFIXES.items()
-                if found and suffix == found), form)
-  if other != form:
-    raise ValueError(
-        f'{path} has the suffix of the format {other}, but {form} writes a '
-        f'folder. Remove {found}, or use --format={other}.')
 
 
 def _verification_batches(

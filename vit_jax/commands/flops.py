@@ -25,6 +25,7 @@ import jax
 from vit_jax import atomic_files
 from vit_jax import console
 from vit_jax import models
+from vit_jax.commands import arguments
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import load_config
 from vit_jax.parallel import hardware
@@ -40,10 +41,9 @@ UTILISATION = 0.4
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags of the command."""
-  parser.add_argument(
-      '--config', default='', metavar='FILE.py[:name=value,...]',
-      help="count a config, stage by stage, instead of the paper's tables; "
-      'change a value with --config.section.key=value')
+  arguments.add_config(
+      parser, "count a config, stage by stage, instead of the paper's tables",
+      required=False)
   parser.add_argument(
       '--device', default=paper_costs.DEVICE, metavar='NAME',
       help='device of the core-days (default: %(default)s): '

@@ -30,6 +30,7 @@ import jax
 
 from vit_jax import atomic_files
 from vit_jax.analysis import memory_plot
+from vit_jax.commands import arguments
 from vit_jax.experiment import load_config
 from vit_jax.parallel import sharding
 from vit_jax.parallel import topology
@@ -42,9 +43,7 @@ from vit_jax.plan import step_cost
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags of the command."""
-  parser.add_argument(
-      '--config', required=True, metavar='FILE.py[:name=value,...]',
-      help='config to plan; change a value with --config.section.key=value')
+  arguments.add_config(parser)
   parser.add_argument(
       '--topology', default='', metavar='NAME',
       help='TPU slice, such as v3-8 or v5p-512, or a shape in chips, such as '

@@ -151,14 +151,16 @@ def _write(
     if target.endswith('.jsonl'):
       file.writelines(json.dumps(record) + '\n' for record in records)
       return
-    keys = ('name', 'probability', 'class')
-    columns = [*example.get('values', ()), *(
-        f'{key}_{i + 1}' for i in range(len(example.get('predictions', ())))
-        for key in keys)]
-    lines = csv.writer(file)
-    lines.writerow(['path', *columns, 'error'])
-    for r in records:
-      cells = [*r.get('values', {}).values(),
-               *(p[key] for p in r.get('predictions', ()) for key in keys)]
-      lines.writerow([r['path'], *(cells or [''] * len(columns)),
-                      r.get('error', '')])
+    lines = csv.DictWriter(file, [*_flatten(example), 'error'])
+    lines.writeheader()
+    lines.writerows(map(_flatten, records))
+
+
+def _flatten(record: Mapping[str, Any]) -> dict[str, Any]:
+  """Returns cells by column, such as 'name_1' of the most likely class."""
+  return {
+      **{key: record[key] for key in ('path', 'error') if key in record},
+      **record.get('values', {}),
+      **{f'{key}_{i}': value
+         for i, found in enumerate(record.get('predictions', ()), start=1)
+         for key, value in found.items()}}

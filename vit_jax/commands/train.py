@@ -12,6 +12,7 @@ from vit_jax import atomic_files
 from vit_jax import console as console_lib
 from vit_jax import run as run_lib
 from vit_jax.analysis import plots
+from vit_jax.commands import arguments
 from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import load_config
 from vit_jax.run import initial_weights
@@ -26,9 +27,7 @@ SHOWN = ('accuracy', 'precision_at_1', 'root_mean_square_error', 'r2')
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the command's flags."""
-  parser.add_argument(
-      '--config', required=True, metavar='FILE.py[:name=value,...]',
-      help='the experiment; change a value by --config.section.key=value')
+  arguments.add_config(parser)
   parser.add_argument(
       '--workdir', required=True, metavar='DIR',
       help='folder of the run: checkpoints, metrics, curves; an interrupted '
@@ -98,25 +97,27 @@ def _print_summary(
         round(summary['secs']), summary['metrics'].get('train/loss'),
         '\n'.join(key if len(evaluators) > 1 else key.split('/')[-1]
                   for key in held_out),
-        '\n'.join(console_lib.format_metrics({key: value}).rsplit(
-            f'{key} ', 1)[-1] for key, value in held_out.items())])
+        '\n'.join(console_lib.format_metric(key, value)
+                  for key, value in held_out.items())])
   if any(summary.get('best') for summary in summaries.values()):
     columns.append('best')
     for row, summary in zip(rows, summaries.values()):
       row.append(_best(summary))
   print()
-  console_lib.table(f'Summary ({_time(summaries, secs)})', columns, rows)
-  print(f'{_early_ends(summaries)}'
-        f'cost     {_cost(summaries)}\n'
+  trained = sum(summary['secs'] for summary in summaries.values())
+  console_lib.table(
+      f'Summary ({console_lib.format_secs(secs)} in this start; total training '
+      f'{console_lib.format_secs(trained)})', columns, rows)
+  for name, summary in summaries.items():
+    if summary.get('stopped_early'):
+      best = summary['best']
+      print(f'early    {name or "the run"} stopped at step '
+            f'{summary["steps"]:,}: ' + (
+                f'{best["metric"]} was best at step {best["step"]:,}' if best
+                else 'no value of checkpoint.best was finite'))
+  print(f'cost     {_cost(summaries)}\n'
         f'curves   {workdir / workdir_lib.CURVES}\n'
         f'figures  {workdir / workdir_lib.SUMMARY}')
-
-
-def _time(summaries: Mapping[str, Any], secs: float) -> str:
-  """Returns the time of this start and of all training."""
-  trained = sum(summary['secs'] for summary in summaries.values())
-  return (f'{console_lib.format_secs(secs)} in this start; total training '
-          f'{console_lib.format_secs(trained)}')
 
 
 def _best(summary: Mapping[str, Any]) -> str:
@@ -131,16 +132,6 @@ def _best(summary: Mapping[str, Any]) -> str:
       metric.split(' ', 1)[1], f'step {best["step"]:,}',
       *(console_lib.format_metrics({key: value})
         for key, value in others.items())])
-
-
-def _early_ends(summaries: Mapping[str, Any]) -> str:
-  return ''.join(
-      f'early    {name or "the run"} stopped at step {summary["steps"]:,}: '
-      f'{summary["best"]["metric"]} was best at step '
-      f'{summary["best"]["step"]:,}\n' if summary['best'] else
-      f'early    {name or "the run"} stopped at step {summary["steps"]:,}: no '
-      'value of checkpoint.best was finite\n'
-      for name, summary in summaries.items() if summary.get('stopped_early'))
 
 
 def _cost(summaries: Mapping[str, Any]) -> str:

@@ -19,6 +19,7 @@ import numpy as np
 from vit_jax import atomic_files
 from vit_jax import console as console_lib
 from vit_jax import schema
+from vit_jax.commands import arguments
 from vit_jax.data import vtab
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import load_config
@@ -42,10 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
       '--model', metavar='VARIANT',
       help='model, such as B/16 (default: that of the checkpoint)')
-  parser.add_argument(
-      '--config', default=str(CONFIG), metavar='FILE.py[:name=value,...]',
-      help='config file (default: configs/vtab.py); override values by '
-      '--config.section.key=value')
+  arguments.add_config(
+      parser, 'config file (default: configs/vtab.py)', required=False,
+      default=str(CONFIG))
   parser.add_argument(
       '--tasks', default='', metavar='NAME,...',
       help='tasks or groups (natural, specialized, structured) instead of all')

@@ -54,8 +54,10 @@ class MultiLabelConfig(evaluator.EvaluatorConfig):
               'precision_at_1': metrics.precision_at_1(logits, labels)}
 
     def finish(values: passes.Values) -> evaluator.Result:
+      from sklearn import metrics as sklearn_metrics
       per_class = np.array([
-          metrics.average_precision(scores, labels)
+          sklearn_metrics.average_precision_score(labels, scores)
+          if labels.any() and np.isfinite(scores).all() else np.nan
           for scores, labels in zip(values['score'].T, values['label'].T)])
       # A class without examples is skipped, but NaN scores must show.
       counted = ~np.isnan(per_class) | values['label'].any(axis=0)
