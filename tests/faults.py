@@ -91,9 +91,7 @@ class Launch:
     (folder / 'toy.py').write_text(CONFIG)
     self.workdir = workdir
     environment = {
-        **{name: value for name, value in os.environ.items()
-           if name != 'XLA_FLAGS'},
-        'JAX_PLATFORMS': 'cpu',
+        **os.environ, 'JAX_PLATFORMS': 'cpu',
         'JAX_COMPILATION_CACHE_DIR': str(folder / 'cache')}
     address = f'localhost:{_free_port()}'
     self._files = {i: folder / f'{workdir.name}-{i}.txt'

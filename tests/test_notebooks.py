@@ -51,9 +51,7 @@ def test_notebooks_run_from_top_to_bottom(path, tmp_path):
       [sys.executable, '-W', 'ignore', script], cwd=path.parent, check=True,
       timeout=600, env={
           **os.environ, 'MPLBACKEND': 'agg', 'JAX_PLATFORMS': 'cpu',
-          'TMPDIR': str(tmp_path / 'written'),
-          # Compilation takes most of the time.
-          'XLA_FLAGS': '--xla_backend_optimization_level=0'})
+          'TMPDIR': str(tmp_path / 'written')})
   # Outputs go to the temporary folder, not to the repository.
   assert list((tmp_path / 'written').glob('*/*'))
 

@@ -71,9 +71,7 @@ def free_port():
 def run_processes(number, *argv, devices=1):
   """Returns the status, output and error stream of each process of main.py."""
   environ = {**os.environ, 'JAX_PLATFORMS': 'cpu',
-             'JAX_NUM_CPU_DEVICES': str(devices),
-             'XLA_FLAGS': '--xla_backend_optimization_level=0 '
-                          '--xla_llvm_disable_expensive_passes=true'}
+             'JAX_NUM_CPU_DEVICES': str(devices)}
   started = []
   try:
     flags = [f'--coordinator=localhost:{free_port()}',
