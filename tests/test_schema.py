@@ -28,8 +28,6 @@ class Record:
   maybe_number: float | None = None
   size: int | tuple[int, int] = 8
   kind: Literal['none', 'full', 'some'] = 'full'
-  depth: Literal[1, 2] = 1
-  maybe_kind: Literal['a', 'b'] | None = None
   inner: Inner = dataclasses.field(default_factory=Inner)
   maybe_inner: Inner | None = None
   warmup: Duration | None = None
@@ -73,19 +71,13 @@ def parse(**section):
 
 @pytest.mark.parametrize('key, value, expected', [
     ('rate', 3, 3.0),
-    ('steps', 3, 3),
-    ('on', True, True),
     ('maybe_text', None, None),
     ('maybe_text', 'none', 'none'),  # Text in a file is text.
-    ('maybe_number', 2, 2.0),
     ('size', 16, 16),
     ('size', [16, 32], (16, 32)),
-    ('maybe_kind', None, None),
-    ('maybe_kind', 'a', 'a'),
     ('inner', {'width': 8}, Inner(width=8)),
     ('maybe_inner', {}, Inner()),
     ('warmup', {'epochs': 5}, Duration(epochs=5.0)),
-    ('sizes', (1, 2, 3), (1, 2, 3)),
     ('rules', [['a', 1], ('b', 2.5)], (('a', 1.0), ('b', 2.5))),
     ('weights', {'cat': 2}, {'cat': 2.0}),
     ('anything', {'free': [1, 'x']}, {'free': [1, 'x']}),
@@ -98,23 +90,15 @@ def test_value_becomes_the_annotated_type(key, value, expected):
 
 @pytest.mark.parametrize('key, text, expected', [
     ('rate', '3e-4', 3e-4),
-    ('rate', '3', 3.0),
     ('steps', '12', 12),
     ('on', 'true', True),
     ('text', '12', '12'),
-    ('text', 'none', 'none'),
     ('maybe_text', 'none', None),
-    ('maybe_text', '12', '12'),
-    ('maybe_number', 'null', None),
     ('maybe_number', '0.5', 0.5),
     ('size', '384', 384),
     ('size', '(16, 32)', (16, 32)),
-    ('size', '16, 32', (16, 32)),
-    ('kind', 'some', 'some'),
     ('kind', 'none', 'none'),
-    ('maybe_kind', 'b', 'b'),
     ('warmup', '{"epochs": 5}', Duration(epochs=5.0)),
-    ('sizes', '[1, 2]', (1, 2)),
     ('rules', '[("a.*", 2)]', (('a.*', 2.0),)),
     ('anything', '[1, "x"]', [1, 'x']),
     ('anything', 'word', 'word'),
@@ -135,45 +119,27 @@ def test_flag_text_is_read_inside_sections_lists_and_dicts():
   assert record.warmup == Duration(steps=5.0)
 
 
-def test_records_and_defaults_are_unchanged():
-  record = Record(rate=2.0)
-  assert schema.parse(Record, record, where='model') is record
-  assert parse(inner=Inner(width=9)).inner == Inner(width=9)
-  assert parse() == Record(rate=1.0)
-
-
 @pytest.mark.parametrize('section, words', [
     ({'setps': 3}, "Unknown key model.setps. Did you mean 'steps'?"),
-    ({'inner': {'widht': 3}}, 'Unknown key model.inner.widht. Did you mean'),
     ({'zzz': 3}, 'Unknown key model.zzz. Known keys: rate'),
     # Text is never evaluated.
     ({'steps': FlagText('__import__("os").getpid()')},
      'model.steps must be int'),
     ({'warmup': FlagText('{"epoch": 5}')}, "Did you mean 'epochs'?"),
     ({'total': 300}, 'model.total must be a duration with its unit'),
-    ({'warmup': 300}, 'model.warmup must be a duration with its unit'),
     ({'rate': 'fast'}, "model.rate must be float, but is 'fast'."),
     ({'rate': True}, 'model.rate must be float, but is True.'),
-    ({'rate': None}, 'model.rate must be float, but is None.'),
     ({'rate': float('nan')}, 'model.rate is not a number (NaN).'),
     ({'steps': 1.5}, 'model.steps must be int, but is 1.5.'),
-    ({'on': 1}, 'model.on must be bool, but is 1.'),
-    ({'text': 3}, 'model.text must be str, but is 3.'),
-    ({'maybe_number': 'x'}, "model.maybe_number must be float or none, but is "
-                            "'x'."),
     ({'size': 'big'}, "model.size must be int or tuple, but is 'big'."),
     ({'kind': 'ful'}, "model.kind is 'ful'. Did you mean 'full'? Expected one "
                       "of 'none', 'full', 'some'."),
-    ({'maybe_kind': 'c'}, "model.maybe_kind must be one of 'a', 'b' or none, "
-                          "but is 'c'."),
     ({'inner': 3}, 'model.inner must be a section with keys (Inner), but is '
                    '3.'),
-    ({'inner': {'width': 'x'}}, "model.inner.width must be int, but is 'x'."),
     ({'sizes': '12'}, "model.sizes must be a list, but is '12'."),
     ({'sizes': [1, 'x']}, "model.sizes[1] must be int, but is 'x'."),
     ({'rules': [['a', 1, 2]]}, "model.rules[0] must have 2 entries, but is "
                                "['a', 1, 2]."),
-    ({'rules': [['a', 'x']]}, "model.rules[0][1] must be float, but is 'x'."),
     ({'weights': 3}, 'model.weights must be a section with keys, but is 3.'),
     ({'weights': {'cat': 'x'}}, "model.weights.cat must be float, but is 'x'."),
 ])
@@ -209,7 +175,6 @@ def test_name_chooses_the_record():
     ({}, 'optimizer needs the key name. Known: adam, sgd.'),
     ({'name': 'adm'}, "Unknown optimizer.name 'adm'. Did you mean 'adam'? "
                       'Known: adam, sgd.'),
-    ({'name': 3}, 'Unknown optimizer.name 3. Known: adam, sgd.'),
     ({'name': 'sgd', 'beta': 0.5}, 'Unknown key optimizer.beta.'),
     ('adam', 'optimizer must be a section with keys and a name (adam, sgd), '
              "but is 'adam'."),

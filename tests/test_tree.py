@@ -57,12 +57,6 @@ def test_path_that_is_a_prefix_of_another_is_an_error(names):
     tree.unflatten(dict.fromkeys(names, 1))
 
 
-def test_map_with_name_gives_name_and_leaves():
-  got = tree.map_with_name(
-      lambda name, a, b: (name, a + b), {'x': {'y': 1}}, {'x': {'y': 2}})
-  assert got == {'x': {'y': ('x/y', 3)}}
-
-
 def rules(pairs, default=0):
   return tree.flatten(
       tree.map_rules(PARAMS, pairs, default=default, where='rules'))
@@ -73,43 +67,26 @@ def test_first_rule_that_matches_the_whole_path_applies():
   assert got == dict(zip(NAMES, [0, 2, 1, 3]))
 
 
-def test_rules_match_whole_names_only():
-  with pytest.raises(ValueError, match="'head' matches no parameter"):
-    rules([('head', 1)])
-
-
-def test_rule_that_matches_nothing_is_an_error_that_lists_the_names():
-  words = "rules: the rule 'haed/.*' matches no parameter. Parameters: " + (
-      ', '.join(NAMES))
+@pytest.mark.parametrize(('pairs', 'words'), [
+    ([('.*', 1), ('haed/.*', 2)],
+     "the rule 'haed/.*' matches no parameter. Parameters: "
+     + ', '.join(NAMES)),
+    ([('head', 1)], "'head' matches no parameter"),  # Not the whole name.
+    ([('.*', 1), ('head/.*', 2)], "the rule 'head/.*' only matches parameters "
+     'that an earlier rule takes.'),
+    ([('*head', 1)], "'*head' is not a regular expression")])
+def test_useless_rules_are_errors(pairs, words):
   with pytest.raises(ValueError, match=re.escape(words)):
-    rules([('.*', 1), ('haed/.*', 2)])
-
-
-def test_rule_shadowed_by_an_earlier_one_is_an_error():
-  words = ("rules: the rule 'head/.*' only matches parameters that an earlier "
-           'rule takes.')
-  with pytest.raises(ValueError, match=re.escape(words)):
-    rules([('.*', 1), ('head/.*', 2)])
-
-
-def test_invalid_regular_expression_is_an_error():
-  with pytest.raises(
-      ValueError, match=r"rules: '\*head' is not a regular expression"):
-    rules([('*head', 1)])
+    rules(pairs)
 
 
 def test_sizes_count_elements_and_bytes():
   sizes = {'a': shape(2, 3), 'b': shape(dtype=jnp.int32),
-           'c': shape(5, dtype=jnp.bfloat16), 'd': shape(0, 4)}
-  assert tree.num_elements(sizes) == 6 + 1 + 5 + 0
-  assert tree.num_bytes(sizes) == 24 + 4 + 10 + 0
+           'c': shape(5, dtype=jnp.bfloat16), 'd': shape(0, 4),
+           'beyond_32_bits': shape(70_000, 70_000)}
+  assert tree.num_elements(sizes) == 6 + 1 + 5 + 0 + 70_000**2
+  assert tree.num_bytes(sizes) == 24 + 4 + 10 + 0 + 4 * 70_000**2
   assert tree.num_elements({}) == tree.num_bytes({}) == 0
-
-
-def test_sizes_beyond_32_bits_are_exact():
-  big = {'a': shape(70_000, 70_000), 'b': shape(1)}
-  assert tree.num_elements(big) == 4_900_000_001
-  assert tree.num_bytes(big) == 19_600_000_004
 
 
 def test_differences_list_missing_unexpected_and_reshaped_leaves():

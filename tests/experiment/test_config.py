@@ -110,6 +110,12 @@ def test_a_resolved_config_survives_json():
     ({'checkpoint': {'best': 'test/acuracy'}}, "Did you mean 'accuracy'?"),
     ({'checkpoint': {'best': 'test/loss', 'patience': 2},
       'evals': {'test': {}}}, 'evals.test runs at the end only'),
+    ({'checkpoint': {'keep': 0}}, 'keep must be at least 1, but is 0.'),
+    ({'checkpoint': {'patience': 3}}, "Set one, for example best='val/"),
+    ({'checkpoint': {'best': 'test/loss', 'patience': 0}},
+     'at least 1 evaluation, but is 0'),
+    ({'checkpoint': {'best': 'test/loss', 'patience': 'long'}},
+     'patience must be a duration'),
     ({'init': {'checkpoint': 'a', 'stage': 'b'}}, 'not from both'),
 ])
 def test_mistakes_are_errors_with_the_key(change, words):
@@ -230,14 +236,6 @@ def test_the_evaluator_declares_the_mode_of_its_metrics(best, setting, mode):
   config = config_lib.resolve(
       {**SMALL, 'checkpoint': {'best': best, 'best_mode': setting}})
   assert config_lib.best_mode(config) == mode
-
-
-@pytest.mark.parametrize(('override', 'patience'), [
-    ('patience=3', 3), ('patience=none', None),
-    ('patience.epochs=2', schema.Duration(epochs=2))])
-def test_patience_is_a_count_or_a_duration(file, override, patience):
-  config = load(file, 'checkpoint.best=test/loss', f'checkpoint.{override}')
-  assert config.checkpoint.patience == patience
 
 
 def test_changing_only_the_name_keeps_common_fields(file):

@@ -70,9 +70,6 @@ def test_kernels_of_every_head_are_sharded():
      "encoder/layers/attention/out/kernel (2, 4, 8, 32): axis 'heads' of 4 "
      "does not divide over mesh axis 'tensor' of 8. Use a divisor of 4 for "
      'mesh.tensor.'),
-    ({'mlp_dim': 66}, {'tensor': 4},
-     "encoder/layers/mlp/hidden/bias (2, 66): axis 'mlp' of 66 does not "
-     "divide over mesh axis 'tensor' of 4."),
     ({'width': 36}, {'fsdp': 8},
      "encoder/layers/attention/out/kernel (2, 4, 9, 36): axis 'width' of "
      "36 does not divide over mesh axis 'fsdp' of 8."),

@@ -32,19 +32,10 @@ def test_convolution(groups):
   assert count == 2 * (2 * 4 * 3 * 10) * (3 * 3 * 4 // groups)
 
 
-def test_elementwise_operations_are_free():
-  assert flops.count(lambda x: jnp.tanh(x) + x.sum(), shape(100)) == 0
-
-
 def test_scanned_body_counts_once_per_trip():
   def scanned(x, ws):
     return jax.lax.scan(lambda x, w: (x @ w, None), x, ws)[0]
   assert flops.count(scanned, shape(2, 4), shape(9, 4, 4)) == 9 * 2 * 2 * 4 * 4
-
-
-def test_jitted_function_is_looked_into():
-  function = jax.jit(lambda a: jax.jit(jnp.dot)(a, a))
-  assert flops.count(function, shape(4, 4)) == 2 * 4**3
 
 
 def test_branches_count_as_the_dearest():
@@ -60,7 +51,7 @@ def test_gradient_costs_its_products_and_remat_one_again():
   product = 2 * 8 * 4 * 4
   args = (shape(4, 4), shape(4, 4), shape(8, 4))
   assert flops.count(loss, *args) == 2 * product
-  # Backward: one for each of w1, w2 and x @ w1; that of x is not asked for.
+  # Backward: one for each of w1, w2 and x @ w1; that of x is not needed.
   plain = flops.count(jax.grad(loss, argnums=(0, 1)), *args)
   assert plain == (2 + 3) * product
   # x @ w1 again.

@@ -37,26 +37,17 @@ class Recorder:
     return self.calls
 
 
-@pytest.mark.parametrize('first', [0, 100])
+@pytest.mark.parametrize(('first', 'last', 'steps', 'calls'), [
+    (100, 120, 3, [('start', 105), ('stop', 108)]),
+    # An unfinished trace is closed.
+    (0, 12, 7, [('start', 5), ('stop', 12)]),
+    # A short run is traced from its first step.
+    (0, 4, 10, [('start', 1), ('stop', 4)]),
+    (0, 20, 0, [])])
 def test_the_trace_covers_the_requested_steps(
-    monkeypatch, first):
-  skipped = first + profiler_lib.SKIPPED_STEPS
-  assert Recorder(monkeypatch).run(first=first, last=first + 20, steps=3) == [
-      ('start', skipped), ('stop', skipped + 3)]
-
-
-def test_an_unfinished_trace_is_closed(monkeypatch):
-  assert Recorder(monkeypatch).run(first=0, last=12, steps=7) == [
-      ('start', 5), ('stop', 12)]
-
-
-def test_a_short_run_is_traced_from_its_first_step(monkeypatch):
-  assert Recorder(monkeypatch).run(first=0, last=4, steps=10) == [
-      ('start', 1), ('stop', 4)]
-
-
-def test_zero_steps_write_no_trace(monkeypatch):
-  assert Recorder(monkeypatch).run(first=0, last=20, steps=0) == []
+    monkeypatch, first, last, steps, calls):
+  assert Recorder(monkeypatch).run(
+      first=first, last=last, steps=steps) == calls
 
 
 def test_trace_is_written_for_tensorboard_and_perfetto(tmp_path):

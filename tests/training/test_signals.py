@@ -27,14 +27,6 @@ def test_a_second_ctrl_c_interrupts_immediately():
       os.kill(os.getpid(), signal.SIGINT)
 
 
-def test_a_second_sigterm_still_waits_for_the_check():
-  with signals.catch() as stop:
-    os.kill(os.getpid(), signal.SIGTERM)
-    os.kill(os.getpid(), signal.SIGTERM)
-    with pytest.raises(signals.Stopped):
-      stop.check()
-
-
 def test_handlers_are_restored_after_an_error():
   before = {s: signal.getsignal(s) for s in signals.EXIT_CODES}
   with pytest.raises(RuntimeError), signals.catch():

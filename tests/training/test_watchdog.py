@@ -53,14 +53,6 @@ def test_a_stalled_run_reports_its_stack_once(wait):
   assert wait.statuses == []
 
 
-def test_a_hung_run_exits_with_status_76(wait):
-  with watch(wait, 0, 0.05) as dog:
-    dog.beat('in a step')
-    assert wait.until(lambda: wait.statuses)
-  assert wait.statuses == [76]
-  assert 'the same command resumes from the last checkpoint' in wait.texts[-1]
-
-
 def test_the_start_has_its_own_limit(wait):
   with watch(wait, 0.05, 0.1, 30) as dog:
     assert wait.until(lambda: 'starting. Stack' in ''.join(wait.texts))
@@ -79,13 +71,11 @@ def test_a_hang_before_the_first_beat_exits(wait):
 
 
 def test_each_beat_restarts_the_clock(wait):
-  with watch(wait, 0, 3) as dog:
-    for _ in range(40):
+  with watch(wait, 0, 1) as dog:
+    for _ in range(20):
       dog.beat('in a step')
       time.sleep(0.1)
-  assert wait.statuses == []
-
-
-def test_limits_of_zero_start_no_thread(wait):
-  with watch(wait, 0, 0):
-    assert 'watchdog' not in {t.name for t in threading.enumerate()}
+    assert wait.statuses == []
+    assert wait.until(lambda: wait.statuses)
+  assert wait.statuses == [76]
+  assert 'the same command resumes from the last checkpoint' in wait.texts[-1]

@@ -237,8 +237,7 @@ class _Run:
         if self._is_finished() and self._logged_step < self._step:
           self._log()  # Stopped early, between two log lines.
         if self._is_due(self._config.checkpoint.every):
-          with self._clock.paused():
-            self._write_checkpoint(self._checkpoints.save)
+          self._write_checkpoint(self._checkpoints.save)
 
   def _is_finished(self) -> bool:
     return self._experiment.is_finished(self._counters, step=self._step)
@@ -336,10 +335,11 @@ class _Run:
         self._state.metrics['non_finite'], self._state.params)
     self._counters.set_time(
         self._start.counters, self._clock, self._device_kind)
-    save(self._state, config=config_lib.to_plain(self._config),
-         progress=dataclasses.asdict(self._counters),
-         labels=(self._experiment.dataset.targets
-                 or self._experiment.dataset.class_names or ()))
+    with self._clock.paused():
+      save(self._state, config=config_lib.to_plain(self._config),
+           progress=dataclasses.asdict(self._counters),
+           labels=(self._experiment.dataset.targets
+                   or self._experiment.dataset.class_names or ()))
 
   def _write_row(self, row: Mapping[str, float]) -> None:
     with self._files.explained(f'a row of {writer_lib.FILENAME}'):

@@ -14,11 +14,9 @@ class Interval:
     images_per_sec: images per second.
     wait_share: fraction of the time spent waiting for the input. Above a few
       percent, the input limits the speed.
-    secs: duration.
   """
   images_per_sec: float
   wait_share: float
-  secs: float
 
 
 class Clock:
@@ -43,7 +41,6 @@ class Clock:
     self._now = now
     self._devices = devices
     self._start = now()
-    self._pauses = 0
     self._begin_interval()
 
   @property
@@ -60,14 +57,10 @@ class Clock:
   def paused(self) -> Iterator[None]:
     """Excludes evaluations and checkpoints from the speed."""
     start = self._now()
-    self._pauses += 1
     try:
       yield
     finally:
-      self._pauses -= 1
-      # The outer of nested pauses counts the time.
-      if not self._pauses:
-        self._paused_secs += self._now() - start
+      self._paused_secs += self._now() - start
 
   @contextlib.contextmanager
   def waiting(self) -> Iterator[None]:
@@ -78,10 +71,9 @@ class Clock:
 
   def interval(self, *, images: int) -> Interval:
     """Ends an interval with this number of images and begins the next."""
-    assert not self._pauses, 'An interval must not end in a pause.'
     secs = self._now() - self._interval_start - self._paused_secs
     rate = 1 / secs if secs > 0 else 0.0
-    speed = Interval(images * rate, self._waited_secs * rate, secs)
+    speed = Interval(images * rate, self._waited_secs * rate)
     self._begin_interval()
     return speed
 
