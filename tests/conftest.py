@@ -17,13 +17,13 @@ os.environ['JAX_PLATFORMS'] = 'cpu'
 # fast. XLA ends at an unknown flag, so newer versions get only the stable ones.
 # Flags that the user sets, such as --xla_cpu_max_isa=AVX2, come last and take
 # precedence. Subprocesses inherit all of them.
-FAST_COMPILATION = ['--xla_backend_optimization_level=0',
-                    '--xla_llvm_disable_expensive_passes=true']
-if metadata.version('jax').startswith('0.10.'):
-  FAST_COMPILATION += ['--xla_cpu_use_fusion_emitters=false',
-                       '--xla_cpu_parallel_codegen_split_count=1']
-os.environ['XLA_FLAGS'] = ' '.join(
-    [*FAST_COMPILATION, os.environ.get('XLA_FLAGS', '')])
+os.environ['XLA_FLAGS'] = ' '.join([
+    '--xla_backend_optimization_level=0',
+    '--xla_llvm_disable_expensive_passes=true',
+    *(['--xla_cpu_use_fusion_emitters=false',
+       '--xla_cpu_parallel_codegen_split_count=1']
+      if metadata.version('jax').startswith('0.10.') else []),
+    os.environ.get('XLA_FLAGS', '')])
 
 import jax
 import numpy as np
