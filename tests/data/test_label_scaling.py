@@ -91,11 +91,9 @@ def test_mixup_blends_targets_and_a_blend_with_nan_is_nan():
     ({'target_mean': [1], 'target_std': [1, 2]}, LABELS, '(1.0,) and (1.0'),
     ({'target_mean': [1], 'target_std': [0]}, LABELS, 'target_std positive'),
     ({'cutmix': 1.0}, LABELS, 'data.cutmix blends labels by area'),
-    ({'sampling': 'balanced'}, LABELS, 'regression targets'),
 ])
 def test_invalid_targets_are_errors(section, labels, message):
   with pytest.raises(ValueError, match=re.escape(message)):
     dataset = with_labels(labels)
     config = data.measured(parsed(**section), dataset)
-    data.check_training(config, dataset)
     data.prepare(config, num_classes=2, multi_label=False, targets=True)

@@ -8,7 +8,6 @@ from vit_jax.data.augment.mixup import prepare
 from vit_jax.data.augment.ops import OPS
 from vit_jax.data.config import DataConfig
 from vit_jax.data.config import parse
-from vit_jax.data.dataset import check_training
 from vit_jax.data.dataset import class_labels
 from vit_jax.data.dataset import Dataset
 from vit_jax.data.dataset import draw_per_class
@@ -37,7 +36,6 @@ __all__ = [
     'UnreadableLog',
     'abstract_batch',
     'allowed_unreadable',
-    'check_training',
     'class_labels',
     'draw_per_class',
     'eval_batches',

@@ -79,7 +79,7 @@ def open_dataset(
   if expected and name not in ('digits', 'shapes'):
     opened = registry.open_planned(name)
   else:
-    opened = _open_source(config, name, check=source is None)
+    opened = open_splits(config, source=source)
   wanted = config.split if split is None else split or opened.eval_split
   examples = split_strings.select_split(opened, wanted, name=name)
   excluded = None
@@ -98,20 +98,16 @@ def open_dataset(
       splits=tuple(opened.splits))
 
 
-def open_splits(config: config_lib.DataConfig) -> protocol.DatasetSplits:
-  """Opens all splits of the section's source; some may be empty."""
-  return _open_source(config, config.source, check=True)
-
-
-def _open_source(
-    config: config_lib.DataConfig, name: str, *, check: bool,
+def open_splits(
+    config: config_lib.DataConfig, *, source: str | None = None,
 ) -> protocol.DatasetSplits:
+  """Opens all splits of the section's source or another; some may be empty."""
   labels = columns_lib.LabelConfig(config.target, config.table)
-  if check:
-    registry.check_label_config(name, labels)
+  if source is None:
+    registry.check_label_config(config.source, labels)
   return registry.open_source(
-      name, data_dir=config.data_dir, shapes_config=config.shapes,
-      size=config.size, labels=labels)
+      source or config.source, data_dir=config.data_dir,
+      shapes_config=config.shapes, size=config.size, labels=labels)
 
 
 def _reduce(
@@ -132,16 +128,6 @@ def _reduce(
     random_subsets.check_count(count, len(examples), name=name)
     return split_strings.Concatenated(((examples, 0, count),))
   return random_subsets.select_random(examples, count, name=name)
-
-
-def check_training(config: config_lib.DataConfig, dataset: Dataset) -> None:
-  """Raises a ValueError if `data.sampling` does not fit the labels."""
-  if config.sampling != 'natural' and (dataset.multi_label or dataset.targets):
-    labels = ('regression targets' if dataset.targets else
-              'several labels per image')
-    raise ValueError(
-        f'data.sampling={config.sampling} needs one class per image, but '
-        f'{dataset.name} has {labels}. Use --config.data.sampling=natural.')
 
 
 def class_labels(

@@ -71,7 +71,6 @@ def train_batches(
       .shuffle()
       .repeat())
   if config.sampling != 'natural':
-    dataset_lib.check_training(config, dataset)
     stream = stream.map_with_index(class_sampling_lib.build(
         dataset_lib.class_labels(dataset, setting='data.sampling'),
         num_classes=dataset.num_classes, sampling=config.sampling,

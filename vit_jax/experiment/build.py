@@ -157,7 +157,6 @@ def _complete(
 
   Raises a `ValueError` if the config does not fit the data.
   """
-  data.check_training(config.data, dataset)
   num_classes = config.model.num_classes
   if num_classes and num_classes != dataset.num_classes:
     raise ValueError(

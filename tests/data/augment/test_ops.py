@@ -88,7 +88,6 @@ def test_pad_crop_shifts_and_fills_with_zeros():
      "'flip'"),
     ({'op': 'flip', 'probabilty': 1}, "Did you mean 'probability'"),
     ({'size': 3}, 'needs the key op'),
-    ({'op': 'decode'}, 'are always decoded first'),
     ({'op': 'inception_crop', 'area': (0, 2)}, '0 < low <= high <= 1'),
     ({'op': 'randaugment', 'magnitude': 11}, r"\[0, 10\] with ranges 'grow"),
     ({'op': 'randaugment', 'magnitude': 21, 'ranges': 'published'},

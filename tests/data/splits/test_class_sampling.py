@@ -1,6 +1,5 @@
 """Class sampling has exact quotas; examples_per_class is exact."""
 
-import dataclasses
 import itertools
 import re
 
@@ -74,15 +73,6 @@ def test_large_classes_are_permuted_without_repetition():
   first = [draws(0, place) for place in range(half)]
   second = [draws(2 * half, place) for place in range(half)]
   assert len({*first, *second}) == len(first) + len(second) - 1
-
-
-@pytest.mark.parametrize('fields, message', [
-    ({'multi_label': True}, 'rare has several labels per image'),
-    ({'targets': ('age',)}, 'rare has regression targets')])
-def test_labels_without_one_class_are_errors(fields, message):
-  config = data.parse({'resolution': 2, 'sampling': 'sqrt'})
-  with pytest.raises(ValueError, match=message):
-    data.check_training(config, dataclasses.replace(DATASET, **fields))
 
 
 @pytest.mark.parametrize('labels, message', [

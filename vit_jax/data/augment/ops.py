@@ -217,9 +217,6 @@ def build(
       raise ValueError(
           f'{place} needs the key op: {settings!r}. Known: {", ".join(OPS)}.')
     name = settings.pop('op')
-    if name == 'decode':
-      raise ValueError(
-          f'{place}: images are always decoded first; remove decode.')
     schema.check_name(name, list(OPS), what=f'{place}.op')
     if any_channels and name not in ANY_CHANNELS:
       raise ValueError(

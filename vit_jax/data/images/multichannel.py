@@ -64,14 +64,13 @@ class MultichannelImage:
   def crop(self, box: tuple[int, int, int, int]) -> 'MultichannelImage':
     """Returns (left, top, right, bottom), with zeros beyond the edges."""
     left, top, right, bottom = box
-    cut = np.zeros((bottom - top, right - left, self.pixels.shape[-1]),
-                   self.pixels.dtype)
-    y = slice(max(top, 0), max(bottom, 0))
-    x = slice(max(left, 0), max(right, 0))
-    inside = self.pixels[y, x]
-    row, column = max(-top, 0), max(-left, 0)
-    cut[row:row + inside.shape[0], column:column + inside.shape[1]] = inside
-    return MultichannelImage(cut)
+    padded = np.pad(self.pixels, (
+        (max(-top, 0), max(bottom - self.height, 0)),
+        (max(-left, 0), max(right - self.width, 0)), (0, 0)))
+    first_row, first_column = max(top, 0), max(left, 0)
+    return MultichannelImage(padded[
+        first_row:first_row + bottom - top,
+        first_column:first_column + right - left])
 
   def transpose(self, method: Image.Transpose) -> 'MultichannelImage':
     """Returns the image mirrored left to right."""

@@ -126,10 +126,14 @@ def _is_parent(path: str) -> bool:
 def expand(name: str) -> list[epath.Path]:
   """Returns the folder, or the sorted files, that a path or pattern denotes.
 
+  Local paths are absolute, so that keys do not depend on how `name` is written.
+
   Raises:
     ValueError: if some do not exist.
   """
-  literal = epath.Path(name).expanduser()
+  if '://' not in name:
+    name = os.path.abspath(os.path.expanduser(name))
+  literal = epath.Path(name)
   if literal.exists():
     return [literal]
   if not (_GLOB.search(name) or _BRACES.search(name)):
@@ -163,10 +167,10 @@ def expand_braces(name: str) -> list[str]:
 def _glob(name: str) -> list[epath.Path]:
   magic = _GLOB.search(name)
   if magic is None:
-    return [epath.Path(name).expanduser()]
+    return [epath.Path(name)]
   root = os.path.dirname(name[:magic.start()])
   pattern = name[len(root):].lstrip('/')
-  return [path for path in epath.Path(root or '.').expanduser().glob(pattern)
+  return [path for path in epath.Path(root).glob(pattern)
           if not path.name.startswith('.')]
 
 

@@ -134,7 +134,7 @@ def _open(
   of_row = splits and [split for split, length in zip(splits, lengths)
                        for _ in range(length)]
   if image is None:
-    path = epath.Path(where)
+    path = epath.Path(os.path.abspath(where))
     path = path / names[0] if path.is_dir() else path
     return image_tables.open_images(
         image_tables.locate(labels[columns.path or ''], path, columns),

@@ -133,20 +133,12 @@ def _conflicts(
 
 
 def _relative_path(path: str, root: str) -> str:
-  """Returns a path relative to the root; absolute if it lies elsewhere.
-
-  The result does not depend on how the root was written, because hash splits
-  are made by these names.
-  """
-  if '://' not in path and os.path.isabs(path) and not os.path.isabs(root):
-    root = os.path.abspath(root)
+  """Returns a path relative to the root; absolute if it lies elsewhere."""
   prefix = root.rstrip('/') + '/'
-  if path.startswith(prefix):
-    inside = path.removeprefix(prefix)
-    return os.path.relpath(path, root) if '..' in inside else inside
-  if '://' in path or os.path.isabs(path):
+  if not path.startswith(prefix):
     return path
-  return os.path.relpath(path, root)
+  inside = path.removeprefix(prefix)
+  return os.path.relpath(path, root) if '..' in inside else inside
 
 
 # ---------------------------------------------------------- finding image files

@@ -155,17 +155,15 @@ def _infer_kind(
 
 def _infer_kind_of_several(
     columns: Mapping[str, Column], where: str) -> Kind:
-  kinds = {name: 'flags' if are_flags(values) else
-           'numbers' if numbers(values) is not None else 'text'
-           for name, values in columns.items()}
-  if 'text' in kinds.values():
+  if all(map(are_flags, columns.values())):
+    return 'single' if (_flags(columns).sum(axis=1) == 1).all() else 'multi'
+  texts = [name for name, values in columns.items() if numbers(values) is None]
+  if texts:
     raise ValueError(
-        f'The label columns of {where} are of mixed kinds: {kinds}. Expected '
+        f'The label columns {", ".join(texts)} of {where} hold text. Expected '
         'columns of 0 and 1 (one class each) or of numbers (regression). '
         'Choose columns: --config.data.table.label=a,b')
-  if 'numbers' in kinds.values():
-    return 'regression'
-  return 'single' if (_flags(columns).sum(axis=1) == 1).all() else 'multi'
+  return 'regression'
 
 
 def _are_measurements(values: Float64[np.ndarray, 'rows']) -> bool:

@@ -29,8 +29,7 @@ def find(root: epath.Path) -> list[epath.Path]:
   """
   paths = files.files_with(root, files.TABLE_SUFFIXES)
   has_classes = len(files.subfolders(root)) > 1
-  with_images = [
-      path for path in paths if _names_images(path, strict=not has_classes)]
+  with_images = [path for path in paths if _names_images(path)]
   if with_images or has_classes:
     paths = with_images
   usual = [path for path in paths if _is_usual(path)]
@@ -48,14 +47,15 @@ def _is_usual(path: epath.Path) -> bool:
   return path.stem.lower() in _USUAL_NAMES
 
 
-def _names_images(path: epath.Path, *, strict: bool) -> bool:
-  """Whether a table has an image column; an unreadable one may have none."""
+def _names_images(path: epath.Path) -> bool:
+  """Whether a table has an image column.
+
+  An unreadable table counts if it has a usual name: opening it is an error.
+  """
   try:
     table = read(path, limit=1)
   except ValueError:
-    if strict or _is_usual(path) or split_strings_lib.is_split_name(path.stem):
-      raise
-    return False
+    return _is_usual(path) or split_strings_lib.is_split_name(path.stem)
   return columns_lib.image_column(table) is not None or any(
       files.is_image(value) for column in table.values() for value in column)
 
