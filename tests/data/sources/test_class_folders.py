@@ -66,12 +66,9 @@ def test_an_added_file_moves_no_other_file_to_another_split(tmp_path):
 
 def test_a_slice_of_a_split_has_images_of_every_class(tmp_path):
   write_classes(tmp_path, 100, classes=('cat', 'dog', 'emu'))
-  train = open_folder(tmp_path).splits['train']
-  found = labels(train)
+  found = labels(open_folder(tmp_path).splits['train'])
   for part in (found[:50], found[-50:]):
     assert np.bincount(part).min() >= 8
-  for i, label in enumerate(found):
-    assert train.key(i).startswith(('cat', 'dog', 'emu')[label])
 
 
 def test_train_alone_is_split_like_its_class_folders(tmp_path):
@@ -107,18 +104,6 @@ def test_a_small_data_set_holds_out_an_image(tmp_path, names, test_size):
   assert {path[0] for path in found['train']} == {'a', 'b'}
 
 
-@pytest.mark.parametrize('splits', [
-    ['val', 'test'], ['Train', 'Test'], ['training_set', 'test_set'],
-    ['train2017', 'val2017'], ['hold-out', 'valid']])
-def test_splits_without_train_are_not_classes(tmp_path, splits):
-  for split in splits:
-    write_classes(tmp_path / split, 1)
-  with pytest.raises(ValueError, match='Rename the training folder') as error:
-    open_folder(tmp_path)
-  assert all(f'{split}/' in str(error.value) for split in splits)
-  assert f'Expected {tmp_path}/train/CLASS/*.jpg' in str(error.value)
-
-
 @pytest.mark.parametrize('paths', [
     ['test/a.png', 'fail/b.png'], ['test/a.png', 'test/deep/b.png', 'c/d.png'],
     ['train/a.png', 'bus/b.png'], ['valid/a.png', 'invalid/b.png'],
@@ -146,7 +131,9 @@ def test_classes_called_like_splits_may_be_moved_into_train(tmp_path):
     (['1.JPEG', '2.png'],
      'Found 2 images in .* but none in a class folder, and no table'),
     (['train/1.png', 'test/1.png'], 'no class folders in train/.*a table of'),
-    (['train/1.png', 'val/1.png', 'dev/1.png'], 'no class folders in train/')])
+    (['Train/a/1.png', 'Test/a/1.png'],
+     r'splits \(Test/, Train/\).*Rename the training folder to train/'),
+    (['hold-out/1.png', 'val2017/1.png'], 'hold-out/, val2017/')])
 def test_errors_name_the_expected_layout(tmp_path, paths, message):
   write(tmp_path, *paths)
   with pytest.raises(ValueError, match=message):

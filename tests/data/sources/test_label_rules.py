@@ -68,12 +68,6 @@ def test_many_whole_numbers_with_few_rows_each_are_regression():
   assert parse(prices, kind='single').num_classes == 150
 
 
-def test_columns_of_numbers_are_one_target_each():
-  parsed = parse({'x': ['0.5', '1'], 'y': ['2', 'NaN']})
-  assert parsed.targets == ('x', 'y') and parsed.num_classes == 2
-  np.testing.assert_array_equal(parsed.values, [[0.5, 2], [1, np.nan]])
-
-
 def test_a_configured_kind_overrides_the_rules():
   column = ['1', '0', '2', '1']
   assert parse(column, kind='regression').targets == ('label',)

@@ -46,13 +46,14 @@ def open_tfds(tmp_path):
 
 def test_images_are_undecoded_and_classes_named(
     prepare, tmp_path, monkeypatch):
-  prepare()
+  files = ('ILSVRC2012_val_00000002.JPEG', 'ILSVRC2012_val_00000001.JPEG')
+  prepare(files=files)
   monkeypatch.setenv('TFDS_DATA_DIR', str(tmp_path))
   opened = tfds_lib.open_tfds('tiny', '')
   source = opened.splits['train']
   assert len(source) == 2 and not opened.multi_label
   assert opened.num_classes == 3 and opened.class_names == ('a', 'b', 'c')
-  assert source[1] == {'image': png(1), 'label': 2}
+  assert source[1] == {'image': png(1), 'label': 2, 'file_name': files[1]}
   assert source.label(0) == 0 and source.key(1) == 'tiny train 1'
 
 
@@ -119,13 +120,6 @@ def test_other_formats_get_the_command_that_converts_them(prepare, open_tfds):
   info['alternativeFileFormats'] = ['array_record']
   path.write_text(json.dumps(info))
   assert open_tfds('tiny').splits['train'].label(1) == 2
-
-
-def test_the_file_name_is_part_of_an_example(prepare, open_tfds):
-  files = ('ILSVRC2012_val_00000002.JPEG', 'ILSVRC2012_val_00000001.JPEG')
-  prepare(files=files)
-  source = open_tfds('tiny').splits['train']
-  assert tuple(source[i]['file_name'] for i in range(2)) == files
 
 
 def test_published_test_images_are_not_trained_on(
