@@ -26,7 +26,6 @@ sys.path.insert(0, os.fspath(pathlib.Path(__file__).parents[1]))
 
 from vit_jax import atomic_files
 from vit_jax import console
-from vit_jax import run as run_lib
 from vit_jax.benchmarking import interleaved_timing
 from vit_jax.benchmarking import step_speed
 from vit_jax.benchmarking import synthetic_photos
@@ -93,8 +92,7 @@ def run_phases(path, start_time):
   experiment, sizes_from = build_without_data.build(config, jax.devices())
   end('build')
   fitted = fit_batch.fit(
-      experiment, free_bytes=device_memory.free_bytes(experiment.mesh),
-      batches_ahead=run_lib.IN_FLIGHT)
+      experiment, free_bytes=device_memory.free_bytes(experiment.mesh))
   end('compile')
   state = jax.block_until_ready(fitted.experiment.init_state())
   end('init')

@@ -99,16 +99,6 @@ def test_unsupported_addresses_are_named(target):
     pass
 
 
-def test_a_missing_backend_is_named(monkeypatch):
-  def missing(_):
-    raise ImportError('Please install gcsfs to access Google Storage')
-
-  monkeypatch.setattr(type(epath.Path('gs://b/x')), 'exists', missing)
-  with (pytest.raises(ValueError, match='gs://b/x.*pip install gcsfs'),
-        atomic_files.create('gs://b/x')):
-    pass
-
-
 def test_write_json_replaces_and_is_strict(tmp_path):
   path = tmp_path / 'new/x.json'
   for value in ({'a': 1}, {'a': [math.nan, {'b': math.inf}], 'c': 0.5}):

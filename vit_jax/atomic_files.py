@@ -12,8 +12,8 @@ from typing import Any
 
 from etils import epath
 
-# Address schemes that epath can write to, with the package each one needs.
-_BACKENDS = {'gs': 'gcsfs', 's3': 's3fs', 'az': 'adlfs'}
+# Address schemes that epath can write to.
+_SCHEMES = ('gs', 's3', 'az')
 
 
 def is_remote(path: epath.PathLike) -> bool:
@@ -80,18 +80,13 @@ def _create_local(path: pathlib.Path) -> Generator[pathlib.Path, None, None]:
 
 
 def _open_remote(text: str, scheme: str) -> epath.Path:
-  if scheme not in _BACKENDS:
+  if scheme not in _SCHEMES:
     raise ValueError(
         f'Cannot write to {text}: supported are local paths and '
-        f'{", ".join(f"{name}://" for name in _BACKENDS)}. Write a local file '
+        f'{", ".join(f"{name}://" for name in _SCHEMES)}. Write a local file '
         'and copy it.')
   path = epath.Path(text)
-  try:
-    _check_absent(path)
-  except ImportError as error:
-    raise ValueError(
-        f'Cannot write to {text}: {error}. Run pip install '
-        f'{_BACKENDS[scheme]}, or write a local file and copy it.') from error
+  _check_absent(path)
   return path
 
 

@@ -90,8 +90,7 @@ def measure(
     ValueError: if the step does not fit the devices.
   """
   fitted = fit_batch.fit(
-      experiment, free_bytes=device_memory.free_bytes(experiment.mesh),
-      batches_ahead=run_lib.IN_FLIGHT)
+      experiment, free_bytes=device_memory.free_bytes(experiment.mesh))
   experiment, mesh = fitted.experiment, experiment.mesh
   device_kind = startup_summary.device_kind(mesh)
   training = Training(experiment, fitted.step)

@@ -106,7 +106,7 @@ def build(
   on_batch = NamedSharding(mesh, sharding.BATCH)
   return Experiment(
       config=config, mesh=mesh, dataset=dataset, model=model,
-      total_steps=total_steps, schedule=optimizer.schedule, tx=optimizer.tx,
+      total_steps=total_steps, schedule=optimizer.schedule,
       abstract_state=jax.tree.map(
           lambda leaf, sharding: jax.ShapeDtypeStruct(
               leaf.shape, leaf.dtype, sharding=sharding),

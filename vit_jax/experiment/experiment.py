@@ -12,7 +12,6 @@ from typing import Any
 import flax.linen as nn
 import jax
 import numpy as np
-import optax
 
 from vit_jax import data
 from vit_jax import evals
@@ -41,7 +40,6 @@ class Experiment:
     model: the linen module.
     total_steps: length of training.
     schedule: learning rate at a step.
-    tx: the optimizer, with that schedule.
     abstract_state: shapes, dtypes and shardings of the state.
     abstract_batch: shapes, dtypes and shardings of a global batch.
     shardings: shardings of the state.
@@ -60,7 +58,6 @@ class Experiment:
   model: nn.Module
   total_steps: int
   schedule: Callable[[Any], Any]
-  tx: optax.GradientTransformation
   abstract_state: types.TrainState
   abstract_batch: Mapping[str, jax.ShapeDtypeStruct]
   shardings: types.TrainState

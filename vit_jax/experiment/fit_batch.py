@@ -66,7 +66,7 @@ class _Trial:
 
 def fit(
     experiment: experiment_lib.Experiment, *, free_bytes: int | None,
-    previous: int | None = None, batches_ahead: int = 0,
+    previous: int | None = None,
 ) -> FittedStep:
   """Compiles the training step with the fewest microbatches that fit.
 
@@ -78,7 +78,6 @@ def fit(
     free_bytes: free memory of a device before the state is allocated; None if
       unknown, in which case every step that compiles is assumed to fit.
     previous: number of microbatches before a restart.
-    batches_ahead: batches on the device that wait for their step.
 
   Raises:
     ValueError: if no number of microbatches fits, or the fixed one does not.
@@ -93,7 +92,7 @@ def fit(
   trials: list[_Trial] = []
   n = options[0]
   while True:
-    trials.append(trial := _compile(experiment, n, batches_ahead, limit))
+    trials.append(trial := _compile(experiment, n, limit))
     limit = trial.limit
     following = n if trial.fits else (next_num_microbatches(
         options, n, needed_bytes=trial.needed_bytes, limit=limit,
@@ -113,8 +112,7 @@ def fit(
 
 
 def _compile(
-    experiment: experiment_lib.Experiment, num_microbatches: int,
-    batches_ahead: int, limit: float,
+    experiment: experiment_lib.Experiment, num_microbatches: int, limit: float,
 ) -> _Trial:
   step, sizes = device_memory.try_compile(
       experiment.build_step(num_microbatches).lower(
@@ -122,9 +120,8 @@ def _compile(
   if sizes:
     return _Trial(num_microbatches, None, sizes[0], min(limit, sizes[1]))
   memory = step.memory_analysis()
-  waiting = batches_ahead * sharding.device_bytes(experiment.abstract_batch)
-  needed = needed_bytes(memory) + waiting if memory else 0
-  return _Trial(num_microbatches, step, needed, limit)
+  return _Trial(num_microbatches, step, needed_bytes(memory) if memory else 0,
+                limit)
 
 
 def microbatch_options(experiment: experiment_lib.Experiment) -> list[int]:

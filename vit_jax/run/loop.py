@@ -154,7 +154,7 @@ class _Run:
     """Compiles the step with as few microbatches as fit."""
     fitted = fit_batch.fit(
         self._experiment, free_bytes=free_bytes,
-        previous=self._start.num_microbatches, batches_ahead=IN_FLIGHT)
+        previous=self._start.num_microbatches)
     # Saved with every checkpoint, so that the run keeps this number.
     self._experiment = fitted.experiment
     self._config = fitted.experiment.config
