@@ -5,8 +5,8 @@ is the practical limit of the machine in its present state.
 """
 
 from collections.abc import Callable
-import dataclasses
 import time
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,15 +17,11 @@ SIZES = (1024, 2048, 4096, 8192, 16384)
 MAX_SECS = 0.05  # Products that take longer are not faster per FLOP.
 
 
-@dataclasses.dataclass(frozen=True)
-class Matmul:
-  """Product of two square matrices on each device.
+class Matmul(NamedTuple):
+  """Product of two square matrices of `size` rows on each device.
 
-  Attributes:
-    size: rows of a matrix.
-    flops: FLOPs over all devices.
-    run: computes the product a number of times and waits.
-    secs: time of one product.
+  `flops` are those of all devices; `run` computes the product a number of times
+  and waits; one product takes `secs`.
   """
   size: int
   flops: int

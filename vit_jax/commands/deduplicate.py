@@ -120,15 +120,14 @@ def _test_sets(
     ValueError: if one does not exist, its table differs from the source's, or
       --set-against selects some of its examples.
   """
-  flag = '--set-against'
-  own = arguments.parse_overrides(args.set_against, flag=flag)
-  if selecting := sorted(selection_lib.CHOICE & own.keys()):
+  parse = functools.partial(
+      arguments.parse_overrides, args.set_against, flag='--set-against')
+  if selecting := sorted(selection_lib.CHOICE & parse().keys()):
     raise ValueError(
         f'--set-against={selecting[0]} selects examples, but test sets are '
         'compared as a whole. Remove it.')
   try:
-    found = selection_lib.parse_others(args.against, arguments.parse_overrides(
-        args.set_against, flag=flag, base=section))
+    found = selection_lib.parse_others(args.against, parse(base=section))
     for selection in found:
       selection.open()
   except ValueError as error:

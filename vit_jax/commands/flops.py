@@ -94,12 +94,11 @@ def paper_table_6() -> list[dict[str, Any]]:
   """Returns the rows of Table 6, each with the paper's count and ours."""
   rows = []
   for variant, epochs, paper in paper_costs.TABLE_6:
-    multiply_adds = count_multiply_adds(variant)
-    exaflops = _exaflops(multiply_adds, paper_costs.JFT_IMAGES * epochs)
+    exaflops = _exaflops(variant, paper_costs.JFT_IMAGES * epochs)
     rows.append({
-        'variant': variant, 'epochs': epochs, 'multiply_adds': multiply_adds,
-        'exaflops': exaflops, 'paper': paper,
-        'difference': exaflops / paper - 1})
+        'variant': variant, 'epochs': epochs,
+        'multiply_adds': count_multiply_adds(variant), 'exaflops': exaflops,
+        'paper': paper, 'difference': exaflops / paper - 1})
   return rows
 
 
@@ -107,7 +106,7 @@ def paper_table_2() -> list[dict[str, Any]]:
   """Returns the rows of Table 2 with our counts and implied utilisations."""
   rows = []
   for variant, dataset, images, epochs, core_days in paper_costs.TABLE_2:
-    exaflops = _exaflops(count_multiply_adds(variant), images * epochs)
+    exaflops = _exaflops(variant, images * epochs)
     rows.append({
         'variant': variant, 'dataset': dataset, 'epochs': epochs,
         'exaflops': exaflops, 'core_days': core_days,
@@ -123,14 +122,16 @@ def _run_config(
           for name, config in stages.items()]
   total = {key: sum(row[key] for row in rows)
            for key in ('images', 'exaflops', 'core_days')}
-  shown = rows + [{'stage': 'all', **total}] * (len(rows) > 1)
+  cells = [
+      (row['stage'] or None, row['variant'] or None, row['dataset'],
+       row['epochs'], row['multiply_adds'] / 1e9, row['exaflops'],
+       row['core_days']) for row in rows]
+  if len(rows) > 1:
+    cells.append(('all', None, None, None, None, total['exaflops'],
+                  total['core_days']))
   console.table('Training cost', (
-      'stage', 'model', 'data', 'epochs', 'GMACs', 'exaFLOPs', 'core-days'), [
-          (row['stage'] or '–', row.get('variant') or '–',
-           row.get('dataset', ''), _format('.1f', row.get('epochs')),
-           _format('.4g', row.get('multiply_adds', 0) / 1e9 or None),
-           f'{row["exaflops"]:.4g}', f'{row["core_days"]:.4g}')
-          for row in shown])
+      'stage', 'model', 'data', 'epochs', 'GMACs', 'exaFLOPs', 'core-days'),
+                cells)
   print(f'Core-days of {device.name} at {args.utilisation:.4g} of '
         f'{device.peak_flops_per_core / 1e12:.1f} TFLOP/s per core'
         + (' (an assumption: see --utilisation)'
@@ -141,12 +142,8 @@ def _run_config(
           'stages': rows}
 
 
-def _format(spec: str, value: float | None) -> str:
-  return '' if value is None else format(value, spec)
-
-
 def _print_notes(row: Mapping[str, Any]) -> None:
-  """Prints the source of the sizes and the paper's figures."""
+  """Prints the source of the sizes, and the paper's figures."""
   name = f'{row["stage"]}: ' if row['stage'] else ''
   if row['sizes_from'] == 'table':
     print(f'{name}{row["dataset"]} is not available: sizes are from the data '
@@ -202,5 +199,7 @@ def count_multiply_adds(variant: str) -> int:
       lambda p, x: model.apply({'params': p}, x)['logits'], params, images) // 2
 
 
-def _exaflops(multiply_adds: int, images: float) -> float:
-  return flops.training_flops(2 * multiply_adds) * images / 1e18
+def _exaflops(variant: str, images: float) -> float:
+  """Returns the cost of training on a number of images."""
+  flops_per_image = flops.training_flops(2 * count_multiply_adds(variant))
+  return flops_per_image * images / 1e18

@@ -8,10 +8,11 @@ Unreadable images are listed, and the exit status is then 1.
 """
 
 import argparse
-import dataclasses
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from etils import epath
+from jaxtyping import Float
 import numpy as np
 
 from vit_jax import atomic_files
@@ -155,69 +156,63 @@ def _attention(
     return [Section(
         title, f'Name images to draw attention: inspect --model={args.model} '
         'photos/')]
-  maps = _Maps()
   height, width = model.preprocess.resolution
   grid = models.grid(config, (height, width))
   stride = config.backbone.stride if config.backbone else 1
   patch = (float(stride * config.patch_shape[0]),
            float(stride * config.patch_shape[1]))
+  shown: list[_Maps] = []
+  distances = []
   for batch, outputs in model.outputs(
       paths, batch_size=min(args.batch_size, len(paths)), names=('layers',),
       capture=True, on_error=reading.add_error):
     weights = np.asarray(outputs['layers']['attention'], np.float32)
-    maps.count += len(batch)
-    maps.distance = maps.distance + len(batch) * attention.mean_distance(
-        weights, grid=grid, patch=patch)
-    for i in range(min(len(batch), args.show - len(maps.paths))):
-      maps.paths.append(str(batch[i]))
-      maps.heads.append(attention.head_maps(
-          weights[:, i], grid=grid, pooling=config.pooling))
-      maps.rollouts.append(attention.rollout_map(
-          weights[:, i:i + 1], grid=grid, pooling=config.pooling)[0])
+    for i, path in enumerate(batch):
+      of_image = weights[:, i:i + 1]
+      distances.append(attention.mean_distance(
+          of_image, grid=grid, patch=patch))
+      if len(shown) < args.show:
+        shown.append(_Maps(
+            str(path), attention.head_maps(
+                of_image[:, 0], grid=grid, pooling=config.pooling),
+            attention.rollout_map(
+                of_image, grid=grid, pooling=config.pooling)[0]))
     reading.advance(len(batch))
-  if not maps.count:
+  if not distances:
     return [Section(title, 'No image could be read.')]
-  mean_distance = maps.distance / maps.count
+  mean_distance = np.mean(distances, axis=0)
   statistics['mean_attention_distance'] = mean_distance.tolist()
-  statistics['pictures'] = maps.count
+  statistics['pictures'] = len(distances)
   model_figures.distance(
       mean_distance, output / 'distance.png',
       uniform=float(attention.distances(grid, patch).mean()))
   distance = Section(
       'Mean attention distance', 'Mean attention distance of each head over '
-      f'{console_lib.format_count(maps.count, "image")} of {height} x {width} '
-      f'pixels in patches of {patch[0]:g} x {patch[1]:g} (figure 7, right).',
+      f'{console_lib.format_count(len(distances), "image")} of {height} x '
+      f'{width} pixels in patches of {patch[0]:g} x {patch[1]:g} (figure 7, '
+      'right).',
       output / 'distance.png')
   return [distance,
-          _rollout(model, config.pooling, maps, output / 'rollout.png'),
-          *_heads(config.pooling, maps, output)]
+          _rollout(model, config.pooling, shown, output / 'rollout.png'),
+          *_heads(config.pooling, shown, output)]
 
 
-@dataclasses.dataclass
-class _Maps:
-  """Attention, accumulated over batches.
-
-  Attributes:
-    count: number of images.
-    distance: sum of the mean attention distances [layers, heads].
-    paths: images to draw.
-    heads: maps [layers, heads, rows, columns] of each.
-    rollouts: rollout map [rows, columns] of each.
-  """
-  count: int = 0
-  distance: Any = 0.0
-  paths: list[str] = dataclasses.field(default_factory=list)
-  heads: list[np.ndarray] = dataclasses.field(default_factory=list)
-  rollouts: list[np.ndarray] = dataclasses.field(default_factory=list)
+class _Maps(NamedTuple):
+  """Attention maps of an image to draw."""
+  path: str
+  heads: Float[np.ndarray, 'layers heads rows columns']
+  rollout: Float[np.ndarray, 'rows columns']
 
 
-def _heads(pooling: str, maps: _Maps, output: epath.Path) -> list[Section]:
+def _heads(
+    pooling: str, shown: Sequence[_Maps], output: epath.Path,
+) -> list[Section]:
   query = 'the class token' if pooling == 'cls' else 'all patches on average'
   sections = []
-  for number, (image, head_maps) in enumerate(zip(maps.paths, maps.heads), 1):
+  for number, maps in enumerate(shown, start=1):
     path = output / (f'heads_{number}.png' if number > 1 else 'heads.png')
-    name = epath.Path(image).name
-    model_figures.heads(head_maps, path, title=name)
+    name = epath.Path(maps.path).name
+    model_figures.heads(maps.heads, path, title=name)
     sections.append(Section(
         f'Heads, image {number}', f'Attention of each head in {name} from '
         f'{query}; each map has its own scale.', path))
@@ -225,7 +220,8 @@ def _heads(pooling: str, maps: _Maps, output: epath.Path) -> list[Section]:
 
 
 def _rollout(
-    model: model_lib.Model, pooling: str, maps: _Maps, path: epath.Path,
+    model: model_lib.Model, pooling: str, shown: Sequence[_Maps],
+    path: epath.Path,
 ) -> Section:
   title, preprocess = 'Attention rollout', model.preprocess
   if not images_lib.is_viewable(preprocess):
@@ -234,9 +230,9 @@ def _rollout(
         f'{preprocess.pixel_dtype} cannot be displayed. model.rollout returns '
         'the values.')
   model_figures.rollout(
-      [np.asarray(images_lib.show(image, preprocess).convert('RGB'))
-       for image in maps.paths], np.stack(maps.rollouts), path,
-      titles=[epath.Path(image).name for image in maps.paths])
+      [np.asarray(images_lib.show(maps.path, preprocess).convert('RGB'))
+       for maps in shown], np.stack([maps.rollout for maps in shown]), path,
+      titles=[epath.Path(maps.path).name for maps in shown])
   return Section(
       title, f'Share of each patch in {_ROLLOUT_TARGETS[pooling]}: '
       'the product of the attention of all layers, averaged over heads '

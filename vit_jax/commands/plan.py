@@ -87,15 +87,15 @@ def run(args: argparse.Namespace) -> int:
       sharding.show(
           sharding.table(experiment.abstract_state, experiment.axes,
                          experiment.mesh), experiment.mesh)
-    plan = report.plan(
-        experiment, stage=name, sizes_from=sizes_from, topology=args.topology,
-        cost=cost)
-    report.show(plan)
+    plan = report.figures(
+        experiment, cost, stage=name, sizes_from=sizes_from,
+        topology=args.topology)
+    report.show(plan, cost)
     suggestions = []
     if cost.fits is False:
       suggestions = list(advice.suggest(config, cost))
       advice.show(suggestions, cost)
-    rows.append({**report.figures(plan), 'suggestions': [
+    rows.append({**plan, 'suggestions': [
         dataclasses.asdict(row) for row in suggestions]})
   if args.json and jax.process_index() == 0:
     atomic_files.write_json(

@@ -144,7 +144,8 @@ def _run_all(
   plan = {'config': plain}
   runs.read_previous(workdir / RESULT, plan, what='VTAB evaluation')
   experiments = runs.build(configs, workdir)
-  metrics: dict[str, dict[int, dict[str, float]]] = {t: {} for t in tasks}
+  metrics: dict[str, dict[int, dict[str, float]]] = collections.defaultdict(
+      dict)
   result: dict[str, Any] = {}
   for name, summary in runs.train(
       experiments, list(configs), workdir, stop=stop):
@@ -170,7 +171,7 @@ def summarise(
     metrics: metrics of each finished run, by task and seed.
   """
   scores = {task: {seed: row[METRIC] for seed, row in rows.items()}
-            for task, rows in metrics.items() if rows}
+            for task, rows in metrics.items()}
   seeds = sorted(set.intersection(*map(set, scores.values())))
   groups = {group: [task for task in scores if vtab.TASKS[task].group == group]
             for group in vtab.GROUPS}

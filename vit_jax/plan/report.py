@@ -23,59 +23,44 @@ _MEMORY_ROWS = {
     'other_bytes': 'program, padding'}
 
 
-@dataclasses.dataclass(frozen=True)
-class Plan:
-  """Cost of one stage of a config on a set of devices.
+def figures(
+    experiment: experiment_lib.Experiment, cost: step_cost.StepCost, *,
+    stage: str, sizes_from: str, topology: str,
+) -> dict[str, Any]:
+  """Returns the plan of a stage of a config as plain data for JSON.
 
-  Attributes:
+  Args:
+    experiment: the planned experiment.
+    cost: its compiled step.
     stage: name of the stage, '' if the config has none.
-    model: variant, or dimensions.
-    dataset: training data set.
     sizes_from: 'data', or 'table' if the data set is not available.
-    epochs: passes over the training split.
-    total_steps: length of the schedule.
     topology: name of the TPU slice; '' for the local devices.
-    settings: settings that affect the cost.
-    cost: the compiled step.
-    estimate: None if the device is unknown or the step did not compile.
-    paper: result of `paper_costs.find`.
   """
-  stage: str
-  model: str
-  dataset: str
-  sizes_from: str
-  epochs: float
-  total_steps: int
-  topology: str
-  settings: Mapping[str, Any]
-  cost: step_cost.StepCost
-  estimate: roofline.Estimate | None
-  paper: Mapping[str, float | None]
-
-
-def plan(
-    experiment: experiment_lib.Experiment, *, stage: str, sizes_from: str,
-    topology: str, cost: step_cost.StepCost,
-) -> Plan:
-  """Returns the plan of a stage; see `Plan` for the arguments."""
   config, total_steps = experiment.config, experiment.total_steps
   epochs = total_steps * config.batch_size / experiment.dataset.num_examples
   used = models.for_devices(
       config.model, experiment.mesh.devices.flatten().tolist())
-  return Plan(
-      stage=stage, sizes_from=sizes_from, topology=topology,
-      model=config.model.variant or _dimensions(config.model),
-      dataset=experiment.dataset.name, epochs=epochs, total_steps=total_steps,
-      settings={
+  estimate = roofline.estimate(cost, total_steps=total_steps)
+  return {
+      'stage': stage, 'sizes_from': sizes_from, 'topology': topology,
+      'model': config.model.variant or _dimensions(config.model),
+      'dataset': experiment.dataset.name, 'epochs': epochs,
+      'total_steps': total_steps,
+      'settings': {
           'resolution': config.data.size, 'batch_size': config.batch_size,
           'accumulation': config.num_microbatches,
           'remat': getattr(config.model, 'remat', 'none'),
           'attention': getattr(config.model, 'attention', 'plain'),
           'attention_used': getattr(used, 'attention', 'plain')},
-      cost=cost, estimate=roofline.estimate(cost, total_steps=total_steps),
-      paper=paper_costs.find(
+      'cost': {
+          **dataclasses.asdict(cost), 'fits': cost.fits,
+          'collectives': {
+              kind: dataclasses.asdict(total)
+              for kind, total in collectives.total(cost.collectives).items()}},
+      'estimate': estimate and dataclasses.asdict(estimate),
+      'paper': paper_costs.find(
           variant=config.model.variant, dataset=experiment.dataset.name,
-          epochs=epochs, resolution=config.data.size))
+          epochs=epochs, resolution=config.data.size)}
 
 
 def _dimensions(model: Any) -> str:
@@ -84,27 +69,16 @@ def _dimensions(model: Any) -> str:
                    if hasattr(model, name)) or model.name
 
 
-def figures(plan: Plan) -> dict[str, Any]:
-  """Returns a plan as plain data for JSON."""
-  row: dict[str, Any] = dataclasses.asdict(plan)
-  row['cost'] |= {
-      'fits': plan.cost.fits,
-      'collectives': {
-          kind: dataclasses.asdict(total) for kind, total in collectives.total(
-              plan.cost.collectives).items()}}
-  return row
-
-
-def show(plan: Plan) -> None:
-  """Prints a plan."""
-  print(_header(plan) + '\n')
-  _show_memory(plan.cost)
-  _show_work(plan.cost)
-  if plan.estimate:
-    _show_estimate(plan, plan.estimate)
-  elif plan.cost.is_compiled:
-    print('No speed estimate: the peak of '
-          f'{plan.cost.device_kind!r} is unknown.')
+def show(plan: Mapping[str, Any], cost: step_cost.StepCost) -> None:
+  """Prints the `figures` of a plan."""
+  print(_header(plan, cost) + '\n')
+  _show_memory(cost)
+  _show_work(cost)
+  estimate = roofline.estimate(cost, total_steps=plan['total_steps'])
+  if estimate:
+    _show_estimate(plan, estimate)
+  elif cost.is_compiled:
+    print(f'No speed estimate: the peak of {cost.device_kind!r} is unknown.')
   else:
     print('No speed estimate: the step does not fit.')
 
@@ -116,14 +90,14 @@ def unit(device_kind: str) -> str:
   return 'chip' if device_kind.startswith('TPU') else 'device'
 
 
-def _header(plan: Plan) -> str:
-  cost, s = plan.cost, plan.settings
+def _header(plan: Mapping[str, Any], cost: step_cost.StepCost) -> str:
+  s, dataset = plan['settings'], plan['dataset']
   height, width = s['resolution']
-  stage = f'{plan.stage}: ' if plan.stage else ''
-  lines = [f'{stage}{plan.model}, {plan.dataset} at {height} x {width}']
-  if plan.sizes_from == 'table':
+  stage = f'{plan["stage"]}: ' if plan['stage'] else ''
+  lines = [f'{stage}{plan["model"]}, {dataset} at {height} x {width}']
+  if plan['sizes_from'] == 'table':
     lines.append(
-        f'{plan.dataset} is not available: sizes are from the data set table')
+        f'{dataset} is not available: sizes are from the data set table')
   n = s['accumulation']
   mesh = ' x '.join(f'{axis} {size}' for axis, size in cost.mesh.items())
   lines.append(
@@ -132,7 +106,7 @@ def _header(plan: Plan) -> str:
   if s['attention'] != s['attention_used']:
     lines.append(f'attention {s["attention"]!r}, replaced by plain attention: '
                  'it requires NVIDIA GPUs')
-  topology = f' ({plan.topology})' if plan.topology else ''
+  topology = f' ({plan["topology"]})' if plan['topology'] else ''
   result = 'compiled' if cost.is_compiled else 'failed to compile'
   lines.append(
       f'{cost.devices:,} x {cost.device_kind}{topology} | {result} in '
@@ -173,7 +147,7 @@ def _show_work(cost: step_cost.StepCost) -> None:
       f'Work per {unit(cost.device_kind)} and step', ('', 'amount', ''), rows)
 
 
-def _show_estimate(plan: Plan, e: roofline.Estimate) -> None:
+def _show_estimate(plan: Mapping[str, Any], e: roofline.Estimate) -> None:
   console.table(
       'Roofline estimate: lower bounds of a step', ('', 'ms', 'peak'), [
           (name, bound.secs * 1e3,
@@ -187,13 +161,12 @@ def _show_estimate(plan: Plan, e: roofline.Estimate) -> None:
   speeds = e.full_overlap, e.no_overlap
   core = f'{e.core}-core' if e.core.startswith('TPU') else e.core
   console.table(
-      f'Estimate for {plan.total_steps:,} steps ({plan.epochs:.1f} epochs), by '
-      'overlap of the bounds', ('', 'full overlap', 'no overlap'), [
+      f'Estimate for {plan["total_steps"]:,} steps ({plan["epochs"]:.1f} '
+      'epochs), by overlap of the bounds', ('', 'full overlap', 'no overlap'), [
           ('steps/s', *(s.steps_per_sec for s in speeds)),
           ('images/s', *(s.images_per_sec for s in speeds)),
           ('MFU', *(f'{s.mfu:.0%}' for s in speeds)),
           ('hours', *(s.hours for s in speeds)),
           (f'{core}-days', *(s.core_days for s in speeds))])
-  if plan.paper['paper_core_days']:
-    print(f'Paper, Table 2: {plan.paper["paper_core_days"]:,.0f} '
-          f'{paper_costs.DEVICE}-core-days')
+  if days := plan['paper']['paper_core_days']:
+    print(f'Paper, Table 2: {days:,.0f} {paper_costs.DEVICE}-core-days')
