@@ -23,30 +23,21 @@ def _check(photos, *flags):
   return main.main(['data', 'check', f'--source={photos}', *flags])
 
 
-def test_harmful_findings_fail_only_with_strict(
+def test_findings_are_in_every_format_and_fail_only_with_strict(
     photos, tmp_path, capsys):
   (photos / 'cat' / 'empty[0].jpg').write_bytes(b'')
   page, facts = tmp_path / 'out' / 'page.html', tmp_path / 'facts.json'
   assert _check(photos, f'--html={page}', f'--json={facts}') == 0
-  assert 'cat/empty[0].jpg' in capsys.readouterr().out
-  assert 'cat/empty[0].jpg' in page.read_text()
-  found = json.loads(facts.read_text())
+  printed, found = capsys.readouterr().out, json.loads(facts.read_text())
+  for words in ('cat/empty[0].jpg', '2 classes: cat, dog (class folders)'):
+    assert words in printed and words in page.read_text()
+  assert '2 classes: cat, dog (class folders)' in found['description']
   assert [item['example']['key'] for item in found['unreadable']] == [
       'cat/empty[0].jpg']
   assert found['findings'][0] == {
       'kind': 'unreadable', 'unit': 'images', 'count': 1,
       'text': '1 unreadable image', 'harmful': True}
   assert _check(photos, '--strict') == 1
-
-
-def test_the_description_of_the_source_is_in_every_format(
-    photos, tmp_path, capsys):
-  page, facts = tmp_path / 'page.html', tmp_path / 'facts.json'
-  assert _check(photos, f'--html={page}', f'--json={facts}') == 0
-  words = '2 classes: cat, dog (class folders); train 11, test 1'
-  assert words in capsys.readouterr().out
-  assert words in page.read_text()
-  assert words in json.loads(facts.read_text())['description']
 
 
 def test_set_selects_the_label_column_of_a_table(tmp_path, capsys):

@@ -94,7 +94,6 @@ def test_grey_and_multichannel_images_are_supported(
     (RESNET, 'ResNet'),
     ({**TINY, 'position': 'none'}, 'adds no position embedding'),
     ({**TINY, 'position': '2d'}, 'positions.png'),
-    ({**TINY, 'position_at': 'layers'}, 'positions.png'),
     ({**TINY, 'axial': True, 'pooling': 'average'}, 'Axial'),
 ])
 def test_figures_that_a_model_does_not_have_are_explained(

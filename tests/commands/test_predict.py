@@ -79,18 +79,6 @@ def test_file_names_that_are_not_utf8_are_escaped(
   assert json.loads((tmp_path / 'p.json').read_text())[0]['path'] == odd
 
 
-def test_pillow_warnings_are_hidden(model, tmp_path, recwarn):
-  exif = Image.Exif()
-  exif[0x010e] = 'a truncated description'
-  path = tmp_path / 'exif.jpg'
-  Image.new('RGB', (8, 8), 'red').save(path, exif=exif.tobytes()[:-9])
-  with pytest.warns(UserWarning, match='Truncated'):
-    vit_jax.load(model, log=None).predict(path)
-  recwarn.clear()
-  assert not main.main(['predict', f'--model={model}', str(path)])
-  assert not [w for w in recwarn.list if 'PIL' in w.filename]
-
-
 def test_json_lines_hold_the_top_classes(model, photos, tmp_path):
   output = tmp_path / 'p.jsonl'
   assert not main.main([

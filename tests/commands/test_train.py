@@ -3,7 +3,6 @@
 import json
 import os
 import pathlib
-import shutil
 import signal
 import subprocess
 import sys
@@ -287,32 +286,6 @@ def test_an_incompatible_config_in_a_workdir_is_an_error(
     short, config_file, flags, words):
   with pytest.raises(ValueError, match=words):
     run_lib.train(build(config_file, 'total.steps=3', *flags), short[0])
-
-
-def test_a_longer_total_and_another_batch_size_resume(
-    short, config_file, tmp_path, capsys):
-  shutil.copytree(short[0], tmp_path / 'run')
-  summary = run_lib.train(
-      build(config_file, 'total.steps=4', 'batch_size=8'), tmp_path / 'run')
-  assert summary['images'] == 3 * 16 + 8
-  output = capsys.readouterr().out
-  assert 'total.steps: 3 -> 4' in output
-  assert 'Resuming from step 3' in output
-
-
-def test_a_finished_run_is_not_trained_again(
-    short, config_file, tmp_path, capsys):
-  workdir, summary = tmp_path / 'run', short[1]
-  shutil.copytree(short[0], workdir)
-  again = build(config_file, 'total.steps=3', 'log.every.steps=7')
-  assert run_lib.train(again, workdir) == json.loads(json.dumps(summary))
-  assert 'already finished at step 3' in capsys.readouterr().out
-  # Damaged files are written again.
-  (workdir / 'summary.json').write_text('{"steps": 1,')
-  (workdir / 'config.json').write_text('{')
-  written = run_lib.train(again, workdir)
-  assert written['metrics'] == summary['metrics']
-  assert json.loads((workdir / 'summary.json').read_text()) == written
 
 
 def test_a_stage_starts_from_the_parameters_of_an_earlier_one(

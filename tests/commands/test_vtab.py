@@ -117,14 +117,6 @@ def test_other_settings_in_the_same_folder_are_errors(
   assert 'another VTAB evaluation' in error and 'total.steps: 40 -> 61' in error
 
 
-def test_an_empty_data_folder_is_an_error_with_skip_missing(
-    tmp_path, capsys):
-  assert run(tmp_path / 'work', tmp_path, '--skip-missing') == 2
-  error = capsys.readouterr().err
-  assert '19 of the 19 tasks' in error
-  assert '--skip-missing' not in error  # Already given.
-
-
 def test_tasks_are_selected_by_name_or_group():
   assert command.select_tasks('') == list(vtab.TASKS)
   assert command.select_tasks('specialized,dtd') == [

@@ -261,18 +261,3 @@ def test_beam_writes_the_same_files(folder, tmp_path):
         path.name: path.read_bytes()
         for path in (tmp_path / runner / 'mine/1.0.0').iterdir()})
   assert contents[0] == contents[1]
-
-
-def test_beam_names_the_example_that_cannot_be_read(folder, tmp_path):
-  pytest.importorskip('apache_beam')
-  planned = _plan(folder, tmp_path, shard_bytes=10**6)
-  shard = planned.shards['test'][0]
-  path = folder / shard.selection.open().source.key(0)
-  content = path.read_bytes()
-  path.unlink()
-  try:
-    prepare.begin(planned)
-    with pytest.raises(RuntimeError, match=r'Example 0 of .*:test \(test/'):
-      prepare.write(planned, runner='DirectRunner', flags=[])
-  finally:
-    path.write_bytes(content)

@@ -6,7 +6,6 @@ import pathlib
 import shutil
 import signal
 
-from etils import epath
 import jax
 import pytest
 
@@ -16,7 +15,6 @@ from vit_jax import sweep as sweep_lib
 from vit_jax.analysis import sweep_plot
 from vit_jax.commands import sweep as command
 from vit_jax.experiment import build as experiment_lib
-from vit_jax.experiment import config as config_lib
 from vit_jax.sweep import runs
 from vit_jax.training import signals
 
@@ -240,14 +238,3 @@ def test_a_single_run_has_no_standard_deviation():
   assert console.format_statistics('test/loss', values['test/loss']) == '2.00'
   assert console.format_statistics(
       'test/accuracy', {'mean': 0.5, 'std': 0.125}) == '50.00 ± 12.50 %'
-
-
-def test_process_0_decides_which_runs_are_finished(tmp_path, monkeypatch):
-  monkeypatch.setattr(
-      runs.coordination, 'run_on_first', lambda name, act: ['a'])
-  missing = config_lib.resolve({
-      'total': {'steps': 1}, 'batch_size': 8,
-      'model': {'variant': 'Ti/16'}, 'data': {'source': '/not/there'},
-      'optimizer': {'name': 'adam', 'learning_rate': 1.0,
-                    'schedule': {'name': 'constant'}}})
-  assert not runs.build({'a': missing}, epath.Path(tmp_path))

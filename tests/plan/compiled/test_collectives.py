@@ -55,8 +55,6 @@ DONE = 'ROOT %done = f32[32,128]{1,0}'
     (['%a = (s8[2,128]{1,0}, s8[2,128]{1,0}, /*index=2*/s8[2,128]{1,0}, '
       's8[2,128]{1,0}) all-to-all(%p, %q, %r, %s), ' + GROUPS],
      'all-to-all', 1024, 768),
-    (['%a = pred[8]{0} collective-permute(%p), '
-      'source_target_pairs={{0,1},{1,0}}'], 'collective-permute', 8, 8),
     # Asynchronous: start and done.
     (['%a = (f32[8,128]{1,0}, f32[32,128]{1,0}) all-gather-start(%p), '
       + GROUPS, DONE + ' all-gather-done(%a)'], 'all-gather', 16384, 12288),
@@ -72,10 +70,6 @@ DONE = 'ROOT %done = f32[32,128]{1,0}'
       'collective-permute-start(%p), source_target_pairs={{0,1},{1,2}}',
       '%b = f32[8]{0} collective-permute-done(%a)'],
      'collective-permute', 32, 32),
-    (['%a = ((f32[8,128]{1,0}), f32[2,128]{1,0}) reduce-scatter-start(%p), '
-      'to_apply=%add, ' + GROUPS,
-      '%b = f32[2,128]{1,0} reduce-scatter-done(%a)'],
-     'reduce-scatter', 4096, 3072),
 ])
 def test_bytes_are_those_of_whole_arrays(lines, kind, size, wire):
   found = one(entry(*lines))
@@ -187,20 +181,6 @@ def test_nested_loops_multiply():
   assert collectives.total([inner, outer]) == {
       'all-reduce': collectives.Total(15, 15 * 32, 15 * 56.0),
       'all-to-all': collectives.Total(3, 3 * 32, 3 * 28.0)}
-
-
-def test_a_loop_of_unknown_length_counts_once():
-  text = entry(
-      'ROOT %while.2 = (s32[], f32[8]{0}) while(%p), '
-      'condition=%unknown_condition, body=%inner_body', before=LOOPS)
-  found = one(text)
-  assert found.loops == (None,)
-  assert found.count == 1
-
-
-def test_other_text_is_an_error():
-  with pytest.raises(ValueError, match='no ENTRY computation'):
-    collectives.find('module @jit_f { func.func public @main() }')
 
 
 def compiled(f, **axes):
