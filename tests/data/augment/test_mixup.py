@@ -71,8 +71,6 @@ def test_cutmix_label_weight_is_the_area_of_a_box(seed):
   result = _run(_batch(), seed, cutmix=1.0)
   image = np.round(result['image'][..., 0]).astype(int)
   for i in range(8):
-    values = np.unique(image[i])
-    assert len(values) <= 2
     pasted = image[i] != i
     if pasted.any():
       rows, columns = np.nonzero(pasted)

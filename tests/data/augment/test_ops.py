@@ -55,16 +55,15 @@ def test_central_crop_is_centred():
 
 def test_inception_crops_have_the_documented_areas_and_aspects():
   op = ops.InceptionCrop(size=8)
-  windows = np.array([op.window(200, 150, _rng(i)) for i in range(500)])
-  left, top, width, height = windows.T
-  assert (left >= 0).all() and (left + width <= 200).all()
-  assert (top >= 0).all() and (top + height <= 150).all()
+  left, top, width, height = np.array(
+      [op.window(200, 150, _rng(i)) for i in range(500)]).T
+  assert min(left.min(), top.min()) >= 0
+  assert (left + width <= 200).all() and (top + height <= 150).all()
   area = width * height / (200 * 150)
   assert 0.04 < area.min() < 0.1 and area.max() > 0.8
-  assert (width / height > 0.7).all() and (width / height < 1.4).all()
+  assert (abs(np.log(width / height)) < np.log(1.4)).all()
   panorama = ops.InceptionCrop(size=8, area=(0.9, 1.0))
-  left, top, width, height = panorama.window(1000, 10, _rng())
-  assert (top, height) == (0, 10) and left >= 0 and left + width <= 1000
+  assert panorama.window(1000, 10, _rng())[1::2] == (0, 10)
 
 
 def test_flip_mirrors_half_of_the_images():

@@ -1,6 +1,5 @@
 """Unreadable images are errors, or replaced, counted and named."""
 
-import dataclasses
 import itertools
 
 import numpy as np
@@ -8,33 +7,28 @@ import psutil
 import pytest
 
 from tests import hostile
+from tests import in_memory
 from tests import pictures
 from vit_jax import data
 from vit_jax.data.images import unreadable
 
-FILES = {f'{i:02}': pictures.encode(hostile.picture(9, 9, seed=i), 'PNG')
-         for i in range(20)}
+FILES = [pictures.encode(hostile.picture(9, 9, seed=i)) for i in range(20)]
 BAD = (3, 4, 11)
 
 
-@dataclasses.dataclass(frozen=True)
-class Files:
+class Files(in_memory.Arrays):
   """Twenty images, of which some are truncated."""
-  bad: tuple[int, ...] = BAD
-  os_error: bool = False
 
-  def __len__(self):
-    return len(FILES)
+  def __init__(self, *, bad=BAD, os_error=False):
+    super().__init__(
+        [file[:99] if i in bad else file for i, file in enumerate(FILES)],
+        range(20))
+    self._os_error = os_error
 
   def __getitem__(self, index):
-    if self.os_error and index == 5:
+    if self._os_error and index == 5:
       raise OSError('no route to host')
-    file = FILES[self.key(index)]
-    return {'image': file[:99] if index in self.bad else file,
-            'label': self.label(index)}
-
-  def label(self, index):
-    return int(index)
+    return super().__getitem__(index)
 
   def key(self, index):
     return f'{index:02}'

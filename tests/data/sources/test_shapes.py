@@ -19,10 +19,10 @@ def test_an_image_is_a_function_of_seed_and_index():
     assert (first['image'] != other['image']).any()
 
 
-@pytest.mark.parametrize('size', [(32, 32), (24, 48), (65, 33), (8, 8)])
-def test_any_size_can_be_drawn(size):
-  image = _splits(size)['train'][0]['image']
-  assert image.shape == (*size, 3) and image.dtype == np.uint8
+def test_any_size_can_be_drawn():
+  for size in ((24, 48), (65, 33), (8, 8)):
+    image = _splits(size)['train'][0]['image']
+    assert image.shape == (*size, 3) and image.dtype == np.uint8
 
 
 def test_train_and_test_share_no_image():
@@ -56,9 +56,8 @@ def test_single_labels_name_every_kind_and_no_two_kinds_look_alike():
     sums[example['label']] += example['image'].mean(-1) / 255
     counts[example['label']] += 1
   means = sums / counts[:, None, None]
-  for i in range(len(means)):
-    for j in range(i):
-      assert np.abs(means[i] - means[j]).mean() > 0.02, (i, j)
+  apart = np.abs(means[:, None] - means).mean((2, 3))
+  assert (apart + np.eye(len(means)) > 0.02).all()
 
 
 @pytest.mark.parametrize('label', ['multi', 'single'])

@@ -5,7 +5,6 @@ import re
 import pytest
 
 from tests import in_memory
-from tests import pictures
 from vit_jax import data
 from vit_jax.data.splits import exclusion
 from vit_jax.data.splits import random_subsets
@@ -16,13 +15,10 @@ NUMBERS = in_memory.Numbers(5000)
 
 @pytest.fixture(name='folder')
 def _folder(tmp_path):
-  for i in range(12):
-    path = tmp_path / 'mine/train' / 'ab'[i % 2] / f'{i}.png'
+  for name in (*(f'train/{"ab"[i % 2]}/{i}' for i in range(12)), 'test/a/0'):
+    path = tmp_path / f'mine/{name}.png'
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(pictures.encode(pictures.picture(i, side=6)))
-  (tmp_path / 'mine/test/a').mkdir(parents=True)
-  (tmp_path / 'mine/test/a/0.png').write_bytes(
-      pictures.encode(pictures.picture(99, side=6)))
+    path.write_bytes(name.encode())
   return tmp_path
 
 

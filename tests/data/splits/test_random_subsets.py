@@ -36,21 +36,10 @@ def test_numbers_are_hashed_by_splitmix64():
 
 
 @pytest.mark.parametrize('count', [1, 511, 9_999, 10_000])
-def test_the_lowest_hashes_are_chosen(count):
-  source = in_memory.Numbers(10_000)
+def test_the_lowest_hashes_are_chosen(count):  # So subsets are nested.
   hashes = random_subsets.hash_numbers('numbers', np.arange(10_000))
   expected = np.sort(np.argsort(hashes)[:count]).tolist()
-  assert _labels(_choose(source, count)) == expected
-
-
-def test_subsets_are_nested_and_spread_evenly():
-  source = in_memory.Numbers(50_000)
-  few, more, most = (set(_labels(_choose(source, n)))
-                     for n in (1_000, 3_000, 9_000))
-  assert few < more < most
-  # Each tenth of the data has a tenth of the 9,000, give or take 5 sigma.
-  counts = np.bincount(np.array(sorted(most)) // 5_000)
-  assert (abs(counts - 900) < 5 * np.sqrt(900)).all()
+  assert _labels(_choose(in_memory.Numbers(10_000), count)) == expected
 
 
 def test_hashes_of_nested_ranges_are_those_of_the_whole():
@@ -78,12 +67,10 @@ def test_repeated_examples_count_individually():
 def test_text_keys_are_chosen_by_their_hash():
   train = builtin.open_digits().splits['train']
   chosen = _choose(train, 100)
-  order = sorted(range(len(train)), key=lambda i: split_strings.stable_hash(
-      train.key(i)))
+  keys = [train.key(i) for i in range(len(train))]
+  lowest = set(sorted(keys, key=split_strings.stable_hash)[:100])
   assert [chosen.key(i) for i in range(100)] == [
-      train.key(i) for i in sorted(order[:100])]
-  np.testing.assert_array_equal(
-      chosen[7]['image'], train[sorted(order[:100])[7]]['image'])
+      key for key in keys if key in lowest]
 
 
 def test_a_config_takes_a_number_or_a_fraction():
