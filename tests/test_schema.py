@@ -197,12 +197,7 @@ def test_duration_converts_every_unit_to_the_nearest_step():
 def test_interval_is_at_least_one_step():
   sizes = {'batch_size': 100, 'num_examples': 10}
   assert Duration(epochs=1).to_steps(**sizes) == 0
-  due = [step for step in range(1, 21)
-         if Duration(steps=5).is_due(step, **sizes)]
-  assert due == [5, 10, 15, 20]
-  # Shorter than a step: due after each.
-  assert all(Duration(examples=1).is_due(step, **sizes)
-             for step in range(1, 21))
+  assert all(Duration(epochs=1).is_due(step, **sizes) for step in range(1, 9))
 
 
 @pytest.mark.parametrize('total', [7, 337])

@@ -123,13 +123,6 @@ def test_more_microbatches_are_used_when_the_compiler_runs_out_of_memory(
   assert '20.0 GiB per device, but 15.5 GiB are available' in fitted.message
 
 
-def test_other_compiler_errors_are_not_caught(experiment):
-  experiment = with_steps(
-      experiment, lambda _: FakeStep(0, error='INTERNAL: a bug'))
-  with pytest.raises(jax.errors.JaxRuntimeError, match='a bug'):
-    fit_batch.fit(experiment, free_bytes=GIB)
-
-
 def test_all_processes_follow_process_0(experiment, monkeypatch):
   decisions, own = [], []
 

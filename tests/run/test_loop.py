@@ -247,32 +247,28 @@ def test_a_finished_run_with_another_config_is_an_error(wired, workdir):
     train(other, workdir)
 
 
-@pytest.mark.parametrize(('killed_at', 'saved'), [(3, 15), (5, 20)])
+@pytest.mark.parametrize(('killed_at', 'saved'), [(3, 15), (4, 15)])
 def test_a_killed_run_stops_early_where_an_uninterrupted_one_does(
-    wired, tmp_path, killed_at, saved):
-  train(scripted(wired, patience=3), tmp_path / 'whole')
+    wired, stopped, tmp_path, killed_at, saved):
   with pytest.raises(Killed):
-    train(scripted(wired, patience=3, fail={killed_at: Killed()}),
-          tmp_path / 'killed')
-  assert checkpoint_source.find(tmp_path / 'killed').path.name == str(saved)
-  train(scripted(wired, patience=3, begin=saved // 4), tmp_path / 'killed')
-  assert_same_run(tmp_path / 'killed', tmp_path / 'whole', wired)
+    train(scripted(wired, patience=2, fail={killed_at: Killed()}), tmp_path)
+  assert checkpoint_source.find(tmp_path).path.name == str(saved)
+  train(scripted(wired, patience=2, begin=saved // 4), tmp_path)
+  assert_same_run(tmp_path, stopped[-1], wired)
 
 
-def test_a_signal_in_the_last_evaluation_changes_nothing(wired, tmp_path):
+def test_a_signal_in_the_last_evaluation_changes_nothing(
+    wired, stopped, tmp_path):
   """The signal arrives between two evaluators."""
-  train(scripted(wired, patience=3), tmp_path / 'whole')
   cut = scripted(
-      wired, patience=3, fail_at_end={0: signals.Stopped(signal.SIGTERM)})
+      wired, patience=2, fail_at_end={0: signals.Stopped(signal.SIGTERM)})
   with pytest.raises(signals.Stopped):
-    train(cut, tmp_path / 'cut')
-  assert checkpoint_source.find(tmp_path / 'cut').path.name == '24'
-  assert progress_of(tmp_path / 'cut')['unimproved'] == 2
-  summary = train(scripted(wired, patience=3, begin=5), tmp_path / 'cut')
-  whole = json.loads((tmp_path / 'whole' / 'summary.json').read_text())
-  assert (summary['steps'], summary['stopped_early']) == (24, True)
-  for key in ('images', 'flops', 'metrics', 'best'):
-    assert summary[key] == whole[key]
+    train(cut, tmp_path)
+  assert checkpoint_source.find(tmp_path).path.name == '20'
+  assert progress_of(tmp_path)['unimproved'] == 1
+  summary = train(scripted(wired, patience=2, begin=4), tmp_path)
+  for key in ('steps', 'stopped_early', 'images', 'flops', 'metrics', 'best'):
+    assert repr(summary[key]) == repr(stopped[1][key])  # Some are NaN.
 
 
 def test_a_run_can_start_from_the_best_checkpoint_of_another(

@@ -59,31 +59,20 @@ def ends_at(values, patience, *, every=4, mode='min'):
     ([3, 2, 1], 1, None),
     ([3, 4], 1, 8),
     ([3, 4], 2, None),
-    ([3, 4, 5], 2, 12),
-    ([3, 4, 2, 4, 4], 2, 20),  # The best begins the count anew.
-    ([3, 3, 3], 2, 12),  # As good is not better.
+    ([3, 4, 2, 4, 4], 2, 20),  # The best restarts the count.
+    ([3, 3, 3], 2, 12),  # An equal value is no improvement.
     ([3, NAN, NAN], 2, 12),
     ([NAN, NAN, 1, 2], 3, None),
-    ([NAN, NAN], 2, 8),  # Never a number.
+    ([NAN, NAN], 2, 8),  # Never finite.
+    ([3, 4, 5], schema.Duration(steps=7.9), 12),
+    ([3, 4, 5], schema.Duration(steps=8), 12),
+    ([3, 4, 5], schema.Duration(steps=8.1), None),
+    ([NAN, NAN], schema.Duration(steps=8), 8),
+    ([1, 2, 3, 4, 5], None, None),
 ])
-def test_patience_counts_evaluations_since_the_best(values, patience, step):
+def test_patience_counts_evaluations_or_steps_since_the_best(
+    values, patience, step):
   assert ends_at(values, patience) == step
-
-
-@pytest.mark.parametrize(('values', 'steps', 'step'), [
-    ([3, 4, 5], 8, 12),
-    ([3, 4, 5], 7.9, 12),
-    ([3, 4, 5], 8.1, None),
-    ([3, 4, 5], 4, 8),
-    ([3, 2, 1], 0, None),
-    ([NAN, NAN], 8, 8),
-])
-def test_patience_counts_steps_since_the_best(values, steps, step):
-  assert ends_at(values, schema.Duration(steps=steps)) == step
-
-
-def test_without_patience_training_never_stops():
-  assert ends_at([1, 2, 3, 4, 5], None) is None
 
 
 def test_core_hours_multiply_device_hours_by_cores():

@@ -58,17 +58,14 @@ def test_non_finite_values_are_null_and_read_as_nan(tmp_path):
   assert all(math.isnan(read[name]) for name in 'abc')
 
 
-def test_a_resumed_file_equals_one_that_was_never_interrupted(tmp_path):
+@pytest.mark.parametrize(('first', 'resume_step', 'second'), [
+    ([10, 20, 30], 20, [30, 40]), ([0, 10], 0, [10, 20, 30, 40])])
+def test_a_resumed_file_equals_one_that_was_never_interrupted(
+    tmp_path, first, resume_step, second):
   write_steps(tmp_path / 'a', [10, 20, 30, 40], resume_step=0)
-  write_steps(tmp_path / 'b', [10, 20, 30], resume_step=0)
-  write_steps(tmp_path / 'b', [30, 40], resume_step=20)
+  write_steps(tmp_path / 'b', first, resume_step=0)
+  write_steps(tmp_path / 'b', second, resume_step=resume_step)
   assert lines(tmp_path / 'a') == lines(tmp_path / 'b')
-
-
-def test_resuming_from_step_zero_removes_all_rows(tmp_path):
-  write_steps(tmp_path, [0, 10], resume_step=0)
-  write_steps(tmp_path, [0], resume_step=0)
-  assert [row['step'] for row in writer.read_rows(tmp_path)] == [0]
 
 
 def test_appending_keeps_every_row(tmp_path):
