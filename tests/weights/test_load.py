@@ -156,14 +156,12 @@ def test_settings_are_inferred_from_shapes(settings, resolution, tmp_path):
 
 def test_the_summary_names_what_was_inferred_assumed_and_overridden(tmp_path):
   arrays = random_models.arrays('npz')
-  arrays['cls'] = arrays['cls'].astype(np.float64)
   loaded = load('npz', with_optimizer(arrays), tmp_path, gelu='exact')
   text = '\n'.join(loaded.summary)
   for words in ('published JAX ViT', 'under opt/target/', '5 classes',
                 'depth=2', 'num_heads=2', 'images 32x32',
                 'overrides: gelu=exact', 'assumed: images in [-1, 1]',
-                'opt/state/step, ', ', ...',
-                f'converted: 1 of {len(arrays)} arrays, float64 to float32'):
+                'opt/state/step, ', ', ...'):
     assert words in text, words
   report = '\n'.join(loaded.report)
   assert all(f'-> {name} ' in report for name in params())
@@ -175,9 +173,8 @@ def test_heads_that_no_array_determines_come_from_the_caller_or_the_sizes(
   path = write(tmp_path / 'x', 'timm', random_models.arrays('timm'))
   with pytest.raises(ValueError, match='number of heads is unknown.*=N'):
     load_lib.load(path)
-  for heads in (5, 24):
-    with pytest.raises(ValueError, match=f'not divide into {heads} heads'):
-      load_lib.load(path, {'num_heads': heads})
+  with pytest.raises(ValueError, match='not divide into 5 heads'):
+    load_lib.load(path, {'num_heads': 5})
   small = random_models.arrays(
       'timm', width=192, mlp_dim=768, num_heads=3, patch=16, depth=12)
   loaded = load_lib.load(write(path, 'timm', small))

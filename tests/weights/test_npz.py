@@ -12,7 +12,7 @@ from vit_jax.weights import npz
 
 def test_numpy_reads_what_is_written(tmp_path):
   arrays = {'a/kernel': np.arange(6, dtype=np.float32).reshape(2, 3),
-            'file': np.float32(3), 'empty': np.zeros((4, 0), np.float32)}
+            'b': np.float32(3), 'empty': np.zeros((4, 0), np.float32)}
   npz.write(tmp_path / 'x.npz', arrays)
   with np.load(tmp_path / 'x.npz', allow_pickle=False) as found:
     assert set(found) == set(arrays)

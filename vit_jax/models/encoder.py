@@ -19,6 +19,7 @@ import numpy as np
 
 from vit_jax.models import attention as attention_lib
 from vit_jax.models import embed
+from vit_jax.models import layers
 from vit_jax.models import per_example_random
 from vit_jax.models import vit_config
 
@@ -36,44 +37,6 @@ REMAT_POLICIES: Mapping[str, Callable | None] = {
     # Only the input of each layer.
     'full': jax.checkpoint_policies.nothing_saveable,
 }
-
-_NORM = functools.partial(nn.with_logical_partitioning, names=('norm',))
-
-
-def layer_norm(
-    config: vit_config.ViTConfig, name: str, *, axis: str = 'norm',
-) -> nn.LayerNorm | nn.RMSNorm:
-  """Layer norm or RMS norm over the logical `axis`, float32 statistics."""
-  options: dict[str, Any] = {
-      'epsilon': config.layer_norm_epsilon, 'dtype': config.compute_dtype,
-      'scale_init': nn.with_logical_partitioning(
-          nn.initializers.ones, (axis,)), 'name': name}
-  if config.norm == 'rms':
-    return nn.RMSNorm(**options)
-  return nn.LayerNorm(
-      **options, bias_init=nn.with_logical_partitioning(
-          nn.initializers.zeros, (axis,)))
-
-
-class Dropout(nn.Module):
-  """Dropout with the random numbers of `nn.Dropout`.
-
-  The optimization barrier keeps XLA from fusing the random generator into every
-  adjacent matrix product, which recomputes it and doubles the step time.
-  """
-  rate: float
-  deterministic: bool
-
-  @nn.compact
-  def __call__(self, inputs: Float[Array, '...']) -> Float[Array, '...']:
-    if self.rate == 0 or self.deterministic:
-      return inputs
-    kept = jax.lax.optimization_barrier(per_example_random.sample(
-        lambda key, batch: jax.random.bernoulli(
-            key, 1 - self.rate, (batch, *inputs.shape[1:])),
-        self.make_rng('dropout'), inputs))
-    return jnp.where(kept, inputs / (1 - self.rate), 0)
-
 
 def _saveable(
     array: Float[Array, 'batch tokens heads head_dim'], name: str,
@@ -122,21 +85,18 @@ class SelfAttention(nn.Module):
         _saveable(qkv[:, :, i], name)
         for i, name in enumerate(('query', 'key', 'value')))
     if c.qk_norm:
-      query = layer_norm(c, 'query_norm', axis='head_dim')(query)
-      key = layer_norm(c, 'key_norm', axis='head_dim')(key)
+      query = layers.layer_norm(c, 'query_norm', axis='head_dim')(query)
+      key = layers.layer_norm(c, 'key_norm', axis='head_dim')(key)
     bias = self._relative_bias(query) if c.position == 'relative' else None
     drops = self.train and c.attention_dropout > 0
     if c.attention == 'cudnn' and bias is None and not (self.capture or drops):
       values, weights = attention_lib.fused_attention(query, key, value), None
     else:
-      drop = Dropout(c.attention_dropout, deterministic=not self.train)
+      drop = layers.Dropout(c.attention_dropout, deterministic=not self.train)
       values, weights = attention_lib.dot_product_attention(
           query, key, value, bias=bias, drop=drop)
-    out = nn.DenseGeneral(
-        c.width, axis=(-2, -1), dtype=c.compute_dtype,
-        kernel_init=nn.with_logical_partitioning(
-            nn.initializers.xavier_uniform(), ('heads', 'head_dim', 'width')),
-        bias_init=_NORM(nn.initializers.zeros), name='out')
+    out = layers.dense(c.width, ('heads', 'head_dim', 'width'), 'out',
+                       dtype=c.compute_dtype)
     return out(values), weights
 
   def _relative_bias(
@@ -169,23 +129,15 @@ class Mlp(nn.Module):
       self, tokens: Float[Array, 'batch tokens width'],
   ) -> Float[Array, 'batch tokens width']:
     c = self.config
-    dense = functools.partial(nn.Dense, dtype=c.compute_dtype)
-    bias = nn.initializers.normal(1e-6)
-    hidden = dense(
-        c.mlp_dim,
-        kernel_init=nn.with_logical_partitioning(
-            nn.initializers.xavier_uniform(), ('width', 'mlp')),
-        bias_init=nn.with_logical_partitioning(bias, ('mlp',)),
-        name='hidden')(tokens)
+    options: Any = {
+        'dtype': c.compute_dtype, 'bias': nn.initializers.normal(1e-6)}
+    hidden = layers.dense(
+        c.mlp_dim, ('width', 'mlp'), 'hidden', **options)(tokens)
     hidden = ad_checkpoint.checkpoint_name(hidden, 'hidden')
     hidden = jax.nn.gelu(hidden, approximate=c.gelu == 'tanh')
-    hidden = Dropout(c.dropout, deterministic=not self.train)(hidden)
-    out = dense(
-        c.width,
-        kernel_init=nn.with_logical_partitioning(
-            nn.initializers.xavier_uniform(), ('mlp', 'width')),
-        bias_init=_NORM(bias), name='out')(hidden)
-    return Dropout(c.dropout, deterministic=not self.train)(out)
+    hidden = layers.Dropout(c.dropout, deterministic=not self.train)(hidden)
+    out = layers.dense(c.width, ('mlp', 'width'), 'out', **options)(hidden)
+    return layers.Dropout(c.dropout, deterministic=not self.train)(out)
 
 
 class Block(nn.Module):
@@ -215,14 +167,14 @@ class Block(nn.Module):
     if positions is not None:
       tokens = embed.add_positions(
           tokens, positions, num_patches=self.grid[0] * self.grid[1])
-    normed = layer_norm(c, 'attention_norm')(tokens)
+    normed = layers.layer_norm(c, 'attention_norm')(tokens)
     attended, weights = self._attend(normed)
-    attended = Dropout(c.dropout, deterministic=not self.train)(attended)
+    attended = layers.Dropout(c.dropout, deterministic=not self.train)(attended)
     attended = self._scale('attention_scale', attended)
     after_attention = ad_checkpoint.checkpoint_name(
         tokens + self._drop_path(attended, drop_path), 'after_attention')
     if not c.parallel:
-      normed = layer_norm(c, 'mlp_norm')(after_attention)
+      normed = layers.layer_norm(c, 'mlp_norm')(after_attention)
     mixed = Mlp(c, self.train, name='mlp')(normed)
     mixed = self._scale('mlp_scale', mixed)
     after_mlp = after_attention + self._drop_path(mixed, drop_path)
@@ -258,7 +210,8 @@ class Block(nn.Module):
     if c.layer_scale is None:
       return branch
     scale = self.param(
-        name, _NORM(nn.initializers.constant(c.layer_scale)), (c.width,))
+        name, nn.with_logical_partitioning(
+            nn.initializers.constant(c.layer_scale), ('norm',)), (c.width,))
     return branch * scale.astype(branch.dtype)
 
   def _drop_path(
@@ -339,17 +292,17 @@ class Encoder(nn.Module):
     if c.remat != 'none':
       block = nn.remat(
           block, prevent_cse=False, policy=REMAT_POLICIES[c.remat])
-    layers = nn.scan(
+    blocks = nn.scan(
         block, variable_axes={'params': 0, 'intermediates': 0},
         split_rngs={'params': True, 'dropout': True},
         in_axes=(0, nn.broadcast), length=c.depth,
         unroll=min(c.unroll, c.depth),
         metadata_params={nn.PARTITION_NAME: 'layers'})
     if self.train and not self.is_initializing():
-      layers = nn.map_variables(
-          layers, 'params',
+      blocks = nn.map_variables(
+          blocks, 'params',
           functools.partial(_cast_params, dtype=c.compute_dtype))
     # Linear from 0 at the first layer.
     rates = jnp.linspace(0.0, c.stochastic_depth, c.depth)
-    return layers(c, self.train, self.capture, self.grid, name='layers')(
+    return blocks(c, self.train, self.capture, self.grid, name='layers')(
         tokens, rates, positions)

@@ -8,6 +8,7 @@ from jaxtyping import Array, Float
 
 from vit_jax.models import attention
 from vit_jax.models import encoder
+from vit_jax.models import layers
 from vit_jax.models import vit_config
 
 
@@ -27,25 +28,17 @@ class AttentionPooling(nn.Module):
         (1, c.width))
 
     def project(name: str, inputs: Any) -> Any:
-      return nn.DenseGeneral(
-          (c.num_heads, c.head_dim), dtype=c.compute_dtype,
-          kernel_init=nn.with_logical_partitioning(
-              nn.initializers.xavier_uniform(), ('width', 'heads', 'head_dim')),
-          bias_init=nn.with_logical_partitioning(
-              nn.initializers.zeros, ('heads', 'head_dim')),
-          name=name)(inputs)
+      return layers.dense(
+          (c.num_heads, c.head_dim), ('width', 'heads', 'head_dim'), name,
+          dtype=c.compute_dtype)(inputs)
 
     query = project('query', jnp.tile(
         probe.astype(c.compute_dtype), (tokens.shape[0], 1, 1)))
     pooled, _ = attention.dot_product_attention(
         query, project('key', tokens), project('value', tokens))
-    pooled = nn.DenseGeneral(
-        c.width, axis=(-2, -1), dtype=c.compute_dtype,
-        kernel_init=nn.with_logical_partitioning(
-            nn.initializers.xavier_uniform(), ('heads', 'head_dim', 'width')),
-        bias_init=nn.with_logical_partitioning(
-            nn.initializers.zeros, ('norm',)), name='out')(pooled)
-    normed = encoder.layer_norm(c, 'mlp_norm')(pooled)
+    pooled = layers.dense(c.width, ('heads', 'head_dim', 'width'), 'out',
+                          dtype=c.compute_dtype)(pooled)
+    normed = layers.layer_norm(c, 'mlp_norm')(pooled)
     return (pooled + encoder.Mlp(c, self.train, name='mlp')(normed))[:, 0]
 
 
@@ -58,12 +51,9 @@ class RepresentationLayer(nn.Module):
       self, pooled: Float[Array, 'batch width'],
   ) -> Float[Array, 'batch width']:
     c = self.config
-    return jnp.tanh(nn.Dense(
-        c.width, dtype=c.compute_dtype,
-        kernel_init=nn.with_logical_partitioning(
-            nn.initializers.lecun_normal(), ('width', None)),
-        bias_init=nn.with_logical_partitioning(
-            nn.initializers.zeros, ('norm',)), name='dense')(pooled))
+    return jnp.tanh(layers.dense(
+        c.width, ('width', None), 'dense', dtype=c.compute_dtype,
+        kernel=nn.initializers.lecun_normal())(pooled))
 
 
 class Head(nn.Module):
@@ -75,10 +65,8 @@ class Head(nn.Module):
   def __call__(
       self, representation: Float[Array, 'batch width'],
   ) -> Float[Array, 'batch classes']:
-    return nn.Dense(
-        self.num_classes, dtype=jnp.float32,
-        kernel_init=nn.with_logical_partitioning(
-            nn.initializers.zeros, ('width', 'classes')),
-        bias_init=nn.with_logical_partitioning(
-            nn.initializers.constant(self.bias), ('classes',)),
-        name='dense')(representation.astype(jnp.float32))
+    return layers.dense(
+        self.num_classes, ('width', 'classes'), 'dense', dtype=jnp.float32,
+        kernel=nn.initializers.zeros,
+        bias=nn.initializers.constant(self.bias),
+    )(representation.astype(jnp.float32))

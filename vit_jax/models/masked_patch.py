@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from vit_jax.models import layers
 from vit_jax.models import vit
 from vit_jax.models import vit_config
 
@@ -79,12 +80,9 @@ class _MaskedPatch(nn.Module):
         'mask', nn.with_logical_partitioning(
             nn.initializers.normal(0.02), ('norm',)), (self.config.width,))
     # Zero-initialised and float32, like the classifier.
-    self.prediction = nn.Dense(
-        self.num_outputs, dtype=jnp.float32,
-        kernel_init=nn.with_logical_partitioning(
-            nn.initializers.zeros, ('width', 'classes')),
-        bias_init=nn.with_logical_partitioning(
-            nn.initializers.zeros, ('classes',)))
+    self.prediction = layers.dense(
+        self.num_outputs, ('width', 'classes'), dtype=jnp.float32,
+        kernel=nn.initializers.zeros)
 
   def replace(
       self, patches: Float[Array, 'batch patches width'],

@@ -11,6 +11,7 @@ from jaxtyping import Array, Float
 from vit_jax.models import embed
 from vit_jax.models import encoder
 from vit_jax.models import heads
+from vit_jax.models import layers
 from vit_jax.models import resnet
 from vit_jax.models import vit_config
 
@@ -55,11 +56,11 @@ class ViT(nn.Module):
     if replace is not None:
       patches = replace(patches)
     embedded, positions = self._embed(patches, grid)
-    embedded = encoder.Dropout(c.dropout, deterministic=not train)(embedded)
-    tokens, layers = encoder.Encoder(c, train, capture, grid, name='encoder')(
+    embedded = layers.Dropout(c.dropout, deterministic=not train)(embedded)
+    tokens, captured = encoder.Encoder(c, train, capture, grid, name='encoder')(
         embedded, positions)
     if c.final_norm:
-      tokens = encoder.layer_norm(c, 'final_norm')(tokens)
+      tokens = layers.layer_norm(c, 'final_norm')(tokens)
     pooled = self._pool(tokens, train=train)
     representation = pooled
     if c.representation_layer:
@@ -69,7 +70,7 @@ class ViT(nn.Module):
         representation)
     outputs = {'embedded': embedded, 'tokens': tokens, 'pooled': pooled,
                'representation': representation, 'logits': logits}
-    return {**outputs, 'layers': layers} if capture else outputs
+    return {**outputs, 'layers': captured} if capture else outputs
 
   def _patches(self, images: jax.Array) -> jax.Array:
     """Returns x_1 E ... x_N E of equation 1, [batch, rows, columns, width]."""
@@ -125,5 +126,5 @@ class ViT(nn.Module):
       case _:
         pooled = heads.AttentionPooling(c, train, name='pooling')(patches)
     if c.pool_norm:
-      pooled = encoder.layer_norm(c, 'pool_norm')(pooled)
+      pooled = layers.layer_norm(c, 'pool_norm')(pooled)
     return pooled

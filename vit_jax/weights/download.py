@@ -83,8 +83,9 @@ def _fetch_file(url: str, log: Log) -> epath.Path:
     # `weights.save` writes a .json beside an .npz. Other weights have none,
     # and hosts report that in many ways.
     with contextlib.suppress(OSError, ValueError, errors.StorageError):
-      _copy(declared.json_beside(url), pathlib.Path(declared.json_beside(str(target))),
-            log, check=lambda file, _: json.loads(file.read_text()))
+      _copy(declared.json_beside(url),
+            pathlib.Path(declared.json_beside(str(target))), log,
+            check=lambda file, _: json.loads(file.read_text()))
   _copy(url, target, log, check=_check_weights)
   return epath.Path(target)
 

@@ -7,7 +7,7 @@ A row maps one kind of parameter between another codebase and ours:
         'n l (heads e) d -> l d n heads e')
 
 `{q|k|v}` and `{layer}` are several arrays there and one array of ours: they are
-stacked, the alternatives outermost, then `{head}`, then `{layer}` or `{unit}`.
+stacked, the alternatives outermost, then `{layer}` or `{unit}`.
 `{stage}` is the same number on both sides; `{stage-1}` is one less on theirs.
 The arrays are only moved, by einops in either direction, so that a round trip
 is exact to the bit.
@@ -23,8 +23,7 @@ import einops
 import numpy as np
 
 _HOLE = re.compile(r'\{(\w+)([+-]\d+)?(?::(\d+))?\}|\{(\w+(?:\|\w+)+)\}')
-_STACKED = ('head', 'layer', 'unit')
-_COUNTED = ('layer', 'unit')
+_STACKED = ('layer', 'unit')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,16 +140,14 @@ def matches(
   # All parameters of a stack must have the same number of layers.
   depths: dict[str, int] = {}
   for (ours, pattern, _), members in groups.items():
-    if set(pattern.stacked) & set(_COUNTED):
+    if set(pattern.stacked) & set(_STACKED):
       depths[_stack(ours)] = max(depths.get(_stack(ours), 0), *(
           1 + index[-1] for index in members))
   result: list[Match] = []
   for (ours, pattern, row), members in groups.items():
     axes = tuple(
         len(axis.split('|')) if '|' in axis
-        else depths[_stack(ours)] if axis in _COUNTED
-        else 1 + max(index[i] for index in members)
-        for i, axis in enumerate(pattern.stacked))
+        else depths[_stack(ours)] for axis in pattern.stacked)
     indices = list(itertools.product(*map(range, axes)))
     missing = [index for index in indices if index not in members]
     if any(match.ours == ours for match in result):
@@ -198,30 +195,54 @@ def to_ours(
 ) -> np.ndarray:
   """Stacks and rearranges arrays of theirs.
 
-  `lengths` are those of axes that shapes do not determine, such as heads.
+  Args:
+    arrays: of `match.theirs`, in this order.
+    match: the parameter.
+    **lengths: of axes that shapes do not determine, such as heads.
 
   Raises:
     ValueError: if shapes do not fit the pattern.
   """
-  if not match.layout:
-    # Group-norm scales of old files are [1, 1, 1, channels].
-    arrays = [a.reshape(-1) if a.ndim == 4 and a.shape[:3] == (1, 1, 1) else a
-              for a in arrays]
-  shapes = {array.shape for array in arrays}
-  if len(shapes) > 1:
-    by_shape = {array.shape: name for name, array in zip(match.theirs, arrays)}
+  arrays = [array.reshape(_plain(array.shape, match)) for array in arrays]
+  _check_shapes([array.shape for array in arrays], match)
+  stacked = np.stack(arrays).reshape(*match.axes, *arrays[0].shape) if (
+      match.axes) else arrays[0]
+  return np.ascontiguousarray(_rearrange(stacked, match, lengths))
+
+
+def our_shape(
+    shapes: Sequence[tuple[int, ...]], match: Match, **lengths: int,
+) -> tuple[int, ...]:
+  """Returns the shape of `to_ours` for arrays of these shapes."""
+  shapes = [_plain(shape, match) for shape in shapes]
+  _check_shapes(shapes, match)
+  zeros = np.broadcast_to(np.float32(0), (*match.axes, *shapes[0]))
+  return _rearrange(zeros, match, lengths).shape
+
+
+def _plain(shape: tuple[int, ...], match: Match) -> tuple[int, ...]:
+  # Group-norm scales of old files are [1, 1, 1, channels].
+  old = not match.layout and len(shape) == 4 and shape[:3] == (1, 1, 1)
+  return shape[3:] if old else shape
+
+
+def _check_shapes(shapes: Sequence[tuple[int, ...]], match: Match) -> None:
+  by_shape = dict(zip(shapes, match.theirs))
+  if len(by_shape) > 1:
     raise ValueError(
         f'{match.ours}: expected arrays of one shape, found '
         + ', '.join(f'{shape} ({name})' for shape, name in by_shape.items()))
-  stacked = np.stack(arrays).reshape(*match.axes, *arrays[0].shape) if (
-      match.axes) else arrays[0]
+
+
+def _rearrange(
+    stacked: np.ndarray, match: Match, lengths: Mapping[str, int],
+) -> np.ndarray:
   if not match.layout:
     return stacked
   known = {k: n for k, n in lengths.items() if n and re.search(
       rf'\b{k}\b', match.layout)}
   try:
-    return np.ascontiguousarray(
-        einops.rearrange(stacked, match.layout, **known))
+    return einops.rearrange(stacked, match.layout, **known)
   except einops.EinopsError as error:
     wanted = match.layout.split('->', maxsplit=1)[0].strip()
     raise ValueError(

@@ -9,7 +9,7 @@ sizes; the caller's overrides win. The model of that config is then built
 abstractly: its parameters must be exactly those of the file.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import dataclasses
 import os
 import pathlib
@@ -80,7 +80,6 @@ def load(
   path = pathlib.Path(path)
   given = overrides_lib.parse(overrides or {})
   found = matching.find(open_files.open_weights(path), prefix=given.prefix)
-  params = matching.read(found)
   declared = declared_lib.read_metadata(found.opened)
   advice = ''
   if declared is None:
@@ -90,7 +89,7 @@ def load(
       declared, advice = (
           config_json.read(file, overrides=given), f'\n{config_json.ADVICE}')
   try:
-    return _build(found, params, declared, given)
+    return _build(found, declared, given)
   except ValueError as error:
     if not declared.source:
       raise
@@ -99,43 +98,71 @@ def load(
 
 
 def _build(
-    found: matching.Found, params: Mapping[str, np.ndarray],
-    declared: declared_lib.Declared, given: overrides_lib.Overrides,
+    found: matching.Found, declared: declared_lib.Declared,
+    given: overrides_lib.Overrides,
 ) -> Loaded:
-  """Builds the model of the declared and inferred config, and compares."""
-  if declared.families and found.family.name not in declared.families:
-    raise ValueError(
-        f'it is for {" or ".join(declared.families)}, but the arrays are those '
-        f'of a {found.family.label}.')
-  config, notes = _config(found, params, declared, given)
-  candidates = (given.preprocess.get('resolution'),
-                declared.preprocess.get('resolution'))
-  resolution = (candidates[0] or declared.resolution or candidates[1]
-                or DEFAULT_SIZE)
-  if isinstance(config, vit_config.ViTConfig):
-    params = matching.split_heads(params, found, config.num_heads)
-    if 'positions' in params and config.position == 'learned':
-      embeds_prefix = declared.embeds_prefix
-      if config.has_cls and 'position_cls' in given.model:
-        embeds_prefix = given.model['position_cls']
-      grid, prefix = infer_architecture.position_grid(
-          config, len(params['positions']), declared=declared.resolution,
-          candidates=candidates, embeds_prefix=embeds_prefix)
-      resolution = infer_architecture.image_size(config, grid)
-      params = matching.fold_register_positions(params, prefix)
-      if config.has_cls:
-        config = dataclasses.replace(config, position_cls=bool(prefix))
-  params = infer_architecture.add_empty_head(config, params)
-  check(config, params, resolution, source=found.opened.path,
-        theirs={match.ours: match.theirs[0] for match in found.matches})
+  """Compares the model with the headers, then reads the values."""
+  config, resolution, adapt, notes = infer(found, declared, given)
+  preprocess = _preprocess(config, resolution, declared, given)
+  params = adapt(matching.read(
+      found, heads=getattr(config, 'num_heads', 1)))
   return Loaded(
       config=config, params=tree.unflatten(params), resolution=resolution,
-      preprocess=_preprocess(config, resolution, declared, given),
+      preprocess=preprocess,
       positions=declared.positions or found.family.positions,
       family=found.family.name,
       summary=tuple(_summary(
           found, config, params, resolution, declared, given, notes)),
       report=tuple(_per_parameter(found, params)))
+
+
+def infer(
+    found: matching.Found, declared: declared_lib.Declared,
+    given: overrides_lib.Overrides,
+) -> tuple[models.ModelConfig, tuple[int, int],
+           Callable[[Mapping[str, Any]], dict[str, Any]], list[str]]:
+  """Infers the model from the headers of a file, without reading values.
+
+  Returns:
+    The model config; the image size of the position embeddings; a function from
+    the parameters that the file contains to those of the model; and notes on
+    assumptions.
+
+  Raises:
+    ValueError: if the file does not contain exactly the model's parameters.
+  """
+  if declared.families and found.family.name not in declared.families:
+    raise ValueError(
+        f'it is for {" or ".join(declared.families)}, but the arrays are those '
+        f'of a {found.family.label}.')
+  config, notes = _config(
+      found, matching.shapes(found, heads=1), declared, given)
+  shapes = matching.shapes(found, heads=getattr(config, 'num_heads', 1))
+  candidates = (given.preprocess.get('resolution'),
+                declared.preprocess.get('resolution'))
+  resolution = (candidates[0] or declared.resolution or candidates[1]
+                or DEFAULT_SIZE)
+  prefix = None
+  if isinstance(config, vit_config.ViTConfig) and (
+      'positions' in shapes and config.position == 'learned'):
+    embeds_prefix = declared.embeds_prefix
+    if config.has_cls and 'position_cls' in given.model:
+      embeds_prefix = given.model['position_cls']
+    grid, prefix = infer_architecture.position_grid(
+        config, len(shapes['positions']), declared=declared.resolution,
+        candidates=candidates, embeds_prefix=embeds_prefix)
+    resolution = infer_architecture.image_size(config, grid)
+    if config.has_cls:
+      config = dataclasses.replace(config, position_cls=bool(prefix))
+
+  def adapt(params: Mapping[str, Any]) -> dict[str, Any]:
+    if prefix is not None:
+      params = matching.fold_register_positions(params, prefix)
+    return infer_architecture.add_empty_head(config, params)
+
+  check(config, adapt(shapes), resolution, source=found.opened.path,
+        theirs={match.ours: match.theirs[0] for match in found.matches})
+  return config, resolution, adapt, notes
 
 
 def _config(
@@ -266,11 +293,6 @@ def _summary(
   if names := found.left_out:
     shown = ', '.join(names[:_MAX_NAMES]) + ', ...' * (len(names) > _MAX_NAMES)
     yield f'  ignored: {len(names)} arrays that are no parameters: {shown}'
-  read = [found.prefix + name for match in found.matches
-          for name in match.theirs]
-  wide = [name for name in read if opened.headers[name].dtype == 'float64']
-  if wide:
-    yield f'  converted: {len(wide)} of {len(read)} arrays, float64 to float32'
 
 
 def _listed(items: Iterable[tuple[str, Any]], *, start: str) -> str:

@@ -1,6 +1,6 @@
 """Maps the arrays of a file to our parameter names."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 import re
 
@@ -118,54 +118,44 @@ def _copies(
 # --------------------------------------------------------------------- values
 
 
-def read(found: Found) -> dict[str, np.ndarray]:
-  """Returns the parameters by our names.
-
-  Joined heads become one head, until `split_heads`.
+def shapes(found: Found, *, heads: int) -> dict[str, np.ndarray]:
+  """Returns zeros of the shapes of the parameters, which take no memory.
 
   Raises:
-    ValueError: if shapes do not fit the name table.
+    ValueError: if shapes do not fit the name table or the number of heads.
   """
+  headers = found.opened.headers
+  return _convert(found, lambda match, lengths: np.broadcast_to(
+      np.float32(0), layout.our_shape(
+          [headers[found.prefix + name].shape for name in match.theirs], match,
+          **lengths)), heads)
+
+
+def read(found: Found, *, heads: int) -> dict[str, np.ndarray]:
+  """Returns the parameters by our names; see `shapes`."""
+  return _convert(found, lambda match, lengths: layout.to_ours(
+      [found.opened.read(found.prefix + name) for name in match.theirs], match,
+      **lengths), heads)
+
+
+def _convert(
+    found: Found,
+    convert: Callable[[layout.Match, dict[str, int]], np.ndarray],
+    heads: int,
+) -> dict[str, np.ndarray]:
   params, problems = {}, []
   for match in found.matches:
-    arrays = [found.opened.read(found.prefix + name) for name in match.theirs]
-    parts = 2 if '/key_value/' in match.ours else 3
+    lengths = {'parts': 2 if '/key_value/' in match.ours else 3}
+    if _joins_heads(match):
+      lengths['heads'] = heads
     try:
-      params[match.ours] = layout.to_ours(
-          arrays, match, parts=parts, heads=int(_joins_heads(match)))
+      params[match.ours] = convert(match, lengths)
     except ValueError as error:
       problems.append(str(error))
   if problems:
     raise ValueError(f'{found.opened.path} has arrays of unexpected shapes:\n'
                      + files.indented(problems))
   return families.split_pairs(params)
-
-
-def split_heads(
-    params: Mapping[str, np.ndarray], found: Found, heads: int,
-) -> dict[str, np.ndarray]:
-  """Splits the axis that `read` left joined into `heads` heads.
-
-  Raises:
-    ValueError: if it does not divide.
-  """
-  result = dict(params)
-  for match in filter(_joins_heads, found.matches):
-    axes = match.layout.split('->')[1].split()
-    names = [match.ours]
-    if '/key_value/' in match.ours:
-      names = [match.ours.replace('key_value', part)
-               for part in ('key', 'value')]
-      axes.remove('parts')
-    axis = axes.index('heads')
-    for name in names:
-      shape = result[name].shape
-      if shape[axis + 1] % heads:
-        raise ValueError(f'{found.opened.path}: {name} {shape} does not divide '
-                         f'into {heads} heads (num_heads={heads}).')
-      result[name] = result[name].reshape(
-          *shape[:axis], heads, shape[axis + 1] // heads, *shape[axis + 2:])
-  return result
 
 
 def _joins_heads(match: layout.Match) -> bool:

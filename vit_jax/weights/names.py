@@ -281,13 +281,6 @@ SCRATCH = Table('scratch', rows=(
     Row(f'{_LAYERS}/attention/qkv_bias',
         f'{_SCRATCH_BLOCK}.attention.qkv_projection.bias',
         'l (parts heads e) -> l parts heads e'),
-    # The page's slower attention has a module for each head.
-    Row(f'{_LAYERS}/attention/qkv_kernel',
-        f'{_SCRATCH_BLOCK}.attention.heads.{{head}}.{{query|key|value}}.weight',
-        'n h l e d -> l d n h e'),
-    Row(f'{_LAYERS}/attention/qkv_bias',
-        f'{_SCRATCH_BLOCK}.attention.heads.{{head}}.{{query|key|value}}.bias',
-        'n h l e -> l n h e'),
     *_both(f'{_LAYERS}/attention/out',
            f'{_SCRATCH_BLOCK}.attention.output_projection', **_OUT),
     *_norm(f'{_LAYERS}/attention_norm', f'{_SCRATCH_BLOCK}.layernorm_1',

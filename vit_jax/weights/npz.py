@@ -9,7 +9,6 @@ import io
 import math
 import pathlib
 from typing import Any
-import zipfile
 
 import numpy as np
 from numpy.lib import format as npy_format
@@ -52,14 +51,9 @@ def open_file(path: str | pathlib.Path) -> files.ArrayFile:
 
 
 def write(path: str | pathlib.Path, arrays: Mapping[str, Any]) -> None:
-  """Writes arrays uncompressed, as NumPy does."""
+  """Writes arrays uncompressed."""
   with pathlib.Path(path).open('wb') as file:  # Else '.npz' may be appended.
-    # numpy.savez takes names as keywords; a parameter may be called `file`.
-    with zipfile.ZipFile(file, 'w', zipfile.ZIP_STORED) as archive:
-      for name, array in arrays.items():
-        with archive.open(f'{name}.npy', 'w', force_zip64=True) as member:
-          npy_format.write_array(
-              member, np.ascontiguousarray(array), allow_pickle=False)
+    np.savez(file, **arrays)  # type: ignore[arg-type]
 
 
 def _header(

@@ -6,7 +6,6 @@ that build tensors, and is the only one used here.
 
 from collections.abc import Mapping
 import pathlib
-import re
 from typing import Any
 
 import numpy as np
@@ -41,9 +40,11 @@ def open_file(path: str | pathlib.Path) -> files.ArrayFile:
   try:
     found = torch.load(str(path), map_location='cpu', weights_only=True)
   except Exception as error:  # Its unpickler raises many types.
+    # torch's own message advises to trust the file.
     raise ValueError(
-        f'torch cannot read {path} with weights_only: {_reason(error)}'
-    ) from error
+        f'torch cannot read {path} with weights_only ({type(error).__name__}): '
+        'it contains more than tensors, or is damaged. Get its state dict, or '
+        '.safetensors.') from error
   tensors = _state_dict(path, found, torch.Tensor)
   # A tensor may repeat one number by a stride of 0.
   files.check_unpacked(path, sum(
@@ -83,19 +84,6 @@ def _check_archive(path: pathlib.Path) -> None:
         with archive.open(member) as stream:
           while stream.read(_CHUNK_BYTES):
             pass  # The checksum is compared at the end.
-
-
-def _reason(error: Exception) -> str:
-  """Returns torch's reason, without its advice to trust the file."""
-  text = str(error)
-  # Trying to load unsupported GLOBAL posix.system whose module is blocked.
-  if found := re.search(r'GLOBAL ([\w.]+)', text):
-    return (f'it contains {found[1]}, not only tensors. Get its state dict, or '
-            '.safetensors.')
-  if 'weights_only' in text:
-    return 'it contains more than tensors.'
-  first = text.partition('\n')[0]
-  return f'{type(error).__name__}: {first}'
 
 
 def _state_dict(

@@ -32,7 +32,6 @@ _RESNET_FAMILIES = {'npz': 'bit', 'timm': 'timm_bit'}
 _CONFIGS: Mapping[str, Any] = {'timm': timm_export, 'huggingface': huggingface}
 # Settings that config.json declares.
 _DECLARED = {'timm': ('gelu',), 'huggingface': ('gelu', 'layer_norm_epsilon')}
-_MAX_CHARACTERS = 60
 
 
 def save(
@@ -213,14 +212,7 @@ def _preprocess_notes(
     # A crop is written as whole pixels.
     if own != theirs and not (name == 'crop' and abs(own - theirs) < 0.005):
       notes.append(
-          f'{form} cannot store {name}={_shortened(own)} of the preprocessing '
-          f'and applies {_shortened(theirs)}; only vit_jax reads it from the '
+          f'{form} cannot store {name}={own!r} of the preprocessing '
+          f'and applies {theirs!r}; only vit_jax reads it from the '
           'metadata')
   return notes
-
-
-def _shortened(value: Any) -> str:
-  text = repr(value)
-  if len(text) > _MAX_CHARACTERS and isinstance(value, (tuple, list)):
-    return f'({value[0]!r}, ... {len(value)} in all)'
-  return text
