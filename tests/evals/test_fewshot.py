@@ -139,7 +139,7 @@ def test_samples_are_nested_and_differ_by_seed():
   for seed, row in enumerate(ranks):
     alone, _ = class_sampling.draw_per_class(
         source, 2, num_classes=10, name='digits', seeds=(seed,))
-    assert alone.indices.tolist() == subset.indices[
+    assert alone.parts[0][1].tolist() == subset.parts[0][1][
         (row >= 0) & (row < 2)].tolist()
 
 

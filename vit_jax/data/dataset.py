@@ -126,7 +126,7 @@ def _reduce(
     return examples
   if expected:  # There are no keys to choose by.
     random_subsets.check_count(count, len(examples), name=name)
-    return split_strings.Concatenated(((examples, 0, count),))
+    return split_strings.Subset(((examples, range(count)),))
   return random_subsets.select_random(examples, count, name=name)
 
 

@@ -46,21 +46,14 @@ def _config(**settings):
       'max_unreadable': 0.5, **settings})
 
 
-def _counter(**settings):
-  lines = []
-  return data.UnreadableCounter(**{
-      'max_share': 0.5, 'log': data.UnreadableLog(lines.append),
-      **settings}), lines
-
-
 def _take(count, config, *, dataset=None, **where):
-  counter, lines = _counter()
+  counter = data.UnreadableCounter(max_share=0.5)
   batches = data.train_batches(
       config, dataset or _dataset(), seed=0, batch_size=10, unreadable=counter,
       **where)
   taken = list(itertools.islice(batches, count))
   batches.close()
-  return taken, counter, lines
+  return taken, counter
 
 
 def _assert_equal(some, others):
@@ -87,34 +80,35 @@ def test_unreadable_images_are_errors_by_default():
 
 
 def test_the_next_readable_example_replaces_an_unreadable_one():
-  taken, counter, lines = _take(2, _config())
+  taken, counter = _take(2, _config())
   labels = np.concatenate([batch['label'] for batch in taken])
   # 03 and 04 are replaced by 05, and 11 by 12, each with its own label.
   expected = [i for i in range(20) if i not in BAD] + [5, 5, 12]
   assert sorted(labels.tolist()) == sorted(expected)
-  whole, _, _ = _take(2, _config(), dataset=_dataset(bad=()))
+  whole, _ = _take(2, _config(), dataset=_dataset(bad=()))
   kept = ~np.isin(np.concatenate([b['label'] for b in whole]), BAD)
   np.testing.assert_array_equal(
       np.concatenate([b['image'] for b in taken])[kept],
       np.concatenate([b['image'] for b in whole])[kept])
   assert all(batch['mask'].all() for batch in taken)
   assert (counter.rows, counter.count) == (20, 3)
-  assert len(lines) == 3 and all('truncated' in line for line in lines)
+  found = counter.log.found.values()
+  assert len(found) == 3 and all('truncated' in one.error for one in found)
 
 
 def test_the_last_example_is_replaced_by_the_first():
-  taken, _, _ = _take(2, _config(), dataset=_dataset(bad=(19,)))
+  taken, _ = _take(2, _config(), dataset=_dataset(bad=(19,)))
   labels = np.concatenate([batch['label'] for batch in taken]).tolist()
   assert labels.count(0) == 2 and 19 not in labels
 
 
 def test_workers_shards_and_restarts_change_neither_batches_nor_counts():
   ops = [{'op': 'inception_crop'}, {'op': 'flip'}]
-  whole, counter, _ = _take(6, _config(train_ops=ops))
-  by_workers, other, _ = _take(6, _config(train_ops=ops, num_workers=2))
+  whole, counter = _take(6, _config(train_ops=ops))
+  by_workers, other = _take(6, _config(train_ops=ops, num_workers=2))
   _assert_equal(by_workers, whole)
   assert other.count == counter.count == 9
-  restarted, later, _ = _take(2, _config(train_ops=ops), start_step=4)
+  restarted, later = _take(2, _config(train_ops=ops), start_step=4)
   _assert_equal(restarted, whole[4:])
   earlier = _take(4, _config(train_ops=ops))[1]
   assert earlier.count + later.count == counter.count
@@ -124,16 +118,16 @@ def test_workers_shards_and_restarts_change_neither_batches_nor_counts():
 
 
 def test_evaluation_masks_unreadable_images():
-  counter, lines = _counter()
+  counter = data.UnreadableCounter(max_share=0.5)
   batches = list(data.eval_batches(
       _config(), _dataset(), batch_size=8, unreadable=counter))
   mask = np.concatenate([batch['mask'] for batch in batches])
   assert np.flatnonzero(mask == 0).tolist() == [*BAD, 20, 21, 22, 23]
-  assert counter.count == len(lines) == 3
+  assert counter.count == len(counter.log.found) == 3
 
 
 def test_too_many_unreadable_images_are_an_error():
-  counter, _ = _counter(max_share=0.1, rows=80, count=6)
+  counter = data.UnreadableCounter(max_share=0.1, rows=80, count=6)
   found = [unreadable.Unreadable('files train', 'a', 'a is bad')]
   counter.add(np.array([3, 4, 11, 3]), lambda index: found)  # Ten are allowed.
   with pytest.raises(

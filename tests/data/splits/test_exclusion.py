@@ -63,8 +63,8 @@ def test_useless_lists_are_errors(folder):
 def test_numbered_sources_match_without_building_keys(tmp_path):
   path = tmp_path / 'keys.txt'
   path.write_text('numbers 7\nnumbers 4999\nothers 8\nnumbers 70000\n')
-  source = split_strings.Concatenated(
-      ((NUMBERS, 5, 10), (NUMBERS, 4000, 5000)))
+  source = split_strings.Subset(
+      ((NUMBERS, range(5, 10)), (NUMBERS, range(4000, 5000))))
   rest, excluded = exclusion.exclude(source, str(path), name='numbers')
   assert [rest.label(i) for i in range(6)] == [5, 6, 8, 9, 4000, 4001]
   assert (len(rest), excluded.examples, excluded.keys) == (1003, 2, 4)

@@ -53,23 +53,21 @@ def add_origin(example: Mapping[str, Any]) -> Iterator[None]:
 
 
 class UnreadableLog:
-  """Names each unreadable example once.
+  """Prints each unreadable example once, to stderr.
 
   Attributes:
     found: unreadable examples by data set and key, in order of discovery.
   """
 
-  def __init__(self, write: Callable[[str], None] | None = None):
-    """Creates a log that also calls `write` (default: prints to stderr)."""
+  def __init__(self):
     self.found: dict[tuple[str, str], Unreadable] = {}
-    self._write = write or (lambda text: print(
-        text, file=sys.stderr, flush=True))
 
   def add(self, unreadable: Unreadable) -> None:
     name = unreadable.data, unreadable.key
     if name not in self.found:
       self.found[name] = unreadable
-      self._write(f'skipped unreadable image: {unreadable.error}')
+      print(f'skipped unreadable image: {unreadable.error}', file=sys.stderr,
+            flush=True)
 
 
 class UnreadableCounter:

@@ -187,7 +187,7 @@ def splits_of(
   Raises:
     ValueError: if only some names contain a split.
   """
-  found = [_split_of(path) for path in paths]
+  found = [split_of(path) for path in paths]
   if len(set(found)) == 1:
     return None
   named = [split for split in found if split is not None]
@@ -201,7 +201,8 @@ def splits_of(
   return named
 
 
-def _split_of(path: epath.Path) -> str | None:
+def split_of(path: epath.Path) -> str | None:
+  """Returns the split that a file's or its folder's name contains."""
   words = [*re.split(r'[-_.\d]+', path.stem), path.parent.name]
   split = next((w for w in words if split_strings_lib.is_split_name(w)), None)
   return None if split is None else split_strings_lib.split_name(split)

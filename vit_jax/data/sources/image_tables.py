@@ -40,7 +40,7 @@ def open_tables(
   images: list[str] = []
   resolved = None
   for path in paths:
-    table, split = table_files.read(path), _split_of(path) or ''
+    table, split = table_files.read(path), files.split_of(path) or ''
     # The training table determines the roles of columns.
     resolved = resolved or columns_lib.choose_columns(
         table, config, where=str(path), is_path=files.is_image)
@@ -51,7 +51,7 @@ def open_tables(
       column = joined.setdefault(name, [None] * len(images))
       column += table.get(name, [None] * len(found))
     images += found
-    splits += [split_strings_lib.split_name(split)] * len(found)
+    splits += [split] * len(found)
   assert resolved is not None
   return open_images(images, joined, resolved, where=where, root=root,
                      splits=splits if len(paths) > 1 else None)
@@ -59,20 +59,13 @@ def open_tables(
 
 def _sort_by_split(paths: Sequence[epath.Path]) -> list[epath.Path]:
   """Returns one table per split, the training table first."""
-  names = [_split_of(path) for path in paths]
+  names = [files.split_of(path) for path in paths]
   if None in names or len(set(names)) < len(names):
     raise ValueError(
         f'There are {len(paths)} tables in {paths[0].parent}: '
         f'{", ".join(p.name for p in paths)}. Give one as data.source, or '
         'call them train.csv, val.csv, test.csv.')
-  return sorted(paths, key=lambda p: (
-      split_strings_lib.split_name(_split_of(p)) != 'train', p.name))
-
-
-def _split_of(path: epath.Path) -> str | None:
-  """Returns the split of a table by its name or its folder's name."""
-  return next((name for name in (path.stem, path.parent.name)
-               if split_strings_lib.is_split_name(name)), None)
+  return sorted(paths, key=lambda p: (files.split_of(p) != 'train', p.name))
 
 
 def open_images(

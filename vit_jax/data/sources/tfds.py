@@ -165,9 +165,8 @@ def _open(folder: epath.Path, name: str) -> protocol.DatasetSplits:
     splits = {part: split_strings_lib.select_split(opened, split, name=name)
               for part, split in facts.parts.items()}
   eval_split = facts.eval_split  # The published one, else a guess.
-  if not known_datasets.is_known(name):
-    eval_split = next((s for s in ('test', 'validation', 'val', 'valid', 'dev')
-                       if s in splits), eval_split)
+  if not known_datasets.is_known(name) and set(splits) - {'train'}:
+    eval_split = split_strings_lib.choose_eval_split(list(splits))
   return dataclasses.replace(opened, splits=splits, eval_split=eval_split)
 
 

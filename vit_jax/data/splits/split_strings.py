@@ -58,14 +58,25 @@ def choose_eval_split(splits: Sequence[str]) -> str:
   return next((s for s in others if is_split_name(s)), others[0])
 
 
-@dataclasses.dataclass(frozen=True)
-class Concatenated:
-  """Concatenated ranges of sources, such as 'a[:10]+b'."""
-  parts: tuple[tuple[protocol.Source, int, int], ...]  # source, first, last + 1
+@dataclasses.dataclass(frozen=True, eq=False)
+class Subset:
+  """Chosen examples of one or several sources, such as 'a[:10]+b'.
+
+  Attributes:
+    parts: sources, and the indices of their chosen examples in order.
+  """
+  parts: tuple[
+      tuple[protocol.Source, range | Integer[np.ndarray, 'chosen']], ...]
+
+  @classmethod
+  def where(cls, source: protocol.Source, mask: Any) -> 'Subset':
+    """Returns the examples whose mask is true, with compact indices."""
+    return cls(((source, np.flatnonzero(mask).astype(
+        np.uint32 if len(mask) < 2**32 else np.int64)),))
 
   @functools.cached_property
   def _ends(self) -> list[int]:
-    return np.cumsum([last - first for _, first, last in self.parts]).tolist()
+    return np.cumsum([len(chosen) for _, chosen in self.parts]).tolist()
 
   def __len__(self) -> int:
     return self._ends[-1]
@@ -86,33 +97,8 @@ class Concatenated:
     if not 0 <= index < len(self):
       raise IndexError(f'Example {index} of {len(self)}.')
     part = bisect.bisect_right(self._ends, index)
-    source, _, last = self.parts[part]
-    return source, last - (self._ends[part] - index)
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Subset:
-  """Selected examples of a source, in source order."""
-  source: protocol.Source
-  indices: Integer[np.ndarray, 'chosen']
-
-  @classmethod
-  def where(cls, source: protocol.Source, mask: Any) -> 'Subset':
-    """Returns the examples whose mask is true, with compact indices."""
-    return cls(source, np.flatnonzero(mask).astype(
-        np.uint32 if len(mask) < 2**32 else np.int64))
-
-  def __len__(self) -> int:
-    return len(self.indices)
-
-  def __getitem__(self, index: int) -> dict[str, Any]:
-    return self.source[int(self.indices[index])]
-
-  def label(self, index: int) -> Any:
-    return self.source.label(int(self.indices[index]))
-
-  def key(self, index: int) -> str:
-    return self.source.key(int(self.indices[index]))
+    source, chosen = self.parts[part]
+    return source, int(chosen[index - self._ends[part]])
 
 
 def leaves(
@@ -125,18 +111,17 @@ def leaves(
   """
   if indices is None:
     indices = np.arange(len(source))
-  if isinstance(source, Subset):
-    yield from leaves(
-        source.source, source.indices[indices].astype(np.int64))
-  elif isinstance(source, Concatenated):
-    start = 0
-    for part, first, last in source.parts:
-      stop = start + last - first
-      inside = slice(*np.searchsorted(indices, (start, stop)))
-      yield from leaves(part, indices[inside] + (first - start))
-      start = stop
-  else:
+  if not isinstance(source, Subset):
     yield source, indices
+    return
+  start = 0
+  for part, chosen in source.parts:
+    if isinstance(chosen, range):
+      chosen = np.arange(chosen.start, chosen.stop)
+    first, last = np.searchsorted(indices, (start, start + len(chosen)))
+    yield from leaves(
+        part, chosen[indices[first:last] - start].astype(np.int64))
+    start += len(chosen)
 
 
 def select_split(
@@ -153,8 +138,8 @@ def select_split(
   if split in opened.splits:
     source = opened.splits[split]
   else:
-    source = Concatenated(tuple(
-        (opened.splits[part], first, last)
+    source = Subset(tuple(
+        (opened.splits[part], range(first, last))
         for part, first, last in _parse_split(opened.splits, split, name)))
   if not len(source):
     raise ValueError(
