@@ -1,12 +1,12 @@
 """Types shared by all layers, and the names of the mesh axes."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import flax.struct
 import jax
 
-# A batch. `Prepare` converts batches of the pipeline on the device.
+# A batch of the pipeline or, prepared on the device, of a model.
 #   image [batch, height, width, channels]: uint8 from the pipeline; prepared:
 #     float32 in the value range of the model.
 #   label [batch]: class index. Several classes per example: [batch, max_labels]
@@ -27,9 +27,6 @@ Params = Any
 # parameters, tensor parallelism.
 DATA, FSDP, TENSOR = 'data', 'fsdp', 'tensor'
 MESH_AXES = (DATA, FSDP, TENSOR)
-
-# Maps a batch of the pipeline and a random key to a prepared batch, on device.
-Prepare = Callable[[Batch, jax.Array], Batch]
 
 
 @flax.struct.dataclass

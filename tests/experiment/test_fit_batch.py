@@ -123,31 +123,23 @@ def test_more_microbatches_are_used_when_the_compiler_runs_out_of_memory(
   assert '20.0 GiB per device, but 15.5 GiB are available' in fitted.message
 
 
-def test_all_processes_follow_process_0(experiment, monkeypatch):
-  decisions, own = [], []
-
-  def on_first(name, act):
-    del name
-    own.append(act())
-    return decisions.pop(0)
-
-  monkeypatch.setattr(fit_batch.coordination, 'run_on_first', on_first)
+@pytest.mark.parametrize(('free', 'decisions', 'used'), [
+    (12, [3, 4, 4], 4),  # Two microbatches would do here.
+    (12, [1], 1),  # The whole batch would not fit here.
+    (20, [0], None)])
+def test_all_processes_follow_process_0(
+    experiment, monkeypatch, free, decisions, used):
+  decisions = list(decisions)
+  monkeypatch.setattr(fit_batch.coordination, 'run_on_first',
+                      lambda name, function: decisions.pop(0))
   experiment = with_steps(experiment, shrinking)
-  decisions += [3, 4, 4]  # Two microbatches would do here.
-  fitted = fit_batch.fit(experiment, free_bytes=12 * GIB)
-  assert fitted.experiment.config.num_microbatches == 4
-  assert own[0] == 2
-  decisions += [1]  # The whole batch would not fit here.
-  fitted = fit_batch.fit(experiment, free_bytes=12 * GIB)
-  assert (fitted.experiment.config.num_microbatches, decisions) == (1, [])
-  decisions += [0]
-  with pytest.raises(ValueError, match='needs 19.0 GiB per device'):
-    fit_batch.fit(experiment, free_bytes=20 * GIB)
-  decisions += [1]
-  rejected = with_steps(experiment, lambda _: FakeStep(GIB, error=(
-      'RESOURCE_EXHAUSTED: Used 20.00G of 15.48G hbm.')))
-  with pytest.raises(ValueError, match='needs 20.0 GiB per device'):
-    fit_batch.fit(rejected, free_bytes=None)
+  if used is None:
+    with pytest.raises(ValueError, match='needs 19.0 GiB per device'):
+      fit_batch.fit(experiment, free_bytes=free * GIB)
+  else:
+    fitted = fit_batch.fit(experiment, free_bytes=free * GIB)
+    assert fitted.experiment.config.num_microbatches == used
+  assert not decisions
 
 
 def test_a_fixed_accumulation_is_used_or_is_an_error(experiment):

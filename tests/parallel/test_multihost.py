@@ -124,7 +124,7 @@ def test_a_single_process_does_not_wait(monkeypatch):
   assert not processes.start(processes.Processes(num_processes=1))
 
 
-def test_an_occupied_port_is_named():
+def test_an_occupied_port_is_an_error():
   with socket.create_server(('localhost', 0)) as taken:
     port = taken.getsockname()[1]
     with pytest.raises(ValueError, match=f'cannot listen on port {port}'):

@@ -1,4 +1,4 @@
-"""The card of a run says what the run did, in words and as the hub reads it."""
+"""The card describes a run as text and as metadata of the Hugging Face hub."""
 
 import dataclasses
 import json
@@ -72,7 +72,7 @@ def test_a_card_holds_the_numbers_of_the_metrics(workdir):
   assert f'**Parameters:** {summary["parameters"]:,}' in text
 
 
-def test_a_card_says_the_recipe_and_what_it_does_not_know(workdir):
+def test_a_card_describes_the_recipe_and_unknown_facts(workdir):
   text = (workdir / 'model_card.md').read_text()
   for words in (
       'split `train[:32]`', '**Examples:** 32', 'random values (seed 0)',
@@ -83,7 +83,7 @@ def test_a_card_says_the_recipe_and_what_it_does_not_know(workdir):
   assert front(text)['license'] == 'unknown'
 
 
-def test_what_is_said_later_is_written_to_the_card_of_a_finished_run(
+def test_a_later_card_section_updates_the_card_of_a_finished_run(
     experiment, workdir, tmp_path):
   folder = tmp_path / 'copy'
   shutil.copytree(workdir, folder)
@@ -98,7 +98,7 @@ def test_what_is_said_later_is_written_to_the_card_of_a_finished_run(
   assert not list(folder.glob('*.new'))
 
 
-def test_a_converted_folder_keeps_the_card_and_says_where_it_is(
+def test_a_converted_folder_has_the_card_with_its_new_path(
     workdir, tmp_path, capsys):
   assert not main.main([
       'convert', f'--source={workdir}', f'--target={tmp_path}/hub',
@@ -161,7 +161,7 @@ def test_a_number_that_is_none_is_left_out(experiment, workdir):
   assert '| loss | – |' in text and '**Core-hours:** unknown' in text
 
 
-def test_weights_of_the_hub_are_named_as_the_base_model(experiment, workdir):
+def test_weights_of_the_hub_are_the_base_model(experiment, workdir):
   summary = json.loads((workdir / 'summary.json').read_text())
   text = model_card.of_run(
       experiment, summary, workdir=workdir, origin='hf://someone/vit',

@@ -38,7 +38,7 @@ def test_scanned_body_counts_once_per_trip():
   assert flops.count(scanned, shape(2, 4), shape(9, 4, 4)) == 9 * 2 * 2 * 4 * 4
 
 
-def test_branches_count_as_the_dearest():
+def test_only_the_most_expensive_branch_counts():
   def either(p, x):
     return jax.lax.cond(p, lambda x: x @ x @ x, lambda x: x @ x, x)
   assert flops.count(either, jax.ShapeDtypeStruct((), bool), shape(4, 4)) == (
@@ -71,7 +71,7 @@ def count_vit(**section):
 @pytest.mark.parametrize('variant, macs', [
     # fvcore's count of the published models, as DeiT's and timm's tables have.
     ('B/16', 17.58e9), ('L/16', 61.6e9), ('S/16', 4.61e9), ('Ti/16', 1.26e9)])
-def test_vit_costs_what_is_published(variant, macs):
+def test_vit_flops_agree_with_published_counts(variant, macs):
   assert count_vit(variant=variant) == pytest.approx(2 * macs, rel=0.01)
 
 
@@ -84,5 +84,5 @@ def test_b16_is_the_formula_exactly():
 
 @pytest.mark.parametrize('how', [
     {'unroll': 12}, {'unroll': 5}, {'remat': 'full'}, {'dtype': 'bfloat16'}])
-def test_count_is_the_same_however_compiled(how):
+def test_compilation_settings_do_not_change_the_count(how):
   assert count_vit(variant='Ti/16', **how) == count_vit(variant='Ti/16')

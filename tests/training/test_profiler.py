@@ -15,7 +15,7 @@ from vit_jax.training import profiler as profiler_lib
 
 
 class Recorder:
-  """Stands for JAX's profiler: notes between which steps it ran."""
+  """Replaces JAX's profiler and records when it starts and stops."""
 
   def __init__(self, monkeypatch):
     self.calls = []
@@ -33,7 +33,7 @@ class Recorder:
     for self.step in range(first + 1, last + 1):
       profiler.step(self.step, loss)
     profiler.stop()
-    profiler.stop()  # Twice does no harm.
+    profiler.stop()  # A second call has no effect.
     return self.calls
 
 

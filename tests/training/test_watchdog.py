@@ -38,7 +38,7 @@ def wait():
 def watch(wait, report_secs, end_secs, start_secs=0):
   return watchdog.Watchdog(
       report_secs=report_secs, end_secs=end_secs, start_secs=start_secs,
-      name='process 1 of 4', report=wait.report, end=wait.end)
+      report=wait.report, end=wait.end)
 
 
 def test_a_stalled_run_reports_its_stack_once(wait):
@@ -47,7 +47,7 @@ def test_a_stalled_run_reports_its_stack_once(wait):
     assert wait.until(lambda: wait.texts)
     time.sleep(0.2)
   text, = wait.texts
-  assert text.startswith('process 1 of 4: no progress for ')
+  assert text.startswith('process 0 of 1: no progress for ')
   assert 'after step 1,234 while waiting for the input. Stack:\n' in text
   assert 'test_a_stalled_run_reports_its_stack_once' in text  # The stack.
   assert wait.statuses == []

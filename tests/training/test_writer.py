@@ -97,7 +97,7 @@ def test_a_line_cut_by_a_kill_is_ignored(tmp_path):
   assert [json.loads(line)['step'] for line in lines(tmp_path)] == [10, 20, 30]
 
 
-def test_a_damaged_line_is_named(tmp_path):
+def test_a_damaged_line_is_an_error_with_its_number(tmp_path):
   write_steps(tmp_path, [10], resume_step=0)
   with (tmp_path / 'metrics.jsonl').open('a') as file:
     file.write('spam\n{"step": 20}\n')

@@ -39,8 +39,7 @@ class Watchdog:
 
   def __init__(
       self, *, report_secs: float, end_secs: float, start_secs: float,
-      activity: str = 'starting', name: str = '',
-      report: Callable[[str], None] | None = None,
+      activity: str = 'starting', report: Callable[[str], None] | None = None,
       end: Callable[[int], None] = os._exit,
   ):
     """Initialises the watchdog; entering the context starts it.
@@ -50,7 +49,6 @@ class Watchdog:
       end_secs: time without a beat after which to end the process; 0 for never.
       start_secs: `end_secs` for activities of the start, such as compiling.
       activity: activity until the first beat.
-      name: name of the process; by default its number.
       report: receives the report.
       end: ends the process with an exit status.
     """
@@ -58,14 +56,9 @@ class Watchdog:
     self._end_secs = end_secs
     self._start_secs = start_secs
     self._activity = activity
-    self._name = name or (
-        f'process {jax.process_index()} of {jax.process_count()}')
     self._report = report or _print
     self._end = end
     self._step = 0
-    # One tuple, so that the thread never reads half of a beat.
-    self._beat = (time.monotonic(), activity, True)
-    self._watched_thread = threading.get_ident()
     self._closed = threading.Event()
     self._thread: threading.Thread | None = None
 
@@ -92,6 +85,7 @@ class Watchdog:
     """Records the activity from now on; `is_start`: `start_secs` applies."""
     if step is not None:
       self._step = step
+    # One tuple, so that the thread never reads half of a beat.
     self._beat = (time.monotonic(), activity, is_start)
 
   def _watch(self, period_secs: float) -> None:
@@ -118,5 +112,6 @@ class Watchdog:
   def _describe(self, activity: str, secs: float) -> str:
     frame = sys._current_frames().get(self._watched_thread)
     stack = ''.join(traceback.format_stack(frame)) if frame else ''
-    return (f'{self._name}: no progress for {secs:.0f} s after step '
-            f'{self._step:,} while {activity}. Stack:\n{stack.rstrip()}')
+    return (f'process {jax.process_index()} of {jax.process_count()}: no '
+            f'progress for {secs:.0f} s after step {self._step:,} while '
+            f'{activity}. Stack:\n{stack.rstrip()}')
