@@ -12,7 +12,6 @@ from jax.sharding import PartitionSpec
 import numpy as np
 
 from vit_jax import data
-from vit_jax import evals
 from vit_jax import models
 from vit_jax import objectives
 from vit_jax import optim
@@ -48,19 +47,8 @@ def build(
   """
   dataset = data.open_dataset(config.data, expected=expected_data)
   config = _complete(config, dataset, expected=expected_data)
-  sizes = {'batch_size': config.batch_size,
-           'num_examples': dataset.num_examples}
-  total_steps = config.total.to_steps(**sizes)
-
-  model = objectives.build_model(
-      config.objective,
-      models.for_devices(config.model, devices or jax.devices()),
-      image_shape=config.data.image_shape, num_classes=dataset.num_classes)
-  loss = objectives.build(
-      config.objective, model, multi_label=dataset.multi_label,
-      targets=bool(dataset.targets), mean=config.data.value_scale['mean'],
-      std=config.data.value_scale['std'],
-      class_weights=_class_weights(config, dataset, expected=expected_data))
+  model, loss = _model_and_loss(
+      config, dataset, devices or jax.devices(), expected=expected_data)
   open_data = evaluators_lib.opener(config, expected=expected_data)
   if config.checkpoint.best:
     evaluators_lib.check_metric(
@@ -70,59 +58,72 @@ def build(
   abstract_batch = data.abstract_batch(
       config.data, dataset, config.batch_size)
   init_key, step_key = jax.random.split(jax.random.key(config.seed))
-  boxed = jax.eval_shape(
-      lambda: models.init(model, init_key, abstract_batch['image']))
+  init_params = functools.partial(
+      models.init, model, init_key, abstract_batch['image'])
+  boxed = jax.eval_shape(init_params)
   mesh = mesh_lib.build(
       config.mesh, devices, num_params=tree.num_elements(boxed))
   batches_lib.check_size(
       'batch_size', config.batch_size, mesh, config.num_microbatches)
-  specs = sharding.param_specs(boxed, mesh)
+  sizes = {'batch_size': config.batch_size,
+           'num_examples': dataset.num_examples}
+  sizes['total_steps'] = config.total.to_steps(**sizes)
   optimizer = optim.build(
-      config.optimizer, nn.unbox(boxed), total_steps=total_steps,
-      to_steps=lambda duration: duration.to_steps(
-          total_steps=total_steps, **sizes))
+      config.optimizer, nn.unbox(boxed), total_steps=sizes['total_steps'],
+      to_steps=lambda duration: duration.to_steps(**sizes))
 
   def init_state() -> types.TrainState:
-    params = models.init(model, init_key, abstract_batch['image'])
     return step_lib.init_state(
-        params, tx=optimizer.tx, loss=loss, averaging=config.averaging)
+        init_params(), tx=optimizer.tx, loss=loss, averaging=config.averaging)
 
   abstract_state = jax.eval_shape(init_state)
-  shardings = sharding.state_shardings(abstract_state, specs, mesh)
-  build_step = functools.cache(functools.partial(
-      _jitted_step, config=config, dataset=dataset, loss=loss,
-      optimizer=optimizer, key=step_key, mesh=mesh, shardings=shardings))
-
-  unreadable = data.UnreadableLog()
+  shardings = sharding.state_shardings(
+      abstract_state, sharding.param_specs(boxed, mesh), mesh)
   if not expected_data:
     evaluators_lib.check_disjoint(config, open_data)
-
-  def build_evaluators(microbatches: int) -> dict[str, evals.Evaluator]:
-    return evaluators_lib.build(
-        dataclasses.replace(config, accumulation=microbatches), model=model,
-        objective=loss, train_data=dataset, mesh=mesh, unreadable=unreadable,
-        open_data=open_data)
-
-  on_batch = NamedSharding(mesh, sharding.BATCH)
+  unreadable = data.UnreadableLog()
+  build_evaluators = functools.partial(
+      evaluators_lib.build, config, model=model, objective=loss,
+      train_data=dataset, mesh=mesh, unreadable=unreadable,
+      open_data=open_data)
   return Experiment(
       config=config, mesh=mesh, dataset=dataset, model=model,
-      total_steps=total_steps, schedule=optimizer.schedule,
-      abstract_state=jax.tree.map(
-          lambda leaf, sharding: jax.ShapeDtypeStruct(
-              leaf.shape, leaf.dtype, sharding=sharding),
-          abstract_state, shardings),
-      abstract_batch={
-          name: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=on_batch)
-          for name, leaf in abstract_batch.items()},
+      total_steps=sizes['total_steps'], schedule=optimizer.schedule,
+      abstract_state=_placed(abstract_state, shardings),
+      abstract_batch=_placed(abstract_batch, dict.fromkeys(
+          abstract_batch, NamedSharding(mesh, sharding.BATCH))),
       shardings=shardings, axes=sharding.axis_names(boxed),
       trainable=optimizer.trainable,
       init_state=jax.jit(init_state, out_shardings=shardings),
       empty_metrics=lambda: multihost.put(
           step_lib.empty_metrics(loss, abstract_state.params),
           shardings.metrics),
-      build_step=build_step,
+      build_step=functools.cache(functools.partial(
+          _jitted_step, config=config, dataset=dataset, loss=loss,
+          optimizer=optimizer, key=step_key, mesh=mesh, shardings=shardings)),
       evaluators=build_evaluators(config.num_microbatches),
       build_evaluators=build_evaluators, unreadable=unreadable)
+
+
+def _model_and_loss(
+    config: config_lib.Config, dataset: data.Dataset,
+    devices: Sequence[jax.Device], *, expected: bool,
+) -> tuple[nn.Module, objectives.Objective]:
+  model = objectives.build_model(
+      config.objective, models.for_devices(config.model, devices),
+      image_shape=config.data.image_shape, num_classes=dataset.num_classes)
+  return model, objectives.build(
+      config.objective, model, multi_label=dataset.multi_label,
+      targets=bool(dataset.targets), mean=config.data.value_scale['mean'],
+      std=config.data.value_scale['std'],
+      class_weights=_class_weights(config, dataset, expected=expected))
+
+
+def _placed(shapes: Any, shardings: Any) -> Any:
+  """Returns shapes with their shardings."""
+  return jax.tree.map(
+      lambda leaf, sharding: jax.ShapeDtypeStruct(
+          leaf.shape, leaf.dtype, sharding=sharding), shapes, shardings)
 
 
 def _jitted_step(

@@ -99,14 +99,16 @@ def check_metric(
 
 
 def build(
-    config: config_lib.Config, *, model: nn.Module, objective: Any,
-    train_data: data.Dataset, mesh: jax.sharding.Mesh,
+    config: config_lib.Config, microbatches: int, *, model: nn.Module,
+    objective: Any, train_data: data.Dataset, mesh: jax.sharding.Mesh,
     unreadable: data.UnreadableLog, open_data: OpenData,
 ) -> dict[str, evals.Evaluator]:
-  """Returns the evaluators by name.
+  """Returns the evaluators by name, for a number of microbatches.
 
   Raises a `ValueError` if the data does not fit an evaluator.
   """
+  config = dataclasses.replace(config, accumulation=microbatches)
+
   def predict(params: types.Params, batch: types.Batch) -> types.Outputs:
     return model.apply({'params': params}, batch['image'])
 
