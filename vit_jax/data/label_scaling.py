@@ -12,8 +12,6 @@ from typing import Any
 from jaxtyping import Float32, Float64
 import numpy as np
 
-from vit_jax.data.sources import protocol
-
 
 def check_scale(mean: Sequence[float], std: Sequence[float]) -> None:
   """Raises ValueError for different lengths, or a std that is not positive."""
@@ -41,42 +39,13 @@ def standardise(
         f'data.target_mean has {len(mean)} numbers, but there are '
         f'{len(targets)} targets: {", ".join(targets)}. Remove target_mean and '
         'target_std to measure them.')
-  values = _to_vector(label, targets)
+  values = to_vector(label, targets)
   return ((values - np.asarray(mean)) / np.asarray(std)).astype(np.float32)
 
 
-def measure(
-    source: protocol.Source, targets: Sequence[str], *, name: str,
-) -> tuple[tuple[float, ...], tuple[float, ...]]:
-  """Returns mean and standard deviation of each target over all labels.
-
-  Raises:
-    ValueError: for a target that is missing everywhere, or constant.
-  """
-  values = np.empty((len(source), len(targets)))
-  for index in range(len(source)):
-    try:
-      values[index] = _to_vector(source.label(index), targets)
-    except ValueError as error:
-      raise ValueError(
-          f'Example {index} of {name} ({source.key(index)}): {error}'
-      ) from error
-  for target, column in zip(targets, values.T):
-    known = column[~np.isnan(column)]
-    if not known.size:
-      raise ValueError(
-          f'The target {target!r} is missing in all examples of {name}. Remove '
-          'it, or add its values.')
-    if np.ptp(known) == 0:
-      raise ValueError(
-          f'The target {target!r} is {known[0]:g} in all examples of {name}. '
-          'Remove it, or set data.target_mean and data.target_std.')
-  return (tuple(map(float, np.nanmean(values, axis=0))),
-          tuple(map(float, np.nanstd(values, axis=0))))
-
-
-def _to_vector(
+def to_vector(
     label: Any, targets: Sequence[str]) -> Float64[np.ndarray, 'targets']:
+  """Returns a label as a vector; raises ValueError if it is invalid."""
   values = np.asarray(label, np.float64)
   if values.shape != (len(targets),):
     raise ValueError(

@@ -28,9 +28,36 @@ def measured(
     return config
   count = len(dataset.targets)
   means, stds = ((0.0,) * count, (1.0,) * count) if expected else (
-      label_scaling.measure(dataset.source, dataset.targets,
-                            name=f'{dataset.name} {dataset.split}'))
+      _measure_targets(dataset))
   return dataclasses.replace(config, target_mean=means, target_std=stds)
+
+
+def _measure_targets(
+    dataset: dataset_lib.Dataset,
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+  """Returns mean and standard deviation of each target over all labels.
+
+  Raises:
+    ValueError: for a target that is missing everywhere, or constant.
+  """
+  name, source = f'{dataset.name} {dataset.split}', dataset.source
+  values = np.empty((len(source), len(dataset.targets)))
+  for index in range(len(source)):
+    try:
+      values[index] = label_scaling.to_vector(
+          source.label(index), dataset.targets)
+    except ValueError as error:
+      raise ValueError(
+          f'Example {index} of {name} ({source.key(index)}): {error}'
+      ) from error
+  for target, column in zip(dataset.targets, values.T):
+    if not np.nanmax(column, initial=-np.inf) > np.nanmin(
+        column, initial=np.inf):
+      raise ValueError(
+          f'The target {target!r} is missing or equal in all examples of '
+          f'{name}. Remove it, or set data.target_mean and data.target_std.')
+  return (tuple(map(float, np.nanmean(values, axis=0))),
+          tuple(map(float, np.nanstd(values, axis=0))))
 
 
 def _measure_pixels(

@@ -1,30 +1,15 @@
 """Image folders: layouts, splits by hash, classes, ignored files, errors."""
 
-from etils import epath
 import numpy as np
 import pytest
 
-from vit_jax.data.sources import class_folders
+from tests import own_data
 from vit_jax.data.splits import split_strings
 
 
-def open_folder(root):
-  return class_folders.open_folder(epath.Path(root))
-
-
-def write(root, *paths):
-  for path in paths:
-    (root / path).parent.mkdir(parents=True, exist_ok=True)
-    (root / path).write_bytes(path.encode())  # Opening decodes no image.
-
-
 def write_classes(root, count, *, classes=('cat', 'dog')):
-  write(root, *(f'{name}/{i}.png' for name in classes for i in range(count)))
-
-
-def keys(opened):
-  return {split: tuple(sorted(source.key(i) for i in range(len(source))))
-          for split, source in opened.splits.items()}
+  own_data.write(
+      root, *(f'{name}/{i}.png' for name in classes for i in range(count)))
 
 
 def labels(source):
@@ -32,12 +17,12 @@ def labels(source):
 
 
 def test_folder_with_splits(tmp_path):
-  write(tmp_path, 'train/cat/a.JPG', 'train/cat/v1.0/b.png',
+  own_data.write(tmp_path, 'train/cat/a.JPG', 'train/cat/v1.0/b.png',
         'train/dog/c.webp', 'val/dog/d.bmp', 'train/cat/notes.txt',
         'train/cat/.hidden.png')
-  opened = open_folder(tmp_path)
+  opened = own_data.open_path(tmp_path)
   assert opened.class_names == ('cat', 'dog')
-  assert keys(opened) == {
+  assert own_data.keys(opened) == {
       'train': ('train/cat/a.JPG', 'train/cat/v1.0/b.png', 'train/dog/c.webp'),
       'val': ('val/dog/d.bmp',)}
   assert sorted(labels(opened.splits['train'])) == [0, 0, 1]
@@ -50,39 +35,39 @@ def test_folder_with_splits(tmp_path):
 def test_evaluation_is_on_a_split_other_than_train(tmp_path, others, expected):
   for split in ('train', *others):
     write_classes(tmp_path / split, 1)
-  assert open_folder(tmp_path).eval_split == expected
+  assert own_data.open_path(tmp_path).eval_split == expected
 
 
 def test_an_added_file_moves_no_other_file_to_another_split(tmp_path):
   write_classes(tmp_path, 100)
-  before = keys(open_folder(tmp_path))
+  before = own_data.keys(own_data.open_path(tmp_path))
   train, test = set(before['train']), set(before['test'])
   assert len(train) + len(test) == 200 and not train & test
   assert 8 <= len(test) <= 35
-  write(tmp_path, 'cat/new.png')
-  after = keys(open_folder(tmp_path))
+  own_data.write(tmp_path, 'cat/new.png')
+  after = own_data.keys(own_data.open_path(tmp_path))
   assert train <= set(after['train']) and test <= set(after['test'])
 
 
 def test_a_slice_of_a_split_has_images_of_every_class(tmp_path):
   write_classes(tmp_path, 100, classes=('cat', 'dog', 'emu'))
-  found = labels(open_folder(tmp_path).splits['train'])
+  found = labels(own_data.open_path(tmp_path).splits['train'])
   for part in (found[:50], found[-50:]):
     assert np.bincount(part).min() >= 8
 
 
 def test_train_alone_is_split_like_its_class_folders(tmp_path):
   write_classes(tmp_path / 'train', 100)
-  write(tmp_path, 'test/1.png', 'test/2.png')  # A test set without labels.
-  opened = open_folder(tmp_path)
+  own_data.write(tmp_path, 'test/1.png', 'test/2.png')  # Without labels.
+  opened = own_data.open_path(tmp_path)
   assert opened.eval_split == 'test'
   assert opened.description.endswith(
       '; test/ has no class folders and is ignored')
-  inner = open_folder(tmp_path / 'train')
+  inner = own_data.open_path(tmp_path / 'train')
   assert 'ignored' not in inner.description
-  assert keys(opened) == {
+  assert own_data.keys(opened) == {
       split: tuple(f'train/{path}' for path in paths)
-      for split, paths in keys(inner).items()}
+      for split, paths in own_data.keys(inner).items()}
   assert len(opened.splits['test']) >= 8
 
 
@@ -90,7 +75,7 @@ def test_a_class_of_one_image_is_trained_on(tmp_path):
   names = [f'class{i}' for i in range(60)]
   write_classes(tmp_path, 1, classes=names)
   assert any(split_strings.is_held_out(f'{n}/0.png') for n in names)
-  train = open_folder(tmp_path).splits['train']
+  train = own_data.open_path(tmp_path).splits['train']
   assert sorted(labels(train)) == list(range(60))
 
 
@@ -98,8 +83,8 @@ def test_a_class_of_one_image_is_trained_on(tmp_path):
     (['a/0', 'b/0'], 0), (['a/0', 'b/0', 'b/2'], 1),
     (['a/0', 'a/1', 'b/0', 'b/1'], 1)])
 def test_a_small_data_set_holds_out_an_image(tmp_path, names, test_size):
-  write(tmp_path, *(f'{name}.png' for name in names))
-  found = keys(open_folder(tmp_path))
+  own_data.write(tmp_path, *(f'{name}.png' for name in names))
+  found = own_data.keys(own_data.open_path(tmp_path))
   assert len(found['test']) == test_size
   assert {path[0] for path in found['train']} == {'a', 'b'}
 
@@ -109,14 +94,14 @@ def test_a_small_data_set_holds_out_an_image(tmp_path, names, test_size):
     ['train/a.png', 'bus/b.png'], ['valid/a.png', 'invalid/b.png'],
     ['tests/x/a.png', 'trainer/x/b.png']])
 def test_a_class_may_be_called_like_a_split(tmp_path, paths):
-  write(tmp_path, *paths)
+  own_data.write(tmp_path, *paths)
   names = {path.split('/')[0] for path in paths}
-  assert set(open_folder(tmp_path).class_names) == names
+  assert set(own_data.open_path(tmp_path).class_names) == names
 
 
 def test_classes_called_like_splits_may_be_moved_into_train(tmp_path):
-  write(tmp_path, 'train/valid/x/a.png', 'train/broken/x/b.png')
-  assert open_folder(tmp_path).class_names == ('broken', 'valid')
+  own_data.write(tmp_path, 'train/valid/x/a.png', 'train/broken/x/b.png')
+  assert own_data.open_path(tmp_path).class_names == ('broken', 'valid')
 
 
 @pytest.mark.parametrize(('paths', 'message'), [
@@ -135,24 +120,25 @@ def test_classes_called_like_splits_may_be_moved_into_train(tmp_path):
      r'splits \(Test/, Train/\).*Rename the training folder to train/'),
     (['hold-out/1.png', 'val2017/1.png'], 'hold-out/, val2017/')])
 def test_errors_name_the_expected_layout(tmp_path, paths, message):
-  write(tmp_path, *paths)
+  own_data.write(tmp_path, *paths)
   with pytest.raises(ValueError, match=message):
-    open_folder(tmp_path)
+    own_data.open_path(tmp_path)
 
 
 def test_system_files_are_ignored(tmp_path):
   write_classes(tmp_path, 4)
-  expected = keys(open_folder(tmp_path))
-  write(tmp_path, 'cat/@eaDir/1.png/SYNO_THUMB.png', '__MACOSX/a/1.png',
-        'lost+found/1.png', '.Trash/1.png', '.DS_Store', 'cat/Thumbs.db',
-        'cat/._1.png', 'dog/desktop.ini')
-  assert keys(open_folder(tmp_path)) == expected
+  expected = own_data.keys(own_data.open_path(tmp_path))
+  own_data.write(
+      tmp_path, 'cat/@eaDir/1.png/SYNO_THUMB.png', '__MACOSX/a/1.png',
+      'lost+found/1.png', '.Trash/1.png', '.DS_Store', 'cat/Thumbs.db',
+      'cat/._1.png', 'dog/desktop.ini')
+  assert own_data.keys(own_data.open_path(tmp_path)) == expected
 
 
 def test_links_are_followed_but_not_in_a_circle(tmp_path):
   write_classes(tmp_path / 'all', 4)
-  write(tmp_path, 'far/x.png')
-  all_keys = lambda: {path for paths in keys(open_folder(
+  own_data.write(tmp_path, 'far/x.png')
+  all_keys = lambda: {path for paths in own_data.keys(own_data.open_path(
       tmp_path / 'all')).values() for path in paths}
   expected = all_keys()
   (tmp_path / 'all/cat/around').symlink_to('..')

@@ -7,8 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from vit_jax.data.sources import columns
-from vit_jax.data.sources import paths
+from tests import own_data
 
 NAMES = ('cat', 'dog', 'emu')
 
@@ -18,11 +17,6 @@ def cache(tmp_path_factory, monkeypatch):
   monkeypatch.setattr(
       datasets.config, 'HF_DATASETS_CACHE', tmp_path_factory.mktemp('hf'))
   datasets.disable_progress_bars()
-
-
-def open_path(path, **table):
-  return paths.open_path(
-      str(path), columns.LabelConfig('auto', columns.TableConfig(**table)))
 
 
 def write(path, first, last, *, struct=True, names=NAMES, label='label'):
@@ -60,9 +54,9 @@ def hub(tmp_path):
 
 
 def test_examples_are_read_by_index_with_stable_keys(hub):
-  opened = open_path(hub)
+  opened = own_data.open_path(hub)
   assert opened.class_names == NAMES and opened.num_classes == 3
-  assert {k: len(v) for k, v in opened.splits.items()} == {
+  assert own_data.sizes(opened) == {
       'train': 30, 'test': 10}
   assert_complete(opened, 40)
   train = opened.splits['train']
@@ -76,7 +70,7 @@ def test_examples_are_read_by_index_with_stable_keys(hub):
 @pytest.mark.parametrize('struct', [True, False])
 def test_one_file_is_split_by_a_hash(tmp_path, struct):
   write(tmp_path / 'a.parquet', 0, 60, struct=struct, names=None)
-  opened = open_path(tmp_path / '*.parquet')
+  opened = own_data.open_path(tmp_path / '*.parquet')
   assert opened.class_names == ('0', '1', '2')
   assert 0 < len(opened.splits['test']) < 20
   assert_complete(opened, 60)
@@ -96,14 +90,14 @@ def test_a_data_set_of_the_hub_is_opened_by_its_address(monkeypatch):
         for split, numbers in (('train', range(30)), ('test', range(30, 40)))}
 
   monkeypatch.setattr(datasets, 'load_dataset', load_dataset)
-  opened = open_path('hf://datasets/me/pets@v2:small')
+  opened = own_data.open_path('hf://datasets/me/pets@v2:small')
   assert opened.class_names == NAMES and len(opened.splits['test']) == 10
   assert_complete(opened, 40)
   assert opened.splits['test'].key(0).startswith('test ')
   with pytest.raises(ValueError, match='hf://datasets/me/x .*cannot be opened'):
-    open_path('hf://datasets/me/x')
+    own_data.open_path('hf://datasets/me/x')
   with pytest.raises(ValueError, match='not of the form hf://datasets/USER'):
-    open_path('hf://datasets/')
+    own_data.open_path('hf://datasets/')
 
 
 def test_a_parquet_table_of_paths_is_a_table(tmp_path):
@@ -113,7 +107,7 @@ def test_a_parquet_table_of_paths_is_a_table(tmp_path):
                     'label': [NAMES[i % 2] for i in range(6)]})
   pq.write_table(table, tmp_path / 'a.parquet')
   for place in (tmp_path, tmp_path / 'a.parquet'):
-    opened = open_path(place)
+    opened = own_data.open_path(place)
     assert opened.class_names == ('cat', 'dog')
     assert opened.splits['train'].key(0).endswith('.png')
 
@@ -121,14 +115,14 @@ def test_a_parquet_table_of_paths_is_a_table(tmp_path):
 def test_errors_name_the_file(hub):
   file = hub / 'data/test-00000-of-00001.parquet'
   with pytest.raises(ValueError, match="'labels'. Did you mean 'label'"):
-    open_path(hub, label='labels')
+    own_data.open_path(hub, label='labels')
   content = file.read_bytes()
   write(file, 0, 4, label='class')
   with pytest.raises(ValueError, match='must have the same columns'):
-    open_path(hub / 'data')
+    own_data.open_path(hub / 'data')
   file.write_bytes(content[:-9])
   with pytest.raises(ValueError, match=f'{file} is truncated, or not a Parqu'):
-    open_path(file)
+    own_data.open_path(file)
 
 
 def test_lists_of_declared_classes_are_multi_label(tmp_path):
@@ -140,7 +134,7 @@ def test_lists_of_declared_classes_are_multi_label(tmp_path):
           'caption': datasets.Value('string'),
           'objects': datasets.Sequence(datasets.ClassLabel(names=NAMES))}),
   ).to_parquet(tmp_path / 'a.parquet')
-  opened = open_path(tmp_path, label='objects')
+  opened = own_data.open_path(tmp_path, label='objects')
   assert opened.multi_label and opened.class_names == NAMES
   train = opened.splits['train']
   for i in range(len(train)):
@@ -156,13 +150,13 @@ def test_images_stored_as_paths_are_not_read(tmp_path):
   pq.write_table(pa.table({'image': images, 'label': [0, 1, 0]}),
                  tmp_path / 'a.parquet')
   with pytest.raises(ValueError, match='stored as a path only'):
-    open_path(tmp_path / 'a.parquet').splits['train'][0]
+    own_data.open_path(tmp_path / 'a.parquet').splits['train'][0]
 
 
 def test_files_with_other_class_names_are_not_joined(hub):
   path = hub / 'data/test-00000-of-00001.parquet'
   write(path, 30, 40, names=('dog', 'cat', 'emu'))
   with pytest.raises(ValueError, match='declares the classes .*the same index'):
-    open_path(hub)
+    own_data.open_path(hub)
   write(path, 30, 40, names=None)  # Declares no names.
-  assert open_path(hub).class_names == NAMES
+  assert own_data.open_path(hub).class_names == NAMES

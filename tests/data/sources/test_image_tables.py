@@ -6,25 +6,13 @@ from etils import epath
 import numpy as np
 import pytest
 
-from vit_jax.data.sources import columns
-from vit_jax.data.sources import paths
+from tests import own_data
 
 ANIMALS = ('cat', 'dog', 'emu')
 
 
-def open_path(path, target='auto', **table):
-  return paths.open_path(
-      str(path), columns.LabelConfig(target, columns.TableConfig(**table)))
-
-
-def write_images(root, *names):
-  for name in names:
-    (root / name).parent.mkdir(parents=True, exist_ok=True)
-    (root / name).write_bytes(str(name).encode())  # Opening reads no image.
-
-
 def write_table(root, text, name='labels.csv', images=40):
-  write_images(root, *(f'images/{i}.png' for i in range(images)))
+  own_data.write(root, *(f'images/{i}.png' for i in range(images)))
   (root / name).write_text(text)
   return root / name
 
@@ -37,21 +25,16 @@ def json_lines(rows):
   return ''.join(json.dumps(row, ensure_ascii=False) + '\r\n' for row in rows)
 
 
-def labels_of(opened):
-  """Returns the label by key, over all splits."""
-  return {source.key(i): source[i]['label'] for source in
-          opened.splits.values() for i in range(len(source))}
-
-
 PLAIN = lines('path,label', lambda i: f'images/{i}.png,{ANIMALS[i % 3]}')
 
 
 def test_examples_are_read_by_index(tmp_path):
   table = write_table(tmp_path, PLAIN)
   for place in (table, tmp_path):
-    opened = open_path(place)
+    opened = own_data.open_path(place)
     assert opened.class_names == ANIMALS and not opened.multi_label
-    assert labels_of(opened) == {f'images/{i}.png': i % 3 for i in range(40)}
+    assert own_data.labels(opened) == {
+        f'images/{i}.png': i % 3 for i in range(40)}
     train = opened.splits['train']
     for i in range(len(train)):
       assert train[i] == {'image': train.key(i).encode(),
@@ -66,7 +49,7 @@ def test_a_hash_split_keeps_groups_together(tmp_path):
   write_table(tmp_path, lines(
       'path,label,patient',
       lambda i: f'images/{i}.png,{ANIMALS[i % 2]},{i // 4}'))
-  opened = open_path(tmp_path, key='patient', label='label')
+  opened = own_data.open_path(tmp_path, key='patient', label='label')
   patients = [{int(source.key(i)[7:-4]) // 4 for i in range(len(source))}
               for source in opened.splits.values()]
   assert len(opened.splits['test']) and not patients[0] & patients[1]
@@ -83,7 +66,7 @@ def test_common_dialects_and_column_names_are_understood(
     tmp_path, name, header, row):
   write_table(tmp_path, '\ufeff' + lines(
       header, lambda i: row.format(i, ANIMALS[i % 3])), name)
-  assert labels_of(open_path(tmp_path)) == {
+  assert own_data.labels(own_data.open_path(tmp_path)) == {
       f'images/{i}.png': i % 3 for i in range(40)}
 
 
@@ -92,12 +75,12 @@ def test_json_lines_hold_lists_of_labels_and_splits(tmp_path):
       {'file_name': f'images/{i}.png', 'labels': ['cat\u2028', 'dog'][:i % 3],
        'split': 'train' if i < 30 else 'Validation'} for i in range(40)),
               'metadata.jsonl')
-  opened = open_path(tmp_path)
+  opened = own_data.open_path(tmp_path)
   assert opened.multi_label and opened.class_names == ('cat', 'dog')
-  assert {k: len(v) for k, v in opened.splits.items()} == {
+  assert own_data.sizes(opened) == {
       'train': 30, 'validation': 10}
   assert opened.eval_split == 'validation'
-  found = labels_of(opened)
+  found = own_data.labels(opened)
   assert [found[f'images/{i}.png'].tolist() for i in range(3)] == [
       [], [0], [0, 1]]
 
@@ -105,22 +88,24 @@ def test_json_lines_hold_lists_of_labels_and_splits(tmp_path):
 def test_regression_targets_are_vectors(tmp_path):
   write_table(tmp_path, lines(
       'path,x,y', lambda i: f'images/{i}.png,{i / 4},{"" if i == 2 else -i}'))
-  opened = open_path(tmp_path, label='x,y')
+  opened = own_data.open_path(tmp_path, label='x,y')
   assert opened.targets == ('x', 'y') and opened.num_classes == 2
   np.testing.assert_array_equal(
-      labels_of(opened)['images/2.png'], np.float32([0.5, np.nan]))
+      own_data.labels(opened)['images/2.png'], np.float32([0.5, np.nan]))
 
 
 def test_rows_of_one_image_are_joined_if_multi_label(tmp_path):
   text = ('path,label\n1.png,cat\n2.png,dog|emu\n1.png,\n2.png,cat\n'
           '1.png,dog\n3.png,cat\n')
   write_table(tmp_path, text, images=5)
-  opened = open_path(tmp_path, target='multi')
+  opened = own_data.open_path(tmp_path, target='multi')
   assert opened.class_names == ANIMALS
-  assert {key: sorted(set(label)) for key, label in labels_of(opened).items()
+  found = own_data.labels(opened)
+  assert {key: sorted(set(label)) for key, label in found.items()
           } == {'images/1.png': [0, 1], 'images/2.png': [0, 1, 2],
                 'images/3.png': [0]}
-  repeated = open_path(write_table(tmp_path, PLAIN + 'images/3.png,cat\n'))
+  repeated = own_data.open_path(
+      write_table(tmp_path, PLAIN + 'images/3.png,cat\n'))
   assert sum(map(len, repeated.splits.values())) == 41
   assert '1 rows repeat an image and its label' in repeated.description
 
@@ -128,34 +113,35 @@ def test_rows_of_one_image_are_joined_if_multi_label(tmp_path):
 def test_one_table_per_split_and_one_without_labels(tmp_path):
   for split, first, last in (('train', 0, 20), ('valid', 20, 30),
                              ('test', 30, 40)):
-    write_images(tmp_path, *(f'{split}/{i}.jpg' for i in range(first, last)))
+    own_data.write(
+        tmp_path, *(f'{split}/{i}.jpg' for i in range(first, last)))
     label = '' if split == 'test' else ',{}'
     (tmp_path / f'{split}.csv').write_text('\n'.join(
         [f'id{label.format("label")},file', *(
             f'{i}{label.format(ANIMALS[i % 2])},{i}.jpg'
             for i in range(first, last))]))
-  opened = open_path(tmp_path)
-  assert {k: len(v) for k, v in opened.splits.items()} == {
+  opened = own_data.open_path(tmp_path)
+  assert own_data.sizes(opened) == {
       'train': 20, 'valid': 10}
   assert 'test has no labels and is ignored' in opened.description
-  assert labels_of(opened)['valid/21.jpg'] == 1
+  assert own_data.labels(opened)['valid/21.jpg'] == 1
 
 
 def test_metadata_may_lie_in_the_folder_of_each_split(tmp_path):
   for split, count in (('train', 6), ('test', 2)):
-    write_images(tmp_path, *(f'{split}/{i}.png' for i in range(count)))
+    own_data.write(tmp_path, *(f'{split}/{i}.png' for i in range(count)))
     (tmp_path / split / 'metadata.csv').write_text(lines(
         'file_name,label', lambda i: f'{i}.png,{ANIMALS[i % 2]}', count))
-  opened = open_path(tmp_path)
-  assert labels_of(opened)['test/1.png'] == 1
+  opened = own_data.open_path(tmp_path)
+  assert own_data.labels(opened)['test/1.png'] == 1
   assert len(opened.splits['test']) == 2
 
 
 @pytest.mark.parametrize('name', ['colours.csv', 'labels.csv'])
 def test_tables_without_images_are_ignored_beside_classes(tmp_path, name):
-  write_images(tmp_path, 'cat/1.png', 'dog/2.png')
+  own_data.write(tmp_path, 'cat/1.png', 'dog/2.png')
   (tmp_path / name).write_text('label,name\n0,cat\n1,dog\n')
-  assert open_path(tmp_path).class_names == ('cat', 'dog')
+  assert own_data.open_path(tmp_path).class_names == ('cat', 'dog')
 
 
 def with_row(row):
@@ -187,24 +173,25 @@ def with_row(row):
 def test_errors_name_the_row(tmp_path, text, message):
   write_table(tmp_path, text)
   with pytest.raises(ValueError, match=message):
-    open_path(tmp_path / 'labels.csv')
+    own_data.open_path(tmp_path / 'labels.csv')
 
 
 def test_several_tables_and_unknown_columns_are_errors(tmp_path):
   write_table(tmp_path, PLAIN)
   write_table(tmp_path, PLAIN, 'metadata.csv')
   with pytest.raises(ValueError, match='There are 2 tables .*Give one'):
-    open_path(tmp_path)
+    own_data.open_path(tmp_path)
   with pytest.raises(ValueError, match="'lable'. Did you mean 'label'"):
-    open_path(tmp_path / 'metadata.csv', label='lable')
+    own_data.open_path(tmp_path / 'metadata.csv', label='lable')
 
 
 def test_images_may_lie_in_a_configured_folder(tmp_path):
-  write_images(tmp_path, *(f'a/images/{i}.png' for i in range(40)))
+  own_data.write(tmp_path, *(f'a/images/{i}.png' for i in range(40)))
   table = tmp_path / 'b' / 'labels.csv'
   table.parent.mkdir()
   table.write_text(lines('path,label', lambda i: f'{i},{i % 2}'))
-  opened = open_path(table, folder=str(tmp_path / 'a/images'), suffix='.png')
+  opened = own_data.open_path(
+      table, folder=str(tmp_path / 'a/images'), suffix='.png')
   assert opened.num_classes == 2
   assert epath.Path(opened.splits['train'].key(0)).exists()
 
@@ -215,13 +202,13 @@ def test_images_may_lie_in_a_configured_folder(tmp_path):
 def test_splits_do_not_depend_on_how_the_path_is_written(
     tmp_path, monkeypatch, row, table):
   for name in ('far', 'near'):
-    write_images(tmp_path, *(f'{name}/{i}.png' for i in range(30)))
+    own_data.write(tmp_path, *(f'{name}/{i}.png' for i in range(30)))
   (tmp_path / 'near/labels.csv').write_text(lines(
       'path,label', lambda i: f'{row.format(i, root=tmp_path)},{i % 2}', 30))
   monkeypatch.chdir(tmp_path)
   found = []
   for place in ('near/labels.csv', './near', tmp_path / 'near/labels.csv'):
-    splits = open_path(place, **table).splits
+    splits = own_data.open_path(place, **table).splits
     found.append({name: [(source.key(i), source[i]['label'])
                          for i in range(len(source))]
                   for name, source in splits.items()})
@@ -229,23 +216,24 @@ def test_splits_do_not_depend_on_how_the_path_is_written(
 
 
 def test_ambiguous_image_paths_are_an_error(tmp_path):
-  write_images(tmp_path, *(f'{folder}/{i}.png' for i in range(20)
+  own_data.write(tmp_path, *(f'{folder}/{i}.png' for i in range(20)
                            for folder in ('test', 'train', 'val')))
   text = lines('path,label', lambda i: f'{i},{ANIMALS[i % 3]}', 20)
   table = tmp_path / 'trainLabels.csv'
   table.write_text(text)
   with pytest.raises(ValueError, match='ambiguous: .* exists as test/0.png and '
                      'train/0.png and val/0.png.*folder='):
-    open_path(table)
-  assert 'train/0.png' in labels_of(open_path(table, folder='train'))
+    own_data.open_path(table)
+  assert 'train/0.png' in own_data.labels(
+      own_data.open_path(table, folder='train'))
   for name in ('train', 'validation'):
     (tmp_path / f'{name}.csv').write_text(text)
   table.unlink()
-  assert set(labels_of(open_path(tmp_path))) == {
+  assert set(own_data.labels(own_data.open_path(tmp_path))) == {
       f'{folder}/{i}.png' for i in range(20) for folder in ('train', 'val')}
-  write_images(tmp_path, *(f'images/{i}.png' for i in range(20)))
+  own_data.write(tmp_path, *(f'images/{i}.png' for i in range(20)))
   table.write_text(text)
-  assert 'images/0.png' in labels_of(open_path(table))
-  write_images(tmp_path, *(f'images/{i}.jpg' for i in range(20)))
+  assert 'images/0.png' in own_data.labels(own_data.open_path(table))
+  own_data.write(tmp_path, *(f'images/{i}.jpg' for i in range(20)))
   with pytest.raises(ValueError, match='images/0.jpg and images/0.png'):
-    open_path(table)
+    own_data.open_path(table)

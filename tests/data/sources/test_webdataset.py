@@ -7,13 +7,7 @@ import tarfile
 
 import pytest
 
-from vit_jax.data.sources import columns
-from vit_jax.data.sources import paths
-
-
-def open_path(path, **table):
-  return paths.open_path(
-      str(path), columns.LabelConfig('auto', columns.TableConfig(**table)))
+from tests import own_data
 
 
 def write(path, members):
@@ -35,7 +29,7 @@ def pairs(first, last, kind='cls', folder='deep.er/'):
 
 def split_of_key(path):
   return {source.key(i): split
-          for split, source in open_path(path).splits.items()
+          for split, source in own_data.open_path(path).splits.items()
           for i in range(len(source))}
 
 
@@ -49,8 +43,8 @@ def tars(tmp_path):
 
 def test_examples_are_read_by_index(tars):
   for _ in range(2):  # Scanned, and then from the index.
-    opened = open_path(tars)
-    assert {k: len(v) for k, v in opened.splits.items()} == {
+    opened = own_data.open_path(tars)
+    assert own_data.sizes(opened) == {
         'train': 30, 'val': 10}
     train = opened.splits['train']
     for i in range(30):
@@ -62,16 +56,17 @@ def test_examples_are_read_by_index(tars):
 
 
 def test_a_range_in_braces_names_shards(tars):
-  assert len(open_path(tars / '{train-*,val-00}.tar').splits['val']) == 10
+  opened = own_data.open_path(tars / '{train-*,val-00}.tar')
+  assert own_data.sizes(opened) == {'train': 30, 'val': 10}
   with pytest.raises(ValueError, match='1 of 3 files .*train-10.tar'):
-    open_path(tars / 'train-{08..10}.tar')
+    own_data.open_path(tars / 'train-{08..10}.tar')
 
 
 @pytest.mark.parametrize(('kind', 'names'), [
     ('txt', ('cat', 'dog', 'emu')), ('json', ('0', '1', '2'))])
 def test_labels_may_be_text_or_json(tmp_path, kind, names):
   write(tmp_path / 'a.tar', pairs(0, 9, kind))
-  opened = open_path(tmp_path / 'a.tar')
+  opened = own_data.open_path(tmp_path / 'a.tar')
   assert opened.class_names == names
   train = opened.splits['train']
   assert train.label(0) == int(train.key(0)[-4:]) % 3
@@ -97,9 +92,9 @@ def test_an_added_shard_renames_and_moves_no_example(tmp_path):
 
 def test_a_changed_shard_is_scanned_again(tars):
   path, index = tars / 'val-00.tar', tars / '.val-00.tar.tar-index.npz'
-  open_path(tars)
+  own_data.open_path(tars)
   saved = index.stat().st_mtime_ns
-  open_path(tars)
+  own_data.open_path(tars)
   assert index.stat().st_mtime_ns == saved
   old = path.stat()
   write(path, pairs(40, 50))  # Of the same size and modification time.
@@ -109,7 +104,7 @@ def test_a_changed_shard_is_scanned_again(tars):
   assert {key[-4:] for key, split in keys.items() if split == 'val'} == {
       f'{i:04}' for i in range(40, 50)}
   index.write_bytes(b'damaged')
-  assert len(open_path(tars).splits['val']) == 10
+  assert len(own_data.open_path(tars).splits['val']) == 10
 
 
 def test_an_index_is_cached_if_the_folder_is_read_only(
@@ -120,7 +115,7 @@ def test_an_index_is_cached_if_the_folder_is_read_only(
   # A folder in place of the index, because root ignores permissions.
   (tmp_path / '.a.tar.tar-index.npz').mkdir()
   for _ in range(2):
-    assert open_path(tmp_path / 'a.tar').num_classes == 3
+    assert own_data.open_path(tmp_path / 'a.tar').num_classes == 3
   assert len(list(cache.rglob('*.npz'))) == 1
   assert not [*tmp_path.rglob('*.tmp'), *cache.rglob('*.tmp')]
 
@@ -133,7 +128,7 @@ def test_a_truncated_tar_is_an_error(tmp_path, cut):
   end = len(content.rstrip(b'\0')) // 512 * 512 + 512
   path.write_bytes(content[:end + 512 - cut])
   with pytest.raises(ValueError, match=f'{path} is truncated, or not a tar'):
-    open_path(path)
+    own_data.open_path(path)
 
 
 @pytest.mark.parametrize(('members', 'table', 'message'), [
@@ -146,7 +141,7 @@ def test_a_truncated_tar_is_an_error(tmp_path, cut):
 def test_errors_name_the_member(tmp_path, members, table, message):
   write(tmp_path / 'a.tar', members)
   with pytest.raises(ValueError, match=message):
-    open_path(tmp_path / 'a.tar', **table)
+    own_data.open_path(tmp_path / 'a.tar', **table)
 
 
 def test_links_are_an_error(tmp_path):
@@ -155,4 +150,4 @@ def test_links_are_an_error(tmp_path):
     member.type, member.linkname = tarfile.SYMTYPE, '/etc/passwd'
     tar.addfile(member)
   with pytest.raises(ValueError, match="the link '9.png'.*--dereference"):
-    open_path(tmp_path / 'a.tar')
+    own_data.open_path(tmp_path / 'a.tar')

@@ -163,33 +163,24 @@ def _cast(pixels: np.ndarray, dtype: Dtype) -> np.ndarray:
 def _read(
     image: Image.Image, *, channels: int, dtype: Dtype) -> np.ndarray:
   """Returns the bands of an image file, or its pages as channels."""
-  narrowed = is_deep(image) and image.mode[0] not in 'IF'
-  pages = getattr(image, 'n_frames', 1) if image.format == 'TIFF' else 1
-  stacked = pages == channels > 1
-  size = image.size
-  arrays = [_page(image, number, size)
-            for number in range(channels if stacked else 1)]
-  if narrowed and dtype != 'uint8':
+  if is_deep(image) and image.mode[0] not in 'IF' and dtype != 'uint8':
     raise ValueError(
         'Pillow reads only 8 bits of 16-bit colour. Use data.dtype=uint8, or '
         'convert the file to a .npy array.')
-  if stacked and any(a.ndim != 2 for a in arrays):
-    raise ValueError(
-        f'it has {pages} pages of several bands, but one page for each of '
-        f'{channels} channels was expected.')
-  return np.stack(arrays, axis=-1) if stacked else arrays[0]
-
-
-def _page(
-    image: Image.Image, number: int, size: tuple[int, int]) -> np.ndarray:
-  if number:
-    image.seek(number)
-  if image.size != size:
-    raise ValueError(
-        f'its page {number} has {image.height} x {image.width} pixels, but '
-        f'the first has {size[1]} x {size[0]}.')
   if image.mode in _INDEXED:
     raise ValueError(
         f'its pixels of mode {image.mode} are colour indices, not intensities. '
         'Use data.channels=1 or 3 with data.dtype=uint8.')
-  return np.asarray(ImageOps.exif_transpose(image))
+  if image.format != 'TIFF' or not (
+      getattr(image, 'n_frames', 1) == channels > 1):
+    return np.asarray(ImageOps.exif_transpose(image))
+  arrays, size, mode = [], image.size, image.mode
+  for number in range(channels):
+    image.seek(number)
+    if (image.size, image.mode) != (size, mode) or len(image.getbands()) > 1:
+      raise ValueError(
+          f'its page {number} has the size and mode {image.size} {image.mode}, '
+          f'the first has {size} {mode}. One page of equal size and one band '
+          f'for each of {channels} channels was expected.')
+    arrays.append(np.asarray(ImageOps.exif_transpose(image)))
+  return np.stack(arrays, axis=-1)
