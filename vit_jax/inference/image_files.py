@@ -30,18 +30,17 @@ def find(
   files with an image suffix.
 
   Args:
-    paths: files, folders (searched recursively) or globs.
-    errors: collects missing paths and unreadable folders, if there are images
-      elsewhere; None raises the first one.
+    paths: files, folders (searched recursively, without following links) or
+      globs.
+    errors: collects missing paths, if there are images elsewhere; None raises
+      the first one.
   """
   found: dict[str, str] = {}  # By canonical path.
   failed: dict[str, OSError] = {}
-  real_path = functools.cache(os.path.realpath)
   for text in paths:
     try:
-      for path in _expand(text, failed):
-        folder, name = os.path.split(path)
-        key = path if '://' in path else os.path.join(real_path(folder), name)
+      for path in _expand(text):
+        key = path if '://' in path else os.path.realpath(path)
         found.setdefault(key, path)
     except OSError as error:
       failed[text] = error
@@ -53,12 +52,11 @@ def find(
   return list(found.values())
 
 
-def _expand(text: str, failed: dict[str, OSError]) -> list[str]:
-  """Returns the images at a path; collects unreadable folders in `failed`."""
-  path, before = epath.Path(text).expanduser(), len(failed)
+def _expand(text: str) -> list[str]:
+  """Returns the images at a path."""
+  path = epath.Path(text).expanduser()
   if path.is_dir():
-    files = sorted(os.fspath(p) for p in _walk(path, failed, set())
-                   if _is_image(p))
+    files = sorted(os.fspath(p) for p in _walk(path) if _is_image(p))
   elif path.exists():
     files = [os.fspath(path)]
   else:
@@ -68,31 +66,22 @@ def _expand(text: str, failed: dict[str, OSError]) -> list[str]:
       raise FileNotFoundError(f'{text}: no such file or folder.')
     if not matches:
       raise ValueError(f'{text}: no file matches this pattern.')
-  if not files and len(failed) == before:
+  if not files:
     raise ValueError(
         f'{text}: no image found. Image suffixes are '
         f'{", ".join(sorted(_suffixes())[:8])}, ...; pass other files by name.')
   return files
 
 
-def _walk(
-    folder: epath.Path, failed: dict[str, OSError], visited: set[str],
-) -> Iterator[epath.Path]:
-  """Yields all visible files below a folder; follows each link target once."""
-  real = os.path.realpath(folder)
-  if real in visited:
-    return
-  visited.add(real)
-  try:
-    children = [path for path in sorted(folder.iterdir())
-                if not path.name.startswith('.')]
-  except OSError as error:
-    failed[os.fspath(folder)] = error
-    return
-  folders = [path for path in children if path.is_dir()]
-  yield from (path for path in children if path not in folders)
-  for path in sorted(folders, key=os.path.islink):
-    yield from _walk(path, failed, visited)
+def _walk(folder: epath.Path) -> Iterator[epath.Path]:
+  """Yields all visible files below a folder."""
+  for path in folder.iterdir():
+    if path.name.startswith('.'):
+      continue
+    if not path.is_dir():
+      yield path
+    elif not os.path.islink(path):
+      yield from _walk(path)
 
 
 @functools.cache

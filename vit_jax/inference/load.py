@@ -25,8 +25,7 @@ def load(
   """Loads a model with its weights from any supported format.
 
   Missing, misshapen and non-finite parameters are errors in every format.
-  Changed values are detected only where the format has a checksum: .npz and
-  zipped PyTorch files, but not safetensors, older PyTorch files or Orbax.
+  Changed values are detected in .npz files only, which have checksums.
 
   Args:
     path: a workdir or checkpoint; an .npz, .safetensors or PyTorch state dict;

@@ -42,9 +42,13 @@ def parse(section: Mapping[str, Any]) -> ModelConfig:
   if backbone and isinstance(given, Mapping):
     section = {**section, 'backbone': {**backbone, **given}}
   config = schema.parse_choice(_FAMILIES, section, where='model')
-  if isinstance(config, resnet_config.ResNetConfig):
-    return resnet_config.complete(config)
-  return vit_config.complete(config)
+  if isinstance(config, vit_config.ViTConfig):
+    return vit_config.complete(config)
+  if config.backbone is None or not config.backbone.depths:
+    raise ValueError(
+        'A ResNet needs its stages. Set model.variant to e.g. "R50x1", or '
+        'model.backbone.depths to e.g. [3, 4, 6, 3].')
+  return config
 
 
 def without_dimensions(section: Mapping[str, Any]) -> dict[str, Any]:

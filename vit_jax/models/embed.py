@@ -1,6 +1,6 @@
 """Patch embeddings, position embeddings and their interpolation."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import einops
@@ -231,7 +231,7 @@ def resize(
     raise ValueError(
         f'{name} holds {array.shape[axis]} embeddings, but a grid of '
         f'{old_grid[0]}x{old_grid[1]} has {lengths[0]}.')
-  return _resize_axis(array, axis, lengths[1], method)
+  return _interpolate(array, {axis: lengths[1]}, method)
 
 
 def _num_distances(
@@ -286,31 +286,28 @@ def resize_positions(
   if tuple(old_grid) == tuple(new_grid):
     return positions
   grid = positions[..., prefix:, :].reshape(*layers, *old_grid, width)
-  if method == 'linear':
-    rows = _align_corners(old_grid[0], new_grid[0])
-    columns = _align_corners(old_grid[1], new_grid[1])
-    resized = np.einsum('ir,jc,...rcd->...ijd', rows, columns, grid)
-  else:
-    resized = np.asarray(jax.image.resize(
-        grid, (*layers, *new_grid, width), method='cubic'))
-  resized = resized.reshape(*layers, new_grid[0] * new_grid[1], width)
+  first = len(layers)
+  resized = _interpolate(
+      grid, {first: new_grid[0], first + 1: new_grid[1]}, method)
   return np.concatenate(
-      [positions[..., :prefix, :], resized.astype(positions.dtype)], axis=-2)
+      [positions[..., :prefix, :], resized.reshape(*layers, -1, width)],
+      axis=-2)
 
 
-def _resize_axis(
-    array: Float[np.ndarray, '...'], axis: int, length: int, method: Method,
+def _interpolate(
+    array: Float[np.ndarray, '...'], lengths: Mapping[int, int], method: Method,
 ) -> Float[np.ndarray, '...']:
-  """Like `resize_positions`, along one axis."""
-  old = array.shape[axis]
-  if old == length:
-    return array
-  if method == 'linear':
-    resized = np.moveaxis(np.tensordot(
-        _align_corners(old, length), array, axes=(1, axis)), 0, axis)
-  else:
-    shape = (*array.shape[:axis], length, *array.shape[axis + 1:])
-    resized = np.asarray(jax.image.resize(array, shape, method='cubic'))
+  """Interpolates an array to new lengths of some axes."""
+  lengths = {axis: length for axis, length in lengths.items()
+             if length != array.shape[axis]}
+  if method == 'cubic':
+    shape = [lengths.get(axis, old) for axis, old in enumerate(array.shape)]
+    return np.asarray(jax.image.resize(array, shape, method='cubic'))
+  resized = array.astype(np.float64)
+  for axis, length in lengths.items():
+    matrix = _align_corners(array.shape[axis], length)
+    resized = np.moveaxis(
+        np.tensordot(matrix, resized, axes=(1, axis)), 0, axis)
   return resized.astype(array.dtype)
 
 

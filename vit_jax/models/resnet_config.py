@@ -92,16 +92,3 @@ class ResNetConfig:
   def compute_dtype(self) -> jnp.dtype:
     """`dtype` as a JAX dtype."""
     return jnp.dtype(self.dtype)
-
-
-def complete(config: ResNetConfig) -> ResNetConfig:
-  """Returns the config.
-
-  Raises:
-    ValueError: without a variant and a backbone.
-  """
-  if config.backbone is None or not config.backbone.depths:
-    raise ValueError(
-        'A ResNet needs its stages. Set model.variant to e.g. "R50x1", or '
-        'model.backbone.depths to e.g. [3, 4, 6, 3].')
-  return config

@@ -94,14 +94,10 @@ def save(
     with atomic_files.create(path) as file:
       safetensors.write(file, arrays, metadata={declared.KEY: metadata})
   else:
-    library = _CONFIGS[form]
-    config_files = library.config_files(config, resolution, preprocess)
-    _save_folder(path, arrays, metadata, config_files)
-    read = preprocessing.parse({'resolution': preprocess.resolution,
-                                **library.parse_files(config_files)})
-    return (_model_notes(form, family, config, declared=_DECLARED[form])
-            + _preprocess_notes(form, preprocess, read))
-  return _model_notes(form, family, config)
+    _save_folder(path, arrays, metadata, _CONFIGS[form].config_files(
+        config, resolution, preprocess))
+    return _notes(form, family, config, declared=_DECLARED[form])
+  return _notes(form, family, config)
 
 
 def _save_npz(
@@ -182,7 +178,7 @@ def to_arrays(
           for name, array in sorted(arrays.items())}
 
 
-def _model_notes(
+def _notes(
     form: str, family: families.Family, config: models.ModelConfig, *,
     declared: Iterable[str] = (),
 ) -> list[str]:
@@ -199,20 +195,3 @@ def _model_notes(
   return [f'{form} computes with {name}={theirs!r}, this model with {own!r}; '
           'only vit_jax reads that from the metadata'
           for name, theirs, own in pairs if own != theirs]
-
-
-def _preprocess_notes(
-    form: str, preprocess: preprocessing.Preprocess,
-    read: preprocessing.Preprocess,
-) -> list[str]:
-  """Returns what the format's own library preprocesses differently."""
-  notes = []
-  for name in preprocessing.NAMES:
-    own, theirs = getattr(preprocess, name), getattr(read, name)
-    # A crop is written as whole pixels.
-    if own != theirs and not (name == 'crop' and abs(own - theirs) < 0.005):
-      notes.append(
-          f'{form} cannot store {name}={own!r} of the preprocessing '
-          f'and applies {theirs!r}; only vit_jax reads it from the '
-          'metadata')
-  return notes

@@ -91,8 +91,9 @@ def test_exported_preprocessing_is_parsed_back(settings):
   preprocess = preprocessing.Preprocess(resolution=(224, 224), **settings)
   config = random_models.config_of(num_classes=len(preprocess.labels))
   files = huggingface.config_files(config, (224, 224), preprocess)
-  found = preprocessing.parse({'resolution': 1, **huggingface.parse_files(
-      files)})
+  found = preprocessing.parse({
+      **huggingface.parse(files['config.json']).preprocess,
+      **huggingface.parse_preprocessor(files['preprocessor_config.json'])})
   assert found == preprocess
 
 

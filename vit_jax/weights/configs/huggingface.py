@@ -186,9 +186,3 @@ def _preprocessor(preprocess: preprocessing.Preprocess) -> dict[str, Any]:
     return {**config, 'size': {'shortest_edge': short}, 'do_center_crop': True,
             'crop_size': size}
   return {**config, 'size': size}
-
-
-def parse_files(files: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-  """Returns the keys of `Preprocess` in the files of `config_files`."""
-  return {**parse(files['config.json']).preprocess,
-          **parse_preprocessor(files['preprocessor_config.json'])}

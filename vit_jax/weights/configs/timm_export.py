@@ -9,7 +9,6 @@ from vit_jax.models import resnet_config
 from vit_jax.models import variants
 from vit_jax.models import vit_config
 from vit_jax.weights.configs import preprocessing
-from vit_jax.weights.configs import timm
 
 # A hybrid's convolutional network is set by the architecture's name alone. For
 # a BiT ResNet the name sets the stages, and arguments set the width.
@@ -120,8 +119,3 @@ def embeds_prefix(config: models.ModelConfig) -> bool:
   """Whether timm's class token and registers have position embeddings."""
   return (isinstance(config, vit_config.ViTConfig) and config.position_cls
           and config.has_cls and config.position == 'learned')
-
-
-def parse_files(files: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-  """Returns the keys of `Preprocess` in the files of `config_files`."""
-  return timm.parse_preprocessing(files['config.json'])
