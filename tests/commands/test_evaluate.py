@@ -7,36 +7,22 @@ import numpy as np
 import pytest
 
 import main
+from tests import toy
 import vit_jax
 from vit_jax import run as run_lib
 from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment.config_file import read as read_config
 
-CONFIG = """
-from ml_collections import ConfigDict
-
-def get_config(source: str = 'digits'):
-  return ConfigDict({
-      'total': {'steps': 2}, 'batch_size': 40,
-      'model': {'width': 8, 'depth': 1, 'num_heads': 2, 'mlp_dim': 16,
-                'patch': 4, 'pooling': 'average'},
-      'data': {'source': source, 'resolution': 8,
-               'shapes': {'num_examples': 32, 'num_test_examples': 16,
-                          'label': 'single'}},
-      'optimizer': {'name': 'adam', 'learning_rate': 1e-3,
-                    'schedule': {'name': 'constant'}},
-      'evals': {'half': {'split': 'test[:50%]'},
-                'absent': {'source': '/no/such/folder'}},
-  })
-"""
-
 
 @pytest.fixture(scope='module')
 def config_file(tmp_path_factory):
-  path = tmp_path_factory.mktemp('config') / 'toy.py'
-  path.write_text(CONFIG)
-  return str(path)
+  return toy.write(
+      tmp_path_factory.mktemp('config') / 'toy.py', batch_size=40,
+      model={'pooling': 'average'}, data={'shapes': {
+          'num_examples': 32, 'num_test_examples': 16, 'label': 'single'}},
+      evals={'half': {'split': 'test[:50%]'},
+             'absent': {'source': '/no/such/folder'}})
 
 
 @pytest.fixture(scope='module')
@@ -126,8 +112,8 @@ def test_an_open_config_takes_the_model_of_the_weights(
 
 def test_knn_works_for_weights_with_other_classes(
     config_file, foreign, tmp_path, capsys):
-  shared = (f'--workdir={foreign}', f'--config={config_file}:source=shapes',
-            '--config.model.num_heads=2')
+  shared = (f'--workdir={foreign}', f'--config={config_file}',
+            '--config.data.source=shapes', '--config.model.num_heads=2')
   assert evaluate(*shared, '--evaluators=half', out=tmp_path)[0] == 2
   assert 'model.num_classes is 10, but shapes' in capsys.readouterr().err
   status, figures = evaluate(

@@ -1,32 +1,14 @@
 """A plan is printed and written, for local devices and for TPU slices."""
 
 import json
-import pathlib
 import re
 
 import jax
 import pytest
 
 import main
+from tests import toy
 from vit_jax.plan import max_batch
-
-ROOT = pathlib.Path(main.__file__).parent
-CONFIG = """
-from ml_collections import ConfigDict
-
-def get_config(batch_size=16):
-  return ConfigDict({
-      'total': {'epochs': 90}, 'batch_size': batch_size, 'accumulation': 1,
-      'model': {'width': 32, 'depth': 2, 'num_heads': 2, 'mlp_dim': 64,
-                'patch': 16, 'remat': 'full'},
-      'data': {'source': 'imagenet21k', 'split': 'full[51200:]',
-               'resolution': 32},
-      'objective': {'loss': 'sigmoid'},
-      'optimizer': {'name': 'adam', 'learning_rate': 0.1,
-                    'schedule': {'name': 'constant'}},
-      'evals': {'val': {'every': {'percent': 2}}},
-  })
-"""
 
 
 @pytest.fixture(autouse=True)
@@ -41,9 +23,14 @@ def restore_jax_settings():
 
 @pytest.fixture
 def config(tmp_path):
-  path = tmp_path / 'toy.py'
-  path.write_text(CONFIG)
-  return path
+  return toy.write(
+      tmp_path / 'toy.py', total={'epochs': 90}, batch_size=16, accumulation=1,
+      model={'width': 32, 'depth': 2, 'mlp_dim': 64, 'patch': 16,
+             'remat': 'full'},
+      data={'source': 'imagenet21k', 'split': 'full[51200:]',
+            'resolution': 32},
+      objective={'loss': 'sigmoid'},
+      evals={'val': {'every': {'percent': 2}}})
 
 
 def plan(tmp_path, capsys, *arguments):
@@ -98,7 +85,7 @@ def test_largest_batches_are_printed_written_and_drawn(
   output = capsys.readouterr().out
   assert status == 0
   assert calls == {
-      'path': str(config), 'devices': 8, 'models': ['B/16'],
+      'path': config, 'devices': 8, 'models': ['B/16'],
       'resolutions': [224, 384], 'overrides': ['model.dtype=bfloat16']}
   assert 'B/16 at 224: 64 fit (9.0 GiB of 16.0 GiB) |' in output
   cells = json.loads(written.read_text())['cells']
@@ -146,8 +133,8 @@ def test_a_step_that_does_not_fit_fails_with_suggestions(
     tmp_path, capsys, config):
   pytest.importorskip('libtpu')
   status, stage, output = plan(
-      tmp_path, capsys, f'--config={config}:batch_size=8388608',
-      '--topology=v3-8')
+      tmp_path, capsys, f'--config={config}', '--topology=v3-8',
+      '--config.batch_size=8388608')
   assert status == 1
   assert stage['cost']['fits'] is False
   assert 'DOES NOT FIT' in output

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import main
+from tests import toy
 import vit_jax
 from vit_jax import run as run_lib
 from vit_jax import tree
@@ -28,55 +29,32 @@ pytestmark = pytest.mark.slow  # It trains models.
 ROOT = pathlib.Path(__file__).parent.parent.parent
 
 # All sources of randomness and all kinds of state.
-CONFIG = """
-from ml_collections import ConfigDict
-
-def get_config(source: str = 'digits'):
-  return ConfigDict({
-      'total': {'steps': 24}, 'batch_size': 16, 'accumulation': 2,
-      'averaging': 0.9,
-      'model': {'width': 8, 'depth': 2, 'num_heads': 2, 'mlp_dim': 16,
-                'patch': 4, 'dropout': 0.1, 'attention_dropout': 0.1,
-                'stochastic_depth': 0.1},
-      'data': {'source': source, 'resolution': 8, 'mixup': 0.2, 'cutmix': 1.0,
-               'train_ops': [{'op': 'inception_crop'}, {'op': 'flip'},
-                             {'op': 'randaugment'}]},
-      'optimizer': {'name': 'adam', 'learning_rate': 1e-3, 'weight_decay': 0.1,
-                    'clip_norm': 1.0, 'momentum_dtype': 'bfloat16',
-                    'schedule': {'name': 'cosine', 'warmup': {'percent': 10}}},
-      'evals': {'test': {'every': {'steps': 8}, 'batch_size': 120}},
-      'log': {'every': {'steps': 3}},
-      'checkpoint': {'every': {'steps': 5}, 'best': 'test/loss',
-                     'best_mode': 'min'},
-  })
-"""
-
-STAGES = """
-from ml_collections import ConfigDict
-
-def get_config():
-  return ConfigDict({
-      'total': {'steps': 2}, 'batch_size': 8,
-      'model': {'width': 8, 'depth': 1, 'num_heads': 2, 'mlp_dim': 16,
-                'patch': 4},
-      'optimizer': {'name': 'adam', 'learning_rate': 1e-3,
-                    'schedule': {'name': 'constant'}},
-      'evals': {'test': {'batch_size': 120}},
-      'stages': {
-          'pretrain': {
-              'model': {'representation_layer': True},
-              'data': {'source': 'shapes', 'resolution': 8,
-                       'shapes': {'num_examples': 32,
-                                  'num_test_examples': 16}},
-              'objective': {'loss': 'sigmoid'},
-          },
-          'finetune': {
-              'data': {'source': 'digits', 'resolution': [12, 8]},
-              'init': {'stage': 'pretrain'},
-          },
-      },
-  })
-"""
+CONFIG = {
+    'total': {'steps': 24}, 'batch_size': 16, 'accumulation': 2,
+    'averaging': 0.9,
+    'model': {'depth': 2, 'dropout': 0.1, 'attention_dropout': 0.1,
+              'stochastic_depth': 0.1},
+    'data': {'mixup': 0.2, 'cutmix': 1.0, 'train_ops': [
+        {'op': 'inception_crop'}, {'op': 'flip'}, {'op': 'randaugment'}]},
+    'optimizer': {'weight_decay': 0.1, 'clip_norm': 1.0,
+                  'momentum_dtype': 'bfloat16', 'schedule': {
+                      'name': 'cosine', 'warmup': {'percent': 10}}},
+    'evals': {'test': {'every': {'steps': 8}, 'batch_size': 120}},
+    'log': {'every': {'steps': 3}},
+    'checkpoint': {'every': {'steps': 5}, 'best': 'test/loss',
+                   'best_mode': 'min'},
+}
+STAGES = {
+    'evals': {'test': {'batch_size': 120}},
+    'stages': {
+        'pretrain': {
+            'model': {'representation_layer': True},
+            'data': {'source': 'shapes', 'shapes': {
+                'num_examples': 32, 'num_test_examples': 16}},
+            'objective': {'loss': 'sigmoid'}},
+        'finetune': {
+            'data': {'resolution': [12, 8]}, 'init': {'stage': 'pretrain'}}},
+}
 
 # Metrics that depend on time.
 MEASURED = ('images_per_sec', 'wait_share', 'device_hours', 'core_hours',
@@ -95,9 +73,7 @@ sys.exit(f'imported {heavy}' if heavy else code)
 
 @pytest.fixture(scope='module')
 def config_file(tmp_path_factory):
-  path = tmp_path_factory.mktemp('config') / 'toy.py'
-  path.write_text(CONFIG)
-  return str(path)
+  return toy.write(tmp_path_factory.mktemp('config') / 'toy.py', **CONFIG)
 
 
 @pytest.fixture(scope='module')
@@ -249,8 +225,7 @@ def test_evaluation_at_another_resolution_resizes_position_embeddings(
 def test_a_run_starts_from_npz_weights(whole, tmp_path):
   npz = tmp_path / 'weights.npz'
   vit_jax.load(whole[0], log=None).save(npz, form='npz')
-  file = tmp_path / 'tune.py'
-  file.write_text(CONFIG.replace("'averaging': 0.9,", ''))
+  file = toy.write(tmp_path / 'tune.py', **{**CONFIG, 'averaging': None})
   assert main.main([
       f'--config={file}', f'--workdir={tmp_path}/run',
       f'--config.init.checkpoint={npz}', '--config.total.steps=1',
@@ -290,8 +265,7 @@ def test_an_incompatible_config_in_a_workdir_is_an_error(
 
 def test_a_stage_starts_from_the_parameters_of_an_earlier_one(
     tmp_path, capsys):
-  file = tmp_path / 'stages.py'
-  file.write_text(STAGES)
+  file = toy.write(tmp_path / 'stages.py', **STAGES)
   assert main.main([f'--config={file}', f'--workdir={tmp_path}/run']) == 0
   output = capsys.readouterr().out
   lines = [line.split() for line in output.splitlines()]
@@ -309,8 +283,7 @@ def test_a_stage_starts_from_the_parameters_of_an_earlier_one(
 
 
 def test_all_stages_are_checked_before_the_first_trains(tmp_path, capsys):
-  file = tmp_path / 'stages.py'
-  file.write_text(STAGES)
+  file = toy.write(tmp_path / 'stages.py', **STAGES)
   status = main.main([f'--config={file}', f'--workdir={tmp_path}/run',
                       '--config.stages.finetune.model.width=32'])
   assert status == 2

@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import pytest
 
+from tests import toy
 from vit_jax import evals
 from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import config as config_lib
@@ -18,16 +19,11 @@ SECTIONS = {kind: {'name': kind, 'split': 'test[:50]', **({
             for kind in evals.KINDS if kind != 'regression'}
 
 def build(devices, *, batch_size=25, sections=None, **change):
-  return experiment_lib.build(config_lib.resolve({
-      'total': {'steps': 1}, 'batch_size': 8,
-      'model': {'width': 16, 'depth': 1, 'mlp_dim': 16, 'num_heads': 2,
-                'patch': 4, 'dropout': 0.5},
-      'data': {'source': 'digits', 'resolution': 8},
-      'optimizer': {'name': 'adam', 'learning_rate': 1e-3,
-                    'schedule': {'name': 'constant'}},
-      'evals': {name: {'batch_size': batch_size, **section}
-                for name, section in (sections or SECTIONS).items()},
-      **change}), devices=devices)
+  return experiment_lib.build(config_lib.resolve(toy.config(
+      model={'width': 16, 'dropout': 0.5},
+      evals={name: {'batch_size': batch_size, **section}
+             for name, section in (sections or SECTIONS).items()},
+      **change)), devices=devices)
 
 
 def evaluate(devices, **options):

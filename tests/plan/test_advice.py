@@ -4,20 +4,15 @@ import typing
 
 import pytest
 
+from tests import toy
 from vit_jax.experiment import config as config_lib
 from vit_jax.models import resnet_config
 from vit_jax.models import vit_config
 from vit_jax.plan import advice
 
 GIB = 2**30
-CONFIG = {
-    'total': {'steps': 4}, 'batch_size': 64, 'accumulation': 1,
-    'model': {'width': 24, 'depth': 1, 'num_heads': 2, 'mlp_dim': 16,
-              'patch': 4, 'remat': 'attention'},
-    'data': {'source': 'digits', 'resolution': 8},
-    'optimizer': {'name': 'adam', 'learning_rate': 1e-3,
-                  'schedule': {'name': 'constant'}},
-}
+CONFIG = toy.config(
+    batch_size=64, accumulation=1, model={'width': 24, 'remat': 'attention'})
 
 
 def suggestions(cost, **changes):

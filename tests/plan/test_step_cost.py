@@ -5,6 +5,7 @@ import dataclasses
 import jax
 import pytest
 
+from tests import toy
 from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.plan import step_cost
@@ -12,19 +13,12 @@ from vit_jax.plan.compiled import collectives
 from vit_jax.plan.compiled import memory_traffic
 
 DEPTH = 4
-CONFIG = {
-    'total': {'steps': 4}, 'batch_size': 16, 'accumulation': 1,
-    'model': {'width': 64, 'depth': DEPTH, 'num_heads': 1, 'mlp_dim': 256,
-              'patch': 2, 'pooling': 'average', 'remat': 'none'},
-    'data': {'source': 'digits', 'resolution': 8},
-    'optimizer': {'name': 'adam', 'learning_rate': 0.1,
-                  'schedule': {'name': 'constant'}},
-}
 
 
 def build(**model):
-  config = config_lib.resolve(
-      {**CONFIG, 'model': {**CONFIG['model'], **model}})
+  config = config_lib.resolve(toy.config(batch_size=16, accumulation=1, model={
+      'width': 64, 'depth': DEPTH, 'num_heads': 1, 'mlp_dim': 256, 'patch': 2,
+      'pooling': 'average', 'remat': 'none', **model}))
   return experiment_lib.build(config, devices=jax.devices()[:2])
 
 

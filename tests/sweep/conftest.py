@@ -6,45 +6,18 @@ import pathlib
 
 import pytest
 
-CONFIG = """
-from ml_collections import ConfigDict
-
-def get_config(kind: str = ''):
-  config = ConfigDict({
-      'total': {'steps': 15}, 'batch_size': 32,
-      'model': {'width': 8, 'depth': 1, 'num_heads': 2, 'mlp_dim': 16,
-                'patch': 4, 'pooling': 'average'},
-      'data': {'source': 'digits', 'resolution': 8, 'split': 'train'},
-      'optimizer': {'name': 'adam', 'learning_rate': 1e-3,
-                    'schedule': {'name': 'constant'}},
-      'evals': {'test': {'split': 'test', 'batch_size': 120}},
-      'checkpoint': {'every': {'percent': 100}},
-      'sweep': {'grid': {'optimizer': {'learning_rate': [1e-6, 0.01]}},
-                'held_out': 20, 'seeds': 2},
-  })
-  if kind == 'masked':
-    config.objective = {'name': 'masked_patch'}
-    config.evals.test.name = 'objective'
-  if kind == 'multi':
-    config.data.source = 'shapes'
-    config.data.shapes = {'label': 'multi', 'num_examples': 100,
-                          'num_test_examples': 40}
-    config.objective = {'loss': 'sigmoid'}
-  if kind == 'minival':
-    config.data.split = 'train[:80%]'
-    config.evals.minival = {'split': 'train[80%:]'}
-    config.sweep.development = {
-        'data': {'split': 'train[:80%]'},
-        'evals': {'minival': {'split': 'train[80%:]'}}}
-  return config
-"""
+from tests import toy
 
 
 @pytest.fixture(scope='session')
 def file(tmp_path_factory):
-  path = tmp_path_factory.mktemp('config') / 'toy.py'
-  path.write_text(CONFIG)
-  return str(path)
+  return toy.write(
+      tmp_path_factory.mktemp('config') / 'toy.py', total={'steps': 15},
+      batch_size=32, model={'pooling': 'average'},
+      evals={'test': {'split': 'test', 'batch_size': 120}},
+      checkpoint={'every': {'percent': 100}},
+      sweep={'grid': {'optimizer': {'learning_rate': [1e-6, 0.01]}},
+             'held_out': 20, 'seeds': 2})
 
 
 class FakeTraining:

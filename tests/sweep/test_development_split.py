@@ -1,5 +1,6 @@
 """Development data and selection metric of a sweep."""
 
+import json
 import pathlib
 
 import pytest
@@ -10,9 +11,15 @@ from vit_jax.sweep import development_split
 ROOT = pathlib.Path(__file__).parents[2]
 
 
+MASKED = ('objective={"name": "masked_patch"}', 'evals.test.name=objective')
+MULTI_LABEL = (
+    'data.source=shapes', 'objective.loss=sigmoid', 'data.shapes='
+    '{"label": "multi", "num_examples": 100, "num_test_examples": 40}')
+
+
 def test_objectives_without_labels_are_selected_by_their_loss(
     file, tmp_path, training):
-  sweep = sweep_lib.plan(f'{file}:kind=masked')
+  sweep = sweep_lib.plan(file, MASKED)
   assert sweep.section.metric == 'dev/loss' and sweep.mode == 'min'
   for point in sweep.points:
     assert point.development.evals['dev'].name == 'objective'
@@ -25,21 +32,20 @@ def test_objectives_without_labels_are_selected_by_their_loss(
 @pytest.mark.parametrize('evaluator', ['classification', 'calibration'])
 def test_metrics_of_an_untrained_head_are_errors(file, evaluator):
   with pytest.raises(ValueError, match='masked_patch trains no head'):
-    sweep_lib.plan(f'{file}:kind=masked', metric='dev/loss', development={
+    sweep_lib.plan(file, MASKED, metric='dev/loss', development={
         'data': {'split': 'train[:80%]'},
         'evals': {'dev': {'name': evaluator, 'split': 'train[80%:]'}}})
 
 
-@pytest.mark.parametrize(('kind', 'metric', 'instead'), [
-    ('masked', 'dev/accuracy', 'dev/loss'),
-    ('multi', 'dev/accuracy', 'dev/precision_at_1'),
-    ('', 'dev/precision_at_1', 'dev/accuracy'),
+@pytest.mark.parametrize(('overrides', 'metric', 'instead'), [
+    (MASKED, 'dev/accuracy', 'dev/loss'),
+    (MULTI_LABEL, 'dev/accuracy', 'dev/precision_at_1'),
+    ((), 'dev/precision_at_1', 'dev/accuracy'),
 ])
 def test_unavailable_metrics_are_errors_before_training(
-    file, tmp_path, training, kind, metric, instead):
-  argument = f':kind={kind}' if kind else ''
+    file, tmp_path, training, overrides, metric, instead):
   with pytest.raises(ValueError) as error:
-    sweep_lib.run(sweep_lib.plan(file + argument, metric=metric), tmp_path)
+    sweep_lib.run(sweep_lib.plan(file, overrides, metric=metric), tmp_path)
   assert f'{metric!r}, which is not measured' in str(error.value)
   assert instead in str(error.value)
   assert not training.names and not list(tmp_path.iterdir())
@@ -47,7 +53,7 @@ def test_unavailable_metrics_are_errors_before_training(
 
 def test_multi_label_data_is_selected_by_precision(
     file, tmp_path, training):
-  sweep = sweep_lib.plan(f'{file}:kind=multi')
+  sweep = sweep_lib.plan(file, MULTI_LABEL)
   assert sweep.section.metric == 'dev/precision_at_1' and sweep.mode == 'max'
   assert sweep_lib.run(sweep, tmp_path)['best']['name'] == 'learning_rate=0.01'
 
@@ -87,7 +93,11 @@ def test_development_examples_must_not_be_trained_or_reported_on(
 
 
 def test_evaluators_of_the_selection_are_not_reported(file, tmp_path, training):
-  sweep = sweep_lib.plan(f'{file}:kind=minival')
+  minival = {'minival': {'split': 'train[80%:]'}}
+  evaluators = json.dumps({'test': {'split': 'test'}, **minival})
+  sweep = sweep_lib.plan(
+      file, ['data.split=train[:80%]', f'evals={evaluators}'],
+      development={'data': {'split': 'train[:80%]'}, 'evals': minival})
   assert sweep.section.metric == 'minival/accuracy'
   result = sweep_lib.run(sweep, tmp_path)
   assert {name.split('/')[0] for name in result['final']['statistics']} == {
