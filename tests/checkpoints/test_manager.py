@@ -1,5 +1,6 @@
 """Checkpoints are complete, bitwise exact and independent of the devices."""
 
+import contextlib
 import errno
 import os
 import pathlib
@@ -310,24 +311,99 @@ def test_other_folders_with_numeric_names_are_no_checkpoints(tmp_path):
     source_lib.find(tmp_path)
 
 
-def test_a_run_with_a_damaged_checkpoint_resumes_once_it_is_renamed(
-    small, tmp_path):
+def flip(path, bit):
+  data = bytearray(path.read_bytes())
+  data[bit // 8 % len(data)] ^= 1 << bit % 8
+  path.write_bytes(data)
+
+
+def test_no_flipped_bit_of_a_checkpoint_is_restored(small, tmp_path):
+  """Flips one random bit of a random file, 30 times."""
+  rng = np.random.default_rng(0)
+  want = new_state(2, average=False)
+  target = abstract(new_state(0, average=False))
+  run = epath.Path(tmp_path) / 'run'
+  files = sorted(path.relative_to(small) for path in pathlib.Path(
+      small / 'checkpoints/latest/2').rglob('*') if path.is_file())
+  found = 0
+  for _ in range(30):
+    shutil.copytree(small, run)
+    file = files[rng.integers(len(files))]
+    flip(pathlib.Path(run / file), int(rng.integers(2**40)))
+    with open_checkpoints(run, keep=2) as checkpoints:
+      restored = checkpoints.restore(target)
+    if restored.damaged:
+      found += 1
+      assert_same_bits(restored.state, new_state(1, average=False))
+    else:  # Not part of the state.
+      assert_same_bits(restored.state, want)
+      assert restored.progress == PROGRESS
+    with contextlib.suppress(items.DamagedError):
+      assert_same_bits(source_lib.find(run).load(), jax.device_get(
+          restored.state.params))
+    shutil.rmtree(run)
+  assert found > 5  # Most bits are of metadata that is not needed.
+
+
+@pytest.mark.parametrize('missing', [
+    'params', 'training', 'config', 'progress', 'params/_METADATA',
+    'training/_METADATA'])
+def test_a_damaged_checkpoint_is_renamed_and_the_previous_restored(
+    missing, small, tmp_path):
   run = epath.Path(tmp_path) / 'run'
   shutil.copytree(small, run)
-  latest = run / 'checkpoints/latest'
-  values = max(pathlib.Path(latest / '2/training').rglob('d/*'),
-               key=lambda path: path.stat().st_size)
-  values.write_bytes(values.read_bytes()[:values.stat().st_size // 2])
+  lost = run / 'checkpoints/latest/2' / missing
+  lost.rmtree() if lost.is_dir() else lost.unlink()
   target = abstract(new_state(0, average=False))
-  with open_checkpoints(run, keep=2) as checkpoints, pytest.raises(
-      items.DamagedError, match='latest/1, .* renamed to 2.damaged'):
-    checkpoints.restore(target)
-  (latest / '2').rename(latest / '2.damaged')
   with open_checkpoints(run, keep=2) as checkpoints:
-    assert_same_bits(
-        checkpoints.restore(target).state, new_state(1, average=False))
+    restored = checkpoints.restore(target)
+    assert_same_bits(restored.state, new_state(1, average=False))
+    message, = restored.damaged
+    assert message == (
+        'The checkpoint of step 2 is damaged and was renamed to '
+        f'{run}/checkpoints/latest/2.damaged: it lacks {missing}')
     save(checkpoints, new_state(2, average=False))
-  assert steps(latest) == ['1', '2', '2.damaged']
+  assert steps(run / 'checkpoints/latest') == ['1', '2', '2.damaged']
+  with open_checkpoints(run, keep=2) as checkpoints:
+    restored = checkpoints.restore(target)
+  assert restored.damaged == ()
+  assert_same_bits(restored.state, new_state(2, average=False))
+
+
+def test_the_only_checkpoint_is_never_renamed(small, tmp_path):
+  run = epath.Path(tmp_path) / 'run'
+  shutil.copytree(small, run)
+  (run / 'checkpoints/latest/1').rmtree()
+  (run / 'checkpoints/latest/2/training').rmtree()
+  with (open_checkpoints(run, keep=2) as checkpoints,
+        pytest.raises(items.DamagedError, match='latest/2 is damaged.*best/1')):
+    checkpoints.restore(abstract(new_state(0, average=False)))
+  assert steps(run / 'checkpoints/latest') == ['2']
+
+
+@pytest.mark.parametrize(('processes', 'error'), [
+    (2, ValueError('torn')), (1, OSError(errno.EIO, os.strerror(errno.EIO)))])
+def test_unclear_damage_is_an_error_with_instructions(
+    small, monkeypatch, processes, error):
+  def fail(*_, **__):
+    raise error
+
+  with open_checkpoints(small, keep=2) as checkpoints:
+    monkeypatch.setattr(checkpoints._latest, 'restore', fail)
+    monkeypatch.setattr(jax, 'process_count', lambda: processes)
+    with pytest.raises(items.DamagedError, match='renamed to 2.damaged'):
+      checkpoints.restore(abstract(new_state(0, average=False)))
+
+
+def test_checkpoints_of_version_0_1_have_no_checksums(small, tmp_path):
+  run = epath.Path(tmp_path) / 'run'
+  shutil.copytree(small, run)
+  (run / 'checkpoints/latest/2/checksums').rmtree()
+  with open_checkpoints(run, keep=2) as checkpoints:
+    restored = checkpoints.restore(abstract(new_state(0, average=False)))
+  assert_same_bits(restored.state, new_state(2, average=False))
+  assert_same_bits(source_lib.find(run).load(), jax.device_get(
+      restored.state.params))
 
 
 @pytest.mark.parametrize('error', [

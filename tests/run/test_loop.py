@@ -225,6 +225,7 @@ def test_settings_missing_in_an_older_checkpoint_take_their_defaults(
   config = json.loads(found.read_text())
   del config['data']['sampling'], config['card']
   found.write_text(json.dumps(config))
+  shutil.rmtree(found.parents[1] / 'checksums')
   train(scripted(wired, patience=2), workdir)
   printed = capsys.readouterr().out
   assert 'already finished' in printed

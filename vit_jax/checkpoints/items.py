@@ -1,6 +1,6 @@
 """Reads items of an Orbax checkpoint; a damaged one raises one clear error."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 import contextlib
 import json
 import logging
@@ -14,6 +14,7 @@ import orbax.checkpoint as ocp
 
 from vit_jax import atomic_files
 from vit_jax import exceptions
+from vit_jax.checkpoints import checksums
 from vit_jax.checkpoints import errors
 from vit_jax.checkpoints import paths
 
@@ -29,8 +30,11 @@ _TEMPORARY = re.compile(
     '|DEADLINE_EXCEEDED')
 
 
+CHECKSUMS = 'checksums'
+
+
 class DamagedError(ValueError):
-  """The files of a checkpoint cannot be read."""
+  """The files of a checkpoint cannot be read, or have changed."""
 
 
 def explained(
@@ -59,6 +63,47 @@ def explained(
            if others else '; there is no other beside it.'))
 
   return exceptions.replaced_by(rewrite)
+
+
+def composite(
+    arrays: Mapping[str, Any], plain: Mapping[str, Any],
+) -> ocp.args.Composite:
+  """Returns the items to save, with their checksums.
+
+  Args:
+    arrays: trees of arrays by item.
+    plain: plain data by item.
+  """
+  sums = {**{item: checksums.of_arrays(x) for item, x in arrays.items()},
+          **{item: checksums.of_json(x) for item, x in plain.items()}}
+  return ocp.args.Composite(
+      **{item: ocp.args.StandardSave(x) for item, x in arrays.items()},
+      **{item: ocp.args.JsonSave(x)
+         for item, x in {**plain, CHECKSUMS: sums}.items()})
+
+
+def read_checksums(
+    path: epath.Path, expected: Iterable[str]) -> dict[str, Any]:
+  """Returns the checksums of a checkpoint; version 0.1.0 wrote none.
+
+  Args:
+    path: the checkpoint.
+    expected: items that every checkpoint of this kind contains.
+
+  Raises:
+    ValueError: if an item or its metadata is missing.
+  """
+  sums = (read_config(path / CHECKSUMS)
+          if (path / CHECKSUMS).exists() else {})
+  # Without checksums, the checkpoint may belong to a run without an average.
+  names = sums or {*expected} - {'average'}
+  missing = [name for name in sorted(names) if not (path / name).is_dir()]
+  missing += [f'{name}/_METADATA' for name in ('params', 'training', 'average')
+              if (path / name).is_dir()
+              and not (path / name / '_METADATA').exists()]
+  if missing:
+    raise ValueError(f'it lacks {", ".join(missing)}')
+  return sums
 
 
 def read_config(path: epath.Path) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """Saves and restores the checkpoints of a run.
 
     WORKDIR/checkpoints/latest/1200/
-        {params,average,training,config,labels,progress}
-    WORKDIR/checkpoints/best/900/{params,average,config,labels,progress}
+        {params,average,training,config,labels,progress,checksums}
+    WORKDIR/checkpoints/best/900/{params,average,config,labels,...}
 
 `latest` is complete, to resume training; `best` holds the model only, a third
 of the size with Adam, which is why it has its own Orbax manager. Parameters,
@@ -20,8 +20,10 @@ from etils import epath
 import jax
 import orbax.checkpoint as ocp
 
+from vit_jax import exceptions
 from vit_jax import tree
 from vit_jax import types
+from vit_jax.checkpoints import checksums
 from vit_jax.checkpoints import config as config_lib
 from vit_jax.checkpoints import errors
 from vit_jax.checkpoints import items as items_lib
@@ -32,6 +34,8 @@ from vit_jax.parallel import coordination
 # Large models over slow networks take long. Heartbeats find lost processes and
 # the watchdog those that hang.
 _SAVE_SECS = 24 * 3600
+# JSON items that a run resumes from.
+_PLAIN = ('config', 'progress')
 # Items with arrays, as named in errors.
 _CONTENT = {'params': 'model', 'average': 'average (averaging)',
             'training': 'optimizer or objective'}
@@ -45,10 +49,12 @@ class Restored:
     state: the training state, with the requested shardings.
     progress: counters of the run.
     config: resolved config that wrote it.
+    damaged: messages about newer, damaged checkpoints.
   """
   state: types.TrainState
   progress: dict[str, Any]
   config: dict[str, Any]
+  damaged: tuple[str, ...] = ()
 
 
 class Checkpoints:
@@ -100,9 +106,9 @@ class Checkpoints:
     if int(state.step) not in self._latest.all_steps():
       # The end of the run and a signal may save the same step.
       self._write(
-          self._latest, state, after=self._best,
-          training=ocp.args.StandardSave(_training(state)),
-          **_model(state, config, progress, labels))
+          self._latest, int(state.step), after=self._best,
+          arrays={**_model(state), 'training': _training(state)},
+          plain=_plain(config, progress, labels))
 
   def save_best(
       self, state: types.TrainState, *, config: Mapping[str, Any],
@@ -114,22 +120,25 @@ class Checkpoints:
     for stale in [s for s in self._best.all_steps() if s >= int(state.step)]:
       self._best.wait_until_finished()
       self._best.delete(stale)
-    self._write(self._best, state, after=self._latest,
-                **_model(state, config, progress, labels))
+    self._write(self._best, int(state.step), after=self._latest,
+                arrays=_model(state), plain=_plain(config, progress, labels))
 
   def _write(
-      self, manager: ocp.CheckpointManager, state: types.TrainState, *,
-      after: ocp.CheckpointManager, **items: Any,
+      self, manager: ocp.CheckpointManager, step: int, *,
+      after: ocp.CheckpointManager, arrays: Mapping[str, Any],
+      plain: Mapping[str, Mapping[str, Any]],
   ) -> None:
     """Starts a save, after that of the other manager if barriers are shared."""
-    step, self._needed_bytes = int(state.step), tree.num_bytes(state)
+    self._needed_bytes = tree.num_bytes(arrays)
     with self._explained(f'the checkpoint of step {step:,} or the previous'):
       if jax.process_count() > 1:
         after.wait_until_finished()
-      manager.save(step, force=True, args=ocp.args.Composite(**items))
+      manager.save(step, force=True, args=items_lib.composite(arrays, plain))
 
   def restore(self, abstract: types.TrainState) -> Restored | None:
-    """Returns the newest checkpoint, or None if there is none.
+    """Returns the newest intact checkpoint, or None if there is none.
+
+    Damaged ones are renamed to STEP.damaged if an older one is intact.
 
     Args:
       abstract: shapes, types and shardings; the devices may differ from those
@@ -137,24 +146,40 @@ class Checkpoints:
 
     Raises:
       ValueError: if the checkpoint holds another state than `abstract`.
-      items.DamagedError: if the checkpoint is damaged.
+      items.DamagedError: if all checkpoints are damaged, or there are several
+        processes, of which one cannot decide for the others.
     """
-    step = self.latest_step
-    if step is None:
-      return None
-    path = epath.Path(self._latest.directory) / str(step)
-    expected = {'params': abstract.params, 'training': _training(abstract)}
-    if abstract.average is not None:
-      expected['average'] = abstract.average
+    damaged: dict[int, items_lib.DamagedError] = {}
+    for step in sorted(self._latest.all_steps(), reverse=True):
+      try:
+        restored = self._restore(step, abstract)
+      except items_lib.DamagedError as error:
+        # After an error of the operating system, the files may be intact.
+        if jax.process_count() > 1 or _is_os_error(error):
+          raise
+        damaged[step] = error
+      else:
+        return dataclasses.replace(restored, damaged=tuple(
+            self._rename_damaged(*each) for each in damaged.items()))
+    if damaged:
+      raise damaged[max(damaged)]
+    return None
+
+  def _restore(self, step: int, abstract: types.TrainState) -> Restored:
+    path = self._path(step)
+    expected = {**_model(abstract), 'training': _training(abstract)}
     with items_lib.explained(path, paths.others(path)):
+      sums = items_lib.read_checksums(path, (*expected, *_PLAIN))
       found = self._latest.item_metadata(step)
     for item, tree_of_item in expected.items():
       _check_same(_CONTENT[item], tree_of_item, found.get(item), path)
     with items_lib.explained(path, paths.others(path)):
       restored = self._latest.restore(step, args=ocp.args.Composite(
-          config=ocp.args.JsonRestore(), progress=ocp.args.JsonRestore(),
+          **{name: ocp.args.JsonRestore() for name in _PLAIN},
           **{item: ocp.args.StandardRestore(target)
              for item, target in expected.items()}))
+      _check_sums(sums, {item: restored[item] for item in expected},
+                  plain={name: restored[name] for name in _PLAIN})
     saved_config.check_resumable(restored['config'])
     state = types.TrainState(
         params=restored['params'], average=restored.get('average'),
@@ -165,9 +190,14 @@ class Checkpoints:
   def load_best(self, abstract: types.TrainState) -> types.Params:
     """Returns the parameters for evaluation of the best checkpoint."""
     item = 'params' if abstract.average is None else 'average'
-    return self._best.restore(
-        self._best.latest_step(), args=ocp.args.Composite(
-            **{item: ocp.args.StandardRestore(abstract.eval_params)}))[item]
+    step = self._best.latest_step()
+    path = epath.Path(self._best.directory) / str(step)
+    with items_lib.explained(path, paths.others(path)):
+      sums = items_lib.read_checksums(path, (item,))
+      restored = self._best.restore(step, args=ocp.args.Composite(
+          **{item: ocp.args.StandardRestore(abstract.eval_params)}))
+      _check_sums(sums, {item: restored[item]})
+    return restored[item]
 
   def check(self) -> None:
     """Raises the error of a failed save in the background."""
@@ -189,6 +219,20 @@ class Checkpoints:
     return (f'The checkpoint of step {int(newest.name):,} is complete; the '
             'same command resumes from it.')
 
+  def _path(self, step: int) -> epath.Path:
+    return epath.Path(self._latest.directory) / str(step)
+
+  def _rename_damaged(self, step: int, error: items_lib.DamagedError) -> str:
+    """Renames a checkpoint; returns a message."""
+    renamed = self._path(step).with_name(f'{step}{paths.DAMAGED}')
+    while renamed.exists():
+      renamed = renamed.with_name(renamed.name + paths.DAMAGED)
+    with self._explained('the new name of a damaged checkpoint'):
+      self._path(step).rename(renamed)
+    self._latest.reload()
+    return (f'The checkpoint of step {step:,} is damaged and was renamed to '
+            f'{renamed}: {items_lib.reason(error)}')
+
   def _explained(self, what: str) -> contextlib.AbstractContextManager[None]:
     return errors.explained(
         what, self._root, needed_bytes=self._needed_bytes,
@@ -208,19 +252,34 @@ def _check_same(
         'Differences:\n  ' + '\n  '.join(difference[:20]))
 
 
-def _model(
-    state: types.TrainState, config: Mapping[str, Any],
-    progress: Mapping[str, Any], labels: Sequence[str],
-) -> dict[str, Any]:
-  items = {
-      'params': ocp.args.StandardSave(state.params),
-      'config': ocp.args.JsonSave(dict(config)),
-      'progress': ocp.args.JsonSave(dict(progress))}
-  if labels:
-    items['labels'] = ocp.args.JsonSave({'names': list(labels)})
-  if state.average is not None:
-    items['average'] = ocp.args.StandardSave(state.average)
-  return items
+def _check_sums(
+    sums: Mapping[str, Any], arrays: Mapping[str, Any],
+    plain: Mapping[str, Any] | None = None,
+) -> None:
+  if sums:  # Version 0.1.0 wrote none.
+    for item, restored in arrays.items():
+      checksums.check(item, sums[item], checksums.of_arrays(restored))
+    for item, restored in (plain or {}).items():
+      checksums.check(item, sums[item], checksums.of_json(restored))
+
+
+def _is_os_error(error: BaseException) -> bool:
+  return any(isinstance(link, OSError)
+             and not isinstance(link, FileNotFoundError)
+             for link in exceptions.causes(error))
+
+
+def _model(state: types.TrainState) -> dict[str, Any]:
+  return {'params': state.params} if state.average is None else {
+      'params': state.params, 'average': state.average}
+
+
+def _plain(
+    config: Mapping[str, Any], progress: Mapping[str, Any],
+    labels: Sequence[str],
+) -> dict[str, dict[str, Any]]:
+  plain = {'config': dict(config), 'progress': dict(progress)}
+  return {**plain, 'labels': {'names': list(labels)}} if labels else plain
 
 
 def _training(state: types.TrainState) -> dict[str, Any]:
@@ -246,4 +305,4 @@ def _manager(directory: epath.Path, *, keep: int) -> ocp.CheckpointManager:
   return _Manager(directory, options=options, item_handlers={
       **{name: ocp.StandardCheckpointHandler() for name in _CONTENT},
       **{name: ocp.JsonCheckpointHandler()
-         for name in ('config', 'labels', 'progress')}})
+         for name in ('config', 'labels', 'progress', items_lib.CHECKSUMS)}})

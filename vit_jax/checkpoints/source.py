@@ -1,5 +1,6 @@
 """Finds a checkpoint to load a model from."""
 
+from collections.abc import Mapping
 import dataclasses
 from typing import Any
 
@@ -7,6 +8,7 @@ from etils import epath
 
 from vit_jax import schema
 from vit_jax import types
+from vit_jax.checkpoints import checksums as checksums_lib
 from vit_jax.checkpoints import items as items_lib
 from vit_jax.checkpoints import paths
 from vit_jax.checkpoints import saved_config
@@ -24,12 +26,14 @@ class Source:
     shapes: tree with `shape` and `dtype` of the parameters.
     item: 'average' if the run averaged its parameters, else 'params'.
     labels: class names, if known.
+    checksums: checksums of the parameters by name; empty if unknown.
   """
   path: epath.Path
   config: dict[str, Any]
   shapes: Any
   item: str
   labels: tuple[str, ...] = ()
+  checksums: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
   def load(self) -> types.Params:
     """Reads the parameters as NumPy arrays.
@@ -38,7 +42,11 @@ class Source:
       items.DamagedError: if the checkpoint is damaged.
     """
     with items_lib.explained(self.path, paths.others(self.path)):
-      return items_lib.read_arrays(self.path / self.item, self.shapes)
+      params = items_lib.read_arrays(self.path / self.item, self.shapes)
+      if self.checksums:
+        checksums_lib.check(
+            self.item, self.checksums, checksums_lib.of_arrays(params))
+      return params
 
 
 def find(path: epath.PathLike, *, which: str = paths.LATEST) -> Source:
@@ -74,14 +82,13 @@ def find(path: epath.PathLike, *, which: str = paths.LATEST) -> Source:
 def _source(path: epath.Path) -> Source:
   item = 'average' if (path / 'average').exists() else 'params'
   with items_lib.explained(path, paths.others(path)):
-    missing = [name for name in ('params', 'config')
-               if not (path / name).is_dir()]
-    if missing:
-      raise ValueError(f'it lacks {" and ".join(missing)}')
-    labels = (items_lib.read_config(path / 'labels')['names']
-              if (path / 'labels').is_dir() else ())
+    sums = items_lib.read_checksums(path, ('params', 'config'))
+    plain = {name: items_lib.read_config(path / name)
+             for name in ('config', 'labels') if (path / name).is_dir()}
+    for name in sums and plain:
+      checksums_lib.check(name, sums[name], checksums_lib.of_json(plain[name]))
     return Source(
-        path=path, config=saved_config.upgrade(
-            items_lib.read_config(path / 'config')),
+        path=path, config=saved_config.upgrade(plain['config']),
         shapes=items_lib.read_shapes(path / item), item=item,
-        labels=tuple(map(str, labels)))
+        labels=tuple(map(str, plain.get('labels', {}).get('names', ()))),
+        checksums=sums.get(item, {}))

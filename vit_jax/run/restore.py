@@ -87,7 +87,9 @@ def restore_or_init(
   """
   restored = checkpoints.restore(experiment.abstract_state)
   if restored is not None:
-    return restored.state, _resume(experiment, restored, workdir, source)
+    start = _resume(experiment, restored, workdir, source)
+    return restored.state, dataclasses.replace(
+        start, message='\n'.join([*restored.damaged, start.message]))
   state = experiment.init_state()
   if source is None:
     return state, Start(counters_lib.Counters(), (

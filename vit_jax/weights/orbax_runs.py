@@ -21,6 +21,7 @@ from vit_jax import models
 from vit_jax import schema
 from vit_jax import tree
 from vit_jax import types
+from vit_jax.checkpoints import items
 from vit_jax.checkpoints import paths
 from vit_jax.checkpoints import source as checkpoint_source
 from vit_jax.models import masked_patch
@@ -187,7 +188,5 @@ def save(
         ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as checkpointer):
     checkpointer.save(
         path.absolute() / paths.FOLDER / paths.LATEST / '0',
-        args=ocp.args.Composite(
-            params=ocp.args.StandardSave(arrays),
-            config=ocp.args.JsonSave(json.loads(json.dumps(run_config))),
-            progress=ocp.args.JsonSave({})))
+        args=items.composite({'params': arrays}, {
+            'config': json.loads(json.dumps(run_config)), 'progress': {}}))
