@@ -79,8 +79,7 @@ def dataset(numbers, classes=CLASSES):
   images = np.zeros((len(numbers), 8, 8, 3), np.uint8)
   return data.Dataset(
       name='imagenet2012', split='validation', source=Named(images, numbers),
-      num_classes=classes, class_names=None, multi_label=False,
-      eval_split='validation')
+      num_classes=classes, eval_split='validation')
 
 
 def test_the_file_name_entry_takes_precedence(files):

@@ -15,7 +15,6 @@ IMAGES, LABELS = in_memory.brightness(20)
 SOURCE = in_memory.Arrays(IMAGES, LABELS)
 DATASET = dataset_lib.Dataset(
     name='lamps', split='train', source=SOURCE, num_classes=2,
-    class_names=None, multi_label=False, eval_split='test',
     targets=('light', 'dark'))
 
 

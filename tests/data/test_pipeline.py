@@ -149,8 +149,7 @@ def _listed(labels, num_classes):
   images = [np.full((8, 8, 1), i % 256, np.uint8) for i in range(len(labels))]
   return data.Dataset(
       name='listed', split='train', source=in_memory.Arrays(images, labels),
-      num_classes=num_classes, class_names=None, multi_label=True,
-      eval_split='test')
+      num_classes=num_classes, multi_label=True)
 
 
 @pytest.mark.parametrize(('labels', 'num_classes'), [

@@ -36,9 +36,9 @@ class Dataset:
   split: str
   source: protocol.Source
   num_classes: int
-  class_names: tuple[str, ...] | None
-  multi_label: bool
-  eval_split: str
+  class_names: tuple[str, ...] | None = None
+  multi_label: bool = False
+  eval_split: str = 'test'
   targets: tuple[str, ...] = ()
   description: str = ''
   excluded: exclusion_lib.Excluded | None = None

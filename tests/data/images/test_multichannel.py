@@ -102,9 +102,8 @@ def test_unsuitable_images_are_errors(image, channels, dtype, message):
 
 def dataset_of(images):
   return dataset_lib.Dataset(
-      name='deep', split='train', num_classes=2, class_names=None,
-      source=in_memory.Arrays(images, [0, 1] * 3), multi_label=False,
-      eval_split='test')
+      name='deep', split='train', num_classes=2,
+      source=in_memory.Arrays(images, [0, 1] * 3))
 
 
 def test_multichannel_batches_are_normalised_on_the_device():

@@ -17,7 +17,7 @@ IMAGES = np.broadcast_to(
     np.arange(100, dtype=np.uint8)[:, None, None, None], (100, 2, 2, 3))
 DATASET = dataset.Dataset(
     name='rare', split='train', source=in_memory.Arrays(IMAGES, LABELS),
-    num_classes=4, class_names=None, multi_label=False, eval_split='test')
+    num_classes=4)
 
 
 def drawn(sampling, count, *, seed=7, start_step=0, batch_size=10, **where):

@@ -194,8 +194,6 @@ OPS: dict[str, type] = {
     'central_crop': CentralCrop, 'flip': Flip, 'inception_crop': InceptionCrop,
     'pad_crop': PadCrop, 'randaugment': randaugment.RandAugment,
     'resize': Resize}
-# Operations that do not depend on the meaning of channels.
-ANY_CHANNELS = ('central_crop', 'flip', 'inception_crop', 'pad_crop', 'resize')
 
 
 def build(
@@ -205,7 +203,7 @@ def build(
   """Builds operations from sections such as {'op': 'flip'}.
 
   `size` is the default (height, width), and `where` the config key for
-  messages. `any_channels` allows only `ANY_CHANNELS`.
+  messages. With `any_channels`, images are not 8-bit grey or RGB.
 
   Raises:
     ValueError: for an unknown or unsuitable operation, or an unknown setting.
@@ -218,11 +216,10 @@ def build(
           f'{place} needs the key op: {settings!r}. Known: {", ".join(OPS)}.')
     name = settings.pop('op')
     schema.check_name(name, list(OPS), what=f'{place}.op')
-    if any_channels and name not in ANY_CHANNELS:
+    if any_channels and name == 'randaugment':
       raise ValueError(
           f'{place}: {name} needs 8-bit grey or RGB images, unlike '
-          'data.channels and data.dtype. Operations for all images: '
-          f'{", ".join(ANY_CHANNELS)}.')
+          'data.channels and data.dtype. Remove it.')
     op: Any = schema.parse(OPS[name], settings, where=f'{place} ({name})')
     if getattr(op, 'size', size) is None and not getattr(op, 'shorter', None):
       op = dataclasses.replace(op, size=size)

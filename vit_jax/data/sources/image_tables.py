@@ -15,8 +15,6 @@ from vit_jax.data.sources import table_files
 from vit_jax.data.sources import table_source
 from vit_jax.data.splits import split_strings as split_strings_lib
 
-_IMAGE_FOLDERS = frozenset({
-    'images', 'image', 'imgs', 'img', 'photos', 'pictures', 'jpegimages'})
 _VALIDATION = {'val', 'valid', 'validation'}
 
 
@@ -190,7 +188,7 @@ def _find_folder(
 
   Candidates are the table's folder and its subfolders; the one with most of
   the images wins. Of several, the table's folder wins, then one called like
-  the table's split, then `images/`.
+  the table's split.
 
   Raises:
     ValueError: if several remain: train/1.png and test/1.png differ.
@@ -223,9 +221,7 @@ def _find_folder(
 
 def _preference(folder: str, split: str) -> int:
   """Returns a lower number for a more likely folder of a split's images."""
-  names = set(map(split_strings_lib.split_name, (folder, split)))
   if not folder:
     return 0
-  if split and (len(names) == 1 or names <= _VALIDATION):
-    return 1
-  return 2 if folder.lower() in _IMAGE_FOLDERS else 3
+  names = {split_strings_lib.split_name(folder), split}
+  return 1 if len(names) == 1 or names <= _VALIDATION else 2
