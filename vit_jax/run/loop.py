@@ -234,8 +234,6 @@ class _Run:
         if self._is_due(self._config.log.every):
           self._log()
         self._evaluate()
-        if self._is_finished() and self._logged_step < self._step:
-          self._log()  # Stopped early, between two log lines.
         if self._is_due(self._config.checkpoint.every):
           self._write_checkpoint(self._checkpoints.save)
 
@@ -292,11 +290,14 @@ class _Run:
         f'step {self._step:,}: ' + console.format_metrics(row))
     if stops_early:
       self._progress.print(log_rows.describe_early_stop(best, counters))
+    is_logged = self._is_due(self._config.log.every)
     # Only now, so that a signal before leaves the evaluation to be repeated.
     self._counters = dataclasses.replace(
         counters, evaluated=self._step, evals=self._counters.evals | row)
     if counters.best_step == self._step:
       self._write_checkpoint(self._checkpoints.save_best)
+    if self._is_finished() and not is_logged:
+      self._log()  # Stopped early, between two log lines.
 
   def _run_evaluators(
       self, names: Sequence[str], params: types.Params) -> dict[str, float]:
