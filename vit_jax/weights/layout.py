@@ -13,7 +13,7 @@ The arrays are only moved, by einops in either direction, so that a round trip
 is exact to the bit.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 import dataclasses
 import functools
 import itertools
@@ -32,15 +32,13 @@ class Row:
 
   Attributes:
     ours: our name.
-    theirs: their name, which is written.
+    theirs: their name.
     layout: einops pattern from theirs (stacked) to ours; '' changes nothing.
-    aliases: other names of theirs, which are only read.
-    read_only: only old files have it, so it is never written.
+    read_only: only some files have it, so it is never written.
   """
   ours: str
   theirs: str
   layout: str = ''
-  aliases: tuple[str, ...] = ()
   read_only: bool = False
 
 
@@ -49,12 +47,22 @@ class Table:
   """Rows of a family.
 
   Attributes:
+    spellings: replacements, by regular expression, that turn other spellings of
+      a name into that of the rows.
     unsupported: reasons why arrays are not read, by regular expressions of
       their names.
   """
   name: str
   rows: tuple[Row, ...]
+  spellings: Mapping[str, str | Callable[[re.Match[str]], str]] = (
+      dataclasses.field(default_factory=dict))
   unsupported: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+  def spell(self, name: str) -> str:
+    """Returns a name in the spelling of the rows."""
+    for pattern, replacement in self.spellings.items():
+      name = re.sub(pattern, replacement, name)
+    return name
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,7 +162,7 @@ def matches(
       problems.append(
           f'{ours}: found under two names, one of them {pattern.text}')
     # The other holes of a missing name are those of its neighbours.
-    holes = pattern.match(next(iter(members.values()))) or {}
+    holes = pattern.match(table.spell(next(iter(members.values())))) or {}
     problems += [
         f'{pattern.fill({**holes, **dict(zip(pattern.stacked, index))})}: '
         'missing' for index in missing]
@@ -182,7 +190,11 @@ def _group(
       row, pattern, values = found
       index = tuple(values[axis] for axis in pattern.stacked)
       ours = _pattern(row.ours).fill(values)
-      groups.setdefault((ours, pattern, row), {})[index] = name
+      group = groups.setdefault((ours, pattern, row), {})
+      if index in group:
+        problems.append(f'{ours}: found under two names, {group[index]} and '
+                        f'{name}')
+      group[index] = name
     else:
       reason = next((f' ({text})' for p, text in table.unsupported.items()
                      if re.fullmatch(p, name)), '')
@@ -290,21 +302,19 @@ def has_row(table: Table, name: str) -> bool:
 
 def contains(table: Table, ours: str, names: Sequence[str]) -> bool:
   """Whether names of theirs include that of a parameter of ours."""
-  patterns = [_pattern(text) for row in table.rows if row.ours == ours
-              for text in (row.theirs, *row.aliases)]
-  return any(pattern.match(name) is not None
-             for pattern in patterns for name in names)
+  return any(row.ours == ours for name in names
+             for row, _, _ in _rows_of(table, name))
 
 
 def _rows_of(
     table: Table, name: str,
 ) -> Iterator[tuple[Row, _Pattern, dict[str, int]]]:
+  name = table.spell(name)
   for row in table.rows:
-    for text in (row.theirs, *row.aliases):
-      pattern = _pattern(text)
-      values = pattern.match(name)
-      if values is not None:
-        yield row, pattern, values
+    pattern = _pattern(row.theirs)
+    values = pattern.match(name)
+    if values is not None:
+      yield row, pattern, values
 
 
 def _stack(ours: str) -> str:

@@ -1,6 +1,7 @@
 """Parameter names of each weight family, as tables; our names are on the left.
 """
 
+import dataclasses
 from typing import Any
 
 from vit_jax.weights.layout import Row
@@ -13,15 +14,13 @@ _DISTILLED = (
 
 def _both(
     ours: str, theirs: str, *, kernel: str = '', bias: str = '',
-    spelling: tuple[str, str] = ('kernel', 'bias'),
-    aliases: tuple[str, ...] = (), read_only: bool = False,
+    spelling: tuple[str, str] = ('kernel', 'bias'), read_only: bool = False,
     here: tuple[str, str] = ('kernel', 'bias'),
 ) -> tuple[Row, Row]:
   """Rows of a kernel (or scale) and its bias, whose names end in `spelling`."""
   joint = '.' if '.' in theirs or spelling[0] == 'weight' else '/'
   return tuple(  # type: ignore[return-value]
-      Row(f'{ours}/{mine}', f'{theirs}{joint}{last}', pattern,
-          tuple(f'{alias}{joint}{last}' for alias in aliases), read_only)
+      Row(f'{ours}/{mine}', f'{theirs}{joint}{last}', pattern, read_only)
       for mine, last, pattern in zip(here, spelling, (kernel, bias)))
 
 
@@ -35,30 +34,19 @@ _SCALE: dict[str, Any] = {'spelling': ('scale', 'bias')}
 _LAYERS = 'encoder/layers'
 
 
-def _npz_names(*names: str) -> list[str]:
-  """Returns the spellings of names in a block, the current one first.
-
-  The blocks are separate arrays or one stacked array. Flax numbers the modules
-  of a block: by type today, all together before 2021.
-  """
-  return [f'Transformer/{block}/{name}'
-          for block in ('encoderblock_{layer}', 'encoderblock')
-          for name in names]
-
-
-def _npz_layer(
-    ours: str, *names: str, **options: Any,
-) -> tuple[Row, Row]:
-  first, *aliases = _npz_names(*names)
-  maker = _norm if options.get('spelling') else _both
-  return maker(f'{_LAYERS}/{ours}', first, aliases=tuple(aliases), **options)
-
-
-def _npz_qkv(last: str, pattern: str) -> Row:
-  first, *aliases = _npz_names(*(
-      f'MultiHeadDotProductAttention_{i}/{{query|key|value}}/{last}'
-      for i in (0, 1)))
-  return Row(f'{_LAYERS}/attention/qkv_{last}', first, pattern, tuple(aliases))
+def _npz_layers(block: str) -> tuple[Row, ...]:
+  there = f'Transformer/{block}'
+  attention = f'{there}/MultiHeadDotProductAttention_0'
+  return (
+      Row(f'{_LAYERS}/attention/qkv_kernel',
+          f'{attention}/{{query|key|value}}/kernel', 'n l d h e -> l d n h e'),
+      Row(f'{_LAYERS}/attention/qkv_bias',
+          f'{attention}/{{query|key|value}}/bias', 'n l h e -> l n h e'),
+      *_both(f'{_LAYERS}/attention/out', f'{attention}/out'),
+      *_norm(f'{_LAYERS}/attention_norm', f'{there}/LayerNorm_0', **_SCALE),
+      *_norm(f'{_LAYERS}/mlp_norm', f'{there}/LayerNorm_1', **_SCALE),
+      *_both(f'{_LAYERS}/mlp/hidden', f'{there}/MlpBlock_0/Dense_0'),
+      *_both(f'{_LAYERS}/mlp/out', f'{there}/MlpBlock_0/Dense_1'))
 
 
 def _backbone_npz(ours: str, unit: str) -> tuple[Row, ...]:
@@ -75,15 +63,11 @@ NPZ = Table('npz', rows=(
     *_both('patches', 'embedding'),
     Row('cls', 'cls', '1 n d -> n d'),
     Row('positions', 'Transformer/posembed_input/pos_embedding',
-        '1 n d -> n d', ('pos_embedding',)),
-    _npz_qkv('kernel', 'n l d h e -> l d n h e'),
-    _npz_qkv('bias', 'n l h e -> l n h e'),
-    *_npz_layer('attention/out', 'MultiHeadDotProductAttention_0/out',
-                'MultiHeadDotProductAttention_1/out'),
-    *_npz_layer('attention_norm', 'LayerNorm_0', **_SCALE),
-    *_npz_layer('mlp_norm', 'LayerNorm_1', 'LayerNorm_2', **_SCALE),
-    *_npz_layer('mlp/hidden', 'MlpBlock_0/Dense_0', 'MlpBlock_3/Dense_0'),
-    *_npz_layer('mlp/out', 'MlpBlock_0/Dense_1', 'MlpBlock_3/Dense_1'),
+        '1 n d -> n d'),
+    *_npz_layers('encoderblock_{layer}'),
+    # big_vision's scanned encoder has one array for all layers.
+    *(dataclasses.replace(row, read_only=True)
+      for row in _npz_layers('encoderblock')),
     *_norm('final_norm', 'Transformer/encoder_norm', **_SCALE),
     Row('pooling/probe', 'MAPHead_0/probe', '1 n d -> n d'),
     *(row for name in ('query', 'key', 'value', 'out') for row in _both(
@@ -97,7 +81,15 @@ NPZ = Table('npz', rows=(
     Row('backbone/root/kernel', 'conv_root/kernel'),
     *_norm('backbone/root_norm', 'gn_root', **_SCALE),
     *_backbone_npz('unit1', '1'),
-    *_backbone_npz('units', '{unit+2}')))
+    *_backbone_npz('units', '{unit+2}')),
+    spellings={
+        '^pos_embedding$': 'Transformer/posembed_input/pos_embedding',
+        # Flax numbers the modules of a block by type; before 2021 it numbered
+        # all of them together.
+        r'(encoderblock.*/)MultiHeadDotProductAttention_1': (
+            r'\1MultiHeadDotProductAttention_0'),
+        r'(encoderblock.*/)LayerNorm_2': r'\1LayerNorm_1',
+        r'(encoderblock.*/)MlpBlock_3': r'\1MlpBlock_0'})
 
 
 # ---------------------------------------------------------------- BiT (.npz)
@@ -185,12 +177,12 @@ TIMM = Table('timm', rows=(
     *_both('pooling/mlp/out', 'attn_pool.mlp.fc2', **_DENSE),
     *_both('representation/dense', 'pre_logits.fc', read_only=True, **_DENSE),
     *_both('head/dense', 'head', **_DENSE),
-    Row('backbone/root/kernel', f'{_TIMM_BACKBONE}stem.conv.weight', _CONV,
-        (f'{_TIMM_BACKBONE}conv.weight',)),
-    *_norm('backbone/root_norm', f'{_TIMM_BACKBONE}stem.norm',
-           aliases=(f'{_TIMM_BACKBONE}norm',), **_WEIGHT),
+    Row('backbone/root/kernel', f'{_TIMM_BACKBONE}stem.conv.weight', _CONV),
+    *_norm('backbone/root_norm', f'{_TIMM_BACKBONE}stem.norm', **_WEIGHT),
     *_backbone_timm(_TIMM_BACKBONE, 'unit1', '0', _CONV),
     *_backbone_timm(_TIMM_BACKBONE, 'units', '{unit+1}', _CONVS)),
+    # A root without stages.
+    spellings={rf'^({_TIMM_BACKBONE})(conv|norm)\.': r'\1stem.\2.'},
     unsupported={
         r'dist_token|head_dist\..*': _DISTILLED,
         r'norm_pre\..*': 'a norm before the encoder, which our models lack',
@@ -209,58 +201,37 @@ TIMM_BIT = Table('timm', rows=(
 # -------------------------------------------------------------- Hugging Face
 
 
-def _hf(*names: str) -> tuple[str, tuple[str, ...]]:
-  """Returns a name inside a classifier, and its aliases outside of one."""
-  first, *others = [f'{start}{name}' for name in names
-                    for start in ('vit.', '', 'deit.')]
-  return first, tuple(others)
-
-
-def _hf_row(ours: str, *names: str, pattern: str) -> Row:
-  first, aliases = _hf(*names)
-  return Row(ours, first, pattern, aliases)
-
-
-def _hf_both(ours: str, *names: str, **options: Any) -> tuple[Row, Row]:
-  first, aliases = _hf(*names)
-  maker = _norm if 'kernel' not in options else _both
-  return maker(ours, first, aliases=aliases, **options)
-
-
-def _hf_layer(
-    ours: str, today: str, before: str = '', **options: Any,
-) -> tuple[Row, Row]:
-  """Rows of a layer, by its names since transformers 5 and before."""
-  return _hf_both(
-      f'{_LAYERS}/{ours}', f'layers.{{layer}}.{today}',
-      f'encoder.layer.{{layer}}.{before or today}', **options)
-
-
-def _hf_qkv(last: str, name: str, pattern: str) -> Row:
-  return _hf_row(
-      f'{_LAYERS}/attention/qkv_{last}',
-      f'layers.{{layer}}.attention.{{q|k|v}}_proj.{name}',
-      f'encoder.layer.{{layer}}.attention.attention.{{query|key|value}}.{name}',
-      pattern=pattern)
-
+_HF_LAYER = 'vit.layers.{layer}'
+_HF_QKV = f'{_HF_LAYER}.attention.{{q|k|v}}_proj'
 
 HUGGINGFACE = Table('huggingface', rows=(
-    *_hf_both('patches', 'embeddings.patch_embeddings.projection', kernel=_CONV,
-              **_WEIGHT),
-    _hf_row('cls', 'embeddings.cls_token', pattern='1 n d -> n d'),
-    _hf_row('positions', 'embeddings.position_embeddings',
-            pattern='1 n d -> n d'),
-    _hf_qkv('kernel', 'weight', 'n l (heads e) d -> l d n heads e'),
-    _hf_qkv('bias', 'bias', 'n l (heads e) -> l n heads e'),
-    *_hf_layer('attention/out', 'attention.o_proj', 'attention.output.dense',
-               **_OUT),
-    *_hf_layer('attention_norm', 'layernorm_before', **_WEIGHT),
-    *_hf_layer('mlp_norm', 'layernorm_after', **_WEIGHT),
-    *_hf_layer('mlp/hidden', 'mlp.fc1', 'intermediate.dense', **_DENSES),
-    *_hf_layer('mlp/out', 'mlp.fc2', 'output.dense', **_DENSES),
-    *_hf_both('final_norm', 'layernorm', **_WEIGHT),
-    *_hf_both('representation/dense', 'pooler.dense', **_DENSE),
+    *_both('patches', 'vit.embeddings.patch_embeddings.projection',
+           kernel=_CONV, **_WEIGHT),
+    Row('cls', 'vit.embeddings.cls_token', '1 n d -> n d'),
+    Row('positions', 'vit.embeddings.position_embeddings', '1 n d -> n d'),
+    Row(f'{_LAYERS}/attention/qkv_kernel', f'{_HF_QKV}.weight',
+        'n l (heads e) d -> l d n heads e'),
+    Row(f'{_LAYERS}/attention/qkv_bias', f'{_HF_QKV}.bias',
+        'n l (heads e) -> l n heads e'),
+    *_both(f'{_LAYERS}/attention/out', f'{_HF_LAYER}.attention.o_proj', **_OUT),
+    *_norm(f'{_LAYERS}/attention_norm', f'{_HF_LAYER}.layernorm_before',
+           **_WEIGHT),
+    *_norm(f'{_LAYERS}/mlp_norm', f'{_HF_LAYER}.layernorm_after', **_WEIGHT),
+    *_both(f'{_LAYERS}/mlp/hidden', f'{_HF_LAYER}.mlp.fc1', **_DENSES),
+    *_both(f'{_LAYERS}/mlp/out', f'{_HF_LAYER}.mlp.fc2', **_DENSES),
+    *_norm('final_norm', 'vit.layernorm', **_WEIGHT),
+    *_both('representation/dense', 'vit.pooler.dense', **_DENSE),
     *_both('head/dense', 'classifier', **_DENSE)),
+    spellings={
+        # A model without a head, and DeiT.
+        r'^(deit\.)?(embeddings|encoder|layers|layernorm|pooler)\.': r'vit.\2.',
+        # Before transformers 5.
+        r'^vit\.encoder\.layer\.': 'vit.layers.',
+        r'\.attention\.attention\.(query|key|value)\.': (
+            lambda found: f'.attention.{found[1][0]}_proj.'),
+        r'\.attention\.output\.dense\.': '.attention.o_proj.',
+        r'(\d)\.intermediate\.dense\.': r'\1.mlp.fc1.',
+        r'(\d)\.output\.dense\.': r'\1.mlp.fc2.'},
     unsupported={
         r'.*distillation_token|(cls|distillation)_classifier\..*': _DISTILLED,
         r'.*mask_token': 'a mask token, which our models lack'})
