@@ -29,13 +29,13 @@ import time
 from typing import NamedTuple
 
 import psutil
+import synthetic_photos
 
 sys.path.insert(0, os.fspath(pathlib.Path(__file__).parents[1]))
 
 from vit_jax import atomic_files
 from vit_jax import console
 from vit_jax import data
-from vit_jax.benchmarking import synthetic_photos
 from vit_jax.benchmarking import workload
 from vit_jax.experiment import load_config
 from vit_jax.prepare import images

@@ -21,6 +21,7 @@ import tempfile
 import time
 
 import jax
+import synthetic_photos
 
 sys.path.insert(0, os.fspath(pathlib.Path(__file__).parents[1]))
 
@@ -28,7 +29,6 @@ from vit_jax import atomic_files
 from vit_jax import console
 from vit_jax.benchmarking import interleaved_timing
 from vit_jax.benchmarking import step_speed
-from vit_jax.benchmarking import synthetic_photos
 from vit_jax.benchmarking import workload
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import fit_batch

@@ -86,10 +86,3 @@ def test_head_maps_agree_with_a_loop(pooling, queries):
         wanted = sum(given[layer, head, q, 2 + k] for q in queries)
         np.testing.assert_allclose(
             got[layer, head, k // 4, k % 4], wanted / len(queries))
-
-
-def test_missing_tokens_are_errors():
-  with pytest.raises(ValueError, match='no class token'):
-    attention.rollout_map(weights(prefix=0), grid=GRID, pooling='cls')
-  with pytest.raises(ValueError, match='has 13 tokens, fewer than the 5x5'):
-    attention.mean_distance(weights(), grid=(5, 5), patch=PATCH)

@@ -2,40 +2,32 @@
 
 import json
 
-import jax
 import pytest
 
 import main
+from tests import toy
 from vit_jax.benchmarking import interleaved_timing
 from vit_jax.benchmarking import matmul_peak
-from vit_jax.benchmarking import workload
-from vit_jax.commands import benchmark
 from vit_jax.experiment import build as experiment_lib
-
-TINY = ('model.width=8', 'model.depth=1', 'model.num_heads=2',
-        'model.mlp_dim=8')
+from vit_jax.experiment import config as config_lib
 
 
 @pytest.fixture(scope='module')
 def figures(tmp_path_factory):
   """JSON of the step of a tiny model."""
-  path = tmp_path_factory.mktemp('step') / 'figures.json'
+  folder = tmp_path_factory.mktemp('step')
+  config, path = toy.write(folder / 'toy.py'), folder / 'figures.json'
   with pytest.MonkeyPatch.context() as patch:
-    patch.setattr(benchmark, 'NUM_PHOTOS', 2)
     patch.setattr(matmul_peak, 'SIZES', (64,))
     assert main.main([
-        'benchmark', '--model=Ti/16', '--workers=0', '--rounds=2',
-        '--config.data.resolution=16', '--batches=1', f'--json={path}',
-        *(f'--config.{words}' for words in TINY)]) == 0
+        'benchmark', f'--config={config}', '--rounds=2', '--batches=1',
+        f'--json={path}']) == 0
   return json.loads(path.read_text())
 
 
 @pytest.mark.slow  # It trains a model.
 def test_figures_follow_from_times_and_the_flops_of_the_experiment(figures):
-  config = workload.config(
-      'Ti/16', resolution=16, batch_size=8,
-      source='imagenet2012', overrides=TINY)
-  counted = experiment_lib.build(config, jax.devices(), expected_data=True)
+  counted = experiment_lib.build(config_lib.resolve(toy.config()))
   assert figures['train']['flops_per_image'] == (
       counted.training_flops_per_image)
   assert figures['inference']['flops_per_image'] == counted.flops_per_image

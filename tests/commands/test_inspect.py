@@ -59,10 +59,6 @@ def test_all_figures_are_drawn_and_the_page_holds_them(
   assert len(re.findall('src="data:image/png;base64,', page)) == len(
       figures_there)
   assert not re.search(r'(src|href)="(?!data:)', page)
-  # Fonts keep their size: 96 CSS pixels per inch.
-  with Image.open(folder / 'distance.png') as image:
-    width = round(96 * image.width / image.info['dpi'][0])
-  assert f'width="{width}"' in page
   assert filters in page and f'in patches of {patch:g} x {patch:g}' in page
   said = json.loads(figures.read_text())
   weights = model.attention([str(p) for p in sorted(photos.iterdir())])

@@ -1,7 +1,7 @@
 """Attention statistics: mean attention distance and attention rollout.
 
 `grid` has rows and columns of patches; class token and registers come before
-them. Functions raise a ValueError if there are fewer tokens than patches.
+them.
 """
 
 from typing import Any
@@ -66,10 +66,6 @@ def rollout_map(
   The pooling 'cls' follows the class token, others the mean of the patches.
   """
   first = _num_prefix_tokens(weights, grid)
-  if pooling == 'cls' and not first:
-    raise ValueError(
-        "There is no class token: all tokens are patches. Use pooling "
-        "'average'.")
   mixed = rollout(weights)
   pooled = mixed[:, 0] if pooling == 'cls' else mixed[:, first:].mean(1)
   patches = pooled[:, first:]
@@ -92,9 +88,4 @@ def head_maps(
 
 
 def _num_prefix_tokens(weights: Any, grid: tuple[int, int]) -> int:
-  first = weights.shape[-1] - grid[0] * grid[1]
-  if first < 0:
-    raise ValueError(
-        f'The attention has {weights.shape[-1]} tokens, fewer than the '
-        f'{grid[0]}x{grid[1]} patches.')
-  return first
+  return weights.shape[-1] - grid[0] * grid[1]

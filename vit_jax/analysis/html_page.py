@@ -15,8 +15,6 @@ from etils import epath
 import jinja2
 from PIL import Image
 
-_CSS_DPI = 96  # CSS pixels per inch.
-
 
 def write(path: epath.PathLike, template: str, **values: Any) -> None:
   """Writes a page.
@@ -59,17 +57,11 @@ class Section:
   text: str
   picture: epath.Path | None = None
 
-  def figure(self) -> dict[str, Any] | None:
-    """Returns the figure's URL, and the CSS size that keeps its font size."""
-    if not self.picture:
-      return None
-    data = self.picture.read_bytes()
-    with Image.open(io.BytesIO(data)) as image:
-      width, height = (
-          max(1, round(_CSS_DPI * side / float(dpi)))
-          for side, dpi in zip(image.size, image.info.get('dpi', (150, 150))))
-    return {
-        'url': data_url(data, kind='png'), 'width': width, 'height': height}
+  @property
+  def url(self) -> str:
+    """The figure as a URL, or ''."""
+    return (data_url(self.picture.read_bytes(), kind='png') if self.picture
+            else '')
 
 
 @functools.cache

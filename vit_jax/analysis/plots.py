@@ -54,7 +54,7 @@ def curves(runs: Mapping[str, Rows], path: epath.PathLike) -> None:
         'Nothing to draw: expected rows with a metric such as train/loss or '
         f'val/accuracy in the run(s) {", ".join(runs) or "(none)"}.')
   metrics = [m for m in _TITLES if any(s.metric == m for s in series)]
-  colours = dict(zip(runs, _colours(len(runs))))
+  colours = dict(zip(runs, COLOURS * len(runs)))
   markers = dict(zip(dict.fromkeys(
       s.name for s in series if s.name != 'train'), MARKERS * len(series)))
   fig = new_figure(_PANEL_INCHES * len(metrics), 4.0, w_pad=0.12)
@@ -166,16 +166,6 @@ def _draw_legend(
   fig.legend(
       handles=handles, loc='outside lower center', frameon=False, fontsize=10,
       ncols=min(len(handles), max(1, columns)))
-
-
-def _colours(number: int) -> list[Any]:
-  """Returns a colour per run; beyond the palette, steps of viridis."""
-  if number <= len(COLOURS):
-    return list(COLOURS[:number])
-  import matplotlib
-  # The yellow end of the map is too pale.
-  return [matplotlib.colormaps['viridis'](0.9 * i / (number - 1))
-          for i in range(number)]
 
 
 def _line_style(

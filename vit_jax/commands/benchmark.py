@@ -3,30 +3,25 @@
     python main.py benchmark --model=B/16
     python main.py benchmark --config=configs/x.py
 
-Measures training, forward pass, utilisation, memory and waiting for input, of a
-config or of a model on synthetic JPEGs. Starts, input pipelines and other
+Measures training, forward pass, utilisation and memory; of a config whose data
+are available, waiting for input too. Starts, input pipelines and other
 implementations are measured by the programs in benchmarks/.
 """
 
 import argparse
 import dataclasses
 import os
-import pathlib
-import tempfile
 
 import jax
 
 from vit_jax import atomic_files
 from vit_jax import console
 from vit_jax.benchmarking import step_speed
-from vit_jax.benchmarking import synthetic_photos
 from vit_jax.benchmarking import workload
 from vit_jax.commands import arguments
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import load_config
 from vit_jax.plan import build_without_data
-
-NUM_PHOTOS = 64
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,10 +32,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       '--model', default='', metavar='VARIANT',
       help='measure this model, such as B/16; change a value with '
       '--config.model.dtype=bfloat16')
-  parser.add_argument(
-      '--workers', type=int, default=1, metavar='N',
-      help='input processes of --model; 0 uses threads of this process '
-      '(default: %(default)s)')
   parser.add_argument(
       '--rounds', type=int, default=5, metavar='N',
       help='measurements; medians are reported (default: %(default)s)')
@@ -59,12 +50,11 @@ def run(args: argparse.Namespace) -> int:
     if value is not None and value < 1:
       raise ValueError(
           f'--{flag.replace("_", "-")} must be at least 1, but got {value}.')
-  with tempfile.TemporaryDirectory() as folder:
-    config = _config(args, pathlib.Path(folder))
-    experiment, sizes_from = build_without_data.build(config, jax.devices())
-    found = step_speed.measure(
-        experiment, rounds=args.rounds, repeats=args.batches,
-        with_input=sizes_from == 'data')
+  config = _config(args)
+  experiment, sizes_from = build_without_data.build(config, jax.devices())
+  found = step_speed.measure(
+      experiment, rounds=args.rounds, repeats=args.batches,
+      with_input=bool(args.config) and sizes_from == 'data')
   title = config.model.variant or args.config
   height, width = config.data.size
   _print(f'{title} at {height} x {width}, batch {config.batch_size:,}, '
@@ -77,9 +67,8 @@ def run(args: argparse.Namespace) -> int:
   return 0
 
 
-def _config(
-    args: argparse.Namespace, folder: pathlib.Path) -> config_lib.Config:
-  """Returns the config to measure; writes the photos of --model."""
+def _config(args: argparse.Namespace) -> config_lib.Config:
+  """Returns the config to measure."""
   if bool(args.config) == bool(args.model):
     raise ValueError(
         'benchmark requires either --model, such as --model=B/16, or --config, '
@@ -88,10 +77,9 @@ def _config(
     config = next(iter(load_config.load(args.config, args.overrides).values()))
     return dataclasses.replace(
         config, batch_size=args.batch_size or config.batch_size)
-  synthetic_photos.write(folder, NUM_PHOTOS, num_classes=1000)
   return workload.config(
-      args.model, batch_size=args.batch_size or 8, source=os.fspath(folder),
-      num_workers=args.workers, overrides=args.overrides)
+      args.model, batch_size=args.batch_size or 8, source='imagenet2012',
+      overrides=args.overrides)
 
 
 def _print(title: str, found: step_speed.StepSpeed) -> None:
@@ -108,7 +96,6 @@ def _print(title: str, found: step_speed.StepSpeed) -> None:
   if found.num_microbatches > 1:
     print(f'A batch is split into {found.num_microbatches} microbatches.')
   if found.input is None:
-    print('The data are not available: input was not measured.')
     return
   share = found.input['wait_share']
   print('With the input pipeline: '

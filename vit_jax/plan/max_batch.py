@@ -28,7 +28,6 @@ def table(
     specification: str, devices: Sequence[jax.Device], *,
     overrides: Sequence[str] = (), models: Sequence[str] = MODELS,
     resolutions: Sequence[int] = RESOLUTIONS,
-    compile_step: Callable[..., step_cost.StepCost] = step_cost.compile_step,
 ) -> Iterator[dict[str, Any]]:
   """Yields a cell per model and resolution as soon as it is known.
 
@@ -39,7 +38,6 @@ def table(
     overrides: config overrides.
     models: variants.
     resolutions: image sizes in pixels.
-    compile_step: compiles a step.
 
   Returns:
     Cells with `model`, `resolution`, `used_resolution` (the nearest multiple
@@ -54,8 +52,7 @@ def table(
       if previous:  # Activations grow with the image area.
         guess = round(guess * (previous / resolution)**2)
       used = _multiple_of_patch(model, resolution)
-      cost_of = _cost_by_batch(
-          specification, model, used, devices, overrides, compile_step)
+      cost_of = _cost_by_batch(specification, model, used, devices, overrides)
       found = largest(cost_of, guess=guess)
       yield {'model': model, 'resolution': resolution, 'used_resolution': used,
              **found}
@@ -117,7 +114,6 @@ def _power_of_two(number: float) -> int:
 def _cost_by_batch(
     specification: str, model: str, resolution: int,
     devices: Sequence[jax.Device], overrides: Sequence[str],
-    compile_step: Callable[..., step_cost.StepCost],
 ) -> Callable[[int], step_cost.StepCost]:
   separator = ',' if ':' in specification else ':'
   stages = load_config.load(
@@ -132,7 +128,7 @@ def _cost_by_batch(
   def cost_of(batch: int) -> step_cost.StepCost:
     experiment, _ = build_without_data.build(dataclasses.replace(
         config, batch_size=batch * len(devices)), devices)
-    return compile_step(experiment)
+    return step_cost.compile_step(experiment)
 
   return cost_of
 

@@ -26,13 +26,7 @@ def run(sweep: grid.Sweep, workdir: epath.PathLike) -> dict[str, Any]:
       run of the grid has a result.
     signals.Stopped: after a signal; the same call resumes.
   """
-  with signals.catch() as stop:
-    return _run(sweep, epath.Path(workdir), stop)
-
-
-def _run(
-    sweep: grid.Sweep, workdir: epath.Path, stop: signals.StopRequest,
-) -> dict[str, Any]:
+  workdir = epath.Path(workdir)
   path = workdir / RESULT
   previous = runs.read_previous(path, sweep.to_plain(), what='sweep')
   points = {point.name: point for point in sweep.points}
@@ -41,19 +35,20 @@ def _run(
     rows.setdefault(
         name, {'name': name, 'values': point.values, 'value': None})
   todo = [name for name in points if not rows[name].get('diverged')]
-  experiments = _build_all(sweep, workdir, todo)
   result: dict[str, Any] = {
       'plan': sweep.to_plain(), 'mode': sweep.mode,
       'grid': [rows[name] for name in points], 'best': None, 'final': None}
-  _write(path, result)
-  for name, summary in runs.train(experiments, todo, workdir, stop=stop):
-    rows[name] |= _grid_row(summary, sweep.section.metric)
+  with signals.catch() as stop:
+    experiments = _build_all(sweep, workdir, todo)
     _write(path, result)
-  best = _best(result['grid'], sweep)
-  result['best'] = {key: best[key] for key in ('name', 'values', 'value')}
-  _write(path, result)
-  result['final'] = _run_final(sweep, points[best['name']], workdir, stop)
-  _write(path, result)
+    for name, summary in runs.train(experiments, todo, workdir, stop=stop):
+      rows[name] |= _grid_row(summary, sweep.section.metric)
+      _write(path, result)
+    best = _best(result['grid'], sweep)
+    result['best'] = {key: best[key] for key in ('name', 'values', 'value')}
+    _write(path, result)
+    result['final'] = _run_final(sweep, points[best['name']], workdir, stop)
+    _write(path, result)
   return result
 
 
