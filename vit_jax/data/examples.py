@@ -40,18 +40,19 @@ class LoadExample:
   def __call__(self, index: int, rng: np.random.Generator) -> HostBatch:
     if index >= self.dataset.num_examples:
       return self._padding(unreadable_lib.NONE)
-    found = self._read_or_next(index, self.policy, replace=self.train)
+    found, unreadable = self._read_next(
+        index, self.policy, replace=self.train)
     if found is None:
       return self._padding(index)
     read, image, label = found
     with self._naming(read):
       return self._row(
           self._augment(image, rng), self._encode_label(label), mask=1,
-          skipped=unreadable_lib.NONE if read == index else index)
+          skipped=index if unreadable else unreadable_lib.NONE)
 
   def image(self, index: int) -> np.ndarray:
     """Returns the pixels of an example after evaluation's operations."""
-    found = self._read_or_next(index, self.config.unreadable, replace=True)
+    found, _ = self._read_next(index, self.config.unreadable, replace=True)
     assert found is not None
     index, image, _ = found
     with self._naming(index):
@@ -59,46 +60,38 @@ class LoadExample:
 
   def find_unreadable(self, index: int) -> list[unreadable_lib.Unreadable]:
     """Returns example `index` and, in training, its unreadable successors."""
-    found: list[unreadable_lib.Unreadable] = []
+    return self._read_next(index, 'skip', replace=self.train)[1]
+
+  def _read_next(
+      self, index: int, policy: unreadable_lib.Policy, *, replace: bool,
+  ) -> tuple[tuple[int, ops_lib.Picture, Any] | None,
+             list[unreadable_lib.Unreadable]]:
+    """Returns index, image and label of an example, and unreadable examples.
+
+    The policy 'skip' replaces an unreadable example by the next readable one,
+    or by None without `replace`.
+    """
+    unreadable: list[unreadable_lib.Unreadable] = []
     count = self.dataset.num_examples
-    for at in range(index, index + (count if self.train else 1)):
+    tries = min(unreadable_lib.MAX_REPLACEMENTS, count - 1) * replace
+    for at in range(index, index + 1 + tries):
       try:
-        self._read(at % count)
-        break
+        return (at % count, *self._read(at % count)), unreadable
       except unreadable_lib.UnreadableError as error:
-        found.append(unreadable_lib.Unreadable(
+        if policy == 'error':
+          key = 'unreadable' if self.train else 'eval_unreadable'
+          raise unreadable_lib.UnreadableError(
+              f'{error} Remove it, or skip unreadable images with '
+              f'--config.data.{key}=skip; `data check` lists all of them.'
+          ) from error
+        unreadable.append(unreadable_lib.Unreadable(
             f'{self.dataset.name} {self.dataset.split}',
             self.dataset.source.key(at % count), str(error)))
-    return found
-
-  def _read_or_next(
-      self, index: int, policy: unreadable_lib.Policy, *, replace: bool,
-  ) -> tuple[int, ops_lib.Picture, Any] | None:
-    """Returns index, image and label of an example.
-
-    The policy 'skip' returns the next readable example instead of an unreadable
-    one, or None without `replace`.
-    """
-    try:
-      return index, *self._read(index)
-    except unreadable_lib.UnreadableError as error:
-      if policy == 'error':
-        key = 'unreadable' if self.train else 'eval_unreadable'
-        raise unreadable_lib.UnreadableError(
-            f'{error} Remove it, or skip unreadable images with '
-            f'--config.data.{key}=skip; `data check` lists all of them.'
-        ) from error
-      if not replace:
-        return None
-      first_error = error
-    count = self.dataset.num_examples
-    tries = min(unreadable_lib.MAX_REPLACEMENTS, count - 1)
-    for at in range(index + 1, index + 1 + tries):
-      with contextlib.suppress(unreadable_lib.UnreadableError):
-        return at % count, *self._read(at % count)
+    if not replace:
+      return None, unreadable
     raise ValueError(
-        f'{first_error} The {tries} examples after it are unreadable as well; '
-        'data.unreadable=skip only handles occasional ones.') from first_error
+        f'{unreadable[0].error} The {tries} examples after it are unreadable '
+        'as well; data.unreadable=skip only handles occasional ones.')
 
   def _read(self, index: int) -> tuple[ops_lib.Picture, Any]:
     """Returns the decoded image of an example, and its label."""

@@ -5,9 +5,10 @@ saved as `.NAME.KIND-index.npz` beside the file or, where that is read-only, in
 `~/.cache/vit_jax`, and are valid while the file's size and times are unchanged.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 import concurrent.futures
 import contextlib
+import dataclasses
 import functools
 import hashlib
 import io
@@ -18,6 +19,7 @@ import uuid
 import zipfile
 
 from etils import epath
+from jaxtyping import Int64
 import numpy as np
 
 _VERSION = 3
@@ -57,15 +59,48 @@ def open_for_scan(path: epath.Path) -> BinaryIO:
   return typing.cast(BinaryIO, file)
 
 
-def read_at(path: str, offset: int, size: int) -> bytes:
-  """Returns `size` bytes of a file; raises ValueError if it is shorter."""
-  with epath.Path(path).open('rb') as file:
-    file.seek(offset)
-    data = file.read(size)
-  if len(data) != size:
-    raise ValueError(
-        f'{path} ends within a record: it was changed while it was read.')
-  return data
+@dataclasses.dataclass(frozen=True, eq=False)
+class Records:
+  """Byte ranges of several files, from their `starts` and `sizes`."""
+  paths: tuple[str, ...]
+  starts: Int64[np.ndarray, 'records']
+  sizes: Int64[np.ndarray, 'records']
+  ends: Int64[np.ndarray, 'files']  # Number of records up to a file's end.
+
+  @classmethod
+  def join(
+      cls, paths: Iterable[epath.Path], indices: Sequence[Arrays],
+  ) -> 'Records':
+    """Returns the records of all files in order."""
+    empty = [np.zeros(0, np.int64)]
+    starts, sizes = (
+        np.concatenate([*empty, *(arrays[name] for arrays in indices)])
+        for name in ('starts', 'sizes'))
+    return cls(tuple(map(os.fspath, paths)), starts, sizes, np.cumsum(
+        [len(arrays['starts']) for arrays in indices], dtype=np.int64))
+
+  def __len__(self) -> int:
+    return len(self.starts)
+
+  def path(self, index: int) -> str:
+    """Returns the file of a record."""
+    return self.paths[int(np.searchsorted(self.ends, index, side='right'))]
+
+  def read(self, index: int, *, extra: int = 0) -> bytes:
+    """Returns a record and `extra` bytes after it.
+
+    Raises:
+      ValueError: if its file is shorter.
+    """
+    size = int(self.sizes[index]) + extra
+    with epath.Path(self.path(index)).open('rb') as file:
+      file.seek(int(self.starts[index]))
+      data = file.read(size)
+    if len(data) != size:
+      raise ValueError(
+          f'{self.path(index)} ends within a record: it was changed while it '
+          'was read.')
+    return data
 
 
 def _stamp(path: epath.Path) -> tuple[int, ...]:

@@ -10,13 +10,11 @@ in little-endian order (https://www.tensorflow.org/tutorials/load_data/tfrecord
 
 from collections.abc import Mapping, Sequence
 import dataclasses
-import os
 import struct
 from typing import Any
 
 from etils import epath
 import google_crc32c
-from jaxtyping import Int64
 import numpy as np
 
 from vit_jax.data.sources import files
@@ -31,32 +29,9 @@ def masked_crc(data: bytes) -> int:
   return ((crc >> 15 | crc << 17) + 0xa282ead8) & 0xffffffff
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Records:
-  """The records of several files."""
-  paths: tuple[str, ...]
-  starts: Int64[np.ndarray, 'records']  # Offset of the content in its file.
-  sizes: Int64[np.ndarray, 'records']  # Bytes of the content.
-  ends: Int64[np.ndarray, 'files']  # Number of records up to its end.
-
-  def __len__(self) -> int:
-    return len(self.starts)
-
-  def __getitem__(self, index: int) -> bytes:
-    path = self.paths[int(np.searchsorted(self.ends, index, side='right'))]
-    size = int(self.sizes[index])
-    data = offset_index.read_at(
-        path, int(self.starts[index]), size + _FOOTER.size)
-    record = data[:size]
-    if masked_crc(record) != _FOOTER.unpack_from(data, size)[0]:
-      raise ValueError(
-          f'{path} is damaged at byte {self.starts[index]:,}: the checksum of '
-          'its record differs. Copy or prepare the file again.')
-    return record
-
-
 def open_records(
-    paths: Sequence[epath.Path], *, counts: Sequence[int]) -> Records:
+    paths: Sequence[epath.Path], *, counts: Sequence[int],
+) -> offset_index.Records:
   """Opens files with the expected number of records in each.
 
   Raises:
@@ -65,9 +40,6 @@ def open_records(
   """
   found = {path: count for path, count in zip(paths, counts, strict=True)
            if count}
-  if not found:  # `tfds build` may write a split without examples.
-    empty = np.zeros(0, np.int64)
-    return Records((), empty, empty, empty)
   missing = [path for path in found if not path.exists()]
   if missing:
     raise ValueError(
@@ -80,11 +52,7 @@ def open_records(
       raise ValueError(
           f'{path} has {len(arrays["starts"]):,} records, but '
           f'dataset_info.json says {count:,}. Copy or prepare it again.')
-  starts, sizes = (np.concatenate([arrays[name] for arrays in indices])
-                   for name in ('starts', 'sizes'))
-  return Records(
-      tuple(map(os.fspath, found)), starts, sizes,
-      np.cumsum(list(found.values()), dtype=np.int64))
+  return offset_index.Records.join(found, indices)
 
 
 def _scan(path: epath.Path) -> dict[str, np.ndarray]:
@@ -117,7 +85,7 @@ def _scan(path: epath.Path) -> dict[str, np.ndarray]:
 @dataclasses.dataclass(frozen=True, eq=False)
 class Examples:
   """Records parsed by TFDS's NumPy parser."""
-  records: Records
+  records: offset_index.Records
   features: Any
   decoders: Mapping[str, Any]
 
@@ -125,5 +93,12 @@ class Examples:
     return len(self.records)
 
   def __getitem__(self, index: int) -> Mapping[str, Any]:
+    content = self.records.read(index, extra=_FOOTER.size)
+    record = content[:-_FOOTER.size]
+    if masked_crc(record) != _FOOTER.unpack(content[-_FOOTER.size:])[0]:
+      raise ValueError(
+          f'{self.records.path(index)} is damaged at byte '
+          f'{self.records.starts[index]:,}: the checksum of its record '
+          'differs. Copy or prepare the file again.')
     return self.features.deserialize_example_np(
-        self.records[index], decoders=self.decoders)
+        record, decoders=self.decoders)

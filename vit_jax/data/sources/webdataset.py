@@ -17,7 +17,6 @@ import tarfile
 from typing import Any, BinaryIO
 
 from etils import epath
-from jaxtyping import Int64
 import numpy as np
 
 from vit_jax.data.sources import columns as columns_lib
@@ -34,16 +33,11 @@ _MAX_LABEL_BYTES = 2**16
 @dataclasses.dataclass(frozen=True, eq=False)
 class TarImages:
   """Images in tar files, by offset."""
-  paths: tuple[str, ...]
+  records: offset_index.Records
   keys: tuple[str, ...]
-  file_of: Int64[np.ndarray, 'rows']
-  starts: Int64[np.ndarray, 'rows']
-  sizes: Int64[np.ndarray, 'rows']
 
   def read(self, row: int) -> bytes:
-    return offset_index.read_at(
-        self.paths[self.file_of[row]], int(self.starts[row]),
-        int(self.sizes[row]))
+    return self.records.read(row)
 
   def key(self, row: int) -> str:
     return self.keys[row]
@@ -71,12 +65,10 @@ def open_tars(
   file_of = np.repeat(np.arange(len(paths)), counts)
   shards = [os.path.splitext(name)[0] for name in files.relative_names(paths)]
   reader = TarImages(
-      tuple(os.fspath(path) for path in paths),
+      offset_index.Records.join(paths, found),
       # Keys may repeat across shards. The shard is always part of the name, so
       # that an added shard renames no example.
-      tuple(f'{shards[i]}/{key}' for i, key in zip(file_of.tolist(), keys)),
-      file_of, np.concatenate([arrays['starts'] for arrays in found]),
-      np.concatenate([arrays['sizes'] for arrays in found]))
+      tuple(f'{shards[i]}/{key}' for i, key in zip(file_of.tolist(), keys)))
   table, config = _parse_labels(texts, config, keys, where)
   of_file = files.splits_of(paths, where=where)
   # Equal keys may be the same image: hash splits keep them together.
