@@ -19,8 +19,14 @@ def test_each_file_is_found_once_through_any_path(tmp_path, monkeypatch):
   photos.mkdir(parents=True)
   (photos / 'a.png').touch()
   (photos / 'up').symlink_to(tmp_path)
+  (tmp_path / 'linked').symlink_to(photos)
   monkeypatch.chdir(photos)
   assert image_files.find(['a.png', './a.png', str(tmp_path)]) == ['a.png']
+  assert len(image_files.find([str(tmp_path)])) == 1
+  elsewhere = tmp_path / 'elsewhere'
+  elsewhere.mkdir()
+  (elsewhere / 'link').symlink_to(photos)
+  assert image_files.find([str(elsewhere)]) == [f'{elsewhere}/link/a.png']
   with pytest.raises(FileNotFoundError, match='no such file or folder'):
     image_files.find(['b.png'])
   errors = {}

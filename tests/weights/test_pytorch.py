@@ -26,6 +26,16 @@ def test_a_pickle_needs_torch(tmp_path, monkeypatch):
     pytorch.open_file(tmp_path / 'x.pth')
 
 
+def test_a_changed_byte_is_found_without_torch(tmp_path):
+  with zipfile.ZipFile(tmp_path / 'x.pth', 'w') as archive:
+    archive.writestr('x/data/0', bytes(range(256)))
+  data = bytearray((tmp_path / 'x.pth').read_bytes())
+  data[100] ^= 1
+  (tmp_path / 'x.pth').write_bytes(data)
+  with pytest.raises(ValueError, match='the checksum of x/data/0 differs'):
+    pytorch.open_file(tmp_path / 'x.pth')
+
+
 @pytest.fixture
 def torch():
   return pytest.importorskip('torch', reason='torch is not installed')

@@ -30,8 +30,7 @@ def find(
   files with an image suffix.
 
   Args:
-    paths: files, folders (searched recursively, without following links) or
-      globs.
+    paths: files, folders (searched recursively) or globs.
     errors: collects missing paths, if there are images elsewhere; None raises
       the first one.
   """
@@ -56,7 +55,7 @@ def _expand(text: str) -> list[str]:
   """Returns the images at a path."""
   path = epath.Path(text).expanduser()
   if path.is_dir():
-    files = sorted(os.fspath(p) for p in _walk(path) if _is_image(p))
+    files = sorted(os.fspath(p) for p in _walk(path, set()) if _is_image(p))
   elif path.exists():
     files = [os.fspath(path)]
   else:
@@ -73,15 +72,19 @@ def _expand(text: str) -> list[str]:
   return files
 
 
-def _walk(folder: epath.Path) -> Iterator[epath.Path]:
-  """Yields all visible files below a folder."""
+def _walk(folder: epath.Path, visited: set[str]) -> Iterator[epath.Path]:
+  """Yields all visible files below a folder; enters each linked folder once."""
+  real = os.path.realpath(folder)
+  if real in visited:
+    return
+  visited.add(real)
   for path in folder.iterdir():
     if path.name.startswith('.'):
       continue
-    if not path.is_dir():
+    if path.is_dir():
+      yield from _walk(path, visited)
+    else:
       yield path
-    elif not os.path.islink(path):
-      yield from _walk(path)
 
 
 @functools.cache

@@ -24,7 +24,7 @@ def open_file(path: str | pathlib.Path) -> files.ArrayFile:
   on.
 
   Raises:
-    ValueError: if the file is truncated or a zip bomb, torch is not installed,
+    ValueError: if the file is damaged or a zip bomb, torch is not installed,
       or torch refuses the file.
   """
   path = pathlib.Path(path)
@@ -69,12 +69,16 @@ def open_file(path: str | pathlib.Path) -> files.ArrayFile:
 
 
 def _check_archive(path: pathlib.Path) -> None:
-  """Raises if the zip archive of torch.save is truncated or a zip bomb."""
+  """Raises if the zip archive of torch.save is damaged or a zip bomb.
+
+  torch itself compares no checksums.
+  """
   with path.open('rb') as file:
     is_archive = file.read(2) == b'PK'  # torch < 1.6 writes none.
   if is_archive:
-    with files.open_zip(path):
-      pass
+    with files.open_zip(path) as archive:
+      if damaged := archive.testzip():
+        raise ValueError(f'the checksum of {damaged} differs')
 
 
 def _state_dict(
