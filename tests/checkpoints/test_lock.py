@@ -42,15 +42,6 @@ def test_the_error_names_the_other_run_and_a_killed_run_does_not_block(tmp_path)
     pass
 
 
-def test_one_process_holds_a_workdir_once_at_a_time(tmp_path):
-  (tmp_path / 'other').mkdir()
-  with (lock.hold(tmp_path / 'run'), pytest.raises(ValueError, match=str(
-      os.getpid())), lock.hold(tmp_path / 'other/../run')):
-    pass
-  with lock.hold(tmp_path / 'run'):
-    pass
-
-
 def test_a_workdir_that_cannot_be_created_is_a_storage_error(
     tmp_path, monkeypatch):
   (tmp_path / 'file').write_text('')

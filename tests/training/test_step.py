@@ -193,23 +193,6 @@ def test_the_average_equals_a_hand_written_loop(averaging):
   assert state.eval_params is state.average
 
 
-def test_the_average_starts_as_a_copy():
-  step = jax.jit(step_lib.build(
-      loss=Linear(), tx=TX, prepare=keep, key=KEY, averaging=0.9),
-      donate_argnums=0)
-  plain = build(Linear(), averaging=0.9)
-  params = jax.tree.map(jnp.copy, LINEAR_PARAMS)
-  state = new_state(params=params, averaging=0.9)
-  other = new_state(averaging=0.9)
-  for i in range(2):
-    before = state
-    state, loss = step(state, batch(seed=i))
-    other, other_loss = plain(other, batch(seed=i))
-    assert before.params['kernel'].is_deleted()
-    assert float(loss) == float(other_loss)
-  assert_close(state, other, rtol=0, atol=0)
-
-
 @pytest.mark.parametrize('parts', [1, 2])
 def test_randomness_depends_on_the_step_only(parts):
   # A learning rate of zero: only the key tells the steps apart.
@@ -288,16 +271,6 @@ def test_metrics_are_means_since_the_last_reset():
   assert measured(state)['loss'] == pytest.approx(
       (5 * losses[2] + 8 * losses[3]) / 13, rel=1e-5)
   assert 0 <= measured(state)['accuracy'] <= 1
-
-
-def test_the_first_non_finite_step_is_kept():
-  step = build(Linear(), tx=optax.sgd(0.0))
-  state = new_state(tx=optax.sgd(0.0))
-  bad = batch()
-  bad['image'] = bad['image'].at[0, 0, 0, 0].set(jnp.nan)
-  for i, data in enumerate([batch(), bad, batch(), bad]):
-    state, _ = step(state, data)
-    assert measured(state)['non_finite'] == (0 if i == 0 else 2)
 
 
 @pytest.mark.parametrize('parts', [1, 2])
