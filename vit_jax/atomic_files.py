@@ -38,7 +38,7 @@ def write_text(path: epath.PathLike, text: str) -> None:
 
 def write_json(path: epath.PathLike, value: Any) -> None:
   """Replaces a file by strict JSON; numbers that are not finite become null."""
-  write_text(path, json.dumps(_strict(value), indent=2, allow_nan=False) + '\n')
+  write_text(path, json.dumps(strict(value), indent=2, allow_nan=False) + '\n')
 
 
 @contextlib.contextmanager
@@ -110,11 +110,12 @@ def _upload(source: pathlib.Path, target: epath.Path) -> None:
     raise
 
 
-def _strict(value: Any) -> Any:
+def strict(value: Any) -> Any:
+  """Returns JSON-like data with None for numbers that are not finite."""
   if isinstance(value, float) and not math.isfinite(value):
     return None
   if isinstance(value, Mapping):
-    return {key: _strict(v) for key, v in value.items()}
+    return {key: strict(v) for key, v in value.items()}
   if isinstance(value, (list, tuple)):
-    return [_strict(v) for v in value]
+    return [strict(v) for v in value]
   return value

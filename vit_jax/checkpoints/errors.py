@@ -30,18 +30,16 @@ class StorageError(RuntimeError):
 
 
 def explained(
-    what: str, folder: epath.PathLike, *, needed_bytes: int = 0,
-    resume: Callable[[], str] = str,
+    what: str, folder: epath.PathLike, *, resume: Callable[[], str] = str,
 ) -> contextlib.AbstractContextManager[None]:
   """Replaces storage errors of writing `what`; see `storage_error`."""
   return exceptions.replaced_by(lambda error: storage_error(
-      error, f'Cannot write {what} to', folder, needed_bytes=needed_bytes,
-      resume=resume))
+      error, f'Cannot write {what} to', folder, resume=resume))
 
 
 def storage_error(
     error: Exception, action: str, path: epath.PathLike, *,
-    needed_bytes: int = 0, resume: Callable[[], str] = str,
+    resume: Callable[[], str] = str,
 ) -> StorageError | None:
   """Returns an error with path and advice; None for other kinds of errors.
 
@@ -49,7 +47,6 @@ def storage_error(
     error: the original exception.
     action: failed action, such as 'Cannot read'.
     path: location of the data.
-    needed_bytes: size of the data, if known.
     resume: returns from which checkpoint the run can resume.
   """
   is_bucket = (atomic_files.is_remote(path)
@@ -63,7 +60,7 @@ def storage_error(
       "Check the bucket's name, your login (gcloud auth application-default "
       'login), your role (roles/storage.objectUser) and quotas'
       if is_bucket else
-      f'Check free space{_sizes(path, needed_bytes)}, quota and permissions')
+      f'Check free space{_free(path)}, quota and permissions')
   return StorageError(
       f'{action} {path}: {message}. {advice}, or use another --workdir. '
       f'{resume()}'.rstrip())
@@ -79,11 +76,8 @@ def _is_storage_error(error: BaseException, *, is_bucket: bool) -> bool:
   return is_os_error or _OS_ERROR.search(text) is not None
 
 
-def _sizes(path: epath.PathLike, needed_bytes: int) -> str:
-  try:
+def _free(path: epath.PathLike) -> str:
+  with contextlib.suppress(OSError):
     free = shutil.disk_usage(os.fspath(path)).free
-  except OSError:
-    return ''
-  needed = (f', up to {console.format_bytes(needed_bytes)} needed'
-            if needed_bytes else '')
-  return f' ({console.format_bytes(free)} free{needed})'
+    return f' ({console.format_bytes(free)} free)'
+  return ''

@@ -1,6 +1,6 @@
 """Reads items of an Orbax checkpoint; a damaged one raises one clear error."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 import contextlib
 import json
 import logging
@@ -23,13 +23,10 @@ from vit_jax.checkpoints import paths
 logging.getLogger('absl').addFilter(
     lambda record: not (record.exc_info and 'orbax' in record.pathname))
 
-
 # Errors of memory or of a service, which do not mean that files are damaged.
 _TEMPORARY = re.compile(
     'RESOURCE_EXHAUSTED|UNAVAILABLE|UNAUTHENTICATED|PERMISSION_DENIED'
     '|DEADLINE_EXCEEDED')
-
-
 CHECKSUMS = 'checksums'
 
 
@@ -37,24 +34,20 @@ class DamagedError(ValueError):
   """The files of a checkpoint cannot be read, or have changed."""
 
 
-def explained(
-    path: epath.Path, others: Sequence[epath.Path] = (),
-) -> contextlib.AbstractContextManager[None]:
+def explained(path: epath.Path) -> contextlib.AbstractContextManager[None]:
   """Replaces errors of reading a checkpoint by a `DamagedError`.
 
   Errors of memory and temporary errors of a service are kept; in a bucket,
   other errors of the service become an `errors.StorageError`.
-
-  Args:
-    path: the checkpoint.
-    others: checkpoints to suggest instead.
   """
   def rewrite(error: Exception) -> Exception | None:
     storage = (errors.storage_error(error, 'Cannot read', path)
                if atomic_files.is_remote(path) else None)
-    if isinstance(error, MemoryError) or _TEMPORARY.search(str(error)):
+    if (storage is not None or isinstance(error, MemoryError)
+        or _TEMPORARY.search(str(error))):
       return storage
-    return storage or DamagedError(
+    others = paths.others(path)
+    return DamagedError(
         f'The checkpoint {path} is damaged or incomplete: {reason(error)}. '
         'Copy it again from its origin'
         + (f', or use another of this run: {", ".join(map(str, others))}. A '

@@ -66,7 +66,6 @@ class Checkpoints:
     with errors.explained('checkpoints', self._root):
       self._latest = _manager(self._root / paths.LATEST, keep=config.keep)
       self._best = _manager(self._root / paths.BEST, keep=1)
-    self._needed_bytes = 0
 
   def __enter__(self) -> 'Checkpoints':
     return self
@@ -129,7 +128,6 @@ class Checkpoints:
       plain: Mapping[str, Mapping[str, Any]],
   ) -> None:
     """Starts a save, after that of the other manager if barriers are shared."""
-    self._needed_bytes = tree.num_bytes(arrays)
     with self._explained(f'the checkpoint of step {step:,} or the previous'):
       if jax.process_count() > 1:
         after.wait_until_finished()
@@ -168,12 +166,12 @@ class Checkpoints:
   def _restore(self, step: int, abstract: types.TrainState) -> Restored:
     path = self._path(step)
     expected = {**_model(abstract), 'training': _training(abstract)}
-    with items_lib.explained(path, paths.others(path)):
+    with items_lib.explained(path):
       sums = items_lib.read_checksums(path, (*expected, *_PLAIN))
       found = self._latest.item_metadata(step)
     for item, tree_of_item in expected.items():
       _check_same(_CONTENT[item], tree_of_item, found.get(item), path)
-    with items_lib.explained(path, paths.others(path)):
+    with items_lib.explained(path):
       restored = self._latest.restore(step, args=ocp.args.Composite(
           **{name: ocp.args.JsonRestore() for name in _PLAIN},
           **{item: ocp.args.StandardRestore(target)
@@ -192,7 +190,7 @@ class Checkpoints:
     item = 'params' if abstract.average is None else 'average'
     step = self._best.latest_step()
     path = epath.Path(self._best.directory) / str(step)
-    with items_lib.explained(path, paths.others(path)):
+    with items_lib.explained(path):
       sums = items_lib.read_checksums(path, (item,))
       restored = self._best.restore(step, args=ocp.args.Composite(
           **{item: ocp.args.StandardRestore(abstract.eval_params)}))
@@ -235,8 +233,7 @@ class Checkpoints:
 
   def _explained(self, what: str) -> contextlib.AbstractContextManager[None]:
     return errors.explained(
-        what, self._root, needed_bytes=self._needed_bytes,
-        resume=self.describe_latest)
+        what, self._root, resume=self.describe_latest)
 
 
 def _check_same(

@@ -7,7 +7,6 @@ import jax
 
 from vit_jax import console
 from vit_jax import tree
-from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import experiment as experiment_lib
 from vit_jax.parallel import hardware
 from vit_jax.parallel import mesh as mesh_lib
@@ -41,7 +40,6 @@ def describe(
          if config.num_microbatches > 1 else '')
       + ' | mesh '
       + mesh_lib.describe(config.mesh, mesh, tree.num_elements(state.params)),
-      *_evaluation(config),
       f'{dataset.num_examples:,} images / {config.batch_size:,} = '
       f'{experiment.steps_per_epoch:,.1f} steps per epoch | '
       f'{epochs:,.1f} epochs = {experiment.total_steps:,} steps',
@@ -60,16 +58,6 @@ def describe(
     lines.append(clu.parameter_overview.get_parameter_overview(
         state.params, include_stats=False))
   return '\n'.join(lines)
-
-
-def _evaluation(config: config_lib.Config) -> list[str]:
-  """Returns a line if evaluators use smaller batches than training."""
-  names = [name for name, section in config.evals.items()
-           if section.batch_size is None]
-  if config.num_microbatches == 1 or not names:
-    return []
-  return [f'evaluation batch {config.eval_batch_size:,}, as a '
-          f'microbatch: {", ".join(names)}']
 
 
 def _labels(experiment: experiment_lib.Experiment) -> str:

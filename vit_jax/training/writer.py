@@ -129,10 +129,7 @@ def _read(path: epath.Path) -> list[dict[str, Any]]:
 
 
 def _line(row: Mapping[str, Any]) -> str:
-  strict = {
-      name: value if value is not None and math.isfinite(value) else None
-      for name, value in row.items()}
-  return json.dumps(strict, allow_nan=False) + '\n'
+  return json.dumps(atomic_files.strict(row), allow_nan=False) + '\n'
 
 
 def add_rows(
