@@ -115,13 +115,6 @@ def test_a_jax_file_supports_every_platform_and_batch_size(
   assert str(exported.in_avals[0].shape) == '(batch, 32, 32, 3)'
 
 
-def test_difference_detects_another_model():
-  model, other = make(VIT), make({**VIT, 'pooling': 'average'})
-  images = np.zeros((1, 32, 32, 3), np.float32)
-  assert export.difference(model, lambda x: jax.device_get(other(x)),
-                           images) > 1e-3
-
-
 def test_the_command_compares_the_export_with_the_model(tmp_path, capsys):
   model = make(VIT)
   model.save(tmp_path / 'orbax')
@@ -158,17 +151,6 @@ def test_missing_libraries_are_reported_before_loading(
                     f'--output={tmp_path}/model.onnx']) == 2
   assert '--format=onnx needs absent_library, which is not installed: pip' in (
       capsys.readouterr().err)
-
-
-def test_unreadable_images_are_reported_before_exporting(
-    tmp_path, capsys, monkeypatch):
-  make(VIT).save(tmp_path / 'orbax')
-  (tmp_path / 'broken.png').write_bytes(b'no picture')
-  monkeypatch.setattr(export, 'write', None)  # Must not be called.
-  assert main.main([
-      'export', f'--model={tmp_path}/orbax', '--format=jax',
-      f'--output={tmp_path}/model.stablehlo', f'{tmp_path}/broken.png']) == 2
-  assert f'could be read. {tmp_path}/broken.png: ' in capsys.readouterr().err
 
 
 def test_an_export_that_differs_is_removed(tmp_path, capsys, monkeypatch):

@@ -45,13 +45,6 @@ def test_a_prediction_is_the_softmax_of_the_logits(model):
                              rtol=1e-5)
 
 
-def test_sigmoid_gives_independent_probabilities(model):
-  got = model.predict(pixels(), activation='sigmoid')
-  wanted = 1 / (1 + np.exp(-logits(model, pixels())[0]))
-  np.testing.assert_allclose(got.probabilities, np.sort(wanted)[::-1],
-                             rtol=1e-5)
-
-
 def test_paths_pillow_images_and_arrays_give_equal_predictions(
     model, tmp_path: pathlib.Path):
   array = pixels()
@@ -72,15 +65,6 @@ def test_an_array_with_alpha_equals_its_png(
   wanted = model.predict(tmp_path / 'a.png')
   assert wanted == model.predict(array)
   assert wanted == model.predict((array / 255).astype(np.float32))
-
-
-def test_the_last_batch_may_be_smaller(model):
-  images = [pixels(seed) for seed in range(5)]
-  assert [p.classes for p in model.predict(images, batch_size=2)] == [
-      p.classes for p in model.predict(images, batch_size=5)]
-  np.testing.assert_allclose(
-      model.features(np.stack(images), batch_size=2, layer='logits'),
-      logits(model, *images), rtol=1e-4, atol=1e-5)
 
 
 def test_features_are_the_named_layers(model):

@@ -154,35 +154,32 @@ def test_forward_pass_follows_the_definition(kind, image, backbone):
           got[name][i], value, rtol=2e-4, atol=2e-4, err_msg=name)
 
 
-def gradients(**how):
+@pytest.fixture(scope='module')
+def gradients():
   """Returns loss and gradients of three units, two of them scanned."""
-  model = models.build(models.parse({
-      'name': 'resnet', 'backbone': {**BIT, 'depths': [3]}, **how}),
-      num_classes=3)
-  images = jnp.asarray(IMAGES_OF_GRADIENTS, jnp.float32)
-  params = tree.map_with_name(
-      lambda name, leaf: jnp.asarray(
-          np.random.default_rng(len(name)).normal(size=leaf.shape),
-          jnp.float32),
-      jax.eval_shape(lambda: nn.unbox(
-          models.init(model, jax.random.key(0), images))))
+  images, params = random_images(1, 8, 8, 3), None
 
-  def loss(p):
-    return jnp.sin(model.apply({'params': p}, images)['logits']).sum()
-  return jax.jit(jax.value_and_grad(loss))(params)
+  def compute(**how):
+    nonlocal params
+    model = models.build(models.parse({
+        'name': 'resnet', 'backbone': {**BIT, 'depths': [3]}, **how}),
+        num_classes=3)
+    params = params or randomized(model, (8, 8, 3))
+    return jax.jit(jax.value_and_grad(lambda p: jnp.sin(
+        model.apply({'params': p}, images)['logits']).sum()))(params)
 
-
-IMAGES_OF_GRADIENTS = RNG.normal(size=(1, 8, 8, 3))
+  return compute
 
 
 @pytest.fixture(scope='module')
-def scanned():
+def scanned(gradients):
   return gradients()
 
 
 @pytest.mark.parametrize('how', [
     {'unroll': 99}, {'remat': 'dots'}, {'remat': 'full'}], ids=str)
-def test_scanned_unrolled_and_remat_are_one_computation(scanned, how):
+def test_scanned_unrolled_and_remat_are_one_computation(
+    gradients, scanned, how):
   got = gradients(**how)
   for name, leaf in tree.flatten(scanned).items():
     scale = np.abs(leaf).max()
@@ -257,10 +254,6 @@ def test_bfloat16_keeps_parameters_and_logits_in_float32():
   assert types.pop('logits') == jnp.float32
   assert set(types.values()) == {jnp.dtype('bfloat16')}
   assert {p.dtype for p in jax.tree.leaves(params)} == {jnp.dtype('float32')}
-  exact = apply(build('pre')[0], params, images)['pooled']
-  got = apply(model, params, images)['pooled']
-  assert (got != exact).any()
-  np.testing.assert_allclose(got, exact, atol=0.05 * np.abs(exact).max())
 
 
 @pytest.mark.parametrize('kind, patch', [('post', 2), ('root', 4)])

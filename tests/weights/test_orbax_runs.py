@@ -4,7 +4,6 @@ import dataclasses
 import json
 import shutil
 
-import ml_dtypes
 import numpy as np
 import pytest
 
@@ -75,16 +74,6 @@ def test_an_override_may_be_a_part_of_the_backbone(tmp_path):
   assert (epsilon.depths, epsilon.width) == ((1, 2), 32)
   with pytest.raises(ValueError, match='backbone.*expected .*64.*found .*32'):
     load(tmp_path / 'x', backbone={'width': 64})
-
-
-@pytest.mark.parametrize('dtype', [np.float16, ml_dtypes.bfloat16])
-def test_other_floats_are_converted_to_float32(dtype, tmp_path):
-  model = make(dtype)
-  model.save(tmp_path / 'x')
-  want = tree.flatten(model.params)
-  for name, array in tree.flatten(load(tmp_path / 'x').params).items():
-    assert array.dtype == np.float32
-    np.testing.assert_array_equal(array, want[name].astype(np.float32))
 
 
 @pytest.mark.parametrize(('value', 'words'), [

@@ -1,16 +1,12 @@
 """A model is saved exactly and atomically, or refused."""
 
 import dataclasses
-import json
 
 import numpy as np
 import pytest
 
 from tests import random_models
-from vit_jax import schema
 from vit_jax import tree
-from vit_jax.weights import load as load_lib
-from vit_jax.weights import safetensors
 from vit_jax.weights import save as save_lib
 from vit_jax.weights.configs import preprocessing
 
@@ -50,18 +46,6 @@ def test_nothing_is_overwritten(form, tmp_path):
   assert len(list(tmp_path.iterdir())) == 1
 
 
-def test_the_metadata_contains_the_model_and_the_preprocessing(tmp_path):
-  expected = {'preprocess': schema.to_plain(PLAIN), 'resolution': [32, 32],
-              'positions': 'linear'}
-  config, _ = save(tmp_path / 'x', 'huggingface')
-  metadata = safetensors.open_file(tmp_path / 'x/model.safetensors').metadata
-  assert metadata['format'] == 'pt'
-  expected['model'] = schema.to_plain(config)
-  assert json.loads(metadata['vit_jax']) == expected
-  save(tmp_path / 'y.npz', 'npz')
-  assert json.loads((tmp_path / 'y.json').read_text()) == expected
-
-
 @pytest.mark.parametrize(('target', 'form', 'settings', 'words'), [
     ('x', 'npz', {'gelu': 'exact'}, "gelu='tanh', this model with 'exact'"),
     ('x', 'timm', {'layer_norm_epsilon': 1e-4, 'gelu': 'exact'},
@@ -74,9 +58,3 @@ def test_a_note_says_what_the_formats_library_computes_differently(
   _, notes = save(tmp_path / f'other{target}', form,
                   gelu='tanh' if form == 'npz' else 'exact')
   assert notes == []
-
-
-def test_a_model_that_started_from_a_variant_is_saved_without_its_name(
-    tmp_path):
-  save(tmp_path / 'x', 'timm', **{**random_models.TINY, 'variant': 'B/16'})
-  assert load_lib.load(tmp_path / 'x').config.variant == ''
