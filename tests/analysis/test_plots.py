@@ -69,15 +69,6 @@ def test_nothing_is_clipped_and_the_legend_covers_no_panel(saved, tmp_path):
     assert not one.overlaps(other)
 
 
-def test_evaluators_have_distinct_markers(saved, tmp_path):
-  rows = [{'step': 1, 'val/accuracy': 0.5}, {'step': 1, 'real/accuracy': 0.6},
-          {'step': 2, 'val/accuracy': 0.7}, {'step': 2, 'real/accuracy': 0.8}]
-  plots.curves({'run': rows}, tmp_path / 'curves.png')
-  fig, = saved
-  assert labels(fig) == ['run', 'val', 'real']
-  assert len({line.get_marker() for line in fig.axes[0].lines}) == 2
-
-
 @pytest.mark.parametrize('last,scale', [(0.5, 'linear'), (0.001, 'log')])
 def test_losses_over_decades_have_a_log_scale(
     last, scale, saved, tmp_path):

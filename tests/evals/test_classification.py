@@ -61,13 +61,6 @@ def test_up_to_5_classes_have_no_top_5_accuracy(toy):
   assert set(result) == {'loss', 'accuracy', 'examples'}
 
 
-def test_each_evaluation_reads_the_split_again(toy):
-  evaluator = toy({'name': 'classification'}, toy.split(IMAGES, LABELS))
-  first = evaluator(toy.params)
-  assert evaluator(toy.params) == first
-  assert evaluator({'scale': -toy.params['scale']})['loss'] != first['loss']
-
-
 @pytest.mark.parametrize('section', [
     {'splt': 'test'}, {'name': 'clasification'}])
 def test_mistakes_name_the_evaluator(section):

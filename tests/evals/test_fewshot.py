@@ -31,16 +31,6 @@ def test_ridge_agrees_with_scikit_learn(examples_count):
     np.testing.assert_allclose(got, expected, rtol=1e-6, atol=1e-9)
 
 
-def test_the_bias_is_hardly_penalised():
-  x, y = RNG.normal(size=(30, 3)), RNG.normal(size=(30, 2)) + 5
-  standardise = fewshot.standardiser(x)
-  (w,) = fewshot.ridge(standardise(x), y, (1.0,))
-  columns = standardise(x)[:, :-1]
-  free = linear_model.Ridge(alpha=1.0).fit(columns, y)
-  np.testing.assert_allclose(
-      standardise(x) @ w, free.predict(columns), rtol=1e-4)
-
-
 def by_hand(few, labels, test, *, penalty):
   mean, std = few.mean(0, np.float64), few.std(0, np.float64) + 1e-5
   def columns(x):
@@ -91,16 +81,6 @@ def test_unreadable_images_are_not_counted(toy):
   got = toy({'name': 'fewshot', 'shots': [2], 'seeds': 1}, {
       'train': train, '': test})(toy.params)
   assert got['examples'] == 36
-
-
-def test_block_size_does_not_change_the_accuracy(toy, monkeypatch):
-  images, labels = examples(6)
-  splits = {'train': sample(toy, images, labels, count=5, seeds=2)[0],
-               '': toy.split(*examples(9), num_classes=CLASSES)}
-  evaluator = toy({'name': 'fewshot', 'shots': [1, 5], 'seeds': 2}, splits)
-  whole = evaluator(toy.params)
-  monkeypatch.setattr(fewshot, '_BLOCK_ROWS', 7)
-  assert evaluator(toy.params) == pytest.approx(whole, rel=1e-12)
 
 
 def test_the_penalty_is_selected_on_held_out_images(toy):

@@ -37,12 +37,6 @@ def estimate(*args, **keywords):
   return roofline.estimate(cost(*args, **keywords), total_steps=86_400)
 
 
-def test_memory_can_be_the_bottleneck():
-  e = estimate(traffic_bytes=45 * 10**10)
-  assert e.bottleneck == 'memory'
-  assert set(e.bounds) == {'compute', 'memory'}
-
-
 def test_core_days_count_the_cores_of_a_chip():
   speed = estimate('TPU v5').full_overlap
   assert speed.core_days == 16 * speed.step_secs
