@@ -52,6 +52,7 @@ class Recording:
   def __init__(self, source):
     self._source = source
     self.read = []
+    self.label, self.key = source.label, source.key
 
   def __len__(self):
     return len(self._source)
@@ -59,12 +60,6 @@ class Recording:
   def __getitem__(self, index):
     self.read.append(index)
     return self._source[index]
-
-  def label(self, index):
-    return self._source.label(index)
-
-  def key(self, index):
-    return self._source.key(index)
 
 
 def opened(splits, **facts):

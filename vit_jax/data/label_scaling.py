@@ -1,8 +1,7 @@
 """Standardisation of regression targets.
 
 Targets are learned as (label - mean) / std of the training split; predictions
-are scaled back to the label's unit. NumPy rather than scikit-learn's
-StandardScaler: missing values and constant targets need checks of their own.
+are scaled back to the label's unit. Missing targets are NaN.
 """
 
 from collections.abc import Sequence

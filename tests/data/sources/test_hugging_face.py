@@ -101,8 +101,7 @@ def test_a_data_set_of_the_hub_is_opened_by_its_address(monkeypatch):
 
 
 def test_a_parquet_table_of_paths_is_a_table(tmp_path):
-  for i in range(6):
-    (tmp_path / f'{i}.png').write_bytes(b'')
+  own_data.write(tmp_path, *(f'{i}.png' for i in range(6)))
   table = pa.table({'file': [f'{i}.png' for i in range(6)],
                     'label': [NAMES[i % 2] for i in range(6)]})
   pq.write_table(table, tmp_path / 'a.parquet')

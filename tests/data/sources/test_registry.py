@@ -3,6 +3,7 @@
 from etils import epath
 import pytest
 
+from tests import own_data
 from vit_jax.data.sources import columns
 from vit_jax.data.sources import files
 from vit_jax.data.sources import registry
@@ -16,15 +17,9 @@ def open_source(name, data_dir=''):
       size=(16, 16))
 
 
-def write_folder(root):
-  for name in ('cat', 'dog'):
-    (root / name).mkdir(parents=True)
-    (root / name / 'a.png').write_bytes(b'')  # Opening reads no image.
-
-
 def test_a_path_or_the_name_of_an_existing_folder_opens_a_folder(
     tmp_path, monkeypatch):
-  write_folder(tmp_path / 'pets')
+  own_data.write(tmp_path, 'pets/cat/a.png', 'pets/dog/a.png')
   (tmp_path / 'pets.csv').write_text(
       'path,label\npets/cat/a.png,1\npets/dog/a.png,0\npets/dog/a.png,0\n')
   monkeypatch.chdir(tmp_path)
@@ -35,7 +30,7 @@ def test_a_path_or_the_name_of_an_existing_folder_opens_a_folder(
 
 
 def test_a_known_name_wins_over_a_folder(tmp_path, monkeypatch):
-  write_folder(tmp_path / 'cifar10')
+  own_data.write(tmp_path, 'cifar10/cat/a.png', 'cifar10/dog/a.png')
   monkeypatch.chdir(tmp_path)
   with pytest.raises(ValueError, match='tfds build cifar10'):
     open_source('cifar10', tmp_path / 'tfds')
@@ -59,8 +54,7 @@ def test_label_config_is_refused_for_data_sets_that_declare_labels():
 
 
 def test_two_layouts_in_a_folder_are_an_error(tmp_path):
-  for name in ('a.tar', 'b.parquet', 'labels.csv'):
-    (tmp_path / name).write_bytes(b'')
+  own_data.write(tmp_path, 'a.tar', 'b.parquet', 'labels.csv')
   with pytest.raises(ValueError, match=(
       r'holds Parquet files \(b.parquet\) and tar files \(a.tar\) and tables '
       r'\(labels.csv\). Give the files to use')):
@@ -68,10 +62,7 @@ def test_two_layouts_in_a_folder_are_an_error(tmp_path):
 
 
 def test_an_unreadable_table_is_ignored_beside_class_folders_only(tmp_path):
-  for i in range(6):
-    path = tmp_path / 'ab'[i % 2] / f'{i}.jpg'
-    path.parent.mkdir(exist_ok=True)
-    path.write_bytes(b'')
+  own_data.write(tmp_path, *(f'{"ab"[i % 2]}/{i}.jpg' for i in range(6)))
   latin = 'größe,ort\n1,Köln\n'.encode('latin-1')
   (tmp_path / 'notes.csv').write_bytes(latin)
   assert open_source(tmp_path).class_names == ('a', 'b')

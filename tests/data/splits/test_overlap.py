@@ -2,10 +2,9 @@
 
 import dataclasses
 
-import numpy as np
-from PIL import Image
 import pytest
 
+from tests import own_data
 from vit_jax import data
 from vit_jax.data.splits import overlap
 
@@ -53,12 +52,9 @@ def test_a_subset_overlaps_exactly_its_examples(config, settings):
 
 def test_a_folder_is_identified_by_its_absolute_path(
     tmp_path, monkeypatch):
-  for root in 'xy':
-    for split in ('train', 'test'):
-      for name in 'ab':
-        folder = tmp_path / root / split / name
-        folder.mkdir(parents=True)
-        Image.fromarray(np.zeros((4, 4, 3), np.uint8)).save(folder / '1.png')
+  own_data.write(tmp_path, *(
+      f'{root}/{split}/{name}/1.png'
+      for root in 'xy' for split in ('train', 'test') for name in 'ab'))
   monkeypatch.chdir(tmp_path)
 
   def folder(name, split='train'):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests import own_data
 from vit_jax.data.splits import selection
 
 
@@ -27,8 +28,7 @@ def test_ranges_cover_all_once():
 
 
 def _tables(root, *names):
-  for i in range(20):
-    (root / f'{i}.png').write_bytes(b'')
+  own_data.write(root, *(f'{i}.png' for i in range(20)))
   for k, name in enumerate(names):
     rows = [f'{i}.png,{i % 2},x' for i in range(10 * k, 10 * k + 10)]
     (root / name).write_text('\n'.join(['photo,breed,note', *rows]))

@@ -50,7 +50,7 @@ def split_name(value: Any) -> str:
 
 
 def choose_eval_split(splits: Sequence[str]) -> str:
-  """Returns the split to evaluate on; `splits` has one besides `train`."""
+  """Returns the split to evaluate on; `splits` has others than `train`."""
   for name in _EVAL_SPLITS:
     if name in splits:
       return name
