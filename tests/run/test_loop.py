@@ -7,7 +7,6 @@ import math
 import os
 import shutil
 import signal
-import threading
 
 import jax
 import numpy as np
@@ -27,7 +26,6 @@ from vit_jax.experiment import config as config_lib
 from vit_jax.parallel import hardware
 from vit_jax.run import startup_summary
 from vit_jax.training import signals
-from vit_jax.training import watchdog
 from vit_jax.training import writer
 
 pytestmark = pytest.mark.slow  # It trains models.
@@ -345,33 +343,6 @@ def test_a_best_metric_that_the_data_lacks_is_an_error_at_the_start(
          'checkpoint': {'best': best}}
   with pytest.raises(ValueError, match=f'{best}.*not measured.*{words}'):
     experiment_lib.build(config_lib.resolve(raw), devices=jax.devices()[:1])
-
-
-def test_a_hang_is_reported_with_its_stack(wired, tmp_path, monkeypatch):
-  texts, reported = [], threading.Event()
-
-  def report(text):
-    if 'evaluating val' in text:  # A slow machine may stall before.
-      texts.append(text)
-      reported.set()
-
-  def hangs(params, on_batch):
-    del params, on_batch
-    assert reported.wait(timeout=60)
-    return evals.Result({'loss': 1.0, 'examples': 360})
-
-  monkeypatch.setattr(watchdog, '_print', report)
-  experiment = scripted(wired)
-  train(dataclasses.replace(
-      experiment,
-      config=dataclasses.replace(experiment.config, log=dataclasses.replace(
-          experiment.config.log, stalled_secs=1, hung_secs=0)),
-      evaluators={'val': evals.Evaluator(hangs), 'end': evals.Evaluator(hangs)},
-      total_steps=4), tmp_path)
-  text, = texts
-  assert text.startswith('process 0 of 1: no progress for ')
-  assert 'after step 4 while evaluating val' in text
-  assert 'in hangs' in text
 
 
 def test_a_workdir_of_an_active_run_is_not_touched(wired, tmp_path):

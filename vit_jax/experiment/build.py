@@ -17,7 +17,6 @@ from vit_jax import objectives
 from vit_jax import optim
 from vit_jax import tree
 from vit_jax import types
-from vit_jax.experiment import batches as batches_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import evaluators as evaluators_lib
 from vit_jax.experiment.experiment import Experiment
@@ -63,7 +62,7 @@ def build(
   boxed = jax.eval_shape(init_params)
   mesh = mesh_lib.build(
       config.mesh, devices, num_params=tree.num_elements(boxed))
-  batches_lib.check_size(
+  mesh_lib.check_batch_size(
       'batch_size', config.batch_size, mesh, config.num_microbatches)
   sizes = {'batch_size': config.batch_size,
            'num_examples': dataset.num_examples}
@@ -137,10 +136,12 @@ def _jitted_step(
   # which the compiler would move images between devices.
   local = microbatches > 1 and getattr(config.model, 'backbone', None) is None
   replicas = mesh_lib.replicas(mesh) if local else 1
+  prepare = data.prepare(
+      config.data, num_classes=dataset.num_classes,
+      multi_label=dataset.multi_label, targets=bool(dataset.targets))
   step = step_lib.build(
       loss=loss, tx=optimizer.tx, key=key,
-      prepare=functools.partial(
-          batches_lib.prepare(config.data, dataset), train=True),
+      prepare=functools.partial(prepare, train=True),
       accumulation=microbatches, replicas=replicas, averaging=config.averaging,
       trainable=optimizer.trainable)
   return jax.jit(

@@ -17,8 +17,8 @@ from vit_jax import objectives
 from vit_jax import types
 from vit_jax.data import imagenet_real
 from vit_jax.data.splits import overlap
-from vit_jax.experiment import batches as batches_lib
 from vit_jax.experiment import config as config_lib
+from vit_jax.parallel import mesh as mesh_lib
 from vit_jax.parallel import multihost
 from vit_jax.parallel import sharding
 
@@ -134,7 +134,7 @@ def _split_opener(
       per_class: int = 0, seeds: tuple[int, ...] = (0,), real_labels: str = '',
   ) -> evals.Split:
     batch_size = batch_size or config.eval_batch_size
-    batches_lib.check_size(f'evals.{name}.batch_size', batch_size, mesh, 1)
+    mesh_lib.check_batch_size(f'evals.{name}.batch_size', batch_size, mesh, 1)
     dataset, ranks = open_data(split, source, per_class, seeds, real_labels)
     section = config.data
     if per_class:  # The ranks refer to positions among all examples.
@@ -171,7 +171,9 @@ def _eval_batches(
     mesh: jax.sharding.Mesh, unreadable: data.UnreadableLog,
 ) -> Callable[[], Generator[types.Batch, None, None]]:
   """Returns a function that opens the preprocessed batches of a split."""
-  prepare = batches_lib.prepare(config, dataset)
+  prepare = data.prepare(
+      config, num_classes=dataset.num_classes, multi_label=dataset.multi_label,
+      targets=bool(dataset.targets))
   on_batch = NamedSharding(mesh, sharding.BATCH)
   shards, num_shards = multihost.batch_shards(mesh)
   # Evaluation has no randomness, hence no key.
@@ -185,7 +187,7 @@ def _eval_batches(
         num_shards=num_shards, unreadable=data.UnreadableCounter(
             max_share=config.max_unreadable, log=unreadable,
             total_rows=dataset.num_examples))
-    with contextlib.closing(batches_lib.shard(local, mesh)) as sharded:
+    with contextlib.closing(multihost.shard_batches(local, mesh)) as sharded:
       for batch in sharded:
         yield prepared(batch)
 

@@ -19,8 +19,8 @@ from vit_jax import models
 from vit_jax import objectives
 from vit_jax import schema
 from vit_jax import types
-from vit_jax.experiment import batches as batches_lib
 from vit_jax.experiment import config as config_lib
+from vit_jax.parallel import mesh as mesh_lib
 from vit_jax.parallel import multihost
 from vit_jax.parallel import sharding
 from vit_jax.training import counters as counters_lib
@@ -123,14 +123,14 @@ class Experiment:
         self.config.data, self.dataset, seed=self.config.seed,
         batch_size=self.config.batch_size, start_step=start_step,
         shards=shards, num_shards=num_shards, unreadable=unreadable)
-    return batches_lib.shard(local, self.mesh)
+    return multihost.shard_batches(local, self.mesh)
 
   def with_microbatches(self, number: int) -> 'Experiment':
     """Returns the same experiment with another number of microbatches.
 
     Raises a `ValueError` if the batch does not divide into them.
     """
-    batches_lib.check_size(
+    mesh_lib.check_batch_size(
         'batch_size', self.config.batch_size, self.mesh, number)
     other = dataclasses.replace(
         self, config=dataclasses.replace(self.config, accumulation=number),

@@ -168,6 +168,26 @@ def data_parallelism(mesh: jax.sharding.Mesh) -> int:
   return mesh.shape[types.DATA] * mesh.shape[types.FSDP]
 
 
+def check_batch_size(
+    setting: str, batch_size: int, mesh: jax.sharding.Mesh, microbatches: int,
+) -> None:
+  """Raises if a batch does not divide over the devices of a mesh.
+
+  Args:
+    setting: config key of the batch size.
+    batch_size: global.
+    mesh: the devices.
+    microbatches: number of microbatches per batch.
+  """
+  divisor = data_parallelism(mesh) * microbatches
+  if batch_size % divisor:
+    raise ValueError(
+        f'{setting} {batch_size} does not divide over '
+        f'{data_parallelism(mesh)} devices'
+        + f' in {microbatches} microbatches' * (microbatches > 1)
+        + f' (mesh {dict(mesh.shape)}). Use a multiple of {divisor}.')
+
+
 def replicas(mesh: jax.sharding.Mesh) -> int:
   """Returns the devices that hold all parameters; 1 if they are sharded."""
   return mesh.size if mesh.shape[types.DATA] == mesh.size else 1

@@ -1,6 +1,7 @@
 """Arrays that are spread over several processes."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
+import contextlib
 import functools
 import itertools
 from typing import Any
@@ -53,6 +54,17 @@ def shard_batch(
   return {key: jax.make_array_from_process_local_data(
       on_batch, rows, (len(rows) // len(shards) * total, *rows.shape[1:]))
           for key, rows in batch.items()}
+
+
+def shard_batches(
+    local: Generator[Mapping[str, np.ndarray], None, None],
+    mesh: jax.sharding.Mesh,
+) -> Generator[types.Batch, None, None]:
+  """Yields this process's batches as global batches; see `shard_batch`."""
+  # Closing this generator must close the other, which may own processes.
+  with contextlib.closing(local):
+    for batch in local:
+      yield shard_batch(batch, mesh)
 
 
 def fetch(arrays: Any) -> Any:
