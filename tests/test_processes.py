@@ -68,8 +68,15 @@ def free_port():
     return server.getsockname()[1]
 
 
-def run_processes(number, *argv, devices=1):
-  """Returns the status, output and error stream of each process of main.py."""
+def run_processes(number, *argv, devices=1, last=()):
+  """Returns the status, output and error stream of each process of main.py.
+
+  Args:
+    number: number of processes.
+    *argv: arguments of all.
+    devices: devices of each.
+    last: additional arguments of the last process.
+  """
   environ = {**os.environ, 'JAX_PLATFORMS': 'cpu',
              'JAX_NUM_CPU_DEVICES': str(devices)}
   started = []
@@ -79,7 +86,8 @@ def run_processes(number, *argv, devices=1):
     for i in range(number):
       started.append(subprocess.Popen(
           [sys.executable, 'main.py', *map(str, argv), *flags,
-           f'--process-id={i}'], cwd=ROOT, env=environ, text=True,
+           f'--process-id={i}', *(last if i == number - 1 else ())],
+          cwd=ROOT, env=environ, text=True,
           stdout=subprocess.PIPE, stderr=subprocess.PIPE))
     outputs = [process.communicate(timeout=TIMEOUT_SECS) for process in started]
     return [(process.returncode, *texts)
@@ -219,6 +227,21 @@ def test_two_processes_evaluate_like_one(four_processes, tmp_path):
       assert two['metrics'][name] == value, name
   assert (two['tables']['confusion']['confusion']
           == one['tables']['confusion']['confusion'])
+
+
+@pytest.mark.parametrize(('flag', 'words'), [
+    ('--config.batch_size=32', 'config.batch_size: process 0 has 16, process 1 '
+     'has 32'),
+    ('--config.data.source=shapes', 'config.data.source')])
+def test_processes_with_different_configs_end_with_status_2(
+    flag, words, tmp_path):
+  config = write_config(tmp_path / 'config.py', CONFIG)
+  done = run_processes(
+      2, config, f'--workdir={tmp_path / "run"}', last=[flag])
+  for status, _, err in done:
+    assert status == 2
+    assert f'main.py: error: Processes of one run differ in {words}' in err
+  assert not (tmp_path / 'run').exists()
 
 
 def test_an_error_in_one_process_ends_all_processes(tmp_path):

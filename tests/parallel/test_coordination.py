@@ -33,6 +33,11 @@ try:
   coordination.run_on_first('fail', fail)
 except ValueError as error:
   found['error'] = str(error)
+coordination.check_equal('same', {'a': [1, 2]})
+try:
+  coordination.check_equal('different', {'a': 1, 'seed': index})
+except ValueError as error:
+  found['different'] = str(error)
 coordination.barrier('all')
 with signals.catch() as stop:
   try:
@@ -65,6 +70,8 @@ def test_two_processes_share_results_errors_and_stops():
   for one in found:
     assert one['first'] == [[3, 0], [4, 0]]
     assert one['error'] == 'from process 0'
+    assert one['different'].startswith(
+        'Processes of one run differ in seed: process 0 has 0, process 1 has 1')
   # Only process 1 received the signal.
   assert found[0]['stopped'] == found[1]['stopped']
   call, exit_code = found[0]['stopped']

@@ -19,6 +19,7 @@ from vit_jax import tree
 from vit_jax import types
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import evaluators as evaluators_lib
+from vit_jax.experiment import fingerprint
 from vit_jax.experiment.experiment import Experiment
 from vit_jax.experiment.experiment import grid
 from vit_jax.parallel import mesh as mesh_lib
@@ -42,9 +43,12 @@ def build(
       sets: the step can be compiled without the data.
 
   Raises:
-    ValueError: if sections contradict each other, the data or the devices.
+    ValueError: if sections contradict each other, the data or the devices, or
+      processes differ in config, code or data.
   """
+  fingerprint.check_config(config)
   dataset = data.open_dataset(config.data, expected=expected_data)
+  fingerprint.check_data(dataset)
   config = _complete(config, dataset, expected=expected_data)
   model, loss = _model_and_loss(
       config, dataset, devices or jax.devices(), expected=expected_data)

@@ -7,7 +7,7 @@ collective and reports missing processes by number.
 """
 
 import collections
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 import contextlib
 import itertools
 import json
@@ -80,6 +80,39 @@ def run_on_first(name: str, function: Callable[[], _T]) -> _T | None:
     raise
   client.key_value_set(key, json.dumps({'result': result}))
   return result
+
+
+def check_equal(name: str, values: Mapping[str, Any]) -> None:
+  """Checks that every process passes the same values.
+
+  Args:
+    name: identifies the call; same order in every process.
+    values: JSON-compatible data by description.
+
+  Raises:
+    ValueError: in every process, with the first difference.
+    LostError: if a process does not answer in time.
+  """
+  client = _client()
+  if client is None:
+    return
+  own = json.loads(json.dumps(values))
+  key = _unique(f'{name}_values')
+  client.key_value_set(f'{key}/{jax.process_index()}', json.dumps(values))
+
+  def compare() -> None:
+    for i in range(1, jax.process_count()):
+      with _explain_timeout(f'process {i} did not finish {name!r}'):
+        other = json.loads(client.blocking_key_value_get(
+            f'{key}/{i}', START_SECS * 1000))
+      for what in {**own, **other}:
+        if own.get(what) != other.get(what):
+          raise ValueError(
+              f'Processes of one run differ in {what}: process 0 has '
+              f'{own.get(what)!r}, process {i} has {other.get(what)!r}. Start '
+              'all with the same command, code, packages and data.')
+
+  run_on_first(name, compare)
 
 
 def barrier(name: str) -> None:
