@@ -85,14 +85,6 @@ def test_masked_row_with_a_wrong_label_leaves_no_gradient(loss):
   assert (grad[0] != 0).any()
 
 
-@pytest.mark.parametrize('loss', LOSSES)
-@pytest.mark.parametrize('smoothing', [-0.1, 1.0])
-def test_smoothing_out_of_range_is_an_error(loss, smoothing):
-  with pytest.raises(ValueError, match=re.escape(
-      f'label_smoothing must be at least 0 and below 1, but is {smoothing}.')):
-    loss(f32(LOGITS), jnp.asarray(INDICES), label_smoothing=smoothing)
-
-
 def test_labels_of_another_shape_are_an_error():
   # Below the annotations, which catch this first while the tests run.
   with pytest.raises(ValueError, match=re.escape(

@@ -81,10 +81,6 @@ def _targets(
 
   With `distribution`, the values of each example are normalised to sum 1.
   """
-  if not 0.0 <= label_smoothing < 1.0:
-    raise ValueError(
-        'label_smoothing must be at least 0 and below 1, but is '
-        f'{label_smoothing}.')
   if labels.shape not in (shape, shape[:1]):
     raise ValueError(
         f'Labels of shape {labels.shape} do not fit logits of shape {shape}. '

@@ -26,14 +26,6 @@ def test_any_batch_size_and_resolution_is_accepted():
       rtol=1e-5, atol=1e-5)
 
 
-def test_an_empty_batch_gives_empty_outputs():
-  outputs = random_models.make_tiny()(images(0, 32, 48, 3))
-  assert {name: outputs[name].shape for name in (
-      'logits', 'representation', 'tokens')} == {
-          'logits': (0, 5), 'representation': (0, 12), 'tokens': (0, 25, 12)}
-  assert outputs['logits'].dtype == np.float32
-
-
 @pytest.mark.parametrize('settings', [
     {'position': '2d', 'position_at': 'layers'}, {'position_at': 'shared'},
     {'position': 'relative', 'registers': 1},

@@ -5,7 +5,6 @@ import dataclasses
 import functools
 
 import jax
-import jax.numpy as jnp
 from jaxtyping import Array, Float
 import numpy as np
 
@@ -37,17 +36,9 @@ class Network:
   def __call__(self, images: Images) -> types.Outputs:
     """Applies the network; compiles once for each batch shape.
 
-    The batch may be empty. Raises a `ValueError` if the images do not divide
-    into patches.
+    Raises a `ValueError` if the images do not divide into patches.
     """
-    number, height, width, channels = jnp.shape(images)
-    apply = self.at((height, width))
-    if number:
-      return apply(images)
-    shapes = jax.eval_shape(apply, jax.ShapeDtypeStruct(
-        (1, height, width, channels), jnp.result_type(images)))
-    return jax.tree.map(
-        lambda leaf: jnp.zeros((0, *leaf.shape[1:]), leaf.dtype), shapes)
+    return self.at((images.shape[1], images.shape[2]))(images)
 
   def at(
       self, size: tuple[int, int], *, names: Sequence[str] = (),

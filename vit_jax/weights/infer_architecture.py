@@ -16,10 +16,6 @@ _LAYERS = 'encoder/layers'
 _QKV = f'{_LAYERS}/attention/qkv_kernel'
 _REQUIRED = ('patches/kernel', f'{_LAYERS}/attention_norm/scale', _QKV,
              f'{_LAYERS}/mlp/hidden/kernel')
-# Number of axes of the arrays that are inspected.
-_NUM_AXES = {'patches/kernel': 4, f'{_LAYERS}/attention_norm/scale': 2,
-             f'{_LAYERS}/mlp/hidden/kernel': 3, 'head/dense/kernel': 2,
-             'positions': 2, 'registers': 2, 'backbone/root/kernel': 4}
 
 
 def section(
@@ -31,14 +27,8 @@ def section(
   The settings of the family are the defaults, and those `declared` win.
 
   Raises:
-    ValueError: if an array that every model has is missing or has another
-      number of axes.
+    ValueError: if an array that every model has is missing.
   """
-  for name, axes in _NUM_AXES.items():
-    if name in params and len(params[name].shape) != axes:
-      raise ValueError(
-          f'{layout.their_name(family.table, name) or name}: expected {axes} '
-          f'axes, found shape {tuple(params[name].shape)}.')
   name = family.settings.get('name', 'vit')
   if declared.get('name', name) != name:
     raise ValueError(

@@ -45,7 +45,8 @@ def _npz_layers(block: str) -> tuple[Row, ...]:
       *_both(f'{_LAYERS}/attention/out', f'{attention}/out'),
       *_norm(f'{_LAYERS}/attention_norm', f'{there}/LayerNorm_0', **_SCALE),
       *_norm(f'{_LAYERS}/mlp_norm', f'{there}/LayerNorm_1', **_SCALE),
-      *_both(f'{_LAYERS}/mlp/hidden', f'{there}/MlpBlock_0/Dense_0'),
+      *_both(f'{_LAYERS}/mlp/hidden', f'{there}/MlpBlock_0/Dense_0',
+             kernel='l i o -> l i o'),
       *_both(f'{_LAYERS}/mlp/out', f'{there}/MlpBlock_0/Dense_1'))
 
 
@@ -60,7 +61,7 @@ def _backbone_npz(ours: str, unit: str) -> tuple[Row, ...]:
 
 
 NPZ = Table('npz', rows=(
-    *_both('patches', 'embedding'),
+    *_both('patches', 'embedding', kernel='h w i o -> h w i o'),
     Row('cls', 'cls', '1 n d -> n d'),
     Row('positions', 'Transformer/posembed_input/pos_embedding',
         '1 n d -> n d'),
@@ -77,8 +78,8 @@ NPZ = Table('npz', rows=(
     *_both('pooling/mlp/hidden', 'MAPHead_0/MlpBlock_0/Dense_0'),
     *_both('pooling/mlp/out', 'MAPHead_0/MlpBlock_0/Dense_1'),
     *_both('representation/dense', 'pre_logits'),
-    *_both('head/dense', 'head'),
-    Row('backbone/root/kernel', 'conv_root/kernel'),
+    *_both('head/dense', 'head', kernel='i o -> i o'),
+    Row('backbone/root/kernel', 'conv_root/kernel', 'h w i o -> h w i o'),
     *_norm('backbone/root_norm', 'gn_root', **_SCALE),
     *_backbone_npz('unit1', '1'),
     *_backbone_npz('units', '{unit+2}')),
@@ -110,7 +111,8 @@ def _unit_bit(ours: str, unit: str) -> tuple[Row, ...]:
 
 
 BIT_NPZ = Table('bit', rows=(
-    Row('backbone/root/kernel', f'root_block/{_STANDARDIZED}'),
+    Row('backbone/root/kernel', f'root_block/{_STANDARDIZED}',
+        'h w i o -> h w i o'),
     *_unit_bit('unit1', '01'),
     *_unit_bit('units', '{unit+2:02}'),
     *_norm('final_norm', 'group_norm', **_GAMMA),
