@@ -14,9 +14,7 @@ T = TypeVar('T')
 
 def path_name(path: Sequence[Any]) -> str:
   """Returns a JAX key path as 'encoder/layers/mlp/kernel'."""
-  return '/'.join(
-      str(getattr(k, 'key', getattr(k, 'name', getattr(k, 'idx', k))))
-      for k in path)
+  return jax.tree_util.keystr(tuple(path), simple=True, separator='/')
 
 
 def flatten(tree: Any) -> dict[str, Any]:

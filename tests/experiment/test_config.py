@@ -191,7 +191,7 @@ def test_overrides_apply_to_all_stages_or_one(stages):
 @pytest.mark.parametrize(('override', 'message'), [
     ('stages.tunee.batch_size=8', "Did you mean 'tune'?"),
     ('stages.tune.init.stage=pretrian', "Did you mean 'pretrain'?"),
-    ('stages.pretrain.init.stage=tune', 'starts from it in turn'),
+    ('stages.pretrain.init.stage=tune', 'start from each other'),
     ('stages.tune.init.which=best', 'pretrain keeps no best'),
 ])
 def test_wrong_stages_are_errors(stages, override, message):

@@ -1,6 +1,7 @@
 """Configs saved by earlier versions, translated to the keys of this one."""
 
 from collections.abc import Mapping
+import copy
 from typing import Any
 
 # Keys of version 0.1.0 that have no effect any more.
@@ -12,9 +13,12 @@ _REMOVED = (
 
 def upgrade(config: Mapping[str, Any]) -> dict[str, Any]:
   """Returns a saved config without the keys that this version removed."""
-  upgraded = dict(config)
-  for path in _REMOVED:
-    upgraded = _without(upgraded, path)
+  upgraded = copy.deepcopy(dict(config))
+  for *parents, key in _REMOVED:
+    section = upgraded
+    for parent in parents:
+      section = section.get(parent, {})
+    section.pop(key, None)
   return upgraded
 
 
@@ -34,10 +38,3 @@ def check_resumable(config: Mapping[str, Any]) -> None:
         'draw or order differently. Resume it with version 0.1.0 (git commit '
         '1089787), or start another run from its checkpoint: '
         '--config.init.checkpoint.')
-
-
-def _without(tree: Mapping[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
-  key, *rest = path
-  if rest and isinstance(tree.get(key), Mapping):
-    return {**tree, key: _without(tree[key], tuple(rest))}
-  return {k: v for k, v in tree.items() if rest or k != key}

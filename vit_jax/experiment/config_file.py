@@ -7,6 +7,7 @@ the file: 'configs/x.py:name=value'.
 
 from collections.abc import Mapping
 import dataclasses
+import graphlib
 import importlib.util
 import inspect
 import json
@@ -125,22 +126,19 @@ def order_stages(stages: Mapping[str, Any]) -> dict[str, Any]:
 
   A ConfigDict sorts its keys, so the order in the file is lost.
   """
-  done: dict[str, Any] = {}
   origins = {name: str(stage.get('init', {}).get('stage', ''))
              for name, stage in stages.items()}
-  while len(done) < len(stages):
-    waiting = [name for name in stages if name not in done]
-    ready = next(
-        (name for name in waiting if origins[name] in ('', *done)), None)
-    if ready is None:
-      name, origin = waiting[0], origins[waiting[0]]
-      raise ValueError(
-          f'Stage {name!r} starts from stage {origin!r}, which '
-          + ('starts from it in turn.' if origin in stages else
-             f'does not exist.{schema.nearest(origin, list(stages))} '
-             f'Stages: {", ".join(stages)}.'))
-    done[ready] = stages[ready]
-  return done
+  for name, origin in origins.items():
+    if origin:
+      schema.check_name(
+          origin, list(stages), what=f'stage in init.stage of stage {name!r}')
+  sorter = graphlib.TopologicalSorter(
+      {name: {origin} - {''} for name, origin in origins.items()})
+  try:
+    return {name: stages[name] for name in sorter.static_order()}
+  except graphlib.CycleError as error:
+    raise ValueError('Stages start from each other (init.stage): '
+                     + ' -> '.join(error.args[1]) + '.') from error
 
 
 def differences(old: Any, new: Any, where: str = '') -> list[str]:

@@ -13,7 +13,7 @@ configurations). A JAX device is a core in v2 and v3 and a chip from v4 on.
 """
 
 from collections.abc import Mapping, Sequence
-import importlib.metadata
+import importlib.util
 import math
 import os
 import re
@@ -100,7 +100,10 @@ def devices(name: str) -> Sequence[jax.Device]:
     ValueError: if the slice does not exist or libtpu is not installed.
   """
   version, shape = parse(name)
-  _check_libtpu()
+  if importlib.util.find_spec('libtpu') is None:
+    raise ValueError(
+        'A topology needs the TPU compiler libtpu, which needs no TPU but is '
+        'not installed. Install it with: pip install -r requirements-plan.txt')
   _set_environment()
   options: dict[str, Any] = {}
   if version == 'v4':  # A device is a chip of two cores, as on real machines.
@@ -125,13 +128,3 @@ def quiet_without_tpu() -> None:
 def _set_environment() -> None:
   for variable, value in _ENVIRONMENT.items():
     os.environ.setdefault(variable, value)
-
-
-def _check_libtpu() -> None:
-  try:
-    importlib.metadata.version('libtpu')
-  except importlib.metadata.PackageNotFoundError:
-    raise ValueError(
-        'A topology needs the TPU compiler libtpu, which needs no TPU but is '
-        'not installed. Install it with: pip install -r requirements-plan.txt'
-    ) from None
