@@ -37,9 +37,6 @@ def open_folder(root: epath.Path) -> protocol.DatasetSplits:
     ValueError: if there are no images, fewer than two classes, a class that
       is not in `train`, or splits without `train`.
   """
-  if not root.is_dir():
-    raise ValueError(
-        f'There is no folder {root} (data.source). Expected {_layouts(root)}.')
   folders = files.subfolders(root)
   has_splits = 'train' in folders and bool(files.subfolders(root / 'train'))
   found = {split: _list_split(root, split)

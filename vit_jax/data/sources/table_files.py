@@ -4,7 +4,6 @@ The csv module keeps cells as text ('007' is a class name) and is strict about
 quotes and row lengths, which `datasets` and `pyarrow.csv` are not.
 """
 
-from collections.abc import Iterator
 import csv
 import io
 import itertools
@@ -103,8 +102,27 @@ def _read_csv(
   # Spreadsheets write ';' where ',' is the decimal separator.
   delimiter = '\t' if path.suffix.lower() == '.tsv' else max(
       ',;\t', key=first.count)
-  rows = _csv_rows(text, path, delimiter)
-  header = [name.strip() for name in next(rows, (0, []))[1]]
+  reader = csv.reader(
+      io.StringIO(text, newline=''), delimiter=delimiter, strict=True)
+  not_empty = filter(None, reader)
+  rows: list[list[str]] = []
+  last = 0
+  try:
+    header = [name.strip() for name in next(not_empty, [])]
+    last = reader.line_num
+    for row in itertools.islice(not_empty, limit):
+      last = reader.line_num
+      if len(row) != len(header):
+        raise ValueError(
+            f'Line {last} of {path} has {len(row)} cells, but the header has '
+            f'{len(header)}: {delimiter.join(row)[:80]!r}. Put double quotes '
+            f'around a cell that contains {delimiter!r}.')
+      rows.append(row)
+  except csv.Error as error:  # An unclosed quote would swallow all later rows.
+    raise ValueError(
+        f'The row of {path} that begins at line {last + 1} is not valid CSV: '
+        f'{error}. A cell that begins with a double quote must end with one, '
+        'and a quote within it must be doubled.') from error
   if any(map(files.is_image, header)):
     raise ValueError(
         f'{path} has no header: its first line is {first!r}. Add one, for '
@@ -112,37 +130,6 @@ def _read_csv(
   repeated = sorted({name for name in header if header.count(name) > 1})
   if repeated:
     raise ValueError(f'{path} has two columns called {repeated[0]!r}.')
-  cells = []
-  for number, row in itertools.islice(rows, limit):
-    if len(row) != len(header):
-      raise ValueError(
-          f'Line {number} of {path} has {len(row)} cells, but the header has '
-          f'{len(header)}: {delimiter.join(row)[:80]!r}. Put double quotes '
-          f'around a cell that contains {delimiter!r}.')
-    cells.append(row)
-  table = {name: [row[i] for row in cells] for i, name in enumerate(header)}
+  table = {name: [row[i] for row in rows] for i, name in enumerate(header)}
   table.pop('', None)  # The row numbers that pandas writes.
   return table
-
-
-def _csv_rows(
-    text: str, path: epath.Path, delimiter: str,
-) -> Iterator[tuple[int, list[str]]]:
-  """Yields the last line number and the cells of each row that is not empty.
-
-  Raises:
-    ValueError: for an unclosed quote, which would swallow all later rows.
-  """
-  rows = csv.reader(
-      io.StringIO(text, newline=''), delimiter=delimiter, strict=True)
-  last = 0
-  try:
-    for row in rows:
-      last = rows.line_num
-      if row:
-        yield last, row
-  except csv.Error as error:
-    raise ValueError(
-        f'The row of {path} that begins at line {last + 1} is not valid CSV: '
-        f'{error}. A cell that begins with a double quote must end with one, '
-        'and a quote within it must be doubled.') from error
