@@ -8,7 +8,6 @@ from jaxtyping import Int
 import numpy as np
 
 from vit_jax.data import config as config_lib
-from vit_jax.data.images import cache as cache_lib
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import protocol
 from vit_jax.data.sources import registry
@@ -16,6 +15,17 @@ from vit_jax.data.splits import class_sampling as class_sampling_lib
 from vit_jax.data.splits import exclusion as exclusion_lib
 from vit_jax.data.splits import random_subsets
 from vit_jax.data.splits import split_strings
+
+
+class Cache(dict[int, dict[str, Any]]):
+  """Decoded examples by index, before augmentation; never evicts.
+
+  A copy in another process starts empty.
+  """
+  num_bytes = 0  # Of pixels. Threads may count an example twice.
+
+  def __reduce__(self):
+    return Cache, ()
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -30,7 +40,7 @@ class Dataset:
       `protocol.DatasetSplits`.
     excluded: result of `data.exclude`.
     splits: names of all splits.
-    cache: of decoded images.
+    cache: of decoded images, so that small data sets decode once.
   """
   name: str
   split: str
@@ -44,8 +54,7 @@ class Dataset:
   excluded: exclusion_lib.Excluded | None = None
   splits: tuple[str, ...] = ()
   # Not copied by `dataclasses.replace`, which may change the indices.
-  cache: cache_lib.Cache = dataclasses.field(
-      init=False, default_factory=cache_lib.Cache)
+  cache: Cache = dataclasses.field(init=False, default_factory=Cache)
 
   @property
   def num_examples(self) -> int:

@@ -102,8 +102,10 @@ class LoadExample:
       with unreadable_lib.add_origin(example):
         image = self.config.decode(example['image'])
       if max_bytes and not cached:
-        cache.put(index, example['label'], ops_lib.pixels(image),
-                  max_bytes=max_bytes)
+        pixels = ops_lib.pixels(image)
+        if cache.num_bytes + pixels.nbytes <= max_bytes:
+          cache[index] = {'image': pixels, 'label': example['label']}
+          cache.num_bytes += pixels.nbytes
       return image, example['label']
 
   @contextlib.contextmanager

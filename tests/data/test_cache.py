@@ -7,9 +7,7 @@ import numpy as np
 
 from tests import in_memory
 from vit_jax import data
-from vit_jax.data.images import cache as cache_lib
-
-PIXELS = np.zeros((8, 8, 1), np.uint8)
+from vit_jax.data import examples
 
 
 def _read(num_batches, **settings):
@@ -34,16 +32,18 @@ def test_batches_are_the_same_and_each_example_is_read_once():
   assert sorted(read) == list(range(20))
 
 
-def test_the_cache_is_bounded_and_counts_each_example_once():
-  cache = cache_lib.Cache()
-  for index in (0, 0, 1, 2):
-    cache.put(index, index, PIXELS, max_bytes=2 * PIXELS.nbytes)
-  assert [cache.get(i) is not None for i in range(3)] == [True, True, False]
-  assert cache.get(1)['label'] == 1
+def test_the_cache_is_bounded():
+  config = data.parse({'source': 'shapes', 'resolution': 8, 'cache_mib': 2})
+  opened = data.open_dataset(config)
+  load = examples.LoadExample(opened, config, train=False)
+  opened.cache.num_bytes = 2**21 - 500
+  for index in range(4):
+    load.image(index)
+  assert list(opened.cache) == [0, 1]
 
 
 def test_changed_data_sets_and_other_processes_have_an_empty_cache():
   opened = data.open_dataset(data.parse({'source': 'digits'}))
-  opened.cache.put(0, 'a', PIXELS, max_bytes=PIXELS.nbytes)
-  assert dataclasses.replace(opened, num_classes=5).cache.get(0) is None
-  assert copy.copy(opened.cache).get(0) is None  # Like pickling.
+  opened.cache[0] = {'label': 'a'}
+  assert not dataclasses.replace(opened, num_classes=5).cache
+  assert not copy.copy(opened.cache)  # Like pickling.
