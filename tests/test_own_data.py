@@ -7,28 +7,20 @@ import pytest
 
 import main
 from tests import pictures
+from tests import toy
 import vit_jax
 from vit_jax import data
 from vit_jax.checkpoints import manager
 
 pytestmark = pytest.mark.slow  # It trains a model.
 
-CONFIG = """
-from ml_collections import ConfigDict
-
-def get_config():
-  return ConfigDict({
-      'total': {'steps': 4}, 'batch_size': 8,
-      'model': {'width': 8, 'depth': 1, 'num_heads': 1, 'mlp_dim': 8,
-                'patch': 3},
-      'data': {'resolution': 9, 'split': 'train', 'unreadable': 'skip',
-               'eval_unreadable': 'skip', 'max_unreadable': 0.3},
-      'optimizer': {'name': 'sgd', 'learning_rate': 0.1,
-                    'schedule': {'name': 'constant'}},
-      'checkpoint': {'every': {'steps': 2}}, 'log': {'every': {'steps': 2}},
-      'evals': {'test': {'batch_size': 8}},
-  })
-"""
+CONFIG = {
+    'total': {'steps': 4}, 'model': {'patch': 3},
+    'data': {'resolution': 9, 'split': 'train', 'unreadable': 'skip',
+             'eval_unreadable': 'skip', 'max_unreadable': 0.3},
+    'checkpoint': {'every': {'steps': 2}}, 'log': {'every': {'steps': 2}},
+    'evals': {'test': {'batch_size': 8}},
+}
 NAMES = ('ant', 'bee', 'cow')
 UNREADABLE = {'3.png', '8.png', '23.png', '28.png'}
 
@@ -46,7 +38,7 @@ def write_table(root):
 def test_a_restarted_run_names_classes_and_counts_unreadable_images(
     tmp_path, capsys, monkeypatch):
   write_table(tmp_path)
-  (tmp_path / 'config.py').write_text(CONFIG)
+  toy.write(tmp_path / 'config.py', **CONFIG)
   workdir = tmp_path / 'run'
   command = ['train', f'--config={tmp_path}/config.py', f'--workdir={workdir}',
              f'--config.data.source={tmp_path}',

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests import in_memory
+from tests import toy
 import vit_jax
 from vit_jax import run as run_lib
 from vit_jax.checkpoints import source as checkpoint_source
@@ -17,16 +18,11 @@ from vit_jax.run import model_card
 
 pytestmark = pytest.mark.slow  # It trains models.
 
-CONFIG = {
-    'total': {'steps': 60}, 'batch_size': 32,
-    'model': {'width': 8, 'depth': 1, 'num_heads': 2, 'mlp_dim': 16,
-              'patch': 8},
-    'data': {'source': 'lamps', 'resolution': 8},
-    'optimizer': {'name': 'adam', 'learning_rate': 1e-2,
-                  'schedule': {'name': 'constant'}},
-    'evals': {'test': {'name': 'regression', 'every': {'steps': 30}}},
-    'checkpoint': {'best': 'test/root_mean_square_error'},
-}
+CONFIG = toy.config(
+    total={'steps': 60}, batch_size=32, model={'patch': 8},
+    data={'source': 'lamps'}, optimizer={'learning_rate': 1e-2},
+    evals={'test': {'name': 'regression', 'every': {'steps': 30}}},
+    checkpoint={'best': 'test/root_mean_square_error'})
 
 
 def test_regression_learns_targets_in_their_units(

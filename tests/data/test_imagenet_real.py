@@ -8,6 +8,7 @@ from PIL import Image
 import pytest
 
 from tests import in_memory
+from tests import toy
 from vit_jax import data
 from vit_jax.data import imagenet_real
 from vit_jax.experiment import build as experiment_lib
@@ -35,14 +36,9 @@ def files(tmp_path):
 
 
 def config(files, **section):
-  return config_lib.resolve({
-      'total': {'steps': 1}, 'batch_size': 4,
-      'model': {'width': 8, 'depth': 1, 'mlp_dim': 8, 'num_heads': 2,
-                'patch': 4},
-      'data': {'source': str(files / 'images'), 'resolution': 8},
-      'optimizer': {'name': 'adam', 'learning_rate': 1e-3,
-                    'schedule': {'name': 'constant'}},
-      'evals': {'real': {'real_labels': str(files / 'real.json'), **section}}})
+  return config_lib.resolve(toy.config(
+      batch_size=4, data={'source': str(files / 'images')},
+      evals={'real': {'real_labels': str(files / 'real.json'), **section}}))
 
 
 def test_labels_follow_file_names(files):

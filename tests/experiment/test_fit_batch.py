@@ -9,6 +9,7 @@ import jax
 import numpy as np
 import pytest
 
+from tests import toy
 from vit_jax import data
 from vit_jax import run as run_lib
 from vit_jax.experiment import build as experiment_lib
@@ -18,17 +19,11 @@ from vit_jax.training import writer
 
 pytestmark = pytest.mark.slow  # It trains models.
 
-CONFIG = {
-    'total': {'steps': 4}, 'batch_size': 24,
-    'model': {'width': 8, 'depth': 1, 'num_heads': 2, 'mlp_dim': 16,
-              'patch': 4},
-    'data': {'source': 'digits', 'resolution': 8},
-    'optimizer': {'name': 'sgd', 'learning_rate': 0.1,
-                  'schedule': {'name': 'constant'}},
-    'log': {'every': {'steps': 1}},
-    'checkpoint': {'every': {'steps': 2}},
-    'evals': {'test': {}, 'own': {'batch_size': 120}},
-}
+CONFIG = toy.config(
+    total={'steps': 4}, batch_size=24,
+    optimizer={'name': 'sgd', 'learning_rate': 0.1},
+    log={'every': {'steps': 1}}, checkpoint={'every': {'steps': 2}},
+    evals={'test': {}, 'own': {'batch_size': 120}})
 GIB = 2**30
 STATE = 2 * GIB  # Memory of the faked steps that microbatches do not reduce.
 

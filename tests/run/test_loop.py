@@ -12,6 +12,7 @@ import jax
 import numpy as np
 import pytest
 
+from tests import toy
 from vit_jax import console
 from vit_jax import evals
 from vit_jax import run as run_lib
@@ -30,18 +31,12 @@ from vit_jax.training import writer
 
 pytestmark = pytest.mark.slow  # It trains models.
 
-CONFIG = {
-    'total': {'steps': 40}, 'batch_size': 8,
-    'model': {'width': 8, 'depth': 1, 'num_heads': 2, 'mlp_dim': 16,
-              'patch': 4, 'dropout': 0.1},
-    'data': {'source': 'digits', 'resolution': 8},
-    'optimizer': {'name': 'adam', 'learning_rate': 1e-3,
-                  'schedule': {'name': 'constant'}},
-    'evals': {'val': {'every': {'steps': 4}, 'batch_size': 120},
-              'end': {'batch_size': 120}},
-    'log': {'every': {'steps': 3}},
-    'checkpoint': {'every': {'steps': 5}, 'best': 'val/loss'},
-}
+CONFIG = toy.config(
+    total={'steps': 40}, model={'dropout': 0.1},
+    evals={'val': {'every': {'steps': 4}, 'batch_size': 120},
+           'end': {'batch_size': 120}},
+    log={'every': {'steps': 3}},
+    checkpoint={'every': {'steps': 5}, 'best': 'val/loss'})
 # The smallest is the third, at step 12; the last is of the best at the end.
 LOSSES = [3.0, 2.5, 2.0, 2.1, math.nan, 2.2, 2.3, 2.4, 2.5, 2.6, 2.0]
 

@@ -12,6 +12,7 @@ import yaml
 
 import main
 from tests import random_models
+from tests import toy
 import vit_jax
 from vit_jax import run as run_lib
 from vit_jax.experiment import build as experiment_lib
@@ -19,20 +20,12 @@ from vit_jax.experiment import config as config_lib
 from vit_jax.run import model_card
 from vit_jax.training import writer
 
-CONFIG = {
-    'total': {'steps': 4}, 'batch_size': 8,
-    'model': {'width': 8, 'depth': 1, 'num_heads': 2, 'mlp_dim': 16,
-              'patch': 4},
-    'data': {'source': 'digits', 'resolution': 8, 'split': 'train[:32]',
-             'train_ops': [{'op': 'resize'}, {
-                 'op': 'flip', 'probability': 0.3}]},
-    'objective': {'loss': 'sigmoid'},
-    'optimizer': {'name': 'adam', 'learning_rate': 1e-3,
-                  'schedule': {'name': 'constant'}},
-    'evals': {'val': {'split': 'test[:40]', 'batch_size': 40,
-                      'every': {'steps': 2}}},
-    'checkpoint': {'best': 'val/loss'},
-}
+CONFIG = toy.config(
+    total={'steps': 4}, objective={'loss': 'sigmoid'},
+    data={'split': 'train[:32]', 'train_ops': [
+        {'op': 'resize'}, {'op': 'flip', 'probability': 0.3}]},
+    evals={'val': {'split': 'test[:40]', 'batch_size': 40,
+                   'every': {'steps': 2}}}, checkpoint={'best': 'val/loss'})
 
 
 @pytest.fixture(scope='module', name='experiment')
