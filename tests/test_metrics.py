@@ -97,7 +97,7 @@ def test_soft_labels_use_their_highest_class():
 
 
 def test_row_with_nan_is_wrong():
-  # Else the argmax of NaN, 0, would make class 0 right.
+  # The argmax of NaN is 0, which must not count as class 0.
   logits = jnp.full((2, 3), jnp.nan).at[1].set(jnp.array([1.0, 0.0, 0.0]))
   khot = jnp.array([[1, 1, 1], [1, 0, 0]])
   np.testing.assert_array_equal(

@@ -40,7 +40,7 @@ def test_fused_attention_is_attention_whatever_the_number_of_tokens(tokens):
 
 @pytest.mark.parametrize('tokens', [4, 5])
 def test_vmap_batches_every_argument_of_the_kernel(monkeypatch, tokens):
-  # It makes one batch of them, and fails where an argument has no groups.
+  # The kernel's vmap rule fails if an argument has no groups.
   seen = []
 
   @jax.custom_batching.custom_vmap
@@ -62,7 +62,7 @@ def test_vmap_batches_every_argument_of_the_kernel(monkeypatch, tokens):
 
 @pytest.fixture
 def calls(monkeypatch):
-  """What is given to the kernel, which XLA's form stands in for."""
+  """Shapes of the queries of each kernel call; XLA replaces the kernel."""
   made = []
 
   def attend(*qkv):

@@ -25,7 +25,7 @@ def as_grid(values, grid, *, prefix=1):
 
 
 def zoom(values, old, new):
-  """SciPy's idea of it: order 1 is linear, grid_mode=False aligns corners."""
+  """SciPy's zoom: order 1 is linear, grid_mode=False aligns corners."""
   grid = values.reshape(*old, -1).astype(np.float64)
   return scipy.ndimage.zoom(
       grid, (new[0] / old[0], new[1] / old[1], 1), order=1)
@@ -55,7 +55,7 @@ def test_grid_of_a_config_is_that_of_its_patches():
 @pytest.mark.parametrize('image, patch, sizes', [
     ((225, 224), (16, 16), '224x224 and 240x224.'),
     ((30, 50), (8, 12), '24x48 and 32x60.'),
-    ((10, 10), (16, 16), '16x16.'),  # Nothing below: it would be 0x0.
+    ((10, 10), (16, 16), '16x16.'),  # A smaller size would be 0x0.
     ((0, 16), (16, 16), '16x16.'),
 ])
 def test_image_that_does_not_divide_is_an_error_with_nearest_sizes(
@@ -139,7 +139,7 @@ def test_same_grid_and_other_parameters_are_unchanged(name):
 def test_distance_zero_stays_distance_zero():
   values = RNG.normal(size=(25, 2, 3)).astype(np.float32)
   got = embed.resize('a/distances', values, **SIZES)
-  assert len(got) == 21  # Of a class token and ten patches.
+  assert len(got) == 21  # For a class token and ten patches.
   np.testing.assert_array_equal(got[10], values[12])
   np.testing.assert_array_equal(got[[0, -1]], values[[0, -1]])
 

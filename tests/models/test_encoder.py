@@ -217,8 +217,8 @@ def test_stochastic_depth_drops_whole_images_linearly_with_depth(
 
 
 def test_stochastic_depth_keeps_the_expectation(params, dropped):
-  # Equal images, and the first layer drops nothing: in the second, all that
-  # keep the branch have it alike, and the mean is that of a plain model.
+  # The images are equal and the first layer drops nothing. In the second layer,
+  # all images that keep the branch have the same values.
   branch = dropped['attention'][1]
   layers = apply(params, IMAGES[:1], section={}, capture=True)['layers']
   plain = np.asarray(layers['after_attention'][1] - layers['after_mlp'][0])[0]

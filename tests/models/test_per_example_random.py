@@ -18,13 +18,13 @@ def drop(images, key, share):
 
 
 def kept(images, key, share):
-  # By the gradient, and in a loop: as a layer of a model that is trained.
+  # Taken from a gradient of a scan, as in a layer of a trained model.
   return jax.grad(lambda images: jax.lax.scan(
       lambda total, share: (total + drop(images, key, share), None),
       0.0, share[None])[0])(images)
 
 
-def test_groups_are_drawn_for_as_the_whole_batch():
+def test_groups_get_the_values_of_the_whole_batch():
   share = jnp.float32(0.4)
   whole = kept(IMAGES, KEY, share)
   assert 10 < whole.sum() < 40
@@ -33,11 +33,11 @@ def test_groups_are_drawn_for_as_the_whole_batch():
   np.testing.assert_array_equal(groups.reshape(12, 5), whole)
 
 
-def test_models_side_by_side_draw_for_themselves():
+def test_models_in_a_vmap_have_separate_random_values():
   keys, shares = jax.random.split(KEY, 2), jnp.asarray([0.2, 0.7])
   one_by_one = np.stack([kept(IMAGES, *row) for row in zip(keys, shares)])
   np.testing.assert_array_equal(
       jax.vmap(kept, in_axes=(None, 0, 0))(IMAGES, keys, shares), one_by_one)
-  # Each with images of its own.
+  # With separate images for each model.
   np.testing.assert_array_equal(jax.vmap(kept)(
       jnp.stack([IMAGES, IMAGES]), keys, shares), one_by_one)

@@ -44,7 +44,7 @@ def assert_same(one, two):
 
 
 def reversed_patches(images):
-  """The same patches in the opposite order."""
+  """Returns images with their patches in reverse order."""
   patches = images.reshape(-1, 2, 4, 3, 4, 3)[:, ::-1, :, ::-1]
   return patches.reshape(images.shape)
 
@@ -152,7 +152,7 @@ def test_shared_positions_equal_identical_positions_per_layer(position):
 def test_shared_positions_are_added_before_each_layer():
   section = {'position_at': 'shared', 'mlp_dim': 4}
   params = randomized(**section)
-  # Branches that give nothing leave the positions, once for each layer.
+  # If all branches return 0, each layer adds the positions and nothing else.
   params = {name: jnp.zeros_like(leaf) if '/out/' in name else leaf
             for name, leaf in params.items()}
   outputs = apply(params, capture=True, **section)

@@ -21,7 +21,7 @@ VIT = {'width': 12, 'depth': 2, 'mlp_dim': 20, 'num_heads': 3, 'patch': 1}
 
 
 def build(kind, *, image=(32, 32, 3), backbone=None, **section):
-  """Returns the model and random parameters, each of them of consequence."""
+  """Returns the model and random parameters."""
   model = models.build(models.parse({
       'name': 'resnet', 'backbone': {**TINY[kind], **(backbone or {})},
       **section}), num_classes=3)
@@ -43,7 +43,7 @@ def random_images(*shape):
 
 
 def pad(x, size, stride, kind, value=0.0):
-  """Pads [height, width, channels]: 'pre' on either side alike, else SAME."""
+  """Pads [height, width, channels]: 'pre' symmetrically, others as SAME."""
   widths = []
   for length in x.shape[:2]:
     total = max((-(-length // stride) - 1) * stride + size - length, 0)

@@ -282,7 +282,7 @@ def test_initial_parameters_have_the_distributions_of_the_paper():
     expected |= {norm + '/scale': constant(1), norm + '/bias': constant(0)}
   flat = tree.flatten(params)
   qkv = np.asarray(flat.pop(layer + 'attention/qkv_kernel'))
-  # Each of the three, in each layer, is a Xavier matrix of its own.
+  # Queries, keys and values of each layer are separate Xavier matrices.
   for i in range(3):
     for of_layer in qkv[:, :, i]:
       assert xavier(of_layer), i
@@ -366,7 +366,7 @@ def test_bfloat16_keeps_softmax_and_norms_in_float32(half):
       lambda p, x: model.apply({'params': p}, x))(params, images)
   found = {}
   for equation in jaxpr_equations(jaxpr.jaxpr):
-    # What a softmax (exp, max, sum) and a layer norm (rsqrt, sum) are made of.
+    # Operations of a softmax (exp, max, sum) and a layer norm (rsqrt, sum).
     if equation.primitive.name in ('exp', 'rsqrt', 'reduce_max', 'reduce_sum'):
       found.setdefault(equation.primitive.name, set()).add(
           str(equation.invars[0].aval.dtype))

@@ -24,7 +24,7 @@ COLORS = jax.jit(masked_patch.colors, static_argnums=1)
 
 
 def build(target, *, patch=4, corrupted=0.5, shares=(0.8, 0.1, 0.1), **section):
-  """Returns objective, model and random parameters, none of them zero."""
+  """Returns objective, model and random parameters."""
   config = objectives.parse({
       'name': 'masked_patch', 'target': target, 'corrupted': corrupted,
       'shares': shares})
@@ -49,8 +49,8 @@ def predict(model, params, images, sources=None):
   return jax.jit(model.apply)({'params': params}, images, sources=sources)
 
 
-def drawn(objective, model, key=KEY, images=IMAGES):
-  """Returns the corruption that the objective draws for a batch."""
+def corruption_of(objective, model, key=KEY, images=IMAGES):
+  """Returns the corruption that the objective samples for a batch."""
   rows, columns = models.grid(model.config, images.shape[1:3])
   corrupt_key, dropout_key = jax.random.split(key)
   return masked_patch.corrupt(
@@ -95,7 +95,7 @@ def test_every_image_has_the_exact_shares_at_its_own_places(rate):
     untouched = np.setdiff1d(own, chosen)
     np.testing.assert_array_equal(source[untouched], untouched)
     assert (source == 49).sum() == masked
-    # Another patch's is never its own: as many as were to be swapped differ.
+    # A swapped patch never gets its own embedding.
     assert ((source != own) & (source != 49)).sum() == swapped
     assert (source[chosen] == chosen).sum() == kept
   assert len({tuple(sorted(chosen)) for chosen in places}) == 64
@@ -153,7 +153,7 @@ def test_colors_equal_numpy_means_of_blocks(patch):
 def test_colors_are_by_area_where_a_patch_does_not_divide_by_four(
     height, width):
   pixels = np.random.default_rng(2).integers(0, 256, (1, 1, height, width, 3))
-  # Each pixel drawn 4 x 4 times as large: now every part is whole pixels.
+  # With pixels enlarged to 4x4, every quarter consists of whole pixels.
   large = pixels.repeat(4, axis=2).repeat(4, axis=3)
   np.testing.assert_array_equal(
       COLORS(jnp.asarray(pixels / 255, jnp.float32), 4),
@@ -189,7 +189,7 @@ def numpy_loss(target, predictions, corruption, patch):
     ('mean_color', {'axial': True, 'pooling': 'average'})], ids=str)
 def test_loss_equals_a_loop_over_corrupted_patches(target, section):
   objective, model, params = build(target, **section)
-  corruption, _ = drawn(objective, model)
+  corruption, _ = corruption_of(objective, model)
   outputs = predict(model, params, IMAGES, corruption.sources)
   assert outputs['predictions'].shape[:2] == (3, 6)  # Every patch, in order.
   predictions = np.stack([row[at] for row, at in zip(*jax.device_get(
@@ -216,7 +216,7 @@ def test_masked_patch_does_not_affect_predictions():
   """Pixels of masked patches change nothing; those of others do."""
   objective, model, params = build(
       'mean_color', corrupted=1.0, shares=(0.5, 0.0, 0.5))
-  corruption, _ = drawn(objective, model)
+  corruption, _ = corruption_of(objective, model)
 
   def predictions(images):
     outputs = predict(model, params, images, corruption.sources)

@@ -85,16 +85,16 @@ def test_wrong_section_is_an_error(section, words):
     objectives.parse(section)
 
 
-def class_weights(asked, counts=(6, 3, 1)):
+def class_weights(weights_or_rule, counts=(6, 3, 1)):
   return objectives.class_weights(
-      objectives.parse({'class_weights': asked}), np.array(counts))
+      objectives.parse({'class_weights': weights_or_rule}), np.array(counts))
 
 
-@pytest.mark.parametrize('asked, ratios', [
+@pytest.mark.parametrize('weights_or_rule, ratios', [
     ('inverse', [1 / 6, 1 / 3, 1]),
     ('inverse_sqrt', [6**-0.5, 3**-0.5, 1]), ((1.0, 2.0, 0.0), [1, 2, 0])])
-def test_class_weights_have_mean_1_over_the_examples(asked, ratios):
-  weights = class_weights(asked)
+def test_class_weights_have_mean_1_over_the_examples(weights_or_rule, ratios):
+  weights = class_weights(weights_or_rule)
   assert np.dot(weights, [6, 3, 1]) / 10 == pytest.approx(1)
   np.testing.assert_allclose(weights * ratios[0], weights[0] * np.array(ratios))
 

@@ -56,7 +56,7 @@ def update(**section):
 
 
 def unrolled(leaves):
-  """Returns each layer's slice under a name of its own."""
+  """Returns each layer's slice under a separate name."""
   result = {}
   for name, leaf in leaves.items():
     if name.startswith('encoder/layers/'):

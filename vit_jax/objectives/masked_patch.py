@@ -14,6 +14,7 @@ import dataclasses
 import math
 from typing import Literal, NamedTuple
 
+import einops
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -208,12 +209,8 @@ def to_patches(
     grid: tuple[int, int],
 ) -> Float[Array, 'batch patches patch_height patch_width channels']:
   """Splits images into patches in row-major order."""
-  batch, height, width, channels = images.shape
-  rows, columns = grid
-  return images.reshape(
-      batch, rows, height // rows, columns, width // columns, channels,
-  ).swapaxes(2, 3).reshape(
-      batch, rows * columns, height // rows, width // columns, channels)
+  return einops.rearrange(
+      images, 'b (r h) (c w) ch -> b (r c) h w ch', r=grid[0], c=grid[1])
 
 
 def colors(

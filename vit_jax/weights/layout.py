@@ -33,7 +33,8 @@ class Row:
   Attributes:
     ours: our name.
     theirs: their name.
-    layout: einops pattern from theirs (stacked) to ours; '' changes nothing.
+    layout: einops pattern from their stacked arrays to ours; '' changes
+      nothing.
     read_only: only some files have it, so it is never written.
   """
   ours: str
@@ -67,7 +68,7 @@ class Table:
 
 @dataclasses.dataclass(frozen=True)
 class Match:
-  """Arrays of theirs that make one parameter of ours.
+  """Their arrays that make one of our parameters.
 
   Attributes:
     ours: our name.
@@ -205,7 +206,7 @@ def _group(
 def to_ours(
     arrays: Sequence[np.ndarray], match: Match, **lengths: int,
 ) -> np.ndarray:
-  """Stacks and rearranges arrays of theirs.
+  """Stacks and rearranges their arrays to our parameter.
 
   Args:
     arrays: of `match.theirs`, in this order.
@@ -266,7 +267,7 @@ def _rearrange(
 def to_theirs(
     table: Table, name: str, array: np.ndarray,
 ) -> dict[str, np.ndarray]:
-  """Returns the arrays of theirs that a parameter of ours becomes.
+  """Converts one of our parameters to their arrays.
 
   Raises:
     ValueError: if the format has no such parameter.
@@ -291,17 +292,17 @@ def to_theirs(
 
 
 def their_name(table: Table, ours: str) -> str:
-  """Returns their name of a parameter of ours; '' if it has none."""
+  """Returns their name of our parameter; '' if it has none."""
   return next((row.theirs for row in table.rows if row.ours == ours), '')
 
 
 def has_row(table: Table, name: str) -> bool:
-  """Whether a table has a row for a name of theirs."""
+  """Whether a table has a row for their name."""
   return next(_rows_of(table, name), None) is not None
 
 
 def contains(table: Table, ours: str, names: Sequence[str]) -> bool:
-  """Whether names of theirs include that of a parameter of ours."""
+  """Whether their names include that of our parameter."""
   return any(row.ours == ours for name in names
              for row, _, _ in _rows_of(table, name))
 

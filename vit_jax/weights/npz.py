@@ -52,7 +52,7 @@ def open_file(path: str | pathlib.Path) -> files.ArrayFile:
 
 def write(path: str | pathlib.Path, arrays: Mapping[str, Any]) -> None:
   """Writes arrays uncompressed."""
-  with pathlib.Path(path).open('wb') as file:  # Else '.npz' may be appended.
+  with pathlib.Path(path).open('wb') as file:  # NumPy appends '.npz' to a path.
     np.savez(file, **arrays)  # type: ignore[arg-type]
 
 
