@@ -58,8 +58,9 @@ def build(
         config, config.checkpoint.best, setting='checkpoint.best',
         train_data=dataset, objective_metrics=loss.measures,
         open_data=open_data)
-  abstract_batch = data.abstract_batch(
-      config.data, dataset, config.batch_size)
+  if not expected_data:
+    evaluators_lib.check_disjoint(config, open_data)
+  abstract_batch = data.abstract_batch(config.data, dataset, config.batch_size)
   init_key, step_key = jax.random.split(jax.random.key(config.seed))
   init_params = functools.partial(
       models.init, model, init_key, abstract_batch['image'])
@@ -68,12 +69,7 @@ def build(
       config.mesh, devices, num_params=tree.num_elements(boxed))
   mesh_lib.check_batch_size(
       'batch_size', config.batch_size, mesh, config.num_microbatches)
-  sizes = {'batch_size': config.batch_size,
-           'num_examples': dataset.num_examples}
-  sizes['total_steps'] = config.total.to_steps(**sizes)
-  optimizer = optim.build(
-      config.optimizer, nn.unbox(boxed), total_steps=sizes['total_steps'],
-      to_steps=lambda duration: duration.to_steps(**sizes))
+  total_steps, optimizer = _optimizer(config, dataset, nn.unbox(boxed))
 
   def init_state() -> types.TrainState:
     return step_lib.init_state(
@@ -82,8 +78,6 @@ def build(
   abstract_state = jax.eval_shape(init_state)
   shardings = sharding.state_shardings(
       abstract_state, sharding.param_specs(boxed, mesh), mesh)
-  if not expected_data:
-    evaluators_lib.check_disjoint(config, open_data)
   unreadable = data.UnreadableLog()
   build_evaluators = functools.partial(
       evaluators_lib.build, config, model=model, objective=loss,
@@ -91,7 +85,7 @@ def build(
       open_data=open_data)
   return Experiment(
       config=config, mesh=mesh, dataset=dataset, model=model,
-      total_steps=sizes['total_steps'], schedule=optimizer.schedule,
+      total_steps=total_steps, schedule=optimizer.schedule,
       abstract_state=_placed(abstract_state, shardings),
       abstract_batch=_placed(abstract_batch, dict.fromkeys(
           abstract_batch, NamedSharding(mesh, sharding.BATCH))),
@@ -120,6 +114,19 @@ def _model_and_loss(
       targets=bool(dataset.targets), mean=config.data.value_scale['mean'],
       std=config.data.value_scale['std'],
       class_weights=_class_weights(config, dataset, expected=expected))
+
+
+def _optimizer(
+    config: config_lib.Config, dataset: data.Dataset, params: types.Params,
+) -> tuple[int, optim.Optimizer]:
+  """Returns the length of training in steps, and the optimizer."""
+  sizes = {'batch_size': config.batch_size,
+           'num_examples': dataset.num_examples}
+  total_steps = config.total.to_steps(**sizes)
+  return total_steps, optim.build(
+      config.optimizer, params, total_steps=total_steps,
+      to_steps=lambda duration: duration.to_steps(
+          total_steps=total_steps, **sizes))
 
 
 def _placed(shapes: Any, shardings: Any) -> Any:
