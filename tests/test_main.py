@@ -67,9 +67,9 @@ def test_a_missing_package_is_named_with_the_install_command(
 
   monkeypatch.setattr(main.importlib, 'import_module', missing)
   assert main.main(['predict']) == 2
-  said = capsys.readouterr().err
-  assert 'rich is not installed' in said
-  assert 'pip install -r requirements.txt' in said
+  error = capsys.readouterr().err
+  assert 'rich is not installed' in error
+  assert 'pip install -r requirements.txt' in error
 
 
 def test_help_needs_no_jax():

@@ -60,13 +60,13 @@ def test_all_figures_are_drawn_and_the_page_holds_them(
       figures_there)
   assert not re.search(r'(src|href)="(?!data:)', page)
   assert filters in page and f'in patches of {patch:g} x {patch:g}' in page
-  said = json.loads(figures.read_text())
+  report = json.loads(figures.read_text())
   weights = model.attention([str(p) for p in sorted(photos.iterdir())])
   np.testing.assert_allclose(
-      said['mean_attention_distance'],
+      report['mean_attention_distance'],
       attention.mean_distance(
           weights.swapaxes(0, 1), grid=grid, patch=(patch, patch)), rtol=1e-4)
-  assert said['pictures'] == 3
+  assert report['pictures'] == 3
 
 
 @pytest.mark.parametrize(('channels', 'name', 'missing'), [
@@ -109,9 +109,9 @@ def test_missing_and_unreadable_images_are_listed(
   assert main.main([
       'inspect', f'--model={tmp_path}/model', f'{tmp_path}/none.png',
       f'{photos}/a.png', f'{tmp_path}/broken.png', f'--json={figures}']) == 1
-  said = json.loads(figures.read_text())
-  assert said['pictures'] == 1
-  assert set(said['errors']) == {
+  report = json.loads(figures.read_text())
+  assert report['pictures'] == 1
+  assert set(report['errors']) == {
       f'{tmp_path}/none.png', f'{tmp_path}/broken.png'}
   assert 'none.png: no such file' in capsys.readouterr().out
   assert main.main([

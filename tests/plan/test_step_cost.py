@@ -96,7 +96,7 @@ class FailingStep:
         '(15.48G).')
 
 
-def test_a_compiler_error_tells_the_needed_memory():
+def test_the_needed_memory_is_read_from_a_compiler_error():
   cost = step_cost.compile_step(
       dataclasses.replace(build(), build_step=lambda _: FailingStep()))
   assert cost.fits is False

@@ -2,9 +2,9 @@
 
     python main.py evaluate --workdir=runs/x --evaluators=fewshot,knn
 
-Weights of other codebases need a config of ours, --config: the model comes from
-the weights, data and evaluators from the config. Few-shot and k-NN evaluation
-also work for weights without a head or with other classes.
+Weights of other codebases need --config: the model comes from the weights, data
+and evaluators from the config. Few-shot and k-NN evaluation also work for
+weights without a head or with other classes.
 """
 
 import argparse

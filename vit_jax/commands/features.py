@@ -9,6 +9,7 @@ reported and skipped; the exit status is then 1.
 
 import argparse
 from collections.abc import Iterator
+import contextlib
 from typing import Any
 
 import numpy as np
@@ -84,7 +85,7 @@ def _write_parquet(
   import pyarrow
   from pyarrow import parquet
   total, shape, file = 0, (), None
-  try:
+  with contextlib.ExitStack() as stack:
     for paths, features in rows:
       shape = features.shape[1:]
       table = pyarrow.table({
@@ -93,11 +94,8 @@ def _write_parquet(
               pyarrow.array(features.ravel()), int(np.prod(shape)))})
       if file is None:
         meta = {'shape': ' '.join(map(str, shape))}
-        file = parquet.ParquetWriter(
-            path, table.schema.with_metadata(meta))
+        file = stack.enter_context(parquet.ParquetWriter(
+            path, table.schema.with_metadata(meta)))
       file.write_table(table.cast(file.schema))
       total += len(paths)
-  finally:
-    if file is not None:
-      file.close()
   return [total, *shape]

@@ -125,11 +125,11 @@ def _best(summary: Mapping[str, Any]) -> str:
   best = summary.get('best')
   if not best:
     return ''
-  metric = console_lib.format_metrics({best['metric']: best['value']})
   others = {key: value for key, value in best.get('metrics', {}).items()
             if key != best['metric'] and key.split('/')[-1] in SHOWN}
   return '\n'.join([
-      metric.split(' ', 1)[1], f'step {best["step"]:,}',
+      console_lib.format_metric(best['metric'], best['value']),
+      f'step {best["step"]:,}',
       *(console_lib.format_metrics({key: value})
         for key, value in others.items())])
 

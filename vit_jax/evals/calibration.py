@@ -1,7 +1,7 @@
 """Expected calibration error (arXiv 1706.04599).
 
-The confidence of a prediction is its probability: of the softmax, or of its own
-sigmoid if the model was trained with one. Examples fall into M bins of equal
+The confidence of a prediction is its probability, by softmax, or by sigmoid if
+the model was trained with one. Examples fall into M bins of equal
 width by their confidence:
 
   bin_m = ((m - 1) / M, m / M]
