@@ -43,10 +43,15 @@ def good():
   for name in ('GIF', 'PNG', 'WEBP', 'TIFF', 'AVIF'):
     files[f'{name.lower()} animated'] = pictures.encode(
         rgb, name, save_all=True, append_images=more)
-  buffer = io.BytesIO()
-  np.save(buffer, np.asarray(rgb))
-  files['npy'] = buffer.getvalue()
+  files['npy'] = npy(np.asarray(rgb))
   return files
+
+
+def npy(array):
+  """Returns the content of a .npy file."""
+  buffer = io.BytesIO()
+  np.save(buffer, array)
+  return buffer.getvalue()
 
 
 def png(width, height, *, bits=8, colour=2, data=b'', chunks=()):
@@ -109,7 +114,7 @@ def bad():
       'jpeg progressive huge': (
           with_size(progressive, huge, huge), 'Make it smaller'),
       'png huge': (png(huge, huge), 'Make it smaller'),
-      'webp huge': (webp(1 << 24, 200), 'Make it smaller'),
+      'webp huge': (webp(huge, huge), 'Make it smaller'),
       'tiff huge': (tiff(width=huge, height=huge), 'Make it smaller'),
       'tiff of huge tiles': (
           tiff(tile_width=huge, tile_length=huge, tile_offset=8,
@@ -125,4 +130,15 @@ def bad():
       'npy of many numbers': (
           files['npy'].replace(b'(24, 33, 3)', b'(24000000, 33000, 3)'
                                )[:-40], 'npy'),
-      'npy of objects': (files['npy'].replace(b'|u1', b'|O8'), 'npy')}
+      'npy of objects': (files['npy'].replace(b'|u1', b'|O8'), 'npy'),
+      'npy empty': (npy(np.zeros((0, 0), np.uint8)), 'each side must'),
+      'npy huge': (npy(np.zeros((2**14, 2**13), np.uint8)), 'Make it smaller'),
+      'png of one column': (png(1, 2**20), 'each side must'),
+      'pnm in ascii': (b'P2 9 9 255\n' + b'1 ' * 81, 'binary PNM'),
+      # Pillow reads these headers byte by byte or chunk by chunk.
+      'ppm padded': (b'P6' + b' ' * 2**20 + b'1 1 255\n000', 'many parts'),
+      'jpeg padded': (
+          files['jpeg'][:2] + b'\xff' * 2**20 + files['jpeg'][2:],
+          'many parts'),
+      'png of many chunks': (
+          png(4, 4, chunks=[(b'tIME', b'')] * 2**16), 'many parts')}

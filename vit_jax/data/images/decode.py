@@ -46,7 +46,7 @@ def decode(
   """
   mode = _MODES[channels]
   if not isinstance(image, np.ndarray) and image.startswith(multichannel.NUMPY):
-    image = multichannel.load_array(image)
+    image = multichannel.load_array(image, max_pixels=max_pixels)
   if isinstance(image, np.ndarray):
     if image.dtype != np.uint8 or image.shape[2:] not in ((), (1,), (3,)):
       raise ValueError(

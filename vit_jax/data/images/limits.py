@@ -3,8 +3,10 @@
 A few bytes can promise an image of four billion pixels, for which a decoder
 allocates memory before it notices. So headers are checked first:
 
-  formats   only `FORMATS`: no PostScript, no video
+  formats   only `FORMATS`: no PostScript, no video; no PNM in ASCII
   pixels    at most `max_pixels`, also for the tiles of a TIFF
+  sides     at most 65,535 pixels: some decoders allocate per row
+  reads     of Pillow's parsers, which read some headers byte by byte
   scans     of a progressive JPEG: each is a pass over all pixels
   texts     Pillow's own limits: 1 MiB per PNG chunk, 64 MiB per file
 """
@@ -22,6 +24,10 @@ MAX_PIXELS = 2**26
 LARGEST = 178_956_970  # Pillow's own limit.
 FORMATS = ('JPEG', 'PNG', 'WEBP', 'GIF', 'BMP', 'DIB', 'TIFF', 'PPM', 'AVIF',
            'JPEG2000')
+MAX_SIDE = 65_535  # As in JPEG.
+_ASCII_PNM = (b'P1', b'P2', b'P3')
+# Of a file: a PNG encoder writes chunks of 8 KiB, each of four reads.
+_FREE_READS, _BYTES_PER_READ = 10_000, 256
 # Cameras write about ten scans. The limit is on pixels times scans.
 _MAX_SCANS = 16
 _TILE_WIDTH, _TILE_LENGTH, _ROWS_PER_STRIP = 322, 323, 278
@@ -34,9 +40,12 @@ def open_image(data: bytes, *, max_pixels: int = MAX_PIXELS) -> Image.Image:
     ValueError: for a file of another format, with too many pixels or scans, or
       with a defective header.
   """
-  check_pixels(_webp_size(data), max_pixels)  # Opening a WebP allocates memory.
+  if data.startswith(_ASCII_PNM):
+    raise ValueError('PNM in ASCII is not supported. Save it as binary PNM.')
+  if size := _webp_size(data):
+    check_pixels(size, max_pixels)  # Opening a WebP allocates memory.
   try:
-    image = Image.open(io.BytesIO(data), formats=_formats())
+    image = Image.open(_File(data), formats=_formats())
   except PIL.UnidentifiedImageError as error:
     raise ValueError(
         'not an image of a supported format, or its header is defective '
@@ -76,8 +85,12 @@ def describe_error(error: Exception, data: bytes) -> str:
 
 
 def check_pixels(size: tuple[int, int], max_pixels: int) -> None:
-  """Raises a ValueError if (width, height) have more than `max_pixels`."""
+  """Raises a ValueError if (width, height) are empty or too large."""
   width, height = size
+  if not 0 < min(size) <= max(size) <= MAX_SIDE:
+    raise ValueError(
+        f'it has {height} x {width} pixels, but each side must have 1 to '
+        f'{MAX_SIDE:,}.')
   if width * height > max_pixels:
     raise ValueError(
         f'it has {height} x {width} pixels, {width * height:,}, but the '
@@ -93,10 +106,24 @@ def _formats() -> tuple[str, ...]:
   return tuple(name for name in FORMATS if name in Image.OPEN)
 
 
-def _webp_size(data: bytes) -> tuple[int, int]:
-  """Returns (width, height) of a WebP canvas; (0, 0) for other files."""
+class _File(io.BytesIO):
+  """A file in memory that a parser reads a limited number of times."""
+
+  def __init__(self, data: bytes):
+    super().__init__(data)
+    self._reads_left = _FREE_READS + len(data) // _BYTES_PER_READ
+
+  def read(self, size: int | None = -1, /) -> bytes:
+    self._reads_left -= 1
+    if self._reads_left < 0:
+      raise ValueError('its header or chunks have too many parts')
+    return super().read(size)
+
+
+def _webp_size(data: bytes) -> tuple[int, int] | None:
+  """Returns (width, height) of a WebP canvas; None for other files."""
   if data[:4] != b'RIFF' or data[8:12] != b'WEBP' or len(data) < 30:
-    return 0, 0
+    return None
   if data[12:16] == b'VP8X':
     return (1 + int.from_bytes(data[24:27], 'little'),
             1 + int.from_bytes(data[27:30], 'little'))
@@ -110,7 +137,7 @@ def _webp_size(data: bytes) -> tuple[int, int]:
 def _check_tiles(image: Image.Image, max_pixels: int) -> None:
   """Raises a ValueError if a tile of a TIFF exceeds `max_pixels`."""
   tags = getattr(image, 'tag_v2', {})
-  tile = tags.get(_TILE_WIDTH, 0), tags.get(_TILE_LENGTH, 0)
+  tile = tags.get(_TILE_WIDTH, 1), tags.get(_TILE_LENGTH, 1)
   for side in (*tile, tags.get(_ROWS_PER_STRIP, 1)):
     if not isinstance(side, int) or side < 0:
       raise ValueError(f'a side of its tiles or strips is {side!r}.')

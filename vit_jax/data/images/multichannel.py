@@ -95,7 +95,7 @@ def decode(
   if isinstance(image, np.ndarray):
     pixels = image
   elif image.startswith(NUMPY):
-    pixels = load_array(image)
+    pixels = load_array(image, max_pixels=max_pixels)
   else:
     opened = limits.open_image(image, max_pixels=max_pixels)
     try:
@@ -116,11 +116,13 @@ def decode(
   return MultichannelImage(_cast(pixels, dtype))
 
 
-def load_array(data: bytes) -> np.ndarray:
-  """Returns the array of a .npy file.
+def load_array(
+    data: bytes, *, max_pixels: int = limits.MAX_PIXELS) -> np.ndarray:
+  """Returns the array [height, width, ...] of a .npy file.
 
   Raises:
-    ValueError: if the file is damaged or contains Python objects.
+    ValueError: if the file is damaged, empty or too large, or contains Python
+      objects.
   """
   file = io.BytesIO(data)
   try:
@@ -129,6 +131,7 @@ def load_array(data: bytes) -> np.ndarray:
     # NumPy would allocate them first.
     if num_bytes > len(data) - file.tell():
       raise ValueError(f'{num_bytes:,} bytes of {dtype} {shape} were expected')
+    limits.check_pixels((*shape, 1, 1)[1::-1], max_pixels)
     file.seek(0)
     return np.load(file, allow_pickle=False)
   except Exception as error:
