@@ -145,11 +145,11 @@ def test_evaluation_sees_every_example_once_in_order():
   assert not found['image'][50:].any() and not found['label'][50:].any()
 
 
-def _listed(labels, num_classes):
+def _listed(labels, num_classes, *, multi_label=True):
   images = [np.full((8, 8, 1), i % 256, np.uint8) for i in range(len(labels))]
   return data.Dataset(
       name='listed', split='train', source=in_memory.Arrays(images, labels),
-      num_classes=num_classes, multi_label=True)
+      num_classes=num_classes, multi_label=multi_label)
 
 
 @pytest.mark.parametrize(('labels', 'num_classes'), [
@@ -170,11 +170,15 @@ def test_label_lists_are_padded_and_become_k_hot_on_the_device(
 
 @pytest.mark.parametrize('labels,message', [
     ((0, 1, 2), r'Example 1 .*\(image 1\).*3 labels.*max_labels is 2.*=3'),
-    ((0, -1), 'Example 1 .*one of its labels is -1.* 5 classes'),
-    ((5,), 'one of its labels is 5')])
-def test_invalid_label_lists_are_errors(labels, message):
+    ((0, -1), r'Example 1 .*\(image 1\).*the label -1.* 5 classes'),
+    ((5,), 'the label 5'), (5, 'the label 5'), (-1, 'the label -1'),
+    (2**40, 'the label 1099511627776')])
+def test_invalid_labels_are_errors(labels, message):
+  """Mixup would turn an invalid class into a row of zeros."""
+  first, is_list = ((0,), True) if isinstance(labels, tuple) else (0, False)
   batches = data.eval_batches(
-      _config(max_labels=2), _listed([(0,), labels], 5), batch_size=2)
+      _config(max_labels=2),
+      _listed([first, labels], 5, multi_label=is_list), batch_size=2)
   with pytest.raises(ValueError, match=message):
     list(batches)
 

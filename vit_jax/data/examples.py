@@ -148,15 +148,15 @@ class LoadExample:
       return label_scaling.standardise(
           label, self.dataset.targets, mean=self.config.target_mean,
           std=self.config.target_std)
-    if not self.dataset.multi_label:
-      return np.asarray(label, np.int32)
-    indices = np.unique(np.asarray(label, np.int64)).astype(np.int32)
+    indices = np.unique(np.asarray(label, np.int64))
     num_classes, max_labels = self.dataset.num_classes, self.config.max_labels
     invalid = indices[(indices < 0) | (indices >= num_classes)]
     if invalid.size:
       raise ValueError(
-          f'one of its labels is {invalid[0]}, but there are {num_classes:,} '
+          f'it has the label {invalid[0]}, but there are {num_classes:,} '
           'classes, numbered from 0.')
+    if not self.dataset.multi_label:
+      return np.asarray(label, np.int32)
     if len(indices) > max_labels:
       raise ValueError(
           f'it has {len(indices)} labels, but data.max_labels is {max_labels}. '
