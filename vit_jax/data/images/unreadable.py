@@ -52,15 +52,15 @@ def add_origin(example: Mapping[str, Any]) -> Iterator[None]:
         f'{example[PREPARED_FROM]}') from error
 
 
+@dataclasses.dataclass(frozen=True)
 class UnreadableLog:
   """Prints each unreadable example once, to stderr.
 
   Attributes:
     found: unreadable examples by data set and key, in order of discovery.
   """
-
-  def __init__(self):
-    self.found: dict[tuple[str, str], Unreadable] = {}
+  found: dict[tuple[str, str], Unreadable] = dataclasses.field(
+      default_factory=dict)
 
   def add(self, unreadable: Unreadable) -> None:
     name = unreadable.data, unreadable.key
@@ -70,21 +70,22 @@ class UnreadableLog:
             flush=True)
 
 
+@dataclasses.dataclass(kw_only=True)
 class UnreadableCounter:
-  """Counts unreadable images among the rows that this process has read."""
+  """Counts unreadable images among the rows that this process has read.
 
-  def __init__(
-      self, *, max_share: float, log: UnreadableLog | None = None,
-      rows: int = 0, count: int = 0, total_rows: int = 0):
-    """Creates a counter that allows a fraction `max_share` of `total_rows`.
-
-    It continues from `count` unreadable rows among `rows` before a restart.
-    """
-    self.log = log or UnreadableLog()
-    self.rows = rows
-    self.count = count
-    self._max_share = max_share
-    self._total_rows = total_rows
+  Attributes:
+    max_share: allowed fraction of `total_rows` or, if more, of `rows`.
+    log: names the unreadable examples.
+    rows: number of rows, including those before a restart.
+    count: number of unreadable ones.
+    total_rows: number of rows that will be read; 0 if unknown.
+  """
+  max_share: float
+  log: UnreadableLog = dataclasses.field(default_factory=UnreadableLog)
+  rows: int = 0
+  count: int = 0
+  total_rows: int = 0
 
   def add(
       self, indices: np.ndarray, find: Callable[[int], list[Unreadable]],
@@ -102,11 +103,11 @@ class UnreadableCounter:
       for unreadable in find(int(index)):
         self.log.add(unreadable)
     if self.count > allowed(
-        self._max_share, max(self.rows, self._total_rows)):
+        self.max_share, max(self.rows, self.total_rows)):
       last = list(self.log.found.values())[-3:]
       raise ValueError(
           f'{self.count:,} of {self.rows:,} images are unreadable, more than '
-          f'data.max_unreadable={self._max_share:g} allows. The last ones:\n  '
+          f'data.max_unreadable={self.max_share:g} allows. The last ones:\n  '
           + '\n  '.join(one.error for one in last)
           + '\nRepair the data or raise data.max_unreadable.')
 

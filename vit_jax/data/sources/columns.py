@@ -1,11 +1,12 @@
 """Roles of a table's columns: image, label, split, group."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 import dataclasses
 import re
 from typing import Any
 
 from vit_jax import schema
+from vit_jax.data.sources import files
 from vit_jax.data.sources import label_rules as label_rules_lib
 
 _IMAGE_NAMES = (
@@ -66,12 +67,12 @@ AUTO = LabelConfig()
 
 def choose_columns(
     table: Mapping[str, label_rules_lib.Column], config: LabelConfig, *,
-    where: str, is_path: Callable[[Any], bool] | None = None,
+    where: str, has_paths: bool = False,
 ) -> LabelConfig:
   """Returns the config with the image, label and split column of a table.
 
-  Roles that are not configured are inferred from names and values. `is_path`
-  tests whether a cell is an image path; None if no column has paths.
+  Roles that are not configured are inferred from names and values. With
+  `has_paths`, a column must hold the paths of image files.
 
   Raises:
     ValueError: if a configured column is missing, or a role is ambiguous.
@@ -81,8 +82,8 @@ def choose_columns(
     if name is not None:
       schema.check_name(name, names, what=f'column of {where}')
   path = given.path
-  if path is None and is_path is not None:
-    path = image_column(names) or _column_of_paths(table, is_path, where)
+  if path is None and has_paths:
+    path = image_column(names) or _column_of_paths(table, where)
   split = given.split or _find(names, _SPLIT_NAMES)
   # Columns called `id` are neither label nor, unless configured, group.
   ids = given.key or _find(names, _ID_NAMES)
@@ -102,11 +103,9 @@ def _find(names: Sequence[str], known: Sequence[str]) -> str | None:
 
 
 def _column_of_paths(
-    table: Mapping[str, label_rules_lib.Column], is_path: Callable[[Any], bool],
-    where: str,
-) -> str:
+    table: Mapping[str, label_rules_lib.Column], where: str) -> str:
   found = [name for name, values in table.items()
-           if values and all(map(is_path, values[:20]))]
+           if values and all(map(files.is_image, values[:20]))]
   if len(found) != 1:
     raise ValueError(
         f'Cannot tell which column of {where} holds the images. Its columns: '

@@ -126,7 +126,7 @@ def _open(
   texts = [name for name in table.column_names if name not in binary]
   config = columns_lib.choose_columns(
       table.data.table.select(texts).slice(0, 1000).to_pydict(), config,
-      where=where, is_path=files.is_image if image is None else None)
+      where=where, has_paths=image is None)
   columns = config.table
   labels = {name: table.data.column(name).to_pylist() for name in texts
             if name in (columns.path, *columns.labels, columns.split,

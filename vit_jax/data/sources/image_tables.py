@@ -41,7 +41,7 @@ def open_tables(
     table, split = table_files.read(path), files.split_of(path) or ''
     # The training table determines the roles of columns.
     resolved = resolved or columns_lib.choose_columns(
-        table, config, where=str(path), is_path=files.is_image)
+        table, config, where=str(path), has_paths=True)
     columns = resolved.table
     found = locate(
         table.get(columns.path or '', []), path, columns, split=split)
