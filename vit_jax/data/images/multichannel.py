@@ -131,7 +131,8 @@ def load_array(
     # NumPy would allocate them first.
     if num_bytes > len(data) - file.tell():
       raise ValueError(f'{num_bytes:,} bytes of {dtype} {shape} were expected')
-    limits.check_pixels((*shape, 1, 1)[1::-1], max_pixels)
+    height, width = (*shape, 1, 1)[:2]
+    limits.check_pixels((width, height), max_pixels)
     file.seek(0)
     return np.load(file, allow_pickle=False)
   except Exception as error:
