@@ -1,23 +1,14 @@
 """The largest batch fits, and twice as many images do not."""
 
+import pathlib
+
 import jax
 import pytest
 
 from vit_jax.analysis import memory_plot
 from vit_jax.plan import max_batch
 
-CONFIG = """
-from ml_collections import ConfigDict
-
-def get_config(model: str = 'B/16', resolution: int = 224):
-  return ConfigDict({
-      'total': {'steps': 4}, 'batch_size': 8, 'accumulation': 2,
-      'model': {'variant': model},
-      'data': {'source': 'digits', 'resolution': resolution},
-      'optimizer': {'name': 'sgd', 'learning_rate': 0.1,
-                    'schedule': {'name': 'constant'}},
-  })
-"""
+CONFIGS = pathlib.Path(__file__).parents[2] / 'configs'
 
 
 @pytest.mark.parametrize('guess', [1, 3, 64, 100_000])
@@ -51,10 +42,7 @@ def test_unknown_memory_is_an_error(fake_cost):
 
 
 @pytest.fixture(scope='module')
-def cells(fake_cost, tmp_path_factory):
-  path = tmp_path_factory.mktemp('config') / 'toy.py'
-  path.write_text(CONFIG)
-
+def cells(fake_cost):
   def compile_step(experiment):
     """Takes half a GiB per image of 32 x 32 pixels."""
     assert experiment.config.accumulation == 1
@@ -65,8 +53,9 @@ def cells(fake_cost, tmp_path_factory):
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(max_batch.step_cost, 'compile_step', compile_step)
     return list(max_batch.table(
-        str(path), jax.devices()[:2], models=('Ti/16', 'Ti/14', 'R26x1'),
-        resolutions=(32, 64), overrides=['model.dtype=bfloat16']))
+        f'{CONFIGS}/finetune.py:dataset=digits', jax.devices()[:2],
+        models=('Ti/16', 'Ti/14', 'R26x1'), resolutions=(32, 64),
+        overrides=['model.dtype=bfloat16']))
 
 
 def test_the_table_has_a_cell_per_model_and_resolution(cells, capsys):

@@ -188,16 +188,11 @@ def test_other_shards_and_finished_datasets_are_not_overwritten(
   assert 'is prepared already' in capsys.readouterr().err
 
 
-def test_shards_of_a_changed_source_are_not_continued(tmp_path):
-  source = tmp_path / 'photos'
-  for i in range(8):
-    path = source / 'train' / ('cat', 'dog')[i % 2] / f'{i}.png'
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(pictures.encode(pictures.picture(i, side=16), 'PNG'))
-  begun = _plan(source, tmp_path)
-  assert prepare.begin(begun) == 0
+def test_shards_of_a_changed_source_are_not_continued(folder, tmp_path):
+  source = shutil.copytree(folder, tmp_path / 'photos')
   assert prepare.begin(_plan(source, tmp_path)) == 0
-  (source / 'train/cat/0.png').rename(source / 'train/cat/9.png')
+  assert prepare.begin(_plan(source, tmp_path)) == 0
+  (source / 'train/cat/6.png').rename(source / 'train/cat/99.png')
   selection._open.cache_clear()  # As in another process.
   with pytest.raises(ValueError, match='or the source has changed since'):
     prepare.begin(_plan(source, tmp_path))

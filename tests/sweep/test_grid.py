@@ -5,6 +5,7 @@ import types
 
 import pytest
 
+from tests import toy
 from vit_jax import sweep as sweep_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import load_config
@@ -31,12 +32,8 @@ def found(monkeypatch):
   """Two checkpoints of different widths; returns the ones that were read."""
   def find(checkpoint, **_):
     names.append(checkpoint)
-    config = config_lib.resolve({
-        'total': {'steps': 1}, 'batch_size': 32,
-        'model': {'width': {'/a': 8, '/b': 16}[checkpoint], 'depth': 1,
-                  'num_heads': 2, 'mlp_dim': 16, 'patch': 4, 'gelu': 'exact'},
-        'optimizer': {'name': 'adam', 'learning_rate': 1e-3,
-                      'schedule': {'name': 'constant'}}})
+    config = config_lib.resolve(toy.config(model={
+        'width': {'/a': 8, '/b': 16}[checkpoint], 'gelu': 'exact'}))
     return types.SimpleNamespace(config=config_lib.to_plain(config))
 
   names = []
