@@ -4,18 +4,15 @@ import json
 
 import pytest
 
+from tests import toy
 from vit_jax import schema
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import config_file
 from vit_jax.experiment import load_config
 
-MODEL = {'width': 8, 'depth': 1, 'mlp_dim': 16, 'num_heads': 2, 'patch': 4}
-SMALL = {
-    'total': {'steps': 10}, 'batch_size': 8, 'model': MODEL,
-    'optimizer': {'name': 'adam', 'learning_rate': 1e-3,
-                  'schedule': {'name': 'constant'}},
-    'evals': {'test': {'every': {'epochs': 1}}},
-}
+SMALL = toy.config(
+    total={'steps': 10}, evals={'test': {'every': {'epochs': 1}}})
+MODEL = SMALL['model']
 
 FILE = """
 from ml_collections import ConfigDict
@@ -34,25 +31,6 @@ def get_config(width: int = 8, rate: float = 1e-3, source: str = 'digits',
   })
 """
 
-STAGES = """
-from ml_collections import ConfigDict
-
-def get_config():
-  return ConfigDict({
-      'batch_size': 8, 'total': {'epochs': 2},
-      'model': {'width': 8, 'depth': 1, 'mlp_dim': 16, 'num_heads': 2,
-                'patch': 4},
-      'optimizer': {'name': 'adam', 'learning_rate': 1e-3,
-                    'schedule': {'name': 'cosine'}},
-      'stages': {
-          'tune': {'init': {'stage': 'pretrain'}, 'total': {'steps': 3},
-                   'optimizer': {'name': 'sgd', 'learning_rate': 0.1,
-                                 'schedule': {'name': 'linear'}}},
-          'pretrain': {'batch_size': 16, 'optimizer': {'beta1': 0.8}},
-      },
-  })
-"""
-
 
 @pytest.fixture
 def file(tmp_path):
@@ -64,9 +42,11 @@ def file(tmp_path):
 
 @pytest.fixture
 def stages(tmp_path):
-  path = tmp_path / 'stages.py'
-  path.write_text(STAGES)
-  return str(path)
+  return toy.write(tmp_path / 'stages.py', stages={
+      'tune': {'init': {'stage': 'pretrain'}, 'total': {'steps': 3},
+               'optimizer': {'name': 'sgd', 'learning_rate': 0.1,
+                             'schedule': {'name': 'linear'}}},
+      'pretrain': {'batch_size': 16, 'optimizer': {'beta1': 0.8}}})
 
 
 def load(specification, *overrides):
