@@ -90,7 +90,7 @@ def test_parameters_must_be_finite_floats(value, words, monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize(('damage', 'words'), [
-    (lambda c: c.update(model=[1]), r'config.model must be a section'),
+    (lambda c: c.update(preprocess=[1]), 'config.preprocess must be'),
     (lambda c: c['model'].update(zzz=1), 'Unknown key model.zzz'),
     (lambda c: c['preprocess'].update(std=[1, 1, 0]), 'std must be positive'),
     (lambda c: c['preprocess'].update(labels=['a']), '1 labels, but .* 5 clas'),

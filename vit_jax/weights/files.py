@@ -14,6 +14,8 @@ import zipfile
 import ml_dtypes
 import numpy as np
 
+from vit_jax import exceptions
+
 # Weights hardly compress, zeros do. Beyond this ratio a file is a zip bomb.
 MAX_RATIO, FREE_BYTES = 64, 256 * 2**20
 _MAX_LINES = 24  # Of a message.
@@ -103,15 +105,12 @@ def check_unpacked(path: pathlib.Path, declared: int) -> None:
         'do not compress so well: this is a zip bomb, and was not unpacked.')
 
 
-@contextlib.contextmanager
-def intact(path: pathlib.Path) -> Generator[None, None, None]:
+def intact(path: pathlib.Path) -> contextlib.AbstractContextManager[None]:
   """Converts the exceptions of a library that reads a file into one error."""
-  try:
-    yield
-  except Exception as error:  # Each compression method raises its own types.
-    raise ValueError(
-        f'{path} is truncated or damaged: {type(error).__name__}: {error}. '
-        'Copy or download it again.') from error
+  # Each compression method raises other types.
+  return exceptions.replaced_by(lambda error: ValueError(
+      f'{path} is truncated or damaged: {type(error).__name__}: {error}. '
+      'Copy or download it again.'))
 
 
 @contextlib.contextmanager

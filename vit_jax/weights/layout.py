@@ -252,8 +252,8 @@ def _rearrange(
 ) -> np.ndarray:
   if not match.layout:
     return stacked
-  known = {k: n for k, n in lengths.items() if n and re.search(
-      rf'\b{k}\b', match.layout)}
+  known = {k: n for k, n in lengths.items()
+           if re.search(rf'\b{k}\b', match.layout)}
   try:
     return einops.rearrange(stacked, match.layout, **known)
   except einops.EinopsError as error:

@@ -16,8 +16,6 @@ _OPTIMIZER = re.compile(
     r'(.*[/.])?(opt|optim|optimizer|opt_state|optimizer_state)[/.]'
     r'(?!target/).*')
 _TOP_LEVEL = re.compile(r'[^/.]+[/.]')
-# Patterns that join the heads with another axis.
-_JOINED = ('(heads e)', '(parts heads e)')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +36,8 @@ class Found:
   @property
   def heads_apart(self) -> bool:
     """Whether the arrays have an axis for the heads."""
-    return not any(_joins_heads(match) for match in self.matches)
+    # Patterns that split the heads from another axis name them.
+    return not any('heads' in match.layout for match in self.matches)
 
 
 def find(opened: files.ArrayFile, *, prefix: str | None = None) -> Found:
@@ -145,9 +144,7 @@ def _convert(
 ) -> dict[str, np.ndarray]:
   params, problems = {}, []
   for match in found.matches:
-    lengths = {'parts': 2 if '/key_value/' in match.ours else 3}
-    if _joins_heads(match):
-      lengths['heads'] = heads
+    lengths = {'parts': 2 if '/key_value/' in match.ours else 3, 'heads': heads}
     try:
       params[match.ours] = convert(match, lengths)
     except ValueError as error:
@@ -156,10 +153,6 @@ def _convert(
     raise ValueError(f'{found.opened.path} has arrays of unexpected shapes:\n'
                      + files.indented(problems))
   return families.split_pairs(params)
-
-
-def _joins_heads(match: layout.Match) -> bool:
-  return any(group in match.layout for group in _JOINED)
 
 
 def fold_register_positions(

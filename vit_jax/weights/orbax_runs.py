@@ -4,8 +4,7 @@ A checkpoint is loaded with the checks of `weights.load`. A model is saved as a
 workdir with one checkpoint that has no optimizer state.
 """
 
-from collections.abc import Generator, Mapping
-import contextlib
+from collections.abc import Mapping
 import dataclasses
 import json
 import os
@@ -17,6 +16,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 from vit_jax import atomic_files
+from vit_jax import exceptions
 from vit_jax import models
 from vit_jax import schema
 from vit_jax import tree
@@ -60,7 +60,9 @@ def load(
         f'The config of the checkpoint {where} has no section model. Use '
         'another checkpoint.')
   shapes = tree.flatten(masked_patch.without_prediction(source.shapes))
-  with _malformed(where):
+  with exceptions.replaced_by(lambda error: ValueError(
+      f'The config of the checkpoint {where} is malformed: '
+      f'{str(error).rstrip(".")}. Use another checkpoint, or correct it.')):
     run = schema.parse(
         declared.Metadata, {
             f.name: source.config[f.name]
@@ -98,20 +100,6 @@ def load(
           f'{load_lib.count(params)}, images {resolution[0]}x{resolution[1]}',),
       report=tuple(f'  loaded  {name} {array.shape}'
                    for name, array in params.items()))
-
-
-@contextlib.contextmanager
-def _malformed(where: str) -> Generator[None, None, None]:
-  """Names the checkpoint in errors about its config."""
-  try:
-    yield
-  # The config may hold a text where a list is expected.
-  except (ValueError, TypeError, KeyError, AttributeError,
-          ZeroDivisionError) as error:
-    raise ValueError(
-        f'The config of the checkpoint {where} is malformed: '
-        f'{str(error).rstrip(".")}. Use another checkpoint, or correct it.'
-    ) from error
 
 
 def _preprocess(run: declared.Metadata) -> preprocessing.Preprocess:
