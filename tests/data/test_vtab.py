@@ -4,6 +4,7 @@ import numpy as np
 from PIL import Image
 import pytest
 
+from tests import own_data
 from tests import pictures
 from vit_jax import data
 from vit_jax.data import vtab
@@ -67,7 +68,7 @@ def open_task(task, root):
 
 def test_tasks_have_the_splits_and_labels_of_the_benchmark(tiny_vtab):
   opened = open_task('kitti_closest_vehicle_distance', tiny_vtab)
-  assert {k: len(v) for k, v in opened.splits.items()} == {
+  assert own_data.sizes(opened) == {
       'train800': 800, 'val200': 200, 'test': 30}
   assert opened.num_classes == 4 and opened.eval_split == 'test'
   test = opened.splits['test']
