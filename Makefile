@@ -46,10 +46,10 @@ test-export: $(VENV)/.export  ## The tests of `main.py export` to ONNX and Saved
 	$(BIN)/python -c 'import jax2onnx, onnxruntime, tensorflow'
 	$(BIN)/python -m pytest -rs tests/inference/test_export.py tests/test_serving.py
 
-KILLS ?= 20
+FAULTS ?= 40
 SEED ?= 1
-test-faults: $(VENV)/.dev  ## Kills and halts a run KILLS times, then compares its result (20 minutes).
-	$(BIN)/python -m tests.faults --kills=$(KILLS) --seed=$(SEED)
+test-faults: $(VENV)/.dev  ## Disturbs a run FAULTS times, then compares its result (40 minutes).
+	$(BIN)/python -m tests.faults --faults=$(FAULTS) --seed=$(SEED)
 
 lint: $(VENV)/.dev  ## Style and types, without the tests.
 	$(BIN)/ruff check $(SOURCES)

@@ -1,24 +1,33 @@
-"""Kills and halts a run of several processes at random moments.
+"""Disturbs a run of several processes at random moments.
 
-    python -m tests.faults --kills=20 --processes=2
+    python -m tests.faults --faults=40 --processes=2
 
-A kill stands for a host that is lost, a halt (SIGSTOP) for one that hangs, in
-the start, a step, a save or an evaluation. The other processes must end, and so
-must a halted one when it continues. A process that never starts must be
-reported. After all kills, the run must end bit for bit like an undisturbed one.
+  kill    a lost host
+  halt    a host that hangs (SIGSTOP)
+  full    a full disk: all writes of a process to files fail (RLIMIT_FSIZE)
+  damage  between two starts, a file of the newest checkpoint is changed
+
+They happen in the start, a step, a save or an evaluation. The other processes
+must end, and so must a halted one when it continues. A process that never
+starts must be reported. At last, the run must end bit for bit like an
+undisturbed one.
 """
 
 import argparse
 from collections.abc import Callable, Sequence
 import dataclasses
+import functools
 import os
 import pathlib
 import random
+import re
+import resource
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 import numpy as np
@@ -46,7 +55,7 @@ def get_config():
                     'schedule': {'name': 'cosine', 'warmup': {'percent': 10}}},
       'evals': {'test': {'every': {'steps': 8}, 'batch_size': 20}},
       'log': {'every': {'steps': 2}},
-      'checkpoint': {'every': {'steps': 5}, 'best': 'test/loss'},
+      'checkpoint': {'every': {'steps': 5}, 'keep': 2, 'best': 'test/loss'},
   })
 """
 MAIN = """
@@ -94,18 +103,22 @@ class Launch:
         **os.environ, 'JAX_PLATFORMS': 'cpu',
         'JAX_COMPILATION_CACHE_DIR': str(folder / 'cache')}
     address = f'localhost:{_free_port()}'
-    self._files = {i: folder / f'{workdir.name}-{i}.txt'
-                   for i in range(processes) if i != missing}
-    self.processes = {}
+    self.processes = {i: subprocess.Popen(
+        [sys.executable, '-c', MAIN, str(ROOT), str(heartbeat_secs),
+         f'--config={folder}/toy.py', f'--workdir={workdir}', *flags,
+         f'--coordinator={address}', f'--num-processes={processes}',
+         f'--process-id={i}'], env=environment, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+                      for i in range(processes) if i != missing}
     self._halted: set[int] = set()
-    for i, file in self._files.items():
-      with file.open('w') as output:
-        self.processes[i] = subprocess.Popen(
-            [sys.executable, '-c', MAIN, str(ROOT), str(heartbeat_secs),
-             f'--config={folder}/toy.py', f'--workdir={workdir}', *flags,
-             f'--coordinator={address}', f'--num-processes={processes}',
-             f'--process-id={i}'],
-            env=environment, stdout=output, stderr=subprocess.STDOUT)
+    # Pipes, because a process on a full disk cannot write to files.
+    self._outputs: dict[int, list[str]] = {i: [] for i in self.processes}
+    self._readers = [
+        threading.Thread(
+            target=self._outputs[i].extend, args=[process.stdout], daemon=True)
+        for i, process in self.processes.items()]
+    for reader in self._readers:
+      reader.start()
 
   def is_over(self) -> bool:
     """Whether a process has ended."""
@@ -132,6 +145,13 @@ class Launch:
         if signum == signal.SIGSTOP:
           self._halted.add(i)
 
+  def fill_disk(self, which: Sequence[int]) -> None:
+    """Makes all further writes of some processes to files fail."""
+    for i in which:
+      if self.processes[i].poll() is None:
+        resource.prlimit(
+            self.processes[i].pid, resource.RLIMIT_FSIZE, (1, 1))
+
   def end(self) -> Ended:
     """Waits until all have ended; halted processes continue last."""
     start = time.monotonic()
@@ -146,8 +166,10 @@ class Launch:
     except subprocess.TimeoutExpired:
       self.send(signal.SIGKILL)
       raise
+    for reader in self._readers:
+      reader.join()
     return Ended([process.returncode for process in self.processes.values()],
-                 [file.read_text() for file in self._files.values()], secs)
+                 [''.join(lines) for lines in self._outputs.values()], secs)
 
 
 def _free_port() -> int:
@@ -225,9 +247,52 @@ def assert_missing_is_reported(folder: pathlib.Path, processes: int) -> None:
           flush=True)
 
 
+def damage(workdir: pathlib.Path, rng: random.Random) -> str:
+  """Changes a file of the newest checkpoint; returns a description.
+
+  Returns '' if there is no older checkpoint.
+  """
+  steps = checkpoint_paths.steps(
+      checkpoint_paths.absolute(workdir) / 'checkpoints/latest')
+  if len(steps) < 2:
+    return ''
+  newest = pathlib.Path(steps[-1])
+  path = rng.choice(sorted(p for p in newest.rglob('*') if p.is_file()))
+  kind, data = rng.choice(['flip', 'cut', 'delete']), path.read_bytes()
+  if kind == 'delete' or not data:
+    path.unlink()
+  elif kind == 'cut':
+    path.write_bytes(data[:rng.randrange(len(data))])
+  else:
+    at = rng.randrange(len(data))
+    path.write_bytes(
+        data[:at] + bytes([data[at] ^ 1 << rng.randrange(8)]) + data[at + 1:])
+  return f'{kind} {path.relative_to(newest.parent)}'
+
+
+def start_damaged(start: Callable[[], Launch]) -> tuple[Launch, str]:
+  """Starts a run with a damaged checkpoint, and renames it if told to.
+
+  Returns the running processes, and what happened.
+  """
+  launch = start()
+  before = last_step(launch.workdir)
+  if launch.until(lambda: last_step(launch.workdir) > before):
+    return launch, 'not needed'  # Some metadata is redundant.
+  ended = launch.end()
+  named = re.search(r'The checkpoint (\S+) is damaged', ended.outputs[0])
+  assert named and set(ended.statuses) == {2}, ended
+  folder = pathlib.Path(named[1])
+  folder.rename(folder.with_name(f'{folder.name}.{time.time_ns()}.damaged'))
+  return start(), 'found and renamed'
+
+
+FULL = 0  # The fault of a full disk, which is no signal.
+
+
 @dataclasses.dataclass(frozen=True)
 class Fault:
-  """A signal to some processes, and the flags of that start."""
+  """A signal to some processes or a full disk, and the flags of that start."""
   signum: int
   victims: list[int]
   flags: tuple[str, ...] = ()
@@ -235,16 +300,18 @@ class Fault:
 
   @classmethod
   def draw(cls, rng: random.Random, processes: int) -> 'Fault':
-    """Draws a fault; two in three are kills."""
+    """Draws a fault; half of them are kills."""
     one = rng.choice([0, processes - 1])
     return rng.choice([
         cls(signal.SIGKILL, [one]), cls(signal.SIGKILL, list(range(processes))),
         # Found by the watchdog or by the heartbeat.
         cls(signal.SIGSTOP, [one],
-            *rng.choice([(HUNG, 10 * HUNG_SECS), ((), HEARTBEAT_SECS)]))])
+            *rng.choice([(HUNG, 10 * HUNG_SECS), ((), HEARTBEAT_SECS)])),
+        cls(FULL, list(range(processes)))])
 
   def __str__(self) -> str:
-    return f'{signal.Signals(self.signum).name} of {self.victims}'
+    name = signal.Signals(self.signum).name if self.signum else 'full disk'
+    return f'{name} of {self.victims}'
 
 
 def where(workdir: pathlib.Path) -> str:
@@ -268,8 +335,10 @@ def disturb(
     came = launch.until(lambda: last_step(workdir) >= step)
     time.sleep(rng.uniform(0, 0.2))
   place = where(workdir)
-  if came:
+  if came and fault.signum:
     launch.send(fault.signum, fault.victims)
+  elif came:
+    launch.fill_disk(fault.victims)
   ended = launch.end()
   if not came and 76 in ended.statuses:  # By the watchdog, on a loaded machine.
     return f'ended before the signal: statuses {ended.statuses}'
@@ -285,14 +354,14 @@ def disturb(
 def main() -> None:
   """Runs the experiment and prints the outcome."""
   parser = argparse.ArgumentParser(description=(__doc__ or '').split('\n')[0])
-  parser.add_argument('--kills', type=int, default=20)
+  parser.add_argument('--faults', type=int, default=40)
   parser.add_argument('--seed', type=int, default=0)
   parser.add_argument('--processes', type=int, default=2)
   parser.add_argument('--folder', type=pathlib.Path)
   args = parser.parse_args()
   folder = args.folder or pathlib.Path(tempfile.mkdtemp())
   rng = random.Random(args.seed)
-  total = 20 * args.kills  # More steps than the kills need.
+  total = 20 * args.faults  # More steps than the faults need.
   flags = (f'--config.total.steps={total}', f'--start-timeout={LATE_SECS}')
   start = time.monotonic()
   launch = Launch(folder, folder / 'calm', *flags, processes=args.processes)
@@ -304,16 +373,22 @@ def main() -> None:
         f'first after {start_secs:.0f} s; all in {folder}', flush=True)
   assert_missing_is_reported(folder, args.processes)
   workdir = folder / 'killed'
-  for number in range(1, args.kills + 1):
+  for number in range(1, args.faults + 1):
     fault = Fault.draw(rng, args.processes)
-    launch = Launch(
-        folder, workdir, *flags, *fault.flags, processes=args.processes,
-        heartbeat_secs=fault.heartbeat_secs)
+    start_run = functools.partial(
+        Launch, folder, workdir, *flags, *fault.flags,
+        processes=args.processes, heartbeat_secs=fault.heartbeat_secs)
+    damaged = damage(workdir, rng) if rng.random() < 0.3 else ''
+    if damaged:
+      launch, outcome = start_damaged(start_run)
+      print(f'    damage, {damaged}: {outcome}', flush=True)
+    else:
+      launch = start_run()
     print(f'{number:2}: {disturb(launch, fault, rng, start_secs)}', flush=True)
   done = Launch(folder, workdir, *flags, processes=args.processes).end()
   assert done.statuses == [0] * args.processes, done
   arrays = assert_same_end(workdir, folder / 'calm')
-  print(f'after {args.kills}: {arrays} arrays and {len(rows(workdir))} rows '
+  print(f'after {args.faults}: {arrays} arrays and {len(rows(workdir))} rows '
         f'are the same bit for bit; {time.monotonic() - start:.0f} s in all')
 
 
