@@ -40,20 +40,21 @@ from vit_jax.training import writer
 
 ROOT = pathlib.Path(__file__).parents[1]
 
-# With random numbers (dropout, crops) and state (average, optimizer).
+# With random numbers (dropout, crops) and state (average, optimizer). Sizes
+# divide over 2, 3 and 4 processes.
 CONFIG = """
 from ml_collections import ConfigDict
 
 def get_config():
   return ConfigDict({
-      'total': {'steps': 40}, 'batch_size': 16, 'averaging': 0.9,
-      'model': {'width': 8, 'depth': 1, 'num_heads': 2, 'mlp_dim': 16,
+      'total': {'steps': 40}, 'batch_size': 12, 'averaging': 0.9,
+      'model': {'width': 12, 'depth': 1, 'num_heads': 2, 'mlp_dim': 24,
                 'patch': 4, 'dropout': 0.1},
       'data': {'source': 'digits', 'resolution': 8,
                'train_ops': [{'op': 'inception_crop'}, {'op': 'flip'}]},
       'optimizer': {'name': 'adam', 'learning_rate': 1e-3,
                     'schedule': {'name': 'cosine', 'warmup': {'percent': 10}}},
-      'evals': {'test': {'every': {'steps': 8}, 'batch_size': 20}},
+      'evals': {'test': {'every': {'steps': 8}, 'batch_size': 24}},
       'log': {'every': {'steps': 2}},
       'checkpoint': {'every': {'steps': 5}, 'keep': 2, 'best': 'test/loss'},
   })
@@ -74,6 +75,7 @@ HEARTBEAT_SECS = 20
 STALLED_SECS, HUNG_SECS = 8, 30
 HUNG = (f'--config.log.stalled_secs={STALLED_SECS}',
         f'--config.log.hung_secs={HUNG_SECS}')
+FSDP = ('--config.mesh.data=1', '--config.mesh.fsdp=-1')
 START_SECS = 5  # For a process that never starts.
 LATE_SECS = 120  # For a process killed during its start.
 END_SECS = 900  # Generous, for loaded machines.
@@ -190,6 +192,11 @@ def last_step(workdir: pathlib.Path) -> int:
   return max((row['step'] for row in rows(workdir)), default=0)
 
 
+def is_past(workdir: pathlib.Path, step: int) -> bool:
+  """Whether a later step has been logged."""
+  return last_step(workdir) > step
+
+
 def is_saving(workdir: pathlib.Path) -> bool:
   """Whether a checkpoint is being written."""
   return any(workdir.glob('checkpoints/*/*tmp*'))
@@ -231,6 +238,29 @@ def _counters(workdir: pathlib.Path) -> dict:
   found = items.read_config(checkpoint_source.find(workdir).path / 'progress')
   return {name: value for name, value in found.items()
           if 'secs' not in name and name != 'train'}
+
+
+def assert_elastic(
+    folder: pathlib.Path, workdir: pathlib.Path, calm: pathlib.Path,
+    *flags: str) -> None:
+  """Kills a run of 4, then of 2 processes; 3 must end it like `calm`."""
+  for processes in (4, 2):
+    launch = Launch(folder, workdir, *flags, processes=processes)
+    step = last_step(workdir) + 8
+    assert launch.until(
+        functools.partial(is_past, workdir, step)), launch.end()
+    launch.send(signal.SIGKILL)
+    launch.end()
+  ended = Launch(folder, workdir, *flags, processes=3).end()
+  assert ended.statuses == [0] * 3, ended
+  assert 'Resuming from step' in ended.outputs[0]
+  found, expected = rows(workdir), rows(calm)
+  assert [row.keys() for row in found] == [row.keys() for row in expected]
+  for row, wanted in zip(found, expected):
+    for name, value in wanted.items():
+      # Sums are in another order.
+      np.testing.assert_allclose(
+          row[name], value, rtol=1e-4, atol=1e-6, err_msg=f'{name}: {wanted}')
 
 
 def assert_missing_is_reported(folder: pathlib.Path, processes: int) -> None:
@@ -372,6 +402,10 @@ def main() -> None:
   print(f'undisturbed: {total} steps in {time.monotonic() - start:.0f} s, the '
         f'first after {start_secs:.0f} s; all in {folder}', flush=True)
   assert_missing_is_reported(folder, args.processes)
+  for name, mesh in (('data', ()), ('fsdp', FSDP)):
+    assert_elastic(
+        folder, folder / f'elastic-{name}', folder / 'calm', *flags, *mesh)
+    print(f'4, 2 and 3 processes train alike on a mesh of {name}', flush=True)
   workdir = folder / 'killed'
   for number in range(1, args.faults + 1):
     fault = Fault.draw(rng, args.processes)
