@@ -73,8 +73,8 @@ def run_processes(number, *argv, devices=1, last=()):
 
   Args:
     number: number of processes.
-    *argv: arguments of all.
-    devices: devices of each.
+    *argv: arguments of all processes.
+    devices: number of devices per process.
     last: additional arguments of the last process.
   """
   environ = {**os.environ, 'JAX_PLATFORMS': 'cpu',
@@ -172,8 +172,8 @@ def test_only_process_0_prints_and_writes(four_processes):
   assert steps == [1, 2, 3, 4]
 
 
-# Of the remaining steps; evaluations were compared before.
-REST = {'evals': {}, 'checkpoint': {'every': {'steps': 2}}}
+# Settings of resumed runs; evaluations are compared in other tests.
+RESUMED = {'evals': {}, 'checkpoint': {'every': {'steps': 2}}}
 
 
 def copy_at_step_2(workdir, target):
@@ -187,7 +187,7 @@ def copy_at_step_2(workdir, target):
 def test_one_process_resumes_a_checkpoint_of_four(
     four_processes, reference, tmp_path):
   workdir = copy_at_step_2(four_processes[0], tmp_path / 'run')
-  rows = train_here(workdir, 1, mesh={'data': 1}, **REST)
+  rows = train_here(workdir, 1, mesh={'data': 1}, **RESUMED)
   assert_same_metrics(rows, reference, first=3, prefix='train/')
 
 
@@ -196,7 +196,7 @@ def test_two_processes_resume_a_checkpoint_of_four(
   workdir = copy_at_step_2(four_processes[0], tmp_path / 'run')
   # Attention heads are split over both processes.
   flag = write_config(
-      tmp_path / 'config.py', {**CONFIG, **REST, 'mesh': {'tensor': 2}})
+      tmp_path / 'config.py', {**CONFIG, **RESUMED, 'mesh': {'tensor': 2}})
   done = run_processes(2, flag, f'--workdir={workdir}')
   assert_all_succeeded(done)
   assert 'Resuming from step 2' in done[0][1]

@@ -1,7 +1,7 @@
 """Vision Transformer in JAX: "An Image is Worth 16x16 Words", arXiv:2010.11929.
 
 Pre-training, fine-tuning and evaluation of the paper's models. Start with
-`python main.py --help`; CONTRIBUTING.md says where things are.
+`python main.py --help`; CONTRIBUTING.md describes the modules.
 
     model = vit_jax.load('ViT-B_16.npz')   # Or a run, a folder, hf://...
     model.predict('cat.jpg')               # Names and probabilities.
@@ -22,19 +22,19 @@ def load(path: str | os.PathLike, **overrides: Any) -> 'Model':
   """Loads a model with its weights, from whatever format they are in.
 
   Args:
-    path: a run's workdir or checkpoint; an .npz, .safetensors or state dict of
-      PyTorch; a folder of one with its config.json; locally, or at gs://,
+    path: a run's workdir or checkpoint; an .npz, .safetensors or PyTorch state
+      dict; a folder with such a file and its config.json. Local, or at gs://,
       https:// or hf://user/model.
-    **overrides: `which='best'` of a workdir; `log=None` for silence; keys of
+    **overrides: `which='best'` for a workdir; `log=None` for no output; keys of
       the section `model` (num_heads=4) or of the preprocessing
-      (resolution=384, mean=..., labels=...), which win over what is inferred.
+      (resolution=384, mean=..., labels=...), which override inferred values.
       See `vit_jax.inference.load.load`.
 
   Raises:
     FileNotFoundError: if there is nothing at `path`.
-    ValueError: if the weights are damaged, unknown, or not exactly those of
-      the model.
+    ValueError: if the weights are damaged, of an unknown format, or do not
+      match the model.
   """
-  # Not at the top: whoever wants a part alone need not wait for Orbax.
+  # Imported here so that other modules can be used without loading Orbax.
   from vit_jax.inference import load as load_lib
   return load_lib.load(path, **overrides)

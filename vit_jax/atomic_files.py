@@ -37,7 +37,7 @@ def write_text(path: epath.PathLike, text: str) -> None:
 
 
 def write_json(path: epath.PathLike, value: Any) -> None:
-  """Replaces a file by strict JSON; numbers that are not finite become null."""
+  """Replaces a file with strict JSON; non-finite numbers become null."""
   write_text(path, json.dumps(strict(value), indent=2, allow_nan=False) + '\n')
 
 
@@ -45,11 +45,11 @@ def write_json(path: epath.PathLike, value: Any) -> None:
 def create(target: str | os.PathLike) -> Generator[pathlib.Path, None, None]:
   """Yields a temporary path of a new file or folder and moves it to `target`.
 
-  An error inside leaves nothing at `target` and no temporary file.
+  An error in the context leaves nothing at `target` and no temporary file.
 
   Raises:
     FileExistsError: if `target` exists.
-    ValueError: if `target` is an address of an unsupported kind.
+    ValueError: if the address scheme of `target` is not supported.
   """
   text = os.fspath(target)
   scheme, _, rest = text.partition('://')
@@ -82,7 +82,7 @@ def _create_local(path: pathlib.Path) -> Generator[pathlib.Path, None, None]:
 def _open_remote(text: str, scheme: str) -> epath.Path:
   if scheme not in _SCHEMES:
     raise ValueError(
-        f'Cannot write to {text}: supported are local paths and '
+        f'Cannot write to {text}: expected a local path or '
         f'{", ".join(f"{name}://" for name in _SCHEMES)}. Write a local file '
         'and copy it.')
   path = epath.Path(text)
@@ -111,7 +111,7 @@ def _upload(source: pathlib.Path, target: epath.Path) -> None:
 
 
 def strict(value: Any) -> Any:
-  """Returns JSON-like data with None for numbers that are not finite."""
+  """Returns JSON-like data with None for non-finite numbers."""
   if isinstance(value, float) and not math.isfinite(value):
     return None
   if isinstance(value, Mapping):

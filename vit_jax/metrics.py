@@ -1,4 +1,4 @@
-"""Metrics: values per example, and means that merge by sum and count.
+"""Metrics: values per example, and means stored as a sum and a count.
 
 The mean over a data set does not depend on batch size or padding.
 """
@@ -11,13 +11,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Integer, Real, Shaped
 import numpy as np
 
-# Class indices, or the k-hot or soft labels of every class.
+# Class indices, or k-hot or soft labels.
 Labels = Integer[Array, 'batch'] | Real[Array, 'batch classes']
 
 
 @flax.struct.dataclass
 class Mean(clu.metrics.Average):
-  """Mean of a value per example over real examples.
+  """Mean of per-example values, ignoring padding.
 
   Attributes:
     total: float32 sum; exact for counts of correct answers up to 2 ** 24.
@@ -52,8 +52,8 @@ def top_k_correct(
 ) -> Float[Array, 'batch']:
   """Returns 1 where the label is among the k highest logits, else 0.
 
-  Ties go to the lower class index, as in `argmax`, so that the equal logits of
-  a zero-initialised head are at chance. Rows with NaN are wrong.
+  Ties go to the lower class index, as in `argmax`, so that a zero-initialised
+  head has chance accuracy. Rows with NaN count as wrong.
 
   Args:
     logits: of any floating type.
@@ -88,7 +88,7 @@ def precision_at_1(
   """Returns 1 where the highest logit belongs to a true class, else 0.
 
   With the labels of arXiv:2006.07159 this is "ReaL accuracy" over examples with
-  labels. Examples without a true class and rows with NaN are wrong.
+  labels. Examples without a true class and rows with NaN count as wrong.
 
   Args:
     logits: of any floating type; ties as in `top_k_correct`.
@@ -115,7 +115,7 @@ def errors(
 
   Args:
     predictions: in the units of the labels.
-    labels: NaN if unknown; ignored.
+    labels: NaN for unknown labels, which are ignored.
 
   Returns:
     Errors per target: NaN without known labels or for NaN predictions, and r2

@@ -159,7 +159,7 @@ def test_a_partial_checkpoint_is_ignored_and_removed(
   run = tmp_path / 'run'
   shutil.copytree(workdir, run)
   latest = epath.Path(run) / 'checkpoints/latest'
-  # A kill leaves a part of the items under a temporary name.
+  # A killed run leaves some of the items under a temporary name.
   half = latest / '6.orbax-checkpoint-tmp'
   shutil.copytree(latest / '5', half)
   shutil.rmtree(half / 'training')
@@ -207,7 +207,7 @@ def test_a_best_checkpoint_of_a_later_step_is_replaced(tmp_path, step):
   assert steps(epath.Path(tmp_path) / 'checkpoints/best') == [str(step)]
 
 
-def test_saving_a_step_twice_keeps_one_also_below_a_relative_path(
+def test_saving_a_step_twice_keeps_one_checkpoint_in_a_relative_path(
     tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
   with open_checkpoints('runs/one') as checkpoints:
@@ -286,7 +286,7 @@ def test_a_truncated_file_is_one_clear_error_or_changes_nothing(
   assert any('/d/' in name for name in failed)  # The values.
 
 
-def test_other_folders_with_numeric_names_are_no_checkpoints(tmp_path):
+def test_other_folders_with_numeric_names_are_not_checkpoints(tmp_path):
   for label in ('0', '1'):
     (tmp_path / label).mkdir()
     (tmp_path / label / 'image.png').write_bytes(b'PNG')
@@ -294,7 +294,7 @@ def test_other_folders_with_numeric_names_are_no_checkpoints(tmp_path):
     source_lib.find(tmp_path)
   (tmp_path / '0/params').mkdir()
   with pytest.raises(ValueError, match='0 is damaged.*: it lacks conf.*'
-                     'there is no other beside it'):
+                     'the run has no other checkpoint'):
     source_lib.find(tmp_path)
 
 
@@ -396,7 +396,7 @@ def test_checkpoints_of_version_0_1_have_no_checksums(small, tmp_path):
 @pytest.mark.parametrize('error', [
     ValueError('RESOURCE_EXHAUSTED: out of memory'), MemoryError(),
     ValueError('UNAVAILABLE: 503')])
-def test_temporary_errors_are_no_damage(small, monkeypatch, error):
+def test_temporary_errors_are_not_reported_as_damage(small, monkeypatch, error):
   def fail(*_, **__):
     raise error
 

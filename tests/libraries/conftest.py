@@ -1,4 +1,4 @@
-"""Helpers of comparisons with other libraries; they import torch on use."""
+"""Helpers for comparisons with other libraries; each imports torch itself."""
 
 import types
 

@@ -1,4 +1,5 @@
-"""PyTorch state dicts of "Implementing Vision Transformer from scratch"."""
+"""State dicts of the tutorial "Implementing Vision Transformer from scratch".
+"""
 
 import numpy as np
 import pytest
@@ -10,8 +11,8 @@ torch = pytest.importorskip('torch', reason='torch is not installed')
 WIDTH, DEPTH, HEADS, PATCH, SIDE = 24, 2, 2, 8, 32
 
 
-def page():
-  """Returns the page's model: no final norm, tanh GELU, torch's epsilon."""
+def tutorial_model():
+  """Returns a model without final norm, with tanh GELU and torch's epsilon."""
   nn = torch.nn
 
   class Attention(nn.Module):
@@ -85,8 +86,9 @@ def page():
     dict, lambda weights: {'model': weights, 'step': 3},
     lambda weights: {f'module.{n}': a for n, a in weights.items()}],
     ids=['bare', 'nested', 'data parallel'])
-def test_the_pages_model_computes_the_same_logits(wrap, torch_models, tmp_path):
-  theirs = torch_models.perturbed(page())
+def test_a_tutorial_model_computes_the_same_logits(
+    wrap, torch_models, tmp_path):
+  theirs = torch_models.perturbed(tutorial_model())
   torch.save(wrap(theirs.state_dict()), tmp_path / 'x.pth')
   ours = vit_jax.load(tmp_path / 'x.pth', log=None, num_heads=HEADS)
   assert (ours.config.final_norm, ours.config.gelu,

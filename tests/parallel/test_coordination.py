@@ -22,7 +22,7 @@ from vit_jax.parallel import coordination
 from vit_jax.parallel import processes
 from vit_jax.training import signals
 assert processes.start(processes.Processes(address, 2, index), stoppable=True)
-coordination.ROLL_CALL_SECS = coordination.ERROR_SECS = 2
+coordination.PROBE_SECS = coordination.ERROR_SECS = 2
 coordination.START_SECS = 2
 found = {'first': [
     coordination.run_on_first('n', lambda i=i: [i, index]) for i in (3, 4)]}

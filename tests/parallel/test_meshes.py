@@ -128,7 +128,7 @@ def test_data_parallelism_only_reduces_each_gradient_once():
               or found['all-to-all'])
   assert is_one_image_and_label(found['collective-permute'])
   reduced = collectives.total(found['all-reduce'])['all-reduce'].bytes
-  # Also the sums of loss, metrics and mask.
+  # Includes the sums of loss, metrics and mask.
   assert param_bytes(built) <= reduced <= param_bytes(built) + 32
   # Gradients of a layer are reduced inside the loop.
   layers = tree.num_bytes(built.abstract_state.params['encoder'])

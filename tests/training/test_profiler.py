@@ -1,4 +1,4 @@
-"""The trace of a few steps."""
+"""The profiler traces the requested steps and measures host memory."""
 
 import gzip
 import json
@@ -41,7 +41,7 @@ class Recorder:
     (100, 120, 3, [('start', 105), ('stop', 108)]),
     # An unfinished trace is closed.
     (0, 12, 7, [('start', 5), ('stop', 12)]),
-    # A short run is traced from its first step.
+    # A short run is traced after its first step.
     (0, 4, 10, [('start', 1), ('stop', 4)]),
     (0, 20, 0, [])])
 def test_the_trace_covers_the_requested_steps(

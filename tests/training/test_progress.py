@@ -1,4 +1,4 @@
-"""The bar in a terminal, the lines without one, and the tables in both."""
+"""Progress is shown as a bar in a terminal and as lines otherwise."""
 
 import io
 import re

@@ -1,8 +1,8 @@
 """Speed of an experiment's training step and forward pass.
 
 FLOPs are those of the model, as in `flops` and `train/mfu`, without
-recomputation. Utilisation is relative to a large matrix product, measured in
-turn with the steps, and to the data sheet if the device is known.
+recomputation. Utilisation is relative to a large matrix product, timed
+alternately with the steps, and to the data sheet if the device is known.
 """
 
 import collections
@@ -62,7 +62,7 @@ class MatmulPeak:
 class StepSpeed:
   """All measurements of an experiment.
 
-  `input` is the training with its input pipeline, if the data are available:
+  `input` is the training speed with the input pipeline, if measured:
   `images_per_sec` and `wait_share`, the fraction of the time spent waiting.
   """
   device_kind: str
@@ -81,8 +81,8 @@ def measure(
   """Measures an experiment on its devices.
 
   Args:
-    experiment: its data need not be available.
-    rounds: measurements of each action.
+    experiment: the experiment; its data are only read for `with_input`.
+    rounds: number of measurements of each action.
     repeats: steps per round; None for at least one second.
     with_input: whether to measure training with the input pipeline.
 
@@ -188,7 +188,8 @@ def _input_speed(
     experiment: experiment_lib.Experiment, training: Training, *, rounds: int,
     repeats: int,
 ) -> dict[str, interleaved_timing.Spread]:
-  """Trains like a run; the first round fills the pipeline and is dropped."""
+  """Measures training with its input; drops the round that fills the pipeline.
+  """
   in_flight: collections.deque[jax.Array] = collections.deque()
   found = []
   clock = clock_lib.Clock(devices=experiment.mesh.size)

@@ -25,8 +25,8 @@ def of_array(array: Array) -> UInt32[Array, '']:
   """Returns the sum of hashed 32-bit words, modulo 2**32.
 
   A word's hash (the finalizer of MurmurHash3) includes its position and is
-  invertible, so any change of one word is found, and others with a probability
-  of 1 - 2**-32.
+  invertible, so any change of one word is detected, and other changes with a
+  probability of 1 - 2**-32.
   """
   if array.dtype == jnp.bool_:
     array = array.astype(jnp.uint8)

@@ -9,16 +9,17 @@ from vit_jax import schema
 
 @dataclasses.dataclass(frozen=True)
 class CheckpointConfig:
-  """When to save, what to keep and when to stop early.
+  """Intervals and number of checkpoints, and early stopping.
 
   Attributes:
     every: interval between checkpoints; the last step is always saved.
     keep: number of latest checkpoints to keep.
     best: metric of the best checkpoint, such as 'val/accuracy'; '' for none.
-    best_mode: whether larger ('max') or smaller ('min') is better; 'auto' is
-      the evaluator's choice, 'min' for a loss.
+    best_mode: whether larger ('max') or smaller ('min') is better; 'auto' uses
+      the evaluator's choice, such as 'min' for a loss.
     patience: stops the run when `best` has not improved for this long: a
-      duration such as {'epochs': 5} or a number of evaluations; None never.
+      duration such as {'epochs': 5} or a number of evaluations; None disables
+      early stopping.
   """
   every: schema.Duration = schema.Duration(percent=10)
   keep: int = 1

@@ -1,8 +1,8 @@
 """Storage errors that name the path, the free space and what to do.
 
 Python reports an errno, TensorStore the text of its own error, Orbax a chain of
-both from a thread, and a bucket the answer of its service. The message of the
-system is kept in each case.
+both from a thread, and a bucket the response of its service. The original
+message is kept in each case.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from vit_jax import atomic_files
 from vit_jax import console
 from vit_jax import exceptions
 
-# Operating system errors as TensorStore reports them, and answers of buckets.
+# Operating system errors as TensorStore reports them, and errors of buckets.
 _OS_ERROR = re.compile(r'\[OS error')
 _BUCKET_ERROR = re.compile(
     r'bucket|credentials|HTTP response|PERMISSION_DENIED|UNAUTHENTICATED'
@@ -26,13 +26,13 @@ _PATH = re.compile(r'\S*/\S*')
 
 
 class StorageError(RuntimeError):
-  """A file of a run could not be written, or a bucket not be read."""
+  """A file of a run could not be written, or a bucket could not be read."""
 
 
 def explained(
     what: str, folder: epath.PathLike, *, resume: Callable[[], str] = str,
 ) -> contextlib.AbstractContextManager[None]:
-  """Replaces storage errors of writing `what`; see `storage_error`."""
+  """Rewrites storage errors that occur while writing `what`."""
   return exceptions.replaced_by(lambda error: storage_error(
       error, f'Cannot write {what} to', folder, resume=resume))
 
@@ -47,7 +47,7 @@ def storage_error(
     error: the original exception.
     action: failed action, such as 'Cannot read'.
     path: location of the data.
-    resume: returns from which checkpoint the run can resume.
+    resume: returns a sentence about the checkpoint to resume from.
   """
   is_bucket = (atomic_files.is_remote(path)
                and not os.fspath(path).startswith('http'))
@@ -67,7 +67,7 @@ def storage_error(
 
 
 def _is_storage_error(error: BaseException, *, is_bucket: bool) -> bool:
-  # Paths are removed: 'gs://my-bucket/x does not exist' is no bucket error.
+  # Paths may contain these words: 'gs://my-bucket/x does not exist'.
   text = _PATH.sub('', str(error))
   if is_bucket and _BUCKET_ERROR.search(text):
     return True

@@ -23,7 +23,7 @@ from vit_jax.checkpoints import paths
 logging.getLogger('absl').addFilter(
     lambda record: not (record.exc_info and 'orbax' in record.pathname))
 
-# Errors of memory or of a service, which do not mean that files are damaged.
+# Memory or service errors, which do not mean that files are damaged.
 _TEMPORARY = re.compile(
     'RESOURCE_EXHAUSTED|UNAVAILABLE|UNAUTHENTICATED|PERMISSION_DENIED'
     '|DEADLINE_EXCEEDED')
@@ -35,9 +35,9 @@ class DamagedError(ValueError):
 
 
 def explained(path: epath.Path) -> contextlib.AbstractContextManager[None]:
-  """Replaces errors of reading a checkpoint by a `DamagedError`.
+  """Replaces errors of reading a checkpoint with a `DamagedError`.
 
-  Errors of memory and temporary errors of a service are kept; in a bucket,
+  Memory errors and temporary errors of a service are kept; in a bucket,
   other errors of the service become an `errors.StorageError`.
   """
   def rewrite(error: Exception) -> Exception | None:
@@ -53,7 +53,7 @@ def explained(path: epath.Path) -> contextlib.AbstractContextManager[None]:
         + (f', or use another of this run: {", ".join(map(str, others))}. A '
            'run resumes from the previous one once this folder is renamed to '
            f'{path.name}{paths.DAMAGED}.'
-           if others else '; there is no other beside it.'))
+           if others else '; the run has no other checkpoint.'))
 
   return exceptions.replaced_by(rewrite)
 

@@ -27,10 +27,10 @@ FILENAME = '.lock'
 
 @contextlib.contextmanager
 def hold(workdir: epath.PathLike) -> Generator[None, None, None]:
-  """Creates a workdir and locks it in this context.
+  """Creates a workdir and locks it while the context is active.
 
   Raises:
-    ValueError: if another run holds the lock; names its process and host.
+    ValueError: if another run holds the lock, with its process and host.
     errors.StorageError: if the workdir cannot be written to.
   """
   workdir = epath.Path(workdir).expanduser()
@@ -57,7 +57,7 @@ def _lock(file, workdir: epath.Path) -> None:
         '--workdir.') from None
   except OSError:  # This file system has no locks.
     return
-  with contextlib.suppress(OSError):  # Names the owner; not needed to lock.
+  with contextlib.suppress(OSError):  # Only the error above needs the owner.
     file.truncate(0)
     now = datetime.datetime.now().isoformat(' ', 'seconds')
     file.write(f'process {os.getpid()} on {socket.gethostname()} '

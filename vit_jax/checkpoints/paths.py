@@ -26,9 +26,9 @@ def is_checkpoint(path: epath.Path) -> bool:
 
 
 def shown(path: epath.PathLike) -> str:
-  """Returns a path relative to the working directory where it is inside.
+  """Returns a path, relative to the working directory if it is inside.
 
-  Notebooks and model cards are shared and need not reveal a home directory.
+  Notebooks and model cards are shared and should not reveal a home directory.
   """
   text, here = os.fspath(path), os.path.join(os.getcwd(), '')
   return text.removeprefix(here) or text

@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
   """Runs the command; returns the exit status."""
-  with signals.catch():  # Also between two stages.
+  with signals.catch():  # Includes the time between stages.
     return _train(args)
 
 
@@ -49,7 +49,7 @@ def _train(args: argparse.Namespace) -> int:
   workdir = epath.Path(args.workdir)
   start = time.monotonic()
   summaries: dict[str, Any] = {}
-  # All stages are built first, so that errors in a later one show at once.
+  # All stages are built first, so that errors in any of them appear at once.
   with restore.watching(next(iter(stages.values())).log, 'opening the data'):
     experiments = {name: experiment_lib.build(config)
                    for name, config in stages.items()}

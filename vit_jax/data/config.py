@@ -69,8 +69,8 @@ class DataConfig:
       (target - mean) / std. Default: measured when a run starts, and saved.
     target_std: standard deviation of each regression target.
     max_labels: maximum number of labels of an image; the length of label lists.
-    unreadable: 'error', or 'skip': training replaces an unreadable image by the
-      next readable one, and counts and names it. See `unreadable`.
+    unreadable: 'error', or 'skip': training replaces an unreadable image with
+      the next readable one, and counts and names it. See `unreadable`.
     eval_unreadable: the same for evaluation, where 'skip' masks the image.
     max_unreadable: maximum fraction of skipped images; ten are always allowed.
     max_pixels: maximum size of an image; larger ones are unreadable. Decoding

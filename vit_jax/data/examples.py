@@ -68,7 +68,7 @@ class LoadExample:
              list[unreadable_lib.Unreadable]]:
     """Returns index, image and label of an example, and unreadable examples.
 
-    The policy 'skip' replaces an unreadable example by the next readable one,
+    The policy 'skip' replaces an unreadable example with the next readable one,
     or by None without `replace`.
     """
     unreadable: list[unreadable_lib.Unreadable] = []

@@ -135,7 +135,7 @@ def _unroll_layers(
     method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
     context: nn.module.InterceptorContext,
 ) -> Any:
-  """Replaces the encoder's scan over layers by a Python loop.
+  """Replaces the encoder's scan over layers with a Python loop.
 
   Loops prevent operator fusion in ONNX Runtime, and jax2onnx cannot trace the
   scan with a symbolic batch size.

@@ -29,10 +29,10 @@ class SupervisedConfig:
       regression 'mse', 'mae' or 'huber', in standard deviations of the training
       split. 'auto' is softmax or mse.
     label_smoothing: probability mass spread uniformly over all classes.
-    class_weights: factor of the loss of an example by class: 'inverse' to the
-      number of training examples of the class, 'inverse_sqrt' to its square
-      root, or a weight per class. Weights are scaled to a mean of 1 over the
-      training split, which keeps the scale of the loss.
+    class_weights: loss weights: 'inverse' for 1 / n with n training examples of
+      the class, 'inverse_sqrt' for 1 / sqrt(n), or a weight per class. Weights
+      are scaled to a mean of 1 over the training split, which keeps the scale
+      of the loss.
   """
   name: Literal['supervised'] = 'supervised'
   loss: Literal['auto', 'softmax', 'sigmoid', 'mse', 'mae', 'huber'] = 'auto'
@@ -55,7 +55,7 @@ class SupervisedConfig:
 def resolve(
     config: SupervisedConfig, *, targets: bool, multi_label: bool = False,
 ) -> SupervisedConfig:
-  """Replaces the loss 'auto' by the default loss of the labels.
+  """Replaces the loss 'auto' with the default loss of the labels.
 
   Args:
     config: section `objective`.
@@ -125,7 +125,7 @@ class Supervised:
   """Loss of a model on labelled batches.
 
   Attributes:
-    measures: metrics next to the loss: 'accuracy' for classes, 'precision_at_1'
+    measures: metrics besides the loss: 'accuracy' for classes, 'precision_at_1'
       for several labels per example, none for regression.
   """
 

@@ -1,8 +1,8 @@
 """Muon: orthogonalised momentum of matrices (arXiv 2502.16982, sec. 2).
 
-A momentum with singular value decomposition U S V^T becomes U V^T,
-approximately, by five Newton-Schulz steps of `optax.contrib`. This module says
-which axes of a kernel are rows and columns, and scales updates as Adam's.
+Five Newton-Schulz steps of `optax.contrib` replace a momentum U S V^T (its
+singular value decomposition) with approximately U V^T. This module defines
+which axes of a kernel are rows and columns, and scales updates like Adam's.
 """
 
 import math

@@ -54,7 +54,7 @@ class ScheduleConfig:
   cooldown: schema.Duration | None = None
 
   def __post_init__(self):
-    # A key of another schedule would silently do nothing.
+    # A key of another schedule would be ignored silently.
     readers = {'end': ('linear', 'cosine'), 'timescale': ('rsqrt',),
                'cooldown': ('constant', 'rsqrt')}
     for key, names in readers.items():
@@ -130,4 +130,4 @@ def _check_lengths(
       for key, steps in (('warmup', warmup), ('cooldown', cooldown)) if steps]
   raise ValueError(
       f'{" and ".join(parts)}, but the whole run is {total_steps:,} steps. '
-      'Lengthen the run, or write {"percent": ...} of it.')
+      'Lengthen the run, or use a percentage, such as {"percent": 5}.')

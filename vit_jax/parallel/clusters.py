@@ -2,7 +2,7 @@
 
 JAX reads the coordinator's address and the process numbers from these clusters.
 It also does so for a single process, and then blocks on the network, so this
-module first makes sure that there are several.
+module first checks that there are several.
 """
 
 from collections.abc import Mapping
@@ -49,7 +49,7 @@ def find(environ: Mapping[str, str]) -> str | None:
 
 
 def slurm_gpus(environ: Mapping[str, str]) -> list[int] | None:
-  """Returns the local GPUs of this SLURM task; None if JAX's choice is right.
+  """Returns the local GPUs of this SLURM task; None to use JAX's choice.
 
   JAX takes one GPU per task, by the task's number on its node. That is wrong
   for a task that is alone on its node or sees only its own GPUs.

@@ -1,7 +1,7 @@
 """Coordination between the processes of one run.
 
-All processes run the same program, so the n-th call with a name belongs to the
-n-th call with that name in every other process. Messages travel through the
+All processes run the same program, so the n-th call with a name matches the
+n-th call with that name in every other process. Messages are sent through the
 key-value store of JAX's coordination service, which works before the first
 collective and reports missing processes by number.
 """
@@ -23,10 +23,10 @@ from jax.experimental import multihost_utils
 
 from vit_jax import exceptions
 
-# Limit for process 0 or a barrier during the start, where one process may
-# compile for hours while others load from the cache (as `log.start_secs`).
+# Time limit of all calls, as long as `log.start_secs`: during the start, one
+# process may compile for hours while others load from the cache.
 START_SECS = 7200
-ROLL_CALL_SECS = 5  # For all processes to answer after a failed collective.
+PROBE_SECS = 5  # For all processes to respond after a failed collective.
 ERROR_SECS = 10  # For all processes to read the error of process 0.
 
 # Messages of Gloo, NCCL and the coordination service. Buckets and data servers
@@ -44,7 +44,7 @@ class LostError(RuntimeError):
   """Another process of the run ended or cannot be reached.
 
   Attributes:
-    exit_code: the run can be started again, as after a hang.
+    exit_code: exit status, as after a hang: the run can be restarted.
   """
   exit_code = 76
 
@@ -58,7 +58,7 @@ def run_on_first(name: str, function: Callable[[], _T]) -> _T | None:
 
   Raises:
     ValueError: in other processes, with the message of an error in process 0.
-    LostError: in other processes, if process 0 does not answer in time.
+    LostError: in other processes, if process 0 does not respond in time.
     Exception: in process 0, whatever `function` raises.
   """
   client = _client()
@@ -91,7 +91,7 @@ def check_equal(name: str, values: Mapping[str, Any]) -> None:
 
   Raises:
     ValueError: in every process, with the first difference.
-    LostError: if a process does not answer in time.
+    LostError: if a process does not respond in time.
   """
   client = _client()
   if client is None:
@@ -133,7 +133,7 @@ def is_distributed() -> bool:
 
 
 def reached_stop_point() -> bool:
-  """Whether all processes must stop at this call, as one received SIGTERM.
+  """Whether all processes must stop here because one received SIGTERM.
 
   Every process must call this equally often; JAX picks the first call that no
   process has passed yet. Needs `processes.start(..., stoppable=True)`.
@@ -143,9 +143,9 @@ def reached_stop_point() -> bool:
 
 
 def explain_lost_processes() -> contextlib.AbstractContextManager[None]:
-  """Replaces the error of a failed collective by the missing processes.
+  """Replaces the error of a failed collective with the missing processes.
 
-  A collective that hangs is ended by JAX's heartbeats instead.
+  JAX's heartbeats end a collective that hangs.
   """
   return exceptions.replaced_by(_lost_error)
 
@@ -158,13 +158,13 @@ def _lost_error(error: Exception) -> LostError | None:
     return None
   return LostError(
       f'process {jax.process_index()} of {jax.process_count()}: lost the '
-      f'connection to other processes. {_describe(_roll_call(client))} Start '
-      'the same command again: it resumes from the last checkpoint. '
+      f'connection to other processes. {_describe(_unresponsive(client))} '
+      'Start the same command again: it resumes from the last checkpoint. '
       f'({exceptions.first_line(error)})')
 
 
 def _explain_timeout(what: str) -> contextlib.AbstractContextManager[None]:
-  """Replaces errors of the coordination service by a `LostError`."""
+  """Replaces errors of the coordination service with a `LostError`."""
   def rewrite(error: Exception) -> LostError | None:
     return LostError(
         f'process {jax.process_index()}: {what} within {START_SECS} s. '
@@ -180,13 +180,13 @@ def _wait_until_read(client: Any, key: str) -> None:
     client.wait_at_barrier(f'{key}/read', ERROR_SECS * 1000)
 
 
-def _roll_call(client: Any) -> list[int]:
-  """Returns the processes that do not answer."""
+def _unresponsive(client: Any) -> list[int]:
+  """Returns the processes that do not respond."""
   try:
-    client.wait_at_barrier('roll_call', ROLL_CALL_SECS * 1000)
+    client.wait_at_barrier('probe', PROBE_SECS * 1000)
   except Exception as error:  # A lost service raises several types.
     if not jax.process_index():
-      time.sleep(1)  # Other processes still read the answer.
+      time.sleep(1)  # Other processes still read the result.
     return _missing(error) or [0]  # Process 0 hosts the service.
   return []
 

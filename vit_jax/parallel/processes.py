@@ -1,7 +1,7 @@
 """Starts several processes that run as one program.
 
-JAX must be initialised before it looks for devices. The processes are found in
-the environment of a cluster or given by flags; a single process does not wait.
+JAX must be initialised before it looks for devices. The processes are detected
+from the environment of a cluster or given by flags.
 """
 
 from collections.abc import Mapping
@@ -97,7 +97,7 @@ def start(processes: Processes, *, stoppable: bool = False) -> bool:
     gpus = clusters.slurm_gpus(os.environ)
     if cluster == clusters.SLURM and gpus:
       arguments['local_device_ids'] = gpus
-  # Collectives between CPUs of several processes; not every JAX's default.
+  # Collectives between CPUs; not the default in every version of JAX.
   jax.config.update('jax_cpu_collectives_implementation', 'gloo')
   jax.config.update('jax_enable_preemption_service', stoppable)
   _initialize(arguments, name=name, timeout_secs=processes.start_timeout_secs)
@@ -118,7 +118,7 @@ def is_first() -> bool:
 def exit_now(status: int, message: str = '') -> None:
   """Ends a failed process (status not 0) immediately if others depend on it.
 
-  An orderly exit would wait minutes for the others, and they for this one.
+  A normal exit would wait minutes for the others, which wait for this one.
   """
   if status and jax.distributed.is_initialized():
     sys.stdout.flush()
@@ -127,7 +127,7 @@ def exit_now(status: int, message: str = '') -> None:
 
 
 def _check_port(address: str) -> None:
-  """Raises if process 0 cannot listen on the port, where JAX would crash."""
+  """Raises if process 0 cannot listen on the port, because JAX would crash."""
   port = address.rpartition(':')[2]
   try:
     with socket.socket() as probe:
@@ -142,10 +142,10 @@ def _check_port(address: str) -> None:
 
 def _initialize(
     arguments: Mapping[str, Any], *, name: str, timeout_secs: int) -> None:
-  """Runs `jax.distributed.initialize` with a limit and an error that helps.
+  """Runs `jax.distributed.initialize` with a timeout and a helpful error.
 
-  In a thread, because JAX aborts the process at its own timeout and ignores
-  Ctrl-C until then.
+  A thread is needed because JAX aborts the process at its own timeout and
+  ignores Ctrl-C until then.
   """
   errors: list[BaseException] = []
 

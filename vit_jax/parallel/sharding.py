@@ -1,4 +1,4 @@
-"""Sharding of parameters, state and batches: one table of rules."""
+"""Sharding of parameters, state and batches, from one table of rules."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 import functools
@@ -83,7 +83,7 @@ def state_shardings(
 
 
 def _parameter_of(name: str, params: Collection[str]) -> str | None:
-  """Returns the parameter whose path ends the path of a leaf, or None."""
+  """Returns the parameter whose path is a suffix of a leaf's path, or None."""
   parts = name.split('/')
   tails = ('/'.join(parts[i:]) for i in range(len(parts)))
   return next((tail for tail in tails if tail in params), None)
@@ -103,7 +103,7 @@ class Row(NamedTuple):
     name: path.
     shape: global shape, '2 x 32'.
     axes: axis names, 'layers - heads head_dim'.
-    sharded_over: mesh axes that really shard it, '- fsdp -'.
+    sharded_over: mesh axes of size above 1 that shard it, '- fsdp -'.
     param_bytes: bytes of the parameter per device.
     state_bytes: bytes of its optimizer state and average per device.
   """

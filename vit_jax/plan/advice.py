@@ -23,7 +23,7 @@ class Suggestion:
 
   Attributes:
     override: as written after `--config.`.
-    saved_bytes: bytes saved per device; None if only a compilation can tell.
+    saved_bytes: bytes saved per device; None if unknown before compilation.
     cost: what the change costs.
   """
   override: str
@@ -77,5 +77,5 @@ def show(suggestions: list[Suggestion], cost: step_cost.StepCost) -> None:
   for row in suggestions:
     saves = '' if row.saved_bytes is None else (
         f', saves {console.format_bytes(row.saved_bytes)}')
-    # The flag is on a line without the cost, so that it can be pasted.
+    # The flag is on a line without the cost, so that it is easy to copy.
     print(f'  --config.{row.override}{saves}\n      {row.cost}')

@@ -1,8 +1,8 @@
 """Largest batch per device, as in the right half of the paper's Figure 12.
 
-Only powers of two are tried. The result is proven by two compilations: the
-batch fits, and twice the batch does not. The memory figures of each
-compilation predict the next candidate.
+Only powers of two are tried. Two compilations confirm the result: the batch
+fits, and twice the batch does not. The memory use of each compilation predicts
+the next candidate.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -65,7 +65,7 @@ def largest(
   """Finds the largest power of two that fits.
 
   Args:
-    cost_of: compiles the step of a number of images per device.
+    cost_of: compiles the step for a number of images per device.
     guess: first candidate.
 
   Returns:

@@ -23,8 +23,8 @@ TABLE_6: Sequence[tuple[str, int, float]] = (
 
 # arXiv 2010.11929, table 2: (variant, data, images, epochs, core-days).
 #
-# L/16: the longer epochs of Table 3, for which the implied utilisation agrees
-# between both data sets. BiT-L: epochs from arXiv 1912.11370, section 3.2.
+# L/16: the longer schedules of Table 3, which imply the same utilisation on
+# both data sets. BiT-L: epochs from arXiv 1912.11370, section 3.2.
 TABLE_2: Sequence[tuple[str, str, float, int, float]] = (
     ('H/14', 'jft', JFT_IMAGES, 14, 2_500),
     ('L/16', 'jft', JFT_IMAGES, 14, 680),
@@ -36,10 +36,10 @@ TABLE_2: Sequence[tuple[str, str, float, int, float]] = (
 def find(
     *, variant: str, dataset: str, epochs: float, resolution: tuple[int, int],
 ) -> dict[str, Any]:
-  """Returns the paper's cost of the same pre-training.
+  """Returns the cost that the paper reports for a pre-training run.
 
   Args:
-    variant: model.
+    variant: model variant, such as 'B/16'.
     dataset: training data set; its version is ignored.
     epochs: epochs over the data set.
     resolution: height and width of the images.

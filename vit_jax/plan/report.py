@@ -149,7 +149,7 @@ def _show_work(cost: step_cost.StepCost) -> None:
 
 def _show_estimate(plan: Mapping[str, Any], e: roofline.Estimate) -> None:
   console.table(
-      'Roofline estimate: lower bounds of a step', ('', 'ms', 'peak'), [
+      'Roofline estimate: lower bounds of step time', ('', 'ms', 'peak'), [
           (name, bound.secs * 1e3,
            (f'{bound.per_sec / 1e12:,.1f} TFLOP/s' if name == 'compute'
             else f'{bound.per_sec / 1e9:,.0f} GB/s')

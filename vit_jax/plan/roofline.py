@@ -1,4 +1,4 @@
-"""Roofline estimate: lower bounds of the time of a step.
+"""Roofline estimate: lower bounds of the step time.
 
     secs >= max(FLOPs / peak, bytes / bandwidth, bytes sent / link bandwidth)
 
@@ -21,14 +21,14 @@ DAY_SECS = 86_400
 
 @dataclasses.dataclass(frozen=True)
 class Bound:
-  """Seconds of a step at a peak, in FLOPs or bytes per second of a device."""
+  """Step time at a peak speed, in FLOPs or bytes per second of a device."""
   secs: float
   per_sec: float
 
 
 @dataclasses.dataclass(frozen=True)
 class Speed:
-  """Speed of all devices, and the hours and core-days of a whole training.
+  """Speed of all devices, and the hours and core-days of a training run.
 
   `mfu` is the fraction of the peak FLOP/s, without recomputation.
   """
@@ -42,12 +42,12 @@ class Speed:
 
 @dataclasses.dataclass(frozen=True)
 class Estimate:
-  """Estimated speed of a training.
+  """Estimated speed of a training run.
 
   Attributes:
     core: type of a core, such as 'TPUv3'.
     source: source of the peaks.
-    bounds: 'compute', 'memory' and 'interconnect', as far as known.
+    bounds: 'compute', 'memory' and 'interconnect', if known and not zero.
     bottleneck: the largest bound.
     full_overlap: speed if the bounds overlap completely.
     no_overlap: speed if they do not overlap.
@@ -61,7 +61,8 @@ class Estimate:
 
 
 def estimate(cost: step_cost.StepCost, *, total_steps: int) -> Estimate | None:
-  """Returns the estimate; None if the device is unknown or nothing compiled."""
+  """Returns the estimate; None for an unknown device or a failed compilation.
+  """
   row = hardware.find(cost.device_kind)
   if row is None or cost.traffic_bytes is None:
     return None

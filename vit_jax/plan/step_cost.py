@@ -31,10 +31,10 @@ class Memory:
       if the compiler ran out of memory.
     outputs_bytes: outputs other than the donated state.
     other_bytes: the program and the padding of arguments.
-    total_bytes: the sum; if the compiler ran out of memory, the need according
-      to its error, which may be incomplete.
+    total_bytes: the sum; if the compiler ran out of memory, the amount in its
+      error message, which may be incomplete.
     capacity_bytes: available memory, or None if unknown.
-    capacity_source: origin of `capacity_bytes`.
+    capacity_source: source of `capacity_bytes`.
   """
   params_bytes: int
   optimizer_bytes: int
@@ -48,7 +48,7 @@ class Memory:
 
   @property
   def fraction(self) -> float | None:
-    """Needed fraction of the capacity; None if the capacity is unknown."""
+    """Fraction of the capacity in use; None if the capacity is unknown."""
     return (self.total_bytes / self.capacity_bytes if self.capacity_bytes
             else None)
 
@@ -67,7 +67,7 @@ class StepCost:
     devices: number of devices in the mesh.
     mesh: number of devices along each axis.
     images: global batch size.
-    memory: bytes held.
+    memory: memory use.
     training_flops: FLOPs of the model, forward and backward.
     recomputed_flops: additional FLOPs of rematerialisation.
     traffic_bytes: bytes read from and written to device memory; None if the
@@ -109,8 +109,8 @@ def compile_step(experiment: experiment_lib.Experiment) -> StepCost:
   """Compiles the training step of an experiment and returns its cost.
 
   Raises:
-    jax.errors.JaxRuntimeError: if the compilation fails for another reason
-      than memory.
+    jax.errors.JaxRuntimeError: if the compilation fails, unless it runs out of
+      memory.
   """
   lowered = experiment.train_step.lower(
       experiment.abstract_state, experiment.abstract_batch)

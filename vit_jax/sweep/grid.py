@@ -1,4 +1,4 @@
-"""Plans a sweep: a config file and its section `sweep` become configs."""
+"""Plans a sweep: expands a config file and its section `sweep` into configs."""
 
 from collections.abc import Mapping, Sequence
 import dataclasses
@@ -23,8 +23,8 @@ class Point:
   Attributes:
     name: name of its run, such as 'learning_rate=0.01'.
     values: resolved values of the swept fields.
-    config: config that trains on all data, with the config's evaluators.
-    development: config of its grid run.
+    config: config of the final runs, which train on all data.
+    development: config of the grid run, which holds out training data.
   """
   name: str
   values: dict[str, Any]
@@ -72,10 +72,10 @@ def plan(
   """Returns the sweep of a config file; resolves every point of its grid.
 
   Args:
-    specification: see `config.load`.
-    overrides: see `config.load`.
-    grid: values by field, in place of those in the file.
-    **section: other keys of the section `sweep`, in place of those in the file.
+    specification: see `experiment.config.load`.
+    overrides: see `experiment.config.load`.
+    grid: values by field; override those in the file.
+    **section: other keys of the section `sweep`; override those in the file.
   """
   raw = config_file.read(specification).get('sweep', {})
   parsed = schema.parse(sweep_config.SweepConfig, {
@@ -103,8 +103,8 @@ def _resolve_points(
   for values in itertools.product(*section.grid.values()):
     chosen = [f'{field}={value}' for field, value in zip(section.grid, values)]
     try:
-      # If a swept field determines others, each point is loaded anew; otherwise
-      # the first point is changed, and weights are read only once.
+      # Each point is loaded separately if a swept field determines others.
+      # Otherwise the first point is modified, so weights are read only once.
       if base is None or any(map(_determines_others, section.grid)):
         config = load_config.load_one(
             specification, [*overrides, *chosen])
@@ -115,12 +115,13 @@ def _resolve_points(
       raise ValueError(f'sweep, at {", ".join(chosen)}: {error}') from error
     base = base or config
     plain = traverse_util.flatten_dict(config_lib.to_plain(config), sep='.')
-    # Some, such as model.variant, are not stored.
+    # Some fields, such as model.variant, are not stored.
     resolved = {field: plain.get(field, value)
                 for field, value in zip(section.grid, values)}
     points.append(Point(run_name(resolved), resolved, config, development))
   if len({p.name for p in points}) < len(points):
-    # Fields that end alike, or texts that differ in special characters only.
+    # Fields with the same last part, or values that differ only in characters
+    # that folder names lack.
     points = [dataclasses.replace(p, name=f'{i},{p.name}')
               for i, p in enumerate(points)]
   return points

@@ -130,6 +130,6 @@ def statistics(
 
 
 def mean_and_std(values: Sequence[float]) -> dict[str, float | None]:
-  """Returns mean and sample deviation; None for no or a single value."""
+  """Returns mean and sample standard deviation; None with too few values."""
   return {'mean': float(np.mean(values)) if values else None,
           'std': float(np.std(values, ddof=1)) if len(values) > 1 else None}

@@ -6,7 +6,7 @@ from etils import epath
 import jax
 import psutil
 
-SKIPPED_STEPS = 5  # The first steps are not typical.
+SKIPPED_STEPS = 5  # The first steps are slower.
 
 
 class Profiler:
@@ -16,7 +16,7 @@ class Profiler:
       self, folder: epath.Path, *, first: int, last: int, steps: int):
     """Schedules a trace of `steps` steps, 0 for none, after step `first`.
 
-    Runs that end soon after, at step `last`, are traced from their first step.
+    Fewer steps are skipped if the run ends, at step `last`, before the trace.
     """
     self._folder = folder
     self._begin = first + max(1, min(SKIPPED_STEPS, last - first - steps))

@@ -40,7 +40,7 @@ class StopRequest:
       os.kill(os.getpid(), signal.SIGTERM)
 
   def check(self) -> None:
-    """Raises `Stopped` if the run must stop, in the same call of all processes.
+    """Raises `Stopped` if the run must stop, at the same call in all processes.
     """
     if self._is_distributed:
       from vit_jax.parallel import coordination

@@ -70,18 +70,18 @@ def build(
     trainable: Any = None,
 ) -> Callable[[types.TrainState, types.Batch],
               tuple[types.TrainState, Float[Array, '']]]:
-  """Returns the training step to jit, which returns the state and mean loss.
+  """Returns the unjitted training step, which returns the state and mean loss.
 
   Args:
     loss: the objective.
     tx: the optimizer.
     prepare: converts a batch of the pipeline to model inputs. It receives the
       whole batch, so that mixup does not depend on `accumulation`.
-    key: the randomness of step s is `fold_in(key, s)`.
+    key: random key; step s uses `fold_in(key, s)`.
     accumulation: number of microbatches. The gradient is that of the batch.
-    replicas: number of devices with all parameters, which sum their gradients
-      once after the last microbatch. With 1, the compiler sums in every
-      microbatch and sends nearly `accumulation` times as much.
+    replicas: number of devices that hold all parameters and sum their gradients
+      once, after the last microbatch. With 1, the compiler sums gradients in
+      every microbatch and sends nearly `accumulation` times as much.
     averaging: decay b of the Polyak average, or None. Parameters of k steps ago
       have weight b^k relative to the latest; the initial ones have none.
     trainable: tree of booleans, False for frozen parameters, whose gradients
@@ -136,11 +136,11 @@ def stop_frozen(params: types.Params, trainable: Any) -> types.Params:
 
 
 def _weight_of_latest(
-    factor: float, before: Int[Array, ''],
+    decay: float, step: Int[Array, ''],
 ) -> Float[Array, '']:
-  """Returns (1 - b) / (1 - b^(s + 1)) after s steps, starting from 1."""
-  steps = before.astype(jnp.float32) + 1
-  return (1 - factor) / -jnp.expm1(steps * math.log(factor))
+  """Returns (1 - b) / (1 - b^(s + 1)) for decay b at step s, from 0."""
+  steps = step.astype(jnp.float32) + 1
+  return (1 - decay) / -jnp.expm1(steps * math.log(decay))
 
 
 def _gradients(
@@ -150,7 +150,7 @@ def _gradients(
   """Returns the gradients of the mean loss and its metrics.
 
   Each microbatch contributes its share of the mean over the *whole* batch, so
-  that gradients add up whatever the masks; clipping follows on the sum.
+  that gradients add up for any mask. The sum is clipped later.
   """
   num_real = jnp.maximum(batch['mask'].sum(), 1.0)
 

@@ -38,9 +38,9 @@ class MetricWriter:
 
     Args:
       workdir: folder of the run.
-      resume_step: step of the restored checkpoint; later rows are removed, at
-        step 0 all; None keeps all.
-      active: whether this process writes; one process of a run does.
+      resume_step: step of the restored checkpoint: later rows are removed, and
+        all rows at step 0. None keeps all rows.
+      active: whether this process writes; true for one process of a run.
     """
     self._file: IO[str] | None = None
     self._events: tensorboardX.SummaryWriter | None = None
@@ -53,7 +53,7 @@ class MetricWriter:
     if resume_step is not None:
       limit = 0 if resume_step == 0 else resume_step + 1
       rows = [row for row in rows if row['step'] < limit]
-    # Also drops a line that was cut when an earlier run was killed.
+    # Also drops an incomplete last line of a killed run.
     self._replace(rows)
     self._events = tensorboardX.SummaryWriter(
         str(workdir), purge_step=None if resume_step is None else limit,
@@ -81,7 +81,7 @@ class MetricWriter:
       return
     # `write` has flushed every row and raised the errors of a full disk.
     with contextlib.suppress(OSError):
-      self._replace(_read(self._path))  # Without repeated rows.
+      self._replace(_read(self._path))  # Drops repeated rows.
     for file in filter(None, (self._file, self._events)):
       with contextlib.suppress(OSError):
         file.close()
@@ -98,7 +98,7 @@ class MetricWriter:
 def read_rows(workdir: epath.PathLike) -> list[dict[str, Any]]:
   """Returns the rows of a run in order; `null` becomes NaN.
 
-  A last line cut by a kill is ignored; a missing file has no rows.
+  An incomplete last line is ignored; a missing file has no rows.
 
   Raises:
     ValueError: if another line is not a valid row.
@@ -112,7 +112,7 @@ def read_rows(workdir: epath.PathLike) -> list[dict[str, Any]]:
 def _read(path: epath.Path) -> list[dict[str, Any]]:
   if not path.exists():
     return []
-  # Text after the last newline was cut by a kill.
+  # Text after the last newline is an incomplete row of a killed run.
   *lines, _ = path.read_text().split('\n')
   rows = {}
   for number, line in enumerate(lines, start=1):
@@ -135,7 +135,7 @@ def _line(row: Mapping[str, Any]) -> str:
 def add_rows(
     path: epath.Path, rows: Iterable[Mapping[str, Any]], *, step: int,
 ) -> None:
-  """Adds `step` and the rows that a JSON-lines file does not contain yet."""
+  """Appends the rows that a JSON-lines file lacks, each with `step`."""
   lines = path.read_text().splitlines() if path.exists() else []
   known = [json.loads(line) for line in lines]
   present = [{**row, 'step': None} for row in known]

@@ -57,7 +57,7 @@ def test_two_layouts_in_a_folder_are_an_error(tmp_path):
   own_data.write(tmp_path, 'a.tar', 'b.parquet', 'labels.csv')
   with pytest.raises(ValueError, match=(
       r'holds Parquet files \(b.parquet\) and tar files \(a.tar\) and tables '
-      r'\(labels.csv\). Give the files to use')):
+      r'\(labels.csv\). Name the files to use')):
     open_source(tmp_path)
 
 

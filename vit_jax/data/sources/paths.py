@@ -65,7 +65,7 @@ def _open_folder(
         f'{kind} ({files.shorten(p.name for p in paths)})'
         for kind, paths, _ in found)
     raise ValueError(
-        f'{root} (data.source) holds {layouts}. Give the files to use: '
+        f'{root} (data.source) holds {layouts}. Name the files to use: '
         f'{found[0][1][0]}')
   (_, paths, open_files), = found
   return open_files(paths, config, where=os.fspath(root))

@@ -4,7 +4,7 @@
     for row in collectives.find(compiled.as_text()):
       print(row.kind, row.count, row.bytes, row.group_size)
 
-All devices run the same program. Backends write collectives differently: an
+All devices run the same program. Backends represent collectives differently: an
 operation may be split into start and done, wrapped in a computation, or fused
 with overlapping computation. Each is one record here. Replica groups are
 accepted in all three notations: `{{0,1},{2,3}}`, `[2,2]<=[4]` and
@@ -166,7 +166,7 @@ def _group_size(rest: str, devices: int) -> int:
     sizes = dict(re.findall(r"'([^']*)'=(\d+)", found[1]))
     if found[2] is None:
       return math.prod(map(int, sizes.values()))
-    # 'x', or a part of it: 'x':(2)4 is four of its devices.
+    # 'x' is a whole axis, and 'x':(2)4 is four devices of it.
     return math.prod(
         int(part or sizes[name]) for name, part in re.findall(
             r"'([^']*)'(?::\(\d+\)(\d+))?", found[2]))

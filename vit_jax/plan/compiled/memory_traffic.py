@@ -2,10 +2,11 @@
 
 XLA's `cost_analysis` counts the body of a loop once, and a scanned encoder is
 one loop. Here each loop body counts as often as it runs. Otherwise the rules
-are those of XLA's HloCostAnalysis: operands and results of every instruction;
-of a fusion only its inputs and outputs; of a slice only the slice; of an
-in-place update only the update. TPU layouts are respected: arrays in on-chip
-memory, `S(1)`, cost nothing, and others are padded to their tiles, `T(8,128)`.
+are those of XLA's HloCostAnalysis: every instruction reads its operands and
+writes its results, but a fusion moves only its inputs and outputs, a slice only
+the slice, and an in-place update only the update. TPU layouts are respected:
+arrays in on-chip memory, `S(1)`, cost nothing, and others are padded to their
+tiles, `T(8,128)`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +16,7 @@ import re
 
 from vit_jax.plan.compiled import hlo
 
-# No traffic, or counted elsewhere.
+# Instructions without traffic, or whose traffic is counted elsewhere.
 _FREE = frozenset((
     'parameter', 'constant', 'tuple', 'get-tuple-element', 'bitcast',
     'after-all', 'opt-barrier', 'partition-id', 'replica-id', 'domain',
@@ -110,7 +111,7 @@ class _Counter:
   def _users(
       self, computation: str, name: str,
   ) -> Iterator[tuple[hlo.Instruction, int]]:
-    """Yields users of a value and its operand position, through bitcasts."""
+    """Yields users of a value or its bitcasts, and its operand position."""
     for i in self._program.computations.get(computation, ()):
       for position, operand in enumerate(_operand_names(i.rest)):
         if operand == name and i.opcode == 'bitcast':
