@@ -98,7 +98,7 @@ def test_labels_may_come_from_a_file(model, photos, tmp_path, capsys):
   assert 'three' in capsys.readouterr().out
   for content, message in (
       (b'one\n', 'holds 1 name (one a line), but the model has 4 classes'),
-      ('Café\nb\nc\nd\n'.encode('latin-1'), 'labels.txt is not text in UTF-8')):
+      ('Café\nb\nc\nd\n'.encode('latin-1'), 'labels.txt is not UTF-8 text')):
     labels.write_bytes(content)
     assert main.main(command) == 2
     assert message in capsys.readouterr().err

@@ -42,5 +42,5 @@ def test_a_shard_outside_of_the_folder_is_an_error(name, shards):
 def test_pipes_and_devices_are_not_read(tmp_path):
   os.mkfifo(tmp_path / 'pipe')
   for path in (tmp_path / 'pipe', '/dev/zero'):
-    with pytest.raises(ValueError, match='neither a file nor a folder'):
+    with pytest.raises(ValueError, match='is a (pipe|device)'):
       load.load(path, log=None)

@@ -8,6 +8,7 @@ from etils import epath
 
 from vit_jax import schema
 from vit_jax import types
+from vit_jax import untrusted
 from vit_jax.checkpoints import checksums as checksums_lib
 from vit_jax.checkpoints import items as items_lib
 from vit_jax.checkpoints import paths
@@ -82,6 +83,7 @@ def find(path: epath.PathLike, *, which: str = paths.LATEST) -> Source:
 def _source(path: epath.Path) -> Source:
   item = 'average' if (path / 'average').exists() else 'params'
   with items_lib.explained(path):
+    untrusted.check_folder(path)
     sums = items_lib.read_checksums(path, ('params', 'config'))
     plain = {name: items_lib.read_config(path / name)
              for name in ('config', 'labels') if (path / name).is_dir()}

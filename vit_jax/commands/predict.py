@@ -14,11 +14,11 @@ import json
 import os
 from typing import Any
 
-from etils import epath
 import numpy as np
 
 from vit_jax import atomic_files
 from vit_jax import console as console_lib
+from vit_jax import untrusted
 from vit_jax.commands import arguments
 from vit_jax.inference import image_files
 from vit_jax.inference import model as model_lib
@@ -86,11 +86,7 @@ def _replace(model: model_lib.Model, **changes: Any) -> model_lib.Model:
 
 
 def _read_labels(model: model_lib.Model, path: str) -> tuple[str, ...]:
-  try:
-    text = epath.Path(path).read_text(encoding='utf-8')
-  except UnicodeDecodeError as error:
-    raise ValueError(f'{path} is not text in UTF-8: {error}.') from error
-  names = tuple(text.strip().splitlines())
+  names = tuple(untrusted.read_text(path).strip().splitlines())
   if len(names) != model.config.num_classes:
     raise ValueError(
         f'{path} holds {console_lib.format_count(len(names), "name")} (one a '

@@ -18,6 +18,7 @@ from jaxtyping import Float
 import numpy as np
 from PIL import Image
 
+from vit_jax import untrusted
 from vit_jax.data.augment import ops
 from vit_jax.data.images import decode as decode_lib
 from vit_jax.data.images import threads
@@ -176,10 +177,8 @@ def _open(
 
 
 def _read_bytes(path: epath.Path) -> bytes:
-  if path.is_dir():
-    raise ValueError(f'{path} is a folder, not an image. Pass its files.')
   try:
-    return path.read_bytes()
+    return untrusted.read_bytes(path)
   except FileNotFoundError as error:
     raise FileNotFoundError(
         f'{path}: no such file.' + (

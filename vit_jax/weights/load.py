@@ -85,7 +85,7 @@ def load(
   if declared is None:
     file = pathlib.Path(found.opened.path).with_name('config.json')
     declared = declared_lib.Declared()
-    if file.is_file():
+    if file.exists():
       declared, advice = (
           config_json.read(file, overrides=given), f'\n{config_json.ADVICE}')
   try:

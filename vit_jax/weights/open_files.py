@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 import pathlib
 
+from vit_jax import untrusted
 from vit_jax.weights import files
 from vit_jax.weights import npz
 from vit_jax.weights import pytorch
@@ -24,9 +25,7 @@ def open_weights(path: pathlib.Path) -> files.ArrayFile:
   if path.is_dir():
     index = next(iter(sorted(path.glob('*.safetensors.index.json'))), None)
     return _open_shards(index) if index else _open_folder(path)
-  if path.exists() and not path.is_file():
-    raise ValueError(  # Reading a pipe might block.
-        f'{path} is neither a file nor a folder.')
+  untrusted.check_regular(path)
   found = files.sniff(path)
   if found is None:
     with path.open('rb') as file:

@@ -16,6 +16,7 @@ from typing import Any
 
 from etils import epath
 
+from vit_jax import untrusted
 from vit_jax.data.splits import split_strings as split_strings_lib
 
 TABLE_SUFFIXES = frozenset({'.csv', '.tsv', '.jsonl', '.ndjson'})
@@ -38,7 +39,7 @@ class ImageFiles:
   paths: tuple[str, ...]
 
   def read(self, row: int) -> bytes:
-    return (epath.Path(self.root) / self.paths[row]).read_bytes()
+    return untrusted.read_bytes(epath.Path(self.root) / self.paths[row])
 
   def key(self, row: int) -> str:
     return self.paths[row]

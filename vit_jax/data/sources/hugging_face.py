@@ -17,6 +17,7 @@ from etils import epath
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from vit_jax import untrusted
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
 from vit_jax.data.sources import image_tables
@@ -166,6 +167,7 @@ def _read_footers(
   columns: set[str] = set()
   class_names: dict[str, tuple[str, ...]] = {}
   for path in paths:
+    untrusted.check_regular(path)
     try:
       with path.open('rb') as file:
         footer = pq.ParquetFile(file)

@@ -22,6 +22,8 @@ from etils import epath
 from jaxtyping import Int64
 import numpy as np
 
+from vit_jax import untrusted
+
 _VERSION = 3
 _THREADS = 8
 
@@ -109,6 +111,7 @@ def _stamp(path: epath.Path) -> tuple[int, ...]:
   Copying programs may set the modification time, but not the ctime. Mounted
   buckets renumber inodes, so these are not part of it.
   """
+  untrusted.check_regular(path)
   if '://' not in os.fspath(path):
     local = os.stat(path)
     return local.st_size, local.st_mtime_ns, local.st_ctime_ns

@@ -11,6 +11,7 @@ import json
 
 from etils import epath
 
+from vit_jax import untrusted
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
 from vit_jax.data.sources import table_source
@@ -66,11 +67,7 @@ def read(
   Raises:
     ValueError: if the file is malformed, with the line.
   """
-  try:
-    text = path.read_bytes().decode('utf-8-sig')  # Spreadsheets write a BOM.
-  except UnicodeDecodeError as error:
-    raise ValueError(
-        f'{path} is not UTF-8 text ({error}). Save it as UTF-8.') from error
+  text = untrusted.read_text(path)
   if path.suffix.lower() in ('.jsonl', '.ndjson'):
     return _read_json(text, path, limit)
   return _read_csv(text, path, limit)

@@ -13,6 +13,7 @@ from etils import epath
 import numpy as np
 
 from vit_jax import schema
+from vit_jax import untrusted
 from vit_jax.data import known_datasets
 from vit_jax.data.images import unreadable
 from vit_jax.data.sources import files
@@ -124,6 +125,7 @@ def open_records(
   Image features in `undecoded` stay file contents.
   """
   import tensorflow_datasets as tfds  # pylint: disable=g-import-not-at-top
+  untrusted.check_folder(folder)
   # From the files alone: the builder's own code needs TensorFlow.
   builder = tfds.builder_from_directory(folder)
   features = builder.info.features
@@ -280,7 +282,7 @@ def _versions(folder: epath.Path) -> list[str]:
 
 
 def _read_info(folder: epath.Path) -> dict[str, Any]:
-  return json.loads((folder / 'dataset_info.json').read_text())
+  return json.loads(untrusted.read_text(folder / 'dataset_info.json'))
 
 
 def _format(folder: epath.Path) -> str:

@@ -12,6 +12,7 @@ from jaxtyping import Bool, Integer
 import numpy as np
 
 from vit_jax import schema
+from vit_jax import untrusted
 from vit_jax.data.sources import protocol
 from vit_jax.data.splits import split_strings
 
@@ -32,7 +33,7 @@ class Excluded:
 
 def _read_keys(path: str) -> frozenset[str]:
   try:
-    text = epath.Path(path).expanduser().read_text()
+    text = untrusted.read_text(epath.Path(path).expanduser())
   except OSError as error:
     raise ValueError(
         f'Cannot read {path} (data.exclude): {error}. Write it with `python '

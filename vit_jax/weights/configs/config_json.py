@@ -5,6 +5,7 @@ import json
 import pathlib
 from typing import Any
 
+from vit_jax import untrusted
 from vit_jax.weights.configs import declared as declared_lib
 from vit_jax.weights.configs import huggingface
 from vit_jax.weights.configs import preprocessing
@@ -22,7 +23,7 @@ def read_json(path: pathlib.Path) -> dict[str, Any]:
     ValueError: if the file is not JSON, or not an object.
   """
   try:
-    found = json.loads(path.read_text())
+    found = json.loads(untrusted.read_text(path))
   except (ValueError, RecursionError) as error:
     raise ValueError(f'{path.name} is not JSON: {error}') from error
   if not isinstance(found, dict):
@@ -50,7 +51,7 @@ def read(
       return declared_lib.Declared(notes=(
           f'ignored {path}: neither a timm nor a Hugging Face config',))
     processor = path.with_name('preprocessor_config.json')
-    if processor.is_file():
+    if processor.exists():
       result.preprocess |= huggingface.parse_preprocessor(
           read_json(processor), overrides)
     # The weights may decide the resolution; it is a placeholder here.

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from vit_jax import models
 from vit_jax import schema
+from vit_jax import untrusted
 from vit_jax.checkpoints import saved_config
 from vit_jax.models import vit_config
 from vit_jax.weights import files
@@ -100,8 +101,8 @@ def read_metadata(opened: files.ArrayFile) -> Declared | None:
   if KEY in opened.metadata:
     text = opened.metadata[KEY]
     source = f'{KEY} in the metadata of {opened.path}'
-  elif opened.format == 'npz' and beside.is_file():
-    text, source = beside.read_text(), str(beside)
+  elif opened.format == 'npz' and beside.exists():
+    text, source = untrusted.read_text(beside), str(beside)
   else:
     return None
   try:
