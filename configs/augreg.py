@@ -57,7 +57,7 @@ def get_config(
 ) -> ConfigDict:
   """Returns the pre-training config.
 
-  Other data sets use the values of ImageNet and a warm-up of 5 % of the steps
+  Other datasets use the values of ImageNet and a warm-up of 5 % of the steps
   instead of 10,000 steps.
 
   Args:

@@ -8,7 +8,7 @@ Trains one stage per size; `sizes=9M` trains a single one. Subsets are nested.
 As in the paper, all sizes share all settings including the number of steps. A
 run stops when the metric on held-out images has not improved for a tenth of the
 steps, and keeps its best checkpoint. The metric is accuracy, precision at 1 for
-several labels, and the loss for other data sets
+several labels, and the loss for other datasets
 (--config.checkpoint.best=val/accuracy). The figure of the paper:
 
     python main.py evaluate --workdir=gs://bucket/study/9M --which=best
@@ -70,7 +70,7 @@ def get_config(
       batch_size=batch_size, loss=loss)
   config.total = {'steps': steps or usual_steps}
   config.data.split = train
-  # Other data sets may have one or several labels per image; both have a loss.
+  # Other datasets may have one or several labels per image; both have a loss.
   metric = 'loss' if name not in KNOWN else (
       'precision_at_1' if name in pretrain.MULTI_LABEL else 'accuracy')
   config.evals = {

@@ -25,7 +25,7 @@ Expected: ViT-B/16 from ImageNet-21k on CIFAR-10: 98.95 % (cited: arXiv
 2010.11929, table 5). L/16 from ImageNet-21k on ImageNet at 512: 85.30 +- 0.02 %
 (cited: table 2). Not measured here.
 
-A single run uses the third of the four learning rates. Other data sets use 20
+A single run uses the third of the four learning rates. Other datasets use 20
 epochs and the learning rates of CIFAR.
 """
 

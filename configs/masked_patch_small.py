@@ -26,7 +26,7 @@ from typing import Any
 from ml_collections import ConfigDict
 
 CROPS = [{'op': 'inception_crop', 'area': [0.5, 1.0]}, {'op': 'flip'}]
-# Settings by data set. Digits have 8 x 8 pixels and must not be flipped.
+# Settings by dataset. Digits have 8 x 8 pixels and must not be flipped.
 DATASETS: dict[str, dict[str, Any]] = {
     'cifar10': {
         'resolution': 32, 'patch': 4, 'train_ops': CROPS, 'batch_size': 256,
@@ -47,7 +47,7 @@ def get_config(
   Args:
     dataset: 'cifar10' or 'digits'.
     target: 'mean_color', 'downsampled' or 'patch'; '' uses the default of the
-      data set.
+      dataset.
     corrupted: fraction of corrupted patches.
   """
   if dataset not in DATASETS:

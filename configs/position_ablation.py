@@ -36,7 +36,7 @@ CELLS = {
     '2d-shared': {'position': '2d', 'position_at': 'shared'},  # 64.0
     'relative': {'position': 'relative'},  # 64.0
 }
-# Settings by data set. Digits have 8 x 8 pixels.
+# Settings by dataset. Digits have 8 x 8 pixels.
 DATASETS: dict[str, dict[str, Any]] = {
     'digits': {
         'total': {'epochs': 20}, 'batch_size': 64, 'resolution': 8, 'patch': 2,

@@ -9,12 +9,12 @@ On ImageNet-21k or JFT, with a sigmoid or softmax loss:
         --config=configs/pretrain.py:model=L/16,dataset=jft,epochs=7 \
         --config.data.source=my_images --config.data.data_dir=gs://bucket/tfds
 
-`dataset=jft` selects the settings of JFT for any data set with several labels
+`dataset=jft` selects the settings of JFT for any dataset with several labels
 per image (at most `data.max_labels`) that TensorFlow Datasets prepared and
 `data.source` names. `dataset=my_images` selects the settings of ImageNet
 instead; then add loss=sigmoid and, for many classes,
 --config.model.head_bias=-10. The warm-up of 10,000 steps is limited to 15 % of
-the run, so that small data sets train as well.
+the run, so that small datasets train as well.
 
 Hardware: TPUs with memory for 4,096 images of 224 x 224, or gradient
 accumulation. Cost of a run: python main.py flops --config=...
@@ -54,7 +54,7 @@ TABLE_3 = {
     'imagenet2012': ('cosine', 0.3, 0.1, 1.0, {}, (300, 3e-3)),  # ViT-*
 }
 SPLITS = {'imagenet21k': 'full[51200:]'}
-# Data sets with several labels per image.
+# Datasets with several labels per image.
 MULTI_LABEL = ('imagenet21k', 'jft', 'shapes')
 
 
@@ -64,12 +64,12 @@ def get_config(
 ) -> ConfigDict:
   """Returns the pre-training config.
 
-  Other data sets use the values of ImageNet and a warm-up of 5 % of the steps
+  Other datasets use the values of ImageNet and a warm-up of 5 % of the steps
   instead of 10,000 steps. Other models use the values of B/16.
 
   Args:
     model: variant, such as 'L/16', 'R50+B/16' or 'R50x1'.
-    dataset: 'imagenet2012', 'imagenet21k', 'jft', or any other data set.
+    dataset: 'imagenet2012', 'imagenet21k', 'jft', or any other dataset.
     epochs: passes over the training split; 0 uses table 3.
     loss: 'softmax' or 'sigmoid'; '' uses 'sigmoid' for several labels per
       image.
@@ -106,7 +106,7 @@ def get_config(
           'clip_norm': clip_norm,
           'schedule': {
               'name': decay,
-              # The limit is for small data sets in place of JFT; the runs of
+              # The limit is for small datasets in place of JFT; the runs of
               # the paper never reach it.
               **({'warmup': {'steps': 10_000}, 'warmup_limit': {'percent': 15}}
                  if in_paper else {'warmup': {'percent': 5}})},

@@ -32,7 +32,7 @@ def get_config(
   """Returns the training config.
 
   Args:
-    dataset: other data sets have a warm-up of 5 % of the steps.
+    dataset: other datasets have a warm-up of 5 % of the steps.
     epochs: 90, 150 or 300 in the paper.
     head: 'mlp', with a tanh layer before the classifier as in the published
       config, or 'linear', which is as good according to the paper.
