@@ -25,7 +25,7 @@ def test_a_full_disk_reports_message_path_sizes_and_last_checkpoint():
     fail(FULL, resume=lambda: 'Step 2 is complete.')
   assert str(caught.value) == (
       'Cannot write the checkpoint of step 3 to /proc: No space left on device.'
-      ' Check free space (0 Bytes free), quota and '
+      ' Check free space (0 Bytes free), inodes, quota and '
       'permissions, or use another --workdir. Step 2 is complete.')
   assert caught.value.__cause__ is FULL
 
@@ -41,7 +41,10 @@ def in_background(error):
     (in_background(PermissionError(errno.EACCES, 'denied')), 'denied'),
     # As TensorStore reports it.
     (ValueError('RESOURCE_EXHAUSTED: Error writing "a/b": [OS error 28: ENOSPC '
-                'No space left on device]'), 'No space left on device')])
+                'No space left on device]'), 'No space left on device'),
+    (ValueError(f'RESOURCE_EXHAUSTED: Error writing local file "/{"a" * 200}": '
+                f'Failed to open: "/{"a" * 200}": No space left on device '
+                "[os_error_code='28']"), ': No space left on device. Check')])
 def test_system_errors_are_found_in_causes_and_in_text(error, message):
   with pytest.raises(errors.StorageError, match=message):
     fail(error)

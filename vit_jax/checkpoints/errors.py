@@ -18,7 +18,7 @@ from vit_jax import console
 from vit_jax import exceptions
 
 # Operating system errors as TensorStore reports them, and errors of buckets.
-_OS_ERROR = re.compile(r'\[OS error')
+_OS_ERROR = re.compile(r'(?:": ([^":[]+) )?\[(?:OS error|os_error_code)')
 _BUCKET_ERROR = re.compile(
     r'bucket|credentials|HTTP response|PERMISSION_DENIED|UNAUTHENTICATED'
     r'|Forbidden|Access ?Denied|quota|Cannot connect', re.IGNORECASE)
@@ -55,12 +55,14 @@ def storage_error(
                 if _is_storage_error(link, is_bucket=is_bucket)), None)
   if found is None or isinstance(error, StorageError):
     return None
-  message = getattr(found, 'strerror', None) or exceptions.first_line(found)
+  reported = _OS_ERROR.search(str(found))
+  message = (getattr(found, 'strerror', None) or (reported and reported[1])
+             or exceptions.first_line(found))
   advice = (
       "Check the bucket's name, your login (gcloud auth application-default "
       'login), your role (roles/storage.objectUser) and quotas'
       if is_bucket else
-      f'Check free space{_free(path)}, quota and permissions')
+      f'Check free space{_free(path)}, inodes, quota and permissions')
   return StorageError(
       f'{action} {path}: {message}. {advice}, or use another --workdir. '
       f'{resume()}'.rstrip())
