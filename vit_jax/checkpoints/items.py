@@ -90,10 +90,13 @@ def read_checksums(
           if (path / CHECKSUMS).exists() else {})
   # Without checksums, the checkpoint may belong to a run without an average.
   names = sums or {*expected} - {'average'}
-  missing = [name for name in sorted(names) if not (path / name).is_dir()]
-  missing += [f'{name}/_METADATA' for name in ('params', 'training', 'average')
-              if (path / name).is_dir()
-              and not (path / name / '_METADATA').exists()]
+  # Listing a folder raises the errors of the system, unlike `exists`.
+  present = {item.name for item in path.iterdir()}
+  missing = [name for name in sorted(names) if name not in present]
+  missing += [
+      f'{name}/_METADATA' for name in ('params', 'training', 'average')
+      if name in present
+      and '_METADATA' not in [p.name for p in (path / name).iterdir()]]
   if missing:
     raise ValueError(f'it lacks {", ".join(missing)}')
   return sums

@@ -22,7 +22,7 @@ _ITEMS = ('params', 'average', '_CHECKPOINT_METADATA')
 def is_checkpoint(path: epath.Path) -> bool:
   """Whether a folder is a completely written checkpoint of this codebase."""
   return (path.is_dir() and ocp.utils.is_checkpoint_finalized(path)
-          and any((path / name).exists() for name in _ITEMS))
+          and any(item.name in _ITEMS for item in path.iterdir()))
 
 
 def shown(path: epath.PathLike) -> str:
