@@ -23,7 +23,8 @@ with lock.hold(sys.argv[1]):
 """
 
 
-def test_the_error_names_the_other_run_and_a_killed_run_does_not_block(tmp_path):
+def test_the_error_names_the_other_run_and_a_killed_run_leaves_no_lock(
+    tmp_path):
   other = subprocess.Popen(
       [sys.executable, '-c', HOLD, str(tmp_path)], cwd=ROOT, text=True,
       stdin=subprocess.PIPE, stdout=subprocess.PIPE)

@@ -6,6 +6,7 @@ import os
 import pathlib
 import re
 import shutil
+import threading
 
 from etils import epath
 import jax
@@ -380,6 +381,23 @@ def test_unclear_damage_is_an_error_with_instructions(
     monkeypatch.setattr(jax, 'process_count', lambda: processes)
     with pytest.raises(items.DamagedError, match='renamed to 2.damaged'):
       checkpoints.restore(abstract(new_state(0, average=False)))
+
+
+def test_a_checkpoint_that_a_network_drive_shows_late_is_awaited(
+    small, tmp_path, monkeypatch):
+  run = epath.Path(tmp_path) / 'run'
+  shutil.copytree(small, run)
+  newest = run / 'checkpoints/latest/2'
+  newest.rename(tmp_path / 'hidden')
+  # Process 0 sees both.
+  monkeypatch.setattr(
+      manager.coordination, 'run_on_first', lambda name, function: [2, 1])
+  with open_checkpoints(run, keep=2) as checkpoints:
+    timer = threading.Timer(0.5, lambda: (tmp_path / 'hidden').rename(newest))
+    timer.start()
+    restored = checkpoints.restore(abstract(new_state(0, average=False)))
+    timer.join()
+  assert_same_bits(restored.state, new_state(2, average=False))
 
 
 def test_checkpoints_of_version_0_1_have_no_checksums(small, tmp_path):

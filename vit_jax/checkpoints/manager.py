@@ -14,6 +14,7 @@ checkpoints; the next run deletes partial ones.
 from collections.abc import Mapping, Sequence
 import contextlib
 import dataclasses
+import time
 from typing import Any
 
 from etils import epath
@@ -34,6 +35,8 @@ from vit_jax.parallel import coordination
 # Large models over slow networks take long. Heartbeats find lost processes and
 # the watchdog those that hang.
 _SAVE_SECS = 24 * 3600
+# NFS clients cache the content of a folder for up to a minute by default.
+_VISIBLE_SECS = 60
 # JSON items that a run resumes from.
 _PLAIN = ('config', 'progress')
 # Items with arrays, as named in errors.
@@ -148,7 +151,10 @@ class Checkpoints:
         processes, of which one cannot decide for the others.
     """
     damaged: dict[int, items_lib.DamagedError] = {}
-    for step in sorted(self._latest.all_steps(), reverse=True):
+    # Network file systems may show another process an older state.
+    steps = coordination.run_on_first(
+        'steps', lambda: sorted(self._latest.all_steps(), reverse=True))
+    for step in steps or ():
       try:
         restored = self._restore(step, abstract)
       except items_lib.DamagedError as error:
@@ -165,6 +171,9 @@ class Checkpoints:
 
   def _restore(self, step: int, abstract: types.TrainState) -> Restored:
     path = self._path(step)
+    deadline = time.monotonic() + _VISIBLE_SECS
+    while not path.exists() and time.monotonic() < deadline:
+      time.sleep(1)
     expected = {**_model(abstract), 'training': _training(abstract)}
     with items_lib.explained(path):
       sums = items_lib.read_checksums(path, (*expected, *_PLAIN))

@@ -140,7 +140,8 @@ def _use(path: epath.PathLike, *, predicts: bool) -> str:
   if not predicts:
     command = 'features --output=features.npz'
     call = "model.features('cat.jpg')  # [width]"
-  return (f'{_USE}\n\n```bash\npython main.py {command} --model={path} photos/\n```\n\n'
+  return (f'{_USE}\n\n'
+          f'```bash\npython main.py {command} --model={path} photos/\n```\n\n'
           '```python\nimport vit_jax\n'
           f'model = vit_jax.load({str(path)!r})\n{call}\n```')
 
