@@ -23,6 +23,21 @@ def replaced_by(
     raise better from error
 
 
+def naming(what: str) -> contextlib.AbstractContextManager[None]:
+  """Makes errors name the file or record that a library could not read.
+
+  All become a ValueError, except errors of the file system or of memory, and
+  those that name it already.
+  """
+  def rewrite(error: Exception) -> Exception | None:
+    if isinstance(error, (OSError, MemoryError)) or what in str(error):
+      return None
+    kind = '' if type(error) is ValueError else f'{type(error).__name__}: '
+    return ValueError(f'{what}: {kind}{error}')
+
+  return replaced_by(rewrite)
+
+
 def causes(error: BaseException) -> Iterator[BaseException]:
   """Yields an exception and those that led to it, the latest first."""
   seen: set[int] = set()

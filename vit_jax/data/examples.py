@@ -114,15 +114,19 @@ class LoadExample:
   ) -> Generator[None, None, None]:
     """Adds the example to errors, because Grain does not.
 
-    A ValueError becomes a `kind`; all others become a plain ValueError.
+    Errors of the file system or of memory become a plain ValueError, all others
+    a `kind`.
     """
     try:
       yield
     except Exception as error:
-      raised = kind if isinstance(error, ValueError) else ValueError
+      raised = (ValueError if isinstance(error, (OSError, MemoryError))
+                else kind)
+      text = str(error) if isinstance(error, (OSError, ValueError)) else (
+          f'{type(error).__name__}: {error}')
       raise raised(
           f'Example {index} of {self.dataset.name}, split '
-          f'{self.dataset.split!r} ({self.dataset.source.key(index)}): {error}'
+          f'{self.dataset.split!r} ({self.dataset.source.key(index)}): {text}'
       ) from error
 
   def _padding(self, skipped: int) -> HostBatch:

@@ -2,9 +2,11 @@
 
 import itertools
 
+from google.protobuf import message
 import jax
 import numpy as np
 import psutil
+import pyarrow as pa
 import pytest
 
 from tests import hostile
@@ -20,15 +22,15 @@ BAD = (3, 4, 11, 19)
 class Files(in_memory.Arrays):
   """Twenty images, of which some are truncated."""
 
-  def __init__(self, *, bad=BAD, os_error=False):
+  def __init__(self, *, bad=BAD, error=None):
     super().__init__(
         [file[:99] if i in bad else file for i, file in enumerate(FILES)],
         range(20))
-    self._os_error = os_error
+    self._error = error
 
   def __getitem__(self, index):
-    if self._os_error and index == 5:
-      raise OSError('no route to host')
+    if self._error and index == 5:
+      raise self._error
     return super().__getitem__(index)
 
   def key(self, index):
@@ -72,8 +74,23 @@ def test_unreadable_images_are_errors_by_default():
         ValueError, match=r'files.*\((03|04|11|19)\): not a read.* with '
         f'--config.data.{key}=skip; `data check`'):
       list(itertools.islice(batches, 2))
-  with pytest.raises(ValueError, match='no route to host'):
-    _take(2, _config(), dataset=_dataset(os_error=True))
+
+
+@pytest.mark.parametrize('error', [
+    OSError('of a disk'), MemoryError('of a machine')])
+def test_errors_of_the_system_are_never_skipped(error):
+  with pytest.raises(ValueError, match=f'files.*05.*{error}'):
+    _take(2, _config(), dataset=_dataset(error=error))
+
+
+@pytest.mark.parametrize('error', [
+    OverflowError('of a .npy'), message.DecodeError('of a record'),
+    pa.ArrowException('of Arrow'), RecursionError('of JSON')])
+def test_all_exceptions_of_decoders_and_parsers_are_skipped(error):
+  _, counter = _take(2, _config(), dataset=_dataset(error=error, bad=()))
+  found, = counter.log.found.values()
+  assert counter.count == 1
+  assert f'(05): {type(error).__name__}: {error}' in found.error
 
 
 def test_the_next_readable_example_replaces_an_unreadable_one():

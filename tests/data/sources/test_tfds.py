@@ -159,3 +159,31 @@ def test_a_label_of_unknown_classes_is_an_error():
     tfds_lib.interpret_label(
         tfds.features.Tensor(shape=(None,), dtype=np.float32),
         known_datasets.facts('mine'), name='mine.age')
+
+
+@pytest.mark.parametrize('damage', [
+    lambda data: data.replace(b'PNG', b'PNX', 1),
+    lambda data: data[:len(data) // 2]])
+def test_a_damaged_record_is_unreadable(damage, prepare, tmp_path):
+  path = prepare(labels=((0,), (2,), (1,))) / (
+      'tiny-train.array_record-00000-of-00001')
+  path.write_bytes(damage(path.read_bytes()))
+  dataset = data.open_dataset(
+      data.parse({'source': 'tiny', 'data_dir': str(tmp_path)}))
+  with pytest.raises(ValueError, match='^its record is damaged: '):
+    dataset[0]
+  with pytest.raises(ValueError, match='^tiny train 0: its record'):
+    dataset.source.label(0)
+
+
+@pytest.mark.parametrize(('name', 'content'), [
+    ('dataset_info.json', '[]'), ('dataset_info.json', '{"splits": 3}'),
+    ('dataset_info.json', '{"name": "a", "name": "b"}'),
+    ('dataset_info.json', '[' * 100_000), ('features.json', '[]'),
+    ('features.json', '{"pythonClassName": "os.path"}')])
+def test_damaged_metadata_is_an_error_that_names_it(
+    name, content, prepare, open_tfds):
+  folder = prepare()
+  (folder / name).write_text(content)
+  with pytest.raises(ValueError, match=str(folder)):
+    open_tfds('tiny')

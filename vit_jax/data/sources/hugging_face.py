@@ -7,6 +7,7 @@ space of the data set and make shuffled reads fast. Worker processes share them.
 
 import bisect
 from collections.abc import Mapping, Sequence
+import contextlib
 import dataclasses
 import itertools
 import os
@@ -17,6 +18,7 @@ from etils import epath
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from vit_jax import exceptions
 from vit_jax import untrusted
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
@@ -79,12 +81,8 @@ def open_hub(
     raise ValueError(
         f'{address} (data.source) is not of the form '
         f'{PREFIX}USER/NAME[@REVISION][:CONFIG].')
-  try:
+  with _explained(address):
     found = datasets.load_dataset(**match.groupdict())
-  except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError
-          ) as error:
-    raise ValueError(
-        f'{address} (data.source) cannot be opened: {error}') from error
   table = datasets.concatenate_datasets(list(found.values()))
   return _open(
       table, config, where=address, names=list(found),
@@ -104,12 +102,23 @@ def open_parquet(
   """
   import datasets  # pylint: disable=g-import-not-at-top
   lengths, class_names = _read_footers(paths)
-  table = datasets.load_dataset(
-      'parquet', data_files=list(map(os.fspath, paths)), split='train')
+  with _explained(where):
+    table = datasets.load_dataset(
+        'parquet', data_files=list(map(os.fspath, paths)), split='train')
   return _open(
       table, config, where=where, names=files.relative_names(paths),
       lengths=lengths, splits=files.splits_of(paths, where=where),
       class_names=class_names)
+
+
+def _explained(where: str) -> contextlib.AbstractContextManager[None]:
+  """Replaces the exceptions of `datasets` by an error of `data.source`."""
+  def rewrite(error: Exception) -> Exception:
+    reasons = dict.fromkeys(map(str, exceptions.causes(error)))
+    return ValueError(
+        f'{where} (data.source) cannot be opened: {": ".join(reasons)}')
+
+  return exceptions.replaced_by(rewrite)
 
 
 def _open(
@@ -172,7 +181,7 @@ def _read_footers(
       with path.open('rb') as file:
         footer = pq.ParquetFile(file)
         features = datasets.Features.from_arrow_schema(footer.schema_arrow)
-    except (pa.ArrowInvalid, OSError) as error:
+    except Exception as error:  # Arrow and JSON within it raise many types.
       raise ValueError(
           f'{path} is truncated, or not a Parquet file: {error}') from error
     lengths.append(footer.metadata.num_rows)

@@ -12,6 +12,7 @@ from typing import Any
 from etils import epath
 import numpy as np
 
+from vit_jax import exceptions
 from vit_jax import schema
 from vit_jax import untrusted
 from vit_jax.data import known_datasets
@@ -45,10 +46,11 @@ class TfdsSource:
     return len(self.records)
 
   def __getitem__(self, index: int) -> dict[str, Any]:
-    example = self.records[index]
-    image = example[self.image]
-    found = {'image': self.decode(image) if self.decode else image,
-             'label': self.read_label(example)}
+    with exceptions.replaced_by(_explain_record):
+      example = self.records[index]
+      image = example[self.image]
+      found = {'image': self.decode(image) if self.decode else image,
+               'label': self.read_label(example)}
     if 'file_name' in example:  # ImageNet; other label sets refer to it.
       found['file_name'] = bytes(example['file_name']).decode()
     # `data prepare` writes the former key; other data sets have a number.
@@ -57,7 +59,9 @@ class TfdsSource:
     return found
 
   def label(self, index: int) -> Any:
-    return self.read_label(self.records[index])
+    with (exceptions.naming(self.key(index)),
+          exceptions.replaced_by(_explain_record)):
+      return self.read_label(self.records[index])
 
   def key(self, index: int) -> str:
     return f'{self.name} {index}'
@@ -65,6 +69,19 @@ class TfdsSource:
   @property
   def numbering(self) -> tuple[str, int]:
     return self.name, 0
+
+
+def _explain_record(error: Exception) -> Exception | None:
+  """Returns the error of a record that ArrayRecord or TFDS could not read."""
+  if isinstance(error, (OSError, ValueError, MemoryError)):
+    return None
+  # ArrayRecord raises a RuntimeError for damage and for failing file systems:
+  # 'pread() failed: Input/output error'.
+  if isinstance(error, RuntimeError) and '() failed: ' in str(error):
+    return OSError(str(error))
+  return ValueError(
+      f'its record is damaged: {type(error).__name__}: {error}. Copy or '
+      'prepare the files again.')
 
 
 def _read_feature(
@@ -108,7 +125,7 @@ def open_folder(folder: epath.Path) -> protocol.DatasetSplits:
   if not (folder / 'dataset_info.json').exists():
     folder = folder / _versions(folder)[-1]
   info = _read_info(folder)
-  name, config = info.get('name') or folder.parent.name, info.get('configName')
+  name, config = info.name or folder.parent.name, info.config_name
   return _open(folder, f'{name}/{config}' if config else name)
 
 
@@ -127,7 +144,8 @@ def open_records(
   import tensorflow_datasets as tfds  # pylint: disable=g-import-not-at-top
   untrusted.check_folder(folder)
   # From the files alone: the builder's own code needs TensorFlow.
-  builder = tfds.builder_from_directory(folder)
+  with exceptions.naming(os.fspath(folder)):
+    builder = tfds.builder_from_directory(folder)
   features = builder.info.features
   decoders = {name: tfds.decode.SkipDecoding() for name in undecoded
               if name in features}
@@ -281,16 +299,20 @@ def _versions(folder: epath.Path) -> list[str]:
   return sorted(found, key=lambda v: tuple(int(n) for n in v.split('.')))
 
 
-def _read_info(folder: epath.Path) -> dict[str, Any]:
-  return json.loads(untrusted.read_text(folder / 'dataset_info.json'))
+def _read_info(folder: epath.Path) -> Any:
+  """Returns the `DatasetInfo` protobuf of a folder."""
+  from tensorflow_datasets.core import dataset_info  # pylint: disable=g-import-not-at-top
+  path = folder / 'dataset_info.json'
+  untrusted.check_regular(path)
+  with exceptions.naming(os.fspath(path)):
+    return dataset_info.read_from_json(path)
 
 
 def _format(folder: epath.Path) -> str:
   """Returns 'array_record' or 'tfrecord'; raises NotPrepared for others."""
   info = _read_info(folder)
   # A folder holds several formats after a conversion.
-  formats = [info.get('fileFormat', 'tfrecord'),
-             *info.get('alternativeFileFormats', ())]
+  formats = [info.file_format or 'tfrecord', *info.alternative_file_formats]
   for known in ('array_record', 'tfrecord'):
     if known in formats:
       return known

@@ -17,6 +17,7 @@ from etils import epath
 import google_crc32c
 import numpy as np
 
+from vit_jax import exceptions
 from vit_jax.data.sources import files
 from vit_jax.data.sources import offset_index
 
@@ -100,5 +101,8 @@ class Examples:
           f'{self.records.path(index)} is damaged at byte '
           f'{self.records.starts[index]:,}: the checksum of its record '
           'differs. Copy or prepare the file again.')
-    return self.features.deserialize_example_np(
-        record, decoders=self.decoders)
+    with exceptions.naming(
+        f'{self.records.path(index)}, record at byte '
+        f'{self.records.starts[index]:,}'):
+      return self.features.deserialize_example_np(
+          record, decoders=self.decoders)
