@@ -317,7 +317,7 @@ def start_damaged(start: Callable[[], Launch]) -> tuple[Launch, str]:
   return start(), 'found and renamed'
 
 
-FULL = 0  # The fault of a full disk, which is no signal.
+FULL = 0  # A full disk, in place of a signal.
 
 
 @dataclasses.dataclass(frozen=True)

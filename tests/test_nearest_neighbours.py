@@ -1,4 +1,4 @@
-"""Nearest neighbours agree with scikit-learn, whatever the block sizes."""
+"""Nearest neighbours agree with scikit-learn for all block sizes."""
 
 import numpy as np
 import pytest

@@ -126,7 +126,7 @@ def mean_error(
     The loss of each example; NaN for NaN predictions of known targets.
   """
   known = ~jnp.isnan(labels)
-  # Also before the error: the gradient of 0 * NaN is NaN.
+  # Masked before the error, too: the gradient of 0 * NaN is NaN.
   labels = jnp.where(known, labels, 0).astype(jnp.float32)
   errors = ERRORS[kind](predictions.astype(jnp.float32), labels)
   return jnp.where(known, errors, 0).mean(axis=-1)

@@ -84,5 +84,5 @@ def _merge(
   rows = jnp.broadcast_to(
       start + jnp.arange(len(bank)), (len(queries), len(bank)))
   rows = jnp.concatenate([best_rows, rows], axis=1)
-  top, places = jax.lax.top_k(cosines, k)
-  return top, jnp.take_along_axis(rows, places, axis=1)
+  top, columns = jax.lax.top_k(cosines, k)
+  return top, jnp.take_along_axis(rows, columns, axis=1)

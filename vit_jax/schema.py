@@ -31,7 +31,7 @@ class Duration:
   steps: int | float | None = None
   examples: int | float | None = None  # Images, counted with repetition.
   epochs: int | float | None = None  # Passes over the training split.
-  percent: int | float | None = None  # Of the total of the run.
+  percent: int | float | None = None  # Percentage of the whole run.
 
   def __post_init__(self):
     written = [unit for unit in UNITS if getattr(self, unit) is not None]

@@ -78,7 +78,7 @@ def map_rules(
       shadowed = any(compiled[i].fullmatch(name) for name in names)
       raise ValueError(
           f'{where}: the rule {pattern!r} '
-          + ('only matches parameters that an earlier rule takes.'
+          + ('only matches parameters that an earlier rule matches.'
              if shadowed else 'matches no parameter.')
           + f' Parameters: {", ".join(names)}.')
 

@@ -16,7 +16,7 @@ FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def fail(error, folder='/proc', **options):
-  with errors.explained('the checkpoint of step 3', folder, **options):
+  with errors.explain_errors('the checkpoint of step 3', folder, **options):
     raise error
 
 
@@ -105,5 +105,5 @@ def test_a_refusing_bucket_is_reported_by_lock_download_and_restore(
     download.fetch('s3://b/run')
   with pytest.raises(errors.StorageError, match=(
       'Cannot read s3://b/run/4: Forbidden')):
-    with items.explained(epath.Path('s3://b/run/4')):
+    with items.explain_errors(epath.Path('s3://b/run/4')):
       (epath.Path('s3://b/run/4') / 'config').read_text()

@@ -139,7 +139,7 @@ def test_the_average_is_loaded_if_there_is_one(workdir, tmp_path):
   with open_checkpoints(tmp_path) as checkpoints:
     assert_same_bits(
         checkpoints.restore(target).state, new_state(1, average=False))
-    with pytest.raises(ValueError, match='another average.*averaging'):
+    with pytest.raises(ValueError, match='not hold the average.*averaging'):
       checkpoints.restore(abstract(new_state(0)))
 
 
@@ -225,8 +225,8 @@ def test_another_model_or_optimizer_is_an_error_with_the_differences(workdir):
   target.params['new'] = target.params.pop('head')
   with open_checkpoints(workdir, keep=2) as checkpoints, pytest.raises(
       ValueError, match=re.escape(
-          'holds another model than the config describes. Use another '
-          '--workdir, or the config that wrote it. Differences:\n'
+          'does not hold the model of the config. Use another --workdir, or '
+          'the config that wrote it. Differences:\n'
           '  encoder/kernel: expected (8, 5), found (8, 4)\n'
           '  head/bias: expected nothing, found (3,)\n'
           '  new/bias: expected (3,), found nothing')) as caught:
@@ -236,7 +236,7 @@ def test_another_model_or_optimizer_is_an_error_with_the_differences(workdir):
   target = target.replace(opt_state=optax.sgd(0.1, momentum=0.9).init(
       target.params))
   with (open_checkpoints(workdir, keep=2) as checkpoints,
-        pytest.raises(ValueError, match='another optimizer')):
+        pytest.raises(ValueError, match='not hold the optimizer')):
     checkpoints.restore(abstract(target))
 
 

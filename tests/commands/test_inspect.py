@@ -32,7 +32,7 @@ def save(path, settings, **preprocess):
 def _photos(tmp_path_factory):
   folder = tmp_path_factory.mktemp('photos')
   rng = np.random.default_rng(0)
-  for name in ('$c_$', 'a', 'b'):  # Dollars are no formula in a title.
+  for name in ('$c_$', 'a', 'b'):  # Dollar signs do not start a formula.
     Image.fromarray(rng.integers(
         0, 256, (16, 16, 3), dtype=np.uint8)).save(folder / f'{name}.png')
   return folder

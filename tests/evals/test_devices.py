@@ -64,7 +64,7 @@ FEWSHOT = {'name': 'fewshot', 'batch_size': None}
 
 @pytest.mark.parametrize(('section', 'devices', 'message'), [
     ({'name': 'knn', 'split': 'train[90%:]'}, 1,
-     "'train' has examples of it. Use a disjoint one: "
+     "'train' shares examples with it. Use a disjoint split: "
      '--config.evals.val.train_split'),
     ({'batch_size': 12}, 8,
      'evals.val.batch_size 12 does not divide over 8 devices'),

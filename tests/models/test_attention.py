@@ -18,7 +18,7 @@ GPU, CPU, TPU = (mock.Mock(spec=jax.Device, platform=name)
 
 
 @pytest.mark.parametrize('tokens', [4, 5])
-def test_fused_attention_is_attention_whatever_the_number_of_tokens(tokens):
+def test_fused_attention_equals_attention_for_any_number_of_tokens(tokens):
   rng = np.random.default_rng(tokens)
   query, key, value, seen = (
       jnp.asarray(rng.normal(size=(2, tokens, 3, 8)), jnp.float32)

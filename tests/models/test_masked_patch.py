@@ -47,10 +47,10 @@ def test_only_the_given_places_are_predicted():
   params = jax.tree.map(
       lambda x: x + 0.1 * np.sin(np.arange(x.size)).reshape(x.shape),
       init(model))
-  places = jnp.array([[3, 0], [1, 1]])
+  indices = jnp.array([[3, 0], [1, 1]])
   apply = jax.jit(model.apply)
   every = apply({'params': params}, IMAGES)['predictions']
-  some = apply({'params': params}, IMAGES, places=places)['predictions']
+  some = apply({'params': params}, IMAGES, indices=indices)['predictions']
   assert some.shape == (2, 2, 7)
   np.testing.assert_allclose(
       some, jnp.stack([every[0, [3, 0]], every[1, [1, 1]]]), rtol=1e-5,

@@ -87,10 +87,10 @@ def test_counts_are_the_shares_to_the_nearest_whole_patch(rate, patches, want):
 def test_every_image_has_the_exact_shares_at_its_own_places(rate):
   config = masked_patch.MaskedPatchConfig(corrupted=rate)
   masked, swapped, kept = masked_patch.counts(config, 49)
-  places, sources = jax.device_get(
+  indices, sources = jax.device_get(
       masked_patch.corrupt(KEY, config, batch_size=64, patches=49))
   own = np.arange(49)
-  for chosen, source in zip(places, sources):
+  for chosen, source in zip(indices, sources):
     assert len(set(chosen)) == len(chosen) == masked + swapped + kept
     untouched = np.setdiff1d(own, chosen)
     np.testing.assert_array_equal(source[untouched], untouched)
@@ -98,7 +98,7 @@ def test_every_image_has_the_exact_shares_at_its_own_places(rate):
     # A swapped patch never gets its own embedding.
     assert ((source != own) & (source != 49)).sum() == swapped
     assert (source[chosen] == chosen).sum() == kept
-  assert len({tuple(sorted(chosen)) for chosen in places}) == 64
+  assert len({tuple(sorted(chosen)) for chosen in indices}) == 64
 
 
 def test_corruption_depends_on_the_key_only():
@@ -166,7 +166,7 @@ def numpy_loss(target, predictions, corruption, patch):
   in_range = numpy_patches(IMAGES, patch)
   for image, patches in enumerate(numpy_patches(BYTES, patch)):
     of_image, right = [], []
-    for i, place in enumerate(corruption.places[image].tolist()):
+    for i, place in enumerate(corruption.indices[image].tolist()):
       given = np.asarray(predictions[image, i], np.float64)
       if target == 'patch':
         of_image.append(((given - in_range[image][place].ravel())**2).mean())
@@ -193,7 +193,7 @@ def test_loss_equals_a_loop_over_corrupted_patches(target, section):
   outputs = predict(model, params, IMAGES, corruption.sources)
   assert outputs['predictions'].shape[:2] == (3, 6)  # Every patch, in order.
   predictions = np.stack([row[at] for row, at in zip(*jax.device_get(
-      (outputs['predictions'], corruption.places)))])
+      (outputs['predictions'], corruption.indices)))])
   loss, measures = measure(objective, params, BATCH, KEY, train=False)
   want, accuracy = numpy_loss(target, predictions, corruption, 4)
   np.testing.assert_allclose(loss, want, rtol=1e-4)
@@ -222,15 +222,15 @@ def test_masked_patch_does_not_affect_predictions():
     outputs = predict(model, params, images, corruption.sources)
     return np.asarray(outputs['predictions'])
 
-  def repainted(places):
+  def repainted(indices):
     images = np.array(IMAGES)
-    for image, chosen in enumerate(places.tolist()):
+    for image, chosen in enumerate(indices.tolist()):
       for place in chosen:
         i, j = 4 * (place // 3), 4 * (place % 3)
         images[image, i:i + 4, j:j + 4] += 1
     return jnp.asarray(images)
 
-  masked, kept = corruption.places[:, :3], corruption.places[:, 3:]
+  masked, kept = corruption.indices[:, :3], corruption.indices[:, 3:]
   plain = predictions(IMAGES)
   np.testing.assert_array_equal(predictions(repainted(masked)), plain)
   changed = abs(predictions(repainted(kept)) - plain)

@@ -357,7 +357,7 @@ def test_default_rules_may_match_nothing(name):
      'Parameters: body/bias, body/kernel, head/bias, head/kernel.'),
     ({'weight_decay_rules': [['.*kernel', 1.0], ['head/kernel', 10.0]]},
      "optimizer.weight_decay_rules: the rule 'head/kernel' only matches "
-     'parameters that an earlier rule takes.'),
+     'parameters that an earlier rule matches.'),
     ({'learning_rate_rules': [['tail', 1.0]]},
      "optimizer.learning_rate_rules: the rule 'tail' matches no parameter."),
     ({'frozen': ['tail']},

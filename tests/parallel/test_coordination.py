@@ -110,7 +110,7 @@ def test_an_unavailable_data_server_is_not_a_lost_process():
       raise OSError('503 Service Unavailable')
   with pytest.raises(errors.StorageError):
     with coordination.explain_lost_processes():
-      with errors.explained('the checkpoint of step 3', 'gs://b/run'):
+      with errors.explain_errors('the checkpoint of step 3', 'gs://b/run'):
         raise OSError('Cannot connect to host b: connection refused')
 
 

@@ -60,7 +60,7 @@ def ends_at(values, patience, *, every=4, mode='min'):
     ([3, 4], 1, 8),
     ([3, 4], 2, None),
     ([3, 4, 2, 4, 4], 2, 20),  # The best restarts the count.
-    ([3, 3, 3], 2, 12),  # An equal value is no improvement.
+    ([3, 3, 3], 2, 12),  # An equal value is not an improvement.
     ([3, NAN, NAN], 2, 12),
     ([NAN, NAN, 1, 2], 3, None),
     ([NAN, NAN], 2, 8),  # Never finite.

@@ -264,7 +264,7 @@ POSITIONS = {'npz': 'Transformer/posembed_input/pos_embedding',
 
 
 def without(arrays, name):
-  """Removes an array, and the bias beside it."""
+  """Removes an array and its bias."""
   bias = name.replace('scale', 'bias').replace('weight', 'bias')
   return {n: a for n, a in arrays.items() if n not in (name, bias)}
 

@@ -1,6 +1,6 @@
 """Self-contained HTML pages: text is escaped, images are embedded.
 
-Templates are `.html` files beside the modules that fill them. They extend
+Templates are `.html` files next to the modules that fill them. They extend
 `analysis/page.html`, which holds the styles of every page.
 """
 

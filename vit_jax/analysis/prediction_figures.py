@@ -15,7 +15,7 @@ _MAX_NAMES = 60  # Classes up to which the axes show names.
 _MAX_CELLS = 1_000  # Pixels per side of the matrix; more classes are pooled.
 _NUM_WORST = 12  # Listed classes of a large matrix.
 _MAX_COLUMNS = 3  # Panels side by side.
-_MAX_LETTERS = 24  # Of a class name.
+_MAX_LETTERS = 24  # Letters of a class name.
 
 
 def confusion(

@@ -63,7 +63,8 @@ def _draw_grid(
     positions: Mapping[str, float], *, scale: float,
 ) -> int:
   """Draws the runs of the grid; returns the number of lines."""
-  lines: dict[str, list[tuple[float, float]]] = {}  # By their other fields.
+  # Points by the values of the other swept fields.
+  lines: dict[str, list[tuple[float, float]]] = {}
   diverged = set()
   for row in result['grid']:
     others = ', '.join(f'{name.split(".")[-1]}={value}'

@@ -12,7 +12,7 @@ from vit_jax.check import image_record
 from vit_jax.check import scan as scan_lib
 
 MAX_BYTES = 16 * 2**20  # Embedded images, as base64 text.
-_MAX_SHEET_IMAGES = 2_000  # Of all contact sheets.
+_MAX_SHEET_IMAGES = 2_000  # Total of all contact sheets.
 _THUMBNAIL_SIDE = 96
 _ROWS = 10  # Rows of each table in the terminal.
 _GROUP_IMAGES = 4  # Images listed of each group of duplicates.

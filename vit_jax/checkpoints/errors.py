@@ -29,7 +29,7 @@ class StorageError(RuntimeError):
   """A file of a run could not be written, or a bucket could not be read."""
 
 
-def explained(
+def explain_errors(
     what: str, folder: epath.PathLike, *, resume: Callable[[], str] = str,
 ) -> contextlib.AbstractContextManager[None]:
   """Rewrites storage errors that occur while writing `what`."""

@@ -34,7 +34,7 @@ class DamagedError(ValueError):
   """The files of a checkpoint cannot be read, or have changed."""
 
 
-def explained(path: epath.Path) -> contextlib.AbstractContextManager[None]:
+def explain_errors(path: epath.Path) -> contextlib.AbstractContextManager[None]:
   """Replaces errors of reading a checkpoint with a `DamagedError`.
 
   Memory errors and temporary errors of a service are kept; in a bucket,

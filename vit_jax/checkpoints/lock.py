@@ -35,7 +35,7 @@ def hold(workdir: epath.PathLike) -> Generator[None, None, None]:
   """
   workdir = epath.Path(workdir).expanduser()
   with contextlib.ExitStack() as stack:
-    with errors.explained('the workdir', workdir):
+    with errors.explain_errors('the workdir', workdir):
       workdir.mkdir(parents=True, exist_ok=True)
       if fcntl is not None and not atomic_files.is_remote(workdir):
         # Unbuffered, as a write to a full disk must not be repeated on closing.

@@ -32,8 +32,8 @@ from vit_jax.checkpoints import paths
 from vit_jax.checkpoints import saved_config
 from vit_jax.parallel import coordination
 
-# Large models over slow networks take long. Heartbeats find lost processes and
-# the watchdog those that hang.
+# Saving a large model over a slow network takes long. Heartbeats find lost
+# processes, and the watchdog finds hanging ones.
 _SAVE_SECS = 24 * 3600
 # NFS clients cache the content of a folder for up to a minute by default.
 _VISIBLE_SECS = 60
@@ -66,7 +66,7 @@ class Checkpoints:
   def __init__(
       self, workdir: epath.PathLike, config: config_lib.CheckpointConfig):
     self._root = paths.absolute(workdir) / paths.FOLDER
-    with errors.explained('checkpoints', self._root):
+    with errors.explain_errors('checkpoints', self._root):
       self._latest = _manager(self._root / paths.LATEST, keep=config.keep)
       self._best = _manager(self._root / paths.BEST, keep=1)
 
@@ -77,9 +77,9 @@ class Checkpoints:
     """Waits for writes in the background and raises their errors."""
     if kind is not None and issubclass(kind, coordination.LostError):
       return  # Closing would wait for the lost process.
-    # An earlier error is not hidden by those of closing.
+    # Errors of closing must not hide an earlier one.
     suppressed = () if kind is None else (Exception,)
-    with contextlib.suppress(*suppressed), self._explained('a checkpoint'):
+    with contextlib.suppress(*suppressed), self._explain_errors('a checkpoint'):
       try:
         self._latest.close()
       finally:
@@ -117,8 +117,8 @@ class Checkpoints:
       progress: Mapping[str, Any], labels: Sequence[str] = (),
   ) -> None:
     """Like `save`, but writes the model only and replaces the previous best."""
-    # Left by a killed run that was further than the checkpoint it resumes
-    # from. The run finds its best again.
+    # A killed run may have saved them after the checkpoint that it resumes
+    # from. The resumed run saves its best again.
     for stale in [s for s in self._best.all_steps() if s >= int(state.step)]:
       self._best.wait_until_finished()
       self._best.delete(stale)
@@ -131,7 +131,8 @@ class Checkpoints:
       plain: Mapping[str, Mapping[str, Any]],
   ) -> None:
     """Starts a save, after that of the other manager if barriers are shared."""
-    with self._explained(f'the checkpoint of step {step:,} or the previous'):
+    with self._explain_errors(
+        f'the checkpoint of step {step:,} or the previous'):
       if jax.process_count() > 1:
         after.wait_until_finished()
       manager.save(step, force=True, args=items_lib.composite(arrays, plain))
@@ -146,9 +147,9 @@ class Checkpoints:
         that wrote the checkpoint.
 
     Raises:
-      ValueError: if the checkpoint holds another state than `abstract`.
-      items.DamagedError: if all checkpoints are damaged, or there are several
-        processes, of which one cannot decide for the others.
+      ValueError: if the checkpoint does not hold a state like `abstract`.
+      items.DamagedError: if all checkpoints are damaged, or one is and there
+        are several processes, as one cannot decide for the others.
     """
     damaged: dict[int, items_lib.DamagedError] = {}
     # Network file systems may show another process an older state.
@@ -175,12 +176,12 @@ class Checkpoints:
     while not path.exists() and time.monotonic() < deadline:
       time.sleep(1)
     expected = {**_model(abstract), 'training': _training(abstract)}
-    with items_lib.explained(path):
+    with items_lib.explain_errors(path):
       sums = items_lib.read_checksums(path, (*expected, *_PLAIN))
       found = self._latest.item_metadata(step)
     for item, tree_of_item in expected.items():
       _check_same(_CONTENT[item], tree_of_item, found.get(item), path)
-    with items_lib.explained(path):
+    with items_lib.explain_errors(path):
       restored = self._latest.restore(step, args=ocp.args.Composite(
           **{name: ocp.args.JsonRestore() for name in _PLAIN},
           **{item: ocp.args.StandardRestore(target)
@@ -199,7 +200,7 @@ class Checkpoints:
     item = 'params' if abstract.average is None else 'average'
     step = self._best.latest_step()
     path = epath.Path(self._best.directory) / str(step)
-    with items_lib.explained(path):
+    with items_lib.explain_errors(path):
       sums = items_lib.read_checksums(path, (item,))
       restored = self._best.restore(step, args=ocp.args.Composite(
           **{item: ocp.args.StandardRestore(abstract.eval_params)}))
@@ -208,18 +209,18 @@ class Checkpoints:
 
   def check(self) -> None:
     """Raises the error of a failed save in the background."""
-    with self._explained('a checkpoint'):
+    with self._explain_errors('a checkpoint'):
       self._latest.check_for_errors()
       self._best.check_for_errors()
 
   def wait(self) -> None:
     """Waits until all saves are written; raises their errors."""
-    with self._explained('a checkpoint'):
+    with self._explain_errors('a checkpoint'):
       self._latest.wait_until_finished()
       self._best.wait_until_finished()
 
   def describe_latest(self) -> str:
-    """Returns a sentence on where the run can resume."""
+    """Returns a sentence about the checkpoint that the run can resume from."""
     newest = paths.newest(self._root / paths.LATEST)
     if newest is None:
       return 'No checkpoint has been completed yet.'
@@ -234,14 +235,15 @@ class Checkpoints:
     renamed = self._path(step).with_name(f'{step}{paths.DAMAGED}')
     while renamed.exists():
       renamed = renamed.with_name(renamed.name + paths.DAMAGED)
-    with self._explained('the new name of a damaged checkpoint'):
+    with self._explain_errors('the new name of a damaged checkpoint'):
       self._path(step).rename(renamed)
     self._latest.reload()
     return (f'The checkpoint of step {step:,} is damaged and was renamed to '
             f'{renamed}: {items_lib.reason(error)}')
 
-  def _explained(self, what: str) -> contextlib.AbstractContextManager[None]:
-    return errors.explained(
+  def _explain_errors(
+      self, what: str) -> contextlib.AbstractContextManager[None]:
+    return errors.explain_errors(
         what, self._root, resume=self.describe_latest)
 
 
@@ -253,8 +255,8 @@ def _check_same(
   difference = tree.differences(expected, arrays)
   if difference:
     raise ValueError(
-        f'The checkpoint {path} holds another {what} than the config '
-        'describes. Use another --workdir, or the config that wrote it. '
+        f'The checkpoint {path} does not hold the {what} of the config. '
+        'Use another --workdir, or the config that wrote it. '
         'Differences:\n  ' + '\n  '.join(difference[:20]))
 
 

@@ -42,7 +42,7 @@ class Source:
     Raises:
       items.DamagedError: if the checkpoint is damaged.
     """
-    with items_lib.explained(self.path):
+    with items_lib.explain_errors(self.path):
       params = items_lib.read_arrays(self.path / self.item, self.shapes)
       if self.checksums:
         checksums_lib.check(
@@ -82,7 +82,7 @@ def find(path: epath.PathLike, *, which: str = paths.LATEST) -> Source:
 
 def _source(path: epath.Path) -> Source:
   item = 'average' if (path / 'average').exists() else 'params'
-  with items_lib.explained(path):
+  with items_lib.explain_errors(path):
     untrusted.check_folder(path)
     sums = items_lib.read_checksums(path, ('params', 'config'))
     plain = {name: items_lib.read_config(path / name)

@@ -25,9 +25,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   arguments.add_model(parser, flag='--source')
   parser.add_argument(
       '--target', required=True, metavar='PATH',
-      help='path to write, which must not exist: a file for npz (with a .json '
-      'beside it), a file or folder for timm, a folder for huggingface and '
-      'orbax')
+      help='path to write, which must not exist: a file for npz (a .json is '
+      'written next to it), a file or folder for timm, a folder for '
+      'huggingface and orbax')
   parser.add_argument(
       '--format', required=True, choices=save.FORMATS,
       help='npz: names of the published JAX weights; timm; huggingface; orbax: '

@@ -4,8 +4,8 @@
         --to=runs/clean
     python main.py --config.data.exclude=runs/clean/exclude.txt ...
 
-Copies are found whatever their format, size and brightness, mirrored or not,
-and as crops of at least 0.85 of each side. See docs/data_cleaning.md.
+Copies may differ in format, size and brightness, be mirrored, or be crops of at
+least 0.85 of each side. See docs/data_cleaning.md.
 """
 
 import argparse

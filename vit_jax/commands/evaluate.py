@@ -118,7 +118,7 @@ def _restore(
   rules = initialize.InitConfig(
       new=(), ignored=('masked_patch/.*',), positions=config.init.positions)
   if not needs_head:
-    # Drop the head, whatever its classes.
+    # The head may have other classes, so it is dropped.
     config = dataclasses.replace(
         config, model=dataclasses.replace(config.model, num_classes=0))
     rules = dataclasses.replace(
@@ -128,7 +128,7 @@ def _restore(
       config, checkpoint=checkpoint_config.CheckpointConfig())
   experiment = experiment_lib.build(_fit_to_devices(config))
   multihost.connect_cpus(experiment.mesh)
-  # Only the unused head is new, which is then zero.
+  # Only the unused head may be new; it is initialised to zero.
   params, rows = experiment.adapt(source.load(), source.config, config=rules)
   for row in rows:
     if row.status != 'loaded' and not row.name.startswith('head/'):
@@ -190,7 +190,7 @@ def _find(
   path = download.fetch(args.workdir)
   if orbax_runs.is_run(path):
     source = checkpoint_source.find(path, which=args.which)
-    if 'batch_size' in source.config:  # Not if `convert` wrote it.
+    if 'batch_size' in source.config:  # `convert` writes none.
       return _with_training_scales(_config(args, source), source.config), source
   if not args.config:
     raise ValueError(

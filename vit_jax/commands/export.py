@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
     read = export.read(path, form=args.format)
     for what, images in batches.items():
       differences[what] = export.difference(model, read, images)
-      if not differences[what] <= TOLERANCE:  # Also if NaN.
+      if not differences[what] <= TOLERANCE:  # True for NaN, too.
         raise ValueError(
             f'The {args.format} export differs by {differences[what]:.2g} in a '
             f'logit on {what}, more than {TOLERANCE}. Nothing was written.')

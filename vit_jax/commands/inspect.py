@@ -33,7 +33,7 @@ from vit_jax.run import workdir as workdir_lib
 
 PAGE = 'index.html'
 PATCHES, ROOT = 'patches/kernel', 'backbone/root/kernel'
-# What a rollout map follows, by pooling.
+# Output that a rollout map explains, by pooling.
 _ROLLOUT_TARGETS = {
     'cls': 'the class token',
     'average': 'the mean of the patches',

@@ -30,7 +30,7 @@ def extract(
 ) -> Callable[[types.Params, evaluator.OnBatch], Features]:
   """Returns a function that gathers the features of a split on every host.
 
-  Raises a `ValueError` for unsuitable labels, or other classes than `test`.
+  Raises a `ValueError` for unsuitable labels, or classes that `test` lacks.
   """
   context.check_classes(split, single=True)
   if test is not None and split.num_classes != test.num_classes:

@@ -156,7 +156,7 @@ def _print_once(text: str) -> None:
 def _check_classes(
     context: evaluator.Context, train: evaluator.Split) -> None:
   """Raises if a class has no training image: it could never be predicted."""
-  if train.ranks is None:  # In a plan, without data.
+  if train.ranks is None:  # A plan has no data.
     return
   count = int((train.ranks[0] == 0).sum())
   if count != train.num_classes:

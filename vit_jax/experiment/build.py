@@ -34,13 +34,13 @@ def build(
     config: config_lib.Config, devices: Sequence[jax.Device] | None = None, *,
     expected_data: bool = False,
 ) -> Experiment:
-  """Wires an experiment.
+  """Builds an experiment.
 
   Args:
     config: the typed config.
     devices: devices of the mesh; all by default.
-    expected_data: takes the sizes of the data from the table of known data
-      sets: the step can be compiled without the data.
+    expected_data: whether to take data sizes from the table of known data sets,
+      so that the step can be compiled without the data.
 
   Raises:
     ValueError: if sections contradict each other, the data or the devices, or
@@ -166,7 +166,7 @@ def _jitted_step(
 def _complete(
     config: config_lib.Config, dataset: data.Dataset, *, expected: bool,
 ) -> config_lib.Config:
-  """Returns the config completed with what depends on the data.
+  """Returns the config with the settings that depend on the data.
 
   Raises a `ValueError` if the config does not fit the data.
   """
@@ -198,7 +198,7 @@ def _class_weights(
         f'objective.class_weights is {section.class_weights!r} and '
         f'data.sampling {config.data.sampling!r}: both compensate for rare '
         'classes. Leave one out.')
-  if expected:  # A plan has no labels; the step is the same.
+  if expected:  # A plan has no labels. The step compiles to the same program.
     return np.ones(dataset.num_classes, np.float32)
   labels = data.class_labels(dataset, setting='objective.class_weights')
   return objectives.class_weights(

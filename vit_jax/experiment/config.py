@@ -59,11 +59,11 @@ class LogConfig:
 
 @dataclasses.dataclass(frozen=True)
 class CardConfig:
-  """Section `card`: facts about a model that no run knows.
+  """Section `card`: facts for the model card that a run cannot determine.
 
   Attributes:
-    licence: of the weights, as Hugging Face calls it, such as 'apache-2.0' or
-      'cc-by-4.0'; 'other' if the limits or the use explain it.
+    licence: Hugging Face identifier of the weights' licence, such as
+      'apache-2.0'; 'other' if `limits` or `intended_use` explains it.
     intended_use: purpose of the model.
     limits: unsuitable uses and known failures.
   """
@@ -81,9 +81,9 @@ class Config:
     batch_size: images per update, over all devices and microbatches.
     accumulation: number of microbatches per batch; 'auto' is the smallest
       number that fits into memory, which is 1 until that is known.
-    averaging: decay of the Polyak average of the parameters, such as 0.9999,
-      which is then what is evaluated; None keeps no average.
-    seed: of initial parameters, data order, augmentation and dropout.
+    averaging: decay of the Polyak average of the parameters, such as 0.9999;
+      the average is then evaluated. None keeps no average.
+    seed: seed of initial parameters, data order, augmentation and dropout.
   """
   total: schema.Duration
   batch_size: int
@@ -231,7 +231,7 @@ def load(
   raw.pop('sweep', None)  # Read by `sweep.plan`.
   stages = raw.pop('stages', None) or {'': {}}
   merged = {name: merge(raw, stage) for name, stage in stages.items()}
-  # Those of a single stage come last, so that they win.
+  # Overrides of a single stage come last, so that they take precedence.
   for override in sorted(overrides, key=lambda o: o.startswith('stages.')):
     if override.startswith('stages.'):
       _, name, rest = (override.split('.', 2) + ['', ''])[:3]

@@ -43,7 +43,7 @@ def read(specification: str) -> dict[str, Any]:
   spec = importlib.util.spec_from_file_location('config_file', path)
   assert spec is not None and spec.loader is not None
   module = importlib.util.module_from_spec(spec)
-  # Lets configs import each other, whatever the current directory.
+  # Lets configs import each other from any current directory.
   sys.path.insert(0, str(pathlib.Path(path).resolve().parent.parent))
   try:
     spec.loader.exec_module(module)
@@ -83,9 +83,9 @@ def merge(
   """Returns `base` updated recursively with `change`.
 
   A duration is replaced as a whole, and so is a section whose `name` changes,
-  since the fields of Adam mean nothing to SGD. If `change` has only the name,
-  as a flag does, the fields that both records have are kept. A model variant
-  replaces the dimensions in `base`.
+  because SGD lacks the fields of Adam. If `change` has only the name, as with
+  a flag, the fields that both records have are kept. A model variant replaces
+  the dimensions in `base`.
 
   Both will be parsed as `section`, a type or a union of types.
   """

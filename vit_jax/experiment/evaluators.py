@@ -54,7 +54,7 @@ def opener(config: config_lib.Config, *, expected: bool) -> OpenData:
 def check_disjoint(config: config_lib.Config, open_data: OpenData) -> None:
   """Raises if few-shot or k-NN test images are among the training images.
 
-  An image is its own nearest neighbour: every model would be correct.
+  An image is its own nearest neighbour, so every model would be correct.
   """
   for name, section in config.evals.items():
     train_split = getattr(section, 'train_split', None)
@@ -65,8 +65,8 @@ def check_disjoint(config: config_lib.Config, open_data: OpenData) -> None:
     if overlap.overlap(train, test):
       raise ValueError(
           f'evals.{name} measures on {test.split!r} of {test.name}, but its '
-          f'train_split {train.split!r} has examples of it. Use a disjoint '
-          f'one: --config.evals.{name}.train_split.')
+          f'train_split {train.split!r} shares examples with it. Use a '
+          f'disjoint split: --config.evals.{name}.train_split.')
 
 
 def check_metric(

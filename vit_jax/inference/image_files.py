@@ -26,15 +26,15 @@ def find(
 ) -> list[str]:
   """Returns image files, each once, in sorted order within a folder.
 
-  A path to a file is taken whatever its name; folders and globs contribute the
-  files with an image suffix.
+  A path to a file may have any name; folders and globs contribute the files
+  with an image suffix.
 
   Args:
     paths: files, folders (searched recursively) or globs.
-    errors: collects missing paths, if there are images elsewhere; None raises
-      the first one.
+    errors: collects an error message per missing path, unless all are missing;
+      None raises the first error.
   """
-  found: dict[str, str] = {}  # By canonical path.
+  found: dict[str, str] = {}  # Keys are canonical paths.
   failed: dict[str, OSError] = {}
   for text in paths:
     try:
@@ -99,7 +99,7 @@ def _is_image(path: Any) -> bool:
 
 
 def printable(text: str) -> str:
-  """Returns a path for the terminal, whose name need not be UTF-8."""
+  """Returns printable text for a path that may not be valid UTF-8."""
   return text.encode('utf-8', 'backslashreplace').decode('utf-8')
 
 

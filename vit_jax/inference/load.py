@@ -29,10 +29,10 @@ def load(
 
   Args:
     path: a workdir or checkpoint; an .npz, .safetensors or PyTorch state dict;
-      a folder of one with its config.json; locally, or at gs://, https:// or
-      hf://user/model.
+      a folder with such a file and its config.json. Local, or at gs://,
+      https:// or hf://user/model.
     which: 'latest' or 'best' checkpoint of a workdir.
-    log: called with lines about what was found and inferred; None for silence.
+    log: called with lines about found and inferred settings; None for none.
     **overrides: fields of the section `model` (num_heads=4), of `Preprocess`
       (resolution=384, mean=..., labels=...), or positions='cubic'. They take
       precedence over inferred values.
@@ -77,9 +77,9 @@ def find(
     path: str | os.PathLike, *, which: str = checkpoint_paths.LATEST,
     **overrides: Any,
 ) -> checkpoint_source.Source | Weights:
-  """Finds initial parameters of a run; takes and raises what `load` does.
+  """Finds initial parameters of a run; arguments and errors as in `load`.
 
-  The parameters of our own runs are not read before `Source.load`.
+  The parameters of our own runs are only read by `Source.load`.
   """
   found = download.fetch(path)
   if orbax_runs.is_run(found):

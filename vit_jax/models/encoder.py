@@ -30,11 +30,11 @@ _PROJECTIONS = ('query', 'key', 'value', 'after_attention', 'hidden')
 # Intermediates that are saved for the backward pass; others are recomputed.
 REMAT_POLICIES: Mapping[str, Callable | None] = {
     'none': None,
-    # Everything except attention and cheap elementwise operations.
+    # Saves everything except attention and cheap elementwise operations.
     'attention': jax.checkpoint_policies.save_only_these_names(*_PROJECTIONS),
-    # Outputs of matrix products with parameters.
+    # Saves outputs of matrix products with parameters.
     'dots': jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
-    # Only the input of each layer.
+    # Saves only the input of each layer.
     'full': jax.checkpoint_policies.nothing_saveable,
 }
 

@@ -39,7 +39,7 @@ class MaskedPatch(nn.Module):
       train: bool = False,
       capture: bool = False,
       sources: Int[Array, 'batch patches'] | None = None,
-      places: Int[Array, 'batch predicted'] | None = None,
+      indices: Int[Array, 'batch predicted'] | None = None,
   ) -> dict[str, Any]:
     """Applies the model.
 
@@ -49,7 +49,7 @@ class MaskedPatch(nn.Module):
       capture: see `vit.ViT`.
       sources: index of the patch embedding to use at each position; index
         `patches` is the mask embedding. None uses each patch's own.
-      places: indices of the patches to predict; None predicts all.
+      indices: patches to predict; None predicts all.
 
     Returns:
       The outputs of `vit.ViT` and `predictions` [batch, predicted, outputs].
@@ -59,8 +59,8 @@ class MaskedPatch(nn.Module):
 
     outputs = self.vit(images, train=train, capture=capture, replace=replace)
     tokens = outputs['tokens'][:, self.config.num_prefix:]
-    if places is not None:
-      tokens = jnp.take_along_axis(tokens, places[..., None], axis=1)
+    if indices is not None:
+      tokens = jnp.take_along_axis(tokens, indices[..., None], axis=1)
     return {**outputs, 'predictions': self.masked_patch.predict(tokens)}
 
 

@@ -26,7 +26,7 @@ def _is_convolution(primitive: Any, *args: Any, **params: Any) -> bool:
 REMAT_POLICIES: Mapping[str, Callable | None] = {
     'none': None,
     'dots': _is_convolution,
-    # In a hybrid with this policy; the convolutions are the projections.
+    # For hybrids with this policy: the convolutions are the projections.
     'attention': _is_convolution,
     'full': jax.checkpoint_policies.nothing_saveable,
 }

@@ -95,7 +95,7 @@ def parse_variant(variant: str) -> tuple[Size, int]:
   """Returns size and patch size of a ViT variant: 'B/16', 'R50+B/16'.
 
   Raises:
-    ValueError: for an unknown size or another form than SIZE/PATCH.
+    ValueError: for an unknown size, or if the form is not SIZE/PATCH.
   """
   if '+' in variant:
     schema.check_name(variant, list(HYBRIDS), what='hybrid')

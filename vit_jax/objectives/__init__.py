@@ -80,7 +80,7 @@ def training_inputs(
     return {}
   rows, columns = models.grid(model, image_shape[:2])
   predicted = sum(masked_patch.counts(config, rows * columns))
-  return {'places': jax.ShapeDtypeStruct((1, predicted), 'int32')}
+  return {'indices': jax.ShapeDtypeStruct((1, predicted), 'int32')}
 
 
 def resolve(

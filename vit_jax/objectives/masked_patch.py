@@ -26,7 +26,7 @@ from vit_jax import models
 from vit_jax import types
 from vit_jax.models import per_example_random
 
-LEVELS = 8  # 3 bits a channel: 512 colours of three channels.
+LEVELS = 8  # 3 bits per channel: 512 colours of three channels.
 # Predicted colours along each side of a patch.
 _SIDES = {'mean_color': 1, 'downsampled': 4}
 
@@ -64,11 +64,11 @@ class Corruption(NamedTuple):
   """Corrupted patches of a batch.
 
   Attributes:
-    places: indices of the corrupted patches of each image, in random order.
+    indices: indices of the corrupted patches of each image, in random order.
     sources: index of the patch embedding to use at each position; index
       `patches` is the mask embedding.
   """
-  places: Int[Array, 'batch corrupted']
+  indices: Int[Array, 'batch corrupted']
   sources: Int[Array, 'batch patches']
 
 
@@ -109,17 +109,17 @@ class MaskedPatch:
         corrupt_key, images)
     outputs = self._model.apply(
         {'params': params}, images, train=train,
-        sources=corruption.sources, places=corruption.places,
+        sources=corruption.sources, indices=corruption.indices,
         rngs={'dropout': dropout_key})
     predictions = outputs['predictions']
     if config.target == 'patch':
       patches = to_patches(images, grid)
       targets = patches.reshape(*patches.shape[:2], -1)
-      difference = predictions - _select(targets, corruption.places)
+      difference = predictions - _select(targets, corruption.indices)
       return jnp.square(difference).mean(axis=(1, 2)), {}
     pixels = images * jnp.asarray(self._std) + jnp.asarray(self._mean)
     targets = colors(to_patches(pixels, grid), _SIDES[config.target])
-    return _classify(predictions, _select(targets, corruption.places))
+    return _classify(predictions, _select(targets, corruption.indices))
 
 
 def build_model(
@@ -192,16 +192,16 @@ def corrupt(
   order_key, other_key = jax.random.split(key)
   order = jnp.argsort(
       jax.random.uniform(order_key, (batch_size, patches)), axis=1)
-  places = order[:, :masked + swapped + kept]
+  indices = order[:, :masked + swapped + kept]
   # Any other patch: an offset of 1 to patches - 1, modulo patches.
   step = jax.random.randint(
       other_key, (batch_size, swapped), 1, max(patches, 2))
-  at_swap = places[:, masked:masked + swapped]
+  at_swap = indices[:, masked:masked + swapped]
   sources = jnp.broadcast_to(jnp.arange(patches), (batch_size, patches))
   rows = jnp.arange(batch_size)[:, None]
-  sources = sources.at[rows, places[:, :masked]].set(patches)
+  sources = sources.at[rows, indices[:, :masked]].set(patches)
   sources = sources.at[rows, at_swap].set((at_swap + step) % patches)
-  return Corruption(places, sources)
+  return Corruption(indices, sources)
 
 
 def to_patches(
@@ -250,9 +250,9 @@ def _overlaps(pixels: int, bins: int) -> Float[np.ndarray, 'bins pixels']:
 def _select(
     values: Integer[Array, 'batch patches values'] |
     Float[Array, 'batch patches values'],
-    places: Int[Array, 'batch corrupted'],
+    indices: Int[Array, 'batch corrupted'],
 ) -> jax.Array:
-  return jnp.take_along_axis(values, places[..., None], axis=1)
+  return jnp.take_along_axis(values, indices[..., None], axis=1)
 
 
 def _classify(

@@ -32,7 +32,7 @@ SOURCES: Mapping[str, str] = {
     'v5p': 'https://cloud.google.com/tpu/docs/v5p',
     'v6e': 'https://cloud.google.com/tpu/docs/v6e',
     'V100': 'NVIDIA V100 data sheet',
-    # Without sparsity; links are NVLink within a host.
+    # Peaks without sparsity; links are NVLink within a host.
     'A100': 'NVIDIA A100 data sheet',
     'H100': 'NVIDIA H100 data sheet',
     'H200': 'NVIDIA H200 data sheet',

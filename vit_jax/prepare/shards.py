@@ -2,7 +2,7 @@
 
 Shards are contiguous ranges of examples, so that 'train[:90%]' selects the same
 examples before and after. Each record also stores the example's key in its
-source. A hidden JSON file beside each finished shard lets a restarted command
+source. A hidden JSON file next to each finished shard lets a restarted command
 keep it.
 """
 

@@ -90,7 +90,7 @@ def train(
         'lock', lambda: stack.enter_context(lock.hold(workdir)))
     checkpoints = stack.enter_context(
         manager.Checkpoints(workdir, experiment.config.checkpoint))
-    # Again inside, so that closing the checkpoints sees a LostError.
+    # Entered again here, so that closing the checkpoints sees a LostError.
     stack.enter_context(coordination.explain_lost_processes())
     multihost.connect_cpus(experiment.mesh)
     files = workdir_lib.Files(workdir, title, checkpoints.describe_latest)
@@ -199,7 +199,7 @@ class _Run:
     finally:
       profiler.stop()
       self._writer.close()
-      # Also after the error that there are too many of them.
+      # Written even if too many unreadable images ended the run.
       self._unreadable.write(step=self._step)
     if self._counters.unreadable:
       print(unreadable_log.describe(self._counters), flush=True)
@@ -291,7 +291,7 @@ class _Run:
     if stops_early:
       self._progress.print(log_rows.describe_early_stop(best, counters))
     is_logged = self._is_due(self._config.log.every)
-    # Only now, so that a signal before leaves the evaluation to be repeated.
+    # Set only here, so that an evaluation stopped by a signal is repeated.
     self._counters = dataclasses.replace(
         counters, evaluated=self._step, evals=self._counters.evals | row)
     if counters.best_step == self._step:
@@ -343,7 +343,7 @@ class _Run:
                    or self._experiment.dataset.class_names or ()))
 
   def _write_row(self, row: Mapping[str, float]) -> None:
-    with self._files.explained(f'a row of {writer_lib.FILENAME}'):
+    with self._files.explain_errors(f'a row of {writer_lib.FILENAME}'):
       self._writer.write(self._step, row)
 
   def _report(self, activity: str, *, is_start: bool = False) -> None:

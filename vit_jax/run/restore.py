@@ -26,7 +26,7 @@ from vit_jax.training import watchdog
 from vit_jax.weights import initialize
 
 # Sections and keys that do not change the result of a run.
-WITHOUT_RESULT = (
+IRRELEVANT_KEYS = (
     'mesh.', 'log.', 'checkpoint.', 'evals.', 'accumulation:', 'model.remat:',
     'model.unroll:', 'data.data_dir:', 'data.num_workers:', 'data.num_threads:',
     'data.prefetch:', 'data.max_unreadable:', 'data.eval_unreadable:', 'init.',
@@ -167,4 +167,4 @@ def read_finished(
 
 
 def _changes_result(changes: Sequence[str]) -> bool:
-  return any(not line.startswith(WITHOUT_RESULT) for line in changes)
+  return any(not line.startswith(IRRELEVANT_KEYS) for line in changes)

@@ -48,7 +48,7 @@ class UnreadableRecorder:
     found = self._log.found.values()
     if len(found) > self._num_written:
       name = file_name(jax.process_index())
-      with self._files.explained(name):
+      with self._files.explain_errors(name):
         writer.add_rows(
             self._files.path / name, map(dataclasses.asdict, found), step=step)
       self._num_written = len(found)

@@ -43,19 +43,20 @@ class Files:
     """Whether this process writes."""
     return jax.process_index() == 0
 
-  def explained(self, what: str) -> contextlib.AbstractContextManager[None]:
+  def explain_errors(
+      self, what: str) -> contextlib.AbstractContextManager[None]:
     """Adds advice to storage errors."""
-    return errors.explained(what, self.path, resume=self.describe_latest)
+    return errors.explain_errors(what, self.path, resume=self.describe_latest)
 
   def write_config(self, config: config_lib.Config) -> None:
     """Writes the resolved config."""
-    with self.explained(CONFIG):
+    with self.explain_errors(CONFIG):
       if self.is_active:
         atomic_files.write_json(self.path / CONFIG, config_lib.to_plain(config))
 
   def open_metrics(self, *, resume_step: int) -> writer_lib.MetricWriter:
     """Opens the metrics and removes rows after `resume_step`."""
-    with self.explained(writer_lib.FILENAME):
+    with self.explain_errors(writer_lib.FILENAME):
       return writer_lib.MetricWriter(
           self.path, resume_step=resume_step, active=self.is_active)
 
@@ -63,7 +64,7 @@ class Files:
     """Writes the summary and the plots of a finished run."""
     from vit_jax.analysis import plots  # Imports Matplotlib.
     if self.is_active:
-      with self.explained(f'{SUMMARY} or {CURVES}'):
+      with self.explain_errors(f'{SUMMARY} or {CURVES}'):
         atomic_files.write_json(self.path / SUMMARY, summary)
         plots.curves({self.title or self.path.name: writer_lib.read_rows(
             self.path)}, self.path / CURVES)
@@ -75,7 +76,7 @@ class Files:
     """Writes the model card of a finished run; see `model_card.of_run`."""
     from vit_jax.run import model_card
     if self.is_active:
-      with self.explained(model_card.FILENAME):
+      with self.explain_errors(model_card.FILENAME):
         atomic_files.write_text(
             self.path / model_card.FILENAME, model_card.of_run(
                 experiment, summary, workdir=self.path, title=self.title,

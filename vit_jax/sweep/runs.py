@@ -28,7 +28,7 @@ RUNS = 'runs'
 # Settings that may differ when a sweep resumes. Unlike a single run, it may not
 # change its evaluators.
 _FREE_SETTINGS = tuple(
-    key for key in restore.WITHOUT_RESULT if key not in ('evals.', 'init.'))
+    key for key in restore.IRRELEVANT_KEYS if key not in ('evals.', 'init.'))
 
 
 def build(

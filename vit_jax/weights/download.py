@@ -80,11 +80,11 @@ def _fetch_file(url: str, log: Log) -> epath.Path:
     log(f'cached  {url}\n        {target}, sha256 {checksum(target)}')
     return epath.Path(target)
   if name.endswith('.npz') and '?' not in url:
-    # `weights.save` writes a .json beside an .npz. Other weights have none,
-    # and hosts report that in many ways.
+    # `weights.save` writes a .json file for an .npz file. Other weights have
+    # none, and hosts report that in many ways.
     with contextlib.suppress(OSError, ValueError, errors.StorageError):
-      _copy(declared.json_beside(url),
-            pathlib.Path(declared.json_beside(str(target))), log,
+      _copy(declared.json_path(url),
+            pathlib.Path(declared.json_path(str(target))), log,
             check=lambda file, _: json.loads(file.read_text()))
   _copy(url, target, log, check=_check_weights)
   return epath.Path(target)
@@ -155,7 +155,7 @@ def _fetch_hub(text: str, log: Log) -> epath.Path:
   try:
     names = huggingface_hub.list_repo_files(repository, revision=revision)
     if file:
-      wanted = [file, declared.json_beside(file)]
+      wanted = [file, declared.json_path(file)]
     else:
       wanted = [next((p for p in _HUB_PATTERNS
                       if any(name.endswith(p[1:]) for name in names)),

@@ -19,7 +19,9 @@ class Family:
   """Weights of one origin.
 
   Attributes:
+    name: key in `FAMILIES`.
     label: name in messages.
+    table: names of its arrays for our parameters.
     prefixes: possible prefixes of every parameter name; the first is written.
     settings: keys of the section `model` that names and shapes do not
       determine.
@@ -48,7 +50,7 @@ FAMILIES: Mapping[str, Family] = {
         'bit', 'published BiT', names.BIT_NPZ,
         prefixes=('resnet/', '', 'params/resnet/', 'params/'),
         settings={'name': 'resnet'},
-        # As in the code of big_transfer.
+        # The value in the code of big_transfer.
         backbone={**_BIT_BACKBONE, 'variance_epsilon': 1e-10}),
     'timm': Family(
         'timm', 'timm ViT', names.TIMM, prefixes=('', 'model.'),
@@ -74,21 +76,21 @@ FAMILIES: Mapping[str, Family] = {
 def recognise(array_names: Sequence[str]) -> tuple[Family, str] | None:
   """Returns the family of a file's names, and their prefix; None if unknown.
 
-  Of several families with an anchor, the one that knows most of the names is
-  returned.
+  Of several families with the same stem, the one that knows most of the names
+  is returned.
   """
   best: tuple[int, Family, str] | None = None
   for family in FAMILIES.values():
     for prefix in family.prefixes:
       inside = without_prefix(prefix, array_names)
       score = sum(layout.has_row(family.table, name) for name in inside)
-      if has_anchor(family, inside) and (best is None or score > best[0]):
+      if has_stem(family, inside) and (best is None or score > best[0]):
         best = (score, family, prefix)
   return None if best is None else best[1:]
 
 
-def has_anchor(family: Family, array_names: Sequence[str]) -> bool:
-  """Whether the names include an array that every model has."""
+def has_stem(family: Family, array_names: Sequence[str]) -> bool:
+  """Whether the names include the first kernel of a ViT or ResNet."""
   return any(layout.contains(family.table, ours, array_names)
              for ours in ('patches/kernel', 'backbone/root/kernel'))
 

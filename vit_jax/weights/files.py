@@ -18,7 +18,7 @@ from vit_jax import exceptions
 
 # Weights hardly compress, zeros do. Beyond this ratio a file is a zip bomb.
 MAX_RATIO, FREE_BYTES = 64, 256 * 2**20
-_MAX_LINES = 24  # Of a message.
+_MAX_LINES = 24  # Lines of an error message.
 
 Format = Literal['npz', 'safetensors', 'pytorch']
 

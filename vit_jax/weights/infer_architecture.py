@@ -24,7 +24,7 @@ def section(
 ) -> dict[str, Any]:
   """Returns the section `model` of a model with these parameters.
 
-  The settings of the family are the defaults, and those `declared` win.
+  `declared` settings override those of the family.
 
   Raises:
     ValueError: if an array that every model has is missing.
@@ -69,7 +69,7 @@ def _encoder(
       'pool_norm': 'pool_norm/scale' in params,
       'representation_layer': 'representation/dense/kernel' in params}
   if f'{_LAYERS}/attention_scale' in params:
-    result['layer_scale'] = 1e-5  # An initial value; trained long ago.
+    result['layer_scale'] = 1e-5  # Initial value, replaced by the weights.
   if result['pool_norm'] and 'final_norm/scale' not in params:
     result['final_norm'] = False
   return result
@@ -102,7 +102,7 @@ def _length(params: Mapping[str, Any], name: str) -> int:
 
 
 def num_heads(section: Mapping[str, Any], *, source: str) -> tuple[int, str]:
-  """Returns the heads of a published size of these widths, and a note on it.
+  """Returns the number of heads of the published size, and a note on it.
 
   Raises:
     ValueError: if no published size has these widths.
@@ -169,7 +169,7 @@ def position_grid(
 
 def image_size(
     config: models.ModelConfig, grid: tuple[int, int]) -> tuple[int, int]:
-  """Returns height and width of the images of a grid of tokens."""
+  """Returns the image height and width that give a grid of tokens."""
   stride = config.backbone.stride if config.backbone else 1
   height, width = config.patch_shape  # type: ignore[union-attr]
   return grid[0] * height * stride, grid[1] * width * stride
@@ -178,7 +178,7 @@ def image_size(
 def add_empty_head(
     config: models.ModelConfig, params: Mapping[str, Any],
 ) -> dict[str, Any]:
-  """Adds a head of no classes, if the weights have no head."""
+  """Adds a head with zero classes if the weights have no head."""
   if 'head/dense/kernel' in params or 'head/dense/bias' in params:
     return dict(params)
   if isinstance(config, vit_config.ViTConfig):

@@ -5,7 +5,7 @@
 The content of a file determines its format and family, never its name. The
 model config is inferred from names and shapes; settings that these do not
 determine come from our own metadata, config.json or the table of published
-sizes; the caller's overrides win. The model of that config is then built
+sizes; the caller's overrides take precedence. That model is then built
 abstractly: its parameters must be exactly those of the file.
 """
 
@@ -35,7 +35,7 @@ from vit_jax.weights.configs import declared as declared_lib
 from vit_jax.weights.configs import preprocessing
 
 DEFAULT_SIZE = (224, 224)  # Pixels, where nothing determines the image size.
-_MAX_NAMES = 4  # Of ignored arrays in the summary.
+_MAX_NAMES = 4  # Names of ignored arrays in the summary.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,9 +69,9 @@ def load(
 
   Args:
     path: a file, or a folder with a file and its config.json.
-    overrides: keys of the section `model` and of `Preprocess`, which win over
-      what is declared or inferred; and `prefix`, of the parameter names, for a
-      file with several copies of a model.
+    overrides: keys of the section `model` and of `Preprocess`, which override
+      declared and inferred values; and `prefix`, the prefix of parameter names,
+      for a file with several copies of a model.
 
   Raises:
     ValueError: if the file is damaged or of an unknown family, or does not
@@ -292,7 +292,7 @@ def _summary(
     yield '  assumed: images in [-1, 1] (mean 0.5, std 0.5)'
   if names := found.left_out:
     shown = ', '.join(names[:_MAX_NAMES]) + ', ...' * (len(names) > _MAX_NAMES)
-    yield f'  ignored: {len(names)} arrays that are no parameters: {shown}'
+    yield f'  ignored: {len(names)} arrays that are not parameters: {shown}'
 
 
 def _listed(items: Iterable[tuple[str, Any]], *, start: str) -> str:

@@ -23,9 +23,9 @@ class Found:
   """A file of a known family.
 
   Attributes:
-    prefix: of every parameter name in the file.
-    matches: parameters, and the arrays that make each.
-    left_out: names of arrays that are no parameters of the model.
+    prefix: prefix of every parameter name in the file.
+    matches: parameters, and the arrays of each.
+    left_out: names of arrays that are not parameters of the model.
   """
   opened: files.ArrayFile
   family: families.Family
@@ -111,7 +111,7 @@ def _copies(
     if start is not None and not _OPTIMIZER.fullmatch(name[:start]):
       found.setdefault(name[:start], set()).add(name[start:])
   return {prefix: rest for prefix, rest in found.items()
-          if families.has_anchor(family, sorted(rest))}
+          if families.has_stem(family, sorted(rest))}
 
 
 # --------------------------------------------------------------------- values

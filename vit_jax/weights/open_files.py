@@ -71,7 +71,7 @@ def _open_shards(index: pathlib.Path) -> files.ArrayFile:
       raise ValueError(
           f'{index} names the file {name!r}, which is missing.')
     shards.append(safetensors.open_file(path))
-  # The comparison with the model finds arrays that are missing or too many.
+  # Missing or unexpected arrays are found when compared with the model.
   of_name = {name: shard for shard in shards for name in shard.headers}
   return files.ArrayFile(
       path=str(index), format='safetensors',

@@ -1,4 +1,4 @@
-"""Settings that the caller of `vit_jax.load` gives; they win over all others.
+"""Settings that the caller of `vit_jax.load` gives; they override all others.
 """
 
 from collections.abc import Iterator, Mapping

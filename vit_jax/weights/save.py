@@ -48,7 +48,7 @@ def save(
   """Saves a model; `vit_jax.load` reads it back exactly.
 
   Args:
-    target: a path, local or at gs://, that does not exist. npz: a file, beside
+    target: a path, local or at gs://, that does not exist. npz: a file, next to
       which a .json is written; timm: a .safetensors file, or a folder with a
       config.json; huggingface and orbax: a folder.
     form: one of `FORMATS`.
@@ -104,9 +104,9 @@ def _save_npz(
     target: str, arrays: Mapping[str, np.ndarray], metadata: str,
 ) -> None:
   with (atomic_files.create(target) as path,
-        atomic_files.create(declared.json_beside(target)) as json_path):
+        atomic_files.create(declared.json_path(target)) as json_file):
     npz.write(path, arrays)
-    json_path.write_text(json.dumps(json.loads(metadata), indent=2) + '\n')
+    json_file.write_text(json.dumps(json.loads(metadata), indent=2) + '\n')
 
 
 def _save_folder(

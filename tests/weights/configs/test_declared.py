@@ -21,7 +21,7 @@ def write(path, family, text, **settings):
   arrays = random_models.arrays(family, **settings)
   if family == 'npz':
     npz.write(path, arrays)
-    pathlib.Path(declared.json_beside(str(path))).write_text(text)
+    pathlib.Path(declared.json_path(str(path))).write_text(text)
   else:
     safetensors.write(path, arrays, metadata={'vit_jax': text})
 

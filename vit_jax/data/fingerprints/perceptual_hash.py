@@ -22,7 +22,7 @@ from PIL import Image
 
 from vit_jax.data.images import decode
 
-SIDE = 64  # Of thumbnails, in pixels.
+SIDE = 64  # Side of a thumbnail in pixels.
 FLAT = 2.0  # Images with a lower standard deviation of grey are noise.
 
 # ITU-R 601, like Pillow.

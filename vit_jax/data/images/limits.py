@@ -26,7 +26,7 @@ FORMATS = ('JPEG', 'PNG', 'WEBP', 'GIF', 'BMP', 'DIB', 'TIFF', 'PPM', 'AVIF',
            'JPEG2000')
 MAX_SIDE = 65_535  # As in JPEG.
 _ASCII_PNM = (b'P1', b'P2', b'P3')
-# Of a file: a PNG encoder writes chunks of 8 KiB, each of four reads.
+# Limits of one file. A PNG chunk of 8 KiB, as encoders write, takes four reads.
 _FREE_READS, _BYTES_PER_READ = 10_000, 256
 # Cameras write about ten scans. The limit is on pixels times scans.
 _MAX_SCANS = 16

@@ -22,7 +22,7 @@ Policy = Literal['error', 'skip']
 
 KEY = 'unreadable'  # Host batch entry: index of the skipped example, or NONE.
 NONE = -1
-ALWAYS_ALLOWED = 10  # Unreadable images, whatever their fraction.
+ALWAYS_ALLOWED = 10  # Unreadable images allowed at any fraction.
 MAX_REPLACEMENTS = 32  # Consecutive examples to try before giving up.
 PREPARED_FROM = 'prepared_from'  # Example entry: its key before `data prepare`.
 

@@ -21,12 +21,12 @@ _Images = list[tuple[str, str]]  # Path relative to the root, and class.
 def open_folder(root: epath.Path) -> protocol.DatasetSplits:
   """Opens a folder of images in one of two layouts.
 
-  - `train/CLASS/*.jpg`, beside other splits of any name;
+  - `train/CLASS/*.jpg`, with other splits of any name;
   - `CLASS/*.jpg`, without splits.
 
-  If there is no other split than `train`, a hash of each path below the class
-  folders' parent holds out 10 % as `test`: added files move no other file. A
-  class keeps an image in `train`.
+  If `train` is the only split, a hash of each path below the class folders'
+  parent holds out 10 % as `test`, so that added files do not move other files.
+  Every class keeps an image in `train`.
 
   Images come in hash order, so that 'train[:90%]' is a sample of the split.
   Classes are numbered in the sorted order of their names, over all splits.

@@ -186,9 +186,9 @@ def _find_folder(
 ) -> tuple[epath.Path, str]:
   """Infers the folder that paths start from, and a missing suffix.
 
-  Candidates are the table's folder and its subfolders; the one with most of
-  the images wins. Of several, the table's folder wins, then one called like
-  the table's split.
+  Candidates are the table's folder and its subfolders; the one with the most
+  images is used. Ties go to the table's folder, then to one called like the
+  table's split.
 
   Raises:
     ValueError: if several remain: train/1.png and test/1.png differ.

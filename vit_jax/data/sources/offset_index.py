@@ -1,7 +1,7 @@
 """Index of the records in a large file: built by one scan, kept, reused.
 
 Tar and TFRecord files can only be scanned from their start. The offsets are
-saved as `.NAME.KIND-index.npz` beside the file or, where that is read-only, in
+saved as `.NAME.KIND-index.npz` next to the file or, where that is read-only, in
 `~/.cache/vit_jax`, and are valid while the file's size and times are unchanged.
 """
 
@@ -120,7 +120,7 @@ def _stamp(path: epath.Path) -> tuple[int, ...]:
 
 
 def _places(path: epath.Path, kind: str) -> tuple[epath.Path, epath.Path]:
-  """Returns where an index may be saved: beside the file, and in the cache."""
+  """Returns where an index may be saved: next to the file, or in the cache."""
   name = f'.{path.name}.{kind}-index.npz'  # Hidden from glob patterns.
   cache = epath.Path(
       os.environ.get('XDG_CACHE_HOME') or '~/.cache').expanduser()

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from jaxtyping import Float
 import numpy as np
 
-TEST_OFFSET = 2**48  # The first index of `test`: splits share no image.
+TEST_OFFSET = 2**48  # The first index of `test`, so splits are disjoint.
 
 COLOURS = {  # Those of ink come first.
     'black': (5, 5, 5), 'white': (250, 250, 250), 'red': (225, 35, 35),
@@ -45,7 +45,7 @@ _STROKES: dict[str, list[list[tuple[float, float]]]] = {
     'square': [[(-.8, -.8), (.8, -.8), (.8, .8), (-.8, .8), (-.8, -.8)]],
 }
 KINDS, PARTS = tuple(_STROKES), tuple(_STROKES)[:15]
-# By lower stroke, the upper ones that form a plain digit: never stacked.
+# Lower stroke -> upper strokes that would form a digit and are never stacked.
 _DIGITS = {
     'arc open up': {'arc open down'}, 'plus': {'lower left corner'},
     'lower right corner': {'ring'},

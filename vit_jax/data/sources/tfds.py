@@ -143,7 +143,7 @@ def open_records(
   """
   import tensorflow_datasets as tfds  # pylint: disable=g-import-not-at-top
   untrusted.check_folder(folder)
-  # From the files alone: the builder's own code needs TensorFlow.
+  # Reads only the files, because the builder's own code needs TensorFlow.
   with exceptions.naming(os.fspath(folder)):
     builder = tfds.builder_from_directory(folder)
   features = builder.info.features
@@ -174,17 +174,17 @@ def _open(folder: epath.Path, name: str) -> protocol.DatasetSplits:
   opened = interpret_label(features[label], facts, name=f'{name}.{label}')
   parse = (parse_targets if opened.targets else
            np.asarray if opened.multi_label else int)
-  # The version is no part of keys: writing it down selects the same subsets.
+  # Keys lack the version, so subsets are the same with and without it.
   splits: dict[str, protocol.Source] = {
       split: TfdsSource(
           f'{name.partition(":")[0]} {split}', records, image,
           functools.partial(_read_feature, name=label, parse=parse))
       for split, records in records_of.items()}
   opened = dataclasses.replace(opened, splits=splits)
-  if set(facts.parts) - set(splits):  # Not if it was prepared in these parts.
+  if set(facts.parts) - set(splits):  # Unless it was prepared in these parts.
     splits = {part: split_strings_lib.select_split(opened, split, name=name)
               for part, split in facts.parts.items()}
-  eval_split = facts.eval_split  # The published one, else a guess.
+  eval_split = facts.eval_split  # The published split, else a guess.
   if not known_datasets.is_known(name) and set(splits) - {'train'}:
     eval_split = split_strings_lib.choose_eval_split(list(splits))
   return dataclasses.replace(opened, splits=splits, eval_split=eval_split)
@@ -201,7 +201,7 @@ def interpret_label(
   targets = _targets(feature, name.rpartition('.')[2])
   if targets:
     return protocol.DatasetSplits({}, len(targets), targets=targets)
-  element = getattr(feature, 'feature', feature)  # Of a sequence.
+  element = getattr(feature, 'feature', feature)  # Unwraps a sequence.
   num_classes = facts.num_classes or getattr(element, 'num_classes', None)
   if num_classes is None:
     raise ValueError(

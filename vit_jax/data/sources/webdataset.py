@@ -1,4 +1,4 @@
-"""WebDataset shards: tar files in which `KEY.jpg` lies beside `KEY.cls`.
+"""WebDataset shards: tar files with a `KEY.cls` for each `KEY.jpg`.
 
     train-000000.tar:  n01/1.jpg  n01/1.cls  n01/2.jpg  n01/2.cls ...
 
@@ -88,7 +88,7 @@ def _parse_labels(
   if not any(texts[kind]):
     raise ValueError(
         f'The images of {where} have no labels. Expected a member KEY.cls, '
-        f'KEY.json or KEY.txt beside each KEY.jpg; {keys[0]!r} has none.')
+        f'KEY.json or KEY.txt for each KEY.jpg; {keys[0]!r} has none.')
   if kind != 'json':
     return {kind: texts[kind]}, config.with_columns(
         path=None, label=(kind,), split=None, key=None)

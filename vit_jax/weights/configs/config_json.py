@@ -35,7 +35,7 @@ def read_json(path: pathlib.Path) -> dict[str, Any]:
 def read(
     path: pathlib.Path, *, overrides: Container[str] = (),
 ) -> declared_lib.Declared:
-  """Reads config.json, and preprocessor_config.json beside it.
+  """Reads config.json, and preprocessor_config.json in the same folder.
 
   Raises:
     ValueError: if a setting that is not in `overrides` is malformed or not

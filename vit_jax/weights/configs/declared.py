@@ -28,8 +28,8 @@ class Declared:
 
   Attributes:
     source: file that declares them.
-    families: names of the weight families it can describe; () is any.
-    ours: whether vit_jax wrote it: then it is complete.
+    families: names of the weight families it can describe; () for any.
+    ours: whether vit_jax wrote it, so that it is complete.
     model: keys of the section `model`.
     preprocess: keys of `Preprocess`.
     resolution: image height and width of the position embeddings.
@@ -86,8 +86,8 @@ def metadata(
           'resolution': list(resolution), 'positions': positions}
 
 
-def json_beside(path: str) -> str:
-  """Returns the path or address of the JSON beside an .npz."""
+def json_path(path: str) -> str:
+  """Returns the path or address of the JSON file of an .npz file."""
   return path.removesuffix('.npz') + '.json'
 
 
@@ -97,19 +97,19 @@ def read_metadata(opened: files.ArrayFile) -> Declared | None:
   Raises:
     ValueError: if the metadata is damaged.
   """
-  beside = pathlib.Path(json_beside(opened.path))
+  npz_json = pathlib.Path(json_path(opened.path))
   if KEY in opened.metadata:
     text = opened.metadata[KEY]
     source = f'{KEY} in the metadata of {opened.path}'
-  elif opened.format == 'npz' and beside.exists():
-    text, source = untrusted.read_text(beside), str(beside)
+  elif opened.format == 'npz' and npz_json.exists():
+    text, source = untrusted.read_text(npz_json), str(npz_json)
   else:
     return None
   try:
     data = json.loads(text)
     if KEY not in opened.metadata and not (
         isinstance(data, dict) and 'preprocess' in data):
-      return None  # JSON of another purpose.
+      return None  # Unrelated JSON.
     found = schema.parse(Metadata, data, where='metadata')
     config = models.parse(
         saved_config.upgrade({'model': found.model})['model'])
