@@ -1,5 +1,6 @@
 """The code in docs/serving.md reproduces the predictions of the model."""
 
+import asyncio
 import contextlib
 import dataclasses
 import importlib.util
@@ -12,15 +13,20 @@ import runpy
 import socket
 import subprocess
 import sys
+import threading
 import time
+import types
 from urllib import error
 from urllib import request
 
 import jax
 import numpy as np
+import PIL
 from PIL import Image
+from PIL import ImageFile
 import pytest
 
+from tests import hostile
 from tests import pictures
 from tests import random_models
 from vit_jax.inference import export
@@ -186,6 +192,96 @@ def test_preprocessing_agrees_with_the_model(preprocess, name, settings):
   wanted = images_lib.read(Image.open(io.BytesIO(PICTURES[name])), record)
   assert got.dtype == np.float32
   np.testing.assert_allclose(got, wanted, atol=1e-6)
+
+
+JPEG = PICTURES['jpeg']
+
+
+@pytest.mark.parametrize('data,message', [
+    (hostile.png(8000, 8000), '8000 x 8000 pixels are too many'),
+    (hostile.png(65_536, 1), '1 x 65536 pixels are too many'),
+    (b'%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n', 'cannot identify'),
+    (pictures.encode(picture(0), 'TIFF'), 'cannot identify'),
+    (JPEG + b'\xff\xda' * 300_000, 'too many scans'),
+    (JPEG[:2] + b'\xff\xe5\0\2' * 50_000 + JPEG[2:], 'too many parts'),
+], ids=['pixels', 'side', 'eps', 'tiff', 'scans', 'segments'])
+def test_hostile_images_are_refused_before_decoding(
+    preprocess, monkeypatch, data, message):
+  def load(image):
+    raise AssertionError(f'decodes {image}')
+
+  monkeypatch.setattr(ImageFile.ImageFile, 'load', load)
+  settings = dataclasses.asdict(
+      preprocessing_lib.Preprocess(resolution=(8, 8)))
+  with pytest.raises((ValueError, PIL.UnidentifiedImageError), match=message):
+    preprocess.to_array(data, settings)
+
+
+@pytest.fixture
+def server(tmp_path, preprocess, monkeypatch):
+  """The server as a module, without a model."""
+  pytest.importorskip('starlette')
+  runtime = types.SimpleNamespace(
+      get_available_providers=list,
+      InferenceSession=lambda *_, **__: types.SimpleNamespace(
+          run=lambda _, feed: [np.zeros((len(feed['images']), 3))]))
+  monkeypatch.setitem(sys.modules, 'onnxruntime', runtime)
+  monkeypatch.setitem(sys.modules, 'preprocess', preprocess)
+  (tmp_path / 'preprocess.json').write_text(json.dumps(dataclasses.asdict(
+      preprocessing_lib.Preprocess(resolution=(8, 8)))))
+  monkeypatch.setenv('MODEL', 'model.onnx')
+  monkeypatch.setenv('PREPROCESS', str(tmp_path / 'preprocess.json'))
+  (tmp_path / 'server.py').write_text(FILES['server.py'])
+  return types.SimpleNamespace(**runpy.run_path(str(tmp_path / 'server.py')))
+
+
+async def send(app, chunks):
+  """Sends a body; returns the status. After the chunks, nothing arrives."""
+  bodies, sent = iter(chunks), []
+
+  async def receive():
+    for body in bodies:
+      return {'type': 'http.request', 'body': body, 'more_body': bool(body)}
+    await asyncio.sleep(60)
+
+  async def respond(message):
+    sent.append(message)
+
+  await app({'type': 'http', 'method': 'POST', 'path': '/predict',
+             'query_string': b'', 'headers': []}, receive, respond)
+  return sent[0]['status']
+
+
+def test_few_of_many_concurrent_images_are_decoded_at_the_same_time(
+    server, preprocess, monkeypatch):
+  decode, lock, running, most = preprocess.to_array, threading.Lock(), 0, 0
+
+  def count(*args):
+    nonlocal running, most
+    with lock:
+      running += 1
+      most = max(most, running)
+    time.sleep(0.01)
+    array = decode(*args)
+    with lock:
+      running -= 1
+    return array
+
+  monkeypatch.setattr(preprocess, 'to_array', count)
+
+  async def send_all():
+    return await asyncio.gather(*(
+        send(server.app, [JPEG, b'']) for _ in range(50)))
+
+  assert asyncio.run(send_all()) == [200] * 50
+  assert 1 <= most <= 2
+
+
+def test_slow_and_large_bodies_are_refused(server):
+  globals_ = server.answer.__globals__
+  globals_ |= {'BODY_SECS': 0.05, 'MAX_BYTES': 10}
+  assert asyncio.run(send(server.app, [b'slow'])) == 408
+  assert asyncio.run(send(server.app, [b'1234', b'5678901', b''])) == 413
 
 
 def test_elongated_images_are_errors(preprocess):
