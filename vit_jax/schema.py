@@ -121,7 +121,7 @@ def parse_assignment(text: str, *, usage: str) -> tuple[str, FlagText]:
   """Splits 'section.key=value' into the key and the value.
 
   Args:
-    text: of a command-line flag or an argument of a config file.
+    text: value of a command-line flag or an argument of a config file.
     usage: subject and verb of the message, such as '--set takes KEY=VALUE'.
 
   Raises:

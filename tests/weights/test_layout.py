@@ -15,7 +15,7 @@ TABLE = layout.Table('test', rows=(
     Row('stage{stage}/units/w', 'stages.{stage-1}.{unit+1:02}.w',
         'l o i -> l i o'),
     Row('gone', 'gone', read_only=True)),
-    spellings={r'^old\.': 'block.'},
+    renames={r'^old\.': 'block.'},
     unsupported={'dist.*': 'a distillation token'})
 
 

@@ -25,7 +25,7 @@ class ImageRecord:
     digest: 64-bit hash of the file's bytes, or of the pixels.
     size: width and height in pixels, after EXIF rotation.
     mode: format and pixel mode, such as 'JPEG RGB' or 'uint16 x 13'.
-    num_bytes: of the file, or of the pixels.
+    num_bytes: size of the file, or of the pixels.
     remarks: unusual but valid properties.
     hash: perceptual hash.
     view: pixel averages, for `similarity`.

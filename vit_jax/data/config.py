@@ -50,11 +50,11 @@ class DataConfig:
       examples. See `class_sampling`.
     exclude: file with one key per line of examples of `split` to leave out;
       `main.py deduplicate` writes one.
-    resolution: of the batch in pixels, one side or (height, width); the default
+    resolution: image size in pixels, one side or (height, width); the default
       size of operations.
     channels: 1 (grey) or 3 (RGB), converted from any image file; or any other
       number, such as 13 of Sentinel-2, which files must have.
-    dtype: of pixels until they reach the device: 'uint8', 'uint16' or
+    dtype: type of pixels until they reach the device: 'uint8', 'uint16' or
       'float32'.
     value_range: pixel values that become 0 and 1; default: (0, 255), for uint8
       only. Values outside are not clipped.

@@ -40,7 +40,7 @@ class Dataset:
       `protocol.DatasetSplits`.
     excluded: result of `data.exclude`.
     splits: names of all splits.
-    cache: of decoded images, so that small data sets decode once.
+    cache: decoded images, so that small data sets are decoded once.
   """
   name: str
   split: str

@@ -26,7 +26,7 @@ class KnnConfig(evaluator.EvaluatorConfig):
     train_split: the neighbours; must not overlap with `split`. Each host keeps
       their features: 3.9 GB for ImageNet at width 768.
     k: neighbours that vote.
-    temperature: of the weights; lower values favour the nearest neighbours.
+    temperature: divides cosines; lower values favour the nearest neighbours.
     feature: see `FewshotConfig`.
   """
   name: Literal['knn'] = 'knn'

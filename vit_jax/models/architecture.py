@@ -20,13 +20,13 @@ Exported = str | Mapping[str, str | tuple[Any, ...]]
 
 
 def switch(default: Any, *, exported: Exported | None = None) -> Any:
-  """Returns a dataclass field of an architecture switch.
+  """Returns a dataclass field for an architecture switch.
 
   Args:
     default: default value; every format of another library can store it.
-    exported: other values that foreign formats can store: `ANY`, or for each
-      format its values or `ANY`. A format that is not named stores the default
-      alone.
+    exported: other values that formats of other libraries can store: `ANY`, or
+      for each format its values or `ANY`. A format that is not named stores
+      only the default.
   """
   return dataclasses.field(default=default, metadata={
       'architecture': True, 'exported': exported or {}})
@@ -46,7 +46,7 @@ def non_default(config: Any) -> dict[str, Any]:
 
 
 def check_exportable(config: Any, form: str) -> None:
-  """Raises if a foreign format cannot store the value of a switch.
+  """Raises if the format of another library cannot store a switch's value.
 
   Raises:
     ValueError: naming the switch and the values that the format can store.

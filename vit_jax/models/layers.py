@@ -29,7 +29,7 @@ def dense(
     axes: logical axes of the kernel, inputs before outputs. The bias of an
       output of the model's width has the axis 'norm'.
     name: name of the module.
-    dtype: of the matrix product.
+    dtype: dtype of the matrix product.
     kernel: initializer of the kernel.
     bias: initializer of the bias.
   """

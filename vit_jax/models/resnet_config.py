@@ -63,8 +63,8 @@ class ResNetConfig:
     backbone: the convolutional network.
     num_classes: outputs of the head; 0 uses the classes of the data set.
     head_bias: initial bias of the head, whose kernel starts at zero.
-    dtype: of activations and convolutions. Parameters, norm statistics, head
-      and loss are always float32.
+    dtype: type of activations and convolutions. Parameters, norm statistics,
+      head and loss are always float32.
     remat: intermediates that the backward pass recomputes: 'none', 'dots' or
       'attention' (all except convolutions), or 'full' (all except the inputs of
       units).

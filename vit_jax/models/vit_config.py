@@ -70,10 +70,10 @@ class ViTConfig:
 
     dropout: after dense layers except the qkv projections, and after adding
       position embeddings (appendix B.1, table 3).
-    attention_dropout: of attention weights.
+    attention_dropout: dropout rate of attention weights.
     stochastic_depth: rate at the last layer, increasing linearly from 0.
 
-    dtype: of activations and matrix products. Parameters, norm statistics,
+    dtype: type of activations and matrix products. Parameters, norm statistics,
       softmax, head and loss are always float32.
     attention: 'plain', or 'cudnn', the fused kernel for bfloat16 on GPUs (arXiv
       2205.14135), which keeps no attention weights in memory. 'plain' is used

@@ -58,8 +58,8 @@ def build(
     multi_label: whether an example may have several labels.
     targets: whether labels are regression targets, not classes.
     class_weights: from `class_weights`.
-    mean: of the normalisation of images in [0, 1].
-    std: of the same normalisation.
+    mean: mean of the normalisation of images in [0, 1].
+    std: standard deviation of the normalisation.
 
   Raises:
     ValueError: if the objective does not support the labels.

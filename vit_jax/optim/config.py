@@ -119,7 +119,7 @@ class AdafactorConfig(CommonConfig):
   a decay that approaches 1 made long runs unstable.
 
   Attributes:
-    momentum: of the scaled gradient, m = momentum * m + (1 - momentum) * u,
+    momentum: decay for scaled gradients, m = momentum * m + (1 - momentum) * u,
       without bias correction; 0 keeps no momentum.
     momentum_dtype: bfloat16 by default.
     decay_rate: exponent of the decay of the second moment.
@@ -169,7 +169,7 @@ class MuonConfig(CommonConfig):
       authors recommend. The default may match nothing.
     beta1: of Adam.
     beta2: of Adam.
-    epsilon: of Adam.
+    epsilon: Adam's epsilon.
   """
   name: Literal['muon'] = 'muon'
   momentum: float = 0.95

@@ -42,7 +42,7 @@ class ScheduleConfig:
       fixed number of warm-up steps.
     end: final fraction of the peak for linear and cosine. The paper's code ends
       at a learning rate of 1e-5, which is 1e-5 / peak here.
-    timescale: of rsqrt; 10,000 steps by default.
+    timescale: timescale of rsqrt; 10,000 steps by default.
     cooldown: duration of the final linear decrease to 0 for constant and rsqrt;
       none by default.
   """

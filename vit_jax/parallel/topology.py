@@ -57,7 +57,7 @@ def parse(name: str) -> tuple[str, str]:
     name: a slice, 'v3-2048', or its shape in chips, 'v3:32x32'.
 
   Raises:
-    ValueError: if the slice does not exist or the shape cannot.
+    ValueError: if the slice does not exist or the shape is impossible.
   """
   match = re.fullmatch(r'(?:tpu[-_ ]?)?(v\w+?)(?:-(\d+)|:(\d+(?:x\d+)*))',
                        name.strip().lower())

@@ -61,7 +61,7 @@ class Start:
     counters: counters of earlier starts.
     message: how the run starts, for the terminal.
     step: number of updates made.
-    num_microbatches: of earlier steps; None if unknown.
+    num_microbatches: microbatches of earlier steps; None if unknown.
   """
   counters: counters_lib.Counters
   message: str

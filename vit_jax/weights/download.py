@@ -134,7 +134,7 @@ def _explained(url: str) -> Generator[None, None, None]:
   except Exception as error:
     cause = error.__cause__ or error
     if isinstance(error, FileNotFoundError):
-      # fsspec raises it also for hosts that do not answer or deny access.
+      # fsspec also raises it for hosts that do not respond or deny access.
       if isinstance(cause, FileNotFoundError) or getattr(
           cause, 'status', None) in (404, 410):
         raise FileNotFoundError(f'There is nothing at {url}.') from error

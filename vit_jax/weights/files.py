@@ -75,7 +75,7 @@ def to_float32(
 ) -> np.ndarray:
   """Returns an array of floats as float32.
 
-  NumPy stores bfloat16 in an .npz as void of two bytes, and no other type.
+  In an .npz file, two-byte void is bfloat16.
 
   Raises:
     ValueError: if the array is not of floats, or not finite.
@@ -125,7 +125,7 @@ def open_zip(path: pathlib.Path) -> Generator[zipfile.ZipFile, None, None]:
 
 
 def indented(problems: Sequence[str]) -> str:
-  """Returns the lines of a message, the first few of many."""
+  """Returns the first lines of a message, indented."""
   shown = [f'  {line}' for line in problems[:_MAX_LINES]]
   if len(problems) > _MAX_LINES:
     shown.append(f'  ... and {len(problems) - _MAX_LINES} more')

@@ -1,4 +1,4 @@
-"""Starts a model from the parameters of another, and reports each of them.
+"""Initialises a model from another's parameters, and reports each of them.
 
     load -> resize position embeddings -> keep the new head -> report
 """
@@ -87,7 +87,7 @@ def adapt(
     config: which parameters may be new or ignored.
     resize: maps the name and values of a position embedding to those of the
       model's grid, and returns all other parameters unchanged. Shapes do not
-      determine a grid: 4x9 patches are as many as 6x6.
+      determine a grid: 4x9 and 6x6 have the same number of patches.
 
   Returns:
     Parameters shaped as `initial`, and a row for each name on either side.
@@ -139,7 +139,7 @@ def _adapt_one(
   values = original = np.asarray(found)
   if name == FILTERS and config.channels == 'mean':
     values = spread_channels(values, target[2])
-  # Only a grid can be resized, so that other axes are shown as found.
+  # If other axes differ, the error shows the shape before resizing.
   if len(shape) == len(target) and shape[-1:] == target[-1:]:
     values = resize(name, values)
   if values.shape != target:

@@ -6,11 +6,11 @@ A row maps one kind of parameter between another codebase and ours:
         'vit.layers.{layer}.attention.{q|k|v}_proj.weight',
         'n l (heads e) d -> l d n heads e')
 
-`{q|k|v}` and `{layer}` are several arrays there and one array of ours: they are
-stacked, the alternatives outermost, then `{layer}` or `{unit}`.
+Several of their arrays that differ in `{q|k|v}` or `{layer}` are stacked to one
+of ours: the alternatives outermost, then `{layer}` or `{unit}`.
 `{stage}` is the same number on both sides; `{stage-1}` is one less on theirs.
-The arrays are only moved, by einops in either direction, so that a round trip
-is exact to the bit.
+Values are only rearranged, by einops in either direction, so that a round trip
+is bitwise exact.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ import re
 import einops
 import numpy as np
 
-_HOLE = re.compile(r'\{(\w+)([+-]\d+)?(?::(\d+))?\}|\{(\w+(?:\|\w+)+)\}')
+_FIELD = re.compile(r'\{(\w+)([+-]\d+)?(?::(\d+))?\}|\{(\w+(?:\|\w+)+)\}')
 _STACKED = ('layer', 'unit')
 
 
@@ -48,27 +48,27 @@ class Table:
   """Rows of a family.
 
   Attributes:
-    spellings: replacements, by regular expression, that turn other spellings of
-      a name into that of the rows.
+    renames: replacements, by regular expression, that turn alternative names
+      into those of the rows.
     unsupported: reasons why arrays are not read, by regular expressions of
       their names.
   """
   name: str
   rows: tuple[Row, ...]
-  spellings: Mapping[str, str | Callable[[re.Match[str]], str]] = (
+  renames: Mapping[str, str | Callable[[re.Match[str]], str]] = (
       dataclasses.field(default_factory=dict))
   unsupported: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
-  def spell(self, name: str) -> str:
-    """Returns a name in the spelling of the rows."""
-    for pattern, replacement in self.spellings.items():
+  def rename(self, name: str) -> str:
+    """Returns the name of an array in the rows."""
+    for pattern, replacement in self.renames.items():
       name = re.sub(pattern, replacement, name)
     return name
 
 
 @dataclasses.dataclass(frozen=True)
 class Match:
-  """Their arrays that make one of our parameters.
+  """Their arrays that form one of our parameters.
 
   Attributes:
     ours: our name.
@@ -84,53 +84,53 @@ class Match:
 
 @dataclasses.dataclass(frozen=True)
 class _Pattern:
-  """A name with holes."""
+  """A name with placeholders, such as '{layer}'."""
   text: str
 
   @functools.cached_property
   def stacked(self) -> tuple[str, ...]:
     """Axes of several arrays, outermost first; alternatives as 'q|k|v'."""
-    holes = [m[4] or m[1] for m in _HOLE.finditer(self.text)]
+    fields = [m[4] or m[1] for m in _FIELD.finditer(self.text)]
     return tuple(sorted(
-        (h for h in holes if '|' in h or h in _STACKED),
-        key=lambda h: -1 if '|' in h else _STACKED.index(h)))
+        (f for f in fields if '|' in f or f in _STACKED),
+        key=lambda f: -1 if '|' in f else _STACKED.index(f)))
 
   @functools.cached_property
   def regex(self) -> re.Pattern[str]:
     parts, end = [], 0
-    for hole in _HOLE.finditer(self.text):
-      parts.append(re.escape(self.text[end:hole.start()]))
-      name = 'alternatives' if hole[4] else hole[1]
-      parts.append(f'(?P<{name}>{hole[4] or "[0-9]+"})')
-      end = hole.end()
+    for field in _FIELD.finditer(self.text):
+      parts.append(re.escape(self.text[end:field.start()]))
+      name = 'alternatives' if field[4] else field[1]
+      parts.append(f'(?P<{name}>{field[4] or "[0-9]+"})')
+      end = field.end()
     return re.compile(''.join(parts) + re.escape(self.text[end:]))
 
   def match(self, name: str) -> dict[str, int] | None:
-    """Returns the numbers in the holes, and the indices of alternatives."""
+    """Returns the numbers of placeholders, and the indices of alternatives."""
     found = self.regex.fullmatch(name)
     if found is None:
       return None
     values = {}
-    for hole in _HOLE.finditer(self.text):
-      if hole[4]:
-        values[hole[4]] = hole[4].split('|').index(found['alternatives'])
+    for field in _FIELD.finditer(self.text):
+      if field[4]:
+        values[field[4]] = field[4].split('|').index(found['alternatives'])
       else:
-        values[hole[1]] = int(found[hole[1]]) - int(hole[2] or 0)
+        values[field[1]] = int(found[field[1]]) - int(field[2] or 0)
     if min(values.values(), default=0) < 0:
       return None
-    # '{unit:02}' must be '01', not '1': else two names would be one.
+    # '{unit:02}' must be '01': if '1' also matched, two names would be equal.
     return values if self.fill(values) == name else None
 
   def fill(self, values: Mapping[str, int]) -> str:
-    return _HOLE.sub(functools.partial(_filled, values), self.text)
+    return _FIELD.sub(functools.partial(_filled, values), self.text)
 
 
-def _filled(values: Mapping[str, int], hole: re.Match[str]) -> str:
-  """Returns the text of a hole."""
-  if hole[4]:
-    return hole[4].split('|')[values[hole[4]]]
-  number = values[hole[1]] + int(hole[2] or 0)
-  return f'{number:0{int(hole[3] or 0)}d}'
+def _filled(values: Mapping[str, int], field: re.Match[str]) -> str:
+  """Returns the text of a placeholder."""
+  if field[4]:
+    return field[4].split('|')[values[field[4]]]
+  number = values[field[1]] + int(field[2] or 0)
+  return f'{number:0{int(field[3] or 0)}d}'
 
 
 _pattern = functools.lru_cache(maxsize=None)(_Pattern)
@@ -139,7 +139,7 @@ _pattern = functools.lru_cache(maxsize=None)(_Pattern)
 def matches(
     table: Table, names: Sequence[str],
 ) -> tuple[list[Match], list[str]]:
-  """Groups the names in a file by the parameter that they make.
+  """Groups the names in a file by the parameter that they form.
 
   Returns:
     The parameters; and a line for each problem: a name without a row, or a
@@ -162,10 +162,10 @@ def matches(
     if any(match.ours == ours for match in result):
       problems.append(
           f'{ours}: found under two names, one of them {pattern.text}')
-    # The other holes of a missing name are those of its neighbours.
-    holes = pattern.match(table.spell(next(iter(members.values())))) or {}
+    # Other placeholders of a missing name are those of its neighbours.
+    fields = pattern.match(table.rename(next(iter(members.values())))) or {}
     problems += [
-        f'{pattern.fill({**holes, **dict(zip(pattern.stacked, index))})}: '
+        f'{pattern.fill({**fields, **dict(zip(pattern.stacked, index))})}: '
         'missing' for index in missing]
     if not missing:
       result.append(Match(
@@ -179,7 +179,7 @@ _Groups = dict[tuple[str, _Pattern, Row], dict[tuple[int, ...], str]]
 def _group(
     table: Table, names: Sequence[str],
 ) -> tuple[_Groups, list[str]]:
-  """Returns names by the indices of their holes, grouped by our name.
+  """Returns names by the indices of their stacked axes, grouped by our name.
 
   Returns:
     The groups; and a line for each name without a row.
@@ -209,9 +209,9 @@ def to_ours(
   """Stacks and rearranges their arrays to our parameter.
 
   Args:
-    arrays: of `match.theirs`, in this order.
+    arrays: the arrays of `match.theirs`, in this order.
     match: the parameter.
-    **lengths: of axes that shapes do not determine, such as heads.
+    **lengths: lengths of axes that shapes do not determine, such as heads.
 
   Raises:
     ValueError: if shapes do not fit the pattern.
@@ -283,8 +283,8 @@ def to_theirs(
     axes = len(pattern.stacked)
     result = {}
     for index in np.ndindex(*array.shape[:axes]):
-      holes = {**values, **dict(zip(pattern.stacked, index))}
-      result[pattern.fill(holes)] = array[index] if axes else array
+      fields = {**values, **dict(zip(pattern.stacked, index))}
+      result[pattern.fill(fields)] = array[index] if axes else array
     return result
   raise ValueError(
       f'The format {table.name} has no parameter {name} '
@@ -292,7 +292,7 @@ def to_theirs(
 
 
 def their_name(table: Table, ours: str) -> str:
-  """Returns their name of our parameter; '' if it has none."""
+  """Returns their name for our parameter; '' if they have none."""
   return next((row.theirs for row in table.rows if row.ours == ours), '')
 
 
@@ -310,7 +310,7 @@ def contains(table: Table, ours: str, names: Sequence[str]) -> bool:
 def _rows_of(
     table: Table, name: str,
 ) -> Iterator[tuple[Row, _Pattern, dict[str, int]]]:
-  name = table.spell(name)
+  name = table.rename(name)
   for row in table.rows:
     pattern = _pattern(row.theirs)
     values = pattern.match(name)

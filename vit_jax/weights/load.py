@@ -176,7 +176,7 @@ def _config(
     known |= published_sizes.dimensions(given.model['variant'])
   known |= given.model
   section = infer_architecture.section(
-      params, found.family, declared=known, heads_in_shapes=found.heads_apart)
+      params, found.family, declared=known, heads_in_shapes=found.has_head_axis)
   if 'width' in section and not section.get('num_heads'):
     section['num_heads'], note = infer_architecture.num_heads(
         section, source=found.opened.path)
@@ -252,7 +252,7 @@ def abstract_params(
     channels: int = 3,
 ) -> Any:
   """Returns the shapes of a model's parameters, as a nested dict."""
-  # The shapes do not depend on kernels that exist on some devices alone.
+  # The shapes do not depend on kernels that only some devices support.
   model = models.build(
       models.without_fused_kernels(config), num_classes=config.num_classes)
   images = jax.ShapeDtypeStruct((1, *resolution, channels), 'float32')

@@ -34,7 +34,7 @@ class Found:
   left_out: tuple[str, ...]
 
   @property
-  def heads_apart(self) -> bool:
+  def has_head_axis(self) -> bool:
     """Whether the arrays have an axis for the heads."""
     # Patterns that split the heads from another axis name them.
     return not any('heads' in match.layout for match in self.matches)
@@ -44,8 +44,8 @@ def find(opened: files.ArrayFile, *, prefix: str | None = None) -> Found:
   """Recognises the family of a file by its names.
 
   Raises:
-    ValueError: if the family is unknown, the model has a part that ours lack,
-      or the file holds several copies of the model.
+    ValueError: if the family is unknown, the model has arrays that ours lack,
+      or the file contains several copies of the model.
   """
   names = list(opened.headers)
   family, prefix = _choose(opened, names, prefix)
@@ -102,7 +102,8 @@ def _choose(
 def _copies(
     family: families.Family, names: Sequence[str],
 ) -> dict[str, set[str]]:
-  """Returns the prefixes of all copies of the model, with the names there."""
+  """Returns the prefixes of all copies of the model, and the names after them.
+  """
   found: dict[str, set[str]] = {}
   for name in names:
     starts = [0, *(m.end() for m in re.finditer('[/.]', name))]
@@ -118,7 +119,7 @@ def _copies(
 
 
 def shapes(found: Found, *, heads: int) -> dict[str, np.ndarray]:
-  """Returns zeros of the shapes of the parameters, which take no memory.
+  """Returns the parameters as zeros that take no memory.
 
   Raises:
     ValueError: if shapes do not fit the name table or the number of heads.

@@ -83,7 +83,7 @@ NPZ = Table('npz', rows=(
     *_norm('backbone/root_norm', 'gn_root', **_SCALE),
     *_backbone_npz('unit1', '1'),
     *_backbone_npz('units', '{unit+2}')),
-    spellings={
+    renames={
         '^pos_embedding$': 'Transformer/posembed_input/pos_embedding',
         # Flax numbers the modules of a block by type; before 2021 it numbered
         # all of them together.
@@ -184,7 +184,7 @@ TIMM = Table('timm', rows=(
     *_backbone_timm(_TIMM_BACKBONE, 'unit1', '0', _CONV),
     *_backbone_timm(_TIMM_BACKBONE, 'units', '{unit+1}', _CONVS)),
     # A root without stages.
-    spellings={rf'^({_TIMM_BACKBONE})(conv|norm)\.': r'\1stem.\2.'},
+    renames={rf'^({_TIMM_BACKBONE})(conv|norm)\.': r'\1stem.\2.'},
     unsupported={
         r'dist_token|head_dist\..*': _DISTILLED,
         r'norm_pre\..*': 'a norm before the encoder, which our models lack',
@@ -224,7 +224,7 @@ HUGGINGFACE = Table('huggingface', rows=(
     *_norm('final_norm', 'vit.layernorm', **_WEIGHT),
     *_both('representation/dense', 'vit.pooler.dense', **_DENSE),
     *_both('head/dense', 'classifier', **_DENSE)),
-    spellings={
+    renames={
         # A model without a head, and DeiT.
         r'^(deit\.)?(embeddings|encoder|layers|layernorm|pooler)\.': r'vit.\2.',
         # Before transformers 5.

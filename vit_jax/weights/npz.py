@@ -15,7 +15,7 @@ from numpy.lib import format as npy_format
 
 from vit_jax.weights import files
 
-# A header takes about 120; a deeply nested one exhausts its parser's stack.
+# Usual headers take 120 bytes. Deeply nested ones exhaust the parser's stack.
 MAX_HEADER_BYTES = 4096
 _MAX_CHARACTERS = 200
 

@@ -1,4 +1,4 @@
-"""Loads models from the checkpoints of our runs, and saves them as such.
+"""Loads models from the checkpoints of runs, and saves them as checkpoints.
 
 A checkpoint is loaded with the checks of `weights.load`. A model is saved as a
 workdir with one checkpoint that has no optimizer state.
@@ -36,7 +36,7 @@ from vit_jax.weights.configs import preprocessing
 
 
 def is_run(path: epath.Path) -> bool:
-  """Whether a path is a workdir, or a checkpoint, of ours."""
+  """Whether a path is a workdir or checkpoint of vit_jax."""
   if not path.is_dir():
     return False
   names = (paths.FOLDER, paths.LATEST, paths.BEST)

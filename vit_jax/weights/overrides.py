@@ -23,7 +23,8 @@ class Overrides:
   Attributes:
     model: keys of the section `model`.
     preprocess: keys of `Preprocess`.
-    prefix: of the parameter names, for a file with several copies of a model.
+    prefix: prefix of parameter names, for a file with several copies of a
+      model.
   """
   model: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   preprocess: Mapping[str, Any] = dataclasses.field(default_factory=dict)

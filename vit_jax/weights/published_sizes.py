@@ -19,8 +19,8 @@ def variant(
   `declared` are the keys of the section `model` that no array determines.
 
   Raises:
-    ValueError: if the model is a published one without its last layers, and
-      `declared` does not contain its depth: the file is then incomplete.
+    ValueError: if the file is incomplete: the model is a published one without
+      its last layers, and `declared` does not contain its depth.
   """
   widths, depths = _dimensions(config)
   candidates = {}
@@ -69,7 +69,7 @@ def _candidates(config: models.ModelConfig) -> list[str]:
 
 
 def _dimensions(config: models.ModelConfig) -> tuple[tuple, _Depths]:
-  """Returns what identifies a size, and its layers and residual units."""
+  """Returns the widths of a size, and its numbers of layers and units."""
   backbone = config.backbone
   stages = tuple(backbone.depths) if backbone else ()
   widths: tuple = (config.name, backbone.width if backbone else 0)

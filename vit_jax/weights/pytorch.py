@@ -12,7 +12,7 @@ import numpy as np
 
 from vit_jax.weights import files
 
-# Training scripts save the state dict, and its moving average, under these.
+# Keys under which training scripts save the state dict and its moving average.
 _NESTED = ('model', 'state_dict', 'model_ema', 'state_dict_ema')
 _PARALLEL = 'module.'  # Prefix of names saved from DataParallel.
 
@@ -20,8 +20,7 @@ _PARALLEL = 'module.'  # Prefix of names saved from DataParallel.
 def open_file(path: str | pathlib.Path) -> files.ArrayFile:
   """Reads a state dict.
 
-  If a file has several, their names begin with 'model.', 'model_ema.' and so
-  on.
+  If a file has several, names begin with 'model.', 'model_ema.' and so on.
 
   Raises:
     ValueError: if the file is damaged or a zip bomb, torch is not installed,
@@ -85,8 +84,8 @@ def _state_dict(
     path: pathlib.Path, found: Any, tensor: type,
 ) -> dict[str, Any]:
   """Returns tensors by name."""
-  def named(held: Any) -> dict[str, Any]:
-    items = held.items() if isinstance(held, Mapping) else ()
+  def named(value: Any) -> dict[str, Any]:
+    items = value.items() if isinstance(value, Mapping) else ()
     tensors = {name: value for name, value in items
                if isinstance(name, str) and isinstance(value, tensor)}
     if all(name.startswith(_PARALLEL) for name in tensors):

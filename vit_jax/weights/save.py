@@ -27,7 +27,7 @@ from vit_jax.weights.configs import timm_export
 
 ORBAX = 'orbax'
 FORMATS = ('npz', 'timm', 'huggingface', ORBAX)
-# Name of the family in each format, if it is not that of the format.
+# Family of a ResNet in each format.
 _RESNET_FAMILIES = {'npz': 'bit', 'timm': 'timm_bit'}
 _CONFIGS: Mapping[str, Any] = {'timm': timm_export, 'huggingface': huggingface}
 # Settings that config.json declares.
@@ -60,7 +60,7 @@ def save(
     origin: source of the weights.
 
   Returns:
-    Lines on what the format's own library computes differently.
+    Notes on what the format's own library computes differently.
 
   Raises:
     FileExistsError: if `target` exists.

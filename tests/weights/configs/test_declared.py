@@ -73,7 +73,7 @@ def test_malformed_metadata_is_an_error(family, text, words, tmp_path):
     load_lib.load(tmp_path / 'x')
 
 
-def test_unrelated_json_beside_an_npz_is_ignored(tmp_path):
+def test_unrelated_json_next_to_an_npz_is_ignored(tmp_path):
   write(tmp_path / 'x.npz', 'npz', '{"epochs": 3}', gelu='exact')
   assert load_lib.load(tmp_path / 'x.npz').config.gelu == 'tanh'
 

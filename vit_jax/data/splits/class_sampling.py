@@ -131,7 +131,7 @@ class ClassSampler:
     by_class: indices of the examples, sorted by class.
     starts: start of each class in `by_class`, and the total.
     ends: cumulative quotas.
-    seed: of the permutations within classes.
+    seed: seed of the permutations within classes.
   """
   by_class: Int64[np.ndarray, 'examples']
   starts: Int64[np.ndarray, 'classes_and_one']

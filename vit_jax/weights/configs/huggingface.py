@@ -21,13 +21,13 @@ _MODEL_KEYS = {
     'intermediate_size': 'mlp_dim', 'patch_size': 'patch',
     'num_attention_heads': 'num_heads', 'qkv_bias': 'qkv_bias',
     'layer_norm_eps': 'layer_norm_epsilon'}
-# Pillow's numbers of the filters.
+# Pillow's filter numbers.
 _RESAMPLE: Mapping[int, preprocessing.Interpolation] = {
     0: 'nearest', 1: 'lanczos', 2: 'bilinear', 3: 'bicubic', 4: 'box'}
 
 
 def recognises(config: Mapping[str, Any]) -> bool:
-  """Whether a config.json is written by transformers (or the scratch page)."""
+  """Whether a config.json is from transformers or the family 'scratch'."""
   return 'model_type' in config or 'hidden_size' in config
 
 

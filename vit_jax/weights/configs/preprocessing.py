@@ -21,7 +21,7 @@ class Preprocess:
   Attributes:
     resolution: height and width of the model's input.
     mean: subtracted from images in [0, 1]; one number per channel.
-    std: divisor after that; one number per channel.
+    std: divides the result; one number per channel.
     keep_aspect: whether to resize the shorter side and crop the centre, rather
       than to resize to the exact size.
     crop: fraction of the resized side that the crop keeps.
@@ -30,7 +30,7 @@ class Preprocess:
     activation: turns logits into probabilities: 'softmax' over the classes, or
       'sigmoid' of each class (multi-label); 'none' for regression, where
       `labels` names the predicted numbers.
-    channels: of the model's input.
+    channels: number of channels of the model's input.
     pixel_dtype: 'uint8', or the type of pixels with more than 8 bits.
     value_range: pixel values that become 0 and 1; None is (0, 255).
   """

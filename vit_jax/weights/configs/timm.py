@@ -1,8 +1,8 @@
 """config.json of timm: an architecture name, and arguments that override it.
 
 Format: timm.models.save_for_hf, https://huggingface.co/docs/timm/hf_hub. The
-arrays determine every dimension except the number of heads; what the file
-declares of them is compared.
+arrays determine every dimension except the number of heads; declared dimensions
+are compared with them.
 """
 
 from collections.abc import Container, Mapping
@@ -24,12 +24,12 @@ _KNOWN = {
             'global_pool', 'fc_norm', 'final_norm', 'pos_embed', 'act_layer',
             'no_embed_class', 'init_values', 'num_classes'),
     'resnet': ('layers', 'stem_chs', 'channels', 'global_pool', 'num_classes')}
-# Arguments of training, and of the input.
+# Arguments of training and of the input, which are ignored.
 _IRRELEVANT = (
     'drop_rate', 'pos_drop_rate', 'patch_drop_rate', 'proj_drop_rate',
     'attn_drop_rate', 'drop_path_rate', 'weight_init', 'fix_init',
     'zero_init_last', 'dynamic_img_size', 'dynamic_img_pad')
-# Arguments of which our models support only this value.
+# Arguments with the only value that our models support.
 _REQUIRED: Mapping[str, Any] = {
     'in_chans': 3, 'qk_norm': False, 'scale_attn_norm': False,
     'scale_mlp_norm': False, 'proj_bias': True, 'pre_norm': False,
@@ -52,7 +52,7 @@ def parse(
   """
   inner = config.get('pretrained_cfg') or {}
   name = str(config.get('architecture') or inner.get('architecture', ''))
-  name = name.split('.')[0]  # Without the tag of the weights.
+  name = name.split('.')[0]  # Drops the tag of the weights.
   resnet = re.fullmatch(r'resnetv2_\d+x\d+_bit.*', name) is not None
   if name and not resnet and not re.match(
       r'vit_|test_vit\d*(_.*)?$|deit3?_|flexivit_', name):
@@ -144,9 +144,8 @@ def _parse_blocks(
 class Architecture:
   """Settings that an architecture's name implies and that no array determines.
 
-  The name is that of a function in timm; the arguments that this function
-  passes on are in no file. `embeds_prefix` is whether class token and registers
-  have position embeddings.
+  The name is that of a function in timm, whose own arguments are in no file.
+  `embeds_prefix` is whether class token and registers have position embeddings.
   """
   num_heads: int
   gelu: Literal['exact', 'tanh'] = 'exact'
@@ -158,8 +157,8 @@ _HEADS: Mapping[str, int] = {
     'betwixt': 10, 'base': 12, 'so150m2': 13, 'so150m': 14, 'large': 16,
     'huge': 16, 'so400m': 16, 'giant': 16, 'giantopt': 16, 'gigantic': 16}
 _SIZE = f'(?P<size>{"|".join(_HEADS)})'
-# These words change nothing in a block that the arrays do not show; others
-# (clip, plus, rpn, xp ...) do.
+# The arrays show all effects of these words on a block. They do not for other
+# words, such as clip, plus, rpn and xp.
 _WORDS = r'(_(\d+|dinov2|tipsv2|miil|36x1|gap|map|siglip|reg\d))*'
 _PLAIN = (
     rf'(vit|deit3?)_{_SIZE}_patch\d+{_WORDS}',
