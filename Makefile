@@ -26,36 +26,36 @@ quickstart: $(VENV)/.runtime  ## Pre-trains, fine-tunes and evaluates a small Vi
 	rm -rf runs/quickstart
 	$(BIN)/python main.py --config=configs/quickstart.py --workdir=runs/quickstart
 
-test: lint  ## Lint, types and the whole test suite.
+test: lint  ## Runs lint, type checks and all tests.
 	$(BIN)/python -m pytest -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder tests
 
-# Results differ in the last bits between instruction sets; tolerances allow it.
-test-isa: $(VENV)/.dev  ## The numerical tests without AVX-512, then without AVX.
+# Results differ in the last bits between instruction sets, within tolerances.
+test-isa: $(VENV)/.dev  ## Runs the numerical tests without AVX-512, then without AVX.
 	for isa in AVX2 SSE4_2; do \
 	  XLA_FLAGS=--xla_cpu_max_isa=$$isa $(BIN)/python -m pytest -n logical \
 	    --maxprocesses 8 --dist loadfile $(NUMERICAL) || exit 1; done
 
-# Planning tests skip topologies without libtpu; this target installs it.
-test-plan: $(VENV)/.plan  ## The tests of `main.py plan` with the TPU compiler, which needs no TPU.
+# Without libtpu, tests of plans skip TPU topologies; this target installs it.
+test-plan: $(VENV)/.plan  ## Runs the tests of `main.py plan` with the TPU compiler; needs no TPU.
 	$(BIN)/python -c 'import libtpu'
 	$(BIN)/python -m pytest -rs tests/plan tests/parallel/test_mesh.py \
 	  tests/parallel/test_topology.py tests/commands/test_plan.py
 
 # `make test` skips these tests, because it does not install the libraries.
-test-export: $(VENV)/.export  ## The tests of `main.py export` to ONNX and SavedModel.
+test-export: $(VENV)/.export  ## Runs the tests of `main.py export` to ONNX and SavedModel.
 	$(BIN)/python -c 'import jax2onnx, onnxruntime, tensorflow'
 	$(BIN)/python -m pytest -rs tests/inference/test_export.py tests/test_serving.py
 
 FAULTS ?= 40
 SEED ?= 1
-test-faults: $(VENV)/.dev  ## Disturbs a run FAULTS times, then compares its result (40 minutes).
+test-faults: $(VENV)/.dev  ## Disturbs a run FAULTS times and checks its final state (40 minutes).
 	$(BIN)/python -m tests.faults --faults=$(FAULTS) --seed=$(SEED)
 
-lint: $(VENV)/.dev  ## Style and types, without the tests.
+lint: $(VENV)/.dev  ## Runs lint and type checks only.
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/mypy
 
-format: $(VENV)/.dev  ## Applies automatic style fixes.
+format: $(VENV)/.dev  ## Fixes lint errors that can be fixed automatically.
 	$(BIN)/ruff check --fix $(SOURCES)
 
 constraints:  ## Updates constraints.txt to the newest allowed versions.
@@ -75,12 +75,12 @@ owner:  ## Sets the repository owner in the notebooks: make owner OWNER=name.
 	  notebooks/*.ipynb
 	rm notebooks/*.ipynb.bak
 
-clean:  ## Removes the environment and caches; runs/ stays.
+clean:  ## Removes the environments and caches, but not runs/.
 	rm -rf $(VENV) .venv-constraints .venv-plan .venv-export build *.egg-info
 	rm -rf .pytest_cache .mypy_cache .ruff_cache
 	find main.py configs vit_jax tests -name __pycache__ -prune -exec rm -rf {} +
 
-# Empty files in the environment mark the installed requirements.
+# Empty files in the environment record which requirements are installed.
 $(VENV)/.runtime: requirements.txt constraints.txt | $(BIN)/python
 	@echo 'Installing the requirements into $(VENV) (once, a few minutes) ...'
 	@$(PIP) -r requirements.txt $(CONSTRAIN)
@@ -92,7 +92,7 @@ $(VENV)/.dev: requirements.txt requirements-dev.txt constraints.txt | $(BIN)/pyt
 	@touch $(VENV)/.runtime $@
 
 $(VENV)/.plan: requirements-plan.txt $(VENV)/.dev
-	@echo "Installing the compilers for TPUs and GPUs into $(VENV) (once; 5 GB) ..."
+	@echo 'Installing the test tools and the TPU compiler into $(VENV) (once) ...'
 	@$(PIP) -r requirements-plan.txt $(CONSTRAIN)
 	@touch $@
 

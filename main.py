@@ -21,19 +21,19 @@ from vit_jax import schema
 COMMANDS = {
     'train': 'train a model or resume a run (the default)',
     'evaluate': 'measure a checkpoint with the evaluators of its config',
-    'sweep': 'choose settings on held-out data, then train the best on all',
-    'vtab': 'fine-tune on the 19 tasks of VTAB-1k and average the scores',
-    'flops': "count the cost of pre-training, next to the paper's Table 6",
-    'plan': 'compute memory and speed of a training on TPUs you do not have',
-    'predict': 'classify images with any model',
+    'sweep': 'select settings on held-out data, then train on all data',
+    'vtab': 'fine-tune on the 19 tasks of VTAB-1k and average accuracies',
+    'flops': "count the cost of training, next to the paper's figures",
+    'plan': 'estimate memory and speed of training on any TPU slice',
+    'predict': 'classify images',
     'features': 'write the features of images, one row per image',
-    'inspect': 'show what a model learned and where it attends',
-    'deduplicate': 'find training images that also occur in test sets',
-    'data': 'check any data set, or convert it to random-access shards',
+    'inspect': 'draw filters, position embeddings and attention of a model',
+    'deduplicate': 'find training images that are copies of test images',
+    'data': 'check a dataset, or convert it to ArrayRecord shards',
     'convert': 'convert weights between formats and verify the result',
-    'export': 'write a model as one portable file and verify it',
-    'benchmark': 'measure speed next to alternative implementations',
-    'doctor': 'show versions, devices and memory, and what is missing',
+    'export': 'export a model to StableHLO, ONNX or SavedModel and verify it',
+    'benchmark': 'measure the speed of a training step',
+    'doctor': 'show versions, devices, memory and missing packages',
 }
 DEFAULT = 'train'
 # Commands that can run as one program in several processes, and those of them
@@ -181,21 +181,22 @@ def subparsers(
 def add_process_flags(parser: argparse.ArgumentParser) -> None:
   """Adds the flags that describe several processes."""
   group = parser.add_argument_group(
-      'several processes, on one machine or several',
-      'Detected on TPU pods, SLURM, Kubernetes and Open MPI. Elsewhere give '
-      'each process the first three flags.')
+      'runs of several processes',
+      'TPU pods, SLURM, Kubernetes and Open MPI are detected. Elsewhere, set '
+      'the first three flags for each process.')
   group.add_argument(
       '--coordinator', metavar='HOST:PORT',
-      help='address of process 0, with a free port')
+      help='host of process 0, with a free port there')
   group.add_argument(
       '--num-processes', type=int, metavar='N',
-      help='number of processes; 1 runs this one alone, even in a cluster')
+      help='number of processes; with 1, this process runs on its own, even in '
+      'a cluster')
   group.add_argument(
       '--process-id', type=int, metavar='I',
       help='number of this process, from 0')
   group.add_argument(
       '--start-timeout', type=int, default=300, metavar='SECS',
-      help='limit for all processes to connect (default: %(default)s)')
+      help='time limit for all processes to connect (default: %(default)s)')
 
 
 def is_user_error(error: BaseException) -> bool:

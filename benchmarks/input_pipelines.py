@@ -1,4 +1,4 @@
-"""Other input pipelines for `main.py benchmark --what=input --compare`.
+"""Other input pipelines for `benchmarks/input_speed.py --compare`.
 
     python benchmarks/input_pipelines.py tf FOLDER [WORKERS] [RESOLUTION]
         [BATCH_SIZE]

@@ -4,12 +4,12 @@
         --config=configs/augreg.py:model=S/16,dataset=imagenet21k,aug=light1 \
         --config.data.data_dir=gs://bucket/tfds
 
-Hardware: TPUs with memory for 4,096 images of 224 x 224, or gradient
+Hardware: TPUs with memory for 4,096 images of 224 x 224, or fewer with gradient
 accumulation.
-Expected: top-1 in % after 300 epochs of imagenet21k and fine-tuning on ImageNet
-at 384 pixels (cited: the table of recommended checkpoints of
-github.com/google-research/vision_transformer; R50+L/32 with regularize=true).
-Not measured here.
+Expected top-1 accuracy in % after 300 epochs on imagenet21k and fine-tuning on
+ImageNet at 384 pixels (cited: the table of recommended checkpoints of
+github.com/google-research/vision_transformer; R50+L/32 uses regularize=true;
+not measured here):
 
     L/16 85.59    B/16 85.49    S/16 83.73    Ti/16 78.22    R50+L/32 85.99
     B/32 83.59    S/32 79.58    R26+S/32 83.85    R+Ti/16 75.40
@@ -31,8 +31,8 @@ AUGMENTATIONS = {
     'strong1': (2, 20, 0.5),
     'strong2': (2, 20, 0.8),
 }
-# Default augmentation and weight decay: on ImageNet-21k, of the recommended
-# checkpoints.
+# Default augmentation and weight decay on ImageNet-21k: those of the
+# recommended checkpoints.
 IMAGENET21K = {
     'L/16': ('strong1', 0.1), 'B/16': ('medium1', 0.1),
     'S/16': ('light1', 0.03), 'Ti/16': ('none', 0.03),
@@ -40,8 +40,8 @@ IMAGENET21K = {
     'R50+L/32': ('medium1', 0.1), 'R26+S/32': ('light1', 0.1),
     'R+Ti/16': ('none', 0.03),
 }
-# On ImageNet, of big_vision's configs/vit_i1k.py (from figure 4). Its weight
-# decay of 1e-4 is our 0.1 (see vit_jax/optim/optimizers.py).
+# The same on ImageNet: those of big_vision's configs/vit_i1k.py (from figure
+# 4). Its weight decay of 1e-4 is 0.1 here (see vit_jax/optim/optimizers.py).
 IMAGENET = {
     'L/16': ('medium2', 0.1), 'B/16': ('medium2', 0.1),
     'S/16': ('medium2', 0.1), 'Ti/16': ('light1', 0.1),
@@ -61,8 +61,8 @@ def get_config(
   instead of 10,000 steps.
 
   Args:
-    model: variant; the paper uses Ti/16, S/32, S/16, B/32, B/16, L/16, R+Ti/16,
-      R26+S/32 and R50+L/32.
+    model: model variant; the paper uses Ti/16, S/32, S/16, B/32, B/16, L/16,
+      R+Ti/16, R26+S/32 and R50+L/32.
     dataset: 'imagenet2012', 'imagenet21k', or any other.
     aug: one of AUGMENTATIONS; '' selects the best for the model.
     regularize: whether to use dropout and stochastic depth of 0.1.

@@ -6,13 +6,13 @@
 `:recipe=page` (default) has the settings of the page "Implementing Vision
 Transformer from scratch": AdamW, constant learning rate of 0.01, batch size
 256, 100 epochs. `:recipe=best` trains the same model (width 48, 4 layers, 4
-heads, patch 4) for as long with Muon, a cosine schedule, batch size 128 and
-average pooling.
+heads, patch 4) for the same number of epochs with Muon, a cosine schedule,
+batch size 128 and average pooling.
 
 Hardware: one CPU core, 2 hours. --config.accumulation=16 nearly halves the time
 because the activations of a microbatch fit into the cache.
-Expected test accuracy: page 75.5 % (cited: the page), 79.4 % with
---config.averaging=0.9995; best 84.3 % (measured: docs/results.md).
+Expected test accuracy of `page`: 75.5 % (cited: the page), or 79.4 % with
+--config.averaging=0.9995; of `best`: 84.3 % (measured: docs/results.md).
 """
 
 from typing import Any

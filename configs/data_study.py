@@ -5,15 +5,16 @@
         --config.data.source=my_images --config.data.data_dir=gs://bucket/tfds
 
 Trains one stage per size; `sizes=9M` trains a single one. Subsets are nested.
-As in the paper, all sizes share all settings including the number of steps. A
-run stops when the metric on held-out images has not improved for a tenth of the
-steps, and keeps its best checkpoint. The metric is accuracy, precision at 1 for
-several labels, and the loss for other datasets
-(--config.checkpoint.best=val/accuracy). The figure of the paper:
+As in the paper, all sizes have the same settings and number of steps. A run
+stops when the metric on held-out images has not improved for a tenth of the
+steps, and keeps its best checkpoint. The metric is accuracy, precision at 1
+(for several labels per image) or, for datasets not listed below, the loss;
+--config.checkpoint.best=val/accuracy changes it. To compute the metric of
+figure 4, 5-shot accuracy:
 
     python main.py evaluate --workdir=gs://bucket/study/9M --which=best
 
-A demonstration of some minutes on two CPU cores, too short for conclusions:
+A demonstration takes minutes on two CPU cores and is too short for conclusions:
 
     python main.py --workdir=runs/study \
         --config=configs/data_study.py:model=Ti/8,dataset=digits,resolution=24 \
@@ -22,7 +23,7 @@ A demonstration of some minutes on two CPU cores, too short for conclusions:
         --config.optimizer.learning_rate=1e-3 \
         --config.evals.val.every.steps=20 --config.checkpoint.patience=4
 
-Hardware: as configs/pretrain.py, for each size.
+Hardware: that of configs/pretrain.py, for each size.
 Expected: the 5-shot ImageNet accuracy of large ViTs is below that of ResNets
 with 9 M images and above it from 90 M (cited: arXiv 2010.11929, section 4.3 and
 figure 4, which has no numbers). Not measured here.
@@ -34,8 +35,8 @@ from ml_collections import ConfigDict
 
 from configs import pretrain
 
-# Sizes, steps (epochs of table 3 on all data), training split, held-out split
-# for early stopping, few-shot data.
+# Sizes, number of steps (for the epochs of table 3 on all data), training
+# split, held-out split for early stopping, few-shot dataset.
 STUDIES = {
     'jft': ('9M+30M+90M+all', 7 * 303_000_000 // 4096, 'train', '',
             'imagenet2012'),
@@ -58,7 +59,8 @@ def get_config(
     model: a variant, such as 'L/16', 'R50+B/16' or 'R50x1'.
     dataset: 'jft', 'imagenet21k', 'imagenet2012' or any other.
     sizes: subset sizes joined by '+': '9M', '500k', '1000', '10%', 'all'.
-    steps: of each run; 0 uses the epochs of the paper on all data.
+    steps: number of steps of each run; 0 uses the epochs of the paper on all
+      data.
     resolution: image size in pixels.
     batch_size: global batch size.
     loss: 'softmax' or 'sigmoid'; see configs/pretrain.py.
@@ -75,7 +77,8 @@ def get_config(
       'precision_at_1' if name in pretrain.MULTI_LABEL else 'accuracy')
   config.evals = {
       'val': {'split': held_out, 'every': {'percent': 1}},
-      # The metric of the paper. It does not use the head, so any labels do.
+      # The metric of the paper. It does not use the head, so its dataset may
+      # have other classes.
       'fewshot': {'name': 'fewshot', 'source': few_shot, 'shots': [5],
                   'seeds': 1},
   }

@@ -4,29 +4,30 @@
         --workdir=runs/cifar10 --config.init.checkpoint=runs/b16 \
         --config.data.data_dir=$HOME/tensorflow_datasets
 
-The protocol of the paper: four learning rates on part of the training split,
-then three runs with the best one on all of it:
+The paper's protocol tries four learning rates on a part of the training split,
+and then trains three times with the best one on the whole split:
 
     python main.py sweep --config=configs/finetune.py:dataset=cifar10 ...
 
-Your own images in class folders:
+For your own images in class folders:
 
     python main.py --config=configs/finetune.py:dataset=/my/images \
         --workdir=runs/mine --config.init.checkpoint=runs/b16
 
-ImageNet as in table 2: `:dataset=imagenet2012,resolution=512` for L/16 and
-resolution=518 for H/14, with parameter averaging. Accuracy on ReaL labels:
+For ImageNet as in table 2, use `:dataset=imagenet2012,resolution=512` for L/16
+and resolution=518 for H/14; both enable weight averaging. Accuracy on ReaL
+labels:
 
     python main.py evaluate --workdir=runs/l16 --evaluators=classification \
         --config.evals.classification.real_labels=real.json
 
-Hardware: a TPU v3-8 for B/16 at 384, or gradient accumulation.
-Expected: ViT-B/16 from ImageNet-21k on CIFAR-10: 98.95 % (cited: arXiv
+Hardware: a TPU v3-8 for B/16 at 384 pixels, or less with gradient accumulation.
+Expected accuracy: ViT-B/16 from ImageNet-21k on CIFAR-10: 98.95 % (cited: arXiv
 2010.11929, table 5). L/16 from ImageNet-21k on ImageNet at 512: 85.30 +- 0.02 %
 (cited: table 2). Not measured here.
 
-A single run uses the third of the four learning rates. Other datasets use 20
-epochs and the learning rates of CIFAR.
+A single run uses the third of the four learning rates. Datasets that are not in
+table 4 use 20 epochs and the learning rates of CIFAR.
 """
 
 from ml_collections import ConfigDict
@@ -63,11 +64,11 @@ def get_config(
   """Returns the fine-tuning config.
 
   Args:
-    model: variant, such as 'L/16'; '' uses that of the checkpoint.
+    model: model variant, such as 'L/16'; '' uses that of the checkpoint.
     dataset: TFDS name, or path of your own data (docs/data.md).
-    resolution: image size in pixels; position embeddings are interpolated. 0 is
-      384, rounded up to a multiple of the patch size of `model`: 392 for
-      'H/14'.
+    resolution: image size in pixels; position embeddings are interpolated. 0
+      uses 384, rounded up to a multiple of the patch size of `model` (392 for
+      'H/14').
     batch_size: global batch size.
     method: 'full', 'probe' or 'layer_decay'.
   """

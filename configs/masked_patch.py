@@ -10,11 +10,11 @@ Fine-tuning drops the prediction layer:
         --workdir=gs://bucket/mpp_imagenet \
         --config.init.checkpoint=gs://bucket/mpp
 
-Hardware: TPUs with memory for 4,096 images of 224 x 224, or gradient
+Hardware: TPUs with memory for 4,096 images of 224 x 224, or fewer with gradient
 accumulation. Labels are not used.
-Expected: ViT-B/16 fine-tuned on ImageNet: 79.9 % top-1, 2 points more than from
-scratch (cited: arXiv 2010.11929, section 4.6). Not measured here;
-configs/masked_patch_small.py has measurements at small scale.
+Expected top-1 accuracy of ViT-B/16 fine-tuned on ImageNet: 79.9 %, 2 points
+more than from scratch (cited: arXiv 2010.11929, section 4.6). Not measured
+here; configs/masked_patch_small.py has small-scale measurements.
 
 Pre-training does not train the class token. To evaluate the representation
 before fine-tuning (few-shot, k-NN), use average pooling:
@@ -34,11 +34,12 @@ def get_config(
   """Returns the pre-training config.
 
   Args:
-    model: variant, such as 'B/16'.
-    dataset: any; the paper uses JFT-300M, where 1 M steps are 14 epochs.
+    model: model variant, such as 'B/16'.
+    dataset: any dataset; the paper uses JFT-300M, with 1 M steps or 14 epochs.
     resolution: image size in pixels.
     target: 'mean_color' as reported in the paper, 'downsampled' or 'patch'.
-    corrupted: fraction of corrupted patches; 0.15 was slightly worse.
+    corrupted: fraction of corrupted patches; in the paper, 0.15 was slightly
+      worse.
     batch_size: global batch size.
   """
   return ConfigDict({
@@ -54,8 +55,8 @@ def get_config(
       },
       'objective': {
           'name': 'masked_patch', 'target': target, 'corrupted': corrupted},
-      # Weight decay of section 4.1. The warm-up, 10 k steps of 1 M, is relative
-      # so that the run may be shortened.
+      # Weight decay of section 4.1. The warm-up, 10,000 of 1 M steps, is a
+      # percentage, so that the run can be shortened.
       'optimizer': {
           'name': 'adam', 'learning_rate': 2e-4, 'weight_decay': 0.1,
           'schedule': {'name': 'cosine', 'warmup': {'percent': 1}},

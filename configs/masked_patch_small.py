@@ -1,24 +1,24 @@
-"""Masked patch prediction at small scale, with few labels.
+"""Masked patch prediction with a small model and few labels.
 
     python main.py --config=configs/masked_patch_small.py \
         --workdir=runs/masked --config.data.data_dir=$HOME/tensorflow_datasets
 
 Trains the model of configs/cifar10.py to predict patches of all training images
 without labels (`pretrain`), then to classify with a tenth of the labels
-(`finetune`). For comparison, `scratch` trains with that tenth only, with the
-same steps, batch size and learning rate.
+(`finetune`). For comparison, `scratch` trains a new model with the same labels,
+steps, batch size and learning rate.
 
 Hardware: 2 CPU cores; three minutes with `:dataset=digits`, which is built in.
-Accuracy in % on the 360 held-out digits after training with 144 labelled
-digits, measured (2026-11-20, CPU, seeds 0 and 1):
+Accuracy in % on the 360 held-out digits after training with 144 labelled digits
+(measured 2026-11-20, CPU, seeds 0 and 1):
 
     learning rate with labels        0.001 (default)     0.003 (seed 0)
     fine-tuned, 300 steps            77.8 73.6           78.1
     from scratch, 300 steps          51.1 41.9
     from scratch, 600 steps                              53.3
 
-CIFAR-10 with 20 epochs of pre-training on mean colours: 54.8 %, from scratch
-51.5 % (measured 2026-11-22, CPU, seed 0; docs/results.md).
+On CIFAR-10, with 20 epochs of pre-training on mean colours: 54.8 %; from
+scratch: 51.5 % (measured 2026-11-22, CPU, seed 0; docs/results.md).
 """
 
 from typing import Any

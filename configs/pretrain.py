@@ -9,18 +9,18 @@ On ImageNet-21k or JFT, with a sigmoid or softmax loss:
         --config=configs/pretrain.py:model=L/16,dataset=jft,epochs=7 \
         --config.data.source=my_images --config.data.data_dir=gs://bucket/tfds
 
-`dataset=jft` selects the settings of JFT for any dataset with several labels
-per image (at most `data.max_labels`) that TensorFlow Datasets prepared and
-`data.source` names. `dataset=my_images` selects the settings of ImageNet
-instead; then add loss=sigmoid and, for many classes,
+With `dataset=jft`, set `data.source` to a dataset of TensorFlow Datasets with
+several labels per image (at most `data.max_labels`); it is trained with the
+settings of JFT. `dataset=my_images` uses the settings of ImageNet instead; for
+several labels per image, add loss=sigmoid and, for many classes,
 --config.model.head_bias=-10. The warm-up of 10,000 steps is limited to 15 % of
-the run, so that small datasets train as well.
+the run, for small datasets.
 
-Hardware: TPUs with memory for 4,096 images of 224 x 224, or gradient
-accumulation. Cost of a run: python main.py flops --config=...
-Expected: top-1 in % after fine-tuning on ImageNet with configs/finetune.py
-(cited: arXiv 2010.11929, table 2 at 512 and 518 pixels; B/16: table 5 at 384).
-Not measured here.
+Hardware: TPUs with memory for 4,096 images of 224 x 224, or fewer with gradient
+accumulation. `python main.py flops --config=...` prints the cost of a run.
+Expected top-1 accuracy in % after fine-tuning on ImageNet with
+configs/finetune.py (cited: arXiv 2010.11929, table 2 at 512 and 518 pixels;
+B/16: table 5 at 384; not measured here):
 
     B/16 on imagenet2012   77.91         L/16 on jft   87.76
     L/16 on imagenet21k    85.30         H/14 on jft   88.55
@@ -28,8 +28,8 @@ Not measured here.
 
 from ml_collections import ConfigDict
 
-# arXiv 2010.11929, table 3: (epochs, base learning rate) by model. The larger
-# number of epochs where the table has two.
+# arXiv 2010.11929, table 3: (epochs, base learning rate) by model. Where the
+# table has two numbers of epochs, the larger one.
 JFT = {
     'B/16': (7, 8e-4), 'B/32': (7, 8e-4),  # ViT-B/{16,32}
     'L/32': (7, 6e-4),  # ViT-L/32
@@ -65,16 +65,16 @@ def get_config(
   """Returns the pre-training config.
 
   Other datasets use the values of ImageNet and a warm-up of 5 % of the steps
-  instead of 10,000 steps. Other models use the values of B/16.
+  instead of 10,000 steps. Models that are not in table 3 use those of B/16.
 
   Args:
-    model: variant, such as 'L/16', 'R50+B/16' or 'R50x1'.
+    model: model variant, such as 'L/16', 'R50+B/16' or 'R50x1'.
     dataset: 'imagenet2012', 'imagenet21k', 'jft', or any other dataset.
     epochs: passes over the training split; 0 uses table 3.
     loss: 'softmax' or 'sigmoid'; '' uses 'sigmoid' for several labels per
       image.
     resolution: image size in pixels.
-    batch_size: global batch size; the learning rates are for 4096.
+    batch_size: global batch size; the learning rates are those for 4,096.
   """
   name = without_version(dataset)
   in_paper = name in TABLE_3
@@ -90,7 +90,7 @@ def get_config(
       'model': {
           'variant': model, **(of_vit if '/' in model else {}),
           'dtype': 'bfloat16', 'remat': 'attention',
-          # With many classes, all predictions start negative.
+          # With many classes, all predictions should start negative.
           'head_bias': -10.0 if loss == 'sigmoid' and in_paper else 0.0,
       },
       'data': {
@@ -106,8 +106,8 @@ def get_config(
           'clip_norm': clip_norm,
           'schedule': {
               'name': decay,
-              # The limit is for small datasets in place of JFT; the runs of
-              # the paper never reach it.
+              # The limit is for small datasets with the settings of JFT; the
+              # runs of the paper never reach it.
               **({'warmup': {'steps': 10_000}, 'warmup_limit': {'percent': 15}}
                  if in_paper else {'warmup': {'percent': 5}})},
       },

@@ -3,21 +3,22 @@
     python main.py --config=configs/vit_s16_imagenet.py \
         --workdir=gs://bucket/s16 --config.data.data_dir=gs://bucket/tfds
 
-Longer: --config=configs/vit_s16_imagenet.py:epochs=300
+For longer training, use --config=configs/vit_s16_imagenet.py:epochs=300.
 
-A sweep evaluates on the last percent of the training images, as in the paper:
+A sweep evaluates on the last 1 % of the training images, as in the paper:
 
     python main.py sweep --config=configs/vit_s16_imagenet.py \
         --workdir=gs://bucket/s16_sweep --seeds=1 \
         --grid optimizer.learning_rate=0.0005,0.001,0.002
 
-Hardware: a TPU v3-8, 6 to 7 hours for 90 epochs; or gradient accumulation.
-Expected: 76.5 % validation top-1 after 90 epochs, 80 % after 300 (cited:
+Hardware: a TPU v3-8 (6 to 7 hours for 90 epochs), or less with gradient
+accumulation.
+Expected top-1 accuracy: 76.5 % after 90 epochs, 80 % after 300 (cited:
 big_vision's configs/vit_s16_i1k.py and the abstract of the paper). Not measured
 here.
 
-The model has average pooling, sine-cosine positions, no dropout and no label
-smoothing, and is trained with RandAugment and mixup.
+The model has average pooling, sine-cosine position embeddings, no dropout and
+no label smoothing. It is trained with RandAugment and mixup.
 """
 
 from ml_collections import ConfigDict
@@ -32,7 +33,7 @@ def get_config(
   """Returns the training config.
 
   Args:
-    dataset: other datasets have a warm-up of 5 % of the steps.
+    dataset: 'imagenet2012'; others use a warm-up of 5 % of the steps.
     epochs: 90, 150 or 300 in the paper.
     head: 'mlp', with a tanh layer before the classifier as in the published
       config, or 'linear', which is as good according to the paper.
@@ -55,12 +56,12 @@ def get_config(
               {'op': 'randaugment', 'num_layers': 2, 'magnitude': 10,
                'ranges': 'published'}]},
       'optimizer': {
-          # big_vision's 1e-4 (see vit_jax/optim/optimizers.py).
+          # Weight decay of 1e-4 in big_vision (vit_jax/optim/optimizers.py).
           'learning_rate': 1e-3, 'weight_decay': 0.1, 'clip_norm': 1.0,
           'momentum_dtype': 'bfloat16', 'schedule': {'name': 'cosine'}},
   })
   if pretrain.without_version(dataset) == 'imagenet2012':
-    # Hyperparameters were tuned on the last percent of the training images.
+    # The paper tuned hyperparameters on the last 1 % of the training images.
     config.data.split = 'train[:99%]'
     config.evals.minival = {
         'split': 'train[99%:]', 'every': {'percent': 2}}

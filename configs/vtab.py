@@ -1,23 +1,24 @@
 """Fine-tuning on VTAB-1k: 19 tasks of 1,000 images each.
 
-All tasks and their mean:
+To run all tasks and compute their mean:
 
     python main.py vtab --workdir=runs/vtab --checkpoint=runs/b16 \
         --config.data.data_dir=$HOME/tensorflow_datasets
 
-One task; its sweep evaluates on the 200 validation images of the benchmark:
+To run one task, or a sweep that evaluates on the benchmark's 200 validation
+images:
 
     python main.py --config=configs/vtab.py:task=dtd --workdir=runs/dtd ...
     python main.py sweep --config=configs/vtab.py:task=dtd --workdir=... \
         --grid optimizer.learning_rate=0.003,0.01
 
-Settings of arXiv 2010.11929, table 4 and appendix B.1.1: 2,500 steps with
-learning rate 0.01 on the 800 + 200 images of each task, at 384 pixels. Images
-are resized without crop and flip, as in the script of the benchmark, because
-some labels depend on position. The paper follows arXiv 1912.11370, which crops
-and flips where labels allow it.
+The settings are those of arXiv 2010.11929, table 4 and appendix B.1.1: 2,500
+steps with learning rate 0.01 on the 800 + 200 images of each task, at 384
+pixels. As in the benchmark's script, images are resized without crops and
+flips, because some labels depend on position. The paper follows arXiv
+1912.11370, which uses crops and flips for tasks whose labels allow it.
 
-Hardware: a TPU v3-8 for B/16 at 384, or gradient accumulation.
+Hardware: a TPU v3-8 for B/16 at 384 pixels, or less with gradient accumulation.
 Expected mean of the 19 tasks: L/16 from ImageNet-21k 72.72 +- 0.21 %, H/14 from
 JFT 77.63 +- 0.23 % (cited: arXiv 2010.11929, table 2). Not measured here.
 """
@@ -34,8 +35,8 @@ def get_config(
   """Returns the fine-tuning config.
 
   Args:
-    task: name, such as 'clevr_count_all' (vit_jax/data/vtab.py).
-    model: variant, such as 'L/16'; '' uses that of the checkpoint.
+    task: name of a task, such as 'clevr_count_all'; see vit_jax/data/vtab.py.
+    model: model variant, such as 'L/16'; '' uses that of the checkpoint.
     resolution: see configs/finetune.py.
     batch_size: global batch size.
   """

@@ -1,32 +1,32 @@
 #!/bin/bash
-# One run on the nodes of a SLURM cluster: a process on each, with all its GPUs.
+# One run on nodes of a SLURM cluster, with one process per node and all GPUs.
 #
 #   sbatch --nodes=4 --time=24:00:00 scripts/slurm.sh \
 #     --config=configs/pretrain.py:model=B/16,dataset=imagenet2012 \
 #     --workdir=/shared/runs/b16 --config.data.data_dir=/shared/tensorflow_datasets
 #
-# Takes what main.py takes. Start it in the repository, in a folder that all
-# nodes see, with its environment in .venv; the workdir has to be shared too.
-# What the cluster wants to know beside that (--partition, --account) goes
-# before the script's name.
+# The arguments are those of main.py. Submit the script in the repository, which
+# must lie in a folder that all nodes share, with the environment in .venv. The
+# workdir must be shared, too. Other options of the cluster (--partition,
+# --account) go before the script's name.
 #SBATCH --job-name=vit-jax
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=1
 #SBATCH --gpus-per-node=8
 #SBATCH --exclusive
-# Two minutes before the time is over the run is told, and saves. A job that
-# starts again writes at the end of the same log.
+# SIGTERM is sent two minutes before the time limit, so that the run saves a
+# checkpoint. A requeued job appends to the same log.
 #SBATCH --signal=TERM@120
 #SBATCH --requeue
 #SBATCH --open-mode=append
 #SBATCH --output=slurm-%j.log
 
-# srun gives the highest status of all tasks. Where one fails, the others see it
-# missing (76, 134) or are ended by srun (75, 137, 143), and its status is lost.
-# So the first to end with one of its own leaves that in a file.
+# srun exits with the highest status of all tasks. If one task fails, the others
+# report it as lost (76, 134) or are ended by srun (75, 137, 143), which hides
+# its status. The first task that fails with another status writes it to a file.
 cause="$PWD/slurm-$SLURM_JOB_ID.cause"
 rm -f "$cause"
-# A signal comes to the shell as well, which then must wait for what is saved.
+# The shell also receives the signal, and must wait while the task saves.
 task='trap : TERM
 "$@"
 status=$?
@@ -36,16 +36,16 @@ case "$status" in
 esac
 exit "$status"'
 
-# Without a word of ours, srun gives a task one core of the node.
+# By default, srun gives a task only one core of the node.
 srun --kill-on-bad-exit=1 --cpus-per-task="${SLURM_CPUS_ON_NODE:?start it by sbatch}" \
   bash -c "$task" "$cause" "${PYTHON:-.venv/bin/python}" main.py "$@"
 status=$?
 [ ! -s "$cause" ] || read -r status < "$cause"
 rm -f "$cause"
 
-# 75: it saved when it was told to stop. 76, 134, 137, 143: a process was lost,
-# hung or killed, or left while srun still waited. Each goes on from the last
-# checkpoint; what fails every time must not come back for ever.
+# 75: the run saved a checkpoint after SIGTERM. 76, 134, 137, 143: a process was
+# lost, hung or was killed, or srun ended it. The requeued job resumes from the
+# last checkpoint. The limit stops jobs that always fail.
 case "$status" in
   75 | 76 | 134 | 137 | 143)
     if [ "${SLURM_RESTART_COUNT:-0}" -lt "${MAX_RESTARTS:-100}" ]; then

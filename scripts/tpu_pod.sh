@@ -5,12 +5,12 @@
 #     --config=configs/pretrain.py:model=L/16,dataset=imagenet2012 \
 #     --workdir=gs://BUCKET/l16 --config.data.data_dir=gs://BUCKET/tensorflow_datasets
 #
-# Takes what main.py takes. Expects the repository in ~/vit-jax on each host,
-# with requirements-tpu.txt installed in its .venv.
+# The arguments are those of main.py. The repository must be in ~/vit-jax on each
+# host, with requirements-tpu.txt installed in its .venv.
 set -euo pipefail
-: "${TPU:?the name of the slice}" "${ZONE:?its zone}"
+: "${TPU:?must be the name of the slice}" "${ZONE:?must be its zone}"
 
-# Each word is quoted again, for the shell on the hosts.
+# Quotes the arguments again, for the shell on the hosts.
 printf -v arguments ' %q' "$@"
 exec gcloud compute tpus tpu-vm ssh "$TPU" --zone="$ZONE" --worker=all \
   --command="cd ~/vit-jax && .venv/bin/python main.py$arguments"

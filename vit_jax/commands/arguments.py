@@ -25,13 +25,15 @@ def add_model(
   """Adds the flags of a trained model; `load_model` reads '--model'."""
   parser.add_argument(
       flag, required=True, metavar='PATH',
-      help='a workdir or checkpoint, an .npz, a .safetensors, a PyTorch state '
-      'dict, or a folder of one; also gs://, https:// and hf://user/model')
+      help='workdir, checkpoint, .npz, .safetensors or PyTorch state dict, or '
+      'a folder with one of them; also at gs://, https:// and '
+      'hf://user/model')
   add_which(parser)
   parser.add_argument(
       '--set', action='append', default=[], metavar='KEY=VALUE',
-      help='overrides a value inferred from the weights: num_heads=4, '
-      'resolution=384; any field of the section model or of preprocessing')
+      help='override a setting inferred from the weights, such as num_heads=4 '
+      'or resolution=384; any field of the section model or of '
+      'preprocessing')
 
 
 def load_model(args: argparse.Namespace) -> model_lib.Model:
@@ -56,14 +58,14 @@ def add_which(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
       '--which', choices=checkpoint_paths.WHICH,
       default=checkpoint_paths.LATEST,
-      help='checkpoint of a workdir (default: %(default)s)')
+      help='which checkpoint of a workdir (default: %(default)s)')
 
 
 def add_feature_model(parser: argparse.ArgumentParser, *, text: str) -> None:
   """Adds the flags of a model whose features are compared."""
   parser.add_argument(
       '--model', default='', metavar='PATH',
-      help=f'{text}, anything that the features command takes')
+      help=f'{text}; accepts the same models as the features command')
   add_which(parser)
 
 
@@ -116,16 +118,16 @@ def parse_overrides(
 
 
 def add_data(parser: argparse.ArgumentParser) -> None:
-  """Adds the flags of a data set, --source and those of `data_overrides`."""
+  """Adds the flags of a dataset, --source and those of `data_overrides`."""
   parser.add_argument(
       '--source', required=True, metavar='DATA',
-      help='any data set that data.source accepts: a folder, a TFDS name, ...')
+      help='dataset, as in data.source: a folder, a TFDS name, ...')
   parser.add_argument(
       '--data-dir', default='', metavar='DIR',
       help='TFDS directory (default: $TFDS_DATA_DIR or ~/tensorflow_datasets)')
   parser.add_argument(
       '--set', action='append', default=[], metavar='KEY=VALUE',
-      help='any other field of the section data: table.label=breed')
+      help='set another field of the section data: table.label=breed')
 
 
 def data_overrides(args: argparse.Namespace) -> dict[str, Any]:
@@ -151,10 +153,10 @@ def add_runner(parser: argparse.ArgumentParser) -> None:
   """Adds the flag of the Apache Beam runner."""
   parser.add_argument(
       '--runner', default=beam_runner.DIRECT, metavar='NAME',
-      help="an Apache Beam runner, whose flags follow --, or 'local' for this "
-      'process without Beam (default: %(default)s, on this machine; for all '
-      'cores add -- --direct_num_workers=0 '
-      '--direct_running_mode=multi_processing)')
+      help="name of an Apache Beam runner, or 'local' to run in this process "
+      'without Beam (default: %(default)s, on this machine). Flags of Beam '
+      'follow --; to use all cores, add -- --direct_num_workers=0 '
+      '--direct_running_mode=multi_processing')
 
 
 def add_images(

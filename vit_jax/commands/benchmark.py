@@ -1,11 +1,12 @@
-"""`main.py benchmark`: speed of a training step.
+"""Measures the speed of a training step.
 
     python main.py benchmark --model=B/16
     python main.py benchmark --config=configs/x.py
 
-Measures training, forward pass, utilisation and memory; of a config whose data
-are available, waiting for input too. Starts, input pipelines and other
-implementations are measured by the programs in benchmarks/.
+The command measures the training step and the forward pass, their utilisation
+and memory. For a config whose data are available, it also measures the time
+spent waiting for input. Programs in benchmarks/ measure the start of a run and
+input pipelines, and compare with other implementations.
 """
 
 import argparse
@@ -27,20 +28,22 @@ from vit_jax.plan import build_without_data
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags of the command."""
   arguments.add_config(
-      parser, 'measure this config, or its first stage', required=False)
+      parser, 'measure this config, or the first of its stages', required=False)
   parser.add_argument(
       '--model', default='', metavar='VARIANT',
-      help='measure this model, such as B/16; change a value with '
+      help='measure this model, such as B/16; change its settings by '
       '--config.model.dtype=bfloat16')
   parser.add_argument(
       '--rounds', type=int, default=5, metavar='N',
-      help='measurements; medians are reported (default: %(default)s)')
+      help='number of measurements, whose median is reported (default: '
+      '%(default)s)')
   parser.add_argument(
       '--batches', type=int, metavar='N',
-      help='batches per round (default: enough for one second)')
+      help='batches per round (default: as many as take one second)')
   parser.add_argument(
       '--batch-size', type=int, metavar='N',
-      help='images per batch (default: that of the config, or 8)')
+      help='images per batch (default: the batch size of the config; 8 with '
+      '--model)')
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""Converts weights to another format, and verifies the result.
+"""Converts weights to another format and verifies the result.
 
     python main.py convert --source=ViT-B_16.npz --target=B16 --format=timm
 
@@ -25,17 +25,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   arguments.add_model(parser, flag='--source')
   parser.add_argument(
       '--target', required=True, metavar='PATH',
-      help='path to write, which must not exist: a file for npz (a .json is '
-      'written next to it), a file or folder for timm, a folder for '
-      'huggingface and orbax')
+      help='new path to write: a file for npz (a .json is written next to '
+      'it), a file or folder for timm, a folder for huggingface and orbax')
   parser.add_argument(
       '--format', required=True, choices=save.FORMATS,
-      help='npz: names of the published JAX weights; timm; huggingface; orbax: '
-      'checkpoint of vit_jax')
+      help='npz: format of the published JAX weights; timm and huggingface: '
+      'safetensors of these libraries; orbax: checkpoint of vit_jax')
   parser.add_argument(
       '--report', action='store_true',
-      help='print one line per parameter with its name in the source, our name '
-      'and its shape; --json always contains them')
+      help='print the name in the source, our name and the shape of each '
+      'parameter; --json always contains them')
 
 
 def run(args: argparse.Namespace) -> int:

@@ -56,23 +56,23 @@ def run(args: argparse.Namespace) -> int:
 
 def _add_check(tasks: argparse._SubParsersAction) -> None:
   parser = tasks.add_parser(
-      'check', help='report problems of any dataset; nothing is changed',
+      'check', help='report problems of a dataset, without changing it',
       description='Reads every example of all splits once and reports '
       'unreadable images, duplicates, suspicious labels, classes, sizes and '
       'formats.')
   arguments.add_data(parser)
   parser.add_argument(
       '--html', default='', metavar='PATH',
-      help='write a page with thumbnails, at most '
-      f'{output.MAX_BYTES / 2**20:.0f} MiB of them')
+      help='write a page with at most '
+      f'{output.MAX_BYTES / 2**20:.0f} MiB of thumbnails')
   parser.add_argument(
       '--strict', action='store_true',
       help='exit with status 1 if images are unreadable or duplicated across '
       'splits')
   parser.add_argument(
       '--max-examples', type=int, default=0, metavar='N',
-      help='check a subset chosen by a hash of the keys; 0 for all '
-      '(default: %(default)s)')
+      help='check a subset of this size, chosen by a hash of the keys; 0 '
+      'checks all (default: %(default)s)')
   arguments.add_feature_model(
       parser, text='find neighbours by the features of this model instead of '
       'colours and edges, which are weak')
@@ -80,11 +80,12 @@ def _add_check(tasks: argparse._SubParsersAction) -> None:
   labels = suspicious_labels.Settings()
   parser.add_argument(
       '--neighbours', type=int, default=labels.neighbours, metavar='N',
-      help='neighbours that vote on a label (default: %(default)s)')
+      help='number of neighbours that vote on a label (default: '
+      '%(default)s)')
   parser.add_argument(
       '--min-margin', type=float, default=labels.min_margin, metavar='R',
-      help='smallest share of votes by which another class must lead '
-      '(default: %(default)s)')
+      help='a label is suspicious if another class leads by at least this '
+      'fraction of the votes (default: %(default)s)')
   parser.set_defaults(run_task=_check)
 
 
@@ -120,18 +121,19 @@ def _check(args: argparse.Namespace) -> int:
 
 def _add_prepare(tasks: argparse._SubParsersAction) -> None:
   parser = tasks.add_parser(
-      'prepare', help='write any dataset as verified ArrayRecord shards',
-      description='Writes any dataset as ArrayRecord shards in the format of '
-      'TensorFlow Datasets, and reads each shard back.')
+      'prepare', help='write a dataset as verified ArrayRecord shards',
+      description='Writes a dataset as ArrayRecord shards in the format of '
+      'TensorFlow Datasets, and verifies each shard.')
   arguments.add_data(parser)
   parser.add_argument(
       '--to', required=True, metavar='DIR',
-      help='folder of prepared datasets: DIR/NAME/VERSION is written')
+      help='folder of prepared datasets; writes DIR/NAME/VERSION')
   parser.add_argument(
       '--name', default='', metavar='NAME',
       help='dataset name (default: the name of the source)')
   parser.add_argument(
-      '--version', default='1.0.0', help='default: %(default)s')
+      '--version', default='1.0.0',
+      help='dataset version (default: %(default)s)')
   parser.add_argument(
       '--splits', default='', metavar='SPLIT,...',
       help='splits to write (default: all)')
@@ -140,8 +142,9 @@ def _add_prepare(tasks: argparse._SubParsersAction) -> None:
       help='approximate shard size in MiB (default: %(default)s)')
   parser.add_argument(
       '--shorter-side', type=int, default=0, metavar='N',
-      help='reduce images whose shorter side has more than N pixels: JPEGs to '
-      'JPEGs, others to PNG (default: files are stored unchanged)')
+      help='reduce images whose shorter side has more than N pixels, and store '
+      'them as JPEG if they were JPEG, otherwise as PNG (default: store all '
+      'files unchanged)')
   parser.add_argument(
       '--quality', type=int, default=images.QUALITY, metavar='N',
       help='quality of reduced JPEGs, 1 to 100 (default: %(default)s)')

@@ -32,29 +32,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the command's flags."""
   arguments.add_data(parser)
   parser.add_argument(
-      '--split', default='train', help='of the source (default: %(default)s)')
+      '--split', default='train',
+      help='split of the source (default: %(default)s)')
   parser.add_argument(
       '--against', required=True, metavar='DATA[:SPLIT],...',
       help='test sets, for example cifar10,oxford_iiit_pet:test; the default '
-      'split is the one of published results')
+      'split is that on which published results are reported')
   parser.add_argument(
       '--set-against', action='append', default=[], metavar='KEY=VALUE',
-      help='data section key of the test sets; other keys are those of --set')
+      help='set a field of the section data for the test sets; other fields '
+      'are those of --set')
   parser.add_argument(
       '--to', required=True, metavar='DIR',
       help=f'new folder for {report.EXCLUDE}, {report.PAIRS} and {report.PAGE}')
   arguments.add_similarity(parser, methods_lib.PixelMethod())
   parser.add_argument(
       '--no-crops', action='store_true',
-      help='search for whole test images only: ten times as fast to index')
+      help='do not search for crops of test images; indexing is ten times as '
+      'fast')
   arguments.add_feature_model(
       parser, text='also compare the features of this model')
   parser.add_argument(
       '--min-cosine', type=float, default=0.95, metavar='R',
-      help='lowest cosine of the features of a pair (default: %(default)s)')
+      help='minimum cosine of the features of near-duplicates, up to 1 '
+      '(default: %(default)s)')
   parser.add_argument(
       '--shown', type=int, default=60, metavar='N',
-      help='pairs on the page (default: %(default)s)')
+      help='number of pairs on the HTML page (default: %(default)s)')
   arguments.add_runner(parser)
 
 

@@ -54,15 +54,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       required=False)
   parser.add_argument(
       '--evaluators', default='', metavar='NAME,...',
-      help='names of evaluators in the config, or kinds with their defaults: '
-      f'{", ".join(evals.KINDS)}. Override one by '
+      help='evaluators of the config, by their names there, or others with '
+      f'default settings: {", ".join(evals.KINDS)}. Override a setting by '
       '--config.evals.fewshot.shots=[1,5]')
   parser.add_argument(
       '--output', default='', metavar='DIR',
       help='folder for figures (default: `evals` in the workdir)')
   parser.add_argument(
       '--stage', default='', metavar='NAME',
-      help='stage of a --config with several')
+      help='stage to use, if --config has several')
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""Exports a model as one file for other runtimes, and verifies it.
+"""Exports a model for other runtimes and verifies the result.
 
     python main.py export --model=runs/quickstart/finetune --format=onnx \
         --output=digits.onnx photos/
@@ -34,12 +34,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       '--format', required=True, choices=tuple(export.FORMATS),
       help='jax: StableHLO for jax.export.deserialize, on a CPU, a GPU or a '
       'TPU; onnx: for ONNX Runtime; savedmodel: a folder for TensorFlow. '
-      'Behind a server: docs/serving.md')
+      'docs/serving.md shows servers')
   parser.add_argument(
       '--output', required=True, metavar='PATH',
-      help='path to write, which must not exist: a .stablehlo file for jax, an '
-      '.onnx file for onnx, a folder for savedmodel. With more than 2 GiB of '
-      'weights it is a folder of program and weights')
+      help='new path to write: a .stablehlo file for jax, an .onnx file for '
+      'onnx, a folder for savedmodel. With more than 2 GiB of weights, jax '
+      'and onnx write a folder with the program and the weights')
   parser.add_argument(
       'paths', nargs='*', metavar='PATH',
       help=f'images to verify the export on; the first {MAX_IMAGES} are used')

@@ -1,4 +1,4 @@
-"""Writes a row of features for each image.
+"""Writes the features of images, one row per image.
 
     python main.py features --model=runs/quickstart/finetune \
         --output=features.npz photos/
@@ -27,12 +27,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   arguments.add_images(parser)
   parser.add_argument(
       '--layer', choices=model_lib.FEATURES, default='representation',
-      help='representation: the input of the head; pooled: before the tanh '
-      'layer, if any; cls: the class token; mean: the mean of the patches; '
-      'tokens: all tokens, a matrix per image (default: %(default)s)')
+      help='representation: input of the head; pooled: the same before the '
+      'tanh layer, if there is one; cls: class token; mean: mean of the patch '
+      'tokens; tokens: all tokens, as a matrix per image; logits: output of '
+      'the head (default: %(default)s)')
   parser.add_argument(
       '--output', required=True, metavar='FILE',
-      help='new .npz or .parquet file with `features` and `path`')
+      help='new .npz or .parquet file with `features` and `path` of each image')
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""`main.py flops`: training cost, compared with the paper's Tables 6 and 2.
+"""Counts the cost of training, next to the paper's Tables 2 and 6.
 
     exaFLOPs = 6 x multiply-adds per image x images x epochs
     core-days = exaFLOPs / (utilisation x peak of a core x 86,400 s)
@@ -42,16 +42,16 @@ UTILISATION = 0.4
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags of the command."""
   arguments.add_config(
-      parser, "count a config, stage by stage, instead of the paper's tables",
+      parser, "count each stage of this config, instead of the paper's models",
       required=False)
   parser.add_argument(
       '--device', default=paper_costs.DEVICE, metavar='NAME',
-      help='device of the core-days (default: %(default)s): '
+      help='device type for core-days (default: %(default)s): '
       + ', '.join(row.name for row in hardware.TABLE))
   parser.add_argument(
       '--utilisation', type=float, default=UTILISATION, metavar='FRACTION',
-      help='fraction of the peak, 0 to 1 (default: %(default)s, an '
-      'assumption; train/mfu of a run is a measurement)')
+      help='assumed fraction of the peak, 0 to 1 (default: %(default)s); runs '
+      'log a measured value as train/mfu')
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""Draws what a ViT learned: the figures of the paper's section 4.5.
+"""Draws the analyses of the paper's section 4.5 for a model.
 
     python main.py inspect --model=runs/quickstart/finetune photos/
 
@@ -48,12 +48,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   arguments.add_images(parser, required=False, batch_size=8)
   parser.add_argument(
       '--output', default='', metavar='DIR',
-      help='folder for the figures and the page (default: `inspect` in the '
-      'workdir of the model, or in the current folder)')
+      help='folder for the figures and the HTML page (default: `inspect` in '
+      'the workdir of the model, or in the current folder)')
   parser.add_argument(
       '--show', type=int, default=6, metavar='N',
-      help='images to draw; attention distances average over all '
-      '(default: %(default)s)')
+      help='number of images to draw; attention distances are averaged over '
+      'all images (default: %(default)s)')
 
 
 def run(args: argparse.Namespace) -> int:

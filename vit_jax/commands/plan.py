@@ -1,4 +1,4 @@
-"""`main.py plan`: memory and time of a training step, without running it.
+"""Estimates memory and speed of a training step, without running it.
 
     python main.py plan --config=configs/pretrain.py:model=L/16 \
         --topology=v3-512
@@ -46,26 +46,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   arguments.add_config(parser)
   parser.add_argument(
       '--topology', default='', metavar='NAME',
-      help='TPU slice, such as v3-8 or v5p-512, or a shape in chips, such as '
+      help='TPU slice, such as v3-8 or v5p-512, or its shape in chips, such as '
       'v3:32x32 (default: the local devices)')
   parser.add_argument(
       '--sharding', action='store_true',
       help='also print the sharding of each parameter')
   parser.add_argument(
       '--max-batch', action='store_true',
-      help='find the largest power-of-two batch per device that fits, for '
-      'each of --models and --resolutions; --config must take the arguments '
-      'model and resolution, as configs/pretrain.py does')
+      help='find the largest batch per device that fits, among powers of two, '
+      'for each of --models and --resolutions; --config must have the '
+      'arguments model and resolution, like configs/pretrain.py')
   parser.add_argument(
       '--models', default=','.join(max_batch.MODELS), metavar='NAME,...',
-      help='models of --max-batch (default: %(default)s)')
+      help='models for --max-batch (default: %(default)s)')
   parser.add_argument(
       '--resolutions', default=','.join(map(str, max_batch.RESOLUTIONS)),
       metavar='PIXELS,...',
-      help='image sizes of --max-batch (default: %(default)s)')
+      help='image sizes for --max-batch (default: %(default)s)')
   parser.add_argument(
       '--picture', default='', metavar='FILE.png',
-      help='draw the table of --max-batch')
+      help='draw the results of --max-batch')
 
 
 def run(args: argparse.Namespace) -> int:

@@ -37,11 +37,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       help='classes per image (default: %(default)s)')
   parser.add_argument(
       '--activation', choices=tuple(predictions.ACTIVATIONS),
-      help='softmax for one class per image, sigmoid for several (default: '
-      'that of the training loss, or softmax if unknown)')
+      help='softmax for one class per image, sigmoid for several (default: as '
+      'in the training loss, or softmax if it is unknown)')
   parser.add_argument(
       '--labels', default='', metavar='FILE',
-      help='class names, one per line, if the weights have none')
+      help='file with class names, one per line, for weights without names')
   parser.add_argument(
       '--output', default='', metavar='FILE',
       help='new .csv or .jsonl file for all predictions')

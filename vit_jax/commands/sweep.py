@@ -1,4 +1,4 @@
-"""Trains every setting of a grid, and the best of them on all of the data.
+"""Selects the best setting of a grid, and trains with it on all data.
 
 Each setting is trained on a part of the training split and evaluated on the
 rest; the best one is trained on the whole split with several seeds and tested.
@@ -32,18 +32,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
       '--grid', nargs='+', action='extend', default=[],
       metavar='FIELD=VALUE,...',
-      help='replaces the grid of the config: '
-      'optimizer.learning_rate=0.001,0.003; several fields give all '
-      'combinations')
+      help='grid that replaces that of the config, such as '
+      'optimizer.learning_rate=0.001,0.003; with several fields, all '
+      'combinations are trained')
   parser.add_argument(
-      '--seeds', type=int, metavar='N', help='final runs of the best setting')
+      '--seeds', type=int, metavar='N',
+      help='number of final runs with the best setting (default: as in the '
+      'config)')
   parser.add_argument(
       '--held-out', type=int, metavar='PERCENT',
-      help='percentage of the training split for the selection')
+      help='percentage of the training split that is held out for the '
+      'selection (default: as in the config)')
   parser.add_argument(
       '--metric', metavar='NAME/METRIC',
-      help='selection metric: an evaluator of the grid runs and its metric, '
-      'such as dev/accuracy')
+      help='metric for the selection, as evaluator and metric of the grid '
+      'runs: dev/accuracy')
 
 
 def run(args: argparse.Namespace) -> int:

@@ -30,12 +30,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   arguments.add_config(parser)
   parser.add_argument(
       '--workdir', required=True, metavar='DIR',
-      help='folder of the run: checkpoints, metrics, curves; an interrupted '
-      'run resumes')
+      help='folder for checkpoints, metrics and curves; the same command '
+      'resumes an interrupted run')
   parser.add_argument(
       '--profile', type=int, default=0, metavar='STEPS',
-      help='profile this many steps into WORKDIR/profile, for TensorBoard and '
-      'Perfetto')
+      help='write a profile of this many steps to WORKDIR/profile, for '
+      'TensorBoard and Perfetto')
 
 
 def run(args: argparse.Namespace) -> int:

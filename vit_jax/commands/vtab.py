@@ -36,10 +36,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the command's flags."""
   parser.add_argument(
       '--workdir', required=True, metavar='DIR',
-      help='folder of the runs, each in DIR/runs; interrupted runs resume')
+      help='folder for the runs, each in DIR/runs; the same command resumes '
+      'interrupted runs')
   parser.add_argument(
       '--checkpoint', metavar='PATH',
-      help='initial weights: a workdir, or weights of another codebase')
+      help='initial weights: workdir, or weights of another codebase')
   parser.add_argument(
       '--model', metavar='VARIANT',
       help='model, such as B/16 (default: that of the checkpoint)')
@@ -48,7 +49,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       default=str(CONFIG))
   parser.add_argument(
       '--tasks', default='', metavar='NAME,...',
-      help='tasks or groups (natural, specialized, structured) instead of all')
+      help='tasks or groups of them (natural, specialized, structured) instead '
+      'of all')
   parser.add_argument(
       '--seeds', type=int, default=1, metavar='N',
       help='runs per task (default: %(default)s; 3 in the paper)')
