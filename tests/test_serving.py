@@ -96,15 +96,15 @@ def serving(folder, **variables):
 
 def is_ready(address):
   try:
-    with request.urlopen(f'{address}/health') as answer:
-      return answer.status == 200
+    with request.urlopen(f'{address}/health') as response:
+      return response.status == 200
   except OSError:
     return False
 
 
 def post(address, data):
-  with request.urlopen(request.Request(address, data)) as answer:
-    return json.load(answer)
+  with request.urlopen(request.Request(address, data)) as response:
+    return json.load(response)
 
 
 @pytest.mark.slow  # Starts a process.
@@ -116,23 +116,23 @@ def test_the_server_returns_the_predictions_of_the_model(
       sys, 'argv',
       ['write_settings.py', f'{folder}/mine', f'{folder}/settings.json'])
   runpy.run_path(str(folder / 'write_settings.py'))
-  answers = []
+  responses = []
   with serving(folder, MODEL='model.stablehlo',
                PREPROCESS='settings.json') as address:
     for seed in (0, 1):
       data = pictures.encode(picture(seed), 'JPEG')
-      answers.append(post(f'{address}/predict?top_k=3', data))
+      responses.append(post(f'{address}/predict?top_k=3', data))
       expected = model.predict(Image.open(io.BytesIO(data)), top_k=3)
-      assert [a['class'] for a in answers[-1]] == list(expected.classes)
-      assert [a['name'] for a in answers[-1]] == list(expected.names)
+      assert [a['class'] for a in responses[-1]] == list(expected.classes)
+      assert [a['name'] for a in responses[-1]] == list(expected.names)
       np.testing.assert_allclose(
-          [a['probability'] for a in answers[-1]], expected.probabilities,
+          [a['probability'] for a in responses[-1]], expected.probabilities,
           atol=1e-3)
     for path, body in (('predict', b'no picture'), ('predict?top_k=x', data)):
       with pytest.raises(error.HTTPError) as caught:
         post(f'{address}/{path}', body)
       assert caught.value.code == 400
-  assert answers[0] != answers[1]
+  assert responses[0] != responses[1]
 
 
 @pytest.fixture(scope='module')

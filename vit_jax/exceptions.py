@@ -1,4 +1,4 @@
-"""Replaces exceptions of libraries by errors that say what the user can do."""
+"""Replaces exceptions of libraries with errors that advise the user."""
 
 from collections.abc import Callable, Generator, Iterator
 import contextlib

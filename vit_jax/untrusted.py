@@ -1,4 +1,4 @@
-"""Opens files of unknown origin: only regular ones.
+"""Opens files of unknown origin, if they are regular files.
 
 Reading a pipe or a device may block or never end.
 """

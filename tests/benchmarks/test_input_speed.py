@@ -1,4 +1,4 @@
-"""Input pipelines run in turn, and their times belong to them."""
+"""Input pipelines are timed alternately and separately."""
 
 import json
 import sys

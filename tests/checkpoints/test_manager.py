@@ -330,7 +330,7 @@ def test_no_flipped_bit_of_a_checkpoint_is_restored(small, tmp_path):
       assert_same_bits(source_lib.find(run).load(), jax.device_get(
           restored.state.params))
     shutil.rmtree(run)
-  assert found > 5  # Most bits are of metadata that is not needed.
+  assert found > 5  # Most bits belong to metadata that is not needed.
 
 
 @pytest.mark.parametrize('missing', [

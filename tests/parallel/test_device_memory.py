@@ -1,4 +1,5 @@
-"""Devices share the host memory; compiler errors tell the needed memory."""
+"""CPU devices share the host memory; compiler errors state the needed memory.
+"""
 
 import types
 

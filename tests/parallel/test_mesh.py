@@ -52,7 +52,7 @@ def of_slices(platform):
 
 
 def test_only_tpus_must_be_of_one_slice():
-  with pytest.raises(ValueError, match='2 x fake: the devices are of 2 slices'):
+  with pytest.raises(ValueError, match='2 x fake: the devices belong to 2 sl'):
     mesh.build(mesh.MeshConfig(), of_slices('tpu'))
   assert mesh.build(mesh.MeshConfig(), of_slices('gpu')).size == 2
 

@@ -77,10 +77,10 @@ def test_several_evaluators_need_an_explicit_metric(file):
 
 
 @pytest.mark.parametrize(('train', 'dev', 'words'), [
-    ('train', 'test', "'test' reads 'test'"),
-    ('train[:80%]', 'train[80%:]+test[7:8]', "'test' reads 'test'"),
-    ('train[:80%]', 'train[79%:]', 'of which examples are trained on'),
-    ('train[:50%]+train[60%:]', 'train[50%:61%]', 'are trained on'),
+    ('train', 'test', "'test' of the final evaluator 'test'"),
+    ('train[:80%]', 'train[80%:]+test[7:8]', "'test' of the final evaluator 'test'"),
+    ('train[:80%]', 'train[79%:]', 'shares examples with the training split'),
+    ('train[:50%]+train[60%:]', 'train[50%:61%]', 'with the training'),
 ])
 def test_development_examples_must_not_be_trained_or_reported_on(
     file, tmp_path, training, train, dev, words):

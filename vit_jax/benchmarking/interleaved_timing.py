@@ -1,7 +1,7 @@
-"""Interleaved timing: alternatives run in turn, so that noise affects all.
+"""Interleaved timing: alternatives take turns, so that noise affects all.
 
 Both wall time and CPU time of this process are measured. CPU time is less
-affected by other programs on the machine, but says nothing about accelerators.
+affected by other programs on the machine, but does not include accelerators.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -51,11 +51,11 @@ def spread(values: Iterable[float]) -> Spread:
 def interleave(
     actions: Mapping[str, Action], *, rounds: int, repeats: int | None = None,
 ) -> dict[str, Timing]:
-  """Times actions in turn, after one unmeasured run of each.
+  """Times actions alternately, after one unmeasured run of each.
 
   Args:
     actions: actions by name.
-    rounds: measurements of each action.
+    rounds: number of measurements of each action.
     repeats: repeats per round; None for at least `MIN_ROUND_SECS`.
   """
   for action in actions.values():

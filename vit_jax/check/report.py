@@ -22,7 +22,7 @@ def check(
     settings: suspicious_labels.Settings, features: str,
     advance: Callable[[int], None], failed: Callable[[str, Exception], None],
 ) -> findings.Report:
-  """Reads the dataset and reports what is wrong with it.
+  """Reads the dataset and reports its problems.
 
   For `advance` and `failed` see `scan.scan`; `features` is for the report.
   """

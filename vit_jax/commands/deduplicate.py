@@ -146,7 +146,7 @@ def _test_sets(
 def _check_disjoint(
     source: selection_lib.Selection,
     against: list[selection_lib.Selection]) -> None:
-  """Prints what is compared; raises if a test set is part of the source."""
+  """Prints the compared splits; raises if the source contains a test set."""
   dataset = source.open()
   print(f'source: {source.name}, {len(dataset):,} examples')
   for selection in against:

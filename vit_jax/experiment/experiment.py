@@ -34,7 +34,7 @@ class Experiment:
   """Components of an experiment, and its abstract state and batch.
 
   Attributes:
-    config: the config, completed with what depends on the data.
+    config: the config with the settings that depend on the data.
     mesh: devices.
     dataset: training data.
     model: the linen module.
@@ -235,7 +235,7 @@ class Experiment:
       self, source: types.Params, source_config: Mapping[str, Any], *,
       initial: types.Params, config: initialize.InitConfig,
   ) -> tuple[types.Params, list[initialize.Row]]:
-    """Returns what `adapt` does, on the host."""
+    """Implements `adapt` on the host."""
     old_size = data.parse(
         {'resolution': source_config['data']['resolution']}).size
     resize = functools.partial(

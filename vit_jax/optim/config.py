@@ -167,8 +167,8 @@ class MuonConfig(CommonConfig):
     matrices: regular expression of the parameters that Muon updates: kernels
       whose last axis is the output. Embeddings and head use Adam, as the
       authors recommend. The default may match nothing.
-    beta1: of Adam.
-    beta2: of Adam.
+    beta1: Adam's beta1.
+    beta2: Adam's beta2.
     epsilon: Adam's epsilon.
   """
   name: Literal['muon'] = 'muon'

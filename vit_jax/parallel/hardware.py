@@ -111,7 +111,7 @@ def find(device_kind: str) -> Hardware | None:
 
 
 def named(name: str) -> Hardware:
-  """Returns the row of a name such as 'TPUv3', 'tpu-v3' or 'H200'.
+  """Returns the row with a name such as 'TPUv3', 'tpu-v3' or 'H200'.
 
   Raises:
     ValueError: for an unknown name.

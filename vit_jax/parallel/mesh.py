@@ -76,7 +76,7 @@ def parse(section: Mapping[str, Any]) -> MeshConfig:
 
 
 def preset(config: MeshConfig, num_params: int | None) -> str:
-  """Returns the name of the preset for a model; None is the smallest."""
+  """Returns the name of the preset for a model; None returns the smallest."""
   if config.preset != 'auto':
     return config.preset
   return next(name for name, row in PRESETS.items()
@@ -123,7 +123,7 @@ def build(
 ) -> jax.sharding.Mesh:
   """Builds the mesh over `devices`, by default all devices.
 
-  `num_params` are the parameters of the model, for the preset.
+  `num_params` is the number of parameters, which determines the preset.
 
   Raises:
     ValueError: if the devices do not fill the mesh exactly, or their topology
@@ -136,7 +136,7 @@ def build(
     slices = {getattr(device, 'slice_index', 0) for device in devices
               if device.platform == 'tpu'}
     if len(slices) > 1:
-      raise ValueError(f'the devices are of {len(slices)} slices')
+      raise ValueError(f'the devices belong to {len(slices)} slices')
     # `jax.make_mesh` does not split sides of a slice, except on v5e, and so
     # rejects 8 x 8 x 1 on 4 x 4 x 4 chips. Other meshes are the same.
     device_array = mesh_utils.create_device_mesh(
@@ -175,7 +175,7 @@ def check_batch_size(
 
   Args:
     setting: config key of the batch size.
-    batch_size: global.
+    batch_size: global batch size.
     mesh: the devices.
     microbatches: number of microbatches per batch.
   """
@@ -189,5 +189,5 @@ def check_batch_size(
 
 
 def replicas(mesh: jax.sharding.Mesh) -> int:
-  """Returns the devices that hold all parameters; 1 if they are sharded."""
+  """Returns the number of copies of all parameters; 1 if they are sharded."""
   return mesh.size if mesh.shape[types.DATA] == mesh.size else 1

@@ -21,9 +21,9 @@ from vit_jax.parallel import sharding
 def batch_shards(
     mesh: jax.sharding.Mesh, devices: Iterable[jax.Device] | None = None,
 ) -> tuple[tuple[int, ...], int]:
-  """Returns ascending numbers of the batch shards on devices, and their total.
+  """Returns sorted indices of the batch shards on devices, and their total.
 
-  Where the axis `tensor` spans processes, several of them hold the same shard.
+  If the axis `tensor` spans processes, several of them hold the same shard.
   Contiguous shards are joined where possible.
 
   Args:
@@ -81,7 +81,7 @@ def fetch(arrays: Any) -> Any:
 
 
 def sum_counts(count: int, rows: int, *, total: int) -> int:
-  """Sums what each process counted among its rows.
+  """Sums a count of rows over all processes.
 
   Rows held by several processes are counted by each of them, so the sum is
   scaled to the number of different rows.

@@ -60,7 +60,7 @@ def default_metric(config: config_lib.Config) -> str:
   name = DEVELOPMENT if DEVELOPMENT in names or not names else names[0]
   if name != DEVELOPMENT and len(names) > 1:
     raise ValueError(
-        f'sweep.metric must name the selection metric, since none of the '
+        f'sweep.metric must name the selection metric, because none of the '
         f'evaluators {", ".join(names)} is called {DEVELOPMENT!r}. Use '
         f'--metric {name}/METRIC.')
   if name not in config.evals:
@@ -135,15 +135,14 @@ def check_disjoint(
     if overlap.overlap(dev, experiment.dataset):
       raise ValueError(
           f'sweep.development: the evaluator {name!r} reads {dev.split!r} of '
-          f'{dev.name}, of which examples are trained on: data.split is '
+          f'{dev.name}, which shares examples with the training split '
           f'{experiment.dataset.split!r}. Use disjoint splits.')
     for test_name, test in tests.items():
       if overlap.overlap(dev, test):
         raise ValueError(
             f'sweep.development: the evaluator {name!r} reads {dev.split!r} '
-            f'of {dev.name}, of which the final runs report on examples: '
-            f'{test_name!r} reads {test.split!r}. Use a part of the training '
-            'split.')
+            f'of {dev.name}, which shares examples with {test.split!r} of the '
+            f'final evaluator {test_name!r}. Use a part of the training split.')
 
 
 def _uses_labels(config: config_lib.Config) -> bool:

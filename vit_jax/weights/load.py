@@ -49,7 +49,7 @@ class Loaded:
     preprocess: preprocessing of images.
     positions: how position embeddings are resized to other images.
     family: origin of the weights.
-    summary: lines on what was found, inferred and assumed.
+    summary: lines about found, inferred and assumed settings.
     report: one line per parameter, and per array that was ignored.
   """
   config: models.ModelConfig
@@ -269,7 +269,7 @@ def _summary(
     declared: declared_lib.Declared, given: overrides_lib.Overrides,
     notes: Sequence[str],
 ) -> Iterator[str]:
-  """Yields lines on what was found, inferred and assumed."""
+  """Yields lines about found, inferred and assumed settings."""
   opened = found.opened
   under = f', under {found.prefix}' if found.prefix else ''
   yield (f'{opened.path}: {found.family.label} ({opened.format}{under}), '

@@ -14,49 +14,49 @@ _DISTILLED = (
 
 def _both(
     ours: str, theirs: str, *, kernel: str = '', bias: str = '',
-    spelling: tuple[str, str] = ('kernel', 'bias'), read_only: bool = False,
-    here: tuple[str, str] = ('kernel', 'bias'),
+    suffixes: tuple[str, str] = ('kernel', 'bias'), read_only: bool = False,
+    our_suffixes: tuple[str, str] = ('kernel', 'bias'),
 ) -> tuple[Row, Row]:
-  """Rows of a kernel (or scale) and its bias, whose names end in `spelling`."""
-  joint = '.' if '.' in theirs or spelling[0] == 'weight' else '/'
+  """Rows of a kernel (or scale) and its bias, whose names end in `suffixes`."""
+  separator = '.' if '.' in theirs or suffixes[0] == 'weight' else '/'
   return tuple(  # type: ignore[return-value]
-      Row(f'{ours}/{mine}', f'{theirs}{joint}{last}', pattern, read_only)
-      for mine, last, pattern in zip(here, spelling, (kernel, bias)))
+      Row(f'{ours}/{our}', f'{theirs}{separator}{their}', pattern, read_only)
+      for our, their, pattern in zip(our_suffixes, suffixes, (kernel, bias)))
 
 
 def _norm(ours: str, theirs: str, **options: Any) -> tuple[Row, Row]:
-  return _both(ours, theirs, here=('scale', 'bias'), **options)
+  return _both(ours, theirs, our_suffixes=('scale', 'bias'), **options)
 
 
 # ------------------------------------------- the published JAX format (.npz)
 
-_SCALE: dict[str, Any] = {'spelling': ('scale', 'bias')}
+_SCALE: dict[str, Any] = {'suffixes': ('scale', 'bias')}
 _LAYERS = 'encoder/layers'
 
 
 def _npz_layers(block: str) -> tuple[Row, ...]:
-  there = f'Transformer/{block}'
-  attention = f'{there}/MultiHeadDotProductAttention_0'
+  theirs = f'Transformer/{block}'
+  attention = f'{theirs}/MultiHeadDotProductAttention_0'
   return (
       Row(f'{_LAYERS}/attention/qkv_kernel',
           f'{attention}/{{query|key|value}}/kernel', 'n l d h e -> l d n h e'),
       Row(f'{_LAYERS}/attention/qkv_bias',
           f'{attention}/{{query|key|value}}/bias', 'n l h e -> l n h e'),
       *_both(f'{_LAYERS}/attention/out', f'{attention}/out'),
-      *_norm(f'{_LAYERS}/attention_norm', f'{there}/LayerNorm_0', **_SCALE),
-      *_norm(f'{_LAYERS}/mlp_norm', f'{there}/LayerNorm_1', **_SCALE),
-      *_both(f'{_LAYERS}/mlp/hidden', f'{there}/MlpBlock_0/Dense_0',
+      *_norm(f'{_LAYERS}/attention_norm', f'{theirs}/LayerNorm_0', **_SCALE),
+      *_norm(f'{_LAYERS}/mlp_norm', f'{theirs}/LayerNorm_1', **_SCALE),
+      *_both(f'{_LAYERS}/mlp/hidden', f'{theirs}/MlpBlock_0/Dense_0',
              kernel='l i o -> l i o'),
-      *_both(f'{_LAYERS}/mlp/out', f'{there}/MlpBlock_0/Dense_1'))
+      *_both(f'{_LAYERS}/mlp/out', f'{theirs}/MlpBlock_0/Dense_1'))
 
 
 def _backbone_npz(ours: str, unit: str) -> tuple[Row, ...]:
-  there = f'block{{stage}}/unit{unit}'
-  here = f'backbone/block{{stage}}/{ours}'
-  convolutions = [Row(f'{here}/{name}/kernel', f'{there}/{name}/kernel')
+  theirs = f'block{{stage}}/unit{unit}'
+  path = f'backbone/block{{stage}}/{ours}'
+  convolutions = [Row(f'{path}/{name}/kernel', f'{theirs}/{name}/kernel')
                   for name in ('conv1', 'conv2', 'conv3', 'conv_proj')]
   norms = [row for name in ('1', '2', '3', '_proj') for row in _norm(
-      f'{here}/norm{name}', f'{there}/gn{name}', **_SCALE)]
+      f'{path}/norm{name}', f'{theirs}/gn{name}', **_SCALE)]
   return (*convolutions, *norms)
 
 
@@ -95,19 +95,19 @@ NPZ = Table('npz', rows=(
 
 # ---------------------------------------------------------------- BiT (.npz)
 
-_GAMMA: dict[str, Any] = {'spelling': ('gamma', 'beta')}
+_GAMMA: dict[str, Any] = {'suffixes': ('gamma', 'beta')}
 _STANDARDIZED = 'standardized_conv2d/kernel'
 
 
 def _unit_bit(ours: str, unit: str) -> tuple[Row, ...]:
-  there = f'block{{stage}}/unit{unit}'
-  here = f'backbone/block{{stage}}/{ours}'
+  theirs = f'block{{stage}}/unit{unit}'
+  path = f'backbone/block{{stage}}/{ours}'
   return (
-      *(Row(f'{here}/conv{i}/kernel', f'{there}/{letter}/{_STANDARDIZED}')
+      *(Row(f'{path}/conv{i}/kernel', f'{theirs}/{letter}/{_STANDARDIZED}')
         for i, letter in enumerate('abc', 1)),
       *(row for i, letter in enumerate('abc', 1) for row in _norm(
-          f'{here}/norm{i}', f'{there}/{letter}/group_norm', **_GAMMA)),
-      Row(f'{here}/conv_proj/kernel', f'{there}/a/proj/{_STANDARDIZED}'))
+          f'{path}/norm{i}', f'{theirs}/{letter}/group_norm', **_GAMMA)),
+      Row(f'{path}/conv_proj/kernel', f'{theirs}/a/proj/{_STANDARDIZED}'))
 
 
 BIT_NPZ = Table('bit', rows=(
@@ -121,7 +121,7 @@ BIT_NPZ = Table('bit', rows=(
 
 # ---------------------------------------------------------------------- timm
 
-_WEIGHT: dict[str, Any] = {'spelling': ('weight', 'bias')}
+_WEIGHT: dict[str, Any] = {'suffixes': ('weight', 'bias')}
 _DENSE: dict[str, Any] = {**_WEIGHT, 'kernel': 'o i -> i o'}
 _DENSES: dict[str, Any] = {**_WEIGHT, 'kernel': 'l o i -> l i o'}
 _OUT: dict[str, Any] = {**_WEIGHT, 'kernel': 'l d (heads e) -> l heads e d'}
@@ -132,15 +132,15 @@ _CONVS = 'l o i h w -> l h w i o'
 def _backbone_timm(
     prefix: str, ours: str, block: str, convolution: str,
 ) -> tuple[Row, ...]:
-  there = f'{prefix}stages.{{stage-1}}.blocks.{block}'
-  here = f'backbone/block{{stage}}/{ours}'
+  theirs = f'{prefix}stages.{{stage-1}}.blocks.{block}'
+  path = f'backbone/block{{stage}}/{ours}'
   names = {'1': '{}1', '2': '{}2', '3': '{}3', '_proj': 'downsample.{}'}
   return (
-      *(Row(f'{here}/conv{mine}/kernel',
-            f'{there}.{name.format("conv")}.weight', convolution)
-        for mine, name in names.items()),
-      *(row for mine, name in names.items() for row in _norm(
-          f'{here}/norm{mine}', f'{there}.{name.format("norm")}', **_WEIGHT)))
+      *(Row(f'{path}/conv{end}/kernel',
+            f'{theirs}.{name.format("conv")}.weight', convolution)
+        for end, name in names.items()),
+      *(row for end, name in names.items() for row in _norm(
+          f'{path}/norm{end}', f'{theirs}.{name.format("norm")}', **_WEIGHT)))
 
 
 _TIMM_BACKBONE = 'patch_embed.backbone.'

@@ -60,7 +60,7 @@ def save(
     origin: source of the weights.
 
   Returns:
-    Notes on what the format's own library computes differently.
+    Notes on settings for which the format's library computes differently.
 
   Raises:
     FileExistsError: if `target` exists.
@@ -182,7 +182,7 @@ def _notes(
     form: str, family: families.Family, config: models.ModelConfig, *,
     declared: Iterable[str] = (),
 ) -> list[str]:
-  """Returns what the format's own library computes differently.
+  """Returns notes on settings for which the format's library differs.
 
   The settings of its family are those of the library, except those that it
   reads from config.json (`declared`).

@@ -20,7 +20,7 @@ BAD = (3, 4, 11, 19)
 
 
 class Files(in_memory.Arrays):
-  """Twenty images, of which some are truncated."""
+  """Twenty images, some of them truncated."""
 
   def __init__(self, *, bad=BAD, error=None):
     super().__init__(

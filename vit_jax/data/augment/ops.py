@@ -61,7 +61,7 @@ class Resize:
   """Resizes, with antialiasing, to a size or to a length of the shorter side.
 
   Attributes:
-    size: size of the result, ignoring the aspect ratio; default: the resolution.
+    size: output size, ignoring the aspect ratio; default: the resolution.
     shorter: length of the shorter side instead, keeping the aspect ratio.
     method: interpolation.
   """
@@ -114,7 +114,7 @@ class InceptionCrop:
   5 % to 100 %, the default here. The logarithm of the aspect ratio is uniform.
 
   Attributes:
-    size: size of the result; default: the resolution.
+    size: output size; default: the resolution.
     area: range of the crop's share of the image area, in (0, 1].
     aspect: range of width / height of the crop.
     method: interpolation.

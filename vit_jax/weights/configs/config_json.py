@@ -65,4 +65,4 @@ def read(
 
 
 ADVICE = ('If it belongs to another model, move the weights out of its folder, '
-          'and override what it would declare: load(file, num_heads=...).')
+          'and override its settings: load(file, num_heads=...).')
