@@ -1,4 +1,4 @@
-"""A small ViT on CIFAR-10, from scratch.
+"""Training of a small ViT on CIFAR-10 from scratch.
 
     python main.py --config=configs/cifar10.py --workdir=runs/cifar10 \
         --config.data.data_dir=$HOME/tensorflow_datasets

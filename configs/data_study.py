@@ -1,10 +1,10 @@
-"""Accuracy against pre-training set size: random subsets (figure 4).
+"""Accuracy as a function of the pre-training dataset size (figure 4).
 
     python main.py --workdir=gs://bucket/study \
         --config=configs/data_study.py:model=B/16,dataset=jft \
         --config.data.source=my_images --config.data.data_dir=gs://bucket/tfds
 
-Trains one stage per size; `sizes=9M` trains a single one. Subsets are nested.
+Trains one stage per size, on nested random subsets; `sizes=9M` trains only one.
 As in the paper, all sizes have the same settings and number of steps. A run
 stops when the metric on held-out images has not improved for a tenth of the
 steps, and keeps its best checkpoint. The metric is accuracy, precision at 1
