@@ -1,4 +1,4 @@
-"""Files of a user's own data set, and what opening them finds."""
+"""Writes and opens a user's own data set."""
 
 from vit_jax.data.sources import columns
 from vit_jax.data.sources import paths

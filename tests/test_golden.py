@@ -1,4 +1,4 @@
-"""What other implementations compute from the same weights, we compute."""
+"""Models agree with other implementations that use the same weights."""
 
 import pathlib
 

@@ -50,7 +50,7 @@ def test_a_pipe_is_an_error_that_names_it(name, tmp_path):
     OPENED[name](tmp_path)
 
 
-def test_an_image_that_is_no_file_is_unreadable(tmp_path):
+def test_an_image_that_is_not_a_file_is_unreadable(tmp_path):
   for i in range(12):
     path = tmp_path / ('train', 'test')[i > 9] / 'ab'[i % 2] / f'{i:02}.png'
     path.parent.mkdir(parents=True, exist_ok=True)

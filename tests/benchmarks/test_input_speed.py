@@ -15,7 +15,7 @@ for line in sys.stdin:
 """
 
 
-def test_pipelines_run_in_turn():
+def test_pipelines_are_timed_alternately():
   done = []
 
   def read(count):

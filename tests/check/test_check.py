@@ -143,7 +143,7 @@ def test_the_page_is_self_contained_and_describes_each_image(checked):
     assert word in text
 
 
-def test_images_of_the_page_keep_to_their_limit(root, monkeypatch):
+def test_images_of_the_page_are_limited(root, monkeypatch):
   monkeypatch.setattr(output, 'MAX_BYTES', 40_000)
   _, text = _check(root)
   assert 20_000 < sum(map(len, re.findall(r'base64,([^"]*)', text))) <= 40_000

@@ -12,7 +12,7 @@ from vit_jax.checkpoints import checksums
 
 @pytest.mark.parametrize('dtype', [
     np.float32, jnp.bfloat16, np.int32, np.uint8, np.bool_])
-def test_every_changed_bit_changes_the_checksum(dtype):
+def test_any_flipped_bit_changes_the_checksum(dtype):
   array = np.random.default_rng(0).integers(0, 2, (3, 5)).astype(dtype)
   bits = 1 if dtype == np.bool_ else 8
   sums = {int(checksums.of_array(array))}
@@ -38,7 +38,7 @@ def test_the_checksum_does_not_depend_on_the_sharding():
     assert checksums.of_arrays({'a': sharded}) == expected
 
 
-def test_json_checksums_ignore_how_python_spells_the_data():
+def test_json_checksums_do_not_depend_on_python_types():
   assert checksums.of_json({'a': (1, 2), 'b': {10: 0.1, 9: None}}) == (
       checksums.of_json({'b': {'9': None, '10': 0.1}, 'a': [1, 2]}))
   assert checksums.of_json({'a': 1}) != checksums.of_json({'a': 2})

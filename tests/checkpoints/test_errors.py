@@ -59,7 +59,7 @@ def test_system_errors_are_found_in_causes_and_in_text(error, message):
     FileNotFoundError(errno.ENOENT, 'The specified bucket does not exist'),
     RuntimeError('Your default credentials were not found.'),
     OSError('The rate of requests exceeds the quota of the project, 429')])
-def test_bucket_errors_contain_the_answer_and_advice(error):
+def test_bucket_errors_contain_the_response_and_advice(error):
   with pytest.raises(errors.StorageError) as caught:
     fail(error, folder='gs://b/run', resume=lambda: 'Step 2 is complete.')
   message = (getattr(error, 'strerror', None) or str(error)).splitlines()[0]

@@ -33,7 +33,7 @@ def test_labels_are_binned_as_in_the_benchmark():
 @pytest.mark.parametrize(('distance', 'expected'), [
     (0.1, 0), (8.0, 0), (8.01, 1), (8.5, 1), (8.6, 2), (9.2, 3), (9.9, 4),
     (10.0, 4), (10.1, 5), (60.0, 5)])
-def test_clevr_distance_is_of_the_closest_object(distance, expected):
+def test_clevr_distance_is_that_of_the_closest_object(distance, expected):
   coordinates = np.array(
       [[300, 200, 99.0], [1, 1, distance], [0, 0, 98.0]], np.float64)
   assert label('clevr_closest_object_distance',
@@ -45,7 +45,7 @@ def test_clevr_distance_is_of_the_closest_object(distance, expected):
     ((2,), (20.5,), 2), ((0, 1), (300.0, 9.0), 1), ((0,), (-3.0,), 0),
     ((3, 4, 7), (1.0, 2.0, 3.0), 3),  # Others than cars, vans and trucks.
     ((3, 0), (1.0, 25.0), 2), ((), (), 3)])
-def test_kitti_distance_is_of_the_closest_vehicle(
+def test_kitti_distance_is_that_of_the_closest_vehicle(
     kinds, metres, expected):
   location = np.array([[5.0, 6.0, z] for z in metres], np.float32)
   assert label('kitti_closest_vehicle_distance', objects={

@@ -21,7 +21,7 @@ KHOT[:, 2] = 0
 
 
 @pytest.mark.parametrize('size', [5, 37])
-def test_mean_average_precision_is_over_the_classes_there_are(toy, size):
+def test_mean_average_precision_ignores_absent_classes(toy, size):
   got = toy({'name': 'multi_label'}, toy.split(
       LOGITS, KHOT, size=size)).evaluate(toy.params, lambda: None)
   there = KHOT.any(0)

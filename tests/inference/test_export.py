@@ -92,7 +92,7 @@ def test_large_models_become_a_folder_with_separate_weights(
   assert (tmp_path / 'file').stat().st_size >= size
 
 
-def test_a_jax_folder_runs_without_this_code(tmp_path, monkeypatch):
+def test_a_jax_folder_runs_without_vit_jax(tmp_path, monkeypatch):
   monkeypatch.setattr(export, 'MAX_BYTES', 0)
   model = make({**VIT, 'depth': 1})
   export.write(model, tmp_path / 'model', form='jax')

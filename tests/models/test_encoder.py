@@ -148,7 +148,7 @@ def sites(*, train=True, **section):
   return dict(random_sites(jaxpr.jaxpr))
 
 
-def test_dropout_has_the_places_of_the_paper():
+def test_dropout_is_applied_as_in_the_paper():
   # Appendix B.1: after every dense layer except the qkv projections, and
   # after adding position embeddings.
   assert sites(dropout=0.1) == {

@@ -42,7 +42,7 @@ def test_vit_outputs_and_parameter_names_are_unchanged(section):
     np.testing.assert_allclose(got[name], values, rtol=1e-5, atol=1e-6)
 
 
-def test_only_the_given_places_are_predicted():
+def test_only_patches_with_given_indices_are_predicted():
   model = masked_patch.MaskedPatch(models.parse(SECTION), 7)
   params = jax.tree.map(
       lambda x: x + 0.1 * np.sin(np.arange(x.size)).reshape(x.shape),

@@ -207,7 +207,7 @@ def test_remat_saves_less_for_the_backward_pass():
   assert full < dots < none
 
 
-def test_initial_logits_are_the_head_bias_and_units_are_shortcuts():
+def test_initial_logits_are_the_head_bias_and_units_return_shortcuts():
   model, _ = build('post', head_bias=-3.0, backbone={'depths': [1]})
   params = nn.unbox(models.init(
       model, jax.random.key(0), jnp.zeros((1, 8, 8, 3))))

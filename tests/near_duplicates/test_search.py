@@ -122,7 +122,7 @@ def test_unreadable_images_are_reported(found):
   assert 'not an image' in found.unreadable[name]
 
 
-def test_beam_finds_the_same(root, found, tmp_path):
+def test_beam_finds_the_same_duplicates(root, found, tmp_path):
   pytest.importorskip('apache_beam')
   folder = tmp_path / 'found'
   assert _search(root, 'DirectRunner', folder) == found

@@ -84,7 +84,7 @@ def test_counts_are_the_shares_to_the_nearest_whole_patch(rate, patches, want):
 
 
 @pytest.mark.parametrize('rate', [0.5, 0.15])
-def test_every_image_has_the_exact_shares_at_its_own_places(rate):
+def test_every_image_has_exact_fractions_at_random_patches(rate):
   config = masked_patch.MaskedPatchConfig(corrupted=rate)
   masked, swapped, kept = masked_patch.counts(config, 49)
   indices, sources = jax.device_get(

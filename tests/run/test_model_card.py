@@ -76,7 +76,7 @@ def test_a_card_describes_the_recipe_and_unknown_facts(workdir):
   assert front(text)['license'] == 'unknown'
 
 
-def test_a_later_card_section_updates_the_card_of_a_finished_run(
+def test_changing_the_card_section_updates_the_card_of_a_finished_run(
     experiment, workdir, tmp_path):
   folder = tmp_path / 'copy'
   shutil.copytree(workdir, folder)
@@ -105,7 +105,7 @@ def test_a_converted_folder_has_the_card_with_its_new_path(
   assert problem['problem_type'] == 'multi_label_classification'
 
 
-def test_predict_knows_the_loss_of_the_run(workdir, tmp_path, capsys):
+def test_predict_uses_the_loss_of_the_run(workdir, tmp_path, capsys):
   Image.new('RGB', (8, 8), 'red').save(tmp_path / 'red.png')
   probabilities = []
   for flags in ([], ['--activation=softmax']):

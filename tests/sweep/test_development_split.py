@@ -78,7 +78,7 @@ def test_several_evaluators_need_an_explicit_metric(file):
 
 @pytest.mark.parametrize(('train', 'dev', 'words'), [
     ('train', 'test', "'test' of the final evaluator 'test'"),
-    ('train[:80%]', 'train[80%:]+test[7:8]', "'test' of the final evaluator 'test'"),
+    ('train[:80%]', 'train[80%:]+test[7:8]', "of the final evaluator 'test'"),
     ('train[:80%]', 'train[79%:]', 'shares examples with the training split'),
     ('train[:50%]+train[60%:]', 'train[50%:61%]', 'with the training'),
 ])

@@ -1,4 +1,4 @@
-"""The counters of a run: what a checkpoint holds, and when patience ends."""
+"""Counters continue after a restart, and determine when patience ends."""
 
 import dataclasses
 import json

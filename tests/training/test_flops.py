@@ -1,4 +1,4 @@
-"""Operations, counted by hand."""
+"""FLOPs agree with counts by hand."""
 
 import jax
 import jax.numpy as jnp
@@ -75,7 +75,7 @@ def test_vit_flops_agree_with_published_counts(variant, macs):
   assert count_vit(variant=variant) == pytest.approx(2 * macs, rel=0.01)
 
 
-def test_b16_is_the_formula_exactly():
+def test_b16_flops_equal_the_formula():
   tokens, width, mlp_dim = 197, 768, 3072
   layer = tokens * (4 * width**2 + 2 * width * mlp_dim) + 2 * tokens**2 * width
   macs = 196 * (16 * 16 * 3) * width + 12 * layer + width * 1000

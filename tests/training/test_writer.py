@@ -1,4 +1,4 @@
-"""`metrics.jsonl` holds each row once, also after kills."""
+"""`metrics.jsonl` holds each row once, even after kills."""
 
 import json
 import math

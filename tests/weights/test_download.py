@@ -26,7 +26,7 @@ def test_a_local_path_is_used_where_it_is(tmp_path):
   assert not lines
 
 
-def test_a_remote_file_is_copied_once_and_its_checksum_said():
+def test_a_remote_file_is_copied_once_and_its_checksum_logged():
   weights = b'PK\x03\x04 and so on'  # As an .npz begins.
   with fsspec.open('memory://bucket/weights.npz', 'wb') as file:
     file.write(weights)

@@ -70,7 +70,7 @@ def test_every_parameter_of_either_model_is_reported():
       source['positions'], old_grid=(3, 3), new_grid=(4, 5)))
 
 
-def test_the_head_is_new_unless_nothing_is():
+def test_the_head_is_new_unless_configured_otherwise():
   source = params()
   adapted, rows = adapt(source, initial())
   assert not adapted['head']['dense']['kernel'].any()

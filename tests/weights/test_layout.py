@@ -96,7 +96,7 @@ def test_one_stacked_array_is_read():
       read(there)['encoder/layers/scale'], values((3, 5)))
 
 
-def test_a_shape_that_does_not_fit_is_shown_beside_what_was_expected():
+def test_a_wrong_shape_is_shown_with_the_expected_shape():
   there = arrays()
   there['block.1.q'] = values((4, 6))
   with pytest.raises(ValueError, match=r'\(4, 6\) \(block.1.q\)'):

@@ -130,7 +130,7 @@ def test_the_unused_pooler_of_a_classifier_is_ignored(tmp_path):
   assert 'ignored vit.pooler.dense.weight' in '\n'.join(loaded.report)
 
 
-def test_the_scratch_page_sets_what_its_names_imply(tmp_path):
+def test_scratch_weights_have_the_settings_of_their_family(tmp_path):
   arrays = random_models.arrays('scratch', final_norm=False)
   loaded = load('scratch', arrays, tmp_path)
   assert (loaded.config.final_norm, loaded.config.gelu,
@@ -211,7 +211,7 @@ def test_an_override_that_contradicts_the_arrays_is_an_error(
     load('npz', random_models.arrays('npz'), tmp_path, **overrides)
 
 
-def test_overrides_win(tmp_path):
+def test_overrides_take_precedence(tmp_path):
   loaded = load(
       'npz', random_models.arrays('npz'), tmp_path, gelu='exact',
       layer_norm_epsilon=1e-4, mean=0.25, std=[2], labels=tuple('abcde'),

@@ -52,7 +52,7 @@ def test_an_override_that_contradicts_a_checkpoint_is_an_error(
     load(run, **given)
 
 
-def test_overrides_win(run):
+def test_overrides_take_precedence(run):
   model = load(run, mean=0.25, std=[2], resolution=(64, 32), gelu='exact',
                layer_norm_epsilon=1e-5, pooling='average', num_heads=2,
                labels=list('vwxyz'))

@@ -31,6 +31,6 @@ def test_a_published_model_without_its_last_layers_must_be_declared(
   assert published_sizes.variant(config, declared=declared) == ''
 
 
-def test_other_widths_are_no_published_size():
+def test_other_widths_are_not_a_published_size():
   config = models.parse({'variant': 'B/16', 'mlp_dim': 3073})
   assert published_sizes.variant(config, declared={}) == ''

@@ -1,4 +1,4 @@
-"""Safetensors are read and written as by the library, also bfloat16."""
+"""Safetensors are read and written as by the library, including bfloat16."""
 
 import ml_dtypes
 import numpy as np

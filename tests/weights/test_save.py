@@ -51,7 +51,7 @@ def test_nothing_is_overwritten(form, tmp_path):
     ('x', 'timm', {'layer_norm_epsilon': 1e-4, 'gelu': 'exact'},
      'layer_norm_epsilon=1e-06'),
     ('x.safetensors', 'timm', {'gelu': 'tanh'}, "gelu='exact'")])
-def test_a_note_says_what_the_formats_library_computes_differently(
+def test_a_note_names_settings_that_the_library_ignores(
     target, form, settings, words, tmp_path):
   _, notes = save(tmp_path / target, form, **settings)
   assert len(notes) == 1 and words in notes[0]

@@ -2,7 +2,7 @@
 
 Methods are plain records that workers receive. Both have:
 
-  min_similarity   of near-duplicates
+  min_similarity   lowest similarity of near-duplicates
   read      decodes an image; called in threads
   views     bits or features [images, views, ...] of test images
   index     search index of the views of all test images

@@ -72,7 +72,7 @@ class Counters:
   def add_metric(
       self, value: float, *, step: int, mode: Literal['max', 'min'],
   ) -> None:
-    """Updates the best checkpoint and patience by an evaluation's metric."""
+    """Updates the best checkpoint and patience from an evaluation's metric."""
     if is_better(value, self.best, mode=mode):
       self.best, self.best_step = value, step
       self.unimproved = self.unimproved_steps = 0
@@ -82,7 +82,7 @@ class Counters:
 
   def is_out_of_patience(
       self, patience: schema.Duration | int | None, **sizes: int) -> bool:
-    """Whether the best is at least this long ago; None never is.
+    """Whether the best value is at least `patience` old; False for None.
 
     Args:
       patience: a duration, or a number of evaluations.
@@ -98,7 +98,7 @@ class Counters:
   def set_time(
       self, before: 'Counters', clock: clock_lib.Clock, device_kind: str,
   ) -> None:
-    """Sets the time to that of earlier starts and this one.
+    """Sets the training time to that of earlier starts plus this one.
 
     Args:
       before: counters at the start.

@@ -47,7 +47,7 @@ def test_pixels_are_normalised_per_channel():
       atol=1e-6)
 
 
-def test_labels_stay_without_mixing_and_in_evaluation():
+def test_labels_are_unchanged_without_mixing_and_in_evaluation():
   for alpha, train in ((0.0, True), (1.0, False)):
     result = _run(_batch(), 0, train=train, mixup=alpha)
     np.testing.assert_array_equal(result['label'], np.arange(8))

@@ -62,7 +62,7 @@ def test_crops_are_near_one_of_the_windows():
   assert _apart(bits, windows[0]) > 7
 
 
-def test_flat_images_match_only_equal_ones():
+def test_flat_images_match_only_identical_images():
   white, same, cream = (Image.new('RGB', (9, 9), colour) for colour in (
       'white', 'white', (250, 250, 240)))
   first, second, third = _bits(white, same, cream)[:, 0]

@@ -123,7 +123,7 @@ def test_system_files_are_ignored(tmp_path):
   assert own_data.keys(own_data.open_path(tmp_path)) == expected
 
 
-def test_links_are_followed_but_not_in_a_circle(tmp_path):
+def test_links_are_followed_but_not_in_cycles(tmp_path):
   write_classes(tmp_path / 'all', 4)
   own_data.write(tmp_path, 'far/x.png')
   all_keys = lambda: {path for paths in own_data.keys(own_data.open_path(

@@ -138,7 +138,7 @@ def test_metadata_may_lie_in_the_folder_of_each_split(tmp_path):
 
 
 @pytest.mark.parametrize('name', ['colours.csv', 'labels.csv'])
-def test_tables_without_images_are_ignored_beside_classes(tmp_path, name):
+def test_tables_without_images_are_ignored_next_to_classes(tmp_path, name):
   own_data.write(tmp_path, 'cat/1.png', 'dog/2.png')
   (tmp_path / name).write_text('label,name\n0,cat\n1,dog\n')
   assert own_data.open_path(tmp_path).class_names == ('cat', 'dog')

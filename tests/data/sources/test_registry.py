@@ -61,7 +61,7 @@ def test_two_layouts_in_a_folder_are_an_error(tmp_path):
     open_source(tmp_path)
 
 
-def test_an_unreadable_table_is_ignored_beside_class_folders_only(tmp_path):
+def test_an_unreadable_table_is_ignored_only_with_class_folders(tmp_path):
   own_data.write(tmp_path, *(f'{"ab"[i % 2]}/{i}.jpg' for i in range(6)))
   latin = 'größe,ort\n1,Köln\n'.encode('latin-1')
   (tmp_path / 'notes.csv').write_bytes(latin)

@@ -68,7 +68,7 @@ def test_the_config_of_another_model_is_an_error(
 
 
 @pytest.mark.parametrize('text', ['{', '[]', '[' * 100_000])
-def test_a_config_that_is_no_json_object_is_an_error(text, tmp_path):
+def test_a_config_that_is_not_a_json_object_is_an_error(text, tmp_path):
   write(tmp_path, 'timm')
   (tmp_path / 'config.json').write_text(text)
   with pytest.raises(ValueError, match='is not JSON|must be a JSON object'):

@@ -78,7 +78,7 @@ def test_unrelated_json_next_to_an_npz_is_ignored(tmp_path):
   assert load_lib.load(tmp_path / 'x.npz').config.gelu == 'tanh'
 
 
-def test_overrides_win_over_metadata(tmp_path):
+def test_overrides_take_precedence_over_metadata(tmp_path):
   settings = {'width': 192, 'depth': 12, 'mlp_dim': 768, 'num_heads': 3,
               'patch': 16}
   write(tmp_path / 'x', 'timm', metadata(variant='Ti/16', num_classes=5),

@@ -64,7 +64,7 @@ def test_an_unknown_architecture_implies_nothing(name):
   assert timm.find_architecture(name) is None
 
 
-def test_the_heads_of_an_architecture_win_over_the_table_of_sizes(tmp_path):
+def test_the_heads_of_an_architecture_override_the_table_of_sizes(tmp_path):
   b = {'width': 768, 'depth': 12, 'mlp_dim': 3072, 'patch': 32}
   write(tmp_path, {'architecture': 'vit_base_patch16_gap_224', 'model_args': {
       'img_size': 32, 'patch_size': 32}}, **b, num_heads=16)
@@ -157,7 +157,7 @@ def test_unsupported_preprocessing_must_be_overridden(
 # registers.
 @pytest.mark.parametrize('embedded', [False, True])
 @pytest.mark.parametrize('missing', ['', 'img_size'])
-def test_arguments_say_whether_registers_have_position_embeddings(
+def test_arguments_set_whether_registers_have_position_embeddings(
     embedded, missing, tmp_path):
   side = 16 if embedded else 24
   arrays = random_models.arrays('timm', (side, side), registers=4,
