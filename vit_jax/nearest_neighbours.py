@@ -21,7 +21,7 @@ def nearest(
 ) -> tuple[Float[np.ndarray, 'queries k'], Int[np.ndarray, 'queries k']]:
   """Returns cosines and bank rows of the k nearest, the nearest first.
 
-  Ties go to the first row of the bank. The full cosine matrix is never held.
+  Ties go to the first row of the bank. The full cosine matrix is never stored.
 
   Args:
     queries: features; they need not have unit length.

@@ -81,7 +81,7 @@ class FewshotConfig(evaluator.EvaluatorConfig):
   def build(self, context: evaluator.Context) -> evaluator.Evaluate:
     """See `EvaluatorConfig`."""
     test = context.open(self)
-    # First, because its error for multi-label data is the clearest one.
+    # Called first, because its error for multi-label data is the clearest.
     extract_test = features_lib.extract(context, test, self.feature)
     all_shots, train = _open_train(self, context)
     extract_train = features_lib.extract(

@@ -1,8 +1,8 @@
 """Fits a batch into device memory by splitting it into microbatches.
 
 The compiler reports the memory of a step before anything runs, so the number
-of microbatches is settled before training starts. The step that was compiled
-to find out is the step that trains.
+of microbatches is known before training starts. Training uses the step that was
+compiled for this check.
 """
 
 from collections.abc import Sequence
@@ -74,7 +74,7 @@ def fit(
   do: a resumed run keeps its number of microbatches if they still fit.
 
   Args:
-    experiment: what to train. A fixed `accumulation` is used or is an error.
+    experiment: the experiment. A fixed `accumulation` is used or is an error.
     free_bytes: free memory of a device before the state is allocated; None if
       unknown, in which case every step that compiles is assumed to fit.
     previous: number of microbatches before a restart.
@@ -141,7 +141,7 @@ def next_num_microbatches(
     options: possible numbers, in ascending order.
     last: the number that did not fit.
     needed_bytes: memory that it needs.
-    fixed_bytes: the part that does not shrink with the microbatch, at least.
+    fixed_bytes: lower bound of the part that microbatches do not reduce.
     limit: memory of a device.
   """
   larger = [n for n in options if n > last]

@@ -16,7 +16,7 @@ from vit_jax.weights import initialize
 def load(
     specification: str, overrides: Sequence[str] = (),
 ) -> dict[str, config_lib.Config]:
-  """Returns `config.load` with open fields of `model` from `init.checkpoint`.
+  """Like `config.load`, but takes missing model fields from `init.checkpoint`.
 
   Raises a `FileNotFoundError` if there is no checkpoint.
   """
@@ -26,10 +26,10 @@ def load(
 def load_one(
     specification: str, overrides: Sequence[str] = (), *, stage: str = '',
 ) -> config_lib.Config:
-  """Loads the config of a stage, or of a file with a single one.
+  """Loads the config of a stage, or the only config of a file.
 
   Raises:
-    ValueError: if the file has several stages or another one.
+    ValueError: if the file has several stages or lacks the stage.
   """
   stages = load(specification, overrides)
   if stage:
@@ -38,7 +38,7 @@ def load_one(
   if len(stages) > 1:
     raise ValueError(
         f'{specification} has the stages {", ".join(stages)}, but one config '
-        'is needed: evaluate has --stage, other commands need a file of it.')
+        'is needed. Use --stage (evaluate) or a file with one config.')
   return next(iter(stages.values()))
 
 

@@ -1,7 +1,7 @@
 """Models: linen modules built from section `model` of a config.
 
-A module maps images in its value range to named outputs, and names the axes of
-its parameters. `parallel.sharding` maps these names to mesh axes.
+A module maps preprocessed images to named outputs, and names the axes of its
+parameters. `parallel.sharding` maps these names to mesh axes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -80,7 +80,7 @@ def inherit(
 def for_devices(
     config: ModelConfig, devices: Sequence[jax.Device],
 ) -> ModelConfig:
-  """Returns the config of the kernels that exist on `devices`.
+  """Returns the config with kernels that `devices` support.
 
   The model may be traced on other devices.
   """
@@ -90,7 +90,7 @@ def for_devices(
 
 
 def without_fused_kernels(config: ModelConfig) -> ModelConfig:
-  """Returns the config of the same function in plain JAX operations.
+  """Returns the config with plain JAX operations in place of fused kernels.
 
   It can be traced on any platform, and its jaxpr contains every operation.
   """

@@ -44,7 +44,7 @@ class MaskedPatch(nn.Module):
     """Applies the model.
 
     Args:
-      images: in the model's value range.
+      images: preprocessed images.
       train: see `vit.ViT`.
       capture: see `vit.ViT`.
       sources: index of the patch embedding to use at each position; index

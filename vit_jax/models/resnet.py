@@ -230,7 +230,7 @@ class ResNet(nn.Module):
     """Applies the model.
 
     Args:
-      images: in the model's value range.
+      images: preprocessed images.
       train: unused: there is neither dropout nor batch norm.
       capture: also returns the feature maps of all stages as `stages`.
 

@@ -9,7 +9,7 @@ from vit_jax.models import architecture
 
 _switch, _ANY = architecture.switch, architecture.ANY
 
-GROUPS = 32  # Of all group norms (arXiv 1912.11370, section 3.2).
+GROUPS = 32  # Groups of a group norm (arXiv 1912.11370, section 3.2).
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +59,7 @@ class ResNetConfig:
 
   Attributes:
     name: 'resnet'.
-    variant: such as 'R50x1'; sets the fields of `backbone` that are not given.
+    variant: name such as 'R50x1'; sets missing fields of `backbone`.
     backbone: the convolutional network.
     num_classes: outputs of the head; 0 uses the classes of the data set.
     head_bias: initial bias of the head, whose kernel starts at zero.

@@ -32,7 +32,7 @@ class ViT(nn.Module):
     """Applies the model.
 
     Args:
-      images: in the model's value range.
+      images: preprocessed images.
       train: enables dropout and stochastic depth; needs the rng `dropout`.
       capture: also returns the intermediates of every layer.
       replace: function of the patch embeddings [batch, patches, width] before

@@ -1,4 +1,4 @@
-"""Searches a source for near-duplicates of test sets: here, or on Beam.
+"""Searches a source for near-duplicates of test sets, locally or on Beam.
 
     test sets   blocks -> views -> index (a side input)
     source      blocks -> compared with similar test images -> pairs
@@ -22,7 +22,7 @@ from vit_jax.data.images import threads
 from vit_jax.data.splits import selection as selection_lib
 from vit_jax.near_duplicates import methods
 
-SIZE = 512  # Examples of a block.
+SIZE = 512  # Examples per block.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,12 +30,12 @@ class Pair:
   """An example of the source, and the test image it is most similar to.
 
   Attributes:
-    index, key: of the example in the source.
+    index, key: index and key of the example in the source.
     against: name of the test set.
-    against_index, against_key: of the image in the test set.
+    against_index, against_key: index and key of the image in the test set.
     similarity: correlation of the pixels, or cosine of the features.
-    distance: differing bits, of 64; None for features.
-    change: 'whole', 'crop', 'mirrored' or 'mirrored crop'; of features
+    distance: number of differing bits, of 64; None for features.
+    change: 'whole', 'crop', 'mirrored' or 'mirrored crop'; for features
       'alike' or 'alike mirrored'.
   """
   index: int
@@ -140,10 +140,10 @@ def match(block: Block, tests: TestImages, method: methods.Method) -> Matches:
   source, pairs = block.selection.open().source, []
   for row, found in best.items():
     index = int(indices[row])
-    selection, place = tests.locate(found.image)
+    selection, other = tests.locate(found.image)
     pairs.append(Pair(
-        index, source.key(index), selection.name, place,
-        selection.open().source.key(place), found.similarity, found.distance,
+        index, source.key(index), selection.name, other,
+        selection.open().source.key(other), found.similarity, found.distance,
         method.change(found.view)))
   return Matches(tuple(pairs), len(compared), unreadable)
 
@@ -174,6 +174,7 @@ def search(
     folder: epath.Path, runner: str, flags: Sequence[str] = (),
 ) -> Matches:
   """Returns examples of the source that are near-duplicates of test images.
+
   `folder` is temporary; all Beam workers must have access.
   """
   tests = [block for selection in against for block in split(selection)]
@@ -219,7 +220,7 @@ def search(
 
 
 def merge(parts: Sequence[Matches]) -> Matches:
-  """Merges results in the order of the source; the first pair of two counts."""
+  """Merges results in source order; keeps the first pair of each example."""
   pairs: dict[int, Pair] = {}
   unreadable: dict[str, str] = {}
   for part in parts:

@@ -66,8 +66,8 @@ def plan(
 ) -> Plan:
   """Plans a dataset; reads a sample of each split.
 
-  The section `data` has the `settings`; its `exclude` applies to the training
-  split. Empty `splits` are all splits. For the image format, see `images`.
+  `settings` is a section `data`, whose `exclude` applies to the training split.
+  Empty `splits` selects all splits. For the image format, see `images`.
 
   Raises:
     ValueError: for a name or version that TFDS does not accept, a source
