@@ -25,7 +25,7 @@ def table(
     columns: headings.
     rows: cells of each row; numbers are formatted by `format_number`, None is
       a dash, anything else is printed as `str`.
-    console: where to print; standard output by default.
+    console: destination; standard output by default.
   """
   console = console or rich.console.Console()
   drawn = rich.table.Table(box=rich.box.SIMPLE_HEAD, pad_edge=False)

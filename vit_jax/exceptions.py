@@ -8,7 +8,7 @@ import contextlib
 def replaced_by(
     rewrite: Callable[[Exception], Exception | None],
 ) -> Generator[None, None, None]:
-  """Passes exceptions raised inside through `rewrite`.
+  """Replaces exceptions of the context with the results of `rewrite`.
 
   Args:
     rewrite: returns the exception to raise instead, with the original as its
@@ -50,6 +50,6 @@ def causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def first_line(error: BaseException, *, max_characters: int = 200) -> str:
-  """Returns the first line of a message, or the type where it is empty."""
+  """Returns the first line of a message, or the type if it is empty."""
   lines = str(error).splitlines() or [type(error).__name__]
   return lines[0][:max_characters].rstrip('. ')

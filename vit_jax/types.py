@@ -6,9 +6,9 @@ from typing import Any
 import flax.struct
 import jax
 
-# A batch of the pipeline or, prepared on the device, of a model.
+# A batch from the pipeline, or a batch prepared for the model on the device.
 #   image [batch, height, width, channels]: uint8 from the pipeline; prepared:
-#     float32 in the value range of the model.
+#     normalised float32.
 #   label [batch]: class index. Several classes per example: [batch, max_labels]
 #     indices padded with -1; prepared: [batch, classes] k-hot or soft.
 #     Regression: [batch, targets] float32, standardised, NaN if unknown.
@@ -43,7 +43,7 @@ class TrainState:
     metrics: sums since the last log line, so that a resumed run logs the same
       values.
   """
-  step: Any  # Not jax.Array: also shapes or shardings.
+  step: Any  # Not jax.Array: a state may also hold shapes or shardings.
   params: Params
   opt_state: Any
   average: Params | None

@@ -93,7 +93,7 @@ class Report:
     properties: counts of file formats, common sizes and remarks.
     findings: the summary, most harmful first.
     unreadable, duplicates, suspicious_labels: most harmful first.
-    features: what nearest neighbours are compared by.
+    features: representation that nearest neighbours are compared by.
     label_agreement: share of examples whose neighbours predict their label.
     labels_not_compared: the reason why it is None.
     contact_sheets: readable examples of each class, for the page.

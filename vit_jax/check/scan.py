@@ -111,7 +111,7 @@ class Scan:
   """Properties of all examples.
 
   Attributes:
-    request: what was read.
+    request: the request of the scan.
     records: image properties by number of each readable example.
     labels: class indices or numbers; None without a label.
     errors: reason by unreadable example.

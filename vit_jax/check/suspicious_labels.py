@@ -22,7 +22,7 @@ _SHOWN_NEIGHBOURS = 3
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-  """When a label is suspicious.
+  """Criteria of a suspicious label.
 
   Attributes:
     neighbours: number of voting neighbours.

@@ -11,7 +11,7 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True)
 class DatasetFacts:
-  """How to read one data set.
+  """Settings for reading one data set.
 
   Attributes:
     image: image feature.

@@ -107,7 +107,7 @@ class Context:
     return split
 
   def check_classes(self, split: Split, *, single: bool = False) -> None:
-    """Raises if labels are regression targets or, if `single`, several."""
+    """Raises for regression targets or, with `single`, several labels."""
     if split.targets:
       raise ValueError(
           f'{self.where} measures classes, but the labels of {split.name} are '
@@ -151,7 +151,7 @@ class EvaluatorConfig:
       set's published results, such as 'test'.
     source: data set; '' is the training data set.
     every: interval during training; None evaluates at the end only.
-    batch_size: global; None takes the microbatch size of training.
+    batch_size: global batch size; None uses the microbatch size of training.
   """
   name: str
   split: str = ''

@@ -1,6 +1,6 @@
-"""One pass over a split: the mean over its examples, or a value of each.
+"""One pass over a split: the mean over its examples, or one value per example.
 
-Both compare the number of examples they saw with the size of the split: a lost
+Both compare the number of examples with the size of the split: a lost
 or repeated example is an error on any number of devices and hosts.
 """
 

@@ -219,7 +219,7 @@ class Experiment:
     Args:
       source: parameters of the checkpoint.
       source_config: plain config of the checkpoint; `model` and `data` suffice.
-      config: which parameters may be new or ignored.
+      config: parameters that may be new or ignored.
       initial: initial parameters of this model; zeros by default.
 
     Raises:

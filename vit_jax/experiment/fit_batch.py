@@ -37,7 +37,7 @@ class FittedStep:
     experiment: the experiment with a fixed number of microbatches.
     step: its compiled training step.
     memory: the compiler's memory analysis, or None if unavailable.
-    message: why the number of microbatches was changed; '' if it was not.
+    message: reason for changing the number of microbatches; '' if unchanged.
   """
   experiment: experiment_lib.Experiment
   step: Any
@@ -179,7 +179,7 @@ def out_of_memory_advice(
 
   Args:
     what: the operation, such as 'Training'.
-    advice: what to change, as a sentence.
+    advice: a sentence with a remedy.
   """
   def rewrite(error: Exception) -> ValueError | None:
     return ValueError(

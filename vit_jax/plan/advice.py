@@ -24,7 +24,7 @@ class Suggestion:
   Attributes:
     override: as written after `--config.`.
     saved_bytes: bytes saved per device; None if unknown before compilation.
-    cost: what the change costs.
+    cost: drawback of the change.
   """
   override: str
   saved_bytes: int | None

@@ -15,7 +15,7 @@ QUALITY = 95  # Pillow's JPEG quality; higher values mostly add bytes.
 
 @dataclasses.dataclass(frozen=True)
 class ImageFormat:
-  """How images are stored.
+  """Format of stored images.
 
   Attributes:
     shorter_side: larger images are reduced to this side in pixels; 0 keeps
@@ -50,7 +50,7 @@ class ImageFormat:
 
     A large JPEG becomes a smaller JPEG, and other large images PNG, rotated
     and opaque as training decodes them. Images of more than 8 bits and
-    unreadable files are stored unchanged. Pixels become PNG.
+    unreadable files are stored unchanged. Pixel arrays become PNG.
 
     Raises:
       ValueError: for pixels other than uint8 grey or RGB.

@@ -39,7 +39,7 @@ class Plan:
     folder: output folder, including name and version.
     shards: shards of each split, in order.
     key_digest: hash of all keys; finished shards are kept only if unchanged.
-    description: how the source was interpreted; may be empty.
+    description: interpretation of the source; may be empty.
   """
   name: str
   version: str

@@ -59,7 +59,7 @@ class Start:
 
   Attributes:
     counters: counters of earlier starts.
-    message: how the run starts, for the terminal.
+    message: origin of the state, for the terminal.
     step: number of updates made.
     num_microbatches: microbatches of earlier steps; None if unknown.
   """

@@ -82,7 +82,7 @@ class Watchdog:
   def beat(
       self, activity: str, *, step: int | None = None, is_start: bool = False,
   ) -> None:
-    """Records the activity from now on; `is_start`: `start_secs` applies."""
+    """Records progress and the next activity; `is_start` uses `start_secs`."""
     if step is not None:
       self._step = step
     # One tuple, so that the thread never reads half of a beat.

@@ -26,7 +26,7 @@ class Family:
     settings: keys of the section `model` that names and shapes do not
       determine.
     backbone: the same for the section `model.backbone`.
-    positions: how the origin resizes position embeddings.
+    positions: interpolation of position embeddings in the original code.
   """
   name: str
   label: str

@@ -17,7 +17,7 @@ from vit_jax import schema
 from vit_jax import tree
 
 FILTERS = 'patches/kernel'  # [patch_height, patch_width, channels, width].
-Positions = Literal['linear', 'cubic']  # How they are resized.
+Positions = Literal['linear', 'cubic']  # Interpolation of the embeddings.
 Status = Literal['loaded', 'resized', 'new', 'ignored']
 
 
@@ -29,9 +29,9 @@ class InitConfig:
     checkpoint: a workdir, or one checkpoint; '' starts from random values.
     stage: an earlier stage of the same config, instead of `checkpoint`.
     which: 'latest' or 'best' checkpoint of a workdir.
-    positions: how position embeddings are resized to another grid: 'linear'
+    positions: interpolation of position embeddings to another grid: 'linear'
       with aligned corners, as in the paper's code, or 'cubic'.
-    channels: how patch filters are adapted to another number of channels:
+    channels: adaptation of patch filters to another number of channels:
       'same' is an error; 'mean' gives each channel the mean filter, times the
       old number of channels over the new, so that an image with identical
       channels keeps its embedding.
@@ -84,7 +84,7 @@ def adapt(
     source: parameters of the checkpoint.
     initial: the model's initial parameters; shapes suffice for those that are
       not new.
-    config: which parameters may be new or ignored.
+    config: parameters that may be new or ignored.
     resize: maps the name and values of a position embedding to those of the
       model's grid, and returns all other parameters unchanged. Shapes do not
       determine a grid: 4x9 and 6x6 have the same number of patches.

@@ -47,7 +47,7 @@ class Loaded:
     params: nested dict of NumPy arrays.
     resolution: image height and width of the position embeddings.
     preprocess: preprocessing of images.
-    positions: how position embeddings are resized to other images.
+    positions: interpolation of position embeddings to other images.
     family: origin of the weights.
     summary: lines about found, inferred and assumed settings.
     report: one line per parameter, and per array that was ignored.

@@ -56,7 +56,7 @@ def save(
     params: nested dict of arrays.
     resolution: image height and width of the position embeddings.
     preprocess: preprocessing of images.
-    positions: how position embeddings are resized: 'linear' or 'cubic'.
+    positions: interpolation of position embeddings: 'linear' or 'cubic'.
     origin: source of the weights.
 
   Returns:

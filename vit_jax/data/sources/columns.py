@@ -52,7 +52,7 @@ class TableConfig:
 
 @dataclasses.dataclass(frozen=True)
 class LabelConfig:
-  """How to interpret labels: the config keys `data.target`, `data.table`."""
+  """Interpretation of labels: config keys `data.target` and `data.table`."""
   target: label_rules_lib.Kind = 'auto'
   table: TableConfig = TableConfig()
 

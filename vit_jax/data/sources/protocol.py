@@ -52,7 +52,7 @@ class DatasetSplits:
     eval_split: the split that published results are on.
     targets: names of regression targets. If not empty, labels are float32
       [targets], NaN where missing.
-    description: how files were interpreted; '' if there is no ambiguity.
+    description: interpretation of the files; '' if there is no ambiguity.
   """
   splits: Mapping[str, Source]
   num_classes: int

@@ -33,7 +33,7 @@ class Declared:
     model: keys of the section `model`.
     preprocess: keys of `Preprocess`.
     resolution: image height and width of the position embeddings.
-    positions: how position embeddings are resized.
+    positions: interpolation of position embeddings.
     embeds_prefix: whether class token and registers have position embeddings.
     notes: lines for the load summary.
   """
@@ -58,7 +58,7 @@ class Metadata:
       `objective` determine them.
     resolution: image size of the position embeddings; by default that of
       `preprocess`.
-    positions: how position embeddings are resized.
+    positions: interpolation of position embeddings.
     data: section `data` of a run.
     objective: section `objective` of a run.
   """
