@@ -61,6 +61,7 @@ def scatter(
     names: Sequence[str] | None = None, title: str = '',
 ) -> None:
   """Draws predictions against labels, one panel per regression target.
+
   `pairs` are in the label's units; labels may be NaN.
   """
   count = pairs.shape[1]
@@ -91,6 +92,7 @@ def reliability(
     path: epath.PathLike, *, title: str = '',
 ) -> None:
   """Draws a reliability diagram (Guo et al., arXiv:1706.04599, figure 1).
+
   The bins divide [0, 1] evenly; empty bins may have NaN.
   """
   count, confidence, accuracy = table.T

@@ -1,4 +1,4 @@
-"""Config of the benchmarked training: softmax loss, Adam, no dropout."""
+"""Config of the benchmarked training step: softmax loss, Adam, no dropout."""
 
 from collections.abc import Sequence
 

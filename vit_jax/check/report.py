@@ -93,7 +93,7 @@ def _properties(scan: scan_lib.Scan) -> dict[str, int]:
 
 
 def _contact_sheets(scan: scan_lib.Scan) -> dict[str, list[findings.Example]]:
-  """Returns a sample of each class; of numbers, one in their order."""
+  """Returns a sample of each class; for numbers, one sample in their order."""
   members: dict[str, list[int]] = collections.defaultdict(list)
   labels = scan.labelled()
   if scan.request.label_kind == 'numbers':

@@ -34,9 +34,10 @@ class Split:
 
 @dataclasses.dataclass(frozen=True)
 class ScanRequest:
-  """Splits to read and how to decode them.
-  Examples are numbered consecutively across splits. The description says how
-  the dataset's files were interpreted.
+  """Splits to read, and settings for decoding them.
+
+  Examples are numbered consecutively across splits. The description explains
+  the interpretation of the dataset's files.
 
   Attributes:
     class_names: empty for numbers.
@@ -80,8 +81,9 @@ def prepare(
     embed: Embed | None = None, min_side: int = 0,
 ) -> ScanRequest:
   """Opens all splits of a dataset; reads no image.
-  A subset of `max_examples` of all splits together is chosen by a hash of the
-  keys; 0 takes all.
+
+  A hash of the keys selects `max_examples` of all splits together; 0 selects
+  all.
   """
   if max_examples < 0:
     raise ValueError(
@@ -147,6 +149,7 @@ def scan(
     failed: Callable[[str, Exception], None],
 ) -> Scan:
   """Reads all examples.
+
   Calls `advance` with the number of images just read, and `failed` with the key
   of an unreadable example and its error.
   """

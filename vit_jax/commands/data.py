@@ -195,7 +195,7 @@ def _print_plan(planned: prepare.Plan, kept: int) -> None:
 
 @contextlib.contextmanager
 def _progress(planned: prepare.Plan) -> Iterator[None]:
-  """Prints the number of finished shards regularly, whichever the runner."""
+  """Prints the number of finished shards regularly, for any runner."""
   ended = threading.Event()
 
   def watch() -> None:

@@ -1,4 +1,4 @@
-"""Shows versions, devices and memory, and how to install what is missing.
+"""Shows versions, devices and memory, and remedies for missing packages.
 
 Uses only the standard library, so that it runs where nothing is installed.
 """
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     names = [check.name for check in checks if check.remedy == remedy]
     print(f'To fix {", ".join(names)}: {remedy}')
   print('Training can start.' if can_train else
-        'Training cannot start: fix what is marked FAIL.')
+        'Training cannot start: fix the items marked FAIL.')
   if args.json:
     pathlib.Path(args.json).write_text(json.dumps({
         'can_train': can_train,

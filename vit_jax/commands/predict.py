@@ -109,7 +109,7 @@ def _print(
     model: model_lib.Model, records: Sequence[Mapping[str, Any]],
     example: Mapping[str, Any], output: str,
 ) -> None:
-  """Prints a table; `output` is where all predictions are."""
+  """Prints a table; `output` is the file with all predictions."""
   try:
     folder = os.path.commonpath([os.path.dirname(r['path']) for r in records])
   except ValueError:  # Absolute and relative paths.

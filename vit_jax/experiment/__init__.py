@@ -1,1 +1,1 @@
-"""Experiments: typed configs, and their wiring to data, model and devices."""
+"""Experiments: typed configs, and the data, model and step built from them."""

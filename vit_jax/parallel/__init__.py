@@ -1,1 +1,1 @@
-"""Devices as a mesh, and how arrays are split over it."""
+"""Device meshes, sharding of arrays, and coordination of processes."""

@@ -164,7 +164,7 @@ class _Run:
       self, fitted: fit_batch.FittedStep, profile_steps: int,
       show_parameters: bool,
   ) -> None:
-    """Makes the remaining steps and waits for the last checkpoint."""
+    """Runs the remaining steps and waits for the last checkpoint."""
     total = self._experiment.total_steps
     self._files.write_config(self._config)
     if self._files.is_active:

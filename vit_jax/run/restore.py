@@ -43,7 +43,7 @@ class Source(Protocol):
 
   @property
   def config(self) -> Mapping[str, Any]:
-    """Config of the model, as far as it is known."""
+    """Known settings of the model's config."""
 
   @property
   def item(self) -> str:
@@ -133,7 +133,7 @@ def _problem(
     step: int, *, earlier: config_lib.Config, source: Source | None,
     changes_result: bool,
 ) -> str:
-  """Returns why a run cannot resume, and what to do; '' if it can."""
+  """Explains why a run cannot resume, with advice; '' if it can."""
   total = experiment.total_steps
   if source is not None and str(source.path) != counters.origin:
     return (f'started from {counters.origin or "random parameters"}, but the '

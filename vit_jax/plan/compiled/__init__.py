@@ -1,1 +1,1 @@
-"""Readers of compiled XLA programs."""
+"""Parsers of compiled XLA programs."""
