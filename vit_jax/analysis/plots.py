@@ -73,7 +73,7 @@ def curves(runs: Mapping[str, Rows], path: epath.PathLike) -> None:
 def new_figure(width: float, height: float, *, w_pad: float = 0.06) -> Any:
   """Returns a Matplotlib figure of a size in inches.
 
-  Matplotlib takes a second to import, hence the import inside. pyplot is
+  Imported here, because importing Matplotlib takes a second. pyplot is
   avoided because its global state needs a display.
   """
   from matplotlib import figure

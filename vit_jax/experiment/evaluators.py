@@ -176,7 +176,7 @@ def _eval_batches(
       targets=bool(dataset.targets))
   on_batch = NamedSharding(mesh, sharding.BATCH)
   shards, num_shards = multihost.batch_shards(mesh)
-  # Evaluation has no randomness, hence no key.
+  # Evaluation has no randomness and needs no key.
   prepared = jax.jit(
       lambda batch: prepare(batch, None, train=False), in_shardings=on_batch,
       out_shardings=on_batch)

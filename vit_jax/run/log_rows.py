@@ -77,7 +77,7 @@ def summary(
 
 
 def describe_early_stop(best: str, counters: counters_lib.Counters) -> str:
-  """Explains an end of training before its last step (`checkpoint.patience`)."""
+  """Explains why training stopped early (`checkpoint.patience`)."""
   value = 'was never finite' if counters.best is None else (
       f'has not improved on {console.format_number(counters.best)} of step '
       f'{counters.best_step:,}')
