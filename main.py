@@ -15,6 +15,7 @@ import sys
 import traceback
 import types
 
+from vit_jax import escape
 from vit_jax import schema
 
 # One entry per file in vit_jax/commands.
@@ -60,7 +61,8 @@ def main(argv: Sequence[str]) -> int:
   except (ValueError, OSError, RuntimeError, ImportError) as error:
     if not is_user_error(error):
       raise
-    print(f'main.py: error: {schema.words(error)}', file=sys.stderr)
+    message = escape.lines(schema.words(error)).replace('\n', '\n  ')
+    print(f'main.py: error: {message}', file=sys.stderr)
     return getattr(error, 'exit_code', 2)
 
 

@@ -15,7 +15,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 # itself, and others only according to WITHIN_A_ROW.
 LAYERS = (
     ('types', 'tree', 'schema', 'losses', 'metrics', 'atomic_files', 'console',
-     'exceptions', 'nearest_neighbours', 'untrusted'),
+     'escape', 'exceptions', 'nearest_neighbours', 'untrusted'),
     ('models', 'data', 'optim', 'parallel', 'analysis'),
     ('objectives', 'training', 'checkpoints', 'weights', 'evals', 'check',
      'near_duplicates', 'prepare'),
@@ -25,6 +25,7 @@ LAYERS = (
 )
 # Pairs (importer, imported) of the same row.
 WITHIN_A_ROW = {
+    ('console', 'escape'),
     ('weights', 'checkpoints'),
     *itertools.combinations(('benchmarking', 'sweep', 'run', 'plan',
                              'experiment', 'inference'), 2)}

@@ -9,6 +9,8 @@ import rich.console
 import rich.table
 import rich.text
 
+from vit_jax import escape
+
 # Metrics whose last path component starts with one of these are fractions.
 _FRACTIONS = ('accuracy', 'precision', 'mean_average_precision',
               'calibration_error')
@@ -40,12 +42,12 @@ def table(
         row[i] is None or _is_number(row[i]) or str(row[i]).endswith('%')
         for row in rows)
     drawn.add_column(
-        rich.text.Text(column), justify='right' if numeric else 'left',
+        _text(column), justify='right' if numeric else 'left',
         overflow='fold', no_wrap=numeric, min_width=widths[i])
   for row in cells:
-    drawn.add_row(*map(rich.text.Text, row))
+    drawn.add_row(*map(_text, row))
   # Table(title=...) would wrap the title to the width of a narrow table.
-  console.print(rich.text.Text(title, style='bold'))
+  console.print(_text(title, style='bold'))
   console.print(drawn)
 
 
@@ -121,6 +123,10 @@ def is_fraction(name: str) -> bool:
 
 def _is_number(value: Any) -> bool:
   return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _text(text: str, *, style: str = '') -> rich.text.Text:
+  return rich.text.Text(escape.lines(text), style=style)
 
 
 def _cell(value: Any) -> str:

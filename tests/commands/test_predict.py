@@ -3,6 +3,8 @@
 import csv
 import json
 import os
+import pathlib
+import shutil
 
 import numpy as np
 from PIL import Image
@@ -124,6 +126,33 @@ def test_features_are_in_the_order_of_the_files(
   np.testing.assert_allclose(
       features, vit_jax.load(model, log=None).features(paths, layer=layer),
       rtol=1e-5, atol=1e-6)
+
+
+def test_hostile_names_are_shown_and_written_as_text(
+    photos, tmp_path, capsys, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  names = ['\x1b]0;x\x07a\x9b2J.png', '\u202egpj.png', '=1+2\nmain.py.png',
+           '\udcff.png']
+  for name in names:
+    shutil.copy(photos / 'a.png', name)
+  pathlib.Path('@x\r.png').write_text('no image')
+  random_models.make(
+      {'width': 8, 'depth': 1, 'mlp_dim': 8, 'num_heads': 2, 'patch': 4,
+       'num_classes': 2}, side=8, labels=('\x1b[8mant', '=bee')).save('model')
+  assert main.main(['predict', '--model=model', '--output=p.csv', *names,
+                    '@x\r.png', '--batch-size=5']) == 1
+  printed = capsys.readouterr().out
+  assert set(filter(lambda c: not c.isprintable(), printed)) == {'\n'}
+  for text in (r'\x1b]0;x\x07a\x9b2J.png', r'\u202egpj.png', r'\x1b[8mant',
+               r'=1+2\nmain.py.png', r'\udcff.png', r'read @x\r.png: not'):
+    assert text in printed
+  with open('p.csv', newline='') as file:
+    rows = list(csv.DictReader(file))
+  assert [row['path'] for row in rows] == [
+      *names[:2], "'=1+2\nmain.py.png", r'\udcff.png', "'@x\r.png"]
+  assert {row['name_1'] for row in rows[:4]} <= {'\x1b[8mant', "'=bee"}
+  assert main.main(['predict', '--model=model', '\x1b\n.png']) == 2
+  assert r'error: \x1b' in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(('command', 'arguments', 'message'), [

@@ -2,9 +2,11 @@
 
 import dataclasses
 import json
+import shlex
 import shutil
 
 import jax
+import markdown_it
 import numpy as np
 from PIL import Image
 import pytest
@@ -14,6 +16,7 @@ import main
 from tests import random_models
 from tests import toy
 import vit_jax
+from vit_jax import escape
 from vit_jax import run as run_lib
 from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import config as config_lib
@@ -140,6 +143,29 @@ def test_only_the_section_with_the_path_changes_when_a_card_moves(workdir):
   text = (workdir / 'model_card.md').read_text()
   assert model_card.moved(text, '/hub') == text.replace(str(workdir), '/hub')
   assert model_card.moved('# mine\n', '/hub') == '# mine\n'
+
+
+def test_hostile_names_are_text_in_a_card(experiment, workdir):
+  name = '<script>x</script> [a](http://b) ![c](d) *e* `f`\n---\n# g | h\x1b[1m'
+  summary = json.loads((workdir / 'summary.json').read_text())
+  hostile = dataclasses.replace(experiment, dataset=dataclasses.replace(
+      experiment.dataset, name=name, class_names=(name, *'123456789')))
+  text = model_card.of_run(
+      hostile, summary, workdir=f'runs/{name}; rm -rf x', title=name,
+      origin=f'hf://{name}', source_config={'data': {'source': name}})
+  assert '\x1b' not in text
+  metadata, body = text.removeprefix('---\n').split('\n---\n', 1)
+  assert yaml.safe_load(metadata)['model-index'][0]['name'] == escape.line(name)
+  tokens = markdown_it.MarkdownIt('commonmark').enable('table').parse(body)
+  inline = [child for token in tokens for child in token.children or ()]
+  kinds = {token.type for token in [*tokens, *inline]}
+  assert not kinds & {'html_block', 'html_inline', 'link_open', 'image', 'hr',
+                      'em_open'}
+  shown = ''.join(t.content for t in inline)
+  assert shown.count(escape.line(name)) == 4 + body.count('| val |')
+  command, = [t.content for t in tokens if t.info == 'bash']
+  assert shlex.split(command)[3:] == [
+      f'--model=runs/{escape.line(name)}; rm -rf x', 'photos/']
 
 
 def test_a_number_that_is_none_is_left_out(experiment, workdir):

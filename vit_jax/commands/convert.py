@@ -11,6 +11,7 @@ from etils import epath
 import numpy as np
 
 from vit_jax import atomic_files
+from vit_jax import escape
 from vit_jax import schema
 from vit_jax import tree
 from vit_jax.commands import arguments
@@ -43,10 +44,10 @@ def run(args: argparse.Namespace) -> int:
       args.source, which=args.which, **arguments.parse_overrides(args.set))
   if args.report:
     for line in model.report:
-      print(line)
+      print(escape.line(line))
   notes = model.save(args.target, form=args.format)
   for note in notes:
-    print(f'note: {note}')
+    print(escape.line(f'note: {note}'))
   _verify(model, args.target)
   _copy_card(args)
   print(f'wrote   {args.target} ({args.format}), '

@@ -24,6 +24,7 @@ import time
 from vit_jax import atomic_files
 from vit_jax import console
 from vit_jax import data
+from vit_jax import escape
 from vit_jax.check import output
 from vit_jax.check import report as report_lib
 from vit_jax.check import scan
@@ -184,7 +185,7 @@ def _prepare(args: argparse.Namespace) -> int:
 
 def _print_plan(planned: prepare.Plan, kept: int) -> None:
   if planned.description:
-    print(planned.description)
+    print(escape.lines(planned.description))
   for split, shards in planned.shards.items():
     print(f'{split}: {console.format_count(shards[-1].last, "example")} in '
           f'{console.format_count(len(shards), "shard")}')

@@ -90,7 +90,8 @@ def _write_parquet(
     for paths, features in rows:
       shape = features.shape[1:]
       table = pyarrow.table({
-          'path': list(map(image_files.printable, paths)),
+          'path': [path.encode('utf-8', 'backslashreplace').decode()
+                   for path in paths],
           'features': pyarrow.FixedSizeListArray.from_arrays(
               pyarrow.array(features.ravel()), int(np.prod(shape)))})
       if file is None:

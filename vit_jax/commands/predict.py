@@ -18,6 +18,7 @@ import numpy as np
 
 from vit_jax import atomic_files
 from vit_jax import console as console_lib
+from vit_jax import escape
 from vit_jax import untrusted
 from vit_jax.commands import arguments
 from vit_jax.inference import image_files
@@ -119,15 +120,14 @@ def _print(
       text for i in range(len(classes[:_MAX_CLASSES]))
       for text in (f'{i + 1}.', ''))]
   rows = [[
-      image_files.printable(
-          os.path.relpath(r['path'], folder) if folder else r['path']),
+      escape.line(os.path.relpath(r['path'], folder) if folder else r['path']),
       *r.get('values', {}).values(),
       *(text for p in r.get('predictions', ())[:_MAX_CLASSES]
         for text in (p['name'], f'{100 * p["probability"]:.1f} %'))]
           for r in records[:_MAX_ROWS]]
   console_lib.table(
       console_lib.format_count(len(records), 'image')
-      + f' in {image_files.printable(folder)}' * bool(folder)
+      + f' in {escape.line(folder)}' * bool(folder)
       + ', independent class probabilities (sigmoid)' * (
           model.preprocess.activation == 'sigmoid'), columns, rows)
   if len(records) > _MAX_ROWS:
@@ -140,7 +140,10 @@ def _write(
     target: str, records: Sequence[Mapping[str, Any]],
     example: Mapping[str, Any],
 ) -> None:
-  """Writes .csv or .jsonl; bytes that are not UTF-8 are escaped as \\udcff."""
+  """Writes .csv or .jsonl; bytes that are not UTF-8 are escaped as \\udcff.
+
+  In .csv, text that a spreadsheet would calculate gets an apostrophe.
+  """
   with atomic_files.create(target) as path, open(
       path, 'w', newline='', encoding='utf-8',
       errors='backslashreplace') as file:
@@ -154,9 +157,11 @@ def _write(
 
 def _flatten(record: Mapping[str, Any]) -> dict[str, Any]:
   """Returns cells by column, such as 'name_1' of the most likely class."""
-  return {
+  cells = {
       **{key: record[key] for key in ('path', 'error') if key in record},
       **record.get('values', {}),
       **{f'{key}_{i}': value
          for i, found in enumerate(record.get('predictions', ()), start=1)
          for key, value in found.items()}}
+  return {escape.csv_cell(key): escape.csv_cell(value)
+          for key, value in cells.items()}

@@ -15,6 +15,7 @@ import rich.console
 import rich.progress
 
 from vit_jax import console as console_lib
+from vit_jax import escape
 from vit_jax import schema
 from vit_jax.data.images import limits
 
@@ -98,11 +99,6 @@ def _is_image(path: Any) -> bool:
   return pathlib.PurePath(path).suffix.lower() in _suffixes()
 
 
-def printable(text: str) -> str:
-  """Returns printable text for a path that may not be valid UTF-8."""
-  return text.encode('utf-8', 'backslashreplace').decode('utf-8')
-
-
 @contextlib.contextmanager
 def ignore_pillow_warnings() -> Generator[None, None, None]:
   """Hides Pillow's warnings, such as broken EXIF blocks; main thread only."""
@@ -147,7 +143,7 @@ class ReadProgress:
   def report(self) -> int:
     """Prints the unreadable images; returns the exit status."""
     for path, error in list(self.errors.items())[:_MAX_ERRORS]:
-      print(printable(f'could not read {path}: {error}'))
+      print(escape.line(f'could not read {path}: {error}'))
     if len(self.errors) > _MAX_ERRORS:
       print(f'... and {len(self.errors) - _MAX_ERRORS:,} more')
     if self.errors:

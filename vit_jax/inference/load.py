@@ -5,6 +5,7 @@ import dataclasses
 import os
 from typing import Any
 
+from vit_jax import escape
 from vit_jax import schema
 from vit_jax import types
 from vit_jax.checkpoints import paths as checkpoint_paths
@@ -53,7 +54,7 @@ def load(
   else:
     loaded = weights_lib.load(download.local(found, log=log), overrides)
   for line in loaded.summary:
-    log(line)
+    log(escape.line(line))
   return model_lib.Model(
       config=loaded.config, params=loaded.params, preprocess=loaded.preprocess,
       resolution=loaded.resolution, positions=positions or loaded.positions,

@@ -19,6 +19,7 @@ import jax
 
 from vit_jax import atomic_files
 from vit_jax import console
+from vit_jax import escape
 from vit_jax import schema
 from vit_jax import types
 from vit_jax.checkpoints import lock
@@ -171,8 +172,8 @@ class _Run:
       print(startup_summary.describe(
           self._experiment, fitted.memory, self._files.title,
           show_parameters=show_parameters), flush=True)
-      print(*filter(None, [fitted.message, self._start.message]), sep='\n',
-            flush=True)
+      print(*map(escape.lines, filter(
+          None, [fitted.message, self._start.message])), sep='\n', flush=True)
     self._clock = clock_lib.Clock(devices=self._experiment.mesh.size)
     self._writer = self._files.open_metrics(resume_step=self._step)
     self._progress = progress_lib.Progress(

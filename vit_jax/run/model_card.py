@@ -11,6 +11,7 @@ import dataclasses
 import json
 import math
 import re
+import shlex
 import types
 from typing import Any
 
@@ -19,6 +20,7 @@ import huggingface_hub
 import jinja2
 
 from vit_jax import console
+from vit_jax import escape
 from vit_jax import objectives
 from vit_jax import schema
 from vit_jax.checkpoints import paths
@@ -59,7 +61,7 @@ def of_run(
     source_config: config of that checkpoint, if known.
   """
   config, dataset = experiment.config, experiment.dataset
-  title = title or epath.Path(workdir).name
+  title = escape.line(title or epath.Path(workdir).name)
   results = _results(experiment, summary)
   height, width, channels = config.data.image_shape
   names = dataset.class_names or ()
@@ -90,7 +92,7 @@ def _environment() -> jinja2.Environment:
   environment.filters |= {
       'words': _words, 'count': '{:,}'.format, 'secs': console.format_secs,
       'number': console.format_number, 'flops': console.format_flops,
-      'cell': lambda text: text.replace('|', '\\|'),
+      'text': escape.markdown, 'code': escape.code,
       'metric': lambda value, name: console.format_metric(
           name, value if _is_finite(value) else None, digits=4)}
   return environment
@@ -140,8 +142,9 @@ def _use(path: epath.PathLike, *, predicts: bool) -> str:
   if not predicts:
     command = 'features --output=features.npz'
     call = "model.features('cat.jpg')  # [width]"
+  quoted = shlex.quote(escape.line(str(path)))
   return (f'{_USE}\n\n'
-          f'```bash\npython main.py {command} --model={path} photos/\n```\n\n'
+          f'```bash\npython main.py {command} --model={quoted} photos/\n```\n\n'
           '```python\nimport vit_jax\n'
           f'model = vit_jax.load({str(path)!r})\n{call}\n```')
 
@@ -158,7 +161,8 @@ def _results(
     if section is not None and metric != 'examples':
       default = 'default split' if section.source else dataset.eval_split
       rows.append(_Result(
-          name, section.source or dataset.name, section.split or default,
+          name, escape.line(section.source or dataset.name),
+          escape.line(section.split or default),
           last.get(f'{name}/examples'), metric, value, best.get(key)))
   return rows
 

@@ -6,6 +6,7 @@ import clu.parameter_overview
 import jax
 
 from vit_jax import console
+from vit_jax import escape
 from vit_jax import tree
 from vit_jax.experiment import experiment as experiment_lib
 from vit_jax.parallel import hardware
@@ -54,6 +55,7 @@ def describe(
       f'{_bytes(tree.num_bytes(state.opt_state))}'
       + (f', temporaries of a step {_bytes(memory.temp_size_in_bytes)} a device'
          if memory is not None else '')]
+  lines = list(map(escape.line, lines))
   if show_parameters:
     lines.append(clu.parameter_overview.get_parameter_overview(
         state.params, include_stats=False))

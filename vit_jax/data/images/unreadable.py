@@ -18,6 +18,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from vit_jax import escape
+
 Policy = Literal['error', 'skip']
 
 KEY = 'unreadable'  # Host batch entry: index of the skipped example, or NONE.
@@ -66,8 +68,8 @@ class UnreadableLog:
     name = unreadable.data, unreadable.key
     if name not in self.found:
       self.found[name] = unreadable
-      print(f'skipped unreadable image: {unreadable.error}', file=sys.stderr,
-            flush=True)
+      print(escape.line(f'skipped unreadable image: {unreadable.error}'),
+            file=sys.stderr, flush=True)
 
 
 @dataclasses.dataclass(kw_only=True)
