@@ -21,6 +21,7 @@ import numpy as np
 
 from vit_jax import atomic_files
 from vit_jax import console as console_lib
+from vit_jax import escape
 from vit_jax import evals
 from vit_jax import schema
 from vit_jax import types
@@ -132,7 +133,8 @@ def _restore(
   params, rows = experiment.adapt(source.load(), source.config, config=rules)
   for row in rows:
     if row.status != 'loaded' and not row.name.startswith('head/'):
-      print(f'{row.status} {row.name}: {row.source} -> {row.target}')
+      print(escape.line(
+          f'{row.status} {row.name}: {row.source} -> {row.target}'))
   return experiment, params
 
 
