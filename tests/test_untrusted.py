@@ -2,6 +2,7 @@
 
 import os
 
+from etils import epath
 import pytest
 
 from tests import pictures
@@ -11,6 +12,7 @@ from vit_jax.data.sources import columns
 from vit_jax.data.sources import paths
 from vit_jax.inference import images
 from vit_jax.inference import load
+from vit_jax.run import workdir
 from vit_jax.weights import npz
 from vit_jax.weights.configs import preprocessing
 
@@ -48,6 +50,13 @@ def test_a_pipe_is_an_error_that_names_it(name, tmp_path):
   os.mkfifo(path)
   with pytest.raises(ValueError, match=f'{path.name} is a pipe'):
     OPENED[name](tmp_path)
+
+
+@pytest.mark.parametrize('content', ['[]', '{', '[' * 10**5, None])
+def test_a_damaged_summary_counts_as_missing(content, tmp_path):
+  if content:
+    (tmp_path / 'summary.json').write_text(content)
+  assert workdir.read_summary(epath.Path(tmp_path)) is None
 
 
 def test_an_image_that_is_not_a_file_is_unreadable(tmp_path):

@@ -12,8 +12,8 @@ from typing import Any
 
 from etils import epath
 
-# Address schemes that epath can write to.
-_SCHEMES = ('gs', 's3', 'az')
+# Address schemes that epath can read and write.
+SCHEMES = ('gs', 's3', 'az')
 
 
 def is_remote(path: epath.PathLike) -> bool:
@@ -80,10 +80,10 @@ def _create_local(path: pathlib.Path) -> Generator[pathlib.Path, None, None]:
 
 
 def _open_remote(text: str, scheme: str) -> epath.Path:
-  if scheme not in _SCHEMES:
+  if scheme not in SCHEMES:
     raise ValueError(
         f'Cannot write to {text}: expected a local path or '
-        f'{", ".join(f"{name}://" for name in _SCHEMES)}. Write a local file '
+        f'{", ".join(f"{name}://" for name in SCHEMES)}. Write a local file '
         'and copy it.')
   path = epath.Path(text)
   _check_absent(path)

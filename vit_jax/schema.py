@@ -269,6 +269,8 @@ def _convert_mapping(value: Any, args: Sequence[Any], *, where: str) -> dict:
 
 
 def _convert_scalar(value: Any, hint: Any, *, where: str) -> Any:
+  if isinstance(value, int) and not -2**63 <= value < 2**63:
+    raise ValueError(f'{where} must be a number of at most 64 bits.')
   if hint is float and isinstance(value, int) and not isinstance(value, bool):
     value = float(value)
   is_bool_for_number = isinstance(value, bool) and hint in (int, float)
@@ -288,7 +290,7 @@ def _read_flag(text: FlagText, hint: Any) -> Any:
     return constants[text.lower()]
   try:
     return ast.literal_eval(str(text))
-  except (ValueError, SyntaxError):
+  except (ValueError, SyntaxError, RecursionError, MemoryError):  # Nested.
     return str(text)
 
 

@@ -1,11 +1,13 @@
-"""Opens files of unknown origin, if they are regular files.
+"""Opens files of unknown origin, if they are regular files, and parses JSON.
 
 Reading a pipe or a device may block or never end.
 """
 
+import json
 import os
 import pathlib
 import stat
+from typing import Any
 
 from etils import epath
 
@@ -48,3 +50,45 @@ def read_text(path: epath.PathLike) -> str:
   except UnicodeDecodeError as error:
     raise ValueError(
         f'{path} is not UTF-8 text ({error}). Save it as UTF-8.') from error
+
+
+def read_json(path: epath.PathLike) -> dict[str, Any]:
+  """Returns the object in a JSON file.
+
+  Raises:
+    ValueError: if the file is not JSON, or not an object.
+  """
+  try:
+    found = parse_json(read_text(path))
+  except ValueError as error:
+    raise ValueError(f'{path} is not JSON: {error}') from error
+  if not isinstance(found, dict):
+    raise ValueError(
+        f'{path} must be a JSON object, but is {type(found).__name__}.')
+  return found
+
+
+def parse_json(text: str) -> Any:
+  """Returns JSON data.
+
+  Raises:
+    ValueError: if it is malformed or nested too deeply, or an object has a key
+      twice, of which Python would ignore the first.
+  """
+  try:
+    return _JSON.decode(text)
+  except RecursionError as error:
+    raise ValueError('it is nested too deeply') from error
+
+
+def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+  found: dict[str, Any] = {}
+  for key, value in pairs:
+    if key in found:
+      raise ValueError(
+          f'it has the key {key!r} twice: {found[key]!r:.60} and {value!r:.60}')
+    found[key] = value
+  return found
+
+
+_JSON = json.JSONDecoder(object_pairs_hook=_without_repetition)

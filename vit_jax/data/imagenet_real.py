@@ -7,7 +7,6 @@ name, because TFDS stores them in another order.
 
 from collections.abc import Sequence
 import dataclasses
-import json
 import re
 from typing import Any
 
@@ -72,7 +71,7 @@ def with_real_labels(
 
 def _read(path: epath.Path) -> list[list[int]]:
   try:
-    labels = json.loads(untrusted.read_text(path))
+    labels = untrusted.parse_json(untrusted.read_text(path))
     if not (isinstance(labels, list) and labels and all(
         isinstance(entry, list) and all(
             isinstance(i, int) and i >= 0 for i in entry)

@@ -147,6 +147,9 @@ def resolve(raw: Mapping[str, Any]) -> Config:
     raise ValueError(
         f'batch_size {config.batch_size} does not divide into '
         f'{config.accumulation} microbatches (accumulation).')
+  if not -2**31 <= config.seed < 2**32:
+    raise ValueError(
+        f'seed must fit into 32 bits, but is {config.seed}.')
   if config.averaging is not None and not 0 < config.averaging < 1:
     raise ValueError(
         f'averaging must be between 0 and 1, but is {config.averaging}.')

@@ -18,6 +18,7 @@ import numpy as np
 
 from vit_jax import atomic_files
 from vit_jax import data
+from vit_jax import untrusted
 from vit_jax.data.images import limits
 from vit_jax.data.splits import selection as selection_lib
 from vit_jax.prepare import images
@@ -126,12 +127,13 @@ class Shard:
 def finished(shard: Shard) -> dict[str, Any] | None:
   """Returns the facts that `write` stored of a finished shard, or None."""
   try:
-    facts = json.loads(shard.facts_path.read_text())
+    facts = untrusted.read_json(shard.facts_path)
     size = shard.path.stat().length
   except (OSError, ValueError):
     return None
   expected = shard.last - shard.first, size
-  return facts if (facts['examples'], facts['file_bytes']) == expected else None
+  found = facts.get('examples'), facts.get('file_bytes')
+  return facts if found == expected else None
 
 
 def write(shard: Shard) -> None:

@@ -9,7 +9,6 @@ Defines which config changes are allowed between two starts of a run.
 
 from collections.abc import Mapping, Sequence
 import dataclasses
-import json
 from typing import Any, Protocol, runtime_checkable
 
 from etils import epath
@@ -158,12 +157,10 @@ def read_finished(
     experiment: experiment_lib.Experiment, workdir: epath.Path, start: Start,
 ) -> dict[str, Any] | None:
   """Returns the summary of a run that has no steps left, else None."""
-  try:
-    summary = json.loads((workdir / workdir_lib.SUMMARY).read_text())
-  except (OSError, ValueError):  # Missing or damaged: written again.
-    return None
+  summary = workdir_lib.read_summary(workdir)
   finished = experiment.is_finished(start.counters, step=start.step)
-  return summary if finished and summary.get('steps') == start.step else None
+  return (summary if summary and finished
+          and summary.get('steps') == start.step else None)
 
 
 def _changes_result(changes: Sequence[str]) -> bool:

@@ -17,12 +17,21 @@ from etils import epath
 import jax
 
 from vit_jax import atomic_files
+from vit_jax import untrusted
 from vit_jax.checkpoints import errors
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import experiment as experiment_lib
 from vit_jax.training import writer as writer_lib
 
 CONFIG, SUMMARY, CURVES = 'config.json', 'summary.json', 'curves.png'
+
+
+def read_summary(workdir: epath.Path) -> dict[str, Any] | None:
+  """Returns the summary of a finished run; None if missing or damaged."""
+  try:
+    return untrusted.read_json(workdir / SUMMARY)
+  except (OSError, ValueError):
+    return None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,7 +5,6 @@ Finished runs are skipped, and an interrupted run resumes.
 
 from collections.abc import Iterator, Mapping, Sequence
 import functools
-import json
 from typing import Any
 
 from etils import epath
@@ -13,6 +12,7 @@ import jax
 import numpy as np
 
 from vit_jax import run as run_lib
+from vit_jax import untrusted
 from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import config_file
@@ -56,11 +56,7 @@ def build(
 
 def read_summary(workdir: epath.Path, name: str) -> dict[str, Any] | None:
   """Returns the summary of a run, or None if it is not finished."""
-  try:
-    return json.loads(
-        (workdir / RUNS / name / workdir_lib.SUMMARY).read_text())
-  except (OSError, ValueError):  # The summary is written last.
-    return None
+  return workdir_lib.read_summary(workdir / RUNS / name)
 
 
 def train(
@@ -107,9 +103,10 @@ def read_previous(
   """
   if not path.exists():
     return {}
-  old = json.loads(path.read_text())
+  old = untrusted.read_json(path)
   changes = [
-      line for line in config_file.differences(old['plan'], dict(plan))
+      line for line in config_file.differences(
+          old.get('plan', {}), dict(plan))
       if not line.removeprefix('config.').startswith(_FREE_SETTINGS)]
   if changes:
     raise ValueError(

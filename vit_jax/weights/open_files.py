@@ -8,7 +8,6 @@ from vit_jax.weights import files
 from vit_jax.weights import npz
 from vit_jax.weights import pytorch
 from vit_jax.weights import safetensors
-from vit_jax.weights.configs import config_json
 
 # A folder may hold the same weights in several formats: the safest first.
 _OPEN: Mapping[str, Callable[[pathlib.Path], files.ArrayFile]] = {
@@ -56,10 +55,7 @@ def _open_folder(folder: pathlib.Path) -> files.ArrayFile:
 
 def _open_shards(index: pathlib.Path) -> files.ArrayFile:
   """Opens the files that an index maps array names to."""
-  try:
-    table = config_json.read_json(index).get('weight_map')
-  except ValueError as error:
-    raise ValueError(f'{index}: {error}') from error
+  table = untrusted.read_json(index).get('weight_map')
   if not isinstance(table, dict) or not table or not all(
       isinstance(name, str) for name in table.values()):
     raise ValueError(f'{index} has no weight_map from names to files.')

@@ -3,11 +3,11 @@
 import resource
 
 import hypothesis
-from hypothesis import strategies as st
 import numpy as np
 from PIL import Image
 import pytest
 
+from tests import fuzz
 from tests import hostile
 from tests import pictures
 from vit_jax.data.images import decode
@@ -96,26 +96,10 @@ def test_pixels_are_limited_before_decoding(name):
     decode.decode(data, channels=3, max_pixels=24 * 33 - 1)
 
 
-@st.composite
-def _mutated(draw):
-  """Draws a file with a few bytes replaced, inserted or cut."""
-  data = bytearray(draw(st.sampled_from(list(GOOD.values()))))
-  for _ in range(draw(st.integers(1, 4))):
-    # Headers are the most sensitive.
-    start = draw(st.one_of(st.integers(0, min(80, len(data))),
-                           st.integers(0, len(data))))
-    new = draw(st.one_of(
-        st.binary(max_size=8), st.sampled_from((
-            b'\xff' * 4, b'\0' * 4, b'\x7f' + b'\xff' * 3, b'\x80'))))
-    removed = draw(st.sampled_from((0, len(new), 64, 1024)))
-    data[start:start + removed] = new
-  return bytes(data)
-
-
 @hypothesis.settings(
     max_examples=150, derandomize=True, deadline=None, database=None,
     suppress_health_check=list(hypothesis.HealthCheck))
-@hypothesis.given(_mutated())
+@hypothesis.given(fuzz.mutated(GOOD.values()))
 @pytest.mark.filterwarnings('ignore')
 def test_any_bytes_are_pixels_or_a_value_error(data):
   for channels in (1, 3):

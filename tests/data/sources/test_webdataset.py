@@ -135,7 +135,7 @@ def test_a_truncated_tar_is_an_error(tmp_path, cut):
     ([('1.png', b''), ('2.png', b'')], {}, "have no labels.*KEY.cls.*'1' has"),
     ([('1.cls', b'0')], {}, 'holds no images'),
     ([*pairs(0, 4), ('deep.er/0001.jpg', b'')], {},
-     "two images 'deep.er/0001'"),
+     "both .*0001.seg.PNG' and .*0001.jpg'"),
     (pairs(0, 4, 'json'), {'label': 'lable'}, "'lable'. Did you mean 'label'"),
     ([*pairs(0, 3), ('x.png', b'')], {}, '1 of 4 rows have no label')])
 def test_errors_name_the_member(tmp_path, members, table, message):

@@ -18,6 +18,7 @@ _LABEL_NAMES = (
     'categories', 'cls', 'fine_label')
 _SPLIT_NAMES = ('split', 'subset', 'set', 'partition', 'data_set')
 _ID_NAMES = ('key', 'id')
+MAX_COLUMNS = 2**16
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,6 +64,15 @@ class LabelConfig:
 
 
 AUTO = LabelConfig()
+
+
+def check_count(count: int, *, where: str) -> None:
+  """Raises a ValueError if a table has too many columns."""
+  if count > MAX_COLUMNS:
+    raise ValueError(
+        f'{where} has {count:,} columns, but at most {MAX_COLUMNS:,} are '
+        'supported. For more classes, list the classes of each image in one '
+        'column.')
 
 
 def choose_columns(

@@ -16,6 +16,7 @@ from typing import Any
 
 from etils import epath
 
+from vit_jax import atomic_files
 from vit_jax import untrusted
 from vit_jax.data.splits import split_strings as split_strings_lib
 
@@ -39,10 +40,22 @@ class ImageFiles:
   paths: tuple[str, ...]
 
   def read(self, row: int) -> bytes:
-    return untrusted.read_bytes(epath.Path(self.root) / self.paths[row])
+    path = self.paths[row]
+    return untrusted.read_bytes(
+        path if '://' in path else epath.Path(self.root) / path)
 
   def key(self, row: int) -> str:
     return self.paths[row]
+
+
+def check_address(name: str, *, where: str) -> None:
+  """Raises a ValueError for an address that is not of a bucket."""
+  scheme, separator, _ = name.partition('://')
+  if separator and scheme not in atomic_files.SCHEMES:
+    raise ValueError(
+        f'Cannot read {name} ({where}): supported are local paths and '
+        f'{", ".join(f"{known}://" for known in atomic_files.SCHEMES)}. '
+        'Download it.')
 
 
 def is_image(value: Any) -> bool:
@@ -132,6 +145,7 @@ def expand(name: str) -> list[epath.Path]:
   Raises:
     ValueError: if some do not exist.
   """
+  check_address(name, where='data.source')
   if '://' not in name:
     name = os.path.abspath(os.path.expanduser(name))
   literal = epath.Path(name)

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 import contextlib
 import dataclasses
 import itertools
+import json
 import os
 import re
 from typing import Any
@@ -180,6 +181,8 @@ def _read_footers(
     try:
       with path.open('rb') as file:
         footer = pq.ParquetFile(file)
+        columns_lib.check_count(footer.metadata.num_columns, where=str(path))
+        _check_num_classes(footer.schema_arrow.metadata or {})
         features = datasets.Features.from_arrow_schema(footer.schema_arrow)
     except Exception as error:  # Arrow and JSON within it raise many types.
       raise ValueError(
@@ -201,6 +204,13 @@ def _read_footers(
             'different classes. Rewrite the files with the same class names in '
             'the same order.')
   return lengths, class_names
+
+
+def _check_num_classes(metadata: Mapping[bytes, bytes]) -> None:
+  """Raises if `datasets` would name too many classes by their numbers."""
+  declared = json.dumps(json.loads(metadata.get(b'huggingface', b'{}')))
+  if found := re.search(r'"num_classes": (\d{7,})', declared):
+    raise ValueError(f'it declares {found[1]} classes')
 
 
 def _class_names(features: Mapping[str, Any]) -> _ClassNames:

@@ -151,6 +151,8 @@ def locate(
         f'{len(empty):,} rows of {table} have no image path (the first: row '
         f'{empty[0] + 1}).')
   names = [value.strip().replace('\\', '/') + config.suffix for value in cells]
+  for name in names:
+    files.check_address(name, where=str(table))
   exists = _file_lookup()
   root, suffix = _find_folder(names[:20], table, config, exists, split)
   names = [name + suffix for name in names]

@@ -22,7 +22,8 @@ _SEPARATORS = ('|', ';')
 _MIN_SEPARATED = 0.05  # A ';' in fewer cells is part of a class name.
 _MAX_CLASSES, _ROWS_PER_CLASS = 100, 5
 _NUMBER = re.compile(r'[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?')
-_WHOLE = re.compile(r'(-?(?:0|[1-9]\d*))(?:\.0*)?')  # '007' is a name.
+# '007' and numbers beyond 64 bits are names.
+_WHOLE = re.compile(r'(-?(?:0|[1-9]\d{0,17}))(?:\.0*)?')
 _MISSING_NUMBERS = frozenset({'', 'nan', 'na', 'n/a', 'null', 'none'})
 
 
@@ -115,7 +116,8 @@ def numbers(values: Column) -> Float64[np.ndarray, 'rows'] | None:
       array[row] = np.nan
     elif isinstance(value, (int, float)) or (
         isinstance(value, str) and _NUMBER.fullmatch(text)):
-      array[row] = float(value)
+      # Text, because Python does not convert long integers.
+      array[row] = float(text if type(value) is int else value)
     else:
       return None
   return None if np.isnan(array).all() else array
@@ -196,8 +198,14 @@ def _parse_numbers(
           + ' Choose other columns (--config.data.table.label=a,b) or another '
           'kind of label (--config.data.target=single).')
     arrays.append(parsed)
+  stacked = np.stack(arrays, axis=1)
+  for row, target in np.argwhere(np.abs(stacked) > np.finfo(np.float32).max):
+    raise ValueError(
+        f'Column {list(columns)[target]!r} of {where} holds '
+        f'{stacked[row, target]} in row {row + 1}, which is beyond float32. '
+        'Rescale the column.')
   return ParsedLabels(
-      'regression', np.stack(arrays, axis=1).astype(np.float32), len(columns),
+      'regression', stacked.astype(np.float32), len(columns),
       targets=tuple(columns))
 
 
@@ -284,10 +292,8 @@ def _number_classes(
 def _to_integer(value: Any) -> int | None:
   if isinstance(value, bool):
     return None
-  if isinstance(value, float):
-    return int(value) if value.is_integer() else None
-  if isinstance(value, int):
-    return value
+  if isinstance(value, (int, float)):
+    return int(value) if value % 1 == 0 and abs(value) < 2**63 else None
   match = isinstance(value, str) and _WHOLE.fullmatch(value)
   return int(match[1]) if match else None
 

@@ -24,7 +24,7 @@ import numpy as np
 
 from vit_jax import untrusted
 
-_VERSION = 3
+_VERSION = 4
 _THREADS = 8
 
 Arrays = Mapping[str, np.ndarray]

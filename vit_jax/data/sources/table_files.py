@@ -4,10 +4,10 @@ The csv module keeps cells as text ('007' is a class name) and is strict about
 quotes and row lengths, which `datasets` and `pyarrow.csv` are not.
 """
 
+import collections
 import csv
 import io
 import itertools
-import json
 
 from etils import epath
 
@@ -81,7 +81,7 @@ def _read_json(
   rows = []
   for number, line in itertools.islice(lines, limit):
     try:
-      row = json.loads(line)
+      row = untrusted.parse_json(line)
     except ValueError as error:
       raise ValueError(
           f'Line {number} of {path} is not JSON: {error}') from error
@@ -90,7 +90,7 @@ def _read_json(
           f'Line {number} of {path} must be an object such as {{"file_name": '
           f'"1.jpg", "label": "cat"}}, but is {line[:60]!r}.')
     rows.append(row)
-  return table_source.to_columns(rows)
+  return table_source.to_columns(rows, where=str(path))
 
 
 def _read_csv(
@@ -106,6 +106,7 @@ def _read_csv(
   last = 0
   try:
     header = [name.strip() for name in next(not_empty, [])]
+    columns_lib.check_count(len(header), where=str(path))
     last = reader.line_num
     for row in itertools.islice(not_empty, limit):
       last = reader.line_num
@@ -124,7 +125,7 @@ def _read_csv(
     raise ValueError(
         f'{path} has no header: its first line is {first!r}. Add one, for '
         'example path,label.')
-  repeated = sorted({name for name in header if header.count(name) > 1})
+  repeated = [name for name, n in collections.Counter(header).items() if n > 1]
   if repeated:
     raise ValueError(f'{path} has two columns called {repeated[0]!r}.')
   table = {name: [row[i] for row in rows] for i, name in enumerate(header)}

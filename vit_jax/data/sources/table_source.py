@@ -21,6 +21,9 @@ from vit_jax.data.splits import split_strings as split_strings_lib
 
 Table = dict[str, list[Any]]  # Columns by name.
 
+# Cells of rows with different keys: a table has one for each row and key.
+_FREE_CELLS, _MAX_EMPTY = 10**6, 64
+
 
 @typing.runtime_checkable
 class ImageReader(Protocol):
@@ -117,9 +120,18 @@ def build(
           sizes + ', chosen by a hash' * by_hash, *ignored, *notes]))
 
 
-def to_columns(rows: Sequence[Mapping[str, Any]]) -> Table:
-  """Returns rows of JSON objects as columns, None where a key is missing."""
+def to_columns(rows: Sequence[Mapping[str, Any]], *, where: str) -> Table:
+  """Returns rows of JSON objects as columns, None where a key is missing.
+
+  Raises:
+    ValueError: if there are too many keys, or most of them in few rows.
+  """
   names = dict.fromkeys(name for row in rows for name in row)
+  columns_lib.check_count(len(names), where=where)
+  if len(names) * len(rows) > _FREE_CELLS + _MAX_EMPTY * sum(map(len, rows)):
+    raise ValueError(
+        f'The {len(rows):,} rows of {where} have {len(names):,} different keys,'
+        ' and most rows have few of them. Give all rows the same keys.')
   return {name: [row.get(name) for row in rows] for name in names}
 
 

@@ -22,6 +22,7 @@ from vit_jax.data.sources import protocol
 from vit_jax.data.sources import tfrecords
 from vit_jax.data.splits import split_strings as split_strings_lib
 
+_MAX_CLASSES = 10**6
 _INSTALL = '  pip install tensorflow tensorflow-datasets\n'
 
 
@@ -143,16 +144,19 @@ def open_records(
   """
   import tensorflow_datasets as tfds  # pylint: disable=g-import-not-at-top
   untrusted.check_folder(folder)
+  _check_features(folder)
   # Reads only the files, because the builder's own code needs TensorFlow.
   with exceptions.naming(os.fspath(folder)):
     builder = tfds.builder_from_directory(folder)
   features = builder.info.features
   decoders = {name: tfds.decode.SkipDecoding() for name in undecoded
               if name in features}
-  is_array_record = _format(folder) == 'array_record'
-  found: dict[str, Any] = {}
+  form, found = _format(folder), dict[str, Any]()
   for split, info in builder.info.splits.items():
-    if not is_array_record:
+    info = info.replace(filename_template=info.filename_template.replace(
+        filetype_suffix=form))
+    _check_files(info.filepaths, info.shard_lengths, folder)
+    if form == 'tfrecord':
       found[split] = tfrecords.Examples(
           tfrecords.open_records(info.filepaths, counts=info.shard_lengths),
           features, decoders)
@@ -162,6 +166,42 @@ def open_records(
     else:  # TFDS fails on a split without examples.
       found[split] = ()
   return found, features
+
+
+def _check_features(folder: epath.Path) -> None:
+  """Raises if TFDS would import other modules than its own."""
+  path = folder / 'features.json'
+  if path.exists():
+    for _, name in re.findall(r'"(pythonClassName|type)": "(.*?)"',
+                              json.dumps(untrusted.read_json(path))):
+      if not name.startswith('tensorflow_datasets.'):
+        raise ValueError(
+            f'{path} uses the class {name!r}, but only those of '
+            'tensorflow_datasets are supported.')
+
+
+def _check_files(
+    paths: Sequence[epath.Path], counts: Sequence[int], folder: epath.Path,
+) -> None:
+  """Raises if a split's files are elsewhere, or too short for its records."""
+  needed = dict(zip(paths, counts, strict=True))
+  for path, count in needed.items():
+    if os.path.abspath(path.parent) != os.path.abspath(folder) or count < 0:
+      raise ValueError(
+          f'{folder}/dataset_info.json names {count:,} records in {path}. '
+          'Expected a file in the same folder.')
+  missing = [path for path, count in needed.items()
+             if count and not path.exists()]
+  if missing:
+    raise ValueError(
+        f'{len(missing)} of {sum(map(bool, counts))} files are missing in '
+        f'{folder}: {files.shorten(path.name for path in missing)}. Copy them '
+        'there, or prepare the data set again.')
+  for path, count in needed.items():
+    if count and count > path.stat().length:
+      raise ValueError(
+          f'{path} has {path.stat().length:,} bytes, but dataset_info.json '
+          f'says {count:,} records. Copy or prepare it again.')
 
 
 def _open(folder: epath.Path, name: str) -> protocol.DatasetSplits:
@@ -207,6 +247,7 @@ def interpret_label(
     raise ValueError(
         f'The feature {name} is {feature!r}, which does not declare its number '
         'of classes. Add a row to vit_jax/data/known_datasets.py.')
+  _check_count(num_classes, name)
   names = getattr(element, 'names', None) or ()
   is_list = element is not feature
   return protocol.DatasetSplits(
@@ -214,6 +255,13 @@ def interpret_label(
       # TFDS invents '0', '1', ... for classes without names.
       None if all(n.isdigit() for n in names) else tuple(names),
       is_list if facts.multi_label is None else facts.multi_label)
+
+
+def _check_count(count: int, name: str) -> None:
+  if count > _MAX_CLASSES:
+    raise ValueError(
+        f'The feature {name} has {count:,} classes or numbers, but at most '
+        f'{_MAX_CLASSES:,} are supported.')
 
 
 def _targets(feature: Any, label: str) -> tuple[str, ...]:
@@ -227,8 +275,9 @@ def _targets(feature: Any, label: str) -> tuple[str, ...]:
       or len(feature.shape) > 1 or None in feature.shape):
     return ()
   count = math.prod(feature.shape)
+  _check_count(count, label)
   try:
-    names = json.loads(feature.doc.desc or '')
+    names = untrusted.parse_json(feature.doc.desc or '')
   except ValueError:
     names = None
   if isinstance(names, list) and len(names) == count:

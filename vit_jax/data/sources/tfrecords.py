@@ -18,7 +18,6 @@ import google_crc32c
 import numpy as np
 
 from vit_jax import exceptions
-from vit_jax.data.sources import files
 from vit_jax.data.sources import offset_index
 
 _HEADER, _FOOTER = struct.Struct('<QI'), struct.Struct('<I')
@@ -36,17 +35,11 @@ def open_records(
   """Opens files with the expected number of records in each.
 
   Raises:
-    ValueError: if a file is missing, truncated, not a TFRecord file, or has
-      another number of records.
+    ValueError: if a file is truncated, not a TFRecord file, or has another
+      number of records.
   """
   found = {path: count for path, count in zip(paths, counts, strict=True)
            if count}
-  missing = [path for path in found if not path.exists()]
-  if missing:
-    raise ValueError(
-        f'{len(missing)} of {len(found)} files are missing in '
-        f'{missing[0].parent}: {files.shorten(p.name for p in missing)}. Copy '
-        'them there, or prepare the data set again.')
   indices = offset_index.load_or_build(list(found), _scan, kind='tfrecord')
   for (path, count), arrays in zip(found.items(), indices):
     if len(arrays['starts']) != count:

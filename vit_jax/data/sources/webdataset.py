@@ -11,7 +11,6 @@ all images to a cache.
 
 from collections.abc import Iterator, Sequence
 import dataclasses
-import json
 import os
 import tarfile
 from typing import Any, BinaryIO
@@ -19,6 +18,7 @@ from typing import Any, BinaryIO
 from etils import epath
 import numpy as np
 
+from vit_jax import untrusted
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
 from vit_jax.data.sources import offset_index
@@ -55,7 +55,8 @@ def open_tars(
   counts = [len(arrays['starts']) for arrays in found]
   # Texts are one byte array, which `np.load` reads without pickle.
   texts = {name: [text for arrays, count in zip(found, counts) if count
-                  for text in arrays[name].tobytes().decode().split('\0')]
+                  for text in arrays[name].tobytes().decode(
+                      errors='surrogateescape').split('\0')]
            for name in ('keys', *_LABELS)}
   keys = texts.pop('keys')
   if not keys:
@@ -95,14 +96,14 @@ def _parse_labels(
   rows: list[dict[str, Any]] = []
   for key, text in zip(keys, texts['json']):
     try:
-      value = json.loads(text or '{}')
+      value = untrusted.parse_json(text or '{}')
     except ValueError as error:
       raise ValueError(
           f'{key}.json of {where} is not JSON: {error}') from error
     rows.append(value if isinstance(value, dict) else {'label': value})
-  table = table_source.to_columns(rows)
-  return table, columns_lib.choose_columns(
-      table, config, where=f'{where} (JSON)')
+  where = f'{where} (JSON)'
+  table = table_source.to_columns(rows, where=where)
+  return table, columns_lib.choose_columns(table, config, where=where)
 
 
 # --------------------------------------------------------------------- the scan
@@ -111,6 +112,7 @@ def _parse_labels(
 def _scan(path: epath.Path) -> dict[str, np.ndarray]:
   """Returns keys, offsets and sizes of a shard's images, and their labels."""
   images: dict[str, tuple[int, int]] = {}
+  names: dict[tuple[str, str], str] = {}
   texts: dict[str, dict[str, str]] = {kind: {} for kind in _LABELS}
   with offset_index.open_for_scan(path) as file:
     for member in _members(file, path):
@@ -122,11 +124,14 @@ def _scan(path: epath.Path) -> dict[str, np.ndarray]:
         raise ValueError(
             f'{path} holds the link {member.name!r}. Write it with the files '
             'themselves: tar --dereference --hard-dereference -cf ...')
+      first = names.setdefault(
+          (key, 'image' if is_image else kind), member.name)
+      if first is not member.name:
+        raise ValueError(
+            f'{path} holds both {first!r} and {member.name!r} as the '
+            f'{"image" if is_image else "label"} of {key!r}. Give each image '
+            'its own key, the name up to its first dot.')
       if is_image:
-        if key in images:
-          raise ValueError(
-              f'{path} holds two images {key!r}, the second {member.name!r}. '
-              'Give each image its own key, the name up to its first dot.')
         images[key] = member.offset_data, member.size
       elif member.size <= _MAX_LABEL_BYTES:
         file.seek(member.offset_data)
@@ -140,7 +145,8 @@ def _scan(path: epath.Path) -> dict[str, np.ndarray]:
   columns = {'keys': list(images), **{
       kind: [of.get(key, '') for key in images] for kind, of in texts.items()}}
   return {'starts': places[:, 0], 'sizes': places[:, 1],
-          **{name: np.frombuffer('\0'.join(column).encode(), np.uint8)
+          **{name: np.frombuffer('\0'.join(column).encode(
+              errors='surrogateescape'), np.uint8)
              for name, column in columns.items()}}
 
 
@@ -150,13 +156,17 @@ def _members(
   try:
     with tarfile.open(fileobj=file, mode='r:') as tar:
       for member in tar:
+        if member.size < 0:  # The next header would be an earlier one.
+          raise tarfile.ReadError('it has a negative size')
         # TarFile would keep all members: 300 MB per million.
         tar.members.clear()  # type: ignore[attr-defined]
         yield member
       file.seek(tar.offset)
       if file.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
         raise tarfile.ReadError('it has no end')
-  except (tarfile.ReadError, EOFError) as error:
+  except OSError:
+    raise
+  except Exception as error:  # Sizes beyond 64 bits raise many types.
     raise ValueError(
         f'{path} is truncated, or not a tar ({error}). Copy it again; '
         'decompress .tar.gz (gunzip), which has no random access.') from error

@@ -1,9 +1,7 @@
 """Reads config.json of any library whose parser is in this folder."""
 
 from collections.abc import Container
-import json
 import pathlib
-from typing import Any
 
 from vit_jax import untrusted
 from vit_jax.weights.configs import declared as declared_lib
@@ -16,22 +14,6 @@ _MALFORMED = (ValueError, TypeError, AttributeError, KeyError, IndexError,
               ZeroDivisionError, OverflowError)
 
 
-def read_json(path: pathlib.Path) -> dict[str, Any]:
-  """Returns the object in a JSON file.
-
-  Raises:
-    ValueError: if the file is not JSON, or not an object.
-  """
-  try:
-    found = json.loads(untrusted.read_text(path))
-  except (ValueError, RecursionError) as error:
-    raise ValueError(f'{path.name} is not JSON: {error}') from error
-  if not isinstance(found, dict):
-    raise ValueError(
-        f'{path.name} must be a JSON object, but is {type(found).__name__}.')
-  return found
-
-
 def read(
     path: pathlib.Path, *, overrides: Container[str] = (),
 ) -> declared_lib.Declared:
@@ -42,7 +24,7 @@ def read(
       supported.
   """
   try:
-    config = read_json(path)
+    config = untrusted.read_json(path)
     if timm.recognises(config):
       result = timm.parse(config, overrides)
     elif huggingface.recognises(config):
@@ -53,7 +35,7 @@ def read(
     processor = path.with_name('preprocessor_config.json')
     if processor.exists():
       result.preprocess |= huggingface.parse_preprocessor(
-          read_json(processor), overrides)
+          untrusted.read_json(processor), overrides)
     # The weights may decide the resolution; it is a placeholder here.
     preprocessing.parse({'resolution': (1, 1), **result.preprocess})
   except _MALFORMED as error:

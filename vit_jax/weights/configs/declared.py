@@ -7,7 +7,6 @@ vit_jax writes metadata with exported weights, so that nothing is lost:
 """
 
 import dataclasses
-import json
 import pathlib
 from typing import Any, Literal
 
@@ -106,7 +105,7 @@ def read_metadata(opened: files.ArrayFile) -> Declared | None:
   else:
     return None
   try:
-    data = json.loads(text)
+    data = untrusted.parse_json(text)
     if KEY not in opened.metadata and not (
         isinstance(data, dict) and 'preprocess' in data):
       return None  # Unrelated JSON.
@@ -115,7 +114,7 @@ def read_metadata(opened: files.ArrayFile) -> Declared | None:
         saved_config.upgrade({'model': found.model})['model'])
     preprocess = preprocessing.parse(found.preprocess or {})
     resolution = found.size(preprocess)
-  except (ValueError, RecursionError, TypeError, AttributeError) as error:
+  except (ValueError, TypeError, AttributeError) as error:
     raise ValueError(f'{source} is malformed: {error}') from error
   result = Declared(
       source=source, ours=True, model=schema.to_plain(config),

@@ -1,0 +1,406 @@
+"""Feeds hostile files to every reader of untrusted files.
+
+    nice python -m tests.fuzz --minutes=10
+
+A reader returns a result, or raises an error that `main.py` prints without a
+traceback, within limits on time and memory. `tests/test_hostile_inputs.py` runs
+some of the same inputs, and those that once failed.
+"""
+
+import argparse
+from collections.abc import Callable, Mapping
+import contextlib
+import csv
+import dataclasses
+import functools
+import io
+import json
+import os
+import pathlib
+import resource
+import signal
+import struct
+import tarfile
+import tempfile
+import time
+from unittest import mock
+
+from array_record.python import array_record_module
+import datasets
+import hypothesis
+from hypothesis import strategies as st
+import numpy as np
+from PIL import Image
+import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
+import tensorflow_datasets as datasets_tfds
+from tensorflow_datasets.proto import tf_example_pb2
+
+import main
+from tests import hostile
+from tests import pictures
+from tests import random_models
+from vit_jax import data
+from vit_jax import schema
+from vit_jax.data import dataset as dataset_lib
+from vit_jax.data import examples
+from vit_jax.data.images import decode
+from vit_jax.data.images import multichannel
+from vit_jax.data.sources import tfrecords
+from vit_jax.weights import load as weights_lib
+from vit_jax.weights import npz
+from vit_jax.weights import safetensors
+
+MAX_SECS, MAX_BYTES = 5, 500 * 2**20
+ROWS = 12
+PNG = pictures.encode(Image.new('RGB', (4, 4)))
+IMAGES = {f'{i}.png': PNG for i in range(ROWS)}
+HF = {'model_type': 'vit', 'architectures': ['ViTForImageClassification'],
+      'hidden_size': 12, 'num_hidden_layers': 2, 'num_attention_heads': 3,
+      'intermediate_size': 20, 'image_size': 32, 'patch_size': 8,
+      'id2label': {str(i): f'class {i}' for i in range(5)}}
+TIMM = {'architecture': 'vit_tiny_patch16_224', 'num_classes': 5,
+        'model_args': {'img_size': 32, 'embed_dim': 12, 'depth': 2,
+                       'num_heads': 3, 'patch_size': 8},
+        'pretrained_cfg': {'mean': [0.1, 0.2, 0.3], 'input_size': [3, 32, 32]}}
+
+
+# --------------------------------------------------------------------- readers
+
+
+@contextlib.contextmanager
+def limited():
+  """Raises an AssertionError for errors with tracebacks, and beyond limits."""
+  def stop(signum, frame):
+    raise AssertionError(f'it took more than {MAX_SECS} s')
+
+  allowed = max(psutil.Process().memory_info().rss + MAX_BYTES, _peak_bytes())
+  old = signal.signal(signal.SIGALRM, stop)
+  signal.setitimer(signal.ITIMER_REAL, MAX_SECS)
+  try:
+    with explained():
+      yield
+  finally:
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, old)
+  assert _peak_bytes() <= allowed
+
+
+def _peak_bytes():
+  return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+@contextlib.contextmanager
+def explained():
+  """Suppresses errors that `main.py` prints without a traceback."""
+  try:
+    yield
+  except (ValueError, OSError) as error:
+    assert main.is_user_error(error), 'the error has a traceback'
+    assert str(error)
+
+
+def read_data(path):
+  """Opens a data set, and reads the first images and labels of each split."""
+  config = data.parse({'source': str(path), 'resolution': 4, 'mean': 0.0,
+                       'std': 1.0, 'max_pixels': 2**16})
+  for split in dataset_lib.open_splits(config).splits:
+    dataset = data.open_dataset(config, split=split)
+    load = examples.LoadExample(dataset, config, train=False)
+    for index in range(min(len(dataset), 2 * ROWS)):
+      with explained():
+        dataset.source.label(index)
+      with explained():
+        load(index, np.random.default_rng(0))
+
+
+def read_parquet(path):
+  datasets.disable_progress_bars()
+  with mock.patch.object(
+      datasets.config, 'HF_DATASETS_CACHE', path.parent / 'cache'):
+    read_data(path)
+
+
+def read_folder(path):
+  """Creates files with the names in a file, and reads them as a data set."""
+  for name in path.read_bytes().split(b'\n'):
+    file = os.fsencode(path.parent) + b'/data/' + name
+    with contextlib.suppress(OSError, ValueError):  # Not a name.
+      os.makedirs(os.path.dirname(file), exist_ok=True)
+      pathlib.Path(os.fsdecode(file)).write_bytes(PNG)
+  read_data(path.parent / 'data')
+
+
+def read_image(path):
+  content = path.read_bytes()
+  for channels in (1, 3):
+    with explained():
+      decode.decode(content, channels=channels, max_pixels=2**20)
+  multichannel.decode(content, channels=3, dtype='float32', max_pixels=2**20)
+
+
+def read_flag(path):
+  text = schema.FlagText(path.read_bytes().decode(errors='replace'))
+  for hint in (int, float, str, tuple[int, ...], schema.Duration | None):
+    with explained():
+      schema.convert(text, hint, where='flag')
+
+
+def read_weights(path):
+  weights_lib.load(path, {})
+
+
+# -------------------------------------------------------------------- contents
+
+
+def text(value):
+  return json.dumps(value).encode()
+
+
+def csv_file(rows, delimiter=','):
+  stream = io.StringIO()
+  csv.writer(stream, delimiter=delimiter).writerows(rows)
+  return stream.getvalue().encode(errors='surrogateescape')
+
+
+def tar_file(members):
+  stream = io.BytesIO()
+  with tarfile.open(fileobj=stream, mode='w') as tar:
+    for name, content in members:
+      member = tarfile.TarInfo(name)
+      member.size = len(content)
+      tar.addfile(member, io.BytesIO(content))
+  return stream.getvalue()
+
+
+def parquet_file(table, metadata=None):
+  stream = io.BytesIO()
+  table = pa.table(table)
+  pq.write_table(table.replace_schema_metadata(metadata), stream)
+  return stream.getvalue()
+
+
+def weights_file(module, family):
+  with tempfile.TemporaryDirectory() as folder:
+    path = pathlib.Path(folder) / 'x'
+    module.write(path, random_models.arrays(family))
+    return path.read_bytes()
+
+
+def tfds_files(form):
+  """Returns the files of a TFDS data set."""
+  records = []
+  for i in range(ROWS):
+    example = tf_example_pb2.Example()
+    example.features.feature['image'].bytes_list.value.append(PNG)
+    example.features.feature['label'].int64_list.value.append(i % 2)
+    records.append(example.SerializeToString())
+  file = f'tiny-train.{form}-00000-of-00001'
+  info = {'name': 'tiny', 'version': '1.0.0', 'fileFormat': form, 'splits': [
+      {'name': 'train', 'numBytes': '1', 'shardLengths': [str(ROWS)],
+       'filepathTemplate': '{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}'}]}
+  with tempfile.TemporaryDirectory() as folder:
+    path = pathlib.Path(folder) / file
+    if form == 'array_record':
+      writer = array_record_module.ArrayRecordWriter(str(path), 'group_size:1')
+      for record in records:
+        writer.write(record)
+      writer.close()
+    else:
+      path.write_bytes(b''.join(
+          part + struct.pack('<I', tfrecords.masked_crc(part))
+          for record in records
+          for part in (struct.pack('<Q', len(record)), record)))
+    datasets_tfds.features.FeaturesDict({
+        'image': datasets_tfds.features.Image(shape=(None, None, 3)),
+        'label': datasets_tfds.features.ClassLabel(num_classes=2),
+    }).save_config(folder)
+    return {'dataset_info.json': text(info), **{
+        path.name: path.read_bytes()
+        for path in pathlib.Path(folder).iterdir()}}
+
+
+# ------------------------------------------------------------------ strategies
+
+_DEEP = functools.reduce(lambda value, _: [value], range(500), 1)
+SCALARS = st.one_of(
+    st.sampled_from([
+        None, True, -1, 0, 1, 10**22, 2**63, 10**400, 10**11, 1e300,
+        float('inf'), float('nan'), '', 'a', 'train', '1.png', '../1.png',
+        '/dev/zero', 'http://x/1.png', 'gs:/x', '9' * 23, '9' * 5000, '1e999',
+        '\0', '\ud800', 'é', 'e\u0301', '=1', 'a|b', '"', [], {}, _DEEP]),
+    st.integers(), st.floats(), st.text(max_size=8))
+VALUES = st.recursive(
+    SCALARS, lambda values: st.lists(values, max_size=3) | st.dictionaries(
+        st.text(max_size=4), values, max_size=3), max_leaves=6)
+
+
+@st.composite
+def changed(draw, value):
+  """Draws JSON data like `value` with one entry replaced, added or removed."""
+  if isinstance(value, (dict, list)) and value and draw(st.integers(0, 3)):
+    items = dict(value) if isinstance(value, dict) else list(value)
+    keys = list(items) if isinstance(value, dict) else range(len(items))
+    key = draw(st.sampled_from(keys))
+    if draw(st.integers(0, 7)):
+      items[key] = draw(changed(items[key]))
+    else:
+      del items[key]
+    return items
+  return draw(VALUES)
+
+
+@st.composite
+def mutated(draw, files):
+  """Draws a file with a few bytes replaced, inserted or cut."""
+  content = bytearray(draw(st.sampled_from(list(files))))
+  for _ in range(draw(st.integers(1, 4))):
+    # Headers are the most sensitive.
+    start = draw(st.one_of(st.integers(0, min(80, len(content))),
+                           st.integers(0, len(content))))
+    new = draw(st.one_of(
+        st.binary(max_size=8), st.sampled_from((
+            b'\xff' * 4, b'\0' * 4, b'\x7f' + b'\xff' * 3, b'\x80'))))
+    removed = draw(st.sampled_from((0, len(new), 64, 1024)))
+    content[start:start + removed] = new
+  return bytes(content)
+
+
+def _json_or_bytes(*values):
+  return st.one_of(st.sampled_from(values).flatmap(changed).map(text),
+                   mutated(list(map(text, values))))
+
+
+def _cells():
+  return st.one_of(*map(st.just, ('cat', 'dog', '0', '1')), SCALARS.map(str))
+
+
+def _tables(delimiter):
+  rows = st.lists(_cells(), min_size=ROWS, max_size=ROWS).map(lambda cells: [
+      ['path', 'label'], *([f'{i}.png', cell] for i, cell in enumerate(cells))])
+  return st.one_of(
+      rows, rows.flatmap(changed).map(
+          lambda rows: [row if isinstance(row, list) else [row]
+                        for row in rows] if isinstance(rows, list) else [])
+  ).map(lambda rows: csv_file(rows, delimiter)).flatmap(
+      lambda content: st.one_of(st.just(content), mutated([content])))
+
+
+def _tar_members():
+  names = st.sampled_from([
+      'a.png', 'b.png', 'c.jpg', 'a.cls', 'b.cls', 'c.json', 'A.CLS', './a.cls',
+      'x/../a.png', '/a.txt', '.png', 'a\udcff.png', 'a/' * 60 + 'b.png'])
+  contents = st.one_of(
+      st.sampled_from([PNG, b'0', b'1', b'cat', b'{"label": 1}', b'\xff']),
+      VALUES.map(text))
+  return st.lists(st.tuples(names, contents), max_size=9).map(tar_file)
+
+
+@dataclasses.dataclass(frozen=True)
+class Reader:
+  """Reads one hostile file, which may lie beside valid ones."""
+  file: str
+  read: Callable[[pathlib.Path], object]
+  contents: st.SearchStrategy[bytes]
+  others: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
+
+  def check(self, content):
+    """Raises an AssertionError unless the file is read or explained."""
+    with limited():
+      self.open(content)
+
+  def open(self, content):
+    """Reads a file with this content."""
+    with tempfile.TemporaryDirectory() as folder:
+      for name, other in {**self.others, self.file: content}.items():
+        pathlib.Path(folder, name).write_bytes(other)
+      self.read(pathlib.Path(folder) / self.file)
+
+
+@functools.cache
+def readers():
+  """Returns the readers by name."""
+  in_folder = lambda path: read_data(path.parent)
+  rows = [{'file_name': f'{i}.png', 'label': i % 2} for i in range(ROWS)]
+  tar = tar_file([(f'{i}.{kind}', content) for i in range(ROWS) for
+                  kind, content in (('png', PNG), ('cls', b'%d' % (i % 2)))])
+  arrow = parquet_file({'image': [PNG] * ROWS, 'label': [0, 1] * (ROWS // 2)})
+  array_record, tfrecord = map(tfds_files, ('array_record', 'tfrecord'))
+  info, features = (json.loads(tfrecord[name]) for name in (
+      'dataset_info.json', 'features.json'))
+  npz_file = weights_file(npz, 'npz')
+  safetensors_file = weights_file(safetensors, 'huggingface')
+  names = ('a/1.png', 'b/2.png', 'train/a/1.png', 'train/b/2.png',
+           'test/a/3.png', 'x.png', 'train/1.csv')
+  return {
+      'image': Reader('x', read_image, mutated(hostile.good().values())),
+      'csv': Reader('x.csv', read_data, _tables(','), IMAGES),
+      'tsv': Reader('x.tsv', read_data, _tables('\t'), IMAGES),
+      'jsonl': Reader(
+          'x.jsonl', read_data, st.just(rows).flatmap(changed).map(
+              lambda rows: b'\n'.join(map(text, rows if isinstance(rows, list)
+                                          else [rows]))), IMAGES),
+      'folder': Reader('names', read_folder, st.lists(st.one_of(
+          st.sampled_from(names).map(str.encode), mutated(
+              list(map(str.encode, names)))), max_size=8).map(b'\n'.join)),
+      'tar': Reader('x.tar', read_data, _tar_members() | mutated([tar])),
+      'parquet': Reader('x.parquet', read_parquet, mutated([arrow])),
+      'dataset_info': Reader(
+          'dataset_info.json', in_folder, _json_or_bytes(info), tfrecord),
+      'features': Reader(
+          'features.json', in_folder, _json_or_bytes(features), tfrecord),
+      **{form: Reader(file, in_folder, mutated([held[file]]), held)
+         for form, held in (('array_record', array_record),
+                            ('tfrecord', tfrecord))
+         for file in held if file.startswith('tiny')},
+      'npz': Reader('x.npz', read_weights, mutated([npz_file])),
+      'safetensors': Reader(
+          'x.safetensors', read_weights, mutated([safetensors_file])),
+      'config': Reader(
+          'config.json', lambda path: read_weights(path.parent),
+          _json_or_bytes(HF, TIMM),
+          {'model.safetensors': safetensors_file}),
+      'flag': Reader('x', read_flag, st.one_of(
+          SCALARS.map(str), VALUES.map(repr)).map(
+              lambda text: text.encode(errors='replace')))}
+
+
+def check(reader, *, tried=None, **settings):
+  """Reads many files; adds their contents to `tried`."""
+  @hypothesis.settings(
+      deadline=None, database=None,
+      suppress_health_check=list(hypothesis.HealthCheck), **settings)
+  @hypothesis.given(reader.contents)
+  def check_one(content):
+    if tried is not None:
+      tried.append(content)
+    reader.check(content)
+
+  check_one()
+
+
+def run(minutes):
+  """Reads random files; returns the number of files and the failures."""
+  end, count, failures = time.monotonic() + 60 * minutes, 0, {}
+  while time.monotonic() < end:
+    for name, reader in readers().items():
+      if name in failures or time.monotonic() > end:
+        continue
+      tried = []
+      try:
+        check(reader, max_examples=200, tried=tried)
+      except Exception as error:
+        failures[name] = tried[-1]
+        print(f'{name}: {type(error).__name__}: {error}\n  {tried[-1]!r:.2000}',
+              flush=True)
+      count += len(tried)
+  return count, failures
+
+
+if __name__ == '__main__':
+  parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
+  parser.add_argument('--minutes', type=float, default=10)
+  total, failed = run(parser.parse_args().minutes)
+  print(f'{total:,} files, {len(failed)} of {len(readers())} readers failed')
+  raise SystemExit(bool(failed))

@@ -1,0 +1,89 @@
+"""Hostile files are read or explained, within 5 seconds and 500 MB."""
+
+import json
+
+import pytest
+
+from tests import fuzz
+
+PNG = fuzz.PNG
+INFO, FEATURES = (json.loads(fuzz.tfds_files('tfrecord')[name]) for name in (
+    'dataset_info.json', 'features.json'))
+DEEP = b'[' * 100_000
+
+
+def table(*labels):
+  return fuzz.csv_file([['path', 'label'], *(
+      [f'{i}.png', labels[i % 2]] for i in range(fuzz.ROWS))])
+
+
+def info(**changes):
+  split = {**INFO['splits'][0], **changes}
+  return fuzz.text({**INFO, 'splits': [split]})
+
+
+def tar(size):
+  """A tar whose second header has a size of 12 bytes."""
+  content = fuzz.tar_file([('a.cls', b'0'), ('a.png', PNG)])
+  header = bytearray(content[1024:1536])
+  header[124:136] = size
+  header[148:156] = b'%06o\0 ' % (256 + sum(header[:148] + header[156:]))
+  return content[:1024] + bytes(header) + content[1536:]
+
+
+# A reader, a file, and a pattern of its error.
+CASES = [
+    ('csv', table('cat', '9' * 23), None),
+    ('csv', table('1', '9' * 5000), None),
+    ('csv', table('0.5', '1e999'), 'holds inf in row 2'),
+    ('csv', b'path,label\nhttp://x/1.png,a\nb.png,b\n', 'Download it'),
+    ('csv', b','.join(b'%d' % i for i in range(10**6)), '1,000,000 columns'),
+    ('jsonl', DEEP, 'nested too deeply'),
+    ('jsonl', b'{"path": "1.png", "label": "cat", "label": "dog"}',
+     "'label' twice: 'cat' and 'dog'"),
+    ('jsonl', b'\n'.join(b'{"%d": 1}' % i for i in range(20_000)),
+     '20,000 different keys'),
+    ('jsonl', b'{"path": "0.png", "label": %s}' % (b'9' * 5000), 'not JSON'),
+    ('tar', fuzz.tar_file([('a.png', PNG), ('a.json', DEEP[:50_000])]),
+     'nested too deeply'),
+    ('tar', fuzz.tar_file([('a.cls', b'0'), ('a.png', PNG), ('a.CLS', b'1')]),
+     "both 'a.cls' and 'a.CLS'"),
+    ('tar', fuzz.tar_file([
+        ('a.png', PNG), ('a.json', b'{"label": 0, "label": 1}')]),
+     "'label' twice: 0 and 1"),
+    ('tar', tar(b'\x80' + b'\xff' * 11), 'is truncated, or not a tar'),
+    ('tar', tar(b'\x80\0\0\0\x7f' + b'\xff' * 7), 'is truncated'),
+    ('tar', tar(b'\xff' * 10 + b'\xf6\0'), 'negative size'),
+    *(('dataset_info', content, '/') for content in (
+        b'[]', b'{"splits": 3}', DEEP, info(shardLengths=['-1']),
+        info(filepathTemplate='../{DATASET}-{SPLIT}.{FILEFORMAT}'),
+        info(filepathTemplate='/etc/passwd'), info(shardLengths=['1' * 11]))),
+    *(('features', fuzz.text(FEATURES).replace(b'"2"', b'"100000000000"'),
+       '100,000,000,000 classes'),),
+    ('features', fuzz.text(FEATURES).replace(
+        b'tensorflow_datasets.core.features.class', b'this.class'),
+     "uses the class 'this.class"),
+    ('parquet', fuzz.parquet_file(
+        {'image': [PNG], 'label': [0]}, {'huggingface': json.dumps({
+            'info': {'features': {'label': {
+                'num_classes': 10**11, '_type': 'ClassLabel'}}}})}),
+     'declares 100000000000 classes'),
+    ('config', DEEP, 'nested too deeply'),
+    ('config', b'{"hidden_size": 1, "hidden_size": 2}', 'twice: 1 and 2'),
+    ('flag', b'1' + b'0' * 40, None), ('flag', b'(' * 100_000, None),
+]
+
+
+@pytest.mark.parametrize(('name', 'content', 'words'), CASES)
+def test_inputs_that_once_failed_are_explained(name, content, words):
+  reader = fuzz.readers()[name]
+  reader.check(content)
+  if words:
+    with pytest.raises((ValueError, OSError), match=words):
+      reader.open(content)
+
+
+@pytest.mark.parametrize('name', fuzz.readers())
+@pytest.mark.filterwarnings('ignore')
+def test_any_file_is_read_or_explained(name):
+  fuzz.check(fuzz.readers()[name], max_examples=15, derandomize=True)
