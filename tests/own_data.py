@@ -1,5 +1,7 @@
 """Writes and opens a user's own data set."""
 
+import os
+
 from vit_jax.data.sources import columns
 from vit_jax.data.sources import paths
 
@@ -8,7 +10,7 @@ def write(root, *names):
   """Writes files whose content is their name: opening decodes no image."""
   for name in names:
     (root / name).parent.mkdir(parents=True, exist_ok=True)
-    (root / name).write_bytes(name.encode())
+    (root / name).write_bytes(os.fsencode(name))
 
 
 def open_path(path, target='auto', **table):

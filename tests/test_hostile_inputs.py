@@ -68,6 +68,10 @@ CASES = [
             'info': {'features': {'label': {
                 'num_classes': 10**11, '_type': 'ClassLabel'}}}})}),
      'declares 100000000000 classes'),
+    ('folder', b'a/\xff.png\nb/2.png\n\xfe/3.png', None),
+    ('tar', fuzz.tar_file([(f'{name}.{kind}', content) for i, name in enumerate(
+        ('a\udcff', 'b', 'c')) for kind, content in (
+            ('png', PNG), ('cls', b'%d' % (i % 2)))]), None),
     ('config', DEEP, 'nested too deeply'),
     ('config', b'{"hidden_size": 1, "hidden_size": 2}', 'twice: 1 and 2'),
     ('flag', b'1' + b'0' * 40, None), ('flag', b'(' * 100_000, None),

@@ -29,7 +29,8 @@ def write_text(path: epath.PathLike, text: str) -> None:
     path.write_text(text)
     return
   new = path.with_name(path.name + '.new')
-  with new.open('w') as file:
+  # Names of files need not be UTF-8.
+  with open(new, 'w', encoding='utf-8', errors='surrogateescape') as file:
     file.write(text)
     file.flush()
     os.fsync(file.fileno())

@@ -39,14 +39,15 @@ def read_bytes(path: epath.PathLike) -> bytes:
   return epath.Path(path).read_bytes()
 
 
-def read_text(path: epath.PathLike) -> str:
+def read_text(path: epath.PathLike, *, errors: str = 'strict') -> str:
   """Returns a regular text file.
 
   Raises:
     ValueError: if it is not regular, or not UTF-8.
   """
   try:
-    return read_bytes(path).decode('utf-8-sig')  # Spreadsheets write a BOM.
+    # Spreadsheets write a BOM.
+    return read_bytes(path).decode('utf-8-sig', errors)
   except UnicodeDecodeError as error:
     raise ValueError(
         f'{path} is not UTF-8 text ({error}). Save it as UTF-8.') from error

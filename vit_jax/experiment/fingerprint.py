@@ -49,8 +49,9 @@ def check_data(dataset: data.Dataset) -> None:
       f'number of examples of {dataset.name}': count,
       f'number of classes of {dataset.name}': dataset.num_classes,
       f'checksum of the class names of {dataset.name}':
-          zlib.crc32(names.encode()),
-      f'checksum of the examples of {dataset.name}': zlib.crc32(keys.encode())})
+          zlib.crc32(names.encode(errors='surrogatepass')),
+      f'checksum of the examples of {dataset.name}': zlib.crc32(
+          keys.encode(errors='surrogatepass'))})
 
 
 def _versions() -> Mapping[str, Any]:

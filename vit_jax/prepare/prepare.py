@@ -231,7 +231,7 @@ def _digest_keys(selections: Any) -> str:
   for selection in selections:
     source = selection.open().source
     for index in range(len(source)):
-      digest.update(source.key(index).encode() + b'\n')
+      digest.update(source.key(index).encode(errors='surrogatepass') + b'\n')
   return digest.hexdigest()
 
 

@@ -193,9 +193,11 @@ def serialise(
   else:
     feature[features.label].int64_list.value.extend(
         values.astype(int).tolist())
-  feature[KEY].bytes_list.value.append(key.encode())
+  feature[KEY].bytes_list.value.append(
+      key.encode(errors='surrogatepass'))
   if features.file_name:
-    feature[FILE_NAME].bytes_list.value.append(example[FILE_NAME].encode())
+    feature[FILE_NAME].bytes_list.value.append(
+        example[FILE_NAME].encode(errors='surrogatepass'))
   return message.SerializeToString(deterministic=True)
 
 

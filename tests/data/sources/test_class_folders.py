@@ -1,9 +1,13 @@
 """Image folders: layouts, splits by hash, classes, ignored files, errors."""
 
+import os
+
 import numpy as np
 import pytest
 
 from tests import own_data
+from vit_jax import atomic_files
+from vit_jax.data.splits import exclusion
 from vit_jax.data.splits import split_strings
 
 
@@ -135,3 +139,35 @@ def test_links_are_followed_but_not_in_cycles(tmp_path):
   (tmp_path / 'far/back').symlink_to(tmp_path / 'all')
   (tmp_path / 'all/dog/one.png').symlink_to(tmp_path / 'far/x.png')
   assert all_keys() == expected | {'cat/far/x.png', 'dog/one.png'}
+
+
+def test_names_that_differ_in_unicode_form_are_one_class(tmp_path):
+  composed, decomposed = 'caf\u00e9', 'cafe\u0301'
+  own_data.write(tmp_path, *(
+      f'{split}/{name}/{i}.png' for split in ('train', 'test') for i in range(2)
+      for name in (composed, decomposed, 'tea')))
+  opened = own_data.open_path(tmp_path)
+  assert opened.class_names == (composed, 'tea')
+  assert f'in the Unicode form NFC: {decomposed}' in opened.description
+  assert own_data.labels(opened)[f'test/{decomposed}/1.png'] == 0
+  lines = [f'train/{name}/0.png,{name}' for name in (
+      composed, decomposed, 'tea')]
+  (tmp_path / 'labels.csv').write_text('\n'.join(['path,label', *lines]))
+  opened = own_data.open_path(tmp_path / 'labels.csv')
+  assert opened.class_names == (composed, 'tea')
+  assert decomposed in opened.description
+
+
+def test_names_need_not_be_utf_8(tmp_path):
+  names = [os.fsdecode(name) for name in (b'caf\xe9', b'tea')]
+  own_data.write(tmp_path, *(
+      f'{split}/{name}/{name}{i}.png'
+      for split in ('train', 'test') for name in names for i in range(2)))
+  opened = own_data.open_path(tmp_path)
+  assert opened.class_names == tuple(names)
+  keys = own_data.keys(opened)['train']
+  assert len(keys) == 4
+  atomic_files.write_text(tmp_path / 'exclude.txt', keys[0])
+  kept, _ = exclusion.exclude(
+      opened.splits['train'], str(tmp_path / 'exclude.txt'), name='x')
+  assert len(kept) == 3

@@ -11,6 +11,7 @@ from etils import epath
 
 from vit_jax.data.sources import columns
 from vit_jax.data.sources import files
+from vit_jax.data.sources import label_rules
 from vit_jax.data.sources import protocol
 from vit_jax.data.sources import table_source
 from vit_jax.data.splits import split_strings as split_strings_lib
@@ -45,7 +46,8 @@ def open_folder(root: epath.Path) -> protocol.DatasetSplits:
     _check_no_splits(found[''], root)
   rows = [(split or 'train', *image)
           for split, images in found.items() for image in images]
-  names = _check_classes({name for _, _, name in rows}, root)
+  names = _check_classes({
+      label_rules.compose(name) for _, _, name in rows}, root)
   splits, paths, classes = map(list, zip(*rows))
   # Independent of the location of the class folders.
   is_single = has_splits and set(splits) == {'train'}

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 import dataclasses
 import re
 from typing import Any, Literal
+import unicodedata
 
 from jaxtyping import Bool, Float64, Int32, Int64, Shaped
 import numpy as np
@@ -96,6 +97,14 @@ def parse_labels(
   return ParsedLabels('multi', Ragged(indices, ends), len(names), names)
 
 
+def compose(name: str) -> str:
+  """Returns a class name in Unicode's form NFC.
+
+  macOS writes 'é' as two characters, other systems as one.
+  """
+  return unicodedata.normalize('NFC', name)
+
+
 def is_missing(value: Any) -> bool:
   """Whether a cell is empty."""
   return _clean(value) is None
@@ -103,7 +112,7 @@ def is_missing(value: Any) -> bool:
 
 def _clean(value: Any) -> Any:
   if isinstance(value, str):
-    return value.strip() or None
+    return compose(value.strip()) or None
   return None if isinstance(value, float) and np.isnan(value) else value
 
 
@@ -302,7 +311,7 @@ def _declared_indices(
     values: Column, class_names: Sequence[str], what: str,
 ) -> Int32[np.ndarray, 'values']:
   """Returns class indices of values that are declared names or indices."""
-  index = {name: i for i, name in enumerate(class_names)}
+  index = {compose(name): i for i, name in enumerate(class_names)}
   indices = []
   for value in values:
     number = index.get(str(value))

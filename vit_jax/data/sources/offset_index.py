@@ -125,7 +125,8 @@ def _places(path: epath.Path, kind: str) -> tuple[epath.Path, epath.Path]:
   cache = epath.Path(
       os.environ.get('XDG_CACHE_HOME') or '~/.cache').expanduser()
   text = os.path.abspath(path) if '://' not in str(path) else os.fspath(path)
-  digest = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+  digest = hashlib.blake2b(
+      os.fsencode(text), digest_size=8).hexdigest()
   return path.parent / name, cache / 'vit_jax' / digest / name
 
 

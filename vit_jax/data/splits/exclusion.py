@@ -33,7 +33,8 @@ class Excluded:
 
 def _read_keys(path: str) -> frozenset[str]:
   try:
-    text = untrusted.read_text(epath.Path(path).expanduser())
+    text = untrusted.read_text(
+        epath.Path(path).expanduser(), errors='surrogateescape')
   except OSError as error:
     raise ValueError(
         f'Cannot read {path} (data.exclude): {error}. Write it with `python '

@@ -29,7 +29,9 @@ _EVAL_SPLITS = ('test', 'val', 'validation', 'valid')
 def stable_hash(text: str) -> int:
   """Returns a 64-bit hash that is the same in every process, unlike `hash`."""
   return int.from_bytes(
-      hashlib.blake2b(text.encode(), digest_size=8).digest(), 'little')
+      hashlib.blake2b(
+          text.encode(errors='surrogatepass'), digest_size=8).digest(),
+      'little')
 
 
 def is_held_out(key: str) -> bool:
