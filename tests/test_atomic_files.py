@@ -94,7 +94,7 @@ def test_create_never_overwrites(target, bucket):
 
 @pytest.mark.parametrize('target', ['https://host/x', 'hf://user/model'])
 def test_unsupported_addresses_are_errors(target):
-  with (pytest.raises(ValueError, match=f'Cannot write to {target}: supported'),
+  with (pytest.raises(ValueError, match=f'Cannot write to {target}: expected'),
         atomic_files.create(target)):
     pass
 
