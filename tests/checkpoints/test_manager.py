@@ -280,7 +280,7 @@ def test_a_truncated_file_is_one_clear_error_or_changes_nothing(
           f'The checkpoint {run}/checkpoints/latest/2 is damaged or '
           'incomplete: ')
       assert (
-          'Copy it again from its origin, or use another of this run: '
+          'Copy it again from its origin, or use another one of this run: '
           f'{run}/checkpoints/latest/1, {run}/checkpoints/best/1.') in text
       failed.add(name)
   assert 'config/metadata' in failed and 'params/_METADATA' in failed

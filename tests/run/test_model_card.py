@@ -141,8 +141,9 @@ def test_the_activation_is_saved_with_the_weights(
 
 def test_only_the_section_with_the_path_changes_when_a_card_moves(workdir):
   text = (workdir / 'model_card.md').read_text()
-  assert model_card.moved(text, '/hub') == text.replace(str(workdir), '/hub')
-  assert model_card.moved('# mine\n', '/hub') == '# mine\n'
+  assert model_card.replace_path(text, '/hub') == text.replace(
+      str(workdir), '/hub')
+  assert model_card.replace_path('# mine\n', '/hub') == '# mine\n'
 
 
 def test_hostile_names_are_text_in_a_card(experiment, workdir):

@@ -1,8 +1,8 @@
 """Storage errors that name the path, the free space and what to do.
 
-Python reports an errno, TensorStore the text of its own error, Orbax a chain of
-both from a thread, and a bucket the response of its service. The original
-message is kept in each case.
+The cause is an errno from Python, an error text from TensorStore, a chain of
+both that Orbax raises from a thread, or the response of a bucket's service. The
+original message is kept in each case.
 """
 
 from collections.abc import Callable

@@ -18,7 +18,7 @@ from vit_jax.checkpoints import checksums
 from vit_jax.checkpoints import errors
 from vit_jax.checkpoints import paths
 
-# The manager raises failures in the background at its next call. Orbax also
+# The manager raises errors of background threads at its next call. Orbax also
 # logs them in each thread, with pages of tracebacks.
 logging.getLogger('absl').addFilter(
     lambda record: not (record.exc_info and 'orbax' in record.pathname))
@@ -37,7 +37,7 @@ class DamagedError(ValueError):
 def explain_errors(path: epath.Path) -> contextlib.AbstractContextManager[None]:
   """Replaces errors of reading a checkpoint with a `DamagedError`.
 
-  Memory errors and temporary errors of a service are kept; in a bucket,
+  Memory errors and temporary errors of a service are not replaced; in a bucket,
   other errors of the service become an `errors.StorageError`.
   """
   def rewrite(error: Exception) -> Exception | None:
@@ -50,8 +50,8 @@ def explain_errors(path: epath.Path) -> contextlib.AbstractContextManager[None]:
     return DamagedError(
         f'The checkpoint {path} is damaged or incomplete: {reason(error)}. '
         'Copy it again from its origin'
-        + (f', or use another of this run: {", ".join(map(str, others))}. A '
-           'run resumes from the previous one once this folder is renamed to '
+        + (f', or use another one of this run: {", ".join(map(str, others))}. '
+           'A run resumes from the previous one once this folder is renamed to '
            f'{path.name}{paths.DAMAGED}.'
            if others else '; the run has no other checkpoint.'))
 
@@ -90,7 +90,7 @@ def read_checksums(
           if (path / CHECKSUMS).exists() else {})
   # Without checksums, the checkpoint may belong to a run without an average.
   names = sums or {*expected} - {'average'}
-  # Listing a folder raises the errors of the system, unlike `exists`.
+  # Unlike `exists`, listing a folder raises operating system errors.
   present = {item.name for item in path.iterdir()}
   missing = [name for name in sorted(names) if name not in present]
   missing += [

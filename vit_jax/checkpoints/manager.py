@@ -117,8 +117,8 @@ class Checkpoints:
       progress: Mapping[str, Any], labels: Sequence[str] = (),
   ) -> None:
     """Like `save`, but writes the model only and replaces the previous best."""
-    # A killed run may have saved them after the checkpoint that it resumes
-    # from. The resumed run saves its best again.
+    # A killed run may have saved a best checkpoint after the step that it
+    # resumes from. The resumed run saves it again.
     for stale in [s for s in self._best.all_steps() if s >= int(state.step)]:
       self._best.wait_until_finished()
       self._best.delete(stale)
@@ -130,9 +130,9 @@ class Checkpoints:
       after: ocp.CheckpointManager, arrays: Mapping[str, Any],
       plain: Mapping[str, Mapping[str, Any]],
   ) -> None:
-    """Starts a save, after that of the other manager if barriers are shared."""
+    """Starts a save; several processes wait for `after`, the other manager."""
     with self._explain_errors(
-        f'the checkpoint of step {step:,} or the previous'):
+        f'the checkpoint of step {step:,} or the previous one'):
       if jax.process_count() > 1:
         after.wait_until_finished()
       manager.save(step, force=True, args=items_lib.composite(arrays, plain))
@@ -148,8 +148,8 @@ class Checkpoints:
 
     Raises:
       ValueError: if the checkpoint does not hold a state like `abstract`.
-      items.DamagedError: if all checkpoints are damaged, or one is and there
-        are several processes, as one cannot decide for the others.
+      items.DamagedError: if all checkpoints are damaged; with several
+        processes, if any is, because one cannot decide for the others.
     """
     damaged: dict[int, items_lib.DamagedError] = {}
     # Network file systems may show another process an older state.
@@ -298,7 +298,7 @@ def _training(state: types.TrainState) -> dict[str, Any]:
 class _Manager(ocp.CheckpointManager):
 
   def reached_preemption(self, step: int) -> bool:
-    """Returns False: `signals` asks JAX, and counts its own calls."""
+    """Returns False, because `signals` asks JAX and counts the calls."""
     del step
     return False
 

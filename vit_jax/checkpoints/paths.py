@@ -25,7 +25,7 @@ def is_checkpoint(path: epath.Path) -> bool:
           and any(item.name in _ITEMS for item in path.iterdir()))
 
 
-def shown(path: epath.PathLike) -> str:
+def display(path: epath.PathLike) -> str:
   """Returns a path, relative to the working directory if it is inside.
 
   Notebooks and model cards are shared and should not reveal a home directory.

@@ -71,7 +71,7 @@ def _copy_card(args: argparse.Namespace) -> None:
     return
   name = model_card.FILENAME if args.format == save.ORBAX else 'README.md'
   atomic_files.write_text(
-      target / name, model_card.moved(card.read_text(), args.target))
+      target / name, model_card.replace_path(card.read_text(), args.target))
 
 
 def _verify(model: model_lib.Model, target: str) -> None:

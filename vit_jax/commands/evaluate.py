@@ -69,10 +69,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
   """Runs the command; returns the exit status."""
   # The time limits of the run's config are not known yet.
-  with restore.watching(config_lib.LogConfig(), 'finding the checkpoint'):
+  with restore.start_watchdog(config_lib.LogConfig(), 'finding the checkpoint'):
     config, source = _find(args)
   output = _output_folder(args)
-  with restore.watching(
+  with restore.start_watchdog(
       config.log, 'reading the checkpoint',
   ) as watchdog, coordination.explain_lost_processes():
     return _evaluate(args, config, source, output, watchdog)

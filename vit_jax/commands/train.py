@@ -50,7 +50,8 @@ def _train(args: argparse.Namespace) -> int:
   start = time.monotonic()
   summaries: dict[str, Any] = {}
   # All stages are built first, so that errors in any of them appear at once.
-  with restore.watching(next(iter(stages.values())).log, 'opening the data'):
+  log = next(iter(stages.values())).log
+  with restore.start_watchdog(log, 'opening the data'):
     experiments = {name: experiment_lib.build(config)
                    for name, config in stages.items()}
   for experiment in experiments.values():

@@ -187,7 +187,7 @@ def _check_best(config: Config) -> None:
 
 
 def best_mode(config: Config) -> Literal['max', 'min']:
-  """Returns whether the metric of the best checkpoint is maximised."""
+  """Returns 'max' or 'min' for the metric of the best checkpoint."""
   name, _, metric = config.checkpoint.best.partition('/')
   mode = config.checkpoint.best_mode
   return config.evals[name].metrics()[metric] if mode == 'auto' else mode

@@ -32,7 +32,7 @@ def opener(config: config_lib.Config, *, expected: bool) -> OpenData:
 
   Args:
     config: config of the experiment.
-    expected: whether only sizes are known; see `experiment.build`.
+    expected: whether only sizes are known (`expected_data` of `build.build`).
   """
   @functools.cache
   def open_data(
@@ -112,7 +112,7 @@ def build(
   def predict(params: types.Params, batch: types.Batch) -> types.Outputs:
     return model.apply({'params': params}, batch['image'])
 
-  # Evaluation measures the loss of the labels, without smoothing.
+  # The evaluation loss uses the labels without smoothing.
   labelled = _labelled_objective(config, train_data)
   return {name: evals.build(section, evals.Context(
       where=f'evals.{name}',

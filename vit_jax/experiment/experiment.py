@@ -34,7 +34,7 @@ class Experiment:
   """Components of an experiment, and its abstract state and batch.
 
   Attributes:
-    config: the config with the settings that depend on the data.
+    config: the config, with settings that depend on the data filled in.
     mesh: devices.
     dataset: training data.
     model: the linen module.

@@ -74,7 +74,7 @@ def fit(
   do: a resumed run keeps its number of microbatches if they still fit.
 
   Args:
-    experiment: the experiment. A fixed `accumulation` is used or is an error.
+    experiment: the experiment; a fixed `accumulation` is never changed.
     free_bytes: free memory of a device before the state is allocated; None if
       unknown, in which case every step that compiles is assumed to fit.
     previous: number of microbatches before a restart.

@@ -44,7 +44,8 @@ PLATFORMS = ('cpu', 'cuda', 'tpu')
 OUTPUTS = ('logits', 'representation')
 # The newest ONNX operator set that ONNX Runtime 1.20 (2024) supports fully.
 OPSET = 21
-# Limit of FlatBuffers (jax) and Protocol Buffers (onnx), less the program.
+# Limit of FlatBuffers (jax) and Protocol Buffers (onnx), minus 16 MiB for the
+# program.
 MAX_BYTES = 2**31 - 2**24
 # Files in the folder of a large model.
 PROGRAMS = {'jax': 'model.stablehlo', 'onnx': 'model.onnx'}
@@ -63,8 +64,8 @@ def write(
 ) -> None:
   """Writes a model in one of `FORMATS`.
 
-  Overwrites the file at `path`; if `is_folder`, it must be a new folder. Raises
-  a `ModuleNotFoundError` if the converter is not installed.
+  Overwrites the file at `path`; if `is_folder`, `path` must not exist. Raises a
+  `ModuleNotFoundError` if the converter is not installed.
   """
   schema.check_name(form, list(FORMATS), what='format')
   FORMATS[form][0](in_float32(model), pathlib.Path(path))
@@ -83,7 +84,7 @@ def is_folder(model: model_lib.Model, *, form: str) -> bool:
 
 
 def in_float32(model: model_lib.Model) -> model_lib.Model:
-  """Returns the model as it is exported; itself if nothing changes."""
+  """Returns the float32 model to export; `model` itself if nothing changes."""
   config = dataclasses.replace(
       models.without_fused_kernels(model.config), dtype='float32',
       remat='none')
@@ -193,7 +194,7 @@ def _write_onnx(model: model_lib.Model, path: pathlib.Path) -> None:
   if separate:
     path.mkdir()
     path = path / PROGRAMS['onnx']
-  # It warns about every shape that it omits, although runtimes infer them.
+  # onnx_ir warns about every shape that it omits, but runtimes infer them.
   logging.getLogger('onnx_ir').setLevel(logging.ERROR)
   jax2onnx.to_onnx(
       lambda images: tuple(forward(params, images).values()),
@@ -202,7 +203,7 @@ def _write_onnx(model: model_lib.Model, path: pathlib.Path) -> None:
       output_names=list(OUTPUTS), return_mode='file', output_path=str(path))
   data = path.with_name(f'{path.name}.data')
   if separate and data.exists():
-    data.chmod(path.stat().st_mode)  # jax2onnx makes it readable by its owner.
+    data.chmod(path.stat().st_mode)  # jax2onnx lets only the owner read it.
   elif data.exists():
     # jax2onnx writes arrays above 1 MiB to a separate file; embed them.
     onnx = _library('onnx', 'onnx')
@@ -231,12 +232,12 @@ def _write_savedmodel(model: model_lib.Model, path: pathlib.Path) -> None:
       polymorphic_shapes=[None, f'(batch, {height}, {width}, {channels})'],
       native_serialization_platforms=PLATFORMS, with_gradient=False)
   module = tf.Module()
-  # Variables are saved in separate files, constants in the program's.
-  leaves, shape = jax.tree.flatten(params)
+  # Variables are saved in separate files, constants in the program's file.
+  leaves, treedef = jax.tree.flatten(params)
   module.weights = variables = [
       tf.Variable(np.asarray(leaf), trainable=False) for leaf in leaves]
   module.serve = tf.function(
-      lambda images: converted(jax.tree.unflatten(shape, variables), images),
+      lambda images: converted(jax.tree.unflatten(treedef, variables), images),
       autograph=False, input_signature=[tf.TensorSpec(
           (None, height, width, channels), tf.float32, name='images')])
   tf.saved_model.save(
@@ -252,7 +253,7 @@ def _read_savedmodel(path: pathlib.Path) -> Run:
 
 
 def _library(name: str, form: str) -> Any:
-  """Imports a library of one export format."""
+  """Imports a library that an export format needs."""
   try:
     return __import__(name)
   except ModuleNotFoundError as error:

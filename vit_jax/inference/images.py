@@ -2,7 +2,7 @@
 
 An image is a path, a Pillow image, or an array [height, width] or [height,
 width, 1, 3 or 4], uint8 in 0 ... 255 or float in 0 ... 1. An alpha channel is
-composed on white.
+composited on white.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -29,7 +29,7 @@ OnError = Callable[[ImageLike, Exception], None]
 
 
 def is_single(images: Any, *, channels: int) -> TypeGuard[ImageLike]:
-  """Returns whether this is a single image, for a model of these channels."""
+  """Whether `images` is one image, for a model with `channels` channels."""
   if isinstance(images, (str, os.PathLike, Image.Image)):
     return True
   if getattr(getattr(images, 'dtype', None), 'kind', '') in ('U', 'O'):
@@ -43,7 +43,7 @@ def read(
 ) -> Float[np.ndarray, 'height width channels']:
   """Reads an image and preprocesses it as in the model's training.
 
-  Raises a `ValueError` if it is not an image, or a `FileNotFoundError`.
+  Raises a `FileNotFoundError`, or a `ValueError` if it is not an image.
   """
   pixels = ops.to_array(
       _read_resized(image, preprocess), size=preprocess.resolution)

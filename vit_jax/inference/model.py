@@ -52,7 +52,7 @@ class Model:
     resolution: height and width of the position embeddings.
     positions: interpolation of position embeddings: 'linear' or 'cubic'.
     origin: format and path of the weights.
-    report: a line for each parameter that was read, and for ignored ones.
+    report: a line for each parameter that was read or ignored.
   """
   config: models.ModelConfig
   params: types.Params
@@ -74,7 +74,7 @@ class Model:
       [batch, tokens, width], and other outputs of the model.
 
     Raises:
-      ValueError: if they are not such images, or do not divide into patches.
+      ValueError: for other arrays, or images that do not divide into patches.
     """
     images_lib.check_batch(images, self.preprocess)
     return self.network(images)
@@ -235,7 +235,7 @@ class Model:
           [Float[np.ndarray, 'layers batch heads tokens tokens']], np.ndarray],
       images: ImageLike | Iterable[ImageLike], batch_size: int,
   ) -> Any:
-    """Returns a function of the attention weights of each image."""
+    """Applies `function` to the attention weights of the images."""
     self._check_has_tokens('attention', instead='model.features')
     if getattr(self.config, 'axial', False):
       raise ValueError(
@@ -285,9 +285,9 @@ class Model:
       images: ImageLike | Iterable[ImageLike], batch_size: int,
       **options: Any,
   ) -> Any:
-    """Returns the rows of `function` of the outputs of each batch.
+    """Applies `function` to the outputs of each batch; returns all rows.
 
-    A single image returns its row.
+    For a single image, returns its row.
     """
     single = images_lib.is_single(images, channels=self.preprocess.channels)
     given: list[Any] = [images] if single else list(images)  # type: ignore
@@ -304,12 +304,12 @@ class Model:
     """Writes the model atomically.
 
     Args:
-      target: a new file or folder, here or at gs://.
+      target: a new file or folder, local or at gs://.
       form: one of `weights.save.FORMATS`.
 
     Returns:
-      Lines on overrides that `load` needs to read it back, and on differences
-      in the format's own library.
+      Notes on overrides that `load` needs, and on results that differ in the
+      format's own library.
 
     Raises:
       FileExistsError: if `target` exists.

@@ -29,8 +29,8 @@ def find(environ: Mapping[str, str]) -> str | None:
   """
   if int(environ.get('OMPI_COMM_WORLD_SIZE', 1)) > 1:
     return OPEN_MPI
-  # The variables that JAX reads. A batch script or an allocation that starts a
-  # program without `srun` has tasks too, but no step with several.
+  # The variables that JAX reads. A program started without `srun` in a batch
+  # script or an allocation has SLURM_NTASKS too, but its step has one task.
   if all(f'SLURM_{name}' in environ for name in (
       'JOB_ID', 'STEP_NODELIST', 'NTASKS', 'PROCID', 'LOCALID')):
     tasks = environ.get('SLURM_STEP_NUM_TASKS', environ['SLURM_NTASKS'])

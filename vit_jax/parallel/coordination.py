@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import jax
 
-# The only private name: JAX has no public access to its key-value store.
+# The only private import: JAX has no public access to its key-value store.
 from jax._src import distributed
 from jax.experimental import multihost_utils
 
@@ -26,8 +26,8 @@ from vit_jax import exceptions
 # Time limit of all calls, as long as `log.start_secs`: during the start, one
 # process may compile for hours while others load from the cache.
 START_SECS = 7200
-PROBE_SECS = 5  # For all processes to respond after a failed collective.
-ERROR_SECS = 10  # For all processes to read the error of process 0.
+PROBE_SECS = 5  # Time for all processes to respond to a failed collective.
+ERROR_SECS = 10  # Time for all processes to read the error of process 0.
 
 # Messages of Gloo, NCCL and the coordination service. Buckets and data servers
 # use the same words, but with other exception types.
@@ -44,7 +44,7 @@ class LostError(RuntimeError):
   """Another process of the run ended or cannot be reached.
 
   Attributes:
-    exit_code: exit status, as after a hang: the run can be restarted.
+    exit_code: exit status of a run that can be restarted, as after a hang.
   """
   exit_code = 76
 
@@ -53,7 +53,7 @@ def run_on_first(name: str, function: Callable[[], _T]) -> _T | None:
   """Runs `function` in process 0 and returns its result in every process.
 
   Args:
-    name: identifies the call; same order in every process.
+    name: identifies the call; every process must call in the same order.
     function: returns JSON-compatible data.
 
   Raises:
@@ -86,7 +86,7 @@ def check_equal(name: str, values: Mapping[str, Any]) -> None:
   """Checks that every process passes the same values.
 
   Args:
-    name: identifies the call; same order in every process.
+    name: identifies the call; every process must call in the same order.
     values: JSON-compatible data by description.
 
   Raises:

@@ -47,7 +47,7 @@ def free_bytes(mesh: jax.sharding.Mesh) -> int | None:
                  for s in stats if 'bytes_limit' in s), default=None)
   if jax.process_count() == 1:
     return least
-  # The collective has 32-bit integers, too small for bytes.
+  # The collective uses 32-bit integers, which cannot hold byte counts.
   everywhere = multihost_utils.process_allgather(
       np.asarray(-1 if least is None else least // MIB, np.int32))
   return None if everywhere.min() < 0 else int(everywhere.min()) * MIB

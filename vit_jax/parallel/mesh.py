@@ -29,7 +29,7 @@ class Preset:
 
 # A float32 parameter takes 16 bytes with its gradient and Adam's moments. Few
 # devices share it, to limit communication: just enough for about 1 GiB of
-# parameters on each core of a TPU v3 (16 GiB). All others are for `data`.
+# parameters on each core of a TPU v3 (16 GiB). The others form the axis `data`.
 PRESETS: Mapping[str, Preset] = {
     'data': Preset(200e6, 1, 1),  # Ti, S, B: at most 3 GB.
     'L': Preset(500e6, 8, 1),     # L, R101x3: 5 to 8 GB.
@@ -65,7 +65,7 @@ class MeshConfig:
     sizes = [s for s in (self.data, self.fsdp, self.tensor) if s is not None]
     if sizes.count(-1) > 1 or any(s == 0 or s < -1 for s in sizes):
       raise ValueError(
-          'Mesh axes are positive, and at most one of them -1; got '
+          'Mesh axes must be positive, except that one may be -1; got '
           f'{dict(zip(types.MESH_AXES, (self.data, self.fsdp, self.tensor)))}.'
           ' For fsdp and tensor, None takes the preset.')
 
@@ -88,7 +88,7 @@ def resolve(
 ) -> tuple[int, int, int]:
   """Returns the sizes of the axes over `num_devices`.
 
-  With few devices, the preset's `fsdp` is reduced last and `tensor` first.
+  With few devices, the preset's `tensor` is reduced before its `fsdp`.
 
   Raises:
     ValueError: if the axes do not fill the devices exactly.

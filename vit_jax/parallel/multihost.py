@@ -117,8 +117,8 @@ def put(arrays: Any, shardings: Any) -> Any:
 def connect_cpus(mesh: jax.sharding.Mesh) -> None:
   """Opens the connections between CPUs of several processes.
 
-  Otherwise the first step opens them, and gloo fails where one process compiles
-  it half a minute longer than another.
+  Otherwise the first step opens them, and gloo fails if one process compiles it
+  half a minute longer than another.
 
   Raises:
     coordination.LostError: if a process is missing.

@@ -27,6 +27,6 @@ def find(
     return None
   # Some weights do not determine the number of heads.
   heads = getattr(config.model, 'num_heads', None)
-  with restore.watching(config.log, 'finding the initial weights'):
+  with restore.start_watchdog(config.log, 'finding the initial weights'):
     return find_source(origin, which=config.init.which,
                        **({'num_heads': heads} if heads else {}))

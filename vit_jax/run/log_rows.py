@@ -11,7 +11,7 @@ from vit_jax.training import clock as clock_lib
 from vit_jax.training import counters as counters_lib
 from vit_jax.training import profiler
 
-# Training metrics of the last log line that the summary repeats.
+# Training metrics that the summary copies from the last log line.
 _SUMMARIZED = ('loss', 'accuracy', 'precision_at_1')
 
 
@@ -25,7 +25,7 @@ def training_row(
   Args:
     experiment: the experiment.
     counters: counters with the current time.
-    metrics: accumulated since the previous log line, by name.
+    metrics: running metrics since the previous log line, by name.
     speed: speed since the previous log line.
     step: number of updates.
     device_kind: kind of the devices.

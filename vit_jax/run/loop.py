@@ -3,8 +3,8 @@
     restore or init -> step -> log -> evaluate -> save -> step ...
 
 The order matters. A checkpoint records what was logged and evaluated at its
-step, so a killed run resumes without a trace: later rows are written again, and
-an interrupted evaluation is repeated.
+step, so a killed run resumes as if it had not stopped: later rows are written
+again, and an interrupted evaluation is repeated.
 """
 
 import collections
@@ -66,7 +66,7 @@ def train(
     source: initial parameters of a new run; by default random.
     profile_steps: number of steps to profile.
     show_parameters: whether to print the table of parameters.
-    free_bytes: device memory for the run; by default what is free now.
+    free_bytes: device memory for the run; by default all that is free now.
 
   Raises:
     ValueError: if a step or an evaluation does not fit into memory, `workdir`
@@ -83,8 +83,8 @@ def train(
   with contextlib.ExitStack() as stack:
     # First, so that a signal during a long compilation is handled after it.
     stop = stack.enter_context(signals.catch())
-    # Before file systems and other processes, which may hang.
-    watchdog = stack.enter_context(restore.watching(
+    # Starts before any access to files or other processes, which may hang.
+    watchdog = stack.enter_context(restore.start_watchdog(
         experiment.config.log, 'opening the workdir'))
     stack.enter_context(coordination.explain_lost_processes())
     coordination.run_on_first(
@@ -145,14 +145,14 @@ class _Run:
           self._experiment, self._counters, step=self._step,
           device_kind=self._device_kind)
       self._files.write_summary(summary)
-      self._stop.check()  # A signal during the last save.
+      self._stop.check()  # Handles a signal during the last save.
     self._files.write_card(
         self._experiment, summary, origin=self._counters.origin,
         source_config=source.config if source else {})
     return summary
 
   def _fit(self, free_bytes: int | None) -> fit_batch.FittedStep:
-    """Compiles the step with as few microbatches as fit."""
+    """Compiles the step with the fewest microbatches that fit."""
     fitted = fit_batch.fit(
         self._experiment, free_bytes=free_bytes,
         previous=self._start.num_microbatches)
@@ -209,7 +209,7 @@ class _Run:
       self, step_function: Callable, profiler: profiler_lib.Profiler,
   ) -> None:
     if self._counters.evaluated != self._step:
-      self._evaluate()  # The process ended during this evaluation.
+      self._evaluate()  # Interrupted before the restart.
     in_flight: collections.deque[jax.Array] = collections.deque()
     with contextlib.closing(self._experiment.batches(
         start_step=self._step,

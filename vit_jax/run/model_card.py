@@ -35,7 +35,7 @@ _USE = '## How to use it'  # Heading of the section with the model's path.
 
 @dataclasses.dataclass(frozen=True)
 class _Result:
-  """A metric of the last and of the best checkpoint; None is unknown."""
+  """A metric of the last and the best checkpoint; None if unknown."""
   evaluator: str
   dataset: str
   split: str
@@ -75,7 +75,7 @@ def of_run(
       class_names=names if len(names) <= MAX_NAMES else (),
       height=height, width=width, channels=channels,
       grid=experiment_lib.grid(config),
-      origin=paths.shown(origin) if origin else '',
+      origin=paths.display(origin) if origin else '',
       source=source_config.get('data', {}).get('source'), summary=summary,
       epochs=summary['steps'] / experiment.steps_per_epoch,
       optimizer={name: value for name, value in schema.to_plain(
@@ -98,8 +98,8 @@ def _environment() -> jinja2.Environment:
   return environment
 
 
-def moved(text: str, path: epath.PathLike) -> str:
-  """Returns a card with the new path of its model."""
+def replace_path(text: str, path: epath.PathLike) -> str:
+  """Returns a card with `path` as the new path of its model."""
   use = _use(path, predicts='main.py predict' in text)
   return re.sub(
       rf'^{_USE}\n.*?(?=^## |\Z)', lambda _: f'{use}\n\n', text, count=1,
@@ -119,7 +119,7 @@ def _metadata(
           else 'image-feature-extraction')
   if _predicts(experiment) and experiment.dataset.targets:
     task = ''  # Hugging Face has no task for image regression.
-  # Each result must name a task, and YAML's readers know no NaN.
+  # Each result must name a task, and YAML parsers may reject NaN.
   found = [huggingface_hub.EvalResult(
       task_type=task, dataset_type=r.dataset, dataset_name=r.dataset,
       dataset_split=r.split, metric_type=r.metric, metric_value=r.last,

@@ -68,7 +68,8 @@ class Start:
   num_microbatches: int | None = None
 
 
-def watching(log: config_lib.LogConfig, activity: str) -> watchdog.Watchdog:
+def start_watchdog(
+    log: config_lib.LogConfig, activity: str) -> watchdog.Watchdog:
   """Returns a watchdog with the limits of a config, for the start of a run."""
   return watchdog.Watchdog(
       report_secs=log.stalled_secs, end_secs=log.hung_secs,
@@ -95,7 +96,7 @@ def restore_or_init(
         f'Starting from random parameters (seed {experiment.config.seed}).'))
   state, rows = experiment.start_from(state, source.load(), source.config)
   return state, Start(counters_lib.Counters(origin=str(source.path)), (
-      f'Starting from the {source.item} of {paths.shown(source.path)}:\n'
+      f'Starting from the {source.item} of {paths.display(source.path)}:\n'
       f'{initialize.report(rows)}'))
 
 
@@ -108,7 +109,7 @@ def _resume(
   counters = counters_lib.Counters.restore(
       restored.progress, flops_per_image=experiment.training_flops_per_image)
   step = int(restored.state.step)
-  # Resolved again: settings added since then take their defaults.
+  # Resolved again, so that settings added since then get their defaults.
   earlier = config_lib.resolve(restored.config)
   changes = config_file.differences(config_lib.to_plain(earlier), {
       **config_lib.to_plain(config),

@@ -53,7 +53,8 @@ def describe(
       _expected_cost(experiment, forward, training),
       f'memory: parameters {_bytes(tree.num_bytes(state.params))}, optimizer '
       f'{_bytes(tree.num_bytes(state.opt_state))}'
-      + (f', temporaries of a step {_bytes(memory.temp_size_in_bytes)} a device'
+      + (f', temporaries of a step {_bytes(memory.temp_size_in_bytes)}'
+         ' per device'
          if memory is not None else '')]
   lines = list(map(escape.line, lines))
   if show_parameters:
@@ -72,7 +73,8 @@ def _labels(experiment: experiment_lib.Experiment) -> str:
   weights = getattr(experiment.config.objective, 'class_weights', 'none')
   text = f'{dataset.num_classes} classes'
   if section.sampling != 'natural':
-    text += f', sampled {section.sampling} (an epoch is as many samples)'
+    text += (f', {section.sampling} sampling (an epoch draws '
+             f'{dataset.num_examples:,} images)')
   return text if weights == 'none' else f'{text}, weighted ({weights})'
 
 

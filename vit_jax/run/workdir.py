@@ -41,7 +41,7 @@ class Files:
   Attributes:
     path: the workdir.
     title: name of the run, or ''.
-    describe_latest: returns from which checkpoint the run can resume.
+    describe_latest: returns a sentence about the checkpoint to resume from.
   """
   path: epath.Path
   title: str

@@ -47,7 +47,7 @@ def build(
     if name in done:
       continue
     try:
-      with restore.watching(config.log, f'opening the data of {name}'):
+      with restore.start_watchdog(config.log, f'opening the data of {name}'):
         experiments[name] = experiment_lib.build(config)
     except ValueError as error:
       raise ValueError(f'run {name}: {error}') from error

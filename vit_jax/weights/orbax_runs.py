@@ -96,7 +96,7 @@ def load(
       config=config, params=tree.unflatten(params), resolution=resolution,
       preprocess=preprocess, positions=run.positions, family='ours',
       summary=(
-          f'{paths.shown(where)}: vit_jax checkpoint, '
+          f'{paths.display(where)}: vit_jax checkpoint, '
           f'{load_lib.count(params)}, images {resolution[0]}x{resolution[1]}',),
       report=tuple(f'  loaded  {name} {array.shape}'
                    for name, array in params.items()))
