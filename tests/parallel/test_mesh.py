@@ -71,7 +71,7 @@ def test_mesh_that_does_not_fill_the_devices_is_an_error(section):
 @pytest.mark.parametrize('section', [
     {'data': 0}, {'data': -1, 'fsdp': -1}, {'tensor': -2}])
 def test_impossible_axes_are_an_error(section):
-  with pytest.raises(ValueError, match='positive, and at most one of them -1'):
+  with pytest.raises(ValueError, match='positive, except that one may be -1'):
     mesh.parse(section)
 
 
