@@ -161,7 +161,7 @@ def text(value):
 def csv_file(rows, delimiter=','):
   stream = io.StringIO()
   csv.writer(stream, delimiter=delimiter).writerows(rows)
-  return stream.getvalue().encode(errors='surrogateescape')
+  return stream.getvalue().encode(errors='surrogatepass')
 
 
 def tar_file(members):

@@ -55,11 +55,12 @@ CASES = [
     ('tar', tar(b'\x80\0\0\0\x7f' + b'\xff' * 7), 'is truncated'),
     ('tar', tar(b'\xff' * 10 + b'\xf6\0'), 'negative size'),
     *(('dataset_info', content, '/') for content in (
-        b'[]', b'{"splits": 3}', DEEP, info(shardLengths=['-1']),
+        b'[]', b'{"splits": 3}', DEEP, fuzz.text({**INFO, 'name': ''}),
+        info(shardLengths=['-1']),
         info(filepathTemplate='../{DATASET}-{SPLIT}.{FILEFORMAT}'),
         info(filepathTemplate='/etc/passwd'), info(shardLengths=['1' * 11]))),
-    *(('features', fuzz.text(FEATURES).replace(b'"2"', b'"100000000000"'),
-       '100,000,000,000 classes'),),
+    ('features', fuzz.text(FEATURES).replace(b'"2"', b'"100000000000"'),
+     '100,000,000,000 classes'),
     ('features', fuzz.text(FEATURES).replace(
         b'tensorflow_datasets.core.features.class', b'this.class'),
      "uses the class 'this.class"),

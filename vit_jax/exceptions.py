@@ -24,16 +24,16 @@ def replaced_by(
 
 
 def naming(what: str) -> contextlib.AbstractContextManager[None]:
-  """Makes errors name the file or record that a library could not read.
+  """Replaces exceptions of a library by a ValueError that names a file.
 
-  All become a ValueError, except errors of the file system or of memory, and
-  those that name it already.
+  Errors of the file system or of memory are kept.
   """
   def rewrite(error: Exception) -> Exception | None:
-    if isinstance(error, (OSError, MemoryError)) or what in str(error):
+    if isinstance(error, (OSError, MemoryError)):
       return None
     kind = '' if type(error) is ValueError else f'{type(error).__name__}: '
-    return ValueError(f'{what}: {kind}{error}')
+    prefix = '' if what in str(error) else f'{what}: '
+    return ValueError(f'{prefix}{kind}{error}')
 
   return replaced_by(rewrite)
 

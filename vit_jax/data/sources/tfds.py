@@ -145,26 +145,26 @@ def open_records(
   import tensorflow_datasets as tfds  # pylint: disable=g-import-not-at-top
   untrusted.check_folder(folder)
   _check_features(folder)
+  form, found = _format(folder), dict[str, Any]()
   # Reads only the files, because the builder's own code needs TensorFlow.
   with exceptions.naming(os.fspath(folder)):
     builder = tfds.builder_from_directory(folder)
-  features = builder.info.features
-  decoders = {name: tfds.decode.SkipDecoding() for name in undecoded
-              if name in features}
-  form, found = _format(folder), dict[str, Any]()
-  for split, info in builder.info.splits.items():
-    info = info.replace(filename_template=info.filename_template.replace(
-        filetype_suffix=form))
-    _check_files(info.filepaths, info.shard_lengths, folder)
-    if form == 'tfrecord':
-      found[split] = tfrecords.Examples(
-          tfrecords.open_records(info.filepaths, counts=info.shard_lengths),
-          features, decoders)
-    elif info.num_examples:
-      found[split] = builder.as_data_source(
-          split, decoders=decoders, file_format='array_record')
-    else:  # TFDS fails on a split without examples.
-      found[split] = ()
+    features = builder.info.features
+    decoders = {name: tfds.decode.SkipDecoding() for name in undecoded
+                if name in features}
+    for split, info in builder.info.splits.items():
+      info = info.replace(filename_template=info.filename_template.replace(
+          filetype_suffix=form))
+      _check_files(info.filepaths, info.shard_lengths, folder)
+      if form == 'tfrecord':
+        found[split] = tfrecords.Examples(
+            tfrecords.open_records(info.filepaths, counts=info.shard_lengths),
+            features, decoders)
+      elif info.num_examples:
+        found[split] = builder.as_data_source(
+            split, decoders=decoders, file_format='array_record')
+      else:  # TFDS fails on a split without examples.
+        found[split] = ()
   return found, features
 
 
