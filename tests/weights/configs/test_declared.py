@@ -60,7 +60,7 @@ def test_metadata_of_another_model_is_an_error(
 
 
 @pytest.mark.parametrize(('text', 'words'), [
-    ('{', 'Expecting'), ('[' * 100_000, 'recursion'),
+    ('{', 'Expecting'), ('[' * 100_000, 'nested too deeply'),
     ('{"preprocess": {}}', r'needs the key.s. model'),
     ('{"model": {}, "preprocess": {}}', 'neither a variant nor width'),
     ('{"model": {"variant": "B/16"}, "preprocess": {}}',
