@@ -57,7 +57,7 @@ def _plant(root):
 def _run(request):
   counts = []
   report = report_lib.check(
-      request, likeness=similarity.Likeness(),
+      request, thresholds=similarity.Thresholds(),
       settings=suspicious_labels.Settings(neighbours=5), features='stripes',
       advance=counts.append, failed=lambda key, error: counts.append(1))
   assert sum(counts) == len(request)

@@ -52,7 +52,7 @@ def test_a_workdir_that_cannot_be_created_is_a_storage_error(
       with lock.hold(path):
         pass
 
-  # Permissions do not bind a test that runs as root.
+  # Permissions do not apply to a test that runs as root.
   def refuse(path, *_, **__):
     raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
 

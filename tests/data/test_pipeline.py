@@ -56,7 +56,7 @@ def test_batches_have_the_abstract_shapes():
     assert batch['mask'].tolist() == [1] * 16
 
 
-def test_processes_read_their_shards_of_the_batch_of_one():
+def test_processes_together_read_the_batch_of_a_single_process():
   config = _config(train_ops=OPS)
   whole = _take(4, config, start_step=2)
   parts = [_take(4, config, shards=(i,), num_shards=4, start_step=2)

@@ -79,7 +79,7 @@ def test_large_models_become_a_folder_with_separate_weights(
   if form == 'savedmodel':
     return
   assert not [r for r in caplog.records if r.name.startswith('onnx')]
-  # With equal permissions.
+  # All files have the same permissions.
   assert len({path.stat().st_mode
               for path in (tmp_path / 'moved').iterdir()}) == 1
   sizes = {path.name: path.stat().st_size

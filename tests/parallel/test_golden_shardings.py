@@ -25,7 +25,7 @@ VARIANTS = {
     'Ti/16': MESHES[:3],  # Three heads are not divisible by two.
     'B/16': MESHES, 'L/16': MESHES, 'H/14': MESHES, 'g/14': MESHES,
     'G/14': MESHES, '22B/14': MESHES, 'R50+B/16': MESHES, 'R50x1': MESHES}
-# File names that differ in more than upper and lower case.
+# File names that still differ if the file system ignores case.
 FILES = {'g/14': 'giant/14', 'G/14': 'gigantic/14'}
 
 

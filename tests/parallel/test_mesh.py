@@ -51,7 +51,7 @@ def of_slices(platform):
                     slice_index=index, id=index) for index in range(2)]
 
 
-def test_only_tpus_must_be_of_one_slice():
+def test_only_tpus_must_be_in_one_slice():
   with pytest.raises(ValueError, match='2 x fake: the devices belong to 2 sl'):
     mesh.build(mesh.MeshConfig(), of_slices('tpu'))
   assert mesh.build(mesh.MeshConfig(), of_slices('gpu')).size == 2

@@ -159,7 +159,7 @@ def test_fsdp_gathers_one_layer_at_a_time_and_reduces_gradients_once():
   inside = [c for c in found['all-gather'] if c.loops]
   assert {c.loops for c in inside} == {(DEPTH,)}
   assert {bare(shape) for c in inside for shape in c.shapes} == layer
-  # Once in each pass.
+  # Each is gathered once in the forward and once in the backward pass.
   assert len(inside) == 2 * len(layer)
   others = {math.prod(shape) * 4 for path, shape in split_params(built).items()
             if not path.startswith('encoder')}

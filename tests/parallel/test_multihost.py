@@ -91,7 +91,7 @@ def test_inconsistent_flags_are_errors(flags, words):
     ({'OMPI_COMM_WORLD_SIZE': '1'}, None),
     ({'KUBERNETES_SERVICE_HOST': '10.0.0.1'}, None),
 ])
-def test_clusters_count_only_with_several_processes(environ, cluster):
+def test_a_cluster_is_detected_only_with_several_processes(environ, cluster):
   assert clusters.find(environ) == cluster
 
 
@@ -107,7 +107,7 @@ def test_a_kubernetes_job_needs_the_package_that_lists_pods(monkeypatch):
     ({'SLURM_STEP_TASKS_PER_NODE': '1'}, [0, 1, 2, 3]),
     ({'SLURM_STEP_TASKS_PER_NODE': '4', 'SLURM_GPUS_PER_TASK': '4'},
      [0, 1, 2, 3]),
-    # One task per GPU, all visible: JAX takes the GPU with its number.
+    # One task per GPU, all visible: JAX takes the GPU of the task's number.
     ({'SLURM_STEP_TASKS_PER_NODE': '4(x2)'}, None),
 ])
 def test_a_slurm_task_alone_on_its_node_has_all_gpus(environ, gpus):

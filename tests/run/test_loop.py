@@ -37,7 +37,7 @@ CONFIG = toy.config(
            'end': {'batch_size': 120}},
     log={'every': {'steps': 3}},
     checkpoint={'every': {'steps': 5}, 'best': 'val/loss'})
-# The smallest is the third, at step 12; the last is of the best at the end.
+# The minimum is the third, at step 12; the last is for the best checkpoint.
 LOSSES = [3.0, 2.5, 2.0, 2.1, math.nan, 2.2, 2.3, 2.4, 2.5, 2.6, 2.0]
 
 

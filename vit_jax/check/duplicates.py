@@ -16,7 +16,7 @@ _QUERIES = 2**16  # Queries per search, to bound memory.
 
 
 def find(
-    scan: scan_lib.Scan, likeness: similarity.Likeness,
+    scan: scan_lib.Scan, thresholds: similarity.Thresholds,
 ) -> tuple[findings.DuplicateGroup, ...]:
   """Returns groups of duplicates, the most harmful first.
 
@@ -28,7 +28,7 @@ def find(
       np.array([r.digest for r in scan.records.values()], np.uint64),
       return_index=True, return_inverse=True)
   files = readable[first]  # One example of each distinct file.
-  pairs = _similar_files(scan, files, likeness)
+  pairs = _similar_files(scan, files, thresholds)
   one, other = (np.array([pair[i] for pair in pairs], np.int64)
                 for i in range(2))
   _, group_of_file = sparse.csgraph.connected_components(
@@ -66,7 +66,7 @@ def _group(
 
 def _similar_files(
     scan: scan_lib.Scan, files: Int[np.ndarray, 'files'],
-    likeness: similarity.Likeness,
+    thresholds: similarity.Thresholds,
 ) -> list[tuple[int, int, float]]:
   """Returns pairs of files with similar pixels, and their similarity."""
   records = [scan.records[number] for number in files.tolist()]
@@ -74,10 +74,10 @@ def _similar_files(
   pairs = []
   for one, other, mirrored in _candidates(
       np.array([record.hash for record in records], np.uint64),
-      likeness.max_distance):
+      thresholds.max_distance):
     value = similarity.similarity(
         views[one], views[other][:, ::-1] if mirrored else views[other])
-    if value >= likeness.min_similarity:
+    if value >= thresholds.min_similarity:
       pairs.append((one, other, value))
   return pairs
 

@@ -18,7 +18,7 @@ _SHEET_IMAGES = 24
 
 
 def check(
-    request: scan_lib.ScanRequest, *, likeness: similarity.Likeness,
+    request: scan_lib.ScanRequest, *, thresholds: similarity.Thresholds,
     settings: suspicious_labels.Settings, features: str,
     advance: Callable[[int], None], failed: Callable[[str, Exception], None],
 ) -> findings.Report:
@@ -27,7 +27,7 @@ def check(
   For `advance` and `failed` see `scan.scan`; `features` is for the report.
   """
   scan = scan_lib.scan(request, advance=advance, failed=failed)
-  duplicates = duplicates_lib.find(scan, likeness)
+  duplicates = duplicates_lib.find(scan, thresholds)
   labels = suspicious_labels.find(scan, duplicates, settings)
   counts = _class_counts(scan)
   names = [split.name for split in request.splits]

@@ -81,7 +81,7 @@ def compute_features(path: str, which: str, images: list[Any]) -> np.ndarray:
 
 
 def add_similarity(
-    parser: argparse.ArgumentParser, default: similarity.Likeness) -> None:
+    parser: argparse.ArgumentParser, default: similarity.Thresholds) -> None:
   """Adds the thresholds of near-duplicates."""
   parser.add_argument(
       '--max-distance', type=int, default=default.max_distance, metavar='BITS',

@@ -77,7 +77,7 @@ def _add_check(tasks: argparse._SubParsersAction) -> None:
   arguments.add_feature_model(
       parser, text='find neighbours by the features of this model instead of '
       'colours and edges, which are weak')
-  arguments.add_similarity(parser, similarity.Likeness())
+  arguments.add_similarity(parser, similarity.Thresholds())
   labels = suspicious_labels.Settings()
   parser.add_argument(
       '--neighbours', type=int, default=labels.neighbours, metavar='N',
@@ -91,7 +91,7 @@ def _add_check(tasks: argparse._SubParsersAction) -> None:
 
 
 def _check(args: argparse.Namespace) -> int:
-  likeness = similarity.Likeness(args.max_distance, args.min_similarity)
+  thresholds = similarity.Thresholds(args.max_distance, args.min_similarity)
   settings = suspicious_labels.Settings(args.neighbours, args.min_margin)
   config = data.parse(
       {**arguments.data_overrides(args), 'source': args.source})
@@ -104,7 +104,7 @@ def _check(args: argparse.Namespace) -> int:
       config, max_examples=args.max_examples, embed=embed, min_side=min_side)
   with image_files.ReadProgress(len(request)) as reading:
     report = report_lib.check(
-        request, likeness=likeness, settings=settings,
+        request, thresholds=thresholds, settings=settings,
         features=args.model or 'colours and edges (weak; use --model)',
         advance=reading.advance, failed=reading.add_error)
   output.show(report)

@@ -126,7 +126,7 @@ def _test_sets(
   """
   parse = functools.partial(
       arguments.parse_overrides, args.set_against, flag='--set-against')
-  if selecting := sorted(selection_lib.CHOICE & parse().keys()):
+  if selecting := sorted(selection_lib.SELECTION_KEYS & parse().keys()):
     raise ValueError(
         f'--set-against={selecting[0]} selects examples, but test sets are '
         'compared as a whole. Remove it.')

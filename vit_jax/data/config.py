@@ -39,21 +39,21 @@ class DataConfig:
     split: TFDS split string, for every source: 'train', 'train[:98%]'.
     target: kind of the labels of a table: 'single', 'multi' or 'regression';
       'auto' infers it from the values.
-    table: roles of table columns that their names do not show.
+    table: roles of table columns that cannot be inferred from their names.
     examples_per_class: keeps this many examples of each class of `split`, the
       same ones in every run.
     num_examples: keeps this many random examples of `split`, the same ones in
       every run; a smaller subset is part of a larger one.
     fraction: like `num_examples`, as a fraction of `split`.
-    sampling: how often training draws a class: 'natural', as often as it
-      occurs; 'balanced', equally often; 'sqrt', by the square root of its
-      examples. See `class_sampling`.
+    sampling: frequency of a class in training: 'natural', as in the data;
+      'balanced', the same for all; 'sqrt', proportional to the square root of
+      its number of examples. See `class_sampling`.
     exclude: file with one key per line of examples of `split` to leave out;
       `main.py deduplicate` writes one.
     resolution: image size in pixels, one side or (height, width); the default
       size of operations.
     channels: 1 (grey) or 3 (RGB), converted from any image file; or any other
-      number, such as 13 of Sentinel-2, which files must have.
+      number that all files have, such as 13 for Sentinel-2.
     dtype: type of pixels until they reach the device: 'uint8', 'uint16' or
       'float32'.
     value_range: pixel values that become 0 and 1; default: (0, 255), for uint8
@@ -70,7 +70,7 @@ class DataConfig:
     target_std: standard deviation of each regression target.
     max_labels: maximum number of labels of an image; the length of label lists.
     unreadable: 'error', or 'skip': training replaces an unreadable image with
-      the next readable one, and counts and names it. See `unreadable`.
+      the next readable one, and counts and lists it. See `unreadable`.
     eval_unreadable: the same for evaluation, where 'skip' masks the image.
     max_unreadable: maximum fraction of skipped images; ten are always allowed.
     max_pixels: maximum size of an image; larger ones are unreadable. Decoding
@@ -78,8 +78,8 @@ class DataConfig:
     mixup: alpha of mixup's Beta distribution; 0 disables it.
     cutmix: alpha of CutMix; with mixup, each batch gets one of both at random.
     num_workers: processes that read and augment; 0 uses threads only.
-    num_threads: per process. More than two help with slow storage only, because
-      of Python's global lock.
+    num_threads: threads per process. More than two help with slow storage only,
+      because of Python's global interpreter lock.
     prefetch: batches that each process prepares ahead; bounds its memory.
     cache_mib: memory per process for decoded images, in MiB, so that small data
       sets decode once.
@@ -169,7 +169,7 @@ class DataConfig:
     """Arguments of `mixup.normalize`; raises if not yet measured."""
     if 'measured' in (self.mean, self.std):
       raise ValueError(
-          "data.mean is 'measured', but was not yet: call `data.measured`.")
+          "data.mean is not measured yet: call `data.measured`.")
     return {'mean': self.mean, 'std': self.std, 'value_range': self.value_range}
 
   @property

@@ -22,7 +22,7 @@ class Cache(dict[int, dict[str, Any]]):
 
   A copy in another process starts empty.
   """
-  num_bytes = 0  # Of pixels. Threads may count an example twice.
+  num_bytes = 0  # Size of the pixels. Threads may count an example twice.
 
   def __reduce__(self):
     return Cache, ()
@@ -34,7 +34,7 @@ class Dataset:
 
   Attributes:
     name: `data.source`.
-    split: as a split string.
+    split: the split string.
     source: `source[i]` is {'image': bytes | uint8 array, 'label': int | list}.
     num_classes, class_names, multi_label, eval_split, targets, description: see
       `protocol.DatasetSplits`.
@@ -76,7 +76,7 @@ def open_dataset(
   Args:
     config: the section. `exclude`, `examples_per_class`, `num_examples` and
       `fraction` apply to its own split and source only.
-    split: overrides the section's split; '' means the one of published results.
+    split: overrides the section's split; '' means that of published results.
     source: overrides the section's source.
     expected: takes sizes from the table of known data sets instead of files;
       enough to plan and compile.
@@ -133,7 +133,7 @@ def _reduce(
     count = max(1, round(config.fraction * len(examples)))
   if count is None:
     return examples
-  if expected:  # There are no keys to choose by.
+  if expected:  # There are no keys to hash.
     random_subsets.check_count(count, len(examples), name=name)
     return split_strings.Subset(((examples, range(count)),))
   return random_subsets.select_random(examples, count, name=name)

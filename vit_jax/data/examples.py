@@ -51,7 +51,7 @@ class LoadExample:
           skipped=index if unreadable else unreadable_lib.NONE)
 
   def image(self, index: int) -> np.ndarray:
-    """Returns the pixels of an example after evaluation's operations."""
+    """Returns the pixels of an example after the operations."""
     found, _ = self._read_next(index, self.config.unreadable, replace=True)
     assert found is not None
     index, image, _ = found
@@ -68,8 +68,8 @@ class LoadExample:
              list[unreadable_lib.Unreadable]]:
     """Returns index, image and label of an example, and unreadable examples.
 
-    The policy 'skip' replaces an unreadable example with the next readable one,
-    or by None without `replace`.
+    The policy 'skip' replaces an unreadable example with the next readable one
+    or, if not `replace`, with None.
     """
     unreadable: list[unreadable_lib.Unreadable] = []
     count = self.dataset.num_examples

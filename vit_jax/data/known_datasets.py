@@ -15,7 +15,7 @@ class DatasetFacts:
 
   Attributes:
     image: image feature.
-    label: label feature; None for `label`, else `labels`.
+    label: label feature; None for `label` or, if there is none, `labels`.
     eval_split: split that published results are on.
     parts: split strings by name, for a data set with a single TFDS split. They
       replace it: training on all of it would include the test images.
@@ -41,7 +41,7 @@ DATASETS: dict[str, DatasetFacts] = {
     'cifar10': DatasetFacts(
         num_classes=10, num_examples={'train': 50_000, 'test': 10_000}),
     'cifar100': DatasetFacts(
-        label='label',  # `coarse_label`: 20 groups.
+        label='label',  # Not `coarse_label`: 20 groups.
         num_classes=100, num_examples={'train': 50_000, 'test': 10_000}),
     # eurosat, resisc45: training on 80 %, as arXiv 1910.04867.
     'eurosat': DatasetFacts(
@@ -66,7 +66,7 @@ DATASETS: dict[str, DatasetFacts] = {
         num_classes=102,
         num_examples={'train': 1_020, 'validation': 1_020, 'test': 6_149}),
     'oxford_iiit_pet': DatasetFacts(
-        label='label',  # `species`: cat or dog.
+        label='label',  # Not `species`: cat or dog.
         num_classes=37, num_examples={'train': 3_680, 'test': 3_669}),
     'resisc45': DatasetFacts(
         parts={'train': 'train[:25200]', 'test': 'train[25200:]'}),

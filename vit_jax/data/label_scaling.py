@@ -28,7 +28,7 @@ def standardise(
 ) -> Float32[np.ndarray, 'targets']:
   """Returns (label - mean) / std; NaN (missing) stays NaN.
 
-  Computed in float64: float32 loses minutes of a time in seconds.
+  Computed in float64: float32 would round Unix times to minutes.
 
   Raises:
     ValueError: if the number of targets differs.

@@ -31,7 +31,7 @@ from vit_jax.data.images import limits
 from vit_jax.data.images import unreadable as unreadable_lib
 from vit_jax.data.splits import class_sampling as class_sampling_lib
 
-Batches = Generator[examples.HostBatch, None, None]  # Closing ends its workers.
+Batches = Generator[examples.HostBatch, None, None]  # Closing ends workers.
 
 
 def train_batches(
@@ -51,8 +51,8 @@ def train_batches(
     seed: seed of order and augmentation.
     batch_size: global batch size.
     start_step: first batch to yield.
-    shards: parts of each batch that this process reads, of `num_shards`.
-    num_shards: number of equal parts of a batch.
+    shards: indices of the shards that this process reads.
+    num_shards: number of equal shards of a batch.
     unreadable: counts unreadable images.
 
   Yields:
@@ -61,8 +61,8 @@ def train_batches(
     `mask` float32 [b] of ones. b = batch_size / num_shards * len(shards).
 
   Raises:
-    ValueError: if the batch size does not divide; while iterating, for an
-      unreadable image, naming it.
+    ValueError: if the batch size does not divide into shards; while iterating,
+      for an unreadable image, with its name.
   """
   load = examples.LoadExample(dataset, config, train=True)
   stream = (
@@ -133,7 +133,7 @@ def _select(
     stream: grain.MapDataset, shards: Sequence[int], num_shards: int,
     start_step: int = 0,
 ) -> grain.MapDataset:
-  """Joins the chosen shards of each batch; `stream` has all in sequence."""
+  """Joins the chosen shards of each batch; `stream` yields all in order."""
   selected = [
       stream.slice(slice(start_step * num_shards + shard, None, num_shards))
       for shard in shards]
@@ -177,7 +177,7 @@ def _iterate(
 
 
 def _start_worker(index: int, count: int) -> None:
-  """Makes a worker process live exactly as long as its parent.
+  """Makes a worker process ignore signals and exit with its parent.
 
   Ctrl-C and SIGTERM reach the whole process group, but the parent still needs
   batches while it saves.

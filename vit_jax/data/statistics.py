@@ -18,7 +18,7 @@ def measured(
 ) -> config_lib.DataConfig:
   """Returns the section with `mean`, `std` and target statistics filled in.
 
-  Reads 512 training images if `mean` is 'measured', and all labels of a
+  Reads 512 training images if `mean` is 'measured', and all labels for
   regression. With `expected`, reads nothing and fills in placeholders.
   """
   if config.mean == 'measured':

@@ -50,7 +50,7 @@ def closest_object(example: Example) -> int:
 
 
 def closest_vehicle(example: Example) -> int:
-  """KITTI: distance bin of the closest car, van or truck; the last: none."""
+  """KITTI: distance bin of the closest car, van or truck; the last if none."""
   kinds = np.asarray(example['objects']['type'])
   places = np.reshape(example['objects']['location'], (-1, 3))
   metres = places[kinds < 3, 2].min(initial=1000.0)

@@ -44,7 +44,7 @@ class Comparison(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class PixelMethod(similarity.Likeness):
+class PixelMethod(similarity.Thresholds):
   """Compares pixels.
 
   The views of a test image are windows of it, then mirrored windows.

@@ -44,7 +44,7 @@ def test_16_bit_grey_floats_and_four_bands_keep_their_values():
     picture = pictures.encode(Image.fromarray(DEEP[..., 0]), form)
     found = multichannel.decode(picture, channels=1, dtype='uint16').pixels
     np.testing.assert_array_equal(found[..., 0], DEEP[..., 0])
-    # As an 8-bit image, the upper eight.
+    # An 8-bit image keeps the upper eight bits.
     grey = np.asarray(decode.decode(picture, channels=1))
     np.testing.assert_array_equal(grey, DEEP[..., 0] >> 8)
   heights = RNG.normal(size=(4, 3)).astype(np.float32)
@@ -65,7 +65,7 @@ def test_16_bit_grey_floats_and_four_bands_keep_their_values():
     {'op': 'flip', 'probability': 1.0},
     {'op': 'resize', 'shorter': 9}])
 def test_operations_agree_with_pillow(section):
-  # Far from the limits, where results are clipped.
+  # Values far from the limits, at which results are clipped.
   pixels = RNG.integers(100, 156, (12, 11, 3), np.uint8)
   (op,) = ops.build([section], size=(8, 7), where='ops')
   want = op(Image.fromarray(pixels), np.random.default_rng(1))

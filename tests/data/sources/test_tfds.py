@@ -116,7 +116,7 @@ def test_other_formats_get_the_command_that_converts_them(prepare, open_tfds):
     open_tfds('tiny')
   assert (f'tfds convert_format --dataset_version_dir={folder} '
           '--out_file_format=array_record') in str(error.value)
-  # TFDS records the conversion so.
+  # TFDS records a conversion like this.
   info['alternativeFileFormats'] = ['array_record']
   path.write_text(json.dumps(info))
   assert open_tfds('tiny').splits['train'].label(1) == 2

@@ -95,7 +95,7 @@ def _interval(
 def k_hot(
     label: Integer[Array, 'batch max_labels'], *, num_classes: int,
 ) -> Float[Array, 'batch classes']:
-  """Returns k-hot labels of lists of class indices padded with negatives."""
+  """Returns k-hot labels from lists of class indices, padded with negatives."""
   # XLA fuses the comparison and the reduction; a scatter is slow on TPUs.
   classes = jnp.arange(num_classes)
   return (label[:, :, None] == classes).any(axis=1).astype(jnp.float32)
@@ -105,12 +105,12 @@ def prepare(
     config: config_lib.DataConfig, *, num_classes: int, multi_label: bool,
     targets: bool = False,
 ) -> Callable[..., dict[str, jax.Array]]:
-  """Returns the function (batch, key, train) -> batch of the device side.
+  """Returns the function (batch, key, train) -> batch to run on the device.
 
   `image` becomes normalised float32. `label` becomes k-hot [batch, classes]
   for multi-label data, and soft [batch, classes] in training with mixup or
   CutMix; otherwise class indices and regression targets stay as they are. With
-  both, each batch gets one of them with equal probability. Mixup blends
+  mixup and CutMix, each batch gets one of both at random. Mixup blends
   regression targets; a blend with an unknown target (NaN) is unknown. `key` may
   be None without mixing.
 

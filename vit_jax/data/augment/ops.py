@@ -176,7 +176,7 @@ class PadCrop:
 
 @dataclasses.dataclass(frozen=True)
 class Flip:
-  """Mirrors left to right with a probability."""
+  """Mirrors left to right with the given probability."""
   probability: float = 0.5
 
   def __post_init__(self):

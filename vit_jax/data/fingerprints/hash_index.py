@@ -17,8 +17,8 @@ import numpy as np
 
 NUM_BANDS = 4
 BAND_BITS = 16
-MAX_DISTANCE = 11  # Beyond, 697 buckets per band would be looked up.
-# Comparisons at once; bounds the memory, at about 40 bytes each.
+MAX_DISTANCE = 11  # A distance of 12 would need 697 buckets per band.
+# Comparisons per chunk; each takes about 40 bytes of memory.
 _CHUNK = 2**20
 
 

@@ -14,12 +14,12 @@ from vit_jax.data.fingerprints import hash_index
 from vit_jax.data.fingerprints import perceptual_hash
 
 SIDE = 16
-# Flat images have no correlation; they are equal if all averages differ less.
+# Flat images have no correlation; they match if no average differs by more.
 _SAME_FLAT = 4.0
 
 
 @dataclasses.dataclass(frozen=True)
-class Likeness:
+class Thresholds:
   """Thresholds of near-duplicates.
 
   Attributes:

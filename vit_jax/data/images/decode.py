@@ -35,10 +35,10 @@ def decode(
   | float              | an error                                             |
 
   Other channels and types are decoded by `multichannel.decode`. The EXIF
-  orientation is applied (a defective EXIF block is ignored). Of animations and
-  multi-page files, the first frame is decoded.
+  orientation is applied (a defective EXIF block is ignored). Only the first
+  frame of animations and multi-page files is decoded.
 
-  `image` has the bytes of an image or .npy file, or uint8 pixels [height,
+  `image` is the bytes of an image or .npy file, or uint8 pixels [height,
   width], [height, width, 1] or [height, width, 3].
 
   Raises:
@@ -68,7 +68,7 @@ def decode_any(
     image: bytes | Shaped[np.ndarray, '...'], *, channels: int,
     dtype: multichannel.Dtype, max_pixels: int = limits.MAX_PIXELS,
 ) -> Image.Image | multichannel.MultichannelImage:
-  """Returns any number of channels; 8-bit grey and RGB as a Pillow image."""
+  """Decodes any number of channels; 8-bit grey and RGB to a Pillow image."""
   if dtype == 'uint8' and channels in _MODES:
     return decode(image, channels=channels, max_pixels=max_pixels)
   return multichannel.decode(
@@ -76,7 +76,7 @@ def decode_any(
 
 
 def convert(image: Image.Image, *, channels: int) -> Image.Image:
-  """Returns an open image of any mode like `decode`; may modify it.
+  """Converts an open image of any mode as `decode` does; may modify it.
 
   Raises:
     ValueError: if its pixels are not 8- or 16-bit integers.
@@ -88,7 +88,7 @@ def convert(image: Image.Image, *, channels: int) -> Image.Image:
     return _to_8_bits(image).convert(mode)
   has_alpha = image.mode in ('LA', 'PA', 'La', 'RGBA', 'RGBa')
   if has_alpha or 'transparency' in image.info:
-    if image.mode in ('La', 'RGBa'):  # Premultiplied: one conversion each.
+    if image.mode in ('La', 'RGBa'):  # Premultiplied alpha is undone first.
       image = image.convert({'La': 'LA', 'RGBa': 'RGBA'}[image.mode])
     image = image.convert('RGBA')
     image = Image.alpha_composite(Image.new('RGBA', image.size, 'white'), image)

@@ -1,7 +1,7 @@
 """Opens untrusted image files within limits on memory and time.
 
-A few bytes can promise an image of four billion pixels, for which a decoder
-allocates memory before it notices. So headers are checked first:
+A few bytes can declare an image of four billion pixels, for which a decoder
+allocates memory before it fails. So headers are checked first:
 
   formats   only `FORMATS`: no PostScript, no video; no PNM in ASCII
   pixels    at most `max_pixels`, also for the tiles of a TIFF

@@ -23,7 +23,7 @@ Dtype = Literal['uint8', 'uint16', 'float32']
 NUMPY = b'\x93NUMPY'  # Magic bytes of .npy files.
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0,
             (2, 0): np.lib.format.read_array_header_2_0}
-# Stored numbers are not intensities.
+# Modes whose stored numbers are not intensities.
 _INDEXED = ('P', 'PA', '1')
 
 
@@ -51,10 +51,10 @@ class MultichannelImage:
   ) -> 'MultichannelImage':
     """Returns the image, or a box of it, resized to (width, height)."""
     dtype = self.pixels.dtype
-    through = dtype if dtype == np.uint8 else np.dtype(np.float32)
+    working = dtype if dtype == np.uint8 else np.dtype(np.float32)
     resized = np.stack([
         np.asarray(Image.fromarray(
-            np.ascontiguousarray(channel, through)).resize(
+            np.ascontiguousarray(channel, working)).resize(
                 size, method, box=box))
         for channel in np.moveaxis(self.pixels, -1, 0)], axis=-1)
     if dtype == np.uint16:  # Filters with negative weights overshoot.
@@ -84,9 +84,9 @@ def decode(
 ) -> MultichannelImage:
   """Returns the unscaled pixels of a file or array.
 
-  `image` has pixels [height, width, channels] or [height, width]; or bytes of a
-  .npy file, of a TIFF with one page per channel, or of an image file with that
-  many bands.
+  `image` is pixels [height, width, channels] or [height, width], or the bytes
+  of a .npy file, of a TIFF with one page per channel, or of an image file with
+  one band per channel.
 
   Raises:
     ValueError: if the image is invalid, has other channels, or values that
@@ -128,7 +128,7 @@ def load_array(
   try:
     shape, _, dtype = _HEADERS[np.lib.format.read_magic(file)](file)
     num_bytes = math.prod(shape) * dtype.itemsize
-    # NumPy would allocate them first.
+    # NumPy would allocate the array before it reads the file.
     if num_bytes > len(data) - file.tell():
       raise ValueError(f'{num_bytes:,} bytes of {dtype} {shape} were expected')
     height, width = (*shape, 1, 1)[:2]
@@ -184,7 +184,7 @@ def _read(
     if (image.size, image.mode) != (size, mode) or len(image.getbands()) > 1:
       raise ValueError(
           f'its page {number} has the size and mode {image.size} {image.mode}, '
-          f'the first has {size} {mode}. One page of equal size and one band '
-          f'for each of {channels} channels was expected.')
+          f'but the first has {size} {mode}. Expected {channels} pages of the '
+          'same size, each with one band.')
     arrays.append(np.asarray(ImageOps.exif_transpose(image)))
   return np.stack(arrays, axis=-1)

@@ -3,8 +3,8 @@
 `data.unreadable` applies to training, `data.eval_unreadable` to evaluation.
 With 'skip', training uses the next readable example of the data set, so that a
 batch stays full and a pure function of (seed, step), and evaluation masks the
-image like padding. Failing file systems (OSError) are always errors: they would
-make batches depend on when they are read.
+image like padding. File system errors (OSError) are never skipped: batches
+would depend on when they are read.
 
 Each batch row carries the index of the unreadable example that it replaces, so
 counts do not depend on the number of workers.
@@ -35,7 +35,7 @@ class UnreadableError(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class Unreadable:
-  """An unreadable example: name and split of its data set, its key, reason."""
+  """An unreadable example: its data set and split, its key, and the reason."""
   data: str
   key: str
   error: str
@@ -94,7 +94,7 @@ class UnreadableCounter:
   ) -> None:
     """Adds a batch: for each row, the unreadable example or NONE.
 
-    `find` returns an unreadable example and those after it.
+    `find` returns the unreadable example at an index and those that follow.
 
     Raises:
       ValueError: if too many rows are unreadable.
@@ -115,6 +115,6 @@ class UnreadableCounter:
 
 
 def allowed(max_share: float, rows: int) -> int:
-  """Returns how many of `rows` may be unreadable."""
+  """Returns the number of `rows` that may be unreadable."""
   return (max(min(ALWAYS_ALLOWED, rows), int(max_share * rows)) if max_share
           else 0)

@@ -95,7 +95,7 @@ def choose_columns(
   if path is None and has_paths:
     path = image_column(names) or _column_of_paths(table, where)
   split = given.split or _find(names, _SPLIT_NAMES)
-  # Columns called `id` are neither label nor, unless configured, group.
+  # Columns called `id` are never labels, and are groups only if configured.
   ids = given.key or _find(names, _ID_NAMES)
   others = [n for n in names if n not in (path, split, ids)]
   labels = given.labels or _label_columns(table, others, config.target, where)

@@ -116,7 +116,7 @@ def files_below(root: epath.Path, suffix: str) -> list[epath.Path]:
 def _entries(path: epath.Path) -> list[tuple[str, bool]]:
   """Returns the visible names in a folder, and which are folders, sorted.
 
-  Omits system folders and links to a parent folder, which lead in a circle.
+  Omits system folders, and links to a parent folder, which are cycles.
   """
   # The kind of each image file is not looked up: that is slow in buckets.
   found = [(name, not is_image(name) and (path / name).is_dir())
@@ -197,7 +197,7 @@ def relative_names(paths: Sequence[epath.Path]) -> list[str]:
 
 def splits_of(
     paths: Sequence[epath.Path], *, where: str) -> list[str] | None:
-  """Returns the split of each file; None if all names say the same.
+  """Returns the split of each file; None if they do not differ.
 
   Raises:
     ValueError: if only some names contain a split.

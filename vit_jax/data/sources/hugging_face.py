@@ -127,7 +127,7 @@ def _open(
     names: Sequence[str], lengths: Sequence[int], splits: Sequence[str] | None,
     class_names: _ClassNames,
 ) -> protocol.DatasetSplits:
-  """Builds splits of an Arrow table of files with `lengths` and `splits`."""
+  """Builds splits of an Arrow table joined from files of known `lengths`."""
   import datasets  # pylint: disable=g-import-not-at-top
   kinds = {field.name: field.type for field in table.features.arrow_schema}
   binary = [name for name, kind in kinds.items() if _holds_bytes(kind)]

@@ -1,4 +1,4 @@
-"""Tables of image files: a row with path and labels per image."""
+"""Tables of image files: one row per image, with its path and labels."""
 
 from collections.abc import Callable, Mapping, Sequence
 import functools
@@ -117,7 +117,7 @@ def open_images(
 def _conflicts(
     rows_of: Mapping[str, Sequence[int]], value: Callable[[int], str],
 ) -> list[tuple[str, list[str]]]:
-  """Returns the paths whose rows have different values, with these."""
+  """Returns the paths whose rows have different values, with these values."""
   found = ((path, sorted(set(map(value, rows))))
            for path, rows in rows_of.items() if len(rows) > 1)
   return [(path, values) for path, values in found if len(values) > 1]

@@ -2,7 +2,8 @@
 
 `data.target` is 'single', 'multi' or 'regression'; 'auto' infers it by the
 rules in docs/kinds.md. Classes are numbered in the sorted order of their names.
-Whole numbers from 0, at least half of which occur, are class indices.
+Whole numbers are class indices if at least half of those from 0 to the largest
+occur.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +21,7 @@ Kind = Literal['auto', 'single', 'multi', 'regression']
 Column = Sequence[Any]  # Text, numbers, lists or None.
 
 _SEPARATORS = ('|', ';')
-_MIN_SEPARATED = 0.05  # A ';' in fewer cells is part of a class name.
+_MIN_SEPARATED = 0.05  # In a smaller fraction of cells, ';' is part of a name.
 _MAX_CLASSES, _ROWS_PER_CLASS = 100, 5
 _NUMBER = re.compile(r'[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?')
 # '007' and numbers beyond 64 bits are names.

@@ -1,4 +1,4 @@
-"""Index of the records in a large file: built by one scan, kept, reused.
+"""Index of the records in a large file: built by one scan and saved for reuse.
 
 Tar and TFRecord files can only be scanned from their start. The offsets are
 saved as `.NAME.KIND-index.npz` next to the file or, where that is read-only, in
@@ -119,8 +119,8 @@ def _stamp(path: epath.Path) -> tuple[int, ...]:
   return int(remote.length), int(remote.mtime)
 
 
-def _places(path: epath.Path, kind: str) -> tuple[epath.Path, epath.Path]:
-  """Returns where an index may be saved: next to the file, or in the cache."""
+def _index_paths(path: epath.Path, kind: str) -> tuple[epath.Path, epath.Path]:
+  """Returns the possible paths of an index: next to the file, in the cache."""
   name = f'.{path.name}.{kind}-index.npz'  # Hidden from glob patterns.
   cache = epath.Path(
       os.environ.get('XDG_CACHE_HOME') or '~/.cache').expanduser()
@@ -132,7 +132,7 @@ def _places(path: epath.Path, kind: str) -> tuple[epath.Path, epath.Path]:
 
 def _load(
     path: epath.Path, stamp: tuple[int, ...], kind: str) -> Arrays | None:
-  for place in _places(path, kind):
+  for place in _index_paths(path, kind):
     try:
       with np.load(io.BytesIO(place.read_bytes()), allow_pickle=False) as file:
         arrays = {name: file[name] for name in file.files}
@@ -150,7 +150,7 @@ def _save(
   content: dict[str, Any] = {
       **arrays, 'stamp': np.array([_VERSION, *stamp], np.int64)}
   np.savez(buffer, **content)
-  for place in _places(path, kind):
+  for place in _index_paths(path, kind):
     # Replaces an outdated index; several processes may save the same one.
     new = place.parent / f'{place.name}.{uuid.uuid4().hex}.tmp'
     try:

@@ -14,7 +14,7 @@ import numpy as np
 
 TEST_OFFSET = 2**48  # The first index of `test`, so splits are disjoint.
 
-COLOURS = {  # Those of ink come first.
+COLOURS = {  # The ink colours come first.
     'black': (5, 5, 5), 'white': (250, 250, 250), 'red': (225, 35, 35),
     'green': (35, 165, 60), 'blue': (45, 75, 225), 'yellow': (240, 215, 40),
     'purple': (150, 50, 190), 'orange': (245, 135, 25)}
@@ -70,7 +70,7 @@ class ShapesConfig:
   Attributes:
     num_examples: images in the split `train`.
     num_test_examples: images in the split `test`.
-    label: 'multi' lists two strokes, colour and texture; 'single' names one.
+    label: 'multi' is two strokes, colour and texture; 'single' is one stroke.
     ink: fraction of images in grey on a plain background.
     bright: only bright strokes on dark, which small ViTs learn much faster.
     seed: selects the data set.

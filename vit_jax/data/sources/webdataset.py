@@ -163,7 +163,7 @@ def _members(
         yield member
       file.seek(tar.offset)
       if file.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
-        raise tarfile.ReadError('it has no end')
+        raise tarfile.ReadError('it has no end-of-archive block')
   except OSError:
     raise
   except Exception as error:  # Sizes beyond 64 bits raise many types.

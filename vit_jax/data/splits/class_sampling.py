@@ -139,7 +139,7 @@ class ClassSampler:
   seed: int
 
   def __call__(self, draw: int, place: int) -> int:
-    """Returns the example of a draw, from 0.
+    """Returns the index of an example; draws are numbered from 0.
 
     `place`, its shuffled position in the epoch, selects the class.
     """

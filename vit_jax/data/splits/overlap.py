@@ -1,4 +1,4 @@
-"""Detects whether two splits share an example: held-out data must not."""
+"""Detects examples that a training split shares with a held-out split."""
 
 import os
 

@@ -15,7 +15,7 @@ from vit_jax.data import dataset
 from vit_jax.data.sources import registry
 
 # Config keys that choose examples, and keys that describe a user's files.
-CHOICE = frozenset(
+SELECTION_KEYS = frozenset(
     {'exclude', 'examples_per_class', 'num_examples', 'fraction'})
 _PATH_SETTINGS = frozenset({'target', 'table'})
 
@@ -70,8 +70,8 @@ def parse_others(texts: str, settings: Mapping[str, Any]) -> list[Selection]:
   """
   found = []
   for text in re.split(r',(?![^{}]*\})', texts):
-    ignored = CHOICE if registry.is_path(_parse_source(text)[0]) else (
-        CHOICE | _PATH_SETTINGS)
+    ignored = SELECTION_KEYS if registry.is_path(_parse_source(text)[0]) else (
+        SELECTION_KEYS | _PATH_SETTINGS)
     found.append(parse(text, {
         key: value for key, value in settings.items() if key not in ignored}))
   return found

@@ -52,7 +52,7 @@ def split_name(value: Any) -> str:
 
 
 def choose_eval_split(splits: Sequence[str]) -> str:
-  """Returns the split to evaluate on; `splits` has others than `train`."""
+  """Returns the split to evaluate on, from at least one besides `train`."""
   for name in _EVAL_SPLITS:
     if name in splits:
       return name
