@@ -169,7 +169,7 @@ class DataConfig:
     """Arguments of `mixup.normalize`; raises if not yet measured."""
     if 'measured' in (self.mean, self.std):
       raise ValueError(
-          "data.mean is not measured yet: call `data.measured`.")
+          'data.mean is not measured yet: call `data.measured`.')
     return {'mean': self.mean, 'std': self.std, 'value_range': self.value_range}
 
   @property
