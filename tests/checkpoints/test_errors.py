@@ -92,7 +92,7 @@ class Refusing:
     return refuse
 
 
-def test_a_refusing_bucket_is_reported_by_lock_download_and_restore(
+def test_lock_download_and_restore_report_a_bucket_that_denies_access(
     monkeypatch):
   # epath caches the file system; no other test here uses s3.
   monkeypatch.setattr(fsspec, 'filesystem', lambda *_, **__: Refusing())

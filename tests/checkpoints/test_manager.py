@@ -34,7 +34,7 @@ TX = optax.adam(1e-3, mu_dtype=jnp.bfloat16)
 
 
 def new_state(step, *, devices=1, average=True, width=4):
-  """A state of different leaves, sharded over `devices`."""
+  """Returns a state with several shapes and dtypes, sharded over `devices`."""
   rng = np.random.default_rng(step)
   params = {'encoder': {'kernel': jnp.zeros((8, width))},
             'head': {'bias': jnp.zeros(3)}}
@@ -76,7 +76,7 @@ def assert_same_bits(have, want):
 
 @pytest.fixture(scope='module')
 def workdir(tmp_path_factory):
-  """A run that saved steps 1 to 5, with the best at 2 and then at 3."""
+  """A run that saved steps 1 to 5; the best step was 2, then 3."""
   path = tmp_path_factory.mktemp('run')
   with open_checkpoints(path, keep=2, best='val/loss') as checkpoints:
     for step in range(1, 6):
@@ -242,7 +242,7 @@ def test_another_model_or_optimizer_is_an_error_with_the_differences(workdir):
 
 @pytest.fixture(scope='module')
 def small(tmp_path_factory):
-  """A run with few files: steps 1 and 2, and the best at 1."""
+  """A run with few files: steps 1 and 2; the best step is 1."""
   path = tmp_path_factory.mktemp('small')
   with open_checkpoints(path, keep=2, best='val/loss') as checkpoints:
     for step in (1, 2):
@@ -389,7 +389,7 @@ def test_a_checkpoint_that_a_network_drive_shows_late_is_awaited(
   shutil.copytree(small, run)
   newest = run / 'checkpoints/latest/2'
   newest.rename(tmp_path / 'hidden')
-  # Process 0 sees both.
+  # Process 0 sees both checkpoints.
   monkeypatch.setattr(
       manager.coordination, 'run_on_first', lambda name, function: [2, 1])
   with open_checkpoints(run, keep=2) as checkpoints:

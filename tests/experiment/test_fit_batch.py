@@ -62,7 +62,7 @@ def with_steps(experiment, build_step, *, accumulation='auto'):
 
 
 def shrinking(num_microbatches):
-  """2 GiB of state, 1 of gradients, and 16 that the microbatches divide."""
+  """A step of 2 GiB state, 1 GiB gradients and 16 / n GiB activations."""
   return FakeStep(GIB + 16 * GIB // num_microbatches)
 
 
@@ -118,7 +118,7 @@ def test_more_microbatches_are_used_when_the_compiler_runs_out_of_memory(
 
 
 @pytest.mark.parametrize(('free', 'decisions', 'used'), [
-    (12, [3, 4, 4], 4),  # Two microbatches would do here.
+    (12, [3, 4, 4], 4),  # Two microbatches would fit here.
     (12, [1], 1),  # The whole batch would not fit here.
     (20, [0], None)])
 def test_all_processes_follow_process_0(

@@ -150,7 +150,7 @@ def test_wrong_arguments_are_errors(model):
     ('x.jpg', 'array of floats, but are str'), (None, 'but are NoneType'),
     (np.zeros((2, 30, 32, 3), np.float32), 'does not divide into patches')])
 def test_unpreprocessed_images_are_errors(model, given, words):
-  # Without the type checks that the tests add.
+  # Bypasses the type checks that the tests add.
   with pytest.raises(ValueError, match=words):
     model_lib.Model.__call__.__wrapped__(model, given) if hasattr(
         model_lib.Model.__call__, '__wrapped__') else model(given)

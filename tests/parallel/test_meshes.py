@@ -155,7 +155,7 @@ def test_fsdp_gathers_one_layer_at_a_time_and_reduces_gradients_once():
   assert not found['all-to-all']
   assert is_one_image_and_label(found['collective-permute'])
   layer = {shape[1:] for shape in split_params(built, 'encoder').values()}
-  assert len(layer) == 4  # qkv and out of attention and of the MLP.
+  assert len(layer) == 4  # Attention: qkv and out. MLP: two kernels.
   inside = [c for c in found['all-gather'] if c.loops]
   assert {c.loops for c in inside} == {(DEPTH,)}
   assert {bare(shape) for c in inside for shape in c.shapes} == layer
@@ -219,7 +219,7 @@ def test_microbatches_draw_the_same_masks_and_reduce_gradients_once():
 
 
 def test_convolution_gradients_are_not_grouped_by_device():
-  # The compiler would exchange the images: see `experiment.build`.
+  # The compiler would exchange images between devices; see `_jitted_step`.
   built = experiment_lib.build(config_lib.resolve({
       **CONFIG, 'accumulation': NUM_MICROBATCHES, 'mesh': MESHES['8x1x1'],
       'model': {**CONFIG['model'], 'patch': 1,

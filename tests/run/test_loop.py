@@ -64,7 +64,7 @@ class Scripted:
 
 
 @pytest.fixture(scope='module')
-def wired():
+def base():
   """An experiment whose steps are compiled once for this file."""
   experiment = experiment_lib.build(
       config_lib.resolve(CONFIG), devices=jax.devices()[:1])
@@ -81,16 +81,16 @@ def wired():
       return compiled
 
   step = Step()
-  return dataclasses.replace(experiment, build_step=lambda parts: step)
+  return dataclasses.replace(experiment, build_step=lambda num_microbatches: step)
 
 
 def scripted(
-    wired, *, losses=LOSSES, begin=0, fail=None, fail_at_end=None,
+    base, *, losses=LOSSES, begin=0, fail=None, fail_at_end=None,
     **checkpoint):
   """Returns the experiment with scripted evaluators."""
-  config = wired.config
+  config = base.config
   return dataclasses.replace(
-      wired, config=dataclasses.replace(
+      base, config=dataclasses.replace(
           config, checkpoint=dataclasses.replace(
               config.checkpoint, **checkpoint)),
       evaluators={
@@ -115,11 +115,11 @@ def rows(workdir):
           for row in writer.read_rows(workdir)]
 
 
-def assert_same_run(workdir, other, wired):
+def assert_same_run(workdir, other, base):
   states, counters = [], []
   for folder in (workdir, other):
-    with manager.Checkpoints(folder, wired.config.checkpoint) as saved:
-      found = saved.restore(wired.abstract_state)
+    with manager.Checkpoints(folder, base.config.checkpoint) as saved:
+      found = saved.restore(base.abstract_state)
     states.append({name: np.asarray(leaf).tobytes() for name, leaf in
                    tree.flatten(found.state).items()})
     counters.append({name: value for name, value in found.progress.items()
@@ -130,12 +130,12 @@ def assert_same_run(workdir, other, wired):
 
 
 @pytest.fixture(scope='module', name='stopped')
-def _stopped(wired, tmp_path_factory):
-  """A run that stopped early at step 20, whose best checkpoint is of step 12.
+def _stopped(base, tmp_path_factory):
+  """A run that stopped early at step 20, whose best checkpoint is step 12.
 
   Returns experiment, summary and workdir.
   """
-  experiment = scripted(wired, patience=2)
+  experiment = scripted(base, patience=2)
   workdir = tmp_path_factory.mktemp('stopped')
   return experiment, train(experiment, workdir), workdir
 
@@ -146,7 +146,7 @@ def workdir(stopped, tmp_path):
   return shutil.copytree(stopped[-1], tmp_path / 'run')
 
 
-def test_training_stops_after_patience(wired, stopped, tmp_path, capsys):
+def test_training_stops_after_patience(base, stopped, tmp_path, capsys):
   _, summary, workdir = stopped
   assert (summary['steps'], summary['stopped_early']) == (20, True)
   best = summary['best']
@@ -155,7 +155,7 @@ def test_training_stops_after_patience(wired, stopped, tmp_path, capsys):
   assert checkpoint_source.find(workdir).path.name == '20'
   assert checkpoint_source.find(workdir, which='best').path.name == '12'
   patience = schema.Duration(examples=72)
-  assert train(scripted(wired, patience=patience), tmp_path)['steps'] == 24
+  assert train(scripted(base, patience=patience), tmp_path)['steps'] == 24
   assert ('val/loss has not improved on 2.00 of step 12 for 3 evaluation(s) '
           'and 12 steps: training stops') in capsys.readouterr().out
 
@@ -186,9 +186,9 @@ def test_all_evaluators_run_on_the_best_checkpoint_at_the_end(stopped):
       'val/loss']
 
 
-def test_a_best_last_checkpoint_is_evaluated_once(wired, tmp_path):
+def test_a_best_last_checkpoint_is_evaluated_once(base, tmp_path):
   experiment = scripted(
-      wired, losses=[5 - 0.1 * i for i in range(10)], patience=1)
+      base, losses=[5 - 0.1 * i for i in range(10)], patience=1)
   summary = train(experiment, tmp_path)
   assert (summary['steps'], summary['stopped_early']) == (40, False)
   assert summary['best']['step'] == 40
@@ -198,10 +198,10 @@ def test_a_best_last_checkpoint_is_evaluated_once(wired, tmp_path):
       if not name.startswith('train/')}
 
 
-def test_a_run_that_stopped_early_is_finished(wired, workdir, capsys):
+def test_a_run_that_stopped_early_is_finished(base, workdir, capsys):
   before = {name: (workdir / name).read_bytes()
             for name in ('metrics.jsonl', 'summary.json')}
-  untouched = scripted(wired, patience=2, fail={0: AssertionError()})
+  untouched = scripted(base, patience=2, fail={0: AssertionError()})
   assert train(untouched, workdir) == json.loads(before['summary.json'])
   assert ('already finished at step 20 (stopped early)'
           in capsys.readouterr().out)
@@ -213,29 +213,29 @@ def test_a_run_that_stopped_early_is_finished(wired, workdir, capsys):
 
 
 def test_settings_missing_in_an_older_checkpoint_take_their_defaults(
-    wired, workdir, capsys):
+    base, workdir, capsys):
   found = checkpoint_source.find(workdir).path / 'config' / 'metadata'
   config = json.loads(found.read_text())
   del config['data']['sampling'], config['card']
   found.write_text(json.dumps(config))
   shutil.rmtree(found.parents[1] / 'checksums')
-  train(scripted(wired, patience=2), workdir)
+  train(scripted(base, patience=2), workdir)
   printed = capsys.readouterr().out
   assert 'already finished' in printed
   assert 'Changes' not in printed
 
 
 def test_more_patience_resumes_a_run_that_stopped_early(
-    wired, workdir, capsys):
-  summary = train(scripted(wired, patience=4, begin=5), workdir)
+    base, workdir, capsys):
+  summary = train(scripted(base, patience=4, begin=5), workdir)
   assert (summary['steps'], summary['stopped_early']) == (28, True)
   assert 'checkpoint.patience: 2 -> 4' in capsys.readouterr().out
-  summary = train(scripted(wired, patience=None, begin=7), workdir)
+  summary = train(scripted(base, patience=None, begin=7), workdir)
   assert (summary['steps'], summary['stopped_early']) == (40, False)
 
 
-def test_a_finished_run_with_another_config_is_an_error(wired, workdir):
-  other = scripted(wired, patience=2)
+def test_a_finished_run_with_another_config_is_an_error(base, workdir):
+  other = scripted(base, patience=2)
   other = dataclasses.replace(
       other, config=dataclasses.replace(other.config, seed=1))
   with pytest.raises(ValueError, match='Set a longer checkpoint.patience'):
@@ -244,38 +244,38 @@ def test_a_finished_run_with_another_config_is_an_error(wired, workdir):
 
 @pytest.mark.parametrize(('killed_at', 'saved'), [(3, 15), (4, 15)])
 def test_a_killed_run_stops_early_where_an_uninterrupted_one_does(
-    wired, stopped, tmp_path, killed_at, saved):
+    base, stopped, tmp_path, killed_at, saved):
   with pytest.raises(Killed):
-    train(scripted(wired, patience=2, fail={killed_at: Killed()}), tmp_path)
+    train(scripted(base, patience=2, fail={killed_at: Killed()}), tmp_path)
   assert checkpoint_source.find(tmp_path).path.name == str(saved)
-  train(scripted(wired, patience=2, begin=saved // 4), tmp_path)
-  assert_same_run(tmp_path, stopped[-1], wired)
+  train(scripted(base, patience=2, begin=saved // 4), tmp_path)
+  assert_same_run(tmp_path, stopped[-1], base)
 
 
 def test_a_signal_in_the_last_evaluation_changes_nothing(
-    wired, stopped, tmp_path):
+    base, stopped, tmp_path):
   """The signal arrives between two evaluators."""
   cut = scripted(
-      wired, patience=2, fail_at_end={0: signals.Stopped(signal.SIGTERM)})
+      base, patience=2, fail_at_end={0: signals.Stopped(signal.SIGTERM)})
   with pytest.raises(signals.Stopped):
     train(cut, tmp_path)
   assert checkpoint_source.find(tmp_path).path.name == '20'
   assert progress_of(tmp_path)['unimproved'] == 1
-  summary = train(scripted(wired, patience=2, begin=4), tmp_path)
+  summary = train(scripted(base, patience=2, begin=4), tmp_path)
   for key in ('steps', 'stopped_early', 'images', 'flops', 'best'):
     assert summary[key] == stopped[1][key]
 
 
 def test_a_run_can_start_from_the_best_checkpoint_of_another(
-    wired, stopped, tmp_path):
+    base, stopped, tmp_path):
   source = checkpoint_source.find(stopped[-1], which='best')
-  train(dataclasses.replace(scripted(wired), total_steps=4), tmp_path,
+  train(dataclasses.replace(scripted(base), total_steps=4), tmp_path,
         source=source)
   assert progress_of(tmp_path)['origin'] == str(source.path)
 
 
-def test_cost_counts_images_at_changing_batch_sizes(wired, workdir):
-  per_image = 3 * wired.flops_per_image
+def test_cost_counts_images_at_changing_batch_sizes(base, workdir):
+  per_image = 3 * base.flops_per_image
   raw = {**CONFIG, 'batch_size': 16, 'total': {'steps': 24}}
   other = experiment_lib.build(
       config_lib.resolve(raw), devices=jax.devices()[:1])
@@ -289,30 +289,30 @@ def test_cost_counts_images_at_changing_batch_sizes(wired, workdir):
   assert last['train/core_hours'] == last['train/device_hours']
 
 
-def test_masked_patch_flops_count_the_predicted_patches(wired):
+def test_masked_patch_flops_count_the_predicted_patches(base):
   half, whole = (experiment_lib.build(config_lib.resolve({
       **CONFIG, 'evals': {}, 'checkpoint': {}, 'objective': {
           'name': 'masked_patch', 'target': 'downsampled',
           'corrupted': corrupted}}), devices=jax.devices()[:1]).flops_per_image
                  for corrupted in (0.5, 1.0))
-  assert half - wired.flops_per_image == 2 * 2 * 8 * 16 * 512
-  assert whole - half == half - wired.flops_per_image
+  assert half - base.flops_per_image == 2 * 2 * 8 * 16 * 512
+  assert whole - half == half - base.flops_per_image
 
 
 def test_utilisation_is_logged_if_the_peak_is_known(
-    wired, stopped, tmp_path, monkeypatch, capsys):
+    base, stopped, tmp_path, monkeypatch, capsys):
   assert not any('train/mfu' in row for row in rows(stopped[-1]))
   monkeypatch.setattr(hardware, 'find', lambda kind: hardware.Hardware(
       kind, (kind,), peak_flops=1e9, memory_bytes=0,
       memory_bytes_per_sec=0.0))
-  train(dataclasses.replace(scripted(wired), total_steps=4), tmp_path)
-  flops = 3 * wired.flops_per_image * 8 * 4
+  train(dataclasses.replace(scripted(base), total_steps=4), tmp_path)
+  flops = 3 * base.flops_per_image * 8 * 4
   assert (f'at least {console.format_number(flops / 1e9 / 3600)} core-hours'
           in capsys.readouterr().out)
   for row in writer.read_rows(tmp_path):
     if 'train/loss' in row:
       assert row['train/mfu'] == pytest.approx(
-          row['train/images_per_sec'] * 3 * wired.flops_per_image / 1e9)
+          row['train/images_per_sec'] * 3 * base.flops_per_image / 1e9)
 
 
 def test_softmax_over_several_labels_prints_a_note():
@@ -340,15 +340,15 @@ def test_a_best_metric_that_the_data_lacks_is_an_error_at_the_start(
     experiment_lib.build(config_lib.resolve(raw), devices=jax.devices()[:1])
 
 
-def test_a_workdir_of_an_active_run_is_not_touched(wired, tmp_path):
+def test_a_workdir_of_an_active_run_is_not_touched(base, tmp_path):
   with (lock.hold(tmp_path), pytest.raises(ValueError, match=(
       f'Another run is active in {tmp_path}'))):
-    train(wired, tmp_path)
+    train(base, tmp_path)
   assert not (tmp_path / 'checkpoints').exists()
 
 
 def test_a_failed_log_write_names_the_last_checkpoint(
-    wired, tmp_path, monkeypatch):
+    base, tmp_path, monkeypatch):
   write = writer.MetricWriter.write
 
   def full_from_step_20(self, step, scalars):
@@ -360,6 +360,6 @@ def test_a_failed_log_write_names_the_last_checkpoint(
   with pytest.raises(errors.StorageError, match=(
       r'Cannot write a row of metrics.jsonl to .*: No space left on device.*'
       r'The checkpoint of step (10|15|20) is complete; the same command ')):
-    train(scripted(wired), tmp_path)
+    train(scripted(base), tmp_path)
   # Closing waited for the checkpoint in progress.
   assert int(checkpoint_source.find(tmp_path).path.name) in (15, 20)

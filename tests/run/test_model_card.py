@@ -171,7 +171,7 @@ def test_hostile_names_are_text_in_a_card(experiment, workdir):
 
 def test_a_number_that_is_none_is_left_out(experiment, workdir):
   summary = json.loads((workdir / 'summary.json').read_text())
-  summary['metrics']['val/loss'] = None  # As JSON has NaN.
+  summary['metrics']['val/loss'] = None  # JSON stores NaN as null.
   del summary['best'], summary['exaflops'], summary['core_hours_by_kind']
   text = model_card.of_run(experiment, summary, workdir=workdir)
   (result,) = front(text)['model-index'][0]['results']

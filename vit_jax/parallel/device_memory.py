@@ -53,10 +53,10 @@ def free_bytes(mesh: jax.sharding.Mesh) -> int | None:
   return None if everywhere.min() < 0 else int(everywhere.min()) * MIB
 
 
-def free_host_bytes(sharing: int) -> int:
-  """Returns the free host memory for each of `sharing` CPU devices."""
+def free_host_bytes(num_devices: int) -> int:
+  """Returns the free host memory for each of `num_devices` CPU devices."""
   free = min([psutil.virtual_memory().available, *_free_in_container()])
-  return int(USABLE_FRACTION * free) // sharing
+  return int(USABLE_FRACTION * free) // num_devices
 
 
 def _free_in_container(root: pathlib.Path = _CGROUP_ROOT) -> list[int]:
@@ -72,17 +72,18 @@ def _free_in_container(root: pathlib.Path = _CGROUP_ROOT) -> list[int]:
   return free
 
 
-def capacity(device: Any, *, sharing: int = 1) -> tuple[int | None, str]:
+def capacity(
+    device: Any, *, num_devices: int = 1) -> tuple[int | None, str]:
   """Returns the memory of a device and the source of that figure.
 
   Args:
     device: a local device or one of a topology.
-    sharing: number of CPU devices that share the memory of this process.
+    num_devices: number of CPU devices that share the memory of this process.
   """
   if device.platform == 'cpu':
-    return (free_host_bytes(sharing),
+    return (free_host_bytes(num_devices),
             f'{USABLE_FRACTION:.0%} of the free host memory'
-            + f', shared by {sharing} devices' * (sharing > 1))
+            + f', shared by {num_devices} devices' * (num_devices > 1))
   try:
     limit = (device.memory_stats() or {}).get('bytes_limit')
     source = 'limit of the JAX allocator'

@@ -176,7 +176,7 @@ def _memory(
       experiment.abstract_batch))
   capacity_bytes, source = device_memory.capacity(
       experiment.mesh.devices.flat[0],
-      sharing=len(experiment.mesh.local_devices) or 1)
+      num_devices=len(experiment.mesh.local_devices) or 1)
   if sizes:
     return Memory(params, state - params, batch, None, None, None, *sizes,
                   source)

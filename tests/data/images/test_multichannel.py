@@ -112,7 +112,7 @@ def test_multichannel_batches_are_normalised_on_the_device():
       'resolution': 8, 'mean': 'measured', 'std': 'measured'})
   dataset = dataset_of([npy(RNG.integers(c, 10_000, (8, 8, 13), np.uint16))
                         for c in range(6)])
-  with pytest.raises(ValueError, match="data.mean is 'measured', but was not"):
+  with pytest.raises(ValueError, match='data.mean is not measured yet'):
     data.prepare(config, num_classes=2, multi_label=False)
   config = data.measured(config, dataset)
   (batch,) = data.eval_batches(config, dataset, batch_size=6)

@@ -78,7 +78,7 @@ def test_unreadable_images_are_errors_by_default():
 
 @pytest.mark.parametrize('error', [
     OSError('of a disk'), MemoryError('of a machine')])
-def test_file_system_errors_are_never_skipped(error):
+def test_file_system_and_memory_errors_are_never_skipped(error):
   with pytest.raises(ValueError, match=f'files.*05.*{error}'):
     _take(2, _config(), dataset=_dataset(error=error))
 

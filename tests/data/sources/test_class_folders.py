@@ -58,7 +58,7 @@ def test_a_slice_of_a_split_has_images_of_every_class(tmp_path):
     assert np.bincount(part).min() >= 8
 
 
-def test_train_alone_is_split_like_its_class_folders(tmp_path):
+def test_a_single_train_folder_is_split_like_its_class_folders(tmp_path):
   write_classes(tmp_path / 'train', 100)
   own_data.write(tmp_path, 'test/1.png', 'test/2.png')  # Without labels.
   opened = own_data.open_path(tmp_path)
@@ -90,7 +90,7 @@ def test_a_small_data_set_holds_out_an_image(tmp_path):
     ['test/a.png', 'fail/b.png'], ['test/a.png', 'test/deep/b.png', 'c/d.png'],
     ['train/a.png', 'bus/b.png'], ['valid/a.png', 'invalid/b.png'],
     ['tests/x/a.png', 'trainer/x/b.png']])
-def test_a_class_may_be_called_like_a_split(tmp_path, paths):
+def test_a_class_may_have_the_name_of_a_split(tmp_path, paths):
   own_data.write(tmp_path, *paths)
   names = {path.split('/')[0] for path in paths}
   assert set(own_data.open_path(tmp_path).class_names) == names

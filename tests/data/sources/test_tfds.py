@@ -124,7 +124,7 @@ def test_other_formats_get_the_command_that_converts_them(prepare, open_tfds):
 
 def test_published_test_images_are_not_trained_on(
     prepare, open_tfds, tmp_path, monkeypatch):
-  """For data sets that TFDS has as one split."""
+  """Covers data sets that have a single split in TFDS."""
   for name in ('eurosat', 'resisc45'):
     row, task = known_datasets.facts(name), vtab.TASKS[name]
     assert row.parts['test'] == task.test and row.eval_split == 'test'

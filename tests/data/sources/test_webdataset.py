@@ -86,7 +86,7 @@ def test_an_added_shard_renames_and_moves_no_example(tmp_path):
   write(tmp_path / 'a.tar', pairs(20, 60))
   after = split_of_key(tmp_path)
   assert before.items() <= after.items() and len(after) == 80
-  for i in range(20, 40):  # Perhaps the same image: never in two splits.
+  for i in range(20, 40):  # Equal keys may be the same image.
     assert after[f'a/deep.er/{i:04}'] == after[f'b/deep.er/{i:04}']
 
 
@@ -97,7 +97,7 @@ def test_a_changed_shard_is_scanned_again(tars):
   own_data.open_path(tars)
   assert index.stat().st_mtime_ns == saved
   old = path.stat()
-  write(path, pairs(40, 50))  # Of the same size and modification time.
+  write(path, pairs(40, 50))  # The size and modification time are the same.
   os.utime(path, ns=(old.st_atime_ns, old.st_mtime_ns))
   assert path.stat().st_size == old.st_size
   keys = split_of_key(tars)

@@ -1,4 +1,4 @@
-"""Overlap is true exactly for selections that share an example."""
+"""`overlap` is true only for selections that share an example."""
 
 import dataclasses
 

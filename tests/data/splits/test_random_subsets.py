@@ -20,7 +20,7 @@ def _choose(source, count):
 
 
 def test_numbers_are_hashed_by_splitmix64():
-  # Reference: the generator as published, in Python's own integers.
+  # Reference: the published generator, with Python integers.
   def reference(state):
     mask = 2**64 - 1
     z = state & mask
@@ -36,7 +36,7 @@ def test_numbers_are_hashed_by_splitmix64():
 
 
 @pytest.mark.parametrize('count', [1, 511, 9_999, 10_000])
-def test_the_lowest_hashes_are_chosen(count):  # So subsets are nested.
+def test_the_lowest_hashes_are_chosen(count):  # Hence subsets are nested.
   hashes = random_subsets.hash_numbers('numbers', np.arange(10_000))
   expected = np.sort(np.argsort(hashes)[:count]).tolist()
   assert _labels(_choose(in_memory.Numbers(10_000), count)) == expected
@@ -55,7 +55,7 @@ def test_hashes_of_nested_ranges_are_those_of_the_whole():
       there[np.argsort(hashes)[:90]].tolist())
 
 
-def test_repeated_examples_count_individually():
+def test_repeated_examples_are_counted_separately():
   opened = protocol.DatasetSplits({'train': in_memory.Numbers(40)}, 40)
   twice = split_strings.select_split(opened, 'train+train', name='numbers')
   for count in (1, 2, 39, 40, 79):
@@ -82,7 +82,7 @@ def test_a_config_takes_a_number_or_a_fraction():
       share.source.key(i) for i in range(1_000)]
   config = data.parse({'source': 'digits', 'num_examples': 50})
   assert data.open_dataset(config).num_examples == 50
-  # Other splits are opened whole.
+  # Other splits are not reduced.
   assert data.open_dataset(config, split='test').num_examples == 360
   assert data.open_dataset(config, split='train').num_examples == 1_437
 

@@ -17,13 +17,13 @@ def test_the_default_split_is_that_of_published_results(text, name):
   assert chosen.open() is selection.parse(name, {}).open()
 
 
-def test_a_colon_before_a_number_or_slash_begins_no_split():
+def test_a_colon_before_a_number_or_slash_does_not_begin_a_split():
   for text in ('cifar10:3.0.2', 'gs://bucket/photos'):
     assert selection.build(text, 'test', {}) == selection.parse(
         f'{text}:test', {})
 
 
-def test_ranges_cover_all_once():
+def test_ranges_cover_every_index_once():
   assert list(selection.ranges(7, 3)) == [(0, 3), (3, 6), (6, 7)]
 
 
