@@ -52,7 +52,7 @@ def _table(
   if rows:
     console.table(title, columns, rows[:_ROWS])
   if len(rows) > _ROWS:
-    print(f'... and {len(rows) - _ROWS:,} more\n')
+    print(f'... and {console.format_count(len(rows) - _ROWS, "more row")}\n')
 
 
 def write_page(

@@ -114,6 +114,7 @@ def _check(args: argparse.Namespace) -> int:
     print(f'Wrote {args.html}')
   if args.json:
     atomic_files.write_json(args.json, report.to_json())
+    print(f'Wrote {args.json}')
   return int(args.strict and report.harmful)
 
 

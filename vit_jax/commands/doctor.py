@@ -51,8 +51,9 @@ def run(args: argparse.Namespace) -> int:
     print(section, *(f'  {check.status:4}  {check.name:19}  {check.found}'
                      for check in group), sep='\n')
   for remedy in dict.fromkeys(c.remedy for c in checks if c.remedy):
-    names = [check.name for check in checks if check.remedy == remedy]
-    print(f'To fix {", ".join(names)}: {remedy}')
+    fixed = [check for check in checks if check.remedy == remedy]
+    verb = 'install' if all(c.status == 'note' for c in fixed) else 'fix'
+    print(f'To {verb} {", ".join(c.name for c in fixed)}: {remedy}')
   print('Training can start.' if can_train else
         'Training cannot start: fix the items marked FAIL.')
   if args.json:

@@ -213,7 +213,7 @@ def _find(
       config, model=model.config, init=dataclasses.replace(
           config.init, positions=model.positions))  # type: ignore[arg-type]
   return config, load.Weights(
-      path=str(path), item=model.origin, params=model.params,
+      path=str(path), item=model.origin.split(':')[0], params=model.params,
       config={'model': schema.to_plain(model.config),
               'data': {'resolution': list(model.resolution)}})
 

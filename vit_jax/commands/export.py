@@ -54,8 +54,8 @@ def run(args: argparse.Namespace) -> int:
   loaded = arguments.load_model(args)
   model = export.in_float32(loaded)
   if model is not loaded:
-    print('exported and compared in float32 instead of '
-          f'{loaded.config.dtype} with remat={loaded.config.remat}')
+    print('exported and compared with dtype=float32 and remat=none, not '
+          f'dtype={loaded.config.dtype} and remat={loaded.config.remat}')
   with image_files.ReadProgress(len(found), errors) as reading:
     batches = _verification_batches(model, found, reading)
   if not found:

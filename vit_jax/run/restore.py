@@ -96,7 +96,7 @@ def restore_or_init(
         f'Starting from random parameters (seed {experiment.config.seed}).'))
   state, rows = experiment.start_from(state, source.load(), source.config)
   return state, Start(counters_lib.Counters(origin=str(source.path)), (
-      f'Starting from the {source.item} of {paths.display(source.path)}:\n'
+      f'Starting from {paths.display(source.path)} ({source.item}):\n'
       f'{initialize.report(rows)}'))
 
 

@@ -81,7 +81,7 @@ def reuse_memory() -> None:
 def describe_error(error: Exception, data: bytes) -> str:
   """Returns one message for the many exception types of Pillow's readers."""
   return (f'not a readable image: {type(error).__name__}: {error} '
-          f'({len(data)} bytes)')
+          f'({len(data)} bytes).')
 
 
 def check_pixels(size: tuple[int, int], max_pixels: int) -> None:
