@@ -36,7 +36,7 @@ CASES = [
     ('csv', table('cat', '9' * 23), None),
     ('csv', table('1', '9' * 5000), None),
     ('csv', table('0.5', '1e999'), 'holds inf in row 2'),
-    ('csv', b'path,label\nhttp://x/1.png,a\nb.png,b\n', 'Download it'),
+    ('csv', b'path,label\nhttp://x/1.png,a\nb.png,b\n', 'Download it first'),
     ('csv', b','.join(b'%d' % i for i in range(10**6)), '1,000,000 columns'),
     ('jsonl', DEEP, 'nested too deeply'),
     ('jsonl', b'{"path": "1.png", "label": "cat", "label": "dog"}',

@@ -81,7 +81,7 @@ def base():
       return compiled
 
   step = Step()
-  return dataclasses.replace(experiment, build_step=lambda num_microbatches: step)
+  return dataclasses.replace(experiment, build_step=lambda _: step)
 
 
 def scripted(

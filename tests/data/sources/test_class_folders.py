@@ -148,7 +148,7 @@ def test_names_that_differ_in_unicode_form_are_one_class(tmp_path):
       for name in (composed, decomposed, 'tea')))
   opened = own_data.open_path(tmp_path)
   assert opened.class_names == (composed, 'tea')
-  assert f'in the Unicode form NFC: {decomposed}' in opened.description
+  assert f'to the Unicode form NFC: {decomposed}' in opened.description
   assert own_data.labels(opened)[f'test/{decomposed}/1.png'] == 0
   lines = [f'train/{name}/0.png,{name}' for name in (
       composed, decomposed, 'tea')]

@@ -79,8 +79,8 @@ def _list_split(root: epath.Path, split: str) -> _Images:
 def _check_no_splits(images: _Images, root: epath.Path) -> None:
   """Raises if apparent class folders are splits without `train/CLASS/`.
 
-  A folder called `test` may be a class if it holds images directly and some
-  folders have no split names; a split holds class folders.
+  A folder called `test` is a class if it holds images directly and not all
+  folders are named like splits.
   """
   names = sorted({name for _, name in images})
   with_images = {name for path, name in images if path.count('/') == 1}

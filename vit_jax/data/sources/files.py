@@ -49,13 +49,13 @@ class ImageFiles:
 
 
 def check_address(name: str, *, where: str) -> None:
-  """Raises a ValueError for an address that is not of a bucket."""
+  """Raises a ValueError for an address with an unsupported scheme."""
   scheme, separator, _ = name.partition('://')
   if separator and scheme not in atomic_files.SCHEMES:
     raise ValueError(
-        f'Cannot read {name} ({where}): supported are local paths and '
-        f'{", ".join(f"{known}://" for known in atomic_files.SCHEMES)}. '
-        'Download it.')
+        f'Cannot read {name} ({where}): only local paths and '
+        f'{", ".join(f"{known}://" for known in atomic_files.SCHEMES)} are '
+        'supported. Download it first.')
 
 
 def is_image(value: Any) -> bool:

@@ -21,7 +21,7 @@ from vit_jax.data.splits import split_strings as split_strings_lib
 
 Table = dict[str, list[Any]]  # Columns by name.
 
-# Cells of rows with different keys: a table has one for each row and key.
+# Limits of empty cells: a table has one cell for each row and each key.
 _FREE_CELLS, _MAX_EMPTY = 10**6, 64
 
 
@@ -102,7 +102,7 @@ def build(
       for text in (cell if isinstance(cell, list) else [cell])
       if isinstance(text, str) and label_rules_lib.compose(text) != text}
   if decomposed:
-    notes = [*notes, f'class names in the Unicode form NFC: '
+    notes = [*notes, f'class names converted to the Unicode form NFC: '
              f'{files.shorten(sorted(decomposed))}']
   keys = [reader.key(row) for row in kept]
   of_kept = [splits[row] for row in kept] if splits is not None else []
@@ -131,7 +131,7 @@ def to_columns(rows: Sequence[Mapping[str, Any]], *, where: str) -> Table:
   """Returns rows of JSON objects as columns, None where a key is missing.
 
   Raises:
-    ValueError: if there are too many keys, or most of them in few rows.
+    ValueError: if there are too many keys, or most rows have few of them.
   """
   names = dict.fromkeys(name for row in rows for name in row)
   columns_lib.check_count(len(names), where=where)

@@ -169,7 +169,7 @@ def open_records(
 
 
 def _check_features(folder: epath.Path) -> None:
-  """Raises if TFDS would import other modules than its own."""
+  """Raises if TFDS would import modules other than its own."""
   path = folder / 'features.json'
   if path.exists():
     for _, name in re.findall(r'"(pythonClassName|type)": "(.*?)"',
