@@ -44,8 +44,7 @@ PLATFORMS = ('cpu', 'cuda', 'tpu')
 OUTPUTS = ('logits', 'representation')
 # The newest ONNX operator set that ONNX Runtime 1.20 (2024) supports fully.
 OPSET = 21
-# Limit of FlatBuffers (jax) and Protocol Buffers (onnx), minus 16 MiB for the
-# program.
+# Limit of FlatBuffers (jax) and Protocol Buffers (onnx), minus program space.
 MAX_BYTES = 2**31 - 2**24
 # Files in the folder of a large model.
 PROGRAMS = {'jax': 'model.stablehlo', 'onnx': 'model.onnx'}

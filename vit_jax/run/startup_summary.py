@@ -53,8 +53,7 @@ def describe(
       _expected_cost(experiment, forward, training),
       f'memory: parameters {_bytes(tree.num_bytes(state.params))}, optimizer '
       f'{_bytes(tree.num_bytes(state.opt_state))}'
-      + (f', temporaries of a step {_bytes(memory.temp_size_in_bytes)}'
-         ' per device'
+      + (f', step temporaries {_bytes(memory.temp_size_in_bytes)} per device'
          if memory is not None else '')]
   lines = list(map(escape.line, lines))
   if show_parameters:

@@ -29,7 +29,7 @@ def test_a_path_or_the_name_of_an_existing_folder_opens_a_folder(
   assert open_source('pets.csv').class_names == ('0', '1')
 
 
-def test_a_known_name_wins_over_a_folder(tmp_path, monkeypatch):
+def test_a_known_name_takes_precedence_over_a_folder(tmp_path, monkeypatch):
   own_data.write(tmp_path, 'cifar10/cat/a.png', 'cifar10/dog/a.png')
   monkeypatch.chdir(tmp_path)
   with pytest.raises(ValueError, match='tfds build cifar10'):

@@ -2,8 +2,7 @@
 
 `data.target` is 'single', 'multi' or 'regression'; 'auto' infers it by the
 rules in docs/kinds.md. Classes are numbered in the sorted order of their names.
-Whole numbers are class indices if at least half of those from 0 to the largest
-occur.
+Whole numbers are class indices if at least half of 0 to the largest occur.
 """
 
 from collections.abc import Mapping, Sequence
