@@ -22,6 +22,7 @@ from vit_jax.data import known_datasets
 from vit_jax.data.images import decode
 from vit_jax.data.sources import protocol
 from vit_jax.data.sources import tfds as tfds_lib
+from vit_jax.data.sources import tfds_folders
 from vit_jax.data.splits import split_strings
 
 PREFIX = 'vtab/'
@@ -159,7 +160,7 @@ def open_task(source: str, data_dir: str) -> protocol.DatasetSplits:
   """
   task = task_of(source)
   records_of, _ = tfds_lib.open_records(
-      tfds_lib.find(task.tfds, data_dir), undecoded=('image', 'image2'))
+      tfds_folders.find(task.tfds, data_dir), undecoded=('image', 'image2'))
   dataset = protocol.DatasetSplits({
       split: tfds_lib.TfdsSource(
           f'{task.tfds} {split}', records, 'image', task.label, task.image)
@@ -185,8 +186,8 @@ def missing(names: Sequence[str], data_dir: str) -> dict[str, str]:
   for name in names:
     task = task_of(name)
     try:
-      tfds_lib.find(task.tfds, data_dir)
-    except tfds_lib.NotPrepared as error:
+      tfds_folders.find(task.tfds, data_dir)
+    except tfds_folders.NotPrepared as error:
       found[name] = error.command + (
           '  # needs files downloaded by hand' if task.manual_download else '')
   return found

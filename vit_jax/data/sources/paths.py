@@ -14,6 +14,7 @@ from vit_jax.data.sources import image_tables
 from vit_jax.data.sources import protocol
 from vit_jax.data.sources import table_files
 from vit_jax.data.sources import tfds
+from vit_jax.data.sources import tfds_folders
 from vit_jax.data.sources import webdataset
 
 # Suffixes and functions that open files with them.
@@ -50,7 +51,7 @@ def open_path(
 def _open_folder(
     root: epath.Path, config: columns_lib.LabelConfig,
 ) -> protocol.DatasetSplits:
-  if tfds.is_prepared(root):
+  if tfds_folders.is_prepared(root):
     return tfds.open_folder(root)
   found = []
   for kind, suffixes, open_files in _OPENERS:

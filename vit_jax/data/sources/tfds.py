@@ -19,11 +19,11 @@ from vit_jax.data import known_datasets
 from vit_jax.data.images import unreadable
 from vit_jax.data.sources import files
 from vit_jax.data.sources import protocol
+from vit_jax.data.sources import tfds_folders
 from vit_jax.data.sources import tfrecords
 from vit_jax.data.splits import split_strings as split_strings_lib
 
 _MAX_CLASSES = 10**6
-_INSTALL = '  pip install tensorflow tensorflow-datasets\n'
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -96,43 +96,23 @@ def parse_targets(value: Any) -> np.ndarray:
   return np.atleast_1d(np.asarray(value, np.float32))
 
 
-class NotPrepared(ValueError):
-  """A data set is missing, or in a format without random access.
-
-  Attributes:
-    command: command that prepares or converts it.
-  """
-
-  def __init__(self, message: str, command: str):
-    super().__init__(message)
-    self.command = command
-
-
-# ---------------------------------------------------------------------- opening
-
-
 def open_tfds(name: str, data_dir: str) -> protocol.DatasetSplits:
   """Opens 'NAME[/CONFIG][:VERSION]' in `data_dir` or TFDS's default directory.
 
   Raises:
-    NotPrepared: if it is missing or not readable, with the command that
-      prepares or converts it.
+    tfds_folders.NotPrepared: if it is missing or not readable, with the
+      command that prepares or converts it.
   """
-  return _open(find(name, data_dir), name)
+  return _open(tfds_folders.find(name, data_dir), name)
 
 
 def open_folder(folder: epath.Path) -> protocol.DatasetSplits:
   """Opens a folder with a `dataset_info.json`, or with versions of it."""
   if not (folder / 'dataset_info.json').exists():
-    folder = folder / _versions(folder)[-1]
-  info = _read_info(folder)
+    folder = folder / tfds_folders.versions(folder)[-1]
+  info = tfds_folders.read_info(folder)
   name, config = info.name or folder.parent.name, info.config_name
   return _open(folder, f'{name}/{config}' if config else name)
-
-
-def is_prepared(folder: epath.Path) -> bool:
-  """Whether TFDS prepared the content of a folder."""
-  return (folder / 'dataset_info.json').exists() or bool(_versions(folder))
 
 
 def open_records(
@@ -145,7 +125,7 @@ def open_records(
   import tensorflow_datasets as tfds  # pylint: disable=g-import-not-at-top
   untrusted.check_folder(folder)
   _check_features(folder)
-  form, found = _format(folder), dict[str, Any]()
+  form, found = tfds_folders.file_format(folder), dict[str, Any]()
   # Reads only the files, because the builder's own code needs TensorFlow.
   with exceptions.naming(os.fspath(folder)):
     builder = tfds.builder_from_directory(folder)
@@ -283,91 +263,3 @@ def _targets(feature: Any, label: str) -> tuple[str, ...]:
   if isinstance(names, list) and len(names) == count:
     return tuple(map(str, names))
   return (label,) if count == 1 else tuple(f'{label}_{i}' for i in range(count))
-
-
-# -------------------------------------------------------------- finding folders
-
-
-def find(name: str, data_dir: str) -> epath.Path:
-  """Returns the folder of 'NAME[/CONFIG][:VERSION]', by default the newest.
-
-  '*' in a version matches any number.
-
-  Raises:
-    NotPrepared: if it is missing, or in files without random access.
-  """
-  root = epath.Path(
-      data_dir or os.environ.get('TFDS_DATA_DIR')
-      or '~/tensorflow_datasets').expanduser()
-  path, _, version = name.partition(':')
-  command = (f'tfds build {path if "*" in version else name} '
-             f'--data_dir={root} --file_format=array_record')
-  folder = _find_config(path, root)
-  found = _versions(folder)
-  pattern = re.compile(re.escape(version or '*').replace(r'\*', '.*'))
-  matching = [v for v in found if pattern.fullmatch(v)]
-  if matching:
-    _format(folder / matching[-1])
-    return folder / matching[-1]
-  if found:
-    raise NotPrepared(
-        f'{path} is prepared in {folder} in the version(s) '
-        f'{", ".join(found)}, not in {version}.', command)
-  present = (', '.join(files.subfolders(root)) or 'nothing'
-             if root.is_dir() else 'no such directory')
-  raise NotPrepared(
-      f'No data set {name!r} in {root} (found: {present}).'
-      f'{schema.nearest(path, [*known_datasets.DATASETS])} '
-      f'Prepare it once, on any machine, with\n{_INSTALL}  {command}\n'
-      'or give the directory that has it as --config.data.data_dir=DIR. '
-      'For a folder of images, write its path with a slash: ./my_images.',
-      command)
-
-
-def _find_config(path: str, root: epath.Path) -> epath.Path:
-  """Returns the folder of the only config of a data set."""
-  folder = root / path
-  if _versions(folder) or not folder.is_dir():
-    return folder
-  configs = [config for config in files.subfolders(folder)
-             if _versions(folder / config)]
-  if len(configs) > 1:
-    raise ValueError(
-        f'{path} has several configs in {root}; give one of '
-        f'{", ".join(f"{path}/{config}" for config in configs)}.')
-  return folder / configs[0] if configs else folder
-
-
-def _versions(folder: epath.Path) -> list[str]:
-  """Returns the prepared versions in a folder, oldest first."""
-  if not folder.is_dir():
-    return []
-  found = [name for name in files.subfolders(folder)
-           if re.fullmatch(r'\d+\.\d+\.\d+', name)
-           and (folder / name / 'dataset_info.json').exists()]
-  return sorted(found, key=lambda v: tuple(int(n) for n in v.split('.')))
-
-
-def _read_info(folder: epath.Path) -> Any:
-  """Returns the `DatasetInfo` protobuf of a folder."""
-  from tensorflow_datasets.core import dataset_info  # pylint: disable=g-import-not-at-top
-  path = folder / 'dataset_info.json'
-  untrusted.check_regular(path)
-  with exceptions.naming(os.fspath(path)):
-    return dataset_info.read_from_json(path)
-
-
-def _format(folder: epath.Path) -> str:
-  """Returns 'array_record' or 'tfrecord'; raises NotPrepared for others."""
-  info = _read_info(folder)
-  # A folder holds several formats after a conversion.
-  formats = [info.file_format or 'tfrecord', *info.alternative_file_formats]
-  for known in ('array_record', 'tfrecord'):
-    if known in formats:
-      return known
-  command = (f'tfds convert_format --dataset_version_dir={folder} '
-             '--out_file_format=array_record')
-  raise NotPrepared(
-      f'{folder} holds {" and ".join(formats)} files; expected ArrayRecord or '
-      f'TFRecord. Convert them once, which adds files, with\n{_INSTALL}'
-      f'  {command}', command)

@@ -1,0 +1,117 @@
+"""Folders of TensorFlow Datasets: DATA_DIR/NAME[/CONFIG]/VERSION."""
+
+import os
+import re
+from typing import Any
+
+from etils import epath
+
+from vit_jax import exceptions
+from vit_jax import schema
+from vit_jax import untrusted
+from vit_jax.data import known_datasets
+from vit_jax.data.sources import files
+
+_INSTALL = '  pip install tensorflow tensorflow-datasets\n'
+
+
+class NotPrepared(ValueError):
+  """A data set is missing, or in a format without random access.
+
+  Attributes:
+    command: command that prepares or converts it.
+  """
+
+  def __init__(self, message: str, command: str):
+    super().__init__(message)
+    self.command = command
+
+
+def is_prepared(folder: epath.Path) -> bool:
+  """Whether TFDS prepared the content of a folder."""
+  return (folder / 'dataset_info.json').exists() or bool(versions(folder))
+
+
+def find(name: str, data_dir: str) -> epath.Path:
+  """Returns the folder of 'NAME[/CONFIG][:VERSION]', by default the newest.
+
+  '*' in a version matches any number.
+
+  Raises:
+    NotPrepared: if it is missing, or in files without random access.
+  """
+  root = epath.Path(
+      data_dir or os.environ.get('TFDS_DATA_DIR')
+      or '~/tensorflow_datasets').expanduser()
+  path, _, version = name.partition(':')
+  command = (f'tfds build {path if "*" in version else name} '
+             f'--data_dir={root} --file_format=array_record')
+  folder = _find_config(path, root)
+  found = versions(folder)
+  pattern = re.compile(re.escape(version or '*').replace(r'\*', '.*'))
+  matching = [v for v in found if pattern.fullmatch(v)]
+  if matching:
+    file_format(folder / matching[-1])
+    return folder / matching[-1]
+  if found:
+    raise NotPrepared(
+        f'{path} is prepared in {folder} in the version(s) '
+        f'{", ".join(found)}, not in {version}.', command)
+  present = (', '.join(files.subfolders(root)) or 'nothing'
+             if root.is_dir() else 'no such directory')
+  raise NotPrepared(
+      f'No data set {name!r} in {root} (found: {present}).'
+      f'{schema.nearest(path, [*known_datasets.DATASETS])} '
+      f'Prepare it once, on any machine, with\n{_INSTALL}  {command}\n'
+      'or give the directory that has it as --config.data.data_dir=DIR. '
+      'For a folder of images, write its path with a slash: ./my_images.',
+      command)
+
+
+def _find_config(path: str, root: epath.Path) -> epath.Path:
+  """Returns the folder of the only config of a data set."""
+  folder = root / path
+  if versions(folder) or not folder.is_dir():
+    return folder
+  configs = [config for config in files.subfolders(folder)
+             if versions(folder / config)]
+  if len(configs) > 1:
+    raise ValueError(
+        f'{path} has several configs in {root}; give one of '
+        f'{", ".join(f"{path}/{config}" for config in configs)}.')
+  return folder / configs[0] if configs else folder
+
+
+def versions(folder: epath.Path) -> list[str]:
+  """Returns the prepared versions in a folder, oldest first."""
+  if not folder.is_dir():
+    return []
+  found = [name for name in files.subfolders(folder)
+           if re.fullmatch(r'\d+\.\d+\.\d+', name)
+           and (folder / name / 'dataset_info.json').exists()]
+  return sorted(found, key=lambda v: tuple(int(n) for n in v.split('.')))
+
+
+def read_info(folder: epath.Path) -> Any:
+  """Returns the `DatasetInfo` protobuf of a folder."""
+  from tensorflow_datasets.core import dataset_info  # pylint: disable=g-import-not-at-top
+  path = folder / 'dataset_info.json'
+  untrusted.check_regular(path)
+  with exceptions.naming(os.fspath(path)):
+    return dataset_info.read_from_json(path)
+
+
+def file_format(folder: epath.Path) -> str:
+  """Returns 'array_record' or 'tfrecord'; raises NotPrepared for others."""
+  info = read_info(folder)
+  # A folder holds several formats after a conversion.
+  formats = [info.file_format or 'tfrecord', *info.alternative_file_formats]
+  for known in ('array_record', 'tfrecord'):
+    if known in formats:
+      return known
+  command = (f'tfds convert_format --dataset_version_dir={folder} '
+             '--out_file_format=array_record')
+  raise NotPrepared(
+      f'{folder} holds {" and ".join(formats)} files; expected ArrayRecord or '
+      f'TFRecord. Convert them once, which adds files, with\n{_INSTALL}'
+      f'  {command}', command)
