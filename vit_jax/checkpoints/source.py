@@ -77,7 +77,8 @@ def find(path: epath.PathLike, *, which: str = paths.LATEST) -> Source:
   raise FileNotFoundError(
       f'{path} holds no {which} checkpoint: expected a workdir with '
       f'{paths.FOLDER}/{which}/STEP, or the folder of one step. '
-      f'Found: {names or "nothing"}.')
+      + 'Only runs with checkpoint.best have it. ' * (which == paths.BEST)
+      + f'Found: {names or "nothing"}.')
 
 
 def _source(path: epath.Path) -> Source:

@@ -109,8 +109,7 @@ class _Run:
       watchdog: watchdog_lib.Watchdog):
     self._experiment = experiment
     self._config = experiment.config
-    self._files = files
-    self._checkpoints = checkpoints
+    self._files, self._checkpoints = files, checkpoints
     self._stop = stop
     self._watchdog = watchdog
     self._unreadable = unreadable_log.UnreadableRecorder(experiment, files)
@@ -337,11 +336,11 @@ class _Run:
         self._state.metrics['non_finite'], self._state.params)
     self._counters.set_time(
         self._start.counters, self._clock, self._device_kind)
+    dataset = self._experiment.dataset
     with self._clock.paused():
       save(self._state, config=config_lib.to_plain(self._config),
            progress=dataclasses.asdict(self._counters),
-           labels=(self._experiment.dataset.targets
-                   or self._experiment.dataset.class_names or ()))
+           labels=dataset.targets or dataset.class_names or ())
 
   def _write_row(self, row: Mapping[str, float]) -> None:
     with self._files.explain_errors(f'a row of {writer_lib.FILENAME}'):

@@ -4,6 +4,7 @@ Memory and time are bounded; see `limits`. Truncated files are errors.
 """
 
 import contextlib
+import warnings
 
 from jaxtyping import Shaped
 import numpy as np
@@ -12,6 +13,9 @@ from PIL import ImageOps
 
 from vit_jax.data.images import limits
 from vit_jax.data.images import multichannel
+
+# Training reads an image again in every epoch.
+warnings.filterwarnings('ignore', 'Corrupt EXIF', module='PIL')
 
 _MODES = {1: 'L', 3: 'RGB'}
 
