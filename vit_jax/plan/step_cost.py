@@ -184,6 +184,6 @@ def _memory(
   return Memory(
       params, state - params, batch, stats.temp_size_in_bytes,
       stats.output_size_in_bytes - stats.alias_size_in_bytes,
-      max(0, stats.argument_size_in_bytes - state - batch
-          + stats.generated_code_size_in_bytes),  # Unused arguments are dropped.
+      (stats.argument_size_in_bytes - state - batch
+       + stats.generated_code_size_in_bytes),
       fit_batch.needed_bytes(stats), capacity_bytes, source)
