@@ -41,7 +41,7 @@ def write(
     folder: destination.
     count: number of different photos.
     num_links: file names per photo, as hard links: reading speed does not
-      depend on the content, but Grain shuffles a small data set slower per
+      depend on the content, but Grain shuffles a small dataset slower per
       example than a large one (0.3 ms of 64, 0.01 of 10,000).
     num_classes: number of classes, each with at least one image per split.
   """

@@ -91,7 +91,7 @@ def golden():
 
 @pytest.fixture(scope='session')
 def write_tfds():
-  """Returns a function that writes a TFDS data set without TensorFlow.
+  """Returns a function that writes a TFDS dataset without TensorFlow.
 
   `write_tfds(root, name, version, features, splits)` takes TFDS features by
   name and, by split, examples as lists of int, float or bytes by flat feature

@@ -102,7 +102,7 @@ def explained():
 
 
 def read_data(path):
-  """Opens a data set, and reads the first images and labels of each split."""
+  """Opens a dataset, and reads the first images and labels of each split."""
   config = data.parse({'source': str(path), 'resolution': 4, 'mean': 0.0,
                        'std': 1.0, 'max_pixels': 2**16})
   for split in dataset_lib.open_splits(config).splits:
@@ -123,7 +123,7 @@ def read_parquet(path):
 
 
 def read_folder(path):
-  """Creates files with the names in a file, and reads them as a data set."""
+  """Creates files with the names in a file, and reads them as a dataset."""
   for name in path.read_bytes().split(b'\n'):
     file = os.fsencode(path.parent) + b'/data/' + name
     with contextlib.suppress(OSError, ValueError):  # Not a name.
@@ -189,7 +189,7 @@ def weights_file(module, family):
 
 
 def tfds_files(form):
-  """Returns the files of a TFDS data set."""
+  """Returns the files of a TFDS dataset."""
   records = []
   for i in range(ROWS):
     example = tf_example_pb2.Example()

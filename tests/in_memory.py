@@ -1,4 +1,4 @@
-"""Data sets made of arrays."""
+"""Datasets made of arrays."""
 
 import dataclasses
 
@@ -63,7 +63,7 @@ class Recording:
 
 
 def opened(splits, **facts):
-  """Returns an opened data set with (images, labels) by split."""
+  """Returns an opened dataset with (images, labels) by split."""
   return protocol.DatasetSplits(
       {name: Arrays(*arrays) for name, arrays in splits.items()}, **facts)
 

@@ -1,4 +1,4 @@
-"""Writes and opens a user's own data set."""
+"""Writes and opens a user's own dataset."""
 
 import os
 

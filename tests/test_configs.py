@@ -87,7 +87,7 @@ def test_configs_train_at_toy_size(name, tmp_path):
   embedded = {c.data.source for c in stages.values()} <= {'digits', 'shapes'}
   argument = ''
   if not embedded:
-    # The file adapts other settings to its data set.
+    # The file adapts other settings to its dataset.
     takes = 'dataset' in inspect.signature(_get_config(name)).parameters
     argument = ':dataset=digits' if takes else ''
     flags.append('data.source=digits')

@@ -1,6 +1,6 @@
 """Metrics: values per example, and means stored as a sum and a count.
 
-The mean over a data set does not depend on batch size or padding.
+The mean over a dataset does not depend on batch size or padding.
 """
 
 from typing import Any

@@ -95,7 +95,7 @@ def test_each_stage_has_a_row(tmp_path, capsys):
     (['--device=TPUv33'], "Did you mean 'TPUv3'?"),
     (['--utilisation=40'], 'above 0 and at most 1, but got 40'),
     ([f'--config={PRETRAIN}:dataset=nowhere', '--config.data.data_dir=/no'],
-     "No data set 'nowhere'"),
+     "No dataset 'nowhere'"),
     # The error is about the model, not about the missing data.
     ([f'--config={CONFIGS}/finetune.py:model=H/14,dataset=cifar10,'
       'resolution=384', '--config.data.data_dir=/no'], 'divide'),

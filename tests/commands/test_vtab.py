@@ -1,4 +1,4 @@
-"""Command `vtab`, on tiny versions of its data sets."""
+"""Command `vtab`, on tiny versions of its datasets."""
 
 import functools
 import json

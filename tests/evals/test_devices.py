@@ -69,7 +69,7 @@ FEWSHOT = {'name': 'fewshot', 'batch_size': None}
     ({'batch_size': 12}, 8,
      'evals.val.batch_size 12 does not divide over 8 devices'),
     ({'source': 'shapes'}, 1, 'classes, but the model is trained on digits'),
-    ({'source': 'ciphar10'}, 1, 'No data set'),
+    ({'source': 'ciphar10'}, 1, 'No dataset'),
     ({**FEWSHOT, 'shots': [1000]}, 1,
      'evals.val.shots needs 1000 images of each class, but in train_split '
      "'train' 10 class(es) have fewer, the smallest 139. Use at most 139"),

@@ -21,7 +21,7 @@ GIB = 2**30
 ROOT = pathlib.Path(__file__).parents[2]
 INSTALL = f'{sys.executable} -m pip install'
 REQUIREMENTS = f'{INSTALL} -r {ROOT}/requirements.txt -c {ROOT}/constraints.txt'
-OPTIONAL = {'tensorflow': 'prepares TFDS data sets',
+OPTIONAL = {'tensorflow': 'prepares TFDS datasets',
             'tensorboard': 'shows the curves of a run',
             'torch': 'reads PyTorch checkpoints'}
 

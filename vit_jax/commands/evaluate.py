@@ -153,7 +153,7 @@ def _show(
     experiment: experiment_lib.Experiment, *, secs: float,
 ) -> None:
   section = config.evals[name]
-  # The default split of other data sets is not known here.
+  # The default split of other datasets is not known here.
   default = '' if section.source else experiment.dataset.eval_split
   console_lib.table(
       f'{name}: {section.source or config.data.source} '

@@ -1,4 +1,4 @@
-"""Input pipeline: data sets, image operations and batches.
+"""Input pipeline: datasets, image operations and batches.
 
 `parse` a config section, `open_dataset`, iterate `train_batches` or
 `eval_batches`, and `prepare` each batch on the device; see `pipeline`.

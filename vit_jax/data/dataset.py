@@ -1,4 +1,4 @@
-"""Opens the data set of a config section without decoding images."""
+"""Opens the dataset of a config section without decoding images."""
 
 from collections.abc import Sequence
 import dataclasses
@@ -40,7 +40,7 @@ class Dataset:
       `protocol.DatasetSplits`.
     excluded: result of `data.exclude`.
     splits: names of all splits.
-    cache: decoded images, so that small data sets are decoded once.
+    cache: decoded images, so that small datasets are decoded once.
   """
   name: str
   split: str
@@ -78,11 +78,11 @@ def open_dataset(
       `fraction` apply to its own split and source only.
     split: overrides the section's split; '' means that of published results.
     source: overrides the section's source.
-    expected: takes sizes from the table of known data sets instead of files;
+    expected: takes sizes from the table of known datasets instead of files;
       enough to plan and compile.
 
   Raises:
-    ValueError: if there is no such data set or split.
+    ValueError: if there is no such dataset or split.
   """
   name = config.source if source is None else source
   if expected and name not in ('digits', 'shapes'):

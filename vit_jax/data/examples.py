@@ -21,7 +21,7 @@ HostBatch = dict[str, np.ndarray]
 class LoadExample:
   """Maps (index, generator) to a batch row.
 
-  Indices beyond the data set are padding: zeros, with mask 0.
+  Indices beyond the dataset are padding: zeros, with mask 0.
   """
   dataset: dataset_lib.Dataset
   config: config_lib.DataConfig

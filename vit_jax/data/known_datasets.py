@@ -1,7 +1,7 @@
-"""Facts about data sets that their files do not contain.
+"""Facts about datasets that their files do not contain.
 
 Names are those of TensorFlow Datasets (https://www.tensorflow.org/datasets
-/catalog). A data set needs a row only if its features are not called `image`
+/catalog). A dataset needs a row only if its features are not called `image`
 and `label` or `labels`, or if it has a published evaluation split.
 """
 
@@ -11,13 +11,13 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True)
 class DatasetFacts:
-  """Settings for reading one data set.
+  """Settings for reading one dataset.
 
   Attributes:
     image: image feature.
     label: label feature; None for `label` or, if there is none, `labels`.
     eval_split: split that published results are on.
-    parts: split strings by name, for a data set with a single TFDS split. They
+    parts: split strings by name, for a dataset with a single TFDS split. They
       replace it: training on all of it would include the test images.
     multi_label: whether an image has a list of labels; None to infer it.
     num_classes: if features do not declare it, and for planning.

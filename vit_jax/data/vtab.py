@@ -2,7 +2,7 @@
 
     data.source = 'vtab/clevr_count_all', data.split = 'train800+val200'
 
-Each task is a TFDS data set with three splits: `train800`, `val200` to choose
+Each task is a TFDS dataset with three splits: `train800`, `val200` to choose
 settings, and `test`. Label functions map TFDS examples to class indices.
 
 Names, splits, numbers of classes and thresholds: google-research/
@@ -73,7 +73,7 @@ class Task:
   """A VTAB task.
 
   Attributes:
-    tfds: name of the data set, with the versions that the splits are for.
+    tfds: name of the dataset, with the versions that the splits are for.
     group: 'natural', 'specialized' or 'structured'.
     num_classes: number of classes.
     num_test: number of test images.
@@ -156,7 +156,7 @@ def open_task(source: str, data_dir: str) -> protocol.DatasetSplits:
   """Opens 'vtab/name': the splits `train800`, `val200` and `test`.
 
   Raises:
-    ValueError: if there is no such task, or its data set is not prepared.
+    ValueError: if there is no such task, or its dataset is not prepared.
   """
   task = task_of(source)
   records_of, _ = tfds_lib.open_records(
@@ -181,7 +181,7 @@ def planned(source: str) -> known_datasets.DatasetFacts:
 
 
 def missing(names: Sequence[str], data_dir: str) -> dict[str, str]:
-  """Returns the command that prepares each missing data set."""
+  """Returns the command that prepares each missing dataset."""
   found = {}
   for name in names:
     task = task_of(name)

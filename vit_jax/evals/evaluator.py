@@ -27,10 +27,10 @@ class Split:
   """Examples to evaluate on.
 
   Attributes:
-    name: data set and split, for messages.
+    name: dataset and split, for messages.
     batches: opens an iterator over preprocessed batches; the last is padded.
     num_examples: size of the split, compared with the number of examples seen.
-    num_classes: classes of the data set.
+    num_classes: classes of the dataset.
     class_names: names of the classes, if known.
     multi_label: labels are k-hot [batch, classes] instead of indices [batch].
     targets: names of the regression targets, whose labels are standardised
@@ -66,7 +66,7 @@ class Context:
     loss: per-example loss of logits and labels, without label smoothing.
     activation: maps logits to probabilities.
     num_classes: outputs of the model's head.
-    train_name: name of the training data set, for messages.
+    train_name: name of the training dataset, for messages.
     open_split: opens (split, source='', batch_size=None, per_class=0,
       seeds=(0,), real_labels=''), where `per_class` samples that many examples
       of each class for each seed, and `real_labels` is a file of ReaL labels.
@@ -149,7 +149,7 @@ class EvaluatorConfig:
     name: kind of the evaluator.
     split: TFDS split string, such as 'train[98%:]'; '' is the split of the data
       set's published results, such as 'test'.
-    source: data set; '' is the training data set.
+    source: dataset; '' is the training dataset.
     every: interval during training; None evaluates at the end only.
     batch_size: global batch size; None uses the microbatch size of training.
   """

@@ -39,7 +39,7 @@ def build(
   Args:
     config: the typed config.
     devices: devices of the mesh; all by default.
-    expected_data: whether to take data sizes from the table of known data sets,
+    expected_data: whether to take data sizes from the table of known datasets,
       so that the step can be compiled without the data.
 
   Raises:

@@ -61,7 +61,7 @@ class ResNetConfig:
     name: 'resnet'.
     variant: name such as 'R50x1'; sets missing fields of `backbone`.
     backbone: the convolutional network.
-    num_classes: outputs of the head; 0 uses the classes of the data set.
+    num_classes: outputs of the head; 0 uses the classes of the dataset.
     head_bias: initial bias of the head, whose kernel starts at zero.
     dtype: type of activations and convolutions. Parameters, norm statistics,
       head and loss are always float32.

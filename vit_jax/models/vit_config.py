@@ -32,7 +32,7 @@ class ViTConfig:
       positions of its feature map.
     backbone: convolutional network of a hybrid, whose feature map replaces the
       image.
-    num_classes: outputs of the head; 0 uses the classes of the data set.
+    num_classes: outputs of the head; 0 uses the classes of the dataset.
 
     cls: whether there is a class token; None for `pooling == 'cls'`.
     registers: learned tokens after the class token that no output uses (arXiv

@@ -1,6 +1,6 @@
 """Supervised learning: classification and regression.
 
-The data set determines which losses apply: softmax and sigmoid for classes,
+The dataset determines which losses apply: softmax and sigmoid for classes,
 mse, mae and huber for regression targets.
 """
 

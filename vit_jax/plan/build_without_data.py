@@ -13,10 +13,10 @@ from vit_jax.experiment import config as config_lib
 def build(
     config: config_lib.Config, devices: Sequence[jax.Device],
 ) -> tuple[experiment_lib.Experiment, Literal['data', 'table']]:
-  """Builds an experiment from its data or from the table of known data sets.
+  """Builds an experiment from its data or from the table of known datasets.
 
   Returns:
-    The experiment, and whether the sizes of the data set come from the data or
+    The experiment, and whether the sizes of the dataset come from the data or
     from the table.
 
   Raises:

@@ -24,7 +24,7 @@ TABLE_6: Sequence[tuple[str, int, float]] = (
 # arXiv 2010.11929, table 2: (variant, data, images, epochs, core-days).
 #
 # L/16: the longer schedules of Table 3, which imply the same utilisation on
-# both data sets. BiT-L: epochs from arXiv 1912.11370, section 3.2.
+# both datasets. BiT-L: epochs from arXiv 1912.11370, section 3.2.
 TABLE_2: Sequence[tuple[str, str, float, int, float]] = (
     ('H/14', 'jft', JFT_IMAGES, 14, 2_500),
     ('L/16', 'jft', JFT_IMAGES, 14, 680),
@@ -40,8 +40,8 @@ def find(
 
   Args:
     variant: model variant, such as 'B/16'.
-    dataset: training data set; its version is ignored.
-    epochs: epochs over the data set.
+    dataset: training dataset; its version is ignored.
+    epochs: epochs over the dataset.
     resolution: height and width of the images.
 
   Returns:

@@ -33,7 +33,7 @@ def figures(
     experiment: the planned experiment.
     cost: its compiled step.
     stage: name of the stage, '' if the config has none.
-    sizes_from: 'data', or 'table' if the data set is not available.
+    sizes_from: 'data', or 'table' if the dataset is not available.
     topology: name of the TPU slice; '' for the local devices.
   """
   config, total_steps = experiment.config, experiment.total_steps
@@ -97,7 +97,7 @@ def _header(plan: Mapping[str, Any], cost: step_cost.StepCost) -> str:
   lines = [f'{stage}{plan["model"]}, {dataset} at {height} x {width}']
   if plan['sizes_from'] == 'table':
     lines.append(
-        f'{dataset} is not available: sizes are from the data set table')
+        f'{dataset} is not available: sizes are from the dataset table')
   n = s['accumulation']
   mesh = ' x '.join(f'{axis} {size}' for axis, size in cost.mesh.items())
   lines.append(

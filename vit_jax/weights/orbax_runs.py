@@ -70,7 +70,7 @@ def load(
             if f.name in source.config}, where='config')
     stored = models.parse(run.model)
     head = shapes.get('head/dense/kernel')
-    if head is not None and not stored.num_classes:  # Set by the data set.
+    if head is not None and not stored.num_classes:  # Set by the dataset.
       stored = dataclasses.replace(stored, num_classes=int(head.shape[-1]))
     preprocess = _preprocess(run)
     if len(source.labels) == stored.num_classes:

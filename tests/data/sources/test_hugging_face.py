@@ -1,4 +1,4 @@
-"""Parquet files and data sets of the Hugging Face hub."""
+"""Parquet files and datasets of the Hugging Face hub."""
 
 import pickle
 
@@ -46,7 +46,7 @@ def assert_complete(opened, count):
 
 @pytest.fixture
 def hub(tmp_path):
-  """Files of a data set as the Hugging Face hub stores them."""
+  """Files of a dataset as the Hugging Face hub stores them."""
   write(tmp_path / 'data/train-00000-of-00002.parquet', 0, 18)
   write(tmp_path / 'data/train-00001-of-00002.parquet', 18, 30)
   write(tmp_path / 'data/test-00000-of-00001.parquet', 30, 40)

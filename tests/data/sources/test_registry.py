@@ -1,4 +1,4 @@
-"""A data set's name, or the layout of a path, determines how it is opened."""
+"""A dataset's name, or the layout of a path, determines how it is opened."""
 
 from etils import epath
 import pytest

@@ -1,4 +1,4 @@
-"""Data sets prepared by TFDS; missing ones get the command to prepare them."""
+"""Datasets prepared by TFDS; missing ones get the command to prepare them."""
 
 import json
 
@@ -24,7 +24,7 @@ def png(value):
 
 @pytest.fixture
 def prepare(write_tfds, tmp_path):
-  """Returns a function that writes a data set to `tmp_path`."""
+  """Returns a function that writes a dataset to `tmp_path`."""
   def write(name='tiny', version='1.0.0', *, labels=((0,), (2,)),
             label_key='label', label_feature=CLASS_LABEL, files=(),
             splits=('train',)):
@@ -124,7 +124,7 @@ def test_other_formats_get_the_command_that_converts_them(prepare, open_tfds):
 
 def test_published_test_images_are_not_trained_on(
     prepare, open_tfds, tmp_path, monkeypatch):
-  """Covers data sets that have a single split in TFDS."""
+  """Covers datasets that have a single split in TFDS."""
   for name in ('eurosat', 'resisc45'):
     row, task = known_datasets.facts(name), vtab.TASKS[name]
     assert row.parts['test'] == task.test and row.eval_split == 'test'

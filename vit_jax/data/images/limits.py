@@ -18,7 +18,7 @@ import struct
 import PIL
 from PIL import Image
 
-# 8192 x 8192: larger than photographs of public data sets and of most cameras.
+# 8192 x 8192: larger than photographs of public datasets and of most cameras.
 # Pillow needs 4 bytes per RGB pixel, 256 MiB for such an image in each thread.
 MAX_PIXELS = 2**26
 LARGEST = 178_956_970  # Pillow's own limit.

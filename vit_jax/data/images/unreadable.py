@@ -1,7 +1,7 @@
 """Policy for unreadable images: an error, or replaced, counted and named.
 
 `data.unreadable` applies to training, `data.eval_unreadable` to evaluation.
-With 'skip', training uses the next readable example of the data set, so that a
+With 'skip', training uses the next readable example of the dataset, so that a
 batch stays full and a pure function of (seed, step), and evaluation masks the
 image like padding. File system errors (OSError) are never skipped: batches
 would depend on when they are read.
@@ -35,7 +35,7 @@ class UnreadableError(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class Unreadable:
-  """An unreadable example: its data set and split, its key, and the reason."""
+  """An unreadable example: its dataset and split, its key, and the reason."""
   data: str
   key: str
   error: str
@@ -59,7 +59,7 @@ class UnreadableLog:
   """Prints each unreadable example once, to stderr.
 
   Attributes:
-    found: unreadable examples by data set and key, in order of discovery.
+    found: unreadable examples by dataset and key, in order of discovery.
   """
   found: dict[tuple[str, str], Unreadable] = dataclasses.field(
       default_factory=dict)

@@ -1,4 +1,4 @@
-"""Data sets that need no files: scikit-learn's digits, and drawn shapes."""
+"""Datasets that need no files: scikit-learn's digits, and drawn shapes."""
 
 import dataclasses
 import functools
@@ -14,7 +14,7 @@ from vit_jax.data.splits import split_strings
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ArraySource:
-  """A split in memory; `indices` are those of the published data set."""
+  """A split in memory; `indices` are those of the published dataset."""
   name: str
   images: UInt8[np.ndarray, 'examples height width channels']
   labels: Integer[np.ndarray, 'examples']

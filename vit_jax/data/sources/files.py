@@ -1,4 +1,4 @@
-"""Files of a data set: listing of folders, path patterns, splits in file names.
+"""Files of a dataset: listing of folders, path patterns, splits in file names.
 
     /data/train-{000000..000146}.tar    a range in braces, or {a,b}
     /data/*.parquet                     a glob pattern

@@ -1,8 +1,8 @@
-"""Parquet files and data sets of the Hugging Face hub, by `datasets`.
+"""Parquet files and datasets of the Hugging Face hub, by `datasets`.
 
 `datasets` converts the files once to memory-mapped Arrow files in
 $HF_DATASETS_CACHE (default ~/.cache/huggingface/datasets), which take the disk
-space of the data set and make shuffled reads fast. Worker processes share them.
+space of the dataset and make shuffled reads fast. Worker processes share them.
 """
 
 import bisect
@@ -95,7 +95,7 @@ def open_hub(
 def open_parquet(
     paths: Sequence[epath.Path], config: columns_lib.LabelConfig, *, where: str,
 ) -> protocol.DatasetSplits:
-  """Opens Parquet files as one data set.
+  """Opens Parquet files as one dataset.
 
   Raises:
     ValueError: if a file is damaged, files have different columns, or images or
@@ -192,7 +192,7 @@ def _read_footers(
     if set(features) != columns:
       raise ValueError(
           f'{path} has the columns {", ".join(features)}, but {paths[0]} has '
-          f'{", ".join(sorted(columns))}. Files of one data set must have the '
+          f'{", ".join(sorted(columns))}. Files of one dataset must have the '
           'same columns; give the files to use: '
           'data.source=FOLDER/NAME*.parquet')
     for column, names in _class_names(features).items():

@@ -71,7 +71,7 @@ def open_images(
     config: columns_lib.LabelConfig, *, where: str, root: str,
     splits: Sequence[str] | None = None,
 ) -> protocol.DatasetSplits:
-  """Returns the data set of image files with one table row each.
+  """Returns the dataset of image files with one table row each.
 
   Keys are relative to `root`, so that moving it changes no key.
   """

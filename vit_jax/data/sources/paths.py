@@ -27,7 +27,7 @@ _OPENERS: tuple[tuple[str, frozenset[str], Callable[..., Any]], ...] = (
 
 def open_path(
     name: str, config: columns_lib.LabelConfig) -> protocol.DatasetSplits:
-  """Opens files, a folder, or a data set of the Hugging Face hub.
+  """Opens files, a folder, or a dataset of the Hugging Face hub.
 
   Raises:
     ValueError: if it does not exist, or its layout is unknown or ambiguous.

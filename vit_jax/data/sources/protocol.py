@@ -42,7 +42,7 @@ class Numbered(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class DatasetSplits:
-  """A data set with all its splits.
+  """A dataset with all its splits.
 
   Attributes:
     splits: sources by name.

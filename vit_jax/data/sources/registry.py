@@ -1,4 +1,4 @@
-"""Opens a data set by name.
+"""Opens a dataset by name.
 
   'digits', 'shapes'   builtin: no files
   a path               paths: class folders, tables, Parquet, tars, TFDS folders
@@ -27,13 +27,13 @@ def open_source(
     name: str, *, data_dir: str, shapes_config: shapes.ShapesConfig,
     size: tuple[int, int], labels: columns_lib.LabelConfig = columns_lib.AUTO,
 ) -> protocol.DatasetSplits:
-  """Opens the data set that `data.source` names.
+  """Opens the dataset that `data.source` names.
 
   `data_dir` is the TFDS directory, `size` the (height, width) of 'shapes', and
   `labels` describes the labels of a path.
 
   Raises:
-    ValueError: if there is no such data set, with the remedy.
+    ValueError: if there is no such dataset, with the remedy.
   """
   # Each kind of source is imported when one is opened.
   if name in ('digits', 'shapes'):
@@ -51,7 +51,7 @@ def open_source(
 
 
 def is_path(name: str) -> bool:
-  """Whether a name denotes the user's files, not a known data set."""
+  """Whether a name denotes the user's files, not a known dataset."""
   suffix = os.path.splitext(name)[1].lower()
   return (
       name.startswith(('/', './', '../', '~')) or name == '.'
@@ -60,7 +60,7 @@ def is_path(name: str) -> bool:
 
 
 def check_label_config(name: str, labels: columns_lib.LabelConfig) -> None:
-  """Raises if labels are configured for a data set that declares its own."""
+  """Raises if labels are configured for a dataset that declares its own."""
   if labels != columns_lib.AUTO and not is_path(name):
     raise ValueError(
         'data.target and data.table describe the labels of your own files, '
@@ -88,14 +88,14 @@ class PlannedSplit:
 
 
 class UnknownSizes(ValueError):
-  """The table of known data sets lacks a size that a plan needs."""
+  """The table of known datasets lacks a size that a plan needs."""
 
 
 def open_planned(name: str) -> protocol.DatasetSplits:
-  """Returns the sizes of a known data set, without its files.
+  """Returns the sizes of a known dataset, without its files.
 
   Raises:
-    UnknownSizes: if the table of known data sets lacks them.
+    UnknownSizes: if the table of known datasets lacks them.
   """
   if name.startswith(_VTAB):
     from vit_jax.data import vtab
@@ -105,7 +105,7 @@ def open_planned(name: str) -> protocol.DatasetSplits:
   if not row.num_examples or row.num_classes is None:
     known = [n for n, r in known_datasets.DATASETS.items() if r.num_examples]
     raise UnknownSizes(
-        f'The sizes of {name!r} are not in the table of data sets '
+        f'The sizes of {name!r} are not in the table of datasets '
         f'(vit_jax/data/known_datasets.py).{schema.nearest(name, known)} '
         f'Known: {", ".join(known)}.')
   return protocol.DatasetSplits(

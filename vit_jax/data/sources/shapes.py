@@ -1,4 +1,4 @@
-"""Procedurally drawn strokes: a labelled data set that needs no files.
+"""Procedurally drawn strokes: a labelled dataset that needs no files.
 
 An image is a pure function of (seed, index): one stroke or two stacked ones.
 Pixels are a soft threshold of the distance to points along the strokes.
@@ -73,7 +73,7 @@ class ShapesConfig:
     label: 'multi' is two strokes, colour and texture; 'single' is one stroke.
     ink: fraction of images in grey on a plain background.
     bright: only bright strokes on dark, which small ViTs learn much faster.
-    seed: selects the data set.
+    seed: selects the dataset.
   """
   num_examples: int = 100_000
   num_test_examples: int = 2_000
@@ -99,7 +99,7 @@ class ShapesConfig:
 
 @dataclasses.dataclass(frozen=True)
 class Shapes:
-  """A split that begins at index `offset` of the data set."""
+  """A split that begins at index `offset` of the dataset."""
   config: ShapesConfig
   size: tuple[int, int]
   length: int

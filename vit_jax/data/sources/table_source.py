@@ -1,4 +1,4 @@
-"""Splits of a data set whose labels are columns of a table.
+"""Splits of a dataset whose labels are columns of a table.
 
 Class folders, CSV, JSON lines, Parquet, the Hugging Face hub and WebDataset all
 end here: `build` takes an `ImageReader` and the label columns, and returns

@@ -1,4 +1,4 @@
-"""Data sets prepared by TensorFlow Datasets, read without TensorFlow."""
+"""Datasets prepared by TensorFlow Datasets, read without TensorFlow."""
 
 from collections.abc import Callable, Mapping, Sequence
 import dataclasses
@@ -31,7 +31,7 @@ class TfdsSource:
   """One split.
 
   Attributes:
-    name: data set and split, for keys.
+    name: dataset and split, for keys.
     records: examples by index, with undecoded images.
     image: name of the image feature.
     read_label: returns the label of an example.
@@ -54,7 +54,7 @@ class TfdsSource:
                'label': self.read_label(example)}
     if 'file_name' in example:  # ImageNet; other label sets refer to it.
       found['file_name'] = bytes(example['file_name']).decode()
-    # `data prepare` writes the former key; other data sets have a number.
+    # `data prepare` writes the former key; other datasets have a number.
     if isinstance(example.get('key'), bytes):
       found[unreadable.PREPARED_FROM] = example['key'].decode(errors='replace')
     return found
@@ -176,7 +176,7 @@ def _check_files(
     raise ValueError(
         f'{len(missing)} of {sum(map(bool, counts))} files are missing in '
         f'{folder}: {files.shorten(path.name for path in missing)}. Copy them '
-        'there, or prepare the data set again.')
+        'there, or prepare the dataset again.')
   for path, count in needed.items():
     if count and count > path.stat().length:
       raise ValueError(

@@ -16,7 +16,7 @@ _INSTALL = '  pip install tensorflow tensorflow-datasets\n'
 
 
 class NotPrepared(ValueError):
-  """A data set is missing, or in a format without random access.
+  """A dataset is missing, or in a format without random access.
 
   Attributes:
     command: command that prepares or converts it.
@@ -60,7 +60,7 @@ def find(name: str, data_dir: str) -> epath.Path:
   present = (', '.join(files.subfolders(root)) or 'nothing'
              if root.is_dir() else 'no such directory')
   raise NotPrepared(
-      f'No data set {name!r} in {root} (found: {present}).'
+      f'No dataset {name!r} in {root} (found: {present}).'
       f'{schema.nearest(path, [*known_datasets.DATASETS])} '
       f'Prepare it once, on any machine, with\n{_INSTALL}  {command}\n'
       'or give the directory that has it as --config.data.data_dir=DIR. '
@@ -69,7 +69,7 @@ def find(name: str, data_dir: str) -> epath.Path:
 
 
 def _find_config(path: str, root: epath.Path) -> epath.Path:
-  """Returns the folder of the only config of a data set."""
+  """Returns the folder of the only config of a dataset."""
   folder = root / path
   if versions(folder) or not folder.is_dir():
     return folder

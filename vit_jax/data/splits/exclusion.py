@@ -61,7 +61,7 @@ def exclude(
         f'None of the {len(keys):,} keys of {path} (data.exclude) matches an '
         f'example of {name}: the list has {key!r}, the split has '
         f'{source.key(0)!r}.{schema.nearest(key, [source.key(0)])} Was the '
-        'list written for another data set or split?')
+        'list written for another dataset or split?')
   if found == len(matches):
     raise ValueError(f'{path} (data.exclude) names every example of {name}.')
   return (split_strings.Subset.where(source, ~matches) if found else source,

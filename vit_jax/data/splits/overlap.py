@@ -10,7 +10,7 @@ from vit_jax.data.splits import random_subsets
 
 
 def overlap(one: dataset_lib.Dataset, other: dataset_lib.Dataset) -> bool:
-  """Returns whether two selections of a data set share an example.
+  """Returns whether two selections of a dataset share an example.
 
   Data that is published under two names counts as different.
   """
@@ -20,7 +20,7 @@ def overlap(one: dataset_lib.Dataset, other: dataset_lib.Dataset) -> bool:
 def _hashes(dataset: dataset_lib.Dataset) -> UInt64[np.ndarray, 'examples']:
   """Returns a 64-bit hash that identifies each example.
 
-  Keys of numbered sources include the data set's name; keys of a folder are
+  Keys of numbered sources include the dataset's name; keys of a folder are
   relative to its path.
   """
   path = os.path.abspath(os.path.expanduser(dataset.name))

@@ -22,7 +22,7 @@ _PATH_SETTINGS = frozenset({'target', 'table'})
 
 @dataclasses.dataclass(frozen=True)
 class Selection:
-  """Examples of a data set.
+  """Examples of a dataset.
 
   Attributes:
     section: the config section `data`, as JSON.
@@ -32,7 +32,7 @@ class Selection:
   name: str
 
   def open(self) -> dataset.Dataset:
-    """Opens the data set; cached per process."""
+    """Opens the dataset; cached per process."""
     return _open(self.section)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from vit_jax import schema
 from vit_jax.data.sources import protocol
 
-TEST_PERCENT = 10  # Held out where a data set has no official split.
+TEST_PERCENT = 10  # Held out where a dataset has no official split.
 
 # For example 'val', 'Training', 'test_set' and 'val2017'.
 _SPLIT_NAME = re.compile(
