@@ -84,7 +84,7 @@ def test_missing_data_is_listed_before_training(
   error = capsys.readouterr().err
   assert '15 of the 19 tasks have no data here' in error
   assert (f'tfds build clevr --data_dir={tiny_vtab} '
-          '--file_format=array_record\n    (clevr_count_all, '
+          '--file_format=array_record\n      (clevr_count_all, '
           'clevr_closest_object_distance)') in error
   assert '--skip-missing' in error
   assert not (tmp_path / 'work').exists()

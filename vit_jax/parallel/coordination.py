@@ -178,6 +178,8 @@ def _wait_until_read(client: Any, key: str) -> None:
   """Keeps process 0, which hosts the store, until others read its error."""
   with contextlib.suppress(Exception):
     client.wait_at_barrier(f'{key}/read', ERROR_SECS * 1000)
+  if not jax.process_index():
+    time.sleep(2)  # JAX aborts processes that outlive the store.
 
 
 def _unresponsive(client: Any) -> list[int]:

@@ -15,7 +15,7 @@ from vit_jax.data.images import limits
 from vit_jax.data.images import multichannel
 
 # Training reads an image again in every epoch.
-warnings.filterwarnings('ignore', 'Corrupt EXIF', module='PIL')
+warnings.filterwarnings('ignore', 'Corrupt EXIF', module=r'PIL\.')
 
 _MODES = {1: 'L', 3: 'RGB'}
 
