@@ -23,7 +23,7 @@ from vit_jax.parallel import processes
 from vit_jax.training import signals
 assert processes.start(processes.Processes(address, 2, index), stoppable=True)
 coordination.PROBE_SECS = coordination.ERROR_SECS = 2
-coordination.START_SECS = 2
+coordination.START_SECS, coordination.EXIT_SECS = 2, 0
 found = {'first': [
     coordination.run_on_first('n', lambda i=i: [i, index]) for i in (3, 4)]}
 

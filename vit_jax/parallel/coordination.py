@@ -28,6 +28,7 @@ from vit_jax import exceptions
 START_SECS = 7200
 PROBE_SECS = 5  # Time for all processes to respond to a failed collective.
 ERROR_SECS = 10  # Time for all processes to read the error of process 0.
+EXIT_SECS = 2  # Time for them to exit: JAX aborts those that outlive process 0.
 
 # Messages of Gloo, NCCL and the coordination service. Buckets and data servers
 # use the same words, but with other exception types.
@@ -179,7 +180,7 @@ def _wait_until_read(client: Any, key: str) -> None:
   with contextlib.suppress(Exception):
     client.wait_at_barrier(f'{key}/read', ERROR_SECS * 1000)
   if not jax.process_index():
-    time.sleep(2)  # JAX aborts processes that outlive the store.
+    time.sleep(EXIT_SECS)
 
 
 def _unresponsive(client: Any) -> list[int]:
