@@ -13,6 +13,7 @@ FILES = sorted(path.stem for path in
                (pathlib.Path(__file__).parent / 'golden').glob('*.npz'))
 
 
+@pytest.mark.slow  # Eleven models at full size.
 @pytest.mark.parametrize('name', FILES)
 def test_logits_are_those_of_the_other_implementation(name, golden, tmp_path):
   arrays, images, logits = golden(name)

@@ -88,6 +88,7 @@ def test_inputs_that_once_failed_are_explained(name, content, words):
       reader.open(content)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', fuzz.readers())
 @pytest.mark.filterwarnings('ignore')
 def test_any_file_is_read_or_explained(name):

@@ -122,6 +122,7 @@ def zeros(shape):
   return np.broadcast_to(np.float32(0), shape)
 
 
+@pytest.mark.slow  # Builds 30 models at full size, abstractly.
 @pytest.mark.parametrize('variant', [
     v for v in variants.PUBLISHED if not variants.settings(v)])
 def test_a_published_model_is_recognised_by_its_names_and_shapes(
