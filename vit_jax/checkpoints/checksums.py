@@ -56,6 +56,25 @@ def of_json(data: Mapping[str, Any]) -> int:
   return zlib.crc32(json.dumps(plain, sort_keys=True).encode())
 
 
+def check_items(
+    sums: Mapping[str, Any], *,
+    arrays: Mapping[str, Any] | None = None,
+    plain: Mapping[str, Any] | None = None,
+) -> None:
+  """Raises ValueError if the checksums of restored items differ.
+
+  Args:
+    sums: checksums by item; empty for checkpoints of version 0.1.0.
+    arrays: trees of arrays by item.
+    plain: plain data by item.
+  """
+  if sums:
+    for item, restored in (arrays or {}).items():
+      check(item, sums[item], of_arrays(restored))
+    for item, restored in (plain or {}).items():
+      check(item, sums[item], of_json(restored))
+
+
 def check(item: str, expected: Any, found: Any) -> None:
   """Raises ValueError if the checksums of an item differ.
 

@@ -186,8 +186,9 @@ class Checkpoints:
           **{name: ocp.args.JsonRestore() for name in _PLAIN},
           **{item: ocp.args.StandardRestore(target)
              for item, target in expected.items()}))
-      _check_sums(sums, {item: restored[item] for item in expected},
-                  plain={name: restored[name] for name in _PLAIN})
+      checksums.check_items(
+          sums, arrays={item: restored[item] for item in expected},
+          plain={name: restored[name] for name in _PLAIN})
     saved_config.check_resumable(restored['config'])
     state = types.TrainState(
         params=restored['params'], average=restored.get('average'),
@@ -204,7 +205,7 @@ class Checkpoints:
       sums = items_lib.read_checksums(path, (item,))
       restored = self._best.restore(step, args=ocp.args.Composite(
           **{item: ocp.args.StandardRestore(abstract.eval_params)}))
-      _check_sums(sums, {item: restored[item]})
+      checksums.check_items(sums, arrays={item: restored[item]})
     return restored[item]
 
   def check(self) -> None:
@@ -258,17 +259,6 @@ def _check_same(
         f'The checkpoint {path} does not hold the {what} of the config. '
         'Use another --workdir, or the config that wrote it. '
         'Differences:\n  ' + '\n  '.join(difference[:20]))
-
-
-def _check_sums(
-    sums: Mapping[str, Any], arrays: Mapping[str, Any],
-    plain: Mapping[str, Any] | None = None,
-) -> None:
-  if sums:  # Version 0.1.0 wrote none.
-    for item, restored in arrays.items():
-      checksums.check(item, sums[item], checksums.of_arrays(restored))
-    for item, restored in (plain or {}).items():
-      checksums.check(item, sums[item], checksums.of_json(restored))
 
 
 def _is_os_error(error: BaseException) -> bool:

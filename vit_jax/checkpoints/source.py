@@ -27,14 +27,14 @@ class Source:
     shapes: tree with `shape` and `dtype` of the parameters.
     item: 'average' if the run averaged its parameters, else 'params'.
     labels: class names, if known.
-    checksums: checksums of the parameters by name; empty if unknown.
+    checksums: checksums by item; empty if unknown.
   """
   path: epath.Path
   config: dict[str, Any]
   shapes: Any
   item: str
   labels: tuple[str, ...] = ()
-  checksums: Mapping[str, int] = dataclasses.field(default_factory=dict)
+  checksums: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
   def load(self) -> types.Params:
     """Reads the parameters as NumPy arrays.
@@ -44,9 +44,7 @@ class Source:
     """
     with items_lib.explain_errors(self.path):
       params = items_lib.read_arrays(self.path / self.item, self.shapes)
-      if self.checksums:
-        checksums_lib.check(
-            self.item, self.checksums, checksums_lib.of_arrays(params))
+      checksums_lib.check_items(self.checksums, arrays={self.item: params})
       return params
 
 
@@ -88,10 +86,9 @@ def _source(path: epath.Path) -> Source:
     sums = items_lib.read_checksums(path, ('params', 'config'))
     plain = {name: items_lib.read_config(path / name)
              for name in ('config', 'labels') if (path / name).is_dir()}
-    for name in sums and plain:
-      checksums_lib.check(name, sums[name], checksums_lib.of_json(plain[name]))
+    checksums_lib.check_items(sums, plain=plain)
     return Source(
         path=path, config=saved_config.upgrade(plain['config']),
         shapes=items_lib.read_shapes(path / item), item=item,
         labels=tuple(map(str, plain.get('labels', {}).get('names', ()))),
-        checksums=sums.get(item, {}))
+        checksums=sums)
