@@ -26,7 +26,8 @@ def load(
   """Loads a model with its weights from any supported format.
 
   Missing, misshapen and non-finite parameters are errors in every format.
-  Changed values are detected in .npz files only, which have checksums.
+  Changed values are detected where files have checksums: our checkpoints, .npz
+  and PyTorch files.
 
   Args:
     path: a workdir or checkpoint; an .npz, .safetensors or PyTorch state dict;
