@@ -423,3 +423,17 @@ def test_temporary_errors_are_not_reported_as_damage(small, monkeypatch, error):
     with pytest.raises(type(error)) as raised:
       checkpoints.restore(abstract(new_state(0, average=False)))
   assert raised.value is error
+
+
+@pytest.mark.filterwarnings('ignore::pytest.PytestUnraisableExceptionWarning')
+def test_after_a_storage_error_no_process_waits_for_the_saves_of_others(
+    tmp_path, monkeypatch):
+  closed = []
+  monkeypatch.setattr(
+      ocp.CheckpointManager, 'close', lambda self: closed.append(self))
+  for distributed in (False, True):
+    monkeypatch.setattr(
+        manager.coordination, 'is_distributed', lambda x=distributed: x)
+    with pytest.raises(errors.StorageError), open_checkpoints(tmp_path):
+      raise errors.StorageError('disk full')
+    assert len(closed) == 2  # The latest and the best.

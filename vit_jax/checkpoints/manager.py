@@ -75,8 +75,9 @@ class Checkpoints:
 
   def __exit__(self, kind: type[BaseException] | None, *_: Any) -> None:
     """Waits for writes in the background and raises their errors."""
-    if kind is not None and issubclass(kind, coordination.LostError):
-      return  # Closing would wait for the lost process.
+    if kind is not None and coordination.is_distributed() and issubclass(
+        kind, (coordination.LostError, errors.StorageError)):
+      return  # Closing would wait for processes that are lost or cannot save.
     # Errors of closing must not hide an earlier one.
     suppressed = () if kind is None else (Exception,)
     with contextlib.suppress(*suppressed), self._explain_errors('a checkpoint'):
