@@ -77,3 +77,12 @@ def test_every_named_make_target_exists():
   makefile = (ROOT / 'Makefile').read_text()
   for target in set(re.findall(r'^make ([\w-]+)', README, flags=re.MULTILINE)):
     assert re.search(rf'^{target}:', makefile, flags=re.MULTILINE), target
+
+
+@pytest.mark.slow  # Trains.
+def test_the_loop_of_docs_embed_trains(capsys):
+  code, = re.findall(
+      r'```python\n(.*?)```', (ROOT / 'docs/embed.md').read_text(), re.DOTALL)
+  exec(compile(code, 'embed.py', 'exec'), {})
+  assert float(re.findall(r"'accuracy': ([\d.]+)", capsys.readouterr().out)[0]
+               ) > 0.8
