@@ -111,7 +111,7 @@ def train_here(workdir, num_devices, **changes):
   """Trains in this process; returns the rows of its metrics."""
   config = config_lib.resolve({**CONFIG, **changes})
   experiment = experiment_lib.build(config, jax.devices()[:num_devices])
-  run_lib.train(experiment, workdir, show_parameters=False)
+  run_lib.train(experiment, workdir)
   return writer.read_rows(workdir)
 
 

@@ -195,7 +195,7 @@ def test_a_run_in_microbatches_equals_the_run_of_the_whole_batch(
     run_lib.train(
         dataclasses.replace(
             experiment, build_step=build_step, total_steps=steps),
-        tmp_path / name, show_parameters=False, **options)
+        tmp_path / name, **options)
     return capsys.readouterr().out
 
   def needed(num_microbatches):

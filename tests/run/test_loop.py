@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from tests import toy
+from tests.training import test_writer
 from vit_jax import console
 from vit_jax import evals
 from vit_jax import run as run_lib
@@ -99,7 +100,7 @@ def scripted(
 
 
 def train(*arguments, **options):
-  return run_lib.train(*arguments, show_parameters=False, **options)
+  return run_lib.train(*arguments, **options)
 
 
 def progress_of(workdir):
@@ -323,7 +324,7 @@ def test_softmax_over_several_labels_prints_a_note():
         **CONFIG, 'data': data, 'evals': {}, 'checkpoint': {},
         'objective': {'loss': loss}}), devices=jax.devices()[:1])
     notes.append('--config.objective.loss=sigmoid' in startup_summary.describe(
-        experiment, None, '', show_parameters=False))
+        experiment, None, ''))
   assert notes == [True, False]
 
 
@@ -363,3 +364,20 @@ def test_a_failed_log_write_names_the_last_checkpoint(
     train(scripted(base), tmp_path)
   # Closing waited for the checkpoint in progress.
   assert int(checkpoint_source.find(tmp_path).path.name) in (15, 20)
+
+
+def test_tensorboard_shows_the_first_images_and_requested_histograms(
+    base, tmp_path):
+  experiment = dataclasses.replace(
+      scripted(base), config=dataclasses.replace(
+          scripted(base).config, log=config_lib.LogConfig(
+              every=schema.Duration(steps=20), histograms=True)))
+  train(experiment, tmp_path)
+  found = {}
+  for event in test_writer.read_events(tmp_path):
+    for value in event.summary.value:
+      found.setdefault(value.tag, []).append(event.step)
+  assert found['train/images'] == [0]
+  assert found['gradients/head/dense/kernel'] == [20, 40]
+  assert '_hparams_/session_start_info' in found
+  assert 'head/dense/kernel' in (tmp_path / 'parameters.txt').read_text()

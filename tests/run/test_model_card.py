@@ -41,7 +41,7 @@ def _experiment():
 def _workdir(experiment, tmp_path_factory):
   """A finished run."""
   folder = tmp_path_factory.mktemp('runs') / 'tiny'
-  run_lib.train(experiment, folder, show_parameters=False)
+  run_lib.train(experiment, folder)
   return folder
 
 
@@ -85,8 +85,7 @@ def test_changing_the_card_section_updates_the_card_of_a_finished_run(
   shutil.copytree(workdir, folder)
   later = dataclasses.replace(experiment.config, card=config_lib.CardConfig(
       licence='cc-by-4.0'))
-  run_lib.train(dataclasses.replace(experiment, config=later), folder,
-                show_parameters=False)
+  run_lib.train(dataclasses.replace(experiment, config=later), folder)
   after = (folder / 'model_card.md').read_text()
   assert front(after)['license'] == 'cc-by-4.0'
   assert after.split('## Results')[1].split('## Cost')[0] in (

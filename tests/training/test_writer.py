@@ -3,7 +3,10 @@
 import json
 import math
 import struct
+import sys
+import types
 
+import numpy as np
 import pytest
 from tensorboardX.proto import event_pb2
 
@@ -140,3 +143,53 @@ def test_a_bucket_holds_the_same_rows_as_a_folder(tmp_path, monkeypatch):
   resumed.write(2, {'train/loss': 0.5})
   resumed.close()
   assert [row['train/loss'] for row in writer.read_rows(tmp_path)] == [2.0, 0.5]
+
+
+def summaries(workdir):
+  """Returns the summaries of the event files by tag."""
+  return {value.tag: value for event in read_events(workdir)
+          for value in event.summary.value}
+
+
+def test_tensorboard_shows_hyperparameters_images_and_histograms(tmp_path):
+  metric_writer = writer.MetricWriter(tmp_path)
+  metric_writer.write_hyperparameters(
+      {'model': {'width': 8, 'norm': 'rms'}, 'stages': [1, 2], 'seed': None})
+  rng = np.random.default_rng(0)
+  metric_writer.write_images(
+      'bytes', rng.integers(0, 256, (2, 4, 6, 3), np.uint8), step=0)
+  metric_writer.write_images(
+      'bands', rng.normal(size=(1, 4, 6, 13)).astype(np.float32), step=0)
+  counts, edges = np.histogram([0.1, 0.1, 0.9], bins=2)
+  metric_writer.write_histograms(3, {'gradients/head': (counts, edges)})
+  metric_writer.close()
+  found = summaries(tmp_path)
+  start = found['_hparams_/session_start_info'].metadata.plugin_data.content
+  assert b'model.width' in start and b'rms' in start and b'[1, 2]' in start
+  assert b'seed' not in start
+  for name, columns in (('bytes', 12), ('bands', 6)):
+    assert (found[name].image.height, found[name].image.width) == (4, columns)
+  histogram = found['gradients/head'].histo
+  assert list(histogram.bucket) == [2, 1]
+  np.testing.assert_allclose(histogram.bucket_limit, edges[1:])
+
+
+def test_weights_and_biases_gets_the_same_rows(tmp_path, monkeypatch):
+  calls = []
+
+  def init(**options):
+    calls.append(options)
+    return types.SimpleNamespace(
+        log=lambda values, step: calls.append((step, values)),
+        finish=lambda: calls.append('finish'))
+
+  monkeypatch.setitem(sys.modules, 'wandb', types.SimpleNamespace(init=init))
+  for _ in range(2):  # The second start continues the same run.
+    metric_writer = writer.MetricWriter(tmp_path, wandb_config={'seed': 1})
+    metric_writer.write(10, {'train/loss': 2.5})
+    metric_writer.close()
+  assert calls[0] == calls[3] and calls[0]['config'] == {'seed': 1}
+  assert calls[1:3] == [(10, {'train/loss': 2.5}), 'finish']
+  monkeypatch.setitem(sys.modules, 'wandb', None)
+  with pytest.raises(ImportError, match='pip install wandb'):
+    writer.MetricWriter(tmp_path, wandb_config={})

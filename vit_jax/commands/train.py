@@ -63,8 +63,7 @@ def _train(args: argparse.Namespace) -> int:
       print(f'\nStage {name}', flush=True)
     summaries[name] = run_lib.train(
         experiment, workdir / name, title=name, profile_steps=args.profile,
-        source=initial_weights.find(experiment.config, workdir=workdir),
-        show_parameters=not summaries)
+        source=initial_weights.find(experiment.config, workdir=workdir))
   if list(stages) != [''] and jax.process_index() == 0:
     _write_overview(workdir, summaries)
   if jax.process_index() == 0:

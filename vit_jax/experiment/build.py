@@ -98,6 +98,8 @@ def build(
       build_step=functools.cache(functools.partial(
           _jitted_step, config=config, dataset=dataset, loss=loss,
           optimizer=optimizer, key=step_key, mesh=mesh, shardings=shardings)),
+      gradient_histograms=_jitted_histograms(
+          config, dataset, loss, optimizer, step_key, mesh, shardings),
       evaluators=build_evaluators(config.num_microbatches),
       build_evaluators=build_evaluators, unreadable=unreadable)
 
@@ -147,12 +149,8 @@ def _jitted_step(
   # which the compiler would move images between devices.
   local = microbatches > 1 and getattr(config.model, 'backbone', None) is None
   replicas = mesh_lib.replicas(mesh) if local else 1
-  prepare = data.prepare(
-      config.data, num_classes=dataset.num_classes,
-      multi_label=dataset.multi_label, targets=bool(dataset.targets))
   step = step_lib.build(
-      loss=loss, tx=optimizer.tx, key=key,
-      prepare=functools.partial(prepare, train=True),
+      loss=loss, tx=optimizer.tx, key=key, prepare=_prepare(config, dataset),
       accumulation=microbatches, replicas=replicas, averaging=config.averaging,
       trainable=optimizer.trainable)
   return jax.jit(
@@ -161,6 +159,30 @@ def _jitted_step(
       in_shardings=(shardings, NamedSharding(mesh, sharding.BATCH)),
       out_shardings=(shardings, NamedSharding(mesh, PartitionSpec())),
       donate_argnums=0)
+
+
+def _jitted_histograms(
+    config: config_lib.Config, dataset: data.Dataset, loss: Any,
+    optimizer: optim.Optimizer, key: jax.Array, mesh: jax.sharding.Mesh,
+    shardings: types.TrainState,
+) -> Any:
+  """Returns the jitted function from (state, batch) to histograms."""
+  histograms = step_lib.build_gradient_histograms(
+      loss=loss, key=key, prepare=_prepare(config, dataset),
+      accumulation=config.num_microbatches, trainable=optimizer.trainable)
+  return jax.jit(
+      sharding.keep_batch_split(histograms, mesh),
+      in_shardings=(shardings, NamedSharding(mesh, sharding.BATCH)),
+      out_shardings=NamedSharding(mesh, PartitionSpec()))
+
+
+def _prepare(config: config_lib.Config, dataset: data.Dataset) -> Any:
+  """Returns the function from a batch of the pipeline to model inputs."""
+  return functools.partial(
+      data.prepare(
+          config.data, num_classes=dataset.num_classes,
+          multi_label=dataset.multi_label, targets=bool(dataset.targets)),
+      train=True)
 
 
 def _complete(

@@ -48,6 +48,7 @@ class Experiment:
     init_state: returns the state of step 0.
     empty_metrics: returns running metrics of zero steps.
     build_step: returns the jitted `train_step` for a number of microbatches.
+    gradient_histograms: jitted (state, batch) -> counts and edges by parameter.
     evaluators: evaluators by name.
     build_evaluators: returns `evaluators` for a number of microbatches.
     unreadable: log of unreadable images, if the config skips them.
@@ -66,6 +67,7 @@ class Experiment:
   init_state: Callable[[], types.TrainState]
   empty_metrics: Callable[[], Any]
   build_step: Callable[[int], Any]
+  gradient_histograms: Any
   evaluators: Mapping[str, evals.Evaluator]
   build_evaluators: Callable[[int], Mapping[str, evals.Evaluator]]
   unreadable: data.UnreadableLog

@@ -1,16 +1,22 @@
-"""Metrics of a log line and of the final summary."""
+"""Metrics of a log line and of the final summary; images, histograms."""
 
 from collections.abc import Mapping
 from typing import Any
 
+import jax
+import numpy as np
+
 from vit_jax import console
 from vit_jax import tree
+from vit_jax import types
 from vit_jax.experiment import experiment as experiment_lib
 from vit_jax.parallel import hardware
 from vit_jax.training import clock as clock_lib
 from vit_jax.training import counters as counters_lib
 from vit_jax.training import profiler
+from vit_jax.training import writer as writer_lib
 
+_NUM_IMAGES = 16
 # Training metrics that the summary copies from the last log line.
 _SUMMARIZED = ('loss', 'accuracy', 'precision_at_1')
 
@@ -91,3 +97,28 @@ def _unreadable(
 ) -> dict[str, int]:
   return ({} if experiment.config.data.unreadable == 'error'
           else {'unreadable': counters.unreadable})
+
+
+def observe(
+    experiment: experiment_lib.Experiment, writer: writer_lib.MetricWriter,
+    state: types.TrainState, batch: types.Batch, *, step: int, is_first: bool,
+) -> None:
+  """Writes what can be seen of a batch before its step.
+
+  Args:
+    experiment: the experiment.
+    writer: destination.
+    state: state before the step.
+    batch: its global batch.
+    step: number of updates so far.
+    is_first: whether to write images: those of the first device, as they come
+      from the pipeline, before mixup.
+  """
+  if is_first:
+    images = batch['image'].addressable_data(0)[:_NUM_IMAGES]
+    writer.write_images('train/images', np.asarray(images), step=step)
+  log = experiment.config.log
+  if log.histograms and experiment.is_due(log.every, step + 1):
+    writer.write_histograms(step + 1, {
+        f'gradients/{name}': found for name, found in jax.device_get(
+            experiment.gradient_histograms(state, batch)).items()})

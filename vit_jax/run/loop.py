@@ -54,7 +54,6 @@ def train(
     title: str = '',
     source: restore.Source | None = None,
     profile_steps: int = 0,
-    show_parameters: bool = True,
     free_bytes: int | None = None,
 ) -> dict[str, Any]:
   """Trains to the end, resuming a run if there is one; returns the summary.
@@ -65,7 +64,6 @@ def train(
     title: name to print.
     source: initial parameters of a new run; by default random.
     profile_steps: number of steps to profile.
-    show_parameters: whether to print the table of parameters.
     free_bytes: device memory for the run; by default all that is free now.
 
   Raises:
@@ -97,7 +95,7 @@ def train(
     files = workdir_lib.Files(workdir, title, checkpoints.describe_latest)
     run = _Run(experiment, files, checkpoints, stop, watchdog)
     free_bytes = free_bytes or device_memory.free_bytes(experiment.mesh)
-    return run.train(source, profile_steps, show_parameters, free_bytes)
+    return run.train(source, profile_steps, free_bytes)
 
 
 class _Run:
@@ -121,7 +119,7 @@ class _Run:
 
   def train(
       self, source: restore.Source | None, profile_steps: int,
-      show_parameters: bool, free_bytes: int | None,
+      free_bytes: int | None,
   ) -> dict[str, Any]:
     fit_batch.check_state_fits(self._experiment, free_bytes=free_bytes)
     self._report('restoring or initialising the state', is_start=True)
@@ -139,7 +137,7 @@ class _Run:
       print(f'{self._files.title or self._files.path}: already finished at '
             f'step {self._step:,}{early}.', flush=True)
     else:
-      self._train(self._fit(free_bytes), profile_steps, show_parameters)
+      self._train(self._fit(free_bytes), profile_steps)
       summary = log_rows.summary(
           self._experiment, self._counters, step=self._step,
           device_kind=self._device_kind)
@@ -161,20 +159,18 @@ class _Run:
     return fitted
 
   def _train(
-      self, fitted: fit_batch.FittedStep, profile_steps: int,
-      show_parameters: bool,
-  ) -> None:
+      self, fitted: fit_batch.FittedStep, profile_steps: int) -> None:
     """Runs the remaining steps and waits for the last checkpoint."""
     total = self._experiment.total_steps
-    self._files.write_config(self._config)
+    self._files.write_start(self._experiment)
     if self._files.is_active:
       print(startup_summary.describe(
-          self._experiment, fitted.memory, self._files.title,
-          show_parameters=show_parameters), flush=True)
+          self._experiment, fitted.memory, self._files.title), flush=True)
       print(*map(escape.lines, filter(
           None, [fitted.message, self._start.message])), sep='\n', flush=True)
     self._clock = clock_lib.Clock(devices=self._experiment.mesh.size)
-    self._writer = self._files.open_metrics(resume_step=self._step)
+    self._writer = self._files.open_metrics(
+        self._config, resume_step=self._step)
     self._progress = progress_lib.Progress(
         total, start_step=self._step, title=self._files.title,
         active=self._files.is_active)
@@ -220,12 +216,14 @@ class _Run:
         with self._clock.waiting():
           batch = next(batches)
         self._report('in a step')
+        log_rows.observe(
+            self._experiment, self._writer, self._state, batch,
+            step=self._step, is_first=self._step == self._start.step)
         self._state, loss = step_function(self._state, batch)
         self._step += 1
-        self._counters.images += self._config.batch_size
-        self._counters.flops += (
-            self._config.batch_size
-            * self._experiment.training_flops_per_image)
+        self._counters.add_images(
+            self._config.batch_size,
+            flops_per_image=self._experiment.training_flops_per_image)
         self._progress.advance(self._step)
         in_flight.append(loss)
         if len(in_flight) > IN_FLIGHT:

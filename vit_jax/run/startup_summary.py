@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import clu.parameter_overview
 import jax
 
 from vit_jax import console
@@ -16,8 +15,7 @@ _flops, _bytes = console.format_flops, console.format_bytes
 
 
 def describe(
-    experiment: experiment_lib.Experiment, memory: Any, title: str, *,
-    show_parameters: bool,
+    experiment: experiment_lib.Experiment, memory: Any, title: str,
 ) -> str:
   """Returns the summary; `memory` is the compiler's analysis of the step."""
   config, state = experiment.config, experiment.abstract_state
@@ -55,11 +53,7 @@ def describe(
       f'{_bytes(tree.num_bytes(state.opt_state))}'
       + (f', step temporaries {_bytes(memory.temp_size_in_bytes)} per device'
          if memory is not None else '')]
-  lines = list(map(escape.line, lines))
-  if show_parameters:
-    lines.append(clu.parameter_overview.get_parameter_overview(
-        state.params, include_stats=False))
-  return '\n'.join(lines)
+  return '\n'.join(map(escape.line, lines))
 
 
 def _labels(experiment: experiment_lib.Experiment) -> str:
@@ -96,7 +90,7 @@ def _expected_cost(
   per_image = (f'3 x {_flops(forward)}' if training == 3 * forward else
                _flops(training))
   line = (f'cost: {per_image} x {images:,} images = '
-          f'{console.format_number(flops / 1e18)} exaFLOPs')
+          f'{_flops(flops)}')
   mesh = experiment.mesh
   row = hardware.find(device_kind(mesh))
   if row is None:

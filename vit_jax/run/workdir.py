@@ -1,6 +1,7 @@
 """Files in a workdir besides the checkpoints.
 
     config.json      resolved config, written before the first step
+    parameters.txt   shapes and sizes of the parameters
     metrics.jsonl    metrics, one row at a time (`training.writer`)
     summary.json     final results; its presence marks a finished run
     curves.png       plots of the metrics
@@ -13,6 +14,7 @@ import contextlib
 import dataclasses
 from typing import Any
 
+import clu.parameter_overview
 from etils import epath
 import jax
 
@@ -23,7 +25,8 @@ from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import experiment as experiment_lib
 from vit_jax.training import writer as writer_lib
 
-CONFIG, SUMMARY, CURVES = 'config.json', 'summary.json', 'curves.png'
+CONFIG, PARAMETERS = 'config.json', 'parameters.txt'
+SUMMARY, CURVES = 'summary.json', 'curves.png'
 
 
 def read_summary(workdir: epath.Path) -> dict[str, Any] | None:
@@ -57,17 +60,28 @@ class Files:
     """Adds advice to storage errors."""
     return errors.explain_errors(what, self.path, resume=self.describe_latest)
 
-  def write_config(self, config: config_lib.Config) -> None:
-    """Writes the resolved config."""
-    with self.explain_errors(CONFIG):
-      if self.is_active:
-        atomic_files.write_json(self.path / CONFIG, config_lib.to_plain(config))
+  def write_start(self, experiment: experiment_lib.Experiment) -> None:
+    """Writes the resolved config and the table of parameters."""
+    if self.is_active:
+      with self.explain_errors(f'{CONFIG} or {PARAMETERS}'):
+        atomic_files.write_json(
+            self.path / CONFIG, config_lib.to_plain(experiment.config))
+        atomic_files.write_text(
+            self.path / PARAMETERS,
+            clu.parameter_overview.get_parameter_overview(
+                experiment.abstract_state.params, include_stats=False) + '\n')
 
-  def open_metrics(self, *, resume_step: int) -> writer_lib.MetricWriter:
+  def open_metrics(
+      self, config: config_lib.Config, *, resume_step: int,
+  ) -> writer_lib.MetricWriter:
     """Opens the metrics and removes rows after `resume_step`."""
+    plain = config_lib.to_plain(config)
     with self.explain_errors(writer_lib.FILENAME):
-      return writer_lib.MetricWriter(
-          self.path, resume_step=resume_step, active=self.is_active)
+      writer = writer_lib.MetricWriter(
+          self.path, resume_step=resume_step, active=self.is_active,
+          wandb_config=plain if config.log.wandb else None)
+      writer.write_hyperparameters(plain)
+      return writer
 
   def write_summary(self, summary: Mapping[str, Any]) -> None:
     """Writes the summary and the plots of a finished run."""

@@ -88,8 +88,7 @@ def train(
       yield name, run_lib.train(
           experiments[name], workdir / RUNS / name, title=name,
           source=initial_weights.find(
-              experiments[name].config, find_source=find_source),
-          show_parameters=False)
+              experiments[name].config, find_source=find_source))
     except health.NonFiniteError as error:
       yield name, error
   stop.check()

@@ -69,6 +69,11 @@ class Counters:
       counters.device_secs_by_kind = {UNKNOWN: progress['device_secs']}
     return counters
 
+  def add_images(self, number: int, *, flops_per_image: int) -> None:
+    """Counts the images of a step."""
+    self.images += number
+    self.flops += number * flops_per_image
+
   def add_metric(
       self, value: float, *, step: int, mode: Literal['max', 'min'],
   ) -> None:

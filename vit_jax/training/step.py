@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 import optax
 
 from vit_jax import metrics
+from vit_jax import tree
 from vit_jax import types
 from vit_jax.training import health
 
@@ -119,6 +120,35 @@ def build(
     return state, sums['loss'].compute()
 
   return train_step
+
+
+def build_gradient_histograms(
+    *,
+    loss: Loss,
+    prepare: Callable[[types.Batch, PRNGKeyArray], types.Batch],
+    key: PRNGKeyArray,
+    accumulation: int = 1,
+    trainable: Any = None,
+    bins: int = 64,
+) -> Callable[[types.TrainState, types.Batch],
+              dict[str, tuple[Int[Array, 'bins'], Float[Array, 'edges']]]]:
+  """Returns a function that computes histograms of the step's gradients.
+
+  It returns counts [bins] and edges [bins + 1] for each trained parameter. The
+  arguments are those of `build`.
+  """
+
+  def histograms(state, batch):
+    prepare_key, loss_key = jax.random.split(
+        jax.random.fold_in(key, state.step))
+    grads, _ = _gradients(
+        loss, state.params, prepare(batch, prepare_key), loss_key,
+        num_microbatches=accumulation, trainable=trainable)
+    trained = tree.flatten(trainable or jax.tree.map(lambda _: True, grads))
+    return {name: jnp.histogram(jnp.nan_to_num(grad), bins)
+            for name, grad in tree.flatten(grads).items() if trained[name]}
+
+  return histograms
 
 
 def stop_frozen(params: types.Params, trainable: Any) -> types.Params:

@@ -1,4 +1,4 @@
-"""Writes metrics to `metrics.jsonl` and to TensorBoard event files.
+"""Writes metrics to `metrics.jsonl`, TensorBoard and Weights & Biases.
 
 Each row of `metrics.jsonl` holds the metrics of one step:
 
@@ -12,15 +12,20 @@ again. On resuming, these rows are removed. Of two rows with the same step and
 keys, the later one counts.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 import contextlib
+import hashlib
 import json
 import math
+import os
 import time
 from typing import Any, IO
 
 from etils import epath
+from jaxtyping import Shaped
+import numpy as np
 import tensorboardX
+from tensorboardX import summary as tensorboard_summary
 
 from vit_jax import atomic_files
 
@@ -32,7 +37,7 @@ class MetricWriter:
 
   def __init__(
       self, workdir: epath.PathLike, *, resume_step: int | None = None,
-      active: bool = True,
+      active: bool = True, wandb_config: Mapping[str, Any] | None = None,
   ):
     """Opens or creates the files in `workdir`.
 
@@ -41,7 +46,12 @@ class MetricWriter:
       resume_step: step of the restored checkpoint: later rows are removed, and
         all rows at step 0. None keeps all rows.
       active: whether this process writes; true for one process of a run.
+      wandb_config: config of the run, to also write to Weights & Biases.
+
+    Raises:
+      ImportError: if `wandb_config` is given and wandb is not installed.
     """
+    self._wandb: Any = None
     self._file: IO[str] | None = None
     self._events: tensorboardX.SummaryWriter | None = None
     if not active:
@@ -59,6 +69,8 @@ class MetricWriter:
         str(workdir), purge_step=None if resume_step is None else limit,
         # Two starts within one second must not share an event file.
         filename_suffix=f'.{time.time_ns()}')
+    if wandb_config is not None:
+      self._wandb = _start_wandb(workdir, wandb_config)
 
   def write(self, step: int, scalars: Mapping[str, Any]) -> None:
     """Writes one row of numbers or one-element arrays and flushes it."""
@@ -74,6 +86,47 @@ class MetricWriter:
     for name, value in values.items():
       self._events.add_scalar(name, value, int(step))
     self._events.flush()
+    if self._wandb is not None:
+      self._wandb.log(values, step=int(step))
+
+  def write_hyperparameters(self, config: Mapping[str, Any]) -> None:
+    """Writes a config of plain data to TensorBoard's page HPARAMS."""
+    if self._events is None:
+      return
+    values = {key: value if isinstance(value, bool | int | float | str) else
+              json.dumps(value) for key, value in _flatten(config)}
+    for summary in tensorboard_summary.hparams(values, {}):
+      self._events.file_writer.add_summary(summary)
+
+  def write_images(
+      self, name: str, images: Shaped[np.ndarray, 'n height width channels'],
+      *, step: int,
+  ) -> None:
+    """Writes images to TensorBoard; rescales all but 8-bit ones to [0, 1]."""
+    if self._events is None:
+      return
+    shown = images if images.shape[-1] == 1 else images[..., :3]
+    if shown.dtype != np.uint8:
+      low, high = shown.min(), shown.max()
+      shown = (shown - low) / max(high - low, 1e-6)
+    if shown.shape[-1] == 2:
+      shown = shown[..., :1]
+    self._events.add_images(name, shown, step, dataformats='NHWC')
+
+  def write_histograms(
+      self, step: int,
+      histograms: Mapping[str, tuple[np.ndarray, np.ndarray]],
+  ) -> None:
+    """Writes counts [bins] and edges [bins + 1] by name to TensorBoard."""
+    if self._events is None:
+      return
+    for name, (counts, edges) in histograms.items():
+      centers = (edges[1:] + edges[:-1]) / 2
+      self._events.add_histogram_raw(
+          name, min=edges[0], max=edges[-1], num=int(counts.sum()),
+          sum=float(counts @ centers), sum_squares=float(counts @ centers**2),
+          bucket_limits=edges[1:].tolist(), bucket_counts=counts.tolist(),
+          global_step=int(step))
 
   def close(self) -> None:
     """Closes the files."""
@@ -86,6 +139,8 @@ class MetricWriter:
       with contextlib.suppress(OSError):
         file.close()
     self._file = self._events = None
+    if self._wandb is not None:
+      self._wandb.finish()
 
   def _replace(self, rows: Sequence[Mapping[str, Any]]) -> None:
     if self._file is not None:
@@ -93,6 +148,30 @@ class MetricWriter:
     atomic_files.write_text(self._path, ''.join(map(_line, rows)))
     if not atomic_files.is_remote(self._path):
       self._file = self._path.open('a')
+
+
+def _start_wandb(workdir: epath.Path, config: Mapping[str, Any]) -> Any:
+  """Starts or resumes the run of a workdir in Weights & Biases."""
+  try:
+    import wandb
+  except ImportError as error:
+    raise ImportError(
+        'log.wandb needs wandb: pip install wandb, then wandb login.'
+    ) from error
+  path = os.fspath(workdir)
+  return wandb.init(
+      project='vit_jax', name=workdir.name, config=dict(config),
+      id=hashlib.sha256(path.encode()).hexdigest()[:16], resume='allow',
+      dir=None if atomic_files.is_remote(workdir) else path)
+
+
+def _flatten(
+    config: Mapping[str, Any], prefix: str = '') -> Iterator[tuple[str, Any]]:
+  for key, value in config.items():
+    if isinstance(value, Mapping):
+      yield from _flatten(value, f'{prefix}{key}.')
+    elif value is not None:
+      yield f'{prefix}{key}', value
 
 
 def read_rows(workdir: epath.PathLike) -> list[dict[str, Any]]:
