@@ -1,5 +1,7 @@
 """The Vision Transformer against equations 1 to 4 in NumPy."""
 
+import dataclasses
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -13,6 +15,7 @@ from vit_jax import tree
 RNG = np.random.default_rng(0)
 TINY = {'width': 12, 'depth': 3, 'mlp_dim': 20, 'num_heads': 3, 'patch': 4}
 CLASSES = 5
+ROTARY = {'width': 24, 'depth': 2}  # Heads of 8 channels.
 
 
 def build(image=(8, 8, 3), **section):
@@ -55,6 +58,8 @@ def softmax(x):
 
 
 def gelu(x, kind):
+  if kind == 'quick':
+    return x / (1 + np.exp(-1.702 * x))
   if kind == 'exact':
     return x * 0.5 * (1 + scipy.special.erf(x / np.sqrt(2)))
   return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
@@ -73,32 +78,73 @@ def attend(query, key, value, distances=None):
   return softmax(logits / np.sqrt(query.shape[-1])) @ value
 
 
+def dense(x, p):
+  return x @ p['kernel'] + p.get('bias', 0)
+
+
 def mlp(x, p, c):
-  hidden = gelu(x @ p['hidden']['kernel'] + p['hidden']['bias'], c.gelu)
-  return hidden @ p['out']['kernel'] + p['out']['bias']
+  hidden = dense(x, p['hidden'])
+  if 'gate' in p:  # SwiGLU: arXiv 2002.05202, equation 6.
+    gate = dense(x, p['gate'])
+    hidden = gate / (1 + np.exp(-gate)) * hidden
+  else:
+    hidden = gelu(hidden, c.gelu)
+  if 'inner_norm' in p:
+    hidden = layer_norm(hidden, p['inner_norm'], c.layer_norm_epsilon)
+  return dense(hidden, p['out'])
 
 
-def self_attention(x, p, c):
-  out = np.zeros_like(x) + p['out']['bias']
+def rotated(x, c, grid, learned=None):
+  """Multiplies pairs of channels of patches by e^(i angle) (2104.09864)."""
+  r, x = c.rotary, x.copy()
+  count = c.head_dim // 4
+  for n, (row, column) in enumerate(np.ndindex(grid)):
+    at = [2 * np.pi * (2 * (index + 0.5) / size - 1)
+          if r.coordinates == 'normalized' else
+          (index + r.offset) * (r.reference / size if r.reference else 1)
+          for index, size in zip((row, column), grid)]
+    at = at[::-1] if r.x_first else at
+    for pair in range(2 * count):
+      angle = (at[pair // count] * r.base ** -(pair % count / count)
+               if learned is None else at @ learned[:, pair])
+      i, j = ((pair, pair + 2 * count) if r.halves else
+              (2 * pair, 2 * pair + 1))
+      token = len(x) - grid[0] * grid[1] + n
+      turned = (x[token, i] + 1j * x[token, j]) * np.exp(1j * angle)
+      x[token, i], x[token, j] = turned.real, turned.imag
+  return x
+
+
+def self_attention(x, p, c, grid):
+  values = []
   for head in range(c.num_heads):
-    q, k, v = (x @ p['qkv_kernel'][:, i, head]
-               + (p['qkv_bias'][i, head] if c.qkv_bias else 0)
+    bias = p.get('qkv_bias', np.zeros((3, c.num_heads, c.head_dim)))
+    if 'qv_bias' in p:
+      bias = [p['qv_bias'][0], np.zeros_like(p['qv_bias'][0]), p['qv_bias'][1]]
+    q, k, v = (x @ p['qkv_kernel'][:, i, head] + bias[i][head]
                for i in range(3))
     if c.qk_norm:
       q, k = (layer_norm(x, p[name], c.layer_norm_epsilon) for x, name in
               [(q, 'query_norm'), (k, 'key_norm')])
+    if c.rotary:
+      learned = p['frequencies'][:, head] if 'frequencies' in p else None
+      q, k = (rotated(x, c, grid, learned) for x in (q, k))
     distances = (p['distances'][:, head] if c.position == 'relative' else None)
-    out = out + attend(q, k, v, distances) @ p['out']['kernel'][head]
-  return out
+    values.append(attend(q, k, v, distances))
+  merged = np.concatenate(values, axis=-1)
+  if 'inner_norm' in p:
+    merged = layer_norm(merged, p['inner_norm'], c.layer_norm_epsilon)
+  return merged @ p['out']['kernel'].reshape(-1, c.width) + (
+      p['out'].get('bias', 0))
 
 
-def block(z, layer, c, lines):
+def block(z, layer, c, lines, grid):
   """A layer with attention within lines of tokens."""
   # Equation 2.
   normed = layer_norm(z, layer['attention_norm'], c.layer_norm_epsilon)
   attended = np.zeros_like(z)
   for line in lines:
-    attended[line] = self_attention(normed[line], layer['attention'], c)
+    attended[line] = self_attention(normed[line], layer['attention'], c, grid)
   z = z + attended * layer.get('attention_scale', 1)
   # Equation 3; parallel layers: arXiv 2302.05442, section 2.1.
   if not c.parallel:
@@ -107,6 +153,7 @@ def block(z, layer, c, lines):
 
 
 def attention_pooling(x, p, c):
+  c = dataclasses.replace(c, num_heads=c.pool_heads or c.num_heads)
   pooled = np.zeros((1, c.width)) + p['out']['bias']
   for head in range(c.num_heads):
     q, k, v = (inputs @ p[name]['kernel'][:, head] + p[name]['bias'][head]
@@ -127,7 +174,10 @@ def reference(params, image, c):
              for s in range(0, image.shape[1], width)]
   # Equation 1.
   tokens = [np.einsum('hwc,hwcd->d', patch, p['patches']['kernel'])
-            + p['patches']['bias'] for patch in patches]
+            + p['patches'].get('bias', 0) for patch in patches]
+  if c.stem_norm == 'patches':
+    tokens = [layer_norm(x, p['patch_norm'], c.layer_norm_epsilon)
+              for x in tokens]
   has_cls = c.pooling == 'cls' or bool(c.cls)
   places = list(p.get('positions', np.zeros((len(tokens) + has_cls, c.width))))
   start = []
@@ -136,28 +186,30 @@ def reference(params, image, c):
   start += list(p.get('registers', []))
   z = embedded = np.stack(
       start + [x + place for x, place in zip(tokens, places, strict=True)])
+  if c.stem_norm == 'tokens':
+    z = embedded = layer_norm(z, p['stem_norm'], c.layer_norm_epsilon)
+  grid = image.shape[0] // height, image.shape[1] // width
   for i in range(c.depth):
     layer = jax.tree.map(lambda leaf, i=i: leaf[i], p['encoder']['layers'])
     if not c.axial:
-      z = block(z, layer, c, [np.arange(len(z))])
+      z = block(z, layer, c, [np.arange(len(z))], grid)
       continue
-    places = np.arange(len(z)).reshape(image.shape[0] // height, -1)
-    z = block(z, layer['row'], c, places)
-    z = block(z, layer['column'], c, places.T)
+    places = np.arange(len(z)).reshape(grid)
+    z = block(z, layer['row'], c, places, grid)
+    z = block(z, layer['column'], c, places.T, grid)
   # Equation 4.
   if c.final_norm:
     z = layer_norm(z, p['final_norm'], c.layer_norm_epsilon)
-  of_patches = z[len(start):]
+  inputs = z if c.pool_prefix else z[len(start):]
   pooled = {
-      'cls': lambda: z[0], 'average': lambda: of_patches.mean(0),
-      'attention': lambda: attention_pooling(of_patches, p['pooling'], c),
+      'cls': lambda: z[0], 'average': lambda: inputs.mean(0),
+      'attention': lambda: attention_pooling(inputs, p['pooling'], c),
   }[c.pooling]()
   if c.pool_norm:
     pooled = layer_norm(pooled, p['pool_norm'], c.layer_norm_epsilon)
   representation = pooled
   if c.representation_layer:
-    dense = p['representation']['dense']
-    representation = np.tanh(pooled @ dense['kernel'] + dense['bias'])
+    representation = np.tanh(dense(pooled, p['representation']['dense']))
   head = p['head']['dense']
   return {'embedded': embedded, 'tokens': z, 'pooled': pooled,
           'representation': representation,
@@ -184,6 +236,18 @@ def reference(params, image, c):
     ({'parallel': True, 'qk_norm': True, 'qkv_bias': False, 'norm': 'rms'},
      (8, 8, 3)),
     ({'qk_norm': True, 'position': 'relative'}, (8, 8, 3)),
+    ({'gelu': 'quick', 'stem_norm': 'tokens'}, (8, 8, 3)),
+    ({'mlp': 'swiglu', 'proj_bias': False, 'stem_norm': 'patches',
+      'pooling': 'attention', 'pool_prefix': True, 'cls': True,
+      'pool_heads': 4, 'pool_mlp_dim': 8}, (8, 8, 3)),
+    ({'mlp': 'swiglu', 'inner_norm': 'both', 'key_bias': False,
+      'pooling': 'average', 'cls': True, 'pool_prefix': True}, (8, 8, 3)),
+    ({'rotary': {'reference': 4}, 'inner_norm': 'mlp', **ROTARY}, (8, 12, 3)),
+    ({'rotary': {'x_first': True, 'offset': 1.0, 'base': 100}, **ROTARY,
+      'registers': 2}, (12, 8, 3)),
+    ({'rotary': {'coordinates': 'normalized', 'base': 100, 'halves': True},
+      **ROTARY, 'position': 'none', 'pooling': 'average'}, (8, 12, 3)),
+    ({'rotary': {'learned': True, 'x_first': True}, **ROTARY}, (8, 12, 3)),
 ], ids=str)
 def test_forward_pass_is_equations_1_to_4(section, image):
   model, params = build(image, **section)
@@ -204,6 +268,8 @@ def test_forward_pass_is_equations_1_to_4(section, image):
     ({'pooling': 'average'}, {'cls'}),
     ({'position': 'none'}, {'positions'}),
     ({'position': 'sincos'}, {'positions'}),
+    ({'proj_bias': False}, {f'encoder/layers/{name}/bias' for name in (
+        'attention/out', 'mlp/hidden', 'mlp/out')}),
 ])
 def test_setting_removes_its_parameters_and_no_other(change, gone):
   _, params = build()
@@ -220,6 +286,9 @@ def test_setting_removes_its_parameters_and_no_other(change, gone):
     ({'layer_scale': 0.1}, {'encoder/layers/attention_scale': (3, 12),
                             'encoder/layers/mlp_scale': (3, 12)}),
     ({'pool_norm': True}, {'pool_norm/scale': (12,), 'pool_norm/bias': (12,)}),
+    ({'mlp': 'swiglu'}, {'encoder/layers/mlp/gate/kernel': (3, 12, 20),
+                         'encoder/layers/mlp/gate/bias': (3, 20)}),
+    ({'rotary': {}}, {}),
 ])
 def test_setting_adds_its_parameters_and_no_other(change, new):
   _, params = build()

@@ -53,6 +53,7 @@ class PatchEmbedding(nn.Module):
   patch: tuple[int, int]
   width: int
   dtype: jnp.dtype
+  use_bias: bool = True
 
   @nn.compact
   def __call__(
@@ -65,15 +66,17 @@ class PatchEmbedding(nn.Module):
         nn.with_logical_partitioning(
             nn.initializers.lecun_normal(), (None, None, None, 'width')),
         (*self.patch, images.shape[-1], self.width))
-    bias = self.param(
-        'bias',
-        nn.with_logical_partitioning(nn.initializers.zeros, ('norm',)),
-        (self.width,))
     patches = einops.rearrange(
         images.astype(self.dtype), 'b (r p) (c q) ch -> b r c (p q ch)',
         r=rows, c=columns)
     matrix = kernel.reshape(-1, self.width).astype(self.dtype)
     embedded = jnp.einsum('brcp,pw->brcw', patches, matrix)
+    if not self.use_bias:
+      return embedded
+    bias = self.param(
+        'bias',
+        nn.with_logical_partitioning(nn.initializers.zeros, ('norm',)),
+        (self.width,))
     return embedded + bias.astype(self.dtype)
 
 

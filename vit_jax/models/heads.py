@@ -1,5 +1,6 @@
 """Attention pooling, representation layer and classification head."""
 
+import dataclasses
 from typing import Any
 
 import flax.linen as nn
@@ -7,8 +8,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from vit_jax.models import attention
-from vit_jax.models import encoder
 from vit_jax.models import layers
+from vit_jax.models import mlp
 from vit_jax.models import vit_config
 
 
@@ -21,7 +22,10 @@ class AttentionPooling(nn.Module):
   def __call__(
       self, tokens: Float[Array, 'batch tokens width'],
   ) -> Float[Array, 'batch width']:
-    c = self.config
+    c = dataclasses.replace(
+        self.config, mlp='gelu', inner_norm='none', proj_bias=True,
+        num_heads=self.config.pool_heads or self.config.num_heads,
+        mlp_dim=self.config.pool_mlp_dim or self.config.mlp_dim)
     probe = self.param(
         'probe', nn.with_logical_partitioning(
             nn.initializers.xavier_uniform(), (None, 'norm')),
@@ -39,7 +43,7 @@ class AttentionPooling(nn.Module):
     pooled = layers.dense(c.width, ('heads', 'head_dim', 'width'), 'out',
                           dtype=c.compute_dtype)(pooled)
     normed = layers.layer_norm(c, 'mlp_norm')(pooled)
-    return (pooled + encoder.Mlp(c, self.train, name='mlp')(normed))[:, 0]
+    return (pooled + mlp.Mlp(c, self.train, name='mlp')(normed))[:, 0]
 
 
 class RepresentationLayer(nn.Module):

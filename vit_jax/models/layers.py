@@ -20,7 +20,7 @@ XAVIER = nn.initializers.xavier_uniform()
 def dense(
     features: int | tuple[int, ...], axes: tuple[str | None, ...],
     name: str | None = None, *, dtype: Any,
-    kernel: Callable = XAVIER, bias: Callable = nn.initializers.zeros,
+    kernel: Callable = XAVIER, bias: Callable | None = nn.initializers.zeros,
 ) -> nn.DenseGeneral:
   """Dense layer over the last axes of its input.
 
@@ -31,7 +31,7 @@ def dense(
     name: name of the module.
     dtype: dtype of the matrix product.
     kernel: initializer of the kernel.
-    bias: initializer of the bias.
+    bias: initializer of the bias; None for no bias.
   """
   outputs = len(features) if isinstance(features, tuple) else 1
   inputs = len(axes) - outputs
@@ -39,8 +39,10 @@ def dense(
                     for axis in axes[inputs:])
   return nn.DenseGeneral(
       features, axis=tuple(range(-inputs, 0)), dtype=dtype,
+      use_bias=bias is not None,
       kernel_init=nn.with_logical_partitioning(kernel, axes),
-      bias_init=nn.with_logical_partitioning(bias, bias_axes), name=name)
+      bias_init=nn.with_logical_partitioning(
+          bias or nn.initializers.zeros, bias_axes), name=name)
 
 
 def layer_norm(

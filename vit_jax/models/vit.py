@@ -57,6 +57,8 @@ class ViT(nn.Module):
       patches = replace(patches)
     embedded, positions = self._embed(patches, grid)
     embedded = layers.Dropout(c.dropout, deterministic=not train)(embedded)
+    if c.stem_norm == 'tokens':
+      embedded = layers.layer_norm(c, 'stem_norm')(embedded)
     tokens, captured = encoder.Encoder(c, train, capture, grid, name='encoder')(
         embedded, positions)
     if c.final_norm:
@@ -79,8 +81,12 @@ class ViT(nn.Module):
       images, _ = resnet.Backbone(
           c.backbone, c.compute_dtype, c.remat, c.unroll,
           name='backbone')(images)
-    return embed.PatchEmbedding(
-        c.patch_shape, c.width, c.compute_dtype, name='patches')(images)
+    patches = embed.PatchEmbedding(
+        c.patch_shape, c.width, c.compute_dtype,
+        use_bias=c.stem_norm != 'tokens', name='patches')(images)
+    if c.stem_norm == 'patches':
+      patches = layers.layer_norm(c, 'patch_norm')(patches)
+    return patches
 
   def _embed(
       self, patches: jax.Array, grid: tuple[int, int],
@@ -117,14 +123,14 @@ class ViT(nn.Module):
 
   def _pool(self, tokens: jax.Array, *, train: bool) -> jax.Array:
     c = self.config
-    patches = tokens[:, c.num_prefix:]
+    inputs = tokens if c.pool_prefix else tokens[:, c.num_prefix:]
     match c.pooling:
       case 'cls':
         pooled = tokens[:, 0]
       case 'average':
-        pooled = patches.mean(axis=1)
+        pooled = inputs.mean(axis=1)
       case _:
-        pooled = heads.AttentionPooling(c, train, name='pooling')(patches)
+        pooled = heads.AttentionPooling(c, train, name='pooling')(inputs)
     if c.pool_norm:
       pooled = layers.layer_norm(c, 'pool_norm')(pooled)
     return pooled

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 from vit_jax.models import architecture
 from vit_jax.models import resnet_config
+from vit_jax.models import rotary as rotary_lib
 from vit_jax.models import variants
 
 _switch, _ANY = architecture.switch, architecture.ANY
@@ -45,17 +46,31 @@ class ViTConfig:
       input of every layer, either each layer's own ('layers') or 'shared' ones.
       Does not apply to relative positions.
     position_cls: whether the class token has a position embedding.
+    rotary: rotation of queries and keys by patch positions, in addition to
+      `position`; None for none. See `rotary.RotaryConfig`.
+    stem_norm: 'patches' normalises the patch embeddings before positions are
+      added (AIMv2, arXiv 2411.14402); 'tokens' normalises the input of the
+      encoder, without a bias of the patch embedding (CLIP, arXiv 2103.00020).
 
     axial: each layer attends within rows, then within columns, each with an MLP
       (appendix D.6). Allows patch tokens only.
     parallel: attention and MLP of a layer share one norm and one input (arXiv
       2302.05442, section 2.1).
     qkv_bias: whether queries, keys and values have biases.
+    key_bias: false for queries and values only, since a bias of the keys
+      changes no attention weight (BEiT, arXiv 2106.08254).
+    proj_bias: whether the output projection of attention and the MLP have
+      biases.
     qk_norm: norm of queries and keys over `head_dim`, which bounds attention
       logits (arXiv 2302.05442, section 2.1).
     layer_scale: initial value of the factor per channel of each residual branch
       (arXiv 2103.17239); None for no factors.
-    gelu: 'tanh' approximation as in the paper's code, or 'exact' as in PyTorch.
+    mlp: 'gelu', or 'swiglu' with a gate (arXiv 2002.05202).
+    gelu: 'tanh' approximation as in the paper's code, 'exact' as in PyTorch, or
+      the 'quick' approximation of CLIP.
+    inner_norm: norm of the hidden units of the 'mlp', or of 'both' these and
+      the attended values before their output projection (EVA-02, arXiv
+      2303.11331, section 2.1; EVA-02-CLIP, arXiv 2303.15389).
     norm: 'layer', or 'rms' without centring and bias (arXiv 1910.07467).
     layer_norm_epsilon: added to the variance.
     final_norm: norm after the last layer (equation 4).
@@ -63,6 +78,10 @@ class ViTConfig:
     pooling: 'cls' token, 'average' of patch tokens, or 'attention' (MAP head,
       arXiv 2106.04560).
     pool_norm: norm after pooling (timm's `fc_norm`).
+    pool_prefix: whether class token and registers are pooled as well, unless
+      pooling is 'cls'.
+    pool_heads, pool_mlp_dim: heads and hidden units of attention pooling; 0 for
+      those of the encoder.
     representation_layer: dense tanh layer before the head, for pre-training
       (section 3.1) but not for fine-tuning.
     head_bias: initial bias of the head; -10 gives a low initial sigmoid loss
@@ -102,12 +121,21 @@ class ViTConfig:
   position_at: Literal['stem', 'layers', 'shared'] = _switch('stem')
   position_cls: bool = _switch(
       True, exported={'npz': _ANY, 'timm': _ANY})
+  rotary: rotary_lib.RotaryConfig | None = _switch(
+      None, exported={'timm': _ANY})
+  stem_norm: Literal['none', 'patches', 'tokens'] = _switch(
+      'none', exported={'timm': _ANY})
   axial: bool = _switch(False)
   parallel: bool = _switch(False)
   qkv_bias: bool = _switch(True, exported=_ANY)
+  key_bias: bool = _switch(True, exported={'timm': _ANY})
+  proj_bias: bool = _switch(True, exported={'timm': _ANY})
   qk_norm: bool = _switch(False)
   layer_scale: float | None = _switch(None, exported={'timm': _ANY})
-  gelu: Literal['tanh', 'exact'] = _switch('tanh', exported=_ANY)
+  mlp: Literal['gelu', 'swiglu'] = _switch('gelu', exported={'timm': _ANY})
+  gelu: Literal['tanh', 'exact', 'quick'] = _switch('tanh', exported=_ANY)
+  inner_norm: Literal['none', 'mlp', 'both'] = _switch(
+      'none', exported={'timm': _ANY})
   norm: Literal['layer', 'rms'] = _switch('layer')
   layer_norm_epsilon: float = _switch(1e-6, exported=_ANY)
   final_norm: bool = _switch(
@@ -115,6 +143,9 @@ class ViTConfig:
   pooling: Literal['cls', 'average', 'attention'] = _switch(
       'cls', exported={'npz': _ANY, 'timm': _ANY})
   pool_norm: bool = _switch(False, exported={'timm': _ANY})
+  pool_prefix: bool = _switch(False, exported={'timm': _ANY})
+  pool_heads: int = _switch(0, exported={'timm': _ANY})
+  pool_mlp_dim: int = _switch(0, exported={'timm': _ANY})
   representation_layer: bool = False
   head_bias: float = 0.0
   dropout: float = 0.0
@@ -130,15 +161,17 @@ class ViTConfig:
       if not 0 <= getattr(self, rate) < 1:
         raise ValueError(f'{rate} must be a probability in [0, 1), but is '
                          f'{getattr(self, rate)}.')
-    for count in (*DIMENSIONS, 'num_classes', 'registers'):
+    for count in (*DIMENSIONS, 'num_classes', 'registers', 'pool_heads',
+                  'pool_mlp_dim'):
       value = getattr(self, count)
       if min(value if isinstance(value, tuple) else (value,)) < 0:
         raise ValueError(f'{count} cannot be negative, but is {value}.')
     if self.unroll < 1:
       raise ValueError(f'unroll must be at least 1, but is {self.unroll}.')
-    if self.width and self.num_heads and self.width % self.num_heads:
-      raise ValueError(
-          f'width {self.width} does not divide into {self.num_heads} heads.')
+    for heads in (self.num_heads, self.pool_heads):
+      if self.width and heads and self.width % heads:
+        raise ValueError(
+            f'width {self.width} does not divide into {heads} heads.')
     if self.attention == 'cudnn' and self.dtype == 'float32':
       raise ValueError(
           "attention 'cudnn' needs bfloat16, but dtype is 'float32'. Set dtype "
@@ -162,6 +195,12 @@ class ViTConfig:
       raise ValueError(
           f'position {self.position!r} adds nothing to the tokens, so '
           f'position_at cannot be {self.position_at!r}. Leave it out.')
+    if self.rotary is not None and (self.axial or (
+        self.num_heads and self.width and self.head_dim % 4)):
+      raise ValueError(
+          'Rotary positions need heads of a multiple of 4 channels, and '
+          f'attention over the whole grid: num_heads={self.num_heads} for '
+          f'width {self.width}, axial={self.axial}.')
     divisor = {'2d': 2, 'sincos': 4}.get(self.position, 1)
     if self.width % divisor:
       raise ValueError(
