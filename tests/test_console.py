@@ -58,3 +58,18 @@ def test_sizes_and_metrics_have_units():
   assert console_lib.format_metrics(
       {'val/accuracy': 0.9722, 'val/loss': 0.113, 'val/examples': 100.0}
   ) == 'val/accuracy 97.22 %, val/loss 0.113'
+
+
+@pytest.mark.parametrize('max_lines', [1, 3])
+def test_long_texts_are_shortened_in_the_middle(max_lines):
+  text = io.StringIO()
+  console_lib.table(
+      'Images', ['image', '1.', '', '2.', ''],
+      [[f'{i}' + '/folder' * 60 + '/x.jpg', 'Appenzeller sennenhund', '71.0 %',
+        'a ' * 200 + 'dog', '9.0 %'] for i in range(4)], max_lines=max_lines,
+      console=rich.console.Console(file=text, width=80))
+  lines = text.getvalue().splitlines()
+  assert max(map(len, lines)) <= 80
+  assert len(lines) == 5 + 4 * max_lines
+  for end in ('.jpg', 'og', '71.0 %', '9.0 %'):
+    assert text.getvalue().count(end) == 4

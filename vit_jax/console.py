@@ -18,34 +18,34 @@ _FRACTIONS = ('accuracy', 'precision', 'mean_average_precision',
 
 def table(
     title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], *,
-    console: rich.console.Console | None = None,
+    max_lines: int = 3, console: rich.console.Console | None = None,
 ) -> None:
   """Prints a table; numbers and percentages are right-aligned.
+
+  Text that needs more than `max_lines` lines is shortened in the middle.
 
   Args:
     title: line above the table.
     columns: headings.
     rows: cells of each row; numbers are formatted by `format_number`, None is
       a dash, anything else is printed as `str`.
+    max_lines: lines per row.
     console: destination; standard output by default.
   """
   console = console or rich.console.Console()
   drawn = rich.table.Table(box=rich.box.SIMPLE_HEAD, pad_edge=False)
-  cells = [[_cell(value) for value in row] for row in rows]
-  # Breaks words only if the longest ones do not fit next to each other.
-  widths = [max((len(word) for text in texts for word in text.split()),
-                default=0) for texts in zip(columns, *cells)]
-  if sum(widths) + 2 * len(widths) > console.width:
-    widths = [0] * len(widths)
-  for i, column in enumerate(columns):
-    numeric = all(
-        row[i] is None or _is_number(row[i]) or str(row[i]).endswith('%')
-        for row in rows)
+  columns = list(map(escape.lines, columns))
+  cells = [[escape.lines(_cell(value)) for value in row] for row in rows]
+  numeric = [all(cell is None or _is_number(cell) or str(cell).endswith('%')
+                 for cell in column) for column in zip(*rows)]
+  widths = _column_widths(columns, cells, numeric, total=console.width)
+  for column, is_numeric, width in zip(columns, numeric, widths):
     drawn.add_column(
-        _text(column), justify='right' if numeric else 'left',
-        overflow='fold', no_wrap=numeric, min_width=widths[i])
+        _text(column), justify='right' if is_numeric else 'left',
+        overflow='fold', no_wrap=is_numeric, width=width)
   for row in cells:
-    drawn.add_row(*map(_text, row))
+    drawn.add_row(*(_text(_fit(text, width, max_lines, console))
+                    for text, width in zip(row, widths)))
   # Table(title=...) would wrap the title to the width of a narrow table.
   console.print(_text(title, style='bold'))
   console.print(drawn)
@@ -119,6 +119,50 @@ def is_fraction(name: str) -> bool:
   """Whether a metric is a fraction, shown in percent."""
   return name.split('/')[-1].startswith(_FRACTIONS) or name.endswith(
       ('accuracy', '_shot', '_shot_std'))
+
+
+def shorten(text: str, width: int) -> str:
+  """Replaces the middle of a text that is longer than `width` by '…'."""
+  if len(text) <= width:
+    return text
+  end = (width - 1) // 2
+  return f'{text[:width - 1 - end]}…{text[len(text) - end:]}'
+
+
+def _column_widths(
+    columns: Sequence[str], cells: Sequence[Sequence[str]],
+    numeric: Sequence[bool], *, total: int,
+) -> list[int]:
+  """Returns widths that fit into `total`; only columns of text are narrowed.
+
+  No word is broken, if the longest words fit next to each other.
+  """
+  texts = list(zip(columns, *cells))
+  widths = [max(map(len, column)) for column in texts]
+  words = [max(len(word) for text in column for word in text.split() or [''])
+           for column in texts]
+  free = total - 3 * len(widths) + 1  # Edges, padding and separators.
+  if sum(words) > free:
+    words = [min(len_, 8) for len_ in words]
+  while sum(widths) > free:
+    room = [0 if is_numeric else width - word for width, word, is_numeric
+            in zip(widths, words, numeric)]
+    if max(room) <= 0:
+      break
+    widths[max(range(len(widths)), key=lambda i: (room[i] > 0) * widths[i])
+           ] -= 1
+  return widths
+
+
+def _fit(
+    text: str, width: int, max_lines: int, console: rich.console.Console,
+) -> str:
+  """Shortens a text until it fits into `max_lines` lines of `width`."""
+  length = len(text)
+  while len(_text(text).wrap(console, width, overflow='fold')) > max_lines:
+    length = min(length - 1, max_lines * width)
+    text = shorten(text, length)
+  return text
 
 
 def _is_number(value: Any) -> bool:

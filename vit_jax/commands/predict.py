@@ -26,7 +26,7 @@ from vit_jax.inference import model as model_lib
 from vit_jax.inference import predictions
 
 _MAX_ROWS = 50  # Rows of the table; a file has all of them.
-_MAX_CLASSES = 3  # Classes in a row of the table.
+_MAX_CLASSES = 2  # Classes in a row of the table: fits 80 columns.
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -129,7 +129,8 @@ def _print(
       console_lib.format_count(len(records), 'image')
       + f' in {escape.line(folder)}' * bool(folder)
       + ', independent class probabilities (sigmoid)' * (
-          model.preprocess.activation == 'sigmoid'), columns, rows)
+          model.preprocess.activation == 'sigmoid'), columns, rows,
+      max_lines=1)
   if len(records) > _MAX_ROWS:
     print(f'... and {len(records) - _MAX_ROWS:,} more: see {output}')
   if len(classes) > _MAX_CLASSES:
