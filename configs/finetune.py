@@ -88,7 +88,7 @@ def get_config(
       'data': {
           'source': dataset, 'split': split, 'resolution': resolution,
           'train_ops': [{'op': 'inception_crop'}, {'op': 'flip'}],
-          'eval_ops': [{'op': 'resize'}],
+          'eval_ops': [{'op': 'resize'}], 'num_workers': 'auto',
       },
       'optimizer': {
           'name': 'sgd', 'momentum': 0.9, 'momentum_dtype': 'bfloat16',
@@ -96,7 +96,7 @@ def get_config(
           'schedule': {'name': 'cosine', 'warmup': {'percent': 5}},
           **METHODS[method],
       },
-      'evals': {'test': {'every': {'percent': 10}}},
+      'evals': {'test': {'every': 'auto'}},
       'checkpoint': {'every': {'percent': 10}},
       'sweep': {
           'grid': {'optimizer': {'learning_rate': list(rates)}},

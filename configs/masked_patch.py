@@ -51,7 +51,8 @@ def get_config(
               pretrain.without_version(dataset), 'train'),
           'resolution': resolution,
           'train_ops': [{'op': 'inception_crop'}, {'op': 'flip'}],
-          'eval_ops': pretrain.eval_ops(resolution), 'num_workers': 8,
+          'eval_ops': pretrain.eval_ops(resolution),
+          'num_workers': 'auto',
       },
       'objective': {
           'name': 'masked_patch', 'target': target, 'corrupted': corrupted},
@@ -61,6 +62,6 @@ def get_config(
           'name': 'adam', 'learning_rate': 2e-4, 'weight_decay': 0.1,
           'schedule': {'name': 'cosine', 'warmup': {'percent': 1}},
       },
-      'evals': {'val': {'name': 'objective', 'every': {'percent': 2}}},
+      'evals': {'val': {'name': 'objective', 'every': 'auto'}},
       'checkpoint': {'every': {'steps': 1000}},
   })

@@ -97,7 +97,7 @@ def get_config(
           'source': dataset, 'split': SPLITS.get(name, 'train'),
           'resolution': resolution,
           'train_ops': [{'op': 'inception_crop'}, {'op': 'flip'}],
-          'eval_ops': eval_ops(resolution), 'num_workers': 8,
+          'eval_ops': eval_ops(resolution), 'num_workers': 'auto',
       },
       'objective': {'loss': loss},
       'optimizer': {
@@ -111,7 +111,7 @@ def get_config(
               **({'warmup': {'steps': 10_000}, 'warmup_limit': {'percent': 15}}
                  if in_paper else {'warmup': {'percent': 5}})},
       },
-      'evals': {'val': {'every': {'percent': 2}}},
+      'evals': {'val': {'every': 'auto'}},
       'checkpoint': {'every': {'steps': 1000}},
   })
 

@@ -9,6 +9,8 @@ import pytest
 
 from tests import in_memory
 from vit_jax import data
+from vit_jax.data import examples
+from vit_jax.data import pipeline
 
 OPS = [{'op': 'inception_crop'}, {'op': 'flip'}, {'op': 'randaugment'}]
 
@@ -96,6 +98,19 @@ def test_workers_and_threads_do_not_change_batches():
   _assert_equal(_take(5, _config(train_ops=OPS, num_workers=2)), whole)
   _assert_equal(
       _take(5, _config(train_ops=OPS, num_threads=8, prefetch=9)), whole)
+
+
+@pytest.mark.parametrize(('secs', 'cores', 'most', 'workers'), [
+    (0.005, 64, 'auto', 0), (0.3, 64, 'auto', 1), (3.0, 64, 'auto', 8),
+    (3.0, 8, 'auto', 3), (3.0, 2, 'auto', 0), (0.005, 64, 8, 0),
+    (3.0, 2, 4, 4)])
+def test_workers_repay_the_time_to_start_them(
+    secs, cores, most, workers, monkeypatch):
+  now = itertools.count(0, secs)
+  monkeypatch.setattr(pipeline.time, 'perf_counter', lambda: next(now))
+  config = _config()
+  load = examples.LoadExample(data.open_dataset(config), config, train=False)
+  assert pipeline.choose_workers(load, most=most, cores=cores) == workers
 
 
 @pytest.mark.parametrize('step', [1, 40])

@@ -39,6 +39,17 @@ def test_long_lines_and_brackets_are_kept_without_a_terminal():
   assert text_of(console) == f'{text}\n'
 
 
+def test_a_starved_run_is_told_the_remedy_once():
+  console = make_console(terminal=False)
+  with progress_lib.Progress(100, console=console) as progress:
+    # Workers start in the first interval.
+    for step, share in enumerate([0.9, 0.4, 0.8, 0.8]):
+      progress.update(step, wait_share=share)
+  lines = text_of(console).splitlines()
+  assert [i for i, line in enumerate(lines) if 'note' in line] == [2]
+  assert '80%' in lines[2] and '--config.data.num_workers=auto' in lines[2]
+
+
 @pytest.mark.parametrize('width', [80, 120])
 def test_the_bar_fits_on_one_line(width):
   console = make_console(terminal=True, width=width)

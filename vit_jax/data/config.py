@@ -77,7 +77,9 @@ class DataConfig:
       needs 4 bytes per pixel in each thread.
     mixup: alpha of mixup's Beta distribution; 0 disables it.
     cutmix: alpha of CutMix; with mixup, each batch gets one of both at random.
-    num_workers: processes that read and augment; 0 uses threads only.
+    num_workers: processes that read and augment; 0 uses threads only, 'auto'
+      chooses by the cores and the measured cost of a pass. A script that trains
+      with more than 0 needs `if __name__ == '__main__':`.
     num_threads: threads per process. More than two help with slow storage only,
       because of Python's global interpreter lock.
     prefetch: batches that each process prepares ahead; bounds its memory.
@@ -112,7 +114,7 @@ class DataConfig:
   max_pixels: int = limits.MAX_PIXELS
   mixup: float = 0.0
   cutmix: float = 0.0
-  num_workers: int = 0
+  num_workers: int | Literal['auto'] = 0
   num_threads: int = 2
   prefetch: int = 4
   cache_mib: int = 0
@@ -121,7 +123,7 @@ class DataConfig:
   def __post_init__(self):
     for name, (least, most) in _RANGES.items():
       value = getattr(self, name)
-      if value is not None and not least <= value <= most:
+      if isinstance(value, (int, float)) and not least <= value <= most:
         raise ValueError(
             f'{name} must be from {least:,} to {most:,}; got {value:,}.'
             if most < np.inf else

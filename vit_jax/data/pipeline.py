@@ -17,6 +17,8 @@ import multiprocessing
 import os
 import signal
 import threading
+import time
+from typing import Literal
 
 from absl import flags
 import grain
@@ -32,6 +34,11 @@ from vit_jax.data.images import unreadable as unreadable_lib
 from vit_jax.data.splits import class_sampling as class_sampling_lib
 
 Batches = Generator[examples.HostBatch, None, None]  # Closing ends workers.
+
+# A worker starts in about 5 s, so it must save more than that in each pass.
+_SECS_PER_WORKER = 10.0
+_MAX_WORKERS = 8  # Each holds `data.prefetch` batches in memory.
+_TIMED_EXAMPLES, _TIMED_SECS = 8, 0.5  # For the cost of an example.
 
 
 def train_batches(
@@ -76,8 +83,10 @@ def train_batches(
         num_classes=dataset.num_classes, sampling=config.sampling,
         seed=seed % 2**32))
   stream = stream.random_map(load).batch(_shard_size(batch_size, num_shards))
+  workers = config.num_workers
   return _count_unreadable(
-      _iterate(config, _select(stream, shards, num_shards, start_step)), load,
+      _iterate(config, _select(stream, shards, num_shards, start_step),
+               choose_workers(load) if workers == 'auto' else workers), load,
       unreadable)
 
 
@@ -89,7 +98,8 @@ def eval_batches(
   """Yields some shards of one ordered pass over all examples.
 
   Like `train_batches`, but the last batch is padded with zeros of mask 0; every
-  shard has the same number of batches.
+  shard has the same number of batches. `data.num_workers` is an upper limit:
+  passes too short to repay the start of workers use threads only.
   """
   load = examples.LoadExample(dataset, config, train=False)
   num_batches = -(-dataset.num_examples // batch_size)
@@ -98,8 +108,43 @@ def eval_batches(
       .seed(0)
       .random_map(load)
       .batch(_shard_size(batch_size, num_shards)))
+  workers = choose_workers(load, most=config.num_workers)
   return _count_unreadable(
-      _iterate(config, _select(stream, shards, num_shards)), load, unreadable)
+      _iterate(config, _select(stream, shards, num_shards), workers), load,
+      unreadable)
+
+
+def choose_workers(
+    load: examples.LoadExample, *, most: int | Literal['auto'] = 'auto',
+    cores: int | None = None,
+) -> int:
+  """Returns the number of worker processes for passes over a dataset.
+
+  One for each 10 s that a pass would take in a single thread, as measured on a
+  few examples; at most `most`, 8, and half of the cores that remain beside two
+  for the training process.
+  """
+  if most == 'auto':
+    cores = cores or _cores()
+    most = min(_MAX_WORKERS, max(0, cores - 2) // 2)
+  if not most:
+    return 0
+  count = load.dataset.num_examples
+  secs: list[float] = []
+  for index in range(0, count, max(1, count // _TIMED_EXAMPLES)):
+    start = time.perf_counter()
+    with contextlib.suppress(ValueError):  # Unreadable: reported when used.
+      load(index, np.random.default_rng(0))
+    secs.append(time.perf_counter() - start)
+    if sum(secs) > _TIMED_SECS:
+      break
+  return min(most, int(np.median(secs) * count / _SECS_PER_WORKER))
+
+
+def _cores() -> int:
+  # A scheduler such as Slurm may give this process only some; not on macOS.
+  return (len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity')
+          else os.cpu_count() or 1)
 
 
 def _count_unreadable(
@@ -148,18 +193,20 @@ def _join(shards: Sequence[examples.HostBatch]) -> examples.HostBatch:
 
 
 def _iterate(
-    config: config_lib.DataConfig, batches: grain.MapDataset) -> Batches:
+    config: config_lib.DataConfig, batches: grain.MapDataset,
+    num_workers: int,
+) -> Batches:
   """Prefetches a bounded number of batches in threads or processes."""
   limits.reuse_memory()
   stream = batches.to_iter_dataset(grain.ReadOptions(
       num_threads=min(config.num_threads, config.prefetch),
       prefetch_buffer_size=config.prefetch))
-  if config.num_workers:
+  if num_workers:
     # Grain reads absl flags, which notebooks and tests do not parse.
     if not flags.FLAGS.is_parsed():
       flags.FLAGS.mark_as_parsed()
     stream = stream.mp_prefetch(
-        grain.MultiprocessingOptions(num_workers=config.num_workers),
+        grain.MultiprocessingOptions(num_workers=num_workers),
         worker_init_fn=_start_worker)
   iterator = iter(stream)
   try:
@@ -169,7 +216,7 @@ def _iterate(
       raise
     raise RuntimeError(
         f'{error} The kernel kills processes (exit code -9) when memory runs '
-        f'out: reduce data.num_workers ({config.num_workers}), data.prefetch '
+        f'out: reduce data.num_workers ({num_workers}), data.prefetch '
         f'({config.prefetch}) or data.max_pixels ({config.max_pixels:,}).'
     ) from error
   finally:

@@ -150,13 +150,14 @@ class EvaluatorConfig:
     split: TFDS split string, such as 'train[98%:]'; '' is the split of the data
       set's published results, such as 'test'.
     source: dataset; '' is the training dataset.
-    every: interval during training; None evaluates at the end only.
+    every: interval during training; None evaluates at the end only. 'auto' is
+      10 % of the run, or more if evaluations would compute more than training.
     batch_size: global batch size; None uses the microbatch size of training.
   """
   name: str
   split: str = ''
   source: str = ''
-  every: schema.Duration | None = None
+  every: schema.Duration | Literal['auto'] | None = None
   batch_size: int | None = None
 
   # Whether the classes of the data must be those of the model's head.

@@ -15,6 +15,7 @@ from vit_jax import data
 from vit_jax import models
 from vit_jax import objectives
 from vit_jax import optim
+from vit_jax import schema
 from vit_jax import tree
 from vit_jax import types
 from vit_jax.experiment import config as config_lib
@@ -53,6 +54,7 @@ def build(
   model, loss = _model_and_loss(
       config, dataset, devices or jax.devices(), expected=expected_data)
   open_data = evaluators_lib.opener(config, expected=expected_data)
+  config = _set_intervals(config, dataset, open_data)
   if config.checkpoint.best:
     evaluators_lib.check_metric(
         config, config.checkpoint.best, setting='checkpoint.best',
@@ -206,6 +208,27 @@ def _complete(
       objective=objectives.resolve(
           config.objective, targets=bool(dataset.targets),
           multi_label=dataset.multi_label))
+
+
+def _set_intervals(
+    config: config_lib.Config, dataset: data.Dataset,
+    open_data: evaluators_lib.OpenData,
+) -> config_lib.Config:
+  """Returns the config with durations for the intervals 'auto'."""
+  log, sections = config.log, dict(config.evals)
+  total = config.total.to_steps(
+      batch_size=config.batch_size, num_examples=dataset.num_examples)
+  if log.every == 'auto':
+    log = dataclasses.replace(
+        log, every=schema.Duration(steps=max(1, min(50, total / 10))))
+  for name, section in sections.items():
+    if section.every == 'auto':
+      examples = open_data(section.split, section.source)[0].num_examples
+      # A gradient takes three forward passes.
+      share = examples / max(1, 3 * config.batch_size * total)
+      sections[name] = dataclasses.replace(section, every=schema.Duration(
+          percent=min(100.0, 100 * max(0.1, share))))
+  return dataclasses.replace(config, log=log, evals=sections)
 
 
 def _class_weights(

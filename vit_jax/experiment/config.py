@@ -36,7 +36,8 @@ class LogConfig:
   """Section `log`.
 
   Attributes:
-    every: interval at which training metrics are averaged and written.
+    every: interval at which training metrics are averaged and written; 'auto'
+      is 50 steps, or a tenth of a shorter run.
     stalled_secs: if no step ends for this long, each process reports its stack;
       0 for never.
     hung_secs: if no step ends for this long, the run exits with status 76, to
@@ -48,7 +49,7 @@ class LogConfig:
     wandb: whether to also write metrics to Weights & Biases (`pip install
       wandb`), under an id that depends on the workdir.
   """
-  every: schema.Duration = schema.Duration(steps=50)
+  every: schema.Duration | Literal['auto'] = 'auto'
   stalled_secs: float = 300.0
   hung_secs: float = 1800.0
   start_secs: float = 7200.0

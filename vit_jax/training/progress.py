@@ -7,6 +7,8 @@ import rich.progress
 
 from vit_jax import console as console_lib
 
+_MAX_WAIT_SHARE = 0.5  # Advice is printed above; not for the first interval.
+
 
 class Progress:
   """A progress bar, or plain lines if the output is not a terminal.
@@ -32,6 +34,7 @@ class Progress:
     self._active = active
     self._bar: rich.progress.Progress | None = None
     self._last: dict[str, float] = {}
+    self._advised = False
 
   def __enter__(self) -> 'Progress':
     self._start_secs = time.monotonic()
@@ -59,6 +62,15 @@ class Progress:
     """Shows the step and its metrics; without a terminal, prints a line."""
     if not self._active:
       return
+    if self._last and not self._advised and (
+        figures.get('wait_share', 0) > _MAX_WAIT_SHARE):
+      self._advised = True
+      self.print(
+          f'note: training waits for images {figures["wait_share"]:.0%} of the '
+          'time. Let --config.data.num_workers=auto choose the number of '
+          'worker processes (or give one), keep decoded images in memory '
+          '(--config.data.cache_mib=4000), or shrink the files once with '
+          '`data prepare`.')
     self._last = figures
     text = self._figures(step, figures)
     if self._bar is not None:
