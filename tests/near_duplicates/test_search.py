@@ -79,6 +79,28 @@ def test_copies_are_found_with_their_change(found):
   assert all(pair.similarity > 0.9 for pair in found.pairs)
 
 
+def test_crops_are_found_in_addition_to_copies(monkeypatch):
+  y, x = np.mgrid[:64, :64] / 64
+  rng = np.random.default_rng(0)
+  # Crops of a periodic pattern have hashes like those of its noisy copies.
+  waves = [
+      np.stack([127 + 120 * np.sin(2 * np.pi * (a * x + b * y + phase * c))
+                for phase in range(3)], axis=-1)
+      for a, b, c in rng.uniform(2, 9, (100, 3))]
+  tests, copies = (
+      [wave.clip(0, 255).astype(np.uint8) for wave in several]
+      for several in (waves, [w + rng.normal(0, 25, w.shape) for w in waves]))
+  monkeypatch.setattr(methods, '_thumbnail', lambda _, image: tests[image])
+  found = []
+  for crops in (False, True):
+    method = methods.PixelMethod(crops=crops)
+    index = method.index(method.views(tests))
+    found.append({
+        c.row for c in method.search(copies, index, lambda i: (None, i))
+        if c.similarity >= method.min_similarity})
+  assert found[0] and found[0] <= found[1]
+
+
 def test_copies_are_found_by_features(root):
   def mean_colours(images):
     return np.stack([np.asarray(image.resize((4, 4)), np.float32).ravel()

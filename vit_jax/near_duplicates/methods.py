@@ -73,18 +73,33 @@ class PixelMethod(similarity.Thresholds):
     return np.concatenate([bits, mirrored], axis=1)
 
   def index(self, views: UInt64[np.ndarray, 'images views']) -> Any:
-    return hash_index.Index(views.ravel(), max_distance=self.max_distance)
+    # Apart, because the hash of a crop may be nearer than that of the whole
+    # image, but its pixels less similar: crops must not displace copies.
+    count = len(self.windows)
+    crops = [view for view in range(2 * count) if view % count]
+    return [(chosen, hash_index.Index(
+        views[:, chosen].ravel(), max_distance=self.max_distance))
+            for chosen in ([0, count], crops) if chosen]
 
   def search(
       self, images: Sequence[np.ndarray], index: Any, locate: Locate,
   ) -> Iterator[Comparison]:
     bits = perceptual_hash.fingerprints(np.stack(images))[:, 0]
+    for views, of_views in index:
+      yield from self._compare(images, bits, views, of_views, locate)
+
+  def _compare(
+      self, images: Sequence[np.ndarray], bits: UInt64[np.ndarray, 'images'],
+      views: Sequence[int], index: hash_index.Index, locate: Locate,
+  ) -> Iterator[Comparison]:
+    """Compares the nearest of some views of each of the nearest images."""
     matches = index.match(bits)
     compared: dict[int, set[int]] = {}
     for row, entry, distance in zip(
         matches.query.tolist(), index.first[matches.entry].tolist(),
         matches.distance.tolist()):
-      image, view = divmod(entry, 2 * len(self.windows))
+      image, place = divmod(entry, len(views))
+      view = views[place]
       of_row = compared.setdefault(row, set())
       if image in of_row or len(of_row) == _MAX_CANDIDATES:
         continue
