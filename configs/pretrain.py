@@ -12,9 +12,8 @@ On ImageNet-21k or JFT, with a sigmoid or softmax loss:
 With `dataset=jft`, set `data.source` to a dataset of TensorFlow Datasets with
 several labels per image (at most `data.max_labels`); it is trained with the
 settings of JFT. `dataset=my_images` uses the settings of ImageNet instead; for
-several labels per image, add loss=sigmoid and, for many classes,
---config.model.head_bias=-10. The warm-up of 10,000 steps is limited to 15 % of
-the run, for small datasets.
+several labels per image and many classes, add --config.model.head_bias=-10. The
+warm-up of 10,000 steps is limited to 15 % of the run, for small datasets.
 
 Hardware: TPUs with memory for 4,096 images of 224 x 224, or fewer with gradient
 accumulation. `python main.py flops --config=...` prints the cost of a run.
@@ -71,8 +70,8 @@ def get_config(
     model: model variant, such as 'L/16', 'R50+B/16' or 'R50x1'.
     dataset: 'imagenet2012', 'imagenet21k', 'jft', or any other dataset.
     epochs: passes over the training split; 0 uses table 3.
-    loss: 'softmax' or 'sigmoid'; '' uses 'sigmoid' for several labels per
-      image.
+    loss: 'softmax' or 'sigmoid'; '' uses 'sigmoid' for several labels per image
+      and 'softmax' for one.
     resolution: image size in pixels.
     batch_size: global batch size; the learning rates are those for 4,096.
   """
@@ -81,7 +80,8 @@ def get_config(
   decay, weight_decay, dropout, clip_norm, models, default = TABLE_3[
       name if in_paper else 'imagenet2012']
   usual_epochs, learning_rate = models.get(model, default)
-  loss = loss or ('sigmoid' if name in MULTI_LABEL else 'softmax')
+  loss = loss or ('sigmoid' if name in MULTI_LABEL else
+                  'softmax' if in_paper else 'auto')
   # ResNets have neither dropout nor a representation layer.
   of_vit = {'representation_layer': True, 'dropout': dropout}
   return ConfigDict({

@@ -123,6 +123,16 @@ def test_regression_uses_the_squared_error_by_default():
     assert objective.measures == tuple(measures) == ()
 
 
+@pytest.mark.parametrize(('labels', 'loss'), [
+    ({}, 'softmax'), ({'multi_label': True}, 'sigmoid'),
+    ({'targets': True}, 'mse')])
+def test_the_default_loss_suits_the_labels(labels, loss):
+  config = objectives.resolve(
+      objectives.parse({}),
+      **{'targets': False, 'multi_label': False, **labels})
+  assert config.loss == loss
+
+
 @pytest.mark.parametrize('section, facts, words', [
     ({'loss': 'softmax'}, {'targets': True}, 'Use mse or mae or huber'),
     ({'loss': 'mae'}, {}, "loss is 'mae', but the labels are classes"),

@@ -124,10 +124,9 @@ def choose_workers(
   few examples; at most `most`, 8, and half of the cores that remain beside two
   for the training process.
   """
-  if most == 'auto':
-    cores = cores or _cores()
-    most = min(_MAX_WORKERS, max(0, cores - 2) // 2)
-  if not most:
+  limit = most if isinstance(most, int) else min(
+      _MAX_WORKERS, max(0, (cores or _cores()) - 2) // 2)
+  if not limit:
     return 0
   count = load.dataset.num_examples
   secs: list[float] = []
@@ -138,7 +137,7 @@ def choose_workers(
     secs.append(time.perf_counter() - start)
     if sum(secs) > _TIMED_SECS:
       break
-  return min(most, int(np.median(secs) * count / _SECS_PER_WORKER))
+  return min(limit, int(np.median(secs) * count / _SECS_PER_WORKER))
 
 
 def _cores() -> int:

@@ -160,9 +160,8 @@ def _labelled_objective(
   """
   if config.objective.name == 'supervised':
     return dataclasses.replace(config.objective, label_smoothing=0.0)
-  loss = 'sigmoid' if dataset.multi_label else 'auto'
   return objectives.resolve(
-      objectives.parse({'loss': loss}), targets=bool(dataset.targets),
+      objectives.parse({}), targets=bool(dataset.targets),
       multi_label=dataset.multi_label)
 
 

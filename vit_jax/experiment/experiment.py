@@ -89,8 +89,9 @@ class Experiment:
     """Updates per pass over the training split."""
     return self.dataset.num_examples / self.config.batch_size
 
-  def is_due(self, every: schema.Duration, step: int) -> bool:
+  def is_due(self, every: schema.Duration | str, step: int) -> bool:
     """Returns whether an interval of length `every` ends with `step`."""
+    assert isinstance(every, schema.Duration)  # `build` replaces 'auto'.
     return every.is_due(step, **self._sizes)
 
   def is_out_of_patience(self, counters: counters_lib.Counters) -> bool:

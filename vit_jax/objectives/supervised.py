@@ -25,9 +25,9 @@ class SupervisedConfig:
 
   Attributes:
     name: 'supervised'.
-    loss: 'softmax', or 'sigmoid' for examples with several labels; for
-      regression 'mse', 'mae' or 'huber', in standard deviations of the training
-      split. 'auto' is softmax or mse.
+    loss: 'softmax' or 'sigmoid' for classes; for regression 'mse', 'mae' or
+      'huber', in standard deviations of the training split. 'auto' is softmax,
+      sigmoid if examples may have several labels, or mse for regression.
     label_smoothing: probability mass spread uniformly over all classes.
     class_weights: loss weights: 'inverse' for 1 / n with n training examples of
       the class, 'inverse_sqrt' for 1 / sqrt(n), or a weight per class. Weights
@@ -66,7 +66,8 @@ def resolve(
     ValueError: if a setting does not apply to the labels.
   """
   if config.loss == 'auto':
-    config = dataclasses.replace(config, loss='mse' if targets else 'softmax')
+    config = dataclasses.replace(config, loss=(
+        'mse' if targets else 'sigmoid' if multi_label else 'softmax'))
   if (config.loss in losses.ERRORS) != targets:
     kind, known = (('regression targets', tuple(losses.ERRORS)) if targets else
                    ('classes', ('softmax', 'sigmoid')))

@@ -238,7 +238,7 @@ class _Run:
   def _is_finished(self) -> bool:
     return self._experiment.is_finished(self._counters, step=self._step)
 
-  def _is_due(self, every: schema.Duration | None) -> bool:
+  def _is_due(self, every: schema.Duration | str | None) -> bool:
     """Whether this step ends an interval, as the last step always does."""
     return self._is_finished() or (
         every is not None and self._step > 0
