@@ -26,10 +26,10 @@ from PIL import Image
 from PIL import ImageFile
 import pytest
 
+import main
 from tests import hostile
 from tests import pictures
 from tests import random_models
-from vit_jax.inference import export
 from vit_jax.inference import images as images_lib
 from vit_jax.weights.configs import preprocessing as preprocessing_lib
 
@@ -56,11 +56,10 @@ def model():
 
 @pytest.fixture
 def folder(tmp_path, model):
-  """A folder with the documented files, a checkpoint and its export."""
+  """A folder with the documented files and a checkpoint."""
   for name, code in FILES.items():
     (tmp_path / name).write_text(code)
   model.save(tmp_path / 'mine')
-  export.write(model, tmp_path / 'model.stablehlo', form='jax')
   return tmp_path
 
 
@@ -108,17 +107,14 @@ def post(address, data):
 
 
 @pytest.mark.slow  # Starts a process.
-def test_the_server_returns_the_predictions_of_the_model(
-    folder, model, monkeypatch):
+def test_the_server_returns_the_predictions_of_the_model(folder, model):
   pytest.importorskip('starlette')
   pytest.importorskip('uvicorn')
-  monkeypatch.setattr(
-      sys, 'argv',
-      ['write_settings.py', f'{folder}/mine', f'{folder}/settings.json'])
-  runpy.run_path(str(folder / 'write_settings.py'))
+  assert main.main([
+      'export', f'--model={folder}/mine', '--format=jax',
+      f'--output={folder}/model.stablehlo']) == 0
   responses = []
-  with serving(folder, MODEL='model.stablehlo',
-               PREPROCESS='settings.json') as address:
+  with serving(folder, MODEL='model.stablehlo') as address:
     for seed in (0, 1):
       data = pictures.encode(picture(seed), 'JPEG')
       responses.append(post(f'{address}/predict?top_k=3', data))
@@ -227,10 +223,9 @@ def server(tmp_path, preprocess, monkeypatch):
           run=lambda _, feed: [np.zeros((len(feed['images']), 3))]))
   monkeypatch.setitem(sys.modules, 'onnxruntime', runtime)
   monkeypatch.setitem(sys.modules, 'preprocess', preprocess)
-  (tmp_path / 'preprocess.json').write_text(json.dumps(dataclasses.asdict(
+  (tmp_path / 'model.onnx.json').write_text(json.dumps(dataclasses.asdict(
       preprocessing_lib.Preprocess(resolution=(8, 8)))))
-  monkeypatch.setenv('MODEL', 'model.onnx')
-  monkeypatch.setenv('PREPROCESS', str(tmp_path / 'preprocess.json'))
+  monkeypatch.setenv('MODEL', str(tmp_path / 'model.onnx'))
   (tmp_path / 'server.py').write_text(FILES['server.py'])
   return types.SimpleNamespace(**runpy.run_path(str(tmp_path / 'server.py')))
 
@@ -319,7 +314,7 @@ def test_unsupported_models_are_errors(preprocess, tmp_path):
 
 
 def test_documented_files_exist_and_compile():
-  assert {'write_settings.py', 'preprocess.py', 'server.py', 'triton.py',
+  assert {'preprocess.py', 'server.py', 'triton.py',
           'tensorflow_serving.py', 'config.pbtxt'} <= set(FILES)
   for name, code in FILES.items():
     if name.endswith('.py'):

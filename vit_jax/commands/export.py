@@ -3,12 +3,16 @@
     python main.py export --model=runs/quickstart/finetune --format=onnx \
         --output=digits.onnx photos/
 
+Preprocessing and class names are written to a file next to it, here
+digits.onnx.json.
+
 The exported file is loaded and run on random images and the given ones. If a
 logit differs by more than 0.001, nothing is written. An unreadable image is
 reported and skipped; the exit status is then 1.
 """
 
 import argparse
+import dataclasses
 
 import numpy as np
 
@@ -48,6 +52,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
   """Runs the command; returns the exit status."""
   arguments.check_output(args.output, (SUFFIXES[args.format],))
+  settings = f'{args.output}.json'
+  arguments.check_output(settings, ('.json',))
   export.check_installed(args.format)
   errors: dict[str, str] = {}
   found = image_files.find(args.paths, errors)[:MAX_IMAGES]
@@ -70,12 +76,14 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError(
             f'The {args.format} export differs by {differences[what]:.2g} in a '
             f'logit on {what}, more than {TOLERANCE}. Nothing was written.')
+  atomic_files.write_json(settings, dataclasses.asdict(model.preprocess))
   for what, value in differences.items():
     print(f'{what}: largest difference of a logit {value:.1e}')
   print(f'wrote {args.output} ({args.format})'
         + ': a folder, since a file is limited to 2 GiB' * (
             args.format in export.PROGRAMS
             and export.is_folder(model, form=args.format)))
+  print(f'wrote {settings} (preprocessing and class names)')
   if args.json:
     atomic_files.write_json(args.json, {
         'output': args.output, 'format': args.format,
