@@ -92,6 +92,25 @@ def test_the_workspace_of_a_library_call_is_not_traffic():
   assert memory_traffic.count(text) == 3 * MATRIX
 
 
+TILED = 'f32[8,128]{1,0:T(8,128)}'  # 4,096 bytes.
+ON_CHIP = 'f32[8,128]{1,0:T(8,128)S(1)}'
+
+
+@pytest.mark.parametrize(('instruction', 'size'), [
+    (f'({ON_CHIP}, TILED, u32[]) copy-start(%a)', 4096),
+    ('(TILED, TILED, u32[]) copy-start(%a)', 2 * 4096),
+    ('((f32[16,128]{1,0:T(8,128)}), ' + ON_CHIP + ', s32[]) '
+     'slice-start(%pair), slice={[0:8], [0:128]}', 4096),
+    ('TILED custom-call(), custom_call_target="AllocateBuffer"', 0),
+])
+def test_asynchronous_copies_move_only_what_they_copy(instruction, size):
+  text = (f'HloModule m\n\nENTRY %e (a: {TILED}) -> {TILED} {{\n'
+          f'  %a = {TILED} parameter(0)\n'
+          '  %pair = f32[16,128]{1,0:T(8,128)} parameter(1)\n'
+          f'  ROOT %r = {instruction.replace("TILED", TILED)}\n}}\n')
+  assert memory_traffic.count(text) == size
+
+
 def test_other_text_is_an_error():
   with pytest.raises(ValueError, match='no ENTRY'):
     memory_traffic.count('something else')

@@ -25,6 +25,8 @@ _SLICES = frozenset(('dynamic-slice', 'slice', 'gather'))
 # Calls whose results include workspace, as arrays of bytes.
 _LIBRARY_CALL = re.compile('_target="__(cublas|cudnn|onednn)')
 _WORKSPACE = ('u8[', 's8[')
+# Uninitialized memory, such as for the results that a loop stacks.
+_ALLOCATION = '_target="AllocateBuffer"'
 _HOST_SPACE = '5'  # Memory spaces other than 0 and this one are on the chip.
 
 
@@ -66,7 +68,8 @@ class _Counter:
       return max(map(self.computation, i.called), default=0)
     if i.opcode in ('call', 'async-start'):
       return sum(map(self.computation, i.called))
-    if i.opcode in _FREE or i.opcode.endswith(('-done', '-update')):
+    if (i.opcode in _FREE or i.opcode.endswith(('-done', '-update'))
+        or _ALLOCATION in i.rest):
       return 0
     return self._bytes_of(i, computation)
 
@@ -82,8 +85,12 @@ class _Counter:
     if i.opcode == 'dynamic-update-slice':
       return 2 * _bytes(operands[1])
     results = hlo.elements(i.shape)
-    if i.opcode.endswith('-start'):  # Results: the operand, then the result.
+    if i.opcode == 'copy-start':  # Results: the copy, then the operand.
+      results = results[:1]
+    elif i.opcode.endswith('-start'):  # Results: the operand, then the result.
       results = results[1:2] or results
+      if i.opcode == 'slice-start':
+        operands = [_layout_of(operands[0], results[0])]
     elif i.opcode == 'custom-call' and _LIBRARY_CALL.search(i.rest):
       results = results[:1] + [
           x for x in results[1:] if not x.startswith(_WORKSPACE)]
@@ -164,6 +171,11 @@ def _operand_names(rest: str) -> list[str]:
 
 
 _ARRAY = re.compile(r'([a-z]\w*)\[([\d,<=]*)\](?:\{([^}]*)\})?')
+
+
+def _layout_of(source: str, shape: str) -> str:
+  """Returns the dimensions of `shape` with the layout of `source`."""
+  return shape.partition('{')[0] + ''.join(source.partition('{')[1:])
 
 
 @functools.cache
