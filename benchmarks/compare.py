@@ -1,14 +1,11 @@
 """Speed of our step compared with other implementations.
 
     python benchmarks/compare.py --python timm=/path/to/python
-    python benchmarks/compare.py --dtype=bfloat16 --model=L/16 \
-        --batch-size=64,128,256 --implementations=ours,timm-compiled
 
 Each implementation is a process (`benchmarks/implementations.py`); they run in
 turn. Ratios are medians over rounds of our speed divided by the other's.
-Implementations whose libraries are missing are skipped. With several batch
-sizes, each implementation is shown at its best. All processes keep their
-memory: compare few at a time if memory is short.
+Implementations whose libraries are missing are skipped. All processes keep
+their memory: `gpu.py` measures one at a time, on a GPU.
 
 `--also 'remat=model.remat=attention'` adds ours with other config settings or
 XLA flags, `--also 'one=--xla_flag=value'`; separate several by spaces.
@@ -48,19 +45,16 @@ def main(argv):
   rows = []
   for task, dtype in itertools.product(
       args.task.split(','), args.dtype.split(',')):
-    found = []
-    for size in map(int, args.batch_size.split(',')):
-      setting = {'task': task, 'dtype': dtype, 'model': args.model,
-                 'resolution': args.resolution, 'batch_size': size}
-      found += measure(
-          {name: command(name, setting, pythons) for name in names}
-          | {name: command(OURS, setting, pythons, words.split())
-             for name, words in also.items()},
-          setting, batches=args.batches, rounds=args.rounds)
+    setting = {'task': task, 'dtype': dtype, 'model': args.model,
+               'resolution': args.resolution, 'batch_size': args.batch_size}
+    found = measure(
+        {name: command(name, setting, pythons) for name in names}
+        | {name: command(OURS, setting, pythons, words.split())
+           for name, words in also.items()},
+        setting, batches=args.batches, rounds=args.rounds)
     rows += found
     show(f'{task}, {args.model} at {args.resolution}, {dtype}, '
-         f'{os.cpu_count()} CPU cores, medians of {args.rounds} rounds',
-         best(found))
+         f'{os.cpu_count()} CPU cores, medians of {args.rounds} rounds', found)
     if args.json:
       atomic_files.write_json(args.json, rows)
   return 0
@@ -78,7 +72,7 @@ def parser():
   flags.add_argument('--dtype', default='float32')
   flags.add_argument('--model', default='B/16')
   flags.add_argument('--resolution', type=int, default=224)
-  flags.add_argument('--batch-size', default='8')
+  flags.add_argument('--batch-size', type=int, default=8)
   flags.add_argument('--batches', type=int, default=1, help='batches per round')
   flags.add_argument('--rounds', type=int, default=10)
   flags.add_argument('--json')
@@ -134,22 +128,6 @@ def row(name, speeds, setting):
         statistics.median(a / b for a, b in zip(rates[OURS], rates[name]))
         if OURS in rates else None)
   return figures
-
-
-def best(rows):
-  """Returns the row of the best batch size of each implementation.
-
-  Ratios between different batch sizes are ratios of medians.
-  """
-  names = dict.fromkeys(row['implementation'] for row in rows)
-  kept = {name: max((row for row in rows if row['implementation'] == name),
-                    key=lambda row: row['images_per_sec']) for name in names}
-  kept = {name: dict(row) for name, row in kept.items()}
-  for found in kept.values():
-    if OURS in kept and found['batch_size'] != kept[OURS]['batch_size']:
-      for key in ('images_per_sec', 'images_per_cpu_sec'):
-        found[key.replace('images', 'ratio')] = kept[OURS][key] / found[key]
-  return list(kept.values())
 
 
 def show(title, rows):

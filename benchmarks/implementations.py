@@ -1,47 +1,145 @@
-"""Implementations measured by `benchmarks/compare.py`, one per process.
+"""Programs measured by `compare.py` and `gpu.py`, one per process.
 
     python benchmarks/implementations.py timm '{"task": "train",
         "model": "B/16", "resolution": 224, "batch_size": 8,
         "dtype": "float32"}'
 
-Reads numbers from standard input, runs the task that many times, and answers
-with a line of JSON. All train with softmax loss, 1,000 classes, the exact GELU
-and Adam on float32 parameters, on one batch that stays on the device;
-`bfloat16` is autocast in torch and `model.dtype` here. Our step is that of a
-run, including uint8 images and metrics.
+Compiles, then reads numbers from standard input, runs the task that many times,
+and answers with a line of JSON. The number 0 asks for facts: versions, device,
+memory. All train with softmax loss, 1,000 classes, the exact GELU and Adam on
+float32 parameters, on one batch that stays on the device; `bfloat16` is
+autocast in torch and `model.dtype` here. Our step is that of a run, including
+uint8 images and metrics.
 """
 
 import argparse
+import functools
+import importlib.metadata
 import importlib.util
+import itertools
 import json
 import os
 import pathlib
+import subprocess
 import sys
 
+ROOT = pathlib.Path(__file__).parents[1]
 NUM_CLASSES = 1000
+NUM_PHOTOS, NUM_LINKS = 64, 64  # As in `input_speed.py`.
 TIMM_SIZES = {
     'Ti': 'tiny', 'S': 'small', 'B': 'base', 'L': 'large', 'H': 'huge'}
 
 
 def ours(setting):
   """Our training step or forward pass."""
+  experiment = _experiment(setting, source='imagenet2012')
+  if setting.task == 'inference':
+    from vit_jax.benchmarking import step_speed
+    return step_speed.inference(
+        experiment, experiment.init_state().params)[0], {
+            'flops_per_image': experiment.flops_per_image}
+  training = _training(experiment)
+  return lambda count: training().run(count), {
+      'flops_per_image': experiment.training_flops_per_image}
+
+
+def ours_with_input(setting):
+  """Our training step on JPEGs in ArrayRecord files, written to `folder`."""
+  import synthetic_photos
+  photos = pathlib.Path(setting.folder, 'photos')
+  synthetic_photos.write(
+      photos, NUM_PHOTOS, num_links=NUM_LINKS, num_classes=NUM_CLASSES)
+  subprocess.run(
+      [sys.executable, os.fspath(ROOT / 'main.py'), 'data', 'prepare',
+       f'--source={photos}', f'--to={setting.folder}'],
+      check=True, env={**os.environ, 'JAX_PLATFORMS': 'cpu'})
+  experiment = _experiment(
+      setting, source=os.path.join(setting.folder, 'photos', '1.0.0'),
+      num_workers=os.cpu_count())
+  training, batches = _training(experiment), experiment.batches(start_step=0)
+
+  def run(count):
+    for batch in itertools.islice(batches, count):
+      loss = training().train(batch)
+    loss.block_until_ready()
+
+  return run, {'flops_per_image': experiment.training_flops_per_image}
+
+
+def _experiment(setting, *, source, num_workers=0):
   import jax
 
-  from vit_jax.benchmarking import step_speed
   from vit_jax.benchmarking import workload
   from vit_jax.experiment import build as experiment_lib
-
   config = workload.config(
       setting.model, resolution=setting.resolution,
-      batch_size=setting.batch_size, dtype=setting.dtype,
-      source='imagenet2012',
+      batch_size=setting.batch_size, dtype=setting.dtype, source=source,
+      num_workers=num_workers,
       overrides=['model.gelu=exact', *setting.overrides])
-  experiment = experiment_lib.build(
-      config, jax.devices()[:1], expected_data=True)
-  training = step_speed.Training(experiment, experiment.train_step)
-  if setting.task == 'train':
-    return training.run
-  return step_speed.inference(experiment, training.params)[0]
+  return experiment_lib.build(
+      config, jax.devices()[:1], expected_data=source == 'imagenet2012')
+
+
+def _training(experiment):
+  """Compiles the step; the returned function allocates the state."""
+  from vit_jax.benchmarking import step_speed
+  step = experiment.train_step.lower(
+      experiment.abstract_state, experiment.abstract_batch).compile()
+  return functools.cache(lambda: step_speed.Training(experiment, step))
+
+
+def cifar10(setting):
+  """A run of configs/cifar10.py:recipe=best for `epochs`; see `cifar10.py`."""
+
+  def run(count):
+    assert count == 1, count
+    workdir = pathlib.Path(setting.folder, 'cifar10')
+    subprocess.run(
+        [sys.executable, os.fspath(ROOT / 'main.py'),
+         f'--config=configs/cifar10.py:recipe=best,epochs={setting.epochs}',
+         f'--workdir={workdir}', f'--config.data.data_dir={setting.data_dir}',
+         *(f'--config.{text}' for text in setting.overrides)],
+        check=True, cwd=ROOT)
+    rows = map(json.loads, (workdir / 'metrics.jsonl').open())
+    return {'accuracy': [row['test/accuracy'] for row in rows
+                         if 'test/accuracy' in row][-1]}
+
+  return run, {}
+
+
+def matmul(setting):
+  """The encoder's products with parameters; in training, with gradients."""
+  import jax
+
+  from vit_jax import models
+  model = models.parse({'variant': setting.model})
+  rows, columns = models.grid(model, (setting.resolution, setting.resolution))
+  tokens = rows * columns + model.num_prefix
+  keys = map(functools.partial(jax.random.fold_in, jax.random.key(0)),
+             itertools.count())
+  layer = [
+      tuple(jax.random.normal(next(keys), shape, setting.dtype) for shape in (
+          (setting.batch_size * tokens, fan_in), (fan_in, fan_out),
+          (setting.batch_size * tokens, fan_out)))
+      for fan_in, fan_out in (
+          (model.width, 3 * model.width), (model.width, model.width),
+          (model.width, model.mlp_dim), (model.mlp_dim, model.width))]
+  trains = setting.task == 'train'
+
+  @jax.jit
+  def multiply(layer):
+    return [(x @ kernel, *((grads @ kernel.T, x.T @ grads) if trains else ()))
+            for x, kernel, grads in layer]
+
+  multiply = multiply.lower(layer).compile()
+
+  def run(count):
+    for _ in range(count * model.depth):
+      results = multiply(layer)
+    jax.block_until_ready(results)
+
+  return run, {'flops_per_image': 2 * (3 if trains else 1) * model.depth * (
+      tokens * sum(kernel.size for _, kernel, _ in layer))}
 
 
 def plain_flax(setting):
@@ -59,8 +157,8 @@ def plain_flax(setting):
       setting.batch_size, setting.resolution, setting.resolution, 3))
   if setting.task == 'train':
     labels = jnp.zeros(setting.batch_size, jnp.int32)
-    return plain.training(model, images, labels)
-  return plain.inference(model, images)
+    return plain.training(model, images, labels), {}
+  return plain.inference(model, images), {}
 
 
 def timm_eager(setting):
@@ -114,12 +212,31 @@ def _timm(setting, *, compiled):
     if device == 'cuda':
       torch.cuda.synchronize()
 
-  return run
+  if apply is not model:
+    run(1)  # Compiles.
+  return run, {}
+
+
+def memory(device_library):
+  """Returns name and peak memory of the device, as far as known."""
+  if device_library == 'torch':
+    import torch
+    if not torch.cuda.is_available():
+      return {}
+    return {'device': torch.cuda.get_device_name(),
+            'peak_bytes': torch.cuda.max_memory_allocated()}
+  import jax
+  device = jax.devices()[0]
+  return {'device': device.device_kind,
+          'peak_bytes': (device.memory_stats() or {}).get('peak_bytes_in_use')}
 
 
 # Required modules and constructor by name.
 IMPLEMENTATIONS = {
     'ours': (('jax', 'flax'), ours),
+    'ours-with-input': (('jax', 'flax'), ours_with_input),
+    'cifar10': ((), cifar10),
+    'matmul': (('jax',), matmul),
     'plain-flax': (('jax', 'flax', 'optax'), plain_flax),
     'timm': (('torch', 'timm'), timm_eager),
     'timm-compiled': (('torch', 'timm'), timm_compiled),
@@ -131,18 +248,22 @@ def main(name, text=None):
   needs, build = IMPLEMENTATIONS[name]
   if text is None:
     sys.exit(not all(map(importlib.util.find_spec, needs)))
-  root = pathlib.Path(__file__).parents[1]
-  sys.path.insert(0, os.fspath(root))
+  sys.path.insert(0, os.fspath(ROOT))
   # Implementations share the device memory.
   os.environ.setdefault('XLA_PYTHON_CLIENT_PREALLOCATE', 'false')
   answers = os.fdopen(os.dup(1), 'w')
   os.dup2(2, 1)  # Output of libraries goes to standard error.
   setting = argparse.Namespace(**{'overrides': [], **json.loads(text)})
-  run = build(setting)
+  run, facts = build(setting)
   for line in sys.stdin:
-    run(int(line))
-    print(json.dumps({'images': int(line) * setting.batch_size}),
-          file=answers, flush=True)
+    if int(line):
+      answer = {'images': int(line) * setting.batch_size, **(
+          run(int(line)) or {})}
+    else:
+      answer = {'versions': {
+          library: importlib.metadata.version(library) for library in needs},
+                **facts, **(memory(needs[0]) if needs else {})}
+    print(json.dumps(answer), file=answers, flush=True)
 
 
 if __name__ == '__main__':

@@ -65,12 +65,18 @@ class ViT(nn.Module):
 
 
 def training(model, images, labels):
-  """Returns a function that trains on a batch `count` times and waits."""
-  state = jax.jit(functools.partial(init, model))(images)
-  step = jax.jit(functools.partial(train_step, model), donate_argnums=0)
+  """Returns a function that trains on a batch `count` times and waits.
+
+  Compiles first; the function allocates the state.
+  """
+  begin = jax.jit(functools.partial(init, model)).lower(images).compile()
+  step = jax.jit(functools.partial(train_step, model), donate_argnums=0).lower(
+      begin.out_info, images, labels).compile()
+  state = None
 
   def run(count):
     nonlocal state
+    state = state or begin(images)
     for _ in range(count):
       state, _ = step(state, images, labels)
     jax.block_until_ready(state)
@@ -101,7 +107,7 @@ def train_step(model, state, images, labels):
 def inference(model, images):
   """Returns a function that computes logits `count` times and waits."""
   params = jax.jit(model.init)(jax.random.key(0), images)
-  apply = jax.jit(model.apply)
+  apply = jax.jit(model.apply).lower(params, images).compile()
 
   def run(count):
     for _ in range(count):
