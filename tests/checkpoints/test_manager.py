@@ -153,6 +153,11 @@ def test_a_missing_checkpoint_is_an_error_that_lists_the_folder(tmp_path):
   (tmp_path / 'notes.txt').write_text('')
   with pytest.raises(FileNotFoundError, match=re.escape(words + 'notes.txt.')):
     source_lib.find(tmp_path)
+  for stage in ('pretrain', 'finetune'):
+    (tmp_path / stage / 'checkpoints').mkdir(parents=True)
+  with pytest.raises(ValueError, match='several runs. Name one of them: .*'
+                     'finetune, .*pretrain'):
+    source_lib.find(tmp_path)
 
 
 def test_a_partial_checkpoint_is_ignored_and_removed(

@@ -49,6 +49,13 @@ def others(path: epath.Path) -> list[epath.Path]:
   return [step for folder in folders for step in steps(folder) if step != path]
 
 
+def stages(path: epath.Path) -> list[str]:
+  """Returns the names of the runs in a folder, such as those of stages."""
+  if not path.is_dir():
+    return []
+  return sorted(run.name for run in path.iterdir() if (run / FOLDER).is_dir())
+
+
 def newest(folder: epath.Path) -> epath.Path | None:
   """Returns the checkpoint with the largest step, or None."""
   found = steps(folder)

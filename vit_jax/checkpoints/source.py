@@ -57,7 +57,7 @@ def find(path: epath.PathLike, *, which: str = paths.LATEST) -> Source:
 
   Raises:
     FileNotFoundError: if there is no checkpoint.
-    ValueError: for another `which`.
+    ValueError: for another `which`, or a folder of several runs.
     items.DamagedError: if the checkpoint is damaged.
   """
   schema.check_name(which, paths.WHICH, what='which checkpoint')
@@ -70,6 +70,10 @@ def find(path: epath.PathLike, *, which: str = paths.LATEST) -> Source:
       return _source(step)
   if paths.is_checkpoint(path):
     return _source(path)
+  if stages := paths.stages(path):
+    raise ValueError(
+        f'{path} holds several runs. Name one of them: '
+        + ', '.join(paths.display(path / stage) for stage in stages) + '.')
   names = (', '.join(sorted(p.name for p in path.iterdir())[:_MAX_NAMES])
            if path.is_dir() else 'a file')
   raise FileNotFoundError(

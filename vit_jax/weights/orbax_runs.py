@@ -36,12 +36,13 @@ from vit_jax.weights.configs import preprocessing
 
 
 def is_run(path: epath.Path) -> bool:
-  """Whether a path is a workdir or checkpoint of vit_jax."""
+  """Whether a path is a workdir, with or without stages, or a checkpoint."""
   if not path.is_dir():
     return False
   names = (paths.FOLDER, paths.LATEST, paths.BEST)
   return (any((path / name).is_dir() for name in names)
-          or paths.is_checkpoint(path) or paths.newest(path) is not None)
+          or paths.is_checkpoint(path) or paths.newest(path) is not None
+          or bool(paths.stages(path)))
 
 
 def load(
