@@ -59,6 +59,7 @@ def test_a_restarted_run_names_classes_and_counts_unreadable_images(
   assert ('table.csv: single-label, 3 classes: ant, bee, cow (column kind)'
           in printed)
   assert 'of 32 images were unreadable' in printed
+  assert 'images cannot be read' in printed  # Known before training.
   section = json.loads((workdir / 'config.json').read_text())['data']
   assert section['table']['label'] == 'kind'
   assert vit_jax.load(str(workdir)).preprocess.labels == NAMES

@@ -21,7 +21,8 @@ from vit_jax.data.splits import class_sampling as class_sampling_lib
 _RANGES = {
     'channels': (1, np.inf), 'mixup': (0, np.inf), 'cutmix': (0, np.inf),
     'num_workers': (0, np.inf), 'num_threads': (1, np.inf),
-    'prefetch': (1, np.inf), 'cache_mib': (0, np.inf),
+    'prefetch': (1, np.inf), 'check_secs': (0, np.inf),
+    'cache_mib': (0, np.inf),
     'max_labels': (1, np.inf), 'max_unreadable': (0, 1),
     'max_pixels': (1, limits.LARGEST), 'examples_per_class': (1, np.inf),
     'num_examples': (1, np.inf), 'fraction': (1e-9, 1)}
@@ -71,7 +72,10 @@ class DataConfig:
     max_labels: maximum number of labels of an image; the length of label lists.
     unreadable: 'error', or 'skip': training replaces an unreadable image with
       the next readable one, and counts and lists it. See `unreadable`.
-    eval_unreadable: the same for evaluation, where 'skip' masks the image.
+    eval_unreadable: the same for evaluation, where 'skip' masks the image; by
+      default ('auto') as `unreadable`.
+    check_secs: seconds for which a new run decodes the images of each split
+      before training, to find unreadable ones; 0 disables it.
     max_unreadable: maximum fraction of skipped images; ten are always allowed.
     max_pixels: maximum size of an image; larger ones are unreadable. Decoding
       needs 4 bytes per pixel in each thread.
@@ -109,7 +113,8 @@ class DataConfig:
   target_std: tuple[float, ...] = ()
   max_labels: int = 32
   unreadable: unreadable_lib.Policy = 'error'
-  eval_unreadable: unreadable_lib.Policy = 'error'
+  eval_unreadable: Literal['auto', 'error', 'skip'] = 'auto'
+  check_secs: float = 20.0
   max_unreadable: float = 0.01
   max_pixels: int = limits.MAX_PIXELS
   mixup: float = 0.0
@@ -183,6 +188,11 @@ class DataConfig:
   def image_shape(self) -> tuple[int, int, int]:
     """Height, width and channels of the batch."""
     return (*self.size, self.channels)
+
+  def policy(self, *, train: bool) -> unreadable_lib.Policy:
+    """Returns the policy for unreadable images of training or evaluation."""
+    own = 'auto' if train else self.eval_unreadable
+    return self.unreadable if own == 'auto' else own
 
   def decode(self, image: bytes | np.ndarray) -> ops_lib.Picture:
     """Decodes an image; see `decode.decode_any`."""

@@ -34,8 +34,7 @@ class LoadExample:
   @property
   def policy(self) -> unreadable_lib.Policy:
     """The policy for unreadable images."""
-    return (self.config.unreadable if self.train
-            else self.config.eval_unreadable)
+    return self.config.policy(train=self.train)
 
   def __call__(self, index: int, rng: np.random.Generator) -> HostBatch:
     if index >= self.dataset.num_examples:
@@ -79,7 +78,9 @@ class LoadExample:
         return (at % count, *self._read(at % count)), unreadable
       except unreadable_lib.UnreadableError as error:
         if policy == 'error':
-          key = 'unreadable' if self.train else 'eval_unreadable'
+          key = ('unreadable' if self.train
+                 or self.config.eval_unreadable == 'auto' else
+                 'eval_unreadable')
           raise unreadable_lib.UnreadableError(
               f'{error} Remove it, or skip unreadable images with '
               f'--config.data.{key}=skip; `data check` lists all of them.'

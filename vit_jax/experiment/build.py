@@ -103,7 +103,8 @@ def build(
       gradient_histograms=_jitted_histograms(
           config, dataset, loss, optimizer, step_key, mesh, shardings),
       evaluators=build_evaluators(config.num_microbatches),
-      build_evaluators=build_evaluators, unreadable=unreadable)
+      build_evaluators=build_evaluators, open_data=open_data,
+      unreadable=unreadable)
 
 
 def _model_and_loss(

@@ -139,7 +139,7 @@ def _split_opener(
     section = config.data
     if per_class:  # The ranks refer to positions among all examples.
       section = dataclasses.replace(section, eval_unreadable='error')
-    max_unreadable = 0 if section.eval_unreadable == 'error' else (
+    max_unreadable = 0 if section.policy(train=False) == 'error' else (
         data.allowed_unreadable(section.max_unreadable, dataset.num_examples))
     return evals.Split(
         name=f'{dataset.name} {dataset.split}', ranks=ranks,

@@ -51,6 +51,8 @@ class Experiment:
     gradient_histograms: jitted (state, batch) -> counts and edges by parameter.
     evaluators: evaluators by name.
     build_evaluators: returns `evaluators` for a number of microbatches.
+    open_data: opens evaluation data by split and source; see
+      `evaluators.OpenData`.
     unreadable: log of unreadable images, if the config skips them.
   """
   config: config_lib.Config
@@ -70,6 +72,7 @@ class Experiment:
   gradient_histograms: Any
   evaluators: Mapping[str, evals.Evaluator]
   build_evaluators: Callable[[int], Mapping[str, evals.Evaluator]]
+  open_data: Callable[..., tuple[data.Dataset, Any]]
   unreadable: data.UnreadableLog
 
   @property

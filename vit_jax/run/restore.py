@@ -28,8 +28,8 @@ from vit_jax.weights import initialize
 IRRELEVANT_KEYS = (
     'mesh.', 'log.', 'checkpoint.', 'evals.', 'accumulation:', 'model.remat:',
     'model.unroll:', 'data.data_dir:', 'data.num_workers:', 'data.num_threads:',
-    'data.prefetch:', 'data.max_unreadable:', 'data.eval_unreadable:', 'init.',
-    'card')
+    'data.prefetch:', 'data.max_unreadable:', 'data.eval_unreadable:',
+    'data.check_secs:', 'init.', 'card')
 
 
 @runtime_checkable

@@ -1,15 +1,36 @@
-"""Counts unreadable images over all processes and lists them in the workdir."""
+"""Finds unreadable images before training, and counts and lists skipped ones.
 
+A new run decodes images for a limited time: all of a small dataset, a part of a
+large one. The whole image is decoded, because most damaged files are truncated
+and have valid headers.
+"""
+
+from collections.abc import Callable
 import dataclasses
+import functools
+import sys
+import time
 
 import jax
+import numpy as np
+import rich.progress
 
 from vit_jax import data
+from vit_jax import escape
+from vit_jax.data import examples
+from vit_jax.data.images import threads
+from vit_jax.data.images import unreadable as unreadable_lib
+from vit_jax.data.sources import registry
 from vit_jax.experiment import experiment as experiment_lib
+from vit_jax.parallel import coordination
 from vit_jax.parallel import multihost
 from vit_jax.run import workdir
 from vit_jax.training import counters as counters_lib
 from vit_jax.training import writer
+
+_CHUNK = 64  # Images between two looks at the clock.
+_SHOWN = 5  # Unreadable images in messages.
+_MAX_EXAMPLES = 2**20
 
 
 class UnreadableRecorder:
@@ -17,12 +38,43 @@ class UnreadableRecorder:
 
   def __init__(
       self, experiment: experiment_lib.Experiment, files: workdir.Files):
+    self._experiment = experiment
     self._section = experiment.config.data
     self._mesh = experiment.mesh
     self._log = experiment.unreadable
     self._files = files
     self._counter: data.UnreadableCounter | None = None
     self._num_written = 0
+
+  def check_images(self) -> None:
+    """Decodes images of all splits of a new run for a limited time.
+
+    Raises:
+      ValueError: if unreadable images would end the run.
+    """
+    coordination.run_on_first('check_images', self._check_images)
+
+  def _check_images(self) -> None:
+    config = self._experiment.config
+    datasets = {(one.name, one.split): one for one in [
+        self._experiment.dataset,
+        *(self._experiment.open_data(section.split, section.source)[0]
+          for section in config.evals.values())]}
+    found = []
+    with rich.progress.Progress(
+        *rich.progress.Progress.get_default_columns(),
+        rich.progress.MofNCompleteColumn(), transient=True,
+        disable=not sys.stdout.isatty(), refresh_per_second=2) as bar:
+      for dataset in datasets.values():
+        task = bar.add_task(f'checking {dataset.split}', total=len(dataset))
+        result = scan_images(
+            config.data, dataset, secs=config.data.check_secs,
+            on_images=functools.partial(bar.advance, task))
+        found += [result] if result else []
+    check_scans(config.data, found)
+    for result in found:
+      if result.unreadable:
+        print(escape.lines(f'{result}\nThey are skipped.'), flush=True)
 
   def start_counter(
       self, counters: counters_lib.Counters) -> data.UnreadableCounter | None:
@@ -63,3 +115,79 @@ def describe(counters: counters_lib.Counters) -> str:
 def file_name(process: int) -> str:
   """Returns the name of a process's list in the workdir."""
   return f'unreadable.{process}.jsonl' if process else 'unreadable.jsonl'
+
+
+@dataclasses.dataclass(frozen=True)
+class Scan:
+  """Result: images read, out of `total`, and the unreadable ones."""
+  name: str
+  checked: int
+  total: int
+  unreadable: tuple[unreadable_lib.Unreadable, ...]
+
+  def __str__(self) -> str:
+    shown = [f'\n  {one.error}' for one in self.unreadable[:_SHOWN]]
+    count = len(self.unreadable)
+    return (
+        f'{self.name}: {count:,} of {self.checked:,} images cannot be read'
+        + (f' ({self.total:,} in total)' if self.checked < self.total else '')
+        + ''.join([*shown, f'\n  ... and {count - _SHOWN:,} more'
+                   if count > _SHOWN else '']))
+
+
+def scan_images(
+    config: data.DataConfig, dataset: data.Dataset, *,
+    secs: float, on_images: Callable[[int], None] = lambda count: None,
+) -> Scan | None:
+  """Decodes images in random order for up to `secs` seconds.
+
+  Args:
+    config: the section.
+    dataset: a split of it.
+    secs: limit of time.
+    on_images: called with the number of images of each chunk.
+
+  Returns:
+    The result; None for datasets that are not the user's own files.
+
+  Raises:
+    ValueError: for an error of the file system.
+  """
+  if not secs or not registry.is_path(dataset.name):
+    return None
+  load = examples.LoadExample(dataset, config, train=False)
+  count, rng = dataset.num_examples, np.random.default_rng(0)
+  order = (rng.permutation(count) if count <= _MAX_EXAMPLES
+           else rng.integers(count, size=_MAX_EXAMPLES))
+  found: list[unreadable_lib.Unreadable] = []
+  checked, end = 0, time.monotonic() + secs
+  for chunk in threads.read_chunks(
+      order.tolist(), load.find_unreadable, size=_CHUNK, errors=()):
+    for _, bad in chunk:
+      assert not isinstance(bad, Exception)
+      found += bad
+    checked += len(chunk)
+    on_images(len(chunk))
+    if time.monotonic() > end:
+      break
+  return Scan(f'{dataset.name} {dataset.split}', checked, count, tuple(found))
+
+
+def check_scans(config: data.DataConfig, scans: list[Scan]) -> None:
+  """Raises a ValueError for images that would end the run.
+
+  The first of `scans` is the training split.
+  """
+  problems = []
+  for train, one in zip([True, *[False] * len(scans)], scans):
+    most = unreadable_lib.allowed(
+        config.max_unreadable if config.policy(train=train) == 'skip' else 0,
+        one.checked)
+    if len(one.unreadable) > most:
+      problems.append(str(one))
+  if problems:
+    raise ValueError(
+        '\n'.join(problems) + '\nRepair or remove these images (`data check` '
+        'lists all problems), or skip them with --config.data.unreadable=skip. '
+        f'At most {config.max_unreadable:.0%} are skipped '
+        '(data.max_unreadable), or ten.')

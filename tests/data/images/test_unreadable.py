@@ -65,9 +65,10 @@ def _assert_equal(some, others):
 
 def test_unreadable_images_are_errors_by_default():
   config = data.parse({'resolution': 9})
+  other = data.parse({'resolution': 9, 'eval_unreadable': 'error'})
   for batches, key in (
-      (data.eval_batches(config, _dataset(), batch_size=10),
-       'eval_unreadable'),
+      (data.eval_batches(config, _dataset(), batch_size=10), 'unreadable'),
+      (data.eval_batches(other, _dataset(), batch_size=10), 'eval_unreadable'),
       (data.train_batches(config, _dataset(), seed=0, batch_size=10),
        'unreadable')):
     with pytest.raises(

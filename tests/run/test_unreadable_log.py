@@ -1,0 +1,53 @@
+"""Unreadable images are found before training."""
+
+import pytest
+
+from tests import pictures
+from vit_jax import data
+from vit_jax.run import unreadable_log
+
+
+@pytest.fixture(name='root')
+def _root(tmp_path):
+  for split in ('train', 'test'):
+    for name in 'ab':
+      (tmp_path / split / name).mkdir(parents=True)
+      for i in range(10):
+        (tmp_path / f'{split}/{name}/{i}.png').write_bytes(
+            pictures.encode(pictures.picture(i)))
+  return tmp_path
+
+
+def _check(root, **settings):
+  config = data.parse({'source': str(root), **settings})
+  scans = [
+      unreadable_log.scan_images(config, data.open_dataset(config, split=split),
+                secs=config.check_secs) for split in ('train', 'test')]
+  unreadable_log.check_scans(config, scans)
+  return scans
+
+
+@pytest.mark.parametrize('split', ['train', 'test'])
+def test_a_truncated_image_ends_a_run_at_the_start_or_is_skipped(root, split):
+  file = root / split / 'b/3.png'
+  file.write_bytes(file.read_bytes()[:-200])  # The header remains valid.
+  with pytest.raises(
+      ValueError, match=r'1 of 20 images cannot be read\n.*b/3\.png.*truncated'
+      r'(?s:.*)--config\.data\.unreadable=skip'):
+    _check(root)
+  found = [one.key for scan in _check(root, unreadable='skip')
+           for one in scan.unreadable]
+  assert found == [f'{split}/b/3.png']
+  with pytest.raises(ValueError, match='cannot be read'):
+    _check(root, unreadable='skip', max_unreadable=0.0)
+
+
+def test_the_time_is_limited(root, monkeypatch):
+  monkeypatch.setattr(unreadable_log, '_CHUNK', 3)
+  for scan in _check(root, check_secs=1e-9):
+    assert (scan.checked, scan.total) == (3, 20)
+
+
+def test_known_datasets_are_not_checked():
+  config = data.parse({'source': 'digits'})
+  assert unreadable_log.scan_images(config, data.open_dataset(config), secs=9.0) is None
