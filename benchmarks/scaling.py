@@ -1,98 +1,127 @@
-"""Scaling of the time of a training step with batch, resolution and depth.
+"""Weak scaling of a training step over TPU slices, without a TPU.
 
-    python benchmarks/scaling.py --model=Ti/16
-    python benchmarks/scaling.py --model=B/16 --dtype=bfloat16 --json=grows.json
+    JAX_PLATFORMS=cpu python benchmarks/scaling.py --json=scaling.json
 
-One size is varied at a time: batch, resolution, depth, and the number of
-devices with the same batch per device. All sizes run in turn, and medians are
-reported. The exponent is the slope of log(time) over log(size), compared with
-that of the FLOPs; time should not grow faster. The slope between the two
-largest sizes excludes the overhead of small steps.
+Runs `main.py plan` for each model, mesh and slice, with a fixed batch per
+device, and prints what a device sends per step and the roofline bounds. Needs
+the TPU compiler (requirements-plan.txt), but no TPU. `--json` keeps finished
+plans: the same command continues after an interruption.
+
+*Efficiency* is the time of a step without communication, on the smallest slice,
+divided by the time with communication, if nothing overlaps. The first figure
+assumes that collectives use all links of a device; the second, that each uses
+one axis of the torus. The latency of collectives is not included.
 """
 
 import argparse
+import itertools
+import json
 import os
 import pathlib
+import subprocess
 import sys
-
-import jax
-import numpy as np
+import tempfile
 
 sys.path.insert(0, os.fspath(pathlib.Path(__file__).parents[1]))
 
 from vit_jax import atomic_files
 from vit_jax import console
-from vit_jax.benchmarking import interleaved_timing
-from vit_jax.benchmarking import step_speed
-from vit_jax.benchmarking import workload
-from vit_jax.experiment import build as experiment_lib
+from vit_jax.parallel import topology
 
-SIZES = {
-    'batch': (1, 2, 4, 8, 16),
-    'resolution': (112, 160, 224, 320, 448),
-    'depth': (3, 6, 12, 24),
-}
+ROOT = pathlib.Path(__file__).parents[1]
 
 
-def build(args, varied, size):
-  """Builds an experiment with one size changed."""
-  sizes = {'batch': args.batch_size, 'resolution': args.resolution,
-           'devices': 1, varied: size}
-  config = workload.config(
-      args.model, resolution=sizes['resolution'],
-      batch_size=sizes['batch'] * sizes['devices'], dtype=args.dtype,
-      source='imagenet2012',
-      overrides=[f'model.depth={size}'] if varied == 'depth' else [])
-  return experiment_lib.build(
-      config, jax.devices()[:sizes['devices']], expected_data=True)
+def plan(model, mesh, name, images):
+  """Returns the figures of `main.py plan`.
+
+  Raises:
+    RuntimeError: if the plan fails or the step does not fit.
+  """
+  _, shape = topology.parse(name)
+  devices = len(topology.devices(name))
+  with tempfile.TemporaryDirectory() as folder:
+    path = pathlib.Path(folder) / 'plan.json'
+    done = subprocess.run([
+        sys.executable, os.fspath(ROOT / 'main.py'), 'plan',
+        f'--config=configs/pretrain.py:model={model},dataset=jft,'
+        f'batch_size={images * devices}', '--config.accumulation=1',
+        f'--config.mesh.preset={mesh}', f'--topology={name}', f'--json={path}'],
+                          cwd=ROOT, check=False, capture_output=True, text=True)
+    if done.returncode:
+      raise RuntimeError(
+          f'The plan of {model} on {name}, mesh {mesh}, failed: '
+          f'{(done.stderr or done.stdout).strip()[-2000:]}')
+    found = json.loads(path.read_text())
+  stage, = found['stages']
+  return {'model': model, 'preset': mesh, 'slice': name, 'images': images,
+          'axes': len(shape.split('x')), 'jax': found['jax'],
+          **{key: stage[key] for key in ('cost', 'estimate')}}
 
 
-def measure(args, varied, sizes):
-  """Returns time and FLOPs per device of a step at each size."""
-  built = {str(size): build(args, varied, size) for size in sizes}
-  timed = interleaved_timing.interleave(
-      {name: step_speed.Training(experiment, experiment.train_step).run
-       for name, experiment in built.items()}, rounds=args.rounds,
-      repeats=args.batches)
-  return [{'size': int(name), 'secs': timed[name].secs.median,
-           'flops': (experiment.training_flops_per_image
-                     * experiment.config.batch_size / experiment.mesh.size)}
-          for name, experiment in built.items()]
+def secs(row, *, interconnect):
+  """Returns the bound of a step without overlap.
+
+  Args:
+    row: a plan.
+    interconnect: factor of the interconnect's time: 0 for a step without
+      communication, 1 for all links, the number of axes for one of them.
+  """
+  return sum(
+      bound['secs'] * (interconnect if name == 'interconnect' else 1)
+      for name, bound in row['estimate']['bounds'].items())
 
 
-def slope(rows, name):
-  """Returns the exponent of a figure as a power of the size."""
-  size, value = (np.log([row[key] for row in rows]) for key in ('size', name))
-  return float(np.polyfit(size, value, 1)[0])
-
-
-def main():
+def show(rows):
   """Prints the table."""
-  parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
-  parser.add_argument('--model', default='Ti/16')
-  parser.add_argument('--resolution', type=int, default=224)
-  parser.add_argument('--batch-size', type=int, default=4)
-  parser.add_argument(
-      '--dtype', default='float32', choices=('float32', 'bfloat16'))
-  parser.add_argument('--rounds', type=int, default=5)
-  parser.add_argument('--batches', type=int, help='batches per round')
-  parser.add_argument('--json', default='')
-  args = parser.parse_args()
-  sizes = dict(SIZES)
-  if jax.device_count() > 1:
-    sizes['devices'] = tuple(
-        2**i for i in range(jax.device_count().bit_length()))
-  found = {varied: measure(args, varied, of) for varied, of in sizes.items()}
+  cells = []
+  for row in rows:
+    alone = secs(next(other for other in rows if all(
+        other[key] == row[key] for key in ('model', 'preset'))), interconnect=0)
+    cost, kinds = row['cost'], row['cost']['collectives']
+    efficiency = [alone / secs(row, interconnect=factor)
+                  for factor in (1, row['axes'])]
+    cells.append((
+        row['model'], ' x '.join(f'{axis} {n}' for axis, n in (
+            cost['mesh'].items()) if n > 1), row['slice'],
+        ', '.join(f'{kind} {total["wire_bytes"] / 1e9:.2f}'
+                  for kind, total in kinds.items()),
+        *(1e3 * row['estimate']['bounds'].get(name, {'secs': 0})['secs']
+          for name in ('compute', 'memory', 'interconnect')),
+        ' – '.join(f'{value:.0%}' for value in efficiency)))
   console.table(
-      f'{args.model}, {args.dtype}, {jax.device_count()} x '
-      f'{jax.devices()[0].device_kind}: exponents of the time of a step', (
-          'size', 'values', 'time', 'two largest', 'FLOPs'),
-      [(varied, ' '.join(str(row['size']) for row in rows),
-        f'{slope(rows, "secs"):.2f}', f'{slope(rows[-2:], "secs"):.2f}',
-        f'{slope(rows, "flops"):.2f}') for varied, rows in found.items()])
-  if args.json:
-    atomic_files.write_json(args.json, found)
+      f'Weak scaling, {rows[0]["images"]} images per device; bounds in ms', (
+          'model', 'mesh', 'slice', 'sent, GB', 'compute', 'memory', 'links',
+          'efficiency'), cells)
+
+
+def main(argv):
+  """Prints a row per model, mesh and slice."""
+  parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
+  parser.add_argument('--models', default='L/16,H/14,G/14')
+  parser.add_argument('--meshes', default='data,auto',
+                      help='presets of config.mesh')
+  parser.add_argument('--slices', default='v5p-8,v5p-64,v5p-512,v5p-1024')
+  parser.add_argument('--images', type=int, default=32, help='per device')
+  parser.add_argument('--json', required=True)
+  args = parser.parse_args(argv)
+  path = pathlib.Path(args.json)
+  known = json.loads(path.read_text()) if path.exists() else []
+  rows = []
+  for key in itertools.product(
+      args.models.split(','), args.meshes.split(','), args.slices.split(','),
+      [args.images]):
+    found = [row for row in known if key == tuple(
+        row[name] for name in ('model', 'preset', 'slice', 'images'))]
+    if not found:
+      found = [plan(*key)]
+      known += found
+      atomic_files.write_json(path, known)
+      print(f'{key}: compiled in {found[0]["cost"]["compile_secs"]:.0f} s',
+            flush=True)
+    rows += found
+  show(rows)
+  return 0
 
 
 if __name__ == '__main__':
-  main()
+  sys.exit(main(sys.argv[1:]))
