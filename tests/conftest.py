@@ -78,11 +78,12 @@ def golden():
   def of(name):
     with np.load(GOLDEN / f'{name}.npz') as file:
       keys, logits = json.loads(str(file['keys'])), file['logits']
-    of_torch = name.startswith(('timm-', 'hf-'))
+      side = int(file['size']) if 'size' in file else 224
+    of_torch = name.split('/')[-1].startswith(('timm-', 'hf-'))
     rule = weight_of_torch if of_torch else weight_of_jax
     arrays = {key: np.asarray(rule(key, shape), np.float32)
               for key, shape in keys.items()}
-    shape = (2, 3, 224, 224) if of_torch else (2, 224, 224, 3)
+    shape = (2, 3, side, side) if of_torch else (2, side, side, 3)
     images = np.random.RandomState(0).uniform(-1, 1, shape).astype(np.float32)
     return (arrays, images.transpose(0, 2, 3, 1) if of_torch else images,
             logits)

@@ -9,8 +9,9 @@ import vit_jax
 from vit_jax.weights import npz
 from vit_jax.weights import safetensors
 
-FILES = sorted(path.stem for path in
-               (pathlib.Path(__file__).parent / 'golden').glob('*.npz'))
+GOLDEN = pathlib.Path(__file__).parent / 'golden'
+FILES = sorted(path.stem for path in GOLDEN.glob('*.npz'))
+MODERN = sorted(path.stem for path in GOLDEN.glob('modern/*.npz'))
 
 
 @pytest.mark.slow  # Eleven models at full size.
@@ -32,6 +33,25 @@ def test_logits_are_those_of_the_other_implementation(name, golden, tmp_path):
   model.save(target, form=form)
   written = (safetensors.open_file(target / 'model.safetensors') if of_torch
              else npz.open_file(target))
+  assert set(written.headers) == set(arrays)
+  for key, array in arrays.items():
+    assert np.array_equal(written.read(key), array), key
+
+
+@pytest.mark.slow  # Fourteen models at full size.
+@pytest.mark.parametrize('name', MODERN)
+def test_logits_are_those_of_a_backbone_with_its_config(name, golden, tmp_path):
+  arrays, images, logits = golden(f'modern/{name}')
+  with np.load(GOLDEN / 'modern' / f'{name}.npz') as file:
+    config = str(file['config'])
+  (tmp_path / 'in').mkdir()
+  safetensors.write(tmp_path / 'in' / 'model.safetensors', arrays)
+  (tmp_path / 'in' / 'config.json').write_text(config)
+  model = vit_jax.load(tmp_path / 'in', log=None)
+  found = np.asarray(model(images)['logits'])
+  assert np.abs(found - logits).max() <= 1e-4 * logits.std()
+  model.save(tmp_path / 'out', form='timm')
+  written = safetensors.open_file(tmp_path / 'out' / 'model.safetensors')
   assert set(written.headers) == set(arrays)
   for key, array in arrays.items():
     assert np.array_equal(written.read(key), array), key

@@ -130,13 +130,13 @@ class ViTConfig:
   qkv_bias: bool = _switch(True, exported=_ANY)
   key_bias: bool = _switch(True, exported={'timm': _ANY})
   proj_bias: bool = _switch(True, exported={'timm': _ANY})
-  qk_norm: bool = _switch(False)
+  qk_norm: bool = _switch(False, exported={'timm': _ANY})
   layer_scale: float | None = _switch(None, exported={'timm': _ANY})
   mlp: Literal['gelu', 'swiglu'] = _switch('gelu', exported={'timm': _ANY})
   gelu: Literal['tanh', 'exact', 'quick'] = _switch('tanh', exported=_ANY)
   inner_norm: Literal['none', 'mlp', 'both'] = _switch(
       'none', exported={'timm': _ANY})
-  norm: Literal['layer', 'rms'] = _switch('layer')
+  norm: Literal['layer', 'rms'] = _switch('layer', exported={'timm': _ANY})
   layer_norm_epsilon: float = _switch(1e-6, exported=_ANY)
   final_norm: bool = _switch(
       True, exported={'npz': _ANY, 'timm': _ANY})

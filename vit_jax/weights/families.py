@@ -37,6 +37,7 @@ class Family:
   positions: str = 'linear'
 
 
+_MLP = 'encoder/layers/mlp'
 _BIT_BACKBONE = {'preactivation': True, 'group_norm_epsilon': 1e-5,
                  'std_epsilon': 0.0}
 
@@ -101,7 +102,16 @@ def without_prefix(prefix: str, array_names: Sequence[str]) -> list[str]:
 
 
 def split_pairs(params: dict[str, Any]) -> dict[str, Any]:
-  """Splits timm's joint arrays of keys and values."""
+  """Splits joint arrays: timm's keys and values, and gates before hidden units.
+  """
+  hidden, out = params.get(f'{_MLP}/hidden/kernel'), params.get(
+      f'{_MLP}/out/kernel')
+  if hidden is not None and out is not None and (
+      hidden.shape[-1] == 2 * out.shape[-2]):
+    for end in ('kernel', 'bias'):
+      if f'{_MLP}/hidden/{end}' in params:
+        params[f'{_MLP}/gate/{end}'], params[f'{_MLP}/hidden/{end}'] = np.split(
+            params[f'{_MLP}/hidden/{end}'], 2, axis=-1)
   return {
       target: value
       for name, array in params.items()
@@ -109,6 +119,17 @@ def split_pairs(params: dict[str, Any]) -> dict[str, Any]:
           [(name.replace('key_value', part), array[i])
            for i, part in enumerate(('key', 'value'))]
           if '/key_value/' in name else [(name, array)])}
+
+
+def join_gates(params: Mapping[str, Any]) -> dict[str, Any]:
+  """Joins gates and hidden units of SwiGLU, which `split_pairs` splits."""
+  joined = {
+      f'{_MLP}/hidden/{end}': np.concatenate(
+          [params[f'{_MLP}/{part}/{end}'] for part in ('gate', 'hidden')],
+          axis=-1)
+      for end in ('kernel', 'bias') if f'{_MLP}/gate/{end}' in params}
+  return {name: array for name, array in {**params, **joined}.items()
+          if not name.startswith(f'{_MLP}/gate/')}
 
 
 def join_pairs(params: Mapping[str, Any]) -> dict[str, Any]:

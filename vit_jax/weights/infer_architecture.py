@@ -65,7 +65,7 @@ def _encoder(
       'mlp_dim': int(hidden[-1]),
       'patch': patch[0] if patch[0] == patch[1] else patch,
       'registers': _length(params, 'registers'),
-      'qkv_bias': f'{_LAYERS}/attention/qkv_bias' in params,
+      **_blocks(params),
       'pool_norm': 'pool_norm/scale' in params,
       'representation_layer': 'representation/dense/kernel' in params}
   if f'{_LAYERS}/attention_scale' in params:
@@ -73,6 +73,24 @@ def _encoder(
   if result['pool_norm'] and 'final_norm/scale' not in params:
     result['final_norm'] = False
   return result
+
+
+def _blocks(params: Mapping[str, Any]) -> dict[str, Any]:
+  """Returns the settings of norms, biases and the MLP."""
+  def has(name: str) -> bool:
+    return f'{_LAYERS}/{name}' in params
+
+  return {
+      'qkv_bias': has('attention/qkv_bias') or has('attention/qv_bias'),
+      'key_bias': not has('attention/qv_bias'),
+      'proj_bias': has('attention/out/bias'),
+      'qk_norm': has('attention/query_norm/scale'),
+      'norm': 'layer' if has('attention_norm/bias') else 'rms',
+      'mlp': 'swiglu' if has('mlp/gate/kernel') else 'gelu',
+      'inner_norm': ('both' if has('attention/inner_norm/scale') else
+                     'mlp' if has('mlp/inner_norm/scale') else 'none'),
+      'stem_norm': ('tokens' if 'stem_norm/scale' in params else
+                    'patches' if 'patch_norm/scale' in params else 'none')}
 
 
 def _pooling(
@@ -83,7 +101,12 @@ def _pooling(
       'attention' if 'pooling/probe' in params
       else 'average' if 'pool_norm/scale' in params or not has_cls else 'cls')
   cls = None if has_cls == (pooling == 'cls') else has_cls
-  return {'pooling': pooling, 'cls': cls}
+  result = {'pooling': pooling, 'cls': cls}
+  hidden = params.get('pooling/mlp/hidden/kernel')
+  if hidden is not None and (
+      hidden.shape[-1] != params[f'{_LAYERS}/mlp/hidden/kernel'].shape[-1]):
+    result['pool_mlp_dim'] = int(hidden.shape[-1])
+  return result
 
 
 def _backbone(params: Mapping[str, Any]) -> dict[str, Any] | None:

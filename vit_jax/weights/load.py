@@ -104,8 +104,7 @@ def _build(
   """Compares the model with the headers, then reads the values."""
   config, resolution, adapt, notes = infer(found, declared, given)
   preprocess = _preprocess(config, resolution, declared, given)
-  params = adapt(matching.read(
-      found, heads=getattr(config, 'num_heads', 1)))
+  params = adapt(matching.read(found, **_heads(config)))
   return Loaded(
       config=config, params=tree.unflatten(params), resolution=resolution,
       preprocess=preprocess,
@@ -137,7 +136,7 @@ def infer(
         f'of a {found.family.label}.')
   config, notes = _config(
       found, matching.shapes(found, heads=1), declared, given)
-  shapes = matching.shapes(found, heads=getattr(config, 'num_heads', 1))
+  shapes = matching.shapes(found, **_heads(config))
   candidates = (given.preprocess.get('resolution'),
                 declared.preprocess.get('resolution'))
   resolution = (candidates[0] or declared.resolution or candidates[1]
@@ -163,6 +162,11 @@ def infer(
   check(config, adapt(shapes), resolution, source=found.opened.path,
         theirs={match.ours: match.theirs[0] for match in found.matches})
   return config, resolution, adapt, notes
+
+
+def _heads(config: models.ModelConfig) -> dict[str, int]:
+  return {'heads': getattr(config, 'num_heads', 1),
+          'pool_heads': getattr(config, 'pool_heads', 0)}
 
 
 def _config(

@@ -118,8 +118,15 @@ def _copies(
 # --------------------------------------------------------------------- values
 
 
-def shapes(found: Found, *, heads: int) -> dict[str, np.ndarray]:
+def shapes(
+    found: Found, *, heads: int, pool_heads: int = 0,
+) -> dict[str, np.ndarray]:
   """Returns the parameters as zeros that take no memory.
+
+  Args:
+    found: the arrays.
+    heads: number of attention heads.
+    pool_heads: heads of attention pooling; 0 for `heads`.
 
   Raises:
     ValueError: if shapes do not fit the name table or the number of heads.
@@ -128,24 +135,27 @@ def shapes(found: Found, *, heads: int) -> dict[str, np.ndarray]:
   return _convert(found, lambda match, lengths: np.broadcast_to(
       np.float32(0), layout.our_shape(
           [headers[found.prefix + name].shape for name in match.theirs], match,
-          **lengths)), heads)
+          **lengths)), heads, pool_heads or heads)
 
 
-def read(found: Found, *, heads: int) -> dict[str, np.ndarray]:
+def read(
+    found: Found, *, heads: int, pool_heads: int = 0,
+) -> dict[str, np.ndarray]:
   """Returns the parameters by our names; see `shapes`."""
   return _convert(found, lambda match, lengths: layout.to_ours(
       [found.opened.read(found.prefix + name) for name in match.theirs], match,
-      **lengths), heads)
+      **lengths), heads, pool_heads or heads)
 
 
 def _convert(
     found: Found,
     convert: Callable[[layout.Match, dict[str, int]], np.ndarray],
-    heads: int,
+    heads: int, pool_heads: int,
 ) -> dict[str, np.ndarray]:
   params, problems = {}, []
   for match in found.matches:
-    lengths = {'parts': 2 if '/key_value/' in match.ours else 3, 'heads': heads}
+    lengths = {'parts': 2 if '/key_value/' in match.ours else 3,
+               'heads': heads, 'pool_heads': pool_heads}
     try:
       params[match.ours] = convert(match, lengths)
     except ValueError as error:

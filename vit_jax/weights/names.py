@@ -154,26 +154,51 @@ TIMM = Table('timm', rows=(
         'l (parts heads e) d -> l d parts heads e'),
     Row(f'{_LAYERS}/attention/qkv_bias', 'blocks.{layer}.attn.qkv.bias',
         'l (parts heads e) -> l parts heads e'),
+    Row(f'{_LAYERS}/attention/qv_bias', 'blocks.{layer}.attn.{q|v}_bias',
+        'n l (heads e) -> l n heads e'),
+    # Three arrays instead of one.
+    Row(f'{_LAYERS}/attention/qkv_kernel',
+        'blocks.{layer}.attn.{q|k|v}_proj.weight',
+        'n l (heads e) d -> l d n heads e'),
+    Row(f'{_LAYERS}/attention/qv_bias', 'blocks.{layer}.attn.{q|v}_proj.bias',
+        'n l (heads e) -> l n heads e'),
     *_both(f'{_LAYERS}/attention/out', 'blocks.{layer}.attn.proj', **_OUT),
-    *_norm(f'{_LAYERS}/attention_norm', 'blocks.{layer}.norm1', **_WEIGHT),
-    *_norm(f'{_LAYERS}/mlp_norm', 'blocks.{layer}.norm2', **_WEIGHT),
-    *_both(f'{_LAYERS}/mlp/hidden', 'blocks.{layer}.mlp.fc1', **_DENSES),
-    *_both(f'{_LAYERS}/mlp/out', 'blocks.{layer}.mlp.fc2', **_DENSES),
+    *(row for ours, theirs in (
+        ('attention/query_norm', 'attn.q_norm'),
+        ('attention/key_norm', 'attn.k_norm'),
+        ('attention/inner_norm', 'attn.norm'), ('attention_norm', 'norm1'),
+        ('mlp_norm', 'norm2'), ('mlp/inner_norm', 'mlp.norm'))
+      for row in _norm(
+          f'{_LAYERS}/{ours}', f'blocks.{{layer}}.{theirs}', **_WEIGHT)),
+    # SwiGLU: `fc1` has the gates before the hidden units, if there is one.
+    *(row for ours, theirs in (
+        ('hidden', 'fc1'), ('hidden', 'fc1_x'), ('gate', 'fc1_g'),
+        ('out', 'fc2'))
+      for row in _both(
+          f'{_LAYERS}/mlp/{ours}', f'blocks.{{layer}}.mlp.{theirs}',
+          **_DENSES)),
     Row(f'{_LAYERS}/attention_scale', 'blocks.{layer}.ls1.gamma'),
     Row(f'{_LAYERS}/mlp_scale', 'blocks.{layer}.ls2.gamma'),
+    Row(f'{_LAYERS}/attention_scale', 'blocks.{layer}.gamma_1'),
+    Row(f'{_LAYERS}/mlp_scale', 'blocks.{layer}.gamma_2'),
+    Row(f'{_LAYERS}/attention/frequencies', 'rope.freqs',
+        'n l h e -> l n h e'),
+    *_norm('patch_norm', 'patch_embed.norm', **_WEIGHT),
+    *_norm('stem_norm', 'norm_pre', **_WEIGHT),
     *_norm('final_norm', 'norm', **_WEIGHT),
     *_norm('pool_norm', 'fc_norm', **_WEIGHT),
     Row('pooling/probe', 'attn_pool.latent', '1 n d -> n d'),
     Row('pooling/query/kernel', 'attn_pool.q.weight',
-        '(heads e) d -> d heads e'),
-    Row('pooling/query/bias', 'attn_pool.q.bias', '(heads e) -> heads e'),
+        '(pool_heads e) d -> d pool_heads e'),
+    Row('pooling/query/bias', 'attn_pool.q.bias',
+        '(pool_heads e) -> pool_heads e'),
     # `split_pairs` and `join_pairs` convert it.
     Row('pooling/key_value/kernel', 'attn_pool.kv.weight',
-        '(parts heads e) d -> parts d heads e'),
+        '(parts pool_heads e) d -> parts d pool_heads e'),
     Row('pooling/key_value/bias', 'attn_pool.kv.bias',
-        '(parts heads e) -> parts heads e'),
-    *_both('pooling/out', 'attn_pool.proj', kernel='d (heads e) -> heads e d',
-           **_WEIGHT),
+        '(parts pool_heads e) -> parts pool_heads e'),
+    *_both('pooling/out', 'attn_pool.proj',
+           kernel='d (pool_heads e) -> pool_heads e d', **_WEIGHT),
     *_norm('pooling/mlp_norm', 'attn_pool.norm', **_WEIGHT),
     *_both('pooling/mlp/hidden', 'attn_pool.mlp.fc1', **_DENSE),
     *_both('pooling/mlp/out', 'attn_pool.mlp.fc2', **_DENSE),
@@ -187,10 +212,31 @@ TIMM = Table('timm', rows=(
     renames={rf'^({_TIMM_BACKBONE})(conv|norm)\.': r'\1stem.\2.'},
     unsupported={
         r'dist_token|head_dist\..*': _DISTILLED,
-        r'norm_pre\..*': 'a norm before the encoder, which our models lack',
-        r'blocks\.\d+\.attn\.[qk]_norm\..*': (
-            'norms of queries and keys, which our models lack')
+        r'blocks\.\d+\.attn\.gate\..*': (
+            'a gate of the attention, which our models lack'),
+        r'.*relative_position_bias_table|rel_pos.*': (
+            'relative position biases, which our models lack'),
     })
+
+
+def timm_written(
+    *, eva: bool, separate_qkv: bool, separate_gate: bool,
+) -> Table:
+  """Returns `TIMM` with the rows that are written for a model.
+
+  Args:
+    eva: whether timm builds it with its class Eva.
+    separate_qkv: whether queries, keys and values have one array each.
+    separate_gate: whether the gate of SwiGLU has its own array.
+  """
+  other = (*(('.ls1.', '.ls2.') if eva else ('.gamma_',)),
+           *(('attn.qkv.', 'v}_bias') if separate_qkv else ('v}_proj.',)),
+           '.fc1.' if separate_gate else '.fc1_x.')
+  return dataclasses.replace(TIMM, rows=tuple(
+      dataclasses.replace(row, read_only=True)
+      if any(part in row.theirs for part in other) else row
+      for row in TIMM.rows))
+
 
 TIMM_BIT = Table('timm', rows=(
     Row('backbone/root/kernel', 'stem.conv.weight', _CONV),

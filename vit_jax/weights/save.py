@@ -1,6 +1,7 @@
 """Saves a model in our own format or another codebase's, atomically."""
 
 from collections.abc import Iterable, Mapping
+import dataclasses
 import json
 import os
 from typing import Any
@@ -13,9 +14,11 @@ from vit_jax import schema
 from vit_jax import tree
 from vit_jax import types
 from vit_jax.models import architecture
+from vit_jax.models import vit_config
 from vit_jax.weights import families
 from vit_jax.weights import files
 from vit_jax.weights import layout
+from vit_jax.weights import names
 from vit_jax.weights import npz
 from vit_jax.weights import orbax_runs
 from vit_jax.weights import published_sizes
@@ -96,7 +99,10 @@ def save(
   else:
     _save_folder(path, arrays, metadata, _CONFIGS[form].config_files(
         config, resolution, preprocess))
-    return _notes(form, family, config, declared=_DECLARED[form])
+    named = form == 'timm' and getattr(
+        config, 'layer_norm_epsilon', None) in timm_export.EPSILONS
+    return _notes(form, family, config, declared=(
+        *_DECLARED[form], *(['layer_norm_epsilon'] * named)))
   return _notes(form, family, config)
 
 
@@ -129,8 +135,14 @@ def _family(form: str, config: models.ModelConfig) -> families.Family:
     raise ValueError(
         'The Hugging Face classifier has no layer before its head, so '
         'representation_layer=True cannot be saved. Use --format=npz.')
-  name = _RESNET_FAMILIES[form] if config.name == 'resnet' else form
-  return families.FAMILIES[name]
+  if isinstance(config, vit_config.ViTConfig):
+    family = families.FAMILIES[form]
+    return family if form != 'timm' else dataclasses.replace(
+        family, table=names.timm_written(
+            eva=timm_export.is_eva(config),
+            separate_qkv=timm_export.has_separate_qkv(config),
+            separate_gate=timm_export.has_separate_gate(config)))
+  return families.FAMILIES[_RESNET_FAMILIES[form]]
 
 
 def _for_format(
@@ -138,6 +150,9 @@ def _for_format(
 ) -> dict[str, Any]:
   """Returns the parameters that the format has, by our names."""
   flat = tree.flatten(params)
+  if form == 'timm' and isinstance(config, vit_config.ViTConfig) and not (
+      timm_export.has_separate_gate(config)):
+    flat = families.join_gates(flat)
   if (form != 'timm' or 'registers' not in flat
       or not timm_export.embeds_prefix(config)):
     return flat

@@ -11,6 +11,7 @@ from vit_jax.weights import load as load_lib
 from vit_jax.weights import safetensors
 from vit_jax.weights.configs import preprocessing
 from vit_jax.weights.configs import timm
+from vit_jax.weights.configs import timm_architectures as architectures
 from vit_jax.weights.configs import timm_export
 
 TINY = random_models.TINY
@@ -33,35 +34,59 @@ def without(*keys, **arguments):
 # ---------------------------------------------------- what a name implies
 
 
-@pytest.mark.parametrize(('name', 'num_heads', 'gelu', 'embedded'), [
-    ('vit_base_patch16_224', 12, 'exact', True),
-    ('vit_base_patch16_gap_224', 16, 'exact', True),
-    ('vit_base_patch16_siglip_256', 12, 'exact', True),
-    ('vit_base_patch32_siglip_256', 12, 'tanh', True),
-    ('vit_base_patch32_siglip_gap_256', 12, 'tanh', True),
-    ('vit_large_patch16_siglip_384', 16, 'exact', True),
-    ('vit_large_patch16_siglip_gap_512', 16, 'tanh', True),
-    ('vit_so400m_patch14_siglip_224', 16, 'exact', True),
-    ('vit_so400m_patch16_siglip_384', 16, 'tanh', True),
-    ('vit_giantopt_patch16_siglip_gap_384', 16, 'tanh', True),
-    ('vit_small_patch14_reg4_dinov2', 6, 'exact', False),
-    ('vit_so150m2_patch16_reg1_gap_256', 13, 'exact', True),
-    ('vit_tiny_r_s16_p8_224', 3, 'exact', True),
-    ('deit_tiny_patch16_224', 3, 'exact', True),
-    ('deit3_medium_patch16_224', 8, 'exact', False),
-    ('flexivit_small', 6, 'exact', False), ('test_vit', 2, 'exact', True)])
+@pytest.mark.parametrize(('name', 'num_heads', 'implied'), [
+    ('vit_base_patch16_224', 12, {}), ('vit_base_patch16_gap_224', 16, {}),
+    ('vit_base_patch16_siglip_256', 12, {}),
+    ('vit_base_patch32_siglip_gap_256', 12, {'act_layer': 'gelu_tanh'}),
+    ('vit_large_patch16_siglip_384', 16, {}),
+    ('vit_large_patch16_siglip_gap_512', 16, {'act_layer': 'gelu_tanh'}),
+    ('vit_so400m_patch16_siglip_384', 16, {'act_layer': 'gelu_tanh'}),
+    ('vit_small_patch14_reg4_dinov2', 6, {'no_embed_class': True}),
+    ('vit_giant_patch14_dinov2', 24, {'mlp_layer': 'packed SwiGLU'}),
+    ('vit_so150m2_patch16_reg1_gap_256', 13, {}),
+    ('vit_tiny_r_s16_p8_224', 3, {}), ('deit_tiny_patch16_224', 3, {}),
+    ('deit3_medium_patch16_224', 8, {'no_embed_class': True}),
+    ('flexivit_small', 6, {'no_embed_class': True}), ('test_vit', 2, {}),
+    ('vit_base_patch16_plus_240', 14, {}),
+    ('vit_large_patch16_radio_v3', 16, {
+        'no_embed_class': True, 'final_norm': False})])
 def test_an_architecture_implies_the_arguments_of_timms_function(
-    name, num_heads, gelu, embedded):
-  assert timm.find_architecture(name) == timm.Architecture(
-      num_heads, gelu, embedded)
+    name, num_heads, implied):
+  assert architectures.find_architecture(name) == architectures.Architecture(
+      num_heads, arguments=implied)
+
+
+@pytest.mark.parametrize(('name', 'num_heads', 'eva', 'epsilon'), [
+    ('vit_large_patch14_clip_quickgelu_336', 16, False, 1e-5),
+    ('aimv2_3b_patch14_448', 24, False, 1e-5),
+    ('eva02_small_patch14_336', 6, True, 1e-6),
+    ('vit_huge_plus_patch16_dinov3_qkvb', 20, True, 1e-5),
+    ('vit_7b_patch16_dinov3', 32, True, 1e-5),
+    ('vit_betwixt_patch16_rope_reg4_gap_256', 10, True, 1e-6),
+    ('vit_pe_core_gigantic_patch14_448', 16, True, 1e-5)])
+def test_an_architecture_has_the_norms_of_its_family(
+    name, num_heads, eva, epsilon):
+  found = architectures.find_architecture(name)
+  assert (found.num_heads, found.eva, found.epsilon) == (
+      num_heads, eva, epsilon)
 
 
 @pytest.mark.parametrize('name', [
-    'vit_base_patch16_rpn_224', 'vit_base_patch16_plus_240', 'test_vit3',
-    'vit_base_patch16_clip_224', 'vit_base_patch16_of_next_year',
-    'vit_relpos_base_patch16_224'])
+    'vit_base_patch16_of_next_year', 'test_vit3', 'vit_odd_patch16_224'])
 def test_an_unknown_architecture_implies_nothing(name):
-  assert timm.find_architecture(name) is None
+  assert architectures.find_architecture(name) is None
+
+
+@pytest.mark.parametrize(('name', 'component'), [
+    ('vit_base_patch16_rpn_224', 'norms after the residual branches'),
+    ('eva02_enormous_patch14_clip_224', 'norms after the residual branches'),
+    ('vit_base_mci_224', 'a convolutional stem'),
+    ('vit_5b_patch16_sapiens2', 'grouped-query attention'),
+    ('deit_base_distilled_patch16_224', 'a distillation token'),
+    ('vit_relpos_base_patch16_224', 'relative position biases')])
+def test_a_missing_component_is_named(name, component):
+  with pytest.raises(ValueError, match=component):
+    timm.parse({'architecture': name})
 
 
 def test_the_heads_of_an_architecture_override_the_table_of_sizes(tmp_path):
@@ -89,7 +114,7 @@ def test_an_unknown_name_needs_arguments_or_overrides(tmp_path):
 
 
 @pytest.mark.parametrize(('key', 'value'), [
-    ('pool_include_prefix', True), ('norm_layer', 'rmsnorm'), ('in_chans', 1),
+    ('norm_layer', 'rmsnorm'), ('in_chans', 1),
     ('of_next_year', 1)])
 def test_an_unsupported_argument_is_refused(key, value):
   with pytest.raises(ValueError, match=f'model_args has {key}={value!r}'):

@@ -6,34 +6,47 @@ are compared with them.
 """
 
 from collections.abc import Container, Mapping
-import dataclasses
 import re
-from typing import Any, Literal
+from typing import Any
 
 from vit_jax.weights.configs import declared
 from vit_jax.weights.configs import preprocessing
+from vit_jax.weights.configs import timm_architectures
 
-_GELU = {'gelu': 'exact', 'gelu_tanh': 'tanh'}
+_GELU = {'gelu': 'exact', 'gelu_tanh': 'tanh', 'quick_gelu': 'quick'}
 _POOLING = {'token': 'cls', 'avg': 'average', 'map': 'attention'}
 _MODEL_KEYS = {
     'embed_dim': 'width', 'depth': 'depth', 'patch_size': 'patch',
-    'num_heads': 'num_heads', 'qkv_bias': 'qkv_bias', 'reg_tokens': 'registers'}
+    'num_heads': 'num_heads', 'reg_tokens': 'registers',
+    'num_reg_tokens': 'registers', 'pool_include_prefix': 'pool_prefix',
+    'attn_pool_num_heads': 'pool_heads'}
 # Arguments that are read, or that the arrays determine.
 _KNOWN = {
     'vit': (*_MODEL_KEYS, 'class_token', 'img_size', 'mlp_ratio',
             'global_pool', 'fc_norm', 'final_norm', 'pos_embed', 'act_layer',
-            'no_embed_class', 'init_values', 'num_classes'),
+            'no_embed_class', 'init_values', 'num_classes', 'qkv_bias',
+            'mlp_layer', 'pre_norm', 'proj_bias', 'qk_norm', 'scale_attn_norm',
+            'scale_mlp_norm'),
+    'eva': (*_MODEL_KEYS, 'class_token', 'img_size', 'mlp_ratio',
+            'global_pool', 'no_embed_class', 'init_values', 'num_classes',
+            'qkv_bias', 'qkv_fused', 'qk_norm', 'attn_type', 'swiglu_mlp',
+            'swiglu_align_to', 'scale_mlp', 'scale_attn_inner',
+            'use_abs_pos_emb', 'use_rot_pos_emb', 'rope_type',
+            'rope_temperature', 'rope_rotate_half', 'rope_grid_indexing',
+            'rope_grid_offset', 'ref_feat_shape', 'use_pre_transformer_norm',
+            'use_post_transformer_norm', 'use_fc_norm', 'attn_pool_mlp_ratio'),
     'resnet': ('layers', 'stem_chs', 'channels', 'global_pool', 'num_classes')}
 # Arguments of training and of the input, which are ignored.
 _IRRELEVANT = (
     'drop_rate', 'pos_drop_rate', 'patch_drop_rate', 'proj_drop_rate',
     'attn_drop_rate', 'drop_path_rate', 'weight_init', 'fix_init',
-    'zero_init_last', 'dynamic_img_size', 'dynamic_img_pad')
+    'zero_init_last', 'dynamic_img_size', 'dynamic_img_pad',
+    'head_init_scale', 'rope_shift_coords', 'rope_jitter_coords',
+    'rope_rescale_coords')
 # Arguments with the only value that our models support.
 _REQUIRED: Mapping[str, Any] = {
-    'in_chans': 3, 'qk_norm': False, 'scale_attn_norm': False,
-    'scale_mlp_norm': False, 'proj_bias': True, 'pre_norm': False,
-    'pool_include_prefix': False, 'norm_layer': 'layernorm'}
+    'in_chans': 3, 'norm_layer': 'layernorm', 'use_post_norm': False,
+    'attn_only_layer_scale': False}
 
 
 def recognises(config: Mapping[str, Any]) -> bool:
@@ -54,24 +67,40 @@ def parse(
   name = str(config.get('architecture') or inner.get('architecture', ''))
   name = name.split('.')[0]  # Drops the tag of the weights.
   resnet = re.fullmatch(r'resnetv2_\d+x\d+_bit.*', name) is not None
+  if missing := timm_architectures.missing_component(name):
+    raise ValueError(f'architecture is {name!r}, which has {missing}: our '
+                     'models lack that component.')
   if name and not resnet and not re.match(
-      r'vit_|test_vit\d*(_.*)?$|deit3?_|flexivit_', name):
-    raise ValueError(f'architecture is {name!r}, expected a ViT, DeiT or BiT.')
+      r'vit_|test_vit\d*(_.*)?$|deit3?_|flexivit_|eva(02)?_|aimv2_|beit3_',
+      name):
+    raise ValueError(f'architecture is {name!r}, expected a ViT, DeiT or BiT, '
+                     'or one of the families in docs/models.md.')
   families = ('timm_bit',) if resnet else (
       ('timm',) if name else ('timm', 'timm_bit'))
   result = declared.Declared(families=families)
   # timm itself ignores arguments that are null.
   arguments = {k: v for k, v in (config.get('model_args') or {}).items()
                if v is not None}
-  _check_arguments(arguments, 'resnet' if resnet else 'vit')
+  implied = timm_architectures.find_architecture(name)
+  eva = implied is not None and implied.eva
+  _check_arguments(arguments, 'resnet' if resnet else 'eva' if eva else 'vit')
   if config.get('num_classes') is not None:
     result.model['num_classes'] = config['num_classes']
   result.preprocess = parse_preprocessing(config, overrides)
+  if implied:
+    named = {} if config.get('global_pool') is None else {
+        'global_pool': config['global_pool']}
+    arguments = {**implied.arguments, **named, **arguments}
+    result.model['num_heads'] = implied.num_heads
+    result.model['layer_norm_epsilon'] = implied.epsilon
   pool = arguments.get('global_pool', config.get('global_pool'))
   if not resnet:
     if 'num_features' in config:
       result.model['width'] = config['num_features']
-    _parse_vit(name, pool, arguments, result, overrides)
+    _parse_vit(pool, arguments, result, overrides)
+    if eva:
+      _parse_eva(pool, arguments, result)
+    _parse_blocks(name, arguments, result, overrides, known=implied is not None)
   elif pool not in (None, 'avg'):
     raise ValueError(f'global_pool is {pool!r}, expected avg.')
   return result
@@ -88,13 +117,15 @@ def _check_arguments(arguments: Mapping[str, Any], kind: str) -> None:
 
 
 def _parse_vit(
-    name: str, pool: Any, arguments: Mapping[str, Any],
+    pool: Any, arguments: Mapping[str, Any],
     result: declared.Declared, overrides: Container[str],
 ) -> None:
   model = result.model
   model.update((ours, arguments[theirs])
                for theirs, ours in _MODEL_KEYS.items() if theirs in arguments)
-  if 'mlp_ratio' in arguments and 'width' in model:
+  # A gated MLP counts its hidden units in different ways.
+  gated = bool(arguments.get('mlp_layer') or arguments.get('swiglu_mlp'))
+  if 'mlp_ratio' in arguments and 'width' in model and not gated:
     model['mlp_dim'] = int(arguments['mlp_ratio'] * model['width'])
   if 'img_size' in arguments:
     result.resolution = declared.sides(arguments['img_size'])
@@ -111,23 +142,63 @@ def _parse_vit(
     model['final_norm'] = bool(final and not after_pooling)
   if arguments.get('pos_embed') in ('none', ''):
     model['position'] = 'none'
-  _parse_blocks(name, arguments, result, overrides)
+
+
+def _parse_eva(
+    pool: Any, arguments: Mapping[str, Any], result: declared.Declared,
+) -> None:
+  """Reads arguments that only timm's class Eva has."""
+  model = result.model
+  pool_norm = arguments.get('use_fc_norm', pool == 'avg')
+  model['pool_norm'] = pool_norm
+  model['final_norm'] = arguments.get(
+      'use_post_transformer_norm', not pool_norm)
+  # Its attention pooling has all tokens as input.
+  model['pool_prefix'] = pool == 'map'
+  if not arguments.get('use_abs_pos_emb', True):
+    model['position'] = 'none'
+  if arguments.get('use_rot_pos_emb'):
+    model['rotary'] = _rotary(arguments)
+
+
+def _rotary(arguments: Mapping[str, Any]) -> dict[str, Any]:
+  """Returns the section `model.rotary`.
+
+  Raises:
+    ValueError: for coordinates that our models lack.
+  """
+  kind = arguments.get('rope_type', 'cat')
+  if kind not in ('cat', 'mixed', 'dinov3'):
+    raise ValueError(f'rope_type is {kind!r}, expected cat, mixed or dinov3.')
+  reference = arguments.get('ref_feat_shape') if kind == 'cat' else None
+  sides = declared.sides(reference or 0)
+  offset = arguments.get('rope_grid_offset', 0.0)
+  if sides[0] != sides[1] or (offset and kind == 'dinov3'):
+    raise ValueError(
+        f'ref_feat_shape is {reference} and rope_grid_offset {offset}, but '
+        'our models support only a square grid, without an offset of '
+        'normalised coordinates.')
+  return {
+      'coordinates': 'normalized' if kind == 'dinov3' else 'index',
+      'base': float(arguments.get('rope_temperature', 10_000)),
+      'reference': sides[0], 'offset': float(offset if kind == 'cat' else 0),
+      'x_first': arguments.get('rope_grid_indexing') == 'xy',
+      'halves': bool(arguments.get('rope_rotate_half')),
+      'learned': kind == 'mixed'}
 
 
 def _parse_blocks(
     name: str, arguments: Mapping[str, Any], result: declared.Declared,
-    overrides: Container[str],
+    overrides: Container[str], *, known: bool,
 ) -> None:
   """Reads settings of the blocks that no array determines."""
-  implied = find_architecture(name)
-  if implied:
-    result.model = {'gelu': implied.gelu, 'num_heads': implied.num_heads,
-                    **result.model}
-    result.embeds_prefix = implied.embeds_prefix
+  if known:
+    result.model.setdefault('gelu', 'exact')
+    result.embeds_prefix = True
   if 'no_embed_class' in arguments:
     result.embeds_prefix = not arguments['no_embed_class']
   act = arguments.get('act_layer')
-  if act is not None:
+  if act is not None and not arguments.get('mlp_layer'):
     if 'gelu' not in overrides and act not in _GELU:
       raise ValueError(
           f'act_layer is {act!r}, expected {" or ".join(_GELU)}. To load the '
@@ -138,51 +209,6 @@ def _parse_blocks(
       raise ValueError(
           f'The architecture {name!r} is unknown, and so is {key}. If its '
           f'blocks are those of a plain ViT: {key}={advice}.')
-
-
-@dataclasses.dataclass(frozen=True)
-class Architecture:
-  """Settings that an architecture's name implies and that no array determines.
-
-  The name is that of a function in timm, whose own arguments are in no file.
-  `embeds_prefix` is whether class token and registers have position embeddings.
-  """
-  num_heads: int
-  gelu: Literal['exact', 'tanh'] = 'exact'
-  embeds_prefix: bool = True
-
-
-_HEADS: Mapping[str, int] = {
-    'tiny': 3, 'wee': 4, 'little': 5, 'small': 6, 'medium': 8, 'mediumd': 8,
-    'betwixt': 10, 'base': 12, 'so150m2': 13, 'so150m': 14, 'large': 16,
-    'huge': 16, 'so400m': 16, 'giant': 16, 'giantopt': 16, 'gigantic': 16}
-_SIZE = f'(?P<size>{"|".join(_HEADS)})'
-# The arrays show all effects of these words on a block. They do not for other
-# words, such as clip, plus, rpn and xp.
-_WORDS = r'(_(\d+|dinov2|tipsv2|miil|36x1|gap|map|siglip|reg\d))*'
-_PLAIN = (
-    rf'(vit|deit3?)_{_SIZE}_patch\d+{_WORDS}',
-    rf'vit_{_SIZE}_r\d*_s\d+(_p8)?(_\d+)?', rf'flexivit_{_SIZE}')
-_NAMED: Mapping[str, Architecture] = {
-    'vit_base_patch16_gap_224': Architecture(16),
-    'test_vit': Architecture(2), 'test_vit2': Architecture(2)}
-# SigLIP 2 and later models; the first SigLIP uses the exact GELU.
-_TANH = (r'vit_(base_patch32|so400m_patch16|giantopt_patch16)_siglip_.*'
-         r'|vit_large_patch16_siglip_(gap_)?512')
-_PREFIX_NOT_EMBEDDED = r'vit_(?!so150m).*_reg\d.*|deit3_.*|flexivit_.*'
-
-
-def find_architecture(name: str) -> Architecture | None:
-  """Returns the settings that an architecture implies; None if unknown."""
-  if name in _NAMED:
-    return _NAMED[name]
-  for pattern in _PLAIN:
-    if match := re.fullmatch(pattern, name):
-      return Architecture(
-          num_heads=_HEADS[match['size']],
-          gelu='tanh' if re.fullmatch(_TANH, name) else 'exact',
-          embeds_prefix=not re.fullmatch(_PREFIX_NOT_EMBEDDED, name))
-  return None
 
 
 # -------------------------------------------------------------- preprocessing

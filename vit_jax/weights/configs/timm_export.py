@@ -16,6 +16,8 @@ _HYBRIDS: Mapping[tuple[int, ...], str] = {
     (): 'vit_tiny_r_s16_p8_224', (2, 2, 2, 2): 'vit_small_r26_s32_224',
     (3, 4, 9): 'vit_base_r50_s16_224', (3, 4, 6, 3): 'vit_large_r50_s32_224'}
 _BITS = ('R50x1', 'R50x3', 'R101x1', 'R101x3', 'R152x2', 'R152x4')
+# Of the norms of timm's architectures; no argument sets it.
+EPSILONS = (1e-6, 1e-5)
 _GLOBAL_POOL = {'cls': 'token', 'average': 'avg', 'attention': 'map'}
 
 
@@ -43,39 +45,159 @@ def config_files(
     result['label_names'] = list(preprocess.labels)
   if isinstance(config, vit_config.ViTConfig):
     result |= {
-        # The arguments override every setting of this architecture.
-        'architecture': _hybrid(config) or 'vit_base_patch16_224',
+        # The arguments override the settings of this architecture.
+        'architecture': _hybrid(config) or _architecture(config),
         'global_pool': _GLOBAL_POOL[config.pooling],
         'num_features': config.width,
-        'model_args': _arguments(config, resolution)}
+        'model_args': {
+            **_shared_arguments(config, resolution),
+            **(_eva_arguments(config) if is_eva(config)
+               else _vit_arguments(config))}}
   else:
     result |= _bit(config)
   return {'config.json': result}
 
 
-def _arguments(
+def is_eva(config: models.ModelConfig) -> bool:
+  """Whether timm builds a model with its class Eva."""
+  return isinstance(config, vit_config.ViTConfig) and (
+      config.rotary is not None or not config.key_bias)
+
+
+def has_separate_qkv(config: vit_config.ViTConfig) -> bool:
+  """Whether queries, keys and values are separate arrays, as in EVA-02 B, L."""
+  return is_eva(config) and config.inner_norm != 'none' and not (
+      config.qkv_bias and config.key_bias)
+
+
+def has_separate_gate(config: vit_config.ViTConfig) -> bool:
+  """Whether the gate of SwiGLU has its own array.
+
+  In timm, it has in DINOv3, AIMv2 and EVA-02 B and L, but not in DINOv2 and
+  EVA-02 Ti and S.
+  """
+  return config.mlp == 'swiglu' and (
+      config.inner_norm != 'none' or not config.proj_bias
+      or (config.rotary is not None
+          and config.rotary.coordinates == 'normalized'))
+
+
+def _architecture(config: vit_config.ViTConfig) -> str:
+  """Returns the architecture with the settings that are no arguments.
+
+  Raises:
+    ValueError: if timm has none.
+  """
+  swiglu = config.mlp == 'swiglu'
+  plain = config.norm == 'layer' and config.stem_norm != 'patches'
+  if is_eva(config):
+    scaled = config.layer_scale is not None
+    rotary = config.rotary
+    # No argument removes the layer scale, or the grid that indices refer to.
+    referred = scaled or rotary is None or rotary.reference or (
+        rotary.learned or rotary.coordinates == 'normalized')
+    possible = (
+        plain and config.proj_bias and (swiglu or config.gelu == 'exact')
+        and config.pool_prefix == (config.pooling == 'attention') and referred)
+    names = (('vit_small_patch16_rope_224', 'vit_small_patch16_dinov3')
+             if scaled else
+             ('eva02_base_patch14_224', 'vit_pe_core_base_patch16_224'))
+  else:
+    separate = has_separate_gate(config)
+    aimv2 = (config.norm == 'rms' and config.stem_norm == 'patches'
+             and separate)
+    possible = ((plain and not separate) or aimv2) and not (
+        config.pool_heads or config.pool_mlp_dim)
+    names = (2 * ('aimv2_large_patch14_224',) if aimv2 else
+             2 * ('vit_giant_patch14_dinov2',) if swiglu else
+             ('vit_base_patch16_224', 'vit_base_patch16_clip_224'))
+  if not possible:
+    settings = ', '.join(f'{name}={getattr(config, name)!r}' for name in (
+        'norm', 'stem_norm', 'layer_scale', 'mlp', 'gelu', 'inner_norm',
+        'proj_bias', 'pool_prefix', 'pool_heads', 'pool_mlp_dim'))
+    raise ValueError(
+        f'timm has no architecture with rotary={config.rotary}, {settings}, '
+        'so no config.json can be written. Write the weights alone: '
+        '--target=FILE.safetensors.')
+  return names[config.layer_norm_epsilon == EPSILONS[1]]
+
+
+def _shared_arguments(
     config: vit_config.ViTConfig, resolution: tuple[int, int],
 ) -> dict[str, Any]:
-  ratio = config.mlp_dim / config.width
   arguments: dict[str, Any] = {
       'img_size': list(resolution), 'patch_size': config.patch,
       'embed_dim': config.width, 'depth': config.depth,
-      'num_heads': config.num_heads,
-      # timm rounds the product down.
-      'mlp_ratio': (ratio if int(config.width * ratio) == config.mlp_dim
-                    else math.nextafter(ratio, math.inf)),
-      'class_token': config.has_cls,
+      'num_heads': config.num_heads, 'class_token': config.has_cls,
       'global_pool': _GLOBAL_POOL[config.pooling],
-      'qkv_bias': config.qkv_bias, 'reg_tokens': config.registers,
-      'no_embed_class': not embeds_prefix(config),
-      'fc_norm': config.pool_norm,
-      'final_norm': config.final_norm or config.pool_norm,
-      'act_layer': {'exact': 'gelu', 'tanh': 'gelu_tanh'}[config.gelu]}
-  if config.position == 'none':
-    arguments['pos_embed'] = 'none'
+      'qkv_bias': config.qkv_bias, 'qk_norm': config.qk_norm,
+      'no_embed_class': not embeds_prefix(config)}
   if config.layer_scale is not None:
     arguments['init_values'] = config.layer_scale
   return arguments
+
+
+def _vit_arguments(config: vit_config.ViTConfig) -> dict[str, Any]:
+  """Returns arguments of timm's class VisionTransformer."""
+  packed = config.mlp == 'swiglu' and not has_separate_gate(config)
+  arguments: dict[str, Any] = {
+      'reg_tokens': config.registers, 'fc_norm': config.pool_norm,
+      'mlp_ratio': _ratio((1 + packed) * config.mlp_dim, config.width),
+      'final_norm': config.final_norm or config.pool_norm,
+      'pre_norm': config.stem_norm == 'tokens',
+      'proj_bias': config.proj_bias,
+      'scale_attn_norm': config.inner_norm == 'both',
+      'scale_mlp_norm': config.inner_norm != 'none',
+      'pool_include_prefix': config.pool_prefix}
+  if config.mlp == 'gelu':
+    arguments['act_layer'] = {
+        'exact': 'gelu', 'tanh': 'gelu_tanh',
+        'quick': 'quick_gelu'}[config.gelu]
+  if config.position == 'none':
+    arguments['pos_embed'] = 'none'
+  return arguments
+
+
+def _eva_arguments(config: vit_config.ViTConfig) -> dict[str, Any]:
+  """Returns arguments of timm's class Eva."""
+  rotary = config.rotary
+  arguments: dict[str, Any] = {
+      'num_reg_tokens': config.registers, 'dynamic_img_size': False,
+      'mlp_ratio': _ratio(config.mlp_dim, config.width),
+      'attn_type': 'rope' if config.key_bias else 'eva',
+      'qkv_fused': not has_separate_qkv(config),
+      'swiglu_mlp': config.mlp == 'swiglu',
+      'swiglu_align_to': int(has_separate_gate(config)),
+      'scale_mlp': config.inner_norm != 'none',
+      'scale_attn_inner': config.inner_norm == 'both',
+      'use_pre_transformer_norm': config.stem_norm == 'tokens',
+      'use_post_transformer_norm': config.final_norm,
+      'use_fc_norm': config.pool_norm,
+      'use_abs_pos_emb': config.position == 'learned',
+      'use_rot_pos_emb': rotary is not None}
+  if config.pooling == 'attention':
+    arguments |= {
+        'attn_pool_num_heads': config.pool_heads or config.num_heads,
+        'attn_pool_mlp_ratio': _ratio(
+            config.pool_mlp_dim or config.mlp_dim, config.width)}
+  if rotary is not None:
+    arguments |= {
+        'rope_type': ('mixed' if rotary.learned else 'dinov3'
+                      if rotary.coordinates == 'normalized' else 'cat'),
+        'rope_temperature': rotary.base, 'rope_rotate_half': rotary.halves,
+        'rope_grid_indexing': 'xy' if rotary.x_first else 'ij',
+        'rope_grid_offset': rotary.offset}
+    if rotary.reference:
+      arguments['ref_feat_shape'] = [rotary.reference] * 2
+  return arguments
+
+
+def _ratio(hidden: int, width: int) -> float:
+  """Returns the ratio whose product with the width timm rounds to `hidden`."""
+  ratio = hidden / width
+  # timm rounds the product down.
+  return ratio if int(width * ratio) == hidden else math.nextafter(
+      ratio, math.inf)
 
 
 def _hybrid(config: vit_config.ViTConfig) -> str:

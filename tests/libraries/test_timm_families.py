@@ -1,0 +1,51 @@
+"""Members of timm's families compute the same logits, in both directions."""
+
+import json
+
+import numpy as np
+import pytest
+
+import vit_jax
+from vit_jax.weights import safetensors
+
+pytest.importorskip('torch', reason='torch is not installed')
+timm = pytest.importorskip('timm', reason='timm is not installed')
+
+SMALL = {'depth': 2, 'embed_dim': 48, 'num_heads': 4, 'num_classes': 5}
+
+
+@pytest.mark.parametrize('name', [
+    'aimv2_huge_patch14_336', 'beit3_base_patch16_224',
+    'deit3_medium_patch16_224', 'eva02_base_patch14_448',
+    'eva02_base_patch16_clip_224', 'eva02_small_patch14_336',
+    'eva_giant_patch14_clip_224', 'flexivit_base',
+    'vit_7b_patch16_dinov3', 'vit_base_patch16_dinov3_qkvb',
+    'vit_base_patch16_lingbot', 'vit_base_patch16_plus_clip_240',
+    'vit_base_patch16_siglip_gap_224', 'vit_giant_patch14_dinov2',
+    'vit_giant_patch14_reg4_dinov2', 'vit_huge_patch14_clip_quickgelu_224',
+    'vit_huge_plus_patch16_dinov3', 'vit_intern300m_patch14_448',
+    'vit_large_patch14_clip_224', 'vit_large_patch16_radio_v3',
+    'vit_mediumd_patch16_rope_reg1_gap_256', 'vit_pe_core_base_patch16_224',
+    'vit_pe_core_gigantic_patch14_448', 'vit_pe_lang_large_patch14_448',
+    'vit_pe_spatial_tiny_patch16_512', 'vit_small_patch16_rope_224',
+    'vit_small_patch16_rope_ape_224', 'vit_small_patch16_rope_mixed_224',
+    'vit_so150m2_patch16_reg1_gap_256', 'vit_so400m_patch16_siglip_256'])
+def test_a_family_computes_the_same_logits(name, torch_models, tmp_path):
+  side = 56 if 'patch14' in name else 64
+  arguments = {**SMALL, 'img_size': side}
+  theirs = torch_models.perturbed(timm.create_model(name, **arguments))
+  arrays, images = torch_models.arrays(theirs), torch_models.images(side, side)
+  expected = torch_models.logits(theirs, images)
+  folder = tmp_path / 'x'
+  folder.mkdir()
+  safetensors.write(folder / 'model.safetensors', arrays)
+  (folder / 'config.json').write_text(json.dumps(
+      {'architecture': name, 'model_args': arguments}))
+  ours = vit_jax.load(folder, log=None)
+  found = np.asarray(ours(images)['logits'])
+  assert np.abs(found - expected).max() <= 1e-4 * expected.std()
+  ours.save(tmp_path / 'out', form='timm')
+  written = safetensors.open_file(tmp_path / 'out' / 'model.safetensors')
+  assert set(written.headers) == set(arrays)
+  again = timm.create_model(f'local-dir:{tmp_path / "out"}', pretrained=True)
+  np.testing.assert_array_equal(torch_models.logits(again, images), expected)
