@@ -13,7 +13,7 @@ from vit_jax import escape
 
 # Metrics whose last path component starts with one of these are fractions.
 _FRACTIONS = ('accuracy', 'precision', 'mean_average_precision',
-              'calibration_error')
+              'calibration_error', 'f1')
 
 
 def table(

@@ -2,6 +2,7 @@
 
 from matplotlib import figure
 import numpy as np
+from PIL import Image
 import pytest
 
 from vit_jax.analysis import prediction_figures
@@ -77,3 +78,16 @@ def test_each_target_has_a_panel(tmp_path, texts):
   path = tmp_path / 'answers.png'
   prediction_figures.scatter(pairs, path, names=['age', 'cost, $'], title='val')
   assert {'val', 'age', 'cost, $'} <= set(texts)
+
+
+@pytest.mark.filterwarnings('error')
+def test_names_in_any_script_and_images_of_any_kind_are_drawn(tmp_path):
+  rng = np.random.default_rng(0)
+  images = [rng.integers(0, 256, (8, 8, 3), np.uint8),
+            rng.normal(size=(8, 6, 13)).astype(np.float32),
+            np.zeros((4, 4, 1), np.uint16)]
+  path = tmp_path / 'mistakes.png'
+  prediction_figures.mistakes(
+      images, ['猫\nas $собака$', 'कुत्ता', 'كلب 😀'], path, columns=2)
+  with Image.open(path) as image:
+    assert image.size[0] > 300

@@ -57,6 +57,8 @@ def test_evaluators_are_selected_by_name_or_kind(trained, tmp_path, capsys):
   assert figure.read_bytes().startswith(b'\x89PNG')
   out = capsys.readouterr().out
   assert f'figure      {figure}' in out
+  assert (trained / 'evals' / 'confusion_mistakes.png').exists()
+  assert 'Classes of lowest F1' in out and ' were predicted as ' in out
   assert 'fewshot: digits test, 360 images' in out
 
 

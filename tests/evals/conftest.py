@@ -40,7 +40,8 @@ def toy():
             'mask': jnp.asarray([1.0] * (size - short) + [0.0] * short)}
 
     return evals.Split(
-        name='toy', batches=batches, multi_label=labels.ndim == 2,
+        name='toy', batches=batches, image=lambda i: images[i],
+        multi_label=labels.ndim == 2,
         num_examples=len(images) if num_examples is None else num_examples,
         num_classes=num_classes or images.shape[-1], **facts)
 

@@ -7,6 +7,7 @@ import pytest
 from sklearn import metrics as sklearn_metrics
 
 from vit_jax import evals
+from vit_jax.evals import confusion
 
 RNG = np.random.default_rng(0)
 EXAMPLES, CLASSES = 37, 6
@@ -69,8 +70,29 @@ def test_confusion_matrix_agrees_with_scikit_learn(toy, size):
       'accuracy': pytest.approx((LOGITS.argmax(-1) == LABELS).mean()),
       'accuracy_class_mean': pytest.approx(recall.mean()),
       'accuracy_class_worst': pytest.approx(recall.min()),
+      'f1_class_mean': pytest.approx(sklearn_metrics.f1_score(
+          LABELS, LOGITS.argmax(-1), average='macro')),
       'examples': EXAMPLES}
+  np.testing.assert_allclose(
+      np.nan_to_num(got.tables['class_precision']),
+      sklearn_metrics.precision_score(
+          LABELS, LOGITS.argmax(-1), labels=range(CLASSES), average=None,
+          zero_division=0))
+  pairs = [(int(m.image().argmax()), m.label) for m in got.mistakes]
+  assert [m.prediction for m in got.mistakes] == [p for p, _ in pairs]
+  assert all(prediction != label for prediction, label in pairs)
+  shares = [m.confidence for m in got.mistakes]
+  assert shares == sorted(shares, reverse=True)
+  assert len(shares) == min(24, (LOGITS.argmax(-1) != LABELS).sum())
   assert got.class_names == tuple('abcdef')
+
+
+def test_the_most_frequent_confusions_are_named():
+  counts = np.asarray([[8, 0, 2], [5, 5, 0], [0, 0, 9]])
+  assert confusion.describe(counts, ('cat', 'dog', 'eel')) == [
+      '5 of 10 images of dog were predicted as cat',
+      '2 of 10 images of cat were predicted as eel']
+  assert confusion.describe(np.eye(2, dtype=int), None) == []
 
 
 def test_nan_logits_have_no_class(toy):

@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 import dataclasses
+import functools
 import math
 from typing import Any
+import warnings
 
 from etils import epath
 
@@ -14,6 +16,10 @@ Rows = Sequence[Mapping[str, Any]]
 COLOURS = (
     '#0072B2', '#D55E00', '#009E73', '#CC79A7', '#56B4E9', '#E69F00', '#000000')
 MARKERS = 'osD^vP'
+# Fonts with the scripts of the world, of Linux, macOS and Windows.
+_FALLBACK_FONTS = (
+    'Noto Sans', 'Unifont', 'WenQuanYi', 'Arial Unicode MS', 'Hiragino Sans',
+    'Apple SD Gothic', 'Microsoft YaHei', 'Malgun Gothic', 'Nirmala UI')
 _DPI = 150
 _LOG_SCALE_RATIO = 30  # Largest to smallest loss.
 _LENGTH_RATIO = 3  # Longest to shortest run that share an axis of steps.
@@ -78,9 +84,20 @@ def new_figure(width: float, height: float, *, w_pad: float = 0.06) -> Any:
   """
   from matplotlib import figure
   from matplotlib import layout_engine
+  _use_fallback_fonts()
   return figure.Figure(
       figsize=(width, height), dpi=_DPI,
       layout=layout_engine.ConstrainedLayoutEngine(w_pad=w_pad, h_pad=0.06))
+
+
+@functools.cache
+def _use_fallback_fonts() -> None:
+  """Lets Matplotlib take characters that its font lacks from other fonts."""
+  import matplotlib
+  from matplotlib import font_manager
+  installed = {font.name for font in font_manager.fontManager.ttflist}
+  matplotlib.rcParams['font.family'] = ['DejaVu Sans', *sorted(
+      name for name in installed if name.startswith(_FALLBACK_FONTS))]
 
 
 def style(axes: Any, *, grid: bool = True) -> None:
@@ -99,7 +116,9 @@ def escape(text: str) -> str:
 def save(fig: Any, path: epath.PathLike) -> None:
   """Writes a figure, also to a bucket; the suffix determines the format."""
   path = epath.Path(path)
-  with path.open('wb') as file:
+  with path.open('wb') as file, warnings.catch_warnings():
+    # No installed font has the character; it is drawn as a box.
+    warnings.filterwarnings('ignore', 'Glyph .* missing from font')
     fig.savefig(file, format=path.suffix.removeprefix('.') or 'png')
 
 

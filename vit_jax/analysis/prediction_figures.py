@@ -56,6 +56,25 @@ def confusion(
   plots.save(fig, path)
 
 
+def mistakes(
+    images: Sequence[np.ndarray], titles: Sequence[str],
+    path: epath.PathLike, *, columns: int = 6, title: str = '',
+) -> None:
+  """Draws a sheet of images [height, width, channels], each with a title."""
+  rows = -(-len(images) // columns)
+  fig = plots.new_figure(2.0 * columns, 2.4 * rows + 0.4, w_pad=0.05)
+  for axes in (panels := fig.subplots(rows, columns, squeeze=False).ravel()):
+    axes.set_axis_off()
+  for axes, image, text in zip(panels, images, titles):
+    low, high = (0, 255) if image.dtype == np.uint8 else (
+        image.min(), max(image.max(), image.min() + 1e-6))
+    shown = image[..., :3] if image.shape[-1] >= 3 else image[..., 0]
+    axes.imshow((shown - low) / (high - low), cmap='gray', vmin=0, vmax=1)
+    axes.set_title(text, fontsize=8, parse_math=False)
+  _title(fig, title, 'most confident mistakes')
+  plots.save(fig, path)
+
+
 def scatter(
     pairs: Float[np.ndarray, 'examples targets 2'], path: epath.PathLike, *,
     names: Sequence[str] | None = None, title: str = '',

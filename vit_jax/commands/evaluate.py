@@ -30,6 +30,7 @@ from vit_jax.checkpoints import config as checkpoint_config
 from vit_jax.checkpoints import paths as checkpoint_paths
 from vit_jax.checkpoints import source as checkpoint_source
 from vit_jax.commands import arguments
+from vit_jax.evals import confusion
 from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import fit_batch
@@ -42,6 +43,8 @@ from vit_jax.training import watchdog as watchdog_lib
 from vit_jax.weights import download
 from vit_jax.weights import initialize
 from vit_jax.weights import orbax_runs
+
+_MAX_CLASSES = 10  # Rows of the table of classes.
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -92,8 +95,7 @@ def _evaluate(
     beat()
     with fit_batch.evaluator_memory_advice(experiment.config, name):
       result = evaluator.evaluate(params, beat)
-    _show(name, result.metrics, config, experiment,
-          secs=time.monotonic() - start)
+    _show(name, result, config, experiment, secs=time.monotonic() - start)
     if output is not None and jax.process_index() == 0:
       _draw(name, result, output)
     metrics |= {f'{name}/{key}': value
@@ -149,7 +151,7 @@ def _fit_to_devices(config: config_lib.Config) -> config_lib.Config:
 
 
 def _show(
-    name: str, metrics: Mapping[str, float], config: config_lib.Config,
+    name: str, result: evals.Result, config: config_lib.Config,
     experiment: experiment_lib.Experiment, *, secs: float,
 ) -> None:
   section = config.evals[name]
@@ -157,10 +159,27 @@ def _show(
   default = '' if section.source else experiment.dataset.eval_split
   console_lib.table(
       f'{name}: {section.source or config.data.source} '
-      f'{section.split or default}, {metrics["examples"]:,} images in '
+      f'{section.split or default}, {result.metrics["examples"]:,} images in '
       f'{secs:.1f} s', ['metric', 'value'],
       [[key, console_lib.format_metric(key, value, digits=5)]
-       for key, value in metrics.items() if key != 'examples'])
+       for key, value in result.metrics.items() if key != 'examples'])
+  if 'confusion' in result.tables:
+    _show_classes(result)
+
+
+def _show_classes(result: evals.Result) -> None:
+  """Prints the classes of lowest F1 and the most frequent confusions."""
+  tables, total = result.tables, result.tables['confusion'].sum(axis=1)
+  worst = np.argsort(tables['class_f1'], kind='stable')[:_MAX_CLASSES]
+  console_lib.table('Classes of lowest F1', [
+      'class', 'images', 'precision', 'recall', 'F1'], [
+          [result.name_of(i), int(total[i]), *(
+              None if np.isnan(value) else f'{100 * value:.2f} %' for value in (
+                  tables[f'class_{key}'][i]
+                  for key in ('precision', 'accuracy', 'f1')))]
+          for i in map(int, worst)])
+  for line in confusion.describe(tables['confusion'], result.class_names):
+    print(escape.line(line))
 
 
 def _output_folder(args: argparse.Namespace) -> epath.Path | None:
@@ -183,6 +202,14 @@ def _draw(name: str, result: evals.Result, output: epath.Path) -> None:
       draw(array, path, names=result.class_names, title=name)
     else:
       continue
+    print(f'figure      {path}')
+  if result.mistakes:
+    path = output / f'{name}_mistakes.png'
+    prediction_figures.mistakes(
+        [mistake.image() for mistake in result.mistakes],
+        [f'{result.name_of(m.label)}\nas {result.name_of(m.prediction)} '
+         f'{100 * m.confidence:.0f} %' for m in result.mistakes],
+        path, title=name)
     print(f'figure      {path}')
 
 

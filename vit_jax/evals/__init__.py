@@ -12,6 +12,7 @@ from vit_jax import schema
 from vit_jax.evals.evaluator import Context
 from vit_jax.evals.evaluator import Evaluator
 from vit_jax.evals.evaluator import EvaluatorConfig
+from vit_jax.evals.evaluator import Mistake
 from vit_jax.evals.evaluator import Result
 from vit_jax.evals.evaluator import Split
 
@@ -33,6 +34,7 @@ __all__ = [
     'Context',
     'Evaluator',
     'EvaluatorConfig',
+    'Mistake',
     'Result',
     'Split',
     'build',

@@ -1,15 +1,20 @@
-"""Confusion matrix and per-class accuracy."""
+"""Confusion matrix, accuracy and F1 per class, and confident mistakes."""
 
+from collections.abc import Sequence
 import dataclasses
+import functools
 from typing import Literal
 
+import jax
 import jax.numpy as jnp
+from jaxtyping import Int
 import numpy as np
 
 from vit_jax import types
 from vit_jax.evals import evaluator
 from vit_jax.evals import passes
 
+_NUM_MISTAKES = 24  # In the sheet of images.
 # The matrix of this many classes takes 0.8 GB.
 MAX_CLASSES = 10_000
 
@@ -22,7 +27,7 @@ class ConfusionConfig(evaluator.EvaluatorConfig):
   def metrics(self) -> dict[str, evaluator.Mode]:
     """See `EvaluatorConfig`."""
     return {'accuracy': 'max', 'accuracy_class_mean': 'max',
-            'accuracy_class_worst': 'max'}
+            'accuracy_class_worst': 'max', 'f1_class_mean': 'max'}
 
   def build(self, context: evaluator.Context) -> evaluator.Evaluate:
     """See `EvaluatorConfig`."""
@@ -36,6 +41,7 @@ class ConfusionConfig(evaluator.EvaluatorConfig):
     def batch_values(params: types.Params, batch: types.Batch) -> types.Outputs:
       logits = context.predict(params, batch)['logits']
       return {'label': batch['label'], 'prediction': logits.argmax(axis=-1),
+              'confidence': jax.nn.softmax(logits.astype(jnp.float32)).max(-1),
               'is_nan': jnp.isnan(logits).any(axis=-1)}
 
     def finish(values: passes.Values) -> evaluator.Result:
@@ -51,11 +57,52 @@ class ConfusionConfig(evaluator.EvaluatorConfig):
       correct, total = np.diag(counts), counts.sum(axis=1)
       with np.errstate(invalid='ignore'):
         accuracy = correct / total  # NaN for classes without examples.
+        precision = correct / counts.sum(axis=0)  # NaN if never predicted.
+        # NaN for classes with neither examples nor predictions.
+        f1 = 2 * correct / (total + counts.sum(axis=0))
       return evaluator.Result(
           {'accuracy': float(correct.sum() / total.sum()),
            'accuracy_class_mean': float(np.nanmean(accuracy)),
            'accuracy_class_worst': float(np.nanmin(accuracy)),
+           'f1_class_mean': float(np.nanmean(f1)),
            'examples': int(total.sum())},
-          {'confusion': counts, 'class_accuracy': accuracy}, split.class_names)
+          {'confusion': counts, 'class_accuracy': accuracy,
+           'class_precision': precision, 'class_f1': f1}, split.class_names,
+          # Positions are those of the dataset only if no image was unreadable.
+          _mistakes(values, split)
+          if total.sum() == split.num_examples else ())
 
     return passes.gather(split, batch_values, finish)
+
+
+def _mistakes(
+    values: passes.Values, split: evaluator.Split,
+) -> tuple[evaluator.Mistake, ...]:
+  """Returns the wrong predictions of highest confidence."""
+  wrong = np.flatnonzero(values['prediction'] != values['label'])
+  order = np.argsort(-values['confidence'][wrong], kind='stable')
+  return tuple(evaluator.Mistake(
+      image=functools.partial(split.image, int(i)),
+      label=int(values['label'][i]), prediction=int(values['prediction'][i]),
+      confidence=float(values['confidence'][i]))
+               for i in wrong[order[:_NUM_MISTAKES]])
+
+
+def describe(
+    counts: Int[np.ndarray, 'classes classes'], names: Sequence[str] | None, *,
+    most: int = 5,
+) -> list[str]:
+  """Returns the most frequent confusions in words.
+
+  Args:
+    counts: examples of class [row] predicted as [column].
+    names: names of the classes, if known.
+    most: largest number of pairs of classes.
+  """
+  wrong = counts - np.diag(np.diag(counts))
+  total = counts.sum(axis=1)
+  name = names or [f'class {i}' for i in range(len(counts))]
+  pairs = np.argsort(-wrong, axis=None, kind='stable')[:most]
+  return [f'{wrong[i, j]:,} of {total[i]:,} images of {name[i]} were predicted '
+          f'as {name[j]}' for i, j in zip(*np.unravel_index(
+              pairs, wrong.shape)) if wrong[i, j]]

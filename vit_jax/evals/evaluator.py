@@ -37,12 +37,15 @@ class Split:
       [batch, targets], NaN where unknown.
     target_mean: mean of each target in its own units.
     target_std: standard deviation of each target in its own units.
+    image: returns the image of an example as uint8 [height, width, channels],
+      resized and cropped as for the model.
     ranks: position of each example among the sampled examples of its class, for
       each seed; -1 if not sampled. Only for splits sampled by class.
     max_unreadable: examples that may be missing because they are unreadable.
   """
   name: str
   batches: Callable[[], Iterator[types.Batch]]
+  image: Callable[[int], np.ndarray]
   num_examples: int
   num_classes: int
   class_names: tuple[str, ...] | None = None
@@ -124,6 +127,15 @@ def _describe_labels(targets: tuple[str, ...]) -> str:
 
 
 @dataclasses.dataclass(frozen=True)
+class Mistake:
+  """A wrong prediction with its probability; `image` reads the image."""
+  image: Callable[[], np.ndarray]
+  label: int
+  prediction: int
+  confidence: float
+
+
+@dataclasses.dataclass(frozen=True)
 class Result:
   """Result of an evaluation.
 
@@ -131,10 +143,16 @@ class Result:
     metrics: numbers by name.
     tables: arrays behind the metrics, by name.
     class_names: names of the classes or targets in the tables, if known.
+    mistakes: wrong predictions, the most confident first.
   """
   metrics: dict[str, float]
   tables: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
   class_names: tuple[str, ...] | None = None
+  mistakes: tuple[Mistake, ...] = ()
+
+  def name_of(self, index: int) -> str:
+    """Returns the name of a class."""
+    return self.class_names[index] if self.class_names else f'class {index}'
 
 
 # Takes parameters and a callback for each batch, which may raise to stop.

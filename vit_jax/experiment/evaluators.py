@@ -15,6 +15,7 @@ from vit_jax import data
 from vit_jax import evals
 from vit_jax import objectives
 from vit_jax import types
+from vit_jax.data import examples
 from vit_jax.data import imagenet_real
 from vit_jax.data.splits import overlap
 from vit_jax.experiment import config as config_lib
@@ -143,6 +144,7 @@ def _split_opener(
         data.allowed_unreadable(section.max_unreadable, dataset.num_examples))
     return evals.Split(
         name=f'{dataset.name} {dataset.split}', ranks=ranks,
+        image=examples.LoadExample(dataset, section, train=False).image,
         batches=_eval_batches(section, dataset, batch_size, mesh, unreadable),
         num_examples=dataset.num_examples, max_unreadable=max_unreadable,
         num_classes=dataset.num_classes, class_names=dataset.class_names,
