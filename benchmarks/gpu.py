@@ -42,7 +42,8 @@ from vit_jax.benchmarking import interleaved_timing
 
 OURS = 'ours'
 CUDNN = 'ours attention=cudnn'
-NAMES = (CUDNN, OURS, 'timm-compiled', 'plain-flax', 'timm')
+PLAIN = 'ours attention=plain'
+NAMES = (CUDNN, PLAIN, 'timm-compiled', 'plain-flax', 'timm')
 TASKS = ('train', 'inference')
 CIFAR10_IMAGES = 50_000
 # Batches that workers may have ready, each; not to be measured.
@@ -160,7 +161,7 @@ def measure(machine, setting, *, args):
     return {**setting, 'error': 'not measured: needs --cifar10=DIR'}
   name, *words = setting['name'].split()
   command = compare.command(
-      name, {**setting, 'folder': args.folder},
+      name, {**setting, 'folder': tempfile.mkdtemp(dir=args.folder)},
       dict(text.split('=', 1) for text in args.python),
       [f'model.{word}' for word in words] + args.set)
   start = time.monotonic()
