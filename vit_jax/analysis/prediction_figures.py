@@ -61,6 +61,7 @@ def mistakes(
     path: epath.PathLike, *, columns: int = 6, title: str = '',
 ) -> None:
   """Draws a sheet of images [height, width, channels], each with a title."""
+  columns = min(columns, len(images))
   rows = -(-len(images) // columns)
   fig = plots.new_figure(2.0 * columns, 2.4 * rows + 0.4, w_pad=0.05)
   for axes in (panels := fig.subplots(rows, columns, squeeze=False).ravel()):

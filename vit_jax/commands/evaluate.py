@@ -207,8 +207,9 @@ def _draw(name: str, result: evals.Result, output: epath.Path) -> None:
     path = output / f'{name}_mistakes.png'
     prediction_figures.mistakes(
         [mistake.image() for mistake in result.mistakes],
-        [f'{result.name_of(m.label)}\nas {result.name_of(m.prediction)} '
-         f'{100 * m.confidence:.0f} %' for m in result.mistakes],
+        [f'{result.name_of(m.label)}, predicted:\n'
+         f'{result.name_of(m.prediction)} ({100 * m.confidence:.0f} %)'
+         for m in result.mistakes],
         path, title=name)
     print(f'figure      {path}')
 

@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
   if args.show < 1:
     raise ValueError(f'--show must be at least 1; got {args.show}.')
   errors: dict[str, str] = {}
-  paths = image_files.find(args.paths, errors)
+  paths = image_files.interleave(image_files.find(args.paths, errors))
   model = arguments.load_model(args)
   workdir = _workdir(args.model)
   output = epath.Path(args.output or (workdir or epath.Path()) / 'inspect')

@@ -4,6 +4,7 @@ from collections.abc import Generator, Iterator, Sequence
 import contextlib
 import functools
 import glob
+import itertools
 import os
 import pathlib
 from typing import Any
@@ -50,6 +51,15 @@ def find(
     errors |= {path: schema.words(error).removeprefix(f'{path}: ')
                for path, error in failed.items()}
   return list(found.values())
+
+
+def interleave(paths: Sequence[str]) -> list[str]:
+  """Returns one file of each folder in turn, such as of each class."""
+  folders: dict[str, list[str]] = {}
+  for path in paths:
+    folders.setdefault(os.path.dirname(path), []).append(path)
+  turns = itertools.zip_longest(*folders.values())
+  return [path for turn in turns for path in turn if path is not None]
 
 
 def _expand(text: str) -> list[str]:
