@@ -53,5 +53,7 @@ def test_logits_are_those_of_a_backbone_with_its_config(name, golden, tmp_path):
   model.save(tmp_path / 'out', form='timm')
   written = safetensors.open_file(tmp_path / 'out' / 'model.safetensors')
   assert set(written.headers) == set(arrays)
-  for key, array in arrays.items():
-    assert np.array_equal(written.read(key), array), key
+  # We add the position embeddings of registers to the registers.
+  summed = {'reg_token', 'pos_embed'} if 'so150m' in name else set()
+  for key in set(arrays) - summed:
+    assert np.array_equal(written.read(key), arrays[key]), key

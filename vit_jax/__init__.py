@@ -38,3 +38,21 @@ def load(path: str | os.PathLike, **overrides: Any) -> 'Model':
   # Imported here so that other modules can be used without loading Orbax.
   from vit_jax.inference import load as load_lib
   return load_lib.load(path, **overrides)
+
+
+def list_models(pattern: str = '*') -> list[str]:
+  """Returns the known values of `model.variant` that match a pattern.
+
+  Args:
+    pattern: shell pattern, such as '*dinov3*'. Case does not matter.
+
+  Returns:
+    Names of timm's architectures, whose weights `load` reads (`hf://timm/` and
+    the name with a tag), and the models of the paper.
+  """
+  import fnmatch
+
+  from vit_jax.models import backbones
+  from vit_jax.models import variants
+  return [name for name in (*backbones.table(), *variants.PUBLISHED)
+          if fnmatch.fnmatch(name.lower(), pattern.lower())]

@@ -95,12 +95,18 @@ def parse_variant(variant: str) -> tuple[Size, int]:
   """Returns size and patch size of a ViT variant: 'B/16', 'R50+B/16'.
 
   Raises:
-    ValueError: for an unknown size, or if the form is not SIZE/PATCH.
+    ValueError: for an unknown size or name, or if the form is not SIZE/PATCH.
   """
   if '+' in variant:
     schema.check_name(variant, list(HYBRIDS), what='hybrid')
     size, _, patch = HYBRIDS[variant]
     return SIZES[size], patch
+  if '_' in variant:
+    backbone = _backbones().get(variant)
+    if backbone is None:
+      schema.check_name(variant, list(_backbones()), what='backbone')
+    assert backbone is not None
+    return backbone.size, backbone.patch
   match = re.fullmatch(r'(\w+)/(\d+)', variant)
   if not match or int(match[2]) == 0:
     raise ValueError(
@@ -112,7 +118,15 @@ def parse_variant(variant: str) -> tuple[Size, int]:
 
 def settings(variant: str) -> Mapping[str, Any]:
   """Returns the settings of a variant that differ from a plain ViT."""
+  if variant in (known := _backbones() if '_' in variant else {}):
+    return known[variant].settings
   return SETTINGS.get(variant.split('/')[0], {})
+
+
+def _backbones() -> Mapping[str, Any]:
+  # `backbones` uses the sizes of this module.
+  from vit_jax.models import backbones
+  return backbones.table()
 
 
 def backbone(variant: str) -> dict[str, Any]:

@@ -24,7 +24,8 @@ class ViTConfig:
 
   Attributes:
     name: 'vit'.
-    variant: such as 'B/16'; sets the dimensions that are 0.
+    variant: such as 'B/16', or a name of `backbones`; sets the dimensions that
+      are 0, and settings that are not given.
     width: D, the length of a token.
     depth: L, the number of layers.
     mlp_dim: hidden units of the MLP.

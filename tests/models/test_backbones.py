@@ -1,0 +1,66 @@
+"""Published backbones by name: settings, sizes and numbers of parameters."""
+
+import math
+
+import flax.linen as nn
+import jax
+import pytest
+
+import vit_jax
+from vit_jax import models
+from vit_jax import schema
+from vit_jax.models import backbones
+from vit_jax.weights.configs import timm
+
+
+@pytest.mark.parametrize('name', backbones.table())
+def test_settings_are_those_that_the_name_implies_in_timm(name):
+  config = schema.to_plain(models.parse({'variant': name}))
+  implied = timm.parse({'architecture': name})
+  for key, value in implied.model.items():
+    assert config[key] == value, key
+  if config['position'] == 'learned' and (
+      config['cls'] or config['pooling'] == 'cls'):
+    assert config['position_cls'] == implied.embeds_prefix
+
+
+# Parameters in timm 1.0.31, with 1,000 classes.
+PARAMETERS = [
+    ('deit3_small_patch16_224', 22_059_496),
+    ('vit_giant_patch14_dinov2', 1_138_016_232),
+    ('vit_small_patch14_reg4_dinov2', 22_442_344),
+    ('vit_small_plus_patch16_dinov3', 29_068_264),
+    ('vit_base_patch16_dinov3_qkvb', 86_428_648),
+    ('vit_7b_patch16_dinov3', 6_720_127_976),
+    ('vit_large_patch14_clip_336', 304_532_456),
+    ('vit_so400m_patch14_siglip_378', 429_378_600),
+    ('eva02_large_patch14_448', 305_080_232),
+    ('eva02_base_patch16_clip_224', 86_638_312),
+    ('vit_base_patch16_rope_mixed_ape_224', 86_594_536),
+    ('vit_medium_patch16_rope_reg1_gap_256', 38_743_016),
+    ('vit_pe_core_gigantic_patch14_448', 1_881_603_560),
+    ('aimv2_3b_patch14_224', 2_723_731_432)]
+
+
+@pytest.mark.parametrize(('name', 'expected'), PARAMETERS)
+def test_number_of_parameters_is_that_of_timm(name, expected):
+  backbone = backbones.table()[name]
+  model = models.build(models.parse({'variant': name}), num_classes=1000)
+  images = jax.ShapeDtypeStruct(
+      (1, backbone.resolution, backbone.resolution, 3), 'float32')
+  params = jax.eval_shape(
+      lambda: nn.unbox(models.init(model, jax.random.key(0), images)))
+  assert sum(math.prod(leaf.shape)
+             for leaf in jax.tree.leaves(params)) == expected
+
+
+def test_models_are_listed_by_pattern():
+  names = vit_jax.list_models('*dinov3*')
+  assert 'vit_small_patch16_dinov3' in names
+  assert all('dinov3' in name for name in names)
+  assert vit_jax.list_models('b/16') == ['b/16', 'B/16']
+
+
+def test_a_misspelt_backbone_is_an_error_with_the_nearest_name():
+  with pytest.raises(ValueError, match='vit_small_patch16_dinov3'):
+    models.parse({'variant': 'vit_smal_patch16_dinov3'})

@@ -1,0 +1,183 @@
+"""Published backbones: dimensions and settings, by the names of timm.
+
+`model.variant` can be any of these names. Sizes of the families are those of
+their papers, as far as these print them, and of timm 1.0.31.
+"""
+
+from collections.abc import Mapping
+import dataclasses
+import functools
+import re
+from typing import Any
+
+from vit_jax.models import variants
+
+
+@dataclasses.dataclass(frozen=True)
+class Backbone:
+  """A published model.
+
+  Attributes:
+    size: dimensions of the encoder.
+    patch: side of a patch.
+    resolution: side of the images of its weights.
+    settings: other keys of the section `model`.
+  """
+  size: variants.Size
+  patch: int
+  resolution: int
+  settings: Mapping[str, Any]
+
+
+def _size(width: int, depth: int, mlp_dim: int, num_heads: int):
+  return variants.Size(width, depth, mlp_dim, num_heads)
+
+
+_TI, _S, _B, _L, _H = (variants.SIZES[name] for name in (
+    'Ti', 'S', 'B', 'L', 'H'))
+_SBL = {'small': _S, 'base': _B, 'large': _L}
+_MEDIUM = _size(512, 12, 2048, 8)
+_SO400M = _size(1152, 27, 4304, 16)  # arXiv 2305.13035, table 1.
+_GIANTOPT = _size(1536, 40, 6144, 16)  # SigLIP 2: arXiv 2502.14786.
+
+_EXACT: Mapping[str, Any] = {'gelu': 'exact'}
+_SCALED = {**_EXACT, 'layer_scale': 1e-5}
+_SWIGLU = {'mlp': 'swiglu'}
+_AVERAGE = {'pooling': 'average'}
+_POOL_NORM = {**_AVERAGE, 'pool_norm': True, 'final_norm': False}
+_REGISTERS = {'registers': 4, 'position_cls': False}
+_MAP = {**_EXACT, 'pooling': 'attention'}
+_TANH_MAP = {'gelu': 'tanh', 'pooling': 'attention'}
+_NO_POSITIONS = {'position': 'none'}
+# arXiv 2508.10104 (DINOv3), section 3.2 and table 2.
+_DINOV3 = {
+    **_SCALED, **_NO_POSITIONS, **_AVERAGE, 'cls': True, 'registers': 4,
+    'layer_norm_epsilon': 1e-5, 'rotary': {
+        'coordinates': 'normalized', 'base': 100.0, 'halves': True}}
+_QV_BIAS = {**_DINOV3, 'key_bias': False}
+_NO_QKV = {**_DINOV3, 'qkv_bias': False}
+# arXiv 2103.00020 (CLIP), table 20; arXiv 2212.07143 (OpenCLIP).
+_CLIP = {**_EXACT, 'stem_norm': 'tokens', 'layer_norm_epsilon': 1e-5}
+_QUICK = {**_CLIP, 'gelu': 'quick'}
+# arXiv 2303.11331 (EVA-02), table 3; arXiv 2303.15389 (EVA-CLIP).
+_EVA02 = {**_EXACT, **_SWIGLU, 'key_bias': False, 'rotary': {'reference': 16}}
+_EVA02_POOL = {**_EVA02, **_POOL_NORM, 'cls': True}
+_EVA02_INNER = {**_EVA02_POOL, 'inner_norm': 'mlp'}
+_EVA02_CLIP = {**_EVA02, 'inner_norm': 'both'}
+# arXiv 2403.13298 (RoPE-ViT).
+_ROPE = {**_SCALED, **_NO_POSITIONS, 'rotary': {'base': 100.0, 'x_first': True}}
+_MIXED = {**_ROPE, 'rotary': {
+    'base': 10.0, 'x_first': True, 'learned': True}}
+_APE = {'position': 'learned', 'position_cls': False}
+_ROPE_GAP = {**_SCALED, **_NO_POSITIONS, **_POOL_NORM, 'key_bias': False,
+             'rotary': {'reference': 16}}
+# arXiv 2411.14402 (AIMv2), table 1.
+_AIMV2 = {**_EXACT, **_SWIGLU, **_AVERAGE, 'stem_norm': 'patches',
+          'norm': 'rms', 'layer_norm_epsilon': 1e-5, 'qkv_bias': False,
+          'proj_bias': False}
+
+
+def _perception(side: int, **settings: Any) -> dict[str, Any]:
+  """Settings of Perception Encoders (arXiv 2504.13181, table 1)."""
+  return {**_CLIP, 'pooling': 'attention', 'cls': True, 'pool_prefix': True,
+          'pool_heads': 8, **settings, 'rotary': {
+              'reference': side, 'offset': 1.0, 'x_first': True,
+              **settings.get('rotary', {})}}
+
+
+_Sizes = Mapping[str, variants.Size]
+# Template of the names, sizes, resolutions, settings.
+_FAMILIES: tuple[tuple[str, _Sizes, tuple[int, ...], Mapping], ...] = (
+    # arXiv 2012.12877 (DeiT); 2106.10270 (AugReg); 2111.06377 (MAE).
+    ('deit_{}_patch16_{}', {'tiny': _TI, 'small': _S, 'base': _B}, (224,),
+     _EXACT),
+    ('vit_{}_patch16_{}', {'tiny': _TI, **_SBL}, (224, 384), _EXACT),
+    ('vit_{}_patch32_{}', _SBL, (224, 384), _EXACT),
+    ('vit_{}_patch14_{}', {'huge': _H}, (224,), _EXACT),
+    # arXiv 2204.07118 (DeiT III).
+    ('deit3_{}_patch16_{}', _SBL, (224, 384),
+     {**_SCALED, 'position_cls': False}),
+    ('deit3_{}_patch16_{}', {'medium': _MEDIUM}, (224,),
+     {**_SCALED, 'position_cls': False}),
+    ('deit3_{}_patch14_{}', {'huge': _H}, (224,),
+     {**_SCALED, 'position_cls': False}),
+    # arXiv 2212.08013 (FlexiViT).
+    ('flexivit_{}', _SBL, (240,), {**_EXACT, 'position_cls': False}),
+    # arXiv 2304.07193 (DINOv2), table 17; registers: 2309.16588.
+    ('vit_{}_patch14_dinov2', _SBL, (518,), _SCALED),
+    ('vit_{}_patch14_reg4_dinov2', _SBL, (518,), {**_SCALED, **_REGISTERS}),
+    ('vit_{}_patch14_dinov2', {'giant': _size(1536, 40, 4096, 24)}, (518,),
+     {**_SCALED, **_SWIGLU}),
+    ('vit_{}_patch14_reg4_dinov2', {'giant': _size(1536, 40, 4096, 24)},
+     (518,), {**_SCALED, **_SWIGLU, **_REGISTERS}),
+    ('vit_{}_patch16_dinov3', _SBL, (256,), _NO_QKV),
+    ('vit_{}_patch16_dinov3_qkvb', {'tiny': _TI, **_SBL}, (256,), _QV_BIAS),
+    ('vit_{}_patch16_dinov3', {
+        'small_plus': _S, 'huge_plus': _size(1280, 32, 5120, 20),
+        '7b': _size(4096, 40, 8192, 32)}, (256,), {**_NO_QKV, **_SWIGLU}),
+    ('vit_{}_patch16_dinov3_qkvb', {
+        'small_plus': _S, 'huge_plus': _size(1280, 32, 5120, 20)}, (256,),
+     {**_QV_BIAS, **_SWIGLU}),
+    ('vit_{}_patch32_clip_{}', {'base': _B}, (224,), _CLIP),
+    ('vit_{}_patch16_clip_{}', {'base': _B}, (224,), _CLIP),
+    ('vit_{}_patch14_clip_{}', {'large': _L}, (224, 336), _CLIP),
+    ('vit_{}_patch14_clip_{}', {'huge': _H}, (224,), _CLIP),
+    ('vit_{}_patch32_clip_quickgelu_{}', {'base': _B}, (224,), _QUICK),
+    ('vit_{}_patch16_clip_quickgelu_{}', {'base': _B}, (224,), _QUICK),
+    ('vit_{}_patch14_clip_quickgelu_{}', {'large': _L}, (224, 336), _QUICK),
+    ('vit_{}_patch14_clip_quickgelu_{}', {'huge': _H}, (224,), _QUICK),
+    # arXiv 2303.15343 (SigLIP); 2502.14786 (SigLIP 2).
+    ('vit_{}_patch16_siglip_{}', {'base': _B}, (224, 256, 384, 512), _MAP),
+    ('vit_{}_patch16_siglip_{}', {'large': _L}, (256, 384), _MAP),
+    ('vit_{}_patch16_siglip_{}', {'large': _L}, (512,), _TANH_MAP),
+    ('vit_{}_patch14_siglip_{}', {'so400m': _SO400M}, (224, 378), _MAP),
+    ('vit_{}_patch16_siglip_{}', {'so400m': _SO400M}, (256, 384, 512),
+     _TANH_MAP),
+    ('vit_{}_patch16_siglip_{}', {'giantopt': _GIANTOPT}, (256, 384),
+     _TANH_MAP),
+    ('eva02_{}_patch14_{}', {
+        'tiny': _size(192, 12, 512, 3), 'small': _size(384, 12, 1024, 6)},
+     (224, 336), _EVA02_POOL),
+    ('eva02_{}_patch14_{}', {
+        'base': _size(768, 12, 2048, 12), 'large': _size(1024, 24, 2730, 16)},
+     (224, 448), _EVA02_INNER),
+    ('eva02_{}_patch16_clip_{}', {'base': _size(768, 12, 2048, 12)}, (224,),
+     _EVA02_CLIP),
+    ('eva02_{}_patch14_clip_{}', {'large': _size(1024, 24, 2730, 16)},
+     (224, 336), _EVA02_CLIP),
+    ('vit_{}_patch16_rope_{}', _SBL, (224,), _ROPE),
+    ('vit_{}_patch16_rope_ape_{}', _SBL, (224,), {**_ROPE, **_APE}),
+    ('vit_{}_patch16_rope_mixed_{}', _SBL, (224,), _MIXED),
+    ('vit_{}_patch16_rope_mixed_ape_{}', _SBL, (224,), {**_MIXED, **_APE}),
+    # timm's own.
+    ('vit_{}_patch16_rope_reg1_gap_{}', {'medium': _MEDIUM, 'base': _B},
+     (256,), {**_ROPE_GAP, 'registers': 1}),
+    ('vit_{}_patch16_reg4_gap_{}', {'medium': _MEDIUM}, (256,),
+     {**_SCALED, **_POOL_NORM, 'registers': 4}),
+    ('vit_{}_patch16_reg4_map_{}', {'so150m': _size(896, 18, 2304, 14)},
+     (256,), {**_MAP, 'registers': 4}),
+    ('vit_pe_core_{}_patch16_{}', {'tiny': _TI, 'small': _S}, (384,),
+     _perception(24)),
+    ('vit_pe_core_{}_patch16_{}', {'base': _B}, (224,), _perception(14)),
+    ('vit_pe_core_{}_patch14_{}', {'large': _L}, (336,), _perception(24)),
+    ('vit_pe_core_{}_patch14_{}', {'gigantic': _size(1536, 50, 8960, 16)},
+     (448,), _perception(
+         32, cls=False, rotary={'offset': 0.0}, pool_mlp_dim=6144)),
+    ('aimv2_{}_patch14_{}', {
+        'large': _size(1024, 24, 2816, 8), 'huge': _size(1536, 24, 4096, 12),
+        '1b': _size(2048, 24, 5632, 16), '3b': _size(3072, 24, 8192, 24)},
+     (224, 336, 448), _AIMV2),
+)
+
+
+@functools.cache
+def table() -> Mapping[str, Backbone]:
+  """Returns all backbones by name."""
+  found = {}
+  for template, sizes, resolutions, settings in _FAMILIES:
+    patch = re.search(r'patch(\d+)', template)
+    for word, size in sizes.items():
+      for resolution in resolutions:
+        found[template.format(word, resolution)] = Backbone(
+            size, int(patch[1]) if patch else 16, resolution, settings)
+  return found
