@@ -10,7 +10,9 @@ def test_removed_keys_are_dropped_and_others_kept():
            'data': {'decoder': 'auto', 'shapes': {'size': 16, 'seed': 1}},
            'batch_size': 8}
   assert saved_config.upgrade(saved) == {
-      'model': {'depth': 4}, 'data': {'shapes': {'seed': 1}}, 'batch_size': 8}
+      'model': {'depth': 4}, 'batch_size': 8,
+      # Earlier versions held out images regardless of their class.
+      'data': {'shapes': {'seed': 1}, 'holdout': 'hash'}}
 
 
 @pytest.mark.parametrize('source', ['shapes', '/data/train-*.parquet'])

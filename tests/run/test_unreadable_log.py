@@ -50,4 +50,5 @@ def test_the_time_is_limited(root, monkeypatch):
 
 def test_known_datasets_are_not_checked():
   config = data.parse({'source': 'digits'})
-  assert unreadable_log.scan_images(config, data.open_dataset(config), secs=9.0) is None
+  dataset = data.open_dataset(config)
+  assert unreadable_log.scan_images(config, dataset, secs=9.0) is None

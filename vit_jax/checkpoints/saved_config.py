@@ -12,13 +12,15 @@ _REMOVED = (
 
 
 def upgrade(config: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns a saved config without the keys that this version removed."""
+  """Returns a saved config with the keys of this version."""
   upgraded = copy.deepcopy(dict(config))
   for *parents, key in _REMOVED:
     section = upgraded
     for parent in parents:
       section = section.get(parent, {})
     section.pop(key, None)
+  if 'data' in upgraded:  # Earlier versions held out images by hash alone.
+    upgraded['data'].setdefault('holdout', 'hash')
   return upgraded
 
 

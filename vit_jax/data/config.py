@@ -24,6 +24,7 @@ _RANGES = {
     'prefetch': (1, np.inf), 'check_secs': (0, np.inf),
     'cache_mib': (0, np.inf),
     'max_labels': (1, np.inf), 'max_unreadable': (0, 1),
+    'holdout': (0.001, 0.9),
     'max_pixels': (1, limits.LARGEST), 'examples_per_class': (1, np.inf),
     'num_examples': (1, np.inf), 'fraction': (1e-9, 1)}
 
@@ -41,6 +42,8 @@ class DataConfig:
     target: kind of the labels of a table: 'single', 'multi' or 'regression';
       'auto' infers it from the values.
     table: roles of table columns that cannot be inferred from their names.
+    holdout: fraction of each class held out as `test` if your files have no
+      splits; 'hash' as in earlier versions, regardless of class.
     examples_per_class: keeps this many examples of each class of `split`, the
       same ones in every run.
     num_examples: keeps this many random examples of `split`, the same ones in
@@ -96,6 +99,7 @@ class DataConfig:
   split: str = 'train'
   target: label_rules_lib.Kind = 'auto'
   table: columns_lib.TableConfig = columns_lib.TableConfig()
+  holdout: columns_lib.Holdout = columns_lib.HOLDOUT
   examples_per_class: int | None = None
   num_examples: int | None = None
   fraction: float | None = None

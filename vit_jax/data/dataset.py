@@ -36,8 +36,8 @@ class Dataset:
     name: `data.source`.
     split: the split string.
     source: `source[i]` is {'image': bytes | uint8 array, 'label': int | list}.
-    num_classes, class_names, multi_label, eval_split, targets, description: see
-      `protocol.DatasetSplits`.
+    num_classes, class_names, multi_label, eval_split, targets, description,
+      held_out: see `protocol.DatasetSplits`.
     excluded: result of `data.exclude`.
     splits: names of all splits.
     cache: decoded images, so that small datasets are decoded once.
@@ -51,6 +51,7 @@ class Dataset:
   eval_split: str = 'test'
   targets: tuple[str, ...] = ()
   description: str = ''
+  held_out: bool = False
   excluded: exclusion_lib.Excluded | None = None
   splits: tuple[str, ...] = ()
   # Not copied by `dataclasses.replace`, which may change the indices.
@@ -103,7 +104,8 @@ def open_dataset(
       name=name, split=wanted, source=examples, num_classes=opened.num_classes,
       class_names=opened.class_names, multi_label=opened.multi_label,
       eval_split=opened.eval_split, targets=opened.targets,
-      description=opened.description, excluded=excluded,
+      description=opened.description, held_out=opened.held_out,
+      excluded=excluded,
       splits=tuple(opened.splits))
 
 
@@ -111,7 +113,8 @@ def open_splits(
     config: config_lib.DataConfig, *, source: str | None = None,
 ) -> protocol.DatasetSplits:
   """Opens all splits of the section's source or another; some may be empty."""
-  labels = columns_lib.LabelConfig(config.target, config.table)
+  labels = columns_lib.LabelConfig(
+      config.target, config.table, config.holdout)
   if source is None:
     registry.check_label_config(config.source, labels)
   return registry.open_source(

@@ -138,6 +138,11 @@ def _problem(
   if source is not None and str(source.path) != counters.origin:
     return (f'started from {counters.origin or "random parameters"}, but the '
             f'config now starts from {source.path}. Delete the run')
+  held_out = earlier.data.holdout, experiment.config.data.holdout
+  if experiment.dataset.held_out and held_out[0] != held_out[1]:
+    return (f'held out images by data.holdout={held_out[0]}, but the config '
+            f'has {held_out[1]}, which would train on held-out images. Use '
+            f'--config.data.holdout={held_out[0]}')
   if step > total:
     return (f'is at step {step:,}, but the config ends at step {total:,}. Set '
             'a longer total')

@@ -19,15 +19,16 @@ from vit_jax.data.splits import split_strings as split_strings_lib
 _Images = list[tuple[str, str]]  # Path relative to the root, and class.
 
 
-def open_folder(root: epath.Path) -> protocol.DatasetSplits:
+def open_folder(
+    root: epath.Path, *, holdout: columns.Holdout = columns.HOLDOUT,
+) -> protocol.DatasetSplits:
   """Opens a folder of images in one of two layouts.
 
   - `train/CLASS/*.jpg`, with other splits of any name;
   - `CLASS/*.jpg`, without splits.
 
   If `train` is the only split, a hash of each path below the class folders'
-  parent holds out 10 % as `test`, so that added files do not move other files.
-  Every class keeps an image in `train`.
+  parent chooses the share of each class that becomes `test` (`holdout`).
 
   Images come in hash order, so that 'train[:90%]' is a sample of the split.
   Classes are numbered in the sorted order of their names, over all splits.
@@ -53,7 +54,8 @@ def open_folder(root: epath.Path) -> protocol.DatasetSplits:
   is_single = has_splits and set(splits) == {'train'}
   return table_source.build(
       files.ImageFiles(os.fspath(root), tuple(paths)), {'class': classes},
-      columns.AUTO.with_columns(label=('class',)),
+      columns.LabelConfig(
+          table=columns.TableConfig(label=('class',)), holdout=holdout),
       where=os.fspath(root), splits=splits, class_names=names,
       groups=[path.removeprefix('train/') for path in paths]
       if is_single else paths,

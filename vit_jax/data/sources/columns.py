@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 import dataclasses
 import re
-from typing import Any
+from typing import Any, Literal
 
 from vit_jax import schema
 from vit_jax.data.sources import files
@@ -19,6 +19,8 @@ _LABEL_NAMES = (
 _SPLIT_NAMES = ('split', 'subset', 'set', 'partition', 'data_set')
 _ID_NAMES = ('key', 'id')
 MAX_COLUMNS = 2**16
+Holdout = float | Literal['hash']  # See `data.holdout`.
+HOLDOUT = 0.1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,9 +55,10 @@ class TableConfig:
 
 @dataclasses.dataclass(frozen=True)
 class LabelConfig:
-  """Interpretation of labels: config keys `data.target` and `data.table`."""
+  """Interpretation of a user's files: `data.target`, `table` and `holdout`."""
   target: label_rules_lib.Kind = 'auto'
   table: TableConfig = TableConfig()
+  holdout: Holdout = HOLDOUT
 
   def with_columns(self, **roles: Any) -> 'LabelConfig':
     """Returns a copy with other columns in `table`."""

@@ -60,7 +60,7 @@ def _open_folder(
     if paths:
       found.append((kind, paths, open_files))
   if not found:
-    return class_folders.open_folder(root)
+    return class_folders.open_folder(root, holdout=config.holdout)
   if len(found) > 1:
     layouts = ' and '.join(
         f'{kind} ({files.shorten(p.name for p in paths)})'

@@ -53,6 +53,7 @@ class DatasetSplits:
     targets: names of regression targets. If not empty, labels are float32
       [targets], NaN where missing.
     description: interpretation of the files; '' if there is no ambiguity.
+    held_out: whether `test` is a part of data without splits (`data.holdout`).
   """
   splits: Mapping[str, Source]
   num_classes: int
@@ -61,3 +62,4 @@ class DatasetSplits:
   eval_split: str = 'test'
   targets: tuple[str, ...] = ()
   description: str = ''
+  held_out: bool = False

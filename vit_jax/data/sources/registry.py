@@ -61,11 +61,13 @@ def is_path(name: str) -> bool:
 
 def check_label_config(name: str, labels: columns_lib.LabelConfig) -> None:
   """Raises if labels are configured for a dataset that declares its own."""
-  if labels != columns_lib.AUTO and not is_path(name):
+  # Runs of earlier versions have the holdout 'hash', whatever their source.
+  if labels not in (columns_lib.AUTO, columns_lib.LabelConfig(
+      holdout='hash')) and not is_path(name):
     raise ValueError(
-        'data.target and data.table describe the labels of your own files, '
-        f'but data.source is {name!r}, which declares its labels. Remove '
-        'them.')
+        'data.target, data.table and data.holdout describe your own files, '
+        f'but data.source is {name!r}, which declares its labels and splits. '
+        'Remove them.')
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,13 +10,14 @@ import dataclasses
 import typing
 from typing import Any, Protocol
 
-from jaxtyping import Bool, Int64
+from jaxtyping import Int64
 import numpy as np
 
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
 from vit_jax.data.sources import label_rules as label_rules_lib
 from vit_jax.data.sources import protocol
+from vit_jax.data.splits import holdout as holdout_lib
 from vit_jax.data.splits import split_strings as split_strings_lib
 
 Table = dict[str, list[Any]]  # Columns by name.
@@ -75,7 +76,7 @@ def build(
     where: file names, for messages.
     splits: split of each row, from file names.
     class_names: declared by the file.
-    groups: hash splits keep rows of an equal group together; default: the
+    groups: a hold-out keeps rows of an equal group together; default: the
       column `config.table.key`, or the reader's keys.
     order_by: rows of a split are ordered by the hash of these texts; default:
       the reader's keys.
@@ -108,8 +109,14 @@ def build(
   of_kept = [splits[row] for row in kept] if splits is not None else []
   by_hash = len(set(of_kept)) < 2
   if by_hash:
-    of_kept = _split_by_hash(
-        keys if groups is None else [str(groups[row]) for row in kept], parsed)
+    of_kept, few = _hold_out(
+        keys if groups is None else [str(groups[row]) for row in kept], parsed,
+        config.holdout)
+    notes = [*notes, *few]
+  elif config.holdout not in (columns_lib.HOLDOUT, 'hash'):
+    raise ValueError(
+        f'data.holdout is {config.holdout}, but {where} has splits '
+        f'({", ".join(sorted(set(of_kept)))}). Remove it.')
   numbers = _hash_order(
       keys if order_by is None else [order_by[row] for row in kept], of_kept)
   _check_trained(parsed, numbers, where)
@@ -124,7 +131,8 @@ def build(
       eval_split=split_strings_lib.choose_eval_split(list(numbers)),
       targets=parsed.targets, description='; '.join([
           f'{where}: {parsed.describe()} ({origin})',
-          sizes + ', chosen by a hash' * by_hash, *ignored, *notes]))
+          sizes + ', chosen by a hash' * by_hash, *ignored, *notes]),
+      held_out=by_hash)
 
 
 def to_columns(rows: Sequence[Mapping[str, Any]], *, where: str) -> Table:
@@ -154,32 +162,18 @@ def parse_splits(
   return [split_strings_lib.split_name(value) for value in values]
 
 
-def _split_by_hash(
-    groups: Sequence[str], parsed: label_rules_lib.ParsedLabels) -> list[str]:
-  """Holds out groups by a hash of their name, independent of other rows.
-
-  A class whose images would all be held out stays in `train`. If a small data
-  set has no row to hold out, the group with the lowest hash is held out.
-  """
-  held = _keep_trainable(
-      np.array([split_strings_lib.is_held_out(g) for g in groups]), parsed)
-  if not held.any():
-    for group in sorted(set(groups), key=split_strings_lib.stable_hash)[:100]:
-      held = _keep_trainable(np.array([g == group for g in groups]), parsed)
-      if held.any():
-        break
-  return ['test' if h else 'train' for h in held]
-
-
-def _keep_trainable(
-    held: Bool[np.ndarray, 'rows'], parsed: label_rules_lib.ParsedLabels,
-) -> Bool[np.ndarray, 'rows']:
-  """Releases held-out rows of classes that have no other rows."""
+def _hold_out(
+    groups: Sequence[str], parsed: label_rules_lib.ParsedLabels,
+    fraction: columns_lib.Holdout,
+) -> tuple[list[str], list[str]]:
+  """Returns the split of each row, and notes."""
+  classes, names = None, parsed.class_names or ()
   if parsed.kind == 'single':
-    labels = np.asarray(parsed.values)
-    trained = np.bincount(labels[~held], minlength=parsed.num_classes) > 0
-    held = held & trained[labels]
-  return held & (not held.all())
+    classes = np.asarray(parsed.values)
+  held = holdout_lib.hold_out(groups, classes, names=names, fraction=fraction)
+  notes = ([] if classes is None or fraction == 'hash' else
+           holdout_lib.describe_few(classes, held, names))
+  return ['test' if h else 'train' for h in held], notes
 
 
 def _labelled_rows(

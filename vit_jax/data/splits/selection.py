@@ -17,7 +17,7 @@ from vit_jax.data.sources import registry
 # Config keys that choose examples, and keys that describe a user's files.
 SELECTION_KEYS = frozenset(
     {'exclude', 'examples_per_class', 'num_examples', 'fraction'})
-_PATH_SETTINGS = frozenset({'target', 'table'})
+_PATH_SETTINGS = frozenset({'target', 'table', 'holdout'})
 
 
 @dataclasses.dataclass(frozen=True)

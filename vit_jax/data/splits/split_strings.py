@@ -15,8 +15,6 @@ import numpy as np
 from vit_jax import schema
 from vit_jax.data.sources import protocol
 
-TEST_PERCENT = 10  # Held out where a dataset has no official split.
-
 # For example 'val', 'Training', 'test_set' and 'val2017'.
 _SPLIT_NAME = re.compile(
     r'(train(ing)?|val|valid(ation)?|test(ing)?|dev|eval(uation)?'
@@ -32,11 +30,6 @@ def stable_hash(text: str) -> int:
       hashlib.blake2b(
           text.encode(errors='surrogatepass'), digest_size=8).digest(),
       'little')
-
-
-def is_held_out(key: str) -> bool:
-  """Returns whether a key belongs to `test` in a hash split."""
-  return stable_hash(key) % 100 < TEST_PERCENT
 
 
 def is_split_name(name: str) -> bool:

@@ -1,0 +1,113 @@
+"""Holds out a part of each class as `test`, for data without splits.
+
+Within each class, the images with the lowest hashes of their names are held
+out. So every class has its share, and an added image moves at most one other.
+"""
+
+import collections
+from collections.abc import Sequence
+from typing import Literal
+
+from jaxtyping import Bool, Int
+import numpy as np
+
+from vit_jax.data.splits import split_strings
+
+_HASH_PERCENT = 10  # Held out by 'hash'.
+FEW = 5  # Fewer held-out images of a class measure nothing.
+
+
+def hold_out(
+    groups: Sequence[str], classes: Int[np.ndarray, 'rows'] | None, *,
+    names: Sequence[str] = (), fraction: float | Literal['hash'],
+) -> Bool[np.ndarray, 'rows']:
+  """Returns which rows are held out.
+
+  Rows of an equal group stay together, and each class keeps rows to train on.
+  A small dataset holds out at least one group, if a class has two.
+
+  Args:
+    groups: group of each row.
+    classes: class of each row; None for several labels or regression, where
+      every group is held out with the same probability.
+    names: names of the classes.
+    fraction: share of each class; 'hash' is 10 % of all groups regardless of
+      class, as in earlier versions.
+  """
+  if isinstance(fraction, str) or classes is None:
+    percent = _HASH_PERCENT if isinstance(fraction, str) else 100 * fraction
+    hashes = [split_strings.stable_hash(group) for group in groups]
+    held = np.array([h % 100 + h // 100 % 100 / 100 < percent for h in hashes])
+  else:
+    held = _stratified(groups, classes, names, fraction)
+  held = _keep_trainable(held, classes)
+  if not held.any():
+    for group in sorted(set(groups), key=split_strings.stable_hash)[:100]:
+      held = _keep_trainable(np.array([g == group for g in groups]), classes)
+      if held.any():
+        break
+  return held
+
+
+def _stratified(
+    groups: Sequence[str], classes: Int[np.ndarray, 'rows'],
+    names: Sequence[str], fraction: float,
+) -> Bool[np.ndarray, 'rows']:
+  """Holds out, in the order of hashes, groups that each class still lacks."""
+  all_counts = np.bincount(classes)
+  counts, labels = all_counts.tolist(), classes.tolist()
+  wanted = _targets(all_counts, names, fraction).tolist()
+  members: dict[str, list[int]] = {}
+  for row, group in enumerate(groups):
+    members.setdefault(group, []).append(row)
+  order = sorted(members, key=split_strings.stable_hash)
+  held, found = np.zeros(len(groups), bool), [0] * len(counts)
+  for group in order:
+    # A group is held out if that brings its classes closer to their targets.
+    sizes = collections.Counter(labels[row] for row in members[group])
+    gain = sum(abs(found[c] - wanted[c]) - abs(found[c] + n - wanted[c])
+               for c, n in sizes.items())
+    if gain > 0 and all(found[c] + n < counts[c] for c, n in sizes.items()):
+      held[members[group]] = True
+      for c, n in sizes.items():
+        found[c] += n
+  return held
+
+
+def _targets(
+    counts: Int[np.ndarray, 'classes'], names: Sequence[str], fraction: float,
+) -> Int[np.ndarray, 'classes']:
+  """Returns the number of rows to hold out of each class.
+
+  Shares below one are rounded up for some classes, chosen by their names, so
+  that data with few images of many classes also hold out that fraction.
+  """
+  share = fraction * counts
+  chance = np.array([
+      split_strings.stable_hash(str(names[c]) if names else str(c)) / 2**64
+      for c in range(len(counts))])
+  rounded = np.floor(share + np.where(share < 1, chance, 0.5)).astype(np.int64)
+  return np.minimum(rounded, np.maximum(counts - 1, 0))
+
+
+def _keep_trainable(
+    held: Bool[np.ndarray, 'rows'], classes: Int[np.ndarray, 'rows'] | None,
+) -> Bool[np.ndarray, 'rows']:
+  """Releases held-out rows of classes that have no other rows."""
+  if classes is not None:
+    trained = np.bincount(classes[~held], minlength=classes.max() + 1) > 0
+    held = held & trained[classes]
+  return held & (not held.all())
+
+
+def describe_few(
+    classes: Int[np.ndarray, 'rows'], held: Bool[np.ndarray, 'rows'],
+    names: Sequence[str],
+) -> list[str]:
+  """Returns a note that names classes with few held-out rows."""
+  counts = np.bincount(classes[held], minlength=len(names))
+  few = [f'{name} {count}' for name, count in zip(names, counts.tolist())
+         if count < FEW]
+  return [f'fewer than {FEW} held-out images of {len(few)} of {len(names)} '
+          f'classes ({", ".join(few[:8])}{", ..." * (len(few) > 8)}): raise '
+          'data.holdout or add images'] if few else []
