@@ -89,7 +89,7 @@ def test_a_resolved_config_survives_json():
     ({'seed': 2**32}, 'seed must fit into 32 bits, but is 4294967296.'),
     ({'seed': 10**40}, 'seed must be a number of at most 64 bits.'),
     ({'checkpoint': {'keep': 0}}, 'keep must be at least 1, but is 0.'),
-    ({'checkpoint': {'patience': 3}}, "Set one, for example best='val/"),
+    ({'checkpoint': {'patience': 3, 'best': ''}}, "Set one, for example best='val/"),
     ({'checkpoint': {'best': 'test/loss', 'patience': 0}},
      'at least 1 evaluation, but is 0'),
     ({'checkpoint': {'best': 'test/loss', 'patience': 'long'}},

@@ -15,6 +15,8 @@ class CheckpointConfig:
     every: interval between checkpoints; the last step is always saved.
     keep: number of latest checkpoints to keep.
     best: metric of the best checkpoint, such as 'val/accuracy'; '' for none.
+      'auto' uses a validation split, if the data has one besides the test split
+      and the training images.
     best_mode: whether larger ('max') or smaller ('min') is better; 'auto' uses
       the evaluator's choice, such as 'min' for a loss.
     patience: stops the run when `best` has not improved for this long: a
@@ -23,7 +25,7 @@ class CheckpointConfig:
   """
   every: schema.Duration = schema.Duration(percent=10)
   keep: int = 1
-  best: str = ''
+  best: str = 'auto'
   best_mode: Literal['auto', 'max', 'min'] = 'auto'
   patience: schema.Duration | int | None = None
 

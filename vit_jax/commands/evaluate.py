@@ -128,7 +128,7 @@ def _restore(
         rules, new=('head/.*',), ignored=('head/.*', *rules.ignored))
   # The selection of the best checkpoint concerns the training run only.
   config = dataclasses.replace(
-      config, checkpoint=checkpoint_config.CheckpointConfig())
+      config, checkpoint=checkpoint_config.CheckpointConfig(best=''))
   experiment = experiment_lib.build(_fit_to_devices(config))
   multihost.connect_cpus(experiment.mesh)
   # Only the unused head may be new; it is initialised to zero.

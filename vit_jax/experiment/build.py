@@ -54,6 +54,8 @@ def build(
   model, loss = _model_and_loss(
       config, dataset, devices or jax.devices(), expected=expected_data)
   open_data = evaluators_lib.opener(config, expected=expected_data)
+  config = evaluators_lib.choose_best(
+      config, dataset, objective_metrics=loss.measures)
   config = _set_intervals(config, dataset, open_data)
   if config.checkpoint.best:
     evaluators_lib.check_metric(

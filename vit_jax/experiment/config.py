@@ -177,7 +177,7 @@ def _check_sections(raw: Mapping[str, Any]) -> None:
 def _check_best(config: Config) -> None:
   section = config.checkpoint
   name, _, metric = section.best.partition('/')
-  if not name:
+  if section.best in ('', 'auto'):
     return
   if name not in config.evals:
     raise ValueError(
@@ -317,8 +317,9 @@ def _inherit_model(
     source = read_source(init, model)
   else:
     return raw
-  if init.which == checkpoint_paths.BEST and not (
-      source.get('checkpoint', {}).get('best')):
+  # Whether an earlier stage with 'auto' keeps one depends on its data.
+  if init.which == checkpoint_paths.BEST and source.get('checkpoint', {}).get(
+      'best', '') in ('', 'auto'):
     raise ValueError(
         f'init.which is best, but {init.stage or init.checkpoint} keeps no '
         'best checkpoint: its checkpoint.best names no metric.')

@@ -18,6 +18,7 @@ from vit_jax import types
 from vit_jax.data import examples
 from vit_jax.data import imagenet_real
 from vit_jax.data.splits import overlap
+from vit_jax.data.splits import split_strings
 from vit_jax.experiment import config as config_lib
 from vit_jax.parallel import mesh as mesh_lib
 from vit_jax.parallel import multihost
@@ -68,6 +69,49 @@ def check_disjoint(config: config_lib.Config, open_data: OpenData) -> None:
           f'evals.{name} measures on {test.split!r} of {test.name}, but its '
           f'train_split {train.split!r} shares examples with it. Use a '
           f'disjoint split: --config.evals.{name}.train_split.')
+
+
+def choose_best(
+    config: config_lib.Config, dataset: data.Dataset, *,
+    objective_metrics: Collection[str],
+) -> config_lib.Config:
+  """Returns the config with a metric for the `checkpoint.best` 'auto'.
+
+  It is measured on a validation split that is neither trained on nor that of
+  published results. If no evaluator uses this split, a copy of one does that
+  has the latter. Without such a split, no checkpoint is the best.
+
+  Raises:
+    ValueError: if `checkpoint.patience` has no metric.
+  """
+  section, sections = config.checkpoint, dict(config.evals)
+  if section.best != 'auto':
+    return config
+  trained = {part.split('[')[0].strip() for part in dataset.split.split('+')}
+  usable = [split for split in dataset.splits
+            if split_strings.is_validation(split)
+            and split not in {*trained, dataset.eval_split}]
+  # Few-shot and k-NN accuracy have training images of their own.
+  periodic = {name: one for name, one in sections.items() if one.every and not (
+      one.source or hasattr(one, 'train_split'))}
+  name = next((n for n, one in periodic.items() if one.split in usable), '')
+  copied = next((one for one in periodic.values()
+                 if one.split in ('', dataset.eval_split)), None)
+  if not name and usable and copied:
+    name = usable[0] + '_split' * (usable[0] in sections)
+    sections[name] = dataclasses.replace(copied, split=usable[0])
+  if not name and section.patience is not None:
+    raise ValueError(
+        'checkpoint.patience needs a metric to watch, but '
+        f'{dataset.name} has no validation split besides training and test '
+        'data that an evaluator with an interval uses. Name a metric: '
+        '--config.checkpoint.best=EVALUATOR/METRIC.')
+  best = name and f'{name}/' + sections[name].metrics_on(
+      multi_label=dataset.multi_label, num_classes=dataset.num_classes,
+      objective_metrics=objective_metrics)[0]
+  return dataclasses.replace(
+      config, checkpoint=dataclasses.replace(section, best=best),
+      evals=sections)
 
 
 def check_metric(

@@ -44,6 +44,11 @@ def split_name(value: Any) -> str:
       name, name)
 
 
+def is_validation(split: str) -> bool:
+  """Returns whether a split is, by its name, for choosing models."""
+  return split in ('val', 'valid', 'validation', 'dev')
+
+
 def choose_eval_split(splits: Sequence[str]) -> str:
   """Returns the split to evaluate on, from at least one besides `train`."""
   for name in _EVAL_SPLITS:
