@@ -6,15 +6,19 @@ import os
 from typing import Any
 
 from vit_jax import escape
+from vit_jax import models
 from vit_jax import schema
 from vit_jax import types
 from vit_jax.checkpoints import paths as checkpoint_paths
 from vit_jax.checkpoints import source as checkpoint_source
 from vit_jax.inference import model as model_lib
+from vit_jax.models import vit_config
 from vit_jax.weights import download
+from vit_jax.weights import infer_architecture
 from vit_jax.weights import initialize
 from vit_jax.weights import load as weights_lib
 from vit_jax.weights import orbax_runs
+from vit_jax.weights import overrides as overrides_lib
 
 Log = Callable[[str], None]
 
@@ -37,7 +41,8 @@ def load(
     log: called with lines about found and inferred settings; None for none.
     **overrides: fields of the section `model` (num_heads=4), of `Preprocess`
       (resolution=384, mean=..., labels=...), or positions='cubic'. They take
-      precedence over inferred values.
+      precedence over inferred values. Another `patch` resizes the patch
+      embedding (FlexiViT; see `initialize.resize_filters`).
 
   Raises:
     FileNotFoundError: if there is nothing at `path`.
@@ -49,17 +54,54 @@ def load(
   positions = overrides.pop('positions', None)
   if positions is not None:
     schema.convert(positions, initialize.Positions, where='positions')
+  patch = overrides.pop('patch', None)
+  # Images of a new resolution need not divide into the patches of the weights.
+  resolution = overrides.pop('resolution', None) if patch else None
   found = download.fetch(path, log=log)
   if orbax_runs.is_run(found):
     loaded = orbax_runs.load(found, overrides, which=which)
   else:
     loaded = weights_lib.load(download.local(found, log=log), overrides)
+  if patch:
+    loaded = _with_patch(loaded, patch, resolution)
   for line in loaded.summary:
     log(escape.line(line))
   return model_lib.Model(
       config=loaded.config, params=loaded.params, preprocess=loaded.preprocess,
       resolution=loaded.resolution, positions=positions or loaded.positions,
       origin=f'{loaded.family}: {os.fspath(path)}', report=loaded.report)
+
+
+def _with_patch(
+    loaded: weights_lib.Loaded, patch: Any, resolution: Any,
+) -> weights_lib.Loaded:
+  """Resizes the patch embedding; `resolution` is None to keep that of images.
+
+  Raises:
+    ValueError: if the model has no patch embedding of images, or the images do
+      not divide into patches.
+  """
+  given = overrides_lib.parse({'patch': patch} | (
+      {'resolution': resolution} if resolution else {}))
+  config = loaded.config
+  if not isinstance(config, vit_config.ViTConfig) or config.backbone:
+    raise ValueError(f'patch={patch!r}: only a plain ViT has a patch embedding '
+                     'of images that can be resized. Leave it out.')
+  new = dataclasses.replace(
+      config, variant='', patch=schema.convert(
+          given.model['patch'], int | tuple[int, int], where='patch'))
+  filters = loaded.params['patches']['kernel']
+  preprocess = dataclasses.replace(loaded.preprocess, **given.preprocess)
+  weights_lib.check_preprocess(new, preprocess)
+  return dataclasses.replace(
+      loaded, config=config if config.patch_shape == new.patch_shape else new,
+      params={**loaded.params, 'patches': {
+          **loaded.params['patches'],
+          'kernel': initialize.resize_filters(filters, new.patch_shape)}},
+      # The grid of the position embeddings is the same.
+      resolution=infer_architecture.image_size(
+          new, models.grid(config, loaded.resolution)),
+      preprocess=preprocess)
 
 
 @dataclasses.dataclass(frozen=True)
