@@ -226,5 +226,4 @@ def test_filters_fit_a_model_with_another_patch():
   np.testing.assert_array_equal(
       adapted['patches']['kernel'],
       initialize.resize_filters(filters, (6, 6)))
-  assert [row.name for row in rows if row.status == 'resized'] == [
-      'patches/kernel']
+  assert rows['patches/kernel'].status == 'resized'
