@@ -40,6 +40,21 @@ def load(path: str | os.PathLike, **overrides: Any) -> 'Model':
   return load_lib.load(path, **overrides)
 
 
+def create(variant: str = '', **settings: Any) -> 'Model':
+  """Returns a model with random parameters: `create('B/16', num_classes=10)`.
+
+  Args:
+    variant: such as 'B/16', 'R50x1' or a name from `list_models`.
+    **settings: `num_classes`, `resolution`, `seed`, and fields of the section
+      `model`. See `vit_jax.inference.load.create`.
+
+  Raises:
+    ValueError: for an unknown variant or setting.
+  """
+  from vit_jax.inference import load as load_lib
+  return load_lib.create(variant, **settings)
+
+
 def list_models(pattern: str = '*') -> list[str]:
   """Returns the known values of `model.variant` that match a pattern.
 

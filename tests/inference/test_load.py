@@ -101,3 +101,22 @@ def test_another_patch_needs_images_that_divide_into_it(tmp_path):
       tmp_path / 'x')
   with pytest.raises(ValueError, match='does not divide into patches of 6x6'):
     vit_jax.load(tmp_path / 'x', patch=6, log=None)
+
+
+def test_models_are_created_with_random_parameters(tmp_path):
+  model = vit_jax.create(
+      'Ti/16', depth=1, num_classes=3, resolution=(32, 48), pooling='average')
+  outputs = model(np.zeros((2, 32, 48, 3), np.float32))
+  assert outputs['logits'].shape == (2, 3)
+  assert model.config.width == 192
+  other = vit_jax.create(
+      'Ti/16', depth=1, num_classes=3, resolution=(32, 48), pooling='average',
+      seed=1)
+  kernel = 'patches', 'kernel'
+  assert not np.array_equal(*(
+      m.params[kernel[0]][kernel[1]] for m in (model, other)))
+  model.save(tmp_path / 'x.npz', form='npz')
+  random_models.assert_same(
+      vit_jax.load(tmp_path / 'x.npz', log=None).params, model.params)
+  with pytest.raises(ValueError, match="SIZE/PATCH.*'B/17x'"):
+    vit_jax.create('B/17x')

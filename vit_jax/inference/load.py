@@ -5,6 +5,9 @@ import dataclasses
 import os
 from typing import Any
 
+import flax.linen as nn
+import jax
+
 from vit_jax import escape
 from vit_jax import models
 from vit_jax import schema
@@ -19,6 +22,7 @@ from vit_jax.weights import initialize
 from vit_jax.weights import load as weights_lib
 from vit_jax.weights import orbax_runs
 from vit_jax.weights import overrides as overrides_lib
+from vit_jax.weights.configs import preprocessing
 
 Log = Callable[[str], None]
 
@@ -102,6 +106,34 @@ def _with_patch(
       resolution=infer_architecture.image_size(
           new, models.grid(config, loaded.resolution)),
       preprocess=preprocess)
+
+
+def create(
+    variant: str = '', *, num_classes: int = 0,
+    resolution: int | tuple[int, int] = 224, seed: int = 0, **model: Any,
+) -> model_lib.Model:
+  """Returns a model with random parameters.
+
+  Args:
+    variant: such as 'B/16' or 'R50x1'.
+    num_classes: outputs of the head.
+    resolution: image side, or (height, width), in pixels.
+    seed: seed of the parameters.
+    **model: other fields of the section `model`.
+
+  Raises:
+    ValueError: for an unknown variant or field, or a wrong value.
+  """
+  config = models.parse(
+      {**model, 'variant': variant, 'num_classes': num_classes})
+  preprocess = preprocessing.parse({'resolution': resolution})
+  module = models.build(config, num_classes=num_classes)
+  images = jax.ShapeDtypeStruct((1, *preprocess.resolution, 3), 'float32')
+  params = jax.jit(lambda key: nn.unbox(models.init(module, key, images)))(
+      jax.random.key(seed))
+  return model_lib.Model(
+      config=config, params=jax.device_get(params), preprocess=preprocess,
+      resolution=preprocess.resolution, origin='random parameters')
 
 
 @dataclasses.dataclass(frozen=True)
