@@ -52,6 +52,16 @@ def test_words_are_broken_only_where_the_table_is_too_narrow(width):
   assert max(map(len, text.getvalue().splitlines())) <= width
 
 
+def test_a_cell_with_line_breaks_is_as_wide_as_its_longest_line():
+  file = io.StringIO()
+  console_lib.table(
+      '', ['metric', 'value'], [['\n'.join('abcd'), '\n'.join(['45.1 %'] * 4)]],
+      console=rich.console.Console(file=file, width=24))
+  rows = [line.split() for line in file.getvalue().splitlines()]
+  assert [row for row in rows if row[1:] == ['45.1', '%']] == [
+      [name, '45.1', '%'] for name in 'abcd']
+
+
 def test_sizes_and_metrics_have_units():
   assert console_lib.format_bytes(3 * 2**30) == '3.0 GiB'
   assert console_lib.format_flops(1.24e12) == '1.24 TFLOP'

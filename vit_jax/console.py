@@ -29,7 +29,7 @@ def table(
     columns: headings.
     rows: cells of each row; numbers are formatted by `format_number`, None is
       a dash, anything else is printed as `str`.
-    max_lines: lines per row.
+    max_lines: lines per row; cells with line breaks may have more.
     console: destination; standard output by default.
   """
   console = console or rich.console.Console()
@@ -138,7 +138,8 @@ def _column_widths(
   No word is broken, if the longest words fit next to each other.
   """
   texts = list(zip(columns, *cells))
-  widths = [max(map(len, column)) for column in texts]
+  widths = [max(len(line) for text in column for line in text.split('\n'))
+            for column in texts]
   words = [max(len(word) for text in column for word in text.split() or [''])
            for column in texts]
   free = total - 3 * len(widths) + 1  # Edges, padding and separators.
@@ -158,7 +159,7 @@ def _fit(
     text: str, width: int, max_lines: int, console: rich.console.Console,
 ) -> str:
   """Shortens a text until it fits into `max_lines` lines of `width`."""
-  length = len(text)
+  length, max_lines = len(text), max(max_lines, text.count('\n') + 1)
   while len(_text(text).wrap(console, width, overflow='fold')) > max_lines:
     length = min(length - 1, max_lines * width)
     text = shorten(text, length)

@@ -1,7 +1,7 @@
 """Trains the stages of a config in order, each in its own folder."""
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 import time
 from typing import Any
 
@@ -84,25 +84,28 @@ def _write_overview(workdir: epath.Path, summaries: Mapping[str, Any]) -> None:
 def _print_summary(
     summaries: Mapping[str, Any], workdir: epath.Path, *, secs: float,
 ) -> None:
-  columns = ['stage', 'steps', 'images', 'secs', 'train loss', 'held out', '']
+  has_best = any(summary.get('best') for summary in summaries.values())
+  columns = ['stage', 'steps', *([] if has_best else ['images']), 'secs',
+             'train loss', 'held out',
+             *(['last', 'best'] if has_best else [''])]
   evaluators = {key.split('/')[0] for summary in summaries.values()
                 for key in summary['metrics']} - {'train'}
   rows = []
   for name, summary in summaries.items():
-    held_out = {key: value for key, value in summary['metrics'].items()
-                if key.split('/')[-1] in SHOWN
-                and not key.startswith('train/')}
+    best, metrics = summary.get('best') or {}, summary['metrics']
+    keys = [key for key in metrics if not key.startswith('train/')
+            and (key.split('/')[-1] in SHOWN or key == best.get('metric'))]
     rows.append([
-        name or workdir.name, summary['steps'], summary['images'],
-        round(summary['secs']), summary['metrics'].get('train/loss'),
+        name or workdir.name, summary['steps'],
+        *([] if has_best else [summary['images']]), round(summary['secs']),
+        metrics.get('train/loss'),
         '\n'.join(key if len(evaluators) > 1 else key.split('/')[-1]
-                  for key in held_out),
-        '\n'.join(console_lib.format_metric(key, value)
-                  for key, value in held_out.items())])
-  if any(summary.get('best') for summary in summaries.values()):
-    columns.append('best')
-    for row, summary in zip(rows, summaries.values()):
-      row.append(_best(summary))
+                  for key in keys),
+        _values(keys, metrics)])
+    if has_best:
+      rows[-1].append('' if not best else _values(keys, {
+          **best.get('metrics', {}), best['metric']: best['value']})
+                      + f'\nstep {best["step"]:,}')
   print()
   trained = sum(summary['secs'] for summary in summaries.values())
   console_lib.table(
@@ -120,18 +123,9 @@ def _print_summary(
         f'figures  {workdir / workdir_lib.SUMMARY}')
 
 
-def _best(summary: Mapping[str, Any]) -> str:
-  """Returns metric, step and other metrics of the best checkpoint."""
-  best = summary.get('best')
-  if not best:
-    return ''
-  others = {key: value for key, value in best.get('metrics', {}).items()
-            if key != best['metric'] and key.split('/')[-1] in SHOWN}
-  return '\n'.join([
-      console_lib.format_metric(best['metric'], best['value']),
-      f'step {best["step"]:,}',
-      *(console_lib.format_metrics({key: value})
-        for key, value in others.items())])
+def _values(keys: Sequence[str], metrics: Mapping[str, float]) -> str:
+  return '\n'.join(
+      console_lib.format_metric(key, metrics.get(key)) for key in keys)
 
 
 def _cost(summaries: Mapping[str, Any]) -> str:
