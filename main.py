@@ -15,6 +15,7 @@ import sys
 import traceback
 import types
 
+from vit_jax import allocator
 from vit_jax import escape
 from vit_jax import schema
 
@@ -219,6 +220,7 @@ def is_user_error(error: BaseException) -> bool:
 def exit_code(argv: Sequence[str]) -> int:
   """Runs the command line; returns the exit status, also after a signal."""
   from vit_jax.training import signals  # Imports no JAX.
+  allocator.keep_freed_memory(os.environ)  # Before JAX allocates.
   try:
     return finish(main(argv))
   except signals.Stopped as stopped:

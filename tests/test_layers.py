@@ -15,7 +15,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 # itself, and others only according to WITHIN_A_ROW.
 LAYERS = (
     ('types', 'tree', 'schema', 'losses', 'metrics', 'atomic_files', 'console',
-     'escape', 'exceptions', 'nearest_neighbours', 'untrusted'),
+     'escape', 'exceptions', 'nearest_neighbours', 'untrusted', 'allocator'),
     ('models', 'data', 'optim', 'parallel', 'analysis'),
     ('objectives', 'training', 'checkpoints', 'weights', 'evals', 'check',
      'near_duplicates', 'prepare'),

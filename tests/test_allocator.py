@@ -1,0 +1,44 @@
+"""The allocator keeps freed memory, unless the user configures it."""
+
+import os
+import platform
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import os, resource
+from vit_jax import allocator
+
+allocator.keep_freed_memory(os.environ)
+for i in range(11):
+  if i == 1:
+    start = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+  bytearray(2**25)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - start)
+"""
+
+
+def page_faults(**environ):
+  """Returns the page faults of ten allocations of 8,192 pages."""
+  done = subprocess.run(
+      [sys.executable, '-c', PROGRAM], check=True, capture_output=True,
+      env={**os.environ, **environ})
+  return int(done.stdout)
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != 'glibc', reason='needs glibc')
+def test_freed_memory_is_reused_unless_the_user_configures_malloc():
+  pages = 2**25 // os.sysconf('SC_PAGE_SIZE')
+  assert page_faults() < pages
+  for changed in ({'VIT_JAX_ALLOCATOR': 'system'},
+                  {'MALLOC_MMAP_THRESHOLD_': '65536', 'MALLOC_MMAP_MAX_': '9'},
+                  {'GLIBC_TUNABLES': 'glibc.malloc.mmap_max=9'}):
+    assert page_faults(**changed) > 5 * pages
+
+
+def test_without_glibc_nothing_is_configured(monkeypatch):
+  from vit_jax import allocator
+  monkeypatch.setattr(os, 'confstr_names', {}, raising=False)
+  assert allocator.keep_freed_memory({}) == ()
