@@ -81,7 +81,20 @@ def usage() -> str:
 
 
 def run(command: str, argv: Sequence[str]) -> int:
-  """Runs one command."""
+  """Runs one command; explains how to install a missing package."""
+  try:
+    return start(command, argv)
+  except ModuleNotFoundError as error:
+    if is_user_error(error) or (error.name or 'vit_jax').startswith('vit_jax'):
+      raise
+    raise ImportError(
+        f'{error.name} is not installed for {sys.executable}. Activate the '
+        'right environment or run pip install -r requirements.txt; '
+        '`python main.py doctor` lists what is missing.') from error
+
+
+def start(command: str, argv: Sequence[str]) -> int:
+  """Parses the flags of a command, connects its processes and runs it."""
   # Set before the command imports JAX.
   os.environ.setdefault(
       'JAX_COMPILATION_CACHE_DIR', os.path.expanduser(COMPILE_CACHE))
@@ -140,15 +153,7 @@ def split_flags(argv: Sequence[str]) -> tuple[list[str], list[str]]:
 def build_parser(
     command: str) -> tuple[types.ModuleType, argparse.ArgumentParser]:
   """Returns a command's module and the parser of its flags."""
-  try:
-    module = importlib.import_module(f'vit_jax.commands.{command}')
-  except ModuleNotFoundError as error:
-    if (error.name or 'vit_jax').startswith('vit_jax'):
-      raise
-    raise ImportError(
-        f'{error.name} is not installed for {sys.executable}. Activate the '
-        'right environment or run pip install -r requirements.txt; '
-        '`python main.py doctor` lists what is missing.') from error
+  module = importlib.import_module(f'vit_jax.commands.{command}')
   parser = argparse.ArgumentParser(
       prog=f'python main.py {command}', allow_abbrev=False,
       description=(module.__doc__ or '').split('\n\n')[0])

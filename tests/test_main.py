@@ -7,7 +7,23 @@ import sys
 import pytest
 
 import main
+from vit_jax import evals
+from vit_jax.check import output
+from vit_jax.check import suspicious_labels
+from vit_jax.checkpoints import paths
+from vit_jax.data import beam_runner
+from vit_jax.data.fingerprints import hash_index
+from vit_jax.data.fingerprints import similarity
+from vit_jax.inference import export
+from vit_jax.inference import model
+from vit_jax.inference import predictions
+from vit_jax.near_duplicates import report
+from vit_jax.plan import max_batch
+from vit_jax.prepare import images
+from vit_jax.weights import save
 
+LARGE = {'jax', 'flax', 'numpy', 'optax', 'orbax', 'grain', 'PIL', 'scipy',
+         'jaxtyping', 'ml_collections', 'tensorflow', 'torch', 'rich'}
 ROOT = pathlib.Path(__file__).parent.parent
 
 
@@ -72,8 +88,50 @@ def test_a_missing_package_is_named_with_the_install_command(
   assert 'pip install -r requirements.txt' in error
 
 
-def test_help_needs_no_jax():
-  program = (
-      'import sys, main; main.main(["--help"]); sys.exit("jax" in sys.modules)')
-  subprocess.run([sys.executable, '-c', program], cwd=ROOT, check=True,
-                 capture_output=True)
+@pytest.mark.parametrize('argv', [[], *([name] for name in main.COMMANDS)])
+def test_help_and_misspelt_flags_import_no_large_library(argv):
+  program = f"""
+import sys, main
+assert main.main({[*argv, '--hlp']}) == 2
+try: main.main({[*argv, '--help']})
+except SystemExit: pass
+sys.exit(', '.join(sys.modules.keys() & {LARGE}) or 0)"""
+  done = subprocess.run([sys.executable, '-c', program], cwd=ROOT, check=False,
+                        capture_output=True, text=True)
+  assert not done.returncode, done.stderr
+
+
+def test_commands_offer_the_choices_of_the_library():
+  # Commands repeat them, because the library takes seconds to import.
+  def flags(command, task=''):
+    _, parser = main.build_parser(command)
+    parser = main.subparsers(parser, [task])[-1]
+    return {flag: action for action in parser._actions
+            for flag in action.option_strings}
+
+  assert flags('export')['--format'].choices == tuple(export.FORMATS)
+  assert flags('convert')['--format'].choices == save.FORMATS
+  assert flags('convert')['--which'].choices == paths.WHICH
+  assert flags('predict')['--activation'].choices == tuple(
+      predictions.ACTIVATIONS)
+  assert flags('features')['--layer'].choices == model.FEATURES
+  assert ', '.join(evals.KINDS) in flags('evaluate')['--evaluators'].help
+  plan = flags('plan')
+  assert plan['--models'].default.split(',') == [*max_batch.MODELS]
+  assert plan['--resolutions'].default == ','.join(
+      map(str, max_batch.RESOLUTIONS))
+  prepare = flags('data', 'prepare')
+  assert prepare['--quality'].default == images.QUALITY
+  assert prepare['--runner'].default == beam_runner.DIRECT
+  duplicates = flags('deduplicate')
+  for name in (report.EXCLUDE, report.PAIRS, report.PAGE):
+    assert name in duplicates['--to'].help
+  assert f'up to {hash_index.MAX_DISTANCE} ' in duplicates[
+      '--max-distance'].help
+  for found in (duplicates, flags('data', 'check')):
+    assert similarity.Thresholds() == similarity.Thresholds(
+        found['--max-distance'].default, found['--min-similarity'].default)
+  check = flags('data', 'check')
+  assert suspicious_labels.Settings() == suspicious_labels.Settings(
+      check['--neighbours'].default, check['--min-margin'].default)
+  assert f'{output.MAX_BYTES / 2**20:.0f} MiB' in check['--html'].help

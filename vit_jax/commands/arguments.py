@@ -1,5 +1,7 @@
 """Flags shared by several commands, and their values."""
 
+from __future__ import annotations
+
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
 import contextlib
@@ -7,16 +9,16 @@ import copy
 import functools
 from typing import Any
 
-from etils import epath
-import numpy as np
+from etils import epy
 
 from vit_jax import schema
-from vit_jax.checkpoints import paths as checkpoint_paths
-from vit_jax.data import beam_runner
-from vit_jax.data.fingerprints import hash_index
-from vit_jax.data.fingerprints import similarity
-from vit_jax.inference import load as load_lib
-from vit_jax.inference import model as model_lib
+
+with epy.lazy_imports():
+  from etils import epath
+  import numpy as np
+
+  from vit_jax.inference import load as load_lib
+  from vit_jax.inference import model as model_lib
 
 
 def add_model(
@@ -56,8 +58,7 @@ def add_config(
 def add_which(parser: argparse.ArgumentParser) -> None:
   """Adds the flag that selects a checkpoint of a workdir."""
   parser.add_argument(
-      '--which', choices=checkpoint_paths.WHICH,
-      default=checkpoint_paths.LATEST,
+      '--which', choices=('latest', 'best'), default='latest',
       help='which checkpoint of a workdir (default: %(default)s)')
 
 
@@ -80,16 +81,15 @@ def compute_features(path: str, which: str, images: list[Any]) -> np.ndarray:
   return feature_model(path, which).features(images, batch_size=64)
 
 
-def add_similarity(
-    parser: argparse.ArgumentParser, default: similarity.Thresholds) -> None:
+def add_similarity(parser: argparse.ArgumentParser) -> None:
   """Adds the thresholds of near-duplicates."""
   parser.add_argument(
-      '--max-distance', type=int, default=default.max_distance, metavar='BITS',
+      '--max-distance', type=int, default=7, metavar='BITS',
       help='maximum Hamming distance of the 64-bit hashes of near-duplicates, '
-      f'up to {hash_index.MAX_DISTANCE} (default: %(default)s)')
+      'up to 11 (default: %(default)s)')
   parser.add_argument(
-      '--min-similarity', type=float, default=default.min_similarity,
-      metavar='R', help='minimum pixel correlation of near-duplicates, up to 1 '
+      '--min-similarity', type=float, default=0.9, metavar='R',
+      help='minimum pixel correlation of near-duplicates, up to 1 '
       '(default: %(default)s)')
 
 
@@ -152,7 +152,7 @@ def rename_data_flags() -> Iterator[None]:
 def add_runner(parser: argparse.ArgumentParser) -> None:
   """Adds the flag of the Apache Beam runner."""
   parser.add_argument(
-      '--runner', default=beam_runner.DIRECT, metavar='NAME',
+      '--runner', default='DirectRunner', metavar='NAME',
       help="name of an Apache Beam runner, or 'local' to run in this process "
       'without Beam (default: %(default)s, on this machine). Flags of Beam '
       'follow --; to use all cores, add -- --direct_num_workers=0 '

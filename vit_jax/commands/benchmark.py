@@ -9,20 +9,26 @@ spent waiting for input. Programs in benchmarks/ measure the start of a run and
 input pipelines, and compare with other implementations.
 """
 
+from __future__ import annotations
+
 import argparse
 import dataclasses
 import os
 
-import jax
+from etils import epy
 
-from vit_jax import atomic_files
-from vit_jax import console
-from vit_jax.benchmarking import step_speed
-from vit_jax.benchmarking import workload
 from vit_jax.commands import arguments
-from vit_jax.experiment import config as config_lib
-from vit_jax.experiment import load_config
-from vit_jax.plan import build_without_data
+
+with epy.lazy_imports():
+  import jax
+
+  from vit_jax import atomic_files
+  from vit_jax import console
+  from vit_jax.benchmarking import step_speed
+  from vit_jax.benchmarking import workload
+  from vit_jax.experiment import config as config_lib
+  from vit_jax.experiment import load_config
+  from vit_jax.plan import build_without_data
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

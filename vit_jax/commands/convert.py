@@ -5,20 +5,28 @@
 The result is loaded again without overrides and compared value by value.
 """
 
+from __future__ import annotations
+
 import argparse
 
-from etils import epath
-import numpy as np
+from etils import epy
 
-from vit_jax import atomic_files
-from vit_jax import escape
 from vit_jax import schema
-from vit_jax import tree
 from vit_jax.commands import arguments
-from vit_jax.inference import load
-from vit_jax.inference import model as model_lib
-from vit_jax.run import model_card
-from vit_jax.weights import save
+
+with epy.lazy_imports():
+  from etils import epath
+  import numpy as np
+
+  from vit_jax import atomic_files
+  from vit_jax import escape
+  from vit_jax import tree
+  from vit_jax.inference import load
+  from vit_jax.inference import model as model_lib
+  from vit_jax.run import model_card
+  from vit_jax.weights import save
+
+FORMATS = ('npz', 'timm', 'huggingface', 'orbax')
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       help='new path to write: a file for npz (a .json is written next to '
       'it), a file or folder for timm, a folder for huggingface and orbax')
   parser.add_argument(
-      '--format', required=True, choices=save.FORMATS,
+      '--format', required=True, choices=FORMATS,
       help='npz: format of the published JAX weights; timm and huggingface: '
       'safetensors of these libraries; orbax: checkpoint of vit_jax')
   parser.add_argument(

@@ -13,6 +13,8 @@ a few large files instead of a million small ones. A stopped command continues
 where it was.
 """
 
+from __future__ import annotations
+
 import argparse
 from collections.abc import Iterator
 import contextlib
@@ -21,20 +23,23 @@ import re
 import threading
 import time
 
-from vit_jax import atomic_files
-from vit_jax import console
-from vit_jax import data
-from vit_jax import escape
-from vit_jax.check import output
-from vit_jax.check import report as report_lib
-from vit_jax.check import scan
-from vit_jax.check import suspicious_labels
+from etils import epy
+
 from vit_jax.commands import arguments
-from vit_jax.data import beam_runner
-from vit_jax.data.fingerprints import similarity
-from vit_jax.inference import image_files
-from vit_jax.prepare import images
-from vit_jax.prepare import prepare
+
+with epy.lazy_imports():
+  from vit_jax import atomic_files
+  from vit_jax import console
+  from vit_jax import data
+  from vit_jax import escape
+  from vit_jax.check import output
+  from vit_jax.check import report as report_lib
+  from vit_jax.check import scan
+  from vit_jax.check import suspicious_labels
+  from vit_jax.data import beam_runner
+  from vit_jax.data.fingerprints import similarity
+  from vit_jax.inference import image_files
+  from vit_jax.prepare import prepare
 
 PROGRESS_SECS = 60.0
 
@@ -64,8 +69,7 @@ def _add_check(tasks: argparse._SubParsersAction) -> None:
   arguments.add_data(parser)
   parser.add_argument(
       '--html', default='', metavar='PATH',
-      help='write a page with at most '
-      f'{output.MAX_BYTES / 2**20:.0f} MiB of thumbnails')
+      help='write a page with at most 16 MiB of thumbnails')
   parser.add_argument(
       '--strict', action='store_true',
       help='exit with status 1 if images are unreadable or duplicated across '
@@ -77,14 +81,13 @@ def _add_check(tasks: argparse._SubParsersAction) -> None:
   arguments.add_feature_model(
       parser, text='find neighbours by the features of this model instead of '
       'colours and edges, which are weak')
-  arguments.add_similarity(parser, similarity.Thresholds())
-  labels = suspicious_labels.Settings()
+  arguments.add_similarity(parser)
   parser.add_argument(
-      '--neighbours', type=int, default=labels.neighbours, metavar='N',
+      '--neighbours', type=int, default=20, metavar='N',
       help='number of neighbours that vote on a label (default: '
       '%(default)s)')
   parser.add_argument(
-      '--min-margin', type=float, default=labels.min_margin, metavar='R',
+      '--min-margin', type=float, default=0.5, metavar='R',
       help='a label is suspicious if another class leads by at least this '
       'fraction of the votes (default: %(default)s)')
   parser.set_defaults(run_task=_check)
@@ -148,7 +151,7 @@ def _add_prepare(tasks: argparse._SubParsersAction) -> None:
       'them as JPEG if they were JPEG, otherwise as PNG (default: store all '
       'files unchanged)')
   parser.add_argument(
-      '--quality', type=int, default=images.QUALITY, metavar='N',
+      '--quality', type=int, default=95, metavar='N',
       help='quality of reduced JPEGs, 1 to 100 (default: %(default)s)')
   arguments.add_runner(parser)
   parser.set_defaults(run_task=_prepare)

@@ -8,24 +8,30 @@ Copies may differ in format, size and brightness, be mirrored, or be crops of at
 least 0.85 of each side. See docs/data_cleaning.md.
 """
 
+from __future__ import annotations
+
 import argparse
 import dataclasses
 import functools
 import time
 from typing import Any
 
-from etils import epath
+from etils import epy
 
-from vit_jax import atomic_files
-from vit_jax import console
 from vit_jax.commands import arguments
-from vit_jax.data import beam_runner
-from vit_jax.data.splits import overlap
-from vit_jax.data.splits import selection as selection_lib
-from vit_jax.inference import image_files
-from vit_jax.near_duplicates import methods as methods_lib
-from vit_jax.near_duplicates import report
-from vit_jax.near_duplicates import search
+
+with epy.lazy_imports():
+  from etils import epath
+
+  from vit_jax import atomic_files
+  from vit_jax import console
+  from vit_jax.data import beam_runner
+  from vit_jax.data.splits import overlap
+  from vit_jax.data.splits import selection as selection_lib
+  from vit_jax.inference import image_files
+  from vit_jax.near_duplicates import methods as methods_lib
+  from vit_jax.near_duplicates import report
+  from vit_jax.near_duplicates import search
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,8 +50,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       'are those of --set')
   parser.add_argument(
       '--to', required=True, metavar='DIR',
-      help=f'new folder for {report.EXCLUDE}, {report.PAIRS} and {report.PAGE}')
-  arguments.add_similarity(parser, methods_lib.PixelMethod())
+      help='new folder for exclude.txt, pairs.jsonl and pairs.html')
+  arguments.add_similarity(parser)
   parser.add_argument(
       '--no-crops', action='store_true',
       help='do not search for crops of test images; indexing is ten times as '

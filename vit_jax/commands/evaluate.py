@@ -7,6 +7,8 @@ and evaluators from the config. Few-shot and k-NN evaluation also work for
 weights without a head or with other classes.
 """
 
+from __future__ import annotations
+
 import argparse
 from collections.abc import Mapping, Sequence
 import dataclasses
@@ -15,35 +17,41 @@ import json
 import time
 from typing import Any
 
-from etils import epath
-import jax
-import numpy as np
+from etils import epy
 
-from vit_jax import atomic_files
-from vit_jax import console as console_lib
-from vit_jax import escape
-from vit_jax import evals
 from vit_jax import schema
-from vit_jax import types
-from vit_jax.analysis import prediction_figures
-from vit_jax.checkpoints import config as checkpoint_config
-from vit_jax.checkpoints import paths as checkpoint_paths
-from vit_jax.checkpoints import source as checkpoint_source
 from vit_jax.commands import arguments
-from vit_jax.evals import confusion
-from vit_jax.experiment import build as experiment_lib
-from vit_jax.experiment import config as config_lib
-from vit_jax.experiment import fit_batch
-from vit_jax.experiment import load_config
-from vit_jax.inference import load
-from vit_jax.parallel import coordination
-from vit_jax.parallel import multihost
-from vit_jax.run import restore
-from vit_jax.training import watchdog as watchdog_lib
-from vit_jax.weights import download
-from vit_jax.weights import initialize
-from vit_jax.weights import orbax_runs
 
+with epy.lazy_imports():
+  from etils import epath
+  import jax
+  import numpy as np
+
+  from vit_jax import atomic_files
+  from vit_jax import console as console_lib
+  from vit_jax import escape
+  from vit_jax import evals
+  from vit_jax import types
+  from vit_jax.analysis import prediction_figures
+  from vit_jax.checkpoints import config as checkpoint_config
+  from vit_jax.checkpoints import paths as checkpoint_paths
+  from vit_jax.checkpoints import source as checkpoint_source
+  from vit_jax.evals import confusion
+  from vit_jax.experiment import build as experiment_lib
+  from vit_jax.experiment import config as config_lib
+  from vit_jax.experiment import fit_batch
+  from vit_jax.experiment import load_config
+  from vit_jax.inference import load
+  from vit_jax.parallel import coordination
+  from vit_jax.parallel import multihost
+  from vit_jax.run import restore
+  from vit_jax.training import watchdog as watchdog_lib
+  from vit_jax.weights import download
+  from vit_jax.weights import initialize
+  from vit_jax.weights import orbax_runs
+
+KINDS = ('classification', 'multi_label', 'confusion', 'calibration',
+         'fewshot', 'knn', 'objective', 'regression')
 _MAX_CLASSES = 10  # Rows of the table of classes.
 
 
@@ -59,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
       '--evaluators', default='', metavar='NAME,...',
       help='evaluators of the config, by their names there, or others with '
-      f'default settings: {", ".join(evals.KINDS)}. Override a setting by '
+      f'default settings: {", ".join(KINDS)}. Override a setting by '
       '--config.evals.fewshot.shots=[1,5]')
   parser.add_argument(
       '--output', default='', metavar='DIR',

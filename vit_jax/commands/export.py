@@ -11,18 +11,24 @@ logit differs by more than 0.001, nothing is written. An unreadable image is
 reported and skipped; the exit status is then 1.
 """
 
+from __future__ import annotations
+
 import argparse
 import dataclasses
 
-import numpy as np
+from etils import epy
 
-from vit_jax import atomic_files
-from vit_jax import console as console_lib
 from vit_jax.commands import arguments
-from vit_jax.inference import export
-from vit_jax.inference import image_files
-from vit_jax.inference import images as images_lib
-from vit_jax.inference import model as model_lib
+
+with epy.lazy_imports():
+  import numpy as np
+
+  from vit_jax import atomic_files
+  from vit_jax import console as console_lib
+  from vit_jax.inference import export
+  from vit_jax.inference import image_files
+  from vit_jax.inference import images as images_lib
+  from vit_jax.inference import model as model_lib
 
 TOLERANCE = 1e-3
 BATCH_SIZES = (1, 2, 5)
@@ -35,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the command's flags."""
   arguments.add_model(parser)
   parser.add_argument(
-      '--format', required=True, choices=tuple(export.FORMATS),
+      '--format', required=True, choices=tuple(SUFFIXES),
       help='jax: StableHLO for jax.export.deserialize, on a CPU, a GPU or a '
       'TPU; onnx: for ONNX Runtime; savedmodel: a folder for TensorFlow. '
       'docs/serving.md shows servers')

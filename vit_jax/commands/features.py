@@ -7,18 +7,23 @@ Rows are in the order of the files, with their names. Unreadable files are
 reported and skipped; the exit status is then 1.
 """
 
+from __future__ import annotations
+
 import argparse
 from collections.abc import Iterator
 import contextlib
 from typing import Any
 
-import numpy as np
+from etils import epy
 
-from vit_jax import atomic_files
-from vit_jax import console as console_lib
 from vit_jax.commands import arguments
-from vit_jax.inference import image_files
-from vit_jax.inference import model as model_lib
+
+with epy.lazy_imports():
+  import numpy as np
+
+  from vit_jax import atomic_files
+  from vit_jax import console as console_lib
+  from vit_jax.inference import image_files
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,7 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   arguments.add_model(parser)
   arguments.add_images(parser)
   parser.add_argument(
-      '--layer', choices=model_lib.FEATURES, default='representation',
+      '--layer', default='representation',
+      choices=('representation', 'pooled', 'cls', 'mean', 'tokens', 'logits'),
       help='representation: input of the head; pooled: the same before the '
       'tanh layer, if there is one; cls: class token; mean: mean of the patch '
       'tokens; tokens: all tokens, as a matrix per image; logits: output of '

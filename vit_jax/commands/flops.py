@@ -14,26 +14,32 @@ Core-days depend on the utilisation, which a training run logs as `train/mfu`.
 The tables show the utilisation implied by the paper's own figures.
 """
 
+from __future__ import annotations
+
 import argparse
 from collections.abc import Mapping
 import dataclasses
 import functools
 from typing import Any
 
-import jax
+from etils import epy
 
-from vit_jax import atomic_files
-from vit_jax import console
-from vit_jax import models
 from vit_jax.commands import arguments
-from vit_jax.experiment import config as config_lib
-from vit_jax.experiment import load_config
 from vit_jax.parallel import hardware
-from vit_jax.parallel import mesh
-from vit_jax.plan import build_without_data
 from vit_jax.plan import paper_costs
-from vit_jax.plan import roofline
-from vit_jax.training import flops
+
+with epy.lazy_imports():
+  import jax
+
+  from vit_jax import atomic_files
+  from vit_jax import console
+  from vit_jax import models
+  from vit_jax.experiment import config as config_lib
+  from vit_jax.experiment import load_config
+  from vit_jax.parallel import mesh
+  from vit_jax.plan import build_without_data
+  from vit_jax.plan import roofline
+  from vit_jax.training import flops
 
 # An assumption; Table 2 implies 0.32 to 0.43 for a ViT.
 UTILISATION = 0.4

@@ -7,29 +7,37 @@ rollout and the attention of each head, as PNG files and one HTML page.
 Unreadable images are listed, and the exit status is then 1.
 """
 
+from __future__ import annotations
+
 import argparse
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TYPE_CHECKING
 
-from etils import epath
-from jaxtyping import Float
-import numpy as np
+from etils import epy
 
-from vit_jax import atomic_files
-from vit_jax import console as console_lib
-from vit_jax import models
-from vit_jax import tree
-from vit_jax.analysis import attention
-from vit_jax.analysis import embeddings
-from vit_jax.analysis import html_page
-from vit_jax.analysis import model_figures
-from vit_jax.checkpoints import paths as checkpoint_paths
 from vit_jax.commands import arguments
-from vit_jax.inference import image_files
-from vit_jax.inference import images as images_lib
-from vit_jax.inference import model as model_lib
-from vit_jax.models import vit_config
-from vit_jax.run import workdir as workdir_lib
+
+with epy.lazy_imports():
+  from etils import epath
+  import numpy as np
+
+  from vit_jax import atomic_files
+  from vit_jax import console as console_lib
+  from vit_jax import models
+  from vit_jax import tree
+  from vit_jax.analysis import attention
+  from vit_jax.analysis import embeddings
+  from vit_jax.analysis import html_page
+  from vit_jax.analysis import model_figures
+  from vit_jax.checkpoints import paths as checkpoint_paths
+  from vit_jax.inference import image_files
+  from vit_jax.inference import images as images_lib
+  from vit_jax.inference import model as model_lib
+  from vit_jax.models import vit_config
+  from vit_jax.run import workdir as workdir_lib
+
+if TYPE_CHECKING:
+  from jaxtyping import Float
 
 PAGE = 'index.html'
 PATCHES, ROOT = 'patches/kernel', 'backbone/root/kernel'
@@ -39,7 +47,6 @@ _ROLLOUT_TARGETS = {
     'average': 'the mean of the patches',
     'attention': 'the mean of the patches (without the attention pooling of '
                  'the head)'}
-Section = html_page.Section
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -73,7 +80,8 @@ def run(args: argparse.Namespace) -> int:
         _positions(model, output / 'positions.png'),
         *_attention(args, model, paths, output, reading, statistics)]
   if workdir and (curves := workdir / workdir_lib.CURVES).exists():
-    sections.append(Section('Curves', 'Training curves of the run.', curves))
+    sections.append(html_page.Section(
+        'Curves', 'Training curves of the run.', curves))
   html_page.write(
       output / PAGE, 'analysis/figures.html', title=f'Inside {args.model}',
       text=f'{_describe(model)}. Figures as in "An Image is Worth 16x16 '
@@ -106,7 +114,7 @@ def _describe(model: model_lib.Model) -> str:
           f'{height} x {width}')
 
 
-def _filters(model: model_lib.Model, path: epath.Path) -> Section:
+def _filters(model: model_lib.Model, path: epath.Path) -> html_page.Section:
   params = tree.flatten(model.params)
   # The patch embedding of a hybrid acts on feature maps, not on pixels.
   if ROOT in params:
@@ -118,21 +126,21 @@ def _filters(model: model_lib.Model, path: epath.Path) -> Section:
     text = (f'Principal components of {PATCHES}, the strongest first (figure '
             '7, left)')
   model_figures.filters(drawn, path, columns=8 if ROOT in params else 7)
-  return Section('Filters', f'{text}; grey is zero.', path)
+  return html_page.Section('Filters', f'{text}; grey is zero.', path)
 
 
-def _positions(model: model_lib.Model, path: epath.Path) -> Section:
+def _positions(model: model_lib.Model, path: epath.Path) -> html_page.Section:
   title, config = 'Position embeddings', model.config
   if not isinstance(config, vit_config.ViTConfig):
-    return Section(title, 'A ResNet has no position embeddings.')
+    return html_page.Section(title, 'A ResNet has no position embeddings.')
   grid = models.grid(config, model.resolution)
   table = models.patch_positions(model.params, config, grid)
   if table is None:
-    return Section(
+    return html_page.Section(
         title, f'The model adds no position embedding: model.position is '
         f'{config.position!r}.')
   model_figures.similarity(embeddings.similarity(table, grid=grid), path)
-  return Section(
+  return html_page.Section(
       title, 'Cosine similarity of the position embedding of each patch to '
       'those of all patches (figure 7, centre)'
       + (', in the first layer.' if config.position_at == 'layers' else '.'),
@@ -143,17 +151,17 @@ def _attention(
     args: argparse.Namespace, model: model_lib.Model, paths: list[str],
     output: epath.Path, reading: image_files.ReadProgress,
     statistics: dict[str, Any],
-) -> list[Section]:
+) -> list[html_page.Section]:
   """Draws all figures that need images."""
   title, config = 'Attention', model.config
   if not isinstance(config, vit_config.ViTConfig):
-    return [Section(title, 'A ResNet has no attention.')]
+    return [html_page.Section(title, 'A ResNet has no attention.')]
   if config.axial:
-    return [Section(
+    return [html_page.Section(
         title, 'Axial attention is not drawn: it has no weights between all '
         'pairs of patches.')]
   if not paths:
-    return [Section(
+    return [html_page.Section(
         title, f'Name images to draw attention: inspect --model={args.model} '
         'photos/')]
   height, width = model.preprocess.resolution
@@ -179,14 +187,14 @@ def _attention(
                 of_image, grid=grid, pooling=config.pooling)[0]))
     reading.advance(len(batch))
   if not distances:
-    return [Section(title, 'No image could be read.')]
+    return [html_page.Section(title, 'No image could be read.')]
   mean_distance = np.mean(distances, axis=0)
   statistics['mean_attention_distance'] = mean_distance.tolist()
   statistics['pictures'] = len(distances)
   model_figures.distance(
       mean_distance, output / 'distance.png',
       uniform=float(attention.distances(grid, patch).mean()))
-  distance = Section(
+  distance = html_page.Section(
       'Mean attention distance', 'Mean attention distance of each head over '
       f'{console_lib.format_count(len(distances), "image")} of {height} x '
       f'{width} pixels in patches of {patch[0]:g} x {patch[1]:g} (figure 7, '
@@ -206,14 +214,14 @@ class _Maps(NamedTuple):
 
 def _heads(
     pooling: str, shown: Sequence[_Maps], output: epath.Path,
-) -> list[Section]:
+) -> list[html_page.Section]:
   query = 'the class token' if pooling == 'cls' else 'all patches on average'
   sections = []
   for number, maps in enumerate(shown, start=1):
     path = output / (f'heads_{number}.png' if number > 1 else 'heads.png')
     name = epath.Path(maps.path).name
     model_figures.heads(maps.heads, path, title=name)
-    sections.append(Section(
+    sections.append(html_page.Section(
         f'Heads, image {number}', f'Attention of each head in {name} from '
         f'{query}; each map has its own scale.', path))
   return sections
@@ -222,10 +230,10 @@ def _heads(
 def _rollout(
     model: model_lib.Model, pooling: str, shown: Sequence[_Maps],
     path: epath.Path,
-) -> Section:
+) -> html_page.Section:
   title, preprocess = 'Attention rollout', model.preprocess
   if not images_lib.is_viewable(preprocess):
-    return Section(
+    return html_page.Section(
         title, f'Not drawn: images of {preprocess.channels} channels of '
         f'{preprocess.pixel_dtype} cannot be displayed. model.rollout returns '
         'the values.')
@@ -233,7 +241,7 @@ def _rollout(
       [np.asarray(images_lib.show(maps.path, preprocess).convert('RGB'))
        for maps in shown], np.stack([maps.rollout for maps in shown]), path,
       titles=[epath.Path(maps.path).name for maps in shown])
-  return Section(
+  return html_page.Section(
       title, f'Share of each patch in {_ROLLOUT_TARGETS[pooling]}: '
       'the product of the attention of all layers, averaged over heads '
       '(figures 6 and 14).', path)

@@ -19,6 +19,8 @@ and drawn like the right half of the paper's Figure 12:
         --json=max_batch.json --picture=max_batch.png
 """
 
+from __future__ import annotations
+
 import argparse
 from collections.abc import Sequence
 import dataclasses
@@ -26,19 +28,25 @@ import shlex
 import sys
 from typing import Any
 
-import jax
+from etils import epy
 
-from vit_jax import atomic_files
-from vit_jax.analysis import memory_plot
 from vit_jax.commands import arguments
-from vit_jax.experiment import load_config
-from vit_jax.parallel import sharding
-from vit_jax.parallel import topology
-from vit_jax.plan import advice
-from vit_jax.plan import build_without_data
-from vit_jax.plan import max_batch
-from vit_jax.plan import report
-from vit_jax.plan import step_cost
+
+with epy.lazy_imports():
+  import jax
+
+  from vit_jax import atomic_files
+  from vit_jax.analysis import memory_plot
+  from vit_jax.experiment import load_config
+  from vit_jax.parallel import sharding
+  from vit_jax.parallel import topology
+  from vit_jax.plan import advice
+  from vit_jax.plan import build_without_data
+  from vit_jax.plan import max_batch
+  from vit_jax.plan import report
+  from vit_jax.plan import step_cost
+
+MODELS = 'R50x1,R50x2,R152x4,B/32,B/16,L/32,L/16,H/14'
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,10 +65,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       'for each of --models and --resolutions; --config must have the '
       'arguments model and resolution, like configs/pretrain.py')
   parser.add_argument(
-      '--models', default=','.join(max_batch.MODELS), metavar='NAME,...',
+      '--models', default=MODELS, metavar='NAME,...',
       help='models for --max-batch (default: %(default)s)')
   parser.add_argument(
-      '--resolutions', default=','.join(map(str, max_batch.RESOLUTIONS)),
+      '--resolutions', default='64,128,224,384,512',
       metavar='PIXELS,...',
       help='image sizes for --max-batch (default: %(default)s)')
   parser.add_argument(

@@ -5,6 +5,8 @@
 Unreadable files are reported and skipped; the exit status is then 1.
 """
 
+from __future__ import annotations
+
 import argparse
 from collections.abc import Mapping, Sequence
 import csv
@@ -14,16 +16,20 @@ import json
 import os
 from typing import Any
 
-import numpy as np
+from etils import epy
 
-from vit_jax import atomic_files
-from vit_jax import console as console_lib
-from vit_jax import escape
-from vit_jax import untrusted
 from vit_jax.commands import arguments
-from vit_jax.inference import image_files
-from vit_jax.inference import model as model_lib
-from vit_jax.inference import predictions
+
+with epy.lazy_imports():
+  import numpy as np
+
+  from vit_jax import atomic_files
+  from vit_jax import console as console_lib
+  from vit_jax import escape
+  from vit_jax import untrusted
+  from vit_jax.inference import image_files
+  from vit_jax.inference import model as model_lib
+  from vit_jax.inference import predictions
 
 _MAX_ROWS = 50  # Rows of the table; a file has all of them.
 _MAX_CLASSES = 2  # Classes in a row of the table: fits 80 columns.
@@ -37,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       '--top-k', type=int, default=5, metavar='N',
       help='classes per image (default: %(default)s)')
   parser.add_argument(
-      '--activation', choices=tuple(predictions.ACTIVATIONS),
+      '--activation', choices=('softmax', 'sigmoid'),
       help='softmax for one class per image, sigmoid for several (default: as '
       'in the training loss, or softmax if it is unknown)')
   parser.add_argument(

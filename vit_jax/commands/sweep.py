@@ -5,19 +5,25 @@ rest; the best one is trained on the whole split with several seeds and tested.
 The section `sweep` of the config sets the details; flags take precedence.
 """
 
+from __future__ import annotations
+
 import argparse
 from collections.abc import Mapping
 from typing import Any
 
-from etils import epath
-import jax
+from etils import epy
 
-from vit_jax import atomic_files
-from vit_jax import console as console_lib
 from vit_jax import schema
-from vit_jax import sweep as sweep_lib
-from vit_jax.analysis import sweep_plot
 from vit_jax.commands import arguments
+
+with epy.lazy_imports():
+  from etils import epath
+  import jax
+
+  from vit_jax import atomic_files
+  from vit_jax import console as console_lib
+  from vit_jax import sweep as sweep_lib
+  from vit_jax.analysis import sweep_plot
 
 FIGURE = 'sweep.png'
 

@@ -1,25 +1,31 @@
 """Trains the stages of a config in order, each in its own folder."""
 
+from __future__ import annotations
+
 import argparse
 from collections.abc import Mapping, Sequence
 import time
 from typing import Any
 
-from etils import epath
-import jax
+from etils import epy
 
-from vit_jax import atomic_files
-from vit_jax import console as console_lib
-from vit_jax import run as run_lib
-from vit_jax.analysis import plots
 from vit_jax.commands import arguments
-from vit_jax.experiment import build as experiment_lib
-from vit_jax.experiment import load_config
-from vit_jax.run import initial_weights
-from vit_jax.run import restore
-from vit_jax.run import workdir as workdir_lib
 from vit_jax.training import signals
-from vit_jax.training import writer
+
+with epy.lazy_imports():
+  from etils import epath
+  import jax
+
+  from vit_jax import atomic_files
+  from vit_jax import console as console_lib
+  from vit_jax import run as run_lib
+  from vit_jax.analysis import plots
+  from vit_jax.experiment import build as experiment_lib
+  from vit_jax.experiment import load_config
+  from vit_jax.run import initial_weights
+  from vit_jax.run import restore
+  from vit_jax.run import workdir as workdir_lib
+  from vit_jax.training import writer
 
 # Metrics in the final table.
 SHOWN = ('accuracy', 'precision_at_1', 'root_mean_square_error', 'r2')

@@ -4,6 +4,8 @@ Each task is trained on its 800 + 200 images and tested on its whole test
 split. Results are written after every run; the same command resumes.
 """
 
+from __future__ import annotations
+
 import argparse
 import collections
 from collections.abc import Mapping, Sequence
@@ -12,20 +14,24 @@ import itertools
 import pathlib
 from typing import Any
 
-from etils import epath
-import jax
-import numpy as np
+from etils import epy
 
-from vit_jax import atomic_files
-from vit_jax import console as console_lib
 from vit_jax import schema
 from vit_jax.commands import arguments
-from vit_jax.data import vtab
-from vit_jax.experiment import config as config_lib
-from vit_jax.experiment import load_config
-from vit_jax.sweep import runs
-from vit_jax.training import health
 from vit_jax.training import signals
+
+with epy.lazy_imports():
+  from etils import epath
+  import jax
+  import numpy as np
+
+  from vit_jax import atomic_files
+  from vit_jax import console as console_lib
+  from vit_jax.data import vtab
+  from vit_jax.experiment import config as config_lib
+  from vit_jax.experiment import load_config
+  from vit_jax.sweep import runs
+  from vit_jax.training import health
 
 CONFIG = pathlib.Path(__file__).parents[2] / 'configs' / 'vtab.py'
 RESULT = 'vtab.json'
