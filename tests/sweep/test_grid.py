@@ -1,11 +1,13 @@
 """Grids over fields that determine other fields."""
 
 import pathlib
+import re
 import types
 
 import pytest
 
 from tests import toy
+from vit_jax import schema
 from vit_jax import sweep as sweep_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import load_config
@@ -65,3 +67,33 @@ def test_swept_optimizers_keep_their_common_settings():
 def test_weights_are_read_once_for_independent_fields(found):
   sweep = sweep_lib.plan(FINETUNE, ['init.checkpoint=/a'])
   assert len(sweep.points) == 4 and found == ['/a']
+
+
+def test_a_range_is_expanded_to_log_spaced_values():
+  section = sweep_lib.SweepConfig(grid={'a': ('log:0.001:0.1:3', 0.5)})
+  assert section.grid == {'a': (0.001, 0.01, 0.1, 0.5)}
+  sweep = sweep_lib.plan(FINETUNE, ['model.variant=Ti/16'], grid=grid(
+      optimizer__learning_rate=(schema.FlagText('log:3e-4:3e-2:2'),)))
+  assert [p.name for p in sweep.points] == [
+      'learning_rate=0.0003', 'learning_rate=0.03']
+
+
+@pytest.mark.parametrize('text', [
+    'log:0:1:3', 'log:1:0.1:3', 'log:0.1:1:1', 'log:0.1:1', 'log:a:1:3'])
+def test_an_impossible_range_is_an_error(text):
+  with pytest.raises(ValueError, match='log:LOW:HIGH:COUNT with 0 < LOW'):
+    sweep_lib.SweepConfig(grid={'a': (text,)})
+
+
+@pytest.mark.parametrize(('values', 'best', 'warning'), [
+    ((0.01, 0.03, 0.1), 0.1, 'a=0.1 is the largest value .* by 0.33'),
+    ((0.1, 0.01), 0.01, 'a=0.01 is the smallest value .* by 0.001'),
+    ((0.01, 0.03, 0.1), 0.03, ''), ((0.0, 0.2), 0.0, ''),
+    ((0.1,), 0.1, ''), (('adam', 'sgd'), 'sgd', ''), ((False, True), True, '')])
+def test_a_best_value_at_the_edge_of_the_grid_is_a_warning(
+    values, best, warning):
+  found = sweep_lib.edges({
+      'grid': [{'values': {'a': value}} for value in values],
+      'best': {'values': {'a': best}}})
+  assert len(found) == bool(warning)
+  assert all(re.search(warning, one) for one in found)

@@ -39,8 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       '--grid', nargs='+', action='extend', default=[],
       metavar='FIELD=VALUE,...',
       help='grid that replaces that of the config, such as '
-      'optimizer.learning_rate=0.001,0.003; with several fields, all '
-      'combinations are trained')
+      'optimizer.learning_rate=0.001,0.003 or, log-spaced, =log:0.001:0.1:3; '
+      'with several fields, all combinations are trained')
   parser.add_argument(
       '--seeds', type=int, metavar='N',
       help='number of final runs with the best setting (default: as in the '
@@ -116,6 +116,8 @@ def _print(sweep: sweep_lib.Sweep, result: Mapping[str, Any]) -> None:
             metric, row['value']),
         '<- best' if row['name'] == best['name'] else '']
        for row in result['grid']])
+  for warning in sweep_lib.edges(result):
+    print(f'warning: {warning}.')
   runs = result['final']['runs']
   console_lib.table(
       f'Trained on {sweep.config.data.split} with '

@@ -17,7 +17,8 @@ so the selection cannot depend on it.
 from vit_jax.sweep.config import SweepConfig
 from vit_jax.sweep.grid import plan
 from vit_jax.sweep.grid import Sweep
+from vit_jax.sweep.sweep import edges
 from vit_jax.sweep.sweep import RESULT
 from vit_jax.sweep.sweep import run
 
-__all__ = ['RESULT', 'Sweep', 'SweepConfig', 'plan', 'run']
+__all__ = ['RESULT', 'Sweep', 'SweepConfig', 'edges', 'plan', 'run']

@@ -1,10 +1,31 @@
 """Section `sweep` of a config file."""
 
 import dataclasses
+import math
 from typing import Any
+
+import numpy as np
 
 # Fields that the sweep sets.
 _RESERVED = ('seed', 'data.split', 'evals')
+
+
+def expand(value: Any) -> list[Any]:
+  """Returns the values of 'log:LOW:HIGH:COUNT', or a list of the value."""
+  if not (isinstance(value, str) and value.startswith('log:')):
+    return [value]
+  try:
+    low, high, count = map(float, value.split(':')[1:])
+    if not (0 < low < high < math.inf and 2 <= count <= 1000
+            and count == int(count)):
+      raise ValueError
+  except ValueError as error:
+    raise ValueError(
+        f'grid: a log-spaced range is log:LOW:HIGH:COUNT with 0 < LOW < HIGH '
+        f'and a COUNT of at least 2, such as log:0.001:0.1:3; got {value!r}.'
+    ) from error
+  # Three digits: the values become names of runs.
+  return [float(f'{x:.3g}') for x in np.geomspace(low, high, int(count))]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -13,7 +34,8 @@ class SweepConfig:
 
   Attributes:
     grid: values by field, with dotted keys ('optimizer.learning_rate') or
-      nested as in the config; several fields give all combinations.
+      nested as in the config; several fields give all combinations. A value
+      'log:0.001:0.1:3' stands for 3 log-spaced values from 0.001 to 0.1.
     held_out: percentage of the training split, from its end, that the grid runs
       are evaluated on.
     development: overrides of the grid runs in place of `held_out`: the sections
@@ -42,6 +64,9 @@ class SweepConfig:
       raise ValueError(
           'development needs a section evals for the selection, such as '
           '{"dev": {"split": "validation"}}.')
+    expanded = {field: tuple(value for one in values for value in expand(one))
+                for field, values in self.grid.items()}
+    object.__setattr__(self, 'grid', expanded)
     for field, values in self.grid.items():
       if not values or len(set(map(repr, values))) < len(values):
         raise ValueError(

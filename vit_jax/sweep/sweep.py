@@ -122,6 +122,26 @@ def _best(
   return choose(usable, key=lambda row: row['value'])
 
 
+def edges(result: Mapping[str, Any]) -> list[str]:
+  """Returns a warning for each field whose best value ends its range."""
+  warnings = []
+  for field, best in result['best']['values'].items():
+    values = sorted({row['values'][field] for row in result['grid'] if
+                     isinstance(row['values'][field], (int, float))
+                     and not isinstance(row['values'][field], bool)})
+    # Nothing lies below 0, such as no mixup.
+    if len(values) < 2 or best not in (values[0], values[-1]) or not best:
+      continue
+    low = best == values[0]
+    near, word = (values[1], 'smallest') if low else (values[-2], 'largest')
+    beyond = best * best / near if best * near > 0 else 2 * best - near
+    warnings.append(
+        f'{field}={best} is the {word} value of the grid, so a '
+        f'{"smaller" if low else "larger"} one may be better: extend --grid, '
+        f'for example by {beyond:.2g}')
+  return warnings
+
+
 def _write(path: epath.Path, result: Mapping[str, Any]) -> None:
   if jax.process_index() == 0:
     atomic_files.write_json(path, result)
