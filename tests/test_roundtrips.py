@@ -29,6 +29,28 @@ def check_round_trip(model, target, form):
   return again
 
 
+# Components of current backbones.
+BACKBONES = {
+    'CLIP': {'gelu': 'quick', 'stem_norm': 'tokens',
+             'layer_norm_epsilon': 1e-5},
+    'DINOv3': {
+        'rotary': {'coordinates': 'normalized', 'base': 100, 'halves': True},
+        'num_heads': 3, 'mlp': 'swiglu', 'position': 'none', 'registers': 2,
+        'qkv_bias': False, 'layer_scale': 1e-5, 'gelu': 'exact'},
+    'EVA-02': {'rotary': {'reference': 16}, 'num_heads': 3, 'mlp': 'swiglu',
+               'inner_norm': 'both', 'key_bias': False, 'gelu': 'exact'},
+    'learned rotary': {
+        'rotary': {'learned': True, 'base': 10, 'x_first': True},
+        'num_heads': 3, 'layer_scale': 1e-5, 'gelu': 'exact'},
+    'Perception Encoder': {
+        'rotary': {'offset': 1.0, 'reference': 4}, 'num_heads': 3,
+        'stem_norm': 'tokens', 'pooling': 'attention', 'cls': True,
+        'pool_prefix': True, 'pool_heads': 2, 'pool_mlp_dim': 8,
+        'gelu': 'exact'},
+    'AIMv2': {'norm': 'rms', 'mlp': 'swiglu', 'proj_bias': False,
+              'stem_norm': 'patches', 'pooling': 'average',
+              'layer_norm_epsilon': 1e-5},
+    'norms of queries and keys': {'qk_norm': True}}
 SETTINGS = {
     'plain': {},
     'no classes': {'num_classes': 0},
@@ -56,6 +78,7 @@ SETTINGS = {
     'axial': {'axial': True, 'pooling': 'average'},
     'parallel': {'parallel': True, 'qk_norm': True, 'norm': 'rms',
                  'qkv_bias': False},
+    **BACKBONES,
 }
 ONLY_ORBAX = {
     '2-D positions', 'relative positions', 'sine-cosine positions',
@@ -63,7 +86,8 @@ ONLY_ORBAX = {
 REFUSED = {
     'orbax': set(),
     'npz': {*ONLY_ORBAX, 'registers', 'registers without positions',
-            'registers, average', 'layer scale', 'norm after pooling'},
+            'registers, average', 'layer scale', 'norm after pooling',
+            *BACKBONES},
     'timm': {*ONLY_ORBAX, 'representation'},
     'huggingface': set(SETTINGS) - {
         'plain', 'no classes', 'settings that no array shows', 'no qkv bias',

@@ -399,3 +399,31 @@ def test_an_ambiguous_grid_needs_the_image_size(side, embedded, tmp_path):
     loaded = load('timm', arrays, tmp_path, **overrides)
     random_models.assert_same(loaded.params, expected)
     assert loaded.resolution == (side, side)
+
+
+@pytest.mark.parametrize(('settings', 'words', 'given'), [
+    ({'key_bias': False}, 'rotary positions', {
+        'rotary': {'reference': 16}, 'gelu': 'exact'}),
+    ({'position': 'none', 'layer_scale': 0.1}, 'rotary positions', {
+        'rotary': {'coordinates': 'normalized'}, 'position': 'none'}),
+    ({'stem_norm': 'tokens'}, 'whose GELU', {'gelu': 'quick'})])
+def test_settings_that_no_array_shows_are_needed(
+    settings, words, given, tmp_path):
+  section = {**settings, **given, 'width': 12, 'num_heads': 3}
+  safetensors.write(
+      tmp_path / 'x', random_models.arrays('timm', (32, 32), **section))
+  known = {'num_heads': 3, 'resolution': 32}
+  with pytest.raises(ValueError, match=words):
+    load_lib.load(tmp_path / 'x', known)
+  loaded = load_lib.load(tmp_path / 'x', {**known, **given})
+  assert loaded.config.gelu == given.get('gelu', 'exact')
+  assert (loaded.config.rotary is not None) == ('rotary' in given)
+
+
+def test_a_missing_component_is_named_before_its_arrays(tmp_path):
+  arrays = {**random_models.arrays('timm'), 'blocks.0.attn.gate.1': np.ones(3)}
+  safetensors.write(tmp_path / 'model.safetensors', arrays)
+  (tmp_path / 'config.json').write_text(
+      '{"architecture": "vit_base_patch16_sapiens2"}')
+  with pytest.raises(ValueError, match='has grouped-query attention'):
+    load_lib.load(tmp_path)

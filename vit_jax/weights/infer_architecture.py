@@ -42,6 +42,10 @@ def section(
     if heads_in_shapes:
       result['num_heads'] = int(params[_QKV].shape[-2])
     result |= _pooling(params, declared)
+    if family.name == 'timm':
+      _check_timm(params, declared)
+      if result['stem_norm'] != 'none':
+        result['layer_norm_epsilon'] = 1e-5  # CLIP and AIMv2.
   result |= declared
   backbone = _backbone(params)
   if backbone and declared.get('backbone', {}) is not None:
@@ -73,6 +77,32 @@ def _encoder(
   if result['pool_norm'] and 'final_norm/scale' not in params:
     result['final_norm'] = False
   return result
+
+
+def _check_timm(
+    params: Mapping[str, Any], declared: Mapping[str, Any],
+) -> None:
+  """Checks that settings that no array shows are declared.
+
+  Raises:
+    ValueError: if rotary positions or the GELU of CLIP are unknown.
+  """
+  clip = 'stem_norm/scale' in params
+  rotates = (f'{_LAYERS}/attention/qv_bias' in params
+             or (clip and 'pooling/probe' in params)
+             # DINOv3 and RoPE-ViT.
+             or ('positions' not in params
+                 and f'{_LAYERS}/attention_scale' in params))
+  advice = ('Put the config.json of the model next to its weights, or load it '
+            'with ')
+  if rotates and 'rotary' not in declared:
+    raise ValueError(
+        'These arrays are those of a model with rotary positions, which no '
+        f'array contains. {advice}rotary={{...}}, or with rotary=None.')
+  if clip and 'gelu' not in declared:
+    raise ValueError(
+        'These arrays are those of a CLIP model, whose GELU no array shows. '
+        f"{advice}gelu='quick' (OpenAI) or gelu='exact' (OpenCLIP).")
 
 
 def _blocks(params: Mapping[str, Any]) -> dict[str, Any]:

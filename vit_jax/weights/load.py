@@ -79,11 +79,17 @@ def load(
   """
   path = pathlib.Path(path)
   given = overrides_lib.parse(overrides or {})
-  found = matching.find(open_files.open_weights(path), prefix=given.prefix)
-  declared = declared_lib.read_metadata(found.opened)
+  opened = open_files.open_weights(path)
+  file = pathlib.Path(opened.path).with_name('config.json')
+  try:
+    found = matching.find(opened, prefix=given.prefix)
+  except ValueError:
+    if file.exists():  # It may name the component that the model lacks.
+      config_json.read(file, overrides=given)
+    raise
+  declared = declared_lib.read_metadata(opened)
   advice = ''
   if declared is None:
-    file = pathlib.Path(found.opened.path).with_name('config.json')
     declared = declared_lib.Declared()
     if file.exists():
       declared, advice = (

@@ -14,7 +14,8 @@ from vit_jax.weights.configs import preprocessing
 
 _MODEL_TYPES = ('vit', 'deit')
 _GELU = {'gelu': 'exact', 'gelu_python': 'exact', 'gelu_new': 'tanh',
-         'gelu_pytorch_tanh': 'tanh', 'gelu_fast': 'tanh'}
+         'gelu_pytorch_tanh': 'tanh', 'gelu_fast': 'tanh',
+         'quick_gelu': 'quick'}
 _PROBLEM_TYPES = {'sigmoid': 'multi_label_classification', 'none': 'regression'}
 _MODEL_KEYS = {
     'hidden_size': 'width', 'num_hidden_layers': 'depth',
@@ -157,7 +158,8 @@ def config_files(
           'ViTForImageClassification' if classes else 'ViTModel'],
       'model_type': 'vit',
       **{theirs: getattr(config, ours) for theirs, ours in _MODEL_KEYS.items()},
-      'hidden_act': {'exact': 'gelu', 'tanh': 'gelu_pytorch_tanh'}[config.gelu],
+      'hidden_act': {'exact': 'gelu', 'tanh': 'gelu_pytorch_tanh',
+                     'quick': 'quick_gelu'}[config.gelu],
       'hidden_dropout_prob': 0.0, 'attention_probs_dropout_prob': 0.0,
       'initializer_range': 0.02,
       'image_size': height if height == width else [height, width],

@@ -157,8 +157,8 @@ def _parse_eva(
   model['pool_prefix'] = pool == 'map'
   if not arguments.get('use_abs_pos_emb', True):
     model['position'] = 'none'
-  if arguments.get('use_rot_pos_emb'):
-    model['rotary'] = _rotary(arguments)
+  model['rotary'] = (
+      _rotary(arguments) if arguments.get('use_rot_pos_emb') else None)
 
 
 def _rotary(arguments: Mapping[str, Any]) -> dict[str, Any]:
