@@ -27,6 +27,7 @@ class CommonConfig:
   of no parameter is an error.
 
   Attributes:
+    name: optimizer; the field of a subclass.
     learning_rate: peak of the schedule.
     schedule: learning-rate schedule.
     weight_decay: decoupled weight decay, multiplied by the learning rate; see
@@ -81,7 +82,13 @@ class CommonConfig:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AdamConfig(CommonConfig):
-  """Adam (arXiv:1412.6980) with decoupled weight decay, for pre-training."""
+  """Adam (arXiv:1412.6980) with decoupled weight decay, for pre-training.
+
+  Attributes:
+    beta1: decay of the mean of the gradients.
+    beta2: decay of the mean of the squared gradients.
+    epsilon: added to the root of the second mean.
+  """
   name: Literal['adam'] = 'adam'
   beta1: float = 0.9
   beta2: float = 0.999
@@ -95,7 +102,12 @@ class AdamConfig(CommonConfig):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SgdConfig(CommonConfig):
-  """SGD with momentum m = momentum * m + g, for fine-tuning."""
+  """SGD with momentum m = momentum * m + g, for fine-tuning.
+
+  Attributes:
+    momentum: decay of the sum of gradients; 0 for none.
+    nesterov: whether the update is momentum * m + g instead of m.
+  """
   name: Literal['sgd'] = 'sgd'
   momentum: float = 0.9
   nesterov: bool = False
