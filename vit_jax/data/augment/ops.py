@@ -15,6 +15,7 @@ import numpy as np
 from PIL import Image
 
 from vit_jax import schema
+from vit_jax.data.augment import colour
 from vit_jax.data.augment import randaugment
 from vit_jax.data.images import limits
 from vit_jax.data.images import multichannel
@@ -180,9 +181,7 @@ class Flip:
   probability: float = 0.5
 
   def __post_init__(self):
-    if not 0 <= self.probability <= 1:
-      raise ValueError(
-          f'probability must lie in [0, 1]; got {self.probability}.')
+    colour.check_probability(self.probability)
 
   def __call__(self, image: Picture, rng: np.random.Generator) -> Picture:
     if rng.random() >= self.probability:
@@ -190,10 +189,15 @@ class Flip:
     return image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
 
 
+# Operations of Pillow on 8-bit grey or RGB.
+_8_BIT: dict[str, type] = {
+    'blur': colour.Blur, 'color_jitter': colour.ColorJitter,
+    'grayscale': colour.Grayscale, 'randaugment': randaugment.RandAugment,
+    'random_erasing': colour.RandomErasing,
+    'trivial_augment': colour.TrivialAugment}
 OPS: dict[str, type] = {
     'central_crop': CentralCrop, 'flip': Flip, 'inception_crop': InceptionCrop,
-    'pad_crop': PadCrop, 'randaugment': randaugment.RandAugment,
-    'resize': Resize}
+    'pad_crop': PadCrop, 'resize': Resize, **_8_BIT}
 
 
 def build(
@@ -216,7 +220,7 @@ def build(
           f'{place} needs the key op: {settings!r}. Known: {", ".join(OPS)}.')
     name = settings.pop('op')
     schema.check_name(name, list(OPS), what=f'{place}.op')
-    if any_channels and name == 'randaugment':
+    if any_channels and name in _8_BIT:
       raise ValueError(
           f'{place}: {name} needs 8-bit grey or RGB images, unlike '
           'data.channels and data.dtype. Remove it.')

@@ -1,0 +1,170 @@
+"""Random changes of colours and pixels, applied by Pillow to 8-bit images."""
+
+import dataclasses
+import math
+from typing import Literal
+
+import numpy as np
+from PIL import Image
+from PIL import ImageEnhance
+from PIL import ImageFilter
+
+from vit_jax.data.augment import randaugment
+
+
+def check_probability(probability: float) -> None:
+  """Raises a ValueError for a probability outside [0, 1]."""
+  if not 0 <= probability <= 1:
+    raise ValueError(f'probability must lie in [0, 1]; got {probability}.')
+
+
+@dataclasses.dataclass(frozen=True)
+class ColorJitter:
+  """Changes brightness, contrast, saturation and hue, in random order.
+
+  Factors are uniform in [1 - x, 1 + x]; the hue turns by up to `hue` of a full
+  circle. The defaults are those of SimCLR (arXiv 2002.05709, appendix A) at
+  strength 0.5.
+  """
+  brightness: float = 0.4
+  contrast: float = 0.4
+  saturation: float = 0.4
+  hue: float = 0.1
+  probability: float = 0.8
+
+  def __post_init__(self):
+    check_probability(self.probability)
+    factors = self.brightness, self.contrast, self.saturation
+    if min(factors) < 0 or not 0 <= self.hue <= 0.5:
+      raise ValueError(
+          'brightness, contrast and saturation must be at least 0, and hue in '
+          f'[0, 0.5]; got {(*factors, self.hue)}.')
+
+  def __call__(
+      self, image: Image.Image, rng: np.random.Generator) -> Image.Image:
+    if rng.random() >= self.probability:
+      return image
+    enhancers = ((ImageEnhance.Brightness, self.brightness),
+                 (ImageEnhance.Contrast, self.contrast),
+                 (ImageEnhance.Color, self.saturation))
+    for i in rng.permutation(len(enhancers) + 1):
+      if i == len(enhancers):
+        image = _turn_hue(image, rng.uniform(-self.hue, self.hue))
+      else:
+        enhancer, most = enhancers[i]
+        factor = rng.uniform(max(0.0, 1 - most), 1 + most)
+        image = enhancer(image).enhance(factor)
+    return image
+
+
+def _turn_hue(image: Image.Image, turn: float) -> Image.Image:
+  if image.mode == 'L':
+    return image
+  hue, saturation, value = image.convert('HSV').split()
+  hue = hue.point([(v + round(256 * turn)) % 256 for v in range(256)])
+  return Image.merge('HSV', (hue, saturation, value)).convert(image.mode)
+
+
+@dataclasses.dataclass(frozen=True)
+class Grayscale:
+  """Removes the colours with the given probability (SimCLR: 0.2)."""
+  probability: float = 0.2
+
+  def __post_init__(self):
+    check_probability(self.probability)
+
+  def __call__(
+      self, image: Image.Image, rng: np.random.Generator) -> Image.Image:
+    if rng.random() >= self.probability:
+      return image
+    return image.convert('L').convert(image.mode)
+
+
+@dataclasses.dataclass(frozen=True)
+class Blur:
+  """Blurs with a Gaussian of random sigma in pixels (SimCLR: 0.1 to 2)."""
+  sigma: tuple[float, float] = (0.1, 2.0)
+  probability: float = 0.5
+
+  def __post_init__(self):
+    check_probability(self.probability)
+    if not 0 <= self.sigma[0] <= self.sigma[1]:
+      raise ValueError(
+          f'sigma must be two lengths, 0 <= low <= high; got {self.sigma}.')
+
+  def __call__(
+      self, image: Image.Image, rng: np.random.Generator) -> Image.Image:
+    if rng.random() >= self.probability:
+      return image
+    return image.filter(ImageFilter.GaussianBlur(rng.uniform(*self.sigma)))
+
+
+@dataclasses.dataclass(frozen=True)
+class RandomErasing:
+  """Fills a random rectangle with noise (arXiv 1708.04896, algorithm 1).
+
+  Put it after the crop.
+
+  Attributes:
+    probability: share of the images that are changed.
+    area: range of the rectangle's share of the image.
+    aspect: range of its height / width, whose logarithm is uniform.
+  """
+  probability: float = 0.5
+  area: tuple[float, float] = (0.02, 0.4)
+  aspect: tuple[float, float] = (0.3, 1 / 0.3)
+
+  def __post_init__(self):
+    check_probability(self.probability)
+    if not (0 < self.area[0] <= self.area[1] <= 1
+            and 0 < self.aspect[0] <= self.aspect[1]):
+      raise ValueError(
+          'area must be two fractions and aspect two ratios, low <= high; got '
+          f'{self.area} and {self.aspect}.')
+
+  def __call__(
+      self, image: Image.Image, rng: np.random.Generator) -> Image.Image:
+    if rng.random() >= self.probability:
+      return image
+    for _ in range(10):  # Rectangles that do not fit are drawn again.
+      area = image.width * image.height * rng.uniform(*self.area)
+      low, high = map(math.log, self.aspect)
+      aspect = math.exp(rng.uniform(low, high))
+      height, width = round((area * aspect)**0.5), round((area / aspect)**0.5)
+      if 0 < height <= image.height and 0 < width <= image.width:
+        left = int(rng.integers(image.width - width + 1))
+        top = int(rng.integers(image.height - height + 1))
+        pixels = np.array(image)
+        hole = pixels[top:top + height, left:left + width]
+        hole[...] = rng.integers(0, 256, hole.shape, dtype=np.uint8)
+        return Image.fromarray(pixels)
+    return image
+
+
+# Ranges of the 'wide' space relative to those of `randaugment.GROWING`.
+_WIDE = {
+    'rotate': 135 / 30, 'shear_x': 0.99 / 0.3, 'shear_y': 0.99 / 0.3,
+    'translate_x': 32 / 224 / (150 / 331),
+    'translate_y': 32 / 224 / (150 / 331), 'posterize': 6 / 4,
+    'color': 0.99 / 0.9, 'contrast': 0.99 / 0.9, 'brightness': 0.99 / 0.9,
+    'sharpness': 0.99 / 0.9}
+
+
+@dataclasses.dataclass(frozen=True)
+class TrivialAugment:
+  """Applies one random operation of random strength (arXiv 2103.10158).
+
+  Attributes:
+    space: 'wide', or 'rand' for the ranges of RandAugment. The paper's
+      translations by up to 32 pixels are fractions of 224 here.
+  """
+  space: Literal['wide', 'rand'] = 'wide'
+
+  def __call__(
+      self, image: Image.Image, rng: np.random.Generator) -> Image.Image:
+    names = tuple(randaugment.GROWING)
+    name = names[int(rng.integers(len(names)))]
+    strength = int(rng.integers(31)) / 30  # 31 levels, as in the paper.
+    scale = _WIDE.get(name, 1.0) if self.space == 'wide' else 1.0
+    sign = 1 if rng.random() < 0.5 else -1
+    return randaugment.GROWING[name](image, sign * scale * strength)
