@@ -23,6 +23,9 @@ MODELS = {
     'resnet': {'name': 'resnet', 'num_classes': 3, 'backbone': {
         'depths': (1, 1), 'width': 32, 'preactivation': True}},
     'no head': {**VIT, 'num_classes': 0},
+    'backbone': {
+        **VIT, 'mlp': 'swiglu', 'inner_norm': 'both', 'stem_norm': 'tokens',
+        'key_bias': False, 'rotary': {'learned': True}, 'registers': 2},
 }
 
 
@@ -42,7 +45,7 @@ def test_exports_compute_in_float32(tmp_path):
 
 
 @pytest.mark.parametrize(('name', 'form'), [
-    *((name, 'jax') for name in ('resnet', 'no head')),
+    *((name, 'jax') for name in ('resnet', 'no head', 'backbone')),
     *((name, form) for name in MODELS for form in ('onnx', 'savedmodel'))])
 def test_exports_give_the_same_logits_for_any_batch_size(tmp_path, name, form):
   for library in export.LIBRARIES[form]:
