@@ -45,6 +45,15 @@ def test_a_prediction_is_the_softmax_of_the_logits(model):
                              rtol=1e-5)
 
 
+def test_flipped_predictions_are_those_of_the_mean_logits(model):
+  mean = logits(model, pixels(), pixels()[:, ::-1]).mean(axis=0)
+  for image in (pixels(), pixels()[:, ::-1]):
+    got = model.predict(image, 5, flip=True)
+    wanted = np.exp(mean - mean.max())
+    np.testing.assert_allclose(
+        got.probabilities, np.sort(wanted / wanted.sum())[::-1], rtol=1e-5)
+
+
 def test_paths_pillow_images_and_arrays_give_equal_predictions(
     model, tmp_path: pathlib.Path):
   array = pixels()

@@ -62,6 +62,14 @@ def add_which(parser: argparse.ArgumentParser) -> None:
       help='which checkpoint of a workdir (default: %(default)s)')
 
 
+def add_flip(parser: argparse.ArgumentParser) -> None:
+  """Adds --flip, for commands that make predictions."""
+  parser.add_argument(
+      '--flip', action='store_true',
+      help='average the outputs for each image and its mirror image, which '
+      'takes twice as long')
+
+
 def add_feature_model(parser: argparse.ArgumentParser, *, text: str) -> None:
   """Adds the flags of a model whose features are compared."""
   parser.add_argument(

@@ -72,6 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
       '--output', default='', metavar='DIR',
       help='folder for figures (default: `evals` in the workdir)')
+  arguments.add_flip(parser)
   parser.add_argument(
       '--stage', default='', metavar='NAME',
       help='stage to use, if --config has several')
@@ -82,6 +83,10 @@ def run(args: argparse.Namespace) -> int:
   # The time limits of the run's config are not known yet.
   with restore.start_watchdog(config_lib.LogConfig(), 'finding the checkpoint'):
     config, source = _find(args)
+  if args.flip:
+    config = dataclasses.replace(config, evals={
+        name: dataclasses.replace(section, flip=True)
+        for name, section in config.evals.items()})
   output = _output_folder(args)
   with restore.start_watchdog(
       config.log, 'reading the checkpoint',

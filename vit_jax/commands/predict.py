@@ -46,6 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       '--activation', choices=('softmax', 'sigmoid'),
       help='softmax for one class per image, sigmoid for several (default: as '
       'in the training loss, or softmax if it is unknown)')
+  arguments.add_flip(parser)
   parser.add_argument(
       '--labels', default='', metavar='FILE',
       help='file with class names, one per line, for weights without names')
@@ -71,7 +72,8 @@ def run(args: argparse.Namespace) -> int:
   records: list[dict[str, Any]] = []
   with image_files.ReadProgress(len(found), errors) as progress:
     for paths, outputs in model.outputs(
-        found, batch_size=args.batch_size, on_error=progress.add_error):
+        found, batch_size=args.batch_size, flip=args.flip,
+        on_error=progress.add_error):
       records += map(_record, paths, convert(outputs['logits']))
       progress.advance(len(paths))
   written = records + [{'path': path, 'error': error}

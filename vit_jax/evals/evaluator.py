@@ -171,12 +171,14 @@ class EvaluatorConfig:
     every: interval during training; None evaluates at the end only. 'auto' is
       10 % of the run, or more if evaluations would compute more than training.
     batch_size: global batch size; None uses the microbatch size of training.
+    flip: averages the outputs for each image and its mirror image.
   """
   name: str
   split: str = ''
   source: str = ''
   every: schema.Duration | Literal['auto'] | None = None
   batch_size: int | None = None
+  flip: bool = False
 
   # Whether the classes of the data must be those of the model's head.
   uses_head: ClassVar[bool] = True

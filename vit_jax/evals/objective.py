@@ -36,6 +36,10 @@ class ObjectiveConfig(evaluator.EvaluatorConfig):
 
   def build(self, context: evaluator.Context) -> evaluator.Evaluate:
     """See `EvaluatorConfig`."""
+    if self.flip:
+      raise ValueError(
+          f'{context.where}.flip averages predictions, but the objective '
+          'measures the training loss. Leave it out.')
     split = context.open(self)
 
     def numbered() -> Iterator[dict[str, Any]]:

@@ -51,6 +51,21 @@ def mean(
   return run
 
 
+def average_mirrored(
+    predict: Callable[[types.Params, Any], types.Outputs],
+) -> Callable[[types.Params, Any], types.Outputs]:
+  """Returns `predict` averaged over each image and its mirror image.
+
+  `predict` takes images [batch, height, width, channels].
+  """
+  def averaged(params: types.Params, images: Any) -> types.Outputs:
+    return jax.tree.map(
+        lambda one, other: (one + other) / 2, predict(params, images),
+        predict(params, images[:, :, ::-1]))
+
+  return averaged
+
+
 def gather(
     split: evaluator.Split,
     function: Callable[[types.Params, types.Batch], types.Outputs],

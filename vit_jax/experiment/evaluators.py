@@ -19,6 +19,7 @@ from vit_jax.data import examples
 from vit_jax.data import imagenet_real
 from vit_jax.data.splits import overlap
 from vit_jax.data.splits import split_strings
+from vit_jax.evals import passes
 from vit_jax.experiment import config as config_lib
 from vit_jax.parallel import mesh as mesh_lib
 from vit_jax.parallel import multihost
@@ -154,15 +155,22 @@ def build(
   """
   config = dataclasses.replace(config, accumulation=microbatches)
 
-  def predict(params: types.Params, batch: types.Batch) -> types.Outputs:
-    return model.apply({'params': params}, batch['image'])
+  def predict(
+      params: types.Params, batch: types.Batch, *, flip: bool,
+  ) -> types.Outputs:
+    def apply(params: types.Params, images: jax.Array) -> types.Outputs:
+      return model.apply({'params': params}, images)
+
+    return (passes.average_mirrored(apply) if flip else apply)(
+        params, batch['image'])
 
   # The evaluation loss uses the labels without smoothing.
   labelled = _labelled_objective(config, train_data)
   return {name: evals.build(section, evals.Context(
       where=f'evals.{name}',
       open_split=_split_opener(name, config, mesh, unreadable, open_data),
-      predict=sharding.keep_batch_split(predict, mesh),
+      predict=sharding.keep_batch_split(
+          functools.partial(predict, flip=section.flip), mesh),
       objective=sharding.keep_batch_split(objective, mesh),
       loss=functools.partial(objectives.loss_of_logits, labelled),
       activation='sigmoid' if labelled.loss == 'sigmoid' else 'softmax',

@@ -99,7 +99,7 @@ class Model:
   def predict(
       self, images: ImageLike | Iterable[ImageLike], top_k: int = 5, *,
       activation: preprocessing_lib.Activation | None = None,
-      batch_size: int = 32,
+      batch_size: int = 32, flip: bool = False,
   ) -> predictions.Prediction | predictions.Estimate | Predictions:
     """Classifies images, or predicts their regression targets.
 
@@ -109,6 +109,7 @@ class Model:
       activation: 'softmax', or 'sigmoid' for several classes per image; by
         default that of the training loss, or softmax if unknown.
       batch_size: images per batch.
+      flip: whether to average the logits of each image and its mirror image.
 
     Returns:
       A `Prediction` per image, or an `Estimate` if the model predicts numbers.
@@ -120,7 +121,7 @@ class Model:
         lambda outputs: self.estimates(outputs['logits'])
         if self.is_regression else self.top_classes(
             outputs['logits'], top_k=top_k, activation=activation),
-        images, batch_size)
+        images, batch_size, flip=flip)
 
   def top_classes(
       self, logits: Float[Any, 'batch classes'], *, top_k: int = 5,
@@ -255,6 +256,7 @@ class Model:
   def outputs(
       self, images: Iterable[ImageLike], *, batch_size: int = 32,
       names: Sequence[str] = ('logits',), capture: bool = False,
+      flip: bool = False,
       on_error: images_lib.OnError | None = None,
   ) -> Iterator[tuple[tuple[ImageLike, ...], dict[str, Any]]]:
     """Yields images and model outputs, a few batches in memory at a time.
@@ -264,13 +266,15 @@ class Model:
       batch_size: images per batch.
       names: outputs to return; see `models.vit.ViT`.
       capture: whether to return `layers`, the intermediates of every layer.
+      flip: whether to average over each image and its mirror image.
       on_error: called with each unreadable image, which is then skipped; None
         raises instead.
     """
     if batch_size < 1:
       raise ValueError(f'batch_size must be at least 1, but is {batch_size}.')
     apply = self.network.at(
-        self.preprocess.resolution, names=names, capture=capture)
+        self.preprocess.resolution, names=names, capture=capture,
+        flip=flip)
     for sources, arrays in images_lib.batches(
         images, self.preprocess, size=batch_size, on_error=on_error):
       count = slice(len(sources))  # Without padding.

@@ -11,6 +11,7 @@ import numpy as np
 from vit_jax import models
 from vit_jax import tree
 from vit_jax import types
+from vit_jax.evals import passes
 
 Images = (Float[Array, 'batch height width channels'] |
           Float[np.ndarray, 'batch height width channels'])
@@ -42,7 +43,7 @@ class Network:
 
   def at(
       self, size: tuple[int, int], *, names: Sequence[str] = (),
-      capture: bool = False,
+      capture: bool = False, flip: bool = False,
   ) -> Callable[[Images], types.Outputs]:
     """Returns the jitted forward pass for images of one size.
 
@@ -50,12 +51,13 @@ class Network:
       size: height and width of the images.
       names: outputs to return; all by default.
       capture: whether to return `layers`, the intermediates of every layer.
+      flip: whether to average over each image and its mirror image.
 
     Raises:
       ValueError: if such images do not divide into patches.
     """
     return functools.partial(
-        _apply(self.config, capture, tuple(names)), self.params_for(size))
+        _apply(self.config, capture, tuple(names), flip), self.params_for(size))
 
   def params_for(self, size: tuple[int, int]) -> types.Params:
     """Returns the parameters for an image size, on the device.
@@ -90,6 +92,7 @@ class Network:
 @functools.lru_cache(maxsize=32)
 def _apply(
     config: models.ModelConfig, capture: bool, names: tuple[str, ...],
+    flip: bool,
 ) -> Callable[..., types.Outputs]:
   model = models.build(
       models.for_devices(config, jax.devices()[:1]),
@@ -101,4 +104,4 @@ def _apply(
     # Unused outputs are not computed, or at least not copied.
     return {name: outputs[name] for name in names} if names else outputs
 
-  return jax.jit(apply)
+  return jax.jit(passes.average_mirrored(apply) if flip else apply)
