@@ -100,7 +100,7 @@ def main(argv):
   parser.add_argument('--models', default='L/16,H/14,G/14')
   parser.add_argument('--meshes', default='data,auto',
                       help='presets of config.mesh')
-  parser.add_argument('--slices', default='v5p-8,v5p-64,v5p-512,v5p-1024')
+  parser.add_argument('--slices', default='v5p-8,v5p-512,v5p-1024')
   parser.add_argument('--images', type=int, default=32, help='per device')
   parser.add_argument('--json', required=True)
   args = parser.parse_args(argv)
