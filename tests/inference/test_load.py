@@ -12,6 +12,14 @@ import pytest
 
 from tests import random_models
 import vit_jax
+from vit_jax import models
+from vit_jax import tree
+from vit_jax.experiment import build
+from vit_jax.experiment import config
+from vit_jax.inference import load
+from vit_jax.weights import families
+from vit_jax.weights import initialize
+from vit_jax.weights import safetensors
 from vit_jax.weights import save
 
 
@@ -120,3 +128,27 @@ def test_models_are_created_with_random_parameters(tmp_path):
       vit_jax.load(tmp_path / 'x.npz', log=None).params, model.params)
   with pytest.raises(ValueError, match="SIZE/PATCH.*'B/17x'"):
     vit_jax.create('B/17x')
+
+
+@pytest.mark.parametrize(('chosen', 'method'), [
+    (None, 'cubic'), ('linear', 'linear')])
+def test_fine_tuning_interpolates_positions_as_the_code_of_the_weights(
+    chosen, method, tmp_path):
+  section = {**random_models.TINY, 'gelu': 'exact', 'num_classes': 10}
+  model = random_models.make(section, side=16)
+  arrays = save.to_arrays(families.FAMILIES['timm'], tree.flatten(model.params))
+  safetensors.write(tmp_path / 'x.safetensors', arrays)
+  found = load.find(tmp_path / 'x.safetensors', num_heads=2)
+  built = build.build(config.resolve({
+      'total': {'steps': 1}, 'batch_size': 2, 'model': section,
+      'data': {'source': 'digits', 'resolution': 32},
+      'optimizer': {'name': 'sgd', 'learning_rate': 0.1,
+                    'schedule': {'name': 'constant'}}}),
+      devices=jax.devices()[:1])
+  params, _ = built.adapt(
+      found.load(), found.config,
+      config=initialize.InitConfig(positions=chosen, ignored=()))
+  np.testing.assert_allclose(
+      params['positions'], models.resize(
+          'positions', np.asarray(model.params['positions']), old_grid=(2, 2),
+          new_grid=(4, 4), method=method), rtol=1e-5)

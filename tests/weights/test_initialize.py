@@ -43,7 +43,7 @@ def adapt(source, target, *, old_grid=(3, 3), new_grid=(3, 3), **section):
   def resize(name, array):
     return models.resize(
         name, array, old_grid=old_grid, new_grid=new_grid,
-        method=config.positions)
+        method=config.positions or 'linear')
 
   adapted, rows = initialize.adapt(
       source, target, config=config, resize=resize)

@@ -245,7 +245,8 @@ class Experiment:
     old_size = data.parse(
         {'resolution': source_config['data']['resolution']}).size
     resize = functools.partial(
-        models.resize, method=config.positions,
+        models.resize,
+        method=config.positions or source_config.get('positions', 'linear'),
         old_grid=models.grid(models.parse(source_config['model']), old_size),
         new_grid=grid(self.config))
     return initialize.adapt(source, initial, config=config, resize=resize)

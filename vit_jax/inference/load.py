@@ -165,4 +165,5 @@ def find(
       path=os.fspath(path), item=model.origin.split(':')[0] or 'weights',
       params=model.params, config={
           'model': schema.to_plain(model.config),
+          'positions': model.positions,
           'data': {'resolution': list(model.resolution)}})

@@ -81,8 +81,8 @@ class ViTConfig:
     pool_norm: norm after pooling (timm's `fc_norm`).
     pool_prefix: whether class token and registers are pooled as well, unless
       pooling is 'cls'.
-    pool_heads, pool_mlp_dim: heads and hidden units of attention pooling; 0 for
-      those of the encoder.
+    pool_heads: heads of attention pooling; 0 for `num_heads`.
+    pool_mlp_dim: hidden units of attention pooling; 0 for `mlp_dim`.
     representation_layer: dense tanh layer before the head, for pre-training
       (section 3.1) but not for fine-tuning.
     head_bias: initial bias of the head; -10 gives a low initial sigmoid loss

@@ -30,7 +30,8 @@ class InitConfig:
     stage: an earlier stage of the same config, instead of `checkpoint`.
     which: 'latest' or 'best' checkpoint of a workdir.
     positions: interpolation of position embeddings to another grid: 'linear'
-      with aligned corners, as in the paper's code, or 'cubic'.
+      with aligned corners, as in the paper's code, or 'cubic' as in timm; None
+      for that of the code that the weights come from.
     channels: adaptation of patch filters to another number of channels:
       'same' is an error; 'mean' gives each channel the mean filter, times the
       old number of channels over the new, so that an image with identical
@@ -44,7 +45,7 @@ class InitConfig:
   checkpoint: str = ''
   stage: str = ''
   which: Literal['latest', 'best'] = 'latest'
-  positions: Positions = 'linear'
+  positions: Positions | None = None
   channels: Literal['same', 'mean'] = 'same'
   new: tuple[str, ...] = ('head/.*',)
   ignored: tuple[str, ...] = (
