@@ -25,30 +25,23 @@ from vit_jax.models import per_example_random
 from vit_jax.models import rotary
 from vit_jax.models import vit_config
 
-# Outputs of dense layers that the gradient needs, in the compute dtype; not the
-# attention weights, which are float32 and quadratic in tokens, and not outputs
-# of norms, GELU and dropout.
-_PROJECTIONS = ('query', 'key', 'value', 'after_attention', 'hidden')
+# Outputs of matrix products that the gradient needs; not the attention weights,
+# which are quadratic in tokens, and not outputs of norms, GELU and dropout.
+_SAVED = ('query', 'key', 'value', 'attended', 'log_sums', 'after_attention',
+          'hidden')
 # Intermediates that are saved for the backward pass; others are recomputed.
 REMAT_POLICIES: Mapping[str, Callable | None] = {
     'none': None,
-    # Saves everything except attention and cheap elementwise operations.
-    'attention': jax.checkpoint_policies.save_only_these_names(*_PROJECTIONS),
+    # Saves everything except attention and cheap elementwise operations. Sums
+    # are the statistics of norms: small, but a pass over all tokens each.
+    'attention': jax.checkpoint_policies.save_from_both_policies(
+        jax.checkpoint_policies.save_only_these_names(*_SAVED),
+        lambda primitive, *_, **__: primitive is jax.lax.reduce_sum_p),
     # Saves outputs of matrix products with parameters.
     'dots': jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
     # Saves only the input of each layer.
     'full': jax.checkpoint_policies.nothing_saveable,
 }
-
-def _saveable(
-    array: Float[Array, 'batch tokens heads head_dim'], name: str,
-) -> Float[Array, 'batch tokens heads head_dim']:
-  """Names an intermediate for remat policies, with heads merged.
-
-  TPUs pad the last axis to 128, twice the usual `head_dim`.
-  """
-  flat = einops.rearrange(array, 'b t n h -> b t (n h)')
-  return ad_checkpoint.checkpoint_name(flat, name).reshape(array.shape)
 
 
 class SelfAttention(nn.Module):
@@ -75,19 +68,20 @@ class SelfAttention(nn.Module):
         nn.with_logical_partitioning(
             xavier, ('width', None, 'heads', 'head_dim')),
         (c.width, 3, c.num_heads, c.head_dim))
-    qkv = jnp.einsum(
-        'btw,wcnh->btcnh', tokens, kernel.astype(c.compute_dtype))
+    biases: Any = (0, 0, 0)
     if c.qkv_bias:
       bias = self.param(
           'qkv_bias' if c.key_bias else 'qv_bias',
           nn.with_logical_partitioning(
               nn.initializers.zeros, (None, 'heads', 'head_dim')),
           (3 if c.key_bias else 2, c.num_heads, c.head_dim))
-      if not c.key_bias:
-        bias = jnp.stack([bias[0], jnp.zeros_like(bias[0]), bias[1]])
-      qkv += bias.astype(c.compute_dtype)
+      bias = bias.astype(c.compute_dtype)
+      biases = bias if c.key_bias else (bias[0], 0, bias[1])
+    # Three products: slices of a joint result would be copied.
     query, key, value = (
-        _saveable(qkv[:, :, i], name)
+        ad_checkpoint.checkpoint_name(jnp.einsum(
+            'btw,wnh->btnh', tokens, kernel[:, i].astype(c.compute_dtype)
+        ) + biases[i], name)
         for i, name in enumerate(('query', 'key', 'value')))
     if c.qk_norm:
       query = layers.layer_norm(c, 'query_norm', axis='head_dim')(query)
@@ -96,8 +90,12 @@ class SelfAttention(nn.Module):
       query, key = self._rotate(c.rotary, query, key)
     bias = self._relative_bias(query) if c.position == 'relative' else None
     drops = self.train and c.attention_dropout > 0
-    if c.attention == 'cudnn' and bias is None and not (self.capture or drops):
-      values, weights = attention_lib.fused_attention(query, key, value), None
+    needs_weights = bias is not None or self.capture or drops
+    weights = None
+    if c.attention == 'cudnn' and not needs_weights:
+      values = attention_lib.fused_attention(query, key, value)
+    elif c.remat != 'none' and not needs_weights:
+      values = attention_lib.recomputed_attention(query, key, value)
     else:
       drop = layers.Dropout(c.attention_dropout, deterministic=not self.train)
       values, weights = attention_lib.dot_product_attention(

@@ -93,16 +93,16 @@ class ViTConfig:
     attention_dropout: dropout rate of attention weights.
     stochastic_depth: rate at the last layer, increasing linearly from 0.
 
-    dtype: type of activations and matrix products. Parameters, norm statistics,
-      softmax, head and loss are always float32.
+    dtype: type of activations and matrix products, including attention logits.
+      Parameters, norm statistics, softmax, head and loss are always float32.
     attention: 'plain', or 'cudnn', the fused kernel for bfloat16 on GPUs (arXiv
       2205.14135), which keeps no attention weights in memory. 'plain' is used
       anyway on other devices, when weights are captured, with attention dropout
       and with relative positions.
     remat: intermediates that the backward pass recomputes: 'none'; 'attention'
-      with norms, GELU and dropout, about 1 % of the operations and often faster
-      than 'none'; 'dots' (all except matrix products with parameters); or
-      'full', about 22 %. See docs/performance.md.
+      weights, norms, GELU and dropout, about 0.5 % of the operations; 'dots'
+      (all except matrix products with parameters); or 'full', about 22 %. See
+      docs/performance.md.
     unroll: layers per scan iteration; `depth` unrolls all.
   """
   name: Literal['vit'] = _switch('vit', exported=_ANY)

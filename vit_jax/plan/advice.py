@@ -11,7 +11,7 @@ from vit_jax.experiment import config as config_lib
 from vit_jax.plan import step_cost
 
 REMAT_COST = {
-    'attention': 'recomputes attention, norms and GELU: about +1 % FLOPs',
+    'attention': 'recomputes attention, norms and GELU: about +0.5 % FLOPs',
     'dots': 'also recomputes attention products: about +1 % FLOPs',
     'full': 'recomputes the whole forward pass: about +22 % FLOPs',
 }

@@ -104,7 +104,9 @@ def build(
     if averaging is not None:
       average = optax.incremental_update(
           params, state.average, _weight_of_latest(averaging, state.step))
-    norms = (grads, updates, params)
+    # Not `updates`: XLA would write them to memory for their norm alone.
+    change = jax.tree.map(jnp.subtract, params, state.params)
+    norms = (grads, change, params)
     new = {
         **sums,
         **{name: clu.metrics.LastValue(
