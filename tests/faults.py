@@ -62,7 +62,7 @@ def get_config():
 MAIN = """
 import sys
 sys.path.insert(0, sys.argv[1])
-import main
+from vit_jax import __main__ as main
 from vit_jax.parallel import processes
 processes.HEARTBEAT_SECS = int(sys.argv[2])
 sys.exit(main.exit_code(sys.argv[3:]))

@@ -37,10 +37,10 @@ import pyarrow.parquet as pq
 import tensorflow_datasets as datasets_tfds
 from tensorflow_datasets.proto import tf_example_pb2
 
-import main
 from tests import hostile
 from tests import pictures
 from tests import random_models
+from vit_jax import __main__ as main
 from vit_jax import data
 from vit_jax import schema
 from vit_jax.data import dataset as dataset_lib

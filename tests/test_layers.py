@@ -21,10 +21,11 @@ LAYERS = (
      'near_duplicates', 'prepare'),
     ('inference', 'experiment', 'plan', 'run', 'sweep', 'benchmarking'),
     ('commands', '__init__'),
-    ('main',),
+    ('__main__', 'main'),
 )
 # Pairs (importer, imported) of the same row.
 WITHIN_A_ROW = {
+    ('main', '__main__'),
     ('console', 'escape'),
     ('weights', 'checkpoints'),
     *itertools.combinations(('benchmarking', 'sweep', 'run', 'plan',

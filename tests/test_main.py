@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-import main
+from vit_jax import __main__ as main
 from vit_jax import evals
 from vit_jax.check import output
 from vit_jax.check import suspicious_labels
@@ -91,7 +91,8 @@ def test_a_missing_package_is_named_with_the_install_command(
 @pytest.mark.parametrize('argv', [[], *([name] for name in main.COMMANDS)])
 def test_help_and_misspelt_flags_import_no_large_library(argv):
   program = f"""
-import sys, main
+import sys
+from vit_jax import __main__ as main
 assert main.main({[*argv, '--hlp']}) == 2
 try: main.main({[*argv, '--help']})
 except SystemExit: pass

@@ -5,10 +5,10 @@ import json
 
 import pytest
 
-import main
 from tests import pictures
 from tests import toy
 import vit_jax
+from vit_jax import __main__ as main
 from vit_jax import data
 from vit_jax.checkpoints import manager
 

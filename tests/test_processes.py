@@ -16,7 +16,7 @@ import numpy as np
 from PIL import Image
 import pytest
 
-import main
+from vit_jax import __main__ as main
 from vit_jax import run as run_lib
 from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import config as config_lib

@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-import main
+from vit_jax import __main__ as main
 from vit_jax.experiment import config as config_lib
 
 ROOT = pathlib.Path(__file__).parent.parent

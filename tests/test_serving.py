@@ -26,10 +26,10 @@ from PIL import Image
 from PIL import ImageFile
 import pytest
 
-import main
 from tests import hostile
 from tests import pictures
 from tests import random_models
+from vit_jax import __main__ as main
 from vit_jax.inference import images as images_lib
 from vit_jax.weights.configs import preprocessing as preprocessing_lib
 

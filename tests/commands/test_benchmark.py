@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-import main
 from tests import toy
+from vit_jax import __main__ as main
 from vit_jax.benchmarking import interleaved_timing
 from vit_jax.benchmarking import matmul_peak
 from vit_jax.experiment import build as experiment_lib

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-import main
 from tests import pictures
+from vit_jax import __main__ as main
 from vit_jax.commands import data
 
 

@@ -6,9 +6,9 @@ import jax
 import numpy as np
 import pytest
 
-import main
 from tests import toy
 import vit_jax
+from vit_jax import __main__ as main
 from vit_jax import run as run_lib
 from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import config as config_lib

@@ -5,7 +5,7 @@ import pathlib
 
 import pytest
 
-import main
+from vit_jax import __main__ as main
 from vit_jax.commands import flops
 from vit_jax.plan import paper_costs
 
@@ -60,6 +60,13 @@ def test_a_config_is_counted_without_its_data(tmp_path, capsys, dataset):
   assert f'{dataset} is not available' in output
   assert 'Paper, Table 6: 224 exaFLOPs' in output
   assert 'an assumption: see --utilisation' in output
+
+
+def test_a_config_that_keeps_its_best_checkpoint_is_counted(tmp_path, capsys):
+  written, _ = count(
+      tmp_path, capsys, f'--config={PRETRAIN}:model=Ti/16,dataset=imagenet2012',
+      '--config.checkpoint.best=val/accuracy')
+  assert written['stages'][0]['exaflops'] > 0
 
 
 def test_other_epochs_have_no_row_in_the_paper(tmp_path, capsys):

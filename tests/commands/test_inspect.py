@@ -9,8 +9,8 @@ import numpy as np
 from PIL import Image
 import pytest
 
-import main
 from tests import random_models
+from vit_jax import __main__ as main
 from vit_jax.analysis import attention
 from vit_jax.inference import load
 

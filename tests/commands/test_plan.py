@@ -6,8 +6,8 @@ import re
 import jax
 import pytest
 
-import main
 from tests import toy
+from vit_jax import __main__ as main
 from vit_jax.plan import max_batch
 
 

@@ -11,9 +11,9 @@ from PIL import Image
 from pyarrow import parquet
 import pytest
 
-import main
 from tests import random_models
 import vit_jax
+from vit_jax import __main__ as main
 
 READABLE = ['a.png', 'b.jpg', 'c.png', 'more/d.PNG']
 

@@ -12,15 +12,17 @@ import jax
 import numpy as np
 import pytest
 
-import main
 from tests import toy
 import vit_jax
+from vit_jax import __main__ as main
 from vit_jax import run as run_lib
+from vit_jax import schema
 from vit_jax import tree
 from vit_jax.checkpoints import manager
 from vit_jax.checkpoints import source as checkpoint_source
 from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import config as config_lib
+from vit_jax.experiment import load_config
 from vit_jax.training import health
 from vit_jax.training import writer
 
@@ -64,7 +66,7 @@ MEASURED = ('images_per_sec', 'wait_share', 'device_hours', 'core_hours',
 PROGRAM = """
 import sys
 sys.path.insert(0, sys.argv[1])
-import main
+from vit_jax import __main__ as main
 code = main.exit_code(sys.argv[2:])
 heavy = {'tensorflow', 'torch', 'tensorboard'} & set(sys.modules)
 sys.exit(f'imported {heavy}' if heavy else code)
@@ -289,3 +291,21 @@ def test_all_stages_are_checked_before_the_first_trains(tmp_path, capsys):
   assert status == 2
   assert 'does not fit the model' in capsys.readouterr().err
   assert not (tmp_path / 'run').exists()
+
+
+def test_help_lists_the_keys_of_a_config_and_short_flags_set_them(
+    config_file, capsys):
+  assert main.main(['train', f'--config={config_file}', '--help',
+                    '--config.seed=3']) == 0
+  out = capsys.readouterr().out
+  assert '--epochs' in out and f'keys of {config_file}' in out
+  assert '  --config.seed=3  (integer)\n      seed of initial' in out
+  _, parser = main.build_parser('train')
+  args = main.parse_arguments('train', parser, [
+      f'--config={config_file}', '--workdir=x', '--epochs=2', '--lr', '1e-3',
+      '--batch-size=8', '--config.seed=4', '--resolution=16'])
+  assert args.overrides == [
+      'total.epochs=2.0', 'batch_size=8', 'optimizer.learning_rate=0.001',
+      'data.resolution=16', 'seed=4']
+  for config in load_config.load(args.config, args.overrides).values():
+    assert config.total == schema.Duration(epochs=2)

@@ -6,7 +6,7 @@ import json
 import jax
 import pytest
 
-import main
+from vit_jax import __main__ as main
 from vit_jax.commands import vtab as command
 from vit_jax.data import vtab
 from vit_jax.experiment import build as experiment_lib

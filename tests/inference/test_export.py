@@ -8,8 +8,8 @@ import numpy as np
 from PIL import Image
 import pytest
 
-import main
 from tests import random_models
+from vit_jax import __main__ as main
 from vit_jax.inference import export
 
 VIT = {'width': 8, 'depth': 2, 'mlp_dim': 8, 'num_heads': 2, 'patch': 4,

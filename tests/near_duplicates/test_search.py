@@ -8,9 +8,9 @@ from PIL import Image
 from PIL import ImageEnhance
 import pytest
 
-import main
 from tests import pictures
 from tests import random_models
+from vit_jax import __main__ as main
 from vit_jax import data
 from vit_jax.data.splits import selection
 from vit_jax.near_duplicates import methods

@@ -7,8 +7,8 @@ import numpy as np
 from PIL import Image
 import pytest
 
-import main
 from tests import pictures
+from vit_jax import __main__ as main
 from vit_jax import data
 from vit_jax.data.images import decode
 from vit_jax.prepare import images

@@ -9,8 +9,8 @@ from PIL import Image
 import pytest
 import tensorflow_datasets as tfds
 
-import main
 from tests import pictures
+from vit_jax import __main__ as main
 from vit_jax import data
 from vit_jax.data.splits import selection
 from vit_jax.prepare import images

@@ -12,10 +12,10 @@ from PIL import Image
 import pytest
 import yaml
 
-import main
 from tests import random_models
 from tests import toy
 import vit_jax
+from vit_jax import __main__ as main
 from vit_jax import escape
 from vit_jax import run as run_lib
 from vit_jax.experiment import build as experiment_lib

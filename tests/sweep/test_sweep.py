@@ -9,7 +9,7 @@ import signal
 import jax
 import pytest
 
-import main
+from vit_jax import __main__ as main
 from vit_jax import console
 from vit_jax import sweep as sweep_lib
 from vit_jax.analysis import sweep_plot

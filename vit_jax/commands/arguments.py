@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import contextlib
 import copy
 import functools
+import textwrap
 from typing import Any
 
 from etils import epy
@@ -17,6 +18,8 @@ with epy.lazy_imports():
   from etils import epath
   import numpy as np
 
+  from vit_jax.experiment import load_config
+  from vit_jax.experiment import reference
   from vit_jax.inference import load as load_lib
   from vit_jax.inference import model as model_lib
 
@@ -53,6 +56,42 @@ def add_config(
       '--config', required=required, default=default,
       metavar='FILE.py[:name=value,...]',
       help=f'{text}; override values by --config.section.key=value')
+
+
+# Flags with their keys and types.
+_SHORT_FLAGS: Mapping[str, tuple[str, type]] = {
+    '--epochs': ('total.epochs', float),
+    '--steps': ('total.steps', int),
+    '--batch-size': ('batch_size', int),
+    '--lr': ('optimizer.learning_rate', float),
+    '--resolution': ('data.resolution', int),
+    '--seed': ('seed', int)}
+
+
+def add_short_flags(parser: argparse.ArgumentParser) -> None:
+  """Adds short forms of common config flags; see `short_overrides`."""
+  group = parser.add_argument_group('short forms of config flags')
+  for flag, (key, kind) in _SHORT_FLAGS.items():
+    group.add_argument(
+        flag, type=kind, metavar='N' if kind is int else 'X', dest=key,
+        help=f'--config.{key}')
+
+
+def print_config(specification: str, overrides: Sequence[str]) -> None:
+  """Prints each key of a config with its value, type and description."""
+  for stage, config in load_config.load(specification, overrides).items():
+    print(f'\nkeys of {specification}' + f', stage {stage}' * bool(stage))
+    for key in reference.keys_of(config):
+      print(f'  --config.{key.name}={key.value}  ({key.type})')
+      print(textwrap.fill(
+          key.description, 79, initial_indent=' ' * 6,
+          subsequent_indent=' ' * 6))
+
+
+def short_overrides(args: argparse.Namespace) -> list[str]:
+  """Returns the overrides 'section.key=value' of the short flags."""
+  return [f'{key}={vars(args)[key]}' for key, _ in _SHORT_FLAGS.values()
+          if vars(args).get(key) is not None]
 
 
 def add_which(parser: argparse.ArgumentParser) -> None:

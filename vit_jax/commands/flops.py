@@ -168,7 +168,7 @@ def stage_cost(
   """Counts the training cost of a config, without data or accelerators."""
   # These do not affect the count.
   config = dataclasses.replace(
-      config, mesh=mesh.MeshConfig(), accumulation=1, evals={})
+      config_lib.without_evals(config), mesh=mesh.MeshConfig(), accumulation=1)
   experiment, sizes_from = build_without_data.build(config, jax.devices()[:1])
   images = experiment.total_steps * config.batch_size
   exaflops = experiment.training_flops_per_image * images / 1e18

@@ -37,6 +37,7 @@ with epy.lazy_imports():
 
   from vit_jax import atomic_files
   from vit_jax.analysis import memory_plot
+  from vit_jax.experiment import config as config_lib
   from vit_jax.experiment import load_config
   from vit_jax.parallel import sharding
   from vit_jax.parallel import topology
@@ -88,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
   for name, config in stages.items():
     # Evaluators need their own data and do not affect the step.
     experiment, sizes_from = build_without_data.build(
-        dataclasses.replace(config, evals={}), devices)
+        config_lib.without_evals(config), devices)
     experiment, cost = step_cost.compile_fitting_step(experiment)
     print('\n' if rows else '', end='')
     if args.sharding:

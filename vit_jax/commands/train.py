@@ -34,6 +34,7 @@ SHOWN = ('accuracy', 'precision_at_1', 'root_mean_square_error', 'r2')
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the command's flags."""
   arguments.add_config(parser)
+  arguments.add_short_flags(parser)
   parser.add_argument(
       '--workdir', required=True, metavar='DIR',
       help='folder for checkpoints, metrics and curves; the same command '

@@ -200,6 +200,12 @@ def best_mode(config: Config) -> Literal['max', 'min']:
   return config.evals[name].metrics()[metric] if mode == 'auto' else mode
 
 
+def without_evals(config: Config) -> Config:
+  """Returns the config of a run without evaluators or a best checkpoint."""
+  return dataclasses.replace(
+      config, evals={}, checkpoint=checkpoint_config.CheckpointConfig())
+
+
 def to_plain(config: Config) -> dict[str, Any]:
   """Returns the config as JSON values; `resolve` reads it back."""
   return schema.to_plain(config)

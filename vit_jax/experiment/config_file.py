@@ -34,6 +34,9 @@ def read(specification: str) -> dict[str, Any]:
     ValueError: for an unknown argument of the file or one of a wrong type.
   """
   path, _, text = specification.partition(':')
+  packaged = pathlib.Path(__file__).parents[1] / path
+  if not pathlib.Path(path).is_file() and packaged.is_file():
+    path = str(packaged)  # Such as configs/x.py, outside a clone.
   if not pathlib.Path(path).is_file():
     folder = pathlib.Path(path).parent
     known = [str(p) for p in sorted(folder.glob('*.py'))

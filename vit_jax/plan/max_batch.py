@@ -13,6 +13,7 @@ import jax
 
 from vit_jax import console
 from vit_jax import types
+from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import load_config
 from vit_jax.plan import build_without_data
 from vit_jax.plan import step_cost
@@ -123,7 +124,8 @@ def _cost_by_batch(
     raise ValueError(
         f'--max-batch needs a config without stages, but {specification} has '
         f'{", ".join(stages)}.')
-  config = dataclasses.replace(stages[''], accumulation=1, evals={})
+  config = dataclasses.replace(
+      config_lib.without_evals(stages['']), accumulation=1)
 
   def cost_of(batch: int) -> step_cost.StepCost:
     experiment, _ = build_without_data.build(dataclasses.replace(

@@ -1,0 +1,280 @@
+"""The command line: `python main.py`, `python -m vit_jax` and `vit-jax`.
+
+    python main.py [COMMAND] --config=configs/x.py[:name=value] --workdir=DIR
+    python main.py --help
+"""
+
+import argparse
+from collections.abc import Sequence
+import contextlib
+import importlib
+import importlib.util
+import os
+import pathlib
+import signal
+import sys
+import traceback
+import types
+
+from vit_jax import allocator
+from vit_jax import escape
+from vit_jax import schema
+from vit_jax.commands import arguments
+
+# One entry per file in vit_jax/commands.
+COMMANDS = {
+    'train': 'train a model or resume a run (the default)',
+    'evaluate': 'measure a checkpoint with the evaluators of its config',
+    'sweep': 'select settings on held-out data, then train on all data',
+    'vtab': 'fine-tune on the 19 tasks of VTAB-1k and average accuracies',
+    'flops': "count the cost of training, next to the paper's figures",
+    'plan': 'estimate memory and speed of training on any TPU slice',
+    'predict': 'classify images',
+    'features': 'write the features of images, one row per image',
+    'inspect': 'draw filters, position embeddings and attention of a model',
+    'deduplicate': 'find training images that are copies of test images',
+    'data': 'check a dataset, or convert it to ArrayRecord shards',
+    'convert': 'convert weights between formats and verify the result',
+    'export': 'export a model to StableHLO, ONNX or SavedModel and verify it',
+    'benchmark': 'measure the speed of a training step',
+    'doctor': 'show versions, devices, memory and missing packages',
+}
+DEFAULT = 'train'
+# Commands that can run as one program in several processes, and those of them
+# that save their state on SIGTERM.
+MULTIPROCESS = ('train', 'evaluate', 'sweep', 'vtab', 'doctor')
+STOPPABLE = ('train', 'sweep', 'vtab')
+PROCESSES = 'vit_jax.parallel.processes'  # Imports JAX: only when needed.
+CONFIG_FLAG = '--config.'
+
+# How this program was started.
+PROGRAM, INVOCATION = {
+    'vit-jax': ('vit-jax', 'vit-jax'),
+    'vit_jax/__main__.py': ('vit_jax', 'python -m vit_jax'),
+}.get('/'.join(pathlib.Path(sys.argv[0]).parts[-2:]).removeprefix('bin/'),
+      ('main.py', 'python main.py'))
+
+# Compiled programs are kept here, so that a restart does not compile again.
+COMPILE_CACHE = '~/.cache/vit_jax/xla'
+
+
+def main(argv: Sequence[str]) -> int:
+  """Runs the command line; returns the exit status."""
+  if not argv or argv[0] in ('-h', '--help', 'help'):
+    print(usage())
+    return 0 if argv else 2
+  named = not argv[0].startswith('-')
+  try:
+    if named:
+      schema.check_name(argv[0], list(COMMANDS), what='command')
+    return run(argv[0] if named else DEFAULT, argv[1 if named else 0:])
+  except (ValueError, OSError, RuntimeError, ImportError) as error:
+    if not is_user_error(error):
+      raise
+    message = escape.lines(schema.words(error)).replace('\n', '\n  ')
+    print(f'{PROGRAM}: error: {message}', file=sys.stderr)
+    return getattr(error, 'exit_code', 2)
+
+
+def usage() -> str:
+  """Returns the list of commands."""
+  width = max(map(len, COMMANDS))
+  lines = [f'  {name:{width}}  {text}' for name, text in COMMANDS.items()]
+  return '\n'.join([
+      f'usage: {INVOCATION} [COMMAND] --config=configs/x.py[:name=value,...] '
+      '--workdir=DIR', '',
+      'commands:', *lines, '',
+      f'{INVOCATION} COMMAND --help lists the flags of a command. Change a '
+      'value of the\nconfig by --config.section.key=value, for example '
+      '--config.optimizer.learning_rate=3e-4.'])
+
+
+def run(command: str, argv: Sequence[str]) -> int:
+  """Runs one command; explains how to install a missing package."""
+  try:
+    return start(command, argv)
+  except ModuleNotFoundError as error:
+    if is_user_error(error) or (error.name or 'vit_jax').startswith('vit_jax'):
+      raise
+    raise ImportError(
+        f'{error.name} is not installed for {sys.executable}. Activate the '
+        'right environment or run pip install -r requirements.txt; '
+        '`python main.py doctor` lists what is missing.') from error
+
+
+def start(command: str, argv: Sequence[str]) -> int:
+  """Parses the flags of a command, connects its processes and runs it."""
+  # Set before the command imports JAX.
+  os.environ.setdefault(
+      'JAX_COMPILATION_CACHE_DIR', os.path.expanduser(COMPILE_CACHE))
+  module, parser = build_parser(command)
+  if {'-h', '--help'} & set(argv) and (config := config_of(argv)):
+    parser.print_help()
+    arguments.print_config(config, config_overrides(argv))
+    return 0
+  args = parse_arguments(command, parser, argv)
+  # `doctor` also runs where JAX is not installed.
+  if command not in MULTIPROCESS or not importlib.util.find_spec('jax'):
+    return module.run(args)
+  from vit_jax.parallel import processes
+  several = processes.start(processes.Processes(
+      args.coordinator, args.num_processes, args.process_id,
+      args.start_timeout), stoppable=command in STOPPABLE)
+  if not several:
+    return module.run(args)
+  print(processes.describe(), flush=True)
+  with contextlib.ExitStack() as stack:
+    if not processes.is_first():
+      devnull = stack.enter_context(open(os.devnull, 'w'))
+      stack.enter_context(contextlib.redirect_stdout(devnull))
+    return module.run(args)
+
+
+def parse_arguments(
+    command: str, parser: argparse.ArgumentParser, argv: Sequence[str],
+) -> argparse.Namespace:
+  """Returns the flags of a command, including `overrides` of its config."""
+  argv, runner_flags = split_flags(argv)
+  overrides = config_overrides(argv)
+  known = [flag for each in subparsers(parser, argv) for action in each._actions
+           for flag in action.option_strings]
+  # Before argparse, which would report a missing --workdir, not the misspelt
+  # --workdr.
+  rest = [a for a in argv if not a.startswith(CONFIG_FLAG)]
+  for argument in rest:
+    if argument.startswith('--'):
+      schema.check_name(argument.split('=')[0], known, what='flag')
+  args, unknown = parser.parse_known_args(rest)
+  if unknown:
+    raise ValueError(f'Unknown argument {unknown[0]!r}.')
+  if overrides and not hasattr(args, 'config'):
+    raise ValueError(f'{command} takes no config, but got --config.'
+                     f'{overrides[0]}.')
+  if runner_flags and not hasattr(args, 'runner'):
+    raise ValueError(
+        f'{command} takes no arguments after --, but got {runner_flags[0]}.')
+  args.overrides = [*arguments.short_overrides(args), *overrides]
+  args.runner_flags = runner_flags
+  return args
+
+
+def config_of(argv: Sequence[str]) -> str | None:
+  """Returns the value of --config."""
+  parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+  parser.add_argument('--config')
+  return parser.parse_known_args(argv)[0].config
+
+
+def config_overrides(argv: Sequence[str]) -> list[str]:
+  """Returns 'section.key=value' of each flag --config.section.key=value."""
+  return [a[len(CONFIG_FLAG):] for a in argv if a.startswith(CONFIG_FLAG)]
+
+
+def split_flags(argv: Sequence[str]) -> tuple[list[str], list[str]]:
+  """Returns our flags and those after '--', which go to a Beam runner."""
+  end = list(argv).index('--') if '--' in argv else len(argv)
+  return list(argv[:end]), list(argv[end + 1:])
+
+
+def build_parser(
+    command: str) -> tuple[types.ModuleType, argparse.ArgumentParser]:
+  """Returns a command's module and the parser of its flags."""
+  module = importlib.import_module(f'vit_jax.commands.{command}')
+  parser = argparse.ArgumentParser(
+      prog=f'{INVOCATION} {command}', allow_abbrev=False,
+      description=(module.__doc__ or '').split('\n\n')[0])
+  module.add_arguments(parser)
+  for each in subparsers(parser):
+    each.add_argument(
+        '--json', metavar='PATH',
+        # A default in the subparser would overwrite the parsed value.
+        default=None if each is parser else argparse.SUPPRESS,
+        help='also write the results to this file as JSON')
+  if command in MULTIPROCESS:
+    add_process_flags(parser)
+  return module, parser
+
+
+def subparsers(
+    parser: argparse.ArgumentParser, words: Sequence[str] | None = None,
+) -> list[argparse.ArgumentParser]:
+  """Returns a parser and its subcommands' parsers, such as of `data prepare`.
+
+  Args:
+    parser: a command's parser.
+    words: returns only subcommands named here.
+  """
+  found = [parser]
+  for action in parser._actions:
+    if isinstance(action, argparse._SubParsersAction):
+      found += [task for name, task in action.choices.items()
+                if words is None or name in words]
+  return found
+
+
+def add_process_flags(parser: argparse.ArgumentParser) -> None:
+  """Adds the flags that describe several processes."""
+  group = parser.add_argument_group(
+      'runs of several processes',
+      'TPU pods, SLURM, Kubernetes and Open MPI are detected. Elsewhere, set '
+      'the first three flags for each process.')
+  group.add_argument(
+      '--coordinator', metavar='HOST:PORT',
+      help='host of process 0, with a free port there')
+  group.add_argument(
+      '--num-processes', type=int, metavar='N',
+      help='number of processes; with 1, this process runs on its own, even in '
+      'a cluster')
+  group.add_argument(
+      '--process-id', type=int, metavar='I',
+      help='number of this process, from 0')
+  group.add_argument(
+      '--start-timeout', type=int, default=300, metavar='SECS',
+      help='time limit for all processes to connect (default: %(default)s)')
+
+
+def is_user_error(error: BaseException) -> bool:
+  """Whether the message alone tells the user what to do.
+
+  True for errors raised by our own code and file-system errors that name the
+  file. Any other error needs its traceback.
+  """
+  if isinstance(error, OSError) and error.filename:
+    return True
+  frame = traceback.extract_tb(error.__traceback__)[-1]
+  package = pathlib.Path(__file__).resolve().parent
+  file = pathlib.Path(frame.filename).resolve()
+  return package in file.parents and (frame.line or '').startswith('raise')
+
+
+def exit_code(argv: Sequence[str] | None = None) -> int:
+  """Runs the command line; returns the exit status, also after a signal.
+
+  Args:
+    argv: arguments; those of the process by default.
+  """
+  from vit_jax.training import signals  # Imports no JAX.
+  allocator.keep_freed_memory(os.environ)  # Before JAX allocates.
+  try:
+    return finish(main(sys.argv[1:] if argv is None else argv))
+  except signals.Stopped as stopped:
+    return stopped.exit_code  # Every process leaves here.
+  except KeyboardInterrupt:
+    return finish(signals.EXIT_CODES[signals.signal.SIGINT])
+  except BrokenPipeError:  # As of `| head`.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return finish(128 + signal.SIGPIPE)
+  except Exception:
+    finish(1, traceback.format_exc())
+    raise
+
+
+def finish(status: int, message: str = '') -> int:
+  """Returns the status, or exits at once if other processes would wait."""
+  if processes := sys.modules.get(PROCESSES):
+    processes.exit_now(status, message)
+  return status
+
+
+if __name__ == '__main__':
+  sys.exit(exit_code())
