@@ -123,7 +123,7 @@ def test_commands_offer_the_choices_of_the_library():
       map(str, max_batch.RESOLUTIONS))
   prepare = flags('data', 'prepare')
   assert prepare['--quality'].default == images.QUALITY
-  assert prepare['--runner'].default == beam_runner.DIRECT
+  assert prepare['--runner'].default == beam_runner.LOCAL
   duplicates = flags('deduplicate')
   for name in (report.EXCLUDE, report.PAIRS, report.PAGE):
     assert name in duplicates['--to'].help

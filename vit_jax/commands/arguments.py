@@ -199,10 +199,10 @@ def rename_data_flags() -> Iterator[None]:
 def add_runner(parser: argparse.ArgumentParser) -> None:
   """Adds the flag of the Apache Beam runner."""
   parser.add_argument(
-      '--runner', default='DirectRunner', metavar='NAME',
-      help="name of an Apache Beam runner, or 'local' to run in this process "
-      'without Beam (default: %(default)s, on this machine). Flags of Beam '
-      'follow --; to use all cores, add -- --direct_num_workers=0 '
+      '--runner', default='local', metavar='NAME',
+      help="'local', in this process (the default), or the name of an Apache "
+      'Beam runner (requirements-beam.txt), whose flags follow --. To use all '
+      'cores: --runner=DirectRunner -- --direct_num_workers=0 '
       '--direct_running_mode=multi_processing')
 
 
