@@ -21,7 +21,7 @@ from vit_jax.weights import overrides
     ({'resolution': (32, -8)}, r'must be positive, but is \(32, -8\)'),
     ({'resolution': True}, 'must be a list, but is True'),
     ({'num_heads': 'two'}, "num_heads must be int, but is 'two'"),
-    ({'gelu': 'quick'}, "gelu is 'quick'.*Expected one of 'tanh', 'exact'"),
+    ({'gelu': 'relu'}, "gelu is 'relu'.*Expected one of 'tanh', 'exact'"),
     ({'backbone': {'deph': (1,)}}, "Did you mean 'depths'"),
     ({'prefix': 3}, 'prefix must be str')])
 def test_an_invalid_override_is_an_error(given, words):
