@@ -13,7 +13,7 @@ from vit_jax.check import findings
 from vit_jax.check import image_record
 from vit_jax.data import dataset
 from vit_jax.data.augment import ops
-from vit_jax.data.images import threads
+from vit_jax.data.images import decode
 from vit_jax.data.images import unreadable
 from vit_jax.data.sources import protocol
 from vit_jax.data.splits import random_subsets
@@ -154,7 +154,7 @@ def scan(
   of an unreadable example and its error.
   """
   result = Scan(request, {}, [None] * len(request), {})
-  for chunk in threads.read_chunks(
+  for chunk in decode.read_chunks(
       range(len(request)), functools.partial(_read, result), size=_CHUNK,
       errors=(Exception,)):  # Any error would stop a training run, too.
     records = {number: record for number, record in chunk

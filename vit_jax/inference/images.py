@@ -21,7 +21,6 @@ from PIL import Image
 from vit_jax import untrusted
 from vit_jax.data.augment import ops
 from vit_jax.data.images import decode as decode_lib
-from vit_jax.data.images import threads
 from vit_jax.weights.configs import preprocessing as preprocessing_lib
 
 ImageLike = str | os.PathLike | Image.Image | np.ndarray
@@ -69,7 +68,7 @@ def batches(
     on_error: called with each unreadable image; None raises as `read` does.
   """
   errors = () if on_error is None else (OSError, ValueError, MemoryError)
-  for chunk in threads.read_chunks(
+  for chunk in decode_lib.read_chunks(
       images, lambda image: read(image, preprocess), size=size, errors=errors):
     readable: list[tuple[ImageLike, np.ndarray]] = []
     for image, result in chunk:

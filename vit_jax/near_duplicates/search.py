@@ -18,7 +18,7 @@ from etils import epath
 import numpy as np
 
 from vit_jax.data import beam_runner
-from vit_jax.data.images import threads
+from vit_jax.data.images import decode
 from vit_jax.data.splits import selection as selection_lib
 from vit_jax.near_duplicates import methods
 
@@ -154,7 +154,7 @@ def _read(
   """Returns readable images, their indices, and reasons for the others."""
   dataset = block.selection.open()
   images, indices, unreadable = [], [], {}
-  for chunk in threads.read_chunks(
+  for chunk in decode.read_chunks(
       range(block.first, block.last),
       lambda index: method.read(dataset[index]['image']), size=SIZE,
       errors=(OSError, ValueError)):

@@ -18,7 +18,7 @@ import rich.progress
 from vit_jax import data
 from vit_jax import escape
 from vit_jax.data import examples
-from vit_jax.data.images import threads
+from vit_jax.data.images import decode
 from vit_jax.data.images import unreadable as unreadable_lib
 from vit_jax.data.sources import registry
 from vit_jax.experiment import experiment as experiment_lib
@@ -161,7 +161,7 @@ def scan_images(
            else rng.integers(count, size=_MAX_EXAMPLES))
   found: list[unreadable_lib.Unreadable] = []
   checked, end = 0, time.monotonic() + secs
-  for chunk in threads.read_chunks(
+  for chunk in decode.read_chunks(
       order.tolist(), load.find_unreadable, size=_CHUNK, errors=()):
     for _, bad in chunk:
       assert not isinstance(bad, Exception)

@@ -1,9 +1,15 @@
 """Decodes untrusted image files to 8-bit grey or RGB, or raises a ValueError.
 
-Memory and time are bounded; see `limits`. Truncated files are errors.
+Memory and time are bounded; see `limits`. Truncated files are errors. Many
+images are read in threads.
 """
 
+from collections.abc import Callable, Iterable, Iterator
+from concurrent import futures
 import contextlib
+import itertools
+import os
+from typing import TypeVar
 import warnings
 
 from jaxtyping import Shaped
@@ -17,6 +23,11 @@ from vit_jax.data.images import multichannel
 # Training reads an image again in every epoch.
 warnings.filterwarnings('ignore', 'Corrupt EXIF', module=r'PIL\.')
 
+Item = TypeVar('Item')
+Result = TypeVar('Result')
+
+# Pillow decodes without holding the interpreter lock.
+_THREADS = min(8, os.cpu_count() or 1)
 _MODES = {1: 'L', 3: 'RGB'}
 
 
@@ -107,3 +118,30 @@ def _to_8_bits(image: Image.Image) -> Image.Image:
         f'pixels of mode {image.mode} span {values.min()} to {values.max()}, '
         'but 0 to 65535 was expected. Convert the file to 8 or 16 bits.')
   return Image.fromarray((values.astype(np.uint32) >> 8).astype(np.uint8))
+
+
+def read_chunks(
+    items: Iterable[Item], read: Callable[[Item], Result], *, size: int,
+    errors: tuple[type[Exception], ...],
+) -> Iterator[list[tuple[Item, Result | Exception]]]:
+  """Yields chunks of (item, result or exception), in order.
+
+  The next chunk of `size` items is read while the caller works on one; two are
+  in memory. Exceptions of type `errors` are returned instead of raised.
+  """
+  def attempt(item: Item) -> tuple[Item, Result | Exception]:
+    try:
+      return item, read(item)
+    except errors as error:
+      return item, error
+
+  remaining = iter(items)
+  with futures.ThreadPoolExecutor(_THREADS) as pool:
+    def submit() -> list[futures.Future]:
+      return [pool.submit(attempt, item)
+              for item in itertools.islice(remaining, size)]
+
+    following = submit()
+    while following:
+      current, following = following, submit()
+      yield [future.result() for future in current]
