@@ -255,7 +255,7 @@ def test_an_error_in_one_process_ends_all_processes(tmp_path):
       **CONFIG, 'evals': {}, 'checkpoint': {},
       'total': {'epochs': 2}, 'batch_size': 4,
       'data': {'source': str(tmp_path / 'images'), 'resolution': 8,
-               'channels': 1}})
+               'channels': 1, 'check_secs': 0}})
   done = run_processes(2, flag, f'--workdir={tmp_path / "run"}')
   assert all(status != 0 for status, _, _ in done), done
   # Only one process read the file.

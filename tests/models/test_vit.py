@@ -421,9 +421,9 @@ def test_bfloat16_applies_to_all_products_except_the_head(half):
               for e in jaxpr_equations(jaxpr.jaxpr)
               if e.primitive.name == 'dot_general']
   full = [jnp.dtype('float32')] * 2
-  # Patches; per layer qkv, 2 of attention, out, 2 of MLP; pooling's query,
+  # Patches; per layer q, k, v, 2 of attention, out, 2 of MLP; pooling's query,
   # key, value, 2 of attention, out, 2 of MLP; representation; head.
-  assert len(products) == 1 + 6 + 8 + 1 + 1
+  assert len(products) == 1 + 8 + 8 + 1 + 1
   assert products.count(full) == 1
   assert products[-1] == full
   assert products.count([jnp.dtype('bfloat16')] * 2) == len(products) - 1

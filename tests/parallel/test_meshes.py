@@ -150,17 +150,25 @@ def bare(shape):
   return tuple(n for n in sizes if n > 1)
 
 
+def gathered(built):
+  """Returns the shapes of the kernels of a layer, with q, k and v apart."""
+  shapes = [shape[1:] for shape in split_params(built, 'encoder').values()]
+  qkv = next(shape for shape in shapes if len(shape) == 4)
+  return [*(shape for shape in shapes if shape != qkv),
+          *3 * [(qkv[0], *qkv[2:])]]
+
+
 def test_fsdp_gathers_one_layer_at_a_time_and_reduces_gradients_once():
   built, *_, found = run('1x8x1')
   assert not found['all-to-all']
   assert is_one_image_and_label(found['collective-permute'])
-  layer = {shape[1:] for shape in split_params(built, 'encoder').values()}
-  assert len(layer) == 4  # Attention: qkv and out. MLP: two kernels.
+  layer = set(gathered(built))
+  assert len(layer) == 4  # Attention: q, k, v and out. MLP: two kernels.
   inside = [c for c in found['all-gather'] if c.loops]
   assert {c.loops for c in inside} == {(DEPTH,)}
   assert {bare(shape) for c in inside for shape in c.shapes} == layer
   # Each is gathered once in the forward and once in the backward pass.
-  assert len(inside) == 2 * len(layer)
+  assert len(inside) == 2 * len(gathered(built))
   others = {math.prod(shape) * 4 for path, shape in split_params(built).items()
             if not path.startswith('encoder')}
   outside = [c for c in found['all-gather'] if not c.loops]
@@ -186,8 +194,8 @@ def test_no_device_holds_the_whole_batch():
 
 def test_three_axes_gather_only_their_shard_of_a_layer():
   built, *_, found = run('2x2x2')
-  layer = {math.prod(shape[1:]) * 4 // 2  # `tensor` shards the other half.
-           for shape in split_params(built, 'encoder').values()}
+  layer = {math.prod(shape) * 4 // 2  # `tensor` shards the other half.
+           for shape in gathered(built)}
   inside = [c for c in found['all-gather'] if c.loops]
   assert {c.bytes for c in inside} == layer
   assert {(c.loops, c.group_size) for c in inside} == {((DEPTH,), 2)}

@@ -94,7 +94,7 @@ class SelfAttention(nn.Module):
     weights = None
     if c.attention == 'cudnn' and not needs_weights:
       values = attention_lib.fused_attention(query, key, value)
-    elif c.remat != 'none' and not needs_weights:
+    elif c.remat == 'attention' and not needs_weights:
       values = attention_lib.recomputed_attention(query, key, value)
     else:
       drop = layers.Dropout(c.attention_dropout, deterministic=not self.train)
