@@ -43,12 +43,11 @@ def losses(model, mesh, **settings):
   return found
 
 
-@pytest.mark.slow  # Compiles 15 training steps.
+@pytest.mark.slow  # Compiles ten training steps.
 @pytest.mark.parametrize('model', MODELS)
 def test_losses_depend_neither_on_the_mesh_nor_on_unrolling(model):
   expected = losses(model, {'data': 1})
   assert expected[0] != expected[1]
   np.testing.assert_allclose(
-      losses(model, {'data': 2, 'fsdp': 2, 'tensor': 2}), expected, rtol=1e-5)
-  np.testing.assert_allclose(
-      losses(model, {'data': 1}, unroll=2), expected, rtol=1e-5)
+      losses(model, {'data': 2, 'fsdp': 2, 'tensor': 2}, unroll=2), expected,
+      rtol=1e-5)
