@@ -123,6 +123,8 @@ def bad():
       'too many scans': (
           progressive[:scan] + progressive[scan:scan + 40] * 2_000_000,
           'not a|scans'),
+      'too many scans, not progressive': (
+          with_size(files['jpeg'], 4000, 4000) + b'\xff\xda' * 200, 'scans'),
       'jpeg of no width': (with_size(files['jpeg'], 0, 5), 'not a'),
       'png of no width': (png(0, 5), 'not a'),
       'text bomb': (

@@ -1,6 +1,6 @@
 """Faults of single processes do not change the result of a run.
 
-`python -m tests.faults` is the complete experiment with twenty faults.
+`python -m tests.faults` is the complete experiment with forty faults.
 """
 
 import re

@@ -199,8 +199,10 @@ JPEG = PICTURES['jpeg']
     (b'%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n', 'cannot identify'),
     (pictures.encode(picture(0), 'TIFF'), 'cannot identify'),
     (JPEG + b'\xff\xda' * 300_000, 'too many scans'),
+    (pictures.encode(picture(0), 'MPO', save_all=True, append_images=[
+        picture(1)]) + b'\xff\xda' * 300_000, 'too many scans'),
     (JPEG[:2] + b'\xff\xe5\0\2' * 50_000 + JPEG[2:], 'too many parts'),
-], ids=['pixels', 'side', 'eps', 'tiff', 'scans', 'segments'])
+], ids=['pixels', 'side', 'eps', 'tiff', 'scans', 'mpo', 'segments'])
 def test_hostile_images_are_refused_before_decoding(
     preprocess, monkeypatch, data, message):
   def load(image):

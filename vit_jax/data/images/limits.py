@@ -25,6 +25,7 @@ LARGEST = 178_956_970  # Pillow's own limit.
 FORMATS = ('JPEG', 'PNG', 'WEBP', 'GIF', 'BMP', 'DIB', 'TIFF', 'PPM', 'AVIF',
            'JPEG2000')
 MAX_SIDE = 65_535  # As in JPEG.
+_JPEG = b'\xff\xd8'
 _ASCII_PNM = (b'P1', b'P2', b'P3')
 # Limits of one file. A PNG chunk of 8 KiB, as encoders write, takes four reads.
 _FREE_READS, _BYTES_PER_READ = 10_000, 256
@@ -60,12 +61,12 @@ def open_image(data: bytes, *, max_pixels: int = MAX_PIXELS) -> Image.Image:
   check_pixels(image.size, max_pixels)
   if image.format == 'TIFF':
     _check_tiles(image, max_pixels)
-  if 'progression' in image.info:
+  if data.startswith(_JPEG):  # Also of several pictures (MPO).
     scans = data.count(b'\xff\xda')  # Cannot occur within the data of a scan.
     if scans * image.width * image.height > _MAX_SCANS * max_pixels:
       raise ValueError(
           f'it has {scans} scans over {image.width} x {image.height} pixels. '
-          'Save it as a JPEG that is not progressive.')
+          'Save it again, as a JPEG that is not progressive.')
   return image
 
 
