@@ -339,7 +339,7 @@ def readers():
   safetensors_file = weights_file(safetensors, 'huggingface')
   names = ('a/1.png', 'b/2.png', 'train/a/1.png', 'train/b/2.png',
            'test/a/3.png', 'x.png', 'train/1.csv')
-  return {
+  found = {
       'image': Reader('x', read_image, mutated(hostile.good().values())),
       'csv': Reader('x.csv', read_data, _tables(','), IMAGES),
       'tsv': Reader('x.tsv', read_data, _tables('\t'), IMAGES),
@@ -370,6 +370,8 @@ def readers():
       'flag': Reader('x', read_flag, st.one_of(
           SCALARS.map(str), VALUES.map(repr)).map(
               lambda text: text.encode(errors='replace')))}
+  found['parquet'].open(arrow)  # Imports `datasets`: takes seconds.
+  return found
 
 
 def check(reader, *, tried=None, **settings):
