@@ -32,6 +32,16 @@ def test_versions_are_compared_with_the_requirements(version, status):
   assert ('pip install -r' in check.remedy) == (status != 'ok')
 
 
+def test_an_installed_package_names_its_own_requirements(
+    monkeypatch, tmp_path):
+  monkeypatch.setattr(doctor, 'ROOT', tmp_path)
+  monkeypatch.setattr(doctor.importlib.metadata, 'requires', lambda name: [
+      'jax<0.13,>=0.10', 'torch; extra == "weights"'])
+  assert doctor.find_requirements() == ['jax<0.13,>=0.10']
+  check = doctor.check_packages(['jax<0.13,>=0.10'], lambda name: None)[1]
+  assert check.remedy.endswith("pip install 'jax<0.13,>=0.10'")
+
+
 def test_an_unused_gpu_is_a_warning():
   check = doctor.check_devices(has_gpu=True)[-1]
   assert (check.name, check.status) == ('gpu', 'WARN')

@@ -20,7 +20,6 @@ from typing import Literal
 GIB = 2**30
 ROOT = pathlib.Path(__file__).parents[2]
 INSTALL = f'{sys.executable} -m pip install'
-REQUIREMENTS = f'{INSTALL} -r {ROOT}/requirements.txt -c {ROOT}/constraints.txt'
 OPTIONAL = {'tensorflow': 'prepares TFDS datasets',
             'tensorboard': 'shows the curves of a run',
             'torch': 'reads PyTorch checkpoints'}
@@ -42,8 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
   """Prints the report; returns 0 if training can start, else 1."""
-  requirements = (ROOT / 'requirements.txt').read_text().splitlines()
-  checks = [*check_packages(requirements),
+  checks = [*check_packages(find_requirements()),
             *check_devices(has_gpu=shutil.which('nvidia-smi') is not None),
             *check_host()]
   can_train = not any(check.status == 'FAIL' for check in checks)
@@ -61,6 +59,14 @@ def run(args: argparse.Namespace) -> int:
         'can_train': can_train,
         'checks': [dataclasses.asdict(check) for check in checks]}, indent=2))
   return 0 if can_train else 1
+
+
+def find_requirements() -> list[str]:
+  """Returns the requirements of this checkout or installed package."""
+  if _is_checkout():
+    return (ROOT / 'requirements.txt').read_text().splitlines()
+  return [line for line in importlib.metadata.requires('vit-jax') or ()
+          if 'extra ==' not in line]
 
 
 def find_version(name: str) -> str | None:
@@ -91,7 +97,7 @@ def check_packages(
     checks.append(
         Check('Packages', name, text) if found and _satisfies(found, wanted)
         else Check('Packages', name, text, 'WARN' if found else 'FAIL',
-                   REQUIREMENTS))
+                   _how_to_install('', f'{name}{wanted}')))
   return checks + [
       Check('Optional', name, f'{found}  {purpose}') if (found := find(name))
       else Check('Optional', name, f'not installed  {purpose}', 'note',
@@ -112,15 +118,17 @@ def check_devices(has_gpu: bool) -> list[Check]:
     jax.lax.conv(image, kernel, (4, 4), 'VALID').block_until_ready()
   except Exception as error:  # Any failure to start is the result.
     remedy = ('Free the memory of the GPU, or export '
-              'XLA_CLIENT_MEM_FRACTION=0.5' if has_gpu else REQUIREMENTS)
+              'XLA_CLIENT_MEM_FRACTION=0.5' if has_gpu
+              else _how_to_install('', 'jax[cpu]'))
     return [Check('Devices', 'jax', 'fails: ' + str(error).splitlines()[0],
                   'FAIL', remedy)]
   checks.append(Check('Devices', 'convolution', 'runs'))
   has_tpu = bool(glob.glob('/dev/accel*') + glob.glob('/dev/vfio/[0-9]*'))
   return checks + [
       Check('Devices', name, 'present, but not used by JAX', 'WARN',
-            f'unset JAX_PLATFORMS; {INSTALL} -r {ROOT}/requirements-{name}.txt')
-      for name, exists in (('gpu', has_gpu), ('tpu', has_tpu))
+            f'unset JAX_PLATFORMS; {_how_to_install(f"-{name}", package)}')
+      for name, package, exists in (
+          ('gpu', 'jax[cuda13]', has_gpu), ('tpu', 'jax[tpu]', has_tpu))
       if exists and jax.default_backend() == 'cpu']
 
 
@@ -141,6 +149,18 @@ def check_host() -> list[Check]:
       Check('Environment', name, value, 'note')
       for name, value in sorted(os.environ.items())
       if name.startswith(('JAX_', 'XLA_', 'CUDA_VISIBLE', 'TPU_', 'TFDS_'))]
+
+
+def _is_checkout() -> bool:
+  return (ROOT / 'requirements.txt').exists()
+
+
+def _how_to_install(suffix: str, package: str) -> str:
+  """Returns the command for a requirements file, or one package without it."""
+  if not _is_checkout():
+    return f"{INSTALL} '{package}'"
+  constraints = f' -c {ROOT}/constraints.txt' * (not suffix)
+  return f'{INSTALL} -r {ROOT}/requirements{suffix}.txt{constraints}'
 
 
 def _satisfies(version: str, wanted: str) -> bool:
