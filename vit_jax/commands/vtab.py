@@ -11,7 +11,6 @@ import collections
 from collections.abc import Mapping, Sequence
 import functools
 import itertools
-import pathlib
 from typing import Any
 
 from etils import epy
@@ -33,7 +32,7 @@ with epy.lazy_imports():
   from vit_jax.sweep import runs
   from vit_jax.training import health
 
-CONFIG = pathlib.Path(__file__).parents[2] / 'configs' / 'vtab.py'
+CONFIG = 'configs/vtab.py'
 RESULT = 'vtab.json'
 METRIC = 'test/accuracy'
 
@@ -52,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       help='model, such as B/16 (default: that of the checkpoint)')
   arguments.add_config(
       parser, 'config file (default: configs/vtab.py)', required=False,
-      default=str(CONFIG))
+      default=CONFIG)
   parser.add_argument(
       '--tasks', default='', metavar='NAME,...',
       help='tasks or groups of them (natural, specialized, structured) instead '
@@ -106,7 +105,7 @@ def _config(args: argparse.Namespace) -> config_lib.Config:
   path, flags = args.config, []
   if args.checkpoint:
     flags.append(f'init.checkpoint={args.checkpoint}')
-  if args.model and path == str(CONFIG):  # Sets the resolution, too.
+  if args.model and path == CONFIG:  # Sets the resolution, too.
     path += f':model={args.model}'
   elif args.model:
     flags.append(f'model.variant={args.model}')
