@@ -1,6 +1,6 @@
 """Builds an experiment from a config and devices."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 import dataclasses
 import functools
 from typing import Any
@@ -10,6 +10,7 @@ import jax
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec
 import numpy as np
+import optax
 
 from vit_jax import data
 from vit_jax import models
@@ -83,6 +84,8 @@ def build(
   shardings = sharding.state_shardings(
       abstract_state, sharding.param_specs(boxed, mesh), mesh)
   unreadable = data.UnreadableLog()
+  gradients = {'loss': loss, 'prepare': _prepare(config, dataset),
+               'key': step_key, 'trainable': optimizer.trainable}
   build_evaluators = functools.partial(
       evaluators_lib.build, config, model=model, objective=loss,
       train_data=dataset, mesh=mesh, unreadable=unreadable,
@@ -100,10 +103,11 @@ def build(
           step_lib.empty_metrics(loss, abstract_state.params),
           shardings.metrics),
       build_step=functools.cache(functools.partial(
-          _jitted_step, config=config, dataset=dataset, loss=loss,
-          optimizer=optimizer, key=step_key, mesh=mesh, shardings=shardings)),
-      gradient_histograms=_jitted_histograms(
-          config, dataset, loss, optimizer, step_key, mesh, shardings),
+          _jitted_step, config=config, tx=optimizer.tx, gradients=gradients,
+          mesh=mesh, shardings=shardings)),
+      build_histograms=functools.cache(functools.partial(
+          _jitted_histograms, gradients=gradients, mesh=mesh,
+          shardings=shardings)),
       evaluators=build_evaluators(config.num_microbatches),
       build_evaluators=build_evaluators, open_data=open_data,
       unreadable=unreadable)
@@ -144,8 +148,8 @@ def _placed(shapes: Any, shardings: Any) -> Any:
 
 
 def _jitted_step(
-    microbatches: int, *, config: config_lib.Config, dataset: data.Dataset,
-    loss: Any, optimizer: optim.Optimizer, key: jax.Array,
+    microbatches: int, *, config: config_lib.Config,
+    tx: optax.GradientTransformation, gradients: Mapping[str, Any],
     mesh: jax.sharding.Mesh, shardings: types.TrainState,
 ) -> Any:
   """Returns the jitted training step for a number of microbatches."""
@@ -155,9 +159,8 @@ def _jitted_step(
   local = microbatches > 1 and getattr(config.model, 'backbone', None) is None
   replicas = mesh_lib.replicas(mesh) if local else 1
   step = step_lib.build(
-      loss=loss, tx=optimizer.tx, key=key, prepare=_prepare(config, dataset),
-      accumulation=microbatches, replicas=replicas, averaging=config.averaging,
-      trainable=optimizer.trainable)
+      tx=tx, accumulation=microbatches, replicas=replicas,
+      averaging=config.averaging, **gradients)
   return jax.jit(
       # With replicas, each device sees only its own rows.
       sharding.keep_batch_split(step, mesh) if replicas == 1 else step,
@@ -167,14 +170,12 @@ def _jitted_step(
 
 
 def _jitted_histograms(
-    config: config_lib.Config, dataset: data.Dataset, loss: Any,
-    optimizer: optim.Optimizer, key: jax.Array, mesh: jax.sharding.Mesh,
-    shardings: types.TrainState,
+    microbatches: int, *, gradients: Mapping[str, Any],
+    mesh: jax.sharding.Mesh, shardings: types.TrainState,
 ) -> Any:
   """Returns the jitted function from (state, batch) to histograms."""
   histograms = step_lib.build_gradient_histograms(
-      loss=loss, key=key, prepare=_prepare(config, dataset),
-      accumulation=config.num_microbatches, trainable=optimizer.trainable)
+      accumulation=microbatches, **gradients)
   return jax.jit(
       sharding.keep_batch_split(histograms, mesh),
       in_shardings=(shardings, NamedSharding(mesh, sharding.BATCH)),

@@ -48,7 +48,7 @@ class Experiment:
     init_state: returns the state of step 0.
     empty_metrics: returns running metrics of zero steps.
     build_step: returns the jitted `train_step` for a number of microbatches.
-    gradient_histograms: jitted (state, batch) -> counts and edges by parameter.
+    build_histograms: the same for `gradient_histograms`.
     evaluators: evaluators by name.
     build_evaluators: returns `evaluators` for a number of microbatches.
     open_data: opens evaluation data by split and source; see
@@ -69,7 +69,7 @@ class Experiment:
   init_state: Callable[[], types.TrainState]
   empty_metrics: Callable[[], Any]
   build_step: Callable[[int], Any]
-  gradient_histograms: Any
+  build_histograms: Callable[[int], Any]
   evaluators: Mapping[str, evals.Evaluator]
   build_evaluators: Callable[[int], Mapping[str, evals.Evaluator]]
   open_data: Callable[..., tuple[data.Dataset, Any]]
@@ -79,6 +79,11 @@ class Experiment:
   def train_step(self) -> Any:
     """Jitted (state, batch) -> (state, mean loss)."""
     return self.build_step(self.config.num_microbatches)
+
+  @property
+  def gradient_histograms(self) -> Any:
+    """Jitted (state, batch) -> counts and edges by parameter."""
+    return self.build_histograms(self.config.num_microbatches)
 
   @property
   def num_trainable(self) -> int:

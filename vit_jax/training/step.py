@@ -92,12 +92,9 @@ def build(
   def train_step(
       state: types.TrainState, batch: types.Batch,
   ) -> tuple[types.TrainState, Float[Array, '']]:
-    prepare_key, loss_key = jax.random.split(
-        jax.random.fold_in(key, state.step))
-    batch = prepare(batch, prepare_key)
-    grads, sums = _gradients(
-        loss, state.params, batch, loss_key, num_microbatches=accumulation,
-        replicas=replicas, trainable=trainable)
+    grads, sums = _step_gradients(
+        state, batch, loss=loss, prepare=prepare, key=key,
+        num_microbatches=accumulation, replicas=replicas, trainable=trainable)
     updates, opt_state = tx.update(grads, state.opt_state, state.params)
     params = optax.apply_updates(state.params, updates)
     average = state.average
@@ -141,10 +138,8 @@ def build_gradient_histograms(
   """
 
   def histograms(state, batch):
-    prepare_key, loss_key = jax.random.split(
-        jax.random.fold_in(key, state.step))
-    grads, _ = _gradients(
-        loss, state.params, prepare(batch, prepare_key), loss_key,
+    grads, _ = _step_gradients(
+        state, batch, loss=loss, prepare=prepare, key=key,
         num_microbatches=accumulation, trainable=trainable)
     trained = tree.flatten(trainable or jax.tree.map(lambda _: True, grads))
     return {name: jnp.histogram(jnp.nan_to_num(grad), bins)
@@ -173,6 +168,17 @@ def _weight_of_latest(
   """Returns (1 - b) / (1 - b^(s + 1)) for decay b at step s, from 0."""
   steps = step.astype(jnp.float32) + 1
   return (1 - decay) / -jnp.expm1(steps * math.log(decay))
+
+
+def _step_gradients(
+    state: types.TrainState, batch: types.Batch, *, loss: Loss,
+    prepare: Callable[[types.Batch, PRNGKeyArray], types.Batch],
+    key: PRNGKeyArray, **settings: Any,
+) -> tuple[types.Params, dict[str, metrics.Mean]]:
+  """Returns the gradients and metrics of a batch at the step of `state`."""
+  prepare_key, loss_key = jax.random.split(jax.random.fold_in(key, state.step))
+  return _gradients(
+      loss, state.params, prepare(batch, prepare_key), loss_key, **settings)
 
 
 def _gradients(
