@@ -12,7 +12,7 @@ again. On resuming, these rows are removed. Of two rows with the same step and
 keys, the later one counts.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 import contextlib
 import hashlib
 import json
@@ -22,6 +22,7 @@ import time
 from typing import Any, IO
 
 from etils import epath
+import flax.traverse_util
 from jaxtyping import Shaped
 import numpy as np
 import tensorboardX
@@ -93,8 +94,10 @@ class MetricWriter:
     """Writes a config of plain data to TensorBoard's page HPARAMS."""
     if self._events is None:
       return
+    flat = flax.traverse_util.flatten_dict(dict(config), sep='.')
     values = {key: value if isinstance(value, bool | int | float | str) else
-              json.dumps(value) for key, value in _flatten(config)}
+              json.dumps(value)
+              for key, value in flat.items() if value is not None}
     for summary in tensorboard_summary.hparams(values, {}):
       self._events.file_writer.add_summary(summary)
 
@@ -105,12 +108,10 @@ class MetricWriter:
     """Writes images to TensorBoard; rescales all but 8-bit ones to [0, 1]."""
     if self._events is None:
       return
-    shown = images if images.shape[-1] == 1 else images[..., :3]
+    shown = images[..., :3] if images.shape[-1] >= 3 else images[..., :1]
     if shown.dtype != np.uint8:
       low, high = shown.min(), shown.max()
       shown = (shown - low) / max(high - low, 1e-6)
-    if shown.shape[-1] == 2:
-      shown = shown[..., :1]
     self._events.add_images(name, shown, step, dataformats='NHWC')
 
   def write_histograms(
@@ -163,15 +164,6 @@ def _start_wandb(workdir: epath.Path, config: Mapping[str, Any]) -> Any:
       project='vit_jax', name=workdir.name, config=dict(config),
       id=hashlib.sha256(path.encode()).hexdigest()[:16], resume='allow',
       dir=None if atomic_files.is_remote(workdir) else path)
-
-
-def _flatten(
-    config: Mapping[str, Any], prefix: str = '') -> Iterator[tuple[str, Any]]:
-  for key, value in config.items():
-    if isinstance(value, Mapping):
-      yield from _flatten(value, f'{prefix}{key}.')
-    elif value is not None:
-      yield f'{prefix}{key}', value
 
 
 def read_rows(workdir: epath.PathLike) -> list[dict[str, Any]]:
