@@ -39,6 +39,13 @@ def test_a_table_aligns_numbers_right_and_fits_80_columns_in_a_pipe():
   assert row.index('2,000') + 5 == other.index('600') + 3
 
 
+def test_a_table_without_rows_shows_its_headings():
+  file = io.StringIO()
+  console_lib.table('Runs', ['run', 'steps'], [],
+                    console=rich.console.Console(file=file, width=80))
+  assert file.getvalue().split()[:3] == ['Runs', 'run', 'steps']
+
+
 @pytest.mark.parametrize('width', [80, 30])
 def test_words_are_broken_only_where_the_table_is_too_narrow(width):
   text = io.StringIO()

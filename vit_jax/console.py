@@ -36,8 +36,9 @@ def table(
   drawn = rich.table.Table(box=rich.box.SIMPLE_HEAD, pad_edge=False)
   columns = list(map(escape.lines, columns))
   cells = [[escape.lines(_cell(value)) for value in row] for row in rows]
-  numeric = [all(cell is None or _is_number(cell) or str(cell).endswith('%')
-                 for cell in column) for column in zip(*rows)]
+  numeric = [all(_is_number(row[i]) or row[i] is None
+                 or str(row[i]).endswith('%') for row in rows)
+             for i in range(len(columns))]
   widths = _column_widths(columns, cells, numeric, total=console.width)
   for column, is_numeric, width in zip(columns, numeric, widths):
     drawn.add_column(
