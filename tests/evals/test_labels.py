@@ -88,11 +88,12 @@ def test_confusion_matrix_agrees_with_scikit_learn(toy, size):
 
 
 def test_the_most_frequent_confusions_are_named():
-  counts = np.asarray([[8, 0, 2], [5, 5, 0], [0, 0, 9]])
-  assert confusion.describe(counts, ('cat', 'dog', 'eel')) == [
+  result = evals.Result({}, {'confusion': np.asarray(
+      [[8, 0, 2], [5, 5, 0], [0, 0, 9]])}, ('cat', 'dog', 'eel'))
+  assert confusion.describe(result) == [
       '5 of 10 images of dog were predicted as cat',
       '2 of 10 images of cat were predicted as eel']
-  assert confusion.describe(np.eye(2, dtype=int), None) == []
+  assert confusion.describe(evals.Result({}, {'confusion': np.eye(2)})) == []
 
 
 def test_nan_logits_have_no_class(toy):

@@ -191,7 +191,7 @@ def _show_classes(result: evals.Result) -> None:
                   tables[f'class_{key}'][i]
                   for key in ('precision', 'accuracy', 'f1')))]
           for i in map(int, worst)])
-  for line in confusion.describe(tables['confusion'], result.class_names):
+  for line in confusion.describe(result):
     print(escape.line(line))
 
 

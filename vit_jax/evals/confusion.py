@@ -1,13 +1,11 @@
 """Confusion matrix, accuracy and F1 per class, and confident mistakes."""
 
-from collections.abc import Sequence
 import dataclasses
 import functools
 from typing import Literal
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Int
 import numpy as np
 
 from vit_jax import types
@@ -88,21 +86,13 @@ def _mistakes(
                for i in wrong[order[:_NUM_MISTAKES]])
 
 
-def describe(
-    counts: Int[np.ndarray, 'classes classes'], names: Sequence[str] | None, *,
-    most: int = 5,
-) -> list[str]:
-  """Returns the most frequent confusions in words.
-
-  Args:
-    counts: examples of class [row] predicted as [column].
-    names: names of the classes, if known.
-    most: largest number of pairs of classes.
-  """
+def describe(result: evaluator.Result, *, most: int = 5) -> list[str]:
+  """Returns the most frequent pairs of class and wrong prediction in words."""
+  counts, name = result.tables['confusion'], result.name_of
   wrong = counts - np.diag(np.diag(counts))
   total = counts.sum(axis=1)
-  name = names or [f'class {i}' for i in range(len(counts))]
   pairs = np.argsort(-wrong, axis=None, kind='stable')[:most]
-  return [f'{wrong[i, j]:,} of {total[i]:,} images of {name[i]} were predicted '
-          f'as {name[j]}' for i, j in zip(*np.unravel_index(
-              pairs, wrong.shape)) if wrong[i, j]]
+  rows, columns = (index.tolist() for index in np.unravel_index(
+      pairs, wrong.shape))
+  return [f'{wrong[i, j]:,} of {total[i]:,} images of {name(i)} were predicted '
+          f'as {name(j)}' for i, j in zip(rows, columns) if wrong[i, j]]
