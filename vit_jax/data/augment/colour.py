@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from PIL import Image
@@ -12,38 +12,48 @@ from PIL import ImageFilter
 from vit_jax.data.augment import randaugment
 
 
-def check_probability(probability: float) -> None:
-  """Raises a ValueError for a probability outside [0, 1]."""
-  if not 0 <= probability <= 1:
-    raise ValueError(f'probability must lie in [0, 1]; got {probability}.')
+@dataclasses.dataclass(frozen=True)
+class RandomOp:
+  """An operation that changes only a share of the images."""
+  probability: float = 0.5
+
+  def __post_init__(self):
+    if not 0 <= self.probability <= 1:
+      raise ValueError(
+          f'probability must lie in [0, 1]; got {self.probability}.')
+
+  def __call__(self, image: Any, rng: np.random.Generator) -> Any:
+    return self.change(image, rng) if rng.random() < self.probability else image
+
+  def change(self, image: Any, rng: np.random.Generator) -> Any:
+    """Returns the changed image."""
+    raise NotImplementedError
 
 
 @dataclasses.dataclass(frozen=True)
-class ColorJitter:
+class ColorJitter(RandomOp):
   """Changes brightness, contrast, saturation and hue, in random order.
 
   Factors are uniform in [1 - x, 1 + x]; the hue turns by up to `hue` of a full
   circle. The defaults are those of SimCLR (arXiv 2002.05709, appendix A) at
   strength 0.5.
   """
+  probability: float = 0.8
   brightness: float = 0.4
   contrast: float = 0.4
   saturation: float = 0.4
   hue: float = 0.1
-  probability: float = 0.8
 
   def __post_init__(self):
-    check_probability(self.probability)
+    super().__post_init__()
     factors = self.brightness, self.contrast, self.saturation
     if min(factors) < 0 or not 0 <= self.hue <= 0.5:
       raise ValueError(
           'brightness, contrast and saturation must be at least 0, and hue in '
           f'[0, 0.5]; got {(*factors, self.hue)}.')
 
-  def __call__(
+  def change(
       self, image: Image.Image, rng: np.random.Generator) -> Image.Image:
-    if rng.random() >= self.probability:
-      return image
     enhancers = ((ImageEnhance.Brightness, self.brightness),
                  (ImageEnhance.Contrast, self.contrast),
                  (ImageEnhance.Color, self.saturation))
@@ -66,41 +76,33 @@ def _turn_hue(image: Image.Image, turn: float) -> Image.Image:
 
 
 @dataclasses.dataclass(frozen=True)
-class Grayscale:
+class Grayscale(RandomOp):
   """Removes the colours with the given probability (SimCLR: 0.2)."""
   probability: float = 0.2
 
-  def __post_init__(self):
-    check_probability(self.probability)
-
-  def __call__(
+  def change(
       self, image: Image.Image, rng: np.random.Generator) -> Image.Image:
-    if rng.random() >= self.probability:
-      return image
     return image.convert('L').convert(image.mode)
 
 
 @dataclasses.dataclass(frozen=True)
-class Blur:
+class Blur(RandomOp):
   """Blurs with a Gaussian of random sigma in pixels (SimCLR: 0.1 to 2)."""
   sigma: tuple[float, float] = (0.1, 2.0)
-  probability: float = 0.5
 
   def __post_init__(self):
-    check_probability(self.probability)
+    super().__post_init__()
     if not 0 <= self.sigma[0] <= self.sigma[1]:
       raise ValueError(
           f'sigma must be two lengths, 0 <= low <= high; got {self.sigma}.')
 
-  def __call__(
+  def change(
       self, image: Image.Image, rng: np.random.Generator) -> Image.Image:
-    if rng.random() >= self.probability:
-      return image
     return image.filter(ImageFilter.GaussianBlur(rng.uniform(*self.sigma)))
 
 
 @dataclasses.dataclass(frozen=True)
-class RandomErasing:
+class RandomErasing(RandomOp):
   """Fills a random rectangle with noise (arXiv 1708.04896, algorithm 1).
 
   Put it after the crop.
@@ -110,22 +112,19 @@ class RandomErasing:
     area: range of the rectangle's share of the image.
     aspect: range of its height / width, whose logarithm is uniform.
   """
-  probability: float = 0.5
   area: tuple[float, float] = (0.02, 0.4)
   aspect: tuple[float, float] = (0.3, 1 / 0.3)
 
   def __post_init__(self):
-    check_probability(self.probability)
+    super().__post_init__()
     if not (0 < self.area[0] <= self.area[1] <= 1
             and 0 < self.aspect[0] <= self.aspect[1]):
       raise ValueError(
           'area must be two fractions and aspect two ratios, low <= high; got '
           f'{self.area} and {self.aspect}.')
 
-  def __call__(
+  def change(
       self, image: Image.Image, rng: np.random.Generator) -> Image.Image:
-    if rng.random() >= self.probability:
-      return image
     for _ in range(10):  # Rectangles that do not fit are drawn again.
       area = image.width * image.height * rng.uniform(*self.area)
       low, high = map(math.log, self.aspect)

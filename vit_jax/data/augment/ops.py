@@ -176,16 +176,11 @@ class PadCrop:
 
 
 @dataclasses.dataclass(frozen=True)
-class Flip:
+class Flip(colour.RandomOp):
   """Mirrors left to right with the given probability."""
-  probability: float = 0.5
 
-  def __post_init__(self):
-    colour.check_probability(self.probability)
-
-  def __call__(self, image: Picture, rng: np.random.Generator) -> Picture:
-    if rng.random() >= self.probability:
-      return image
+  def change(self, image: Picture, rng: np.random.Generator) -> Picture:
+    """See `RandomOp`."""
     return image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
 
 
