@@ -81,7 +81,7 @@ def curves(runs: Mapping[str, Rows], path: epath.PathLike) -> None:
 
 
 def _colours(
-    runs: Sequence[str] | Mapping[str, Any], series: Sequence[_Series],
+    runs: Mapping[str, Any], series: Sequence[_Series],
 ) -> dict[str, str]:
   """Returns the colour of each run."""
   if len(runs) <= len(COLOURS):

@@ -29,16 +29,13 @@ class Backbone:
   settings: Mapping[str, Any]
 
 
-def _size(width: int, depth: int, mlp_dim: int, num_heads: int):
-  return variants.Size(width, depth, mlp_dim, num_heads)
-
-
+_Size = variants.Size
 _TI, _S, _B, _L, _H = (variants.SIZES[name] for name in (
     'Ti', 'S', 'B', 'L', 'H'))
 _SBL = {'small': _S, 'base': _B, 'large': _L}
-_MEDIUM = _size(512, 12, 2048, 8)
-_SO400M = _size(1152, 27, 4304, 16)  # arXiv 2305.13035, table 1.
-_GIANTOPT = _size(1536, 40, 6144, 16)  # SigLIP 2: arXiv 2502.14786.
+_MEDIUM = _Size(512, 12, 2048, 8)
+_SO400M = _Size(1152, 27, 4304, 16)  # arXiv 2305.13035, table 1.
+_GIANTOPT = _Size(1536, 40, 6144, 16)  # SigLIP 2: arXiv 2502.14786.
 
 _EXACT: Mapping[str, Any] = {'gelu': 'exact'}
 _SCALED = {**_EXACT, 'layer_scale': 1e-5}
@@ -106,17 +103,17 @@ _FAMILIES: tuple[tuple[str, _Sizes, tuple[int, ...], Mapping], ...] = (
     # arXiv 2304.07193 (DINOv2), table 17; registers: 2309.16588.
     ('vit_{}_patch14_dinov2', _SBL, (518,), _SCALED),
     ('vit_{}_patch14_reg4_dinov2', _SBL, (518,), {**_SCALED, **_REGISTERS}),
-    ('vit_{}_patch14_dinov2', {'giant': _size(1536, 40, 4096, 24)}, (518,),
+    ('vit_{}_patch14_dinov2', {'giant': _Size(1536, 40, 4096, 24)}, (518,),
      {**_SCALED, **_SWIGLU}),
-    ('vit_{}_patch14_reg4_dinov2', {'giant': _size(1536, 40, 4096, 24)},
+    ('vit_{}_patch14_reg4_dinov2', {'giant': _Size(1536, 40, 4096, 24)},
      (518,), {**_SCALED, **_SWIGLU, **_REGISTERS}),
     ('vit_{}_patch16_dinov3', _SBL, (256,), _NO_QKV),
     ('vit_{}_patch16_dinov3_qkvb', {'tiny': _TI, **_SBL}, (256,), _QV_BIAS),
     ('vit_{}_patch16_dinov3', {
-        'small_plus': _S, 'huge_plus': _size(1280, 32, 5120, 20),
-        '7b': _size(4096, 40, 8192, 32)}, (256,), {**_NO_QKV, **_SWIGLU}),
+        'small_plus': _S, 'huge_plus': _Size(1280, 32, 5120, 20),
+        '7b': _Size(4096, 40, 8192, 32)}, (256,), {**_NO_QKV, **_SWIGLU}),
     ('vit_{}_patch16_dinov3_qkvb', {
-        'small_plus': _S, 'huge_plus': _size(1280, 32, 5120, 20)}, (256,),
+        'small_plus': _S, 'huge_plus': _Size(1280, 32, 5120, 20)}, (256,),
      {**_QV_BIAS, **_SWIGLU}),
     ('vit_{}_patch32_clip_{}', {'base': _B}, (224,), _CLIP),
     ('vit_{}_patch16_clip_{}', {'base': _B}, (224,), _CLIP),
@@ -136,14 +133,14 @@ _FAMILIES: tuple[tuple[str, _Sizes, tuple[int, ...], Mapping], ...] = (
     ('vit_{}_patch16_siglip_{}', {'giantopt': _GIANTOPT}, (256, 384),
      _TANH_MAP),
     ('eva02_{}_patch14_{}', {
-        'tiny': _size(192, 12, 512, 3), 'small': _size(384, 12, 1024, 6)},
+        'tiny': _Size(192, 12, 512, 3), 'small': _Size(384, 12, 1024, 6)},
      (224, 336), _EVA02_POOL),
     ('eva02_{}_patch14_{}', {
-        'base': _size(768, 12, 2048, 12), 'large': _size(1024, 24, 2730, 16)},
+        'base': _Size(768, 12, 2048, 12), 'large': _Size(1024, 24, 2730, 16)},
      (224, 448), _EVA02_INNER),
-    ('eva02_{}_patch16_clip_{}', {'base': _size(768, 12, 2048, 12)}, (224,),
+    ('eva02_{}_patch16_clip_{}', {'base': _Size(768, 12, 2048, 12)}, (224,),
      _EVA02_CLIP),
-    ('eva02_{}_patch14_clip_{}', {'large': _size(1024, 24, 2730, 16)},
+    ('eva02_{}_patch14_clip_{}', {'large': _Size(1024, 24, 2730, 16)},
      (224, 336), _EVA02_CLIP),
     ('vit_{}_patch16_rope_{}', _SBL, (224,), _ROPE),
     ('vit_{}_patch16_rope_ape_{}', _SBL, (224,), {**_ROPE, **_APE}),
@@ -154,18 +151,18 @@ _FAMILIES: tuple[tuple[str, _Sizes, tuple[int, ...], Mapping], ...] = (
      (256,), {**_ROPE_GAP, 'registers': 1}),
     ('vit_{}_patch16_reg4_gap_{}', {'medium': _MEDIUM}, (256,),
      {**_SCALED, **_POOL_NORM, 'registers': 4}),
-    ('vit_{}_patch16_reg4_map_{}', {'so150m': _size(896, 18, 2304, 14)},
+    ('vit_{}_patch16_reg4_map_{}', {'so150m': _Size(896, 18, 2304, 14)},
      (256,), {**_MAP, 'registers': 4}),
     ('vit_pe_core_{}_patch16_{}', {'tiny': _TI, 'small': _S}, (384,),
      _perception(24)),
     ('vit_pe_core_{}_patch16_{}', {'base': _B}, (224,), _perception(14)),
     ('vit_pe_core_{}_patch14_{}', {'large': _L}, (336,), _perception(24)),
-    ('vit_pe_core_{}_patch14_{}', {'gigantic': _size(1536, 50, 8960, 16)},
+    ('vit_pe_core_{}_patch14_{}', {'gigantic': _Size(1536, 50, 8960, 16)},
      (448,), _perception(
          32, cls=False, rotary={'offset': 0.0}, pool_mlp_dim=6144)),
     ('aimv2_{}_patch14_{}', {
-        'large': _size(1024, 24, 2816, 8), 'huge': _size(1536, 24, 4096, 12),
-        '1b': _size(2048, 24, 5632, 16), '3b': _size(3072, 24, 8192, 24)},
+        'large': _Size(1024, 24, 2816, 8), 'huge': _Size(1536, 24, 4096, 12),
+        '1b': _Size(2048, 24, 5632, 16), '3b': _Size(3072, 24, 8192, 24)},
      (224, 336, 448), _AIMV2),
 )
 
