@@ -7,6 +7,7 @@ import shutil
 import signal
 
 import jax
+import numpy as np
 import pytest
 
 from vit_jax import __main__ as main
@@ -15,6 +16,7 @@ from vit_jax import sweep as sweep_lib
 from vit_jax.analysis import sweep_plot
 from vit_jax.commands import sweep as command
 from vit_jax.experiment import build as experiment_lib
+from vit_jax.inference import load
 from vit_jax.sweep import runs
 from vit_jax.training import signals
 
@@ -34,7 +36,8 @@ def swept(file, tmp_path_factory):
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(experiment_lib, 'build', build)
     assert main.main(
-        ['sweep', f'--config={file}', f'--workdir={workdir}']) == 0
+        ['sweep', f'--config={file}', f'--workdir={workdir}',
+         '--soup=uniform']) == 0
   return workdir, json.loads((workdir / 'sweep.json').read_text())
 
 
@@ -77,17 +80,35 @@ def test_the_best_setting_is_trained_on_all_data_with_each_seed(swept):
   assert accuracy['std'] == pytest.approx(abs(values[0] - values[1]) / 2**0.5)
 
 
+def test_a_soup_is_written_and_reported_next_to_the_best_run(swept):
+  workdir, result = swept
+  params = [jax.tree.leaves(load.load(path, log=None).params) for path in (
+      workdir / 'soup_uniform',
+      *(workdir / 'runs' / name for name in ALL_RUNS[:2]))]
+  for mean, *each in zip(*params):
+    np.testing.assert_allclose(mean, np.mean(each, axis=0), atol=1e-6)
+  soup = result['soup']
+  assert soup['members'] == [ALL_RUNS[1], ALL_RUNS[0]]
+  assert main.main(['evaluate', f'--workdir={workdir}/soup_uniform',
+                    f'--json={workdir}/soup.json']) == 0
+  metrics = json.loads((workdir / 'soup.json').read_text())['metrics']
+  assert metrics == pytest.approx(soup['metrics'])
+  assert metrics.keys() == soup['best_metrics'].keys()
+  assert soup['best_metrics']['test/loss'] != metrics['test/loss']
+
+
 def test_a_finished_sweep_prints_its_table_without_training(
     swept, file, capsys):
   workdir, result = swept
   assert (workdir / 'sweep.png').read_bytes().startswith(b'\x89PNG')
   assert main.main(['sweep', f'--config={file}', f'--workdir={workdir}',
-                    f'--json={workdir}/copy.json']) == 0
+                    f'--json={workdir}/copy.json', '--soup=uniform']) == 0
   output = capsys.readouterr().out
   assert output.count('already finished') == 4
   values = result['final']['statistics']['test/accuracy']
   assert (f'{100 * values["mean"]:.2f} ± {100 * values["std"]:.2f} %'
           in output)
+  assert 'Mean of 2 of 2 runs (uniform soup)' in output
   assert '<- best' in output.split('Selected by')[1].split('Trained')[0]
   assert json.loads((workdir / 'copy.json').read_text()) == result
 

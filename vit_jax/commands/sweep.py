@@ -53,12 +53,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       '--metric', metavar='NAME/METRIC',
       help='metric for the selection, as evaluator and metric of the grid '
       'runs: dev/accuracy')
+  parser.add_argument(
+      '--soup', choices=('greedy', 'uniform'),
+      help='also average the parameters of the grid runs (model soups, arXiv '
+      '2203.05482): of all, or of those that improve the metric')
 
 
 def run(args: argparse.Namespace) -> int:
   """Runs the command; returns the exit status."""
-  section = {key: getattr(args, key) for key in ('seeds', 'held_out', 'metric')
-             if getattr(args, key) is not None}
+  section = {
+      key: getattr(args, key) for key in ('seeds', 'held_out', 'metric', 'soup')
+      if getattr(args, key) is not None}
   sweep = sweep_lib.plan(
       args.config, args.overrides, grid=parse_grid(args.grid), **section)
   workdir = epath.Path(args.workdir)
@@ -118,6 +123,8 @@ def _print(sweep: sweep_lib.Sweep, result: Mapping[str, Any]) -> None:
        for row in result['grid']])
   for warning in sweep_lib.edges(result):
     print(f'warning: {warning}.')
+  if 'soup' in result:
+    _print_soup(sweep, result)
   runs = result['final']['runs']
   console_lib.table(
       f'Trained on {sweep.config.data.split} with '
@@ -129,3 +136,18 @@ def _print(sweep: sweep_lib.Sweep, result: Mapping[str, Any]) -> None:
         console_lib.format_statistics(name, values)]
        for name, values in result['final']['statistics'].items()
        if not name.endswith('/examples')])
+
+
+def _print_soup(sweep: sweep_lib.Sweep, result: Mapping[str, Any]) -> None:
+  soup, metric = result['soup'], sweep.section.metric
+  rows = {metric: (result['best']['value'], soup['value']), **{
+      name: (soup['best_metrics'][name], value)
+      for name, value in soup['metrics'].items()
+      if not name.endswith('/examples')}}
+  console_lib.table(
+      f'Mean of {len(soup["members"])} of '
+      f'{console_lib.format_count(len(result["grid"]), "run")} '
+      f'({soup["method"]} soup), written to {soup["folder"]}',
+      ['metric', 'best single run', 'soup'],
+      [[name, *(console_lib.format_metric(name, value) for value in values)]
+       for name, values in rows.items()])

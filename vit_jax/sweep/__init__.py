@@ -11,6 +11,7 @@ so the selection cannot depend on it.
   grid               from a config file to the configs of all runs
   development_split  data, evaluators and metric of the grid runs
   sweep              grid, selection, final runs, `sweep.json`
+  soup               mean parameters of the grid runs
   runs               consecutive runs in WORKDIR/runs/NAME, resumable
 """
 

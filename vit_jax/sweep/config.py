@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -46,12 +46,15 @@ class SweepConfig:
     metric: selection criterion, an evaluator of the grid runs and its metric;
       '' is the default metric of the evaluator 'dev', such as 'dev/accuracy'.
     seeds: number of final runs of the best point.
+    soup: which runs of the grid are averaged (arXiv 2203.05482): 'none',
+      'uniform' for all, or 'greedy' for those that improve the metric.
   """
   grid: dict[str, tuple[Any, ...]] = dataclasses.field(default_factory=dict)
   held_out: int = 10
   development: dict[str, Any] = dataclasses.field(default_factory=dict)
   metric: str = ''
   seeds: int = 3
+  soup: Literal['none', 'uniform', 'greedy'] = 'none'
 
   def __post_init__(self):
     if not 0 < self.held_out < 100:

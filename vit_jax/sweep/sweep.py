@@ -12,6 +12,7 @@ from vit_jax.experiment import build as experiment_lib
 from vit_jax.sweep import development_split
 from vit_jax.sweep import grid
 from vit_jax.sweep import runs
+from vit_jax.sweep import soup
 from vit_jax.training import health
 from vit_jax.training import signals
 
@@ -38,6 +39,9 @@ def run(sweep: grid.Sweep, workdir: epath.PathLike) -> dict[str, Any]:
   result: dict[str, Any] = {
       'plan': sweep.to_plain(), 'mode': sweep.mode,
       'grid': [rows[name] for name in points], 'best': None, 'final': None}
+  method = sweep.section.soup
+  if method != 'none':
+    soup.check(sweep)
   with signals.catch() as stop:
     experiments = _build_all(sweep, workdir, todo)
     _write(path, result)
@@ -47,6 +51,11 @@ def run(sweep: grid.Sweep, workdir: epath.PathLike) -> dict[str, Any]:
     best = _best(result['grid'], sweep)
     result['best'] = {key: best[key] for key in ('name', 'values', 'value')}
     _write(path, result)
+    if method != 'none':
+      earlier = previous.get('soup') or {}
+      result['soup'] = (earlier if earlier.get('method') == method else
+                        soup.make(sweep, result['grid'], workdir, stop=stop))
+      _write(path, result)
     result['final'] = _run_final(sweep, points[best['name']], workdir, stop)
     _write(path, result)
   return result

@@ -1,0 +1,167 @@
+"""Model soups: mean parameters of the runs of a grid (arXiv 2203.05482).
+
+The mean of runs that start from the same weights is often better than each of
+them, at the cost of one. Only the development split decides which runs are
+averaged; the other evaluators report the result next to the best single run.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+import dataclasses
+from typing import Any
+
+from etils import epath
+import jax
+import jax.numpy as jnp
+
+from vit_jax import types
+from vit_jax.checkpoints import config as checkpoint_config
+from vit_jax.checkpoints import manager
+from vit_jax.checkpoints import source as source_lib
+from vit_jax.experiment import build as experiment_lib
+from vit_jax.experiment import config as config_lib
+from vit_jax.models import architecture
+from vit_jax.parallel import multihost
+from vit_jax.run import restore
+from vit_jax.sweep import development_split
+from vit_jax.sweep import grid
+from vit_jax.sweep import runs
+from vit_jax.training import signals
+
+Evaluate = Callable[[Any], float]
+
+
+def check(sweep: grid.Sweep) -> None:
+  """Raises if the runs of the grid cannot be averaged."""
+  if len(sweep.points) < 2:
+    raise ValueError(
+        'sweep.soup averages runs of the grid, but there is only one. Use a '
+        'larger --grid.')
+  first, *others = (_architecture(point) for point in sweep.points)
+  for point, other in zip(sweep.points[1:], others):
+    for name, value in first.items():
+      if value != other.get(name):
+        raise ValueError(
+            'sweep.soup averages parameters of one architecture, but '
+            f'{name} is {value!r} in the run {sweep.points[0].name} and '
+            f'{other.get(name)!r} in {point.name}. Leave {name} out of the '
+            'grid.')
+
+
+def _architecture(point: grid.Point) -> dict[str, Any]:
+  config = point.development
+  return {
+      **{f'model.{name}': getattr(config.model, name, None) for name in (
+          *architecture.switches(config.model), 'representation_layer')},
+      'data.resolution': config.data.size,
+      'objective.name': config.objective.name,
+      'init.checkpoint': config.init.checkpoint}
+
+
+def make(
+    sweep: grid.Sweep, rows: Sequence[Mapping[str, Any]],
+    workdir: epath.Path, *, stop: signals.StopRequest,
+) -> dict[str, Any]:
+  """Averages runs of the grid, and writes and evaluates the result.
+
+  Args:
+    sweep: a sweep with a method in `sweep.soup`.
+    rows: names and values of the runs, in order of the grid.
+    workdir: folder of the sweep. The checkpoint goes to `soup_METHOD`.
+    stop: raises between batches of an evaluation if a signal arrived.
+
+  Returns:
+    The members, the value of the soup on the development split, its folder, and
+    the reported metrics of the soup and of the best single run.
+  """
+  method, sign = sweep.section.soup, 1 if sweep.mode == 'max' else -1
+  ranked = sorted((row for row in rows if row['value'] is not None),
+                  key=lambda row: -sign * row['value'])
+  names = [row['name'] for row in ranked]
+  sources = {name: source_lib.find(workdir / runs.RUNS / name)
+             for name in names}
+  # Resolved, with the microbatches that fit into memory.
+  config = config_lib.resolve(sources[names[0]].config)
+  experiment = experiment_lib.build(config)
+  point = next(p for p in sweep.points if p.name == names[0])
+  reported = experiment_lib.build(dataclasses.replace(
+      config, evals=point.config.evals,
+      checkpoint=checkpoint_config.CheckpointConfig(best='')))
+  evaluator, metric = sweep.section.metric.split('/')
+  with restore.start_watchdog(config.log, 'averaging runs') as watchdog:
+
+    def evaluate(
+        params: types.Params, experiment: experiment_lib.Experiment, name: str,
+    ) -> dict[str, float]:
+      def on_batch() -> None:
+        watchdog.beat(f'evaluating {name}')
+        stop.check()
+      return experiment.evaluators[name](
+          multihost.put(params, experiment.shardings.params), on_batch)
+
+    def report(params: types.Params) -> dict[str, float]:
+      return {f'{name}/{key}': value for name in
+              development_split.reported_evaluators(point.config, config)
+              for key, value in evaluate(params, reported, name).items()}
+
+    best = sources[names[0]].load()
+    params, members, value = average(
+        names, lambda name: sources[name].load(),
+        None if method == 'uniform' else lambda params: sign * evaluate(
+            params, experiment, evaluator)[metric])
+    if value is None:
+      value = sign * evaluate(params, experiment, evaluator)[metric]
+    folder = f'soup_{method}'
+    _write(workdir / folder, multihost.put(
+        params, experiment.shardings.params), reported,
+           step=int(sources[names[0]].path.name), members=members)
+    return {'method': method, 'members': members, 'value': sign * value,
+            'folder': folder, 'metrics': report(params),
+            'best_metrics': report(best)}
+
+
+def average(
+    names: Sequence[str], load: Callable[[str], types.Params],
+    evaluate: Evaluate | None,
+) -> tuple[types.Params, list[str], float | None]:
+  """Returns mean parameters, the averaged runs, and the value of the mean.
+
+  Args:
+    names: runs, from the best to the worst.
+    load: returns the parameters of a run.
+    evaluate: returns the value of parameters, where more is better, for a
+      greedy soup (recipe 1 of the paper): a run joins if the mean with it is at
+      least as good as without. None for a uniform soup, which has no value yet.
+  """
+  members = [names[0]]
+  mean = load(names[0])
+  value = None if evaluate is None else evaluate(mean)
+  for name in names[1:]:
+    count = len(members) + 1
+    candidate = jax.tree.map(
+        lambda m, x, count=count: m + (x - m) / count, mean, load(name))
+    if evaluate is not None and value is not None:
+      new = evaluate(candidate)
+      if not new >= value:  # Also if it is not a number.
+        continue
+      value = new
+    mean, members = candidate, [*members, name]
+  return mean, members, value
+
+
+def _write(
+    workdir: epath.Path, params: types.Params,
+    experiment: experiment_lib.Experiment, *, step: int,
+    members: Sequence[str],
+) -> None:
+  """Writes a checkpoint that is loaded like that of a run."""
+  state = types.TrainState(
+      step=jnp.asarray(step), params=params, opt_state={}, average=None,
+      metrics={})
+  dataset = experiment.dataset
+  with manager.Checkpoints(
+      workdir, checkpoint_config.CheckpointConfig()) as checkpoints:
+    checkpoints.save(
+        state, config={**config_lib.to_plain(experiment.config),
+                       'averaging': None},
+        progress={'origin': f'mean of {", ".join(members)}'},
+        labels=dataset.targets or dataset.class_names or ())
