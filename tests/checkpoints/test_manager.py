@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import json
 import os
 import pathlib
 import re
@@ -299,7 +300,7 @@ def test_other_folders_with_numeric_names_are_not_checkpoints(tmp_path):
   with pytest.raises(FileNotFoundError, match='holds no latest checkpoint'):
     source_lib.find(tmp_path)
   (tmp_path / '0/params').mkdir()
-  with pytest.raises(ValueError, match='0 is damaged.*: it lacks conf.*'
+  with pytest.raises(ValueError, match='0 is damaged.*: it lacks _CHECKPOINT.*'
                      'the run has no other checkpoint'):
     source_lib.find(tmp_path)
 
@@ -339,8 +340,8 @@ def test_no_flipped_bit_of_a_checkpoint_is_restored(small, tmp_path):
 
 
 @pytest.mark.parametrize('missing', [
-    'params', 'training', 'config', 'progress', 'params/_METADATA',
-    'training/_METADATA'])
+    'params', 'training', 'config', 'progress', 'checksums',
+    '_CHECKPOINT_METADATA', 'params/_METADATA', 'training/_METADATA'])
 def test_a_damaged_checkpoint_is_renamed_and_the_previous_restored(
     missing, small, tmp_path):
   run = epath.Path(tmp_path) / 'run'
@@ -408,7 +409,11 @@ def test_a_checkpoint_that_a_network_drive_shows_late_is_awaited(
 def test_checkpoints_of_version_0_1_have_no_checksums(small, tmp_path):
   run = epath.Path(tmp_path) / 'run'
   shutil.copytree(small, run)
-  (run / 'checkpoints/latest/2/checksums').rmtree()
+  step = run / 'checkpoints/latest/2'
+  (step / 'checksums').rmtree()
+  metadata = json.loads((step / '_CHECKPOINT_METADATA').read_text())
+  del metadata['item_handlers']['checksums']
+  (step / '_CHECKPOINT_METADATA').write_text(json.dumps(metadata))
   with open_checkpoints(run, keep=2) as checkpoints:
     restored = checkpoints.restore(abstract(new_state(0, average=False)))
   assert_same_bits(restored.state, new_state(2, average=False))

@@ -1,6 +1,6 @@
 """Reads items of an Orbax checkpoint; a damaged one raises one clear error."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 import contextlib
 import json
 import logging
@@ -28,6 +28,7 @@ _TEMPORARY = re.compile(
     'RESOURCE_EXHAUSTED|UNAVAILABLE|UNAUTHENTICATED|PERMISSION_DENIED'
     '|DEADLINE_EXCEEDED')
 CHECKSUMS = 'checksums'
+_METADATA = '_CHECKPOINT_METADATA'  # Written by Orbax; names the items.
 
 
 class DamagedError(ValueError):
@@ -75,23 +76,19 @@ def composite(
          for item, x in {**plain, CHECKSUMS: sums}.items()})
 
 
-def read_checksums(
-    path: epath.Path, expected: Iterable[str]) -> dict[str, Any]:
+def read_checksums(path: epath.Path) -> dict[str, Any]:
   """Returns the checksums of a checkpoint; version 0.1.0 wrote none.
 
-  Args:
-    path: the checkpoint.
-    expected: items that every checkpoint of this kind contains.
-
   Raises:
-    ValueError: if an item or its metadata is missing.
+    ValueError: if an item that was saved, or its metadata, is missing.
   """
-  sums = (read_config(path / CHECKSUMS)
-          if (path / CHECKSUMS).exists() else {})
-  # Without checksums, the checkpoint may belong to a run without an average.
-  names = sums or {*expected} - {'average'}
   # Unlike `exists`, listing a folder raises operating system errors.
   present = {item.name for item in path.iterdir()}
+  try:
+    names = set(json.loads((path / _METADATA).read_text())['item_handlers']
+                if _METADATA in present else [_METADATA])
+  except (TypeError, KeyError) as error:
+    raise ValueError(f'{_METADATA} names no items') from error
   missing = [name for name in sorted(names) if name not in present]
   missing += [
       f'{name}/_METADATA' for name in ('params', 'training', 'average')
@@ -99,7 +96,7 @@ def read_checksums(
       and '_METADATA' not in [p.name for p in (path / name).iterdir()]]
   if missing:
     raise ValueError(f'it lacks {", ".join(missing)}')
-  return sums
+  return read_config(path / CHECKSUMS) if CHECKSUMS in names else {}
 
 
 def read_config(path: epath.Path) -> dict[str, Any]:

@@ -178,7 +178,7 @@ class Checkpoints:
       time.sleep(1)
     expected = {**_model(abstract), 'training': _training(abstract)}
     with items_lib.explain_errors(path):
-      sums = items_lib.read_checksums(path, (*expected, *_PLAIN))
+      sums = items_lib.read_checksums(path)
       found = self._latest.item_metadata(step)
     for item, tree_of_item in expected.items():
       _check_same(_CONTENT[item], tree_of_item, found.get(item), path)
@@ -203,7 +203,7 @@ class Checkpoints:
     step = self._best.latest_step()
     path = epath.Path(self._best.directory) / str(step)
     with items_lib.explain_errors(path):
-      sums = items_lib.read_checksums(path, (item,))
+      sums = items_lib.read_checksums(path)
       restored = self._best.restore(step, args=ocp.args.Composite(
           **{item: ocp.args.StandardRestore(abstract.eval_params)}))
       checksums.check_items(sums, arrays={item: restored[item]})

@@ -87,7 +87,7 @@ def _source(path: epath.Path) -> Source:
   item = 'average' if (path / 'average').exists() else 'params'
   with items_lib.explain_errors(path):
     untrusted.check_folder(path)
-    sums = items_lib.read_checksums(path, ('params', 'config'))
+    sums = items_lib.read_checksums(path)
     plain = {name: items_lib.read_config(path / name)
              for name in ('config', 'labels') if (path / name).is_dir()}
     checksums_lib.check_items(sums, plain=plain)
