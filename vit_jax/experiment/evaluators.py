@@ -21,6 +21,7 @@ from vit_jax.data.splits import overlap
 from vit_jax.data.splits import split_strings
 from vit_jax.evals import passes
 from vit_jax.experiment import config as config_lib
+from vit_jax.experiment import fingerprint
 from vit_jax.parallel import mesh as mesh_lib
 from vit_jax.parallel import multihost
 from vit_jax.parallel import sharding
@@ -189,6 +190,7 @@ def _split_opener(
     batch_size = batch_size or config.eval_batch_size
     mesh_lib.check_batch_size(f'evals.{name}.batch_size', batch_size, mesh, 1)
     dataset, ranks = open_data(split, source, per_class, seeds, real_labels)
+    fingerprint.check_data(dataset)
     section = config.data
     if per_class:  # The ranks refer to positions among all examples.
       section = dataclasses.replace(section, eval_unreadable='error')

@@ -45,12 +45,13 @@ def check_data(dataset: data.Dataset) -> None:
   keys = ''.join(dataset.source.key(i) for i in range(
       0, count, max(1, count // NUM_KEYS)))
   names = '\n'.join(dataset.class_names or ())
+  what = f'of {dataset.split!r} of {dataset.name}'
   coordination.check_equal('data', {
-      f'number of examples of {dataset.name}': count,
-      f'number of classes of {dataset.name}': dataset.num_classes,
-      f'checksum of the class names of {dataset.name}':
-          zlib.crc32(names.encode(errors='surrogatepass')),
-      f'checksum of the examples of {dataset.name}': zlib.crc32(
+      f'number of examples {what}': count,
+      f'number of classes {what}': dataset.num_classes,
+      f'checksum of the class names {what}': zlib.crc32(
+          names.encode(errors='surrogatepass')),
+      f'checksum of the examples {what}': zlib.crc32(
           keys.encode(errors='surrogatepass'))})
 
 
