@@ -13,11 +13,12 @@ import contextlib
 import csv
 import dataclasses
 import functools
+import importlib.util
 import io
 import json
 import os
 import pathlib
-import resource
+import re
 import signal
 import struct
 import tarfile
@@ -27,11 +28,11 @@ from unittest import mock
 
 from array_record.python import array_record_module
 import datasets
+from etils import epath
 import hypothesis
 from hypothesis import strategies as st
 import numpy as np
 from PIL import Image
-import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import tensorflow_datasets as datasets_tfds
@@ -48,6 +49,9 @@ from vit_jax.data import examples
 from vit_jax.data.images import decode
 from vit_jax.data.images import multichannel
 from vit_jax.data.sources import tfrecords
+from vit_jax.inference import load as load_lib
+from vit_jax.run import workdir
+from vit_jax.training import writer
 from vit_jax.weights import load as weights_lib
 from vit_jax.weights import npz
 from vit_jax.weights import safetensors
@@ -79,7 +83,8 @@ def limited():
   def stop(signum, frame):
     raise TimeExceeded
 
-  allowed = max(psutil.Process().memory_info().rss + MAX_BYTES, _peak_bytes())
+  pathlib.Path('/proc/self/clear_refs').write_text('5')  # Resets the peak.
+  allowed = _peak_bytes() + MAX_BYTES
   old = signal.signal(signal.SIGALRM, stop)
   signal.setitimer(signal.ITIMER_REAL, MAX_SECS)
   try:
@@ -94,7 +99,8 @@ def limited():
 
 
 def _peak_bytes():
-  return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+  status = pathlib.Path('/proc/self/status').read_text()
+  return 1024 * int(re.search(r'VmHWM:\s*(\d+) kB', status)[1])
 
 
 @contextlib.contextmanager
@@ -157,6 +163,12 @@ def read_weights(path):
   weights_lib.load(path, {})
 
 
+def read_run(path):
+  """Loads the run that a file of a checkpoint belongs to."""
+  run = next(parent for parent in path.parents if parent.name == 'run')
+  load_lib.load(run)
+
+
 # -------------------------------------------------------------------- contents
 
 
@@ -192,6 +204,15 @@ def weights_file(module, family):
     path = pathlib.Path(folder) / 'x'
     module.write(path, random_models.arrays(family))
     return path.read_bytes()
+
+
+def run_files():
+  """Returns the files of a run with one checkpoint."""
+  with tempfile.TemporaryDirectory() as folder:
+    random_models.make(dict(random_models.TINY), side=32).save(
+        f'{folder}/run', form='orbax')
+    return {path.relative_to(folder).as_posix(): path.read_bytes()
+            for path in pathlib.Path(folder).rglob('*') if path.is_file()}
 
 
 def tfds_files(form):
@@ -320,7 +341,9 @@ class Reader:
     """Reads a file with this content."""
     with tempfile.TemporaryDirectory() as folder:
       for name, other in {**self.others, self.file: content}.items():
-        pathlib.Path(folder, name).write_bytes(other)
+        path = pathlib.Path(folder, name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(other)
       self.read(pathlib.Path(folder) / self.file)
 
 
@@ -335,7 +358,13 @@ def readers():
   array_record, tfrecord = map(tfds_files, ('array_record', 'tfrecord'))
   info, features = (json.loads(tfrecord[name]) for name in (
       'dataset_info.json', 'features.json'))
-  npz_file = weights_file(npz, 'npz')
+  npz_file, run = weights_file(npz, 'npz'), run_files()
+  parts = [name for name in run if name.endswith((
+      '/_CHECKPOINT_METADATA', '/config/metadata', '/checksums/metadata',
+      '/_METADATA', '.ocdbt'))]
+  parts.append(max(run, key=lambda name: len(run[name])))  # Array values.
+  shards = {'metadata': {}, 'weight_map': dict.fromkeys(
+      random_models.arrays('huggingface'), 'x.safetensors')}
   safetensors_file = weights_file(safetensors, 'huggingface')
   names = ('a/1.png', 'b/2.png', 'train/a/1.png', 'train/b/2.png',
            'test/a/3.png', 'x.png', 'train/1.csv')
@@ -367,9 +396,29 @@ def readers():
           'config.json', lambda path: read_weights(path.parent),
           _json_or_bytes(HF, TIMM),
           {'model.safetensors': safetensors_file}),
+      'index': Reader(
+          'model.safetensors.index.json', lambda path: read_weights(
+              path.parent), _json_or_bytes(shards),
+          {'x.safetensors': safetensors_file}),
+      **{part.split('/', 3)[-1]: Reader(
+          part, read_run, mutated([run[part]]), run) for part in parts},
+      'summary': Reader(
+          'summary.json', lambda path: workdir.read_summary(
+              epath.Path(path.parent)), _json_or_bytes({'steps': 1})),
+      'metrics': Reader(
+          'metrics.jsonl', lambda path: writer.read_rows(path.parent),
+          _json_or_bytes({'step': 1, 'train/loss': 2.5}).map(
+              lambda row: row + b'\n')),
       'flag': Reader('x', read_flag, st.one_of(
           SCALARS.map(str), VALUES.map(repr)).map(
               lambda text: text.encode(errors='replace')))}
+  if importlib.util.find_spec('torch'):
+    import torch
+    stream = io.BytesIO()
+    torch.save({name: torch.from_numpy(value) for name, value in
+                random_models.arrays('timm').items()}, stream)
+    found['pytorch'] = Reader(
+        'x.pth', read_weights, mutated([stream.getvalue()]))
   found['parquet'].open(arrow)  # Imports `datasets`: takes seconds.
   return found
 

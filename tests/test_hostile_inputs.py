@@ -75,6 +75,8 @@ CASES = [
             ('png', PNG), ('cls', b'%d' % (i % 2)))]), None),
     ('config', DEEP, 'nested too deeply'),
     ('config', b'{"hidden_size": 1, "hidden_size": 2}', 'twice: 1 and 2'),
+    ('metrics', b'\x80{"step": 1}\n', 'not UTF-8'),
+    ('metrics', b'{"step": 1e999}\n', 'line 1'),
     ('flag', b'1' + b'0' * 40, None), ('flag', b'(' * 100_000, None),
 ]
 

@@ -29,6 +29,7 @@ import tensorboardX
 from tensorboardX import summary as tensorboard_summary
 
 from vit_jax import atomic_files
+from vit_jax import untrusted
 
 FILENAME = 'metrics.jsonl'
 
@@ -184,13 +185,13 @@ def _read(path: epath.Path) -> list[dict[str, Any]]:
   if not path.exists():
     return []
   # Text after the last newline is an incomplete row of a killed run.
-  *lines, _ = path.read_text().split('\n')
+  *lines, _ = untrusted.read_text(path).split('\n')
   rows = {}
   for number, line in enumerate(lines, start=1):
     try:
-      row = json.loads(line)
+      row = untrusted.parse_json(line)
       row['step'] = int(row['step'])
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, OverflowError, TypeError, KeyError) as error:
       raise ValueError(
           f'{path}, line {number}: expected a row such as {{"step": 10, '
           f'"train/loss": 2.3}}, found {line[:80]!r}. Fix or delete the '
