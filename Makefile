@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 NUMERICAL := tests/models tests/optim tests/objectives tests/training \
   tests/evals tests/analysis tests/weights tests/parallel tests/test_losses.py \
   tests/test_metrics.py tests/test_golden.py
-SOURCES := $(wildcard main.py configs benchmarks) vit_jax tests
+SOURCES := $(wildcard main.py configs benchmarks docs/serving) vit_jax tests
 
 .DEFAULT_GOAL := help
 .PHONY: help quickstart test test-isa test-plan test-export test-faults lint format \

@@ -1,4 +1,4 @@
-"""The code in docs/serving.md reproduces the predictions of the model."""
+"""The code in docs/serving reproduces the predictions of the model."""
 
 import asyncio
 import contextlib
@@ -8,7 +8,6 @@ import io
 import json
 import os
 import pathlib
-import re
 import runpy
 import socket
 import subprocess
@@ -34,10 +33,7 @@ from vit_jax.inference import images as images_lib
 from vit_jax.weights.configs import preprocessing as preprocessing_lib
 
 ROOT = pathlib.Path(__file__).parent.parent
-TEXT = (ROOT / 'docs' / 'serving.md').read_text()
-# Code blocks by the file name in their first line.
-FILES = dict(re.findall(
-    r'```\w*\n# (\S+)\n(.*?)```', TEXT, flags=re.DOTALL))
+FOLDER = ROOT / 'docs' / 'serving'
 START_SECS = 120
 MODEL = {'width': 8, 'depth': 2, 'mlp_dim': 8, 'num_heads': 2, 'patch': 4,
          'num_classes': 5}
@@ -52,15 +48,6 @@ def model():
   # Keeps the probabilities away from 0 and 1.
   made.params['head'] = jax.tree.map(lambda x: 0.3 * x, made.params['head'])
   return made
-
-
-@pytest.fixture
-def folder(tmp_path, model):
-  """A folder with the documented files and a checkpoint."""
-  for name, code in FILES.items():
-    (tmp_path / name).write_text(code)
-  model.save(tmp_path / 'mine')
-  return tmp_path
 
 
 def picture(seed, *, size=(61, 47), mode='RGB'):
@@ -107,14 +94,15 @@ def post(address, data):
 
 
 @pytest.mark.slow  # Starts a process.
-def test_the_server_returns_the_predictions_of_the_model(folder, model):
+def test_the_server_returns_the_predictions_of_the_model(tmp_path, model):
   pytest.importorskip('starlette')
   pytest.importorskip('uvicorn')
-  assert main.main([
-      'export', f'--model={folder}/mine', '--format=jax',
-      f'--output={folder}/model.stablehlo']) == 0
+  model.save(tmp_path / 'mine')
+  argv = ['export', f'--model={tmp_path}/mine', '--format=jax', '--server',
+          f'--output={tmp_path}/model.stablehlo']
+  assert main.main(argv) == 0
   responses = []
-  with serving(folder, MODEL='model.stablehlo') as address:
+  with serving(tmp_path, MODEL='model.stablehlo') as address:
     for seed in (0, 1):
       data = pictures.encode(picture(seed), 'JPEG')
       responses.append(post(f'{address}/predict?top_k=3', data))
@@ -132,10 +120,9 @@ def test_the_server_returns_the_predictions_of_the_model(folder, model):
 
 
 @pytest.fixture(scope='module')
-def preprocess(tmp_path_factory):
-  path = tmp_path_factory.mktemp('served') / 'preprocess.py'
-  path.write_text(FILES['preprocess.py'])
-  spec = importlib.util.spec_from_file_location('served_preprocess', path)
+def preprocess():
+  spec = importlib.util.spec_from_file_location(
+      'served_preprocess', FOLDER / 'preprocess.py')
   module = importlib.util.module_from_spec(spec)
   spec.loader.exec_module(module)
   return module
@@ -228,8 +215,7 @@ def server(tmp_path, preprocess, monkeypatch):
   (tmp_path / 'model.onnx.json').write_text(json.dumps(dataclasses.asdict(
       preprocessing_lib.Preprocess(resolution=(8, 8)))))
   monkeypatch.setenv('MODEL', str(tmp_path / 'model.onnx'))
-  (tmp_path / 'server.py').write_text(FILES['server.py'])
-  return types.SimpleNamespace(**runpy.run_path(str(tmp_path / 'server.py')))
+  return types.SimpleNamespace(**runpy.run_path(str(FOLDER / 'server.py')))
 
 
 async def send(app, chunks):
@@ -315,9 +301,15 @@ def test_unsupported_models_are_errors(preprocess, tmp_path):
       preprocess.read_settings(tmp_path / 'other.json')
 
 
-def test_documented_files_exist_and_compile():
-  assert {'preprocess.py', 'server.py', 'triton.py',
-          'tensorflow_serving.py', 'config.pbtxt'} <= set(FILES)
-  for name, code in FILES.items():
-    if name.endswith('.py'):
-      compile(code, name, 'exec')
+def test_the_clients_of_other_servers_compile():
+  for name in ('triton.py', 'tensorflow_serving.py'):
+    compile((FOLDER / name).read_text(), name, 'exec')
+
+
+def test_a_server_never_replaces_a_file(tmp_path, capsys):
+  (tmp_path / 'server.py').write_text('mine')
+  assert main.main([
+      'export', '--model=x', '--format=jax', '--server',
+      f'--output={tmp_path}/model.stablehlo']) != 0
+  assert 'server.py exists already' in capsys.readouterr().err
+  assert (tmp_path / 'server.py').read_text() == 'mine'

@@ -4,7 +4,7 @@
         --output=digits.onnx photos/
 
 Preprocessing and class names are written to a file next to it, here
-digits.onnx.json.
+digits.onnx.json; --server adds a server for HTTP.
 
 The exported file is loaded and run on random images and the given ones. If a
 logit differs by more than 0.001, nothing is written. An unreadable image is
@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import os
+import pathlib
 
 from etils import epy
 
@@ -30,9 +32,11 @@ with epy.lazy_imports():
   from vit_jax.inference import images as images_lib
   from vit_jax.inference import model as model_lib
 
+_SERVING = pathlib.Path(__file__).parents[1] / 'serving'
 TOLERANCE = 1e-3
 BATCH_SIZES = (1, 2, 5)
 MAX_IMAGES = 32
+SERVER = ('preprocess.py', 'server.py')
 # File name suffixes; '' is a folder.
 SUFFIXES = {'jax': '.stablehlo', 'onnx': '.onnx', 'savedmodel': ''}
 
@@ -43,13 +47,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
       '--format', required=True, choices=tuple(SUFFIXES),
       help='jax: StableHLO for jax.export.deserialize, on a CPU, a GPU or a '
-      'TPU; onnx: for ONNX Runtime; savedmodel: a folder for TensorFlow. '
-      'docs/serving.md shows servers')
+      'TPU; onnx: for ONNX Runtime; savedmodel: a folder for TensorFlow')
   parser.add_argument(
       '--output', required=True, metavar='PATH',
       help='new path to write: a .stablehlo file for jax, an .onnx file for '
       'onnx, a folder for savedmodel. With more than 2 GiB of weights, jax '
       'and onnx write a folder with the program and the weights')
+  parser.add_argument(
+      '--server', action='store_true',
+      help=f'also write {" and ".join(SERVER)} next to it, which serve '
+      'the formats jax and onnx; see docs/serving.md')
   parser.add_argument(
       'paths', nargs='*', metavar='PATH',
       help=f'images to verify the export on; the first {MAX_IMAGES} are used')
@@ -60,6 +67,10 @@ def run(args: argparse.Namespace) -> int:
   arguments.check_output(args.output, (SUFFIXES[args.format],))
   settings = f'{args.output}.json'
   arguments.check_output(settings, ('.json',))
+  server = [os.path.join(os.path.dirname(args.output), name)
+            for name in SERVER if args.server]
+  for path in server:
+    arguments.check_absent(path)
   export.check_installed(args.format)
   errors: dict[str, str] = {}
   found = image_files.find(args.paths, errors)[:MAX_IMAGES]
@@ -90,6 +101,10 @@ def run(args: argparse.Namespace) -> int:
             args.format in export.PROGRAMS
             and export.is_folder(model, form=args.format)))
   print(f'wrote {settings} (preprocessing and class names)')
+  for path in server:
+    atomic_files.write_text(path, (
+        _SERVING / os.path.basename(path)).read_text())
+    print(f'wrote {path}')
   if args.json:
     atomic_files.write_json(args.json, {
         'output': args.output, 'format': args.format,

@@ -37,6 +37,7 @@ from vit_jax import models
 from vit_jax import schema
 from vit_jax import tree
 from vit_jax import types
+from vit_jax import untrusted
 from vit_jax.inference import model as model_lib
 from vit_jax.models import encoder
 
@@ -182,7 +183,7 @@ def _read_jax(path: pathlib.Path) -> Run:
     with np.load(path / WEIGHTS) as file:
       weights = jax.device_put(dict(file)),
     path = path / PROGRAMS['jax']
-  exported = jax_export.deserialize(bytearray(path.read_bytes()))
+  exported = jax_export.deserialize(bytearray(untrusted.read_bytes(path)))
   return lambda images: jax.device_get(exported.call(*weights, images))
 
 

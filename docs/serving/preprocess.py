@@ -1,0 +1,104 @@
+"""Preprocesses images as training does, and names the predicted classes.
+
+Needs NumPy and Pillow only. Settings are in the JSON file next to the model.
+"""
+
+import contextlib
+import io
+import json
+
+import numpy as np
+from PIL import Image
+from PIL import ImageOps
+
+# Other formats need more checks; see vit_jax/data/images/limits.py.
+FORMATS = ('JPEG', 'PNG', 'WEBP', 'GIF', 'BMP')
+MAX_PIXELS = 25_000_000  # Before and after resizing.
+MAX_SIDE = 65_535
+MAX_SCANS = 20  # Of a JPEG with MAX_PIXELS.
+MAX_READS = 100_000  # Headers can have millions of parts.
+
+
+def read_settings(path):
+  """Returns the settings that `main.py export` wrote."""
+  with open(path) as file:
+    settings = json.load(file)
+  if settings['channels'] != 3 or settings['pixel_dtype'] != 'uint8':
+    raise ValueError(
+        f"This code reads RGB of 8 bits, but the model takes "
+        f"{settings['channels']} channels of {settings['pixel_dtype']}.")
+  if settings['activation'] == 'none':
+    raise ValueError('The model predicts numbers, not classes.')
+  return settings
+
+
+def to_array(data, settings):
+  """Decodes and preprocesses an image to float32 [height, width, 3]."""
+  image = _decode_rgb(data)
+  height, width = settings['resolution']
+  whole = [round(side / settings['crop']) for side in (height, width)]
+  if settings['keep_aspect']:  # Resize the shorter side, then crop.
+    if height == width:
+      scale, whole = whole[0] / min(image.size), [whole[0]] * 2
+    else:
+      scale = max(whole[0] / image.height, whole[1] / image.width)
+      whole = [height, width]
+    whole = [max(least, round(side * scale))
+             for least, side in zip(whole, (image.height, image.width))]
+  if whole[0] * whole[1] > MAX_PIXELS:
+    raise ValueError(f'{image.height} x {image.width} is too elongated.')
+  method = Image.Resampling[settings['interpolation'].upper()]
+  if image.size != (whole[1], whole[0]):
+    image = image.resize((whole[1], whole[0]), method)
+  left, top = (image.width - width) // 2, (image.height - height) // 2
+  image = image.crop((left, top, left + width, top + height))
+  low, high = settings['value_range'] or (0, 255)
+  pixels = (np.asarray(image, np.float32) - low) / (high - low)
+  mean, std = (np.asarray(settings[name], np.float32)
+               for name in ('mean', 'std'))
+  return (pixels - mean) / std
+
+
+class _File(io.BytesIO):
+  reads_left = MAX_READS
+
+  def read(self, *args):
+    self.reads_left -= 1
+    if self.reads_left < 0:
+      raise ValueError('The file has too many parts.')
+    return super().read(*args)
+
+
+def _decode_rgb(data):
+  """Composes transparency on white; keeps the upper 8 of 16 bits."""
+  image = Image.open(_File(data), formats=FORMATS)  # Not decoded yet.
+  pixels = image.width * image.height
+  if pixels > MAX_PIXELS or max(image.size) > MAX_SIDE:
+    raise ValueError(f'{image.height} x {image.width} pixels are too many.')
+  if data.startswith(b'\xff\xd8') and (
+      data.count(b'\xff\xda') * pixels > MAX_SCANS * MAX_PIXELS):
+    raise ValueError('The JPEG has too many scans.')
+  image.load()
+  with contextlib.suppress(Exception):  # Ignore broken EXIF blocks.
+    ImageOps.exif_transpose(image, in_place=True)
+  if image.mode.startswith('I'):
+    image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+  if image.mode in ('LA', 'PA', 'RGBA') or 'transparency' in image.info:
+    image = image.convert('RGBA')
+    white = Image.new('RGBA', image.size, 'white')
+    image = Image.alpha_composite(white, image)
+    del white  # Otherwise kept until the end: 4 bytes per pixel.
+  return image if image.mode == 'RGB' else image.convert('RGB')
+
+
+def top_classes(logits, settings, top_k=5):
+  """Returns the most probable classes of one image in descending order."""
+  if settings['activation'] == 'softmax':
+    values = np.exp(logits - logits.max())
+    values /= values.sum()
+  else:  # Several classes per image.
+    values = 1 / (1 + np.exp(-logits))
+  names = settings['labels']
+  return [{'name': names[i] if i < len(names) else f'class {i}',
+           'class': int(i), 'probability': float(values[i])}
+          for i in np.argsort(-values, kind='stable')[:top_k]]
