@@ -76,9 +76,8 @@ def run(args: argparse.Namespace) -> int:
   found = image_files.find(args.paths, errors)[:MAX_IMAGES]
   loaded = arguments.load_model(args)
   model = export.in_float32(loaded)
-  if model is not loaded:
-    print('exported and compared with dtype=float32 and remat=none, not '
-          f'dtype={loaded.config.dtype} and remat={loaded.config.remat}')
+  if loaded.config.dtype != 'float32':
+    print(f'exported and compared in float32, not {loaded.config.dtype}')
   with image_files.ReadProgress(len(found), errors) as reading:
     batches = _verification_batches(model, found, reading)
   if not found:
