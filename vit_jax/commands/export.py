@@ -69,8 +69,8 @@ def run(args: argparse.Namespace) -> int:
   arguments.check_output(settings, ('.json',))
   server = [os.path.join(os.path.dirname(args.output), name)
             for name in SERVER if args.server]
-  for path in server:
-    arguments.check_absent(path)
+  for script in server:
+    arguments.check_absent(script)
   export.check_installed(args.format)
   errors: dict[str, str] = {}
   found = image_files.find(args.paths, errors)[:MAX_IMAGES]
@@ -100,10 +100,10 @@ def run(args: argparse.Namespace) -> int:
             args.format in export.PROGRAMS
             and export.is_folder(model, form=args.format)))
   print(f'wrote {settings} (preprocessing and class names)')
-  for path in server:
-    atomic_files.write_text(path, (
-        _SERVING / os.path.basename(path)).read_text())
-    print(f'wrote {path}')
+  for script in server:
+    atomic_files.write_text(script, (
+        _SERVING / os.path.basename(script)).read_text())
+    print(f'wrote {script}')
   if args.json:
     atomic_files.write_json(args.json, {
         'output': args.output, 'format': args.format,
