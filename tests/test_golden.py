@@ -12,6 +12,16 @@ from vit_jax.weights import safetensors
 GOLDEN = pathlib.Path(__file__).parent / 'golden'
 FILES = sorted(path.stem for path in GOLDEN.glob('*.npz'))
 MODERN = sorted(path.stem for path in GOLDEN.glob('modern/*.npz'))
+HUGGINGFACE = sorted(path.stem for path in GOLDEN.glob('huggingface/*.npz'))
+
+
+def write_folder(folder, path, arrays):
+  """Writes the weights and config.json of a golden file."""
+  with np.load(GOLDEN / path) as file:
+    config = str(file['config'])
+  folder.mkdir()
+  safetensors.write(folder / 'model.safetensors', arrays)
+  (folder / 'config.json').write_text(config)
 
 
 @pytest.mark.slow  # Eleven models at full size.
@@ -42,11 +52,7 @@ def test_logits_are_those_of_the_other_implementation(name, golden, tmp_path):
 @pytest.mark.parametrize('name', MODERN)
 def test_logits_are_those_of_a_backbone_with_its_config(name, golden, tmp_path):
   arrays, images, logits = golden(f'modern/{name}')
-  with np.load(GOLDEN / 'modern' / f'{name}.npz') as file:
-    config = str(file['config'])
-  (tmp_path / 'in').mkdir()
-  safetensors.write(tmp_path / 'in' / 'model.safetensors', arrays)
-  (tmp_path / 'in' / 'config.json').write_text(config)
+  write_folder(tmp_path / 'in', f'modern/{name}.npz', arrays)
   model = vit_jax.load(tmp_path / 'in', log=None)
   found = np.asarray(model(images)['logits'])
   assert np.abs(found - logits).max() <= 1e-4 * logits.std()
@@ -57,3 +63,23 @@ def test_logits_are_those_of_a_backbone_with_its_config(name, golden, tmp_path):
   summed = {'reg_token', 'pos_embed'} if 'so150m' in name else set()
   for key in set(arrays) - summed:
     assert np.array_equal(written.read(key), arrays[key]), key
+
+
+@pytest.mark.parametrize('name', HUGGINGFACE)
+def test_outputs_are_those_of_a_hugging_face_model(name, golden, tmp_path):
+  arrays, images, expected = golden(f'huggingface/{name}')
+  write_folder(tmp_path / 'in', f'huggingface/{name}.npz', arrays)
+  model = vit_jax.load(tmp_path / 'in', log=None)
+  found = np.asarray(model(images)[
+      'logits' if model.config.num_classes else 'representation'])
+  assert np.abs(found - expected).max() <= 1e-4 * expected.std()
+  model.save(tmp_path / 'out', form='huggingface')
+  written = safetensors.open_file(tmp_path / 'out' / 'model.safetensors')
+  prefix = 'vision_model.' if name.endswith('vision_model') else ''
+  read = {prefix + key: array for key, array in arrays.items()
+          if not key.startswith(('text_', 'logit_'))}
+  assert set(written.headers) == set(read)
+  for key, array in read.items():
+    # No output depends on the mask token, which is written as zeros.
+    same = array if 'mask_token' not in key else np.zeros_like(array)
+    assert np.array_equal(written.read(key), same), key

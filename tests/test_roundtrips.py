@@ -51,6 +51,19 @@ BACKBONES = {
               'stem_norm': 'patches', 'pooling': 'average',
               'layer_norm_epsilon': 1e-5},
     'norms of queries and keys': {'qk_norm': True}}
+# Models of Hugging Face that only that format and our own can store.
+HEADS = {
+    'DINOv2 with its classifier': {
+        'layer_scale': 1e-5, 'pooling': 'cls_average', 'mlp_dim': 24}}
+# Models of Hugging Face's folders.
+TOWERS = {
+    'DINOv2': {'layer_scale': 1e-5, 'mlp': 'swiglu', 'mlp_dim': 16,
+               'registers': 2, 'num_classes': 0},
+    'DINOv3 with biases': {
+        **BACKBONES['DINOv3'], 'qkv_bias': True, 'key_bias': False,
+        'num_classes': 0},
+    'CLIP without a head': {**BACKBONES['CLIP'], 'num_classes': 0},
+    'SigLIP': {'pooling': 'attention', 'num_classes': 0}}
 SETTINGS = {
     'plain': {},
     'no classes': {'num_classes': 0},
@@ -78,7 +91,7 @@ SETTINGS = {
     'axial': {'axial': True, 'pooling': 'average'},
     'parallel': {'parallel': True, 'qk_norm': True, 'norm': 'rms',
                  'qkv_bias': False},
-    **BACKBONES,
+    **BACKBONES, **HEADS, **TOWERS,
 }
 ONLY_ORBAX = {
     '2-D positions', 'relative positions', 'sine-cosine positions',
@@ -87,11 +100,11 @@ REFUSED = {
     'orbax': set(),
     'npz': {*ONLY_ORBAX, 'registers', 'registers without positions',
             'registers, average', 'layer scale', 'norm after pooling',
-            *BACKBONES},
-    'timm': {*ONLY_ORBAX, 'representation'},
+            *BACKBONES, *HEADS, *set(TOWERS) - {'SigLIP'}},
+    'timm': {*ONLY_ORBAX, *HEADS, 'representation'},
     'huggingface': set(SETTINGS) - {
         'plain', 'no classes', 'settings that no array shows', 'no qkv bias',
-        'patches that are not square'}}
+        'patches that are not square', 'average', *HEADS, *TOWERS}}
 
 
 @pytest.mark.parametrize('setting', SETTINGS)

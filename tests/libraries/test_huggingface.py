@@ -1,5 +1,7 @@
 """Hugging Face's models and ours compute the same, in both directions."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -57,6 +59,77 @@ def test_a_model_without_a_head_has_the_same_pooler_and_tokens(
   ours.save(tmp_path / 'out', form='huggingface')
   again = torch_models.outputs(from_folder(kind, tmp_path / 'out'), images)
   assert torch.equal(again.pooler_output, expected.pooler_output)
+
+
+TEXT = {'hidden_size': 16, 'intermediate_size': 16, 'num_hidden_layers': 1,
+        'num_attention_heads': 2, 'vocab_size': 20, 'bos_token_id': 1,
+        'eos_token_id': 2, 'max_position_embeddings': 8}
+DINOV2 = {name: TINY[name] for name in TINY if name != 'intermediate_size'}
+REGISTERS = {**DINOV2, 'num_register_tokens': 3}
+GATED = {'use_gated_mlp': True, 'hidden_act': 'silu', 'query_bias': False,
+         'value_bias': False}
+
+
+def two_towers(kind, **settings):
+  return kind, {'vision_config': TINY, 'text_config': TEXT, **settings}
+
+
+# Name of the class, and its config.
+FAMILIES = {
+    'Dinov2Model': ('Dinov2Config', DINOV2),
+    'Dinov2Model, SwiGLU': (
+        'Dinov2Config', {**DINOV2, 'use_swiglu_ffn': True}),
+    'Dinov2Model, no qkv bias': (
+        'Dinov2Config', {**DINOV2, 'qkv_bias': False}),
+    'Dinov2ForImageClassification': (
+        'Dinov2Config', {**DINOV2, 'num_labels': 5}),
+    'Dinov2WithRegistersModel': ('Dinov2WithRegistersConfig', REGISTERS),
+    'Dinov2WithRegistersForImageClassification': (
+        'Dinov2WithRegistersConfig', {**REGISTERS, 'num_labels': 5}),
+    'DINOv3ViTModel': (
+        'DINOv3ViTConfig', {**TINY, 'num_register_tokens': 4}),
+    'DINOv3ViTModel, plus': (
+        'DINOv3ViTConfig', {**TINY, **GATED, 'num_register_tokens': 4}),
+    'CLIPModel': two_towers('CLIPConfig', projection_dim=12),
+    'CLIPVisionModel': (
+        'CLIPVisionConfig', {**TINY, 'hidden_act': 'gelu'}),
+    'CLIPVisionModelWithProjection': (
+        'CLIPVisionConfig', {**TINY, 'projection_dim': 12}),
+    'CLIPForImageClassification': two_towers('CLIPConfig', num_labels=5),
+    'SiglipModel': two_towers('SiglipConfig'),
+    'SiglipVisionModel': ('SiglipVisionConfig', TINY),
+    'SiglipForImageClassification': two_towers('SiglipConfig', num_labels=5)}
+
+
+def outputs(module, images):
+  """Returns logits, projected embeddings or the output of the pooler."""
+  if hasattr(module, 'get_image_features'):  # Of two towers.
+    module.forward = module.get_image_features
+  with torch.no_grad():
+    found = module.eval()(pixel_values=torch.from_numpy(
+        images.transpose(0, 3, 1, 2).copy()))
+  return next(np.asarray(found[name]) for name in (
+      'logits', 'image_embeds', 'pooler_output') if name in found)
+
+
+@pytest.mark.parametrize('name', FAMILIES)
+def test_a_family_computes_the_same(name, torch_models, tmp_path):
+  kind = getattr(transformers, name.split(',')[0])
+  config, settings = FAMILIES[name]
+  theirs = torch_models.perturbed(
+      kind(getattr(transformers, config)(**settings)))
+  images = torch_models.images()
+  theirs.save_pretrained(tmp_path / 'x')
+  expected = outputs(theirs, images)
+  ours = vit_jax.load(tmp_path / 'x', log=None)
+  found = np.asarray(ours(images)[
+      'logits' if ours.config.num_classes else 'representation'])
+  assert np.abs(found - expected).max() <= 1e-4 * expected.std()
+  ours.save(tmp_path / 'out', form='huggingface')
+  kind = json.loads((tmp_path / 'out' / 'config.json').read_text())[
+      'architectures'][0]
+  again = from_folder(getattr(transformers, kind), tmp_path / 'out')
+  np.testing.assert_array_equal(outputs(again, images), expected)
 
 
 def test_labels_and_preprocessing_are_loaded_and_saved(torch_models, tmp_path):

@@ -52,7 +52,7 @@ class RepresentationLayer(nn.Module):
 
   @nn.compact
   def __call__(
-      self, pooled: Float[Array, 'batch width'],
+      self, pooled: Float[Array, 'batch pooled'],
   ) -> Float[Array, 'batch width']:
     c = self.config
     return jnp.tanh(layers.dense(

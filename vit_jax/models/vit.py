@@ -42,8 +42,9 @@ class ViT(nn.Module):
       `embedded` [batch, tokens, width]: encoder input.
       `tokens` [batch, tokens, width]: encoder output after the final norm:
         class token if any, registers, patches.
-      `pooled` [batch, width]; `representation` [batch, width]: `pooled` after
-        the optional tanh layer; `logits` [batch, classes].
+      `pooled` [batch, width], twice the width for 'cls_average';
+        `representation`: `pooled` after the optional tanh layer; `logits`
+        [batch, classes].
       `layers`, with `capture`: see `encoder.Encoder`.
 
     Raises:
@@ -129,6 +130,9 @@ class ViT(nn.Module):
         pooled = tokens[:, 0]
       case 'average':
         pooled = inputs.mean(axis=1)
+      case 'cls_average':
+        pooled = jnp.concatenate(
+            [tokens[:, 0], inputs.mean(axis=1)], axis=1)
       case _:
         pooled = heads.AttentionPooling(c, train, name='pooling')(inputs)
     if c.pool_norm:

@@ -36,7 +36,7 @@ class ViTConfig:
       image.
     num_classes: outputs of the head; 0 uses the classes of the dataset.
 
-    cls: whether there is a class token; None for `pooling == 'cls'`.
+    cls: whether there is a class token; None if `pooling` reads it.
     registers: learned tokens after the class token that no output uses (arXiv
       2309.16588). They have no position embedding.
     position: position embedding (appendix D.4): 'learned' (1-D), 'none', '2d'
@@ -76,11 +76,12 @@ class ViTConfig:
     layer_norm_epsilon: added to the variance.
     final_norm: norm after the last layer (equation 4).
 
-    pooling: 'cls' token, 'average' of patch tokens, or 'attention' (MAP head,
-      arXiv 2106.04560).
+    pooling: 'cls' token, 'average' of patch tokens, 'cls_average' for both,
+      concatenated (DINOv2, arXiv 2304.07193), or 'attention' (MAP
+      head, arXiv 2106.04560).
     pool_norm: norm after pooling (timm's `fc_norm`).
-    pool_prefix: whether class token and registers are pooled as well, unless
-      pooling is 'cls'.
+    pool_prefix: whether class token and registers are averaged or attended as
+      well.
     pool_heads: heads of attention pooling; 0 for `num_heads`.
     pool_mlp_dim: hidden units of attention pooling; 0 for `mlp_dim`.
     representation_layer: dense tanh layer before the head, for pre-training
@@ -141,8 +142,9 @@ class ViTConfig:
   layer_norm_epsilon: float = _switch(1e-6, exported=_ANY)
   final_norm: bool = _switch(
       True, exported={'npz': _ANY, 'timm': _ANY})
-  pooling: Literal['cls', 'average', 'attention'] = _switch(
-      'cls', exported={'npz': _ANY, 'timm': _ANY})
+  pooling: Literal['cls', 'average', 'cls_average', 'attention'] = _switch(
+      'cls', exported={'npz': ('average', 'attention'),
+                       'timm': ('average', 'attention')})
   pool_norm: bool = _switch(False, exported={'timm': _ANY})
   pool_prefix: bool = _switch(False, exported={'timm': _ANY})
   pool_heads: int = _switch(0, exported={'timm': _ANY})
@@ -181,10 +183,10 @@ class ViTConfig:
     self._check_positions()
 
   def _check_tokens(self):
-    if self.pooling == 'cls' and self.cls is False:
+    if self.pooling.startswith('cls') and self.cls is False:
       raise ValueError(
-          "pooling 'cls' needs the class token, but cls is false. Set pooling "
-          "to 'average' or 'attention', or leave cls out.")
+          f'pooling {self.pooling!r} needs the class token, but cls is false. '
+          "Set pooling to 'average' or 'attention', or leave cls out.")
     if self.axial and (self.has_cls or self.registers):
       raise ValueError(
           'Axial attention supports neither a class token nor registers. Set '
@@ -211,7 +213,7 @@ class ViTConfig:
   @property
   def has_cls(self) -> bool:
     """Whether there is a class token."""
-    return self.pooling == 'cls' if self.cls is None else self.cls
+    return self.pooling.startswith('cls') if self.cls is None else self.cls
 
   @property
   def num_prefix(self) -> int:

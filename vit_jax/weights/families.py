@@ -5,13 +5,13 @@ A new family needs a table in `names`, and a row in FAMILIES.
 
 from collections.abc import Mapping, Sequence
 import dataclasses
-import re
 from typing import Any
 
 import numpy as np
 
 from vit_jax.weights import layout
 from vit_jax.weights import names
+from vit_jax.weights import names_huggingface
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,6 +27,10 @@ class Family:
       determine.
     backbone: the same for the section `model.backbone`.
     positions: interpolation of position embeddings in the original code.
+    not_classified: prefix of parameters that the `classifier` of a model does
+      not use; '' for none.
+    base: prefix of all names of a model with a classifier, except that of the
+      classifier; a model without a classifier is written without it.
   """
   name: str
   label: str
@@ -35,11 +39,14 @@ class Family:
   settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   backbone: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   positions: str = 'linear'
+  not_classified: str = ''
+  base: str = ''
 
 
 _MLP = 'encoder/layers/mlp'
 _BIT_BACKBONE = {'preactivation': True, 'group_norm_epsilon': 1e-5,
                  'std_epsilon': 0.0}
+_DINOV2 = {'gelu': 'exact', 'layer_norm_epsilon': 1e-6}
 
 FAMILIES: Mapping[str, Family] = {
     'npz': Family(
@@ -63,9 +70,31 @@ FAMILIES: Mapping[str, Family] = {
         'timm_bit', 'timm BiT', names.TIMM_BIT, settings={'name': 'resnet'},
         backbone={**_BIT_BACKBONE, 'variance_epsilon': 1e-8}),
     'huggingface': Family(
-        'huggingface', 'Hugging Face ViT', names.HUGGINGFACE,
+        'huggingface', 'Hugging Face ViT', names_huggingface.HUGGINGFACE,
         settings={'gelu': 'exact', 'layer_norm_epsilon': 1e-12},
-        positions='cubic'),
+        # The classifier reads the class token, not the tanh layer.
+        positions='cubic', not_classified='representation/', base='vit.'),
+    'dinov2': Family(
+        'dinov2', 'Hugging Face DINOv2', names_huggingface.DINOV2,
+        settings=_DINOV2, positions='cubic', base='dinov2.'),
+    'dinov2_with_registers': Family(
+        'dinov2_with_registers', 'Hugging Face DINOv2 with registers',
+        names_huggingface.DINOV2_REGISTERS, settings=_DINOV2,
+        positions='cubic', base='dinov2_with_registers.'),
+    'dinov3': Family(
+        'dinov3', 'Hugging Face DINOv3', names_huggingface.DINOV3,
+        settings={'gelu': 'exact', 'layer_norm_epsilon': 1e-5,
+                  'position': 'none', 'rotary': {
+                      'coordinates': 'normalized', 'base': 100.0,
+                      'halves': True}}),
+    'siglip': Family(
+        'siglip', 'Hugging Face SigLIP', names_huggingface.SIGLIP,
+        settings={'gelu': 'tanh', 'layer_norm_epsilon': 1e-6},
+        positions='cubic', not_classified='pooling/'),
+    'clip': Family(
+        'clip', 'Hugging Face CLIP', names_huggingface.CLIP,
+        settings={'layer_norm_epsilon': 1e-5}, positions='cubic',
+        not_classified='final_norm/'),
     'scratch': Family(
         'scratch', '"Implementing Vision Transformer from scratch"',
         names.SCRATCH,
@@ -102,7 +131,8 @@ def without_prefix(prefix: str, array_names: Sequence[str]) -> list[str]:
 
 
 def split_pairs(params: dict[str, Any]) -> dict[str, Any]:
-  """Splits joint arrays: timm's keys and values, and gates before hidden units.
+  """Splits joint arrays: (queries,) keys and values of attention pooling, and
+  gates before hidden units.
   """
   hidden, out = params.get(f'{_MLP}/hidden/kernel'), params.get(
       f'{_MLP}/out/kernel')
@@ -116,26 +146,24 @@ def split_pairs(params: dict[str, Any]) -> dict[str, Any]:
       target: value
       for name, array in params.items()
       for target, value in (
-          [(name.replace('key_value', part), array[i])
-           for i, part in enumerate(('key', 'value'))]
-          if '/key_value/' in name else [(name, array)])}
+          [(f'pooling/{part}/{name.split("/")[-1]}', array[i])
+           for i, part in enumerate(name.split('/')[1].split('_'))]
+          if 'key_value/' in name else [(name, array)])}
 
 
-def join_gates(params: Mapping[str, Any]) -> dict[str, Any]:
-  """Joins gates and hidden units of SwiGLU, which `split_pairs` splits."""
-  joined = {
-      f'{_MLP}/hidden/{end}': np.concatenate(
-          [params[f'{_MLP}/{part}/{end}'] for part in ('gate', 'hidden')],
-          axis=-1)
-      for end in ('kernel', 'bias') if f'{_MLP}/gate/{end}' in params}
-  return {name: array for name, array in {**params, **joined}.items()
-          if not name.startswith(f'{_MLP}/gate/')}
-
-
-def join_pairs(params: Mapping[str, Any]) -> dict[str, Any]:
-  """Inverts `split_pairs`."""
-  return {
-      re.sub('/key/', '/key_value/', name): (
-          np.stack([array, params[name.replace('/key/', '/value/')]])
-          if '/key/' in name else array)
-      for name, array in params.items() if '/value/' not in name}
+def join_pairs(
+    family: Family, params: Mapping[str, Any],
+) -> dict[str, Any]:
+  """Inverts `split_pairs`, for the arrays that are joint in a family."""
+  written = {row.ours for row in family.table.rows if not row.read_only}
+  result = dict(params)
+  for end in ('kernel', 'bias'):
+    gate, hidden = f'{_MLP}/gate/{end}', f'{_MLP}/hidden/{end}'
+    if gate in result and gate not in written:
+      result[hidden] = np.concatenate(
+          [result.pop(gate), result[hidden]], axis=-1)
+    for joint in ('query_key_value', 'key_value'):
+      if f'pooling/{joint}/{end}' in written and f'pooling/key/{end}' in result:
+        result[f'pooling/{joint}/{end}'] = np.stack([
+            result.pop(f'pooling/{part}/{end}') for part in joint.split('_')])
+  return result

@@ -42,8 +42,8 @@ def section(
     if heads_in_shapes:
       result['num_heads'] = int(params[_QKV].shape[-2])
     result |= _pooling(params, declared)
-    if family.name == 'timm':
-      _check_timm(params, declared)
+    if family.name in ('timm', 'clip'):
+      _check_undetermined(params, declared)
       if result['stem_norm'] != 'none':
         result['layer_norm_epsilon'] = 1e-5  # CLIP and AIMv2.
   result |= declared
@@ -79,7 +79,7 @@ def _encoder(
   return result
 
 
-def _check_timm(
+def _check_undetermined(
     params: Mapping[str, Any], declared: Mapping[str, Any],
 ) -> None:
   """Checks that settings that no array shows are declared.
@@ -129,8 +129,12 @@ def _pooling(
   has_cls = 'cls' in params
   pooling = declared.get('pooling') or (
       'attention' if 'pooling/probe' in params
-      else 'average' if 'pool_norm/scale' in params or not has_cls else 'cls')
-  cls = None if has_cls == (pooling == 'cls') else has_cls
+      else 'average' if 'pool_norm/scale' in params or not has_cls
+      # The head reads both, as in DINOv2.
+      else 'cls_average' if 'head/dense/kernel' in params and (
+          len(params['head/dense/kernel']) == 2 * params['cls'].shape[-1])
+      else 'cls')
+  cls = None if has_cls == pooling.startswith('cls') else has_cls
   result = {'pooling': pooling, 'cls': cls}
   hidden = params.get('pooling/mlp/hidden/kernel')
   if hidden is not None and (
@@ -173,7 +177,8 @@ def num_heads(section: Mapping[str, Any], *, source: str) -> tuple[int, str]:
 
 
 def position_grid(
-    config: vit_config.ViTConfig, count: int, *, embeds_prefix: bool | None,
+    config: vit_config.ViTConfig, count: int, *, num_prefix: int,
+    embeds_prefix: bool | None,
     declared: tuple[int, int] | None,
     candidates: Sequence[tuple[int, int] | None],
 ) -> tuple[tuple[int, int], int]:
@@ -182,8 +187,9 @@ def position_grid(
   Args:
     config: the ViT.
     count: number of position embeddings.
-    embeds_prefix: whether class token and registers have position embeddings;
-      None if unknown. In every library, all of them do or none.
+    num_prefix: position embeddings before those of the patches, if there are
+      any.
+    embeds_prefix: whether there are any; None if unknown.
     declared: image size of the position embeddings, if a config declares it.
     candidates: image sizes that they may belong to, in order; without any, the
       grid is square.
@@ -193,7 +199,7 @@ def position_grid(
   """
   prefixes = dict.fromkeys(
       prefix for prefix, possible in (
-          (config.num_prefix, embeds_prefix is not False),
+          (num_prefix, embeds_prefix is not False),
           (0, not embeds_prefix)) if possible)
   for resolution in filter(None, (declared, *candidates)):
     try:
@@ -235,7 +241,7 @@ def add_empty_head(
   if 'head/dense/kernel' in params or 'head/dense/bias' in params:
     return dict(params)
   if isinstance(config, vit_config.ViTConfig):
-    width = config.width
+    width = config.width * (1 + (config.pooling == 'cls_average'))
   else:
     assert config.backbone is not None
     width = 4 * config.backbone.width * 2 ** (len(config.backbone.depths) - 1)

@@ -52,18 +52,35 @@ class Table:
       into those of the rows.
     unsupported: reasons why arrays are not read, by regular expressions of
       their names.
+    ignored: regular expressions of arrays that belong to other models.
+    unused: shapes of arrays that no output depends on, by name, with 0 for the
+      width; they are not read, and written as zeros.
   """
   name: str
   rows: tuple[Row, ...]
   renames: Mapping[str, str | Callable[[re.Match[str]], str]] = (
       dataclasses.field(default_factory=dict))
   unsupported: Mapping[str, str] = dataclasses.field(default_factory=dict)
+  ignored: Sequence[str] = ()
+  unused: Mapping[str, tuple[int, ...]] = (
+      dataclasses.field(default_factory=dict))
 
   def rename(self, name: str) -> str:
     """Returns the name of an array in the rows."""
     for pattern, replacement in self.renames.items():
       name = re.sub(pattern, replacement, name)
     return name
+
+  def ignores(self, name: str) -> bool:
+    """Whether an array is not read."""
+    return self.rename(name) in self.unused or any(
+        re.fullmatch(pattern, name) for pattern in self.ignored)
+
+  def without(self, *parts: str) -> 'Table':
+    """Returns a table that does not write names with one of these parts."""
+    return dataclasses.replace(self, rows=tuple(
+        dataclasses.replace(row, read_only=row.read_only or any(
+            part in row.theirs for part in parts)) for row in self.rows))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -52,17 +52,17 @@ def find(opened: files.ArrayFile, *, prefix: str | None = None) -> Found:
   inside = families.without_prefix(prefix, names)
   other = {part + name for part, rest in _copies(family, inside).items()
            if part for name in rest}
-  inside = [name for name in inside
-            if name not in other and not _OPTIMIZER.fullmatch(name)]
+  inside = [name for name in inside if name not in other
+            and not _OPTIMIZER.fullmatch(name)
+            and not family.table.ignores(name)]
   matches, problems = layout.matches(family.table, inside)
   if problems:
     raise ValueError(f'{opened.path} looks like a {family.label}, but:\n'
                      + files.indented(problems))
-  if family.name == 'huggingface' and any(
-      match.ours.startswith('head/') for match in matches):
-    # The head of a classifier reads the class token, not the tanh layer.
+  if family.not_classified and any(
+      'classifier.weight' in match.theirs for match in matches):
     matches = [match for match in matches
-               if not match.ours.startswith('representation/')]
+               if not match.ours.startswith(family.not_classified)]
   used = {prefix + name for match in matches for name in match.theirs}
   return Found(opened, family, prefix, tuple(matches),
                tuple(name for name in names if name not in used))
@@ -154,7 +154,7 @@ def _convert(
 ) -> dict[str, np.ndarray]:
   params, problems = {}, []
   for match in found.matches:
-    lengths = {'parts': 2 if '/key_value/' in match.ours else 3,
+    lengths = {'parts': 2 if 'pooling/key_value/' in match.ours else 3,
                'heads': heads, 'pool_heads': pool_heads}
     try:
       params[match.ours] = convert(match, lengths)
@@ -163,6 +163,10 @@ def _convert(
   if problems:
     raise ValueError(f'{found.opened.path} has arrays of unexpected shapes:\n'
                      + files.indented(problems))
+  if any('visual_projection.weight' in match.theirs
+         for match in found.matches):  # The projection of CLIP has no bias.
+    params['head/dense/bias'] = np.zeros(
+        params['head/dense/kernel'].shape[-1], np.float32)
   return families.split_pairs(params)
 
 

@@ -7,12 +7,12 @@ from typing import Any
 from vit_jax.weights.layout import Row
 from vit_jax.weights.layout import Table
 
-_DISTILLED = (
+DISTILLED = (
     'not supported: use the DeiT of that size trained without distillation, '
     'such as deit_base_patch16_224')
 
 
-def _both(
+def both(
     ours: str, theirs: str, *, kernel: str = '', bias: str = '',
     suffixes: tuple[str, str] = ('kernel', 'bias'), read_only: bool = False,
     our_suffixes: tuple[str, str] = ('kernel', 'bias'),
@@ -24,30 +24,30 @@ def _both(
       for our, their, pattern in zip(our_suffixes, suffixes, (kernel, bias)))
 
 
-def _norm(ours: str, theirs: str, **options: Any) -> tuple[Row, Row]:
-  return _both(ours, theirs, our_suffixes=('scale', 'bias'), **options)
+def norm(ours: str, theirs: str, **options: Any) -> tuple[Row, Row]:
+  return both(ours, theirs, our_suffixes=('scale', 'bias'), **options)
 
 
 # ------------------------------------------- the published JAX format (.npz)
 
 _SCALE: dict[str, Any] = {'suffixes': ('scale', 'bias')}
-_LAYERS = 'encoder/layers'
+LAYERS = 'encoder/layers'
 
 
 def _npz_layers(block: str) -> tuple[Row, ...]:
   theirs = f'Transformer/{block}'
   attention = f'{theirs}/MultiHeadDotProductAttention_0'
   return (
-      Row(f'{_LAYERS}/attention/qkv_kernel',
+      Row(f'{LAYERS}/attention/qkv_kernel',
           f'{attention}/{{query|key|value}}/kernel', 'n l d h e -> l d n h e'),
-      Row(f'{_LAYERS}/attention/qkv_bias',
+      Row(f'{LAYERS}/attention/qkv_bias',
           f'{attention}/{{query|key|value}}/bias', 'n l h e -> l n h e'),
-      *_both(f'{_LAYERS}/attention/out', f'{attention}/out'),
-      *_norm(f'{_LAYERS}/attention_norm', f'{theirs}/LayerNorm_0', **_SCALE),
-      *_norm(f'{_LAYERS}/mlp_norm', f'{theirs}/LayerNorm_1', **_SCALE),
-      *_both(f'{_LAYERS}/mlp/hidden', f'{theirs}/MlpBlock_0/Dense_0',
-             kernel='l i o -> l i o'),
-      *_both(f'{_LAYERS}/mlp/out', f'{theirs}/MlpBlock_0/Dense_1'))
+      *both(f'{LAYERS}/attention/out', f'{attention}/out'),
+      *norm(f'{LAYERS}/attention_norm', f'{theirs}/LayerNorm_0', **_SCALE),
+      *norm(f'{LAYERS}/mlp_norm', f'{theirs}/LayerNorm_1', **_SCALE),
+      *both(f'{LAYERS}/mlp/hidden', f'{theirs}/MlpBlock_0/Dense_0',
+            kernel='l i o -> l i o'),
+      *both(f'{LAYERS}/mlp/out', f'{theirs}/MlpBlock_0/Dense_1'))
 
 
 def _backbone_npz(ours: str, unit: str) -> tuple[Row, ...]:
@@ -55,13 +55,13 @@ def _backbone_npz(ours: str, unit: str) -> tuple[Row, ...]:
   path = f'backbone/block{{stage}}/{ours}'
   convolutions = [Row(f'{path}/{name}/kernel', f'{theirs}/{name}/kernel')
                   for name in ('conv1', 'conv2', 'conv3', 'conv_proj')]
-  norms = [row for name in ('1', '2', '3', '_proj') for row in _norm(
+  norms = [row for name in ('1', '2', '3', '_proj') for row in norm(
       f'{path}/norm{name}', f'{theirs}/gn{name}', **_SCALE)]
   return (*convolutions, *norms)
 
 
 NPZ = Table('npz', rows=(
-    *_both('patches', 'embedding', kernel='h w i o -> h w i o'),
+    *both('patches', 'embedding', kernel='h w i o -> h w i o'),
     Row('cls', 'cls', '1 n d -> n d'),
     Row('positions', 'Transformer/posembed_input/pos_embedding',
         '1 n d -> n d'),
@@ -69,18 +69,18 @@ NPZ = Table('npz', rows=(
     # big_vision's scanned encoder has one array for all layers.
     *(dataclasses.replace(row, read_only=True)
       for row in _npz_layers('encoderblock')),
-    *_norm('final_norm', 'Transformer/encoder_norm', **_SCALE),
+    *norm('final_norm', 'Transformer/encoder_norm', **_SCALE),
     Row('pooling/probe', 'MAPHead_0/probe', '1 n d -> n d'),
-    *(row for name in ('query', 'key', 'value', 'out') for row in _both(
+    *(row for name in ('query', 'key', 'value', 'out') for row in both(
         f'pooling/{name}',
         f'MAPHead_0/MultiHeadDotProductAttention_0/{name}')),
-    *_norm('pooling/mlp_norm', 'MAPHead_0/LayerNorm_0', **_SCALE),
-    *_both('pooling/mlp/hidden', 'MAPHead_0/MlpBlock_0/Dense_0'),
-    *_both('pooling/mlp/out', 'MAPHead_0/MlpBlock_0/Dense_1'),
-    *_both('representation/dense', 'pre_logits'),
-    *_both('head/dense', 'head', kernel='i o -> i o'),
+    *norm('pooling/mlp_norm', 'MAPHead_0/LayerNorm_0', **_SCALE),
+    *both('pooling/mlp/hidden', 'MAPHead_0/MlpBlock_0/Dense_0'),
+    *both('pooling/mlp/out', 'MAPHead_0/MlpBlock_0/Dense_1'),
+    *both('representation/dense', 'pre_logits'),
+    *both('head/dense', 'head', kernel='i o -> i o'),
     Row('backbone/root/kernel', 'conv_root/kernel', 'h w i o -> h w i o'),
-    *_norm('backbone/root_norm', 'gn_root', **_SCALE),
+    *norm('backbone/root_norm', 'gn_root', **_SCALE),
     *_backbone_npz('unit1', '1'),
     *_backbone_npz('units', '{unit+2}')),
     renames={
@@ -105,7 +105,7 @@ def _unit_bit(ours: str, unit: str) -> tuple[Row, ...]:
   return (
       *(Row(f'{path}/conv{i}/kernel', f'{theirs}/{letter}/{_STANDARDIZED}')
         for i, letter in enumerate('abc', 1)),
-      *(row for i, letter in enumerate('abc', 1) for row in _norm(
+      *(row for i, letter in enumerate('abc', 1) for row in norm(
           f'{path}/norm{i}', f'{theirs}/{letter}/group_norm', **_GAMMA)),
       Row(f'{path}/conv_proj/kernel', f'{theirs}/a/proj/{_STANDARDIZED}'))
 
@@ -115,18 +115,18 @@ BIT_NPZ = Table('bit', rows=(
         'h w i o -> h w i o'),
     *_unit_bit('unit1', '01'),
     *_unit_bit('units', '{unit+2:02}'),
-    *_norm('final_norm', 'group_norm', **_GAMMA),
-    *_both('head/dense', 'head/conv2d', kernel='1 1 i o -> i o')))
+    *norm('final_norm', 'group_norm', **_GAMMA),
+    *both('head/dense', 'head/conv2d', kernel='1 1 i o -> i o')))
 
 
 # ---------------------------------------------------------------------- timm
 
-_WEIGHT: dict[str, Any] = {'suffixes': ('weight', 'bias')}
-_DENSE: dict[str, Any] = {**_WEIGHT, 'kernel': 'o i -> i o'}
-_DENSES: dict[str, Any] = {**_WEIGHT, 'kernel': 'l o i -> l i o'}
-_OUT: dict[str, Any] = {**_WEIGHT, 'kernel': 'l d (heads e) -> l heads e d'}
-_CONV = 'o i h w -> h w i o'
-_CONVS = 'l o i h w -> l h w i o'
+WEIGHT: dict[str, Any] = {'suffixes': ('weight', 'bias')}
+DENSE: dict[str, Any] = {**WEIGHT, 'kernel': 'o i -> i o'}
+DENSES: dict[str, Any] = {**WEIGHT, 'kernel': 'l o i -> l i o'}
+OUT: dict[str, Any] = {**WEIGHT, 'kernel': 'l d (heads e) -> l heads e d'}
+CONV = 'o i h w -> h w i o'
+CONVS = 'l o i h w -> l h w i o'
 
 
 def _backbone_timm(
@@ -139,54 +139,54 @@ def _backbone_timm(
       *(Row(f'{path}/conv{end}/kernel',
             f'{theirs}.{name.format("conv")}.weight', convolution)
         for end, name in names.items()),
-      *(row for end, name in names.items() for row in _norm(
-          f'{path}/norm{end}', f'{theirs}.{name.format("norm")}', **_WEIGHT)))
+      *(row for end, name in names.items() for row in norm(
+          f'{path}/norm{end}', f'{theirs}.{name.format("norm")}', **WEIGHT)))
 
 
 _TIMM_BACKBONE = 'patch_embed.backbone.'
 
 TIMM = Table('timm', rows=(
-    *_both('patches', 'patch_embed.proj', kernel=_CONV, **_WEIGHT),
+    *both('patches', 'patch_embed.proj', kernel=CONV, **WEIGHT),
     Row('cls', 'cls_token', '1 n d -> n d'),
     Row('registers', 'reg_token', '1 n d -> n d'),
     Row('positions', 'pos_embed', '1 n d -> n d'),
-    Row(f'{_LAYERS}/attention/qkv_kernel', 'blocks.{layer}.attn.qkv.weight',
+    Row(f'{LAYERS}/attention/qkv_kernel', 'blocks.{layer}.attn.qkv.weight',
         'l (parts heads e) d -> l d parts heads e'),
-    Row(f'{_LAYERS}/attention/qkv_bias', 'blocks.{layer}.attn.qkv.bias',
+    Row(f'{LAYERS}/attention/qkv_bias', 'blocks.{layer}.attn.qkv.bias',
         'l (parts heads e) -> l parts heads e'),
-    Row(f'{_LAYERS}/attention/qv_bias', 'blocks.{layer}.attn.{q|v}_bias',
+    Row(f'{LAYERS}/attention/qv_bias', 'blocks.{layer}.attn.{q|v}_bias',
         'n l (heads e) -> l n heads e'),
     # Three arrays instead of one.
-    Row(f'{_LAYERS}/attention/qkv_kernel',
+    Row(f'{LAYERS}/attention/qkv_kernel',
         'blocks.{layer}.attn.{q|k|v}_proj.weight',
         'n l (heads e) d -> l d n heads e'),
-    Row(f'{_LAYERS}/attention/qv_bias', 'blocks.{layer}.attn.{q|v}_proj.bias',
+    Row(f'{LAYERS}/attention/qv_bias', 'blocks.{layer}.attn.{q|v}_proj.bias',
         'n l (heads e) -> l n heads e'),
-    *_both(f'{_LAYERS}/attention/out', 'blocks.{layer}.attn.proj', **_OUT),
+    *both(f'{LAYERS}/attention/out', 'blocks.{layer}.attn.proj', **OUT),
     *(row for ours, theirs in (
         ('attention/query_norm', 'attn.q_norm'),
         ('attention/key_norm', 'attn.k_norm'),
         ('attention/inner_norm', 'attn.norm'), ('attention_norm', 'norm1'),
         ('mlp_norm', 'norm2'), ('mlp/inner_norm', 'mlp.norm'))
-      for row in _norm(
-          f'{_LAYERS}/{ours}', f'blocks.{{layer}}.{theirs}', **_WEIGHT)),
+      for row in norm(
+          f'{LAYERS}/{ours}', f'blocks.{{layer}}.{theirs}', **WEIGHT)),
     # SwiGLU: `fc1` has the gates before the hidden units, if there is one.
     *(row for ours, theirs in (
         ('hidden', 'fc1'), ('hidden', 'fc1_x'), ('gate', 'fc1_g'),
         ('out', 'fc2'))
-      for row in _both(
-          f'{_LAYERS}/mlp/{ours}', f'blocks.{{layer}}.mlp.{theirs}',
-          **_DENSES)),
-    Row(f'{_LAYERS}/attention_scale', 'blocks.{layer}.ls1.gamma'),
-    Row(f'{_LAYERS}/mlp_scale', 'blocks.{layer}.ls2.gamma'),
-    Row(f'{_LAYERS}/attention_scale', 'blocks.{layer}.gamma_1'),
-    Row(f'{_LAYERS}/mlp_scale', 'blocks.{layer}.gamma_2'),
-    Row(f'{_LAYERS}/attention/frequencies', 'rope.freqs',
+      for row in both(
+          f'{LAYERS}/mlp/{ours}', f'blocks.{{layer}}.mlp.{theirs}',
+          **DENSES)),
+    Row(f'{LAYERS}/attention_scale', 'blocks.{layer}.ls1.gamma'),
+    Row(f'{LAYERS}/mlp_scale', 'blocks.{layer}.ls2.gamma'),
+    Row(f'{LAYERS}/attention_scale', 'blocks.{layer}.gamma_1'),
+    Row(f'{LAYERS}/mlp_scale', 'blocks.{layer}.gamma_2'),
+    Row(f'{LAYERS}/attention/frequencies', 'rope.freqs',
         'n l h e -> l n h e'),
-    *_norm('patch_norm', 'patch_embed.norm', **_WEIGHT),
-    *_norm('stem_norm', 'norm_pre', **_WEIGHT),
-    *_norm('final_norm', 'norm', **_WEIGHT),
-    *_norm('pool_norm', 'fc_norm', **_WEIGHT),
+    *norm('patch_norm', 'patch_embed.norm', **WEIGHT),
+    *norm('stem_norm', 'norm_pre', **WEIGHT),
+    *norm('final_norm', 'norm', **WEIGHT),
+    *norm('pool_norm', 'fc_norm', **WEIGHT),
     Row('pooling/probe', 'attn_pool.latent', '1 n d -> n d'),
     Row('pooling/query/kernel', 'attn_pool.q.weight',
         '(pool_heads e) d -> d pool_heads e'),
@@ -197,21 +197,21 @@ TIMM = Table('timm', rows=(
         '(parts pool_heads e) d -> parts d pool_heads e'),
     Row('pooling/key_value/bias', 'attn_pool.kv.bias',
         '(parts pool_heads e) -> parts pool_heads e'),
-    *_both('pooling/out', 'attn_pool.proj',
-           kernel='d (pool_heads e) -> pool_heads e d', **_WEIGHT),
-    *_norm('pooling/mlp_norm', 'attn_pool.norm', **_WEIGHT),
-    *_both('pooling/mlp/hidden', 'attn_pool.mlp.fc1', **_DENSE),
-    *_both('pooling/mlp/out', 'attn_pool.mlp.fc2', **_DENSE),
-    *_both('representation/dense', 'pre_logits.fc', read_only=True, **_DENSE),
-    *_both('head/dense', 'head', **_DENSE),
-    Row('backbone/root/kernel', f'{_TIMM_BACKBONE}stem.conv.weight', _CONV),
-    *_norm('backbone/root_norm', f'{_TIMM_BACKBONE}stem.norm', **_WEIGHT),
-    *_backbone_timm(_TIMM_BACKBONE, 'unit1', '0', _CONV),
-    *_backbone_timm(_TIMM_BACKBONE, 'units', '{unit+1}', _CONVS)),
+    *both('pooling/out', 'attn_pool.proj',
+          kernel='d (pool_heads e) -> pool_heads e d', **WEIGHT),
+    *norm('pooling/mlp_norm', 'attn_pool.norm', **WEIGHT),
+    *both('pooling/mlp/hidden', 'attn_pool.mlp.fc1', **DENSE),
+    *both('pooling/mlp/out', 'attn_pool.mlp.fc2', **DENSE),
+    *both('representation/dense', 'pre_logits.fc', read_only=True, **DENSE),
+    *both('head/dense', 'head', **DENSE),
+    Row('backbone/root/kernel', f'{_TIMM_BACKBONE}stem.conv.weight', CONV),
+    *norm('backbone/root_norm', f'{_TIMM_BACKBONE}stem.norm', **WEIGHT),
+    *_backbone_timm(_TIMM_BACKBONE, 'unit1', '0', CONV),
+    *_backbone_timm(_TIMM_BACKBONE, 'units', '{unit+1}', CONVS)),
     # A root without stages.
     renames={rf'^({_TIMM_BACKBONE})(conv|norm)\.': r'\1stem.\2.'},
     unsupported={
-        r'dist_token|head_dist\..*': _DISTILLED,
+        r'dist_token|head_dist\..*': DISTILLED,
         r'blocks\.\d+\.attn\.gate\..*': (
             'a gate of the attention, which our models lack'),
         r'.*relative_position_bias_table|rel_pos.*': (
@@ -229,60 +229,18 @@ def timm_written(
     separate_qkv: whether queries, keys and values have one array each.
     separate_gate: whether the gate of SwiGLU has its own array.
   """
-  other = (*(('.ls1.', '.ls2.') if eva else ('.gamma_',)),
-           *(('attn.qkv.', 'v}_bias') if separate_qkv else ('v}_proj.',)),
-           '.fc1.' if separate_gate else '.fc1_x.')
-  return dataclasses.replace(TIMM, rows=tuple(
-      dataclasses.replace(row, read_only=True)
-      if any(part in row.theirs for part in other) else row
-      for row in TIMM.rows))
+  return TIMM.without(
+      *(('.ls1.', '.ls2.') if eva else ('.gamma_',)),
+      *(('attn.qkv.', 'v}_bias') if separate_qkv else ('v}_proj.',)),
+      *(('.fc1.',) if separate_gate else ('.fc1_x.', '.fc1_g.')))
 
 
 TIMM_BIT = Table('timm', rows=(
-    Row('backbone/root/kernel', 'stem.conv.weight', _CONV),
-    *_backbone_timm('', 'unit1', '0', _CONV),
-    *_backbone_timm('', 'units', '{unit+1}', _CONVS),
-    *_norm('final_norm', 'norm', **_WEIGHT),
-    *_both('head/dense', 'head.fc', kernel='o i 1 1 -> i o', **_WEIGHT)))
-
-
-# -------------------------------------------------------------- Hugging Face
-
-
-_HF_LAYER = 'vit.layers.{layer}'
-_HF_QKV = f'{_HF_LAYER}.attention.{{q|k|v}}_proj'
-
-HUGGINGFACE = Table('huggingface', rows=(
-    *_both('patches', 'vit.embeddings.patch_embeddings.projection',
-           kernel=_CONV, **_WEIGHT),
-    Row('cls', 'vit.embeddings.cls_token', '1 n d -> n d'),
-    Row('positions', 'vit.embeddings.position_embeddings', '1 n d -> n d'),
-    Row(f'{_LAYERS}/attention/qkv_kernel', f'{_HF_QKV}.weight',
-        'n l (heads e) d -> l d n heads e'),
-    Row(f'{_LAYERS}/attention/qkv_bias', f'{_HF_QKV}.bias',
-        'n l (heads e) -> l n heads e'),
-    *_both(f'{_LAYERS}/attention/out', f'{_HF_LAYER}.attention.o_proj', **_OUT),
-    *_norm(f'{_LAYERS}/attention_norm', f'{_HF_LAYER}.layernorm_before',
-           **_WEIGHT),
-    *_norm(f'{_LAYERS}/mlp_norm', f'{_HF_LAYER}.layernorm_after', **_WEIGHT),
-    *_both(f'{_LAYERS}/mlp/hidden', f'{_HF_LAYER}.mlp.fc1', **_DENSES),
-    *_both(f'{_LAYERS}/mlp/out', f'{_HF_LAYER}.mlp.fc2', **_DENSES),
-    *_norm('final_norm', 'vit.layernorm', **_WEIGHT),
-    *_both('representation/dense', 'vit.pooler.dense', **_DENSE),
-    *_both('head/dense', 'classifier', **_DENSE)),
-    renames={
-        # A model without a head, and DeiT.
-        r'^(deit\.)?(embeddings|encoder|layers|layernorm|pooler)\.': r'vit.\2.',
-        # Before transformers 5.
-        r'^vit\.encoder\.layer\.': 'vit.layers.',
-        r'\.attention\.attention\.(query|key|value)\.': (
-            lambda found: f'.attention.{found[1][0]}_proj.'),
-        r'\.attention\.output\.dense\.': '.attention.o_proj.',
-        r'(\d)\.intermediate\.dense\.': r'\1.mlp.fc1.',
-        r'(\d)\.output\.dense\.': r'\1.mlp.fc2.'},
-    unsupported={
-        r'.*distillation_token|(cls|distillation)_classifier\..*': _DISTILLED,
-        r'.*mask_token': 'a mask token, which our models lack'})
+    Row('backbone/root/kernel', 'stem.conv.weight', CONV),
+    *_backbone_timm('', 'unit1', '0', CONV),
+    *_backbone_timm('', 'units', '{unit+1}', CONVS),
+    *norm('final_norm', 'norm', **WEIGHT),
+    *both('head/dense', 'head.fc', kernel='o i 1 1 -> i o', **WEIGHT)))
 
 
 # ------------------------ "Implementing Vision Transformer from scratch" (.pt)
@@ -290,21 +248,21 @@ HUGGINGFACE = Table('huggingface', rows=(
 _SCRATCH_BLOCK = 'encoder.blocks.{layer}'
 
 SCRATCH = Table('scratch', rows=(
-    *_both('patches', 'embedding.patch_embeddings.projection', kernel=_CONV,
-           **_WEIGHT),
+    *both('patches', 'embedding.patch_embeddings.projection', kernel=CONV,
+          **WEIGHT),
     Row('cls', 'embedding.cls_token', '1 n d -> n d'),
     Row('positions', 'embedding.position_embeddings', '1 n d -> n d'),
-    Row(f'{_LAYERS}/attention/qkv_kernel',
+    Row(f'{LAYERS}/attention/qkv_kernel',
         f'{_SCRATCH_BLOCK}.attention.qkv_projection.weight',
         'l (parts heads e) d -> l d parts heads e'),
-    Row(f'{_LAYERS}/attention/qkv_bias',
+    Row(f'{LAYERS}/attention/qkv_bias',
         f'{_SCRATCH_BLOCK}.attention.qkv_projection.bias',
         'l (parts heads e) -> l parts heads e'),
-    *_both(f'{_LAYERS}/attention/out',
-           f'{_SCRATCH_BLOCK}.attention.output_projection', **_OUT),
-    *_norm(f'{_LAYERS}/attention_norm', f'{_SCRATCH_BLOCK}.layernorm_1',
-           **_WEIGHT),
-    *_norm(f'{_LAYERS}/mlp_norm', f'{_SCRATCH_BLOCK}.layernorm_2', **_WEIGHT),
-    *_both(f'{_LAYERS}/mlp/hidden', f'{_SCRATCH_BLOCK}.mlp.dense_1', **_DENSES),
-    *_both(f'{_LAYERS}/mlp/out', f'{_SCRATCH_BLOCK}.mlp.dense_2', **_DENSES),
-    *_both('head/dense', 'classifier', **_DENSE)))
+    *both(f'{LAYERS}/attention/out',
+          f'{_SCRATCH_BLOCK}.attention.output_projection', **OUT),
+    *norm(f'{LAYERS}/attention_norm', f'{_SCRATCH_BLOCK}.layernorm_1',
+          **WEIGHT),
+    *norm(f'{LAYERS}/mlp_norm', f'{_SCRATCH_BLOCK}.layernorm_2', **WEIGHT),
+    *both(f'{LAYERS}/mlp/hidden', f'{_SCRATCH_BLOCK}.mlp.dense_1', **DENSES),
+    *both(f'{LAYERS}/mlp/out', f'{_SCRATCH_BLOCK}.mlp.dense_2', **DENSES),
+    *both('head/dense', 'classifier', **DENSE)))

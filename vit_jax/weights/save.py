@@ -24,7 +24,8 @@ from vit_jax.weights import orbax_runs
 from vit_jax.weights import published_sizes
 from vit_jax.weights import safetensors
 from vit_jax.weights.configs import declared
-from vit_jax.weights.configs import huggingface
+from vit_jax.weights.configs import huggingface_export
+from vit_jax.weights.configs import huggingface_types
 from vit_jax.weights.configs import preprocessing
 from vit_jax.weights.configs import timm_export
 
@@ -32,9 +33,11 @@ ORBAX = 'orbax'
 FORMATS = ('npz', 'timm', 'huggingface', ORBAX)
 # Family of a ResNet in each format.
 _RESNET_FAMILIES = {'npz': 'bit', 'timm': 'timm_bit'}
-_CONFIGS: Mapping[str, Any] = {'timm': timm_export, 'huggingface': huggingface}
+_CONFIGS: Mapping[str, Any] = {
+    'timm': timm_export, 'huggingface': huggingface_export}
 # Settings that config.json declares.
-_DECLARED = {'timm': ('gelu',), 'huggingface': ('gelu', 'layer_norm_epsilon')}
+_DECLARED = {'timm': ('gelu',), 'huggingface': (
+    'gelu', 'layer_norm_epsilon', 'rotary')}
 
 
 def save(
@@ -129,12 +132,9 @@ def _save_folder(
 
 def _family(form: str, config: models.ModelConfig) -> families.Family:
   """Returns the family to write."""
+  if form == 'huggingface' and isinstance(config, vit_config.ViTConfig):
+    return _huggingface_family(config)
   architecture.check_exportable(config, form)
-  if form == 'huggingface' and config.num_classes and getattr(
-      config, 'representation_layer', False):
-    raise ValueError(
-        'The Hugging Face classifier has no layer before its head, so '
-        'representation_layer=True cannot be saved. Use --format=npz.')
   if isinstance(config, vit_config.ViTConfig):
     family = families.FAMILIES[form]
     return family if form != 'timm' else dataclasses.replace(
@@ -145,14 +145,31 @@ def _family(form: str, config: models.ModelConfig) -> families.Family:
   return families.FAMILIES[_RESNET_FAMILIES[form]]
 
 
+def _huggingface_family(config: vit_config.ViTConfig) -> families.Family:
+  kind = huggingface_export.model_type(config)
+  family = families.FAMILIES[huggingface_types.TYPES[kind].family]
+  skipped = ['.weights_' if config.mlp == 'gelu' else '.mlp.fc']
+  unused = family.table.unused
+  if kind == 'clip_vision_model':
+    skipped += ['classifier']
+  elif kind == 'clip':
+    skipped += ['visual_projection']
+    unused = {f'vision_model.post_layernorm.{end}': (0,)
+              for end in ('weight', 'bias')}
+  return dataclasses.replace(family, table=dataclasses.replace(
+      family.table.without(*skipped), unused=unused))
+
+
 def _for_format(
     form: str, config: models.ModelConfig, params: types.Params,
 ) -> dict[str, Any]:
   """Returns the parameters that the format has, by our names."""
   flat = tree.flatten(params)
-  if form == 'timm' and isinstance(config, vit_config.ViTConfig) and not (
-      timm_export.has_separate_gate(config)):
-    flat = families.join_gates(flat)
+  if form == 'huggingface' and isinstance(config, vit_config.ViTConfig) and (
+      config.stem_norm == 'tokens' and config.pooling == 'cls'):
+    # The projection of CLIP has no bias.
+    flat = {name: array for name, array in flat.items()
+            if name != 'head/dense/bias' or np.any(array)}
   if (form != 'timm' or 'registers' not in flat
       or not timm_export.embeds_prefix(config)):
     return flat
@@ -172,8 +189,7 @@ def to_arrays(
   """
   flat = {name: np.asarray(array, np.float32)
           for name, array in params.items() if array.size}
-  if family.name == 'timm':
-    flat = families.join_pairs(flat)
+  flat = families.join_pairs(family, flat)
   arrays: dict[str, np.ndarray] = {}
   problems = []
   for name, array in flat.items():
@@ -187,8 +203,12 @@ def to_arrays(
     # timm names a root without stages differently.
     arrays = {n.replace('backbone.stem.', 'backbone.'): a
               for n, a in arrays.items()}
-  if family.name == 'huggingface' and 'head/dense/kernel' not in flat:
-    arrays = {n.removeprefix('vit.'): a for n, a in arrays.items()}
+  arrays |= {
+      name: np.zeros([length or flat['cls'].shape[-1] for length in shape],
+                     np.float32)
+      for name, shape in family.table.unused.items()}
+  if 'head/dense/kernel' not in flat:
+    arrays = {n.removeprefix(family.base): a for n, a in arrays.items()}
   return {family.prefixes[0] + name: np.ascontiguousarray(array)
           for name, array in sorted(arrays.items())}
 

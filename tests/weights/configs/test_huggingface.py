@@ -8,6 +8,7 @@ from tests import random_models
 from vit_jax.weights import load as load_lib
 from vit_jax.weights import safetensors
 from vit_jax.weights.configs import huggingface
+from vit_jax.weights.configs import huggingface_export
 from vit_jax.weights.configs import preprocessing
 
 HF = {'model_type': 'vit', 'hidden_size': 12, 'num_attention_heads': 3}
@@ -90,7 +91,7 @@ def test_a_malformed_preprocessor_is_an_error(text, words, tmp_path):
 def test_exported_preprocessing_is_parsed_back(settings):
   preprocess = preprocessing.Preprocess(resolution=(224, 224), **settings)
   config = random_models.config_of(num_classes=len(preprocess.labels))
-  files = huggingface.config_files(config, (224, 224), preprocess)
+  files = huggingface_export.config_files(config, (224, 224), preprocess)
   found = preprocessing.parse({
       **huggingface.parse(files['config.json']).preprocess,
       **huggingface.parse_preprocessor(files['preprocessor_config.json'])})
@@ -109,3 +110,51 @@ def test_pixels_of_another_scale_need_overrides(tmp_path):
 def test_images_without_normalisation_have_mean_0_and_std_1():
   assert huggingface.parse_preprocessor({'do_normalize': False}) == {
       'mean': (0.0,) * 3, 'std': (1.0,) * 3}
+
+
+# ---------------------------------------------------------------- backbones
+
+
+def test_a_config_of_two_towers_needs_only_what_differs_from_the_defaults():
+  found = huggingface.parse({
+      'model_type': 'siglip', 'text_config': {'hidden_size': 3},
+      'vision_config': {'hidden_size': 1152, 'num_attention_heads': 16}})
+  assert found.families == ('siglip',)
+  assert (found.model, found.preprocess['mean']) == (
+      {'width': 1152, 'num_heads': 16}, (0.5,) * 3)
+  found = huggingface.parse({'model_type': 'clip', 'vision_config': {}})
+  assert (found.model, found.preprocess['mean'][0]) == (
+      {'num_heads': 12, 'gelu': 'quick'}, 0.48145466)
+
+
+@pytest.mark.parametrize(('config', 'words'), [
+    ({'model_type': 'siglip2'}, 'which has .*NaFlex.*our models lack'),
+    ({'model_type': 'vit_mae'}, 'which has the decoder of MAE'),
+    ({'model_type': 'dinov3_vit', 'use_gated_mlp': True,
+      'hidden_act': 'gelu'}, "hidden_act is 'gelu'.* only with 'silu'")])
+def test_a_missing_component_is_named(config, words):
+  with pytest.raises(ValueError, match=words):
+    huggingface.parse(config)
+
+
+@pytest.mark.parametrize(('settings', 'words'), [
+    ({'layer_scale': 1.0, 'num_classes': 5}, "pooling='cls' .* type dinov2"),
+    ({'layer_scale': 1.0, 'num_classes': 0}, 'of 12, 24, .* mlp_dim is 20'),
+    ({'pooling': 'attention', 'num_classes': 0, 'patch': (8, 4)}, 'square'),
+    ({'rotary': {'reference': 16}, 'num_heads': 3, 'registers': 2,
+      'position': 'none', 'layer_scale': 1.0}, 'rotary=.*dinov3_vit'),
+    ({'stem_norm': 'tokens', 'pooling': 'average'}, "pooling='average'")],
+    ids=str)
+def test_a_model_that_no_type_has_is_refused(settings, words):
+  config = random_models.config_of(**settings)
+  preprocess = preprocessing.Preprocess(resolution=(32, 32))
+  with pytest.raises(ValueError, match=words):
+    huggingface_export.config_files(config, (32, 32), preprocess)
+
+
+def test_the_size_of_an_old_clip_preprocessor_is_the_shorter_side():
+  found = huggingface.parse_preprocessor({
+      'feature_extractor_type': 'CLIPFeatureExtractor', 'size': 256,
+      'crop_size': 224, 'do_center_crop': True})
+  assert (found['keep_aspect'], found['crop'], found['resolution']) == (
+      True, 0.875, (224, 224))

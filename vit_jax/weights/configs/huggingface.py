@@ -1,4 +1,4 @@
-"""config.json and preprocessor_config.json of a Hugging Face ViT.
+"""config.json and preprocessor_config.json of Hugging Face models.
 
 Format: https://huggingface.co/docs/transformers/model_doc/vit.
 """
@@ -7,23 +7,13 @@ from collections.abc import Container, Mapping
 import math
 from typing import Any
 
-from vit_jax import models
-from vit_jax.models import vit_config
 from vit_jax.weights.configs import declared
+from vit_jax.weights.configs import huggingface_types
 from vit_jax.weights.configs import preprocessing
 
-_MODEL_TYPES = ('vit', 'deit')
-_GELU = {'gelu': 'exact', 'gelu_python': 'exact', 'gelu_new': 'tanh',
-         'gelu_pytorch_tanh': 'tanh', 'gelu_fast': 'tanh',
-         'quick_gelu': 'quick'}
-_PROBLEM_TYPES = {'sigmoid': 'multi_label_classification', 'none': 'regression'}
-_MODEL_KEYS = {
-    'hidden_size': 'width', 'num_hidden_layers': 'depth',
-    'intermediate_size': 'mlp_dim', 'patch_size': 'patch',
-    'num_attention_heads': 'num_heads', 'qkv_bias': 'qkv_bias',
-    'layer_norm_eps': 'layer_norm_epsilon'}
+PROBLEM_TYPES = {'sigmoid': 'multi_label_classification', 'none': 'regression'}
 # Pillow's filter numbers.
-_RESAMPLE: Mapping[int, preprocessing.Interpolation] = {
+RESAMPLE: Mapping[int, preprocessing.Interpolation] = {
     0: 'nearest', 1: 'lanczos', 2: 'bilinear', 3: 'bicubic', 4: 'box'}
 
 
@@ -41,41 +31,92 @@ def parse(
     ValueError: if our models lack a setting that is not in `overrides`.
   """
   kind = config.get('model_type')
-  if kind is not None and kind not in _MODEL_TYPES:
-    raise ValueError(f'model_type is {kind!r}, expected one of '
-                     f'{", ".join(_MODEL_TYPES)}.')
+  found = _model_type(kind)
   result = declared.Declared(
-      families=('huggingface',) if kind else ('huggingface', 'scratch'))
-  result.model = {ours: config[theirs] for theirs, ours in _MODEL_KEYS.items()
-                  if config.get(theirs) is not None}
-  if config.get('image_size') is not None:
-    result.resolution = declared.sides(config['image_size'])
-  act = config.get('hidden_act')
-  if act is not None and 'gelu' not in overrides:
-    if act not in _GELU:
-      raise ValueError(
-          f'hidden_act is {act!r}, expected one of {", ".join(_GELU)}. To load '
-          "the weights anyway: gelu='exact' or gelu='tanh'.")
-    result.model['gelu'] = _GELU[act]
-  for activation, problem in _PROBLEM_TYPES.items():
+      families=(found.family,) if kind else ('huggingface', 'scratch'))
+  inner = {**config, **(config.get(found.inner) or {}),
+           **(config.get(f'{found.inner}_dict') or {})}
+  result.model = {ours: inner[theirs]
+                  for theirs, ours in huggingface_types.MODEL_KEYS.items()
+                  if inner.get(theirs) is not None}
+  if found.num_heads:
+    result.model.setdefault('num_heads', found.num_heads)
+    result.preprocess |= {'mean': found.mean, 'std': found.std}
+  if kind == 'dinov3_vit' and 'rope_theta' in config:
+    result.model['rotary'] = {
+        'coordinates': 'normalized', 'base': float(config['rope_theta']),
+        'halves': True}
+  if inner.get('image_size') is not None:
+    result.resolution = declared.sides(inner['image_size'])
+  result.model |= _gelu(inner, found, overrides)
+  for activation, problem in PROBLEM_TYPES.items():
     if config.get('problem_type') == problem:
       result.preprocess['activation'] = activation
-  architectures = config.get('architectures') or ('Classification',)
+  architectures = config.get('architectures') or (
+      ('Classification',) if found.family == 'huggingface' else ())
   if any('Classification' in str(name) for name in architectures):
+    if kind == 'clip':
+      result.model |= {**found.settings, 'cls': True}
     labels = config.get('id2label') or {}
     count = len(labels) or config.get('num_labels', config.get('num_classes'))
     if count is not None:
       result.model['num_classes'] = count
     names = [str(labels[k]) for k in sorted(labels, key=int)]
-    if names != _default_labels(len(names)):
+    if names != default_labels(len(names)):
       result.preprocess['labels'] = tuple(names)
-  elif config.get('pooler_act') not in (None, 'tanh'):
+  elif found.family == 'clip':  # Outputs are embeddings.
+    result.preprocess['activation'] = 'none'
+  elif found.family == 'huggingface' and (
+      config.get('pooler_act') not in (None, 'tanh')):
     raise ValueError(f'pooler_act is {config["pooler_act"]!r}, but the '
                      'representation layer computes tanh.')
   return result
 
 
-def _default_labels(count: int) -> list[str]:
+def _model_type(kind: str | None) -> huggingface_types.ModelType:
+  """Returns the row of a `model_type`; that of 'vit' for None.
+
+  Raises:
+    ValueError: if it is not supported.
+  """
+  found = huggingface_types.TYPES.get('vit' if kind is None else str(kind))
+  if found is None:
+    missing = huggingface_types.MISSING.get(str(kind))
+    raise ValueError(
+        f'model_type is {kind!r}, '
+        + (f'which has {missing}: our models lack that component.' if missing
+           else f'expected one of {", ".join(huggingface_types.TYPES)}.'))
+  return found
+
+
+def _gelu(
+    config: Mapping[str, Any], kind: huggingface_types.ModelType,
+    overrides: Container[str],
+) -> dict[str, Any]:
+  """Returns the setting `gelu`.
+
+  Raises:
+    ValueError: for another activation, unless it is overridden.
+  """
+  act = config.get('hidden_act')
+  gated = config.get('use_gated_mlp')  # SwiGLU.
+  if 'gelu' in overrides or (act is None and not gated):
+    return {'gelu': kind.gelu} if kind.gelu else {}
+  if gated:
+    if act != 'silu':
+      raise ValueError(
+          f'use_gated_mlp is true and hidden_act is {act!r}, but our models '
+          "have gates only with 'silu' (SwiGLU).")
+    return {}
+  if act not in huggingface_types.GELU:
+    raise ValueError(
+        f'hidden_act is {act!r}, expected one of '
+        f'{", ".join(huggingface_types.GELU)}. To load the weights anyway: '
+        "gelu='exact' or gelu='tanh'.")
+  return {'gelu': huggingface_types.GELU[act]}
+
+
+def default_labels(count: int) -> list[str]:
   return [f'LABEL_{i}' for i in range(count)]
 
 
@@ -91,6 +132,10 @@ def parse_preprocessor(
   result: dict[str, Any] = {}
   crop = config.get('crop_size') if config.get('do_center_crop') else None
   whole = config.get('size')
+  if crop and isinstance(whole, int) and any(
+      str(config.get(key)).startswith('CLIP')
+      for key in ('image_processor_type', 'feature_extractor_type')):
+    whole = {'shortest_edge': whole}
   size = crop or whole
   if isinstance(size, Mapping) and 'height' in size:
     result['resolution'] = (size['height'], size['width'])
@@ -99,11 +144,11 @@ def parse_preprocessor(
   result |= _normalization(config, overrides)
   resample = config.get('resample')
   if resample is not None and 'interpolation' not in overrides:
-    if isinstance(resample, bool) or resample not in _RESAMPLE:
+    if isinstance(resample, bool) or resample not in RESAMPLE:
       raise ValueError(
-          f'resample is {resample!r}, expected one of {dict(_RESAMPLE)}. '
+          f'resample is {resample!r}, expected one of {dict(RESAMPLE)}. '
           'Override it: interpolation=...')
-    result['interpolation'] = _RESAMPLE[resample]
+    result['interpolation'] = RESAMPLE[resample]
   if isinstance(whole, Mapping) and 'shortest_edge' in whole:
     result['keep_aspect'] = True
     if 'resolution' in result:
@@ -133,58 +178,3 @@ def _normalization(
         ('mean', 'image_mean'), ('std', 'image_std')) if theirs in config}
   return {name: value for name, value in result.items()
           if name not in overrides}
-
-
-def config_files(
-    config: models.ModelConfig, resolution: tuple[int, int],
-    preprocess: preprocessing.Preprocess,
-) -> dict[str, dict[str, Any]]:
-  """Returns the JSON files of an exported ViT, by file name.
-
-  `resolution` is the image size of the position embeddings.
-
-  Raises:
-    ValueError: if the number of labels is not the number of classes.
-  """
-  assert isinstance(config, vit_config.ViTConfig)
-  classes = config.num_classes
-  labels = preprocess.labels or _default_labels(classes)
-  if len(labels) != classes:
-    raise ValueError(f'{len(labels)} labels for {classes} classes.')
-  height, width = resolution
-  problem = _PROBLEM_TYPES.get(preprocess.activation)
-  result = {
-      'architectures': [
-          'ViTForImageClassification' if classes else 'ViTModel'],
-      'model_type': 'vit',
-      **{theirs: getattr(config, ours) for theirs, ours in _MODEL_KEYS.items()},
-      'hidden_act': {'exact': 'gelu', 'tanh': 'gelu_pytorch_tanh',
-                     'quick': 'quick_gelu'}[config.gelu],
-      'hidden_dropout_prob': 0.0, 'attention_probs_dropout_prob': 0.0,
-      'initializer_range': 0.02,
-      'image_size': height if height == width else [height, width],
-      'num_channels': 3,
-      'id2label': {str(i): label for i, label in enumerate(labels)},
-      'label2id': {label: i for i, label in enumerate(labels)},
-      **({'problem_type': problem} if problem else {}),
-      'torch_dtype': 'float32'}
-  return {'config.json': result,
-          'preprocessor_config.json': _preprocessor(preprocess)}
-
-
-def _preprocessor(preprocess: preprocessing.Preprocess) -> dict[str, Any]:
-  height, width = preprocess.resolution
-  size: dict[str, int] = {'height': height, 'width': width}
-  config: dict[str, Any] = {
-      'image_processor_type': 'ViTImageProcessor',
-      'do_resize': True,
-      'resample': next(number for number, name in _RESAMPLE.items()
-                       if name == preprocess.interpolation),
-      'do_rescale': True, 'rescale_factor': 1 / 255,
-      'do_normalize': True,
-      'image_mean': list(preprocess.mean), 'image_std': list(preprocess.std)}
-  if preprocess.keep_aspect:
-    short = round(min(height, width) / preprocess.crop)
-    return {**config, 'size': {'shortest_edge': short}, 'do_center_crop': True,
-            'crop_size': size}
-  return {**config, 'size': size}

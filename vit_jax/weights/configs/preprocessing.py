@@ -11,6 +11,8 @@ Activation = Literal['softmax', 'sigmoid', 'none']
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)  # torchvision's, for images in [0, 1].
 IMAGENET_STD = (0.229, 0.224, 0.225)
+CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)  # OpenAI's.
+CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
 HALF = (0.5, 0.5, 0.5)  # The value range [-1, 1].
 
 

@@ -1,0 +1,175 @@
+"""config.json and preprocessor_config.json that transformers reads."""
+
+import dataclasses
+from typing import Any
+
+from vit_jax import models
+from vit_jax.models import architecture
+from vit_jax.models import rotary
+from vit_jax.models import vit_config
+from vit_jax.weights.configs import huggingface
+from vit_jax.weights.configs import huggingface_types
+from vit_jax.weights.configs import preprocessing
+
+# Settings that every model type stores, and others.
+_STORED = ('name', 'cls', 'gelu', 'layer_norm_epsilon', *vit_config.DIMENSIONS)
+_CHECKED = (*(name for name in architecture.switches(vit_config.ViTConfig)
+              if name not in _STORED), 'representation_layer', 'num_classes')
+
+
+def model_type(config: vit_config.ViTConfig) -> str:
+  """Returns the model type that a model is written as.
+
+  Raises:
+    ValueError: naming a setting that the model type does not have.
+  """
+  classes = bool(config.num_classes)
+  if config.rotary is not None:
+    kind = 'dinov3_vit'
+  elif config.stem_norm == 'tokens':
+    averaged = classes and config.has_cls and config.pooling == 'average'
+    kind = 'clip' if averaged else 'clip_vision_model'
+  elif config.layer_scale is not None:
+    kind = 'dinov2_with_registers' if config.registers else 'dinov2'
+  elif not config.has_cls and not config.registers and (
+      config.pooling == ('average' if classes else 'attention')):
+    kind = 'siglip' if classes else 'siglip_vision_model'
+  else:
+    kind = 'vit'
+  found = huggingface_types.TYPES[kind]
+  expected = {**dataclasses.asdict(vit_config.ViTConfig()), **found.settings}
+  if kind == 'dinov3_vit':
+    assert config.rotary is not None
+    # Published models have registers, and biases of queries and values or none.
+    expected |= {
+        'registers': config.registers or 4, 'key_bias': not config.qkv_bias,
+        'layer_scale': config.layer_scale or 1e-5,
+        'rotary': rotary.RotaryConfig(
+            'normalized', base=config.rotary.base, halves=True)}
+  if found.family.startswith('dinov2') and classes:
+    expected['pooling'] = 'cls_average'
+  expected['num_classes'] = config.num_classes * bool(found.classifier)
+  expected['representation_layer'] = (
+      config.representation_layer and kind == 'vit' and not classes)
+  for name in _CHECKED:
+    value, wanted = getattr(config, name), expected[name]
+    if name not in found.free and value != wanted:
+      raise ValueError(
+          f'The format huggingface cannot store {name}={value!r} in a model of '
+          f'type {kind}, only {wanted!r}. Save the model as timm or orbax.')
+  return kind
+
+
+def config_files(
+    config: models.ModelConfig, resolution: tuple[int, int],
+    preprocess: preprocessing.Preprocess,
+) -> dict[str, dict[str, Any]]:
+  """Returns the JSON files of an exported ViT, by file name.
+
+  `resolution` is the image size of the position embeddings.
+
+  Raises:
+    ValueError: if the number of labels is not the number of classes.
+  """
+  assert isinstance(config, vit_config.ViTConfig)
+  classes = config.num_classes
+  labels = preprocess.labels or huggingface.default_labels(classes)
+  if len(labels) != classes:
+    raise ValueError(f'{len(labels)} labels for {classes} classes.')
+  kind = model_type(config)
+  found = huggingface_types.TYPES[kind]
+  result: dict[str, Any] = _model(config, resolution, kind)
+  if found.inner:
+    result = {found.inner: result, 'text_config': {}}
+  problem = huggingface.PROBLEM_TYPES.get(preprocess.activation)
+  result |= {
+      'architectures': [found.classifier if classes else found.base],
+      'model_type': kind, 'torch_dtype': 'float32'}
+  if kind == 'clip_vision_model':
+    result['projection_dim'] = classes or config.width
+  else:
+    result |= {'id2label': {str(i): label for i, label in enumerate(labels)},
+               'label2id': {label: i for i, label in enumerate(labels)},
+               **({'problem_type': problem} if problem else {})}
+  return {'config.json': result,
+          'preprocessor_config.json': _preprocessor(preprocess)}
+
+
+def _model(
+    config: vit_config.ViTConfig, resolution: tuple[int, int], kind: str,
+) -> dict[str, Any]:
+  """Returns the keys of config.json that describe the image model.
+
+  Raises:
+    ValueError: if the model type has no such model.
+  """
+  height, width = resolution
+  if kind != 'vit' and (height != width or not isinstance(config.patch, int)):
+    raise ValueError(
+        f'Models of type {kind} in transformers need square images and '
+        f'patches, but these are for {height}x{width} and patches of '
+        f'{config.patch}. Save the model as timm or orbax.')
+  result: dict[str, Any] = {
+      **{theirs: getattr(config, ours)
+         for theirs, ours in huggingface_types.MODEL_KEYS.items()},
+      'hidden_act': {'exact': 'gelu', 'tanh': 'gelu_pytorch_tanh',
+                     'quick': 'quick_gelu'}[config.gelu],
+      'initializer_range': 0.02,
+      'image_size': height if height == width else [height, width],
+      'num_channels': 3}
+  if kind.startswith('dinov2'):
+    result |= {'use_swiglu_ffn': config.mlp == 'swiglu',
+               'mlp_ratio': _dinov2_ratio(config)}
+  if config.registers:
+    result['num_register_tokens'] = config.registers
+  if kind == 'dinov3_vit':
+    assert config.rotary is not None
+    result |= {'rope_theta': config.rotary.base, 'key_bias': False,
+               'query_bias': config.qkv_bias, 'value_bias': config.qkv_bias,
+               'use_gated_mlp': config.mlp == 'swiglu'}
+    if config.mlp == 'swiglu':
+      result['hidden_act'] = 'silu'
+  if kind == 'siglip':
+    result['vision_use_head'] = False
+  return result
+
+
+def _dinov2_ratio(config: vit_config.ViTConfig) -> int:
+  """Returns the `mlp_ratio` that transformers computes `mlp_dim` from.
+
+  Raises:
+    ValueError: if there is none; it must be an integer.
+  """
+  def hidden(ratio: int) -> int:
+    product = config.width * ratio
+    return -(-int(product * 2 / 3) // 8) * 8 if config.mlp == 'swiglu' else (
+        product)
+
+  ratio = next((n for n in range(1, 65) if hidden(n) == config.mlp_dim), 0)
+  if not ratio:
+    raise ValueError(
+        f'DINOv2 models of transformers have {config.mlp} MLPs of '
+        f'{", ".join(str(hidden(n)) for n in range(1, 5))} ... units at width '
+        f'{config.width}, but mlp_dim is {config.mlp_dim}. Save the model as '
+        'timm or orbax.')
+  return ratio
+
+
+def _preprocessor(preprocess: preprocessing.Preprocess) -> dict[str, Any]:
+  height, width = preprocess.resolution
+  size: dict[str, int] = {'height': height, 'width': width}
+  config: dict[str, Any] = {
+      # Both are in transformers 4 and 5; only CLIP's crops.
+      'image_processor_type': ('CLIPImageProcessor' if preprocess.keep_aspect
+                               else 'ViTImageProcessor'),
+      'do_resize': True,
+      'resample': next(number for number, name in huggingface.RESAMPLE.items()
+                       if name == preprocess.interpolation),
+      'do_rescale': True, 'rescale_factor': 1 / 255,
+      'do_normalize': True,
+      'image_mean': list(preprocess.mean), 'image_std': list(preprocess.std)}
+  if preprocess.keep_aspect:
+    short = round(min(height, width) / preprocess.crop)
+    return {**config, 'size': {'shortest_edge': short}, 'do_center_crop': True,
+            'crop_size': size}
+  return {**config, 'size': size}
