@@ -49,17 +49,22 @@ TABLE_4 = {
 OTHERS = ({'epochs': 20}, CIFAR_RATES, 10, 'train')
 
 # Full fine-tuning; linear probe of the frozen representation; layer-wise
-# learning-rate decay of 0.75 (arXiv 2106.08254).
+# learning-rate decay of 0.75 (arXiv 2106.08254); low-rank adapters of attention
+# (arXiv 2106.09685).
+SGD = {'name': 'sgd', 'momentum': 0.9}
 METHODS = {
-    'full': {},
-    'probe': {'frozen': [r'(?!head/).*']},
-    'layer_decay': {'layer_decay': 0.75},
+    'full': SGD,
+    'probe': {**SGD, 'frozen': [r'(?!head/).*']},
+    'layer_decay': {**SGD, 'layer_decay': 0.75},
+    'lora': {'name': 'adam', 'frozen': [r'(?!head/|lora/).*']},
 }
+# Not from the paper.
+LORA_RATES = (0.0003, 0.001, 0.003, 0.01)
 
 
 def get_config(
     model: str = '', dataset: str = 'cifar10', resolution: int = 0,
-    batch_size: int = 512, method: str = 'full',
+    batch_size: int = 512, method: str = 'full', rank: int = 8,
 ) -> ConfigDict:
   """Returns the fine-tuning config.
 
@@ -70,7 +75,8 @@ def get_config(
       uses 384, rounded up to a multiple of the patch size of `model` (392 for
       'H/14').
     batch_size: global batch size.
-    method: 'full', 'probe' or 'layer_decay'.
+    method: 'full', 'probe', 'layer_decay' or 'lora'.
+    rank: rank of the adapters of 'lora'.
   """
   if method not in METHODS:
     raise ValueError(
@@ -78,6 +84,8 @@ def get_config(
   resolution = resolution or usual_resolution(model)
   name = pretrain.without_version(dataset)
   total, rates, held_out, split = TABLE_4.get(name, OTHERS)
+  if method == 'lora':
+    rates = LORA_RATES
   # Table 2 uses Polyak averaging with factor 0.9999 at 512 and 518 pixels.
   averaged = name == 'imagenet2012' and resolution >= 512
   return ConfigDict({
@@ -91,11 +99,12 @@ def get_config(
           'eval_ops': [{'op': 'resize'}], 'num_workers': 'auto',
       },
       'optimizer': {
-          'name': 'sgd', 'momentum': 0.9, 'momentum_dtype': 'bfloat16',
+          'momentum_dtype': 'bfloat16',
           'learning_rate': rates[2], 'clip_norm': 1.0,
           'schedule': {'name': 'cosine', 'warmup': {'percent': 5}},
           **METHODS[method],
       },
+      'lora': {'rank': rank if method == 'lora' else 0},
       'evals': {'test': {'every': 'auto'}},
       'checkpoint': {'every': {'percent': 10}},
       'sweep': {

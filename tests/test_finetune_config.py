@@ -53,6 +53,18 @@ def test_table_2_averages_the_parameters_on_imagenet(model, resolution, grid):
   assert experiment_lib.grid(config) == grid
 
 
+def test_lora_trains_adapters_of_attention_and_the_head():
+  config = load('method=lora,rank=4', *TOY)
+  experiment = experiment_lib.build(config, expected_data=True)
+  assert {name for name, trained in tree.flatten(
+      experiment.trainable).items() if trained} == {
+          'head/dense/bias', 'head/dense/kernel', *(
+              f'lora/encoder/layers/attention/{kernel}/{matrix}' for kernel in (
+                  'out/kernel', 'qkv_kernel') for matrix in 'ab')}
+  assert config.lora.rank == 4 and config.optimizer.name == 'adam'
+  assert load('method=full', *TOY).lora.rank == 0
+
+
 @pytest.mark.parametrize(('model', 'side'), [
     ('L/16', 384), ('B/32', 384), ('H/14', 392), ('R50x1', 384)])
 def test_the_default_resolution_is_384_or_a_multiple_of_the_patch(model, side):

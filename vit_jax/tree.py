@@ -38,6 +38,18 @@ def unflatten(leaves: Mapping[str, T]) -> dict[str, Any]:
   return flax.traverse_util.unflatten_dict(dict(leaves), sep='/')
 
 
+def select(tree: Any, chosen: Any) -> dict[str, Any]:
+  """Returns the leaves for which the same leaf of `chosen` is true."""
+  keep = flatten(chosen)
+  return unflatten(
+      {name: leaf for name, leaf in flatten(tree).items() if keep[name]})
+
+
+def update(tree: Any, other: Any) -> dict[str, Any]:
+  """Returns the leaves of both trees; those of `other` take precedence."""
+  return unflatten({**flatten(tree), **flatten(other)})
+
+
 def map_with_name(function: Callable[..., T], tree: Any, *rest: Any) -> Any:
   """Maps `function(name, leaf, ...)` over a tree."""
   return jax.tree_util.tree_map_with_path(

@@ -1,6 +1,7 @@
 """Types shared by all layers, and the names of the mesh axes."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+import dataclasses
 from typing import Any
 
 import flax.struct
@@ -48,6 +49,12 @@ class TrainState:
   opt_state: Any
   average: Params | None
   metrics: Any
+
+  def map_params(self, function: Callable[[Params], Params]) -> 'TrainState':
+    """Returns the state with other parameters and average."""
+    return dataclasses.replace(
+        self, params=function(self.params),
+        average=None if self.average is None else function(self.average))
 
   @property
   def eval_params(self) -> Params:

@@ -6,6 +6,7 @@ after restoring: sums of integers do not depend on the sharding.
 """
 
 from collections.abc import Mapping
+import hashlib
 import json
 from typing import Any
 import zlib
@@ -54,6 +55,23 @@ def of_json(data: Mapping[str, Any]) -> int:
   """Returns the CRC-32 of plain data, as JSON represents it."""
   plain = json.loads(json.dumps(data))  # Keys become strings before sorting.
   return zlib.crc32(json.dumps(plain, sort_keys=True).encode())
+
+
+def identity(arrays: Any) -> str:
+  """Returns a hash of the names, shapes and values of a tree of arrays."""
+  shapes = {name: leaf.shape for name, leaf in tree.flatten(arrays).items()}
+  text = json.dumps([shapes, of_arrays(arrays)], sort_keys=True)
+  return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def check_identity(arrays: Any, expected: str, *, path: Any) -> None:
+  """Raises ValueError unless `identity` of the arrays in a file matches."""
+  found = identity(arrays)
+  if found != expected:
+    raise ValueError(
+        f'{path} holds other weights than those that the run adapts: their '
+        f'hash is {found}, but that of the base of the adapters is {expected}. '
+        'Use the weights that the run started from.')
 
 
 def check_items(

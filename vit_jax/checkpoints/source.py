@@ -1,6 +1,6 @@
 """Finds a checkpoint to load a model from."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 import dataclasses
 from typing import Any
 
@@ -28,6 +28,8 @@ class Source:
     item: 'average' if the run averaged its parameters, else 'params'.
     labels: class names, if known.
     checksums: checksums by item; empty if unknown.
+    complete: maps the parameters in the checkpoint to those of the model, if it
+      holds adapters only; `shapes` are those of the model.
   """
   path: epath.Path
   config: dict[str, Any]
@@ -35,6 +37,7 @@ class Source:
   item: str
   labels: tuple[str, ...] = ()
   checksums: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  complete: Callable[[types.Params], types.Params] | None = None
 
   def load(self) -> types.Params:
     """Reads the parameters as NumPy arrays.
@@ -43,9 +46,10 @@ class Source:
       items.DamagedError: if the checkpoint is damaged.
     """
     with items_lib.explain_errors(self.path):
-      params = items_lib.read_arrays(self.path / self.item, self.shapes)
+      path = self.path / self.item
+      params = items_lib.read_arrays(path, items_lib.read_shapes(path))
       checksums_lib.check_items(self.checksums, arrays={self.item: params})
-      return params
+    return params if self.complete is None else self.complete(params)
 
 
 def find(path: epath.PathLike, *, which: str = paths.LATEST) -> Source:

@@ -232,7 +232,7 @@ def _find(
 ) -> tuple[config_lib.Config, checkpoint_source.Source | load.Weights]:
   path = download.fetch(args.workdir)
   if orbax_runs.is_run(path):
-    source = checkpoint_source.find(path, which=args.which)
+    source = load.find(path, which=args.which)
     if 'batch_size' in source.config:  # `convert` writes none.
       return _with_training_scales(_config(args, source), source.config), source
   if not args.config:
@@ -279,7 +279,8 @@ def _with_training_scales(
 
 
 def _config(
-    args: argparse.Namespace, source: checkpoint_source.Source | None,
+    args: argparse.Namespace,
+    source: checkpoint_source.Source | load.Weights | None,
     first: Sequence[str] = (),
 ) -> config_lib.Config:
   """Returns the config with the evaluators selected by --evaluators.

@@ -24,6 +24,7 @@ from vit_jax.experiment import evaluators as evaluators_lib
 from vit_jax.experiment import fingerprint
 from vit_jax.experiment.experiment import Experiment
 from vit_jax.experiment.experiment import grid
+from vit_jax.models import lora
 from vit_jax.parallel import mesh as mesh_lib
 from vit_jax.parallel import multihost
 from vit_jax.parallel import sharding
@@ -67,14 +68,18 @@ def build(
     evaluators_lib.check_disjoint(config, open_data)
   abstract_batch = data.abstract_batch(config.data, dataset, config.batch_size)
   init_key, step_key = jax.random.split(jax.random.key(config.seed))
-  init_params = functools.partial(
-      models.init, model, init_key, abstract_batch['image'])
+
+  def init_params() -> types.Params:
+    params = models.init(model, init_key, abstract_batch['image'])
+    return lora.init(config.lora, jax.random.fold_in(init_key, 1), params)
+
   boxed = jax.eval_shape(init_params)
   mesh = mesh_lib.build(
       config.mesh, devices, num_params=tree.num_elements(boxed))
   mesh_lib.check_batch_size(
       'batch_size', config.batch_size, mesh, config.num_microbatches)
   total_steps, optimizer = _optimizer(config, dataset, nn.unbox(boxed))
+  lora.check_frozen(optimizer.trainable)
 
   def init_state() -> types.TrainState:
     return step_lib.init_state(
@@ -113,18 +118,34 @@ def build(
       unreadable=unreadable)
 
 
+@dataclasses.dataclass(frozen=True)
+class _MergedLoss:
+  """Loss of the model with the adapters added to its kernels."""
+  loss: step_lib.Loss
+  config: lora.LoraConfig
+
+  @property
+  def measures(self) -> tuple[str, ...]:
+    return self.loss.measures
+
+  def __call__(self, params: types.Params, *args: Any, **options: Any) -> Any:
+    return self.loss(lora.merge(params, self.config), *args, **options)
+
+
 def _model_and_loss(
     config: config_lib.Config, dataset: data.Dataset,
     devices: Sequence[jax.Device], *, expected: bool,
-) -> tuple[nn.Module, objectives.Objective]:
+) -> tuple[nn.Module, step_lib.Loss]:
   model = objectives.build_model(
       config.objective, models.for_devices(config.model, devices),
       image_shape=config.data.image_shape, num_classes=dataset.num_classes)
-  return model, objectives.build(
+  loss: step_lib.Loss = objectives.build(
       config.objective, model, multi_label=dataset.multi_label,
       targets=bool(dataset.targets), mean=config.data.value_scale['mean'],
       std=config.data.value_scale['std'],
       class_weights=_class_weights(config, dataset, expected=expected))
+  return model, (
+      _MergedLoss(loss, config.lora) if config.lora.rank else loss)
 
 
 def _optimizer(

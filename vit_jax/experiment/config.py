@@ -22,6 +22,7 @@ from vit_jax import schema
 from vit_jax.checkpoints import config as checkpoint_config
 from vit_jax.checkpoints import paths as checkpoint_paths
 from vit_jax.experiment import config_file
+from vit_jax.models import lora
 from vit_jax.parallel import mesh
 from vit_jax.weights import initialize
 
@@ -100,6 +101,7 @@ class Config:
   optimizer: optim.Config
   evals: dict[str, evals.EvaluatorConfig]
   init: initialize.InitConfig
+  lora: lora.LoraConfig
   checkpoint: checkpoint_config.CheckpointConfig
   mesh: mesh.MeshConfig
   log: LogConfig
@@ -129,6 +131,7 @@ _SECTIONS = {
     'optimizer': optim.parse,
     'evals': evals.parse,
     'init': initialize.parse,
+    'lora': lora.parse,
     'checkpoint': checkpoint_config.parse,
     'mesh': mesh.parse,
     'log': lambda section: schema.parse(LogConfig, section, where='log'),

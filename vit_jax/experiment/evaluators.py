@@ -22,6 +22,7 @@ from vit_jax.data.splits import split_strings
 from vit_jax.evals import passes
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import fingerprint
+from vit_jax.models import lora
 from vit_jax.parallel import mesh as mesh_lib
 from vit_jax.parallel import multihost
 from vit_jax.parallel import sharding
@@ -163,7 +164,7 @@ def build(
       return model.apply({'params': params}, images)
 
     return (passes.average_mirrored(apply) if flip else apply)(
-        params, batch['image'])
+        lora.merge(params, config.lora), batch['image'])
 
   # The evaluation loss uses the labels without smoothing.
   labelled = _labelled_objective(config, train_data)

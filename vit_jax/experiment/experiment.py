@@ -18,8 +18,10 @@ from vit_jax import evals
 from vit_jax import models
 from vit_jax import objectives
 from vit_jax import schema
+from vit_jax import tree
 from vit_jax import types
 from vit_jax.experiment import config as config_lib
+from vit_jax.models import lora
 from vit_jax.parallel import mesh as mesh_lib
 from vit_jax.parallel import multihost
 from vit_jax.parallel import sharding
@@ -93,6 +95,13 @@ class Experiment:
         jax.tree.leaves(self.trainable)) if trained)
 
   @property
+  def model_params(self) -> types.Params:
+    """Shapes of the parameters of the model, with any adapters merged."""
+    return jax.eval_shape(
+        functools.partial(lora.merge, config=self.config.lora),
+        self.abstract_state.params)
+
+  @property
   def steps_per_epoch(self) -> float:
     """Updates per pass over the training split."""
     return self.dataset.num_examples / self.config.batch_size
@@ -162,7 +171,7 @@ class Experiment:
     model = self.countable_model(remat='none')
     image = self.abstract_batch['image']
     return flops.count(
-        forward, self.abstract_state.params,
+        forward, self.model_params,
         jax.ShapeDtypeStruct((1, *image.shape[1:]), 'float32'),
         objectives.training_inputs(
             self.config.objective, self.config.model,
@@ -190,13 +199,20 @@ class Experiment:
 
   def gradient_flops(self, model: nn.Module) -> int:
     """Returns the FLOPs of the gradient of a model on one image."""
+    # The gradient of an adapter needs that of its kernel.
+    adapted = lora.names(self.trainable)
+    trainable = {name: value for name, value in self.trainable.items()
+                 if name != lora.ROOT}
+    trainable = tree.map_with_name(
+        lambda name, trained: trained or name in adapted, trainable)
+
     def loss(params, images):
-      params = step_lib.stop_frozen(params, self.trainable)
+      params = step_lib.stop_frozen(params, trainable)
       return model.apply({'params': params}, images)['logits'].sum()
 
     image = self.abstract_batch['image']
     return flops.count(
-        jax.value_and_grad(loss), self.abstract_state.params,
+        jax.value_and_grad(loss), self.model_params,
         jax.ShapeDtypeStruct((1, *image.shape[1:]), 'float32'))
 
   def start_from(
@@ -211,13 +227,28 @@ class Experiment:
         lambda x: x.copy(), params)
     return dataclasses.replace(state, params=params, average=average), rows
 
+  def without_base(self, state: types.TrainState) -> types.TrainState:
+    """Returns the state to save: with adapters, without frozen parameters."""
+    if not self.config.lora.rank:
+      return state
+    return state.map_params(lambda params: tree.select(params, self.trainable))
+
+  def with_base(
+      self, state: types.TrainState, base: types.Params) -> types.TrainState:
+    """Returns a restored state with the frozen parameters of `base`."""
+    if not self.config.lora.rank:
+      return state
+    # Copied, since parameters and average are donated to the step.
+    return state.map_params(lambda params: tree.update(
+        jax.tree.map(lambda x: x.copy(), base), params))
+
   def check_start_from(self, earlier: 'Experiment') -> None:
     """Raises if this run cannot start from a checkpoint of an earlier stage.
 
     Compares shapes only, before the earlier stage is trained.
     """
     self._fit(
-        _zeros(earlier.abstract_state.params),
+        _zeros(earlier.model_params),
         config_lib.to_plain(earlier.config), config=self.config.init,
         initial=_zeros(self.abstract_state.params))
 
@@ -247,13 +278,9 @@ class Experiment:
       initial: types.Params, config: initialize.InitConfig,
   ) -> tuple[types.Params, list[initialize.Row]]:
     """Implements `adapt` on the host."""
-    old_size = data.parse(
-        {'resolution': source_config['data']['resolution']}).size
-    resize = functools.partial(
-        models.resize,
-        method=config.positions or source_config.get('positions', 'linear'),
-        old_grid=models.grid(models.parse(source_config['model']), old_size),
-        new_grid=grid(self.config))
+    resize = initialize.resizer(source_config, config, grid=grid(self.config))
+    if self.config.lora.rank:
+      config = dataclasses.replace(config, new=(*config.new, lora.PATTERN))
     return initialize.adapt(source, initial, config=config, resize=resize)
 
 

@@ -14,6 +14,7 @@ from vit_jax import schema
 from vit_jax import types
 from vit_jax.checkpoints import paths as checkpoint_paths
 from vit_jax.checkpoints import source as checkpoint_source
+from vit_jax.inference import adapted_runs
 from vit_jax.inference import model as model_lib
 from vit_jax.models import vit_config
 from vit_jax.weights import download
@@ -29,7 +30,7 @@ Log = Callable[[str], None]
 
 def load(
     path: str | os.PathLike, *, which: str = checkpoint_paths.LATEST,
-    log: Log | None = print, **overrides: Any,
+    log: Log | None = print, base: str = '', **overrides: Any,
 ) -> model_lib.Model:
   """Loads a model with its weights from any supported format.
 
@@ -42,6 +43,8 @@ def load(
       a folder with such a file and its config.json. Local, or at gs://,
       https:// or hf://user/model.
     which: 'latest' or 'best' checkpoint of a workdir.
+    base: location of the weights that a LoRA run adapts; by default where they
+      were during training.
     log: called with lines about found and inferred settings; None for none.
     **overrides: fields of the section `model` (num_heads=4), of `Preprocess`
       (resolution=384, mean=..., labels=...), or positions='cubic'. They take
@@ -63,8 +66,12 @@ def load(
   resolution = overrides.pop('resolution', None) if patch else None
   found = download.fetch(path, log=log)
   if orbax_runs.is_run(found):
-    loaded = orbax_runs.load(found, overrides, which=which)
+    loaded = orbax_runs.load(
+        adapted_runs.merged(checkpoint_source.find(found, which=which),
+                            find=find, base=base), overrides)
   else:
+    if base:
+      overrides['base'] = base  # Unknown there.
     loaded = weights_lib.load(download.local(found, log=log), overrides)
   if patch:
     loaded = _with_patch(loaded, patch, resolution)
@@ -159,7 +166,8 @@ def find(
   """
   found = download.fetch(path)
   if orbax_runs.is_run(found):
-    return checkpoint_source.find(found, which=which)
+    return adapted_runs.merged(
+        checkpoint_source.find(found, which=which), find=find)
   model = load(path, which=which, **overrides)
   return Weights(
       path=os.fspath(path), item=model.origin.split(':')[0] or 'weights',

@@ -325,9 +325,8 @@ class _Run:
     if counters.best_step == self._step:
       return dict(row)
     self._checkpoints.wait()
-    return self._run_evaluators(
-        list(self._config.evals),
-        self._checkpoints.load_best(self._experiment.abstract_state))
+    return self._run_evaluators(list(self._config.evals), restore.load_best(
+        self._experiment, self._checkpoints, self._state))
 
   def _write_checkpoint(self, save: Callable[..., None]) -> None:
     self._report('starting a checkpoint')
@@ -338,7 +337,8 @@ class _Run:
         self._start.counters, self._clock, self._device_kind)
     dataset = self._experiment.dataset
     with self._clock.paused():
-      save(self._state, config=config_lib.to_plain(self._config),
+      save(self._experiment.without_base(self._state),
+           config=config_lib.to_plain(self._config),
            progress=dataclasses.asdict(self._counters),
            labels=dataset.targets or dataset.class_names or ())
 

@@ -13,7 +13,9 @@ from typing import Any, Protocol, runtime_checkable
 
 from etils import epath
 
+from vit_jax import tree
 from vit_jax import types
+from vit_jax.checkpoints import checksums
 from vit_jax.checkpoints import manager
 from vit_jax.checkpoints import paths
 from vit_jax.experiment import config as config_lib
@@ -83,21 +85,49 @@ def restore_or_init(
   """Restores the state of a run, or initialises it if there is none.
 
   Raises:
-    ValueError: if the checkpoint belongs to an incompatible run.
+    ValueError: if the checkpoint belongs to an incompatible run, or the base of
+      adapters is missing or has changed.
   """
-  restored = checkpoints.restore(experiment.abstract_state)
+  adapted = bool(experiment.config.lora.rank)
+  if adapted and source is None:
+    raise ValueError(
+        'lora.rank is set, but there are no weights to adapt. Set '
+        '--config.init.checkpoint.')
+  restored = checkpoints.restore(
+      experiment.without_base(experiment.abstract_state))
   if restored is not None:
     start = _resume(experiment, restored, workdir, source)
-    return restored.state, dataclasses.replace(
+    state = restored.state
+    if adapted and source is not None:
+      base = source.load()
+      checksums.check_identity(base, start.counters.base, path=source.path)
+      state = experiment.with_base(state, experiment.adapt(
+          base, source.config, config=experiment.config.init)[0])
+    return state, dataclasses.replace(
         start, message='\n'.join([*restored.damaged, start.message]))
   state = experiment.init_state()
   if source is None:
     return state, Start(counters_lib.Counters(), (
         f'Starting from random parameters (seed {experiment.config.seed}).'))
-  state, rows = experiment.start_from(state, source.load(), source.config)
-  return state, Start(counters_lib.Counters(origin=str(source.path)), (
+  base = source.load()
+  state, rows = experiment.start_from(state, base, source.config)
+  return state, Start(counters_lib.Counters(
+      origin=str(source.path),
+      base=checksums.identity(base) if adapted else ''), (
       f'Starting from {paths.display(source.path)} ({source.item}):\n'
       f'{initialize.report(rows)}'))
+
+
+def load_best(
+    experiment: experiment_lib.Experiment, checkpoints: manager.Checkpoints,
+    state: types.TrainState,
+) -> types.Params:
+  """Returns the parameters of the best checkpoint, for evaluation.
+
+  Frozen parameters that it does not hold are those of `state`.
+  """
+  return tree.update(state.eval_params, checkpoints.load_best(
+      experiment.without_base(experiment.abstract_state)))
 
 
 def _resume(

@@ -16,9 +16,9 @@ import jax.numpy as jnp
 from vit_jax import types
 from vit_jax.checkpoints import config as checkpoint_config
 from vit_jax.checkpoints import manager
-from vit_jax.checkpoints import source as source_lib
 from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import config as config_lib
+from vit_jax.inference import load
 from vit_jax.models import architecture
 from vit_jax.parallel import multihost
 from vit_jax.run import restore
@@ -77,7 +77,7 @@ def make(
   ranked = sorted((row for row in rows if row['value'] is not None),
                   key=lambda row: -sign * row['value'])
   names = [row['name'] for row in ranked]
-  sources = {name: source_lib.find(workdir / runs.RUNS / name)
+  sources = {name: load.find(workdir / runs.RUNS / name)
              for name in names}
   # Resolved, with the microbatches that fit into memory.
   config = config_lib.resolve(sources[names[0]].config)
@@ -113,7 +113,7 @@ def make(
     folder = f'soup_{method}'
     _write(workdir / folder, multihost.put(
         params, experiment.shardings.params), reported,
-           step=int(sources[names[0]].path.name), members=members)
+           step=int(epath.Path(sources[names[0]].path).name), members=members)
     return {'method': method, 'members': members, 'value': sign * value,
             'folder': folder, 'metrics': report(params),
             'best_metrics': report(best)}

@@ -26,6 +26,7 @@ class Counters:
 
   Attributes:
     origin: checkpoint of the initial parameters, or ''.
+    base: hash of these parameters, if a checkpoint holds only adapters of them.
     images: images trained on; the batch size may have changed in between.
     unreadable: images that replaced an unreadable one.
     flops: operations of training on `images`.
@@ -41,6 +42,7 @@ class Counters:
     unimproved_steps: steps from the best (or the start) to the last evaluation.
   """
   origin: str = ''
+  base: str = ''
   images: int = 0
   unreadable: int = 0
   flops: int = 0

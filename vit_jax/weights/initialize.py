@@ -6,6 +6,7 @@
 import collections
 from collections.abc import Callable, Mapping, Sequence
 import dataclasses
+import functools
 import re
 import typing
 from typing import Any, Literal
@@ -13,6 +14,8 @@ from typing import Any, Literal
 from jaxtyping import Float, Shaped
 import numpy as np
 
+from vit_jax import data
+from vit_jax import models
 from vit_jax import schema
 from vit_jax import tree
 
@@ -192,6 +195,24 @@ def _bilinear(old: int, new: int) -> Float[np.ndarray, 'new old']:
   """Returns the matrix of bilinear resizing with half-pixel centres."""
   at = np.clip((np.arange(new) + 0.5) * old / new - 0.5, 0, old - 1)
   return np.maximum(0, 1 - np.abs(at[:, None] - np.arange(old)))
+
+
+def resizer(
+    source_config: Mapping[str, Any], config: InitConfig, *,
+    grid: tuple[int, int],
+) -> Callable[[str, np.ndarray], np.ndarray]:
+  """Returns the function that resizes position embeddings to a grid.
+
+  Args:
+    source_config: plain config of the checkpoint; `model` and `data` suffice.
+    config: section `init` of the run.
+    grid: rows and columns of patches in the run.
+  """
+  size = data.parse({'resolution': source_config['data']['resolution']}).size
+  return functools.partial(
+      models.resize, new_grid=grid,
+      method=config.positions or source_config.get('positions', 'linear'),
+      old_grid=models.grid(models.parse(source_config['model']), size))
 
 
 def report(rows: Sequence[Row]) -> str:

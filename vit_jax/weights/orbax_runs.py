@@ -46,15 +46,14 @@ def is_run(path: epath.Path) -> bool:
 
 
 def load(
-    path: epath.Path, overrides: Mapping[str, Any], *, which: str,
+    source: checkpoint_source.Source, overrides: Mapping[str, Any],
 ) -> load_lib.Loaded:
-  """Loads a model from a workdir or a checkpoint; like `weights.load.load`."""
+  """Loads a model from a checkpoint; like `weights.load.load`."""
   given = overrides_lib.parse(overrides)
   if given.prefix is not None:
     raise ValueError(
         f'prefix={given.prefix!r} selects one of several copies in a file, but '
-        f'{path} is a checkpoint of vit_jax. Leave it out.')
-  source = checkpoint_source.find(path, which=which)
+        f'{source.path} is a checkpoint of vit_jax. Leave it out.')
   where = str(source.path)
   if 'model' not in source.config:
     raise ValueError(

@@ -1,0 +1,147 @@
+"""Low-rank adapters of frozen kernels (LoRA, arXiv 2106.09685).
+
+    kernel = base + alpha / rank * a b        (equation 3)
+
+The adapters are parameters under `lora/`, next to those of the model. `merge`
+adds them to the kernels before the model is applied, so that the model does not
+know of them. A layer has one pair for each of queries, keys and values.
+"""
+
+from collections.abc import Mapping, Sequence
+import dataclasses
+import math
+import re
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from vit_jax import schema
+from vit_jax import tree
+from vit_jax import types
+
+ROOT = 'lora'
+PATTERN = f'{ROOT}/.*'
+# Kernels of layers are stacked along their first axis.
+_STACKED = 'encoder/layers/'
+
+
+@dataclasses.dataclass(frozen=True)
+class LoraConfig:
+  """Section `lora`: low-rank adapters of kernels in `optimizer.frozen`.
+
+  Attributes:
+    rank: rank of each adapter; 0 for no adapters.
+    alpha: the product of the two matrices is multiplied by alpha / rank.
+    kernels: regular expressions of the adapted kernels of the encoder; by
+      default the four of attention (arXiv 2106.09685, section 7.1).
+  """
+  rank: int = 0
+  alpha: float = 16.0
+  kernels: tuple[str, ...] = (f'{_STACKED}.*attention/.*kernel',)
+
+  def __post_init__(self):
+    if self.rank < 0 or self.alpha <= 0:
+      raise ValueError(
+          'rank must be at least 0 and alpha above 0, but they are '
+          f'{self.rank} and {self.alpha}.')
+
+
+def parse(section: Mapping[str, Any]) -> LoraConfig:
+  """Returns the typed record of section `lora`."""
+  return schema.parse(LoraConfig, section, where='lora')
+
+
+def init(
+    config: LoraConfig, key: jax.Array, boxed: types.Params,
+) -> types.Params:
+  """Returns boxed parameters with new adapters, whose product is zero.
+
+  Args:
+    config: a rank of 0 adds none.
+    key: random key of the matrices a.
+    boxed: parameters of a model, boxed with the names of their axes.
+
+  Raises:
+    ValueError: if a rule matches no kernel, or one outside the encoder.
+  """
+  if not config.rank:
+    return boxed
+  leaves, _ = jax.tree_util.tree_flatten_with_path(
+      boxed, is_leaf=lambda x: isinstance(x, nn.LogicallyPartitioned))
+  boxes = {tree.path_name(path): leaf for path, leaf in leaves}
+  chosen = tree.flatten(tree.map_rules(
+      nn.unbox(boxed), [(pattern, True) for pattern in config.kernels],
+      default=False, where='lora.kernels'))
+  adapted = [name for name, is_adapted in chosen.items() if is_adapted]
+  adapters: dict[str, Any] = {}
+  for name, name_key in zip(adapted, jax.random.split(key, len(adapted))):
+    if not re.fullmatch(f'{_STACKED}.*kernel', name):
+      raise ValueError(
+          f'lora.kernels matches {name}, but only kernels of the encoder can '
+          f'be adapted: {_STACKED}.*kernel.')
+    box = boxes[name]
+    shapes = _axes(name, box.value.shape, config.rank)
+    axes = _axes(name, box.names, None)
+    inputs = box.value.size * config.rank / math.prod(shapes[1])
+    adapters |= {
+        f'{name}/a': nn.LogicallyPartitioned(
+            jax.random.normal(name_key, shapes[0]) / inputs**0.5, axes[0]),
+        f'{name}/b': nn.LogicallyPartitioned(jnp.zeros(shapes[1]), axes[1])}
+  return {**boxed, ROOT: tree.unflatten(adapters)}
+
+
+def merge(params: types.Params, config: LoraConfig) -> types.Params:
+  """Returns the parameters of the model, with the adapters added."""
+  if ROOT not in params:
+    return params
+  merged = tree.flatten({k: v for k, v in params.items() if k != ROOT})
+  adapters = tree.flatten(params[ROOT])
+  for name in names(params):
+    product = _product(name, *(
+        jnp.asarray(adapters[f'{name}/{matrix}']) for matrix in 'ab'))
+    merged[name] = merged[name] + config.alpha / config.rank * product
+  return tree.unflatten(merged)
+
+
+def names(params: types.Params) -> list[str]:
+  """Returns the paths of the adapted kernels."""
+  return sorted({path.rpartition('/')[0]
+                 for path in tree.flatten(params.get(ROOT, {}))})
+
+
+def check_frozen(trainable: Any) -> None:
+  """Raises unless adapters are trained and their kernels are frozen.
+
+  Args:
+    trainable: tree of booleans like the parameters.
+  """
+  trained = tree.flatten(trainable)
+  for name in names(trainable):
+    if trained[name] or not all(trained[f'{ROOT}/{name}/{x}'] for x in 'ab'):
+      raise ValueError(
+          f'lora.kernels adapts {name}: optimizer.frozen must match this '
+          f'kernel and not its adapter {ROOT}/{name}. Use, for example, '
+          "optimizer.frozen=['(?!head/|lora/).*'].")
+
+
+def _axes(name: str, kernel: Sequence[Any], rank: Any) -> tuple[Any, Any]:
+  """Returns the axes of a and b, given those of the kernel: sizes or names."""
+  if name.endswith('qkv_kernel'):
+    layers, width, three, *heads = kernel
+    return (layers, width, three, rank), (layers, three, rank, *heads)
+  layers, *inputs, outputs = kernel
+  return (layers, *inputs, rank), (layers, rank, outputs)
+
+
+def _product(
+    name: str, a: Float[Array, 'layers ...'], b: Float[Array, 'layers ...'],
+) -> Float[Array, 'layers ...']:
+  def multiply(a: jax.Array, b: jax.Array) -> jax.Array:
+    return jnp.tensordot(a, b, axes=1)
+
+  if name.endswith('qkv_kernel'):
+    multiply = jax.vmap(multiply, in_axes=(1, 0), out_axes=1)
+  return jax.vmap(multiply)(a, b)
