@@ -24,7 +24,6 @@ import optax
 
 from vit_jax import models
 from vit_jax import types
-from vit_jax.models import per_example_random
 
 LEVELS = 8  # 3 bits per channel: 512 colours of three channels.
 # Predicted colours along each side of a patch.
@@ -99,6 +98,7 @@ class MaskedPatch:
     Labels are not used. `key` also samples the corruption; `train` applies
     dropout and stochastic depth.
     """
+    from vit_jax.models import per_example_random
     images, config = batch['image'], self._config
     _, height, width, _ = images.shape
     grid = models.grid(self._model.config, (height, width))
