@@ -8,7 +8,7 @@ import pytest
 import vit_jax
 from vit_jax.weights import safetensors
 
-pytest.importorskip('torch', reason='torch is not installed')
+torch = pytest.importorskip('torch', reason='torch is not installed')
 timm = pytest.importorskip('timm', reason='timm is not installed')
 
 SMALL = {'depth': 2, 'embed_dim': 48, 'num_heads': 4, 'num_classes': 5}
@@ -49,3 +49,28 @@ def test_a_family_computes_the_same_logits(name, torch_models, tmp_path):
   assert set(written.headers) == set(arrays)
   again = timm.create_model(f'local-dir:{tmp_path / "out"}', pretrained=True)
   np.testing.assert_array_equal(torch_models.logits(again, images), expected)
+
+
+@pytest.mark.parametrize('name', [
+    'vit_small_patch14_dinov2', 'vit_small_patch14_reg4_dinov2',
+    'vit_giant_patch14_reg4_dinov2'])
+def test_metas_state_dict_computes_what_timm_makes_of_it(
+    name, torch_models, tmp_path):
+  theirs = torch_models.perturbed(timm.create_model(
+      name, **{**SMALL, 'num_classes': 0}, img_size=56))
+  weights = theirs.state_dict()
+  if 'reg4' in name:  # Meta's registers have no position embeddings.
+    weights['register_tokens'] = weights.pop('reg_token')
+    weights['pos_embed'] = torch.randn(1, 17, 48)
+  if 'giant' in name:
+    weights = {key.replace('fc1', 'w12').replace('fc2', 'w3'): value
+               for key, value in weights.items()}
+  weights['mask_token'] = torch.ones(1, 48)
+  torch.save(weights, tmp_path / 'x.pth')
+  theirs.load_state_dict(timm.models.vision_transformer.checkpoint_filter_fn(
+      dict(weights), theirs))
+  images = torch_models.images(56, 56)
+  expected = torch_models.logits(theirs, images)
+  ours = vit_jax.load(tmp_path / 'x.pth', log=None, num_heads=4)
+  found = np.asarray(ours(images)['representation'])
+  assert np.abs(found - expected).max() <= 1e-4 * expected.std()

@@ -12,6 +12,7 @@ import numpy as np
 from vit_jax.weights import layout
 from vit_jax.weights import names
 from vit_jax.weights import names_huggingface
+from vit_jax.weights.configs import preprocessing
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,6 +28,8 @@ class Family:
       determine.
     backbone: the same for the section `model.backbone`.
     positions: interpolation of position embeddings in the original code.
+    preprocess: keys of `Preprocess`, unless a file declares them.
+    num_heads: by width, if no file declares it; published sizes have others.
     not_classified: prefix of parameters that the `classifier` of a model does
       not use; '' for none.
     base: prefix of all names of a model with a classifier, except that of the
@@ -39,6 +42,8 @@ class Family:
   settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   backbone: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   positions: str = 'linear'
+  preprocess: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  num_heads: Mapping[int, int] = dataclasses.field(default_factory=dict)
   not_classified: str = ''
   base: str = ''
 
@@ -46,6 +51,8 @@ class Family:
 _MLP = 'encoder/layers/mlp'
 _BIT_BACKBONE = {'preactivation': True, 'group_norm_epsilon': 1e-5,
                  'std_epsilon': 0.0}
+_IMAGENET = {'mean': preprocessing.IMAGENET_MEAN,
+             'std': preprocessing.IMAGENET_STD}
 _DINOV2 = {'gelu': 'exact', 'layer_norm_epsilon': 1e-6}
 
 FAMILIES: Mapping[str, Family] = {
@@ -66,6 +73,10 @@ FAMILIES: Mapping[str, Family] = {
         backbone={'group_norm_epsilon': 1e-5, 'std_epsilon': 0.0,
                   'variance_epsilon': 1e-8},
         positions='cubic'),
+    'meta': Family(
+        'meta', "Meta's DINOv2 or MAE", names.META,
+        settings={'gelu': 'exact', 'layer_norm_epsilon': 1e-6},
+        positions='cubic', preprocess=_IMAGENET, num_heads={1536: 24}),
     'timm_bit': Family(
         'timm_bit', 'timm BiT', names.TIMM_BIT, settings={'name': 'resnet'},
         backbone={**_BIT_BACKBONE, 'variance_epsilon': 1e-8}),
@@ -76,24 +87,30 @@ FAMILIES: Mapping[str, Family] = {
         positions='cubic', not_classified='representation/', base='vit.'),
     'dinov2': Family(
         'dinov2', 'Hugging Face DINOv2', names_huggingface.DINOV2,
-        settings=_DINOV2, positions='cubic', base='dinov2.'),
+        settings=_DINOV2, positions='cubic', preprocess=_IMAGENET,
+        base='dinov2.'),
     'dinov2_with_registers': Family(
         'dinov2_with_registers', 'Hugging Face DINOv2 with registers',
         names_huggingface.DINOV2_REGISTERS, settings=_DINOV2,
-        positions='cubic', base='dinov2_with_registers.'),
+        positions='cubic', preprocess=_IMAGENET,
+        base='dinov2_with_registers.'),
     'dinov3': Family(
         'dinov3', 'Hugging Face DINOv3', names_huggingface.DINOV3,
         settings={'gelu': 'exact', 'layer_norm_epsilon': 1e-5,
                   'position': 'none', 'rotary': {
                       'coordinates': 'normalized', 'base': 100.0,
-                      'halves': True}}),
+                      'halves': True}}, preprocess=_IMAGENET),
     'siglip': Family(
         'siglip', 'Hugging Face SigLIP', names_huggingface.SIGLIP,
         settings={'gelu': 'tanh', 'layer_norm_epsilon': 1e-6},
-        positions='cubic', not_classified='pooling/'),
+        positions='cubic',
+        preprocess={'mean': preprocessing.HALF, 'std': preprocessing.HALF},
+        not_classified='pooling/'),
     'clip': Family(
         'clip', 'Hugging Face CLIP', names_huggingface.CLIP,
         settings={'layer_norm_epsilon': 1e-5}, positions='cubic',
+        preprocess={'mean': preprocessing.CLIP_MEAN,
+                    'std': preprocessing.CLIP_STD, 'activation': 'none'},
         not_classified='final_norm/'),
     'scratch': Family(
         'scratch', '"Implementing Vision Transformer from scratch"',
@@ -106,14 +123,15 @@ FAMILIES: Mapping[str, Family] = {
 def recognise(array_names: Sequence[str]) -> tuple[Family, str] | None:
   """Returns the family of a file's names, and their prefix; None if unknown.
 
-  Of several families with the same stem, the one that knows most of the names
+  Of several families with the same stem, the first that knows most of the names
   is returned.
   """
   best: tuple[int, Family, str] | None = None
   for family in FAMILIES.values():
     for prefix in family.prefixes:
       inside = without_prefix(prefix, array_names)
-      score = sum(layout.has_row(family.table, name) for name in inside)
+      score = sum(layout.has_row(family.table, name)
+                  or family.table.ignores(name) for name in inside)
       if has_stem(family, inside) and (best is None or score > best[0]):
         best = (score, family, prefix)
   return None if best is None else best[1:]

@@ -42,7 +42,7 @@ def section(
     if heads_in_shapes:
       result['num_heads'] = int(params[_QKV].shape[-2])
     result |= _pooling(params, declared)
-    if family.name in ('timm', 'clip'):
+    if family.name in ('timm', 'meta', 'clip'):
       _check_undetermined(params, declared)
       if result['stem_norm'] != 'none':
         result['layer_norm_epsilon'] = 1e-5  # CLIP and AIMv2.
@@ -158,12 +158,18 @@ def _length(params: Mapping[str, Any], name: str) -> int:
   return int(params[name].shape[0]) if name in params else 0
 
 
-def num_heads(section: Mapping[str, Any], *, source: str) -> tuple[int, str]:
+def num_heads(
+    section: Mapping[str, Any], *, family: families.Family, source: str,
+) -> tuple[int, str]:
   """Returns the number of heads of the published size, and a note on it.
 
   Raises:
     ValueError: if no published size has these widths.
   """
+  width = section['width']
+  if width in family.num_heads:
+    heads = family.num_heads[width]
+    return heads, f'assumed: {heads} heads, as {family.label} has at this width'
   for name, size in variants.SIZES.items():
     if (size.width, size.mlp_dim) == (section['width'], section['mlp_dim']):
       return size.num_heads, f'assumed: {size.num_heads} heads, as {name} has'

@@ -109,6 +109,7 @@ def _build(
 ) -> Loaded:
   """Compares the model with the headers, then reads the values."""
   config, resolution, adapt, notes = infer(found, declared, given)
+  declared.preprocess = {**found.family.preprocess, **declared.preprocess}
   preprocess = _preprocess(config, resolution, declared, given)
   params = adapt(matching.read(found, **_heads(config)))
   return Loaded(
@@ -192,7 +193,7 @@ def _config(
       params, found.family, declared=known, heads_in_shapes=found.has_head_axis)
   if 'width' in section and not section.get('num_heads'):
     section['num_heads'], note = infer_architecture.num_heads(
-        section, source=found.opened.path)
+        section, family=found.family, source=found.opened.path)
     notes.append(note)
   variant = section.pop('variant', None)
   config = models.parse(section)

@@ -235,6 +235,28 @@ def timm_written(
       *(('.fc1.',) if separate_gate else ('.fc1_x.', '.fc1_g.')))
 
 
+# ------------------------------------------- Meta's DINOv2 and MAE (.pth)
+
+# timm's names, with a few others. MAE's decoder is of no use after training.
+META = dataclasses.replace(
+    TIMM, name='meta', rows=(
+        *TIMM.rows,
+        Row('registers', 'register_tokens', '1 n d -> n d'),
+        # SwiGLU: the gates are before the hidden units.
+        *both(f'{LAYERS}/mlp/hidden', 'blocks.{layer}.mlp.w12', **DENSES),
+        *both(f'{LAYERS}/mlp/out', 'blocks.{layer}.mlp.w3', **DENSES)),
+    # DINOv2's training saves layers in chunks.
+    renames={r'^blocks\.\d+\.(\d+\.)': r'blocks.\1'},
+    ignored=('mask_token', 'decoder_.*'),
+    unsupported={
+        **TIMM.unsupported,
+        r'storage_tokens|rope_embed\..*|.*\.qkv\.bias_mask': (
+            "Meta's names of DINOv3; load it as a folder of timm or Hugging "
+            'Face, such as hf://timm/vit_small_patch16_dinov3.lvd1689m')})
+
+
+# ---------------------------------------------------------------- timm's BiT
+
 TIMM_BIT = Table('timm', rows=(
     Row('backbone/root/kernel', 'stem.conv.weight', CONV),
     *_backbone_timm('', 'unit1', '0', CONV),

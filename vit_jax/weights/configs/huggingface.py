@@ -41,7 +41,6 @@ def parse(
                   if inner.get(theirs) is not None}
   if found.num_heads:
     result.model.setdefault('num_heads', found.num_heads)
-    result.preprocess |= {'mean': found.mean, 'std': found.std}
   if kind == 'dinov3_vit' and 'rope_theta' in config:
     result.model['rotary'] = {
         'coordinates': 'normalized', 'base': float(config['rope_theta']),
@@ -57,6 +56,7 @@ def parse(
   if any('Classification' in str(name) for name in architectures):
     if kind == 'clip':
       result.model |= {**found.settings, 'cls': True}
+      result.preprocess.setdefault('activation', 'softmax')
     labels = config.get('id2label') or {}
     count = len(labels) or config.get('num_labels', config.get('num_classes'))
     if count is not None:
@@ -64,8 +64,6 @@ def parse(
     names = [str(labels[k]) for k in sorted(labels, key=int)]
     if names != default_labels(len(names)):
       result.preprocess['labels'] = tuple(names)
-  elif found.family == 'clip':  # Outputs are embeddings.
-    result.preprocess['activation'] = 'none'
   elif found.family == 'huggingface' and (
       config.get('pooler_act') not in (None, 'tanh')):
     raise ValueError(f'pooler_act is {config["pooler_act"]!r}, but the '

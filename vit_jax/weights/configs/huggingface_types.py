@@ -7,8 +7,6 @@ from collections.abc import Mapping
 import dataclasses
 from typing import Any
 
-from vit_jax.weights.configs import preprocessing
-
 GELU = {'gelu': 'exact', 'gelu_python': 'exact', 'gelu_new': 'tanh',
         'gelu_pytorch_tanh': 'tanh', 'gelu_fast': 'tanh',
         'quick_gelu': 'quick'}
@@ -31,8 +29,6 @@ class ModelType:
     free: our settings that may have any value.
     gelu: default of `hidden_act`; '' for that of the family.
     num_heads: default of `num_attention_heads`; 0 to use a published size.
-    mean: of images in [0, 1], where no preprocessor_config.json is found.
-    std: of images in [0, 1].
     inner: key of the section that holds the settings of the images' model.
   """
   family: str
@@ -42,16 +38,9 @@ class ModelType:
   free: tuple[str, ...] = ()
   gelu: str = ''
   num_heads: int = 12
-  mean: tuple[float, ...] = preprocessing.HALF
-  std: tuple[float, ...] = preprocessing.HALF
   inner: str = ''
 
 
-_IMAGENET: Mapping[str, Any] = {
-    'mean': preprocessing.IMAGENET_MEAN, 'std': preprocessing.IMAGENET_STD}
-_CLIP: Mapping[str, Any] = {
-    'gelu': 'quick', 'mean': preprocessing.CLIP_MEAN,
-    'std': preprocessing.CLIP_STD}
 _DINO = ('qkv_bias', 'layer_scale', 'mlp')
 _VISION = 'vision_config'
 
@@ -60,23 +49,21 @@ TYPES: Mapping[str, ModelType] = {
                      free=('qkv_bias',), num_heads=0),
     'deit': ModelType('huggingface', num_heads=0),
     'dinov2': ModelType(
-        'dinov2', 'Dinov2Model', 'Dinov2ForImageClassification', free=_DINO,
-        **_IMAGENET),
+        'dinov2', 'Dinov2Model', 'Dinov2ForImageClassification', free=_DINO),
     'dinov2_with_registers': ModelType(
         'dinov2_with_registers', 'Dinov2WithRegistersModel',
         'Dinov2WithRegistersForImageClassification',
-        free=(*_DINO, 'registers'), **_IMAGENET),
+        free=(*_DINO, 'registers')),
     'dinov3_vit': ModelType(
-        'dinov3', 'DINOv3ViTModel', settings={'position': 'none'},
-        free=_DINO,
-        num_heads=6, **_IMAGENET),
+        'dinov3', 'DINOv3ViTModel', settings={'position': 'none'}, free=_DINO,
+        num_heads=6),
     'clip_vision_model': ModelType(
         'clip', 'CLIPVisionModel', 'CLIPVisionModelWithProjection',
-        {'stem_norm': 'tokens'}, **_CLIP),
+        {'stem_norm': 'tokens'}, gelu='quick'),
     'clip': ModelType(
         'clip', '', 'CLIPForImageClassification', {
             'stem_norm': 'tokens', 'pooling': 'average', 'final_norm': False},
-        inner=_VISION, **_CLIP),
+        gelu='quick', inner=_VISION),
     'siglip_vision_model': ModelType(
         'siglip', 'SiglipVisionModel', '', {'pooling': 'attention'}),
     'siglip': ModelType(

@@ -1,0 +1,67 @@
+"""State dicts of Meta's DINOv2 and MAE have timm's names, with a few others."""
+
+import dataclasses
+import re
+
+import numpy as np
+import pytest
+
+from tests import random_models
+from vit_jax.weights import families
+from vit_jax.weights import load as load_lib
+from vit_jax.weights import safetensors
+from vit_jax.weights import save as save_lib
+from vit_jax.weights.configs import preprocessing
+
+DINOV2 = {'layer_scale': 1e-5, 'num_classes': 0, 'gelu': 'exact'}
+REGISTERS = {**DINOV2, 'registers': 2}
+GIANT = {**REGISTERS, 'mlp': 'swiglu'}
+
+
+def metas(name):
+  """Returns Meta's name for a name of timm."""
+  return name.replace('reg_token', 'register_tokens')
+
+
+def giants(name):
+  return re.sub('fc([12])', lambda m: {'1': 'w12', '2': 'w3'}[m[1]],
+                metas(name))
+
+
+def in_chunks(name):
+  return re.sub(r'^blocks\.(\d+)', r'blocks.\1.\1', metas(name))
+
+
+@pytest.mark.parametrize(('settings', 'rename', 'others'), [
+    (DINOV2, metas, {'mask_token': (1, 12)}),
+    (REGISTERS, metas, {'mask_token': (1, 12)}),
+    (REGISTERS, in_chunks, {}), (GIANT, giants, {}),
+    ({'num_classes': 0, 'gelu': 'exact'}, metas, {
+        'mask_token': (1, 1, 8), 'decoder_pos_embed': (1, 17, 8),
+        'decoder_blocks.0.attn.qkv.bias': (24,)})],
+    ids=['DINOv2', 'registers', 'chunks', 'giant', 'MAE with its decoder'])
+def test_metas_names_are_read(settings, rename, others, tmp_path):
+  family = families.FAMILIES['timm']
+  written = {**random_models.params(random_models.config_of(**settings))}
+  arrays = {rename(name): array for name, array in
+            save_lib.to_arrays(
+                dataclasses.replace(
+                    family, table=family.table.without('.fc1_')),
+                written).items()}
+  arrays |= {name: np.zeros(shape, np.float32)
+             for name, shape in others.items()}
+  safetensors.write(tmp_path / 'x', arrays)
+  loaded = load_lib.load(tmp_path / 'x', {'num_heads': 2})
+  assert loaded.family == 'meta'
+  random_models.assert_same(loaded.params, written)
+  assert loaded.preprocess.mean == preprocessing.IMAGENET_MEAN
+
+
+def test_dinov3_is_refused_with_the_formats_to_use(tmp_path):
+  arrays = random_models.arrays('timm', **DINOV2, position='none')
+  arrays |= {name: np.zeros(4, np.float32) for name in (
+      'storage_tokens', 'mask_token', 'rope_embed.periods')}
+  safetensors.write(tmp_path / 'x', arrays)
+  with pytest.raises(ValueError, match=(
+      r'rope_embed.periods: unexpected \(Meta.s names of DINOv3; load it as')):
+    load_lib.load(tmp_path / 'x')
