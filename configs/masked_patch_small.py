@@ -1,24 +1,25 @@
-"""Masked patch prediction with a small model and few labels.
+"""Self-supervised pre-training of a small model, then few labels.
 
-    python main.py --config=configs/masked_patch_small.py \
-        --workdir=runs/masked --config.data.data_dir=$HOME/tensorflow_datasets
+    python main.py --config=configs/masked_patch_small.py:objective=mae \
+        --workdir=runs/mae --config.data.data_dir=$HOME/tensorflow_datasets
 
-Trains the model of configs/cifar10.py to predict patches of all training images
-without labels (`pretrain`), then to classify with a tenth of the labels
-(`finetune`). For comparison, `scratch` trains a new model with the same labels,
-steps, batch size and learning rate.
+Trains a small ViT on all training images without labels (`pretrain`), by masked
+patch prediction or as a masked autoencoder (MAE). Then trains it to classify
+with 10 % of the labels (`finetune_10`). For comparison, `scratch_10` trains a
+new model with the same labels, steps, batch size and learning rate.
+`labels=10+100` adds `finetune_100` and `scratch_100` with all labels. With MAE,
+k-NN and a linear probe are evaluated during pre-training.
 
 Hardware: 2 CPU cores; three minutes with `:dataset=digits`, which is built in.
-Accuracy in % on the 360 held-out digits after training with 144 labelled digits
-(measured 2026-11-20, CPU, seeds 0 and 1):
+Accuracy in % on the 360 held-out digits after masked patch prediction and
+training with 144 labelled digits (measured 2026-11-20, CPU, seeds 0 and 1):
 
     learning rate with labels        0.001 (default)     0.003 (seed 0)
     fine-tuned, 300 steps            77.8 73.6           78.1
     from scratch, 300 steps          51.1 41.9
     from scratch, 600 steps                              53.3
 
-On CIFAR-10, with 20 epochs of pre-training on mean colours: 54.8 %; from
-scratch: 51.5 % (measured 2026-11-22, CPU, seed 0; docs/results.md).
+Accuracy on CIFAR-10: docs/results.md.
 """
 
 from typing import Any
@@ -26,40 +27,84 @@ from typing import Any
 from ml_collections import ConfigDict
 
 CROPS = [{'op': 'inception_crop', 'area': [0.5, 1.0]}, {'op': 'flip'}]
-# Settings by dataset. Digits have 8 x 8 pixels and must not be flipped.
+# Settings by dataset; durations by objective and percentage of the labels.
+# Digits have 8 x 8 pixels and must not be flipped.
 DATASETS: dict[str, dict[str, Any]] = {
     'cifar10': {
         'resolution': 32, 'patch': 4, 'train_ops': CROPS, 'batch_size': 256,
-        'target': 'downsampled', 'pretrain': {'epochs': 100},
-        'few_batch_size': 100, 'few': {'epochs': 60}},
+        'target': 'downsampled', 'labelled_batch_size': 100,
+        'smallest_class': 5000,
+        'durations': {
+            'masked_patch': [{'epochs': 100}, {'epochs': 60}, {'epochs': 6}],
+            'mae': [{'epochs': 24}, {'epochs': 30}, {'epochs': 4}]}},
     'digits': {
         'resolution': 8, 'patch': 2, 'train_ops': [{'op': 'resize'}],
-        'batch_size': 64, 'target': 'mean_color', 'pretrain': {'steps': 2000},
-        'few_batch_size': 32, 'few': {'steps': 300}},
+        'batch_size': 64, 'target': 'mean_color', 'labelled_batch_size': 32,
+        'smallest_class': 139,
+        'durations': {
+            name: [{'steps': 2000}, {'steps': 300}, {'steps': 300}]
+            for name in ('masked_patch', 'mae')}},
 }
 
 
 def get_config(
-    dataset: str = 'cifar10', target: str = '', corrupted: float = 0.5,
+    dataset: str = 'cifar10', objective: str = 'masked_patch',
+    target: str = '', corrupted: float = 0.0, labels: str = '10',
 ) -> ConfigDict:
-  """Returns the stages pretrain, finetune and scratch.
+  """Returns the stages pretrain, finetune_10, scratch_10, ...
 
   Args:
     dataset: 'cifar10' or 'digits'.
-    target: 'mean_color', 'downsampled' or 'patch'; '' uses the default of the
-      dataset.
-    corrupted: fraction of corrupted patches.
+    objective: 'masked_patch' or 'mae'.
+    target: target of the objective; '' uses the default of the dataset for
+      masked patches, and normalised pixels for MAE.
+    corrupted: fraction of corrupted or masked patches; 0 uses 0.5 for masked
+      patches and 0.75 for MAE.
+    labels: percentages of the labels, such as '10' or '10+100'.
   """
   if dataset not in DATASETS:
     raise ValueError(
         f'dataset must be one of {", ".join(DATASETS)}, but is {dataset!r}.')
   row = DATASETS[dataset]
-  few = {
-      'total': row['few'],
-      'batch_size': row['few_batch_size'],
-      'data': {'split': 'train[:10%]'},
-      'evals': {'test': {'split': 'test', 'every': {'percent': 10}}},
-  }
+  objectives: dict[str, dict[str, Any]] = {
+      'masked_patch': {'target': target or row['target'],
+                       'corrupted': corrupted or 0.5},
+      'mae': {'target': target or 'normalized', 'masked': corrupted or 0.75,
+              'decoder_width': 48, 'decoder_depth': 1, 'decoder_heads': 4}}
+  if objective not in objectives:
+    raise ValueError(
+        f'objective must be one of {", ".join(objectives)}, but is '
+        f'{objective!r}.')
+  pretrain, few, whole = row['durations'][objective]
+  stages = {'pretrain': {
+      'total': pretrain,
+      'batch_size': row['batch_size'],
+      'objective': {'name': objective, **objectives[objective]},
+      'optimizer': {'learning_rate': 2e-3},
+      'evals': {
+          'test': {'name': 'objective', 'split': 'test',
+                   'every': {'percent': 10}},
+          # The linear probe is a ridge regression with all labels.
+          **({'knn': {'name': 'knn', 'split': 'test',
+                      'every': {'percent': 50}},
+              'linear': {'name': 'fewshot', 'split': 'test', 'seeds': 1,
+                         'shots': [row['smallest_class']],
+                         'every': {'percent': 50}}}
+             if objective == 'mae' else {})},
+  }}
+  for percent in labels.split('+'):
+    if percent not in ('10', '100'):
+      raise ValueError(
+          f"labels must be '10', '100' or '10+100', but is {labels!r}.")
+    labelled = {
+        'total': few if percent == '10' else whole,
+        'batch_size': row['labelled_batch_size'],
+        'data': {'split': f'train[:{percent}%]'},
+        'evals': {'test': {'split': 'test', 'every': {'percent': 10}}},
+    }
+    stages |= {f'finetune_{percent}': {**labelled,
+                                       'init': {'stage': 'pretrain'}},
+               f'scratch_{percent}': labelled}
   return ConfigDict({
       'model': {
           'width': 48, 'depth': 4, 'num_heads': 4, 'mlp_dim': 192,
@@ -80,18 +125,5 @@ def get_config(
       'log': {'every': {'percent': 10}},
       'checkpoint': {'every': {'percent': 10}},
       # A plain dict would be sorted by name.
-      'stages': ConfigDict({
-          'pretrain': {
-              'total': row['pretrain'],
-              'batch_size': row['batch_size'],
-              'objective': {
-                  'name': 'masked_patch', 'target': target or row['target'],
-                  'corrupted': corrupted},
-              'optimizer': {'learning_rate': 2e-3},
-              'evals': {'test': {'name': 'objective', 'split': 'test',
-                                 'every': {'percent': 10}}},
-          },
-          'finetune': {**few, 'init': {'stage': 'pretrain'}},
-          'scratch': few,
-      }, sort_keys=False),
+      'stages': ConfigDict(stages, sort_keys=False),
   }, sort_keys=False)

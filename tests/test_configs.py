@@ -45,7 +45,10 @@ ARGUMENTS = {
     'masked_patch.py': (
         '', 'dataset=imagenet2012,target=patch,corrupted=0.15',
         'model=H/14,dataset=imagenet21k,target=downsampled'),
-    'masked_patch_small.py': ('', 'dataset=digits,target=patch'),
+    'masked_patch_small.py': (
+        '', 'dataset=digits,target=patch', 'objective=mae,labels=10+100'),
+    'mae.py': (
+        '', 'model=H/14,method=finetune', 'model=L/16,method=probe'),
     'position_ablation.py': ('', 'dataset=cifar10,seeds=1'),
 }
 # Stages to run of files with many similar stages.
@@ -130,12 +133,12 @@ def test_finetuning_starts_from_masked_patch_prediction(
       f'model.{setting}' for setting in TOY_MODEL] + [
           'total.steps=1', 'data.resolution=16',
           # The second stage must not change the parameters.
-          'stages.finetune.optimizer.learning_rate=0.0',
+          'stages.finetune_10.optimizer.learning_rate=0.0',
           'stages.pretrain.total.steps=3'])
   assert status == 0
   learned, begun, scratch = (
       tree.flatten(checkpoint_source.find(tmp_path / stage).load())
-      for stage in ('pretrain', 'finetune', 'scratch'))
+      for stage in ('pretrain', 'finetune_10', 'scratch_10'))
   assert set(begun) == set(scratch) == {
       name for name in learned if not name.startswith('masked_patch/')}
   for name, values in begun.items():

@@ -79,7 +79,7 @@ def test_multi_label_data_trains_with_either_loss(dataset):
 
 @pytest.mark.parametrize('name', [
     'pretrain', 'augreg', 'vit_s16_imagenet', 'masked_patch', 'data_study',
-    'finetune'])
+    'finetune', 'mae'])
 def test_data_set_versions_do_not_change_settings(name):
   for dataset in ('imagenet2012', 'imagenet21k', 'cifar10'):
     raw, versioned = (
@@ -219,3 +219,19 @@ def test_the_data_study_trains_on_nested_subsets_without_its_test_data():
 def test_wrong_arguments_are_errors(case, words):
   with pytest.raises(ValueError, match=words):
     _load(case)
+
+
+# arXiv 2111.06377, tables 8 to 10: (learning rate for 256 images, batch size,
+# weight decay, epochs, epochs of warm-up).
+@pytest.mark.parametrize('case,expected', [
+    ('model=L/16', (1.5e-4, 4096, 0.05, 800, 40)),
+    ('model=B/16,method=finetune', (1e-3, 1024, 0.05, 100, 5)),
+    ('model=L/16,method=finetune', (1e-3, 1024, 0.05, 50, 5)),
+    ('model=B/16,method=probe', (0.1, 16384, 0.0, 90, 10))])
+def test_mae_has_the_settings_of_the_paper(case, expected):
+  (config,) = _load(f'mae.py:{case}').values()
+  optimizer = config.optimizer
+  assert expected == pytest.approx((
+      optimizer.learning_rate * 256 / config.batch_size, config.batch_size,
+      optimizer.weight_decay, config.total.epochs,
+      optimizer.schedule.warmup.percent * config.total.epochs / 100))

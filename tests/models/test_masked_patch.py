@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from vit_jax import models
-from vit_jax import tree
 from vit_jax.models import masked_patch
 
 SECTION = {'width': 16, 'depth': 2, 'num_heads': 2, 'mlp_dim': 32, 'patch': 4,
@@ -24,14 +23,16 @@ def init(model):
 @pytest.mark.parametrize('section', [
     {}, {'registers': 2, 'pooling': 'attention', 'position_at': 'layers'}],
     ids=str)
-def test_vit_outputs_and_parameter_names_are_unchanged(section):
+@pytest.mark.parametrize('decoder', [None, models.parse(
+    {**SECTION, 'width': 8, 'depth': 1})], ids=['', 'decoder'])
+def test_vit_outputs_and_parameter_names_are_unchanged(section, decoder):
   config = models.parse({**SECTION, **section})
   vit = models.build(config, num_classes=5)
-  model = masked_patch.MaskedPatch(config, 7)
+  model = masked_patch.MaskedPatch(config, 7, decoder)
   params, plain = init(model), init(vit)
-  assert set(tree.flatten(params)) - set(tree.flatten(plain)) == {
-      'masked_patch/mask', 'masked_patch/prediction/kernel',
-      'masked_patch/prediction/bias'}
+  assert set(params) - set(plain) == {'masked_patch'}
+  assert set(params['masked_patch']) == {'mask', 'prediction'} | (
+      {'embed', 'decoder'} if decoder else set())
   jax.tree.map(np.testing.assert_array_equal,
                masked_patch.without_prediction(params), plain)
   got = jax.jit(model.apply)({'params': params}, IMAGES)

@@ -13,6 +13,7 @@ from vit_jax import models
 from vit_jax import objectives
 from vit_jax import tree
 from vit_jax.objectives import masked_patch
+from vit_jax.objectives import patch_targets
 
 MEAN, STD = (0.5, 0.4, 0.3), (0.5, 0.25, 0.2)
 BYTES = np.random.default_rng(0).integers(0, 256, (3, 8, 12, 3))
@@ -20,7 +21,7 @@ IMAGES = jnp.asarray((BYTES / 255 - MEAN) / STD, jnp.float32)
 BATCH = {'image': IMAGES, 'label': jnp.zeros(3, int), 'mask': jnp.ones(3)}
 SECTION = {'width': 16, 'depth': 1, 'num_heads': 2, 'mlp_dim': 32}
 KEY = jax.random.key(3)
-COLORS = jax.jit(masked_patch.colors, static_argnums=1)
+COLORS = jax.jit(patch_targets.colors, static_argnums=1)
 
 
 def build(target, *, patch=4, corrupted=0.5, shares=(0.8, 0.1, 0.1), **section):
@@ -53,8 +54,8 @@ def corruption_of(objective, model, key=KEY, images=IMAGES):
   """Returns the corruption that the objective samples for a batch."""
   rows, columns = models.grid(model.config, images.shape[1:3])
   corrupt_key, dropout_key = jax.random.split(key)
-  return masked_patch.corrupt(
-      corrupt_key, objective._config, batch_size=images.shape[0],
+  return objective._config.corrupt(
+      corrupt_key, batch_size=images.shape[0],
       patches=rows * columns), dropout_key
 
 
@@ -87,8 +88,8 @@ def test_counts_are_the_shares_to_the_nearest_whole_patch(rate, patches, want):
 def test_every_image_has_exact_fractions_at_random_patches(rate):
   config = masked_patch.MaskedPatchConfig(corrupted=rate)
   masked, swapped, kept = masked_patch.counts(config, 49)
-  indices, sources = jax.device_get(
-      masked_patch.corrupt(KEY, config, batch_size=64, patches=49))
+  drawn = jax.device_get(config.corrupt(KEY, batch_size=64, patches=49))
+  indices, sources = drawn['indices'], drawn['sources']
   own = np.arange(49)
   for chosen, source in zip(indices, sources):
     assert len(set(chosen)) == len(chosen) == masked + swapped + kept
@@ -166,7 +167,7 @@ def numpy_loss(target, predictions, corruption, patch):
   in_range = numpy_patches(IMAGES, patch)
   for image, patches in enumerate(numpy_patches(BYTES, patch)):
     of_image, right = [], []
-    for i, place in enumerate(corruption.indices[image].tolist()):
+    for i, place in enumerate(corruption['indices'][image].tolist()):
       given = np.asarray(predictions[image, i], np.float64)
       if target == 'patch':
         of_image.append(((given - in_range[image][place].ravel())**2).mean())
@@ -190,10 +191,10 @@ def numpy_loss(target, predictions, corruption, patch):
 def test_loss_equals_a_loop_over_corrupted_patches(target, section):
   objective, model, params = build(target, **section)
   corruption, _ = corruption_of(objective, model)
-  outputs = predict(model, params, IMAGES, corruption.sources)
+  outputs = predict(model, params, IMAGES, corruption['sources'])
   assert outputs['predictions'].shape[:2] == (3, 6)  # Every patch, in order.
   predictions = np.stack([row[at] for row, at in zip(*jax.device_get(
-      (outputs['predictions'], corruption.indices)))])
+      (outputs['predictions'], corruption['indices'])))])
   loss, measures = measure(objective, params, BATCH, KEY, train=False)
   want, accuracy = numpy_loss(target, predictions, corruption, 4)
   np.testing.assert_allclose(loss, want, rtol=1e-4)
@@ -219,7 +220,7 @@ def test_masked_patch_does_not_affect_predictions():
   corruption, _ = corruption_of(objective, model)
 
   def predictions(images):
-    outputs = predict(model, params, images, corruption.sources)
+    outputs = predict(model, params, images, corruption['sources'])
     return np.asarray(outputs['predictions'])
 
   def repainted(indices):
@@ -230,7 +231,7 @@ def test_masked_patch_does_not_affect_predictions():
         images[image, i:i + 4, j:j + 4] += 1
     return jnp.asarray(images)
 
-  masked, kept = corruption.indices[:, :3], corruption.indices[:, 3:]
+  masked, kept = corruption['indices'][:, :3], corruption['indices'][:, 3:]
   plain = predictions(IMAGES)
   np.testing.assert_array_equal(predictions(repainted(masked)), plain)
   changed = abs(predictions(repainted(kept)) - plain)

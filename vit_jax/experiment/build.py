@@ -89,7 +89,7 @@ def build(
   shardings = sharding.state_shardings(
       abstract_state, sharding.param_specs(boxed, mesh), mesh)
   unreadable = data.UnreadableLog()
-  gradients = {'loss': loss, 'prepare': _prepare(config, dataset),
+  gradients = {'loss': loss, 'prepare': _prepare(config, dataset, loss),
                'key': step_key, 'trainable': optimizer.trainable}
   build_evaluators = functools.partial(
       evaluators_lib.build, config, model=model, objective=loss,
@@ -121,7 +121,7 @@ def build(
 @dataclasses.dataclass(frozen=True)
 class _MergedLoss:
   """Loss of the model with the adapters added to its kernels."""
-  loss: step_lib.Loss
+  loss: Any  # The objective.
   config: lora.LoraConfig
 
   @property
@@ -130,6 +130,9 @@ class _MergedLoss:
 
   def __call__(self, params: types.Params, *args: Any, **options: Any) -> Any:
     return self.loss(lora.merge(params, self.config), *args, **options)
+
+  def draw(self, images: jax.Array, key: jax.Array) -> dict[str, jax.Array]:
+    return self.loss.draw(images, key)
 
 
 def _model_and_loss(
@@ -203,13 +206,23 @@ def _jitted_histograms(
       out_shardings=NamedSharding(mesh, PartitionSpec()))
 
 
-def _prepare(config: config_lib.Config, dataset: data.Dataset) -> Any:
+def _prepare(
+    config: config_lib.Config, dataset: data.Dataset, loss: Any,
+) -> Any:
   """Returns the function from a batch of the pipeline to model inputs."""
-  return functools.partial(
+  prepare = functools.partial(
       data.prepare(
           config.data, num_classes=dataset.num_classes,
           multi_label=dataset.multi_label, targets=bool(dataset.targets)),
       train=True)
+  if isinstance(config.objective, objectives.SupervisedConfig):
+    return prepare
+
+  def prepare_and_draw(batch: types.Batch, key: jax.Array) -> types.Batch:
+    batch = prepare(batch, key)
+    return {**batch, **loss.draw(batch['image'], jax.random.fold_in(key, 2))}
+
+  return prepare_and_draw
 
 
 def _complete(

@@ -165,17 +165,27 @@ class Experiment:
   @functools.cached_property
   def flops_per_image(self) -> int:
     """FLOPs of the forward pass of one image, as in training."""
-    def forward(params, images, inputs):
-      return model.apply({'params': params}, images, **inputs)['logits']
-
-    model = self.countable_model(remat='none')
-    image = self.abstract_batch['image']
     return flops.count(
-        forward, self.model_params,
-        jax.ShapeDtypeStruct((1, *image.shape[1:]), 'float32'),
-        objectives.training_inputs(
+        self._outputs(self.countable_model(remat='none')),
+        self.model_params, self._model_inputs)
+
+  @property
+  def _model_inputs(self) -> dict[str, jax.ShapeDtypeStruct]:
+    """Shapes of the inputs of the model for one image in training."""
+    shape = self.abstract_batch['image'].shape
+    return {
+        'images': jax.ShapeDtypeStruct((1, *shape[1:]), 'float32'),
+        **objectives.training_inputs(
             self.config.objective, self.config.model,
-            image_shape=self.config.data.image_shape))
+            image_shape=self.config.data.image_shape)}
+
+  def _outputs(self, model: nn.Module) -> Callable[..., Any]:
+    """Returns the function from parameters and inputs to trained outputs."""
+    def apply(params: types.Params, inputs: Mapping[str, Any]) -> Any:
+      outputs = model.apply({'params': params}, **inputs)
+      return outputs.get('predictions', outputs['logits'])
+
+    return apply
 
   @functools.cached_property
   def training_flops_per_image(self) -> int:
@@ -206,14 +216,12 @@ class Experiment:
     trainable = tree.map_with_name(
         lambda name, trained: trained or name in adapted, trainable)
 
-    def loss(params, images):
+    def loss(params, inputs):
       params = step_lib.stop_frozen(params, trainable)
-      return model.apply({'params': params}, images)['logits'].sum()
+      return self._outputs(model)(params, inputs).sum()
 
-    image = self.abstract_batch['image']
     return flops.count(
-        jax.value_and_grad(loss), self.model_params,
-        jax.ShapeDtypeStruct((1, *image.shape[1:]), 'float32'))
+        jax.value_and_grad(loss), self.model_params, self._model_inputs)
 
   def start_from(
       self, state: types.TrainState, source: types.Params,

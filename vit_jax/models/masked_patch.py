@@ -1,6 +1,10 @@
-"""ViT with masked patch prediction (section 4.6, appendix B.1.2).
+"""ViT that predicts masked patches, optionally with a decoder (MAE).
 
-Its parameters are those of the ViT, under the same names, and `masked_patch/`,
+Without a decoder, masked patches are replaced at the input of the encoder, and
+a dense layer predicts them from its output (arXiv 2010.11929, section 4.6).
+With a decoder, the encoder processes visible patches only (arXiv 2111.06377).
+
+The parameters are those of the ViT, under the same names, and `masked_patch/`,
 which fine-tuning drops.
 """
 
@@ -12,25 +16,34 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from vit_jax.models import embed
+from vit_jax.models import encoder
 from vit_jax.models import layers
 from vit_jax.models import vit
 from vit_jax.models import vit_config
 
 
 class MaskedPatch(nn.Module):
-  """ViT with a mask embedding and a prediction layer on patch tokens.
+  """ViT with a mask embedding and predictions of patches.
 
-  Head and class token are not trained; they make the model evaluate and load
-  like any ViT.
+  Head and, without a decoder, class token are not trained; they make the model
+  evaluate and load like any ViT.
+
+  Attributes:
+    config: the ViT.
+    num_outputs: outputs of each predicted patch.
+    decoder: Transformer between encoder and predictions; None for none.
   """
   config: vit_config.ViTConfig
   num_outputs: int
+  decoder: vit_config.ViTConfig | None = None
 
   def setup(self):
     self.vit = vit.ViT(self.config)
     # Keeps the parameters of the ViT at the top level.
     nn.share_scope(self, self.vit)
-    self.masked_patch = _MaskedPatch(self.config, self.num_outputs)
+    self.masked_patch = _MaskedPatch(
+        self.config, self.num_outputs, self.decoder)
 
   def __call__(
       self,
@@ -40,6 +53,7 @@ class MaskedPatch(nn.Module):
       capture: bool = False,
       sources: Int[Array, 'batch patches'] | None = None,
       indices: Int[Array, 'batch predicted'] | None = None,
+      visible: Int[Array, 'batch visible'] | None = None,
   ) -> dict[str, Any]:
     """Applies the model.
 
@@ -47,9 +61,11 @@ class MaskedPatch(nn.Module):
       images: preprocessed images.
       train: see `vit.ViT`.
       capture: see `vit.ViT`.
-      sources: index of the patch embedding to use at each position; index
-        `patches` is the mask embedding. None uses each patch's own.
+      sources: index of the embedding to use for each patch, before the encoder
+        or, if there is one, before the decoder; the index after the last is the
+        mask embedding. None uses each patch's own.
       indices: patches to predict; None predicts all.
+      visible: see `vit.ViT`.
 
     Returns:
       The outputs of `vit.ViT` and `predictions` [batch, predicted, outputs].
@@ -57,8 +73,15 @@ class MaskedPatch(nn.Module):
     def replace(patches: jax.Array) -> jax.Array:
       return self.masked_patch.replace(patches, sources)
 
-    outputs = self.vit(images, train=train, capture=capture, replace=replace)
-    tokens = outputs['tokens'][:, self.config.num_prefix:]
+    outputs = self.vit(
+        images, train=train, capture=capture, visible=visible,
+        replace=replace if self.decoder is None else None)
+    tokens = outputs['tokens']
+    if self.decoder is not None:
+      grid = embed.grid_shape(
+          (images.shape[1], images.shape[2]), self.config.patch_shape)
+      tokens = self.masked_patch.decode(tokens, sources, grid, train)
+    tokens = tokens[:, self.config.num_prefix:]
     if indices is not None:
       tokens = jnp.take_along_axis(tokens, indices[..., None], axis=1)
     return {**outputs, 'predictions': self.masked_patch.predict(tokens)}
@@ -71,24 +94,30 @@ def without_prediction(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _MaskedPatch(nn.Module):
-  """Mask embedding and prediction layer."""
+  """Mask embedding, optional decoder, and prediction layer."""
   config: vit_config.ViTConfig
   num_outputs: int
+  decoder: vit_config.ViTConfig | None
 
   def setup(self):
+    width = (self.decoder or self.config).width
     self.mask = self.param(
         'mask', nn.with_logical_partitioning(
-            nn.initializers.normal(0.02), ('norm',)), (self.config.width,))
+            nn.initializers.normal(0.02), ('norm',)), (width,))
+    if self.decoder is not None:
+      self.embed = layers.dense(
+          width, ('width', None), dtype=self.decoder.compute_dtype)
+      self.blocks = _Decoder(self.decoder, name='decoder')
     # Zero-initialised and float32, like the classifier.
     self.prediction = layers.dense(
         self.num_outputs, ('width', 'classes'), dtype=jnp.float32,
         kernel=nn.initializers.zeros)
 
   def replace(
-      self, patches: Float[Array, 'batch patches width'],
+      self, patches: Float[Array, 'batch given width'],
       sources: Int[Array, 'batch patches'] | None,
   ) -> Float[Array, 'batch patches width']:
-    """Replaces patch embeddings according to `sources`."""
+    """Selects embeddings of patches according to `sources`."""
     if sources is None:
       return patches
     mask = jnp.broadcast_to(
@@ -97,8 +126,38 @@ class _MaskedPatch(nn.Module):
     return jnp.take_along_axis(
         jnp.concatenate([patches, mask], axis=1), sources[..., None], axis=1)
 
+  def decode(
+      self, tokens: Float[Array, 'batch tokens width'],
+      sources: Int[Array, 'batch patches'] | None, grid: tuple[int, int],
+      train: bool,
+  ) -> Float[Array, 'batch decoded decoder_width']:
+    """Decodes class token, registers and all patches of the grid."""
+    prefix = self.config.num_prefix
+    embedded = self.embed(tokens)
+    return self.blocks(jnp.concatenate([
+        embedded[:, :prefix],
+        self.replace(embedded[:, prefix:], sources)], axis=1), grid, train)
+
   def predict(
       self, tokens: Float[Array, 'batch predicted width'],
   ) -> Float[Array, 'batch predicted outputs']:
     """Returns the predictions of each token."""
     return self.prediction(tokens.astype(jnp.float32))
+
+
+class _Decoder(nn.Module):
+  """Transformer over all patches with fixed sine-cosine positions."""
+  config: vit_config.ViTConfig
+
+  @nn.compact
+  def __call__(
+      self, tokens: Float[Array, 'batch tokens width'], grid: tuple[int, int],
+      train: bool,
+  ) -> Float[Array, 'batch tokens width']:
+    c = self.config
+    tokens = embed.add_positions(
+        tokens, jnp.asarray(embed.sincos_positions(grid, c.width)),
+        num_patches=grid[0] * grid[1])
+    tokens, _ = encoder.Encoder(c, train, False, grid, name='encoder')(
+        tokens, None)
+    return layers.layer_norm(c, 'final_norm')(tokens)

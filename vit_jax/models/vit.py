@@ -6,7 +6,7 @@ from typing import Any
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from vit_jax.models import embed
 from vit_jax.models import encoder
@@ -28,6 +28,7 @@ class ViT(nn.Module):
       train: bool = False,
       capture: bool = False,
       replace: Callable[[jax.Array], jax.Array] | None = None,
+      visible: Int[Array, 'batch visible'] | None = None,
   ) -> dict[str, Any]:
     """Applies the model.
 
@@ -37,6 +38,9 @@ class ViT(nn.Module):
       capture: also returns the intermediates of every layer.
       replace: function of the patch embeddings [batch, patches, width] before
         positions are added.
+      visible: indices of the patches that the encoder processes, whose tokens
+        are returned in this order; None for all. Positions must be added at the
+        stem only.
 
     Returns:
       `embedded` [batch, tokens, width]: encoder input.
@@ -57,6 +61,11 @@ class ViT(nn.Module):
     if replace is not None:
       patches = replace(patches)
     embedded, positions = self._embed(patches, grid)
+    if visible is not None:
+      embedded = jnp.concatenate([
+          embedded[:, :c.num_prefix],
+          jnp.take_along_axis(
+              embedded[:, c.num_prefix:], visible[..., None], axis=1)], axis=1)
     embedded = layers.Dropout(c.dropout, deterministic=not train)(embedded)
     if c.stem_norm == 'tokens':
       embedded = layers.layer_norm(c, 'stem_norm')(embedded)

@@ -10,16 +10,17 @@ import numpy as np
 
 from vit_jax import models
 from vit_jax import schema
+from vit_jax.objectives import mae
 from vit_jax.objectives import masked_patch
 from vit_jax.objectives import supervised
 
+MaeConfig = mae.MaeConfig
 MaskedPatchConfig = masked_patch.MaskedPatchConfig
 SupervisedConfig = supervised.SupervisedConfig
-ObjectiveConfig = SupervisedConfig | MaskedPatchConfig
-Objective = supervised.Supervised | masked_patch.MaskedPatch
+ObjectiveConfig = SupervisedConfig | MaskedPatchConfig | MaeConfig
 
 _OBJECTIVES = {'supervised': SupervisedConfig,
-               'masked_patch': MaskedPatchConfig}
+               'masked_patch': MaskedPatchConfig, 'mae': MaeConfig}
 
 
 def parse(section: Mapping[str, Any]) -> ObjectiveConfig:
@@ -37,10 +38,11 @@ def build_model(
   Raises:
     ValueError: if the objective does not support the model.
   """
-  if isinstance(config, MaskedPatchConfig):
-    return masked_patch.build_model(
-        config, model, image_shape=image_shape, num_classes=num_classes)
-  return models.build(model, num_classes=num_classes)
+  if isinstance(config, SupervisedConfig):
+    return models.build(model, num_classes=num_classes)
+  from vit_jax.objectives import masked_prediction
+  return masked_prediction.build_model(
+      config, model, image_shape=image_shape, num_classes=num_classes)
 
 
 def build(
@@ -49,7 +51,7 @@ def build(
     class_weights: Float[np.ndarray, 'classes'] | None = None,
     mean: float | tuple[float, ...] = 0.5,
     std: float | tuple[float, ...] = 0.5,
-) -> Objective:
+) -> Any:
   """Returns the loss, a function of parameters, batch, key and `train`.
 
   Args:
@@ -64,11 +66,13 @@ def build(
   Raises:
     ValueError: if the objective does not support the labels.
   """
-  if isinstance(config, MaskedPatchConfig):
-    return masked_patch.MaskedPatch(config, model, mean=mean, std=std)
-  return supervised.Supervised(
-      config, model, multi_label=multi_label, targets=targets,
-      class_weights=class_weights)
+  if isinstance(config, SupervisedConfig):
+    return supervised.Supervised(
+        config, model, multi_label=multi_label, targets=targets,
+        class_weights=class_weights)
+  from vit_jax.objectives import masked_prediction
+  return masked_prediction.MaskedPrediction(
+      config, model, mean=mean, std=std)
 
 
 def training_inputs(
@@ -76,18 +80,18 @@ def training_inputs(
     image_shape: tuple[int, int, int],
 ) -> dict[str, jax.ShapeDtypeStruct]:
   """Returns the shapes of the model inputs in training other than images."""
-  if not isinstance(config, MaskedPatchConfig):
+  if isinstance(config, SupervisedConfig):
     return {}
-  rows, columns = models.grid(model, image_shape[:2])
-  predicted = sum(masked_patch.counts(config, rows * columns))
-  return {'indices': jax.ShapeDtypeStruct((1, predicted), 'int32')}
+  from vit_jax.objectives import masked_prediction
+  return masked_prediction.training_inputs(
+      config, models.grid(model, image_shape[:2]))
 
 
 def resolve(
     config: ObjectiveConfig, *, targets: bool, multi_label: bool,
 ) -> ObjectiveConfig:
-  """Like `supervised.resolve`; masked patch prediction ignores labels."""
-  if isinstance(config, MaskedPatchConfig):
+  """Like `supervised.resolve`; other objectives ignore labels."""
+  if not isinstance(config, SupervisedConfig):
     return config
   return supervised.resolve(
       config, targets=targets, multi_label=multi_label)

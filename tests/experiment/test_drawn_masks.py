@@ -1,0 +1,59 @@
+"""Masks depend on the seed, the step and the position in the batch."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests import toy
+from vit_jax import tree
+from vit_jax.experiment import build as experiment_lib
+from vit_jax.experiment import config as config_lib
+
+pytestmark = pytest.mark.slow  # It compiles four training steps.
+
+MAE = {'name': 'mae', 'decoder_width': 8, 'decoder_depth': 1,
+       'decoder_heads': 2}
+
+
+def build(*, devices=1, accumulation=1, **model):
+  return experiment_lib.build(config_lib.resolve(toy.config(
+      batch_size=16, objective=MAE, accumulation=accumulation,
+      # Adam would amplify rounding errors.
+      optimizer={'name': 'sgd', 'learning_rate': 0.3},
+      model={'pooling': 'average', 'patch': 2, 'depth': 2, **model})),
+                              devices=jax.devices()[:devices])
+
+
+def train(built, state, *, first=0, last=2):
+  """Returns the state after steps first ... last - 1, and their losses."""
+  losses, batches = [], built.batches(start_step=first)
+  for _ in range(first, last):
+    state, loss = built.train_step(state, next(batches))
+    losses.append(float(loss))
+  batches.close()
+  return state, losses
+
+
+def test_devices_and_microbatches_do_not_change_the_steps():
+  one = build()
+  start = jax.device_get(one.init_state())
+  state, losses = train(one, jax.device_put(start, one.shardings))
+  assert losses[0] != losses[1]
+  many = build(devices=2, accumulation=4)
+  other, found = train(many, jax.device_put(start, many.shardings))
+  np.testing.assert_allclose(found, losses, rtol=1e-5)
+  for name, value in tree.flatten(jax.device_get(state.params)).items():
+    np.testing.assert_allclose(
+        tree.flatten(other.params)[name], value, rtol=1e-4, atol=1e-6,
+        err_msg=name)
+
+
+def test_a_resumed_run_draws_the_same_masks():
+  built = build(accumulation=2, dtype='bfloat16', remat='full')
+  state, losses = train(built, built.init_state(), last=3)
+  again, _ = train(built, built.init_state(), last=1)
+  restored = jax.tree.map(jnp.asarray, jax.device_get(again))
+  resumed, found = train(built, restored, first=1, last=3)
+  assert found == losses[1:]
+  jax.tree.map(np.testing.assert_array_equal, resumed.params, state.params)

@@ -1,0 +1,225 @@
+"""Masked autoencoders against NumPy."""
+
+import functools
+import re
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from vit_jax import models
+from vit_jax import objectives
+from vit_jax import tree
+from vit_jax.objectives import mae
+from vit_jax.objectives import patch_targets
+from vit_jax.training import flops
+
+MEAN, STD = (0.5, 0.4, 0.3), (0.5, 0.25, 0.2)
+# Six patches, 4 x 4. A constant patch has no deviation.
+IMAGES = np.random.default_rng(0).normal(size=(3, 8, 12, 3)).astype(np.float32)
+IMAGES[0, :4, :4] = 0.25
+ARRAY = jnp.asarray(IMAGES)
+BATCH = {'image': ARRAY}
+KEY = jax.random.key(3)
+SECTION = {'width': 16, 'depth': 1, 'num_heads': 2, 'mlp_dim': 32, 'patch': 4}
+TINY = {'decoder_width': 8, 'decoder_depth': 1, 'decoder_heads': 2}
+
+
+def build(model=(), **section):
+  """Returns objective, model and random parameters; four masked patches."""
+  config = objectives.parse(
+      {'name': 'mae', 'masked': 2 / 3, **TINY, **section})
+  module = objectives.build_model(
+      config, models.parse({**SECTION, **dict(model)}),
+      image_shape=IMAGES.shape[1:], num_classes=5)
+  shapes = nn.unbox(jax.eval_shape(
+      lambda: models.init(module, jax.random.key(0), ARRAY)))
+  rng = np.random.default_rng(4)
+  params = jax.tree.map(
+      lambda x: rng.normal(0, 0.3, x.shape).astype(np.float32), shapes)
+  return objectives.build(
+      config, module, multi_label=False, mean=MEAN, std=STD), module, params
+
+
+def predict(model, params, drawn, images=IMAGES):
+  """Returns the outputs, with predictions of every patch in order."""
+  return jax.device_get(jax.jit(functools.partial(model.apply, indices=None))(
+      {'params': params}, jnp.asarray(images), sources=drawn['sources'],
+      visible=drawn['visible']))
+
+
+def patch_at(images, image, place):
+  row, column = divmod(place, 3)
+  return images[image, 4 * row:4 * row + 4, 4 * column:4 * column + 4]
+
+
+def test_every_image_has_a_random_quarter_of_visible_patches():
+  config = mae.MaeConfig()
+  drawn = jax.device_get(config.corrupt(KEY, batch_size=64, patches=49))
+  assert drawn['visible'].shape == (64, 12)  # 49 - round(36.75)
+  for visible, masked, sources in zip(
+      drawn['visible'], drawn['indices'], drawn['sources']):
+    assert sorted([*visible, *masked]) == list(range(49))
+    # Visible patches are the encoder's outputs, in order; 12 is the mask.
+    np.testing.assert_array_equal(sources[visible], np.arange(12))
+    assert (sources[masked] == 12).all()
+  # Every position is equally likely: 15.7 of 64, standard deviation 3.4.
+  counts = np.bincount(drawn['visible'].ravel(), minlength=49)
+  assert counts.min() >= 4
+  assert counts.max() <= 28
+  again = config.corrupt(KEY, batch_size=64, patches=49)
+  jax.tree.map(np.testing.assert_array_equal, drawn, jax.device_get(again))
+
+
+@pytest.mark.parametrize('target', ['normalized', 'patch'])
+def test_loss_equals_a_loop_over_masked_patches(target):
+  objective, model, params = build(target=target, model={'registers': 2})
+  drawn = objective.draw(ARRAY, KEY)
+  predictions = predict(model, params, drawn)['predictions']
+  # Masks are drawn, unless the batch has them.
+  batch, key = ((BATCH, KEY) if target == 'patch' else
+                (BATCH | drawn, jax.random.key(9)))
+  loss, measures = jax.jit(objective)(params, batch, key)
+  want = []
+  for image in range(3):
+    errors = []
+    for place in drawn['indices'][image].tolist():
+      pixels = patch_at(IMAGES, image, place).astype(np.float64).ravel()
+      if target == 'normalized':
+        pixels = (pixels - pixels.mean()) / np.sqrt(pixels.var(ddof=1) + 1e-6)
+      errors.append((predictions[image, place] - pixels) ** 2)
+    assert len(errors) == 4
+    want.append(np.mean(errors))
+  np.testing.assert_allclose(loss, want, rtol=1e-4)
+  assert measures == {}
+
+
+def test_the_encoder_sees_visible_patches_only():
+  objective, model, params = build(model={'pooling': 'average'})
+  drawn = objective.draw(ARRAY, KEY)
+  plain = predict(model, params, drawn)
+  assert plain['tokens'].shape == (3, 2, 16)
+  for name in ('indices', 'visible'):
+    images = IMAGES.copy()
+    for image, places in enumerate(drawn[name].tolist()):
+      for place in places:
+        patch_at(images, image, place)[...] += np.linspace(0, 1, 3)
+    changed = np.abs(predict(model, params, drawn, images)['predictions']
+                     - plain['predictions']).max(axis=(1, 2))
+    assert (changed > 1e-3).all() if name == 'visible' else not changed.any()
+
+
+def test_visible_tokens_keep_their_positions():
+  """Without attention between patches, tokens are those of the whole image."""
+  objective, model, params = build(
+      model={'pooling': 'average', 'registers': 1})
+  params['encoder']['layers']['attention']['out']['kernel'][...] = 0
+  drawn = objective.draw(ARRAY, KEY)
+  got = predict(model, params, drawn)['tokens']
+  tokens = jax.jit(model.apply)({'params': params}, ARRAY)['tokens']
+  want = np.take_along_axis(
+      np.asarray(tokens[:, 1:]), np.asarray(drawn['visible'])[..., None],
+      axis=1)
+  np.testing.assert_allclose(got[:, 1:], want, rtol=1e-4, atol=1e-5)
+
+
+def test_masked_patches_take_no_flops_in_the_encoder():
+  config = models.parse({**SECTION, 'depth': 4, 'patch': 1})
+  shape = jax.ShapeDtypeStruct((1, 8, 12, 3), 'float32')
+
+  def count(masked):
+    section = mae.MaeConfig(masked=masked, **TINY)
+    module = objectives.build_model(
+        section, config, image_shape=(8, 12, 3), num_classes=5)
+    inputs = objectives.training_inputs(
+        section, config, image_shape=(8, 12, 3))
+    params = nn.unbox(jax.eval_shape(
+        lambda: models.init(module, KEY, shape)))
+    return flops.count(lambda p, x, i: module.apply({'params': p}, x, **i),
+                       params, shape, inputs)
+
+  def layers(tokens):
+    # qkv, out and MLP; attention weights and values.
+    return 4 * 2 * (tokens * (4 * 16 * 16 + 2 * 16 * 32) + 2 * tokens**2 * 16)
+
+  # Also the class token. The decoder's input and predictions differ.
+  saved = (layers(49) - layers(25) + 2 * 24 * 16 * 8 - 2 * 24 * 8 * 3)
+  assert count(0.5) - count(0.75) == saved
+
+
+def test_gradients_reach_the_class_token_but_not_the_head():
+  objective, _, params = build()
+  grads = tree.flatten(jax.jit(jax.grad(
+      lambda p: objective(p, BATCH, KEY)[0].mean()))(params))
+  for name, grad in grads.items():
+    assert (np.abs(grad).max() > 1e-7) == (not name.startswith('head/')), name
+
+
+@pytest.mark.parametrize('target', [
+    'mean_color', 'downsampled', 'patch', 'normalized'])
+def test_pictures_of_the_targets_are_the_patches(target):
+  rng = np.random.default_rng(1)
+  pixels = rng.integers(0, 256, (2, 5, 4, 8, 3)) / 255
+  patches = jnp.asarray((pixels - MEAN) / STD, jnp.float32)
+  scale = {'mean': MEAN, 'std': STD}
+  targets = patch_targets.compute(target, patches, **scale)
+  outputs = targets
+  if target in patch_targets.SIDES:
+    outputs = jax.nn.one_hot(targets, 512).reshape(2, 5, -1)
+  assert outputs.shape[-1] == patch_targets.num_outputs(target, (4, 8, 3))
+  picture = patch_targets.to_pixels(target, outputs, patches, **scale)
+  if target in patch_targets.SIDES:
+    np.testing.assert_array_equal(
+        patch_targets.compute(target, picture, **scale), targets)
+  else:
+    np.testing.assert_allclose(picture, patches, atol=1e-5)
+
+
+def test_reconstructions_change_masked_patches_only():
+  objective, _, params = build()
+  drawn = objective.draw(ARRAY, KEY)
+  pictures = jax.device_get(jax.jit(objective.reconstruct)(
+      params, ARRAY, KEY))
+  np.testing.assert_array_equal(pictures.original, IMAGES)
+  grey = (0.5 - np.array(MEAN)) / STD
+  for image in range(3):
+    for place in range(6):
+      original = patch_at(IMAGES, image, place)
+      masked = patch_at(pictures.masked, image, place)
+      new = patch_at(pictures.reconstructed, image, place)
+      if place in drawn['visible'][image]:
+        np.testing.assert_array_equal(masked, original)
+        np.testing.assert_array_equal(new, original)
+      else:
+        np.testing.assert_allclose(
+            masked, np.broadcast_to(grey, (4, 4, 3)), atol=1e-6)
+        assert np.abs(new - original).max() > 1e-3
+
+
+@pytest.mark.parametrize('section, words', [
+    ({'masked': 0.0}, 'objective.masked must be'),
+    ({'masked': 1.0}, 'but is 1.0'),
+    ({'decoder_depth': 0}, 'objective.decoder_depth must be at least 1'),
+    ({'decoder_width': 18}, 'divide into 16 heads'),
+    ({'target': 'mean_color'}, 'normalized'),
+])
+def test_wrong_section_is_an_error(section, words):
+  with pytest.raises(ValueError, match=re.escape(words)):
+    objectives.parse({'name': 'mae', **section})
+
+
+@pytest.mark.parametrize('section, words', [
+    ({'variant': 'R50x1'}, 'objective mae needs a ViT'),
+    ({**SECTION, 'rotary': {}}, 'model.rotary is RotaryConfig'),
+    ({**SECTION, 'position': 'relative'}, "model.position is 'relative'"),
+    ({**SECTION, 'position_at': 'layers'}, "model.position_at is 'layers'"),
+    ({**SECTION, 'axial': True, 'pooling': 'average'}, 'model.axial is True'),
+    ({**SECTION, 'patch': (8, 12)}, 'of 1 patches leaves 0 visible'),
+])
+def test_models_that_cannot_skip_patches_are_an_error(section, words):
+  with pytest.raises(ValueError, match=re.escape(words)):
+    objectives.build_model(
+        mae.MaeConfig(), models.parse(section), image_shape=(8, 12, 3),
+        num_classes=5)

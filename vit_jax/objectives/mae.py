@@ -1,0 +1,92 @@
+"""Masked autoencoder (MAE, arXiv 2111.06377).
+
+The encoder processes a random quarter of the patches. A light decoder gets
+their outputs and a mask embedding at all other positions, and predicts the
+pixels of the masked patches. No labels are used.
+"""
+
+import dataclasses
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Int, PRNGKeyArray
+
+from vit_jax.models import vit_config
+
+
+@dataclasses.dataclass(frozen=True)
+class MaeConfig:
+  """Section `objective` of a config with `name: 'mae'`.
+
+  Attributes:
+    name: 'mae'.
+    target: pixels of a masked patch, 'normalized' by the mean and deviation of
+      the patch or as they are ('patch'); the loss is the squared error.
+    masked: fraction of masked patches (figure 5).
+    decoder_width: width of the decoder (table 1b). The hidden layer of its MLP
+      is four times as wide.
+    decoder_depth: layers of the decoder (table 1a).
+    decoder_heads: attention heads of the decoder; divides `decoder_width`.
+  """
+  name: Literal['mae'] = 'mae'
+  target: Literal['normalized', 'patch'] = 'normalized'
+  masked: float = 0.75
+  decoder_width: int = 512
+  decoder_depth: int = 8
+  decoder_heads: int = 16
+
+  def __post_init__(self):
+    if not 0 < self.masked < 1:
+      raise ValueError(
+          'objective.masked must be a fraction between 0 and 1, but is '
+          f'{self.masked}.')
+    for name in ('decoder_width', 'decoder_depth', 'decoder_heads'):
+      if getattr(self, name) < 1:
+        raise ValueError(
+            f'objective.{name} must be at least 1, but is '
+            f'{getattr(self, name)}.')
+    if self.decoder_width % self.decoder_heads or self.decoder_width % 4:
+      raise ValueError(
+          f'objective.decoder_width {self.decoder_width} must divide into '
+          f'{self.decoder_heads} heads (objective.decoder_heads) and be a '
+          'multiple of 4 for sine-cosine positions.')
+
+  def decoder(self, model: vit_config.ViTConfig) -> vit_config.ViTConfig:
+    """See `masked_prediction.Config`."""
+    unsupported = {
+        'axial': model.axial, 'rotary': model.rotary is not None,
+        'position': model.position == 'relative',
+        'position_at': model.position_at != 'stem'}
+    for name, found in unsupported.items():
+      if found:
+        raise ValueError(
+            'objective mae needs positions that are added once, at the stem, '
+            'and attention over any subset of patches, but model.'
+            f'{name} is {getattr(model, name)!r}. Leave it out, or use '
+            '--config.objective.name=masked_patch.')
+    return dataclasses.replace(
+        model, width=self.decoder_width, depth=self.decoder_depth,
+        num_heads=self.decoder_heads, mlp_dim=4 * self.decoder_width,
+        position='sincos', dropout=0.0, attention_dropout=0.0,
+        stochastic_depth=0.0, pool_heads=0)
+
+  def corrupt(
+      self, key: PRNGKeyArray, *, batch_size: int, patches: int,
+  ) -> dict[str, Int[Array, 'batch ...']]:
+    """Samples the masked patches of each image.
+
+    The first patches of a random order are visible (appendix A.1).
+    """
+    visible = patches - round(self.masked * patches)
+    if not 0 < visible < patches:
+      raise ValueError(
+          f'objective.masked: {self.masked} of {patches} patches leaves '
+          f'{visible} visible. Use another fraction or smaller patches.')
+    order = jax.random.permutation(
+        key, jnp.broadcast_to(jnp.arange(patches), (batch_size, patches)),
+        axis=1, independent=True)
+    # Position of each patch in the order; masked patches share one embedding.
+    sources = jnp.minimum(jnp.argsort(order, axis=1), visible)
+    return {'indices': order[:, visible:], 'sources': sources,
+            'visible': order[:, :visible]}
