@@ -32,7 +32,6 @@ from vit_jax import schema
 from vit_jax import tree
 from vit_jax.optim import config as config_lib
 from vit_jax.optim import layer_decay
-from vit_jax.optim import muon
 from vit_jax.optim import schedules
 
 
@@ -150,6 +149,7 @@ def _scale(
       mu_dtype=momentum_dtype)
   if isinstance(config, config_lib.AdamConfig):
     return adam
+  from vit_jax.optim import muon
   labels = _first_match(
       params, [(config.matrices, 'matrices')], default='rest',
       where='matrices', lenient=config.matrices == config_lib.LAYERS)
