@@ -83,3 +83,32 @@ def test_outputs_are_those_of_a_hugging_face_model(name, golden, tmp_path):
     # No output depends on the mask token, which is written as zeros.
     same = array if 'mask_token' not in key else np.zeros_like(array)
     assert np.array_equal(written.read(key), same), key
+
+
+def test_the_image_tower_of_a_big_vision_file_is_read(golden, tmp_path):
+  arrays, images, expected = golden('big_vision/siglip')
+  npz.write(tmp_path / 'x.npz', arrays)
+  found = vit_jax.load(tmp_path / 'x.npz', log=None)(images)['representation']
+  assert np.abs(found - expected).max() <= 1e-4 * expected.std()
+
+
+@pytest.mark.parametrize(('patch', 'key'), [(16, 'logits'), (4, 'logits_4')])
+def test_flexivit_of_big_vision_computes_the_same_with_any_patch_size(
+    patch, key, golden, tmp_path):
+  arrays, images, _ = golden('big_vision/flexivit')
+  with np.load(GOLDEN / 'big_vision' / 'flexivit.npz') as file:
+    expected = file[key]
+  npz.write(tmp_path / 'x.npz', arrays)
+  model = vit_jax.load(tmp_path / 'x.npz', log=None, patch=patch,
+                       resolution=48, positions='bilinear')
+  found = np.asarray(model(images)['logits'])
+  assert np.abs(found - expected).max() <= 1e-4 * expected.std()
+
+
+def test_a_naflex_model_of_big_vision_is_refused_by_name(golden, tmp_path):
+  arrays, _, _ = golden('big_vision/siglip')
+  kernel = arrays['params/img/embedding/kernel']
+  arrays['params/img/embedding/kernel'] = kernel.reshape(-1, kernel.shape[-1])
+  npz.write(tmp_path / 'x.npz', arrays)
+  with pytest.raises(ValueError, match='NaFlex.*, which our models lack'):
+    vit_jax.load(tmp_path / 'x.npz', log=None)

@@ -50,7 +50,7 @@ class Model:
     params: nested dict of arrays.
     preprocess: preprocessing of images.
     resolution: height and width of the position embeddings.
-    positions: interpolation of position embeddings: 'linear' or 'cubic'.
+    positions: interpolation of position embeddings; see `initialize.Positions`.
     origin: format and path of the weights.
     report: a line for each parameter that was read or ignored.
   """

@@ -27,7 +27,7 @@ class Network:
     config: the typed section `model`.
     params: nested dict of arrays.
     resolution: height and width of the position embeddings.
-    positions: interpolation of position embeddings: 'linear' or 'cubic'.
+    positions: interpolation of position embeddings; see `initialize.Positions`.
   """
   config: models.ModelConfig
   params: types.Params

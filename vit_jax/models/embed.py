@@ -12,7 +12,7 @@ import numpy as np
 
 from vit_jax.models import vit_config
 
-Method = Literal['linear', 'cubic']
+Method = Literal['linear', 'bilinear', 'cubic']
 # Last path components of the parameters that `resize` interpolates.
 POSITION_PARAMS = (
     'positions', 'positions_rows', 'positions_columns', 'distances')
@@ -274,8 +274,8 @@ def resize_positions(
       optionally stacked over layers.
     old_grid: rows and columns of `positions`.
     new_grid: rows and columns of the result.
-    method: 'linear' with aligned corners, as in the paper's code; 'cubic' with
-      half-pixel centres and anti-aliasing, as in timm.
+    method: 'linear' with aligned corners, as in the paper's code; 'bilinear'
+      (FlexiViT) or 'cubic' (timm) with half-pixel centres and anti-aliasing.
 
   Raises:
     ValueError: if `positions` holds fewer tokens than `old_grid`.
@@ -303,9 +303,9 @@ def _interpolate(
   """Interpolates an array to new lengths of some axes."""
   lengths = {axis: length for axis, length in lengths.items()
              if length != array.shape[axis]}
-  if method == 'cubic':
+  if method != 'linear':
     shape = [lengths.get(axis, old) for axis, old in enumerate(array.shape)]
-    return np.asarray(jax.image.resize(array, shape, method='cubic'))
+    return np.asarray(jax.image.resize(array, shape, method=method))
   resized = array.astype(np.float64)
   for axis, length in lengths.items():
     matrix = _align_corners(array.shape[axis], length)

@@ -20,7 +20,8 @@ from vit_jax import schema
 from vit_jax import tree
 
 FILTERS = 'patches/kernel'  # [patch_height, patch_width, channels, width].
-Positions = Literal['linear', 'cubic']  # Interpolation of the embeddings.
+# Interpolation of the embeddings.
+Positions = Literal['linear', 'bilinear', 'cubic']
 Status = Literal['loaded', 'resized', 'new', 'ignored']
 
 
@@ -33,8 +34,8 @@ class InitConfig:
     stage: an earlier stage of the same config, instead of `checkpoint`.
     which: 'latest' or 'best' checkpoint of a workdir.
     positions: interpolation of position embeddings to another grid: 'linear'
-      with aligned corners, as in the paper's code, or 'cubic' as in timm; None
-      for that of the code that the weights come from.
+      with aligned corners, as in the paper's code; 'bilinear' as in FlexiViT;
+      'cubic' as in timm; None for that of the code that the weights come from.
     channels: adaptation of patch filters to another number of channels:
       'same' is an error; 'mean' gives each channel the mean filter, times the
       old number of channels over the new, so that an image with identical

@@ -159,7 +159,11 @@ def _convert(
     try:
       params[match.ours] = convert(match, lengths)
     except ValueError as error:
-      problems.append(str(error))
+      flat = len(found.opened.headers[
+          found.prefix + match.theirs[0]].shape) == 2
+      problems.append(f'{error}' + (
+          ': flattened patches of images of any aspect ratio (NaFlex), which '
+          'our models lack' if match.ours == 'patches/kernel' and flat else ''))
   if problems:
     raise ValueError(f'{found.opened.path} has arrays of unexpected shapes:\n'
                      + files.indented(problems))

@@ -62,7 +62,7 @@ def save(
     params: nested dict of arrays.
     resolution: image height and width of the position embeddings.
     preprocess: preprocessing of images.
-    positions: interpolation of position embeddings: 'linear' or 'cubic'.
+    positions: interpolation of position embeddings; see `initialize.Positions`.
     origin: source of the weights.
 
   Returns:

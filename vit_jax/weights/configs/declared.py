@@ -64,7 +64,7 @@ class Metadata:
   model: dict[str, Any]
   preprocess: dict[str, Any] | None = None
   resolution: int | tuple[int, int] | None = None
-  positions: Literal['linear', 'cubic'] = 'linear'
+  positions: Literal['linear', 'bilinear', 'cubic'] = 'linear'
   data: dict[str, Any] = dataclasses.field(default_factory=dict)
   objective: dict[str, Any] = dataclasses.field(default_factory=dict)
 
