@@ -31,6 +31,7 @@ with epy.lazy_imports():
   from vit_jax import console as console_lib
   from vit_jax import escape
   from vit_jax import evals
+  from vit_jax import objectives
   from vit_jax import types
   from vit_jax.analysis import prediction_figures
   from vit_jax.checkpoints import config as checkpoint_config
@@ -139,9 +140,10 @@ def _restore(
         config, model=dataclasses.replace(config.model, num_classes=0))
     rules = dataclasses.replace(
         rules, new=('head/.*',), ignored=('head/.*', *rules.ignored))
-  # The selection of the best checkpoint concerns the training run only.
+  # The best checkpoint and the teacher concern the training run only.
   config = dataclasses.replace(
-      config, checkpoint=checkpoint_config.CheckpointConfig(best=''))
+      config, checkpoint=checkpoint_config.CheckpointConfig(best=''),
+      objective=objectives.without_teacher(config.objective))
   experiment = experiment_lib.build(_fit_to_devices(config))
   multihost.connect_cpus(experiment.mesh)
   # Only the unused head may be new; it is initialised to zero.

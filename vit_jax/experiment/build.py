@@ -53,8 +53,10 @@ def build(
   dataset = data.open_dataset(config.data, expected=expected_data)
   fingerprint.check_data(dataset)
   config = _complete(config, dataset, expected=expected_data)
+  teacher = _teacher(config, dataset)
   model, loss = _model_and_loss(
-      config, dataset, devices or jax.devices(), expected=expected_data)
+      config, dataset, devices or jax.devices(), teacher,
+      expected=expected_data)
   open_data = evaluators_lib.opener(config, expected=expected_data)
   config = evaluators_lib.choose_best(
       config, dataset, objective_metrics=loss.measures)
@@ -71,7 +73,9 @@ def build(
 
   def init_params() -> types.Params:
     params = models.init(model, init_key, abstract_batch['image'])
-    return lora.init(config.lora, jax.random.fold_in(init_key, 1), params)
+    params = lora.init(config.lora, jax.random.fold_in(init_key, 1), params)
+    return params if teacher is None else {
+        **params, objectives.TEACHER: teacher.empty_params()}
 
   boxed = jax.eval_shape(init_params)
   mesh = mesh_lib.build(
@@ -102,7 +106,7 @@ def build(
       abstract_batch=_placed(abstract_batch, dict.fromkeys(
           abstract_batch, NamedSharding(mesh, sharding.BATCH))),
       shardings=shardings, axes=sharding.axis_names(boxed),
-      trainable=optimizer.trainable,
+      trainable=optimizer.trainable, teacher=teacher,
       init_state=jax.jit(init_state, out_shardings=shardings),
       empty_metrics=lambda: multihost.put(
           step_lib.empty_metrics(loss, abstract_state.params),
@@ -137,7 +141,7 @@ class _MergedLoss:
 
 def _model_and_loss(
     config: config_lib.Config, dataset: data.Dataset,
-    devices: Sequence[jax.Device], *, expected: bool,
+    devices: Sequence[jax.Device], teacher: Any, *, expected: bool,
 ) -> tuple[nn.Module, step_lib.Loss]:
   model = objectives.build_model(
       config.objective, models.for_devices(config.model, devices),
@@ -145,10 +149,33 @@ def _model_and_loss(
   loss: step_lib.Loss = objectives.build(
       config.objective, model, multi_label=dataset.multi_label,
       targets=bool(dataset.targets), mean=config.data.value_scale['mean'],
-      std=config.data.value_scale['std'],
+      std=config.data.value_scale['std'], teacher=teacher,
       class_weights=_class_weights(config, dataset, expected=expected))
   return model, (
       _MergedLoss(loss, config.lora) if config.lora.rank else loss)
+
+
+def _teacher(config: config_lib.Config, dataset: data.Dataset) -> Any:
+  """Returns the `distill.Teacher` of the objective, or None."""
+  section = config.objective
+  if not isinstance(section, objectives.DistillConfig):
+    return None
+  from vit_jax.inference import load
+  from vit_jax.objectives import distill
+  model = load.load(section.teacher, which=section.which, log=None)
+  expected = dataset.num_classes, config.data.channels
+  found = model.config.num_classes, model.preprocess.channels
+  if found != expected:
+    raise ValueError(
+        f'objective.teacher {section.teacher} has {found[0]} classes and '
+        f'{found[1]} channels, but {dataset.name} has {expected[0]} classes '
+        f'and images of {expected[1]} channels. Use a teacher that was trained '
+        'on it.')
+  return distill.Teacher(
+      dataclasses.replace(
+          models.without_fused_kernels(model.config), dtype=config.model.dtype),
+      model.params, model.resolution, tuple(model.preprocess.mean),
+      tuple(model.preprocess.std))
 
 
 def _optimizer(
@@ -158,8 +185,12 @@ def _optimizer(
   sizes = {'batch_size': config.batch_size,
            'num_examples': dataset.num_examples}
   total_steps = config.total.to_steps(**sizes)
+  section = config.optimizer
+  if objectives.TEACHER in params:
+    section = dataclasses.replace(
+        section, frozen=(*section.frozen, f'{objectives.TEACHER}/.*'))
   return total_steps, optim.build(
-      config.optimizer, params, total_steps=total_steps,
+      section, params, total_steps=total_steps,
       to_steps=lambda duration: duration.to_steps(
           total_steps=total_steps, **sizes))
 
@@ -274,7 +305,8 @@ def _class_weights(
 ) -> np.ndarray | None:
   """Returns the class weights of the loss, if any."""
   section = config.objective
-  if section.name != 'supervised' or section.class_weights == 'none':
+  if not isinstance(section, objectives.SupervisedConfig) or (
+      section.class_weights == 'none'):
     return None
   if config.data.sampling != 'natural':
     raise ValueError(

@@ -215,7 +215,7 @@ def _labelled_objective(
 
   It is the training objective if that has labels, else the default one.
   """
-  if config.objective.name == 'supervised':
+  if isinstance(config.objective, objectives.SupervisedConfig):
     return dataclasses.replace(config.objective, label_smoothing=0.0)
   return objectives.resolve(
       objectives.parse({}), targets=bool(dataset.targets),

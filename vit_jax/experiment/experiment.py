@@ -47,6 +47,7 @@ class Experiment:
     shardings: shardings of the state.
     axes: axis names of each parameter, by path.
     trainable: tree of booleans like the parameters; False where frozen.
+    teacher: a `distill.Teacher` of the objective, if any.
     init_state: returns the state of step 0.
     empty_metrics: returns running metrics of zero steps.
     build_step: returns the jitted `train_step` for a number of microbatches.
@@ -68,6 +69,7 @@ class Experiment:
   shardings: types.TrainState
   axes: Mapping[str, sharding.Axes]
   trainable: Any
+  teacher: Any
   init_state: Callable[[], types.TrainState]
   empty_metrics: Callable[[], Any]
   build_step: Callable[[int], Any]
@@ -97,9 +99,9 @@ class Experiment:
   @property
   def model_params(self) -> types.Params:
     """Shapes of the parameters of the model, with any adapters merged."""
-    return jax.eval_shape(
+    return _of_model(jax.eval_shape(
         functools.partial(lora.merge, config=self.config.lora),
-        self.abstract_state.params)
+        self.abstract_state.params))
 
   @property
   def steps_per_epoch(self) -> float:
@@ -193,11 +195,14 @@ class Experiment:
 
     Three forward passes, as in the paper. If parameters are frozen, the FLOPs
     of the remaining gradient: little more than one forward pass for a linear
-    probe.
+    probe. Plus a forward pass of a teacher.
     """
-    if all(jax.tree.leaves(self.trainable)):
-      return flops.training_flops(self.flops_per_image)
-    return self.gradient_flops(self.countable_model(remat='none'))
+    teacher = 0 if self.teacher is None else flops.count(
+        self.teacher.logits, self.abstract_state.params[objectives.TEACHER],
+        self.teacher.images)
+    if all(jax.tree.leaves(_of_model(self.trainable))):
+      return teacher + flops.training_flops(self.flops_per_image)
+    return teacher + self.gradient_flops(self.countable_model(remat='none'))
 
   def countable_model(self, *, remat: Any) -> nn.Module:
     """Returns the model without kernels that hide FLOPs from the jaxpr."""
@@ -211,10 +216,9 @@ class Experiment:
     """Returns the FLOPs of the gradient of a model on one image."""
     # The gradient of an adapter needs that of its kernel.
     adapted = lora.names(self.trainable)
-    trainable = {name: value for name, value in self.trainable.items()
-                 if name != lora.ROOT}
     trainable = tree.map_with_name(
-        lambda name, trained: trained or name in adapted, trainable)
+        lambda name, trained: trained or name in adapted,
+        _of_model(self.trainable))
 
     def loss(params, inputs):
       params = step_lib.stop_frozen(params, trainable)
@@ -236,19 +240,34 @@ class Experiment:
     return dataclasses.replace(state, params=params, average=average), rows
 
   def without_base(self, state: types.TrainState) -> types.TrainState:
-    """Returns the state to save: with adapters, without frozen parameters."""
-    if not self.config.lora.rank:
-      return state
-    return state.map_params(lambda params: tree.select(params, self.trainable))
+    """Returns the state to save, without the weights of other models.
+
+    These are the teacher and, with adapters, all frozen parameters.
+    """
+    if self.config.lora.rank:
+      return state.map_params(
+          lambda params: tree.select(params, self.trainable))
+    return state.map_params(lambda params: {
+        k: v for k, v in params.items() if k != objectives.TEACHER})
 
   def with_base(
-      self, state: types.TrainState, base: types.Params) -> types.TrainState:
-    """Returns a restored state with the frozen parameters of `base`."""
-    if not self.config.lora.rank:
-      return state
-    # Copied, since parameters and average are donated to the step.
-    return state.map_params(lambda params: tree.update(
-        jax.tree.map(lambda x: x.copy(), base), params))
+      self, state: types.TrainState, base: types.Params | None = None,
+  ) -> types.TrainState:
+    """Returns a state with the weights that checkpoints lack.
+
+    Args:
+      state: an initial or restored state.
+      base: parameters with those that adapters need.
+    """
+    def complete(params: types.Params) -> types.Params:
+      # Copied, since parameters and average are donated to the step.
+      params = tree.update(jax.tree.map(lambda x: x.copy(), base or {}), params)
+      return params if self.teacher is None else {
+          **params, objectives.TEACHER: multihost.put(
+              self.teacher.params,
+              self.shardings.params[objectives.TEACHER])}
+
+    return state.map_params(complete)
 
   def check_start_from(self, earlier: 'Experiment') -> None:
     """Raises if this run cannot start from a checkpoint of an earlier stage.
@@ -287,9 +306,16 @@ class Experiment:
   ) -> tuple[types.Params, list[initialize.Row]]:
     """Implements `adapt` on the host."""
     resize = initialize.resizer(source_config, config, grid=grid(self.config))
-    if self.config.lora.rank:
-      config = dataclasses.replace(config, new=(*config.new, lora.PATTERN))
+    config = dataclasses.replace(config, new=(
+        *config.new, *[f'{name}/.*' for name in (lora.ROOT, objectives.TEACHER)
+                       if name in initial]))
     return initialize.adapt(source, initial, config=config, resize=resize)
+
+
+def _of_model(params: Mapping[str, Any]) -> dict[str, Any]:
+  """Returns a tree without adapters and teacher."""
+  return {name: value for name, value in params.items()
+          if name not in (lora.ROOT, objectives.TEACHER)}
 
 
 def _zeros(params: types.Params) -> types.Params:

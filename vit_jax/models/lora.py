@@ -23,7 +23,6 @@ from vit_jax import tree
 from vit_jax import types
 
 ROOT = 'lora'
-PATTERN = f'{ROOT}/.*'
 # Kernels of layers are stacked along their first axis.
 _STACKED = 'encoder/layers/'
 

@@ -17,9 +17,11 @@ from vit_jax.objectives import supervised
 MaeConfig = mae.MaeConfig
 MaskedPatchConfig = masked_patch.MaskedPatchConfig
 SupervisedConfig = supervised.SupervisedConfig
-ObjectiveConfig = SupervisedConfig | MaskedPatchConfig | MaeConfig
+DistillConfig = supervised.DistillConfig
+ObjectiveConfig = (
+    SupervisedConfig | DistillConfig | MaskedPatchConfig | MaeConfig)
 
-_OBJECTIVES = {'supervised': SupervisedConfig,
+_OBJECTIVES = {'supervised': SupervisedConfig, 'distill': DistillConfig,
                'masked_patch': MaskedPatchConfig, 'mae': MaeConfig}
 
 
@@ -50,7 +52,7 @@ def build(
     targets: bool = False,
     class_weights: Float[np.ndarray, 'classes'] | None = None,
     mean: float | tuple[float, ...] = 0.5,
-    std: float | tuple[float, ...] = 0.5,
+    std: float | tuple[float, ...] = 0.5, teacher: Any = None,
 ) -> Any:
   """Returns the loss, a function of parameters, batch, key and `train`.
 
@@ -62,10 +64,16 @@ def build(
     class_weights: from `class_weights`.
     mean: mean of the normalisation of images in [0, 1].
     std: standard deviation of the normalisation.
+    teacher: a `distill.Teacher`, for distillation.
 
   Raises:
     ValueError: if the objective does not support the labels.
   """
+  if isinstance(config, DistillConfig):
+    from vit_jax.objectives import distill
+    return distill.Distillation(
+        config, model, teacher, mean=mean, std=std,
+        class_weights=class_weights)
   if isinstance(config, SupervisedConfig):
     return supervised.Supervised(
         config, model, multi_label=multi_label, targets=targets,
@@ -99,3 +107,5 @@ def resolve(
 
 class_weights = supervised.class_weights
 loss_of_logits = supervised.of_logits
+TEACHER = supervised.TEACHER
+without_teacher = supervised.without_teacher

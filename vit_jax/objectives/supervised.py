@@ -7,7 +7,7 @@ mse, mae and huber for regression targets.
 from collections.abc import Mapping
 import dataclasses
 import math
-from typing import Literal
+from typing import Any, Literal
 
 import flax.linen as nn
 import jax
@@ -17,6 +17,8 @@ import numpy as np
 from vit_jax import losses
 from vit_jax import metrics
 from vit_jax import types
+
+TEACHER = 'teacher'  # Name of a teacher's parameters (`objectives.distill`).
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,6 +54,53 @@ class SupervisedConfig:
           f'label_smoothing must be in [0, 1), but is {self.label_smoothing}.')
 
 
+@dataclasses.dataclass(frozen=True)
+class DistillConfig(SupervisedConfig):
+  """Section `objective` of a config with `name: 'distill'`.
+
+  See `objectives.distill`. The other fields are those of the loss of labels.
+
+  Attributes:
+    name: 'distill'.
+    teacher: weights of the teacher, in any format that `vit_jax.load` reads. It
+      must have the classes of the dataset.
+    which: 'latest' or 'best' checkpoint of a workdir.
+    targets: 'soft' for the class probabilities of the teacher, 'hard' for its
+      most probable class.
+    temperature: divides the logits of both for soft targets.
+    weight: weight of the teacher's loss; that of the labels has the rest.
+  """
+  name: Literal['distill'] = 'distill'  # type: ignore[assignment]
+  teacher: str = ''
+  which: Literal['latest', 'best'] = 'latest'
+  targets: Literal['soft', 'hard'] = 'soft'
+  temperature: float = 1.0
+  weight: float = 1.0
+
+  def __post_init__(self):
+    super().__post_init__()
+    if self.loss not in ('auto', 'softmax'):
+      raise ValueError(
+          f'distill compares softmax probabilities, but loss is {self.loss!r}.')
+    if not self.teacher:
+      raise ValueError(
+          'distill needs the weights of a teacher: '
+          '--config.objective.teacher=PATH.')
+    if not 0 < self.weight <= 1 or not 0 < self.temperature < math.inf:
+      raise ValueError(
+          'weight must be above 0 and at most 1, and temperature above 0, but '
+          f'they are {self.weight} and {self.temperature}.')
+
+
+def without_teacher(config: Any) -> Any:
+  """Returns the objective for evaluation, which needs no teacher."""
+  if not isinstance(config, DistillConfig):
+    return config
+  return SupervisedConfig(
+      loss=config.loss, label_smoothing=config.label_smoothing,
+      class_weights=config.class_weights)
+
+
 def resolve(
     config: SupervisedConfig, *, targets: bool, multi_label: bool = False,
 ) -> SupervisedConfig:
@@ -65,6 +114,11 @@ def resolve(
   Raises:
     ValueError: if a setting does not apply to the labels.
   """
+  if isinstance(config, DistillConfig) and (targets or multi_label):
+    raise ValueError(
+        'objective distill needs one class per image, but '
+        + ('the labels are regression targets.' if targets
+           else 'an image may have several.'))
   if config.loss == 'auto':
     config = dataclasses.replace(config, loss=(
         'mse' if targets else 'sigmoid' if multi_label else 'softmax'))
@@ -151,9 +205,22 @@ class Supervised:
 
     `train` applies dropout and stochastic depth, with the random `key`.
     """
-    outputs = self._model.apply(
-        {'params': params}, batch['image'], train=train, rngs={'dropout': key})
-    logits, labels = outputs['logits'], batch['label']
+    return self.measure(
+        self.logits(params, batch, key, train), batch['label'])
+
+  def logits(
+      self, params: types.Params, batch: types.Batch, key: PRNGKeyArray,
+      train: bool,
+  ) -> Float[Array, 'batch classes']:
+    """Applies the model."""
+    return self._model.apply(
+        {'params': params}, batch['image'], train=train,
+        rngs={'dropout': key})['logits']
+
+  def measure(
+      self, logits: Float[Array, 'batch classes'], labels: jax.Array,
+  ) -> tuple[Float[Array, 'batch'], dict[str, Float[Array, 'batch']]]:
+    """Returns the loss and measures of logits."""
     loss = of_logits(self._config, logits, labels)
     if self._class_weights is not None:
       loss = loss * losses.label_weights(labels, self._class_weights)

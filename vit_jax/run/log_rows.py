@@ -72,7 +72,7 @@ def summary(
       'devices': experiment.mesh.size,
       'device_kind': device_kind,
       **_unreadable(experiment, counters),
-      'parameters': tree.num_elements(experiment.abstract_state.params),
+      'parameters': tree.num_elements(experiment.model_params),
       'metrics': {
           **{f'train/{name}': value for name, value in counters.train.items()
              if name in _SUMMARIZED},

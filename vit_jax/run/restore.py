@@ -97,23 +97,23 @@ def restore_or_init(
       experiment.without_base(experiment.abstract_state))
   if restored is not None:
     start = _resume(experiment, restored, workdir, source)
-    state = restored.state
+    base = None
     if adapted and source is not None:
-      base = source.load()
-      checksums.check_identity(base, start.counters.base, path=source.path)
-      state = experiment.with_base(state, experiment.adapt(
-          base, source.config, config=experiment.config.init)[0])
-    return state, dataclasses.replace(
+      weights = source.load()
+      checksums.check_identity(weights, start.counters.base, path=source.path)
+      base, _ = experiment.adapt(
+          weights, source.config, config=experiment.config.init)
+    return experiment.with_base(restored.state, base), dataclasses.replace(
         start, message='\n'.join([*restored.damaged, start.message]))
   state = experiment.init_state()
   if source is None:
-    return state, Start(counters_lib.Counters(), (
+    return experiment.with_base(state), Start(counters_lib.Counters(), (
         f'Starting from random parameters (seed {experiment.config.seed}).'))
-  base = source.load()
-  state, rows = experiment.start_from(state, base, source.config)
-  return state, Start(counters_lib.Counters(
+  weights = source.load()
+  state, rows = experiment.start_from(state, weights, source.config)
+  return experiment.with_base(state), Start(counters_lib.Counters(
       origin=str(source.path),
-      base=checksums.identity(base) if adapted else ''), (
+      base=checksums.identity(weights) if adapted else ''), (
       f'Starting from {paths.display(source.path)} ({source.item}):\n'
       f'{initialize.report(rows)}'))
 

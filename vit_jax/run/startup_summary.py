@@ -74,7 +74,7 @@ def _labels(experiment: experiment_lib.Experiment) -> str:
 def _several_labels(experiment: experiment_lib.Experiment) -> list[str]:
   """Returns a note if a softmax is used for images with several labels."""
   objective = experiment.config.objective
-  is_softmax = objective.name == 'supervised' and objective.loss == 'softmax'
+  is_softmax = getattr(objective, 'loss', '') == 'softmax'
   if not (is_softmax and experiment.dataset.multi_label):
     return []
   return ['note: images have several labels, which share one softmax. For '

@@ -8,6 +8,7 @@ from typing import Any
 
 from vit_jax import data
 from vit_jax import evals
+from vit_jax import objectives
 from vit_jax.data.splits import overlap
 from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import config as config_lib
@@ -146,7 +147,7 @@ def check_disjoint(
 
 
 def _uses_labels(config: config_lib.Config) -> bool:
-  return config.objective.name == 'supervised'
+  return isinstance(config.objective, objectives.SupervisedConfig)
 
 
 def _is_multi_label(

@@ -13,6 +13,7 @@ from etils import epath
 import jax
 import jax.numpy as jnp
 
+from vit_jax import objectives
 from vit_jax import types
 from vit_jax.checkpoints import config as checkpoint_config
 from vit_jax.checkpoints import manager
@@ -81,6 +82,8 @@ def make(
              for name in names}
   # Resolved, with the microbatches that fit into memory.
   config = config_lib.resolve(sources[names[0]].config)
+  config = dataclasses.replace(
+      config, objective=objectives.without_teacher(config.objective))
   experiment = experiment_lib.build(config)
   point = next(p for p in sweep.points if p.name == names[0])
   reported = experiment_lib.build(dataclasses.replace(

@@ -1,0 +1,92 @@
+"""Distillation: the loss of a teacher, and what the teacher sees."""
+
+import re
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests import toy
+from vit_jax import objectives
+from vit_jax.inference import load
+from vit_jax.objectives import distill
+
+RNG = np.random.default_rng(0)
+STUDENT, TEACHER = (jnp.asarray(RNG.normal(size=(5, 4)), jnp.float32)
+                    for _ in range(2))
+LABELS = jnp.array([0, 1, 2, 3, 0])
+
+
+def softmax(x):
+  return np.exp(x) / np.exp(x).sum(-1, keepdims=True)
+
+
+@pytest.mark.parametrize('temperature', [1.0, 4.0])
+def test_soft_targets_are_compared_by_a_scaled_divergence(temperature):
+  p, q = softmax(TEACHER / temperature), softmax(STUDENT / temperature)
+  np.testing.assert_allclose(
+      distill.imitation(STUDENT, TEACHER, hard=False, temperature=temperature),
+      temperature**2 * (p * np.log(p / q)).sum(-1), rtol=1e-4)
+
+
+def test_hard_targets_are_the_classes_of_the_teacher():
+  loss = distill.imitation(STUDENT, TEACHER, hard=True, temperature=9.0)
+  rows = np.arange(5), TEACHER.argmax(-1)
+  np.testing.assert_allclose(loss, -np.log(softmax(STUDENT)[rows]), rtol=1e-5)
+
+
+class Fixed(nn.Module):
+  """A model with the logits of a student."""
+
+  def __call__(self, images, *, train):
+    return {'logits': STUDENT}
+
+
+@pytest.mark.parametrize('weight', [0.25, 1.0])
+def test_the_teacher_sees_the_same_images_in_its_own_size_and_scale(weight):
+  model = load.create(num_classes=4, resolution=16, **toy.CONFIG['model'])
+  teacher = distill.Teacher(
+      model.config, jax.tree.map(lambda x: jnp.asarray(x + 0.3), model.params),
+      resolution=(16, 16), mean=(0.1, 0.2, 0.3), std=(0.4, 0.5, 0.6))
+  assert jax.tree.map(jnp.shape, nn.unbox(teacher.empty_params())) == (
+      jax.tree.map(np.shape, model.params))
+  pixels = jnp.asarray(RNG.uniform(size=(5, 8, 8, 3)), jnp.float32)
+  section = {'name': 'distill', 'teacher': 'x', 'weight': weight}
+  objective = objectives.build(
+      objectives.parse(section), Fixed(), multi_label=False, teacher=teacher,
+      mean=0.5, std=0.25)
+  loss, measures = objective(
+      {'teacher': teacher.params},
+      {'image': (pixels - 0.5) / 0.25, 'label': LABELS}, jax.random.key(0))
+  # Each pixel of a linear resize is a mean, so resizing and scaling commute.
+  larger = jax.image.resize(pixels, (5, 16, 16, 3), 'bilinear')
+  targets = teacher.logits(
+      teacher.params, (larger - np.float32(teacher.mean)) / np.float32(
+          teacher.std))
+  labels = -np.log(softmax(STUDENT)[np.arange(5), LABELS])
+  want = (1 - weight) * labels + weight * distill.imitation(
+      STUDENT, targets, hard=False, temperature=1.0)
+  np.testing.assert_allclose(loss, want, rtol=1e-4)
+  assert objective.measures == tuple(measures) == ('accuracy', 'agreement')
+  np.testing.assert_array_equal(
+      measures['agreement'], STUDENT.argmax(-1) == targets.argmax(-1))
+
+
+@pytest.mark.parametrize(('section', 'words'), [
+    ({}, 'needs the weights of a teacher'),
+    ({'teacher': 'x', 'weight': 0.0}, 'weight must be above 0'),
+    ({'teacher': 'x', 'temperature': 0.0}, 'temperature above 0'),
+    ({'teacher': 'x', 'loss': 'sigmoid'}, "but loss is 'sigmoid'")])
+def test_wrong_section_is_an_error(section, words):
+  with pytest.raises(ValueError, match=re.escape(words)):
+    objectives.parse({'name': 'distill', **section})
+
+
+@pytest.mark.parametrize('labels', [{'multi_label': True}, {'targets': True}])
+def test_labels_must_be_single_classes(labels):
+  config = objectives.parse({'name': 'distill', 'teacher': 'x'})
+  with pytest.raises(ValueError, match='needs one class per image'):
+    objectives.resolve(
+        config, **{'multi_label': False, 'targets': False, **labels})

@@ -1,0 +1,100 @@
+"""A distillation run: its teacher is neither trained nor saved."""
+
+import jax
+import numpy as np
+import pytest
+
+from tests import toy
+from vit_jax import __main__ as main
+from vit_jax import models
+from vit_jax import run as run_lib
+from vit_jax import tree
+from vit_jax.checkpoints import source as checkpoint_source
+from vit_jax.experiment import build as experiment_lib
+from vit_jax.experiment import config as config_lib
+from vit_jax.inference import load
+from vit_jax.training import flops
+
+pytestmark = pytest.mark.slow  # It trains models.
+
+
+def save_teacher(path, num_classes=10):
+  model = load.create(num_classes=num_classes, resolution=12, width=16, depth=1,
+                      num_heads=4, mlp_dim=16, patch=4)
+  params = jax.tree.map(
+      lambda x: x + 0.1 * np.random.default_rng(0).normal(
+          size=x.shape).astype(x.dtype), model.params)
+  type(model)(model.config, params, model.preprocess, model.resolution).save(
+      path)
+  return path
+
+
+def build(teacher, *, steps=6):
+  return experiment_lib.build(config_lib.resolve(toy.config(
+      total={'steps': steps}, averaging=0.5, mesh={'fsdp': 2},
+      objective={'name': 'distill', 'teacher': str(teacher), 'weight': 0.5},
+      data={'mixup': 0.2},
+      evals={'test': {'split': 'test', 'batch_size': 120},
+             'loss': {'name': 'objective', 'batch_size': 120}},
+      checkpoint={'every': {'steps': 3}})))
+
+
+@pytest.fixture(scope='module')
+def trained(tmp_path_factory):
+  path = tmp_path_factory.mktemp('distill')
+  teacher = save_teacher(path / 'teacher')
+  experiment = build(teacher)
+  return teacher, path / 'run', experiment, run_lib.train(
+      experiment, path / 'run')
+
+
+def test_the_teacher_is_neither_trained_nor_saved(trained):
+  teacher, workdir, experiment, summary = trained
+  model = tree.flatten(experiment.model_params)
+  assert tree.flatten(checkpoint_source.find(workdir).shapes).keys() == (
+      model.keys())
+  assert experiment.num_trainable == summary['parameters'] == (
+      tree.num_elements(model))
+  state = experiment.with_base(experiment.init_state())
+  batch = next(experiment.batches(start_step=0))
+  state, _ = experiment.train_step(state, batch)
+  for params in (state.params, state.average):
+    jax.tree.map(np.testing.assert_array_equal, params['teacher'],
+                 load.load(teacher, log=None).params)
+  assert 0 <= summary['metrics']['loss/agreement'] <= 1
+
+
+def test_the_forward_pass_of_the_teacher_counts(trained):
+  _, _, experiment, _ = trained
+  teacher = load.load(trained[0], log=None)
+  forward = flops.count(
+      lambda params, x: models.build(teacher.config, num_classes=10).apply(
+          {'params': params}, x)['logits'], teacher.params,
+      jax.ShapeDtypeStruct((1, 12, 12, 3), 'float32'))
+  assert experiment.training_flops_per_image == (
+      3 * experiment.flops_per_image + forward)
+
+
+def test_a_resumed_run_equals_an_uninterrupted_one(trained, tmp_path):
+  teacher, workdir, *_ = trained
+  run_lib.train(build(teacher, steps=3), tmp_path)
+  run_lib.train(build(teacher), tmp_path)
+  jax.tree.map(np.testing.assert_array_equal, *(
+      checkpoint_source.find(path).load() for path in (workdir, tmp_path)))
+
+
+def test_evaluation_needs_no_teacher(trained, capsys):
+  teacher, workdir, _, summary = trained
+  moved = teacher.rename(teacher.with_name('moved'))
+  try:
+    assert main.main(['evaluate', f'--workdir={workdir}',
+                      '--evaluators=test']) == 0
+  finally:
+    moved.rename(teacher)
+  assert f'{100 * summary["metrics"]["test/accuracy"]:.2f} %' in (
+      capsys.readouterr().out)
+
+
+def test_a_teacher_of_other_classes_is_an_error(tmp_path):
+  with pytest.raises(ValueError, match='has 7 classes.*but digits has 10'):
+    build(save_teacher(tmp_path / 'x', num_classes=7))

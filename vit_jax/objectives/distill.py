@@ -1,0 +1,133 @@
+"""Distillation: a model learns from the predictions of a frozen teacher.
+
+    loss = (1 - weight) * labels + weight * teacher
+    soft:  teacher = T^2 KL(softmax(t / T) || softmax(s / T))
+    hard:  teacher = cross-entropy(argmax t, s)
+
+for logits s of the model and t of the teacher, with a temperature T (arXiv
+1503.02531; hard targets: arXiv 2012.12877, equation 3). Both see the same crop
+and the same mixture of images (arXiv 2106.05237).
+
+The teacher's parameters are frozen parameters of the training state, under
+`teacher/`, so that they are sharded like others. Checkpoints leave them out.
+"""
+
+from collections.abc import Mapping
+import dataclasses
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+import numpy as np
+import optax
+
+from vit_jax import models
+from vit_jax import types
+from vit_jax.objectives import supervised
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Teacher:
+  """A model to learn from.
+
+  Attributes:
+    config: its architecture.
+    params: its parameters.
+    resolution: height and width of its images.
+    mean: mean of the normalisation of its images in [0, 1], by channel.
+    std: standard deviation of the normalisation.
+  """
+  config: models.ModelConfig
+  params: types.Params
+  resolution: tuple[int, int]
+  mean: tuple[float, ...]
+  std: tuple[float, ...]
+
+  @property
+  def images(self) -> jax.ShapeDtypeStruct:
+    """Shape of one image."""
+    return jax.ShapeDtypeStruct(
+        (1, *self.resolution, len(self.mean)), 'float32')
+
+  def logits(
+      self, params: types.Params,
+      images: Float[Array, 'batch height width channels'],
+  ) -> Float[Array, 'batch classes']:
+    """Returns the logits of normalised images."""
+    return self._model.apply({'params': params}, images)['logits']
+
+  def empty_params(self) -> types.Params:
+    """Returns zeros for the parameters, boxed with the names of their axes."""
+    boxed = jax.eval_shape(lambda: models.init(
+        self._model, jax.random.key(0), self.images))
+    return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), boxed)
+
+  @property
+  def _model(self) -> nn.Module:
+    return models.build(self.config, num_classes=self.config.num_classes)
+
+
+class Distillation:
+  """Loss of a model with labels and a teacher.
+
+  Attributes:
+    measures: ('accuracy', 'agreement'): of the labels, and with the teacher.
+  """
+
+  def __init__(
+      self, config: supervised.DistillConfig, model: nn.Module,
+      teacher: Teacher, *, mean: float | tuple[float, ...],
+      std: float | tuple[float, ...],
+      class_weights: Float[np.ndarray, 'classes'] | None = None,
+  ):
+    """Initialises the loss; `mean` and `std` normalise the model's images."""
+    self._config, self._model, self._teacher = config, model, teacher
+    self._mean, self._std = (np.asarray(x, np.float32) for x in (mean, std))
+    self._labelled = supervised.Supervised(
+        config, model, multi_label=False, class_weights=class_weights)
+    self.measures: tuple[str, ...] = (*self._labelled.measures, 'agreement')
+
+  def __call__(
+      self, params: types.Params, batch: types.Batch, key: PRNGKeyArray,
+      train: bool = True,
+  ) -> tuple[Float[Array, 'batch'], Mapping[str, Float[Array, 'batch']]]:
+    """Returns the loss and measures of each example; see `Supervised`."""
+    logits = self._labelled.logits(params, batch, key, train)
+    loss, measures = self._labelled.measure(logits, batch['label'])
+    targets = jax.lax.stop_gradient(self._teacher.logits(
+        params[supervised.TEACHER], self._images(batch['image'])))
+    agreement = (logits.argmax(-1) == targets.argmax(-1)).astype(jnp.float32)
+    weight = self._config.weight
+    return (
+        (1 - weight) * loss + weight * imitation(
+            logits, targets, hard=self._config.targets == 'hard',
+            temperature=self._config.temperature),
+        {**measures, 'agreement': agreement})
+
+  def _images(
+      self, images: Float[Array, 'batch height width channels'],
+  ) -> Float[Array, 'batch new_height new_width channels']:
+    """Returns the same images in the size and scale of the teacher's."""
+    teacher = self._teacher
+    pixels = images * self._std + self._mean
+    mean, std = (np.asarray(x, np.float32) for x in (teacher.mean, teacher.std))
+    scaled = (pixels - mean) / std
+    shape = (images.shape[0], *teacher.resolution, images.shape[-1])
+    if scaled.shape == shape:
+      return scaled
+    return jax.image.resize(scaled, shape, 'bilinear')
+
+
+def imitation(
+    logits: Float[Array, 'batch classes'],
+    targets: Float[Array, 'batch classes'], *, hard: bool, temperature: float,
+) -> Float[Array, 'batch']:
+  """Returns the teacher's term of the loss, for logits of both."""
+  logits, targets = (x.astype(jnp.float32) for x in (logits, targets))
+  if hard:
+    return optax.softmax_cross_entropy_with_integer_labels(
+        logits, targets.argmax(-1))
+  return temperature**2 * optax.losses.kl_divergence_with_log_targets(
+      jax.nn.log_softmax(logits / temperature),
+      jax.nn.log_softmax(targets / temperature))
