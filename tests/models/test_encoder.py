@@ -1,6 +1,7 @@
 """The encoder: scan, remat, dropout, stochastic depth and intermediates."""
 
 import collections
+import functools
 
 import flax.linen as nn
 import jax
@@ -78,6 +79,19 @@ def test_scanned_unrolled_and_remat_are_one_computation(params, scanned, how):
   assert all(jnp.any(leaf != 0) for leaf in jax.tree.leaves(grads))
 
 
+@pytest.mark.parametrize('section', [
+    {}, {'axial': True, 'position': 'none', 'pooling': 'average'}], ids=str)
+def test_folded_layer_scales_change_neither_outputs_nor_gradients(section):
+  model = build(layer_scale=0.5, remat='attention', **section)
+  rng = np.random.default_rng(2)
+  params = jax.tree.map(lambda leaf: jnp.asarray(
+      rng.normal(size=leaf.shape) * 0.4, jnp.float32), shapes(model))
+  expected, found = (
+      loss_and_gradients(model, params, train=train) for train in (False, True))
+  jax.tree.map(functools.partial(
+      np.testing.assert_allclose, rtol=1e-4, atol=1e-5), found, expected)
+
+
 @pytest.mark.parametrize('how', [COMPILED[1], COMPILED[-1]], ids=str)
 def test_unroll_and_remat_do_not_change_the_parameters(how):
   def boxed(model):
@@ -110,7 +124,9 @@ def test_remat_saves_less_for_the_backward_pass():
   assert full < attention < none and full < dots < none
 
 
-@pytest.mark.parametrize('kind', [{}, {'parallel': True}, {'qk_norm': True}])
+@pytest.mark.parametrize('kind', [
+    {}, {'parallel': True}, {'qk_norm': True}, {'layer_scale': 0.1},
+    {'rotary': {}}], ids=str)
 def test_attention_remat_saves_projections_in_the_compute_dtype(kind):
   # Neither attention weights, nor float32 parts of norms, nor dropout's masks.
   saved = residuals(

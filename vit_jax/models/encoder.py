@@ -79,15 +79,21 @@ class SelfAttention(nn.Module):
       biases = bias if c.key_bias else (bias[0], 0, bias[1])
     # Three products: slices of a joint result would be copied.
     query, key, value = (
-        ad_checkpoint.checkpoint_name(jnp.einsum(
-            'btw,wnh->btnh', tokens, kernel[:, i].astype(c.compute_dtype)
-        ) + biases[i], name)
-        for i, name in enumerate(('query', 'key', 'value')))
+        jnp.einsum('btw,wnh->btnh', tokens, kernel[:, i].astype(c.compute_dtype)
+                   ) + biases[i] for i in range(3))
+    # The derivative of a fixed rotation needs the angles only: the rotated
+    # queries and keys are kept, instead of those before.
+    fixed = c.rotary is not None and not (c.rotary.learned or c.qk_norm)
+    if fixed:
+      query, key = self._rotate(query, key)
+    query, key, value = (
+        ad_checkpoint.checkpoint_name(array, name) for array, name in (
+            (query, 'query'), (key, 'key'), (value, 'value')))
     if c.qk_norm:
       query = layers.layer_norm(c, 'query_norm', axis='head_dim')(query)
       key = layers.layer_norm(c, 'key_norm', axis='head_dim')(key)
-    if c.rotary is not None:
-      query, key = self._rotate(c.rotary, query, key)
+    if c.rotary is not None and not fixed:
+      query, key = self._rotate(query, key)
     bias = self._relative_bias(query) if c.position == 'relative' else None
     drops = self.train and c.attention_dropout > 0
     needs_weights = bias is not None or self.capture or drops
@@ -108,19 +114,18 @@ class SelfAttention(nn.Module):
         bias=nn.initializers.zeros if c.proj_bias else None)
     return out(values), weights
 
-  def _rotate(
-      self, config: rotary.RotaryConfig, *arrays: jax.Array,
-  ) -> list[jax.Array]:
+  def _rotate(self, *arrays: jax.Array) -> list[jax.Array]:
     """Rotates the channels of queries and keys (see `rotary`)."""
     c, learned = self.config, None
-    if config.learned:
-      init = functools.partial(rotary.random_frequencies, config=config)
+    assert c.rotary is not None
+    if c.rotary.learned:
+      init = functools.partial(rotary.random_frequencies, config=c.rotary)
       learned = self.param(
           'frequencies',
           nn.with_logical_partitioning(init, (None, 'heads', 'head_dim')),
           (2, c.num_heads, c.head_dim // 2))
-    angles = rotary.angles(config, self.grid, c.head_dim, learned)
-    return [rotary.rotate(array, angles, halves=config.halves)
+    angles = rotary.angles(c.rotary, self.grid, c.head_dim, learned)
+    return [rotary.rotate(array, angles, halves=c.rotary.halves)
             for array in arrays]
 
   def _relative_bias(
@@ -210,7 +215,9 @@ class Block(nn.Module):
   ) -> Float[Array, 'batch tokens width']:
     """Layer scale: a learned factor per channel (arXiv 2103.17239)."""
     c = self.config
-    if c.layer_scale is None:
+    if c.layer_scale is None or (  # Folded into the output projection.
+        self.train and not self.has_variable('params', name)
+        and not self.is_initializing()):
       return branch
     scale = self.param(
         name, nn.with_logical_partitioning(
@@ -251,6 +258,24 @@ class AxialBlock(nn.Module):
     tokens, columns = Block(*settings, within='column', name='column')(
         tokens, drop_path, None)
     return tokens, {'row': rows, 'column': columns} if self.capture else {}
+
+
+def _fold_layer_scale(params: Any) -> Any:
+  """Multiplies output projections of branches by their layer scale.
+
+  The gradient of a scaled branch would need the branch, and thus, without
+  memory for it, its matrix product once more.
+  """
+  if not isinstance(params, Mapping):
+    return params
+  folded = {name: _fold_layer_scale(value) for name, value in params.items()}
+  for branch in ('attention', 'mlp'):
+    if f'{branch}_scale' in folded:
+      scale = folded.pop(f'{branch}_scale')  # [layers, width].
+      out = {name: leaf * jnp.expand_dims(scale, range(1, leaf.ndim - 1))
+             for name, leaf in folded[branch]['out'].items()}
+      folded[branch] = {**folded[branch], 'out': out}
+  return folded
 
 
 def _cast_params(params: Any, *, dtype: jnp.dtype) -> Any:
@@ -305,9 +330,8 @@ class Encoder(nn.Module):
         unroll=min(c.unroll, c.depth),
         metadata_params={nn.PARTITION_NAME: 'layers'})
     if self.train and not self.is_initializing():
-      blocks = nn.map_variables(
-          blocks, 'params',
-          functools.partial(_cast_params, dtype=c.compute_dtype))
+      blocks = nn.map_variables(blocks, 'params', lambda params: _cast_params(
+          _fold_layer_scale(params), dtype=c.compute_dtype))
     # Linear from 0 at the first layer.
     rates = jnp.linspace(0.0, c.stochastic_depth, c.depth)
     return blocks(c, self.train, self.capture, self.grid, name='layers')(
