@@ -1,5 +1,6 @@
 """Distillation: the loss of a teacher, and what the teacher sees."""
 
+import dataclasses
 import re
 
 import flax.linen as nn
@@ -12,6 +13,7 @@ from tests import toy
 from vit_jax import objectives
 from vit_jax.inference import load
 from vit_jax.objectives import distill
+from vit_jax.weights.configs import preprocessing
 
 RNG = np.random.default_rng(0)
 STUDENT, TEACHER = (jnp.asarray(RNG.normal(size=(5, 4)), jnp.float32)
@@ -47,10 +49,11 @@ class Fixed(nn.Module):
 @pytest.mark.parametrize('weight', [0.25, 1.0])
 def test_the_teacher_sees_the_same_images_in_its_own_size_and_scale(weight):
   model = load.create(num_classes=4, resolution=16, **toy.CONFIG['model'])
-  teacher = distill.Teacher(
-      model.config, jax.tree.map(lambda x: jnp.asarray(x + 0.3), model.params),
-      resolution=(16, 16), mean=(0.1, 0.2, 0.3), std=(0.4, 0.5, 0.6))
-  assert jax.tree.map(jnp.shape, nn.unbox(teacher.empty_params())) == (
+  teacher = dataclasses.replace(
+      model, params=jax.tree.map(lambda x: jnp.asarray(x + 0.3), model.params),
+      preprocess=preprocessing.parse({
+          'resolution': 16, 'mean': (0.1, 0.2, 0.3), 'std': (0.4, 0.5, 0.6)}))
+  assert jax.tree.map(jnp.shape, nn.unbox(distill.empty_params(teacher))) == (
       jax.tree.map(np.shape, model.params))
   pixels = jnp.asarray(RNG.uniform(size=(5, 8, 8, 3)), jnp.float32)
   section = {'name': 'distill', 'teacher': 'x', 'weight': weight}
@@ -62,9 +65,8 @@ def test_the_teacher_sees_the_same_images_in_its_own_size_and_scale(weight):
       {'image': (pixels - 0.5) / 0.25, 'label': LABELS}, jax.random.key(0))
   # Each pixel of a linear resize is a mean, so resizing and scaling commute.
   larger = jax.image.resize(pixels, (5, 16, 16, 3), 'bilinear')
-  targets = teacher.logits(
-      teacher.params, (larger - np.float32(teacher.mean)) / np.float32(
-          teacher.std))
+  targets = teacher((larger - np.float32([0.1, 0.2, 0.3])) / np.float32(
+      [0.4, 0.5, 0.6]))['logits']
   labels = -np.log(softmax(STUDENT)[np.arange(5), LABELS])
   want = (1 - weight) * labels + weight * distill.imitation(
       STUDENT, targets, hard=False, temperature=1.0)

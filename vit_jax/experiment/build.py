@@ -25,6 +25,7 @@ from vit_jax.experiment import fingerprint
 from vit_jax.experiment.experiment import Experiment
 from vit_jax.experiment.experiment import grid
 from vit_jax.models import lora
+from vit_jax.objectives import distill
 from vit_jax.parallel import mesh as mesh_lib
 from vit_jax.parallel import multihost
 from vit_jax.parallel import sharding
@@ -75,7 +76,7 @@ def build(
     params = models.init(model, init_key, abstract_batch['image'])
     params = lora.init(config.lora, jax.random.fold_in(init_key, 1), params)
     return params if teacher is None else {
-        **params, objectives.TEACHER: teacher.empty_params()}
+        **params, objectives.TEACHER: distill.empty_params(teacher)}
 
   boxed = jax.eval_shape(init_params)
   mesh = mesh_lib.build(
@@ -156,12 +157,11 @@ def _model_and_loss(
 
 
 def _teacher(config: config_lib.Config, dataset: data.Dataset) -> Any:
-  """Returns the `distill.Teacher` of the objective, or None."""
+  """Returns the teacher of the objective, an `inference` model, or None."""
   section = config.objective
   if not isinstance(section, objectives.DistillConfig):
     return None
   from vit_jax.inference import load
-  from vit_jax.objectives import distill
   model = load.load(section.teacher, which=section.which, log=None)
   expected = dataset.num_classes, config.data.channels
   found = model.config.num_classes, model.preprocess.channels
@@ -171,11 +171,8 @@ def _teacher(config: config_lib.Config, dataset: data.Dataset) -> Any:
         f'{found[1]} channels, but {dataset.name} has {expected[0]} classes '
         f'and images of {expected[1]} channels. Use a teacher that was trained '
         'on it.')
-  return distill.Teacher(
-      dataclasses.replace(
-          models.without_fused_kernels(model.config), dtype=config.model.dtype),
-      model.params, model.resolution, tuple(model.preprocess.mean),
-      tuple(model.preprocess.std))
+  return dataclasses.replace(model, config=dataclasses.replace(
+      models.without_fused_kernels(model.config), dtype=config.model.dtype))
 
 
 def _optimizer(

@@ -47,7 +47,7 @@ class Experiment:
     shardings: shardings of the state.
     axes: axis names of each parameter, by path.
     trainable: tree of booleans like the parameters; False where frozen.
-    teacher: a `distill.Teacher` of the objective, if any.
+    teacher: the loaded teacher of the objective, if any.
     init_state: returns the state of step 0.
     empty_metrics: returns running metrics of zero steps.
     build_step: returns the jitted `train_step` for a number of microbatches.
@@ -197,9 +197,12 @@ class Experiment:
     of the remaining gradient: little more than one forward pass for a linear
     probe. Plus a forward pass of a teacher.
     """
-    teacher = 0 if self.teacher is None else flops.count(
-        self.teacher.logits, self.abstract_state.params[objectives.TEACHER],
-        self.teacher.images)
+    teacher = 0
+    if self.teacher is not None:
+      from vit_jax.objectives import distill
+      teacher = flops.count(
+          functools.partial(distill.logits, self.teacher), self.teacher.params,
+          distill.image(self.teacher))
     if all(jax.tree.leaves(_of_model(self.trainable))):
       return teacher + flops.training_flops(self.flops_per_image)
     return teacher + self.gradient_flops(self.countable_model(remat='none'))
@@ -309,7 +312,10 @@ class Experiment:
     config = dataclasses.replace(config, new=(
         *config.new, *[f'{name}/.*' for name in (lora.ROOT, objectives.TEACHER)
                        if name in initial]))
-    return initialize.adapt(source, initial, config=config, resize=resize)
+    params, rows = initialize.adapt(
+        source, initial, config=config, resize=resize)
+    return params, [row for row in rows if not row.name.startswith(
+        f'{objectives.TEACHER}/')]
 
 
 def _of_model(params: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ The teacher's parameters are frozen parameters of the training state, under
 """
 
 from collections.abc import Mapping
-import dataclasses
+from typing import Any
 
 import flax.linen as nn
 import jax
@@ -27,45 +27,29 @@ from vit_jax import types
 from vit_jax.objectives import supervised
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Teacher:
-  """A model to learn from.
+def logits(
+    teacher: Any, params: types.Params,
+    images: Float[Array, 'batch height width channels'],
+) -> Float[Array, 'batch classes']:
+  """Returns the logits of a teacher, an `inference.model.Model`."""
+  return _module(teacher).apply({'params': params}, images)['logits']
 
-  Attributes:
-    config: its architecture.
-    params: its parameters.
-    resolution: height and width of its images.
-    mean: mean of the normalisation of its images in [0, 1], by channel.
-    std: standard deviation of the normalisation.
-  """
-  config: models.ModelConfig
-  params: types.Params
-  resolution: tuple[int, int]
-  mean: tuple[float, ...]
-  std: tuple[float, ...]
 
-  @property
-  def images(self) -> jax.ShapeDtypeStruct:
-    """Shape of one image."""
-    return jax.ShapeDtypeStruct(
-        (1, *self.resolution, len(self.mean)), 'float32')
+def image(teacher: Any) -> jax.ShapeDtypeStruct:
+  """Returns the shape of one image of a teacher."""
+  return jax.ShapeDtypeStruct(
+      (1, *teacher.resolution, teacher.preprocess.channels), 'float32')
 
-  def logits(
-      self, params: types.Params,
-      images: Float[Array, 'batch height width channels'],
-  ) -> Float[Array, 'batch classes']:
-    """Returns the logits of normalised images."""
-    return self._model.apply({'params': params}, images)['logits']
 
-  def empty_params(self) -> types.Params:
-    """Returns zeros for the parameters, boxed with the names of their axes."""
-    boxed = jax.eval_shape(lambda: models.init(
-        self._model, jax.random.key(0), self.images))
-    return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), boxed)
+def empty_params(teacher: Any) -> types.Params:
+  """Returns zeros for its parameters, boxed with the names of their axes."""
+  boxed = jax.eval_shape(lambda: models.init(
+      _module(teacher), jax.random.key(0), image(teacher)))
+  return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), boxed)
 
-  @property
-  def _model(self) -> nn.Module:
-    return models.build(self.config, num_classes=self.config.num_classes)
+
+def _module(teacher: Any) -> nn.Module:
+  return models.build(teacher.config, num_classes=teacher.config.num_classes)
 
 
 class Distillation:
@@ -76,13 +60,12 @@ class Distillation:
   """
 
   def __init__(
-      self, config: supervised.DistillConfig, model: nn.Module,
-      teacher: Teacher, *, mean: float | tuple[float, ...],
-      std: float | tuple[float, ...],
+      self, config: supervised.DistillConfig, model: nn.Module, teacher: Any,
+      *, mean: float | tuple[float, ...], std: float | tuple[float, ...],
       class_weights: Float[np.ndarray, 'classes'] | None = None,
   ):
     """Initialises the loss; `mean` and `std` normalise the model's images."""
-    self._config, self._model, self._teacher = config, model, teacher
+    self._config, self._teacher = config, teacher
     self._mean, self._std = (np.asarray(x, np.float32) for x in (mean, std))
     self._labelled = supervised.Supervised(
         config, model, multi_label=False, class_weights=class_weights)
@@ -93,15 +76,16 @@ class Distillation:
       train: bool = True,
   ) -> tuple[Float[Array, 'batch'], Mapping[str, Float[Array, 'batch']]]:
     """Returns the loss and measures of each example; see `Supervised`."""
-    logits = self._labelled.logits(params, batch, key, train)
-    loss, measures = self._labelled.measure(logits, batch['label'])
-    targets = jax.lax.stop_gradient(self._teacher.logits(
-        params[supervised.TEACHER], self._images(batch['image'])))
-    agreement = (logits.argmax(-1) == targets.argmax(-1)).astype(jnp.float32)
+    own = self._labelled.logits(params, batch, key, train)
+    loss, measures = self._labelled.measure(own, batch['label'])
+    targets = jax.lax.stop_gradient(logits(
+        self._teacher, params[supervised.TEACHER],
+        self._images(batch['image'])))
+    agreement = (own.argmax(-1) == targets.argmax(-1)).astype(jnp.float32)
     weight = self._config.weight
     return (
         (1 - weight) * loss + weight * imitation(
-            logits, targets, hard=self._config.targets == 'hard',
+            own, targets, hard=self._config.targets == 'hard',
             temperature=self._config.temperature),
         {**measures, 'agreement': agreement})
 
@@ -109,25 +93,23 @@ class Distillation:
       self, images: Float[Array, 'batch height width channels'],
   ) -> Float[Array, 'batch new_height new_width channels']:
     """Returns the same images in the size and scale of the teacher's."""
-    teacher = self._teacher
-    pixels = images * self._std + self._mean
-    mean, std = (np.asarray(x, np.float32) for x in (teacher.mean, teacher.std))
-    scaled = (pixels - mean) / std
-    shape = (images.shape[0], *teacher.resolution, images.shape[-1])
-    if scaled.shape == shape:
-      return scaled
-    return jax.image.resize(scaled, shape, 'bilinear')
+    mean, std = (np.asarray(x, np.float32) for x in (
+        self._teacher.preprocess.mean, self._teacher.preprocess.std))
+    scaled = (images * self._std + self._mean - mean) / std
+    shape = (len(images), *image(self._teacher).shape[1:])
+    return scaled if scaled.shape == shape else jax.image.resize(
+        scaled, shape, 'bilinear')
 
 
 def imitation(
-    logits: Float[Array, 'batch classes'],
+    own: Float[Array, 'batch classes'],
     targets: Float[Array, 'batch classes'], *, hard: bool, temperature: float,
 ) -> Float[Array, 'batch']:
   """Returns the teacher's term of the loss, for logits of both."""
-  logits, targets = (x.astype(jnp.float32) for x in (logits, targets))
+  own, targets = (x.astype(jnp.float32) for x in (own, targets))
   if hard:
     return optax.softmax_cross_entropy_with_integer_labels(
-        logits, targets.argmax(-1))
+        own, targets.argmax(-1))
   return temperature**2 * optax.losses.kl_divergence_with_log_targets(
-      jax.nn.log_softmax(logits / temperature),
+      jax.nn.log_softmax(own / temperature),
       jax.nn.log_softmax(targets / temperature))
