@@ -36,7 +36,7 @@ DATASETS: dict[str, dict[str, Any]] = {
         'smallest_class': 5000,
         'durations': {
             'masked_patch': [{'epochs': 100}, {'epochs': 60}, {'epochs': 6}],
-            'mae': [{'epochs': 24}, {'epochs': 30}, {'epochs': 4}]}},
+            'mae': [{'epochs': 24}, {'epochs': 30}, {'epochs': 3}]}},
     'digits': {
         'resolution': 8, 'patch': 2, 'train_ops': [{'op': 'resize'}],
         'batch_size': 64, 'target': 'mean_color', 'labelled_batch_size': 32,

@@ -1,18 +1,25 @@
 """`inspect` draws every figure, and a page that needs no network."""
 
 import base64
+import dataclasses
 import json
 import re
 import shutil
 
+import flax.linen as nn
+import jax
 import numpy as np
 from PIL import Image
 import pytest
 
 from tests import random_models
 from vit_jax import __main__ as main
+from vit_jax import models
+from vit_jax import objectives
 from vit_jax.analysis import attention
+from vit_jax.checkpoints import source as checkpoint_source
 from vit_jax.inference import load
+from vit_jax.inference import reconstruction
 
 TINY = {'width': 8, 'depth': 2, 'mlp_dim': 8, 'num_heads': 2, 'patch': 4,
         'num_classes': 3}
@@ -67,6 +74,54 @@ def test_all_figures_are_drawn_and_the_page_holds_them(
       attention.mean_distance(
           weights.swapaxes(0, 1), grid=grid, patch=(patch, patch)), rtol=1e-4)
   assert report['pictures'] == 3
+
+
+def add_decoder(monkeypatch, model, objective):
+  """Makes the saved model look like a run with an objective."""
+  module = objectives.build_model(
+      objectives.parse(objective), model.config, image_shape=(16, 16, 3),
+      num_classes=3)
+  shapes = nn.unbox(jax.eval_shape(lambda: models.init(
+      module, jax.random.key(0), jax.ShapeDtypeStruct(
+          (1, 16, 16, 3), 'float32'))))['masked_patch']
+  extra = {'masked_patch': jax.tree.map(
+      lambda x: np.zeros(x.shape, np.float32), shapes)}
+  extra['masked_patch']['prediction']['bias'][...] = 1.0
+  find = checkpoint_source.find
+
+  def find_run(path, *, which):
+    source = find(path, which=which)
+    return dataclasses.replace(
+        source, config={**source.config, 'objective': objective},
+        shapes={**source.shapes, **extra},
+        complete=lambda params: {**params, **extra})
+
+  monkeypatch.setattr(checkpoint_source, 'find', find_run)
+
+
+def test_runs_that_predict_pixels_show_reconstructions(
+    photos, tmp_path, monkeypatch, capsys):
+  model = save(tmp_path / 'model', TINY)
+  path = tmp_path / 'model'
+  assert reconstruction.load(path, model, which='latest') is None
+  add_decoder(monkeypatch, model, {
+      'name': 'mae', 'target': 'patch', 'decoder_width': 8,
+      'decoder_depth': 1, 'decoder_heads': 2})
+  mean, std = (np.asarray(getattr(model.preprocess, name))
+               for name in ('mean', 'std'))
+  original = np.random.default_rng(0).uniform(size=(2, 16, 16, 3))
+  pictures = reconstruction.load(path, model, which='latest')(
+      ((original - mean) / std).astype(np.float32))
+  np.testing.assert_allclose(pictures[0], original, atol=1e-6)
+  hidden = (np.abs(pictures[1] - 0.5) < 1e-6).all(axis=-1)
+  assert hidden.mean() == 0.75
+  # The predictions are all one.
+  want = np.where(hidden[..., None], (mean + std).clip(0, 1), original)
+  np.testing.assert_allclose(pictures[2], want, atol=1e-6)
+  assert not main.main(['inspect', f'--model={tmp_path}/model', str(photos)])
+  assert 'Reconstruction' in capsys.readouterr().out
+  drawn = Image.open(tmp_path / 'model' / 'inspect' / 'reconstruction.png')
+  assert np.asarray(drawn.convert('L')).std() > 5
 
 
 @pytest.mark.parametrize(('channels', 'name', 'missing'), [

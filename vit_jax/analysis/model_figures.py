@@ -1,4 +1,4 @@
-"""Figures of a trained ViT: figures 6, 7, 10 and 14 of the paper."""
+"""Figures of a trained ViT: figures 6, 7, 10 and 14, reconstructions."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -117,6 +117,32 @@ def rollout(
         _shorten(title, 60), fontsize=10, parse_math=False, loc='left')
   # The ticks of the colour bars depend on a first layout.
   fig.draw_without_rendering()
+  plots.save(fig, path)
+
+
+def reconstruction(
+    pictures: Sequence[Float[np.ndarray, 'batch height width channels']],
+    path: epath.PathLike, *, titles: Sequence[str] = (),
+) -> None:
+  """Draws images, their visible patches and their reconstructions, in 0 ... 1.
+
+  An image is a row (MAE, arXiv 2111.06377, figure 2). `titles` are below the
+  images.
+  """
+  count, height, width = pictures[0].shape[:3]
+  fig = plots.new_figure(
+      6.2, (2.1 * height / width + 0.2) * count + 0.3, w_pad=0.05)
+  axes = fig.subplots(count, 3, squeeze=False)
+  for column, images, name in zip(
+      axes.T, pictures, ('input', 'masked', 'reconstructed')):
+    column[0].set_title(name, fontsize=11)
+    for ax, image in zip(column, images):
+      ax.imshow(image, cmap='gray', vmin=0, vmax=1, interpolation='nearest')
+      ax.spines[:].set_visible(False)
+      ax.set(xticks=[], yticks=[])
+  for row, title in zip(axes, titles):
+    row[0].set_xlabel(
+        _shorten(title, 60), fontsize=10, parse_math=False, loc='left')
   plots.save(fig, path)
 
 

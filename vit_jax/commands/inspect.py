@@ -3,7 +3,8 @@
     python main.py inspect --model=runs/quickstart/finetune photos/
 
 Filters, position embeddings and, for the given images, mean attention distance,
-rollout and the attention of each head, as PNG files and one HTML page.
+rollout and the attention of each head, as PNG files and one HTML page. Runs of
+masked patch prediction and MAE also show reconstructed images.
 Unreadable images are listed, and the exit status is then 1.
 """
 
@@ -33,6 +34,7 @@ with epy.lazy_imports():
   from vit_jax.inference import image_files
   from vit_jax.inference import images as images_lib
   from vit_jax.inference import model as model_lib
+  from vit_jax.inference import reconstruction
   from vit_jax.models import vit_config
   from vit_jax.run import workdir as workdir_lib
 
@@ -78,6 +80,7 @@ def run(args: argparse.Namespace) -> int:
     sections = [
         _filters(model, output / 'filters.png'),
         _positions(model, output / 'positions.png'),
+        *_reconstruction(args, model, paths, output / 'reconstruction.png'),
         *_attention(args, model, paths, output, reading, statistics)]
   if workdir and (curves := workdir / workdir_lib.CURVES).exists():
     sections.append(html_page.Section(
@@ -145,6 +148,32 @@ def _positions(model: model_lib.Model, path: epath.Path) -> html_page.Section:
       'those of all patches (figure 7, centre)'
       + (', in the first layer.' if config.position_at == 'layers' else '.'),
       path)
+
+
+def _reconstruction(
+    args: argparse.Namespace, model: model_lib.Model, paths: list[str],
+    path: epath.Path,
+) -> list[html_page.Section]:
+  """Draws reconstructions, if the model was trained to reconstruct images."""
+  reconstruct = reconstruction.load(args.model, model, which=args.which)
+  if reconstruct is None or not paths or not images_lib.is_viewable(
+      model.preprocess):
+    return []
+  # Unreadable images are reported with the attention.
+  batch = next(images_lib.batches(
+      paths[:args.show], model.preprocess, size=min(args.show, len(paths)),
+      on_error=lambda *_: None), None)
+  if batch is None:
+    return []
+  names, arrays = batch
+  model_figures.reconstruction(
+      reconstruct(arrays[:len(names)]), path,
+      titles=[epath.Path(str(name)).name for name in names])
+  return [html_page.Section(
+      'Reconstruction', 'Images with random masked patches (grey), and with '
+      'these patches as predicted in pre-training (MAE, figure 2). For '
+      'normalised targets, mean and deviation of each patch are the true '
+      'ones.', path)]
 
 
 def _attention(

@@ -1,0 +1,62 @@
+"""Images as reconstructed by the pre-training of a checkpoint.
+
+`load` of a model drops the decoder and the prediction layer of masked patch
+prediction and MAE; these functions read them from the checkpoint.
+"""
+
+from collections.abc import Callable
+import os
+
+from etils import epath
+import jax
+from jaxtyping import Float
+import numpy as np
+
+from vit_jax import objectives
+from vit_jax.checkpoints import source as checkpoint_source
+from vit_jax.inference import model as model_lib
+from vit_jax.weights import download
+from vit_jax.weights import orbax_runs
+
+Images = Float[np.ndarray, 'batch height width channels']
+
+
+def load(
+    path: epath.PathLike, model: model_lib.Model, *, which: str,
+) -> Callable[[Images], tuple[Images, ...]] | None:
+  """Returns a function that reconstructs preprocessed images, if any.
+
+  It returns the images, the images with grey masked patches, and the images
+  with predicted patches, each in 0 ... 1. The masks are always the same.
+
+  Args:
+    path: the model's workdir or checkpoint; other paths have no predictions.
+    model: the model at `path`.
+    which: 'latest' or 'best' checkpoint of a workdir.
+  """
+  if os.fspath(path).startswith(('hf://', 'https://')):
+    return None  # Weight files. Do not download them again.
+  local = download.fetch(path)
+  if not orbax_runs.is_run(local):
+    return None
+  source = checkpoint_source.find(local, which=which)
+  if 'masked_patch' not in source.shapes:
+    return None
+  config = objectives.parse(source.config['objective'])
+  preprocess = model.preprocess
+  module = objectives.build_model(
+      config, model.config, num_classes=model.config.num_classes,
+      image_shape=(*model.resolution, preprocess.channels))
+  objective = objectives.build(
+      config, module, multi_label=False, mean=preprocess.mean,
+      std=preprocess.std)
+  params = {**model.params, 'masked_patch': source.load()['masked_patch']}
+
+  def reconstruct(images: Images) -> tuple[Images, ...]:
+    pictures = jax.device_get(jax.jit(objective.reconstruct)(
+        params, images, jax.random.key(0)))
+    return tuple((picture * np.asarray(preprocess.std)
+                  + np.asarray(preprocess.mean)).clip(0, 1)
+                 for picture in pictures)
+
+  return reconstruct
