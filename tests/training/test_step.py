@@ -311,3 +311,27 @@ def test_histograms_are_those_of_the_gradients_of_the_step(parts):
     np.testing.assert_allclose(found['kernel'][1], edges, atol=1e-5)
     # Rounding can move a value into the next bin.
     assert np.abs(found['kernel'][0] - counts).sum() <= 4
+
+
+def test_a_drawn_version_depends_on_the_step_alone():
+  class Scaled(Linear):
+
+    def __init__(self, factor):
+      super().__init__()
+      self.factor = factor
+
+    def __call__(self, params, batch, key):
+      loss, measures = super().__call__(params, batch, key)
+      return self.factor * loss, measures
+
+  loss = step_lib.DrawnLoss(Linear(), (Scaled(2), Scaled(3)))
+  _, plain = build(Linear())(new_state(), batch())
+
+  def factors(microbatches):
+    step = build(loss, accumulation=microbatches)
+    return [round(float(step(dataclasses.replace(
+        new_state(loss), step=jnp.asarray(i)), batch())[1] / plain), 4)
+            for i in range(6)]
+
+  assert factors(1) == factors(2)
+  assert set(factors(1)) == {2, 3}

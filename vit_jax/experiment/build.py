@@ -1,6 +1,6 @@
 """Builds an experiment from a config and devices."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 import functools
 from typing import Any
@@ -147,13 +147,43 @@ def _model_and_loss(
   model = objectives.build_model(
       config.objective, models.for_devices(config.model, devices),
       image_shape=config.data.image_shape, num_classes=dataset.num_classes)
-  loss: step_lib.Loss = objectives.build(
-      config.objective, model, multi_label=dataset.multi_label,
+  build_loss = functools.partial(
+      objectives.build, config.objective, multi_label=dataset.multi_label,
       targets=bool(dataset.targets), mean=config.data.value_scale['mean'],
       std=config.data.value_scale['std'], teacher=teacher,
       class_weights=_class_weights(config, dataset, expected=expected))
-  return model, (
-      _MergedLoss(loss, config.lora) if config.lora.rank else loss)
+
+  def loss_of(model: nn.Module) -> step_lib.Loss:
+    loss = build_loss(model)
+    return _MergedLoss(loss, config.lora) if config.lora.rank else loss
+
+  return model, _with_patch_sizes(config, loss_of(model), lambda patch: loss_of(
+      models.build(models.for_devices(config.model, devices),
+                   num_classes=dataset.num_classes, patch=patch)))
+
+
+def _with_patch_sizes(
+    config: config_lib.Config, loss: step_lib.Loss,
+    loss_of: Callable[[int], step_lib.Loss],
+) -> step_lib.Loss:
+  """Returns the loss whose steps draw one of `model.patch_sizes`, if any.
+
+  Raises a `ValueError` if images do not divide into these patches.
+  """
+  sizes = getattr(config.model, 'patch_sizes', ())
+  if not sizes:
+    return loss
+  if not isinstance(config.objective, objectives.SupervisedConfig):
+    raise ValueError(
+        f'model.patch_sizes is {sizes}, but the patches of the objective '
+        f'{config.objective.name!r} have one size. Leave it out.')
+  for patch in sizes:
+    try:
+      models.grid(dataclasses.replace(config.model, patch=patch),
+                  config.data.image_shape[:2])
+    except ValueError as error:
+      raise ValueError(f'model.patch_sizes: {error}') from error
+  return step_lib.DrawnLoss(loss, tuple(loss_of(patch) for patch in sizes))
 
 
 def _teacher(config: config_lib.Config, dataset: data.Dataset) -> Any:

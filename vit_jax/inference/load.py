@@ -16,6 +16,7 @@ from vit_jax.checkpoints import paths as checkpoint_paths
 from vit_jax.checkpoints import source as checkpoint_source
 from vit_jax.inference import adapted_runs
 from vit_jax.inference import model as model_lib
+from vit_jax.models import flexible_patch
 from vit_jax.models import vit_config
 from vit_jax.weights import download
 from vit_jax.weights import infer_architecture
@@ -49,7 +50,7 @@ def load(
     **overrides: fields of the section `model` (num_heads=4), of `Preprocess`
       (resolution=384, mean=..., labels=...), or positions='cubic'. They take
       precedence over inferred values. Another `patch` resizes the patch
-      embedding (FlexiViT; see `initialize.resize_filters`).
+      embedding (FlexiViT; see `flexible_patch`).
 
   Raises:
     FileNotFoundError: if there is nothing at `path`.
@@ -108,7 +109,8 @@ def _with_patch(
       loaded, config=config if config.patch_shape == new.patch_shape else new,
       params={**loaded.params, 'patches': {
           **loaded.params['patches'],
-          'kernel': initialize.resize_filters(filters, new.patch_shape)}},
+          'kernel': flexible_patch.resize_filters(
+              filters, new.patch_shape)}},
       # The grid of the position embeddings is the same.
       resolution=infer_architecture.image_size(
           new, models.grid(config, loaded.resolution)),

@@ -99,8 +99,13 @@ def without_fused_kernels(config: ModelConfig) -> ModelConfig:
   return config
 
 
-def build(config: ModelConfig, *, num_classes: int) -> nn.Module:
-  """Returns the module; `num_classes` applies if the config has 0."""
+def build(
+    config: ModelConfig, *, num_classes: int, patch: int | None = None,
+) -> nn.Module:
+  """Returns the module; `num_classes` applies if the config has 0.
+
+  `patch` is another patch size than that of the parameters.
+  """
   if not config.num_classes:
     config = dataclasses.replace(config, num_classes=num_classes)
   # A config can be read and completed without the modules.
@@ -108,7 +113,7 @@ def build(config: ModelConfig, *, num_classes: int) -> nn.Module:
     from vit_jax.models import resnet
     return resnet.ResNet(config)
   from vit_jax.models import vit
-  return vit.ViT(config)
+  return vit.ViT(config, patch and (patch, patch))
 
 
 def init(

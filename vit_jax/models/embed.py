@@ -49,23 +49,29 @@ class PatchEmbedding(nn.Module):
   A convolution with stride = kernel size, written as a matrix product, which is
   fast on every backend. The kernel has the shape of a convolution,
   [patch_height, patch_width, channels, width].
+
+  `resized`: size of the patches, if it differs from that of the kernel.
   """
   patch: tuple[int, int]
   width: int
   dtype: jnp.dtype
   use_bias: bool = True
+  resized: tuple[int, int] | None = None
 
   @nn.compact
   def __call__(
       self, images: Float[Array, 'batch height width channels'],
   ) -> Float[Array, 'batch rows columns embedding']:
     rows, columns = grid_shape(
-        (images.shape[1], images.shape[2]), self.patch)
+        (images.shape[1], images.shape[2]), self.resized or self.patch)
     kernel = self.param(
         'kernel',
         nn.with_logical_partitioning(
             nn.initializers.lecun_normal(), (None, None, None, 'width')),
         (*self.patch, images.shape[-1], self.width))
+    if self.resized is not None:
+      from vit_jax.models import flexible_patch
+      kernel = flexible_patch.resize_filters(kernel, self.resized)
     patches = einops.rearrange(
         images.astype(self.dtype), 'b (r p) (c q) ch -> b r c (p q ch)',
         r=rows, c=columns)
@@ -259,19 +265,19 @@ def _num_distances(
 
 
 def resize_positions(
-    positions: Float[np.ndarray, '*layers old_tokens width'],
+    positions: Float[Any, '*layers old_tokens width'],
     *,
     old_grid: tuple[int, int],
     new_grid: tuple[int, int],
     method: Method = 'linear',
-) -> Float[np.ndarray, '*layers new_tokens width']:
+) -> Float[Any, '*layers new_tokens width']:
   """Interpolates position embeddings to another grid (ViT, section 3.2).
 
   Embeddings of prefix tokens, such as the class token, are unchanged.
 
   Args:
     positions: embeddings of prefix tokens, then of the grid in row-major order,
-      optionally stacked over layers.
+      optionally stacked over layers; in a compiled function not 'linear'.
     old_grid: rows and columns of `positions`.
     new_grid: rows and columns of the result.
     method: 'linear' with aligned corners, as in the paper's code; 'bilinear'
@@ -292,20 +298,22 @@ def resize_positions(
   first = len(layers)
   resized = _interpolate(
       grid, {first: new_grid[0], first + 1: new_grid[1]}, method)
-  return np.concatenate(
+  module: Any = np if isinstance(positions, np.ndarray) else jnp
+  return module.concatenate(
       [positions[..., :prefix, :], resized.reshape(*layers, -1, width)],
       axis=-2)
 
 
 def _interpolate(
-    array: Float[np.ndarray, '...'], lengths: Mapping[int, int], method: Method,
-) -> Float[np.ndarray, '...']:
+    array: Float[Any, '...'], lengths: Mapping[int, int], method: Method,
+) -> Float[Any, '...']:
   """Interpolates an array to new lengths of some axes."""
   lengths = {axis: length for axis, length in lengths.items()
              if length != array.shape[axis]}
   if method != 'linear':
     shape = [lengths.get(axis, old) for axis, old in enumerate(array.shape)]
-    return np.asarray(jax.image.resize(array, shape, method=method))
+    resized = jax.image.resize(array, shape, method=method)
+    return np.asarray(resized) if isinstance(array, np.ndarray) else resized
   resized = array.astype(np.float64)
   for axis, length in lengths.items():
     matrix = _align_corners(array.shape[axis], length)

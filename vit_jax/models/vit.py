@@ -17,8 +17,13 @@ from vit_jax.models import vit_config
 
 
 class ViT(nn.Module):
-  """ViT classifier with named outputs."""
+  """ViT classifier with named outputs.
+
+  `patch`: size of the patches, if it differs from `config.patch`, which the
+  parameters are for.
+  """
   config: vit_config.ViTConfig
+  patch: tuple[int, int] | None = None
 
   @nn.compact
   def __call__(
@@ -93,7 +98,8 @@ class ViT(nn.Module):
           name='backbone')(images)
     patches = embed.PatchEmbedding(
         c.patch_shape, c.width, c.compute_dtype,
-        use_bias=c.stem_norm != 'tokens', name='patches')(images)
+        use_bias=c.stem_norm != 'tokens', resized=self.patch,
+        name='patches')(images)
     if c.stem_norm == 'patches':
       patches = layers.layer_norm(c, 'patch_norm')(patches)
     return patches
@@ -116,9 +122,15 @@ class ViT(nn.Module):
     embedded = jnp.concatenate(tokens, axis=1)
     if c.position_at == 'layers':
       return embedded, None
-    positions = embed.position_embeddings(self.param, c, grid)
+    own = grid  # Of the parameters.
+    if self.patch is not None and c.position == 'learned':
+      own = embed.grid_shape(
+          (grid[0] * self.patch[0], grid[1] * self.patch[1]), c.patch_shape)
+    positions = embed.position_embeddings(self.param, c, own)
     if positions is None or c.position_at == 'shared':
       return embedded, positions
+    positions = embed.resize_positions(
+        positions, old_grid=own, new_grid=grid, method='bilinear')
     return embed.add_positions(
         embedded, positions, num_patches=grid[0] * grid[1]), None
 

@@ -35,6 +35,9 @@ class ViTConfig:
     backbone: convolutional network of a hybrid, whose feature map replaces the
       image.
     num_classes: outputs of the head; 0 uses the classes of the dataset.
+    patch_sizes: sides of patches of which each training step draws one; the
+      parameters, of side `patch`, are resized (FlexiViT, arXiv 2212.08013).
+      Evaluation and logged FLOPs are for `patch`.
 
     cls: whether there is a class token; None if `pooling` reads it.
     registers: learned tokens after the class token that no output uses (arXiv
@@ -116,6 +119,7 @@ class ViTConfig:
   backbone: resnet_config.BackboneConfig | None = _switch(
       None, exported={'npz': _ANY, 'timm': _ANY})
   num_classes: int = 0
+  patch_sizes: tuple[int, ...] = ()
   cls: bool | None = _switch(None, exported=_ANY)
   registers: int = _switch(0, exported={'timm': _ANY})
   position: Literal['learned', 'none', '2d', 'relative', 'sincos'] = _switch(
@@ -194,6 +198,14 @@ class ViTConfig:
           '0.')
 
   def _check_positions(self):
+    if self.patch_sizes and (
+        min(self.patch_sizes) < 1 or self.backbone or self.position not in (
+            'learned', 'sincos', 'none') or self.position_at != 'stem'):
+      raise ValueError(
+          'patch_sizes need patches of the image, and positions that are added '
+          f'to the stem: patch_sizes={self.patch_sizes}, '
+          f'backbone={self.backbone}, position={self.position!r}, '
+          f'position_at={self.position_at!r}.')
     if (self.position in ('none', 'relative') and self.position_at != 'stem'):
       raise ValueError(
           f'position {self.position!r} adds nothing to the tokens, so '

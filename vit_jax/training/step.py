@@ -1,6 +1,8 @@
 """The training step: a pure function of a state and a batch."""
 
 from collections.abc import Callable, Mapping
+import dataclasses
+import functools
 import math
 from typing import Any, Protocol, runtime_checkable
 
@@ -30,6 +32,26 @@ class Loss(Protocol):
       self, params: types.Params, batch: types.Batch, key: PRNGKeyArray,
   ) -> tuple[Float[Array, 'batch'], Mapping[str, Float[Array, 'batch']]]:
     """Returns the loss and each of `measures` per example."""
+
+
+@dataclasses.dataclass(frozen=True)
+class DrawnLoss:
+  """A loss of which each training step uses one version.
+
+  Attributes:
+    loss: version outside of training steps.
+    versions: equally probable versions of training steps. All of them are
+      compiled, and one is run.
+  """
+  loss: Any
+  versions: tuple[Loss, ...]
+
+  @property
+  def measures(self) -> tuple[str, ...]:
+    return self.loss.measures
+
+  def __call__(self, *args: Any, **options: Any) -> Any:
+    return self.loss(*args, **options)
 
 
 # Norms at the last step before a log line. Gradients and updates of frozen
@@ -176,9 +198,17 @@ def _step_gradients(
     key: PRNGKeyArray, **settings: Any,
 ) -> tuple[types.Params, dict[str, metrics.Mean]]:
   """Returns the gradients and metrics of a batch at the step of `state`."""
-  prepare_key, loss_key = jax.random.split(jax.random.fold_in(key, state.step))
-  return _gradients(
-      loss, state.params, prepare(batch, prepare_key), loss_key, **settings)
+  step_key = jax.random.fold_in(key, state.step)
+  prepare_key, loss_key = jax.random.split(step_key)
+  inputs = (state.params, prepare(batch, prepare_key), loss_key)
+  if not isinstance(loss, DrawnLoss):
+    return _gradients(loss, *inputs, **settings)
+  # Gradients inside of the branches: only one version's activations are kept.
+  drawn = jax.random.randint(
+      jax.random.fold_in(step_key, 2), (), 0, len(loss.versions))
+  return jax.lax.switch(
+      drawn, [functools.partial(_gradients, version, **settings)
+              for version in loss.versions], *inputs)
 
 
 def _gradients(

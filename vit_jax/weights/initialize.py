@@ -11,7 +11,7 @@ import re
 import typing
 from typing import Any, Literal
 
-from jaxtyping import Float, Shaped
+from jaxtyping import Shaped
 import numpy as np
 
 from vit_jax import data
@@ -145,7 +145,8 @@ def _adapt_one(
   if name == FILTERS and len(shape) == len(target) == 4:
     if config.channels == 'mean':
       values = spread_channels(values, target[2])
-    values = resize_filters(values, target[:2])
+    from vit_jax.models import flexible_patch
+    values = flexible_patch.resize_filters(values, target[:2])
   # If other axes differ, the error shows the shape before resizing.
   if len(shape) == len(target) and shape[-1:] == target[-1:]:
     values = resize(name, values)
@@ -169,33 +170,6 @@ def spread_channels(
     return filters
   each = filters.sum(axis=2, keepdims=True) / channels
   return np.repeat(each, channels, axis=2).astype(filters.dtype)
-
-
-def resize_filters(
-    kernel: Float[np.ndarray, 'height width channels embedding'],
-    patch: tuple[int, int],
-) -> Float[np.ndarray, 'new_height new_width channels embedding']:
-  """Resizes patch filters by pseudo-inverse (PI-resize, arXiv 2212.08013).
-
-  With B the matrix of bilinear resizing, the new filters (B B^T)^-1 B w give
-  the resized patches B x the embeddings x^T w of the patches x, if patches are
-  enlarged, and the nearest ones otherwise (section 3.4, equations 3 to 5).
-  """
-  if kernel.shape[:2] == tuple(patch):
-    return kernel
-  # Separable: the pseudo-inverse of a Kronecker product is that of its factors.
-  rows, columns = (
-      np.linalg.pinv(_bilinear(old, new).T)
-      for old, new in zip(kernel.shape[:2], patch))
-  resized = np.einsum('ph,qw,hwcd->pqcd', rows, columns,
-                      kernel.astype(np.float64))
-  return resized.astype(kernel.dtype)
-
-
-def _bilinear(old: int, new: int) -> Float[np.ndarray, 'new old']:
-  """Returns the matrix of bilinear resizing with half-pixel centres."""
-  at = np.clip((np.arange(new) + 0.5) * old / new - 0.5, 0, old - 1)
-  return np.maximum(0, 1 - np.abs(at[:, None] - np.arange(old)))
 
 
 def resizer(

@@ -1,0 +1,54 @@
+"""A model with another patch size than that of its parameters (FlexiViT)."""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests import random_models
+from vit_jax import models
+from vit_jax import tree
+from vit_jax.models import embed
+from vit_jax.models import flexible_patch
+
+
+def logits(model, flat, images):
+  params = tree.unflatten(
+      {name: jnp.asarray(array) for name, array in flat.items()})
+  return model.apply({'params': params}, images)['logits']
+
+
+@pytest.mark.parametrize('settings', [
+    {}, {'registers': 2, 'position_cls': False}, {'position': 'sincos'},
+    {'rotary': {'reference': 4}, 'position': 'none', 'num_heads': 3}], ids=str)
+@pytest.mark.parametrize('patch', [4, 16])
+def test_another_patch_size_computes_what_resized_parameters_do(
+    patch, settings):
+  config = random_models.config_of(**settings)
+  flat = random_models.params(config, (48, 32))
+  images = jnp.asarray(np.random.default_rng(1).normal(
+      size=(2, 48, 32, 3)), 'float32')
+  flexible = models.build(config, num_classes=5, patch=patch)
+  shapes = tree.flatten(nn.unbox(jax.eval_shape(
+      lambda: models.init(flexible, jax.random.key(0), images))))
+  assert {n: s.shape for n, s in shapes.items()} == {
+      n: array.shape for n, array in flat.items()}
+  found = logits(flexible, flat, images)
+  resized = {
+      **flat, 'patches/kernel': flexible_patch.resize_filters(
+          flat['patches/kernel'], (patch, patch))}
+  if 'positions' in flat:
+    resized['positions'] = embed.resize_positions(
+        flat['positions'], old_grid=(6, 4),
+        new_grid=(48 // patch, 32 // patch), method='bilinear')
+  fixed = models.build(
+      random_models.config_of(**settings, patch=patch), num_classes=5)
+  np.testing.assert_allclose(
+      found, logits(fixed, resized, images), rtol=1e-4, atol=1e-4)
+
+
+def test_positions_of_every_layer_cannot_be_resized_in_training():
+  with pytest.raises(ValueError, match='patch_sizes need .* to the stem'):
+    models.parse({**random_models.TINY, 'patch_sizes': (4, 8),
+                  'position_at': 'layers'})
