@@ -5,6 +5,7 @@ import pytest
 from sklearn import neighbors
 
 from vit_jax import nearest_neighbours
+from vit_jax.evals import features
 from vit_jax.evals import knn
 
 RNG = np.random.default_rng(0)
@@ -34,8 +35,33 @@ def test_accuracy_agrees_with_scikit_learn(toy, k, temperature):
       '': toy.split(queries, expected, num_classes=CLASSES)})(toy.params)
   reference = accuracy_of_scikit_learn(
       bank, labels, queries, expected, k=k, temperature=temperature)
-  assert got == {'accuracy': pytest.approx(reference), 'examples': 30}
+  assert got == {'accuracy': pytest.approx(reference), 'examples': 30,
+                 **features.spread(bank)}
   assert 1 / CLASSES < reference < 1
+
+
+def test_spread_measures_the_dimensions_that_features_use():
+  # Orthogonal directions with equal deviations, around a large mean.
+  rotation, _ = np.linalg.qr(RNG.normal(size=(8, 8)))
+  corners = np.array(np.meshgrid(*[[-1, 1]] * 3)).reshape(3, -1).T
+  values = (np.pad(corners, ((0, 0), (0, 5))) @ rotation + 50).astype(
+      np.float32)
+  assert features.spread(values)['feature_rank'] == pytest.approx(3, rel=1e-3)
+  sphere = RNG.normal(size=(50_000, 8)).astype(np.float32)
+  assert features.spread(sphere) == pytest.approx(
+      {'feature_rank': 8, 'feature_std': 1}, rel=0.02)
+
+
+@pytest.mark.parametrize('collapsed', [True, False])
+def test_collapsed_features_are_reported(toy, capsys, collapsed):
+  values, labels = data(40)
+  if collapsed:
+    values = np.full_like(values, 3.0)
+  split = toy.split(values, labels, num_classes=CLASSES)
+  got = toy({'name': 'knn', 'k': 2}, {'': split, 'train': split})(toy.params)
+  assert ('evals.test: the features have collapsed: rank 1 of 5, standard '
+          'deviation 0.00 ' in capsys.readouterr().out) == collapsed
+  assert (got['feature_std'] < 1e-6) == collapsed
 
 
 def test_ties_go_to_the_lowest_class():

@@ -52,3 +52,24 @@ def extract(
     return Features(values['value'], values['label'])
 
   return passes.gather(split, batch_values, finish)
+
+
+def spread(values: Float[np.ndarray, 'examples width']) -> dict[str, float]:
+  """Returns indicators of collapse, which self-supervision must avoid.
+
+  `feature_rank` is the effective number of dimensions, 1 ... width: exp(-sum_k
+  p_k log p_k) with the singular values p_k of the centred features, scaled to
+  sum 1 (RankMe, arXiv 2210.02885, section 3, there without centring).
+  `feature_std` is the mean deviation of the features of length 1, times
+  sqrt(width): 1 if spread over the sphere, 0 if constant (SimSiam, arXiv
+  2011.10566, section 4.1). At most 20,000 examples are used.
+  """
+  values = values[::-(-len(values) // 20_000)].astype(np.float64)
+  lengths = np.linalg.norm(values, axis=1, keepdims=True)
+  std = (values / np.maximum(lengths, 1e-12)).std(axis=0).mean()
+  centred = values - values.mean(axis=0)
+  singular = np.sqrt(np.linalg.eigvalsh(centred.T @ centred).clip(0))
+  share = singular / max(singular.sum(), 1e-12)
+  entropy = -(share * np.log(np.maximum(share, 1e-12))).sum()
+  return {'feature_rank': float(np.exp(entropy)),
+          'feature_std': float(std * values.shape[1]**0.5)}

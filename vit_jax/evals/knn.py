@@ -1,12 +1,14 @@
 """Accuracy of k nearest neighbours (arXiv 1805.01978, section 3.4).
 
 Each test image is compared with all training images by the cosine of their
-features. The k nearest ones vote with weights exp(cosine / temperature).
+features. The k nearest ones vote with weights exp(cosine / temperature). The
+spread of the features shows whether self-supervised training collapses.
 """
 
 import dataclasses
 from typing import ClassVar, Literal
 
+import jax
 from jaxtyping import Float, Int
 import numpy as np
 
@@ -16,6 +18,8 @@ from vit_jax.evals import evaluator
 from vit_jax.evals import features as features_lib
 
 _VOTE_ROWS = 1024
+# Below these, features are reported as collapsed.
+_MIN_RANK, _MIN_STD = 2.0, 0.01
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +49,7 @@ class KnnConfig(evaluator.EvaluatorConfig):
 
   def metrics(self) -> dict[str, evaluator.Mode]:
     """See `EvaluatorConfig`."""
-    return {'accuracy': 'max'}
+    return {'accuracy': 'max', 'feature_rank': 'max', 'feature_std': 'max'}
 
   def build(self, context: evaluator.Context) -> evaluator.Evaluate:
     """See `EvaluatorConfig`."""
@@ -68,9 +72,16 @@ class KnnConfig(evaluator.EvaluatorConfig):
       predictions = predict(
           cosines, bank.labels[rows], temperature=self.temperature,
           num_classes=train.num_classes)
+      spread = features_lib.spread(bank.values)
+      if jax.process_index() == 0 and (
+          spread['feature_rank'] < _MIN_RANK
+          or spread['feature_std'] < _MIN_STD):
+        print(f'warning: {context.where}: the features have collapsed: rank '
+              f'{spread["feature_rank"]:.3g} of {bank.values.shape[1]}, '
+              f'standard deviation {spread["feature_std"]:.2f} (1 if spread)')
       return evaluator.Result({
           'accuracy': float((predictions == queries.labels).mean()),
-          'examples': len(predictions)})
+          **spread, 'examples': len(predictions)})
 
     return run
 
