@@ -40,16 +40,17 @@ def merged(
           f'base={base!r} is for adapters, but {source.path} holds none. Leave '
           'it out.')
     return source
-  progress = items.read_config(source.path / 'progress')
-  path = base or progress.get('origin', '')
-  model = models.parse(source.config['model'])
-  section = initialize.parse(source.config['init'])
-  size = declared.sides(source.config['data']['resolution'])
-  saved = tree.flatten(source.shapes)
-  expected = weights_lib.abstract_params(
-      model, size, channels=source.config['data'].get('channels', 3))
-  frozen = tree.select(expected, tree.map_with_name(
-      lambda name, _: name not in saved, expected))
+  with items.explain_errors(source.path):
+    progress = items.read_config(source.path / 'progress')
+    path = base or progress.get('origin', '')
+    model = models.parse(source.config['model'])
+    section = initialize.parse(source.config['init'])
+    size = declared.sides(source.config['data']['resolution'])
+    saved = tree.flatten(source.shapes)
+    expected = weights_lib.abstract_params(
+        model, size, channels=source.config['data'].get('channels', 3))
+    frozen = tree.select(expected, tree.map_with_name(
+        lambda name, _: name not in saved, expected))
 
   def complete(params: types.Params) -> types.Params:
     try:
