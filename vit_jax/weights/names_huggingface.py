@@ -3,7 +3,7 @@
 The same file holds other models, such as a text tower, which are ignored.
 """
 
-from typing import Any
+from collections.abc import Mapping
 
 from vit_jax.weights.layout import Row
 from vit_jax.weights.layout import Table
@@ -18,48 +18,48 @@ from vit_jax.weights.names import OUT
 from vit_jax.weights.names import WEIGHT
 
 
-def _attention(qkv: str, out: str) -> tuple[Row, ...]:
-  """Rows of separate queries, keys and values, and of their output."""
+def _stem(name: str) -> tuple[Row, ...]:
+  """Rows of ViT and DINOv2 that belong to no layer."""
   return (
-      Row(f'{LAYERS}/attention/qkv_kernel', f'{qkv}.weight',
+      *both('patches', f'{name}.embeddings.patch_embeddings.projection',
+            kernel=CONV, **WEIGHT),
+      Row('cls', f'{name}.embeddings.cls_token', '1 n d -> n d'),
+      Row('positions', f'{name}.embeddings.position_embeddings',
+          '1 n d -> n d'),
+      *norm('final_norm', f'{name}.layernorm', **WEIGHT),
+      *both('head/dense', 'classifier', **DENSE))
+
+
+def _layers(
+    layer: str, *, qkv: str, out: str, norms: tuple[str, str],
+    mlp: Mapping[str, str], bias: str = 'qkv_bias',
+) -> tuple[Row, ...]:
+  """Rows of all layers; `mlp` has the names for ours."""
+  biases = qkv if bias == 'qkv_bias' else qkv.replace('|k|', '|')
+  return (
+      Row(f'{LAYERS}/attention/qkv_kernel', f'{layer}.{qkv}.weight',
           'n l (heads e) d -> l d n heads e'),
-      Row(f'{LAYERS}/attention/qkv_bias', f'{qkv}.bias',
+      Row(f'{LAYERS}/attention/{bias}', f'{layer}.{biases}.bias',
           'n l (heads e) -> l n heads e'),
-      *both(f'{LAYERS}/attention/out', out, **OUT))
+      *both(f'{LAYERS}/attention/out', f'{layer}.{out}', **OUT),
+      *norm(f'{LAYERS}/attention_norm', f'{layer}.{norms[0]}', **WEIGHT),
+      *norm(f'{LAYERS}/mlp_norm', f'{layer}.{norms[1]}', **WEIGHT),
+      *(row for theirs, ours in mlp.items() for row in both(
+          f'{LAYERS}/mlp/{ours}', f'{layer}.mlp.{theirs}', **DENSES)),
+      Row(f'{LAYERS}/attention_scale', f'{layer}.layer_scale1.lambda1'),
+      Row(f'{LAYERS}/mlp_scale', f'{layer}.layer_scale2.lambda1'))
 
 
-def _norms(*pairs: tuple[str, str]) -> tuple[Row, ...]:
-  return tuple(row for ours, theirs in pairs
-               for row in norm(ours, theirs, **WEIGHT))
-
-
-def _scales(layer: str) -> tuple[Row, ...]:
-  return (Row(f'{LAYERS}/attention_scale', f'{layer}.layer_scale1.lambda1'),
-          Row(f'{LAYERS}/mlp_scale', f'{layer}.layer_scale2.lambda1'))
-
-
-def _mlp(layer: str, **theirs: str) -> tuple[Row, ...]:
-  return tuple(row for ours, name in theirs.items() for row in both(
-      f'{LAYERS}/mlp/{ours}', f'{layer}.mlp.{name}', **DENSES))
-
+_MLP = {'fc1': 'hidden', 'fc2': 'out'}
 
 # ----------------------------------------------------------------- ViT, DeiT
 
-_VIT_LAYER = 'vit.layers.{layer}'
-
 HUGGINGFACE = Table('huggingface', rows=(
-    *both('patches', 'vit.embeddings.patch_embeddings.projection',
-          kernel=CONV, **WEIGHT),
-    Row('cls', 'vit.embeddings.cls_token', '1 n d -> n d'),
-    Row('positions', 'vit.embeddings.position_embeddings', '1 n d -> n d'),
-    *_attention(f'{_VIT_LAYER}.attention.{{q|k|v}}_proj',
-                f'{_VIT_LAYER}.attention.o_proj'),
-    *_norms((f'{LAYERS}/attention_norm', f'{_VIT_LAYER}.layernorm_before'),
-            (f'{LAYERS}/mlp_norm', f'{_VIT_LAYER}.layernorm_after'),
-            ('final_norm', 'vit.layernorm')),
-    *_mlp(_VIT_LAYER, hidden='fc1', out='fc2'),
-    *both('representation/dense', 'vit.pooler.dense', **DENSE),
-    *both('head/dense', 'classifier', **DENSE)),
+    *_stem('vit'),
+    *_layers('vit.layers.{layer}', qkv='attention.{q|k|v}_proj',
+             out='attention.o_proj', mlp=_MLP,
+             norms=('layernorm_before', 'layernorm_after')),
+    *both('representation/dense', 'vit.pooler.dense', **DENSE)),
     renames={
         # A model without a head, and DeiT.
         r'^(deit\.)?(embeddings|encoder|layers|layernorm|pooler)\.': r'vit.\2.',
@@ -74,29 +74,17 @@ HUGGINGFACE = Table('huggingface', rows=(
         r'.*distillation_token|(cls|distillation)_classifier\..*': DISTILLED,
         r'.*mask_token': 'a mask token, which our models lack'})
 
-# -------------------------------------------------------------------- DINOv2
-
+# ------------------------------------------------------------ DINOv2, DINOv3
 
 
 def _dinov2(name: str, *rows: Row) -> Table:
-  layer = f'{name}.encoder.layer.{{layer}}'
   return Table(name, rows=(
-      *both('patches', f'{name}.embeddings.patch_embeddings.projection',
-            kernel=CONV, **WEIGHT),
-      Row('cls', f'{name}.embeddings.cls_token', '1 n d -> n d'),
-      Row('positions', f'{name}.embeddings.position_embeddings',
-          '1 n d -> n d'),
-      *_attention(f'{layer}.attention.attention.{{query|key|value}}',
-                  f'{layer}.attention.output.dense'),
-      *_norms((f'{LAYERS}/attention_norm', f'{layer}.norm1'),
-              (f'{LAYERS}/mlp_norm', f'{layer}.norm2'),
-              ('final_norm', f'{name}.layernorm')),
-      *_scales(layer),
-      *_mlp(layer, hidden='fc1', out='fc2'),
-      # SwiGLU: the gates are before the hidden units.
-      *_mlp(layer, hidden='weights_in', out='weights_out'),
-      *both('head/dense', 'classifier', **DENSE),
-      *rows),
+      *_stem(name), *rows,
+      *_layers(f'{name}.encoder.layer.{{layer}}',
+               qkv='attention.attention.{query|key|value}',
+               out='attention.output.dense', norms=('norm1', 'norm2'),
+               # SwiGLU: the gates are before the hidden units.
+               mlp={**_MLP, 'weights_in': 'hidden', 'weights_out': 'out'})),
       # A model without a head.
       renames={r'^(embeddings|encoder|layernorm)\.': rf'{name}.\1.'},
       unused={f'{name}.embeddings.mask_token': (1, 0)})
@@ -107,27 +95,15 @@ DINOV2_REGISTERS = _dinov2('dinov2_with_registers', Row(
     'registers', 'dinov2_with_registers.embeddings.register_tokens',
     '1 n d -> n d'))
 
-# -------------------------------------------------------------------- DINOv3
-
-_DINOV3_LAYER = 'layer.{layer}'
-
 DINOV3 = Table('dinov3', rows=(
     *both('patches', 'embeddings.patch_embeddings', kernel=CONV, **WEIGHT),
     Row('cls', 'embeddings.cls_token', '1 n d -> n d'),
     Row('registers', 'embeddings.register_tokens', '1 n d -> n d'),
-    Row(f'{LAYERS}/attention/qv_bias',
-        f'{_DINOV3_LAYER}.attention.{{q|v}}_proj.bias',
-        'n l (heads e) -> l n heads e'),
-    Row(f'{LAYERS}/attention/qkv_kernel',
-        f'{_DINOV3_LAYER}.attention.{{q|k|v}}_proj.weight',
-        'n l (heads e) d -> l d n heads e'),
-    *both(f'{LAYERS}/attention/out', f'{_DINOV3_LAYER}.attention.o_proj',
-          **OUT),
-    *_norms((f'{LAYERS}/attention_norm', f'{_DINOV3_LAYER}.norm1'),
-            (f'{LAYERS}/mlp_norm', f'{_DINOV3_LAYER}.norm2'),
-            ('final_norm', 'norm')),
-    *_scales(_DINOV3_LAYER),
-    *_mlp(_DINOV3_LAYER, hidden='up_proj', gate='gate_proj', out='down_proj')),
+    *_layers('layer.{layer}', qkv='attention.{q|k|v}_proj', bias='qv_bias',
+             out='attention.o_proj', norms=('norm1', 'norm2'), mlp={
+                 'up_proj': 'hidden', 'gate_proj': 'gate',
+                 'down_proj': 'out'}),
+    *norm('final_norm', 'norm', **WEIGHT)),
     renames={r'^model\.layer\.': 'layer.'},
     unused={'embeddings.mask_token': (1, 1, 0)},
     unsupported={r'.*\.k_proj\.bias': (
@@ -135,21 +111,17 @@ DINOV3 = Table('dinov3', rows=(
 
 # -------------------------------------------------- image towers: CLIP, SigLIP
 
-_TOWER_LAYER = 'vision_model.encoder.layers.{layer}'
 
-
-def _tower(name: str, *rows: Row, **unused: Any) -> Table:
+def _tower(name: str, *rows: Row) -> Table:
   """Names of the image tower of a model of images and texts."""
   return Table(name, rows=(
       *both('patches', 'vision_model.embeddings.patch_embedding', kernel=CONV,
             **WEIGHT),
       Row('positions', 'vision_model.embeddings.position_embedding.weight'),
-      *_attention(f'{_TOWER_LAYER}.self_attn.{{q|k|v}}_proj',
-                  f'{_TOWER_LAYER}.self_attn.out_proj'),
-      *_norms((f'{LAYERS}/attention_norm', f'{_TOWER_LAYER}.layer_norm1'),
-              (f'{LAYERS}/mlp_norm', f'{_TOWER_LAYER}.layer_norm2'),
-              ('final_norm', 'vision_model.post_layernorm')),
-      *_mlp(_TOWER_LAYER, hidden='fc1', out='fc2'),
+      *_layers('vision_model.encoder.layers.{layer}',
+               qkv='self_attn.{q|k|v}_proj', out='self_attn.out_proj',
+               norms=('layer_norm1', 'layer_norm2'), mlp=_MLP),
+      *norm('final_norm', 'vision_model.post_layernorm', **WEIGHT),
       *both('head/dense', 'classifier', **DENSE),
       *rows),
       # Transformers 5 writes the image tower alone without a prefix.
@@ -157,8 +129,7 @@ def _tower(name: str, *rows: Row, **unused: Any) -> Table:
           r'^(embeddings|encoder|pre_layrnorm|post_layernorm|head)\.': (
               r'vision_model.\1.')},
       ignored=(r'text_model\..*', r'text_projection\..*', 'logit_scale',
-               'logit_bias', r'.*\.position_ids'),
-      **unused)
+               'logit_bias', r'.*\.position_ids'))
 
 
 _POOLING = 'vision_model.head'

@@ -137,7 +137,7 @@ def test_a_missing_component_is_named(config, words):
 
 @pytest.mark.parametrize(('settings', 'words'), [
     ({'layer_scale': 1.0, 'num_classes': 5}, "pooling='cls' .* type dinov2"),
-    ({'layer_scale': 1.0, 'num_classes': 0}, 'of 12, 24, .* mlp_dim is 20'),
+    ({'layer_scale': 1.0, 'num_classes': 0}, 'of the width .* mlp_dim is 20'),
     ({'pooling': 'attention', 'num_classes': 0, 'patch': (8, 4)}, 'square'),
     ({'rotary': {'reference': 16}, 'num_heads': 3, 'registers': 2,
       'position': 'none', 'layer_scale': 1.0}, 'rotary=.*dinov3_vit'),

@@ -135,24 +135,21 @@ def _model(
 
 
 def _dinov2_ratio(config: vit_config.ViTConfig) -> int:
-  """Returns the `mlp_ratio` that transformers computes `mlp_dim` from.
+  """Returns the `mlp_ratio`, an integer, that gives `mlp_dim`.
 
   Raises:
-    ValueError: if there is none; it must be an integer.
+    ValueError: if there is none.
   """
-  def hidden(ratio: int) -> int:
-    product = config.width * ratio
-    return -(-int(product * 2 / 3) // 8) * 8 if config.mlp == 'swiglu' else (
-        product)
-
-  ratio = next((n for n in range(1, 65) if hidden(n) == config.mlp_dim), 0)
-  if not ratio:
-    raise ValueError(
-        f'DINOv2 models of transformers have {config.mlp} MLPs of '
-        f'{", ".join(str(hidden(n)) for n in range(1, 5))} ... units at width '
-        f'{config.width}, but mlp_dim is {config.mlp_dim}. Save the model as '
-        'timm or orbax.')
-  return ratio
+  for ratio in range(1, 65):
+    hidden = config.width * ratio
+    if config.mlp == 'swiglu':  # Two thirds, to a multiple of 8.
+      hidden = -(-int(hidden * 2 / 3) // 8) * 8
+    if hidden == config.mlp_dim:
+      return ratio
+  raise ValueError(
+      f'DINOv2 in transformers has MLPs of a multiple of the width '
+      f'({config.width}), or two thirds of it for SwiGLU, but mlp_dim is '
+      f'{config.mlp_dim}. Save the model as timm or orbax.')
 
 
 def _preprocessor(preprocess: preprocessing.Preprocess) -> dict[str, Any]:
