@@ -9,6 +9,7 @@ import numpy as np
 from vit_jax import models
 from vit_jax import schema
 from vit_jax import tree
+from vit_jax.checkpoints import checksums
 from vit_jax.inference import model as model_lib
 from vit_jax.weights import families
 from vit_jax.weights import load as weights_lib
@@ -78,3 +79,14 @@ def assert_same(found, expected):
   for name, array in expected.items():
     assert np.asarray(found[name]).tobytes() == np.asarray(
         array).tobytes(), name
+
+
+def edit_config(step, edit):
+  """Edits the config of a checkpoint with a function, and its checksum."""
+  file, sums_file = (
+      step / name / 'metadata' for name in ('config', 'checksums'))
+  config, sums = (json.loads(f.read_text()) for f in (file, sums_file))
+  edit(config)
+  file.write_text(json.dumps(config))
+  sums_file.write_text(json.dumps(
+      {**sums, 'config': checksums.of_json(config)}))

@@ -12,6 +12,7 @@ import jax
 import numpy as np
 import pytest
 
+from tests import random_models
 from tests import toy
 from tests.training import test_writer
 from vit_jax import console
@@ -215,11 +216,9 @@ def test_a_run_that_stopped_early_is_finished(base, workdir, capsys):
 
 def test_settings_missing_in_an_older_checkpoint_take_their_defaults(
     base, workdir, capsys):
-  found = checkpoint_source.find(workdir).path / 'config' / 'metadata'
-  config = json.loads(found.read_text())
-  del config['data']['sampling'], config['card']
-  found.write_text(json.dumps(config))
-  shutil.rmtree(found.parents[1] / 'checksums')
+  random_models.edit_config(
+      checkpoint_source.find(workdir).path,
+      lambda config: (config['data'].pop('sampling'), config.pop('card')))
   train(scripted(base, patience=2), workdir)
   printed = capsys.readouterr().out
   assert 'already finished' in printed

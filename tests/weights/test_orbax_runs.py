@@ -1,8 +1,6 @@
 """Checkpoints of our runs are loaded with the checks of other files."""
 
 import dataclasses
-import json
-import shutil
 
 import numpy as np
 import pytest
@@ -103,11 +101,7 @@ def test_parameters_must_be_finite_floats(value, words, monkeypatch, tmp_path):
 def test_a_malformed_config_is_one_error_that_names_the_checkpoint(
     damage, words, tmp_path):
   make().save(tmp_path / 'x')
-  file = tmp_path / 'x' / STEP / 'config/metadata'
-  config = json.loads(file.read_text())
-  damage(config)
-  file.write_text(json.dumps(config))
-  shutil.rmtree(file.parents[1] / 'checksums')
+  random_models.edit_config(tmp_path / 'x' / STEP, damage)
   with pytest.raises(ValueError, match=f'(?s){tmp_path}/x/{STEP} is '
                      f'malformed: .*{words}'):
     load(tmp_path / 'x')
