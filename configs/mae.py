@@ -78,11 +78,11 @@ def get_config(
     # The paper names the crop only; this is the area of the authors' code.
     config.data.train_ops = [
         {'op': 'inception_crop', 'area': [0.2, 1.0]}, {'op': 'flip'}]
-    config.evals = {'val': {'name': 'objective', 'every': 'auto'}, **{
+    config.evals = {'test': {'name': 'objective', 'every': 'auto'}, **{
         name: {'name': name, 'train_split': 'train[:10%]',
                'every': {'percent': 10}} for name in ('knn', 'fewshot')}}
     return config
-  config.evals = {'val': {'every': 'auto'}}
+  config.evals = {'test': {'every': 'auto'}}
   if method == 'finetune':
     config.objective = {'name': 'supervised', 'label_smoothing': 0.1}
     config.optimizer.layer_decay = 0.75

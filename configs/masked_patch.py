@@ -62,6 +62,6 @@ def get_config(
           'name': 'adam', 'learning_rate': 2e-4, 'weight_decay': 0.1,
           'schedule': {'name': 'cosine', 'warmup': {'percent': 1}},
       },
-      'evals': {'val': {'name': 'objective', 'every': 'auto'}},
+      'evals': {'test': {'name': 'objective', 'every': 'auto'}},
       'checkpoint': {'every': {'steps': 1000}},
   })

@@ -111,7 +111,7 @@ def get_config(
               **({'warmup': {'steps': 10_000}, 'warmup_limit': {'percent': 15}}
                  if in_paper else {'warmup': {'percent': 5}})},
       },
-      'evals': {'val': {'every': 'auto'}},
+      'evals': {'test': {'every': 'auto'}},
       'checkpoint': {'every': {'steps': 1000}},
   })
 
