@@ -78,13 +78,14 @@ class LoadExample:
         return (at % count, *self._read(at % count)), unreadable
       except unreadable_lib.UnreadableError as error:
         if policy == 'error':
-          key = ('unreadable' if self.train
-                 or self.config.eval_unreadable == 'auto' else
-                 'eval_unreadable')
+          # Few-shot evaluation sets 'error'.
+          always = not self.train and self.config.eval_unreadable == 'error'
           raise unreadable_lib.UnreadableError(
-              f'{error} Remove it, or skip unreadable images with '
-              f'--config.data.{key}=skip; `data check` lists all of them.'
-          ) from error
+              f'{str(error).rstrip(".")}. Remove it, or '
+              + 'except in few-shot evaluation ' * always
+              + 'skip unreadable images with --config.data.'
+              + 'eval_' * always + 'unreadable=skip; `data check` lists all of '
+              'them.') from error
         unreadable.append(unreadable_lib.Unreadable(
             f'{self.dataset.name} {self.dataset.split}',
             self.dataset.source.key(at % count), str(error)))
