@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 import dataclasses
 import functools
 import json
+import os
 import time
 from typing import Any
 
@@ -81,6 +82,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
   """Runs the command; returns the exit status."""
+  if args.stage and not args.config:
+    args.workdir = os.path.join(args.workdir, args.stage)
   # The time limits of the run's config are not known yet.
   with restore.start_watchdog(config_lib.LogConfig(), 'finding the checkpoint'):
     config, source = _find(args)
