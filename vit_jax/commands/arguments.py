@@ -79,7 +79,12 @@ def add_short_flags(parser: argparse.ArgumentParser) -> None:
 
 def print_config(specification: str, overrides: Sequence[str]) -> None:
   """Prints each key of a config with its value, type and description."""
-  for stage, config in load_config.load(specification, overrides).items():
+  try:
+    stages = load_config.load(specification, overrides)
+  except ValueError:
+    # Configs for fine-tuning take the model from a checkpoint.
+    stages = load_config.load(specification, ['model.variant=B/16', *overrides])
+  for stage, config in stages.items():
     print(f'\nkeys of {specification}' + f', stage {stage}' * bool(stage))
     for key in reference.keys_of(config):
       print(f'  --config.{key.name}={key.value}  ({key.type})')
