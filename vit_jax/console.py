@@ -5,6 +5,7 @@ from typing import Any
 
 import humanize
 import rich.box
+from rich.cells import cell_len
 import rich.console
 import rich.table
 import rich.text
@@ -139,10 +140,10 @@ def _column_widths(
   No word is broken, if the longest words fit next to each other.
   """
   texts = list(zip(columns, *cells))
-  widths = [max(len(line) for text in column for line in text.split('\n'))
+  widths = [max(cell_len(line) for text in column for line in text.split('\n'))
             for column in texts]
-  words = [max(len(word) for text in column for word in text.split() or [''])
-           for column in texts]
+  words = [max(cell_len(word) for text in column
+               for word in text.split() or ['']) for column in texts]
   free = total - 3 * len(widths) + 1  # Edges, padding and separators.
   if sum(words) > free:
     words = [min(len_, 8) for len_ in words]
