@@ -58,11 +58,11 @@ def test_of_many_runs_the_best_are_in_front_of_the_others(saved, tmp_path):
   runs = {f'run {i}': make_rows(scale=20.0 - i) for i in range(12)}
   plots.curves(runs, tmp_path / 'curves.png')
   fig, = saved
-  best = [f'run {i}' for i in range(6, 12)]
+  best = [f'run {i}' for i in range(5, 12)]
   assert labels(fig) == [*best, 'other runs', 'train', 'val']
   for line in fig.axes[0].lines:
     assert (line.get_color() == plots.GREY) == (line.get_zorder() < 3)
-  assert len({line.get_color() for line in fig.axes[0].lines}) == 7
+  assert len({line.get_color() for line in fig.axes[0].lines}) == 8
 
 
 def test_nothing_is_clipped_and_the_legend_covers_no_panel(saved, tmp_path):

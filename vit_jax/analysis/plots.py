@@ -12,9 +12,9 @@ from etils import epath
 Rows = Sequence[Mapping[str, Any]]
 
 # Colour-blind safe palette of Okabe and Ito (https://jfly.uni-koeln.de/color)
-# without yellow, which is too pale for a thin line.
-COLOURS = (
-    '#0072B2', '#D55E00', '#009E73', '#CC79A7', '#56B4E9', '#E69F00', '#000000')
+# with a dark red instead of yellow, which is too pale for a thin line.
+COLOURS = ('#0072B2', '#D55E00', '#009E73', '#CC79A7', '#56B4E9', '#E69F00',
+           '#000000', '#882255')
 GREY = '#BBBBBB'
 MARKERS = 'osD^vP'
 # Fonts with the scripts of the world, of Linux, macOS and Windows.
