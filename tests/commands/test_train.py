@@ -201,7 +201,7 @@ def test_a_finished_workdir_has_summary_curves_profile_and_checkpoints(
   assert best.path.name == str(summary['best']['step'])
   assert best.config == json.loads((workdir / 'config.json').read_text())
   for words in ('1,437 images / 16', 'parameters', 'FLOP per image',
-                'memory:', 'Summary', ' exaFLOPs, ',
+                'memory:', 'Summary', 'cost     ', 'FLOP, ',
                 ' core-hours on cpu', f'step {summary["best"]["step"]}'):
     assert words in output
   assert 'qkv_kernel' in (workdir / 'parameters.txt').read_text()
@@ -273,8 +273,7 @@ def test_a_stage_starts_from_the_parameters_of_an_earlier_one(
   output = capsys.readouterr().out
   lines = [line.split() for line in output.splitlines()]
   action = {line[1]: line[0] for line in lines if len(line) > 1 and line[0] in (
-      'loaded', 'resized', 'new', 'ignored')}
-  assert action['encoder/layers/mlp/hidden/kernel'] == 'loaded'
+      'resized', 'new', 'ignored')}
   assert action['positions'] == 'resized'
   assert action['head/dense/kernel'] == 'new'
   assert action['representation/dense/kernel'] == 'ignored'

@@ -53,11 +53,14 @@ def run(args: argparse.Namespace) -> int:
 
 def _train(args: argparse.Namespace) -> int:
   stages = load_config.load(args.config, args.overrides)
+  if any(config.log.wandb for config in stages.values()):
+    writer.import_wandb()
   workdir = epath.Path(args.workdir)
   start = time.monotonic()
   summaries: dict[str, Any] = {}
   # All stages are built first, so that errors in any of them appear at once.
   log = next(iter(stages.values())).log
+  print('opening the data', flush=True)
   with restore.start_watchdog(log, 'opening the data'):
     experiments = {name: experiment_lib.build(config)
                    for name, config in stages.items()}
@@ -146,4 +149,4 @@ def _cost(summaries: Mapping[str, Any]) -> str:
       f'{console_lib.format_number(value)} core-hours on {kind}'
       for kind, value in hours.items())
   return ', '.join(filter(None, [
-      f'{console_lib.format_number(exaflops)} exaFLOPs', on_devices]))
+      console_lib.format_flops(1e18 * exaflops), on_devices]))

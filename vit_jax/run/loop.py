@@ -152,6 +152,7 @@ class _Run:
 
   def _fit(self, free_bytes: int | None) -> fit_batch.FittedStep:
     """Compiles the step with the fewest microbatches that fit."""
+    print('compiling the training step', flush=True)
     fitted = fit_batch.fit(
         self._experiment, free_bytes=free_bytes,
         previous=self._start.num_microbatches)

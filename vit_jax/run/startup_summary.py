@@ -45,8 +45,7 @@ def describe(
       f'{tree.num_elements(state.params):,} parameters'
       + (f', {experiment.num_trainable:,} trained'
          if experiment.num_trainable < tree.num_elements(state.params) else '')
-      + f' | {_flops(forward)} per image forward, {_flops(per_step)} per step, '
-      f'{_flops(per_step * experiment.total_steps)} in total',
+      + f' | {_flops(forward)} per image forward, {_flops(per_step)} per step',
       *_several_labels(experiment),
       _expected_cost(experiment, forward, training),
       f'memory: parameters {_bytes(tree.num_bytes(state.params))}, optimizer '

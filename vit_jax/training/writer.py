@@ -152,14 +152,20 @@ class MetricWriter:
       self._file = self._path.open('a')
 
 
-def _start_wandb(workdir: epath.Path, config: Mapping[str, Any]) -> Any:
-  """Starts or resumes the run of a workdir in Weights & Biases."""
+def import_wandb() -> Any:
+  """Returns the module; raises an ImportError if it is not installed."""
   try:
     import wandb
   except ImportError as error:
     raise ImportError(
         'log.wandb needs wandb: pip install wandb, then wandb login.'
     ) from error
+  return wandb
+
+
+def _start_wandb(workdir: epath.Path, config: Mapping[str, Any]) -> Any:
+  """Starts or resumes the run of a workdir in Weights & Biases."""
+  wandb = import_wandb()
   path = os.fspath(workdir)
   return wandb.init(
       project='vit_jax', name=workdir.name, config=dict(config),

@@ -191,10 +191,11 @@ def resizer(
 
 
 def report(rows: Sequence[Row]) -> str:
-  """Returns a line for each parameter, and the counts."""
-  width = max(len(row.name) for row in rows)
-  lines = [f'  {row.status:8} {row.name:{width}} {row.source}'
-           + f' -> {row.target}' * (row.status != 'loaded') for row in rows]
+  """Returns the counts, and a line for each parameter that is not loaded."""
+  changed = [row for row in rows if row.status != 'loaded']
+  width = max((len(row.name) for row in changed), default=0)
+  lines = [f'  {row.status:8} {row.name:{width}} {row.source} -> {row.target}'
+           for row in changed]
   counts = collections.Counter(row.status for row in rows)
   return '\n'.join([*lines, '  ' + ', '.join(
       f'{counts[status]} {status}' for status in typing.get_args(Status))])
