@@ -1,6 +1,7 @@
 """Terminal output shared by all commands: tables, numbers, sizes, durations."""
 
 from collections.abc import Mapping, Sequence
+import sys
 from typing import Any
 
 import humanize
@@ -51,6 +52,15 @@ def table(
   # Table(title=...) would wrap the title to the width of a narrow table.
   console.print(_text(title, style='bold'))
   console.print(drawn)
+
+
+def print_lines(text: str) -> None:
+  """Prints text, without control characters; terminals wrap it at spaces."""
+  text = escape.lines(text)
+  if sys.stdout.isatty():
+    rich.console.Console().print(rich.text.Text(text))
+  else:
+    print(text, flush=True)
 
 
 def format_number(value: float, *, digits: int = 3) -> str:

@@ -19,7 +19,6 @@ import jax
 
 from vit_jax import atomic_files
 from vit_jax import console
-from vit_jax import escape
 from vit_jax import schema
 from vit_jax import types
 from vit_jax.checkpoints import lock
@@ -167,10 +166,10 @@ class _Run:
     total = self._experiment.total_steps
     self._files.write_start(self._experiment)
     if self._files.is_active:
-      print(startup_summary.describe(
-          self._experiment, fitted.memory, self._files.title), flush=True)
-      print(*map(escape.lines, filter(
-          None, [fitted.message, self._start.message])), sep='\n', flush=True)
+      console.print_lines('\n'.join(filter(None, [
+          startup_summary.describe(
+              self._experiment, fitted.memory, self._files.title),
+          fitted.message, self._start.message])))
     self._clock = clock_lib.Clock(devices=self._experiment.mesh.size)
     self._writer = self._files.open_metrics(
         self._config, resume_step=self._step)
