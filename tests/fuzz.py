@@ -359,10 +359,12 @@ def readers():
   info, features = (json.loads(tfrecord[name]) for name in (
       'dataset_info.json', 'features.json'))
   npz_file, run = weights_file(npz, 'npz'), run_files()
-  parts = [name for name in run if name.endswith((
-      '/_CHECKPOINT_METADATA', '/config/metadata', '/checksums/metadata',
-      '/_METADATA', '.ocdbt'))]
-  parts.append(max(run, key=lambda name: len(run[name])))  # Array values.
+  parts = {name.split('/', 3)[-1]: name for name in sorted(run)
+           if name.endswith((
+               '/_CHECKPOINT_METADATA', '/config/metadata',
+               '/checksums/metadata', '/_METADATA', '.ocdbt'))}
+  # Its own name is random.
+  parts['array values'] = max(run, key=lambda name: len(run[name]))
   shards = {'metadata': {}, 'weight_map': dict.fromkeys(
       random_models.arrays('huggingface'), 'x.safetensors')}
   safetensors_file = weights_file(safetensors, 'huggingface')
@@ -400,8 +402,8 @@ def readers():
           'model.safetensors.index.json', lambda path: read_weights(
               path.parent), _json_or_bytes(shards),
           {'x.safetensors': safetensors_file}),
-      **{part.split('/', 3)[-1]: Reader(
-          part, read_run, mutated([run[part]]), run) for part in parts},
+      **{name: Reader(part, read_run, mutated([run[part]]), run)
+         for name, part in parts.items()},
       'summary': Reader(
           'summary.json', lambda path: workdir.read_summary(
               epath.Path(path.parent)), _json_or_bytes({'steps': 1})),
