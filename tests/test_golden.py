@@ -49,7 +49,9 @@ def test_logits_are_those_of_the_other_implementation(name, golden, tmp_path):
 
 
 @pytest.mark.slow  # Fourteen models at full size.
-@pytest.mark.parametrize('name', MODERN)
+@pytest.mark.parametrize('name', [pytest.param(
+    name, marks=[pytest.mark.large] * ('aimv2_large' in name or 'so150m' in name
+                                       )) for name in MODERN])
 def test_logits_are_those_of_a_backbone_with_its_config(name, golden, tmp_path):
   arrays, images, logits = golden(f'modern/{name}')
   write_folder(tmp_path / 'in', f'modern/{name}.npz', arrays)

@@ -95,6 +95,7 @@ def test_other_processes_are_stopped_while_one_is_timed():
   assert timed.returncode == other.returncode == -9
 
 
+@pytest.mark.large
 @pytest.mark.slow  # It compiles three programs and writes photos.
 def test_all_kinds_of_measurements_run(tmp_path):
   json_path = tmp_path / 'gpu.json'

@@ -65,7 +65,7 @@ def test_a_config_is_counted_without_its_data(tmp_path, capsys, dataset):
 def test_a_config_that_keeps_its_best_checkpoint_is_counted(tmp_path, capsys):
   written, _ = count(
       tmp_path, capsys, f'--config={PRETRAIN}:model=Ti/16,dataset=imagenet2012',
-      '--config.checkpoint.best=val/accuracy')
+      '--config.checkpoint.best=test/accuracy')
   assert written['stages'][0]['exaflops'] > 0
 
 

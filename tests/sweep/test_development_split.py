@@ -134,4 +134,4 @@ def test_imagenet_is_selected_on_minival():
         'minival': 'train[99%:]'}
     assert point.development.data.split == 'train[:99%]'
     assert development_split.reported_evaluators(
-        point.config, point.development) == ['val']
+        point.config, point.development) == ['test']
