@@ -79,21 +79,15 @@ class SelfAttention(nn.Module):
       biases = bias if c.key_bias else (bias[0], 0, bias[1])
     # Three products: slices of a joint result would be copied.
     query, key, value = (
-        jnp.einsum('btw,wnh->btnh', tokens, kernel[:, i].astype(c.compute_dtype)
-                   ) + biases[i] for i in range(3))
-    # The derivative of a fixed rotation needs the angles only: the rotated
-    # queries and keys are kept, instead of those before.
-    fixed = c.rotary is not None and not (c.rotary.learned or c.qk_norm)
-    if fixed:
-      query, key = self._rotate(query, key)
-    query, key, value = (
-        ad_checkpoint.checkpoint_name(array, name) for array, name in (
-            (query, 'query'), (key, 'key'), (value, 'value')))
+        ad_checkpoint.checkpoint_name(jnp.einsum(
+            'btw,wnh->btnh', tokens, kernel[:, i].astype(c.compute_dtype)
+        ) + biases[i], name)
+        for i, name in enumerate(('query', 'key', 'value')))
     if c.qk_norm:
       query = layers.layer_norm(c, 'query_norm', axis='head_dim')(query)
       key = layers.layer_norm(c, 'key_norm', axis='head_dim')(key)
-    if c.rotary is not None and not fixed:
-      query, key = self._rotate(query, key)
+    if c.rotary is not None:
+      query, key = self._rotate(c.rotary, query, key)
     bias = self._relative_bias(query) if c.position == 'relative' else None
     drops = self.train and c.attention_dropout > 0
     needs_weights = bias is not None or self.capture or drops
@@ -114,18 +108,19 @@ class SelfAttention(nn.Module):
         bias=nn.initializers.zeros if c.proj_bias else None)
     return out(values), weights
 
-  def _rotate(self, *arrays: jax.Array) -> list[jax.Array]:
+  def _rotate(
+      self, config: rotary.RotaryConfig, *arrays: jax.Array,
+  ) -> list[jax.Array]:
     """Rotates the channels of queries and keys (see `rotary`)."""
     c, learned = self.config, None
-    assert c.rotary is not None
-    if c.rotary.learned:
-      init = functools.partial(rotary.random_frequencies, config=c.rotary)
+    if config.learned:
+      init = functools.partial(rotary.random_frequencies, config=config)
       learned = self.param(
           'frequencies',
           nn.with_logical_partitioning(init, (None, 'heads', 'head_dim')),
           (2, c.num_heads, c.head_dim // 2))
-    angles = rotary.angles(c.rotary, self.grid, c.head_dim, learned)
-    return [rotary.rotate(array, angles, halves=c.rotary.halves)
+    angles = rotary.angles(config, self.grid, c.head_dim, learned)
+    return [rotary.rotate(array, angles, halves=config.halves)
             for array in arrays]
 
   def _relative_bias(
@@ -215,9 +210,8 @@ class Block(nn.Module):
   ) -> Float[Array, 'batch tokens width']:
     """Layer scale: a learned factor per channel (arXiv 2103.17239)."""
     c = self.config
-    if c.layer_scale is None or (  # Folded into the output projection.
-        self.train and not self.has_variable('params', name)
-        and not self.is_initializing()):
+    # In training, the output projection contains it (`_fold_layer_scale`).
+    if c.layer_scale is None or (self.train and not self.is_initializing()):
       return branch
     scale = self.param(
         name, nn.with_logical_partitioning(
