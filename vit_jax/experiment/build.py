@@ -59,16 +59,8 @@ def build(
       config, dataset, devices or jax.devices(), teacher,
       expected=expected_data)
   open_data = evaluators_lib.opener(config, expected=expected_data)
-  config = evaluators_lib.choose_best(
-      config, dataset, objective_metrics=loss.measures)
-  config = _set_intervals(config, dataset, open_data)
-  if config.checkpoint.best:
-    evaluators_lib.check_metric(
-        config, config.checkpoint.best, setting='checkpoint.best',
-        train_data=dataset, objective_metrics=loss.measures,
-        open_data=open_data)
-  if not expected_data:
-    evaluators_lib.check_disjoint(config, open_data)
+  config = _complete_evaluation(
+      config, dataset, loss, open_data, expected=expected_data)
   abstract_batch = data.abstract_batch(config.data, dataset, config.batch_size)
   init_key, step_key = jax.random.split(jax.random.key(config.seed))
 
@@ -304,6 +296,27 @@ def _complete(
       objective=objectives.resolve(
           config.objective, targets=bool(dataset.targets),
           multi_label=dataset.multi_label))
+
+
+def _complete_evaluation(
+    config: config_lib.Config, dataset: data.Dataset, loss: step_lib.Loss,
+    open_data: evaluators_lib.OpenData, *, expected: bool,
+) -> config_lib.Config:
+  """Returns the config with the intervals and metric of evaluation.
+
+  Raises a `ValueError` if evaluators do not fit the data.
+  """
+  config = evaluators_lib.choose_best(
+      config, dataset, objective_metrics=loss.measures)
+  config = _set_intervals(config, dataset, open_data)
+  if config.checkpoint.best:
+    evaluators_lib.check_metric(
+        config, config.checkpoint.best, setting='checkpoint.best',
+        train_data=dataset, objective_metrics=loss.measures,
+        open_data=open_data)
+  if not expected:
+    evaluators_lib.check_disjoint(config, open_data)
+  return config
 
 
 def _set_intervals(
