@@ -4,12 +4,14 @@ import dataclasses
 import functools
 import json
 
+import jax
 import numpy as np
 
 from vit_jax import models
 from vit_jax import schema
 from vit_jax import tree
 from vit_jax.checkpoints import checksums
+from vit_jax.inference import load
 from vit_jax.inference import model as model_lib
 from vit_jax.weights import families
 from vit_jax.weights import load as weights_lib
@@ -90,3 +92,13 @@ def edit_config(step, edit):
   file.write_text(json.dumps(config))
   sums_file.write_text(json.dumps(
       {**sums, 'config': checksums.of_json(config)}))
+
+
+def save_near_initial(path, **settings):
+  """Saves a model for training, whose initial parameters have some noise."""
+  model = load.create(**settings)
+  params = jax.tree.map(
+      lambda x: x + 0.1 * np.random.default_rng(0).normal(
+          size=x.shape).astype(x.dtype), model.params)
+  dataclasses.replace(model, params=params).save(path)
+  return path

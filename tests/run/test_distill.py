@@ -4,6 +4,7 @@ import jax
 import numpy as np
 import pytest
 
+from tests import random_models
 from tests import toy
 from vit_jax import __main__ as main
 from vit_jax import models
@@ -19,14 +20,9 @@ pytestmark = pytest.mark.slow  # It trains models.
 
 
 def save_teacher(path, num_classes=10):
-  model = load.create(num_classes=num_classes, resolution=12, width=16, depth=1,
-                      num_heads=4, mlp_dim=16, patch=4)
-  params = jax.tree.map(
-      lambda x: x + 0.1 * np.random.default_rng(0).normal(
-          size=x.shape).astype(x.dtype), model.params)
-  type(model)(model.config, params, model.preprocess, model.resolution).save(
-      path)
-  return path
+  return random_models.save_near_initial(
+      path, num_classes=num_classes, resolution=12, width=16, depth=1,
+      num_heads=4, mlp_dim=16, patch=4)
 
 
 def build(teacher, *, steps=6):

@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import pytest
 
+from tests import random_models
 from tests import toy
 from vit_jax import __main__ as main
 from vit_jax import run as run_lib
@@ -24,14 +25,9 @@ FROZEN = '(?!head/|lora/).*'
 @pytest.fixture(scope='module')
 def base(tmp_path_factory):
   """A model with other classes and position embeddings than the run."""
-  path = tmp_path_factory.mktemp('base') / 'model'
-  model = load.create(num_classes=7, resolution=16, **toy.CONFIG['model'])
-  params = jax.tree.map(
-      lambda x: x + 0.1 * np.random.default_rng(0).normal(
-          size=x.shape).astype(x.dtype), model.params)
-  type(model)(model.config, params, model.preprocess, model.resolution).save(
-      path)
-  return path
+  return random_models.save_near_initial(
+      tmp_path_factory.mktemp('base') / 'model', num_classes=7, resolution=16,
+      **toy.CONFIG['model'])
 
 
 def train(workdir, base, *, steps=6, **changes):
