@@ -115,7 +115,8 @@ def test_commands_offer_the_choices_of_the_library():
   assert flags('convert')['--which'].choices == paths.WHICH
   assert flags('predict')['--activation'].choices == tuple(
       predictions.ACTIVATIONS)
-  assert flags('features')['--layer'].choices == model.FEATURES
+  for name in (*model.FEATURES, *model.TOKEN_FEATURES):
+    assert f'{name}: ' in flags('features')['--layer'].help
   assert ', '.join(evals.KINDS) in flags('evaluate')['--evaluators'].help
   plan = flags('plan')
   assert plan['--models'].default.split(',') == [*max_batch.MODELS]

@@ -17,6 +17,9 @@ from vit_jax import __main__ as main
 from vit_jax import models
 from vit_jax import objectives
 from vit_jax.analysis import attention
+from vit_jax.analysis import html_page
+from vit_jax.analysis import model_figures
+from vit_jax.analysis import patch_features
 from vit_jax.checkpoints import source as checkpoint_source
 from vit_jax.inference import load
 from vit_jax.inference import reconstruction
@@ -26,7 +29,8 @@ TINY = {'width': 8, 'depth': 2, 'mlp_dim': 8, 'num_heads': 2, 'patch': 4,
 HYBRID = {**TINY, 'patch': 1, 'backbone': {'depths': (1, 1), 'width': 32}}
 RESNET = {'name': 'resnet', 'num_classes': 3, 'backbone': {
     'depths': (1, 1), 'width': 32, 'preactivation': True}}
-FIGURES = {'filters', 'positions', 'distance', 'rollout', 'heads'}
+FIGURES = {
+    'filters', 'positions', 'distance', 'rollout', 'heads', 'patches'}
 
 
 def save(path, settings, **preprocess):
@@ -125,7 +129,7 @@ def test_runs_that_predict_pixels_show_reconstructions(
 
 
 @pytest.mark.parametrize(('channels', 'name', 'missing'), [
-    (1, 'a.png', set()), (13, 'bands.npy', {'rollout'})])
+    (1, 'a.png', set()), (13, 'bands.npy', {'rollout', 'patches'})])
 def test_grey_and_multichannel_images_are_supported(
     photos, tmp_path, capsys, channels, name, missing):
   save(tmp_path / 'model', {**TINY, 'depth': 1}, channels=channels,
@@ -171,6 +175,38 @@ def test_missing_and_unreadable_images_are_listed(
   assert 'none.png: no such file' in capsys.readouterr().out
   assert main.main([
       'inspect', f'--model={tmp_path}/model', f'{tmp_path}/none.png']) == 2
+
+
+@pytest.mark.parametrize(('flag', 'words'), [
+    ('--patch=0,1', 'must be ROW,COLUMN from 1,1 to 4,4'),
+    ('--patch=2,5', "--patch is '2,5'"), ('--patch=2', "--patch is '2'"),
+    ('--layer=3', 'a number from 1 to 2 may follow cls, mean')])
+def test_patches_and_layers_outside_the_model_are_errors(
+    photos, tmp_path, capsys, flag, words):
+  save(tmp_path / 'model', TINY)
+  assert main.main([
+      'inspect', f'--model={tmp_path}/model', f'{photos}/a.png', flag]) == 2
+  assert words in capsys.readouterr().err
+
+
+def test_the_chosen_patch_and_layer_are_drawn(
+    photos, tmp_path, monkeypatch, capsys):
+  model = save(tmp_path / 'model', TINY)
+  drawn = {}
+  monkeypatch.setattr(
+      model_figures, 'patches', lambda images, colours, cosines, path, **kwargs:
+      drawn.update(colours=colours, cosines=cosines, **kwargs))
+  monkeypatch.setattr(html_page.Section, 'url', '')
+  assert not main.main([
+      'inspect', f'--model={tmp_path}/model', f'{photos}/a.png',
+      '--patch=2,4', '--layer=1'])
+  assert 'Patch features' in capsys.readouterr().out
+  features = model.features([f'{photos}/a.png'], layer='patches:1')
+  assert (drawn['row'], drawn['column']) == (1, 3)
+  np.testing.assert_allclose(
+      drawn['colours'], patch_features.colours(features), atol=1e-5)
+  np.testing.assert_allclose(drawn['cosines'], patch_features.similarity(
+      features, row=1, column=3), atol=1e-5)
 
 
 def test_the_curves_of_a_run_are_on_the_page(tmp_path, capsys):

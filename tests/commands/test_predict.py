@@ -107,7 +107,8 @@ def test_labels_may_come_from_a_file(model, photos, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(('layer', 'shape', 'suffix'), [
-    ('representation', (8,), 'npz'), ('tokens', (5, 8), 'parquet')])
+    ('representation', (8,), 'npz'), ('tokens', (5, 8), 'parquet'),
+    ('patches:1', (2, 2, 8), 'npz'), ('patches', (2, 2, 8), 'parquet')])
 def test_features_are_in_the_order_of_the_files(
     model, photos, tmp_path, layer, shape, suffix):
   output = tmp_path / f'f.{suffix}'

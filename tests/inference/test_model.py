@@ -87,6 +87,27 @@ def test_features_are_the_named_layers(model):
   np.testing.assert_array_equal(
       model.features(images), tokens[:, 0])  # The input of the head.
   assert model.features(images[0]).shape == (12,)
+  # Rows of patches are rows of the image.
+  np.testing.assert_array_equal(
+      model.features(images, layer='patches'), tokens[:, 1:].reshape(
+          2, 4, 4, 12))
+
+
+def test_features_of_a_layer_precede_the_final_norm(model):
+  image = [pixels(0)]
+  before = model.features(image, layer='tokens:2')
+  normed = (before - before.mean(-1, keepdims=True)) / np.sqrt(
+      before.var(-1, keepdims=True) + model.config.layer_norm_epsilon)
+  norm = model.params['final_norm']
+  np.testing.assert_allclose(
+      normed * norm['scale'] + norm['bias'],
+      model.features(image, layer='tokens'), rtol=1e-4, atol=1e-4)
+  (_, outputs), = model.outputs(image, names=('layers',))
+  np.testing.assert_allclose(
+      model.features(image, layer='patches:1').reshape(1, 16, 12),
+      outputs['layers']['after_mlp'][0][:, 1:], rtol=1e-3)
+  axial = make(axial=True, pooling='average')
+  assert axial.features(image, layer='patches:1').shape == (1, 4, 4, 12)
 
 
 def test_the_token_mean_is_computed_in_float32(model):
@@ -138,6 +159,9 @@ def test_wrong_arguments_are_errors(model):
     model.predict([])
   with pytest.raises(ValueError, match='layer'):
     model.features(pixels(), layer='tokns')
+  for layer in ('tokens:0', 'patches:3', 'cls:x', 'pooled:1', 'logits:1'):
+    with pytest.raises(ValueError, match='a number from 1 to 2 may follow'):
+      model.features(pixels(), layer=layer)
   with pytest.raises(ValueError, match='top_k must be at least 1'):
     model.predict(pixels(), top_k=0)
   headless = make(num_classes=0, labels=())

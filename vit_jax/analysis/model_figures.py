@@ -106,15 +106,8 @@ def rollout(
     bar = fig.colorbar(
         drawn, ax=row[2], shrink=0.85, format=lambda x, _: f'{x:g} %')
     bar.ax.tick_params(labelsize=10)
-    for ax in row:
-      ax.spines[:].set_visible(False)
-      ax.set(xticks=[], yticks=[])
-  for ax, title in zip(axes[0], ('input', 'brightness: rollout',
-                                 'share of each patch')):
-    ax.set_title(title, fontsize=11)
-  for row, title in zip(axes, titles):
-    row[0].set_xlabel(
-        _shorten(title, 60), fontsize=10, parse_math=False, loc='left')
+  _name_panels(
+      axes, ('input', 'brightness: rollout', 'share of each patch'), titles)
   # The ticks of the colour bars depend on a first layout.
   fig.draw_without_rendering()
   plots.save(fig, path)
@@ -133,17 +126,59 @@ def reconstruction(
   fig = plots.new_figure(
       6.2, (2.1 * height / width + 0.2) * count + 0.3, w_pad=0.05)
   axes = fig.subplots(count, 3, squeeze=False)
-  for column, images, name in zip(
-      axes.T, pictures, ('input', 'masked', 'reconstructed')):
-    column[0].set_title(name, fontsize=11)
+  for column, images in zip(axes.T, pictures):
     for ax, image in zip(column, images):
       ax.imshow(image, cmap='gray', vmin=0, vmax=1, interpolation='nearest')
-      ax.spines[:].set_visible(False)
-      ax.set(xticks=[], yticks=[])
-  for row, title in zip(axes, titles):
-    row[0].set_xlabel(
-        _shorten(title, 60), fontsize=10, parse_math=False, loc='left')
+  _name_panels(axes, ('input', 'masked', 'reconstructed'), titles)
   plots.save(fig, path)
+
+
+def patches(
+    images: Sequence[UInt8[np.ndarray, 'height width 3']],
+    colours: Float[np.ndarray, 'images rows columns 3'],
+    cosines: Float[np.ndarray, 'images rows columns'],
+    path: epath.PathLike, *, row: int, column: int, titles: Sequence[str] = (),
+) -> None:
+  """Draws images, principal components of their patches, and cosines.
+
+  A square marks the patch at (`row`, `column`), which the cosines refer to.
+  `titles` are below the images.
+  """
+  from matplotlib import patches as shapes
+  height, width = images[0].shape[:2]
+  side = height / cosines.shape[1], width / cosines.shape[2]
+  fig = plots.new_figure(
+      7.2, (2.2 * height / width + 0.2) * len(images) + 0.3, w_pad=0.05)
+  axes = fig.subplots(len(images), 3, squeeze=False)
+  for panels, image, colour, cosine in zip(axes, images, colours, cosines):
+    options: Any = {
+        'interpolation': 'nearest', 'extent': (0, width, height, 0)}
+    panels[0].imshow(image, **options)
+    panels[1].imshow(colour, **options)
+    drawn = panels[2].imshow(
+        cosine, cmap='viridis', vmin=float(cosines.min()), vmax=1, **options)
+    fig.colorbar(drawn, ax=panels[2], shrink=0.85).ax.tick_params(labelsize=10)
+    for ax in panels[::2]:
+      ax.add_patch(shapes.Rectangle(
+          (column * side[1], row * side[0]), side[1], side[0], fill=False,
+          edgecolor='red', linewidth=1.5, clip_on=False))
+  _name_panels(
+      axes, ('input', 'principal components', 'cosine similarity'), titles)
+  fig.draw_without_rendering()
+  plots.save(fig, path)
+
+
+def _name_panels(
+    axes: Any, columns: Sequence[str], rows: Sequence[str]) -> None:
+  """Removes the axes of images, and names columns and rows."""
+  for ax in axes.flat:
+    ax.spines[:].set_visible(False)
+    ax.set(xticks=[], yticks=[])
+  for ax, title in zip(axes[0], columns):
+    ax.set_title(title, fontsize=11)
+  for ax, title in zip(axes[:, 0], rows):
+    ax.set_xlabel(
+        _shorten(title, 60), fontsize=10, parse_math=False, loc='left')
 
 
 def heads(

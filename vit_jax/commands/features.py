@@ -31,12 +31,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   arguments.add_model(parser)
   arguments.add_images(parser)
   parser.add_argument(
-      '--layer', default='representation',
-      choices=('representation', 'pooled', 'cls', 'mean', 'tokens', 'logits'),
+      '--layer', default='representation', metavar='NAME[:N]',
       help='representation: input of the head; pooled: the same before the '
       'tanh layer, if there is one; cls: class token; mean: mean of the patch '
-      'tokens; tokens: all tokens, as a matrix per image; logits: output of '
-      'the head (default: %(default)s)')
+      'tokens; tokens: all tokens, as a matrix per image; patches: patch '
+      'tokens, as a grid [rows, columns, width] per image; logits: output of '
+      'the head. cls, mean, tokens and patches are taken after the final norm, '
+      'or after layer N of 1 ... depth: patches:6 (default: %(default)s)')
   parser.add_argument(
       '--output', required=True, metavar='FILE',
       help='new .npz or .parquet file with `features` and `path` of each image')
@@ -88,7 +89,7 @@ def _write_npz(
 def _write_parquet(
     path: Any, rows: Iterator[tuple[list[str], np.ndarray]],
 ) -> list[int]:
-  """Writes a row group for each batch; matrices are flattened by row."""
+  """Writes a row group for each batch; arrays of an image are flattened."""
   import pyarrow
   from pyarrow import parquet
   total, shape, file = 0, (), None

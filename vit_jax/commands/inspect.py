@@ -3,8 +3,9 @@
     python main.py inspect --model=runs/quickstart/finetune photos/
 
 Filters, position embeddings and, for the given images, mean attention distance,
-rollout and the attention of each head, as PNG files and one HTML page. Runs of
-masked patch prediction and MAE also show reconstructed images.
+rollout, the attention of each head, and principal components and similarity of
+patch features, as PNG files and one HTML page. Runs of masked patch prediction
+and MAE also show reconstructed images.
 Unreadable images are listed, and the exit status is then 1.
 """
 
@@ -30,6 +31,7 @@ with epy.lazy_imports():
   from vit_jax.analysis import embeddings
   from vit_jax.analysis import html_page
   from vit_jax.analysis import model_figures
+  from vit_jax.analysis import patch_features
   from vit_jax.checkpoints import paths as checkpoint_paths
   from vit_jax.inference import image_files
   from vit_jax.inference import images as images_lib
@@ -63,6 +65,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       '--show', type=int, default=6, metavar='N',
       help='number of images to draw; attention distances are averaged over '
       'all images (default: %(default)s)')
+  parser.add_argument(
+      '--layer', type=int, metavar='N',
+      help='draw the patch features after layer N (default: the last one, '
+      'after the final norm)')
+  parser.add_argument(
+      '--patch', default='', metavar='ROW,COLUMN',
+      help='patch that others are compared with; 1,1 is at the top left '
+      '(default: the centre)')
 
 
 def run(args: argparse.Namespace) -> int:
@@ -81,7 +91,8 @@ def run(args: argparse.Namespace) -> int:
         _filters(model, output / 'filters.png'),
         _positions(model, output / 'positions.png'),
         *_reconstruction(args, model, paths, output / 'reconstruction.png'),
-        *_attention(args, model, paths, output, reading, statistics)]
+        *_attention(args, model, paths, output, reading, statistics),
+        *_patches(args, model, paths, output / 'patches.png')]
   if workdir and (curves := workdir / workdir_lib.CURVES).exists():
     sections.append(html_page.Section(
         'Curves', 'Training curves of the run.', curves))
@@ -176,6 +187,54 @@ def _reconstruction(
       'ones.', path)]
 
 
+def _patches(
+    args: argparse.Namespace, model: model_lib.Model, paths: list[str],
+    path: epath.Path,
+) -> list[html_page.Section]:
+  """Draws the features of patches, if the images can be displayed."""
+  layer = f'patches:{args.layer}' if args.layer is not None else 'patches'
+  if not paths or not isinstance(model.config, vit_config.ViTConfig) or (
+      not images_lib.is_viewable(model.preprocess)):
+    return []
+  row, column = _patch_index(
+      args.patch, models.grid(model.config, model.preprocess.resolution))
+  names: list[Any] = []
+  features = []
+  # Unreadable images are reported with the attention.
+  for batch, outputs in model.outputs(
+      paths[:args.show], batch_size=min(args.batch_size, len(paths)),
+      names=(model.layer_output(layer),), on_error=lambda *_: None):
+    names += batch
+    features.append(model.extract_layer(outputs, layer))
+  if not names:
+    return []
+  values = np.concatenate(features)
+  model_figures.patches(
+      [np.asarray(images_lib.show(name, model.preprocess).convert('RGB'))
+       for name in names], patch_features.colours(values),
+      patch_features.similarity(values, row=row, column=column), path,
+      row=row, column=column, titles=[epath.Path(n).name for n in names])
+  return [html_page.Section(
+      'Patch features', 'First three principal components of the patches of '
+      'all drawn images as red, green and blue (DINOv2, figure 1), and cosine '
+      f'similarity to the patch in row {row + 1} and column {column + 1}, '
+      + (f'after layer {args.layer}.' if args.layer is not None
+         else 'after the final norm.'), path)]
+
+
+def _patch_index(text: str, grid: tuple[int, int]) -> tuple[int, int]:
+  """Returns row and column of --patch, from 0."""
+  if not text:
+    return grid[0] // 2, grid[1] // 2
+  numbers = [int(n) for n in text.split(',') if n.strip().isdigit()]
+  if len(numbers) != 2 or text.count(',') != 1 or not all(
+      1 <= number <= size for number, size in zip(numbers, grid)):
+    raise ValueError(
+        f'--patch is {text!r}, but must be ROW,COLUMN from 1,1 to '
+        f'{grid[0]},{grid[1]}.')
+  return numbers[0] - 1, numbers[1] - 1
+
+
 def _attention(
     args: argparse.Namespace, model: model_lib.Model, paths: list[str],
     output: epath.Path, reading: image_files.ReadProgress,
@@ -202,7 +261,7 @@ def _attention(
   distances = []
   for batch, outputs in model.outputs(
       paths, batch_size=min(args.batch_size, len(paths)), names=('layers',),
-      capture=True, on_error=reading.add_error):
+      on_error=reading.add_error):
     weights = np.asarray(outputs['layers']['attention'], np.float32)
     for i, path in enumerate(batch):
       of_image = weights[:, i:i + 1]

@@ -28,8 +28,9 @@ from vit_jax.inference import predictions
 from vit_jax.weights import save as save_lib
 from vit_jax.weights.configs import preprocessing as preprocessing_lib
 
-# Layers of `Model.features`; `cls` and `mean` are computed from the tokens.
-FEATURES = ('representation', 'pooled', 'cls', 'mean', 'tokens', 'logits')
+# Features of a model; the second ones are computed from the tokens.
+FEATURES = ('representation', 'pooled', 'logits')
+TOKEN_FEATURES = ('cls', 'mean', 'tokens', 'patches')
 
 ImageLike = images_lib.ImageLike
 Predictions = list[predictions.Prediction] | list[predictions.Estimate]
@@ -158,7 +159,9 @@ class Model:
       layer: 'representation' [width], the input of the head; 'pooled' [width],
         before the tanh layer, if any; 'cls' [width], the class token; 'mean'
         [width], the mean of the patch tokens; 'tokens' [tokens, width], all
-        tokens after the final norm; 'logits' [classes].
+        tokens after the final norm; 'patches' [rows, columns, width], those of
+        the patches; 'logits' [classes]. 'patches:6' are the patches after layer
+        6 of 1 ... depth, before the final norm; likewise for other tokens.
       batch_size: images per batch.
 
     Returns:
@@ -173,12 +176,20 @@ class Model:
 
   def layer_output(self, layer: str) -> str:
     """Returns the name of the model output that contains a feature layer."""
-    schema.check_name(layer, FEATURES, what='layer')
-    if layer == 'cls' and not getattr(self.config, 'has_cls', False):
+    kind, _, number = layer.partition(':')
+    schema.check_name(kind, (*FEATURES, *TOKEN_FEATURES), what='layer')
+    if kind == 'cls' and not getattr(self.config, 'has_cls', False):
       raise ValueError("The model has no class token. Use layer='mean'.")
-    tokens = layer in ('cls', 'mean', 'tokens')
-    if tokens or layer == 'pooled':
-      self._check_has_tokens(layer, instead="layer='representation'")
+    tokens = kind in TOKEN_FEATURES
+    if tokens or kind == 'pooled':
+      self._check_has_tokens(kind, instead="layer='representation'")
+    if number:
+      depth = getattr(self.config, 'depth', 0)
+      if not tokens or number not in map(str, range(1, depth + 1)):
+        raise ValueError(
+            f'layer is {layer!r}, but a number from 1 to {depth} may follow '
+            f'{", ".join(TOKEN_FEATURES)} only, such as patches:{depth}.')
+      return f'layers/{number}'
     if layer == 'logits' and not self.config.num_classes:
       raise ValueError(
           f'{self.origin or "The model"} has no head, and so no logits. Use '
@@ -190,12 +201,16 @@ class Model:
   ) -> Float[np.ndarray, 'batch ...']:
     """Returns a feature layer of the outputs of a batch, as float32."""
     values = outputs[self.layer_output(layer)]
-    if layer == 'cls':
+    kind = layer.partition(':')[0]
+    if kind == 'cls':
       values = values[:, 0]
-    elif layer == 'mean':
+    elif kind in ('mean', 'patches'):
       values = values[:, getattr(self.config, 'num_prefix', 0):]
     values = np.asarray(values, np.float32)  # Before a mean in bfloat16.
-    return values.mean(1) if layer == 'mean' else values
+    if kind == 'patches':
+      return values.reshape(len(values), *models.grid(
+          self.config, self.preprocess.resolution), -1)
+    return values.mean(1) if kind == 'mean' else values
 
   def attention(
       self, images: ImageLike | Iterable[ImageLike], *, batch_size: int = 8,
@@ -245,7 +260,7 @@ class Model:
     return self._collect(
         lambda outputs: function(
             np.asarray(outputs['layers']['attention'], np.float32)),
-        images, batch_size, names=('layers',), capture=True)
+        images, batch_size, names=('layers',))
 
   def _check_has_tokens(self, what: str, *, instead: str) -> None:
     if self.config.name != 'vit':
@@ -255,8 +270,7 @@ class Model:
 
   def outputs(
       self, images: Iterable[ImageLike], *, batch_size: int = 32,
-      names: Sequence[str] = ('logits',), capture: bool = False,
-      flip: bool = False,
+      names: Sequence[str] = ('logits',), flip: bool = False,
       on_error: images_lib.OnError | None = None,
   ) -> Iterator[tuple[tuple[ImageLike, ...], dict[str, Any]]]:
     """Yields images and model outputs, a few batches in memory at a time.
@@ -264,8 +278,7 @@ class Model:
     Args:
       images: see `Model`.
       batch_size: images per batch.
-      names: outputs to return; see `models.vit.ViT`.
-      capture: whether to return `layers`, the intermediates of every layer.
+      names: outputs to return; see `models.vit.ViT` and `Network.at`.
       flip: whether to average over each image and its mirror image.
       on_error: called with each unreadable image, which is then skipped; None
         raises instead.
@@ -273,8 +286,7 @@ class Model:
     if batch_size < 1:
       raise ValueError(f'batch_size must be at least 1, but is {batch_size}.')
     apply = self.network.at(
-        self.preprocess.resolution, names=names, capture=capture,
-        flip=flip)
+        self.preprocess.resolution, names=names, flip=flip)
     for sources, arrays in images_lib.batches(
         images, self.preprocess, size=batch_size, on_error=on_error):
       count = slice(len(sources))  # Without padding.

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 import dataclasses
 import functools
+from typing import Any
 
 import jax
 from jaxtyping import Array, Float
@@ -43,21 +44,21 @@ class Network:
 
   def at(
       self, size: tuple[int, int], *, names: Sequence[str] = (),
-      capture: bool = False, flip: bool = False,
+      flip: bool = False,
   ) -> Callable[[Images], types.Outputs]:
     """Returns the jitted forward pass for images of one size.
 
     Args:
       size: height and width of the images.
-      names: outputs to return; all by default.
-      capture: whether to return `layers`, the intermediates of every layer.
+      names: outputs to return; by default all but `layers`, the intermediates
+        of every layer. 'layers/6' are the tokens after layer 6 of 1 ... depth.
       flip: whether to average over each image and its mirror image.
 
     Raises:
       ValueError: if such images do not divide into patches.
     """
     return functools.partial(
-        _apply(self.config, capture, tuple(names), flip), self.params_for(size))
+        _apply(self.config, tuple(names), flip), self.params_for(size))
 
   def params_for(self, size: tuple[int, int]) -> types.Params:
     """Returns the parameters for an image size, on the device.
@@ -91,17 +92,27 @@ class Network:
 
 @functools.lru_cache(maxsize=32)
 def _apply(
-    config: models.ModelConfig, capture: bool, names: tuple[str, ...],
-    flip: bool,
+    config: models.ModelConfig, names: tuple[str, ...], flip: bool,
 ) -> Callable[..., types.Outputs]:
   model = models.build(
       models.for_devices(config, jax.devices()[:1]),
       num_classes=config.num_classes)
+  capture = any(name.startswith('layers') for name in names)
   options = {'capture': True} if capture else {}
 
   def apply(params, images):
     outputs = model.apply({'params': params}, images, **options)
     # Unused outputs are not computed, or at least not copied.
-    return {name: outputs[name] for name in names} if names else outputs
+    return {name: _select(outputs, name) for name in names} or outputs
 
   return jax.jit(passes.average_mirrored(apply) if flip else apply)
+
+
+def _select(outputs: types.Outputs, name: str) -> Any:
+  """Returns an output by its name; see `Network.at`."""
+  output, _, layer = name.partition('/')
+  if not layer:
+    return outputs[output]
+  captured = outputs[output]
+  # An axial layer ends with attention within columns.
+  return captured.get('column', captured)['after_mlp'][int(layer) - 1]

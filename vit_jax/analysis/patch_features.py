@@ -1,0 +1,38 @@
+"""Dense features: principal components as colours, and cosine similarity."""
+
+from jaxtyping import Float
+import numpy as np
+
+from vit_jax import nearest_neighbours
+
+_CLIPPED_PERCENT = 1.0  # Of the patches at each end of a colour channel.
+
+
+def colours(
+    features: Float[np.ndarray, 'images rows columns width'],
+) -> Float[np.ndarray, 'images rows columns 3']:
+  """Returns the first three principal components as red, green and blue.
+
+  The components are those of the patches of all images together, so a colour
+  has the same meaning in each of them (DINOv2, arXiv 2304.07193, figure 1, here
+  without removing the background). The largest value of each component is
+  positive, and its range is scaled to 0 ... 1.
+  """
+  points = features.reshape(-1, features.shape[-1]).astype(np.float64)
+  points = points - points.mean(axis=0)
+  _, vectors = np.linalg.eigh(points.T @ points)
+  values = points @ vectors[:, :-4:-1]
+  values *= np.where(values.max(axis=0) < -values.min(axis=0), -1, 1)
+  low, high = np.percentile(
+      values, (_CLIPPED_PERCENT, 100 - _CLIPPED_PERCENT), axis=0)
+  scaled = (values - low) / np.maximum(high - low, 1e-12)
+  return scaled.clip(0, 1).reshape(*features.shape[:-1], 3)
+
+
+def similarity(
+    features: Float[np.ndarray, 'images rows columns width'], *,
+    row: int, column: int,
+) -> Float[np.ndarray, 'images rows columns']:
+  """Returns the cosine of each patch and one patch of the same image."""
+  unit = nearest_neighbours.unit(features.astype(np.float64))
+  return np.einsum('nrcw,nw->nrc', unit, unit[:, row, column])
