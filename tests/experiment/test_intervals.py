@@ -9,16 +9,20 @@ from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import config as config_lib
 
 
-@pytest.mark.parametrize(('steps', 'log', 'percent'), [
-    # An evaluation of 360 images computes as much as 15 steps of 8 images.
-    (5, 1, 100), (100, 10, 15), (1000, 50, 10)])
-def test_short_runs_log_and_evaluate_ten_times_and_mostly_train(
-    steps, log, percent):
+@pytest.mark.parametrize(('steps', 'best', 'log', 'count'), [
+    # An evaluation reads as many images, 360, as 45 steps.
+    (5, False, 1, 1), (100, False, 10, 2), (100, True, 10, 1),
+    (1000, True, 50, 10)])
+def test_short_runs_log_ten_times_and_evaluate_no_more_images_than_they_train(
+    steps, best, log, count):
   experiment = experiment_lib.build(config_lib.resolve(toy.config(
       total={'steps': steps},
+      checkpoint={'best': 'test/accuracy' if best else ''},
       evals={'test': {'every': 'auto', 'batch_size': 120}, 'end': {}})),
       devices=jax.devices()[:1])
   config = experiment.config
   assert config.log.every == schema.Duration(steps=log)
-  assert config.evals['test'].every.percent == pytest.approx(percent)
+  due = [step for step in range(1, steps + 1)
+         if experiment.is_due(config.evals['test'].every, step)]
+  assert len(due) == count and due[-1] == steps
   assert config.evals['end'].every is None

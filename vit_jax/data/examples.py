@@ -3,6 +3,7 @@
 from collections.abc import Generator
 import contextlib
 import dataclasses
+import time
 from typing import Any
 
 from jaxtyping import Float32, Int32
@@ -56,6 +57,15 @@ class LoadExample:
     index, image, _ = found
     with self._naming(index):
       return self._augment(image, np.random.default_rng(0))
+
+  def cost(self, index: int) -> tuple[float, float, int]:
+    """Returns seconds to read and decode, and to augment; the shorter side."""
+    start = time.perf_counter()
+    image, _ = self._read(index)
+    decoded = time.perf_counter()
+    self._augment(image, np.random.default_rng(0))
+    return (decoded - start, time.perf_counter() - decoded,
+            min(image.width, image.height))
 
   def find_unreadable(self, index: int) -> list[unreadable_lib.Unreadable]:
     """Returns example `index` and, in training, its unreadable successors."""

@@ -169,7 +169,8 @@ class EvaluatorConfig:
       set's published results, such as 'test'.
     source: dataset; '' is the training dataset.
     every: interval during training; None evaluates at the end only. 'auto' is
-      10 % of the run, or more if evaluations would compute more than training.
+      10 % of the run, or more if evaluations would read more images than
+      training.
     batch_size: global batch size; None uses the microbatch size of training.
     flip: averages the outputs for each image and its mirror image.
   """

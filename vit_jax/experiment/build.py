@@ -16,7 +16,6 @@ from vit_jax import data
 from vit_jax import models
 from vit_jax import objectives
 from vit_jax import optim
-from vit_jax import schema
 from vit_jax import tree
 from vit_jax import types
 from vit_jax.experiment import config as config_lib
@@ -59,8 +58,9 @@ def build(
       config, dataset, devices or jax.devices(), teacher,
       expected=expected_data)
   open_data = evaluators_lib.opener(config, expected=expected_data)
-  config = _complete_evaluation(
-      config, dataset, loss, open_data, expected=expected_data)
+  config = evaluators_lib.complete(
+      config, dataset, open_data, objective_metrics=loss.measures,
+      expected=expected_data)
   abstract_batch = data.abstract_batch(config.data, dataset, config.batch_size)
   init_key, step_key = jax.random.split(jax.random.key(config.seed))
 
@@ -296,48 +296,6 @@ def _complete(
       objective=objectives.resolve(
           config.objective, targets=bool(dataset.targets),
           multi_label=dataset.multi_label))
-
-
-def _complete_evaluation(
-    config: config_lib.Config, dataset: data.Dataset, loss: step_lib.Loss,
-    open_data: evaluators_lib.OpenData, *, expected: bool,
-) -> config_lib.Config:
-  """Returns the config with the intervals and metric of evaluation.
-
-  Raises a `ValueError` if evaluators do not fit the data.
-  """
-  config = evaluators_lib.choose_best(
-      config, dataset, objective_metrics=loss.measures)
-  config = _set_intervals(config, dataset, open_data)
-  if config.checkpoint.best:
-    evaluators_lib.check_metric(
-        config, config.checkpoint.best, setting='checkpoint.best',
-        train_data=dataset, objective_metrics=loss.measures,
-        open_data=open_data)
-  if not expected:
-    evaluators_lib.check_disjoint(config, open_data)
-  return config
-
-
-def _set_intervals(
-    config: config_lib.Config, dataset: data.Dataset,
-    open_data: evaluators_lib.OpenData,
-) -> config_lib.Config:
-  """Returns the config with durations for the intervals 'auto'."""
-  log, sections = config.log, dict(config.evals)
-  total = config.total.to_steps(
-      batch_size=config.batch_size, num_examples=dataset.num_examples)
-  if log.every == 'auto':
-    log = dataclasses.replace(
-        log, every=schema.Duration(steps=max(1, min(50, total / 10))))
-  for name, section in sections.items():
-    if section.every == 'auto':
-      examples = open_data(section.split, section.source)[0].num_examples
-      # A gradient takes three forward passes.
-      share = examples / max(1, 3 * config.batch_size * total)
-      sections[name] = dataclasses.replace(section, every=schema.Duration(
-          percent=min(100.0, 100 * max(0.1, share))))
-  return dataclasses.replace(config, log=log, evals=sections)
 
 
 def _class_weights(

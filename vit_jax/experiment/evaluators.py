@@ -14,6 +14,7 @@ import numpy as np
 from vit_jax import data
 from vit_jax import evals
 from vit_jax import objectives
+from vit_jax import schema
 from vit_jax import types
 from vit_jax.data import examples
 from vit_jax.data import imagenet_real
@@ -30,6 +31,8 @@ from vit_jax.parallel import sharding
 # (split, source, per_class, seeds, real_labels) as in `evals.Context` ->
 # examples, and their ranks in the samples of each class.
 OpenData = Callable[..., tuple[data.Dataset, np.ndarray | None]]
+
+_MAX_EVALUATIONS = 10  # By default.
 
 
 def opener(config: config_lib.Config, *, expected: bool) -> OpenData:
@@ -54,6 +57,59 @@ def opener(config: config_lib.Config, *, expected: bool) -> OpenData:
     return dataset, ranks
 
   return open_data
+
+
+def complete(
+    config: config_lib.Config, dataset: data.Dataset, open_data: OpenData, *,
+    objective_metrics: Collection[str], expected: bool,
+) -> config_lib.Config:
+  """Returns the config with the intervals and metric of evaluation.
+
+  Raises a `ValueError` if evaluators do not fit the data.
+  """
+  config = choose_best(
+      config, dataset, objective_metrics=objective_metrics)
+  config = _set_intervals(config, dataset, open_data)
+  if config.checkpoint.best:
+    check_metric(
+        config, config.checkpoint.best, setting='checkpoint.best',
+        train_data=dataset, objective_metrics=objective_metrics,
+        open_data=open_data)
+  if not expected:
+    check_disjoint(config, open_data)
+  return config
+
+
+def _set_intervals(
+    config: config_lib.Config, dataset: data.Dataset,
+    open_data: OpenData,
+) -> config_lib.Config:
+  """Returns the config with durations for the intervals 'auto'.
+
+  Evaluations read at most as many images as training does, except that there is
+  always one. An image costs as much to decode as in training, and no more
+  FLOPs.
+  """
+  log = config.log
+  total = config.total.to_steps(
+      batch_size=config.batch_size, num_examples=dataset.num_examples)
+  if log.every == 'auto':
+    log = dataclasses.replace(
+        log, every=schema.Duration(steps=max(1, min(50, total / 10))))
+  auto = {name: section for name, section in config.evals.items()
+          if section.every == 'auto'}
+  images = sum(
+      (1 + section.flip) * open_data(split, section.source)[0].num_examples
+      for section in auto.values()
+      for split in {section.split, getattr(section, 'train_split', None)}
+      if split is not None)
+  # The best checkpoint is evaluated again at the end.
+  count = config.batch_size * total // max(1, images) - bool(
+      config.checkpoint.best)
+  every = schema.Duration(percent=100 / max(1, min(_MAX_EVALUATIONS, count)))
+  return dataclasses.replace(config, log=log, evals={
+      **config.evals, **{name: dataclasses.replace(section, every=every)
+                         for name, section in auto.items()}})
 
 
 def check_disjoint(config: config_lib.Config, open_data: OpenData) -> None:

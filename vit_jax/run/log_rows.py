@@ -7,8 +7,11 @@ import jax
 import numpy as np
 
 from vit_jax import console
+from vit_jax import data
 from vit_jax import tree
 from vit_jax import types
+from vit_jax.data import examples
+from vit_jax.data import pipeline
 from vit_jax.experiment import experiment as experiment_lib
 from vit_jax.parallel import hardware
 from vit_jax.training import clock as clock_lib
@@ -52,6 +55,36 @@ def training_row(
       'device_hours': counters.device_hours,
       'core_hours': sum(counters.core_hours_by_kind.values()),
       'host_memory_bytes': profiler.host_memory_bytes()}
+
+
+def evaluation_line(
+    row: Mapping[str, float], *, step: int, targets: tuple[str, ...],
+) -> str:
+  """Returns the metrics of evaluators; of several targets, only their mean."""
+  each = tuple(f'_{name}' for name in targets) if len(targets) > 1 else ()
+  return f'step {step:,}: ' + console.format_metrics(
+      {key: row[key] for key in row if not key.endswith(each)})
+
+
+def advise_input(section: data.DataConfig, dataset: data.Dataset) -> str:
+  """Returns the cost of an image, and what would reduce it."""
+  decode, augment, side = pipeline.median_cost(
+      examples.LoadExample(dataset, section, train=True))
+  stored = round(8 / 7 * max(section.size))  # 256 for 224.
+  remedies = {
+      '--config.data.num_workers=auto (worker processes)': isinstance(
+          section.num_workers, int)
+      and section.num_workers < pipeline.max_workers(),
+      f'`data prepare --shorter-side={stored}` (smaller files, written once)':
+          decode > augment and section.is_picture and side > stored,
+      '--config.data.cache_mib=4000 (keeps decoded images)':
+          decode > augment and not section.cache_mib,
+      'fewer operations in data.train_ops': augment > decode,
+      'a smaller --config.data.resolution': augment > decode,
+      'more CPU cores': True}
+  return (f'. One takes {1e3 * decode:.2g} ms to read and decode, and '
+          f'{1e3 * augment:.2g} ms to augment. Remedies: '
+          + ', '.join(text for text, helps in remedies.items() if helps) + '.')
 
 
 def summary(

@@ -104,11 +104,9 @@ class _Run:
       self, experiment: experiment_lib.Experiment, files: workdir_lib.Files,
       checkpoints: manager.Checkpoints, stop: signals.StopRequest,
       watchdog: watchdog_lib.Watchdog):
-    self._experiment = experiment
-    self._config = experiment.config
+    self._experiment, self._config = experiment, experiment.config
     self._files, self._checkpoints = files, checkpoints
-    self._stop = stop
-    self._watchdog = watchdog
+    self._stop, self._watchdog = stop, watchdog
     self._unreadable = unreadable_log.UnreadableRecorder(experiment, files)
     self._device_kind = startup_summary.device_kind(experiment.mesh)
     self._state: types.TrainState
@@ -175,7 +173,8 @@ class _Run:
         self._config, resume_step=self._step)
     self._progress = progress_lib.Progress(
         total, start_step=self._step, title=self._files.title,
-        active=self._files.is_active)
+        active=self._files.is_active, advise_input=functools.partial(
+            log_rows.advise_input, self._config.data, self._experiment.dataset))
     profiler = profiler_lib.Profiler(
         self._files.path / 'profile', first=self._step, last=total,
         steps=profile_steps)
@@ -215,12 +214,13 @@ class _Run:
         self._stop.check()
         self._checkpoints.check()
         self._report('waiting for the input')
-        with self._clock.waiting():
+        is_first = self._step == self._start.step
+        # The first batch waits for the start of worker processes.
+        with self._clock.paused() if is_first else self._clock.waiting():
           batch = next(batches)
         self._report('in a step')
-        log_rows.observe(
-            self._experiment, self._writer, self._state, batch,
-            step=self._step, is_first=self._step == self._start.step)
+        log_rows.observe(self._experiment, self._writer, self._state, batch,
+                         step=self._step, is_first=is_first)
         self._state, loss = step_function(self._state, batch)
         self._step += 1
         self._counters.add_images(
@@ -286,8 +286,8 @@ class _Run:
     if self._is_finished() or stops_early:
       counters.best_evals = self._evaluate_best(counters, row)
     self._write_row(row)
-    self._progress.print(
-        f'step {self._step:,}: ' + console.format_metrics(row))
+    self._progress.print(log_rows.evaluation_line(
+        row, step=self._step, targets=self._experiment.dataset.targets))
     if stops_early:
       self._progress.print(log_rows.describe_early_stop(best, counters))
     is_logged = self._is_due(self._config.log.every)

@@ -1,5 +1,6 @@
 """Progress of a run in a terminal or a log file."""
 
+from collections.abc import Callable
 import time
 
 import rich.console
@@ -7,7 +8,7 @@ import rich.progress
 
 from vit_jax import console as console_lib
 
-_MAX_WAIT_SHARE = 0.5  # Advice is printed above; not for the first interval.
+_MAX_WAIT_SHARE = 0.5  # Advice is printed above.
 
 
 class Progress:
@@ -25,8 +26,13 @@ class Progress:
   def __init__(
       self, total_steps: int, *, start_step: int = 0, title: str = '',
       console: rich.console.Console | None = None, active: bool = True,
+      advise_input: Callable[[], str] = str,
   ):
-    """Initialises the bar; entering the context shows it."""
+    """Initialises the bar; entering the context shows it.
+
+    `advise_input` returns remedies for a slow input, which are printed once.
+    """
+    self._advise_input = advise_input
     self._total_steps = total_steps
     self._start_step = start_step
     self._title = title
@@ -62,15 +68,10 @@ class Progress:
     """Shows the step and its metrics; without a terminal, prints a line."""
     if not self._active:
       return
-    if self._last and not self._advised and (
-        figures.get('wait_share', 0) > _MAX_WAIT_SHARE):
+    if not self._advised and figures.get('wait_share', 0) > _MAX_WAIT_SHARE:
       self._advised = True
-      self.print(
-          f'note: training waits for images {figures["wait_share"]:.0%} of the '
-          'time. Let --config.data.num_workers=auto choose the number of '
-          'worker processes (or give one), keep decoded images in memory '
-          '(--config.data.cache_mib=4000), or shrink the files once with '
-          '`data prepare`.')
+      self.print(f'note: training waits for images {figures["wait_share"]:.0%} '
+                 f'of the time{self._advise_input()}')
     self._last = figures
     text = self._figures(step, figures)
     if self._bar is not None:
