@@ -142,6 +142,20 @@ def test_rollout_holds_the_attention_of_one_batch_at_a_time(model, monkeypatch):
   assert sizes == [2, 1]
 
 
+def test_few_images_are_not_padded_to_a_full_batch(model, monkeypatch):
+  shapes = []
+  batches = images_lib.batches
+
+  def recording(*args, **options):
+    for sources, arrays in batches(*args, **options):
+      shapes.append(arrays.shape)
+      yield sources, arrays
+
+  monkeypatch.setattr(images_lib, 'batches', recording)
+  list(model.outputs([pixels()], batch_size=32))
+  assert shapes == [(1, 32, 32, 3)]
+
+
 def test_a_resnet_has_features_but_no_attention():
   model = make(name='resnet', num_classes=5, backbone={
       'depths': (1, 1), 'width': 32, 'preactivation': True})

@@ -7,7 +7,8 @@
     logits = model(images)['logits']        # Arrays in, arrays out.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable, Iterable, Iterator, Mapping, Sequence, Sized)
 import dataclasses
 import functools
 import os
@@ -285,6 +286,8 @@ class Model:
     """
     if batch_size < 1:
       raise ValueError(f'batch_size must be at least 1, but is {batch_size}.')
+    if isinstance(images, Sized):  # One image is not padded to a full batch.
+      batch_size = min(batch_size, max(len(images), 1))
     apply = self.network.at(
         self.preprocess.resolution, names=names, flip=flip)
     for sources, arrays in images_lib.batches(
@@ -310,8 +313,7 @@ class Model:
     if not given:
       raise ValueError('No images were given.')
     rows = [row for _, outputs in self.outputs(
-        given, batch_size=min(batch_size, len(given)), **options)
-            for row in function(outputs)]
+        given, batch_size=batch_size, **options) for row in function(outputs)]
     return rows[0] if single else rows
 
   def save(
