@@ -100,7 +100,9 @@ def build(
           abstract_batch, NamedSharding(mesh, sharding.BATCH))),
       shardings=shardings, axes=sharding.axis_names(boxed),
       trainable=optimizer.trainable, teacher=teacher,
-      init_state=jax.jit(init_state, out_shardings=shardings),
+      # Runs once, so it is compiled fast rather than optimized.
+      init_state=jax.jit(init_state, out_shardings=shardings, compiler_options={
+          'xla_backend_optimization_level': 0}),
       empty_metrics=lambda: multihost.put(
           step_lib.empty_metrics(loss, abstract_state.params),
           shardings.metrics),
