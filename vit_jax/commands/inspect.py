@@ -202,7 +202,7 @@ def _patches(
   features = []
   # Unreadable images are reported with the attention.
   for batch, outputs in model.outputs(
-      paths[:args.show], batch_size=min(args.batch_size, len(paths)),
+      paths[:args.show], batch_size=args.batch_size,
       names=(model.layer_output(layer),), on_error=lambda *_: None):
     names += batch
     features.append(model.extract_layer(outputs, layer))
@@ -260,7 +260,7 @@ def _attention(
   shown: list[_Maps] = []
   distances = []
   for batch, outputs in model.outputs(
-      paths, batch_size=min(args.batch_size, len(paths)), names=('layers',),
+      paths, batch_size=args.batch_size, names=('layers',),
       on_error=reading.add_error):
     weights = np.asarray(outputs['layers']['attention'], np.float32)
     for i, path in enumerate(batch):

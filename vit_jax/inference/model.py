@@ -8,7 +8,13 @@
 """
 
 from collections.abc import (
-    Callable, Iterable, Iterator, Mapping, Sequence, Sized)
+  Callable,
+  Iterable,
+  Iterator,
+  Mapping,
+  Sequence,
+  Sized,
+)
 import dataclasses
 import functools
 import os
