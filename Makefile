@@ -14,8 +14,8 @@ NUMERICAL := tests/models tests/optim tests/objectives tests/training \
 SOURCES := $(wildcard main.py configs benchmarks docs/serving) vit_jax tests
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test test-isa test-plan test-export test-faults lint format \
-  constraints owner clean
+.PHONY: help quickstart paper test test-isa test-plan test-export test-faults lint \
+  format constraints owner clean
 
 help:  ## Lists these commands.
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*## */|/' \
@@ -25,6 +25,10 @@ help:  ## Lists these commands.
 quickstart: $(VENV)/.runtime  ## Pre-trains, fine-tunes and evaluates a small ViT.
 	rm -rf runs/quickstart
 	$(BIN)/python main.py --config=configs/quickstart.py --workdir=runs/quickstart
+
+FIGURE ?=
+paper: $(VENV)/.runtime  ## Runs the small experiments of docs/paper.md; FIGURE=9 runs one.
+	$(BIN)/python benchmarks/paper.py --figures=$(FIGURE)
 
 test: lint  ## Runs lint, type checks and all tests.
 	$(BIN)/python -m pytest -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder tests

@@ -47,7 +47,9 @@ def read(specification: str) -> dict[str, Any]:
   assert spec is not None and spec.loader is not None
   module = importlib.util.module_from_spec(spec)
   # Lets configs import each other from any current directory.
-  sys.path.insert(0, str(pathlib.Path(path).resolve().parent.parent))
+  folders = pathlib.Path(path).resolve().parents
+  configs = next((f for f in folders if f.name == 'configs'), folders[0])
+  sys.path.insert(0, str(configs.parent))
   try:
     spec.loader.exec_module(module)
   finally:

@@ -1,0 +1,153 @@
+"""Runs the small experiments of docs/paper.md, and draws their pictures.
+
+    make paper                 # everything
+    make paper FIGURE=8        # one row of EXPERIMENTS
+    make paper FIGURE=8,9      # several
+
+Prints how long the rest will take, and runs ordinary commands of main.py. A
+stopped command resumes exactly; finished runs are not repeated. Pictures and
+tables of mean and range over seeds go to runs/paper/NAME.png and NAME.md.
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+sys.path.insert(0, os.fspath(pathlib.Path(__file__).parents[1]))
+
+from vit_jax import console
+from vit_jax.analysis import range_plot
+from vit_jax.experiment import config as config_lib
+
+MAIN = pathlib.Path(__file__).parents[1] / 'main.py'
+FLOPS = 'training TFLOP'
+
+
+@dataclasses.dataclass(frozen=True)
+class Experiment:
+  """A figure or table."""
+  minutes: float  # Estimated from measured CPU time: docs/paper.md.
+  commands: tuple[str, ...]  # Arguments of main.py.
+  # Metric and label of x by name. x is the middle part of a stage's name, or
+  # FLOPS.
+  pictures: dict[str, tuple[str, str]] = dataclasses.field(default_factory=dict)
+
+
+def _stages(minutes, name, **pictures):
+  return Experiment(minutes, (
+      f'train --config=configs/paper/{name}.py --workdir={{runs}}/{name}',),
+                    pictures)
+
+
+RATE, IMAGES, ACCURACY = 'learning rate', 'pre-training images', 'test/accuracy'
+SHOTS = 'fewshot/5_shot'
+EXPERIMENTS = {
+    '4': _stages(40, 'figure4', figure4=(SHOTS, IMAGES),
+                 figure3=(ACCURACY, IMAGES)),
+    '5': _stages(20, 'figure5', figure5=(SHOTS, FLOPS)),
+    'table2': Experiment(6, tuple(
+        f'sweep --config=configs/paper/table2.py:family={family},'
+        f'runs={{runs}}/figure4 --workdir={{runs}}/table2/{family}'
+        for family in ('ViT', 'hybrid', 'ResNet'))),
+    'table7': _stages(10, 'table7', table7=(SHOTS, RATE)),
+    '8': _stages(10, 'figure8', figure8=(ACCURACY, FLOPS)),
+    '9': _stages(6, 'figure9', figure9=(ACCURACY, RATE)),
+    '13': _stages(6, 'figure13', figure13=(ACCURACY, FLOPS)),
+    'table8': Experiment(4, (
+        'train --config=configs/position_ablation.py:seeds=3 '
+        '--workdir={runs}/table8',)),
+    'section4.6': Experiment(18, tuple(
+        'train --config=configs/masked_patch_small.py:dataset=digits,'
+        f'target={target},corrupted={rate} '
+        f'--workdir={{runs}}/masked/{target}-{rate}'
+        for target in ('mean_color', 'downsampled', 'patch')
+        for rate in (0.5, 0.15))),
+}
+
+
+def unfinished(command):
+  """Returns the fraction of the runs of a command that are not finished."""
+  words = command.split()
+  values = dict(w.removeprefix('--').split('=', 1) for w in words[1:])
+  folder = pathlib.Path(values['workdir'])
+  if words[0] == 'sweep':
+    path = folder / 'sweep.json'
+    return float(not (path.exists() and json.loads(path.read_text())['final']))
+  stages = config_lib.load(values['config'])
+  return sum(not (folder / stage / 'summary.json').exists()
+             for stage in stages) / len(stages)
+
+
+def read(folder, metric, xlabel):
+  """Returns values by series and x; `base` is part of every series."""
+  found = {}
+  for path in sorted(folder.glob('*/summary.json')):
+    series, point, _ = path.parent.name.split(',')
+    summary = json.loads(path.read_text())
+    metrics = (summary['best'] or summary)['metrics']
+    if metric in metrics:
+      x = summary['flops'] / 1e12 if xlabel == FLOPS else float(point)
+      found.setdefault(series, {}).setdefault(x, []).append(
+          100 * metrics[metric])
+  base = found.pop('base', {})
+  return {series: points | base for series, points in found.items()}
+
+
+def draw(runs, name, metric, xlabel, source):
+  """Writes the picture and the table of a figure."""
+  series = read(source, metric, xlabel)
+  ylabel = ('5-shot accuracy' if metric == SHOTS else 'accuracy') + ' (%)'
+  range_plot.ranges(
+      series, runs / f'{name}.png', xlabel=xlabel, ylabel=ylabel)
+  lines = [f'| | {xlabel} | {ylabel}, mean | range | runs |', '|' + '---|' * 5]
+  for label, points in series.items():
+    for x, values in sorted(points.items()):
+      lines.append(
+          f'| {label} | {x:.4g} | {sum(values) / len(values):.1f} | '
+          f'{min(values):.1f} – {max(values):.1f} | {len(values)} |')
+  (runs / f'{name}.md').write_text('\n'.join(lines) + '\n')
+  print(f'{name}: {runs / name}.png, .md', flush=True)
+
+
+def main():
+  parser = argparse.ArgumentParser(
+      description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+  parser.add_argument('--figures', default='', help=', '.join(EXPERIMENTS))
+  parser.add_argument('--runs', default='runs/paper')
+  args = parser.parse_args()
+  names = list(filter(None, args.figures.split(','))) or list(EXPERIMENTS)
+  if unknown := set(names) - set(EXPERIMENTS):
+    parser.error(f'unknown: {", ".join(sorted(unknown))}; known: '
+                 + ', '.join(EXPERIMENTS))
+  todo = {name: {command: unfinished(command) for command in (
+      c.format(runs=args.runs) for c in EXPERIMENTS[name].commands)}
+          for name in names}
+  left = {name: EXPERIMENTS[name].minutes * sum(shares.values()) / len(shares)
+          for name, shares in todo.items()}
+  console.table(
+      f'About {sum(left.values()):.0f} minutes on two cores',
+      ('figure', 'minutes', 'left'),
+      [(name, EXPERIMENTS[name].minutes, f'{left[name]:.0f}')
+       for name in names])
+  # Seeds share compiled programs.
+  env = {'JAX_COMPILATION_CACHE_DIR': f'{args.runs}/compiled', **os.environ}
+  for name in names:
+    for command, share in todo[name].items():
+      if share:
+        print(f'\npython main.py {command}', flush=True)
+        process = subprocess.run(
+            [sys.executable, MAIN, *command.split()], env=env)
+        if process.returncode:
+          sys.exit(process.returncode)
+    folder = command.rpartition('--workdir=')[2]
+    for picture, (metric, xlabel) in EXPERIMENTS[name].pictures.items():
+      draw(pathlib.Path(args.runs), picture, metric, xlabel,
+           pathlib.Path(folder))
+
+
+if __name__ == '__main__':
+  main()

@@ -1,0 +1,52 @@
+"""Accuracy against pre-training images (section 4.3, figures 3 and 4).
+
+    python main.py --config=configs/paper/figure4.py --workdir=runs/figure4
+
+A ViT, a hybrid and a BiT ResNet of about the same FLOPs are pre-trained on
+nested subsets of drawn shapes with early stopping. Each is evaluated by 5-shot
+accuracy on digits (figure 4), and fine-tuned on all digits (figure 3).
+
+Hardware: 2 CPU cores; up to an hour.
+Expected: docs/paper.md.
+"""
+
+from ml_collections import ConfigDict
+
+from configs.paper import families
+from configs.paper import small
+
+IMAGES = (500, 4_000, 32_000)
+
+
+def get_config(seeds: int = 3, steps: int = 500) -> ConfigDict:
+  """Returns two stages per family, number of images and seed.
+
+  Args:
+    seeds: number of runs of each.
+    steps: pre-training steps, of which early stopping may leave out some.
+  """
+  config = families.base()
+  config.total.steps = steps
+  cells = {}
+  for family in families.FAMILIES:
+    for images in IMAGES:
+      cells[f'{family},{images}'] = {
+          'model': families.model(family, 'small'),
+          'data': {'num_examples': images},
+          'evals': {name: {'every': {'percent': 20}} for name in config.evals},
+          'checkpoint': {
+              'every': {'percent': 20}, 'best': 'test/precision_at_1',
+              'patience': {'percent': 40}}}
+  pretrained = small.stages(cells, seeds)
+  digits = small.get_config('digits')
+  for name in list(pretrained):
+    family, images, seed = name.split(',')
+    pretrained[f'{family} fine-tuned,{images},{seed}'] = {
+        'init': {'stage': name, 'which': 'best'}, 'seed': int(seed),
+        'total': {'steps': 100}, 'model': {'head_bias': 0.0},
+        'data': {'source': 'digits', 'resolution': 16,
+                 'train_ops': [{'op': 'resize'}]},
+        'objective': {'loss': 'softmax'},
+        'evals': digits.evals.to_dict()}
+  config.stages = pretrained
+  return config

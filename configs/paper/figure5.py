@@ -1,0 +1,30 @@
+"""Accuracy against pre-training compute (section 4.4, figure 5, table 6).
+
+    python main.py --config=configs/paper/figure5.py --workdir=runs/figure5
+
+ViTs, hybrids and BiT ResNets of three sizes are pre-trained for the same number
+of drawn shapes; x is our count of their FLOPs, y the 5-shot accuracy on digits.
+
+Hardware: 2 CPU cores; up to an hour.
+Expected: docs/paper.md.
+"""
+
+from ml_collections import ConfigDict
+
+from configs.paper import families
+from configs.paper import small
+
+
+def get_config(seeds: int = 3, steps: int = 500) -> ConfigDict:
+  """Returns one stage per family, size and seed.
+
+  Args:
+    seeds: number of runs of each.
+    steps: pre-training steps.
+  """
+  config = families.base()
+  config.total.steps = steps
+  config.stages = small.stages({
+      f'{family},{size}': {'model': families.model(family, size)}
+      for family in families.FAMILIES for size in families.SIZES}, seeds)
+  return config

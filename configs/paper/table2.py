@@ -1,0 +1,39 @@
+"""The protocol of table 2: a sweep on held-out images, then three seeds.
+
+    python main.py sweep --config=configs/paper/table2.py:family=ViT \
+        --workdir=runs/table2/ViT
+
+Fine-tunes a model of configs/paper/figure4.py on digits with SGD and the four
+learning rates of table 4. The best one on 10 % of the training images is then
+trained on all of them with three seeds, and tested.
+
+Hardware: 2 CPU cores; a minute.
+Expected: docs/paper.md.
+"""
+
+from ml_collections import ConfigDict
+
+from configs import finetune
+from configs.paper import small
+
+
+def get_config(
+    family: str = 'ViT', runs: str = 'runs/paper/figure4') -> ConfigDict:
+  """Returns the sweep of one pre-trained model.
+
+  Args:
+    family: 'ViT', 'hybrid' or 'ResNet'.
+    runs: workdir of configs/paper/figure4.py.
+  """
+  config = small.get_config('digits')
+  del config.model
+  config.init = {'checkpoint': f'{runs}/{family},32000,0', 'which': 'best'}
+  config.data.resolution = 16
+  config.total.steps = 100
+  config.optimizer = {
+      **finetune.SGD, 'learning_rate': 0.01, 'clip_norm': 1.0,
+      'schedule': {'name': 'cosine', 'warmup': {'percent': 5}}}
+  config.sweep = {
+      'grid': {'optimizer': {'learning_rate': list(finetune.CIFAR_RATES)}},
+      'held_out': 10, 'seeds': 3}
+  return config

@@ -1,0 +1,56 @@
+"""Runs of docs/paper.md are skipped when finished, and drawn by series."""
+
+import json
+
+import paper
+import pytest
+
+
+def write_run(folder, name, accuracy, *, flops=1e12, best=None):
+  (folder / name).mkdir(parents=True)
+  (folder / name / 'summary.json').write_text(json.dumps({
+      'flops': flops, 'best': best and {'metrics': {'test/accuracy': best}},
+      'metrics': {'test/accuracy': accuracy}}))
+
+
+def test_values_are_collected_by_series_and_x(tmp_path):
+  write_run(tmp_path, 'cls,1e-03,0', 0.5)
+  write_run(tmp_path, 'cls,1e-03,1', 0.25, best=0.75)
+  write_run(tmp_path, 'mean,1e-02,0', 0.5)
+  assert paper.read(tmp_path, 'test/accuracy', 'learning rate') == {
+      'cls': {0.001: [50.0, 75.0]}, 'mean': {0.01: [50.0]}}
+  assert paper.read(tmp_path, 'fewshot/5_shot', 'learning rate') == {}
+
+
+def test_the_base_is_part_of_every_series(tmp_path):
+  write_run(tmp_path, 'base,1,0', 0.5, flops=2e12)
+  write_run(tmp_path, 'depth,8,0', 0.75, flops=4e12)
+  assert paper.read(tmp_path, 'test/accuracy', paper.FLOPS) == {
+      'depth': {4.0: [75.0], 2.0: [50.0]}}
+
+
+def test_the_table_shows_mean_and_range(tmp_path):
+  write_run(tmp_path / 'runs', 'cls,1e-03,0', 0.5)
+  write_run(tmp_path / 'runs', 'cls,1e-03,1', 0.75)
+  paper.draw(
+      tmp_path, 'figure', 'test/accuracy', 'learning rate', tmp_path / 'runs')
+  assert (tmp_path / 'figure.png').stat().st_size
+  assert '| cls | 0.001 | 62.5 | 50.0 – 75.0 | 2 |' in (
+      tmp_path / 'figure.md').read_text()
+
+
+@pytest.mark.parametrize('name', paper.EXPERIMENTS)
+def test_finished_stages_are_left_out_of_the_estimate(
+    name, tmp_path, monkeypatch):
+  monkeypatch.chdir(paper.MAIN.parent)
+  command = paper.EXPERIMENTS[name].commands[0].format(runs=tmp_path)
+  assert paper.unfinished(command) == 1.0
+  folder = command.rpartition('--workdir=')[2]
+  if command.startswith('sweep'):
+    pytest.skip('a sweep is finished as a whole')
+  config = dict(w.removeprefix('--').split('=', 1)
+                for w in command.split()[1:])['config']
+  stages = list(paper.config_lib.load(config))
+  for stage in stages[:-1]:
+    write_run(paper.pathlib.Path(folder), stage, 0.5)
+  assert paper.unfinished(command) == pytest.approx(1 / len(stages))

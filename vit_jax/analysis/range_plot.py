@@ -1,0 +1,45 @@
+"""Plot of a metric of several runs per point: mean and range."""
+
+from collections.abc import Mapping, Sequence
+
+from etils import epath
+import numpy as np
+
+from vit_jax.analysis import plots
+
+_LOG_SCALE_RATIO = 8  # Largest to smallest x.
+_FEW_VALUES = 6  # x values of which each has a tick.
+
+
+def ranges(
+    series: Mapping[str, Mapping[float, Sequence[float]]],
+    path: epath.PathLike, *, xlabel: str, ylabel: str,
+) -> None:
+  """Plots the mean of the values at each x, with a bar for their range.
+
+  Args:
+    series: values by x, by the label of a line.
+    path: file to write; the suffix determines the format (.png, .pdf, .svg).
+    xlabel: label of x, which is logarithmic if it spans decades.
+    ylabel: label of the values.
+  """
+  fig = plots.new_figure(6.4, 4.4)
+  axes = fig.subplots()
+  for i, (label, points) in enumerate(series.items()):
+    x, values = zip(*sorted(points.items()))
+    mean = np.array([np.mean(v) for v in values])
+    axes.errorbar(
+        x, mean, capsize=4, linewidth=1.6, markersize=6,
+        yerr=[mean - [min(v) for v in values], [max(v) for v in values] - mean],
+        fmt=f'{plots.MARKERS[i % len(plots.MARKERS)]}-',
+        color=plots.COLOURS[i % len(plots.COLOURS)], label=plots.escape(label))
+  every_x = sorted({x for points in series.values() for x in points})
+  if every_x[0] > 0 and every_x[-1] / every_x[0] >= _LOG_SCALE_RATIO:
+    axes.set_xscale('log')
+  if len(every_x) <= _FEW_VALUES:
+    axes.set_xticks(every_x, [f'{x:,.4g}' for x in every_x], minor=False)
+    axes.minorticks_off()
+  axes.set(xlabel=plots.escape(xlabel), ylabel=plots.escape(ylabel))
+  plots.style(axes)
+  fig.legend(loc='outside lower center', frameon=False, fontsize=10, ncols=3)
+  plots.save(fig, path)
