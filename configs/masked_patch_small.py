@@ -4,11 +4,11 @@
         --workdir=runs/mae --config.data.data_dir=$HOME/tensorflow_datasets
 
 Trains a small ViT on all training images without labels (`pretrain`), by masked
-patch prediction or as a masked autoencoder (MAE). Then trains it to classify
-with 10 % of the labels (`finetune_10`). For comparison, `scratch_10` trains a
-new model with the same labels, steps, batch size and learning rate.
-`labels=10+100` adds `finetune_100` and `scratch_100` with all labels. With MAE,
-k-NN and a linear probe are evaluated during pre-training.
+patch prediction, as a masked autoencoder (MAE) or by LeJEPA. Then trains it to
+classify with 10 % of the labels (`finetune_10`). For comparison, `scratch_10`
+trains a new model with the same labels, steps, batch size and learning rate.
+`labels=10+100` adds `finetune_100` and `scratch_100` with all labels. With MAE
+and LeJEPA, k-NN and a linear probe are evaluated during pre-training.
 
 Hardware: 2 CPU cores; three minutes with `:dataset=digits`, which is built in.
 Accuracy in % on the 360 held-out digits after masked patch prediction and
@@ -36,14 +36,18 @@ DATASETS: dict[str, dict[str, Any]] = {
         'smallest_class': 5000,
         'durations': {
             'masked_patch': [{'epochs': 100}, {'epochs': 60}, {'epochs': 6}],
-            'mae': [{'epochs': 24}, {'epochs': 30}, {'epochs': 3}]}},
+            'mae': [{'epochs': 24}, {'epochs': 30}, {'epochs': 3}],
+            # As many FLOPs as 24 epochs of MAE.
+            'lejepa': [{'epochs': 4}, {'epochs': 30}, {'epochs': 3}]},
+        'views': {'num_local': 4, 'local_size': 16}},
     'digits': {
         'resolution': 8, 'patch': 2, 'train_ops': [{'op': 'resize'}],
         'batch_size': 64, 'target': 'mean_color', 'labelled_batch_size': 32,
         'smallest_class': 139,
         'durations': {
             name: [{'steps': 2000}, {'steps': 300}, {'steps': 300}]
-            for name in ('masked_patch', 'mae')}},
+            for name in ('masked_patch', 'mae', 'lejepa')},
+        'views': {'num_local': 2, 'local_size': 4, 'flip': 0.0}},
 }
 
 
@@ -55,7 +59,7 @@ def get_config(
 
   Args:
     dataset: 'cifar10' or 'digits'.
-    objective: 'masked_patch' or 'mae'.
+    objective: 'masked_patch', 'mae' or 'lejepa'.
     target: target of the objective; '' uses the default of the dataset for
       masked patches, and normalised pixels for MAE.
     corrupted: fraction of corrupted or masked patches; 0 uses 0.5 for masked
@@ -70,7 +74,8 @@ def get_config(
       'masked_patch': {'target': target or row['target'],
                        'corrupted': corrupted or 0.5},
       'mae': {'target': target or 'normalized', 'masked': corrupted or 0.75,
-              'decoder_width': 48, 'decoder_depth': 1, 'decoder_heads': 4}}
+              'decoder_width': 48, 'decoder_depth': 1, 'decoder_heads': 4},
+      'lejepa': {'directions': 256, 'hidden': 256, 'views': row['views']}}
   if objective not in objectives:
     raise ValueError(
         f'objective must be one of {", ".join(objectives)}, but is '
@@ -90,8 +95,10 @@ def get_config(
               'linear': {'name': 'fewshot', 'split': 'test', 'seeds': 1,
                          'shots': [row['smallest_class']],
                          'every': {'percent': 50}}}
-             if objective == 'mae' else {})},
+             if objective != 'masked_patch' else {})},
   }}
+  if objective == 'lejepa':  # Its views are drawn from whole images.
+    stages['pretrain']['data'] = {'train_ops': [{'op': 'resize'}]}
   for percent in labels.split('+'):
     if percent not in ('10', '100'):
       raise ValueError(

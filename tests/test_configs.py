@@ -46,7 +46,8 @@ ARGUMENTS = {
         '', 'dataset=imagenet2012,target=patch,corrupted=0.15',
         'model=H/14,dataset=imagenet21k,target=downsampled'),
     'masked_patch_small.py': (
-        '', 'dataset=digits,target=patch', 'objective=mae,labels=10+100'),
+        '', 'dataset=digits,target=patch', 'objective=mae,labels=10+100',
+        'dataset=digits,objective=lejepa', 'objective=lejepa'),
     'mae.py': (
         '', 'model=H/14,method=finetune', 'model=L/16,method=probe'),
     'position_ablation.py': ('', 'dataset=cifar10,seeds=1'),

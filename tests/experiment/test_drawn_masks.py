@@ -1,4 +1,4 @@
-"""Masks depend on the seed, the step and the position in the batch."""
+"""Masks and views depend on the seed, the step and the place in the batch."""
 
 import jax
 import jax.numpy as jnp
@@ -14,11 +14,13 @@ pytestmark = pytest.mark.slow  # It compiles four training steps.
 
 MAE = {'name': 'mae', 'decoder_width': 8, 'decoder_depth': 1,
        'decoder_heads': 2}
+LEJEPA = {'name': 'lejepa', 'hidden': 8, 'embedding': 4, 'directions': 16,
+          'views': {'num_local': 2, 'local_size': 4}}
 
 
-def build(*, devices=1, accumulation=1, **model):
+def build(objective, *, devices=1, accumulation=1, **model):
   return experiment_lib.build(config_lib.resolve(toy.config(
-      batch_size=16, objective=MAE, accumulation=accumulation,
+      batch_size=16, objective=objective, accumulation=accumulation,
       # Adam would amplify rounding errors.
       optimizer={'name': 'sgd', 'learning_rate': 0.3},
       model={'pooling': 'average', 'patch': 2, 'depth': 2, **model})),
@@ -35,12 +37,16 @@ def train(built, state, *, first=0, last=2):
   return state, losses
 
 
-def test_devices_and_microbatches_do_not_change_the_steps():
-  one = build()
+@pytest.mark.parametrize('objective,devices,accumulation', [
+    (MAE, 2, 4), (LEJEPA, 8, 1), (LEJEPA, 4, 2)],
+                         ids=['mae', 'lejepa', 'lejepa-accumulation'])
+def test_devices_and_microbatches_do_not_change_the_steps(
+    objective, devices, accumulation):
+  one = build(objective)
   start = jax.device_get(one.init_state())
   state, losses = train(one, jax.device_put(start, one.shardings))
   assert losses[0] != losses[1]
-  many = build(devices=2, accumulation=4)
+  many = build(objective, devices=devices, accumulation=accumulation)
   other, found = train(many, jax.device_put(start, many.shardings))
   np.testing.assert_allclose(found, losses, rtol=1e-5)
   for name, value in tree.flatten(jax.device_get(state.params)).items():
@@ -49,8 +55,9 @@ def test_devices_and_microbatches_do_not_change_the_steps():
         err_msg=name)
 
 
-def test_a_resumed_run_draws_the_same_masks():
-  built = build(accumulation=2, dtype='bfloat16', remat='full')
+@pytest.mark.parametrize('objective', [MAE, LEJEPA], ids=['mae', 'lejepa'])
+def test_a_resumed_run_draws_the_same_masks(objective):
+  built = build(objective, accumulation=2, dtype='bfloat16', remat='full')
   state, losses = train(built, built.init_state(), last=3)
   again, _ = train(built, built.init_state(), last=1)
   restored = jax.tree.map(jnp.asarray, jax.device_get(again))

@@ -140,6 +140,37 @@ def test_padding_does_not_change_the_step(vit, vit_steps, parts):
   assert measured(have)['non_finite'] == 0
 
 
+class Centred:
+  """The smallest loss that compares examples: distances to their mean."""
+  measures = ('distance',)
+
+  def embed(self, params, batch, key):
+    rows = batch['image'].reshape(len(batch['image']), -1) @ params['kernel']
+    return jnp.tanh(rows + params['bias'])
+
+  def compare(self, embeddings, mask, key):
+    weight = mask[:, None] / mask.sum()
+    mean = (weight * embeddings).sum(axis=0)
+    distance = jnp.square(embeddings - mean).sum(axis=1)
+    return jax.random.normal(key) * distance + mean.sum(), {
+        'distance': distance}
+
+  def __call__(self, params, batch, key):
+    return self.compare(self.embed(params, batch, key), batch['mask'], key)
+
+
+@pytest.mark.parametrize('parts', [(2, 1), (8, 1), (2, 4)], ids=str)
+@pytest.mark.parametrize('mask', MASKS[:2], ids=str)
+def test_a_loss_of_the_whole_batch_does_not_depend_on_microbatches(parts, mask):
+  start = new_state(Centred(), tx=SGD)
+  whole, whole_loss = build(Centred(), tx=SGD)(start, batch(mask=mask))
+  state, loss = build(Centred(), tx=SGD, accumulation=parts[0],
+                      replicas=parts[1])(start, batch(mask=mask))
+  assert_close(loss, whole_loss)
+  assert_close(state, whole)
+  assert whole.metrics['distance'].count == (8 if mask is None else sum(mask))
+
+
 def test_a_batch_of_padding_only_applies_weight_decay():
   tx = optax.sgd(1.0)
   state = new_state(tx=tx)

@@ -32,6 +32,7 @@ with epy.lazy_imports():
   from vit_jax import console as console_lib
   from vit_jax import escape
   from vit_jax import evals
+  from vit_jax import models
   from vit_jax import objectives
   from vit_jax import types
   from vit_jax.analysis import prediction_figures
@@ -136,7 +137,8 @@ def _restore(
   needs_head = any(section.uses_head for section in config.evals.values())
   # All parameters as trained; at other resolutions, positions are resized.
   rules = initialize.InitConfig(
-      new=(), ignored=('masked_patch/.*',), positions=config.init.positions)
+      new=(), ignored=tuple(f'{name}/.*' for name in models.PRETRAINING_ONLY),
+      positions=config.init.positions)
   if not needs_head:
     # The head may have other classes, so it is dropped.
     config = dataclasses.replace(

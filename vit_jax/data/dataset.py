@@ -12,7 +12,6 @@ from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import protocol
 from vit_jax.data.sources import registry
 from vit_jax.data.splits import class_sampling as class_sampling_lib
-from vit_jax.data.splits import exclusion as exclusion_lib
 from vit_jax.data.splits import random_subsets
 from vit_jax.data.splits import split_strings
 
@@ -38,7 +37,7 @@ class Dataset:
     source: `source[i]` is {'image': bytes | uint8 array, 'label': int | list}.
     num_classes, class_names, multi_label, eval_split, targets, description,
       held_out: see `protocol.DatasetSplits`.
-    excluded: result of `data.exclude`.
+    excluded: a `splits.exclusion.Excluded`, or None.
     splits: names of all splits.
     cache: decoded images, so that small datasets are decoded once.
   """
@@ -52,7 +51,7 @@ class Dataset:
   targets: tuple[str, ...] = ()
   description: str = ''
   held_out: bool = False
-  excluded: exclusion_lib.Excluded | None = None
+  excluded: Any = None
   splits: tuple[str, ...] = ()
   # Not copied by `dataclasses.replace`, which may change the indices.
   cache: Cache = dataclasses.field(init=False, default_factory=Cache)
@@ -95,7 +94,8 @@ def open_dataset(
   excluded = None
   if split is source is None:
     if config.exclude and not expected:
-      examples, excluded = exclusion_lib.exclude(
+      from vit_jax.data.splits import exclusion
+      examples, excluded = exclusion.exclude(
           examples, config.exclude, name=f'{name} {wanted}')
     examples = _reduce(
         examples, config, name=f'{name} {wanted}', expected=expected,

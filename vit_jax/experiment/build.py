@@ -21,6 +21,7 @@ from vit_jax import types
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import evaluators as evaluators_lib
 from vit_jax.experiment import fingerprint
+from vit_jax.experiment import merged_loss
 from vit_jax.experiment.experiment import Experiment
 from vit_jax.experiment.experiment import grid
 from vit_jax.models import lora
@@ -117,23 +118,6 @@ def build(
       unreadable=unreadable)
 
 
-@dataclasses.dataclass(frozen=True)
-class _MergedLoss:
-  """Loss of the model with the adapters added to its kernels."""
-  loss: Any  # The objective.
-  config: lora.LoraConfig
-
-  @property
-  def measures(self) -> tuple[str, ...]:
-    return self.loss.measures
-
-  def __call__(self, params: types.Params, *args: Any, **options: Any) -> Any:
-    return self.loss(lora.merge(params, self.config), *args, **options)
-
-  def draw(self, images: jax.Array, key: jax.Array) -> dict[str, jax.Array]:
-    return self.loss.draw(images, key)
-
-
 def _model_and_loss(
     config: config_lib.Config, dataset: data.Dataset,
     devices: Sequence[jax.Device], teacher: Any, *, expected: bool,
@@ -149,7 +133,7 @@ def _model_and_loss(
 
   def loss_of(model: nn.Module) -> step_lib.Loss:
     loss = build_loss(model)
-    return _MergedLoss(loss, config.lora) if config.lora.rank else loss
+    return merged_loss.merged(loss, config.lora) if config.lora.rank else loss
 
   return model, _with_patch_sizes(config, loss_of(model), lambda patch: loss_of(
       models.build(models.for_devices(config.model, devices),

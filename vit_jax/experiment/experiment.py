@@ -185,7 +185,7 @@ class Experiment:
     """Returns the function from parameters and inputs to trained outputs."""
     def apply(params: types.Params, inputs: Mapping[str, Any]) -> Any:
       outputs = model.apply({'params': params}, **inputs)
-      return outputs.get('predictions', outputs['logits'])
+      return outputs['predictions' if 'predictions' in outputs else 'logits']
 
     return apply
 

@@ -26,6 +26,8 @@ ModelConfig = vit_config.ViTConfig | resnet_config.ResNetConfig
 
 _FAMILIES = {'vit': vit_config.ViTConfig,
              'resnet': resnet_config.ResNetConfig}
+# Parameters of self-supervised pre-training that models are loaded without.
+PRETRAINING_ONLY = ('masked_patch', 'projector')
 _SET_BY_VARIANT = (*vit_config.DIMENSIONS, 'backbone')
 
 

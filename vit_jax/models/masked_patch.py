@@ -8,7 +8,6 @@ The parameters are those of the ViT, under the same names, and `masked_patch/`,
 which fine-tuning drops.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 import flax.linen as nn
@@ -85,12 +84,6 @@ class MaskedPatch(nn.Module):
     if indices is not None:
       tokens = jnp.take_along_axis(tokens, indices[..., None], axis=1)
     return {**outputs, 'predictions': self.masked_patch.predict(tokens)}
-
-
-def without_prediction(params: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns parameters, or their shapes, without `masked_patch/`."""
-  return {name: value for name, value in params.items()
-          if name != 'masked_patch'}
 
 
 class _MaskedPatch(nn.Module):

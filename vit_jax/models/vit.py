@@ -19,11 +19,16 @@ from vit_jax.models import vit_config
 class ViT(nn.Module):
   """ViT classifier with named outputs.
 
-  `patch`: size of the patches, if it differs from `config.patch`, which the
-  parameters are for.
+  Attributes:
+    config: the model.
+    patch: size of the patches, if it differs from `config.patch`, which the
+      parameters are for.
+    grid: rows and columns of patches that the positions are for, if images may
+      have another size.
   """
   config: vit_config.ViTConfig
   patch: tuple[int, int] | None = None
+  grid: tuple[int, int] | None = None
 
   @nn.compact
   def __call__(
@@ -122,7 +127,7 @@ class ViT(nn.Module):
     embedded = jnp.concatenate(tokens, axis=1)
     if c.position_at == 'layers':
       return embedded, None
-    own = grid  # Of the parameters.
+    own = self.grid or grid  # Of the positions.
     if self.patch is not None and c.position == 'learned':
       own = embed.grid_shape(
           (grid[0] * self.patch[0], grid[1] * self.patch[1]), c.patch_shape)

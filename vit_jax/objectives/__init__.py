@@ -10,19 +10,23 @@ import numpy as np
 
 from vit_jax import models
 from vit_jax import schema
+from vit_jax.objectives import lejepa
 from vit_jax.objectives import mae
 from vit_jax.objectives import masked_patch
 from vit_jax.objectives import supervised
 
+LeJepaConfig = lejepa.LeJepaConfig
 MaeConfig = mae.MaeConfig
 MaskedPatchConfig = masked_patch.MaskedPatchConfig
 SupervisedConfig = supervised.SupervisedConfig
 DistillConfig = supervised.DistillConfig
 ObjectiveConfig = (
-    SupervisedConfig | DistillConfig | MaskedPatchConfig | MaeConfig)
+    SupervisedConfig | DistillConfig | MaskedPatchConfig | MaeConfig
+    | LeJepaConfig)
 
 _OBJECTIVES = {'supervised': SupervisedConfig, 'distill': DistillConfig,
-               'masked_patch': MaskedPatchConfig, 'mae': MaeConfig}
+               'masked_patch': MaskedPatchConfig, 'mae': MaeConfig,
+               'lejepa': LeJepaConfig}
 
 
 def parse(section: Mapping[str, Any]) -> ObjectiveConfig:
@@ -42,9 +46,12 @@ def build_model(
   """
   if isinstance(config, SupervisedConfig):
     return models.build(model, num_classes=num_classes)
+  options: Any = {'image_shape': image_shape, 'num_classes': num_classes}
+  if isinstance(config, LeJepaConfig):
+    from vit_jax.objectives import joint_embedding
+    return joint_embedding.build_model(config, model, **options)
   from vit_jax.objectives import masked_prediction
-  return masked_prediction.build_model(
-      config, model, image_shape=image_shape, num_classes=num_classes)
+  return masked_prediction.build_model(config, model, **options)
 
 
 def build(
@@ -78,6 +85,9 @@ def build(
     return supervised.Supervised(
         config, model, multi_label=multi_label, targets=targets,
         class_weights=class_weights)
+  if isinstance(config, LeJepaConfig):
+    from vit_jax.objectives import joint_embedding
+    return joint_embedding.LeJepa(config, model, mean=mean, std=std)
   from vit_jax.objectives import masked_prediction
   return masked_prediction.MaskedPrediction(
       config, model, mean=mean, std=std)
@@ -90,6 +100,9 @@ def training_inputs(
   """Returns the shapes of the model inputs in training other than images."""
   if isinstance(config, SupervisedConfig):
     return {}
+  if isinstance(config, LeJepaConfig):
+    from vit_jax.objectives import joint_embedding
+    return joint_embedding.training_inputs(config, image_shape)
   from vit_jax.objectives import masked_prediction
   return masked_prediction.training_inputs(
       config, models.grid(model, image_shape[:2]))

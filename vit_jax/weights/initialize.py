@@ -43,8 +43,8 @@ class InitConfig:
     new: regular expressions of parameters that keep their initial values; by
       default the head, which starts at zero.
     ignored: parameters of the checkpoint that the model may lack; by default
-      the head, and the representation layer and masked-patch predictor of
-      pre-training.
+      the head, and the representation layer, masked-patch predictor and
+      projector of pre-training.
   """
   checkpoint: str = ''
   stage: str = ''
@@ -53,7 +53,7 @@ class InitConfig:
   channels: Literal['same', 'mean'] = 'same'
   new: tuple[str, ...] = ('head/.*',)
   ignored: tuple[str, ...] = (
-      'head/.*', 'representation/.*', 'masked_patch/.*')
+      'head/.*', 'representation/.*', 'masked_patch/.*', 'projector/.*')
 
   def __post_init__(self):
     if self.checkpoint and self.stage:

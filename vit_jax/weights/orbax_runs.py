@@ -24,7 +24,6 @@ from vit_jax import types
 from vit_jax.checkpoints import items
 from vit_jax.checkpoints import paths
 from vit_jax.checkpoints import source as checkpoint_source
-from vit_jax.models import masked_patch
 from vit_jax.models import vit_config
 from vit_jax.weights import files
 from vit_jax.weights import infer_architecture
@@ -59,7 +58,7 @@ def load(
     raise ValueError(
         f'The config of the checkpoint {where} has no section model. Use '
         'another checkpoint.')
-  shapes = tree.flatten(masked_patch.without_prediction(source.shapes))
+  shapes = tree.flatten(_of_model(source.shapes))
   with exceptions.replaced_by(lambda error: ValueError(
       f'The config of the checkpoint {where} is malformed: '
       f'{str(error).rstrip(".")}. Use another checkpoint, or correct it.')):
@@ -86,7 +85,7 @@ def load(
       config, infer_architecture.add_empty_head(stored, shapes), resolution,
       source=where, channels=preprocess.channels)
   load_lib.check_preprocess(config, preprocess)
-  arrays = tree.flatten(masked_patch.without_prediction(source.load()))
+  arrays = tree.flatten(_of_model(source.load()))
   params = {
       name: files.to_float32(array, name=name, path=where) for name, array in
       infer_architecture.add_empty_head(stored, arrays).items()}
@@ -100,6 +99,12 @@ def load(
           f'{load_lib.count(params)}, images {resolution[0]}x{resolution[1]}',),
       report=tuple(f'  loaded  {name} {array.shape}'
                    for name, array in params.items()))
+
+
+def _of_model(params: Mapping[str, Any]) -> dict[str, Any]:
+  """Returns parameters, or their shapes, without those of pre-training."""
+  return {name: value for name, value in params.items()
+          if name not in models.PRETRAINING_ONLY}
 
 
 def _preprocess(run: declared.Metadata) -> preprocessing.Preprocess:

@@ -1,0 +1,130 @@
+"""LeJEPA against NumPy and the closed form of the statistic."""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from vit_jax import models
+from vit_jax import objectives
+from vit_jax.models import embed
+from vit_jax.objectives import joint_embedding
+
+SECTION = {'width': 8, 'depth': 1, 'num_heads': 2, 'mlp_dim': 16, 'patch': 4}
+RNG = np.random.default_rng(0)
+BATCH = {'image': jnp.asarray(RNG.normal(size=(4, 16, 16, 3)), jnp.float32),
+         'mask': jnp.ones(4)}
+KEY = jax.random.key(3)
+
+
+def build(model=(), shape=(16, 16, 3), **section):
+  """Returns objective, model and random parameters."""
+  config = objectives.parse({
+      'name': 'lejepa', 'hidden': 8, 'embedding': 4, 'directions': 6,
+      'views': {'num_local': 3, 'local_size': 8}, **section})
+  module = objectives.build_model(
+      config, models.parse({**SECTION, **dict(model)}), image_shape=shape,
+      num_classes=5)
+  shapes = nn.unbox(jax.eval_shape(
+      lambda: models.init(module, KEY, BATCH['image'])))
+  rng = np.random.default_rng(4)
+  params = jax.tree.map(
+      lambda x: jnp.asarray(rng.normal(0, 0.5, x.shape), jnp.float32), shapes)
+  return objectives.build(config, module, multi_label=False), module, params
+
+
+def epps_pulley(values):
+  """N int |phi_N - phi|^2 w dt over all t, in closed form."""
+  n = len(values)
+  pairs = np.exp(-np.square(values[:, None] - values) / 2).sum()
+  single = np.exp(-np.square(values) / 4).sum()
+  return np.sqrt(2 * np.pi) * (
+      pairs / n - np.sqrt(2) * single + n / np.sqrt(3))
+
+
+@pytest.mark.parametrize('scale', [0.0, 0.5, 1.0, 1.5])
+def test_sigreg_equals_the_closed_form(scale):
+  z = scale * RNG.normal(size=(20, 2, 3))
+  directions = RNG.normal(size=(3, 5))
+  directions /= np.linalg.norm(directions, axis=0)
+  mask = np.r_[np.ones(17), np.zeros(3)]
+  expected = np.mean([epps_pulley(z[:17, view] @ directions[:, a])
+                      for view in range(2) for a in range(5)])
+  found = joint_embedding.sigreg(
+      jnp.asarray(np.where(mask[:, None, None], z, 0), jnp.float32),
+      jnp.asarray(mask, jnp.float32), jnp.asarray(directions, jnp.float32))
+  assert float(found) == pytest.approx(expected, rel=2e-3)
+
+
+def test_loss_combines_the_distance_to_the_global_views_and_sigreg():
+  objective, _, _ = build(weight=0.2)
+  z = RNG.normal(size=(4, 5, 4)).astype(np.float32)
+  loss, measures = objective.compare(jnp.asarray(z), jnp.ones(4), KEY)
+  distance = np.square(z - z[:, :2].mean(1, keepdims=True)).mean((1, 2))
+  np.testing.assert_allclose(measures['prediction'], distance, rtol=1e-5)
+  np.testing.assert_allclose(
+      loss, 0.8 * distance + 0.2 * measures['sigreg'], rtol=1e-5)
+  assert set(measures) == set(objective.measures)
+  # Directions have length 1 and change with the key.
+  collapsed, _ = objective.compare(jnp.zeros((4, 5, 4)), jnp.ones(4), KEY)
+  np.testing.assert_allclose(
+      collapsed, 0.2 * epps_pulley(np.zeros(4)), rtol=2e-3)
+  other, _ = objective.compare(jnp.asarray(z), jnp.ones(4), jax.random.key(4))
+  assert not np.allclose(other, loss)
+
+
+def test_padding_has_no_effect():
+  objective, _, _ = build()
+  z = jnp.asarray(RNG.normal(size=(4, 5, 4)), jnp.float32)
+  expected, _ = objective.compare(z[:3], jnp.ones(3), KEY)
+  found, _ = objective.compare(
+      z.at[3].set(jnp.nan), jnp.asarray([1., 1, 1, 0]), KEY)
+  np.testing.assert_allclose(found[:3], expected, rtol=1e-5)
+
+
+def test_embeddings_are_those_of_each_view():
+  """Positions of local views are interpolated; each view is independent."""
+  objective, module, params = build()
+  drawn = jax.jit(objective.draw)(BATCH['image'], KEY)
+  found = jax.jit(objective.embed)(params, {**BATCH, **drawn}, KEY)
+  assert found.shape == (4, 5, 4)
+  for number, (name, grid) in enumerate(
+      [('global_views', (4, 4)), ('local_views', (2, 2))]):
+    config = models.parse({**SECTION, 'num_classes': 5})
+    apply = jax.jit(models.build(config, num_classes=5).apply)
+    own = {**{k: v for k, v in params.items() if k != 'projector'},
+           'positions': embed.resize_positions(
+               params['positions'], old_grid=(4, 4), new_grid=grid,
+               method='bilinear')}
+    for view in range(2):
+      outputs = apply({'params': own}, drawn[name][:, view])
+      hidden = outputs['representation']
+      for layer in ('first', 'second'):
+        weights = params['projector'][layer]
+        hidden = nn.gelu(hidden @ weights['kernel'] + weights['bias'])
+      out = params['projector']['out']
+      np.testing.assert_allclose(
+          found[:, 2 * number + view], hidden @ out['kernel'] + out['bias'],
+          rtol=2e-3, atol=1e-4)
+  # Without views, the model is the ViT.
+  outputs = jax.eval_shape(module.apply, {'params': params}, BATCH['image'])
+  assert outputs['logits'].shape == (4, 5)
+
+
+@pytest.mark.parametrize('settings,words', [
+    ({'model': {'position': 'relative'}}, "model.position is 'relative'"),
+    ({'model': {'position_at': 'layers'}}, "position_at 'layers'"),
+    ({'shape': (16, 16, 4)}, '4 channels.*grayscale=0'),
+    ({'views': {'local_size': 6}}, 'views.local_size.*4x4 and 8x8'),
+    ({'weight': 1.0}, 'weight.*1.0'), ({'hidden': 0}, 'hidden.*0')])
+def test_unsupported_settings_are_errors(settings, words):
+  with pytest.raises(ValueError, match=words):
+    build(**settings)
+
+
+def test_resnets_are_not_supported():
+  with pytest.raises(ValueError, match='needs a ViT, but the model is a res'):
+    objectives.build_model(
+        objectives.LeJepaConfig(), models.parse({'variant': 'R50x1'}),
+        image_shape=(32, 32, 3), num_classes=5)

@@ -1,0 +1,98 @@
+"""Settings of LeJEPA (arXiv 2511.08544); see `joint_embedding`."""
+
+import dataclasses
+import math
+from typing import Literal
+
+
+@dataclasses.dataclass(frozen=True)
+class ViewsConfig:
+  """Views of an image; the defaults are those of LeJEPA's code.
+
+  Attributes:
+    num_global: global views, of the size of the images.
+    num_local: local views.
+    local_size: side of local views in pixels.
+    global_area: range of a global crop's share of the image.
+    local_area: the same for local crops.
+    aspect: range of width / height of a crop, whose logarithm is uniform.
+    flip: probability of mirroring.
+    jitter: largest changes of brightness, contrast and saturation (factors 1 -
+      x to 1 + x) and of hue (fraction of a circle).
+    jitter_probability: share of views with `jitter`.
+    grayscale: probability of removing the colours.
+  """
+  num_global: int = 2
+  num_local: int = 6
+  local_size: int = 96
+  global_area: tuple[float, float] = (0.3, 1.0)
+  local_area: tuple[float, float] = (0.05, 0.3)
+  aspect: tuple[float, float] = (3 / 4, 4 / 3)
+  flip: float = 0.5
+  jitter: tuple[float, float, float, float] = (0.4, 0.4, 0.2, 0.1)
+  jitter_probability: float = 0.8
+  grayscale: float = 0.2
+
+  def __post_init__(self):
+    where = 'objective.views.'
+    if self.num_global < 1 or self.num_local < 0 or (
+        self.num_global + self.num_local < 2):
+      raise ValueError(
+          f'{where}num_global must be at least 1, and at least 2 without local '
+          f'views, but there are {self.num_global} global and '
+          f'{self.num_local} local views.')
+    if self.num_local and self.local_size < 1:
+      raise ValueError(
+          f'{where}local_size must be positive, but is {self.local_size}.')
+    for name, most in (
+        ('global_area', 1), ('local_area', 1), ('aspect', math.inf)):
+      low, high = getattr(self, name)
+      if not 0 < low <= high <= most:
+        raise ValueError(
+            f'{where}{name} must be a range, 0 < low <= high'
+            + ' <= 1' * (most == 1) + f', but is {low}, {high}.')
+    for name in ('flip', 'jitter_probability', 'grayscale'):
+      if not 0 <= getattr(self, name) <= 1:
+        raise ValueError(
+            f'{where}{name} must be a probability from 0 to 1, but is '
+            f'{getattr(self, name)}.')
+    if min(self.jitter) < 0 or self.jitter[3] > 0.5:
+      raise ValueError(
+          f'{where}jitter must be at least 0, and its hue at most 0.5, but is '
+          f'{self.jitter}.')
+
+  @property
+  def changes_colours(self) -> bool:
+    """Whether views may have other colours than the image."""
+    return bool(
+        self.grayscale or (self.jitter_probability and any(self.jitter)))
+
+
+@dataclasses.dataclass(frozen=True)
+class LeJepaConfig:
+  """Section `objective` of a config with `name: 'lejepa'`.
+
+  Attributes:
+    name: 'lejepa'.
+    weight: weight of SIGReg, from 0 to 1; the prediction has the rest.
+    directions: random directions of each step.
+    hidden: width of the two hidden layers of the projector.
+    embedding: length of an embedding.
+    views: random views of an image.
+  """
+  name: Literal['lejepa'] = 'lejepa'
+  weight: float = 0.05
+  directions: int = 1024
+  hidden: int = 2048
+  embedding: int = 64
+  views: ViewsConfig = ViewsConfig()
+
+  def __post_init__(self):
+    if not 0 < self.weight < 1:
+      raise ValueError(
+          f'objective.weight must be between 0 and 1, but is {self.weight}.')
+    for name in ('directions', 'hidden', 'embedding'):
+      if getattr(self, name) < 1:
+        raise ValueError(
+            f'objective.{name} must be at least 1, but is '
+            f'{getattr(self, name)}.')

@@ -1,0 +1,154 @@
+"""Random views of images, drawn on the device.
+
+A view is a resized crop, perhaps mirrored, with other colours. Global views
+show most of the image at its own size, local ones a part of it at a smaller
+size (multi-crop, arXiv 2006.09882).
+
+Crops and colours are products of small matrices, which accelerators are built
+for, and views depend on the key and the position in the batch only. Unlike in
+torchvision, a crop that does not fit is cut off at the edges instead of drawn
+again, hue turns about the grey axis of RGB, the changes of colours have a fixed
+order, and pixels are clipped to 0 ... 1 after the last. There is no blur or
+solarisation.
+"""
+
+from collections.abc import Mapping
+import math
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from vit_jax.objectives import lejepa
+
+Images = Float[Array, 'batch height width channels']
+Views = Float[Array, 'batch views view_height view_width channels']
+
+LUMA = (0.299, 0.587, 0.114)  # ITU-R BT.601, as in Pillow.
+
+
+def draw(
+    config: lejepa.ViewsConfig, images: Images, key: PRNGKeyArray, *,
+    mean: float | tuple[float, ...], std: float | tuple[float, ...],
+) -> dict[str, jax.Array]:
+  """Returns `global_views` and, if there are any, `local_views` of each image.
+
+  Args:
+    config: see `lejepa.ViewsConfig`.
+    images: (x - mean) / std of pixels x in 0 ... 1.
+    key: random key of the batch.
+    mean: see `images`.
+    std: see `images`.
+  """
+  size = images.shape[1], images.shape[2]
+  kinds = {'global_views': (config.num_global, size, config.global_area),
+           'local_views': (config.num_local, (config.local_size,) * 2,
+                           config.local_area)}
+  result: dict[str, jax.Array] = {}
+  for number, (name, (count, size, area)) in enumerate(kinds.items()):
+    if not count:
+      continue
+    crop_key, flip_key, colour_key = jax.random.split(
+        jax.random.fold_in(key, number), 3)
+    shape = len(images), count
+    boxes = draw_boxes(
+        crop_key, shape, area=area, aspect=config.aspect)
+    views = crop(images, boxes, size)
+    mirrored = jax.random.bernoulli(
+        flip_key, config.flip, shape)[..., None, None, None]
+    views = jnp.where(mirrored, views[:, :, :, ::-1], views)
+    if config.changes_colours:
+      scale, offset = jnp.asarray(std), jnp.asarray(mean)
+      factors, matrix = draw_colours(config, colour_key, shape)
+      views = (change_colours(
+          views * scale + offset, factors, matrix) - offset) / scale
+    result[name] = views
+  return result
+
+
+def draw_boxes(
+    key: PRNGKeyArray, shape: tuple[int, int], *, area: tuple[float, float],
+    aspect: tuple[float, float],
+) -> Float[Array, 'batch views 4']:
+  """Samples top, left, height and width of crops as fractions of the image."""
+  area_key, aspect_key, place_key = jax.random.split(key, 3)
+  share = jax.random.uniform(
+      area_key, shape, minval=area[0], maxval=area[1])
+  ratio = jnp.exp(jax.random.uniform(
+      aspect_key, shape, minval=math.log(aspect[0]),
+      maxval=math.log(aspect[1])))
+  size = jnp.minimum(
+      jnp.stack([jnp.sqrt(share / ratio), jnp.sqrt(share * ratio)], -1), 1)
+  start = jax.random.uniform(place_key, (*shape, 2)) * (1 - size)
+  return jnp.concatenate([start, size], axis=-1)
+
+
+def crop(
+    images: Images, boxes: Float[Array, 'batch views 4'],
+    size: tuple[int, int],
+) -> Views:
+  """Returns the contents of `boxes`, resized to `size` with antialiasing."""
+  pixels = jnp.asarray(images.shape[1:3])
+
+  def one(image: jax.Array, box: jax.Array) -> jax.Array:
+    scale = jnp.asarray(size) / (box[2:] * pixels)
+    return jax.image.scale_and_translate(
+        image, (*size, image.shape[-1]), (0, 1), scale,
+        -box[:2] * pixels * scale, 'linear')
+
+  return jax.vmap(jax.vmap(one, (None, 0)))(images, boxes)
+
+
+def draw_colours(
+    config: lejepa.ViewsConfig, key: PRNGKeyArray, shape: tuple[int, int],
+) -> tuple[Float[Array, 'batch views 2'], Float[Array, 'batch views 3 3']]:
+  """Samples brightness and contrast, and a matrix for saturation and hue.
+
+  The rows of the matrix, from RGB to RGB, sum to 1.
+  """
+  jitter_key, factor_key, hue_key, grey_key = jax.random.split(key, 4)
+  most = jnp.asarray(config.jitter[:3])
+  factors = jax.random.uniform(
+      factor_key, (*shape, 3), minval=jnp.maximum(1 - most, 0),
+      maxval=1 + most)
+  turn = jax.random.uniform(
+      hue_key, shape, minval=-config.jitter[3], maxval=config.jitter[3])
+  applied = jax.random.bernoulli(jitter_key, config.jitter_probability, shape)
+  factors = jnp.where(applied[..., None], factors, 1)
+  turn = jnp.where(applied, turn, 0)
+  grey = jax.random.bernoulli(grey_key, config.grayscale, shape)
+  saturation = jnp.where(grey, 0, factors[..., 2])[..., None, None]
+  # A grey view has saturation 0. The hue turns before, not to turn grey.
+  luma = jnp.broadcast_to(jnp.asarray(LUMA), (3, 3))
+  return factors[..., :2], (
+      saturation * jnp.eye(3) + (1 - saturation) * luma) @ turn_hue(turn)
+
+
+def turn_hue(turn: Float[Array, '*shape']) -> Float[Array, '*shape 3 3']:
+  """Returns rotations about the grey axis, by fractions of a circle."""
+  angle = 2 * math.pi * turn[..., None, None]
+  cross = jnp.asarray([[0., -1, 1], [1, 0, -1], [-1, 1, 0]]) / 3**0.5
+  return (jnp.cos(angle) * jnp.eye(3) + (1 - jnp.cos(angle)) / 3
+          + jnp.sin(angle) * cross)
+
+
+def change_colours(
+    pixels: Views, factors: Float[Array, 'batch views 2'],
+    matrix: Float[Array, 'batch views 3 3'],
+) -> Views:
+  """Changes brightness, contrast, then saturation and hue of views in 0 ... 1.
+
+  Contrast c turns x into c x + (1 - c) m, with the mean luma m of the view.
+  """
+  brightness, contrast = (
+      factors[..., i, None, None, None] for i in range(2))
+  mean = (pixels @ jnp.asarray(LUMA)).mean(axis=(2, 3))[..., None, None, None]
+  changed = jnp.einsum(
+      'bvhwi,bvoi->bvhwo', brightness * contrast * pixels, matrix)
+  return (changed + brightness * (1 - contrast) * mean).clip(0, 1)
+
+
+def given(batch: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
+  """Returns the views that `draw` added to a batch."""
+  return {name: batch[name] for name in ('global_views', 'local_views')
+          if name in batch}
