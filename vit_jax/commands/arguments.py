@@ -39,12 +39,22 @@ def add_model(
       help='override a setting inferred from the weights, such as num_heads=4 '
       'or resolution=384; any field of the section model or of '
       'preprocessing')
+  add_text_embeddings(parser)
+
+
+def add_text_embeddings(parser: argparse.ArgumentParser) -> None:
+  """Adds the flag of zero-shot classification."""
+  parser.add_argument(
+      '--text-embeddings', default='', metavar='FILE.npz',
+      help='classify with the text embeddings of CLIP or SigLIP: `embeddings` '
+      '[classes, width] and `labels`; see docs/evaluation.md')
 
 
 def load_model(args: argparse.Namespace) -> model_lib.Model:
   """Loads the model of `add_model`'s flags."""
   return load_lib.load(
-      args.model, which=args.which, **parse_overrides(args.set))
+      args.model, which=args.which, text_embeddings=args.text_embeddings,
+      **parse_overrides(args.set))
 
 
 def add_config(

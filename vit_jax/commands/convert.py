@@ -49,7 +49,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
   """Runs the command; returns the exit status."""
   model = load.load(
-      args.source, which=args.which, **arguments.parse_overrides(args.set))
+      args.source, which=args.which, text_embeddings=args.text_embeddings,
+      **arguments.parse_overrides(args.set))
   if args.report:
     for line in model.report:
       print(escape.line(line))

@@ -16,6 +16,7 @@ from vit_jax.checkpoints import paths as checkpoint_paths
 from vit_jax.checkpoints import source as checkpoint_source
 from vit_jax.inference import adapted_runs
 from vit_jax.inference import model as model_lib
+from vit_jax.inference import zero_shot
 from vit_jax.models import flexible_patch
 from vit_jax.models import vit_config
 from vit_jax.weights import download
@@ -31,7 +32,8 @@ Log = Callable[[str], None]
 
 def load(
     path: str | os.PathLike, *, which: str = checkpoint_paths.LATEST,
-    log: Log | None = print, base: str = '', **overrides: Any,
+    log: Log | None = print, base: str = '',
+    text_embeddings: str | os.PathLike = '', **overrides: Any,
 ) -> model_lib.Model:
   """Loads a model with its weights from any supported format.
 
@@ -46,6 +48,8 @@ def load(
     which: 'latest' or 'best' checkpoint of a workdir.
     base: location of the weights that a LoRA run adapts; by default where they
       were during training.
+    text_embeddings: .npz file of text embeddings, which become the head of an
+      image tower; see `zero_shot.attach`.
     log: called with lines about found and inferred settings; None for none.
     **overrides: fields of the section `model` (num_heads=4), of `Preprocess`
       (resolution=384, mean=..., labels=...), or positions='cubic'. They take
@@ -78,10 +82,12 @@ def load(
     loaded = _with_patch(loaded, patch, resolution)
   for line in loaded.summary:
     log(escape.line(line))
-  return model_lib.Model(
+  model = model_lib.Model(
       config=loaded.config, params=loaded.params, preprocess=loaded.preprocess,
       resolution=loaded.resolution, positions=positions or loaded.positions,
       origin=f'{loaded.family}: {os.fspath(path)}', report=loaded.report)
+  return (zero_shot.attach(model, text_embeddings) if text_embeddings
+          else model)
 
 
 def _with_patch(

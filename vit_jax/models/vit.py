@@ -88,8 +88,14 @@ class ViT(nn.Module):
     if c.representation_layer:
       representation = heads.RepresentationLayer(
           c, name='representation')(pooled)
-    logits = heads.Head(c.num_classes, c.head_bias, name='head')(
-        representation)
+    embedding = representation.astype(jnp.float32)
+    if c.projection:
+      embedding = layers.dense(
+          c.projection, ('width', None), 'projection', dtype=jnp.float32)(
+              embedding)
+    if c.cosine_head:
+      embedding /= jnp.linalg.norm(embedding, axis=-1, keepdims=True)
+    logits = heads.Head(c.num_classes, c.head_bias, name='head')(embedding)
     outputs = {'embedded': embedded, 'tokens': tokens, 'pooled': pooled,
                'representation': representation, 'logits': logits}
     return {**outputs, 'layers': captured} if capture else outputs

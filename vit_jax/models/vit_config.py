@@ -89,6 +89,10 @@ class ViTConfig:
     pool_mlp_dim: hidden units of attention pooling; 0 for `mlp_dim`.
     representation_layer: dense tanh layer before the head, for pre-training
       (section 3.1) but not for fine-tuning.
+    projection: width of a linear layer between the representation and the head;
+      0 for none.
+    cosine_head: whether the input of the head is scaled to length 1, so that
+      logits are scaled cosines (CLIP, arXiv 2103.00020, section 3.1.2).
     head_bias: initial bias of the head; -10 gives a low initial sigmoid loss
       with many classes. The kernel of the head starts at zero.
 
@@ -154,6 +158,8 @@ class ViTConfig:
   pool_heads: int = _switch(0, exported={'timm': _ANY})
   pool_mlp_dim: int = _switch(0, exported={'timm': _ANY})
   representation_layer: bool = False
+  projection: int = _switch(0)
+  cosine_head: bool = _switch(False)
   head_bias: float = 0.0
   dropout: float = 0.0
   attention_dropout: float = 0.0
@@ -169,7 +175,7 @@ class ViTConfig:
         raise ValueError(f'{rate} must be a probability in [0, 1), but is '
                          f'{getattr(self, rate)}.')
     for count in (*DIMENSIONS, 'num_classes', 'registers', 'pool_heads',
-                  'pool_mlp_dim'):
+                  'pool_mlp_dim', 'projection'):
       value = getattr(self, count)
       if min(value if isinstance(value, tuple) else (value,)) < 0:
         raise ValueError(f'{count} cannot be negative, but is {value}.')

@@ -1,0 +1,108 @@
+"""Zero-shot classification with text embeddings from a file."""
+
+import json
+
+import numpy as np
+import pytest
+
+from tests import random_models
+import vit_jax
+from vit_jax import __main__ as main
+from vit_jax.inference import zero_shot
+
+LABELS = ('cat', 'dog', 'owl')
+CLIP = {'num_classes': 6, 'stem_norm': 'tokens', 'gelu': 'quick'}
+SIGLIP = {'num_classes': 0, 'pooling': 'attention'}
+IMAGES = np.random.default_rng(1).uniform(
+    -1, 1, (4, 32, 32, 3)).astype(np.float32)
+
+
+def write(path, *, width=6, **arrays):
+  texts = np.random.default_rng(0).normal(size=(3, width)).astype(np.float32)
+  np.savez(path, **{'embeddings': texts, 'labels': np.array(LABELS), **arrays})
+  return path
+
+
+@pytest.mark.parametrize(('settings', 'arrays'), [
+    (CLIP, {'width': 6}), (CLIP, {'width': 6, 'scale': 20.0}),
+    (SIGLIP, {'width': 12, 'scale': 50.0, 'bias': -9.0})])
+def test_logits_are_scaled_cosines_plus_bias(settings, arrays, tmp_path):
+  path = write(tmp_path / 'x.npz', **arrays)
+  tower = random_models.make_tiny(**settings)
+  outputs = tower(IMAGES)
+  embedded = np.asarray(
+      outputs['logits' if tower.config.num_classes else 'representation'])
+  with np.load(path) as file:
+    texts = file['embeddings']
+  cosines = embedded @ texts.T / (
+      np.linalg.norm(embedded, axis=1)[:, None] * np.linalg.norm(texts, axis=1))
+  expected = arrays.get('scale', 100) * cosines + arrays.get('bias', 0)
+  model = zero_shot.attach(tower, path)
+  np.testing.assert_allclose(
+      model(IMAGES)['logits'], expected, rtol=1e-4, atol=1e-4)
+  assert model.preprocess.labels == LABELS
+  assert model.preprocess.activation == (
+      'sigmoid' if 'bias' in arrays else 'softmax')
+  # A checkpoint holds the texts.
+  model.save(tmp_path / 'saved')
+  again = vit_jax.load(tmp_path / 'saved', log=None)
+  np.testing.assert_array_equal(
+      again(IMAGES)['logits'], model(IMAGES)['logits'])
+  assert again.preprocess == model.preprocess
+  with pytest.raises(ValueError, match='cannot store (projection|cosine)'):
+    model.save(tmp_path / 'timm', form='timm')
+
+
+def test_classes_are_reordered_by_name(tmp_path):
+  model = zero_shot.attach(
+      random_models.make_tiny(**CLIP), write(tmp_path / 'x.npz'))
+  other = zero_shot.in_order(model, ('owl', 'cat', 'dog'))
+  assert other.preprocess.labels == ('owl', 'cat', 'dog')
+  np.testing.assert_array_equal(
+      other(IMAGES)['logits'], model(IMAGES)['logits'][:, [2, 0, 1]])
+  assert zero_shot.in_order(model, ('owl', 'cat', 'cow')) is None
+
+
+@pytest.mark.parametrize(('arrays', 'message'), [
+    ({'width': 5}, 'width 5, but the image embeddings of .* have width 6'),
+    ({'labels': np.array(['a', 'b', 'a'])}, r'\[3, 6\], .* 2 different labels'),
+    ({'scale': np.nan}, 'not finite'),
+    ({'embeddings': np.zeros((3, 6))}, 'an embedding is zero'),
+    ({'labels': np.array([['a']], object)}, 'Object arrays cannot be loaded')])
+def test_wrong_files_are_errors(arrays, message, tmp_path):
+  tower = random_models.make_tiny(**CLIP)
+  with pytest.raises(ValueError, match=message):
+    zero_shot.attach(tower, write(tmp_path / 'x.npz', **arrays))
+
+
+def test_a_missing_array_and_another_model_are_errors(tmp_path):
+  np.savez(tmp_path / 'x.npz', labels=np.array(LABELS))
+  with pytest.raises(ValueError, match=r"'embeddings'.*Expected an \.npz file"):
+    zero_shot.attach(random_models.make_tiny(**CLIP), tmp_path / 'x.npz')
+  resnet = random_models.make_tiny(**random_models.RESNET)
+  with pytest.raises(ValueError, match='expected the ViT image tower'):
+    zero_shot.attach(resnet, write(tmp_path / 'y.npz'))
+
+
+def test_evaluate_classifies_without_training(tmp_path, capsys):
+  """Each text is the mean of the embedded images of a digit."""
+  from sklearn import datasets
+  digits = datasets.load_digits()
+  tower = random_models.make(
+      {**random_models.TINY, 'depth': 1, 'num_classes': 6}, side=8)
+  tower.save(tmp_path / 'tower')
+  pixels = np.repeat(digits.images[..., None] / 16, 3, -1).astype(np.float32)
+  embedded = tower.features(pixels, layer='logits', batch_size=512)
+  embedded /= np.linalg.norm(embedded, axis=1, keepdims=True)
+  texts = np.stack([embedded[digits.target == i].mean(0) for i in range(10)])
+  order = [3, 1, 4, 0, 5, 9, 2, 6, 8, 7]
+  np.savez(tmp_path / 'x.npz', embeddings=texts[order],
+           labels=np.array([str(i) for i in order]))
+  assert main.main([
+      'evaluate', f'--workdir={tmp_path}/tower',
+      f'--text-embeddings={tmp_path}/x.npz', '--evaluators=classification',
+      '--config=configs/finetune.py:dataset=digits,resolution=8,batch_size=24',
+      f'--json={tmp_path}/x.json']) == 0
+  figures = json.loads((tmp_path / 'x.json').read_text())
+  assert figures['metrics']['classification/accuracy'] > 0.2
+  assert 'are taken in the order' not in capsys.readouterr().out

@@ -1,0 +1,100 @@
+"""Zero-shot classification with text embeddings of CLIP or SigLIP.
+
+  logits = scale * cosine(image embedding, text embedding) + bias
+
+arXiv 2103.00020, section 3.1.2; 2303.15343, equation 1. The text embeddings
+become the head of the model, so that all commands can use it. They are computed
+elsewhere: docs/evaluation.md shows how.
+"""
+
+from collections.abc import Sequence
+import dataclasses
+import io
+import os
+
+import numpy as np
+
+from vit_jax import untrusted
+from vit_jax.inference import model as model_lib
+from vit_jax.models import vit_config
+
+_KEYS = 'embeddings [classes, width] and labels [classes]'
+_SCALE = 100.0  # Of CLIP's published models.
+
+
+def attach(
+    model: model_lib.Model, path: str | os.PathLike,
+) -> model_lib.Model:
+  """Returns a classifier whose head is the text embeddings of an .npz file.
+
+  Args:
+    model: an image tower, whose head, if any, is its projection.
+    path: file with `embeddings` [classes, width], `labels` [classes],
+      and optionally the scalars `scale` (default: 100) and `bias`. With a bias,
+      probabilities are sigmoids (SigLIP), otherwise a softmax.
+
+  Raises:
+    ValueError: if the file is not of this form, or does not fit the model.
+  """
+  try:
+    with np.load(io.BytesIO(untrusted.read_bytes(path)),
+                 allow_pickle=False) as file:
+      arrays = dict(file)
+    texts = arrays['embeddings'].astype(np.float32)
+    labels = tuple(map(str, arrays['labels'].tolist()))
+    scale, bias = (float(arrays.get(key, default)) for key, default in (
+        ('scale', _SCALE), ('bias', 0.0)))
+    if texts.ndim != 2 or len(set(labels)) != len(texts):
+      raise ValueError(
+          f'embeddings is {list(texts.shape)}, but there are '
+          f'{len(set(labels))} different labels')
+    lengths = np.linalg.norm(texts, axis=1, keepdims=True)
+    if not (np.isfinite([scale, bias]).all() and (lengths > 0).all()
+            and np.isfinite(lengths).all()):
+      raise ValueError('a number is not finite, or an embedding is zero')
+  except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
+    raise ValueError(
+        f'Cannot read the text embeddings {os.fspath(path)}: {error}. Expected '
+        f'an .npz file with {_KEYS}, and optionally scale and bias.') from error
+  config = model.config
+  if not isinstance(config, vit_config.ViTConfig) or config.cosine_head:
+    raise ValueError(
+        f'{model.origin} cannot use text embeddings: expected the ViT image '
+        'tower of CLIP or SigLIP.')
+  head = model.params['head']['dense']
+  width = config.num_classes or head['kernel'].shape[0]
+  if texts.shape[1] != width:
+    raise ValueError(
+        f'The text embeddings {os.fspath(path)} have width {texts.shape[1]}, '
+        f'but the image embeddings of {model.origin} have width {width}. Use '
+        'the text tower of the same model.')
+  params = {**model.params, 'head': {'dense': {
+      'kernel': scale * (texts / lengths).T,
+      'bias': np.full(len(texts), bias, np.float32)}}}
+  if config.num_classes:
+    params['projection'] = head
+  return dataclasses.replace(
+      model, params=params, config=dataclasses.replace(
+          config, num_classes=len(texts), projection=config.num_classes,
+          cosine_head=True),
+      preprocess=dataclasses.replace(
+          model.preprocess, labels=labels,
+          activation='sigmoid' if 'bias' in arrays else 'softmax'))
+
+
+def in_order(
+    model: model_lib.Model, names: Sequence[str],
+) -> model_lib.Model | None:
+  """Returns the classifier with its classes in another order, by name.
+
+  Returns None if the names are others than those of the classes.
+  """
+  labels = model.preprocess.labels
+  if sorted(labels) != sorted(names):
+    return None
+  order = np.array([labels.index(name) for name in names])
+  head = {key: array[..., order]
+          for key, array in model.params['head']['dense'].items()}
+  return dataclasses.replace(
+      model, params={**model.params, 'head': {'dense': head}},
+      preprocess=dataclasses.replace(model.preprocess, labels=tuple(names)))
