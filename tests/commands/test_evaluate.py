@@ -4,8 +4,11 @@ import json
 
 import jax
 import numpy as np
+from PIL import Image
 import pytest
+import tensorflow_datasets as tfds
 
+from tests import pictures
 from tests import toy
 import vit_jax
 from vit_jax import __main__ as main
@@ -43,7 +46,9 @@ def evaluate(*arguments, out):
 
 def test_evaluators_are_selected_by_name_or_kind(trained, tmp_path, capsys):
   status, figures = evaluate(
-      f'--workdir={trained}', '--evaluators=half,fewshot,confusion',
+      f'--workdir={trained}', '--evaluators=half,fewshot,confusion,corruptions',
+      '--config.evals.corruptions.corruptions=["contrast"]',
+      '--config.evals.corruptions.severities=[1,5]',
       '--config.evals.fewshot.shots=[1,3]', '--config.evals.fewshot.seeds=2',
       '--config.evals.confusion.split=test[:100]', out=tmp_path)
   assert status == 0
@@ -60,6 +65,11 @@ def test_evaluators_are_selected_by_name_or_kind(trained, tmp_path, capsys):
   assert (trained / 'evals' / 'confusion_mistakes.png').exists()
   assert 'Classes of lowest F1' in out and ' were predicted as ' in out
   assert 'fewshot: digits test, 360 images' in out
+  assert 'Accuracy (%) by corruption and severity' in out
+  table = figures['tables']['corruptions']
+  assert np.shape(table['corruptions']) == (1, 2)
+  assert table['class_names'] == ['contrast'] and table['severities'] == [1, 5]
+  assert (trained / 'evals' / 'corruptions.png').exists()
 
 
 def test_the_number_of_devices_and_microbatches_does_not_matter(
@@ -141,3 +151,41 @@ def test_fewshot_works_for_weights_without_a_head(
   capsys.readouterr()
   assert evaluate(*shared, '--evaluators=half', out=tmp_path)[0] == 2
   assert 'head/dense/kernel' in capsys.readouterr().err
+
+
+@pytest.fixture
+def imagenet_a(write_tfds, tmp_path):
+  """200 of 1,000 declared classes, whose images are black or white."""
+  synsets = [f'n{i:08}' for i in range(1000)]
+  features = {'image': tfds.features.Image(encoding_format='png'),
+              'label': tfds.features.ClassLabel(names=synsets)}
+  for name, labels in (('imagenet_v2/matched-frequency', [0, 999]),
+                       ('imagenet_a', range(0, 1000, 5))):
+    write_tfds(tmp_path, name, '1.0.0', features, {'test': [
+        {'image': [pictures.encode(Image.new('RGB', (8, 8), 'white'))],
+         'label': [label]} for label in labels]})
+  model = vit_jax.create(resolution=8, **{**toy.CONFIG['model'],
+                                          'num_classes': 1000})
+  # Prefers class 7, which has no images, to class 5.
+  bias = np.zeros(1000, np.float32)
+  bias[[7, 5]] = 2, 1
+  model.params['head']['dense']['bias'] = bias
+  model.save(tmp_path / 'model')
+  return tmp_path
+
+
+def test_imagenet_a_is_evaluated_by_name_on_its_200_classes(
+    imagenet_a, tmp_path, capsys):
+  config = toy.write(tmp_path / 'toy.py', batch_size=40, data={
+      'source': 'imagenet_v2/matched-frequency', 'split': 'test',
+      'data_dir': str(imagenet_a)})
+  shared = (f'--workdir={imagenet_a}/model', f'--config={config}')
+  status, figures = evaluate(
+      *shared, '--evaluators=imagenet_a,imagenet_v2', out=tmp_path)
+  assert status == 0
+  metrics = figures['metrics']
+  assert metrics['imagenet_a/examples'] == 200
+  assert metrics['imagenet_a/accuracy'] == pytest.approx(1 / 200)
+  assert metrics['imagenet_v2/accuracy'] == 0  # Class 7 is one of them.
+  assert evaluate(*shared, '--evaluators=objectnet', out=tmp_path)[0] == 2
+  assert 'objectnet-1.0/images' in capsys.readouterr().err

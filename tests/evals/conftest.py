@@ -46,17 +46,19 @@ def toy():
         num_classes=num_classes or images.shape[-1], **facts)
 
   def predict(params, batch):
-    values = batch['image'] * params['scale']
+    values = batch['image'].reshape(len(batch['image']), -1) * params['scale']
     return {'logits': values, 'representation': values}
 
   def build(section, splits, *, objective=None, num_classes=None,
-            activation='softmax', loss=loss, targets=()):
+            activation='softmax', loss=loss, targets=(), predict=predict,
+            class_names=None):
     if not isinstance(splits, dict):
       splits = {'': splits}
     context = evals.Context(
         where='evals.test', predict=predict,
         objective=objective or (lambda *_, **__: None), loss=loss,
         activation=activation, train_name='toy', targets=targets,
+        class_names=class_names,
         num_classes=num_classes or splits[''].num_classes,
         open_split=lambda split, source, **options: splits[split])
     return evals.build(evals.parse({'test': section})['test'], context)

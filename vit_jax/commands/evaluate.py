@@ -30,6 +30,7 @@ with epy.lazy_imports():
 
   from vit_jax import atomic_files
   from vit_jax import console as console_lib
+  from vit_jax import data
   from vit_jax import escape
   from vit_jax import evals
   from vit_jax import models
@@ -45,6 +46,8 @@ with epy.lazy_imports():
   from vit_jax.experiment import fit_batch
   from vit_jax.experiment import load_config
   from vit_jax.inference import load
+  from vit_jax.inference import model as model_lib
+  from vit_jax.inference import zero_shot
   from vit_jax.parallel import coordination
   from vit_jax.parallel import multihost
   from vit_jax.run import restore
@@ -54,7 +57,7 @@ with epy.lazy_imports():
   from vit_jax.weights import orbax_runs
 
 KINDS = ('classification', 'multi_label', 'confusion', 'calibration',
-         'fewshot', 'knn', 'objective', 'regression')
+         'corruptions', 'fewshot', 'knn', 'objective', 'regression', 'shift')
 _MAX_CLASSES = 10  # Rows of the table of classes.
 
 
@@ -70,12 +73,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
       '--evaluators', default='', metavar='NAME,...',
       help='evaluators of the config, by their names there, or others with '
-      f'default settings: {", ".join(KINDS)}. Override a setting by '
+      f'default settings: {", ".join(KINDS)}; or imagenet_v2, imagenet_a, '
+      'imagenet_r, imagenet_sketch, objectnet. Override a setting by '
       '--config.evals.fewshot.shots=[1,5]')
   parser.add_argument(
       '--output', default='', metavar='DIR',
       help='folder for figures (default: `evals` in the workdir)')
   arguments.add_flip(parser)
+  arguments.add_text_embeddings(parser)
   parser.add_argument(
       '--stage', default='', metavar='NAME',
       help='stage to use, if --config has several')
@@ -185,6 +190,14 @@ def _show(
        for key, value in result.metrics.items() if key != 'examples'])
   if 'confusion' in result.tables:
     _show_classes(result)
+  elif 'corruptions' in result.tables:
+    accuracy = result.tables['corruptions']
+    console_lib.table(
+        'Accuracy (%) by corruption and severity',
+        ['corruption', *map(str, result.tables['severities']), 'mean'], [
+            [label, *(f'{100 * value:.1f}' for value in (*row, row.mean()))]
+            for label, row in zip((*(result.class_names or ()), 'mean'), (
+                *accuracy, accuracy.mean(axis=0)))])
 
 
 def _show_classes(result: evals.Result) -> None:
@@ -216,6 +229,11 @@ def _draw(name: str, result: evals.Result, output: epath.Path) -> None:
   for table, array in result.tables.items():
     if table == 'reliability':
       prediction_figures.reliability(array, path, title=name)
+    elif table == 'corruptions':
+      assert result.images is not None
+      prediction_figures.corruptions(
+          array, result.images(), path, names=result.class_names or (),
+          title=name)
     elif table in ('confusion', 'predictions'):
       draw: Any = (prediction_figures.confusion if table == 'confusion'
                    else prediction_figures.scatter)
@@ -238,7 +256,7 @@ def _find(
     args: argparse.Namespace,
 ) -> tuple[config_lib.Config, checkpoint_source.Source | load.Weights]:
   path = download.fetch(args.workdir)
-  if orbax_runs.is_run(path):
+  if orbax_runs.is_run(path) and not args.text_embeddings:
     source = load.find(path, which=args.which)
     if 'batch_size' in source.config:  # `convert` writes none.
       return _with_training_scales(_config(args, source), source.config), source
@@ -246,10 +264,13 @@ def _find(
     raise ValueError(
         f'{args.workdir} has no config of a training run, which selects data '
         'and evaluators. Use --config=configs/x.py.')
-  model = load.load(path, which=args.which)
+  model = load.load(
+      path, which=args.which, text_embeddings=args.text_embeddings)
   # The model is that of the weights, so the config may leave it open.
   section = json.dumps(schema.to_plain(model.config))
   config = _config(args, None, first=[f'model={section}'])
+  if args.text_embeddings:
+    model = _in_order_of_data(model, config)
   for name in ('mean', 'std'):
     theirs = tuple(getattr(model.preprocess, name))
     ours = getattr(config.data, name)
@@ -264,6 +285,20 @@ def _find(
       path=str(path), item=model.origin.split(':')[0], params=model.params,
       config={'model': schema.to_plain(model.config),
               'data': {'resolution': list(model.resolution)}})
+
+
+def _in_order_of_data(
+    model: model_lib.Model, config: config_lib.Config) -> model_lib.Model:
+  """Returns a zero-shot classifier with its classes in the dataset's order."""
+  names = data.open_dataset(config.data).class_names or ()
+  found = zero_shot.in_order(model, names)
+  if found is None:
+    labels = model.preprocess.labels
+    print(escape.line(
+        f'note: the texts are taken in the order of the classes of '
+        f'{config.data.source}, whose names differ: {labels[0]} for '
+        f'{names[0] if names else "class 0"}, ...'))
+  return found or model
 
 
 def _with_training_scales(
@@ -322,9 +357,10 @@ def _choose(
   raw = config_lib.to_plain(config)
   for name in chosen:
     schema.check_name(
-        name, list(dict.fromkeys([*config.evals, *evals.KINDS])),
+        name, list(dict.fromkeys(
+            [*config.evals, *evals.KINDS, *evals.DATASETS])),
         what='evaluator (--evaluators)')
-    raw['evals'].setdefault(name, {'name': name})
+    raw['evals'].setdefault(name, evals.DATASETS.get(name, {'name': name}))
   config = config_lib.resolve_with(raw, overrides)
   return dataclasses.replace(
       config, evals={name: config.evals[name] for name in chosen})

@@ -76,7 +76,8 @@ def open_dataset(
   Args:
     config: the section. `exclude`, `examples_per_class`, `num_examples` and
       `fraction` apply to its own split and source only.
-    split: overrides the section's split; '' means that of published results.
+    split: overrides the section's split; '' means that of published results,
+      'all' all splits.
     source: overrides the section's source.
     expected: takes sizes from the table of known datasets instead of files;
       enough to plan and compile.
@@ -90,6 +91,8 @@ def open_dataset(
   else:
     opened = open_splits(config, source=source)
   wanted = config.split if split is None else split or opened.eval_split
+  if wanted == 'all' and wanted not in opened.splits:
+    wanted = '+'.join(opened.splits)
   examples = split_strings.select_split(opened, wanted, name=name)
   excluded = None
   if split is source is None:

@@ -22,6 +22,7 @@ class DatasetFacts:
     multi_label: whether an image has a list of labels; None to infer it.
     num_classes: if features do not declare it, and for planning.
     num_examples: by split, to plan a run without the data.
+    num_present: classes with images, if only some of those declared have any.
   """
   image: str = 'image'
   label: str | None = None
@@ -30,13 +31,15 @@ class DatasetFacts:
   multi_label: bool | None = None
   num_classes: int | None = None
   num_examples: Mapping[str, int] = dataclasses.field(default_factory=dict)
+  num_present: int | None = None
 
 
 DATASETS: dict[str, DatasetFacts] = {
     # Published results are on `test`.
     **dict.fromkeys((
-        'digits', 'shapes', 'caltech101', 'dtd', 'fashion_mnist', 'imagenet_v2',
-        'mnist', 'patch_camelyon', 'stanford_dogs', 'sun397', 'svhn_cropped'),
+        'digits', 'shapes', 'caltech101', 'dtd', 'fashion_mnist',
+        'imagenet_sketch', 'imagenet_v2', 'mnist', 'patch_camelyon',
+        'stanford_dogs', 'sun397', 'svhn_cropped'),
                     DatasetFacts()),
     'cifar10': DatasetFacts(
         num_classes=10, num_examples={'train': 50_000, 'test': 10_000}),
@@ -52,6 +55,9 @@ DATASETS: dict[str, DatasetFacts] = {
         num_examples={'train': 1_281_167, 'validation': 50_000}),
     'imagenet2012_real': DatasetFacts(
         label='real_label', eval_split='validation', multi_label=True),
+    # TFDS declares 1,000 classes.
+    **dict.fromkeys(
+        ('imagenet_a', 'imagenet_r'), DatasetFacts(num_present=200)),
     # The full ImageNet (Fall 2011 release), not in the public catalogue; named
     # as in the ViT and big_vision codebases.
     'imagenet21k': DatasetFacts(

@@ -22,14 +22,24 @@ _CONFIGS = {
     'multi_label': 'MultiLabelConfig',
     'confusion': 'ConfusionConfig',
     'calibration': 'CalibrationConfig',
+    'corruptions': 'CorruptionsConfig',
     'fewshot': 'FewshotConfig',
     'knn': 'KnnConfig',
     'objective': 'ObjectiveConfig',
     'regression': 'RegressionConfig',
+    'shift': 'ShiftConfig',
 }
 KINDS = tuple(_CONFIGS)
+# Evaluators of known datasets, under their names.
+DATASETS: dict[str, dict[str, str]] = {
+    'imagenet_v2': {'name': 'shift', 'source': 'imagenet_v2/matched-frequency'},
+    **{source: {'name': 'shift', 'source': source}
+       for source in ('imagenet_a', 'imagenet_r', 'imagenet_sketch')},
+    'objectnet': {'name': 'shift', 'source': './objectnet-1.0/images',
+                  'mappings': './objectnet-1.0/mappings'}}
 
 __all__ = [
+    'DATASETS',
     'KINDS',
     'Context',
     'Evaluator',

@@ -32,6 +32,7 @@ class Split:
     num_examples: size of the split, compared with the number of examples seen.
     num_classes: classes of the dataset.
     class_names: names of the classes, if known.
+    read_labels: reads the label of every example, without decoding images.
     multi_label: labels are k-hot [batch, classes] instead of indices [batch].
     targets: names of the regression targets, whose labels are standardised
       [batch, targets], NaN where unknown.
@@ -42,6 +43,8 @@ class Split:
     ranks: position of each example among the sampled examples of its class, for
       each seed; -1 if not sampled. Only for splits sampled by class.
     max_unreadable: examples that may be missing because they are unreadable.
+    pixel_scale: mean and standard deviation that normalise the batches' images;
+      None if these are not 8-bit grey or RGB.
   """
   name: str
   batches: Callable[[], Iterator[types.Batch]]
@@ -49,12 +52,14 @@ class Split:
   num_examples: int
   num_classes: int
   class_names: tuple[str, ...] | None = None
+  read_labels: Callable[[], np.ndarray] | None = None
   multi_label: bool = False
   targets: tuple[str, ...] = ()
   target_mean: tuple[float, ...] = ()
   target_std: tuple[float, ...] = ()
   ranks: Int[np.ndarray, 'seeds examples'] | None = None
   max_unreadable: int = 0
+  pixel_scale: tuple[Any, Any] | None = None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -70,6 +75,7 @@ class Context:
     activation: maps logits to probabilities.
     num_classes: outputs of the model's head.
     train_name: name of the training dataset, for messages.
+    class_names: names of the model's classes, if known.
     open_split: opens (split, source='', batch_size=None, per_class=0,
       seeds=(0,), real_labels=''), where `per_class` samples that many examples
       of each class for each seed, and `real_labels` is a file of ReaL labels.
@@ -85,6 +91,7 @@ class Context:
   train_name: str
   open_split: Callable[..., Split]
   targets: tuple[str, ...] = ()
+  class_names: tuple[str, ...] | None = None
 
   def open(self, config: 'EvaluatorConfig', **options: Any) -> Split:
     """Opens the split of an evaluator.
@@ -144,11 +151,14 @@ class Result:
     tables: arrays behind the metrics, by name.
     class_names: names of the classes or targets in the tables, if known.
     mistakes: wrong predictions, the most confident first.
+    images: returns uint8 images [height, width, channels] to draw with the
+      tables, if any.
   """
   metrics: dict[str, float]
   tables: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
   class_names: tuple[str, ...] | None = None
   mistakes: tuple[Mistake, ...] = ()
+  images: Callable[[], list[np.ndarray]] | None = None
 
   def name_of(self, index: int) -> str:
     """Returns the name of a class."""

@@ -233,7 +233,8 @@ def build(
       loss=functools.partial(objectives.loss_of_logits, labelled),
       activation='sigmoid' if labelled.loss == 'sigmoid' else 'softmax',
       num_classes=train_data.num_classes, targets=train_data.targets,
-      train_name=train_data.name)) for name, section in config.evals.items()}
+      train_name=train_data.name, class_names=train_data.class_names))
+          for name, section in config.evals.items()}
 
 
 def _split_opener(
@@ -259,8 +260,12 @@ def _split_opener(
         batches=_eval_batches(section, dataset, batch_size, mesh, unreadable),
         num_examples=dataset.num_examples, max_unreadable=max_unreadable,
         num_classes=dataset.num_classes, class_names=dataset.class_names,
+        read_labels=functools.partial(
+            data.class_labels, dataset, setting=f'evals.{name}'),
         multi_label=dataset.multi_label, targets=dataset.targets,
-        target_mean=config.data.target_mean, target_std=config.data.target_std)
+        target_mean=config.data.target_mean, target_std=config.data.target_std,
+        pixel_scale=(section.value_scale['mean'], section.value_scale['std'])
+        if section.is_picture else None)
 
   return open_split
 

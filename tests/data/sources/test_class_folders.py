@@ -189,3 +189,10 @@ def test_names_need_not_be_utf_8(tmp_path):
   kept, _ = exclusion.exclude(
       opened.splits['train'], str(tmp_path / 'exclude.txt'), name='x')
   assert len(kept) == 3
+
+
+def test_all_means_every_image_of_a_folder_without_splits(tmp_path):
+  write_classes(tmp_path, 10)
+  config = data.DataConfig(source=str(tmp_path))
+  assert data.open_dataset(config, split='').num_examples == 2
+  assert data.open_dataset(config, split='all').num_examples == 20

@@ -1,0 +1,211 @@
+"""Image corruptions of ImageNet-C and CIFAR-10-C (arXiv 1903.12261, section 4).
+
+Ten of the fifteen corruptions, on the device. The settings of the five
+severities are those of the authors' code (https://github.com/hendrycks/
+robustness: make_imagenet_c.py for images of 224 pixels, make_cifar_c.py for
+32). Glass blur, snow, frost, fog and elastic transformations are left out.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import jaxtyping
+from jaxtyping import Array, Float, Int
+import numpy as np
+
+Image = Float[Array, 'height width channels']
+Key = jaxtyping.Key[Array, '']
+Number = float | Float[Array, '']
+
+SEVERITIES = (1, 2, 3, 4, 5)
+# Sides from which an image is nearer to 224 than to 32 pixels, in ratio.
+_LARGE = 85
+
+# Quantization of luma and chroma at quality 50 (ITU-T T.81, tables K.1, K.2).
+_LUMA = np.array([
+    [16, 11, 10, 16, 24, 40, 51, 61], [12, 12, 14, 19, 26, 58, 60, 55],
+    [14, 13, 16, 24, 40, 57, 69, 56], [14, 17, 22, 29, 51, 87, 80, 62],
+    [18, 22, 37, 56, 68, 109, 103, 77], [24, 35, 55, 64, 81, 104, 113, 92],
+    [49, 64, 78, 87, 103, 121, 120, 101],
+    [72, 92, 95, 98, 112, 100, 103, 99]])
+_CHROMA = np.full((8, 8), 99)
+_CHROMA[:4, :4] = [[17, 18, 24, 47], [18, 21, 26, 66], [24, 26, 56, 99],
+                   [47, 66, 99, 99]]
+# JFIF: rows are Y, Cb and Cr.
+_YCBCR = np.array([[0.299, 0.587, 0.114], [-0.168736, -0.331264, 0.5],
+                   [0.5, -0.418688, -0.081312]], np.float32)
+
+
+def gaussian_noise(image: Image, key: Key, std: Number) -> Image:
+  """Adds normal noise."""
+  return image + std * jax.random.normal(key, image.shape)
+
+
+def shot_noise(image: Image, key: Key, photons: Number) -> Image:
+  """Replaces values by Poisson counts; 1 corresponds to `photons`."""
+  return jax.random.poisson(key, photons * image) / photons
+
+
+def impulse_noise(image: Image, key: Key, share: Number) -> Image:
+  """Sets a share of the values to 0 or 1."""
+  draw = jax.random.uniform(key, image.shape)
+  return jnp.where(draw < share, (draw < share / 2).astype(jnp.float32), image)
+
+
+def defocus_blur(image: Image, _: Key, radius: float, std: float) -> Image:
+  """Convolves with a disk whose edge is smoothed by a Gaussian."""
+  reach = 1 if radius <= 8 else 2  # Of the Gaussian.
+  side = int(radius) + reach
+  offsets = np.arange(-side, side + 1)
+  disk = (offsets[:, None]**2 + offsets**2 <= radius**2).astype(np.float64)
+  smoothing = np.exp(-np.arange(-reach, reach + 1)**2 / (2 * std**2))
+  for axis in (0, 1):
+    disk = np.apply_along_axis(np.convolve, axis, disk, smoothing, 'same')
+  padded = jnp.pad(image, ((side, side), (side, side), (0, 0)), 'reflect')
+  found = jax.lax.conv_general_dilated(
+      jnp.moveaxis(padded, -1, 0)[:, None],
+      jnp.asarray(disk / disk.sum(), jnp.float32)[None, None], (1, 1), 'VALID')
+  return jnp.moveaxis(found[:, 0], 0, -1)
+
+
+def motion_blur(image: Image, key: Key, radius: int, std: float) -> Image:
+  """Averages over one side of a line, at up to 45 degrees to the rows."""
+  height, width = image.shape[:2]
+  angle = jax.random.uniform(key, minval=-np.pi / 4, maxval=np.pi / 4)
+  distances = np.arange(2 * radius + 1)
+  weights = np.exp(-distances**2 / (2 * std**2))
+
+  def add(total: Image, step: tuple[Array, Array]) -> tuple[Image, Any]:
+    distance, weight = step
+    down, right = (jnp.round(distance * f(angle)).astype(int)
+                   for f in (jnp.sin, jnp.cos))
+    rows = jnp.clip(jnp.arange(height) + down, 0, height - 1)
+    columns = jnp.clip(jnp.arange(width) + right, 0, width - 1)
+    return total + weight * image[rows][:, columns], None
+
+  return jax.lax.scan(add, jnp.zeros_like(image), (
+      jnp.asarray(distances),
+      jnp.asarray(weights / weights.sum(), image.dtype)))[0]
+
+
+def zoom_blur(image: Image, _: Key, stop: float, step: float) -> Image:
+  """Averages the image and magnifications by 1, 1 + step, ... < stop."""
+  factors = np.arange(1, stop, step)
+  sides = jnp.asarray(image.shape[:2], image.dtype)
+
+  def add(total: Image, factor: Array) -> tuple[Image, Any]:
+    return total + jax.image.scale_and_translate(
+        image, image.shape, (0, 1), jnp.stack([factor] * 2),
+        (1 - factor) * sides / 2, 'linear', antialias=False), None
+
+  total, _ = jax.lax.scan(add, image, jnp.asarray(factors, image.dtype))
+  return total / (len(factors) + 1)
+
+
+def brightness(image: Image, _: Key, change: Number) -> Image:
+  """Adds to the value of HSV."""
+  value = image.max(axis=-1, keepdims=True)
+  new = jnp.clip(value + change, 0, 1)
+  return jnp.where(value > 0, image * (new / jnp.maximum(value, 1e-6)), new)
+
+
+def contrast(image: Image, _: Key, factor: Number) -> Image:
+  """Reduces the deviations from the mean of each channel."""
+  mean = image.mean(axis=(0, 1), keepdims=True)
+  return (image - mean) * factor + mean
+
+
+def pixelate(image: Image, _: Key, factor: Number) -> Image:
+  """Replaces values by the mean of their cell, which has 1 / factor pixels."""
+  means = []
+  for size in image.shape[:2]:
+    cell = (jnp.arange(size) + 0.5) * jnp.floor(size * factor) // size
+    same = (cell[:, None] == cell).astype(jnp.float32)
+    means.append(same / same.sum(axis=1, keepdims=True))
+  return jnp.einsum('ih,hwc,jw->ijc', means[0], image, means[1])
+
+
+def jpeg(image: Image, _: Key, quality: Number) -> Image:
+  """Quantizes as JPEG does, with chroma at half the resolution."""
+  height, width, channels = image.shape
+  padded = 255 * jnp.pad(
+      image, ((0, -height % 16), (0, -width % 16), (0, 0)), 'edge')
+  luma, *chroma = jnp.moveaxis(
+      padded @ _YCBCR.T if channels == 3 else padded, -1, 0)
+  planes = [_quantized(luma - 128, _LUMA, quality) + 128]
+  for plane in chroma:
+    rows, columns = plane.shape
+    half = plane.reshape(rows // 2, 2, columns // 2, 2).mean(axis=(1, 3))
+    planes.append(jax.image.resize(
+        _quantized(half, _CHROMA, quality), plane.shape, 'linear'))
+  found = jnp.stack(planes, axis=-1)[:height, :width] / 255
+  return found @ np.linalg.inv(_YCBCR).T if channels == 3 else found
+
+
+def _quantized(
+    plane: Float[Array, 'height width'], table: Int[np.ndarray, '8 8'],
+    quality: Number,
+) -> Float[Array, 'height width']:
+  """Rounds the coefficients of blocks of 8 x 8 to multiples of the table."""
+  scale = jnp.where(quality < 50, 5000 / quality, 200 - 2 * quality)
+  steps = jnp.clip((table * scale + 50) // 100, 1, 255)
+  n = np.arange(8)
+  basis = np.cos(np.pi / 16 * np.outer(n, 2 * n + 1)).astype(np.float32) / 2
+  basis[0] /= np.sqrt(2)
+  blocks = plane.reshape(plane.shape[0] // 8, 8, plane.shape[1] // 8, 8)
+  found = jnp.einsum('ui,aibj,vj->abuv', basis, blocks, basis)
+  return jnp.einsum(
+      'ui,abuv,vj->aibj', basis, jnp.round(found / steps) * steps, basis,
+  ).reshape(plane.shape)
+
+
+# Settings at each severity for 224 pixels, then for 32.
+CORRUPTIONS: dict[str, tuple[Callable[..., Image], Any, Any]] = {
+    'gaussian_noise': (gaussian_noise, (0.08, 0.12, 0.18, 0.26, 0.38),
+                       (0.04, 0.06, 0.08, 0.09, 0.10)),
+    'shot_noise': (shot_noise, (60, 25, 12, 5, 3), (500, 250, 100, 75, 50)),
+    'impulse_noise': (impulse_noise, (0.03, 0.06, 0.09, 0.17, 0.27),
+                      (0.01, 0.02, 0.03, 0.05, 0.07)),
+    'defocus_blur': (
+        defocus_blur, ((3, 0.1), (4, 0.5), (6, 0.5), (8, 0.5), (10, 0.5)),
+        ((0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (1, 0.2), (1.5, 0.1))),
+    'motion_blur': (
+        motion_blur, ((10, 3), (15, 5), (15, 8), (15, 12), (20, 15)),
+        ((6, 1), (6, 1.5), (6, 2), (8, 2), (9, 2.5))),
+    'zoom_blur': (
+        zoom_blur, ((1.11, 0.01), (1.16, 0.01), (1.21, 0.02), (1.26, 0.02),
+                    (1.31, 0.03)),
+        ((1.06, 0.01), (1.11, 0.01), (1.16, 0.01), (1.21, 0.01),
+         (1.26, 0.01))),
+    'brightness': (brightness, (0.1, 0.2, 0.3, 0.4, 0.5),
+                   (0.05, 0.1, 0.15, 0.2, 0.3)),
+    'contrast': (contrast, (0.4, 0.3, 0.2, 0.1, 0.05),
+                 (0.75, 0.5, 0.4, 0.3, 0.15)),
+    'pixelate': (pixelate, (0.6, 0.5, 0.4, 0.3, 0.25),
+                 (0.95, 0.9, 0.85, 0.75, 0.65)),
+    'jpeg': (jpeg, (25, 18, 15, 10, 7), (80, 65, 58, 50, 40))}
+# Corruptions whose operations depend on the severity, not only its numbers.
+STATIC = ('defocus_blur', 'motion_blur', 'zoom_blur')
+
+
+def corrupt(
+    images: Float[Array, 'batch height width channels'],
+    keys: jaxtyping.Key[Array, 'batch'], *, name: str, severity: Any,
+) -> Float[Array, 'batch height width channels']:
+  """Returns corrupted images, rounded to 8 bits.
+
+  Args:
+    images: values in 0 ... 1.
+    keys: random key of each image.
+    name: one of `CORRUPTIONS`.
+    severity: from 1 to 5; may be traced for all but `STATIC`.
+  """
+  function, large, small = CORRUPTIONS[name]
+  settings = large if max(images.shape[1:3]) >= _LARGE else small
+  numbers = settings[severity - 1] if name in STATIC else (
+      jnp.asarray(settings, jnp.float32)[severity - 1],)
+  found = jax.vmap(lambda image, key: function(image, key, *numbers))(
+      images, keys)
+  return jnp.round(255 * jnp.clip(found, 0, 1)) / 255
