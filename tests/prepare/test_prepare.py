@@ -198,11 +198,35 @@ def test_shards_of_a_changed_source_are_not_continued(folder, tmp_path):
     prepare.begin(_plan(source, tmp_path))
 
 
-def test_an_unreadable_prepared_file_is_named_by_its_source_key(
+def test_unreadable_images_are_refused_until_repaired_or_left_out(
     folder, tmp_path, capsys):
   source = shutil.copytree(folder, tmp_path / 'photos')
+  there = tmp_path / 'mine/1.0.0'
+  image = (source / 'train/dog/7.jpeg').read_bytes()
+  (source / 'train/dog/7.jpeg').write_bytes(image[:-100])
+  (source / 'train/dog/9.png').write_bytes(b'no image')
+  assert _prepare(source, tmp_path) == 2
+  error = capsys.readouterr().err
+  assert '2 of 30 images cannot be read' in error and 'dog/9.png' in error
+  assert '--set=unreadable=skip' in error
+  assert not (there / 'dataset_info.json').exists()
+  (source / 'train/dog/7.jpeg').write_bytes(image)
+  assert _prepare(source, tmp_path, '--set=unreadable=skip') == 0
+  assert '1 of 30 images cannot be read' in capsys.readouterr().out
+  assert [json.loads(line)['key'] for line in (
+      there / 'unreadable.jsonl').read_text().splitlines()] == [
+          'train/dog/9.png']
+  (source / 'train/dog/9.png').unlink()
+  _same(_open('mine', 'train', data_dir=str(tmp_path)), _open(source, 'train'))
+
+
+def test_a_damaged_prepared_image_is_named_by_its_source_key(
+    folder, tmp_path, capsys, monkeypatch):
+  source = shutil.copytree(folder, tmp_path / 'photos')
   (source / 'train/dog/7.jpeg').write_bytes(b'no image')
+  monkeypatch.setattr(data.DataConfig, 'decode', lambda config, image: image)
   _prepare(source, tmp_path)
+  monkeypatch.undo()
   capsys.readouterr()
   main.main(['data', 'check', '--source=mine', f'--data-dir={tmp_path}',
              f'--json={tmp_path}/check.json'])

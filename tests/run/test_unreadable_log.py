@@ -1,5 +1,7 @@
 """Unreadable images are found before training."""
 
+import dataclasses
+
 import pytest
 
 from tests import pictures
@@ -48,7 +50,11 @@ def test_the_time_is_limited(root, monkeypatch):
     assert (scan.checked, scan.total) == (3, 20)
 
 
-def test_known_datasets_are_not_checked():
+@pytest.mark.parametrize(('name', 'checked'), [
+    ('digits', False), ('cifar10:3.0.2', False), ('vtab/dtd', False),
+    ('photos:1.0.0', True), ('./photos', True)])
+def test_all_but_published_datasets_are_checked(name, checked):
   config = data.parse({'source': 'digits'})
-  dataset = data.open_dataset(config)
-  assert unreadable_log.scan_images(config, dataset, secs=9.0) is None
+  dataset = dataclasses.replace(data.open_dataset(config), name=name)
+  assert (unreadable_log.scan_images(config, dataset, secs=1e-9)
+          is not None) == checked

@@ -174,7 +174,9 @@ def _prepare(args: argparse.Namespace) -> int:
     _print_plan(planned, kept)
     with _progress(planned):
       prepare.write(planned, runner=args.runner, flags=args.runner_flags)
-    shards = prepare.finish(planned)
+    shards, unreadable = prepare.finish(planned)
+  if unreadable:
+    print(escape.lines(unreadable))
   size = sum(facts['file_bytes'] for facts in shards.values())
   print(f'Wrote {planned.folder}: {console.format_bytes(size)}, each shard '
         'read back and compared, in '

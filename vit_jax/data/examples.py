@@ -45,7 +45,7 @@ class LoadExample:
     if found is None:
       return self._padding(index)
     read, image, label = found
-    with self._naming(read):
+    with self.naming(read):
       return self._row(
           self._augment(image, rng), self._encode_label(label), mask=1,
           skipped=index if unreadable else unreadable_lib.NONE)
@@ -55,7 +55,7 @@ class LoadExample:
     found, _ = self._read_next(index, self.config.unreadable, replace=True)
     assert found is not None
     index, image, _ = found
-    with self._naming(index):
+    with self.naming(index):
       return self._augment(image, np.random.default_rng(0))
 
   def cost(self, index: int) -> tuple[float, float, int]:
@@ -107,7 +107,7 @@ class LoadExample:
 
   def _read(self, index: int) -> tuple[ops_lib.Picture, Any]:
     """Returns the decoded image of an example, and its label."""
-    with self._naming(index, kind=unreadable_lib.UnreadableError):
+    with self.naming(index, kind=unreadable_lib.UnreadableError):
       cache, max_bytes = self.dataset.cache, self.config.cache_mib * 2**20
       cached = cache.get(index) if max_bytes else None
       example = cached or self.dataset[index]
@@ -121,7 +121,7 @@ class LoadExample:
       return image, example['label']
 
   @contextlib.contextmanager
-  def _naming(
+  def naming(
       self, index: int, *, kind: type[ValueError] = ValueError,
   ) -> Generator[None, None, None]:
     """Adds the example to errors, because Grain does not.

@@ -23,11 +23,13 @@ from vit_jax import schema
 from vit_jax.data import beam_runner
 from vit_jax.data import dataset
 from vit_jax.data import known_datasets
+from vit_jax.data.images import unreadable
 from vit_jax.data.splits import selection as selection_lib
 from vit_jax.prepare import images
 from vit_jax.prepare import shards as shards_lib
 
 _PLAN = '.plan.json'
+_UNREADABLE = 'unreadable.jsonl'
 _SAMPLE = 64  # Examples of a split that determine features and shard sizes.
 
 
@@ -40,6 +42,7 @@ class Plan:
     shards: shards of each split, in order.
     key_digest: hash of all keys; finished shards are kept only if unchanged.
     description: interpretation of the source; may be empty.
+    max_unreadable: fraction of unreadable examples that may be left out.
   """
   name: str
   version: str
@@ -47,6 +50,7 @@ class Plan:
   shards: Mapping[str, tuple[shards_lib.Shard, ...]]
   key_digest: str
   description: str = ''
+  max_unreadable: float = 0.0
 
   @property
   def all_shards(self) -> list[shards_lib.Shard]:
@@ -75,6 +79,9 @@ def plan(
   """
   _check_names(name, version)
   config = data.parse(settings)
+  # Unreadable examples may be left out of shards that are written already.
+  settings = {key: value for key, value in settings.items()
+              if key not in ('unreadable', 'max_unreadable')}
   image_format = images.ImageFormat(shorter_side, quality, config.max_pixels)
   if shorter_side and not config.is_picture:
     raise ValueError(
@@ -108,7 +115,8 @@ def plan(
           *(f'{split} has no examples and is not written'
             for split in opened.splits if split not in nonempty),
           *(f'{split}: {selections[split].open().excluded}'
-            for split in excluding)])))
+            for split in excluding)])),
+      config.max_unreadable if config.unreadable == 'skip' else 0.0)
 
 
 def begin(planned: Plan) -> int:
@@ -124,14 +132,17 @@ def begin(planned: Plan) -> int:
         f'{folder} is prepared already. Remove it, or choose another --name '
         'or --version.')
   text = json.dumps(
-      dataclasses.asdict(dataclasses.replace(planned, description='')),
-      sort_keys=True)
+      dataclasses.asdict(dataclasses.replace(
+          planned, description='', max_unreadable=0.0)), sort_keys=True)
   path = folder / _PLAN
   if path.exists() and path.read_text() != text:
     raise ValueError(
         f'{folder} holds shards of another command, or the source has changed '
         'since. Remove it, or choose another --version.')
   atomic_files.write_text(path, text)
+  for shard in planned.all_shards:
+    if (shards_lib.finished(shard) or {}).get('unreadable'):
+      shard.facts_path.unlink()  # Images may have been repaired since.
   return planned.num_finished
 
 
@@ -153,11 +164,16 @@ def write(planned: Plan, *, runner: str, flags: Sequence[str]) -> None:
   beam_runner.run(build, runner=runner, flags=flags)
 
 
-def finish(planned: Plan) -> dict[str, dict[str, Any]]:
-  """Writes the metadata files; returns the content of each shard by name.
+def finish(planned: Plan) -> tuple[dict[str, dict[str, Any]], str]:
+  """Writes the metadata files.
+
+  Returns:
+    The content of each shard by name, and the unreadable examples in words, if
+    any.
 
   Raises:
     RuntimeError: if a shard is missing.
+    ValueError: if too many examples are unreadable.
   """
   folder = epath.Path(planned.folder)
   facts = {}
@@ -168,13 +184,33 @@ def finish(planned: Plan) -> dict[str, dict[str, Any]]:
           f'{shard.path} is missing or incomplete. Check that all workers can '
           f'access {folder}, and run the command again to continue.')
     facts[shard.name] = found
+  report = _report_unreadable(planned, [
+      row for found in facts.values() for row in found.pop('unreadable')])
   planned.all_shards[0].features.write(folder)
   atomic_files.write_json(folder / 'checksums.json', facts)
   atomic_files.write_json(
       folder / 'dataset_info.json', _dataset_info(planned, facts))
   for path in folder.glob('.*'):  # Including leftovers of killed workers.
     path.rmtree() if path.is_dir() else path.unlink()
-  return facts
+  return facts, report
+
+
+def _report_unreadable(planned: Plan, rows: Sequence[dict[str, str]]) -> str:
+  """Lists unreadable examples in a file; raises if there are too many."""
+  path = epath.Path(planned.folder) / _UNREADABLE
+  path.unlink(missing_ok=True)
+  if not rows:
+    return ''
+  total = sum(shard.last - shard.first for shard in planned.all_shards)
+  atomic_files.write_text(path, ''.join(json.dumps(r) + '\n' for r in rows))
+  text = str(unreadable.Scan(planned.name, total, total, tuple(
+      unreadable.Unreadable(**row) for row in rows)))
+  if len(rows) > unreadable.allowed(planned.max_unreadable, total):
+    raise ValueError(
+        f'{text}\nSee {path}. Repair these images and run the command again, '
+        'or leave them out with --set=unreadable=skip, which allows 1 % '
+        '(--set=max_unreadable=0.01), or ten.')
+  return f'{text}\nThey are left out: see {path}'
 
 
 def _check_names(name: str, version: str) -> None:
@@ -245,6 +281,6 @@ def _dataset_info(
       'moduleName': 'vit_jax.prepare', 'splits': [{
           'name': split,
           'numBytes': str(sum(facts[s.name]['record_bytes'] for s in shards)),
-          'shardLengths': [str(s.last - s.first) for s in shards],
+          'shardLengths': [str(facts[s.name]['examples']) for s in shards],
           'filepathTemplate': '{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}'}
           for split, shards in planned.shards.items()]}

@@ -9,6 +9,7 @@ keep it.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import json
 from typing import Any
@@ -19,7 +20,10 @@ import numpy as np
 from vit_jax import atomic_files
 from vit_jax import data
 from vit_jax import untrusted
+from vit_jax.data import examples as examples_lib
+from vit_jax.data.images import decode
 from vit_jax.data.images import limits
+from vit_jax.data.images import unreadable as unreadable_lib
 from vit_jax.data.splits import selection as selection_lib
 from vit_jax.prepare import images
 
@@ -81,7 +85,7 @@ def infer_features(
 
   The sample has encoded images. The default label is 'label' or 'labels'.
   """
-  headers = {_header(example['image']) for example in examples}
+  headers = {_header(example['image']) for example in examples} - {('', '')}
   formats = {form for form, _ in headers}
   return Features(
       label=label or ('labels' if dataset.multi_label else 'label'),
@@ -131,7 +135,8 @@ def finished(shard: Shard) -> dict[str, Any] | None:
     size = shard.path.stat().length
   except (OSError, ValueError):
     return None
-  expected = shard.last - shard.first, size
+  left_out = len(facts.get('unreadable', ()))
+  expected = shard.last - shard.first - left_out, size
   found = facts.get('examples'), facts.get('file_bytes')
   return facts if found == expected else None
 
@@ -147,7 +152,8 @@ def write(shard: Shard) -> None:
     return
   shard.path.unlink(missing_ok=True)
   with atomic_files.create(shard.path) as path:
-    written = _digest(_write_records(path, shard))
+    unreadable: list[unreadable_lib.Unreadable] = []
+    written = _digest(_write_records(path, shard, unreadable))
     found = _digest(read_records(path))
     if found != written:
       raise RuntimeError(
@@ -156,36 +162,52 @@ def write(shard: Shard) -> None:
     size = path.stat().st_size
   atomic_files.write_json(shard.facts_path, {
       'examples': written[0], 'record_bytes': written[1],
-      'file_bytes': size, 'checksum': written[2]})
+      'file_bytes': size, 'checksum': written[2],
+      'unreadable': [dataclasses.asdict(one) for one in unreadable]})
 
 
-def _write_records(path: Any, shard: Shard) -> Iterator[bytes]:
-  """Writes all records, and yields each one."""
+def _write_records(
+    path: Any, shard: Shard, unreadable: list[unreadable_lib.Unreadable],
+) -> Iterator[bytes]:
+  """Writes readable examples, yields their records, and lists the others."""
   from array_record.python import array_record_module
-  dataset = shard.selection.open()
+  load = examples_lib.LoadExample(
+      shard.selection.open(), shard.selection.config, train=False)
   # One record per group, as TFDS writes them, for fast random access.
   with contextlib.closing(array_record_module.ArrayRecordWriter(
       str(path), 'group_size:1')) as writer:
-    for index in range(shard.first, shard.last):
-      key = dataset.source.key(index)
-      try:
-        record = serialise(dataset[index], shard.features, key=key)
-      except (OSError, ValueError) as error:
-        raise ValueError(
-            f'Example {index} of {shard.selection.name} ({key}): {error}'
-        ) from error
-      writer.write(record)
-      yield record
+    for chunk in decode.read_chunks(
+        range(shard.first, shard.last),
+        functools.partial(_read_record, load, shard.features),
+        size=_READ_RECORDS, errors=(unreadable_lib.UnreadableError,)):
+      for index, record in chunk:
+        if isinstance(record, Exception):
+          unreadable.append(unreadable_lib.Unreadable(
+              shard.selection.name, load.dataset.source.key(index),
+              str(record)))
+        else:
+          writer.write(record)
+          yield record
+
+
+def _read_record(
+    load: examples_lib.LoadExample, features: Features, index: int) -> bytes:
+  """Returns the record of an example; raises as training would."""
+  with load.naming(index, kind=unreadable_lib.UnreadableError):
+    example = load.dataset[index]
+    image = features.image_format.encode(example['image'])
+    load.config.decode(image)
+  return serialise({**example, 'image': image}, features,
+                   key=load.dataset.source.key(index))
 
 
 def serialise(
     example: Mapping[str, Any], features: Features, *, key: str) -> bytes:
-  """Returns an example as a record."""
+  """Returns an example, whose image is encoded, as a record."""
   from tensorflow_datasets.proto import tf_example_pb2
   message = tf_example_pb2.Example()
   feature = message.features.feature
-  feature['image'].bytes_list.value.append(
-      features.image_format.encode(example['image']))
+  feature['image'].bytes_list.value.append(example['image'])
   values = np.atleast_1d(np.asarray(example['label']))
   if features.targets:
     feature[features.label].float_list.value.extend(

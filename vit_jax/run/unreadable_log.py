@@ -29,7 +29,6 @@ from vit_jax.training import counters as counters_lib
 from vit_jax.training import writer
 
 _CHUNK = 64  # Images between two looks at the clock.
-_SHOWN = 5  # Unreadable images in messages.
 _MAX_EXAMPLES = 2**20
 
 
@@ -117,28 +116,10 @@ def file_name(process: int) -> str:
   return f'unreadable.{process}.jsonl' if process else 'unreadable.jsonl'
 
 
-@dataclasses.dataclass(frozen=True)
-class Scan:
-  """Result: images read, out of `total`, and the unreadable ones."""
-  name: str
-  checked: int
-  total: int
-  unreadable: tuple[unreadable_lib.Unreadable, ...]
-
-  def __str__(self) -> str:
-    shown = [f'\n  {one.error}' for one in self.unreadable[:_SHOWN]]
-    count = len(self.unreadable)
-    return (
-        f'{self.name}: {count:,} of {self.checked:,} images cannot be read'
-        + (f' ({self.total:,} in total)' if self.checked < self.total else '')
-        + ''.join([*shown, f'\n  ... and {count - _SHOWN:,} more'
-                   if count > _SHOWN else '']))
-
-
 def scan_images(
     config: data.DataConfig, dataset: data.Dataset, *,
     secs: float, on_images: Callable[[int], None] = lambda count: None,
-) -> Scan | None:
+) -> unreadable_lib.Scan | None:
   """Decodes images in random order for up to `secs` seconds.
 
   Args:
@@ -148,12 +129,12 @@ def scan_images(
     on_images: called with the number of images of each chunk.
 
   Returns:
-    The result; None for datasets that are not the user's own files.
+    The result; None for published datasets.
 
   Raises:
     ValueError: for an error of the file system.
   """
-  if not secs or not registry.is_path(dataset.name):
+  if not secs or not registry.is_user_data(dataset.name):
     return None
   load = examples.LoadExample(dataset, config, train=False)
   count, rng = dataset.num_examples, np.random.default_rng(0)
@@ -170,10 +151,12 @@ def scan_images(
     on_images(len(chunk))
     if time.monotonic() > end:
       break
-  return Scan(f'{dataset.name} {dataset.split}', checked, count, tuple(found))
+  return unreadable_lib.Scan(
+      f'{dataset.name} {dataset.split}', checked, count, tuple(found))
 
 
-def check_scans(config: data.DataConfig, scans: list[Scan]) -> None:
+def check_scans(
+    config: data.DataConfig, scans: list[unreadable_lib.Scan]) -> None:
   """Raises a ValueError for images that would end the run.
 
   The first of `scans` is the training split.

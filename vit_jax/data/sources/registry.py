@@ -21,6 +21,7 @@ from vit_jax.data.sources import protocol
 from vit_jax.data.sources import shapes
 
 _VTAB = 'vtab/'
+_BUILTIN = ('digits', 'shapes')
 
 
 def open_source(
@@ -36,7 +37,7 @@ def open_source(
     ValueError: if there is no such dataset, with the remedy.
   """
   # Each kind of source is imported when one is opened.
-  if name in ('digits', 'shapes'):
+  if name in _BUILTIN:
     from vit_jax.data.sources import builtin
     return (builtin.open_digits() if name == 'digits' else
             builtin.open_shapes(shapes_config, size))
@@ -57,6 +58,12 @@ def is_path(name: str) -> bool:
       name.startswith(('/', './', '../', '~')) or name == '.'
       or '://' in name or suffix in {'.parquet', '.tar', *files.TABLE_SUFFIXES}
       or (not known_datasets.is_known(name) and epath.Path(name).is_dir()))
+
+
+def is_user_data(name: str) -> bool:
+  """Whether a name denotes data that the user collected or prepared."""
+  return name not in _BUILTIN and not name.startswith(_VTAB) and (
+      is_path(name) or not known_datasets.is_known(name))
 
 
 def check_label_config(name: str, labels: columns_lib.LabelConfig) -> None:

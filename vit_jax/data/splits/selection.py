@@ -31,14 +31,19 @@ class Selection:
   section: str
   name: str
 
+  @property
+  def config(self) -> config_lib.DataConfig:
+    """The section with default values."""
+    return config_lib.parse(json.loads(self.section))
+
   def open(self) -> dataset.Dataset:
     """Opens the dataset; cached per process."""
-    return _open(self.section)
+    return _open(self)
 
 
 @functools.lru_cache(maxsize=64)
-def _open(section: str) -> dataset.Dataset:
-  return dataset.open_dataset(config_lib.parse(json.loads(section)))
+def _open(selection: Selection) -> dataset.Dataset:
+  return dataset.open_dataset(selection.config)
 
 
 def build(source: str, split: str, settings: Mapping[str, Any]) -> Selection:
