@@ -77,6 +77,14 @@ def test_sizes_and_metrics_have_units():
   ) == 'val/accuracy 97.22 %, val/loss 0.113'
 
 
+@pytest.mark.parametrize('text', ['x' * 30, '馬' * 15, 'bird 🐦 bird ' * 3])
+def test_wide_characters_count_as_two_columns(text):
+  for width in range(4, 26):
+    assert width - 2 <= console_lib.cell_len(
+        console_lib.shorten(text, width)) <= width
+  assert console_lib.shorten('馬馬', 4) == '馬馬'
+
+
 @pytest.mark.parametrize('max_lines', [1, 3])
 def test_long_texts_are_shortened_in_the_middle(max_lines):
   text = io.StringIO()

@@ -1,6 +1,8 @@
 """Terminal output shared by all commands: tables, numbers, sizes, durations."""
 
+import bisect
 from collections.abc import Mapping, Sequence
+import itertools
 import sys
 from typing import Any
 
@@ -134,11 +136,17 @@ def is_fraction(name: str) -> bool:
 
 
 def shorten(text: str, width: int) -> str:
-  """Replaces the middle of a text that is longer than `width` by '…'."""
-  if len(text) <= width:
+  """Replaces the middle of a text of more than `width` columns by '…'."""
+  if cell_len(text) <= width:
     return text
   end = (width - 1) // 2
-  return f'{text[:width - 1 - end]}…{text[len(text) - end:]}'
+  return f'{_cut(text, width - 1 - end)}…{_cut(text[::-1], end)[::-1]}'
+
+
+def _cut(text: str, width: int) -> str:
+  """Returns the characters that fit into `width` columns."""
+  ends = list(itertools.accumulate(map(cell_len, text)))
+  return text[:bisect.bisect_right(ends, width)]
 
 
 def _column_widths(
@@ -171,7 +179,7 @@ def _fit(
     text: str, width: int, max_lines: int, console: rich.console.Console,
 ) -> str:
   """Shortens a text until it fits into `max_lines` lines of `width`."""
-  length, max_lines = len(text), max(max_lines, text.count('\n') + 1)
+  length, max_lines = cell_len(text), max(max_lines, text.count('\n') + 1)
   while len(_text(text).wrap(console, width, overflow='fold')) > max_lines:
     length = min(length - 1, max_lines * width)
     text = shorten(text, length)

@@ -105,6 +105,37 @@ def test_runs_of_very_different_length_share_an_axis_in_percent(
       '% of the run', 'step']
 
 
+def test_characters_are_taken_from_any_font_or_shown_as_codes(
+    saved, tmp_path, monkeypatch, recwarn, capsys):
+  from matplotlib import font_manager
+  monkeypatch.setattr(font_manager.fontManager, 'ttflist', [
+      font for font in font_manager.fontManager.ttflist
+      if font.name.startswith(('DejaVu Sans', 'STIX', 'Last Resort'))])
+  plots._find_font.cache_clear()
+  # Only STIXGeneral has the second one, and none has the last two.
+  name = 'кошка \u1d81 馬🐦'
+  plots.curves({name: make_rows(num_points=2)}, tmp_path / 'curves.png')
+  plots._find_font.cache_clear()
+  assert labels(saved[0])[0] == 'кошка \u1d81 \\u99ac\\U0001f426'
+  assert not list(recwarn)
+  assert capsys.readouterr().err.count('note: no installed font has') == 2
+
+
+def test_metrics_of_several_labels_and_of_numbers_have_panels(
+    saved, tmp_path):
+  for names in (['precision_at_1', 'mean_average_precision'],
+                ['root_mean_square_error', 'r2']):
+    rows = [{'step': step, 'train/loss': 1.0, **{
+        f'test/{name}': -9.0 * (step == 1) for name in names}}
+            for step in (1, 2)]
+    plots.curves({'run': rows}, tmp_path / 'curves.png')
+  assert [[axes.get_title(loc='left') for axes in fig.axes]
+          for fig in saved] == [
+              ['Loss', 'Precision at 1', 'Mean average precision'],
+              ['Loss', 'Root mean square error', 'R²']]
+  assert saved[1].axes[2].get_ylim()[0] == -1
+
+
 def test_dollars_in_names_are_not_formulas(saved, tmp_path):
   rows = [{**row, 'a$b$/loss': 1.0} for row in make_rows(num_points=2)]
   # As a formula, an unknown command would be an error.

@@ -77,7 +77,7 @@ def test_each_target_has_a_panel(tmp_path, texts):
   pairs = np.array([[[1.0, 2.0], [np.nan, 1.0]], [[3.0, 3.5], [np.nan, 2.0]]])
   path = tmp_path / 'answers.png'
   prediction_figures.scatter(pairs, path, names=['age', 'cost, $'], title='val')
-  assert {'val', 'age', 'cost, $'} <= set(texts)
+  assert {'val', 'age', r'cost, \$'} <= set(texts)
 
 
 @pytest.mark.filterwarnings('error')

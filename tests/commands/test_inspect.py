@@ -209,6 +209,19 @@ def test_the_chosen_patch_and_layer_are_drawn(
       features, row=1, column=3), atol=1e-5)
 
 
+def test_every_class_is_drawn_if_some_of_its_images_are_readable(
+    photos, tmp_path, capsys):
+  save(tmp_path / 'model', {**TINY, 'depth': 1})
+  for name in ('cat', 'dog'):
+    shutil.copytree(photos, tmp_path / 'set' / name)
+  (tmp_path / 'set/cat/$c_$.png').write_bytes(b'no picture')
+  assert main.main(['inspect', f'--model={tmp_path}/model',
+                    f'{tmp_path}/set', '--show=2']) == 1
+  assert '1 image could not be read' in capsys.readouterr().out
+  page = (tmp_path / 'model/inspect/index.html').read_text()
+  assert re.findall('head in (.*?) from', page) == ['cat/a.png', 'dog/$c_$.png']
+
+
 def test_the_curves_of_a_run_are_on_the_page(tmp_path, capsys):
   save(tmp_path / 'model', TINY)
   curves = tmp_path / 'model' / 'curves.png'

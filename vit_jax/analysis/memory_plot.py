@@ -28,13 +28,13 @@ def largest_batches(
                     if cell['model'] == model and cell['batch'])
     # Lines often coincide; markers of decreasing size stay visible.
     axes.plot(
-        *zip(*points) if points else ([], []), label=plots.escape(model),
+        *zip(*points) if points else ([], []), label=plots.drawable(model),
         linewidth=1.8, color=colours[i % len(colours)],
         marker=plots.MARKERS[i % len(plots.MARKERS)],
         markersize=9 - 0.7 * i, alpha=0.9,
         linestyle='-' if '/' in model else '--')
   axes.set_title(
-      plots.escape(title), fontsize=11, loc='left', fontweight='bold')
+      plots.drawable(title), fontsize=11, loc='left', fontweight='bold')
   axes.set_xticks(sorted({cell['resolution'] for cell in cells}))
   axes.xaxis.set_major_formatter('{x:g}')
   axes.tick_params(axis='x', labelsize=8)  # 224 is close to 256.

@@ -8,6 +8,7 @@ from jaxtyping import Float, UInt8
 import numpy as np
 from PIL import Image
 
+from vit_jax import console
 from vit_jax.analysis import plots
 
 _DPI = 150
@@ -90,6 +91,7 @@ def rollout(
   rollout map. `titles` are below the inputs.
   """
   height, width = images[0].shape[:2]
+  titles = list(map(_title, titles))
   fig = plots.new_figure(
       7.2, (2.2 * height / width + 0.2) * len(images) + 0.3, w_pad=0.05)
   axes = fig.subplots(len(images), 3, squeeze=False)
@@ -123,6 +125,7 @@ def reconstruction(
   images.
   """
   count, height, width = pictures[0].shape[:3]
+  titles = list(map(_title, titles))
   fig = plots.new_figure(
       6.2, (2.1 * height / width + 0.2) * count + 0.3, w_pad=0.05)
   axes = fig.subplots(count, 3, squeeze=False)
@@ -147,6 +150,7 @@ def patches(
   from matplotlib import patches as shapes
   height, width = images[0].shape[:2]
   side = height / cosines.shape[1], width / cosines.shape[2]
+  titles = list(map(_title, titles))
   fig = plots.new_figure(
       7.2, (2.2 * height / width + 0.2) * len(images) + 0.3, w_pad=0.05)
   axes = fig.subplots(len(images), 3, squeeze=False)
@@ -177,8 +181,7 @@ def _name_panels(
   for ax, title in zip(axes[0], columns):
     ax.set_title(title, fontsize=11)
   for ax, title in zip(axes[:, 0], rows):
-    ax.set_xlabel(
-        _shorten(title, 60), fontsize=10, parse_math=False, loc='left')
+    ax.set_xlabel(title, fontsize=10, loc='left')
 
 
 def heads(
@@ -187,6 +190,7 @@ def heads(
 ) -> None:
   """Draws the attention map of each head, each on its own scale."""
   layers, count, rows, columns = maps.shape
+  title = _title(title, max(42, 6 * count))
   # Tiles have the image's aspect ratio and a constant area.
   side = 0.62 * np.sqrt([columns / rows, rows / columns]).clip(0.5, 2)
   fig = plots.new_figure(
@@ -196,8 +200,7 @@ def heads(
   highest = np.maximum(maps.max((2, 3), keepdims=True), 1e-12)
   _draw_mosaic(ax, maps / highest, vmin=0, aspect=side[1] / side[0])
   ax.set(xlabel='head', ylabel='layer')
-  fig.suptitle(_shorten(title, max(42, 6 * count)), fontsize=9,
-               parse_math=False)
+  fig.suptitle(title, fontsize=9)
   plots.save(fig, path)
 
 
@@ -234,6 +237,5 @@ def mosaic(
   return joined, (1 - x, columns + x, rows + y, 1 - y)
 
 
-def _shorten(text: str, length: int) -> str:
-  """Cuts the beginning of a long path."""
-  return text if len(text) <= length else '…' + text[1 - length:]
+def _title(text: str, length: int = 60) -> str:
+  return plots.drawable(console.shorten(text, length))

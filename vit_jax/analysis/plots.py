@@ -4,10 +4,13 @@ from collections.abc import Mapping, Sequence
 import dataclasses
 import functools
 import math
+import re
+import sys
 from typing import Any
-import warnings
 
 from etils import epath
+
+from vit_jax import console
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -17,16 +20,16 @@ COLOURS = ('#0072B2', '#D55E00', '#009E73', '#CC79A7', '#56B4E9', '#E69F00',
            '#000000', '#882255')
 GREY = '#BBBBBB'
 MARKERS = 'osD^vP'
-# Fonts with the scripts of the world, of Linux, macOS and Windows.
-_FALLBACK_FONTS = (
-    'Noto Sans', 'Unifont', 'WenQuanYi', 'Arial Unicode MS', 'Hiragino Sans',
-    'Apple SD Gothic', 'Microsoft YaHei', 'Malgun Gothic', 'Nirmala UI')
+_FONT = 'DejaVu Sans'  # Part of Matplotlib.
 _DPI = 150
 _LOG_SCALE_RATIO = 30  # Largest to smallest loss.
 _LENGTH_RATIO = 3  # Longest to shortest run that share an axis of steps.
 _PANEL_INCHES = 4.2
 _FEW_POINTS = 25  # Training curves of up to this many points have markers.
 _TITLES = {'loss': 'Loss', 'accuracy': 'Accuracy',
+           'precision_at_1': 'Precision at 1',
+           'mean_average_precision': 'Mean average precision',
+           'root_mean_square_error': 'Root mean square error', 'r2': 'R²',
            'learning_rate': 'Learning rate'}
 
 
@@ -41,7 +44,7 @@ class _Series:
 
 
 def curves(runs: Mapping[str, Rows], path: epath.PathLike) -> None:
-  """Plots loss, accuracy and learning rate of runs.
+  """Plots loss, metrics such as accuracy, and learning rate of runs.
 
   Each run has its colour. Of many runs, only those with the lowest final loss
   have one, in front of the others in grey.
@@ -100,20 +103,26 @@ def new_figure(width: float, height: float, *, w_pad: float = 0.06) -> Any:
   """
   from matplotlib import figure
   from matplotlib import layout_engine
-  _use_fallback_fonts()
   return figure.Figure(
       figsize=(width, height), dpi=_DPI,
       layout=layout_engine.ConstrainedLayoutEngine(w_pad=w_pad, h_pad=0.06))
 
 
 @functools.cache
-def _use_fallback_fonts() -> None:
-  """Lets Matplotlib take characters that its font lacks from other fonts."""
-  import matplotlib
+def _find_font(character: str) -> str:
+  """Returns the name of an installed font with a character, or ''."""
   from matplotlib import font_manager
-  installed = {font.name for font in font_manager.fontManager.ttflist}
-  matplotlib.rcParams['font.family'] = ['DejaVu Sans', *sorted(
-      name for name in installed if name.startswith(_FALLBACK_FONTS))]
+  # These draw boxes, or pictures that Matplotlib cannot use.
+  fonts = {font.fname: font.name for font in font_manager.fontManager.ttflist
+           if not re.match('Last Resort|.*Color Emoji', font.name)}
+  for path, name in sorted(
+      fonts.items(), key=lambda font: (font[1] != _FONT, font[1])):
+    if font_manager.get_font(path).get_char_index(ord(character)):
+      return name
+  print(f'note: no installed font has {character!r}. Figures show its code '
+        'instead; install a font of its script, such as Noto.',
+        file=sys.stderr, flush=True)
+  return ''
 
 
 def style(axes: Any, *, grid: bool = True) -> None:
@@ -124,17 +133,28 @@ def style(axes: Any, *, grid: bool = True) -> None:
     axes.set_axisbelow(True)
 
 
-def escape(text: str) -> str:
-  """Escapes dollar signs, which would begin a formula."""
-  return text.replace('$', r'\$')
+def drawable(text: str) -> str:
+  """Prepares a text for figures that are created later.
+
+  Characters that Matplotlib's font lacks are taken from other fonts; those that
+  no font has become codes such as \\u99ac. A dollar sign begins no formula.
+  """
+  import matplotlib
+  shown = ''
+  for character in text:
+    font = _FONT if character == '\n' else _find_font(character)
+    shown += character if font else character.encode(
+        'ascii', 'backslashreplace').decode()
+    if font and font not in matplotlib.rcParams['font.family']:
+      matplotlib.rcParams['font.family'] = [
+          *matplotlib.rcParams['font.family'], font]
+  return shown.replace('$', r'\$')
 
 
 def save(fig: Any, path: epath.PathLike) -> None:
   """Writes a figure, also to a bucket; the suffix determines the format."""
   path = epath.Path(path)
-  with path.open('wb') as file, warnings.catch_warnings():
-    # No installed font has the character; it is drawn as a box.
-    warnings.filterwarnings('ignore', 'Glyph .* missing from font')
+  with path.open('wb') as file:
     fig.savefig(file, format=path.suffix.removeprefix('.') or 'png')
 
 
@@ -177,8 +197,10 @@ def _format_panel(axes: Any, metric: str, values: Sequence[float]) -> None:
     axes.yaxis.set_minor_formatter(ticker.NullFormatter())
   # Complete labels instead of a factor above the axis.
   axes.yaxis.set_major_formatter(
-      (lambda y, _: f'{100 * y:.4g} %') if metric == 'accuracy'
+      (lambda y, _: f'{100 * y:.4g} %') if console.is_fraction(metric)
       else '{x:.4g}')
+  if metric == 'r2':  # Untrained, it is arbitrarily low.
+    axes.set_ylim(bottom=max(-1, axes.get_ylim()[0]))
 
 
 def _draw_legend(
@@ -189,13 +211,13 @@ def _draw_legend(
   from matplotlib import lines
   names = {s.name: s for s in series}
   handles = [
-      lines.Line2D([], [], color=colour, linewidth=4, label=escape(run))
+      lines.Line2D([], [], color=colour, linewidth=4, label=drawable(run))
       for run, colour in colours.items() if colour != GREY]
   if GREY in colours.values():
     handles.append(lines.Line2D(
         [], [], color=GREY, linewidth=4, label='other runs'))
   handles += [
-      lines.Line2D([], [], color='#555555', label=escape(name), **{
+      lines.Line2D([], [], color='#555555', label=drawable(name), **{
           **_line_style(names[name], markers), 'markevery': 1})
       for name in ('train', *markers) if name in names]
   # At 10 points a letter is 0.09 inches wide, and a line sample 0.7.

@@ -7,6 +7,7 @@ from etils import epath
 from jaxtyping import Float, Int
 import numpy as np
 
+from vit_jax import console
 from vit_jax.analysis import plots
 
 BLUE, ORANGE, GREY = plots.COLOURS[0], plots.COLOURS[1], '#999999'
@@ -30,7 +31,7 @@ def confusion(
   """
   classes = len(counts)
   # A long rotated name would take more space than the matrix.
-  names = [name if len(name) <= _MAX_LETTERS else name[:_MAX_LETTERS - 1] + '…'
+  names = [plots.drawable(console.shorten(name, _MAX_LETTERS))
            for name in (names or map(str, range(classes)))]
   total = counts.sum(axis=1)
   share = counts / np.maximum(total, 1)[:, None]
@@ -61,6 +62,7 @@ def mistakes(
     path: epath.PathLike, *, columns: int = 6, title: str = '',
 ) -> None:
   """Draws a sheet of images [height, width, channels], each with a title."""
+  titles = list(map(plots.drawable, titles))
   columns = min(columns, len(images))
   rows = -(-len(images) // columns)
   fig = plots.new_figure(2.0 * columns, 2.4 * rows + 0.4, w_pad=0.05)
@@ -68,7 +70,7 @@ def mistakes(
     axes.set_axis_off()
   for axes, image, text in zip(panels, images, titles):
     _show_image(axes, image)
-    axes.set_title(text, fontsize=8, parse_math=False)
+    axes.set_title(text, fontsize=8)
   _title(fig, title, 'most confident mistakes')
   plots.save(fig, path)
 
@@ -110,12 +112,12 @@ def scatter(
   `pairs` are in the label's units; labels may be NaN.
   """
   count = pairs.shape[1]
+  names = list(map(plots.drawable, names or map(str, range(count))))
   columns = min(count, _MAX_COLUMNS)
   rows = -(-count // columns)
   fig = plots.new_figure(3.8 * columns, 3.6 * rows + 0.4, w_pad=0.08)
   panels = fig.subplots(rows, columns, squeeze=False).ravel()
-  for axes, name, values in zip(
-      panels, names or map(str, range(count)), pairs.swapaxes(0, 1)):
+  for axes, name, values in zip(panels, names, pairs.swapaxes(0, 1)):
     values = values[np.isfinite(values).all(axis=1)]
     if len(values):
       ends = values.min(), values.max()
@@ -124,7 +126,7 @@ def scatter(
     axes.plot(*values.T, 'o', color=BLUE, markersize=3, markeredgewidth=0,
               alpha=np.clip(200 / max(1, len(values)), 0.05, 0.8))
     axes.set(xlabel='label', ylabel='prediction')
-    axes.set_title(name, fontsize=10, parse_math=False)
+    axes.set_title(name, fontsize=10)
     plots.style(axes, grid=False)
   for axes in panels[count:]:
     axes.set_visible(False)
@@ -195,8 +197,8 @@ def _draw_matrix(fig: Any, axes: Any, share: Any) -> None:
 
 def _name_axes(axes: Any, names: Sequence[str]) -> None:
   rotate = max(map(len, names)) > 4 or len(names) > _MAX_COUNTS
-  axes.set_yticks(range(len(names)), names, fontsize=8, parse_math=False)
-  axes.set_xticks(range(len(names)), names, fontsize=8, parse_math=False,
+  axes.set_yticks(range(len(names)), names, fontsize=8)
+  axes.set_xticks(range(len(names)), names, fontsize=8,
                   rotation=90 if rotate else 0)
 
 
@@ -228,7 +230,7 @@ def _draw_curve(axes: Any, share: Any, total: Any, names: Any) -> None:
   worst = '\n'.join(f'{100 * accuracy[i]:.0f} %  {names[present[i]]}'
                     for i in order[:_NUM_WORST])
   axes.text(0.03, 0.985, f'Worst:\n{worst}', transform=axes.transAxes,
-            va='top', fontsize=7, linespacing=1.4, parse_math=False)
+            va='top', fontsize=7, linespacing=1.4)
 
 
 def _label_accuracy(axes: Any) -> None:
@@ -242,5 +244,5 @@ def _percent(axis: Any) -> None:
 
 
 def _title(fig: Any, title: str, text: str) -> None:
-  fig.suptitle(f'{title}: ' * bool(title) + text, fontsize=12,
-               fontweight='bold', parse_math=False)
+  fig.suptitle(plots.drawable(f'{title}: ' * bool(title) + text), fontsize=12,
+               fontweight='bold')

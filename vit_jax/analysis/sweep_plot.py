@@ -48,11 +48,11 @@ def sweep(result: Mapping[str, Any], path: epath.PathLike) -> None:
     _draw_final(axes, result['final'], metric, best_position, scale=scale,
                 first_colour=num_lines)
   axes.set_xticks(list(positions.values()),
-                  [plots.escape(str(v)) for v in values], minor=False)
+                  [plots.drawable(str(v)) for v in values], minor=False)
   axes.xaxis.set_minor_locator(ticker.NullLocator())
   axes.margins(x=0.12, y=0.15)
-  axes.set(xlabel=plots.escape(field),
-           ylabel=plots.escape(metric) + (' (%)' if percent else ''))
+  axes.set(xlabel=plots.drawable(field),
+           ylabel=plots.drawable(metric) + (' (%)' if percent else ''))
   plots.style(axes)
   fig.legend(loc='outside lower center', frameon=False, fontsize=9, ncols=2)
   plots.save(fig, path)
@@ -79,7 +79,7 @@ def _draw_grid(
   for i, (label, points) in enumerate(lines.items()):
     axes.plot(*zip(*sorted(points)) if points else ([], []), 'o-',
               color=plots.COLOURS[i % len(plots.COLOURS)], markersize=6,
-              label=plots.escape(result['plan']['metric'] + label),
+              label=plots.drawable(result['plan']['metric'] + label),
               linewidth=1.6)
   if diverged:  # Crosses at the bottom edge.
     axes.plot(sorted(diverged), [0.04] * len(diverged), 'x', color='#555555',
@@ -100,5 +100,5 @@ def _draw_final(
         yerr=scale * (values['std'] or 0),
         fmt=plots.MARKERS[1 + i % (len(plots.MARKERS) - 1)], capsize=5,
         color=plots.COLOURS[(first_colour + i) % len(plots.COLOURS)],
-        markersize=7, label=plots.escape(
+        markersize=7, label=plots.drawable(
             f'{name}, final (mean ± std of {len(final["runs"])})'), zorder=4)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+import functools
 from typing import Any, NamedTuple, TYPE_CHECKING
 
 from etils import epy
@@ -80,8 +81,9 @@ def run(args: argparse.Namespace) -> int:
   if args.show < 1:
     raise ValueError(f'--show must be at least 1; got {args.show}.')
   errors: dict[str, str] = {}
-  paths = image_files.interleave(image_files.find(args.paths, errors))
+  found = image_files.find(args.paths, errors)
   model = arguments.load_model(args)
+  paths = _order(found, model, args.show)
   workdir = _workdir(args.model)
   output = epath.Path(args.output or (workdir or epath.Path()) / 'inspect')
   output.mkdir(parents=True, exist_ok=True)
@@ -109,6 +111,31 @@ def run(args: argparse.Namespace) -> int:
         'model': args.model, 'page': str(output / PAGE), **statistics,
         'errors': reading.errors})
   return reading.report()
+
+
+def _order(
+    paths: list[str], model: model_lib.Model, count: int) -> list[str]:
+  """Moves `count` readable images to the front, one per folder in turn."""
+  unreadable: set[str] = set()
+
+  @functools.cache
+  def is_readable(path: str) -> bool:
+    try:
+      images_lib.read(path, model.preprocess)
+    except (OSError, ValueError, MemoryError):
+      unreadable.add(path)
+    return path not in unreadable
+
+  while True:
+    chosen = image_files.interleave(
+        [path for path in paths if path not in unreadable])[:count]
+    if not [path for path in chosen if not is_readable(path)]:
+      return list(dict.fromkeys([*chosen, *paths]))
+
+
+def _title(path: str) -> str:
+  """Returns the folder, which may be the class, and the name of an image."""
+  return '/'.join(epath.Path(path).parts[-2:])
 
 
 def _workdir(path: str) -> epath.Path | None:
@@ -179,7 +206,7 @@ def _reconstruction(
   names, arrays = batch
   model_figures.reconstruction(
       reconstruct(arrays[:len(names)]), path,
-      titles=[epath.Path(str(name)).name for name in names])
+      titles=[_title(str(name)) for name in names])
   return [html_page.Section(
       'Reconstruction', 'Images with random masked patches (grey), and with '
       'these patches as predicted in pre-training (MAE, figure 2). For '
@@ -213,7 +240,7 @@ def _patches(
       [np.asarray(images_lib.show(name, model.preprocess).convert('RGB'))
        for name in names], patch_features.colours(values),
       patch_features.similarity(values, row=row, column=column), path,
-      row=row, column=column, titles=[epath.Path(n).name for n in names])
+      row=row, column=column, titles=[_title(str(n)) for n in names])
   return [html_page.Section(
       'Patch features', 'First three principal components of the patches of '
       'all drawn images as red, green and blue (DINOv2, figure 1), and cosine '
@@ -307,7 +334,7 @@ def _heads(
   sections = []
   for number, maps in enumerate(shown, start=1):
     path = output / (f'heads_{number}.png' if number > 1 else 'heads.png')
-    name = epath.Path(maps.path).name
+    name = _title(maps.path)
     model_figures.heads(maps.heads, path, title=name)
     sections.append(html_page.Section(
         f'Heads, image {number}', f'Attention of each head in {name} from '
@@ -328,7 +355,7 @@ def _rollout(
   model_figures.rollout(
       [np.asarray(images_lib.show(maps.path, preprocess).convert('RGB'))
        for maps in shown], np.stack([maps.rollout for maps in shown]), path,
-      titles=[epath.Path(maps.path).name for maps in shown])
+      titles=[_title(maps.path) for maps in shown])
   return html_page.Section(
       title, f'Share of each patch in {_ROLLOUT_TARGETS[pooling]}: '
       'the product of the attention of all layers, averaged over heads '
