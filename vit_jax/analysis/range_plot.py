@@ -32,14 +32,16 @@ def ranges(
         x, mean, capsize=4, linewidth=1.6, markersize=6,
         yerr=[mean - [min(v) for v in values], [max(v) for v in values] - mean],
         fmt=f'{plots.MARKERS[i % len(plots.MARKERS)]}-',
-        color=plots.COLOURS[i % len(plots.COLOURS)], label=plots.escape(label))
+        color=plots.COLOURS[i % len(plots.COLOURS)],
+        label=plots.drawable(label))
   every_x = sorted({x for points in series.values() for x in points})
   if every_x[0] > 0 and every_x[-1] / every_x[0] >= _LOG_SCALE_RATIO:
     axes.set_xscale('log')
   if len(every_x) <= _FEW_VALUES:
     axes.set_xticks(every_x, [f'{x:,.4g}' for x in every_x], minor=False)
     axes.minorticks_off()
-  axes.set(xlabel=plots.escape(xlabel), ylabel=plots.escape(ylabel))
+  axes.set(
+      xlabel=plots.drawable(xlabel), ylabel=plots.drawable(ylabel))
   plots.style(axes)
   fig.legend(loc='outside lower center', frameon=False, fontsize=10, ncols=3)
   plots.save(fig, path)
