@@ -38,8 +38,8 @@ DATASETS: dict[str, dict[str, Any]] = {
             'masked_patch': [{'epochs': 100}, {'epochs': 60}, {'epochs': 6}],
             'mae': [{'epochs': 24}, {'epochs': 30}, {'epochs': 3}],
             # As many FLOPs as 24 epochs of MAE.
-            'lejepa': [{'epochs': 4}, {'epochs': 30}, {'epochs': 3}]},
-        'views': {'num_local': 4, 'local_size': 16}},
+            'lejepa': [{'epochs': 5}, {'epochs': 30}, {'epochs': 3}]},
+        'views': {'num_local': 2, 'local_size': 16}},
     'digits': {
         'resolution': 8, 'patch': 2, 'train_ops': [{'op': 'resize'}],
         'batch_size': 64, 'target': 'mean_color', 'labelled_batch_size': 32,
@@ -97,8 +97,10 @@ def get_config(
                          'every': {'percent': 50}}}
              if objective != 'masked_patch' else {})},
   }}
-  if objective == 'lejepa':  # Its views are drawn from whole images.
-    stages['pretrain']['data'] = {'train_ops': [{'op': 'resize'}]}
+  if objective == 'lejepa':
+    # Short runs need many steps. Views are drawn from whole images.
+    stages['pretrain'] |= {
+        'batch_size': 64, 'data': {'train_ops': [{'op': 'resize'}]}}
   for percent in labels.split('+'):
     if percent not in ('10', '100'):
       raise ValueError(

@@ -64,3 +64,13 @@ def test_a_resumed_run_draws_the_same_masks(objective):
   resumed, found = train(built, restored, first=1, last=3)
   assert found == losses[1:]
   jax.tree.map(np.testing.assert_array_equal, resumed.params, state.params)
+
+
+def test_adapters_train_in_microbatches_of_a_compared_batch():
+  built = experiment_lib.build(config_lib.resolve(toy.config(
+      objective=LEJEPA, accumulation=2, lora={'rank': 2},
+      optimizer={'frozen': ['(?!lora/).*']})), devices=jax.devices()[:1])
+  state, loss = jax.eval_shape(
+      built.train_step, built.abstract_state, built.abstract_batch)
+  assert loss.shape == ()
+  assert jax.tree.structure(state) == jax.tree.structure(built.abstract_state)
