@@ -15,7 +15,7 @@ SOURCES := $(wildcard main.py configs benchmarks docs/serving) vit_jax tests
 
 .DEFAULT_GOAL := help
 .PHONY: help quickstart paper test test-isa test-plan test-export test-faults lint \
-  format constraints owner clean
+  format constraints clean
 
 help:  ## Lists these commands.
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*## */|/' \
@@ -72,12 +72,6 @@ constraints:  ## Updates constraints.txt to the newest allowed versions.
 	  .venv-constraints/bin/python -m pip freeze; } > constraints.tmp
 	mv constraints.tmp constraints.txt
 	rm -rf .venv-constraints
-
-owner:  ## Sets the repository owner in the notebooks: make owner OWNER=name.
-	@test -n '$(OWNER)' || { echo 'Usage: make owner OWNER=name'; exit 1; }
-	sed -i.bak -E 's#(github(\.com)?)/[^/ ]+/vit-jax#\1/$(OWNER)/vit-jax#' \
-	  notebooks/*.ipynb
-	rm notebooks/*.ipynb.bak
 
 clean:  ## Removes the environments and caches, but not runs/.
 	rm -rf $(VENV) .venv-constraints .venv-plan .venv-export build *.egg-info

@@ -7,7 +7,6 @@ import json
 import os
 import pathlib
 import re
-import shutil
 import subprocess
 import sys
 
@@ -76,12 +75,12 @@ def test_notebooks_contain_no_local_paths(path):
 
 
 @pytest.mark.parametrize('path', PATHS, ids=lambda path: path.stem)
-def test_the_colab_badge_opens_this_notebook(path):
-  badge = re.search(
-      r'\(https://colab.research.google.com/github/([^/]+/[^/]+)/blob/main/'
-      r'([^)]+)\)', text_of(cells(path, 'markdown')[0]))
-  assert badge and badge[2] == f'notebooks/{path.name}'
-  assert f"'https://github.com/{badge[1]}'" in text_of(cells(path, 'code')[0])
+def test_without_the_library_a_notebook_asks_for_its_repository(path, tmp_path):
+  source = text_of(cells(path, 'code')[0])
+  source = source.replace("find_spec('vit_jax')", "find_spec('vit_jax_')")
+  done = subprocess.run([sys.executable, '-c', source], cwd=tmp_path,
+                        check=False, capture_output=True, text=True)
+  assert 'ValueError: Set REPOSITORY' in done.stderr
 
 
 @pytest.mark.parametrize('path', PATHS, ids=lambda path: path.stem)
@@ -90,20 +89,3 @@ def test_linked_files_exist(path):
       r'\]\((?!https?:)([^)#]+)\)', text_of(cell))]
   assert [link for link in links
           if not (path.parent / link).resolve().exists()] == []
-
-
-def test_make_owner_sets_the_repository_in_all_notebooks(tmp_path):
-  shutil.copytree(ROOT / 'notebooks', tmp_path / 'notebooks')
-  shutil.copy(ROOT / 'Makefile', tmp_path)
-
-  def make(*arguments):
-    return subprocess.run(['make', '-s', 'owner', *arguments], cwd=tmp_path,
-                          check=False, capture_output=True).returncode
-
-  assert make() != 0
-  for name in ('somebody', 'else'):
-    assert make(f'OWNER={name}') == 0
-    for path in (tmp_path / 'notebooks').iterdir():
-      test_the_colab_badge_opens_this_notebook(path)
-      assert f'https://github.com/{name}/vit-jax' in path.read_text()
-  assert {path.stem for path in (tmp_path / 'notebooks').iterdir()} == NAMES

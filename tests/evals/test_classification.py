@@ -38,7 +38,7 @@ def test_multi_label_precision_counts_unlabelled_images_as_wrong_or_not_at_all(
   result = evaluate(
       toy, labels=khot, section={'leave_out_unlabelled': leave_out})
   hits = khot[np.arange(EXAMPLES), IMAGES.argmax(-1)].sum()
-  assert set(result) == {'loss', 'precision_at_1', 'examples'}
+  assert ('mean_average_precision' in result) != leave_out
   assert result['examples'] == EXAMPLES - 3 * leave_out
   assert result['precision_at_1'] == pytest.approx(hits / result['examples'])
 

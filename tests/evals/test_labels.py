@@ -32,7 +32,9 @@ def test_mean_average_precision_ignores_absent_classes(toy, size):
               KHOT[:, there], LOGITS[:, there], average='macro')),
       'precision_at_1': pytest.approx(
           KHOT[np.arange(EXAMPLES), LOGITS.argmax(-1)].mean()),
-      'examples': EXAMPLES}
+      'loss': got.metrics['loss'], 'examples': EXAMPLES}
+  assert toy({'name': 'classification'}, toy.split(
+      LOGITS, KHOT, size=size))(toy.params) == got.metrics
   assert np.isnan(got.tables['average_precision']).tolist() == [
       not t for t in there]
 

@@ -121,11 +121,12 @@ class Report:
 
   def tables(self) -> list[tuple[str, list[str], list[list[Any]]]]:
     """Returns title, columns and rows of each table."""
-    total = max(1, sum(sum(row.values()) for row in self.classes.values()))
+    total = max(1, sum(row['checked'] - row['unlabeled']
+                       for row in self.splits.values()))
     tables: list[tuple[str, list[str], list[list[Any]]]] = [
         ('Splits', ['split', 'examples', 'checked', 'unreadable', 'unlabeled'],
          [[name, *row.values()] for name, row in self.splits.items()]),
-        (f'Classes: {len(self.classes):,}, largest first',
+        (f'Classes: {len(self.classes):,}, with their share of the images',
          ['class', *self.splits, 'share'],
          [[name, *row.values(), f'{sum(row.values()) / total:.1%}']
           for name, row in self.classes.items()]),

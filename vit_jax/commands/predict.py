@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
   if args.json:
     atomic_files.write_json(args.json, written)
   if records:
-    _print(model, records, example, args.output or '--output')
+    _print(model, records, example, args.output or '--output=FILE.csv')
   return progress.report()
 
 
@@ -142,7 +142,8 @@ def _print(
   if len(records) > _MAX_ROWS:
     print(f'... and {len(records) - _MAX_ROWS:,} more: see {output}')
   if len(classes) > _MAX_CLASSES:
-    print(f'Top {_MAX_CLASSES} of {len(classes)} classes: for all see {output}')
+    print(f'The table shows {_MAX_CLASSES} of the top {len(classes)} classes, '
+          f'{output} all.')
 
 
 def _write(

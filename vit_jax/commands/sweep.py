@@ -31,6 +31,7 @@ FIGURE = 'sweep.png'
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the command's flags."""
   arguments.add_config(parser)
+  arguments.add_short_flags(parser)
   parser.add_argument(
       '--workdir', required=True, metavar='DIR',
       help='folder of the sweep, with each run in DIR/runs; the same command '

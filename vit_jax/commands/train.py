@@ -28,7 +28,8 @@ with epy.lazy_imports():
   from vit_jax.training import writer
 
 # Metrics in the final table.
-SHOWN = ('accuracy', 'precision_at_1', 'root_mean_square_error', 'r2')
+SHOWN = ('accuracy', 'precision_at_1', 'mean_average_precision',
+         'root_mean_square_error', 'r2')
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

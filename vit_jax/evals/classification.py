@@ -1,4 +1,4 @@
-"""Loss and accuracy over a split, each example counted exactly once."""
+"""Loss and accuracy over a split; average precision of several labels."""
 
 from collections.abc import Collection
 import dataclasses
@@ -7,9 +7,11 @@ from typing import Literal
 from vit_jax import metrics
 from vit_jax import types
 from vit_jax.evals import evaluator
+from vit_jax.evals import multi_label as multi_label_lib
 from vit_jax.evals import passes
 
 TOP_K = 5
+MAX_RANKED = 1_000  # Classes up to which multi-label data have a mean AP.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,7 +36,8 @@ class ClassificationConfig(evaluator.EvaluatorConfig):
     if self.real_labels:
       return {'accuracy': 'max'}
     return {'accuracy': 'max', 'precision_at_1': 'max',
-            f'accuracy_top_{TOP_K}': 'max', 'loss': 'min'}
+            'mean_average_precision': 'max', f'accuracy_top_{TOP_K}': 'max',
+            'loss': 'min'}
 
   def metrics_on(
       self, *, multi_label: bool, num_classes: int,
@@ -44,15 +47,23 @@ class ClassificationConfig(evaluator.EvaluatorConfig):
     if self.real_labels:
       return ('accuracy',)
     if multi_label:
-      return ('precision_at_1', 'loss')
+      return ('precision_at_1', *('mean_average_precision',) * (
+          self._ranks_classes(num_classes)), 'loss')
     top_k = (f'accuracy_top_{TOP_K}',) * (num_classes > TOP_K)
     return ('accuracy', *top_k, 'loss')
+
+  def _ranks_classes(self, num_classes: int) -> bool:
+    # The scores of all classes of all examples must fit into host memory.
+    return num_classes <= MAX_RANKED and not (
+        self.real_labels or self.leave_out_unlabelled)
 
   def build(self, context: evaluator.Context) -> evaluator.Evaluate:
     """See `EvaluatorConfig`."""
     split = context.open(self, real_labels=self.real_labels)
     context.check_classes(split)
     leave_out = self.leave_out_unlabelled or bool(self.real_labels)
+    if split.multi_label and self._ranks_classes(split.num_classes):
+      return multi_label_lib.evaluate(context, split)
 
     def batch_means(
         params: types.Params, batch: types.Batch) -> dict[str, metrics.Mean]:

@@ -32,7 +32,8 @@ class MultiLabelConfig(evaluator.EvaluatorConfig):
 
   def metrics(self) -> dict[str, evaluator.Mode]:
     """See `EvaluatorConfig`."""
-    return {'mean_average_precision': 'max', 'precision_at_1': 'max'}
+    return {'mean_average_precision': 'max', 'precision_at_1': 'max',
+            'loss': 'min'}
 
   def build(self, context: evaluator.Context) -> evaluator.Evaluate:
     """See `EvaluatorConfig`."""
@@ -45,28 +46,36 @@ class MultiLabelConfig(evaluator.EvaluatorConfig):
           f'{split.name} for {split.num_classes:,} classes take '
           f'{gigabytes:.1f} GB on the host, more than max_gb {self.max_gb:g}. '
           'Use a part of the split, such as "test[:10%]", or raise max_gb.')
+    return evaluate(context, split)
 
-    def batch_values(params: types.Params, batch: types.Batch) -> types.Outputs:
-      logits, labels = context.predict(params, batch)['logits'], batch['label']
-      if not split.multi_label:
-        labels = jax.nn.one_hot(labels, split.num_classes)
-      return {'score': logits.astype(jnp.float32), 'label': labels > 0,
-              'precision_at_1': metrics.precision_at_1(logits, labels)}
 
-    def finish(values: passes.Values) -> evaluator.Result:
-      from sklearn import metrics as sklearn_metrics
-      per_class = np.array([
-          sklearn_metrics.average_precision_score(labels, scores)
-          if labels.any() and np.isfinite(scores).all() else np.nan
-          for scores, labels in zip(values['score'].T, values['label'].T)])
-      # A class without examples is skipped, but NaN scores must show.
-      counted = ~np.isnan(per_class) | values['label'].any(axis=0)
-      mean = per_class[counted].mean() if counted.any() else np.nan
-      return evaluator.Result(
-          {'mean_average_precision': float(mean),
-           'precision_at_1': float(
-               values['precision_at_1'].mean(dtype=np.float64)),
-           'examples': len(values['score'])},
-          {'average_precision': per_class}, split.class_names)
+def evaluate(
+    context: evaluator.Context, split: evaluator.Split,
+) -> evaluator.Evaluate:
+  """Returns the evaluation of an open split."""
+  def batch_values(params: types.Params, batch: types.Batch) -> types.Outputs:
+    logits, labels = context.predict(params, batch)['logits'], batch['label']
+    loss = context.loss(logits, labels)
+    if not split.multi_label:
+      labels = jax.nn.one_hot(labels, split.num_classes)
+    return {'score': logits.astype(jnp.float32), 'label': labels > 0,
+            'precision_at_1': metrics.precision_at_1(logits, labels),
+            'loss': loss}
 
-    return passes.gather(split, batch_values, finish)
+  def finish(values: passes.Values) -> evaluator.Result:
+    from sklearn import metrics as sklearn_metrics
+    per_class = np.array([
+        sklearn_metrics.average_precision_score(labels, scores)
+        if labels.any() and np.isfinite(scores).all() else np.nan
+        for scores, labels in zip(values['score'].T, values['label'].T)])
+    # A class without examples is skipped, but NaN scores must show.
+    counted = ~np.isnan(per_class) | values['label'].any(axis=0)
+    mean = per_class[counted].mean() if counted.any() else np.nan
+    return evaluator.Result(
+        {'mean_average_precision': float(mean),
+         **{name: float(values[name].mean(dtype=np.float64))
+            for name in ('precision_at_1', 'loss')},
+         'examples': len(values['score'])},
+        {'average_precision': per_class}, split.class_names)
+
+  return passes.gather(split, batch_values, finish)
