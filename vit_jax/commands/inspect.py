@@ -50,6 +50,7 @@ PATCHES, ROOT = 'patches/kernel', 'backbone/root/kernel'
 _ROLLOUT_TARGETS = {
     'cls': 'the class token',
     'average': 'the mean of the patches',
+    'cls_average': 'the mean of the patches (without the class token)',
     'attention': 'the mean of the patches (without the attention pooling of '
                  'the head)'}
 

@@ -1,0 +1,121 @@
+"""Each family of backbones trains, resumes, is drawn and is exported.
+
+The settings are those of the published models, the dimensions are small.
+"""
+
+import jax
+from jax import export as jax_export
+import numpy as np
+from PIL import Image
+import pytest
+
+from tests import random_models
+from vit_jax import __main__ as main
+from vit_jax.checkpoints import manager
+from vit_jax.experiment import build as experiment_lib
+from vit_jax.experiment import config as config_lib
+from vit_jax.inference import export
+from vit_jax.inference import load
+
+pytestmark = pytest.mark.slow  # Compiles two training steps of each.
+
+FAMILIES = {
+    'AIMv2': 'aimv2_large_patch14_224',
+    'AugReg and MAE': 'vit_base_patch16_224',
+    'CLIP': 'vit_base_patch32_clip_quickgelu_224',
+    'DeiT III': 'deit3_small_patch16_224',
+    'DINOv2': 'vit_small_patch14_dinov2',
+    'DINOv2 g with registers': 'vit_giant_patch14_reg4_dinov2',
+    'DINOv3': 'vit_small_patch16_dinov3',
+    'DINOv3 plus': 'vit_small_plus_patch16_dinov3_qkvb',
+    'EVA-02': 'eva02_base_patch14_224',
+    'EVA-02-CLIP': 'eva02_base_patch16_clip_224',
+    'FlexiViT': 'flexivit_small',
+    'Perception Encoder': 'vit_pe_core_tiny_patch16_384',
+    'RoPE-ViT': 'vit_small_patch16_rope_224',
+    'RoPE-ViT mixed': 'vit_small_patch16_rope_mixed_ape_224',
+    'SigLIP': 'vit_base_patch16_siglip_224',
+    'timm gap': 'vit_medium_patch16_rope_reg1_gap_256',
+    'timm map': 'vit_so150m_patch16_reg4_map_256'}
+# Their components are among those of the other families.
+SIMILAR = {'AugReg and MAE', 'CLIP', 'DeiT III', 'DINOv3', 'EVA-02-CLIP',
+           'RoPE-ViT', 'SigLIP', 'timm map'}
+SETTINGS = {'DINOv2': {'pooling': 'cls_average'},  # As its classifiers.
+            'FlexiViT': {'patch_sizes': (2, 4)}}
+
+
+def build(family, devices, *, mesh=None, **model):
+  return experiment_lib.build(config_lib.resolve({
+      'total': {'steps': 2}, 'batch_size': 8, 'mesh': mesh or {},
+      'model': {'variant': FAMILIES[family], 'width': 32, 'depth': 2,
+                'num_heads': 4, 'mlp_dim': 64, 'patch': 4,
+                **SETTINGS.get(family, {}), **model},
+      'data': {'source': 'digits', 'resolution': 8},
+      'optimizer': {'name': 'sgd', 'learning_rate': 0.3, 'momentum': 0.9,
+                    'schedule': {'name': 'constant'}}}), devices=devices)
+
+
+def step(built, state):
+  batches = built.batches(start_step=int(state.step))
+  state, loss = built.train_step(state, next(batches))
+  batches.close()
+  return state, float(loss)
+
+
+@pytest.fixture(scope='module', params=[pytest.param(
+    name, marks=[pytest.mark.large] * (name in SIMILAR)) for name in FAMILIES])
+def trained(request, tmp_path_factory):
+  """The family, its experiment and run, losses, and parameters at the end."""
+  workdir = tmp_path_factory.mktemp('run')
+  built = build(request.param, jax.devices()[:1])
+  state, losses = built.init_state(), [0.0, 0.0]
+  with manager.Checkpoints(workdir, built.config.checkpoint) as checkpoints:
+    for i in range(2):
+      state, losses[i] = step(built, state)
+      if i == 0:
+        checkpoints.save(
+            state, config=config_lib.to_plain(built.config), progress={})
+        checkpoints.wait()
+  return request.param, built, workdir, losses, jax.device_get(state.params)
+
+
+def test_a_restored_run_continues_bitwise(trained):
+  _, built, workdir, losses, params = trained
+  assert losses[0] != losses[1]
+  with manager.Checkpoints(workdir, built.config.checkpoint) as checkpoints:
+    state, loss = step(built, checkpoints.restore(built.abstract_state).state)
+  assert loss == losses[1] and int(state.step) == 2
+  random_models.assert_same(state.params, params)
+
+
+def test_losses_depend_neither_on_the_mesh_nor_on_unrolling(trained):
+  family, _, _, losses, _ = trained
+  built = build(family, jax.devices(), unroll=2,
+                mesh={'data': 2, 'fsdp': 2, 'tensor': 2})
+  state, first = step(built, built.init_state())
+  np.testing.assert_allclose(
+      [first, step(built, state)[1]], losses, rtol=1e-5)
+
+
+def test_every_picture_is_drawn(trained, tmp_path):
+  _, _, workdir, _, _ = trained
+  rng = np.random.default_rng(0)
+  Image.fromarray(rng.integers(0, 256, (8, 8, 3), np.uint8)).save(
+      tmp_path / 'a.png')
+  assert main.main(['inspect', f'--model={workdir}', f'{tmp_path}/a.png',
+                    f'--output={tmp_path}/out']) == 0
+  pictures = {path.stem for path in (tmp_path / 'out').glob('*.png')}
+  assert {'filters', 'distance', 'rollout', 'heads', 'patches'} <= pictures
+
+
+def test_the_exported_program_gives_the_same_outputs(trained, tmp_path):
+  _, _, workdir, _, _ = trained
+  model = load.load(workdir, log=None)
+  export.write(model, tmp_path / 'model', form='jax')
+  images = np.random.default_rng(0).uniform(
+      -1, 1, (3, 8, 8, 3)).astype(np.float32)
+  found = jax_export.deserialize(
+      bytearray((tmp_path / 'model').read_bytes())).call(images)
+  expected = model(images)
+  for name in export.OUTPUTS:
+    np.testing.assert_allclose(found[name], expected[name], atol=1e-5)
