@@ -10,7 +10,7 @@ read from the folder `mappings` of the release (https://objectnet.dev), whose
 ImageNet indices are those of the sorted synsets.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 import dataclasses
 from typing import Any, Literal
 
@@ -52,39 +52,12 @@ class ShiftConfig(evaluator.EvaluatorConfig):
     split = context.open_split(
         self.split or 'all', self.source, batch_size=self.batch_size)
     context.check_classes(split, single=True)
-    named, names = split.class_names or (), context.class_names or ()
-    matches: Mapping[str, Sequence[str]] = (
-        objectnet_classes(epath.Path(self.mappings), sorted(names))
-        if self.mappings else {name: (name,) for name in named})
-    classes = [i for i, name in enumerate(named) if name in matches]
-    expected = known_datasets.facts(self.source).num_present
-    if expected and len(named) > expected:  # TFDS declares all of ImageNet's.
-      assert split.read_labels is not None
-      classes = np.unique(split.read_labels()).tolist()
-      if len(classes) != expected:
-        raise ValueError(
-            f'{context.where}: {split.name} has images of {len(classes)} '
-            f'classes, not of {expected}. Evaluate on all images: leave split '
-            'out.')
-    matched = [matches[named[i]] for i in classes]
-    unknown = [name for group in matched for name in group if name not in names]
-    if unknown or not classes:
-      raise ValueError(
-          f'{context.where} compares classes by name, but '
-          + (f'{len(unknown)} classes of {split.name} are not among those of '
-             f'{context.train_name}: {", ".join(unknown[:_SHOWN])}'
-             + ', ...' * (len(unknown) > _SHOWN) if unknown else
-             f'none of {split.name} is known')
-          + f'. {context.train_name} has '
-          + (f'{", ".join(names[:2])}, ...' if names else 'no class names')
-          + ' Use data whose classes are named alike, such as the synsets of '
-          'imagenet2012.')
-    # Rows are filled up with their first class.
-    columns = np.array([[names.index(group[min(i, len(group) - 1)])
-                         for i in range(max(map(len, matched)))]
-                        for group in matched])
+    found = self._model_classes(split, context)
+    longest = max(map(len, found.values()))
+    columns = np.array([[*group, *group[:1] * (longest - len(group))]
+                        for group in found.values()])
     position = np.full(split.num_classes, -1)
-    position[classes] = np.arange(len(classes))
+    position[list(found)] = np.arange(len(found))
 
     def batch_means(
         params: types.Params, batch: types.Batch) -> dict[str, metrics.Mean]:
@@ -94,9 +67,42 @@ class ShiftConfig(evaluator.EvaluatorConfig):
       return {f'accuracy_top_{k}' if k > 1 else 'accuracy':
               metrics.Mean.from_model_output(metrics.top_k_correct(
                   logits, labels, k=k), mask)
-              for k in (1, _TOP_K) if k < max(2, len(classes))}
+              for k in (1, _TOP_K) if k < max(2, len(found))}
 
     return passes.mean(split, batch_means)
+
+  def _model_classes(
+      self, split: evaluator.Split, context: evaluator.Context,
+  ) -> dict[int, list[int]]:
+    """Returns the model's classes for each class of the dataset that counts."""
+    names = split.class_names or ()
+    index = {name: i for i, name in enumerate(context.class_names or ())}
+    matches = (objectnet_classes(epath.Path(self.mappings), sorted(index))
+               if self.mappings else {name: [name] for name in names})
+    groups = {i: matches[name] for i, name in enumerate(names)
+              if name in matches}
+    unknown = sorted(set().union(*groups.values()) - set(index))
+    if unknown or not groups:
+      raise ValueError(
+          f'{context.where} matches classes by name, but '
+          + (f'{len(unknown)} of {split.name} are not classes of '
+             f'{context.train_name}: {", ".join(unknown[:_SHOWN])}'
+             + ', ...' * (len(unknown) > _SHOWN) if unknown else
+             f'knows none of {split.name}')
+          + f'. {context.train_name} has '
+          + (f'{", ".join([*index][:2])}, ...' if index else 'no class names.')
+          + ' Use data with such names, as the synsets of imagenet2012.')
+    expected = known_datasets.facts(self.source).num_present
+    if expected and len(groups) > expected:  # TFDS declares all of ImageNet's.
+      assert split.read_labels is not None
+      present = np.unique(split.read_labels()).tolist()
+      if len(present) != expected:
+        raise ValueError(
+            f'{context.where}: {split.name} has images of {len(present)} '
+            f'classes, not of {expected}. Evaluate on all images: leave split '
+            'out.')
+      groups = {i: groups[i] for i in present}
+    return {i: [index[name] for name in group] for i, group in groups.items()}
 
 
 def objectnet_classes(
