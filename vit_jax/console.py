@@ -179,7 +179,11 @@ def _fit(
     text: str, width: int, max_lines: int, console: rich.console.Console,
 ) -> str:
   """Shortens a text until it fits into `max_lines` lines of `width`."""
-  length, max_lines = cell_len(text), max(max_lines, text.count('\n') + 1)
+  lines = text.split('\n')
+  if len(lines) > 1:
+    return '\n'.join(_fit(line, width, max(1, max_lines // len(lines)), console)
+                     for line in lines)
+  length = cell_len(text)
   while len(_text(text).wrap(console, width, overflow='fold')) > max_lines:
     length = min(length - 1, max_lines * width)
     text = shorten(text, length)

@@ -6,7 +6,6 @@ from typing import Any
 from etils import epath
 
 from vit_jax import console
-from vit_jax import escape
 from vit_jax.analysis import html_page
 from vit_jax.check import findings
 from vit_jax.check import image_record
@@ -22,7 +21,7 @@ _GROUP_IMAGES = 4  # Images listed of each group of duplicates.
 def show(report: findings.Report) -> None:
   """Prints a summary; the page and the JSON hold everything."""
   if report.description:
-    print(escape.line(report.description) + '\n')
+    console.print_lines(report.description + '\n')
   for table in report.tables():
     _table(*table)
   _table(f'Groups of duplicates: {len(report.duplicates):,}',
@@ -36,7 +35,7 @@ def show(report: findings.Report) -> None:
            f'{s.margin:.0%}'] for s in report.suspicious_labels])
   print('Findings:' if report.findings else 'No problems found.')
   for finding in report.findings:
-    print(f'  {"!" if finding.harmful else "-"} {escape.line(finding.text)}')
+    console.print_lines(f'{"!" if finding.harmful else "-"} {finding.text}')
 
 
 def _examples(group: findings.DuplicateGroup) -> str:

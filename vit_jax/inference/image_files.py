@@ -153,7 +153,7 @@ class ReadProgress:
   def report(self) -> int:
     """Prints the unreadable images; returns the exit status."""
     for path, error in list(self.errors.items())[:_MAX_ERRORS]:
-      print(escape.line(f'could not read {path}: {error}'))
+      console_lib.print_lines(escape.line(f'could not read {path}: {error}'))
     if len(self.errors) > _MAX_ERRORS:
       print(f'... and {len(self.errors) - _MAX_ERRORS:,} more')
     if self.errors:

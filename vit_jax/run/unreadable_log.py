@@ -15,8 +15,8 @@ import jax
 import numpy as np
 import rich.progress
 
+from vit_jax import console
 from vit_jax import data
-from vit_jax import escape
 from vit_jax.data import examples
 from vit_jax.data.images import decode
 from vit_jax.data.images import unreadable as unreadable_lib
@@ -72,8 +72,10 @@ class UnreadableRecorder:
         found += [result] if result else []
     check_scans(config.data, found)
     for result in found:
+      for one in result.unreadable:  # Not named again during training.
+        self._log.found[one.data, one.key] = one
       if result.unreadable:
-        print(escape.lines(f'{result}\nThey are skipped.'), flush=True)
+        console.print_lines(f'{result}\nThey are skipped: see {file_name(0)}')
 
   def start_counter(
       self, counters: counters_lib.Counters) -> data.UnreadableCounter | None:
