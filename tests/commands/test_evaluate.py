@@ -72,6 +72,28 @@ def test_evaluators_are_selected_by_name_or_kind(trained, tmp_path, capsys):
   assert (trained / 'evals' / 'corruptions.png').exists()
 
 
+def test_segmentations_are_drawn(trained, tmp_path, capsys):
+  status, figures = evaluate(
+      f'--workdir={trained}', '--evaluators=segmentation',
+      '--config.evals.segmentation.source=shapes',
+      '--config.evals.segmentation.train_split=train[:30]',
+      '--config.evals.segmentation.split=test[:9]',
+      '--config.evals.segmentation.classes=["paper","stroke"]',
+      f'--output={tmp_path}', out=tmp_path)
+  assert status == 0
+  assert figures['metrics']['segmentation/examples'] == 9
+  tables = figures['tables']['segmentation']
+  assert tables['class_names'] == ['paper', 'stroke']
+  assert figures['metrics']['segmentation/mean_iou'] == pytest.approx(
+      np.mean(tables['class_iou']))
+  path = tmp_path / 'segmentation.png'
+  assert f'figure      {path}' in capsys.readouterr().out
+  drawn = np.asarray(Image.open(path).convert('RGB')).reshape(-1, 3)
+  blue, orange = (31, 119, 180), (255, 127, 14)
+  for colour in (blue, orange):  # More than in the legend.
+    assert (drawn == colour).all(-1).mean() > 0.02
+
+
 def test_the_number_of_devices_and_microbatches_does_not_matter(
     trained, tmp_path):
   """The run was trained on one device and is evaluated on all."""

@@ -15,7 +15,8 @@ pytestmark = pytest.mark.slow  # It trains models.
 
 FEW = {'train_split': 'train[:200]'}
 SECTIONS = {kind: {'name': kind, 'split': 'test[:50]', **({
-    'fewshot': {**FEW, 'shots': [1, 3]}, 'knn': FEW}.get(kind, {}))}
+    'fewshot': {**FEW, 'shots': [1, 3]}, 'knn': FEW,
+    'segmentation': {**FEW, 'source': 'shapes'}}.get(kind, {}))}
             for kind in evals.KINDS if kind != 'regression'}
 
 def build(devices, *, batch_size=25, sections=None, **change):
@@ -70,6 +71,7 @@ FEWSHOT = {'name': 'fewshot', 'batch_size': None}
      'evals.val.batch_size 12 does not divide over 8 devices'),
     ({'source': 'shapes'}, 1, 'classes, but the model is trained on digits'),
     ({'source': 'ciphar10'}, 1, 'No dataset'),
+    ({'name': 'segmentation'}, 1, 'digits has no segmentation masks. Use a '),
     ({**FEWSHOT, 'shots': [1000]}, 1,
      'evals.val.shots needs 1000 images of each class, but in train_split '
      "'train' 10 class(es) have fewer, the smallest 139. Use at most 139"),

@@ -1,10 +1,11 @@
 """Figures of a trained ViT: figures 6, 7, 10 and 14, reconstructions."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+import types
 from typing import Any
 
 from etils import epath
-from jaxtyping import Float, UInt8
+from jaxtyping import Float, Real, UInt8
 import numpy as np
 from PIL import Image
 
@@ -115,24 +116,38 @@ def rollout(
   plots.save(fig, path)
 
 
-def reconstruction(
-    pictures: Sequence[Float[np.ndarray, 'batch height width channels']],
-    path: epath.PathLike, *, titles: Sequence[str] = (),
+def pictures(
+    columns: Mapping[str, Sequence[Real[np.ndarray, 'height width channels']]],
+    path: epath.PathLike, *, titles: Sequence[str] = (), title: str = '',
+    legend: Mapping[str, Any] = types.MappingProxyType({}),
 ) -> None:
-  """Draws images, their visible patches and their reconstructions, in 0 ... 1.
+  """Draws rows of pictures in 0 ... 1, below the names of the columns.
 
-  An image is a row (MAE, arXiv 2111.06377, figure 2). `titles` are below the
-  images.
+  `titles` are below the first pictures of the rows; `legend` has the colours of
+  its entries.
   """
-  count, height, width = pictures[0].shape[:3]
+  from matplotlib import patches as shapes
   titles = list(map(_title, titles))
+  first = next(iter(columns.values()))
+  height, width = first[0].shape[:2]
   fig = plots.new_figure(
-      6.2, (2.1 * height / width + 0.2) * count + 0.3, w_pad=0.05)
-  axes = fig.subplots(count, 3, squeeze=False)
-  for column, images in zip(axes.T, pictures):
-    for ax, image in zip(column, images):
+      6.2, (2.04 * height / width + 0.25 * bool(titles)) * len(first)
+      + 0.4 + 0.3 * bool(title) + 0.3 * bool(legend), w_pad=0.05)
+  axes = fig.subplots(len(first), len(columns), squeeze=False)
+  for panels, images in zip(axes.T, columns.values()):
+    for ax, image in zip(panels, images):
       ax.imshow(image, cmap='gray', vmin=0, vmax=1, interpolation='nearest')
-  _name_panels(axes, ('input', 'masked', 'reconstructed'), titles)
+  _name_panels(axes, tuple(columns), titles)
+  if legend:
+    # At 9 points a letter is 0.08 inches wide, and a colour 0.5.
+    entry_inches = 0.5 + 0.08 * max(map(len, legend))
+    fig.legend(
+        handles=[shapes.Patch(color=colour, label=_title(name))
+                 for name, colour in legend.items()],
+        loc='outside lower center', frameon=False, fontsize=9,
+        ncols=max(1, int(fig.get_figwidth() / entry_inches)))
+  if title:
+    fig.suptitle(_title(title), fontsize=12, fontweight='bold')
   plots.save(fig, path)
 
 

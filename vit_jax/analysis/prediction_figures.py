@@ -8,6 +8,7 @@ from jaxtyping import Float, Int
 import numpy as np
 
 from vit_jax import console
+from vit_jax.analysis import model_figures
 from vit_jax.analysis import plots
 
 BLUE, ORANGE, GREY = plots.COLOURS[0], plots.COLOURS[1], '#999999'
@@ -95,12 +96,32 @@ def corruptions(
 
 def _show_image(axes: Any, image: np.ndarray) -> None:
   """Draws an image without axes; the first three of many channels."""
-  low, high = (0, 255) if image.dtype == np.uint8 else (
-      image.min(), max(image.max(), image.min() + 1e-6))
-  shown = image[..., :3] if image.shape[-1] >= 3 else image[..., 0]
-  axes.imshow((shown - low) / (high - low), cmap='gray', vmin=0, vmax=1)
+  axes.imshow(_displayed(image), cmap='gray', vmin=0, vmax=1)
   axes.set(xticks=(), yticks=())
   axes.spines[:].set_visible(False)
+
+
+def segmentation(
+    iou: Float[np.ndarray, 'classes'], images: Sequence[np.ndarray],
+    path: epath.PathLike, *, names: Sequence[str], title: str = '',
+) -> None:
+  """Draws images next to the labels and predictions of their pixels.
+
+  A third of `images` each are images, labels and predictions. Pixels that are
+  not one of the classes are grey.
+  """
+  import matplotlib
+  values = np.arange(256)  # Of every two similar colours, one comes last.
+  colours = matplotlib.colormaps['tab20'](2 * values % 20 + values // 10 % 2)
+  colours[len(names):] = 0.75
+  count = len(images) // 3
+  maps = [colours[values[..., 0], :3] for values in images[count:]]
+  model_figures.pictures(
+      {'image': list(map(_displayed, images[:count])),
+       'label': maps[:count], 'prediction': maps[count:]}, path,
+      title=f'{title}: mean IoU {100 * np.nanmean(iou):.2f} %', legend={
+          f'{names[i]} (IoU {100 * iou[i]:.1f} %)': colours[i]
+          for i in np.unique(images[count:]) if i < len(names)})
 
 
 def scatter(
@@ -177,6 +198,14 @@ def pool(
   starts = np.arange(0, len(share), block)
   pooled = np.maximum.reduceat(share, starts, axis=0)
   return np.maximum.reduceat(pooled, starts, axis=1), block
+
+
+def _displayed(image: np.ndarray) -> np.ndarray:
+  """Returns an image of any type in 0 ... 1: RGB, or its first channel."""
+  low, high = (0, 255) if image.dtype == np.uint8 else (
+      image.min(), max(image.max(), image.min() + 1e-6))
+  shown = image[..., :3] if image.shape[-1] >= 3 else image[..., 0]
+  return (shown - low) / (high - low)
 
 
 def _draw_matrix(fig: Any, axes: Any, share: Any) -> None:

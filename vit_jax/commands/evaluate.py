@@ -57,7 +57,8 @@ with epy.lazy_imports():
   from vit_jax.weights import orbax_runs
 
 KINDS = ('classification', 'multi_label', 'confusion', 'calibration',
-         'corruptions', 'fewshot', 'knn', 'objective', 'regression', 'shift')
+         'corruptions', 'fewshot', 'knn', 'objective', 'regression',
+         'segmentation', 'shift')
 _MAX_CLASSES = 10  # Rows of the table of classes.
 
 
@@ -232,6 +233,11 @@ def _draw(name: str, result: evals.Result, output: epath.Path) -> None:
     elif table == 'corruptions':
       assert result.images is not None
       prediction_figures.corruptions(
+          array, result.images(), path, names=result.class_names or (),
+          title=name)
+    elif table == 'class_iou':
+      assert result.images is not None
+      prediction_figures.segmentation(
           array, result.images(), path, names=result.class_names or (),
           title=name)
     elif table in ('confusion', 'predictions'):

@@ -205,8 +205,9 @@ def _reconstruction(
   if batch is None:
     return []
   names, arrays = batch
-  model_figures.reconstruction(
-      reconstruct(arrays[:len(names)]), path,
+  model_figures.pictures(
+      dict(zip(('input', 'masked', 'reconstructed'),
+               map(list, reconstruct(arrays[:len(names)])))), path,
       titles=[_title(str(name)) for name in names])
   return [html_page.Section(
       'Reconstruction', 'Images with random masked patches (grey), and with '

@@ -12,6 +12,7 @@ from vit_jax.data.dataset import class_labels
 from vit_jax.data.dataset import Dataset
 from vit_jax.data.dataset import draw_per_class
 from vit_jax.data.dataset import open_dataset
+from vit_jax.data.dataset import with_masks
 from vit_jax.data.images.unreadable import allowed as allowed_unreadable
 from vit_jax.data.images.unreadable import UnreadableCounter
 from vit_jax.data.images.unreadable import UnreadableLog
@@ -44,4 +45,5 @@ __all__ = [
     'parse',
     'prepare',
     'train_batches',
+    'with_masks',
 ]

@@ -38,6 +38,7 @@ class Dataset:
     num_classes, class_names, multi_label, eval_split, targets, description,
       held_out: see `protocol.DatasetSplits`.
     excluded: a `splits.exclusion.Excluded`, or None.
+    masks: whether batches contain the segmentation masks; see `with_masks`.
     splits: names of all splits.
     cache: decoded images, so that small datasets are decoded once.
   """
@@ -52,6 +53,7 @@ class Dataset:
   description: str = ''
   held_out: bool = False
   excluded: Any = None
+  masks: bool = False
   splits: tuple[str, ...] = ()
   # Not copied by `dataclasses.replace`, which may change the indices.
   cache: Cache = dataclasses.field(init=False, default_factory=Cache)
@@ -143,6 +145,20 @@ def _reduce(
     random_subsets.check_count(count, len(examples), name=name)
     return split_strings.Subset(((examples, range(count)),))
   return random_subsets.select_random(examples, count, name=name)
+
+
+def with_masks(dataset: Dataset) -> Dataset:
+  """Returns the dataset with `segmentation` in its batches.
+
+  Raises:
+    ValueError: if there are no masks.
+  """
+  if protocol.SEGMENTATION not in dataset[0]:
+    raise ValueError(
+        f'{dataset.name} has no segmentation masks. Use a folder with images/ '
+        'and masks/, a TFDS dataset with the feature segmentation_mask, such '
+        'as oxford_iiit_pet, or shapes.')
+  return dataclasses.replace(dataset, masks=True)
 
 
 def class_labels(

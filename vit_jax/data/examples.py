@@ -14,6 +14,7 @@ from vit_jax.data import dataset as dataset_lib
 from vit_jax.data import label_scaling
 from vit_jax.data.augment import ops as ops_lib
 from vit_jax.data.images import unreadable as unreadable_lib
+from vit_jax.data.sources import protocol
 
 HostBatch = dict[str, np.ndarray]
 
@@ -44,11 +45,17 @@ class LoadExample:
         index, self.policy, replace=self.train)
     if found is None:
       return self._padding(index)
-    read, image, label = found
+    read, image, example = found
     with self.naming(read):
-      return self._row(
-          self._augment(image, rng), self._encode_label(label), mask=1,
-          skipped=index if unreadable else unreadable_lib.NONE)
+      row = self._row(
+          self._augment(image, rng), self._encode_label(example['label']),
+          mask=1, skipped=index if unreadable else unreadable_lib.NONE)
+      if self.dataset.masks:
+        from vit_jax.data.images import masks
+        row[protocol.SEGMENTATION] = masks.load(
+            example[protocol.SEGMENTATION], image_size=image.size, ops=self.ops,
+            max_pixels=self.config.max_pixels)
+      return row
 
   def image(self, index: int) -> np.ndarray:
     """Returns the pixels of an example after the operations."""
@@ -75,7 +82,7 @@ class LoadExample:
       self, index: int, policy: unreadable_lib.Policy, *, replace: bool,
   ) -> tuple[tuple[int, ops_lib.Picture, Any] | None,
              list[unreadable_lib.Unreadable]]:
-    """Returns index, image and label of an example, and unreadable examples.
+    """Returns index, image and record of an example, and unreadable examples.
 
     The policy 'skip' replaces an unreadable example with the next readable one
     or, if not `replace`, with None.
@@ -106,9 +113,11 @@ class LoadExample:
         'as well; data.unreadable=skip only handles occasional ones.')
 
   def _read(self, index: int) -> tuple[ops_lib.Picture, Any]:
-    """Returns the decoded image of an example, and its label."""
+    """Returns the decoded image of an example, and its other fields."""
     with self.naming(index, kind=unreadable_lib.UnreadableError):
       cache, max_bytes = self.dataset.cache, self.config.cache_mib * 2**20
+      if self.dataset.masks:
+        max_bytes = 0  # Masks are not cached.
       cached = cache.get(index) if max_bytes else None
       example = cached or self.dataset[index]
       with unreadable_lib.add_origin(example):
@@ -118,7 +127,7 @@ class LoadExample:
         if cache.num_bytes + pixels.nbytes <= max_bytes:
           cache[index] = {'image': pixels, 'label': example['label']}
           cache.num_bytes += pixels.nbytes
-      return image, example['label']
+      return image, example
 
   @contextlib.contextmanager
   def naming(
@@ -146,7 +155,10 @@ class LoadExample:
              if self.dataset.targets
              else self._encode_label([] if self.dataset.multi_label else 0))
     image = np.zeros(self.config.image_shape, self.config.dtype)
-    return self._row(image, label, mask=0, skipped=skipped)
+    row = self._row(image, label, mask=0, skipped=skipped)
+    if self.dataset.masks:
+      row[protocol.SEGMENTATION] = np.zeros(self.config.size, np.uint8)
+    return row
 
   def _row(
       self, image: np.ndarray, label: np.ndarray, *, mask: int, skipped: int,

@@ -27,6 +27,7 @@ _CONFIGS = {
     'knn': 'KnnConfig',
     'objective': 'ObjectiveConfig',
     'regression': 'RegressionConfig',
+    'segmentation': 'SegmentationConfig',
     'shift': 'ShiftConfig',
 }
 KINDS = tuple(_CONFIGS)

@@ -77,9 +77,11 @@ class Context:
     train_name: name of the training dataset, for messages.
     class_names: names of the model's classes, if known.
     open_split: opens (split, source='', batch_size=None, per_class=0,
-      seeds=(0,), real_labels=''), where `per_class` samples that many examples
-      of each class for each seed, and `real_labels` is a file of ReaL labels.
+      seeds=(0,), real_labels='', masks=False), where `per_class` samples that
+      many examples of each class for each seed, `real_labels` is a file of ReaL
+      labels, and `masks` adds `segmentation` to batches.
     targets: names of the regression targets of the model, if any.
+    grid: rows and columns of the patches, the last of the tokens.
   """
   where: str
   predict: Callable[[types.Params, types.Batch], types.Outputs]
@@ -92,6 +94,7 @@ class Context:
   open_split: Callable[..., Split]
   targets: tuple[str, ...] = ()
   class_names: tuple[str, ...] | None = None
+  grid: tuple[int, int] = (1, 1)
 
   def open(self, config: 'EvaluatorConfig', **options: Any) -> Split:
     """Opens the split of an evaluator.

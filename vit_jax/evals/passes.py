@@ -1,6 +1,6 @@
-"""One pass over a split: the mean over its examples, or one value per example.
+"""One pass over a split: a sum or mean, or one value per example.
 
-Both compare the number of examples with the size of the split: a lost
+All compare the number of examples with the size of the split: a lost
 or repeated example is an error on any number of devices and hosts.
 """
 
@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from vit_jax import metrics
@@ -18,8 +19,6 @@ from vit_jax.parallel import multihost
 T = TypeVar('T')
 Values = dict[str, np.ndarray]
 
-_COUNT = '_count'
-
 
 def mean(
     split: evaluator.Split,
@@ -27,26 +26,40 @@ def mean(
         [types.Params, types.Batch], Mapping[str, metrics.Mean]],
 ) -> evaluator.Evaluate:
   """Returns the evaluation that averages `function`, which will be jitted."""
-  @jax.jit
-  def of_batch(
-      params: types.Params, batch: types.Batch) -> dict[str, metrics.Mean]:
-    mask = batch['mask']
-    return {**function(params, batch),
-            _COUNT: metrics.Mean.from_model_output(mask, mask)}
+  sums = total(split, function)
 
   def run(
       params: types.Params, on_batch: evaluator.OnBatch) -> evaluator.Result:
-    total: dict[str, metrics.Mean] | None = None
-    for batch in split.batches():
-      means = of_batch(params, batch)
-      total = means if total is None else {
-          name: value.merge(means[name]) for name, value in total.items()}
-      on_batch()
-    total = multihost.fetch(total) or {}
-    _check_count(int(total.pop(_COUNT).count) if total else 0, split)
+    means = sums(params, on_batch)
     return evaluator.Result({
-        **{name: float(value.compute()) for name, value in total.items()},
-        'examples': int(next(iter(total.values())).count)})
+        **{name: float(value.compute()) for name, value in means.items()},
+        'examples': int(next(iter(means.values())).count)})
+
+  return run
+
+
+def total(
+    split: evaluator.Split, function: Callable[[Any, types.Batch], Any],
+) -> Callable[[Any, evaluator.OnBatch], Any]:
+  """Returns the sum of `function` over all batches, on every host.
+
+  `function` (params, batch) returns arrays that do not depend on padding, and
+  will be jitted.
+  """
+  @jax.jit
+  def of_batch(params: Any, batch: types.Batch) -> Any:
+    mask = batch['mask']
+    return function(params, batch), metrics.Mean.from_model_output(mask, mask)
+
+  def run(params: Any, on_batch: evaluator.OnBatch) -> Any:
+    sums = None
+    for batch in split.batches():
+      values = of_batch(params, batch)
+      sums = values if sums is None else jax.tree.map(jnp.add, sums, values)
+      on_batch()
+    result, examples = multihost.fetch(sums) or (None, None)
+    _check_count(int(examples.count) if examples else 0, split)
+    return result
 
   return run
 

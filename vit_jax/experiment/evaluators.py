@@ -13,6 +13,7 @@ import numpy as np
 
 from vit_jax import data
 from vit_jax import evals
+from vit_jax import models
 from vit_jax import objectives
 from vit_jax import schema
 from vit_jax import types
@@ -28,7 +29,7 @@ from vit_jax.parallel import mesh as mesh_lib
 from vit_jax.parallel import multihost
 from vit_jax.parallel import sharding
 
-# (split, source, per_class, seeds, real_labels) as in `evals.Context` ->
+# (split, source, per_class, seeds, real_labels, masks) as in `evals.Context` ->
 # examples, and their ranks in the samples of each class.
 OpenData = Callable[..., tuple[data.Dataset, np.ndarray | None]]
 
@@ -46,6 +47,7 @@ def opener(config: config_lib.Config, *, expected: bool) -> OpenData:
   def open_data(
       split: str, source: str, per_class: int = 0,
       seeds: tuple[int, ...] = (0,), real_labels: str = '',
+      masks: bool = False,
   ) -> tuple[data.Dataset, np.ndarray | None]:
     dataset = data.open_dataset(
         config.data, expected=expected, split=split, source=source or None)
@@ -54,6 +56,8 @@ def opener(config: config_lib.Config, *, expected: bool) -> OpenData:
       dataset, ranks = data.draw_per_class(dataset, per_class, seeds=seeds)
     if real_labels and not expected:
       dataset = imagenet_real.with_real_labels(dataset, real_labels)
+    if masks and not expected:
+      dataset = data.with_masks(dataset)
     return dataset, ranks
 
   return open_data
@@ -233,6 +237,7 @@ def build(
       loss=functools.partial(objectives.loss_of_logits, labelled),
       activation='sigmoid' if labelled.loss == 'sigmoid' else 'softmax',
       num_classes=train_data.num_classes, targets=train_data.targets,
+      grid=models.grid(config.model, config.data.size),
       train_name=train_data.name, class_names=train_data.class_names))
           for name, section in config.evals.items()}
 
@@ -244,10 +249,12 @@ def _split_opener(
   def open_split(
       split: str, source: str = '', *, batch_size: int | None = None,
       per_class: int = 0, seeds: tuple[int, ...] = (0,), real_labels: str = '',
+      masks: bool = False,
   ) -> evals.Split:
     batch_size = batch_size or config.eval_batch_size
     mesh_lib.check_batch_size(f'evals.{name}.batch_size', batch_size, mesh, 1)
-    dataset, ranks = open_data(split, source, per_class, seeds, real_labels)
+    dataset, ranks = open_data(
+        split, source, per_class, seeds, real_labels, masks)
     fingerprint.check_data(dataset)
     section = config.data
     if per_class:  # The ranks refer to positions among all examples.

@@ -34,6 +34,37 @@ def test_folder_with_splits(tmp_path):
   assert opened.splits['val'][0] == {'image': b'val/dog/d.bmp', 'label': 1}
 
 
+@pytest.mark.parametrize(('folder', 'split'), [
+    ('masks', ''), ('annotations', 'training/')])
+def test_images_with_masks(tmp_path, folder, split):
+  names = [f'{split}{i}' for i in range(20)] + ['val/d/e'] * bool(split)
+  own_data.write(tmp_path, *(f'images/{name}.jpg' for name in names), *(
+      f'{folder}/{name}.png' for name in [*names, 'unused']))
+  opened = own_data.open_path(tmp_path)
+  parts = {name: len(source) for name, source in opened.splits.items()}
+  assert parts == ({'train': 20, 'val': 1} if split else
+                   {'train': 20 - parts['test'], 'test': parts['test']})
+  assert min(parts.values()) > 0
+  for source in opened.splits.values():
+    for i in range(len(source)):
+      path = source.key(i)
+      assert source[i]['image'] == path.encode()
+      assert source[i]['segmentation'].decode() == path.replace(
+          'images/', f'{folder}/').replace('.jpg', '.png')
+
+
+def test_an_image_without_a_mask_is_an_error(tmp_path):
+  own_data.write(tmp_path, 'images/a.jpg', 'images/b.jpg', 'masks/a.png')
+  with pytest.raises(ValueError, match=(
+      '1 of 2 images in .*/images have no mask of the same name in masks/: '
+      'images/b.jpg')):
+    own_data.open_path(tmp_path)
+  (tmp_path / 'images/a.jpg').unlink()
+  (tmp_path / 'images/b.jpg').unlink()
+  with pytest.raises(ValueError, match='There are no images in .*/images'):
+    own_data.open_path(tmp_path)
+
+
 @pytest.mark.parametrize(('others', 'expected'), [
     (['val', 'test'], 'test'), (['valid', 'a'], 'valid'),
     (['extra', 'holdout'], 'holdout'), (['sketches'], 'sketches')])

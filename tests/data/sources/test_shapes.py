@@ -19,6 +19,17 @@ def test_an_image_is_a_function_of_seed_and_index():
     assert (first['image'] != other['image']).any()
 
 
+def test_masks_mark_the_strokes():
+  source = _splits(ink=1.0, bright=True)['train']  # Bright strokes on dark.
+  for i in range(20):
+    example = source[i]
+    mask = example['segmentation']
+    assert mask.shape == (32, 32) and 0.02 < mask.mean() < 0.6
+    grey = example['image'].mean(-1)
+    assert grey[mask].min() > grey[~mask].max() - 20
+    assert grey[mask].mean() > grey[~mask].mean() + 80
+
+
 def test_any_size_can_be_drawn():
   for size in ((24, 48), (65, 33), (8, 8)):
     image = _splits(size)['train'][0]['image']

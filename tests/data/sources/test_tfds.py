@@ -9,6 +9,7 @@ import tensorflow_datasets as tfds
 
 from tests import pictures
 from vit_jax import data
+from vit_jax.data import examples
 from vit_jax.data import known_datasets
 from vit_jax.data import vtab
 from vit_jax.data.sources import tfds as tfds_lib
@@ -55,6 +56,27 @@ def test_images_are_undecoded_and_classes_named(
   assert opened.num_classes == 3 and opened.class_names == ('a', 'b', 'c')
   assert source[1] == {'image': png(1), 'label': 2, 'file_name': files[1]}
   assert source.label(0) == 0 and source.key(1) == 'tiny train 1'
+
+
+def test_masks_are_undecoded_and_resized_with_their_images(
+    write_tfds, tmp_path):
+  mask = np.arange(30, dtype=np.uint8).reshape(5, 6)
+  write_tfds(tmp_path, 'tiny', '1.0.0', {
+      'image': IMAGE, 'label': CLASS_LABEL, 'segmentation_mask':
+      tfds.features.Image(shape=(None, None, 1), use_colormap=True)}, {
+          'train': [{'image': [png(3)], 'label': [1], 'segmentation_mask': [
+              pictures.encode(Image.fromarray(mask))]}]})
+  config = data.parse({
+      'source': 'tiny', 'data_dir': str(tmp_path), 'resolution': (10, 12)})
+  dataset = data.with_masks(data.open_dataset(config))
+  batch, = data.eval_batches(config, dataset, batch_size=2)
+  np.testing.assert_array_equal(
+      batch['segmentation'], [np.kron(mask, np.ones((2, 2), np.uint8)),
+                              np.zeros((10, 12))])
+  assert batch['mask'].tolist() == [1, 0]
+  # Training reads no masks.
+  load = examples.LoadExample(data.open_dataset(config), config, train=True)
+  assert set(load(0, np.random.default_rng(0))) == {'image', 'label', 'mask'}
 
 
 def test_sequences_of_labels_are_lists_of_any_length(prepare, open_tfds):

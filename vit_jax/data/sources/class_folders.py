@@ -1,4 +1,4 @@
-"""Image folders: one folder per class, with or without split folders.
+"""Image folders: one folder per class, or images and their masks.
 
 The layout is inferred from names alone. Where the inference could be wrong, it
 is an error that names the expected layout.
@@ -16,16 +16,19 @@ from vit_jax.data.sources import protocol
 from vit_jax.data.sources import table_source
 from vit_jax.data.splits import split_strings as split_strings_lib
 
+_IMAGES, _MASKS = 'images', ('masks', 'annotations')
 _Images = list[tuple[str, str]]  # Path relative to the root, and class.
 
 
 def open_folder(
     root: epath.Path, *, holdout: columns.Holdout = columns.HOLDOUT,
 ) -> protocol.DatasetSplits:
-  """Opens a folder of images in one of two layouts.
+  """Opens a folder of images in one of three layouts.
 
   - `train/CLASS/*.jpg`, with other splits of any name;
-  - `CLASS/*.jpg`, without splits.
+  - `CLASS/*.jpg`, without splits;
+  - `images/*.jpg` and `masks/*.png`, or `images/train/*.jpg` and so on, where
+    masks have the names of images and may also be called `annotations`.
 
   If `train` is the only split, a hash of each path below the class folders'
   parent chooses the share of each class that becomes `test` (`holdout`).
@@ -37,9 +40,12 @@ def open_folder(
 
   Raises:
     ValueError: if there are no images, fewer than two classes, a class that
-      is not in `train`, or splits without `train`.
+      is not in `train`, splits without `train`, or images without a mask.
   """
   folders = files.subfolders(root)
+  masks = [name for name in _MASKS if name in folders]
+  if masks and _IMAGES in folders:
+    return _open_masks(root, masks[0], holdout)
   has_splits = 'train' in folders and bool(files.subfolders(root / 'train'))
   found = {split: _list_split(root, split)
            for split in (folders if has_splits else [''])}
@@ -63,6 +69,33 @@ def open_folder(
       labels_from='class folders', notes=[
           f'{split}/ has no class folders and is ignored' for split in found
           if not found[split] and split_strings_lib.is_split_name(split)])
+
+
+def _open_masks(
+    root: epath.Path, folder: str, holdout: columns.Holdout,
+) -> protocol.DatasetSplits:
+  def name(path: str) -> str:
+    return os.path.splitext(path.partition('/')[2])[0]
+
+  images = files.list_images(root, _IMAGES)
+  masks = {name(path): path for path in files.list_images(root, folder)}
+  missing = [path for path in images if name(path) not in masks]
+  if missing or not images:
+    raise ValueError(
+        f'{len(missing)} of {len(images)} images in {root}/{_IMAGES} have no '
+        f'mask of the same name in {folder}/: {files.shorten(missing)}.'
+        if images else f'There are no images in {root}/{_IMAGES}.')
+  splits = [path.split('/')[1] for path in images]
+  return table_source.build(
+      files.ImageFiles(os.fspath(root), tuple(images), tuple(
+          masks[name(path)] for path in images)),
+      # A table needs labels: one for all images.
+      {'class': [['image']] * len(images)}, columns.LabelConfig(
+          target='multi', table=columns.TableConfig(label=('class',)),
+          holdout=holdout), where=os.fspath(root), class_names=('image',),
+      splits=list(map(split_strings_lib.split_name, splits)) if all(
+          map(split_strings_lib.is_split_name, splits)) else None,
+      labels_from=f'masks in {folder}/')
 
 
 def _layouts(root: epath.Path) -> str:

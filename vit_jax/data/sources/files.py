@@ -35,12 +35,18 @@ _BRACES = re.compile(r'\{([^{}]*)\}')
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ImageFiles:
-  """Image files by path, relative to the root or absolute."""
+  """Image files and masks, if any, by path relative to the root or absolute."""
   root: str
   paths: tuple[str, ...]
+  masks: tuple[str, ...] = ()
 
   def read(self, row: int) -> bytes:
-    path = self.paths[row]
+    return self._read(self.paths[row])
+
+  def read_mask(self, row: int) -> bytes | None:
+    return self._read(self.masks[row]) if self.masks else None
+
+  def _read(self, path: str) -> bytes:
     return untrusted.read_bytes(
         path if '://' in path else epath.Path(self.root) / path)
 

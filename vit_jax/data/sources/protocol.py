@@ -9,6 +9,8 @@ import dataclasses
 import typing
 from typing import Any, Protocol
 
+SEGMENTATION = 'segmentation'  # Key of masks; `mask` marks padding of batches.
+
 
 @typing.runtime_checkable
 class Source(Protocol):
@@ -18,7 +20,10 @@ class Source(Protocol):
     ...
 
   def __getitem__(self, index: int) -> dict[str, Any]:
-    """Returns {'image': file content or uint8 pixels, 'label': ...}."""
+    """Returns {'image': file content or uint8 pixels, 'label': ...}.
+
+    If there are masks, also `segmentation`: file content or [height, width].
+    """
 
   def label(self, index: int) -> Any:
     """Returns a class index, a list of them, or float32 [targets]."""

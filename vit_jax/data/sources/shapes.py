@@ -124,7 +124,10 @@ class Shapes:
 
 def draw(
     config: ShapesConfig, index: int, size: tuple[int, int]) -> dict[str, Any]:
-  """Returns {'image': uint8 [height, width, 3], 'label': int or list}."""
+  """Returns {'image': uint8 [height, width, 3], 'label': int or list}.
+
+  `segmentation` is bool [height, width]: True on strokes.
+  """
   u = np.random.Generator(np.random.Philox(key=[config.seed, index])).random(
       40, np.float32)
   single = config.label == 'single'
@@ -156,7 +159,8 @@ def draw(
   label = kinds[0] if single else [
       kinds[0], len(PARTS) + kinds[1], 2 * len(PARTS) + colour,
       2 * len(PARTS) + len(COLOURS) + texture]
-  return {'image': image.astype(np.uint8), 'label': label}
+  return {'image': image.astype(np.uint8), 'label': label,
+          'segmentation': mask[..., 0] > .5}
 
 
 def _between(low: Any, high: Any, u: Any) -> Any:

@@ -49,8 +49,11 @@ class TableSource:
     return len(self.rows)
 
   def __getitem__(self, index: int) -> dict[str, Any]:
-    return {'image': self.reader.read(int(self.rows[index])),
-            'label': self.label(index)}
+    row = int(self.rows[index])
+    example = {'image': self.reader.read(row), 'label': self.label(index)}
+    if isinstance(self.reader, files.ImageFiles) and self.reader.masks:
+      example[protocol.SEGMENTATION] = self.reader.read_mask(row)
+    return example
 
   def label(self, index: int) -> Any:
     return self.parsed[int(self.numbers[index])]

@@ -24,6 +24,7 @@ from vit_jax.data.sources import tfrecords
 from vit_jax.data.splits import split_strings as split_strings_lib
 
 _MAX_CLASSES = 10**6
+_MASK = 'segmentation_mask'  # Feature of oxford_iiit_pet and others.
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -52,6 +53,8 @@ class TfdsSource:
       image = example[self.image]
       found = {'image': self.decode(image) if self.decode else image,
                'label': self.read_label(example)}
+      if _MASK in example:
+        found[protocol.SEGMENTATION] = example[_MASK]
     if 'file_name' in example:  # ImageNet; other label sets refer to it.
       found['file_name'] = bytes(example['file_name']).decode()
     # `data prepare` writes the former key; other datasets have a number.
@@ -186,7 +189,7 @@ def _check_files(
 
 def _open(folder: epath.Path, name: str) -> protocol.DatasetSplits:
   facts = known_datasets.facts(name)
-  records_of, features = open_records(folder, undecoded=[facts.image])
+  records_of, features = open_records(folder, undecoded=[facts.image, _MASK])
   default = 'label' if 'label' in features else 'labels'
   image, label = (
       schema.check_name(feature, list(features), what=f'feature of {name}')

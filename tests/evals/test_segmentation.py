@@ -1,0 +1,163 @@
+"""The probe agrees with scikit-learn; IoU is that of scikit-learn."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from sklearn import linear_model
+from sklearn import metrics
+
+from vit_jax import evals
+from vit_jax.evals import segmentation
+
+WIDTH, GRID, PATCH = 5, (3, 2), 4
+IGNORED = 9
+SHAPE = (GRID[0] * PATCH, GRID[1] * PATCH)
+
+
+def examples(count, *, seed):
+  """Returns tokens, and labels that depend on them; some are ignored."""
+  rng = np.random.default_rng(seed)
+  tokens = rng.normal(2, 3, (count, *GRID, WIDTH)).astype(np.float32)
+  kernel = np.random.default_rng(7).normal(size=(WIDTH, 16 * 3))
+  scores = (tokens @ kernel).reshape(count, *GRID, 4, 4, 3)
+  scores += rng.normal(0, 2, scores.shape)
+  classes = np.array([0, 2, 6])[scores.argmax(-1)]
+  labels = classes.transpose(0, 1, 3, 2, 4).reshape(count, *SHAPE)
+  labels[rng.uniform(size=labels.shape) < 0.1] = IGNORED
+  return tokens, labels.astype(np.uint8)
+
+
+def split(tokens, labels, *, size=4, num_examples=None):
+  def batches():
+    for start in range(0, len(tokens), size):
+      rows = slice(start, start + size)
+      short = size - len(tokens[rows])
+      yield {
+          'image': jnp.concatenate([tokens[rows], np.full(
+              (short, *tokens.shape[1:]), np.nan, np.float32)]),
+          'segmentation': jnp.concatenate([
+              labels[rows], np.zeros((short, *SHAPE), np.uint8)]),
+          'mask': jnp.asarray([1.0] * (size - short) + [0.0] * short)}
+
+  return evals.Split(
+      name='toy', batches=batches, image=lambda i: tokens[i],
+      num_examples=num_examples or len(tokens), num_classes=1)
+
+
+def evaluate(train, test, **settings):
+  splits = {'train': train, '': test}
+
+  def predict(params, batch):
+    patches = batch['image'].reshape(len(batch['image']), -1, WIDTH)
+    # A class token precedes the patches.
+    return {'tokens': params * jnp.pad(
+        patches, ((0, 0), (1, 0), (0, 0)), constant_values=1e6)}
+
+  context = evals.Context(
+      where='evals.test', predict=predict, objective=lambda: None,
+      loss=lambda: None, activation='softmax', num_classes=0,
+      train_name='toy', grid=GRID,
+      open_split=lambda split, source, masks, **_: splits[split])
+  config = evals.parse({'test': {
+      'name': 'segmentation', 'ignored': IGNORED, **settings}})['test']
+  return config.build(context)(jnp.float32(1), lambda: None)
+
+
+def by_hand(tokens, labels, test, *, penalty):
+  """Returns predictions with scikit-learn, from one-hot labels of pixels."""
+  x = tokens.reshape(-1, WIDTH).astype(np.float64)
+  mean, std = x.mean(0), x.std(0) + 1e-5
+  classes = np.setdiff1d(labels, [IGNORED])
+  cells = labels.reshape(-1, GRID[0], PATCH, GRID[1], PATCH).transpose(
+      0, 1, 3, 2, 4).reshape(len(x), -1)
+  ridge = linear_model.Ridge(alpha=penalty * len(x))
+  ridge.fit((x - mean) / std, (cells[..., None] == classes).reshape(len(x), -1))
+  scores = ridge.predict((test.reshape(-1, WIDTH) - mean) / std)
+  found = classes[scores.reshape(
+      -1, *GRID, PATCH, PATCH, len(classes)).argmax(-1)]
+  return found.transpose(0, 1, 3, 2, 4).reshape(-1, *SHAPE)
+
+
+@pytest.mark.parametrize('penalty', [1e-3, 0.5])
+def test_metrics_are_those_of_scikit_learn(penalty):
+  tokens, labels = examples(30, seed=0)
+  test_tokens, test_labels = examples(9, seed=1)
+  test_labels[0, 0, 0] = 4  # Never predicted: not in the training data.
+  result = evaluate(split(tokens, labels), split(test_tokens, test_labels),
+                    penalty=penalty, classes=('sky', 'sea'))
+  expected = by_hand(tokens, labels, test_tokens, penalty=penalty)
+  known = test_labels != IGNORED
+  iou = metrics.jaccard_score(
+      test_labels[known], expected[known], average=None)
+  assert result.metrics == pytest.approx({
+      'mean_iou': iou.mean(), 'examples': 9,
+      'pixel_accuracy': np.mean(test_labels[known] == expected[known])})
+  assert 0.3 < iou.mean() < 0.9
+  np.testing.assert_allclose(
+      result.tables['class_iou'][[0, 2, 4, 6]], iou, rtol=1e-5)
+  assert np.isnan(result.tables['class_iou'][[1, 3, 5]]).all()
+  assert result.class_names[:3] == ('sky', 'sea', 'class 2')
+  drawn = result.images()
+  assert len(drawn) == 3 * 4  # The images of the first batch.
+  for i in range(4):
+    np.testing.assert_array_equal(drawn[i], test_tokens[i])
+    np.testing.assert_array_equal(
+        drawn[4 + i][..., 0], np.where(known[i], test_labels[i], 255))
+    np.testing.assert_array_equal(drawn[8 + i][..., 0], expected[i])
+
+
+@pytest.mark.parametrize(('patch', 'cells'), [(14, 2), (6, 3), (5, 1), (16, 4)])
+def test_cells_divide_patches_and_predictions_have_the_size_of_images(
+    patch, cells):
+  tokens = jnp.asarray(np.random.default_rng(0).normal(size=(2, 2, 3, 4)),
+                       jnp.float32)
+  labels = jnp.zeros((2, 2 * patch, 3 * patch), jnp.uint8).at[:, 5:].set(1)
+  total = segmentation.moments(tokens, labels, jnp.ones(2))
+  assert total.shape == (5, 5 + cells**2 * segmentation.VALUES)
+  probe = segmentation.fit(
+      np.asarray(total), penalty=1.0, ignored=255, where='toy')
+  assert probe[0].shape == (4, cells, cells, 2)
+  found = segmentation.predict(probe, tokens, labels.shape[1:])
+  assert found.shape == labels.shape and set(np.unique(found)) <= {0, 1}
+
+
+def test_scores_are_interpolated_between_patches():
+  # One feature, which is the score of class 3; class 0 scores one half.
+  probe = (jnp.asarray([[[[0.0, 1.0]]]]), jnp.asarray([[[0.5, 0.0]]]),
+           jnp.asarray([0, 3]))
+  tokens = jnp.asarray([0.0, 1.0, 0.0]).reshape(1, 1, 3, 1)
+  found = segmentation.predict(probe, tokens, (4, 12))
+  assert found[0, 0].tolist() == [0] * 4 + [3] * 4 + [0] * 4
+  # 3/8 of the way to the bright patch, its score is above one half.
+  found = segmentation.predict(probe, 3 * tokens, (4, 12))
+  assert found[0, 0].tolist() == [0] * 3 + [3] * 6 + [0] * 3
+
+
+@pytest.mark.parametrize(('labels', 'words'), [
+    (np.full((4, *SHAPE), IGNORED, np.uint8), 'No pixel of evals.test: toy')])
+def test_data_without_labels_is_an_error(labels, words):
+  data = split(examples(4, seed=0)[0], labels)
+  with pytest.raises(ValueError, match=words):
+    evaluate(data, data)
+
+
+def test_tokens_that_are_nan_are_an_error():
+  tokens, labels = examples(4, seed=0)
+  tokens[1, 0, 0, 0] = np.nan
+  with pytest.raises(ValueError, match='toy has an image whose tokens are NaN'):
+    evaluate(split(tokens, labels), split(tokens, labels))
+
+
+def test_lost_examples_are_an_error():
+  tokens, labels = examples(4, seed=0)
+  with pytest.raises(RuntimeError, match='counted 4 examples'):
+    evaluate(split(tokens, labels),
+             split(tokens, labels, num_examples=5))
+
+
+@pytest.mark.parametrize(('settings', 'words'), [
+    ({'flip': True}, 'does not support flip'),
+    ({'penalty': 0.0}, 'penalty must be positive')])
+def test_unsupported_settings_are_errors(settings, words):
+  with pytest.raises(ValueError, match=words):
+    evals.parse({'a': {'name': 'segmentation', **settings}})
