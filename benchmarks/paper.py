@@ -55,7 +55,7 @@ EXPERIMENTS = {
         for family in ('ViT', 'hybrid', 'ResNet'))),
     'table7': _stages(10, 'table7', table7=(SHOTS, RATE)),
     '8': _stages(10, 'figure8', figure8=(ACCURACY, FLOPS)),
-    '9': _stages(6, 'figure9', figure9=(ACCURACY, RATE)),
+    '9': _stages(8, 'figure9', figure9=(ACCURACY, RATE)),
     '13': _stages(6, 'figure13', figure13=(ACCURACY, FLOPS)),
     'table8': Experiment(4, (
         'train --config=configs/position_ablation.py:seeds=3 '
