@@ -11,10 +11,8 @@ import importlib
 import importlib.util
 import os
 import pathlib
-import shutil
 import signal
 import sys
-import textwrap
 import traceback
 import types
 
@@ -73,19 +71,14 @@ def main(argv: Sequence[str]) -> int:
   except (ValueError, OSError, RuntimeError, ImportError) as error:
     if not is_user_error(error):
       raise
-    message = escape.lines(f'{PROGRAM}: error: {schema.words(error)}')
-    print(indent(message, width=shutil.get_terminal_size().columns
-                 if sys.stderr.isatty() else 0), file=sys.stderr)
+    message = escape.lines(schema.words(error)).replace('\n', '\n  ')
+    message = f'{PROGRAM}: error: {message}'
+    if sys.stderr.isatty() and importlib.util.find_spec('rich'):
+      from vit_jax import console  # Imports rich.
+      console.print_lines(message, file=sys.stderr)
+    else:
+      print(message, file=sys.stderr)
     return getattr(error, 'exit_code', 2)
-
-
-def indent(text: str, *, width: int) -> str:
-  """Indents all but the first line; wraps them between words, unless 0."""
-  lines = text.replace('\n', '\n  ').split('\n')
-  return '\n'.join([textwrap.fill(
-      line, width, subsequent_indent='  ', replace_whitespace=False,
-      break_long_words=False, break_on_hyphens=False)
-                    for line in lines] if width else lines)
 
 
 def usage() -> str:

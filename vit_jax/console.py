@@ -4,7 +4,7 @@ import bisect
 from collections.abc import Mapping, Sequence
 import itertools
 import sys
-from typing import Any
+from typing import Any, IO
 
 import humanize
 import rich.box
@@ -56,13 +56,13 @@ def table(
   console.print(drawn)
 
 
-def print_lines(text: str) -> None:
+def print_lines(text: str, *, file: IO[str] | None = None) -> None:
   """Prints text, without control characters; terminals wrap it at spaces."""
-  text = escape.lines(text)
-  if sys.stdout.isatty():
-    rich.console.Console().print(rich.text.Text(text))
+  text, file = escape.lines(text), file or sys.stdout
+  if file.isatty():
+    rich.console.Console(file=file).print(rich.text.Text(text))
   else:
-    print(text, flush=True)
+    print(text, file=file, flush=True)
 
 
 def format_number(value: float, *, digits: int = 3) -> str:

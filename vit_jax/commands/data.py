@@ -31,7 +31,6 @@ with epy.lazy_imports():
   from vit_jax import atomic_files
   from vit_jax import console
   from vit_jax import data
-  from vit_jax import escape
   from vit_jax.check import output
   from vit_jax.check import report as report_lib
   from vit_jax.check import scan
@@ -176,13 +175,14 @@ def _prepare(args: argparse.Namespace) -> int:
       prepare.write(planned, runner=args.runner, flags=args.runner_flags)
     shards, unreadable = prepare.finish(planned)
   if unreadable:
-    print(escape.lines(unreadable))
+    console.print_lines(unreadable)
   size = sum(facts['file_bytes'] for facts in shards.values())
-  print(f'Wrote {planned.folder}: {console.format_bytes(size)}, each shard '
-        'read back and compared, in '
-        f'{console.format_secs(time.monotonic() - start)}')
-  print(f'Train with --config.data.source={planned.name}:{planned.version} '
-        f'--config.data.data_dir={args.to}')
+  console.print_lines(
+      f'Wrote {planned.folder}: {console.format_bytes(size)}, each shard '
+      'read back and compared, in '
+      f'{console.format_secs(time.monotonic() - start)}\n'
+      f'Train with --config.data.source={planned.name}:{planned.version} '
+      f'--config.data.data_dir={args.to}')
   if args.json:
     atomic_files.write_json(args.json, {
         'folder': planned.folder, 'kept': kept, 'shards': shards})
@@ -191,7 +191,7 @@ def _prepare(args: argparse.Namespace) -> int:
 
 def _print_plan(planned: prepare.Plan, kept: int) -> None:
   if planned.description:
-    print(escape.lines(planned.description))
+    console.print_lines(planned.description)
   for split, shards in planned.shards.items():
     print(f'{split}: {console.format_count(shards[-1].last, "example")} in '
           f'{console.format_count(len(shards), "shard")}')
