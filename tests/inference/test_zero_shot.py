@@ -53,14 +53,16 @@ def test_logits_are_scaled_cosines_plus_bias(settings, arrays, tmp_path):
     model.save(tmp_path / 'timm', form='timm')
 
 
-def test_classes_are_reordered_by_name(tmp_path):
+def test_classes_are_reordered_by_name(tmp_path, capsys):
   model = zero_shot.attach(
       random_models.make_tiny(**CLIP), write(tmp_path / 'x.npz'))
   other = zero_shot.in_order(model, ('owl', 'cat', 'dog'))
   assert other.preprocess.labels == ('owl', 'cat', 'dog')
   np.testing.assert_array_equal(
       other(IMAGES)['logits'], model(IMAGES)['logits'][:, [2, 0, 1]])
-  assert zero_shot.in_order(model, ('owl', 'cat', 'cow')) is None
+  assert not capsys.readouterr().out
+  assert zero_shot.in_order(model, ('owl', 'cat', 'cow')) is model
+  assert 'the order of the texts counts: cat is owl' in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(('arrays', 'message'), [
@@ -105,4 +107,4 @@ def test_evaluate_classifies_without_training(tmp_path, capsys):
       f'--json={tmp_path}/x.json']) == 0
   figures = json.loads((tmp_path / 'x.json').read_text())
   assert figures['metrics']['classification/accuracy'] > 0.2
-  assert 'are taken in the order' not in capsys.readouterr().out
+  assert 'the order of the texts counts' not in capsys.readouterr().out

@@ -46,7 +46,6 @@ with epy.lazy_imports():
   from vit_jax.experiment import fit_batch
   from vit_jax.experiment import load_config
   from vit_jax.inference import load
-  from vit_jax.inference import model as model_lib
   from vit_jax.inference import zero_shot
   from vit_jax.parallel import coordination
   from vit_jax.parallel import multihost
@@ -276,7 +275,8 @@ def _find(
   section = json.dumps(schema.to_plain(model.config))
   config = _config(args, None, first=[f'model={section}'])
   if args.text_embeddings:
-    model = _in_order_of_data(model, config)
+    model = zero_shot.in_order(
+        model, data.open_dataset(config.data).class_names or ())
   for name in ('mean', 'std'):
     theirs = tuple(getattr(model.preprocess, name))
     ours = getattr(config.data, name)
@@ -291,20 +291,6 @@ def _find(
       path=str(path), item=model.origin.split(':')[0], params=model.params,
       config={'model': schema.to_plain(model.config),
               'data': {'resolution': list(model.resolution)}})
-
-
-def _in_order_of_data(
-    model: model_lib.Model, config: config_lib.Config) -> model_lib.Model:
-  """Returns a zero-shot classifier with its classes in the dataset's order."""
-  names = data.open_dataset(config.data).class_names or ()
-  found = zero_shot.in_order(model, names)
-  if found is None:
-    labels = model.preprocess.labels
-    print(escape.line(
-        f'note: the texts are taken in the order of the classes of '
-        f'{config.data.source}, whose names differ: {labels[0]} for '
-        f'{names[0] if names else "class 0"}, ...'))
-  return found or model
 
 
 def _with_training_scales(

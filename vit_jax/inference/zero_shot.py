@@ -14,6 +14,7 @@ import os
 
 import numpy as np
 
+from vit_jax import escape
 from vit_jax import untrusted
 from vit_jax.inference import model as model_lib
 from vit_jax.models import vit_config
@@ -84,14 +85,17 @@ def attach(
 
 def in_order(
     model: model_lib.Model, names: Sequence[str],
-) -> model_lib.Model | None:
-  """Returns the classifier with its classes in another order, by name.
+) -> model_lib.Model:
+  """Returns the classifier with its classes in the order of a dataset.
 
-  Returns None if the names are others than those of the classes.
+  If the dataset names its classes otherwise, their order is left, with a note.
   """
   labels = model.preprocess.labels
   if sorted(labels) != sorted(names):
-    return None
+    print(escape.line(
+        'note: the dataset names its classes otherwise, so that the order of '
+        f'the texts counts: {labels[0]} is {[*names, "class 0"][0]}, ...'))
+    return model
   order = np.array([labels.index(name) for name in names])
   head = {key: array[..., order]
           for key, array in model.params['head']['dense'].items()}
