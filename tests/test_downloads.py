@@ -1,5 +1,6 @@
-"""Weights are downloaded once, and never kept partially."""
+"""Weights are downloaded once, completely, and never kept partially."""
 
+import collections
 import hashlib
 from http import server
 import threading
@@ -10,28 +11,40 @@ from tests import random_models
 import vit_jax
 from vit_jax.weights import download
 
-pytest.importorskip('aiohttp', reason='aiohttp reads https')
+Site = collections.namedtuple('Site', 'address files requests cuts untagged')
 
 
 @pytest.fixture
 def site(monkeypatch, tmp_path):
-  """Serves a dict of files by path, and records the GET requests."""
-  files, requests = {}, []
+  """Serves files by path, and records the path and start of GET requests.
+
+  Each of `cuts` is the number of bytes after which a connection closes. Files
+  in `untagged` have no version.
+  """
+  files, requests, cuts, untagged = {}, [], [], set()
 
   class Handler(server.BaseHTTPRequestHandler):
-    """Sends a file; below /half, only its first half."""
+    """Sends files; those called 'changing' change after the first request."""
 
     def do_GET(self):
-      body = files.get(self.path.removeprefix('/half'))
+      body = files.get(self.path)
       if body is None:
         self.send_error(404)
         return
-      requests.append(self.path)
-      self.send_response(200)
-      self.send_header('Content-Length', str(len(body)))
+      tag = f'"{hashlib.sha256(body).hexdigest()}"'
+      start = int(self.headers.get('Range', 'bytes=0-')[6:-1])
+      if self.headers.get('If-Range', tag) != tag:
+        start = 0  # Another version: the whole file.
+      requests.append((self.path, start))
+      self.send_response(206 if start else 200)
+      self.send_header('Content-Length', str(len(body) - start))
+      if self.path not in untagged:
+        self.send_header('ETag', tag)
       self.end_headers()
-      self.wfile.write(body[:len(body) // 2] if self.path.startswith('/half')
-                       else body)
+      sent = cuts.pop(0) if cuts and 'json' not in self.path else len(body)
+      self.wfile.write(body[start:start + sent])
+      if 'changing' in self.path and len(requests) == 1:
+        files[self.path] = body[:-1] + b'!'
       self.close_connection = True
 
     def do_HEAD(self):
@@ -44,7 +57,8 @@ def site(monkeypatch, tmp_path):
   with server.ThreadingHTTPServer(('127.0.0.1', 0), Handler) as running:
     thread = threading.Thread(target=running.serve_forever)
     thread.start()
-    yield f'http://127.0.0.1:{running.server_port}', files, requests
+    yield Site(f'http://127.0.0.1:{running.server_port}', files, requests,
+               cuts, untagged)
     running.shutdown()
     thread.join()
 
@@ -62,7 +76,7 @@ def cached_files(tmp_path):
     ('npz', 'x.npz'), ('timm', 'x.safetensors')])
 def test_weights_and_their_settings_are_downloaded_once(
     form, name, site, model, tmp_path):
-  address, files, requests = site
+  address, files, requests, *_ = site
   model.save(tmp_path / name, form=form)
   for path in tmp_path.glob('x.*'):
     files[f'/models/{path.name}'] = path.read_bytes()
@@ -82,17 +96,70 @@ def test_weights_and_their_settings_are_downloaded_once(
 
 def test_incomplete_downloads_are_errors_and_not_cached(
     site, model, tmp_path):
-  address, files, _ = site
+  address, files, *_ = site
   model.save(tmp_path / 'x.npz', form='npz')
   files['/x.npz'] = (tmp_path / 'x.npz').read_bytes()
-  with pytest.raises(OSError, match='/half/x.npz could not be fetched'):
-    vit_jax.load(f'{address}/half/x.npz', log=None)
+  site.untagged.add('/x.npz')  # So it cannot be continued.
+  site.cuts.append(100)
+  with pytest.raises(
+      OSError, match='/x.npz could not be fetched.*incomplete after 100 bytes'):
+    vit_jax.load(f'{address}/x.npz', log=None)
   assert not cached_files(tmp_path)
   assert vit_jax.load(f'{address}/x.npz', log=None).config.depth == 2
 
 
+BODY = b'PK\x03\x04' + bytes(range(256)) * 40
+
+
+@pytest.fixture
+def fast(monkeypatch):
+  monkeypatch.setattr(download, '_RETRY_SECS', 0)
+
+
+def test_a_lost_connection_continues_where_it_ended(site, fast):
+  site.files['/x.npz'] = BODY
+  site.cuts.extend([1000, 0, 2000])
+  assert download.fetch(
+      f'{site.address}/x.npz', log=lambda _: None).read_bytes() == BODY
+  assert site.requests == [
+      ('/x.npz', start) for start in (0, 1000, 1000, 3000)]
+
+
+def test_a_file_that_changed_meanwhile_starts_again(site, fast):
+  site.files['/changing.npz'] = BODY
+  site.cuts.append(1000)
+  assert download.fetch(
+      f'{site.address}/changing.npz', log=lambda _: None
+  ).read_bytes() == BODY[:-1] + b'!'
+  assert [start for _, start in site.requests] == [0, 0]
+
+
+def test_a_server_that_sends_nothing_is_an_error(site, fast, tmp_path):
+  site.files['/x.npz'] = BODY
+  site.cuts.extend([10] + [0] * 50)
+  with pytest.raises(OSError, match='incomplete after 10 bytes'):
+    download.fetch(f'{site.address}/x.npz')
+  assert len(site.requests) == 6 and not cached_files(tmp_path)
+
+
+def test_hashes_of_addresses_are_checked(site, tmp_path):
+  site.files['/x.npz'] = BODY
+  digest = hashlib.sha256(BODY).hexdigest()
+  with pytest.raises(ValueError, match=(
+      f'x.npz is not kept: it has the SHA-256 {digest}, but expected is 00')):
+    download.fetch(f'{site.address}/x.npz#sha256={64 * "0"}')
+  assert not cached_files(tmp_path)
+  address = f'{site.address}/x.npz#sha256={digest.upper()}'
+  path = download.fetch(address, log=lambda _: None)
+  assert path.read_bytes() == BODY
+  assert download.fetch(address, log=lambda _: None) == path
+  path.write_bytes(BODY[1:])  # A damaged disk.
+  with pytest.raises(ValueError, match='x.npz, downloaded from .* has the'):
+    download.fetch(address)
+
+
 def test_html_pages_are_errors_and_not_cached(site, tmp_path):
-  address, files, _ = site
+  address, files, *_ = site
   files['/x.npz'] = b'<html>Please log in</html>'
   with pytest.raises(ValueError, match='not a file of weights.*<html>'):
     vit_jax.load(f'{address}/x.npz', log=None)

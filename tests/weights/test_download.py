@@ -77,7 +77,6 @@ class _Refusing(http.server.BaseHTTPRequestHandler):
 
 
 def test_a_connection_error_is_not_a_missing_file():
-  pytest.importorskip('aiohttp', reason='aiohttp is optional')
   with socket.socket() as free:
     free.bind(('127.0.0.1', 0))
     port = free.getsockname()[1]
@@ -87,7 +86,6 @@ def test_a_connection_error_is_not_a_missing_file():
 
 
 def test_only_a_404_is_a_missing_file():
-  pytest.importorskip('aiohttp', reason='aiohttp is optional')
   with http.server.HTTPServer(('127.0.0.1', 0), _Refusing) as server:
     threading.Thread(target=server.serve_forever, daemon=True).start()
     address = f'http://127.0.0.1:{server.server_port}'

@@ -2,12 +2,14 @@
 
     python main.py convert --source=ViT-B_16.npz --target=B16 --format=timm
 
-The result is loaded again without overrides and compared value by value.
+The result is loaded again without overrides and compared value by value. With
+--push=USER/NAME, it is uploaded to the Hugging Face hub with its model card.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 
 from etils import epy
 
@@ -25,6 +27,9 @@ with epy.lazy_imports():
   from vit_jax.inference import model as model_lib
   from vit_jax.run import model_card
   from vit_jax.weights import save
+  from vit_jax.weights import upload
+
+_LIBRARIES = {'timm': 'timm', 'huggingface': 'transformers'}
 
 FORMATS = ('npz', 'timm', 'huggingface', 'orbax')
 
@@ -44,13 +49,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       '--report', action='store_true',
       help='print the name in the source, our name and the shape of each '
       'parameter; --json always contains them')
+  parser.add_argument(
+      '--push', default='', metavar='USER/NAME',
+      help='upload the folder --target to a new or existing repository of the '
+      'Hugging Face hub; log in with `hf auth login`')
+  parser.add_argument(
+      '--licence', default='', metavar='ID',
+      help='licence for --push, such as apache-2.0 (default: that of the card)')
+  parser.add_argument(
+      '--private', action='store_true', help='for --push: a private repository')
 
 
 def run(args: argparse.Namespace) -> int:
   """Runs the command; returns the exit status."""
+  if args.push:
+    if not re.fullmatch(r'[\w.-]+/[\w.-]+', args.push):
+      raise ValueError(f'--push must be USER/NAME; got {args.push!r}.')
+    if args.format not in _LIBRARIES or epath.Path(args.target).suffix:
+      raise ValueError('--push needs --format=timm or huggingface, and a '
+                       '--target without a suffix: a folder.')
   model = load.load(
       args.source, which=args.which, text_embeddings=args.text_embeddings,
       **arguments.parse_overrides(args.set))
+  card = _card(args, model)
   if args.report:
     for line in model.report:
       print(escape.line(line))
@@ -58,29 +79,45 @@ def run(args: argparse.Namespace) -> int:
   for note in notes:
     print(escape.line(f'note: {note}'))
   _verify(model, args.target)
-  _copy_card(args)
+  if card and epath.Path(args.target).is_dir():
+    name = model_card.FILENAME if args.format == save.ORBAX else 'README.md'
+    atomic_files.write_text(epath.Path(args.target) / name, card)
   print(f'wrote   {args.target} ({args.format}), '
         f'{tree.num_elements(model.params):,} parameters, loaded again and '
         'compared: bitwise identical')
+  commit = args.push and upload.push(
+      args.target, args.push, private=args.private)
+  if commit:
+    print(f'pushed  hf://{args.push}\n        {commit}')
   if args.json:
     atomic_files.write_json(args.json, {
         'source': args.source, 'target': args.target, 'format': args.format,
         'parameters': tree.num_elements(model.params),
         'model': schema.to_plain(model.config),
         'preprocess': schema.to_plain(model.preprocess), 'notes': notes,
+        'commit': commit,
         'report': list(model.report)})
   return 0
 
 
-def _copy_card(args: argparse.Namespace) -> None:
-  """Copies the model card of a run, under the name that the hub expects."""
-  card = epath.Path(args.source) / model_card.FILENAME
-  target = epath.Path(args.target)
-  if not card.exists() or not target.is_dir():
-    return
-  name = model_card.FILENAME if args.format == save.ORBAX else 'README.md'
-  atomic_files.write_text(
-      target / name, model_card.replace_path(card.read_text(), args.target))
+def _card(args: argparse.Namespace, model: model_lib.Model) -> str:
+  """Returns the model card, '' if there is none.
+
+  It is that of the run; for other weights, --push writes a short one.
+  """
+  source = epath.Path(args.source) / model_card.FILENAME
+  path = f'hf://{args.push}' if args.push else args.target
+  text = model_card.replace_path(
+      source.read_text(), path) if source.exists() else ''
+  if not args.push:
+    return text
+  height, width = model.resolution
+  return model_card.for_hub(
+      text or model_card.of_weights(
+          args.push, f'{tree.num_elements(model.params):,} parameters, images '
+          f'of {height} x {width} pixels. Converted from {args.source}.',
+          predicts=bool(model.config.num_classes)),
+      library=_LIBRARIES[args.format], licence=args.licence)
 
 
 def _verify(model: model_lib.Model, target: str) -> None:

@@ -85,6 +85,35 @@ def of_run(
       use=_use(workdir, predicts=_predicts(experiment)))
 
 
+def of_weights(repository: str, description: str, *, predicts: bool) -> str:
+  """Returns a short card of weights without a run, for a hub repository."""
+  task = 'image-classification' if predicts else 'image-feature-extraction'
+  data = huggingface_hub.ModelCardData(
+      pipeline_tag=task, tags=['jax', 'flax', 'vision-transformer'])
+  use = _use(f'hf://{repository}', predicts=predicts)
+  return (f'---\n{data.to_yaml().strip()}\n---\n\n'
+          f'# {repository.split("/")[1]}\n\n'
+          f'{escape.markdown(description)}\n\n{use}\n')
+
+
+def for_hub(text: str, *, library: str, licence: str) -> str:
+  """Returns a card with the library that reads the weights, and the licence.
+
+  Raises a `ValueError` if neither `licence` nor the card state the latter.
+  """
+  card = huggingface_hub.ModelCard(text if not licence else re.sub(
+      r'^(- \*\*Licence of the weights:\*\*) .*', rf'\1 {licence}', text,
+      flags=re.MULTILINE))
+  data: Any = card.data
+  data.library_name, data.license = library, licence or data.license
+  if data.license in (None, 'unknown'):
+    raise ValueError(
+        'The licence of the weights is not known, without which others must '
+        'not use them. State it: --licence=apache-2.0, or another identifier '
+        'of https://huggingface.co/docs/hub/repositories-licenses')
+  return str(card)
+
+
 def _environment() -> jinja2.Environment:
   environment = jinja2.Environment(
       loader=jinja2.PackageLoader('vit_jax.run', '.'), trim_blocks=True,

@@ -1,18 +1,24 @@
-"""Downloads weights into a cache on this machine, with their SHA-256.
+"""Downloads weights into a cache on this machine, and checks their SHA-256.
 
 Local paths are used in place. huggingface_hub downloads hf://user/model into
-its own cache; fsspec downloads gs://, https:// and other addresses.
+its own cache, fsspec gs:// and other addresses. `_download` reads https://,
+which fsspec requests in ranges that many servers do not support.
 """
 
 from collections.abc import Callable, Generator
 import contextlib
 import hashlib
+import http.client
 import json
 import os
 import pathlib
 import re
 import shutil
 import tempfile
+import time
+from typing import BinaryIO
+import urllib.error
+import urllib.request
 
 from etils import epath
 import huggingface_hub
@@ -26,6 +32,9 @@ CACHE_VARIABLE = 'VIT_JAX_CACHE'
 Log = Callable[[str], None]
 
 _CHUNK_BYTES = 2**20
+_TIMEOUT_SECS, _RETRY_SECS = 60, 1.0
+_MAX_LOST = 5  # Connections in a row without a new byte.
+_HASH = '#sha256='
 _HUB_PATTERNS = ('*.safetensors', '*.npz', '*.bin')  # In order of preference.
 
 
@@ -33,13 +42,14 @@ def fetch(address: str | os.PathLike, *, log: Log = print) -> epath.Path:
   """Returns a readable path of the file or folder at an address.
 
   Args:
-    address: a path, gs://bucket/file, https://host/file, or
-      hf://user/model[@revision][/file].
+    address: a path, gs://bucket/file, https://host/file, optionally followed
+      by #sha256=HEX, or hf://user/model[@revision][/file].
     log: receives a line for each download, with its SHA-256.
 
   Raises:
     FileNotFoundError: if nothing is at the address.
-    ValueError: if the address is empty or of an unsupported kind.
+    ValueError: if the address is empty or of an unsupported kind, or the file
+      has another hash.
     OSError: if there is no connection.
     errors.StorageError: if a bucket denies access.
   """
@@ -74,10 +84,12 @@ def local(path: epath.Path, *, log: Log = print) -> pathlib.Path:
 
 
 def _fetch_file(url: str, log: Log) -> epath.Path:
+  url, _, expected = url.partition(_HASH)
   name = re.sub(r'[^\w.+=-]', '_', url.split('?')[0].rstrip('/').split('/')[-1])
   target = _cache_folder(url) / name
   if target.exists():
-    log(f'cached  {url}\n        {target}, sha256 {checksum(target)}')
+    found = _check_hash(target, expected, f'{target}, downloaded from {url},')
+    log(f'cached  {url}\n        {target}, sha256 {found}')
     return epath.Path(target)
   if name.endswith('.npz') and '?' not in url:
     # `weights.save` writes a .json file for an .npz file. Other weights have
@@ -86,7 +98,7 @@ def _fetch_file(url: str, log: Log) -> epath.Path:
       _copy(declared.json_path(url),
             pathlib.Path(declared.json_path(str(target))), log,
             check=lambda file, _: json.loads(file.read_text()))
-  _copy(url, target, log, check=_check_weights)
+  _copy(url, target, log, check=_check_weights, expected=expected)
   return epath.Path(target)
 
 
@@ -104,21 +116,77 @@ def _check_weights(file: pathlib.Path, url: str) -> None:
 def _copy(
     url: str, target: pathlib.Path, log: Log,
     check: Callable[[pathlib.Path, str], None] = lambda file, url: None,
+    expected: str = '',
 ) -> None:
   """Copies a file; `target` is always complete and checked."""
-  import fsspec
   target.parent.mkdir(parents=True, exist_ok=True)
   handle, name = tempfile.mkstemp(dir=target.parent, suffix='.part')
   try:
-    with (os.fdopen(handle, 'wb') as sink, _explained(url),
-          fsspec.open(url, 'rb') as stream):
-      shutil.copyfileobj(stream, sink, _CHUNK_BYTES)
+    with os.fdopen(handle, 'wb') as sink, _explained(url):
+      if url.startswith(('http://', 'https://')):
+        _download(url, sink)
+      else:
+        import fsspec
+        with fsspec.open(url, 'rb') as stream:
+          shutil.copyfileobj(stream, sink, _CHUNK_BYTES)
     check(pathlib.Path(name), url)
+    found = _check_hash(name, expected, f'{url} is not kept: it')
     os.replace(name, target)
   finally:
     pathlib.Path(name).unlink(missing_ok=True)
   log(f'fetched {url}\n        {target}, {target.stat().st_size:,} bytes, '
-      f'sha256 {checksum(target)}')
+      f'sha256 {found}')
+
+
+def _download(url: str, sink: BinaryIO) -> None:
+  """Writes the file at an http(s):// address to `sink`.
+
+  A lost connection continues where it ended, or starts again if the file has
+  changed (RFC 9110, section 13.1.5). Raises a `ConnectionError` if the server
+  does not state the version of the file.
+  """
+  version, most, lost = '', 0, 0
+  while True:
+    start, length = sink.tell(), None
+    headers = {'User-Agent': 'vit_jax', **({
+        'Range': f'bytes={start}-', 'If-Range': version} if start else {})}
+    reason: Exception | str = 'incomplete'
+    try:
+      with urllib.request.urlopen(
+          urllib.request.Request(url, headers=headers),
+          timeout=_TIMEOUT_SECS) as response:
+        if response.status != 206:  # The whole file.
+          start = sink.seek(0)
+          sink.truncate()
+        tag = response.headers.get('ETag', '')
+        version = (tag if tag.startswith('"') else
+                   response.headers.get('Last-Modified', ''))
+        length = response.headers['Content-Length']
+        shutil.copyfileobj(response, sink, _CHUNK_BYTES)
+      if length is None or sink.tell() == start + int(length):
+        return
+    except urllib.error.HTTPError:
+      raise
+    except (urllib.error.URLError, http.client.HTTPException, ConnectionError,
+            TimeoutError) as error:
+      reason = error
+    most, lost = max(most, sink.tell()), (
+        0 if sink.tell() > most else lost + 1)
+    if not version or lost >= _MAX_LOST:
+      raise ConnectionError(f'{reason} after {sink.tell():,} bytes')
+    time.sleep(_RETRY_SECS)
+
+
+def _check_hash(
+    path: str | os.PathLike, expected: str, subject: str) -> str:
+  """Returns the SHA-256 of a file; raises if another one is expected."""
+  found = checksum(path)
+  if expected and found != expected.lower():
+    raise ValueError(
+        f'{subject} has the SHA-256 {found}, but expected is {expected}. '
+        'Delete any copy, and load it again; if the hash is still another one, '
+        'do not use the file.')
+  return found
 
 
 @contextlib.contextmanager
@@ -129,18 +197,17 @@ def _explained(url: str) -> Generator[None, None, None]:
   except ImportError as error:
     raise ValueError(
         f'{url} cannot be read: {error}. Install the library for such '
-        'addresses (aiohttp for https://; etils[epath-gcs] and gcsfs for '
-        'gs://), or download the file and name its path.') from error
+        'addresses (etils[epath-gcs] and gcsfs for gs://), or download the '
+        'file and name its path.') from error
   except Exception as error:
-    cause = error.__cause__ or error
-    if isinstance(error, FileNotFoundError):
-      # fsspec also raises it for hosts that do not respond or deny access.
-      if isinstance(cause, FileNotFoundError) or getattr(
-          cause, 'status', None) in (404, 410):
-        raise FileNotFoundError(f'There is nothing at {url}.') from error
-    elif storage := errors.storage_error(error, 'Cannot read', url):
+    if isinstance(error, FileNotFoundError) or getattr(
+        error, 'code', None) in (404, 410):
+      raise FileNotFoundError(f'There is nothing at {url}.') from error
+    is_network = isinstance(error, (urllib.error.URLError, ConnectionError))
+    if not is_network and (
+        storage := errors.storage_error(error, 'Cannot read', url)):
       raise storage from error
-    raise OSError(f'{url} could not be fetched: {type(cause).__name__}: {cause}'
+    raise OSError(f'{url} could not be fetched: {type(error).__name__}: {error}'
                   ) from error
 
 
@@ -171,7 +238,10 @@ def _fetch_hub(text: str, log: Log) -> epath.Path:
         f'hf://{text} could not be fetched: {type(error).__name__}: {error}'
     ) from error
   for path in sorted(folder.glob(wanted[0])):
-    log(f'fetched hf://{text}\n        {path}, sha256 {checksum(path)}')
+    # huggingface_hub compares sizes only. It names large files by their hash.
+    blob = path.resolve().name
+    found = _check_hash(path, blob if len(blob) == 64 else '', str(path))
+    log(f'fetched hf://{text}\n        {path}, sha256 {found}')
   return epath.Path(folder / file if file else folder)
 
 

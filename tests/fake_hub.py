@@ -1,0 +1,185 @@
+"""A Hugging Face hub in this process: uploads, model info, downloads."""
+
+import base64
+import contextlib
+import hashlib
+from http import server
+import json
+import re
+import threading
+
+import huggingface_hub
+from huggingface_hub import constants
+from huggingface_hub import hf_api
+
+_LFS = ('.safetensors', '.npz')
+
+
+class Hub:
+  """Repositories, and the requests that were received.
+
+  Attributes:
+    address: of the server.
+    files: content by 'USER/NAME' and file name.
+    visibility: by 'USER/NAME'.
+    requests: method, path and Range header.
+    cut: number of bytes after which the next downloads of large files end.
+    denied: whether uploads are denied.
+    damaged: whether downloads of large files have a wrong last byte.
+  """
+
+  def __init__(self):
+    self.address = ''
+    self.files, self.visibility, self.requests = {}, {}, []
+    self.cut, self.blobs = [], {}
+    self.denied = self.damaged = False
+
+  def info(self, repository):
+    def sibling(name, content):
+      large = {'lfs': {'sha256': hashlib.sha256(content).hexdigest(),
+                       'size': len(content), 'pointerSize': 100}}
+      return {'rfilename': name, 'size': len(content), 'blobId': 40 * '0',
+              **(large if name.endswith(_LFS) else {})}
+
+    return {'id': repository, 'sha': 40 * 'a', 'siblings': [
+        sibling(*item) for item in sorted(self.files[repository].items())]}
+
+  def post(self, path, body):
+    """Returns the response to a POST request, or a status."""
+    if path == '/api/validate-yaml':
+      return {'errors': [], 'warnings': []}
+    if path == '/api/repos/create':
+      sent = json.loads(body)
+      name = f'{sent["organization"]}/{sent["name"]}'
+      if self.denied:
+        return 403
+      self.files.setdefault(name, {})
+      self.visibility[name] = sent.get('visibility')
+      return {'url': f'{self.address}/{name}', 'id': name}
+    if match := re.fullmatch(r'/api/models/(.+)/preupload/main', path):
+      return {'files': [
+          {'path': file['path'], 'shouldIgnore': False, 'uploadMode':
+           'lfs' if file['path'].endswith(_LFS) else 'regular'}
+          for file in json.loads(body)['files']]}
+    if path.endswith('.git/info/lfs/objects/batch'):
+      return {'transfer': 'basic', 'objects': [
+          {**one, 'actions': {'upload': {
+              'href': f'{self.address}/lfs/{one["oid"]}'}}}
+          for one in json.loads(body)['objects']]}
+    if match := re.fullmatch(r'/api/models/(.+)/commit/main', path):
+      for line in map(json.loads, body.splitlines()):
+        value = line['value']
+        if line['key'] == 'file':
+          self.files[match[1]][value['path']] = base64.b64decode(
+              value['content'])
+        elif line['key'] == 'lfsFile':
+          self.files[match[1]][value['path']] = self.blobs[value['oid']]
+      return {'commitUrl': f'{self.address}/{match[1]}/commit/{40 * "a"}',
+              'commitOid': 40 * 'a', 'success': True}
+    return 404
+
+
+def _handler(hub):
+  class Handler(server.BaseHTTPRequestHandler):
+    """Serves `hub`."""
+    protocol_version = 'HTTP/1.1'
+
+    def _send(self, content, status=200, headers=()):
+      self.send_response(status)
+      for name, value in headers:
+        self.send_header(name, value)
+      self.send_header('Content-Length', str(len(content)))
+      self.end_headers()
+      if self.command != 'HEAD':
+        self.wfile.write(content)
+
+    def _body(self):
+      return self.rfile.read(int(self.headers.get('Content-Length', 0)))
+
+    def do_POST(self):
+      path = self.path.split('?')[0]
+      hub.requests.append(('POST', path, None))
+      found = hub.post(path, self._body())
+      if isinstance(found, int):
+        self._send(b'{"error": "no"}', found)
+      else:
+        self._send(json.dumps(found).encode(), headers=[
+            ('Content-Type', 'application/json')])
+
+    def do_PUT(self):
+      hub.blobs[self.path.split('/')[-1]] = self._body()
+      self._send(b'')
+
+    def do_GET(self):
+      path = self.path.split('?')[0]
+      hub.requests.append((self.command, path, self.headers.get('Range')))
+      match = re.fullmatch(r'/api/models/([^/]+/[^/]+)(/revision/.*)?', path)
+      if match and match[1] in hub.files:
+        self._send(json.dumps(hub.info(match[1])).encode())
+        return
+      match = re.fullmatch(r'/api/models/([^/]+/[^/]+)/tree/[^/]+', path)
+      if match and match[1] in hub.files:
+        self._send(json.dumps([
+            {'type': 'file', 'path': one['rfilename'], 'size': one['size'],
+             'oid': one['blobId'],
+             **({'lfs': {'oid': one['lfs']['sha256'], 'size': one['size'],
+                         'pointerSize': 100}} if 'lfs' in one else {})}
+            for one in hub.info(match[1])['siblings']]).encode())
+        return
+      match = re.fullmatch(r'/([^/]+/[^/]+)/resolve/[^/]+/(.+)', path)
+      content = hub.files.get(match[1], {}).get(match[2]) if match else None
+      if content is None:
+        self._send(b'', 404)
+        return
+      digest = hashlib.sha256(content).hexdigest()
+      headers = [('X-Repo-Commit', 40 * 'a'), ('ETag', f'"{digest}"'),
+                 ('Accept-Ranges', 'bytes')]
+      start = int((self.headers.get('Range') or 'bytes=0-')[6:].split('-')[0])
+      if start:
+        whole = len(content)
+        headers.append((
+            'Content-Range', f'bytes {start}-{whole - 1}/{whole}'))
+      if hub.damaged and match[2].endswith(_LFS):
+        content = content[:-1] + bytes([content[-1] ^ 1])
+      if self.command == 'GET' and match[2].endswith(_LFS) and hub.cut:
+        self.send_response(206 if start else 200)
+        for name, value in [*headers, (
+            'Content-Length', str(len(content) - start))]:
+          self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(content[start:][:hub.cut.pop()])
+        self.close_connection = True
+        return
+      self._send(content[start:], 206 if start else 200, headers)
+
+    do_HEAD = do_GET
+
+    def log_message(self, *args):
+      """Suppresses log lines."""
+
+  return Handler
+
+
+@contextlib.contextmanager
+def serve(monkeypatch, cache):
+  """Yields a `Hub` that huggingface_hub uses, with files cached in `cache`."""
+  hub = Hub()
+  with server.ThreadingHTTPServer(
+      ('127.0.0.1', 0), _handler(hub)) as running:
+    hub.address = f'http://127.0.0.1:{running.server_port}'
+    monkeypatch.setattr(constants, 'ENDPOINT', hub.address)
+    monkeypatch.setattr(
+        constants, 'HUGGINGFACE_CO_URL_TEMPLATE',
+        hub.address + '/{repo_id}/resolve/{revision}/{filename}')
+    monkeypatch.setattr(constants, 'HF_HUB_CACHE', str(cache))
+    monkeypatch.setattr(constants, 'HF_HUB_DISABLE_XET', True)
+    monkeypatch.setattr(hf_api.api, 'endpoint', hub.address)
+    monkeypatch.setenv('HF_TOKEN', 'hf_test')
+    thread = threading.Thread(target=running.serve_forever)
+    thread.start()
+    try:
+      yield hub
+    finally:
+      running.shutdown()
+      thread.join()
+      huggingface_hub.close_session()

@@ -1,0 +1,132 @@
+"""Models are uploaded to a hub, and loaded from it."""
+
+import json
+
+from huggingface_hub import constants
+from huggingface_hub import file_download
+import pytest
+
+from tests import fake_hub
+from tests import random_models
+import vit_jax
+from vit_jax import __main__ as main
+from vit_jax.run import model_card
+from vit_jax.weights import npz
+
+NAME = 'someone/tiny'
+CARD = '---\nlicense: mit\n---\n\n# Digits\n\n## How to use it\n\nold\n'
+
+
+@pytest.fixture
+def hub(monkeypatch, tmp_path):
+  with fake_hub.serve(monkeypatch, tmp_path / 'hub') as running:
+    yield running
+
+
+@pytest.fixture
+def source(tmp_path):
+  npz.write(tmp_path / 'source.npz', random_models.arrays('npz'))
+  return tmp_path / 'source.npz'
+
+
+def push(source, target, *flags, form='timm'):
+  return main.main([
+      'convert', f'--source={source}', f'--target={target}',
+      f'--format={form}', '--set=gelu=exact', '--set=pooling=cls',
+      f'--push={NAME}', *flags])
+
+
+@pytest.mark.parametrize('form', ['timm', 'huggingface'])
+def test_a_pushed_model_is_complete_and_loads(
+    form, hub, source, tmp_path, capsys):
+  assert push(source, tmp_path / 'out', '--licence=apache-2.0', '--private',
+              f'--json={tmp_path}/figures.json', form=form) == 0
+  assert f'pushed  hf://{NAME}' in capsys.readouterr().out
+  assert hub.visibility == {NAME: 'private'}
+  assert hub.files[NAME] == {
+      path.name: path.read_bytes() for path in (tmp_path / 'out').iterdir()}
+  assert {'config.json', 'model.safetensors', 'README.md'} <= set(
+      hub.files[NAME])
+  card = hub.files[NAME]['README.md'].decode()
+  assert 'license: apache-2.0' in card
+  assert f'library_name: {dict(timm="timm").get(form, "transformers")}' in card
+  assert f"vit_jax.load('hf://{NAME}')" in card
+  assert json.loads((tmp_path / 'figures.json').read_text())[
+      'commit'].startswith(f'{hub.address}/{NAME}/commit/')
+  found = vit_jax.load(f'hf://{NAME}', log=None)
+  random_models.assert_same(
+      found.params, random_models.params(random_models.config_of()))
+
+
+def test_the_card_of_a_run_is_pushed_with_its_licence(
+    hub, source, tmp_path):
+  random_models.make({**random_models.TINY, 'gelu': 'exact'}, side=32).save(
+      tmp_path / 'run')
+  (tmp_path / 'run' / model_card.FILENAME).write_text(CARD)
+  assert main.main([
+      'convert', f'--source={tmp_path}/run', f'--target={tmp_path}/out',
+      '--format=timm', f'--push={NAME}']) == 0
+  card = hub.files[NAME]['README.md'].decode()
+  assert 'license: mit' in card and 'library_name: timm' in card
+  assert '# Digits' in card and 'old' not in card
+  assert 'Licence of the weights:** mit\n' in model_card.for_hub(
+      CARD + '\n- **Licence of the weights:** not stated\n', library='timm',
+      licence='mit')
+  assert f'--model=hf://{NAME} photos/' in card
+  assert hub.visibility == {NAME: 'public'}
+
+
+@pytest.mark.parametrize(('flags', 'form', 'words'), [
+    ([], 'timm', 'The licence of the weights is not known'),
+    (['--licence=mit'], 'npz', '--push needs --format=timm or huggingface'),
+    (['--licence=mit', '--push=a/b/c'], 'timm',
+     "--push must be USER/NAME; got 'a/b/c'")])
+def test_a_mistake_writes_and_uploads_nothing(
+    flags, form, words, hub, source, tmp_path, capsys):
+  assert push(source, tmp_path / 'out', *flags, form=form) == 2
+  assert words in capsys.readouterr().err
+  assert not (tmp_path / 'out').exists() and not hub.requests
+
+
+def test_denied_and_incomplete_uploads_are_errors(
+    hub, source, tmp_path, capsys, monkeypatch):
+  hub.denied = True
+  assert push(source, tmp_path / 'out', '--licence=mit') == 2
+  assert f'out could not be uploaded to {NAME}: ' in (
+      capsys.readouterr().err.replace('\n', ' '))
+  assert (tmp_path / 'out' / 'config.json').exists()
+  hub.denied = False
+  info = hub.info
+  monkeypatch.setattr(hub, 'info', lambda repository: {
+      **info(repository), 'siblings': [
+          {**file, 'lfs': {**file['lfs'], 'sha256': 64 * '0'}}
+          if 'lfs' in file else file for file in info(repository)['siblings']]})
+  assert push(source, tmp_path / 'again', '--licence=mit') == 2
+  assert f'{NAME} has another model.safetensors than' in capsys.readouterr().err
+
+
+@pytest.fixture
+def pushed(hub, tmp_path):
+  model = random_models.make({**random_models.TINY, 'gelu': 'exact'}, side=32)
+  model.save(tmp_path / 'x', form='timm')
+  hub.files[NAME] = {path.name: path.read_bytes()
+                     for path in (tmp_path / 'x').iterdir()}
+  return model
+
+
+def test_a_lost_connection_to_the_hub_continues(hub, pushed, monkeypatch):
+  monkeypatch.setattr(file_download.time, 'sleep', lambda _: None)
+  monkeypatch.setattr(constants, 'DOWNLOAD_CHUNK_SIZE', 100)
+  hub.cut = [500, 1000]
+  found = vit_jax.load(f'hf://{NAME}', log=None)
+  random_models.assert_same(found.params, pushed.params)
+  ranges = [where for method, path, where in hub.requests
+            if method == 'GET' and path.endswith('.safetensors')]
+  assert ranges == [None, 'bytes=1000-', 'bytes=1500-']
+
+
+def test_a_file_with_another_hash_is_an_error(hub, pushed):
+  hub.damaged = True
+  with pytest.raises(ValueError, match=(
+      r'model.safetensors has the SHA-256 \w{64}, but expected is \w{64}')):
+    vit_jax.load(f'hf://{NAME}', log=None)
