@@ -71,13 +71,12 @@ def main(argv: Sequence[str]) -> int:
   except (ValueError, OSError, RuntimeError, ImportError) as error:
     if not is_user_error(error):
       raise
-    message = escape.lines(schema.words(error)).replace('\n', '\n  ')
-    message = f'{PROGRAM}: error: {message}'
+    message = f'{PROGRAM}: error: {escape.lines(schema.words(error))}'
     if sys.stderr.isatty() and importlib.util.find_spec('rich'):
       from vit_jax import console  # Imports rich.
       console.print_lines(message, file=sys.stderr)
     else:
-      print(message, file=sys.stderr)
+      print(message.replace('\n', '\n  '), file=sys.stderr)
     return getattr(error, 'exit_code', 2)
 
 

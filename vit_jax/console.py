@@ -4,7 +4,7 @@ import bisect
 from collections.abc import Mapping, Sequence
 import itertools
 import sys
-from typing import Any, IO
+from typing import Any
 
 import humanize
 import rich.box
@@ -56,11 +56,14 @@ def table(
   console.print(drawn)
 
 
-def print_lines(text: str, *, file: IO[str] | None = None) -> None:
+def print_lines(text: str, *, file: Any = None) -> None:
   """Prints text, without control characters; terminals wrap it at spaces."""
   text, file = escape.lines(text), file or sys.stdout
   if file.isatty():
-    rich.console.Console(file=file).print(rich.text.Text(text))
+    console = rich.console.Console(file=file)
+    for line in text.split('\n'):
+      # An indented line may be a command to copy.
+      console.print(rich.text.Text(line), soft_wrap=line.startswith('  '))
   else:
     print(text, file=file, flush=True)
 

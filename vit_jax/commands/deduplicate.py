@@ -167,11 +167,12 @@ def _print(
     args: argparse.Namespace, summary: dict[str, Any], *, secs: float,
 ) -> None:
   count, examples = summary['near_duplicates'], summary['examples']
-  print(f'Near-duplicates: {count:,} of {examples:,} examples of '
-        f'{summary["source"]}; '
-        f'{console.format_count(summary["compared"], "pair")} compared in '
-        f'{console.format_secs(secs)}')
-  print(f'Wrote {args.to}: ' + (
+  console.print_lines(
+      f'Near-duplicates: {count:,} of {examples:,} examples of '
+      f'{summary["source"]}; '
+      f'{console.format_count(summary["compared"], "pair")} compared in '
+      f'{console.format_secs(secs)}')
+  console.print_lines(f'Wrote {args.to}: ' + (
       f'review {report.PAGE} (if pairs are merely similar, raise '
       '--min-similarity or --min-cosine), then train with '
       f'--config.data.exclude={args.to}/{report.EXCLUDE}' if count

@@ -282,8 +282,8 @@ def _find(
     ours = getattr(config.data, name)
     if ours != 'measured' and not np.allclose(
         theirs, np.broadcast_to(ours, (len(theirs),))):
-      print(f'note: data.{name} is {ours}, but the weights are '
-            f'for {theirs}')
+      console_lib.print_lines(
+          f'note: data.{name} is {ours}, but the weights are for {theirs}')
   config = dataclasses.replace(
       config, model=model.config, init=dataclasses.replace(
           config.init, positions=model.positions))  # type: ignore[arg-type]

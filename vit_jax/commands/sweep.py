@@ -69,11 +69,12 @@ def run(args: argparse.Namespace) -> int:
       args.config, args.overrides, grid=parse_grid(args.grid), **section)
   workdir = epath.Path(args.workdir)
   if jax.process_index() == 0:
-    print(f'{console_lib.format_count(len(sweep.points), "setting")} trained '
-          f'on {sweep.points[0].development.data.split}, selected by '
-          f'{sweep.section.metric}, then '
-          f'{console_lib.format_count(sweep.section.seeds, "run")} of the best '
-          f'on {sweep.config.data.split}.', flush=True)
+    console_lib.print_lines(
+        f'{console_lib.format_count(len(sweep.points), "setting")} trained '
+        f'on {sweep.points[0].development.data.split}, selected by '
+        f'{sweep.section.metric}, then '
+        f'{console_lib.format_count(sweep.section.seeds, "run")} of the best '
+        f'on {sweep.config.data.split}.')
   result = sweep_lib.run(sweep, workdir)
   if jax.process_index() == 0:
     _print(sweep, result)
@@ -123,7 +124,7 @@ def _print(sweep: sweep_lib.Sweep, result: Mapping[str, Any]) -> None:
         '<- best' if row['name'] == best['name'] else '']
        for row in result['grid']])
   for warning in sweep_lib.edges(result):
-    print(f'warning: {warning}.')
+    console_lib.print_lines(f'warning: {warning}.')
   if 'soup' in result:
     _print_soup(sweep, result)
   runs = result['final']['runs']

@@ -15,6 +15,7 @@ import jax
 from jaxtyping import Float, Float64, Int
 import numpy as np
 
+from vit_jax import console
 from vit_jax import data
 from vit_jax import types
 from vit_jax.evals import evaluator
@@ -150,7 +151,7 @@ def _open_train(
 def _print_once(text: str) -> None:
   """Prints once, although evaluators are rebuilt for other batch sizes."""
   if jax.process_index() == 0:
-    print(text)
+    console.print_lines(text)
 
 
 def _check_classes(

@@ -12,6 +12,7 @@ import jax
 from jaxtyping import Float, Int
 import numpy as np
 
+from vit_jax import console
 from vit_jax import nearest_neighbours
 from vit_jax import types
 from vit_jax.evals import evaluator
@@ -76,9 +77,10 @@ class KnnConfig(evaluator.EvaluatorConfig):
       if jax.process_index() == 0 and (
           spread['feature_rank'] < _MIN_RANK
           or spread['feature_std'] < _MIN_STD):
-        print(f'warning: {context.where}: the features have collapsed: rank '
-              f'{spread["feature_rank"]:.3g} of {bank.values.shape[1]}, '
-              f'standard deviation {spread["feature_std"]:.2f} (1 if spread)')
+        console.print_lines(
+            f'warning: {context.where}: the features have collapsed: rank '
+            f'{spread["feature_rank"]:.3g} of {bank.values.shape[1]}, '
+            f'standard deviation {spread["feature_std"]:.2f} (1 if spread)')
       return evaluator.Result({
           'accuracy': float((predictions == queries.labels).mean()),
           **spread, 'examples': len(predictions)})

@@ -190,8 +190,8 @@ class _Run:
       self._report('saving after a signal')
       self._write_checkpoint(self._checkpoints.save)
       self._checkpoints.wait()
-      print(f'{stopped}: saved at step {self._step:,}. The same command '
-            'resumes from there.', flush=True)
+      console.print_lines(f'{stopped}: saved at step {self._step:,}. The same '
+                          'command resumes from there.')
       raise
     finally:
       profiler.stop()
@@ -199,7 +199,7 @@ class _Run:
       # Written even if too many unreadable images ended the run.
       self._unreadable.write(step=self._step)
     if self._counters.unreadable:
-      print(unreadable_log.describe(self._counters), flush=True)
+      console.print_lines(unreadable_log.describe(self._counters))
 
   def _loop(
       self, step_function: Callable, profiler: profiler_lib.Profiler,

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from vit_jax import escape
+from vit_jax import console
 
 Policy = Literal['error', 'skip']
 
@@ -51,12 +51,12 @@ class Scan:
   unreadable: tuple[Unreadable, ...]
 
   def __str__(self) -> str:
-    shown = [f'\n  {one.error}' for one in self.unreadable[:_SHOWN]]
+    shown = [f'\n- {one.error}' for one in self.unreadable[:_SHOWN]]
     count = len(self.unreadable)
     return (
         f'{self.name}: {count:,} of {self.checked:,} images cannot be read'
         + (f' ({self.total:,} in total)' if self.checked < self.total else '')
-        + ''.join([*shown, f'\n  ... and {count - _SHOWN:,} more'
+        + ''.join([*shown, f'\n- ... and {count - _SHOWN:,} more'
                    if count > _SHOWN else '']))
 
 
@@ -87,8 +87,8 @@ class UnreadableLog:
     name = unreadable.data, unreadable.key
     if name not in self.found:
       self.found[name] = unreadable
-      print(escape.line(f'skipped unreadable image: {unreadable.error}'),
-            file=sys.stderr, flush=True)
+      console.print_lines(
+          f'skipped unreadable image: {unreadable.error}', file=sys.stderr)
 
 
 @dataclasses.dataclass(kw_only=True)
