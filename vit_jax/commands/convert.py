@@ -21,6 +21,7 @@ with epy.lazy_imports():
   import numpy as np
 
   from vit_jax import atomic_files
+  from vit_jax import console
   from vit_jax import escape
   from vit_jax import tree
   from vit_jax.inference import load
@@ -82,9 +83,10 @@ def run(args: argparse.Namespace) -> int:
   if card and epath.Path(args.target).is_dir():
     name = model_card.FILENAME if args.format == save.ORBAX else 'README.md'
     atomic_files.write_text(epath.Path(args.target) / name, card)
-  print(f'wrote   {args.target} ({args.format}), '
-        f'{tree.num_elements(model.params):,} parameters, loaded again and '
-        'compared: bitwise identical')
+  console.print_lines(
+      f'wrote   {args.target} ({args.format}), '
+      f'{tree.num_elements(model.params):,} parameters, loaded again and '
+      'compared: bitwise identical')
   commit = args.push and upload.push(
       args.target, args.push, private=args.private)
   if commit:

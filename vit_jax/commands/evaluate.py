@@ -212,7 +212,7 @@ def _show_classes(result: evals.Result) -> None:
                   for key in ('precision', 'accuracy', 'f1')))]
           for i in map(int, worst)])
   for line in confusion.describe(result):
-    print(escape.line(line))
+    console_lib.print_lines(line)
 
 
 def _output_folder(args: argparse.Namespace) -> epath.Path | None:

@@ -143,7 +143,7 @@ def _print(
     print(f'... and {len(records) - _MAX_ROWS:,} more: see {output}')
   if len(classes) > _MAX_CLASSES:
     print(f'The table shows {_MAX_CLASSES} of the top {len(classes)} classes, '
-          f'{output} all.')
+          f'{output} has all of them.')
 
 
 def _write(
