@@ -229,16 +229,13 @@ def _draw(name: str, result: evals.Result, output: epath.Path) -> None:
   for table, array in result.tables.items():
     if table == 'reliability':
       prediction_figures.reliability(array, path, title=name)
-    elif table == 'corruptions':
+    elif table in ('corruptions', 'class_iou'):
       assert result.images is not None
-      prediction_figures.corruptions(
-          array, result.images(), path, names=result.class_names or (),
-          title=name)
-    elif table == 'class_iou':
-      assert result.images is not None
-      prediction_figures.segmentation(
-          array, result.images(), path, names=result.class_names or (),
-          title=name)
+      draw_images: Any = (
+          prediction_figures.corruptions if table == 'corruptions' else
+          prediction_figures.segmentation)
+      draw_images(array, result.images(), path,
+                  names=result.class_names or (), title=name)
     elif table in ('confusion', 'predictions'):
       draw: Any = (prediction_figures.confusion if table == 'confusion'
                    else prediction_figures.scatter)
