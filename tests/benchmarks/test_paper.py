@@ -6,7 +6,7 @@ import paper
 import pytest
 
 
-def write_run(folder, name, accuracy, *, flops=1e12, best=None):
+def write_run(folder, name, accuracy, *, flops=1e9, best=None):
   (folder / name).mkdir(parents=True)
   (folder / name / 'summary.json').write_text(json.dumps({
       'flops': flops, 'best': best and {'metrics': {'test/accuracy': best}},
@@ -23,8 +23,8 @@ def test_values_are_collected_by_series_and_x(tmp_path):
 
 
 def test_the_base_is_part_of_every_series(tmp_path):
-  write_run(tmp_path, 'base,1,0', 0.5, flops=2e12)
-  write_run(tmp_path, 'depth,8,0', 0.75, flops=4e12)
+  write_run(tmp_path, 'base,1,0', 0.5, flops=2e9)
+  write_run(tmp_path, 'depth,8,0', 0.75, flops=4e9)
   assert paper.read(tmp_path, 'test/accuracy', paper.FLOPS) == {
       'depth': {4.0: [75.0], 2.0: [50.0]}}
 

@@ -23,6 +23,7 @@ def ranges(
     xlabel: label of x, which is logarithmic if it spans decades.
     ylabel: label of the values.
   """
+  from matplotlib import ticker
   fig = plots.new_figure(6.4, 4.4)
   axes = fig.subplots()
   for i, (label, points) in enumerate(series.items()):
@@ -37,6 +38,9 @@ def ranges(
   every_x = sorted({x for points in series.values() for x in points})
   if every_x[0] > 0 and every_x[-1] / every_x[0] >= _LOG_SCALE_RATIO:
     axes.set_xscale('log')
+    axes.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+    axes.xaxis.set_major_formatter('{x:,.4g}')
+    axes.xaxis.set_minor_formatter(ticker.NullFormatter())
   if len(every_x) <= _FEW_VALUES:
     axes.set_xticks(every_x, [f'{x:,.4g}' for x in every_x], minor=False)
     axes.minorticks_off()
