@@ -8,6 +8,7 @@ from typing import Any
 import flax.linen as nn
 import jax
 
+from vit_jax import console
 from vit_jax import escape
 from vit_jax import models
 from vit_jax import schema
@@ -32,7 +33,7 @@ Log = Callable[[str], None]
 
 def load(
     path: str | os.PathLike, *, which: str = checkpoint_paths.LATEST,
-    log: Log | None = print, base: str = '',
+    log: Log | None = console.print_lines, base: str = '',
     text_embeddings: str | os.PathLike = '', **overrides: Any,
 ) -> model_lib.Model:
   """Loads a model with its weights from any supported format.
