@@ -1,11 +1,11 @@
-"""Runs the small experiments of docs/paper.md, and draws their pictures.
+"""Runs the small experiments of docs/paper.md, and plots their results.
 
     make paper                 # everything
     make paper FIGURE=8        # one row of EXPERIMENTS
     make paper FIGURE=8,9      # several
 
-Prints how long the rest will take, and runs ordinary commands of main.py. A
-stopped command resumes exactly; finished runs are not repeated. Pictures and
+Prints how long the unfinished runs will take, then runs commands of main.py. An
+interrupted command resumes exactly; finished runs are not repeated. Plots and
 tables of mean and range over seeds go to runs/paper/NAME.png and NAME.md.
 """
 
@@ -30,10 +30,10 @@ FLOPS = 'training GFLOP'
 @dataclasses.dataclass(frozen=True)
 class Experiment:
   """A figure or table."""
-  minutes: float  # From measured runs; of 4, 5 and table2 from their FLOPs.
+  minutes: float  # Measured; for 4, 5 and table2 estimated from FLOPs.
   commands: tuple[str, ...]  # Arguments of main.py.
-  # Metric and label of x by name. x is the middle part of a stage's name, or
-  # FLOPS.
+  # Metric and x label by file name. x is the middle part of a stage's name,
+  # or the training FLOPs.
   pictures: dict[str, tuple[str, str]] = dataclasses.field(default_factory=dict)
 
 
@@ -83,7 +83,7 @@ def unfinished(command):
 
 
 def read(folder, metric, xlabel):
-  """Returns values by series and x; `base` is part of every series."""
+  """Returns values by series and x; the points of `base` join each series."""
   found = {}
   for path in sorted(folder.glob('*/summary.json')):
     series, point, _ = path.parent.name.split(',')
@@ -98,7 +98,7 @@ def read(folder, metric, xlabel):
 
 
 def draw(runs, name, metric, xlabel, source):
-  """Writes the picture and the table of a figure."""
+  """Writes the plot and the table of a figure."""
   series = read(source, metric, xlabel)
   ylabel = ('5-shot accuracy' if metric == SHOTS else 'accuracy') + ' (%)'
   range_plot.ranges(

@@ -11,17 +11,17 @@ the projector:
         --workdir=gs://bucket/lejepa_imagenet \
         --config.init.checkpoint=gs://bucket/lejepa
 
-Views (two of the whole resolution and six of 96 pixels, with colours of
-SimCLR), optimizer and schedule are the defaults of the authors' code; batch
-size and projector are our choice. It lacks their blur and solarisation, and
-the batch norm of the projector.
+Views (two at full resolution and six of 96 pixels, with SimCLR's colour
+jitter), optimizer and schedule are the defaults of the authors' code; batch
+size and projector are our choice. Unlike in the authors' code, there is no
+blur or solarisation, and no batch norm in the projector.
 
-Hardware: TPUs or GPUs for 1,024 images in eight views; with gradient
-accumulation, microbatches are embedded twice, so that the loss is that of the
-whole batch. Expected accuracy of a linear probe of ViT-L after 100 epochs of
-ImageNet: 96.5 % on CIFAR-10, 83.7 % on CIFAR-100 (cited: the authors'
-README). Not measured here; configs/masked_patch_small.py:objective=lejepa has
-small-scale measurements.
+Hardware: TPUs or GPUs with memory for 1,024 images in eight views. With
+gradient accumulation, each microbatch is embedded twice, because the loss
+compares the whole batch. Expected accuracy of a linear probe of ViT-L after
+100 epochs of ImageNet: 96.5 % on CIFAR-10, 83.7 % on CIFAR-100 (cited: the
+authors' README). Not measured here. For two CPU cores, use
+configs/masked_patch_small.py:objective=lejepa.
 """
 
 from ml_collections import ConfigDict
@@ -38,17 +38,17 @@ def get_config(
   Args:
     model: model variant, such as 'B/16'.
     dataset: any dataset.
-    resolution: image size in pixels, and that of global views.
+    resolution: size of images and of global views, in pixels.
     epochs: length of training.
     batch_size: global batch size.
-    local_size: size of local views; a multiple of the patch size.
+    local_size: size of local views in pixels; a multiple of the patch size.
   """
   config = mae.get_config(
       model=model, dataset=dataset, resolution=resolution, epochs=epochs,
       batch_size=batch_size)
   config.model.position = 'learned'
   config.objective = {'name': 'lejepa', 'views': {'local_size': local_size}}
-  # The device draws the views from the centre of each image.
+  # Views are crops of the resized and centre-cropped image, on the device.
   config.data.train_ops = config.data.eval_ops
   config.optimizer = {
       'name': 'adam', 'learning_rate': 5e-4, 'weight_decay': 0.05,

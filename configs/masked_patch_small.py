@@ -1,4 +1,4 @@
-"""Self-supervised pre-training of a small model, then few labels.
+"""Self-supervised pre-training of a small model, then few-label fine-tuning.
 
     python main.py --config=configs/masked_patch_small.py:objective=mae \
         --workdir=runs/mae --config.data.data_dir=$HOME/tensorflow_datasets

@@ -1,10 +1,10 @@
-"""Small ViTs, hybrids and BiT ResNets in three sizes, for the other files.
+"""Small ViTs, hybrids and BiT ResNets in three sizes, shared by figures.
 
     python main.py --config=configs/paper/families.py:family=hybrid \
         --workdir=runs/hybrid
 
 Pre-trains one model on drawn shapes. The metric is the 5-shot accuracy of its
-frozen representation on digits. Models of one size have similar FLOPs.
+frozen representation on digits. Models of the same size have similar FLOPs.
 
 Hardware: 2 CPU cores; a minute.
 """
@@ -38,7 +38,7 @@ def model(family: str, size: str) -> dict[str, Any]:
   base = small.get_config('shapes').model.to_dict()
   encoder = ENCODERS[size]
   if family == 'hybrid':
-    # A root and one unit, of stride 4, in place of a layer.
+    # A ResNet root and one unit (stride 4) replace one layer.
     depth = encoder['depth'] - 1
     return {**base, **encoder, 'depth': depth, 'unroll': depth, 'patch': 1,
             'backbone': {'depths': (1,), 'width': 32}}
@@ -46,7 +46,7 @@ def model(family: str, size: str) -> dict[str, Any]:
 
 
 def get_config(family: str = 'ViT', size: str = 'medium') -> ConfigDict:
-  """Returns the pre-training of one model on drawn shapes.
+  """Returns the config that pre-trains one model on drawn shapes.
 
   Args:
     family: 'ViT', 'hybrid' or 'ResNet'.
@@ -58,7 +58,7 @@ def get_config(family: str = 'ViT', size: str = 'medium') -> ConfigDict:
 
 
 def base() -> ConfigDict:
-  """Returns the pre-training without a model."""
+  """Returns the pre-training config without the section `model`."""
   config = small.get_config('shapes')
   del config.model
   config.evals.fewshot = {

@@ -1,10 +1,10 @@
-"""Axial attention next to attention over the whole grid (D.6, figure 13).
+"""Axial attention compared with full attention (D.6, figure 13).
 
     python main.py --config=configs/paper/figure13.py --workdir=runs/figure13
 
-A layer with axial attention is twice as deep: it attends within rows, then
-within columns, each with an MLP. Patches are half as long as in the base, so
-that rows and columns have eight patches.
+An axial layer contains two attention blocks, within rows and then within
+columns, each with an MLP. The side of a patch is half that of the base config,
+which gives a grid of 8 x 8 patches.
 
 Hardware: 2 CPU cores; minutes.
 Expected: docs/paper.md.

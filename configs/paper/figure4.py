@@ -1,8 +1,8 @@
-"""Accuracy against pre-training images (section 4.3, figures 3 and 4).
+"""Accuracy against number of images (section 4.3, figures 3 and 4).
 
     python main.py --config=configs/paper/figure4.py --workdir=runs/figure4
 
-A ViT, a hybrid and a BiT ResNet of about the same FLOPs are pre-trained on
+A ViT, a hybrid and a BiT ResNet of similar FLOPs are pre-trained on
 nested subsets of drawn shapes with early stopping. Each is evaluated by 5-shot
 accuracy on digits (figure 4), and fine-tuned on all digits (figure 3).
 
@@ -23,7 +23,7 @@ def get_config(seeds: int = 3, steps: int = 500) -> ConfigDict:
 
   Args:
     seeds: number of runs of each.
-    steps: pre-training steps, of which early stopping may leave out some.
+    steps: maximum number of pre-training steps, before early stopping.
   """
   config = families.base()
   config.total.steps = steps

@@ -2,8 +2,9 @@
 
     python main.py --config=configs/paper/figure5.py --workdir=runs/figure5
 
-ViTs, hybrids and BiT ResNets of three sizes are pre-trained for the same number
-of drawn shapes; x is our count of their FLOPs, y the 5-shot accuracy on digits.
+ViTs, hybrids and BiT ResNets of three sizes are pre-trained on the same number
+of drawn shapes. The figure shows 5-shot accuracy on digits against the FLOPs of
+pre-training, as counted by `main.py flops`.
 
 Hardware: 2 CPU cores; up to an hour.
 Expected: docs/paper.md.

@@ -2,9 +2,9 @@
 
     python main.py --config=configs/paper/small.py --workdir=runs/small
 
-The other files of this folder vary it, one stage per cell and seed. Stages are
-called CELL,SEED; `benchmarks/paper.py` (`make paper`) runs the files and draws
-the range over seeds.
+The other configs in this folder vary it, with one stage per setting and seed,
+called SETTING,SEED. `benchmarks/paper.py` (`make paper`) runs them and plots
+the mean and range over seeds.
 
 Hardware: 2 CPU cores; seconds per stage on digits.
 """
@@ -26,7 +26,7 @@ DATASETS: dict[str, dict[str, Any]] = {
 
 
 def get_config(dataset: str = 'digits') -> ConfigDict:
-  """Returns the base.
+  """Returns the base config.
 
   Args:
     dataset: 'digits', 'shapes' (drawn, with several labels) or 'cifar10'.
@@ -63,7 +63,7 @@ def get_config(dataset: str = 'digits') -> ConfigDict:
 
 
 def stages(cells: dict[str, dict[str, Any]], seeds: int) -> ConfigDict:
-  """Returns a stage per cell and seed, with the settings of the cell."""
+  """Returns one stage per cell (named settings) and seed."""
   # A plain dict would be sorted by name.
   return ConfigDict({
       f'{cell},{seed}': {**settings, 'seed': seed}

@@ -1,11 +1,11 @@
-"""The protocol of table 2: a sweep on held-out images, then three seeds.
+"""The protocol of table 2: a sweep on held-out images, then three runs.
 
     python main.py sweep --config=configs/paper/table2.py:family=ViT \
         --workdir=runs/table2/ViT
 
 Fine-tunes a model of configs/paper/figure4.py on digits with SGD and the four
-learning rates of table 4. The best one on 10 % of the training images is then
-trained on all of them with three seeds, and tested.
+learning rates of table 4. The learning rate that is best on a held-out 10 % of
+the training images then trains three models on all of them, which are tested.
 
 Hardware: 2 CPU cores; a minute.
 Expected: docs/paper.md.

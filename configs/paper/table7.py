@@ -16,7 +16,7 @@ from configs.paper import small
 
 RATES = {'adam': (3e-4, 1e-3, 3e-3, 1e-2),
          'sgd': (1e-2, 3e-2, 1e-1, 3e-1)}
-# Decay is multiplied by the learning rate, so both decay about as much.
+# Multiplied by the learning rate, so the effective decay is similar.
 WEIGHT_DECAY = {'adam': 0.03, 'sgd': 0.001}
 
 

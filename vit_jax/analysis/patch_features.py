@@ -1,4 +1,4 @@
-"""Dense features: principal components as colours, and cosine similarity."""
+"""Patch features: principal components as colours, and cosine similarity."""
 
 from jaxtyping import Float
 import numpy as np
@@ -14,9 +14,9 @@ def colours(
   """Returns the first three principal components as red, green and blue.
 
   The components are those of the patches of all images together, so a colour
-  has the same meaning in each of them (DINOv2, arXiv 2304.07193, figure 1, here
-  without removing the background). The largest value of each component is
-  positive, and its range is scaled to 0 ... 1.
+  has the same meaning in each of them (DINOv2, arXiv 2304.07193, figure 1, but
+  the background is kept). The sign of a component makes its largest absolute
+  value positive; its range is scaled to 0 ... 1.
   """
   points = features.reshape(-1, features.shape[-1]).astype(np.float64)
   points = points - points.mean(axis=0)
@@ -33,6 +33,6 @@ def similarity(
     features: Float[np.ndarray, 'images rows columns width'], *,
     row: int, column: int,
 ) -> Float[np.ndarray, 'images rows columns']:
-  """Returns the cosine of each patch and one patch of the same image."""
+  """Returns the cosine similarity of each patch to one patch of its image."""
   unit = nearest_neighbours.unit(features.astype(np.float64))
   return np.einsum('nrcw,nw->nrc', unit, unit[:, row, column])

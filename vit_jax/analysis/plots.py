@@ -113,7 +113,7 @@ def new_figure(width: float, height: float, *, w_pad: float = 0.06) -> Any:
 def _find_font(character: str) -> str:
   """Returns the name of an installed font with a character, or ''."""
   from matplotlib import font_manager
-  # These draw boxes, or pictures that Matplotlib cannot use.
+  # These contain only boxes, or bitmaps that Matplotlib cannot draw.
   fonts = {font.fname: font.name for font in font_manager.fontManager.ttflist
            if not re.match('Last Resort|.*Color Emoji', font.name)}
   for path, name in sorted(
@@ -126,7 +126,7 @@ def _find_font(character: str) -> str:
 
 @functools.cache
 def _note_missing_font() -> None:
-  print('note: figures show codes of characters that no installed font has',
+  print('note: figures show codes for characters that no installed font has',
         file=sys.stderr, flush=True)
 
 
@@ -139,10 +139,11 @@ def style(axes: Any, *, grid: bool = True) -> None:
 
 
 def drawable(text: str) -> str:
-  """Prepares a text for figures that are created later.
+  """Returns a text that Matplotlib can draw.
 
   Characters that Matplotlib's font lacks are taken from other fonts; those that
-  no font has become codes such as \\u99ac. A dollar sign begins no formula.
+  no font has become codes such as \\u99ac. Dollar signs are escaped, since they
+  would start a formula.
   """
   import matplotlib
   shown = ''

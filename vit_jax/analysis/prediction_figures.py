@@ -95,7 +95,7 @@ def corruptions(
 
 
 def _show_image(axes: Any, image: np.ndarray) -> None:
-  """Draws an image without axes; the first three of many channels."""
+  """Draws an image without axes; at most its first three channels."""
   axes.imshow(_displayed(image), cmap='gray', vmin=0, vmax=1)
   axes.set(xticks=(), yticks=())
   axes.spines[:].set_visible(False)
@@ -111,7 +111,7 @@ def segmentation(
   not one of the classes are grey.
   """
   import matplotlib
-  values = np.arange(256)  # Of every two similar colours, one comes last.
+  values = np.arange(256)  # tab20 has pairs: all dark colours come first.
   colours = matplotlib.colormaps['tab20'](2 * values % 20 + values // 10 % 2)
   colours[len(names):] = 0.75
   count = len(images) // 3

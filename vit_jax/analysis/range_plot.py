@@ -1,4 +1,4 @@
-"""Plot of a metric of several runs per point: mean and range."""
+"""Plot of the mean and range of a metric over several runs."""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,7 +8,7 @@ import numpy as np
 from vit_jax.analysis import plots
 
 _LOG_SCALE_RATIO = 8  # Largest to smallest x.
-_FEW_VALUES = 6  # x values of which each has a tick.
+_FEW_VALUES = 6  # Up to this many x values each have a tick.
 
 
 def ranges(
@@ -18,7 +18,7 @@ def ranges(
   """Plots the mean of the values at each x, with a bar for their range.
 
   Args:
-    series: values by x, by the label of a line.
+    series: values by x, for each line label.
     path: file to write; the suffix determines the format (.png, .pdf, .svg).
     xlabel: label of x, which is logarithmic if it spans decades.
     ylabel: label of the values.

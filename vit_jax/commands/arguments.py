@@ -88,7 +88,7 @@ def add_short_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def check_no_short_flag(flag: str, command: str) -> None:
-  """Raises for a short flag that a command with a config does not have."""
+  """Raises for a short flag, such as --lr, that only other commands have."""
   if flag in _SHORT_FLAGS:
     raise ValueError(
         f'{flag} is a flag of train and sweep. With {command}, use '

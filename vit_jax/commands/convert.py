@@ -103,9 +103,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _card(args: argparse.Namespace, model: model_lib.Model) -> str:
-  """Returns the model card, '' if there is none.
+  """Returns the model card of a run, or '' if there is none.
 
-  It is that of the run; for other weights, --push writes a short one.
+  For weights without a card, --push writes a short one.
   """
   source = epath.Path(args.source) / model_card.FILENAME
   path = f'hf://{args.push}' if args.push else args.target

@@ -73,7 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       'after the final norm)')
   parser.add_argument(
       '--patch', default='', metavar='ROW,COLUMN',
-      help='patch that others are compared with; 1,1 is at the top left '
+      help='patch to which others are compared; 1,1 is at the top left '
       '(default: the centre)')
 
 

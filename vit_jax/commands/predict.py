@@ -142,7 +142,7 @@ def _print(
   if len(records) > _MAX_ROWS:
     print(f'... and {len(records) - _MAX_ROWS:,} more: see {output}')
   if len(classes) > _MAX_CLASSES:
-    print(f'The table shows {_MAX_CLASSES} of the top {len(classes)} classes, '
+    print(f'The table shows {_MAX_CLASSES} of the top {len(classes)} classes; '
           f'{output} has all of them.')
 
 

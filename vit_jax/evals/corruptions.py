@@ -1,4 +1,4 @@
-"""Accuracy on corrupted images, in the manner of ImageNet-C.
+"""Accuracy on corrupted images, as for ImageNet-C.
 
 Images are corrupted on the device after resizing, so that each is read once.
 The mean corruption error is the mean error over corruptions and severities, as
@@ -30,7 +30,7 @@ class CorruptionsConfig(evaluator.EvaluatorConfig):
   Attributes:
     corruptions: names in `data/augment/corruptions.py`.
     severities: from 1 to 5.
-    seed: random values of an image depend on this and its position only.
+    seed: random values depend only on this and the position in the split.
   """
   name: Literal['corruptions'] = 'corruptions'
   corruptions: tuple[str, ...] = tuple(corruptions_lib.CORRUPTIONS)
@@ -60,7 +60,7 @@ class CorruptionsConfig(evaluator.EvaluatorConfig):
     if split.pixel_scale is None:
       raise ValueError(
           f'{context.where} corrupts 8-bit grey or RGB images, but those of '
-          f'{split.name} are others.')
+          f'{split.name} have another type. Remove the evaluator.')
     mean, std = map(np.float32, split.pixel_scale)
     functions = [
         functools.partial(jitted, severity=severity)

@@ -20,7 +20,8 @@ Key = jaxtyping.Key[Array, '']
 Number = float | Float[Array, '']
 
 SEVERITIES = (1, 2, 3, 4, 5)
-# Sides from which an image is nearer to 224 than to 32 pixels, in ratio.
+# Longer side from which the settings for 224 pixels apply: about the geometric
+# mean of 224 and 32.
 _LARGE = 85
 
 # Quantization of luma and chroma at quality 50 (ITU-T T.81, tables K.1, K.2).
@@ -39,17 +40,17 @@ _YCBCR = np.array([[0.299, 0.587, 0.114], [-0.168736, -0.331264, 0.5],
 
 
 def gaussian_noise(image: Image, key: Key, std: Number) -> Image:
-  """Adds normal noise."""
+  """Adds Gaussian noise."""
   return image + std * jax.random.normal(key, image.shape)
 
 
 def shot_noise(image: Image, key: Key, photons: Number) -> Image:
-  """Replaces values by Poisson counts; 1 corresponds to `photons`."""
+  """Samples Poisson noise, with `photons` expected counts for a value of 1."""
   return jax.random.poisson(key, photons * image) / photons
 
 
 def impulse_noise(image: Image, key: Key, share: Number) -> Image:
-  """Sets a share of the values to 0 or 1."""
+  """Sets a fraction `share` of the values to 0 or 1 (salt and pepper)."""
   draw = jax.random.uniform(key, image.shape)
   return jnp.where(draw < share, (draw < share / 2).astype(jnp.float32), image)
 
@@ -71,7 +72,7 @@ def defocus_blur(image: Image, _: Key, radius: float, std: float) -> Image:
 
 
 def motion_blur(image: Image, key: Key, radius: int, std: float) -> Image:
-  """Averages over one side of a line, at up to 45 degrees to the rows."""
+  """Averages along a half-line, at a random angle of up to 45 degrees."""
   height, width = image.shape[:2]
   angle = jax.random.uniform(key, minval=-np.pi / 4, maxval=np.pi / 4)
   distances = np.arange(2 * radius + 1)
@@ -91,7 +92,7 @@ def motion_blur(image: Image, key: Key, radius: int, std: float) -> Image:
 
 
 def zoom_blur(image: Image, _: Key, stop: float, step: float) -> Image:
-  """Averages the image and magnifications by 1, 1 + step, ... < stop."""
+  """Averages the image with copies magnified by 1, 1 + step, ... < stop."""
   factors = np.arange(1, stop, step)
   sides = jnp.asarray(image.shape[:2], image.dtype)
 
@@ -105,7 +106,7 @@ def zoom_blur(image: Image, _: Key, stop: float, step: float) -> Image:
 
 
 def brightness(image: Image, _: Key, change: Number) -> Image:
-  """Adds to the value of HSV."""
+  """Adds `change` to the value channel of HSV."""
   value = image.max(axis=-1, keepdims=True)
   new = jnp.clip(value + change, 0, 1)
   return jnp.where(value > 0, image * (new / jnp.maximum(value, 1e-6)), new)
@@ -118,7 +119,7 @@ def contrast(image: Image, _: Key, factor: Number) -> Image:
 
 
 def pixelate(image: Image, _: Key, factor: Number) -> Image:
-  """Replaces values by the mean of their cell, which has 1 / factor pixels."""
+  """Replaces values by the mean of their cell, of side 1 / factor pixels."""
   means = []
   for size in image.shape[:2]:
     cell = (jnp.arange(size) + 0.5) * jnp.floor(size * factor) // size
@@ -128,7 +129,7 @@ def pixelate(image: Image, _: Key, factor: Number) -> Image:
 
 
 def jpeg(image: Image, _: Key, quality: Number) -> Image:
-  """Quantizes as JPEG does, with chroma at half the resolution."""
+  """Quantizes DCT coefficients as JPEG, with chroma at half the resolution."""
   height, width, channels = image.shape
   padded = 255 * jnp.pad(
       image, ((0, -height % 16), (0, -width % 16), (0, 0)), 'edge')
@@ -148,7 +149,7 @@ def _quantized(
     plane: Float[Array, 'height width'], table: Int[np.ndarray, '8 8'],
     quality: Number,
 ) -> Float[Array, 'height width']:
-  """Rounds the coefficients of blocks of 8 x 8 to multiples of the table."""
+  """Rounds DCT coefficients of 8 x 8 blocks to multiples of the table."""
   scale = jnp.where(quality < 50, 5000 / quality, 200 - 2 * quality)
   steps = jnp.clip((table * scale + 50) // 100, 1, 255)
   n = np.arange(8)
@@ -186,7 +187,7 @@ CORRUPTIONS: dict[str, tuple[Callable[..., Image], Any, Any]] = {
     'pixelate': (pixelate, (0.6, 0.5, 0.4, 0.3, 0.25),
                  (0.95, 0.9, 0.85, 0.75, 0.65)),
     'jpeg': (jpeg, (25, 18, 15, 10, 7), (80, 65, 58, 50, 40))}
-# Corruptions whose operations depend on the severity, not only its numbers.
+# Corruptions whose array shapes depend on the severity, so it is static in jit.
 STATIC = ('defocus_blur', 'motion_blur', 'zoom_blur')
 
 

@@ -17,9 +17,9 @@ def load(
 ) -> UInt8[np.ndarray, 'height width']:
   """Returns the class of each pixel of the preprocessed image.
 
-  `mask` is a file of classes, in grey or as indices of a palette, or pixels;
-  `image_size` the (width, height) of the image before `ops`. Resizing takes the
-  nearest pixel. Raises a `ValueError` for other masks or operations.
+  `mask` is an image file (grey or palette) or an array of class indices;
+  `image_size` is the (width, height) of the image before `ops`. Resizing uses
+  the nearest pixel. Raises a `ValueError` for other masks or operations.
   """
   if isinstance(mask, bytes):
     try:
@@ -32,12 +32,12 @@ def load(
       0 <= mask.min() <= mask.max() <= 255):
     raise ValueError(
         f'its mask has pixels {mask.dtype} {list(mask.shape)} up to '
-        f'{mask.max()}, but one class from 0 to 255 per pixel was expected, '
-        'such as in a grey or palette PNG.')
+        f'{mask.max()}; expected one class from 0 to 255 per pixel, as in a '
+        'grey or palette PNG.')
   if mask.shape[::-1] != image_size:
     raise ValueError(
         f'its mask has {mask.shape[0]} x {mask.shape[1]} pixels, but the image '
-        f'{image_size[1]} x {image_size[0]}.')
+        f'has {image_size[1]} x {image_size[0]}.')
   picture = Image.fromarray(mask.astype(np.uint8))
   for op in ops:
     if isinstance(op, ops_lib.Resize):
