@@ -146,7 +146,7 @@ def test_hashes_of_addresses_are_checked(site, tmp_path):
   site.files['/x.npz'] = BODY
   digest = hashlib.sha256(BODY).hexdigest()
   with pytest.raises(ValueError, match=(
-      f'x.npz is not kept: it has the SHA-256 {digest}, but expected is 00')):
+      f'x.npz was discarded: it has SHA-256 {digest}, but 00')):
     download.fetch(f'{site.address}/x.npz#sha256={64 * "0"}')
   assert not cached_files(tmp_path)
   address = f'{site.address}/x.npz#sha256={digest.upper()}'
@@ -154,7 +154,7 @@ def test_hashes_of_addresses_are_checked(site, tmp_path):
   assert path.read_bytes() == BODY
   assert download.fetch(address, log=lambda _: None) == path
   path.write_bytes(BODY[1:])  # A damaged disk.
-  with pytest.raises(ValueError, match='x.npz, downloaded from .* has the'):
+  with pytest.raises(ValueError, match='x.npz, downloaded from .* has SHA-256'):
     download.fetch(address)
 
 

@@ -77,7 +77,7 @@ def test_the_card_of_a_run_is_pushed_with_its_licence(
 
 
 @pytest.mark.parametrize(('flags', 'form', 'words'), [
-    ([], 'timm', 'The licence of the weights is not known'),
+    ([], 'timm', 'The licence of the weights is unknown'),
     (['--licence=mit'], 'npz', '--push needs --format=timm or huggingface'),
     (['--licence=mit', '--push=a/b/c'], 'timm',
      "--push must be USER/NAME; got 'a/b/c'")])
@@ -119,5 +119,5 @@ def test_a_lost_connection_to_the_hub_continues(hub, pushed, monkeypatch):
 def test_a_file_with_another_hash_is_an_error(hub, pushed):
   hub.damaged = True
   with pytest.raises(ValueError, match=(
-      r'model.safetensors has the SHA-256 \w{64}, but expected is \w{64}')):
+      r'model.safetensors has SHA-256 \w{64}, but \w{64} was expected')):
     vit_jax.load(f'hf://{NAME}', log=None)

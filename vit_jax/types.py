@@ -14,7 +14,7 @@ import jax
 #     indices padded with -1; prepared: [batch, classes] k-hot or soft.
 #     Regression: [batch, targets] float32, standardised, NaN if unknown.
 #   mask [batch]: 1 for real examples, 0 for padding.
-#   segmentation [batch, height, width]: class of each pixel, if asked for.
+#   segmentation [batch, height, width]: class of each pixel, for evaluators.
 Batch = Mapping[str, jax.Array]
 
 # Named outputs of a model: `logits` [batch, classes], `representation`

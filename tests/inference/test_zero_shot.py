@@ -62,7 +62,7 @@ def test_classes_are_reordered_by_name(tmp_path, capsys):
       other(IMAGES)['logits'], model(IMAGES)['logits'][:, [2, 0, 1]])
   assert not capsys.readouterr().out
   assert zero_shot.in_order(model, ('owl', 'cat', 'cow')) is model
-  assert 'the order of the texts counts: cat is owl' in capsys.readouterr().out
+  assert 'matched by position: cat is owl' in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(('arrays', 'message'), [

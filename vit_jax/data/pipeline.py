@@ -133,7 +133,7 @@ def choose_workers(
 
 
 def max_workers(cores: int | None = None) -> int:
-  """Returns the number of workers that `cores`, by default all, allow."""
+  """Returns the largest number of workers for `cores` (default: all)."""
   # A scheduler such as Slurm may give this process only some; not on macOS.
   cores = cores or (
       len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity')

@@ -52,7 +52,7 @@ class MultiLabelConfig(evaluator.EvaluatorConfig):
 def evaluate(
     context: evaluator.Context, split: evaluator.Split,
 ) -> evaluator.Evaluate:
-  """Returns the evaluation of an open split."""
+  """Returns the multi-label evaluation of a split."""
   def batch_values(params: types.Params, batch: types.Batch) -> types.Outputs:
     logits, labels = context.predict(params, batch)['logits'], batch['label']
     loss = context.loss(logits, labels)

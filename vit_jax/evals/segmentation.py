@@ -1,10 +1,10 @@
 """Semantic segmentation with a linear probe on frozen patch features.
 
-As the linear evaluation of DINOv2 (arXiv 2304.07193, section 7.4), with a ridge
-regression, which has a closed form, from the token of a patch to the share of
-each class in each of up to 4 x 4 cells of the patch. This minimises the squared
-error of the one-hot labels of all pixels. Scores are interpolated bilinearly
-from cells to pixels. Labels have the size of the preprocessed image.
+Follows the linear evaluation of DINOv2 (arXiv 2304.07193, section 7.4), with a
+closed-form ridge regression instead of SGD. It maps the token of a patch to the
+fraction of each class in up to 4 x 4 cells of the patch, which minimises the
+squared error of the one-hot labels of all pixels. Scores are interpolated
+bilinearly from cells to pixels. Labels have the size of the preprocessed image.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from vit_jax.evals import evaluator
 from vit_jax.evals import passes
 from vit_jax.parallel import multihost
 
-VALUES = 256  # Of the pixels of a mask.
+VALUES = 256  # Possible values of a mask pixel.
 EPSILON = 1e-5  # Keeps constant features finite.
 _NUM_DRAWN = 5
 
@@ -119,7 +119,7 @@ class SegmentationConfig(evaluator.EvaluatorConfig):
       self, counts: Float[np.ndarray, 'values values'], examples: int, *,
       images: Callable[[], list[np.ndarray]],
   ) -> evaluator.Result:
-    """Returns metrics; row: class, column: predicted class."""
+    """Returns metrics of `counts` [class, predicted class]."""
     correct = np.diag(counts)
     union = counts.sum(axis=0) + counts.sum(axis=1) - correct
     if not union.any():
@@ -142,7 +142,7 @@ def moments(
 ) -> Float[Array, 'width_and_1 width_1_and_targets']:
   """Returns the sum over patches of [x, 1]^T [x, 1, y].
 
-  x is the token of a patch, and y the share of each value in its cells,
+  x is the token of a patch, and y the fraction of each value in its cells,
   flattened from [cells, cells, values].
   """
   rows, columns = tokens.shape[1:3]
@@ -154,7 +154,7 @@ def moments(
       i=cells, j=cells)
   # XLA fuses the comparison into the mean.
   shares = (pixels[..., None] == jnp.arange(VALUES)).mean(axis=-2)
-  # Padding may be NaN, which it would remain in a product with its mask.
+  # Padding may be NaN, and NaN times a mask of 0 is NaN.
   left = jnp.where(mask[:, None, None, None] > 0, jnp.concatenate(
       [tokens, jnp.ones_like(tokens[..., :1])], axis=-1), 0)
   right = jnp.concatenate(
@@ -171,8 +171,8 @@ def fit(
 
     w = (C_xx + penalty)^-1 C_xy,  b = E[y] - E[x] w
 
-  with the covariances C of standardised features. Pixels without a class are a
-  class of their own, which is never predicted. `where` is for messages.
+  with the covariances C of standardised features. Pixels without a class are
+  fitted as a class that is never predicted. `where` is for messages.
   """
   width = len(moments) - 1
   mean = moments.astype(np.float64) / moments[width, width]
@@ -201,7 +201,7 @@ def predict(
     probe: Probe, tokens: Float[Array, 'batch rows columns width'],
     size: tuple[int, int],
 ) -> Int[Array, 'batch height image_width']:
-  """Returns the class of each pixel of images of a size."""
+  """Returns the class of each pixel of images of size (height, width)."""
   weights, bias, classes = probe
   scores = bias + jnp.einsum(
       'brcw,wijk->brcijk', tokens, weights,

@@ -1,11 +1,11 @@
-"""Accuracy on a dataset with some of the model's classes, matched by name.
+"""Accuracy on a dataset with a subset of the model's classes, by name.
 
 ImageNet-V2, -A, -R and -Sketch name their classes by WordNet synsets, such as
 n01440764. The prediction is the class of the dataset with the largest logit.
 ImageNet-A and -R have 200 of the 1,000 classes (arXiv 1907.07174, 2006.16241).
 
-113 classes of ObjectNet each correspond to one or more ImageNet classes, of
-which the largest logit counts; other images are left out. The correspondence is
+Each of 113 ObjectNet classes maps to one or more ImageNet classes, and its
+logit is the largest of theirs; images of other classes are left out. The map is
 read from the folder `mappings` of the release (https://objectnet.dev), whose
 ImageNet indices are those of the sorted synsets.
 """
@@ -74,7 +74,7 @@ class ShiftConfig(evaluator.EvaluatorConfig):
   def _model_classes(
       self, split: evaluator.Split, context: evaluator.Context,
   ) -> dict[int, list[int]]:
-    """Returns the model's classes for each class of the dataset that counts."""
+    """Returns the model's classes for each class of the dataset with any."""
     names = split.class_names or ()
     index = {name: i for i, name in enumerate(context.class_names or ())}
     matches = (objectnet_classes(epath.Path(self.mappings), sorted(index))
@@ -88,19 +88,19 @@ class ShiftConfig(evaluator.EvaluatorConfig):
           + (f'{len(unknown)} of {split.name} are not classes of '
              f'{context.train_name}: {", ".join(unknown[:_SHOWN])}'
              + ', ...' * (len(unknown) > _SHOWN) if unknown else
-             f'knows none of {split.name}')
+             f'no class of {split.name} can be matched')
           + f'. {context.train_name} has '
           + (f'{", ".join([*index][:2])}, ...' if index else 'no class names.')
-          + ' Use data with such names, as the synsets of imagenet2012.')
+          + ' Use data with these class names, such as WordNet synsets.')
     expected = known_datasets.facts(self.source).num_present
-    if expected and len(groups) > expected:  # TFDS declares all of ImageNet's.
+    if expected and len(groups) > expected:  # TFDS declares all 1,000 classes.
       assert split.read_labels is not None
       present = np.unique(split.read_labels()).tolist()
       if len(present) != expected:
         raise ValueError(
             f'{context.where}: {split.name} has images of {len(present)} '
-            f'classes, not of {expected}. Evaluate on all images: leave split '
-            'out.')
+            f'classes, not of {expected}. Evaluate on all images: omit '
+            'split.')
       groups = {i: groups[i] for i in present}
     return {i: [index[name] for name in group] for i, group in groups.items()}
 
@@ -108,7 +108,7 @@ class ShiftConfig(evaluator.EvaluatorConfig):
 def objectnet_classes(
     folder: epath.Path, synsets: Sequence[str],
 ) -> dict[str, list[str]]:
-  """Returns the synsets of each of ObjectNet's image folders that has some.
+  """Returns the ImageNet synsets of each ObjectNet image folder that has any.
 
   Args:
     folder: `mappings` of the release.
@@ -122,7 +122,7 @@ def objectnet_classes(
 
   if len(synsets) != _IMAGENET_CLASSES:
     raise ValueError(
-        f'The mapping of ObjectNet is to the {_IMAGENET_CLASSES:,} classes of '
+        f'ObjectNet is mapped to the {_IMAGENET_CLASSES:,} classes of '
         f'ImageNet, but the model has {len(synsets):,} class names.')
   try:
     # Lines of the file of ImageNet's class descriptions, by class index.
@@ -138,4 +138,4 @@ def objectnet_classes(
     raise ValueError(
         f'Cannot read the classes of ObjectNet in {folder}: '
         f'{type(error).__name__}: {error}. Expected the folder `mappings` of '
-        'its release.') from error
+        'the ObjectNet release.') from error

@@ -90,9 +90,8 @@ def _set_intervals(
 ) -> config_lib.Config:
   """Returns the config with durations for the intervals 'auto'.
 
-  Evaluations read at most as many images as training does, except that there is
-  always one. An image costs as much to decode as in training, and no more
-  FLOPs.
+  Evaluations read at most as many images as training does, but run at least
+  once. An image takes as long to decode as in training, and no more FLOPs.
   """
   log = config.log
   total = config.total.to_steps(

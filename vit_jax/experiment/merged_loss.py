@@ -28,7 +28,7 @@ class _MergedLoss:
 
 
 class _MergedCoupledLoss(_MergedLoss):
-  """The same for a loss that compares examples."""
+  """`_MergedLoss` of a loss that compares the examples of a batch."""
 
   def embed(self, params: types.Params, *args: Any) -> jax.Array:
     return self.loss.embed(lora.merge(params, self.config), *args)

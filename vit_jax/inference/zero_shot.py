@@ -20,7 +20,7 @@ from vit_jax.inference import model as model_lib
 from vit_jax.models import vit_config
 
 _KEYS = 'embeddings [classes, width] and labels [classes]'
-_SCALE = 100.0  # Of CLIP's published models.
+_SCALE = 100.0  # Logit scale of the published CLIP models.
 
 
 def attach(
@@ -29,7 +29,7 @@ def attach(
   """Returns a classifier whose head is the text embeddings of an .npz file.
 
   Args:
-    model: an image tower, whose head, if any, is its projection.
+    model: an image tower; its head, if any, is the projection.
     path: file with `embeddings` [classes, width], `labels` [classes],
       and optionally the scalars `scale` (default: 100) and `bias`. With a bias,
       probabilities are sigmoids (SigLIP), otherwise a softmax.
@@ -52,7 +52,7 @@ def attach(
     lengths = np.linalg.norm(texts, axis=1, keepdims=True)
     if not (np.isfinite([scale, bias]).all() and (lengths > 0).all()
             and np.isfinite(lengths).all()):
-      raise ValueError('a number is not finite, or an embedding is zero')
+      raise ValueError('a value is not finite, or an embedding is zero')
   except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
     raise ValueError(
         f'Cannot read the text embeddings {os.fspath(path)}: {error}. Expected '
@@ -88,13 +88,14 @@ def in_order(
 ) -> model_lib.Model:
   """Returns the classifier with its classes in the order of a dataset.
 
-  If the dataset names its classes otherwise, their order is left, with a note.
+  If the names differ, the order is kept, and a note says so.
   """
   labels = model.preprocess.labels
   if sorted(labels) != sorted(names):
     print(escape.line(
-        'note: the dataset names its classes otherwise, so that the order of '
-        f'the texts counts: {labels[0]} is {[*names, "class 0"][0]}, ...'))
+        'note: the class names of the dataset are not the labels of the text '
+        'embeddings, which are matched by position: '
+        f'{labels[0]} is {[*names, "class 0"][0]}, ...'))
     return model
   order = np.array([labels.index(name) for name in names])
   head = {key: array[..., order]

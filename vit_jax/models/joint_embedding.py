@@ -19,7 +19,7 @@ from vit_jax.models import vit_config
 class JointEmbedding(nn.Module):
   """ViT that also embeds views of images.
 
-  The head is not trained; it makes the model evaluate and load like any ViT.
+  The head is not trained; with it, the model can be loaded like any ViT.
 
   Attributes:
     config: the ViT.
@@ -56,12 +56,12 @@ class JointEmbedding(nn.Module):
       train: see `vit.ViT`.
       capture: see `vit.ViT`.
       global_views: views of each image.
-      local_views: further views, of another size.
+      local_views: additional views of another size.
 
     Returns:
-      The outputs of `vit.ViT` for the images, and `predictions` [batch,
-      outputs], their embeddings. With views only `predictions` [batch, views,
-      outputs], of global views, then of local ones.
+      Without views, the outputs of `vit.ViT` for the images, and their
+      embeddings `predictions` [batch, outputs]. With views, `predictions`
+      [batch, views, outputs] only: global views first, then local ones.
     """
     if global_views is None:
       outputs = self.vit(images, train=train, capture=capture)
@@ -81,7 +81,7 @@ class _Projector(nn.Module):
   """MLP with two hidden layers.
 
   Unlike in LeJEPA's code, there is no batch norm: embeddings of an example do
-  not depend on others, so that a batch can be embedded in parts.
+  not depend on others, so a batch can be embedded in microbatches.
   """
   hidden: int
   outputs: int

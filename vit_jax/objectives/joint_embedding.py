@@ -8,8 +8,8 @@
 
 for embeddings z_v of the views of an image and random directions a of length 1.
 SIGReg, the Epps-Pulley statistic of a normal distribution, prevents collapse:
-there is no teacher, and no gradient is stopped. Its mean over the N images of
-the batch makes the loss of each image depend on all others.
+there is no teacher and no stop-gradient. Because of its mean over the N images
+of the batch, the loss of each image depends on all others.
 
 Balestriero and LeCun, arXiv 2511.08544, algorithms 1 and 2. No labels are used.
 """
@@ -31,7 +31,7 @@ from vit_jax.objectives import lejepa
 from vit_jax.objectives import views as views_lib
 
 # Integration from -5 to 5 by the trapezoidal rule with 17 points (algorithm 1).
-# The function is symmetric, and 0 at 0.
+# The integrand is symmetric, and 0 at t = 0.
 _STEP = 5 / 8
 
 
@@ -54,16 +54,16 @@ class LeJepa:
   def draw(
       self, images: views_lib.Images, key: PRNGKeyArray,
   ) -> dict[str, jax.Array]:
-    """Returns the views of a batch, which `embed` finds in `batch`."""
+    """Returns the views of a batch, which `embed` expects in `batch`."""
     return views_lib.draw(self._config.views, images, key, **self._scale)
 
   def embed(
       self, params: types.Params, batch: types.Batch, key: PRNGKeyArray,
       train: bool = True,
   ) -> Float[Array, 'batch views embedding']:
-    """Returns the embeddings of views, each a function of its example only.
+    """Returns the embeddings of views; examples do not affect each other.
 
-    `key` also samples views that are not in the batch.
+    If `batch` has no views, `key` samples them.
     """
     view_key, dropout_key = jax.random.split(key)
     inputs = views_lib.given(batch) or self.draw(batch['image'], view_key)
@@ -106,8 +106,8 @@ def sigreg(
 ) -> Float[Array, '']:
   """Returns the mean over directions and views of the Epps-Pulley statistic.
 
-  The backward pass computes the waves again, which would need the memory of
-  batch x views x directions x knots numbers.
+  The backward pass recomputes the complex exponentials, because storing them
+  would take batch x views x directions x knots numbers.
 
   Args:
     embeddings: 0 where masked.
@@ -118,7 +118,7 @@ def sigreg(
   first = jnp.exp(1j * _STEP * (embeddings @ directions))
   wave, statistic = jnp.ones_like(first), jnp.zeros(())
   for knot in range(1, 9):
-    wave = wave * first  # Eight products cost less than eight exponentials.
+    wave = wave * first  # A product costs less than an exponential.
     difference = (mask[:, None, None] * wave).sum(axis=0) / count - (
         normal := math.exp(-(knot * _STEP)**2 / 2))
     weight = normal * _STEP * (2 if knot < 8 else 1)
@@ -134,8 +134,9 @@ def build_model(
   """Returns the model with its projector.
 
   Raises:
-    ValueError: for a model whose positions do not interpolate, colours of
-      images without, or local views that do not divide into patches.
+    ValueError: if the model is not a ViT, its position embeddings cannot be
+      interpolated, colour jitter is on but images are not RGB, or local views
+      do not divide into patches.
   """
   if model.name != 'vit':
     raise ValueError(
@@ -144,8 +145,8 @@ def build_model(
   if model.position == 'relative' or (
       model.position_at != 'stem' and model.position != 'none'):
     raise ValueError(
-        'objective lejepa interpolates positions to the grid of local views, '
-        'for which they must be added at the stem, but model.position is '
+        'objective lejepa interpolates position embeddings to the grid of '
+        'local views, so they must be added at the stem; model.position is '
         f'{model.position!r} and model.position_at {model.position_at!r}.')
   views = config.views
   if views.changes_colours and image_shape[-1] != 3:

@@ -10,17 +10,17 @@ class ViewsConfig:
   """Views of an image; the defaults are those of LeJEPA's code.
 
   Attributes:
-    num_global: global views, of the size of the images.
-    num_local: local views.
+    num_global: number of global views, which have the size of the images.
+    num_local: number of local views.
     local_size: side of local views in pixels.
-    global_area: range of a global crop's share of the image.
+    global_area: range of the area of global crops, as a fraction of the image.
     local_area: the same for local crops.
-    aspect: range of width / height of a crop, whose logarithm is uniform.
+    aspect: range of width / height of a crop; the logarithm is uniform.
     flip: probability of mirroring.
     jitter: largest changes of brightness, contrast and saturation (factors 1 -
-      x to 1 + x) and of hue (fraction of a circle).
-    jitter_probability: share of views with `jitter`.
-    grayscale: probability of removing the colours.
+      x to 1 + x) and of hue (fraction of the colour circle).
+    jitter_probability: probability of `jitter`.
+    grayscale: probability of conversion to grey.
   """
   num_global: int = 2
   num_local: int = 6
@@ -63,7 +63,7 @@ class ViewsConfig:
 
   @property
   def changes_colours(self) -> bool:
-    """Whether views may have other colours than the image."""
+    """Whether the colours of views may differ from those of the image."""
     return bool(
         self.grayscale or (self.jitter_probability and any(self.jitter)))
 
@@ -74,8 +74,9 @@ class LeJepaConfig:
 
   Attributes:
     name: 'lejepa'.
-    weight: weight of SIGReg, from 0 to 1; the prediction has the rest.
-    directions: random directions of each step.
+    weight: weight of SIGReg, between 0 and 1; the prediction loss has weight
+      1 - `weight`.
+    directions: number of random directions that SIGReg draws in each step.
     hidden: width of the two hidden layers of the projector.
     embedding: length of an embedding.
     views: random views of an image.

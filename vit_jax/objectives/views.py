@@ -1,14 +1,14 @@
 """Random views of images, drawn on the device.
 
-A view is a resized crop, perhaps mirrored, with other colours. Global views
-show most of the image at its own size, local ones a part of it at a smaller
+A view is a resized crop with random mirroring and colour jitter. Global views
+show most of the image at its own size, local views a part of it at a smaller
 size (multi-crop, arXiv 2006.09882).
 
-Crops and colours are products of small matrices, which accelerators are built
-for, and views depend on the key and the position in the batch only. Unlike in
-torchvision, a crop that does not fit is cut off at the edges instead of drawn
-again, hue turns about the grey axis of RGB, the changes of colours have a fixed
-order, and pixels are clipped to 0 ... 1 after the last. There is no blur or
+Crops and colour changes are small matrix products, which run fast on
+accelerators, and depend only on the key and the position in the batch. Unlike
+in torchvision, a crop larger than the image is clipped instead of resampled,
+hue is a rotation about the grey axis of RGB, colour changes have a fixed order,
+and pixels are clipped to 0 ... 1 only after the last one. There is no blur or
 solarisation.
 """
 
@@ -118,7 +118,7 @@ def draw_colours(
   turn = jnp.where(applied, turn, 0)
   grey = jax.random.bernoulli(grey_key, config.grayscale, shape)
   saturation = jnp.where(grey, 0, factors[..., 2])[..., None, None]
-  # A grey view has saturation 0. The hue turns before, not to turn grey.
+  # Grey views have saturation 0, and their hue is rotated before it is removed.
   luma = jnp.broadcast_to(jnp.asarray(LUMA), (3, 3))
   return factors[..., :2], (
       saturation * jnp.eye(3) + (1 - saturation) * luma) @ turn_hue(turn)

@@ -168,8 +168,8 @@ def finish(planned: Plan) -> tuple[dict[str, dict[str, Any]], str]:
   """Writes the metadata files.
 
   Returns:
-    The content of each shard by name, and the unreadable examples in words, if
-    any.
+    The facts of each shard by name, and a report of unreadable examples, which
+    may be empty.
 
   Raises:
     RuntimeError: if a shard is missing.
@@ -208,8 +208,9 @@ def _report_unreadable(planned: Plan, rows: Sequence[dict[str, str]]) -> str:
   if len(rows) > unreadable.allowed(planned.max_unreadable, total):
     raise ValueError(
         f'{text}\nSee {path}. Repair these images and run the command again, '
-        'or leave them out with --set=unreadable=skip, which allows 1 % '
-        '(--set=max_unreadable=0.01), or ten.')
+        'or leave them out with --set=unreadable=skip. At most 1 % '
+        '(--set=max_unreadable=0.01) or ten images, whichever is more, may be '
+        'left out.')
   return f'{text}\nThey are left out: see {path}'
 
 

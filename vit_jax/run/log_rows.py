@@ -1,4 +1,4 @@
-"""Metrics of a log line and of the final summary; images, histograms."""
+"""Metrics of log lines and of the final summary; images and histograms."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -60,14 +60,14 @@ def training_row(
 def evaluation_line(
     row: Mapping[str, float], *, step: int, targets: tuple[str, ...],
 ) -> str:
-  """Returns the metrics of evaluators; of several targets, only their mean."""
+  """Returns the line of an evaluation; several targets show only their mean."""
   each = tuple(f'_{name}' for name in targets) if len(targets) > 1 else ()
   return f'step {step:,}: ' + console.format_metrics(
       {key: row[key] for key in row if not key.endswith(each)})
 
 
 def advise_input(section: data.DataConfig, dataset: data.Dataset) -> str:
-  """Returns the cost of an image, and what would reduce it."""
+  """Returns the input cost per image, and what would reduce it."""
   decode, augment, side = pipeline.median_cost(
       examples.LoadExample(dataset, section, train=True))
   stored = round(8 / 7 * max(section.size))  # 256 for 224.
@@ -82,7 +82,7 @@ def advise_input(section: data.DataConfig, dataset: data.Dataset) -> str:
       'fewer operations in data.train_ops': augment > decode,
       'a smaller --config.data.resolution': augment > decode,
       'more CPU cores': True}
-  return (f'. One takes {1e3 * decode:.2g} ms to read and decode, and '
+  return (f'. An image takes {1e3 * decode:.2g} ms to read and decode, and '
           f'{1e3 * augment:.2g} ms to augment. Remedies: '
           + ', '.join(text for text, helps in remedies.items() if helps) + '.')
 
@@ -136,7 +136,7 @@ def observe(
     experiment: experiment_lib.Experiment, writer: writer_lib.MetricWriter,
     state: types.TrainState, batch: types.Batch, *, step: int, is_first: bool,
 ) -> None:
-  """Writes what can be seen of a batch before its step.
+  """Writes example images and gradient histograms of a batch, before its step.
 
   Args:
     experiment: the experiment.

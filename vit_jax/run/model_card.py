@@ -97,9 +97,9 @@ def of_weights(repository: str, description: str, *, predicts: bool) -> str:
 
 
 def for_hub(text: str, *, library: str, licence: str) -> str:
-  """Returns a card with the library that reads the weights, and the licence.
+  """Returns a card that states the library of the weights, and the licence.
 
-  Raises a `ValueError` if neither `licence` nor the card state the latter.
+  Raises a `ValueError` if neither `licence` nor the card states a licence.
   """
   card = huggingface_hub.ModelCard(text if not licence else re.sub(
       r'^(- \*\*Licence of the weights:\*\*) .*', rf'\1 {licence}', text,
@@ -108,9 +108,9 @@ def for_hub(text: str, *, library: str, licence: str) -> str:
   data.library_name, data.license = library, licence or data.license
   if data.license in (None, 'unknown'):
     raise ValueError(
-        'The licence of the weights is not known, without which others must '
-        'not use them. State it: --licence=apache-2.0, or another identifier '
-        'of https://huggingface.co/docs/hub/repositories-licenses')
+        'The licence of the weights is unknown; without one, nobody else may '
+        'use them. Add --licence=apache-2.0, or another identifier from '
+        ' https://huggingface.co/docs/hub/repositories-licenses')
   return str(card)
 
 

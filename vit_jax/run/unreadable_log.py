@@ -28,7 +28,7 @@ from vit_jax.run import workdir
 from vit_jax.training import counters as counters_lib
 from vit_jax.training import writer
 
-_CHUNK = 64  # Images between two looks at the clock.
+_CHUNK = 64  # Images between two checks of the time limit.
 _MAX_EXAMPLES = 2**20
 
 
@@ -174,5 +174,5 @@ def check_scans(
     raise ValueError(
         '\n'.join(problems) + '\nRepair or remove these images (`data check` '
         'lists all problems), or skip them with --config.data.unreadable=skip. '
-        f'At most {config.max_unreadable:.0%} are skipped '
-        '(data.max_unreadable), or ten.')
+        f'At most {config.max_unreadable:.0%} (data.max_unreadable) or ten '
+        'images, whichever is more, are skipped.')

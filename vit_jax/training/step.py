@@ -38,13 +38,13 @@ class Loss(Protocol):
 class CoupledLoss(Loss, Protocol):
   """A training objective that compares the examples of a batch.
 
-  A call is `compare(embed(params, batch, key), batch['mask'], key)`.
+  Calling it is `compare(embed(params, batch, key), batch['mask'], key)`.
   """
 
   def embed(
       self, params: types.Params, batch: types.Batch, key: PRNGKeyArray,
   ) -> Float[Array, 'batch *embedding']:
-    """Returns embeddings, each a function of its example only."""
+    """Returns embeddings; examples must not affect each other."""
     ...
 
   def compare(
@@ -293,12 +293,12 @@ def _split(
       lambda x: x.reshape(num_microbatches, replicas, -1, *x.shape[2:]), split)
 
 
-_COTANGENT = 'cotangent'  # Gradient of the loss by an example's embedding.
+_COTANGENT = 'cotangent'  # Gradient of the loss w.r.t. embeddings.
 
 
 @dataclasses.dataclass(frozen=True)
 class _Linearised:
-  """Loss with the gradient of a coupled loss, but independent examples."""
+  """Sum over independent examples with the gradient of a coupled loss."""
   loss: CoupledLoss
   measures: tuple[str, ...] = ()
 
@@ -315,9 +315,9 @@ def _coupled_gradients(
 ) -> tuple[types.Params, dict[str, metrics.Mean]]:
   """Returns the same as `_gradients`, for the comparison of a whole batch.
 
-  Microbatches are embedded, all embeddings compared, and microbatches embedded
-  again for the gradient (GradCache, arXiv 2101.06983, section 3.2), with the
-  same dropout. This needs one more forward pass.
+  Embeds all microbatches, compares all embeddings, then embeds each microbatch
+  again for the gradient, with the same dropout masks (GradCache, arXiv
+  2101.06983, section 3.2). This takes one additional forward pass.
   """
   embed = functools.partial(loss.embed, params)
   if replicas > 1:

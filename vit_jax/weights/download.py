@@ -1,8 +1,8 @@
 """Downloads weights into a cache on this machine, and checks their SHA-256.
 
 Local paths are used in place. huggingface_hub downloads hf://user/model into
-its own cache, fsspec gs:// and other addresses. `_download` reads https://,
-which fsspec requests in ranges that many servers do not support.
+its own cache; fsspec reads gs:// and other addresses. `_download` reads
+https://, where fsspec needs range requests, which many servers do not support.
 """
 
 from collections.abc import Callable, Generator
@@ -130,7 +130,7 @@ def _copy(
         with fsspec.open(url, 'rb') as stream:
           shutil.copyfileobj(stream, sink, _CHUNK_BYTES)
     check(pathlib.Path(name), url)
-    found = _check_hash(name, expected, f'{url} is not kept: it')
+    found = _check_hash(name, expected, f'{url} was discarded: it')
     os.replace(name, target)
   finally:
     pathlib.Path(name).unlink(missing_ok=True)
@@ -141,9 +141,9 @@ def _copy(
 def _download(url: str, sink: BinaryIO) -> None:
   """Writes the file at an http(s):// address to `sink`.
 
-  A lost connection continues where it ended, or starts again if the file has
-  changed (RFC 9110, section 13.1.5). Raises a `ConnectionError` if the server
-  does not state the version of the file.
+  After a lost connection, the download resumes where it stopped, or restarts if
+  the file has changed (RFC 9110, section 13.1.5). Raises a `ConnectionError` if
+  the server does not state the version of the file.
   """
   version, most, lost = '', 0, 0
   while True:
@@ -183,8 +183,8 @@ def _check_hash(
   found = checksum(path)
   if expected and found != expected.lower():
     raise ValueError(
-        f'{subject} has the SHA-256 {found}, but expected is {expected}. '
-        'Delete any copy, and load it again; if the hash is still another one, '
+        f'{subject} has SHA-256 {found}, but {expected} was expected. '
+        'Delete any copy, and load it again; if the hash still differs, '
         'do not use the file.')
   return found
 

@@ -7,7 +7,7 @@ def push(folder: str, repository: str, *, private: bool) -> str:
   """Uploads a local folder to USER/NAME; returns the address of the commit.
 
   The repository is created if necessary. The hub identifies large files by
-  their SHA-256, and so refuses incomplete ones.
+  their SHA-256, so it refuses incomplete ones.
 
   Raises:
     OSError: if the hub cannot be reached, or denies access.
@@ -21,6 +21,6 @@ def push(folder: str, repository: str, *, private: bool) -> str:
   except (OSError, RuntimeError) as error:
     raise OSError(
         f'{folder} could not be uploaded to {repository}: '
-        f'{type(error).__name__}: {error} Log in with a token that may write: '
-        'hf auth login.') from error
+        f'{type(error).__name__}: {error} Log in with a token that has write '
+        'access: hf auth login.') from error
   return str(commit.commit_url)

@@ -50,10 +50,10 @@ FLIP = {'op': 'flip'}
 
 @pytest.mark.parametrize(('mask', 'section', 'words'), [
     (pictures.encode(Image.new('RGB', (4, 4))), {}, 'uint8 [4, 4, 3] up to 0'),
-    (np.full((4, 4), 256), {}, 'int64 [4, 4] up to 256, but one class from 0'),
-    (np.full((4, 4), -1), {}, 'one class from 0 to 255 per pixel was expected'),
+    (np.full((4, 4), 256), {}, 'int64 [4, 4] up to 256; expected one class'),
+    (np.full((4, 4), -1), {}, 'expected one class from 0 to 255 per pixel'),
     (np.zeros((4, 4)), {}, 'its mask has pixels float64 [4, 4]'),
-    (np.zeros((4, 5), np.uint8), {}, '4 x 5 pixels, but the image 4 x 4'),
+    (np.zeros((4, 5), np.uint8), {}, '4 x 5 pixels, but the image has 4 x 4'),
     (b'no mask', {}, 'its mask cannot be read: not an image'),
     (np.zeros((4, 4), np.uint8), FLIP, 'eval_ops contains Flip, but images'),
 ])
