@@ -107,4 +107,4 @@ def test_evaluate_classifies_without_training(tmp_path, capsys):
       f'--json={tmp_path}/x.json']) == 0
   figures = json.loads((tmp_path / 'x.json').read_text())
   assert figures['metrics']['classification/accuracy'] > 0.2
-  assert 'the order of the texts counts' not in capsys.readouterr().out
+  assert 'matched by position' not in capsys.readouterr().out
