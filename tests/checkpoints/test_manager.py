@@ -189,13 +189,14 @@ def test_a_failure_in_the_background_is_raised_by_the_next_call(
   def full(*_, **__):
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-  checkpoints = open_checkpoints(tmp_path)
   monkeypatch.setattr('orbax.checkpoint.checkpoint_manager.CheckpointManager.'
                       '_finalize', full)
-  save(checkpoints, new_state(1))
   with pytest.raises(
       errors.StorageError, match=r'No space left on device.* \(.* free\).*'
-      'No checkpoint has been completed yet.'):
+      'No checkpoint has been completed yet.'
+  ), open_checkpoints(tmp_path) as checkpoints:
+    # If it were not closed, a thread of Orbax could wait for itself forever.
+    save(checkpoints, new_state(1))
     checkpoints.wait()
     checkpoints.check()
 
