@@ -39,7 +39,7 @@ FAMILIES = {
     'timm map': 'vit_so150m_patch16_reg4_map_256'}
 # Their components are among those of the other families.
 SIMILAR = {'AugReg and MAE', 'CLIP', 'DeiT III', 'DINOv3', 'EVA-02-CLIP',
-           'RoPE-ViT', 'SigLIP', 'timm map'}
+           'RoPE-ViT', 'SigLIP', 'timm gap', 'timm map'}
 SETTINGS = {'DINOv2': {'pooling': 'cls_average'},  # As its classifiers.
             'FlexiViT': {'patch_sizes': (2, 4)}}
 

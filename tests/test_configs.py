@@ -60,6 +60,9 @@ CASES = [f'{name}:{arguments}' for name in FILES
 
 TOY_MODEL = ('width=16', 'depth=2', 'num_heads=2', 'mlp_dim=32', 'patch=8',
              'unroll=1')
+TOY_OBJECTIVE = {
+    'mae.py': ('decoder_width=16', 'decoder_depth=1', 'decoder_heads=2'),
+    'lejepa.py': ('hidden=16', 'directions=16', 'views.local_size=8')}
 
 
 def test_every_arguments_entry_has_a_file():
@@ -97,6 +100,7 @@ def test_configs_train_at_toy_size(name, tmp_path):
     flags.append('data.source=digits')
     flags.append('data.split=train')
     flags.append('data.eval_ops=[{"op": "resize"}]')
+  flags += [f'objective.{s}' for s in TOY_OBJECTIVE.get(name, ())]
   path = str(ROOT / 'configs' / name) + argument
   for stage, config in config_lib.load(path, flags).items():
     if stage not in STAGES.get(name, (stage,)):

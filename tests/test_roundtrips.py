@@ -154,6 +154,10 @@ def test_a_convolutional_network_is_loaded_back_or_refused(variant, tmp_path):
 # --------------------------------------------- published models, by shape
 
 
+# Smaller models have the same names.
+LARGE = {'g/14', 'G/14', 'R152x2', 'R152x4', 'R200x3', 'R50+L/16', 'R50+L/32'}
+
+
 def zeros(shape):
   """Returns an array of any size that takes no memory."""
   return np.broadcast_to(np.float32(0), shape)
@@ -161,7 +165,8 @@ def zeros(shape):
 
 @pytest.mark.slow  # Builds 30 models at full size, abstractly.
 @pytest.mark.parametrize('variant', [
-    v for v in variants.PUBLISHED if not variants.settings(v)])
+    pytest.param(v, marks=[pytest.mark.large] * (v in LARGE))
+    for v in variants.PUBLISHED if not variants.settings(v)])
 def test_a_published_model_is_recognised_by_its_names_and_shapes(
     variant, monkeypatch):
   section = {'variant': variant, 'num_classes': 10}
