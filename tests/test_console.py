@@ -71,6 +71,21 @@ def test_words_are_broken_only_where_the_table_is_too_narrow(width):
   assert max(map(len, text.getvalue().splitlines())) <= width
 
 
+@pytest.mark.parametrize('width', [58, 80])
+def test_numbers_are_never_cut(width):
+  console = rich.console.Console(file=io.StringIO(), width=width)
+  console_lib.table(
+      'Summary', ['stage', 'steps', 'images', 'train loss', 'held out', ''],
+      [['pretrain', 2500, 80_000, 4.54,
+        'mean_average_precision\nprecision_at_1', '70.31 %\n98.50 %'],
+       ['finetune_10', 200, 5000, 0.0111, 'accuracy', '86.11 %']],
+      console=console)
+  shown = console.file.getvalue()
+  assert max(map(len, shown.splitlines())) <= width
+  for number in ('2,500', '80,000', '0.0111', '70.31 %', '98.50 %', '86.11 %'):
+    assert number in shown
+
+
 def test_a_cell_with_line_breaks_is_as_wide_as_its_longest_line():
   file = io.StringIO()
   console_lib.table(

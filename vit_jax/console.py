@@ -47,7 +47,7 @@ def table(
   for column, is_numeric, width in zip(columns, numeric, widths):
     drawn.add_column(
         _text(column), justify='right' if is_numeric else 'left',
-        overflow='fold', no_wrap=is_numeric, width=width)
+        overflow='fold', width=width)
   for row in cells:
     drawn.add_row(*(_text(_fit(text, width, max_lines, console))
                     for text, width in zip(row, widths)))
@@ -156,21 +156,26 @@ def _column_widths(
     columns: Sequence[str], cells: Sequence[Sequence[str]],
     numeric: Sequence[bool], *, total: int,
 ) -> list[int]:
-  """Returns widths that fit into `total`; only columns of text are narrowed.
+  """Returns widths that fit into `total`; numbers are never cut.
 
   No word is broken, if the longest words fit next to each other.
   """
-  texts = list(zip(columns, *cells))
-  widths = [max(cell_len(line) for text in column for line in text.split('\n'))
-            for column in texts]
-  words = [max(cell_len(word) for text in column
-               for word in text.split() or ['']) for column in texts]
+  widths, words = [], []
+  for column, is_numeric in zip(zip(columns, *cells), numeric):
+    widths.append(max(
+        cell_len(line) for text in column for line in text.split('\n')))
+    # A number and its unit stay on one line; headings may wrap.
+    words.append(max(
+        cell_len(word) for i, text in enumerate(column)
+        for word in (text.split('\n') if is_numeric and i else text.split())
+        or ['']))
   free = total - 3 * len(widths) + 1  # Edges, padding and separators.
-  if sum(words) > free:
-    words = [min(len_, 8) for len_ in words]
+  for length in (8, 4):
+    if sum(words) > free:
+      words = [word if is_numeric else min(word, length)
+               for word, is_numeric in zip(words, numeric)]
   while sum(widths) > free:
-    room = [0 if is_numeric else width - word for width, word, is_numeric
-            in zip(widths, words, numeric)]
+    room = [width - word for width, word in zip(widths, words)]
     if max(room) <= 0:
       break
     widths[max(range(len(widths)), key=lambda i: (room[i] > 0) * widths[i])
