@@ -5,6 +5,7 @@ from typing import Any
 import flax.linen as nn
 import jax
 from jax import ad_checkpoint
+import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from vit_jax.models import layers
@@ -49,4 +50,9 @@ def gelu(inputs: Float[Array, '...'], kind: str) -> Float[Array, '...']:
   """
   if kind == 'quick':
     return inputs * jax.nn.sigmoid(1.702 * inputs)
-  return jax.nn.gelu(inputs, approximate=kind == 'tanh')
+  if kind == 'tanh':
+    return jax.nn.gelu(inputs)
+  # The erfc of `jax.nn.gelu` is not fused: 18 % more bytes in a step of B/16.
+  inputs_f32 = inputs.astype(jnp.float32)
+  outputs = 0.5 * inputs_f32 * (1 + jax.lax.erf(inputs_f32 * 0.5 ** 0.5))
+  return outputs.astype(inputs.dtype)
