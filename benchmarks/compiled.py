@@ -49,10 +49,10 @@ SETTINGS = ('B/16x256@224', 'B/16x256@384', 'L/16x64@224', 'L/16x64@384',
             'H/14x16@224', 'H/14x16@378')  # 384 does not divide into patches.
 # Headings and digits of the figures.
 COLUMNS = {
-    'temporaries_gib': ('temporaries', 2), 'peak_gib': ('peak', 2),
+    'temporaries_gib': ('temp', 2), 'peak_gib': ('peak', 2),
     'tflop': ('TFLOP', 2), 'gb': ('GB', 1), 'compute_ms': ('compute', 1),
     'memory_ms': ('memory', 1), 'sum_ms': ('sum', 1),
-    'compile_cpu_secs': ('compiled in', 0), 'needed_gib': ('needs', 1)}
+    'compile_cpu_secs': ('compile', 0), 'needed_gib': ('needs', 1)}
 POLICIES = ('nothing_saveable', 'dots_with_no_batch_dims_saveable',
             'dots_saveable', 'everything_saveable')
 
@@ -169,10 +169,12 @@ def parse(text):
 
 def show(title, found):
   """Prints a row per implementation; one that does not fit has its size."""
-  console.table(title, ('', *(heading for heading, _ in COLUMNS.values())), [
-      (name, *(f'{f[key]:.{digits}f}' if key in f else None
-               for key, (_, digits) in COLUMNS.items()))
-      for name, f in found.items()])
+  shown = {key: value for key, value in COLUMNS.items()
+           if any(key in figures for figures in found.values())}
+  console.table(title, ('', *(heading for heading, _ in shown.values())), [
+      (name, *(f'{figures[key]:.{digits}f}' if key in figures else None
+               for key, (_, digits) in shown.items()))
+      for name, figures in found.items()])
 
 
 def main(argv=None):

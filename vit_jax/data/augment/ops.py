@@ -44,8 +44,8 @@ def to_array(
     raise ValueError(
         f'The operations return an image of {image.height} x {image.width}, '
         f'but the batch has {height} x {width} (data.resolution). Finish with '
-        'an operation that fixes the size: resize, central_crop, '
-        'inception_crop or pad_crop.')
+        'an operation that sets the size: resize, central_crop or '
+        'inception_crop.')
   return pixels(image)
 
 
