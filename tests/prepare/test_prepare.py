@@ -220,28 +220,6 @@ def test_unreadable_images_are_refused_until_repaired_or_left_out(
   _same(_open('mine', 'train', data_dir=str(tmp_path)), _open(source, 'train'))
 
 
-def test_a_damaged_prepared_image_is_named_by_its_source_key(
-    folder, tmp_path, capsys, monkeypatch):
-  source = shutil.copytree(folder, tmp_path / 'photos')
-  (source / 'train/dog/7.jpeg').write_bytes(b'no image')
-  monkeypatch.setattr(data.DataConfig, 'decode', lambda config, image: image)
-  _prepare(source, tmp_path)
-  monkeypatch.undo()
-  capsys.readouterr()
-  main.main(['data', 'check', '--source=mine', f'--data-dir={tmp_path}',
-             f'--json={tmp_path}/check.json'])
-  report = json.loads((tmp_path / 'check.json').read_text())
-  assert report['unreadable'][0]['reason'].endswith(
-      '; prepared from train/dog/7.jpeg')
-  config = data.parse({'source': 'mine', 'data_dir': str(tmp_path),
-                       'split': 'train', 'resolution': 8})
-  batches = data.train_batches(
-      config, data.open_dataset(config), seed=0, batch_size=25)
-  with pytest.raises(ValueError, match='; prepared from train/dog/7.jpeg'):
-    next(batches)
-  batches.close()
-
-
 @pytest.mark.parametrize(('head', 'cells'), [
     ('age', ('1.5', '-2', '', '0.1')),
     ('age,größe', ('1,2.5', '0.1,', '-7,1e-3', '3,4')),

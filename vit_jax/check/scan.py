@@ -14,9 +14,8 @@ from vit_jax.check import image_record
 from vit_jax.data import dataset
 from vit_jax.data.augment import ops
 from vit_jax.data.images import decode
-from vit_jax.data.images import unreadable
 from vit_jax.data.sources import protocol
-from vit_jax.data.splits import random_subsets
+from vit_jax.data.splits import subsets
 
 Label = tuple[float, ...]
 # Maps images to a row of features each.
@@ -96,7 +95,7 @@ def prepare(
   fraction = min(1, max_examples / total) if max_examples and total else 1
   return ScanRequest(
       config.source,
-      tuple(Split(name, random_subsets.select_random(
+      tuple(Split(name, subsets.select_random(
           source, max(1, round(fraction * len(source))),
           name=f'{config.source} {name}'), len(source))
             for name, source in sources.items()),
@@ -178,11 +177,10 @@ def _read(result: Scan, number: int) -> image_record.ImageRecord:
   split, index = request.locate(number)
   example = split.source[index]
   result.labels[number] = _label(request, example['label'])
-  with unreadable.add_origin(example):
-    image = example['image']
-    return image_record.build(
-        image, split.source.key(index), request.decode(image),
-        min_side=request.min_side)
+  image = example['image']
+  return image_record.build(
+      image, split.source.key(index), request.decode(image),
+      min_side=request.min_side)
 
 
 def _label(request: ScanRequest, label: Any) -> Label | None:

@@ -16,11 +16,8 @@ where it was.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
-import contextlib
 import functools
 import re
-import threading
 import time
 
 from etils import epy
@@ -39,8 +36,6 @@ with epy.lazy_imports():
   from vit_jax.data.fingerprints import similarity
   from vit_jax.inference import image_files
   from vit_jax.prepare import prepare
-
-PROGRESS_SECS = 60.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -171,8 +166,7 @@ def _prepare(args: argparse.Namespace) -> int:
         shorter_side=args.shorter_side, quality=args.quality)
     kept = prepare.begin(planned)
     _print_plan(planned, kept)
-    with _progress(planned):
-      prepare.write(planned, runner=args.runner, flags=args.runner_flags)
+    prepare.write(planned, runner=args.runner, flags=args.runner_flags)
     shards, unreadable = prepare.finish(planned)
   if unreadable:
     console.print_lines(unreadable)
@@ -198,23 +192,6 @@ def _print_plan(planned: prepare.Plan, kept: int) -> None:
   if kept:
     print(f'{kept:,} of {len(planned.all_shards):,} shards were finished '
           'before and are kept')
-
-
-@contextlib.contextmanager
-def _progress(planned: prepare.Plan) -> Iterator[None]:
-  """Prints the number of finished shards regularly, for any runner."""
-  ended = threading.Event()
-
-  def watch() -> None:
-    while not ended.wait(PROGRESS_SECS):
-      print(f'{planned.num_finished:,} of {len(planned.all_shards):,} shards '
-            'written', flush=True)
-
-  threading.Thread(target=watch, daemon=True).start()
-  try:
-    yield
-  finally:
-    ended.set()
 
 
 def default_name(source: str) -> str:

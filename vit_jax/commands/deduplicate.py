@@ -26,7 +26,6 @@ with epy.lazy_imports():
   from vit_jax import atomic_files
   from vit_jax import console
   from vit_jax.data import beam_runner
-  from vit_jax.data.splits import overlap
   from vit_jax.data.splits import selection as selection_lib
   from vit_jax.inference import image_files
   from vit_jax.near_duplicates import methods as methods_lib
@@ -157,7 +156,7 @@ def _check_disjoint(
   print(f'source: {source.name}, {len(dataset):,} examples')
   for selection in against:
     print(f'against: {selection.name}, {len(selection.open()):,} examples')
-    if overlap.overlap(dataset, selection.open()):
+    if dataset.overlaps(selection.open()):
       raise ValueError(
           f'{source.name} and {selection.name} have examples in common: the '
           'same files or record numbers. Choose disjoint splits.')

@@ -7,7 +7,6 @@ from typing import Any, Literal
 import numpy as np
 
 from vit_jax import schema
-from vit_jax.data import label_scaling
 from vit_jax.data.augment import ops as ops_lib
 from vit_jax.data.images import decode as decode_lib
 from vit_jax.data.images import limits
@@ -143,7 +142,6 @@ class DataConfig:
           'examples_per_class, num_examples and fraction exclude each other. '
           'Give one of them.')
     self._check_normalisation()
-    label_scaling.check_scale(self.target_mean, self.target_std)
     self.build_ops(train=True)  # Raises errors in their settings.
     self.build_ops(train=False)
 
@@ -169,6 +167,13 @@ class DataConfig:
           f'{self.mean!r} and {self.std!r}.')
     if self.std != 'measured' and not np.all(np.asarray(self.std) > 0):
       raise ValueError(f'std must be positive; got {self.std}.')
+    scale = self.target_mean, self.target_std
+    if len(scale[0]) != len(scale[1]) or not (
+        np.isfinite(scale).all() and min(scale[1], default=1) > 0):
+      raise ValueError(
+          'target_mean must have one finite number per target and target_std '
+          f'positive ones, but they are {scale[0]} and {scale[1]}. Remove both '
+          'to measure them.')
 
   @property
   def is_picture(self) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 import dataclasses
+import os
 from typing import Any
 
 from jaxtyping import Int
@@ -12,8 +13,8 @@ from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import protocol
 from vit_jax.data.sources import registry
 from vit_jax.data.splits import class_sampling as class_sampling_lib
-from vit_jax.data.splits import random_subsets
 from vit_jax.data.splits import split_strings
+from vit_jax.data.splits import subsets
 
 
 class Cache(dict[int, dict[str, Any]]):
@@ -37,7 +38,7 @@ class Dataset:
     source: `source[i]` is {'image': bytes | uint8 array, 'label': int | list}.
     num_classes, class_names, multi_label, eval_split, targets, description,
       held_out: see `protocol.DatasetSplits`.
-    excluded: a `splits.exclusion.Excluded`, or None.
+    excluded: result of `data.exclude`, if it is set.
     masks: whether batches contain the segmentation masks; see `with_masks`.
     splits: names of all splits.
     cache: decoded images, so that small datasets are decoded once.
@@ -52,7 +53,7 @@ class Dataset:
   targets: tuple[str, ...] = ()
   description: str = ''
   held_out: bool = False
-  excluded: Any = None
+  excluded: subsets.Excluded | None = None
   masks: bool = False
   splits: tuple[str, ...] = ()
   # Not copied by `dataclasses.replace`, which may change the indices.
@@ -67,6 +68,20 @@ class Dataset:
 
   def __getitem__(self, index: int) -> dict[str, Any]:
     return self.source[index]
+
+  def overlaps(self, other: 'Dataset') -> bool:
+    """Whether two selections of a dataset share an example, by its key.
+
+    Keys of numbered sources include the dataset's name; keys of a folder are
+    relative to its path. Data published under two names counts as different.
+    """
+    return bool(np.isin(*(
+        subsets.hash_keys(one.source, prefix=f'{_absolute(one.name)} ')
+        for one in (self, other))).any())
+
+
+def _absolute(name: str) -> str:
+  return os.path.abspath(os.path.expanduser(name))
 
 
 def open_dataset(
@@ -99,8 +114,7 @@ def open_dataset(
   excluded = None
   if split is source is None:
     if config.exclude and not expected:
-      from vit_jax.data.splits import exclusion
-      examples, excluded = exclusion.exclude(
+      examples, excluded = subsets.exclude(
           examples, config.exclude, name=f'{name} {wanted}')
     examples = _reduce(
         examples, config, name=f'{name} {wanted}', expected=expected,
@@ -142,9 +156,9 @@ def _reduce(
   if count is None:
     return examples
   if expected:  # There are no keys to hash.
-    random_subsets.check_count(count, len(examples), name=name)
+    subsets.check_count(count, len(examples), name=name)
     return split_strings.Subset(((examples, range(count)),))
-  return random_subsets.select_random(examples, count, name=name)
+  return subsets.select_random(examples, count, name=name)
 
 
 def with_masks(dataset: Dataset) -> Dataset:

@@ -1,17 +1,16 @@
 """Reads, decodes, augments and checks one example: one row of a host batch."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 import contextlib
 import dataclasses
 import time
 from typing import Any
 
-from jaxtyping import Float32, Int32
+from jaxtyping import Float32, Float64, Int32
 import numpy as np
 
 from vit_jax.data import config as config_lib
 from vit_jax.data import dataset as dataset_lib
-from vit_jax.data import label_scaling
 from vit_jax.data.augment import ops as ops_lib
 from vit_jax.data.images import unreadable as unreadable_lib
 from vit_jax.data.sources import protocol
@@ -51,8 +50,7 @@ class LoadExample:
           self._augment(image, rng), self._encode_label(example['label']),
           mask=1, skipped=index if unreadable else unreadable_lib.NONE)
       if self.dataset.masks:
-        from vit_jax.data.images import masks
-        row[protocol.SEGMENTATION] = masks.load(
+        row[protocol.SEGMENTATION] = ops_lib.load_mask(
             example[protocol.SEGMENTATION], image_size=image.size, ops=self.ops,
             max_pixels=self.config.max_pixels)
       return row
@@ -120,8 +118,7 @@ class LoadExample:
         max_bytes = 0  # Masks are not cached.
       cached = cache.get(index) if max_bytes else None
       example = cached or self.dataset[index]
-      with unreadable_lib.add_origin(example):
-        image = self.config.decode(example['image'])
+      image = self.config.decode(example['image'])
       if max_bytes and not cached:
         pixels = ops_lib.pixels(image)
         if cache.num_bytes + pixels.nbytes <= max_bytes:
@@ -173,7 +170,7 @@ class LoadExample:
   ) -> Int32[np.ndarray, '...'] | Float32[np.ndarray, 'targets']:
     """Returns a class index, a list padded with -1, or scaled targets."""
     if self.dataset.targets:
-      return label_scaling.standardise(
+      return standardise(
           label, self.dataset.targets, mean=self.config.target_mean,
           std=self.config.target_std)
     indices = np.unique(np.asarray(label, np.int64))
@@ -198,3 +195,41 @@ class LoadExample:
     for op in self.ops:
       image = op(image, rng)
     return ops_lib.to_array(image, size=self.config.size)
+
+
+# ---------------------------------------------------------- regression targets
+
+
+def standardise(
+    label: Any, targets: Sequence[str], *, mean: Sequence[float],
+    std: Sequence[float],
+) -> Float32[np.ndarray, 'targets']:
+  """Returns (label - mean) / std; NaN (missing) stays NaN.
+
+  Computed in float64: float32 would round Unix times to minutes.
+
+  Raises:
+    ValueError: if the number of targets differs.
+  """
+  if len(mean) != len(targets):
+    raise ValueError(
+        f'data.target_mean has {len(mean)} numbers, but there are '
+        f'{len(targets)} targets: {", ".join(targets)}. Remove target_mean and '
+        'target_std to measure them.')
+  values = to_vector(label, targets)
+  return ((values - np.asarray(mean)) / np.asarray(std)).astype(np.float32)
+
+
+def to_vector(
+    label: Any, targets: Sequence[str]) -> Float64[np.ndarray, 'targets']:
+  """Returns a label as a vector; raises ValueError if it is invalid."""
+  values = np.asarray(label, np.float64)
+  if values.shape != (len(targets),):
+    raise ValueError(
+        f'its label has the shape {values.shape}, but there are '
+        f'{len(targets)} targets: {", ".join(targets)}.')
+  if np.isinf(values).any():
+    raise ValueError(
+        f'its label {values.tolist()} is not finite. Use NaN or an empty cell '
+        'for a missing value.')
+  return values

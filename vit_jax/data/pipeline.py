@@ -29,7 +29,6 @@ import numpy as np
 from vit_jax.data import config as config_lib
 from vit_jax.data import dataset as dataset_lib
 from vit_jax.data import examples
-from vit_jax.data.images import limits
 from vit_jax.data.images import unreadable as unreadable_lib
 from vit_jax.data.splits import class_sampling as class_sampling_lib
 
@@ -203,7 +202,6 @@ def _iterate(
     num_workers: int,
 ) -> Batches:
   """Prefetches a bounded number of batches in threads or processes."""
-  limits.reuse_memory()
   stream = batches.to_iter_dataset(grain.ReadOptions(
       num_threads=min(config.num_threads, config.prefetch),
       prefetch_buffer_size=config.prefetch))
@@ -236,7 +234,6 @@ def _start_worker(index: int, count: int) -> None:
   batches while it saves.
   """
   del index, count
-  limits.reuse_memory()
   for signum in (signal.SIGINT, signal.SIGTERM):
     signal.signal(signum, signal.SIG_IGN)
 

@@ -7,7 +7,6 @@ import numpy as np
 from vit_jax.data import config as config_lib
 from vit_jax.data import dataset as dataset_lib
 from vit_jax.data import examples
-from vit_jax.data import label_scaling
 
 _NUM_IMAGES = 512  # For mean and std of pixels.
 
@@ -44,8 +43,7 @@ def _measure_targets(
   values = np.empty((len(source), len(dataset.targets)))
   for index in range(len(source)):
     try:
-      values[index] = label_scaling.to_vector(
-          source.label(index), dataset.targets)
+      values[index] = examples.to_vector(source.label(index), dataset.targets)
     except ValueError as error:
       raise ValueError(
           f'Example {index} of {name} ({source.key(index)}): {error}'

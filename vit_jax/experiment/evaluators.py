@@ -19,7 +19,6 @@ from vit_jax import schema
 from vit_jax import types
 from vit_jax.data import examples
 from vit_jax.data import imagenet_real
-from vit_jax.data.splits import overlap
 from vit_jax.data.splits import split_strings
 from vit_jax.evals import passes
 from vit_jax.experiment import config as config_lib
@@ -126,7 +125,7 @@ def check_disjoint(config: config_lib.Config, open_data: OpenData) -> None:
       continue
     train, test = (open_data(split, section.source)[0]
                    for split in (train_split, section.split))
-    if overlap.overlap(train, test):
+    if train.overlaps(test):
       raise ValueError(
           f'evals.{name} measures on {test.split!r} of {test.name}, but its '
           f'train_split {train.split!r} shares examples with it. Use a '

@@ -12,10 +12,12 @@ import dataclasses
 import hashlib
 import json
 import re
+import sys
 from typing import Any
 
 from etils import epath
 import numpy as np
+import rich.progress
 
 from vit_jax import atomic_files
 from vit_jax import data
@@ -56,11 +58,6 @@ class Plan:
   def all_shards(self) -> list[shards_lib.Shard]:
     """Shards of all splits."""
     return [shard for of_split in self.shards.values() for shard in of_split]
-
-  @property
-  def num_finished(self) -> int:
-    """Number of shards finished so far."""
-    return sum(1 for _ in epath.Path(self.folder).glob(f'.{self.name}-*.json'))
 
 
 def plan(
@@ -140,16 +137,21 @@ def begin(planned: Plan) -> int:
         f'{folder} holds shards of another command, or the source has changed '
         'since. Remove it, or choose another --version.')
   atomic_files.write_text(path, text)
+  kept = 0
   for shard in planned.all_shards:
-    if (shards_lib.finished(shard) or {}).get('unreadable'):
+    facts = shards_lib.finished(shard) or {}
+    if facts.get('unreadable'):
       shard.facts_path.unlink()  # Images may have been repaired since.
-  return planned.num_finished
+    elif facts:
+      kept += 1
+  return kept
 
 
 def write(planned: Plan, *, runner: str, flags: Sequence[str]) -> None:
   """Writes all unfinished shards, in this process or on Beam."""
   if runner == beam_runner.LOCAL:
-    for shard in planned.all_shards:
+    for shard in rich.progress.track(
+        planned.all_shards, 'writing shards', disable=not sys.stdout.isatty()):
       shards_lib.write(shard)
     return
   beam = beam_runner.load()

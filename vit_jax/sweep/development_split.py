@@ -9,7 +9,6 @@ from typing import Any
 from vit_jax import data
 from vit_jax import evals
 from vit_jax import objectives
-from vit_jax.data.splits import overlap
 from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import evaluators as evaluators_lib
@@ -133,13 +132,13 @@ def check_disjoint(
            for name in names}
   for name, section in experiment.config.evals.items():
     dev = _open(experiment.config, section)
-    if overlap.overlap(dev, experiment.dataset):
+    if dev.overlaps(experiment.dataset):
       raise ValueError(
           f'sweep.development: the evaluator {name!r} reads {dev.split!r} of '
           f'{dev.name}, which shares examples with the training split '
           f'{experiment.dataset.split!r}. Use disjoint splits.')
     for test_name, test in tests.items():
-      if overlap.overlap(dev, test):
+      if dev.overlaps(test):
         raise ValueError(
             f'sweep.development: the evaluator {name!r} reads {dev.split!r} '
             f'of {dev.name}, which shares examples with {test.split!r} of the '

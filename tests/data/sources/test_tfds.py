@@ -13,7 +13,6 @@ from vit_jax.data import examples
 from vit_jax.data import known_datasets
 from vit_jax.data import vtab
 from vit_jax.data.sources import tfds as tfds_lib
-from vit_jax.data.splits import overlap
 
 IMAGE = tfds.features.Image(shape=(None, None, 1), encoding_format='png')
 CLASS_LABEL = tfds.features.ClassLabel(names=['a', 'b', 'c'])
@@ -158,7 +157,7 @@ def test_published_test_images_are_not_trained_on(
   config = data.parse({'source': 'eurosat/rgb', 'data_dir': str(tmp_path)})
   trained, tested = (data.open_dataset(config, split=s) for s in (None, ''))
   assert (len(trained), len(tested)) == (6, 4) and tested.split == 'test'
-  assert not overlap.overlap(trained, tested)
+  assert not trained.overlaps(tested)
   assert tested.source.key(0) == 'eurosat/rgb train 6'
   assert list(open_tfds('eurosat').splits) == ['train', 'test']
   prepare('resisc45', splits=('train', 'test'))  # Prepared in two parts.

@@ -1,4 +1,4 @@
-"""`overlap` is true only for selections that share an example."""
+"""`overlaps` is true only for selections that share an example."""
 
 import dataclasses
 
@@ -6,7 +6,6 @@ import pytest
 
 from tests import own_data
 from vit_jax import data
-from vit_jax.data.splits import overlap
 
 DIGITS = data.DataConfig(source='digits', resolution=8)
 SHAPES = data.DataConfig(
@@ -33,8 +32,8 @@ def opened(config, split, **settings):
 def test_ranges_overlap_where_they_share_an_example(
     config, one, other, expected):
   one, other = opened(config, one), opened(config, other)
-  assert overlap.overlap(one, other) is expected
-  assert overlap.overlap(other, one) is expected
+  assert one.overlaps(other) is expected
+  assert other.overlaps(one) is expected
 
 
 @pytest.mark.parametrize(('config', 'settings'), [
@@ -46,8 +45,8 @@ def test_a_subset_overlaps_exactly_its_examples(config, settings):
   whole = opened(config, 'train')
   for index in range(20, 32):
     one = opened(config, f'train[{index}:{index + 1}]')
-    assert overlap.overlap(subset, one) == (whole.source.key(index) in chosen)
-  assert not overlap.overlap(subset, opened(config, 'test'))
+    assert subset.overlaps(one) == (whole.source.key(index) in chosen)
+  assert not subset.overlaps(opened(config, 'test'))
 
 
 def test_a_folder_is_identified_by_its_absolute_path(
@@ -60,9 +59,9 @@ def test_a_folder_is_identified_by_its_absolute_path(
   def folder(name, split='train'):
     return data.open_dataset(data.DataConfig(source=name, split=split))
 
-  assert overlap.overlap(folder('./x'), folder(str(tmp_path / 'x')))
-  assert not overlap.overlap(folder('./x'), folder('./x', 'test'))
-  assert not overlap.overlap(folder('./x'), folder('./y'))
+  assert folder('./x').overlaps(folder(str(tmp_path / 'x')))
+  assert not folder('./x').overlaps(folder('./x', 'test'))
+  assert not folder('./x').overlaps(folder('./y'))
 
 
 def test_numbered_sources_are_compared_without_keys(monkeypatch):
@@ -71,4 +70,4 @@ def test_numbered_sources_are_compared_without_keys(monkeypatch):
   one, other = opened(huge, 'train[:99%]'), opened(huge, 'train[99%:]')
   monkeypatch.setattr(
       type(one.source.parts[0][0]), 'key', lambda *_: pytest.fail('read'))
-  assert not overlap.overlap(one, other)
+  assert not one.overlaps(other)

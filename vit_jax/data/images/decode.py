@@ -22,6 +22,9 @@ from vit_jax.data.images import multichannel
 
 # Training reads an image again in every epoch.
 warnings.filterwarnings('ignore', 'Corrupt EXIF', module=r'PIL\.')
+# Pillow reuses up to 8 freed blocks of 16 MiB. Otherwise the kernel clears new
+# pages for each image: 0.3 of 2.3 ms for 500 x 375 pixels.
+Image.core.set_blocks_max(8)
 
 Item = TypeVar('Item')
 Result = TypeVar('Result')

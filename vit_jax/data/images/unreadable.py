@@ -10,11 +10,10 @@ Each batch row carries the index of the unreadable example that it replaces, so
 counts do not depend on the number of workers.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-import contextlib
+from collections.abc import Callable
 import dataclasses
 import sys
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -27,7 +26,6 @@ NONE = -1
 ALWAYS_ALLOWED = 10  # Unreadable images allowed at any fraction.
 _SHOWN = 5  # Unreadable images in messages.
 MAX_REPLACEMENTS = 32  # Consecutive examples to try before giving up.
-PREPARED_FROM = 'prepared_from'  # Example entry: its key before `data prepare`.
 
 
 class UnreadableError(ValueError):
@@ -58,19 +56,6 @@ class Scan:
         + (f' ({self.total:,} in total)' if self.checked < self.total else '')
         + ''.join([*shown, f'\n- ... and {count - _SHOWN:,} more'
                    if count > _SHOWN else '']))
-
-
-@contextlib.contextmanager
-def add_origin(example: Mapping[str, Any]) -> Iterator[None]:
-  """Adds the original file of a prepared example to its errors."""
-  try:
-    yield
-  except ValueError as error:
-    if PREPARED_FROM not in example:
-      raise
-    raise ValueError(
-        f'{str(error).removesuffix(".")}; prepared from '
-        f'{example[PREPARED_FROM]}') from error
 
 
 @dataclasses.dataclass(frozen=True)

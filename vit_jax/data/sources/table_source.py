@@ -101,13 +101,6 @@ def build(
       {name: [table[name][row] for row in kept] for name in columns.labels},
       kind=config.target, separator=columns.separator,
       class_names=class_names, where=where)
-  decomposed = {
-      text for name in columns.labels for cell in table[name]
-      for text in (cell if isinstance(cell, list) else [cell])
-      if isinstance(text, str) and label_rules_lib.compose(text) != text}
-  if decomposed:
-    notes = [*notes, f'class names converted to the Unicode form NFC: '
-             f'{files.shorten(sorted(decomposed))}']
   keys = [reader.key(row) for row in kept]
   of_kept = [splits[row] for row in kept] if splits is not None else []
   by_hash = len(set(of_kept)) < 2

@@ -16,7 +16,6 @@ from vit_jax import exceptions
 from vit_jax import schema
 from vit_jax import untrusted
 from vit_jax.data import known_datasets
-from vit_jax.data.images import unreadable
 from vit_jax.data.sources import files
 from vit_jax.data.sources import protocol
 from vit_jax.data.sources import tfds_folders
@@ -57,9 +56,6 @@ class TfdsSource:
         found[protocol.SEGMENTATION] = example[_MASK]
     if 'file_name' in example:  # ImageNet; other label sets refer to it.
       found['file_name'] = bytes(example['file_name']).decode()
-    # `data prepare` writes the former key; other datasets have a number.
-    if isinstance(example.get('key'), bytes):
-      found[unreadable.PREPARED_FROM] = example['key'].decode(errors='replace')
     return found
 
   def label(self, index: int) -> Any:

@@ -1,14 +1,17 @@
-"""Random subsets are stable, nested and of exact size."""
+"""Random subsets are stable and nested; excluded examples are left out."""
+
+import re
 
 import numpy as np
 import pytest
 
 from tests import in_memory
+from tests import own_data
 from vit_jax import data
 from vit_jax.data.sources import builtin
 from vit_jax.data.sources import protocol
-from vit_jax.data.splits import random_subsets
 from vit_jax.data.splits import split_strings
+from vit_jax.data.splits import subsets
 
 
 def _labels(source):
@@ -16,7 +19,7 @@ def _labels(source):
 
 
 def _choose(source, count):
-  return random_subsets.select_random(source, count, name='numbers')
+  return subsets.select_random(source, count, name='numbers')
 
 
 def test_numbers_are_hashed_by_splitmix64():
@@ -28,7 +31,7 @@ def test_numbers_are_hashed_by_splitmix64():
     z = (z ^ (z >> 27)) * 0x94d049bb133111eb & mask
     return z ^ (z >> 31)
   start = split_strings.stable_hash('a set')
-  got = random_subsets.hash_numbers('a set', np.arange(5, 9))
+  got = subsets.hash_numbers('a set', np.arange(5, 9))
   assert got.tolist() == [
       reference(start + i * 0x9e3779b97f4a7c15) for i in range(5, 9)]
   # The first output of the published generator for the seed 0.
@@ -37,7 +40,7 @@ def test_numbers_are_hashed_by_splitmix64():
 
 @pytest.mark.parametrize('count', [1, 511, 9_999, 10_000])
 def test_the_lowest_hashes_are_chosen(count):  # Hence subsets are nested.
-  hashes = random_subsets.hash_numbers('numbers', np.arange(10_000))
+  hashes = subsets.hash_numbers('numbers', np.arange(10_000))
   expected = np.sort(np.argsort(hashes)[:count]).tolist()
   assert _labels(_choose(in_memory.Numbers(10_000), count)) == expected
 
@@ -50,7 +53,7 @@ def test_hashes_of_nested_ranges_are_those_of_the_whole():
   inner = split_strings.select_split(
       protocol.DatasetSplits({'train': part}, 1_000), 'train[50:700]', name='x')
   there = np.r_[150:400, 500:900]
-  hashes = random_subsets.hash_numbers('numbers', there)
+  hashes = subsets.hash_numbers('numbers', there)
   assert _labels(_choose(inner, 90)) == sorted(
       there[np.argsort(hashes)[:90]].tolist())
 
@@ -94,3 +97,68 @@ def test_a_subset_of_a_known_data_set_needs_no_files():
   config = data.parse({'source': 'jft', 'num_examples': 400_000_000})
   with pytest.raises(ValueError, match='400,000,000, but jft train has 303,0'):
     data.open_dataset(config, expected=True)
+
+
+# ----------------------------------------------------------------- exclusion
+
+
+@pytest.fixture(name='folder')
+def _folder(tmp_path):
+  own_data.write(tmp_path, 'mine/test/a/0.png', *(
+      f'mine/train/{"ab"[i % 2]}/{i}.png' for i in range(12)))
+  return tmp_path
+
+
+def _open(folder, keys, **settings):
+  path = folder / 'exclude.txt'
+  path.write_text(''.join(f'{key}\n' for key in keys))
+  return data.open_dataset(data.parse({
+      'source': str(folder / 'mine'), 'exclude': str(path), **settings}))
+
+
+def _keys(dataset):
+  return [dataset.source.key(i) for i in range(len(dataset))]
+
+
+def test_listed_examples_are_removed_and_order_is_kept(folder):
+  whole = _keys(_open(folder, [], exclude=''))
+  out = whole[3], whole[7]
+  dataset = _open(folder, out)
+  assert _keys(dataset) == [key for key in whole if key not in out]
+  assert str(dataset.excluded).startswith('2 examples are excluded by ')
+  assert dataset[3]['image'].decode() == f'mine/{whole[4]}'
+  part = _open(folder, whole[:1] + whole[-2:], split='train[:50%]')
+  assert _keys(part) == whole[1:6]
+  assert '2 of its keys match no example of this split' in str(part.excluded)
+
+
+def test_useless_lists_are_errors(folder):
+  with pytest.raises(ValueError, match=re.escape(
+      "the list has 'train/a/12.png'")):
+    _open(folder, ['train/a/12.png'])
+  with pytest.raises(ValueError, match='names every example'):
+    _open(folder, _keys(_open(folder, [], exclude='')))
+  with pytest.raises(ValueError, match='main.py deduplicate'):
+    _open(folder, [], exclude=str(folder / 'nowhere.txt'))
+
+
+def test_numbered_sources_match_without_building_keys(tmp_path):
+  path = tmp_path / 'keys.txt'
+  path.write_text('numbers 7\nnumbers 4999\nothers 8\nnumbers 70000\n')
+  numbers = in_memory.Numbers(5000)
+  source = split_strings.Subset(
+      ((numbers, range(5, 10)), (numbers, range(4000, 5000))))
+  rest, excluded = subsets.exclude(source, str(path), name='numbers')
+  assert [rest.label(i) for i in range(6)] == [5, 6, 8, 9, 4000, 4001]
+  assert (len(rest), excluded.examples, excluded.keys) == (1003, 2, 4)
+
+
+def test_random_subsets_of_the_rest_use_the_same_hashes(
+    tmp_path):
+  path = tmp_path / 'keys.txt'
+  part = subsets.select_random(in_memory.Numbers(5000), 200, name='numbers')
+  chosen = [part.label(i) for i in range(200)]
+  path.write_text(''.join(f'numbers {i}\n' for i in chosen[:50]))
+  rest, _ = subsets.exclude(in_memory.Numbers(5000), str(path), name='numbers')
+  again = subsets.select_random(rest, 150, name='numbers')
+  assert [again.label(i) for i in range(150)] == chosen[50:]
