@@ -75,9 +75,10 @@ class Dataset:
     Keys of numbered sources include the dataset's name; keys of a folder are
     relative to its path. Data published under two names counts as different.
     """
-    return bool(np.isin(*(
+    ours, theirs = (
         subsets.hash_keys(one.source, prefix=f'{_absolute(one.name)} ')
-        for one in (self, other))).any())
+        for one in (self, other))
+    return bool(np.isin(ours, theirs).any())
 
 
 def _absolute(name: str) -> str:
