@@ -6,12 +6,14 @@ import dataclasses
 import time
 from typing import Any
 
-from jaxtyping import Float32, Float64, Int32
+from jaxtyping import Float32, Float64, Int32, Shaped, UInt8
 import numpy as np
+from PIL import Image
 
 from vit_jax.data import config as config_lib
 from vit_jax.data import dataset as dataset_lib
 from vit_jax.data.augment import ops as ops_lib
+from vit_jax.data.images import limits
 from vit_jax.data.images import unreadable as unreadable_lib
 from vit_jax.data.sources import protocol
 
@@ -50,7 +52,7 @@ class LoadExample:
           self._augment(image, rng), self._encode_label(example['label']),
           mask=1, skipped=index if unreadable else unreadable_lib.NONE)
       if self.dataset.masks:
-        row[protocol.SEGMENTATION] = ops_lib.load_mask(
+        row[protocol.SEGMENTATION] = load_mask(
             example[protocol.SEGMENTATION], image_size=image.size, ops=self.ops,
             max_pixels=self.config.max_pixels)
       return row
@@ -197,7 +199,46 @@ class LoadExample:
     return ops_lib.to_array(image, size=self.config.size)
 
 
-# ---------------------------------------------------------- regression targets
+# ------------------------------------------------------------ masks, targets
+
+
+def load_mask(
+    mask: bytes | Shaped[np.ndarray, '...'], *, image_size: tuple[int, int],
+    ops: Sequence[ops_lib.Op], max_pixels: int,
+) -> UInt8[np.ndarray, 'height width']:
+  """Returns the class of each pixel of the preprocessed image.
+
+  `mask` is an image file (grey or palette) or an array of class indices;
+  `image_size` is the (width, height) of the image before `ops`. Resizing uses
+  the nearest pixel. Raises a `ValueError` for other masks or operations.
+  """
+  if isinstance(mask, bytes):
+    try:
+      file = limits.open_image(mask, max_pixels=max_pixels)
+      file.load()
+      mask = np.asarray(file)
+    except Exception as error:
+      raise ValueError(f'its mask cannot be read: {error}') from error
+  if mask.ndim != 2 or mask.dtype.kind not in 'bui' or not (
+      0 <= mask.min() <= mask.max() <= 255):
+    raise ValueError(
+        f'its mask has pixels {mask.dtype} {list(mask.shape)} up to '
+        f'{mask.max()}; expected one class from 0 to 255 per pixel, as in a '
+        'grey or palette PNG.')
+  if mask.shape[::-1] != image_size:
+    raise ValueError(
+        f'its mask has {mask.shape[0]} x {mask.shape[1]} pixels, but the image '
+        f'has {image_size[1]} x {image_size[0]}.')
+  picture = Image.fromarray(mask.astype(np.uint8))
+  for op in ops:
+    if isinstance(op, ops_lib.Resize):
+      op = dataclasses.replace(op, method='nearest')
+    elif not isinstance(op, ops_lib.CentralCrop):
+      raise ValueError(
+          f'eval_ops contains {type(op).__name__}, but images with masks can '
+          'only be resized (resize) and cropped (central_crop).')
+    picture = op(picture, np.random.default_rng(0))  # Unused.
+  return np.asarray(picture)
 
 
 def standardise(

@@ -7,11 +7,12 @@ from PIL import Image
 import pytest
 
 from tests import pictures
+from vit_jax.data import examples
 from vit_jax.data.augment import ops as ops_lib
 
 
 def load(mask, *sections, size=(4, 4), image_size=None):
-  return ops_lib.load_mask(
+  return examples.load_mask(
       mask, image_size=image_size or mask.shape[::-1], max_pixels=10**6,
       ops=ops_lib.build(sections, size=size, where='eval_ops'))
 
