@@ -24,6 +24,7 @@ FAMILIES = {
     'AugReg and MAE': 'vit_base_patch16_224',
     'CLIP': 'vit_base_patch32_clip_quickgelu_224',
     'DeiT III': 'deit3_small_patch16_224',
+    'DeiT, distilled': 'deit_small_distilled_patch16_224',
     'DINOv2': 'vit_small_patch14_dinov2',
     'DINOv2 g with registers': 'vit_giant_patch14_reg4_dinov2',
     'DINOv3': 'vit_small_patch16_dinov3',

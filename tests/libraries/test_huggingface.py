@@ -76,6 +76,8 @@ def two_towers(kind, **settings):
 
 # Name of the class, and its config.
 FAMILIES = {
+    'DeiTForImageClassificationWithTeacher': (
+        'DeiTConfig', {**TINY, 'num_labels': 5}),
     'Dinov2Model': ('Dinov2Config', DINOV2),
     'Dinov2Model, SwiGLU': (
         'Dinov2Config', {**DINOV2, 'use_swiglu_ffn': True}),

@@ -87,6 +87,23 @@ def test_settings_of_an_architecture(name, torch_models, tmp_path):
   check_both_ways(theirs, torch_models, tmp_path, num_heads=2)
 
 
+def test_a_distilled_deit(torch_models, tmp_path):
+  theirs = torch_models.perturbed(timm.create_model(
+      'deit_tiny_distilled_patch16_224', **TINY))
+  ours, expected = check_both_ways(
+      theirs, torch_models, tmp_path, num_heads=2)
+  assert ours.config.distill_token
+  images = torch_models.images()
+  with torch.no_grad():  # The output of each head.
+    theirs.train().set_distilled_training()
+    both = theirs(torch.from_numpy(images.transpose(0, 3, 1, 2).copy()))
+  found = ours(images)
+  for name, logits in zip(('cls_logits', 'distill_logits'), both):
+    np.testing.assert_allclose(found[name], logits, rtol=1e-4, atol=1e-4)
+  again = rebuilt(ours, tmp_path / 'out')
+  np.testing.assert_array_equal(torch_models.logits(again, images), expected)
+
+
 @pytest.fixture
 def narrow(monkeypatch):
   """Makes the networks of timm's hybrids narrow."""

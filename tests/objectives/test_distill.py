@@ -40,26 +40,36 @@ def test_hard_targets_are_the_classes_of_the_teacher():
 
 
 class Fixed(nn.Module):
-  """A model with the logits of a student."""
+  """A model with given logits, and images of one colour as representation."""
+  heads: tuple[str, ...] = ()
 
   def __call__(self, images, *, train):
-    return {'logits': STUDENT}
+    return {'logits': STUDENT, 'representation': images[:, 0, 0],
+            **{name: STUDENT + i for i, name in enumerate(self.heads)}}
 
 
-@pytest.mark.parametrize('weight', [0.25, 1.0])
-def test_the_teacher_sees_the_same_images_in_its_own_size_and_scale(weight):
+def teacher_model():
   model = load.create(num_classes=4, resolution=16, **toy.CONFIG['model'])
   teacher = dataclasses.replace(
       model, params=jax.tree.map(lambda x: jnp.asarray(x + 0.3), model.params),
       preprocess=preprocessing.parse({
           'resolution': 16, 'mean': (0.1, 0.2, 0.3), 'std': (0.4, 0.5, 0.6)}))
+  return teacher
+
+
+def build(teacher, *, model=None, **section):
+  return objectives.build(
+      objectives.parse({'name': 'distill', 'teacher': 'x', **section}),
+      model or Fixed(), multi_label=False, teacher=teacher, mean=0.5, std=0.25)
+
+
+@pytest.mark.parametrize('weight', [0.25, 1.0])
+def test_the_teacher_sees_the_same_images_in_its_own_size_and_scale(weight):
+  teacher = teacher_model()
   assert jax.tree.map(jnp.shape, nn.unbox(distill.empty_params(teacher))) == (
-      jax.tree.map(np.shape, model.params))
+      jax.tree.map(np.shape, teacher.params))
   pixels = jnp.asarray(RNG.uniform(size=(5, 8, 8, 3)), jnp.float32)
-  section = {'name': 'distill', 'teacher': 'x', 'weight': weight}
-  objective = objectives.build(
-      objectives.parse(section), Fixed(), multi_label=False, teacher=teacher,
-      mean=0.5, std=0.25)
+  objective = build(teacher, weight=weight)
   loss, measures = objective(
       {'teacher': teacher.params},
       {'image': (pixels - 0.5) / 0.25, 'label': LABELS}, jax.random.key(0))
@@ -76,10 +86,55 @@ def test_the_teacher_sees_the_same_images_in_its_own_size_and_scale(weight):
       measures['agreement'], STUDENT.argmax(-1) == targets.argmax(-1))
 
 
+def test_the_distillation_token_learns_from_the_teacher_only():
+  teacher = teacher_model()
+  batch = {'image': jnp.zeros((5, 16, 16, 3)), 'label': LABELS}
+  heads = Fixed(('cls_logits', 'distill_logits'))
+
+  class Swapped(Fixed):
+    def __call__(self, images, *, train):
+      found = Fixed.__call__(self, images, train=train)
+      return {**found, 'distill_logits': found['distill_logits'][:, ::-1]}
+
+  def loss(model, weight):
+    return build(teacher, model=model, weight=weight)(
+        {'teacher': teacher.params}, batch, jax.random.key(0))
+
+  (plain, same), (other, changed) = (
+      loss(model, 0.5) for model in (heads, Swapped(heads.heads)))
+  np.testing.assert_array_equal(same['accuracy'], changed['accuracy'])
+  targets = teacher(jnp.asarray(
+      (0.5 - np.float32([0.1, 0.2, 0.3])) / np.float32([0.4, 0.5, 0.6])
+      + np.zeros((5, 16, 16, 3), np.float32)))['logits']
+  terms = [distill.imitation(
+      logits, targets, hard=False, temperature=1.0)
+           for logits in (STUDENT, (STUDENT + 1)[:, ::-1])]
+  np.testing.assert_allclose(
+      other - plain, 0.5 * (terms[1] - terms[0]), rtol=1e-4, atol=1e-6)
+
+
+def test_features_are_compared_after_a_projection():
+  teacher = teacher_model()
+  batch = {'image': jnp.ones((5, 16, 16, 3)) * jnp.arange(5).reshape(
+      5, 1, 1, 1), 'label': LABELS}
+  kernel = jnp.asarray(RNG.normal(size=(3, 8)), jnp.float32)
+  params = {'teacher': teacher.params, 'projector': {'kernel': kernel}}
+  plain, _ = build(teacher)(params, batch, jax.random.key(0))
+  loss, measures = build(teacher, feature_weight=0.5)(
+      params, batch, jax.random.key(0))
+  pixels = batch['image'] * 0.25 + 0.5
+  wanted = teacher((pixels - np.float32([0.1, 0.2, 0.3])) / np.float32(
+      [0.4, 0.5, 0.6]))['representation']
+  distance = np.square(batch['image'][:, 0, 0] @ kernel - wanted).mean(-1)
+  np.testing.assert_allclose(measures['features'], distance, rtol=1e-4)
+  np.testing.assert_allclose(loss - plain, 0.5 * distance, rtol=1e-3)
+
+
 @pytest.mark.parametrize(('section', 'words'), [
     ({}, 'needs the weights of a teacher'),
     ({'teacher': 'x', 'weight': 0.0}, 'weight must be above 0'),
     ({'teacher': 'x', 'temperature': 0.0}, 'temperature above 0'),
+    ({'teacher': 'x', 'feature_weight': -1.0}, 'feature_weight at least 0'),
     ({'teacher': 'x', 'loss': 'sigmoid'}, "but loss is 'sigmoid'")])
 def test_wrong_section_is_an_error(section, words):
   with pytest.raises(ValueError, match=re.escape(words)):

@@ -25,14 +25,16 @@ def save_teacher(path, num_classes=10):
       num_heads=4, mlp_dim=16, patch=4)
 
 
-def build(teacher, *, steps=6):
+def build(teacher, *, steps=6, devices=None, mesh=None):
   return experiment_lib.build(config_lib.resolve(toy.config(
-      total={'steps': steps}, averaging=0.5, mesh={'fsdp': 2},
-      objective={'name': 'distill', 'teacher': str(teacher), 'weight': 0.5},
+      total={'steps': steps}, averaging=0.5, mesh=mesh or {'fsdp': 2},
+      model={'distill_token': True},
+      objective={'name': 'distill', 'teacher': str(teacher), 'weight': 0.5,
+                 'feature_weight': 0.1},
       data={'mixup': 0.2},
       evals={'test': {'split': 'test', 'batch_size': 120},
              'loss': {'name': 'objective', 'batch_size': 120}},
-      checkpoint={'every': {'steps': 3}})))
+      checkpoint={'every': {'steps': 3}})), devices)
 
 
 @pytest.fixture(scope='module')
@@ -69,6 +71,30 @@ def test_the_forward_pass_of_the_teacher_counts(trained):
       jax.ShapeDtypeStruct((1, 12, 12, 3), 'float32'))
   assert experiment.training_flops_per_image == (
       3 * experiment.flops_per_image + forward)
+
+
+def test_losses_do_not_depend_on_the_mesh(trained):
+  losses = []
+  for devices, mesh in ((jax.devices(), {'fsdp': 2, 'tensor': 2}),
+                        (jax.devices()[:1], {'data': 1})):
+    experiment = build(trained[0], devices=devices, mesh=mesh)
+    state = experiment.with_base(experiment.init_state())
+    batches = experiment.batches(start_step=0)
+    for _ in range(2):
+      state, loss = experiment.train_step(state, next(batches))
+    losses.append(float(loss))
+  np.testing.assert_allclose(*losses, rtol=1e-5)
+
+
+def test_the_projection_and_both_heads_learn(trained):
+  _, workdir, experiment, summary = trained
+  initial, final = (tree.flatten(params) for params in (
+      experiment.init_state().params, checkpoint_source.find(workdir).load()))
+  for name in ('head/dense/kernel', 'head/distill/kernel', 'distill',
+               'projector/kernel'):
+    assert np.abs(final[name] - initial[name]).max() > 1e-4, name
+  assert summary['metrics']['loss/features'] > 0
+  assert load.load(workdir, log=None).config.distill_token
 
 
 def test_a_resumed_run_equals_an_uninterrupted_one(trained, tmp_path):

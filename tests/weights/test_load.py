@@ -295,16 +295,14 @@ def test_a_missing_head_is_reported(tmp_path):
     load('npz', arrays, tmp_path, num_classes=5)
 
 
-@pytest.mark.parametrize(('family', 'name'), [
-    ('timm', 'dist_token'), ('timm', 'head_dist.weight'),
-    ('huggingface', 'deit.embeddings.distillation_token'),
-    ('huggingface', 'distillation_classifier.bias')])
-def test_a_distilled_deit_is_refused_with_the_model_to_use_instead(
-    family, name, tmp_path):
-  arrays = {**random_models.arrays(family),
-            name: np.zeros((1, 1, 12), np.float32)}
-  with pytest.raises(ValueError, match=(
-      f'{name}: unexpected .*without distillation')):
+@pytest.mark.parametrize('family', ['timm', 'huggingface'])
+def test_a_distilled_model_needs_both_heads(family, tmp_path):
+  arrays = random_models.arrays(family, distill_token=True)
+  assert load(family, arrays, tmp_path).config.distill_token
+  names = {'timm': 'head_dist', 'huggingface': 'distillation_classifier'}
+  for end in ('weight', 'bias'):
+    del arrays[f'{names[family]}.{end}']
+  with pytest.raises(ValueError, match='head/distill/kernel: expected'):
     load(family, arrays, tmp_path)
 
 

@@ -67,8 +67,11 @@ def build(
   def init_params() -> types.Params:
     params = models.init(model, init_key, abstract_batch['image'])
     params = lora.init(config.lora, jax.random.fold_in(init_key, 1), params)
-    return params if teacher is None else {
-        **params, objectives.TEACHER: distill.empty_params(teacher)}
+    if not isinstance(config.objective, objectives.DistillConfig):
+      return params
+    return distill.add_params(
+        config.objective, params, model, teacher,
+        jax.random.fold_in(init_key, 2), abstract_batch['image'])
 
   boxed = jax.eval_shape(init_params)
   mesh = mesh_lib.build(

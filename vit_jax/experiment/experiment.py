@@ -201,7 +201,7 @@ class Experiment:
     if self.teacher is not None:
       from vit_jax.objectives import distill
       teacher = flops.count(
-          functools.partial(distill.logits, self.teacher), self.teacher.params,
+          functools.partial(distill.outputs, self.teacher), self.teacher.params,
           distill.image(self.teacher))
     if all(jax.tree.leaves(_of_model(self.trainable))):
       return teacher + flops.training_flops(self.flops_per_image)
@@ -309,9 +309,11 @@ class Experiment:
   ) -> tuple[types.Params, list[initialize.Row]]:
     """Implements `adapt` on the host."""
     resize = initialize.resizer(source_config, config, grid=grid(self.config))
+    added = [lora.ROOT, objectives.TEACHER]
+    if objectives.TEACHER in initial:
+      added.append(objectives.PROJECTOR)
     config = dataclasses.replace(config, new=(
-        *config.new, *[f'{name}/.*' for name in (lora.ROOT, objectives.TEACHER)
-                       if name in initial]))
+        *config.new, *[f'{name}/.*' for name in added if name in initial]))
     params, rows = initialize.adapt(
         source, initial, config=config, resize=resize)
     return params, [row for row in rows if not row.name.startswith(

@@ -88,6 +88,8 @@ _FAMILIES: tuple[tuple[str, _Sizes, tuple[int, ...], Mapping], ...] = (
     # arXiv 2012.12877 (DeiT); 2106.10270 (AugReg); 2111.06377 (MAE).
     ('deit_{}_patch16_{}', {'tiny': _TI, 'small': _S, 'base': _B}, (224,),
      _EXACT),
+    ('deit_{}_distilled_patch16_{}', {'tiny': _TI, 'small': _S, 'base': _B},
+     (224,), {**_EXACT, 'distill_token': True}),
     ('vit_{}_patch16_{}', {'tiny': _TI, **_SBL}, (224, 384), _EXACT),
     ('vit_{}_patch32_{}', _SBL, (224, 384), _EXACT),
     ('vit_{}_patch14_{}', {'huge': _H}, (224,), _EXACT),

@@ -99,11 +99,11 @@ def position_embeddings(
     grid: rows and columns of patches.
 
   Returns:
-    The embedding of the class token if it has one, then those of the patches in
-    row-major order; None without additive position embeddings.
+    The embeddings of class and distillation token if they have any, then those
+    of the patches in row-major order; None without additive embeddings.
   """
   rows, columns = grid
-  prefix = int(config.has_cls and config.position_cls)
+  prefix = config.num_class_tokens * config.position_cls
   width = config.width
 
   def learned(name: str, *shape: int) -> Any:
@@ -156,7 +156,7 @@ def add_positions(
 ) -> Float[Array, 'batch tokens width']:
   """Adds position embeddings to the class token and the patch tokens.
 
-  The class token is first and patches are last; registers between them have no
+  Class tokens are first and patches are last; registers between them have no
   positions.
   """
   prefix = positions.shape[0] - num_patches

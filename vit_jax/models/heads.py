@@ -61,16 +61,26 @@ class RepresentationLayer(nn.Module):
 
 
 class Head(nn.Module):
-  """Linear classifier in float32, with a zero-initialised kernel."""
+  """Linear classifier in float32, with a zero-initialised kernel.
+
+  `distilled`: whether there is another one, for the distillation token.
+  """
   num_classes: int
   bias: float
+  distilled: bool = False
 
-  @nn.compact
+  def setup(self):
+    self.dense = self._classifier()
+    if self.distilled:
+      self.distill = self._classifier()
+
+  def _classifier(self) -> nn.Module:
+    return layers.dense(
+        self.num_classes, ('width', 'classes'), dtype=jnp.float32,
+        kernel=nn.initializers.zeros,
+        bias=nn.initializers.constant(self.bias))
+
   def __call__(
       self, representation: Float[Array, 'batch width'],
   ) -> Float[Array, 'batch classes']:
-    return layers.dense(
-        self.num_classes, ('width', 'classes'), 'dense', dtype=jnp.float32,
-        kernel=nn.initializers.zeros,
-        bias=nn.initializers.constant(self.bias),
-    )(representation.astype(jnp.float32))
+    return self.dense(representation)

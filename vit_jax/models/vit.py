@@ -55,10 +55,12 @@ class ViT(nn.Module):
     Returns:
       `embedded` [batch, tokens, width]: encoder input.
       `tokens` [batch, tokens, width]: encoder output after the final norm:
-        class token if any, registers, patches.
+        class and distillation token if any, registers, patches.
       `pooled` [batch, width], twice the width for 'cls_average';
         `representation`: `pooled` after the optional tanh layer; `logits`
         [batch, classes].
+      `cls_logits`, `distill_logits` [batch, classes], with `distill_token`:
+        those of each head, of which `logits` are the mean.
       `layers`, with `capture`: see `encoder.Encoder`.
 
     Raises:
@@ -95,9 +97,16 @@ class ViT(nn.Module):
               embedding)
     if c.cosine_head:
       embedding /= jnp.linalg.norm(embedding, axis=-1, keepdims=True)
-    logits = heads.Head(c.num_classes, c.head_bias, name='head')(embedding)
     outputs = {'embedded': embedded, 'tokens': tokens, 'pooled': pooled,
-               'representation': representation, 'logits': logits}
+               'representation': representation}
+    head = heads.Head(
+        c.num_classes, c.head_bias, c.distill_token, name='head')
+    if c.distill_token:
+      both = head(tokens[:, 0]), head.distill(tokens[:, 1])
+      outputs |= {'cls_logits': both[0], 'distill_logits': both[1],
+                  'logits': (both[0] + both[1]) / 2}
+    else:
+      outputs['logits'] = head(embedding)
     return {**outputs, 'layers': captured} if capture else outputs
 
   def _patches(self, images: jax.Array) -> jax.Array:
@@ -123,14 +132,13 @@ class ViT(nn.Module):
     Also returns the positions that every layer adds, if any.
     """
     c = self.config
-    tokens = [patches]
-    if c.registers:
-      tokens.insert(0, self._learned_tokens(
-          'registers', nn.initializers.normal(0.02), c.registers, patches))
-    if c.has_cls:
-      tokens.insert(0, self._learned_tokens(
-          'cls', nn.initializers.zeros, 1, patches))
-    embedded = jnp.concatenate(tokens, axis=1)
+    normal = nn.initializers.normal(0.02)
+    tokens = [self._learned_tokens(name, init, count, patches)
+              for name, init, count in (
+                  ('cls', nn.initializers.zeros, int(c.has_cls)),
+                  ('distill', normal, int(c.distill_token)),
+                  ('registers', normal, c.registers)) if count]
+    embedded = jnp.concatenate([*tokens, patches], axis=1)
     if c.position_at == 'layers':
       return embedded, None
     own = self.grid or grid  # Of the positions.
@@ -159,7 +167,8 @@ class ViT(nn.Module):
     inputs = tokens if c.pool_prefix else tokens[:, c.num_prefix:]
     match c.pooling:
       case 'cls':
-        pooled = tokens[:, 0]
+        pooled = (tokens[:, :2].mean(axis=1) if c.distill_token
+                  else tokens[:, 0])
       case 'average':
         pooled = inputs.mean(axis=1)
       case 'cls_average':

@@ -40,7 +40,10 @@ class ViTConfig:
       Evaluation and logged FLOPs are for `patch`.
 
     cls: whether there is a class token; None if `pooling` reads it.
-    registers: learned tokens after the class token that no output uses (arXiv
+    distill_token: second class token with a head of its own (DeiT, arXiv
+      2012.12877), which learns from the teacher of the objective 'distill'.
+      Logits and representation are the means of both.
+    registers: learned tokens after these that no output uses (arXiv
       2309.16588). They have no position embedding.
     position: position embedding (appendix D.4): 'learned' (1-D), 'none', '2d'
       (concatenated row and column embeddings), 'relative' (learned per distance
@@ -49,7 +52,7 @@ class ViTConfig:
     position_at: where position embeddings are added: to the 'stem', or to the
       input of every layer, either each layer's own ('layers') or 'shared' ones.
       Does not apply to relative positions.
-    position_cls: whether the class token has a position embedding.
+    position_cls: whether class and distillation token have position embeddings.
     rotary: rotation of queries and keys by patch positions, in addition to
       `position`; None for none. See `rotary.RotaryConfig`.
     stem_norm: 'patches' normalises the patch embeddings before positions are
@@ -125,6 +128,7 @@ class ViTConfig:
   num_classes: int = 0
   patch_sizes: tuple[int, ...] = ()
   cls: bool | None = _switch(None, exported=_ANY)
+  distill_token: bool = _switch(False, exported={'timm': _ANY})
   registers: int = _switch(0, exported={'timm': _ANY})
   position: Literal['learned', 'none', '2d', 'relative', 'sincos'] = _switch(
       'learned', exported={'npz': ('none',), 'timm': ('none',)})
@@ -203,6 +207,13 @@ class ViTConfig:
           "pooling to 'average' or 'attention', cls to false and registers to "
           '0.')
 
+    if self.distill_token and (
+        self.pooling != 'cls' or self.pool_norm or self.representation_layer
+        or self.projection or self.cosine_head):
+      raise ValueError(
+          "distill_token needs pooling 'cls', and a linear head without pool_"
+          'norm, representation_layer, projection and cosine_head.')
+
   def _check_positions(self):
     if self.patch_sizes and (
         min(self.patch_sizes) < 1 or self.backbone or self.position not in (
@@ -234,9 +245,14 @@ class ViTConfig:
     return self.pooling.startswith('cls') if self.cls is None else self.cls
 
   @property
+  def num_class_tokens(self) -> int:
+    """Number of tokens that may have position embeddings before patches."""
+    return int(self.has_cls) + self.distill_token
+
+  @property
   def num_prefix(self) -> int:
     """Number of tokens before the patch tokens."""
-    return int(self.has_cls) + self.registers
+    return self.num_class_tokens + self.registers
 
   @property
   def patch_shape(self) -> tuple[int, int]:

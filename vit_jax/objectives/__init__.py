@@ -120,5 +120,5 @@ def resolve(
 
 class_weights = supervised.class_weights
 loss_of_logits = supervised.of_logits
-TEACHER = supervised.TEACHER
+TEACHER, PROJECTOR = supervised.TEACHER, supervised.PROJECTOR
 without_teacher = supervised.without_teacher

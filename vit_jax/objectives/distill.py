@@ -1,12 +1,17 @@
 """Distillation: a model learns from the predictions of a frozen teacher.
 
-    loss = (1 - weight) * labels + weight * teacher
+    loss = (1 - weight) * labels + weight * teacher + feature_weight * features
     soft:  teacher = T^2 KL(softmax(t / T) || softmax(s / T))
     hard:  teacher = cross-entropy(argmax t, s)
+    features = mean (r W - u)^2
 
 for logits s of the model and t of the teacher, with a temperature T (arXiv
-1503.02531; hard targets: arXiv 2012.12877, equation 3). Both see the same crop
-and the same mixture of images (arXiv 2106.05237).
+1503.02531; hard targets: arXiv 2012.12877, equation 3), and representations r
+of the model and u of the teacher, with a learned matrix W (FitNets, arXiv
+1412.6550, equation 3). Both see the same crop and the same mixture of images
+(arXiv 2106.05237). In a model with a distillation token, s are the logits of
+that token, and the loss of the labels is that of the class token (arXiv
+2012.12877, section 3).
 
 The teacher's parameters are frozen parameters of the training state, under
 `teacher/`, so that they are sharded like others. Checkpoints leave them out.
@@ -27,12 +32,13 @@ from vit_jax import types
 from vit_jax.objectives import supervised
 
 
-def logits(
+def outputs(
     teacher: Any, params: types.Params,
     images: Float[Array, 'batch height width channels'],
-) -> Float[Array, 'batch classes']:
-  """Returns the logits of a teacher, an `inference.model.Model`."""
-  return _module(teacher).apply({'params': params}, images)['logits']
+) -> tuple[Float[Array, 'batch classes'], Float[Array, 'batch features']]:
+  """Returns logits and representation; `teacher`: an `inference` model."""
+  found = _module(teacher).apply({'params': params}, images)
+  return found['logits'], found['representation']
 
 
 def image(teacher: Any) -> jax.ShapeDtypeStruct:
@@ -48,6 +54,28 @@ def empty_params(teacher: Any) -> types.Params:
   return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), boxed)
 
 
+def add_params(
+    config: supervised.DistillConfig, params: types.Params, model: nn.Module,
+    teacher: Any, key: PRNGKeyArray, images: jax.ShapeDtypeStruct,
+) -> types.Params:
+  """Adds zeros for the teacher's parameters, and those of the projection.
+
+  All are boxed with the names of their axes.
+  """
+  result = {**params, supervised.TEACHER: empty_params(teacher)}
+  if config.feature_weight:
+    widths = [jax.eval_shape(apply, *args).shape[-1] for apply, args in (
+        (lambda params, x: model.apply(
+            {'params': params}, x)['representation'],
+         (nn.unbox(params), jax.ShapeDtypeStruct(
+             (1, *images.shape[1:]), 'float32'))),
+        (lambda params, x: outputs(teacher, params, x)[1],
+         (teacher.params, image(teacher))))]
+    result[supervised.PROJECTOR] = {'kernel': nn.LogicallyPartitioned(
+        nn.initializers.lecun_normal()(key, widths), ('width', None))}
+  return result
+
+
 def _module(teacher: Any) -> nn.Module:
   return models.build(teacher.config, num_classes=teacher.config.num_classes)
 
@@ -56,7 +84,8 @@ class Distillation:
   """Loss of a model with labels and a teacher.
 
   Attributes:
-    measures: ('accuracy', 'agreement'): of the labels, and with the teacher.
+    measures: ('accuracy', 'agreement'): of the labels, and with the teacher;
+      'features', with `feature_weight`: the distance of representations.
   """
 
   def __init__(
@@ -65,29 +94,45 @@ class Distillation:
       class_weights: Float[np.ndarray, 'classes'] | None = None,
   ):
     """Initialises the loss; `mean` and `std` normalise the model's images."""
+    if config.weight == 1 and getattr(
+        getattr(model, 'config', None), 'distill_token', False):
+      raise ValueError(
+          'objective.weight is 1, so that the head of the class token would '
+          'learn nothing. Use --config.objective.weight=0.5, as in DeiT.')
     self._config, self._teacher = config, teacher
     self._mean, self._std = (np.asarray(x, np.float32) for x in (mean, std))
     self._labelled = supervised.Supervised(
         config, model, multi_label=False, class_weights=class_weights)
-    self.measures: tuple[str, ...] = (*self._labelled.measures, 'agreement')
+    self.measures: tuple[str, ...] = (
+        *self._labelled.measures, 'agreement',
+        *['features'] * bool(config.feature_weight))
 
   def __call__(
       self, params: types.Params, batch: types.Batch, key: PRNGKeyArray,
       train: bool = True,
   ) -> tuple[Float[Array, 'batch'], Mapping[str, Float[Array, 'batch']]]:
     """Returns the loss and measures of each example; see `Supervised`."""
-    own = self._labelled.logits(params, batch, key, train)
-    loss, measures = self._labelled.measure(own, batch['label'])
-    targets = jax.lax.stop_gradient(logits(
+    config = self._config
+    found = self._labelled.outputs(params, batch, key, train)
+    loss, measures = self._labelled.measure(
+        found.get('cls_logits', found['logits']), batch['label'])
+    own = found.get('distill_logits', found['logits'])
+    targets, representation = jax.lax.stop_gradient(outputs(
         self._teacher, params[supervised.TEACHER],
         self._images(batch['image'])))
-    agreement = (own.argmax(-1) == targets.argmax(-1)).astype(jnp.float32)
-    weight = self._config.weight
-    return (
-        (1 - weight) * loss + weight * imitation(
-            own, targets, hard=self._config.targets == 'hard',
-            temperature=self._config.temperature),
-        {**measures, 'agreement': agreement})
+    measures['agreement'] = (
+        own.argmax(-1) == targets.argmax(-1)).astype(jnp.float32)
+    loss = (1 - config.weight) * loss + config.weight * imitation(
+        own, targets, hard=config.targets == 'hard',
+        temperature=config.temperature)
+    if config.feature_weight:
+      projected = found['representation'].astype(
+          jnp.float32) @ params[
+              supervised.PROJECTOR]['kernel']
+      measures['features'] = jnp.square(
+          projected - representation.astype(jnp.float32)).mean(-1)
+      loss += config.feature_weight * measures['features']
+    return loss, measures
 
   def _images(
       self, images: Float[Array, 'batch height width channels'],

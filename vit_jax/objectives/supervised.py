@@ -18,7 +18,8 @@ from vit_jax import losses
 from vit_jax import metrics
 from vit_jax import types
 
-TEACHER = 'teacher'  # Name of a teacher's parameters (`objectives.distill`).
+# Names of other parameters in training (`objectives.distill`).
+TEACHER, PROJECTOR = 'teacher', 'projector'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,6 +70,7 @@ class DistillConfig(SupervisedConfig):
       most probable class.
     temperature: divides the logits of both for soft targets.
     weight: weight of the teacher's loss; that of the labels has the rest.
+    feature_weight: weight of the distance of representations, which is added.
   """
   name: Literal['distill'] = 'distill'  # type: ignore[assignment]
   teacher: str = ''
@@ -76,6 +78,7 @@ class DistillConfig(SupervisedConfig):
   targets: Literal['soft', 'hard'] = 'soft'
   temperature: float = 1.0
   weight: float = 1.0
+  feature_weight: float = 0.0
 
   def __post_init__(self):
     super().__post_init__()
@@ -86,10 +89,12 @@ class DistillConfig(SupervisedConfig):
       raise ValueError(
           'distill needs the weights of a teacher: '
           '--config.objective.teacher=PATH.')
-    if not 0 < self.weight <= 1 or not 0 < self.temperature < math.inf:
+    if not (0 < self.weight <= 1 and 0 < self.temperature < math.inf
+            and 0 <= self.feature_weight < math.inf):
       raise ValueError(
-          'weight must be above 0 and at most 1, and temperature above 0, but '
-          f'they are {self.weight} and {self.temperature}.')
+          'weight must be above 0 and at most 1, temperature above 0, and '
+          f'feature_weight at least 0, but they are {self.weight}, '
+          f'{self.temperature} and {self.feature_weight}.')
 
 
 def without_teacher(config: Any) -> Any:
@@ -205,17 +210,17 @@ class Supervised:
 
     `train` applies dropout and stochastic depth, with the random `key`.
     """
-    return self.measure(
-        self.logits(params, batch, key, train), batch['label'])
+    outputs = self.outputs(params, batch, key, train)
+    return self.measure(outputs['logits'], batch['label'])
 
-  def logits(
+  def outputs(
       self, params: types.Params, batch: types.Batch, key: PRNGKeyArray,
       train: bool,
-  ) -> Float[Array, 'batch classes']:
+  ) -> types.Outputs:
     """Applies the model."""
     return self._model.apply(
         {'params': params}, batch['image'], train=train,
-        rngs={'dropout': key})['logits']
+        rngs={'dropout': key})
 
   def measure(
       self, logits: Float[Array, 'batch classes'], labels: jax.Array,

@@ -4,8 +4,8 @@ With decay d and `depth` layers, the learning rate is multiplied by
 
     1                 head and everything else after the layers
     d^(depth - i)     layer i = 0 ... depth - 1
-    d^(depth + 1)     embeddings: patches, positions, class token, registers
-                      and the ResNet of a hybrid
+    d^(depth + 1)     embeddings: patches, positions, class token,
+                      distillation token, registers and the ResNet of a hybrid
 
 as in BEiT (arXiv 2106.08254, appendix) and MAE (arXiv 2111.06377, appendix
 A.2), which number the embeddings 0, layer i as i + 1 and the rest depth + 1.
@@ -23,7 +23,8 @@ from vit_jax import tree
 STACKED = 'encoder/layers/'
 # First components of the paths of embeddings. Paths that are neither here nor
 # in a layer come after the layers: final_norm, pooling, representation, head.
-EMBEDDINGS = ('backbone', 'patches', 'positions', 'cls', 'registers')
+EMBEDDINGS = (
+    'backbone', 'patches', 'positions', 'cls', 'distill', 'registers')
 
 
 def multipliers(params: Any, decay: float) -> Any:

@@ -106,9 +106,14 @@ def make(
               development_split.reported_evaluators(point.config, config)
               for key, value in evaluate(params, reported, name).items()}
 
-    best = sources[names[0]].load()
+    def read(name: str) -> types.Params:
+      # Without those that only the objective uses.
+      return {key: value for key, value in sources[name].load().items()
+              if key in experiment.shardings.params}
+
+    best = read(names[0])
     params, members, value = average(
-        names, lambda name: sources[name].load(),
+        names, read,
         None if method == 'uniform' else lambda params: sign * evaluate(
             params, experiment, evaluator)[metric])
     if value is None:

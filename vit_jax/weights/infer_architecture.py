@@ -68,6 +68,7 @@ def _encoder(
       'width': int(kernel[-1]), 'depth': int(norm[0]),
       'mlp_dim': int(hidden[-1]),
       'patch': patch[0] if patch[0] == patch[1] else patch,
+      'distill_token': 'distill' in params,
       'registers': _length(params, 'registers'),
       **_blocks(params),
       'pool_norm': 'pool_norm/scale' in params,
@@ -216,18 +217,19 @@ def position_grid(
       return (rows, columns), count - rows * columns
   if declared:
     raise ValueError(
-        f'{count} position embeddings (class token: {config.has_cls}, '
-        f'registers: {config.registers}) do not belong to images of '
-        f'{declared[0]}x{declared[1]}.')
+        f'{count} position embeddings (class tokens: '
+        f'{config.num_class_tokens}, registers: {config.registers}) do not '
+        f'belong to images of {declared[0]}x{declared[1]}.')
   squares = {prefix: math.isqrt(count - prefix) for prefix in prefixes
              if count > prefix
              and math.isqrt(count - prefix) ** 2 == count - prefix}
   if len(squares) != 1:
     found = ' or '.join(f'{n}x{n}' for n in squares.values()) or 'not square'
     raise ValueError(
-        f'The grid of {count} position embeddings (class token: '
-        f'{config.has_cls}, registers: {config.registers}) is {found}. Set the '
-        'image size that they are for: resolution=(height, width).')
+        f'The grid of {count} position embeddings (class tokens: '
+        f'{config.num_class_tokens}, registers: {config.registers}) is '
+        f'{found}. Set the image size that they are for: '
+        'resolution=(height, width).')
   (prefix, side), = squares.items()
   return (side, side), prefix
 
@@ -244,12 +246,14 @@ def add_empty_head(
     config: models.ModelConfig, params: Mapping[str, Any],
 ) -> dict[str, Any]:
   """Adds a head with zero classes if the weights have no head."""
-  if 'head/dense/kernel' in params or 'head/dense/bias' in params:
+  if any(name.startswith('head/') for name in params):
     return dict(params)
   if isinstance(config, vit_config.ViTConfig):
     width = config.width * (1 + (config.pooling == 'cls_average'))
   else:
     assert config.backbone is not None
     width = 4 * config.backbone.width * 2 ** (len(config.backbone.depths) - 1)
-  return {**params, 'head/dense/kernel': np.zeros((width, 0), np.float32),
-          'head/dense/bias': np.zeros((0,), np.float32)}
+  heads = ('dense', 'distill')[:1 + getattr(config, 'distill_token', False)]
+  return {**params, **{
+      f'head/{head}/{end}': np.zeros(shape, np.float32) for head in heads
+      for end, shape in (('kernel', (width, 0)), ('bias', (0,)))}}

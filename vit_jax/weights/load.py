@@ -148,10 +148,11 @@ def infer(
                 declared.preprocess.get('resolution'))
   resolution = (candidates[0] or declared.resolution or candidates[1]
                 or DEFAULT_SIZE)
-  prefix, has_cls = 0, False
+  prefix = num_class_tokens = 0
   if isinstance(config, vit_config.ViTConfig) and (
       'positions' in shapes and config.position == 'learned'):
-    embeds_prefix, has_cls = declared.embeds_prefix, config.has_cls
+    embeds_prefix = declared.embeds_prefix
+    num_class_tokens = config.num_class_tokens
     if config.has_cls and 'position_cls' in given.model:
       embeds_prefix = given.model['position_cls']
     grid, prefix = infer_architecture.position_grid(
@@ -159,13 +160,13 @@ def infer(
         candidates=candidates, embeds_prefix=embeds_prefix,
         # Of registers, too, in timm; of no registers elsewhere.
         num_prefix=config.num_prefix if found.family.name == 'timm'
-        else int(config.has_cls))
+        else num_class_tokens)
     resolution = infer_architecture.image_size(config, grid)
     if config.has_cls:
       config = dataclasses.replace(config, position_cls=bool(prefix))
 
   def adapt(params: Mapping[str, Any]) -> dict[str, Any]:
-    if prefix > has_cls:
+    if prefix > num_class_tokens:
       params = matching.fold_register_positions(params, prefix)
     return infer_architecture.add_empty_head(config, params)
 

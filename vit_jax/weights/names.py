@@ -7,10 +7,6 @@ from typing import Any
 from vit_jax.weights.layout import Row
 from vit_jax.weights.layout import Table
 
-DISTILLED = (
-    'not supported: use the DeiT of that size trained without distillation, '
-    'such as deit_base_patch16_224')
-
 
 def both(
     ours: str, theirs: str, *, kernel: str = '', bias: str = '',
@@ -148,6 +144,7 @@ _TIMM_BACKBONE = 'patch_embed.backbone.'
 TIMM = Table('timm', rows=(
     *both('patches', 'patch_embed.proj', kernel=CONV, **WEIGHT),
     Row('cls', 'cls_token', '1 n d -> n d'),
+    Row('distill', 'dist_token', '1 n d -> n d'),
     Row('registers', 'reg_token', '1 n d -> n d'),
     Row('positions', 'pos_embed', '1 n d -> n d'),
     Row(f'{LAYERS}/attention/qkv_kernel', 'blocks.{layer}.attn.qkv.weight',
@@ -204,6 +201,7 @@ TIMM = Table('timm', rows=(
     *both('pooling/mlp/out', 'attn_pool.mlp.fc2', **DENSE),
     *both('representation/dense', 'pre_logits.fc', read_only=True, **DENSE),
     *both('head/dense', 'head', **DENSE),
+    *both('head/distill', 'head_dist', **DENSE),
     Row('backbone/root/kernel', f'{_TIMM_BACKBONE}stem.conv.weight', CONV),
     *norm('backbone/root_norm', f'{_TIMM_BACKBONE}stem.norm', **WEIGHT),
     *_backbone_timm(_TIMM_BACKBONE, 'unit1', '0', CONV),
@@ -211,7 +209,6 @@ TIMM = Table('timm', rows=(
     # A root without stages.
     renames={rf'^({_TIMM_BACKBONE})(conv|norm)\.': r'\1stem.\2.'},
     unsupported={
-        r'dist_token|head_dist\..*': DISTILLED,
         r'blocks\.\d+\.attn\.gate\..*': (
             'a gate of the attention, which our models lack'),
         r'.*relative_position_bias_table|rel_pos.*': (

@@ -11,7 +11,6 @@ from vit_jax.weights.names import both
 from vit_jax.weights.names import CONV
 from vit_jax.weights.names import DENSE
 from vit_jax.weights.names import DENSES
-from vit_jax.weights.names import DISTILLED
 from vit_jax.weights.names import LAYERS
 from vit_jax.weights.names import norm
 from vit_jax.weights.names import OUT
@@ -59,8 +58,11 @@ HUGGINGFACE = Table('huggingface', rows=(
     *_layers('vit.layers.{layer}', qkv='attention.{q|k|v}_proj',
              out='attention.o_proj', mlp=_MLP,
              norms=('layernorm_before', 'layernorm_after')),
-    *both('representation/dense', 'vit.pooler.dense', **DENSE)),
+    *both('representation/dense', 'vit.pooler.dense', **DENSE),
+    Row('distill', 'vit.embeddings.distillation_token', '1 n d -> n d'),
+    *both('head/distill', 'distillation_classifier', **DENSE)),
     renames={
+        '^cls_classifier': 'classifier',
         # A model without a head, and DeiT.
         r'^(deit\.)?(embeddings|encoder|layers|layernorm|pooler)\.': r'vit.\2.',
         # Before transformers 5.
@@ -70,9 +72,7 @@ HUGGINGFACE = Table('huggingface', rows=(
         r'\.attention\.output\.dense\.': '.attention.o_proj.',
         r'(\d)\.intermediate\.dense\.': r'\1.mlp.fc1.',
         r'(\d)\.output\.dense\.': r'\1.mlp.fc2.'},
-    unsupported={
-        r'.*distillation_token|(cls|distillation)_classifier\..*': DISTILLED,
-        r'.*mask_token': 'a mask token, which our models lack'})
+    unsupported={r'.*mask_token': 'a mask token, which our models lack'})
 
 # ------------------------------------------------------------ DINOv2, DINOv3
 

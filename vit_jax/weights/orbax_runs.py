@@ -128,10 +128,9 @@ def _in_label_units(
   """
   mean, std = (np.asarray(data[name], np.float64)
                for name in ('target_mean', 'target_std'))
-  kernel, bias = 'head/dense/kernel', 'head/dense/bias'
-  return {**params,
-          kernel: (params[kernel] * std).astype(np.float32),
-          bias: (params[bias] * std + mean).astype(np.float32)}
+  return {**params, **{
+      name: (array * std + mean * name.endswith('bias')).astype(np.float32)
+      for name, array in params.items() if name.startswith('head/')}}
 
 
 def _with_overrides(

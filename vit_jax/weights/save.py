@@ -150,7 +150,11 @@ def _huggingface_family(config: vit_config.ViTConfig) -> families.Family:
   family = families.FAMILIES[huggingface_types.TYPES[kind].family]
   skipped = ['.weights_' if config.mlp == 'gelu' else '.mlp.fc']
   unused = family.table.unused
-  if kind == 'clip_vision_model':
+  if kind == 'deit':
+    family = dataclasses.replace(
+        family, base='deit.', table=family.table.renamed(
+            {'^vit': 'deit', '^classifier': 'cls_classifier'}))
+  elif kind == 'clip_vision_model':
     skipped += ['classifier']
   elif kind == 'clip':
     skipped += ['visual_projection']
@@ -174,7 +178,9 @@ def _for_format(
       or not timm_export.embeds_prefix(config)):
     return flat
   # timm's registers have position embeddings, too.
-  cls, patches = np.split(np.asarray(flat['positions']), [1])
+  assert isinstance(config, vit_config.ViTConfig)
+  cls, patches = np.split(
+      np.asarray(flat['positions']), [config.num_class_tokens])
   return {**flat, 'positions': np.concatenate(
       [cls, np.zeros_like(flat['registers']), patches])}
 

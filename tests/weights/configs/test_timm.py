@@ -82,7 +82,6 @@ def test_an_unknown_architecture_implies_nothing(name):
     ('eva02_enormous_patch14_clip_224', 'norms after the residual branches'),
     ('vit_base_mci_224', 'a convolutional stem'),
     ('vit_5b_patch16_sapiens2', 'grouped-query attention'),
-    ('deit_base_distilled_patch16_224', 'a distillation token'),
     ('vit_relpos_base_patch16_224', 'relative position biases')])
 def test_a_missing_component_is_named(name, component):
   with pytest.raises(ValueError, match=component):

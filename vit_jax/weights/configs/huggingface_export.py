@@ -24,7 +24,9 @@ def model_type(config: vit_config.ViTConfig) -> str:
     ValueError: naming a setting that the model type does not have.
   """
   classes = bool(config.num_classes)
-  if config.rotary is not None:
+  if config.distill_token:
+    kind = 'deit'
+  elif config.rotary is not None:
     kind = 'dinov3_vit'
   elif config.stem_norm == 'tokens':
     averaged = classes and config.has_cls and config.pooling == 'average'

@@ -47,7 +47,9 @@ _VISION = 'vision_config'
 TYPES: Mapping[str, ModelType] = {
     'vit': ModelType('huggingface', 'ViTModel', 'ViTForImageClassification',
                      free=('qkv_bias',), num_heads=0),
-    'deit': ModelType('huggingface', num_heads=0),
+    'deit': ModelType(
+        'huggingface', 'DeiTModel', 'DeiTForImageClassificationWithTeacher',
+        {'distill_token': True}, free=('qkv_bias',), num_heads=0),
     'dinov2': ModelType(
         'dinov2', 'Dinov2Model', 'Dinov2ForImageClassification', free=_DINO),
     'dinov2_with_registers': ModelType(

@@ -38,7 +38,7 @@ _SIZE = f'(?P<size>{"|".join(_HEADS)})'
 _WORDS = (r'(_(\d+|dinov2|tipsv2|miil|36x1|gap|map|siglip|reg\d|clip|quickgelu'
           r'|plus|radio_v\d))*')
 _VIT = (
-    rf'(vit|deit3?|beit3)_{_SIZE}_patch\d+{_WORDS}',
+    rf'(vit|deit3?|beit3)_{_SIZE}(_distilled)?_patch\d+{_WORDS}',
     rf'vit_{_SIZE}_r\d*_s\d+(_p8)?(_\d+)?', rf'flexivit_{_SIZE}',
     r'aimv2_(large|huge|1b|3b)_patch14_\d+', r'test_vit2?')
 _EVA = (
@@ -99,7 +99,6 @@ _RULES: tuple[tuple[str, Mapping[str, Any]], ...] = (
 )
 # Components that our models lack, by words of a name.
 _MISSING = (
-    (r'.*_distilled_.*', 'a distillation token'),
     (r'.*_rpn_.*|eva02_enormous_.*', 'norms after the residual branches'),
     (r'.*_xp_.*|vit_d?pwee_.*', "timm's parallel layers"),
     (r'.*_\d\dx2_.*', 'pairs of parallel layers'),

@@ -1,6 +1,7 @@
 """config.json that timm builds an exported model from."""
 
 from collections.abc import Mapping
+import dataclasses
 import math
 from typing import Any
 
@@ -46,7 +47,8 @@ def config_files(
   if isinstance(config, vit_config.ViTConfig):
     result |= {
         # The arguments override the settings of this architecture.
-        'architecture': _hybrid(config) or _architecture(config),
+        'architecture': (_distilled(config) or _hybrid(config)
+                         or _architecture(config)),
         'global_pool': _GLOBAL_POOL[config.pooling],
         'num_features': config.width,
         'model_args': {
@@ -198,6 +200,19 @@ def _ratio(hidden: int, width: int) -> float:
   # timm rounds the product down.
   return ratio if int(width * ratio) == hidden else math.nextafter(
       ratio, math.inf)
+
+
+def _distilled(config: vit_config.ViTConfig) -> str:
+  if not config.distill_token:
+    return ''
+  plain = dataclasses.replace(config, distill_token=False)
+  if config.backbone or config.registers or not embeds_prefix(config) or (
+      _architecture(plain) != 'vit_base_patch16_224'):
+    raise ValueError(
+        'timm has distillation tokens only in a plain ViT whose tokens all '
+        'have position embeddings, so no config.json can be written. Write '
+        'the weights alone: --target=FILE.safetensors.')
+  return 'deit_base_distilled_patch16_224'
 
 
 def _hybrid(config: vit_config.ViTConfig) -> str:
