@@ -1,14 +1,12 @@
 """Small models with random weights."""
 
 import dataclasses
-import functools
 import json
 
 import jax
 import numpy as np
 
 from vit_jax import models
-from vit_jax import schema
 from vit_jax import tree
 from vit_jax.checkpoints import checksums
 from vit_jax.inference import load
@@ -26,15 +24,10 @@ RESNET = {'name': 'resnet', 'num_classes': 5, 'backbone': {
     'depths': (1, 2), 'width': 32, 'preactivation': True}}
 
 
-@functools.cache
-def _shapes(section: str, resolution, channels):
-  return tree.flatten(weights_lib.abstract_params(
-      models.parse(json.loads(section)), resolution, channels=channels))
-
-
 def params(config, resolution=(32, 32), *, channels=3, dtype=np.float32):
   """Returns parameters by name, all different."""
-  shapes = _shapes(json.dumps(schema.to_plain(config)), resolution, channels)
+  shapes = tree.flatten(weights_lib.abstract_params(
+      config, resolution, channels=channels))
   rng = np.random.default_rng(0)
   return {name: rng.normal(size=shape.shape).astype(dtype)
           for name, shape in shapes.items()}

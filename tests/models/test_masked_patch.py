@@ -20,11 +20,10 @@ def init(model):
       models.init(model, jax.random.key(0), IMAGES)))()
 
 
-@pytest.mark.parametrize('section', [
-    {}, {'registers': 2, 'pooling': 'attention', 'position_at': 'layers'}],
-    ids=str)
-@pytest.mark.parametrize('decoder', [None, models.parse(
-    {**SECTION, 'width': 8, 'depth': 1})], ids=['', 'decoder'])
+@pytest.mark.parametrize(('section', 'decoder'), [
+    ({'registers': 2, 'pooling': 'attention', 'position_at': 'layers'}, None),
+    ({}, models.parse({**SECTION, 'width': 8, 'depth': 1}))],
+    ids=['', 'decoder'])
 def test_vit_outputs_and_parameter_names_are_unchanged(section, decoder):
   config = models.parse({**SECTION, **section})
   vit = models.build(config, num_classes=5)

@@ -82,40 +82,6 @@ def test_parameter_count_is_the_published_one(variant):
   assert tree.num_elements(params) == PARAMETERS[variant]
 
 
-@pytest.mark.parametrize('size', [
-    s for s in variants.SIZES if not variants.settings(s)])
-def test_shapes_of_every_size(size, patch=14):
-  params, outputs = abstract({'variant': f'{size}/{patch}'})
-  row = variants.SIZES[size]
-  width, depth, heads = row.width, row.depth, row.num_heads
-  tokens = 1 + (224 // patch) ** 2
-  assert {name: leaf.shape for name, leaf in outputs.items()} == {
-      'embedded': (2, tokens, width), 'tokens': (2, tokens, width),
-      'pooled': (2, width), 'representation': (2, width), 'logits': (2, 1000)}
-  shapes = {name.removesuffix('/value'): leaf.shape
-            for name, leaf in tree.flatten(params).items()}
-  layer = 'encoder/layers/'
-  assert shapes == {
-      'patches/kernel': (patch, patch, 3, width), 'patches/bias': (width,),
-      'cls': (1, width), 'positions': (tokens, width),
-      layer + 'attention_norm/scale': (depth, width),
-      layer + 'attention_norm/bias': (depth, width),
-      layer + 'attention/qkv_kernel': (
-          depth, width, 3, heads, width // heads),
-      layer + 'attention/qkv_bias': (depth, 3, heads, width // heads),
-      layer + 'attention/out/kernel': (depth, heads, width // heads, width),
-      layer + 'attention/out/bias': (depth, width),
-      layer + 'mlp_norm/scale': (depth, width),
-      layer + 'mlp_norm/bias': (depth, width),
-      layer + 'mlp/hidden/kernel': (depth, width, row.mlp_dim),
-      layer + 'mlp/hidden/bias': (depth, row.mlp_dim),
-      layer + 'mlp/out/kernel': (depth, row.mlp_dim, width),
-      layer + 'mlp/out/bias': (depth, width),
-      'final_norm/scale': (width,), 'final_norm/bias': (width,),
-      'head/dense/kernel': (width, 1000), 'head/dense/bias': (1000,)}
-  assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(params))
-
-
 def test_settings_of_a_variant_can_be_overridden():
   config = models.parse({'variant': '22B/14', 'parallel': False})
   assert (config.parallel, config.qk_norm, config.norm, config.qkv_bias) == (

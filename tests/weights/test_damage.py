@@ -72,22 +72,6 @@ def test_an_object_array_is_never_unpickled(arrays, tmp_path):
   assert not (tmp_path / 'ran').exists()
 
 
-@pytest.mark.parametrize('shape', [(), (3, 4)])
-@pytest.mark.parametrize('name', [
-    'embedding/kernel', 'head/kernel', 'head/bias', 'cls',
-    'Transformer/posembed_input/pos_embedding',
-    'Transformer/encoder_norm/scale',
-    'Transformer/encoderblock_0/MlpBlock_0/Dense_0/kernel',
-    'Transformer/encoderblock_0/LayerNorm_0/scale'])
-def test_an_array_with_another_number_of_axes_is_an_error(
-    name, shape, arrays, tmp_path):
-  if len(shape) == arrays[name].ndim:
-    shape = (5, *shape)
-  npz.write(tmp_path / 'x', {**arrays, name: np.ones(shape, np.float32)})
-  with pytest.raises(ValueError, match=f'{name}.*expected|expected.*{name}'):
-    load_lib.load(tmp_path / 'x')
-
-
 @pytest.mark.parametrize('index', [
     '{}', '{"weight_map": 3}', '{"weight_map": {"a": []}}', '{', '[]'])
 def test_a_malformed_index_of_shards_is_an_error(index, tmp_path):

@@ -40,11 +40,3 @@ def test_other_types_are_errors(dtype):
 def test_values_that_are_not_finite_are_counted(value):
   with pytest.raises(ValueError, match='a holds 2 of 3 values that are NaN'):
     opened(np.array([value, 0.0, value])).read('a')
-
-
-def test_a_zip_bomb_is_an_error(tmp_path):
-  (tmp_path / 'x').write_bytes(bytes(100))
-  files.check_unpacked(tmp_path / 'x', files.FREE_BYTES)
-  with pytest.raises(ValueError, match='100 bytes declare .*zip bomb'):
-    files.check_unpacked(
-        tmp_path / 'x', files.FREE_BYTES + 100 * files.MAX_RATIO + 1)

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.lib import format as npy_format
 import pytest
 
+from vit_jax.weights import files
 from vit_jax.weights import npz
 
 
@@ -32,35 +33,9 @@ def test_a_flipped_bit_is_an_error(tmp_path):
     npz.open_file(tmp_path / 'x.npz').read('a')
 
 
-def test_flipped_bits_of_compressed_arrays_are_errors(tmp_path):
-  array = np.random.default_rng(0).normal(size=1000)
-  np.savez_compressed(tmp_path / 'x.npz', a=array)
-  np.testing.assert_array_equal(
-      npz.open_file(tmp_path / 'x.npz').load('a'), array)
-  whole = (tmp_path / 'x.npz').read_bytes()
-  packed = zipfile.ZipFile(tmp_path / 'x.npz').infolist()[0].compress_size
-  errors = 0
-  for place in range(40, 30 + packed, packed // 20):
-    data = bytearray(whole)
-    data[place] ^= 0x55
-    (tmp_path / 'x.npz').write_bytes(bytes(data))
-    try:
-      # Some bits have no effect, such as the size of a dictionary.
-      np.testing.assert_array_equal(
-          npz.open_file(tmp_path / 'x.npz').load('a'), array)
-    except ValueError as error:
-      assert 'truncated or damaged' in str(error)
-      errors += 1
-  assert errors > 10
-
-
-def test_a_zip_bomb_is_not_unpacked(tmp_path):
-  with zipfile.ZipFile(tmp_path / 'x.npz', 'w', zipfile.ZIP_DEFLATED) as file:
-    with file.open('a.npy', 'w') as member:
-      npy_format.write_array_header_1_0(member, {
-          'descr': '<f4', 'fortran_order': False, 'shape': (100 * 2**20,)})
-      for _ in range(400):
-        member.write(bytes(2**20))
+def test_a_zip_bomb_is_not_unpacked(tmp_path, monkeypatch):
+  monkeypatch.setattr(files, 'FREE_BYTES', 0)
+  np.savez_compressed(tmp_path / 'x.npz', a=np.zeros(2**20, np.float32))
   with pytest.raises(ValueError, match='zip bomb'):
     npz.open_file(tmp_path / 'x.npz')
 

@@ -178,10 +178,7 @@ class Stage(nn.Module):
 
 
 class Backbone(nn.Module):
-  """Convolutional network without head.
-
-  Returns the last feature map, and those of all stages: 'root', 'block1', ...
-  """
+  """Convolutional network without head; returns its last feature map."""
   config: resnet_config.BackboneConfig
   dtype: jnp.dtype
   remat: str
@@ -190,20 +187,17 @@ class Backbone(nn.Module):
   @nn.compact
   def __call__(
       self, images: Float[Array, 'batch height width channels'],
-  ) -> tuple[Float[Array, 'batch rows columns features'],
-             dict[str, jax.Array]]:
+  ) -> Float[Array, 'batch rows columns features']:
     c = self.config
     x = StdConv(c, c.width, 7, 2, self.dtype, name='root')(images)
     if not c.preactivation:
       x = nn.relu(group_norm(c, self.dtype, 'root_norm')(x))
-    maps = {'root': self._pool(x)}
-    x = maps['root']
+    x = self._pool(x)
     for i, depth in enumerate(c.depths):
-      name = f'block{i + 1}'
-      x = maps[name] = Stage(
+      x = Stage(
           c, depth, c.width * 2**i, 1 if i == 0 else 2, self.dtype, self.remat,
-          self.unroll, name=name)(x)
-    return x, maps
+          self.unroll, name=f'block{i + 1}')(x)
+    return x
 
   def _pool(self, features: jax.Array) -> jax.Array:
     window = padding(self.config, 3)
@@ -225,14 +219,12 @@ class ResNet(nn.Module):
       images: Float[Array, 'batch height width channels'],
       *,
       train: bool = False,
-      capture: bool = False,
   ) -> dict[str, Any]:
     """Applies the model.
 
     Args:
       images: preprocessed images.
       train: unused: there is neither dropout nor batch norm.
-      capture: also returns the feature maps of all stages as `stages`.
 
     Returns:
       `tokens` [batch, tokens, width]: the last feature map in row-major order;
@@ -242,7 +234,7 @@ class ResNet(nn.Module):
     del train
     c = self.config
     assert c.backbone is not None
-    features, stages = Backbone(
+    features = Backbone(
         c.backbone, c.compute_dtype, c.remat, c.unroll, name='backbone')(images)
     if c.backbone.preactivation:
       features = nn.relu(group_norm(
@@ -250,6 +242,5 @@ class ResNet(nn.Module):
     tokens = features.reshape(features.shape[0], -1, features.shape[-1])
     pooled = tokens.mean(axis=1)
     logits = heads.Head(c.num_classes, c.head_bias, name='head')(pooled)
-    outputs = {'tokens': tokens, 'pooled': pooled, 'representation': pooled,
-               'logits': logits}
-    return {**outputs, 'stages': stages} if capture else outputs
+    return {'tokens': tokens, 'pooled': pooled, 'representation': pooled,
+            'logits': logits}

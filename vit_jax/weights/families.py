@@ -130,10 +130,11 @@ def recognise(array_names: Sequence[str]) -> tuple[Family, str] | None:
   for family in FAMILIES.values():
     for prefix in family.prefixes:
       inside = without_prefix(prefix, array_names)
-      score = sum(layout.has_row(family.table, name)
-                  or family.table.ignores(name) for name in inside)
-      if has_stem(family, inside) and (best is None or score > best[0]):
-        best = (score, family, prefix)
+      if has_stem(family, inside):
+        score = sum(layout.has_row(family.table, name)
+                    or family.table.ignores(name) for name in inside)
+        if best is None or score > best[0]:
+          best = (score, family, prefix)
   return None if best is None else best[1:]
 
 

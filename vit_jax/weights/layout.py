@@ -328,8 +328,9 @@ def has_row(table: Table, name: str) -> bool:
 
 def contains(table: Table, ours: str, names: Sequence[str]) -> bool:
   """Whether their names include that of our parameter."""
-  return any(row.ours == ours for name in names
-             for row, _, _ in _rows_of(table, name))
+  patterns = [_pattern(row.theirs) for row in table.rows if row.ours == ours]
+  return any(pattern.match(table.rename(name)) is not None
+             for name in names for pattern in patterns)
 
 
 def _rows_of(

@@ -11,6 +11,7 @@ abstractly: its parameters must be exactly those of the file.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import dataclasses
+import functools
 import os
 import pathlib
 from typing import Any
@@ -199,8 +200,7 @@ def _config(
   variant = section.pop('variant', None)
   config = models.parse(section)
   if variant is None:
-    variant = published_sizes.variant(
-        config, declared=known, source=found.opened.path)
+    variant = published_sizes.variant(config)
   elif variant and not published_sizes.has_dimensions(config, variant):
     variant = ''
   return dataclasses.replace(config, variant=variant), notes
@@ -241,7 +241,7 @@ def check_preprocess(
 
 def check(
     config: models.ModelConfig, params: Mapping[str, Any],
-    resolution: Sequence[int], *, source: str,
+    resolution: tuple[int, int], *, source: str,
     theirs: Mapping[str, str] | None = None, channels: int = 3,
 ) -> None:
   """Raises unless parameters, by our names, are exactly the model's.
@@ -262,8 +262,9 @@ def check(
         "num_classes=..., final_norm=False, position='none').")
 
 
+@functools.lru_cache(maxsize=64)  # Tracing takes half a second.
 def abstract_params(
-    config: models.ModelConfig, resolution: Sequence[int], *,
+    config: models.ModelConfig, resolution: tuple[int, int], *,
     channels: int = 3,
 ) -> Any:
   """Returns the shapes of a model's parameters, as a nested dict."""

@@ -31,9 +31,7 @@ class Overrides:
   prefix: str | None = None
 
   def __contains__(self, name: object) -> bool:
-    return (name in self.model or name in self.preprocess
-            # A variant sets the number of heads.
-            or (name == 'num_heads' and 'variant' in self.model))
+    return name in self.model or name in self.preprocess
 
   def items(self) -> Iterator[tuple[str, Any]]:
     """Yields names and values."""

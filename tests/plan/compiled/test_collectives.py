@@ -211,18 +211,3 @@ def test_every_kind_is_found_in_a_compiled_program(f, kind, size, group_size):
   found = one(compiled(on_rows, a=4, b=2))
   assert (found.kind, found.bytes, found.group_size, found.count) == (
       kind, size, group_size, 1)
-
-
-def test_compiled_loops_multiply():
-  def f(x):
-    def inner(x, _):
-      return jnp.sin(jax.lax.psum(x, 'a')), None
-    def outer(x, _):
-      x, _ = jax.lax.scan(inner, x, length=3)
-      return jnp.cos(jax.lax.pmax(x, 'a')), None
-    return jax.lax.scan(outer, x, length=5)[0]
-
-  rows = collectives.find(compiled(f, a=8))
-  assert {row.loops for row in rows} == {(5,), (5, 3)}
-  assert sum(row.count for row in rows) == 5 + 15
-  assert {row.bytes for row in rows} == {8192}

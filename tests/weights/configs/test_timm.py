@@ -34,19 +34,13 @@ def without(*keys, **arguments):
 # ---------------------------------------------------- what a name implies
 
 
+# Those of `models.backbones` are compared with its table.
 @pytest.mark.parametrize(('name', 'num_heads', 'implied'), [
-    ('vit_base_patch16_224', 12, {}), ('vit_base_patch16_gap_224', 16, {}),
-    ('vit_base_patch16_siglip_256', 12, {}),
+    ('vit_base_patch16_gap_224', 16, {}),
     ('vit_base_patch32_siglip_gap_256', 12, {'act_layer': 'gelu_tanh'}),
-    ('vit_large_patch16_siglip_384', 16, {}),
     ('vit_large_patch16_siglip_gap_512', 16, {'act_layer': 'gelu_tanh'}),
-    ('vit_so400m_patch16_siglip_384', 16, {'act_layer': 'gelu_tanh'}),
-    ('vit_small_patch14_reg4_dinov2', 6, {'no_embed_class': True}),
-    ('vit_giant_patch14_dinov2', 24, {'mlp_layer': 'packed SwiGLU'}),
     ('vit_so150m2_patch16_reg1_gap_256', 13, {}),
-    ('vit_tiny_r_s16_p8_224', 3, {}), ('deit_tiny_patch16_224', 3, {}),
-    ('deit3_medium_patch16_224', 8, {'no_embed_class': True}),
-    ('flexivit_small', 6, {'no_embed_class': True}), ('test_vit', 2, {}),
+    ('vit_tiny_r_s16_p8_224', 3, {}), ('test_vit', 2, {}),
     ('vit_base_patch16_plus_240', 14, {}),
     ('vit_large_patch16_radio_v3', 16, {
         'no_embed_class': True, 'final_norm': False})])
@@ -54,21 +48,6 @@ def test_an_architecture_implies_the_arguments_of_timms_function(
     name, num_heads, implied):
   assert architectures.find_architecture(name) == architectures.Architecture(
       num_heads, arguments=implied)
-
-
-@pytest.mark.parametrize(('name', 'num_heads', 'eva', 'epsilon'), [
-    ('vit_large_patch14_clip_quickgelu_336', 16, False, 1e-5),
-    ('aimv2_3b_patch14_448', 24, False, 1e-5),
-    ('eva02_small_patch14_336', 6, True, 1e-6),
-    ('vit_huge_plus_patch16_dinov3_qkvb', 20, True, 1e-5),
-    ('vit_7b_patch16_dinov3', 32, True, 1e-5),
-    ('vit_betwixt_patch16_rope_reg4_gap_256', 10, True, 1e-6),
-    ('vit_pe_core_gigantic_patch14_448', 16, True, 1e-5)])
-def test_an_architecture_has_the_norms_of_its_family(
-    name, num_heads, eva, epsilon):
-  found = architectures.find_architecture(name)
-  assert (found.num_heads, found.eva, found.epsilon) == (
-      num_heads, eva, epsilon)
 
 
 @pytest.mark.parametrize('name', [
@@ -89,20 +68,16 @@ def test_a_missing_component_is_named(name, component):
 
 
 def test_the_heads_of_an_architecture_override_the_table_of_sizes(tmp_path):
-  b = {'width': 768, 'depth': 12, 'mlp_dim': 3072, 'patch': 32}
+  b = {'width': 768, 'depth': 1, 'mlp_dim': 3072, 'patch': 32}
   write(tmp_path, {'architecture': 'vit_base_patch16_gap_224', 'model_args': {
       'img_size': 32, 'patch_size': 32}}, **b, num_heads=16)
   assert load_lib.load(tmp_path).config.num_heads == 16
 
 
-def test_an_unknown_name_needs_arguments_or_overrides(tmp_path):
+def test_an_unknown_name_needs_arguments(tmp_path):
   write(tmp_path, {'architecture': 'vit_odd_patch8_32'})
-  for given, words in (({}, 'num_heads=N'), ({'num_heads': 2}, "gelu='exact'"),
-                       ({'gelu': 'tanh'}, 'num_heads=N')):
-    with pytest.raises(ValueError, match=words):
-      load_lib.load(tmp_path, given)
-  loaded = load_lib.load(tmp_path, {'num_heads': 2, 'gelu': 'tanh'})
-  assert (loaded.config.num_heads, loaded.config.gelu) == (2, 'tanh')
+  with pytest.raises(ValueError, match='(?s)so are num_heads and gelu'):
+    load_lib.load(tmp_path)
   write(tmp_path, {'architecture': 'vit_odd_patch8_32', 'model_args': without(
       act_layer='gelu_tanh')})
   loaded = load_lib.load(tmp_path)
@@ -112,11 +87,13 @@ def test_an_unknown_name_needs_arguments_or_overrides(tmp_path):
 # ------------------------------------------------------------- its arguments
 
 
-@pytest.mark.parametrize(('key', 'value'), [
-    ('norm_layer', 'rmsnorm'), ('in_chans', 1),
-    ('of_next_year', 1)])
-def test_an_unsupported_argument_is_refused(key, value):
-  with pytest.raises(ValueError, match=f'model_args has {key}={value!r}'):
+@pytest.mark.parametrize(('key', 'value', 'words'), [
+    ('norm_layer', 'rmsnorm', "model_args has norm_layer='rmsnorm'"),
+    ('in_chans', 1, 'model_args has in_chans=1'),
+    ('of_next_year', 1, 'model_args has of_next_year=1'),
+    ('act_layer', 'relu', "Unknown act_layer 'relu'")])
+def test_an_unsupported_argument_is_refused(key, value, words):
+  with pytest.raises(ValueError, match=words):
     timm.parse({**BASE, 'model_args': without(**{key: value})})
 
 
@@ -129,19 +106,11 @@ def test_arguments_of_training_and_defaults_are_accepted():
 
 @pytest.mark.parametrize('pool', ['avgmax', '', ['avg']])
 @pytest.mark.parametrize('inside', [False, True])
-def test_an_unsupported_pooling_must_be_overridden(pool, inside):
+def test_an_unsupported_pooling_is_refused(pool, inside):
   config = {**BASE, 'model_args': without(global_pool=pool)} if inside else {
       **BASE, 'global_pool': pool}
-  with pytest.raises(ValueError, match='global_pool is'):
+  with pytest.raises(ValueError, match='Unknown global_pool'):
     timm.parse(config)
-  assert 'pooling' not in timm.parse(config, {'pooling': 'average'}).model
-
-
-def test_an_unsupported_activation_must_be_overridden(tmp_path):
-  write(tmp_path, {**BASE, 'model_args': without(act_layer='relu')})
-  with pytest.raises(ValueError, match="act_layer is 'relu'"):
-    load_lib.load(tmp_path)
-  assert load_lib.load(tmp_path, {'gelu': 'tanh'}).config.gelu == 'tanh'
 
 
 @pytest.mark.parametrize(('config', 'words'), [
@@ -158,23 +127,15 @@ def test_another_resnet_is_refused(config, words):
 # --------------------------------------------------------------- preprocessing
 
 
-@pytest.mark.parametrize(('declared', 'words', 'given'), [
-    ({'interpolation': 'random'}, "interpolation is 'random'",
-     {'interpolation': 'bicubic'}),
-    ({'mean': [0.5, 0.5]}, 'mean must be one number, or', {'mean': 0.5}),
-    ({'crop_pct': 0.9, 'crop_mode': 'border'}, "crop_mode is 'border'",
-     {'keep_aspect': False}),
-    ({'input_size': [1, 32, 32]}, 'input_size must be', None)])
-def test_unsupported_preprocessing_must_be_overridden(
-    declared, words, given, tmp_path):
+@pytest.mark.parametrize(('declared', 'words'), [
+    ({'interpolation': 'random'}, "interpolation is 'random'"),
+    ({'mean': [0.5, 0.5]}, 'mean must be one number, or'),
+    ({'crop_pct': 0.9, 'crop_mode': 'border'}, "Unknown crop_mode 'border'"),
+    ({'input_size': [1, 32, 32]}, 'input_size must be')])
+def test_unsupported_preprocessing_is_refused(declared, words, tmp_path):
   write(tmp_path, {**BASE, 'pretrained_cfg': declared})
   with pytest.raises(ValueError, match=words):
     load_lib.load(tmp_path)
-  if given:
-    loaded = load_lib.load(tmp_path, given)
-    (name, value), = given.items()
-    assert getattr(loaded.preprocess, name) == (
-        (value,) * 3 if name == 'mean' else value)
 
 
 # 9 position embeddings are of 3x3 patches, or of 2x2, a class token and 4

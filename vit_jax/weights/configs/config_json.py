@@ -19,16 +19,19 @@ def read(
 ) -> declared_lib.Declared:
   """Reads config.json, and preprocessor_config.json in the same folder.
 
+  Args:
+    path: path of config.json.
+    overrides: names of settings that the caller gives.
+
   Raises:
-    ValueError: if a setting that is not in `overrides` is malformed or not
-      supported.
+    ValueError: if a setting is malformed or not supported.
   """
   try:
     config = untrusted.read_json(path)
     if timm.recognises(config):
-      result = timm.parse(config, overrides)
+      result = timm.parse(config)
     elif huggingface.recognises(config):
-      result = huggingface.parse(config, overrides)
+      result = huggingface.parse(config)
     else:
       return declared_lib.Declared(notes=(
           f'ignored {path}: neither a timm nor a Hugging Face config',))

@@ -7,6 +7,7 @@ from collections.abc import Container, Mapping
 import math
 from typing import Any
 
+from vit_jax import schema
 from vit_jax.weights.configs import declared
 from vit_jax.weights.configs import huggingface_types
 from vit_jax.weights.configs import preprocessing
@@ -22,13 +23,11 @@ def recognises(config: Mapping[str, Any]) -> bool:
   return 'model_type' in config or 'hidden_size' in config
 
 
-def parse(
-    config: Mapping[str, Any], overrides: Container[str] = (),
-) -> declared.Declared:
+def parse(config: Mapping[str, Any]) -> declared.Declared:
   """Returns the settings that a config.json declares.
 
   Raises:
-    ValueError: if our models lack a setting that is not in `overrides`.
+    ValueError: if our models lack a setting.
   """
   kind = config.get('model_type')
   found = _model_type(kind)
@@ -47,7 +46,7 @@ def parse(
         'halves': True}
   if inner.get('image_size') is not None:
     result.resolution = declared.sides(inner['image_size'])
-  result.model |= _gelu(inner, found, overrides)
+  result.model |= _gelu(inner, found)
   for activation, problem in PROBLEM_TYPES.items():
     if config.get('problem_type') == problem:
       result.preprocess['activation'] = activation
@@ -89,16 +88,15 @@ def _model_type(kind: str | None) -> huggingface_types.ModelType:
 
 def _gelu(
     config: Mapping[str, Any], kind: huggingface_types.ModelType,
-    overrides: Container[str],
 ) -> dict[str, Any]:
   """Returns the setting `gelu`.
 
   Raises:
-    ValueError: for another activation, unless it is overridden.
+    ValueError: for another activation.
   """
   act = config.get('hidden_act')
   gated = config.get('use_gated_mlp')  # SwiGLU.
-  if 'gelu' in overrides or (act is None and not gated):
+  if act is None and not gated:
     return {'gelu': kind.gelu} if kind.gelu else {}
   if gated:
     if act != 'silu':
@@ -106,12 +104,8 @@ def _gelu(
           f'use_gated_mlp is true and hidden_act is {act!r}, but our models '
           "have gates only with 'silu' (SwiGLU).")
     return {}
-  if act not in huggingface_types.GELU:
-    raise ValueError(
-        f'hidden_act is {act!r}, expected one of '
-        f'{", ".join(huggingface_types.GELU)}. To load the weights anyway: '
-        "gelu='exact' or gelu='tanh'.")
-  return {'gelu': huggingface_types.GELU[act]}
+  schema.check_name(act, list(huggingface_types.GELU), what='hidden_act')
+  return {'gelu': huggingface_types.GELU[str(act)]}
 
 
 def default_labels(count: int) -> list[str]:
@@ -124,8 +118,8 @@ def parse_preprocessor(
   """Returns the keys of `Preprocess` that a preprocessor_config.json declares.
 
   Raises:
-    ValueError: if `Preprocess` cannot represent a setting that is not in
-      `overrides`.
+    ValueError: if `Preprocess` cannot represent a setting. Mean and standard
+      deviation may be in `overrides`.
   """
   result: dict[str, Any] = {}
   crop = config.get('crop_size') if config.get('do_center_crop') else None
@@ -141,11 +135,10 @@ def parse_preprocessor(
     result['resolution'] = (size, size)
   result |= _normalization(config, overrides)
   resample = config.get('resample')
-  if resample is not None and 'interpolation' not in overrides:
-    if isinstance(resample, bool) or resample not in RESAMPLE:
+  if resample is not None:
+    if resample not in RESAMPLE:
       raise ValueError(
-          f'resample is {resample!r}, expected one of {dict(RESAMPLE)}. '
-          'Override it: interpolation=...')
+          f'resample is {resample!r}, expected one of {dict(RESAMPLE)}.')
     result['interpolation'] = RESAMPLE[resample]
   if isinstance(whole, Mapping) and 'shortest_edge' in whole:
     result['keep_aspect'] = True

@@ -5,10 +5,11 @@ arrays determine every dimension except the number of heads; declared dimensions
 are compared with them.
 """
 
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 import re
 from typing import Any
 
+from vit_jax import schema
 from vit_jax.weights.configs import declared
 from vit_jax.weights.configs import preprocessing
 from vit_jax.weights.configs import timm_architectures
@@ -54,14 +55,11 @@ def recognises(config: Mapping[str, Any]) -> bool:
   return 'architecture' in config or 'pretrained_cfg' in config
 
 
-def parse(
-    config: Mapping[str, Any], overrides: Container[str] = (),
-) -> declared.Declared:
+def parse(config: Mapping[str, Any]) -> declared.Declared:
   """Returns the settings that a config.json declares.
 
   Raises:
-    ValueError: if a setting that is not in `overrides` is malformed, or our
-      models lack it.
+    ValueError: if a setting is malformed, or our models lack it.
   """
   inner = config.get('pretrained_cfg') or {}
   name = str(config.get('architecture') or inner.get('architecture', ''))
@@ -86,7 +84,7 @@ def parse(
   _check_arguments(arguments, 'resnet' if resnet else 'eva' if eva else 'vit')
   if config.get('num_classes') is not None:
     result.model['num_classes'] = config['num_classes']
-  result.preprocess = parse_preprocessing(config, overrides)
+  result.preprocess = parse_preprocessing(config)
   if implied:
     named = {} if config.get('global_pool') is None else {
         'global_pool': config['global_pool']}
@@ -97,10 +95,10 @@ def parse(
   if not resnet:
     if 'num_features' in config:
       result.model['width'] = config['num_features']
-    _parse_vit(pool, arguments, result, overrides)
+    _parse_vit(pool, arguments, result)
     if eva:
       _parse_eva(pool, arguments, result)
-    _parse_blocks(name, arguments, result, overrides, known=implied is not None)
+    _parse_blocks(name, arguments, result, known=implied is not None)
   elif pool not in (None, 'avg'):
     raise ValueError(f'global_pool is {pool!r}, expected avg.')
   return result
@@ -117,8 +115,7 @@ def _check_arguments(arguments: Mapping[str, Any], kind: str) -> None:
 
 
 def _parse_vit(
-    pool: Any, arguments: Mapping[str, Any],
-    result: declared.Declared, overrides: Container[str],
+    pool: Any, arguments: Mapping[str, Any], result: declared.Declared,
 ) -> None:
   model = result.model
   model.update((ours, arguments[theirs])
@@ -129,11 +126,8 @@ def _parse_vit(
     model['mlp_dim'] = int(arguments['mlp_ratio'] * model['width'])
   if 'img_size' in arguments:
     result.resolution = declared.sides(arguments['img_size'])
-  if pool is not None and 'pooling' not in overrides:
-    if not isinstance(pool, str) or pool not in _POOLING:
-      raise ValueError(
-          f'global_pool is {pool!r}, expected one of {", ".join(_POOLING)}. '
-          'Override it: pooling=...')
+  if pool is not None:
+    schema.check_name(pool, list(_POOLING), what='global_pool')
     model['pooling'] = _POOLING[pool]
   if 'final_norm' in arguments:
     final = arguments['final_norm']
@@ -188,8 +182,8 @@ def _rotary(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _parse_blocks(
-    name: str, arguments: Mapping[str, Any], result: declared.Declared,
-    overrides: Container[str], *, known: bool,
+    name: str, arguments: Mapping[str, Any], result: declared.Declared, *,
+    known: bool,
 ) -> None:
   """Reads settings of the blocks that no array determines."""
   if known:
@@ -199,29 +193,23 @@ def _parse_blocks(
     result.embeds_prefix = not arguments['no_embed_class']
   act = arguments.get('act_layer')
   if act is not None and not arguments.get('mlp_layer'):
-    if 'gelu' not in overrides and act not in _GELU:
-      raise ValueError(
-          f'act_layer is {act!r}, expected {" or ".join(_GELU)}. To load the '
-          "weights anyway: gelu='exact' or gelu='tanh'.")
-    result.model['gelu'] = _GELU.get(act)
-  for key, advice in (('num_heads', 'N'), ('gelu', "'exact' or 'tanh'")):
-    if name and key not in result.model and key not in overrides:
-      raise ValueError(
-          f'The architecture {name!r} is unknown, and so is {key}. If its '
-          f'blocks are those of a plain ViT: {key}={advice}.')
+    schema.check_name(act, list(_GELU), what='act_layer')
+    result.model['gelu'] = _GELU[act]
+  missing = [key for key in ('num_heads', 'gelu') if key not in result.model]
+  if name and missing:
+    raise ValueError(
+        f'architecture is {name!r}, which is unknown, and so are '
+        f'{" and ".join(missing)}.')
 
 
 # -------------------------------------------------------------- preprocessing
 
 
-def parse_preprocessing(
-    config: Mapping[str, Any], overrides: Container[str] = (),
-) -> dict[str, Any]:
+def parse_preprocessing(config: Mapping[str, Any]) -> dict[str, Any]:
   """Returns the keys of `Preprocess` that a config.json declares.
 
   Raises:
-    ValueError: if `Preprocess` cannot represent a setting that is not in
-      `overrides`.
+    ValueError: if `Preprocess` cannot represent a setting.
   """
   inner = config.get('pretrained_cfg') or {}
   result: dict[str, Any] = {}
@@ -235,17 +223,14 @@ def parse_preprocessing(
                        f'{inner["input_size"]!r}.')
     result['resolution'] = tuple(size)
   for name in ('mean', 'std'):
-    if name in inner and name not in overrides:
+    if name in inner:
       result[name] = tuple(inner[name])
   if inner.get('crop_pct'):
     result['crop'] = float(inner['crop_pct'])
     mode = inner.get('crop_mode') or 'center'
-    if mode not in ('center', 'squash') and 'keep_aspect' not in overrides:
-      raise ValueError(
-          f'crop_mode is {mode!r}, expected center or squash. Override it: '
-          'keep_aspect=True or False.')
+    schema.check_name(mode, ['center', 'squash'], what='crop_mode')
     result['keep_aspect'] = mode == 'center'
-  if inner.get('interpolation') and 'interpolation' not in overrides:
+  if inner.get('interpolation'):
     result['interpolation'] = inner['interpolation']
   labels = config.get('label_names') or inner.get('label_names')
   if labels:
