@@ -39,7 +39,9 @@ def push(source, target, *flags, form='timm'):
 @pytest.mark.parametrize('form', ['timm', 'huggingface'])
 def test_a_pushed_model_is_complete_and_loads(
     form, hub, source, tmp_path, capsys):
+  (tmp_path / 'text').write_text('Terms')
   assert push(source, tmp_path / 'out', '--licence=apache-2.0', '--private',
+              f'--licence-file={tmp_path}/text',
               f'--json={tmp_path}/figures.json', form=form) == 0
   assert f'pushed  hf://{NAME}' in capsys.readouterr().out
   assert hub.visibility == {NAME: 'private'}
@@ -47,6 +49,7 @@ def test_a_pushed_model_is_complete_and_loads(
       path.name: path.read_bytes() for path in (tmp_path / 'out').iterdir()}
   assert {'config.json', 'model.safetensors', 'README.md'} <= set(
       hub.files[NAME])
+  assert hub.files[NAME]['LICENSE'] == b'Terms'
   card = hub.files[NAME]['README.md'].decode()
   assert 'license: apache-2.0' in card
   assert f'library_name: {dict(timm="timm").get(form, "transformers")}' in card
@@ -56,6 +59,12 @@ def test_a_pushed_model_is_complete_and_loads(
   found = vit_jax.load(f'hf://{NAME}', log=None)
   random_models.assert_same(
       found.params, random_models.params(random_models.config_of()))
+
+
+def test_the_licence_of_a_repository_is_pushed_again(hub, pushed, tmp_path):
+  hub.files[NAME]['LICENSE.txt'] = b'Terms'
+  assert push(f'hf://{NAME}', tmp_path / 'out', '--licence=mit') == 0
+  assert hub.files[NAME]['LICENSE'] == b'Terms'
 
 
 def test_the_card_of_a_run_is_pushed_with_its_licence(

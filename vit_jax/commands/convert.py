@@ -27,6 +27,7 @@ with epy.lazy_imports():
   from vit_jax.inference import load
   from vit_jax.inference import model as model_lib
   from vit_jax.run import model_card
+  from vit_jax.weights import download
   from vit_jax.weights import save
   from vit_jax.weights import upload
 
@@ -58,6 +59,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       '--licence', default='', metavar='ID',
       help='licence for --push, such as apache-2.0 (default: that of the card)')
   parser.add_argument(
+      '--licence-file', default='', metavar='FILE',
+      help='text of this licence, for --push (default: the file LICENSE in the '
+      'folder or repository --source, if any)')
+  parser.add_argument(
       '--private', action='store_true', help='for --push: a private repository')
 
 
@@ -72,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
   model = load.load(
       args.source, which=args.which, text_embeddings=args.text_embeddings,
       **arguments.parse_overrides(args.set))
-  card = _card(args, model)
+  card, licence = _card(args, model), _licence_text(args)
   if args.report:
     for line in model.report:
       print(escape.line(line))
@@ -83,6 +88,8 @@ def run(args: argparse.Namespace) -> int:
   if card and epath.Path(args.target).is_dir():
     name = model_card.FILENAME if args.format == save.ORBAX else 'README.md'
     atomic_files.write_text(epath.Path(args.target) / name, card)
+  if licence:
+    atomic_files.write_text(epath.Path(args.target) / 'LICENSE', licence)
   console.print_lines(
       f'wrote   {args.target} ({args.format}), '
       f'{tree.num_elements(model.params):,} parameters, loaded again and '
@@ -120,6 +127,17 @@ def _card(args: argparse.Namespace, model: model_lib.Model) -> str:
           f'of {height} x {width} pixels. Converted from {args.source}.',
           predicts=bool(model.config.num_classes)),
       library=_LIBRARIES[args.format], licence=args.licence)
+
+
+def _licence_text(args: argparse.Namespace) -> str:
+  """Returns the text of the licence to upload, or '' if it is unknown."""
+  if not args.push:
+    return ''
+  if args.licence_file:
+    return epath.Path(args.licence_file).read_text()
+  source = download.fetch(args.source, log=lambda _: None)
+  files = sorted(source.glob('LICENSE*')) if source.is_dir() else []
+  return files[0].read_text() if files else ''
 
 
 def _verify(model: model_lib.Model, target: str) -> None:

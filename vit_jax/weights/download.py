@@ -226,7 +226,7 @@ def _fetch_hub(text: str, log: Log) -> epath.Path:
     else:
       wanted = [next((p for p in _HUB_PATTERNS
                       if any(name.endswith(p[1:]) for name in names)),
-                     _HUB_PATTERNS[0]), '*.json']
+                     _HUB_PATTERNS[0]), '*.json', 'LICENSE*']
     if file and file not in names:
       raise FileNotFoundError(f'There is nothing at hf://{text}.')
     folder = pathlib.Path(huggingface_hub.snapshot_download(
