@@ -19,8 +19,10 @@ import sys
 
 sys.path.insert(0, os.fspath(pathlib.Path(__file__).parents[1]))
 
+import numpy as np
+
 from vit_jax import console
-from vit_jax.analysis import range_plot
+from vit_jax.analysis import plots
 from vit_jax.experiment import config as config_lib
 
 MAIN = pathlib.Path(__file__).parents[1] / 'main.py'
@@ -97,12 +99,39 @@ def read(folder, metric, xlabel):
   return {series: points | base for series, points in found.items()}
 
 
+def plot(series, path, *, xlabel, ylabel):
+  """Plots the mean at each x, with a bar for the range over seeds."""
+  from matplotlib import ticker
+  fig = plots.new_figure(6.4, 4.4)
+  axes = fig.subplots()
+  for i, (label, points) in enumerate(series.items()):
+    x, values = zip(*sorted(points.items()))
+    mean = np.array([np.mean(v) for v in values])
+    axes.errorbar(
+        x, mean, capsize=4, linewidth=1.6, markersize=6,
+        yerr=[mean - [min(v) for v in values], [max(v) for v in values] - mean],
+        fmt=f'{plots.MARKERS[i % len(plots.MARKERS)]}-',
+        color=plots.COLOURS[i % len(plots.COLOURS)], label=label)
+  every_x = sorted({x for points in series.values() for x in points})
+  if every_x[0] > 0 and every_x[-1] / every_x[0] >= 8:
+    axes.set_xscale('log')
+    axes.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+    axes.xaxis.set_major_formatter('{x:,.4g}')
+    axes.xaxis.set_minor_formatter(ticker.NullFormatter())
+  if len(every_x) <= 6:
+    axes.set_xticks(every_x, [f'{x:,.4g}' for x in every_x], minor=False)
+    axes.minorticks_off()
+  axes.set(xlabel=xlabel, ylabel=ylabel)
+  plots.style(axes)
+  fig.legend(loc='outside lower center', frameon=False, fontsize=10, ncols=3)
+  plots.save(fig, path)
+
+
 def draw(runs, name, metric, xlabel, source):
   """Writes the plot and the table of a figure."""
   series = read(source, metric, xlabel)
   ylabel = ('5-shot accuracy' if metric == SHOTS else 'accuracy') + ' (%)'
-  range_plot.ranges(
-      series, runs / f'{name}.png', xlabel=xlabel, ylabel=ylabel)
+  plot(series, runs / f'{name}.png', xlabel=xlabel, ylabel=ylabel)
   lines = [f'| | {xlabel} | {ylabel}, mean | range | runs |', '|' + '---|' * 5]
   for label, points in series.items():
     for x, values in sorted(points.items()):

@@ -31,7 +31,7 @@ class Hub:
   def __init__(self):
     self.address = ''
     self.files, self.visibility, self.requests = {}, {}, []
-    self.cut, self.blobs = [], {}
+    self.cut: list[int] = []
     self.denied = self.damaged = False
 
   def info(self, repository):
@@ -58,22 +58,14 @@ class Hub:
       return {'url': f'{self.address}/{name}', 'id': name}
     if match := re.fullmatch(r'/api/models/(.+)/preupload/main', path):
       return {'files': [
-          {'path': file['path'], 'shouldIgnore': False, 'uploadMode':
-           'lfs' if file['path'].endswith(_LFS) else 'regular'}
-          for file in json.loads(body)['files']]}
-    if path.endswith('.git/info/lfs/objects/batch'):
-      return {'transfer': 'basic', 'objects': [
-          {**one, 'actions': {'upload': {
-              'href': f'{self.address}/lfs/{one["oid"]}'}}}
-          for one in json.loads(body)['objects']]}
+          {'path': file['path'], 'shouldIgnore': False,
+           'uploadMode': 'regular'} for file in json.loads(body)['files']]}
     if match := re.fullmatch(r'/api/models/(.+)/commit/main', path):
       for line in map(json.loads, body.splitlines()):
         value = line['value']
         if line['key'] == 'file':
           self.files[match[1]][value['path']] = base64.b64decode(
               value['content'])
-        elif line['key'] == 'lfsFile':
-          self.files[match[1]][value['path']] = self.blobs[value['oid']]
       return {'commitUrl': f'{self.address}/{match[1]}/commit/{40 * "a"}',
               'commitOid': 40 * 'a', 'success': True}
     return 404
@@ -105,10 +97,6 @@ def _handler(hub):
       else:
         self._send(json.dumps(found).encode(), headers=[
             ('Content-Type', 'application/json')])
-
-    def do_PUT(self):
-      hub.blobs[self.path.split('/')[-1]] = self._body()
-      self._send(b'')
 
     def do_GET(self):
       path = self.path.split('?')[0]

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from sklearn import neighbors
 
-from vit_jax import nearest_neighbours
 from vit_jax.evals import features
 from vit_jax.evals import knn
 
@@ -68,14 +67,6 @@ def test_ties_go_to_the_lowest_class():
   labels = np.array([[2, 1]])
   assert knn.predict(np.ones((1, 2), np.float32), labels, temperature=0.07,
                      num_classes=CLASSES).tolist() == [1]
-
-
-def test_a_low_temperature_predicts_the_label_of_the_nearest():
-  (bank, labels), (queries, _) = data(50), data(23)
-  cosines, rows = nearest_neighbours.nearest(queries, bank, k=20)
-  predicted = knn.predict(
-      cosines, labels[rows], temperature=1e-4, num_classes=CLASSES)
-  np.testing.assert_array_equal(predicted, labels[rows[:, 0]])
 
 
 @pytest.mark.parametrize(('section', 'words'), [

@@ -189,13 +189,15 @@ def build(toy, name, **split):
   labels = KHOT if name == 'multi_label' else LABELS
   # Ranks of three samples of each class.
   ranks = np.tile(np.arange(EXAMPLES) // CLASSES, (3, 1))
-  images, names = LOGITS, tuple('abcdef')
+  images, names, section = LOGITS, tuple('abcdef'), {}
   if name == 'corruptions':  # Grey images of 2 x 3 pixels.
     images = LOGITS.reshape(-1, 2, 3, 1)
+    section = {'corruptions': ['contrast']}
     split = {'pixel_scale': (0, 1), 'garbage': 0, 'num_classes': 6, **split}
   examples = toy.split(
       images, labels, ranks=ranks, class_names=names, **split)
-  return toy({'name': name}, dict.fromkeys(('', 'all', 'train'), examples),
+  return toy({'name': name, **section},
+             dict.fromkeys(('', 'all', 'train'), examples),
              objective=objective, class_names=names)
 
 

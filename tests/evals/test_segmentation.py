@@ -148,13 +148,6 @@ def test_tokens_that_are_nan_are_an_error():
     evaluate(split(tokens, labels), split(tokens, labels))
 
 
-def test_lost_examples_are_an_error():
-  tokens, labels = examples(4, seed=0)
-  with pytest.raises(RuntimeError, match='counted 4 examples'):
-    evaluate(split(tokens, labels),
-             split(tokens, labels, num_examples=5))
-
-
 @pytest.mark.parametrize(('settings', 'words'), [
     ({'flip': True}, 'does not support flip'),
     ({'penalty': 0.0}, 'penalty must be positive')])

@@ -102,18 +102,6 @@ def test_every_image_has_exact_fractions_at_random_patches(rate):
   assert len({tuple(sorted(chosen)) for chosen in indices}) == 64
 
 
-def test_corruption_depends_on_the_key_only():
-  objective, _, params = build('mean_color', dropout=0.3)
-  loss = jax.jit(objective)
-  one, _ = loss(params, BATCH, KEY)
-  again, _ = loss(params, BATCH, KEY)
-  other, _ = loss(params, BATCH, jax.random.key(4))
-  np.testing.assert_array_equal(one, again)
-  assert (one != other).all()
-  unlabelled, _ = loss(params, BATCH | {'label': jnp.ones(3, int)}, KEY)
-  np.testing.assert_array_equal(one, unlabelled)
-
-
 def test_sources_select_the_embeddings():
   _, model, params = build('mean_color', position='none', pooling='average')
   sources = jnp.array([[0, 6, 1, 3, 4, 5], [6, 6, 2, 0, 4, 4],

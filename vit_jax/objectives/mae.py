@@ -53,7 +53,7 @@ class MaeConfig:
           'multiple of 4 for sine-cosine positions.')
 
   def decoder(self, model: vit_config.ViTConfig) -> vit_config.ViTConfig:
-    """See `masked_prediction.Config`."""
+    """Returns the decoder of a model, or raises if it is not supported."""
     unsupported = {
         'axial': model.axial, 'rotary': model.rotary is not None,
         'position': model.position == 'relative',
@@ -74,7 +74,7 @@ class MaeConfig:
   def corrupt(
       self, key: PRNGKeyArray, *, batch_size: int, patches: int,
   ) -> dict[str, Int[Array, 'batch ...']]:
-    """Samples the masked patches of each image.
+    """Samples the inputs of `models.masked_patch.MaskedPatch` of a batch.
 
     The first patches of a random order are visible (appendix A.1).
     """

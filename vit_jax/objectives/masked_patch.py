@@ -49,13 +49,13 @@ class MaskedPatchConfig:
           f'with sum 1, but are {self.shares}.')
 
   def decoder(self, model: vit_config.ViTConfig) -> None:
-    """See `masked_prediction.Config`."""
+    """Returns None: predictions are made by a single layer."""
     del model
 
   def corrupt(
       self, key: PRNGKeyArray, *, batch_size: int, patches: int,
   ) -> dict[str, Int[Array, 'batch ...']]:
-    """Samples the corrupted patches of each image."""
+    """Samples the inputs of `models.masked_patch.MaskedPatch` of a batch."""
     masked, swapped, kept = counts(self, patches)
     order_key, other_key = jax.random.split(key)
     own = jnp.broadcast_to(jnp.arange(patches), (batch_size, patches))

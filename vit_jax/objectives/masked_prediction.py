@@ -9,53 +9,24 @@ devices and microbatches.
 from collections.abc import Mapping
 import dataclasses
 import math
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from vit_jax import models
 from vit_jax import types
-from vit_jax.models import vit_config
+from vit_jax.objectives import mae
+from vit_jax.objectives import masked_patch
 from vit_jax.objectives import patch_targets
 
 # Results of `Config.corrupt`.
 _INPUTS = ('indices', 'sources', 'visible')
 
 
-@runtime_checkable
-class Config(Protocol):
-  """A section `objective` of a masked prediction."""
-
-  @property
-  def name(self) -> str:
-    """Name of the objective."""
-    ...
-
-  @property
-  def target(self) -> patch_targets.Target:
-    """Predicted values of a patch."""
-    ...
-
-  def decoder(
-      self, model: vit_config.ViTConfig) -> vit_config.ViTConfig | None:
-    """Returns the decoder of a model; None for none.
-
-    Raises a `ValueError` if the objective does not support the model.
-    """
-    ...
-
-  def corrupt(
-      self, key: PRNGKeyArray, *, batch_size: int, patches: int,
-  ) -> dict[str, Int[Array, 'batch ...']]:
-    """Samples the masked patches of each image, or raises a `ValueError`.
-
-    Returns `indices`, `sources` and, with a decoder, `visible`; see
-    `models.masked_patch.MaskedPatch`.
-    """
-    ...
+Config = masked_patch.MaskedPatchConfig | mae.MaeConfig
 
 
 class Pictures(NamedTuple):
@@ -183,8 +154,8 @@ def build_model(
         f'{channels} classes with {channels} channels, which are too many. Use '
         '--config.objective.target=patch.')
   training_inputs(config, (rows, columns))  # Raises for too few patches.
-  from vit_jax.models import masked_patch
-  return masked_patch.MaskedPatch(
+  from vit_jax.models import masked_patch as masked_patch_model
+  return masked_patch_model.MaskedPatch(
       dataclasses.replace(model, num_classes=num_classes),
       patch_targets.num_outputs(
           config.target, (height // rows, width // columns, channels)),
