@@ -38,9 +38,9 @@ FAMILIES = {
     'SigLIP': 'vit_base_patch16_siglip_224',
     'timm gap': 'vit_medium_patch16_rope_reg1_gap_256',
     'timm map': 'vit_so150m_patch16_reg4_map_256'}
-# Their components are among those of the other families.
-SIMILAR = {'AugReg and MAE', 'CLIP', 'DeiT III', 'DINOv3', 'EVA-02-CLIP',
-           'RoPE-ViT', 'SigLIP', 'timm gap', 'timm map'}
+# These have most components: norms, gates, registers, rotary positions.
+TYPICAL = {'AIMv2', 'DINOv2 g with registers', 'Perception Encoder',
+           'RoPE-ViT mixed'}
 SETTINGS = {'DINOv2': {'pooling': 'cls_average'},  # As its classifiers.
             'FlexiViT': {'patch_sizes': (2, 4)}}
 
@@ -64,7 +64,8 @@ def step(built, state):
 
 
 @pytest.fixture(scope='module', params=[pytest.param(
-    name, marks=[pytest.mark.large] * (name in SIMILAR)) for name in FAMILIES])
+    name, marks=[pytest.mark.large] * (name not in TYPICAL))
+    for name in FAMILIES])
 def trained(request, tmp_path_factory):
   """The family, its experiment and run, losses, and parameters at the end."""
   workdir = tmp_path_factory.mktemp('run')

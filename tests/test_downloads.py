@@ -134,6 +134,14 @@ def test_a_file_that_changed_meanwhile_starts_again(site, fast):
   assert [start for _, start in site.requests] == [0, 0]
 
 
+def test_only_a_404_is_a_missing_file(site):
+  with pytest.raises(FileNotFoundError, match='There is nothing at'):
+    download.fetch(f'{site.address}/x.npz')
+  with pytest.raises(OSError, match='could not be fetched: ') as error:
+    download.fetch('http://127.0.0.1:9/x.npz')  # Nothing listens there.
+  assert not isinstance(error.value, FileNotFoundError)
+
+
 def test_a_server_that_sends_nothing_is_an_error(site, fast, tmp_path):
   site.files['/x.npz'] = BODY
   site.cuts.extend([10] + [0] * 50)

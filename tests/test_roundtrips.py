@@ -1,21 +1,11 @@
 """A model saved in any format loads bitwise identical, or saving is refused."""
 
-import numpy as np
 import pytest
 
 from tests import random_models
 import vit_jax
-from vit_jax import models
-from vit_jax import tree
 from vit_jax.models import variants
-from vit_jax.weights import families
-from vit_jax.weights import files
-from vit_jax.weights import layout
-from vit_jax.weights import load as weights_lib
-from vit_jax.weights import matching
-from vit_jax.weights import overrides
 from vit_jax.weights import save
-from vit_jax.weights.configs import declared
 
 TINY = random_models.TINY
 
@@ -149,49 +139,3 @@ def test_a_convolutional_network_is_loaded_back_or_refused(variant, tmp_path):
     model.save(tmp_path / 'y', form='timm')
   with pytest.raises(ValueError, match='cannot store backbone'):
     model.save(tmp_path / 'z', form='huggingface')
-
-
-# --------------------------------------------- published models, by shape
-
-
-# Smaller models have the same names.
-LARGE = {'g/14', 'G/14', 'R152x2', 'R152x4', 'R200x3', 'R50+L/16', 'R50+L/32'}
-
-
-def zeros(shape):
-  """Returns an array of any size that takes no memory."""
-  return np.broadcast_to(np.float32(0), shape)
-
-
-@pytest.mark.slow  # Builds 30 models at full size, abstractly.
-@pytest.mark.parametrize('variant', [
-    pytest.param(v, marks=[pytest.mark.large] * (v in LARGE))
-    for v in variants.PUBLISHED if not variants.settings(v)])
-def test_a_published_model_is_recognised_by_its_names_and_shapes(
-    variant, monkeypatch):
-  section = {'variant': variant, 'num_classes': 10}
-  shapes = tree.flatten(weights_lib.abstract_params(
-      models.parse(section), (224, 224)))
-  monkeypatch.setattr(weights_lib, 'abstract_params',
-                      lambda config, resolution, **_: tree.unflatten(shapes))
-  resnet = variants.family(variant) == 'resnet'
-  for family in [families.FAMILIES[name] for name in (
-      ('bit', 'timm_bit') if resnet else ('npz', 'timm'))]:
-    arrays = {}
-    for name, shape in shapes.items():
-      arrays |= layout.to_theirs(family.table, name, zeros(shape.shape))
-    file = matching.find(files.ArrayFile(
-        path=variant, format='npz', load=arrays.get, headers={
-            name: files.Header(shape=array.shape, dtype='float32')
-            for name, array in arrays.items()}))
-    # A b has the shapes of an S, and twice its heads.
-    given = overrides.Overrides(
-        model={'num_heads': 12} if variant[0] == 'b' else {})
-    config, resolution, _, _ = weights_lib.infer(
-        file, declared.Declared(), given)
-    expected = {**section, **family.settings}
-    if variants.backbone(variant):
-      expected['backbone'] = dict(family.backbone)
-    assert config == models.parse(expected)
-    assert (config.variant, file.family.name) == (variant, family.name)
-    assert resnet or resolution == (224, 224)

@@ -38,13 +38,6 @@ def test_speeds_are_medians_over_rounds():
   ]) == {'images_per_sec': 4.0, 'images_per_cpu_sec': 4.0}
 
 
-def test_a_program_that_ends_is_an_error():
-  ends = 'input(); import sys; sys.exit(3)'
-  with input_speed.program([sys.executable, '-c', ends]) as gone:
-    with pytest.raises(RuntimeError, match='ended with status 3'):
-      input_speed.interleave({'gone': gone}, batches=1, rounds=1)
-
-
 @pytest.mark.slow  # It starts workers.
 def test_prepared_input_is_measured_too(tmp_path, capsys, monkeypatch):
   monkeypatch.setattr(input_speed, 'NUM_PHOTOS', 2)

@@ -45,7 +45,7 @@ def test_exports_compute_in_float32(tmp_path):
 
 
 @pytest.mark.parametrize(('name', 'form'), [
-    *((name, 'jax') for name in ('resnet', 'no head', 'backbone')),
+    *((name, 'jax') for name in ('resnet', 'no head')),
     *((name, form) for name in MODELS for form in ('onnx', 'savedmodel'))])
 def test_exports_give_the_same_logits_for_any_batch_size(tmp_path, name, form):
   for library in export.LIBRARIES[form]:

@@ -2,7 +2,6 @@
 
 import pathlib
 
-import jax.numpy as jnp
 import numpy as np
 from PIL import Image
 import pytest
@@ -110,14 +109,6 @@ def test_features_of_a_layer_precede_the_final_norm(model):
   assert axial.features(image, layer='patches:1').shape == (1, 4, 4, 12)
 
 
-def test_the_token_mean_is_computed_in_float32(model):
-  tokens = np.random.default_rng(0).normal(
-      1, 1, (2, 17, 12)).astype(jnp.bfloat16)
-  np.testing.assert_allclose(
-      model.extract_layer({'tokens': tokens}, 'mean'),
-      tokens[:, 1:].astype(np.float64).mean(1), rtol=1e-5)
-
-
 def test_attention_and_rollout_sum_to_one(model):
   weights = model.attention([pixels(0), pixels(1), pixels(2)], batch_size=2)
   assert weights.shape == (3, 2, 2, 17, 17)
@@ -140,20 +131,6 @@ def test_rollout_holds_the_attention_of_one_batch_at_a_time(model, monkeypatch):
   monkeypatch.setattr(attention_lib, 'rollout_map', counting)
   model.rollout([pixels(seed) for seed in range(3)], batch_size=2)
   assert sizes == [2, 1]
-
-
-def test_few_images_are_not_padded_to_a_full_batch(model, monkeypatch):
-  shapes = []
-  batches = images_lib.batches
-
-  def recording(*args, **options):
-    for sources, arrays in batches(*args, **options):
-      shapes.append(arrays.shape)
-      yield sources, arrays
-
-  monkeypatch.setattr(images_lib, 'batches', recording)
-  list(model.outputs([pixels()], batch_size=32))
-  assert shapes == [(1, 32, 32, 3)]
 
 
 def test_a_resnet_has_features_but_no_attention():

@@ -77,16 +77,6 @@ def representation(theirs, torch_models, tmp_path):
   return ours, expected
 
 
-@pytest.mark.parametrize('name', [
-    'vit_large_patch16_224', 'vit_huge_patch14_224', 'vit_giant_patch14_224',
-    'vit_gigantic_patch14_224', 'deit_base_patch16_224',
-    'deit3_base_patch16_224', 'vit_small_patch14_reg4_dinov2',
-    'vit_base_patch16_siglip_224'])
-def test_settings_of_an_architecture(name, torch_models, tmp_path):
-  theirs = torch_models.perturbed(timm.create_model(name, **TINY))
-  check_both_ways(theirs, torch_models, tmp_path, num_heads=2)
-
-
 def test_a_distilled_deit(torch_models, tmp_path):
   theirs = torch_models.perturbed(timm.create_model(
       'deit_tiny_distilled_patch16_224', **TINY))

@@ -27,15 +27,6 @@ def boxed(**section):
       model, jax.random.key(0), jax.ShapeDtypeStruct((1, 8, 8, 3), 'float32')))
 
 
-def test_kernels_of_every_head_are_sharded():
-  specs = sharding.param_specs(
-      boxed(pooling='attention', representation_layer=True), mesh())
-  kernels = {name: spec for name, spec in specs.items()
-             if name.endswith('kernel')}
-  assert len(kernels) == 13
-  assert all('fsdp' in spec for spec in kernels.values())
-
-
 @pytest.mark.parametrize('section, sizes, words', [
     ({}, {'tensor': 8},
      "encoder/layers/attention/out/kernel (2, 4, 8, 32): axis 'heads' of 4 "

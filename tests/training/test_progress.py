@@ -74,11 +74,3 @@ def test_the_remaining_time_counts_from_the_resumed_step(monkeypatch):
     now[0] += 10
     progress.update(950)
   assert text_of(console) == '950/1,000  0:10 left\n'
-
-
-def test_an_inactive_process_prints_nothing():
-  console = make_console(terminal=True)
-  with progress_lib.Progress(10, console=console, active=False) as progress:
-    progress.update(1, loss=1.0)
-    progress.print('text')
-  assert text_of(console) == ''

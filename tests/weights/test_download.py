@@ -1,9 +1,6 @@
 """An address becomes a file on this machine, once, with its checksum."""
 
 import hashlib
-import http.server
-import socket
-import threading
 
 import fsspec
 import pytest
@@ -62,35 +59,3 @@ def test_an_empty_path_is_an_error(tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
   with pytest.raises(ValueError, match='path of the weights is empty'):
     download.fetch('')
-
-
-class _Refusing(http.server.BaseHTTPRequestHandler):
-  """Has a status for each path."""
-
-  def do_GET(self):
-    self.send_error(int(self.path.strip('/')))
-
-  do_HEAD = do_GET
-
-  def log_message(self, *_):
-    pass
-
-
-def test_a_connection_error_is_not_a_missing_file():
-  with socket.socket() as free:
-    free.bind(('127.0.0.1', 0))
-    port = free.getsockname()[1]
-  with pytest.raises(OSError, match='could not be fetched: ') as error:
-    download.fetch(f'http://127.0.0.1:{port}/x.npz')
-  assert not isinstance(error.value, FileNotFoundError)
-
-
-def test_only_a_404_is_a_missing_file():
-  with http.server.HTTPServer(('127.0.0.1', 0), _Refusing) as server:
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    address = f'http://127.0.0.1:{server.server_port}'
-    with pytest.raises(FileNotFoundError, match='There is nothing at'):
-      download.fetch(f'{address}/404')
-    with pytest.raises(OSError, match='could not be fetched.*403'):
-      download.fetch(f'{address}/403')
-    server.shutdown()
