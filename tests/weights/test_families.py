@@ -8,6 +8,7 @@ import pytest
 
 from vit_jax.weights import families
 from vit_jax.weights import layout
+from vit_jax.weights import matching
 
 GOLDEN = pathlib.Path(__file__).parents[1] / 'golden'
 
@@ -24,21 +25,21 @@ def keys(name):
     ('timm-resnetv2_50x1_bit', 'timm_bit'),
     ('hf-vit-tiny-test', 'huggingface')])
 def test_golden_files_are_recognised(file, family):
-  found, prefix = families.recognise(list(keys(file)))
+  found, prefix = matching.candidates(list(keys(file)))[0]
   assert (found.name, prefix) == (family, '')
   assert not layout.matches(found.table, list(keys(file)))[1]
 
 
 @pytest.mark.parametrize('prefix', ['params/', 'opt/target/'])
 def test_a_prefix_is_found(prefix):
-  found = families.recognise([prefix + key for key in keys('ViT-S_32')]
-                          + ['opt/state/step'])
+  found = matching.candidates(
+      [prefix + key for key in keys('ViT-S_32')] + ['opt/state/step'])[0]
   assert (found[0].name, found[1]) == ('npz', prefix)
 
 
 def test_other_names_belong_to_no_family():
-  assert families.recognise(['layer1.0.conv1.weight', 'fc.weight', 'head.bias',
-                          'norm.weight']) is None
+  assert not matching.candidates(
+      ['layer1.0.conv1.weight', 'fc.weight', 'head.bias', 'norm.weight'])
 
 
 @pytest.mark.parametrize('family', families.FAMILIES.values(),

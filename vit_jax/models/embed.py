@@ -308,26 +308,12 @@ def _interpolate(
     array: Float[Any, '...'], lengths: Mapping[int, int], method: Method,
 ) -> Float[Any, '...']:
   """Interpolates an array to new lengths of some axes."""
-  lengths = {axis: length for axis, length in lengths.items()
-             if length != array.shape[axis]}
-  if method != 'linear':
-    shape = [lengths.get(axis, old) for axis, old in enumerate(array.shape)]
-    resized = jax.image.resize(array, shape, method=method)
-    return np.asarray(resized) if isinstance(array, np.ndarray) else resized
-  resized = array.astype(np.float64)
-  for axis, length in lengths.items():
-    matrix = _align_corners(array.shape[axis], length)
-    resized = np.moveaxis(
-        np.tensordot(matrix, resized, axes=(1, axis)), 0, axis)
-  return resized.astype(array.dtype)
-
-
-def _align_corners(old: int, new: int) -> Float[np.ndarray, 'new old']:
-  """Returns the matrix of linear interpolation with aligned ends."""
-  at = np.linspace(0, old - 1, new)
-  low = np.clip(np.floor(at).astype(int), 0, max(old - 2, 0))
-  weight = at - low
-  matrix = np.zeros((new, old))
-  matrix[np.arange(new), low] += 1 - weight
-  matrix[np.arange(new), np.minimum(low + 1, old - 1)] += weight
-  return matrix
+  shape = [lengths.get(axis, old) for axis, old in enumerate(array.shape)]
+  if method == 'linear':
+    from scipy import ndimage  # As in the paper's code; takes 0.2 s to import.
+    factors = [new / old for new, old in zip(shape, array.shape)]
+    return ndimage.zoom(
+        array.astype(np.float64), factors, order=1, mode='nearest',
+    ).astype(array.dtype)
+  resized = jax.image.resize(array, shape, method=method)
+  return np.asarray(resized) if isinstance(array, np.ndarray) else resized

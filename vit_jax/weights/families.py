@@ -1,9 +1,9 @@
-"""Families of weights: their name table, settings and recognition.
+"""Families of weights: their name tables and settings.
 
 A new family needs a table in `names`, and a row in FAMILIES.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 import dataclasses
 from typing import Any
 
@@ -23,7 +23,7 @@ class Family:
     name: key in `FAMILIES`.
     label: name in messages.
     table: names of its arrays for our parameters.
-    prefixes: possible prefixes of every parameter name; the first is written.
+    prefix: prefix of every parameter name in files that we write.
     settings: keys of the section `model` that names and shapes do not
       determine.
     backbone: the same for the section `model.backbone`.
@@ -38,7 +38,7 @@ class Family:
   name: str
   label: str
   table: layout.Table
-  prefixes: tuple[str, ...] = ('',)
+  prefix: str = ''
   settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   backbone: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   positions: str = 'linear'
@@ -58,17 +58,14 @@ _DINOV2 = {'gelu': 'exact', 'layer_norm_epsilon': 1e-6}
 FAMILIES: Mapping[str, Family] = {
     'npz': Family(
         'npz', 'published JAX ViT', names.NPZ,
-        prefixes=('', 'params/', 'opt/target/', 'optimizer/target/',
-                  'params/img/'),
         settings={'gelu': 'tanh', 'layer_norm_epsilon': 1e-6}),
     'bit': Family(
-        'bit', 'published BiT', names.BIT_NPZ,
-        prefixes=('resnet/', '', 'params/resnet/', 'params/'),
+        'bit', 'published BiT', names.BIT_NPZ, prefix='resnet/',
         settings={'name': 'resnet'},
         # The value in the code of big_transfer.
         backbone={**_BIT_BACKBONE, 'variance_epsilon': 1e-10}),
     'timm': Family(
-        'timm', 'timm ViT', names.TIMM, prefixes=('', 'model.'),
+        'timm', 'timm ViT', names.TIMM,
         settings={'gelu': 'exact', 'layer_norm_epsilon': 1e-6},
         backbone={'group_norm_epsilon': 1e-5, 'std_epsilon': 0.0,
                   'variance_epsilon': 1e-8},
@@ -118,35 +115,6 @@ FAMILIES: Mapping[str, Family] = {
         settings={'gelu': 'tanh', 'layer_norm_epsilon': 1e-5,
                   'final_norm': False}),
 }
-
-
-def recognise(array_names: Sequence[str]) -> tuple[Family, str] | None:
-  """Returns the family of a file's names, and their prefix; None if unknown.
-
-  Of several families with the same stem, the first that knows most of the names
-  is returned.
-  """
-  best: tuple[int, Family, str] | None = None
-  for family in FAMILIES.values():
-    for prefix in family.prefixes:
-      inside = without_prefix(prefix, array_names)
-      if has_stem(family, inside):
-        score = sum(layout.has_row(family.table, name)
-                    or family.table.ignores(name) for name in inside)
-        if best is None or score > best[0]:
-          best = (score, family, prefix)
-  return None if best is None else best[1:]
-
-
-def has_stem(family: Family, array_names: Sequence[str]) -> bool:
-  """Whether the names include the first kernel of a ViT or ResNet."""
-  return any(layout.contains(family.table, ours, array_names)
-             for ours in ('patches/kernel', 'backbone/root/kernel'))
-
-
-def without_prefix(prefix: str, array_names: Sequence[str]) -> list[str]:
-  """Returns the names that begin with a prefix, without it."""
-  return [n.removeprefix(prefix) for n in array_names if n.startswith(prefix)]
 
 
 def split_pairs(params: dict[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,8 @@ from vit_jax.weights import layout
 _OPTIMIZER = re.compile(
     r'(.*[/.])?(opt|optim|optimizer|opt_state|optimizer_state)[/.]'
     r'(?!target/).*')
-_TOP_LEVEL = re.compile(r'[^/.]+[/.]')
+# The first kernel of a ViT or ResNet.
+_STEMS = ('patches/kernel', 'backbone/root/kernel')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,12 +49,10 @@ def find(opened: files.ArrayFile, *, prefix: str | None = None) -> Found:
       or the file contains several copies of the model.
   """
   names = list(opened.headers)
-  family, prefix = _choose(opened, names, prefix)
-  inside = families.without_prefix(prefix, names)
-  other = {part + name for part, rest in _copies(family, inside).items()
-           if part for name in rest}
-  inside = [name for name in inside if name not in other
-            and not _OPTIMIZER.fullmatch(name)
+  family, prefix, copies = _choose(opened, names, prefix)
+  inside = [name.removeprefix(prefix) for name in names
+            if name.startswith(prefix) and not name.startswith(copies)]
+  inside = [name for name in inside if not _OPTIMIZER.fullmatch(name)
             and not family.table.ignores(name)]
   matches, problems = layout.matches(family.table, inside)
   if problems:
@@ -68,51 +67,64 @@ def find(opened: files.ArrayFile, *, prefix: str | None = None) -> Found:
                tuple(name for name in names if name not in used))
 
 
+def candidates(names: Sequence[str]) -> list[tuple[families.Family, str]]:
+  """Returns the families of models in a file, with the prefix of their names.
+
+  The family that knows most of the names is first.
+  """
+  def num_known(found: tuple[families.Family, str]) -> int:
+    table = found[0].table
+    return sum(layout.has_row(table, name) or table.ignores(name)
+               for name in _without_prefix(found[1], names))
+
+  return sorted([
+      (family, prefix) for family in families.FAMILIES.values()
+      for prefix in _prefixes(family.table, names)],
+                key=num_known, reverse=True)
+
+
+def _prefixes(table: layout.Table, names: Sequence[str]) -> list[str]:
+  """Returns the prefixes of a model's first kernel, unless of an optimizer."""
+  found: dict[str, None] = {}
+  for name in names:
+    ends = (0, *(m.end() for m in re.finditer('[/.]', name)))
+    prefix = next((name[:end] for end in ends if any(layout.contains(
+        table, ours, [name[end:]]) for ours in _STEMS)), None)
+    if prefix is not None and not _OPTIMIZER.fullmatch(prefix):
+      found[prefix] = None
+  return list(found)
+
+
+def _without_prefix(prefix: str, names: Sequence[str]) -> list[str]:
+  return [n.removeprefix(prefix) for n in names if n.startswith(prefix)]
+
+
 def _choose(
-    opened: files.ArrayFile, names: Sequence[str], prefix: str | None,
-) -> tuple[families.Family, str]:
-  """Returns the family and the prefix of its parameter names."""
-  starts = ['' if prefix is None else prefix]
-  if prefix is None:  # Any top-level name but the optimizer's.
-    tops = dict.fromkeys(m[0] for m in map(_TOP_LEVEL.match, names) if m)
-    starts += [start for start in tops if not _OPTIMIZER.fullmatch(start)]
-  for start in starts:
-    if found := families.recognise(families.without_prefix(start, names)):
-      family, inner = found[0], start + found[1]
-      break
-  else:
+    opened: files.ArrayFile, names: Sequence[str], given: str | None,
+) -> tuple[families.Family, str, tuple[str, ...]]:
+  """Returns the family, its prefix, and the prefixes of copies below it."""
+  found = [(family, prefix) for family, prefix in candidates(names)
+           if prefix.startswith(given or '')]
+  if not found:
     known = ', '.join(f.label for f in families.FAMILIES.values())
     raise ValueError(
         f'The {len(names)} arrays of {opened.path} are not those of a known '
-        f'family{f" under {prefix!r}" if prefix else ""}. Families: {known}. '
+        f'family{f" under {given!r}" if given else ""}. Families: {known}. '
         f'The first arrays: {", ".join(names[:8])}.')
-  copies = _copies(family, names)
-  shared = {part: both for part, rest in copies.items()
-            if part != inner and (both := rest & copies.get(inner, set()))}
-  if prefix is None and shared:
-    parts = [repr(part) for part in (inner, *shared)]
+  # Several families have the same names of the first kernel.
+  family, prefix = next((one for one in found if one[1] == given), found[0])
+  others = [p for f, p in found if f == family and p != prefix]
+  inside = set(_without_prefix(prefix, names))
+  shared = {p: both for p in others
+            if (both := inside & {*_without_prefix(p, names)})}
+  if given is None and shared:
+    parts = [repr(part) for part in (prefix, *shared)]
     raise ValueError(
         f'{opened.path} holds the same parameters more than once: '
         f'{min(next(iter(shared.values())))} is under '
         f'{" and under ".join(parts)}. Choose one: '
         + ' or '.join(f'prefix={part}' for part in parts) + '.')
-  return family, inner
-
-
-def _copies(
-    family: families.Family, names: Sequence[str],
-) -> dict[str, set[str]]:
-  """Returns the prefixes of all copies of the model, and the names after them.
-  """
-  found: dict[str, set[str]] = {}
-  for name in names:
-    starts = [0, *(m.end() for m in re.finditer('[/.]', name))]
-    start = next(
-        (i for i in starts if layout.has_row(family.table, name[i:])), None)
-    if start is not None and not _OPTIMIZER.fullmatch(name[:start]):
-      found.setdefault(name[:start], set()).add(name[start:])
-  return {prefix: rest for prefix, rest in found.items()
-          if families.has_stem(family, sorted(rest))}
+  return family, prefix, tuple(p for p in others if p.startswith(prefix))
 
 
 # --------------------------------------------------------------------- values

@@ -215,7 +215,7 @@ def to_arrays(
       for name, shape in family.table.unused.items()}
   if 'head/dense/kernel' not in flat:
     arrays = {n.removeprefix(family.base): a for n, a in arrays.items()}
-  return {family.prefixes[0] + name: np.ascontiguousarray(array)
+  return {family.prefix + name: np.ascontiguousarray(array)
           for name, array in sorted(arrays.items())}
 
 
