@@ -23,7 +23,6 @@ class Hub:
     files: content by 'USER/NAME' and file name.
     visibility: by 'USER/NAME'.
     requests: method, path and Range header.
-    cut: number of bytes after which the next downloads of large files end.
     denied: whether uploads are denied.
     damaged: whether downloads of large files have a wrong last byte.
   """
@@ -31,7 +30,6 @@ class Hub:
   def __init__(self):
     self.address = ''
     self.files, self.visibility, self.requests = {}, {}, []
-    self.cut: list[int] = []
     self.denied = self.damaged = False
 
   def info(self, repository):
@@ -129,15 +127,6 @@ def _handler(hub):
             'Content-Range', f'bytes {start}-{whole - 1}/{whole}'))
       if hub.damaged and match[2].endswith(_LFS):
         content = content[:-1] + bytes([content[-1] ^ 1])
-      if self.command == 'GET' and match[2].endswith(_LFS) and hub.cut:
-        self.send_response(206 if start else 200)
-        for name, value in [*headers, (
-            'Content-Length', str(len(content) - start))]:
-          self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(content[start:][:hub.cut.pop()])
-        self.close_connection = True
-        return
       self._send(content[start:], 206 if start else 200, headers)
 
     do_HEAD = do_GET

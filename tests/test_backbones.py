@@ -6,11 +6,9 @@ The settings are those of the published models, the dimensions are small.
 import jax
 from jax import export as jax_export
 import numpy as np
-from PIL import Image
 import pytest
 
 from tests import random_models
-from vit_jax import __main__ as main
 from vit_jax.checkpoints import manager
 from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import config as config_lib
@@ -97,17 +95,6 @@ def test_losses_depend_neither_on_the_mesh_nor_on_unrolling(trained):
   state, first = step(built, built.init_state())
   np.testing.assert_allclose(
       [first, step(built, state)[1]], losses, rtol=1e-5)
-
-
-def test_every_picture_is_drawn(trained, tmp_path):
-  _, _, workdir, _, _ = trained
-  rng = np.random.default_rng(0)
-  Image.fromarray(rng.integers(0, 256, (8, 8, 3), np.uint8)).save(
-      tmp_path / 'a.png')
-  assert main.main(['inspect', f'--model={workdir}', f'{tmp_path}/a.png',
-                    f'--output={tmp_path}/out']) == 0
-  pictures = {path.stem for path in (tmp_path / 'out').glob('*.png')}
-  assert {'filters', 'distance', 'rollout', 'heads', 'patches'} <= pictures
 
 
 def test_the_exported_program_gives_the_same_outputs(trained, tmp_path):

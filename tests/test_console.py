@@ -51,13 +51,6 @@ def test_terminals_wrap_lines_between_words_but_not_commands(monkeypatch):
       text.splitlines()[1]]
 
 
-def test_a_table_without_rows_shows_its_headings():
-  file = io.StringIO()
-  console_lib.table('Runs', ['run', 'steps'], [],
-                    console=rich.console.Console(file=file, width=80))
-  assert file.getvalue().split()[:3] == ['Runs', 'run', 'steps']
-
-
 @pytest.mark.parametrize('width', [80, 30])
 def test_words_are_broken_only_where_the_table_is_too_narrow(width):
   text = io.StringIO()
@@ -84,16 +77,6 @@ def test_numbers_are_never_cut(width):
   assert max(map(len, shown.splitlines())) <= width
   for number in ('2,500', '80,000', '0.0111', '70.31 %', '98.50 %', '86.11 %'):
     assert number in shown
-
-
-def test_a_cell_with_line_breaks_is_as_wide_as_its_longest_line():
-  file = io.StringIO()
-  console_lib.table(
-      '', ['metric', 'value'], [['\n'.join('abcd'), '\n'.join(['45.1 %'] * 4)]],
-      console=rich.console.Console(file=file, width=24))
-  rows = [line.split() for line in file.getvalue().splitlines()]
-  assert [row for row in rows if row[1:] == ['45.1', '%']] == [
-      [name, '45.1', '%'] for name in 'abcd']
 
 
 def test_sizes_and_metrics_have_units():

@@ -93,14 +93,6 @@ def test_a_probe_trains_only_the_head():
   assert tree.num_elements(probe.abstract_state.opt_state) < head + 10
 
 
-def test_a_probe_costs_a_forward_pass_and_the_gradient_of_its_head():
-  probe, full = build('probe'), build('full')
-  forward = full.flops_per_image
-  assert full.training_flops_per_image == 3 * forward
-  assert probe.flops_per_image == forward
-  assert probe.training_flops_per_image == forward + 2 * 8 * 10
-
-
 def test_methods_are_layer_decay_or_an_error_for_unknown_names():
   assert load('dataset=digits,method=layer_decay',
               *TOY).optimizer.layer_decay == 0.75

@@ -2,8 +2,6 @@
 
 import json
 
-from huggingface_hub import constants
-from huggingface_hub import file_download
 import pytest
 
 from tests import fake_hub
@@ -112,17 +110,6 @@ def pushed(hub, tmp_path):
   hub.files[NAME] = {path.name: path.read_bytes()
                      for path in (tmp_path / 'x').iterdir()}
   return model
-
-
-def test_a_lost_connection_to_the_hub_continues(hub, pushed, monkeypatch):
-  monkeypatch.setattr(file_download.time, 'sleep', lambda _: None)
-  monkeypatch.setattr(constants, 'DOWNLOAD_CHUNK_SIZE', 100)
-  hub.cut = [500, 1000]
-  found = vit_jax.load(f'hf://{NAME}', log=None)
-  random_models.assert_same(found.params, pushed.params)
-  ranges = [where for method, path, where in hub.requests
-            if method == 'GET' and path.endswith('.safetensors')]
-  assert ranges == [None, 'bytes=1000-', 'bytes=1500-']
 
 
 def test_a_file_with_another_hash_is_an_error(hub, pushed):

@@ -267,16 +267,6 @@ def test_slow_and_large_bodies_are_refused(server):
   assert asyncio.run(send(server.app, [b'1234', b'5678901', b''])) == 413
 
 
-def test_elongated_images_are_errors(preprocess):
-  record = preprocessing_lib.Preprocess(resolution=(224, 224), keep_aspect=True)
-  strip = Image.new('RGB', (1, 60_000))
-  with pytest.raises(ValueError, match='too elongated'):
-    preprocess.to_array(
-        pictures.encode(strip, 'PNG'), dataclasses.asdict(record))
-  with pytest.raises(ValueError, match='would be resized'):
-    images_lib.read(strip, record)
-
-
 @pytest.mark.parametrize('activation', ['softmax', 'sigmoid'])
 def test_probabilities_agree_with_the_model(preprocess, model, activation):
   settings = dataclasses.replace(model.preprocess, activation=activation)

@@ -62,13 +62,6 @@ def test_a_config_is_counted_without_its_data(tmp_path, capsys, dataset):
   assert 'an assumption: see --utilisation' in output
 
 
-def test_a_config_that_keeps_its_best_checkpoint_is_counted(tmp_path, capsys):
-  written, _ = count(
-      tmp_path, capsys, f'--config={PRETRAIN}:model=Ti/16,dataset=imagenet2012',
-      '--config.checkpoint.best=test/accuracy')
-  assert written['stages'][0]['exaflops'] > 0
-
-
 def test_other_epochs_have_no_row_in_the_paper(tmp_path, capsys):
   written, output = count(
       tmp_path, capsys, f'--config={PRETRAIN}:model=B/16,dataset=jft',

@@ -1,6 +1,5 @@
 """`inspect` draws every figure, and a page that needs no network."""
 
-import base64
 import dataclasses
 import json
 import re
@@ -207,29 +206,6 @@ def test_the_chosen_patch_and_layer_are_drawn(
       drawn['colours'], patch_features.colours(features), atol=1e-5)
   np.testing.assert_allclose(drawn['cosines'], patch_features.similarity(
       features, row=1, column=3), atol=1e-5)
-
-
-def test_every_class_is_drawn_if_some_of_its_images_are_readable(
-    photos, tmp_path, capsys):
-  save(tmp_path / 'model', {**TINY, 'depth': 1})
-  for name in ('cat', 'dog'):
-    shutil.copytree(photos, tmp_path / 'set' / name)
-  (tmp_path / 'set/cat/$c_$.png').write_bytes(b'no picture')
-  assert main.main(['inspect', f'--model={tmp_path}/model',
-                    f'{tmp_path}/set', '--show=2']) == 1
-  assert '1 image could not be read' in capsys.readouterr().out
-  page = (tmp_path / 'model/inspect/index.html').read_text()
-  assert re.findall('head in (.*?) from', page) == ['cat/a.png', 'dog/$c_$.png']
-
-
-def test_the_curves_of_a_run_are_on_the_page(tmp_path, capsys):
-  save(tmp_path / 'model', TINY)
-  curves = tmp_path / 'model' / 'curves.png'
-  Image.new('RGB', (8, 8), 'red').save(curves)
-  assert not main.main(['inspect', f'--model={tmp_path}/model'])
-  assert f'Curves                      {curves}' in capsys.readouterr().out
-  page = (tmp_path / 'model' / 'inspect' / 'index.html').read_text()
-  assert base64.b64encode(curves.read_bytes()).decode() in page
 
 
 @pytest.mark.parametrize(('model', 'folder'), [

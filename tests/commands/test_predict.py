@@ -2,7 +2,6 @@
 
 import csv
 import json
-import os
 import pathlib
 import shutil
 
@@ -65,20 +64,6 @@ def test_unreadable_files_are_reported_and_skipped(
     assert row['name_1'] == expected.names[0] in printed
     assert float(row['probability_4']) == pytest.approx(
         expected.probabilities[3], rel=1e-4)
-
-
-def test_file_names_that_are_not_utf8_are_escaped(
-    model, photos, tmp_path, capfd, monkeypatch):
-  monkeypatch.chdir(tmp_path)
-  monkeypatch.setenv('COLUMNS', '300')
-  odd = os.fsdecode(b'caf\xe9.png')  # Latin-1.
-  (tmp_path / odd).write_bytes((photos / 'a.png').read_bytes())
-  assert not main.main([
-      'predict', f'--model={model}', odd, '--output=p.csv', '--json=p.json'])
-  assert r'caf\udce9.png' in capfd.readouterr().out
-  with open('p.csv', encoding='utf-8') as file:
-    assert [row['path'] for row in csv.DictReader(file)] == [r'caf\udce9.png']
-  assert json.loads((tmp_path / 'p.json').read_text())[0]['path'] == odd
 
 
 def test_json_lines_hold_the_top_classes(model, photos, tmp_path):

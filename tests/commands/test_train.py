@@ -159,22 +159,15 @@ def send_after_checkpoint(process, workdir, signum, *, step):
   return process.communicate(timeout=300)[0]
 
 
-def test_a_killed_and_a_terminated_run_resume_bit_for_bit(
-    whole, start, tmp_path):
+def test_a_killed_run_resumes_bit_for_bit(whole, start, tmp_path):
   process = start(tmp_path)
-  send_after_checkpoint(process, tmp_path, signal.SIGKILL, step=5)
+  send_after_checkpoint(process, tmp_path, signal.SIGKILL, step=10)
   assert process.returncode == -signal.SIGKILL
   assert max(row['step'] for row in rows(tmp_path)) < 24
   process = start(tmp_path)
-  output = send_after_checkpoint(process, tmp_path, signal.SIGTERM, step=10)
-  assert process.returncode == 75
-  saved_at = int(output.split('saved at step ')[1].split('.')[0])
-  assert checkpoint_source.find(tmp_path).path.name == str(saved_at)
-  assert 10 <= saved_at < 24
-  process = start(tmp_path)
   output, _ = process.communicate()
   assert process.returncode == 0, output
-  assert f'Resuming from step {saved_at}' in output
+  assert 'Resuming from step' in output
   assert_same_run(tmp_path, whole[0])
 
 

@@ -94,15 +94,6 @@ def test_the_fewest_microbatches_that_fit_are_used(experiment, free, expected):
       f'(accumulation={expected}).')
 
 
-@pytest.mark.parametrize(('needed', 'fixed', 'expected'), [
-    (20, 0, 4), (20, 13, 8), (20, 16, 512)])
-def test_the_next_number_of_microbatches_is_extrapolated(
-    needed, fixed, expected):
-  assert fit_batch.next_num_microbatches(
-      [2**i for i in range(10)], 2, needed_bytes=needed, fixed_bytes=fixed,
-      limit=15) == expected
-
-
 @pytest.mark.parametrize('message', [
     'RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm. Used {}G of '
     '15.48G hbm. Exceeded hbm capacity by 4.52G.',

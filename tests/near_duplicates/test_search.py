@@ -127,17 +127,6 @@ def test_the_command_takes_a_model(root, tmp_path):
   assert {row['distance'] for row in rows} == {None}
 
 
-def test_pairs_of_two_methods_are_listed_once():
-  def found(*pairs):
-    return search.Matches(tuple(
-        search.Pair(index, f'k{index}', 'a', 0, 'b', 1.0, 0, change)
-        for index, change in pairs), 5, {})
-  joined = search.merge(
-      [found((3, 'whole')), found((1, 'alike'), (3, 'alike'))])
-  assert [(p.index, p.change) for p in joined.pairs] == [
-      (1, 'alike'), (3, 'whole')]
-
-
 def test_unreadable_images_are_reported(found):
   (name,) = found.unreadable
   assert name.endswith('mine:train train/a/bad.jpg')

@@ -50,11 +50,6 @@ def test_a_large_image_is_reduced(
   assert apart.mean() < 16
 
 
-def test_large_pixel_arrays_are_reduced():
-  pixels = np.asarray(pictures.picture(0, side=40))
-  assert _opened(SMALLER.encode(pixels)).size == (12, 12)
-
-
 def test_a_rotated_photograph_is_stored_upright():
   exif = Image.Exif()
   exif[0x0112] = 6

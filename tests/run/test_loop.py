@@ -27,7 +27,6 @@ from vit_jax.checkpoints import source as checkpoint_source
 from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.parallel import hardware
-from vit_jax.run import startup_summary
 from vit_jax.training import signals
 from vit_jax.training import writer
 
@@ -289,16 +288,6 @@ def test_cost_counts_images_at_changing_batch_sizes(base, workdir):
   assert last['train/core_hours'] == last['train/device_hours']
 
 
-def test_masked_patch_flops_count_the_predicted_patches(base):
-  half, whole = (experiment_lib.build(config_lib.resolve({
-      **CONFIG, 'evals': {}, 'checkpoint': {}, 'objective': {
-          'name': 'masked_patch', 'target': 'downsampled',
-          'corrupted': corrupted}}), devices=jax.devices()[:1]).flops_per_image
-                 for corrupted in (0.5, 1.0))
-  assert half - base.flops_per_image == 2 * 2 * 8 * 16 * 512
-  assert whole - half == half - base.flops_per_image
-
-
 def test_utilisation_is_logged_if_the_peak_is_known(
     base, stopped, tmp_path, monkeypatch, capsys):
   assert not any('train/mfu' in row for row in rows(stopped[-1]))
@@ -313,31 +302,6 @@ def test_utilisation_is_logged_if_the_peak_is_known(
     if 'train/loss' in row:
       assert row['train/mfu'] == pytest.approx(
           row['train/images_per_sec'] * 3 * base.flops_per_image / 1e9)
-
-
-def test_softmax_over_several_labels_prints_a_note():
-  data = {'source': 'shapes', 'resolution': 8}
-  notes = []
-  for loss in ('softmax', 'sigmoid'):
-    experiment = experiment_lib.build(config_lib.resolve({
-        **CONFIG, 'data': data, 'evals': {}, 'checkpoint': {},
-        'objective': {'loss': loss}}), devices=jax.devices()[:1])
-    notes.append('--config.objective.loss=sigmoid' in startup_summary.describe(
-        experiment, None, ''))
-  assert notes == [True, False]
-
-
-@pytest.mark.parametrize(('best', 'source', 'words'), [
-    ('val/accuracy', 'shapes', 'Use checkpoint.best=val/precision_at_1'),
-    ('val/precision_at_1', 'digits', 'Use checkpoint.best=val/accuracy'),
-    ('own/accuracy', 'shapes', 'Measured: .*own/precision_at_1')])
-def test_a_best_metric_that_the_data_lacks_is_an_error_at_the_start(
-    best, source, words):
-  raw = {**CONFIG, 'data': {'source': source, 'resolution': 8},
-         'evals': {'val': {}, 'own': {'name': 'objective'}},
-         'checkpoint': {'best': best}}
-  with pytest.raises(ValueError, match=f'{best}.*not measured.*{words}'):
-    experiment_lib.build(config_lib.resolve(raw), devices=jax.devices()[:1])
 
 
 def test_a_workdir_of_an_active_run_is_not_touched(base, tmp_path):

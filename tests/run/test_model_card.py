@@ -138,13 +138,6 @@ def test_the_activation_is_saved_with_the_weights(
       again.top_classes(np.zeros((1, 3)))[0].probabilities, [0.5] * 3)
 
 
-def test_only_the_section_with_the_path_changes_when_a_card_moves(workdir):
-  text = (workdir / 'model_card.md').read_text()
-  assert model_card.replace_path(text, '/hub') == text.replace(
-      str(workdir), '/hub')
-  assert model_card.replace_path('# mine\n', '/hub') == '# mine\n'
-
-
 def test_hostile_names_are_text_in_a_card(experiment, workdir):
   name = '<script>x</script> [a](http://b) ![c](d) *e* `f`\n---\n# g | h\x1b[1m'
   summary = json.loads((workdir / 'summary.json').read_text())

@@ -86,8 +86,8 @@ def test_an_impossible_range_is_an_error(text):
 
 
 @pytest.mark.parametrize(('values', 'best', 'warning'), [
-    ((0.01, 0.03, 0.1), 0.1, 'a=0.1 is the largest value .* by 0.33'),
-    ((0.1, 0.01), 0.01, 'a=0.01 is the smallest value .* by 0.001'),
+    ((0.01, 0.03, 0.1), 0.1, 'a=0.1 is the largest value'),
+    ((0.1, 0.01), 0.01, 'a=0.01 is the smallest value'),
     ((0.01, 0.03, 0.1), 0.03, ''), ((0.0, 0.2), 0.0, ''),
     ((0.1,), 0.1, ''), (('adam', 'sgd'), 'sgd', ''), ((False, True), True, '')])
 def test_a_best_value_at_the_edge_of_the_grid_is_a_warning(

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-import functools
 from typing import Any, NamedTuple, TYPE_CHECKING
 
 from etils import epy
@@ -84,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
   errors: dict[str, str] = {}
   found = image_files.find(args.paths, errors)
   model = arguments.load_model(args)
-  paths = _order(found, model, args.show)
+  paths = image_files.interleave(found)
   workdir = _workdir(args.model)
   output = epath.Path(args.output or (workdir or epath.Path()) / 'inspect')
   output.mkdir(parents=True, exist_ok=True)
@@ -112,26 +111,6 @@ def run(args: argparse.Namespace) -> int:
         'model': args.model, 'page': str(output / PAGE), **statistics,
         'errors': reading.errors})
   return reading.report()
-
-
-def _order(
-    paths: list[str], model: model_lib.Model, count: int) -> list[str]:
-  """Moves `count` readable images to the front, one per folder in turn."""
-  unreadable: set[str] = set()
-
-  @functools.cache
-  def is_readable(path: str) -> bool:
-    try:
-      images_lib.read(path, model.preprocess)
-    except (OSError, ValueError, MemoryError):
-      unreadable.add(path)
-    return path not in unreadable
-
-  while True:
-    chosen = image_files.interleave(
-        [path for path in paths if path not in unreadable])[:count]
-    if not [path for path in chosen if not is_readable(path)]:
-      return list(dict.fromkeys([*chosen, *paths]))
 
 
 def _title(path: str) -> str:

@@ -65,14 +65,13 @@ class LoadExample:
     with self.naming(index):
       return self._augment(image, np.random.default_rng(0))
 
-  def cost(self, index: int) -> tuple[float, float, int]:
-    """Returns seconds to read and decode, and to augment; the shorter side."""
+  def cost(self, index: int) -> tuple[float, float]:
+    """Returns the seconds to read and decode an example, and to augment it."""
     start = time.perf_counter()
     image, _ = self._read(index)
     decoded = time.perf_counter()
     self._augment(image, np.random.default_rng(0))
-    return (decoded - start, time.perf_counter() - decoded,
-            min(image.width, image.height))
+    return decoded - start, time.perf_counter() - decoded
 
   def find_unreadable(self, index: int) -> list[unreadable_lib.Unreadable]:
     """Returns example `index` and, in training, its unreadable successors."""

@@ -123,33 +123,30 @@ def choose_workers(
   few examples; at most `most`, 8, and half of the cores that remain beside two
   for the training process.
   """
-  limit = most if isinstance(most, int) else max_workers(cores)
+  if isinstance(most, int):
+    limit = most
+  else:
+    # A scheduler such as Slurm may give this process only some; not on macOS.
+    cores = cores or (
+        len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity')
+        else os.cpu_count() or 1)
+    limit = min(_MAX_WORKERS, max(0, cores - 2) // 2)
   if not limit:
     return 0
-  decode_secs, augment_secs, _ = median_cost(load)
-  return min(limit, int((decode_secs + augment_secs)
-                        * load.dataset.num_examples / _SECS_PER_WORKER))
+  secs = sum(median_cost(load)) * load.dataset.num_examples
+  return min(limit, int(secs / _SECS_PER_WORKER))
 
 
-def max_workers(cores: int | None = None) -> int:
-  """Returns the largest number of workers for `cores` (default: all)."""
-  # A scheduler such as Slurm may give this process only some; not on macOS.
-  cores = cores or (
-      len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity')
-      else os.cpu_count() or 1)
-  return min(_MAX_WORKERS, max(0, cores - 2) // 2)
-
-
-def median_cost(load: examples.LoadExample) -> tuple[float, float, float]:
+def median_cost(load: examples.LoadExample) -> tuple[float, float]:
   """Returns the median `cost` of a few examples; zeros if all unreadable."""
   count, start = load.dataset.num_examples, time.perf_counter()
-  costs: list[tuple[float, float, int]] = []
+  costs: list[tuple[float, float]] = []
   for index in range(0, count, max(1, count // _TIMED_EXAMPLES)):
     with contextlib.suppress(ValueError):  # Unreadable: reported when used.
       costs.append(load.cost(index))
     if time.perf_counter() - start > _TIMED_SECS:
       break
-  return tuple(np.median(costs or [(0, 0, 0)], axis=0).tolist())
+  return tuple(np.median(costs or [(0, 0)], axis=0).tolist())
 
 
 def _count_unreadable(

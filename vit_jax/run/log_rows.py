@@ -68,23 +68,13 @@ def evaluation_line(
 
 def advise_input(section: data.DataConfig, dataset: data.Dataset) -> str:
   """Returns the input cost per image, and what would reduce it."""
-  decode, augment, side = pipeline.median_cost(
+  decode, augment = pipeline.median_cost(
       examples.LoadExample(dataset, section, train=True))
-  stored = round(8 / 7 * max(section.size))  # 256 for 224.
-  remedies = {
-      '--config.data.num_workers=auto (worker processes)': isinstance(
-          section.num_workers, int)
-      and section.num_workers < pipeline.max_workers(),
-      f'`data prepare --shorter-side={stored}` (smaller files, written once)':
-          decode > augment and section.is_picture and side > stored,
-      '--config.data.cache_mib=4000 (keeps decoded images)':
-          decode > augment and not section.cache_mib,
-      'fewer operations in data.train_ops': augment > decode,
-      'a smaller --config.data.resolution': augment > decode,
-      'more CPU cores': True}
   return (f'. An image takes {1e3 * decode:.2g} ms to read and decode, and '
           f'{1e3 * augment:.2g} ms to augment. Remedies: '
-          + ', '.join(text for text, helps in remedies.items() if helps) + '.')
+          '--config.data.num_workers=auto, --config.data.cache_mib, smaller '
+          'files (`data prepare --shorter-side`), fewer operations in '
+          'data.train_ops.')
 
 
 def summary(

@@ -141,13 +141,10 @@ def edges(result: Mapping[str, Any]) -> list[str]:
     # Nothing lies below 0, such as no mixup.
     if len(values) < 2 or best not in (values[0], values[-1]) or not best:
       continue
-    low = best == values[0]
-    near, word = (values[1], 'smallest') if low else (values[-2], 'largest')
-    beyond = best * best / near if best * near > 0 else 2 * best - near
+    word = 'smallest' if best == values[0] else 'largest'
     warnings.append(
-        f'{field}={best} is the {word} value of the grid, so a '
-        f'{"smaller" if low else "larger"} one may be better: extend --grid, '
-        f'for example by {beyond:.2g}')
+        f'{field}={best} is the {word} value of the grid: one beyond it may be '
+        'better')
   return warnings
 
 

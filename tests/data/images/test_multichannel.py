@@ -133,9 +133,3 @@ def test_a_constant_channel_cannot_be_measured():
   config = data.parse({'resolution': 2, 'mean': 'measured', 'std': 'measured'})
   with pytest.raises(ValueError, match='channel 0 is 0 in all of 6 images'):
     data.measured(config, dataset_of(np.zeros((6, 2, 2, 3), np.uint8)))
-
-
-def test_other_dtypes_are_errors_for_8_bit_images():
-  with pytest.raises(ValueError, match=re.escape(
-      'its pixels are uint16 [6, 5, 13], but uint8 [height, width, 1 or 3]')):
-    decode.decode(npy(DEEP), channels=3)

@@ -68,13 +68,6 @@ def test_many_whole_numbers_with_few_rows_each_are_regression():
   assert parse(prices, kind='single').num_classes == 150
 
 
-def test_a_configured_kind_overrides_the_rules():
-  column = ['1', '0', '2', '1']
-  assert parse(column, kind='regression').targets == ('label',)
-  assert values(parse(column, kind='multi')) == [[1], [0], [2], [1]]
-  assert parse(['a|b', 'c', 'c'], kind='single').class_names == ('a|b', 'c')
-
-
 def test_declared_classes_keep_their_indices():
   parsed = parse([2, 0], class_names=('cat', 'dog', 'emu', 'yak'))
   assert values(parsed) == [2, 0] and parsed.num_classes == 4

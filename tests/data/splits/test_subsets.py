@@ -45,19 +45,6 @@ def test_the_lowest_hashes_are_chosen(count):  # Hence subsets are nested.
   assert _labels(_choose(in_memory.Numbers(10_000), count)) == expected
 
 
-def test_hashes_of_nested_ranges_are_those_of_the_whole():
-  whole = {'train': in_memory.Numbers(1_000)}
-  part = split_strings.select_split(
-      protocol.DatasetSplits(whole, 1_000), 'train[100:400]+train[500:]',
-      name='x')
-  inner = split_strings.select_split(
-      protocol.DatasetSplits({'train': part}, 1_000), 'train[50:700]', name='x')
-  there = np.r_[150:400, 500:900]
-  hashes = subsets.hash_numbers('numbers', there)
-  assert _labels(_choose(inner, 90)) == sorted(
-      there[np.argsort(hashes)[:90]].tolist())
-
-
 def test_repeated_examples_are_counted_separately():
   opened = protocol.DatasetSplits({'train': in_memory.Numbers(40)}, 40)
   twice = split_strings.select_split(opened, 'train+train', name='numbers')
