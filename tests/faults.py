@@ -31,11 +31,11 @@ import time
 
 import numpy as np
 
+from tests import toy
 from vit_jax import tree
 from vit_jax.checkpoints import items
 from vit_jax.checkpoints import paths as checkpoint_paths
 from vit_jax.checkpoints import source as checkpoint_source
-from vit_jax.training import writer
 
 ROOT = pathlib.Path(__file__).parents[1]
 
@@ -66,9 +66,6 @@ from vit_jax.parallel import processes
 processes.HEARTBEAT_SECS = int(sys.argv[2])
 sys.exit(main.exit_code(sys.argv[3:]))
 """
-# Metrics that depend on time.
-MEASURED = ('images_per_sec', 'wait_share', 'device_hours', 'core_hours',
-            'host_memory_bytes')
 # Shorter limits than in a real run.
 HEARTBEAT_SECS = 20
 STALLED_SECS, HUNG_SECS = 8, 30
@@ -177,16 +174,9 @@ def _free_port() -> int:
     return opened.getsockname()[1]
 
 
-def rows(workdir: pathlib.Path) -> list[dict]:
-  """Returns the rows of metrics, without times."""
-  return [{name: value for name, value in row.items()
-           if name.split('/')[-1] not in MEASURED}
-          for row in writer.read_rows(workdir)]
-
-
 def last_step(workdir: pathlib.Path) -> int:
   """Returns the last logged step."""
-  return max((row['step'] for row in rows(workdir)), default=0)
+  return max((row['step'] for row in toy.rows(workdir)), default=0)
 
 
 def is_saving(workdir: pathlib.Path) -> bool:
@@ -196,7 +186,7 @@ def is_saving(workdir: pathlib.Path) -> bool:
 
 def is_evaluating(workdir: pathlib.Path) -> bool:
   """Whether the last logged step is being evaluated."""
-  written = rows(workdir)
+  written = toy.rows(workdir)
   return bool(written) and written[-1]['step'] % 8 == 0 and (
       'train/loss' in written[-1])
 
@@ -208,7 +198,7 @@ def assert_same_end(workdir: pathlib.Path, other: pathlib.Path) -> int:
   different = [name for name, leaf in states[0].items()
                if leaf.tobytes() != states[1][name].tobytes()]
   assert different == []
-  assert rows(workdir) == rows(other)
+  assert toy.rows(workdir) == toy.rows(other)
   counters = [_counters(folder) for folder in (workdir, other)]
   assert counters[0] == counters[1]
   return len(states[0])
@@ -372,8 +362,9 @@ def main() -> None:
   done = Launch(folder, workdir, *flags, processes=args.processes).end()
   assert done.statuses == [0] * args.processes, done
   arrays = assert_same_end(workdir, folder / 'calm')
-  print(f'after {args.faults}: {arrays} arrays and {len(rows(workdir))} rows '
-        f'are the same bit for bit; {time.monotonic() - start:.0f} s in all')
+  print(f'after {args.faults}: {arrays} arrays and {len(toy.rows(workdir))} '
+        'rows are the same bit for bit; '
+        f'{time.monotonic() - start:.0f} s in all')
 
 
 if __name__ == '__main__':

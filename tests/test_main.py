@@ -56,8 +56,6 @@ def test_each_command_explains_its_flags(command, capsys):
     (['evaluate', '--workdir=nowhere'], '/nowhere.'),
     (['--confg=configs/cifar10.py'], "Did you mean '--config'?"),
     (['doctor', '--config.seed=1'], 'takes no config'),
-    (['evaluate', '--workdir=x', '--epochs=3'],
-     'With evaluate, use --config.total.epochs=VALUE'),
     (['predict', '--model=x', '--steps=3', 'a.png'], "'--steps'"),
     (['sweep', '--config=c.py', '--workdir=x', '--epochs=3'], 'c.py'),
     (['doctor', '--', '--region=x'], 'doctor takes no arguments after --'),

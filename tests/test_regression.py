@@ -2,7 +2,6 @@
 
 import json
 
-import jax
 import numpy as np
 import pytest
 
@@ -12,8 +11,6 @@ import vit_jax
 from vit_jax import run as run_lib
 from vit_jax.checkpoints import source as checkpoint_source
 from vit_jax.data.sources import registry
-from vit_jax.experiment import build as experiment_lib
-from vit_jax.experiment import config as config_lib
 from vit_jax.run import model_card
 
 pytestmark = pytest.mark.slow  # It trains models.
@@ -32,9 +29,7 @@ def test_regression_learns_targets_in_their_units(
        'test': in_memory.brightness(40, seed=1)},
       num_classes=2, targets=('light', 'dark'))
   monkeypatch.setattr(registry, 'open_source', lambda *_, **__: opened)
-  config = config_lib.resolve(CONFIG)
-  experiment = experiment_lib.build(config, devices=jax.devices()[:1])
-  run_lib.train(experiment, tmp_path)
+  run_lib.train(toy.build(**CONFIG), tmp_path)
   assert 'targets light (' in capsys.readouterr().out
   metrics = json.loads((tmp_path / 'summary.json').read_text())['metrics']
   # Predicting the mean has an error of 29.
@@ -64,7 +59,5 @@ def test_classification_evaluators_suggest_regression(monkeypatch):
       {'train': in_memory.brightness(32), 'test': in_memory.brightness(8)},
       num_classes=2, targets=('light', 'dark'))
   monkeypatch.setattr(registry, 'open_source', lambda *_, **__: opened)
-  config = config_lib.resolve({
-      **CONFIG, 'evals': {'test': {}}, 'checkpoint': {}})
   with pytest.raises(ValueError, match='--config.evals.test.name=regression'):
-    experiment_lib.build(config, devices=jax.devices()[:1])
+    toy.build(**{**CONFIG, 'evals': {'test': {}}, 'checkpoint': {}})

@@ -18,6 +18,27 @@ def config(**changes):
   return result
 
 
+def build(*, devices=1, **changes):
+  """Returns the experiment of the config on some of the devices."""
+  # Not before pytest's import hook.
+  import jax
+
+  from vit_jax.experiment import build as experiment_lib
+  from vit_jax.experiment import config as config_lib
+  return experiment_lib.build(
+      config_lib.resolve(config(**changes)), devices=jax.devices()[:devices])
+
+
+def rows(workdir):
+  """Returns the metrics of a run, without those of its speed."""
+  from vit_jax.training import writer
+  measured = ('images_per_sec', 'wait_share', 'device_hours', 'core_hours',
+              'host_memory_bytes')
+  return [{name: value for name, value in row.items()
+           if name.split('/')[-1] not in measured}
+          for row in writer.read_rows(workdir)]
+
+
 def write(path, **changes):
   """Writes a config file and returns its path."""
   path.write_text(

@@ -147,8 +147,6 @@ def parse_arguments(
   rest = [a for a in argv if not a.startswith(CONFIG_FLAG)]
   for argument in rest:
     if argument.startswith('--'):
-      if '--config' in known and argument.split('=')[0] not in known:
-        arguments.check_no_short_flag(argument.split('=')[0], command)
       schema.check_name(argument.split('=')[0], known, what='flag')
   args, unknown = parser.parse_known_args(rest)
   if unknown:

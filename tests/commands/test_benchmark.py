@@ -8,8 +8,6 @@ from tests import toy
 from vit_jax import __main__ as main
 from vit_jax.benchmarking import interleaved_timing
 from vit_jax.benchmarking import matmul_peak
-from vit_jax.experiment import build as experiment_lib
-from vit_jax.experiment import config as config_lib
 
 
 @pytest.fixture(scope='module')
@@ -27,7 +25,7 @@ def figures(tmp_path_factory):
 
 @pytest.mark.slow  # It trains a model.
 def test_figures_follow_from_times_and_the_flops_of_the_experiment(figures):
-  counted = experiment_lib.build(config_lib.resolve(toy.config()))
+  counted = toy.build(devices=8)
   assert figures['train']['flops_per_image'] == (
       counted.training_flops_per_image)
   assert figures['inference']['flops_per_image'] == counted.flops_per_image

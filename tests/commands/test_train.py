@@ -24,7 +24,6 @@ from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import load_config
 from vit_jax.training import health
-from vit_jax.training import writer
 
 pytestmark = pytest.mark.slow  # It trains models.
 
@@ -57,11 +56,6 @@ STAGES = {
         'finetune': {
             'data': {'resolution': [12, 8]}, 'init': {'stage': 'pretrain'}}},
 }
-
-# Metrics that depend on time.
-MEASURED = ('images_per_sec', 'wait_share', 'device_hours', 'core_hours',
-            'host_memory_bytes')
-
 
 PROGRAM = """
 import sys
@@ -126,12 +120,6 @@ def restored(workdir):
           for name, leaf in tree.flatten(found.state).items()}, found.progress
 
 
-def rows(workdir):
-  return [{name: value for name, value in row.items()
-           if name.split('/')[-1] not in MEASURED}
-          for row in writer.read_rows(workdir)]
-
-
 def assert_same_run(workdir, other):
   leaves, progress = restored(workdir)
   expected, expected_progress = restored(other)
@@ -145,7 +133,7 @@ def assert_same_run(workdir, other):
                   'unimproved', 'unimproved_steps'):
     assert progress[counted] == expected_progress[counted]
   assert 0 < progress['secs'] <= progress['device_secs_by_kind']['cpu']
-  assert rows(workdir) == rows(other)
+  assert toy.rows(workdir) == toy.rows(other)
 
 
 def send_after_checkpoint(process, workdir, signum, *, step):
@@ -163,7 +151,7 @@ def test_a_killed_run_resumes_bit_for_bit(whole, start, tmp_path):
   process = start(tmp_path)
   send_after_checkpoint(process, tmp_path, signal.SIGKILL, step=10)
   assert process.returncode == -signal.SIGKILL
-  assert max(row['step'] for row in rows(tmp_path)) < 24
+  assert max(row['step'] for row in toy.rows(tmp_path)) < 24
   process = start(tmp_path)
   output, _ = process.communicate()
   assert process.returncode == 0, output
@@ -186,10 +174,10 @@ def test_a_finished_workdir_has_summary_curves_profile_and_checkpoints(
   assert summary['core_hours_by_kind'] == {'cpu': summary['device_hours']}
   per_image = build(config_file).flops_per_image
   assert summary['flops'] == 3 * per_image * 24 * 16
-  last = {**rows(workdir)[-2], **rows(workdir)[-1]}
+  last = {**toy.rows(workdir)[-2], **toy.rows(workdir)[-1]}
   assert summary['metrics']['test/accuracy'] == last['test/accuracy']
   assert summary['best']['value'] == min(
-      row['test/loss'] for row in rows(workdir) if 'test/loss' in row)
+      row['test/loss'] for row in toy.rows(workdir) if 'test/loss' in row)
   best = checkpoint_source.find(workdir, which='best')
   assert best.path.name == str(summary['best']['step'])
   assert best.config == json.loads((workdir / 'config.json').read_text())

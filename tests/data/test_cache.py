@@ -1,13 +1,18 @@
-"""The cache changes no batch, decodes each example once and is bounded."""
+"""Examples: cached, with masks."""
 
 import copy
 import dataclasses
+import re
 
 import numpy as np
+from PIL import Image
+import pytest
 
 from tests import in_memory
+from tests import pictures
 from vit_jax import data
 from vit_jax.data import examples
+from vit_jax.data.augment import ops as ops_lib
 
 
 def _read(num_batches, **settings):
@@ -47,3 +52,54 @@ def test_changed_data_sets_and_other_processes_have_an_empty_cache():
   opened.cache[0] = {'label': 'a'}
   assert not dataclasses.replace(opened, num_classes=5).cache
   assert not copy.copy(opened.cache)  # Like pickling.
+
+
+def load(mask, *sections, size=(4, 4), image_size=None):
+  return examples.load_mask(
+      mask, image_size=image_size or mask.shape[::-1], max_pixels=10**6,
+      ops=ops_lib.build(sections, size=size, where='eval_ops'))
+
+
+def classes(*shape):
+  return np.random.default_rng(0).integers(0, 7, shape, np.uint8)
+
+
+def test_masks_are_resized_to_the_nearest_pixel_and_cropped_as_images():
+  mask = classes(6, 5)
+  large = np.kron(mask, np.ones((3, 3), np.uint8))
+  np.testing.assert_array_equal(load(
+      large, {'op': 'resize', 'size': [6, 5]}, size=(6, 5)), mask)
+  got = load(mask, {'op': 'resize', 'shorter': 10, 'method': 'bicubic'},
+             {'op': 'central_crop', 'size': [4, 8]})
+  doubled = np.kron(mask, np.ones((2, 2), np.uint8))
+  np.testing.assert_array_equal(got, doubled[4:8, 1:9])
+
+
+@pytest.mark.parametrize('mode', ['L', 'P', '1', 'I;16'])
+def test_files_keep_their_classes(mode):
+  mask = classes(4, 4) % 2 if mode == '1' else classes(4, 4)
+  picture = (Image.fromarray(mask.astype(np.uint16)) if mode == 'I;16' else
+             Image.fromarray(mask * 255).convert('1') if mode == '1' else
+             Image.fromarray(mask))
+  if mode == 'P':  # The colours are not the classes.
+    picture.putpalette(list(range(255, -1, -1)) * 3)
+  assert picture.mode == mode
+  np.testing.assert_array_equal(
+      load(pictures.encode(picture), image_size=(4, 4)), mask)
+
+
+FLIP = {'op': 'flip'}
+
+
+@pytest.mark.parametrize(('mask', 'section', 'words'), [
+    (pictures.encode(Image.new('RGB', (4, 4))), {}, 'uint8 [4, 4, 3] up to 0'),
+    (np.full((4, 4), 256), {}, 'int64 [4, 4] up to 256; expected one class'),
+    (np.full((4, 4), -1), {}, 'expected one class from 0 to 255 per pixel'),
+    (np.zeros((4, 4)), {}, 'its mask has pixels float64 [4, 4]'),
+    (np.zeros((4, 5), np.uint8), {}, '4 x 5 pixels, but the image has 4 x 4'),
+    (b'no mask', {}, 'its mask cannot be read: not an image'),
+    (np.zeros((4, 4), np.uint8), FLIP, 'eval_ops contains Flip, but images'),
+])
+def test_masks_that_do_not_fit_are_errors(mask, section, words):
+  with pytest.raises(ValueError, match=re.escape(words)):
+    load(mask, *[section] * bool(section), image_size=(4, 4))

@@ -2,7 +2,6 @@
 
 import json
 
-import jax
 import numpy as np
 from PIL import Image
 import pytest
@@ -11,8 +10,6 @@ from tests import in_memory
 from tests import toy
 from vit_jax import data
 from vit_jax.data import imagenet_real
-from vit_jax.experiment import build as experiment_lib
-from vit_jax.experiment import config as config_lib
 
 CLASSES = 3
 # Labels of images 1 to 6; the third has none.
@@ -35,14 +32,14 @@ def files(tmp_path):
   return tmp_path
 
 
-def config(files, **section):
-  return config_lib.resolve(toy.config(
+def build(files):
+  return toy.build(
       batch_size=4, data={'source': str(files / 'images')},
-      evals={'real': {'real_labels': str(files / 'real.json'), **section}}))
+      evals={'real': {'real_labels': str(files / 'real.json')}})
 
 
 def test_labels_follow_file_names(files):
-  dataset = data.open_dataset(config(files).data, split='')
+  dataset = data.open_dataset(build(files).config.data, split='')
   relabelled = imagenet_real.with_real_labels(dataset, str(files / 'real.json'))
   assert relabelled.multi_label and len(relabelled) == len(REAL)
   numbers = [int(relabelled.source.key(i)[-13:-5]) for i in range(len(REAL))]
@@ -52,7 +49,7 @@ def test_labels_follow_file_names(files):
 
 
 def test_accuracy_counts_only_labelled_images(files):
-  built = experiment_lib.build(config(files), devices=jax.devices()[:1])
+  built = build(files)
   params = built.init_state().params
   bias = params['head']['dense']['bias']
   params['head']['dense']['bias'] = bias.at[1].set(1.0)

@@ -11,7 +11,6 @@ import pytest
 
 from tests import toy
 from vit_jax import run as run_lib
-from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import fit_batch
 from vit_jax.training import writer
@@ -29,8 +28,7 @@ STATE = 2 * GIB  # Memory of the faked steps that microbatches do not reduce.
 
 @pytest.fixture(scope='module')
 def experiment():
-  return experiment_lib.build(
-      config_lib.resolve(CONFIG), devices=jax.devices()[:1])
+  return toy.build(**CONFIG)
 
 
 class FakeStep:

@@ -91,12 +91,12 @@ def test_crops_are_found_in_addition_to_copies(monkeypatch):
       [wave.clip(0, 255).astype(np.uint8) for wave in several]
       for several in (waves, [w + rng.normal(0, 25, w.shape) for w in waves]))
   monkeypatch.setattr(methods, '_thumbnail', lambda _, image: tests[image])
-  found = []
+  found, places = [], [(None, i) for i in range(len(tests))]
   for crops in (False, True):
     method = methods.PixelMethod(crops=crops)
     index = method.index(method.views(tests))
     found.append({
-        c.row for c in method.search(copies, index, lambda i: (None, i))
+        c.row for c in method.search(copies, index, places)
         if c.similarity >= method.min_similarity})
   assert found[0] and found[0] <= found[1]
 
@@ -159,7 +159,7 @@ def test_the_command_writes_keys_that_a_run_excludes(root, tmp_path, capsys):
   assert (figures['near_duplicates'], figures['examples']) == (5, 30)
   dataset = data.open_dataset(data.parse({
       'source': f'{root}/mine', 'exclude': f'{to}/exclude.txt'}))
-  assert len(dataset) == 25 and dataset.excluded.examples == 5
+  assert len(dataset) == 25 and dataset.excluded.startswith('5 ')
 
 
 @pytest.mark.parametrize(('flags', 'words'), [

@@ -6,6 +6,7 @@ import pytest
 
 from tests import pictures
 from vit_jax import data
+from vit_jax.run import log_rows
 from vit_jax.run import unreadable_log
 
 
@@ -58,3 +59,9 @@ def test_all_but_published_datasets_are_checked(name, checked):
   dataset = dataclasses.replace(data.open_dataset(config), name=name)
   assert (unreadable_log.scan_images(config, dataset, secs=1e-9)
           is not None) == checked
+
+
+def test_a_line_has_the_mean_of_several_targets_only():
+  row = {'test/r2': 0.5, 'test/r2_red': 0.4, 'test/r2_blue': 0.6}
+  assert log_rows.evaluation_line(
+      row, step=7, targets=('red', 'blue')) == 'step 7: test/r2 0.500'

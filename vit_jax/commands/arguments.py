@@ -87,14 +87,6 @@ def add_short_flags(parser: argparse.ArgumentParser) -> None:
         help=f'--config.{key}')
 
 
-def check_no_short_flag(flag: str, command: str) -> None:
-  """Raises for a short flag, such as --lr, that only other commands have."""
-  if flag in _SHORT_FLAGS:
-    raise ValueError(
-        f'{flag} is a flag of train and sweep. With {command}, use '
-        f'--config.{_SHORT_FLAGS[flag][0]}=VALUE.')
-
-
 def print_config(specification: str, overrides: Sequence[str]) -> None:
   """Prints each key of a config with its value, type and description."""
   try:

@@ -38,7 +38,7 @@ class Dataset:
     source: `source[i]` is {'image': bytes | uint8 array, 'label': int | list}.
     num_classes, class_names, multi_label, eval_split, targets, description,
       held_out: see `protocol.DatasetSplits`.
-    excluded: result of `data.exclude`, if it is set.
+    excluded: summary of `data.exclude`; '' if it is not set.
     masks: whether batches contain the segmentation masks; see `with_masks`.
     splits: names of all splits.
     cache: decoded images, so that small datasets are decoded once.
@@ -53,7 +53,7 @@ class Dataset:
   targets: tuple[str, ...] = ()
   description: str = ''
   held_out: bool = False
-  excluded: subsets.Excluded | None = None
+  excluded: str = ''
   masks: bool = False
   splits: tuple[str, ...] = ()
   # Not copied by `dataclasses.replace`, which may change the indices.
@@ -112,7 +112,7 @@ def open_dataset(
   if wanted == 'all' and wanted not in opened.splits:
     wanted = '+'.join(opened.splits)
   examples = split_strings.select_split(opened, wanted, name=name)
-  excluded = None
+  excluded = ''
   if split is source is None:
     if config.exclude and not expected:
       examples, excluded = subsets.exclude(

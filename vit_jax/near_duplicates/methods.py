@@ -28,8 +28,8 @@ from vit_jax.data.splits import selection as selection_lib
 
 # Maps images to one row of features each; it is sent to other processes.
 Embed = Callable[[list[Any]], Any]
-# Maps the number of a test image to its selection and its index there.
-Locate = Callable[[int], tuple[selection_lib.Selection, int]]
+# Selection of each test image, and its index there.
+Places = Sequence[tuple[selection_lib.Selection, int]]
 
 _MAX_CANDIDATES = 8  # Test images compared with each example.
 
@@ -82,15 +82,15 @@ class PixelMethod(similarity.Thresholds):
             for chosen in ([0, count], crops) if chosen]
 
   def search(
-      self, images: Sequence[np.ndarray], index: Any, locate: Locate,
+      self, images: Sequence[np.ndarray], index: Any, places: Places,
   ) -> Iterator[Comparison]:
     bits = perceptual_hash.fingerprints(np.stack(images))[:, 0]
     for views, of_views in index:
-      yield from self._compare(images, bits, views, of_views, locate)
+      yield from self._compare(images, bits, views, of_views, places)
 
   def _compare(
       self, images: Sequence[np.ndarray], bits: UInt64[np.ndarray, 'images'],
-      views: Sequence[int], index: hash_index.Index, locate: Locate,
+      views: Sequence[int], index: hash_index.Index, places: Places,
   ) -> Iterator[Comparison]:
     """Compares the nearest of some views of each of the nearest images."""
     matches = index.match(bits)
@@ -107,7 +107,7 @@ class PixelMethod(similarity.Thresholds):
       mirrored, window = divmod(view, len(self.windows))
       yield Comparison(row, image, view, similarity.similarity(
           similarity.view(images[row], perceptual_hash.WHOLE, mirrored=False),
-          similarity.view(_thumbnail(*locate(image)), self.windows[window],
+          similarity.view(_thumbnail(*places[image]), self.windows[window],
                           mirrored=bool(mirrored))), distance)
 
   def change(self, view: int) -> str:
@@ -157,9 +157,9 @@ class FeatureMethod:
     return mean, rows - mean
 
   def search(
-      self, images: Sequence[Image.Image], index: Any, locate: Locate,
+      self, images: Sequence[Image.Image], index: Any, places: Places,
   ) -> Iterator[Comparison]:
-    del locate
+    del places
     mean, bank = index
     cosines, entries = nearest_neighbours.nearest(
         self._features(images) - mean, bank, k=1)

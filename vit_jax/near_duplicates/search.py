@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import dataclasses
 import json
 import os
-from typing import Any
+from typing import Any, NamedTuple
 
 from etils import epath
 import numpy as np
@@ -73,25 +73,11 @@ class Views:
   unreadable: dict[str, str]
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class TestImages:
-  """All readable test images.
+class TestImages(NamedTuple):
+  """The search index of all test images, and where to find each of them."""
 
-  Attributes:
-    index: see `methods`.
-    blocks: blocks of the test sets.
-    starts: number of the first image of each block.
-    indices: index of each image within its selection.
-  """
-  index: Any
-  blocks: tuple[Block, ...]
-  starts: np.ndarray
-  indices: np.ndarray
-
-  def locate(self, image: int) -> tuple[selection_lib.Selection, int]:
-    """Returns the selection of an image, and its index there."""
-    block = int(np.searchsorted(self.starts, image, side='right')) - 1
-    return self.blocks[block].selection, int(self.indices[image])
+  index: Any  # See `methods`.
+  places: Sequence[tuple[selection_lib.Selection, int]]
 
 
 def split(selection: selection_lib.Selection) -> list[Block]:
@@ -118,11 +104,10 @@ def build_index(
                  key=lambda p: (p.block.selection.name, p.block.first))
   if not parts:
     raise ValueError('No image of --against could be read.')
-  lengths = [len(part.indices) for part in parts]
   return TestImages(
       method.index(np.concatenate([part.views for part in parts])),
-      tuple(part.block for part in parts), np.cumsum([0, *lengths[:-1]]),
-      np.concatenate([part.indices for part in parts]))
+      [(part.block.selection, index) for part in parts
+       for index in part.indices.tolist()])
 
 
 def match(block: Block, tests: TestImages, method: methods.Method) -> Matches:
@@ -130,7 +115,7 @@ def match(block: Block, tests: TestImages, method: methods.Method) -> Matches:
   images, indices, unreadable = _read(block, method)
   if not images:
     return Matches((), 0, unreadable)
-  compared = list(method.search(images, tests.index, tests.locate))
+  compared = list(method.search(images, tests.index, tests.places))
   best: dict[int, methods.Comparison] = {}
   for found in compared:
     if found.similarity >= method.min_similarity and (
@@ -140,7 +125,7 @@ def match(block: Block, tests: TestImages, method: methods.Method) -> Matches:
   source, pairs = block.selection.open().source, []
   for row, found in best.items():
     index = int(indices[row])
-    selection, other = tests.locate(found.image)
+    selection, other = tests.places[found.image]
     pairs.append(Pair(
         index, source.key(index), selection.name, other,
         selection.open().source.key(other), found.similarity, found.distance,

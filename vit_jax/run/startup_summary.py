@@ -32,7 +32,7 @@ def describe(
       f'{dataset.num_examples:,} images of {height}x{width}x{channels}, '
       + _labels(experiment),
       *([dataset.description] if dataset.description else []),
-      *([str(dataset.excluded)] if dataset.excluded else []),
+      *([dataset.excluded] if dataset.excluded else []),
       f'batch {config.batch_size:,} = {hosts} host(s) x {per_host} '
       f'{device_kind(mesh)} device(s), {share:,} images each'
       + (f' in {config.num_microbatches} microbatches'

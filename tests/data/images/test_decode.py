@@ -1,5 +1,6 @@
 """Every supported file decodes as documented; all others are ValueErrors."""
 
+import itertools
 import resource
 
 import hypothesis
@@ -116,3 +117,19 @@ def test_any_bytes_are_pixels_or_a_value_error(data):
   except ValueError:
     return
   assert pixels.dtype == np.float32 and pixels.shape[2] == 3
+
+
+def _read(item):
+  if item == 3:
+    raise ValueError('three')
+  return 10 * item
+
+
+def test_chunks_keep_the_order_and_hold_the_expected_errors():
+  chunks = list(decode.read_chunks(
+      range(7), _read, size=3, errors=(ValueError,)))
+  assert [len(chunk) for chunk in chunks] == [3, 3, 1]
+  assert [(item, str(result)) for item, result in itertools.chain(*chunks)] == [
+      (item, 'three' if item == 3 else str(10 * item)) for item in range(7)]
+  with pytest.raises(ValueError, match='three'):
+    list(decode.read_chunks(range(7), _read, size=3, errors=(OSError,)))

@@ -9,7 +9,6 @@ figure 4, https://arxiv.org/abs/2010.11929).
 """
 
 from collections.abc import Collection
-import dataclasses
 
 from etils import epath
 from jaxtyping import Bool, Integer, UInt64
@@ -85,20 +84,6 @@ def hash_keys(
   return np.concatenate(hashes)
 
 
-@dataclasses.dataclass(frozen=True)
-class Excluded:
-  """Result of applying an exclusion list."""
-  path: str
-  keys: int  # Number of keys in the list.
-  examples: int  # Number of examples that were left out.
-
-  def __str__(self) -> str:
-    unmatched = self.keys - self.examples
-    return f'{self.examples:,} examples are excluded by {self.path}' + (
-        f' ({unmatched:,} of its keys match no example of this split)'
-        if unmatched > 0 else '')
-
-
 def _read_keys(path: str) -> frozenset[str]:
   try:
     text = untrusted.read_text(
@@ -113,8 +98,8 @@ def _read_keys(path: str) -> frozenset[str]:
 
 def exclude(
     source: protocol.Source, path: str, *, name: str,
-) -> tuple[protocol.Source, Excluded]:
-  """Returns the examples that an exclusion list does not name, in order.
+) -> tuple[protocol.Source, str]:
+  """Returns the examples that a list does not name, in order, and a summary.
 
   Raises:
     ValueError: if the list cannot be read, matches no example, or matches all.
@@ -132,8 +117,12 @@ def exclude(
         'list written for another dataset or split?')
   if found == len(matches):
     raise ValueError(f'{path} (data.exclude) names every example of {name}.')
+  summary = f'{found:,} examples are excluded by {path}'
+  if len(keys) > found:
+    summary += (f' ({len(keys) - found:,} of its keys match no example of this '
+                'split)')
   return (split_strings.Subset.where(source, ~matches) if found else source,
-          Excluded(path, len(keys), found))
+          summary)
 
 
 def _match(

@@ -1,4 +1,4 @@
-"""Masks and views depend on the seed, the step and the place in the batch."""
+"""Drawn masks, views and patch sizes depend on the seed and the step alone."""
 
 import functools
 
@@ -9,10 +9,6 @@ import pytest
 
 from tests import toy
 from vit_jax import tree
-from vit_jax.experiment import build as experiment_lib
-from vit_jax.experiment import config as config_lib
-
-pytestmark = pytest.mark.slow  # It compiles four training steps.
 
 OBJECTIVES = {
     'mae': {'name': 'mae', 'decoder_width': 8, 'decoder_depth': 1,
@@ -23,13 +19,12 @@ OBJECTIVES = {
 
 @functools.cache  # Each step is compiled once.
 def build(objective, *, devices=1, accumulation=1):
-  return experiment_lib.build(config_lib.resolve(toy.config(
-      batch_size=16, objective=OBJECTIVES[objective],
+  return toy.build(
+      devices=devices, batch_size=16, objective=OBJECTIVES[objective],
       accumulation=accumulation,
       # Adam would amplify rounding errors.
       optimizer={'name': 'sgd', 'learning_rate': 0.3},
-      model={'pooling': 'average', 'patch': 2, 'depth': 2})),
-                              devices=jax.devices()[:devices])
+      model={'pooling': 'average', 'patch': 2, 'depth': 2})
 
 
 def train(built, state, *, first=0, last=2):
@@ -42,6 +37,7 @@ def train(built, state, *, first=0, last=2):
   return state, losses
 
 
+@pytest.mark.slow  # Compiles training steps.
 @pytest.mark.parametrize('objective,devices,accumulation', [
     ('mae', 2, 4), ('lejepa', 8, 1), ('lejepa', 4, 2)])
 def test_devices_and_microbatches_do_not_change_the_steps(
@@ -59,6 +55,7 @@ def test_devices_and_microbatches_do_not_change_the_steps(
         err_msg=name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('objective', OBJECTIVES)
 def test_a_resumed_run_draws_the_same_masks(objective):
   built = build(objective)
@@ -70,11 +67,49 @@ def test_a_resumed_run_draws_the_same_masks(objective):
   jax.tree.map(np.testing.assert_array_equal, resumed.params, state.params)
 
 
+@pytest.mark.slow
 def test_adapters_train_in_microbatches_of_a_compared_batch():
-  built = experiment_lib.build(config_lib.resolve(toy.config(
+  built = toy.build(
       objective=OBJECTIVES['lejepa'], accumulation=2, lora={'rank': 2},
-      optimizer={'frozen': ['(?!lora/).*']})), devices=jax.devices()[:1])
+      optimizer={'frozen': ['(?!lora/).*']})
   state, loss = jax.eval_shape(
       built.train_step, built.abstract_state, built.abstract_batch)
   assert loss.shape == ()
   assert jax.tree.structure(state) == jax.tree.structure(built.abstract_state)
+
+
+STEPS = 6
+
+
+def with_sizes(*sizes, devices=1, **changes):
+  return toy.build(model={'patch_sizes': sizes}, total={'steps': STEPS},
+                   devices=devices, **changes)
+
+
+def losses(experiment, steps, state):
+  """Returns the losses of some steps, and the state after them."""
+  found = []
+  for _, batch in zip(steps, experiment.batches(start_step=steps[0])):
+    state, loss = experiment.train_step(state, batch)
+    found.append(float(loss))
+  return found, state
+
+
+@pytest.mark.slow  # Compiles two steps.
+def test_the_sizes_are_the_same_after_resuming_and_on_several_devices():
+  experiment = with_sizes(2, 4)
+  whole, _ = losses(experiment, range(STEPS), experiment.init_state())
+  experiment = with_sizes(2, 4, devices=2, accumulation=2)
+  first, state = losses(experiment, range(3), experiment.init_state())
+  rest, _ = losses(experiment, range(3, STEPS), state)
+  np.testing.assert_allclose([*first, *rest], whole, rtol=1e-4)
+
+
+def test_images_must_divide_into_every_size():
+  with pytest.raises(ValueError, match='patch_sizes: .* patches of 3x3'):
+    with_sizes(3, 4)
+
+
+def test_masked_patches_have_one_size():
+  with pytest.raises(ValueError, match='patch_sizes is .* have one size'):
+    with_sizes(2, 4, objective={'name': 'masked_patch'})

@@ -1,0 +1,96 @@
+"""Evaluators: the best checkpoint's metric, intervals, mirrored images."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+
+from tests import toy
+from vit_jax import data
+from vit_jax import schema
+from vit_jax.experiment import config as config_lib
+from vit_jax.experiment import evaluators
+
+TEST = {'every': {'steps': 1}}
+
+
+def _choose(splits, *, split='train', evals=None, multi_label=False, **section):
+  config = config_lib.resolve(toy.config(
+      evals={'test': TEST} if evals is None else evals, checkpoint=section))
+  dataset = dataclasses.replace(
+      data.open_dataset(config.data), splits=splits, split=split,
+      multi_label=multi_label)
+  chosen = evaluators.choose_best(config, dataset, objective_metrics=())
+  return chosen.checkpoint.best, {
+      name: one.split for name, one in chosen.evals.items()}
+
+
+@pytest.mark.parametrize(('splits', 'options', 'best'), [
+    (('train', 'test'), {}, ''),
+    (('train', 'val', 'test'), {}, 'val/accuracy'),
+    (('train', 'val', 'test'), {'multi_label': True}, 'val/precision_at_1'),
+    (('train', 'val', 'test'), {'split': 'train+val[:50%]'}, ''),
+    (('train', 'val', 'test'), {'best': ''}, ''),
+    (('train', 'val', 'test'), {'best': 'test/loss'}, 'test/loss'),
+    (('train', 'val', 'test'), {'evals': {'test': {}}}, ''),
+    (('train', 'val', 'test'), {'evals': {'val': TEST}}, 'val_split/accuracy'),
+    (('train', 'validation', 'test'), {'evals': {
+        'few': {'name': 'fewshot', **TEST},
+        'dev': {'split': 'validation', **TEST}}}, 'dev/accuracy')])
+def test_the_best_checkpoint_is_chosen_on_a_validation_split(
+    splits, options, best):
+  chosen, evals = _choose(splits, **options)
+  assert chosen == best
+  if chosen and not options.get('best'):
+    assert evals[best.split('/')[0]] in ('val', 'validation')
+
+
+def test_patience_without_a_validation_split_is_an_error():
+  with pytest.raises(ValueError, match='checkpoint.best=EVALUATOR/METRIC'):
+    _choose(('train', 'test'), patience=2)
+
+
+@pytest.mark.parametrize(('steps', 'best', 'log', 'count'), [
+    # An evaluation reads as many images, 360, as 45 steps.
+    (5, False, 1, 1), (100, False, 10, 2), (100, True, 10, 1),
+    (1000, True, 50, 10)])
+def test_short_runs_log_ten_times_and_evaluate_no_more_images_than_they_train(
+    steps, best, log, count):
+  experiment = toy.build(
+      total={'steps': steps},
+      checkpoint={'best': 'test/accuracy' if best else ''},
+      evals={'test': {'every': 'auto', 'batch_size': 120}, 'end': {}})
+  config = experiment.config
+  assert config.log.every == schema.Duration(steps=log)
+  due = [step for step in range(1, steps + 1)
+         if experiment.is_due(config.evals['test'].every, step)]
+  assert len(due) == count and due[-1] == steps
+  assert config.evals['end'].every is None
+
+
+SECTION = {'split': 'test[:24]', 'batch_size': 24}
+
+
+def _losses(**section):
+  experiment = toy.build(data=section, evals={
+      'plain': SECTION, 'flipped': {**SECTION, 'flip': True}})
+  rng = np.random.default_rng(0)  # The initial head is zero.
+  params = jax.tree.map(
+      lambda x: x + rng.normal(scale=0.3, size=x.shape).astype(x.dtype),
+      experiment.init_state().params)
+  return {name: evaluator(params)['loss']
+          for name, evaluator in experiment.evaluators.items()}
+
+
+def test_mirroring_all_images_does_not_change_flipped_evaluations():
+  upright = _losses()
+  mirrored = _losses(eval_ops=[
+      {'op': 'resize'}, {'op': 'flip', 'probability': 1.0}])
+  assert upright['flipped'] == pytest.approx(mirrored['flipped'], rel=1e-6)
+  assert upright['plain'] != pytest.approx(mirrored['plain'], rel=1e-6)
+
+
+def test_the_training_objective_cannot_be_averaged():
+  with pytest.raises(ValueError, match=r'evals\.test\.flip averages predict'):
+    toy.build(evals={'test': {'name': 'objective', 'flip': True}})
