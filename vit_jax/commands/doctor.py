@@ -135,16 +135,13 @@ def check_devices(has_gpu: bool) -> list[Check]:
 def check_host() -> list[Check]:
   """Lists cores, memory, disk space and relevant environment variables."""
   memory = os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / GIB
-  disks = [('disk', '.', 2.0, 'choose a --workdir on another disk')]
-  if os.path.isdir('/dev/shm'):
-    disks.append(('shared memory', '/dev/shm', 0.5, 'docker run --shm-size=8g'))
-  checks = [Check('Host', 'cores', str(os.cpu_count())),
-            Check('Host', 'memory', f'{memory:.1f} GiB')]
-  for name, path, least, remedy in disks:
-    free = shutil.disk_usage(path).free / GIB
-    checks.append(
-        Check('Host', name, f'{free:.1f} GiB free') if free >= least else
-        Check('Host', name, f'{free:.1f} GiB free', 'WARN', remedy))
+  free = shutil.disk_usage('.').free / GIB
+  checks = [
+      Check('Host', 'cores', str(os.cpu_count())),
+      Check('Host', 'memory', f'{memory:.1f} GiB'),
+      Check('Host', 'disk', f'{free:.1f} GiB free') if free >= 2 else
+      Check('Host', 'disk', f'{free:.1f} GiB free', 'WARN',
+            'choose a --workdir on another disk')]
   return checks + [
       Check('Environment', name, value, 'note')
       for name, value in sorted(os.environ.items())

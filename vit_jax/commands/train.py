@@ -96,9 +96,8 @@ def _print_summary(
     summaries: Mapping[str, Any], workdir: epath.Path, *, secs: float,
 ) -> None:
   has_best = any(summary.get('best') for summary in summaries.values())
-  columns = ['stage', 'steps', *([] if has_best else ['images']), 'secs',
-             'train loss', 'held out',
-             *(['last', 'best'] if has_best else [''])]
+  columns = ['stage', 'steps', 'secs', 'train loss', 'held out', 'last',
+             *['best'] * has_best]
   evaluators = {key.split('/')[0] for summary in summaries.values()
                 for key in summary['metrics']} - {'train'}
   rows = []
@@ -107,8 +106,7 @@ def _print_summary(
     keys = [key for key in metrics if not key.startswith('train/')
             and (key.split('/')[-1] in SHOWN or key == best.get('metric'))]
     rows.append([
-        name or workdir.name, summary['steps'],
-        *([] if has_best else [summary['images']]), round(summary['secs']),
+        name or workdir.name, summary['steps'], round(summary['secs']),
         metrics.get('train/loss'),
         '\n'.join(key if len(evaluators) > 1 else key.split('/')[-1]
                   for key in keys),

@@ -46,7 +46,6 @@ def describe(
       + (f', {experiment.num_trainable:,} trained'
          if experiment.num_trainable < tree.num_elements(state.params) else '')
       + f' | {_flops(forward)} per image forward, {_flops(per_step)} per step',
-      *_several_labels(experiment),
       _expected_cost(experiment, forward, training),
       f'memory: parameters {_bytes(tree.num_bytes(state.params))}, optimizer '
       f'{_bytes(tree.num_bytes(state.opt_state))}'
@@ -68,17 +67,6 @@ def _labels(experiment: experiment_lib.Experiment) -> str:
     text += (f', {section.sampling} sampling (an epoch draws '
              f'{dataset.num_examples:,} images)')
   return text if weights == 'none' else f'{text}, weighted ({weights})'
-
-
-def _several_labels(experiment: experiment_lib.Experiment) -> list[str]:
-  """Returns a note if a softmax is used for images with several labels."""
-  objective = experiment.config.objective
-  is_softmax = getattr(objective, 'loss', '') == 'softmax'
-  if not (is_softmax and experiment.dataset.multi_label):
-    return []
-  return ['note: images have several labels, which share one softmax. For '
-          'independent labels use --config.objective.loss=sigmoid, and with '
-          'thousands of classes --config.model.head_bias=-10']
 
 
 def _expected_cost(

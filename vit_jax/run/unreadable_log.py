@@ -5,9 +5,7 @@ large one. The whole image is decoded, because most damaged files are truncated
 and have valid headers.
 """
 
-from collections.abc import Callable
 import dataclasses
-import functools
 import sys
 import time
 
@@ -59,17 +57,8 @@ class UnreadableRecorder:
         self._experiment.dataset,
         *(self._experiment.open_data(section.split, section.source)[0]
           for section in config.evals.values())]}
-    found = []
-    with rich.progress.Progress(
-        *rich.progress.Progress.get_default_columns(),
-        rich.progress.MofNCompleteColumn(), transient=True,
-        disable=not sys.stdout.isatty(), refresh_per_second=2) as bar:
-      for dataset in datasets.values():
-        task = bar.add_task(f'checking {dataset.split}', total=len(dataset))
-        result = scan_images(
-            config.data, dataset, secs=config.data.check_secs,
-            on_images=functools.partial(bar.advance, task))
-        found += [result] if result else []
+    found = [result for dataset in datasets.values() if (result := scan_images(
+        config.data, dataset, secs=config.data.check_secs))]
     check_scans(config.data, found)
     for result in found:
       for one in result.unreadable:  # Not named again during training.
@@ -120,7 +109,7 @@ def file_name(process: int) -> str:
 
 def scan_images(
     config: data.DataConfig, dataset: data.Dataset, *,
-    secs: float, on_images: Callable[[int], None] = lambda count: None,
+    secs: float,
 ) -> unreadable_lib.Scan | None:
   """Decodes images in random order for up to `secs` seconds.
 
@@ -128,7 +117,6 @@ def scan_images(
     config: the section.
     dataset: a split of it.
     secs: limit of time.
-    on_images: called with the number of images of each chunk.
 
   Returns:
     The result; None for published datasets.
@@ -144,13 +132,15 @@ def scan_images(
            else rng.integers(count, size=_MAX_EXAMPLES))
   found: list[unreadable_lib.Unreadable] = []
   checked, end = 0, time.monotonic() + secs
-  for chunk in decode.read_chunks(
-      order.tolist(), load.find_unreadable, size=_CHUNK, errors=()):
+  chunks = decode.read_chunks(
+      order.tolist(), load.find_unreadable, size=_CHUNK, errors=())
+  for chunk in rich.progress.track(
+      chunks, f'checking {dataset.split}', total=-(-len(order) // _CHUNK),
+      transient=True, disable=not sys.stdout.isatty()):
     for _, bad in chunk:
       assert not isinstance(bad, Exception)
       found += bad
     checked += len(chunk)
-    on_images(len(chunk))
     if time.monotonic() > end:
       break
   return unreadable_lib.Scan(
