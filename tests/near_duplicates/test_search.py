@@ -91,7 +91,8 @@ def test_crops_are_found_in_addition_to_copies(monkeypatch):
       [wave.clip(0, 255).astype(np.uint8) for wave in several]
       for several in (waves, [w + rng.normal(0, 25, w.shape) for w in waves]))
   monkeypatch.setattr(methods, '_thumbnail', lambda _, image: tests[image])
-  found, places = [], [(None, i) for i in range(len(tests))]
+  chosen = selection.build('digits', 'test', {})
+  found, places = [], [(chosen, i) for i in range(len(tests))]
   for crops in (False, True):
     method = methods.PixelMethod(crops=crops)
     index = method.index(method.views(tests))
