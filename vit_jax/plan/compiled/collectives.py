@@ -108,7 +108,7 @@ def _walk(
 
   `seen` holds the channels of collectives spread over several fusions (TPU).
   """
-  for instruction in program.computations.get(computation, ()):
+  for instruction in program.instructions(computation):
     kind = instruction.opcode.removesuffix('-start').removeprefix('ragged-')
     if kind in KINDS:
       channel = _attribute(instruction.rest, 'channel_id')

@@ -5,7 +5,7 @@ calls and fusions refer to the computations that they run. The format is
 undocumented; openxla.org/xla/operation_semantics describes the operations.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 import dataclasses
 import re
 
@@ -45,13 +45,17 @@ class Program:
   """A compiled program.
 
   Attributes:
-    computations: instructions of each computation, by name.
+    computations: instructions by name, for each computation by name.
     entry: name of the computation that is run.
     devices: number of devices that run the program.
   """
-  computations: Mapping[str, Sequence[Instruction]]
+  computations: Mapping[str, Mapping[str, Instruction]]
   entry: str
   devices: int
+
+  def instructions(self, computation: str) -> Iterable[Instruction]:
+    """Returns the instructions of a computation; none for an unknown one."""
+    return self.computations.get(computation, {}).values()
 
   def trip_count(self, loop: Instruction) -> int | None:
     """Returns the number of iterations of a loop, or None if unknown.
@@ -64,7 +68,7 @@ class Program:
     condition, = names(loop.rest, 'condition')
     reached = [
         i for name in self._reached(condition)
-        for i in self.computations.get(name, ())]
+        for i in self.instructions(name)]
     limits = {int(i.rest.partition(')')[0]) for i in reached
               if i.opcode == 'constant' and re.match(r'[su]\d+\[\]', i.shape)}
     compares = [i for i in reached if i.opcode == 'compare']
@@ -75,7 +79,7 @@ class Program:
 
   def _reached(self, computation: str) -> Iterator[str]:
     yield computation
-    for instruction in self.computations.get(computation, ()):
+    for instruction in self.instructions(computation):
       for name in instruction.called:
         yield from self._reached(name)
 
@@ -86,17 +90,17 @@ def parse(text: str) -> Program:
   Raises:
     ValueError: if the text is not a compiled program.
   """
-  computations: dict[str, list[Instruction]] = {}
+  computations: dict[str, dict[str, Instruction]] = {}
   entry = None
-  current: list[Instruction] = []
+  current: dict[str, Instruction] = {}
   for line in text.splitlines():
     if (found := _INSTRUCTION.match(line)) is not None:
       shape, after = _split_shape(found[3])
       opcode, _, rest = after.partition('(')
-      current.append(Instruction(
-          found[2], shape, opcode, rest, is_root=bool(found[1])))
+      current[found[2]] = Instruction(
+          found[2], shape, opcode, rest, is_root=bool(found[1]))
     elif (found := _COMPUTATION.match(line)) is not None:
-      current = computations.setdefault(found[2], [])
+      current = computations.setdefault(found[2], {})
       if found[1]:
         entry = found[2]
   if entry is None:
@@ -115,12 +119,21 @@ def _split_shape(text: str) -> tuple[str, str]:
   if not text.startswith('('):
     shape, _, after = text.partition(' ')
     return shape, after
-  depth = 0
+  _, after = split(text[1:])
+  return text.removesuffix(after), after.lstrip()
+
+
+def split(text: str) -> tuple[list[str], str]:
+  """Splits 'a, (b, c)) rest' into ['a', '(b, c)'] and ' rest'."""
+  parts, depth, start = [], 0, 0
   for i, letter in enumerate(text):
-    depth += (letter == '(') - (letter == ')')
-    if depth == 0:
-      return text[:i + 1], text[i + 1:].lstrip()
-  return text, ''
+    if depth == 0 and letter in ',)':
+      parts.append(text[start:i].strip())
+      start = i + 1
+      if letter == ')':
+        return parts, text[start:]
+    depth += (letter in '([{') - (letter in ')]}')
+  return [*parts, text[start:].strip()], ''
 
 
 def names(rest: str, attribute: str) -> list[str]:
@@ -136,15 +149,7 @@ def names(rest: str, attribute: str) -> list[str]:
 def elements(shape: str) -> list[str]:
   """Returns the element shapes of a tuple, or the array shape itself."""
   shape = _COMMENT.sub('', shape)
-  if not shape.startswith('('):
-    return [shape]
-  elements, depth, start = [], 0, 1
-  for i, letter in enumerate(shape):
-    depth += (letter in '([{') - (letter in ')]}')
-    if (letter == ',' and depth == 1) or depth == 0:
-      elements.append(shape[start:i].strip())
-      start = i + 1
-  return elements
+  return split(shape[1:])[0] if shape.startswith('(') else [shape]
 
 
 def arrays(shape: str) -> list[tuple[str, tuple[int, ...]]]:

@@ -9,7 +9,7 @@ arrays in on-chip memory, `S(1)`, cost nothing, and others are padded to their
 tiles, `T(8,128)`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 import functools
 import math
 import re
@@ -52,11 +52,10 @@ class _Counter:
     self._program = program
     # Many fusions call the same computations.
     self.computation = functools.cache(self._computation)
-    self._instructions = functools.cache(self._by_name)
 
   def _computation(self, name: str) -> int:
     return sum(self._instruction(i, name)
-               for i in self._program.computations.get(name, ()))
+               for i in self._program.instructions(name))
 
   def _instruction(self, i: hlo.Instruction, computation: str) -> int:
     if i.opcode == 'while':
@@ -99,7 +98,7 @@ class _Counter:
   def _read(self, computation: str, index: int, shape: str) -> int:
     """Returns the bytes that a fusion reads from one of its operands."""
     parameter = next((
-        i for i in self._program.computations.get(computation, ())
+        i for i in self._program.instructions(computation)
         if i.opcode == 'parameter' and i.rest.startswith(f'{index})')), None)
     whole, parts = _bytes(shape), 0
     if parameter is None:
@@ -119,7 +118,7 @@ class _Counter:
       self, computation: str, name: str,
   ) -> Iterator[tuple[hlo.Instruction, int]]:
     """Yields users of a value or its bitcasts, and its operand position."""
-    for i in self._program.computations.get(computation, ()):
+    for i in self._program.instructions(computation):
       for position, operand in enumerate(_operand_names(i.rest)):
         if operand == name and i.opcode == 'bitcast':
           yield from self._users(computation, i.name)
@@ -128,7 +127,7 @@ class _Counter:
 
   def _written(self, computation: str, shapes: Sequence[str]) -> int:
     """Returns the bytes that a fusion writes."""
-    by_name = self._instructions(computation)
+    by_name = self._program.computations.get(computation, {})
     root = next((i for i in by_name.values() if i.is_root), None)
     roots: Sequence[hlo.Instruction | None] = [root]
     if root is not None and root.opcode == 'tuple':
@@ -152,22 +151,14 @@ class _Counter:
 
   def _operands(
       self, i: hlo.Instruction, computation: str) -> list[hlo.Instruction]:
-    by_name = self._instructions(computation)
+    by_name = self._program.computations.get(computation, {})
     return [by_name[name] for name in _operand_names(i.rest)
             if name in by_name]
-
-  def _by_name(self, computation: str) -> Mapping[str, hlo.Instruction]:
-    return {i.name: i for i in self._program.computations.get(computation, ())}
 
 
 def _operand_names(rest: str) -> list[str]:
   """Returns the names before the parenthesis that closes the operands."""
-  depth = 1
-  for end, letter in enumerate(rest):
-    depth += (letter == '(') - (letter == ')')
-    if depth == 0:
-      return re.findall(r'%([^\s,()]+)', rest[:end])
-  return []
+  return re.findall(r'%([^\s,()]+)', ', '.join(hlo.split(rest)[0]))
 
 
 _ARRAY = re.compile(r'([a-z]\w*)\[([\d,<=]*)\](?:\{([^}]*)\})?')
