@@ -121,9 +121,6 @@ TABLES = {
     'positions_rows': ((3, 6), (5, 6)),
     'encoder/layers/positions_columns': ((2, 4, 6), (2, 2, 6)),
     'encoder/layers/row/positions_rows': ((2, 3, 6), (2, 5, 6)),
-    'encoder/layers/attention/distances': ((2, 25, 2, 3), (2, 21, 2, 3)),
-    'encoder/layers/row/attention/distances': ((2, 7, 2, 3), (2, 3, 2, 3)),
-    'encoder/layers/column/attention/distances': ((2, 5, 2, 3), (2, 9, 2, 3)),
 }
 SIZES = {'old_grid': (3, 4), 'new_grid': (5, 2)}
 
@@ -138,14 +135,6 @@ def test_same_grid_and_other_parameters_are_unchanged(name):
     assert embed.resize(name, values, **SIZES) is values
 
 
-def test_distance_zero_stays_distance_zero():
-  values = RNG.normal(size=(25, 2, 3)).astype(np.float32)
-  got = embed.resize('a/distances', values, **SIZES)
-  assert len(got) == 21  # For a class token and ten patches.
-  np.testing.assert_array_equal(got[10], values[12])
-  np.testing.assert_array_equal(got[[0, -1]], values[[0, -1]])
-
-
 def test_separate_axes_are_resized_like_the_grid():
   rows, columns = (RNG.normal(size=(n, 3)).astype(np.float32) for n in (3, 4))
   whole = np.asarray(embed.outer_concat(*map(jnp.asarray, (rows, columns))))
@@ -158,8 +147,7 @@ def test_separate_axes_are_resized_like_the_grid():
 
 @pytest.mark.parametrize(('name', 'shape', 'words'), [
     ('positions_rows', (4, 6), 'holds 4 embeddings, but a grid of 3x4 has 3'),
-    ('a/distances', (9, 2, 3), 'holds 9 distances, too few'),
-    ('row/attention/distances', (9, 2, 3), 'holds 9 .* 3x4 has 7')])
+    ('a/distances', (25, 2, 3), 'relative positions .* of 3x4, .* to 5x2')])
 def test_parameter_of_another_grid_is_an_error(name, shape, words):
   with pytest.raises(ValueError, match=words):
     embed.resize(name, np.zeros(shape, np.float32), **SIZES)

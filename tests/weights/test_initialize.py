@@ -155,8 +155,6 @@ def test_a_rule_of_new_that_matches_nothing_is_an_error():
 KINDS = [
     {}, {'position': '2d', 'position_at': 'layers'},
     {'position': 'learned', 'position_at': 'shared', 'position_cls': False},
-    {'position': 'relative', 'registers': 2},
-    {'position': 'relative', 'axial': True, 'pooling': 'average'},
     {'position': '2d', 'position_at': 'layers', 'axial': True,
      'pooling': 'average'},
     {'position': 'none'}]

@@ -205,9 +205,8 @@ def resize(
   """Interpolates a parameter to another grid of patches.
 
   Position embeddings are interpolated separately for each layer: `positions`
-  over the grid, `positions_rows` and `positions_columns` along their axis, and
-  `distances` of relative positions over the distances with aligned ends. Other
-  parameters are returned unchanged.
+  over the grid, `positions_rows` and `positions_columns` along their axis.
+  Other parameters are returned unchanged.
 
   Args:
     name: path of the parameter, such as 'encoder/layers/positions'.
@@ -217,12 +216,11 @@ def resize(
     method: see `resize_positions`.
 
   Raises:
-    ValueError: if the array does not fit `old_grid`.
+    ValueError: if the array does not fit `old_grid`, or has relative positions.
   """
   if tuple(old_grid) == tuple(new_grid):
     return array
-  last = name.split('/')[-1]
-  match last:
+  match name.split('/')[-1]:
     case 'positions':
       return resize_positions(
           array, old_grid=old_grid, new_grid=new_grid, method=method)
@@ -231,37 +229,19 @@ def resize(
     case 'positions_columns':
       lengths = old_grid[1], new_grid[1]
     case 'distances':
-      lengths = _num_distances(
-          name, array.shape[-3], old_grid=old_grid, new_grid=new_grid)
+      raise ValueError(
+          f'{name}: relative positions are distances in a sequence of patches '
+          f'of a grid of {old_grid[0]}x{old_grid[1]}, and cannot be '
+          f'interpolated to {new_grid[0]}x{new_grid[1]}. Keep the resolution '
+          'of the checkpoint.')
     case _:
       return array
-  axis = array.ndim - (3 if last == 'distances' else 2)
+  axis = array.ndim - 2
   if array.shape[axis] != lengths[0]:
     raise ValueError(
         f'{name} holds {array.shape[axis]} embeddings, but a grid of '
         f'{old_grid[0]}x{old_grid[1]} has {lengths[0]}.')
   return _interpolate(array, {axis: lengths[1]}, method)
-
-
-def _num_distances(
-    name: str, count: int, *, old_grid: tuple[int, int],
-    new_grid: tuple[int, int],
-) -> tuple[int, int]:
-  """Returns the number of token distances in the old and the new grid.
-
-  Axial attention has the distances of a row or of a column. Other attention may
-  have prefix tokens, whose number does not change.
-  """
-  parts = name.split('/')
-  if 'row' in parts or 'column' in parts:
-    axis = 1 if 'row' in parts else 0
-    return 2 * old_grid[axis] - 1, 2 * new_grid[axis] - 1
-  prefix = (count + 1) // 2 - old_grid[0] * old_grid[1]
-  if prefix < 0:
-    raise ValueError(
-        f'{name} holds {count} distances, too few for the tokens of a grid of '
-        f'{old_grid[0]}x{old_grid[1]}.')
-  return count, 2 * (prefix + new_grid[0] * new_grid[1]) - 1
 
 
 def resize_positions(

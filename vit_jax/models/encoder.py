@@ -20,7 +20,6 @@ import numpy as np
 from vit_jax.models import attention as attention_lib
 from vit_jax.models import embed
 from vit_jax.models import layers
-from vit_jax.models import mlp
 from vit_jax.models import per_example_random
 from vit_jax.models import rotary
 from vit_jax.models import vit_config
@@ -178,7 +177,7 @@ class Block(nn.Module):
         tokens + self._drop_path(attended, drop_path), 'after_attention')
     if not c.parallel:
       normed = layers.layer_norm(c, 'mlp_norm')(after_attention)
-    mixed = mlp.Mlp(c, self.train, name='mlp')(normed)
+    mixed = layers.Mlp(c, self.train, name='mlp')(normed)
     mixed = self._scale('mlp_scale', mixed)
     after_mlp = after_attention + self._drop_path(mixed, drop_path)
     if not self.capture:

@@ -9,7 +9,6 @@ from jaxtyping import Array, Float
 
 from vit_jax.models import attention
 from vit_jax.models import layers
-from vit_jax.models import mlp
 from vit_jax.models import vit_config
 
 
@@ -43,7 +42,7 @@ class AttentionPooling(nn.Module):
     pooled = layers.dense(c.width, ('heads', 'head_dim', 'width'), 'out',
                           dtype=c.compute_dtype)(pooled)
     normed = layers.layer_norm(c, 'mlp_norm')(pooled)
-    return (pooled + mlp.Mlp(c, self.train, name='mlp')(normed))[:, 0]
+    return (pooled + layers.Mlp(c, self.train, name='mlp')(normed))[:, 0]
 
 
 class RepresentationLayer(nn.Module):
