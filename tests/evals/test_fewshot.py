@@ -5,8 +5,6 @@ import pytest
 from sklearn import linear_model
 
 from vit_jax import evals
-from vit_jax.data.sources import builtin
-from vit_jax.data.splits import class_sampling
 from vit_jax.evals import fewshot
 
 RNG = np.random.default_rng(0)
@@ -74,15 +72,6 @@ def test_accuracy_is_the_mean_over_samples(toy, penalty):
   assert 0.25 < got['5_shot'] < 1
 
 
-def test_unreadable_images_are_not_counted(toy):
-  train = sample(toy, *examples(4), count=2, seeds=1)[0]
-  test = toy.split(*examples(9), num_classes=CLASSES, num_examples=37,
-                   max_unreadable=1)
-  got = toy({'name': 'fewshot', 'shots': [2], 'seeds': 1}, {
-      'train': train, '': test})(toy.params)
-  assert got['examples'] == 36
-
-
 def test_the_penalty_is_selected_on_held_out_images(toy):
   images, labels = examples(14)
   train, few, few_labels = sample(toy, images, labels, count=4 + 10, seeds=1)
@@ -105,22 +94,6 @@ def test_the_penalty_is_selected_on_held_out_images(toy):
   assert got['4_shot'] == pytest.approx(np.mean(test_labels == by_hand(
       few[chosen], few_labels[chosen], test_images, penalty=best)))
   assert '4_shot_std' not in got
-
-
-def test_samples_are_nested_and_differ_by_seed():
-  source = builtin.open_digits().splits['train']
-  subset, ranks = class_sampling.draw_per_class(
-      source, 5, num_classes=10, name='digits', seeds=(0, 1, 2))
-  labels = np.array([subset.label(i) for i in range(len(subset))])
-  for row in ranks:
-    assert sorted(zip(labels[row >= 0], row[row >= 0])) == [
-        (label, rank) for label in range(10) for rank in range(5)]
-  assert len({tuple(np.flatnonzero(row >= 0)) for row in ranks}) == 3
-  for seed, row in enumerate(ranks):
-    alone, _ = class_sampling.draw_per_class(
-        source, 2, num_classes=10, name='digits', seeds=(seed,))
-    assert alone.parts[0][1].tolist() == subset.parts[0][1][
-        (row >= 0) & (row < 2)].tolist()
 
 
 @pytest.mark.parametrize(('section', 'words'), [

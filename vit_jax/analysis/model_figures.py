@@ -92,10 +92,7 @@ def rollout(
   rollout map. `titles` are below the inputs.
   """
   height, width = images[0].shape[:2]
-  titles = list(map(_title, titles))
-  fig = plots.new_figure(
-      7.2, (2.2 * height / width + 0.2) * len(images) + 0.3, w_pad=0.05)
-  axes = fig.subplots(len(images), 3, squeeze=False)
+  fig, axes = _rows_of_three(images)
   for row, image, values in zip(axes, images, maps):
     resized = Image.fromarray((values / values.max()).astype(np.float32)
                               ).resize((width, height))
@@ -106,9 +103,7 @@ def rollout(
     drawn = row[2].imshow(
         100 * values, cmap='viridis', vmin=0, interpolation='nearest',
         extent=(0, width, height, 0))
-    bar = fig.colorbar(
-        drawn, ax=row[2], shrink=0.85, format=lambda x, _: f'{x:g} %')
-    bar.ax.tick_params(labelsize=10)
+    _add_bar(fig, drawn, format=lambda x, _: f'{x:g} %')
   _name_panels(
       axes, ('input', 'brightness: rollout', 'share of each patch'), titles)
   # The ticks of the colour bars depend on a first layout.
@@ -127,7 +122,6 @@ def pictures(
   its entries.
   """
   from matplotlib import patches as shapes
-  titles = list(map(_title, titles))
   first = next(iter(columns.values()))
   height, width = first[0].shape[:2]
   fig = plots.new_figure(
@@ -165,10 +159,7 @@ def patches(
   from matplotlib import patches as shapes
   height, width = images[0].shape[:2]
   side = height / cosines.shape[1], width / cosines.shape[2]
-  titles = list(map(_title, titles))
-  fig = plots.new_figure(
-      7.2, (2.2 * height / width + 0.2) * len(images) + 0.3, w_pad=0.05)
-  axes = fig.subplots(len(images), 3, squeeze=False)
+  fig, axes = _rows_of_three(images)
   for panels, image, colour, cosine in zip(axes, images, colours, cosines):
     options: Any = {
         'interpolation': 'nearest', 'extent': (0, width, height, 0)}
@@ -176,7 +167,7 @@ def patches(
     panels[1].imshow(colour, **options)
     drawn = panels[2].imshow(
         cosine, cmap='viridis', vmin=float(cosines.min()), vmax=1, **options)
-    fig.colorbar(drawn, ax=panels[2], shrink=0.85).ax.tick_params(labelsize=10)
+    _add_bar(fig, drawn)
     for ax in panels[::2]:
       ax.add_patch(shapes.Rectangle(
           (column * side[1], row * side[0]), side[1], side[0], fill=False,
@@ -185,6 +176,19 @@ def patches(
       axes, ('input', 'principal components', 'cosine similarity'), titles)
   fig.draw_without_rendering()
   plots.save(fig, path)
+
+
+def _rows_of_three(images: Sequence[np.ndarray]) -> tuple[Any, Any]:
+  """Returns a figure, and its axes for each image."""
+  height, width = images[0].shape[:2]
+  fig = plots.new_figure(
+      7.2, (2.2 * height / width + 0.2) * len(images) + 0.3, w_pad=0.05)
+  return fig, fig.subplots(len(images), 3, squeeze=False)
+
+
+def _add_bar(fig: Any, drawn: Any, **options: Any) -> None:
+  bar = fig.colorbar(drawn, ax=drawn.axes, shrink=0.85, **options)
+  bar.ax.tick_params(labelsize=10)
 
 
 def _name_panels(
@@ -196,7 +200,7 @@ def _name_panels(
   for ax, title in zip(axes[0], columns):
     ax.set_title(title, fontsize=11)
   for ax, title in zip(axes[:, 0], rows):
-    ax.set_xlabel(title, fontsize=10, loc='left')
+    ax.set_xlabel(_title(title), fontsize=10, loc='left')
 
 
 def heads(

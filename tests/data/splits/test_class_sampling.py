@@ -105,5 +105,12 @@ def test_examples_per_class_are_balanced_and_nested():
   assert few[3]['label'] == few.label(3) == train.label(int(indices[3]))
   # Published results depend on these examples.
   assert indices[:8].tolist() == [22, 48, 69, 86, 93, 96, 102, 108]
+  # Samples of several seeds are those of each.
+  both, ranks = class_sampling.draw_per_class(
+      train, 10, num_classes=10, name='digits', seeds=(0, 1))
+  for row in ranks:
+    assert np.bincount(row[row >= 0]).tolist() == [10] * 10
+  assert not np.array_equal(*ranks)
+  np.testing.assert_array_equal(both.parts[0][1][ranks[0] >= 0], indices)
   with pytest.raises(class_sampling.TooFewExamples, match='of some .*0: 142'):
     draw_per_class(train, 143)
