@@ -65,10 +65,6 @@ TOY_OBJECTIVE = {
     'lejepa.py': ('hidden=16', 'directions=16', 'views.local_size=8')}
 
 
-def test_every_arguments_entry_has_a_file():
-  assert set(ARGUMENTS) <= set(FILES)
-
-
 @pytest.mark.parametrize('case', CASES)
 def test_configs_build_at_full_size_without_allocating(case):
   for config in config_lib.load(str(ROOT / 'configs' / case)).values():

@@ -51,6 +51,13 @@ def test_terminals_wrap_lines_between_words_but_not_commands(monkeypatch):
       text.splitlines()[1]]
 
 
+def test_a_table_without_rows_shows_its_headings():
+  file = io.StringIO()
+  console_lib.table('Runs', ['run', 'steps'], [],
+                    console=rich.console.Console(file=file, width=80))
+  assert file.getvalue().split()[:3] == ['Runs', 'run', 'steps']
+
+
 @pytest.mark.parametrize('width', [80, 30])
 def test_words_are_broken_only_where_the_table_is_too_narrow(width):
   text = io.StringIO()

@@ -126,14 +126,6 @@ def test_only_a_404_is_a_missing_file(site):
   assert not isinstance(error.value, FileNotFoundError)
 
 
-def test_a_server_that_sends_nothing_is_an_error(site, fast, tmp_path):
-  site.files['/x.npz'] = BODY
-  site.cuts.extend([10] + [0] * 50)
-  with pytest.raises(OSError, match='incomplete after 10 bytes'):
-    download.fetch(f'{site.address}/x.npz')
-  assert len(site.requests) == 6 and not cached_files(tmp_path)
-
-
 def test_hashes_of_addresses_are_checked(site, tmp_path):
   site.files['/x.npz'] = BODY
   digest = hashlib.sha256(BODY).hexdigest()

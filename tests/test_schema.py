@@ -109,16 +109,6 @@ def test_flag_text_takes_the_type_of_its_field(key, text, expected):
   assert type(got) is type(expected)
 
 
-def test_flag_text_is_read_inside_sections_lists_and_dicts():
-  record = parse(
-      inner={'width': FlagText('7')}, sizes=[FlagText('1'), 2],
-      weights={'cat': FlagText('2')}, warmup={'steps': FlagText('5')})
-  assert record.inner.width == 7
-  assert record.sizes == (1, 2)
-  assert record.weights == {'cat': 2.0}
-  assert record.warmup == Duration(steps=5.0)
-
-
 @pytest.mark.parametrize('section, words', [
     ({'setps': 3}, "Unknown key model.setps. Did you mean 'steps'?"),
     ({'zzz': 3}, 'Unknown key model.zzz. Known keys: rate'),
@@ -194,12 +184,6 @@ def test_duration_converts_every_unit_to_the_nearest_step():
              for unit in schema.UNITS)
 
 
-def test_interval_is_at_least_one_step():
-  sizes = {'batch_size': 100, 'num_examples': 10}
-  assert Duration(epochs=1).to_steps(**sizes) == 0
-  assert all(Duration(epochs=1).is_due(step, **sizes) for step in range(1, 9))
-
-
 @pytest.mark.parametrize('total', [7, 337])
 @pytest.mark.parametrize('percent', [10, 25, 100 / 3])
 def test_percentages_of_the_run_are_due_at_its_last_step(total, percent):
@@ -245,15 +229,6 @@ def test_record_round_trips_through_json():
   assert plain['rules'] == [['a', 1.0]]
   again = json.loads(json.dumps(plain))
   assert schema.parse(Record, again, where='model') == record
-
-
-def test_message_of_an_os_error_has_no_number(tmp_path):
-  with pytest.raises(OSError) as caught:
-    (tmp_path / 'none').read_text()
-  assert schema.words(caught.value) == (
-      f'{tmp_path}/none: No such file or directory')
-  assert schema.words(FileExistsError('x: there already')) == (
-      'x: there already')
 
 
 def test_assignment_is_split_at_the_first_equals_sign():

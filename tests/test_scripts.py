@@ -131,9 +131,3 @@ def test_slurm_requeues_resumable_jobs(
 def test_slurm_uses_the_status_of_the_first_failed_task(
     tmp_path, ends, status, requeued):
   assert run_on_slurm(tmp_path, ends) == (status, requeued)
-
-
-def test_slurm_signals_leave_time_to_save(tmp_path):
-  # slurmstepd signals all processes of the job.
-  saves = 'trap "sleep 0.2; exit 75" TERM; kill -TERM 0; sleep 30'
-  assert run_on_slurm(tmp_path, [saves]) == (75, True)

@@ -267,30 +267,6 @@ def test_slow_and_large_bodies_are_refused(server):
   assert asyncio.run(send(server.app, [b'1234', b'5678901', b''])) == 413
 
 
-@pytest.mark.parametrize('activation', ['softmax', 'sigmoid'])
-def test_probabilities_agree_with_the_model(preprocess, model, activation):
-  settings = dataclasses.replace(model.preprocess, activation=activation)
-  logits = np.asarray([0.5, -1.0, 2.0, 3.0, -2.0], np.float32)
-  got = preprocess.top_classes(logits, dataclasses.asdict(settings), 5)
-  expected, = dataclasses.replace(model, preprocess=settings).top_classes(
-      logits[None], top_k=5)
-  assert sorted(a['name'] for a in got) == sorted(expected.names)
-  of = dict(zip(expected.classes, expected.probabilities))
-  np.testing.assert_allclose(
-      [a['probability'] for a in got], [of[a['class']] for a in got], atol=1e-6)
-
-
-def test_unsupported_models_are_errors(preprocess, tmp_path):
-  for words, other in (
-      ('1 channels', {'channels': 1, 'mean': (0.5,), 'std': (0.5,)}),
-      ('predicts numbers', {'activation': 'none'})):
-    record = preprocessing_lib.Preprocess(resolution=(8, 8), **other)
-    (tmp_path / 'other.json').write_text(
-        json.dumps(dataclasses.asdict(record)))
-    with pytest.raises(ValueError, match=words):
-      preprocess.read_settings(tmp_path / 'other.json')
-
-
 def test_the_clients_of_other_servers_compile():
   for name in ('triton.py', 'tensorflow_serving.py'):
     compile((FOLDER / name).read_text(), name, 'exec')

@@ -237,16 +237,6 @@ def test_invalid_settings_are_errors(build, words):
     build()
 
 
-def test_a_clean_dataset_has_no_findings(tmp_path):
-  for i in range(24):
-    split = 'test' if i < 6 else 'train'
-    _save(tmp_path / split / ('lying', 'upright')[i % 2] / f'{i}.png',
-          _striped(i, lying=i % 2 == 0))
-  report, text = _check(tmp_path)
-  assert report.findings == () and not report.harmful
-  assert 'No problems found' in text
-
-
 def test_examples_of_other_labels_and_splits_are_listed_first(tmp_path):
   whole = pictures.picture(7)
   for i in range(9):  # All with different bytes.

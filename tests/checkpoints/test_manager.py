@@ -258,42 +258,6 @@ def small(tmp_path_factory):
   return epath.Path(path)
 
 
-def files_of(step):
-  """Files of the items that a model is loaded from."""
-  return sorted(
-      path.relative_to(step).as_posix() for item in ('params', 'config')
-      for path in pathlib.Path(step / item).rglob('*') if path.is_file())
-
-
-@pytest.mark.parametrize('cut', [None, 0.5])
-def test_a_truncated_file_is_one_clear_error_or_changes_nothing(
-    small, tmp_path, cut):
-  want = jax.device_get(new_state(2, average=False).params)
-  failed = set()
-  for name in files_of(small / 'checkpoints/latest/2'):
-    run = epath.Path(tmp_path) / name.replace('/', '_')
-    shutil.copytree(small, run)
-    file = run / 'checkpoints/latest/2' / name
-    if cut is None:
-      file.unlink()
-    else:
-      content = file.read_bytes()
-      file.write_bytes(content[:int(cut * len(content))])
-    try:
-      assert_same_bits(source_lib.find(run).load(), want)
-    except items.DamagedError as error:
-      text, = str(error).splitlines()
-      assert text.startswith(
-          f'The checkpoint {run}/checkpoints/latest/2 is damaged or '
-          'incomplete: ')
-      assert (
-          'Copy it again from its origin, or use another one of this run: '
-          f'{run}/checkpoints/latest/1, {run}/checkpoints/best/1.') in text
-      failed.add(name)
-  assert 'config/metadata' in failed and 'params/_METADATA' in failed
-  assert any('/d/' in name for name in failed)  # The values.
-
-
 def test_other_folders_with_numeric_names_are_not_checkpoints(tmp_path):
   for label in ('0', '1'):
     (tmp_path / label).mkdir()

@@ -62,20 +62,6 @@ def test_a_config_is_counted_without_its_data(tmp_path, capsys, dataset):
   assert 'an assumption: see --utilisation' in output
 
 
-def test_other_epochs_have_no_row_in_the_paper(tmp_path, capsys):
-  written, output = count(
-      tmp_path, capsys, f'--config={PRETRAIN}:model=B/16,dataset=jft',
-      f'--config.data.data_dir={tmp_path}', '--config.total.epochs=14',
-      '--utilisation=0.5', '--device=tpu-v4')
-  (stage,) = written['stages']
-  assert stage['exaflops'] == pytest.approx(448, rel=0.01)
-  assert stage['paper_exaflops'] is None
-  assert stage['core_days'] == pytest.approx(
-      stage['exaflops'] * 1e18 / (0.5 * 275e12 / 2 * 86400))
-  assert 'Table' not in output
-  assert 'assumption' not in output
-
-
 def test_each_stage_has_a_row(tmp_path, capsys):
   written, output = count(tmp_path, capsys, f'--config={QUICKSTART}',
                           '--config.mesh.fsdp=64')

@@ -20,7 +20,6 @@ from vit_jax.analysis import html_page
 from vit_jax.analysis import model_figures
 from vit_jax.analysis import patch_features
 from vit_jax.checkpoints import source as checkpoint_source
-from vit_jax.inference import load
 from vit_jax.inference import reconstruction
 
 TINY = {'width': 8, 'depth': 2, 'mlp_dim': 8, 'num_heads': 2, 'patch': 4,
@@ -206,19 +205,3 @@ def test_the_chosen_patch_and_layer_are_drawn(
       drawn['colours'], patch_features.colours(features), atol=1e-5)
   np.testing.assert_allclose(drawn['cosines'], patch_features.similarity(
       features, row=1, column=3), atol=1e-5)
-
-
-@pytest.mark.parametrize(('model', 'folder'), [
-    ('~/run', 'run/inspect'), ('run/checkpoints/latest/0', 'inspect'),
-    ('hf://someone/run', 'inspect'), ('https://host/run.npz', 'inspect')])
-def test_the_page_is_written_to_the_workdir_not_to_a_checkpoint(
-    model, folder, tmp_path, monkeypatch, capsys):
-  monkeypatch.chdir(tmp_path)
-  monkeypatch.setenv('HOME', str(tmp_path))
-  loaded = save(tmp_path / 'run', TINY)
-  if '://' in model:
-    monkeypatch.setattr(load, 'load', lambda path, **_: loaded)
-  assert not main.main(['inspect', f'--model={model}'])
-  capsys.readouterr()
-  assert [path.relative_to(tmp_path).as_posix()
-          for path in tmp_path.rglob('index.html')] == [f'{folder}/index.html']

@@ -71,23 +71,6 @@ def test_a_folder_keeps_its_bytes_labels_names_and_order(
   assert sum(shard['examples'] for shard in facts.values()) == 30
 
 
-def test_an_empty_split_is_not_written(
-    folder, tmp_path, capsys):
-  _prepare(folder, tmp_path)
-  info = tmp_path / 'mine/1.0.0/dataset_info.json'
-  text = json.loads(info.read_text())
-  text['splits'] = [s | ({'numBytes': '0', 'shardLengths': []}
-                         if s['name'] == 'test' else {})
-                    for s in text['splits']]
-  info.write_text(json.dumps(text))
-  capsys.readouterr()
-  assert _prepare(
-      'mine', tmp_path, f'--data-dir={tmp_path}', '--version=1.0.1') == 0
-  assert 'test has no examples and is not written' in capsys.readouterr().out
-  assert _open('mine:1.0.1', 'train', data_dir=str(tmp_path)).splits == (
-      'train',)
-
-
 def test_tensorflow_datasets_reads_and_decodes_it(folder, tmp_path):
   _prepare(folder, tmp_path)
   source = tfds.builder_from_directory(

@@ -254,14 +254,6 @@ def test_a_signal_in_the_last_evaluation_changes_nothing(
     assert summary[key] == stopped[1][key]
 
 
-def test_a_run_can_start_from_the_best_checkpoint_of_another(
-    base, stopped, tmp_path):
-  source = checkpoint_source.find(stopped[-1], which='best')
-  train(dataclasses.replace(scripted(base), total_steps=4), tmp_path,
-        source=source)
-  assert progress_of(tmp_path)['origin'] == str(source.path)
-
-
 def test_cost_counts_images_at_changing_batch_sizes(base, workdir):
   per_image = 3 * base.flops_per_image
   other = toy.build(**{**CONFIG, 'batch_size': 16, 'total': {'steps': 24}})

@@ -166,12 +166,3 @@ def test_a_number_that_is_none_is_left_out(experiment, workdir):
   (result,) = front(text)['model-index'][0]['results']
   assert 'val/loss' not in {m['name'] for m in result['metrics']}
   assert '| loss | – |' in text and '**Core-hours:** unknown' in text
-
-
-def test_weights_of_the_hub_are_the_base_model(experiment, workdir):
-  summary = json.loads((workdir / 'summary.json').read_text())
-  text = model_card.of_run(
-      experiment, summary, workdir=workdir, origin='hf://someone/vit',
-      source_config={'data': {'source': 'everything'}})
-  assert front(text)['base_model'] == 'someone/vit'
-  assert '`hf://someone/vit`, trained on everything' in text

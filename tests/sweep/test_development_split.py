@@ -6,7 +6,6 @@ import pathlib
 import pytest
 
 from vit_jax import sweep as sweep_lib
-from vit_jax.sweep import development_split
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -66,16 +65,6 @@ def test_the_default_metric_of_missing_data_comes_from_the_table():
     assert sweep.section.metric == f'dev/{metric}'
 
 
-def test_several_evaluators_need_an_explicit_metric(file):
-  several = {'evals': {'a': {'split': 'train[80%:90%]'},
-                       'b': {'split': 'train[90%:]'}},
-             'data': {'split': 'train[:80%]'}}
-  with pytest.raises(ValueError, match='--metric a/METRIC'):
-    sweep_lib.plan(file, development=several)
-  assert sweep_lib.plan(
-      file, development=several, metric='b/loss').mode == 'min'
-
-
 @pytest.mark.parametrize(('train', 'dev', 'words'), [
     ('train', 'test', "'test' of the final evaluator 'test'"),
     ('train[:80%]', 'train[80%:]+test[7:8]', "of the final evaluator 'test'"),
@@ -111,27 +100,3 @@ def test_a_sweep_without_reported_evaluators_is_an_error(
   with pytest.raises(ValueError, match='no evaluator for the final runs'):
     sweep_lib.run(sweep, tmp_path)
   assert not training.names
-
-
-def test_a_vtab_task_is_swept_on_its_own_splits(tiny_vtab, tmp_path, training):
-  sweep = sweep_lib.plan(
-      f'{ROOT}/configs/vtab.py:task=dtd', [
-          f'data.data_dir={tiny_vtab}', 'data.resolution=8', 'batch_size=40',
-          'model.width=8', 'model.depth=1', 'model.num_heads=2',
-          'model.mlp_dim=16', 'model.patch=4'],
-      grid={'optimizer.learning_rate': ('0.1', '0.2')})
-  sweep_lib.run(sweep, tmp_path)
-  assert len(training.names) == 5
-
-
-def test_imagenet_is_selected_on_minival():
-  sweep = sweep_lib.plan(
-      f'{ROOT}/configs/vit_s16_imagenet.py',
-      grid={'optimizer.learning_rate': ('0.001', '0.003')})
-  assert sweep.section.metric == 'minival/accuracy'
-  for point in sweep.points:
-    assert {n: e.split for n, e in point.development.evals.items()} == {
-        'minival': 'train[99%:]'}
-    assert point.development.data.split == 'train[:99%]'
-    assert development_split.reported_evaluators(
-        point.config, point.development) == ['test']

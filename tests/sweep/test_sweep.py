@@ -11,13 +11,11 @@ import numpy as np
 import pytest
 
 from vit_jax import __main__ as main
-from vit_jax import console
 from vit_jax import sweep as sweep_lib
 from vit_jax.analysis import sweep_plot
 from vit_jax.commands import sweep as command
 from vit_jax.experiment import build as experiment_lib
 from vit_jax.inference import load
-from vit_jax.sweep import runs
 from vit_jax.training import signals
 
 pytestmark = pytest.mark.slow  # It trains models.
@@ -247,11 +245,3 @@ def test_a_run_that_cannot_be_built_stops_a_sweep_before_training(
   with pytest.raises(ValueError, match='run patch=3: An image of 8x8'):
     sweep_lib.run(plan(file, grid=['model.patch=4,3']), tmp_path)
   assert not (tmp_path / 'runs').exists()
-
-
-def test_a_single_run_has_no_standard_deviation():
-  values = runs.statistics([{'metrics': {'test/loss': 2.0}}])
-  assert values == {'test/loss': {'mean': 2.0, 'std': None}}
-  assert console.format_statistics('test/loss', values['test/loss']) == '2.00'
-  assert console.format_statistics(
-      'test/accuracy', {'mean': 0.5, 'std': 0.125}) == '50.00 ± 12.50 %'

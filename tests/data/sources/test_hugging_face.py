@@ -1,7 +1,6 @@
 """Parquet files and datasets of the Hugging Face hub."""
 
 import pickle
-import socket
 
 import datasets
 import pyarrow as pa
@@ -75,14 +74,6 @@ def test_one_file_is_split_by_a_hash(tmp_path, struct):
   assert opened.class_names == ('0', '1', '2')
   assert 0 < len(opened.splits['test']) < 20
   assert_complete(opened, 60)
-
-
-def test_local_files_are_opened_without_the_network(hub, monkeypatch):
-  hosts = []
-  monkeypatch.setattr(
-      socket, 'getaddrinfo', lambda host, *_, **__: hosts.append(host))
-  own_data.open_path(hub)
-  assert not hosts
 
 
 def test_a_data_set_of_the_hub_is_opened_by_its_address(monkeypatch):

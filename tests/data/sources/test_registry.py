@@ -4,7 +4,6 @@ from etils import epath
 import pytest
 
 from tests import own_data
-from vit_jax.data.sources import columns
 from vit_jax.data.sources import files
 from vit_jax.data.sources import registry
 from vit_jax.data.sources import shapes
@@ -45,12 +44,6 @@ def test_sizes_for_planning_come_from_the_table():
     opened.splits['train'][0]
   with pytest.raises(ValueError, match="Did you mean 'cifar10'"):
     registry.open_planned('cifar1')
-
-
-def test_label_config_is_refused_for_data_sets_that_declare_labels():
-  with pytest.raises(ValueError, match='data.target, .* describe'):
-    registry.check_label_config('digits', columns.LabelConfig('multi'))
-  registry.check_label_config('./digits', columns.LabelConfig('multi'))
 
 
 def test_two_layouts_in_a_folder_are_an_error(tmp_path):
