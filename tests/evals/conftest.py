@@ -27,6 +27,7 @@ def toy():
             num_classes=None, **facts):
     images = np.asarray(images, np.float32)
     labels = np.asarray(labels)
+    name = 'segmentation' if labels.ndim == 3 else 'label'
 
     def batches():
       for start in range(0, len(images), size):
@@ -35,7 +36,7 @@ def toy():
         yield {
             'image': jnp.asarray(np.concatenate([images[rows], np.full(
                 (short, *images.shape[1:]), garbage, np.float32)])),
-            'label': jnp.asarray(np.concatenate([labels[rows], np.zeros(
+            name: jnp.asarray(np.concatenate([labels[rows], np.zeros(
                 (short, *labels.shape[1:]), labels.dtype)])),
             'mask': jnp.asarray([1.0] * (size - short) + [0.0] * short)}
 
@@ -51,14 +52,14 @@ def toy():
 
   def build(section, splits, *, objective=None, num_classes=None,
             activation='softmax', loss=loss, targets=(), predict=predict,
-            class_names=None):
+            class_names=None, grid=(1, 1)):
     if not isinstance(splits, dict):
       splits = {'': splits}
     context = evals.Context(
         where='evals.test', predict=predict,
         objective=objective or (lambda *_, **__: None), loss=loss,
         activation=activation, train_name='toy', targets=targets,
-        class_names=class_names,
+        class_names=class_names, grid=grid,
         num_classes=num_classes or splits[''].num_classes,
         open_split=lambda split, source, **options: splits[split])
     return evals.build(evals.parse({'test': section})['test'], context)

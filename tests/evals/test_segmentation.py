@@ -27,40 +27,20 @@ def examples(count, *, seed):
   return tokens, labels.astype(np.uint8)
 
 
-def split(tokens, labels, *, size=4, num_examples=None):
-  def batches():
-    for start in range(0, len(tokens), size):
-      rows = slice(start, start + size)
-      short = size - len(tokens[rows])
-      yield {
-          'image': jnp.concatenate([tokens[rows], np.full(
-              (short, *tokens.shape[1:]), np.nan, np.float32)]),
-          'segmentation': jnp.concatenate([
-              labels[rows], np.zeros((short, *SHAPE), np.uint8)]),
-          'mask': jnp.asarray([1.0] * (size - short) + [0.0] * short)}
-
-  return evals.Split(
-      name='toy', batches=batches, image=lambda i: tokens[i],
-      num_examples=num_examples or len(tokens), num_classes=1)
+def split(toy, tokens, labels):
+  return toy.split(tokens, labels, num_classes=1)
 
 
-def evaluate(train, test, **settings):
-  splits = {'train': train, '': test}
-
+def evaluate(toy, train, test, **settings):
   def predict(params, batch):
     patches = batch['image'].reshape(len(batch['image']), -1, WIDTH)
     # A class token precedes the patches.
-    return {'tokens': params * jnp.pad(
+    return {'tokens': params['scale'] * jnp.pad(
         patches, ((0, 0), (1, 0), (0, 0)), constant_values=1e6)}
 
-  context = evals.Context(
-      where='evals.test', predict=predict, objective=lambda: None,
-      loss=lambda: None, activation='softmax', num_classes=0,
-      train_name='toy', grid=GRID,
-      open_split=lambda split, source, masks, **_: splits[split])
-  config = evals.parse({'test': {
-      'name': 'segmentation', 'ignored': IGNORED, **settings}})['test']
-  return config.build(context)(jnp.float32(1), lambda: None)
+  return toy({'name': 'segmentation', 'ignored': IGNORED, **settings},
+             {'train': train, '': test}, predict=predict, grid=GRID).evaluate(
+                 toy.params, lambda: None)
 
 
 def by_hand(tokens, labels, test, *, penalty):
@@ -79,12 +59,13 @@ def by_hand(tokens, labels, test, *, penalty):
 
 
 @pytest.mark.parametrize('penalty', [1e-3, 0.5])
-def test_metrics_are_those_of_scikit_learn(penalty):
+def test_metrics_are_those_of_scikit_learn(toy, penalty):
   tokens, labels = examples(30, seed=0)
   test_tokens, test_labels = examples(9, seed=1)
   test_labels[0, 0, 0] = 4  # Never predicted: not in the training data.
-  result = evaluate(split(tokens, labels), split(test_tokens, test_labels),
-                    penalty=penalty, classes=('sky', 'sea'))
+  result = evaluate(
+      toy, split(toy, tokens, labels), split(toy, test_tokens, test_labels),
+      penalty=penalty, classes=['sky', 'sea'])
   expected = by_hand(tokens, labels, test_tokens, penalty=penalty)
   known = test_labels != IGNORED
   iou = metrics.jaccard_score(
@@ -133,19 +114,15 @@ def test_scores_are_interpolated_between_patches():
   assert found[0, 0].tolist() == [0] * 3 + [3] * 6 + [0] * 3
 
 
-@pytest.mark.parametrize(('labels', 'words'), [
-    (np.full((4, *SHAPE), IGNORED, np.uint8), 'No pixel of evals.test: toy')])
-def test_data_without_labels_is_an_error(labels, words):
-  data = split(examples(4, seed=0)[0], labels)
-  with pytest.raises(ValueError, match=words):
-    evaluate(data, data)
-
-
-def test_tokens_that_are_nan_are_an_error():
+def test_missing_labels_and_nan_tokens_are_errors(toy):
   tokens, labels = examples(4, seed=0)
+  data = split(toy, tokens, np.full_like(labels, IGNORED))
+  with pytest.raises(ValueError, match='No pixel of evals.test: toy'):
+    evaluate(toy, data, data)
   tokens[1, 0, 0, 0] = np.nan
+  data = split(toy, tokens, labels)
   with pytest.raises(ValueError, match='toy has an image whose tokens are NaN'):
-    evaluate(split(tokens, labels), split(tokens, labels))
+    evaluate(toy, data, data)
 
 
 @pytest.mark.parametrize(('settings', 'words'), [

@@ -50,15 +50,6 @@ def predict(model, params, images, sources=None):
   return jax.jit(model.apply)({'params': params}, images, sources=sources)
 
 
-def corruption_of(objective, model, key=KEY, images=IMAGES):
-  """Returns the corruption that the objective samples for a batch."""
-  rows, columns = models.grid(model.config, images.shape[1:3])
-  corrupt_key, dropout_key = jax.random.split(key)
-  return objective._config.corrupt(
-      corrupt_key, batch_size=images.shape[0],
-      patches=rows * columns), dropout_key
-
-
 def numpy_patches(images, patch):
   """Returns the patches of an image as a list, row by row."""
   return [[image[i:i + patch, j:j + patch]
@@ -178,7 +169,7 @@ def numpy_loss(target, predictions, corruption, patch):
     ('mean_color', {'axial': True, 'pooling': 'average'})], ids=str)
 def test_loss_equals_a_loop_over_corrupted_patches(target, section):
   objective, model, params = build(target, **section)
-  corruption, _ = corruption_of(objective, model)
+  corruption = objective.draw(IMAGES, KEY)
   outputs = predict(model, params, IMAGES, corruption['sources'])
   assert outputs['predictions'].shape[:2] == (3, 6)  # Every patch, in order.
   predictions = np.stack([row[at] for row, at in zip(*jax.device_get(
@@ -205,7 +196,7 @@ def test_masked_patch_does_not_affect_predictions():
   """Pixels of masked patches change nothing; those of others do."""
   objective, model, params = build(
       'mean_color', corrupted=1.0, shares=(0.5, 0.0, 0.5))
-  corruption, _ = corruption_of(objective, model)
+  corruption = objective.draw(IMAGES, KEY)
 
   def predictions(images):
     outputs = predict(model, params, images, corruption['sources'])

@@ -18,6 +18,7 @@ The teacher's parameters are frozen parameters of the training state, under
 """
 
 from collections.abc import Mapping
+import functools
 from typing import Any
 
 import flax.linen as nn
@@ -64,15 +65,15 @@ def add_params(
   """
   result = {**params, supervised.TEACHER: empty_params(teacher)}
   if config.feature_weight:
-    widths = [jax.eval_shape(apply, *args).shape[-1] for apply, args in (
-        (lambda params, x: model.apply(
-            {'params': params}, x)['representation'],
-         (nn.unbox(params), jax.ShapeDtypeStruct(
-             (1, *images.shape[1:]), 'float32'))),
-        (lambda params, x: outputs(teacher, params, x)[1],
-         (teacher.params, image(teacher))))]
-    result[supervised.PROJECTOR] = {'kernel': nn.LogicallyPartitioned(
-        nn.initializers.lecun_normal()(key, widths), ('width', None))}
+    own = jax.eval_shape(
+        model.apply, {'params': nn.unbox(params)}, jax.ShapeDtypeStruct(
+            (1, *images.shape[1:]), 'float32'))['representation']
+    _, theirs = jax.eval_shape(functools.partial(
+        outputs, teacher), teacher.params, image(teacher))
+    kernel = nn.initializers.lecun_normal()(
+        key, (own.shape[-1], theirs.shape[-1]))
+    result[supervised.PROJECTOR] = {
+        'kernel': nn.LogicallyPartitioned(kernel, ('width', None))}
   return result
 
 

@@ -76,14 +76,6 @@ class Table:
     return self.rename(name) in self.unused or any(
         re.fullmatch(pattern, name) for pattern in self.ignored)
 
-  def renamed(self, names: Mapping[str, str]) -> 'Table':
-    """Returns a table with replaced names, by regular expression."""
-    rows = self.rows
-    for pattern, replacement in names.items():
-      rows = tuple(dataclasses.replace(
-          row, theirs=re.sub(pattern, replacement, row.theirs)) for row in rows)
-    return dataclasses.replace(self, rows=rows)
-
   def without(self, *parts: str) -> 'Table':
     """Returns a table that does not write names with one of these parts."""
     return dataclasses.replace(self, rows=tuple(

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 import dataclasses
 import json
 import os
+import re
 from typing import Any
 
 import numpy as np
@@ -152,8 +153,11 @@ def _huggingface_family(config: vit_config.ViTConfig) -> families.Family:
   unused = family.table.unused
   if kind == 'deit':
     family = dataclasses.replace(
-        family, base='deit.', table=family.table.renamed(
-            {'^vit': 'deit', '^classifier': 'cls_classifier'}))
+        family, base='deit.', table=dataclasses.replace(
+            family.table, rows=tuple(dataclasses.replace(
+                row, theirs=re.sub('^classifier', 'cls_classifier', re.sub(
+                    '^vit', 'deit', row.theirs)))
+                                               for row in family.table.rows)))
   elif kind == 'clip_vision_model':
     skipped += ['classifier']
   elif kind == 'clip':
