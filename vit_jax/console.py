@@ -1,14 +1,13 @@
 """Terminal output shared by all commands: tables, numbers, sizes, durations."""
 
-import bisect
 from collections.abc import Mapping, Sequence
-import itertools
 import sys
 from typing import Any
 
 import humanize
 import rich.box
 from rich.cells import cell_len
+from rich.cells import set_cell_size
 import rich.console
 import rich.table
 import rich.text
@@ -143,13 +142,8 @@ def shorten(text: str, width: int) -> str:
   if cell_len(text) <= width:
     return text
   end = (width - 1) // 2
-  return f'{_cut(text, width - 1 - end)}…{_cut(text[::-1], end)[::-1]}'
-
-
-def _cut(text: str, width: int) -> str:
-  """Returns the characters that fit into `width` columns."""
-  ends = list(itertools.accumulate(map(cell_len, text)))
-  return text[:bisect.bisect_right(ends, width)]
+  return (f'{set_cell_size(text, width - 1 - end)}…'
+          f'{set_cell_size(text[::-1], end)[::-1]}')
 
 
 def _column_widths(

@@ -50,7 +50,7 @@ def test_a_rectangular_crop_fits_any_aspect_ratio(size):
 
 
 @pytest.mark.parametrize(('image', 'message'), [
-    (np.zeros((3, 32, 32), np.uint8), r'Transpose it by \(1, 2, 0\)'),
+    (np.zeros((3, 32, 32), np.uint8), r'is \[3, 32, 32\]. Channels come last'),
     (np.full((32, 32, 3), 7.0), 'from 7 to 7. Divide it by 255'),
     (np.full((32, 32, 3), np.nan), 'from nan to nan'),
     (np.zeros((32, 32, 3), np.int32), 'but is int32'),

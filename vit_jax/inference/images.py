@@ -94,8 +94,7 @@ def check_batch(images: Any, preprocess: preprocessing_lib.Preprocess) -> None:
   if len(shape) != 4 or shape[-1] != channels:
     raise ValueError(
         f'Images must be [batch, height, width, {channels}], but are '
-        f'{list(shape)}' + ('. Transpose them by (0, 2, 3, 1).' if len(
-            shape) == 4 and shape[1] == channels else '.'))
+        f'{list(shape)}. Channels come last.')
   if not jnp.issubdtype(dtype, jnp.floating):
     raise ValueError(
         'Images must be floats in the value range of the model, but are '
@@ -190,9 +189,7 @@ def _to_uint8(array: np.ndarray) -> np.ndarray:
   if array.ndim != 2 and (array.ndim != 3 or array.shape[-1] not in (1, 3, 4)):
     raise ValueError(
         'An image must be [height, width] or [height, width, 1, 3 or 4], but '
-        f'is {list(array.shape)}' + (
-            '. Transpose it by (1, 2, 0).'
-            if array.ndim == 3 and array.shape[0] in (1, 3, 4) else '.'))
+        f'is {list(array.shape)}. Channels come last.')
   if not array.size:
     raise ValueError(f'An image of shape {list(array.shape)} has no pixels.')
   if array.dtype == np.uint8:

@@ -6,6 +6,7 @@ of the run would wait forever.
 """
 
 from collections.abc import Callable
+import functools
 import os
 import sys
 import threading
@@ -17,10 +18,6 @@ import jax
 # Exit status of a run that hung: EX_PROTOCOL of sysexits.h. The last checkpoint
 # is complete; the same command resumes from it.
 EXIT_CODE = 76
-
-
-def _print(text: str) -> None:
-  print(text, file=sys.stderr, flush=True)
 
 
 class Watchdog:
@@ -56,7 +53,8 @@ class Watchdog:
     self._end_secs = end_secs
     self._start_secs = start_secs
     self._activity = activity
-    self._report = report or _print
+    self._report = report or functools.partial(
+        print, file=sys.stderr, flush=True)
     self._end = end
     self._step = 0
     self._closed = threading.Event()

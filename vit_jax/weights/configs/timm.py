@@ -5,7 +5,7 @@ arrays determine every dimension except the number of heads; declared dimensions
 are compared with them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 import re
 from typing import Any
 
@@ -22,21 +22,19 @@ _MODEL_KEYS = {
     'num_reg_tokens': 'registers', 'pool_include_prefix': 'pool_prefix',
     'attn_pool_num_heads': 'pool_heads'}
 # Arguments that are read, or that the arrays determine.
-_KNOWN = {
-    'vit': (*_MODEL_KEYS, 'class_token', 'img_size', 'mlp_ratio',
-            'global_pool', 'fc_norm', 'final_norm', 'pos_embed', 'act_layer',
-            'no_embed_class', 'init_values', 'num_classes', 'qkv_bias',
-            'mlp_layer', 'pre_norm', 'proj_bias', 'qk_norm', 'scale_attn_norm',
-            'scale_mlp_norm'),
-    'eva': (*_MODEL_KEYS, 'class_token', 'img_size', 'mlp_ratio',
-            'global_pool', 'no_embed_class', 'init_values', 'num_classes',
-            'qkv_bias', 'qkv_fused', 'qk_norm', 'attn_type', 'swiglu_mlp',
-            'swiglu_align_to', 'scale_mlp', 'scale_attn_inner',
-            'use_abs_pos_emb', 'use_rot_pos_emb', 'rope_type',
-            'rope_temperature', 'rope_rotate_half', 'rope_grid_indexing',
-            'rope_grid_offset', 'ref_feat_shape', 'use_pre_transformer_norm',
-            'use_post_transformer_norm', 'use_fc_norm', 'attn_pool_mlp_ratio'),
-    'resnet': ('layers', 'stem_chs', 'channels', 'global_pool', 'num_classes')}
+_RESNET = ('layers', 'stem_chs', 'channels', 'global_pool', 'num_classes')
+_KNOWN = (
+    *_MODEL_KEYS, 'class_token', 'img_size', 'mlp_ratio', 'global_pool',
+    'no_embed_class', 'init_values', 'num_classes', 'qkv_bias', 'qk_norm',
+    # Of the class VisionTransformer.
+    'fc_norm', 'final_norm', 'pos_embed', 'act_layer', 'mlp_layer', 'pre_norm',
+    'proj_bias', 'scale_attn_norm', 'scale_mlp_norm',
+    # Of the class Eva.
+    'qkv_fused', 'attn_type', 'swiglu_mlp', 'swiglu_align_to', 'scale_mlp',
+    'scale_attn_inner', 'use_abs_pos_emb', 'use_rot_pos_emb', 'rope_type',
+    'rope_temperature', 'rope_rotate_half', 'rope_grid_indexing',
+    'rope_grid_offset', 'ref_feat_shape', 'use_pre_transformer_norm',
+    'use_post_transformer_norm', 'use_fc_norm', 'attn_pool_mlp_ratio')
 # Arguments of training and of the input, which are ignored.
 _IRRELEVANT = (
     'drop_rate', 'pos_drop_rate', 'patch_drop_rate', 'proj_drop_rate',
@@ -81,7 +79,7 @@ def parse(config: Mapping[str, Any]) -> declared.Declared:
                if v is not None}
   implied = timm_architectures.find_architecture(name)
   eva = implied is not None and implied.eva
-  _check_arguments(arguments, 'resnet' if resnet else 'eva' if eva else 'vit')
+  _check_arguments(arguments, _RESNET if resnet else _KNOWN)
   if config.get('num_classes') is not None:
     result.model['num_classes'] = config['num_classes']
   result.preprocess = parse_preprocessing(config)
@@ -104,9 +102,11 @@ def parse(config: Mapping[str, Any]) -> declared.Declared:
   return result
 
 
-def _check_arguments(arguments: Mapping[str, Any], kind: str) -> None:
+def _check_arguments(
+    arguments: Mapping[str, Any], known: Sequence[str],
+) -> None:
   for key, value in arguments.items():
-    if key in _KNOWN[kind] or key in _IRRELEVANT or (
+    if key in known or key in _IRRELEVANT or (
         key in _REQUIRED and value == _REQUIRED[key]):
       continue
     supported = (f'only {key}={_REQUIRED[key]!r} is supported'
