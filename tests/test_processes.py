@@ -15,9 +15,7 @@ import jax
 import numpy as np
 from PIL import Image
 import pytest
-import tensorflow_datasets as tfds
 
-from tests import pictures
 from vit_jax import __main__ as main
 from vit_jax import run as run_lib
 from vit_jax.experiment import build as experiment_lib
@@ -234,28 +232,6 @@ def test_processes_with_different_configs_end_with_status_2(tmp_path):
     assert ('main.py: error: Processes of one run differ in config.batch_size: '
             'process 0 has 16, process 1 has 32') in err
   assert not (tmp_path / 'run').exists()
-
-
-def test_processes_with_different_evaluation_data_end_with_status_2(
-    tmp_path, write_tfds):
-  features = {'image': tfds.features.Image(shape=(8, 8, 1)),
-              'label': tfds.features.ClassLabel(num_classes=2)}
-  examples = [{'image': [pictures.encode(Image.new('L', (8, 8), 9 * i))],
-               'label': [i % 2]} for i in range(20)]
-  for folder, size in (('a', 20), ('b', 19)):
-    write_tfds(tmp_path / folder, 'tiny', '1.0.0', features, {
-        'train': examples, 'test': examples[:size]})
-  config = write_config(tmp_path / 'config.py', {
-      **CONFIG, 'checkpoint': {}, 'evals': {'test': {'split': 'test'}},
-      'data': {'source': 'tiny', 'resolution': 8, 'channels': 1,
-               'data_dir': str(tmp_path / 'a')}})
-  done = run_processes(
-      2, config, f'--workdir={tmp_path / "run"}',
-      last=[f'--config.data.data_dir={tmp_path / "b"}'])
-  for status, _, err in done:
-    assert status == 2
-    assert ("Processes of one run differ in number of examples of 'test' of "
-            'tiny: process 0 has 20, process 1 has 19') in err
 
 
 def test_an_error_in_one_process_ends_all_processes(tmp_path):

@@ -196,9 +196,9 @@ def test_percentages_of_the_run_are_due_at_its_last_step(total, percent):
 
 def test_epochs_of_a_fractional_number_of_steps_do_not_drift():
   sizes = {'batch_size': 256, 'num_examples': 50_000}  # 195.3 steps.
-  due = [step for step in range(1, 19_533)
+  due = [step for step in range(1, 1_955)
          if Duration(epochs=1).is_due(step, **sizes)]
-  assert len(due) == 100
+  assert len(due) == 10
   assert all(abs(step - 195.3125 * (i + 1)) < 1 for i, step in enumerate(due))
 
 

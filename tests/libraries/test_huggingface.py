@@ -134,32 +134,6 @@ def test_a_family_computes_the_same(name, torch_models, tmp_path):
   np.testing.assert_array_equal(outputs(again, images), expected)
 
 
-@pytest.mark.parametrize('name', ['CLIPModel', 'SiglipModel'])
-def test_zero_shot_logits_are_those_of_both_towers(
-    name, torch_models, tmp_path):
-  config, settings = FAMILIES[name]
-  text = {**TEXT, 'projection_size': TINY['hidden_size']}
-  theirs = torch_models.perturbed(getattr(transformers, name)(
-      getattr(transformers, config)(**{**settings, 'text_config': text})))
-  texts = torch.tensor([[1, 5, 9, 2], [1, 7, 3, 2], [1, 4, 4, 2]])
-  images = torch_models.images()
-  with torch.no_grad():
-    expected = theirs.eval()(
-        input_ids=texts, pixel_values=torch.from_numpy(
-            images.transpose(0, 3, 1, 2).copy()))
-  theirs.save_pretrained(tmp_path / 'x')
-  bias = {'bias': theirs.logit_bias.item()} if name == 'SiglipModel' else {}
-  np.savez(tmp_path / 'x.npz', embeddings=expected.text_embeds.numpy(),
-           labels=np.array(['a', 'b', 'c']),
-           scale=theirs.logit_scale.exp().item(), **bias)
-  ours = vit_jax.load(
-      tmp_path / 'x', log=None, text_embeddings=tmp_path / 'x.npz')
-  np.testing.assert_allclose(
-      ours(images)['logits'], expected.logits_per_image, rtol=1e-5, atol=1e-5)
-  found = ours.predict(list((images + 1) / 2), top_k=3)
-  assert {*found[0].names} == {'a', 'b', 'c'}
-
-
 def test_labels_and_preprocessing_are_loaded_and_saved(torch_models, tmp_path):
   labels = {0: 'cat', 1: 'dog', 2: 'eel'}
   theirs = transformers.ViTForImageClassification(transformers.ViTConfig(

@@ -22,9 +22,8 @@ def logits(model, flat, images):
 @pytest.mark.parametrize('settings', [
     {}, {'registers': 2, 'position_cls': False}, {'position': 'sincos'},
     {'rotary': {'reference': 4}, 'position': 'none', 'num_heads': 3}], ids=str)
-@pytest.mark.parametrize('patch', [4, 16])
 def test_another_patch_size_computes_what_resized_parameters_do(
-    patch, settings):
+    settings, patch=16):
   config = random_models.config_of(**settings)
   flat = random_models.params(config, (48, 32))
   images = jnp.asarray(np.random.default_rng(1).normal(
