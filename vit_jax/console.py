@@ -164,17 +164,15 @@ def _column_widths(
         for word in (text.split('\n') if is_numeric and i else text.split())
         or ['']))
   free = total - 3 * len(widths) + 1  # Edges, padding and separators.
-  for length in (8, 4):
-    if sum(words) > free:
-      words = [word if is_numeric else min(word, length)
-               for word, is_numeric in zip(words, numeric)]
-  while sum(widths) > free:
-    room = [width - word for width, word in zip(widths, words)]
-    if max(room) <= 0:
-      break
-    widths[max(range(len(widths)), key=lambda i: (room[i] > 0) * widths[i])
-           ] -= 1
-  return widths
+  for length in (total, 8, 4):
+    words = [word if is_numeric else min(word, length)
+             for word, is_numeric in zip(words, numeric)]
+    for limit in range(total, 0, -1):
+      fitted = [min(width, max(word, limit))
+                for width, word in zip(widths, words)]
+      if sum(fitted) <= free:
+        return fitted
+  return fitted
 
 
 def _fit(
