@@ -37,17 +37,17 @@ def without(*keys, **arguments):
 # Those of `models.backbones` are compared with its table.
 @pytest.mark.parametrize(('name', 'num_heads', 'implied'), [
     ('vit_base_patch16_gap_224', 16, {}),
-    ('vit_base_patch32_siglip_gap_256', 12, {'act_layer': 'gelu_tanh'}),
-    ('vit_large_patch16_siglip_gap_512', 16, {'act_layer': 'gelu_tanh'}),
+    ('vit_base_patch32_siglip_gap_256', 12, {'gelu': 'tanh'}),
+    ('vit_large_patch16_siglip_gap_512', 16, {'gelu': 'tanh'}),
     ('vit_so150m2_patch16_reg1_gap_256', 13, {}),
     ('vit_tiny_r_s16_p8_224', 3, {}), ('test_vit', 2, {}),
     ('vit_base_patch16_plus_240', 14, {}),
     ('vit_large_patch16_radio_v3', 16, {
-        'no_embed_class': True, 'final_norm': False})])
-def test_an_architecture_implies_the_arguments_of_timms_function(
-    name, num_heads, implied):
-  assert architectures.find_architecture(name) == architectures.Architecture(
-      num_heads, arguments=implied)
+        'position_cls': False, 'final_norm': False})])
+def test_an_architecture_implies_settings(name, num_heads, implied):
+  assert architectures.find_architecture(name) == {
+      'gelu': 'exact', 'layer_norm_epsilon': 1e-6, 'position_cls': True,
+      'num_heads': num_heads, **implied}
 
 
 @pytest.mark.parametrize('name', [

@@ -31,10 +31,8 @@ _KNOWN = (
     'proj_bias', 'scale_attn_norm', 'scale_mlp_norm',
     # Of the class Eva.
     'qkv_fused', 'attn_type', 'swiglu_mlp', 'swiglu_align_to', 'scale_mlp',
-    'scale_attn_inner', 'use_abs_pos_emb', 'use_rot_pos_emb', 'rope_type',
-    'rope_temperature', 'rope_rotate_half', 'rope_grid_indexing',
-    'rope_grid_offset', 'ref_feat_shape', 'use_pre_transformer_norm',
-    'use_post_transformer_norm', 'use_fc_norm', 'attn_pool_mlp_ratio')
+    'scale_attn_inner', 'use_pre_transformer_norm', 'use_post_transformer_norm',
+    'use_fc_norm', 'attn_pool_mlp_ratio')
 # Arguments of training and of the input, which are ignored.
 _IRRELEVANT = (
     'drop_rate', 'pos_drop_rate', 'patch_drop_rate', 'proj_drop_rate',
@@ -77,26 +75,15 @@ def parse(config: Mapping[str, Any]) -> declared.Declared:
   # timm itself ignores arguments that are null.
   arguments = {k: v for k, v in (config.get('model_args') or {}).items()
                if v is not None}
-  implied = timm_architectures.find_architecture(name)
-  eva = implied is not None and implied.eva
   _check_arguments(arguments, _RESNET if resnet else _KNOWN)
   if config.get('num_classes') is not None:
     result.model['num_classes'] = config['num_classes']
   result.preprocess = parse_preprocessing(config)
-  if implied:
-    named = {} if config.get('global_pool') is None else {
-        'global_pool': config['global_pool']}
-    arguments = {**implied.arguments, **named, **arguments}
-    result.model['num_heads'] = implied.num_heads
-    result.model['layer_norm_epsilon'] = implied.epsilon
   pool = arguments.get('global_pool', config.get('global_pool'))
   if not resnet:
     if 'num_features' in config:
       result.model['width'] = config['num_features']
-    _parse_vit(pool, arguments, result)
-    if eva:
-      _parse_eva(pool, arguments, result)
-    _parse_blocks(name, arguments, result, known=implied is not None)
+    _parse_vit(name, pool, arguments, result)
   elif pool not in (None, 'avg'):
     raise ValueError(f'global_pool is {pool!r}, expected avg.')
   return result
@@ -110,92 +97,41 @@ def _check_arguments(
         key in _REQUIRED and value == _REQUIRED[key]):
       continue
     supported = (f'only {key}={_REQUIRED[key]!r} is supported'
-                 if key in _REQUIRED else 'the argument is unknown')
+                 if key in _REQUIRED else 'the argument is not supported')
     raise ValueError(f'model_args has {key}={value!r}: {supported}.')
 
 
 def _parse_vit(
-    pool: Any, arguments: Mapping[str, Any], result: declared.Declared,
+    name: str, pool: Any, arguments: Mapping[str, Any],
+    result: declared.Declared,
 ) -> None:
+  """Reads what the architecture implies, and the arguments that override it."""
   model = result.model
-  model.update((ours, arguments[theirs])
-               for theirs, ours in _MODEL_KEYS.items() if theirs in arguments)
-  # A gated MLP counts its hidden units in different ways.
-  gated = bool(arguments.get('mlp_layer') or arguments.get('swiglu_mlp'))
-  if 'mlp_ratio' in arguments and 'width' in model and not gated:
-    model['mlp_dim'] = int(arguments['mlp_ratio'] * model['width'])
+  implied = timm_architectures.find_architecture(name)
+  if implied:
+    result.embeds_prefix = implied.pop('position_cls')
+    model |= implied
+  model |= {ours: arguments[theirs]
+            for theirs, ours in _MODEL_KEYS.items() if theirs in arguments}
   if 'img_size' in arguments:
     result.resolution = declared.sides(arguments['img_size'])
   if pool is not None:
     schema.check_name(pool, list(_POOLING), what='global_pool')
     model['pooling'] = _POOLING[pool]
-  if 'final_norm' in arguments:
-    final = arguments['final_norm']
-    after_pooling = arguments.get('fc_norm', pool == 'avg')
-    model['pool_norm'] = bool(final and after_pooling)
-    model['final_norm'] = bool(final and not after_pooling)
+  if implied and 'rotary' in implied:
+    # Attention pooling of the class Eva has all tokens as input.
+    model['pool_prefix'] = model['pooling'] == 'attention'
+  if arguments.get('final_norm') is False:
+    model['final_norm'] = False
   if arguments.get('pos_embed') in ('none', ''):
     model['position'] = 'none'
-
-
-def _parse_eva(
-    pool: Any, arguments: Mapping[str, Any], result: declared.Declared,
-) -> None:
-  """Reads arguments that only timm's class Eva has."""
-  model = result.model
-  pool_norm = arguments.get('use_fc_norm', pool == 'avg')
-  model['pool_norm'] = pool_norm
-  model['final_norm'] = arguments.get(
-      'use_post_transformer_norm', not pool_norm)
-  # Its attention pooling has all tokens as input.
-  model['pool_prefix'] = pool == 'map'
-  if not arguments.get('use_abs_pos_emb', True):
-    model['position'] = 'none'
-  model['rotary'] = (
-      _rotary(arguments) if arguments.get('use_rot_pos_emb') else None)
-
-
-def _rotary(arguments: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns the section `model.rotary`.
-
-  Raises:
-    ValueError: for coordinates that our models lack.
-  """
-  kind = arguments.get('rope_type', 'cat')
-  if kind not in ('cat', 'mixed', 'dinov3'):
-    raise ValueError(f'rope_type is {kind!r}, expected cat, mixed or dinov3.')
-  reference = arguments.get('ref_feat_shape') if kind == 'cat' else None
-  sides = declared.sides(reference or 0)
-  offset = arguments.get('rope_grid_offset', 0.0)
-  if sides[0] != sides[1] or (offset and kind == 'dinov3'):
-    raise ValueError(
-        f'ref_feat_shape is {reference} and rope_grid_offset {offset}, but '
-        'our models support only a square grid, without an offset of '
-        'normalised coordinates.')
-  return {
-      'coordinates': 'normalized' if kind == 'dinov3' else 'index',
-      'base': float(arguments.get('rope_temperature', 10_000)),
-      'reference': sides[0], 'offset': float(offset if kind == 'cat' else 0),
-      'x_first': arguments.get('rope_grid_indexing') == 'xy',
-      'halves': bool(arguments.get('rope_rotate_half')),
-      'learned': kind == 'mixed'}
-
-
-def _parse_blocks(
-    name: str, arguments: Mapping[str, Any], result: declared.Declared, *,
-    known: bool,
-) -> None:
-  """Reads settings of the blocks that no array determines."""
-  if known:
-    result.model.setdefault('gelu', 'exact')
-    result.embeds_prefix = True
   if 'no_embed_class' in arguments:
     result.embeds_prefix = not arguments['no_embed_class']
   act = arguments.get('act_layer')
-  if act is not None and not arguments.get('mlp_layer'):
+  if act is not None:
     schema.check_name(act, list(_GELU), what='act_layer')
-    result.model['gelu'] = _GELU[act]
-  missing = [key for key in ('num_heads', 'gelu') if key not in result.model]
+    model['gelu'] = _GELU[act]
+  missing = [key for key in ('num_heads', 'gelu') if key not in model]
   if name and missing:
     raise ValueError(
         f'architecture is {name!r}, which is unknown, and so are '

@@ -1,31 +1,13 @@
-"""Arguments that timm's architecture names imply.
+"""Settings that timm's architecture names imply.
 
 A name is that of a function in timm, whose own arguments are in no file. Only
-those that the arrays do not determine are listed here. Sources: the functions
-in timm 1.0.31, models/vision_transformer.py and models/eva.py.
+settings that the arrays do not determine are listed here. Sources: the
+functions in timm 1.0.31, models/vision_transformer.py and models/eva.py.
 """
 
 from collections.abc import Mapping
-import dataclasses
 import re
 from typing import Any
-
-
-@dataclasses.dataclass(frozen=True)
-class Architecture:
-  """Settings of an architecture.
-
-  Attributes:
-    num_heads: number of attention heads.
-    eva: whether timm builds it with its class Eva.
-    epsilon: that of the norms, which no argument in a config.json can set.
-    arguments: arguments of timm's class, by name.
-  """
-  num_heads: int
-  eva: bool = False
-  epsilon: float = 1e-6
-  arguments: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-
 
 _HEADS: Mapping[str, int] = {
     'tiny': 3, 'wee': 4, 'xsmall': 4, 'little': 5, 'small': 6, 'medium': 8,
@@ -48,8 +30,7 @@ _EVA = (
     rf'vit_{_SIZE}_patch\d+_rope_(mixed_)?(ape_)?\d+',
     rf'vit_{_SIZE}_patch\d+_rope_reg\d_gap_\d+',
     rf'vit_pe_(core|lang|spatial)_{_SIZE}_patch\d+_\d+')
-_ROTARY = {'use_rot_pos_emb': True}
-_NO_NORM = {'use_post_transformer_norm': False, 'use_fc_norm': False}
+_DINOV3 = {'coordinates': 'normalized', 'base': 100.0, 'halves': True}
 # Every rule that matches a name applies; later ones override earlier ones.
 _RULES: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ('vit_base_patch16_gap_224', {'num_heads': 16}),
@@ -57,45 +38,38 @@ _RULES: tuple[tuple[str, Mapping[str, Any]], ...] = (
     (r'vit_.*_plus_(clip_)?\d+', {'num_heads': 14}),
     (r'vit_giant_patch\d+_.*(dinov2|tipsv2|radio_v\d|lingbot)',
      {'num_heads': 24}),
-    (r'vit_giant_patch14_.*(dinov2|tipsv2)', {'mlp_layer': 'packed SwiGLU'}),
     ('vit_huge_plus_.*', {'num_heads': 20}),
     ('vit_7b_.*', {'num_heads': 32}),
     # The first SigLIP uses the exact GELU, later ones the approximation.
     (r'vit_(base_patch32|so400m_patch16|giantopt_patch16)_siglip_.*'
-     r'|vit_large_patch16_siglip_(gap_)?512', {'act_layer': 'gelu_tanh'}),
-    ('vit_.*_quickgelu_.*', {'act_layer': 'quick_gelu'}),
-    (r'vit_.*_clip_.*|aimv2_.*|beit3_.*', {'epsilon': 1e-5}),
+     r'|vit_large_patch16_siglip_(gap_)?512', {'gelu': 'tanh'}),
+    ('vit_.*_quickgelu_.*', {'gelu': 'quick'}),
+    (r'vit_.*_clip_.*|aimv2_.*|beit3_.*', {'layer_norm_epsilon': 1e-5}),
     (r'vit_(?!so150m).*_reg\d.*|vit_.*_radio_.*|deit3_.*|flexivit_.*',
-     {'no_embed_class': True}),
-    ('vit_.*_radio_.*|vit_intern300m_.*', {'final_norm': False}),
-    *((f'aimv2_{size}_.*', {'num_heads': heads, 'mlp_layer': 'SwiGLU'})
-      for size, heads in (
-          ('large', 8), ('huge', 12), ('1b', 16), ('3b', 24))),
-    ('eva.*_clip_.*|.*_lingbot', {'global_pool': 'token'}),
-    ('eva02_.*', {**_ROTARY, 'ref_feat_shape': [16, 16], 'swiglu_mlp': True}),
+     {'position_cls': False}),
+    ('vit_.*_radio_.*|vit_intern300m_.*|vit_pe_(lang|spatial)_.*',
+     {'final_norm': False}),
+    *((f'aimv2_{size}_.*', {'num_heads': heads}) for size, heads in (
+        ('large', 8), ('huge', 12), ('1b', 16), ('3b', 24))),
+    ('eva.*_clip_.*|.*_lingbot', {'pooling': 'cls'}),
+    (r'eva02_.*|.*_rope_reg\d_gap_\d+', {'rotary': {'reference': 16}}),
     (r'.*_dinov3(_qkvb)?|.*_lingbot', {
-        **_ROTARY, 'rope_type': 'dinov3', 'rope_temperature': 100,
-        'rope_rotate_half': True, 'use_abs_pos_emb': False,
-        'use_fc_norm': False, 'epsilon': 1e-5}),
-    (r'vit_(7b|.*_plus)_patch16_dinov3.*|vit_giant_patch16_lingbot',
-     {'swiglu_mlp': True}),
-    (r'.*_rope_reg\d_gap_\d+', {
-        **_ROTARY, 'ref_feat_shape': [16, 16], 'use_abs_pos_emb': False}),
+        'rotary': _DINOV3, 'layer_norm_epsilon': 1e-5}),
     (r'.*_rope_(mixed_|ape_)*\d+', {
-        **_ROTARY, 'rope_grid_indexing': 'xy', 'rope_temperature': 100,
-        'use_abs_pos_emb': False, 'global_pool': 'token'}),
-    (r'.*_rope_mixed_.*', {'rope_type': 'mixed', 'rope_temperature': 10}),
-    (r'.*_rope_(mixed_)?ape_.*', {
-        'use_abs_pos_emb': True, 'no_embed_class': True}),
-    ('vit_pe_.*', {
-        **_ROTARY, 'rope_grid_indexing': 'xy', 'rope_grid_offset': 1.0,
-        'ref_feat_shape': [32, 32], 'epsilon': 1e-5}),
-    ('vit_pe_.*_gigantic_.*', {'rope_grid_offset': 0.0}),
-    ('vit_pe_core_.*', {'global_pool': 'map', 'attn_pool_num_heads': 8}),
-    ('vit_pe_(lang|spatial)_.*', _NO_NORM),
-    # The grid of the pre-training.
-    ('vit_pe_core_base_.*', {'ref_feat_shape': [14, 14]}),
-    ('vit_pe_core_(large|small|tiny)_.*', {'ref_feat_shape': [24, 24]}),
+        'rotary': {'base': 100.0, 'x_first': True}, 'pooling': 'cls'}),
+    (r'.*_rope_mixed_.*', {'rotary': {
+        'base': 10.0, 'x_first': True, 'learned': True}}),
+    (r'.*_(dinov3(_qkvb)?|lingbot|rope_(mixed_)?\d+|rope_reg\d_gap_\d+)',
+     {'position': 'none'}),
+    (r'.*_rope_(mixed_)?ape_.*', {'position_cls': False}),
+    *((f'vit_pe_{pattern}_.*', {
+        'rotary': {'reference': side, 'offset': 1.0, 'x_first': True},
+        'layer_norm_epsilon': 1e-5}) for pattern, side in (
+            ('.*', 32),
+            # The grid of the pre-training.
+            ('core_base', 14), ('core_(large|small|tiny)', 24))),
+    ('vit_pe_.*_gigantic_.*', {'rotary': {'reference': 32, 'x_first': True}}),
+    ('vit_pe_core_.*', {'pooling': 'attention', 'pool_heads': 8}),
 )
 # Components that our models lack, by words of a name.
 _MISSING = (
@@ -109,23 +83,25 @@ _MISSING = (
      'relative position biases of rows and columns'))
 
 
-def find_architecture(name: str) -> Architecture | None:
-  """Returns the settings that an architecture implies; None if unknown."""
+def find_architecture(name: str) -> dict[str, Any] | None:
+  """Returns the keys of section `model` that an architecture implies.
+
+  Models that timm builds with its class Eva have `rotary`, which may be None.
+  The result is None if the architecture is unknown.
+  """
   matches = [re.fullmatch(pattern, name) for pattern in (*_VIT, *_EVA)]
   found = next(filter(None, matches), None)
   if found is None:
     return None
-  eva = found.re.pattern in _EVA
   settings: dict[str, Any] = {
       'num_heads': _HEADS.get(found.groupdict().get('size') or '', 16),
-      # The class Eva pools by averaging unless its arguments say otherwise.
-      **({'global_pool': 'avg'} if eva else {})}
+      'gelu': 'exact', 'layer_norm_epsilon': 1e-6, 'position_cls': True}
+  if found.re.pattern in _EVA:
+    settings |= {'rotary': None, 'pooling': 'average'}
   for pattern, implied in _RULES:
     if re.fullmatch(pattern, name):
       settings |= implied
-  return Architecture(
-      num_heads=settings.pop('num_heads'), eva=eva,
-      epsilon=settings.pop('epsilon', 1e-6), arguments=settings)
+  return settings
 
 
 def missing_component(name: str) -> str:
