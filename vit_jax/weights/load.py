@@ -9,7 +9,7 @@ sizes; the caller's overrides take precedence. That model is then built
 abstractly: its parameters must be exactly those of the file.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 import dataclasses
 import functools
 import os
@@ -86,15 +86,15 @@ def load(
     found = matching.find(opened, prefix=given.prefix)
   except ValueError:
     if file.exists():  # It may name the component that the model lacks.
-      config_json.read(file, overrides=given)
+      config_json.read(file, overrides=given.preprocess)
     raise
   declared = declared_lib.read_metadata(opened)
   advice = ''
   if declared is None:
     declared = declared_lib.Declared()
     if file.exists():
-      declared, advice = (
-          config_json.read(file, overrides=given), f'\n{config_json.ADVICE}')
+      declared = config_json.read(file, overrides=given.preprocess)
+      advice = f'\n{config_json.ADVICE}'
   try:
     return _build(found, declared, given)
   except ValueError as error:
@@ -108,32 +108,7 @@ def _build(
     found: matching.Found, declared: declared_lib.Declared,
     given: overrides_lib.Overrides,
 ) -> Loaded:
-  """Compares the model with the headers, then reads the values."""
-  config, resolution, adapt, notes = infer(found, declared, given)
-  declared.preprocess = {**found.family.preprocess, **declared.preprocess}
-  preprocess = _preprocess(config, resolution, declared, given)
-  params = adapt(matching.read(found, **_heads(config)))
-  return Loaded(
-      config=config, params=tree.unflatten(params), resolution=resolution,
-      preprocess=preprocess,
-      positions=declared.positions or found.family.positions,
-      family=found.family.name,
-      summary=tuple(_summary(
-          found, config, params, resolution, declared, given, notes)),
-      report=tuple(_per_parameter(found, params)))
-
-
-def infer(
-    found: matching.Found, declared: declared_lib.Declared,
-    given: overrides_lib.Overrides,
-) -> tuple[models.ModelConfig, tuple[int, int],
-           Callable[[Mapping[str, Any]], dict[str, Any]], list[str]]:
-  """Infers the model from the headers of a file, without reading values.
-
-  Returns:
-    The model config; the image size of the position embeddings; a function from
-    the parameters that the file contains to those of the model; and notes on
-    assumptions.
+  """Compares the model with the headers, then reads the values.
 
   Raises:
     ValueError: if the file does not contain exactly the model's parameters.
@@ -144,41 +119,60 @@ def infer(
         f'of a {found.family.label}.')
   config, notes = _config(
       found, matching.shapes(found, heads=1), declared, given)
-  shapes = matching.shapes(found, **_heads(config))
-  candidates = (given.preprocess.get('resolution'),
-                declared.preprocess.get('resolution'))
-  resolution = (candidates[0] or declared.resolution or candidates[1]
-                or DEFAULT_SIZE)
-  prefix = num_class_tokens = 0
-  if isinstance(config, vit_config.ViTConfig) and (
-      'positions' in shapes and config.position == 'learned'):
-    embeds_prefix = declared.embeds_prefix
-    num_class_tokens = config.num_class_tokens
-    if config.has_cls and 'position_cls' in given.model:
-      embeds_prefix = given.model['position_cls']
-    grid, prefix = infer_architecture.position_grid(
-        config, len(shapes['positions']), declared=declared.resolution,
-        candidates=candidates, embeds_prefix=embeds_prefix,
-        # Of registers, too, in timm; of no registers elsewhere.
-        num_prefix=config.num_prefix if found.family.name == 'timm'
-        else num_class_tokens)
-    resolution = infer_architecture.image_size(config, grid)
-    if config.has_cls:
-      config = dataclasses.replace(config, position_cls=bool(prefix))
+  heads = {'heads': getattr(config, 'num_heads', 1),
+           'pool_heads': getattr(config, 'pool_heads', 0)}
+  shapes = matching.shapes(found, **heads)
+  config, resolution, prefix = _positions(
+      found, config, shapes, declared, given)
 
   def adapt(params: Mapping[str, Any]) -> dict[str, Any]:
-    if prefix > num_class_tokens:
+    if prefix > getattr(config, 'num_class_tokens', 0):
       params = matching.fold_register_positions(params, prefix)
     return infer_architecture.add_empty_head(config, params)
 
   check(config, adapt(shapes), resolution, source=found.opened.path,
         theirs={match.ours: match.theirs[0] for match in found.matches})
-  return config, resolution, adapt, notes
+  declared.preprocess = {**found.family.preprocess, **declared.preprocess}
+  preprocess = _preprocess(config, resolution, declared, given)
+  params = adapt(matching.read(found, **heads))
+  return Loaded(
+      config=config, params=tree.unflatten(params), resolution=resolution,
+      preprocess=preprocess,
+      positions=declared.positions or found.family.positions,
+      family=found.family.name,
+      summary=tuple(_summary(
+          found, config, params, resolution, declared, given, notes)),
+      report=tuple(_per_parameter(found, params)))
 
 
-def _heads(config: models.ModelConfig) -> dict[str, int]:
-  return {'heads': getattr(config, 'num_heads', 1),
-          'pool_heads': getattr(config, 'pool_heads', 0)}
+def _positions(
+    found: matching.Found, config: models.ModelConfig,
+    shapes: Mapping[str, np.ndarray], declared: declared_lib.Declared,
+    given: overrides_lib.Overrides,
+) -> tuple[models.ModelConfig, tuple[int, int], int]:
+  """Returns the config, the image size and the prefix of position embeddings.
+
+  The prefix is the number of embeddings before those of the patches.
+  """
+  candidates = (given.preprocess.get('resolution'),
+                declared.preprocess.get('resolution'))
+  if not isinstance(config, vit_config.ViTConfig) or (
+      'positions' not in shapes or config.position != 'learned'):
+    return config, (candidates[0] or declared.resolution or candidates[1]
+                    or DEFAULT_SIZE), 0
+  embeds_prefix = declared.embeds_prefix
+  if config.has_cls and 'position_cls' in given.model:
+    embeds_prefix = given.model['position_cls']
+  grid, prefix = infer_architecture.position_grid(
+      config, len(shapes['positions']), declared=declared.resolution,
+      candidates=candidates, embeds_prefix=embeds_prefix,
+      # Of registers, too, in timm; of no registers elsewhere.
+      num_prefix=config.num_prefix if found.family.name == 'timm'
+      else config.num_class_tokens)
+  resolution = infer_architecture.image_size(config, grid)
+  if config.has_cls:
+    config = dataclasses.replace(config, position_cls=bool(prefix))
+  return config, resolution, prefix
 
 
 def _config(
@@ -303,7 +297,8 @@ def _summary(
     yield '  no head in the file: 0 classes, logits are empty'
   if declared.source:
     yield f'  declared by: {declared.source}'
-  yield from filter(None, [_listed(given.items(), start='  overrides: ')])
+  yield from filter(None, [_listed(
+      {**given.model, **given.preprocess}.items(), start='  overrides: ')])
   if not {'mean', 'std'} & {*declared.preprocess, *given.preprocess}:
     yield '  assumed: images in [-1, 1] (mean 0.5, std 0.5)'
   if names := found.left_out:

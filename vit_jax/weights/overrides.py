@@ -1,7 +1,7 @@
 """Settings that the caller of `vit_jax.load` gives; they override all others.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 import dataclasses
 import typing
 from typing import Any
@@ -29,16 +29,6 @@ class Overrides:
   model: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   preprocess: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   prefix: str | None = None
-
-  def __contains__(self, name: object) -> bool:
-    return name in self.model or name in self.preprocess
-
-  def items(self) -> Iterator[tuple[str, Any]]:
-    """Yields names and values."""
-    yield from self.model.items()
-    yield from self.preprocess.items()
-    if self.prefix is not None:
-      yield 'prefix', self.prefix
 
 
 def parse(overrides: Mapping[str, Any]) -> Overrides:
