@@ -73,29 +73,6 @@ def test_with_positions_the_order_of_patches_matters(position, at):
   assert np.abs(one - two).max() > 1e-3
 
 
-NEW = {
-    ('learned', 'stem'): {'positions': (7, 8)},
-    ('learned', 'shared'): {'positions': (7, 8)},
-    ('learned', 'layers'): {'encoder/layers/positions': (2, 7, 8)},
-    ('2d', 'stem'): {'positions_cls': (1, 8), 'positions_rows': (2, 4),
-                     'positions_columns': (3, 4)},
-    ('2d', 'layers'): {'encoder/layers/positions_cls': (2, 1, 8),
-                       'encoder/layers/positions_rows': (2, 2, 4),
-                       'encoder/layers/positions_columns': (2, 3, 4)},
-    ('sincos', 'layers'): {},
-    ('relative', 'stem'): {'encoder/layers/attention/distances': (2, 13, 2, 4)},
-}
-
-
-@pytest.mark.parametrize('position, at', NEW)
-def test_positions_have_these_parameters(position, at):
-  plain = shapes(position='none')
-  got = shapes(position=position, position_at=at)
-  assert {name: leaf.shape for name, leaf in got.items()
-          if name not in plain} == NEW[position, at]
-  assert set(plain) <= set(got)
-
-
 def test_position_cls_false_equals_a_zero_cls_position():
   section = {'position_cls': False, 'registers': 1}
   params = randomized(**section)

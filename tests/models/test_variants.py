@@ -95,22 +95,9 @@ def test_fine_tuning_inherits_the_settings_of_22b():
       True, True, 'rms', False, 6144)
 
 
-def test_dimensions_override_the_variant():
-  config = models.parse({'variant': 'B/16', 'depth': 3, 'patch': [8, 4]})
-  assert (config.width, config.depth, config.patch_shape) == (768, 3, (8, 4))
-
-
 def test_num_classes_of_the_config_overrides_the_data_set():
   _, outputs = abstract({'variant': 'Ti/16', 'num_classes': 7})
   assert outputs['logits'].shape == (2, 7)
-
-
-@pytest.mark.parametrize('variant', ['B', 'B16', 'B/', '/16', 'B/0', 'B/16x'])
-def test_malformed_variant_is_an_error_with_the_form_and_the_sizes(variant):
-  with pytest.raises(ValueError, match=re.escape(
-      f'A variant has the form SIZE/PATCH, such as "B/16", but is '
-      f'{variant!r}. Sizes: Ti, S, b, B, L, H, g, G, 22B.')):
-    variants.parse_variant(variant)
 
 
 def test_backbone_setting_keeps_the_others_of_the_variant():

@@ -30,12 +30,6 @@ def test_the_search_finds_the_largest_batch(
   assert found['compile_secs'] == 2.0 * len(tried)
 
 
-def test_the_search_is_correct_without_a_good_prediction(fake_cost):
-  found = max_batch.largest(
-      lambda batch: fake_cost(20.0 if batch > 32 else 1.2), guess=256)
-  assert found['batch'] == 32
-
-
 def test_unknown_memory_is_an_error(fake_cost):
   with pytest.raises(ValueError, match="memory of 'fake' is unknown"):
     max_batch.largest(lambda _: fake_cost(1.0, None), guess=8)

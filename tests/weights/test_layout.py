@@ -62,13 +62,6 @@ def test_a_round_trip_changes_no_bit_and_no_name():
     np.testing.assert_array_equal(back[name], there[name])
 
 
-def test_the_order_of_names_does_not_matter():
-  there = arrays()
-  backwards = dict(reversed(there.items()))
-  for name, array in read(there).items():
-    np.testing.assert_array_equal(read(backwards)[name], array)
-
-
 @pytest.mark.parametrize('missing', ['block.1.scale', 'block.2.scale',
                                      'block.0.k', 'stages.1.01.w'])
 def test_a_missing_array_of_a_stack_is_named(missing):
@@ -87,13 +80,6 @@ def test_the_same_parameter_under_two_names_is_a_problem():
   for other in ('old.1.scale', 'stacked.scale'):
     _, (problem,) = layout.matches(TABLE, [*arrays(), other])
     assert 'encoder/layers/scale: found under two names' in problem
-
-
-def test_one_stacked_array_is_read():
-  there = {n: a for n, a in arrays().items() if not n.endswith('scale')}
-  there['stacked.scale'] = values((3, 5))
-  np.testing.assert_array_equal(
-      read(there)['encoder/layers/scale'], values((3, 5)))
 
 
 def test_a_wrong_shape_is_shown_with_the_expected_shape():

@@ -76,9 +76,7 @@ def build(
   trainable = _trainable(config, params)
   decay = _first_match(
       params, config.weight_decay_rules, default=0.0,
-      where='weight_decay_rules', lenient=(
-          config.weight_decay_rules
-          == config_lib.CommonConfig.weight_decay_rules))
+      where='weight_decay_rules')
   multipliers = _first_match(
       params, config.learning_rate_rules, default=1.0,
       where='learning_rate_rules')
@@ -117,14 +115,12 @@ def _trainable(config: config_lib.Config, params: Any) -> Any:
   return trainable
 
 
-def _first_match(
-    params: Any, rules: Any, *, default: Any, where: str, lenient: bool = False,
-) -> Any:
-  """`tree.map_rules`; `lenient` drops the rules that match no parameter."""
-  if lenient:
-    names = list(tree.flatten(params))
-    rules = [rule for rule in rules
-             if any(re.fullmatch(rule[0], name) for name in names)]
+def _first_match(params: Any, rules: Any, *, default: Any, where: str) -> Any:
+  """`tree.map_rules`, but the patterns of defaults may match no parameter."""
+  names = list(tree.flatten(params))
+  rules = [rule for rule in rules
+           if rule[0] not in (config_lib.KERNELS, config_lib.LAYERS)
+           or any(re.fullmatch(rule[0], name) for name in names)]
   return tree.map_rules(
       params, rules, default=default, where=f'optimizer.{where}')
 
@@ -151,8 +147,7 @@ def _scale(
     return adam
   from vit_jax.optim import muon
   labels = _first_match(
-      params, [(config.matrices, 'matrices')], default='rest',
-      where='matrices', lenient=config.matrices == config_lib.LAYERS)
+      params, [(config.matrices, 'matrices')], default='rest', where='matrices')
   return optax.partition(
       {'rest': adam, 'matrices': muon.scale_by_muon(
           beta=config.momentum, rms=config.rms, mu_dtype=momentum_dtype)},
@@ -198,7 +193,7 @@ def _scale_by_adafactor(
 
   labels = _first_match(
       params, [(config.factored, 'factored')], default='whole',
-      where='factored', lenient=config.factored == config_lib.KERNELS)
+      where='factored')
   steps: list[tuple[str, optax.GradientTransformation]] = [
       ('second_moment', optax.partition(
           {'factored': scale_by_rms(True), 'whole': scale_by_rms(False)},

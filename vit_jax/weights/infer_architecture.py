@@ -10,7 +10,6 @@ from vit_jax import models
 from vit_jax.models import variants
 from vit_jax.models import vit_config
 from vit_jax.weights import families
-from vit_jax.weights import layout
 
 _LAYERS = 'encoder/layers'
 _QKV = f'{_LAYERS}/attention/qkv_kernel'
@@ -61,7 +60,7 @@ def _encoder(
   missing = [name for name in _REQUIRED if name not in params]
   if missing:
     raise ValueError('The weights have no ' + ', '.join(
-        layout.their_name(family.table, name) for name in missing) + '.')
+        row.theirs for row in family.table.rows if row.ours in missing) + '.')
   kernel, norm, _, hidden = (params[name].shape for name in _REQUIRED)
   patch = tuple(map(int, kernel[:2]))
   result: dict[str, Any] = {

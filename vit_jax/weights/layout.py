@@ -308,11 +308,6 @@ def to_theirs(
       f'{tuple(array.shape)}.')
 
 
-def their_name(table: Table, ours: str) -> str:
-  """Returns their name for our parameter; '' if they have none."""
-  return next((row.theirs for row in table.rows if row.ours == ours), '')
-
-
 def has_row(table: Table, name: str) -> bool:
   """Whether a table has a row for their name."""
   return next(_rows_of(table, name), None) is not None
