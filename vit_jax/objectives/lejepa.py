@@ -51,15 +51,12 @@ class ViewsConfig:
         raise ValueError(
             f'{where}{name} must be a range, 0 < low <= high'
             + ' <= 1' * (most == 1) + f', but is {low}, {high}.')
-    for name in ('flip', 'jitter_probability', 'grayscale'):
-      if not 0 <= getattr(self, name) <= 1:
-        raise ValueError(
-            f'{where}{name} must be a probability from 0 to 1, but is '
-            f'{getattr(self, name)}.')
-    if min(self.jitter) < 0 or self.jitter[3] > 0.5:
+    chances = self.flip, self.jitter_probability, self.grayscale
+    if min(*chances, *self.jitter) < 0 or max(*chances, 2 * self.jitter[3]) > 1:
       raise ValueError(
-          f'{where}jitter must be at least 0, and its hue at most 0.5, but is '
-          f'{self.jitter}.')
+          f'{where}flip, jitter_probability and grayscale must be from 0 to 1, '
+          'and jitter at least 0 with a hue at most 0.5, but they are '
+          f'{chances} and {self.jitter}.')
 
   @property
   def changes_colours(self) -> bool:

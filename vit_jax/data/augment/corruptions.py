@@ -65,9 +65,9 @@ def defocus_blur(image: Image, _: Key, radius: float, std: float) -> Image:
   disk = (offsets[:, None]**2 + offsets**2 <= radius**2).astype(np.float64)
   disk = ndimage.gaussian_filter(disk, std, radius=reach, mode='constant')
   padded = jnp.pad(image, ((side, side), (side, side), (0, 0)), 'reflect')
-  return jax.scipy.signal.fftconvolve(
-      padded, jnp.asarray(disk / disk.sum(), jnp.float32)[..., None], 'valid',
-      axes=(0, 1))
+  kernel = jnp.asarray(disk / disk.sum(), jnp.float32)
+  return jax.vmap(lambda channel: jax.scipy.signal.convolve2d(
+      channel, kernel, 'valid'), -1, -1)(padded)
 
 
 def glass_blur(
@@ -259,14 +259,11 @@ def _quantized(
   """Rounds DCT coefficients of 8 x 8 blocks to multiples of the table."""
   scale = jnp.where(quality < 50, 5000 / quality, 200 - 2 * quality)
   steps = jnp.clip((table * scale + 50) // 100, 1, 255)
-  n = np.arange(8)
-  basis = np.cos(np.pi / 16 * np.outer(n, 2 * n + 1)).astype(np.float32) / 2
-  basis[0] /= np.sqrt(2)
-  blocks = plane.reshape(plane.shape[0] // 8, 8, plane.shape[1] // 8, 8)
-  found = jnp.einsum('ui,aibj,vj->abuv', basis, blocks, basis)
-  return jnp.einsum(
-      'ui,abuv,vj->aibj', basis, jnp.round(found / steps) * steps, basis,
-  ).reshape(plane.shape)
+  blocks = einops.rearrange(plane, '(a i) (b j) -> a b i j', i=8, j=8)
+  found = jax.scipy.fft.dctn(blocks, axes=(2, 3), norm='ortho')
+  blocks = jax.scipy.fft.idctn(
+      jnp.round(found / steps) * steps, axes=(2, 3), norm='ortho')
+  return einops.rearrange(blocks, 'a b i j -> (a i) (b j)')
 
 
 # Settings at each severity for 224 pixels, then for 32.
