@@ -9,7 +9,7 @@ sheet calls bidirectional. Each core of a v2 or v3 is assigned half of its
 chip's memory bandwidth and links.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 import dataclasses
 import glob
 import re
@@ -19,29 +19,19 @@ from vit_jax import schema
 GIB = 2**30
 GB = 10**9
 
-# Sources by the key in brackets. Chips of v2 and v3 have four links of 496 and
-# 656 Gbit/s; documented totals are 2,400 (v4), 1,600 (v5e) and 4,800 Gbit/s
-# (v5p), and 800 GB/s in both directions (v6e).
-SOURCES: Mapping[str, str] = {
-    'v2': 'Jouppi et al., A Domain-Specific Supercomputer for Training Deep '
-          'Neural Networks, CACM 63(7), 2020, table 3',
-    'v3': 'https://cloud.google.com/tpu/docs/v3; links: CACM 63(7), 2020, '
-          'table 3',
-    'v4': 'https://cloud.google.com/tpu/docs/v4',
-    'v5e': 'https://cloud.google.com/tpu/docs/v5e',
-    'v5p': 'https://cloud.google.com/tpu/docs/v5p',
-    'v6e': 'https://cloud.google.com/tpu/docs/v6e',
-    'V100': 'NVIDIA V100 data sheet',
-    # Peaks without sparsity; links are NVLink within a host.
-    'A100': 'NVIDIA A100 data sheet',
-    'H100': 'NVIDIA H100 data sheet',
-    'H200': 'NVIDIA H200 data sheet',
-}
+# Chips of v2 and v3 have four links of 496 and 656 Gbit/s; documented totals
+# are 2,400 (v4), 1,600 (v5e) and 4,800 Gbit/s (v5p), and 800 GB/s in both
+# directions (v6e).
+_CACM = ('Jouppi et al., A Domain-Specific Supercomputer for Training Deep '
+         'Neural Networks, CACM 63(7), 2020, table 3')
+_DOCS = 'https://cloud.google.com/tpu/docs/'
 
 
 @dataclasses.dataclass(frozen=True)
 class Hardware:
   """A JAX device.
+
+  Peaks of GPUs are without sparsity, and their links are NVLink within a host.
 
   Attributes:
     name: common name.
@@ -70,34 +60,35 @@ class Hardware:
 
 TABLE: Sequence[Hardware] = (
     Hardware('TPUv2', ('TPU v2',), 46e12 / 2, 8 * GIB, 700e9 / 2,
-             4 * 496e9 / 8 / 2, source='[v2]'),
+             4 * 496e9 / 8 / 2, source=_CACM),
     Hardware('TPUv3', ('TPU v3',), 123e12 / 2, 16 * GIB, 900e9 / 2,
-             4 * 656e9 / 8 / 2, source='[v3]'),
+             4 * 656e9 / 8 / 2, source=f'{_DOCS}v3; links: {_CACM}'),
     Hardware('TPUv4', ('TPU v4',), 275e12, 32 * GIB, 1200e9, 2400e9 / 8,
-             cores=2, source='[v4]'),
+             cores=2, source=f'{_DOCS}v4'),
     Hardware('TPUv5e', ('TPU v5 lite', 'TPU v5e'), 197e12, 16 * GB, 819e9,
-             1600e9 / 8, source='[v5e]'),
+             1600e9 / 8, source=f'{_DOCS}v5e'),
     Hardware('TPUv5p', ('TPU v5', 'TPU v5p'), 459e12, 95 * GB, 2765e9,
-             4800e9 / 8, cores=2, source='[v5p]'),
+             4800e9 / 8, cores=2, source=f'{_DOCS}v5p'),
     Hardware('TPUv6e', ('TPU v6 lite', 'TPU v6e'), 918e12, 32 * GB, 1638e9,
-             800e9 / 2, source='[v6e]'),
+             800e9 / 2, source=f'{_DOCS}v6e'),
+    # In float16: they have no bfloat16.
     Hardware('V100', ('Tesla V100-SXM2-16GB',), 125e12, 16 * GB, 900e9,
-             300e9 / 2, source='[V100], in float16: it has no bfloat16'),
+             300e9 / 2, source='NVIDIA V100 data sheet, in float16'),
     Hardware('V100-32GB', ('Tesla V100-SXM2-32GB',), 125e12, 32 * GB, 900e9,
-             300e9 / 2, source='[V100], in float16: it has no bfloat16'),
+             300e9 / 2, source='NVIDIA V100 data sheet, in float16'),
     Hardware('A100', ('NVIDIA A100-SXM4-40GB',), 312e12, 40 * GB, 1555e9,
-             600e9 / 2, source='[A100], SXM'),
+             600e9 / 2, source='NVIDIA A100 data sheet, SXM'),
     Hardware('A100-PCIe', ('NVIDIA A100-PCIE-40GB',), 312e12, 40 * GB, 1555e9,
-             source='[A100], PCIe'),
+             source='NVIDIA A100 data sheet, PCIe'),
     Hardware('A100-80GB', ('NVIDIA A100-SXM4-80GB',), 312e12, 80 * GB, 2039e9,
-             600e9 / 2, source='[A100], SXM'),
+             600e9 / 2, source='NVIDIA A100 data sheet, SXM'),
     Hardware('A100-80GB-PCIe', ('NVIDIA A100 80GB PCIe',), 312e12, 80 * GB,
-             1935e9, source='[A100], PCIe'),
+             1935e9, source='NVIDIA A100 data sheet, PCIe'),
     # The PCIe and NVL models are slower.
     Hardware('H100', ('NVIDIA H100 80GB HBM3',), 989e12, 80 * GB, 3350e9,
-             900e9 / 2, source='[H100], SXM'),
+             900e9 / 2, source='NVIDIA H100 data sheet, SXM'),
     Hardware('H200', ('NVIDIA H200',), 989e12, 141 * GB, 4800e9, 900e9 / 2,
-             source='[H200], SXM'),
+             source='NVIDIA H200 data sheet, SXM'),
 )
 _BY_KIND = {kind: row for row in TABLE for kind in row.kinds}
 
@@ -120,12 +111,6 @@ def named(name: str) -> Hardware:
   if _normalize(name) not in rows:
     schema.check_name(name, [row.name for row in TABLE], what='device')
   return rows[_normalize(name)]
-
-
-def describe_source(source: str) -> str:
-  """Returns a source with the title or address of its key."""
-  key = source.strip('[').partition(']')[0]
-  return f'{source}: {SOURCES[key]}'
 
 
 def cores(device_kind: str) -> int:

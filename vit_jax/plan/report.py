@@ -8,7 +8,6 @@ from typing import Any
 from vit_jax import console
 from vit_jax import models
 from vit_jax.experiment import build as experiment_lib
-from vit_jax.parallel import hardware
 from vit_jax.plan import paper_costs
 from vit_jax.plan import roofline
 from vit_jax.plan import step_cost
@@ -156,7 +155,7 @@ def _show_estimate(plan: Mapping[str, Any], e: roofline.Estimate) -> None:
            + ' <- bottleneck' * (name == e.bottleneck))
           for name, bound in e.bounds.items()])
   print(textwrap.fill(
-      hardware.describe_source(e.source), subsequent_indent='  ', width=80,
+      f'Peaks: {e.source}', subsequent_indent='  ', width=80,
       break_on_hyphens=False) + '\n')
   speeds = e.full_overlap, e.no_overlap
   core = f'{e.core}-core' if e.core.startswith('TPU') else e.core
