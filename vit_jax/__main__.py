@@ -138,7 +138,9 @@ def parse_arguments(
     command: str, parser: argparse.ArgumentParser, argv: Sequence[str],
 ) -> argparse.Namespace:
   """Returns the flags of a command, including `overrides` of its config."""
-  argv, runner_flags = split_flags(argv)
+  # Flags after '--' go to a Beam runner.
+  end = list(argv).index('--') if '--' in argv else len(argv)
+  argv, runner_flags = list(argv[:end]), list(argv[end + 1:])
   overrides = config_overrides(argv)
   known = [flag for each in subparsers(parser, argv) for action in each._actions
            for flag in action.option_strings]
@@ -172,12 +174,6 @@ def config_of(argv: Sequence[str]) -> str | None:
 def config_overrides(argv: Sequence[str]) -> list[str]:
   """Returns 'section.key=value' of each flag --config.section.key=value."""
   return [a[len(CONFIG_FLAG):] for a in argv if a.startswith(CONFIG_FLAG)]
-
-
-def split_flags(argv: Sequence[str]) -> tuple[list[str], list[str]]:
-  """Returns our flags and those after '--', which go to a Beam runner."""
-  end = list(argv).index('--') if '--' in argv else len(argv)
-  return list(argv[:end]), list(argv[end + 1:])
 
 
 def build_parser(

@@ -135,7 +135,8 @@ def grid(config: ModelConfig, image_shape: tuple[int, int]) -> tuple[int, int]:
   For a ResNet it is the shape of the last feature map.
   """
   if config.backbone is not None:
-    image_shape = embed.strided(image_shape, config.backbone.stride)
+    stride = config.backbone.stride
+    image_shape = -(-image_shape[0] // stride), -(-image_shape[1] // stride)
   if isinstance(config, resnet_config.ResNetConfig):
     return image_shape
   return embed.grid_shape(image_shape, config.patch_shape)

@@ -38,11 +38,6 @@ def grid_shape(
   return image_shape[0] // patch[0], image_shape[1] // patch[1]
 
 
-def strided(shape: tuple[int, int], stride: int) -> tuple[int, int]:
-  """Returns the shape of a feature map with this stride."""
-  return -(-shape[0] // stride), -(-shape[1] // stride)
-
-
 class PatchEmbedding(nn.Module):
   """Projects the patches of images (equation 1: x_p E).
 

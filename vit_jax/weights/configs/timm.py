@@ -14,8 +14,8 @@ from vit_jax.weights.configs import declared
 from vit_jax.weights.configs import preprocessing
 from vit_jax.weights.configs import timm_architectures
 
-_GELU = {'gelu': 'exact', 'gelu_tanh': 'tanh', 'quick_gelu': 'quick'}
-_POOLING = {'token': 'cls', 'avg': 'average', 'map': 'attention'}
+GELU = {'gelu': 'exact', 'gelu_tanh': 'tanh', 'quick_gelu': 'quick'}
+POOLING = {'token': 'cls', 'avg': 'average', 'map': 'attention'}
 _MODEL_KEYS = {
     'embed_dim': 'width', 'depth': 'depth', 'patch_size': 'patch',
     'num_heads': 'num_heads', 'reg_tokens': 'registers',
@@ -116,8 +116,8 @@ def _parse_vit(
   if 'img_size' in arguments:
     result.resolution = declared.sides(arguments['img_size'])
   if pool is not None:
-    schema.check_name(pool, list(_POOLING), what='global_pool')
-    model['pooling'] = _POOLING[pool]
+    schema.check_name(pool, list(POOLING), what='global_pool')
+    model['pooling'] = POOLING[pool]
   if implied and 'rotary' in implied:
     # Attention pooling of the class Eva has all tokens as input.
     model['pool_prefix'] = model['pooling'] == 'attention'
@@ -129,8 +129,8 @@ def _parse_vit(
     result.embeds_prefix = not arguments['no_embed_class']
   act = arguments.get('act_layer')
   if act is not None:
-    schema.check_name(act, list(_GELU), what='act_layer')
-    model['gelu'] = _GELU[act]
+    schema.check_name(act, list(GELU), what='act_layer')
+    model['gelu'] = GELU[act]
   missing = [key for key in ('num_heads', 'gelu') if key not in model]
   if name and missing:
     raise ValueError(

@@ -10,6 +10,7 @@ from vit_jax.models import resnet_config
 from vit_jax.models import variants
 from vit_jax.models import vit_config
 from vit_jax.weights.configs import preprocessing
+from vit_jax.weights.configs import timm
 
 # A hybrid's convolutional network is set by the architecture's name alone. For
 # a BiT ResNet the name sets the stages, and arguments set the width.
@@ -19,7 +20,8 @@ _HYBRIDS: Mapping[tuple[int, ...], str] = {
 _BITS = ('R50x1', 'R50x3', 'R101x1', 'R101x3', 'R152x2', 'R152x4')
 # Of the norms of timm's architectures; no argument sets it.
 EPSILONS = (1e-6, 1e-5)
-_GLOBAL_POOL = {'cls': 'token', 'average': 'avg', 'attention': 'map'}
+_GLOBAL_POOL = {ours: theirs for theirs, ours in timm.POOLING.items()}
+_ACT_LAYER = {ours: theirs for theirs, ours in timm.GELU.items()}
 
 
 def config_files(
@@ -152,9 +154,7 @@ def _vit_arguments(config: vit_config.ViTConfig) -> dict[str, Any]:
       'scale_mlp_norm': config.inner_norm != 'none',
       'pool_include_prefix': config.pool_prefix}
   if config.mlp == 'gelu':
-    arguments['act_layer'] = {
-        'exact': 'gelu', 'tanh': 'gelu_tanh',
-        'quick': 'quick_gelu'}[config.gelu]
+    arguments['act_layer'] = _ACT_LAYER[config.gelu]
   if config.position == 'none':
     arguments['pos_embed'] = 'none'
   return arguments
