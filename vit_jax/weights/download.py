@@ -1,27 +1,23 @@
 """Downloads weights into a cache on this machine, and checks their SHA-256.
 
 Local paths are used in place. huggingface_hub downloads hf://user/model into
-its own cache; fsspec reads gs:// and other addresses. `_download` reads
-https://, where fsspec needs range requests, which many servers do not support.
+its own cache, and https:// into ours; it resumes lost connections. fsspec reads
+gs:// and other addresses.
 """
 
 from collections.abc import Callable, Generator
 import contextlib
 import hashlib
-import http.client
 import json
 import os
 import pathlib
 import re
 import shutil
 import tempfile
-import time
-from typing import BinaryIO
-import urllib.error
-import urllib.request
 
 from etils import epath
 import huggingface_hub
+from huggingface_hub import file_download
 
 from vit_jax.checkpoints import errors
 from vit_jax.weights import files
@@ -32,8 +28,6 @@ CACHE_VARIABLE = 'VIT_JAX_CACHE'
 Log = Callable[[str], None]
 
 _CHUNK_BYTES = 2**20
-_TIMEOUT_SECS, _RETRY_SECS = 60, 1.0
-_MAX_LOST = 5  # Connections in a row without a new byte.
 _HASH = '#sha256='
 _HUB_PATTERNS = ('*.safetensors', '*.npz', '*.bin')  # In order of preference.
 
@@ -124,7 +118,7 @@ def _copy(
   try:
     with os.fdopen(handle, 'wb') as sink, _explained(url):
       if url.startswith(('http://', 'https://')):
-        _download(url, sink)
+        file_download.http_get(url, sink)
       else:
         import fsspec
         with fsspec.open(url, 'rb') as stream:
@@ -136,45 +130,6 @@ def _copy(
     pathlib.Path(name).unlink(missing_ok=True)
   log(f'fetched {url}\n        {target}, {target.stat().st_size:,} bytes, '
       f'sha256 {found}')
-
-
-def _download(url: str, sink: BinaryIO) -> None:
-  """Writes the file at an http(s):// address to `sink`.
-
-  After a lost connection, the download resumes where it stopped, or restarts if
-  the file has changed (RFC 9110, section 13.1.5). Raises a `ConnectionError` if
-  the server does not state the version of the file.
-  """
-  version, most, lost = '', 0, 0
-  while True:
-    start, length = sink.tell(), None
-    headers = {'User-Agent': 'vit_jax', **({
-        'Range': f'bytes={start}-', 'If-Range': version} if start else {})}
-    reason: Exception | str = 'incomplete'
-    try:
-      with urllib.request.urlopen(
-          urllib.request.Request(url, headers=headers),
-          timeout=_TIMEOUT_SECS) as response:
-        if response.status != 206:  # The whole file.
-          start = sink.seek(0)
-          sink.truncate()
-        tag = response.headers.get('ETag', '')
-        version = (tag if tag.startswith('"') else
-                   response.headers.get('Last-Modified', ''))
-        length = response.headers['Content-Length']
-        shutil.copyfileobj(response, sink, _CHUNK_BYTES)
-      if length is None or sink.tell() == start + int(length):
-        return
-    except urllib.error.HTTPError:
-      raise
-    except (urllib.error.URLError, http.client.HTTPException, ConnectionError,
-            TimeoutError) as error:
-      reason = error
-    most, lost = max(most, sink.tell()), (
-        0 if sink.tell() > most else lost + 1)
-    if not version or lost >= _MAX_LOST:
-      raise ConnectionError(f'{reason} after {sink.tell():,} bytes')
-    time.sleep(_RETRY_SECS)
 
 
 def _check_hash(
@@ -200,10 +155,11 @@ def _explained(url: str) -> Generator[None, None, None]:
         'addresses (etils[epath-gcs] and gcsfs for gs://), or download the '
         'file and name its path.') from error
   except Exception as error:
+    response = getattr(error, 'response', None)
     if isinstance(error, FileNotFoundError) or getattr(
-        error, 'code', None) in (404, 410):
+        response, 'status_code', None) in (404, 410):
       raise FileNotFoundError(f'There is nothing at {url}.') from error
-    is_network = isinstance(error, (urllib.error.URLError, ConnectionError))
+    is_network = response is not None or isinstance(error, ConnectionError)
     if not is_network and (
         storage := errors.storage_error(error, 'Cannot read', url)):
       raise storage from error
