@@ -139,7 +139,7 @@ def test_the_default_loss_suits_the_labels(labels, loss):
     ({'label_smoothing': 0.1}, {'targets': True}, 'regression targets'),
     ({'class_weights': 'inverse'}, {'targets': True}, 'regression targets'),
     ({'class_weights': 'inverse'}, {'multi_label': True},
-     'an example may have several classes'),
+     'several classes per image'),
     ({'class_weights': [1.0, -1.0]}, {}, 'must be finite and at least 0'),
 ])
 def test_setting_that_does_not_apply_to_the_labels_is_an_error(

@@ -119,32 +119,24 @@ def resolve(
   Raises:
     ValueError: if a setting does not apply to the labels.
   """
-  if isinstance(config, DistillConfig) and (targets or multi_label):
-    raise ValueError(
-        'objective distill needs one class per image, but '
-        + ('the labels are regression targets.' if targets
-           else 'an image may have several.'))
-  if config.loss == 'auto':
-    config = dataclasses.replace(config, loss=(
-        'mse' if targets else 'sigmoid' if multi_label else 'softmax'))
-  if (config.loss in losses.ERRORS) != targets:
-    kind, known = (('regression targets', tuple(losses.ERRORS)) if targets else
-                   ('classes', ('softmax', 'sigmoid')))
-    raise ValueError(
-        f'objective.loss is {config.loss!r}, but the labels are {kind}. Use '
-        f'{" or ".join(known)}, or leave it out.')
-  if targets and config.label_smoothing:
-    raise ValueError(
-        f'objective.label_smoothing is {config.label_smoothing}, but the '
-        'labels are regression targets. Use '
-        '--config.objective.label_smoothing=0.')
-  if config.class_weights != 'none' and (targets or multi_label):
-    what = ('labels are regression targets' if targets
-            else 'an example may have several classes')
-    raise ValueError(
-        f'objective.class_weights is {config.class_weights!r}, but {what}. Use '
-        '--config.objective.class_weights=none.')
-  return config
+  labels = ('regression targets' if targets else
+            'several classes per image' if multi_label else 'classes')
+  known = tuple(losses.ERRORS) if targets else ('softmax', 'sigmoid')
+  for name, applies in (
+      ('name', not isinstance(config, DistillConfig) or labels == 'classes'),
+      ('loss', config.loss in ('auto', *known)),
+      ('label_smoothing', not (targets and config.label_smoothing)),
+      ('class_weights',
+       config.class_weights == 'none' or labels == 'classes')):
+    if not applies:
+      raise ValueError(
+          f'objective.{name} is {getattr(config, name)!r}, but the labels are '
+          f'{labels}. ' + (f'Use {" or ".join(known)}, or leave it out.'
+                           if name == 'loss' else 'Leave it out.'))
+  if config.loss != 'auto':
+    return config
+  return dataclasses.replace(config, loss=(
+      'mse' if targets else 'sigmoid' if multi_label else 'softmax'))
 
 
 def class_weights(
