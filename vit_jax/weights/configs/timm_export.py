@@ -7,13 +7,12 @@ from typing import Any
 
 from vit_jax import models
 from vit_jax.models import resnet_config
-from vit_jax.models import variants
 from vit_jax.models import vit_config
+from vit_jax.weights import published_sizes
 from vit_jax.weights.configs import preprocessing
 from vit_jax.weights.configs import timm
 
-# A hybrid's convolutional network is set by the architecture's name alone. For
-# a BiT ResNet the name sets the stages, and arguments set the width.
+# The convolutional network is set by the architecture's name alone.
 _HYBRIDS: Mapping[tuple[int, ...], str] = {
     (): 'vit_tiny_r_s16_p8_224', (2, 2, 2, 2): 'vit_small_r26_s32_224',
     (3, 4, 9): 'vit_base_r50_s16_224', (3, 4, 6, 3): 'vit_large_r50_s32_224'}
@@ -226,20 +225,9 @@ def _hybrid(config: vit_config.ViTConfig) -> str:
 
 
 def _bit(config: resnet_config.ResNetConfig) -> dict[str, Any]:
-  """Returns the architecture of these stages, with arguments for its width."""
-  assert config.backbone is not None
-  depths, width = config.backbone.depths, config.backbone.width
-  names = {variants.backbone(name)['width'] // 64: f'resnetv2_{name[1:]}_bit'
-           for name in _BITS if variants.backbone(name)['depths'] == depths}
-  if width % 64 == 0 and width // 64 in names:
-    return {'architecture': names[width // 64]}
-  for factor, name in names.items():
-    # timm multiplies both by the factor in the name, to multiples of 8.
-    if width % (8 * factor) == 0:
-      return {'architecture': name, 'model_args': {
-          'stem_chs': width // factor,
-          'channels': [4 * 2**stage * width // factor
-                       for stage in range(len(depths))]}}
+  for name in _BITS:
+    if published_sizes.has_dimensions(config, name):
+      return {'architecture': f'resnetv2_{name[1:]}_bit'}
   raise _no_architecture(config)
 
 
