@@ -7,7 +7,6 @@ from PIL import Image
 import pytest
 
 from tests import random_models
-from vit_jax.analysis import attention as attention_lib
 from vit_jax.inference import images as images_lib
 from vit_jax.inference import model as model_lib
 
@@ -118,19 +117,6 @@ def test_attention_and_rollout_sum_to_one(model):
   np.testing.assert_allclose(maps.sum((1, 2)), 1)
   # A batch of another size is summed in another order.
   np.testing.assert_allclose(model.rollout(pixels(1)), maps[1], rtol=1e-4)
-
-
-def test_rollout_holds_the_attention_of_one_batch_at_a_time(model, monkeypatch):
-  sizes = []
-  rollout_map = attention_lib.rollout_map
-
-  def counting(weights, **options):
-    sizes.append(weights.shape[1])
-    return rollout_map(weights, **options)
-
-  monkeypatch.setattr(attention_lib, 'rollout_map', counting)
-  model.rollout([pixels(seed) for seed in range(3)], batch_size=2)
-  assert sizes == [2, 1]
 
 
 def test_a_resnet_has_features_but_no_attention():

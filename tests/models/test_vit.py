@@ -262,26 +262,6 @@ def test_forward_pass_is_equations_1_to_4(section, image):
           got[name][i], value, rtol=1e-4, atol=1e-4, err_msg=name)
 
 
-@pytest.mark.parametrize('change, new', [
-    ({'registers': 4}, {'registers': (4, 12)}),
-    ({'representation_layer': True}, {
-        'representation/dense/kernel': (12, 12),
-        'representation/dense/bias': (12,)}),
-    ({'layer_scale': 0.1}, {'encoder/layers/attention_scale': (3, 12),
-                            'encoder/layers/mlp_scale': (3, 12)}),
-    ({'pool_norm': True}, {'pool_norm/scale': (12,), 'pool_norm/bias': (12,)}),
-    ({'mlp': 'swiglu'}, {'encoder/layers/mlp/gate/kernel': (3, 12, 20),
-                         'encoder/layers/mlp/gate/bias': (3, 20)}),
-    ({'rotary': {}}, {}),
-])
-def test_setting_adds_its_parameters_and_no_other(change, new):
-  _, params = build()
-  _, changed = build(**change)
-  params, changed = tree.flatten(params), tree.flatten(changed)
-  assert {name: leaf.shape for name, leaf in changed.items()} == {
-      **{name: leaf.shape for name, leaf in params.items()}, **new}
-
-
 def test_head_starts_with_a_zero_kernel_and_the_given_bias():
   model, _ = build(head_bias=-10.0, layer_scale=0.25)
   params = initial(model)

@@ -88,15 +88,6 @@ def test_each_layer_has_its_own_learning_rate():
         err_msg=name)
 
 
-def test_rules_multiply_the_layers_factors():
-  got = unrolled(update(
-      layer_decay=0.5, learning_rate_rules=[['.*kernel', 3.0]]))
-  for name, grad in unrolled(tree.flatten(GRADS)).items():
-    rule = 3.0 if name.endswith('kernel') else 1.0
-    np.testing.assert_allclose(
-        got[name], -0.1 * rule * expected_factor(name, 0.5) * grad, rtol=1e-6)
-
-
 def test_every_parameter_of_a_model_has_its_multiplier():
   model = models.build(models.parse({
       'width': 8, 'depth': 4, 'num_heads': 2, 'mlp_dim': 16, 'patch': 4,

@@ -332,16 +332,6 @@ def test_nothing_is_allocated_before_init(name):
   assert after == state
 
 
-def test_schedule_is_the_learning_rate_of_the_next_update():
-  optimizer = build('sgd', momentum=0.0)
-  ones = jax.tree.map(np.ones_like, PARAMS)
-  state = optimizer.tx.init(PARAMS)
-  for step in range(TOTAL):
-    updates, state = optimizer.tx.update(ones, state, PARAMS)
-    assert updates['head']['bias'][0] == -optimizer.schedule(step)
-    assert optimizer.schedule(step) == pytest.approx(rate(step), abs=1e-8)
-
-
 @pytest.mark.parametrize('name', NAMES)
 def test_default_rules_may_match_nothing(name):
   params = {'scale': np.ones(3, np.float32)}

@@ -46,11 +46,6 @@ def test_a_truncated_state_dict_is_recognised_without_torch(tmp_path):
   refused(tmp_path / 'x.pth', 'truncated or damaged')
 
 
-def test_an_empty_file_is_an_error(tmp_path):
-  (tmp_path / 'x.npz').write_bytes(b'')
-  refused(tmp_path / 'x.npz', 'not a file of weights, or truncated: 0 bytes')
-
-
 @pytest.mark.parametrize(('held', 'words'), [
     ({}, 'Found: nothing'), ({'cat.jpg': b'\xff\xd8'}, 'Found: cat.jpg'),
     ({'config.json': b'{}', 'notes.txt': b'x'}, 'Found: config.json, notes'),
