@@ -313,13 +313,6 @@ def has_row(table: Table, name: str) -> bool:
   return next(_rows_of(table, name), None) is not None
 
 
-def contains(table: Table, ours: str, names: Sequence[str]) -> bool:
-  """Whether their names include that of our parameter."""
-  patterns = [_pattern(row.theirs) for row in table.rows if row.ours == ours]
-  return any(pattern.match(table.rename(name)) is not None
-             for name in names for pattern in patterns)
-
-
 def _rows_of(
     table: Table, name: str,
 ) -> Iterator[tuple[Row, _Pattern, dict[str, int]]]:

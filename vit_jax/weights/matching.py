@@ -85,11 +85,13 @@ def candidates(names: Sequence[str]) -> list[tuple[families.Family, str]]:
 
 def _prefixes(table: layout.Table, names: Sequence[str]) -> list[str]:
   """Returns the prefixes of a model's first kernel, unless of an optimizer."""
+  stem = dataclasses.replace(table, rows=tuple(
+      row for row in table.rows if row.ours in _STEMS))
   found: dict[str, None] = {}
   for name in names:
     ends = (0, *(m.end() for m in re.finditer('[/.]', name)))
-    prefix = next((name[:end] for end in ends if any(layout.contains(
-        table, ours, [name[end:]]) for ours in _STEMS)), None)
+    prefix = next((name[:end] for end in ends
+                   if layout.has_row(stem, name[end:])), None)
     if prefix is not None and not _OPTIMIZER.fullmatch(prefix):
       found[prefix] = None
   return list(found)
