@@ -67,8 +67,8 @@ def test_each_stage_has_a_row(tmp_path, capsys):
                           '--config.mesh.fsdp=64')
   stages = {stage['stage']: stage for stage in written['stages']}
   assert next(iter(stages)) == 'pretrain'
-  assert stages['finetune']['images'] == 340 * 32
-  assert stages['finetune']['epochs'] == pytest.approx(340 * 32 / 1437)
+  assert stages['finetune']['images'] == 240 * 32
+  assert stages['finetune']['epochs'] == pytest.approx(240 * 32 / 1437)
   assert {stage['sizes_from'] for stage in stages.values()} == {'data'}
   assert written['exaflops'] == pytest.approx(
       sum(stage['exaflops'] for stage in stages.values()))
