@@ -27,6 +27,10 @@ from typing import Any
 from ml_collections import ConfigDict
 
 CROPS = [{'op': 'inception_crop', 'area': [0.5, 1.0]}, {'op': 'flip'}]
+OPTIMIZER = {
+    'weight_decay': 0.03, 'clip_norm': 1.0,
+    'schedule': {'name': 'cosine', 'warmup': {'percent': 10}},
+}
 # Settings by dataset; durations by objective and percentage of the labels.
 # Digits have 8 x 8 pixels and must not be flipped.
 DATASETS: dict[str, dict[str, Any]] = {
@@ -100,7 +104,8 @@ def get_config(
   if objective == 'lejepa':
     # Short runs need many steps. Views are drawn from whole images.
     stages['pretrain'] |= {
-        'batch_size': 64, 'data': {'train_ops': [{'op': 'resize'}]}}
+        'batch_size': 64, 'data': {'train_ops': [{'op': 'resize'}]},
+        'optimizer': {'name': 'muon', 'learning_rate': 8e-3, **OPTIMIZER}}
   for percent in labels.split('+'):
     if percent not in ('10', '100'):
       raise ValueError(
@@ -126,11 +131,7 @@ def get_config(
           'train_ops': row['train_ops'],
           'cache_mib': 256,  # All images.
       },
-      'optimizer': {
-          'name': 'adam', 'learning_rate': 1e-3, 'weight_decay': 0.03,
-          'clip_norm': 1.0,
-          'schedule': {'name': 'cosine', 'warmup': {'percent': 10}},
-      },
+      'optimizer': {'name': 'adam', 'learning_rate': 1e-3, **OPTIMIZER},
       'log': {'every': {'percent': 10}},
       'checkpoint': {'every': {'percent': 10}},
       # A plain dict would be sorted by name.
