@@ -29,7 +29,7 @@ def counts(classes):
   return matrix + np.diag(RNG.integers(5, 30, classes))
 
 
-@pytest.mark.parametrize('classes', [2, 37, 1500])
+@pytest.mark.parametrize('classes', [2, 37, 100, 1500])
 def test_confusion_is_drawn_at_any_number_of_classes(tmp_path, classes):
   path = tmp_path / 'confusion.png'
   # No name is a formula.
@@ -57,6 +57,14 @@ def test_many_classes_name_the_worst(tmp_path, texts):
   (worst,) = [t for t in texts if t.startswith('Worst')]
   assert worst.split('\n')[1] == '33 %  class 17'
   assert 'class 17' not in texts  # No axis of a hundred names.
+
+
+def test_pooling_keeps_rare_confusions():
+  share = np.zeros((2500, 2500))
+  share[1234, 77] = 0.7
+  pooled, block = prediction_figures.pool(share)
+  assert block == 3 and pooled.shape == (834, 834)
+  assert pooled[1234 // 3, 77 // 3] == 0.7 and pooled.sum() == 0.7
 
 
 def test_reliability_shows_the_error_and_accepts_empty_bins(tmp_path, texts):

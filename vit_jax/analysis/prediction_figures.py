@@ -14,6 +14,7 @@ from vit_jax.analysis import plots
 BLUE, ORANGE, GREY = plots.COLOURS[0], plots.COLOURS[1], '#999999'
 _MAX_COUNTS = 20  # Classes up to which each cell shows its count.
 _MAX_NAMES = 60  # Classes up to which the axes show names.
+_MAX_CELLS = 1_000  # Pixels per side of the matrix; more classes are pooled.
 _NUM_WORST = 12  # Listed classes of a large matrix.
 _MAX_COLUMNS = 3  # Panels side by side.
 _MAX_LETTERS = 24  # Letters of a class name.
@@ -189,6 +190,16 @@ def reliability(
   plots.save(fig, path)
 
 
+def pool(
+    share: Float[np.ndarray, 'classes classes'],
+) -> tuple[Float[np.ndarray, 'rows columns'], int]:
+  """Returns the maximum of each block of a large matrix, and the block size."""
+  block = -(-len(share) // _MAX_CELLS)
+  starts = np.arange(0, len(share), block)
+  pooled = np.maximum.reduceat(share, starts, axis=0)
+  return np.maximum.reduceat(pooled, starts, axis=1), block
+
+
 def _displayed(image: np.ndarray) -> np.ndarray:
   """Returns an image of any type in 0 ... 1: RGB, or its first channel."""
   low, high = (0, 255) if image.dtype == np.uint8 else (
@@ -199,13 +210,17 @@ def _displayed(image: np.ndarray) -> np.ndarray:
 
 def _draw_matrix(fig: Any, axes: Any, share: Any) -> None:
   from matplotlib import colors
+  classes = len(share)
+  cells, block = pool(share)
   drawn = axes.imshow(
-      share, cmap='Blues', norm=colors.PowerNorm(0.5, vmin=0, vmax=1),
-      interpolation='nearest', aspect='auto')
+      cells, cmap='Blues', norm=colors.PowerNorm(0.5, vmin=0, vmax=1),
+      interpolation='nearest', aspect='auto',
+      extent=(-0.5, classes - 0.5, classes - 0.5, -0.5))
   fig.colorbar(
       drawn, ax=axes, location='bottom', shrink=0.6, aspect=40, pad=0.02,
       ticks=(0, 0.05, 0.25, 0.5, 1), format=lambda x, _: f'{100 * x:g} %',
-      label='share of the class')
+      label='share of the class' + (
+          f', maximum of {block} x {block} classes' if block > 1 else ''))
   axes.set(xlabel='prediction', ylabel='label')
 
 

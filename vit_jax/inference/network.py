@@ -17,6 +17,9 @@ from vit_jax.evals import passes
 Images = (Float[Array, 'batch height width channels'] |
           Float[np.ndarray, 'batch height width channels'])
 
+_MAX_RESOLUTIONS = 4  # Resolutions whose position embeddings are cached.
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Network:
   """A network with its parameters on the device.
@@ -63,15 +66,24 @@ class Network:
     All parameters but the position embeddings are shared between sizes. Raises
     a `ValueError` if such images do not divide into patches.
     """
-    old, new = (models.grid(self.config, s) for s in (self.resolution, size))
-    if old == new:
-      return self._device_params
-    return tree.unflatten({**tree.flatten(self._device_params), **{
-        name: jax.device_put(models.resize(
-            name, np.asarray(array), old_grid=old, new_grid=new,
-            method=self.positions))  # type: ignore[arg-type]
-        for name, array in tree.flatten(self.params).items()
-        if name.split('/')[-1] in models.POSITION_PARAMS}})
+    positions = self._positions(size)
+    return self._device_params if not positions else tree.unflatten(
+        {**tree.flatten(self._device_params), **positions})
+
+  @functools.cached_property
+  def _positions(self) -> Callable[[tuple[int, int]], dict[str, jax.Array]]:
+    """Resized position embeddings by path; none for the original grid."""
+    @functools.lru_cache(maxsize=_MAX_RESOLUTIONS)
+    def resized(size: tuple[int, int]) -> dict[str, jax.Array]:
+      old, new = (models.grid(self.config, s) for s in (self.resolution, size))
+      return {} if old == new else jax.device_put({
+          name: models.resize(
+              name, np.asarray(array), old_grid=old, new_grid=new,
+              method=self.positions)  # type: ignore[arg-type]
+          for name, array in tree.flatten(self.params).items()
+          if name.split('/')[-1] in models.POSITION_PARAMS})
+
+    return resized
 
   @functools.cached_property
   def _device_params(self) -> types.Params:
