@@ -46,6 +46,11 @@ def test_a_truncated_state_dict_is_recognised_without_torch(tmp_path):
   refused(tmp_path / 'x.pth', 'truncated or damaged')
 
 
+def test_an_empty_file_is_an_error(tmp_path):
+  (tmp_path / 'x.npz').write_bytes(b'')
+  refused(tmp_path / 'x.npz', 'not a file of weights, or truncated: 0 bytes')
+
+
 @pytest.mark.parametrize(('held', 'words'), [
     ({}, 'Found: nothing'), ({'cat.jpg': b'\xff\xd8'}, 'Found: cat.jpg'),
     ({'config.json': b'{}', 'notes.txt': b'x'}, 'Found: config.json, notes'),
@@ -65,6 +70,22 @@ def test_an_object_array_is_never_unpickled(arrays, tmp_path):
     np.savez(file, **{**arrays, 'cls': np.array([Program()], object)})
   refused(tmp_path / 'x', 'cls is an array of Python objects')
   assert not (tmp_path / 'ran').exists()
+
+
+@pytest.mark.parametrize('shape', [(), (3, 4)])
+@pytest.mark.parametrize('name', [
+    'embedding/kernel', 'head/kernel', 'head/bias', 'cls',
+    'Transformer/posembed_input/pos_embedding',
+    'Transformer/encoder_norm/scale',
+    'Transformer/encoderblock_0/MlpBlock_0/Dense_0/kernel',
+    'Transformer/encoderblock_0/LayerNorm_0/scale'])
+def test_an_array_with_another_number_of_axes_is_an_error(
+    name, shape, arrays, tmp_path):
+  if len(shape) == arrays[name].ndim:
+    shape = (5, *shape)
+  npz.write(tmp_path / 'x', {**arrays, name: np.ones(shape, np.float32)})
+  with pytest.raises(ValueError, match=f'{name}.*expected|expected.*{name}'):
+    load_lib.load(tmp_path / 'x')
 
 
 @pytest.mark.parametrize('index', [

@@ -194,7 +194,8 @@ def _config(
   variant = section.pop('variant', None)
   config = models.parse(section)
   if variant is None:
-    variant = published_sizes.variant(config)
+    variant = published_sizes.variant(
+        config, declared=known, source=found.opened.path)
   elif variant and not published_sizes.has_dimensions(config, variant):
     variant = ''
   return dataclasses.replace(config, variant=variant), notes

@@ -1,37 +1,83 @@
 """Published variant of a model with inferred dimensions."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from vit_jax import models
 from vit_jax.models import variants
 from vit_jax.models import vit_config
 
+_Depths = tuple[int, ...]
 
-def variant(config: models.ModelConfig) -> str:
-  """Returns the published variant of a model's dimensions; '' if none."""
-  names = [name for name in variants.PUBLISHED
-           if variants.family(name) == config.name]
-  if isinstance(config, vit_config.ViTConfig) and not config.backbone:
-    names += [f'{size}/{config.patch_shape[0]}' for size in variants.SIZES]
-  return next((name for name in names if has_dimensions(config, name) and all(
-      getattr(config, key) == value
-      for key, value in variants.settings(name).items())), '')
+
+def variant(
+    config: models.ModelConfig, *, declared: Mapping[str, Any],
+    source: str = '',
+) -> str:
+  """Returns the published variant of a model's dimensions; '' if none.
+
+  `declared` are the keys of the section `model` that no array determines.
+
+  Raises:
+    ValueError: if the file is incomplete: the model is a published one without
+      its last layers, and `declared` does not contain its depth.
+  """
+  widths, depths = _dimensions(config)
+  candidates = {}
+  for name in _candidates(config):
+    published, full = _dimensions(models.parse({'variant': name}))
+    if (published, len(full)) == (widths, len(depths)) and all(
+        getattr(config, key) == value
+        for key, value in variants.settings(name).items()):
+      candidates[name] = full
+  if exact := [name for name, full in candidates.items() if full == depths]:
+    return exact[0]
+  if 'depth' in declared or (declared.get('backbone') or {}).get('depths'):
+    return ''
+  for name, full in candidates.items():
+    if all(found <= most for found, most in zip(depths, full)):
+      raise ValueError(
+          f'{source} has the widths of {name}, but only {_text(depths)} of '
+          f'{_text(full)} layers. If the model is complete, load it with '
+          + (f'depth={depths[0]}.' if depths[1:] == full[1:] else
+             f"backbone={{'depths': {depths[1:]}}}."))
+  return ''
 
 
 def dimensions(name: str) -> dict[str, Any]:
   """Returns the keys of the section `model` that a variant determines."""
-  return _dimensions(models.parse({'variant': name}))
-
-
-def has_dimensions(config: models.ModelConfig, name: str) -> bool:
-  """Whether the dimensions of a model are those of a variant."""
-  return _dimensions(config) == dimensions(name)
-
-
-def _dimensions(config: models.ModelConfig) -> dict[str, Any]:
+  config = models.parse({'variant': name})
   keys = ['name']
   if isinstance(config, vit_config.ViTConfig):
     keys += vit_config.DIMENSIONS
   backbone = config.backbone and {
       'depths': config.backbone.depths, 'width': config.backbone.width}
   return {**{key: getattr(config, key) for key in keys}, 'backbone': backbone}
+
+
+def has_dimensions(config: models.ModelConfig, name: str) -> bool:
+  """Whether the dimensions of a model are those of a variant."""
+  return _dimensions(config) == _dimensions(models.parse({'variant': name}))
+
+
+def _candidates(config: models.ModelConfig) -> list[str]:
+  names = [name for name in variants.PUBLISHED
+           if variants.family(name) == config.name]
+  if isinstance(config, vit_config.ViTConfig) and not config.backbone:
+    names += [f'{size}/{config.patch_shape[0]}' for size in variants.SIZES]
+  return list(dict.fromkeys(names))
+
+
+def _dimensions(config: models.ModelConfig) -> tuple[tuple, _Depths]:
+  """Returns the widths of a size, and its numbers of layers and units."""
+  backbone = config.backbone
+  stages = tuple(backbone.depths) if backbone else ()
+  widths: tuple = (config.name, backbone.width if backbone else 0)
+  if not isinstance(config, vit_config.ViTConfig):
+    return widths, (0, *stages)
+  return (*widths, config.width, config.mlp_dim, config.num_heads,
+          config.patch_shape), (config.depth, *stages)
+
+
+def _text(depths: _Depths) -> str:
+  return ' + '.join(str(n) for n in depths if n)
