@@ -28,7 +28,7 @@ from ml_collections import ConfigDict
 
 CROPS = [{'op': 'inception_crop', 'area': [0.5, 1.0]}, {'op': 'flip'}]
 OPTIMIZER = {
-    'weight_decay': 0.03, 'clip_norm': 1.0,
+    'name': 'muon', 'weight_decay': 0.03, 'clip_norm': 1.0,
     'schedule': {'name': 'cosine', 'warmup': {'percent': 10}},
 }
 # Settings by dataset; durations by objective and percentage of the labels.
@@ -39,11 +39,12 @@ DATASETS: dict[str, dict[str, Any]] = {
         'target': 'downsampled', 'labelled_batch_size': 100,
         'smallest_class': 5000,
         'durations': {
-            'masked_patch': [{'epochs': 100}, {'epochs': 60}, {'epochs': 6}],
+            'masked_patch': [{'epochs': 12}, {'epochs': 30}, {'epochs': 3}],
             'mae': [{'epochs': 24}, {'epochs': 30}, {'epochs': 3}],
             # As many FLOPs as 24 epochs of MAE.
             'lejepa': [{'epochs': 5}, {'epochs': 30}, {'epochs': 3}]},
-        'views': {'num_local': 2, 'local_size': 16}},
+        'views': {'num_local': 2, 'local_size': 16, 'global_area': (0.4, 1.0),
+                  'local_area': (0.2, 0.5), 'jitter': (0.4, 0.4, 0.4, 0.1)}},
     'digits': {
         'resolution': 8, 'patch': 2, 'train_ops': [{'op': 'resize'}],
         'batch_size': 64, 'target': 'mean_color', 'labelled_batch_size': 32,
@@ -89,7 +90,7 @@ def get_config(
       'total': pretrain,
       'batch_size': row['batch_size'],
       'objective': {'name': objective, **objectives[objective]},
-      'optimizer': {'learning_rate': 2e-3},
+      'optimizer': {'learning_rate': 8e-3},
       'evals': {
           'test': {'name': 'objective', 'split': 'test',
                    'every': {'percent': 10}},
@@ -104,8 +105,7 @@ def get_config(
   if objective == 'lejepa':
     # Short runs need many steps. Views are drawn from whole images.
     stages['pretrain'] |= {
-        'batch_size': 64, 'data': {'train_ops': [{'op': 'resize'}]},
-        'optimizer': {'name': 'muon', 'learning_rate': 8e-3, **OPTIMIZER}}
+        'batch_size': 64, 'data': {'train_ops': [{'op': 'resize'}]}}
   for percent in labels.split('+'):
     if percent not in ('10', '100'):
       raise ValueError(
@@ -131,7 +131,7 @@ def get_config(
           'train_ops': row['train_ops'],
           'cache_mib': 256,  # All images.
       },
-      'optimizer': {'name': 'adam', 'learning_rate': 1e-3, **OPTIMIZER},
+      'optimizer': {'learning_rate': 4e-3, **OPTIMIZER},
       'log': {'every': {'percent': 10}},
       'checkpoint': {'every': {'percent': 10}},
       # A plain dict would be sorted by name.

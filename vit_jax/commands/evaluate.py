@@ -10,7 +10,7 @@ weights without a head or with other classes.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 import functools
 import json
@@ -150,11 +150,13 @@ def _restore(
         config, model=dataclasses.replace(config.model, num_classes=0))
     rules = dataclasses.replace(
         rules, new=('head/.*',), ignored=('head/.*', *rules.ignored))
-  # The best checkpoint and the teacher concern the training run only.
-  config = dataclasses.replace(
-      config, checkpoint=checkpoint_config.CheckpointConfig(best=''),
-      objective=objectives.without_teacher(config.objective))
-  experiment = experiment_lib.build(_fit_to_devices(config))
+  # The best checkpoint and the teacher concern the training run only. A batch
+  # is a microbatch of training, rounded up to a multiple of the devices.
+  count = jax.device_count()
+  experiment = experiment_lib.build(dataclasses.replace(
+      config, batch_size=-(-config.eval_batch_size // count) * count,
+      accumulation=1, checkpoint=checkpoint_config.CheckpointConfig(best=''),
+      objective=objectives.without_teacher(config.objective)))
   multihost.connect_cpus(experiment.mesh)
   # Only the unused head may be new; it is initialised to zero.
   params, rows = experiment.adapt(source.load(), source.config, config=rules)
@@ -163,16 +165,6 @@ def _restore(
       print(escape.line(
           f'{row.status} {row.name}: {row.source} -> {row.target}'))
   return experiment, params
-
-
-def _fit_to_devices(config: config_lib.Config) -> config_lib.Config:
-  """Returns the config with a batch that divides over the local devices.
-
-  The batch is a microbatch of training, rounded up.
-  """
-  count = jax.device_count()
-  batch_size = -(-config.eval_batch_size // count) * count
-  return dataclasses.replace(config, batch_size=batch_size, accumulation=1)
 
 
 def _show(
@@ -226,22 +218,18 @@ def _output_folder(args: argparse.Namespace) -> epath.Path | None:
 def _draw(name: str, result: evals.Result, output: epath.Path) -> None:
   output.mkdir(parents=True, exist_ok=True)
   path = output / f'{name}.png'
-  for table, array in result.tables.items():
-    if table == 'reliability':
-      prediction_figures.reliability(array, path, title=name)
-    elif table in ('corruptions', 'class_iou'):
-      assert result.images is not None
-      draw_images: Any = (
-          prediction_figures.corruptions if table == 'corruptions' else
-          prediction_figures.segmentation)
-      draw_images(array, result.images(), path,
-                  names=result.class_names or (), title=name)
-    elif table in ('confusion', 'predictions'):
-      draw: Any = (prediction_figures.confusion if table == 'confusion'
-                   else prediction_figures.scatter)
-      draw(array, path, names=result.class_names, title=name)
-    else:
-      continue
+  figures = prediction_figures
+  options: Any = {'names': result.class_names or (), 'title': name}
+  draw: dict[str, Callable[[Any], None]] = {
+      'reliability': lambda table: figures.reliability(table, path, title=name),
+      'confusion': lambda table: figures.confusion(table, path, **options),
+      'predictions': lambda table: figures.scatter(table, path, **options),
+      'corruptions': lambda table: figures.corruptions(
+          table, result.images(), path, **options),
+      'class_iou': lambda table: figures.segmentation(
+          table, result.images(), path, **options)}
+  for table in draw.keys() & result.tables.keys():
+    draw[table](result.tables[table])
     print(f'figure      {path}')
   if result.mistakes:
     path = output / f'{name}_mistakes.png'

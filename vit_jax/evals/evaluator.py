@@ -155,13 +155,13 @@ class Result:
     class_names: names of the classes or targets in the tables, if known.
     mistakes: wrong predictions, the most confident first.
     images: returns uint8 images [height, width, channels] to draw with the
-      tables, if any.
+      tables.
   """
   metrics: dict[str, float]
   tables: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
   class_names: tuple[str, ...] | None = None
   mistakes: tuple[Mistake, ...] = ()
-  images: Callable[[], list[np.ndarray]] | None = None
+  images: Callable[[], list[np.ndarray]] = list
 
   def name_of(self, index: int) -> str:
     """Returns the name of a class."""

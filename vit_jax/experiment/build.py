@@ -64,15 +64,8 @@ def build(
   abstract_batch = data.abstract_batch(config.data, dataset, config.batch_size)
   init_key, step_key = jax.random.split(jax.random.key(config.seed))
 
-  def init_params() -> types.Params:
-    params = models.init(model, init_key, abstract_batch['image'])
-    params = lora.init(config.lora, jax.random.fold_in(init_key, 1), params)
-    if not isinstance(config.objective, objectives.DistillConfig):
-      return params
-    return distill.add_params(
-        config.objective, params, model, teacher,
-        jax.random.fold_in(init_key, 2), abstract_batch['image'])
-
+  init_params = functools.partial(
+      _init_params, config, model, teacher, init_key, abstract_batch['image'])
   boxed = jax.eval_shape(init_params)
   mesh = mesh_lib.build(
       config.mesh, devices, num_params=tree.num_elements(boxed))
@@ -118,6 +111,18 @@ def build(
       evaluators=build_evaluators(config.num_microbatches),
       build_evaluators=build_evaluators, open_data=open_data,
       unreadable=unreadable)
+
+
+def _init_params(
+    config: config_lib.Config, model: nn.Module, teacher: Any, key: jax.Array,
+    image: jax.ShapeDtypeStruct,
+) -> types.Params:
+  params = models.init(model, key, image)
+  params = lora.init(config.lora, jax.random.fold_in(key, 1), params)
+  if not isinstance(config.objective, objectives.DistillConfig):
+    return params
+  return distill.add_params(config.objective, params, model, teacher,
+                            jax.random.fold_in(key, 2), image)
 
 
 def _model_and_loss(
