@@ -262,20 +262,13 @@ def _find(
   if args.text_embeddings:
     model = zero_shot.in_order(
         model, data.open_dataset(config.data).class_names or ())
-  for name in ('mean', 'std'):
-    theirs = tuple(getattr(model.preprocess, name))
-    ours = getattr(config.data, name)
-    if ours != 'measured' and not np.allclose(
-        theirs, np.broadcast_to(ours, (len(theirs),))):
-      console_lib.print_lines(
-          f'note: data.{name} is {ours}, but the weights are for {theirs}')
-  config = dataclasses.replace(
+  source = load.as_source(model, path)
+  for note in restore.scale_notes(config.data, source.config):
+    console_lib.print_lines(note)
+  return dataclasses.replace(
       config, model=model.config, init=dataclasses.replace(
-          config.init, positions=model.positions))  # type: ignore[arg-type]
-  return config, load.Weights(
-      path=str(path), item=model.origin.split(':')[0], params=model.params,
-      config={'model': schema.to_plain(model.config),
-              'data': {'resolution': list(model.resolution)}})
+          config.init, positions=model.positions)  # type: ignore[arg-type]
+  ), source
 
 
 def _with_training_scales(

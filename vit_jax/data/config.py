@@ -50,7 +50,7 @@ class DataConfig:
     fraction: like `num_examples`, as a fraction of `split`.
     sampling: frequency of a class in training: 'natural', as in the data;
       'balanced', the same for all; 'sqrt', proportional to the square root of
-      its number of examples. See `class_sampling`.
+      its number of examples.
     exclude: file with one key per line of examples of `split` to leave out;
       `main.py deduplicate` writes one.
     resolution: image size in pixels, one side or (height, width); the default
@@ -73,7 +73,7 @@ class DataConfig:
     target_std: standard deviation of each regression target.
     max_labels: maximum number of labels of an image; the length of label lists.
     unreadable: 'error', or 'skip': training replaces an unreadable image with
-      the next readable one, and counts and lists it. See `unreadable`.
+      the next readable one, and counts and lists it.
     eval_unreadable: the same for evaluation, where 'skip' masks the image; by
       default ('auto') as `unreadable`.
     check_secs: seconds for which a new run decodes the images of each split

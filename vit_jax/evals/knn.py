@@ -32,7 +32,7 @@ class KnnConfig(evaluator.EvaluatorConfig):
       their features: 3.9 GB for ImageNet at width 768.
     k: neighbours that vote.
     temperature: divides cosines; lower values favour the nearest neighbours.
-    feature: see `FewshotConfig`.
+    feature: as for `fewshot`.
   """
   name: Literal['knn'] = 'knn'
   train_split: str = 'train'

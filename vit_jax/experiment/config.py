@@ -88,7 +88,7 @@ class Config:
     total: length of training.
     batch_size: images per update, over all devices and microbatches.
     accumulation: number of microbatches per batch; 'auto' is the smallest
-      number that fits into memory, which is 1 until that is known.
+      number that fits into memory, found when the step is compiled.
     averaging: decay of the Polyak average of the parameters, such as 0.9999;
       the average is then evaluated. None keeps no average.
     seed: seed of initial parameters, data order, augmentation and dropout.

@@ -177,10 +177,16 @@ def find(
   if orbax_runs.is_run(found):
     return adapted_runs.merged(
         checkpoint_source.find(found, which=which), find=find)
-  model = load(path, which=which, **overrides)
+  return as_source(load(path, which=which, **overrides), path)
+
+
+def as_source(model: model_lib.Model, path: str | os.PathLike) -> Weights:
+  """Returns a loaded model as the initial parameters of a run."""
   return Weights(
       path=os.fspath(path), item=model.origin.split(':')[0] or 'weights',
       params=model.params, config={
           'model': schema.to_plain(model.config),
           'positions': model.positions,
-          'data': {'resolution': list(model.resolution)}})
+          'data': {'resolution': list(model.resolution),
+                   'mean': list(model.preprocess.mean),
+                   'std': list(model.preprocess.std)}})

@@ -43,8 +43,8 @@ class ViTConfig:
     distill_token: second class token with a head of its own (DeiT, arXiv
       2012.12877), which learns from the teacher of the objective 'distill'.
       Logits and representation are the means of both.
-    registers: learned tokens after these that no output uses (arXiv
-      2309.16588). They have no position embedding.
+    registers: number of learned tokens that no output uses, after class and
+      distillation token (arXiv 2309.16588). They have no position embedding.
     position: position embedding (appendix D.4): 'learned' (1-D), 'none', '2d'
       (concatenated row and column embeddings), 'relative' (learned per distance
       in the sequence and added to attention logits), or 'sincos' (fixed 2-D
@@ -54,7 +54,7 @@ class ViTConfig:
       Does not apply to relative positions.
     position_cls: whether class and distillation token have position embeddings.
     rotary: rotation of queries and keys by patch positions, in addition to
-      `position`; None for none. See `rotary.RotaryConfig`.
+      `position`; None for none.
     stem_norm: 'patches' normalises the patch embeddings before positions are
       added (AIMv2, arXiv 2411.14402); 'tokens' normalises the input of the
       encoder, without a bias of the patch embedding (CLIP, arXiv 2103.00020).

@@ -27,7 +27,7 @@ class CommonConfig:
   of no parameter is an error.
 
   Attributes:
-    name: optimizer; the field of a subclass.
+    name: name of the optimizer.
     learning_rate: peak of the schedule.
     schedule: learning-rate schedule.
     weight_decay: decoupled weight decay, multiplied by the learning rate; see

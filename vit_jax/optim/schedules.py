@@ -36,7 +36,7 @@ class ScheduleConfig:
     rsqrt     1 / sqrt(1 + t / timescale)          (arXiv:2106.04560, sec. 3.5)
 
   Attributes:
-    name: one of the above.
+    name: constant, linear, cosine or rsqrt (1 / sqrt(1 + step / timescale)).
     warmup: duration of the linear increase from 0.
     warmup_limit: upper limit of `warmup`, for short runs of a recipe with a
       fixed number of warm-up steps.

@@ -52,8 +52,9 @@ class MeshConfig:
       takes the preset.
     tensor: devices that share heads and MLP units of the same images; None
       takes the preset.
-    preset: a row of `PRESETS`, or 'auto' for the first that is large enough for
-      the model. Explicit axes override it.
+    preset: 'data', 'L', 'H', 'g', 'G' or '22B' (docs/distributed.md), or
+      'auto' for the first that is large enough for the model. Explicit axes
+      override it.
   """
   data: int = -1
   fsdp: int | None = None

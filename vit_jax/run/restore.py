@@ -12,7 +12,9 @@ import dataclasses
 from typing import Any, Protocol, runtime_checkable
 
 from etils import epath
+import numpy as np
 
+from vit_jax import data
 from vit_jax import tree
 from vit_jax import types
 from vit_jax.checkpoints import checksums
@@ -115,7 +117,30 @@ def restore_or_init(
       origin=str(source.path),
       base=checksums.identity(weights) if adapted else ''), (
       f'Starting from {paths.display(source.path)} ({source.item}):\n'
-      f'{initialize.report(rows)}'))
+      + '\n'.join([initialize.report(rows),
+                   *scale_notes(experiment.config.data, source.config)])))
+
+
+def scale_notes(
+    config: data.DataConfig, trained: Mapping[str, Any],
+) -> list[str]:
+  """Returns a note for each of `data.mean` and `data.std` that has changed.
+
+  Args:
+    config: images of the new run.
+    trained: plain config that the weights were trained with.
+  """
+  notes = []
+  for name in ('mean', 'std'):
+    theirs = trained.get('data', {}).get(name, 'measured')
+    ours = getattr(config, name)
+    if 'measured' in (ours, theirs) or (
+        1 < np.size(ours) != np.size(theirs) > 1):  # Other channels.
+      continue
+    if not np.allclose(ours, theirs):
+      notes.append(
+          f'note: data.{name} is {ours}, but the weights are for {theirs}')
+  return notes
 
 
 def load_best(
