@@ -45,6 +45,11 @@ def select(tree: Any, chosen: Any) -> dict[str, Any]:
       {name: leaf for name, leaf in flatten(tree).items() if keep[name]})
 
 
+def without(tree: Mapping[str, Any], *names: str) -> dict[str, Any]:
+  """Returns a tree without some of its top-level entries."""
+  return {name: value for name, value in tree.items() if name not in names}
+
+
 def update(tree: Any, other: Any) -> dict[str, Any]:
   """Returns the leaves of both trees; those of `other` take precedence."""
   return unflatten({**flatten(tree), **flatten(other)})

@@ -94,3 +94,16 @@ def test_mirroring_all_images_does_not_change_flipped_evaluations():
 def test_the_training_objective_cannot_be_averaged():
   with pytest.raises(ValueError, match=r'evals\.test\.flip averages predict'):
     toy.build(evals={'test': {'name': 'objective', 'flip': True}})
+
+
+def test_each_split_is_opened_once(monkeypatch):
+  opened, open_dataset = [], data.open_dataset
+
+  def count(*args, **options):
+    opened.append(options.get('split'))
+    return open_dataset(*args, **options)
+
+  monkeypatch.setattr(data, 'open_dataset', count)
+  toy.build(evals={'test': {'split': 'test'},
+                   'knn': {'name': 'knn', 'split': 'test'}})
+  assert opened.count('test') == 1

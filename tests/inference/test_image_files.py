@@ -10,8 +10,8 @@ def test_folders_and_globs_contribute_files_with_image_suffixes(tmp_path):
                'h.npz', '.hidden.png'):
     (tmp_path / name).touch()
   expected = [f'{tmp_path}/{name}' for name in ('a.npy', 'b.PNG', 'c.tiff')]
-  assert image_files.find([str(tmp_path)]) == expected
-  assert image_files.find([f'{tmp_path}/*']) == expected
+  assert image_files.find([str(tmp_path)]) == (expected, {})
+  assert image_files.find([f'{tmp_path}/*']) == (expected, {})
 
 
 def test_each_file_is_found_once_through_any_path(tmp_path, monkeypatch):
@@ -21,17 +21,18 @@ def test_each_file_is_found_once_through_any_path(tmp_path, monkeypatch):
   (photos / 'up').symlink_to(tmp_path)
   (tmp_path / 'linked').symlink_to(photos)
   monkeypatch.chdir(photos)
-  assert image_files.find(['a.png', './a.png', str(tmp_path)]) == ['a.png']
-  assert len(image_files.find([str(tmp_path)])) == 1
+  assert image_files.find(
+      ['a.png', './a.png', str(tmp_path)]) == (['a.png'], {})
+  assert len(image_files.find([str(tmp_path)])[0]) == 1
   elsewhere = tmp_path / 'elsewhere'
   elsewhere.mkdir()
   (elsewhere / 'link').symlink_to(photos)
-  assert image_files.find([str(elsewhere)]) == [f'{elsewhere}/link/a.png']
+  assert image_files.find([str(elsewhere)]) == (
+      [f'{elsewhere}/link/a.png'], {})
   with pytest.raises(FileNotFoundError, match='no such file or folder'):
     image_files.find(['b.png'])
-  errors = {}
-  assert image_files.find(['a.png', 'b.png'], errors) == ['a.png']
-  assert errors == {'b.png': 'no such file or folder.'}
+  assert image_files.find(['a.png', 'b.png']) == (
+      ['a.png'], {'b.png': 'no such file or folder.'})
 
 
 @pytest.mark.parametrize(('path', 'message'), [

@@ -2,15 +2,15 @@
 
     python main.py data check --source=./photos --html=photos.html
 
-reports unreadable files, duplicates and suspicious labels of any source.
+`check` reports unreadable files, duplicates and suspicious labels of a source.
 
     python main.py data prepare --source=./photos --to=tfds --name=photos
     python main.py --config=... --config.data.source=photos:1.0.0 \
         --config.data.data_dir=tfds
 
-writes any source as ArrayRecord shards in the format of TensorFlow Datasets:
-a few large files instead of a million small ones. A stopped command continues
-where it was.
+`prepare` writes any source as ArrayRecord shards in the format of TensorFlow
+Datasets: a few large files instead of a million small ones. Repeat a stopped
+command to continue it.
 """
 
 from __future__ import annotations

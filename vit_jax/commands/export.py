@@ -72,8 +72,8 @@ def run(args: argparse.Namespace) -> int:
   for script in server:
     arguments.check_absent(script)
   export.check_installed(args.format)
-  errors: dict[str, str] = {}
-  found = image_files.find(args.paths, errors)[:MAX_IMAGES]
+  found, errors = image_files.find(args.paths)
+  found = found[:MAX_IMAGES]
   loaded = arguments.load_model(args)
   model = export.in_float32(loaded)
   if loaded.config.dtype != 'float32':

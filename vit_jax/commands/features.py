@@ -46,8 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
   """Runs the command; returns the exit status."""
   arguments.check_output(args.output, ('.npz', '.parquet'))
-  errors: dict[str, str] = {}
-  found = image_files.find(args.paths, errors)
+  found, errors = image_files.find(args.paths)
   model = arguments.load_model(args)
   name = model.layer_output(args.layer)
   with image_files.ReadProgress(len(found), errors) as progress:

@@ -80,8 +80,7 @@ def run(args: argparse.Namespace) -> int:
   """Runs the command; returns the exit status."""
   if args.show < 1:
     raise ValueError(f'--show must be at least 1; got {args.show}.')
-  errors: dict[str, str] = {}
-  found = image_files.find(args.paths, errors)
+  found, errors = image_files.find(args.paths)
   model = arguments.load_model(args)
   paths = image_files.interleave(found)
   workdir = _workdir(args.model)

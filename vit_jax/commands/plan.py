@@ -79,7 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
   """Prints a plan per stage; returns 1 if a stage does not fit."""
-  # The compilation time is one of the figures.
+  # The plan reports the compilation time, so nothing may come from the cache.
   jax.config.update('jax_enable_compilation_cache', False)
   devices = _devices(args.topology)
   if args.max_batch:

@@ -58,8 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
   """Runs the command; returns the exit status."""
   arguments.check_output(args.output, ('.csv', '.jsonl'))
-  errors: dict[str, str] = {}
-  found = image_files.find(args.paths, errors)
+  found, errors = image_files.find(args.paths)
   model = arguments.load_model(args)
   if args.labels:
     model = _replace(model, labels=_read_labels(model, args.labels))

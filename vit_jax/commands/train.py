@@ -75,21 +75,18 @@ def _train(args: argparse.Namespace) -> int:
     summaries[name] = run_lib.train(
         experiment, workdir / name, title=name, profile_steps=args.profile,
         source=initial_weights.find(experiment.config, workdir=workdir))
-  if list(stages) != [''] and jax.process_index() == 0:
-    _write_overview(workdir, summaries)
   if jax.process_index() == 0:
+    if list(stages) != ['']:
+      atomic_files.write_json(
+          workdir / workdir_lib.SUMMARY, {'stages': summaries})
+      plots.curves(
+          {name: writer.read_rows(workdir / name) for name in summaries},
+          workdir / workdir_lib.CURVES)
     _print_summary(summaries, workdir, secs=time.monotonic() - start)
     if args.json:
       atomic_files.write_json(
           args.json, summaries.get('', {'stages': summaries}))
   return 0
-
-
-def _write_overview(workdir: epath.Path, summaries: Mapping[str, Any]) -> None:
-  atomic_files.write_json(
-      workdir / workdir_lib.SUMMARY, {'stages': dict(summaries)})
-  plots.curves({name: writer.read_rows(workdir / name) for name in summaries},
-               workdir / workdir_lib.CURVES)
 
 
 def _print_summary(

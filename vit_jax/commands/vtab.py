@@ -171,8 +171,8 @@ def summarise(
 ) -> dict[str, Any]:
   """Returns the scores of tasks and groups, and their mean.
 
-  Means and deviations are over the seeds that all tasks have; the score is
-  `partial` if it is of fewer than 19 tasks.
+  Means and standard deviations cover the seeds that every task has; `partial`
+  is true with fewer than 19 tasks.
 
   Args:
     metrics: metrics of each finished run, by task and seed.

@@ -326,7 +326,7 @@ def _inherit_model(
     source = read_source(init, model)
   else:
     return raw
-  # Whether an earlier stage with 'auto' keeps one depends on its data.
+  # With 'auto', the data of the stage decides whether it keeps one.
   if init.which == checkpoint_paths.BEST and source.get('checkpoint', {}).get(
       'best', '') in ('', 'auto'):
     raise ValueError(

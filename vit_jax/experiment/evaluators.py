@@ -28,8 +28,8 @@ from vit_jax.parallel import mesh as mesh_lib
 from vit_jax.parallel import multihost
 from vit_jax.parallel import sharding
 
-# (split, source, per_class, seeds, real_labels, masks) as in `evals.Context` ->
-# examples, and their ranks in the samples of each class.
+# (split, source, **options) as in `evals.Context` -> examples, and their ranks
+# in the samples of each class.
 OpenData = Callable[..., tuple[data.Dataset, np.ndarray | None]]
 
 _MAX_EVALUATIONS = 10  # By default.
@@ -38,13 +38,11 @@ _MAX_EVALUATIONS = 10  # By default.
 def opener(config: config_lib.Config, *, expected: bool) -> OpenData:
   """Returns a function that opens evaluation data, each split once.
 
-  Args:
-    config: config of the experiment.
-    expected: whether only sizes are known (`expected_data` of `build.build`).
+  If `expected`, only sizes are known (`expected_data` of `build.build`).
   """
   @functools.cache
   def open_data(
-      split: str, source: str, per_class: int = 0,
+      split: str, source: str, *, per_class: int = 0,
       seeds: tuple[int, ...] = (0,), real_labels: str = '',
       masks: bool = False,
   ) -> tuple[data.Dataset, np.ndarray | None]:
@@ -89,8 +87,9 @@ def _set_intervals(
 ) -> config_lib.Config:
   """Returns the config with durations for the intervals 'auto'.
 
-  Evaluations read at most as many images as training does, but run at least
-  once. An image takes as long to decode as in training, and no more FLOPs.
+  By default, evaluations read no more images than training does, but run at
+  least once. An image costs as much to decode as in training, and no more to
+  compute.
   """
   log = config.log
   total = config.total.to_steps(
@@ -138,9 +137,10 @@ def choose_best(
 ) -> config_lib.Config:
   """Returns the config with a metric for the `checkpoint.best` 'auto'.
 
-  It is measured on a validation split that is neither trained on nor that of
-  published results. If no evaluator uses this split, a copy of one does that
-  has the latter. Without such a split, no checkpoint is the best.
+  The metric comes from a validation split that is neither trained on nor the
+  split of published results. If no evaluator uses such a split, one of the
+  published split is copied to it. Without such a split, no best checkpoint is
+  kept.
 
   Raises:
     ValueError: if `checkpoint.patience` has no metric.
@@ -163,9 +163,9 @@ def choose_best(
     sections[name] = dataclasses.replace(copied, split=usable[0])
   if not name and section.patience is not None:
     raise ValueError(
-        'checkpoint.patience needs a metric to watch, but '
-        f'{dataset.name} has no validation split besides training and test '
-        'data that an evaluator with an interval uses. Name a metric: '
+        'checkpoint.patience needs a metric to watch, but no evaluator with '
+        f'an interval has a validation split of {dataset.name} that is '
+        'separate from training and test data. Name a metric: '
         '--config.checkpoint.best=EVALUATOR/METRIC.')
   best = name and f'{name}/' + sections[name].metrics_on(
       multi_label=dataset.multi_label, num_classes=dataset.num_classes,
@@ -182,13 +182,7 @@ def check_metric(
 ) -> None:
   """Raises if 'evaluator/metric' will not be reported for this data.
 
-  Args:
-    config: config of the experiment.
-    metric: 'evaluator/metric', of a known evaluator.
-    setting: config key that names the metric.
-    train_data: training data.
-    objective_metrics: metrics of the training objective.
-    open_data: see `opener`.
+  `setting` is the config key that names the metric.
   """
   name, _, key = metric.partition('/')
   section = config.evals[name]
@@ -246,16 +240,15 @@ def _split_opener(
 ) -> Callable[..., evals.Split]:
   def open_split(
       split: str, source: str = '', *, batch_size: int | None = None,
-      per_class: int = 0, seeds: tuple[int, ...] = (0,), real_labels: str = '',
-      masks: bool = False,
-  ) -> evals.Split:
+      **options: Any) -> evals.Split:
     batch_size = batch_size or config.eval_batch_size
     mesh_lib.check_batch_size(f'evals.{name}.batch_size', batch_size, mesh, 1)
+    # Without those that are off, so that the same data are opened once.
     dataset, ranks = open_data(
-        split, source, per_class, seeds, real_labels, masks)
+        split, source, **{key: v for key, v in options.items() if v})
     fingerprint.check_data(dataset)
     section = config.data
-    if per_class:  # The ranks refer to positions among all examples.
+    if options.get('per_class'):  # Ranks refer to positions in the split.
       section = dataclasses.replace(section, eval_unreadable='error')
     max_unreadable = 0 if section.policy(train=False) == 'error' else (
         data.allowed_unreadable(section.max_unreadable, dataset.num_examples))
@@ -279,7 +272,7 @@ def _labelled_objective(
     config: config_lib.Config, dataset: data.Dataset) -> Any:
   """Returns a supervised objective without label smoothing.
 
-  It is the training objective if that has labels, else the default one.
+  Uses the training objective if it is supervised, otherwise the default one.
   """
   if isinstance(config.objective, objectives.SupervisedConfig):
     return dataclasses.replace(config.objective, label_smoothing=0.0)

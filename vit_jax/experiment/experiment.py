@@ -30,6 +30,9 @@ from vit_jax.training import flops
 from vit_jax.training import step as step_lib
 from vit_jax.weights import initialize
 
+# Parameters that are not of the model.
+_OF_OTHERS = (lora.ROOT, objectives.TEACHER)
+
 
 @dataclasses.dataclass(frozen=True)
 class Experiment:
@@ -99,9 +102,9 @@ class Experiment:
   @property
   def model_params(self) -> types.Params:
     """Shapes of the parameters of the model, with any adapters merged."""
-    return _of_model(jax.eval_shape(
+    return tree.without(jax.eval_shape(
         functools.partial(lora.merge, config=self.config.lora),
-        self.abstract_state.params))
+        self.abstract_state.params), *_OF_OTHERS)
 
   @property
   def steps_per_epoch(self) -> float:
@@ -193,9 +196,9 @@ class Experiment:
   def training_flops_per_image(self) -> int:
     """FLOPs of training on one image, without rematerialisation.
 
-    Three forward passes, as in the paper. If parameters are frozen, the FLOPs
-    of the remaining gradient: little more than one forward pass for a linear
-    probe. Plus a forward pass of a teacher.
+    Three forward passes, as in the paper. With frozen parameters, counts the
+    remaining gradient instead: little more than one forward pass for a linear
+    probe. A teacher adds one forward pass.
     """
     teacher = 0
     if self.teacher is not None:
@@ -203,7 +206,7 @@ class Experiment:
       teacher = flops.count(
           functools.partial(distill.outputs, self.teacher), self.teacher.params,
           distill.image(self.teacher))
-    if all(jax.tree.leaves(_of_model(self.trainable))):
+    if all(jax.tree.leaves(tree.without(self.trainable, *_OF_OTHERS))):
       return teacher + flops.training_flops(self.flops_per_image)
     return teacher + self.gradient_flops(self.countable_model(remat='none'))
 
@@ -221,7 +224,7 @@ class Experiment:
     adapted = lora.names(self.trainable)
     trainable = tree.map_with_name(
         lambda name, trained: trained or name in adapted,
-        _of_model(self.trainable))
+        tree.without(self.trainable, *_OF_OTHERS))
 
     def loss(params, inputs):
       params = step_lib.stop_frozen(params, trainable)
@@ -250,8 +253,8 @@ class Experiment:
     if self.config.lora.rank:
       return state.map_params(
           lambda params: tree.select(params, self.trainable))
-    return state.map_params(lambda params: {
-        k: v for k, v in params.items() if k != objectives.TEACHER})
+    return state.map_params(
+        lambda params: tree.without(params, objectives.TEACHER))
 
   def with_base(
       self, state: types.TrainState, base: types.Params | None = None,
@@ -318,12 +321,6 @@ class Experiment:
         source, initial, config=config, resize=resize)
     return params, [row for row in rows if not row.name.startswith(
         f'{objectives.TEACHER}/')]
-
-
-def _of_model(params: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns a tree without adapters and teacher."""
-  return {name: value for name, value in params.items()
-          if name not in (lora.ROOT, objectives.TEACHER)}
 
 
 def _zeros(params: types.Params) -> types.Params:

@@ -71,7 +71,8 @@ def fit(
   """Compiles the training step with the fewest microbatches that fit.
 
   The gradient does not depend on the number of microbatches, but dropout masks
-  do: a resumed run keeps its number of microbatches if they still fit.
+  do: a resumed run keeps its number of microbatches if they still fit. All
+  processes follow the decision of process 0.
 
   Args:
     experiment: the experiment; a fixed `accumulation` is never changed.
@@ -81,7 +82,6 @@ def fit(
 
   Raises:
     ValueError: if no number of microbatches fits, or the fixed one does not.
-      All processes follow the decision of process 0.
   """
   auto = experiment.config.accumulation == 'auto'
   first = (previous or 1) if auto else experiment.config.num_microbatches
@@ -151,11 +151,7 @@ def next_num_microbatches(
 
 
 def needed_bytes(memory: Any) -> int:
-  """Returns the memory of a compiled function per device.
-
-  Args:
-    memory: its `memory_analysis()`.
-  """
+  """Returns the memory per device, of the `memory_analysis()` of a function."""
   return (memory.argument_size_in_bytes + memory.temp_size_in_bytes
           + memory.output_size_in_bytes - memory.alias_size_in_bytes
           + memory.generated_code_size_in_bytes)
@@ -177,18 +173,13 @@ def out_of_memory_advice(
     what: str, *, advice: str) -> contextlib.AbstractContextManager[None]:
   """Turns an out-of-memory error of the devices into a `ValueError`.
 
-  Args:
-    what: the operation, such as 'Training'.
-    advice: a sentence with a remedy.
+  `what` is the operation, such as 'Training', and `advice` a remedy.
   """
-  def rewrite(error: Exception) -> ValueError | None:
-    return ValueError(
-        f'{what} ran out of device memory. {advice} '
-        f'({exceptions.first_line(error)})') if (
-            isinstance(error, jax.errors.JaxRuntimeError)
-            and 'RESOURCE_EXHAUSTED' in str(error)) else None
-
-  return exceptions.replaced_by(rewrite)
+  return exceptions.replaced_by(lambda error: ValueError(
+      f'{what} ran out of device memory. {advice} '
+      f'({exceptions.first_line(error)})') if (
+          isinstance(error, jax.errors.JaxRuntimeError)
+          and 'RESOURCE_EXHAUSTED' in str(error)) else None)
 
 
 def evaluator_memory_advice(

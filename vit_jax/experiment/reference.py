@@ -1,6 +1,6 @@
 """Every key of a config, with its type, value and description.
 
-The descriptions are those of the records: section "Attributes" of a docstring.
+The descriptions come from the "Attributes" sections of the records' docstrings.
 `python -m vit_jax.experiment.reference` writes docs/config.md.
 """
 

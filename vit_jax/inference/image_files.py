@@ -23,18 +23,19 @@ from vit_jax.data.images import limits
 _MAX_ERRORS = 20  # Printed to the terminal.
 
 
-def find(
-    paths: Sequence[str], errors: dict[str, str] | None = None,
-) -> list[str]:
-  """Returns image files, each once, in sorted order within a folder.
+def find(paths: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+  """Returns image files, and an error message per missing path.
 
-  A path to a file may have any name; folders and globs contribute the files
-  with an image suffix.
+  Each file is returned once, in sorted order within a folder. A path to a file
+  may have any name; folders and globs contribute the files with an image
+  suffix.
 
   Args:
     paths: files, folders (searched recursively) or globs.
-    errors: collects an error message per missing path, unless all are missing;
-      None raises the first error.
+
+  Raises:
+    OSError: the first error, if no path has an image.
+    ValueError: if a folder or glob has none.
   """
   found: dict[str, str] = {}  # Keys are canonical paths.
   failed: dict[str, OSError] = {}
@@ -45,12 +46,11 @@ def find(
         found.setdefault(key, path)
     except OSError as error:
       failed[text] = error
-  if failed and (errors is None or not found):
+  if failed and not found:
     raise next(iter(failed.values()))
-  if errors is not None:
-    errors |= {path: schema.words(error).removeprefix(f'{path}: ')
-               for path, error in failed.items()}
-  return list(found.values())
+  return list(found.values()), {
+      path: schema.words(error).removeprefix(f'{path}: ')
+      for path, error in failed.items()}
 
 
 def interleave(paths: Sequence[str]) -> list[str]:

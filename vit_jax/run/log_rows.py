@@ -29,15 +29,9 @@ def training_row(
     metrics: Mapping[str, Any], speed: clock_lib.Interval, *, step: int,
     device_kind: str,
 ) -> dict[str, float]:
-  """Returns the metrics of a log line.
+  """Returns the metrics of a log line after `step` updates.
 
-  Args:
-    experiment: the experiment.
-    counters: counters with the current time.
-    metrics: running metrics since the previous log line, by name.
-    speed: speed since the previous log line.
-    step: number of updates.
-    device_kind: kind of the devices.
+  `metrics` and `speed` cover the steps since the previous line.
   """
   utilisation = hardware.utilisation(
       speed.images_per_sec * experiment.training_flops_per_image,
@@ -128,14 +122,8 @@ def observe(
 ) -> None:
   """Writes example images and gradient histograms of a batch, before its step.
 
-  Args:
-    experiment: the experiment.
-    writer: destination.
-    state: state before the step.
-    batch: its global batch.
-    step: number of updates so far.
-    is_first: whether to write images: those of the first device, as they come
-      from the pipeline, before mixup.
+  The first batch of a process writes images: those of the first device, as they
+  come from the pipeline, before mixup.
   """
   if is_first:
     images = batch['image'].addressable_data(0)[:_NUM_IMAGES]

@@ -125,7 +125,7 @@ class _Run:
     self._counters = dataclasses.replace(self._start.counters)
     self._step = self._logged_step = self._start.step
     if not self._step:
-      self._unreadable.check_images()
+      coordination.run_on_first('check_images', self._unreadable.check_images)
     self._report('compiling', is_start=True)
     # Process 0 decides: other hosts may see stale files.
     summary = coordination.run_on_first(

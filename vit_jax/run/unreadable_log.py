@@ -20,7 +20,6 @@ from vit_jax.data.images import decode
 from vit_jax.data.images import unreadable as unreadable_lib
 from vit_jax.data.sources import registry
 from vit_jax.experiment import experiment as experiment_lib
-from vit_jax.parallel import coordination
 from vit_jax.parallel import multihost
 from vit_jax.run import workdir
 from vit_jax.training import counters as counters_lib
@@ -36,9 +35,6 @@ class UnreadableRecorder:
   def __init__(
       self, experiment: experiment_lib.Experiment, files: workdir.Files):
     self._experiment = experiment
-    self._section = experiment.config.data
-    self._mesh = experiment.mesh
-    self._log = experiment.unreadable
     self._files = files
     self._counter: data.UnreadableCounter | None = None
     self._num_written = 0
@@ -49,31 +45,29 @@ class UnreadableRecorder:
     Raises:
       ValueError: if unreadable images would end the run.
     """
-    coordination.run_on_first('check_images', self._check_images)
-
-  def _check_images(self) -> None:
     config = self._experiment.config
     datasets = {(one.name, one.split): one for one in [
         self._experiment.dataset,
         *(self._experiment.open_data(section.split, section.source)[0]
           for section in config.evals.values())]}
-    found = [result for dataset in datasets.values() if (result := scan_images(
-        config.data, dataset, secs=config.data.check_secs))]
+    found = [result for dataset in datasets.values()
+             if (result := scan_images(config.data, dataset))]
     check_scans(config.data, found)
     for result in found:
-      for one in result.unreadable:  # Not named again during training.
-        self._log.found[one.data, one.key] = one
+      for one in result.unreadable:  # Training does not report it again.
+        self._experiment.unreadable.found[one.data, one.key] = one
       if result.unreadable:
         console.print_lines(f'{result}\nThey are skipped: see {file_name(0)}')
 
   def start_counter(
       self, counters: counters_lib.Counters) -> data.UnreadableCounter | None:
     """Returns a counter that continues from a checkpoint's counts."""
-    if self._section.unreadable == 'error':
+    section = self._experiment.config.data
+    if section.unreadable == 'error':
       return None
-    shards, num_shards = multihost.batch_shards(self._mesh)
+    shards, num_shards = multihost.batch_shards(self._experiment.mesh)
     self._counter = data.UnreadableCounter(
-        max_share=self._section.max_unreadable, log=self._log,
+        max_share=section.max_unreadable, log=self._experiment.unreadable,
         rows=counters.images * len(shards) // num_shards,
         count=counters.unreadable * len(shards) // num_shards)
     return self._counter
@@ -87,7 +81,7 @@ class UnreadableRecorder:
 
   def write(self, *, step: int) -> None:
     """Appends new unreadable examples to the file of this process."""
-    found = self._log.found.values()
+    found = self._experiment.unreadable.found.values()
     if len(found) > self._num_written:
       name = file_name(jax.process_index())
       with self._files.explain_errors(name):
@@ -108,30 +102,21 @@ def file_name(process: int) -> str:
 
 
 def scan_images(
-    config: data.DataConfig, dataset: data.Dataset, *,
-    secs: float,
+    config: data.DataConfig, dataset: data.Dataset,
 ) -> unreadable_lib.Scan | None:
-  """Decodes images in random order for up to `secs` seconds.
+  """Decodes images of a split in random order, for up to `data.check_secs`.
 
-  Args:
-    config: the section.
-    dataset: a split of it.
-    secs: limit of time.
-
-  Returns:
-    The result; None for published datasets.
-
-  Raises:
-    ValueError: for an error of the file system.
+  Returns None for published datasets. Raises a `ValueError` for an error of the
+  file system.
   """
-  if not secs or not registry.is_user_data(dataset.name):
+  if not config.check_secs or not registry.is_user_data(dataset.name):
     return None
   load = examples.LoadExample(dataset, config, train=False)
   count, rng = dataset.num_examples, np.random.default_rng(0)
   order = (rng.permutation(count) if count <= _MAX_EXAMPLES
            else rng.integers(count, size=_MAX_EXAMPLES))
   found: list[unreadable_lib.Unreadable] = []
-  checked, end = 0, time.monotonic() + secs
+  checked, end = 0, time.monotonic() + config.check_secs
   chunks = decode.read_chunks(
       order.tolist(), load.find_unreadable, size=_CHUNK, errors=())
   for chunk in rich.progress.track(

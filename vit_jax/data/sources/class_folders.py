@@ -30,8 +30,8 @@ def open_folder(
   - `images/*.jpg` and `masks/*.png`, or `images/train/*.jpg` and so on, where
     masks have the names of images and may also be called `annotations`.
 
-  If `train` is the only split, a hash of each path below the class folders'
-  parent chooses the share of each class that becomes `test` (`holdout`).
+  If `train` is the only split, `holdout` of each class becomes `test`, chosen
+  by a hash of the path relative to the parent of the class folders.
 
   Images come in hash order, so that 'train[:90%]' is a sample of the split.
   Classes are numbered in the sorted order of their names, over all splits.

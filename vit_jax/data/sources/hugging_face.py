@@ -114,12 +114,9 @@ def open_parquet(
 
 def _explained(where: str) -> contextlib.AbstractContextManager[None]:
   """Replaces the exceptions of `datasets` by an error of `data.source`."""
-  def rewrite(error: Exception) -> Exception:
-    reasons = dict.fromkeys(map(str, exceptions.causes(error)))
-    return ValueError(
-        f'{where} (data.source) cannot be opened: {": ".join(reasons)}')
-
-  return exceptions.replaced_by(rewrite)
+  return exceptions.replaced_by(lambda error: ValueError(
+      f'{where} (data.source) cannot be opened: '
+      + ': '.join(dict.fromkeys(map(str, exceptions.causes(error))))))
 
 
 def _open(

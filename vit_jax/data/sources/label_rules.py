@@ -2,7 +2,8 @@
 
 `data.target` is 'single', 'multi' or 'regression'; 'auto' infers it by the
 rules in docs/kinds.md. Classes are numbered in the sorted order of their names.
-Whole numbers are class indices if at least half of 0 to the largest occur.
+Whole numbers are class indices if at least half of the range from 0 to the
+largest occurs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -125,7 +126,7 @@ def numbers(values: Column) -> Float64[np.ndarray, 'rows'] | None:
       array[row] = np.nan
     elif isinstance(value, (int, float)) or (
         isinstance(value, str) and _NUMBER.fullmatch(text)):
-      # Text, because Python does not convert long integers.
+      # Through text: float() of an integer beyond 1e308 raises OverflowError.
       array[row] = float(text if type(value) is int else value)
     else:
       return None

@@ -109,7 +109,7 @@ def _stamp(path: epath.Path) -> tuple[int, ...]:
   """Returns the file's size and times.
 
   Copying programs may set the modification time, but not the ctime. Mounted
-  buckets renumber inodes, so these are not part of it.
+  buckets renumber inodes, so inodes are not included.
   """
   untrusted.check_regular(path)
   if '://' not in os.fspath(path):

@@ -9,7 +9,7 @@ import dataclasses
 import typing
 from typing import Any, Protocol
 
-SEGMENTATION = 'segmentation'  # Key of masks; `mask` marks padding of batches.
+SEGMENTATION = 'segmentation'  # Key of masks; `mask` already marks padding.
 
 
 @typing.runtime_checkable

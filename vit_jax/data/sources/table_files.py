@@ -24,8 +24,9 @@ def find(root: epath.Path) -> list[epath.Path]:
   """Returns the label tables of a folder.
 
   `labels.*`, `metadata.*`, one table per split (`train.csv`, or
-  `train/metadata.csv`), else a single table of any name. Beside class folders,
-  tables without images and unreadable tables of other names are ignored.
+  `train/metadata.csv`), else a single table of any name. If there are class
+  folders, tables without image paths and unreadable tables with unusual names
+  are ignored.
   """
   paths = files.files_with(root, files.TABLE_SUFFIXES)
   has_classes = len(files.subfolders(root)) > 1

@@ -79,7 +79,7 @@ def build(
     where: file names, for messages.
     splits: split of each row, from file names.
     class_names: declared by the file.
-    groups: a hold-out keeps rows of an equal group together; default: the
+    groups: rows of the same group stay together in a hold-out; default: the
       column `config.table.key`, or the reader's keys.
     order_by: rows of a split are ordered by the hash of these texts; default:
       the reader's keys.

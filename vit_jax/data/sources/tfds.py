@@ -200,7 +200,7 @@ def _open(folder: epath.Path, name: str) -> protocol.DatasetSplits:
           functools.partial(_read_feature, name=label, parse=parse))
       for split, records in records_of.items()}
   opened = dataclasses.replace(opened, splits=splits)
-  if set(facts.parts) - set(splits):  # Unless it was prepared in these parts.
+  if set(facts.parts) - set(splits):  # Skipped if TFDS prepared them as splits.
     splits = {part: split_strings_lib.select_split(opened, split, name=name)
               for part, split in facts.parts.items()}
   eval_split = facts.eval_split  # The published split, else a guess.
