@@ -9,8 +9,7 @@ import ctypes
 import os
 
 OFF = 'VIT_JAX_ALLOCATOR'  # The value `system` changes nothing.
-# Parameter of mallopt(3), its number in malloc.h and its value. The names in
-# lower case are those of glibc's tunables.
+# (name of glibc's tunable, number of the mallopt(3) parameter, value).
 _OPTIONS = (
     ('mmap_max', -4, 0),  # Large blocks come from the heap.
     ('trim_threshold', -1, -1),  # The heap does not shrink.
@@ -20,7 +19,7 @@ _OPTIONS = (
 )
 
 
-def keep_freed_memory(environ: Mapping[str, str]) -> tuple[str, ...]:
+def keep_freed_memory(environ: Mapping[str, str]) -> None:
   """Makes malloc keep freed memory for reuse by this process.
 
   The peak memory stays allocated until the process ends.
@@ -28,20 +27,14 @@ def keep_freed_memory(environ: Mapping[str, str]) -> tuple[str, ...]:
   Args:
     environ: environment variables. Those of glibc (MALLOC_ARENA_MAX, ...,
       GLIBC_TUNABLES) take precedence.
-
-  Returns:
-    The names of the options set: none without glibc.
   """
   if (environ.get(OFF) == 'system'
       or 'CS_GNU_LIBC_VERSION' not in getattr(os, 'confstr_names', ())):
-    return ()
+    return
   mallopt = ctypes.CDLL(None).mallopt
   tunables = environ.get('GLIBC_TUNABLES', '')
-  names = []
   for name, number, value in _OPTIONS:
     variables = (f'MALLOC_{name.upper()}', f'MALLOC_{name.upper()}_')
     if (not any(variable in environ for variable in variables)
-        and f'glibc.malloc.{name}=' not in tunables
-        and mallopt(number, value)):
-      names.append(name)
-  return tuple(names)
+        and f'glibc.malloc.{name}=' not in tunables):
+      mallopt(number, value)

@@ -58,7 +58,13 @@ def create(target: str | os.PathLike) -> Generator[pathlib.Path, None, None]:
     with _create_local(pathlib.Path(rest or text).expanduser()) as path:
       yield path
     return
-  remote = _open_remote(text, scheme)
+  if scheme not in SCHEMES:
+    raise ValueError(
+        f'Cannot write to {text}: expected a local path or '
+        f'{", ".join(f"{name}://" for name in SCHEMES)}. Write a local file '
+        'and copy it.')
+  remote = epath.Path(text)
+  _check_absent(remote)
   with tempfile.TemporaryDirectory() as folder:
     path = pathlib.Path(folder) / remote.name
     yield path
@@ -78,17 +84,6 @@ def _create_local(path: pathlib.Path) -> Generator[pathlib.Path, None, None]:
     os.rename(folder / path.name, path)
   finally:
     shutil.rmtree(folder, ignore_errors=True)
-
-
-def _open_remote(text: str, scheme: str) -> epath.Path:
-  if scheme not in SCHEMES:
-    raise ValueError(
-        f'Cannot write to {text}: expected a local path or '
-        f'{", ".join(f"{name}://" for name in SCHEMES)}. Write a local file '
-        'and copy it.')
-  path = epath.Path(text)
-  _check_absent(path)
-  return path
 
 
 def _check_absent(path: epath.Path) -> None:

@@ -96,21 +96,19 @@ def format_bytes(count: float) -> str:
   return humanize.naturalsize(count, binary=True)
 
 
-def format_flops(count: float, *, precision: int = 3) -> str:
+def format_flops(count: float) -> str:
   """Formats a number of floating-point operations: '1.24 TFLOP'."""
-  return humanize.metric(count, 'FLOP', precision=precision)
+  return humanize.metric(count, 'FLOP')
 
 
-def format_metrics(row: Mapping[str, float], *, digits: int = 3) -> str:
-  """Formats metrics by name: 'val/accuracy 97.22 %, val/loss 0.113'.
+def format_metrics(row: Mapping[str, float]) -> str:
+  """Formats metrics by name, without the numbers of examples.
 
-  Args:
-    row: metric values by name; example counts are left out.
-    digits: significant digits of metrics that are not fractions.
+  For example: 'val/accuracy 97.22 %, val/loss 0.113'.
   """
   return ', '.join(
-      f'{name} {format_metric(name, value, digits=digits)}'
-      for name, value in row.items() if not name.endswith('/examples'))
+      f'{name} {format_metric(name, value)}' for name, value in row.items()
+      if not name.endswith('/examples'))
 
 
 def format_metric(name: str, value: float | None, *, digits: int = 3) -> str:

@@ -42,10 +42,6 @@ class Mean(clu.metrics.Average):
     average = super().from_model_output(values.astype(jnp.float32), mask)
     return cls(total=average.total, count=average.count)
 
-  def compute(self) -> Any:
-    """Returns the mean, or NaN without real examples."""
-    return self.total / self.count
-
 
 def top_k_correct(
     logits: Float[Array, 'batch classes'], labels: Labels, *, k: int = 1,

@@ -75,7 +75,6 @@ def map_rules(
   Raises:
     ValueError: if a rule is not the first match of any parameter.
   """
-  names = list(flatten(tree))
   compiled = []
   for pattern, _ in rules:
     try:
@@ -85,26 +84,20 @@ def map_rules(
           f'{where}: {pattern!r} is not a regular expression: {error}.'
       ) from error
 
-  def first_match(name: str) -> int | None:
-    return next(
-        (i for i, p in enumerate(compiled) if p.fullmatch(name)), None)
-
-  used = {first_match(name) for name in names}
+  first_match = {name: next((i for i, p in enumerate(compiled)
+                             if p.fullmatch(name)), None)
+                 for name in flatten(tree)}
   for i, (pattern, _) in enumerate(rules):
-    if i not in used:
-      shadowed = any(compiled[i].fullmatch(name) for name in names)
+    if i not in first_match.values():
+      shadowed = any(map(compiled[i].fullmatch, first_match))
       raise ValueError(
           f'{where}: the rule {pattern!r} '
           + ('only matches parameters that an earlier rule matches.'
              if shadowed else 'matches no parameter.')
-          + f' Parameters: {", ".join(names)}.')
-
-  def value(name: str, leaf: Any) -> T:
-    del leaf
-    i = first_match(name)
-    return default if i is None else rules[i][1]
-
-  return map_with_name(value, tree)
+          + f' Parameters: {", ".join(first_match)}.')
+  return map_with_name(
+      lambda name, _: default if (i := first_match[name]) is None
+      else rules[i][1], tree)
 
 
 def num_elements(tree: Any) -> int:

@@ -62,7 +62,8 @@ def toy():
         class_names=class_names, grid=grid,
         num_classes=num_classes or splits[''].num_classes,
         open_split=lambda split, source, **options: splits[split])
-    return evals.build(evals.parse({'test': section})['test'], context)
+    return evals.Evaluator(
+        evals.parse({'test': section})['test'].build(context))
 
   build.split = split
   build.params = {'scale': jnp.float32(1.0)}

@@ -135,13 +135,17 @@ def test_same_grid_and_other_parameters_are_unchanged(name):
     assert embed.resize(name, values, **SIZES) is values
 
 
+def concatenated(rows, columns):
+  """Returns row and column embeddings of each patch."""
+  return np.concatenate([np.repeat(rows, len(columns), axis=0),
+                         np.tile(columns, (len(rows), 1))], axis=1)
+
+
 def test_separate_axes_are_resized_like_the_grid():
   rows, columns = (RNG.normal(size=(n, 3)).astype(np.float32) for n in (3, 4))
-  whole = np.asarray(embed.outer_concat(*map(jnp.asarray, (rows, columns))))
-  want = embed.resize('positions', whole, **SIZES)
-  got = embed.outer_concat(
-      jnp.asarray(embed.resize('positions_rows', rows, **SIZES)),
-      jnp.asarray(embed.resize('positions_columns', columns, **SIZES)))
+  want = embed.resize('positions', concatenated(rows, columns), **SIZES)
+  got = concatenated(embed.resize('positions_rows', rows, **SIZES),
+                     embed.resize('positions_columns', columns, **SIZES))
   np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
 
 

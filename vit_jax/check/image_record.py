@@ -1,7 +1,6 @@
 """Properties of one image: digest, size, format, perceptual hash, features."""
 
 import dataclasses
-import hashlib
 import io
 import os
 
@@ -15,6 +14,7 @@ from vit_jax.data.augment import ops
 from vit_jax.data.fingerprints import perceptual_hash
 from vit_jax.data.fingerprints import similarity
 from vit_jax.data.images import multichannel
+from vit_jax.data.splits import split_strings
 
 
 @dataclasses.dataclass(eq=False)
@@ -58,7 +58,6 @@ def build(
   mode, remarks = _inspect(data, key)
   content = data if isinstance(data, bytes) else (
       f'{data.shape}{mode}'.encode() + data.tobytes())
-  digest = hashlib.blake2b(content, digest_size=8).digest()
   image = to_rgb(decoded)
   thumbnail = perceptual_hash.thumbnail(image)
   if perceptual_hash.is_flat(thumbnail[None])[0]:
@@ -67,7 +66,7 @@ def build(
   # A chunk of images is held in memory.
   factor = min(image.size) // min_side if min_side else 0
   return ImageRecord(
-      int.from_bytes(digest, 'little'), decoded.size, mode,
+      split_strings.stable_hash(content), decoded.size, mode,
       len(data) if isinstance(data, bytes) else data.nbytes, remarks,
       perceptual_hash.fingerprints(thumbnail[None])[0, 0],
       np.round(view).astype(np.uint8),

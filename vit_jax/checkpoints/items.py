@@ -62,12 +62,7 @@ def explain_errors(path: epath.Path) -> contextlib.AbstractContextManager[None]:
 def composite(
     arrays: Mapping[str, Any], plain: Mapping[str, Any],
 ) -> ocp.args.Composite:
-  """Returns the items to save, with their checksums.
-
-  Args:
-    arrays: trees of arrays by item.
-    plain: plain data by item.
-  """
+  """Returns the items to save, with their checksums."""
   sums = {**{item: checksums.of_arrays(x) for item, x in arrays.items()},
           **{item: checksums.of_json(x) for item, x in plain.items()}}
   return ocp.args.Composite(

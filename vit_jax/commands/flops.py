@@ -207,5 +207,4 @@ def count_multiply_adds(variant: str) -> int:
 
 def _exaflops(variant: str, images: float) -> float:
   """Returns the cost of training on a number of images."""
-  flops_per_image = flops.training_flops(2 * count_multiply_adds(variant))
-  return flops_per_image * images / 1e18
+  return 3 * 2 * count_multiply_adds(variant) * images / 1e18

@@ -5,12 +5,10 @@
 """
 
 from vit_jax.data.augment.mixup import prepare
-from vit_jax.data.augment.ops import OPS
 from vit_jax.data.config import DataConfig
 from vit_jax.data.config import parse
 from vit_jax.data.dataset import class_labels
 from vit_jax.data.dataset import Dataset
-from vit_jax.data.dataset import draw_per_class
 from vit_jax.data.dataset import open_dataset
 from vit_jax.data.dataset import with_masks
 from vit_jax.data.images.unreadable import allowed as allowed_unreadable
@@ -21,16 +19,13 @@ from vit_jax.data.pipeline import abstract_batch
 from vit_jax.data.pipeline import eval_batches
 from vit_jax.data.pipeline import train_batches
 from vit_jax.data.sources.registry import UnknownSizes
-from vit_jax.data.sources.shapes import ShapesConfig
 from vit_jax.data.splits.class_sampling import TooFewExamples
 from vit_jax.data.statistics import measured
 
 __all__ = [
     'DATASETS',
-    'OPS',
     'DataConfig',
     'Dataset',
-    'ShapesConfig',
     'TooFewExamples',
     'UnknownSizes',
     'UnreadableCounter',
@@ -38,7 +33,6 @@ __all__ = [
     'abstract_batch',
     'allowed_unreadable',
     'class_labels',
-    'draw_per_class',
     'eval_batches',
     'measured',
     'open_dataset',

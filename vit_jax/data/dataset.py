@@ -1,6 +1,5 @@
 """Opens the dataset of a config section without decoding images."""
 
-from collections.abc import Sequence
 import dataclasses
 import os
 from typing import Any
@@ -121,12 +120,8 @@ def open_dataset(
         examples, config, name=f'{name} {wanted}', expected=expected,
         num_classes=opened.num_classes)
   return Dataset(
-      name=name, split=wanted, source=examples, num_classes=opened.num_classes,
-      class_names=opened.class_names, multi_label=opened.multi_label,
-      eval_split=opened.eval_split, targets=opened.targets,
-      description=opened.description, held_out=opened.held_out,
-      excluded=excluded,
-      splits=tuple(opened.splits))
+      name=name, split=wanted, source=examples, excluded=excluded,
+      **{**vars(opened), 'splits': tuple(opened.splits)})
 
 
 def open_splits(
@@ -182,13 +177,3 @@ def class_labels(
   return class_sampling_lib.class_labels(
       dataset.source, num_classes=dataset.num_classes,
       name=f'{dataset.name} {dataset.split}', setting=setting)
-
-
-def draw_per_class(
-    dataset: Dataset, count: int, *, seeds: Sequence[int],
-) -> tuple[Dataset, Int[np.ndarray, 'seeds examples']]:
-  """Returns the union of draws; see `class_sampling.draw_per_class`."""
-  subset, ranks = class_sampling_lib.draw_per_class(
-      dataset.source, count, num_classes=dataset.num_classes,
-      name=f'{dataset.name} {dataset.split}', seeds=seeds)
-  return dataclasses.replace(dataset, source=subset), ranks

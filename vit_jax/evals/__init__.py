@@ -48,7 +48,6 @@ __all__ = [
     'Mistake',
     'Result',
     'Split',
-    'build',
     'config_type',
     'parse',
 ]
@@ -69,12 +68,3 @@ def parse(sections: Mapping[str, Any]) -> dict[str, EvaluatorConfig]:
     record = config_type(section['name'], where=where)
     records[name] = schema.parse(record, section, where=where)
   return records
-
-
-def build(config: EvaluatorConfig, context: Context) -> Evaluator:
-  """Opens the data of an evaluator and returns it.
-
-  Raises:
-    ValueError: if the data is missing or does not fit the model.
-  """
-  return Evaluator(config.build(context))

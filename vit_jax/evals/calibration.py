@@ -37,12 +37,10 @@ class CalibrationConfig(evaluator.EvaluatorConfig):
       raise ValueError(f'bins must be at least 1, but is {self.bins}.')
 
   def metrics(self) -> dict[str, evaluator.Mode]:
-    """See `EvaluatorConfig`."""
     return {'calibration_error': 'min', 'calibration_error_max': 'min',
             'brier': 'min', 'loss': 'min'}
 
   def build(self, context: evaluator.Context) -> evaluator.Evaluate:
-    """See `EvaluatorConfig`."""
     split = context.open(self)
     context.check_classes(split)
     activation = getattr(jax.nn, context.activation)

@@ -32,7 +32,6 @@ class ClassificationConfig(evaluator.EvaluatorConfig):
   leave_out_unlabelled: bool = False
 
   def metrics(self) -> dict[str, evaluator.Mode]:
-    """See `EvaluatorConfig`."""
     if self.real_labels:
       return {'accuracy': 'max'}
     return {'accuracy': 'max', 'precision_at_1': 'max',
@@ -43,7 +42,6 @@ class ClassificationConfig(evaluator.EvaluatorConfig):
       self, *, multi_label: bool, num_classes: int,
       objective_metrics: Collection[str] = (),
   ) -> tuple[str, ...]:
-    """See `EvaluatorConfig`."""
     if self.real_labels:
       return ('accuracy',)
     if multi_label:
@@ -58,7 +56,6 @@ class ClassificationConfig(evaluator.EvaluatorConfig):
         self.real_labels or self.leave_out_unlabelled)
 
   def build(self, context: evaluator.Context) -> evaluator.Evaluate:
-    """See `EvaluatorConfig`."""
     split = context.open(self, real_labels=self.real_labels)
     context.check_classes(split)
     leave_out = self.leave_out_unlabelled or bool(self.real_labels)

@@ -23,12 +23,10 @@ class ConfusionConfig(evaluator.EvaluatorConfig):
   name: Literal['confusion'] = 'confusion'
 
   def metrics(self) -> dict[str, evaluator.Mode]:
-    """See `EvaluatorConfig`."""
     return {'accuracy': 'max', 'accuracy_class_mean': 'max',
             'accuracy_class_worst': 'max', 'f1_class_mean': 'max'}
 
   def build(self, context: evaluator.Context) -> evaluator.Evaluate:
-    """See `EvaluatorConfig`."""
     split = context.open(self)
     context.check_classes(split, single=True)
     if split.num_classes > MAX_CLASSES:

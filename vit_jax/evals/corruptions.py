@@ -49,12 +49,10 @@ class CorruptionsConfig(evaluator.EvaluatorConfig):
           f'from 1 to 5; got {self.corruptions} and {self.severities}.')
 
   def metrics(self) -> dict[str, evaluator.Mode]:
-    """See `EvaluatorConfig`."""
     return {'accuracy_corrupted': 'max', 'accuracy': 'max',
             'mean_corruption_error': 'min'}
 
   def build(self, context: evaluator.Context) -> evaluator.Evaluate:
-    """See `EvaluatorConfig`."""
     split = context.open(self)
     context.check_classes(split, single=True)
     if split.pixel_scale is None:

@@ -76,11 +76,9 @@ class FewshotConfig(evaluator.EvaluatorConfig):
           f'{self.penalty} and {self.penalties}.')
 
   def metrics(self) -> dict[str, evaluator.Mode]:
-    """See `EvaluatorConfig`."""
     return {f'{shots}_shot': 'max' for shots in self.shots or SHOTS}
 
   def build(self, context: evaluator.Context) -> evaluator.Evaluate:
-    """See `EvaluatorConfig`."""
     test = context.open(self)
     # Called first, because its error for multi-label data is the clearest.
     extract_test = features_lib.extract(context, test, self.feature)

@@ -49,11 +49,9 @@ class KnnConfig(evaluator.EvaluatorConfig):
           f'{self.k} and {self.temperature}.')
 
   def metrics(self) -> dict[str, evaluator.Mode]:
-    """See `EvaluatorConfig`."""
     return {'accuracy': 'max', 'feature_rank': 'max', 'feature_std': 'max'}
 
   def build(self, context: evaluator.Context) -> evaluator.Evaluate:
-    """See `EvaluatorConfig`."""
     test = context.open(self)
     train = context.open(dataclasses.replace(self, split=self.train_split))
     extract_test = features_lib.extract(context, test, self.feature)

@@ -31,12 +31,10 @@ class MultiLabelConfig(evaluator.EvaluatorConfig):
   max_gb: float = 16.0
 
   def metrics(self) -> dict[str, evaluator.Mode]:
-    """See `EvaluatorConfig`."""
     return {'mean_average_precision': 'max', 'precision_at_1': 'max',
             'loss': 'min'}
 
   def build(self, context: evaluator.Context) -> evaluator.Evaluate:
-    """See `EvaluatorConfig`."""
     split = context.open(self)
     context.check_classes(split)
     gigabytes = split.num_examples * split.num_classes * _BYTES / 1e9

@@ -23,7 +23,6 @@ class ObjectiveConfig(evaluator.EvaluatorConfig):
   name: Literal['objective'] = 'objective'
 
   def metrics(self) -> dict[str, evaluator.Mode]:
-    """See `EvaluatorConfig`."""
     return {'loss': 'min', 'accuracy': 'max', 'precision_at_1': 'max',
             'color_accuracy': 'max'}
 
@@ -31,11 +30,9 @@ class ObjectiveConfig(evaluator.EvaluatorConfig):
       self, *, multi_label: bool, num_classes: int,
       objective_metrics: Collection[str] = (),
   ) -> tuple[str, ...]:
-    """See `EvaluatorConfig`."""
     return ('loss', *(m for m in self.metrics() if m in objective_metrics))
 
   def build(self, context: evaluator.Context) -> evaluator.Evaluate:
-    """See `EvaluatorConfig`."""
     if self.flip:
       raise ValueError(
           f'{context.where}.flip averages predictions, but the objective '

@@ -25,12 +25,10 @@ class RegressionConfig(evaluator.EvaluatorConfig):
   name: Literal['regression'] = 'regression'
 
   def metrics(self) -> dict[str, evaluator.Mode]:
-    """See `EvaluatorConfig`."""
     return {'root_mean_square_error': 'min', 'mean_absolute_error': 'min',
             'r2': 'max', 'loss': 'min'}
 
   def build(self, context: evaluator.Context) -> evaluator.Evaluate:
-    """See `EvaluatorConfig`."""
     split = context.open(self)
     if not split.targets:
       raise ValueError(

@@ -58,11 +58,9 @@ class SegmentationConfig(evaluator.EvaluatorConfig):
       raise ValueError('segmentation does not support flip. Remove it.')
 
   def metrics(self) -> dict[str, evaluator.Mode]:
-    """See `EvaluatorConfig`."""
     return {'mean_iou': 'max', 'pixel_accuracy': 'max'}
 
   def build(self, context: evaluator.Context) -> evaluator.Evaluate:
-    """See `EvaluatorConfig`."""
     test = context.open(self, masks=True)
     train = context.open(
         dataclasses.replace(self, split=self.train_split), masks=True)

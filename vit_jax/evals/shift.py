@@ -44,11 +44,9 @@ class ShiftConfig(evaluator.EvaluatorConfig):
   mappings: str = ''
 
   def metrics(self) -> dict[str, evaluator.Mode]:
-    """See `EvaluatorConfig`."""
     return {'accuracy': 'max', f'accuracy_top_{_TOP_K}': 'max'}
 
   def build(self, context: evaluator.Context) -> evaluator.Evaluate:
-    """See `EvaluatorConfig`."""
     split = context.open_split(
         self.split or 'all', self.source, batch_size=self.batch_size)
     context.check_classes(split, single=True)

@@ -19,8 +19,9 @@ from typing import Any
 import ml_collections
 
 from vit_jax import evals
-from vit_jax import models
 from vit_jax import schema
+from vit_jax import tree
+from vit_jax.models import vit_config
 
 
 def read(specification: str) -> dict[str, Any]:
@@ -104,7 +105,8 @@ def merge(
       name = value.get('name', old.get('name'))
       if name == old.get('name'):
         if key == 'model' and value.get('variant'):
-          old = models.without_dimensions(old)
+          # The variant sets them.
+          old = tree.without(old, *vit_config.DIMENSIONS)
         value = merge(old, value, section=hint)
       elif set(value) == {'name'}:
         known = _hints(hint, name=str(name))

@@ -19,7 +19,7 @@ from vit_jax import schema
 from vit_jax import types
 from vit_jax.data import examples
 from vit_jax.data import imagenet_real
-from vit_jax.data.splits import split_strings
+from vit_jax.data.splits import class_sampling
 from vit_jax.evals import passes
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import fingerprint
@@ -50,7 +50,10 @@ def opener(config: config_lib.Config, *, expected: bool) -> OpenData:
         config.data, expected=expected, split=split, source=source or None)
     ranks = None
     if per_class and not expected:
-      dataset, ranks = data.draw_per_class(dataset, per_class, seeds=seeds)
+      drawn, ranks = class_sampling.draw_per_class(
+          dataset.source, per_class, num_classes=dataset.num_classes,
+          name=f'{dataset.name} {dataset.split}', seeds=seeds)
+      dataset = dataclasses.replace(dataset, source=drawn)
     if real_labels and not expected:
       dataset = imagenet_real.with_real_labels(dataset, real_labels)
     if masks and not expected:
@@ -150,7 +153,7 @@ def choose_best(
     return config
   trained = {part.split('[')[0].strip() for part in dataset.split.split('+')}
   usable = [split for split in dataset.splits
-            if split_strings.is_validation(split)
+            if split in ('val', 'valid', 'validation', 'dev')
             and split not in {*trained, dataset.eval_split}]
   # Few-shot and k-NN accuracy have training images of their own.
   periodic = {name: one for name, one in sections.items() if one.every and not (
@@ -220,7 +223,7 @@ def build(
 
   # The evaluation loss uses the labels without smoothing.
   labelled = _labelled_objective(config, train_data)
-  return {name: evals.build(section, evals.Context(
+  return {name: evals.Evaluator(section.build(evals.Context(
       where=f'evals.{name}',
       open_split=_split_opener(name, config, mesh, unreadable, open_data),
       predict=sharding.keep_batch_split(
@@ -230,7 +233,7 @@ def build(
       activation='sigmoid' if labelled.loss == 'sigmoid' else 'softmax',
       num_classes=train_data.num_classes, targets=train_data.targets,
       grid=models.grid(config.model, config.data.size),
-      train_name=train_data.name, class_names=train_data.class_names))
+      train_name=train_data.name, class_names=train_data.class_names)))
           for name, section in config.evals.items()}
 
 

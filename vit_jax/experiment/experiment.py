@@ -196,7 +196,8 @@ class Experiment:
   def training_flops_per_image(self) -> int:
     """FLOPs of training on one image, without rematerialisation.
 
-    Three forward passes, as in the paper. With frozen parameters, counts the
+    Three forward passes, as in Table 6 of the paper: the backward pass computes
+    gradients of inputs and of parameters. With frozen parameters, counts the
     remaining gradient instead: little more than one forward pass for a linear
     probe. A teacher adds one forward pass.
     """
@@ -207,7 +208,7 @@ class Experiment:
           functools.partial(distill.outputs, self.teacher), self.teacher.params,
           distill.image(self.teacher))
     if all(jax.tree.leaves(tree.without(self.trainable, *_OF_OTHERS))):
-      return teacher + flops.training_flops(self.flops_per_image)
+      return teacher + 3 * self.flops_per_image
     return teacher + self.gradient_flops(self.countable_model(remat='none'))
 
   def countable_model(self, *, remat: Any) -> nn.Module:

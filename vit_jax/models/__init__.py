@@ -53,12 +53,6 @@ def parse(section: Mapping[str, Any]) -> ModelConfig:
   return config
 
 
-def without_dimensions(section: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns section `model` without the dimensions that a variant sets."""
-  return {key: value for key, value in section.items()
-          if key not in vit_config.DIMENSIONS}
-
-
 def inherit(
     section: Mapping[str, Any], source: Mapping[str, Any],
 ) -> dict[str, Any]:

@@ -109,9 +109,10 @@ def position_embeddings(
     case 'learned':
       return learned('positions', prefix + rows * columns, width)
     case '2d':
-      patches = outer_concat(
-          learned('positions_rows', rows, width // 2),
-          learned('positions_columns', columns, width // 2))
+      of_row = learned('positions_rows', rows, width // 2)
+      of_column = learned('positions_columns', columns, width // 2)
+      patches = jnp.concatenate([jnp.repeat(of_row, columns, axis=0),
+                                 jnp.tile(of_column, (rows, 1))], axis=1)
       return jnp.concatenate(
           [learned('positions_cls', prefix, width), patches]
           if prefix else [patches])
@@ -161,17 +162,6 @@ def add_positions(
   return tokens + whole.astype(tokens.dtype)
 
 
-def outer_concat(
-    rows: Float[Array, 'rows a'], columns: Float[Array, 'columns b'],
-) -> Float[Array, 'positions a+b']:
-  """Concatenates every row embedding with every column embedding."""
-  shape = (rows.shape[0], columns.shape[0])
-  return jnp.concatenate([
-      jnp.broadcast_to(rows[:, None], (*shape, rows.shape[1])),
-      jnp.broadcast_to(columns[None], (*shape, columns.shape[1])),
-  ], axis=-1).reshape(shape[0] * shape[1], -1)
-
-
 def sincos_positions(
     grid: tuple[int, int], width: int, *, longest: float = 10_000,
 ) -> Float[np.ndarray, 'positions width']:
@@ -201,14 +191,8 @@ def resize(
 
   Position embeddings are interpolated separately for each layer: `positions`
   over the grid, `positions_rows` and `positions_columns` along their axis.
-  Other parameters are returned unchanged.
-
-  Args:
-    name: path of the parameter, such as 'encoder/layers/positions'.
-    array: the parameter.
-    old_grid: rows and columns of patches of the parameter.
-    new_grid: rows and columns of patches of the result.
-    method: see `resize_positions`.
+  Other parameters are returned unchanged. `name` is a path such as
+  'encoder/layers/positions'.
 
   Raises:
     ValueError: if the array does not fit `old_grid`, or has relative positions.

@@ -32,20 +32,8 @@ REMAT_POLICIES: Mapping[str, Callable | None] = {
 }
 
 
-def standardize(
-    kernel: Float[Array, 'height width in out'],
-    *,
-    variance_epsilon: float,
-    std_epsilon: float,
-) -> Float[Array, 'height width in out']:
-  """Standardises the weights of each output channel (arXiv 1903.10520)."""
-  centred = kernel - kernel.mean(axis=(0, 1, 2))
-  variance = jnp.square(centred).mean(axis=(0, 1, 2))
-  return centred / (jnp.sqrt(variance + variance_epsilon) + std_epsilon)
-
-
 class StdConv(nn.Module):
-  """Convolution with a standardised kernel and no bias."""
+  """Convolution with a standardised kernel (arXiv 1903.10520) and no bias."""
   config: resnet_config.BackboneConfig
   channels: int
   size: int
@@ -62,8 +50,9 @@ class StdConv(nn.Module):
         nn.with_logical_partitioning(
             nn.initializers.lecun_normal(), (None, None, None, 'width')),
         (self.size, self.size, features.shape[-1], self.channels))
-    kernel = standardize(kernel, variance_epsilon=c.variance_epsilon,
-                         std_epsilon=c.std_epsilon)
+    kernel -= kernel.mean(axis=(0, 1, 2))
+    variance = jnp.square(kernel).mean(axis=(0, 1, 2))
+    kernel /= jnp.sqrt(variance + c.variance_epsilon) + c.std_epsilon
     return jax.lax.conv_general_dilated(
         features.astype(self.dtype), kernel.astype(self.dtype),
         (self.stride, self.stride), padding(c, self.size),

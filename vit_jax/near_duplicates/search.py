@@ -82,8 +82,9 @@ class TestImages(NamedTuple):
 
 def split(selection: selection_lib.Selection) -> list[Block]:
   """Returns the blocks of a selection."""
-  return [Block(selection, *ends)
-          for ends in selection_lib.ranges(len(selection.open()), SIZE)]
+  total = len(selection.open())
+  return [Block(selection, first, min(first + SIZE, total))
+          for first in range(0, total, SIZE)]
 
 
 def read_views(block: Block, method: methods.Method) -> Views:

@@ -66,7 +66,8 @@ class LeJepa:
     If `batch` has no views, `key` samples them.
     """
     view_key, dropout_key = jax.random.split(key)
-    inputs = views_lib.given(batch) or self.draw(batch['image'], view_key)
+    inputs = ({name: batch[name] for name in ('global_views', 'local_views')
+               if name in batch} or self.draw(batch['image'], view_key))
     return self._model.apply(
         {'params': params}, batch['image'], train=train,
         rngs={'dropout': dropout_key}, **inputs)['predictions']

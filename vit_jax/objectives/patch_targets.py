@@ -34,14 +34,7 @@ def compute(
     target: Target, patches: Patches, *, mean: Statistic, std: Statistic,
 ) -> Integer[Array, 'batch patches colors'] | Float[
     Array, 'batch patches values']:
-  """Returns the targets of patches of normalised images.
-
-  Args:
-    target: kind of the targets.
-    patches: (x / 255 - mean) / std.
-    mean: see `patches`.
-    std: see `patches`.
-  """
+  """Returns the targets of patches, (x / 255 - mean) / std of pixels x."""
   if target in SIDES:
     pixels = patches * jnp.asarray(std) + jnp.asarray(mean)
     return colors(pixels, SIDES[target])

@@ -12,7 +12,6 @@ and pixels are clipped to 0 ... 1 only after the last one. There is no blur or
 solarisation.
 """
 
-from collections.abc import Mapping
 import math
 
 import jax
@@ -33,12 +32,7 @@ def draw(
 ) -> dict[str, jax.Array]:
   """Returns `global_views` and, if there are any, `local_views` of each image.
 
-  Args:
-    config: see `lejepa.ViewsConfig`.
-    images: (x - mean) / std of pixels x in 0 ... 1.
-    key: random key of the batch.
-    mean: see `images`.
-    std: see `images`.
+  `images` are (x - mean) / std of pixels x in 0 ... 1.
   """
   size = images.shape[1], images.shape[2]
   kinds = {'global_views': (config.num_global, size, config.global_area),
@@ -146,9 +140,3 @@ def change_colours(
   changed = jnp.einsum(
       'bvhwi,bvoi->bvhwo', brightness * contrast * pixels, matrix)
   return (changed + brightness * (1 - contrast) * mean).clip(0, 1)
-
-
-def given(batch: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
-  """Returns the views that `draw` added to a batch."""
-  return {name: batch[name] for name in ('global_views', 'local_views')
-          if name in batch}

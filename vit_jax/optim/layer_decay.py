@@ -30,10 +30,6 @@ EMBEDDINGS = (
 def multipliers(params: Any, decay: float) -> Any:
   """Returns a tree of multipliers that broadcast against the parameters.
 
-  Args:
-    params: nested dicts of arrays or shapes.
-    decay: ratio of the learning rates of adjacent layers, such as 0.75.
-
   Raises:
     ValueError: if there are no stacked layers, as in a ResNet.
   """

@@ -91,10 +91,15 @@ def build(
   if config.clip_norm is not None:
     steps.insert(0, ('clip', optax.clip_by_global_norm(config.clip_norm)))
   if config.weight_decay:
-    steps.append(('weight_decay', _add_decay(
-        jax.tree.map(lambda rule: config.weight_decay * rule, decay))))
+    rates = jax.tree.map(lambda rule: config.weight_decay * rule, decay)
+    steps.append(('weight_decay', optax.stateless(
+        lambda updates, params: _map_trained(
+            lambda rate, u, p: u + rate * p if rate else u,
+            rates, updates, params))))
   if config.learning_rate_rules or config.layer_decay is not None:
-    steps.append(('multipliers', _multiply(multipliers)))
+    steps.append(('multipliers', optax.stateless(
+        lambda updates, params: _map_trained(
+            lambda multiplier, u: multiplier * u, multipliers, updates))))
   steps.append(('learning_rate', optax.scale_by_learning_rate(schedule)))
   tx = optax.named_chain(*steps)
   if config.frozen:
@@ -205,23 +210,6 @@ def _scale_by_adafactor(
         config.momentum, debias=False,
         accumulator_dtype=jnp.dtype(config.momentum_dtype))))
   return optax.named_chain(*steps)
-
-
-def _add_decay(rates: Any) -> optax.GradientTransformation:
-  """Adds the product of rate and parameter to each update."""
-
-  def update(updates: Any, params: Any) -> Any:
-    return _map_trained(
-        lambda rate, u, p: u + rate * p if rate else u, rates, updates, params)
-
-  return optax.stateless(update)
-
-
-def _multiply(multipliers: Any) -> optax.GradientTransformation:
-  """Multiplies each update by its multiplier, which may be an array."""
-  return optax.stateless(
-      lambda updates, params: _map_trained(
-          lambda multiplier, u: multiplier * u, multipliers, updates))
 
 
 def _map_trained(function: Callable, values: Any, *trees: Any) -> Any:

@@ -172,14 +172,7 @@ def data_parallelism(mesh: jax.sharding.Mesh) -> int:
 def check_batch_size(
     setting: str, batch_size: int, mesh: jax.sharding.Mesh, microbatches: int,
 ) -> None:
-  """Raises if a batch does not divide over the devices of a mesh.
-
-  Args:
-    setting: config key of the batch size.
-    batch_size: global batch size.
-    mesh: the devices.
-    microbatches: number of microbatches per batch.
-  """
+  """Raises if the batch size of config key `setting` does not divide."""
   divisor = data_parallelism(mesh) * microbatches
   if batch_size % divisor:
     raise ValueError(

@@ -121,10 +121,7 @@ def table(
 ) -> list[Row]:
   """Returns the sharding of each parameter of a state, in tree order.
 
-  Args:
-    state: shapes and shardings of a state.
-    axes: result of `axis_names`.
-    mesh: the mesh.
+  `axes` is the result of `axis_names`.
   """
   params = tree.flatten(state.params)
   state_bytes = dict.fromkeys(params, 0)

@@ -32,17 +32,10 @@ def table(
 ) -> Iterator[dict[str, Any]]:
   """Yields a cell per model and resolution as soon as it is known.
 
-  Args:
-    specification: config file that takes the arguments `model` and
-      `resolution`, as configs/pretrain.py does.
-    devices: devices of the mesh.
-    overrides: config overrides.
-    models: variants.
-    resolutions: image sizes in pixels.
-
-  Returns:
-    Cells with `model`, `resolution`, `used_resolution` (the nearest multiple
-    of the patch size) and the result of `largest`.
+  `specification` is a config file that takes the arguments `model` and
+  `resolution`, as configs/pretrain.py does. A cell has `model`, `resolution`,
+  `used_resolution` (the nearest multiple of the patch size) and the result of
+  `largest`.
 
   Raises:
     ValueError: if the config is invalid or has stages.

@@ -229,9 +229,9 @@ def read_records(path: Any) -> Iterator[bytes]:
   reader: Any
   with contextlib.closing(
       array_record_module.ArrayRecordReader(str(path))) as reader:
-    for first, last in selection_lib.ranges(
-        reader.num_records(), _READ_RECORDS):
-      yield from reader.read(list(range(first, last)))
+    indices = list(range(reader.num_records()))
+    for first in indices[::_READ_RECORDS]:
+      yield from reader.read(indices[first:first + _READ_RECORDS])
 
 
 def _digest(records: Iterable[bytes]) -> tuple[int, int, str]:

@@ -42,7 +42,7 @@ def build(
   # Process 0 decides: other hosts may see stale files.
   done = coordination.run_on_first('finished', lambda: [
       name for name in configs
-      if read_summary(workdir, name) is not None]) or []
+      if workdir_lib.read_summary(workdir / RUNS / name) is not None]) or []
   for name, config in configs.items():
     if name in done:
       continue
@@ -52,11 +52,6 @@ def build(
     except ValueError as error:
       raise ValueError(f'run {name}: {error}') from error
   return experiments
-
-
-def read_summary(workdir: epath.Path, name: str) -> dict[str, Any] | None:
-  """Returns the summary of a run, or None if it is not finished."""
-  return workdir_lib.read_summary(workdir / RUNS / name)
 
 
 def train(
@@ -77,7 +72,8 @@ def train(
   for number, name in enumerate(names, start=1):
     stop.check()
     summary = coordination.run_on_first(
-        'finished', functools.partial(read_summary, workdir, name))
+        'finished', functools.partial(
+            workdir_lib.read_summary, workdir / RUNS / name))
     if jax.process_index() == 0:
       print(f'\n{name} ({number} of {len(names)})'
             + ': already finished' * (summary is not None), flush=True)

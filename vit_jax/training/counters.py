@@ -105,13 +105,7 @@ class Counters:
   def set_time(
       self, before: 'Counters', clock: clock_lib.Clock, device_kind: str,
   ) -> None:
-    """Sets the training time to that of earlier starts plus this one.
-
-    Args:
-      before: counters at the start.
-      clock: clock of this start.
-      device_kind: kind of the devices of this start.
-    """
+    """Sets the time to that of earlier starts (`before`) plus this one."""
     self.secs = before.secs + clock.secs
     earlier = before.device_secs_by_kind
     self.device_secs_by_kind = {

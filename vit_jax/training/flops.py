@@ -18,16 +18,6 @@ def count(function: Callable, *args: Any) -> int:
   return _count_jaxpr(jax.make_jaxpr(function)(*args).jaxpr)
 
 
-def training_flops(forward: int) -> int:
-  """Returns the FLOPs of training all parameters.
-
-  The backward pass computes each product of the forward pass twice, for the
-  gradients of inputs and of parameters: three in all, as in Table 6 of the
-  paper.
-  """
-  return 3 * forward
-
-
 def _count_jaxpr(jaxpr: Any) -> int:
   return sum(_count_equation(equation) for equation in jaxpr.eqns)
 

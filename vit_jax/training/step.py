@@ -192,12 +192,7 @@ def build_gradient_histograms(
 
 
 def stop_frozen(params: types.Params, trainable: Any) -> types.Params:
-  """Stops the gradients of frozen parameters.
-
-  Args:
-    params: all parameters.
-    trainable: tree of booleans; None trains all.
-  """
+  """Stops the gradients of parameters that are not `trainable` (None: all)."""
   if trainable is None:
     return params
   return jax.tree.map(

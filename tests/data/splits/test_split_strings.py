@@ -54,10 +54,6 @@ def test_a_colon_before_a_number_or_slash_does_not_begin_a_split():
         f'{text}:test', {})
 
 
-def test_ranges_cover_every_index_once():
-  assert list(selection.ranges(7, 3)) == [(0, 3), (3, 6), (6, 7)]
-
-
 def _tables(root, *names):
   own_data.write(root, *(f'{i}.png' for i in range(20)))
   for k, name in enumerate(names):

@@ -180,7 +180,6 @@ class Flip(colour.RandomOp):
   """Mirrors left to right with the given probability."""
 
   def change(self, image: Picture, rng: np.random.Generator) -> Picture:
-    """See `RandomOp`."""
     return image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
 
 

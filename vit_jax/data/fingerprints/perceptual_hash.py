@@ -13,7 +13,6 @@ Images without contrast are hashed by their pixels.
 
 import dataclasses
 import functools
-import hashlib
 from typing import Any
 
 from jaxtyping import Bool, Float32, UInt8, UInt64
@@ -21,6 +20,7 @@ import numpy as np
 from PIL import Image
 
 from vit_jax.data.images import decode
+from vit_jax.data.splits import split_strings
 
 SIDE = 64  # Side of a thumbnail in pixels.
 FLAT = 2.0  # Images with a lower standard deviation of grey are noise.
@@ -107,7 +107,8 @@ def fingerprints(
       for w in windows], axis=1)
   bits = pack(signs)
   flat = is_flat(thumbnails)
-  bits[flat] = _hash_pixels(thumbnails[flat])[:, None]
+  bits[flat] = np.array([split_strings.stable_hash(pixels.tobytes())
+                         for pixels in thumbnails[flat]], np.uint64)[:, None]
   return bits
 
 
@@ -132,9 +133,3 @@ def pack(signs: Bool[np.ndarray, '*shape 64']) -> Any:
   """Packs booleans into 64-bit integers; bit i is frequency i."""
   packed = np.packbits(signs, axis=-1, bitorder='little')
   return np.ascontiguousarray(packed).view('<u8')[..., 0]
-
-
-def _hash_pixels(thumbnails: Thumbnails) -> UInt64[np.ndarray, 'images']:
-  return np.array(
-      [int.from_bytes(hashlib.blake2b(t.tobytes(), digest_size=8).digest(),
-                      'little') for t in thumbnails], np.uint64)

@@ -3,7 +3,7 @@
 Worker processes open the same examples from the plain text of a selection.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 import dataclasses
 import functools
 import json
@@ -85,9 +85,3 @@ def parse_others(texts: str, settings: Mapping[str, Any]) -> list[Selection]:
 def _parse_source(text: str) -> list[str]:
   """Returns the source and, if given, the split."""
   return re.split(r':(?=[A-Za-z])', text, maxsplit=1)
-
-
-def ranges(length: int, size: int) -> Iterator[tuple[int, int]]:
-  """Yields (first, last + 1) of consecutive blocks of at most `size`."""
-  for first in range(0, length, size):
-    yield first, min(first + size, length)

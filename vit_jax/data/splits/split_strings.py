@@ -24,12 +24,12 @@ _SPLIT_NAME = re.compile(
 _EVAL_SPLITS = ('test', 'val', 'validation', 'valid')
 
 
-def stable_hash(text: str) -> int:
+def stable_hash(content: str | bytes) -> int:
   """Returns a 64-bit hash that is the same in every process, unlike `hash`."""
+  if isinstance(content, str):
+    content = content.encode(errors='surrogatepass')
   return int.from_bytes(
-      hashlib.blake2b(
-          text.encode(errors='surrogatepass'), digest_size=8).digest(),
-      'little')
+      hashlib.blake2b(content, digest_size=8).digest(), 'little')
 
 
 def is_split_name(name: str) -> bool:
@@ -42,11 +42,6 @@ def split_name(value: Any) -> str:
   name = re.sub(r'\W+', '_', str(value).strip().lower())
   return {'training': 'train', 'testing': 'test', 'trn': 'train'}.get(
       name, name)
-
-
-def is_validation(split: str) -> bool:
-  """Returns whether a split is, by its name, for choosing models."""
-  return split in ('val', 'valid', 'validation', 'dev')
 
 
 def choose_eval_split(splits: Sequence[str]) -> str:
