@@ -40,7 +40,7 @@ COMMANDS = {
     'doctor': 'show versions, devices, memory and missing packages',
 }
 DEFAULT = 'train'
-# Commands that can run as one program in several processes, and those of them
+# MULTIPROCESS: commands that can run as several processes; STOPPABLE: those
 # that save their state on SIGTERM.
 MULTIPROCESS = ('train', 'evaluate', 'sweep', 'vtab', 'doctor')
 STOPPABLE = ('train', 'sweep', 'vtab')
@@ -261,7 +261,7 @@ def exit_code(argv: Sequence[str] | None = None) -> int:
     return stopped.exit_code  # Every process leaves here.
   except KeyboardInterrupt:
     return finish(signals.EXIT_CODES[signals.signal.SIGINT])
-  except BrokenPipeError:  # As of `| head`.
+  except BrokenPipeError:  # The reader, such as `head`, has left.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return finish(128 + signal.SIGPIPE)
   except Exception:

@@ -150,7 +150,8 @@ def _column_widths(
 ) -> list[int]:
   """Returns widths that fit into `total`; numbers are never cut.
 
-  No word is broken, if the longest words fit next to each other.
+  Words are broken only if the longest words of all columns do not fit side by
+  side.
   """
   widths, words = [], []
   for column, is_numeric in zip(zip(columns, *cells), numeric):

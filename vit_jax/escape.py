@@ -14,7 +14,7 @@ _CONTROLS = re.compile(
     r'\ud800-\udfff]')
 # https://owasp.org/www-community/attacks/CSV_Injection
 _FORMULA = ('=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠')
-# Also makes no link of a bare address: www.example.org, https://, a@b.
+# Also keeps bare addresses from becoming links: www.example.org, https://, a@b.
 _MARKUP = re.compile(r'[\\`*_\[\]<>|~$&!:@]|(?<=www)\.', re.IGNORECASE)
 
 

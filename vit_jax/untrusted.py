@@ -73,8 +73,8 @@ def parse_json(text: str) -> Any:
   """Returns JSON data.
 
   Raises:
-    ValueError: if it is malformed or nested too deeply, or an object has a key
-      twice, of which Python would ignore the first.
+    ValueError: if it is malformed or nested too deeply, or an object repeats a
+      key, of which Python would silently keep the last.
   """
   try:
     return _JSON.decode(text)

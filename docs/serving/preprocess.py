@@ -25,7 +25,7 @@ def read_settings(path):
     settings = json.load(file)
   if settings['channels'] != 3 or settings['pixel_dtype'] != 'uint8':
     raise ValueError(
-        f"This code reads RGB of 8 bits, but the model takes "
+        f"This code reads 8-bit RGB images, but the model takes "
         f"{settings['channels']} channels of {settings['pixel_dtype']}.")
   if settings['activation'] == 'none':
     raise ValueError('The model predicts numbers, not classes.')

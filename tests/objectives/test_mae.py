@@ -174,9 +174,9 @@ def test_reconstructions_change_masked_patches_only():
 
 
 @pytest.mark.parametrize('section, words', [
-    ({'masked': 0.0}, 'objective.masked must be'),
+    ({'masked': 0.0}, 'objective: masked must be'),
     ({'masked': 1.0}, 'but is 1.0'),
-    ({'decoder_depth': 0}, 'objective.decoder_depth must be at least 1'),
+    ({'decoder_depth': 0}, 'objective: decoder_depth must be at least 1'),
     ({'decoder_width': 18}, 'divide into 16 heads'),
     ({'target': 'mean_color'}, 'normalized'),
 ])

@@ -230,7 +230,7 @@ def test_gradients_reach_the_mask_and_the_encoder_but_not_the_head(target):
 
 
 @pytest.mark.parametrize('section, words', [
-    ({'corrupted': 0.0}, 'objective.corrupted must be'),
+    ({'corrupted': 0.0}, 'objective: corrupted must be'),
     ({'corrupted': 1.5}, 'but is 1.5'),
     ({'shares': (0.8, 0.1, 0.2)}, 'three fractions'),
     ({'shares': (1.2, -0.1, -0.1)}, 'three fractions'),

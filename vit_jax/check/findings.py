@@ -93,9 +93,9 @@ class Report:
     properties: counts of file formats, common sizes and remarks.
     findings: the summary, most harmful first.
     unreadable, duplicates, suspicious_labels: most harmful first.
-    features: representation that nearest neighbours are compared by.
+    features: representation used to find nearest neighbours.
     label_agreement: share of examples whose neighbours predict their label.
-    labels_not_compared: the reason why it is None.
+    labels_not_compared: why `label_agreement` is None.
     contact_sheets: readable examples of each class, for the page.
   """
   source: str

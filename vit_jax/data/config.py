@@ -42,7 +42,8 @@ class DataConfig:
       'auto' infers it from the values.
     table: roles of table columns that cannot be inferred from their names.
     holdout: fraction of each class held out as `test` if your files have no
-      splits; 'hash' as in earlier versions, regardless of class.
+      splits; 'hash' holds out 10 % by hash, regardless of class, as earlier
+      versions did.
     examples_per_class: keeps this many examples of each class of `split`, the
       same ones in every run.
     num_examples: keeps this many random examples of `split`, the same ones in

@@ -93,8 +93,8 @@ def open_dataset(
   Args:
     config: the section. `exclude`, `examples_per_class`, `num_examples` and
       `fraction` apply to its own split and source only.
-    split: overrides the section's split; '' means that of published results,
-      'all' all splits.
+    split: overrides the section's split; '' selects the split of published
+      results, 'all' every split.
     source: overrides the section's source.
     expected: takes sizes from the table of known datasets instead of files;
       enough to plan and compile.

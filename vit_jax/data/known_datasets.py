@@ -46,7 +46,7 @@ DATASETS: dict[str, DatasetFacts] = {
     'cifar100': DatasetFacts(
         label='label',  # Not `coarse_label`: 20 groups.
         num_classes=100, num_examples={'train': 50_000, 'test': 10_000}),
-    # eurosat, resisc45: training on 80 %, as arXiv 1910.04867.
+    # eurosat, resisc45: train on the first 80 %, as in arXiv 1910.04867.
     'eurosat': DatasetFacts(
         parts={'train': 'train[:21600]', 'test': 'train[21600:]'}),
     'food101': DatasetFacts(eval_split='validation'),

@@ -120,8 +120,8 @@ def choose_workers(
   """Returns the number of worker processes for passes over a dataset.
 
   One for each 10 s that a pass would take in a single thread, as measured on a
-  few examples; at most `most`, 8, and half of the cores that remain beside two
-  for the training process.
+  few examples, and at most `most`. 'auto' is at most 8 and half of the cores
+  that are left after reserving two for training.
   """
   if isinstance(most, int):
     limit = most

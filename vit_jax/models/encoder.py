@@ -256,8 +256,8 @@ class AxialBlock(nn.Module):
 def _fold_layer_scale(params: Any) -> Any:
   """Multiplies output projections of branches by their layer scale.
 
-  The gradient of a scaled branch would need the branch, and thus, without
-  memory for it, its matrix product once more.
+  Otherwise the gradient of the scale needs the branch's output, which would
+  have to be stored or its matrix product repeated.
   """
   if not isinstance(params, Mapping):
     return params

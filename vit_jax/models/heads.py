@@ -62,7 +62,7 @@ class RepresentationLayer(nn.Module):
 class Head(nn.Module):
   """Linear classifier in float32, with a zero-initialised kernel.
 
-  `distilled`: whether there is another one, for the distillation token.
+  `distilled`: whether there is a second classifier, for the distillation token.
   """
   num_classes: int
   bias: float

@@ -19,7 +19,7 @@ from vit_jax.models import vit_config
 class JointEmbedding(nn.Module):
   """ViT that also embeds views of images.
 
-  The head is not trained; with it, the model can be loaded like any ViT.
+  The head is not trained; it is kept so that the model loads like any ViT.
 
   Attributes:
     config: the ViT.

@@ -3,8 +3,8 @@
     kernel = base + alpha / rank * a b        (equation 3)
 
 The adapters are parameters under `lora/`, next to those of the model. `merge`
-adds them to the kernels before the model is applied, so that the model does not
-know of them. A layer has one pair for each of queries, keys and values.
+adds them to the kernels before the model is applied, so the model itself is
+unchanged. A layer has one pair for each of queries, keys and values.
 """
 
 from collections.abc import Mapping, Sequence

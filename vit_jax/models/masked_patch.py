@@ -25,8 +25,8 @@ from vit_jax.models import vit_config
 class MaskedPatch(nn.Module):
   """ViT with a mask embedding and predictions of patches.
 
-  Head and, without a decoder, class token are not trained; they make the model
-  evaluate and load like any ViT.
+  The head and, without a decoder, the class token are not trained; they are
+  kept so that the model evaluates and loads like any ViT.
 
   Attributes:
     config: the ViT.

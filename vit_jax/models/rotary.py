@@ -19,8 +19,9 @@ class RotaryConfig:
   """Settings of rotary position embeddings.
 
   Attributes:
-    coordinates: of a patch: its 'index' in the row and column; or 'normalized',
-      its centre in [-2 pi, 2 pi] for any grid (DINOv3, arXiv 2508.10104).
+    coordinates: position of a patch: 'index', its row and column; or
+      'normalized', its centre in [-2 pi, 2 pi] for any grid (DINOv3, arXiv
+      2508.10104).
     base: the frequencies of an axis are base ** -(i / n) for i in 0 ... n - 1,
       with n = head_dim / 4.
     reference: side of the grid that indices are rescaled to, so that a model
@@ -45,12 +46,12 @@ class RotaryConfig:
   def __post_init__(self):
     if self.base <= 1 or self.reference < 0:
       raise ValueError(
-          'rotary.base must be above 1 and rotary.reference at least 0, but '
+          'base must be above 1 and reference at least 0, but '
           f'they are {self.base} and {self.reference}.')
     if self.coordinates == 'normalized' and (self.reference or self.offset):
       raise ValueError(
-          "rotary.coordinates 'normalized' are the same for every grid: leave "
-          'rotary.reference and rotary.offset at 0.')
+          "coordinates 'normalized' are the same for every grid: leave "
+          'reference and offset at 0.')
 
 
 def coordinates(
@@ -81,7 +82,7 @@ def frequencies(
 def random_frequencies(
     key: Any, shape: tuple[int, int, int], *, config: RotaryConfig,
 ) -> Float[Array, '2 heads pairs']:
-  """Initial frequencies of both axes: turned by a random angle in each head.
+  """Returns initial frequencies, rotated by a random angle in each head.
 
   `shape` is (2, heads, head_dim / 2).
   """

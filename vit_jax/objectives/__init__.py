@@ -97,7 +97,7 @@ def training_inputs(
     config: ObjectiveConfig, model: models.ModelConfig, *,
     image_shape: tuple[int, int, int],
 ) -> dict[str, jax.ShapeDtypeStruct]:
-  """Returns the shapes of the model inputs in training other than images."""
+  """Returns the shapes of the model's training inputs other than images."""
   if isinstance(config, SupervisedConfig):
     return {}
   if isinstance(config, LeJepaConfig):

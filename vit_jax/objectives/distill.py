@@ -37,7 +37,7 @@ def outputs(
     teacher: Any, params: types.Params,
     images: Float[Array, 'batch height width channels'],
 ) -> tuple[Float[Array, 'batch classes'], Float[Array, 'batch features']]:
-  """Returns logits and representation; `teacher`: an `inference` model."""
+  """Returns the outputs of `teacher`, an `inference` model."""
   found = _module(teacher).apply({'params': params}, images)
   return found['logits'], found['representation']
 
@@ -85,8 +85,8 @@ class Distillation:
   """Loss of a model with labels and a teacher.
 
   Attributes:
-    measures: ('accuracy', 'agreement'): of the labels, and with the teacher;
-      'features', with `feature_weight`: the distance of representations.
+    measures: 'accuracy' on the labels, 'agreement' with the teacher and, with
+      `feature_weight`, 'features', the distance of the representations.
   """
 
   def __init__(

@@ -34,27 +34,26 @@ class ViewsConfig:
   grayscale: float = 0.2
 
   def __post_init__(self):
-    where = 'objective.views.'
     if self.num_global < 1 or self.num_local < 0 or (
         self.num_global + self.num_local < 2):
       raise ValueError(
-          f'{where}num_global must be at least 1, and at least 2 without local '
+          f'num_global must be at least 1, and at least 2 without local '
           f'views, but there are {self.num_global} global and '
           f'{self.num_local} local views.')
     if self.num_local and self.local_size < 1:
       raise ValueError(
-          f'{where}local_size must be positive, but is {self.local_size}.')
+          f'local_size must be positive, but is {self.local_size}.')
     for name, most in (
         ('global_area', 1), ('local_area', 1), ('aspect', math.inf)):
       low, high = getattr(self, name)
       if not 0 < low <= high <= most:
         raise ValueError(
-            f'{where}{name} must be a range, 0 < low <= high'
+            f'{name} must be a range, 0 < low <= high'
             + ' <= 1' * (most == 1) + f', but is {low}, {high}.')
     chances = self.flip, self.jitter_probability, self.grayscale
     if min(*chances, *self.jitter) < 0 or max(*chances, 2 * self.jitter[3]) > 1:
       raise ValueError(
-          f'{where}flip, jitter_probability and grayscale must be from 0 to 1, '
+          f'flip, jitter_probability and grayscale must be from 0 to 1, '
           'and jitter at least 0 with a hue at most 0.5, but they are '
           f'{chances} and {self.jitter}.')
 
@@ -88,9 +87,8 @@ class LeJepaConfig:
   def __post_init__(self):
     if not 0 < self.weight < 1:
       raise ValueError(
-          f'objective.weight must be between 0 and 1, but is {self.weight}.')
+          f'weight must be between 0 and 1, but is {self.weight}.')
     for name in ('directions', 'hidden', 'embedding'):
       if getattr(self, name) < 1:
         raise ValueError(
-            f'objective.{name} must be at least 1, but is '
-            f'{getattr(self, name)}.')
+            f'{name} must be at least 1, but is {getattr(self, name)}.')

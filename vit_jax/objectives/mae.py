@@ -39,18 +39,17 @@ class MaeConfig:
   def __post_init__(self):
     if not 0 < self.masked < 1:
       raise ValueError(
-          'objective.masked must be a fraction between 0 and 1, but is '
+          'masked must be a fraction between 0 and 1, but is '
           f'{self.masked}.')
     for name in ('decoder_width', 'decoder_depth', 'decoder_heads'):
       if getattr(self, name) < 1:
         raise ValueError(
-            f'objective.{name} must be at least 1, but is '
-            f'{getattr(self, name)}.')
+            f'{name} must be at least 1, but is {getattr(self, name)}.')
     if self.decoder_width % self.decoder_heads or self.decoder_width % 4:
       raise ValueError(
-          f'objective.decoder_width {self.decoder_width} must divide into '
-          f'{self.decoder_heads} heads (objective.decoder_heads) and be a '
-          'multiple of 4 for sine-cosine positions.')
+          f'decoder_width {self.decoder_width} must divide into '
+          f'{self.decoder_heads} heads (decoder_heads) and be a multiple of 4 '
+          'for sine-cosine positions.')
 
   def decoder(self, model: vit_config.ViTConfig) -> vit_config.ViTConfig:
     """Returns the decoder of a model, or raises if it is not supported."""

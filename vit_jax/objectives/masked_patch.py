@@ -41,11 +41,11 @@ class MaskedPatchConfig:
   def __post_init__(self):
     if not 0 < self.corrupted <= 1:
       raise ValueError(
-          'objective.corrupted must be a fraction above 0 and at most 1, but '
-          f'is {self.corrupted}.')
+          'corrupted must be a fraction above 0 and at most 1, but is '
+          f' {self.corrupted}.')
     if min(self.shares) < 0 or not math.isclose(sum(self.shares), 1):
       raise ValueError(
-          'objective.shares must be three fractions (mask, other patch, kept) '
+          'shares must be three fractions (mask, other patch, kept) '
           f'with sum 1, but are {self.shares}.')
 
   def decoder(self, model: vit_config.ViTConfig) -> None:

@@ -1,6 +1,6 @@
 """Objective of models that predict masked patches; needs no labels.
 
-The sections `masked_patch` and `mae` say which patches are masked, what is
+`MaskedPatchConfig` and `MaeConfig` define which patches are masked, what is
 predicted, and whether there is a decoder. Masks are drawn for the whole batch:
 they depend on the seed, the step and the position in the batch, but not on
 devices and microbatches.

@@ -45,7 +45,7 @@ def overrides(
 def development_config(
     config: config_lib.Config, section: sweep_config.SweepConfig,
 ) -> config_lib.Config:
-  """Returns the config of the run of the grid."""
+  """Returns the config of a point's grid run."""
   plain = config_lib.to_plain(config)
   changes = overrides(config, section)
   if plain['checkpoint']['best'].split('/')[0] not in changes['evals']:

@@ -3,8 +3,9 @@
     exaFLOPs = FLOPs per image x images / 1e18
     core-hours = seconds x devices x cores per device / 3600
 
-The cost excludes rematerialisation, steps repeated after a kill (their time
-counts, if it was before the checkpoint), and the start of the run.
+The cost excludes rematerialisation, the start of the run, and steps repeated
+after a kill; of the killed start, only the time before its last checkpoint
+counts.
 """
 
 from collections.abc import Mapping

@@ -60,7 +60,10 @@ class NonFiniteError(RuntimeError):
 
 
 def assert_finite(found: NonFinite, params: types.Params) -> None:
-  """Raises `NonFiniteError` with the step and the first parameters, if any."""
+  """Raises `NonFiniteError` if a loss or gradient was not finite.
+
+  It names the step and the first affected parameters.
+  """
   found = jax.device_get(found)
   if not found.step:
     return

@@ -57,12 +57,11 @@ class CoupledLoss(Loss, Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class DrawnLoss:
-  """A loss of which each training step uses one version.
+  """A loss with several versions, of which each training step draws one.
 
   Attributes:
-    loss: version outside of training steps.
-    versions: equally probable versions of training steps. All of them are
-      compiled, and one is run.
+    loss: version used outside training steps.
+    versions: equally probable versions. All are compiled, and one is run.
   """
   loss: Any
   versions: tuple[Loss, ...]

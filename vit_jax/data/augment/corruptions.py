@@ -22,8 +22,8 @@ Key = jaxtyping.Key[Array, '']
 Number = float | Float[Array, '']
 
 SEVERITIES = (1, 2, 3, 4, 5)
-# Longer side from which the settings for 224 pixels apply: about the geometric
-# mean of 224 and 32.
+# Images with a longer side of at least this use the settings for 224 pixels:
+# about the geometric mean of 224 and 32.
 _LARGE = 85
 
 # Quantization of luma and chroma at quality 50 (ITU-T T.81, tables K.1, K.2).

@@ -85,7 +85,7 @@ def _partner(rows: Float[Array, 'batch ...']) -> Float[Array, 'batch ...']:
 def _interval(
     size: int, centre: Float[Array, ''], side: Float[Array, ''],
 ) -> jax.Array:
-  """Returns which of `size` pixels lie within side / 2 of the centre."""
+  """Returns a mask of the `size` pixels within side / 2 of the centre."""
   first = jnp.round((centre - side / 2) * size)
   last = jnp.round((centre + side / 2) * size)
   pixels = jnp.arange(size)

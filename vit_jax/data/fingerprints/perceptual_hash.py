@@ -1,14 +1,12 @@
 """A 64-bit perceptual hash, similar for near-duplicate images.
 
-The signs of the 64 lowest frequencies of the image's cosine transform, as in
-pHash (Zauner, "Implementation and benchmarking of perceptual image hash
-functions", 2010, section 3.2.1, with zero instead of the median). Changes of
-size, format, brightness or contrast flip few bits. In closed form, for batches:
-
-  mirrored   flips the signs of odd horizontal frequencies
-  crops      transforms windows of the same thumbnail
-
-Images without contrast are hashed by their pixels.
+The hash holds the signs of the 64 lowest frequencies of the image's cosine
+transform, as in pHash (Zauner, "Implementation and benchmarking of perceptual
+image hash functions", 2010, section 3.2.1, with zero instead of the median).
+Changes of size, format, brightness or contrast flip few bits. Hashes of
+mirrored images and of crops need no second decoding: mirroring flips the signs
+of odd horizontal frequencies, and crops are transformed from the same
+thumbnail. Images without contrast are hashed by their pixels.
 """
 
 import dataclasses

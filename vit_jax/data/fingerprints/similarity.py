@@ -14,7 +14,8 @@ from vit_jax.data.fingerprints import hash_index
 from vit_jax.data.fingerprints import perceptual_hash
 
 SIDE = 16
-# Flat images have no correlation; they match if no average differs by more.
+# Flat images have no correlation; they match if no average differs by more than
+# this.
 _SAME_FLAT = 4.0
 
 

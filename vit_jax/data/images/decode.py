@@ -20,7 +20,7 @@ from PIL import ImageOps
 from vit_jax.data.images import limits
 from vit_jax.data.images import multichannel
 
-# Training reads an image again in every epoch.
+# Otherwise repeated in every epoch.
 warnings.filterwarnings('ignore', 'Corrupt EXIF', module=r'PIL\.')
 # Pillow reuses up to 8 freed blocks of 16 MiB. Otherwise the kernel clears new
 # pages for each image: 0.3 of 2.3 ms for 500 x 375 pixels.

@@ -6,8 +6,8 @@ allocates memory before it fails. So headers are checked first:
   formats   only `FORMATS`: no PostScript, no video; no PNM in ASCII
   pixels    at most `max_pixels`, also for the tiles of a TIFF
   sides     at most 65,535 pixels: some decoders allocate per row
-  reads     of Pillow's parsers, which read some headers byte by byte
-  scans     of a progressive JPEG: each is a pass over all pixels
+  reads     at most a number by Pillow's parsers, some of which read by bytes
+  scans     of progressive JPEGs are limited, since each passes over all pixels
   texts     Pillow's own limits: 1 MiB per PNG chunk, 64 MiB per file
 """
 
@@ -61,7 +61,7 @@ def open_image(data: bytes, *, max_pixels: int = MAX_PIXELS) -> Image.Image:
   check_pixels(image.size, max_pixels)
   if image.format == 'TIFF':
     _check_tiles(image, max_pixels)
-  if data.startswith(_JPEG):  # Also of several pictures (MPO).
+  if data.startswith(_JPEG):  # Includes MPO, several JPEGs.
     scans = data.count(b'\xff\xda')  # Cannot occur within the data of a scan.
     if scans * image.width * image.height > _MAX_SCANS * max_pixels:
       raise ValueError(
@@ -132,5 +132,7 @@ def _check_tiles(image: Image.Image, max_pixels: int) -> None:
   tile = tags.get(_TILE_WIDTH, 1), tags.get(_TILE_LENGTH, 1)
   for side in (*tile, tags.get(_ROWS_PER_STRIP, 1)):
     if not isinstance(side, int) or side < 0:
-      raise ValueError(f'a side of its tiles or strips is {side!r}.')
+      raise ValueError(
+          f'a tile or strip has the side {side!r}, but a non-negative integer '
+          'was expected.')
   check_pixels(tile, max_pixels)

@@ -14,7 +14,7 @@ import numpy as np
 from vit_jax.data.splits import split_strings
 
 _HASH_PERCENT = 10  # Held out by 'hash'.
-FEW = 5  # Fewer held-out images of a class measure nothing.
+FEW = 5  # With fewer images, the accuracy of a class means little.
 
 
 def hold_out(
@@ -79,8 +79,9 @@ def _targets(
 ) -> Int[np.ndarray, 'classes']:
   """Returns the number of rows to hold out of each class.
 
-  Shares below one are rounded up for some classes, chosen by their names, so
-  that data with few images of many classes also hold out that fraction.
+  Shares below one image are rounded up for some classes, chosen by a hash of
+  their names, so that data with few images per class still hold out that
+  fraction overall.
   """
   share = fraction * counts
   chance = np.array([

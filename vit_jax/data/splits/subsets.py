@@ -1,4 +1,4 @@
-"""Subsets of a split by keys: random ones, and all but a list of examples.
+"""Random subsets of a split, and splits without a list of excluded keys.
 
 A random subset has the examples whose keys have the lowest hashes. The choice
 depends on the keys alone, so it is the same on every machine and smaller
