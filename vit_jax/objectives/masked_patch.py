@@ -42,7 +42,7 @@ class MaskedPatchConfig:
     if not 0 < self.corrupted <= 1:
       raise ValueError(
           'corrupted must be a fraction above 0 and at most 1, but is '
-          f' {self.corrupted}.')
+          f'{self.corrupted}.')
     if min(self.shares) < 0 or not math.isclose(sum(self.shares), 1):
       raise ValueError(
           'shares must be three fractions (mask, other patch, kept) '
