@@ -127,19 +127,30 @@ def plot(series, path, *, xlabel, ylabel):
   plots.save(fig, path)
 
 
-def draw(runs, name, metric, xlabel, source):
-  """Writes the plot and the table of a figure."""
-  series = read(source, metric, xlabel)
-  ylabel = ('5-shot accuracy' if metric == SHOTS else 'accuracy') + ' (%)'
-  plot(series, runs / f'{name}.png', xlabel=xlabel, ylabel=ylabel)
-  lines = [f'| | {xlabel} | {ylabel}, mean | range | runs |', '|' + '---|' * 5]
-  for label, points in series.items():
-    for x, values in sorted(points.items()):
-      lines.append(
-          f'| {label} | {x:.4g} | {sum(values) / len(values):.1f} | '
-          f'{min(values):.1f} – {max(values):.1f} | {len(values)} |')
-  (runs / f'{name}.md').write_text('\n'.join(lines) + '\n')
-  print(f'{name}: {runs / name}.png, .md', flush=True)
+def draw(name, runs):
+  """Writes plots and tables of an experiment; returns the paths of the plots.
+
+  Without finished runs, there are none.
+  """
+  paths = []
+  for picture, (metric, xlabel) in EXPERIMENTS[name].pictures.items():
+    folder = EXPERIMENTS[name].commands[-1].rpartition('--workdir=')[2]
+    series = read(pathlib.Path(folder.format(runs=runs)), metric, xlabel)
+    if not series:
+      continue
+    ylabel = ('5-shot accuracy' if metric == SHOTS else 'accuracy') + ' (%)'
+    path = pathlib.Path(runs) / f'{picture}.png'
+    plot(series, path, xlabel=xlabel, ylabel=ylabel)
+    lines = [f'| | {xlabel} | {ylabel}, mean | range | runs |',
+             '|' + '---|' * 5]
+    for label, points in series.items():
+      for x, values in sorted(points.items()):
+        lines.append(
+            f'| {label} | {x:.4g} | {sum(values) / len(values):.1f} | '
+            f'{min(values):.1f} – {max(values):.1f} | {len(values)} |')
+    path.with_suffix('.md').write_text('\n'.join(lines) + '\n')
+    paths.append(path)
+  return paths
 
 
 def main():
@@ -172,10 +183,8 @@ def main():
             [sys.executable, MAIN, *command.split()], env=env)
         if process.returncode:
           sys.exit(process.returncode)
-    folder = command.rpartition('--workdir=')[2]
-    for picture, (metric, xlabel) in EXPERIMENTS[name].pictures.items():
-      draw(pathlib.Path(args.runs), picture, metric, xlabel,
-           pathlib.Path(folder))
+    for path in draw(name, args.runs):
+      print(f'{path}, .md', flush=True)
 
 
 if __name__ == '__main__':

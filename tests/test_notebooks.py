@@ -14,7 +14,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parent.parent
 PATHS = sorted((ROOT / 'notebooks').glob('*.ipynb'))
-NAMES = {'quickstart', 'pretrained', 'inside_vit'}
+NAMES = {'quickstart', 'pretrained', 'inside_vit', 'paper'}
 MAX_BYTES = 400_000  # Including outputs, so that GitHub renders it quickly.
 # Home directories and other paths of one machine.
 LOCAL_PATHS = re.compile(r'(?<![\w.])/(home|root|Users|work|tmp|mnt|opt|usr)/')

@@ -30,13 +30,13 @@ def test_the_base_is_part_of_every_series(tmp_path):
 
 
 def test_the_table_shows_mean_and_range(tmp_path):
-  write_run(tmp_path / 'runs', 'cls,1e-03,0', 0.5)
-  write_run(tmp_path / 'runs', 'cls,1e-03,1', 0.75)
-  paper.draw(
-      tmp_path, 'figure', 'test/accuracy', 'learning rate', tmp_path / 'runs')
-  assert (tmp_path / 'figure.png').stat().st_size
+  assert paper.draw('9', tmp_path) == []
+  write_run(tmp_path / 'figure9', 'cls,1e-03,0', 0.5)
+  write_run(tmp_path / 'figure9', 'cls,1e-03,1', 0.75)
+  assert paper.draw('9', tmp_path) == [tmp_path / 'figure9.png']
+  assert (tmp_path / 'figure9.png').stat().st_size
   assert '| cls | 0.001 | 62.5 | 50.0 – 75.0 | 2 |' in (
-      tmp_path / 'figure.md').read_text()
+      tmp_path / 'figure9.md').read_text()
 
 
 @pytest.mark.parametrize('name', paper.EXPERIMENTS)
