@@ -8,6 +8,7 @@ from collections.abc import Callable
 import dataclasses
 from typing import Any
 
+from etils import epath
 import jax
 
 from vit_jax import models
@@ -40,8 +41,9 @@ def merged(
           f'base={base!r} is for adapters, but {source.path} holds none. Leave '
           'it out.')
     return source
-  with items.explain_errors(source.path):
-    progress = items.read_config(source.path / 'progress')
+  folder = epath.Path(source.path)
+  with items.explain_errors(folder):
+    progress = items.read_config(folder / 'progress')
     path = base or progress.get('origin', '')
     model = models.parse(source.config['model'])
     section = initialize.parse(source.config['init'])
@@ -71,7 +73,8 @@ def merged(
     return jax.device_get(lora.merge(tree.update(fitted, params), config))
 
   return dataclasses.replace(
-      source, complete=complete, config={**source.config, 'lora': {}},
+      source, load=lambda: complete(source.load()),
+      config={**source.config, 'lora': {}},
       shapes=tree.update(frozen, {
           name: leaf for name, leaf in source.shapes.items()
           if name != lora.ROOT}))

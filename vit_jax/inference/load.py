@@ -12,7 +12,6 @@ from vit_jax import console
 from vit_jax import escape
 from vit_jax import models
 from vit_jax import schema
-from vit_jax import types
 from vit_jax.checkpoints import paths as checkpoint_paths
 from vit_jax.checkpoints import source as checkpoint_source
 from vit_jax.inference import adapted_runs
@@ -152,23 +151,10 @@ def create(
       resolution=preprocess.resolution, origin='random parameters')
 
 
-@dataclasses.dataclass(frozen=True)
-class Weights:
-  """Weights of another codebase, with the interface of our own `Source`."""
-  path: str
-  item: str
-  config: dict[str, Any]
-  params: types.Params
-
-  def load(self) -> types.Params:
-    """Returns the parameters."""
-    return self.params
-
-
 def find(
     path: str | os.PathLike, *, which: str = checkpoint_paths.LATEST,
     **overrides: Any,
-) -> checkpoint_source.Source | Weights:
+) -> checkpoint_source.Source:
   """Finds initial parameters of a run; arguments and errors as in `load`.
 
   The parameters of our own runs are only read by `Source.load`.
@@ -180,11 +166,13 @@ def find(
   return as_source(load(path, which=which, **overrides), path)
 
 
-def as_source(model: model_lib.Model, path: str | os.PathLike) -> Weights:
+def as_source(
+    model: model_lib.Model, path: str | os.PathLike,
+) -> checkpoint_source.Source:
   """Returns a loaded model as the initial parameters of a run."""
-  return Weights(
-      path=os.fspath(path), item=model.origin.split(':')[0] or 'weights',
-      params=model.params, config={
+  return checkpoint_source.Source(
+      path=os.fspath(path), item=model.origin.split(':')[0],
+      load=lambda: model.params, config={
           'model': schema.to_plain(model.config),
           'positions': model.positions,
           'data': {'resolution': list(model.resolution),

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from etils import epath
 
+from vit_jax.checkpoints import source as source_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.inference import load
 from vit_jax.run import restore
@@ -11,8 +12,8 @@ from vit_jax.run import restore
 
 def find(
     config: config_lib.Config, *, workdir: epath.Path | None = None,
-    find_source: Callable[..., restore.Source] = load.find,
-) -> restore.Source | None:
+    find_source: Callable[..., source_lib.Source] = load.find,
+) -> source_lib.Source | None:
   """Finds the initial parameters of a run, if it has any.
 
   Args:
