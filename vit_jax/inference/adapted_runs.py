@@ -56,8 +56,7 @@ def merged(
 
   def complete(params: types.Params) -> types.Params:
     try:
-      found = find(path, **({'num_heads': model.num_heads} if hasattr(
-          model, 'num_heads') else {}))
+      found = find(path, num_heads=getattr(model, 'num_heads', 0))
       weights = found.load()
       checksums.check_identity(weights, progress.get('base', ''), path=path)
     except (FileNotFoundError, ValueError) as error:

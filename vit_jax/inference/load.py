@@ -153,17 +153,24 @@ def create(
 
 def find(
     path: str | os.PathLike, *, which: str = checkpoint_paths.LATEST,
-    **overrides: Any,
+    num_heads: int = 0,
 ) -> checkpoint_source.Source:
-  """Finds initial parameters of a run; arguments and errors as in `load`.
+  """Finds initial parameters of a run; errors as in `load`.
 
   The parameters of our own runs are only read by `Source.load`.
+
+  Args:
+    path: see `load`.
+    which: 'latest' or 'best' checkpoint of a workdir.
+    num_heads: number of heads of other weights, which do not always determine
+      it; 0 to infer it.
   """
   found = download.fetch(path)
   if orbax_runs.is_run(found):
     return adapted_runs.merged(
         checkpoint_source.find(found, which=which), find=find)
-  return as_source(load(path, which=which, **overrides), path)
+  heads: dict[str, Any] = {'num_heads': num_heads} if num_heads else {}
+  return as_source(load(path, which=which, **heads), path)
 
 
 def as_source(

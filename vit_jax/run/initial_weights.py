@@ -26,8 +26,6 @@ def find(
     origin = str(workdir / config.init.stage)
   if not origin:
     return None
-  # Some weights do not determine the number of heads.
-  heads = getattr(config.model, 'num_heads', None)
   with restore.start_watchdog(config.log, 'finding the initial weights'):
     return find_source(origin, which=config.init.which,
-                       **({'num_heads': heads} if heads else {}))
+                       num_heads=getattr(config.model, 'num_heads', 0))
