@@ -340,7 +340,4 @@ class Model:
       ValueError: if the format cannot represent the model, or a parameter is
         not finite.
     """
-    return save_lib.save(
-        target, form, self.config, self.params, resolution=self.resolution,
-        preprocess=self.preprocess, positions=self.positions,
-        origin=self.origin)
+    return save_lib.save(target, form, self)
