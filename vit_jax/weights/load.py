@@ -322,7 +322,7 @@ def _per_parameter(
     shape = getattr(params.get(match.ours), 'shape', '')
     yield f'  loaded  {first}{more} -> {match.ours} {shape}'.rstrip()
   for name in found.left_out:
-    yield f'  ignored {name} {found.opened.headers[name].shape}'
+    yield f'  ignored {name} {found.opened.shapes[name]}'
   read = sum(len(match.theirs) for match in found.matches)
   yield (f'  {read} arrays make {len(params)} parameters, '
          f'{len(found.left_out)} ignored')

@@ -48,7 +48,7 @@ def find(opened: files.ArrayFile, *, prefix: str | None = None) -> Found:
     ValueError: if the family is unknown, the model has arrays that ours lack,
       or the file contains several copies of the model.
   """
-  names = list(opened.headers)
+  names = list(opened.shapes)
   family, prefix, copies = _choose(opened, names, prefix)
   inside = [name.removeprefix(prefix) for name in names
             if name.startswith(prefix) and not name.startswith(copies)]
@@ -145,10 +145,10 @@ def shapes(
   Raises:
     ValueError: if shapes do not fit the name table or the number of heads.
   """
-  headers = found.opened.headers
+  theirs = found.opened.shapes
   return _convert(found, lambda match, lengths: np.broadcast_to(
       np.float32(0), layout.our_shape(
-          [headers[found.prefix + name].shape for name in match.theirs], match,
+          [theirs[found.prefix + name] for name in match.theirs], match,
           **lengths)), heads, pool_heads or heads)
 
 
@@ -173,8 +173,7 @@ def _convert(
     try:
       params[match.ours] = convert(match, lengths)
     except ValueError as error:
-      flat = len(found.opened.headers[
-          found.prefix + match.theirs[0]].shape) == 2
+      flat = len(found.opened.shapes[found.prefix + match.theirs[0]]) == 2
       problems.append(f'{error}' + (
           ': flattened patches of images of any aspect ratio (NaFlex), which '
           'our models lack' if match.ours == 'patches/kernel' and flat else ''))
