@@ -240,14 +240,14 @@ def to_ours(
   return np.ascontiguousarray(_rearrange(stacked, match, lengths))
 
 
-def our_shape(
+def our_zeros(
     shapes: Sequence[tuple[int, ...]], match: Match, **lengths: int,
-) -> tuple[int, ...]:
-  """Returns the shape of `to_ours` for arrays of these shapes."""
+) -> np.ndarray:
+  """Like `to_ours` of arrays of these shapes, as zeros that take no memory."""
   shapes = [_plain(shape, match) for shape in shapes]
   _check_shapes(shapes, match)
   zeros = np.broadcast_to(np.float32(0), (*match.axes, *shapes[0]))
-  return _rearrange(zeros, match, lengths).shape
+  return _rearrange(zeros, match, lengths)
 
 
 def _plain(shape: tuple[int, ...], match: Match) -> tuple[int, ...]:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 import re
+from typing import Any
 
 import numpy as np
 
@@ -132,46 +133,37 @@ def _choose(
 # --------------------------------------------------------------------- values
 
 
-def shapes(
-    found: Found, *, heads: int, pool_heads: int = 0,
-) -> dict[str, np.ndarray]:
-  """Returns the parameters as zeros that take no memory.
+def shapes(found: Found, **heads: int) -> dict[str, np.ndarray]:
+  """Returns the parameters as zeros that take no memory; see `read`."""
+  return _convert(
+      found, layout.our_zeros, found.opened.shapes.__getitem__, **heads)
+
+
+def read(found: Found, **heads: int) -> dict[str, np.ndarray]:
+  """Returns the parameters by our names.
 
   Args:
     found: the arrays.
-    heads: number of attention heads.
-    pool_heads: heads of attention pooling; 0 for `heads`.
+    **heads: `heads`, the number of attention heads; `pool_heads`, that of
+      attention pooling, by default the same.
 
   Raises:
     ValueError: if shapes do not fit the name table or the number of heads.
   """
-  theirs = found.opened.shapes
-  return _convert(found, lambda match, lengths: np.broadcast_to(
-      np.float32(0), layout.our_shape(
-          [theirs[found.prefix + name] for name in match.theirs], match,
-          **lengths)), heads, pool_heads or heads)
-
-
-def read(
-    found: Found, *, heads: int, pool_heads: int = 0,
-) -> dict[str, np.ndarray]:
-  """Returns the parameters by our names; see `shapes`."""
-  return _convert(found, lambda match, lengths: layout.to_ours(
-      [found.opened.read(found.prefix + name) for name in match.theirs], match,
-      **lengths), heads, pool_heads or heads)
+  return _convert(found, layout.to_ours, found.opened.read, **heads)
 
 
 def _convert(
-    found: Found,
-    convert: Callable[[layout.Match, dict[str, int]], np.ndarray],
-    heads: int, pool_heads: int,
+    found: Found, convert: Callable[..., np.ndarray],
+    get: Callable[[str], Any], *, heads: int, pool_heads: int = 0,
 ) -> dict[str, np.ndarray]:
   params, problems = {}, []
   for match in found.matches:
-    lengths = {'parts': 2 if 'pooling/key_value/' in match.ours else 3,
-               'heads': heads, 'pool_heads': pool_heads}
     try:
-      params[match.ours] = convert(match, lengths)
+      params[match.ours] = convert(
+          [get(found.prefix + name) for name in match.theirs], match,
+          parts=2 if 'pooling/key_value/' in match.ours else 3,
+          heads=heads, pool_heads=pool_heads or heads)
     except ValueError as error:
       flat = len(found.opened.shapes[found.prefix + match.theirs[0]]) == 2
       problems.append(f'{error}' + (
