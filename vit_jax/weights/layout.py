@@ -13,7 +13,7 @@ Values are only rearranged, by einops in either direction, so that a round trip
 is bitwise exact.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 import functools
 import itertools
@@ -204,7 +204,7 @@ def _group(
   groups: _Groups = {}
   problems = []
   for name in names:
-    if found := next(_rows_of(table, name), None):
+    if found := find_row(table, name):
       row, pattern, values = found
       index = tuple(values[axis] for axis in pattern.stacked)
       ours = _pattern(row.ours).fill(values)
@@ -308,20 +308,17 @@ def to_theirs(
       f'{tuple(array.shape)}.')
 
 
-def has_row(table: Table, name: str) -> bool:
-  """Whether a table has a row for their name."""
-  return next(_rows_of(table, name), None) is not None
-
-
-def _rows_of(
+def find_row(
     table: Table, name: str,
-) -> Iterator[tuple[Row, _Pattern, dict[str, int]]]:
+) -> tuple[Row, _Pattern, dict[str, int]] | None:
+  """Returns the row of their name, its pattern and the placeholders' values."""
   name = table.rename(name)
   for row in table.rows:
     pattern = _pattern(row.theirs)
     values = pattern.match(name)
     if values is not None:
-      yield row, pattern, values
+      return row, pattern, values
+  return None
 
 
 def _stack(ours: str) -> str:

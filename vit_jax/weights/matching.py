@@ -75,7 +75,7 @@ def candidates(names: Sequence[str]) -> list[tuple[families.Family, str]]:
   """
   def num_known(found: tuple[families.Family, str]) -> int:
     table = found[0].table
-    return sum(layout.has_row(table, name) or table.ignores(name)
+    return sum(layout.find_row(table, name) is not None or table.ignores(name)
                for name in _without_prefix(found[1], names))
 
   return sorted([
@@ -92,7 +92,7 @@ def _prefixes(table: layout.Table, names: Sequence[str]) -> list[str]:
   for name in names:
     ends = (0, *(m.end() for m in re.finditer('[/.]', name)))
     prefix = next((name[:end] for end in ends
-                   if layout.has_row(stem, name[end:])), None)
+                   if layout.find_row(stem, name[end:])), None)
     if prefix is not None and not _OPTIMIZER.fullmatch(prefix):
       found[prefix] = None
   return list(found)
