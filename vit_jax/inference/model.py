@@ -85,7 +85,7 @@ class Model:
       ValueError: for other arrays, or images that do not divide into patches.
     """
     images_lib.check_batch(images, self.preprocess)
-    return self.network(images)
+    return self.network.at((images.shape[1], images.shape[2]))(images)
 
   @functools.cached_property
   def network(self) -> network_lib.Network:
