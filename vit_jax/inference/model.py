@@ -35,7 +35,7 @@ from vit_jax.inference import predictions
 from vit_jax.weights import save as save_lib
 from vit_jax.weights.configs import preprocessing as preprocessing_lib
 
-# Features of a model; the second ones are computed from the tokens.
+# Feature layers; those in TOKEN_FEATURES are computed from the tokens.
 FEATURES = ('representation', 'pooled', 'logits')
 TOKEN_FEATURES = ('cls', 'mean', 'tokens', 'patches')
 

@@ -29,11 +29,12 @@ class Family:
     backbone: the same for the section `model.backbone`.
     positions: interpolation of position embeddings in the original code.
     preprocess: keys of `Preprocess`, unless a file declares them.
-    num_heads: by width, if no file declares it; published sizes have others.
+    num_heads: number of heads by width, where it differs from published sizes
+      and no file declares it.
     not_classified: prefix of parameters that the `classifier` of a model does
       not use; '' for none.
-    base: prefix of all names of a model with a classifier, except that of the
-      classifier; a model without a classifier is written without it.
+    base: prefix of all names except the classifier's. Models without a
+      classifier are written without it.
   """
   name: str
   label: str

@@ -6,8 +6,8 @@ A row maps one kind of parameter between another codebase and ours:
         'vit.layers.{layer}.attention.{q|k|v}_proj.weight',
         'n l (heads e) d -> l d n heads e')
 
-Several of their arrays that differ in `{q|k|v}` or `{layer}` are stacked to one
-of ours: the alternatives outermost, then `{layer}` or `{unit}`.
+Arrays of theirs that differ only in `{q|k|v}` or `{layer}` are stacked into one
+of ours, alternatives outermost, then `{layer}` or `{unit}`.
 `{stage}` is the same number on both sides; `{stage-1}` is one less on theirs.
 Values are only rearranged, by einops in either direction, so that a round trip
 is bitwise exact.
@@ -179,7 +179,7 @@ def matches(
     if any(match.ours == ours for match in result):
       problems.append(
           f'{ours}: found under two names, one of them {pattern.text}')
-    # Other placeholders of a missing name are those of its neighbours.
+    # A missing name takes its other placeholders from a neighbour.
     fields = pattern.match(table.rename(next(iter(members.values())))) or {}
     problems += [
         f'{pattern.fill({**fields, **dict(zip(pattern.stacked, index))})}: '

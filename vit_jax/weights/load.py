@@ -166,7 +166,7 @@ def _positions(
   grid, prefix = infer_architecture.position_grid(
       config, len(shapes['positions']), declared=declared.resolution,
       candidates=candidates, embeds_prefix=embeds_prefix,
-      # Of registers, too, in timm; of no registers elsewhere.
+      # In timm, registers have position embeddings, too.
       num_prefix=config.num_prefix if found.family.name == 'timm'
       else config.num_class_tokens)
   resolution = infer_architecture.image_size(config, grid)

@@ -85,7 +85,9 @@ def candidates(names: Sequence[str]) -> list[tuple[families.Family, str]]:
 
 
 def _prefixes(table: layout.Table, names: Sequence[str]) -> list[str]:
-  """Returns the prefixes of a model's first kernel, unless of an optimizer."""
+  """Returns the prefixes under which a model's first kernel occurs, except in
+  optimizer state.
+  """
   stem = dataclasses.replace(table, rows=tuple(
       row for row in table.rows if row.ours in _STEMS))
   found: dict[str, None] = {}
@@ -145,7 +147,7 @@ def read(found: Found, **heads: int) -> dict[str, np.ndarray]:
   Args:
     found: the arrays.
     **heads: `heads`, the number of attention heads; `pool_heads`, that of
-      attention pooling, by default the same.
+      attention pooling, 0 for the same.
 
   Raises:
     ValueError: if shapes do not fit the name table or the number of heads.
