@@ -96,7 +96,7 @@ def add_decoder(monkeypatch, model, objective):
     return dataclasses.replace(
         source, config={**source.config, 'objective': objective},
         shapes={**source.shapes, **extra},
-        complete=lambda params: {**params, **extra})
+        load=lambda: {**source.load(), **extra})
 
   monkeypatch.setattr(checkpoint_source, 'find', find_run)
 

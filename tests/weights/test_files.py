@@ -7,9 +7,9 @@ from vit_jax.weights import files
 
 
 def opened(array):
-  header = files.Header(array.shape, array.dtype.name)
   return files.ArrayFile(
-      path='x', format='npz', headers={'a': header}, load=lambda name: array)
+      path='x', format='npz', shapes={'a': array.shape},
+      load=lambda name: array)
 
 
 @pytest.mark.parametrize(('content', 'expected'), [

@@ -20,7 +20,7 @@ def test_numpy_reads_what_is_written(tmp_path):
     for name, array in arrays.items():
       np.testing.assert_array_equal(found[name], array)
   opened = npz.open_file(tmp_path / 'x.npz')
-  assert opened.headers['a/kernel'].shape == (2, 3)
+  assert opened.shapes['a/kernel'] == (2, 3)
   np.testing.assert_array_equal(opened.read('a/kernel'), arrays['a/kernel'])
 
 

@@ -29,7 +29,7 @@ def shards(tmp_path):
 
 def test_shards_are_one_file(shards):
   opened = open_files.open_weights(shards(TABLE))
-  assert {name: opened.read(name).item() for name in opened.headers} == {
+  assert {name: opened.read(name).item() for name in opened.shapes} == {
       'a': 1, 'b': 2, 'c': 3}
 
 

@@ -58,8 +58,7 @@ def test_a_state_dict_is_found_where_training_scripts_put_it(
   path = saved(torch, tmp_path / 'x', nest(tensors),
                _use_new_zipfile_serialization=zipped)
   opened = pytorch.open_file(path)
-  assert opened.headers == {'a.weight': files.Header((3, 2), 'float32'),
-                            'b': files.Header((2,), 'bfloat16')}
+  assert opened.shapes == {'a.weight': (3, 2), 'b': (2,)}
   np.testing.assert_array_equal(
       opened.read('a.weight'), np.arange(6).reshape(2, 3).T)
   np.testing.assert_array_equal(opened.read('b'), [1.5, -2])
@@ -69,7 +68,7 @@ def test_a_moving_average_is_kept_separately(torch, tmp_path):
   path = saved(torch, tmp_path / 'x', {
       'model': {'a': torch.zeros(1)}, 'model_ema': {'a': torch.ones(1)}})
   opened = pytorch.open_file(path)
-  assert sorted(opened.headers) == ['model.a', 'model_ema.a']
+  assert sorted(opened.shapes) == ['model.a', 'model_ema.a']
   assert opened.read('model_ema.a') == 1
 
 

@@ -6,22 +6,13 @@ import numpy as np
 import pytest
 
 from tests import random_models
-from vit_jax import tree
 from vit_jax.weights import save as save_lib
-from vit_jax.weights.configs import preprocessing
-
-PLAIN = preprocessing.Preprocess(resolution=(32, 32))
 
 
-def save(target, form, *, resolution=(32, 32), preprocess=PLAIN,
-         positions='linear', **settings):
-  """Saves a model; returns its config and the notes."""
-  config = random_models.config_of(**settings)
-  return config, save_lib.save(
-      target, form, config,
-      tree.unflatten(random_models.params(config, resolution)),
-      resolution=resolution, positions=positions, preprocess=preprocess,
-      origin='test')
+def save(target, form, **settings):
+  """Saves a model; returns the notes."""
+  return random_models.make(
+      {**random_models.TINY, **settings}, side=32).save(target, form=form)
 
 
 @pytest.mark.parametrize(('form', 'value', 'words'), [
@@ -53,8 +44,8 @@ def test_nothing_is_overwritten(form, tmp_path):
     ('x.safetensors', 'timm', {'gelu': 'tanh'}, "gelu='exact'")])
 def test_a_note_names_settings_that_the_library_ignores(
     target, form, settings, words, tmp_path):
-  _, notes = save(tmp_path / target, form, **settings)
+  notes = save(tmp_path / target, form, **settings)
   assert len(notes) == 1 and words in notes[0]
-  _, notes = save(tmp_path / f'other{target}', form,
-                  gelu='tanh' if form == 'npz' else 'exact')
+  notes = save(tmp_path / f'other{target}', form,
+               gelu='tanh' if form == 'npz' else 'exact')
   assert notes == []

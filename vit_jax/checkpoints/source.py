@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 import dataclasses
+import functools
 from typing import Any
 
 from etils import epath
@@ -19,37 +20,24 @@ _MAX_NAMES = 12  # In the error that lists a folder.
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-  """A checkpoint to load a model from.
+  """A checkpoint, or weights of another codebase, to load a model from.
 
   Attributes:
-    path: folder of the checkpoint.
-    config: resolved config that wrote it.
-    shapes: tree with `shape` and `dtype` of the parameters.
-    item: 'average' if the run averaged its parameters, else 'params'.
+    path: folder of the checkpoint, or path or address of the weights.
+    config: resolved config that wrote it; the known settings of weights.
+    item: 'average' if the run averaged its parameters, else 'params'; the
+      family of weights.
+    load: reads the parameters as NumPy arrays; raises `items.DamagedError` if
+      the checkpoint is damaged.
+    shapes: tree with `shape` and `dtype` of the parameters of a checkpoint.
     labels: class names, if known.
-    checksums: checksums by item; empty if unknown.
-    complete: maps the parameters in the checkpoint to those of the model, if it
-      holds adapters only; `shapes` are those of the model.
   """
-  path: epath.Path
+  path: epath.PathLike
   config: dict[str, Any]
-  shapes: Any
   item: str
+  load: Callable[[], types.Params]
+  shapes: Any = None
   labels: tuple[str, ...] = ()
-  checksums: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-  complete: Callable[[types.Params], types.Params] | None = None
-
-  def load(self) -> types.Params:
-    """Reads the parameters as NumPy arrays.
-
-    Raises:
-      items.DamagedError: if the checkpoint is damaged.
-    """
-    with items_lib.explain_errors(self.path):
-      path = self.path / self.item
-      params = items_lib.read_arrays(path, items_lib.read_shapes(path))
-      checksums_lib.check_items(self.checksums, arrays={self.item: params})
-    return params if self.complete is None else self.complete(params)
 
 
 def find(path: epath.PathLike, *, which: str = paths.LATEST) -> Source:
@@ -96,7 +84,17 @@ def _source(path: epath.Path) -> Source:
              for name in ('config', 'labels') if (path / name).is_dir()}
     checksums_lib.check_items(sums, plain=plain)
     return Source(
-        path=path, config=saved_config.upgrade(plain['config']),
-        shapes=items_lib.read_shapes(path / item), item=item,
-        labels=tuple(map(str, plain.get('labels', {}).get('names', ()))),
-        checksums=sums)
+        path=path, config=saved_config.upgrade(plain['config']), item=item,
+        load=functools.partial(_read, path, item, sums),
+        shapes=items_lib.read_shapes(path / item),
+        labels=tuple(map(str, plain.get('labels', {}).get('names', ()))))
+
+
+def _read(
+    path: epath.Path, item: str, checksums: Mapping[str, Any],
+) -> types.Params:
+  with items_lib.explain_errors(path):
+    params = items_lib.read_arrays(
+        path / item, items_lib.read_shapes(path / item))
+    checksums_lib.check_items(checksums, arrays={item: params})
+  return params

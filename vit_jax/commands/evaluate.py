@@ -106,7 +106,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _evaluate(
     args: argparse.Namespace, config: config_lib.Config,
-    source: checkpoint_source.Source | load.Weights, output: epath.Path | None,
+    source: checkpoint_source.Source, output: epath.Path | None,
     watchdog: watchdog_lib.Watchdog,
 ) -> int:
   experiment, params = _restore(config, source)
@@ -136,7 +136,7 @@ def _evaluate(
 
 
 def _restore(
-    config: config_lib.Config, source: checkpoint_source.Source | load.Weights,
+    config: config_lib.Config, source: checkpoint_source.Source,
 ) -> tuple[experiment_lib.Experiment, types.Params]:
   """Returns the experiment and the parameters to evaluate."""
   needs_head = any(section.uses_head for section in config.evals.values())
@@ -244,12 +244,13 @@ def _draw(name: str, result: evals.Result, output: epath.Path) -> None:
 
 def _find(
     args: argparse.Namespace,
-) -> tuple[config_lib.Config, checkpoint_source.Source | load.Weights]:
+) -> tuple[config_lib.Config, checkpoint_source.Source]:
   path = download.fetch(args.workdir)
   if orbax_runs.is_run(path) and not args.text_embeddings:
     source = load.find(path, which=args.which)
     if 'batch_size' in source.config:  # `convert` writes none.
-      return _with_training_scales(_config(args, source), source.config), source
+      return _with_training_scales(
+          _config(args, source.config), source.config), source
   if not args.config:
     raise ValueError(
         f'{args.workdir} has no config of a training run, which selects data '
@@ -291,14 +292,13 @@ def _with_training_scales(
 
 
 def _config(
-    args: argparse.Namespace,
-    source: checkpoint_source.Source | load.Weights | None,
+    args: argparse.Namespace, saved: Mapping[str, Any] | None,
     first: Sequence[str] = (),
 ) -> config_lib.Config:
   """Returns the config with the evaluators selected by --evaluators.
 
-  Without --config, it is that of `source`. The overrides in `first` precede
-  those of the command line.
+  Without --config, it is `saved`. The overrides in `first` precede those of the
+  command line.
   """
   chosen = [name for name in args.evaluators.split(',') if name]
   # Overrides of evaluators that the config lacks must wait for their addition.
@@ -309,8 +309,8 @@ def _config(
     config = load_config.load_one(
         args.config, [*first, *now], stage=args.stage)
   else:
-    assert source is not None
-    config = config_lib.resolve_with(source.config, now)
+    assert saved is not None
+    config = config_lib.resolve_with(saved, now)
   if chosen:
     config = _choose(config, chosen, later)
   if not config.evals:

@@ -44,7 +44,5 @@ def load_one(
 
 def _read_source(
     init: initialize.InitConfig, model: Mapping[str, Any]) -> Mapping[str, Any]:
-  # Weights of other codebases do not always determine the number of heads.
-  heads = {name: int(value) for name, value in model.items()
-           if name == 'num_heads' and value}
-  return load_lib.find(init.checkpoint, which=init.which, **heads).config
+  return load_lib.find(init.checkpoint, which=init.which, num_heads=int(
+      model.get('num_heads') or 0)).config

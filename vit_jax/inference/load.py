@@ -5,6 +5,7 @@ import dataclasses
 import os
 from typing import Any
 
+from etils import epath
 import flax.linen as nn
 import jax
 
@@ -12,13 +13,16 @@ from vit_jax import console
 from vit_jax import escape
 from vit_jax import models
 from vit_jax import schema
+from vit_jax import tree
 from vit_jax import types
+from vit_jax.checkpoints import checksums
+from vit_jax.checkpoints import items
 from vit_jax.checkpoints import paths as checkpoint_paths
 from vit_jax.checkpoints import source as checkpoint_source
-from vit_jax.inference import adapted_runs
 from vit_jax.inference import model as model_lib
 from vit_jax.inference import zero_shot
 from vit_jax.models import flexible_patch
+from vit_jax.models import lora
 from vit_jax.models import vit_config
 from vit_jax.weights import download
 from vit_jax.weights import infer_architecture
@@ -26,6 +30,7 @@ from vit_jax.weights import initialize
 from vit_jax.weights import load as weights_lib
 from vit_jax.weights import orbax_runs
 from vit_jax.weights import overrides as overrides_lib
+from vit_jax.weights.configs import declared
 from vit_jax.weights.configs import preprocessing
 
 Log = Callable[[str], None]
@@ -73,8 +78,8 @@ def load(
   found = download.fetch(path, log=log)
   if orbax_runs.is_run(found):
     loaded = orbax_runs.load(
-        adapted_runs.merged(checkpoint_source.find(found, which=which),
-                            find=find, base=base), overrides)
+        _merged(checkpoint_source.find(found, which=which), base=base),
+        overrides)
   else:
     if base:
       overrides['base'] = base  # Unknown there.
@@ -152,41 +157,94 @@ def create(
       resolution=preprocess.resolution, origin='random parameters')
 
 
-@dataclasses.dataclass(frozen=True)
-class Weights:
-  """Weights of another codebase, with the interface of our own `Source`."""
-  path: str
-  item: str
-  config: dict[str, Any]
-  params: types.Params
-
-  def load(self) -> types.Params:
-    """Returns the parameters."""
-    return self.params
-
-
 def find(
     path: str | os.PathLike, *, which: str = checkpoint_paths.LATEST,
-    **overrides: Any,
-) -> checkpoint_source.Source | Weights:
-  """Finds initial parameters of a run; arguments and errors as in `load`.
+    num_heads: int = 0,
+) -> checkpoint_source.Source:
+  """Finds initial parameters of a run; errors as in `load`.
 
   The parameters of our own runs are only read by `Source.load`.
+
+  Args:
+    path: see `load`.
+    which: 'latest' or 'best' checkpoint of a workdir.
+    num_heads: number of heads of other weights, which do not always determine
+      it; 0 to infer it.
   """
   found = download.fetch(path)
   if orbax_runs.is_run(found):
-    return adapted_runs.merged(
-        checkpoint_source.find(found, which=which), find=find)
-  return as_source(load(path, which=which, **overrides), path)
+    return _merged(checkpoint_source.find(found, which=which))
+  heads: dict[str, Any] = {'num_heads': num_heads} if num_heads else {}
+  return as_source(load(path, which=which, **heads), path)
 
 
-def as_source(model: model_lib.Model, path: str | os.PathLike) -> Weights:
+def as_source(
+    model: model_lib.Model, path: str | os.PathLike,
+) -> checkpoint_source.Source:
   """Returns a loaded model as the initial parameters of a run."""
-  return Weights(
-      path=os.fspath(path), item=model.origin.split(':')[0] or 'weights',
-      params=model.params, config={
+  return checkpoint_source.Source(
+      path=os.fspath(path), item=model.origin.split(':')[0],
+      load=lambda: model.params, config={
           'model': schema.to_plain(model.config),
           'positions': model.positions,
           'data': {'resolution': list(model.resolution),
                    'mean': list(model.preprocess.mean),
                    'std': list(model.preprocess.std)}})
+
+
+# ----------------------------------------------------------------------- LoRA
+
+
+def _merged(
+    source: checkpoint_source.Source, *, base: str = '',
+) -> checkpoint_source.Source:
+  """Returns a source of the model's parameters; others are left unchanged.
+
+  The checkpoint of a LoRA run holds adapters and names their base. The base is
+  found at the path in the checkpoint, or at `base`, compared with the hash in
+  the checkpoint, and fitted to the model as at the start of the run. Then the
+  adapters are added.
+  """
+  config = lora.parse(source.config.get('lora', {}))
+  if not config.rank:
+    if base:
+      raise ValueError(
+          f'base={base!r} is for adapters, but {source.path} holds none. Leave '
+          'it out.')
+    return source
+  folder = epath.Path(source.path)
+  with items.explain_errors(folder):
+    progress = items.read_config(folder / 'progress')
+    path = base or progress.get('origin', '')
+    model = models.parse(source.config['model'])
+    section = initialize.parse(source.config['init'])
+    size = declared.sides(source.config['data']['resolution'])
+    saved = tree.flatten(source.shapes)
+    expected = weights_lib.abstract_params(
+        model, size, channels=source.config['data'].get('channels', 3))
+    frozen = tree.select(expected, tree.map_with_name(
+        lambda name, _: name not in saved, expected))
+
+  def read() -> types.Params:
+    adapters = source.load()
+    try:
+      found = find(path, num_heads=getattr(model, 'num_heads', 0))
+      weights = found.load()
+      checksums.check_identity(weights, progress.get('base', ''), path=path)
+    except (FileNotFoundError, ValueError) as error:
+      raise ValueError(
+          f'{source.path} holds LoRA adapters of {path}, which cannot be used: '
+          f'{schema.words(error)} If it was moved, load the adapters with '
+          'base=PATH (--set base=PATH).') from error
+    fitted, _ = initialize.adapt(
+        weights, frozen, resize=initialize.resizer(
+            found.config, section, grid=models.grid(model, size)),
+        # Trained parameters replace those that are ignored.
+        config=dataclasses.replace(section, new=(), ignored=('.*',)))
+    return jax.device_get(lora.merge(tree.update(fitted, adapters), config))
+
+  return dataclasses.replace(
+      source, load=read, config={**source.config, 'lora': {}},
+      shapes=tree.update(frozen, {
+          name: leaf for name, leaf in source.shapes.items()
+          if name != lora.ROOT}))

@@ -35,7 +35,7 @@ from vit_jax.inference import predictions
 from vit_jax.weights import save as save_lib
 from vit_jax.weights.configs import preprocessing as preprocessing_lib
 
-# Features of a model; the second ones are computed from the tokens.
+# Feature layers; those in TOKEN_FEATURES are computed from the tokens.
 FEATURES = ('representation', 'pooled', 'logits')
 TOKEN_FEATURES = ('cls', 'mean', 'tokens', 'patches')
 
@@ -85,7 +85,7 @@ class Model:
       ValueError: for other arrays, or images that do not divide into patches.
     """
     images_lib.check_batch(images, self.preprocess)
-    return self.network(images)
+    return self.network.at((images.shape[1], images.shape[2]))(images)
 
   @functools.cached_property
   def network(self) -> network_lib.Network:
@@ -340,7 +340,4 @@ class Model:
       ValueError: if the format cannot represent the model, or a parameter is
         not finite.
     """
-    return save_lib.save(
-        target, form, self.config, self.params, resolution=self.resolution,
-        preprocess=self.preprocess, positions=self.positions,
-        origin=self.origin)
+    return save_lib.save(target, form, self)

@@ -35,13 +35,6 @@ class Network:
   resolution: tuple[int, int]
   positions: str
 
-  def __call__(self, images: Images) -> types.Outputs:
-    """Applies the network; compiles once for each batch shape.
-
-    Raises a `ValueError` if the images do not divide into patches.
-    """
-    return self.at((images.shape[1], images.shape[2]))(images)
-
   def at(
       self, size: tuple[int, int], *, names: Sequence[str] = (),
       flip: bool = False,

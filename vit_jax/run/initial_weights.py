@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from etils import epath
 
+from vit_jax.checkpoints import source as source_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.inference import load
 from vit_jax.run import restore
@@ -11,8 +12,8 @@ from vit_jax.run import restore
 
 def find(
     config: config_lib.Config, *, workdir: epath.Path | None = None,
-    find_source: Callable[..., restore.Source] = load.find,
-) -> restore.Source | None:
+    find_source: Callable[..., source_lib.Source] = load.find,
+) -> source_lib.Source | None:
   """Finds the initial parameters of a run, if it has any.
 
   Args:
@@ -25,8 +26,6 @@ def find(
     origin = str(workdir / config.init.stage)
   if not origin:
     return None
-  # Some weights do not determine the number of heads.
-  heads = getattr(config.model, 'num_heads', None)
   with restore.start_watchdog(config.log, 'finding the initial weights'):
     return find_source(origin, which=config.init.which,
-                       **({'num_heads': heads} if heads else {}))
+                       num_heads=getattr(config.model, 'num_heads', 0))

@@ -23,6 +23,7 @@ from vit_jax import schema
 from vit_jax import types
 from vit_jax.checkpoints import lock
 from vit_jax.checkpoints import manager
+from vit_jax.checkpoints import source as source_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import experiment as experiment_lib
 from vit_jax.experiment import fit_batch
@@ -47,11 +48,9 @@ IN_FLIGHT = 2  # Steps that the host may run ahead of the devices.
 
 
 def train(
-    experiment: experiment_lib.Experiment,
-    workdir: epath.PathLike,
-    *,
+    experiment: experiment_lib.Experiment, workdir: epath.PathLike, *,
     title: str = '',
-    source: restore.Source | None = None,
+    source: source_lib.Source | None = None,
     profile_steps: int = 0,
     free_bytes: int | None = None,
 ) -> dict[str, Any]:
@@ -115,7 +114,7 @@ class _Run:
     self._step = 0  # Number of updates made.
 
   def train(
-      self, source: restore.Source | None, profile_steps: int,
+      self, source: source_lib.Source | None, profile_steps: int,
       free_bytes: int | None,
   ) -> dict[str, Any]:
     fit_batch.check_state_fits(self._experiment, free_bytes=free_bytes)

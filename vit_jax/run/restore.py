@@ -9,7 +9,7 @@ Defines which config changes are allowed between two starts of a run.
 
 from collections.abc import Mapping, Sequence
 import dataclasses
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from etils import epath
 import numpy as np
@@ -20,6 +20,7 @@ from vit_jax import types
 from vit_jax.checkpoints import checksums
 from vit_jax.checkpoints import manager
 from vit_jax.checkpoints import paths
+from vit_jax.checkpoints import source as source_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import config_file
 from vit_jax.experiment import experiment as experiment_lib
@@ -34,26 +35,6 @@ IRRELEVANT_KEYS = (
     'model.unroll:', 'data.data_dir:', 'data.num_workers:', 'data.num_threads:',
     'data.prefetch:', 'data.max_unreadable:', 'data.eval_unreadable:',
     'data.check_secs:', 'init.', 'card')
-
-
-@runtime_checkable
-class Source(Protocol):
-  """A checkpoint or weights that a new run starts from."""
-
-  @property
-  def path(self) -> epath.Path:
-    """Location of the weights."""
-
-  @property
-  def config(self) -> Mapping[str, Any]:
-    """Known settings of the model's config."""
-
-  @property
-  def item(self) -> str:
-    """Name of the loaded parameters, such as 'params' or 'average'."""
-
-  def load(self) -> types.Params:
-    """Reads the parameters."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,7 +63,7 @@ def start_watchdog(
 
 def restore_or_init(
     experiment: experiment_lib.Experiment, checkpoints: manager.Checkpoints,
-    workdir: epath.Path, source: Source | None,
+    workdir: epath.Path, source: source_lib.Source | None,
 ) -> tuple[types.TrainState, Start]:
   """Restores the state of a run, or initialises it if there is none.
 
@@ -157,7 +138,7 @@ def load_best(
 
 def _resume(
     experiment: experiment_lib.Experiment, restored: manager.Restored,
-    workdir: epath.Path, source: Source | None,
+    workdir: epath.Path, source: source_lib.Source | None,
 ) -> Start:
   """Checks that the run can resume with this config."""
   config = experiment.config
@@ -185,7 +166,7 @@ def _resume(
 
 def _problem(
     experiment: experiment_lib.Experiment, counters: counters_lib.Counters,
-    step: int, *, earlier: config_lib.Config, source: Source | None,
+    step: int, *, earlier: config_lib.Config, source: source_lib.Source | None,
     changes_result: bool,
 ) -> str:
   """Explains why a run cannot resume, with advice; '' if it can."""

@@ -29,11 +29,12 @@ class Family:
     backbone: the same for the section `model.backbone`.
     positions: interpolation of position embeddings in the original code.
     preprocess: keys of `Preprocess`, unless a file declares them.
-    num_heads: by width, if no file declares it; published sizes have others.
+    num_heads: number of heads by width, where it differs from published sizes
+      and no file declares it.
     not_classified: prefix of parameters that the `classifier` of a model does
       not use; '' for none.
-    base: prefix of all names of a model with a classifier, except that of the
-      classifier; a model without a classifier is written without it.
+    base: prefix of all names except the classifier's. Models without a
+      classifier are written without it.
   """
   name: str
   label: str
@@ -55,66 +56,66 @@ _IMAGENET = {'mean': preprocessing.IMAGENET_MEAN,
              'std': preprocessing.IMAGENET_STD}
 _DINOV2 = {'gelu': 'exact', 'layer_norm_epsilon': 1e-6}
 
-FAMILIES: Mapping[str, Family] = {
-    'npz': Family(
+FAMILIES: Mapping[str, Family] = {family.name: family for family in (
+    Family(
         'npz', 'published JAX ViT', names.NPZ,
         settings={'gelu': 'tanh', 'layer_norm_epsilon': 1e-6}),
-    'bit': Family(
+    Family(
         'bit', 'published BiT', names.BIT_NPZ, prefix='resnet/',
         settings={'name': 'resnet'},
         # The value in the code of big_transfer.
         backbone={**_BIT_BACKBONE, 'variance_epsilon': 1e-10}),
-    'timm': Family(
+    Family(
         'timm', 'timm ViT', names.TIMM,
         settings={'gelu': 'exact', 'layer_norm_epsilon': 1e-6},
         backbone={'group_norm_epsilon': 1e-5, 'std_epsilon': 0.0,
                   'variance_epsilon': 1e-8},
         positions='cubic'),
-    'meta': Family(
+    Family(
         'meta', "Meta's DINOv2 or MAE", names.META,
         settings={'gelu': 'exact', 'layer_norm_epsilon': 1e-6},
         positions='cubic', preprocess=_IMAGENET, num_heads={1536: 24}),
-    'timm_bit': Family(
+    Family(
         'timm_bit', 'timm BiT', names.TIMM_BIT, settings={'name': 'resnet'},
         backbone={**_BIT_BACKBONE, 'variance_epsilon': 1e-8}),
-    'huggingface': Family(
+    Family(
         'huggingface', 'Hugging Face ViT', names_huggingface.HUGGINGFACE,
         settings={'gelu': 'exact', 'layer_norm_epsilon': 1e-12},
         # The classifier reads the class token, not the tanh layer.
         positions='cubic', not_classified='representation/', base='vit.'),
-    'dinov2': Family(
+    Family(
         'dinov2', 'Hugging Face DINOv2', names_huggingface.DINOV2,
         settings=_DINOV2, positions='cubic', preprocess=_IMAGENET,
         base='dinov2.'),
-    'dinov2_with_registers': Family(
+    Family(
         'dinov2_with_registers', 'Hugging Face DINOv2 with registers',
         names_huggingface.DINOV2_REGISTERS, settings=_DINOV2,
         positions='cubic', preprocess=_IMAGENET,
         base='dinov2_with_registers.'),
-    'dinov3': Family(
+    Family(
         'dinov3', 'Hugging Face DINOv3', names_huggingface.DINOV3,
         settings={'gelu': 'exact', 'layer_norm_epsilon': 1e-5,
                   'position': 'none', 'rotary': {
                       'coordinates': 'normalized', 'base': 100.0,
                       'halves': True}}, preprocess=_IMAGENET),
-    'siglip': Family(
+    Family(
         'siglip', 'Hugging Face SigLIP', names_huggingface.SIGLIP,
         settings={'gelu': 'tanh', 'layer_norm_epsilon': 1e-6},
         positions='cubic',
         preprocess={'mean': preprocessing.HALF, 'std': preprocessing.HALF},
         not_classified='pooling/'),
-    'clip': Family(
+    Family(
         'clip', 'Hugging Face CLIP', names_huggingface.CLIP,
         settings={'layer_norm_epsilon': 1e-5}, positions='cubic',
         preprocess={'mean': preprocessing.CLIP_MEAN,
                     'std': preprocessing.CLIP_STD, 'activation': 'none'},
         not_classified='final_norm/'),
-    'scratch': Family(
+    Family(
         'scratch', '"Implementing Vision Transformer from scratch"',
         names.SCRATCH,
         settings={'gelu': 'tanh', 'layer_norm_epsilon': 1e-5,
                   'final_norm': False}),
-}
+)}
 
 
 def split_pairs(params: dict[str, Any]) -> dict[str, Any]:

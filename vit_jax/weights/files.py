@@ -24,23 +24,17 @@ Format = Literal['npz', 'safetensors', 'pytorch']
 
 
 @dataclasses.dataclass(frozen=True)
-class Header:
-  """Declared shape and type of an array."""
-  shape: tuple[int, ...]
-  dtype: str
-
-
-@dataclasses.dataclass(frozen=True)
 class ArrayFile:
   """Arrays of a file, by name.
 
   Attributes:
+    shapes: declared shapes.
     load: reads one array as it is stored.
     metadata: text in the file's header.
   """
   path: str
   format: Format
-  headers: Mapping[str, Header]
+  shapes: Mapping[str, tuple[int, ...]]
   load: Callable[[str], np.ndarray]
   metadata: Mapping[str, str] = dataclasses.field(default_factory=dict)
 

@@ -82,7 +82,7 @@ def _encoder(
 def _check_undetermined(
     params: Mapping[str, Any], declared: Mapping[str, Any],
 ) -> None:
-  """Checks that settings that no array shows are declared.
+  """Checks that settings which the arrays do not reveal are declared.
 
   Raises:
     ValueError: if rotary positions or the GELU of CLIP are unknown.
@@ -97,8 +97,9 @@ def _check_undetermined(
             'with ')
   if rotates and 'rotary' not in declared:
     raise ValueError(
-        'These arrays are those of a model with rotary positions, which no '
-        f'array contains. {advice}rotary={{...}}, or with rotary=None.')
+        'These arrays are those of a model with rotary positions, which are '
+        'not stored in any array. '
+        f'{advice}rotary={{...}}, or with rotary=None.')
   if clip and 'gelu' not in declared:
     raise ValueError(
         'These arrays are those of a CLIP model, whose GELU no array shows. '

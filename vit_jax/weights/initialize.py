@@ -35,7 +35,8 @@ class InitConfig:
     which: 'latest' or 'best' checkpoint of a workdir.
     positions: interpolation of position embeddings to another grid: 'linear'
       with aligned corners, as in the paper's code; 'bilinear' as in FlexiViT;
-      'cubic' as in timm; None for that of the code that the weights come from.
+      'cubic' as in timm. None uses the method of the codebase that the weights
+      come from.
     channels: adaptation of patch filters to another number of channels:
       'same' is an error; 'mean' gives each channel the mean filter, times the
       old number of channels over the new, so that an image with identical

@@ -6,14 +6,14 @@ A row maps one kind of parameter between another codebase and ours:
         'vit.layers.{layer}.attention.{q|k|v}_proj.weight',
         'n l (heads e) d -> l d n heads e')
 
-Several of their arrays that differ in `{q|k|v}` or `{layer}` are stacked to one
-of ours: the alternatives outermost, then `{layer}` or `{unit}`.
+Arrays of theirs that differ only in `{q|k|v}` or `{layer}` are stacked into one
+of ours, alternatives outermost, then `{layer}` or `{unit}`.
 `{stage}` is the same number on both sides; `{stage-1}` is one less on theirs.
 Values are only rearranged, by einops in either direction, so that a round trip
 is bitwise exact.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 import functools
 import itertools
@@ -179,7 +179,7 @@ def matches(
     if any(match.ours == ours for match in result):
       problems.append(
           f'{ours}: found under two names, one of them {pattern.text}')
-    # Other placeholders of a missing name are those of its neighbours.
+    # A missing name takes its other placeholders from a neighbour.
     fields = pattern.match(table.rename(next(iter(members.values())))) or {}
     problems += [
         f'{pattern.fill({**fields, **dict(zip(pattern.stacked, index))})}: '
@@ -204,7 +204,7 @@ def _group(
   groups: _Groups = {}
   problems = []
   for name in names:
-    if found := next(_rows_of(table, name), None):
+    if found := find_row(table, name):
       row, pattern, values = found
       index = tuple(values[axis] for axis in pattern.stacked)
       ours = _pattern(row.ours).fill(values)
@@ -240,14 +240,14 @@ def to_ours(
   return np.ascontiguousarray(_rearrange(stacked, match, lengths))
 
 
-def our_shape(
+def our_zeros(
     shapes: Sequence[tuple[int, ...]], match: Match, **lengths: int,
-) -> tuple[int, ...]:
-  """Returns the shape of `to_ours` for arrays of these shapes."""
+) -> np.ndarray:
+  """Like `to_ours` of arrays of these shapes, as zeros that take no memory."""
   shapes = [_plain(shape, match) for shape in shapes]
   _check_shapes(shapes, match)
   zeros = np.broadcast_to(np.float32(0), (*match.axes, *shapes[0]))
-  return _rearrange(zeros, match, lengths).shape
+  return _rearrange(zeros, match, lengths)
 
 
 def _plain(shape: tuple[int, ...], match: Match) -> tuple[int, ...]:
@@ -308,20 +308,17 @@ def to_theirs(
       f'{tuple(array.shape)}.')
 
 
-def has_row(table: Table, name: str) -> bool:
-  """Whether a table has a row for their name."""
-  return next(_rows_of(table, name), None) is not None
-
-
-def _rows_of(
+def find_row(
     table: Table, name: str,
-) -> Iterator[tuple[Row, _Pattern, dict[str, int]]]:
+) -> tuple[Row, _Pattern, dict[str, int]] | None:
+  """Returns the row of their name, its pattern and the placeholders' values."""
   name = table.rename(name)
   for row in table.rows:
     pattern = _pattern(row.theirs)
     values = pattern.match(name)
     if values is not None:
-      yield row, pattern, values
+      return row, pattern, values
+  return None
 
 
 def _stack(ours: str) -> str:

@@ -166,7 +166,7 @@ def _positions(
   grid, prefix = infer_architecture.position_grid(
       config, len(shapes['positions']), declared=declared.resolution,
       candidates=candidates, embeds_prefix=embeds_prefix,
-      # Of registers, too, in timm; of no registers elsewhere.
+      # In timm, registers have position embeddings, too.
       num_prefix=config.num_prefix if found.family.name == 'timm'
       else config.num_class_tokens)
   resolution = infer_architecture.image_size(config, grid)
@@ -322,7 +322,7 @@ def _per_parameter(
     shape = getattr(params.get(match.ours), 'shape', '')
     yield f'  loaded  {first}{more} -> {match.ours} {shape}'.rstrip()
   for name in found.left_out:
-    yield f'  ignored {name} {found.opened.headers[name].shape}'
+    yield f'  ignored {name} {found.opened.shapes[name]}'
   read = sum(len(match.theirs) for match in found.matches)
   yield (f'  {read} arrays make {len(params)} parameters, '
          f'{len(found.left_out)} ignored')

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 import re
+from typing import Any
 
 import numpy as np
 
@@ -48,7 +49,7 @@ def find(opened: files.ArrayFile, *, prefix: str | None = None) -> Found:
     ValueError: if the family is unknown, the model has arrays that ours lack,
       or the file contains several copies of the model.
   """
-  names = list(opened.headers)
+  names = list(opened.shapes)
   family, prefix, copies = _choose(opened, names, prefix)
   inside = [name.removeprefix(prefix) for name in names
             if name.startswith(prefix) and not name.startswith(copies)]
@@ -74,7 +75,7 @@ def candidates(names: Sequence[str]) -> list[tuple[families.Family, str]]:
   """
   def num_known(found: tuple[families.Family, str]) -> int:
     table = found[0].table
-    return sum(layout.has_row(table, name) or table.ignores(name)
+    return sum(layout.find_row(table, name) is not None or table.ignores(name)
                for name in _without_prefix(found[1], names))
 
   return sorted([
@@ -84,14 +85,16 @@ def candidates(names: Sequence[str]) -> list[tuple[families.Family, str]]:
 
 
 def _prefixes(table: layout.Table, names: Sequence[str]) -> list[str]:
-  """Returns the prefixes of a model's first kernel, unless of an optimizer."""
+  """Returns the prefixes under which a model's first kernel occurs, except in
+  optimizer state.
+  """
   stem = dataclasses.replace(table, rows=tuple(
       row for row in table.rows if row.ours in _STEMS))
   found: dict[str, None] = {}
   for name in names:
     ends = (0, *(m.end() for m in re.finditer('[/.]', name)))
     prefix = next((name[:end] for end in ends
-                   if layout.has_row(stem, name[end:])), None)
+                   if layout.find_row(stem, name[end:])), None)
     if prefix is not None and not _OPTIMIZER.fullmatch(prefix):
       found[prefix] = None
   return list(found)
@@ -132,49 +135,39 @@ def _choose(
 # --------------------------------------------------------------------- values
 
 
-def shapes(
-    found: Found, *, heads: int, pool_heads: int = 0,
-) -> dict[str, np.ndarray]:
-  """Returns the parameters as zeros that take no memory.
+def shapes(found: Found, **heads: int) -> dict[str, np.ndarray]:
+  """Returns the parameters as zeros that take no memory; see `read`."""
+  return _convert(
+      found, layout.our_zeros, found.opened.shapes.__getitem__, **heads)
+
+
+def read(found: Found, **heads: int) -> dict[str, np.ndarray]:
+  """Returns the parameters by our names.
 
   Args:
     found: the arrays.
-    heads: number of attention heads.
-    pool_heads: heads of attention pooling; 0 for `heads`.
+    **heads: `heads`, the number of attention heads; `pool_heads`, that of
+      attention pooling, 0 for the same.
 
   Raises:
     ValueError: if shapes do not fit the name table or the number of heads.
   """
-  headers = found.opened.headers
-  return _convert(found, lambda match, lengths: np.broadcast_to(
-      np.float32(0), layout.our_shape(
-          [headers[found.prefix + name].shape for name in match.theirs], match,
-          **lengths)), heads, pool_heads or heads)
-
-
-def read(
-    found: Found, *, heads: int, pool_heads: int = 0,
-) -> dict[str, np.ndarray]:
-  """Returns the parameters by our names; see `shapes`."""
-  return _convert(found, lambda match, lengths: layout.to_ours(
-      [found.opened.read(found.prefix + name) for name in match.theirs], match,
-      **lengths), heads, pool_heads or heads)
+  return _convert(found, layout.to_ours, found.opened.read, **heads)
 
 
 def _convert(
-    found: Found,
-    convert: Callable[[layout.Match, dict[str, int]], np.ndarray],
-    heads: int, pool_heads: int,
+    found: Found, convert: Callable[..., np.ndarray],
+    get: Callable[[str], Any], *, heads: int, pool_heads: int = 0,
 ) -> dict[str, np.ndarray]:
   params, problems = {}, []
   for match in found.matches:
-    lengths = {'parts': 2 if 'pooling/key_value/' in match.ours else 3,
-               'heads': heads, 'pool_heads': pool_heads}
     try:
-      params[match.ours] = convert(match, lengths)
+      params[match.ours] = convert(
+          [get(found.prefix + name) for name in match.theirs], match,
+          parts=2 if 'pooling/key_value/' in match.ours else 3,
+          heads=heads, pool_heads=pool_heads or heads)
     except ValueError as error:
-      flat = len(found.opened.headers[
-          found.prefix + match.theirs[0]].shape) == 2
+      flat = len(found.opened.shapes[found.prefix + match.theirs[0]]) == 2
       problems.append(f'{error}' + (
           ': flattened patches of images of any aspect ratio (NaFlex), which '
           'our models lack' if match.ours == 'patches/kernel' and flat else ''))

@@ -234,7 +234,8 @@ def timm_written(
 
 # ------------------------------------------- Meta's DINOv2 and MAE (.pth)
 
-# timm's names, with a few others. MAE's decoder is of no use after training.
+# timm's names, with a few others. MAE's decoder is not needed after
+# pre-training.
 META = dataclasses.replace(
     TIMM, name='meta', rows=(
         *TIMM.rows,

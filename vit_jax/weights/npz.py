@@ -33,20 +33,20 @@ def open_file(path: str | pathlib.Path) -> files.ArrayFile:
     for member in archive.infolist():
       with archive.open(member) as stream:
         starts.append((member, stream.read(MAX_HEADER_BYTES)))
-  headers: dict[str, files.Header] = {}
+  shapes: dict[str, tuple[int, ...]] = {}
   for member, start in starts:
     name = member.filename.removesuffix('.npy')
     if name == member.filename:
       raise ValueError(
           f'{path}: {name!r} is not an array (.npy), so this zip archive is '
           'not an .npz.')
-    if name in headers:
+    if name in shapes:
       raise ValueError(f'{path}: the name {name!r} occurs twice.')
-    headers[name] = _header(path, name, start, member.file_size)
-  if not headers:
+    shapes[name] = _shape(path, name, start, member.file_size)
+  if not shapes:
     raise ValueError(f'{path}: the archive holds no array.')
   return files.ArrayFile(
-      path=str(path), format='npz', headers=headers,
+      path=str(path), format='npz', shapes=shapes,
       load=lambda name: _load(path, name))
 
 
@@ -56,9 +56,10 @@ def write(path: str | pathlib.Path, arrays: Mapping[str, Any]) -> None:
     np.savez(file, **arrays)  # type: ignore[arg-type]
 
 
-def _header(
+def _shape(
     path: pathlib.Path, name: str, start: bytes, size: int,
-) -> files.Header:
+) -> tuple[int, ...]:
+  """Returns the shape in an array's header, after checking the header."""
   stream = io.BytesIO(start)
   try:
     version = npy_format.read_magic(stream)
@@ -80,7 +81,7 @@ def _header(
     raise ValueError(
         f'{path}: {name} declares {shape} of {dtype}, {wanted:,} bytes, but '
         f'has {size:,}. The file is damaged.')
-  return files.Header(shape=tuple(shape), dtype=dtype.name)
+  return tuple(shape)
 
 
 def _load(path: pathlib.Path, name: str) -> np.ndarray:

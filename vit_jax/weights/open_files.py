@@ -68,8 +68,8 @@ def _open_shards(index: pathlib.Path) -> files.ArrayFile:
           f'{index} names the file {name!r}, which is missing.')
     shards.append(safetensors.open_file(path))
   # Missing or unexpected arrays are found when compared with the model.
-  of_name = {name: shard for shard in shards for name in shard.headers}
+  of_name = {name: shard for shard in shards for name in shard.shapes}
   return files.ArrayFile(
       path=str(index), format='safetensors',
-      headers={name: shard.headers[name] for name, shard in of_name.items()},
+      shapes={name: shard.shapes[name] for name, shard in of_name.items()},
       load=lambda name: of_name[name].load(name))

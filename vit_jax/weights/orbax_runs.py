@@ -20,7 +20,6 @@ from vit_jax import exceptions
 from vit_jax import models
 from vit_jax import schema
 from vit_jax import tree
-from vit_jax import types
 from vit_jax.checkpoints import items
 from vit_jax.checkpoints import paths
 from vit_jax.checkpoints import source as checkpoint_source
@@ -152,30 +151,21 @@ def _with_overrides(
   return models.parse({**plain, **changed})
 
 
-def save(
-    target: str | os.PathLike,
-    config: models.ModelConfig,
-    params: types.Params,
-    *,
-    resolution: tuple[int, int],
-    preprocess: preprocessing.Preprocess,
-    positions: str,
-    origin: str,
-) -> None:
+def save(target: str | os.PathLike, model: declared.Model) -> None:
   """Saves a workdir with one checkpoint, of step 0; see `weights.save.save`.
 
   Raises:
     FileExistsError: if `target` exists.
   """
   run_config = {
-      **declared.metadata(config, resolution=resolution, preprocess=preprocess,
-                          positions=positions),
-      'data': {'resolution': list(resolution),
-               'mean': list(preprocess.mean), 'std': list(preprocess.std)},
-      'origin': origin}
+      **declared.metadata(model),
+      'data': {'resolution': list(model.resolution),
+               'mean': list(model.preprocess.mean),
+               'std': list(model.preprocess.std)},
+      'origin': model.origin}
   arrays = tree.unflatten({
       name: jnp.asarray(array)
-      for name, array in tree.flatten(params).items() if array.size})
+      for name, array in tree.flatten(model.params).items() if array.size})
   with (atomic_files.create(target) as path,
         ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as checkpointer):
     checkpointer.save(

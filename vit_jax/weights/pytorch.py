@@ -59,12 +59,9 @@ def open_file(path: str | pathlib.Path) -> files.ArrayFile:
           f'{path}: {name} is a {tensor.layout} tensor of {tensor.dtype}, but '
           'a parameter must be a dense array of floats.') from error
 
-  headers = {
-      name: files.Header(shape=tuple(tensor.shape),
-                         dtype=str(tensor.dtype).removeprefix('torch.'))
-      for name, tensor in tensors.items()}
+  shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
   return files.ArrayFile(
-      path=str(path), format='pytorch', headers=headers, load=load)
+      path=str(path), format='pytorch', shapes=shapes, load=load)
 
 
 def _check_archive(path: pathlib.Path) -> None:

@@ -10,9 +10,6 @@ import safetensors.numpy
 
 from vit_jax.weights import files
 
-_FLOATS = {'F64': 'float64', 'F32': 'float32', 'F16': 'float16',
-           'BF16': 'bfloat16'}
-
 
 def open_file(path: str | pathlib.Path) -> files.ArrayFile:
   """Opens a .safetensors file and reads its header.
@@ -22,21 +19,17 @@ def open_file(path: str | pathlib.Path) -> files.ArrayFile:
   """
   path = pathlib.Path(path)
   with files.intact(path), safetensors.safe_open(path, 'numpy') as file:
-    slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
-    headers = {
-        name: files.Header(
-            shape=tuple(found.get_shape()),
-            dtype=_FLOATS.get(found.get_dtype(), found.get_dtype()))
-        for name, found in slices.items()}
+    shapes = {name: tuple(file.get_slice(name).get_shape())
+              for name in file.keys()}  # noqa: SIM118
     metadata = dict(file.metadata() or {})
-  if not headers:
+  if not shapes:
     raise ValueError(f'{path}: the file holds no array.')
 
   def load(name: str) -> np.ndarray:
     with files.intact(path), safetensors.safe_open(path, 'numpy') as file:
       return file.get_tensor(name)
 
-  return files.ArrayFile(path=str(path), format='safetensors', headers=headers,
+  return files.ArrayFile(path=str(path), format='safetensors', shapes=shapes,
                          load=load, metadata=metadata)
 
 

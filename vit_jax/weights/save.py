@@ -27,7 +27,6 @@ from vit_jax.weights import safetensors
 from vit_jax.weights.configs import declared
 from vit_jax.weights.configs import huggingface_export
 from vit_jax.weights.configs import huggingface_types
-from vit_jax.weights.configs import preprocessing
 from vit_jax.weights.configs import timm_export
 
 ORBAX = 'orbax'
@@ -42,15 +41,7 @@ _DECLARED = {'timm': ('gelu',), 'huggingface': (
 
 
 def save(
-    target: str | os.PathLike,
-    form: str,
-    config: models.ModelConfig,
-    params: types.Params,
-    *,
-    resolution: tuple[int, int],
-    preprocess: preprocessing.Preprocess,
-    positions: str,
-    origin: str,
+    target: str | os.PathLike, form: str, model: declared.Model,
 ) -> list[str]:
   """Saves a model; `vit_jax.load` reads it back exactly.
 
@@ -59,12 +50,7 @@ def save(
       which a .json is written; timm: a .safetensors file, or a folder with a
       config.json; huggingface and orbax: a folder.
     form: one of `FORMATS`.
-    config: model config.
-    params: nested dict of arrays.
-    resolution: image height and width of the position embeddings.
-    preprocess: preprocessing of images.
-    positions: interpolation of position embeddings; see `initialize.Positions`.
-    origin: source of the weights.
+    model: the model.
 
   Returns:
     Notes on settings for which the format's library computes differently.
@@ -75,25 +61,23 @@ def save(
       an array of finite floats.
   """
   schema.check_name(form, FORMATS, what='format')
-  if form != ORBAX and preprocess.channels != 3:
+  if form != ORBAX and model.preprocess.channels != 3:
     raise ValueError(
-        f'The model has {preprocess.channels} input channels, but the format '
-        f'{form} supports three. Save it as {ORBAX}.')
-  for name, array in tree.flatten(params).items():
+        f'The model has {model.preprocess.channels} input channels, but the '
+        f'format {form} supports three. Save it as {ORBAX}.')
+  for name, array in tree.flatten(model.params).items():
     files.to_float32(np.asarray(array), name=name, path='The model')
   if form == ORBAX:
-    orbax_runs.save(
-        target, config, params, resolution=resolution, preprocess=preprocess,
-        positions=positions, origin=origin)
+    orbax_runs.save(target, model)
     return []
+  config = model.config
   family = _family(form, config)
-  arrays = to_arrays(family, _for_format(form, config, params))
+  arrays = to_arrays(family, _for_format(form, config, model.params))
   if config.variant and not published_sizes.has_dimensions(
       config, config.variant):
     config = models.parse({**schema.to_plain(config), 'variant': ''})
-  metadata = json.dumps(declared.metadata(
-      config, resolution=resolution, preprocess=preprocess,
-      positions=positions))
+  metadata = json.dumps(
+      {**declared.metadata(model), 'model': schema.to_plain(config)})
   path = os.fspath(target)
   if form == 'npz':
     _save_npz(path, arrays, metadata)
@@ -102,7 +86,7 @@ def save(
       safetensors.write(file, arrays, metadata={declared.KEY: metadata})
   else:
     _save_folder(path, arrays, metadata, _CONFIGS[form].config_files(
-        config, resolution, preprocess))
+        config, model.resolution, model.preprocess))
     named = form == 'timm' and getattr(
         config, 'layer_norm_epsilon', None) in timm_export.EPSILONS
     return _notes(form, family, config, declared=(

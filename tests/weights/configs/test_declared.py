@@ -1,5 +1,6 @@
 """Files that vit_jax wrote contain their settings, and must match them."""
 
+import dataclasses
 import json
 import pathlib
 
@@ -27,9 +28,9 @@ def write(path, family, text, **settings):
 
 
 def metadata(*, change=(), **settings):
-  config = random_models.config_of(**settings)
-  data = declared.metadata(config, resolution=(32, 32), positions='linear',
-                           preprocess=PREPROCESS)
+  data = declared.metadata(dataclasses.replace(
+      random_models.make_tiny(), config=random_models.config_of(**settings),
+      preprocess=PREPROCESS))
   data['model'] |= dict(change)
   return json.dumps(data)
 

@@ -8,10 +8,11 @@ vit_jax writes metadata with exported weights, so that nothing is lost:
 
 import dataclasses
 import pathlib
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from vit_jax import models
 from vit_jax import schema
+from vit_jax import types
 from vit_jax import untrusted
 from vit_jax.checkpoints import saved_config
 from vit_jax.models import vit_config
@@ -75,14 +76,34 @@ class Metadata:
     return preprocessing.parse({'resolution': self.resolution}).resolution
 
 
-def metadata(
-    config: models.ModelConfig, *, resolution: tuple[int, int],
-    preprocess: preprocessing.Preprocess, positions: str,
-) -> dict[str, Any]:
+@runtime_checkable
+class Model(Protocol):
+  """A model to save; see the attributes of `inference.model.Model`."""
+
+  @property
+  def config(self) -> models.ModelConfig: ...
+
+  @property
+  def params(self) -> types.Params: ...
+
+  @property
+  def preprocess(self) -> preprocessing.Preprocess: ...
+
+  @property
+  def resolution(self) -> tuple[int, int]: ...
+
+  @property
+  def positions(self) -> str: ...
+
+  @property
+  def origin(self) -> str: ...
+
+
+def metadata(model: Model) -> dict[str, Any]:
   """Returns the metadata of a model, as plain data."""
-  return {'model': schema.to_plain(config),
-          'preprocess': schema.to_plain(preprocess),
-          'resolution': list(resolution), 'positions': positions}
+  return {'model': schema.to_plain(model.config),
+          'preprocess': schema.to_plain(model.preprocess),
+          'resolution': list(model.resolution), 'positions': model.positions}
 
 
 def json_path(path: str) -> str:

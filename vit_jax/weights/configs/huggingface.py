@@ -118,8 +118,8 @@ def parse_preprocessor(
   """Returns the keys of `Preprocess` that a preprocessor_config.json declares.
 
   Raises:
-    ValueError: if `Preprocess` cannot represent a setting. Mean and standard
-      deviation may be in `overrides`.
+    ValueError: if `Preprocess` cannot represent a setting. A normalisation that
+      it cannot represent is accepted if `overrides` has mean and std.
   """
   result: dict[str, Any] = {}
   crop = config.get('crop_size') if config.get('do_center_crop') else None

@@ -68,13 +68,10 @@ NAMES = tuple(f.name for f in dataclasses.fields(Preprocess))
 
 
 def parse(section: Mapping[str, Any]) -> Preprocess:
-  """Returns the typed record; one number stands for both sides or all channels.
+  """Returns the typed record, also from text of flags.
+
+  One number stands for both sides or all channels.
   """
-  return schema.parse(Preprocess, expand(section), where='preprocess')
-
-
-def expand(section: Mapping[str, Any]) -> dict[str, Any]:
-  """Expands one number of `resolution`, `mean` and `std`; parses flag text."""
   section = {
       name: schema.convert(value, Any, where=name)
       if name in ('resolution', 'mean', 'std', 'channels') else value
@@ -86,7 +83,7 @@ def expand(section: Mapping[str, Any]) -> dict[str, Any]:
       (value,) = value
     if isinstance(value, (int, float)) and not isinstance(value, bool):
       section[name] = (value,) * count
-  return section
+  return schema.parse(Preprocess, section, where='preprocess')
 
 
 def from_data(section: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,8 +15,8 @@ _HEADS: Mapping[str, int] = {
     'intern300m': 16, 'large': 16, 'huge': 16, 'so400m': 16, 'giant': 16,
     'giantopt': 16, 'gigantic': 16}
 _SIZE = f'(?P<size>{"|".join(_HEADS)})'
-# The arrays or the rules below show all effects of these words on a block. They
-# do not for other words, such as rpn and xp.
+# Words whose effects on a block follow from the arrays or the rules below,
+# unlike rpn and xp.
 _WORDS = (r'(_(\d+|dinov2|tipsv2|miil|36x1|gap|map|siglip|reg\d|clip|quickgelu'
           r'|plus|radio_v\d))*')
 _VIT = (

@@ -17,7 +17,7 @@ _HYBRIDS: Mapping[tuple[int, ...], str] = {
     (): 'vit_tiny_r_s16_p8_224', (2, 2, 2, 2): 'vit_small_r26_s32_224',
     (3, 4, 9): 'vit_base_r50_s16_224', (3, 4, 6, 3): 'vit_large_r50_s32_224'}
 _BITS = ('R50x1', 'R50x3', 'R101x1', 'R101x3', 'R152x2', 'R152x4')
-# Of the norms of timm's architectures; no argument sets it.
+# Epsilons of the norms in timm's architectures, which no argument sets.
 EPSILONS = (1e-6, 1e-5)
 _GLOBAL_POOL = {ours: theirs for theirs, ours in timm.POOLING.items()}
 _ACT_LAYER = {ours: theirs for theirs, ours in timm.GELU.items()}
@@ -76,8 +76,8 @@ def has_separate_qkv(config: vit_config.ViTConfig) -> bool:
 def has_separate_gate(config: vit_config.ViTConfig) -> bool:
   """Whether the gate of SwiGLU has its own array.
 
-  In timm, it has in DINOv3, AIMv2 and EVA-02 B and L, but not in DINOv2 and
-  EVA-02 Ti and S.
+  In timm, DINOv3, AIMv2 and EVA-02 B and L have one; DINOv2 and EVA-02 Ti and S
+  do not.
   """
   return config.mlp == 'swiglu' and (
       config.inner_norm != 'none' or not config.proj_bias
@@ -96,7 +96,8 @@ def _architecture(config: vit_config.ViTConfig) -> str:
   if is_eva(config):
     scaled = config.layer_scale is not None
     rotary = config.rotary
-    # No argument removes the layer scale, or the grid that indices refer to.
+    # No argument removes the layer scale or the reference grid of rotary
+    # positions.
     referred = scaled or rotary is None or rotary.reference or (
         rotary.learned or rotary.coordinates == 'normalized')
     possible = (
