@@ -23,6 +23,7 @@ import numpy as np
 from vit_jax import models
 from vit_jax import schema
 from vit_jax import tree
+from vit_jax.checkpoints import paths
 from vit_jax.models import architecture
 from vit_jax.models import vit_config
 from vit_jax.weights import files
@@ -283,8 +284,8 @@ def _summary(
   """Yields lines about found, inferred and assumed settings."""
   opened = found.opened
   under = f', under {found.prefix}' if found.prefix else ''
-  yield (f'{opened.path}: {found.family.label} ({opened.format}{under}), '
-         f'{count(params)}')
+  yield (f'{paths.display(opened.path)}: {found.family.label} '
+         f'({opened.format}{under}), {count(params)}')
   settings = {name: schema.to_plain(value) for name, value in
               architecture.non_default(config).items()}
   if getattr(config, 'representation_layer', False):
@@ -297,7 +298,7 @@ def _summary(
   if not config.num_classes:
     yield '  no head in the file: 0 classes, logits are empty'
   if declared.source:
-    yield f'  declared by: {declared.source}'
+    yield f'  declared by: {paths.display(declared.source)}'
   yield from filter(None, [_listed(
       {**given.model, **given.preprocess}.items(), start='  overrides: ')])
   if not {'mean', 'std'} & {*declared.preprocess, *given.preprocess}:

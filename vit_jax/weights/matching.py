@@ -85,9 +85,7 @@ def candidates(names: Sequence[str]) -> list[tuple[families.Family, str]]:
 
 
 def _prefixes(table: layout.Table, names: Sequence[str]) -> list[str]:
-  """Returns the prefixes under which a model's first kernel occurs, except in
-  optimizer state.
-  """
+  """Returns prefixes of a model's first kernel, except in optimizer state."""
   stem = dataclasses.replace(table, rows=tuple(
       row for row in table.rows if row.ours in _STEMS))
   found: dict[str, None] = {}

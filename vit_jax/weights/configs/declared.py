@@ -14,6 +14,7 @@ from vit_jax import models
 from vit_jax import schema
 from vit_jax import types
 from vit_jax import untrusted
+from vit_jax.checkpoints import paths
 from vit_jax.checkpoints import saved_config
 from vit_jax.models import vit_config
 from vit_jax.weights import files
@@ -120,7 +121,7 @@ def read_metadata(opened: files.ArrayFile) -> Declared | None:
   npz_json = pathlib.Path(json_path(opened.path))
   if KEY in opened.metadata:
     text = opened.metadata[KEY]
-    source = f'{KEY} in the metadata of {opened.path}'
+    source = f'{KEY} in the metadata of {paths.display(opened.path)}'
   elif opened.format == 'npz' and npz_json.exists():
     text, source = untrusted.read_text(npz_json), str(npz_json)
   else:
