@@ -7,6 +7,7 @@ import jax
 import pytest
 
 from vit_jax import data
+from vit_jax import models
 from vit_jax import sweep as sweep_lib
 from vit_jax import tree
 from vit_jax.experiment import build as experiment_lib
@@ -225,7 +226,7 @@ def test_sweeps_match_table_4(dataset, steps, rates, held_out):
 def test_table_2_averages_the_parameters_on_imagenet(model, resolution, grid):
   config = load(f'model={model},dataset=imagenet2012,resolution={resolution}')
   assert config.averaging == 0.9999
-  assert experiment_lib.grid(config) == grid
+  assert models.grid(config.model, config.data.size) == grid
 
 
 def test_lora_trains_adapters_of_attention_and_the_head():

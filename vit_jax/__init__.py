@@ -21,19 +21,11 @@ __version__ = '0.2.0'
 def load(path: str | os.PathLike, **overrides: Any) -> 'Model':
   """Loads a model with its weights, from whatever format they are in.
 
-  Args:
-    path: a run's workdir or checkpoint; an .npz, .safetensors or PyTorch state
-      dict; a folder with such a file and its config.json. Local, or at gs://,
-      https:// or hf://user/model.
-    **overrides: `which='best'` for a workdir; `log=None` for no output; keys of
-      the section `model` (num_heads=4) or of the preprocessing
-      (resolution=384, mean=..., labels=...), which override inferred values.
-      See `vit_jax.inference.load.load`.
-
-  Raises:
-    FileNotFoundError: if there is nothing at `path`.
-    ValueError: if the weights are damaged, of an unknown format, or do not
-      match the model.
+  `path` is a run's workdir or checkpoint; an .npz, .safetensors or PyTorch
+  state dict; or a folder with such a file and its config.json. Local, or at
+  gs://, https:// or hf://user/model. `overrides` are, for example,
+  `which='best'` for a workdir, `log=None` for no output, `num_heads=4`,
+  `resolution=384` or `labels=...`: see `vit_jax.inference.load.load`.
   """
   # Imported here so that other modules can be used without loading Orbax.
   from vit_jax.inference import load as load_lib
@@ -43,13 +35,8 @@ def load(path: str | os.PathLike, **overrides: Any) -> 'Model':
 def create(variant: str = '', **settings: Any) -> 'Model':
   """Returns a model with random parameters: `create('B/16', num_classes=10)`.
 
-  Args:
-    variant: such as 'B/16', 'R50x1' or a name from `list_models`.
-    **settings: `num_classes`, `resolution`, `seed`, and fields of the section
-      `model`. See `vit_jax.inference.load.create`.
-
-  Raises:
-    ValueError: for an unknown variant or setting.
+  `variant` may also be a name from `list_models`. `settings` are `resolution`,
+  `seed` and fields of `model`: see `vit_jax.inference.load.create`.
   """
   from vit_jax.inference import load as load_lib
   return load_lib.create(variant, **settings)

@@ -100,6 +100,18 @@ def words(error: BaseException) -> str:
   return str(error)
 
 
+def check_range(
+    record: Any, *names: str, low: float = 0, end: float = math.inf) -> None:
+  """Raises a `ValueError` unless low <= value < end for each of the fields."""
+  for name in names:
+    value = getattr(record, name)
+    if not low <= value < end:
+      above = f' and below {end:g}' if end < math.inf else (
+          ' and finite' * isinstance(value, float))
+      raise ValueError(
+          f'{name} must be at least {low:g}{above}, but is {value}.')
+
+
 def nearest(name: Any, known: Sequence[str]) -> str:
   """Returns ' Did you mean "x"?' for the closest of `known`, or ''."""
   if name in known:

@@ -74,7 +74,7 @@ def test_model_is_applied_in_training_mode_with_the_key():
 
 
 @pytest.mark.parametrize('section, words', [
-    ({'label_smoothing': 1.0}, 'label_smoothing must be in [0, 1)'),
+    ({'label_smoothing': 1.0}, 'label_smoothing must be at least 0 and'),
     ({'label_smoothing': -0.1}, 'but is -0.1.'),
     ({'loss': 'softmaks'}, 'softmax'),
     ({'lable_smoothing': 0.1}, 'label_smoothing'),

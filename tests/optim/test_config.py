@@ -42,8 +42,8 @@ def test_section_becomes_the_record_of_its_name():
     ('sgd', {'momentum': 0, 'nesterov': True},
      'nesterov=True needs a momentum above 0.'),
     ('adam', {'learning_rate': -1.0}, 'learning_rate must be at least 0'),
-    ('adam', {'weight_decay': float('inf')}, 'weight_decay must be at least 0 '
-                                             'and below inf'),
+    ('adam', {'weight_decay': float('inf')},
+     'weight_decay must be at least 0 and finite, but is inf.'),
     ('adam', {'clip_norm': 0.0}, 'clip_norm must be above 0, but is 0.0.'),
     ('adafactor', {'clip_rms': -1.0}, 'clip_rms must be above 0'),
     ('adam', {'learning_rate_rules': [['head.*', 0.0]]},

@@ -30,8 +30,7 @@ class CheckpointConfig:
   patience: schema.Duration | int | None = None
 
   def __post_init__(self):
-    if self.keep < 1:
-      raise ValueError(f'keep must be at least 1, but is {self.keep}.')
+    schema.check_range(self, 'keep', low=1)
     if self.patience is not None and not self.best:
       raise ValueError(
           'patience needs a metric to watch, but best is not set. Set one, for '

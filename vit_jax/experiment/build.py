@@ -22,7 +22,6 @@ from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import evaluators as evaluators_lib
 from vit_jax.experiment import fingerprint
 from vit_jax.experiment.experiment import Experiment
-from vit_jax.experiment.experiment import grid
 from vit_jax.models import lora
 from vit_jax.objectives import distill
 from vit_jax.parallel import mesh as mesh_lib
@@ -30,7 +29,7 @@ from vit_jax.parallel import multihost
 from vit_jax.parallel import sharding
 from vit_jax.training import step as step_lib
 
-__all__ = ['Experiment', 'build', 'grid']
+__all__ = ['Experiment', 'build']
 
 
 def build(

@@ -312,7 +312,8 @@ class Experiment:
       initial: types.Params, config: initialize.InitConfig,
   ) -> tuple[types.Params, list[initialize.Row]]:
     """Implements `adapt` on the host."""
-    resize = initialize.resizer(source_config, config, grid=grid(self.config))
+    resize = initialize.resizer(source_config, config, grid=models.grid(
+        self.config.model, self.config.data.size))
     added = [lora.ROOT, objectives.TEACHER]
     if objectives.TEACHER in initial:
       added.append(objectives.PROJECTOR)
@@ -329,8 +330,3 @@ def _zeros(params: types.Params) -> types.Params:
   return jax.tree.map(
       lambda leaf: np.broadcast_to(np.zeros((), leaf.dtype), leaf.shape),
       params)
-
-
-def grid(config: config_lib.Config) -> tuple[int, int]:
-  """Returns the numbers of rows and columns of patches of an image."""
-  return models.grid(config.model, config.data.size)

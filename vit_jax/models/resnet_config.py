@@ -5,6 +5,7 @@ from typing import Literal
 
 import jax.numpy as jnp
 
+from vit_jax import schema
 from vit_jax.models import architecture
 
 _switch, _ANY = architecture.switch, architecture.ANY
@@ -82,11 +83,8 @@ class ResNetConfig:
   unroll: int = 1
 
   def __post_init__(self):
-    if self.unroll < 1:
-      raise ValueError(f'unroll must be at least 1, but is {self.unroll}.')
-    if self.num_classes < 0:
-      raise ValueError(
-          f'num_classes cannot be negative, but is {self.num_classes}.')
+    schema.check_range(self, 'unroll', low=1)
+    schema.check_range(self, 'num_classes')
 
   @property
   def compute_dtype(self) -> jnp.dtype:

@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 import jax.numpy as jnp
 
+from vit_jax import schema
 from vit_jax.models import architecture
 from vit_jax.models import resnet_config
 from vit_jax.models import rotary as rotary_lib
@@ -174,17 +175,14 @@ class ViTConfig:
   unroll: int = 1
 
   def __post_init__(self):
-    for rate in ('dropout', 'attention_dropout', 'stochastic_depth'):
-      if not 0 <= getattr(self, rate) < 1:
-        raise ValueError(f'{rate} must be a probability in [0, 1), but is '
-                         f'{getattr(self, rate)}.')
+    schema.check_range(
+        self, 'dropout', 'attention_dropout', 'stochastic_depth', end=1)
     for count in (*DIMENSIONS, 'num_classes', 'registers', 'pool_heads',
                   'pool_mlp_dim', 'projection'):
       value = getattr(self, count)
       if min(value if isinstance(value, tuple) else (value,)) < 0:
         raise ValueError(f'{count} cannot be negative, but is {value}.')
-    if self.unroll < 1:
-      raise ValueError(f'unroll must be at least 1, but is {self.unroll}.')
+    schema.check_range(self, 'unroll', low=1)
     for heads in (self.num_heads, self.pool_heads):
       if self.width and heads and self.width % heads:
         raise ValueError(

@@ -4,6 +4,8 @@ import dataclasses
 import math
 from typing import Literal
 
+from vit_jax import schema
+
 
 @dataclasses.dataclass(frozen=True)
 class ViewsConfig:
@@ -88,7 +90,4 @@ class LeJepaConfig:
     if not 0 < self.weight < 1:
       raise ValueError(
           f'weight must be between 0 and 1, but is {self.weight}.')
-    for name in ('directions', 'hidden', 'embedding'):
-      if getattr(self, name) < 1:
-        raise ValueError(
-            f'{name} must be at least 1, but is {getattr(self, name)}.')
+    schema.check_range(self, 'directions', 'hidden', 'embedding', low=1)

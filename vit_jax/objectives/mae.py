@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int, PRNGKeyArray
 
+from vit_jax import schema
 from vit_jax.models import vit_config
 
 
@@ -41,10 +42,8 @@ class MaeConfig:
       raise ValueError(
           'masked must be a fraction between 0 and 1, but is '
           f'{self.masked}.')
-    for name in ('decoder_width', 'decoder_depth', 'decoder_heads'):
-      if getattr(self, name) < 1:
-        raise ValueError(
-            f'{name} must be at least 1, but is {getattr(self, name)}.')
+    schema.check_range(
+        self, 'decoder_width', 'decoder_depth', 'decoder_heads', low=1)
     if self.decoder_width % self.decoder_heads or self.decoder_width % 4:
       raise ValueError(
           f'decoder_width {self.decoder_width} must divide into '

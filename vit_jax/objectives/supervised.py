@@ -16,6 +16,7 @@ import numpy as np
 
 from vit_jax import losses
 from vit_jax import metrics
+from vit_jax import schema
 from vit_jax import types
 
 # Names of other parameters in training (`objectives.distill`).
@@ -50,9 +51,7 @@ class SupervisedConfig:
       raise ValueError(
           'class_weights must be finite and at least 0, and not all 0, but are '
           f'{given}.')
-    if not 0 <= self.label_smoothing < 1:
-      raise ValueError(
-          f'label_smoothing must be in [0, 1), but is {self.label_smoothing}.')
+    schema.check_range(self, 'label_smoothing', end=1)
 
 
 @dataclasses.dataclass(frozen=True)

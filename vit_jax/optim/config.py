@@ -58,7 +58,7 @@ class CommonConfig:
   momentum_dtype: Literal['float32', 'bfloat16'] = 'float32'
 
   def __post_init__(self):
-    _check_range(self, 0.0, float('inf'), 'learning_rate', 'weight_decay')
+    schema.check_range(self, 'learning_rate', 'weight_decay')
     if self.clip_norm is not None and self.clip_norm <= 0.0:
       raise ValueError(
           f'clip_norm must be above 0, but is {self.clip_norm}. Use none to '
@@ -96,8 +96,8 @@ class AdamConfig(CommonConfig):
 
   def __post_init__(self):
     super().__post_init__()
-    _check_range(self, 0.0, 1.0, 'beta1', 'beta2')
-    _check_range(self, 0.0, float('inf'), 'epsilon')
+    schema.check_range(self, 'beta1', 'beta2', end=1)
+    schema.check_range(self, 'epsilon')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -114,7 +114,7 @@ class SgdConfig(CommonConfig):
 
   def __post_init__(self):
     super().__post_init__()
-    _check_range(self, 0.0, 1.0, 'momentum')
+    schema.check_range(self, 'momentum', end=1)
     if self.nesterov and not self.momentum:
       raise ValueError(
           'nesterov=True needs a momentum above 0. Set momentum=0.9, or '
@@ -158,8 +158,8 @@ class AdafactorConfig(CommonConfig):
 
   def __post_init__(self):
     super().__post_init__()
-    _check_range(self, 0.0, 1.0, 'momentum', 'beta2_cap')
-    _check_range(self, 0.0, float('inf'), 'decay_rate', 'epsilon')
+    schema.check_range(self, 'momentum', 'beta2_cap', end=1)
+    schema.check_range(self, 'decay_rate', 'epsilon')
     if self.clip_rms is not None and self.clip_rms <= 0.0:
       raise ValueError(
           f'clip_rms must be above 0, but is {self.clip_rms}. Use none to '
@@ -193,8 +193,8 @@ class MuonConfig(CommonConfig):
 
   def __post_init__(self):
     super().__post_init__()
-    _check_range(self, 0.0, 1.0, 'momentum', 'beta1', 'beta2')
-    _check_range(self, 0.0, float('inf'), 'rms', 'epsilon')
+    schema.check_range(self, 'momentum', 'beta1', 'beta2', end=1)
+    schema.check_range(self, 'rms', 'epsilon')
 
 
 def _optax_optimizers() -> dict[str, Callable[..., Any]]:
@@ -265,12 +265,3 @@ def parse(section: Any) -> Config:
         f'{schema.nearest(name, [*CONFIGS, *OPTAX])} Known: '
         f'{", ".join(CONFIGS)}, optax.NAME and optax.contrib.NAME.')
   return schema.parse_choice(CONFIGS, section, where='optimizer')
-
-
-def _check_range(config: Any, low: float, end: float, *keys: str) -> None:
-  """Raises unless low <= value < end for each of the keys."""
-  for key in keys:
-    value = getattr(config, key)
-    if not low <= value < end:
-      raise ValueError(
-          f'{key} must be at least {low:g} and below {end:g}, but is {value}.')

@@ -21,6 +21,7 @@ import jinja2
 
 from vit_jax import console
 from vit_jax import escape
+from vit_jax import models
 from vit_jax import objectives
 from vit_jax import schema
 from vit_jax.checkpoints import paths
@@ -74,7 +75,7 @@ def of_run(
       title=title, config=config, model=config.model, dataset=dataset,
       class_names=names if len(names) <= MAX_NAMES else (),
       height=height, width=width, channels=channels,
-      grid=experiment_lib.grid(config),
+      grid=models.grid(config.model, config.data.size),
       origin=paths.display(origin) if origin else '',
       source=source_config.get('data', {}).get('source'), summary=summary,
       epochs=summary['steps'] / experiment.steps_per_epoch,

@@ -15,6 +15,7 @@ from etils import epath
 import numpy as np
 
 from vit_jax import data
+from vit_jax import models
 from vit_jax import tree
 from vit_jax import types
 from vit_jax.checkpoints import checksums
@@ -186,8 +187,8 @@ def _problem(
       counters, step=step):
     longer = 'total' if step == total else 'checkpoint.patience'
     return f'is finished, with a different config. Set a longer {longer}'
-  old, new = (experiment_lib.grid(earlier),
-              experiment_lib.grid(experiment.config))
+  old, new = (models.grid(config.model, config.data.size)
+              for config in (earlier, experiment.config))
   if old != new:
     return (f'has position embeddings for {old[0]}x{old[1]} patches, but the '
             f'config has {new[0]}x{new[1]}. Start a new run from it with '

@@ -16,6 +16,8 @@ from PIL import ImageChops
 from PIL import ImageEnhance
 from PIL import ImageOps
 
+from vit_jax import schema
+
 _GREY = 128  # Fills uncovered areas.
 
 
@@ -128,9 +130,7 @@ class RandAugment:
   ranges: Literal['growing', 'published'] = 'growing'
 
   def __post_init__(self):
-    if self.num_layers < 0:
-      raise ValueError(
-          f'num_layers must be at least 0; got {self.num_layers}.')
+    schema.check_range(self, 'num_layers')
     largest = _MAX_MAGNITUDE[self.ranges]
     if not 0 <= self.magnitude <= largest:
       raise ValueError(
