@@ -33,11 +33,6 @@ def test_log_lines_have_relative_paths(tmp_path, monkeypatch):
       f'{tmp_path}/x/checkpoints/latest/0']
 
 
-def test_nothing_at_a_path_is_an_error(tmp_path):
-  with pytest.raises(FileNotFoundError, match='nothing at'):
-    vit_jax.load(tmp_path / 'none')
-
-
 def test_a_damaged_run_is_an_error_for_every_path_to_it(tmp_path):
   random_models.make_tiny().save(tmp_path / 'x')
   step = tmp_path / 'x/checkpoints/latest/0'
@@ -59,21 +54,16 @@ def test_a_checkpoint_without_model_config_is_an_error(tmp_path):
     vit_jax.load(tmp_path / 'x', log=None)
 
 
-def test_the_checkpoint_choice_is_validated_for_every_format(tmp_path):
-  for form in save.FORMATS:
-    random_models.make_tiny().save(tmp_path / form, form=form)
-    assert vit_jax.load(tmp_path / form, log=None, which='latest')
-    with pytest.raises(ValueError, match="'bset'. Did you mean 'best'"):
-      vit_jax.load(tmp_path / form, log=None, which='bset')
-
-
-def test_the_interpolation_of_positions_can_be_set(tmp_path):
+def test_options_are_validated_for_runs_and_weight_files(tmp_path):
   for form in ('orbax', 'npz'):
     random_models.make_tiny().save(tmp_path / form, form=form)
-    loaded = vit_jax.load(tmp_path / form, log=None, positions='linear')
+    loaded = vit_jax.load(
+        tmp_path / form, log=None, which='latest', positions='linear')
     assert loaded.positions == 'linear'
     with pytest.raises(ValueError, match="positions is 'lanczos'.*'cubic'"):
       vit_jax.load(tmp_path / form, log=None, positions='lanczos')
+    with pytest.raises(ValueError, match="'bset'. Did you mean 'best'"):
+      vit_jax.load(tmp_path / form, log=None, which='bset')
 
 
 def test_another_patch_gives_the_logits_of_enlarged_patches(tmp_path):
