@@ -72,8 +72,8 @@ def assert_same(found, expected):
   found, expected = tree.flatten(found), tree.flatten(expected)
   assert set(found) == set(expected)
   for name, array in expected.items():
-    assert np.asarray(found[name]).tobytes() == np.asarray(
-        array).tobytes(), name
+    got, array = np.asarray(found[name]), np.asarray(array)
+    assert (got.dtype, got.tobytes()) == (array.dtype, array.tobytes()), name
 
 
 def edit_config(step, edit):
