@@ -31,6 +31,7 @@ def load(path, **given):
     ({'num_head': 2}, "Did you mean 'num_heads'"),
     ({'labels': ['a', 'b']}, '2 labels, but the head has 5 classes'),
     ({'resolution': 33}, 'resolution: .*33x33 does not divide into patches'),
+    ({'patch': 6}, '32x32 does not divide into patches of 6x6'),
     ({'variant': 'B/16'}, r'expected \(768,\), found \(12,\)'),
     ({'variant': 'R50x1'}, "name: expected 'resnet', found a vit"),
     ({'num_heads': 4}, 'qkv_bias: expected .* found'),
