@@ -60,14 +60,6 @@ MAX_SECS, MAX_BYTES = 5, 500 * 2**20
 ROWS = 12
 PNG = pictures.encode(Image.new('RGB', (4, 4)))
 IMAGES = {f'{i}.png': PNG for i in range(ROWS)}
-HF = {'model_type': 'vit', 'architectures': ['ViTForImageClassification'],
-      'hidden_size': 12, 'num_hidden_layers': 2, 'num_attention_heads': 3,
-      'intermediate_size': 20, 'image_size': 32, 'patch_size': 8,
-      'id2label': {str(i): f'class {i}' for i in range(5)}}
-TIMM = {'architecture': 'vit_tiny_patch16_224', 'num_classes': 5,
-        'model_args': {'img_size': 32, 'embed_dim': 12, 'depth': 2,
-                       'num_heads': 3, 'patch_size': 8},
-        'pretrained_cfg': {'mean': [0.1, 0.2, 0.3], 'input_size': [3, 32, 32]}}
 
 
 # --------------------------------------------------------------------- readers
@@ -396,7 +388,8 @@ def readers():
           'x.safetensors', read_weights, mutated([safetensors_file])),
       'config': Reader(
           'config.json', lambda path: read_weights(path.parent),
-          _json_or_bytes(HF, TIMM),
+          _json_or_bytes(random_models.HUGGINGFACE_CONFIG,
+                         random_models.TIMM_CONFIG),
           {'model.safetensors': safetensors_file}),
       'index': Reader(
           'model.safetensors.index.json', lambda path: read_weights(
