@@ -70,13 +70,13 @@ class TimeExceeded(BaseException):
 
 
 @contextlib.contextmanager
-def limited():
+def limited(max_bytes=MAX_BYTES):
   """Raises an AssertionError for errors with tracebacks, and beyond limits."""
   def stop(signum, frame):
     raise TimeExceeded
 
   pathlib.Path('/proc/self/clear_refs').write_text('5')  # Resets the peak.
-  allowed = _peak_bytes() + MAX_BYTES
+  allowed = _peak_bytes() + max_bytes
   old = signal.signal(signal.SIGALRM, stop)
   signal.setitimer(signal.ITIMER_REAL, MAX_SECS)
   try:
@@ -96,11 +96,11 @@ def _peak_bytes():
 
 
 @contextlib.contextmanager
-def explained():
+def explained(errors=(ValueError, OSError)):
   """Suppresses errors that `main.py` prints without a traceback."""
   try:
     yield
-  except (ValueError, OSError) as error:
+  except errors as error:
     assert main.is_user_error(error), 'the error has a traceback'
     assert str(error)
 
@@ -138,10 +138,16 @@ def read_folder(path):
 
 def read_image(path):
   content = path.read_bytes()
-  for channels in (1, 3):
-    with explained():
-      decode.decode(content, channels=channels, max_pixels=2**20)
-  multichannel.decode(content, channels=3, dtype='float32', max_pixels=2**20)
+  try:
+    for channels, mode in ((1, 'L'), (3, 'RGB')):
+      with explained(ValueError):
+        image = decode.decode(content, channels=channels, max_pixels=2**20)
+        assert image.mode == mode and 0 < image.width * image.height <= 2**20
+    pixels = multichannel.decode(
+        content, channels=3, dtype='float32', max_pixels=2**20).pixels
+    assert pixels.dtype == np.float32 and pixels.shape[2] == 3
+  except OSError as error:  # Training would not skip the image.
+    raise AssertionError('not a ValueError') from error
 
 
 def read_flag(path):
