@@ -20,13 +20,11 @@ import os
 import pathlib
 import re
 import signal
-import struct
 import tarfile
 import tempfile
 import time
 from unittest import mock
 
-from array_record.python import array_record_module
 import datasets
 from etils import epath
 import hypothesis
@@ -35,12 +33,12 @@ import numpy as np
 from PIL import Image
 import pyarrow as pa
 import pyarrow.parquet as pq
-import tensorflow_datasets as datasets_tfds
-from tensorflow_datasets.proto import tf_example_pb2
+import tensorflow_datasets as tfds
 
 from tests import hostile
 from tests import pictures
 from tests import random_models
+from tests import tfds_files
 from vit_jax import __main__ as main
 from vit_jax import data
 from vit_jax import schema
@@ -48,7 +46,6 @@ from vit_jax.data import dataset as dataset_lib
 from vit_jax.data import examples
 from vit_jax.data.images import decode
 from vit_jax.data.images import multichannel
-from vit_jax.data.sources import tfrecords
 from vit_jax.inference import load as load_lib
 from vit_jax.run import workdir
 from vit_jax.training import writer
@@ -213,37 +210,16 @@ def run_files():
             for path in pathlib.Path(folder).rglob('*') if path.is_file()}
 
 
-def tfds_files(form):
+def tfds_dataset(form):
   """Returns the files of a TFDS dataset."""
-  records = []
-  for i in range(ROWS):
-    example = tf_example_pb2.Example()
-    example.features.feature['image'].bytes_list.value.append(PNG)
-    example.features.feature['label'].int64_list.value.append(i % 2)
-    records.append(example.SerializeToString())
-  file = f'tiny-train.{form}-00000-of-00001'
-  info = {'name': 'tiny', 'version': '1.0.0', 'fileFormat': form, 'splits': [
-      {'name': 'train', 'numBytes': '1', 'shardLengths': [str(ROWS)],
-       'filepathTemplate': '{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}'}]}
   with tempfile.TemporaryDirectory() as folder:
-    path = pathlib.Path(folder) / file
-    if form == 'array_record':
-      writer = array_record_module.ArrayRecordWriter(str(path), 'group_size:1')
-      for record in records:
-        writer.write(record)
-      writer.close()
-    else:
-      path.write_bytes(b''.join(
-          part + struct.pack('<I', tfrecords.masked_crc(part))
-          for record in records
-          for part in (struct.pack('<Q', len(record)), record)))
-    datasets_tfds.features.FeaturesDict({
-        'image': datasets_tfds.features.Image(shape=(None, None, 3)),
-        'label': datasets_tfds.features.ClassLabel(num_classes=2),
-    }).save_config(folder)
-    return {'dataset_info.json': text(info), **{
-        path.name: path.read_bytes()
-        for path in pathlib.Path(folder).iterdir()}}
+    written = tfds_files.write(
+        pathlib.Path(folder), 'tiny', '1.0.0',
+        {'image': tfds.features.Image(shape=(None, None, 3)),
+         'label': tfds.features.ClassLabel(num_classes=2)},
+        {'train': [{'image': [PNG], 'label': [i % 2]} for i in range(ROWS)]},
+        form=form)
+    return {path.name: path.read_bytes() for path in written.iterdir()}
 
 
 # ------------------------------------------------------------------ strategies
@@ -353,7 +329,7 @@ def readers():
   tar = tar_file([(f'{i}.{kind}', content) for i in range(ROWS) for
                   kind, content in (('png', PNG), ('cls', b'%d' % (i % 2)))])
   arrow = parquet_file({'image': [PNG] * ROWS, 'label': [0, 1] * (ROWS // 2)})
-  array_record, tfrecord = map(tfds_files, ('array_record', 'tfrecord'))
+  array_record, tfrecord = map(tfds_dataset, ('array_record', 'tfrecord'))
   info, features = (json.loads(tfrecord[name]) for name in (
       'dataset_info.json', 'features.json'))
   npz_file, run = weights_file(npz, 'npz'), run_files()
