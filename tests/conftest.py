@@ -91,52 +91,7 @@ def golden():
 
 
 @pytest.fixture(scope='session')
-def write_tfds():
-  """Returns a function that writes a TFDS dataset without TensorFlow.
-
-  `write_tfds(root, name, version, features, splits)` takes TFDS features by
-  name and, by split, examples as lists of int, float or bytes by flat feature
-  name.
-  """
-  from array_record.python import array_record_module
-  import tensorflow_datasets as tfds
-  from tensorflow_datasets.proto import tf_example_pb2
-
-  def write(root, name, version, features, splits):
-    folder = root / name / version
-    folder.mkdir(parents=True)
-    base = name.split('/')[0]
-    (folder / 'dataset_info.json').write_text(json.dumps({
-        'name': base, 'version': version, 'fileFormat': 'array_record',
-        'moduleName': 'somewhere', 'splits': [
-            {'name': split, 'numBytes': '1',
-             'shardLengths': [str(len(examples))],
-             'filepathTemplate': '{DATASET}-{SPLIT}.{FILEFORMAT}-'
-                                 '{SHARD_X_OF_Y}'}
-            for split, examples in splits.items()]}))
-    tfds.features.FeaturesDict(features).save_config(folder)
-    for split, examples in splits.items():
-      writer = array_record_module.ArrayRecordWriter(
-          str(folder / f'{base}-{split}.array_record-00000-of-00001'),
-          'group_size:1')
-      for values in examples:
-        example = tf_example_pb2.Example()
-        for key, value in values.items():
-          feature = example.features.feature[key]
-          if value and isinstance(value[0], bytes):
-            feature.bytes_list.value.extend(value)
-          elif value and isinstance(value[0], float):
-            feature.float_list.value.extend(value)
-          else:
-            feature.int64_list.value.extend(value)
-        writer.write(example.SerializeToString())
-      writer.close()
-    return folder
-  return write
-
-
-@pytest.fixture(scope='session')
-def tiny_vtab(write_tfds, tmp_path_factory):
+def tiny_vtab(tmp_path_factory):
   """A TFDS directory with DTD, KITTI and SmallNORB of 8 x 8 pixels.
 
   The brightness determines the label, so that it can be learned.
@@ -145,6 +100,7 @@ def tiny_vtab(write_tfds, tmp_path_factory):
   import tensorflow_datasets as tfds
 
   from tests import pictures
+  from tests import tfds_files
 
   def image_feature(channels):
     return tfds.features.Image(
@@ -160,10 +116,10 @@ def tiny_vtab(write_tfds, tmp_path_factory):
   root = tmp_path_factory.mktemp('tfds')
   textures = [{'image': [png('RGB', 5 * (i % 47))], 'label': [i % 47]}
               for i in range(800)]
-  write_tfds(root, 'dtd', '3.0.1',
-             {'image': image_feature(3), 'label': class_label(47)},
-             {'train': textures, 'validation': textures[:200],
-              'test': textures[:47]})
+  tfds_files.write(root, 'dtd', '3.0.1',
+                   {'image': image_feature(3), 'label': class_label(47)},
+                   {'train': textures, 'validation': textures[:200],
+                    'test': textures[:47]})
   # Three distances of a vehicle, and a person for the fourth class.
   metres = (5.0, 12.0, 40.0, 3.0)
   streets = [{'image': [png('RGB', 80 * (i % 4))],
@@ -173,18 +129,18 @@ def tiny_vtab(write_tfds, tmp_path_factory):
   objects = tfds.features.Sequence({
       'type': class_label(8),
       'location': tfds.features.Tensor(shape=(3,), dtype=np.float32)})
-  write_tfds(root, 'kitti', '3.3.0',
-             {'image': image_feature(3), 'objects': objects},
-             {'train': streets, 'validation': streets[:200],
-              'test': streets[:30]})
+  tfds_files.write(root, 'kitti', '3.3.0',
+                   {'image': image_feature(3), 'objects': objects},
+                   {'train': streets, 'validation': streets[:200],
+                    'test': streets[:30]})
   toys = [{'image': [png('L', 10 * (i % 18))], 'image2': [png('L', 0)],
            'label_azimuth': [i % 18], 'label_elevation': [i % 9]}
           for i in range(800)]
-  write_tfds(root, 'smallnorb', '2.0.0',
-             {'image': image_feature(1), 'image2': image_feature(1),
-              'label_azimuth': class_label(18),
-              'label_elevation': class_label(9)},
-             {'train': toys, 'test': toys[:400]})
+  tfds_files.write(root, 'smallnorb', '2.0.0',
+                   {'image': image_feature(1), 'image2': image_feature(1),
+                    'label_azimuth': class_label(18),
+                    'label_elevation': class_label(9)},
+                   {'train': toys, 'test': toys[:400]})
   return root
 
 

@@ -20,13 +20,11 @@ import os
 import pathlib
 import re
 import signal
-import struct
 import tarfile
 import tempfile
 import time
 from unittest import mock
 
-from array_record.python import array_record_module
 import datasets
 from etils import epath
 import hypothesis
@@ -35,12 +33,12 @@ import numpy as np
 from PIL import Image
 import pyarrow as pa
 import pyarrow.parquet as pq
-import tensorflow_datasets as datasets_tfds
-from tensorflow_datasets.proto import tf_example_pb2
+import tensorflow_datasets as tfds
 
 from tests import hostile
 from tests import pictures
 from tests import random_models
+from tests import tfds_files
 from vit_jax import __main__ as main
 from vit_jax import data
 from vit_jax import schema
@@ -48,7 +46,6 @@ from vit_jax.data import dataset as dataset_lib
 from vit_jax.data import examples
 from vit_jax.data.images import decode
 from vit_jax.data.images import multichannel
-from vit_jax.data.sources import tfrecords
 from vit_jax.inference import load as load_lib
 from vit_jax.run import workdir
 from vit_jax.training import writer
@@ -60,14 +57,6 @@ MAX_SECS, MAX_BYTES = 5, 500 * 2**20
 ROWS = 12
 PNG = pictures.encode(Image.new('RGB', (4, 4)))
 IMAGES = {f'{i}.png': PNG for i in range(ROWS)}
-HF = {'model_type': 'vit', 'architectures': ['ViTForImageClassification'],
-      'hidden_size': 12, 'num_hidden_layers': 2, 'num_attention_heads': 3,
-      'intermediate_size': 20, 'image_size': 32, 'patch_size': 8,
-      'id2label': {str(i): f'class {i}' for i in range(5)}}
-TIMM = {'architecture': 'vit_tiny_patch16_224', 'num_classes': 5,
-        'model_args': {'img_size': 32, 'embed_dim': 12, 'depth': 2,
-                       'num_heads': 3, 'patch_size': 8},
-        'pretrained_cfg': {'mean': [0.1, 0.2, 0.3], 'input_size': [3, 32, 32]}}
 
 
 # --------------------------------------------------------------------- readers
@@ -78,13 +67,13 @@ class TimeExceeded(BaseException):
 
 
 @contextlib.contextmanager
-def limited():
+def limited(max_bytes=MAX_BYTES):
   """Raises an AssertionError for errors with tracebacks, and beyond limits."""
   def stop(signum, frame):
     raise TimeExceeded
 
   pathlib.Path('/proc/self/clear_refs').write_text('5')  # Resets the peak.
-  allowed = _peak_bytes() + MAX_BYTES
+  allowed = _peak_bytes() + max_bytes
   old = signal.signal(signal.SIGALRM, stop)
   signal.setitimer(signal.ITIMER_REAL, MAX_SECS)
   try:
@@ -104,11 +93,11 @@ def _peak_bytes():
 
 
 @contextlib.contextmanager
-def explained():
+def explained(errors=(ValueError, OSError)):
   """Suppresses errors that `main.py` prints without a traceback."""
   try:
     yield
-  except (ValueError, OSError) as error:
+  except errors as error:
     assert main.is_user_error(error), 'the error has a traceback'
     assert str(error)
 
@@ -146,10 +135,16 @@ def read_folder(path):
 
 def read_image(path):
   content = path.read_bytes()
-  for channels in (1, 3):
-    with explained():
-      decode.decode(content, channels=channels, max_pixels=2**20)
-  multichannel.decode(content, channels=3, dtype='float32', max_pixels=2**20)
+  try:
+    for channels, mode in ((1, 'L'), (3, 'RGB')):
+      with explained(ValueError):
+        image = decode.decode(content, channels=channels, max_pixels=2**20)
+        assert image.mode == mode and 0 < image.width * image.height <= 2**20
+    pixels = multichannel.decode(
+        content, channels=3, dtype='float32', max_pixels=2**20).pixels
+    assert pixels.dtype == np.float32 and pixels.shape[2] == 3
+  except OSError as error:  # Training would not skip the image.
+    raise AssertionError('not a ValueError') from error
 
 
 def read_flag(path):
@@ -215,37 +210,16 @@ def run_files():
             for path in pathlib.Path(folder).rglob('*') if path.is_file()}
 
 
-def tfds_files(form):
+def tfds_dataset(form):
   """Returns the files of a TFDS dataset."""
-  records = []
-  for i in range(ROWS):
-    example = tf_example_pb2.Example()
-    example.features.feature['image'].bytes_list.value.append(PNG)
-    example.features.feature['label'].int64_list.value.append(i % 2)
-    records.append(example.SerializeToString())
-  file = f'tiny-train.{form}-00000-of-00001'
-  info = {'name': 'tiny', 'version': '1.0.0', 'fileFormat': form, 'splits': [
-      {'name': 'train', 'numBytes': '1', 'shardLengths': [str(ROWS)],
-       'filepathTemplate': '{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}'}]}
   with tempfile.TemporaryDirectory() as folder:
-    path = pathlib.Path(folder) / file
-    if form == 'array_record':
-      writer = array_record_module.ArrayRecordWriter(str(path), 'group_size:1')
-      for record in records:
-        writer.write(record)
-      writer.close()
-    else:
-      path.write_bytes(b''.join(
-          part + struct.pack('<I', tfrecords.masked_crc(part))
-          for record in records
-          for part in (struct.pack('<Q', len(record)), record)))
-    datasets_tfds.features.FeaturesDict({
-        'image': datasets_tfds.features.Image(shape=(None, None, 3)),
-        'label': datasets_tfds.features.ClassLabel(num_classes=2),
-    }).save_config(folder)
-    return {'dataset_info.json': text(info), **{
-        path.name: path.read_bytes()
-        for path in pathlib.Path(folder).iterdir()}}
+    written = tfds_files.write(
+        pathlib.Path(folder), 'tiny', '1.0.0',
+        {'image': tfds.features.Image(shape=(None, None, 3)),
+         'label': tfds.features.ClassLabel(num_classes=2)},
+        {'train': [{'image': [PNG], 'label': [i % 2]} for i in range(ROWS)]},
+        form=form)
+    return {path.name: path.read_bytes() for path in written.iterdir()}
 
 
 # ------------------------------------------------------------------ strategies
@@ -355,7 +329,7 @@ def readers():
   tar = tar_file([(f'{i}.{kind}', content) for i in range(ROWS) for
                   kind, content in (('png', PNG), ('cls', b'%d' % (i % 2)))])
   arrow = parquet_file({'image': [PNG] * ROWS, 'label': [0, 1] * (ROWS // 2)})
-  array_record, tfrecord = map(tfds_files, ('array_record', 'tfrecord'))
+  array_record, tfrecord = map(tfds_dataset, ('array_record', 'tfrecord'))
   info, features = (json.loads(tfrecord[name]) for name in (
       'dataset_info.json', 'features.json'))
   npz_file, run = weights_file(npz, 'npz'), run_files()
@@ -396,7 +370,8 @@ def readers():
           'x.safetensors', read_weights, mutated([safetensors_file])),
       'config': Reader(
           'config.json', lambda path: read_weights(path.parent),
-          _json_or_bytes(HF, TIMM),
+          _json_or_bytes(random_models.HUGGINGFACE_CONFIG,
+                         random_models.TIMM_CONFIG),
           {'model.safetensors': safetensors_file}),
       'index': Reader(
           'model.safetensors.index.json', lambda path: read_weights(

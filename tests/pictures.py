@@ -13,6 +13,12 @@ def picture(seed, *, side=48):
   return Image.fromarray(small).resize((side, side), Image.Resampling.BICUBIC)
 
 
+def save(path, image, **options):
+  """Saves an image in a folder that may be new."""
+  path.parent.mkdir(parents=True, exist_ok=True)
+  image.save(path, **options)
+
+
 def encode(image, file_format='PNG', **options):
   """Returns the bytes of an image file."""
   buffer = io.BytesIO()

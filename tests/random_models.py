@@ -72,8 +72,8 @@ def assert_same(found, expected):
   found, expected = tree.flatten(found), tree.flatten(expected)
   assert set(found) == set(expected)
   for name, array in expected.items():
-    assert np.asarray(found[name]).tobytes() == np.asarray(
-        array).tobytes(), name
+    got, array = np.asarray(found[name]), np.asarray(array)
+    assert (got.dtype, got.tobytes()) == (array.dtype, array.tobytes()), name
 
 
 def edit_config(step, edit):
@@ -95,3 +95,18 @@ def save_near_initial(path, **settings):
           size=x.shape).astype(x.dtype), model.params)
   dataclasses.replace(model, params=params).save(path)
   return path
+
+
+# Files config.json for `arrays('huggingface')` and `arrays('timm')`.
+HUGGINGFACE_CONFIG = {
+    'model_type': 'vit', 'architectures': ['ViTForImageClassification'],
+    'hidden_size': 12, 'num_hidden_layers': 2, 'num_attention_heads': 3,
+    'intermediate_size': 20, 'image_size': 32, 'patch_size': 8,
+    'qkv_bias': True, 'hidden_act': 'gelu_new', 'layer_norm_eps': 1e-7,
+    'id2label': {str(i): f'class {i}' for i in range(5)}}
+TIMM_CONFIG = {
+    'architecture': 'vit_tiny_patch16_224', 'num_classes': 5,
+    'num_features': 12, 'global_pool': 'token', 'model_args': {
+        'img_size': 32, 'embed_dim': 12, 'depth': 2, 'num_heads': 3,
+        'mlp_ratio': 20.5 / 12, 'patch_size': 8, 'act_layer': 'gelu_tanh'},
+    'pretrained_cfg': {'mean': [0.1, 0.2, 0.3], 'input_size': [3, 32, 32]}}

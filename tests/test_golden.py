@@ -103,6 +103,8 @@ def test_flexivit_of_big_vision_computes_the_same_with_any_patch_size(
   npz.write(tmp_path / 'x.npz', arrays)
   model = vit_jax.load(tmp_path / 'x.npz', log=None, patch=patch,
                        resolution=48, positions='bilinear')
+  # The grid of the position embeddings stays.
+  assert (model.config.patch, model.resolution) == (patch, (4 * patch,) * 2)
   found = np.asarray(model(images)['logits'])
   assert np.abs(found - expected).max() <= 1e-4 * expected.std()
 

@@ -7,7 +7,7 @@ import pytest
 from tests import fuzz
 
 PNG = fuzz.PNG
-INFO, FEATURES = (json.loads(fuzz.tfds_files('tfrecord')[name]) for name in (
+INFO, FEATURES = (json.loads(fuzz.tfds_dataset('tfrecord')[name]) for name in (
     'dataset_info.json', 'features.json'))
 DEEP = b'[' * 100_000
 
@@ -54,11 +54,13 @@ CASES = [
     ('tar', tar(b'\x80' + b'\xff' * 11), 'is truncated, or not a tar'),
     ('tar', tar(b'\x80\0\0\0\x7f' + b'\xff' * 7), 'is truncated'),
     ('tar', tar(b'\xff' * 10 + b'\xf6\0'), 'negative size'),
-    *(('dataset_info', content, '/') for content in (
-        b'[]', b'{"splits": 3}', DEEP, fuzz.text({**INFO, 'name': ''}),
-        info(shardLengths=['-1']),
+    *(('dataset_info', content, '^/') for content in (
+        b'[]', b'{"splits": 3}', b'{"name": "a", "name": "b"}', DEEP,
+        fuzz.text({**INFO, 'name': ''}), info(shardLengths=['-1']),
         info(filepathTemplate='../{DATASET}-{SPLIT}.{FILEFORMAT}'),
         info(filepathTemplate='/etc/passwd'), info(shardLengths=['1' * 11]))),
+    ('features', b'[]', 'features.json must be a JSON object'),
+    ('features', b'{"pythonClassName": "os.path"}', "uses the class 'os.path'"),
     ('features', fuzz.text(FEATURES).replace(b'"2"', b'"100000000000"'),
      '100,000,000,000 classes'),
     ('features', fuzz.text(FEATURES).replace(

@@ -61,9 +61,9 @@ def test_a_damaged_summary_counts_as_missing(content, tmp_path):
 
 def test_an_image_that_is_not_a_file_is_unreadable(tmp_path):
   for i in range(12):
-    path = tmp_path / ('train', 'test')[i > 9] / 'ab'[i % 2] / f'{i:02}.png'
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(pictures.encode(pictures.picture(i, side=8)))
+    pictures.save(
+        tmp_path / ('train', 'test')[i > 9] / 'ab'[i % 2] / f'{i:02}.png',
+        pictures.picture(i, side=8))
   os.mkfifo(tmp_path / 'train/a/pipe.png')
   os.mkdir(tmp_path / 'train/b/folder.png')
   (tmp_path / 'train/b/zero.png').symlink_to('/dev/zero')

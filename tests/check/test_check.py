@@ -28,25 +28,22 @@ def _striped(seed, *, lying):
   return Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).convert('RGB')
 
 
-def _save(path, image, **options):
-  path.parent.mkdir(parents=True, exist_ok=True)
-  image.save(path, **options)
-
-
 def _plant(root):
   """Writes 44 valid images and one problem of each kind."""
   for i in range(44):
     split, name = 'test' if i < 8 else 'train', ('lying', 'upright')[i % 2]
-    _save(root / split / name / f'{i}.png', _striped(i, lying=i % 2 == 0))
-  _save(root / _WRONG, _striped(90, lying=False))
+    pictures.save(root / split / name / f'{i}.png',
+                  _striped(i, lying=i % 2 == 0))
+  pictures.save(root / _WRONG, _striped(90, lying=False))
   photos = [pictures.picture(i) for i in range(4)]
-  _save(root / 'train/lying/same.png', photos[0])
-  _save(root / 'train/upright/same.png', photos[0])
-  _save(root / 'train/lying/leak.png', photos[1])
-  _save(root / 'test/lying/leak.jpg', photos[1].resize((64, 64)), quality=80)
-  _save(root / 'train/lying/turned.png', photos[2])
-  _save(root / 'train/lying/turned2.png', ImageOps.mirror(photos[2]))
-  _save(root / 'train/lying/jpeg.png', photos[3], format='JPEG')
+  pictures.save(root / 'train/lying/same.png', photos[0])
+  pictures.save(root / 'train/upright/same.png', photos[0])
+  pictures.save(root / 'train/lying/leak.png', photos[1])
+  pictures.save(root / 'test/lying/leak.jpg', photos[1].resize((64, 64)),
+                quality=80)
+  pictures.save(root / 'train/lying/turned.png', photos[2])
+  pictures.save(root / 'train/lying/turned2.png', ImageOps.mirror(photos[2]))
+  pictures.save(root / 'train/lying/jpeg.png', photos[3], format='JPEG')
   (root / 'train/lying/empty.png').write_bytes(b'')
   whole = pictures.encode(photos[3], 'JPEG')
   (root / 'test/lying/half.jpg').write_bytes(whole[:len(whole) // 2])
@@ -142,21 +139,23 @@ def test_the_page_is_self_contained_and_describes_each_image(checked):
     assert word in text
 
 
-def test_images_of_the_page_are_limited(root, monkeypatch):
+def test_images_of_the_page_are_limited(root, report, monkeypatch, tmp_path):
   monkeypatch.setattr(output, 'MAX_BYTES', 40_000)
-  _, text = _check(root)
+  request = scan_lib.prepare(data.parse({'source': str(root)}))
+  output.write_page(report, request, tmp_path / 'page.html')
+  text = (tmp_path / 'page.html').read_text()
   assert 20_000 < sum(map(len, re.findall(r'base64,([^"]*)', text))) <= 40_000
 
 
 def test_duplicates_do_not_vote_on_each_other(tmp_path):
   for i in range(8):
     for name in ('lying', 'upright'):
-      _save(tmp_path / 'train' / name / f'{i}.png',
-            _striped(i, lying=name == 'lying'))
+      pictures.save(tmp_path / 'train' / name / f'{i}.png',
+                    _striped(i, lying=name == 'lying'))
   wrong = _striped(90, lying=False)
   for i in range(6):  # As many copies as neighbours vote.
-    _save(tmp_path / f'train/lying/wrong{i}.jpg', wrong, quality=80 + i)
-  _save(tmp_path / 'test/lying/x.png', _striped(50, lying=True))
+    pictures.save(tmp_path / f'train/lying/wrong{i}.jpg', wrong, quality=80 + i)
+  pictures.save(tmp_path / 'test/lying/x.png', _striped(50, lying=True))
   report, _ = _check(tmp_path)
   suspects = _keys(s.example for s in report.suspicious_labels)
   assert {f'train/lying/wrong{i}.jpg' for i in range(6)} <= suspects
@@ -186,7 +185,7 @@ def test_a_smaller_subset_is_part_of_a_larger_one(root):
 
 def _table(root, header, cells):
   for i in range(len(cells)):
-    _save(root / f'{i}.png', pictures.picture(i))
+    pictures.save(root / f'{i}.png', pictures.picture(i))
   lines = [f'{i}.png,{cell}' for i, cell in enumerate(cells)]
   (root / 'table.csv').write_text('\n'.join([f'path,{header}', *lines]))
   return root / 'table.csv'
@@ -240,8 +239,8 @@ def test_invalid_settings_are_errors(build, words):
 def test_examples_of_other_labels_and_splits_are_listed_first(tmp_path):
   whole = pictures.picture(7)
   for i in range(9):  # All with different bytes.
-    _save(tmp_path / f'train/lying/{i}.jpg', whole, quality=70 + 3 * i)
-  _save(tmp_path / 'train/upright/other.png', _striped(1, lying=False))
+    pictures.save(tmp_path / f'train/lying/{i}.jpg', whole, quality=70 + 3 * i)
+  pictures.save(tmp_path / 'train/upright/other.png', _striped(1, lying=False))
   for place in ('test/upright/leak.jpg', 'train/upright/wrong.jpg'):
     (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / place).write_bytes(

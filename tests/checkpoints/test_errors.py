@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+from unittest import mock
 
 from etils import epath
 import fsspec
@@ -154,19 +155,15 @@ def test_a_workdir_that_cannot_be_created_is_a_storage_error(
         pass
 
   # Permissions do not apply to a test that runs as root.
-  def refuse(path, *_, **__):
-    raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
-
-  monkeypatch.setattr('builtins.open', refuse)
+  monkeypatch.setattr('builtins.open', mock.Mock(
+      side_effect=OSError(errno.EROFS, os.strerror(errno.EROFS))))
   with (pytest.raises(errors.StorageError, match='Read-only file system'),
         lock.hold(tmp_path / 'run')):
     pass
 
 
 def test_a_file_system_without_locks_is_used_without_one(tmp_path, monkeypatch):
-  def refuse(*_):
-    raise OSError(errno.ENOLCK, 'No locks available')
-
-  monkeypatch.setattr(lock.fcntl, 'flock', refuse)
+  monkeypatch.setattr(lock.fcntl, 'flock', mock.Mock(
+      side_effect=OSError(errno.ENOLCK, 'No locks available')))
   with lock.hold(tmp_path), lock.hold(tmp_path):
     pass

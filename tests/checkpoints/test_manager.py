@@ -8,6 +8,7 @@ import pathlib
 import re
 import shutil
 import threading
+from unittest import mock
 
 from etils import epath
 import jax
@@ -19,6 +20,7 @@ import optax
 import orbax.checkpoint as ocp
 import pytest
 
+from tests import random_models
 from vit_jax import metrics
 from vit_jax import tree
 from vit_jax import types
@@ -69,10 +71,7 @@ def save(checkpoints, state, *, best=False):
 
 def assert_same_bits(have, want):
   assert jax.tree.structure(have) == jax.tree.structure(want)
-  for name, value in tree.flatten(want).items():
-    got = tree.flatten(have)[name]
-    assert got.dtype == value.dtype, name
-    assert np.asarray(got).tobytes() == np.asarray(value).tobytes(), name
+  random_models.assert_same(have, want)
 
 
 @pytest.fixture(scope='module')
@@ -186,11 +185,9 @@ def test_a_partial_checkpoint_is_ignored_and_removed(
 
 def test_a_failure_in_the_background_is_raised_by_the_next_call(
     tmp_path, monkeypatch):
-  def full(*_, **__):
-    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-  monkeypatch.setattr('orbax.checkpoint.checkpoint_manager.CheckpointManager.'
-                      '_finalize', full)
+  monkeypatch.setattr(
+      ocp.CheckpointManager, '_finalize', mock.Mock(
+          side_effect=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))))
   with pytest.raises(
       errors.StorageError, match=r'No space left on device.* \(.* free\).*'
       'No checkpoint has been completed yet.'
@@ -344,11 +341,9 @@ def test_the_only_checkpoint_is_never_renamed(small, tmp_path):
     (2, ValueError('torn')), (1, OSError(errno.EIO, os.strerror(errno.EIO)))])
 def test_unclear_damage_is_an_error_with_instructions(
     small, monkeypatch, processes, error):
-  def fail(*_, **__):
-    raise error
-
+  monkeypatch.setattr(
+      ocp.CheckpointManager, 'restore', mock.Mock(side_effect=error))
   with open_checkpoints(small, keep=2) as checkpoints:
-    monkeypatch.setattr(checkpoints._latest, 'restore', fail)
     monkeypatch.setattr(jax, 'process_count', lambda: processes)
     with pytest.raises(items.DamagedError, match='renamed to 2.damaged'):
       checkpoints.restore(abstract(new_state(0, average=False)))
@@ -390,11 +385,9 @@ def test_checkpoints_of_version_0_1_have_no_checksums(small, tmp_path):
     ValueError('RESOURCE_EXHAUSTED: out of memory'), MemoryError(),
     ValueError('UNAVAILABLE: 503')])
 def test_temporary_errors_are_not_reported_as_damage(small, monkeypatch, error):
-  def fail(*_, **__):
-    raise error
-
+  monkeypatch.setattr(
+      ocp.CheckpointManager, 'restore', mock.Mock(side_effect=error))
   with open_checkpoints(small, keep=2) as checkpoints:
-    monkeypatch.setattr(ocp.CheckpointManager, 'restore', fail)
     with pytest.raises(type(error)) as raised:
       checkpoints.restore(abstract(new_state(0, average=False)))
   assert raised.value is error

@@ -13,9 +13,8 @@ from vit_jax.commands import data
 @pytest.fixture(name='photos')
 def _photos(tmp_path):
   for i in range(12):
-    path = tmp_path / 'photos' / ('cat', 'dog')[i % 2] / f'{i}.png'
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(pictures.encode(pictures.picture(i)))
+    pictures.save(tmp_path / 'photos' / ('cat', 'dog')[i % 2] / f'{i}.png',
+                  pictures.picture(i))
   return tmp_path / 'photos'
 
 

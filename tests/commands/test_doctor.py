@@ -7,6 +7,7 @@ import pathlib
 import re
 import subprocess
 import sys
+from unittest import mock
 
 import pytest
 
@@ -51,10 +52,8 @@ def test_an_unused_gpu_is_a_warning():
 def test_a_failing_device_is_reported_without_traceback(monkeypatch):
   import jax
 
-  def fail(*args, **kwargs):
-    raise RuntimeError('DNN library is not found.\nmore')
-
-  monkeypatch.setattr(jax.lax, 'conv', fail)
+  monkeypatch.setattr(jax.lax, 'conv', mock.Mock(
+      side_effect=RuntimeError('DNN library is not found.\nmore')))
   check, = doctor.check_devices(has_gpu=True)
   assert check.status == 'FAIL'
   assert check.found == 'fails: DNN library is not found.'

@@ -9,6 +9,7 @@ import pytest
 import tensorflow_datasets as tfds
 
 from tests import pictures
+from tests import tfds_files
 from tests import toy
 import vit_jax
 from vit_jax import __main__ as main
@@ -173,14 +174,14 @@ def test_fewshot_works_for_weights_without_a_head(
 
 
 @pytest.fixture
-def imagenet_a(write_tfds, tmp_path):
+def imagenet_a(tmp_path):
   """200 of 1,000 declared classes, whose images are black or white."""
   synsets = [f'n{i:08}' for i in range(1000)]
   features = {'image': tfds.features.Image(encoding_format='png'),
               'label': tfds.features.ClassLabel(names=synsets)}
   for name, labels in (('imagenet_v2/matched-frequency', [0, 999]),
                        ('imagenet_a', range(0, 1000, 5))):
-    write_tfds(tmp_path, name, '1.0.0', features, {'test': [
+    tfds_files.write(tmp_path, name, '1.0.0', features, {'test': [
         {'image': [pictures.encode(Image.new('RGB', (8, 8), 'white'))],
          'label': [label]} for label in labels]})
   model = vit_jax.create(resolution=8, **{**toy.CONFIG['model'],

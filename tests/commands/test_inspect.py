@@ -1,25 +1,23 @@
 """`inspect` draws every figure, and a page that needs no network."""
 
-import dataclasses
 import json
 import re
 import shutil
 
-import flax.linen as nn
-import jax
 import numpy as np
 from PIL import Image
 import pytest
 
 from tests import random_models
+from tests import toy
+import vit_jax
 from vit_jax import __main__ as main
-from vit_jax import models
-from vit_jax import objectives
 from vit_jax.analysis import attention
 from vit_jax.analysis import html_page
 from vit_jax.analysis import model_figures
 from vit_jax.analysis import patch_features
-from vit_jax.checkpoints import source as checkpoint_source
+from vit_jax.checkpoints import manager
+from vit_jax.experiment import config as config_lib
 from vit_jax.inference import reconstruction
 
 TINY = {'width': 8, 'depth': 2, 'mlp_dim': 8, 'num_heads': 2, 'patch': 4,
@@ -78,37 +76,20 @@ def test_all_figures_are_drawn_and_the_page_holds_them(
   assert report['pictures'] == 3
 
 
-def add_decoder(monkeypatch, model, objective):
-  """Makes the saved model look like a run with an objective."""
-  module = objectives.build_model(
-      objectives.parse(objective), model.config, image_shape=(16, 16, 3),
-      num_classes=3)
-  shapes = nn.unbox(jax.eval_shape(lambda: models.init(
-      module, jax.random.key(0), jax.ShapeDtypeStruct(
-          (1, 16, 16, 3), 'float32'))))['masked_patch']
-  extra = {'masked_patch': jax.tree.map(
-      lambda x: np.zeros(x.shape, np.float32), shapes)}
-  extra['masked_patch']['prediction']['bias'][...] = 1.0
-  find = checkpoint_source.find
-
-  def find_run(path, *, which):
-    source = find(path, which=which)
-    return dataclasses.replace(
-        source, config={**source.config, 'objective': objective},
-        shapes={**source.shapes, **extra},
-        load=lambda: {**source.load(), **extra})
-
-  monkeypatch.setattr(checkpoint_source, 'find', find_run)
-
-
 def test_runs_that_predict_pixels_show_reconstructions(
-    photos, tmp_path, monkeypatch, capsys):
-  model = save(tmp_path / 'model', TINY)
+    photos, tmp_path, capsys):
   path = tmp_path / 'model'
-  assert reconstruction.load(path, model, which='latest') is None
-  add_decoder(monkeypatch, model, {
+  built = toy.build(data={'resolution': 16}, objective={
       'name': 'mae', 'target': 'patch', 'decoder_width': 8,
       'decoder_depth': 1, 'decoder_heads': 2})
+  state = built.init_state()
+  prediction = state.params['masked_patch']['prediction']
+  prediction['kernel'] *= 0
+  prediction['bias'] += 1  # The predictions are all one.
+  with manager.Checkpoints(path, built.config.checkpoint) as checkpoints:
+    checkpoints.save(
+        state, config=config_lib.to_plain(built.config), progress={})
+  model = vit_jax.load(path, log=None)
   mean, std = (np.asarray(getattr(model.preprocess, name))
                for name in ('mean', 'std'))
   original = np.random.default_rng(0).uniform(size=(2, 16, 16, 3))
@@ -117,7 +98,6 @@ def test_runs_that_predict_pixels_show_reconstructions(
   np.testing.assert_allclose(pictures[0], original, atol=1e-6)
   hidden = (np.abs(pictures[1] - 0.5) < 1e-6).all(axis=-1)
   assert hidden.mean() == 0.75
-  # The predictions are all one.
   want = np.where(hidden[..., None], (mean + std).clip(0, 1), original)
   np.testing.assert_allclose(pictures[2], want, atol=1e-6)
   assert not main.main(['inspect', f'--model={tmp_path}/model', str(photos)])

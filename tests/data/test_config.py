@@ -18,7 +18,6 @@ from vit_jax import data
     ({'prefetch': 0}, 'prefetch must be at least 1'),
     ({'mixup': -1.0}, 'mixup must be at least 0'),
     ({'resolution': 0}, 'size must be positive'),
-    ({'train_ops': [{'op': 'flipp'}]}, "Did you mean 'flip'"),
     ({'eval_ops': [{'op': 'resize', 'sise': 3}]}, "Did you mean 'size'"),
     ({'channels': 13, 'train_ops': [{'op': 'randaugment'}]},
      'train_ops[0]: randaugment needs 8-bit grey or RGB'),

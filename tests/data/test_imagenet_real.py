@@ -39,7 +39,8 @@ def build(files):
 
 
 def test_labels_follow_file_names(files):
-  dataset = data.open_dataset(build(files).config.data, split='')
+  config = data.parse({'source': str(files / 'images'), 'resolution': 8})
+  dataset = data.open_dataset(config, split='')
   relabelled = imagenet_real.with_real_labels(dataset, str(files / 'real.json'))
   assert relabelled.multi_label and len(relabelled) == len(REAL)
   numbers = [int(relabelled.source.key(i)[-13:-5]) for i in range(len(REAL))]

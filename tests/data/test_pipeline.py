@@ -20,8 +20,8 @@ def test_an_unsuitable_mask_is_an_error_that_names_the_example():
                        'eval_ops': ({'op': 'resize'}, {'op': 'flip'})})
   dataset = data.with_masks(data.open_dataset(config))
   with pytest.raises(ValueError, match=(
-      "^Example 0 of shapes, split 'test' .drawing .*: eval_ops contains Flip"
-  )):
+      "^Example 0 of shapes, split 'test' .drawing .*: eval_ops contains Flip, "
+      'but images')):
     examples.LoadExample(dataset, config, train=False)(
         0, np.random.default_rng(0))
 
@@ -41,11 +41,6 @@ def _take(count, config, *, seed=0, batch_size=16, **where):
 
 def _join(*batches):
   return jax.tree.map(lambda *rows: np.concatenate(rows), *batches)
-
-
-def _assert_equal(a, b):
-  assert len(a) == len(b)
-  jax.tree.map(np.testing.assert_array_equal, a, b)
 
 
 def _epochs(batches, num_examples):
@@ -74,9 +69,9 @@ def test_processes_together_read_the_batch_of_a_single_process():
   whole = _take(4, config, start_step=2)
   parts = [_take(4, config, shards=(i,), num_shards=4, start_step=2)
            for i in range(4)]
-  _assert_equal([_join(*step) for step in zip(*parts)], whole)
+  np.testing.assert_equal([_join(*step) for step in zip(*parts)], whole)
   # A process may hold separate shards.
-  _assert_equal(
+  np.testing.assert_equal(
       _take(4, config, shards=(0, 3), num_shards=4, start_step=2),
       [_join(*step) for step in zip(parts[0], parts[3])])
 
@@ -103,12 +98,11 @@ def test_a_process_reads_only_its_shards():
   assert sorted(evaluated) == list(range(50))
 
 
-def test_workers_and_threads_do_not_change_batches():
+def test_threads_do_not_change_batches():
   config = _config(train_ops=OPS)
-  whole = _take(5, config)
-  _assert_equal(_take(5, _config(train_ops=OPS, num_workers=2)), whole)
-  _assert_equal(
-      _take(5, _config(train_ops=OPS, num_threads=8, prefetch=9)), whole)
+  np.testing.assert_equal(
+      _take(5, _config(train_ops=OPS, num_threads=8, prefetch=9)),
+      _take(5, config))
 
 
 @pytest.mark.parametrize(('secs', 'cores', 'most', 'workers'), [
@@ -129,7 +123,7 @@ def test_starting_at_a_step_skips_to_it(step):
   config = _config(train_ops=OPS)
   last = _take(step + 1, config, batch_size=4)[-1]
   (first,) = _take(1, config, batch_size=4, start_step=step)
-  _assert_equal([first], [last])
+  np.testing.assert_equal([first], [last])
 
 
 def test_every_epoch_has_every_example_once_in_a_new_order():

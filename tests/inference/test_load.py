@@ -2,7 +2,6 @@
 
 import shutil
 
-import einops
 import jax
 import numpy as np
 import pytest
@@ -33,11 +32,6 @@ def test_log_lines_have_relative_paths(tmp_path, monkeypatch):
       f'{tmp_path}/x/checkpoints/latest/0']
 
 
-def test_nothing_at_a_path_is_an_error(tmp_path):
-  with pytest.raises(FileNotFoundError, match='nothing at'):
-    vit_jax.load(tmp_path / 'none')
-
-
 def test_a_damaged_run_is_an_error_for_every_path_to_it(tmp_path):
   random_models.make_tiny().save(tmp_path / 'x')
   step = tmp_path / 'x/checkpoints/latest/0'
@@ -59,44 +53,16 @@ def test_a_checkpoint_without_model_config_is_an_error(tmp_path):
     vit_jax.load(tmp_path / 'x', log=None)
 
 
-def test_the_checkpoint_choice_is_validated_for_every_format(tmp_path):
-  for form in save.FORMATS:
-    random_models.make_tiny().save(tmp_path / form, form=form)
-    assert vit_jax.load(tmp_path / form, log=None, which='latest')
-    with pytest.raises(ValueError, match="'bset'. Did you mean 'best'"):
-      vit_jax.load(tmp_path / form, log=None, which='bset')
-
-
-def test_the_interpolation_of_positions_can_be_set(tmp_path):
+def test_options_are_validated_for_runs_and_weight_files(tmp_path):
   for form in ('orbax', 'npz'):
     random_models.make_tiny().save(tmp_path / form, form=form)
-    loaded = vit_jax.load(tmp_path / form, log=None, positions='linear')
+    loaded = vit_jax.load(
+        tmp_path / form, log=None, which='latest', positions='linear')
     assert loaded.positions == 'linear'
     with pytest.raises(ValueError, match="positions is 'lanczos'.*'cubic'"):
       vit_jax.load(tmp_path / form, log=None, positions='lanczos')
-
-
-def test_another_patch_gives_the_logits_of_enlarged_patches(tmp_path):
-  model = random_models.make({**random_models.TINY, 'patch': 4}, side=16)
-  model.save(tmp_path / 'x')
-  images = np.random.default_rng(0).normal(size=(2, 16, 16, 3))
-  patches = einops.rearrange(
-      images, 'b (r p) (c q) n -> b r c p q n', p=4, q=4)
-  enlarged = jax.image.resize(
-      patches, (2, 4, 4, 6, 6, 3), 'bilinear', antialias=False)
-  loaded = vit_jax.load(tmp_path / 'x', patch=6, resolution=24, log=None)
-  assert (loaded.config.patch, loaded.resolution) == (6, (24, 24))
-  np.testing.assert_allclose(
-      loaded(np.asarray(einops.rearrange(
-          enlarged, 'b r c p q n -> b (r p) (c q) n'), np.float32))['logits'],
-      model(images.astype(np.float32))['logits'], rtol=1e-4, atol=1e-4)
-
-
-def test_another_patch_needs_images_that_divide_into_it(tmp_path):
-  random_models.make({**random_models.TINY, 'patch': 4}, side=16).save(
-      tmp_path / 'x')
-  with pytest.raises(ValueError, match='does not divide into patches of 6x6'):
-    vit_jax.load(tmp_path / 'x', patch=6, log=None)
+    with pytest.raises(ValueError, match="'bset'. Did you mean 'best'"):
+      vit_jax.load(tmp_path / form, log=None, which='bset')
 
 
 def test_models_are_created_with_random_parameters(tmp_path):

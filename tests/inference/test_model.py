@@ -139,8 +139,6 @@ def test_wrong_arguments_are_errors(model):
   for layer in ('tokens:0', 'patches:3', 'cls:x', 'pooled:1', 'logits:1'):
     with pytest.raises(ValueError, match='a number from 1 to 2 may follow'):
       model.features(pixels(), layer=layer)
-  with pytest.raises(ValueError, match='top_k must be at least 1'):
-    model.predict(pixels(), top_k=0)
   headless = make(num_classes=0, labels=())
   with pytest.raises(ValueError, match='has no head'):
     headless.predict(pixels())

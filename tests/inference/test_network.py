@@ -1,7 +1,5 @@
 """Forward passes at any batch size and resolution."""
 
-import dataclasses
-
 import numpy as np
 
 from tests import random_models
@@ -25,20 +23,15 @@ def test_any_batch_size_and_resolution_is_accepted():
       rtol=1e-5, atol=1e-5)
 
 
-def test_resolutions_share_all_parameters_but_positions():
-  params_for = random_models.make_tiny().network.params_for
+def test_resolutions_share_all_parameters_but_interpolated_positions():
+  model = random_models.make_tiny()
+  params_for = model.network.params_for
   seen = [params_for((32, 8 * n)) for n in range(1, 8)]
   kernels = {id(params['patches']['kernel']) for params in seen}
   assert len(kernels) == 1
   assert [len(params['positions']) for params in seen] == [
       4 * n + 1 for n in range(1, 8)]
-
-
-def test_resize_interpolates_the_position_embeddings():
-  model = random_models.make_tiny()
-  expected = embed.resize_positions(
-      model.params['positions'], old_grid=(4, 4), new_grid=(6, 2),
-      method='cubic')
-  found = dataclasses.replace(
-      model, positions='cubic').network.params_for((48, 16))['positions']
-  np.testing.assert_array_equal(found, expected)
+  np.testing.assert_array_equal(
+      params_for((48, 16))['positions'], embed.resize_positions(
+          model.params['positions'], old_grid=(4, 4), new_grid=(6, 2),
+          method='cubic'))

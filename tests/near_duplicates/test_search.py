@@ -16,12 +16,6 @@ from vit_jax.data.splits import selection
 from vit_jax.near_duplicates import methods
 from vit_jax.near_duplicates import search
 
-
-def _write(path, image, form='PNG'):
-  path.parent.mkdir(parents=True, exist_ok=True)
-  path.write_bytes(pictures.encode(image, form))
-
-
 # Changes of the copies of test images 0, 1, ... among the training images.
 COPIES = {
     'resized': lambda image: image.resize((80, 60)),
@@ -39,19 +33,19 @@ def _root(tmp_path_factory):
   """Two folders: `mine` has copies of images of `theirs`, and a bad file."""
   root = tmp_path_factory.mktemp('pictures')
   for i in range(12):
-    _write(root / f'theirs/test/{"ab"[i % 2]}/{i}.png', pictures.picture(i))
-    _write(root / f'theirs/train/{"ab"[i % 2]}/{i}.png',
-           pictures.picture(1000 + i))
+    pictures.save(
+        root / f'theirs/test/{"ab"[i % 2]}/{i}.png', pictures.picture(i))
+    pictures.save(root / f'theirs/train/{"ab"[i % 2]}/{i}.png',
+                  pictures.picture(1000 + i))
   for i in range(24):
-    _write(root / f'mine/train/{"ab"[i % 2]}/{i}.png',
-           pictures.picture(100 + i))
+    pictures.save(root / f'mine/train/{"ab"[i % 2]}/{i}.png',
+                  pictures.picture(100 + i))
   for i, (name, change) in enumerate(COPIES.items()):
-    _write(root / f'mine/train/a/{name}.jpg', change(pictures.picture(i)),
-           'JPEG')
+    pictures.save(
+        root / f'mine/train/a/{name}.jpg', change(pictures.picture(i)))
   (root / 'mine/train/a/bad.jpg').write_bytes(b'nothing')
   (root / 'theirs.csv').write_text('path,label\ntheirs/test/a/0.png,a\n')
-  (root / 'mine/val/a').mkdir(parents=True)
-  _write(root / 'mine/val/a/x.png', pictures.picture(500))
+  pictures.save(root / 'mine/val/a/x.png', pictures.picture(500))
   return root
 
 

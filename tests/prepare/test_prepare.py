@@ -3,6 +3,7 @@
 import io
 import json
 import shutil
+from unittest import mock
 
 import numpy as np
 from PIL import Image
@@ -23,11 +24,9 @@ def _folder(tmp_path_factory):
   """A folder of 30 images in two formats, with a test split."""
   root = tmp_path_factory.mktemp('photos')
   for i in range(30):
-    path = root / f'{"test" if i < 5 else "train"}/{("cat", "dog")[i % 2]}'
-    path.mkdir(parents=True, exist_ok=True)
-    form = 'JPEG' if i % 3 else 'PNG'
-    (path / f'{i}.{form.lower()}').write_bytes(
-        pictures.encode(pictures.picture(i, side=16), form))
+    folder = f'{"test" if i < 5 else "train"}/{("cat", "dog")[i % 2]}'
+    pictures.save(root / folder / f'{i}.{"jpeg" if i % 3 else "png"}',
+                  pictures.picture(i, side=16))
   return root
 
 
@@ -111,7 +110,8 @@ def test_a_stopped_command_continues_with_the_unfinished_shards(
   shards.write(planned.all_shards[0])
   kept = planned.all_shards[0].path
   written_at = kept.stat().mtime
-  monkeypatch.setattr(shards, 'serialise', _interrupt)
+  monkeypatch.setattr(
+      shards, 'serialise', mock.Mock(side_effect=KeyboardInterrupt))
   with pytest.raises(KeyboardInterrupt):
     prepare.write(planned, runner='local', flags=[])
   with pytest.raises(RuntimeError, match='run the command again'):
@@ -127,10 +127,6 @@ def test_a_stopped_command_continues_with_the_unfinished_shards(
   assert kept.stat().mtime == written_at
   _same(_open('mine', 'train', data_dir=str(tmp_path)),
         _open(folder, 'train'))
-
-
-def _interrupt(*args, **kwargs):
-  raise KeyboardInterrupt
 
 
 def test_a_shard_that_reads_back_differently_is_an_error(

@@ -30,13 +30,6 @@ def test_golden_files_are_recognised(file, family):
   assert not layout.matches(found.table, list(keys(file)))[1]
 
 
-@pytest.mark.parametrize('prefix', ['params/', 'opt/target/'])
-def test_a_prefix_is_found(prefix):
-  found = matching.candidates(
-      [prefix + key for key in keys('ViT-S_32')] + ['opt/state/step'])[0]
-  assert (found[0].name, found[1]) == ('npz', prefix)
-
-
 def test_other_names_belong_to_no_family():
   assert not matching.candidates(
       ['layer1.0.conv1.weight', 'fc.weight', 'head.bias', 'norm.weight'])

@@ -1,24 +1,19 @@
 """Checkpoints of our runs are loaded with the checks of other files."""
 
-import dataclasses
+import shutil
 
-import numpy as np
 import pytest
 
 from tests import random_models
-from vit_jax import tree
 from vit_jax.inference import load as load_lib
 from vit_jax.weights.configs import preprocessing
 
 STEP = 'checkpoints/latest/0'
 
 
-def make(cast=np.float32, **settings):
-  model = random_models.make(
+def make(**settings):
+  return random_models.make(
       {**random_models.TINY, **settings}, side=32, labels=tuple('abcde'))
-  params = {name: (8 * array).astype(cast)
-            for name, array in tree.flatten(model.params).items()}
-  return dataclasses.replace(model, params=tree.unflatten(params))
 
 
 @pytest.fixture(scope='module')
@@ -36,6 +31,7 @@ def load(path, **given):
     ({'num_head': 2}, "Did you mean 'num_heads'"),
     ({'labels': ['a', 'b']}, '2 labels, but the head has 5 classes'),
     ({'resolution': 33}, 'resolution: .*33x33 does not divide into patches'),
+    ({'patch': 6}, '32x32 does not divide into patches of 6x6'),
     ({'variant': 'B/16'}, r'expected \(768,\), found \(12,\)'),
     ({'variant': 'R50x1'}, "name: expected 'resnet', found a vit"),
     ({'num_heads': 4}, 'qkv_bias: expected .* found'),
@@ -85,8 +81,8 @@ def test_an_override_may_be_a_part_of_the_backbone(tmp_path):
     (lambda c: c.update(resolution=33), '33x33 does not divide'),
     (lambda c: c.update(positions='zzz'), "config.positions is 'zzz'")])
 def test_a_malformed_config_is_one_error_that_names_the_checkpoint(
-    damage, words, tmp_path):
-  make().save(tmp_path / 'x')
+    damage, words, run, tmp_path):
+  shutil.copytree(run, tmp_path / 'x')
   random_models.edit_config(tmp_path / 'x' / STEP, damage)
   with pytest.raises(ValueError, match=f'(?s){tmp_path}/x/{STEP} is '
                      f'malformed: .*{words}'):

@@ -1,9 +1,7 @@
 """Every supported file decodes as documented; all others are ValueErrors."""
 
 import itertools
-import resource
 
-import hypothesis
 import numpy as np
 from PIL import Image
 import pytest
@@ -17,7 +15,6 @@ from vit_jax.data.images import multichannel
 RED = (200, 30, 40)
 GOOD = hostile.good()
 BAD = hostile.bad()
-SMALL = 2**20  # Pixels.
 
 
 def _mean(data, channels=3):
@@ -71,21 +68,12 @@ def test_supported_files_decode_to_their_first_frame(name):
 
 
 @pytest.mark.parametrize('name', BAD)
-def test_bad_files_are_described_errors(name):
+def test_bad_files_are_described_errors_and_allocate_little_memory(name):
   data, message = BAD[name]
-  with pytest.raises(ValueError, match=message):
+  with fuzz.limited(200 << 20), pytest.raises(ValueError, match=message):
     decode.decode(data, channels=3)
   with pytest.raises(ValueError):
     multichannel.decode(data, channels=3, dtype='uint8')
-
-
-def test_bad_headers_allocate_no_memory():
-  before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-  for data, _ in BAD.values():
-    with pytest.raises(ValueError):
-      decode.decode(data, channels=3)
-  after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-  assert after - before < 200 << 10  # KiB.
 
 
 @pytest.mark.parametrize('name', [
@@ -95,28 +83,6 @@ def test_pixels_are_limited_before_decoding(name):
   decode.decode(data, channels=3, max_pixels=24 * 33)
   with pytest.raises(ValueError, match=r'24 x 33 pixels, 792.*max_pixels'):
     decode.decode(data, channels=3, max_pixels=24 * 33 - 1)
-
-
-@hypothesis.settings(
-    max_examples=150, derandomize=True, deadline=None, database=None,
-    suppress_health_check=list(hypothesis.HealthCheck))
-@hypothesis.given(fuzz.mutated(GOOD.values()))
-@pytest.mark.filterwarnings('ignore')
-def test_any_bytes_are_pixels_or_a_value_error(data):
-  for channels in (1, 3):
-    try:
-      image = decode.decode(data, channels=channels, max_pixels=SMALL)
-    except ValueError:
-      continue
-    assert image.mode == {1: 'L', 3: 'RGB'}[channels]
-    assert 0 < image.width * image.height <= SMALL
-    assert np.asarray(image).dtype == np.uint8
-  try:
-    pixels = multichannel.decode(
-        data, channels=3, dtype='float32', max_pixels=SMALL).pixels
-  except ValueError:
-    return
-  assert pixels.dtype == np.float32 and pixels.shape[2] == 3
 
 
 def _read(item):

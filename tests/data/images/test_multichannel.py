@@ -1,12 +1,12 @@
 """Any number of channels and any dtype is decoded unscaled, or an error."""
 
-import io
 import re
 
 import numpy as np
 from PIL import Image
 import pytest
 
+from tests import hostile
 from tests import in_memory
 from tests import pictures
 from vit_jax import data
@@ -19,19 +19,13 @@ RNG = np.random.default_rng(0)
 DEEP = RNG.integers(0, 10_000, (6, 5, 13), np.uint16)
 
 
-def npy(array):
-  buffer = io.BytesIO()
-  np.save(buffer, array)
-  return buffer.getvalue()
-
-
 def pages(array):
   first, *rest = [Image.fromarray(np.ascontiguousarray(channel))
                   for channel in np.moveaxis(array, -1, 0)]
   return pictures.encode(first, 'TIFF', save_all=True, append_images=rest)
 
 
-@pytest.mark.parametrize('data_of', [lambda a: a, npy, pages])
+@pytest.mark.parametrize('data_of', [lambda a: a, hostile.npy, pages])
 @pytest.mark.parametrize('dtype', ['uint16', 'float32'])
 def test_thirteen_channels_are_decoded_unscaled(data_of, dtype):
   found = multichannel.decode(data_of(DEEP), channels=13, dtype=dtype).pixels
@@ -87,8 +81,8 @@ def test_operations_agree_with_pillow(section):
     (DEEP, 13, 'uint8', 'data.dtype uint8 holds integers from 0 to 255'),
     (np.full((2, 2, 13), np.nan), 13, 'float32', '52 of its 52 values are NaN'),
     (DEEP.astype(complex), 13, 'float32', 'complex128, but real numbers'),
-    (npy(DEEP)[:200], 13, 'uint16', 'not a readable .npy file'),
-    (npy(np.array([{}])), 13, 'uint16', 'not a readable .npy file'),
+    (hostile.npy(DEEP)[:200], 13, 'uint16', 'not a readable .npy file'),
+    (hostile.npy(np.array([{}])), 13, 'uint16', 'not a readable .npy file'),
     (b'nothing', 13, 'uint16', 'not an image of a supported format'),
     (pictures.encode(Image.new('P', (2, 2)), 'PNG'), 1, 'uint16',
      'mode P are colour indices'),
@@ -110,8 +104,9 @@ def test_multichannel_batches_are_normalised_on_the_device():
   config = data.parse({
       'channels': 13, 'dtype': 'uint16', 'value_range': [0, 10_000],
       'resolution': 8, 'mean': 'measured', 'std': 'measured'})
-  dataset = dataset_of([npy(RNG.integers(c, 10_000, (8, 8, 13), np.uint16))
-                        for c in range(6)])
+  dataset = dataset_of([
+      hostile.npy(RNG.integers(c, 10_000, (8, 8, 13), np.uint16))
+      for c in range(6)])
   with pytest.raises(ValueError, match='data.mean is not measured yet'):
     data.prepare(config, num_classes=2, multi_label=False)
   config = data.measured(config, dataset)

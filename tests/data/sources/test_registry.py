@@ -75,11 +75,6 @@ def test_other_and_missing_files_are_errors(tmp_path, name, exists, message):
     open_source(tmp_path / name)
 
 
-def test_braces_are_a_range_or_a_choice():
-  assert files.expand_braces('a-{08..11}.{x,y}') == [
-      f'a-{i}.{end}' for i in ('08', '09', '10', '11') for end in 'xy']
-
-
 @pytest.mark.parametrize(('names', 'splits'), [
     (['train-0.tar', 'val-1.tar'], ['train', 'val']),
     (['imagenet1k-train-0.tar', 'imagenet1k-validation-0.tar'],

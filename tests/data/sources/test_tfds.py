@@ -8,6 +8,7 @@ import pytest
 import tensorflow_datasets as tfds
 
 from tests import pictures
+from tests import tfds_files
 from vit_jax import data
 from vit_jax.data import examples
 from vit_jax.data import known_datasets
@@ -23,7 +24,7 @@ def png(value):
 
 
 @pytest.fixture
-def prepare(write_tfds, tmp_path):
+def prepare(tmp_path):
   """Returns a function that writes a dataset to `tmp_path`."""
   def write(name='tiny', version='1.0.0', *, labels=((0,), (2,)),
             label_key='label', label_feature=CLASS_LABEL, files=(),
@@ -34,8 +35,8 @@ def prepare(write_tfds, tmp_path):
       example['file_name'] = [file.encode()]
     features = {'image': IMAGE, label_key: label_feature,
                 **({'file_name': tfds.features.Text()} if files else {})}
-    return write_tfds(tmp_path, name, version, features,
-                      dict.fromkeys(splits, examples))
+    return tfds_files.write(tmp_path, name, version, features,
+                            dict.fromkeys(splits, examples))
   return write
 
 
@@ -57,10 +58,9 @@ def test_images_are_undecoded_and_classes_named(
   assert source.label(0) == 0 and source.key(1) == 'tiny train 1'
 
 
-def test_masks_are_undecoded_and_resized_with_their_images(
-    write_tfds, tmp_path):
+def test_masks_are_undecoded_and_resized_with_their_images(tmp_path):
   mask = np.arange(30, dtype=np.uint8).reshape(5, 6)
-  write_tfds(tmp_path, 'tiny', '1.0.0', {
+  tfds_files.write(tmp_path, 'tiny', '1.0.0', {
       'image': IMAGE, 'label': CLASS_LABEL, 'segmentation_mask':
       tfds.features.Image(shape=(None, None, 1), use_colormap=True)}, {
           'train': [{'image': [png(3)], 'label': [1], 'segmentation_mask': [
@@ -195,16 +195,3 @@ def test_a_damaged_record_is_unreadable(damage, prepare, tmp_path):
     dataset[0]
   with pytest.raises(ValueError, match='^tiny train 0: its record'):
     dataset.source.label(0)
-
-
-@pytest.mark.parametrize(('name', 'content'), [
-    ('dataset_info.json', '[]'), ('dataset_info.json', '{"splits": 3}'),
-    ('dataset_info.json', '{"name": "a", "name": "b"}'),
-    ('dataset_info.json', '[' * 100_000), ('features.json', '[]'),
-    ('features.json', '{"pythonClassName": "os.path"}')])
-def test_damaged_metadata_is_an_error_that_names_it(
-    name, content, prepare, open_tfds):
-  folder = prepare()
-  (folder / name).write_text(content)
-  with pytest.raises(ValueError, match=str(folder)):
-    open_tfds('tiny')

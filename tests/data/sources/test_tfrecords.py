@@ -10,6 +10,7 @@ import pytest
 import tensorflow_datasets as datasets
 
 from tests import pictures
+from tests import tfds_files
 from vit_jax.data.sources import columns
 from vit_jax.data.sources import paths
 from vit_jax.data.sources import tfds
@@ -46,9 +47,9 @@ def png(value):
 
 
 @pytest.fixture
-def folder(write_tfds, tmp_path):
+def folder(tmp_path):
   """Seven examples in two files, with an empty file between them."""
-  folder = write_tfds(tmp_path, 'tiny', '1.0.0', FEATURES, {'train': [
+  folder = tfds_files.write(tmp_path, 'tiny', '1.0.0', FEATURES, {'train': [
       {'image': [png(i)], 'label': [i % 3]} for i in range(7)]})
   source = folder / 'tiny-train.array_record-00000-of-00001'
   reader = array_record_module.ArrayRecordReader(str(source))
