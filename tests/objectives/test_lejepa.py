@@ -121,10 +121,3 @@ def test_embeddings_are_those_of_each_view():
 def test_unsupported_settings_are_errors(settings, words):
   with pytest.raises(ValueError, match=words):
     build(**settings)
-
-
-def test_resnets_are_not_supported():
-  with pytest.raises(ValueError, match='needs a ViT, but the model is a res'):
-    objectives.build_model(
-        objectives.LeJepaConfig(), models.parse({'variant': 'R50x1'}),
-        image_shape=(32, 32, 3), num_classes=5)

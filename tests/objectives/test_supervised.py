@@ -73,18 +73,6 @@ def test_model_is_applied_in_training_mode_with_the_key():
   assert (one != two).all()
 
 
-@pytest.mark.parametrize('section, words', [
-    ({'label_smoothing': 1.0}, 'label_smoothing must be in [0, 1)'),
-    ({'label_smoothing': -0.1}, 'but is -0.1.'),
-    ({'loss': 'softmaks'}, 'softmax'),
-    ({'lable_smoothing': 0.1}, 'label_smoothing'),
-    ({'name': 'supervized'}, 'supervised'),
-])
-def test_wrong_section_is_an_error(section, words):
-  with pytest.raises(ValueError, match=re.escape(words)):
-    objectives.parse(section)
-
-
 def class_weights(weights_or_rule, counts=(6, 3, 1)):
   return objectives.class_weights(
       objectives.parse({'class_weights': weights_or_rule}), np.array(counts))
